@@ -5,28 +5,27 @@ import (
 	"time"
 )
 
-// faults are what the origin says of names of the set instead of the resources: of members, and of
-// what it could not produce (ABS-9, ABS-12). Clients of `*` share them and cost a position in their
-// order. Guarded by the shard's lock.
+// faults are the errors that the origin states for names of the set instead of the resources: for
+// members, and for names that it could not produce (ABS-9, ABS-12). Clients of `*` share them and
+// cost a position in their order. Guarded by the shard's lock.
 type faults struct {
 	byName map[string]*fault
 	// order is every statement, oldest first; one that no longer stands is skipped by its seq.
 	order []statement
 	seq   uint64 // of the last statement or roll
-	// rolled is seq when the stream of the present statements was first answered: all of them are
-	// after it.
+	// rolled was seq when the stream of the present statements was first answered. All of them have
+	// a later one.
 	rolled uint64
 	// lackFrom and lackUntil are from and until when the set lacks what may be there (noteLack);
 	// zero: it lacks nothing.
 	lackFrom, lackUntil time.Time
 }
 
-// fault is the error that stands for a name, until the resource itself or another error arrives
-// (ABS-7).
+// fault is the error that stands for a name until the resource or another error arrives (ABS-7).
 type fault struct {
 	err *NameError
-	seq uint64 // 0: it stands no more
-	// its seq on the stream before, if it was stated there too and is not to be told again
+	seq uint64 // 0: the error has ended
+	// seq on the stream before, if it was stated there too and need not be sent again
 	was uint64
 	rev uint64
 	gen uint32    // of the stream it was stated on last
@@ -48,7 +47,7 @@ const (
 	faultBytes = 128 << 10
 )
 
-// state takes up an error and reports whether it has to be told.
+// state records an error and reports whether clients have to be sent it.
 func (t *faults) state(now time.Time, err *NameError, gen uint32, rev uint64) bool {
 	f := t.byName[err.Name]
 	switch {
@@ -85,17 +84,17 @@ func (t *faults) clear(name string) bool {
 	return true
 }
 
-// keeps reports whether a name is in an error that leaves the body in use and was stated on the
-// stream of generation gen. An origin states it once and may leave the name out of every list after
-// it (TP3): that is no absence.
+// keeps reports whether a name is in an error that was stated on the stream of generation gen and
+// leaves the body in use. An origin states the error once and may leave the name out of every list
+// after it (TP3): that is no absence.
 func (t *faults) keeps(name string, gen uint32) bool {
 	f := t.byName[name]
 	return f != nil && f.gen == gen
 }
 
-// stays has the error of a name stand on the stream of generation gen too, as if it were stated
-// again: its body came, and waits because the origin is frozen. It reports whether it has to be
-// told, to those who have not heard it.
+// stays keeps a name's error valid on the stream of generation gen, as if it were stated again:
+// its body came there, and is withheld because the origin is frozen. It reports whether clients
+// that have not been sent the error have to be.
 func (t *faults) stays(now time.Time, name string, gen uint32, rev uint64) bool {
 	f := t.byName[name]
 	return f != nil && t.state(now, f.err, gen, rev)
@@ -112,7 +111,7 @@ func (t *faults) bound(most int) (n int) {
 	return n
 }
 
-// since is what was stated after seq from and stands, oldest first.
+// since is the statements after seq from, oldest first; some may stand no more.
 func (t *faults) since(from uint64) []statement {
 	i := len(t.order)
 	for i > 0 && t.order[i-1].seq > from {
@@ -121,9 +120,9 @@ func (t *faults) since(from uint64) []statement {
 	return t.order[i:]
 }
 
-// forgetFaults ends what was stated on earlier streams than the one of generation gen, and
-// not again. The members among it are in order by now, and are sent again to say so. It reports
-// whether anything ended.
+// forgetFaults ends the errors that were stated on streams before that of generation gen, and not
+// again. The members among these names are well by now, and are sent again to say so. It reports
+// whether any error ended.
 func (t *set) forgetFaults(gen uint32, rev uint64) (ended bool) {
 	for name, f := range t.faults.byName {
 		if f.gen == gen {

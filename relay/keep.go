@@ -7,30 +7,30 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// Keep says what a state-of-the-world list of Clusters must not let go of yet: routes that are
-// still to be written to the same client may point to it, in place of routes that did (ORD-3).
-// Revisions are those of the table.
+// Keep says what a state-of-the-world list of Clusters must not leave out yet: routes that are
+// still to be written to the same client may replace routes that point to it (ORD-3). Revisions
+// are those of the table.
 type Keep struct {
 	// Pending is the revision of the oldest update of another type that has to be written first;
 	// MaxUint64: there is none.
 	Pending uint64
-	// PendingEmpty is the same for the word that endpoints are empty.
+	// PendingEmpty is the same for endpoints that are sent empty.
 	PendingEmpty uint64
-	// Seen is the revision up to which Pending was looked for: what went after it is kept for the
-	// next Take.
+	// Seen is the revision up to which Pending was computed: what was removed after it is kept
+	// until the next Take.
 	Seen uint64
-	// Hold is how long everything that went is kept at least (ORD-11), and HoldNamed what the
-	// client asked for by name (ORD-10).
+	// Hold is how long each removed Cluster is kept at least (ORD-11), and HoldNamed how long one
+	// that the client asked for by name (ORD-10).
 	Hold, HoldNamed time.Duration
-	// HoldReturned is how long what went is kept at least of a client that comes back: it may have
-	// yet to ask for its routes (comeback.go).
+	// HoldReturned is the same for a client that comes back: it may have yet to ask for its routes
+	// (comeback.go).
 	HoldReturned time.Duration
 }
 
-// keepNothing lets everything go.
+// keepNothing defers no removal.
 var keepNothing = Keep{Pending: math.MaxUint64, PendingEmpty: math.MaxUint64, Seen: math.MaxUint64}
 
-// pending is Pending, or PendingEmpty.
+// pending is PendingEmpty for endpoints that are sent empty, and else Pending.
 func (k *Keep) pending(x *kept) uint64 {
 	if x.empty {
 		return k.PendingEmpty
@@ -38,20 +38,21 @@ func (k *Keep) pending(x *kept) uint64 {
 	return k.Pending
 }
 
-// kept is a Cluster that is gone, and still told. Of endpoints it is the word that they are gone,
-// or empty, which is kept back, and there is no body: no list leaves them out.
+// kept is a deferred removal: a Cluster that is gone here, and still in the client's list. For
+// endpoints it is the statement that they are gone or empty, which is held back. It has no body
+// then, since no list leaves endpoints out.
 type kept struct {
 	body  *Variant
-	until uint64    // it goes when nothing is pending up to this revision
-	went  time.Time // when it would have been told
+	until uint64    // it is removed when nothing is pending up to this revision
+	went  time.Time // when the removal would have been sent
 	named bool      // the client asked for it by name
 	set   bool      // the client had it with a set
 	back  bool      // the client came back with it
-	empty bool      // it is the word that endpoints are empty
+	empty bool      // it is the statement that endpoints are empty
 	news  bool      // the client has the body in another form
 }
 
-// goes reports whether what is kept need not be kept any longer.
+// goes reports whether the removal need not be deferred any longer.
 func (x *kept) goes(now time.Time, k *Keep) bool {
 	hold := k.Hold
 	if x.named {
@@ -63,8 +64,8 @@ func (x *kept) goes(now time.Time, k *Keep) bool {
 	return k.pending(x) > x.until && now.Sub(x.went) >= hold
 }
 
-// mayKeep reports whether the removal of the name may be held back: the client was sent the
-// resource, or says that it holds it, and the resource had no TTL, which it must not outlive
+// mayKeep reports whether the removal of the name may be deferred. It may if the client was sent
+// the resource, or says that it holds it, and the resource had no TTL: it must not outlive that
 // (RELAY-50).
 func (r *record) mayKeep() bool {
 	if f := r.entry.fault; f != nil && f.HadTTL {
@@ -76,9 +77,9 @@ func (r *record) mayKeep() bool {
 // has reports whether the client was sent the resource by the name, or says that it holds it.
 func (r *record) has() bool { return r.sent != (xds.Digest{}) || r.is(claimed|returned) }
 
-// wasSent reports whether the client was sent what it names, by name or with a set, or says
-// that it holds it. Records are also marked so of which it is only owed that there is nothing
-// (due).
+// wasSent reports whether the client was sent what it names, by name or with a set, or says that
+// it holds it. The flag holds alone does not tell: it also marks records whose absence has still
+// to be sent (due).
 func (s *Sub) wasSent(r *record) (sent bool) {
 	if !r.is(holds) || r.has() {
 		return r.is(holds)
@@ -94,9 +95,8 @@ func (v *view) has(name string) bool {
 	return it != nil && !it.dead
 }
 
-// Keeps reports whether something that is gone is kept, and since when the oldest is. A list that
-// waits for its set or for a name lets go of nothing (RELAY-7); its Sub becomes Pending when it
-// can.
+// Keeps reports whether a removal is deferred, and since when the oldest is. A list that waits for
+// its set or for a name removes nothing (RELAY-7); its Sub becomes Pending when it can be sent.
 func (s *Sub) Keeps() (since time.Time, keeps bool) {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
@@ -111,7 +111,7 @@ func (s *Sub) Keeps() (since time.Time, keeps bool) {
 	return since, true
 }
 
-// LetsGo reports whether the next answer would let go of something that Keeps tells of.
+// LetsGo reports whether the next answer would carry a removal that Keeps reports as deferred.
 func (s *Sub) LetsGo(now time.Time, k Keep) bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
@@ -127,7 +127,8 @@ func (s *Sub) LetsGo(now time.Time, k Keep) bool {
 }
 
 // waits reports whether a list that is sent whole has to wait, for its set or for a name
-// (RELAY-7). One of several sets is waited for only if the client may hold what is missing.
+// (RELAY-7). If there are several sets, one of them is waited for only if the client may hold what
+// is missing.
 func (s *Sub) waits() bool {
 	waits, all := false, s.records.len() == 0
 	for p := s.pos; p != nil; p = p.also {
@@ -138,14 +139,14 @@ func (s *Sub) waits() bool {
 	return waits && (s.holds || all || alone) || s.holds && !s.resolved()
 }
 
-// keeps reports whether a name that is gone is still told.
+// keeps reports whether the removal of a name is deferred.
 func (s *Sub) keeps(name string) bool {
 	_, is := s.kept[name]
 	return is
 }
 
-// letGo drops what need not be kept any longer, is there again, or is not subscribed any
-// more. It reports whether something has to be told for it.
+// letGo ends the deferral of names whose time has come, that exist again, or that are no longer
+// subscribed. It reports whether the list has changed by that.
 func (s *Sub) letGo(k Keep) (changed bool) {
 	for name, x := range s.kept {
 		switch r := s.record(name); {
@@ -174,7 +175,7 @@ func (s *Sub) letGo(k Keep) (changed bool) {
 	return changed
 }
 
-// keepMembers keeps what went from the set since the client was sent it.
+// keepMembers defers the removal of members that left the set since the client was sent it.
 func (s *Sub) keepMembers(k Keep) {
 	for p := s.pos; p != nil && k != keepNothing; p = p.also {
 		if p.fresh || p.view.contentRev <= p.sent {
@@ -190,7 +191,7 @@ func (s *Sub) keepMembers(k Keep) {
 	}
 }
 
-// keep keeps one that went at revision until, if it has to be.
+// keep defers a removal, if it has to be deferred, and reports whether it does.
 func (s *Sub) keep(name string, x kept, k Keep) bool {
 	if hold := k.Hold > 0 || x.named && k.HoldNamed > 0 || x.back && k.HoldReturned > 0; !hold && k.pending(&x) == math.MaxUint64 && x.until <= k.Seen {
 		return false
@@ -203,7 +204,7 @@ func (s *Sub) keep(name string, x kept, k Keep) bool {
 	return true
 }
 
-// withKept is a list with what is kept.
+// withKept is a list with the Clusters whose removal is deferred.
 func (s *Sub) withKept(b *Body) *Body {
 	if len(s.kept) == 0 {
 		return b
@@ -218,7 +219,7 @@ func (s *Sub) withKept(b *Body) *Body {
 	return own
 }
 
-// keptNews is what endpoints the kept Clusters of an answer need that the client had in
+// keptNews is the endpoints that deferred Clusters of an answer need if the client had these in
 // another form before (WARM-1).
 func (s *Sub) keptNews() (endpoints []string) {
 	for name, x := range s.kept {
@@ -231,7 +232,7 @@ func (s *Sub) keptNews() (endpoints []string) {
 	return endpoints
 }
 
-// keptSum is the version hash of a list with what is kept.
+// keptSum is the version hash of a list with the Clusters whose removal is deferred.
 func (s *Sub) keptSum(all xds.Sum) xds.Sum {
 	for _, x := range s.kept {
 		if x.body != nil {

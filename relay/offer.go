@@ -10,23 +10,23 @@ import (
 // How a response is divided among the shards of a store: each is offered what matches its map
 // (RELAY-72).
 
-// portion is what a response says to one shard.
+// portion is the share of a response that concerns one shard.
 type portion struct {
 	*update
 	bodies []*Variant
 }
 
-// brings reports whether it has a body of a name.
+// brings reports whether the share has a body of a name.
 func (p *portion) brings(name string) bool {
 	return p != nil && slices.ContainsFunc(p.Resources, func(r Resource) bool { return r.Name == name && r.Any != nil })
 }
 
-// silent reports whether it says nothing by itself. A list says something by what it leaves out.
+// silent reports whether the share states nothing. A list states something by what it leaves out.
 func (p *portion) silent() bool {
 	return !p.Full && !p.Bad && len(p.Resources)+len(p.Repeats)+len(p.Removed)+len(p.RemovedVariants)+len(p.Errors)+len(p.Whole) == 0
 }
 
-// askers are the shards of which something was asked on a lane's stream.
+// askers are the shards that have asked for something on a lane's stream.
 func (k *store) askers(i laneIndex, gen uint32) []*shard {
 	none := func(s *shard) bool { return s.kind(i, gen) == kindNone }
 	if !slices.ContainsFunc(k.all, none) {
@@ -35,10 +35,10 @@ func (k *store) askers(i laneIndex, gen uint32) []*shard {
 	return slices.DeleteFunc(slices.Clone(k.all), none)
 }
 
-// concerned are the shards that a response may have something to say to: of a difference
-// between variants those of the maps that match, which is a look-up however many maps there are
-// (BenchmarkVariants), and of all else whoever asked for the type. rest: the others need not even
-// be told that there was a response.
+// concerned are the shards that a response may concern. A difference that consists of variants
+// concerns the shards whose maps match; that is a look-up, however many maps there are
+// (BenchmarkVariants). Any other response concerns each shard that asked for the type. rest: the
+// other shards need not even know that there was a response.
 func (k *store) concerned(u *update, i laneIndex, gen uint32) (asked []*shard, rest bool) {
 	if k.restGen[i] != gen || !u.ofVariants() {
 		return k.askers(i, gen), false
@@ -65,7 +65,7 @@ func (k *store) concerned(u *update, i laneIndex, gen uint32) (asked []*shard, r
 	return asked, true
 }
 
-// speaksOfVariants reports whether anything that a response says has constraints.
+// speaksOfVariants reports whether anything in the response has constraints.
 func (u *update) speaksOfVariants() bool {
 	for i := range u.Resources {
 		if u.Resources[i].Constraints != nil {
@@ -75,8 +75,8 @@ func (u *update) speaksOfVariants() bool {
 	return len(u.RemovedVariants) > 0 || slices.ContainsFunc(u.Errors, func(e *NameError) bool { return e.Constraints != nil })
 }
 
-// ofVariants reports whether all that a response says is of variants with constraints, and what it
-// leaves out means nothing.
+// ofVariants reports whether all that the response states has constraints, and what it leaves out
+// means nothing.
 func (u *update) ofVariants() bool {
 	if u.Full || u.Bad || u.Heartbeats || u.For != nil || len(u.Whole)+len(u.Removed)+len(u.Repeats) > 0 || u.silent() {
 		return false
@@ -90,8 +90,8 @@ func (u *update) ofVariants() bool {
 		!slices.ContainsFunc(u.Errors, func(e *NameError) bool { return e.Constraints == nil })
 }
 
-// saysNothing reports whether a response on the stream that says nothing to any of these shards
-// means nothing to them either: no set waits for its first answer, or for the pause after it.
+// saysNothing reports whether a response that states nothing for these shards does not affect them
+// either: none of their sets waits for its first answer, or for the pause after it.
 func saysNothing(asked []*shard, gen uint32) bool {
 	for _, s := range asked {
 		if len(s.collections) > 0 || s.star.askedGen == gen && (!s.star.firm || s.star.sweepGen == gen) {
@@ -101,7 +101,7 @@ func saysNothing(asked []*shard, gen uint32) bool {
 	return true
 }
 
-// apply takes a response up in every shard that asked for the type, under one revision.
+// apply applies a response to every shard that asked for the type, under one revision.
 func (k *store) apply(a *Applied, now time.Time, u *update, bodies []*Variant, lane laneIndex, gen uint32, from *provenance) {
 	asked, rest := k.concerned(u, lane, gen)
 	if u.For != nil {
@@ -153,8 +153,8 @@ func (k *store) apply(a *Applied, now time.Time, u *update, bodies []*Variant, l
 	}
 }
 
-// late reports whether the shard's `*` was asked after those of other maps and is not
-// answered yet: a list may have been under way that was made before.
+// late reports whether the shard's `*` was asked after those of other maps and is not answered
+// yet. A list that comes now may have been made before it was asked.
 func (s *shard) late(gen uint32) bool {
 	if s.star.askedGen != gen || s.star.answeredGen == gen {
 		return false
@@ -162,10 +162,11 @@ func (s *shard) late(gen uint32) bool {
 	return slices.ContainsFunc(s.store.all, func(x *shard) bool { return x.star.askedGen == gen && x.star.askedAt.Before(s.star.askedAt) })
 }
 
-// silent: an empty response is the first answer of whoever waits for one (DELTA-13).
+// silent reports whether the response states nothing. It is still the first answer of a shard that
+// waits for one (DELTA-13).
 func (u *update) silent() bool { return (&portion{update: u}).silent() }
 
-// takeUp takes up what a response says to the shard.
+// takeUp applies a share of a response to the shard.
 func (s *shard) takeUp(a *Applied, p *portion, lane laneIndex, gen uint32, from *provenance) {
 	if s.kind(lane, gen) == kindSet {
 		s.applySets(a, p.update, p.bodies, gen, from)
@@ -180,7 +181,8 @@ func (s *shard) takeUp(a *Applied, p *portion, lane laneIndex, gen uint32, from 
 	}
 }
 
-// shareOf is what a response says to the shard, of nothing yet.
+// shareOf is the share of the response that the shard has so far. It makes an empty one if there
+// is none.
 func (s *shard) shareOf(u *update) *portion {
 	if s.part == nil {
 		part := *u
@@ -191,10 +193,10 @@ func (s *shard) shareOf(u *update) *portion {
 	return s.part
 }
 
-// divide divides a response of revision rev. Where there is one map, and nothing that it does
-// not match, that is the response itself for everybody; but a removal may be said to one of several
-// maps alone (early). Else a shard has a part only if something is said to it: there may be
-// many that a variant does not concern (BenchmarkVariants).
+// divide divides a response of revision rev among the shards. If there is one map, and nothing
+// that it does not match, every shard shares the response itself; but a removal may be meant for
+// one of several maps alone (early). Otherwise a shard has a share only if something concerns it:
+// there may be many shards that a variant does not concern (BenchmarkVariants).
 func (k *store) divide(asked []*shard, u *update, bodies []*Variant, rev uint64, gen uint32, now time.Time) (divided bool) {
 	k.constrained = k.constrained || u.variants
 	several := len(asked) > 1 && (k.group.origin.config().Share || k.byLocator() && len(u.Removed) > 0)
@@ -264,10 +266,11 @@ func (k *store) divide(asked []*shard, u *update, bodies []*Variant, rev uint64,
 	return true
 }
 
-// supersede has a response remove those held variants of what it lists that it does not list.
-// In state of the world, all: it brings one that matches, there is no other word for a removal, and
-// a relay that came later would know the new one alone (DYN-9). In delta those that the stream has
-// not spoken of (stale.go).
+// supersede adds to the share the removal of held variants that the response replaces without
+// naming them: those of a name that it brings, in constraints that it does not list. In state of
+// the world that is every held variant. It brings one that matches, has no other way to state a
+// removal, and a relay that came later would know the new one alone (DYN-9). In delta it is the
+// variants that the stream has not stated yet (stale.go).
 func (p *portion) supersede(held func(name string) []*Variant) {
 	listed := make(map[identity]bool, len(p.Resources))
 	for i := range p.Resources {
@@ -297,15 +300,15 @@ func (s *shard) variants(name string) (vs []*Variant) {
 	return vs
 }
 
-// replaced reports whether the same response brought another variant for the map, so that what goes
-// is no loss to anybody.
+// replaced reports whether the same response brought another variant for the map, so that no
+// client loses the name.
 func replaced(vs []*Variant, key string, rev uint64) bool {
 	return slices.ContainsFunc(vs, func(v *Variant) bool { return v.from.rev == rev && v.Constraints.Key() != key })
 }
 
-// holdsConstrained reports whether what the shard holds of a name by what it asked on the stream
-// of generation gen is variants with constraints alone, which a removal of the plain name does not
-// concern (DYN-13).
+// holdsConstrained reports whether all that the shard holds of a name, by what it asked on the
+// stream of generation gen, is variants with constraints. A removal of the plain name does not
+// concern these (DYN-13).
 func (s *shard) holdsConstrained(name string, gen uint32) bool {
 	held, plain := false, false
 	look := func(vs []*Variant) {
@@ -323,8 +326,8 @@ func (s *shard) holdsConstrained(name string, gen uint32) bool {
 	return held && !plain
 }
 
-// beside notes a response that has nothing for the map. It may be all the answer that there
-// is to its sets, but not so surely as one of its own.
+// beside notes a response that has nothing for the map. It may be the whole answer to the map's
+// sets, but that is less certain than with a response of its own.
 func (s *shard) beside(now time.Time, lane laneIndex, gen uint32, u *update) {
 	s.now = now
 	s.sets(func(t *set) {
@@ -338,8 +341,8 @@ func (s *shard) beside(now time.Time, lane laneIndex, gen uint32, u *update) {
 	})
 }
 
-// countStrays counts what none of several maps took (RELAY-28), and of it the variants that
-// match no map at all.
+// countStrays counts what no map applied though there are several (RELAY-28), and of that the
+// variants that match no map at all.
 func (k *store) countStrays(a *Applied, asked []*shard, u *update) {
 	offered := map[identity]int{}
 	for _, s := range asked {
