@@ -6,23 +6,23 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// listing is how a Sub stands to a list that is sent whole.
+// listing is the state of a Sub with regard to a list that is sent whole.
 type listing struct {
-	ready    bool // its part can be told
+	ready    bool // its part can be sent
 	resolved bool // all of its names are known, as far as they can be (RELAY-6)
 	// the client holds something that no list may leave out before all is known (RELAY-7)
 	holds bool
 	none  bool // it is subscribed to nothing
 }
 
-// listing is how far the Sub is with its first list. It locks the shard.
+// listing is the Sub's state with regard to the next list. It locks the shard.
 func (s *Sub) listing() listing {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
 	return listing{ready: !s.waits(), resolved: s.resolved(), holds: s.holds, none: s.pos == nil && s.records.len() == 0}
 }
 
-// expectList is insist for a Take to come. It locks the shard.
+// expectList has the next Take answer with a list even if nothing changed. It locks the shard.
 func (s *Sub) expectList() {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
@@ -32,8 +32,8 @@ func (s *Sub) expectList() {
 	}
 }
 
-// insist is TakeKeeping of a part that need not have changed: the list is sent for another's sake.
-// It locks the shard.
+// insist is TakeKeeping that answers even if nothing changed here: the list is sent because
+// another Sub's part changed. It locks the shard.
 func (s *Sub) insist(now time.Time, k Keep) *Answer {
 	s.shard.mu.Lock()
 	s.insisted = true
@@ -41,7 +41,8 @@ func (s *Sub) insist(now time.Time, k Keep) *Answer {
 	return s.TakeKeeping(now, k)
 }
 
-// Known reports whether anything can be told of what the Sub is subscribed to.
+// Known reports whether anything is known of what the Sub is subscribed to, so that it can be
+// sent.
 func (s *Sub) Known() bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
@@ -58,9 +59,9 @@ func (s *Sub) Known() bool {
 	return false
 }
 
-// Resolved reports whether all is known that the Sub is subscribed to, so that its first answer is
-// all of it. What waits for what was restored to be confirmed counts as known: Take says whether it
-// can be told.
+// Resolved reports whether all that the Sub is subscribed to is known, so that its first answer is
+// complete. What waits until the origin confirms what was restored counts as known: Take decides
+// whether it can be sent.
 func (s *Sub) Resolved() bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
@@ -133,8 +134,8 @@ func (s *Sub) members(collection string) (names []string) {
 	return names
 }
 
-// hasBody reports whether there is a body of a name that the client has subscribed to, by itself or
-// in a collection. It locks the shard.
+// hasBody reports whether there is a body of a name that the client has subscribed to, by the name
+// or in a collection. It locks the shard.
 func (s *Sub) hasBody(name string) bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
@@ -145,7 +146,7 @@ func (s *Sub) hasBody(name string) bool {
 	return r != nil && s.body(r) != nil
 }
 
-// covers reports whether the client of `*` has a name from it. It locks the shard.
+// covers reports whether the client of `*` has a name from that set. It locks the shard.
 func (s *Sub) covers(name string) bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
@@ -153,9 +154,9 @@ func (s *Sub) covers(name string) bool {
 	return p != nil && !p.fresh && p.view.has(xds.NameKey(name))
 }
 
-// uncover has the client of `*` told of a name that it has no more at another origin, or
-// unsubscribes there: the body if it is in the set, else a removal (DELTA-9). had: it was
-// subscribed there; otherwise it is told only if it is in the set. It locks the shard.
+// uncover is called when the client of `*` loses a name at another origin, or unsubscribes there.
+// It has the client sent the body if the name is in the set, else a removal (DELTA-9). had: it was
+// subscribed there; otherwise it is sent the name only if that is in the set. It locks the shard.
 func (s *Sub) uncover(name string, had bool) {
 	key, spelt := xds.Spell(name)
 	s.shard.mu.Lock()

@@ -8,27 +8,27 @@ type position struct {
 	view *view
 	// sent is the revision up to which everything was sent; meaningless while fresh.
 	sent uint64
-	// of the view when it was sent whole, to send nothing for a change that was undone
+	// of the view when it was last sent whole: a change that was undone needs no answer
 	sum   xds.Sum
 	fresh bool // nothing sent yet
-	// the client was told members before the set had settled: it hears of no removal until then
+	// the client was sent members before the set had settled: it is sent no removal until then
 	early      bool
 	resend     bool // `*` was subscribed again: everything is owed (DELTA-2)
 	prev, next *position
 
-	// told is the seq up to which errors were told, before the same when the upstream stream was
-	// first answered; untold are names whose body was sent again although they are in error.
+	// told is the seq up to which errors were sent, and before what it was when the upstream stream
+	// was first answered; untold are names whose body was sent again although they are in error.
 	told, before uint64
-	fault        *NameError // last told of the collection as a whole (ABS-12)
-	cold         bool       // it waits in vain, which is to be said (RELAY-8)
+	fault        *NameError // last sent of the collection as a whole (ABS-12)
+	cold         bool       // the client waits in vain, and is to be sent UNAVAILABLE (RELAY-8)
 	also, prior  *position  // the Sub's next one, and the one before
 	untold       []string
-	// what the client holds by its own word, in error and without a body here
+	// names that the client says it holds, in error and without a body here
 	spared map[string]bool
 }
 
-// unsettled reports whether the first answer has to wait for the set. That a collection is
-// empty is known only as long as the upstream stream is open that it was said on (RELAY-38).
+// unsettled reports whether the first answer has to wait for the set. That a collection is empty
+// is known only as long as the upstream stream is open on which it was stated (RELAY-38).
 func (p *position) unsettled() bool {
 	t := p.view.set
 	if p.flows() {
@@ -38,10 +38,11 @@ func (p *position) unsettled() bool {
 	return p.fresh && (!t.ready(holds) || t.kind != wild && p.view.live == 0 && !t.live())
 }
 
-// flows reports whether the client is told members as they come, before the set has settled:
-// it speaks delta and holds nothing, so that nothing can be deleted by it (RELAY-7). Who has
-// several sets, names besides or parameters waits as others do. So it is told what came on a stream
-// that ended, while none can be opened (RELAY-2): it may be all there is.
+// flows reports whether the client is sent members as they come, before the set has settled. That
+// is so for a delta client that holds nothing, so that nothing can be deleted by it (RELAY-7). A
+// client that has several sets, names besides or parameters waits as others do. What came on a
+// stream that has ended is sent in the same way while no stream can be opened (RELAY-2): it may be
+// all there is.
 func (p *position) flows() bool {
 	t, s := p.view.set, p.sub
 	switch {
@@ -56,8 +57,8 @@ func (p *position) flows() bool {
 	return t.lane().down.Load() || t.live() && !t.first.IsZero()
 }
 
-// keepsBack reports whether there is a removal that the client may not be told yet. What
-// comes after it waits with it.
+// keepsBack reports whether there is a removal that the client may not be sent yet. What comes
+// after it waits with it.
 func (p *position) keepsBack() bool {
 	return p.early && p.view.contentRev > p.sent && len(p.view.since(p.sent).Removed) > 0
 }

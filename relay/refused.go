@@ -2,12 +2,12 @@ package relay
 
 import "time"
 
-// refusals are what was refused of a set's answers on one stream. Whoever holds something is not
-// told of the set before it was said again, or after the longest pause: what the set lacks may be
-// just that (RELAY-32). Guarded by the shard's lock.
+// refusals are the parts of a set's answers on one stream that were refused. A client that holds
+// something is not sent the set before these were stated again, or after the longest pause: what
+// the set lacks may be what the client holds (RELAY-32). Guarded by the shard's lock.
 type refusals struct {
 	bad    bool            // the last response was refused in part
-	names  map[string]bool // of what was refused and not heard of since
+	names  map[string]bool // of what was refused and not stated again since
 	unread bool            // there was more, or something without a name that could be read
 	at     time.Time       // of the last
 }
@@ -15,7 +15,7 @@ type refusals struct {
 // maxRefused bounds the names that are kept; beyond it they are as good as unread.
 const maxRefused = 1000
 
-// note takes up a response: what it says well is in doubt no more.
+// note applies a response to the refusals: what it states well is no longer missing.
 func (t *set) note(u *update) {
 	x := &t.refused
 	if t.firm {
@@ -59,13 +59,13 @@ func (t *set) note(u *update) {
 	}
 }
 
-// bare is a response without what it says.
+// bare is the response without what it states.
 func (u *update) bare() update {
 	return update{Update: Update{TypeURL: u.TypeURL, Bad: u.Bad, Refused: u.Refused, Unread: u.Unread, Heartbeats: u.Heartbeats}}
 }
 
-// over is when the set may be complete, for all that was refused, if nothing comes until then; not
-// before the time given.
+// over is when the set may count as complete with regard to all that was refused, if nothing comes
+// until then; not before the time given.
 func (x *refusals) over(at time.Time) time.Time {
 	if end := x.at.Add(firmMost); (x.unread || len(x.names) > 0) && end.After(at) {
 		return end

@@ -13,22 +13,23 @@ const (
 	// make up types.
 	maxTrials = 16
 	// maxProven bounds the types an origin is remembered to have answered, which it may do for
-	// made-up ones. One that is forgotten may become suspect, and is cleared again.
+	// made-up ones. One that is forgotten may become suspect, and is released again.
 	maxProven = 1024
 )
 
-// trial is what a type goes through that may be the one an origin ends whole streams for
-// (RELAY-92). It is taken off the group's lanes and gets a main and a side lane of its own, which
-// place its wildcard and its names as the group's do; nothing else about it differs, and each
+// trial is the state of a type that may be the one for which an origin ends whole streams
+// (RELAY-92). The type leaves the group's lanes and gets a main and a side lane of its own, which
+// carry its wildcard and its names as the group's do. Nothing else about it differs, and each
 // change of lanes is to the type what a reconnect is. A type that has lanes of its own in any case
-// keeps them: there is nobody else to be blamed for the end of such a stream, so the first already
+// keeps them: no other type can be the cause of the end of such a stream, so the first end already
 // puts it in quarantine.
 //
-// It is a matter of one group, since an origin may answer one node what it ends streams for towards
-// another. Only that a type was answered once counts for all of them.
+// The state is that of one group, since an origin may answer one node and end streams of another
+// for the same type. But a type that was answered in one group is proven for all of them.
 //
-//	on the group's lanes --the stream is refused--> left --proof of the lane--> tried --an answer--> cleared --> back
-//	                          left <--after the backoff-- resting <--refused again--
+//	on the group's lanes --stream refused--> suspended --lane works without it--> probing --answered--> released
+//	                  suspended <--after the backoff-- backoff <--refused again--
+//	                  released --> on the group's lanes again
 type trial struct {
 	// Set once by quarantineType.
 	lanes [2]*Lane
@@ -38,16 +39,16 @@ type trial struct {
 	stage    trialStage
 	since    time.Time // in quarantine since; zero: only suspect
 	failures int       // streams of its own that the origin refused, in a row
-	reason   string    // what it said the last time
+	reason   string    // the origin's message of the last time
 }
 
 type trialStage uint8
 
 const (
-	left    trialStage = iota // asked nowhere, until it may be tried
-	tried                     // asked on its own lanes; holds one of maxTrials
-	resting                   // in quarantine, until the time given to Rest
-	cleared                   // answered; stays until the set that is arriving is complete
+	left    trialStage = iota // suspended: asked nowhere, until it may be probed
+	tried                     // probing: asked on its own lanes; counts for maxTrials
+	resting                   // backoff: in quarantine, until the time given to Rest
+	cleared                   // released: answered; stays until the set that is arriving is complete
 )
 
 // asked reports whether the type is asked on its own lanes.
@@ -101,9 +102,10 @@ func (l *Lane) Refused(now time.Time) (r Refusal) {
 	return r
 }
 
-// stranger reports whether the type is wanted, was never answered, and is not asked on the
-// lane's present stream. In a group with maxTrials types apart such a type begins apart: whoever
-// makes up types that the origin ends streams for would cost the group a stream with each.
+// stranger reports whether the type is wanted, was never answered, and is not asked on the lane's
+// present stream. In a group with maxTrials types apart such a type begins apart. Otherwise a
+// client that makes up types for which the origin ends streams would cost the group a stream with
+// each.
 func (k *store) stranger(l *Lane, gen uint32) bool {
 	_, asked := k.firstAsked(l.index, gen)
 	return !asked && k.wants(l.index) && !k.proven && !k.group.origin.hasProven(k.typeURL)
@@ -144,14 +146,14 @@ func (k *store) quarantineType(from laneIndex) {
 	k.lanes.Store(&k.apart.lanes)
 }
 
-// blame begins a trial of a type that has lanes of its own, on these.
+// blame puts a type that has lanes of its own under suspicion, and leaves it on these.
 func (k *store) blame() {
 	k.apart = &trial{lanes: *k.home}
 	k.lanes.Store(&k.apart.lanes)
 	k.stage(tried)
 }
 
-// quarantine notes that the origin refused a stream of the type's own.
+// quarantine notes that the origin refused a stream that carried the type alone.
 func (k *store) quarantine(r *Refusal, now time.Time) {
 	t := k.apart
 	if t.stage != tried {
@@ -168,7 +170,7 @@ func (k *store) quarantine(r *Refusal, now time.Time) {
 	}
 }
 
-// stage moves a trial on and keeps count of those under way.
+// stage moves the type to another stage and keeps count of those that are being probed.
 func (k *store) stage(to trialStage) {
 	was := k.apart.stage
 	k.apart.stage = to
@@ -180,8 +182,8 @@ func (k *store) stage(to trialStage) {
 	}
 }
 
-// Rest has the type tried again at the time given. It is for the lane whose stream Refused said to
-// be Quarantined. reason is what the origin said.
+// Rest has the type probed again at the time given. It is called for a lane whose stream Refused
+// reported as Quarantined. reason is the origin's message.
 func (l *Lane) Rest(until time.Time, reason string) {
 	k := l.only
 	k.mu.Lock()
@@ -192,7 +194,7 @@ func (l *Lane) Rest(until time.Time, reason string) {
 	k.push(timer{at: until, kind: trialDue, lane: l})
 }
 
-// retry ends a rest. It locks the store.
+// retry ends the backoff. It locks the store.
 func (k *store) retry() {
 	k.mu.Lock()
 	if k.apart != nil && k.apart.stage == resting {
@@ -202,9 +204,9 @@ func (k *store) retry() {
 	k.group.tryNext()
 }
 
-// tryNext begins the trials that may begin: of suspects, once the lane they were on has proven to
-// work without them or has nothing else to carry, and then of what is in quarantine and has rested.
-// It locks each store in turn, so the caller holds no lock.
+// tryNext begins to probe the types that may be: first suspects, once the lane they were on has
+// proven to work without them or has nothing else to carry, and then those in quarantine whose
+// backoff is over. It locks each store in turn, so the caller holds no lock.
 func (g *Group) tryNext() {
 	var apart []*store
 	for k := range kinds(*g.all.Load()) {
@@ -230,7 +232,8 @@ func (g *Group) tryNext() {
 	}
 }
 
-// try has the type asked on its own lanes, if anybody wants it and there is room.
+// try has the type asked on its own lanes, if a client wants it and fewer than maxTrials types are
+// probed.
 func (k *store) try() {
 	switch t := k.apart; {
 	case !k.wants(mainLane) && !k.wants(sideLane):
@@ -246,7 +249,7 @@ func (k *store) try() {
 	}
 }
 
-// endTrial gives up the room of a type that nobody wants any more. It locks the store.
+// endTrial ends the probing of a type that nobody wants any more. It locks the store.
 func (k *store) endTrial() {
 	k.mu.Lock()
 	if k.apart != nil && k.apart.stage == tried && !k.wants(mainLane) && !k.wants(sideLane) {
@@ -255,10 +258,11 @@ func (k *store) endTrial() {
 	k.mu.Unlock()
 }
 
-// quiet looks at a stream that has been open for quietFor. One of the group's works without the
-// suspects, as far as that can be told. A suspect on its own is not what ends streams: it goes
-// back, to be met with silence there (RELAY-95). It locks the type's store, if the lane is for one
-// type.
+// quiet is called for a stream that has been open for quietFor. If it is the group's, it works
+// without the suspects, as far as that can be known. If it carries one suspect alone, that is not
+// the type for which the origin ends streams: it goes back to the group's lanes, where the
+// origin's silence about it is handled (RELAY-95). It locks the type's store, if the lane is for
+// one type.
 func (l *Lane) quiet(gen uint32) {
 	if !l.live(gen) {
 		return
@@ -276,8 +280,8 @@ func (l *Lane) quiet(gen uint32) {
 	l.group.tryNext()
 }
 
-// prove notes that the origin answered the type: it is never suspect again, and cleared of
-// what it was suspect of.
+// prove notes that the origin answered the type. From then on it is never suspect, and it is
+// released if it was in quarantine. It reports whether it was.
 func (k *store) prove() (released bool) {
 	if !k.proven {
 		k.proven = true
@@ -296,9 +300,9 @@ func (k *store) prove() (released bool) {
 	return released
 }
 
-// rejoinCleared takes a type back that was answered. While its set arrives it stays where it
-// is: a move would be a break in the middle, and an origin that is then presented what it has sent
-// may say no more (RELAY-6).
+// rejoinCleared puts a released type back on the group's lanes. While its set arrives it stays
+// where it is: a move would break the stream in the middle, and an origin that is then presented
+// what it has sent may send no more (RELAY-6).
 func (k *store) rejoinCleared() {
 	if k.apart == nil || k.apart.stage != cleared {
 		return
@@ -312,7 +316,7 @@ func (k *store) rejoinCleared() {
 	}
 }
 
-// rejoinClosed takes a type back whose own lane was closed after it was answered.
+// rejoinClosed puts a released type back on the group's lanes when its own lane was closed.
 func (k *store) rejoinClosed(l *Lane) {
 	if k.apart != nil && l.only != nil && l.carries(k) && k.apart.stage == cleared {
 		k.rejoin()
@@ -345,8 +349,9 @@ func (k *store) rejoin() {
 	}
 }
 
-// remember keeps the last shard of a type in quarantine though nobody wants it: else each
-// client that asks it costs the group a stream. What clients can make us keep is bounded.
+// remember keeps the last shard of a type in quarantine though nobody wants it. Otherwise each
+// client that asks for the type would cost the group a stream. The number of such types is
+// bounded.
 func (k *store) remember() bool {
 	if k.apart == nil || k.apart.since.IsZero() || len(k.all) > 1 {
 		return false
@@ -364,10 +369,11 @@ func (g *Group) apart() (n int) {
 	return n
 }
 
-// upstream is what Sub.Upstream reports of a type that is apart: the oldest open stream that
-// carries it, or carries what it was left out of. In quarantine since a time, with nothing else to
-// ask for, none need be open: the origin was there to refuse it. But one that never answered
-// anything may refuse us altogether, and counts as out of reach (RELAY-8).
+// upstream is what Sub.Upstream reports for a type that is not on the group's lanes: the oldest
+// open stream that carries it, or that it was left out of. In quarantine, and with nothing else to
+// ask for, no stream need be open: the origin was there to refuse it since the time given. But an
+// origin that has never answered anything may refuse us altogether, and counts as out of reach
+// (RELAY-8).
 func (t *trial) upstream(g *Group, i laneIndex, since time.Time) (at time.Time, open bool) {
 	unasked := true
 	for _, l := range []*Lane{t.lanes[i], g.lanes[mainLane], g.lanes[sideLane]} {

@@ -10,29 +10,29 @@ import (
 
 // Union is what one stream-type is subscribed to, whichever origins its names belong to: a plain
 // Sub for each group they live in, and a located one for each parameter map that locators name
-// there. With one plain Sub it is that; with several, an answer is what all of them have to tell,
-// as one. A list that is sent whole is the union of all their lists, and waits for each (FED-5).
-// The zero Union is subscribed to nothing. Like a Sub's, its Take is called by one goroutine at a
-// time; the caller sees to it that no other method is called beside it.
+// there. With one plain Sub it behaves as that Sub. With several, an answer merges what all of them
+// have to send. A list that is sent whole is the union of all their lists, and waits for each
+// (FED-5). The zero Union is subscribed to nothing. Like a Sub's, its Take is called by one
+// goroutine at a time. The caller calls no other method at the same time.
 type Union struct {
 	one  *Sub    // the first one opened; nil: there is none
 	more *united // nil: there is no other
 }
 
-// united is what several Subs make together.
+// united is the Subs of a Union of several, and what they have sent together.
 type united struct {
 	subs  []*Sub // in the order they were opened
 	star  *Sub   // the plain one subscribed to `*`; nil: none is
 	stars int    // how many are, located ones too
 
-	// sent are the constraints that names were told with to a delta client, for each located Sub
+	// sent are the constraints that names were sent with to a delta client, for each located Sub
 	// (located.go).
 	sent map[*Sub]map[string]sentAs
 
 	// SotW, of lists that are sent whole.
 	told   string        // version of the last one; "": none was sent
-	waived map[*Sub]bool // parts that the first one does not wait for
-	due    *Answer       // what was taken of parts and could not be sent yet, without their bodies
+	waived map[*Sub]bool // Subs that the first list does not wait for
+	due    *Answer       // what was taken of Subs and could not be sent yet, without their bodies
 }
 
 // None reports whether no Sub was opened.
@@ -126,8 +126,8 @@ func (m *united) unite(s *Sub) {
 	m.look(s)
 }
 
-// shape tells all Subs how their parts are sent. holds: the client holds something that no list may
-// leave out before all is known. It locks each shard in turn.
+// shape sets in all Subs the form of their part of an answer. holds: the client holds something
+// that no list may leave out before all is known. It locks each shard in turn.
 func (m *united) shape(holds bool) {
 	for _, s := range m.subs {
 		s.shard.mu.Lock()
@@ -417,8 +417,8 @@ func (u *Union) Waive(part *Sub) bool {
 	return true
 }
 
-// waits reports whether a list has to wait for a part. The first one with `*` waits for the names
-// at other origins too: what came with the one may need what is at the other.
+// waits reports whether a list has to wait for a Sub. The first list with `*` waits for the names
+// at other origins too: what came with `*` may need what is at another origin.
 func (m *united) waits(s *Sub, x listing) bool {
 	settled := x.ready && (x.resolved || m.told != "" || m.stars == 0 || s.starred)
 	return !settled && !m.waived[s]

@@ -6,10 +6,10 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// view is what all subscribers of one selector share, those who are told TTLs, and all others: to
-// these a new TTL is no event, and they are not even woken by it. It is the entries by revision,
-// the tombstones, the version and the encoded bodies. It comes with the first subscriber and goes
-// with the last. Guarded by its shard's lock.
+// view is what all subscribers of one selector share: the entries by revision, the tombstones, the
+// version and the encoded bodies. Subscribers that are sent TTLs have a view of their own, since a
+// new TTL is an event for them alone. A view begins with the first subscriber and ends with the
+// last. Guarded by its shard's lock.
 type view struct {
 	set   *set
 	ttl   bool
@@ -27,7 +27,8 @@ type view struct {
 	renewed    uint64 // of the last change of a TTL alone
 	changed    bool   // since markChanged
 
-	// tombs are the tombstones in order of rev; one that was revived since is skipped by its rev.
+	// tombs are the tombstones in order of rev. One whose item came back has another rev, and is
+	// skipped.
 	tombs []tomb
 	dead  int // items that are tombstones
 	// gaps are when items that came back were gone (gaps.go); lastGap is where the last of them
@@ -39,11 +40,11 @@ type view struct {
 	ordered posList // the others, by revision sent: the head is the slowest
 
 	segments segments
-	// positions of clients in state of the world, who are sent all of it at each change
+	// positions of state-of-the-world clients, which are sent all of it at each change
 	whole int
 	full  *Body // every live item, of the present content
-	// recent are the last differences made, up to the present content: each is shared by all who
-	// stood at its revision.
+	// recent are the last differences made, up to the present content: each is shared by all
+	// positions that were at its revision.
 	recent []recentBody
 }
 
@@ -62,7 +63,7 @@ type item struct {
 	variant    *Variant // the last one, for a tombstone too; its name is the member's
 	rev        uint64   // of the last change of content
 	last       uint64   // of the last event; later than rev if that was a new TTL
-	birth      uint64   // first told of; a position before it never heard of the name
+	birth      uint64   // first sent; a position before it was never sent the name
 	segment    *segment // nil: it is dead
 	at         uint32   // in the segment
 	dead       bool
@@ -149,7 +150,7 @@ func (v *view) offer(m *member, rev uint64) {
 	}
 }
 
-// renew has a body sent again although it is the same: that ends the error that clients were told
+// renew has a body sent again although it is the same: that ends the error that clients were sent
 // (ABS-7).
 func (v *view) renew(name string, rev uint64) {
 	if it := v.items[name]; it != nil && !it.dead {
@@ -225,8 +226,8 @@ func (v *view) unlink(it *item) {
 	it.prev, it.next = nil, nil
 }
 
-// markChanged marks everybody who must be told, once for each response, and keeps the tombstones
-// bounded.
+// markChanged marks all clients that have to be sent the change, once for each response, and keeps
+// the tombstones bounded.
 func (v *view) markChanged(rev uint64) {
 	if !v.changed {
 		return
@@ -254,8 +255,8 @@ func (v *view) markChanged(rev uint64) {
 	}
 }
 
-// hurry is the revision before which a position may not wait for more changes: it has half of the
-// tombstones before it that are kept.
+// hurry is the revision before which a position may not wait for more changes: half of the
+// tombstones that are kept are later than it.
 func (v *view) hurry() uint64 {
 	if n := (v.live + spareTombs) / 2; len(v.tombs) > n {
 		return v.tombs[len(v.tombs)-n].rev
@@ -286,7 +287,7 @@ func (v *view) prune() {
 	v.passGaps(passed)
 }
 
-// lag takes a position out of the view whose stream will be ended: it resumes by its versions.
+// lag removes a position whose stream will be ended: the client resumes by its versions.
 func (v *view) lag(p *position) {
 	v.ordered.remove(p)
 	v.parted(p)
@@ -299,7 +300,7 @@ func (v *view) lag(p *position) {
 	}
 }
 
-// tellsTTLs reports whether there is a TTL that clients are told.
+// tellsTTLs reports whether clients are sent the TTL of any item.
 func (v *view) tellsTTLs() bool {
 	for it := v.head; it != nil && v.ttl; it = it.next {
 		if !it.dead && it.variant.timed() {
@@ -329,9 +330,9 @@ func (v *view) fullBody(delta bool) *Body {
 	return v.full
 }
 
-// forgetFull lets go of what is encoded of all for delta, which only newcomers are told, when the
-// content has changed twice since the last of them. What is encoded for state of the world is
-// wanted at each change, for as long as there is a client of it.
+// forgetFull drops what is encoded of the whole set for delta, when the content has changed twice
+// since the last new client: only new clients are sent it. What is encoded for state of the world
+// is needed at each change, for as long as there is a client of it.
 func (v *view) forgetFull() {
 	x := &v.segments
 	if x.held && !x.asked && v.fresh.head == nil {
@@ -341,7 +342,7 @@ func (v *view) forgetFull() {
 	x.asked = false
 }
 
-// since is what happened after revision from: shared by all who stand there.
+// since is what happened after revision from, shared by all positions there.
 func (v *view) since(from uint64) *Body {
 	for i := range v.recent {
 		if v.recent[i].from == from {
