@@ -8,7 +8,7 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// Applied says what Apply did with an Update.
+// Applied is what Apply did with an Update.
 type Applied struct {
 	// Changed is the number of resources whose content was new, changed or gone.
 	Changed int
@@ -78,7 +78,7 @@ func (l *Lane) Apply(now time.Time, response *Update) (a Applied, ok bool) {
 	return a, true
 }
 
-// take takes a response, or a share of one, in.
+// take applies a response, or a share of one.
 func (l *Lane) take(now time.Time, k *store, gen uint32, u *update, a *Applied) {
 	cfg := l.group.origin.config()
 	from := &provenance{
@@ -89,7 +89,7 @@ func (l *Lane) take(now time.Time, k *store, gen uint32, u *update, a *Applied) 
 	l.group.gathering.take(&x, l.group.origin.table.config().Gather, a)
 }
 
-// makeBodies makes the bodies of a response's resources, or finds that they are held already.
+// makeBodies makes the bodies of a response's resources, or finds those that are held already.
 func (x *arrival) makeBodies(a *Applied) {
 	u, from, cfg, made := x.u, x.from, x.lane.group.origin.config(), x.bodies
 	bodies := make([]*Variant, len(u.Resources))
@@ -116,7 +116,7 @@ func (x *arrival) makeBodies(a *Applied) {
 	x.bodies = bodies
 }
 
-// apply takes a response up. It locks the store.
+// apply applies the response to its store. It locks the store.
 func (x *arrival) apply(a *Applied) {
 	k, u, l := x.store, x.u, x.lane
 	k.mu.Lock()
@@ -141,7 +141,7 @@ func (x *arrival) apply(a *Applied) {
 	}
 }
 
-// kind is what the lane's present stream asked of the type.
+// kind is what the lane's present stream asked of the type: the set, names, or nothing.
 func (s *shard) kind(lane laneIndex, gen uint32) kind {
 	if lane == mainLane && s.mainGen == gen && s.mainKind == kindSet && (s.star.askedGen == gen || s.spacesGen == gen) {
 		return kindSet
@@ -263,9 +263,9 @@ func (s *shard) applyNamed(a *Applied, u *update, bodies []*Variant, gen uint32)
 	}
 }
 
-// eachOmitted calls f with what a full answer leaves out. Absence of a name that had been
-// received is a deletion; of one never received it is not conclusive (ABS-3), nor of one in error:
-// the origin states an error once, and then leaves the name out of its lists (TP3).
+// eachOmitted calls f with what a full answer leaves out. If a name had been received its absence
+// is a deletion. If it was never received the absence is not conclusive (ABS-3). Nor is that of a
+// name in error: the origin states an error once, and then leaves the name out of its lists (TP3).
 func (s *shard) eachOmitted(u *update, gen uint32, f func(*entry)) {
 	inError := u.inError()
 	for _, e := range s.named.entries {
@@ -277,7 +277,7 @@ func (s *shard) eachOmitted(u *update, gen uint32, f func(*entry)) {
 	}
 }
 
-// removeName takes a body from all who hold it by any name.
+// removeName removes a body from all entries that hold it, by any name.
 func (s *shard) removeName(id identity) (changed bool) {
 	for _, e := range s.holders(id.name) {
 		if find(e.variants, id.constraints) != nil {
@@ -306,8 +306,8 @@ func (s *shard) heardOf(name string, gen uint32) {
 	}
 }
 
-// touch has the entry offered anew, in its turn. stated: the origin spoke of the name without
-// a body, as far as it has spoken yet.
+// touch has the entry offered to clients again, in the order of the response. stated: so far, the
+// origin spoke of the name without a body.
 func (s *shard) touch(e *entry, stated bool) {
 	if e.touched == untouched {
 		s.named.touched = append(s.named.touched, e)
@@ -317,7 +317,7 @@ func (s *shard) touch(e *entry, stated bool) {
 	}
 }
 
-// offerTouched offers what a response touched, and gives it.
+// offerTouched offers the entries that a response touched, and returns them.
 func (s *shard) offerTouched(rev uint64, gen uint32) (touched []*entry) {
 	touched, s.named.touched = s.named.touched, nil
 	for _, e := range touched {
@@ -332,8 +332,8 @@ func (s *shard) offerTouched(rev uint64, gen uint32) (touched []*entry) {
 	return touched
 }
 
-// leavingNames is what a response takes away of what is held by name, by whatever it says.
-// Its bodies have been taken up, and nothing else.
+// leavingNames is what a response takes away of what is held by name, in whatever form. The bodies
+// of the response have been applied, and nothing else.
 func (s *shard) leavingNames(u *update, gen uint32) (ps []parting) {
 	seen := false
 	asked := func(name string) (vs []*Variant) {
@@ -380,7 +380,8 @@ func (s *shard) leavingNames(u *update, gen uint32) (ps []parting) {
 	return ps
 }
 
-// isIn reports whether what the entry holds is among them, under its name or that of the resource.
+// isIn reports whether ids has what the entry holds, under the entry's name or that of the
+// resource.
 func (e *entry) isIn(ids map[identity]bool) bool {
 	return len(ids) > 0 && slices.ContainsFunc(e.variants, func(v *Variant) bool {
 		key := v.Constraints.Key()

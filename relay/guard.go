@@ -9,30 +9,31 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// The guard as the table sees it: what it holds back, set by set, and how that goes. What is held
-// back, and for how long, package gate decides.
+// The guard as the table sees it: what it holds back of each set, and how that is removed. Package
+// gate decides what is held back, and for how long.
 
 // guard is what the guard (package gate) holds back of one set, or of the names of a type, and what
 // it has counted of it. Guarded by its shard's lock.
 type guard struct {
 	gate.Count
 
-	// held are those that are to go, with what the present stream said of each besides, mostly nil.
+	// held are the resources that are to be removed, each with the error that the present stream
+	// stated of it, mostly nil.
 	held  map[identity]*NameError
 	armed time.Time // of the timer in the heap; zero: none
-	// of a collection that is stated to be gone as a whole: told with the removals
+	// of a collection that is stated to be gone as a whole: sent with the removals
 	fault *NameError
 }
 
-// parting is a resource that a response takes away, by an error if there is one. seen: the same
-// stream has brought it, so it is a running origin that takes it away.
+// parting is a resource that a response takes away, with the error by which it does, if there is
+// one. seen: the same stream has brought it, so the origin is not one that has just restarted.
 type parting struct {
 	identity
 	err  *NameError
 	seen bool
 }
 
-// Alarm tells people of a mass removal that is held back.
+// Alarm is a mass removal that is held back, for people.
 type Alarm struct {
 	Group, TypeURL string
 	Selector       string // `*` or a collection; empty: names
@@ -50,7 +51,7 @@ func (a *Alarm) String() string {
 		"as guard.hold; POST /guard/release lets them go", a.Removals, a.Size, of)
 }
 
-// maxAlarms bounds what waits to be told; one line says as much as many.
+// maxAlarms bounds the alarms that wait for TakeAlarms: one line says as much as many.
 const maxAlarms = 100
 
 // TakeAlarms gives what happened since the last call. Wake is signalled when there is something.
@@ -124,9 +125,9 @@ func (s *shard) holdLonger(t *set) {
 	s.armGuard(t)
 }
 
-// screen looks at what a response or a sweep takes away and returns what of it stays. counts
-// is what hears said. whole: it says all there is to say, as a list and a sweep do.
-// confirmed: what was held before can go, and does not before letGo.
+// screen decides which removals of a response or a sweep do not take effect, and returns those.
+// counts is the result of hears. whole: the response states all there is, as a list and a sweep
+// do. confirmed: what was held before can be removed, and is not before letGo.
 func (s *shard) screen(t *set, leaving []parting, counts, whole bool) (kept map[identity]bool, confirmed bool) {
 	if len(leaving) == 0 {
 		return nil, false
@@ -187,13 +188,13 @@ func (g *guard) keep(kept map[identity]bool, p parting) map[identity]bool {
 	return kept
 }
 
-// parts reports whether a body is to go.
+// parts reports whether a body is held back from removal.
 func (g *guard) parts(id identity) bool {
 	_, held := g.held[id]
 	return held
 }
 
-// cancel forgets that something is to go: it is there again, or it goes now.
+// cancel ends that for a body: the origin has it again, or it is removed now.
 func (g *guard) cancel(id identity) {
 	if len(g.held) == 0 {
 		return
@@ -203,15 +204,15 @@ func (g *guard) cancel(id identity) {
 	}
 }
 
-// clear forgets all that is to go.
+// clear ends it for all.
 func (g *guard) clear() { g.Count, g.held, g.fault = g.Cleared(), nil, nil }
 
-// holds reports whether a body is to go.
+// holds is parts of a variant.
 func (g *guard) holds(v *Variant) bool {
 	return len(g.held) > 0 && g.parts(identity{v.Name, v.Constraints.Key()})
 }
 
-// armGuard has what is held looked at when its time is over.
+// armGuard sets the timer for the end of what is held.
 func (s *shard) armGuard(t *set) {
 	g, _, _ := s.guardOf(t)
 	if at := g.Until(); len(g.held) > 0 && (g.armed.IsZero() || at.Before(g.armed)) {
@@ -220,7 +221,7 @@ func (s *shard) armGuard(t *set) {
 	}
 }
 
-// guardEnd looks at what has been held for long enough. It locks the shard.
+// guardEnd removes what has been held for long enough. It locks the shard.
 func (s *shard) guardEnd(t *set, now time.Time) {
 	s.mu.Lock()
 	defer s.unlock()
@@ -243,7 +244,7 @@ func (s *shard) guardEnd(t *set, now time.Time) {
 	}
 }
 
-// letGo removes what is held, and returns how many.
+// letGo removes what is held, and returns how many resources that is.
 func (s *shard) letGo(t *set) (n int) {
 	g, l, gen := s.guardOf(t)
 	held, fault := g.held, g.fault
@@ -303,8 +304,8 @@ func (t *set) removeHeld(held map[identity]*NameError, rev uint64) (n int) {
 	return n
 }
 
-// ReleaseGuard lets go at once what is held of mass removals, of one type or, if typeURL is empty,
-// of all, and returns how many resources went. While the origin is frozen nothing goes.
+// ReleaseGuard removes at once what is held back of mass removals, of one type or, if typeURL is
+// empty, of all. It returns how many resources were removed. While the origin is frozen none is.
 func (o *Origin) ReleaseGuard(now time.Time, typeURL string) (n int) {
 	for _, g := range o.groupList() {
 		for _, s := range *g.all.Load() {
@@ -332,12 +333,12 @@ func (s *shard) releaseGuard(now time.Time) (n int) {
 	return n
 }
 
-// partsFrom reports whether any of the bodies of a name is to go.
+// partsFrom reports whether any of the bodies of a name is held back.
 func (g *guard) partsFrom(vs []*Variant) bool {
 	return len(g.held) > 0 && slices.ContainsFunc(vs, g.holds)
 }
 
-// partsEntry is the same for what is held by name, be it an alias.
+// partsEntry is partsFrom for what is held by name, which may be an alias.
 func (g *guard) partsEntry(e *entry) bool {
 	return len(g.held) > 0 && slices.ContainsFunc(e.variants, func(v *Variant) bool {
 		return g.holds(v) || g.parts(identity{e.name, v.Constraints.Key()})
@@ -351,7 +352,7 @@ func (g *guard) cancelAll(vs []*Variant) {
 	}
 }
 
-// guarded is how many of the shard's resources are held, and until when.
+// guarded is how many of the shard's resources are held back, and until when.
 func (s *shard) guarded() (n int, until time.Time) {
 	count := func(t *set, held func(identity) []*Variant) {
 		g, _, _ := s.guardOf(t)

@@ -47,7 +47,7 @@ type Lane struct {
 	arrivals atomic.Pointer[Arrivals] // on the connection of the present stream; nil: not known
 
 	mu      sync.Mutex // guards what follows; a leaf
-	later   []Late     // not told yet
+	later   []Late     // not returned by Later yet
 	opened  time.Time
 	fetched time.Time // when it was last opened anew to fetch a body
 }
@@ -65,7 +65,8 @@ func (k *store) ownLanes() *[2]*Lane {
 // Group is the group the lane belongs to.
 func (l *Lane) Group() *Group { return l.group }
 
-// Identify notes what the origin calls itself (STREAM-10). A change of it alone is told to nobody.
+// Identify notes what the origin calls itself (STREAM-10). A change of it alone is sent to no
+// client.
 func (l *Lane) Identify(id string) {
 	if id != "" && id != l.group.Identifier() {
 		l.group.identifier.Store(&id)
@@ -84,8 +85,8 @@ func (l *Lane) Apart() string {
 	return l.only.typeURL
 }
 
-// shards are the types that the lane may carry; what it does carry, carries tells. It locks the
-// type's store, if the lane is for one type.
+// shards are the types that the lane may carry; carries reports which it does. It locks the type's
+// store, if the lane is for one type.
 func (l *Lane) shards() []*shard {
 	if l.only != nil {
 		l.only.mu.Lock()
@@ -142,8 +143,8 @@ func (l *Lane) Open(now time.Time, server uint8) {
 	signal(l.wake)
 }
 
-// Close ends the stream. What was answered stays servable (RELAY-2); what was asked is asked again
-// on the next.
+// Close ends the stream. What was answered stays servable (RELAY-2). What was asked is asked again
+// on the next stream.
 func (l *Lane) Close() {
 	l.group.gathering.all()
 	l.mu.Lock()
@@ -198,8 +199,8 @@ func (s *shard) wants(i laneIndex) bool {
 
 func (l *Lane) busy() bool { return l.owned.Load() || l.Wanted() }
 
-// Abandon gives the lane to the next who calls Origin.TakeLanes: whoever ran it ends, and what is
-// wanted stays wanted. The caller does nothing with it afterwards.
+// Abandon gives the lane to the next caller of Origin.TakeLanes: its present owner ends, and what
+// is wanted stays wanted. The caller must not use the lane afterwards.
 func (l *Lane) Abandon() { l.group.origin.enqueue(l) }
 
 // Release ends the caller's ownership if nothing is wanted on the lane; false means go on.

@@ -7,8 +7,8 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// set is what one selector chooses among the resources of a type: what the origin sent for it, and
-// how it is asked. Guarded by its shard's lock.
+// set is one collection of a type: what the origin sent for one selector, and how that is asked.
+// Guarded by its shard's lock.
 type set struct {
 	// Set once by newSet.
 	shard    *shard
@@ -36,29 +36,29 @@ type set struct {
 	askedAs     uint64    // which of store.questions
 	answeredGen uint32    // generation in which it was answered
 
-	// Settling (RELAY-6). first and news are the times of the first response and of the last that
+	// Settling (RELAY-6). first is the time of the first response, news that of the last one that
 	// brought a new name.
 	first, news   time.Time
 	settled, firm bool
-	early         bool // clients were told members before it had settled
-	// refused is what was of the answers on the present stream. Who holds something waits for it
-	// (RELAY-32). Who holds nothing waits for a good response, and gets what there is after
-	// cold_wait.
+	early         bool // clients were sent members before it had settled
+	// refused is what was refused of the answers on the present stream. A client that holds
+	// something waits until it was stated again (RELAY-32). One that holds nothing waits for a good
+	// response, and is sent what there is after cold_wait.
 	refused refusals
-	// awaited is since when somebody waits for the set, and the origin does not answer (vain.go);
-	// zero: nobody does.
+	// awaited is since when a client waits for the set, and the origin does not answer (vain.go);
+	// zero: none does.
 	awaited time.Time
 	pauseAt time.Time // of the earliest setPause timer in the heap
 
-	// sweepGen is the generation whose end of pause removes the members not mentioned in it
-	// (RELAY-46, RELAY-91), if sweepAll, and in any case the errors; sweepFirst and sweepNews are
-	// as above, on that stream alone.
+	// sweepGen is the generation of a stream after whose pause the members that it has not
+	// mentioned are removed, if sweepAll (RELAY-46, RELAY-91). Errors that it has not stated again
+	// end in any case. sweepFirst and sweepNews are first and news of that stream alone.
 	sweepGen              uint32
 	sweepAll              bool
 	sweepFirst, sweepNews time.Time
 
-	// doubted are members that a heartbeat spoke of as another body than the one held: it is asked
-	// for anew, as if it were not held.
+	// doubted are members of which a heartbeat came for another body than the one held. The body is
+	// asked for again, as if it were not held.
 	doubted map[string]bool
 
 	guard  guard
@@ -79,8 +79,8 @@ type set struct {
 	// gathered is when the last response is taken up that waited while the set was unconfirmed
 	// (gather.go): its silence does not confirm it before.
 	gathered time.Time
-	// uncached is how many members must not be cached, and anew that one was among them when the
-	// last client left: whoever comes now waits for what the origin says on the next stream
+	// uncached is how many members must not be cached. anew: there was one when the last client
+	// left, so a client that comes now waits for what the origin sends on the next stream
 	// (RELAY-9).
 	uncached int
 	anew     bool
@@ -100,7 +100,7 @@ func (t *set) laneIndex() laneIndex {
 
 func (t *set) lane() *Lane { return t.shard.lane(t.laneIndex()) }
 
-// ask is a collection as it goes upstream: a name like others.
+// ask is how a collection is asked upstream: as a name like others.
 func (t *set) ask() Name {
 	return Name{Name: xds.Spelling(t.selector, t.spelt), Params: t.shard.params, Collection: true, Located: t.shard.byLocator()}
 }
@@ -127,8 +127,8 @@ func (t *set) look() {
 	s.poke(t.laneIndex())
 }
 
-// dropClient: the set outlives its last client by linger, but for a collection that is known
-// to be empty: clients can make such names up (RELAY-39).
+// dropClient takes a client away. The set outlives its last client by linger. A collection that is
+// known to be empty does not: clients can make such names up (RELAY-39).
 func (t *set) dropClient(now time.Time) {
 	t.clients--
 	if t.clients > 0 {
@@ -207,7 +207,7 @@ func (t *set) clear() {
 	t.sweepGen, t.from, t.restored, t.guard = 0, nil, false, guard{}
 }
 
-// ready reports whether the set may be told to a client, who holds something or not (RELAY-6,
+// ready reports whether the set may be sent to a client, which holds something or not (RELAY-6,
 // RELAY-7).
 func (t *set) ready(holds bool) bool {
 	switch {
@@ -222,8 +222,8 @@ func (t *set) ready(holds bool) bool {
 // live is RELAY-1 for the set: asked and answered on the stream that is open now.
 func (t *set) live() bool { return t.lane().live(t.askedGen) && t.answeredGen == t.askedGen }
 
-// answered moves the settling on after a response to the set. news: it brought a name the set
-// did not have.
+// answered updates settling after a response to the set. news: it brought a name that the set did
+// not have.
 func (t *set) answered(now time.Time, gen uint32, news bool, u *update) {
 	if t.answeredGen != gen {
 		t.shard.unretire(t.key()) // the origin speaks for itself
@@ -261,7 +261,7 @@ func (t *set) answered(now time.Time, gen uint32, news bool, u *update) {
 	t.startPause(now)
 }
 
-// pause looks whether the pause after the last new name has been long enough. It locks the shard.
+// pause checks whether the pause after the last new name has been long enough. It locks the shard.
 func (t *set) pause(now time.Time) {
 	s := t.shard
 	s.mu.Lock()
@@ -361,12 +361,13 @@ func (t *set) sweep() {
 	}
 }
 
-// swept reports whether a sweep takes a member. What is held back goes in its own time.
+// swept reports whether a sweep removes a member. What the guard holds back is not swept: it has a
+// time of its own.
 func (t *set) swept(m *member, gen uint32) bool {
 	return (t.sweepAll || t.doubted[m.name]) && m.seenGen != gen && !t.guard.partsFrom(m.variants)
 }
 
-// unmentioned is what a sweep takes.
+// unmentioned is what a sweep would remove.
 func (t *set) unmentioned(gen uint32) (ps []parting) {
 	for _, m := range t.members {
 		if t.swept(m, gen) {
@@ -391,7 +392,7 @@ func (t *set) expectMembers(n int) {
 	}
 }
 
-// offer shows a member's variants to every view, and forgets a member that has none left.
+// offer updates every view with a member's variants, and drops a member that has none left.
 func (t *set) offer(m *member, rev uint64) {
 	t.shard.trackExpiry(expiringKey{t, m.name}, m.variants)
 	t.count(m)
@@ -403,7 +404,7 @@ func (t *set) offer(m *member, rev uint64) {
 	}
 }
 
-// markChanged tells the views' clients after the members of one response were offered.
+// markChanged marks the clients of all views, after the members of one response were offered.
 func (t *set) markChanged(rev uint64) {
 	for _, v := range t.views {
 		v.markChanged(rev)
@@ -438,9 +439,9 @@ func (t *set) wakeFresh() {
 // replaced them yet.
 func (t *set) standsIn() bool { return t.revived && t.fallback }
 
-// elsewhere reports whether variants of a name are held for other maps. It is asked of what
-// nothing is held of for this one, and looks at them all only if origins have sent constraints
-// (match has done so, too).
+// elsewhere reports whether variants of a name are held for other maps. It is called for a name of
+// which nothing is held for this map, and looks at the others only if origins have sent
+// constraints (so does match).
 func (s *shard) elsewhere(name string) bool {
 	return s.constrained && slices.ContainsFunc(s.store.all, func(x *shard) bool {
 		e, m := x.named.entries[name], x.star.members[name]

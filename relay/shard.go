@@ -11,9 +11,9 @@ import (
 )
 
 // shard is one type of one group for one parameter map (store.go): the entries of both kinds under
-// one mutex. The kinds (set: what arrived on the lane that asked `*`; named: what was asked by
-// name) have their own entries and lifetimes (RELAY-20, RELAY-25), but a client subscribed both
-// ways is answered from both at one instant, so they share the lock.
+// one mutex. The kinds have entries and lifetimes of their own (RELAY-20, RELAY-25). A member of a
+// set came on the lane that asked for `*`; a named entry was asked by its name. A client that is
+// subscribed both ways is answered from both at one instant, so they share the lock.
 type shard struct {
 	// Set once by newShard.
 	*store
@@ -82,19 +82,20 @@ func (k *store) table() *Table { return k.group.origin.table }
 func (k *store) cfg() *Config  { return k.group.origin.table.config() }
 func (k *store) push(x timer)  { k.table().timers.push(x) }
 
-// private reports whether what the shard holds goes with its last client: secrets (RELAY-75), what
-// is one client's alone, and what is of an origin that is no longer in force.
+// private reports whether what the shard holds is dropped with its last client: secrets
+// (RELAY-75), what belongs to one client alone, and what belongs to an origin that is no longer
+// configured.
 func (s *shard) private() bool {
 	return s.group.dedicated || xds.IsSecret(s.typeURL) || s.group.origin.ended.Load()
 }
 
-// retires reports whether what nobody wants any more is kept for an outage. What made-up nodes were
-// given would take the place of what clients may come back for.
+// retires reports whether what nobody wants any more is kept for an outage. What made-up nodes
+// were sent is not: it would take the place of what clients may come back for.
 func (s *shard) retires() bool { return !s.private() && s.group.used.Load() }
 
-// linger is how long an upstream subscription outlives its last client (RELAY-3). Where as
-// many maps are held as may be in use none does: clients make maps up, and one after the other they
-// would pile up for as long as it takes them to end (RELAY-73).
+// linger is how long an upstream subscription outlives its last client (RELAY-3). It is zero where
+// as many maps are held as may be in use: clients make maps up, and maps that are used one after
+// the other would pile up while they linger (RELAY-73).
 func (s *shard) linger() time.Duration {
 	most := s.cfg().MaxParameterSets
 	if s.private() || s.group.vain() || s.params.Len() > 0 && most > 0 && len(s.store.all) > most {
@@ -104,17 +105,17 @@ func (s *shard) linger() time.Duration {
 }
 func (k *store) lane(i laneIndex) *Lane { return k.lanes.Load()[i] }
 
-// wake has a stream woken when the store is unlocked: once, however many of its Subs are
-// marked. If another store is about to wake it, that will do: what is marked is marked already, and
-// who takes it waits for this lock.
+// wake has a stream woken when the store is unlocked: once, however many of its Subs are marked.
+// If another store is about to wake it, that is enough. Its Subs are marked already, and the
+// stream waits for this lock before it takes.
 func (k *store) wake(w *Subscriber) {
 	if !w.due.Swap(true) {
 		k.woken = append(k.woken, w)
 	}
 }
 
-// unlock releases the store and then wakes the clients the work concerned: nothing is signalled
-// under the lock.
+// unlock releases the store and then wakes the clients that the work concerned. No client is
+// signalled under the lock.
 func (k *store) unlock() {
 	woken := k.woken
 	k.woken = nil
@@ -138,10 +139,10 @@ func (s *shard) poke(i laneIndex) {
 // without them.
 const maxIdleShards = 256
 
-// dropIfEmpty marks the shard dead when nobody uses it. The caller calls group.dropShard
-// after unlocking if it returns true. A type that was asked on a stream stays for as long as that
-// stream, so that it is not asked there as if for the first time; made-up types end it before they
-// pile up.
+// dropIfEmpty marks the shard dead if nobody uses it. If it returns true, the caller calls
+// group.dropShard after unlocking. A type that was asked on a stream keeps its shard for as long
+// as the stream is open, so that it is not asked there as if for the first time. If made-up types
+// pile up in this way, the stream is reopened.
 func (s *shard) dropIfEmpty() bool {
 	if s.dead || s.subs > 0 || s.star.wanted() || len(s.collections)+len(s.named.entries) > 0 {
 		return s.dead
@@ -170,7 +171,7 @@ func (s *shard) dropIfEmpty() bool {
 	return s.dead
 }
 
-// idle is how many types nobody wants and stay only for their stream.
+// idle is how many types nobody wants, which stay only as long as their stream.
 func (g *Group) idle() (n int) {
 	for _, s := range *g.all.Load() {
 		if s.idle.Load() {
@@ -243,7 +244,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// endLingering lets go of what lingers, as nobody is to come back for it: what a client
+// endLingering drops what lingers, where no client can come back for it: what a client
 // unsubscribed from before it left would keep a made-up group. It locks the shard.
 func (s *shard) endLingering() {
 	s.mu.Lock()
@@ -265,7 +266,7 @@ func (s *shard) endLingering() {
 	}
 }
 
-// edited notes that the image of the shard is another.
+// edited notes that the snapshot of the shard is out of date.
 func (s *shard) edited() { s.edition = s.table().editions.Add(1) }
 
 // lingersOn is when to look again at what nobody wants; zero: it ends now.
