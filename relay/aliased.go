@@ -7,24 +7,24 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// aliasHoldings is what a client has by other names than those it subscribed: its subscription is
-// the alias, what it holds has the resource's own name. It costs nothing but for names that are
-// aliases. Guarded by the shard's lock.
+// aliasHoldings is what a client holds under other names than those it subscribed to: it subscribed
+// to an alias, and holds the resource under its own name. Names that are no aliases cost nothing
+// here. Guarded by the shard's lock.
 type aliasHoldings struct {
-	of map[*record]heldName // what an alias stands for, as the client was told
+	of map[*record]heldName // what an alias stands for, as the client was sent it
 	by map[string][]*record // the reverse, by canonical name
 
 	// Of a client that came back: claims are what it says it holds, as long as names of its first
-	// request (early of them) may turn out to be aliases of that. later are those of them that are
-	// to be removed unless they do. So it is with what a client gave up and may keep by aliases
-	// that it waits for.
+	// request may turn out to be aliases of that. early counts these names. later are the claims
+	// that are to be removed unless one does. The same holds for what a client gave up and may keep
+	// by aliases that it waits for.
 	claims map[string]xds.Digest
 	spelt  map[string]string // of claims
 	later  []heldName
 	early  int
 
-	// Within one Take: what records have stood for and do not any more, whether notices are told,
-	// and the virtual hosts on demand that are answered by word that there is none.
+	// Within one Take: what records no longer stand for, whether notices are sent, and the virtual
+	// hosts on demand that are answered as not existing.
 	left    []leaving
 	notices bool
 	missing []missing
@@ -54,8 +54,9 @@ type heldName struct {
 	rev         uint64
 }
 
-// leaving is a resource that an alias does not stand for any more. absent: nor for anything else,
-// which is to be told; asked: to a client that asked for the alias and has not been answered.
+// leaving is a resource that an alias no longer stands for. absent: the alias stands for nothing at
+// all, and the client is to be sent that. asked: the client asked for the alias and has not been
+// answered.
 type leaving struct {
 	heldName
 	record *record
@@ -97,8 +98,8 @@ func (a *aliasHoldings) set(r *record, name, spelt string) {
 	a.by[name] = append(a.by[name], r)
 }
 
-// unresolved reports whether the name is one that the origin has yet to say anything of, for
-// this client: v is what a lost alias stood for, and the client was not told so (ALIAS-4).
+// unresolved reports whether the origin has yet to answer for the name, for this client: v is what
+// an alias stood for before it was dropped, and the client was not sent it as such (ALIAS-4).
 func (s *Sub) unresolved(r *record, v *Variant) bool {
 	return v != nil && r.entry.lost && !(r.is(holds) && s.alias.resource(r) == v.Name)
 }
@@ -116,7 +117,7 @@ func (s *Sub) standsFor(r *record, v *Variant, rev uint64) {
 	}
 }
 
-// told is the name that the client knows what it holds by.
+// told is the name under which the client holds the record's resource.
 func (a *aliasHoldings) told(r *record) heldName {
 	if x, is := a.of[r]; is {
 		return x
@@ -124,9 +125,9 @@ func (a *aliasHoldings) told(r *record) heldName {
 	return heldName{name: r.entry.name}
 }
 
-// ends says how a delta client is told that a name does not exist: by the removal of what it
+// ends returns how a delta client is sent that a name does not exist: by the removal of what it
 // holds, by the notice that an alias did not resolve (ALIAS-5), or by the removal of the name
-// itself. What is removed besides goes to left.
+// itself. What is removed besides is added to left.
 func (s *Sub) ends(r *record) (what saying, notice *Variant) {
 	notice = r.entry.notice
 	name, own := s.alias.resource(r), r.entry.name
@@ -191,8 +192,7 @@ func (a *aliasHoldings) deferRest(s *Sub) {
 	}
 }
 
-// recognize looks whether a name of the first request stands for what the client says it
-// holds.
+// recognize checks whether a name of the first request stands for what the client says it holds.
 func (s *Sub) recognize(r *record) {
 	e := r.entry
 	switch {
@@ -225,9 +225,9 @@ func (s *Sub) notEarly(r *record) {
 	}
 }
 
-// knownAs are the records, subscribed by another name, that an unsubscribe of this one ends:
-// all that came by aliases of the resource of that name, or who came by the name of the resource
-// that has this alias (ALIAS-1). Other aliases are subscriptions of their own.
+// knownAs are the records, subscribed to by another name, that an unsubscribe of this one ends.
+// These are all that came by aliases of the resource of that name, or that came by the name of the
+// resource that has this alias (ALIAS-1). Other aliases are subscriptions of their own.
 func (s *Sub) knownAs(name string) []*record {
 	if by := s.alias.by[name]; len(by) > 0 {
 		return slices.Clone(by)
@@ -254,8 +254,8 @@ func (s *Sub) versionSum() xds.Sum {
 	return all
 }
 
-// about is an error as it is to be told of a record: of the resource if that is what the
-// client knows, or else of the alias.
+// about is an error as a record's client is sent it: with the name of the resource if the client
+// holds that, or else with the alias.
 func (s *Sub) about(r *record, f *NameError) *NameError {
 	name := r.entry.name
 	if f.Name == name || s.delta && (r.is(holds) && s.alias.resource(r) == f.Name || s.record(f.Name) != nil) {
@@ -266,8 +266,8 @@ func (s *Sub) about(r *record, f *NameError) *NameError {
 	return &c
 }
 
-// keepByAlias: what a delta client has of a set that it leaves it keeps as what its aliases
-// stand for (ALIAS-1), until the origin says of those what they are.
+// keepByAlias is called when a delta client leaves a set. What it has of the set it keeps as what
+// its aliases stand for (ALIAS-1), until the origin has answered for these.
 func (s *Sub) keepByAlias(p *position) {
 	if !s.delta || p.fresh || s.records.len() == 0 {
 		return
@@ -284,9 +284,9 @@ func (s *Sub) keepByAlias(p *position) {
 	}
 }
 
-// mayKeep: a delta client gives up a resource of which it was sent another form than the
-// present one. That may have listed any alias that waits for its answer: then it keeps by that what
-// it has, and is told if the alias stands for something else.
+// mayKeep is called when a delta client gives up a resource of which it was sent another form than
+// the present one. That form may have listed any alias that waits for its answer. Then the client
+// keeps by the alias what it has, and is sent if the alias stands for something else.
 func (s *Sub) mayKeep(x heldName) {
 	if s.shard.named.other.held == nil { // no alias was ever seen
 		return
@@ -312,8 +312,8 @@ func (s *Sub) mayKeep(x heldName) {
 	a.later = append(a.later, x)
 }
 
-// keepAs: what the client has of a resource, in that form, is from now on what its aliases
-// stand for that are not answered.
+// keepAs notes that what the client has of a resource, in that form, is from now on what its
+// unanswered aliases stand for.
 func (s *Sub) keepAs(v *Variant, d xds.Digest) {
 	for _, alias := range v.aliases {
 		r := s.record(xds.NameKey(alias))
@@ -333,7 +333,7 @@ func (s *Sub) namesResource(name string) bool {
 	return r != nil && r.is(holds) && s.alias.resource(r) == name || len(s.alias.by[name]) > 0
 }
 
-// inView is the body that the client's sets have of a name, if it has been told them.
+// inView is the body that the client's sets have of a name, if the client was sent these sets.
 func (s *Sub) inView(name string) *Variant {
 	it, _ := s.member(name)
 	if it == nil {

@@ -12,10 +12,10 @@ import (
 // client that is a removal, as its requests fail. So endpoints that had members and have none now
 // wait for routes as removals do (ORD-9), gather at most if there are none.
 //
-// If their Cluster goes, or may go since no stream has confirmed it, they are marked as parting:
-// then a client on ADS is told of them as of the removal of endpoints that it asked for by name,
-// or never, as it drops the name with the Cluster (ORD-10, ORD-11). Those of a Cluster that stays
-// are told at once.
+// If their Cluster is removed, or may be since no stream has confirmed it, they are marked as
+// parting. Then a client on ADS is sent the empty form when it would be sent the removal of
+// endpoints that it asked for by name, or never, as it drops the name with the Cluster (ORD-10,
+// ORD-11). Endpoints of a Cluster that stays are sent empty at once.
 
 // maxParted bounds the names of endpoints that are remembered of Clusters that were taken away.
 const maxParted = 10_000
@@ -56,8 +56,8 @@ func (v *Variant) hasEndpoints() bool {
 	return err != nil || xds.HasEndpoints(payload)
 }
 
-// keepEmptied takes emptied endpoints out of a response, to be taken up later. What waits
-// already, and is said again, waits no longer for that.
+// keepEmptied takes emptied endpoints out of a response, to be applied later. Endpoints that wait
+// already, and are in the response again, take the new form and keep their place.
 func (g *gathering) keepEmptied(x *arrival, emptied map[string]bool) {
 	again := map[string]bool{}
 	at := -1 // in the queue, of the first that waits
@@ -88,7 +88,7 @@ func (g *gathering) keepEmptied(x *arrival, emptied map[string]bool) {
 	}
 }
 
-// cut takes resources out of a response, into one that is taken up later.
+// cut moves resources out of a response into one that is applied later.
 func (x *arrival) cut(of func(name string) bool) *arrival {
 	u, from, y := *x.u, *x.from, *x
 	rest := &update{Update: Update{TypeURL: u.TypeURL, Version: u.Version, Wire: u.Wire}, holder: u.holder}
@@ -110,7 +110,7 @@ func (x *arrival) cut(of func(name string) bool) *arrival {
 	return &y
 }
 
-// drop takes resources out of what waits, and reports whether there were any.
+// drop removes resources from a response that waits, and reports whether there were any.
 func (x *arrival) drop(of func(name string) bool) bool {
 	u, bodies, n := x.u, x.bodies, len(x.u.Resources)
 	resources := u.Resources
@@ -123,8 +123,8 @@ func (x *arrival) drop(of func(name string) bool) bool {
 	return len(u.Resources) < n
 }
 
-// outdatedBy reports whether a response says something of emptied endpoints that wait which needs
-// them to be taken up before: an error leaves them in use (ABS-8), a heartbeat is one of theirs.
+// outdatedBy reports whether response y needs the emptied endpoints that wait to be applied before
+// it: an error leaves them in use (ABS-8), and a heartbeat is one of theirs.
 func (x *arrival) outdatedBy(y *arrival) bool {
 	return slices.ContainsFunc(x.u.Resources, func(r Resource) bool {
 		inError := func(e *NameError) bool { return e.Name == r.Name }
@@ -133,8 +133,8 @@ func (x *arrival) outdatedBy(y *arrival) bool {
 	})
 }
 
-// parts notes the endpoints of clusters that a response takes away, for as long as a client
-// may be left without the word that these are gone.
+// parts notes the endpoints of Clusters that a response removes. It counts for as long as a client
+// may not be sent their removal yet.
 func (g *gathering) parts(x *arrival) {
 	if x.u.TypeURL != xds.ClusterType || len(x.u.Removed) == 0 && !x.u.Full {
 		return
@@ -149,8 +149,8 @@ func (g *gathering) parts(x *arrival) {
 	}
 }
 
-// mark marks what of the endpoints that a response empties is parting. Its bodies are made,
-// and nobody has seen them.
+// mark marks as parting those endpoints of a response that are emptied because their Cluster goes.
+// The bodies have just been made, and nobody else can see them.
 func (g *gathering) mark(x *arrival, emptied map[string]bool) {
 	if len(emptied) == 0 {
 		return
@@ -163,8 +163,8 @@ func (g *gathering) mark(x *arrival, emptied map[string]bool) {
 	}
 }
 
-// parting are those of the names to which a Cluster refers that goes, or may go, and none
-// that stays. It locks the store of Clusters.
+// parting are those of the names to which a Cluster refers that goes, or may go, and none that
+// stays. It locks the store of Clusters.
 func (g *gathering) parting(x *arrival, names map[string]bool) map[string]bool {
 	parting, stays, waits := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for name := range names {
@@ -212,8 +212,8 @@ func (g *gathering) parting(x *arrival, names map[string]bool) map[string]bool {
 	return parting
 }
 
-// parting reports whether what the client is to be told of a name is that its endpoints are
-// empty, and its Cluster goes. What `*` brings is told with the rest.
+// parting reports whether what the client is to be sent of a name is that its endpoints are empty,
+// since its Cluster goes. What `*` brings is sent with the rest.
 func (s *Sub) parting(r *record) bool {
 	if c := r.entry.chosen; c == nil || !c.parting || c.Name != r.entry.name || s.pos != nil {
 		return false
@@ -225,8 +225,8 @@ func (s *Sub) parting(r *record) bool {
 	return v.parting && r.mayKeep() && r.sent != v.Digest && !(r.is(claimed) && v.stated(r.sent))
 }
 
-// keepsEmpty keeps that word back, if it has to be. Who asks for the name anew is told, but
-// for the names that a client comes back with.
+// keepsEmpty defers the empty endpoints of a name, if that has to be, and reports whether it does.
+// A client that asks for the name again is sent them; one that comes back with the name is not.
 func (s *Sub) keepsEmpty(r *record, k Keep) bool {
 	late, back := r.is(parted), r.is(claimed) || r.back()
 	r.flags &^= parted

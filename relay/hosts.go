@@ -13,14 +13,14 @@ import (
 // client for the answer, and Envoy takes one form of it alone: a resource without payload whose
 // aliases list what was asked for (ALIAS-10).
 
-// missing is a virtual host on demand that a client is told there is none for.
+// missing is a virtual host on demand that a client is sent as not existing.
 type missing struct {
 	record *record
-	stated bool // the origin's own notice is told
+	stated bool // the origin's own notice is sent
 }
 
-// missing notes that a virtual host a client waits for is answered by word that there is
-// none. stated: the origin's notice is in the answer. Clients that name parameters know no aliases.
+// missing notes that a virtual host a client waits for is answered as not existing. stated: the
+// origin's notice is in the answer. Clients that name parameters know no aliases.
 func (s *Sub) missing(r *record, stated bool) {
 	if r.is(demanded) && s.delta && !s.located && xds.IsVirtualHost(s.typeURL) {
 		a := s.aliases()
@@ -28,7 +28,7 @@ func (s *Sub) missing(r *record, stated bool) {
 	}
 }
 
-// silence answers who waits for a virtual host of which the origin says nothing.
+// silence answers a client that waits for a virtual host about which the origin is silent.
 func (s *Sub) silence(r *record) {
 	if r.is(demanded) && s.shard.silentOf(r.entry) {
 		s.missing(r, false)
@@ -36,8 +36,8 @@ func (s *Sub) silence(r *record) {
 	}
 }
 
-// missed adds to an answer what is said of hosts that are missing: a notice, and the removal
-// of the name. A name that the client holds is not removed for the origin's silence.
+// missed adds to an answer what is sent of hosts that are missing: a notice, and the removal of
+// the name. A name that the client holds is not removed because of the origin's silence.
 func (s *Sub) missed(own *Body, remove func(heldName)) {
 	var names []string
 	for _, x := range s.alias.missing {

@@ -2,13 +2,13 @@ package relay
 
 import "github.com/weir-xds/weir/relay/xds"
 
-// effective is the body a name has for this client. A name that both kinds hold has the one
-// received last, and is gone only when neither holds it (RELAY-25).
+// effective is the body that a name has for this client. If both a set and an entry hold the name,
+// that is the one received last, and the name is gone only when neither holds it (RELAY-25).
 func (s *Sub) effective(r *record) (v *Variant, absent bool, rev uint64) {
 	e := r.entry
 	v, rev = s.body(r), e.rev
-	// What was stated absent before the upstream stream broke is told to nobody who asks now
-	// (RELAY-38), but a removal that a client was about to be sent still is: it happened.
+	// What was stated absent before the upstream stream broke is not sent to a client that asks now
+	// (RELAY-38). A removal that a client was about to be sent still is: it happened.
 	absent = s.shard.absent(e) || e.wasStatedAbsent() && r.is(holds) && !r.is(claimed)
 	if s.unresolved(r, v) {
 		return nil, false, rev
@@ -44,7 +44,7 @@ func (s *Sub) effective(r *record) (v *Variant, absent bool, rev uint64) {
 	return v, (absent || gone && !waits) && v == nil, rev
 }
 
-// saying is what a client must be told of a name.
+// saying is what a client must be sent of a name.
 type saying uint8
 
 const (
@@ -54,12 +54,12 @@ const (
 	removal
 )
 
-// settle brings a record up to date and says what the client must be told. body is nil but
-// for a resource, which may be a notice (ALIAS-5), or a heartbeat.
+// settle compares a record with what is known, and returns what the client must be sent of the
+// name. body is set for a resource, which may be a notice (ALIAS-5), and for a heartbeat.
 func (s *Sub) settle(r *record) (what saying, body *Variant, rev uint64) {
 	s.recognize(r)
 	v, absent, rev := s.effective(r)
-	// who comes back may have missed one
+	// a client that comes back may have missed a heartbeat
 	renewed := s.ttl && (r.is(beat) || r.is(claimed) && v != nil && v.timed())
 	r.flags &^= beat
 	r.gave(v)
@@ -69,7 +69,7 @@ func (s *Sub) settle(r *record) (what saying, body *Variant, rev uint64) {
 		if ended := r.fault() != nil && r.entry.fault == nil; !r.is(owed) && !ended &&
 			(r.sent == v.Digest || r.is(claimed) && v.stated(r.sent)) {
 			s.sent(r, v.Digest) // a claim may have another form
-			// what it said is so: it holds what was live here, and will be told if that goes
+			// the claim is true: the client holds what was live here, and is sent its removal
 			r.flags &^= claimed
 			if renewed {
 				if what = s.renew(r, v); what != nothing {
@@ -127,8 +127,8 @@ func (s *Sub) sent(r *record, d xds.Digest) {
 	r.sent = d
 }
 
-// eachDirty empties the dirty list, to which f may add. The array of a short one is kept:
-// nearly always one name has changed. When full, unless it is nil, says so the rest is left for the
+// eachDirty empties the dirty list, to which f may add. The array of a short list is kept: nearly
+// always one name has changed. When full, unless it is nil, returns true, the rest is left for the
 // next Take.
 func (s *Sub) eachDirty(f func(*record), full func() bool) {
 	var few [4]*record
@@ -154,7 +154,7 @@ func (s *Sub) eachDirty(f func(*record), full func() bool) {
 	}
 }
 
-// relook has a name looked at in the same Take, or the next.
+// relook puts a name on the dirty list, for the same Take or the next.
 func (s *Sub) relook(r *record) {
 	if !r.is(dirty) {
 		r.flags |= dirty

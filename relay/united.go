@@ -7,7 +7,7 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// unite is the bodies of several parts as one. What is encoded for all clients stays so.
+// unite merges the bodies of several Subs. What is encoded for all clients is shared still.
 func unite(delta, ttl bool, bodies []*Body) *Body {
 	switch len(bodies) {
 	case 0:
