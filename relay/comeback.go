@@ -35,8 +35,7 @@ type restoredSet struct {
 	rev  uint64
 }
 
-// rememberRestored notes what `*` was restored with, until clients have had time to come
-// back.
+// rememberRestored notes what `*` was restored with, until clients have had time to come back.
 func (s *shard) rememberRestored(now time.Time) {
 	if s.typeURL != xds.ClusterType || !s.star.restored || s.star.revived || s.group.origin.config().OriginVersions {
 		return
@@ -69,7 +68,7 @@ func (s *shard) endRestored(now time.Time) {
 	s.push(timer{at: now.Add(leastRestored), kind: restoredEnd, shard: s})
 }
 
-// isGone is what the view has no more.
+// isGone is the restored Clusters that the view no longer has.
 func (x *restoredSet) isGone(v *view) []*Variant {
 	if x.view != v || x.rev != v.contentRev {
 		x.view, x.rev = v, v.contentRev
@@ -78,8 +77,8 @@ func (x *restoredSet) isGone(v *view) []*Variant {
 	return x.gone
 }
 
-// keepRestored keeps in the first list of `*` what the client holds by its version, and is
-// gone.
+// keepRestored keeps in the first list of `*` the Clusters that are gone and that the client holds
+// by its version.
 func (s *Sub) keepRestored(k Keep) {
 	p, x := s.pos, s.shard.restored
 	if p == nil || !p.fresh || x == nil || s.records.len() > 0 || s.version != x.version || k == keepNothing {
@@ -95,7 +94,7 @@ func (s *Sub) keepRestored(k Keep) {
 func (r *record) back() bool { return r.is(returned) && r.sent == (xds.Digest{}) }
 
 // holdsExactly reports whether the version of a client that comes back is that of the names it
-// lists, as they are held, or were when they went: then it holds them.
+// lists, as they are held, or were when they were removed. Then the client holds them.
 func (s *Sub) holdsExactly() bool {
 	var all xds.Sum
 	for r := range s.records.all() {
@@ -109,9 +108,9 @@ func (s *Sub) holdsExactly() bool {
 	return s.version == all.Version()
 }
 
-// firstListWaits reports whether the first list by name of a client that comes back has to wait,
-// since it would leave out what went, and no version shows that the client may be told that
-// still.
+// firstListWaits reports whether the first list by name of a client that comes back has to wait.
+// It does if it would leave out a removed Cluster, and no version shows that the client may still
+// be sent that.
 func (s *Sub) firstListWaits(k Keep) bool {
 	s.stays = false
 	if !s.holds || s.told || s.pos != nil || s.united || s.typeURL != xds.ClusterType { // told: it is not the first, though `*` was given up since

@@ -41,7 +41,7 @@ func (o *Origin) Unfreeze() bool {
 	return true
 }
 
-// thaw has the origin asked anew for what waits there. It locks the shard.
+// thaw has the origin asked again for what waits. It locks the shard.
 func (s *shard) thaw() {
 	s.mu.Lock()
 	waited := len(s.frozen) > 0
@@ -54,7 +54,8 @@ func (s *shard) thaw() {
 	}
 }
 
-// freezes is what of a response has to wait, for one set, or for names if there is none.
+// freezes is what of a response has to wait while the origin is frozen, for one set, or for names
+// if t is nil.
 func (s *shard) freezes(t *set) (none gate.Waits) {
 	if s.group.origin.frozen.Load() == nil {
 		return none
@@ -66,7 +67,7 @@ func (s *shard) freezes(t *set) (none gate.Waits) {
 	return of.Waits()
 }
 
-// freezeClass is what a freeze sees in a type.
+// freezeClass is the class of a type with regard to a freeze.
 func freezeClass(typeURL string) gate.Class {
 	switch {
 	case typeURL == xds.LbEndpointType:
@@ -115,10 +116,10 @@ func (s *shard) waiting(t *set, kept map[identity]bool) int {
 	return 0
 }
 
-// nameStays takes notice of a body that came for a name of which something may be held,
-// before anything else is done with it: what was to go is there again. False: it is not to be
-// taken, and those whose name it answers keep what they have. An alias that stands for another
-// resource does not move either.
+// nameStays decides about a body that came for a name of which something may be held, before
+// anything else is done with it: a removal that was held back is cancelled. If it returns false
+// the body is not applied, and the entries that it answers keep what they have. An alias that
+// stands for another resource does not move either.
 func (s *shard) nameStays(body *Variant, held []*Variant, gen uint32) (taken bool) {
 	s.named.guard.cancel(identity{body.Name, body.Constraints.Key()})
 	for _, alias := range body.aliases {
@@ -144,8 +145,7 @@ func (s *shard) nameStays(body *Variant, held []*Variant, gen uint32) (taken boo
 	return false
 }
 
-// passes reports whether a body may take the place of what is held, and notes that it waits
-// if not.
+// passes reports whether a body may replace what is held, and notes that it waits if not.
 func (s *shard) passes(t *set, body *Variant, held []*Variant) bool {
 	id := identity{body.Name, body.Constraints.Key()}
 	if waits := s.freezes(t); waits.Changes() {

@@ -18,8 +18,8 @@ import (
 // First answers go at once, since nobody was told anything that they change; so do heartbeats, and
 // what is asked of virtual hosts by name, for which a request may wait (ALIAS-8).
 
-// gathering is what waits in one group. Its lock is held while something of it is applied, so that
-// order is kept; a shard's is taken under it.
+// gathering is the responses that wait in one group. Its lock is held while one of them is
+// applied, so that order is kept; a store's is taken under it.
 type gathering struct {
 	mu    sync.Mutex
 	queue []*arrival // in the order they are applied; at never falls along it
@@ -29,17 +29,17 @@ type gathering struct {
 	parted map[string]time.Time
 }
 
-// Late is what Apply would have said of a response that waited.
+// Late is what Apply would have returned for a response that waited.
 type Late struct {
 	TypeURL string
 	Applied Applied
 }
 
-// maxLate bounds what is kept to be said.
+// maxLate bounds what waits for Later.
 const maxLate = 100
 
-// Later gives what was done with responses that waited, since the last call. Wake is signalled when
-// there is something to say.
+// Later returns what was done with responses that waited, since the last call. Wake is signalled
+// when there is something.
 func (l *Lane) Later() []Late {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -48,7 +48,7 @@ func (l *Lane) Later() []Late {
 	return later
 }
 
-// take applies a response that has come, or has it wait. It locks the group's queue.
+// take applies a response that has come, or puts it into the queue. It locks the group's queue.
 func (g *gathering) take(x *arrival, wait time.Duration, a *Applied) {
 	late, early := xds.ChoosesClusters(x.u.TypeURL), xds.IsBackend(x.u.TypeURL)
 	if !early && (!late || wait <= 0 && g.kept.Load() == 0) {
@@ -95,28 +95,28 @@ func (g *gathering) take(x *arrival, wait time.Duration, a *Applied) {
 	x.apply(a)
 }
 
-// waits reports whether a response of listeners or routes has to wait: what it changes
-// somebody may have been told, or an earlier one of the type waits.
+// waits reports whether a response of listeners or routes has to wait: it changes something that a
+// client may have been sent, or an earlier response of the type waits.
 func (g *gathering) waits(x *arrival) bool {
 	changed, urgent := x.changes()
 	return !urgent && (changed || slices.ContainsFunc(g.queue, func(y *arrival) bool { return y.store == x.store }))
 }
 
-// put has a response wait.
+// put adds a response to the queue.
 func (g *gathering) put(x *arrival) {
 	g.queue = append(g.queue, x)
 	g.kept.Store(int32(len(g.queue)))
 	x.store.push(timer{at: x.at, kind: gatherEnd, group: x.store.group})
 }
 
-// end takes up what has waited long enough. It locks the group's queue.
+// end applies what has waited long enough. It locks the group's queue.
 func (g *gathering) end(now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.takeDue(func(x *arrival) bool { return !x.at.After(now) })
 }
 
-// all takes up everything: a stream ends, and what it said counts. It locks the group's queue.
+// all applies everything, since a stream ends: what came on it counts. It locks the group's queue.
 func (g *gathering) all() {
 	if g.kept.Load() == 0 {
 		return
@@ -126,8 +126,8 @@ func (g *gathering) all() {
 	g.takeDue(func(*arrival) bool { return true })
 }
 
-// takeDue takes up what is due, in order. What takes clusters away goes behind the routes that
-// came before it was due, once.
+// takeDue applies what is due, in order. A removal of clusters is moved once, behind the routes
+// that came before it was due.
 func (g *gathering) takeDue(due func(*arrival) bool) {
 	for len(g.queue) > 0 && due(g.queue[0]) {
 		x := g.queue[0]
@@ -154,7 +154,7 @@ func (g *gathering) behindRoutes() (i int) {
 	return i
 }
 
-// takeStore takes up what waits of one type, since something of it came that does not wait
+// takeStore applies what waits of one type, since a response of it came that does not wait
 // (RELAY-83).
 func (g *gathering) takeStore(k *store) {
 	g.queue = slices.DeleteFunc(g.queue, func(x *arrival) bool {
@@ -167,8 +167,8 @@ func (g *gathering) takeStore(k *store) {
 	g.kept.Store(int32(len(g.queue)))
 }
 
-// endRemovalsOf ends the wait for the removal of what a response speaks of again, and for the word
-// that endpoints are empty of which it has another.
+// endRemovalsOf drops from the queue the removal of what a response brings again, and the empty
+// form of endpoints of which it has another.
 func (g *gathering) endRemovalsOf(x *arrival, emptied map[string]bool) {
 	for _, y := range g.queue {
 		if !y.takesFrom(x) {
@@ -187,12 +187,13 @@ func (g *gathering) endRemovalsOf(x *arrival, emptied map[string]bool) {
 	}
 }
 
-// takesFrom reports whether y came where what x takes away was: a lane of its own has its own word.
+// takesFrom reports whether y came on the lane and stream where what x takes away came: another
+// lane states what it has by itself.
 func (x *arrival) takesFrom(y *arrival) bool {
 	return x.removals && x.store == y.store && x.lane == y.lane && x.gen == y.gen
 }
 
-// keep takes what a response takes away out of it, to be taken up later.
+// keep moves what a response takes away into one that is applied later.
 func (g *gathering) keep(x *arrival, gone []string) {
 	u, waits := *x.u, map[string]bool{}
 	for _, y := range g.queue {
@@ -223,7 +224,7 @@ func (g *gathering) keep(x *arrival, gone []string) {
 	}
 }
 
-// takeUp applies what has waited. It locks the store, and then the lane.
+// takeUp applies a response that has waited. It locks the store, and then the lane.
 func (g *gathering) takeUp(x *arrival) {
 	if x.removals && len(x.u.Removed)+len(x.u.Resources) == 0 || !x.store.find(x.u, x.lane.index, x.gen) {
 		return // nobody asks for it any more
@@ -244,13 +245,13 @@ func (g *gathering) takeUp(x *arrival) {
 	}
 }
 
-// silent reports whether there is nothing to say of it.
+// silent reports whether there is nothing to report of it.
 func (a *Applied) silent() bool {
 	return a.Unrequested+a.Unmatched+a.Untimed+a.Unheeded+a.Unconstrained+len(a.Overlaps) == 0 && !a.Released
 }
 
-// changes reports whether a response of listeners or routes may change what somebody was told, and
-// whether somebody may wait for it. It locks the store.
+// changes reports whether a response of listeners or routes may change what a client was sent, and
+// whether a client may wait for it. It locks the store.
 func (x *arrival) changes() (changed, urgent bool) {
 	if x.u.Heartbeats {
 		return false, true // what it renews may run out before

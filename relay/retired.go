@@ -21,14 +21,14 @@ import (
 // itself before the outage would keep what it holds, too. Its version is not presented on the new
 // stream: an origin that is in sync with it would answer by silence, which must not bring it back.
 
-// retiredKey finds what retired again. It is of strings, since groups and shards end before the
-// bodies do.
+// retiredKey is the key of what retired. It consists of strings, since groups and shards end
+// before the bodies do.
 type retiredKey struct {
 	origin, group, typeURL, params, name string
 	set                                  bool // name is the selector of a set
 }
 
-// retired is one name with its variants, or a whole set: bodies and nothing else.
+// retired is the variants of one name or of a whole set: bodies and nothing else.
 type retired struct {
 	variants    []*Variant
 	unconfirmed bool // restored, and no stream has said anything of it since (confirm.go)
@@ -53,8 +53,8 @@ func newRetirement(m *metrics.Metrics) *retirement {
 	return r
 }
 
-// bound sets how much is kept; with either below 1 nothing is. What is beyond it goes at once. It
-// locks the LRU.
+// bound sets how much is kept; with either below 1 nothing is. What is beyond it is evicted at
+// once. It locks the LRU.
 func (r *retirement) bound(entries, bytes int) {
 	if entries <= 0 || bytes <= 0 {
 		entries, bytes = 1, 0
@@ -87,7 +87,7 @@ func (r *retirement) forget(origin string) {
 	}
 }
 
-// add takes bodies in, and evicts the longest unused beyond the bounds.
+// add adds bodies, and evicts the longest unused beyond the bounds.
 func (r *retirement) add(key retiredKey, variants []*Variant, unconfirmed bool) {
 	if len(variants) == 0 {
 		return
@@ -101,7 +101,8 @@ func (r *retirement) add(key retiredKey, variants []*Variant, unconfirmed bool) 
 	r.metrics.Evicted("bytes", byBytes)
 }
 
-// put takes an item in, and says how many others went for it, by each bound. It locks the LRU.
+// put adds an item, and returns how many others were evicted for it, by each bound. It locks the
+// LRU.
 func (r *retirement) put(key retiredKey, x *retired) (byCount, byBytes int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -119,8 +120,7 @@ func (r *retirement) put(key retiredKey, x *retired) (byCount, byBytes int) {
 	return byCount, r.shrink()
 }
 
-// take gives back what retired under the key, which is no longer in the cache then; nil if nothing
-// did. It locks the LRU.
+// take removes what retired under the key and returns it; nil if nothing did. It locks the LRU.
 func (r *retirement) take(key retiredKey) (variants []*Variant, unconfirmed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -154,9 +154,9 @@ func (s *shard) retiredKey(name string) retiredKey {
 	return retiredKey{origin: s.group.origin.name, group: s.group.key, typeURL: s.typeURL, params: s.params.Key(), name: name}
 }
 
-// retire keeps the bodies of a name that nobody wants. What is private is never kept
-// (RELAY-75), nor what must not be cached (RELAY-9), nor what has a TTL, the promise of which ends
-// by itself, nor a body that had retired before if a connected origin kept silent about it since.
+// retire keeps the bodies of a name that nobody wants. It keeps none of these: what is private
+// (RELAY-75), what must not be cached (RELAY-9), what has a TTL, which ends by itself, and a body
+// that had retired before and about which a connected origin was silent since.
 func (s *shard) retire(e *entry) {
 	variants := e.variants
 	// an alias may stand for something else by the time it is wanted again
@@ -172,8 +172,8 @@ func (s *shard) retire(e *entry) {
 	}
 }
 
-// unretire takes back what retired. There is some only of a group in which something was
-// acknowledged once.
+// unretire takes back what retired. Only a group in which a client acknowledged something has
+// anything retired.
 func (s *shard) unretire(key retiredKey) (variants []*Variant, unconfirmed bool) {
 	if variants, unconfirmed = s.table().retired.take(key); variants != nil {
 		s.group.used.Store(true)
@@ -182,15 +182,15 @@ func (s *shard) unretire(key retiredKey) (variants []*Variant, unconfirmed bool)
 	return variants, unconfirmed
 }
 
-// expect makes sure that what retired is given out in time if the origin neither accepts nor
-// refuses a stream: before who asked is told that nothing can be served (RELAY-8).
+// expect makes sure that what retired is sent in time if the origin neither accepts nor refuses a
+// stream: before the client that asked is sent that nothing can be served (RELAY-8).
 func (s *shard) expect(l *Lane) {
 	if l.gen.Load() == 0 && !l.down.Load() {
 		s.push(timer{at: s.now.Add(s.cfg().ColdWait / 2), kind: laneDown, lane: l, gen: s.group.gens.Load()})
 	}
 }
 
-// late looks whether a stream of the group was opened since the last one was number gen.
+// late is Missed, unless a stream of the group was opened after the one numbered gen.
 func (l *Lane) late(gen uint32) {
 	if l.owned.Load() && l.group.gens.Load() == gen {
 		l.Missed()
@@ -222,7 +222,7 @@ func (l *Lane) Missed() {
 	}
 }
 
-// relook has the clients of all names look again at what they could not be given so far.
+// relook has the clients of all names look again at what they could not be sent so far.
 func (s *shard) relook() {
 	for _, e := range s.named.entries {
 		if e.retired != nil || e.chosen != nil && (e.chosen.DoNotCache || e.unconfirmed) {
@@ -237,9 +237,8 @@ func (s *shard) reshow(e *entry) {
 	}
 }
 
-// body is the body of a name by itself for this client. What must not be cached is given to
-// nobody while no stream is open on which it was asked, but those who were given a body before
-// (RELAY-9).
+// body is the body of a name by itself for this client. While no stream is open on which it was
+// asked, what must not be cached is sent only to clients that were sent a body before (RELAY-9).
 func (s *Sub) body(r *record) *Variant {
 	switch v := r.entry.chosen; {
 	case r.heldBack(), r.entry.unconfirmed && !r.is(holds) && s.shard.answersSoon(r.entry):
@@ -253,7 +252,7 @@ func (s *Sub) body(r *record) *Variant {
 	}
 }
 
-// retired is the body that had retired, if this client is to be given it, or was.
+// retired is the body that had retired, if this client is to be sent it, or was.
 func (s *Sub) retired(r *record) *Variant {
 	e := r.entry
 	v := pick(e.retiredBodies(), s.shard.params)
@@ -273,8 +272,8 @@ func (s *Sub) retired(r *record) *Variant {
 	return v
 }
 
-// gave notes whether what the client is given of a name had retired. An equal body of the set
-// is none such: it goes by the set's word (RELAY-25).
+// gave notes whether the body that the client is sent had retired. An equal body of a set counts
+// as the set's (RELAY-25).
 func (r *record) gave(v *Variant) {
 	r.sub.standsIn(r, false)
 	r.flags &^= revived
@@ -284,7 +283,7 @@ func (r *record) gave(v *Variant) {
 	}
 }
 
-// lookedUp counts what a client found that asks for a name.
+// lookedUp counts what a client that asks for a name found.
 func (s *Sub) lookedUp(r *record) {
 	e, result := r.entry, metrics.Miss
 	switch {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// verdict is what the client said of an answer.
+// verdict is the client's reaction to an answer.
 type verdict uint8
 
 const (
@@ -14,8 +14,8 @@ const (
 	rejected
 )
 
-// span is answers that the client has not accepted: the first to the last, by number, which told
-// what happened after revision from up to revision to. A record remembers the number, a view the
+// span is answers that the client has not accepted: the first to the last, by number, with what
+// happened after revision from up to revision to. A record remembers the number, a view the
 // revision.
 type span struct {
 	first, last uint32
@@ -23,10 +23,11 @@ type span struct {
 	refused     bool
 }
 
-// maxSpans bounds them. Beyond it the oldest two are one, of which nothing is known.
+// maxSpans bounds the spans of a Sub. Beyond it the oldest two become one, of which nothing is
+// known.
 const maxSpans = 32
 
-// Told is what is remembered of an answer until the client has said what it thinks of it: give it
+// Told is what is remembered of an answer until the client has acknowledged or refused it: give it
 // to Ack or Nack.
 type Told struct {
 	Version string
@@ -36,7 +37,7 @@ type Told struct {
 	extent
 }
 
-// extent is what an answer told: of sets what happened after revision from up to revision to, and
+// extent is what an answer held: of sets what happened after revision from up to revision to, and
 // by name what has its number. whole: it was a list of all there was.
 type extent struct {
 	from, to uint64
@@ -62,14 +63,14 @@ func (a *Answer) extent() extent {
 	return e
 }
 
-// part is an answer of a Sub, and others beside it.
+// part is the extent of a Sub's answer, in a list of those that one answer merges.
 type part struct {
 	sub  *Sub
 	next *part
 	extent
 }
 
-// took notes an answer that carries what the view told after revision from.
+// took notes an answer that has what the view recorded after revision from.
 func (s *Sub) took(a *Answer, from uint64) {
 	s.takes++
 	a.sub, a.number = s, s.takes
@@ -140,8 +141,8 @@ func (s *Sub) span(number uint32) int {
 	return -1
 }
 
-// judged is the verdict on the newest answer that covers what is asked about. What the client
-// holds by its own word, it accepted.
+// judged is the verdict on the newest answer that covers what is asked about. What the client says
+// it holds it has accepted.
 func (s *Sub) judged(covers func(*span) bool) verdict {
 	for i := len(s.unaccepted) - 1; i >= 0; i-- {
 		if x := &s.unaccepted[i]; covers(x) {
