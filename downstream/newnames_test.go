@@ -147,10 +147,10 @@ func TestNewNamesTakeTurns(t *testing.T) {
 	})
 }
 
-// TestFleetBehindOneAddress: clients of one peer that all come at once, each with a long list of its
-// own, are served at the pace of limits.new_names_per_second once its first second is used up, and
-// no stream ends. Their ACKs, which repeat the list, wait for nobody: a client whose ACK is not taken
-// in is sent nothing new. When all of them come again, they are served at once.
+// TestFleetBehindOneAddress: clients of one peer that all come at once, each with a long list of
+// its own, are served at the pace of limits.new_names_per_second once its first second is used up,
+// and no stream ends. Their ACKs, which repeat the list, wait for nobody: a client whose ACK is not
+// taken in is sent nothing new. When all of them come again, they are served at once.
 func TestFleetBehindOneAddress(t *testing.T) {
 	clients, each, rate := 200, 1_000, 50_000
 	if raced {
@@ -193,7 +193,7 @@ func TestFleetBehindOneAddress(t *testing.T) {
 			}
 			return n
 		}
-		// acked counts those whose ACK was taken in, and those who were sent what they have not acknowledged
+		// acked counts those whose ACK was taken in, and those whose ACK waits
 		acked := func() (have, wait int) {
 			synctest.Wait()
 			for _, c := range l.server.Clients() {

@@ -19,7 +19,8 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// pollBlock is a block of headers of a poll, with some that replace the usual ones or come after them.
+// pollBlock is a block of headers of a poll, with some that replace the usual ones or come after
+// them.
 func pollBlock(more ...string) []byte {
 	return block(append([]string{":path", clustersPath, "content-type", "application/json"}, more...)...)
 }
@@ -75,8 +76,8 @@ func TestRESTChatterIsCalmed(t *testing.T) {
 	}
 }
 
-// TestRESTOneByOneIsCalmed: with HTTP/1.1 it is the requests that count; and it is all the same with
-// TLS.
+// TestRESTOneByOneIsCalmed: with HTTP/1.1 it is the requests that count; and it is all the same
+// with TLS.
 func TestRESTOneByOneIsCalmed(t *testing.T) {
 	frames := func() []byte {
 		var b bytes.Buffer
@@ -213,8 +214,8 @@ func TestRESTHeadersArePaced(t *testing.T) {
 	})
 }
 
-// TestRESTSilentConnections: whoever does not get as far as a request in 10 s is let go, on whichever
-// protocol, and so is whoever does not go on with a block of headers in connection_idle.
+// TestRESTSilentConnections: whoever does not get as far as a request in 10 s is let go, on
+// whichever protocol, and so is whoever does not go on with a block of headers in connection_idle.
 func TestRESTSilentConnections(t *testing.T) {
 	const idle = time.Minute
 	serverTLS, _ := certificates(t)
