@@ -2,6 +2,7 @@ package downstream
 
 import (
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -174,49 +175,36 @@ func TestFleetBehindOneAddress(t *testing.T) {
 				lists[fmt.Sprint("envoy-", i)] = append(lists[fmt.Sprint("envoy-", i)], fmt.Sprintf("%d-%d", i, n))
 			}
 		}
-		// entered has the origin answer those that were taken in and have no answer yet, and counts all
-		// that were: what was not asked of it yet, it says in vain
-		entered := func() (n int) {
+		// answered has the origin answer what it was asked by now, and counts the clients whose ACK was
+		// taken in, and those whose ACK waits
+		answered := func() (acked, wait int) {
 			synctest.Wait()
-			for _, c := range l.server.Clients() {
-				if len(c.Types) == 0 || c.Types[0].Names == 0 {
-					continue
-				}
-				if n++; c.Types[0].SentVersion != "" {
-					continue
-				}
-				var words []string
-				for _, name := range lists[c.NodeID] {
-					words = append(words, name+"=1")
-				}
-				l.say(eds, words...)
-			}
-			return n
-		}
-		// acked counts those whose ACK was taken in, and those whose ACK waits
-		acked := func() (have, wait int) {
+			l.now = time.Now()
+			l.answer(eds, "1")
 			synctest.Wait()
 			for _, c := range l.server.Clients() {
 				switch {
 				case len(c.Types) == 0 || c.Types[0].SentVersion == "":
 				case c.Types[0].AckedVersion == c.Types[0].SentVersion:
-					have++
+					acked++
 				default:
 					wait++
 				}
 			}
-			return have, wait
+			return acked, wait
+		}
+		complete := func() bool {
+			return !slices.ContainsFunc(fleet, func(c *relaytest.Client) bool { return c.Count(eds) != each })
 		}
 		// served waits until all are, and returns how long it took
 		served := func() time.Duration {
 			t.Helper()
 			for start := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-				taken := entered()
-				have, wait := acked()
+				acked, wait := answered()
 				if wait > 0 {
-					t.Fatalf("after %v %d clients were taken in, and the ACKs of %d wait", time.Since(start), taken, wait)
+					t.Fatalf("after %v the ACKs of %d clients wait", time.Since(start), wait)
 				}
-				if took := time.Since(start); have == clients || took > 10*time.Second {
+				if took := time.Since(start); acked == clients && complete() || took > 10*time.Second {
 					return took
 				}
 			}
@@ -234,8 +222,8 @@ func TestFleetBehindOneAddress(t *testing.T) {
 			t.Errorf("when all come again they are served after %v, and %v requests waited", took, waited()-before)
 		}
 		for i, c := range fleet {
-			if c.Err() != nil {
-				t.Fatalf("client %d ended with %v", i, c.Err())
+			if c.Err() != nil || c.Count(eds) != each {
+				t.Fatalf("client %d holds %d resources, and ended with %v", i, c.Count(eds), c.Err())
 			}
 		}
 	})

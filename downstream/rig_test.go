@@ -90,13 +90,18 @@ func (r *rig) configure(change func(*Config, *ListenerConfig)) {
 	r.cfg, r.set = cfg, newSettings(cfg, lc)
 }
 
-// up opens the lanes that are wanted, and asks on all what there is to ask.
-func (r *rig) up() {
+// open opens the upstream streams that are wanted.
+func (r *rig) open() {
 	for _, l := range r.origin.TakeLanes() {
 		l.Open(r.now, 0)
 		l.Identify("origin-1")
 		r.lanes = append(r.lanes, l)
 	}
+}
+
+// up opens the lanes that are wanted, and asks on all what there is to ask.
+func (r *rig) up() {
+	r.open()
 	for _, l := range r.lanes {
 		if _, reopen := l.Take(r.now, false); reopen {
 			l.Close()
@@ -127,10 +132,40 @@ func (r *rig) says(typeURL string, words ...string) {
 	r.tb.Fatalf("%s was never asked for", typeURL)
 }
 
+// answer has the origin answer the names that it is asked for now, each with a resource of a body.
+func (r *rig) answer(typeURL, body string) {
+	r.tb.Helper()
+	r.open()
+	for _, l := range r.lanes {
+		for {
+			asks, _ := l.Take(r.now, false)
+			var words []string
+			for _, a := range asks {
+				for _, n := range a.Subscribe {
+					if a.TypeURL == typeURL {
+						words = append(words, n.Name+"="+body)
+					}
+				}
+			}
+			if len(words) == 0 {
+				break
+			}
+			u := r.message(typeURL, words)
+			l.Apply(r.now, &u)
+		}
+	}
+}
+
 // response is what the origin answers next.
 func (r *rig) response(typeURL string, words []string) relay.Update {
 	r.tb.Helper()
 	r.up()
+	return r.message(typeURL, words)
+}
+
+// message is a response, of the words of says.
+func (r *rig) message(typeURL string, words []string) relay.Update {
+	r.tb.Helper()
 	r.count++
 	m := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: typeURL, Nonce: fmt.Sprint("n", r.count), SystemVersionInfo: r.version}
 	for _, w := range words {
