@@ -206,7 +206,7 @@ func TestSecrets(t *testing.T) {
 			t.Error("the names are gone with the origin")
 		}
 		kept := 0
-		inspect.Query(r.origin, inspect.ResourceQuery{TypeURL: sds}, func(s inspect.ResourceStatus) bool { kept++; return true })
+		inspect.Query(r.origin, inspect.ResourceQuery{TypeURL: sds}, func(s inspect.ResourceInfo) bool { kept++; return true })
 		if kept != 2+1 { // the third is the other client's, unanswered
 			t.Errorf("%d are held while the origin is down, want those that a client has (RELAY-75)", kept)
 		}

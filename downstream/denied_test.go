@@ -115,7 +115,7 @@ func TestUntoldRefusals(t *testing.T) {
 		patient.gets("one refusal", "eds !"+name+":ResourceExhausted")
 		patient.acks(eds)
 	}
-	if r.table.Untold(0) {
+	if r.table.UnsentRefusals(0) {
 		t.Error("what was told still counts")
 	}
 }

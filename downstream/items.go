@@ -103,7 +103,7 @@ func (s *session) items(st *streamType) (all []Item) {
 // did.
 func (st *streamType) judged() (j relay.Judged, why []Nack) {
 	if st.held != nil {
-		j.Unwritten = []relay.Told{st.held.Told()}
+		j.Unwritten = []relay.Receipt{st.held.Receipt()}
 	}
 	for i := range st.unanswered {
 		x := &st.unanswered[i]

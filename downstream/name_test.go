@@ -89,8 +89,8 @@ func TestSpellingsOfMembers(t *testing.T) {
 	}
 }
 
-func resourcesNamed(o *relay.Origin, typeURL, name string) (rs []inspect.ResourceStatus) {
-	inspect.Query(o, inspect.ResourceQuery{TypeURL: typeURL, Name: name}, func(s inspect.ResourceStatus) bool {
+func resourcesNamed(o *relay.Origin, typeURL, name string) (rs []inspect.ResourceInfo) {
+	inspect.Query(o, inspect.ResourceQuery{TypeURL: typeURL, Name: name}, func(s inspect.ResourceInfo) bool {
 		rs = append(rs, s)
 		return true
 	})

@@ -356,7 +356,7 @@ func (s *session) write(now time.Time, st *streamType, out []*response) []*respo
 		if late(st.typeURL) {
 			s.routedAt = now
 		}
-		x.told = a.Told()
+		x.told = a.Receipt()
 		s.warm.noteClusters(a.Follow)
 		st.sentVersion, s.served = a.Version, true
 		if !a.Waiting {

@@ -158,7 +158,7 @@ func (s *session) tellsWhole(st *streamType) bool {
 // noteUntold notes what refusals cost until they are told.
 func (s *session) noteUntold(bytes int) (over bool) {
 	s.untold += bytes
-	return s.cfg.table.Untold(bytes)
+	return s.cfg.table.UnsentRefusals(bytes)
 }
 
 // shown is the name as it is told back: whole, as a client could not match it otherwise, unless

@@ -65,8 +65,8 @@ func (s *session) takeOne(now time.Time, st *streamType, w *walk) *relay.Answer 
 	if s.delta && st.typeURL != xds.EndpointType || !swapped(st.typeURL) {
 		return st.sub.Take(now)
 	}
-	a := st.sub.TakeKeeping(now, s.keep(now, st, w.seen))
-	st.keepsFrom, st.keeps = st.sub.Keeps()
+	a := st.sub.TakeDeferring(now, s.keep(now, st, w.seen))
+	st.keepsFrom, st.keeps = st.sub.Deferred()
 	return a
 }
 
@@ -247,7 +247,7 @@ func (s *session) releaseRest(now time.Time, out []*response) []*response {
 	waits, gathers := false, s.gathers(now)
 	for _, st := range s.types {
 		waits = waits || st.rest != nil
-		if st.keeps && !gathers && st.held == nil && !st.inFlight(now, s.cfg.timing.OrderHold) && st.sub.LetsGo(now, s.keep(now, st, math.MaxUint64)) {
+		if st.keeps && !gathers && st.held == nil && !st.inFlight(now, s.cfg.timing.OrderHold) && st.sub.DeferredDue(now, s.keep(now, st, math.MaxUint64)) {
 			s.mailbox.Signal() // the next take lets go of them
 		}
 	}

@@ -84,7 +84,7 @@ type streamType struct {
 
 // sent is a response the client has not answered.
 type sent struct {
-	told    relay.Told
+	told    relay.Receipt
 	at      time.Time
 	last    uint64    // nonce of its last message
 	several *[]uint64 // of its messages that are unanswered; nil: it is one

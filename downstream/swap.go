@@ -63,9 +63,9 @@ func (s *session) hold(now time.Time) (h hold) {
 
 // keep is hold for what state of the world keeps in its lists of Clusters (ORD-3), and
 // for the word that endpoints are gone, or empty.
-func (s *session) keep(now time.Time, st *streamType, seen uint64) relay.Keep {
+func (s *session) keep(now time.Time, st *streamType, seen uint64) relay.Deferral {
 	h := s.hold(now)
-	k := relay.Keep{Pending: math.MaxUint64, PendingEmpty: math.MaxUint64, Seen: seen, Hold: h.all, HoldNamed: h.named}
+	k := relay.Deferral{Pending: math.MaxUint64, PendingEmpty: math.MaxUint64, Seen: seen, Hold: h.all, HoldNamed: h.named}
 	if s.only == "" {
 		k.HoldReturned = s.cfg.timing.OrderHold
 	}

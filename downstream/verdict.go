@@ -51,7 +51,7 @@ type nacked struct {
 	newest Nack
 	// answers are the refused ones that no later word is known on, oldest first, and why each was;
 	// at most maxUnanswered.
-	answers []relay.Told
+	answers []relay.Receipt
 	why     []Nack
 }
 

@@ -57,7 +57,7 @@ func (s *shard) hold(e *entry, body *Variant) {
 		s.empty(e)
 	}
 	e.variants = put(e.variants, body)
-	if e.notice = nil; e.lost && body.listsAs(e.name) {
+	if e.notice = nil; e.aliasDropped && body.listsAs(e.name) {
 		e.onListed()
 	}
 	if e.also != nil || len(body.aliases) == 0 && e.name == body.Name {
@@ -212,7 +212,7 @@ func (s *shard) spread(a *Applied, body *Variant, gen uint32) {
 			changed = true
 			continue
 		}
-		if swap(e); !e.lost {
+		if swap(e); !e.aliasDropped {
 			e.onDropped()
 			s.look(e)
 			for r := e.head; r != nil; r = r.next {
@@ -292,7 +292,7 @@ func (s *shard) notice(a *Applied, r *Resource, gen uint32) bool {
 			continue
 		}
 		if len(e.variants) > 0 && s.freezes(nil).Changes() {
-			s.waits(nil, identity{e.name, r.Constraints.Key()})
+			s.markFrozen(nil, identity{e.name, r.Constraints.Key()})
 			a.Waiting++
 			continue
 		}

@@ -11,8 +11,8 @@ func (s *shard) checkAliases(fail func(string, ...any)) {
 			if s.named.entries[e.name] != e || e.also != h || len(e.variants) == 0 || e.variants[0].Name != name {
 				fail("resource %q: entry %q does not hold it", name, e.name)
 			}
-			if e.chosen != nil && e.chosen.listsAs(e.name) == e.lost {
-				fail("entry %q: lost is %v", e.name, e.lost)
+			if e.chosen != nil && e.chosen.listsAs(e.name) == e.aliasDropped {
+				fail("entry %q: lost is %v", e.name, e.aliasDropped)
 			}
 		}
 		for _, alias := range h.aliases {
@@ -45,11 +45,11 @@ func (s *Sub) checkAliased(fail func(string, ...any)) {
 		}
 	}
 	for r := range s.records.all() {
-		if r.is(early) {
+		if r.is(maybeAlias) {
 			first++
 		}
 	}
-	if n != len(s.alias.of) || first != s.alias.early {
-		fail("%d records stand for something else, %d are known; %d are early of %d", n, len(s.alias.of), first, s.alias.early)
+	if n != len(s.alias.of) || first != s.alias.undecided {
+		fail("%d records stand for something else, %d are known; %d are early of %d", n, len(s.alias.of), first, s.alias.undecided)
 	}
 }

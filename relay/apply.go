@@ -137,7 +137,7 @@ func (x *arrival) apply(a *Applied) {
 	l.group.origin.counts.VariantAmbiguity(a.Overlapping)
 	if l.heard.Swap(x.gen) != x.gen || a.Released {
 		l.group.seen.Store(true)
-		l.group.tryNext()
+		l.group.probeNext()
 	}
 }
 
@@ -187,7 +187,7 @@ func (s *shard) applyNamed(a *Applied, u *update, bodies []*Variant, gen uint32)
 			continue
 		}
 		e.onSeen(gen)
-		s.back(e)
+		s.listAsked(e)
 		s.touch(e, false)
 		old := find(e.variants, body.Constraints.Key())
 		if old == nil || old.Digest != body.Digest {
@@ -200,7 +200,7 @@ func (s *shard) applyNamed(a *Applied, u *update, bodies []*Variant, gen uint32)
 		}
 	}
 	kept, confirmed := s.screen(nil, s.leavingNames(u, gen), counts, u.Full || u.listed)
-	a.Waiting += s.waiting(nil, kept)
+	a.Waiting += s.countFrozen(nil, kept)
 	remove := func(id identity) {
 		if e := s.named.entries[id.name]; u.listed && e != nil && !kept[id] {
 			s.noteLeftOut(e.variants)
@@ -229,7 +229,7 @@ func (s *shard) applyNamed(a *Applied, u *update, bodies []*Variant, gen uint32)
 				a.Changed++
 			}
 		})
-		s.doubtLapsed(gen)
+		s.askLapsedAgain(gen)
 	}
 	s.confirmLater(gen, u.Bad)
 	if touched := s.offerTouched(rev, gen); cap(touched) <= fewTouched {
@@ -252,14 +252,14 @@ func (s *shard) applyNamed(a *Applied, u *update, bodies []*Variant, gen uint32)
 				if !s.group.origin.ends(f) {
 					s.named.guard.cancelAll(e.variants) // it exists
 				}
-				if e.name == f.Name || !e.lost || s.group.origin.ends(f) {
+				if e.name == f.Name || !e.aliasDropped || s.group.origin.ends(f) {
 					s.fail(e, f, rev, gen)
 				}
 			}
 		}
 	}
 	if confirmed {
-		a.Changed += s.letGo(nil)
+		a.Changed += s.releaseHeld(nil)
 	}
 }
 
@@ -334,7 +334,7 @@ func (s *shard) offerTouched(rev uint64, gen uint32) (touched []*entry) {
 
 // leavingNames is what a response takes away of what is held by name, in whatever form. The bodies
 // of the response have been applied, and nothing else.
-func (s *shard) leavingNames(u *update, gen uint32) (ps []parting) {
+func (s *shard) leavingNames(u *update, gen uint32) (ps []pendingRemoval) {
 	seen := false
 	asked := func(name string) (vs []*Variant) {
 		if e := s.named.entries[name]; e != nil && len(e.variants) > 0 && !e.ownName() && !s.freezes(nil).Removals() {
@@ -352,12 +352,12 @@ func (s *shard) leavingNames(u *update, gen uint32) (ps []parting) {
 	}
 	one := func(name, key string) {
 		if vs := asked(name); find(vs, key) != nil && !replaced(vs, key, s.rev) {
-			ps = append(ps, parting{identity{name, key}, nil, seen})
+			ps = append(ps, pendingRemoval{identity{name, key}, nil, seen})
 		}
 	}
 	all := func(name string, vs []*Variant, err *NameError) {
 		for _, v := range vs {
-			ps = append(ps, parting{identity{name, v.Constraints.Key()}, err, seen})
+			ps = append(ps, pendingRemoval{identity{name, v.Constraints.Key()}, err, seen})
 		}
 	}
 	for _, name := range u.Removed {

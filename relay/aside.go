@@ -242,8 +242,8 @@ func (s *shard) aside(e *entry, away bool) {
 	s.named.aside[e] = away
 }
 
-// back forgets that a name was aside: it is asked no more, or on another stream, or has come.
-func (s *shard) back(e *entry) {
+// listAsked forgets that a name was aside: it is asked no more, or on another stream, or has come.
+func (s *shard) listAsked(e *entry) {
 	if away, known := s.named.aside[e]; known {
 		delete(s.named.aside, e)
 		if s.named.relist = s.named.relist || away; away {

@@ -53,7 +53,7 @@ func (l *Lane) Take(now time.Time, all bool) (asks []Ask, reopen bool) {
 	if l.reopen.Load() {
 		return nil, true // what would be asked on this stream would be lost with it
 	}
-	wary, moved := l.only == nil && l.group.apart() >= maxTrials, false
+	wary, moved := l.only == nil && l.group.quarantined() >= maxProbing, false
 	for _, s := range l.shards() {
 		if !l.carries(s.store) || !s.toAsk[l.index].Swap(false) {
 			continue
@@ -62,8 +62,8 @@ func (l *Lane) Take(now time.Time, all bool) (asks []Ask, reopen bool) {
 		switch {
 		case !l.carries(s.store):
 			s.poke(l.index) // it came to another lane meanwhile, whose mark this was
-		case wary && s.stranger(l, gen):
-			s.quarantineType(l.index)
+		case wary && s.unproven(l, gen):
+			s.suspend(l.index)
 			s.wakeLane(l.index) // the lane may have looked at the store already
 			moved = true
 		default:
@@ -77,7 +77,7 @@ func (l *Lane) Take(now time.Time, all bool) (asks []Ask, reopen bool) {
 		}
 	}
 	if moved {
-		l.group.tryNext()
+		l.group.probeNext()
 	}
 	for i := range asks {
 		sortNames(asks[i].All) // a long list takes long
@@ -170,7 +170,7 @@ func (s *shard) move(to laneIndex) {
 		return
 	}
 	s.named.lane = to
-	s.relook() // the one may be down and the other not
+	s.markHeldBack() // the one may be down and the other not
 	if s.hasNames() {
 		s.poke(to)
 	}
@@ -315,7 +315,7 @@ func (s *shard) lookAll(a *Ask, gen uint32, now time.Time, all bool) {
 		}
 		for _, e := range t.entries {
 			for _, v := range e.variants {
-				if !t.guard.partsEntry(e) && !add(v) {
+				if !t.guard.holdsEntry(e) && !add(v) {
 					return
 				}
 			}
@@ -345,7 +345,7 @@ func (s *shard) seedNames(a *Ask, globs int, gen uint32) {
 	}
 	rev := uint64(0)
 	for _, e := range s.named.entries {
-		held := s.member(gen, e.name)
+		held := s.memberBodies(gen, e.name)
 		if len(e.variants) > 0 || len(held) == 0 || a.Initial[held[0].Spelling()] == "" {
 			continue
 		}
@@ -384,7 +384,7 @@ func (s *shard) lookChanged(a *Ask, gen uint32, now time.Time, all bool) (again 
 			s.named.changed = append(s.named.changed, e)
 		case !s.lists(e):
 			if asked {
-				s.back(e)
+				s.listAsked(e)
 				a.Unsubscribe = append(a.Unsubscribe, name)
 				s.store.gaveBack(s.named.lane, gen, name)
 				e.onLapsed()
@@ -411,7 +411,7 @@ func (s *shard) noteAsked(e *entry, gen uint32, now time.Time) Name {
 	s.named.unheard = append(s.named.unheard, unheard{e, gen, e.asks, now})
 	s.parked(e, gen, now)
 	if e.chosen != nil && e.chosen.DoNotCache {
-		s.reshow(e) // it may be given out from now on
+		s.markRecords(e) // it may be given out from now on
 	}
 	return s.nameOf(e)
 }

@@ -76,8 +76,8 @@ func (rows *rowList) ask(k known) {
 	for _, v := range k.member.variants {
 		r := rows.row(k.set, k.member.name, v.spelt)
 		r.Variant = v
-		if f := k.set.faults.byName[k.member.name]; f != nil {
-			r.Error, r.ErrorAt = f.err, f.at
+		if f := k.set.nameErrors.byName[k.member.name]; f != nil {
+			r.Error, r.ErrorAt = f.nameError, f.at
 		}
 		rows.all = append(rows.all, r)
 	}
@@ -86,16 +86,16 @@ func (rows *rowList) ask(k known) {
 // askSet adds what is in error of a set and not held, and the set itself if it is, or if nothing is
 // known of it.
 func (rows *rowList) askSet(t *set) {
-	for name, f := range t.faults.byName {
+	for name, f := range t.nameErrors.byName {
 		if t.members[name] == nil {
-			r := rows.row(t, name, f.err.Spelt)
-			r.Error, r.ErrorAt = f.err, f.at
+			r := rows.row(t, name, f.nameError.Spelt)
+			r.Error, r.ErrorAt = f.nameError, f.at
 			rows.all = append(rows.all, r)
 		}
 	}
-	if t.fault != nil || len(t.members)+len(t.faults.byName) == 0 && !t.firm && !t.settled {
+	if t.collectionError != nil || len(t.members)+len(t.nameErrors.byName) == 0 && !t.firm && !t.settled {
 		r := rows.row(t, t.selector, t.spelt)
-		r.Error = t.fault
+		r.Error = t.collectionError
 		rows.all = append(rows.all, r)
 	}
 }
@@ -106,7 +106,7 @@ func (rows *rowList) askName(k known) {
 		return
 	}
 	r := rows.row(nil, e.name, e.spelt)
-	r.Variant, r.Error, r.Absent = e.chosen, e.fault, k.shard.absent(e)
-	r.Timeout = e.isUnanswered() && (e.fault == nil || e.fault.Same(unanswered(e.name)))
+	r.Variant, r.Error, r.Absent = e.chosen, e.nameError, k.shard.absent(e)
+	r.Timeout = e.isUnanswered() && (e.nameError == nil || e.nameError.Same(unanswered(e.name)))
 	rows.all = append(rows.all, r)
 }

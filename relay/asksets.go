@@ -16,7 +16,7 @@ func (s *shard) askSets(asks []Ask, gen uint32, now time.Time, all bool) []Ask {
 			return asks // the stream is opened anew
 		}
 		// the type came here from a lane that was to be opened anew for it (RELAY-92)
-		if s.star.anew {
+		if s.star.needsOrigin {
 			s.star.forget()
 		}
 		a := Ask{TypeURL: s.typeURL, Wildcard: !s.byLocator()}
@@ -86,7 +86,7 @@ func (s *shard) seedStar(gen uint32) {
 			return
 		}
 		for name, m := range x.star.members {
-			if m.seenGen != gen || s.star.members[name] != nil || x.star.doubted[name] || x.star.guard.partsFrom(m.variants) {
+			if m.seenGen != gen || s.star.members[name] != nil || x.star.refetch[name] || x.star.guard.holdsAny(m.variants) {
 				continue
 			}
 			own := &member{name: name, seenGen: gen}
@@ -196,7 +196,7 @@ func (s *shard) seed(asked []*set, now time.Time) {
 				}
 				m.variants, m.seenGen = slices.Clone(vs), t.askedGen
 				if !t.settled && t.first.IsZero() { // there may be no more, and no answer
-					t.first, t.news = now, now.Add(silence)
+					t.first, t.lastNew = now, now.Add(silence)
 				}
 				t.members[name], seeded[t] = m, true
 				t.offer(m, rev)
@@ -206,14 +206,14 @@ func (s *shard) seed(asked []*set, now time.Time) {
 	if asked[0].kind == namespace {
 		if s.star.askedGen == asked[0].askedGen {
 			for name, m := range s.star.members {
-				if !s.star.guard.partsFrom(m.variants) {
+				if !s.star.guard.holdsAny(m.variants) {
 					seed(name, m.variants)
 				}
 			}
 		}
 	} else {
 		for name, e := range s.named.entries {
-			if xds.IsNewStyle(name) && e.ownName() && e.askedOn(asked[0].askedGen) && !s.named.guard.partsEntry(e) {
+			if xds.IsNewStyle(name) && e.ownName() && e.askedOn(asked[0].askedGen) && !s.named.guard.holdsEntry(e) {
 				seed(name, e.variants)
 			}
 		}
@@ -245,7 +245,7 @@ func (s *shard) dropCollection(t *set) {
 // each calls add with the bodies of the members that can be presented until it returns false.
 func (t *set) each(add func(*Variant) bool) {
 	for _, m := range t.members {
-		if t.revived || t.doubted[m.name] { // TTL-4
+		if t.revived || t.refetch[m.name] { // TTL-4
 			continue
 		}
 		for _, v := range m.variants {
@@ -263,7 +263,7 @@ func (t *set) noteAsked(gen uint32, now time.Time, sweep bool) {
 	t.shard.restGen = [2]uint32{}
 	t.shard.now = now
 	t.shard.holdOver(t)
-	t.refused = refusals{}
+	t.badParts = badParts{}
 	if t.revived { // asked as if nothing were held: silence must not bring it back (RELAY-4)
 		t.settled, t.firm = false, false // firm, if a bad part kept it from being swept (RELAY-32)
 	}
@@ -274,11 +274,11 @@ func (t *set) noteAsked(gen uint32, now time.Time, sweep bool) {
 	if !t.firm && (t.settled || !sweep && !t.revived && len(t.members) > 0) {
 		// An origin that finds us in sync may answer nothing at all. Without a response it takes
 		// the longest wait.
-		t.first, t.news = now, now.Add(firmMost)
+		t.first, t.lastNew = now, now.Add(firmMost)
 		if t.unconfirmed() && !sweep {
 			// firm_settle without a word is its word (RELAY-96); but for what it was not presented,
 			// which it cannot know
-			t.news = now
+			t.lastNew = now
 		}
 		t.startPause(now)
 	}
@@ -287,7 +287,7 @@ func (t *set) noteAsked(gen uint32, now time.Time, sweep bool) {
 	}
 	sweep = sweep || t.revived
 	t.sweepGen, t.sweepFirst, t.sweepAll = 0, time.Time{}, sweep
-	if (sweep && len(t.members) > 0 || len(t.faults.byName)+len(t.doubted) > 0) && !t.shard.group.origin.config().SotW {
+	if (sweep && len(t.members) > 0 || len(t.nameErrors.byName)+len(t.refetch) > 0) && !t.shard.group.origin.config().SotW {
 		t.sweepGen = gen
 	}
 }

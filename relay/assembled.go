@@ -9,29 +9,29 @@ import (
 // takeAssembled is takeWhole for a client that subscribes to collections: the list is
 // made for it alone. A set that is not told yet holds it back only if the client may have held
 // members of it from before the stream (RELAY-7).
-func (s *Sub) takeAssembled(k Keep) *Answer {
-	if s.waits() {
+func (s *Sub) takeAssembled(k Deferral) *Answer {
+	if s.listBlocked() {
 		return nil
 	}
 	known := true // an empty list would say that there is nothing (SOTW-9)
 	for p := s.pos; p != nil; p = p.also {
-		known = known && !p.waits()
+		known = known && !p.blocked()
 	}
 	for r := range s.records.all() {
 		known = known && r.entry.isGone()
-		if f := r.entry.fault; f != nil && f != r.fault() {
-			s.relook(r) // a set may have lost what kept an error back
+		if f := r.entry.nameError; f != nil && f != r.lastError() {
+			s.addDirty(r) // a set may have lost what kept an error back
 		}
 	}
 	a := &Answer{Body: &Body{}, gone: known}
-	must := s.letGo(k) || s.insisted
-	s.keepMembers(k)
+	must := s.endDeferrals(k) || s.insisted
+	s.deferMembers(k)
 	must = s.settleWhole(a, k) || must
-	if s.assemble(a); len(a.Variants) == 0 && !known && !s.united {
+	if s.assemble(a); len(a.Variants) == 0 && !known && !s.inUnion {
 		for _, f := range a.Errors { // to be told with the rest
 			r := s.record(f.Name)
-			r.setFault(nil)
-			s.relook(r)
+			r.setLastError(nil)
+			s.addDirty(r)
 		}
 		return nil
 	}
@@ -39,16 +39,16 @@ func (s *Sub) takeAssembled(k Keep) *Answer {
 		if s.ttl && p.view.renewed > p.sent && s.last() != rejected {
 			must, a.renewed = true, true // heartbeats are the whole list with bodies (TTL-11)
 		}
-		if f := p.collectionFault(); f != nil {
+		if f := p.newCollectionError(); f != nil {
 			a.Errors = append(a.Errors, f)
 		}
-		if p.waits() {
+		if p.blocked() {
 			continue
 		}
-		errs, rev := s.takeFaults(p, a)
+		errs, rev := s.takeErrors(p, a)
 		a.Errors, a.Rev = append(a.Errors, errs...), max(a.Rev, rev, p.view.contentRev)
 		if s.typeURL == xds.ClusterType {
-			a.Follow = append(slices.Clip(a.Follow), p.news()...)
+			a.Follow = append(slices.Clip(a.Follow), p.newNames()...)
 		}
 		must = must || p.fresh || p.resend
 		p.resend = false
@@ -57,9 +57,9 @@ func (s *Sub) takeAssembled(k Keep) *Answer {
 	if !must && len(a.Errors) == 0 && a.Version == s.whole {
 		return nil
 	}
-	a.Body = s.withKept(a.Body)
+	a.Body = s.withDeferred(a.Body)
 	s.lists()
-	s.whole, s.told, s.holds, s.late = a.Version, true, s.holds && !known, false
+	s.whole, s.sentWhole, s.holds, s.removalDue = a.Version, true, s.holds && !known, false
 	return a
 }
 
@@ -80,14 +80,14 @@ func (s *Sub) assemble(a *Answer) {
 			continue
 		}
 		s.sent(r, v.Digest)
-		r.setFault(nil)
+		r.setLastError(nil)
 		r.flags = r.flags&^claimed | holds
 		s.owe(r, false)
 		a.Rev = max(a.Rev, at)
 		add(v)
 	}
 	for p := s.pos; p != nil; p = p.also {
-		if p.waits() {
+		if p.blocked() {
 			continue
 		}
 		own.nameless = own.nameless || p.view.fullBody(s.delta).nameless
@@ -97,12 +97,12 @@ func (s *Sub) assemble(a *Answer) {
 			}
 		}
 	}
-	a.Body, a.Version = own, s.keptSum(total).Version()
+	a.Body, a.Version = own, s.deferredSum(total).Version()
 }
 
-// news is what endpoints the view's Clusters need that this client was not sent in their
+// newNames is what endpoints the view's Clusters need that this client was not sent in their
 // present form.
-func (p *position) news() []string {
+func (p *position) newNames() []string {
 	if p.fresh {
 		return p.view.fullBody(p.sub.delta).needs()
 	}

@@ -215,14 +215,14 @@ func (a *Audit) compareShard(s *shard, compare func(v *Variant, whole bool)) (ok
 		case t.lane() != a.lane || !t.wanted():
 			return false
 		}
-		ok = ok && t.live() && t.firm && !t.revived && t.sweepGen != a.gen && len(t.doubted) == 0
+		ok = ok && t.live() && t.firm && !t.revived && t.sweepGen != a.gen && len(t.refetch) == 0
 		return true
 	}, func(k known) {
-		if k.set == nil && (!k.entry.askedOn(a.gen) || k.entry.lost) {
+		if k.set == nil && (!k.entry.askedOn(a.gen) || k.entry.aliasDropped) {
 			return
 		}
 		for _, v := range k.variants() {
-			compare(v, k.set == nil && wholeNames || k.set != nil && wholeSet && !k.set.faults.keeps(k.name(), a.gen))
+			compare(v, k.set == nil && wholeNames || k.set != nil && wholeSet && !k.set.nameErrors.keepsBody(k.name(), a.gen))
 		}
 	})
 	return ok

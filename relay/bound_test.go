@@ -53,10 +53,10 @@ func statuses(t *Table) (all []TypeStatus) {
 }
 
 // apartOf is how those of them stand that are not on their groups' lanes.
-func apartOf(t *Table) (all []ApartStatus) {
+func apartOf(t *Table) (all []QuarantineStatus) {
 	for _, g := range t.Origin("mesh").Groups() {
 		for v := range g.Types() {
-			if as, apart := v.Apart(); apart {
+			if as, apart := v.Quarantined(); apart {
 				all = append(all, as)
 			}
 		}
@@ -240,7 +240,7 @@ func TestConcurrentUse(t *testing.T) {
 						last[i][v.Name] = xds.StringField(value, 2)
 					}
 					a.Pieces(s.delta, zero, nil)
-					s.Ack(a.Told())
+					s.Ack(a.Receipt())
 				}
 			}
 		})

@@ -11,12 +11,12 @@ import (
 type budget struct {
 	views atomic.Int64 // that there are
 
-	bounded atomic.Bool
-	limit   atomic.Int64
-	left    atomic.Int64 // bytes, by the last measurement less what was taken on since, by estimate
-	tight   atomic.Bool  // new names are denied
-	full    atomic.Bool  // new streams should be, too
-	untold  atomic.Int64 // bytes of names refused whose clients have not been told yet
+	bounded        atomic.Bool
+	limit          atomic.Int64
+	left           atomic.Int64 // bytes, by the last measurement less what was taken on since, by estimate
+	tight          atomic.Bool  // new names are denied
+	full           atomic.Bool  // new streams should be, too
+	unsentRefusals atomic.Int64 // bytes of names refused whose clients have not been told yet
 }
 
 const (
@@ -80,12 +80,12 @@ func (t *Table) Full() bool { return t.budget.full.Load() }
 // MemoryLimit is the limit that Measured was told last; 0: none.
 func (t *Table) MemoryLimit() int { return int(t.budget.limit.Load()) }
 
-// Untold notes the bytes that are kept of a name that is refused until its client is told, or that
-// they are kept no more, and reports whether there are too many of all clients together. Who is
-// told little and asks for much would otherwise make refusals as dear as what is refused
+// UnsentRefusals notes the bytes that are kept of a name that is refused until its client is told,
+// or that they are kept no more, and reports whether there are too many of all clients together.
+// Who is told little and asks for much would otherwise make refusals as dear as what is refused
 // (TestUntoldRefusals).
-func (t *Table) Untold(bytes int) (over bool) {
-	n := t.budget.untold.Add(int64(bytes))
+func (t *Table) UnsentRefusals(bytes int) (over bool) {
+	n := t.budget.unsentRefusals.Add(int64(bytes))
 	return t.budget.bounded.Load() && n > t.budget.limit.Load()/slack
 }
 

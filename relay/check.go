@@ -21,14 +21,14 @@ func (t *Table) Check() error {
 				for _, e := range s.check() {
 					errs = append(errs, fmt.Errorf("%s/%s/%s: %w", o.name, g.key, s.typeURL, e))
 				}
-				if s.apart != nil && s.apart.stage == tried {
+				if s.quarantine != nil && s.quarantine.stage == stageProbing {
 					trials++
 				}
 				s.sets(func(t *set) { views += len(t.views) })
 				s.mu.Unlock()
 			}
-			if n := int(g.trials.Load()); n != trials || n > maxTrials {
-				errs = append(errs, fmt.Errorf("%s/%s: %d trials are counted and %d under way, of at most %d", o.name, g.key, n, trials, maxTrials))
+			if n := int(g.probing.Load()); n != trials || n > maxProbing {
+				errs = append(errs, fmt.Errorf("%s/%s: %d trials are counted and %d under way, of at most %d", o.name, g.key, n, trials, maxProbing))
 			}
 		}
 	}
@@ -44,7 +44,7 @@ func (s *shard) check() (errs []error) {
 	if newest := s.table().Revision(); s.rev > newest {
 		fail("revision %d is beyond the table's %d", s.rev, newest)
 	}
-	s.checkTrial(fail)
+	s.checkQuarantine(fail)
 	s.checkExpiring(fail)
 	s.sets(func(t *set) { t.check(fail) })
 	for selector, t := range s.collections {
@@ -128,11 +128,11 @@ func (t *set) check(fail func(string, ...any)) {
 			fail("member %q of %q: its item is not the one in the view", name, t.selector)
 		}
 	}
-	t.checkFaults(fail)
+	t.checkErrors(fail)
 }
 
-func (t *set) checkFaults(fail func(string, ...any)) {
-	fs, last, standing := &t.faults, uint64(0), 0
+func (t *set) checkErrors(fail func(string, ...any)) {
+	fs, last, standing := &t.nameErrors, uint64(0), 0
 	for _, x := range fs.order {
 		if x.seq <= last || x.seq > fs.seq {
 			fail("error %d after %d, the last is %d", x.seq, last, fs.seq)
@@ -142,37 +142,37 @@ func (t *set) checkFaults(fail func(string, ...any)) {
 			continue
 		}
 		standing++
-		f, m := x.fault, t.members[x.fault.err.Name]
-		if fs.byName[f.err.Name] != f {
-			fail("error of %q: in the order, not in the map", f.err.Name)
+		f, m := x.of, t.members[x.of.nameError.Name]
+		if fs.byName[f.nameError.Name] != f {
+			fail("error of %q: in the order, not in the map", f.nameError.Name)
 		}
-		if m != nil && t.shard.group.origin.ends(f.err) {
-			fail("error %d of member %q, which it should have ended", f.err.Code, m.name)
+		if m != nil && t.shard.group.origin.ends(f.nameError) {
+			fail("error %d of member %q, which it should have ended", f.nameError.Code, m.name)
 		}
 		for _, v := range t.views {
 			for p := v.ordered.head; p != nil; p = p.next {
-				if p.told < x.seq && p.sub.unsent == 0 && f.gen == t.answeredGen && t.live() {
-					fail("error of %q, told up to %d of %d, and the client was not told", f.err.Name, p.told, x.seq)
+				if p.errorsSent < x.seq && p.sub.unsent == 0 && f.gen == t.answeredGen && t.live() {
+					fail("error of %q, told up to %d of %d, and the client was not told", f.nameError.Name, p.errorsSent, x.seq)
 				}
 			}
 		}
 	}
-	if standing != len(fs.byName) || standing > len(t.members)+spareFaults {
+	if standing != len(fs.byName) || standing > len(t.members)+spareErrors {
 		fail("%d errors for %d members, %d in order", len(fs.byName), len(t.members), standing)
 	}
 }
 
-func (s *shard) checkTrial(fail func(string, ...any)) {
-	t := s.apart
+func (s *shard) checkQuarantine(fail func(string, ...any)) {
+	t := s.quarantine
 	switch {
-	case s.isApart() != (t != nil):
-		fail("apart is %v, and its lanes are its own: %v", t, s.isApart())
+	case s.inQuarantine() != (t != nil):
+		fail("apart is %v, and its lanes are its own: %v", t, s.inQuarantine())
 	case t == nil:
 	case s.lanes.Load() != &t.lanes:
 		fail("apart, on the lanes of another trial")
-	case t.stage == resting && t.since.IsZero(), t.failures > 0 && t.since.IsZero():
+	case t.stage == stageBackoff && t.since.IsZero(), t.failures > 0 && t.since.IsZero():
 		fail("suspect, at stage %d after %d failures", t.stage, t.failures)
-	case t.since.IsZero() && s.proven && t.stage != cleared:
+	case t.since.IsZero() && s.proven && t.stage != stageReleased:
 		fail("suspect although it was answered")
 	}
 }
@@ -209,22 +209,22 @@ func (e *entry) check(s *shard, subs map[*Sub]bool, fail func(string, ...any)) {
 
 // checkRecords: what a client's names are found by.
 func (s *Sub) checkRecords(fail func(string, ...any)) {
-	t, n, faults := s.records, 0, 0
+	t, n, errorCount := s.records, 0, 0
 	for i, r := range t.chains {
 		for ; r != nil; r = r.chain {
 			n++
-			if r.sub != s || r.is(gone|listed) || int(r.entry.number)&(len(t.chains)-1) != i {
+			if r.sub != s || r.is(unsubscribed|listed) || int(r.entry.number)&(len(t.chains)-1) != i {
 				fail("record of %q: of another client, chain or request", r.entry.name)
 			}
-			if f, is := t.faults[r]; is != r.is(faulty) || is && f == nil {
-				fail("record of %q: in error is %v, told %v", r.entry.name, r.is(faulty), f)
+			if f, is := t.sentErrors[r]; is != r.is(errorSent) || is && f == nil {
+				fail("record of %q: in error is %v, told %v", r.entry.name, r.is(errorSent), f)
 			} else if is {
-				faults++
+				errorCount++
 			}
 		}
 	}
-	if n != t.n || n > longestChain*len(t.chains) || faults != len(t.faults) {
-		fail("%d records in %d chains, %d are counted; %d errors told of %d", n, len(t.chains), t.n, faults, len(t.faults))
+	if n != t.n || n > longestChain*len(t.chains) || errorCount != len(t.sentErrors) {
+		fail("%d records in %d chains, %d are counted; %d errors told of %d", n, len(t.chains), t.n, errorCount, len(t.sentErrors))
 	}
 }
 

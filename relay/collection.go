@@ -6,9 +6,9 @@ import "github.com/weir-xds/weir/relay/xds"
 type excerpt struct {
 	update
 	bodies []*Variant
-	// fault is what it says of the collection as a whole: an error, or that it is empty, which is
-	// one for clients that speak state of the world.
-	fault *NameError
+	// collectionError is what it says of the collection as a whole: an error, or that it is empty,
+	// which is one for clients that speak state of the world.
+	collectionError *NameError
 }
 
 // applyCollections takes up what a response on the stream of generation gen says of globs or
@@ -44,7 +44,7 @@ func (s *shard) applyCollections(a *Applied, u *update, bodies []*Variant, gen u
 	}
 	for _, name := range u.Removed {
 		if t := s.collections[name]; t != nil && t.askedGen == gen && t.members[name] == nil {
-			of(t).fault = notFound(name) // it is empty (COLL-3)
+			of(t).collectionError = notFound(name) // it is empty (COLL-3)
 			continue
 		}
 		each(name, func(p *excerpt) { p.Removed = append(p.Removed, name) })
@@ -54,7 +54,7 @@ func (s *shard) applyCollections(a *Applied, u *update, bodies []*Variant, gen u
 	}
 	for _, e := range u.Errors {
 		if t := s.collections[e.Name]; t != nil && t.askedGen == gen && t.members[e.Name] == nil {
-			of(t).fault = e
+			of(t).collectionError = e
 			continue
 		}
 		each(e.Name, func(p *excerpt) { p.Errors = append(p.Errors, e) })
@@ -64,7 +64,7 @@ func (s *shard) applyCollections(a *Applied, u *update, bodies []*Variant, gen u
 	if first || u.Bad || s.collectedBad {
 		for _, t := range s.collections {
 			if t.askedGen == gen && parts[t] == nil {
-				t.beside(gen, u)
+				t.noteUnrelated(gen, u)
 			}
 		}
 	}
@@ -91,21 +91,21 @@ func (s *shard) predates(u *update, t *set, name string) bool {
 // applyPart takes up what a response says of a collection.
 func (t *set) applyPart(a *Applied, p *excerpt, gen uint32) {
 	s := t.shard
-	if over := p.fault == nil && (len(p.Resources) > 0 || t.faultGen != gen) || p.fault != nil && p.fault.Own && t.fault != nil && !t.fault.Own; t.fault != nil && over {
+	if over := p.collectionError == nil && (len(p.Resources) > 0 || t.collectionErrorGen != gen) || p.collectionError != nil && p.collectionError.Own && t.collectionError != nil && !t.collectionError.Own; t.collectionError != nil && over {
 		t.cured(s.rev) // there is something again
 	}
-	if p.fault != nil && s.freezes(t).Removals() && s.group.origin.ends(p.fault) {
+	if p.collectionError != nil && s.freezes(t).Removals() && s.group.origin.ends(p.collectionError) {
 		t.membersGo(p) // and so wait, and the error with them
-		p.fault = nil
+		p.collectionError = nil
 	}
-	if p.fault != nil {
+	if p.collectionError != nil {
 		t.fail(p, gen)
 	}
 	t.apply(a, &p.update, p.bodies, gen)
-	if p.fault != nil && len(t.guard.held) > 0 && s.group.origin.ends(p.fault) {
-		t.guard.fault, t.fault, t.faultGen = p.fault, nil, 0
+	if p.collectionError != nil && len(t.guard.held) > 0 && s.group.origin.ends(p.collectionError) {
+		t.guard.collectionError, t.collectionError, t.collectionErrorGen = p.collectionError, nil, 0
 	}
-	if p.fault != nil && s.group.origin.ends(p.fault) && !p.Bad {
+	if p.collectionError != nil && s.group.origin.ends(p.collectionError) && !p.Bad {
 		t.settled, t.firm = true, true // there is no more to come (COLL-3)
 		t.wakeFresh()
 	}
@@ -114,14 +114,14 @@ func (t *set) applyPart(a *Applied, p *excerpt, gen uint32) {
 // fail takes up an error of the collection: one that ends it takes every member that the same
 // response does not bring (COLL-3, ABS-12).
 func (t *set) fail(p *excerpt, gen uint32) {
-	if t.shard.group.origin.ends(p.fault) {
+	if t.shard.group.origin.ends(p.collectionError) {
 		t.membersGo(p)
 	}
-	if known := t.fault.Same(p.fault) && t.fault.Own == p.fault.Own; !known {
-		t.fault = p.fault
+	if known := t.collectionError.Same(p.collectionError) && t.collectionError.Own == p.collectionError.Own; !known {
+		t.collectionError = p.collectionError
 	}
-	t.faultGen = gen
-	t.tellAll(t.shard.rev)
+	t.collectionErrorGen = gen
+	t.notifyAll(t.shard.rev)
 }
 
 // membersGo adds to what a response takes away every member that it does not bring.
@@ -143,23 +143,23 @@ func (t *set) membersGo(p *excerpt) {
 // cured ends the error of a collection. Who was told it is sent the members again: a client
 // remembers it until something comes (ABS-7).
 func (t *set) cured(rev uint64) {
-	t.fault, t.faultGen = nil, 0
+	t.collectionError, t.collectionErrorGen = nil, 0
 	for _, v := range t.views {
 		for p := v.ordered.head; p != nil; p = p.next {
-			if p.fault != nil && !p.fault.Own {
+			if p.collectionError != nil && !p.collectionError.Own {
 				p.resend = true
 				p.sub.mark(rev)
 			}
-			p.fault = nil
+			p.collectionError = nil
 		}
 		for p := v.fresh.head; p != nil; p = p.next {
-			p.fault = nil
+			p.collectionError = nil
 		}
 	}
 }
 
-// tellAll has every client of the set look at it, also who waits for the first answer.
-func (t *set) tellAll(rev uint64) {
+// notifyAll has every client of the set look at it, also who waits for the first answer.
+func (t *set) notifyAll(rev uint64) {
 	t.stated(rev)
 	for _, v := range t.views {
 		for p := v.fresh.head; p != nil; p = p.next {
@@ -169,16 +169,16 @@ func (t *set) tellAll(rev uint64) {
 	}
 }
 
-// beside: a response on the set's stream said nothing of it. It begins the pause before a
+// noteUnrelated: a response on the set's stream said nothing of it. It begins the pause before a
 // sweep (RELAY-46).
-func (t *set) beside(gen uint32, u *update) {
+func (t *set) noteUnrelated(gen uint32, u *update) {
 	now := t.shard.now
 	bare := u.bare()
 	if t.note(&bare); u.Bad {
 		t.sweepGen = 0
 	}
 	if t.sweepGen == gen && t.sweepFirst.IsZero() {
-		t.sweepFirst, t.sweepNews = now, now
+		t.sweepFirst, t.sweepLastNew = now, now
 	}
 	t.startPause(now)
 }
@@ -190,22 +190,22 @@ func (s *shard) picked(gen uint32, name string) (picked bool) {
 	return picked
 }
 
-// collectionFault is what the client has to be told of the collection as a whole, once
+// newCollectionError is what the client has to be told of the collection as a whole, once
 // (ABS-12).
-func (p *position) collectionFault() *NameError {
+func (p *position) newCollectionError() *NameError {
 	t, s := p.view.set, p.sub
-	if p.cold {
-		p.cold = false
+	if p.unavailableDue {
+		p.unavailableDue = false
 		if p.fresh {
-			p.fault = unreachable(t.selector)
-			return p.fault
+			p.collectionError = unreachable(t.selector)
+			return p.collectionError
 		}
 	}
-	switch f := t.fault; {
-	case f == nil || f == p.fault, f.Own && s.delta, !t.lane().live(t.faultGen):
+	switch f := t.collectionError; {
+	case f == nil || f == p.collectionError, f.Own && s.delta, !t.lane().live(t.collectionErrorGen):
 		return nil
 	default:
-		p.fault = f
+		p.collectionError = f
 		return f
 	}
 }
@@ -244,10 +244,10 @@ func (s *shard) strayError(a *Applied, gen uint32, e *NameError) {
 	}
 }
 
-// member is what a collection asked on the stream of generation gen holds of a name.
-func (s *shard) member(gen uint32, name string) (vs []*Variant) {
+// memberBodies is what a collection asked on the stream of generation gen holds of a name.
+func (s *shard) memberBodies(gen uint32, name string) (vs []*Variant) {
 	s.eachOf(gen, name, func(t *set) {
-		if m := t.members[name]; m != nil && !t.guard.partsFrom(m.variants) {
+		if m := t.members[name]; m != nil && !t.guard.holdsAny(m.variants) {
 			vs = m.variants
 		}
 	})
@@ -261,7 +261,7 @@ func (s *shard) shareMember(e *entry) {
 	if len(s.collections) == 0 || len(e.variants) > 0 || !xds.IsNewStyle(e.name) {
 		return
 	}
-	for _, v := range s.member(s.lane(s.named.lane).gen.Load(), e.name) {
+	for _, v := range s.memberBodies(s.lane(s.named.lane).gen.Load(), e.name) {
 		s.hold(e, v)
 	}
 	if len(e.variants) > 0 {

@@ -77,15 +77,15 @@ func (x *restoredSet) isGone(v *view) []*Variant {
 	return x.gone
 }
 
-// keepRestored keeps in the first list of `*` the Clusters that are gone and that the client holds
+// deferRestored keeps in the first list of `*` the Clusters that are gone and that the client holds
 // by its version.
-func (s *Sub) keepRestored(k Keep) {
+func (s *Sub) deferRestored(k Deferral) {
 	p, x := s.pos, s.shard.restored
-	if p == nil || !p.fresh || x == nil || s.records.len() > 0 || s.version != x.version || k == keepNothing {
+	if p == nil || !p.fresh || x == nil || s.records.len() > 0 || s.version != x.version || k == deferNothing {
 		return
 	}
 	for _, v := range x.isGone(p.view) {
-		s.keep(v.Name, kept{body: v, until: p.view.contentRev, named: true, set: true, back: true}, k)
+		s.deferRemoval(v.Name, deferredRemoval{body: v, until: p.view.contentRev, named: true, set: true, returned: true}, k)
 	}
 }
 
@@ -111,9 +111,9 @@ func (s *Sub) holdsExactly() bool {
 // firstListWaits reports whether the first list by name of a client that comes back has to wait.
 // It does if it would leave out a removed Cluster, and no version shows that the client may still
 // be sent that.
-func (s *Sub) firstListWaits(k Keep) bool {
-	s.stays = false
-	if !s.holds || s.told || s.pos != nil || s.united || s.typeURL != xds.ClusterType { // told: it is not the first, though `*` was given up since
+func (s *Sub) firstListWaits(k Deferral) bool {
+	s.listHeld = false
+	if !s.holds || s.sentWhole || s.pos != nil || s.inUnion || s.typeURL != xds.ClusterType { // sentWhole: it is not the first, though `*` was given up since
 		return false
 	}
 	for r := range s.records.all() {
@@ -125,16 +125,16 @@ func (s *Sub) firstListWaits(k Keep) bool {
 			r.flags |= holds
 			continue
 		}
-		switch x, is := s.kept[e.name]; {
-		case is && s.shard.now.Sub(x.went) < k.HoldReturned, !is && k.HoldReturned > 0:
-			s.stays = true
+		switch x, is := s.deferred[e.name]; {
+		case is && s.shard.now.Sub(x.since) < k.HoldReturned, !is && k.HoldReturned > 0:
+			s.listHeld = true
 			if !is {
-				s.keep(e.name, kept{back: true}, k)
+				s.deferRemoval(e.name, deferredRemoval{returned: true}, k)
 			}
 		default:
-			delete(s.kept, e.name)
+			delete(s.deferred, e.name)
 			r.flags &^= returned
 		}
 	}
-	return s.stays
+	return s.listHeld
 }

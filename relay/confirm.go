@@ -28,7 +28,7 @@ func (r *record) heldBack() bool {
 		return false
 	}
 	// by the alias it would have what it says it holds by the name
-	if !r.is(claimed | returned | early) {
+	if !r.is(claimed | returned | maybeAlias) {
 		if own := e.chosen; own != nil && own.Name != e.name {
 			named := r.sub.record(own.Name)
 			return named != nil && named.is(claimed|returned)
@@ -56,7 +56,7 @@ func (s *shard) notSoon(l *Lane) {
 	}
 	for _, e := range s.named.entries {
 		if e.unconfirmed {
-			s.reshow(e)
+			s.markRecords(e)
 		}
 	}
 }
@@ -67,7 +67,7 @@ func (s *shard) markConfirmed(e *entry) {
 		return
 	}
 	e.onRestored(false)
-	s.reshow(e)
+	s.markRecords(e)
 }
 
 // confirmFrom: names were just asked, all of them on a new stream, or some that came later.

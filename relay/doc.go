@@ -33,7 +33,7 @@
 //
 // Package xds comes before them, for names, types and digests. After them come view.go for what the
 // clients of one set share, ask.go for the questions to the origin, takedelta.go and whole.go for
-// the two forms of an answer, errors.go and faults.go for what is said instead of resources,
+// the two forms of an answer, errors.go and nameerrors.go for what is said instead of resources,
 // image.go, restore.go and confirm.go for restarts, and union.go for several origins.
 // testdata/*.txt reads as conversations. testdata/files.list has all files, each above what it
 // refers to. TestFilesReferDownwards holds that order: a new file has its place there, and no new
@@ -90,13 +90,13 @@
 // resource keeps its previous content (TestAccept). So does one that clients' libraries cannot
 // decode, since it would end their streams (TestUndecodableIsRefused). If the first answer of a
 // set had a bad part, a client that holds something waits until that was stated again, a minute at
-// most, before it is sent the set (refused.go, testdata/case_bad*.txt). While an origin is away
+// most, before it is sent the set (badparts.go, testdata/case_bad*.txt). While an origin is away
 // nothing changes: what it answered stays servable, and no client that asks now is told of an
 // absence (RELAY-2, RELAY-38; testdata/resume.txt). Of errors of members the newest are kept, one
 // for each member and 1,000 more (TestFaultsAreBounded); a client of `*` costs its place in their
 // order.
 //
-// A type that makes the origin end the stream is put in quarantine (RELAY-92; trial.go,
+// A type that makes the origin end the stream is put in quarantine (RELAY-92; quarantine.go,
 // testdata/quarantine.txt): the group's next stream leaves it out, it is asked on lanes of its own,
 // and it stays there until it is answered. So the other types go on. A client that says it came
 // through relays which the origin refuses has to leave, and the others' lane is opened again at
@@ -169,7 +169,7 @@
 // A resource may go by more names than its own (ALIAS-1). Each name that a client subscribes to is
 // an entry and an upstream subscription of its own, and all entries of one resource hold the same
 // body (alias.go). A client is sent the resource under its own name, once, whichever and however
-// many of its names it subscribed (aliased.go, testdata/aliases.txt). When an update drops an
+// many of its names it subscribed (aliasholdings.go, testdata/aliases.txt). When an update drops an
 // alias, the alias is asked for again, and a client keeps what the alias stood for until the answer
 // (testdata/aliases_dropped.txt). An alias that does not resolve is an absence in a form of its own
 // (testdata/aliases_unresolved.txt). A client of state of the world that names an alias gets the
@@ -284,7 +284,7 @@
 //
 // A client that names parameters has a located Sub for each map, and is sent variants with their
 // constraints, as the origin wrote them (located.go, TestLocatedForms). All its maps of one type of
-// one group are taken from at one instant (unitedlocated.go), so it never sees half of what
+// one group are taken from at one instant (unionlocated.go), so it never sees half of what
 // replaces a variant (DYN-10). A variant that two maps have in common is sent once. For each map
 // the constraints that a name was sent with are remembered: the removal has them, and is sent once
 // none of the client's maps has the variant (DYN-14). If there is no variant for a map, the error

@@ -13,12 +13,12 @@ import (
 // wait for routes as removals do (ORD-9), gather at most if there are none.
 //
 // If their Cluster is removed, or may be since no stream has confirmed it, they are marked as
-// parting. Then a client on ADS is sent the empty form when it would be sent the removal of
+// orphaned. Then a client on ADS is sent the empty form when it would be sent the removal of
 // endpoints that it asked for by name, or never, as it drops the name with the Cluster (ORD-10,
 // ORD-11). Endpoints of a Cluster that stays are sent empty at once.
 
-// maxParted bounds the names of endpoints that are remembered of Clusters that were taken away.
-const maxParted = 10_000
+// maxOrphans bounds the names of endpoints that are remembered of Clusters that were taken away.
+const maxOrphans = 10_000
 
 // empties are the names of endpoints that a response empties. What has a TTL must not outlive it,
 // and is left alone. It locks the store.
@@ -45,7 +45,7 @@ func (x *arrival) empties() (names map[string]bool) {
 	defer x.store.mu.Unlock()
 	s := x.store.all[0]
 	kind := s.kind(x.lane.index, x.gen)
-	if !x.plain() || kind == kindSet && !s.star.told() {
+	if !x.plain() || kind == kindSet && !s.star.shown() {
 		return nil
 	}
 	return names
@@ -56,9 +56,9 @@ func (v *Variant) hasEndpoints() bool {
 	return err != nil || xds.HasEndpoints(payload)
 }
 
-// keepEmptied takes emptied endpoints out of a response, to be applied later. Endpoints that wait
+// queueEmptied takes emptied endpoints out of a response, to be applied later. Endpoints that wait
 // already, and are in the response again, take the new form and keep their place.
-func (g *gathering) keepEmptied(x *arrival, emptied map[string]bool) {
+func (g *gathering) queueEmptied(x *arrival, emptied map[string]bool) {
 	again := map[string]bool{}
 	at := -1 // in the queue, of the first that waits
 	for i, y := range g.queue {
@@ -79,7 +79,7 @@ func (g *gathering) keepEmptied(x *arrival, emptied map[string]bool) {
 		y := x.cut(func(name string) bool { return again[name] })
 		y.at, y.moved = first.at, first.moved
 		g.queue = slices.Insert(g.queue, at+1, y)
-		g.kept.Store(int32(len(g.queue)))
+		g.queued.Store(int32(len(g.queue)))
 	}
 	if len(again) < len(emptied) {
 		y := x.cut(func(name string) bool { return emptied[name] })
@@ -133,43 +133,43 @@ func (x *arrival) outdatedBy(y *arrival) bool {
 	})
 }
 
-// parts notes the endpoints of Clusters that a response removes. It counts for as long as a client
-// may not be sent their removal yet.
-func (g *gathering) parts(x *arrival) {
+// noteRemovedClusters notes the endpoints of Clusters that a response removes. It counts for as
+// long as a client may not be sent their removal yet.
+func (g *gathering) noteRemovedClusters(x *arrival) {
 	if x.u.TypeURL != xds.ClusterType || len(x.u.Removed) == 0 && !x.u.Full {
 		return
 	}
 	for _, name := range x.leaves(x.takesAway(true)) {
-		if g.parted == nil {
-			g.parted = map[string]time.Time{}
+		if g.orphans == nil {
+			g.orphans = map[string]time.Time{}
 		}
-		if len(g.parted) < maxParted {
-			g.parted[name] = x.came.Add(x.lane.group.origin.table.config().ColdWait)
+		if len(g.orphans) < maxOrphans {
+			g.orphans[name] = x.came.Add(x.lane.group.origin.table.config().ColdWait)
 		}
 	}
 }
 
-// mark marks as parting those endpoints of a response that are emptied because their Cluster goes.
-// The bodies have just been made, and nobody else can see them.
-func (g *gathering) mark(x *arrival, emptied map[string]bool) {
+// markOrphans marks as orphaned those endpoints of a response that are emptied because their
+// Cluster goes. The bodies have just been made, and nobody else can see them.
+func (g *gathering) markOrphans(x *arrival, emptied map[string]bool) {
 	if len(emptied) == 0 {
 		return
 	}
-	parting := g.parting(x, emptied)
+	orphaned := g.orphansOf(x, emptied)
 	for i, body := range x.bodies {
-		if body != nil && body != x.u.found[i].body && parting[body.Name] {
-			body.parting = true
+		if body != nil && body != x.u.found[i].body && orphaned[body.Name] {
+			body.orphaned = true
 		}
 	}
 }
 
-// parting are those of the names to which a Cluster refers that goes, or may go, and none that
+// orphansOf are those of the names to which a Cluster refers that goes, or may go, and none that
 // stays. It locks the store of Clusters.
-func (g *gathering) parting(x *arrival, names map[string]bool) map[string]bool {
-	parting, stays, waits := map[string]bool{}, map[string]bool{}, map[string]bool{}
+func (g *gathering) orphansOf(x *arrival, names map[string]bool) map[string]bool {
+	orphaned, stays, waits := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for name := range names {
-		if until, parted := g.parted[name]; parted && x.came.Before(until) {
-			parting[name] = true
+		if until, parted := g.orphans[name]; parted && x.came.Before(until) {
+			orphaned[name] = true
 		}
 	}
 	for _, y := range g.queue {
@@ -190,7 +190,7 @@ func (g *gathering) parting(x *arrival, names map[string]bool) map[string]bool {
 			switch name := v.Endpoints(); {
 			case !names[name]:
 			case goes:
-				parting[name] = true
+				orphaned[name] = true
 			default:
 				stays[name] = true
 			}
@@ -207,36 +207,36 @@ func (g *gathering) parting(x *arrival, names map[string]bool) map[string]bool {
 		}
 	}
 	for name := range stays {
-		delete(parting, name)
+		delete(orphaned, name)
 	}
-	return parting
+	return orphaned
 }
 
-// parting reports whether what the client is to be sent of a name is that its endpoints are empty,
+// orphaned reports whether what the client is to be sent of a name is that its endpoints are empty,
 // since its Cluster goes. What `*` brings is sent with the rest.
-func (s *Sub) parting(r *record) bool {
-	if c := r.entry.chosen; c == nil || !c.parting || c.Name != r.entry.name || s.pos != nil {
+func (s *Sub) orphaned(r *record) bool {
+	if c := r.entry.chosen; c == nil || !c.orphaned || c.Name != r.entry.name || s.pos != nil {
 		return false
 	}
 	v := s.body(r)
 	if v == nil || s.unresolved(r, v) {
 		return false
 	}
-	return v.parting && r.mayKeep() && r.sent != v.Digest && !(r.is(claimed) && v.stated(r.sent))
+	return v.orphaned && r.mayDefer() && r.sent != v.Digest && !(r.is(claimed) && v.stated(r.sent))
 }
 
-// keepsEmpty defers the empty endpoints of a name, if that has to be, and reports whether it does.
+// defersEmpty defers the empty endpoints of a name, if that has to be, and reports whether it does.
 // A client that asks for the name again is sent them; one that comes back with the name is not.
-func (s *Sub) keepsEmpty(r *record, k Keep) bool {
-	late, back := r.is(parted), r.is(claimed) || r.back()
-	r.flags &^= parted
+func (s *Sub) defersEmpty(r *record, k Deferral) bool {
+	late, back := r.is(sendEmpty), r.is(claimed) || r.back()
+	r.flags &^= sendEmpty
 	switch {
-	case !s.parting(r) || late || r.is(owed) && !back:
-		delete(s.kept, r.entry.name)
+	case !s.orphaned(r) || late || r.is(owed) && !back:
+		delete(s.deferred, r.entry.name)
 		return false
-	case s.keeps(r.entry.name):
+	case s.defers(r.entry.name):
 		return true
-	case !s.keep(r.entry.name, kept{until: r.entry.rev, named: true, back: back, empty: true}, k):
+	case !s.deferRemoval(r.entry.name, deferredRemoval{until: r.entry.rev, named: true, returned: back, empty: true}, k):
 		return false
 	}
 	s.owe(r, false)

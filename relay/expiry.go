@@ -123,8 +123,8 @@ func (s *shard) expireName(e *entry, now time.Time) (n int) {
 		gen = 0
 	}
 	s.offerNamed(e, s.rev, gen, true)
-	s.partTouched(e)
-	if e.chosen == nil && e.fault != nil && e.fault.Own {
+	s.unshareTouched(e)
+	if e.chosen == nil && e.nameError != nil && e.nameError.Own {
 		e.onExpired(expired(e.name))
 	}
 	return n
@@ -147,7 +147,7 @@ func (s *shard) standIn(e *entry, t *set, it *item, now time.Time) {
 	if e.onHeld(pick(e.variants, s.params)); e.chosen != nil {
 		e.onOutlived()
 		e.rev = it.rev
-		s.tell(e, s.rev)
+		s.notify(e, s.rev)
 	}
 	if over { // before the client was told
 		s.nextRev()

@@ -221,7 +221,7 @@ func (s *shard) fallBack() {
 		return
 	}
 	if l := s.lane(s.named.lane); s.mayStandIn(l) {
-		s.relook()
+		s.markHeldBack()
 	} else {
 		s.expectFallback(l)
 	}
@@ -264,7 +264,7 @@ func (s *shard) followFallback() {
 		}
 		e.onRetired(vs)
 		e.rev = rev
-		s.reshow(e)
+		s.markRecords(e)
 	}
 	s.sets(func(t *set) {
 		if t.standsIn() {

@@ -78,26 +78,26 @@ func freezeClass(typeURL string) gate.Class {
 	return gate.Settings
 }
 
-// waiting is a resource of a set, or one had by name if selector is empty, of which the origin has
-// something else than the table. What is the same in one of them says nothing of the others, which
-// are asked apart.
+// frozenResource is a resource of a set, or one had by name if selector is empty, of which the
+// origin has something else than the table. What is the same in one of them says nothing of the
+// others, which are asked apart.
 //
 // One counter is not enough. Lists say the same again, and an origin goes back, so it would count
 // responses and not resources (cmd/weir: TestFreeze), and open lanes anew for nothing
 // (testdata/freeze.txt). A heartbeat of what waits would prolong what is held
 // (testdata/freeze_ttl_sotw.txt).
-type waiting struct {
+type frozenResource struct {
 	selector string
 	identity
 }
 
-// waits notes that the origin has something else of a resource than the table, for one set,
+// markFrozen notes that the origin has something else of a resource than the table, for one set,
 // or for names if there is none.
-func (s *shard) waits(t *set, id identity) {
+func (s *shard) markFrozen(t *set, id identity) {
 	if s.frozen == nil {
-		s.frozen = map[waiting]bool{}
+		s.frozen = map[frozenResource]bool{}
 	}
-	s.frozen[waiting{t.name(), id}] = true
+	s.frozen[frozenResource{t.name(), id}] = true
 }
 
 // name is the selector of a set; "" if there is none, for what is had by name.
@@ -108,8 +108,8 @@ func (t *set) name() string {
 	return t.selector
 }
 
-// waiting is how many of those kept wait because the origin is frozen.
-func (s *shard) waiting(t *set, kept map[identity]bool) int {
+// countFrozen is how many of those kept wait because the origin is frozen.
+func (s *shard) countFrozen(t *set, kept map[identity]bool) int {
 	if len(kept) > 0 && s.freezes(t).Removals() {
 		return len(kept)
 	}
@@ -129,7 +129,7 @@ func (s *shard) nameStays(body *Variant, held []*Variant, gen uint32) (taken boo
 	for _, alias := range body.aliases {
 		e := s.named.entries[xds.NameKey(alias)]
 		if taken && e != nil && len(e.variants) > 0 && !e.ownName() && e.variants[0].Name != body.Name && s.freezes(nil).Changes() {
-			s.waits(nil, identity{body.Name, body.Constraints.Key()})
+			s.markFrozen(nil, identity{body.Name, body.Constraints.Key()})
 			taken = false
 		}
 	}
@@ -151,10 +151,10 @@ func (s *shard) passes(t *set, body *Variant, held []*Variant) bool {
 	if waits := s.freezes(t); waits.Changes() {
 		old := find(held, id.constraints)
 		if waits.Body(t != nil || len(held) > 0, old != nil && old.Digest == body.Digest) {
-			s.waits(t, id)
+			s.markFrozen(t, id)
 			return false
 		}
 	}
-	delete(s.frozen, waiting{t.name(), id}) // the origin may have gone back
+	delete(s.frozen, frozenResource{t.name(), id}) // the origin may have gone back
 	return true
 }

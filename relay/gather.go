@@ -21,12 +21,12 @@ import (
 // gathering is the responses that wait in one group. Its lock is held while one of them is
 // applied, so that order is kept; a store's is taken under it.
 type gathering struct {
-	mu    sync.Mutex
-	queue []*arrival // in the order they are applied; at never falls along it
-	kept  atomic.Int32
-	// parted are the names of endpoints of Clusters that were taken away, and until when that
+	mu     sync.Mutex
+	queue  []*arrival // in the order they are applied; at never falls along it
+	queued atomic.Int32
+	// orphans are the names of endpoints of Clusters that were taken away, and until when that
 	// counts (emptied.go).
-	parted map[string]time.Time
+	orphans map[string]time.Time
 }
 
 // Late is what Apply would have returned for a response that waited.
@@ -51,7 +51,7 @@ func (l *Lane) Later() []Late {
 // take applies a response that has come, or puts it into the queue. It locks the group's queue.
 func (g *gathering) take(x *arrival, wait time.Duration, a *Applied) {
 	late, early := xds.ChoosesClusters(x.u.TypeURL), xds.IsBackend(x.u.TypeURL)
-	if !early && (!late || wait <= 0 && g.kept.Load() == 0) {
+	if !early && (!late || wait <= 0 && g.queued.Load() == 0) {
 		x.makeBodies(a)
 		x.apply(a)
 		return
@@ -60,7 +60,7 @@ func (g *gathering) take(x *arrival, wait time.Duration, a *Applied) {
 	defer g.mu.Unlock()
 	x.at = x.came.Add(wait)
 	switch {
-	case late && wait > 0 && g.waits(x):
+	case late && wait > 0 && g.mustQueue(x):
 		y, u := *x, *x.u
 		y.u, u.waited, u.asked = &u, true, x.store.questions.Load()
 		y.makeBodies(&Applied{})
@@ -73,20 +73,20 @@ func (g *gathering) take(x *arrival, wait time.Duration, a *Applied) {
 	case early:
 		emptied := x.empties()
 		g.endRemovalsOf(x, emptied)
-		g.parts(x)
+		g.noteRemovedClusters(x)
 		if wait > 0 {
 			if gone := x.takesAway(false); len(gone) > 0 {
-				g.keep(x, gone)
+				g.queueRemovals(x, gone)
 			}
 			if len(emptied) > 0 {
-				g.keepEmptied(x, emptied)
+				g.queueEmptied(x, emptied)
 				a.Changed += len(emptied)
 				emptied = nil
 			}
 		}
 		if len(emptied) > 0 {
 			x.makeBodies(a)
-			g.mark(x, emptied)
+			g.markOrphans(x, emptied)
 			x.apply(a)
 			return
 		}
@@ -95,9 +95,9 @@ func (g *gathering) take(x *arrival, wait time.Duration, a *Applied) {
 	x.apply(a)
 }
 
-// waits reports whether a response of listeners or routes has to wait: it changes something that a
-// client may have been sent, or an earlier response of the type waits.
-func (g *gathering) waits(x *arrival) bool {
+// mustQueue reports whether a response of listeners or routes has to wait: it changes something
+// that a client may have been sent, or an earlier response of the type waits.
+func (g *gathering) mustQueue(x *arrival) bool {
 	changed, urgent := x.changes()
 	return !urgent && (changed || slices.ContainsFunc(g.queue, func(y *arrival) bool { return y.store == x.store }))
 }
@@ -105,7 +105,7 @@ func (g *gathering) waits(x *arrival) bool {
 // put adds a response to the queue.
 func (g *gathering) put(x *arrival) {
 	g.queue = append(g.queue, x)
-	g.kept.Store(int32(len(g.queue)))
+	g.queued.Store(int32(len(g.queue)))
 	x.store.push(timer{at: x.at, kind: gatherEnd, group: x.store.group})
 }
 
@@ -118,7 +118,7 @@ func (g *gathering) end(now time.Time) {
 
 // all applies everything, since a stream ends: what came on it counts. It locks the group's queue.
 func (g *gathering) all() {
-	if g.kept.Load() == 0 {
+	if g.queued.Load() == 0 {
 		return
 	}
 	g.mu.Lock()
@@ -140,7 +140,7 @@ func (g *gathering) takeDue(due func(*arrival) bool) {
 		}
 		g.takeUp(x)
 	}
-	g.kept.Store(int32(len(g.queue)))
+	g.queued.Store(int32(len(g.queue)))
 }
 
 // behindRoutes is the place in the queue behind the last change of listeners or routes, and
@@ -164,7 +164,7 @@ func (g *gathering) takeStore(k *store) {
 		g.takeUp(x)
 		return true
 	})
-	g.kept.Store(int32(len(g.queue)))
+	g.queued.Store(int32(len(g.queue)))
 }
 
 // endRemovalsOf drops from the queue the removal of what a response brings again, and the empty
@@ -193,8 +193,8 @@ func (x *arrival) takesFrom(y *arrival) bool {
 	return x.removals && x.store == y.store && x.lane == y.lane && x.gen == y.gen
 }
 
-// keep moves what a response takes away into one that is applied later.
-func (g *gathering) keep(x *arrival, gone []string) {
+// queueRemovals moves what a response takes away into one that is applied later.
+func (g *gathering) queueRemovals(x *arrival, gone []string) {
 	u, waits := *x.u, map[string]bool{}
 	for _, y := range g.queue {
 		if y.takesFrom(x) {
@@ -231,7 +231,7 @@ func (g *gathering) takeUp(x *arrival) {
 	}
 	var a Applied
 	x.makeBodies(&a)
-	g.mark(x, x.empties())
+	g.markOrphans(x, x.empties())
 	x.apply(&a)
 	// counted, or said when it came
 	a.Changed, a.Resumed, a.Expired, a.Overlapping, a.Waiting = 0, 0, 0, 0, 0
@@ -261,7 +261,7 @@ func (x *arrival) changes() (changed, urgent bool) {
 	for _, s := range x.store.all {
 		switch s.kind(x.lane.index, x.gen) {
 		case kindSet:
-			s.sets(func(t *set) { changed = changed || t.askedGen == x.gen && t.told() })
+			s.sets(func(t *set) { changed = changed || t.askedGen == x.gen && t.shown() })
 		case kindNamed:
 			c, asked := s.changes(x.u, x.gen)
 			changed, urgent = changed || c, urgent || asked && xds.IsVirtualHost(x.u.TypeURL)
@@ -281,7 +281,7 @@ func (s *shard) changes(u *update, gen uint32) (changed, asked bool) {
 				changed = true // clients were told another body
 			}
 			asked = true
-			s.eachOf(gen, r.Name, func(t *set) { changed = changed || t.told() })
+			s.eachOf(gen, r.Name, func(t *set) { changed = changed || t.shown() })
 			continue
 		}
 		known++

@@ -31,7 +31,7 @@ type Group struct {
 	// group.
 	gens atomic.Uint32
 
-	trials atomic.Int32 // types that hold one of maxTrials
+	probing atomic.Int32 // types that hold one of maxProbing
 
 	identifier atomic.Pointer[string] // of the origin's control plane, as it said last
 

@@ -22,12 +22,13 @@ type guard struct {
 	held  map[identity]*NameError
 	armed time.Time // of the timer in the heap; zero: none
 	// of a collection that is stated to be gone as a whole: sent with the removals
-	fault *NameError
+	collectionError *NameError
 }
 
-// parting is a resource that a response takes away, with the error by which it does, if there is
-// one. seen: the same stream has brought it, so the origin is not one that has just restarted.
-type parting struct {
+// pendingRemoval is a resource that a response takes away, with the error by which it does, if
+// there is one. seen: the same stream has brought it, so the origin is not one that has just
+// restarted.
+type pendingRemoval struct {
 	identity
 	err  *NameError
 	seen bool
@@ -114,7 +115,7 @@ func (s *shard) holdOver(t *set) {
 	for id := range g.held {
 		g.held[id] = nil
 	}
-	g.fault = nil
+	g.collectionError = nil
 	s.holdLonger(t)
 }
 
@@ -128,7 +129,7 @@ func (s *shard) holdLonger(t *set) {
 // screen decides which removals of a response or a sweep do not take effect, and returns those.
 // counts is the result of hears. whole: the response states all there is, as a list and a sweep
 // do. confirmed: what was held before can be removed, and is not before letGo.
-func (s *shard) screen(t *set, leaving []parting, counts, whole bool) (kept map[identity]bool, confirmed bool) {
+func (s *shard) screen(t *set, leaving []pendingRemoval, counts, whole bool) (kept map[identity]bool, confirmed bool) {
 	if len(leaving) == 0 {
 		return nil, false
 	}
@@ -136,7 +137,7 @@ func (s *shard) screen(t *set, leaving []parting, counts, whole bool) (kept map[
 		kept = make(map[identity]bool, len(leaving))
 		for _, p := range leaving {
 			kept[p.identity] = true
-			s.waits(t, p.identity)
+			s.markFrozen(t, p.identity)
 		}
 		return kept, false
 	}
@@ -145,12 +146,12 @@ func (s *shard) screen(t *set, leaving []parting, counts, whole bool) (kept map[
 		return nil, false
 	}
 	g, _, _ := s.guardOf(t)
-	var news []parting
+	var news []pendingRemoval
 	for _, p := range leaving {
-		r := gate.Removal{Held: g.parts(p.identity), StandIn: t.isFallback(p.identity), Seen: p.seen}
+		r := gate.Removal{Held: g.holdsID(p.identity), StandIn: t.isFallback(p.identity), Seen: p.seen}
 		switch r.Fate() {
 		case gate.Stays:
-			kept = g.keep(kept, p)
+			kept = g.hold(kept, p)
 		case gate.New:
 			news = append(news, p)
 		}
@@ -161,7 +162,7 @@ func (s *shard) screen(t *set, leaving []parting, counts, whole bool) (kept map[
 		return kept, r.Release
 	}
 	for _, p := range news {
-		kept = g.keep(kept, p)
+		kept = g.hold(kept, p)
 	}
 	if r.Alarm {
 		a := Alarm{Group: s.group.key, TypeURL: s.typeURL, Removals: len(g.held), Size: g.Size(), Until: g.Until()}
@@ -174,7 +175,7 @@ func (s *shard) screen(t *set, leaving []parting, counts, whole bool) (kept map[
 	return kept, r.Release
 }
 
-func (g *guard) keep(kept map[identity]bool, p parting) map[identity]bool {
+func (g *guard) hold(kept map[identity]bool, p pendingRemoval) map[identity]bool {
 	if g.held == nil {
 		g.held = map[identity]*NameError{}
 	}
@@ -188,8 +189,8 @@ func (g *guard) keep(kept map[identity]bool, p parting) map[identity]bool {
 	return kept
 }
 
-// parts reports whether a body is held back from removal.
-func (g *guard) parts(id identity) bool {
+// holdsID reports whether a body is held back from removal.
+func (g *guard) holdsID(id identity) bool {
 	_, held := g.held[id]
 	return held
 }
@@ -205,11 +206,11 @@ func (g *guard) cancel(id identity) {
 }
 
 // clear ends it for all.
-func (g *guard) clear() { g.Count, g.held, g.fault = g.Cleared(), nil, nil }
+func (g *guard) clear() { g.Count, g.held, g.collectionError = g.Cleared(), nil, nil }
 
-// holds is parts of a variant.
+// holds is holdsID of a variant.
 func (g *guard) holds(v *Variant) bool {
-	return len(g.held) > 0 && g.parts(identity{v.Name, v.Constraints.Key()})
+	return len(g.held) > 0 && g.holdsID(identity{v.Name, v.Constraints.Key()})
 }
 
 // armGuard sets the timer for the end of what is held.
@@ -240,21 +241,21 @@ func (s *shard) guardEnd(t *set, now time.Time) {
 	case gate.Longer:
 		s.holdLonger(t)
 	case gate.Release:
-		s.letGo(t)
+		s.releaseHeld(t)
 	}
 }
 
-// letGo removes what is held, and returns how many resources that is.
-func (s *shard) letGo(t *set) (n int) {
+// releaseHeld removes what is held, and returns how many resources that is.
+func (s *shard) releaseHeld(t *set) (n int) {
 	g, l, gen := s.guardOf(t)
-	held, fault := g.held, g.fault
+	held, nameError := g.held, g.collectionError
 	g.clear()
 	rev := s.nextRev()
 	if t != nil {
 		n = t.removeHeld(held, rev)
-		if fault != nil {
-			t.fault, t.faultGen = fault, gen
-			t.tellAll(rev)
+		if nameError != nil {
+			t.collectionError, t.collectionErrorGen = nameError, gen
+			t.notifyAll(rev)
 		}
 		return n
 	}
@@ -270,7 +271,7 @@ func (s *shard) letGo(t *set) (n int) {
 			n++
 		}
 	}
-	s.partTouched(s.offerTouched(rev, gen)...)
+	s.unshareTouched(s.offerTouched(rev, gen)...)
 	for id, err := range held {
 		for _, e := range s.holders(id.name) {
 			if err != nil && gen != 0 && len(e.variants) == 0 {
@@ -286,7 +287,7 @@ func (t *set) removeHeld(held map[identity]*NameError, rev uint64) (n int) {
 	for id := range held {
 		if m := t.members[id.name]; m != nil && find(m.variants, id.constraints) != nil {
 			m.variants = cut(m.variants, id.constraints)
-			told = t.faults.clear(id.name) || told
+			told = t.nameErrors.clear(id.name) || told
 			touched.add(m)
 			n++
 		}
@@ -294,7 +295,7 @@ func (t *set) removeHeld(held map[identity]*NameError, rev uint64) (n int) {
 	t.offerAll(touched, rev)
 	for id, err := range held {
 		if err != nil && t.members[id.name] == nil {
-			told = t.faults.state(t.shard.now, err, t.askedGen, rev) || told
+			told = t.nameErrors.note(t.shard.now, err, t.askedGen, rev) || told
 		}
 	}
 	t.markChanged(rev)
@@ -325,7 +326,7 @@ func (s *shard) releaseGuard(now time.Time) (n int) {
 	s.now = now
 	release := func(t *set) {
 		if g, _, _ := s.guardOf(t); len(g.held) > 0 && !s.freezes(t).Removals() {
-			n += s.letGo(t)
+			n += s.releaseHeld(t)
 		}
 	}
 	s.sets(release)
@@ -333,15 +334,15 @@ func (s *shard) releaseGuard(now time.Time) (n int) {
 	return n
 }
 
-// partsFrom reports whether any of the bodies of a name is held back.
-func (g *guard) partsFrom(vs []*Variant) bool {
+// holdsAny reports whether any of the bodies of a name is held back.
+func (g *guard) holdsAny(vs []*Variant) bool {
 	return len(g.held) > 0 && slices.ContainsFunc(vs, g.holds)
 }
 
-// partsEntry is partsFrom for what is held by name, which may be an alias.
-func (g *guard) partsEntry(e *entry) bool {
+// holdsEntry is holdsAny for what is held by name, which may be an alias.
+func (g *guard) holdsEntry(e *entry) bool {
 	return len(g.held) > 0 && slices.ContainsFunc(e.variants, func(v *Variant) bool {
-		return g.holds(v) || g.parts(identity{e.name, v.Constraints.Key()})
+		return g.holds(v) || g.holdsID(identity{e.name, v.Constraints.Key()})
 	})
 }
 

@@ -13,34 +13,34 @@ import (
 // client for the answer, and Envoy takes one form of it alone: a resource without payload whose
 // aliases list what was asked for (ALIAS-10).
 
-// missing is a virtual host on demand that a client is sent as not existing.
-type missing struct {
+// missingHost is a virtual host on demand that a client is sent as not existing.
+type missingHost struct {
 	record *record
 	stated bool // the origin's own notice is sent
 }
 
-// missing notes that a virtual host a client waits for is answered as not existing. stated: the
-// origin's notice is in the answer. Clients that name parameters know no aliases.
-func (s *Sub) missing(r *record, stated bool) {
+// addMissingHost notes that a virtual host a client waits for is answered as not existing. stated:
+// the origin's notice is in the answer. Clients that name parameters know no aliases.
+func (s *Sub) addMissingHost(r *record, stated bool) {
 	if r.is(demanded) && s.delta && !s.located && xds.IsVirtualHost(s.typeURL) {
 		a := s.aliases()
-		a.missing = append(a.missing, missing{r, stated})
+		a.missingHosts = append(a.missingHosts, missingHost{r, stated})
 	}
 }
 
-// silence answers a client that waits for a virtual host about which the origin is silent.
-func (s *Sub) silence(r *record) {
+// answerSilent answers a client that waits for a virtual host about which the origin is silent.
+func (s *Sub) answerSilent(r *record) {
 	if r.is(demanded) && s.shard.silentOf(r.entry) {
-		s.missing(r, false)
+		s.addMissingHost(r, false)
 		s.owe(r, false)
 	}
 }
 
-// missed adds to an answer what is sent of hosts that are missing: a notice, and the removal of
+// addNotices adds to an answer what is sent of hosts that are missing: a notice, and the removal of
 // the name. A name that the client holds is not removed because of the origin's silence.
-func (s *Sub) missed(own *Body, remove func(heldName)) {
+func (s *Sub) addNotices(own *Body, remove func(heldName)) {
 	var names []string
-	for _, x := range s.alias.missing {
+	for _, x := range s.alias.missingHosts {
 		name := x.record.entry.name
 		spelt := s.spelling(name, "")
 		if !x.stated {
@@ -50,7 +50,7 @@ func (s *Sub) missed(own *Body, remove func(heldName)) {
 			remove(heldName{name: name, spelt: spelt})
 		}
 	}
-	s.alias.missing = nil
+	s.alias.missingHosts = nil
 	version := strconv.FormatInt(s.shard.now.UnixNano(), 36) + "." + strconv.FormatUint(uint64(s.takes), 36)
 	for i, v := range own.Variants {
 		if v.Notice() {

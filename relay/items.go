@@ -35,9 +35,9 @@ type Item struct {
 
 // Judged are the answers of a stream-type of which the client has not said the best, oldest first.
 type Judged struct {
-	Unwritten []Told // taken, and not written yet
-	Unjudged  []Told // written
-	Refused   []Told
+	Unwritten []Receipt // taken, and not written yet
+	Unjudged  []Receipt // written
+	Refused   []Receipt
 }
 
 // Items gives a picture of each resource that the client is subscribed to. A name may occur for
@@ -117,7 +117,7 @@ func (l *itemList) blank(name, spelt string) seenItem {
 
 // record adds a name that the client asked for.
 func (l *itemList) record(r *record) {
-	if r.is(gone) {
+	if r.is(unsubscribed) {
 		return
 	}
 	s := l.sub
@@ -178,7 +178,7 @@ func (l *itemList) member(p *position, it *item) {
 // answer that is remembered, it accepted.
 func (l *itemList) judge(covers func(*extent) bool) (status ItemStatus, refusal int) {
 	status, newest := ItemSynced, uint32(0)
-	look := func(all []Told, is ItemStatus) {
+	look := func(all []Receipt, is ItemStatus) {
 		for i := range all {
 			if e := all[i].of(l.sub); e != nil && e.number > newest && covers(e) {
 				status, refusal, newest = is, i, e.number
@@ -192,7 +192,7 @@ func (l *itemList) judge(covers func(*extent) bool) (status ItemStatus, refusal 
 }
 
 // of is the extent of what was told of a Sub; nil: nothing was.
-func (t *Told) of(s *Sub) *extent {
+func (t *Receipt) of(s *Sub) *extent {
 	if t.sub == s {
 		return &t.extent
 	}
@@ -206,7 +206,7 @@ func (t *Told) of(s *Sub) *extent {
 
 // Covers reports whether an answer was a list of all there was, earlier answers too: the verdict on
 // it is the later word on those.
-func (t *Told) Covers(earlier *Told) bool {
+func (t *Receipt) Covers(earlier *Receipt) bool {
 	whole := func(s *Sub) bool {
 		e := t.of(s)
 		return e != nil && e.whole

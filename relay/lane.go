@@ -76,9 +76,9 @@ func (l *Lane) Identify(id string) {
 // Side reports whether this is the side lane.
 func (l *Lane) Side() bool { return l.index == sideLane }
 
-// Apart is the one type that the lane carries, because the origin may end streams for it (RELAY-92)
-// or has a service for each type; "" for all other lanes.
-func (l *Lane) Apart() string {
+// OnlyType is the one type that the lane carries, because the origin may end streams for it
+// (RELAY-92) or has a service for each type; "" for all other lanes.
+func (l *Lane) OnlyType() string {
 	if l.only == nil {
 		return ""
 	}
@@ -135,7 +135,7 @@ func (l *Lane) Open(now time.Time, server uint8) {
 		if l.carries(s.store) && s.group.origin.Serves(s.typeURL) {
 			s.toAsk[l.index].Store(true)
 		}
-		watch = watch || s.isApart()
+		watch = watch || s.inQuarantine()
 	}
 	if watch {
 		l.group.origin.table.timers.push(timer{at: now.Add(quietFor), kind: laneQuiet, lane: l, gen: gen})
@@ -184,7 +184,7 @@ func (l *Lane) Wanted() bool {
 }
 
 func (s *shard) wantsLane(l *Lane) bool {
-	if !l.carries(s.store) || s.apart != nil && !s.apart.asked() {
+	if !l.carries(s.store) || s.quarantine != nil && !s.quarantine.asked() {
 		return false
 	}
 	return s.wants(l.index)
@@ -215,9 +215,9 @@ func (l *Lane) Release() bool {
 		return false
 	}
 	if l.only != nil {
-		l.only.endTrial()
+		l.only.stopProbing()
 	}
-	l.group.tryNext()
+	l.group.probeNext()
 	return true
 }
 

@@ -62,11 +62,11 @@ func (s *shard) lapse(e *entry) {
 	}
 }
 
-// doubtLapsed looks at names that came back into the request and that a full answer leaves
+// askLapsedAgain looks at names that came back into the request and that a full answer leaves
 // out. It may have been under way before they were asked again, so the names are asked once more,
 // and the next answer is believed. An origin that has sent such a list may have no more to say; its
 // silence is that of a name which came back (lapsedSilent).
-func (s *shard) doubtLapsed(gen uint32) {
+func (s *shard) askLapsedAgain(gen uint32) {
 	for _, e := range s.named.entries {
 		if e.hasLeft() && e.asksOn(gen) && len(e.variants) > 0 {
 			e.onLeftOut()

@@ -19,7 +19,7 @@ type listing struct {
 func (s *Sub) listing() listing {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	return listing{ready: !s.waits(), resolved: s.resolved(), holds: s.holds, none: s.pos == nil && s.records.len() == 0}
+	return listing{ready: !s.listBlocked(), resolved: s.resolved(), holds: s.holds, none: s.pos == nil && s.records.len() == 0}
 }
 
 // expectList has the next Take answer with a list even if nothing changed. It locks the shard.
@@ -32,13 +32,13 @@ func (s *Sub) expectList() {
 	}
 }
 
-// insist is TakeKeeping that answers even if nothing changed here: the list is sent because
+// insist is TakeDeferring that answers even if nothing changed here: the list is sent because
 // another Sub's part changed. It locks the shard.
-func (s *Sub) insist(now time.Time, k Keep) *Answer {
+func (s *Sub) insist(now time.Time, k Deferral) *Answer {
 	s.shard.mu.Lock()
 	s.insisted = true
 	s.shard.mu.Unlock()
-	return s.TakeKeeping(now, k)
+	return s.TakeDeferring(now, k)
 }
 
 // Known reports whether anything is known of what the Sub is subscribed to, so that it can be
@@ -47,7 +47,7 @@ func (s *Sub) Known() bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
 	for p := s.pos; p != nil; p = p.also {
-		if !p.waits() {
+		if !p.blocked() {
 			return true
 		}
 	}
@@ -71,16 +71,16 @@ func (s *Sub) Resolved() bool {
 		}
 	}
 	for r := range s.records.all() {
-		if !s.known(r) && r.entry.fault == nil {
+		if !s.known(r) && r.entry.nameError == nil {
 			return false
 		}
 	}
 	return true
 }
 
-// mustTell reports whether the client of `*` may have to be answered for another reason than a
+// mustAnswer reports whether the client of `*` may have to be answered for another reason than a
 // change of the set. It locks the shard.
-func (s *Sub) mustTell() bool {
+func (s *Sub) mustAnswer() bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
 	for p := s.pos; p != nil; p = p.also {
@@ -139,25 +139,26 @@ func (s *Sub) members(collection string) (names []string) {
 func (s *Sub) hasBody(name string) bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	if it, _ := s.member(xds.NameKey(name)); it != nil {
+	if it, _ := s.itemOf(xds.NameKey(name)); it != nil {
 		return true
 	}
 	r := s.record(xds.NameKey(name))
 	return r != nil && s.body(r) != nil
 }
 
-// covers reports whether the client of `*` has a name from that set. It locks the shard.
-func (s *Sub) covers(name string) bool {
+// hasFromStar reports whether the client of `*` has a name from that set. It locks the shard.
+func (s *Sub) hasFromStar(name string) bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
 	p := s.star()
 	return p != nil && !p.fresh && p.view.has(xds.NameKey(name))
 }
 
-// uncover is called when the client of `*` loses a name at another origin, or unsubscribes there.
-// It has the client sent the body if the name is in the set, else a removal (DELTA-9). had: it was
-// subscribed there; otherwise it is sent the name only if that is in the set. It locks the shard.
-func (s *Sub) uncover(name string, had bool) {
+// dropFromStar is called when the client of `*` loses a name at another origin, or unsubscribes
+// there. It has the client sent the body if the name is in the set, else a removal (DELTA-9). had:
+// it was subscribed there; otherwise it is sent the name only if that is in the set. It locks the
+// shard.
+func (s *Sub) dropFromStar(name string, had bool) {
 	key, spelt := xds.Spell(name)
 	s.shard.mu.Lock()
 	defer s.shard.unlock()

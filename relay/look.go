@@ -73,9 +73,9 @@ type TypeView struct {
 	store   *store
 }
 
-// ApartStatus is how a type stands that is or was suspect of making the origin end streams
+// QuarantineStatus is how a type stands that is or was suspect of making the origin end streams
 // (RELAY-92).
-type ApartStatus struct {
+type QuarantineStatus struct {
 	TypeURL string
 	// Open: a stream of its own is.
 	Open bool
@@ -87,16 +87,16 @@ type ApartStatus struct {
 	Reason  string
 }
 
-// Apart is how the type stands; false if it is on the group's lanes.
-func (v TypeView) Apart() (as ApartStatus, apart bool) {
+// Quarantined is how the type stands; false if it is on the group's lanes.
+func (v TypeView) Quarantined() (as QuarantineStatus, apart bool) {
 	v.store.mu.Lock()
 	defer v.store.mu.Unlock()
-	t := v.store.apart
+	t := v.store.quarantine
 	if t == nil {
 		return as, false
 	}
 	open := t.lanes[mainLane].gen.Load() != 0 || t.lanes[sideLane].gen.Load() != 0
-	return ApartStatus{TypeURL: v.TypeURL, Open: open, Quarantined: t.since, Refused: t.failures, Reason: t.reason}, true
+	return QuarantineStatus{TypeURL: v.TypeURL, Open: open, Quarantined: t.since, Refused: t.failures, Reason: t.reason}, true
 }
 
 // Maps are the parameter maps that clients ask for the type with, that of the empty one first.

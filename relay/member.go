@@ -43,7 +43,7 @@ func (t *set) apply(a *Applied, u *update, bodies []*Variant, gen uint32) {
 		t.heardAll(a, u, bodies, gen)
 		return
 	}
-	ended := t.answeredGen != gen && t.rollFaults(rev)
+	ended := t.answeredGen != gen && t.rollErrors(rev)
 	counts := s.hears(t, gen, func() int { return len(t.members) })
 	news, unmentioned, stays := false, false, false
 	touched := &touchedMembers{}
@@ -58,11 +58,11 @@ func (t *set) apply(a *Applied, u *update, bodies []*Variant, gen uint32) {
 		t.guard.cancel(identity{name, body.Constraints.Key()})
 		if !s.passes(t, body, m.bodies()) {
 			t.mentioned(m, gen)
-			stays = t.faults.stays(s.now, name, gen, rev) || stays
+			stays = t.nameErrors.carryOver(s.now, name, gen, rev) || stays
 			a.Waiting++
 			continue
 		}
-		delete(t.doubted, name)
+		delete(t.refetch, name)
 		if m == nil {
 			m = &member{name: name}
 			t.members[name] = m
@@ -74,32 +74,32 @@ func (t *set) apply(a *Applied, u *update, bodies []*Variant, gen uint32) {
 		m.seenGen = gen
 		t.list(m, rev)
 		t.swap(a, m, body, touched)
-		if t.faults.clear(name) && !m.touched {
+		if t.nameErrors.clear(name) && !m.touched {
 			for _, v := range t.views {
 				v.renew(name, rev)
 			}
 		}
 	}
 	kept, confirmed := s.screen(t, t.leaving(u, rev, gen), counts, u.Full || u.listed)
-	a.Waiting += s.waiting(t, kept)
+	a.Waiting += s.countFrozen(t, kept)
 	ended = t.removeMembers(a, u, touched, kept) || ended
 	stated := t.failMembers(a, u, touched, kept, rev, gen) || stays
 	ended = t.omitMembers(a, u, touched, kept, rev, gen) || ended
 	t.offerAll(touched, rev)
 	if (unmentioned || stated) && t.sweepGen == gen {
-		t.sweepNews = s.now
+		t.sweepLastNew = s.now
 	}
 	t.answered(s.now, gen, news, u)
 	t.markChanged(rev)
-	t.boundFaults(a)
-	if len(t.faults.byName) > 0 || !t.faults.lackUntil.IsZero() {
+	t.boundErrors(a)
+	if len(t.nameErrors.byName) > 0 || !t.nameErrors.lackUntil.IsZero() {
 		t.noteLack()
 	}
 	if stated || ended {
 		t.stated(rev)
 	}
 	if confirmed {
-		a.Changed += s.letGo(t)
+		a.Changed += s.releaseHeld(t)
 	}
 	if t.uncached > 0 && t.clients == 0 && t.wanted() {
 		t.abandon()
@@ -144,7 +144,7 @@ func (t *set) removeMembers(a *Applied, u *update, touched *touchedMembers, kept
 		if kept[identity{name, key}] {
 			return
 		}
-		ended = t.faults.clear(name) || ended
+		ended = t.nameErrors.clear(name) || ended
 		m := t.members[name]
 		if m == nil || find(m.variants, key) == nil {
 			return // DEL-4
@@ -177,7 +177,7 @@ func (t *set) failMembers(a *Applied, u *update, touched *touchedMembers, kept m
 			t.shard.unrequested++
 			continue
 		}
-		stated = t.faults.state(t.shard.now, e, gen, rev) || stated
+		stated = t.nameErrors.note(t.shard.now, e, gen, rev) || stated
 		switch m := t.members[e.Name]; {
 		case m == nil:
 		case !t.shard.group.origin.ends(e):
@@ -200,23 +200,23 @@ func (t *set) omitMembers(a *Applied, u *update, touched *touchedMembers, kept m
 		return false
 	}
 	if t.listsAll(rev) {
-		return t.forgetFaults(gen, rev)
+		return t.forgetErrors(gen, rev)
 	}
 	for _, m := range t.members {
-		if m.listed != rev && len(m.variants) > 0 && !u.later[m.name] && !t.faults.keeps(m.name, gen) && !m.isIn(kept) {
-			t.faults.clear(m.name)
+		if m.listed != rev && len(m.variants) > 0 && !u.later[m.name] && !t.nameErrors.keepsBody(m.name, gen) && !m.isIn(kept) {
+			t.nameErrors.clear(m.name)
 			t.shard.noteLeftOut(m.variants)
 			m.variants = nil
 			touched.add(m)
 			a.Changed++
 		}
 	}
-	return t.forgetFaults(gen, rev)
+	return t.forgetErrors(gen, rev)
 }
 
-// boundFaults keeps the errors bounded by the members.
-func (t *set) boundFaults(a *Applied) {
-	n := t.faults.bound(len(t.members) + spareFaults)
+// boundErrors keeps the errors bounded by the members.
+func (t *set) boundErrors(a *Applied) {
+	n := t.nameErrors.bound(len(t.members) + spareErrors)
 	a.Unrequested += n
 	t.shard.unrequested += uint64(n)
 }
@@ -228,15 +228,15 @@ func (t *set) omits(u *update) bool {
 
 // leaving is what a response takes away, by whatever it says. Its bodies have been taken up,
 // and nothing else.
-func (t *set) leaving(u *update, rev uint64, gen uint32) (ps []parting) {
+func (t *set) leaving(u *update, rev uint64, gen uint32) (ps []pendingRemoval) {
 	all := func(m *member, err *NameError) {
 		for _, v := range m.variants {
-			ps = append(ps, parting{identity{m.name, v.Constraints.Key()}, err, m.seenGen == gen})
+			ps = append(ps, pendingRemoval{identity{m.name, v.Constraints.Key()}, err, m.seenGen == gen})
 		}
 	}
 	one := func(name, key string) {
 		if m := t.members[name]; m != nil && find(m.variants, key) != nil && !replaced(m.variants, key, rev) {
-			ps = append(ps, parting{identity{name, key}, nil, m.seenGen == gen})
+			ps = append(ps, pendingRemoval{identity{name, key}, nil, m.seenGen == gen})
 		}
 	}
 	for _, name := range u.Removed {
@@ -253,7 +253,7 @@ func (t *set) leaving(u *update, rev uint64, gen uint32) (ps []parting) {
 	}
 	if t.omits(u) && !t.listsAll(rev) {
 		for _, m := range t.members {
-			if m.listed != rev && !u.later[m.name] && !inError[m.name] && !t.faults.keeps(m.name, gen) {
+			if m.listed != rev && !u.later[m.name] && !inError[m.name] && !t.nameErrors.keepsBody(m.name, gen) {
 				all(m, nil)
 			}
 		}

@@ -177,9 +177,9 @@ func (m *model) take(c *modelSub) {
 	c.came = false
 	refuses := m.rnd.IntN(4) == 0
 	if refuses {
-		c.Nack(a.Told())
+		c.Nack(a.Receipt())
 	} else {
-		c.Ack(a.Told())
+		c.Ack(a.Receipt())
 	}
 	m.takeHeartbeats(c, a)
 	for _, v := range a.Variants {
@@ -259,7 +259,7 @@ func (m *model) take(c *modelSub) {
 		delete(c.versions, n)
 	}
 	for name := range c.held {
-		if c.alias.early > 0 {
+		if c.alias.undecided > 0 {
 			// it came back, and a name that is not answered yet may be an alias of what it said it
 			// holds
 			break

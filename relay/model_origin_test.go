@@ -95,11 +95,11 @@ func (m *model) refuseLane(l *modelLane) {
 		return
 	}
 	r := l.Refused(m.now)
-	m.logf("lane %d (%s) is refused, %d in flight: %+v", l.index, shortType(l.Apart()), len(l.queue), r)
+	m.logf("lane %d (%s) is refused, %d in flight: %+v", l.index, shortType(l.OnlyType()), len(l.queue), r)
 	l.open, l.queue = false, nil
 	m.breaks += 2 // a type that is left out comes back on another lane
 	if r.Quarantined {
-		l.Rest(m.now.Add(time.Duration(m.rnd.IntN(8000))*time.Millisecond), "because")
+		l.RetryAt(m.now.Add(time.Duration(m.rnd.IntN(8000))*time.Millisecond), "because")
 	}
 	m.refusals += len(r.Suspects) + r.Failures
 }

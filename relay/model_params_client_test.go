@@ -133,7 +133,7 @@ func (m *paramModel) take(c *paramClient) {
 	if a == nil {
 		return
 	}
-	c.Ack(a.Told())
+	c.Ack(a.Receipt())
 	seen := map[string]bool{}
 	for _, v := range a.Variants {
 		if seen[v.Name] {

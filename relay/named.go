@@ -118,26 +118,26 @@ type record struct {
 type recordFlags uint16
 
 const (
-	dirty   recordFlags = 1 << iota // in sub.dirty
-	owed                            // must be answered even if nothing changed (DELTA-2, SOTW-5)
-	holds                           // the client was sent a body, or says it holds one
-	claimed                         // it only says so
-	gone                            // unsubscribed while in sub.dirty
-	cold                            // waits in vain, which is to be said
+	dirty          recordFlags = 1 << iota // in sub.dirty
+	owed                                   // must be answered even if nothing changed (DELTA-2, SOTW-5)
+	holds                                  // the client was sent a body, or says it holds one
+	claimed                                // it only says so
+	unsubscribed                           // unsubscribed while in sub.dirty
+	unavailableDue                         // waits in vain, which is to be said
 	// owed because the client asked: a request may wait for it (ALIAS-8)
 	demanded
 	// not answered yet, and may be an alias of what the client says it holds, or gave up
-	early
-	beat    // a TTL came that the client has not been told
-	revived // holds what had retired, by our giving it
+	maybeAlias
+	heartbeatDue // a TTL came that the client has not been told
+	revived      // holds what had retired, by our giving it
 	// of a client that came back, and by what it said first holds it, or may
 	returned
-	faulty  // an error was told last, which is in sub.records.faults
-	listed  // within one Replace: it is in the list
-	standIn // and that is of the last resort
-	went    // delta: it had what was taken as removed (ORD-10)
+	errorSent  // an error was told last, which is in sub.records.faults
+	listed     // within one Replace: it is in the list
+	standIn    // and that is of the last resort
+	hadRemoved // delta: it had what was taken as removed (ORD-10)
 	// that its endpoints are empty is told now, and not kept back (emptied.go)
-	parted
+	sendEmpty
 )
 
 func (r *record) is(f recordFlags) bool { return r.flags&f != 0 }
@@ -331,7 +331,7 @@ func (s *shard) delete(e *entry) {
 		return
 	}
 	e.gone = true
-	s.back(e)
+	s.listAsked(e)
 	delete(s.named.entries, e.name)
 	delete(s.named.polled, e)
 	s.trackExpiry(expiringKey{name: e.name}, nil)
@@ -353,7 +353,7 @@ func (s *shard) offerNamed(e *entry, rev uint64, gen uint32, stated bool) {
 	switch chosen := pick(e.variants, s.params); {
 	case chosen != nil:
 		changed := e.chosen == nil || e.chosen.Digest != chosen.Digest
-		if e.fault != nil && !changed {
+		if e.nameError != nil && !changed {
 			e.cured(rev)
 		}
 		if !changed && !e.chosen.Expires().Equal(chosen.Expires()) {
@@ -363,15 +363,15 @@ func (s *shard) offerNamed(e *entry, rev uint64, gen uint32, stated bool) {
 		e.last = nil
 		if changed {
 			e.rev = rev
-			s.tell(e, rev)
+			s.notify(e, rev)
 		}
 		if e.count == 0 && chosen.DoNotCache {
 			s.abandon(e)
 		}
 	case stated:
 		// that the body of none has ended is no news
-		known, words := e.absentOn(gen) || gen == 0 && e.chosen == nil, e.fault
-		if !e.lost && (words == nil || !s.group.origin.ends(words)) {
+		known, words := e.absentOn(gen) || gen == 0 && e.chosen == nil, e.nameError
+		if !e.aliasDropped && (words == nil || !s.group.origin.ends(words)) {
 			words = notFound(e.name) // for clients who could not be told otherwise (ABS-10)
 		}
 		if words != nil && e.chosen != nil && e.chosen.timed() {
@@ -391,7 +391,7 @@ func (s *shard) offerNamed(e *entry, rev uint64, gen uint32, stated bool) {
 		if !known {
 			e.rev = rev
 			e.due()
-			s.tell(e, rev)
+			s.notify(e, rev)
 		}
 		if e.count == 0 && !e.lingerAt.IsZero() && !e.existed { // RELAY-39: absence does not linger
 			s.unwant(e)
@@ -406,7 +406,7 @@ func (s *shard) offerNamed(e *entry, rev uint64, gen uint32, stated bool) {
 // error of it: they remember that until the resource arrives (ABS-7).
 func (e *entry) cured(rev uint64) {
 	for r := e.head; r != nil; r = r.next {
-		if r.fault() != nil {
+		if r.lastError() != nil {
 			r.sub.markDirty(r, rev)
 		}
 	}
@@ -417,9 +417,9 @@ func (e *entry) cured(rev uint64) {
 func (e *entry) renewed(rev uint64) {
 	for r := e.head; r != nil; r = r.next {
 		if r.sub.ttl {
-			r.flags |= beat
+			r.flags |= heartbeatDue
 		}
-		if r.sub.ttl || r.fault() != nil {
+		if r.sub.ttl || r.lastError() != nil {
 			r.sub.touched(r, rev)
 		}
 	}
@@ -436,8 +436,8 @@ func (e *entry) due() {
 	}
 }
 
-// tell marks the clients of a name.
-func (s *shard) tell(e *entry, rev uint64) {
+// notify marks the clients of a name.
+func (s *shard) notify(e *entry, rev uint64) {
 	for r := e.head; r != nil; r = r.next {
 		r.sub.touched(r, rev)
 	}

@@ -10,19 +10,19 @@ import (
 // How a response is divided among the shards of a store: each is offered what matches its map
 // (RELAY-72).
 
-// portion is the share of a response that concerns one shard.
-type portion struct {
+// updateShare is the share of a response that concerns one shard.
+type updateShare struct {
 	*update
 	bodies []*Variant
 }
 
 // brings reports whether the share has a body of a name.
-func (p *portion) brings(name string) bool {
+func (p *updateShare) brings(name string) bool {
 	return p != nil && slices.ContainsFunc(p.Resources, func(r Resource) bool { return r.Name == name && r.Any != nil })
 }
 
 // silent reports whether the share states nothing. A list states something by what it leaves out.
-func (p *portion) silent() bool {
+func (p *updateShare) silent() bool {
 	return !p.Full && !p.Bad && len(p.Resources)+len(p.Repeats)+len(p.Removed)+len(p.RemovedVariants)+len(p.Errors)+len(p.Whole) == 0
 }
 
@@ -119,33 +119,33 @@ func (k *store) apply(a *Applied, now time.Time, u *update, bodies []*Variant, l
 		a.strays = map[identity]int{}
 	}
 	for _, s := range asked {
-		p := s.part
+		p := s.updateShare
 		switch {
 		case p == nil && several && !u.silent():
-			s.beside(now, lane, gen, u)
+			s.noteUnrelated(now, lane, gen, u)
 			continue
 		case p == nil:
 			p = s.shareOf(u)
 		}
-		if p.Full && several && s.late(gen) {
+		if p.Full && several && s.askedLast(gen) {
 			part := *p.update
 			part.Full = false
-			p = &portion{&part, p.bodies}
-			s.part = p
+			p = &updateShare{&part, p.bodies}
+			s.updateShare = p
 		}
 		s.now, s.rev = now, from.rev
 		s.edited()
 		s.takeUp(a, p, lane, gen, from)
 	}
-	k.partAll(u)
+	k.unshareAll(u)
 	k.countOverlaps(a, asked)
 	if several || divided {
 		k.countStrays(a, asked, u)
 	}
 	for _, s := range asked {
-		s.part = nil
+		s.updateShare = nil
 	}
-	k.undivided = portion{}
+	k.undivided = updateShare{}
 	if !rest {
 		if k.restGen[lane] = 0; saysNothing(k.all, gen) {
 			k.restGen[lane] = gen
@@ -153,9 +153,9 @@ func (k *store) apply(a *Applied, now time.Time, u *update, bodies []*Variant, l
 	}
 }
 
-// late reports whether the shard's `*` was asked after those of other maps and is not answered
+// askedLast reports whether the shard's `*` was asked after those of other maps and is not answered
 // yet. A list that comes now may have been made before it was asked.
-func (s *shard) late(gen uint32) bool {
+func (s *shard) askedLast(gen uint32) bool {
 	if s.star.askedGen != gen || s.star.answeredGen == gen {
 		return false
 	}
@@ -164,10 +164,10 @@ func (s *shard) late(gen uint32) bool {
 
 // silent reports whether the response states nothing. It is still the first answer of a shard that
 // waits for one (DELTA-13).
-func (u *update) silent() bool { return (&portion{update: u}).silent() }
+func (u *update) silent() bool { return (&updateShare{update: u}).silent() }
 
 // takeUp applies a share of a response to the shard.
-func (s *shard) takeUp(a *Applied, p *portion, lane laneIndex, gen uint32, from *provenance) {
+func (s *shard) takeUp(a *Applied, p *updateShare, lane laneIndex, gen uint32, from *provenance) {
 	if s.kind(lane, gen) == kindSet {
 		s.applySets(a, p.update, p.bodies, gen, from)
 		return
@@ -183,14 +183,14 @@ func (s *shard) takeUp(a *Applied, p *portion, lane laneIndex, gen uint32, from 
 
 // shareOf is the share of the response that the shard has so far. It makes an empty one if there
 // is none.
-func (s *shard) shareOf(u *update) *portion {
-	if s.part == nil {
+func (s *shard) shareOf(u *update) *updateShare {
+	if s.updateShare == nil {
 		part := *u
 		part.found, part.holder = nil, nil
 		part.Resources, part.Removed, part.RemovedVariants, part.Errors = nil, nil, nil, nil
-		s.part = &portion{update: &part}
+		s.updateShare = &updateShare{update: &part}
 	}
-	return s.part
+	return s.updateShare
 }
 
 // divide divides a response of revision rev among the shards. If there is one map, and nothing
@@ -201,9 +201,9 @@ func (k *store) divide(asked []*shard, u *update, bodies []*Variant, rev uint64,
 	k.constrained = k.constrained || u.variants
 	several := len(asked) > 1 && (k.group.origin.config().Share || k.byLocator() && len(u.Removed) > 0)
 	if !k.constrained && !several {
-		k.undivided = portion{u, bodies}
+		k.undivided = updateShare{u, bodies}
 		for _, s := range asked {
-			s.part = &k.undivided
+			s.updateShare = &k.undivided
 		}
 		return false
 	}
@@ -223,17 +223,17 @@ func (k *store) divide(asked []*shard, u *update, bodies []*Variant, rev uint64,
 	}
 	for _, s := range asked {
 		switch {
-		case u.Bad, s.part == nil:
+		case u.Bad, s.updateShare == nil:
 		case k.group.origin.config().SotW:
-			s.part.supersede(s.variants)
+			s.updateShare.supersede(s.variants)
 		default:
-			s.part.supersede(func(name string) []*Variant { return s.stale(name, gen) })
+			s.updateShare.supersede(func(name string) []*Variant { return s.stale(name, gen) })
 		}
 	}
 	for _, r := range u.RemovedVariants {
 		for _, s := range k.shardsMatching(r.Set) {
 			early := s.turn == rev && s.doubt(now, identity{r.Name, r.Constraints}, gen)
-			if s.turn == rev && !early && !s.keeps(s.part, identity{r.Name, r.Constraints}, gen, now) {
+			if s.turn == rev && !early && !s.retains(s.updateShare, identity{r.Name, r.Constraints}, gen, now) {
 				p := s.shareOf(u)
 				p.RemovedVariants = append(p.RemovedVariants, r)
 			}
@@ -252,15 +252,15 @@ func (k *store) divide(asked []*shard, u *update, bodies []*Variant, rev uint64,
 			if s.doubt(now, identity{name: name}, gen) {
 				continue
 			}
-			if (!s.holdsConstrained(name, gen) || s.awaits(name, gen)) && !s.keeps(s.part, identity{name: name}, gen, now) {
+			if (!s.holdsConstrained(name, gen) || s.awaits(name, gen)) && !s.retains(s.updateShare, identity{name: name}, gen, now) {
 				p := s.shareOf(u)
 				p.Removed = append(p.Removed, name)
 			}
 		}
 	}
 	for _, s := range asked {
-		if s.part != nil {
-			s.part.replaceLeft(s, gen)
+		if s.updateShare != nil {
+			s.updateShare.replaceRetained(s, gen)
 		}
 	}
 	return true
@@ -271,7 +271,7 @@ func (k *store) divide(asked []*shard, u *update, bodies []*Variant, rev uint64,
 // the world that is every held variant. It brings one that matches, has no other way to state a
 // removal, and a relay that came later would know the new one alone (DYN-9). In delta it is the
 // variants that the stream has not stated yet (stale.go).
-func (p *portion) supersede(held func(name string) []*Variant) {
+func (p *updateShare) supersede(held func(name string) []*Variant) {
 	listed := make(map[identity]bool, len(p.Resources))
 	for i := range p.Resources {
 		listed[identity{p.Resources[i].Name, p.Resources[i].Constraints.Key()}] = p.Resources[i].Any != nil
@@ -326,18 +326,18 @@ func (s *shard) holdsConstrained(name string, gen uint32) bool {
 	return held && !plain
 }
 
-// beside notes a response that has nothing for the map. It may be the whole answer to the map's
-// sets, but that is less certain than with a response of its own.
-func (s *shard) beside(now time.Time, lane laneIndex, gen uint32, u *update) {
+// noteUnrelated notes a response that has nothing for the map. It may be the whole answer to the
+// map's sets, but that is less certain than with a response of its own.
+func (s *shard) noteUnrelated(now time.Time, lane laneIndex, gen uint32, u *update) {
 	s.now = now
 	s.sets(func(t *set) {
 		if t.askedGen != gen || t.laneIndex() != lane {
 			return
 		}
 		if !t.settled && t.first.IsZero() {
-			t.first, t.news = now, now.Add(s.cfg().FirmSettle-s.cfg().Settle)
+			t.first, t.lastNew = now, now.Add(s.cfg().FirmSettle-s.cfg().Settle)
 		}
-		t.beside(gen, u)
+		t.noteUnrelated(gen, u)
 	})
 }
 
@@ -346,13 +346,13 @@ func (s *shard) beside(now time.Time, lane laneIndex, gen uint32, u *update) {
 func (k *store) countStrays(a *Applied, asked []*shard, u *update) {
 	offered := map[identity]int{}
 	for _, s := range asked {
-		if s.part == nil {
+		if s.updateShare == nil {
 			continue
 		}
-		for i := range s.part.Resources {
-			offered[s.part.Resources[i].identity()]++
+		for i := range s.updateShare.Resources {
+			offered[s.updateShare.Resources[i].identity()]++
 		}
-		for _, e := range s.part.Errors {
+		for _, e := range s.updateShare.Errors {
 			offered[identityOf(e)]++
 		}
 	}

@@ -25,7 +25,7 @@ func (s *Sub) tidy(own, base *Body, errs []*NameError) (*Body, []*NameError) {
 			own.remove(x.name, x.spelt)
 		}
 	}
-	for _, x := range a.left {
+	for _, x := range a.dropped {
 		if v := s.succeeds(x); v != nil && !listed[x.name] {
 			listed[x.name] = true
 			own.Variants = append(own.Variants, v)
@@ -36,7 +36,7 @@ func (s *Sub) tidy(own, base *Body, errs []*NameError) (*Body, []*NameError) {
 			if r := s.record(x.name); r != nil && r.is(owed) {
 				s.sent(r, x.sent)
 				r.flags |= holds
-				a.later = append(a.later, x.heldName) // should it be given up before
+				a.deferred = append(a.deferred, x.heldName) // should it be given up before
 			} else {
 				remove(x.heldName)
 			}
@@ -48,11 +48,11 @@ func (s *Sub) tidy(own, base *Body, errs []*NameError) (*Body, []*NameError) {
 			remove(heldName{name: x.record.entry.name})
 		}
 	}
-	s.missed(own, remove)
-	a.left, a.notices = nil, false
-	if a.early == 0 {
-		a.later = slices.DeleteFunc(a.later, func(x heldName) bool {
-			_, waits := s.member(x.name)
+	s.addNotices(own, remove)
+	a.dropped, a.notices = nil, false
+	if a.undecided == 0 {
+		a.deferred = slices.DeleteFunc(a.deferred, func(x heldName) bool {
+			_, waits := s.itemOf(x.name)
 			r := s.record(x.name)
 			if !waits && r == nil && !s.stillSelects(x.name) {
 				remove(x)
@@ -66,8 +66,8 @@ func (s *Sub) tidy(own, base *Body, errs []*NameError) (*Body, []*NameError) {
 // succeeds is the body of a set that a client is sent when an alias stands for the resource
 // no more, and no other name of it does; nil: it keeps what it has. A set that is behind keeps
 // quiet: it still lists the alias, so its own word about that is yet to come.
-func (s *Sub) succeeds(x leaving) (v *Variant) {
-	it, _ := s.member(x.name)
+func (s *Sub) succeeds(x droppedAlias) (v *Variant) {
+	it, _ := s.itemOf(x.name)
 	if it == nil || s.namesResource(x.name) {
 		return nil
 	}
@@ -76,7 +76,7 @@ func (s *Sub) succeeds(x leaving) (v *Variant) {
 		v, held = it.variant, it.variant.Digest
 	}
 	if s.more != nil {
-		s.more.told[x.name] = held // or else its removal would not be told
+		s.more.sent[x.name] = held // or else its removal would not be told
 	}
 	return v
 }
@@ -126,8 +126,8 @@ func (s *Sub) errorsOnce(errs []*NameError, bodies map[string]bool) []*NameError
 	return slices.DeleteFunc(errs, func(f *NameError) bool {
 		if bodies[f.Name] {
 			for _, r := range append(s.alias.by[f.Name], s.record(f.Name)) {
-				if r != nil && r.fault() != nil {
-					r.setFault(nil)
+				if r != nil && r.lastError() != nil {
+					r.setLastError(nil)
 					s.markDirty(r, r.entry.rev)
 				}
 			}

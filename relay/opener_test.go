@@ -42,7 +42,7 @@ func TestMadeUpGroupsEnd(t *testing.T) {
 		now = now.Add(20 * time.Second) // it is settled
 		table.Advance(now)
 		if answer := sub.Take(now); answer != nil && acks {
-			sub.Ack(answer.Told())
+			sub.Ack(answer.Receipt())
 		}
 		if !acks {
 			sub.Update(now, nil, []string{xds.Wildcard, "b"}) // they would linger

@@ -12,10 +12,10 @@ import (
 // of one set costs none of this: its position tells what it holds.
 type overlap struct {
 	by map[*set]*position
-	// told is the body last told of each name that no record stands for; the zero Digest: another
+	// sent is the body last told of each name that no record stands for; the zero Digest: another
 	// one than is held now, so that the next look at the name tells something.
-	told map[string]xds.Digest
-	look bool // a set was left: all of told is to be looked at
+	sent map[string]xds.Digest
+	look bool // a set was left: all of sent is to be looked at
 }
 
 // join subscribes to a set; again if it is subscribed already (DELTA-2).
@@ -51,29 +51,29 @@ func (s *Sub) join(t *set) {
 
 // demandSet makes a set be answered, whatever the client was sent of it.
 func (s *Sub) demandSet(p *position) {
-	p.resend, p.fault = true, nil
-	p.told, p.before = 0, 0 // its error follows each body anew
+	p.resend, p.collectionError = true, nil
+	p.errorsSent, p.errorsSentBefore = 0, 0 // its error follows each body anew
 	s.mark(s.shard.rev)
 }
 
 // overlap notes what the one set has told so far.
 func (s *Sub) overlap() {
 	p := s.pos
-	s.more = &overlap{by: map[*set]*position{p.view.set: p}, told: map[string]xds.Digest{}}
+	s.more = &overlap{by: map[*set]*position{p.view.set: p}, sent: map[string]xds.Digest{}}
 	if !p.fresh {
 		for name, it := range p.view.items {
 			switch {
 			case s.record(name) != nil || !p.view.hadAt(it, p.sent):
 			case it.rev <= p.sent:
-				s.more.told[name] = it.variant.Digest
+				s.more.sent[name] = it.variant.Digest
 			default:
-				s.more.told[name] = xds.Digest{}
+				s.more.sent[name] = xds.Digest{}
 			}
 		}
 	}
 	for name := range s.again { // owed whatever it is, of a set that has told nothing too (DELTA-9)
 		if s.record(name) == nil {
-			s.more.told[name] = xds.Digest{}
+			s.more.sent[name] = xds.Digest{}
 		}
 	}
 }
@@ -154,12 +154,12 @@ func (s *Sub) leaveSet(p *position, now time.Time) {
 	p.view.leave(p)
 	// What came with the set is held by name from now on: no list may leave it out before it is
 	// known (RELAY-7), and what was told of a name may not be what its own entry says (RELAY-25).
-	s.holds = s.holds || !s.delta && s.told
+	s.holds = s.holds || !s.delta && s.sentWhole
 	for r := range s.records.all() {
 		s.markDirty(r, s.shard.rev)
 	}
 	if s.asList && t.kind != wild && !p.fresh && !s.delta {
-		s.late = true // the client of `*` at another origin may keep its members until it is told otherwise
+		s.removalDue = true // the client of `*` at another origin may keep its members until it is told otherwise
 		if s.pos != nil {
 			s.pos.resend = true
 		}
@@ -171,12 +171,12 @@ func (s *Sub) leaveSet(p *position, now time.Time) {
 		}
 	}
 	if s.more != nil {
-		for name := range s.more.told {
+		for name := range s.more.sent {
 			if !s.covered(name) {
-				delete(s.more.told, name)
-			} else if it, _ := s.member(name); it == nil {
+				delete(s.more.sent, name)
+			} else if it, _ := s.itemOf(name); it == nil {
 				// it goes, and is sent anew should the client come back for it first
-				s.more.told[name] = xds.Digest{}
+				s.more.sent[name] = xds.Digest{}
 			}
 		}
 		s.more.look = true
@@ -198,7 +198,7 @@ func (s *Sub) answerAgain(name, spelt string) {
 	}
 	s.again[name] = spelt
 	if s.more != nil {
-		s.more.told[name] = xds.Digest{}
+		s.more.sent[name] = xds.Digest{}
 	}
 }
 
@@ -228,14 +228,14 @@ func (s *Sub) covered(name string) (covered bool) {
 	return covered
 }
 
-// member is what the client's sets hold of a name, the body received last if they hold
+// itemOf is what the client's sets hold of a name, the body received last if they hold
 // several (RELAY-25); nil: none does. A set that is not told yet counts for nothing, and waits says
 // that there is one.
-func (s *Sub) member(name string) (live *item, waits bool) {
+func (s *Sub) itemOf(name string) (live *item, waits bool) {
 	s.covering(name, func(p *position) {
 		it := p.view.items[name]
 		switch {
-		case p.waits():
+		case p.blocked():
 			waits = true
 		case it == nil || it.dead:
 		case live == nil, live.variant.Digest != it.variant.Digest && it.rev > live.rev,
@@ -251,7 +251,7 @@ func (s *Sub) takeOverlap() (own *Body, must bool, rev uint64) {
 	own = &Body{}
 	x := overlapTake{sub: s, own: own, seen: map[string]bool{}}
 	for p := s.pos; p != nil; p = p.also {
-		if p.waits() {
+		if p.blocked() {
 			x.waits = true
 			continue
 		}
@@ -267,7 +267,7 @@ func (s *Sub) takeOverlap() (own *Body, must bool, rev uint64) {
 	}
 	if x.fresh || s.more.look {
 		s.more.look = false
-		x.all(s.more.told)
+		x.all(s.more.sent)
 	}
 	if !x.waits {
 		s.initial, s.stated, s.holds = nil, nil, false
@@ -295,11 +295,11 @@ func (x *overlapTake) all(names map[string]xds.Digest) {
 func (x *overlapTake) again() {
 	s := x.sub
 	for name, spelt := range s.again {
-		if it, waits := s.member(name); it == nil && !waits && s.spared(name) {
-			delete(s.more.told, name) // it keeps what it holds (ABS-8)
+		if it, waits := s.itemOf(name); it == nil && !waits && s.spared(name) {
+			delete(s.more.sent, name) // it keeps what it holds (ABS-8)
 		}
 		if x.name(name, spelt) {
-			s.covering(name, func(p *position) { p.faultAgain(name) })
+			s.covering(name, func(p *position) { p.errorAgain(name) })
 			delete(s.again, name)
 		}
 	}
@@ -317,16 +317,16 @@ func (x *overlapTake) collect(p *position) {
 		full, recent := v.fullBody(s.delta), v.since(p.sent)
 		body = &Body{Variants: full.Variants, Removed: recent.Removed, spelt: recent.spelt, nameless: full.nameless || recent.nameless}
 		for _, v := range body.Variants {
-			if _, told := s.more.told[v.Name]; told {
-				s.more.told[v.Name] = xds.Digest{}
+			if _, told := s.more.sent[v.Name]; told {
+				s.more.sent[v.Name] = xds.Digest{}
 			}
 		}
 	default:
 		body = s.renewed(p, v.since(p.sent))
 		// the same with another TTL, which has to go in full (TTL-8, TTL-10)
 		for _, b := range body.Variants {
-			if _, told := s.more.told[b.Name]; told && v.items[b.Name].rev <= p.sent {
-				s.more.told[b.Name] = xds.Digest{}
+			if _, told := s.more.sent[b.Name]; told && v.items[b.Name].rev <= p.sent {
+				s.more.sent[b.Name] = xds.Digest{}
 			}
 		}
 		for _, v := range body.Heartbeats {
@@ -346,15 +346,15 @@ func (x *overlapTake) collect(p *position) {
 		x.name(name, body.spelt[name])
 	}
 	for _, v := range body.Heartbeats {
-		x.beat(v)
+		x.heartbeat(v)
 	}
 }
 
-// beat tells of the new TTL of a body that the client has.
-func (x *overlapTake) beat(v *Variant) {
+// heartbeat tells of the new TTL of a body that the client has.
+func (x *overlapTake) heartbeat(v *Variant) {
 	s := x.sub
-	it, _ := s.member(v.Name)
-	if x.name(v.Name, ""); it == nil || it.variant != v || s.more.told[v.Name] != v.Digest {
+	it, _ := s.itemOf(v.Name)
+	if x.name(v.Name, ""); it == nil || it.variant != v || s.more.sent[v.Name] != v.Digest {
 		return // a record tells of it, or another set's body does, which lasts longer
 	}
 	if said, seen := x.seen[v.Name]; seen && !said {
@@ -372,8 +372,8 @@ func (x *overlapTake) name(name, spelt string) bool {
 	if s.lookAt(name) {
 		return true
 	}
-	it, waits := s.member(name)
-	last, told := s.more.told[name]
+	it, waits := s.itemOf(name)
+	last, told := s.more.sent[name]
 	claim, claimed := s.initial[name]
 	if it == nil && waits {
 		return false // it may be there
@@ -382,7 +382,7 @@ func (x *overlapTake) name(name, spelt string) bool {
 	delete(s.initial, name)
 	switch {
 	case it != nil && (told && last == it.variant.Digest || claimed && !told && it.variant.stated(claim)):
-		s.more.told[name] = it.variant.Digest
+		s.more.sent[name] = it.variant.Digest
 		if !told && s.ttl && it.variant.timed() { // it may have missed some while it was away
 			x.own.Heartbeats = append(x.own.Heartbeats, it.variant)
 			x.seen[name] = true
@@ -391,14 +391,14 @@ func (x *overlapTake) name(name, spelt string) bool {
 		x.own.Variants = append(x.own.Variants, it.variant)
 		x.seen[name] = true
 		x.rev = max(x.rev, it.rev)
-		s.more.told[name] = it.variant.Digest
+		s.more.sent[name] = it.variant.Digest
 	case !told && (!claimed || !s.covered(name) || s.spared(name)):
-	case !told && s.alias.early > 0: // it may be what an alias stands for
-		s.alias.later = append(s.alias.later, heldName{name: name, spelt: spelt})
+	case !told && s.alias.undecided > 0: // it may be what an alias stands for
+		s.alias.deferred = append(s.alias.deferred, heldName{name: name, spelt: spelt})
 	default:
 		x.seen[name] = true
 		x.own.remove(name, spelt)
-		delete(s.more.told, name)
+		delete(s.more.sent, name)
 	}
 	return true
 }
@@ -406,7 +406,7 @@ func (x *overlapTake) name(name, spelt string) bool {
 // empty says of a collection that is told whole and has nothing in it that it is empty
 // (COLL-3). What is in error may exist.
 func (p *position) empty(b *Body) {
-	if t := p.view.set; t.kind != wild && p.view.live == 0 && len(t.faults.byName) == 0 && (p.fresh || p.resend) && t.live() {
+	if t := p.view.set; t.kind != wild && p.view.live == 0 && len(t.nameErrors.byName) == 0 && (p.fresh || p.resend) && t.live() {
 		b.remove(t.selector, t.spelt)
 	}
 }

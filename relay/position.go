@@ -12,17 +12,18 @@ type position struct {
 	sum   xds.Sum
 	fresh bool // nothing sent yet
 	// the client was sent members before the set had settled: it is sent no removal until then
-	early      bool
+	shownEarly bool
 	resend     bool // `*` was subscribed again: everything is owed (DELTA-2)
 	prev, next *position
 
-	// told is the seq up to which errors were sent, and before what it was when the upstream stream
-	// was first answered; untold are names whose body was sent again although they are in error.
-	told, before uint64
-	fault        *NameError // last sent of the collection as a whole (ABS-12)
-	cold         bool       // the client waits in vain, and is to be sent UNAVAILABLE (RELAY-8)
-	also, prior  *position  // the Sub's next one, and the one before
-	untold       []string
+	// errorsSent is the seq up to which errors were sent, and errorsSentBefore what it was when the
+	// upstream stream was first answered; errorsUnsent are names whose body was sent again although
+	// they are in error.
+	errorsSent, errorsSentBefore uint64
+	collectionError              *NameError // last sent of the collection as a whole (ABS-12)
+	unavailableDue               bool       // the client waits in vain, and is to be sent UNAVAILABLE (RELAY-8)
+	also, prior                  *position  // the Sub's next one, and the one before
+	errorsUnsent                 []string
 	// names that the client says it holds, in error and without a body here
 	spared map[string]bool
 }
@@ -34,7 +35,7 @@ func (p *position) unsettled() bool {
 	if p.flows() {
 		return false
 	}
-	holds := p.sub.holds && !(p.sub.resort && t.standsIn())
+	holds := p.sub.holds && !(p.sub.holdsFallback && t.standsIn())
 	return p.fresh && (!t.ready(holds) || t.kind != wild && p.view.live == 0 && !t.live())
 }
 
@@ -48,19 +49,19 @@ func (p *position) flows() bool {
 	switch {
 	case !p.fresh || t.settled || p.view.live == 0 || !s.delta || s.holds:
 		return false
-	case s.more != nil || s.united || s.located || s.records.len() > 0:
+	case s.more != nil || s.inUnion || s.located || s.records.len() > 0:
 		return false
 	}
-	if t.refused.bad || t.revived || t.restored || t.anew || t.uncached > 0 {
+	if t.badParts.bad || t.revived || t.restored || t.needsOrigin || t.uncached > 0 {
 		return false
 	}
 	return t.lane().down.Load() || t.live() && !t.first.IsZero()
 }
 
-// keepsBack reports whether there is a removal that the client may not be sent yet. What comes
+// defersRemoval reports whether there is a removal that the client may not be sent yet. What comes
 // after it waits with it.
-func (p *position) keepsBack() bool {
-	return p.early && p.view.contentRev > p.sent && len(p.view.since(p.sent).Removed) > 0
+func (p *position) defersRemoval() bool {
+	return p.shownEarly && p.view.contentRev > p.sent && len(p.view.since(p.sent).Removed) > 0
 }
 
 type posList struct{ head, tail *position }
@@ -112,8 +113,8 @@ func (v *view) enter(p *position) {
 	}
 }
 
-// parted notes that a position is in no list any more.
-func (v *view) parted(p *position) {
+// unlisted notes that a position is in no list any more.
+func (v *view) unlisted(p *position) {
 	if p.sub.delta {
 		return
 	}
@@ -129,7 +130,7 @@ func (v *view) leave(p *position) {
 	} else {
 		v.ordered.remove(p)
 	}
-	v.parted(p)
+	v.unlisted(p)
 	if v.fresh.head == nil && v.ordered.head == nil {
 		v.set.dropView(v)
 		return
@@ -137,6 +138,6 @@ func (v *view) leave(p *position) {
 	v.prune()
 }
 
-// waits reports whether the first answer has to wait for the set (RELAY-7), or for what it
+// blocked reports whether the first answer has to wait for the set (RELAY-7), or for what it
 // lacks.
-func (p *position) waits() bool { return p.unsettled() || p.lacks() }
+func (p *position) blocked() bool { return p.unsettled() || p.lacks() }

@@ -91,7 +91,7 @@ func (g *Group) Uncached() bool {
 // uncached leaves out what the origin may end streams for: that is asked apart, and may never
 // be answered (RELAY-92).
 func (s *shard) uncached() (uncached bool) {
-	if s.apart != nil || !s.group.origin.Serves(s.typeURL) {
+	if s.quarantine != nil || !s.group.origin.Serves(s.typeURL) {
 		return false
 	}
 	s.sets(func(t *set) { uncached = uncached || t.clients > 0 && (!t.settled || t.standsIn()) })

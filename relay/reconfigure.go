@@ -22,11 +22,11 @@ type routes struct {
 // Next is a configuration that is checked and not in force. Between Prepare and Commit whatever
 // else depends on it can be opened, so that what fails there leaves all as it was.
 type Next struct {
-	table  *Table
-	cfg    Config
-	routes *routes
-	kept   []*Origin // parts that stay, and their configurations
-	cfgs   []*OriginConfig
+	table     *Table
+	cfg       Config
+	routes    *routes
+	unchanged []*Origin // parts that stay, and their configurations
+	cfgs      []*OriginConfig
 }
 
 // Prepare checks a configuration for a table that may be in use. The error joins all problems. The
@@ -59,7 +59,7 @@ func (t *Table) Prepare(cfg Config) (*Next, error) {
 		}
 		o := t.Origin(oc.Name)
 		if o != nil && live(o.config(), oc) {
-			n.kept, n.cfgs = append(n.kept, o), append(n.cfgs, oc)
+			n.unchanged, n.cfgs = append(n.unchanged, o), append(n.cfgs, oc)
 		} else {
 			o = newOrigin(t, oc, cfg.Metrics.Origin(oc.Name))
 		}
@@ -112,7 +112,7 @@ func (n *Next) Authority(authority string) *Origin { return n.routes.authorities
 func (n *Next) Commit(now time.Time) *Change {
 	t := n.table
 	c := &Change{before: t.routes.Load(), after: n.routes, dialects: map[*Origin]bool{}}
-	for i, o := range n.kept {
+	for i, o := range n.unchanged {
 		if o.config().SotW != n.cfgs[i].SotW {
 			c.dialects[o] = true
 		}

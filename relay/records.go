@@ -9,8 +9,9 @@ import "iter"
 type records struct {
 	chains []*record // by the number of the entry; their count is a power of two
 	n      int
-	// faults are what was last told instead of a resource, of the few names of which that is so.
-	faults map[*record]*NameError
+	// sentErrors are what was last told instead of a resource, of the few names of which that is
+	// so.
+	sentErrors map[*record]*NameError
 }
 
 const (
@@ -86,7 +87,7 @@ func (t *records) remove(r *record) {
 	}
 	*at, r.chain = r.chain, nil
 	t.n--
-	delete(t.faults, r)
+	delete(t.sentErrors, r)
 }
 
 // record is what a client has of a name; nil: it is not subscribed to it.
@@ -116,26 +117,26 @@ func (s *Sub) recordFor(e *entry) *record {
 	return r
 }
 
-// fault is the error last told of the name instead of the resource; nil: none was.
-func (r *record) fault() *NameError {
-	if !r.is(faulty) {
+// lastError is the error last told of the name instead of the resource; nil: none was.
+func (r *record) lastError() *NameError {
+	if !r.is(errorSent) {
 		return nil
 	}
-	return r.sub.records.faults[r]
+	return r.sub.records.sentErrors[r]
 }
 
-// setFault notes what is told of the name instead of the resource; nil: nothing is.
-func (r *record) setFault(f *NameError) {
+// setLastError notes what is told of the name instead of the resource; nil: nothing is.
+func (r *record) setLastError(f *NameError) {
 	t := r.sub.records
 	switch {
-	case f != nil && t.faults == nil:
-		t.faults = map[*record]*NameError{}
+	case f != nil && t.sentErrors == nil:
+		t.sentErrors = map[*record]*NameError{}
 		fallthrough
 	case f != nil:
-		t.faults[r] = f
-		r.flags |= faulty
-	case r.is(faulty):
-		delete(t.faults, r)
-		r.flags &^= faulty
+		t.sentErrors[r] = f
+		r.flags |= errorSent
+	case r.is(errorSent):
+		delete(t.sentErrors, r)
+		r.flags &^= errorSent
 	}
 }

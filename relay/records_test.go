@@ -61,7 +61,7 @@ func TestRecords(t *testing.T) {
 		kept = s.recordFor(entries[0])
 		model[entries[0]] = kept
 	}
-	kept.setFault(unreachable("0"))
+	kept.setLastError(unreachable("0"))
 	for r := range s.records.all() { // all but one are removed as they are met
 		if r != kept {
 			s.records.remove(r)
@@ -69,7 +69,7 @@ func TestRecords(t *testing.T) {
 		}
 	}
 	compare()
-	if f := kept.fault(); f == nil || f.Name != "0" {
+	if f := kept.lastError(); f == nil || f.Name != "0" {
 		t.Errorf("its error is %v", f)
 	}
 	s.records.remove(kept)

@@ -36,7 +36,7 @@ func (s *shard) heardName(a *Applied, e *entry, u *update, r *Resource, gen uint
 	switch held, what := find(e.variants, key), s.hear(nil, find(e.variants, key), u, r); what {
 	case unknown:
 		if len(e.variants) > 0 && s.freezes(nil).Changes() {
-			s.waits(nil, identity{r.Name, key}) // the body is of what waits
+			s.markFrozen(nil, identity{r.Name, key}) // the body is of what waits
 		} else {
 			s.askAgain(e, gen)
 		}
@@ -104,7 +104,7 @@ func (s *shard) hear(t *set, held *Variant, u *update, r *Resource) heard {
 	}
 	if s.group.origin.config().SotW {
 		same = held != nil && from != nil && from.version == u.Version && from.server == held.from.server
-		if _, frozen := s.group.origin.Frozen(); frozen && held != nil && !s.frozen[waiting{t.name(), identity{r.Name, r.Constraints.Key()}}] {
+		if _, frozen := s.group.origin.Frozen(); frozen && held != nil && !s.frozen[frozenResource{t.name(), identity{r.Name, r.Constraints.Key()}}] {
 			same = true // the version is that of a list of which something else waits
 		}
 	}
@@ -154,17 +154,17 @@ func (t *set) heard(a *Applied, u *update, r *Resource, gen uint32, touched *tou
 		t.guard.cancel(identity{r.Name, key})
 	case unknown:
 		if t.shard.freezes(t).Changes() {
-			t.shard.waits(t, identity{r.Name, key}) // the body is of what waits
+			t.shard.markFrozen(t, identity{r.Name, key}) // the body is of what waits
 			return
 		}
 		if !t.lane().fetch(t.shard.now) {
 			return
 		}
 		if m != nil {
-			if t.doubted == nil {
-				t.doubted = map[string]bool{}
+			if t.refetch == nil {
+				t.refetch = map[string]bool{}
 			}
-			t.doubted[r.Name] = true
+			t.refetch[r.Name] = true
 		}
 	}
 }

@@ -28,7 +28,7 @@ func (x *rejections) note(u *update, gen uint32, now time.Time) {
 		x.heard(u)
 	}
 	for i, name := range u.Refused {
-		if _, known := x.byName[name]; !known && len(x.byName) >= maxRefused {
+		if _, known := x.byName[name]; !known && len(x.byName) >= maxBadParts {
 			continue
 		}
 		why := ""

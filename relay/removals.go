@@ -25,7 +25,7 @@ func (x *arrival) takesAway(all bool) (gone []string) {
 	all = all || !u.Full
 	switch t := s.star; s.kind(x.lane.index, x.gen) {
 	case kindSet:
-		if t.askedGen == x.gen && t.told() && (all || !t.unconfirmed()) {
+		if t.askedGen == x.gen && t.shown() && (all || !t.unconfirmed()) {
 			return t.taken(u, x.gen)
 		}
 	case kindNamed:
@@ -59,8 +59,8 @@ func (x *arrival) leaves(gone []string) (endpoints []string) {
 	return endpoints
 }
 
-// told reports whether clients may have been told members.
-func (t *set) told() bool { return t.settled || t.early || t.revived }
+// shown reports whether clients may have been told members.
+func (t *set) shown() bool { return t.settled || t.shownEarly || t.revived }
 
 // taken is what a response takes away of the set's members. An error of a name that it takes
 // away as well is one statement with that (ABS-9), and goes at once: the removal would end the
@@ -77,7 +77,7 @@ func (t *set) taken(u *update, gen uint32) (gone []string) {
 	}
 	said := u.names()
 	for name := range t.members {
-		if !said[name] && !t.faults.keeps(name, gen) {
+		if !said[name] && !t.nameErrors.keepsBody(name, gen) {
 			gone = append(gone, name)
 		}
 	}

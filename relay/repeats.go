@@ -85,7 +85,7 @@ func (k *store) repeats(i laneIndex, gen uint32) *shard {
 	}
 	switch t := s.star; s.kind(i, gen) {
 	case kindSet:
-		if t.askedGen != gen || len(t.guard.held)+len(t.doubted)+len(t.faults.byName)+len(t.refused.names) > 0 {
+		if t.askedGen != gen || len(t.guard.held)+len(t.refetch)+len(t.nameErrors.byName)+len(t.badParts.names) > 0 {
 			return nil
 		}
 	case kindNamed:

@@ -190,8 +190,8 @@ func (s *shard) expect(l *Lane) {
 	}
 }
 
-// late is Missed, unless a stream of the group was opened after the one numbered gen.
-func (l *Lane) late(gen uint32) {
+// missedSince is Missed, unless a stream of the group was opened after the one numbered gen.
+func (l *Lane) missedSince(gen uint32) {
 	if l.owned.Load() && l.group.gens.Load() == gen {
 		l.Missed()
 	}
@@ -211,7 +211,7 @@ func (l *Lane) Missed() {
 		s.mu.Lock()
 		s.followFallback()
 		if s.named.lane == l.index {
-			s.relook()
+			s.markHeldBack()
 		}
 		s.sets(func(t *set) {
 			if t.lane() == l {
@@ -222,16 +222,16 @@ func (l *Lane) Missed() {
 	}
 }
 
-// relook has the clients of all names look again at what they could not be sent so far.
-func (s *shard) relook() {
+// markHeldBack has the clients of all names look again at what they could not be sent so far.
+func (s *shard) markHeldBack() {
 	for _, e := range s.named.entries {
 		if e.retired != nil || e.chosen != nil && (e.chosen.DoNotCache || e.unconfirmed) {
-			s.reshow(e)
+			s.markRecords(e)
 		}
 	}
 }
 
-func (s *shard) reshow(e *entry) {
+func (s *shard) markRecords(e *entry) {
 	for r := e.head; r != nil; r = r.next {
 		r.sub.markDirty(r, s.rev)
 	}
@@ -262,10 +262,10 @@ func (s *Sub) retired(r *record) *Variant {
 	case r.is(revived):
 		return v
 	case v.from.fallback:
-		if r.is(claimed|returned) && !s.resort || !s.shard.mayStandIn(s.shard.lane(s.shard.named.lane)) {
+		if r.is(claimed|returned) && !s.holdsFallback || !s.shard.mayStandIn(s.shard.lane(s.shard.named.lane)) {
 			return nil
 		}
-	case e.retired.doubted || !s.shard.lane(s.shard.named.lane).down.Load():
+	case e.retired.silent || !s.shard.lane(s.shard.named.lane).down.Load():
 		return nil
 	}
 	e.onServed()

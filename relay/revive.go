@@ -26,7 +26,7 @@ func (t *set) key() retiredKey {
 func (t *set) retire() {
 	cfg := t.shard.group.origin.config()
 	told := !cfg.SotW || cfg.absenceDeletes(t.shard.typeURL)
-	if t.standsIn() || !told || !t.firm && !t.revived && !t.restored || t.uncached > 0 || t.anew || !t.shard.retires() {
+	if t.standsIn() || !told || !t.firm && !t.revived && !t.restored || t.uncached > 0 || t.needsOrigin || !t.shard.retires() {
 		return
 	}
 	var variants []*Variant
@@ -124,9 +124,9 @@ func (t *set) forget() {
 		t.offer(m, rev)
 	}
 	t.markChanged(rev)
-	t.faults, t.from, t.doubted = faults{}, nil, nil
-	t.first, t.news, t.settled, t.firm, t.refused = time.Time{}, time.Time{}, false, false, refusals{}
-	t.sweepGen, t.revived, t.anew, t.restored, t.guard = 0, false, false, false, guard{}
+	t.nameErrors, t.from, t.refetch = nameErrors{}, nil, nil
+	t.first, t.lastNew, t.settled, t.firm, t.badParts = time.Time{}, time.Time{}, false, false, badParts{}
+	t.sweepGen, t.revived, t.needsOrigin, t.restored, t.guard = 0, false, false, false, guard{}
 }
 
 // count keeps count of the members that must not be cached.
@@ -151,7 +151,7 @@ func (t *set) abandon() {
 		return
 	}
 	if t.lane().live(t.askedGen) {
-		t.anew = true
+		t.needsOrigin = true
 		t.lane().reopenSoon()
 	}
 	t.shard.poke(mainLane)

@@ -300,9 +300,9 @@ func (s *script) client(c *scriptSub, f []string) []string {
 	case "take":
 		return s.take(c)
 	case "ack":
-		c.Ack(c.last.Told())
+		c.Ack(c.last.Receipt())
 	case "nack":
-		c.Nack(c.last.Told())
+		c.Nack(c.last.Receipt())
 	case "close":
 		c.Close(s.now)
 	case "unreached":
@@ -411,7 +411,7 @@ func (s *script) laneOf(name string) *Lane {
 	if !own {
 		return s.group.lanes[i]
 	}
-	if sh := s.group.plain(shortTypes[typ]); sh != nil && sh.isApart() {
+	if sh := s.group.plain(shortTypes[typ]); sh != nil && sh.inQuarantine() {
 		s.own[name] = sh.lane(i)
 	}
 	if s.own[name] == nil {
@@ -472,7 +472,7 @@ func (s *script) lane(l *Lane, f []string) []string {
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		l.Rest(s.now.Add(d), "because")
+		l.RetryAt(s.now.Add(d), "because")
 	case "release":
 		return []string{fmt.Sprint(l.Release())}
 	case "take":

@@ -36,37 +36,37 @@ type set struct {
 	askedAs     uint64    // which of store.questions
 	answeredGen uint32    // generation in which it was answered
 
-	// Settling (RELAY-6). first is the time of the first response, news that of the last one that
-	// brought a new name.
-	first, news   time.Time
-	settled, firm bool
-	early         bool // clients were sent members before it had settled
-	// refused is what was refused of the answers on the present stream. A client that holds
+	// Settling (RELAY-6). first is the time of the first response, lastNew that of the last one
+	// that brought a new name.
+	first, lastNew time.Time
+	settled, firm  bool
+	shownEarly     bool // clients were sent members before it had settled
+	// badParts is what was refused of the answers on the present stream. A client that holds
 	// something waits until it was stated again (RELAY-32). One that holds nothing waits for a good
 	// response, and is sent what there is after cold_wait.
-	refused refusals
-	// awaited is since when a client waits for the set, and the origin does not answer (vain.go);
-	// zero: none does.
+	badParts badParts
+	// awaited is since when a client waits for the set, and the origin does not answer
+	// (settlesuntil.go); zero: none does.
 	awaited time.Time
 	pauseAt time.Time // of the earliest setPause timer in the heap
 
 	// sweepGen is the generation of a stream after whose pause the members that it has not
 	// mentioned are removed, if sweepAll (RELAY-46, RELAY-91). Errors that it has not stated again
-	// end in any case. sweepFirst and sweepNews are first and news of that stream alone.
-	sweepGen              uint32
-	sweepAll              bool
-	sweepFirst, sweepNews time.Time
+	// end in any case. sweepFirst and sweepLastNew are first and lastNew of that stream alone.
+	sweepGen                 uint32
+	sweepAll                 bool
+	sweepFirst, sweepLastNew time.Time
 
-	// doubted are members of which a heartbeat came for another body than the one held. The body is
+	// refetch are members of which a heartbeat came for another body than the one held. The body is
 	// asked for again, as if it were not held.
-	doubted map[string]bool
+	refetch map[string]bool
 
-	guard  guard
-	faults faults
-	// fault is what the origin said of a collection as a whole (ABS-12), on the stream of
-	// generation faultGen.
-	fault    *NameError
-	faultGen uint32
+	guard      guard
+	nameErrors nameErrors
+	// collectionError is what the origin said of a collection as a whole (ABS-12), on the stream of
+	// generation collectionErrorGen.
+	collectionError    *NameError
+	collectionErrorGen uint32
 
 	// revived: the members are those of a set that had retired (revive.go), as far as no stream
 	// since has said otherwise.
@@ -79,11 +79,11 @@ type set struct {
 	// gathered is when the last response is taken up that waited while the set was unconfirmed
 	// (gather.go): its silence does not confirm it before.
 	gathered time.Time
-	// uncached is how many members must not be cached. anew: there was one when the last client
-	// left, so a client that comes now waits for what the origin sends on the next stream
+	// uncached is how many members must not be cached. needsOrigin: there was one when the last
+	// client left, so a client that comes now waits for what the origin sends on the next stream
 	// (RELAY-9).
-	uncached int
-	anew     bool
+	uncached    int
+	needsOrigin bool
 }
 
 func newSet(s *shard, selector string) *set {
@@ -184,7 +184,7 @@ func (t *set) clear() {
 	if t.lane().live(t.askedGen) {
 		return
 	}
-	if t.anew && t.wanted() {
+	if t.needsOrigin && t.wanted() {
 		t.forget()
 	}
 	if t.wanted() {
@@ -198,12 +198,12 @@ func (t *set) clear() {
 	// a stream that the type was taken off may still be there (RELAY-92): it tells differences to
 	// what goes
 	t.askedGen, t.answeredGen = 0, 0
-	t.revived, t.uncached, t.anew = false, 0, false
+	t.revived, t.uncached, t.needsOrigin = false, 0, false
 	for name := range t.members {
 		t.shard.trackExpiry(expiringKey{t, name}, nil)
 	}
-	t.members, t.faults, t.doubted = map[string]*member{}, faults{}, nil
-	t.first, t.news, t.settled, t.firm, t.refused, t.awaited = time.Time{}, time.Time{}, false, false, refusals{}, time.Time{}
+	t.members, t.nameErrors, t.refetch = map[string]*member{}, nameErrors{}, nil
+	t.first, t.lastNew, t.settled, t.firm, t.badParts, t.awaited = time.Time{}, time.Time{}, false, false, badParts{}, time.Time{}
 	t.sweepGen, t.from, t.restored, t.guard = 0, nil, false, guard{}
 }
 
@@ -211,7 +211,7 @@ func (t *set) clear() {
 // RELAY-7).
 func (t *set) ready(holds bool) bool {
 	switch {
-	case t.anew, t.uncached > 0 && !t.lane().live(t.askedGen):
+	case t.needsOrigin, t.uncached > 0 && !t.lane().live(t.askedGen):
 		return false // half a set is worse than none (RELAY-81)
 	case holds:
 		return t.firm
@@ -250,13 +250,13 @@ func (t *set) answered(now time.Time, gen uint32, news bool, u *update) {
 		return
 	}
 	if t.first.IsZero() {
-		t.first, t.news = now, now
+		t.first, t.lastNew = now, now
 	}
 	if news {
-		t.news = now
+		t.lastNew = now
 	}
 	if t.sweepGen == gen && t.sweepFirst.IsZero() {
-		t.sweepFirst, t.sweepNews = now, now
+		t.sweepFirst, t.sweepLastNew = now, now
 	}
 	t.startPause(now)
 }
@@ -269,12 +269,12 @@ func (t *set) pause(now time.Time) {
 	if !t.pauseAt.After(now) {
 		t.pauseAt = time.Time{}
 	}
-	if x := t.faults.lackUntil; !x.IsZero() && !x.After(now) {
+	if x := t.nameErrors.lackUntil; !x.IsZero() && !x.After(now) {
 		t.noteLack()
 		t.wakeFresh()
 	}
 	t.startPause(now)
-	s.rejoinCleared()
+	s.rejoinReleased()
 	s.unlock()
 }
 
@@ -296,8 +296,8 @@ func (t *set) startPause(now time.Time) {
 	arrivals := t.lane().arrivals.Load()
 	sweeps := t.revived && t.sweepGen != 0 // until then nobody new is given what had retired
 	if !t.first.IsZero() && !t.settled && !sweeps {
-		x := earlier(arrivals.Over(t.news, cfg.Settle), t.first.Add(cfg.ColdWait))
-		if t.refused.bad {
+		x := earlier(arrivals.Over(t.lastNew, cfg.Settle), t.first.Add(cfg.ColdWait))
+		if t.badParts.bad {
 			x = t.first.Add(cfg.ColdWait)
 		}
 		if x.After(now) {
@@ -309,9 +309,9 @@ func (t *set) startPause(now time.Time) {
 	}
 	// What was restored and is to be swept is not confirmed by an answer before that.
 	sweeps = sweeps || t.restored && t.sweepGen != 0 && !t.sweepFirst.IsZero()
-	if !t.first.IsZero() && !t.firm && !t.refused.bad && !sweeps {
-		x := earlier(later(arrivals.Over(t.news, cfg.FirmSettle), t.gathered), t.first.Add(firmMost))
-		if x = t.refused.over(x); x.After(now) {
+	if !t.first.IsZero() && !t.firm && !t.badParts.bad && !sweeps {
+		x := earlier(later(arrivals.Over(t.lastNew, cfg.FirmSettle), t.gathered), t.first.Add(firmMost))
+		if x = t.badParts.over(x); x.After(now) {
 			at(x)
 		} else {
 			t.firm = true
@@ -319,7 +319,7 @@ func (t *set) startPause(now time.Time) {
 		}
 	}
 	if t.sweepGen != 0 && !t.sweepFirst.IsZero() {
-		if x := earlier(later(arrivals.Over(t.sweepNews, cfg.FirmSettle), t.gathered), t.sweepFirst.Add(firmMost)); x.After(now) {
+		if x := earlier(later(arrivals.Over(t.sweepLastNew, cfg.FirmSettle), t.gathered), t.sweepFirst.Add(firmMost)); x.After(now) {
 			at(x)
 		} else {
 			t.sweep()
@@ -345,12 +345,12 @@ func (t *set) sweep() {
 	for _, m := range t.members {
 		if t.swept(m, gen) && !m.isIn(kept) {
 			m.variants = nil
-			t.faults.clear(m.name)
+			t.nameErrors.clear(m.name)
 			t.offer(m, rev)
 		}
 	}
-	t.doubted = nil
-	ended := t.forgetFaults(gen, rev)
+	t.refetch = nil
+	ended := t.forgetErrors(gen, rev)
 	t.markChanged(rev)
 	if ended {
 		t.stated(rev)
@@ -364,15 +364,15 @@ func (t *set) sweep() {
 // swept reports whether a sweep removes a member. What the guard holds back is not swept: it has a
 // time of its own.
 func (t *set) swept(m *member, gen uint32) bool {
-	return (t.sweepAll || t.doubted[m.name]) && m.seenGen != gen && !t.guard.partsFrom(m.variants)
+	return (t.sweepAll || t.refetch[m.name]) && m.seenGen != gen && !t.guard.holdsAny(m.variants)
 }
 
 // unmentioned is what a sweep would remove.
-func (t *set) unmentioned(gen uint32) (ps []parting) {
+func (t *set) unmentioned(gen uint32) (ps []pendingRemoval) {
 	for _, m := range t.members {
 		if t.swept(m, gen) {
 			for _, v := range m.variants {
-				ps = append(ps, parting{identity: identity{m.name, v.Constraints.Key()}})
+				ps = append(ps, pendingRemoval{identity: identity{m.name, v.Constraints.Key()}})
 			}
 		}
 	}
@@ -421,9 +421,9 @@ func (t *set) wakeFresh() {
 			// marked before or not: other types of the stream may wait for the set
 			s.wake(p.sub.owner)
 		}
-		for p := v.ordered.head; p != nil && t.settled && t.early; p = p.next {
-			if p.early {
-				p.early = false
+		for p := v.ordered.head; p != nil && t.settled && t.shownEarly; p = p.next {
+			if p.shownEarly {
+				p.shownEarly = false
 				if v.contentRev > p.sent { // a removal was kept back, and what came after it
 					p.sub.mark(s.rev)
 				} else {
@@ -432,7 +432,7 @@ func (t *set) wakeFresh() {
 			}
 		}
 	}
-	t.early = t.early && !t.settled
+	t.shownEarly = t.shownEarly && !t.settled
 }
 
 // standsIn reports whether the members are those of the last resort, and no stream has

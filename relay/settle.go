@@ -24,7 +24,7 @@ func (s *Sub) effective(r *record) (v *Variant, absent bool, rev uint64) {
 	s.covering(name, func(p *position) {
 		it := p.view.items[name]
 		switch {
-		case p.waits():
+		case p.blocked():
 			waits = true
 		case v == nil && it != nil && !it.dead && name != e.name && !it.variant.listsAs(e.name):
 			// The set has what the alias stood for, which says nothing of the alias.
@@ -44,11 +44,11 @@ func (s *Sub) effective(r *record) (v *Variant, absent bool, rev uint64) {
 	return v, (absent || gone && !waits) && v == nil, rev
 }
 
-// saying is what a client must be sent of a name.
-type saying uint8
+// event is what a client must be sent of a name.
+type event uint8
 
 const (
-	nothing saying = iota
+	nothing event = iota
 	resource
 	heartbeat
 	removal
@@ -56,17 +56,17 @@ const (
 
 // settle compares a record with what is known, and returns what the client must be sent of the
 // name. body is set for a resource, which may be a notice (ALIAS-5), and for a heartbeat.
-func (s *Sub) settle(r *record) (what saying, body *Variant, rev uint64) {
+func (s *Sub) settle(r *record) (what event, body *Variant, rev uint64) {
 	s.recognize(r)
 	v, absent, rev := s.effective(r)
 	// a client that comes back may have missed a heartbeat
-	renewed := s.ttl && (r.is(beat) || r.is(claimed) && v != nil && v.timed())
-	r.flags &^= beat
+	renewed := s.ttl && (r.is(heartbeatDue) || r.is(claimed) && v != nil && v.timed())
+	r.flags &^= heartbeatDue
 	r.gave(v)
 	switch {
 	case v != nil:
-		lost := v == r.entry.chosen && r.entry.lost
-		if ended := r.fault() != nil && r.entry.fault == nil; !r.is(owed) && !ended &&
+		lost := v == r.entry.chosen && r.entry.aliasDropped
+		if ended := r.lastError() != nil && r.entry.nameError == nil; !r.is(owed) && !ended &&
 			(r.sent == v.Digest || r.is(claimed) && v.stated(r.sent)) {
 			s.sent(r, v.Digest) // a claim may have another form
 			// the claim is true: the client holds what was live here, and is sent its removal
@@ -79,7 +79,7 @@ func (s *Sub) settle(r *record) (what saying, body *Variant, rev uint64) {
 			return nothing, nil, 0
 		}
 		if lost && r.sent == v.Digest {
-			s.silence(r)
+			s.answerSilent(r)
 			return nothing, nil, 0 // the subscription waits for its answer (ALIAS-4)
 		}
 		s.standsFor(r, v, rev)
@@ -94,7 +94,7 @@ func (s *Sub) settle(r *record) (what saying, body *Variant, rev uint64) {
 		tell := r.is(owed | holds)
 		s.newest = newer(s.newest, s.shard.named.from)
 		if tell && s.delta { // SotW has no removal, and the word is told once (WARM-7)
-			r.setFault(nil) // what is said of it follows the removal, or goes with it
+			r.setLastError(nil) // what is said of it follows the removal, or goes with it
 		}
 		switch {
 		case tell && s.delta:
@@ -111,7 +111,7 @@ func (s *Sub) settle(r *record) (what saying, body *Variant, rev uint64) {
 		}
 		return what, body, rev
 	default:
-		s.silence(r)
+		s.answerSilent(r)
 	}
 	return nothing, nil, 0
 }
@@ -144,18 +144,18 @@ func (s *Sub) eachDirty(f func(*record), full func() bool) {
 		if full != nil && full() {
 			rest := make([]*record, 0, len(list)-i+len(s.dirty))
 			s.dirty = append(append(rest, list[i:]...), s.dirty...)
-			s.rest = true
+			s.moreLeft = true
 			return
 		}
 		r.flags &^= dirty
-		if !r.is(gone) {
+		if !r.is(unsubscribed) {
 			f(r)
 		}
 	}
 }
 
-// relook puts a name on the dirty list, for the same Take or the next.
-func (s *Sub) relook(r *record) {
+// addDirty puts a name on the dirty list, for the same Take or the next.
+func (s *Sub) addDirty(r *record) {
 	if !r.is(dirty) {
 		r.flags |= dirty
 		s.dirty = append(s.dirty, r)

@@ -52,10 +52,10 @@ type shard struct {
 
 	// Within one response: part is what it says to the shard, nil: nothing. turn is the revision of
 	// the last that was offered to it.
-	part *portion
-	turn uint64
+	updateShare *updateShare
+	turn        uint64
 
-	frozen map[waiting]bool // of which the origin has something that is not taken (freeze.go)
+	frozen map[frozenResource]bool // of which the origin has something that is not taken (freeze.go)
 
 	unrequested uint64   // resources that matched no subscription (RELAY-28)
 	unanswered  uint64   // names a healthy origin left unanswered (ABS-5)
@@ -165,8 +165,8 @@ func (s *shard) dropIfEmpty() bool {
 			}
 		}
 	}
-	if s.dead && s.apart != nil && len(s.store.all) == 1 {
-		s.stage(left) // whoever runs its lanes finds nothing to ask
+	if s.dead && s.quarantine != nil && len(s.store.all) == 1 {
+		s.setStage(stageSuspended) // whoever runs its lanes finds nothing to ask
 	}
 	return s.dead
 }

@@ -14,9 +14,9 @@ import (
 
 // sharedWant is what a name has to do with that of other maps.
 type sharedWant struct {
-	rep  *entry   // is asked in this one's place
-	heir *entry   // takes the place of this one, which is given up
-	left *Variant // is kept until the origin has answered for the map
+	rep      *entry   // is asked in this one's place
+	heir     *entry   // takes the place of this one, which is given up
+	retained *Variant // is kept until the origin has answered for the map
 }
 
 func (e *entry) rep() *entry {
@@ -26,11 +26,11 @@ func (e *entry) rep() *entry {
 	return e.sharedWant.rep
 }
 
-func (e *entry) left() *Variant {
+func (e *entry) retained() *Variant {
 	if e.sharedWant == nil {
 		return nil
 	}
-	return e.sharedWant.left
+	return e.sharedWant.retained
 }
 
 // unshare has the name stand for itself. What it has came for another map: the first word that
@@ -46,7 +46,7 @@ func (e *entry) unshare() {
 // is never told that a variant has gone (DEL-3) nobody would learn that the two have parted.
 func (s *shard) representative(e *entry) (rep *entry) {
 	cfg := s.group.origin.config()
-	if !cfg.Share || cfg.SotW && !xds.FullState(s.typeURL) || e.refresh || e.left() != nil {
+	if !cfg.Share || cfg.SotW && !xds.FullState(s.typeURL) || e.refresh || e.retained() != nil {
 		return nil
 	}
 	s.others(func(x *shard) {
@@ -64,8 +64,8 @@ func (s *shard) representative(e *entry) (rep *entry) {
 // serves reports whether what the name was answered with is what the other has.
 func (e *entry) serves(other *entry) bool {
 	a, b := e.chosen, other.chosen
-	return a != nil && b != nil && !e.isMute() && a.Digest == b.Digest && !a.DoNotCache && e.fault == nil && other.fault == nil &&
-		!e.lost && a.Name == e.name
+	return a != nil && b != nil && !e.isMute() && a.Digest == b.Digest && !a.DoNotCache && e.nameError == nil && other.nameError == nil &&
+		!e.aliasDropped && a.Name == e.name
 }
 
 // askedOn reports whether the name is asked on the stream of generation gen, by itself or by who
@@ -108,9 +108,9 @@ func (k *store) unshare(name string) {
 	}
 }
 
-// partTouched does so for names of which one map has lost something, not by a response, which
+// unshareTouched does so for names of which one map has lost something, not by a response, which
 // other maps would have part in.
-func (k *store) partTouched(touched ...*entry) {
+func (k *store) unshareTouched(touched ...*entry) {
 	if !k.group.origin.config().Share {
 		return
 	}
@@ -119,8 +119,8 @@ func (k *store) partTouched(touched ...*entry) {
 	}
 }
 
-// partAll does so for all names that a response speaks of.
-func (k *store) partAll(u *update) {
+// unshareAll does so for all names that a response speaks of.
+func (k *store) unshareAll(u *update) {
 	if !k.group.origin.config().Share || len(k.all) < 2 {
 		return
 	}
@@ -181,10 +181,10 @@ func (s *shard) waitsForHeir(e *entry) bool {
 	return h.rep() == nil && s.lists(h) && h.asked() != e.asked()
 }
 
-// keeps reports whether a removal is no word about what the shard holds of the name: it was
+// retains reports whether a removal is no word about what the shard holds of the name: it was
 // never asked for this map. Then the name is asked, and what there is stays until the answer, or
 // for cold_wait. gen is the stream's: on that of `*` it is a word about `*` alone.
-func (s *shard) keeps(p *portion, id identity, gen uint32, now time.Time) bool {
+func (s *shard) retains(p *updateShare, id identity, gen uint32, now time.Time) bool {
 	e := s.named.entries[id.name]
 	if e == nil || !e.askedOn(gen) || find(e.variants, id.constraints) == nil || p.brings(id.name) {
 		return false
@@ -192,9 +192,9 @@ func (s *shard) keeps(p *portion, id identity, gen uint32, now time.Time) bool {
 	if e.rep() == nil || e.chosen == nil || e.chosen.Constraints.Key() != id.constraints {
 		return false
 	}
-	e.sharedWant = &sharedWant{left: e.chosen}
+	e.sharedWant = &sharedWant{retained: e.chosen}
 	s.look(e)
-	s.push(timer{at: now.Add(s.cfg().ColdWait), kind: keptEnd, shard: s, entry: e})
+	s.push(timer{at: now.Add(s.cfg().ColdWait), kind: retainedEnd, shard: s, entry: e})
 	return true
 }
 
@@ -202,18 +202,18 @@ func (s *shard) keeps(p *portion, id identity, gen uint32, now time.Time) bool {
 // for the answer.
 func (s *shard) awaits(name string, gen uint32) bool {
 	e := s.named.entries[name]
-	return e != nil && e.left() != nil && e.asksOn(gen)
+	return e != nil && e.retained() != nil && e.asksOn(gen)
 }
 
-// replaceLeft adds to what a response says the removal of what was kept, if it answers for
+// replaceRetained adds to what a response says the removal of what was kept, if it answers for
 // the map.
-func (p *portion) replaceLeft(s *shard, gen uint32) {
+func (p *updateShare) replaceRetained(s *shard, gen uint32) {
 	answer := func(name string) {
 		e := s.named.entries[name]
-		if e == nil || e.left() == nil || !e.asksOn(gen) {
+		if e == nil || e.retained() == nil || !e.asksOn(gen) {
 			return
 		}
-		v := e.left()
+		v := e.retained()
 		e.sharedWant = nil
 		listed := slices.ContainsFunc(p.Resources, func(r Resource) bool {
 			return r.Name == name && r.Constraints.Key() == v.Constraints.Key()
@@ -230,15 +230,15 @@ func (p *portion) replaceLeft(s *shard, gen uint32) {
 	}
 }
 
-// endKept takes what was kept from a name for which the origin has not answered. It locks the
+// endRetained takes what was kept from a name for which the origin has not answered. It locks the
 // shard.
-func (s *shard) endKept(e *entry, now time.Time) {
+func (s *shard) endRetained(e *entry, now time.Time) {
 	s.mu.Lock()
-	if v := e.left(); v != nil && s.named.entries[e.name] == e {
+	if v := e.retained(); v != nil && s.named.entries[e.name] == e {
 		s.now, e.sharedWant = now, nil
 		rev := s.nextRev()
 		s.removeName(identity{e.name, v.Constraints.Key()})
-		s.partTouched(s.offerTouched(rev, e.asked())...)
+		s.unshareTouched(s.offerTouched(rev, e.asked())...)
 	}
 	s.unlock()
 }

@@ -6,28 +6,28 @@ import "time"
 
 // fail takes up what the origin says of a name instead of a resource: the body that is there
 // goes or stays (ABS-8), and either counts as an answer.
-func (s *shard) fail(e *entry, fault *NameError, rev uint64, gen uint32) {
-	if s.group.origin.ends(fault) {
+func (s *shard) fail(e *entry, nameError *NameError, rev uint64, gen uint32) {
+	if s.group.origin.ends(nameError) {
 		s.markConfirmed(e) // any other error says nothing of the body
-		known := e.answeredOn(gen) && e.fault.Same(fault)
-		e.onWords(fault)
+		known := e.answeredOn(gen) && e.nameError.Same(nameError)
+		e.onWords(nameError)
 		// also to those who know that it does not exist; the same is news to who came since it was
 		// asked anew (RELAY-99)
 		if !known {
-			s.tell(e, rev)
+			s.notify(e, rev)
 		}
 		s.empty(e)
 		e.notice = nil
 		s.offerNamed(e, rev, gen, true)
 		return
 	}
-	known := e.answeredOn(gen) && e.fault.Same(fault)
-	if !e.fault.Same(fault) {
+	known := e.answeredOn(gen) && e.nameError.Same(nameError)
+	if !e.nameError.Same(nameError) {
 		e.rev = rev
 	}
-	e.onError(fault, gen)
+	e.onError(nameError, gen)
 	if !known { // on a new stream the same is news to who came since the last (RELAY-38)
-		s.tell(e, rev)
+		s.notify(e, rev)
 	}
 }
 
@@ -52,7 +52,7 @@ func (s *shard) silent(now time.Time) {
 	for ; n < len(t.unheard) && !t.unheard[n].at.Add(patience).After(now); n++ {
 		if u := t.unheard[n]; u.isLast() && s.isAsked(u.entry) {
 			s.unheard(u.entry)
-			s.partTouched(u.entry) // who has been silent of it stands for nobody
+			s.unshareTouched(u.entry) // who has been silent of it stands for nobody
 		}
 		t.unheard[n] = unheard{}
 	}
@@ -69,19 +69,19 @@ func (u *unheard) isLast() bool {
 
 // unheard takes up that nothing was said of a name for patience.
 func (s *shard) unheard(e *entry) {
-	waited, fault := !e.isAnswered(), e.fault
+	waited, nameError := !e.isAnswered(), e.nameError
 	news := e.onSilence(s.quiet(), e.name)
 	if e.unconfirmed {
-		s.reshow(e) // lists that wait for it do so no longer
+		s.markRecords(e) // lists that wait for it do so no longer
 	}
 	switch {
 	case news:
 		if waited {
 			s.unanswered++
 		}
-		s.tell(e, s.rev)
-	case e.chosen != nil && !e.lost:
-		if fault != e.fault {
+		s.notify(e, s.rev)
+	case e.chosen != nil && !e.aliasDropped:
+		if nameError != e.nameError {
 			e.cured(s.rev)
 		}
 		s.lapsedSilent(e)

@@ -64,7 +64,7 @@ func (s *shard) doubt(now time.Time, id identity, gen uint32) (early bool) {
 // A client of locators is told at once that the variant of these constraints is gone (DYN-14). That
 // is what was stated, and another of its maps may have the variant that took its place.
 func (s *shard) early(e *entry, key string, gen uint32) bool {
-	if !e.isBorrowed() || e.answeredOn(gen) || e.left() != nil || find(e.variants, key) == nil {
+	if !e.isBorrowed() || e.answeredOn(gen) || e.retained() != nil || find(e.variants, key) == nil {
 		return false
 	}
 	for r := e.head; r != nil; r = r.next {
@@ -73,7 +73,7 @@ func (s *shard) early(e *entry, key string, gen uint32) bool {
 		}
 	}
 	// of a glob's members a removal is its word
-	return !s.part.brings(e.name) && len(s.member(gen, e.name)) == 0
+	return !s.updateShare.brings(e.name) && len(s.memberBodies(gen, e.name)) == 0
 }
 
 // endDoubts takes away what was doubted long enough, and has not come on the stream of generation
@@ -102,10 +102,10 @@ func (s *shard) endDoubts(gen uint32, now time.Time) {
 		return
 	}
 	counts := s.hears(nil, gen, s.heldNames)
-	var ps []parting
+	var ps []pendingRemoval
 	for _, e := range over {
 		for _, v := range e.variants {
-			ps = append(ps, parting{identity: identity{e.name, v.Constraints.Key()}})
+			ps = append(ps, pendingRemoval{identity: identity{e.name, v.Constraints.Key()}})
 		}
 	}
 	kept, _ := s.screen(nil, ps, counts, false)
@@ -115,5 +115,5 @@ func (s *shard) endDoubts(gen uint32, now time.Time) {
 			s.removeName(p.identity)
 		}
 	}
-	s.partTouched(s.offerTouched(rev, gen)...)
+	s.unshareTouched(s.offerTouched(rev, gen)...)
 }

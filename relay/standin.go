@@ -166,7 +166,7 @@ func (r *Relief) taken(typeURL string, canonical bool, source string) *fallbackT
 			}
 		}
 		c := *v // which shares the bytes
-		c.from, c.originVersion, c.parting = from[n], "", false
+		c.from, c.originVersion, c.orphaned = from[n], "", false
 		return &c
 	}
 	fleeting := func(v *Variant) bool { return v.DoNotCache || v.timed() }

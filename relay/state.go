@@ -10,9 +10,9 @@ package relay
 // stream is open still is not known here: see shard.isAsked.
 type state struct {
 	chosen *Variant // the variant for the parameters; nil: none known
-	// fault is the last error the origin stated, until the resource itself or another error arrives
-	// (ABS-7).
-	fault *NameError
+	// nameError is the last error the origin stated, until the resource itself or another error
+	// arrives (ABS-7).
+	nameError *NameError
 	// retired stands in during an outage, until the origin says something of the name; nil:
 	// nothing.
 	retired *substitute
@@ -26,12 +26,12 @@ type state struct {
 	silence  unheardFor
 	source   bodySource
 
-	lost bool // the resource does not list the name any more (ALIAS-4)
+	aliasDropped bool // the resource does not list the name any more (ALIAS-4)
 	// what is held is that of a snapshot, and no stream has said anything of it (confirm.go)
 	unconfirmed bool
 	existed     bool // a body was known: a client that is away may hold it, so its absence lingers
 	// in error, and nothing else is known: counts for settling like silence, after 15 s
-	faulted bool
+	inError bool
 	refresh bool // to be asked anew, by unsubscribe and subscribe (DELTA-7)
 	waited  bool // on_demand_wait has passed since the question for a virtual host (ALIAS-10)
 }
@@ -88,7 +88,7 @@ const (
 type substitute struct {
 	variants []*Variant
 	served   bool // somebody was to be given it
-	doubted  bool // a connected origin kept silent about the name
+	silent   bool // a connected origin kept silent about the name
 }
 
 // quiet is what the silence of a healthy origin means of a name of which nothing is known.
@@ -172,17 +172,17 @@ func (st *state) onWaited() { st.waited = true }
 // whether that is news of a name that is not held.
 func (st *state) onSilence(q quiet, name string) (news bool) {
 	heard := st.isAnswered()
-	if !heard || st.faulted {
+	if !heard || st.inError {
 		st.silence = max(st.silence, mute)
 	}
 	switch {
-	case st.chosen != nil && !st.lost: // its version was presented, so it is current
+	case st.chosen != nil && !st.aliasDropped: // its version was presented, so it is current
 		if !heard { // an error would have been stated again
-			st.fault, st.faulted = nil, false
+			st.nameError, st.inError = nil, false
 		}
 		st.question = answered
 		return false
-	case heard && !st.faulted:
+	case heard && !st.inError:
 		return false
 	case heard:
 		// In error and nothing else: a list that waits for it goes without it now, as it would for
@@ -191,9 +191,9 @@ func (st *state) onSilence(q quiet, name string) (news bool) {
 		return true
 	}
 	if st.silence = unheardOf; st.retired != nil {
-		st.retired.doubted = true
+		st.retired.silent = true
 	}
-	st.fault, st.faulted = nil, false // of an earlier stream, and stated by this one no more
+	st.nameError, st.inError = nil, false // of an earlier stream, and stated by this one no more
 	switch q {
 	case meansError:
 		st.onError(unanswered(name), st.gen)
@@ -220,15 +220,15 @@ func (st *state) onSeen(gen uint32) {
 // onHeard: the origin answered for a name that keeps its body all the same. Of an error nothing was
 // said.
 func (st *state) onHeard(gen uint32) {
-	if st.asksOn(gen) && st.fault == nil {
+	if st.asksOn(gen) && st.nameError == nil {
 		st.question = answered
 	}
 }
 
 // onBody: the body was told on the stream. It is no answer for an alias that it does not list.
 func (st *state) onBody(v *Variant, gen uint32) {
-	st.fault, st.faulted = nil, false
-	st.onAnswer(st.onWord(gen) && !st.lost)
+	st.nameError, st.inError = nil, false
+	st.onAnswer(st.onWord(gen) && !st.aliasDropped)
 	st.onTold()
 	st.chosen, st.absence, st.existed = v, notAbsent, true
 }
@@ -236,13 +236,13 @@ func (st *state) onBody(v *Variant, gen uint32) {
 // onAbsent: that there is none was told on the stream, in these words. gen is 0 if no stream says
 // so: it expired.
 func (st *state) onAbsent(words *NameError, gen uint32) {
-	st.fault = words
+	st.nameError = words
 	counts := st.onWord(gen)
-	st.onAnswer(counts && !st.lost)
+	st.onAnswer(counts && !st.aliasDropped)
 	st.onTold()
 	st.chosen = nil
 	switch {
-	case st.lost || gen == 0: // of the name itself nothing was said
+	case st.aliasDropped || gen == 0: // of the name itself nothing was said
 		st.absence = ended
 	case counts:
 		st.absence = absentNow
@@ -257,35 +257,35 @@ func (st *state) onTold() { st.silence = min(st.silence, mute) }
 // onError: an error that leaves the body in use was told on the stream (ABS-8).
 func (st *state) onError(f *NameError, gen uint32) {
 	st.onAnswer(st.onWord(gen))
-	st.faulted = true
+	st.inError = true
 	st.onWords(f)
 }
 
 // onWords: an error is told in these words. An error that is the same stays as it is: clients
 // remember which they were told.
 func (st *state) onWords(f *NameError) {
-	if !st.fault.Same(f) {
-		st.fault = f
+	if !st.nameError.Same(f) {
+		st.nameError = f
 	}
 }
 
 // onExpired: it is absent because its TTL has passed, which is told in these words.
-func (st *state) onExpired(words *NameError) { st.fault = words }
+func (st *state) onExpired(words *NameError) { st.nameError = words }
 
 // Aliases.
 
 // onDropped: the resource does not list the name any more, which is asked anew (ALIAS-4).
-func (st *state) onDropped() { st.lost, st.refresh = true, true }
+func (st *state) onDropped() { st.aliasDropped, st.refresh = true, true }
 
 // onListed: a resource that lists the name is held. What it was to be asked anew for is answered.
 func (st *state) onListed() {
-	if st.lost {
-		st.lost, st.refresh = false, false
+	if st.aliasDropped {
+		st.aliasDropped, st.refresh = false, false
 	}
 }
 
 // onNamed: the origin spoke of the alias itself, or nothing is left of what it stood for.
-func (st *state) onNamed() { st.lost = false }
+func (st *state) onNamed() { st.aliasDropped = false }
 
 // What comes otherwise than by a word of the name.
 
@@ -394,7 +394,7 @@ func (st *state) isUnknown() bool {
 }
 
 // isInDoubt reports whether the origin is silent about it, or states an error that is no absence.
-func (st *state) isInDoubt() bool { return st.faulted || st.isUnanswered() }
+func (st *state) isInDoubt() bool { return st.inError || st.isUnanswered() }
 
 // isUnanswered reports whether nothing is known of it, or nothing but an error, 15 s after it was
 // asked.
@@ -405,11 +405,11 @@ func (st *state) isMute() bool { return st.silence >= mute }
 
 // kept reports whether the name is in an error, stated on the stream, that leaves its body in use
 // (ABS-8).
-func (st *state) kept(gen uint32) bool { return st.faulted && st.answeredOn(gen) }
+func (st *state) kept(gen uint32) bool { return st.inError && st.answeredOn(gen) }
 
 // isSilent reports whether the origin has said nothing of a virtual host since it was asked
 // on_demand_wait ago. An error says no more of whether there is one.
-func (st *state) isSilent() bool { return st.waited && (!st.isAnswered() || st.faulted) }
+func (st *state) isSilent() bool { return st.waited && (!st.isAnswered() || st.inError) }
 
 // isServed reports whether somebody was to be given what retired, and the origin has not spoken
 // since.
@@ -418,7 +418,7 @@ func (st *state) isServed() bool { return st.retired != nil && st.retired.served
 // revivable is what stands in as long as the origin can be reached by no stream; nil: nothing, or a
 // connected origin was silent about the name.
 func (st *state) revivable() []*Variant {
-	if st.retired == nil || st.retired.doubted {
+	if st.retired == nil || st.retired.silent {
 		return nil
 	}
 	return st.retired.variants
@@ -435,6 +435,6 @@ func (st *state) retiredBodies() []*Variant {
 // isSettled reports whether the stream has told the body before, and nothing else is to be told or
 // asked of it.
 func (st *state) isSettled(v *Variant, gen uint32) bool {
-	return st.seenOn(gen) && st.asksOn(gen) && st.answeredOn(gen) && st.chosen == v && st.fault == nil &&
-		!st.unconfirmed && !st.lost && st.retired == nil && !st.faulted && !st.isMute() && !st.refresh
+	return st.seenOn(gen) && st.asksOn(gen) && st.answeredOn(gen) && st.chosen == v && st.nameError == nil &&
+		!st.unconfirmed && !st.aliasDropped && st.retired == nil && !st.inError && !st.isMute() && !st.refresh
 }

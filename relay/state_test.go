@@ -160,7 +160,7 @@ func describeState(st *state) string {
 		say(!st.isGone(), "unknown")
 	}
 	say(st.existed, "existed")
-	say(st.lost, "dropped")
+	say(st.aliasDropped, "dropped")
 	switch {
 	case st.asked() == 0:
 		say(true, "unasked")
@@ -174,7 +174,7 @@ func describeState(st *state) string {
 	say(st.cameBack() && !st.hasLeft(), "came back")
 	say(st.isBorrowed(), "borrowed")
 	say(st.kept(streamNow), "kept")
-	say(st.fault != nil, "in error")
+	say(st.nameError != nil, "in error")
 	say(st.isInDoubt(), "in doubt")
 	say(st.isUnanswered(), "unanswered")
 	say(st.isMute(), "mute")

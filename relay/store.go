@@ -45,8 +45,8 @@ type store struct {
 	// lastList is the last SotW request of each lane.
 	lastList [2]lastList
 
-	apart  *trial // nil unless the origin may end streams for the type (RELAY-92)
-	proven bool   // answered by the origin
+	quarantine *quarantine // nil unless the origin may end streams for the type (RELAY-92)
+	proven     bool        // answered by the origin
 	// spoken sets it: anything of it came from the origin, be it by a snapshot (fallback.go)
 	heard bool
 	// unheardSince is when it was asked first and not answered yet; zero: never. Not kept up once
@@ -65,7 +65,7 @@ type store struct {
 
 	constrained bool // something with constraints was heard of
 	// within one response: what it says to each shard, if that is the same
-	undivided portion
+	undivided updateShare
 	// by constraints: the shards whose maps match; nil: to be made anew
 	matching map[string][]*shard
 }
@@ -193,7 +193,7 @@ func (s *shard) others(f func(*shard)) {
 func (s *shard) match(name string) (vs []*Variant) {
 	for _, x := range s.store.all {
 		e := x.named.entries[name]
-		if x == s || e == nil || e.lost || e.unconfirmed || x.named.guard.partsEntry(e) {
+		if x == s || e == nil || e.aliasDropped || e.unconfirmed || x.named.guard.holdsEntry(e) {
 			continue
 		}
 		for _, v := range e.variants {

@@ -101,31 +101,31 @@ type Sub struct {
 	stated  map[string]string     // spelt, of the names in initial
 	// members owed by name under `*` (DELTA-9, WARM-3), as the client writes them; SotW: those
 	// whose endpoints follow the next list (WARM-1)
-	again map[string]string
-	sum   xds.Sum // of what was sent by name and is still subscribed (VER-4)
-	alias *aliasHoldings
-	whole string          // the version of it, if a name was in it
-	kept  map[string]kept // Clusters that are gone and still in the list (ORD-3); nil: none
+	again    map[string]string
+	sum      xds.Sum // of what was sent by name and is still subscribed (VER-4)
+	alias    *aliasHoldings
+	whole    string                     // the version of it, if a name was in it
+	deferred map[string]deferredRemoval // Clusters that are gone and still in the list (ORD-3); nil: none
 	// of the last response that had to do with what was sent by name (VER-5)
 	newest *provenance
 	unsent uint64    // revision of the first change not taken; 0: none
 	since  time.Time // when that change came from the origin; zero: it did not
 
-	holds   bool // the first request said that the client holds something
-	resort  bool // and that is of the last resort (SubOptions.StandIn)
-	exact   bool // and its version that this is all it names (comeback.go)
-	stays   bool // the first list by name waits (comeback.go)
-	first   bool // before the first Update
-	met     bool // within one Take: a name that was asked for is answered
-	rest    bool // within one Take: there is more than one answer may have (absences.go)
-	told    bool // something was sent whole
-	late    bool // all of it is gone but for names not known yet: to be told when they are
-	timed   bool // it was told of a type with TTLs
-	lagging bool
-	partial bool // a part of a long list was taken in (longlist.go)
+	holds          bool // the first request said that the client holds something
+	holdsFallback  bool // and that is of the last resort (SubOptions.StandIn)
+	exact          bool // and its version that this is all it names (comeback.go)
+	listHeld       bool // the first list by name waits (comeback.go)
+	first          bool // before the first Update
+	answeredDemand bool // within one Take: a name that was asked for is answered
+	moreLeft       bool // within one Take: there is more than one answer may have (absences.go)
+	sentWhole      bool // something was sent whole
+	removalDue     bool // all of it is gone but for names not known yet: to be told when they are
+	sentTTLs       bool // it was told of a type with TTLs
+	lagging        bool
+	partial        bool // a part of a long list was taken in (longlist.go)
 	// One of several (Union): united is set for good, asList while any of them is subscribed to
 	// `*`. insisted, for the next Take: a list is told that need not have changed.
-	united, asList, insisted bool
+	inUnion, asList, insisted bool
 
 	// Of the last answer, for its extent: a list of all there was, and how many revisions it told
 	// of sets.
@@ -146,7 +146,7 @@ func (g *Group) Open(owner *Subscriber, o SubOptions) *Sub {
 	}
 	sub := &Sub{
 		owner: owner, typeURL: o.TypeURL, delta: o.Delta, ttl: o.TTL, located: o.Located, polls: o.Polls, version: o.Version,
-		holds: o.Version != "" || len(o.Initial) > 0, resort: o.StandIn, first: true, alias: noAliases,
+		holds: o.Version != "" || len(o.Initial) > 0, holdsFallback: o.StandIn, first: true, alias: noAliases,
 	}
 	if len(o.Initial) > 0 {
 		sub.initial = make(map[string]xds.Digest, len(o.Initial))
@@ -227,7 +227,7 @@ func (s *Sub) owe(r *record, owe bool) {
 		r.flags |= owed
 		s.owed++
 	case !owe && r.is(owed):
-		s.met = s.met || r.is(demanded)
+		s.answeredDemand = s.answeredDemand || r.is(demanded)
 		r.flags &^= owed | demanded
 		s.owed--
 	}
@@ -244,7 +244,7 @@ func (s *Sub) arrived() {
 // what the client holds may run out before.
 func (s *Sub) markChanged(rev uint64) {
 	s.arrived()
-	if s.timed {
+	if s.sentTTLs {
 		s.mark(rev)
 		return
 	}
@@ -273,7 +273,7 @@ func (s *Sub) lookAgain(r *record) {
 		r.flags |= dirty
 		s.dirty = append(s.dirty, r)
 		if len(s.dirty) > 2*s.records.len()+64 {
-			s.dirty = slices.DeleteFunc(s.dirty, func(r *record) bool { return r.is(gone) })
+			s.dirty = slices.DeleteFunc(s.dirty, func(r *record) bool { return r.is(unsubscribed) })
 		}
 	}
 }
@@ -347,10 +347,10 @@ func (s *Sub) Standing() Standing {
 			x.Held = x.Held || r.heldBack()
 		}
 	}
-	x.Held = x.Held || s.stays
+	x.Held = x.Held || s.listHeld
 	for p := s.pos; p != nil; p = p.also {
 		x.Sets++
-		x.Arriving = x.Arriving || p.early
+		x.Arriving = x.Arriving || p.shownEarly
 		x.StandIn = x.StandIn || p.view.set.standsIn()
 		held := p.heldBack()
 		x.Held = x.Held || held
@@ -387,7 +387,7 @@ func (s *Sub) Upstream() (since time.Time, open bool) {
 			break
 		}
 	}
-	t, quarantined := s.shard.apart, time.Time{}
+	t, quarantined := s.shard.quarantine, time.Time{}
 	if t != nil {
 		quarantined = t.since
 	}

@@ -64,7 +64,7 @@ func (s *Sub) Went(name string) bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
 	r := s.record(xds.NameKey(name))
-	return r != nil && r.is(went)
+	return r != nil && r.is(hadRemoved)
 }
 
 // Unsend takes an answer back that was taken and thrown away: everything that the client is
@@ -74,7 +74,7 @@ func (s *Sub) Unsend() {
 	s.shard.mu.Lock()
 	defer s.shard.unlock()
 	for r := range s.records.all() {
-		if !s.keeps(r.entry.name) {
+		if !s.defers(r.entry.name) {
 			s.demand(r)
 		}
 	}
@@ -199,7 +199,7 @@ func (s *Sub) subscribe(name, spelt string, e *entry) *record {
 			r.flags |= holds // by an alias
 		}
 		if s.more != nil {
-			delete(s.more.told, name) // the record tells it from now on
+			delete(s.more.sent, name) // the record tells it from now on
 		}
 		if stated || s.holds && !s.delta && (s.first || s.pos != nil && s.pos.fresh) {
 			r.flags |= returned
@@ -211,7 +211,7 @@ func (s *Sub) subscribe(name, spelt string, e *entry) *record {
 
 // demand makes a name be answered, whatever the client was sent of it.
 func (s *Sub) demand(r *record) {
-	r.setFault(nil) // it may be all there is to answer
+	r.setLastError(nil) // it may be all there is to answer
 	s.owe(r, true)
 	r.flags |= demanded
 	s.markDirty(r, s.shard.rev)
@@ -291,7 +291,7 @@ func (s *Sub) mayHold(name string) bool {
 		return true
 	}
 	if s.more != nil {
-		_, told := s.more.told[name]
+		_, told := s.more.sent[name]
 		return told
 	}
 	return s.pos != nil && !s.pos.fresh && s.pos.view.hadAt(s.pos.view.items[name], s.pos.sent)
@@ -305,9 +305,9 @@ func (s *Sub) forgotten(r *record) {
 		return
 	}
 	if s.pos == nil && s.asList && r.is(holds) {
-		s.late = true // the client of `*` at another origin may keep it until it is told otherwise
+		s.removalDue = true // the client of `*` at another origin may keep it until it is told otherwise
 	}
-	if s.holds || s.late {
+	if s.holds || s.removalDue {
 		s.mark(s.shard.rev)
 	}
 	name := s.alias.resource(r)
@@ -332,13 +332,13 @@ func (s *Sub) forget(r *record, now time.Time) {
 		s.sum.Sub(r.sent)
 	}
 	s.alias.set(r, r.entry.name, "")
-	if s.notEarly(r); s.alias.early == 0 && len(s.alias.later) > 0 {
+	if s.notEarly(r); s.alias.undecided == 0 && len(s.alias.deferred) > 0 {
 		s.mark(s.shard.rev)
 	}
 	s.standsIn(r, false)
 	s.records.remove(r)
 	delete(s.spelt, r.entry.name)
-	r.flags |= gone
+	r.flags |= unsubscribed
 	s.shard.unlink(r, now)
 }
 

@@ -227,14 +227,14 @@ type Origin struct {
 	// (Lacks).
 	unheard atomic.Int64
 
-	mu       sync.Mutex // guards what follows; held for map work only; nothing is locked under it
-	alarms   []Alarm    // not told yet
-	groups   map[string]*Group
-	opened   map[any]int     // of them, by the peer they count for
-	queued   []*Lane         // wanted, and nobody runs them yet
-	lastID   uint64          // of a dedicated group
-	proven   map[string]bool // types it has answered, whichever group asked (RELAY-92)
-	refusals []refusal       // of ways (via.go)
+	mu             sync.Mutex // guards what follows; held for map work only; nothing is locked under it
+	alarms         []Alarm    // not told yet
+	groups         map[string]*Group
+	opened         map[any]int     // of them, by the peer they count for
+	queued         []*Lane         // wanted, and nobody runs them yet
+	lastID         uint64          // of a dedicated group
+	proven         map[string]bool // types it has answered, whichever group asked (RELAY-92)
+	pathRejections []pathRejection // of ways (via.go)
 	// servers are the numbers of the origin's servers (Server), and lastServer the last one given
 	// out.
 	servers    map[string]uint8

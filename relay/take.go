@@ -29,8 +29,8 @@ type Answer struct {
 	// Since is when the oldest change arrived from the origin; zero if the answer is due to a
 	// request.
 	Since time.Time
-	sub   *Sub  // whose it is; nil: of several
-	parts *part // of several, which; in no order
+	sub   *Sub       // whose it is; nil: of several
+	parts *subExtent // of several, which; in no order
 	// number is which of sub's answers it is.
 	number uint32
 	// Waiting: `*` or a name still waits for its first answer.
@@ -74,18 +74,18 @@ func (a *Answer) ttl() bool {
 }
 
 // Take gives what the client has not been sent, and takes it as sent; nil if there is nothing.
-func (s *Sub) Take(now time.Time) *Answer { return s.TakeKeeping(now, keepNothing) }
+func (s *Sub) Take(now time.Time) *Answer { return s.TakeDeferring(now, deferNothing) }
 
-// TakeKeeping is Take for Clusters in state of the world: what k does not let go stays in the list
-// with its last body (ORD-3). For endpoints it keeps back the word that they are gone, in state of
-// the world, or that they are empty, since their Cluster goes (emptied.go).
-func (s *Sub) TakeKeeping(now time.Time, k Keep) *Answer {
+// TakeDeferring is Take for Clusters in state of the world: what k does not let go stays in the
+// list with its last body (ORD-3). For endpoints it keeps back the word that they are gone, in
+// state of the world, or that they are empty, since their Cluster goes (emptied.go).
+func (s *Sub) TakeDeferring(now time.Time, k Deferral) *Answer {
 	s.shard.mu.Lock()
 	defer s.shard.unlock()
 	return s.takeAnswer(now, k)
 }
 
-func (s *Sub) takeAnswer(now time.Time, k Keep) *Answer {
+func (s *Sub) takeAnswer(now time.Time, k Deferral) *Answer {
 	s.shard.now = now
 	if s.lagging || s.partial {
 		return nil
@@ -105,7 +105,7 @@ func (s *Sub) takeAnswer(now time.Time, k Keep) *Answer {
 	}
 	first, since := s.unsent, s.since
 	s.unsent, s.since = 0, time.Time{}
-	s.met, s.rest = false, false
+	s.answeredDemand, s.moreLeft = false, false
 	var a *Answer
 	switch {
 	case s.delta:
@@ -126,20 +126,20 @@ func (s *Sub) takeAnswer(now time.Time, k Keep) *Answer {
 		if len(a.Errors) > 0 && len(s.dirty) > 0 {
 			s.mark(s.shard.rev) // there are more
 		}
-		if s.rest {
+		if s.moreLeft {
 			s.mark(first)
 			s.since = since
 		}
 		a.First, a.Since = first, since
-		s.timed = s.timed || s.ttl && len(s.shard.expiring.order) > 0
-		a.Waiting, a.Demanded = s.waiting(), s.met
+		s.sentTTLs = s.sentTTLs || s.ttl && len(s.shard.expiring.order) > 0
+		a.Waiting, a.Demanded = s.waiting(), s.answeredDemand
 		switch {
 		case s.typeURL != xds.ClusterType:
 		case s.delta:
 			a.Follow = a.Body.needs()
-		case len(s.again)+len(s.kept) > 0:
+		case len(s.again)+len(s.deferred) > 0:
 			a.Follow = append(slices.Clip(a.Follow), s.uncovered()...)
-			a.Follow = append(a.Follow, s.keptNews()...)
+			a.Follow = append(a.Follow, s.deferredNeeds()...)
 		}
 		switch {
 		case s.shard.group.origin.config().OriginVersions:
@@ -204,28 +204,28 @@ func (s *Sub) from() *provenance {
 
 // takeChanged is a SotW answer of a grouped type: what changed or is owed (SOTW-3), of
 // collections too (COLL-2). A removal cannot be expressed (RELAY-16).
-func (s *Sub) takeChanged(k Keep) *Answer {
+func (s *Sub) takeChanged(k Deferral) *Answer {
 	a := newAnswer()
-	s.letGo(k)
+	s.endDeferrals(k)
 	base, _, rev := s.takeSets() // first: it may have names looked at
 	var renewed []*record
 	size := 0 // of errors
 	s.eachDirty(func(r *record) {
 		if v, _, _ := s.effective(r); s.withholds(v) {
-			if size > faultBytes {
-				s.relook(r) // with the next
+			if size > errorBytes {
+				s.addDirty(r) // with the next
 			} else if f := s.withhold(r); f != nil {
 				a.Errors = append(a.Errors, f)
 				size += f.Size()
 			}
 			return
 		}
-		if s.keepsEmpty(r, k) {
+		if s.defersEmpty(r, k) {
 			return
 		}
-		had, back := r.mayKeep(), r.back()
+		had, back := r.mayDefer(), r.back()
 		what, body, at := s.settle(r)
-		if what == removal && had && s.keep(r.entry.name, kept{named: true, back: back}, k) || s.keeps(r.entry.name) && what == nothing {
+		if what == removal && had && s.deferRemoval(r.entry.name, deferredRemoval{named: true, returned: back}, k) || s.defers(r.entry.name) && what == nothing {
 			return // what is said of it comes when it is let go of
 		}
 		switch what {
@@ -236,9 +236,9 @@ func (s *Sub) takeChanged(k Keep) *Answer {
 			a.Heartbeats, renewed = append(a.Heartbeats, body), append(renewed, r)
 			a.Rev = max(a.Rev, at)
 		}
-		if size > faultBytes {
-			s.relook(r) // what is said of it beside that comes with the next (TRANS-10)
-		} else if f := s.fault(r, what); f != nil {
+		if size > errorBytes {
+			s.addDirty(r) // what is said of it beside that comes with the next (TRANS-10)
+		} else if f := s.errorFor(r, what); f != nil {
 			a.Errors = append(a.Errors, f)
 			size += f.Size()
 			a.Rev = max(a.Rev, r.entry.rev)
@@ -254,11 +254,11 @@ func (s *Sub) takeChanged(k Keep) *Answer {
 		s.takeMembers(a, base, rev)
 	}
 	for p := s.pos; p != nil; p = p.also {
-		if f := p.collectionFault(); f != nil {
+		if f := p.newCollectionError(); f != nil {
 			a.Errors, a.Rev = append(a.Errors, f), max(a.Rev, s.shard.rev)
 		}
 		if !p.fresh {
-			errs, at := s.takeFaults(p, a)
+			errs, at := s.takeErrors(p, a)
 			a.Errors, a.Rev = append(a.Errors, errs...), max(a.Rev, at)
 			total.Join(p.view.sum)
 		}
@@ -266,7 +266,7 @@ func (s *Sub) takeChanged(k Keep) *Answer {
 	if len(a.Variants)+len(a.Heartbeats)+len(a.Errors) == 0 {
 		return nil
 	}
-	if len(a.Heartbeats) > 0 && (len(a.Variants)+len(a.Errors) > 0 || s.united || s.version == "" || s.last() != accepted) {
+	if len(a.Heartbeats) > 0 && (len(a.Variants)+len(a.Errors) > 0 || s.inUnion || s.version == "" || s.last() != accepted) {
 		// A heartbeat goes under the version that the client has accepted, and with nothing else
 		// (TTL-9).
 		a.Variants, a.Heartbeats = append(a.Variants, a.Heartbeats...), nil
@@ -292,31 +292,31 @@ func (s *Sub) takeMembers(a *Answer, base *Body, rev uint64) {
 	}
 }
 
-// fault is the error a client must be told of a name, once. what is told of it right now;
+// errorFor is the error a client must be told of a name, once. what is told of it right now;
 // after its body the error follows in a response of its own (ABS-9, ABS-11). An error is as good as
 // the upstream stream, like absence (RELAY-38), but for a TTL that has passed: a client who held
 // the body is told whether or not there is a stream.
-func (s *Sub) fault(r *record, what saying) *NameError {
+func (s *Sub) errorFor(r *record, what event) *NameError {
 	e, sent := r.entry, what == resource || what == heartbeat
 	if what == resource {
-		r.setFault(nil) // the body ends what was told before
+		r.setLastError(nil) // the body ends what was told before
 	}
-	if r.is(cold) {
-		r.flags &^= cold
+	if r.is(unavailableDue) {
+		r.flags &^= unavailableDue
 		if r.is(owed) && !sent {
-			r.setFault(unreachable(e.name))
-			return r.fault()
+			r.setLastError(unreachable(e.name))
+			return r.lastError()
 		}
 	}
-	switch f := e.fault; {
+	switch f := e.nameError; {
 	case f == nil:
 		if what == removal {
-			r.setFault(nil)
+			r.setLastError(nil)
 		}
 		// else the client remembers what it was told until the resource arrives, which may be held
 		// back yet (ABS-7)
 		return nil
-	case f == r.fault(), f.Own && s.delta:
+	case f == r.lastError(), f.Own && s.delta:
 		return nil
 	case (!s.shard.isAsked(e) || !e.isAnswered()) && !(f.Expired && what == removal):
 		return nil
@@ -327,8 +327,8 @@ func (s *Sub) fault(r *record, what saying) *NameError {
 		return nil
 	default:
 		// A name without a body stays owed: whether it exists has still to be told (ABS-4).
-		s.met = s.met || r.is(demanded)
-		r.setFault(f)
+		s.answeredDemand = s.answeredDemand || r.is(demanded)
+		r.setLastError(f)
 		return s.about(r, f)
 	}
 }
@@ -339,6 +339,6 @@ func (s *Sub) inSet(e *entry) bool {
 	if e.chosen != nil {
 		name = e.chosen.Name
 	}
-	it, _ := s.member(name)
+	it, _ := s.itemOf(name)
 	return it != nil
 }

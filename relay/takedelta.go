@@ -6,8 +6,8 @@ import (
 )
 
 // takeDelta is a delta answer: what changed, went or is owed, of sets and of names.
-func (s *Sub) takeDelta(k Keep) *Answer {
-	s.letGo(k)
+func (s *Sub) takeDelta(k Deferral) *Answer {
+	s.endDeferrals(k)
 	base, must, rev := s.takeSets()
 	if len(s.dirty)+len(s.again) == 0 && s.alias.none() {
 		return s.taken(&Answer{Body: noBody, Rev: rev}, base, must)
@@ -15,25 +15,25 @@ func (s *Sub) takeDelta(k Keep) *Answer {
 	a := newAnswer()
 	own, errs, absences := a.Body, []*NameError(nil), 0
 	s.eachDirty(func(r *record) {
-		if s.keepsEmpty(r, k) {
+		if s.defersEmpty(r, k) {
 			return
 		}
-		had, held := r.mayKeep(), s.hasHeld(r)
+		had, held := r.mayDefer(), s.hasHeld(r)
 		what, body, at := s.settle(r)
-		if f := s.fault(r, what); f != nil {
+		if f := s.errorFor(r, what); f != nil {
 			errs, at = append(errs, f), max(at, r.entry.rev)
 			rev = max(rev, at)
 		}
 		switch what {
 		case resource:
 			own.Variants = append(own.Variants, body)
-			r.flags &^= went
+			r.flags &^= hadRemoved
 		case heartbeat:
 			own.Heartbeats = append(own.Heartbeats, body)
 		case removal:
 			own.Removed = append(own.Removed, r.entry.name)
 			if had {
-				r.flags |= went
+				r.flags |= hadRemoved
 			}
 			if !held {
 				absences++
@@ -67,7 +67,7 @@ func (s *Sub) taken(a *Answer, base *Body, must bool) *Answer {
 		own.spell(base.spelt)
 	}
 	for p := s.pos; p != nil; p = p.also {
-		s.addFaults(a, p)
+		s.addErrors(a, p)
 	}
 	if !must && a.emptyInDelta() && len(a.Errors) == 0 {
 		return nil
@@ -75,17 +75,17 @@ func (s *Sub) taken(a *Answer, base *Body, must bool) *Answer {
 	return a
 }
 
-// addFaults adds what the client of a set must be told of members in error, and of the set.
+// addErrors adds what the client of a set must be told of members in error, and of the set.
 // That a member does not exist is said in both ways, for clients that do not know the other
 // (ABS-9).
-func (s *Sub) addFaults(a *Answer, p *position) {
-	if f := p.collectionFault(); f != nil {
+func (s *Sub) addErrors(a *Answer, p *position) {
+	if f := p.newCollectionError(); f != nil {
 		a.Errors, a.Rev = append(a.Errors, f), max(a.Rev, s.shard.rev)
 	}
 	if p.fresh {
 		return
 	}
-	errs, rev := s.takeFaults(p, a)
+	errs, rev := s.takeErrors(p, a)
 	if len(errs)+len(p.spared) == 0 {
 		return
 	}
@@ -129,12 +129,12 @@ func (s *Sub) takeView() (b *Body, must bool, rev uint64) {
 	}
 	v := p.view
 	switch {
-	case p.waits(), p.keepsBack():
+	case p.blocked(), p.defersRemoval():
 		return nil, false, 0
 	case p.fresh:
 		must, rev = true, v.contentRev
-		p.early = !v.set.settled
-		v.set.early = v.set.early || p.early
+		p.shownEarly = !v.set.settled
+		v.set.shownEarly = v.set.shownEarly || p.shownEarly
 		b = s.own(v.fullBody(s.delta), true)
 		s.initial, s.stated = nil, nil
 		s.holds = false
@@ -166,10 +166,10 @@ func (s *Sub) takeView() (b *Body, must bool, rev uint64) {
 func (s *Sub) lookAt(name string) bool {
 	r, also := s.record(name), s.alias.by[name]
 	if r != nil {
-		s.relook(r)
+		s.addDirty(r)
 	}
 	for _, r := range also {
-		s.relook(r)
+		s.addDirty(r)
 	}
 	return r != nil || len(also) > 0
 }
@@ -217,8 +217,8 @@ func (s *Sub) own(b *Body, first bool) *Body {
 		for name := range s.initial {
 			switch {
 			case s.pos.view.has(name), !s.pos.view.set.includes(name), skip(name), s.spared(name):
-			case s.alias.early > 0: // it may be what an alias stands for
-				s.alias.later = append(s.alias.later, heldName{name: name, spelt: s.stated[name]})
+			case s.alias.undecided > 0: // it may be what an alias stands for
+				s.alias.deferred = append(s.alias.deferred, heldName{name: name, spelt: s.stated[name]})
 			default:
 				own.remove(name, s.stated[name])
 			}
@@ -244,7 +244,7 @@ func (s *Sub) takeAgain(base, own *Body) (rev uint64) {
 	}
 	for name, spelt := range s.again {
 		it := s.pos.view.items[name]
-		s.pos.faultAgain(name)
+		s.pos.errorAgain(name)
 		switch {
 		case listed[name] || s.record(name) != nil || len(s.alias.by[name]) > 0:
 		case it != nil && !it.dead:

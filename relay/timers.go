@@ -16,12 +16,12 @@ const (
 	silentHosts                    // nor virtual hosts that requests may wait for
 	groupEnd                       // the last client of a group left
 	laneQuiet                      // a stream has been open for quietFor
-	trialDue                       // a type in quarantine is to be tried again
+	retryDue                       // a type in quarantine is to be tried again
 	expiries                       // TTLs have passed
 	laneDown                       // a stream should have been opened by now
 	confirmations                  // names that were restored have been asked for firm_settle
 	guardEnd                       // removals that are held back are to go
-	keptEnd                        // what a map keeps until the origin answers for it is to go
+	retainedEnd                    // what a map keeps until the origin answers for it is to go
 	// names asked for a while ago may be what an origin is silent for
 	suspectNames
 	// what was held before the stream, and is not there for some map, is to go
@@ -99,19 +99,19 @@ func (t *Table) Advance(now time.Time) (next time.Time) {
 			x.shard.silentOnHosts(now)
 		case laneQuiet:
 			x.lane.quiet(x.gen)
-		case trialDue:
-			x.lane.only.retry()
+		case retryDue:
+			x.lane.only.endBackoff()
 		case expiries:
 			n := x.shard.expire(now)
 			x.shard.group.origin.counts.Type(x.shard.typeURL).Expired(n)
 		case confirmations:
 			x.shard.confirm(now)
 		case laneDown:
-			x.lane.late(x.gen)
+			x.lane.missedSince(x.gen)
 		case unheardLong:
 			x.shard.unheardLong(now)
-		case keptEnd:
-			x.shard.endKept(x.entry, now)
+		case retainedEnd:
+			x.shard.endRetained(x.entry, now)
 		case suspectNames:
 			x.shard.suspect(x.lane, x.gen, now)
 		case doubts:

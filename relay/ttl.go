@@ -130,17 +130,17 @@ func (s *Sub) withholds(v *Variant) bool {
 // withhold answers for such a name, once.
 func (s *Sub) withhold(r *record) *NameError {
 	s.owe(r, false)
-	if r.fault() != nil && r.fault().Code == codeFailedPrecondition {
+	if r.lastError() != nil && r.lastError().Code == codeFailedPrecondition {
 		return nil
 	}
-	r.setFault(withheld(r.entry.name))
-	return r.fault()
+	r.setLastError(withheld(r.entry.name))
+	return r.lastError()
 }
 
 // renew is what is told of a body the client was sent before, when its TTL is another. Who
 // accepted it is told a heartbeat, who refused it nothing, who has not said anything the resource
 // (TTL-10). That it has no TTL any more takes the resource, too (TTL-8).
-func (s *Sub) renew(r *record, v *Variant) saying {
+func (s *Sub) renew(r *record, v *Variant) event {
 	switch s.judged(func(x *span) bool { return x.first <= r.at && r.at <= x.last }) {
 	case rejected:
 		return nothing
@@ -182,6 +182,6 @@ func (s *Sub) renewedInSet(p *position, r *record, first bool) {
 		return
 	}
 	if v, _, _ := s.effective(r); v == it.variant {
-		r.flags |= beat
+		r.flags |= heartbeatDue
 	}
 }

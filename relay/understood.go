@@ -148,12 +148,12 @@ func (k *store) countOverlaps(a *Applied, asked []*shard) {
 		return
 	}
 	for _, s := range asked {
-		if s.part == nil {
+		if s.updateShare == nil {
 			continue
 		}
 		var counted map[string]bool // the response may bring several variants of it
-		for i := range s.part.Resources {
-			name := s.part.Resources[i].Name
+		for i := range s.updateShare.Resources {
+			name := s.updateShare.Resources[i].Name
 			if counted[name] || !s.ambiguous(name) {
 				continue
 			}

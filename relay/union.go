@@ -15,12 +15,12 @@ import (
 // (FED-5). The zero Union is subscribed to nothing. Like a Sub's, its Take is called by one
 // goroutine at a time. The caller calls no other method at the same time.
 type Union struct {
-	one  *Sub    // the first one opened; nil: there is none
-	more *united // nil: there is no other
+	one  *Sub        // the first one opened; nil: there is none
+	more *multiUnion // nil: there is no other
 }
 
-// united is the Subs of a Union of several, and what they have sent together.
-type united struct {
+// multiUnion is the Subs of a Union of several, and what they have sent together.
+type multiUnion struct {
 	subs  []*Sub // in the order they were opened
 	star  *Sub   // the plain one subscribed to `*`; nil: none is
 	stars int    // how many are, located ones too
@@ -30,9 +30,9 @@ type united struct {
 	sent map[*Sub]map[string]sentAs
 
 	// SotW, of lists that are sent whole.
-	told   string        // version of the last one; "": none was sent
-	waived map[*Sub]bool // Subs that the first list does not wait for
-	due    *Answer       // what was taken of Subs and could not be sent yet, without their bodies
+	sentVersion string        // version of the last one; "": none was sent
+	waived      map[*Sub]bool // Subs that the first list does not wait for
+	due         *Answer       // what was taken of Subs and could not be sent yet, without their bodies
 }
 
 // None reports whether no Sub was opened.
@@ -87,11 +87,11 @@ func (u *Union) Open(g *Group, owner *Subscriber, o SubOptions) *Sub {
 	switch {
 	case s == nil:
 	case u.one == nil && s.located:
-		u.one, u.more = s, &united{subs: []*Sub{s}}
+		u.one, u.more = s, &multiUnion{subs: []*Sub{s}}
 	case u.one == nil:
 		u.one = s
 	case u.more == nil:
-		u.more = &united{subs: []*Sub{u.one}}
+		u.more = &multiUnion{subs: []*Sub{u.one}}
 		u.more.add(s)
 	default:
 		u.more.add(s)
@@ -102,15 +102,15 @@ func (u *Union) Open(g *Group, owner *Subscriber, o SubOptions) *Sub {
 // add takes a Sub in beside others. The list it makes is one of several from now on: the
 // version_info that a client presents is not that of its part, and a stream-type that names
 // resources is answered in full anyway (RELAY-43). Who waits with one waits with all (RELAY-7).
-func (m *united) add(s *Sub) {
-	if one := m.subs[0]; !one.united {
-		if one.told {
-			m.told = "by one" // told is read by who takes, as here
+func (m *multiUnion) add(s *Sub) {
+	if one := m.subs[0]; !one.inUnion {
+		if one.sentWhole {
+			m.sentVersion = "by one" // told is read by who takes, as here
 		}
-		m.unite(one)
+		m.join(one)
 	}
 	m.subs = append(m.subs, s)
-	m.unite(s)
+	m.join(s)
 	holds := false
 	for _, x := range m.subs {
 		holds = holds || x.listing().holds
@@ -118,17 +118,17 @@ func (m *united) add(s *Sub) {
 	m.shape(holds)
 }
 
-// unite makes a Sub part of the union. It locks the shard.
-func (m *united) unite(s *Sub) {
+// join makes a Sub part of the union. It locks the shard.
+func (m *multiUnion) join(s *Sub) {
 	s.shard.mu.Lock()
-	s.united, s.version = true, ""
+	s.inUnion, s.version = true, ""
 	s.shard.mu.Unlock()
 	m.look(s)
 }
 
 // shape sets in all Subs the form of their part of an answer. holds: the client holds something
 // that no list may leave out before all is known. It locks each shard in turn.
-func (m *united) shape(holds bool) {
+func (m *multiUnion) shape(holds bool) {
 	for _, s := range m.subs {
 		s.shard.mu.Lock()
 		s.asList = m.stars > 0
@@ -146,9 +146,9 @@ func (u *Union) Update(now time.Time, s *Sub, subscribe, unsubscribe []string) [
 	if star := m.star; star != nil && star != s && !s.located {
 		for _, name := range unsubscribe {
 			for _, member := range s.members(name) {
-				star.uncover(member, false)
+				star.dropFromStar(member, false)
 			}
-			star.uncover(name, s.names(name))
+			star.dropFromStar(name, s.names(name))
 		}
 	}
 	denied := s.Update(now, subscribe, unsubscribe)
@@ -162,9 +162,9 @@ func (u *Union) Update(now time.Time, s *Sub, subscribe, unsubscribe []string) [
 func (u *Union) Replace(now time.Time, s *Sub, names []string, wildcard bool) []Denied {
 	m := u.more
 	denied := s.Replace(now, names, wildcard)
-	if m != nil && m.look(s) && s.united {
+	if m != nil && m.look(s) && s.inUnion {
 		// What came with `*` is held by name from now on, whichever origin is asked for it.
-		m.shape(m.told != "" && m.stars == 0)
+		m.shape(m.sentVersion != "" && m.stars == 0)
 		u.Remind() // other parts may have waited for it
 	}
 	return denied
@@ -191,7 +191,7 @@ func (u *Union) Leave(now time.Time) {
 		if s.Pending() { // it may have been reminded for another (Remind)
 			u.Remind()
 		}
-		if m.told != "" && m.stars > 0 && !s.delta {
+		if m.sentVersion != "" && m.stars > 0 && !s.delta {
 			if m.due == nil { // the client of `*` may keep what it had until it is told otherwise
 				m.due = &Answer{}
 			}
@@ -201,7 +201,7 @@ func (u *Union) Leave(now time.Time) {
 }
 
 // look notes whether a Sub is subscribed to `*`, and reports whether that is new.
-func (m *united) look(s *Sub) (changed bool) {
+func (m *multiUnion) look(s *Sub) (changed bool) {
 	was := s.starred
 	if s.starred = s.Standing().Wildcard; was == s.starred {
 		return false
@@ -261,7 +261,7 @@ func (u *Union) Remind() { u.one.Remind() } // what is taken is taken of all
 // there is something to say with it.
 func (u *Union) Insist() {
 	switch m := u.more; {
-	case m == nil || !u.one.united:
+	case m == nil || !u.one.inUnion:
 		u.one.expectList()
 	case m.due == nil:
 		m.due = &Answer{}
@@ -315,16 +315,16 @@ func older(a, b uint64) uint64 {
 	return a
 }
 
-// Keeps is Sub.Keeps.
-func (u *Union) Keeps() (since time.Time, keeps bool) {
+// Deferred is Sub.Keeps.
+func (u *Union) Deferred() (since time.Time, keeps bool) {
 	if u.more == nil {
-		return u.one.Keeps()
+		return u.one.Deferred()
 	}
 	for _, s := range u.more.subs {
-		if u.more.waits(s, s.listing()) {
+		if u.more.mustWait(s, s.listing()) {
 			return time.Time{}, false
 		}
-		at, is := s.Keeps()
+		at, is := s.Deferred()
 		if is && (!keeps || at.Before(since)) {
 			since, keeps = at, true
 		}
@@ -332,9 +332,9 @@ func (u *Union) Keeps() (since time.Time, keeps bool) {
 	return since, keeps
 }
 
-// LetsGo is Sub.LetsGo.
-func (u *Union) LetsGo(now time.Time, k Keep) bool {
-	return u.any(func(s *Sub) bool { return s.LetsGo(now, k) })
+// DeferredDue is Sub.DeferredDue.
+func (u *Union) DeferredDue(now time.Time, k Deferral) bool {
+	return u.any(func(s *Sub) bool { return s.DeferredDue(now, k) })
 }
 
 // Went is Sub.Went of any part.
@@ -373,13 +373,13 @@ func (u *Union) OweNamespaces(routes []string, except []*Variant) {
 }
 
 // Ack is Sub.Ack.
-func (u *Union) Ack(t Told) { t.judged((*Sub).accepted) }
+func (u *Union) Ack(t Receipt) { t.judged((*Sub).accepted) }
 
 // Nack is Sub.Nack.
-func (u *Union) Nack(t Told) { t.judged((*Sub).refused) }
+func (u *Union) Nack(t Receipt) { t.judged((*Sub).refused) }
 
 // judged tells the Subs that had something in the answer.
-func (t Told) judged(tell func(*Sub, uint32)) {
+func (t Receipt) judged(tell func(*Sub, uint32)) {
 	if t.sub != nil {
 		tell(t.sub, t.number)
 	}
@@ -401,7 +401,7 @@ func (u *Union) Close(now time.Time) {
 // which the list would delete. That may be what it was sent by name before it asked for `*`.
 func (u *Union) Waive(part *Sub) bool {
 	m := u.more
-	if m == nil || m.told != "" || u.one.delta || !m.waits(part, part.listing()) || part.hasNames() {
+	if m == nil || m.sentVersion != "" || u.one.delta || !m.mustWait(part, part.listing()) || part.hasNames() {
 		return false
 	}
 	for _, s := range m.subs {
@@ -417,24 +417,24 @@ func (u *Union) Waive(part *Sub) bool {
 	return true
 }
 
-// waits reports whether a list has to wait for a Sub. The first list with `*` waits for the names
-// at other origins too: what came with `*` may need what is at another origin.
-func (m *united) waits(s *Sub, x listing) bool {
-	settled := x.ready && (x.resolved || m.told != "" || m.stars == 0 || s.starred)
+// mustWait reports whether a list has to wait for a Sub. The first list with `*` waits for the
+// names at other origins too: what came with `*` may need what is at another origin.
+func (m *multiUnion) mustWait(s *Sub, x listing) bool {
+	settled := x.ready && (x.resolved || m.sentVersion != "" || m.stars == 0 || s.starred)
 	return !settled && !m.waived[s]
 }
 
 // Take is Sub.Take.
-func (u *Union) Take(now time.Time) *Answer { return u.TakeKeeping(now, keepNothing) }
+func (u *Union) Take(now time.Time) *Answer { return u.TakeDeferring(now, deferNothing) }
 
-// TakeKeeping is Sub.TakeKeeping. What all parts have to tell is one answer.
-func (u *Union) TakeKeeping(now time.Time, k Keep) *Answer {
+// TakeDeferring is Sub.TakeDeferring. What all parts have to tell is one answer.
+func (u *Union) TakeDeferring(now time.Time, k Deferral) *Answer {
 	m := u.more
 	switch {
 	case m == nil:
-		return u.one.TakeKeeping(now, k)
-	case !u.one.united: // alone, and located
-		a := u.one.TakeKeeping(now, k)
+		return u.one.TakeDeferring(now, k)
+	case !u.one.inUnion: // alone, and located
+		a := u.one.TakeDeferring(now, k)
 		if a != nil {
 			m.locate(u.one, a)
 			m.tidy(a.Located)

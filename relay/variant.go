@@ -41,9 +41,9 @@ type Variant struct {
 	Constraints *constraints.Set
 	DoNotCache  bool
 	Nameless    bool // RELAY-18: only SotW wildcard clients can be told of it
-	// parting: endpoints that were emptied with their Cluster, which goes (emptied.go). Set before
+	// orphaned: endpoints that were emptied with their Cluster, which goes (emptied.go). Set before
 	// anybody can see it.
-	parting bool
+	orphaned bool
 
 	// Offsets in buf, which is part of a message and so shorter than 4 GiB.
 	inner uint32 // where the fields of the Resource begin

@@ -27,13 +27,13 @@ type span struct {
 // known.
 const maxSpans = 32
 
-// Told is what is remembered of an answer until the client has acknowledged or refused it: give it
-// to Ack or Nack.
-type Told struct {
+// Receipt is what is remembered of an answer until the client has acknowledged or refused it: give
+// it to Ack or Nack.
+type Receipt struct {
 	Version string
 	Since   time.Time // as in the answer
 	sub     *Sub
-	parts   *part
+	parts   *subExtent
 	extent
 }
 
@@ -45,9 +45,9 @@ type extent struct {
 	whole    bool
 }
 
-// Told is what is to be remembered of the answer.
-func (a *Answer) Told() Told {
-	t := Told{Version: a.Version, Since: a.Since, sub: a.sub, parts: a.parts}
+// Receipt is what is to be remembered of the answer.
+func (a *Answer) Receipt() Receipt {
+	t := Receipt{Version: a.Version, Since: a.Since, sub: a.sub, parts: a.parts}
 	if a.sub != nil {
 		t.extent = a.extent()
 	}
@@ -63,10 +63,10 @@ func (a *Answer) extent() extent {
 	return e
 }
 
-// part is the extent of a Sub's answer, in a list of those that one answer merges.
-type part struct {
+// subExtent is the extent of a Sub's answer, in a list of those that one answer merges.
+type subExtent struct {
 	sub  *Sub
-	next *part
+	next *subExtent
 	extent
 }
 
@@ -90,7 +90,7 @@ func (s *Sub) took(a *Answer, from uint64) {
 }
 
 // Ack notes that the client accepted an answer.
-func (s *Sub) Ack(t Told) { s.accepted(t.number) }
+func (s *Sub) Ack(t Receipt) { s.accepted(t.number) }
 
 // accepted is Ack of the answer with that number. It locks the shard.
 func (s *Sub) accepted(number uint32) {
@@ -109,7 +109,7 @@ func (s *Sub) accepted(number uint32) {
 
 // Nack notes that the client refused an answer. Nothing is sent again until content or subscription
 // changes (NONCE-11), and its TTLs are not renewed (DELTA-15).
-func (s *Sub) Nack(t Told) { s.refused(t.number) }
+func (s *Sub) Nack(t Receipt) { s.refused(t.number) }
 
 // refused is Nack of the answer with that number. It locks the shard.
 func (s *Sub) refused(number uint32) {

@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// refusalHolds is how long a refusal counts for streams that come by the same path: the origin
-	// may be another relay by then.
-	refusalHolds = time.Minute
-	// maxRefusals bounds what is remembered of them.
-	maxRefusals = 16
+	// pathRejectionHolds is how long a refusal counts for streams that come by the same path: the
+	// origin may be another relay by then.
+	pathRejectionHolds = time.Minute
+	// maxPathRejections bounds what is remembered of them.
+	maxPathRejections = 16
 	// polledPathHolds is how long the path of a poll counts, and maxPolledPaths bounds what a group
 	// remembers of them.
 	polledPathHolds = time.Minute
@@ -86,7 +86,7 @@ func (g *Group) JoinPoll(now time.Time, via []string) error {
 // longer than theirs. It locks the origin.
 func (g *Group) addPath(now time.Time, via []string, add func()) error {
 	g.origin.mu.Lock()
-	for _, r := range g.origin.refusals {
+	for _, r := range g.origin.pathRejections {
 		if now.Before(r.until) && r.concerns(via) {
 			g.origin.mu.Unlock()
 			return errors.New(r.message)
@@ -135,15 +135,15 @@ func (p *Path) Refused() string {
 	return ""
 }
 
-// refusal is what an origin that is a relay said of the paths it does not take.
-type refusal struct {
+// pathRejection is what an origin that is a relay said of the paths it does not take.
+type pathRejection struct {
 	passed  string // those through this relay; "": of any
 	longest int    // those of so many relays or more
 	message string
 	until   time.Time
 }
 
-func (r *refusal) concerns(via []string) bool {
+func (r *pathRejection) concerns(via []string) bool {
 	if r.passed != "" {
 		return slices.Contains(via, r.passed)
 	}
@@ -159,19 +159,19 @@ func (l *Lane) Looped(now time.Time, message string) (again bool) {
 	if len(presented) == 0 {
 		return false // it came by no path but this relay itself
 	}
-	r := refusal{message: message, until: now.Add(refusalHolds)}
+	r := pathRejection{message: message, until: now.Add(pathRejectionHolds)}
 	if r.passed = node.LoopedAt(message); r.passed == "" {
 		r.longest = len(presented)
 	}
 	o := l.group.origin
 	var woken []*Subscriber
 	o.mu.Lock()
-	o.refusals = slices.DeleteFunc(o.refusals, func(x refusal) bool {
+	o.pathRejections = slices.DeleteFunc(o.pathRejections, func(x pathRejection) bool {
 		return !now.Before(x.until) || x.passed == r.passed && x.longest == r.longest
 	})
-	o.refusals = append(o.refusals, r)
-	if n := len(o.refusals) - maxRefusals; n > 0 {
-		o.refusals = slices.Delete(o.refusals, 0, n)
+	o.pathRejections = append(o.pathRejections, r)
+	if n := len(o.pathRejections) - maxPathRejections; n > 0 {
+		o.pathRejections = slices.Delete(o.pathRejections, 0, n)
 	}
 	for key, all := range l.group.paths {
 		if !r.concerns(strings.Split(key, ",")) {

@@ -116,7 +116,7 @@ func TestRefusedWay(t *testing.T) {
 	}
 	come("more than 4", "e", "f", "g", "h")
 	come("", "e", "f", "g")
-	now = now.Add(refusalHolds)
+	now = now.Add(pathRejectionHolds)
 	come("", "e", "f", "g", "plane")
 	edge.Close()
 	for i := range 100 {
@@ -125,7 +125,7 @@ func TestRefusedWay(t *testing.T) {
 		main.Via()
 		main.Looped(now, node.CheckVia([]string{name}, name).Error())
 	}
-	if n := len(table.Origin("mesh").refusals); n > maxRefusals {
+	if n := len(table.Origin("mesh").pathRejections); n > maxPathRejections {
 		t.Errorf("%d refusals are remembered", n)
 	}
 }
@@ -176,7 +176,7 @@ func TestWayOfPolls(t *testing.T) {
 	if err := poll("plane"); err == nil || !node.LoopRefused(err.Error()) {
 		t.Errorf("who comes by the way that was refused is told %v", err)
 	}
-	now = now.Add(2 * refusalHolds)
+	now = now.Add(2 * pathRejectionHolds)
 	must(poll("plane"))
 	present("plane")
 	for i := range 10 * maxPolledPaths {

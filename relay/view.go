@@ -159,8 +159,8 @@ func (v *view) renew(name string, rev uint64) {
 		v.append(it)
 		v.changed = true
 		for p := v.ordered.head; p != nil; p = p.next {
-			if more := p.sub.more; more != nil && more.told[name] == it.variant.Digest {
-				more.told[name] = xds.Digest{}
+			if more := p.sub.more; more != nil && more.sent[name] == it.variant.Digest {
+				more.sent[name] = xds.Digest{}
 			}
 		}
 	}
@@ -290,7 +290,7 @@ func (v *view) prune() {
 // lag removes a position whose stream will be ended: the client resumes by its versions.
 func (v *view) lag(p *position) {
 	v.ordered.remove(p)
-	v.parted(p)
+	v.unlisted(p)
 	p.sub.unlink(p)
 	p.sub.lagging = true
 	p.sub.mark(v.set.shard.rev)
@@ -300,8 +300,8 @@ func (v *view) lag(p *position) {
 	}
 }
 
-// tellsTTLs reports whether clients are sent the TTL of any item.
-func (v *view) tellsTTLs() bool {
+// sendsTTLs reports whether clients are sent the TTL of any item.
+func (v *view) sendsTTLs() bool {
 	for it := v.head; it != nil && v.ttl; it = it.next {
 		if !it.dead && it.variant.timed() {
 			return true

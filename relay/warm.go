@@ -19,7 +19,7 @@ func (s *Sub) Owe(names []string) {
 			return
 		}
 		if r := s.record(name); r != nil {
-			r.flags |= parted
+			r.flags |= sendEmpty
 			s.owe(r, true)
 			s.markDirty(r, s.shard.rev)
 			continue
@@ -35,7 +35,7 @@ func (s *Sub) Owe(names []string) {
 
 func (s *Sub) oweAll() {
 	for r := range s.records.all() {
-		r.flags |= parted
+		r.flags |= sendEmpty
 		s.owe(r, true)
 		s.markDirty(r, s.shard.rev)
 	}

@@ -8,7 +8,7 @@ import (
 
 // takeWhole is a SotW answer that holds the full view (SOTW-2, SOTW-4), and what k keeps in
 // it.
-func (s *Sub) takeWhole(k Keep) *Answer {
+func (s *Sub) takeWhole(k Deferral) *Answer {
 	p := s.pos
 	if p != nil && (p.also != nil || p.view.set.kind != wild) {
 		return s.takeAssembled(k)
@@ -18,12 +18,12 @@ func (s *Sub) takeWhole(k Keep) *Answer {
 			return nil
 		}
 		if s.version != "" && !s.insisted && s.records.len() == 0 && s.version == p.view.versionInfo() && !s.shard.group.origin.config().OriginVersions &&
-			!p.view.tellsTTLs() {
+			!p.view.sendsTTLs() {
 			// In sync already (RELAY-43); an origin's own version proves nothing (VER-5), and who
 			// was away may have missed a TTL.
-			p.sum, s.told = p.view.sum, true
+			p.sum, s.sentWhole = p.view.sum, true
 			p.view.passed(p, p.view.contentRev)
-			if p.told < p.view.set.faults.seq {
+			if p.errorsSent < p.view.set.nameErrors.seq {
 				s.mark(s.shard.rev) // what is in error may still have to be said
 			}
 			return nil
@@ -40,15 +40,15 @@ func (s *Sub) takeWhole(k Keep) *Answer {
 	}
 	if p != nil && p.view.contentRev > p.sent {
 		for r := range s.records.all() { // the set may have lost what kept an error back
-			if f := r.entry.fault; f != nil && f != r.fault() {
-				s.relook(r)
+			if f := r.entry.nameError; f != nil && f != r.lastError() {
+				s.addDirty(r)
 			}
 		}
 	}
 	a := &Answer{Body: noBody}
-	changed := s.letGo(k)
-	s.keepMembers(k)
-	s.keepRestored(k)
+	changed := s.endDeferrals(k)
+	s.deferMembers(k)
+	s.deferRestored(k)
 	if p != nil && s.ttl && p.view.renewed > p.sent && s.last() != rejected {
 		changed, a.renewed = true, true // heartbeats are the whole view with bodies (TTL-11)
 	}
@@ -57,11 +57,11 @@ func (s *Sub) takeWhole(k Keep) *Answer {
 		return s.wholeByName(a, changed)
 	}
 	a.gone = true
-	if errs, rev := s.takeFaults(p, a); len(errs) > 0 {
+	if errs, rev := s.takeErrors(p, a); len(errs) > 0 {
 		a.Errors, a.Rev = append(a.Errors, errs...), max(a.Rev, rev)
 		changed = true
 	}
-	all := s.keptSum(p.view.sum)
+	all := s.deferredSum(p.view.sum)
 	if !p.fresh && p.sum == all && !changed && !p.resend {
 		p.view.passed(p, p.view.contentRev)
 		return nil
@@ -69,15 +69,15 @@ func (s *Sub) takeWhole(k Keep) *Answer {
 	a.Rev = max(a.Rev, p.view.contentRev)
 	if s.typeURL == xds.ClusterType {
 		// nearly always there are no others
-		a.Follow = append(slices.Clip(p.news()), a.Follow...)
+		a.Follow = append(slices.Clip(p.newNames()), a.Follow...)
 	}
 	must := changed || p.fresh || p.resend
 	p.sum, p.resend = all, false
 	p.view.passed(p, p.view.contentRev)
-	s.told, s.holds = true, false
+	s.sentWhole, s.holds = true, false
 	if s.records.len() == 0 {
-		a.Body, a.Version = s.withKept(p.view.fullBody(s.delta)), p.view.versionInfo()
-		if len(s.kept) > 0 {
+		a.Body, a.Version = s.withDeferred(p.view.fullBody(s.delta)), p.view.versionInfo()
+		if len(s.deferred) > 0 {
 			a.Version = all.Version()
 		}
 		s.whole = ""
@@ -104,14 +104,14 @@ func (s *Sub) lists() {
 // settleWhole looks at the names that changed and reports whether any makes a new response.
 // The error of a name that has a body is not told: such a response would have to leave the body out
 // (ABS-11), which deletes it at older clients.
-func (s *Sub) settleWhole(a *Answer, k Keep) (changed bool) {
+func (s *Sub) settleWhole(a *Answer, k Deferral) (changed bool) {
 	size := 0 // of errors
 	s.eachDirty(func(r *record) {
-		held, had, back, was := s.wasSent(r), r.mayKeep(), r.back(), r.sent
+		held, had, back, was := s.wasSent(r), r.mayDefer(), r.back(), r.sent
 		listed := r.at != 0 // and so a list without it is not news to the client
 		what, body, at := s.settle(r)
 		if last := r.entry.last; what == removal && held && last != nil && !last.timed() &&
-			s.keep(r.entry.name, kept{body: last, until: at, named: had, back: back, news: had && was != last.Digest}, k) {
+			s.deferRemoval(r.entry.name, deferredRemoval{body: last, until: at, named: had, returned: back, otherBody: had && was != last.Digest}, k) {
 			what = nothing
 		}
 		if what != nothing && (what != removal || held || !listed) {
@@ -120,13 +120,13 @@ func (s *Sub) settleWhole(a *Answer, k Keep) (changed bool) {
 		if what == resource && s.typeURL == xds.ClusterType {
 			a.Follow = append(a.Follow, needs([]*Variant{body})...)
 		}
-		if v, _, _ := s.effective(r); v != nil || s.keeps(r.entry.name) {
-			r.setFault(nil)
+		if v, _, _ := s.effective(r); v != nil || s.defers(r.entry.name) {
+			r.setLastError(nil)
 			return
 		}
-		if size > faultBytes {
-			s.relook(r) // what is said of it comes with the next list (TRANS-10)
-		} else if f := s.fault(r, what); f != nil {
+		if size > errorBytes {
+			s.addDirty(r) // what is said of it comes with the next list (TRANS-10)
+		} else if f := s.errorFor(r, what); f != nil {
 			a.Errors = append(a.Errors, f)
 			size += f.Size()
 			changed, a.Rev = true, max(a.Rev, r.entry.rev)
@@ -156,12 +156,12 @@ func (s *Sub) resolved() bool {
 // stream is sent no empty list for errors alone. Of one of several lists, whoever puts them
 // together decides.
 func (s *Sub) wholeByName(a *Answer, changed bool) *Answer {
-	if changed = changed || s.late; !changed {
+	if changed = changed || s.removalDue; !changed {
 		return nil
 	}
 	// kept: of no name it may hold is it known that it is gone, and it may hold others that are
 	// refused
-	gone, kept := true, s.holds && !s.told
+	gone, kept := true, s.holds && !s.sentWhole
 	a.Body = &Body{Variants: make([]*Variant, 0, s.records.len())}
 	for r := range s.records.all() {
 		if v := s.body(r); v != nil && !s.unresolved(r, v) {
@@ -174,13 +174,13 @@ func (s *Sub) wholeByName(a *Answer, changed bool) *Answer {
 		a.Variants = s.onceEach(a.Variants, map[string]bool{})
 	}
 	gone = gone && !kept
-	a.Body, a.gone = s.withKept(a.Body), gone
-	if !s.united && len(a.Variants) == 0 && (!gone || !s.told && !s.holds && len(a.Errors) == 0 && !s.insisted) {
-		s.late = s.told || s.holds || len(a.Errors) > 0
+	a.Body, a.gone = s.withDeferred(a.Body), gone
+	if !s.inUnion && len(a.Variants) == 0 && (!gone || !s.sentWhole && !s.holds && len(a.Errors) == 0 && !s.insisted) {
+		s.removalDue = s.sentWhole || s.holds || len(a.Errors) > 0
 		for _, f := range a.Errors { // to be told with the rest
 			r := s.record(f.Name)
-			r.setFault(nil)
-			s.relook(r)
+			r.setLastError(nil)
+			s.addDirty(r)
 		}
 		return nil
 	}
@@ -192,12 +192,12 @@ func (s *Sub) wholeByName(a *Answer, changed bool) *Answer {
 			r.flags &^= holds | claimed
 		case r.sent != v.Digest: // it may be given since it was looked at
 			s.sent(r, v.Digest)
-			r.setFault(nil)
+			r.setLastError(nil)
 			r.flags = r.flags&^claimed | holds
 		}
 	}
-	s.late, s.told, s.holds = false, true, false
-	a.Version = s.keptSum(s.versionSum()).Version()
+	s.removalDue, s.sentWhole, s.holds = false, true, false
+	a.Version = s.deferredSum(s.versionSum()).Version()
 	s.whole = ""
 	return a
 }
@@ -206,14 +206,14 @@ func (s *Sub) wholeByName(a *Answer, changed bool) *Answer {
 // can be known. A client that comes back may hold what is in error, so that counts as gone after 15
 // s, like silence. So it does for secrets, as Envoy refuses a list without any.
 func (s *Sub) ended(r *record) bool {
-	return r.entry.isGone() || s.inError(r) && r.fault() != nil && !s.holds && !xds.IsSecret(s.typeURL)
+	return r.entry.isGone() || s.inError(r) && r.lastError() != nil && !s.holds && !xds.IsSecret(s.typeURL)
 }
 
 // inError reports whether the name is in an error that leaves the body in use, and there is
 // none (ABS-8).
 func (s *Sub) inError(r *record) bool {
 	e := r.entry
-	return e.chosen == nil && e.fault != nil && !s.shard.group.origin.ends(e.fault)
+	return e.chosen == nil && e.nameError != nil && !s.shard.group.origin.ends(e.nameError)
 }
 
 // mixed puts the view and the names into one list, a name in both once (RELAY-25). It is the
@@ -231,7 +231,7 @@ func (s *Sub) mixed(a *Answer) {
 			continue
 		}
 		s.sent(r, v.Digest)
-		r.setFault(nil)
+		r.setLastError(nil)
 		r.flags, r.at = r.flags&^claimed|holds, s.takes+1
 		s.owe(r, false)
 		a.Rev = max(a.Rev, at)
@@ -248,9 +248,9 @@ func (s *Sub) mixed(a *Answer) {
 		all.Add(v.Digest)
 		loose = append(loose, v)
 	}
-	a.Version = s.keptSum(all).Version()
+	a.Version = s.deferredSum(all).Version()
 	if len(loose) == 0 {
-		a.Body = s.withKept(full)
+		a.Body = s.withDeferred(full)
 		return
 	}
 	replaced := make(map[string]bool, len(loose))
@@ -264,5 +264,5 @@ func (s *Sub) mixed(a *Answer) {
 		}
 	}
 	own.Variants = append(own.Variants, loose...)
-	a.Body = s.withKept(own)
+	a.Body = s.withDeferred(own)
 }

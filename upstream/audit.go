@@ -32,10 +32,10 @@ var errAuditTooLarge = errors.New("there is more than an audit compares")
 // auditor is a stream on which an origin is asked what it holds, apart from the lane's: nothing of
 // it is applied.
 type auditor struct {
-	mu             sync.Mutex // guards what follows
-	audit          *relay.Audit
-	first          time.Time // of the responses; zero: none yet
-	rateLimitedLog time.Time // when one last brought a new name
+	mu      sync.Mutex // guards what follows
+	audit   *relay.Audit
+	first   time.Time // of the responses; zero: none yet
+	lastNew time.Time // when one last brought a new name
 }
 
 // audits compares, one type of one lane after the other, what the table holds with what the origin
@@ -201,9 +201,9 @@ func (s *stream) hear(now time.Time, raw []byte) error {
 func (x *auditor) hear(now time.Time, u *relay.Update) (more bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	rateLimitedLog, more := x.audit.Hear(now, u)
-	if rateLimitedLog || x.first.IsZero() {
-		x.rateLimitedLog = now
+	isNew, more := x.audit.Hear(now, u)
+	if isNew || x.first.IsZero() {
+		x.lastNew = now
 	}
 	if x.first.IsZero() {
 		x.first = now
@@ -219,7 +219,7 @@ func (x *auditor) complete(pause time.Duration, arrivals *relay.Arrivals) time.T
 	if x.first.IsZero() {
 		return time.Time{}
 	}
-	return arrivals.Over(x.rateLimitedLog, pause)
+	return arrivals.Over(x.lastNew, pause)
 }
 
 // look counts the differences; false while they cannot be told. It locks the auditor.

@@ -72,7 +72,7 @@ func churn(w *world, r *rand.Rand) {
 	}
 	slices.Sort(want)
 	w.wantHeld(cds, "the table follows", want...)
-	inspect.Query(w.table.Origin("mesh"), inspect.ResourceQuery{TypeURL: cds}, func(s inspect.ResourceStatus) bool {
+	inspect.Query(w.table.Origin("mesh"), inspect.ResourceQuery{TypeURL: cds}, func(s inspect.ResourceInfo) bool {
 		if s.Body != nil && string(s.Body) != string(marshal(w.t, relaytest.Cluster(s.Name, time.Duration(bodies[s.Name])*time.Second))) {
 			w.t.Errorf("%s is not what the origin has", s.Name)
 		}

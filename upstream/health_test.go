@@ -27,7 +27,7 @@ func TestErrorIsOver(t *testing.T) {
 	} {
 		h, s := &health{}, Status{}
 		row.events(h)
-		if h.picture(&s); row.over != (s.Err == "") || row.over != s.ErrAt.IsZero() {
+		if h.fillStatus(&s); row.over != (s.Err == "") || row.over != s.ErrAt.IsZero() {
 			t.Errorf("%s: the error is %q of %s", name, s.Err, s.ErrAt)
 		}
 	}

@@ -165,7 +165,7 @@ func (l *lane) stream(ctx context.Context, s *stream) time.Duration {
 		return 0
 	}
 	why := l.speak(ctx, s)
-	var refusal relay.Refusal
+	var refusal relay.StreamRejection
 	if why.refused && l.origin.mayAccuse(time.Now(), l.table.Group()) {
 		refusal = l.table.Refused(time.Now())
 	} else {

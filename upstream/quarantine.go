@@ -45,11 +45,11 @@ func (l *lane) suspects(s *stream, err error, typeURLs []string) {
 
 // quarantined has a type rest whose own stream the origin ended. The origin was there, so this is
 // no connectivity error.
-func (l *lane) quarantined(s *stream, err error, r *relay.Refusal) {
-	o, now, typeURL := l.origin, time.Now(), l.table.Apart()
+func (l *lane) quarantined(s *stream, err error, r *relay.StreamRejection) {
+	o, now, typeURL := l.origin, time.Now(), l.table.OnlyType()
 	o.pool.release(s.slot, noMiss)
 	wait := o.restAfter(r.Failures)
-	l.table.Rest(now.Add(wait), printable(err.Error()))
+	l.table.RetryAt(now.Add(wait), printable(err.Error()))
 	if !r.First {
 		l.log.Debug("the type stays in quarantine", zap.String("type_url", printable(typeURL)), zap.Duration("wait", wait), zap.Error(err))
 		return

@@ -39,11 +39,11 @@ func clusterOf(name, version string, timeout time.Duration) relaytest.Resource {
 }
 
 // apart are the types that are not on the group's lanes, with since when each is in quarantine.
-func (w *world) apart() map[string]relay.ApartStatus {
+func (w *world) apart() map[string]relay.QuarantineStatus {
 	synctest.Wait()
-	all := map[string]relay.ApartStatus{}
+	all := map[string]relay.QuarantineStatus{}
 	for _, g := range inspect.Status(w.table.Origin("mesh")) {
-		for _, as := range g.Apart {
+		for _, as := range g.Quarantined {
 			all[as.TypeURL] = as
 		}
 	}

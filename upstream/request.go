@@ -20,7 +20,7 @@ const firstRequestBytes = 3 << 20
 // carries.
 func (c *Config) method(l *relay.Lane) string {
 	if c.PerType {
-		if v := xds.ServiceOf(l.Apart(), c.V2); v != nil {
+		if v := xds.ServiceOf(l.OnlyType(), c.V2); v != nil {
 			return v.Method(!c.SotW)
 		}
 	}

@@ -42,9 +42,9 @@ type LaneStatus struct {
 	Group string
 	// Side: it is the group's side lane (RELAY-20).
 	Side bool
-	// Apart is the one type it carries, because the origin may end streams for it (RELAY-92) or has
-	// a service for each type; "" for all other lanes.
-	Apart string
+	// OnlyType is the one type it carries, because the origin may end streams for it (RELAY-92) or
+	// has a service for each type; "" for all other lanes.
+	OnlyType string
 	// Open: its stream is open. Since is when that changed last.
 	Open  bool
 	Since time.Time
@@ -77,8 +77,8 @@ type TypeStatus struct {
 // Status takes the picture.
 func (o *Origin) Status() Status {
 	s := Status{Name: o.cfg.Name}
-	o.health.picture(&s)
-	s.Address, s.Connections = o.pool.picture()
+	o.health.fillStatus(&s)
+	s.Address, s.Connections = o.pool.inUseStatus()
 	o.mu.Lock()
 	lanes := make([]*lane, 0, len(o.lanes))
 	for l := range o.lanes {
@@ -86,13 +86,13 @@ func (o *Origin) Status() Status {
 	}
 	o.mu.Unlock()
 	for _, l := range lanes {
-		s.Lanes = append(s.Lanes, l.picture())
+		s.Lanes = append(s.Lanes, l.status())
 	}
 	slices.SortFunc(s.Lanes, func(a, b LaneStatus) int {
 		if c := cmp.Compare(a.Group, b.Group); c != 0 {
 			return c
 		}
-		if c := cmp.Compare(a.Apart, b.Apart); c != 0 {
+		if c := cmp.Compare(a.OnlyType, b.OnlyType); c != 0 {
 			return c
 		}
 		return boolInt(a.Side) - boolInt(b.Side)
@@ -100,16 +100,16 @@ func (o *Origin) Status() Status {
 	return s
 }
 
-// picture fills in the state of the origin. It locks the health.
-func (h *health) picture(s *Status) {
+// fillStatus fills in the state of the origin. It locks the health.
+func (h *health) fillStatus(s *Status) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s.Connected, s.Since, s.Failures = h.connected, h.since, h.failures
 	s.Err, s.ErrAt, s.ProofAt, s.UpdateAt = h.err, h.errAt, h.proof, h.update
 }
 
-// picture is the address in use and the number of connections. It locks the pool.
-func (p *pool) picture() (address string, connections int) {
+// inUseStatus is the address in use and the number of connections. It locks the pool.
+func (p *pool) inUseStatus() (address string, connections int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, s := range p.servers {
@@ -118,12 +118,12 @@ func (p *pool) picture() (address string, connections int) {
 	return p.inUse().address, connections
 }
 
-// picture is the status of the lane. It locks the lane.
-func (l *lane) picture() LaneStatus {
+// status is the status of the lane. It locks the lane.
+func (l *lane) status() LaneStatus {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := LaneStatus{
-		Group: l.table.Group().Key(), Side: l.table.Side(), Apart: l.table.Apart(), Open: l.open, Since: l.since,
+		Group: l.table.Group().Key(), Side: l.table.Side(), OnlyType: l.table.OnlyType(), Open: l.open, Since: l.since,
 		Attempts: l.attempts, SilentSince: l.silentSince,
 	}
 	for _, t := range l.types {

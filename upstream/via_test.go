@@ -36,8 +36,8 @@ func TestLoopIsNoQuarantine(t *testing.T) {
 			t.Errorf("it is no connectivity error: %+v", st)
 		}
 		for _, l := range w.status().Lanes {
-			if l.Apart != "" {
-				t.Errorf("%s is apart", l.Apart)
+			if l.OnlyType != "" {
+				t.Errorf("%s is apart", l.OnlyType)
 			}
 		}
 		w.wantLines(1, "come through it before", "the log says so, once a minute")
@@ -82,7 +82,7 @@ func TestRetiredComesBack(t *testing.T) {
 		w.origin.Put(opaque, res("b", "1"))
 		sub := w.want(opaque, "a", "b")
 		w.origin.Await(time.Minute, func() bool { return w.origin.Asked(opaque).ACKs > 0 }, "both are served")
-		sub.Ack(sub.Take(time.Now()).Told()) // or nothing retires
+		sub.Ack(sub.Take(time.Now()).Receipt()) // or nothing retires
 		sub.Update(time.Now(), nil, []string{"a"})
 		w.origin.Await(time.Minute, func() bool { return w.origin.Asked(opaque).Unsubscribed["a"] == 1 }, "one is let go")
 		w.down()

@@ -183,7 +183,7 @@ func wantOf(g *relay.Group, typeURL string, names ...string) *relay.Sub {
 // wildcard members.
 func (w *world) held(typeURL string) []string {
 	var names []string
-	inspect.Query(w.table.Origin("mesh"), inspect.ResourceQuery{TypeURL: typeURL}, func(r inspect.ResourceStatus) bool {
+	inspect.Query(w.table.Origin("mesh"), inspect.ResourceQuery{TypeURL: typeURL}, func(r inspect.ResourceInfo) bool {
 		if r.Body != nil && r.Wildcard {
 			names = append(names, "*"+r.Name)
 		} else if r.Body != nil {
@@ -260,7 +260,7 @@ var errBoom = errors.New("boom")
 // raw is the payload held by name, as received.
 func (w *world) raw(typeURL, name string) (body []byte) {
 	synctest.Wait()
-	inspect.Query(w.table.Origin("mesh"), inspect.ResourceQuery{TypeURL: typeURL, Name: name}, func(r inspect.ResourceStatus) bool {
+	inspect.Query(w.table.Origin("mesh"), inspect.ResourceQuery{TypeURL: typeURL, Name: name}, func(r inspect.ResourceInfo) bool {
 		body = r.Body
 		return body == nil
 	})

@@ -37,7 +37,7 @@ func (s *stream) write(better <-chan *stream) (ending, error) {
 		if err != nil {
 			return ending{}, err
 		}
-		if s.answered.Swap(false) && s.short && s.lane.table.Apart() == "" {
+		if s.answered.Swap(false) && s.short && s.lane.table.OnlyType() == "" {
 			// Who is answered asks for the next type: that must not wait (RELAY-24). What is tried
 			// apart goes back to the lane of all once it is answered, and the others that are tried
 			// need the time for their own answers (RELAY-92).
@@ -148,7 +148,7 @@ func (s *stream) askFor(now time.Time, a *relay.Ask) error {
 	}
 	// What an origin says nothing of may be gone, if it has answered the group before. A wildcard
 	// is always answered.
-	if owed && !s.timed && (a.Wildcard || !l.table.Group().Seen()) && (l.table.Apart() == "" || cfg.PerType) {
+	if owed && !s.timed && (a.Wildcard || !l.table.Group().Seen()) && (l.table.OnlyType() == "" || cfg.PerType) {
 		s.timed = true
 		if !l.heard && s.candidate == nil && s.auditor == nil {
 			s.silence = now.Add(silenceAfter)
@@ -277,7 +277,7 @@ func (s *stream) speakOfSilence(now time.Time) {
 	l.mu.Lock()
 	silent := !l.heard
 	l.mu.Unlock()
-	if l.table.Apart() != "" && l.origin.health.everHeard() {
+	if l.table.OnlyType() != "" && l.origin.health.everHeard() {
 		return // the silence of one type says nothing of the node
 	}
 	if !silent {

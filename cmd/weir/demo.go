@@ -81,7 +81,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	second, err := d.weir(ctx, "second", fmt.Sprintf("grpc: { addresses: [%q] }", first.force.Load().ports[0].Addr()))
+	second, err := d.weir(ctx, "second", fmt.Sprintf("grpc: { addresses: [%q] }", first.active.Load().ports[0].Addr()))
 	if err != nil {
 		first.discard()
 		return err
@@ -123,7 +123,7 @@ func (d *demo) play(ctx context.Context, s *sample, first, second *process) erro
 	})
 	parts.Go(func() error {
 		defer endSecond()
-		return d.watchAll(ctx, second.force.Load().ports[0].Addr().String())
+		return d.watchAll(ctx, second.active.Load().ports[0].Addr().String())
 	})
 	parts.Go(func() error { return d.change(ctx, s) })
 	err := parts.Wait()
@@ -180,7 +180,7 @@ func (d *demo) change(ctx context.Context, s *sample) error {
 }
 
 func (d *demo) introduce(dir string, first, second *process) {
-	address := func(p *process) string { return p.force.Load().ports[0].Addr().String() }
+	address := func(p *process) string { return p.active.Load().ports[0].Addr().String() }
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	_, _ = fmt.Fprintf(d.out, `The files in %s are the origin of a first weir,

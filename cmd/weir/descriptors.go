@@ -13,7 +13,7 @@ import (
 // describedTypes finds messages by the configuration that is in force at the moment.
 type describedTypes struct{ *process }
 
-func (d describedTypes) types() *descriptors.Types { return d.force.Load().types }
+func (d describedTypes) types() *descriptors.Types { return d.active.Load().types }
 
 // FindMessageByName is part of downstream.Resolver.
 func (d describedTypes) FindMessageByName(name protoreflect.FullName) (protoreflect.MessageType, error) {

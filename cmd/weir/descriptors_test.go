@@ -48,7 +48,7 @@ func TestTypesNeedNoCode(t *testing.T) {
 	dir.put(t, "widgets.yaml", "- { \"@type\": "+widgetURL+", id: w1, color: red }\n")
 	text := freePorts + filesOrigin(dir) + "timing: { drain: 1s }\n"
 	w := startReloading(t, text)
-	state := func() string { return fmt.Sprint(w.force.Load().origins[0].status().Files) }
+	state := func() string { return fmt.Sprint(w.active.Load().origins[0].status().Files) }
 	if !strings.Contains(state(), "weir does not know this message") {
 		t.Errorf("the file cannot be read without descriptors, and says so: %s", state())
 	}

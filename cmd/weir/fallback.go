@@ -22,7 +22,7 @@ type lastResort interface {
 }
 
 // openFallback opens the last resort of an origin.
-func (p *process) openFallback(f *force, o *config.Origin, path string, part *relay.Origin) (lastResort, error) {
+func (p *process) openFallback(f *activeConfig, o *config.Origin, path string, part *relay.Origin) (lastResort, error) {
 	switch {
 	case o.Fallback == nil:
 		return nil, nil
@@ -92,7 +92,7 @@ type askedResort struct {
 	resort  *resort.Resort
 }
 
-func (p *process) openAsked(f *force, o *config.Origin, path string, part *relay.Origin) (lastResort, error) {
+func (p *process) openAsked(f *activeConfig, o *config.Origin, path string, part *relay.Origin) (lastResort, error) {
 	second := secondOrigin(o)
 	table, err := relay.New(secondTable(f.cfg, o))
 	if err != nil {

@@ -31,7 +31,7 @@ func TestFallbackIsAnotherOrigin(t *testing.T) {
 		return fmt.Sprintf(", fallback: { grpc: { addresses: [%q], dialect: sotw } }", o.Net().Addr())
 	}
 	w := startReloading(t, text(at(one), 100))
-	asked := func() *askedResort { return w.force.Load().origins[0].origin.(*grpcOrigin).fallback.(*askedResort) }
+	asked := func() *askedResort { return w.active.Load().origins[0].origin.(*grpcOrigin).fallback.(*askedResort) }
 	var clients []*relaytest.Client
 	for _, dialect := range bothDialects {
 		c := openClient(t, dial(t, w.listenAddress()), dialect)

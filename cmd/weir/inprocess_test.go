@@ -107,7 +107,7 @@ func (r *running) waitEnd() {
 	}
 }
 
-func (r *running) listenAddress() string { return r.force.Load().ports[0].Addr().String() }
+func (r *running) listenAddress() string { return r.active.Load().ports[0].Addr().String() }
 
 // freePorts is the part of a configuration that takes free ports.
 const freePorts = `

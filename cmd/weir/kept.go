@@ -84,13 +84,13 @@ func (k *kept) status() *admin.Snapshot {
 
 // keptOrigins is how the origins stand, for what is written down of them.
 func (p *process) keptOrigins() []snapshot.OriginState {
-	f := p.force.Load()
+	f := p.active.Load()
 	out := make([]snapshot.OriginState, len(f.origins))
 	for i, o := range f.origins {
 		s := o.status()
 		x := &out[i]
-		x.Frozen, _ = o.part.Frozen()
-		x.Name, x.Addresses, x.Away = o.name, sources(o.part), !s.Connected
+		x.Frozen, _ = o.table.Frozen()
+		x.Name, x.Addresses, x.Away = o.name, sources(o.table), !s.Connected
 		switch {
 		case s.Connected && !s.LastProof.IsZero():
 			// an open stream, or a file that reads, vouches for what came by it

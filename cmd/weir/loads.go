@@ -14,9 +14,9 @@ import (
 // loadReports opens a stream of load reports at an origin of the configuration in
 // force.
 func (p *process) loadReports(ctx context.Context, part *relay.Origin, via []string, first []byte) (downstream.LoadStream, error) {
-	f := p.force.Load()
+	f := p.active.Load()
 	for i, o := range f.origins {
-		if o.part != part {
+		if o.table != part {
 			continue
 		}
 		g, ok := o.origin.(*grpcOrigin)

@@ -26,7 +26,7 @@ type origin interface {
 	close()
 }
 
-func (p *process) openOrigin(f *force, o *config.Origin, path string, part *relay.Origin) (origin, error) {
+func (p *process) openOrigin(f *activeConfig, o *config.Origin, path string, part *relay.Origin) (origin, error) {
 	cfg := f.cfg
 	if o.REST != nil {
 		return p.openREST(f, o, path, part)
@@ -152,18 +152,18 @@ func filesOf(o *file.Origin) admin.Origin {
 // originStates are the origins' states in the order of the file, with what the
 // table holds of each.
 func (p *process) originStates() ([]admin.Origin, [][]inspect.GroupStatus) {
-	f := p.force.Load()
+	f := p.active.Load()
 	states := make([]admin.Origin, len(f.origins))
 	groups := make([][]inspect.GroupStatus, len(f.origins))
 	for i, o := range f.origins {
 		c := &f.cfg.Origins[i]
 		states[i] = o.status()
 		states[i].Name, states[i].Default = c.Name, c.Default
-		groups[i] = inspect.Status(o.part)
+		groups[i] = inspect.Status(o.table)
 		states[i].Sum(groups[i])
-		states[i].Frozen, _ = o.part.Frozen()
+		states[i].Frozen, _ = o.table.Frozen()
 		if states[i].Fallback != nil {
-			states[i].Fallback.Serving = inspect.StandIns(o.part)
+			states[i].Fallback.Serving = inspect.StandIns(o.table)
 		}
 		if c.Files != nil {
 			states[i].Streams = openLanes(groups[i])

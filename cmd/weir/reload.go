@@ -96,7 +96,7 @@ func (p *process) take(ctx context.Context, parts *errgroup.Group, now time.Time
 	if err != nil {
 		return err
 	}
-	before := p.force.Load()
+	before := p.active.Load()
 	changed := cfg.Changed(before.cfg)
 	types, err := readTypes(cfg)
 	if err != nil {
@@ -112,7 +112,7 @@ func (p *process) take(ctx context.Context, parts *errgroup.Group, now time.Time
 		p.log.Info("the configuration was read again, and is the one in force", zap.String("because_of", why))
 		return nil
 	}
-	pl, table, err := p.prepare(ctx, before, &force{cfg: cfg, types: types})
+	pl, table, err := p.prepare(ctx, before, &activeConfig{cfg: cfg, types: types})
 	if err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func (p *process) take(ctx context.Context, parts *errgroup.Group, now time.Time
 
 // prepare checks a configuration and opens what is new in it. On an error
 // nothing is left open, and nothing has changed.
-func (p *process) prepare(ctx context.Context, before, next *force) (_ *plan, _ *relay.Next, err error) {
+func (p *process) prepare(ctx context.Context, before, next *activeConfig) (_ *nextConfig, _ *relay.Next, err error) {
 	cfg := next.cfg
 	if err := cfg.CheckReload(before.cfg); err != nil {
 		return nil, nil, err
@@ -139,7 +139,7 @@ func (p *process) prepare(ctx context.Context, before, next *force) (_ *plan, _ 
 	if err := thawFirst(before, cfg, table); err != nil {
 		return nil, nil, err
 	}
-	pl := &plan{process: p, before: before, next: next, part: table.Origin}
+	pl := &nextConfig{process: p, before: before, next: next, part: table.Origin}
 	defer func() {
 		if err != nil {
 			pl.close()
@@ -152,10 +152,10 @@ func (p *process) prepare(ctx context.Context, before, next *force) (_ *plan, _ 
 }
 
 // thawFirst refuses what would drop what an operator keeps clients at.
-func thawFirst(before *force, cfg *config.Config, table *relay.Next) error {
+func thawFirst(before *activeConfig, cfg *config.Config, table *relay.Next) error {
 	var errs []error
 	for _, r := range before.origins {
-		if _, frozen := r.part.Frozen(); !frozen || table.Origin(r.name) == r.part {
+		if _, frozen := r.table.Frozen(); !frozen || table.Origin(r.name) == r.table {
 			continue
 		}
 		at := "origins"
@@ -172,7 +172,7 @@ func thawFirst(before *force, cfg *config.Config, table *relay.Next) error {
 
 // apply puts into force what nothing can keep from it any more. Who ran an
 // origin has ended before another does, so that nothing is asked twice.
-func (p *process) apply(ctx context.Context, parts *errgroup.Group, now time.Time, pl *plan, table *relay.Next, said ...zap.Field) {
+func (p *process) apply(ctx context.Context, parts *errgroup.Group, now time.Time, pl *nextConfig, table *relay.Next, said ...zap.Field) {
 	leaving, closing, cfg := pl.leaving(), pl.closing(), pl.next.cfg
 	stopSinks(pl.before.sinks, pl.next.sinks)
 	for _, o := range leaving {
@@ -187,11 +187,11 @@ func (p *process) apply(ctx context.Context, parts *errgroup.Group, now time.Tim
 	}
 	concerned := p.reconfigure(pl.next, change)
 	for _, o := range pl.newOrigins {
-		if was := pl.before.runner(o.name); was != nil && was.part == o.part {
+		if was := pl.before.runner(o.name); was != nil && was.table == o.table {
 			o.succeed(was.origin)
 		}
 	}
-	p.force.Store(pl.next)
+	p.active.Store(pl.next)
 	p.keep(cfg)
 	p.metrics.ConfigInfo(hashOf(cfg.Text()))
 	if level, err := zapcore.ParseLevel(cfg.Log.Level); err == nil && p.level != nil {
@@ -216,7 +216,7 @@ func (p *process) apply(ctx context.Context, parts *errgroup.Group, now time.Tim
 }
 
 // reconfigure tells the listeners.
-func (p *process) reconfigure(f *force, change *relay.Change) *downstream.Concerned {
+func (p *process) reconfigure(f *activeConfig, change *relay.Change) *downstream.Concerned {
 	s, err := serverConfig(f.cfg)
 	if err == nil {
 		r := downstream.Reconfiguration{Limits: s.Limits, Timing: s.Timing, Change: change, Listeners: make(map[net.Listener]downstream.ListenerConfig)}
@@ -264,4 +264,6 @@ func warn(log *zap.Logger, w *config.Problem) {
 }
 
 // effective is the configuration in force, and how it came to be.
-func (p *process) effective() ([]byte, admin.ConfigState) { return p.force.Load().yaml, *p.last.Load() }
+func (p *process) effective() ([]byte, admin.ConfigState) {
+	return p.active.Load().yaml, *p.last.Load()
+}

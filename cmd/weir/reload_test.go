@@ -325,7 +325,7 @@ func TestReloadRefused(t *testing.T) {
 	defer func() { _ = taken.Close() }()
 	w := startReloading(t, good)
 	q := newQuiet(t, w.running, relaytest.Delta, "a")
-	inForce, free := w.force.Load(), deadAddress(t)
+	inForce, free := w.active.Load(), deadAddress(t)
 	_, shown := w.get("/config")
 	refusals := 0.0
 	for _, row := range []struct{ name, text, line, key, problem string }{
@@ -350,7 +350,7 @@ func TestReloadRefused(t *testing.T) {
 				t.Errorf("%v refusals are counted as before", n)
 			}
 			refusals = w.reloads("error")
-			if w.force.Load() != inForce || w.level.Level() != zapcore.InfoLevel {
+			if w.active.Load() != inForce || w.level.Level() != zapcore.InfoLevel {
 				t.Error("something of it is in force")
 			}
 			lines := w.logs.FilterMessage("the configuration is refused; the one before stays in force").All()

@@ -21,7 +21,7 @@ type restOrigin struct {
 	*reach
 }
 
-func (p *process) openREST(f *force, o *config.Origin, origin string, part *relay.Origin) (origin, error) {
+func (p *process) openREST(f *activeConfig, o *config.Origin, origin string, part *relay.Origin) (origin, error) {
 	path := origin + ".rest"
 	secured, err := p.tls.origin(f.cfg, path+".tls", o.REST.TLS)
 	if err != nil {

@@ -76,7 +76,7 @@ func TestRESTOrigin(t *testing.T) {
 			"timing: { pause: 20ms, backoff: { base: 20ms, max: 100ms }, drain: 1s }\n"
 	}
 	w := startReloading(t, text("100ms"))
-	await(t, "it can be reached, and nobody has asked for anything", func() bool { return w.force.Load().origins[0].status().Reached })
+	await(t, "it can be reached, and nobody has asked for anything", func() bool { return w.active.Load().origins[0].status().Reached })
 	var clients []*relaytest.Client
 	for _, dialect := range bothDialects {
 		c := openClient(t, dial(t, w.listenAddress()), dialect)
@@ -106,7 +106,7 @@ func TestRESTOrigin(t *testing.T) {
 	s.mu.Lock()
 	s.clusters = "broken"
 	s.mu.Unlock()
-	await(t, "the origin is broken", func() bool { return !w.force.Load().origins[0].status().Connected })
+	await(t, "the origin is broken", func() bool { return !w.active.Load().origins[0].status().Connected })
 	late := openClient(t, dial(t, w.listenAddress()), relaytest.Delta)
 	late.Request(relaytest.ClusterType, "*")
 	late.AwaitNames(relaytest.ClusterType, "what was good is served", "c")

@@ -44,15 +44,15 @@ type process struct {
 	files    *watch
 	tls      *certificates
 	kept     kept
-	first    *plan // what was opened at the start
+	first    *nextConfig // what was opened at the start
 	// refusedAtStart is why the file was refused then, and what was accepted last is in force; nil:
 	// it was not.
 	refusedAtStart error
 	auditing       chan struct{} // one slot: of all origins one is audited at a time
 
-	force atomic.Pointer[force] // what is in force, replaced by reload
-	last  atomic.Pointer[admin.ConfigState]
-	ready atomic.Bool // it was once
+	active atomic.Pointer[activeConfig] // what is in force, replaced by reload
+	last   atomic.Pointer[admin.ConfigState]
+	ready  atomic.Bool // it was once
 
 	shortage shortage
 	noFiles  fileShortage
@@ -62,8 +62,8 @@ type process struct {
 	draining atomic.Bool
 }
 
-// force is a configuration and what serves it. It never changes.
-type force struct {
+// activeConfig is a configuration and what serves it. It never changes.
+type activeConfig struct {
 	cfg     *config.Config
 	yaml    []byte             // of cfg, as it is shown
 	types   *descriptors.Types // that cfg names
@@ -73,7 +73,7 @@ type force struct {
 }
 
 // config is the configuration in force.
-func (p *process) config() *config.Config { return p.force.Load().cfg }
+func (p *process) config() *config.Config { return p.active.Load().cfg }
 
 // port is an open listener.
 type port struct {
@@ -99,9 +99,9 @@ func newProcess(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *pr
 	if p.table, err = relay.New(tc); err != nil {
 		return nil, cfg.Problemf("origins", "%v", err)
 	}
-	first := &plan{process: p, next: &force{cfg: cfg}, part: p.table.Origin}
+	first := &nextConfig{process: p, next: &activeConfig{cfg: cfg}, part: p.table.Origin}
 	p.first = first
-	p.force.Store(first.next) // which is completed below
+	p.active.Store(first.next) // which is completed below
 	p.last.Store(&admin.ConfigState{Since: p.started, Read: p.started, Hash: hashOf(cfg.Text())})
 	if first.next.yaml, err = cfg.YAML(); err != nil {
 		return nil, err
@@ -176,7 +176,7 @@ func (p *process) run(ctx context.Context) error {
 	parts.Go(func() error { return newSharing(p).watch(work) })
 	parts.Go(func() error { return p.memory.watch(work) })
 	p.first = nil // it is served now
-	first := p.force.Load()
+	first := p.active.Load()
 	p.start(work, parts, first, first.origins, first.ports)
 	p.startSinks(work, parts, first.sinks)
 	parts.Go(func() error { return p.reloads(work, parts) })
@@ -253,7 +253,7 @@ func instance(cfg *config.Config) (string, error) {
 // viaName is what this process is known by to other relays (RELAY-87). Where the name is the
 // host's, the first port tells the relays of one host apart: one behind the other is no loop.
 func (p *process) viaName() (string, error) {
-	f := p.force.Load()
+	f := p.active.Load()
 	name, err := instance(f.cfg)
 	if err == nil && f.cfg.Instance == "" {
 		name += "/" + f.ports[0].Addr().String()

@@ -254,7 +254,7 @@ origins:
   - { name: two, files: { path: %q }, default: true }
 `, string(one), string(two)))
 	for i, want := range []string{"from-two", "from-one"} {
-		c := openClient(t, dial(t, w.force.Load().ports[i].Addr().String()), relaytest.SotW)
+		c := openClient(t, dial(t, w.active.Load().ports[i].Addr().String()), relaytest.SotW)
 		c.Request(relaytest.ClusterType)
 		c.AwaitNames(relaytest.ClusterType, "the listener's own origin answers", want)
 	}

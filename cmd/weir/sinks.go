@@ -28,7 +28,7 @@ type sinkRunner struct {
 }
 
 // openSinks keeps the sinks for which nothing changes. Nothing is written yet.
-func (pl *plan) openSinks() error {
+func (pl *nextConfig) openSinks() error {
 	var errs []error
 	cfg := pl.next.cfg
 	for i := range cfg.Sinks {
@@ -52,7 +52,7 @@ func (pl *plan) openSinks() error {
 }
 
 // sink is the one that was made of the same; nil if there is none.
-func (f *force) sink(cfg sink.Config) *sinkRunner {
+func (f *activeConfig) sink(cfg sink.Config) *sinkRunner {
 	if f == nil {
 		return nil
 	}

@@ -57,9 +57,9 @@ func TestSinkIsRead(t *testing.T) {
 	if read(to) != before {
 		t.Error("the one that ended still writes")
 	}
-	kept := first.force.Load().sinks[0]
+	kept := first.active.Load().sinks[0]
 	first.applied(sinkOf(from, other, "") + "log: { level: debug }\n")
-	if first.force.Load().sinks[0] != kept {
+	if first.active.Load().sinks[0] != kept {
 		t.Error("a sink for which nothing changed began anew")
 	}
 	first.applied(freePorts + filesOrigin(from))

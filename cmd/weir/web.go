@@ -106,7 +106,7 @@ func (p *process) openAdmin(ctx context.Context) error {
 	pages, err := admin.New(admin.Config{
 		Name: cfg.Name, Version: version, Started: p.started,
 		Table: p.table, Metrics: p.registry, Effective: p.effective, Readiness: p.readiness,
-		Readable: func(body *anypb.Any) json.RawMessage { return readable(body, p.force.Load().types) },
+		Readable: func(body *anypb.Any) json.RawMessage { return readable(body, p.active.Load().types) },
 		Origins: func() []admin.Origin {
 			states, _ := p.originStates()
 			return states

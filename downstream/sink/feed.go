@@ -91,7 +91,7 @@ func (f *feed) take(now time.Time) (told bool) {
 				x.answered = true // a body that was told before stays
 			}
 		}
-		f.sub.Ack(a.Told())
+		f.sub.Ack(a.Receipt())
 	}
 	return told
 }

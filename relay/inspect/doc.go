@@ -6,7 +6,7 @@
 // under that type's lock; texts are made here, without any. What must not be seen is left out here
 // too: of secrets all but the name (RELAY-76), and the bodies that must not be cached (RELAY-9).
 //
-// What one variant is for many parameter maps is one [ResourceStatus], which lists ten of them
+// What one variant is for many parameter maps is one [ResourceInfo], which lists ten of them
 // unless asked for all (TestPicturesOfVariants, TestPicturesListFewMaps). For a map that nobody has
 // it shows what is held and matches, members of sets of other maps among it: a client would be
 // given what is named at once, and the set when the origin has answered.

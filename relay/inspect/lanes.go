@@ -70,7 +70,7 @@ func laneName(l *relay.Lane) string {
 	if l.Side() {
 		name = "side"
 	}
-	if typeURL := l.Apart(); typeURL != "" {
+	if typeURL := l.OnlyType(); typeURL != "" {
 		name += "." + metrics.ShortName(typeURL)
 	}
 	return name

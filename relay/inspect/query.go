@@ -9,9 +9,9 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// ResourceStatus is a picture of one resource, for all the parameter maps of which the same can be
+// ResourceInfo is a picture of one resource, for all the parameter maps of which the same can be
 // said.
-type ResourceStatus struct {
+type ResourceInfo struct {
 	Group   string
 	TypeURL string
 	Name    string
@@ -61,7 +61,7 @@ const maxListedMaps = 10
 
 // Query calls f for a picture of each resource that q asks for, until f returns false. Order:
 // group, type, wildcard members first, then what is held by name and in collections, name.
-func Query(o *relay.Origin, q ResourceQuery, f func(ResourceStatus) bool) {
+func Query(o *relay.Origin, q ResourceQuery, f func(ResourceInfo) bool) {
 	servers := o.Servers()
 	for _, g := range o.Groups() {
 		if q.Group != "" && g.Key != q.Group {
@@ -71,7 +71,7 @@ func Query(o *relay.Origin, q ResourceQuery, f func(ResourceStatus) bool) {
 			if q.TypeURL != "" && v.TypeURL != q.TypeURL {
 				continue
 			}
-			ps := picturesOf(v, &q)
+			ps := queryResultOf(v, &q)
 			for i := range ps.all {
 				if !f(ps.all[i].status(g.Key, v.TypeURL, servers)) {
 					return
@@ -81,43 +81,43 @@ func Query(o *relay.Origin, q ResourceQuery, f func(ResourceStatus) bool) {
 	}
 }
 
-// picture is a ResourceStatus before its texts are made.
-type picture struct {
+// resourceRow is a ResourceInfo before its texts are made.
+type resourceRow struct {
 	relay.Row          // Clients are those of all its maps
 	maps      int      // that it is held for
 	params    []string // of them, those that are listed
 }
 
-// pictureKey is all that tells one picture from another but the parameters.
-type pictureKey struct {
+// rowKey is all that tells one picture from another but the parameters.
+type rowKey struct {
 	variant                                *relay.Variant
 	name, collection                       string
 	wildcard, live, held, absent, shadowed bool
 }
 
-// pictures are being made of what is known of one type.
-type pictures struct {
+// queryResult are being made of what is known of one type.
+type queryResult struct {
 	query *ResourceQuery
-	all   []picture
-	at    map[pictureKey]int // where in all; nil while there is one map
+	all   []resourceRow
+	at    map[rowKey]int // where in all; nil while there is one map
 }
 
-func picturesOf(v relay.TypeView, q *ResourceQuery) *pictures {
+func queryResultOf(v relay.TypeView, q *ResourceQuery) *queryResult {
 	maps := v.Maps()
 	if q.Params != nil {
 		if i := slices.IndexFunc(maps, func(m relay.MapView) bool { return m.Params().Key() == q.Params.Key() }); i >= 0 {
 			maps = maps[i : i+1]
 		}
 	}
-	ps := pictures{query: q}
+	ps := queryResult{query: q}
 	if len(maps) > 1 {
-		ps.at = map[pictureKey]int{}
+		ps.at = map[rowKey]int{}
 	}
 	var rows []relay.Row
 	for _, m := range maps {
 		rows = m.Rows(q.Name, rows[:0])
 		if ps.at == nil {
-			ps.all = make([]picture, 0, len(rows))
+			ps.all = make([]resourceRow, 0, len(rows))
 		}
 		for i := range rows {
 			ps.add(&rows[i], m.Params())
@@ -126,18 +126,18 @@ func picturesOf(v relay.TypeView, q *ResourceQuery) *pictures {
 	if q.Params != nil {
 		ps.choose()
 	}
-	slices.SortFunc(ps.all, func(a, b picture) int { return a.compare(&b) })
+	slices.SortFunc(ps.all, func(a, b resourceRow) int { return a.compare(&b) })
 	return &ps
 }
 
 // add adds what is held for a map to the picture of the same for others.
-func (ps *pictures) add(r *relay.Row, held constraints.Params) {
+func (ps *queryResult) add(r *relay.Row, held constraints.Params) {
 	if p := ps.query.Params; p != nil && (r.Variant == nil || !r.Variant.Constraints.Match(*p)) && held.Key() != p.Key() {
 		return
 	}
 	i, known := len(ps.all), false
 	if ps.at != nil {
-		key := pictureKey{variant: r.Variant, live: r.Live, held: r.Held, absent: r.Absent, shadowed: r.Shadowed}
+		key := rowKey{variant: r.Variant, live: r.Live, held: r.Held, absent: r.Absent, shadowed: r.Shadowed}
 		if key.wildcard, key.collection = setOf(r); r.Variant == nil {
 			key.name = xds.Spelling(r.Name, r.Spelt)
 		}
@@ -147,7 +147,7 @@ func (ps *pictures) add(r *relay.Row, held constraints.Params) {
 		}
 	}
 	if !known {
-		ps.all = append(ps.all, picture{Row: *r})
+		ps.all = append(ps.all, resourceRow{Row: *r})
 	} else {
 		ps.all[i].Clients += r.Clients
 	}
@@ -169,12 +169,12 @@ func setOf(r *relay.Row) (wildcard bool, collection string) {
 }
 
 // choose leaves of the variants of one name that which a client with the query's map gets.
-func (ps *pictures) choose() {
+func (ps *queryResult) choose() {
 	type place struct {
 		wildcard         bool
 		collection, name string
 	}
-	at := func(p *picture) (x place) {
+	at := func(p *resourceRow) (x place) {
 		x.wildcard, x.collection = setOf(&p.Row)
 		x.name = p.Variant.Name
 		return x
@@ -185,12 +185,12 @@ func (ps *pictures) choose() {
 			variants[at(p)] = append(variants[at(p)], p.Variant)
 		}
 	}
-	ps.all = slices.DeleteFunc(ps.all, func(p picture) bool {
+	ps.all = slices.DeleteFunc(ps.all, func(p resourceRow) bool {
 		return p.Variant != nil && relay.Choose(variants[at(&p)], *ps.query.Params) != p.Variant
 	})
 }
 
-func (p *picture) compare(x *picture) int {
+func (p *resourceRow) compare(x *resourceRow) int {
 	pw, pc := setOf(&p.Row)
 	xw, xc := setOf(&x.Row)
 	if pw != xw {
@@ -211,14 +211,14 @@ func (p *picture) compare(x *picture) int {
 	return strings.Compare(p.params[0], x.params[0]) // of one variant, live for some maps alone
 }
 
-func (p *picture) name() string {
+func (p *resourceRow) name() string {
 	if p.Variant != nil && p.Variant.Nameless {
 		return ""
 	}
 	return xds.Spelling(p.Name, p.Spelt)
 }
 
-func (p *picture) constraints() string {
+func (p *resourceRow) constraints() string {
 	if p.Variant == nil {
 		return ""
 	}
@@ -226,8 +226,8 @@ func (p *picture) constraints() string {
 }
 
 // status is the picture with its texts.
-func (p *picture) status(group, typeURL string, servers map[uint8]string) ResourceStatus {
-	r := ResourceStatus{
+func (p *resourceRow) status(group, typeURL string, servers map[uint8]string) ResourceInfo {
+	r := ResourceInfo{
 		Group: group, TypeURL: typeURL, Name: p.name(), Params: p.params, Maps: p.maps, Constraints: p.constraints(),
 		Clients: p.Clients, Live: p.Live, Held: p.Held, Absent: p.Absent, Shadowed: p.Shadowed,
 	}

@@ -64,7 +64,7 @@ func TestPicturesListFewMaps(t *testing.T) {
 	r.says(xds.EndpointType, "n=1")
 	for all, want := range map[bool]int{false: maxListedMaps, true: maps} {
 		rows := 0
-		Query(r.origin, ResourceQuery{AllParams: all}, func(s ResourceStatus) bool {
+		Query(r.origin, ResourceQuery{AllParams: all}, func(s ResourceInfo) bool {
 			if rows++; len(s.Params) != want || s.Maps != maps || s.Clients != maps {
 				t.Errorf("all %v: %d of %d maps listed, for %d clients", all, len(s.Params), s.Maps, s.Clients)
 			}
@@ -91,7 +91,7 @@ func TestSecretsAreNamesAlone(t *testing.T) {
 	r.open()
 	r.says(xds.SecretType, "s=hunter2")
 	n := 0
-	Query(r.origin, ResourceQuery{}, func(s ResourceStatus) bool {
+	Query(r.origin, ResourceQuery{}, func(s ResourceInfo) bool {
 		n++
 		if s.Name != "s" || !s.Live || s.Version != "" || s.OriginVersion != "" || s.Bytes != 0 || s.Body != nil {
 			t.Errorf("a picture tells of a secret more than its name: %+v", s)
@@ -184,14 +184,14 @@ func (r *rig) bench(b *testing.B, kind string) {
 	b.Run("Query"+kind, func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			Query(r.origin, ResourceQuery{}, func(ResourceStatus) bool { return true })
+			Query(r.origin, ResourceQuery{}, func(ResourceInfo) bool { return true })
 		}
 	})
 	b.Run("First100"+kind, func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			n := 0
-			Query(r.origin, ResourceQuery{}, func(ResourceStatus) bool { n++; return n < 100 })
+			Query(r.origin, ResourceQuery{}, func(ResourceInfo) bool { n++; return n < 100 })
 		}
 	})
 	b.Run("Lanes"+kind, func(b *testing.B) {

@@ -128,7 +128,7 @@ func (r *rig) resource(name, inner, body string) relay.Resource {
 // pictures are the rows of a query: NAME{CONSTRAINTS} of MAPS for CLIENTS, and what else is so.
 func (r *rig) pictures(q ResourceQuery) string {
 	var rows []string
-	Query(r.origin, q, func(s ResourceStatus) bool {
+	Query(r.origin, q, func(s ResourceInfo) bool {
 		row := s.Name
 		if s.Constraints != "" {
 			row += "{" + s.Constraints + "}"

@@ -16,10 +16,10 @@ type GroupStatus struct {
 	// (RELAY-73).
 	ParameterSets int
 	Revision      uint64
-	Lanes         [2]relay.LaneStatus // main, side; where types have lanes of their own, whether any is
-	Types         []relay.TypeStatus  // in ORD-1 order, those of one type by their parameters
-	Digests       []relay.TypeDigest  // of each of Types
-	Apart         []relay.ApartStatus // of them, those not on the group's lanes, in the same order
+	Lanes         [2]relay.LaneStatus      // main, side; where types have lanes of their own, whether any is
+	Types         []relay.TypeStatus       // in ORD-1 order, those of one type by their parameters
+	Digests       []relay.TypeDigest       // of each of Types
+	Quarantined   []relay.QuarantineStatus // of them, those not on the group's lanes, in the same order
 }
 
 // Status is a picture of every group of the origin.
@@ -48,8 +48,8 @@ func (gs *GroupStatus) add(v relay.TypeView) {
 		ts, digest, rev := m.Status(seen)
 		gs.Types, gs.Digests, gs.Revision = append(gs.Types, ts), append(gs.Digests, digest), max(gs.Revision, rev)
 	}
-	if as, apart := v.Apart(); apart {
-		gs.Apart = append(gs.Apart, as)
+	if as, apart := v.Quarantined(); apart {
+		gs.Quarantined = append(gs.Quarantined, as)
 	}
 }
 

@@ -225,7 +225,7 @@ func (c *client) take() bool {
 			c.removed = append(c.removed, name)
 		}
 	}
-	c.sub.Ack(a.Told())
+	c.sub.Ack(a.Receipt())
 	return true
 }
 

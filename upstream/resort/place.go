@@ -128,7 +128,7 @@ func (f *feed) take(now time.Time) (changed, lags bool) {
 		for _, name := range a.Removed {
 			delete(f.bodies, xds.NameKey(name))
 		}
-		f.sub.Ack(a.Told())
+		f.sub.Ack(a.Receipt())
 	}
 	if !f.whole {
 		if s := f.sub.Standing(); !s.Waiting && !s.Arriving && !s.Held {

@@ -150,7 +150,7 @@ func (w *world) want(s *relay.Sub, sentence string, names ...string) {
 		for _, name := range a.Removed {
 			got = append(got, "-"+name)
 		}
-		s.Ack(a.Told())
+		s.Ack(a.Receipt())
 	}
 	if slices.Sort(got); !slices.Equal(got, names) {
 		w.t.Errorf("%s: told %q, want %q", sentence, got, names)
@@ -321,7 +321,7 @@ func TestFallsBehind(t *testing.T) {
 		count := func() (n int) {
 			time.Sleep(10 * time.Second)
 			synctest.Wait()
-			inspect.Query(w.first.part, inspect.ResourceQuery{TypeURL: cds}, func(inspect.ResourceStatus) bool { n++; return true })
+			inspect.Query(w.first.part, inspect.ResourceQuery{TypeURL: cds}, func(inspect.ResourceInfo) bool { n++; return true })
 			return n
 		}
 		if n := count(); n != len(many) {

@@ -50,9 +50,9 @@ type lane struct {
 }
 
 func newLane(o *Origin, t *relay.Lane) *lane {
-	l := &lane{origin: o, table: t, typeURL: t.Apart()}
+	l := &lane{origin: o, table: t, typeURL: t.OnlyType()}
 	l.log = o.log.With(zap.String("group", t.Group().Key()), zap.Bool("side", t.Side()), zap.String("type_url", l.typeURL))
-	l.status = upstream.LaneStatus{Group: t.Group().Key(), Side: t.Side(), Apart: l.typeURL}
+	l.status = upstream.LaneStatus{Group: t.Group().Key(), Side: t.Side(), OnlyType: l.typeURL}
 	l.shown.TypeURL = l.typeURL
 	return l
 }

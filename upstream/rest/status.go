@@ -114,7 +114,7 @@ func (o *Origin) Status() upstream.Status {
 	}
 	o.mu.Unlock()
 	slices.SortFunc(s.Lanes, func(a, b upstream.LaneStatus) int {
-		if c := cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Apart, b.Apart)); c != 0 || a.Side == b.Side {
+		if c := cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.OnlyType, b.OnlyType)); c != 0 || a.Side == b.Side {
 			return c
 		} else if a.Side {
 			return 1

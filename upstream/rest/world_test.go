@@ -227,7 +227,7 @@ func (w *world) want(typeURL string, names ...string) *relay.Sub {
 
 func (w *world) held(typeURL string) []string {
 	names := []string{}
-	inspect.Query(w.table.Origin("rest"), inspect.ResourceQuery{TypeURL: typeURL}, func(r inspect.ResourceStatus) bool {
+	inspect.Query(w.table.Origin("rest"), inspect.ResourceQuery{TypeURL: typeURL}, func(r inspect.ResourceInfo) bool {
 		if r.Body != nil {
 			names = append(names, r.Name)
 		}

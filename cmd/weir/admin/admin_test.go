@@ -256,7 +256,7 @@ func TestPageEscapes(t *testing.T) {
 func TestQuarantineIsShown(t *testing.T) {
 	w := newWorld(t)
 	o := Origin{Name: "mesh", Kind: "grpc", Source: "cp:1"}
-	o.Sum([]inspect.GroupStatus{{Key: "g1", Apart: []relay.ApartStatus{
+	o.Sum([]inspect.GroupStatus{{Key: "g1", Quarantined: []relay.QuarantineStatus{
 		{TypeURL: xds.ClusterType},
 		{TypeURL: xds.SecretType, Quarantined: time.Unix(1, 0), Refused: 3, Reason: "no such type"},
 	}}})

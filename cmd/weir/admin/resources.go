@@ -119,7 +119,7 @@ func (a *Admin) resources(w http.ResponseWriter, r *http.Request) {
 		if q.origin != "" && o.Name() != q.origin {
 			continue
 		}
-		inspect.Query(o, q.ResourceQuery, func(s inspect.ResourceStatus) bool {
+		inspect.Query(o, q.ResourceQuery, func(s inspect.ResourceInfo) bool {
 			return l.add(a.resourceOf(o.Name(), &s, q.bodies))
 		})
 		if l.more {
@@ -129,7 +129,7 @@ func (a *Admin) resources(w http.ResponseWriter, r *http.Request) {
 	l.write(w, "resources")
 }
 
-func (a *Admin) resourceOf(origin string, s *inspect.ResourceStatus, withBody bool) resource {
+func (a *Admin) resourceOf(origin string, s *inspect.ResourceInfo, withBody bool) resource {
 	res := resource{
 		Origin: origin, Group: s.Group, Type: metrics.ShortName(s.TypeURL), TypeURL: s.TypeURL, Name: s.Name,
 		Wildcard: s.Wildcard, Collection: s.Collection, Version: s.Version, OriginVersion: s.OriginVersion, Constraints: s.Constraints,

@@ -144,7 +144,7 @@ func (o *Origin) Sum(groups []inspect.GroupStatus) {
 		if groups[i].Dedicated {
 			o.Dedicated++
 		}
-		for _, t := range groups[i].Apart {
+		for _, t := range groups[i].Quarantined {
 			if t.Quarantined.IsZero() {
 				continue // only suspect
 			}

@@ -31,7 +31,7 @@ func (s *Sub) settlesUntil(now time.Time) (until time.Time) {
 // settles reports whether a position waits for its set, and something is to come.
 func (p *position) settles() bool {
 	t := p.view.set
-	return p.waits() && (!p.heldBack() || t.lane().live(t.askedGen))
+	return p.blocked() && (!p.heldBack() || t.lane().live(t.askedGen))
 }
 
 // SettlesUntil is until when other types may wait for the sets that the client waits for; zero: it
@@ -54,8 +54,8 @@ func (s *Sub) Unreached() bool {
 	defer s.shard.unlock()
 	told := false
 	for p := s.pos; p != nil; p = p.also {
-		if p.fresh && p.fault == nil && p.view.set.kind != wild && !p.heldBack() { // `*` carries no error (ABS-12)
-			told, p.cold = true, true
+		if p.fresh && p.collectionError == nil && p.view.set.kind != wild && !p.heldBack() { // `*` carries no error (ABS-12)
+			told, p.unavailableDue = true, true
 			s.mark(s.shard.rev)
 		}
 	}
@@ -63,9 +63,9 @@ func (s *Sub) Unreached() bool {
 		return told
 	}
 	for r := range s.records.all() {
-		if r.is(owed) && r.fault() == nil && !r.heldBack() {
+		if r.is(owed) && r.lastError() == nil && !r.heldBack() {
 			told = true
-			r.flags |= cold
+			r.flags |= unavailableDue
 			s.markDirty(r, s.shard.rev)
 		}
 	}

@@ -40,23 +40,23 @@ func (r *rig) trying() (ls []*Lane) {
 // TestTrialsGiveUpTheirRoom: a type that nobody wants any more makes room, and is tried when
 // somebody does again.
 func TestTrialsGiveUpTheirRoom(t *testing.T) {
-	r, subs := refused(t, maxTrials+2)
+	r, subs := refused(t, maxProbing+2)
 	first := r.trying()
-	if len(first) != maxTrials {
-		t.Fatalf("%d types are tried at a time, want %d", len(first), maxTrials)
+	if len(first) != maxProbing {
+		t.Fatalf("%d types are tried at a time, want %d", len(first), maxProbing)
 	}
 	subs[0].Update(zero, nil, []string{"a"})
 	if !first[0].Release() {
 		t.Error("nothing is wanted, and the lane goes on")
 	}
-	if now := r.trying(); len(now) != maxTrials || now[maxTrials-1].Apart() != subs[maxTrials].TypeURL() {
+	if now := r.trying(); len(now) != maxProbing || now[maxProbing-1].OnlyType() != subs[maxProbing].TypeURL() {
 		t.Errorf("%d types are tried, want the next in the row among them", len(now))
 	}
 	subs[0].Update(zero, []string{"a"}, nil)
 	first[0].Release()
 	subs[1].Close(zero)
 	first[1].Release()
-	if now := r.trying(); len(now) != maxTrials || now[0] != first[0] {
+	if now := r.trying(); len(now) != maxProbing || now[0] != first[0] {
 		t.Errorf("%d types are tried, want the first of them again", len(now))
 	}
 }
@@ -70,11 +70,11 @@ func TestQuarantineIsRemembered(t *testing.T) {
 			l.Open(zero, 0)
 			l.Take(zero, false)
 			if !l.Refused(zero).Quarantined {
-				t.Fatalf("%s is not", l.Apart())
+				t.Fatalf("%s is not", l.OnlyType())
 			}
-			l.Rest(zero.Add(time.Hour), "because")
+			l.RetryAt(zero.Add(time.Hour), "because")
 			if !l.Release() {
-				t.Fatalf("%s is still wanted", l.Apart())
+				t.Fatalf("%s is still wanted", l.OnlyType())
 			}
 		}
 	}
@@ -86,7 +86,7 @@ func TestQuarantineIsRemembered(t *testing.T) {
 	}
 	last := r.sub(subs[len(subs)-1].TypeURL(), true, "a")
 	r.table.Advance(zero.Add(time.Hour))
-	if now := r.trying(); len(now) != 1 || now[0].Apart() != last.TypeURL() || r.group.lanes[mainLane].Wanted() {
+	if now := r.trying(); len(now) != 1 || now[0].OnlyType() != last.TypeURL() || r.group.lanes[mainLane].Wanted() {
 		t.Errorf("%d types are tried, want the one that is wanted, apart", len(now))
 	}
 }
@@ -129,7 +129,7 @@ func TestStrangersBeginApart(t *testing.T) {
 		asks, _ := main.Take(zero, false)
 		return len(asks) > 0
 	}
-	for i := range maxTrials {
+	for i := range maxProbing {
 		if !ask(fmt.Sprintf("%sexample.T%03d", xds.TypePrefix, i)) {
 			t.Fatalf("type %d is not asked with the others", i)
 		}
@@ -142,14 +142,14 @@ func TestStrangersBeginApart(t *testing.T) {
 		l.Open(zero, 0)
 		l.Take(zero, false)
 		l.Refused(zero)
-		l.Rest(zero.Add(time.Hour), "because")
+		l.RetryAt(zero.Add(time.Hour), "because")
 		l.Release()
 	}
 	if ask(xds.RouteType) {
 		t.Error("one more type that was never answered is asked with the others")
 	}
 	own := r.trying()
-	if len(own) != 1 || own[0].Apart() != xds.RouteType {
+	if len(own) != 1 || own[0].OnlyType() != xds.RouteType {
 		t.Fatalf("%d types are tried, want this one", len(own))
 	}
 	own[0].Open(zero, 0)
@@ -174,10 +174,10 @@ func TestQuarantineOnItsOwnService(t *testing.T) {
 	r.sub("type.example/made.up", true, "a")
 	lanes := map[string]*Lane{}
 	for _, l := range origin.TakeLanes() {
-		lanes[l.Apart()] = l
+		lanes[l.OnlyType()] = l
 		l.Open(zero, 0)
 		if asks, _ := l.Take(zero, false); len(asks) != 1 {
-			t.Fatalf("the lane of %q asks %+v, want one type", l.Apart(), asks)
+			t.Fatalf("the lane of %q asks %+v, want one type", l.OnlyType(), asks)
 		}
 	}
 	if len(lanes) != 3 || lanes[xds.ClusterType] == nil || lanes[xds.RuntimeType] == nil || lanes[""] != r.group.lanes[mainLane] {
@@ -193,7 +193,7 @@ func TestQuarantineOnItsOwnService(t *testing.T) {
 	if x := runtime.Refused(zero); !x.Quarantined || !x.First || x.Failures != 1 {
 		t.Errorf("want quarantine, got %+v", x)
 	}
-	runtime.Rest(zero.Add(time.Second), "because")
+	runtime.RetryAt(zero.Add(time.Second), "because")
 	if runtime.Wanted() || !runtime.Release() {
 		t.Error("it is asked while it rests")
 	}

@@ -2,27 +2,27 @@ package relay
 
 import "time"
 
-// refusals are the parts of a set's answers on one stream that were refused. A client that holds
+// badParts are the parts of a set's answers on one stream that were refused. A client that holds
 // something is not sent the set before these were stated again, or after the longest pause: what
 // the set lacks may be what the client holds (RELAY-32). Guarded by the shard's lock.
-type refusals struct {
+type badParts struct {
 	bad    bool            // the last response was refused in part
 	names  map[string]bool // of what was refused and not stated again since
 	unread bool            // there was more, or something without a name that could be read
 	at     time.Time       // of the last
 }
 
-// maxRefused bounds the names that are kept; beyond it they are as good as unread.
-const maxRefused = 1000
+// maxBadParts bounds the names that are kept; beyond it they are as good as unread.
+const maxBadParts = 1000
 
 // note applies a response to the refusals: what it states well is no longer missing.
 func (t *set) note(u *update) {
-	x := &t.refused
+	x := &t.badParts
 	if t.firm {
 		return
 	}
 	if t.shard.group.origin.config().SotW {
-		*x = refusals{} // it lists all there is
+		*x = badParts{} // it lists all there is
 	}
 	if x.bad = u.Bad; u.Bad {
 		x.at = t.shard.now
@@ -31,7 +31,7 @@ func (t *set) note(u *update) {
 	for _, name := range u.Refused {
 		switch {
 		case !t.includes(name):
-		case len(x.names) >= maxRefused:
+		case len(x.names) >= maxBadParts:
 			x.unread = true
 		default:
 			if x.names == nil {
@@ -66,7 +66,7 @@ func (u *update) bare() update {
 
 // over is when the set may count as complete with regard to all that was refused, if nothing comes
 // until then; not before the time given.
-func (x *refusals) over(at time.Time) time.Time {
+func (x *badParts) over(at time.Time) time.Time {
 	if end := x.at.Add(firmMost); (x.unread || len(x.names) > 0) && end.After(at) {
 		return end
 	}

@@ -32,7 +32,7 @@ func TestFaultsAreBounded(t *testing.T) {
 		a, _ := r.group.lanes[mainLane].Apply(zero, u)
 		ignored += a.Unrequested
 		s := r.group.shard(xds.ClusterType, constraints.Params{})
-		if n, in := len(s.star.faults.byName), len(s.star.faults.order); n > 2+spareFaults || in > 2*n+64 {
+		if n, in := len(s.star.nameErrors.byName), len(s.star.nameErrors.order); n > 2+spareErrors || in > 2*n+64 {
 			t.Fatalf("%d errors in %d statements are kept", n, in)
 		}
 		if i%100 == 0 {
@@ -41,7 +41,7 @@ func TestFaultsAreBounded(t *testing.T) {
 			}
 		}
 	}
-	if ignored != 100*1000-spareFaults-2 {
+	if ignored != 100*1000-spareErrors-2 {
 		t.Errorf("%d are counted as ignored, want all but the newest", ignored)
 	}
 	r.apply(&Update{TypeURL: xds.ClusterType, Errors: []*NameError{unavailable("a", text)}})
@@ -55,14 +55,14 @@ func TestFaultsAreBounded(t *testing.T) {
 				}
 				told[e.Name] = true
 			}
-			if size > faultBytes {
+			if size > errorBytes {
 				t.Fatalf("%s is told %d bytes of errors at once", name, size)
 			}
 			if !c.delta && len(a.Variants) != 2 {
 				t.Fatalf("a list of %d, want both", len(a.Variants))
 			}
 		}
-		if !told["n999-99"] || told["n0-0"] || len(told) < spareFaults || told["a"] != c.delta {
+		if !told["n999-99"] || told["n0-0"] || len(told) < spareErrors || told["a"] != c.delta {
 			t.Errorf("%s is told of %d errors", name, len(told))
 		}
 	}

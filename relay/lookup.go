@@ -52,7 +52,7 @@ func (s *shard) lookup(r *Resource, lane laneIndex, gen uint32) (x lookup) {
 		return x
 	}
 	if len(held) == 0 {
-		held = s.member(gen, r.Name)
+		held = s.memberBodies(gen, r.Name)
 	}
 	x.body = find(held, r.Constraints.Key())
 	return x

@@ -7,8 +7,8 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// unite merges the bodies of several Subs. What is encoded for all clients is shared still.
-func unite(delta, ttl bool, bodies []*Body) *Body {
+// mergeBodies merges the bodies of several Subs. What is encoded for all clients is shared still.
+func mergeBodies(delta, ttl bool, bodies []*Body) *Body {
 	switch len(bodies) {
 	case 0:
 		return noBody
@@ -36,10 +36,10 @@ func (a *Answer) join(x *Answer) {
 	a.Demanded = a.Demanded || x.Demanded
 	a.Rev, a.First = max(a.Rev, x.Rev), older(a.First, x.First)
 	if x.sub != nil {
-		a.parts = &part{x.sub, a.parts, x.extent()}
+		a.parts = &subExtent{x.sub, a.parts, x.extent()}
 	}
 	for p := x.parts; p != nil; p = p.next {
-		a.parts = &part{p.sub, a.parts, p.extent}
+		a.parts = &subExtent{p.sub, a.parts, p.extent}
 	}
 	if a.Since.IsZero() || !x.Since.IsZero() && x.Since.Before(a.Since) {
 		a.Since = x.Since
@@ -48,7 +48,7 @@ func (a *Answer) join(x *Answer) {
 
 // finish says what only all parts together can. A name that one part has in error and another has a
 // body of is told the body (ABS-11).
-func (m *united) finish(a *Answer, content string) *Answer {
+func (m *multiUnion) finish(a *Answer, content string) *Answer {
 	if len(a.Errors) > 0 {
 		listed := make(map[string]bool, len(a.Variants))
 		for _, v := range a.Variants {
@@ -66,7 +66,7 @@ func (m *united) finish(a *Answer, content string) *Answer {
 // version is what an answer is called: by its content, unless all origins are to be told by their
 // own versions; then as the newest response that had to do with it (VER-5). It locks each shard in
 // turn.
-func (m *united) version(content string) string {
+func (m *multiUnion) version(content string) string {
 	var from *provenance
 	for _, s := range m.subs {
 		if !s.shard.group.origin.config().OriginVersions {
@@ -83,7 +83,7 @@ func (m *united) version(content string) string {
 }
 
 // takeChanges takes what changed: delta, and grouped types by name.
-func (m *united) takeChanges(now time.Time, k Keep) *Answer {
+func (m *multiUnion) takeChanges(now time.Time, k Deferral) *Answer {
 	all, bodies := &Answer{}, []*Body(nil)
 	answers, _ := m.takeEach(now, k, func(i int) bool { return m.subs[i] != m.star })
 	for i, s := range m.subs {
@@ -108,13 +108,13 @@ func (m *united) takeChanges(now time.Time, k Keep) *Answer {
 		return nil
 	}
 	m.tidy(all.Located)
-	all.Body = unite(m.subs[0].delta, m.subs[0].ttl, bodies)
+	all.Body = mergeBodies(m.subs[0].delta, m.subs[0].ttl, bodies)
 	return m.finish(all, m.namesVersion())
 }
 
 // namesVersion is the version_info of grouped types: of what was sent by name and is still
 // subscribed (VER-4). Delta has none. It locks each shard in turn.
-func (m *united) namesVersion() string {
+func (m *multiUnion) namesVersion() string {
 	var all xds.Sum
 	if m.subs[0].delta {
 		return ""
@@ -133,7 +133,7 @@ func (m *united) namesVersion() string {
 }
 
 // takeStar takes from `*` what no other origin has by name: the named one wins.
-func (m *united) takeStar(now time.Time) *Answer {
+func (m *multiUnion) takeStar(now time.Time) *Answer {
 	if m.star == nil {
 		return nil
 	}
@@ -144,7 +144,7 @@ func (m *united) takeStar(now time.Time) *Answer {
 	}
 	b := m.withoutNamed(a.Body)
 	if b != a.Body && b.empty() && len(a.Errors) == 0 && !fresh {
-		a.Told().judged((*Sub).accepted) // nobody will answer for it
+		a.Receipt().judged((*Sub).accepted) // nobody will answer for it
 		return nil
 	}
 	a.Body = b
@@ -152,7 +152,7 @@ func (m *united) takeStar(now time.Time) *Answer {
 }
 
 // withoutNamed is a body from `*` without the names of which another origin has a body.
-func (m *united) withoutNamed(b *Body) *Body {
+func (m *multiUnion) withoutNamed(b *Body) *Body {
 	named := func(name string) bool {
 		return xds.IsNewStyle(name) && slices.ContainsFunc(m.subs, func(s *Sub) bool { return s != m.star && !s.located && s.hasBody(name) })
 	}
@@ -171,18 +171,18 @@ func (m *united) withoutNamed(b *Body) *Body {
 
 // fallBack leaves out the removals of what `*` still has: that is told instead, since a name is
 // gone only when nothing holds it.
-func (m *united) fallBack(a *Answer) {
+func (m *multiUnion) fallBack(a *Answer) {
 	if m.star == nil {
 		return
 	}
-	covered := func(name string) bool { return xds.IsNewStyle(name) && m.star.covers(name) }
+	covered := func(name string) bool { return xds.IsNewStyle(name) && m.star.hasFromStar(name) }
 	if !slices.ContainsFunc(a.Removed, covered) {
 		return
 	}
 	b := &Body{Variants: a.Variants, Heartbeats: a.Heartbeats, nameless: a.nameless, of: a.Body}
 	for _, name := range a.Removed {
 		if covered(name) {
-			m.star.uncover(name, true)
+			m.star.dropFromStar(name, true)
 		} else {
 			b.Removed = append(b.Removed, name)
 		}
@@ -192,20 +192,20 @@ func (m *united) fallBack(a *Answer) {
 
 // takeWhole is a SotW answer that holds the lists of all parts (SOTW-2, SOTW-4). It waits for each
 // part that would wait by itself, but for those that are waived.
-func (m *united) takeWhole(now time.Time, k Keep) *Answer {
-	holds := m.told != ""
+func (m *multiUnion) takeWhole(now time.Time, k Deferral) *Answer {
+	holds := m.sentVersion != ""
 	ready := make([]bool, len(m.subs))
 	for i, s := range m.subs {
 		x := s.listing()
 		ready[i], holds = x.ready, holds || x.holds
-		if m.waits(s, x) {
+		if m.mustWait(s, x) {
 			return nil
 		}
-		if x.ready && m.told != "" {
+		if x.ready && m.sentVersion != "" {
 			delete(m.waived, s)
 		}
 	}
-	must := m.star == nil || m.star.mustTell() || m.due != nil
+	must := m.star == nil || m.star.mustAnswer() || m.due != nil
 	lists, insisted := m.takeEach(now, k, func(i int) bool { return ready[i] })
 	changed := m.due != nil
 	for i, s := range m.subs {
@@ -229,11 +229,11 @@ func (m *united) takeWhole(now time.Time, k Keep) *Answer {
 			m.due = all
 		}
 		return nil
-	case !must && version == m.told:
-		all.Told().judged((*Sub).accepted) // `*` changed what the client has by name: nobody will answer for it
+	case !must && version == m.sentVersion:
+		all.Receipt().judged((*Sub).accepted) // `*` changed what the client has by name: nobody will answer for it
 		return nil
 	}
-	m.due, m.told = nil, version
+	m.due, m.sentVersion = nil, version
 	return m.finish(all, version)
 }
 
@@ -241,7 +241,7 @@ func (m *united) takeWhole(now time.Time, k Keep) *Answer {
 // asked for their lists. gone: what is not in them is known not to exist; a part that is subscribed
 // to nothing has no say in that, unless none is subscribed to anything. complete: all lists are
 // there that the answer needs.
-func (m *united) gather(now time.Time, k Keep, lists []*Answer, ready []bool) (all *Answer, gone, complete bool) {
+func (m *multiUnion) gather(now time.Time, k Deferral, lists []*Answer, ready []bool) (all *Answer, gone, complete bool) {
 	all, gone, complete = &Answer{}, true, true
 	asks := slices.ContainsFunc(m.subs, func(s *Sub) bool { return !s.listing().none })
 	if m.due != nil {
@@ -271,7 +271,7 @@ func (m *united) gather(now time.Time, k Keep, lists []*Answer, ready []bool) (a
 
 // list is the lists of all parts as one, a name once: what is asked by name wins over `*` of
 // another origin.
-func (m *united) list(lists []*Answer) *Body {
+func (m *multiUnion) list(lists []*Answer) *Body {
 	var bodies []*Body
 	named := map[string]bool{} // what `*` could have too
 	for i, a := range lists {
@@ -292,7 +292,7 @@ func (m *united) list(lists []*Answer) *Body {
 		}
 		bodies = append(bodies, b)
 	}
-	return unite(false, m.subs[0].ttl, bodies)
+	return mergeBodies(false, m.subs[0].ttl, bodies)
 }
 
 // listVersion is the version_info of a list that is sent whole: that of all that is in it (VER-4).

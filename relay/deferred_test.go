@@ -17,9 +17,9 @@ func TestKeptClusters(t *testing.T) {
 	r.apply(made(xds.ClusterType, "1", nil, "a", "b", "c"))
 	s.Take(zero)
 	const none = math.MaxUint64
-	gets := func(sentence string, k Keep, want ...string) {
+	gets := func(sentence string, k Deferral, want ...string) {
 		t.Helper()
-		a, got := s.TakeKeeping(zero, k), []string(nil)
+		a, got := s.TakeDeferring(zero, k), []string(nil)
 		if a != nil {
 			for _, v := range a.Variants {
 				got = append(got, v.Name)
@@ -31,19 +31,19 @@ func TestKeptClusters(t *testing.T) {
 	}
 	before := r.table.Revision()
 	r.apply(made(xds.ClusterType, "1", []string{"c"}))
-	gets("newer than what was looked at: as before", Keep{Pending: none, Seen: before})
+	gets("newer than what was looked at: as before", Deferral{Pending: none, Seen: before})
 	for pending, goes := range map[uint64]bool{before + 1: false, before + 2: true} {
-		if got := s.LetsGo(zero, Keep{Pending: pending, Seen: none}); got != goes {
+		if got := s.DeferredDue(zero, Deferral{Pending: pending, Seen: none}); got != goes {
 			t.Errorf("it goes with %d pending: %v, want %v", pending, got, goes)
 		}
 	}
 	r.apply(made(xds.ClusterType, "1", []string{"b"}))
 	now := r.table.Revision()
-	gets("something is pending that was pending when b went, and not when c did", Keep{Pending: now, Seen: now}, "a", "b")
-	gets("and still is", Keep{Pending: now, Seen: now + 1})
-	gets("what is pending came later", Keep{Pending: now + 1, Seen: now + 1}, "a")
-	if _, keeps := s.Keeps(); keeps {
+	gets("something is pending that was pending when b went, and not when c did", Deferral{Pending: now, Seen: now}, "a", "b")
+	gets("and still is", Deferral{Pending: now, Seen: now + 1})
+	gets("what is pending came later", Deferral{Pending: now + 1, Seen: now + 1}, "a")
+	if _, keeps := s.Deferred(); keeps {
 		t.Error("something is still kept")
 	}
-	gets("that was all", Keep{Pending: none, Seen: now})
+	gets("that was all", Deferral{Pending: none, Seen: now})
 }

@@ -15,19 +15,19 @@ type aliasHoldings struct {
 	by map[string][]*record // the reverse, by canonical name
 
 	// Of a client that came back: claims are what it says it holds, as long as names of its first
-	// request may turn out to be aliases of that. early counts these names. later are the claims
-	// that are to be removed unless one does. The same holds for what a client gave up and may keep
-	// by aliases that it waits for.
-	claims map[string]xds.Digest
-	spelt  map[string]string // of claims
-	later  []heldName
-	early  int
+	// request may turn out to be aliases of that. undecided counts these names. deferred are the
+	// claims that are to be removed unless one does. The same holds for what a client gave up and
+	// may keep by aliases that it waits for.
+	claims    map[string]xds.Digest
+	spelt     map[string]string // of claims
+	deferred  []heldName
+	undecided int
 
 	// Within one Take: what records no longer stand for, whether notices are sent, and the virtual
 	// hosts on demand that are answered as not existing.
-	left    []leaving
-	notices bool
-	missing []missing
+	dropped      []droppedAlias
+	notices      bool
+	missingHosts []missingHost
 }
 
 // noAliases is what every Sub has until one of its names is an alias, or may be. It is never
@@ -44,7 +44,7 @@ func (s *Sub) aliases() *aliasHoldings {
 
 // none reports whether no answer has to look at aliases.
 func (a *aliasHoldings) none() bool {
-	return len(a.of)+len(a.left)+len(a.later)+len(a.missing) == 0 && !a.notices
+	return len(a.of)+len(a.dropped)+len(a.deferred)+len(a.missingHosts) == 0 && !a.notices
 }
 
 // heldName is a resource's own name. rev is of the body that the client was sent last, if one was
@@ -54,10 +54,10 @@ type heldName struct {
 	rev         uint64
 }
 
-// leaving is a resource that an alias no longer stands for. absent: the alias stands for nothing at
-// all, and the client is to be sent that. asked: the client asked for the alias and has not been
-// answered.
-type leaving struct {
+// droppedAlias is a resource that an alias no longer stands for. absent: the alias stands for
+// nothing at all, and the client is to be sent that. asked: the client asked for the alias and has
+// not been answered.
+type droppedAlias struct {
 	heldName
 	record *record
 	absent bool
@@ -101,14 +101,14 @@ func (a *aliasHoldings) set(r *record, name, spelt string) {
 // unresolved reports whether the origin has yet to answer for the name, for this client: v is what
 // an alias stood for before it was dropped, and the client was not sent it as such (ALIAS-4).
 func (s *Sub) unresolved(r *record, v *Variant) bool {
-	return v != nil && r.entry.lost && !(r.is(holds) && s.alias.resource(r) == v.Name)
+	return v != nil && r.entry.aliasDropped && !(r.is(holds) && s.alias.resource(r) == v.Name)
 }
 
 // standsFor notes what the client is being sent for a record.
 func (s *Sub) standsFor(r *record, v *Variant, rev uint64) {
 	if was := s.alias.resource(r); s.delta && was != v.Name && r.is(holds) {
 		a := s.aliases()
-		a.left = append(a.left, leaving{heldName: a.told(r), record: r, sent: r.sent})
+		a.dropped = append(a.dropped, droppedAlias{heldName: a.heldAs(r), record: r, sent: r.sent})
 	}
 	s.alias.set(r, v.Name, v.spelt)
 	if x, is := s.alias.of[r]; is {
@@ -117,8 +117,8 @@ func (s *Sub) standsFor(r *record, v *Variant, rev uint64) {
 	}
 }
 
-// told is the name under which the client holds the record's resource.
-func (a *aliasHoldings) told(r *record) heldName {
+// heldAs is the name under which the client holds the record's resource.
+func (a *aliasHoldings) heldAs(r *record) heldName {
 	if x, is := a.of[r]; is {
 		return x
 	}
@@ -127,18 +127,18 @@ func (a *aliasHoldings) told(r *record) heldName {
 
 // ends returns how a delta client is sent that a name does not exist: by the removal of what it
 // holds, by the notice that an alias did not resolve (ALIAS-5), or by the removal of the name
-// itself. What is removed besides is added to left.
-func (s *Sub) ends(r *record) (what saying, notice *Variant) {
+// itself. What is removed besides is added to dropped.
+func (s *Sub) ends(r *record) (what event, notice *Variant) {
 	notice = r.entry.notice
 	name, own := s.alias.resource(r), r.entry.name
 	held := name != own || r.sent != (xds.Digest{}) // what is owed may be marked as held (due)
 	if held && notice != nil && notice.Name == name {
 		notice = nil // one answer cannot say both of a name (DELTA-20)
 	}
-	s.missing(r, notice != nil)
+	s.addMissingHost(r, notice != nil)
 	if held && (name != own || notice != nil) {
 		a := s.aliases()
-		a.left = append(a.left, leaving{a.told(r), r, notice == nil, r.is(demanded), r.sent})
+		a.dropped = append(a.dropped, droppedAlias{a.heldAs(r), r, notice == nil, r.is(demanded), r.sent})
 		s.alias.set(r, own, "")
 		what = nothing
 	} else {
@@ -168,11 +168,11 @@ func (s *Sub) claimAliases() {
 	}
 	for r := range s.records.all() {
 		if !r.is(claimed) {
-			r.flags |= early
-			s.aliases().early++
+			r.flags |= maybeAlias
+			s.aliases().undecided++
 		}
 	}
-	if s.alias.early == 0 {
+	if s.alias.undecided == 0 {
 		return
 	}
 	s.alias.claims, s.alias.spelt = maps.Clone(s.initial), maps.Clone(s.stated)
@@ -187,7 +187,7 @@ func (s *Sub) claimAliases() {
 func (a *aliasHoldings) deferRest(s *Sub) {
 	for name := range a.claims {
 		if s.record(name) == nil {
-			a.later = append(a.later, heldName{name: name, spelt: a.spelt[name]})
+			a.deferred = append(a.deferred, heldName{name: name, spelt: a.spelt[name]})
 		}
 	}
 }
@@ -196,7 +196,7 @@ func (a *aliasHoldings) deferRest(s *Sub) {
 func (s *Sub) recognize(r *record) {
 	e := r.entry
 	switch {
-	case !r.is(early) || e.lost || r.heldBack():
+	case !r.is(maybeAlias) || e.aliasDropped || r.heldBack():
 		return
 	case e.chosen != nil:
 		if d, stated := s.alias.claims[e.chosen.Name]; stated && e.chosen.Name != e.name {
@@ -208,7 +208,7 @@ func (s *Sub) recognize(r *record) {
 	case s.shard.absent(e):
 	case e.isInDoubt():
 		// nothing is known of it, and what the client holds may be what it stands for
-		s.alias.later = nil
+		s.alias.deferred = nil
 	default:
 		return
 	}
@@ -216,11 +216,11 @@ func (s *Sub) recognize(r *record) {
 }
 
 func (s *Sub) notEarly(r *record) {
-	if !r.is(early) {
+	if !r.is(maybeAlias) {
 		return
 	}
-	r.flags &^= early
-	if s.alias.early--; s.alias.early == 0 {
+	r.flags &^= maybeAlias
+	if s.alias.undecided--; s.alias.undecided == 0 {
 		s.alias.claims, s.alias.spelt = nil, nil
 	}
 }
@@ -293,10 +293,10 @@ func (s *Sub) mayKeep(x heldName) {
 	}
 	a, waits := s.aliases(), false
 	for r := range s.records.all() {
-		if waits = waits || r.is(early); r.is(owed) && !r.is(early) && r.sent == (xds.Digest{}) && r.entry.name != x.name {
+		if waits = waits || r.is(maybeAlias); r.is(owed) && !r.is(maybeAlias) && r.sent == (xds.Digest{}) && r.entry.name != x.name {
 			waits = true // it holds nothing by it, though it may be marked so (due)
-			r.flags |= early
-			a.early++
+			r.flags |= maybeAlias
+			a.undecided++
 		}
 	}
 	if !waits {
@@ -309,7 +309,7 @@ func (s *Sub) mayKeep(x heldName) {
 		a.spelt = map[string]string{}
 	}
 	a.claims[x.name], a.spelt[x.name] = xds.Digest{}, x.spelt
-	a.later = append(a.later, x)
+	a.deferred = append(a.deferred, x)
 }
 
 // keepAs notes that what the client has of a resource, in that form, is from now on what its
@@ -335,7 +335,7 @@ func (s *Sub) namesResource(name string) bool {
 
 // inView is the body that the client's sets have of a name, if the client was sent these sets.
 func (s *Sub) inView(name string) *Variant {
-	it, _ := s.member(name)
+	it, _ := s.itemOf(name)
 	if it == nil {
 		return nil
 	}
@@ -352,10 +352,10 @@ func (s *Sub) demands() bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
 	return slices.ContainsFunc(s.dirty, func(r *record) bool {
-		if !r.is(demanded) || r.is(gone) {
+		if !r.is(demanded) || r.is(unsubscribed) {
 			return false
 		}
 		v, absent, _ := s.effective(r)
-		return v != nil || absent || r.entry.fault != nil || s.shard.silentOf(r.entry)
+		return v != nil || absent || r.entry.nameError != nil || s.shard.silentOf(r.entry)
 	})
 }

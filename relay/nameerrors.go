@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// faults are the errors that the origin states for names of the set instead of the resources: for
-// members, and for names that it could not produce (ABS-9, ABS-12). Clients of `*` share them and
-// cost a position in their order. Guarded by the shard's lock.
-type faults struct {
-	byName map[string]*fault
+// nameErrors are the errors that the origin states for names of the set instead of the resources:
+// for members, and for names that it could not produce (ABS-9, ABS-12). Clients of `*` share them
+// and cost a position in their order. Guarded by the shard's lock.
+type nameErrors struct {
+	byName map[string]*nameErrorState
 	// order is every statement, oldest first; one that no longer stands is skipped by its seq.
 	order []statement
 	seq   uint64 // of the last statement or roll
@@ -21,10 +21,11 @@ type faults struct {
 	lackFrom, lackUntil time.Time
 }
 
-// fault is the error that stands for a name until the resource or another error arrives (ABS-7).
-type fault struct {
-	err *NameError
-	seq uint64 // 0: the error has ended
+// nameErrorState is the error that stands for a name until the resource or another error arrives
+// (ABS-7).
+type nameErrorState struct {
+	nameError *NameError
+	seq       uint64 // 0: the error has ended
 	// seq on the stream before, if it was stated there too and need not be sent again
 	was uint64
 	rev uint64
@@ -33,36 +34,36 @@ type fault struct {
 }
 
 type statement struct {
-	fault *fault
-	seq   uint64
+	of  *nameErrorState
+	seq uint64
 }
 
-func (x statement) stands() bool { return x.fault.seq == x.seq }
+func (x statement) stands() bool { return x.of.seq == x.seq }
 
 const (
-	// spareFaults is how many errors are kept beyond one for each member; the oldest are forgotten.
-	spareFaults = 1000
-	// faultBytes is about what one answer tells of errors of members, and in state of the world of
+	// spareErrors is how many errors are kept beyond one for each member; the oldest are forgotten.
+	spareErrors = 1000
+	// errorBytes is about what one answer tells of errors of members, and in state of the world of
 	// names; the rest waits for the next.
-	faultBytes = 128 << 10
+	errorBytes = 128 << 10
 )
 
-// state records an error and reports whether clients have to be sent it.
-func (t *faults) state(now time.Time, err *NameError, gen uint32, rev uint64) bool {
+// note records an error and reports whether clients have to be sent it.
+func (t *nameErrors) note(now time.Time, err *NameError, gen uint32, rev uint64) bool {
 	f := t.byName[err.Name]
 	switch {
 	case f == nil:
 		if t.byName == nil {
-			t.byName = map[string]*fault{}
+			t.byName = map[string]*nameErrorState{}
 		}
-		f = &fault{err: err, at: now}
+		f = &nameErrorState{nameError: err, at: now}
 		t.byName[err.Name] = f
-	case f.err.Same(err) && f.gen == gen:
+	case f.nameError.Same(err) && f.gen == gen:
 		return false
-	case f.err.Same(err):
+	case f.nameError.Same(err):
 		f.was = f.seq
 	default:
-		f.err, f.was = err, 0
+		f.nameError, f.was = err, 0
 	}
 	t.seq++
 	f.seq, f.gen, f.rev = t.seq, gen, rev
@@ -74,7 +75,7 @@ func (t *faults) state(now time.Time, err *NameError, gen uint32, rev uint64) bo
 }
 
 // clear ends the error of a name and reports whether there was one.
-func (t *faults) clear(name string) bool {
+func (t *nameErrors) clear(name string) bool {
 	f := t.byName[name]
 	if f == nil {
 		return false
@@ -84,27 +85,27 @@ func (t *faults) clear(name string) bool {
 	return true
 }
 
-// keeps reports whether a name is in an error that was stated on the stream of generation gen and
-// leaves the body in use. An origin states the error once and may leave the name out of every list
-// after it (TP3): that is no absence.
-func (t *faults) keeps(name string, gen uint32) bool {
+// keepsBody reports whether a name is in an error that was stated on the stream of generation gen
+// and leaves the body in use. An origin states the error once and may leave the name out of every
+// list after it (TP3): that is no absence.
+func (t *nameErrors) keepsBody(name string, gen uint32) bool {
 	f := t.byName[name]
 	return f != nil && f.gen == gen
 }
 
-// stays keeps a name's error valid on the stream of generation gen, as if it were stated again:
+// carryOver keeps a name's error valid on the stream of generation gen, as if it were stated again:
 // its body came there, and is withheld because the origin is frozen. It reports whether clients
 // that have not been sent the error have to be.
-func (t *faults) stays(now time.Time, name string, gen uint32, rev uint64) bool {
+func (t *nameErrors) carryOver(now time.Time, name string, gen uint32, rev uint64) bool {
 	f := t.byName[name]
-	return f != nil && t.state(now, f.err, gen, rev)
+	return f != nil && t.note(now, f.nameError, gen, rev)
 }
 
 // bound forgets the oldest errors beyond what is kept and returns how many.
-func (t *faults) bound(most int) (n int) {
+func (t *nameErrors) bound(most int) (n int) {
 	for ; len(t.byName) > most; t.order = t.order[1:] {
 		if x := t.order[0]; x.stands() {
-			t.clear(x.fault.err.Name)
+			t.clear(x.of.nameError.Name)
 			n++
 		}
 	}
@@ -112,7 +113,7 @@ func (t *faults) bound(most int) (n int) {
 }
 
 // since is the statements after seq from, oldest first; some may stand no more.
-func (t *faults) since(from uint64) []statement {
+func (t *nameErrors) since(from uint64) []statement {
 	i := len(t.order)
 	for i > 0 && t.order[i-1].seq > from {
 		i--
@@ -120,15 +121,15 @@ func (t *faults) since(from uint64) []statement {
 	return t.order[i:]
 }
 
-// forgetFaults ends the errors that were stated on streams before that of generation gen, and not
+// forgetErrors ends the errors that were stated on streams before that of generation gen, and not
 // again. The members among these names are well by now, and are sent again to say so. It reports
 // whether any error ended.
-func (t *set) forgetFaults(gen uint32, rev uint64) (ended bool) {
-	for name, f := range t.faults.byName {
+func (t *set) forgetErrors(gen uint32, rev uint64) (ended bool) {
+	for name, f := range t.nameErrors.byName {
 		if f.gen == gen {
 			continue
 		}
-		ended = t.faults.clear(name)
+		ended = t.nameErrors.clear(name)
 		for _, v := range t.views {
 			v.renew(name, rev)
 		}
@@ -136,13 +137,13 @@ func (t *set) forgetFaults(gen uint32, rev uint64) (ended bool) {
 	return ended
 }
 
-// rollFaults makes room for what a new stream states. What the stream before stated is
+// rollErrors makes room for what a new stream states. What the stream before stated is
 // remembered, so that what is stated again is told to those alone who have not heard it; nobody is
 // told it before (RELAY-38).
-func (t *set) rollFaults(rev uint64) (ended bool) {
-	ended = t.forgetFaults(t.answeredGen, rev)
-	t.faults.seq++ // no position is there before it has looked at the new stream's
-	t.faults.rolled = t.faults.seq
+func (t *set) rollErrors(rev uint64) (ended bool) {
+	ended = t.forgetErrors(t.answeredGen, rev)
+	t.nameErrors.seq++ // no position is there before it has looked at the new stream's
+	t.nameErrors.rolled = t.nameErrors.seq
 	return ended
 }
 
@@ -151,10 +152,10 @@ func (t *set) rollFaults(rev uint64) (ended bool) {
 // back, so that client's waits, as long as it would for an origin's silence; and a minute at most,
 // however many names come into error one after the other (RELAY-6, ABS-8).
 func (t *set) noteLack() {
-	x, now := &t.faults, t.shard.now
+	x, now := &t.nameErrors, t.shard.now
 	lacked, until := x.lackUntil, time.Time{}
 	for name, f := range x.byName {
-		if end := f.at.Add(silence); t.members[name] == nil && end.After(now) && end.After(until) && !t.shard.group.origin.ends(f.err) {
+		if end := f.at.Add(silence); t.members[name] == nil && end.After(now) && end.After(until) && !t.shard.group.origin.ends(f.nameError) {
 			until = end
 		}
 	}
@@ -174,15 +175,15 @@ func (t *set) noteLack() {
 
 // lacks reports whether the client may hold what the set lacks.
 func (p *position) lacks() bool {
-	return p.fresh && p.sub.holds && !p.sub.delta && p.view.set.faults.lackUntil.After(p.sub.shard.now)
+	return p.fresh && p.sub.holds && !p.sub.delta && p.view.set.nameErrors.lackUntil.After(p.sub.shard.now)
 }
 
 // spared reports whether a name that the client holds and the set has no body of is in error
 // for the moment: then the client keeps what it holds (ABS-8).
 func (s *Sub) spared(name string) (spared bool) {
 	s.covering(name, func(p *position) {
-		f := p.view.set.faults.byName[name]
-		if !s.delta || f == nil || s.shard.group.origin.ends(f.err) {
+		f := p.view.set.nameErrors.byName[name]
+		if !s.delta || f == nil || s.shard.group.origin.ends(f.nameError) {
 			return
 		}
 		if p.spared == nil {
@@ -201,16 +202,16 @@ func (s *Sub) held(name string) *item {
 		}
 		return nil
 	}
-	it, _ := s.member(name)
+	it, _ := s.itemOf(name)
 	return it
 }
 
 // endSpared gives the names spared that are in error no more, and have no body either.
 func (s *Sub) endSpared(p *position) (gone []string) {
 	for name := range p.spared {
-		switch it, f := s.held(name), p.view.set.faults.byName[name]; {
+		switch it, f := s.held(name), p.view.set.nameErrors.byName[name]; {
 		case it != nil: // it is kept up
-		case f != nil && !s.shard.group.origin.ends(f.err):
+		case f != nil && !s.shard.group.origin.ends(f.nameError):
 			continue
 		case s.record(name) != nil:
 			s.markDirty(s.record(name), s.shard.rev)
@@ -222,10 +223,10 @@ func (s *Sub) endSpared(p *position) (gone []string) {
 	return gone
 }
 
-// faultAgain owes the error of a member, if it is in one.
-func (p *position) faultAgain(name string) {
-	if p.sub.delta && p.view.set.faults.byName[name] != nil && !slices.Contains(p.untold, name) {
-		p.untold = append(p.untold, name)
+// errorAgain owes the error of a member, if it is in one.
+func (p *position) errorAgain(name string) {
+	if p.sub.delta && p.view.set.nameErrors.byName[name] != nil && !slices.Contains(p.errorsUnsent, name) {
+		p.errorsUnsent = append(p.errorsUnsent, name)
 	}
 }
 
@@ -239,35 +240,35 @@ func (t *set) stated(rev uint64) {
 	}
 }
 
-// takeFaults is what the client of `*` must be told of members instead of the resource,
+// takeErrors is what the client of `*` must be told of members instead of the resource,
 // oldest first, besides the bodies that go out now: an error of one of them follows in a response
 // of its own (ABS-9, ABS-11). A name with a record of its own is left to it (RELAY-25). SotW
 // answers are sent whole, and an error of what has a body would have to leave the body out, which
 // deletes it at older clients: there the body stays, and the error is not told (ABS-8).
-func (s *Sub) takeFaults(p *position, going *Answer) (errs []*NameError, rev uint64) {
+func (s *Sub) takeErrors(p *position, going *Answer) (errs []*NameError, rev uint64) {
 	set := p.view.set
-	t := &set.faults
+	t := &set.nameErrors
 	if !set.lane().live(set.answeredGen) {
 		return nil, 0
 	}
-	if p.told < t.rolled {
-		p.before = p.told
+	if p.errorsSent < t.rolled {
+		p.errorsSentBefore = p.errorsSent
 	}
-	again := p.untold
-	p.untold = nil
-	if p.told >= t.seq && len(again) == 0 {
+	again := p.errorsUnsent
+	p.errorsUnsent = nil
+	if p.errorsSent >= t.seq && len(again) == 0 {
 		return nil, 0
 	}
 	size, sent := 0, map[string]bool(nil)
 	// add reports whether the error of a name could go, or need not.
-	add := func(f *fault) bool {
-		name := f.err.Name
+	add := func(f *nameErrorState) bool {
+		name := f.nameError.Name
 		if f.gen != set.answeredGen || s.record(name) != nil {
 			return true
 		}
 		if it := s.held(name); it != nil {
 			switch {
-			case !s.delta && s.answersWhole(), s.more != nil && s.shard.group.origin.ends(f.err):
+			case !s.delta && s.answersWhole(), s.more != nil && s.shard.group.origin.ends(f.nameError):
 				return true // another set has it
 			case sent == nil:
 				sent = make(map[string]bool, len(going.Variants)+len(going.Heartbeats))
@@ -285,34 +286,34 @@ func (s *Sub) takeFaults(p *position, going *Answer) (errs []*NameError, rev uin
 		if s.more != nil && slices.ContainsFunc(going.Errors, func(e *NameError) bool { return e.Name == name }) {
 			return true // said of another set in this very response
 		}
-		if size += f.err.Size(); size > faultBytes && len(errs) > 0 {
+		if size += f.nameError.Size(); size > errorBytes && len(errs) > 0 {
 			return false
 		}
-		errs, rev = append(errs, f.err), max(rev, f.rev)
+		errs, rev = append(errs, f.nameError), max(rev, f.rev)
 		return true
 	}
 	for _, name := range again {
-		if s.keeps(name) {
-			p.untold = append(p.untold, name) // to be told when the list lets go of it (ORD-3)
+		if s.defers(name) {
+			p.errorsUnsent = append(p.errorsUnsent, name) // to be told when the list lets go of it (ORD-3)
 			continue
 		}
-		if f := t.byName[name]; f != nil && f.seq <= p.told && !add(f) {
-			p.untold = append(p.untold, name)
+		if f := t.byName[name]; f != nil && f.seq <= p.errorsSent && !add(f) {
+			p.errorsUnsent = append(p.errorsUnsent, name)
 			s.mark(f.rev)
 		}
 	}
-	for _, x := range t.since(p.told) {
-		heard := x.fault.was != 0 && x.fault.was <= p.before
-		if x.stands() && !heard && s.keeps(x.fault.err.Name) {
-			p.untold = append(p.untold, x.fault.err.Name)
+	for _, x := range t.since(p.errorsSent) {
+		heard := x.of.was != 0 && x.of.was <= p.errorsSentBefore
+		if x.stands() && !heard && s.defers(x.of.nameError.Name) {
+			p.errorsUnsent = append(p.errorsUnsent, x.of.nameError.Name)
 			continue
 		}
-		if x.stands() && !heard && !add(x.fault) {
-			p.told = x.seq - 1
-			s.mark(x.fault.rev)
+		if x.stands() && !heard && !add(x.of) {
+			p.errorsSent = x.seq - 1
+			s.mark(x.of.rev)
 			return errs, rev
 		}
 	}
-	p.told = t.seq
+	p.errorsSent = t.seq
 	return errs, rev
 }

@@ -14,14 +14,14 @@ import (
 	"github.com/weir-xds/weir/relay"
 )
 
-// plan is the way from one configuration to the next: what stays is taken over,
+// nextConfig is the way from one configuration to the next: what stays is taken over,
 // and what is new is opened, so that all that can fail has been done before
 // anything of it is in force.
-type plan struct {
+type nextConfig struct {
 	// Set once.
 	process *process
-	before  *force // nil: this is the start
-	next    *force
+	before  *activeConfig // nil: this is the start
+	next    *activeConfig
 	part    func(origin string) *relay.Origin
 
 	newPorts   []*port
@@ -34,8 +34,8 @@ type plan struct {
 type runner struct {
 	origin
 	// Set once.
-	name string
-	part *relay.Origin
+	name  string
+	table *relay.Origin
 
 	// Set by start.
 	stop context.CancelFunc
@@ -43,7 +43,7 @@ type runner struct {
 }
 
 // close lets go of what was opened for nothing.
-func (pl *plan) close() {
+func (pl *nextConfig) close() {
 	for _, l := range pl.newPorts {
 		_ = l.Close() // nothing was served on it
 		l.secured.close()
@@ -54,7 +54,7 @@ func (pl *plan) close() {
 }
 
 // openPorts reports every port that cannot be opened, not only the first.
-func (pl *plan) openPorts(ctx context.Context) error {
+func (pl *nextConfig) openPorts(ctx context.Context) error {
 	var errs []error
 	cfg := pl.next.cfg
 	for i := range cfg.Listeners {
@@ -87,13 +87,13 @@ func (pl *plan) openPorts(ctx context.Context) error {
 }
 
 // openOrigins keeps who runs an origin if nothing changes for it.
-func (pl *plan) openOrigins() error {
+func (pl *nextConfig) openOrigins() error {
 	var errs []error
 	cfg := pl.next.cfg
 	for i := range cfg.Origins {
 		o := &cfg.Origins[i]
 		part, was := pl.part(o.Name), pl.before.runner(o.Name)
-		if was != nil && was.part == part && pl.before.types.Equal(pl.next.types) && sameSource(pl.before.cfg, cfg, o) {
+		if was != nil && was.table == part && pl.before.types.Equal(pl.next.types) && sameSource(pl.before.cfg, cfg, o) {
 			pl.next.origins = append(pl.next.origins, was)
 			second, err := prepareSecond(was.origin, cfg, o)
 			if second != nil {
@@ -107,7 +107,7 @@ func (pl *plan) openOrigins() error {
 			errs = append(errs, err)
 			continue
 		}
-		r := &runner{origin: opened, name: o.Name, part: part}
+		r := &runner{origin: opened, name: o.Name, table: part}
 		pl.newOrigins = append(pl.newOrigins, r)
 		pl.next.origins = append(pl.next.origins, r)
 	}
@@ -115,7 +115,7 @@ func (pl *plan) openOrigins() error {
 }
 
 // runner is who runs an origin; nil if nobody does.
-func (f *force) runner(name string) *runner {
+func (f *activeConfig) runner(name string) *runner {
 	if f == nil {
 		return nil
 	}
@@ -159,7 +159,7 @@ func sameFallback(before, next *config.Config, was, o *config.Origin) bool {
 
 // leaving are those who ran origins before and do so no more, and joining those
 // who begin to.
-func (pl *plan) leaving() (gone []*runner) {
+func (pl *nextConfig) leaving() (gone []*runner) {
 	for _, r := range pl.before.origins {
 		if !slices.Contains(pl.next.origins, r) {
 			gone = append(gone, r)
@@ -169,7 +169,7 @@ func (pl *plan) leaving() (gone []*runner) {
 }
 
 // closing are the ports that are served no more.
-func (pl *plan) closing() (gone []*port) {
+func (pl *nextConfig) closing() (gone []*port) {
 	for _, l := range pl.before.ports {
 		if !slices.Contains(pl.next.ports, l) {
 			gone = append(gone, l)
@@ -180,7 +180,7 @@ func (pl *plan) closing() (gone []*port) {
 
 // start runs origins and serves ports until ctx ends or they are stopped. Of
 // ports, those of a configuration are given.
-func (p *process) start(ctx context.Context, parts *errgroup.Group, f *force, origins []*runner, ports []*port) {
+func (p *process) start(ctx context.Context, parts *errgroup.Group, f *activeConfig, origins []*runner, ports []*port) {
 	for _, o := range origins {
 		var own context.Context
 		own, o.stop = context.WithCancel(ctx)

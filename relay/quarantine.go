@@ -9,15 +9,15 @@ const (
 	// quietFor is when a stream that nobody ended counts as good, answered or not: a second after
 	// names have been given up waiting for (ABS-1), which a move to another lane would put off.
 	quietFor = silence + time.Second
-	// maxTrials bounds the types of one group that are on lanes of their own at a time: clients can
-	// make up types.
-	maxTrials = 16
+	// maxProbing bounds the types of one group that are on lanes of their own at a time: clients
+	// can make up types.
+	maxProbing = 16
 	// maxProven bounds the types an origin is remembered to have answered, which it may do for
 	// made-up ones. One that is forgotten may become suspect, and is released again.
 	maxProven = 1024
 )
 
-// trial is the state of a type that may be the one for which an origin ends whole streams
+// quarantine is the state of a type that may be the one for which an origin ends whole streams
 // (RELAY-92). The type leaves the group's lanes and gets a main and a side lane of its own, which
 // carry its wildcard and its names as the group's do. Nothing else about it differs, and each
 // change of lanes is to the type what a reconnect is. A type that has lanes of its own in any case
@@ -30,43 +30,43 @@ const (
 //	on the group's lanes --stream refused--> suspended --lane works without it--> probing --answered--> released
 //	                  suspended <--after the backoff-- backoff <--refused again--
 //	                  released --> on the group's lanes again
-type trial struct {
-	// Set once by quarantineType.
+type quarantine struct {
+	// Set once by suspend.
 	lanes [2]*Lane
 	from  laneIndex // of the group's lane whose stream was refused
 
 	// Guarded by shard.mu.
-	stage    trialStage
+	stage    quarantineStage
 	since    time.Time // in quarantine since; zero: only suspect
 	failures int       // streams of its own that the origin refused, in a row
 	reason   string    // the origin's message of the last time
 }
 
-type trialStage uint8
+type quarantineStage uint8
 
 const (
-	left    trialStage = iota // suspended: asked nowhere, until it may be probed
-	tried                     // probing: asked on its own lanes; counts for maxTrials
-	resting                   // backoff: in quarantine, until the time given to Rest
-	cleared                   // released: answered; stays until the set that is arriving is complete
+	stageSuspended quarantineStage = iota // suspended: asked nowhere, until it may be probed
+	stageProbing                          // probing: asked on its own lanes; counts for maxProbing
+	stageBackoff                          // backoff: in quarantine, until the time given to RetryAt
+	stageReleased                         // released: answered; stays until the set that is arriving is complete
 )
 
 // asked reports whether the type is asked on its own lanes.
-func (t *trial) asked() bool { return t.stage == tried || t.stage == cleared }
+func (t *quarantine) asked() bool { return t.stage == stageProbing || t.stage == stageReleased }
 
-// isApart reports whether the type is not on the group's lanes. Unless the store is locked it may
-// change at any time.
-func (k *store) isApart() bool { return k.lanes.Load() != k.home }
+// inQuarantine reports whether the type is not on the group's lanes. Unless the store is locked it
+// may change at any time.
+func (k *store) inQuarantine() bool { return k.lanes.Load() != k.home }
 
 // sharesLanes reports whether the type is on the group's lanes.
 func (k *store) sharesLanes() bool { return k.lanes.Load() == &k.group.lanes }
 
-// Refusal is what the end of a refused stream has led to.
-type Refusal struct {
+// StreamRejection is what the end of a refused stream has led to.
+type StreamRejection struct {
 	// Suspects are types that the lane's next stream leaves out.
 	Suspects []string
-	// Quarantined: the stream was the type's own. The caller calls Rest. First: it was only suspect
-	// until now. Failures is how many such streams there were in a row.
+	// Quarantined: the stream was the type's own. The caller calls RetryAt. First: it was only
+	// suspect until now. Failures is how many such streams there were in a row.
 	Quarantined, First bool
 	Failures           int
 	// Idle: without the suspects the lane has nothing to ask, so it need not be spared another
@@ -76,21 +76,21 @@ type Refusal struct {
 
 // Refused is Close for a stream that ended with a status that may be due to what was asked on it:
 // any but OK, CANCELLED and UNAVAILABLE (RELAY-92).
-func (l *Lane) Refused(now time.Time) (r Refusal) {
+func (l *Lane) Refused(now time.Time) (r StreamRejection) {
 	gen := l.gen.Load()
 	for k := range kinds(l.shards()) {
 		k.mu.Lock()
 		first, asked := k.firstAsked(l.index, gen)
 		switch {
 		case !asked || !l.carries(k):
-		case k.apart != nil:
-			k.quarantine(&r, now)
+		case k.quarantine != nil:
+			k.refusedAlone(&r, now)
 		case now.Sub(first) >= suspectFor || k.proven || k.group.origin.hasProven(k.typeURL):
 		case l.only != nil:
-			k.blame()
-			k.quarantine(&r, now)
+			k.quarantineInPlace()
+			k.refusedAlone(&r, now)
 		default:
-			k.quarantineType(l.index)
+			k.suspend(l.index)
 			r.Suspects = append(r.Suspects, k.typeURL)
 		}
 		k.unlock()
@@ -98,15 +98,15 @@ func (l *Lane) Refused(now time.Time) (r Refusal) {
 	l.Close()
 	r.Idle = len(r.Suspects) > 0 && !l.Wanted()
 	signal(l.wake) // whoever rests before the next stream may find that none is wanted
-	l.group.tryNext()
+	l.group.probeNext()
 	return r
 }
 
-// stranger reports whether the type is wanted, was never answered, and is not asked on the lane's
-// present stream. In a group with maxTrials types apart such a type begins apart. Otherwise a
+// unproven reports whether the type is wanted, was never answered, and is not asked on the lane's
+// present stream. In a group with maxProbing types apart such a type begins apart. Otherwise a
 // client that makes up types for which the origin ends streams would cost the group a stream with
 // each.
-func (k *store) stranger(l *Lane, gen uint32) bool {
+func (k *store) unproven(l *Lane, gen uint32) bool {
 	_, asked := k.firstAsked(l.index, gen)
 	return !asked && k.wants(l.index) && !k.proven && !k.group.origin.hasProven(k.typeURL)
 }
@@ -135,28 +135,28 @@ func (s *shard) firstAsked(i laneIndex, gen uint32) (at time.Time, ok bool) {
 	return at, false
 }
 
-// quarantineType takes the type off the group's lanes.
-func (k *store) quarantineType(from laneIndex) {
+// suspend takes the type off the group's lanes.
+func (k *store) suspend(from laneIndex) {
 	for i, l := range k.group.lanes {
 		if _, asked := k.firstAsked(laneIndex(i), l.gen.Load()); asked && laneIndex(i) != from {
 			l.reopenSoon() // it cannot be taken back there otherwise
 		}
 	}
-	k.apart = &trial{from: from, lanes: *k.ownLanes()}
-	k.lanes.Store(&k.apart.lanes)
+	k.quarantine = &quarantine{from: from, lanes: *k.ownLanes()}
+	k.lanes.Store(&k.quarantine.lanes)
 }
 
-// blame puts a type that has lanes of its own under suspicion, and leaves it on these.
-func (k *store) blame() {
-	k.apart = &trial{lanes: *k.home}
-	k.lanes.Store(&k.apart.lanes)
-	k.stage(tried)
+// quarantineInPlace puts a type that has lanes of its own under suspicion, and leaves it on these.
+func (k *store) quarantineInPlace() {
+	k.quarantine = &quarantine{lanes: *k.home}
+	k.lanes.Store(&k.quarantine.lanes)
+	k.setStage(stageProbing)
 }
 
-// quarantine notes that the origin refused a stream that carried the type alone.
-func (k *store) quarantine(r *Refusal, now time.Time) {
-	t := k.apart
-	if t.stage != tried {
+// refusedAlone notes that the origin refused a stream that carried the type alone.
+func (k *store) refusedAlone(r *StreamRejection, now time.Time) {
+	t := k.quarantine
+	if t.stage != stageProbing {
 		return // answered, or its other lane was refused as well
 	}
 	if r.First = t.since.IsZero(); r.First {
@@ -164,53 +164,53 @@ func (k *store) quarantine(r *Refusal, now time.Time) {
 	}
 	t.failures++
 	r.Quarantined, r.Failures = true, t.failures
-	k.stage(resting)
+	k.setStage(stageBackoff)
 	for _, l := range t.lanes {
 		signal(l.wake) // nothing is wanted on the other one either
 	}
 }
 
-// stage moves the type to another stage and keeps count of those that are being probed.
-func (k *store) stage(to trialStage) {
-	was := k.apart.stage
-	k.apart.stage = to
+// setStage moves the type to another stage and keeps count of those that are being probed.
+func (k *store) setStage(to quarantineStage) {
+	was := k.quarantine.stage
+	k.quarantine.stage = to
 	switch {
-	case to == tried && was != tried:
-		k.group.trials.Add(1)
-	case to != tried && was == tried:
-		k.group.trials.Add(-1)
+	case to == stageProbing && was != stageProbing:
+		k.group.probing.Add(1)
+	case to != stageProbing && was == stageProbing:
+		k.group.probing.Add(-1)
 	}
 }
 
-// Rest has the type probed again at the time given. It is called for a lane whose stream Refused
+// RetryAt has the type probed again at the time given. It is called for a lane whose stream Refused
 // reported as Quarantined. reason is the origin's message.
-func (l *Lane) Rest(until time.Time, reason string) {
+func (l *Lane) RetryAt(until time.Time, reason string) {
 	k := l.only
 	k.mu.Lock()
-	if k.apart != nil {
-		k.apart.reason = reason
+	if k.quarantine != nil {
+		k.quarantine.reason = reason
 	}
 	k.mu.Unlock()
-	k.push(timer{at: until, kind: trialDue, lane: l})
+	k.push(timer{at: until, kind: retryDue, lane: l})
 }
 
-// retry ends the backoff. It locks the store.
-func (k *store) retry() {
+// endBackoff ends the backoff. It locks the store.
+func (k *store) endBackoff() {
 	k.mu.Lock()
-	if k.apart != nil && k.apart.stage == resting {
-		k.stage(left)
+	if k.quarantine != nil && k.quarantine.stage == stageBackoff {
+		k.setStage(stageSuspended)
 	}
 	k.mu.Unlock()
-	k.group.tryNext()
+	k.group.probeNext()
 }
 
-// tryNext begins to probe the types that may be: first suspects, once the lane they were on has
+// probeNext begins to probe the types that may be: first suspects, once the lane they were on has
 // proven to work without them or has nothing else to carry, and then those in quarantine whose
 // backoff is over. It locks each store in turn, so the caller holds no lock.
-func (g *Group) tryNext() {
+func (g *Group) probeNext() {
 	var apart []*store
 	for k := range kinds(*g.all.Load()) {
-		if k.isApart() {
+		if k.inQuarantine() {
 			apart = append(apart, k)
 		}
 	}
@@ -224,23 +224,23 @@ func (g *Group) tryNext() {
 	for _, rested := range []bool{false, true} {
 		for _, k := range apart {
 			k.mu.Lock()
-			if t := k.apart; t != nil && t.stage == left && rested == !t.since.IsZero() && (rested || works[t.from]) {
-				k.try()
+			if t := k.quarantine; t != nil && t.stage == stageSuspended && rested == !t.since.IsZero() && (rested || works[t.from]) {
+				k.startProbing()
 			}
 			k.unlock()
 		}
 	}
 }
 
-// try has the type asked on its own lanes, if a client wants it and fewer than maxTrials types are
-// probed.
-func (k *store) try() {
-	switch t := k.apart; {
+// startProbing has the type asked on its own lanes, if a client wants it and fewer than maxProbing
+// types are probed.
+func (k *store) startProbing() {
+	switch t := k.quarantine; {
 	case !k.wants(mainLane) && !k.wants(sideLane):
 	case t.since.IsZero() && k.group.origin.hasProven(k.typeURL):
 		k.rejoin() // another group was answered
-	case k.group.trials.Load() < maxTrials: // two callers at once may pass it by one
-		k.stage(tried)
+	case k.group.probing.Load() < maxProbing: // two callers at once may pass it by one
+		k.setStage(stageProbing)
 		for _, l := range t.lanes {
 			if k.wants(l.index) {
 				k.wakeLane(l.index)
@@ -249,11 +249,11 @@ func (k *store) try() {
 	}
 }
 
-// endTrial ends the probing of a type that nobody wants any more. It locks the store.
-func (k *store) endTrial() {
+// stopProbing ends the probing of a type that nobody wants any more. It locks the store.
+func (k *store) stopProbing() {
 	k.mu.Lock()
-	if k.apart != nil && k.apart.stage == tried && !k.wants(mainLane) && !k.wants(sideLane) {
-		k.stage(left)
+	if k.quarantine != nil && k.quarantine.stage == stageProbing && !k.wants(mainLane) && !k.wants(sideLane) {
+		k.setStage(stageSuspended)
 	}
 	k.mu.Unlock()
 }
@@ -272,12 +272,12 @@ func (l *Lane) quiet(gen uint32) {
 	} else {
 		k := l.only
 		k.mu.Lock()
-		if t := k.apart; t != nil && l.carries(k) && t.stage == tried && t.since.IsZero() {
+		if t := k.quarantine; t != nil && l.carries(k) && t.stage == stageProbing && t.since.IsZero() {
 			k.rejoin()
 		}
 		k.unlock()
 	}
-	l.group.tryNext()
+	l.group.probeNext()
 }
 
 // prove notes that the origin answered the type. From then on it is never suspect, and it is
@@ -287,24 +287,24 @@ func (k *store) prove() (released bool) {
 		k.proven = true
 		k.group.origin.prove(k.typeURL)
 	}
-	switch t := k.apart; {
-	case t == nil || t.stage == cleared:
-	case t.stage == tried:
+	switch t := k.quarantine; {
+	case t == nil || t.stage == stageReleased:
+	case t.stage == stageProbing:
 		released = !t.since.IsZero()
-		k.stage(cleared)
+		k.setStage(stageReleased)
 	default: // by a response still under way on a lane that it was taken off
 		released = !t.since.IsZero()
 		k.rejoin()
 	}
-	k.rejoinCleared()
+	k.rejoinReleased()
 	return released
 }
 
-// rejoinCleared puts a released type back on the group's lanes. While its set arrives it stays
+// rejoinReleased puts a released type back on the group's lanes. While its set arrives it stays
 // where it is: a move would break the stream in the middle, and an origin that is then presented
 // what it has sent may send no more (RELAY-6).
-func (k *store) rejoinCleared() {
-	if k.apart == nil || k.apart.stage != cleared {
+func (k *store) rejoinReleased() {
+	if k.quarantine == nil || k.quarantine.stage != stageReleased {
 		return
 	}
 	arriving := false
@@ -318,7 +318,7 @@ func (k *store) rejoinCleared() {
 
 // rejoinClosed puts a released type back on the group's lanes when its own lane was closed.
 func (k *store) rejoinClosed(l *Lane) {
-	if k.apart != nil && l.only != nil && l.carries(k) && k.apart.stage == cleared {
+	if k.quarantine != nil && l.only != nil && l.carries(k) && k.quarantine.stage == stageReleased {
 		k.rejoin()
 	}
 }
@@ -326,9 +326,9 @@ func (k *store) rejoinClosed(l *Lane) {
 // rejoin puts the type back on the lanes it belongs to. They ask it on the streams they have
 // open, which do not carry it, unless they are its own.
 func (k *store) rejoin() {
-	t := k.apart
-	k.stage(cleared)
-	k.apart = nil
+	t := k.quarantine
+	k.setStage(stageReleased)
+	k.quarantine = nil
 	k.lanes.Store(k.home)
 	for _, s := range k.all {
 		s.sets(func(t *set) {
@@ -337,7 +337,7 @@ func (k *store) rejoin() {
 				t.wakeFresh()
 			}
 		})
-		s.relook()
+		s.markHeldBack()
 	}
 	for _, l := range t.lanes {
 		signal(l.wake) // nothing is wanted on it any more
@@ -353,16 +353,16 @@ func (k *store) rejoin() {
 // client that asks for the type would cost the group a stream. The number of such types is
 // bounded.
 func (k *store) remember() bool {
-	if k.apart == nil || k.apart.since.IsZero() || len(k.all) > 1 {
+	if k.quarantine == nil || k.quarantine.since.IsZero() || len(k.all) > 1 {
 		return false
 	}
-	return k.group.apart() <= maxIdleShards
+	return k.group.quarantined() <= maxIdleShards
 }
 
-// apart is how many types are not on the lanes they belong to.
-func (g *Group) apart() (n int) {
+// quarantined is how many types are not on the lanes they belong to.
+func (g *Group) quarantined() (n int) {
 	for k := range kinds(*g.all.Load()) {
-		if k.isApart() {
+		if k.inQuarantine() {
 			n++
 		}
 	}
@@ -374,7 +374,7 @@ func (g *Group) apart() (n int) {
 // ask for, no stream need be open: the origin was there to refuse it since the time given. But an
 // origin that has never answered anything may refuse us altogether, and counts as out of reach
 // (RELAY-8).
-func (t *trial) upstream(g *Group, i laneIndex, since time.Time) (at time.Time, open bool) {
+func (t *quarantine) upstream(g *Group, i laneIndex, since time.Time) (at time.Time, open bool) {
 	unasked := true
 	for _, l := range []*Lane{t.lanes[i], g.lanes[mainLane], g.lanes[sideLane]} {
 		if x, ok := l.openedAt(); ok && (!open || x.Before(at)) {

@@ -15,7 +15,7 @@ import (
 // all of a response or nothing of it (DYN-10, RELAY-82). Where a list is sent whole, and one of
 // them has changed, the others are insisted upon: it has them as they are at that instant. It locks
 // each store in turn.
-func (m *united) takeEach(now time.Time, k Keep, may func(int) bool) (answers []*Answer, insisted []bool) {
+func (m *multiUnion) takeEach(now time.Time, k Deferral, may func(int) bool) (answers []*Answer, insisted []bool) {
 	answers, insisted = make([]*Answer, len(m.subs)), make([]bool, len(m.subs))
 	whole := !m.subs[0].delta && (m.stars > 0 || xds.SentWhole(m.subs[0].typeURL))
 	taken := make([]bool, len(m.subs))
@@ -51,7 +51,7 @@ type sentAs struct {
 }
 
 // locate makes what a located Sub has to tell into that form.
-func (m *united) locate(s *Sub, a *Answer) {
+func (m *multiUnion) locate(s *Sub, a *Answer) {
 	l := &Located{Variants: a.Variants, Heartbeats: a.Heartbeats}
 	if s.delta {
 		l.Removed = m.goneFrom(s, a)
@@ -71,7 +71,7 @@ var noBody = &Body{}
 
 // goneFrom notes what the client is being sent, and finds what it has no more. What it says of one
 // name is either a removal or a variant.
-func (m *united) goneFrom(s *Sub, a *Answer) (gone []Gone) {
+func (m *multiUnion) goneFrom(s *Sub, a *Answer) (gone []Gone) {
 	sent := m.sent[s]
 	for _, vs := range [][]*Variant{a.Variants, a.Heartbeats} {
 		for _, v := range vs {
@@ -97,7 +97,7 @@ func (m *united) goneFrom(s *Sub, a *Answer) (gone []Gone) {
 }
 
 // has reports whether the client has a variant, for whatever parameters.
-func (m *united) has(name, constraints string) bool {
+func (m *multiUnion) has(name, constraints string) bool {
 	for _, sent := range m.sent {
 		if is, told := sent[name]; told && is.constraints.Key() == constraints {
 			return true
@@ -107,7 +107,7 @@ func (m *united) has(name, constraints string) bool {
 }
 
 // exact is Exact for a Sub's parameters among all those of the client's locators.
-func (m *united) exact(s *Sub) (canonical, written string) {
+func (m *multiUnion) exact(s *Sub) (canonical, written string) {
 	var others []constraints.Params
 	for _, x := range m.subs {
 		if x != s && x.located {
@@ -119,7 +119,7 @@ func (m *united) exact(s *Sub) (canonical, written string) {
 
 // tidy has one response say each thing once, whatever number of parameter maps it is told for
 // (DELTA-20): a variant, and a removal unless the variant is still the client's for others.
-func (m *united) tidy(l *Located) {
+func (m *multiUnion) tidy(l *Located) {
 	if l == nil || len(l.Variants)+len(l.Heartbeats) < 2 && len(l.Removed) == 0 {
 		return
 	}
@@ -167,7 +167,7 @@ func (l *Located) add(x *Located) *Located {
 }
 
 // unsent forgets what the client dropped with its subscription.
-func (m *united) unsent(s *Sub, unsubscribed []string) {
+func (m *multiUnion) unsent(s *Sub, unsubscribed []string) {
 	sent := m.sent[s]
 	if len(sent) == 0 || len(unsubscribed) == 0 {
 		return
@@ -191,14 +191,14 @@ func (m *united) unsent(s *Sub, unsubscribed []string) {
 // drop forgets one name, unless the client has it in another way. A client that tells variants
 // apart by their constraints keeps one that another of its locators selects, though it was not
 // answered for that: it is then told when that one goes.
-func (m *united) drop(s *Sub, name string) {
-	if s.tells(name) {
+func (m *multiUnion) drop(s *Sub, name string) {
+	if s.subscribesTo(name) {
 		return
 	}
 	was := m.sent[s][name]
 	delete(m.sent[s], name)
 	for _, x := range m.subs {
-		if x == s || !x.located || !was.constraints.Match(x.shard.params) || !x.tells(name) {
+		if x == s || !x.located || !was.constraints.Match(x.shard.params) || !x.subscribesTo(name) {
 			continue
 		}
 		if _, told := m.sent[x][name]; !told {
@@ -208,7 +208,7 @@ func (m *united) drop(s *Sub, name string) {
 }
 
 // note notes what a client has.
-func (m *united) note(s *Sub, name string, is sentAs) {
+func (m *multiUnion) note(s *Sub, name string, is sentAs) {
 	if m.sent == nil {
 		m.sent = map[*Sub]map[string]sentAs{}
 	}
@@ -218,9 +218,9 @@ func (m *united) note(s *Sub, name string, is sentAs) {
 	m.sent[s][name] = is
 }
 
-// tells reports whether the client is subscribed to a resource, in whatever way. It locks the
-// shard.
-func (s *Sub) tells(name string) bool {
+// subscribesTo reports whether the client is subscribed to a resource, in whatever way. It locks
+// the shard.
+func (s *Sub) subscribesTo(name string) bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
 	return s.record(name) != nil || len(s.alias.by[name]) > 0 || s.covered(name)
