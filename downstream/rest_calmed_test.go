@@ -183,6 +183,7 @@ func TestRESTHeadersArePaced(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, _ = io.Copy(io.Discard, resp.Body)
+			_ = resp.Body.Close()
 		}
 		open := func() (net.Conn, *bufio.Reader) {
 			conn, err := p.dial(t.Context(), "", "")
