@@ -20,7 +20,7 @@ func (m *model) openSub() {
 		g := m.ghosts[i]
 		m.ghosts = slices.Delete(m.ghosts, i, i+1)
 		ty, c.delta, c.wildcard, c.names, c.held, c.versions, c.version = g.typeURL, g.delta, g.wildcard, g.names, g.held, g.versions, g.version
-		c.aliases = g.aliases
+		c.aliases, c.unsubbed = g.aliases, g.unsubbed // it was not answered what it dropped (DELTA-9)
 		if c.back = g.back; len(c.held) == 0 {
 			c.back = nil
 		}
@@ -344,7 +344,7 @@ func (m *model) quiet() {
 				return true // whatever was held when it was last in order
 			}
 			_, exists := m.state[c.typeURL][n]
-			if !exists && c.errs[n].text != "" && m.refused(c) {
+			if !exists && (c.errs[n].text != "" && m.refused(c) || m.spared(c, n)) {
 				return true
 			}
 			if _, wanted := want[n]; m.aliasHoldings() && !c.delta && !wanted && !xds.SentWhole(c.typeURL) && !c.wildcard {

@@ -148,6 +148,40 @@ func (m *model) refused(c *modelSub) bool {
 	return a != nil && a.refused && c.wildcard
 }
 
+// hears notes what a response on the stream of `*` says of names in error.
+func (m *model) hears(l *modelLane, u *Update) {
+	a := l.types[u.TypeURL]
+	if a == nil || !a.wildcard {
+		return
+	}
+	if a.stated == nil {
+		a.stated, a.statedBefore = map[string]bool{}, maps.Clone(m.stated[u.TypeURL])
+		m.stated[u.TypeURL] = a.stated
+	}
+	says := func(name string, inError bool) {
+		delete(a.statedBefore, m.plain(name))
+		if delete(a.stated, m.plain(name)); inError {
+			a.stated[m.plain(name)] = true
+		}
+	}
+	for i := range u.Resources {
+		says(u.Resources[i].Name, false)
+	}
+	for _, name := range u.Removed {
+		says(name, false)
+	}
+	for _, e := range u.Errors {
+		says(e.Name, true)
+	}
+}
+
+// spared reports whether a client of `*` keeps what it held of a name that was in error on the
+// stream before: as a part of a response was refused, nobody knows whether it is in error still
+// (RELAY-32).
+func (m *model) spared(c *modelSub, name string) bool {
+	return m.refused(c) && c.delta && !c.names[name] && m.lanes[mainLane].types[c.typeURL].statedBefore[name]
+}
+
 // quietErrors: a client was told every error that stands, and remembers none of what is in order. A
 // list that is sent whole tells only those of what it has no body of, and none is sent to who may
 // hold all that it names.

@@ -353,6 +353,7 @@ func (m *model) deliver(l *modelLane) {
 	m.judgeFrozen(f.resp.TypeURL, before, &u)
 	m.waited += a.Waiting
 	m.arrives(l, &u)
+	m.hears(l, &u)
 	var s []string
 	for _, r := range u.Resources {
 		s = append(s, r.Name+"="+xds.StringField(r.payload, 2))

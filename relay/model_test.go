@@ -120,9 +120,10 @@ type model struct {
 	owner    map[string]map[string]string // type, alias: the resource that lists it
 	bodyOf   map[int]string               // body: resource, where none is used again
 	faults   map[string]map[string]modelFault
-	faulted  map[string]map[string]int // step at which a name was in a transient error last
-	breaks   int                       // of streams
-	lanes    []*modelLane              // the group's two, and those of types that are apart
+	faulted  map[string]map[string]int  // step at which a name was in a transient error last
+	breaks   int                        // of streams
+	stated   map[string]map[string]bool // modelAsked.stated of the last stream that was answered
+	lanes    []*modelLane               // the group's two, and those of types that are apart
 	subs     []*modelSub
 	ghosts   []*modelSub
 	log      []string
@@ -162,6 +163,9 @@ type modelAsked struct {
 	answered bool
 	errs     map[string]string // told on the stream, by name
 	refused  bool              // a part of a response
+	// Of what was delivered of `*`: the names in error on this stream, and those on the last one that
+	// was answered of which this one has said nothing.
+	stated, statedBefore map[string]bool
 }
 
 type modelSub struct {
@@ -194,6 +198,7 @@ func newModel(t *testing.T, rnd *rand.Rand, kind string) *model {
 		t: t, rnd: rnd, kind: kind, sotw: strings.HasPrefix(kind, "sotw"), now: time.Unix(1e9, 0), state: map[string]map[string]int{},
 		made: map[int]int{}, deleted: map[string]map[string]int{}, faults: map[string]map[string]modelFault{},
 		promises: promises{map[promised]time.Time{}, map[promised]map[bool]time.Time{}, map[promised]int{}, time.Time{}, 0, 0},
+		stated:   map[string]map[string]bool{},
 		faulted:  map[string]map[string]int{}, owner: map[string]map[string]string{}, bodyOf: map[int]string{}, lives: lives{},
 	}
 	m.asOrigin = strings.HasPrefix(kind, "origin's")
