@@ -234,7 +234,7 @@ func (st *state) onBody(v *Variant, gen uint32) {
 }
 
 // onAbsent: that there is none was told on the stream, in these words. gen is 0 if no stream says
-// so: it expired.
+// so: it expired. If the stream says it of the name itself, that is the end of an error (ABS-7).
 func (st *state) onAbsent(words *NameError, gen uint32) {
 	st.nameError = words
 	counts := st.onWord(gen)
@@ -245,7 +245,7 @@ func (st *state) onAbsent(words *NameError, gen uint32) {
 	case st.aliasDropped || gen == 0: // of the name itself nothing was said
 		st.absence = ended
 	case counts:
-		st.absence = absentNow
+		st.absence, st.inError = absentNow, false
 	default:
 		st.absence = absentBefore
 	}
