@@ -102,7 +102,7 @@ func (s *shard) taken(u *update, gen uint32, all bool) (gone []string) {
 		if len(e.variants) == 0 || e.unconfirmed && !all || said[name] {
 			continue
 		}
-		if e.asksOn(gen) && !e.kept(gen) {
+		if e.asksOn(gen) && !e.kept(gen) && !e.hasLeft() {
 			gone = append(gone, name)
 		}
 	}
