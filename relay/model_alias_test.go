@@ -119,6 +119,10 @@ func (m *model) produceAliased(ty string, asked *modelAsked, add func(string, in
 		case x[0] == 'n':
 			*removed = append(*removed, x)
 		case dropped && k > 0: // it is asked anew (ALIAS-4)
+			if asked.dropped == nil {
+				asked.dropped = map[string]string{}
+			}
+			asked.dropped[x] = m.bodyOf[was]
 		case k == 0:
 			*removed = append(*removed, x)
 		default:

@@ -291,7 +291,7 @@ func (m *model) produce(l *modelLane, ty string, asked *modelAsked) {
 		adds[i], asked.refused = m.badPart(ty, addNames[i]), true
 		asked.known[addNames[i]] = -2
 		for x := range asked.names { // what went by an alias is refused with its resource
-			if m.aliasHoldings() && m.resource(ty, x) == addNames[i] {
+			if m.aliasHoldings() && (m.resource(ty, x) == addNames[i] || asked.known[x] == -1 && asked.dropped[x] == addNames[i]) {
 				asked.known[x] = -2
 			}
 		}

@@ -163,6 +163,7 @@ type modelAsked struct {
 	answered bool
 	errs     map[string]string // told on the stream, by name
 	refused  bool              // a part of a response
+	dropped  map[string]string // by alias: the resource that was sent without it, and nothing else said of it
 	// Of what was delivered of `*`: the names in error on this stream, and those on the last one that
 	// was answered of which this one has said nothing.
 	stated, statedBefore map[string]bool
