@@ -51,6 +51,7 @@ type wishes struct {
 	nonce      string            // SotW: the last answered
 	old        []string          // nonces of before
 	refused    bool              // SotW: the last response, which it keeps all the same
+	lacks      bool              // SotW: something of the last list, which it did not want any more
 	unanswered []*message
 }
 
@@ -106,6 +107,9 @@ func (m *model) connect(c *modelClient) {
 		}
 		if w.refused || len(w.unanswered) > 0 {
 			w.version = "" // the one of before would say that it holds what was before
+		}
+		if w.lacks && w.wildcard && len(w.names) == 0 {
+			w.version = "" // it would say that it holds the whole set (RELAY-43)
 		}
 		w.unanswered = nil
 		if !c.delta && w.version == "" {
@@ -256,7 +260,9 @@ func (w *wishes) drop() {
 	if !w.wildcard && len(w.names) == 0 {
 		w.version = "" // of a set it has left
 	}
+	before := len(w.held)
 	maps.DeleteFunc(w.held, func(name, _ string) bool { return !w.keeps(name) })
+	w.lacks = w.lacks || len(w.held) < before
 	maps.DeleteFunc(w.versions, func(name, _ string) bool { return !w.keeps(name) })
 }
 
@@ -317,10 +323,13 @@ func (m *model) receive(c *modelClient) {
 	bodies, removed := msg.contents()
 	if !c.delta && (w.wildcard || xds.SentWhole(msg.typeURL)) {
 		clear(w.held)
+		w.lacks = false
 	}
 	for name, body := range bodies {
 		if w.keeps(name) {
 			w.held[name], w.versions[name] = body, msg.versions[name]
+		} else {
+			w.lacks = true
 		}
 	}
 	for _, name := range removed {
