@@ -164,8 +164,9 @@ func (s *session) next() time.Time {
 	at(s.warm.at)
 	at(s.shortAt)
 	at(s.gathered())
-	anyHeld := false
+	anyHeld, anyKept := false, false
 	for _, st := range s.types {
+		anyKept = anyKept || st.keeps
 		if st.held != nil || !st.heldSince.IsZero() {
 			anyHeld = true
 			if !st.heldFrom.IsZero() {
@@ -182,6 +183,9 @@ func (s *session) next() time.Time {
 	for _, st := range s.types {
 		if anyHeld {
 			at(st.settles)
+		}
+		if anyKept {
+			at(st.stuckSince.Add(s.cfg.timing.ColdWait))
 		}
 		if st.rest != nil {
 			at(st.removals)

@@ -103,7 +103,9 @@ func (s *session) takeStep(now time.Time, st *streamType, w *walk) {
 		st.nextFrom = time.Time{}
 		// one origin's part may be, while another's tells something
 		if st.held == nil || st.sub.Len() > 1 {
-			st.lagging = st.sub.Standing().Lagging
+			standing := st.sub.Standing()
+			st.lagging = standing.Lagging
+			st.gave(now, standing)
 		}
 	}
 	if w.waiting {

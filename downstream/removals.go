@@ -71,7 +71,8 @@ func (s *session) takeOne(now time.Time, st *streamType, w *walk) *relay.Answer 
 }
 
 // pending is the revision of the oldest update that the types have not written; MaxUint64:
-// none. What waits for its origin is not counted: it may never come.
+// none. What waits for its origin is not counted, as it may never come, but for what a list that
+// waits for a name has to tell.
 func (s *session) pending(now time.Time, among func(typeURL string) bool) uint64 {
 	oldest := uint64(math.MaxUint64)
 	for _, st := range s.types {
@@ -83,9 +84,19 @@ func (s *session) pending(now time.Time, among func(typeURL string) bool) uint64
 			if unsent := st.sub.Unsent(); unsent != 0 {
 				oldest = min(oldest, unsent)
 			}
+		case s.stuck(now, st):
+			oldest = min(oldest, st.sub.Unsent())
 		}
 	}
 	return oldest
+}
+
+// stuck reports whether a list of Listeners or routes has something to tell, and waits for a name
+// that is not known yet. Its changes are pending as any others (ORD-3), until it has waited for
+// cold_wait (ORD-8).
+func (s *session) stuck(now time.Time, st *streamType) bool {
+	return !s.delta && late(st.typeURL) && !st.stuckSince.IsZero() && now.Before(st.stuckSince.Add(s.cfg.timing.ColdWait)) &&
+		st.sub.Unsent() != 0
 }
 
 // split takes the removals out of the answers that are to be written, if they are not all

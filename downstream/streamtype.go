@@ -51,7 +51,7 @@ type streamType struct {
 	nextFrom time.Time
 	// it waits for clusters written up to this nonce, and for no others; 0: for those there are
 	after uint64
-	// since when names keep its list from being told while later types wait; zero: none do
+	// since when names keep its list from being told; zero: none do
 	stuckSince time.Time
 	// held, or what went into rest, has changes that the client did not wait for
 	changed bool
@@ -104,6 +104,17 @@ func (st *streamType) peek() bool { return !st.sub.None() && st.sub.Peek() }
 
 // unhold notes that nothing is held back any more.
 func (st *streamType) unhold() { st.heldSince, st.heldFrom, st.after = time.Time{}, time.Time{}, 0 }
+
+// gave notes how a take left the type: if it gave nothing, names keep what there is from being told
+// (RELAY-7), or there is nothing.
+func (st *streamType) gave(now time.Time, standing relay.Standing) {
+	switch {
+	case st.held != nil || standing.Unsent == 0:
+		st.stuckSince = time.Time{}
+	case st.stuckSince.IsZero() && !standing.Settling && !standing.Held:
+		st.stuckSince = now
+	}
+}
 
 // last is the newest unanswered response, nil if all are answered.
 func (st *streamType) last() *sent {
