@@ -24,12 +24,14 @@ type served struct {
 	told     map[string]string // name: body; "?": the client holds something else
 	toldAt   map[string]int    // number of the response the table had taken last
 	owed     map[string]bool   // names to be answered whatever is held
-	starts   bool              // no response was taken
-	heard    bool              // SotW: the client has repeated a nonce
-	owedAll  bool              // `*` is to be answered
-	touched  bool              // the subscription changed: one more response may follow
-	asked    time.Time         // when a request did that, that was not answered since
-	dropped  map[string]bool   // unsubscribed under `*`: answered by a resource or a removal (DELTA-9)
+	// SotW: when they were asked for
+	owedFrom map[string]time.Time
+	starts   bool            // no response was taken
+	heard    bool            // SotW: the client has repeated a nonce
+	owedAll  bool            // `*` is to be answered
+	touched  bool            // the subscription changed: one more response may follow
+	asked    time.Time       // when a request did that, that was not answered since
+	dropped  map[string]bool // unsubscribed under `*`: answered by a resource or a removal (DELTA-9)
 	// SotW, sent whole: how often a response said that a name is not there, and nothing else
 	absent map[string]int
 	left   bool // `*` was left: what only it held may go, though the named kind is about to have it
@@ -41,6 +43,8 @@ type served struct {
 	shifted map[string]bool // had with "*", and now by name: may be sent once more
 	late    map[string]bool // the same, of a removal that waits (ORD-2)
 	lame    map[string]bool // unsubscribed while an answer with it was held
+	// SotW: had by name, and left to a `*` that was not answered yet
+	gaveUp map[string]bool
 }
 
 type inFlight struct {
@@ -133,7 +137,7 @@ func (c *modelClient) enter(typeURL string) (s *served, first bool) {
 	}
 	s = &served{
 		legacy: !noLegacy(typeURL), names: map[string]bool{}, told: map[string]string{}, toldAt: map[string]int{},
-		owed: map[string]bool{}, dropped: map[string]bool{}, starts: true, lame: map[string]bool{}, shifted: map[string]bool{}, late: map[string]bool{}, absent: map[string]int{}, pending: map[string]int{}, news: map[string]int{}, touched: true,
+		owed: map[string]bool{}, dropped: map[string]bool{}, starts: true, lame: map[string]bool{}, shifted: map[string]bool{}, late: map[string]bool{}, absent: map[string]int{}, owedFrom: map[string]time.Time{}, gaveUp: map[string]bool{}, pending: map[string]int{}, news: map[string]int{}, touched: true,
 	}
 	c.served[typeURL] = s
 	return s, true
@@ -178,7 +182,7 @@ func (c *modelClient) hearsList(m *model, r *discoveryv3.DiscoveryRequest) {
 		}
 		names[name] = true
 		if !s.names[name] {
-			s.owed[name] = true
+			s.owed[name], s.owedFrom[name] = true, m.rig.now
 			delete(s.absent, name)
 		}
 	}
@@ -192,6 +196,9 @@ func (c *modelClient) hearsList(m *model, r *discoveryv3.DiscoveryRequest) {
 	s.left = s.left || s.wildcard && !wildcard
 	wasWild, was := s.wildcard, s.names
 	s.wildcard, s.names = wildcard, names
+	for name := range was {
+		s.gaveUp[name] = s.gaveUp[name] || s.owedAll && !names[name]
+	}
 	s.moved(wasWild, was)
 	s.forget()
 	for name := range s.told {
@@ -365,6 +372,7 @@ func (m *model) judge(c *modelClient, msg *message) {
 		clear(s.dropped)
 	}
 	clear(s.lame)
+	clear(s.gaveUp)
 }
 
 // waited reports whether removals are those of an answer that was taken before the last request, and
@@ -717,9 +725,12 @@ func (m *model) judgeGone(c *modelClient, s *served, typeURL string, bodies map[
 		if s.told[name] == "" || kind < 0 || f.body[kind] != "" || s.dropped[name] || s.late[name] || s.lame[name] || s.shifted[name] {
 			continue
 		}
+		if s.gaveUp[name] {
+			continue // it was kept until the name was dropped (ORD-10), and `*` never brought it
+		}
 		for _, other := range after {
 			o := c.served[other]
-			if other == typeURL || o == nil || o.owedAll || o.starts {
+			if other == typeURL || o == nil || o.owedAll || o.starts || m.inVain(c, o, other) {
 				continue
 			}
 			for n, at := range o.pending {
@@ -730,6 +741,19 @@ func (m *model) judgeGone(c *modelClient, s *served, typeURL string, bodies map[
 			}
 		}
 	}
+}
+
+// inVain reports whether a list has waited for a name for cold_wait: it holds nothing more (ORD-8).
+func (m *model) inVain(c *modelClient, s *served, typeURL string) bool {
+	if c.delta || !s.wildcard && !xds.SentWhole(typeURL) {
+		return false
+	}
+	for name := range s.owed {
+		if !m.rig.now.Before(s.owedFrom[name].Add(m.rig.cfg.Timing.ColdWait)) {
+			return true
+		}
+	}
+	return false
 }
 
 // judgeClusters notes which endpoints have to follow (WARM-1).
