@@ -23,13 +23,18 @@ var errCrowded = errors.New("too many streams wait to be admitted")
 // arrivals admits new streams at a rate. Those that have to wait take turns: peer by peer, of a
 // peer connection by connection, and on a connection in the order in which they came. So a stream
 // waits for one turn of each other peer and connection, however many streams they open, and one
-// that ends before its turn costs no turn (TestResetStreamsStarveNobody, TestTurns).
+// that ends before its turn costs no turn (TestResetStreamsStarveNobody, TestTurns). All of them
+// share one timer, which is set once for each turn: a timer that is set again while it runs has the
+// runtime look through all timers there are (BenchmarkArrivals).
 type arrivals struct {
 	mu      sync.Mutex // guards what follows; a leaf, held for list work only
 	rate    bucket
 	waiting int
 	peers   ring[peerKey, *peerTurns] // those with streams that wait
-	timer   *time.Timer               // of the next turn; it runs only while somebody waits
+	// the same streams in the order in which they came, which is that of their deadlines
+	oldest, newest *arrival
+	timer          *time.Timer // of the next turn or deadline; it runs only while somebody waits
+	due            time.Time   // when it fires; zero: it does not run
 }
 
 // peerTurns are the connections of a peer on which streams wait.
@@ -48,9 +53,12 @@ type connTurns struct {
 // arrival is one stream that waits.
 type arrival struct {
 	conn *connTurns
+	late time.Time // when it has waited for too long
 	// in conn.streams; nil: it does not wait any more. Guarded by arrivals.mu
-	at       *list.Element
-	admitted chan struct{} // closed when it is its turn
+	at           *list.Element
+	older, newer *arrival      // guarded by arrivals.mu
+	crowded      bool          // it has waited for too long; set before done is closed
+	done         chan struct{} // closed when it is its turn, or it has waited for too long
 }
 
 // enter waits for the turn of a stream. The error is errCrowded, or that of ctx.
@@ -62,16 +70,15 @@ func (a *arrivals) enter(ctx context.Context, peer peerKey, conn *connection) er
 	if n == nil {
 		return err
 	}
-	late := time.NewTimer(arrivalWait + arrivalSlack)
-	defer late.Stop()
 	select {
-	case <-n.admitted:
+	case <-n.done:
+		if n.crowded {
+			return errCrowded
+		}
 		return nil
 	case <-ctx.Done():
 		a.leave(n)
 		return ctx.Err()
-	case <-late.C:
-		return a.give(n)
 	}
 }
 
@@ -107,8 +114,13 @@ func (a *arrivals) join(now time.Time, peer peerKey, conn *connection) (*arrival
 		c = &connTurns{peer: p, key: conn}
 		p.conns.add(conn, c)
 	}
-	n := &arrival{conn: c, admitted: make(chan struct{})}
+	n := &arrival{conn: c, late: now.Add(arrivalWait + arrivalSlack), older: a.newest, done: make(chan struct{})}
 	n.at = c.streams.PushBack(n)
+	if a.newest = n; n.older == nil {
+		a.oldest = n
+	} else {
+		n.older.newer = n
+	}
 	a.waiting++
 	a.admit(now)
 	return n, nil
@@ -119,25 +131,13 @@ func (a *arrivals) join(now time.Time, peer peerKey, conn *connection) (*arrival
 func (a *arrivals) leave(n *arrival) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if n.at == nil {
+	switch {
+	case n.at != nil:
+		a.drop(n)
+	case !n.crowded:
 		a.rate.giveBack()
-	} else {
-		a.dropName(n)
 	}
 	a.admit(time.Now())
-}
-
-// give takes a stream out of the line that has waited for too long, unless it was admitted at this
-// very moment. It locks the line.
-func (a *arrivals) give(n *arrival) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if n.at == nil {
-		return nil
-	}
-	a.dropName(n)
-	a.admit(time.Now())
-	return errCrowded
 }
 
 // set has streams admitted at another rate from now on. It locks the line.
@@ -148,36 +148,66 @@ func (a *arrivals) set(perSecond int) {
 	a.admit(time.Now())
 }
 
-// turn is called when the next turn comes. It locks the line.
+// turn is called when the next turn or deadline comes. It locks the line.
 func (a *arrivals) turn() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.due = time.Time{}
 	a.admit(time.Now())
 }
 
-// admit admits those whose turn it is, and sees to it that the next are looked at in time.
+// admit admits those whose turn it is, refuses those that have waited for too long, and sees to it
+// that the next are looked at in time.
 func (a *arrivals) admit(now time.Time) {
 	for a.waiting > 0 {
-		if wait := a.rate.ready(now); wait > 0 {
-			if a.timer == nil {
-				a.timer = time.AfterFunc(wait, a.turn)
-			} else {
-				a.timer.Reset(wait)
+		wait := a.rate.ready(now)
+		if wait > 0 {
+			if n := a.oldest; n.late.After(now) {
+				a.alarm(now, min(wait, n.late.Sub(now)))
+				return
 			}
-			return
+			a.oldest.crowded = true
+			a.drop(a.oldest)
+			continue
 		}
 		a.rate.take(now)
 		p := a.peers.next()
-		n := p.conns.next().streams.Front().Value.(*arrival)
-		a.dropName(n)
-		close(n.admitted)
+		a.drop(p.conns.next().streams.Front().Value.(*arrival))
 	}
 	if a.timer != nil {
 		a.timer.Stop()
+		a.due = time.Time{}
 	}
 }
 
-func (a *arrivals) dropName(n *arrival) {
+// alarm has turn called so long after now, or sooner if that is so already.
+func (a *arrivals) alarm(now time.Time, wait time.Duration) {
+	due := now.Add(wait)
+	switch {
+	case a.timer == nil:
+		a.timer = time.AfterFunc(wait, a.turn)
+	case a.due.IsZero() || due.Before(a.due):
+		a.timer.Reset(wait)
+	default:
+		return
+	}
+	a.due = due
+}
+
+// drop takes a stream out of the line, and tells it.
+func (a *arrivals) drop(n *arrival) {
+	if n.older == nil {
+		a.oldest = n.newer
+	} else {
+		n.older.newer = n.newer
+	}
+	if n.newer == nil {
+		a.newest = n.older
+	} else {
+		n.newer.older = n.older
+	}
+	n.older, n.newer = nil, nil
+	close(n.done)
 	c, p := n.conn, n.conn.peer
 	c.streams.Remove(n.at)
 	n.at = nil

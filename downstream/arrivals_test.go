@@ -82,12 +82,59 @@ func TestTurns(t *testing.T) {
 				}
 				end()
 				synctest.Wait()
-				if a.waiting != 0 || a.peers.len() != 0 {
+				if a.waiting != 0 || a.peers.len() != 0 || a.oldest != nil || a.newest != nil {
 					t.Errorf("%d wait of %d peers when all have gone", a.waiting, a.peers.len())
 				}
 			})
 		})
 	}
+}
+
+// TestTurnsThatComeTooLate: a stream whose turn goes to a peer that came after it is refused when it
+// has waited for too long, whenever the next turn is; and those that wait have one timer, which is
+// set anew for each turn alone.
+func TestTurnsThatComeTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, start := &arrivals{rate: newBucket(1)}, time.Now()
+		a.rate.take(start) // that of the first second
+		type end struct {
+			err   error
+			after time.Duration
+		}
+		come := func(peer string, conn *connection) chan end {
+			ended := make(chan end, 1)
+			go func() {
+				err := a.enter(t.Context(), peerKey{identity: peer}, conn)
+				ended <- end{err, time.Since(start)}
+			}()
+			synctest.Wait()
+			return ended
+		}
+		one, two := &connection{}, &connection{}
+		first, second := come("early", one), come("early", one)
+		timer, due := a.timer, a.due
+		time.Sleep(time.Second / 2)
+		late := come("late", two)
+		if a.timer != timer || a.due != due {
+			t.Errorf("the timer for %v is set for %v by a stream that comes behind others", due.Sub(start), a.due.Sub(start))
+		}
+		for _, row := range []struct {
+			who   string
+			ended chan end
+			want  end
+		}{
+			{"the first of the early peer", first, end{nil, time.Second}},
+			{"the late one", late, end{nil, 2 * time.Second}},
+			{"the second of the early peer", second, end{errCrowded, arrivalWait + arrivalSlack}},
+		} {
+			if got := <-row.ended; got != row.want {
+				t.Errorf("%s: %v after %v, want %v after %v", row.who, got.err, got.after, row.want.err, row.want.after)
+			}
+		}
+		if a.waiting != 0 || a.peers.len() != 0 || a.oldest != nil || a.newest != nil {
+			t.Errorf("%d wait of %d peers when all have gone", a.waiting, a.peers.len())
+		}
+	})
 }
 
 // storm opens and resets streams on one connection, a thousand a second, for so long.
