@@ -380,15 +380,6 @@ func (s *shard) leavingNames(u *update, gen uint32) (ps []pendingRemoval) {
 	return ps
 }
 
-// isIn reports whether ids has what the entry holds, under the entry's name or that of the
-// resource.
-func (e *entry) isIn(ids map[identity]bool) bool {
-	return len(ids) > 0 && slices.ContainsFunc(e.variants, func(v *Variant) bool {
-		key := v.Constraints.Key()
-		return ids[identity{e.name, key}] || ids[identity{v.Name, key}]
-	})
-}
-
 // heldNames is how many names have a body.
 func (s *shard) heldNames() (n int) {
 	for _, e := range s.named.entries {

@@ -315,7 +315,7 @@ func (s *shard) lookAll(a *Ask, gen uint32, now time.Time, all bool) {
 		}
 		for _, e := range t.entries {
 			for _, v := range e.variants {
-				if !t.guard.holdsEntry(e) && !add(v) {
+				if !t.guard.holdsAny(&e.held) && !add(v) {
 					return
 				}
 			}

@@ -86,10 +86,11 @@ func (s *shard) seedStar(gen uint32) {
 			return
 		}
 		for name, m := range x.star.members {
-			if m.seenGen != gen || s.star.members[name] != nil || x.star.refetch[name] || x.star.guard.holdsAny(m.variants) {
+			if !m.seenOn(gen) || s.star.members[name] != nil || x.star.refetch[name] || x.star.guard.holdsAny(&m.held) {
 				continue
 			}
-			own := &member{name: name, seenGen: gen}
+			own := newMember(name)
+			own.onMentioned(gen)
 			for _, v := range m.variants {
 				if v.Constraints.Match(s.params) { // several, if the origin has mistakes (DYN-9)
 					own.variants = append(own.variants, v)
@@ -187,18 +188,17 @@ func (s *shard) seed(asked []*set, now time.Time) {
 	seed := func(name string, vs []*Variant) {
 		s.eachOf(asked[0].askedGen, name, func(t *set) {
 			m := t.members[name]
-			if known := m != nil && (!t.revived || m.seenGen == t.askedGen); len(vs) > 0 && !known {
+			if known := m != nil && (!t.revived || m.seenOn(t.askedGen)); len(vs) > 0 && !known {
 				if len(seeded) == 0 {
 					rev = s.nextRev()
 				}
-				if m == nil {
-					m = &member{name: name}
-				}
-				m.variants, m.seenGen = slices.Clone(vs), t.askedGen
+				m = t.member(name)
+				m.variants = slices.Clone(vs)
+				m.onMentioned(t.askedGen)
 				if !t.settled && t.first.IsZero() { // there may be no more, and no answer
 					t.first, t.lastNew = now, now.Add(silence)
 				}
-				t.members[name], seeded[t] = m, true
+				seeded[t] = true
 				t.offer(m, rev)
 			}
 		})
@@ -206,14 +206,14 @@ func (s *shard) seed(asked []*set, now time.Time) {
 	if asked[0].kind == namespace {
 		if s.star.askedGen == asked[0].askedGen {
 			for name, m := range s.star.members {
-				if !s.star.guard.holdsAny(m.variants) {
+				if !s.star.guard.holdsAny(&m.held) {
 					seed(name, m.variants)
 				}
 			}
 		}
 	} else {
 		for name, e := range s.named.entries {
-			if xds.IsNewStyle(name) && e.ownName() && e.askedOn(asked[0].askedGen) && !s.named.guard.holdsEntry(e) {
+			if xds.IsNewStyle(name) && e.ownName() && e.askedOn(asked[0].askedGen) && !s.named.guard.holdsAny(&e.held) {
 				seed(name, e.variants)
 			}
 		}
@@ -282,7 +282,7 @@ func (t *set) noteAsked(gen uint32, now time.Time, sweep bool) {
 		}
 		t.startPause(now)
 	}
-	if t.uncached > 0 {
+	if len(t.uncached) > 0 {
 		t.wakeFresh() // they may be given it from now on
 	}
 	sweep = sweep || t.revived

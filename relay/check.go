@@ -111,8 +111,8 @@ func (t *set) check(fail func(string, ...any)) {
 	if clients != t.clients {
 		fail("%d positions for %d clients of %q", clients, t.clients, t.selector)
 	}
-	if n := t.uncachedMembers(); n != t.uncached {
-		fail("%q: %d members must not be cached, counted %d", t.selector, n, t.uncached)
+	if n := t.uncachedMembers(); n != len(t.uncached) {
+		fail("%q: %d members must not be cached, counted %d", t.selector, n, len(t.uncached))
 	}
 	if t.firm && !t.settled {
 		fail("%q is firm, and not settled", t.selector)

@@ -247,7 +247,7 @@ func (s *shard) strayError(a *Applied, gen uint32, e *NameError) {
 // memberBodies is what a collection asked on the stream of generation gen holds of a name.
 func (s *shard) memberBodies(gen uint32, name string) (vs []*Variant) {
 	s.eachOf(gen, name, func(t *set) {
-		if m := t.members[name]; m != nil && !t.guard.holdsAny(m.variants) {
+		if m := t.members[name]; m != nil && !t.guard.holdsAny(&m.held) {
 			vs = m.variants
 		}
 	})

@@ -287,11 +287,7 @@ func (t *set) followFallback() {
 	}
 	rev := t.shard.nextRev()
 	for name, of := range next {
-		m := t.members[name]
-		if m == nil {
-			m = &member{name: name}
-			t.members[name] = m
-		}
+		m := t.member(name)
 		if !sameBodies(of, m.variants) {
 			m.variants = of
 			t.offer(m, rev)

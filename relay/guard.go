@@ -334,15 +334,19 @@ func (s *shard) releaseGuard(now time.Time) (n int) {
 	return n
 }
 
-// holdsAny reports whether any of the bodies of a name is held back.
-func (g *guard) holdsAny(vs []*Variant) bool {
-	return len(g.held) > 0 && slices.ContainsFunc(vs, g.holds)
+// holdsAny reports whether any of the bodies of a name, which may be an alias, is held back.
+func (g *guard) holdsAny(h *held) bool {
+	return len(g.held) > 0 && slices.ContainsFunc(h.variants, func(v *Variant) bool {
+		return g.holds(v) || g.holdsID(identity{h.name, v.Constraints.Key()})
+	})
 }
 
-// holdsEntry is holdsAny for what is held by name, which may be an alias.
-func (g *guard) holdsEntry(e *entry) bool {
-	return len(g.held) > 0 && slices.ContainsFunc(e.variants, func(v *Variant) bool {
-		return g.holds(v) || g.holdsID(identity{e.name, v.Constraints.Key()})
+// isIn reports whether one of the variants is among the resources, under the name or under the
+// resource's own.
+func (h *held) isIn(ids map[identity]bool) bool {
+	return len(ids) > 0 && slices.ContainsFunc(h.variants, func(v *Variant) bool {
+		key := v.Constraints.Key()
+		return ids[identity{h.name, key}] || ids[identity{v.Name, key}]
 	})
 }
 

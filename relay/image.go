@@ -197,7 +197,7 @@ func (r *provenance) response() string {
 // addSet takes up a set, and reports whether its members are kept.
 func (x *TypeImage) addSet(t *set) bool {
 	x.Sets = append(x.Sets, SetImage{Selector: t.selector, Spelt: t.spelt, Response: t.from.response()})
-	if t.uncached > 0 || t.needsOrigin || t.standsIn() || len(t.members) == 0 && !t.settled {
+	if len(t.uncached) > 0 || t.needsOrigin || t.standsIn() || len(t.members) == 0 && !t.settled {
 		return false
 	}
 	of := &x.Sets[len(x.Sets)-1]

@@ -73,7 +73,7 @@ func (u *update) entry(s *shard, i int) *entry {
 // earlier stream.
 func (u *update) member(t *set, i int, gen uint32) *member {
 	if u.holder == t.shard && i < len(u.found) {
-		if m := u.found[i].member; m != nil && len(m.variants) > 0 && m.seenGen == gen {
+		if m := u.found[i].member; m != nil && len(m.variants) > 0 && m.seenOn(gen) {
 			return m
 		}
 	}

@@ -1,29 +1,33 @@
 package relay
 
-import (
-	"slices"
-
-	"github.com/weir-xds/weir/relay/xds"
-)
+import "github.com/weir-xds/weir/relay/xds"
 
 // member is one name of the set: its variants by constraints.
 type member struct {
-	name     string
-	variants []*Variant
-	seenGen  uint32 // generation of the lane that mentioned it last
-	uncached bool   // counted in set.uncached
-	touched  bool   // in touchedMembers
-	listed   uint64 // revision of the last response that listed it
+	held
+	listed uint64 // revision of the last response that listed it
 	// in the view of those who are told no TTLs, since it was offered last; nil: none
 	item *item
 }
+
+// member finds or makes the member of that name.
+func (t *set) member(name string) *member {
+	m := t.members[name]
+	if m == nil {
+		m = newMember(name)
+		t.members[name] = m
+	}
+	return m
+}
+
+func newMember(name string) *member { return &member{held: held{name: name}} }
 
 // touchedMembers are those to be offered anew, in the order in which the response speaks of them.
 type touchedMembers []*member
 
 func (ms *touchedMembers) add(m *member) {
-	if !m.touched {
-		m.touched = true
+	if m.touched == untouched {
+		m.touched = spokenOf
 		*ms = append(*ms, m)
 	}
 }
@@ -31,7 +35,7 @@ func (ms *touchedMembers) add(m *member) {
 // offerAll offers them.
 func (t *set) offerAll(ms *touchedMembers, rev uint64) {
 	for _, m := range *ms {
-		m.touched = false
+		m.touched = untouched
 		t.offer(m, rev)
 	}
 }
@@ -64,17 +68,13 @@ func (t *set) apply(a *Applied, u *update, bodies []*Variant, gen uint32) {
 		}
 		delete(t.refetch, name)
 		if m == nil {
-			m = &member{name: name}
-			t.members[name] = m
-			news = true
+			m, news = t.member(name), true
 		}
-		if m.seenGen != gen {
-			unmentioned = true
-		}
-		m.seenGen = gen
+		unmentioned = unmentioned || !m.seenOn(gen)
+		m.onMentioned(gen)
 		t.list(m, rev)
 		t.swap(a, m, body, touched)
-		if t.nameErrors.clear(name) && !m.touched {
+		if t.nameErrors.clear(name) && m.touched == untouched {
 			for _, v := range t.views {
 				v.renew(name, rev)
 			}
@@ -101,7 +101,7 @@ func (t *set) apply(a *Applied, u *update, bodies []*Variant, gen uint32) {
 	if confirmed {
 		a.Changed += s.releaseHeld(t)
 	}
-	if t.uncached > 0 && t.clients == 0 && t.wanted() {
+	if len(t.uncached) > 0 && t.clients == 0 && t.wanted() {
 		t.abandon()
 	}
 }
@@ -118,7 +118,7 @@ func (t *set) swap(a *Applied, m *member, body *Variant, touched *touchedMembers
 	if old != nil && old.Digest == body.Digest {
 		a.Resumed++
 		t.shard.trackExpiry(expiringKey{t, m.name}, m.variants)
-		t.count(m)
+		t.noteUncached(m)
 		for _, v := range t.views {
 			v.offer(m, t.shard.rev)
 		}
@@ -181,7 +181,7 @@ func (t *set) failMembers(a *Applied, u *update, touched *touchedMembers, kept m
 		switch m := t.members[e.Name]; {
 		case m == nil:
 		case !t.shard.group.origin.ends(e):
-			m.seenGen = gen // it was mentioned: no sweep takes what stays in use (RELAY-46)
+			m.onMentioned(gen) // it was mentioned: no sweep takes what stays in use (RELAY-46)
 			t.guard.cancelAll(m.variants)
 		case len(m.variants) > 0:
 			m.variants = nil
@@ -231,12 +231,12 @@ func (t *set) omits(u *update) bool {
 func (t *set) leaving(u *update, rev uint64, gen uint32) (ps []pendingRemoval) {
 	all := func(m *member, err *NameError) {
 		for _, v := range m.variants {
-			ps = append(ps, pendingRemoval{identity{m.name, v.Constraints.Key()}, err, m.seenGen == gen})
+			ps = append(ps, pendingRemoval{identity{m.name, v.Constraints.Key()}, err, m.seenOn(gen)})
 		}
 	}
 	one := func(name, key string) {
 		if m := t.members[name]; m != nil && find(m.variants, key) != nil && !replaced(m.variants, key, rev) {
-			ps = append(ps, pendingRemoval{identity{name, key}, nil, m.seenGen == gen})
+			ps = append(ps, pendingRemoval{identity{name, key}, nil, m.seenOn(gen)})
 		}
 	}
 	for _, name := range u.Removed {
@@ -269,15 +269,10 @@ func (m *member) bodies() []*Variant {
 	return m.variants
 }
 
-// isIn reports whether one of the member's variants is among them. They are stated together.
-func (m *member) isIn(ids map[identity]bool) bool {
-	return len(ids) > 0 && slices.ContainsFunc(m.variants, func(v *Variant) bool { return ids[identity{m.name, v.Constraints.Key()}] })
-}
-
 // mentioned notes that the origin has the member, without taking what it says of it.
 func (t *set) mentioned(m *member, gen uint32) {
 	if m != nil {
-		m.seenGen = gen
+		m.onMentioned(gen)
 		t.list(m, t.shard.rev)
 	}
 }

@@ -70,16 +70,12 @@ type unheard struct {
 // less than linger ago. Interest is level-triggered: the lane compares what is wanted with what it
 // asked.
 type entry struct {
-	name  string // canonical
-	spelt string // as the client wrote it who asked first, if that is another (NAME-9)
-	// variants are of one resource, which goes by the name or by an alias. hold, cut
-	// and empty change them.
-	variants []*Variant
-	also     *aliasGroup // set while it holds a resource that other entries may hold too
+	spelt string      // as the client wrote it who asked first, if that is another (NAME-9)
+	also  *aliasGroup // set while it holds a resource that other entries may hold too
 	// stated with the absence, which told that an alias did not resolve (ALIAS-5)
 	notice *Variant
 
-	state          // of what the origin has said
+	state          // what the origin has said
 	last  *Variant // Clusters: chosen before it went (ORD-3)
 	rev   uint64   // of the last change of chosen
 
@@ -87,22 +83,12 @@ type entry struct {
 	count     int32
 	number    uint32    // one of its own, as good as any: see records
 	lingerAt  time.Time // set while count is 0 and the name is kept
-	touched   touch
-	gone      bool // from the table
+	gone      bool      // from the table
 	inChanged bool
 	timer     bool // a wantEnd timer is in the heap
 
 	sharedWant *sharedWant // nil: it shares no subscription (share.go)
 }
-
-// touch is whether an entry is in namedTable.touched, and why.
-type touch uint8
-
-const (
-	untouched touch = iota
-	spokenOf        // by the origin, or its content changed
-	bare            // the origin spoke of the name without a body
-)
 
 // record is what one client costs for one name.
 type record struct {
@@ -194,7 +180,8 @@ func (s *shard) newWant(name, spelt string) *entry {
 
 func (s *shard) newEntry(name, spelt string) *entry {
 	s.named.made++
-	e := &entry{name: name, spelt: spelt, number: s.named.made}
+	e := &entry{spelt: spelt, number: s.named.made}
+	e.name = name
 	s.named.entries[name] = e
 	return e
 }

@@ -15,7 +15,8 @@ func TestRecords(t *testing.T) {
 	s := &Sub{}
 	entries, model := make([]*entry, 5000), map[*entry]*record{}
 	for i := range entries {
-		entries[i] = &entry{name: fmt.Sprint(i), number: rnd.Uint32()}
+		entries[i] = &entry{number: rnd.Uint32()}
+		entries[i].name = fmt.Sprint(i)
 		if i%10 == 0 { // numbers that share a chain for long
 			entries[i].number = uint32(i) << 16
 		}

@@ -137,7 +137,7 @@ func (t *set) heard(a *Applied, u *update, r *Resource, gen uint32, touched *tou
 	var held *Variant
 	if m != nil {
 		held = find(m.variants, key)
-		m.seenGen = gen
+		m.onMentioned(gen)
 		t.list(m, t.shard.rev)
 	}
 	switch t.shard.hear(t, held, u, r) {

@@ -118,7 +118,7 @@ func (x *lookup) stands(gen uint32) bool {
 	}
 	if m := x.member; m != nil {
 		// one that has left its set has no body, or was of an earlier stream
-		return m.seenGen == gen
+		return m.seenOn(gen)
 	}
 	return x.entry.notice == nil && x.entry.isSettled(x.body, gen)
 }

@@ -290,11 +290,7 @@ func (r *restoration) set(x *SetImage) {
 		t = s.collection(x.Selector, x.Spelt, k)
 	}
 	for _, v := range r.bodies(x.Members, x.Response) {
-		m := t.members[v.Name]
-		if m == nil {
-			m = &member{name: v.Name}
-			t.members[v.Name] = m
-		}
+		m := t.member(v.Name)
 		m.variants = append(m.variants, v)
 		t.from = v.from
 	}

@@ -26,7 +26,7 @@ func (t *set) key() retiredKey {
 func (t *set) retire() {
 	cfg := t.shard.group.origin.config()
 	told := !cfg.SotW || cfg.absenceDeletes(t.shard.typeURL)
-	if t.standsIn() || !told || !t.firm && !t.revived && !t.restored || t.uncached > 0 || t.needsOrigin || !t.shard.retires() {
+	if t.standsIn() || !told || !t.firm && !t.revived && !t.restored || len(t.uncached) > 0 || t.needsOrigin || !t.shard.retires() {
 		return
 	}
 	var variants []*Variant
@@ -83,11 +83,7 @@ func (t *set) revive() {
 		}
 		rev := t.shard.nextRev()
 		for _, v := range variants {
-			m := t.members[v.Name]
-			if m == nil {
-				m = &member{name: v.Name}
-				t.members[v.Name] = m
-			}
+			m := t.member(v.Name)
 			m.variants = append(m.variants, v)
 			t.shard.constrained = t.shard.constrained || v.Constraints != nil
 			t.from = newer(t.from, v.from)
@@ -129,16 +125,16 @@ func (t *set) forget() {
 	t.sweepGen, t.revived, t.needsOrigin, t.restored, t.guard = 0, false, false, false, guard{}
 }
 
-// count keeps count of the members that must not be cached.
-func (t *set) count(m *member) {
-	uncached := slices.ContainsFunc(m.variants, func(v *Variant) bool { return v.DoNotCache })
+// noteUncached notes whether a member must not be cached.
+func (t *set) noteUncached(m *member) {
 	switch {
-	case uncached && !m.uncached:
-		t.uncached++
-	case !uncached && m.uncached:
-		t.uncached--
+	case !slices.ContainsFunc(m.variants, func(v *Variant) bool { return v.DoNotCache }):
+		delete(t.uncached, m.name)
+	case t.uncached == nil:
+		t.uncached = map[string]bool{m.name: true}
+	default:
+		t.uncached[m.name] = true
 	}
-	m.uncached = uncached
 }
 
 // abandon gives up at once a set that nobody wants and that must not be cached: the lane is

@@ -79,10 +79,10 @@ type set struct {
 	// gathered is when the last response is taken up that waited while the set was unconfirmed
 	// (gather.go): its silence does not confirm it before.
 	gathered time.Time
-	// uncached is how many members must not be cached. needsOrigin: there was one when the last
+	// uncached are the members that must not be cached. needsOrigin: there was one when the last
 	// client left, so a client that comes now waits for what the origin sends on the next stream
 	// (RELAY-9).
-	uncached    int
+	uncached    map[string]bool
 	needsOrigin bool
 }
 
@@ -134,11 +134,11 @@ func (t *set) dropClient(now time.Time) {
 	if t.clients > 0 {
 		return
 	}
-	if t.kind != wild && (t.shard.cfg().Linger == 0 || t.uncached > 0 || t.firm && len(t.members) == 0) {
+	if t.kind != wild && (t.shard.cfg().Linger == 0 || len(t.uncached) > 0 || t.firm && len(t.members) == 0) {
 		t.unwant()
 		return
 	}
-	if t.uncached > 0 {
+	if len(t.uncached) > 0 {
 		t.abandon()
 		return
 	}
@@ -198,7 +198,7 @@ func (t *set) clear() {
 	// a stream that the type was taken off may still be there (RELAY-92): it tells differences to
 	// what goes
 	t.askedGen, t.answeredGen = 0, 0
-	t.revived, t.uncached, t.needsOrigin = false, 0, false
+	t.revived, t.uncached, t.needsOrigin = false, nil, false
 	for name := range t.members {
 		t.shard.trackExpiry(expiringKey{t, name}, nil)
 	}
@@ -211,7 +211,7 @@ func (t *set) clear() {
 // RELAY-7).
 func (t *set) ready(holds bool) bool {
 	switch {
-	case t.needsOrigin, t.uncached > 0 && !t.lane().live(t.askedGen):
+	case t.needsOrigin, len(t.uncached) > 0 && !t.lane().live(t.askedGen):
 		return false // half a set is worse than none (RELAY-81)
 	case holds:
 		return t.firm
@@ -364,7 +364,7 @@ func (t *set) sweep() {
 // swept reports whether a sweep removes a member. What the guard holds back is not swept: it has a
 // time of its own.
 func (t *set) swept(m *member, gen uint32) bool {
-	return (t.sweepAll || t.refetch[m.name]) && m.seenGen != gen && !t.guard.holdsAny(m.variants)
+	return (t.sweepAll || t.refetch[m.name]) && !m.seenOn(gen) && !t.guard.holdsAny(&m.held)
 }
 
 // unmentioned is what a sweep would remove.
@@ -395,7 +395,7 @@ func (t *set) expectMembers(n int) {
 // offer updates every view with a member's variants, and drops a member that has none left.
 func (t *set) offer(m *member, rev uint64) {
 	t.shard.trackExpiry(expiringKey{t, m.name}, m.variants)
-	t.count(m)
+	t.noteUncached(m)
 	for _, v := range t.views {
 		v.offer(m, rev)
 	}

@@ -70,7 +70,7 @@ func (u *unheard) isLast() bool {
 // unheard takes up that nothing was said of a name for patience.
 func (s *shard) unheard(e *entry) {
 	waited, nameError := !e.isAnswered(), e.nameError
-	news := e.onSilence(s.quiet(), e.name)
+	news := e.onSilence(s.quiet())
 	if e.unconfirmed {
 		s.markRecords(e) // lists that wait for it do so no longer
 	}

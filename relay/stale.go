@@ -25,7 +25,7 @@ func (s *shard) stale(name string, gen uint32) (vs []*Variant) {
 		vs = append(vs, e.variants...)
 	}
 	s.sets(func(t *set) {
-		if m := t.members[name]; m != nil && m.seenGen != gen && t.askedGen == gen {
+		if m := t.members[name]; m != nil && !m.seenOn(gen) && t.askedGen == gen {
 			vs = append(vs, m.variants...)
 		}
 	})

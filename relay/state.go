@@ -9,6 +9,7 @@ package relay
 // Streams are given by their generation, of which a later one is greater; 0 is none. Whether the
 // stream is open still is not known here: see shard.isAsked.
 type state struct {
+	held            // question, absence and silence are as of its stream, too
 	chosen *Variant // the variant for the parameters; nil: none known
 	// nameError is the last error the origin stated, until the resource itself or another error
 	// arrives (ABS-7).
@@ -17,14 +18,10 @@ type state struct {
 	// nothing.
 	retired *substitute
 
-	// gen is the generation of the stream on which the name was asked last, or which has spoken of
-	// it since; 0: none. question, absence, silence and source are as of that stream.
-	gen      uint32
 	asks     uint8 // how often it was asked; the count goes round
 	question question
 	absence  absence
 	silence  unheardFor
-	source   bodySource
 
 	aliasDropped bool // the resource does not list the name any more (ALIAS-4)
 	// what is held is that of a snapshot, and no stream has said anything of it (confirm.go)
@@ -68,19 +65,6 @@ const (
 	// unheardOf: besides, nothing else is known. Lists that wait for the name go without it
 	// (RELAY-6).
 	unheardOf
-)
-
-// bodySource is where the body of a name comes from.
-type bodySource uint8
-
-const (
-	fromEarlier bodySource = iota // a stream before, or there is none
-	fromStream                    // the stream
-	// fromLapsed: none, since the name left the request. It may have come back (lapse.go).
-	fromLapsed
-	// fromLeftOut: besides, a list that may be of before it came back has left it out.
-	fromLeftOut
-	fromOthers // other parameter maps (RELAY-68, stale.go)
 )
 
 // substitute is what had retired under a name (retired.go), or what the last resort has of it
@@ -170,7 +154,7 @@ func (st *state) onWaited() { st.waited = true }
 
 // onSilence: nothing was said for 15 s since the question, or nothing but an error. It reports
 // whether that is news of a name that is not held.
-func (st *state) onSilence(q quiet, name string) (news bool) {
+func (st *state) onSilence(q quiet) (news bool) {
 	heard := st.isAnswered()
 	if !heard || st.inError {
 		st.silence = max(st.silence, mute)
@@ -196,7 +180,7 @@ func (st *state) onSilence(q quiet, name string) (news bool) {
 	st.nameError, st.inError = nil, false // of an earlier stream, and stated by this one no more
 	switch q {
 	case meansError:
-		st.onError(unanswered(name), st.gen)
+		st.onError(unanswered(st.name), st.gen)
 	case meansAbsent:
 		switch st.question = answered; st.absence {
 		case notAbsent:
@@ -213,7 +197,7 @@ func (st *state) onSilence(q quiet, name string) (news bool) {
 // onSeen: the stream brought a body, or a word that it has one.
 func (st *state) onSeen(gen uint32) {
 	if st.source = fromEarlier; st.onWord(gen) {
-		st.source = fromStream
+		st.onMentioned(gen)
 	}
 }
 
@@ -352,9 +336,6 @@ func (st *state) isAnswered() bool { return st.question == answered }
 
 // answeredOn reports whether the stream has answered the last question.
 func (st *state) answeredOn(gen uint32) bool { return st.question == answered && st.gen == gen }
-
-// seenOn reports whether the stream has brought the body.
-func (st *state) seenOn(gen uint32) bool { return st.source == fromStream && st.gen == gen }
 
 // hasLeft reports whether the name has left the request since its body came, and may have come
 // back.

@@ -18,9 +18,9 @@ var stateEvents = map[string]func(*state){
 	"doubt":        (*state).onDoubt,
 	"waited":       (*state).onWaited,
 
-	"silence":            func(st *state) { st.onSilence(meansNothing, "a") },
-	"silence is absence": func(st *state) { st.onSilence(meansAbsent, "a") },
-	"silence is error":   func(st *state) { st.onSilence(meansError, "a") },
+	"silence":            func(st *state) { st.onSilence(meansNothing) },
+	"silence is absence": func(st *state) { st.onSilence(meansAbsent) },
+	"silence is error":   func(st *state) { st.onSilence(meansError) },
 
 	"body before":   func(st *state) { bodyOf(st, streamBefore) },
 	"body":          func(st *state) { bodyOf(st, streamNow) },
@@ -30,6 +30,10 @@ var stateEvents = map[string]func(*state){
 	"gone":          func(st *state) { st.onAbsent(notFound("a"), 0) },
 	"error before":  func(st *state) { st.onError(unavailable("a", "broken"), streamBefore) },
 	"error":         func(st *state) { st.onError(unavailable("a", "broken"), streamNow) },
+
+	// all that happens to a member of a set
+	"mentioned before": func(st *state) { st.onMentioned(streamBefore) },
+	"mentioned":        func(st *state) { st.onMentioned(streamNow) },
 
 	"dropped": (*state).onDropped,
 	"listed":  (*state).onListed,
@@ -118,6 +122,11 @@ func TestState(t *testing.T) {
 		{"RELAY-20", "asked, absent before", "was absent, waits, in error"},
 		{"RELAY-32: it has a body that is not taken", "asked before, body before, asked, heard", "present, existed, answered"},
 		{"RELAY-32: of an error nothing was said", "asked before, error before, asked, heard", "unknown, waits, in error, in doubt"},
+
+		// Members of a set.
+		{"RELAY-46", "mentioned", "unknown, unasked, seen"},
+		{"RELAY-46: a sweep takes what the stream has not mentioned", "mentioned before", "unknown, unasked"},
+		{"RELAY-46", "mentioned before, mentioned", "unknown, unasked, seen"},
 
 		// Aliases.
 		{"ALIAS-4", "asked, body, dropped", "present, existed, dropped, answered, seen, to be asked"},

@@ -193,7 +193,7 @@ func (s *shard) others(f func(*shard)) {
 func (s *shard) match(name string) (vs []*Variant) {
 	for _, x := range s.store.all {
 		e := x.named.entries[name]
-		if x == s || e == nil || e.aliasDropped || e.unconfirmed || x.named.guard.holdsEntry(e) {
+		if x == s || e == nil || e.aliasDropped || e.unconfirmed || x.named.guard.holdsAny(&e.held) {
 			continue
 		}
 		for _, v := range e.variants {

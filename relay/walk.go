@@ -83,9 +83,9 @@ func (k known) live() bool {
 // heldBack reports whether any variant of it is to go in a mass removal that is held back.
 func (k known) heldBack() bool {
 	if k.set != nil {
-		return k.set.guard.holdsAny(k.member.variants)
+		return k.set.guard.holdsAny(&k.member.held)
 	}
-	return k.shard.named.guard.holdsEntry(k.entry)
+	return k.shard.named.guard.holdsAny(&k.entry.held)
 }
 
 // standsIn reports whether clients are given something of it that is of the last resort.
