@@ -73,10 +73,10 @@ func (rows *rowList) ask(k known) {
 		rows.askName(k)
 		return
 	}
-	for _, v := range k.member.variants {
-		r := rows.row(k.set, k.member.name, v.spelt)
+	for _, v := range k.variants {
+		r := rows.row(k.set, k.name, v.spelt)
 		r.Variant = v
-		if f := k.set.nameErrors.byName[k.member.name]; f != nil {
+		if f := k.set.nameErrors.byName[k.name]; f != nil {
 			r.Error, r.ErrorAt = f.nameError, f.at
 		}
 		rows.all = append(rows.all, r)

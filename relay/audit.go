@@ -221,8 +221,8 @@ func (a *Audit) compareShard(s *shard, compare func(v *Variant, whole bool)) (ok
 		if k.set == nil && (!k.entry.askedOn(a.gen) || k.entry.aliasDropped) {
 			return
 		}
-		for _, v := range k.variants() {
-			compare(v, k.set == nil && wholeNames || k.set != nil && wholeSet && !k.set.nameErrors.keepsBody(k.name(), a.gen))
+		for _, v := range k.variants {
+			compare(v, k.set == nil && wholeNames || k.set != nil && wholeSet && !k.set.nameErrors.keepsBody(k.name, a.gen))
 		}
 	})
 	return ok

@@ -76,10 +76,10 @@ func (s *shard) check() (errs []error) {
 func (s *shard) checkExpiring(fail func(string, ...any)) {
 	t, timed := &s.expiring, 0
 	s.walk(nil, func(k known) {
-		m := t.byName[expiringKey{k.set, k.name()}]
-		for _, v := range k.variants() {
+		m := t.byName[expiringKey{k.set, k.name}]
+		for _, v := range k.variants {
 			if v.timed() && (m == nil || v.end.Before(m.at)) {
-				fail("%q expires at %v, and nobody knows", k.name(), v.end)
+				fail("%q expires at %v, and nobody knows", k.name, v.end)
 			}
 		}
 		if m != nil {

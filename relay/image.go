@@ -170,7 +170,7 @@ func (s *shard) image(x *TypeImage, before uint64) bool {
 			return
 		}
 		of := &x.Sets[len(x.Sets)-1]
-		of.Members = append(of.Members, k.member.variants...)
+		of.Members = append(of.Members, k.variants...)
 	})
 	if n > 0 {
 		x.Names = c.names

@@ -204,12 +204,12 @@ func (m MapView) Status(seen map[*Variant]bool) (_ TypeStatus, digest TypeDigest
 		if !k.counts() {
 			return
 		}
-		ts.count(seen, k.variants(), live && !k.heldBack())
+		ts.count(seen, k.variants, live && !k.heldBack())
 		switch k.set {
 		case nil:
-			addAll(&names, k.variants())
+			addAll(&names, k.variants)
 		case s.star:
-			addAll(&star, k.variants())
+			addAll(&star, k.variants)
 		}
 	})
 	if !s.private() {

@@ -109,8 +109,8 @@ func (rows *rowList) add(k known) {
 		rows.addName(k)
 		return
 	}
-	chosen, live := pick(k.member.variants, k.shard.params), k.live()
-	for _, v := range k.member.variants {
+	chosen, live := pick(k.variants, k.shard.params), k.live()
+	for _, v := range k.variants {
 		r := rows.row(k.set, v.Name, v.spelt)
 		r.Variant, r.Held, r.Shadowed = v, k.set.guard.holds(v), v != chosen
 		if r.Live = live && !r.Held; !r.Shadowed {
@@ -125,7 +125,7 @@ func (rows *rowList) addName(k known) {
 	r := rows.row(nil, e.name, e.spelt)
 	for _, x := range k.holders() {
 		r.Clients += int(x.count)
-		r.Live = r.Live || (known{shard: k.shard, entry: x}).live()
+		r.Live = r.Live || k.shard.known(x).live()
 		r.Absent = r.Absent || k.shard.absent(x)
 	}
 	given := e.variants

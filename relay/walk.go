@@ -3,11 +3,15 @@ package relay
 // known is one name that a shard knows, as its walk shows it: a member of a set, or a name that is
 // subscribed by itself. It is good for as long as the lock is held.
 type known struct {
+	*held  // the part of the member or the entry that is alike
 	shard  *shard
 	set    *set    // nil: subscribed by itself
 	member *member // of the set
 	entry  *entry  // if there is no set
 }
+
+func (t *set) known(m *member) known  { return known{&m.held, t.shard, t, m, nil} }
+func (s *shard) known(e *entry) known { return known{&e.held, s, nil, nil, e} }
 
 // walk calls f with all that the shard knows, set by set and then the names. wanted is asked of
 // each set before, and of the names as nil; what it is false for is left out. nil: all are shown.
@@ -17,14 +21,14 @@ func (s *shard) walk(wanted func(*set) bool, f func(known)) {
 			return
 		}
 		for _, m := range t.members {
-			f(known{shard: s, set: t, member: m})
+			f(t.known(m))
 		}
 	})
 	if wanted != nil && !wanted(nil) {
 		return
 	}
 	for _, e := range s.named.entries {
-		f(known{shard: s, entry: e})
+		f(s.known(e))
 	}
 }
 
@@ -33,32 +37,16 @@ func (s *shard) walk(wanted func(*set) bool, f func(known)) {
 func (s *shard) walkName(name string, f func(known)) {
 	s.sets(func(t *set) {
 		if m := t.members[name]; m != nil {
-			f(known{shard: s, set: t, member: m})
+			f(t.known(m))
 		}
 	})
 	var last *aliasGroup
 	for _, e := range s.holders(name) {
 		if e.also == nil || e.also != last {
-			f(known{shard: s, entry: e})
+			f(s.known(e))
 		}
 		last = e.also
 	}
-}
-
-// name is canonical.
-func (k known) name() string {
-	if k.set != nil {
-		return k.member.name
-	}
-	return k.entry.name
-}
-
-// variants are what is held of it.
-func (k known) variants() []*Variant {
-	if k.set != nil {
-		return k.member.variants
-	}
-	return k.entry.variants
 }
 
 // counts reports whether it is the one that counts among the names that hold one resource.
@@ -83,9 +71,9 @@ func (k known) live() bool {
 // heldBack reports whether any variant of it is to go in a mass removal that is held back.
 func (k known) heldBack() bool {
 	if k.set != nil {
-		return k.set.guard.holdsAny(&k.member.held)
+		return k.set.guard.holdsAny(k.held)
 	}
-	return k.shard.named.guard.holdsAny(&k.entry.held)
+	return k.shard.named.guard.holdsAny(k.held)
 }
 
 // standsIn reports whether clients are given something of it that is of the last resort.
@@ -93,6 +81,5 @@ func (k known) standsIn() bool {
 	if k.set == nil {
 		return k.entry.isServed() && k.entry.standsIn()
 	}
-	vs := k.member.variants
-	return k.set.standsIn() && len(vs) > 0 && vs[0].from.fallback
+	return k.set.standsIn() && isFallback(k.variants)
 }
