@@ -291,8 +291,8 @@ func (s *shard) notice(a *Applied, r *Resource, gen uint32) bool {
 		if !e.askedOn(gen) {
 			continue
 		}
-		if len(e.variants) > 0 && s.freezes(nil).Changes() {
-			s.markFrozen(nil, identity{e.name, r.Constraints.Key()})
+		if len(e.variants) > 0 && s.named.freezes().Changes() {
+			s.named.markFrozen(identity{e.name, r.Constraints.Key()})
 			a.Waiting++
 			continue
 		}

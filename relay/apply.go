@@ -158,7 +158,7 @@ const fewTouched = 8
 
 func (s *shard) applyNamed(a *Applied, u *update, bodies []*Variant, gen uint32) {
 	rev := s.rev
-	counts := s.hears(nil, gen, s.heldNames)
+	counts := s.named.hears(gen)
 	s.named.touched = slices.Grow(s.named.touched, len(bodies))
 	for i, body := range bodies {
 		r, e := &u.Resources[i], u.entry(s, i)
@@ -199,8 +199,8 @@ func (s *shard) applyNamed(a *Applied, u *update, bodies []*Variant, gen uint32)
 			s.hold(e, body)
 		}
 	}
-	kept, confirmed := s.screen(nil, s.leavingNames(u, gen), counts, u.Full || u.listed)
-	a.Waiting += s.countFrozen(nil, kept)
+	kept, confirmed := s.named.screen(s.leavingNames(u, gen), counts, u.Full || u.listed)
+	a.Waiting += s.named.countFrozen(kept)
 	remove := func(id identity) {
 		if e := s.named.entries[id.name]; u.listed && e != nil && !kept[id] {
 			s.noteLeftOut(e.variants)
@@ -259,7 +259,7 @@ func (s *shard) applyNamed(a *Applied, u *update, bodies []*Variant, gen uint32)
 		}
 	}
 	if confirmed {
-		a.Changed += s.releaseHeld(nil)
+		a.Changed += s.named.releaseHeld()
 	}
 }
 
@@ -337,7 +337,7 @@ func (s *shard) offerTouched(rev uint64, gen uint32) (touched []*entry) {
 func (s *shard) leavingNames(u *update, gen uint32) (ps []pendingRemoval) {
 	seen := false
 	asked := func(name string) (vs []*Variant) {
-		if e := s.named.entries[name]; e != nil && len(e.variants) > 0 && !e.ownName() && !s.freezes(nil).Removals() {
+		if e := s.named.entries[name]; e != nil && len(e.variants) > 0 && !e.ownName() && !s.named.freezes().Removals() {
 			return nil // it is an alias: that it resolves no more is no word about the resource
 		}
 		for _, e := range s.holders(name) {

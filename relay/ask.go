@@ -323,7 +323,7 @@ func (s *shard) lookAll(a *Ask, gen uint32, now time.Time, all bool) {
 	})
 	t.presented = a.Initial != nil
 	s.now = now
-	s.holdOver(nil)
+	t.holdOver()
 	for _, t := range globs {
 		t.noteAsked(gen, now, a.Initial == nil)
 	}

@@ -262,7 +262,7 @@ func (t *set) noteAsked(gen uint32, now time.Time, sweep bool) {
 	t.askedGen, t.askedAt, t.askedAs = gen, now, t.shard.store.questions.Add(1)
 	t.shard.restGen = [2]uint32{}
 	t.shard.now = now
-	t.shard.holdOver(t)
+	t.holdOver()
 	t.badParts = badParts{}
 	if t.revived { // asked as if nothing were held: silence must not bring it back (RELAY-4)
 		t.settled, t.firm = false, false // firm, if a bad part kept it from being swept (RELAY-32)

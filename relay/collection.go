@@ -94,7 +94,7 @@ func (t *set) applyPart(a *Applied, p *excerpt, gen uint32) {
 	if over := p.collectionError == nil && (len(p.Resources) > 0 || t.collectionErrorGen != gen) || p.collectionError != nil && p.collectionError.Own && t.collectionError != nil && !t.collectionError.Own; t.collectionError != nil && over {
 		t.cured(s.rev) // there is something again
 	}
-	if p.collectionError != nil && s.freezes(t).Removals() && s.group.origin.ends(p.collectionError) {
+	if p.collectionError != nil && t.freezes().Removals() && s.group.origin.ends(p.collectionError) {
 		t.membersGo(p) // and so wait, and the error with them
 		p.collectionError = nil
 	}

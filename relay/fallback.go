@@ -155,9 +155,9 @@ func (t *set) fallbackMembers() (vs []*Variant) {
 	return vs
 }
 
-// isFallback reports whether a member is of the last resort; t may be nil.
+// isFallback reports whether a member is of the last resort.
 func (t *set) isFallback(id identity) bool {
-	if t == nil || !t.standsIn() {
+	if !t.standsIn() {
 		return false
 	}
 	m := t.members[id.name]

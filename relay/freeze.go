@@ -54,16 +54,13 @@ func (s *shard) thaw() {
 	}
 }
 
-// freezes is what of a response has to wait while the origin is frozen, for one set, or for names
-// if t is nil.
-func (s *shard) freezes(t *set) (none gate.Waits) {
-	if s.group.origin.frozen.Load() == nil {
+// freezes is what of a response has to wait while the origin is frozen.
+func (c *scope) freezes() (none gate.Waits) {
+	if c.shard.group.origin.frozen.Load() == nil {
 		return none
 	}
-	of := gate.Subject{Class: freezeClass(s.typeURL)}
-	if t != nil {
-		of.Set, of.Complete, of.Restored, of.Revived = true, t.firm, t.restored, t.revived
-	}
+	of := c.of.subject()
+	of.Class = freezeClass(c.shard.typeURL)
 	return of.Waits()
 }
 
@@ -91,26 +88,17 @@ type frozenResource struct {
 	identity
 }
 
-// markFrozen notes that the origin has something else of a resource than the table, for one set,
-// or for names if there is none.
-func (s *shard) markFrozen(t *set, id identity) {
-	if s.frozen == nil {
-		s.frozen = map[frozenResource]bool{}
+// markFrozen notes that the origin has something else of a resource than the table.
+func (c *scope) markFrozen(id identity) {
+	if c.shard.frozen == nil {
+		c.shard.frozen = map[frozenResource]bool{}
 	}
-	s.frozen[frozenResource{t.name(), id}] = true
-}
-
-// name is the selector of a set; "" if there is none, for what is had by name.
-func (t *set) name() string {
-	if t == nil {
-		return ""
-	}
-	return t.selector
+	c.shard.frozen[frozenResource{c.selector, id}] = true
 }
 
 // countFrozen is how many of those kept wait because the origin is frozen.
-func (s *shard) countFrozen(t *set, kept map[identity]bool) int {
-	if len(kept) > 0 && s.freezes(t).Removals() {
+func (c *scope) countFrozen(kept map[identity]bool) int {
+	if len(kept) > 0 && c.freezes().Removals() {
 		return len(kept)
 	}
 	return 0
@@ -125,11 +113,11 @@ func (s *shard) nameStays(body *Variant, held []*Variant, gen uint32) (taken boo
 	for _, alias := range body.aliases {
 		s.named.guard.cancel(identity{xds.NameKey(alias), body.Constraints.Key()})
 	}
-	taken = s.passes(nil, body, held)
+	taken = s.named.passes(body, held)
 	for _, alias := range body.aliases {
 		e := s.named.entries[xds.NameKey(alias)]
-		if taken && e != nil && len(e.variants) > 0 && !e.ownName() && e.variants[0].Name != body.Name && s.freezes(nil).Changes() {
-			s.markFrozen(nil, identity{body.Name, body.Constraints.Key()})
+		if taken && e != nil && len(e.variants) > 0 && !e.ownName() && e.variants[0].Name != body.Name && s.named.freezes().Changes() {
+			s.named.markFrozen(identity{body.Name, body.Constraints.Key()})
 			taken = false
 		}
 	}
@@ -146,15 +134,15 @@ func (s *shard) nameStays(body *Variant, held []*Variant, gen uint32) (taken boo
 }
 
 // passes reports whether a body may replace what is held, and notes that it waits if not.
-func (s *shard) passes(t *set, body *Variant, held []*Variant) bool {
+func (c *scope) passes(body *Variant, held []*Variant) bool {
 	id := identity{body.Name, body.Constraints.Key()}
-	if waits := s.freezes(t); waits.Changes() {
+	if waits := c.freezes(); waits.Changes() {
 		old := find(held, id.constraints)
-		if waits.Body(t != nil || len(held) > 0, old != nil && old.Digest == body.Digest) {
-			s.markFrozen(t, id)
+		if waits.Body(c.selector != "" || len(held) > 0, old != nil && old.Digest == body.Digest) {
+			c.markFrozen(id)
 			return false
 		}
 	}
-	delete(s.frozen, frozenResource{t.name(), id}) // the origin may have gone back
+	delete(c.shard.frozen, frozenResource{c.selector, id}) // the origin may have gone back
 	return true
 }

@@ -74,15 +74,25 @@ func (o *Origin) alarm(a Alarm) {
 	signal(o.wake)
 }
 
-// guardOf is the guard of a set, or of the names if there is none, and the stream that it may let
-// go on.
-func (s *shard) guardOf(t *set) (g *guard, l *Lane, gen uint32) {
-	if t == nil {
-		i := s.named.lane
-		return &s.named.guard, s.lane(i), s.named.firstGen[i]
-	}
-	return &t.guard, t.lane(), t.askedGen
+// scopes calls f with every set of the shard, and with the names.
+func (s *shard) scopes(f func(*scope)) {
+	s.sets(func(t *set) { f(&t.scope) })
+	f(&s.named.scope)
 }
+
+// stream is how the stream of generation gen stands.
+func (l *Lane) stream(gen uint32) gate.Stream {
+	return gate.Stream{Live: l.live(gen), Answered: l.heard.Load() == gen}
+}
+
+func (t *namedTable) stream() gate.Stream {
+	return t.shard.lane(t.lane).stream(t.firstGen[t.lane])
+}
+
+func (t *namedTable) subject() gate.Subject         { return gate.Subject{} }
+func (t *namedTable) mass() int                     { return t.shard.heldNames() }
+func (t *namedTable) isFallback(identity) bool      { return false }
+func (t *namedTable) bodies(name string) []*Variant { return t.shard.bodies(name) }
 
 // guardPolicy is the guard's policy of the shard's origin.
 func (s *shard) guardPolicy() gate.Guard {
@@ -90,65 +100,57 @@ func (s *shard) guardPolicy() gate.Guard {
 }
 
 // hears notes a response on the stream of generation gen and reports whether removals still
-// count as those of a reconnect. size is how many there are to be lost.
-func (s *shard) hears(t *set, gen uint32, size func() int) (counts bool) {
-	policy := s.guardPolicy()
+// count as those of a reconnect.
+func (c *scope) hears(gen uint32) (counts bool) {
+	policy, g, now := c.shard.guardPolicy(), &c.guard, c.shard.now
 	if policy.Off() {
 		return false
 	}
-	g, _, _ := s.guardOf(t)
 	if !g.Heard(gen) {
-		n := 0
-		if t == nil || !t.standsIn() { // or none of it was the origin's
-			n = size()
-		}
-		g.Count = policy.Begin(g.Count, gen, s.now, n, len(g.held))
-		s.armGuard(t)
+		g.Count = policy.Begin(g.Count, gen, now, c.of.mass(), len(g.held))
+		c.armGuard()
 	}
-	return policy.Counts(g.Count, s.now)
+	return policy.Counts(g.Count, now)
 }
 
 // holdOver: what is held was stated on an earlier stream. It has the whole time anew, and no
 // words (RELAY-38).
-func (s *shard) holdOver(t *set) {
-	g, _, _ := s.guardOf(t)
-	for id := range g.held {
-		g.held[id] = nil
+func (c *scope) holdOver() {
+	for id := range c.guard.held {
+		c.guard.held[id] = nil
 	}
-	g.collectionError = nil
-	s.holdLonger(t)
+	c.guard.collectionError = nil
+	c.holdLonger()
 }
 
 // holdLonger gives what is held the whole time anew.
-func (s *shard) holdLonger(t *set) {
-	g, _, _ := s.guardOf(t)
-	g.Count = s.guardPolicy().Extend(g.Count, s.now)
-	s.armGuard(t)
+func (c *scope) holdLonger() {
+	c.guard.Count = c.shard.guardPolicy().Extend(c.guard.Count, c.shard.now)
+	c.armGuard()
 }
 
 // screen decides which removals of a response or a sweep do not take effect, and returns those.
 // counts is the result of hears. whole: the response states all there is, as a list and a sweep
 // do. confirmed: what was held before can be removed, and is not before letGo.
-func (s *shard) screen(t *set, leaving []pendingRemoval, counts, whole bool) (kept map[identity]bool, confirmed bool) {
+func (c *scope) screen(leaving []pendingRemoval, counts, whole bool) (kept map[identity]bool, confirmed bool) {
 	if len(leaving) == 0 {
 		return nil, false
 	}
-	if s.freezes(t).Removals() {
+	if c.freezes().Removals() {
 		kept = make(map[identity]bool, len(leaving))
 		for _, p := range leaving {
 			kept[p.identity] = true
-			s.markFrozen(t, p.identity)
+			c.markFrozen(p.identity)
 		}
 		return kept, false
 	}
-	policy := s.guardPolicy()
+	s, g, policy := c.shard, &c.guard, c.shard.guardPolicy()
 	if policy.Off() {
 		return nil, false
 	}
-	g, _, _ := s.guardOf(t)
 	var news []pendingRemoval
 	for _, p := range leaving {
-		r := gate.Removal{Held: g.holdsID(p.identity), StandIn: t.isFallback(p.identity), Seen: p.seen}
+		r := gate.Removal{Held: g.holdsID(p.identity), StandIn: c.of.isFallback(p.identity), Seen: p.seen}
 		switch r.Fate() {
 		case gate.Stays:
 			kept = g.hold(kept, p)
@@ -165,13 +167,12 @@ func (s *shard) screen(t *set, leaving []pendingRemoval, counts, whole bool) (ke
 		kept = g.hold(kept, p)
 	}
 	if r.Alarm {
-		a := Alarm{Group: s.group.key, TypeURL: s.typeURL, Removals: len(g.held), Size: g.Size(), Until: g.Until()}
-		if t != nil {
-			a.Selector = xds.Spelling(t.selector, t.spelt)
-		}
-		s.group.origin.alarm(a)
+		s.group.origin.alarm(Alarm{
+			Group: s.group.key, TypeURL: s.typeURL, Selector: xds.Spelling(c.selector, c.spelt),
+			Removals: len(g.held), Size: g.Size(), Until: g.Until(),
+		})
 	}
-	s.armGuard(t)
+	c.armGuard()
 	return kept, r.Release
 }
 
@@ -214,52 +215,49 @@ func (g *guard) holds(v *Variant) bool {
 }
 
 // armGuard sets the timer for the end of what is held.
-func (s *shard) armGuard(t *set) {
-	g, _, _ := s.guardOf(t)
+func (c *scope) armGuard() {
+	g := &c.guard
 	if at := g.Until(); len(g.held) > 0 && (g.armed.IsZero() || at.Before(g.armed)) {
 		g.armed = at
-		s.push(timer{at: at, kind: guardEnd, shard: s, set: t})
+		c.shard.push(timer{at: at, kind: guardEnd, scope: c})
 	}
 }
 
 // guardEnd removes what has been held for long enough. It locks the shard.
-func (s *shard) guardEnd(t *set, now time.Time) {
+func (c *scope) guardEnd(now time.Time) {
+	s := c.shard
 	s.mu.Lock()
 	defer s.unlock()
 	s.now = now
-	g, l, gen := s.guardOf(t)
+	g := &c.guard
 	if !g.armed.After(now) {
 		g.armed = time.Time{}
 	}
 	if len(g.held) == 0 {
 		return
 	}
-	stream := gate.Stream{Live: l.live(gen), Answered: l.heard.Load() == gen}
-	switch g.Due(now, stream, s.freezes(t)) {
+	switch g.Due(now, c.of.stream(), c.freezes()) {
 	case gate.Later:
-		s.armGuard(t)
+		c.armGuard()
 	case gate.Longer:
-		s.holdLonger(t)
+		c.holdLonger()
 	case gate.Release:
-		s.releaseHeld(t)
+		c.releaseHeld()
 	}
 }
 
 // releaseHeld removes what is held, and returns how many resources that is.
-func (s *shard) releaseHeld(t *set) (n int) {
-	g, l, gen := s.guardOf(t)
-	held, nameError := g.held, g.collectionError
-	g.clear()
-	rev := s.nextRev()
-	if t != nil {
-		n = t.removeHeld(held, rev)
-		if nameError != nil {
-			t.collectionError, t.collectionErrorGen = nameError, gen
-			t.notifyAll(rev)
-		}
-		return n
-	}
-	if !l.live(gen) {
+func (c *scope) releaseHeld() (n int) {
+	g := c.guard
+	c.guard.clear()
+	c.shard.nextRev()
+	return c.of.release(&g)
+}
+
+func (t *namedTable) release(g *guard) (n int) {
+	s, rev, held := t.shard, t.shard.rev, g.held
+	gen := t.firstGen[t.lane]
+	if !s.lane(t.lane).live(gen) {
 		gen = 0 // gone, but nobody who asks now can be told so (RELAY-38)
 	}
 	for id := range held {
@@ -282,8 +280,8 @@ func (s *shard) releaseHeld(t *set) (n int) {
 	return n
 }
 
-func (t *set) removeHeld(held map[identity]*NameError, rev uint64) (n int) {
-	touched, told := &touchedMembers{}, false
+func (t *set) release(g *guard) (n int) {
+	rev, held, touched, told := t.shard.rev, g.held, &touchedMembers{}, false
 	for id := range held {
 		if m := t.members[id.name]; m != nil && find(m.variants, id.constraints) != nil {
 			m.variants = cut(m.variants, id.constraints)
@@ -301,6 +299,10 @@ func (t *set) removeHeld(held map[identity]*NameError, rev uint64) (n int) {
 	t.markChanged(rev)
 	if told {
 		t.stated(rev)
+	}
+	if g.collectionError != nil {
+		t.collectionError, t.collectionErrorGen = g.collectionError, t.askedGen
+		t.notifyAll(rev)
 	}
 	return n
 }
@@ -324,13 +326,11 @@ func (s *shard) releaseGuard(now time.Time) (n int) {
 	s.mu.Lock()
 	defer s.unlock()
 	s.now = now
-	release := func(t *set) {
-		if g, _, _ := s.guardOf(t); len(g.held) > 0 && !s.freezes(t).Removals() {
-			n += s.releaseHeld(t)
+	s.scopes(func(c *scope) {
+		if len(c.guard.held) > 0 && !c.freezes().Removals() {
+			n += c.releaseHeld()
 		}
-	}
-	s.sets(release)
-	release(nil)
+	})
 	return n
 }
 
@@ -359,25 +359,15 @@ func (g *guard) cancelAll(vs []*Variant) {
 
 // guarded is how many of the shard's resources are held back, and until when.
 func (s *shard) guarded() (n int, until time.Time) {
-	count := func(t *set, held func(identity) []*Variant) {
-		g, _, _ := s.guardOf(t)
-		for id := range g.held {
-			if find(held(id), id.constraints) == nil {
+	s.scopes(func(c *scope) {
+		for id := range c.guard.held {
+			if find(c.of.bodies(id.name), id.constraints) == nil {
 				continue // it went otherwise
 			}
-			if n++; g.Until().After(until) {
-				until = g.Until()
+			if n++; c.guard.Until().After(until) {
+				until = c.guard.Until()
 			}
 		}
-	}
-	s.sets(func(t *set) {
-		count(t, func(id identity) []*Variant {
-			if m := t.members[id.name]; m != nil {
-				return m.variants
-			}
-			return nil
-		})
 	})
-	count(nil, func(id identity) []*Variant { return s.bodies(id.name) })
 	return n, until
 }

@@ -48,7 +48,7 @@ func (t *set) apply(a *Applied, u *update, bodies []*Variant, gen uint32) {
 		return
 	}
 	ended := t.answeredGen != gen && t.rollErrors(rev)
-	counts := s.hears(t, gen, func() int { return len(t.members) })
+	counts := t.hears(gen)
 	news, unmentioned, stays := false, false, false
 	touched := &touchedMembers{}
 	t.expectMembers(len(bodies))
@@ -60,7 +60,7 @@ func (t *set) apply(a *Applied, u *update, bodies []*Variant, gen uint32) {
 			continue
 		}
 		t.guard.cancel(identity{name, body.Constraints.Key()})
-		if !s.passes(t, body, m.bodies()) {
+		if !t.passes(body, m.bodies()) {
 			t.mentioned(m, gen)
 			stays = t.nameErrors.carryOver(s.now, name, gen, rev) || stays
 			a.Waiting++
@@ -80,8 +80,8 @@ func (t *set) apply(a *Applied, u *update, bodies []*Variant, gen uint32) {
 			}
 		}
 	}
-	kept, confirmed := s.screen(t, t.leaving(u, rev, gen), counts, u.Full || u.listed)
-	a.Waiting += s.countFrozen(t, kept)
+	kept, confirmed := t.screen(t.leaving(u, rev, gen), counts, u.Full || u.listed)
+	a.Waiting += t.countFrozen(kept)
 	ended = t.removeMembers(a, u, touched, kept) || ended
 	stated := t.failMembers(a, u, touched, kept, rev, gen) || stays
 	ended = t.omitMembers(a, u, touched, kept, rev, gen) || ended
@@ -99,7 +99,7 @@ func (t *set) apply(a *Applied, u *update, bodies []*Variant, gen uint32) {
 		t.stated(rev)
 	}
 	if confirmed {
-		a.Changed += s.releaseHeld(t)
+		a.Changed += t.releaseHeld()
 	}
 	if len(t.uncached) > 0 && t.clients == 0 && t.wanted() {
 		t.abandon()

@@ -11,11 +11,10 @@ import (
 
 // namedTable is the part of a shard that was asked for by name.
 type namedTable struct {
+	scope
 	entries map[string]*entry
 	made    uint32 // entries, ever
 	other   aliasIndex
-	guard   guard
-	from    *provenance // of the last response
 	// lane is where the names are asked (RELAY-20): the main lane unless it carries the type's
 	// wildcard.
 	lane laneIndex
@@ -56,6 +55,10 @@ type namedTable struct {
 	// doubts are names held from streams before that the present one may have said are not there
 	// (stale.go); nil: none.
 	doubts map[*entry]doubt
+}
+
+func (t *namedTable) begin(s *shard) {
+	t.scope, t.entries = scope{shard: s, of: t}, map[string]*entry{}
 }
 
 // unheard is a name asked on the stream of generation gen.

@@ -33,10 +33,10 @@ func (r *refreshes) admit(name string, now time.Time) bool {
 // whether it says that there is none.
 func (s *shard) heardName(a *Applied, e *entry, u *update, r *Resource, gen uint32) (gone bool) {
 	key := r.Constraints.Key()
-	switch held, what := find(e.variants, key), s.hear(nil, find(e.variants, key), u, r); what {
+	switch held, what := find(e.variants, key), s.named.hear(find(e.variants, key), u, r); what {
 	case unknown:
-		if len(e.variants) > 0 && s.freezes(nil).Changes() {
-			s.markFrozen(nil, identity{r.Name, key}) // the body is of what waits
+		if len(e.variants) > 0 && s.named.freezes().Changes() {
+			s.named.markFrozen(identity{r.Name, key}) // the body is of what waits
 		} else {
 			s.askAgain(e, gen)
 		}
@@ -60,7 +60,7 @@ func (s *shard) heardName(a *Applied, e *entry, u *update, r *Resource, gen uint
 // said there before the TTL is over.
 func (s *shard) prolong(e *entry, u *update, r *Resource) {
 	held := find(e.variants, r.Constraints.Key())
-	if r.Any != nil || held == nil || s.hear(nil, held, u, r) != lasts {
+	if r.Any != nil || held == nil || s.named.hear(held, u, r) != lasts {
 		return
 	}
 	expires, _ := r.expiry(s.now)
@@ -93,22 +93,18 @@ const (
 
 // hear tells which. In SotW a heartbeat goes under the version of the last response, whatever
 // its resources were. A virtual host without a body is none at all (TTL-3).
-func (s *shard) hear(t *set, held *Variant, u *update, r *Resource) heard {
+func (c *scope) hear(held *Variant, u *update, r *Resource) heard {
 	if r.Any == nil && u.TypeURL == xds.VirtualHostType {
 		return ignored
 	}
 	same := held != nil && held.originVersion == r.Version
-	from := s.named.from
-	if t != nil {
-		from = t.from
-	}
-	if s.group.origin.config().SotW {
-		same = held != nil && from != nil && from.version == u.Version && from.server == held.from.server
-		if _, frozen := s.group.origin.Frozen(); frozen && held != nil && !s.frozen[frozenResource{t.name(), identity{r.Name, r.Constraints.Key()}}] {
+	if s := c.shard; s.group.origin.config().SotW {
+		same = held != nil && c.from != nil && c.from.version == u.Version && c.from.server == held.from.server
+		if _, frozen := s.group.origin.Frozen(); frozen && held != nil && !s.frozen[frozenResource{c.selector, identity{r.Name, r.Constraints.Key()}}] {
 			same = true // the version is that of a list of which something else waits
 		}
 	}
-	_, ended := r.expiry(s.now)
+	_, ended := r.expiry(c.shard.now)
 	switch {
 	case r.Any == nil && !same:
 		return unknown
@@ -140,7 +136,7 @@ func (t *set) heard(a *Applied, u *update, r *Resource, gen uint32, touched *tou
 		m.onMentioned(gen)
 		t.list(m, t.shard.rev)
 	}
-	switch t.shard.hear(t, held, u, r) {
+	switch t.hear(held, u, r) {
 	case over:
 		a.Expired++
 		if held != nil {
@@ -153,8 +149,8 @@ func (t *set) heard(a *Applied, u *update, r *Resource, gen uint32, touched *tou
 		t.swap(a, m, held.lasting(expires), touched)
 		t.guard.cancel(identity{r.Name, key})
 	case unknown:
-		if t.shard.freezes(t).Changes() {
-			t.shard.markFrozen(t, identity{r.Name, key}) // the body is of what waits
+		if t.freezes().Changes() {
+			t.markFrozen(identity{r.Name, key}) // the body is of what waits
 			return
 		}
 		if !t.lane().fetch(t.shard.now) {

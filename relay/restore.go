@@ -149,7 +149,7 @@ func (o *Origin) checkImage(x *TypeImage) error {
 	seen := map[string]bool{}
 	for i := range x.Sets {
 		y := &x.Sets[i]
-		t := &set{shard: s, selector: y.Selector, kind: wild}
+		t := newSet(s, y.Selector)
 		if y.Selector != xds.Wildcard {
 			var ok bool
 			if t.kind, ok = s.collectionOf(y.Selector); !ok || xds.NameKey(y.Selector) != y.Selector {

@@ -4,23 +4,22 @@ import (
 	"slices"
 	"time"
 
+	"github.com/weir-xds/weir/relay/gate"
 	"github.com/weir-xds/weir/relay/xds"
 )
 
 // set is one collection of a type: what the origin sent for one selector, and how that is asked.
 // Guarded by its shard's lock.
 type set struct {
+	scope
+
 	// Set once by newSet.
-	shard    *shard
-	kind     selectorKind
-	selector string   // Wildcard, or the canonical name it is asked by
-	spelt    string   // as the client wrote it who asked first, if that is another (NAME-9)
-	reach    xds.Glob // of a glob
+	kind  selectorKind
+	reach xds.Glob // of a glob
 
 	members map[string]*member
 	views   map[bool]*view // by whether TTLs are told
 	clients int            // Subs subscribed to it
-	from    *provenance    // of the last response that said something of the members
 	// lingerAt is when the set is given up; set while clients is 0 and it is still wanted.
 	lingerAt time.Time
 	timer    bool // a setEnd timer is in the heap
@@ -61,7 +60,6 @@ type set struct {
 	// asked for again, as if it were not held.
 	refetch map[string]bool
 
-	guard      guard
 	nameErrors nameErrors
 	// collectionError is what the origin said of a collection as a whole (ABS-12), on the stream of
 	// generation collectionErrorGen.
@@ -87,7 +85,9 @@ type set struct {
 }
 
 func newSet(s *shard, selector string) *set {
-	return &set{shard: s, selector: selector, members: map[string]*member{}, views: map[bool]*view{}}
+	t := &set{members: map[string]*member{}, views: map[bool]*view{}}
+	t.scope = scope{shard: s, of: t, selector: selector}
+	return t
 }
 
 // laneIndex is the lane that the set is asked on: globs live with the names (RELAY-20).
@@ -340,8 +340,8 @@ func (t *set) sweep() {
 		return
 	}
 	rev := t.shard.nextRev()
-	t.shard.hears(t, gen, func() int { return len(t.members) })
-	kept, _ := t.shard.screen(t, t.unmentioned(gen), true, true)
+	t.hears(gen)
+	kept, _ := t.screen(t.unmentioned(gen), true, true)
 	for _, m := range t.members {
 		if t.swept(m, gen) && !m.isIn(kept) {
 			m.variants = nil
@@ -434,6 +434,22 @@ func (t *set) wakeFresh() {
 	}
 	t.shownEarly = t.shownEarly && !t.settled
 }
+
+func (t *set) stream() gate.Stream { return t.lane().stream(t.askedGen) }
+
+func (t *set) subject() gate.Subject {
+	return gate.Subject{Set: true, Complete: t.firm, Restored: t.restored, Revived: t.revived}
+}
+
+// mass does not count what the origin never said.
+func (t *set) mass() int {
+	if t.standsIn() {
+		return 0
+	}
+	return len(t.members)
+}
+
+func (t *set) bodies(name string) []*Variant { return t.members[name].bodies() }
 
 // standsIn reports whether the members are those of the last resort, and no stream has
 // replaced them yet.

@@ -74,7 +74,7 @@ func newShard(k *store, p constraints.Params) *shard {
 	s := &shard{store: k, params: p}
 	s.star = newSet(s, xds.Wildcard)
 	s.edition = s.table().editions.Add(1)
-	s.named.entries = map[string]*entry{}
+	s.named.begin(s)
 	return s
 }
 

@@ -101,14 +101,14 @@ func (s *shard) endDoubts(gen uint32, now time.Time) {
 	if len(over) == 0 {
 		return
 	}
-	counts := s.hears(nil, gen, s.heldNames)
+	counts := s.named.hears(gen)
 	var ps []pendingRemoval
 	for _, e := range over {
 		for _, v := range e.variants {
 			ps = append(ps, pendingRemoval{identity: identity{e.name, v.Constraints.Key()}})
 		}
 	}
-	kept, _ := s.screen(nil, ps, counts, false)
+	kept, _ := s.named.screen(ps, counts, false)
 	rev := s.nextRev()
 	for _, p := range ps {
 		if !kept[p.identity] {

@@ -37,6 +37,7 @@ type timer struct {
 	kind  timerKind
 	shard *shard
 	set   *set
+	scope *scope
 	entry *entry
 	group *Group
 	lane  *Lane
@@ -119,7 +120,7 @@ func (t *Table) Advance(now time.Time) (next time.Time) {
 		case gatherEnd:
 			x.group.gathering.end(now)
 		case guardEnd:
-			x.shard.guardEnd(x.set, now)
+			x.scope.guardEnd(now)
 		case restoredEnd:
 			x.shard.endRestored(now)
 		case listAgain:
