@@ -7,28 +7,28 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// Ask is what to send upstream for one type.
+// Ask is one request to send upstream for one type.
 type Ask struct {
 	TypeURL string
 	// First: nothing was sent for the type on this stream yet.
 	First bool
-	// Wildcard: the request is for `*`; no names go with it. Where there are locators, `*` is a
-	// Name.
+	// Wildcard: the request is for `*`, and no names are in it. If `*` is asked by a locator, it is
+	// a Name instead.
 	Wildcard bool
-	// Subscribe and Unsubscribe are the changes; no name is in both with the same parameters
+	// Subscribe and Unsubscribe are the changes. No name is in both with the same parameters
 	// (DELTA-7).
 	Subscribe, Unsubscribe []Name
-	// Initial are the origin's versions of what is held, in the First ask only (RELAY-41).
+	// Initial are the origin's versions of what is held. Only the First ask has them (RELAY-41).
 	Initial map[string]string
-	// All are all names asked on this stream, sorted: a SotW request lists them every time
+	// All are all names asked on this stream, sorted. A SotW request lists them every time
 	// (RELAY-27).
 	All []Name
 
-	alone bool // it is one of two that must not be made one (DELTA-7)
+	alone bool // one of two asks that must not be merged (DELTA-7)
 }
 
-// join makes one Ask of those for several parameter maps of a type, where that can be. all: as in
-// Take.
+// join merges the last two asks, which are those of two parameter maps of one type, if they may be
+// one request. all: as in Take.
 func join(asks []Ask, from int, all bool) []Ask {
 	if from == 0 || len(asks) != from+1 {
 		return asks
@@ -42,16 +42,16 @@ func join(asks []Ask, from int, all bool) []Ask {
 	return asks[:from]
 }
 
-// Take gives what has to be asked, in order, and takes it as asked. reopen: the stream has to be
-// closed and opened anew, because what it carries cannot be taken back otherwise (RELAY-20,
-// RELAY-22). all: also list every name (SotW).
+// Take returns what has to be asked, in order, and records it as asked. reopen: the stream has to
+// be closed and opened again, since what it carries cannot be unsubscribed otherwise (RELAY-20,
+// RELAY-22). all: each ask also lists every name (SotW).
 func (l *Lane) Take(now time.Time, all bool) (asks []Ask, reopen bool) {
 	gen := l.gen.Load()
 	if gen == 0 {
 		return nil, false
 	}
 	if l.reopen.Load() {
-		return nil, true // what would be asked on this stream would be lost with it
+		return nil, true // what is asked on this stream would be lost with it
 	}
 	wary, moved := l.only == nil && l.group.quarantined() >= maxProbing, false
 	for _, s := range l.shards() {
@@ -61,10 +61,10 @@ func (l *Lane) Take(now time.Time, all bool) (asks []Ask, reopen bool) {
 		s.mu.Lock()
 		switch {
 		case !l.carries(s.store):
-			s.poke(l.index) // it came to another lane meanwhile, whose mark this was
+			s.poke(l.index) // the type moved to another lane, and the mark was that lane's
 		case wary && s.unproven(l, gen):
 			s.suspend(l.index)
-			s.wakeLane(l.index) // the lane may have looked at the store already
+			s.wakeLane(l.index) // that lane may have looked at the store already
 			moved = true
 		default:
 			asks = join(s.ask(asks, l, gen, now, all), len(asks), all)
@@ -80,7 +80,8 @@ func (l *Lane) Take(now time.Time, all bool) (asks []Ask, reopen bool) {
 		l.group.probeNext()
 	}
 	for i := range asks {
-		sortNames(asks[i].All) // a long list takes long
+		// here, where no store is locked, since sorting a long list takes long
+		sortNames(asks[i].All)
 	}
 	return asks, l.reopen.Load()
 }
@@ -104,16 +105,16 @@ func (s *shard) ask(asks []Ask, l *Lane, gen uint32, now time.Time, all bool) []
 	return asks
 }
 
-// Urgent reports whether Take has something to ask that a request may wait for, which is not to be
-// collected with what comes after it (ALIAS-8, RELAY-24).
+// Urgent reports whether Take has something to ask that an HTTP request may wait for. It must not
+// be delayed to be sent together with later changes (ALIAS-8, RELAY-24).
 func (l *Lane) Urgent() bool {
 	return slices.ContainsFunc(l.shards(), func(s *shard) bool {
 		return xds.IsVirtualHost(s.typeURL) && s.toAsk[l.index].Load() && l.carries(s.store)
 	})
 }
 
-// place decides what the main lane's present stream carries of the type. Placement depends on
-// what is wanted, never on who came first.
+// place decides what the main lane's present stream carries of the type. The decision depends on
+// what is wanted, and never on which client came first.
 func (k *store) place(gen uint32) {
 	if k.mainGen != gen {
 		k.mainGen, k.mainKind = gen, kindNone
@@ -140,8 +141,8 @@ func (k *store) place(gen uint32) {
 			}
 		}
 	case kindSet:
-		// `*` cannot be taken back but with parameters, and has to be asked before anything is
-		// named (RELAY-21).
+		// `*` can be unsubscribed only if it has parameters. It has to be asked before any name is
+		// (RELAY-21).
 		for _, s := range k.all {
 			asked, wanted := s.star.askedGen == gen, s.star.wanted()
 			if asked && !wanted && !s.byLocator() || wanted && !asked && s.spacesGen == gen {
@@ -164,24 +165,24 @@ func (k *store) place(gen uint32) {
 	}
 }
 
-// move places the type's names on another lane, where all of them are asked anew.
+// move places the type's names on another lane. All of them are asked again there.
 func (s *shard) move(to laneIndex) {
 	if s.named.lane == to {
 		return
 	}
 	s.named.lane = to
-	s.markHeldBack() // the one may be down and the other not
+	s.markHeldBack() // one lane may be down and the other may not
 	if s.hasNames() {
 		s.poke(to)
 	}
 }
 
-// initial collects the versions of what is held that the lane's server gave; nil if they
-// cannot be presented: the origin ignores them (RELAY-46), one is empty (RELAY-91) or another
-// server's (FED-7), they are in doubt, or the request would be too long (RELAY-41). Then members
-// are swept.
+// initial collects the versions of what is held, as the lane's server gave them. The result is nil
+// if they cannot be presented: the origin ignores versions (RELAY-46), a version is empty
+// (RELAY-91) or was given by another server (FED-7), the versions are in doubt, or the request
+// would be too long (RELAY-41). Then members that the stream does not mention are swept.
 func (s *shard) initial(lane laneIndex, now time.Time, each func(add func(*Variant) bool)) map[string]string {
-	// DYN-20: there all are asked by locator
+	// DYN-20: such an origin is asked by locators alone.
 	if cfg := s.group.origin.config(); cfg.NoResume || cfg.SotW || s.lane(lane).fresh.Load() || cfg.TP2 {
 		return nil
 	}
@@ -206,8 +207,8 @@ func (s *shard) initial(lane laneIndex, now time.Time, each func(add func(*Varia
 	return initial
 }
 
-// firstInitial is initial for what may not be the first request for the type on the
-// stream: then none are read (DELTA-11).
+// firstInitial is initial for a request that may not be the first for the type on the stream. Then
+// there are none, since origins read them in the first request only (DELTA-11).
 func (s *shard) firstInitial(lane laneIndex, gen uint32, now time.Time, each func(add func(*Variant) bool)) map[string]string {
 	if s.askedGen[lane] == gen {
 		return nil
@@ -255,7 +256,7 @@ func (s *shard) askNames(asks []Ask, lane laneIndex, gen uint32, now time.Time, 
 	if len(again) == 0 {
 		return append(asks, a)
 	}
-	// DELTA-7: a forced resend is two messages
+	// DELTA-7: a forced resend takes two messages.
 	second := Ask{TypeURL: s.typeURL, Subscribe: again, All: a.All, alone: true}
 	a.alone = true
 	if all {
@@ -280,8 +281,8 @@ func (s *shard) lookAll(a *Ask, gen uint32, now time.Time, all bool) {
 			continue
 		}
 		if !s.lists(e) {
-			// also on an earlier stream that is open still, and that the type may come back to
-			// (RELAY-92)
+			// The name may have been asked on an earlier stream that is still open, and to which
+			// the type may return (RELAY-92).
 			e.onUnasked()
 			continue
 		}
@@ -306,7 +307,8 @@ func (s *shard) lookAll(a *Ask, gen uint32, now time.Time, all bool) {
 	if len(a.Subscribe) == 0 {
 		return
 	}
-	// what the seeding abandons is to be looked at (RELAY-9)
+	// The generation is noted first, so that names which the seeding gives up are looked at again
+	// (RELAY-9).
 	t.firstGen[t.lane], t.firstAt[t.lane] = gen, now
 	sortNames(a.Subscribe)
 	a.Initial = s.firstInitial(t.lane, gen, now, func(add func(*Variant) bool) {
@@ -331,14 +333,14 @@ func (s *shard) lookAll(a *Ask, gen uint32, now time.Time, all bool) {
 	s.seedNames(a, len(globs), gen)
 }
 
-// mayBeAskedLater reports whether a name need not be in the first request of a stream. What
-// is held has to: that request alone presents versions (DELTA-11).
+// mayBeAskedLater reports whether a name need not be in the first request of a stream. A name with
+// a body has to be in it, since only that request presents versions (DELTA-11).
 func (s *shard) mayBeAskedLater(e *entry) bool {
 	return len(e.variants) == 0 && e.retired == nil && len(s.collections) == 0
 }
 
-// seedNames gives names that nothing is held of what a glob holds of them and was presented
-// to the origin: it may be silent about what is so still (DELTA-11).
+// seedNames fills names without a body with what a glob holds of them, if that was presented to the
+// origin. The origin may be silent about what has not changed (DELTA-11).
 func (s *shard) seedNames(a *Ask, globs int, gen uint32) {
 	if globs == 0 || len(a.Initial) == 0 {
 		return
@@ -411,7 +413,7 @@ func (s *shard) noteAsked(e *entry, gen uint32, now time.Time) Name {
 	s.named.unheard = append(s.named.unheard, unheard{e, gen, e.asks, now})
 	s.parked(e, gen, now)
 	if e.chosen != nil && e.chosen.DoNotCache {
-		s.markRecords(e) // it may be given out from now on
+		s.markRecords(e) // from now on it may be given to clients
 	}
 	return s.nameOf(e)
 }

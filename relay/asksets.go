@@ -7,15 +7,15 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// askSets asks what the main lane carries of the type's sets: `*`, and then the namespaces by
-// their names.
+// askSets asks for the type's sets on the main lane: first `*`, and then the namespaces by their
+// names.
 func (s *shard) askSets(asks []Ask, gen uint32, now time.Time, all bool) []Ask {
 	switch asked, wanted := s.star.askedGen == gen, s.star.wanted(); {
 	case wanted && !asked:
 		if s.spacesGen == gen {
-			return asks // the stream is opened anew
+			return asks // the stream will be reopened
 		}
-		// the type came here from a lane that was to be opened anew for it (RELAY-92)
+		// The type came here from a lane that was to be reopened for it (RELAY-92).
 		if s.star.needsOrigin {
 			s.star.forget()
 		}
@@ -35,7 +35,7 @@ func (s *shard) askSets(asks []Ask, gen uint32, now time.Time, all bool) []Ask {
 		s.star.clear()
 		a := s.listed(Ask{TypeURL: s.typeURL, Unsubscribe: []Name{s.starName()}}, gen, all)
 		if all && !a.Wildcard && len(a.All) == 0 {
-			s.lane(mainLane).reopenSoon() // an empty list is no word to rely on
+			s.lane(mainLane).reopenSoon() // an origin may take an empty list for a wildcard
 			return asks
 		}
 		asks = append(asks, a)
@@ -68,20 +68,21 @@ func (s *shard) askSets(asks []Ask, gen uint32, now time.Time, all bool) []Ask {
 	return append(asks, a)
 }
 
-// starName is `*` where it goes as a locator.
+// starName is the Name of `*`, for a request by locators.
 func (s *shard) starName() Name { return Name{Name: xds.Wildcard, Params: s.params, Located: true} }
 
-// seedStar gives the set what the same stream brought for that of another map, and matches
-// this one: it is a member (RELAY-72), and many servers do not send twice on one stream what has
-// not changed. It is no answer. Where lists are whole the next one has it, and if that was under
-// way (late) it would not take away what has gone meanwhile.
+// seedStar fills `*` with the members that the same stream brought for the `*` of other parameter
+// maps, and that match this map. They are members here (RELAY-72), and many servers do not send the
+// same resource twice on one stream. Seeding does not count as an answer. It is not done where
+// lists are whole. There the next list has the members, and if that list was made before this map
+// was asked (askedLast), it could not take away what was removed meanwhile.
 func (s *shard) seedStar(gen uint32) {
 	if cfg := s.group.origin.config(); cfg.SotW && cfg.absenceDeletes(s.typeURL) {
 		return
 	}
 	seeded := map[*member]bool{}
 	s.others(func(x *shard) {
-		// of what is unsubscribed nobody would say that it goes
+		// Once `*` is unsubscribed for a map, no removals are stated for it any more.
 		if x.star.askedGen != gen || !x.star.wanted() {
 			return
 		}
@@ -92,7 +93,8 @@ func (s *shard) seedStar(gen uint32) {
 			own := newMember(name)
 			own.onMentioned(gen)
 			for _, v := range m.variants {
-				if v.Constraints.Match(s.params) { // several, if the origin has mistakes (DYN-9)
+				// several match only if the origin made mistakes (DYN-9)
+				if v.Constraints.Match(s.params) {
 					own.variants = append(own.variants, v)
 					s.star.members[name], seeded[own] = own, true
 				}
@@ -109,8 +111,8 @@ func (s *shard) seedStar(gen uint32) {
 	s.star.markChanged(rev)
 }
 
-// listed adds to an ask of `*` the others of the type, which a SotW request lists every time
-// (RELAY-27).
+// listed adds to an ask of `*` the `*` of the type's other maps, since a SotW request lists all of
+// them every time (RELAY-27).
 func (k *store) listed(a Ask, gen uint32, all bool) Ask {
 	for _, s := range k.all {
 		switch {
@@ -132,8 +134,8 @@ func (s *shard) firstGen(k selectorKind) uint32 {
 	return s.named.firstGen[s.named.lane]
 }
 
-// askable are the collections of a kind, on a stream that has asked none of them yet, and
-// adds them to what is subscribed.
+// askable returns the wanted collections of a kind, and adds them to the ask's Subscribe. It is for
+// a stream that has not asked any of them yet.
 func (s *shard) askable(a *Ask, k selectorKind) (wanted []*set) {
 	for _, t := range s.collections {
 		switch {
@@ -152,7 +154,8 @@ func (s *shard) askable(a *Ask, k selectorKind) (wanted []*set) {
 	return wanted
 }
 
-// askChanged takes up collections that came or went since the lane asked.
+// askChanged adds to an ask the collections that were subscribed or unsubscribed since the lane's
+// last ask.
 func (s *shard) askChanged(a *Ask, i laneIndex, gen uint32, now time.Time) {
 	var asked []*set
 	s.changed = slices.DeleteFunc(s.changed, func(t *set) bool {
@@ -177,9 +180,9 @@ func (s *shard) askChanged(a *Ask, i laneIndex, gen uint32, now time.Time) {
 	s.seed(asked, now)
 }
 
-// seed gives collections that were just asked what the same stream brought for a name, or for
-// `*`, that they cover: it exists, so it is a member, and many servers do not send twice on one
-// stream what has not changed.
+// seed fills collections that were just asked with what the same stream brought for a name that
+// they cover, or for `*`. What it brought exists, so it is a member, and many servers do not send
+// the same resource twice on one stream.
 func (s *shard) seed(asked []*set, now time.Time) {
 	if len(asked) == 0 {
 		return
@@ -235,14 +238,14 @@ func (s *shard) dropCollection(t *set) {
 		s.trackExpiry(expiringKey{t, name}, nil)
 	}
 	t.members, t.guard = nil, guard{}
-	// nothing is left for the side lane to ask first
+	// Nothing is left that the side lane has to ask first.
 	if t.kind == glob && s.named.moving && !s.hasNames() {
 		s.moved()
 	}
-	s.lane(t.laneIndex()).poke() // it may have been the last thing the lane was open for
+	s.lane(t.laneIndex()).poke() // the lane may have been open for it alone
 }
 
-// each calls add with the bodies of the members that can be presented until it returns false.
+// each calls add with the bodies of the members that may be presented, until add returns false.
 func (t *set) each(add func(*Variant) bool) {
 	for _, m := range t.members {
 		if t.revived || t.refetch[m.name] { // TTL-4
@@ -256,28 +259,30 @@ func (t *set) each(add func(*Variant) bool) {
 	}
 }
 
-// noteAsked notes that the set was asked on the stream of generation gen. sweep: what is held of
-// it was not presented there, so what the stream does not mention goes (RELAY-46).
+// noteAsked records that the set was asked on the stream of generation gen. sweep: its members were
+// not presented there, so those that the stream does not mention are removed (RELAY-46).
 func (t *set) noteAsked(gen uint32, now time.Time, sweep bool) {
 	t.askedGen, t.askedAt, t.askedAs = gen, now, t.shard.store.questions.Add(1)
 	t.shard.restGen = [2]uint32{}
 	t.shard.now = now
 	t.holdOver()
 	t.badParts = badParts{}
-	if t.revived { // asked as if nothing were held: silence must not bring it back (RELAY-4)
-		t.settled, t.firm = false, false // firm, if a bad part kept it from being swept (RELAY-32)
+	if t.revived { // asked as if nothing were held, so silence must not bring it back (RELAY-4)
+		// firm may be set if a bad part prevented a sweep (RELAY-32)
+		t.settled, t.firm = false, false
 	}
 	if !t.firm {
-		// what is left of a pause on an earlier stream is no measure of this one
+		// What is left of a pause on an earlier stream does not count for this one.
 		t.first = time.Time{}
 	}
 	if !t.firm && (t.settled || !sweep && !t.revived && len(t.members) > 0) {
-		// An origin that finds us in sync may answer nothing at all. Without a response it takes
-		// the longest wait.
+		// An origin that finds us in sync may not answer at all. Without a response the longest
+		// wait applies.
 		t.first, t.lastNew = now, now.Add(firmMost)
 		if t.unconfirmed() && !sweep {
-			// firm_settle without a word is its word (RELAY-96); but for what it was not presented,
-			// which it cannot know
+			// If the origin is silent for firm_settle, that confirms a restored set (RELAY-96). It
+			// does not confirm members that were not presented, since the origin does not know of
+			// them.
 			t.lastNew = now
 		}
 		t.startPause(now)

@@ -7,18 +7,18 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// overlap is what is kept of a client that selects in more ways than one, by `*` and globs say: the
-// sets may hold one name each, as one body or as two, and the client is told of it once. A client
-// of one set costs none of this: its position tells what it holds.
+// overlap is the state of a client that is subscribed to several sets, such as `*` and a glob. Two
+// sets may have the same name, with one body or with two. The client is sent the name once. A
+// client of one set has no overlap: its position records what it holds.
 type overlap struct {
 	by map[*set]*position
-	// sent is the body last told of each name that no record stands for; the zero Digest: another
-	// one than is held now, so that the next look at the name tells something.
+	// sent is the body last sent of each name that has no record. The zero Digest differs from
+	// every body, so the next look at the name sends something.
 	sent map[string]xds.Digest
-	look bool // a set was left: all of sent is to be looked at
+	look bool // the client left a set, so all names in sent have to be looked at
 }
 
-// join subscribes to a set; again if it is subscribed already (DELTA-2).
+// join subscribes to a set. A set that is subscribed already is answered again (DELTA-2).
 func (s *Sub) join(t *set) {
 	if p := s.position(t); p != nil {
 		s.demandSet(p)
@@ -32,7 +32,7 @@ func (s *Sub) join(t *set) {
 	if s.more != nil {
 		s.more.by[t] = p
 	}
-	if at := s.pos; at != nil && t.kind != wild { // `*` stays the first
+	if at := s.pos; at != nil && t.kind != wild { // `*` stays first
 		p.also, p.prior = at.also, at
 		at.also = p
 	} else {
@@ -49,14 +49,14 @@ func (s *Sub) join(t *set) {
 	s.mark(s.shard.rev)
 }
 
-// demandSet makes a set be answered, whatever the client was sent of it.
+// demandSet makes a set owed, whatever the client was sent of it before.
 func (s *Sub) demandSet(p *position) {
 	p.resend, p.collectionError = true, nil
-	p.errorsSent, p.errorsSentBefore = 0, 0 // its error follows each body anew
+	p.errorsSent, p.errorsSentBefore = 0, 0 // each error follows its body again
 	s.mark(s.shard.rev)
 }
 
-// overlap notes what the one set has told so far.
+// overlap starts the client's overlap with what its one set has sent so far.
 func (s *Sub) overlap() {
 	p := s.pos
 	s.more = &overlap{by: map[*set]*position{p.view.set: p}, sent: map[string]xds.Digest{}}
@@ -71,14 +71,14 @@ func (s *Sub) overlap() {
 			}
 		}
 	}
-	for name := range s.again { // owed whatever it is, of a set that has told nothing too (DELTA-9)
+	for name := range s.again { // owed in any case, also by a set that has sent nothing (DELTA-9)
 		if s.record(name) == nil {
 			s.more.sent[name] = xds.Digest{}
 		}
 	}
 }
 
-// position is where the client stands in a set; nil: it is not subscribed to it.
+// position is the client's position in a set; nil: the client is not subscribed to it.
 func (s *Sub) position(t *set) *position {
 	switch {
 	case s.more != nil:
@@ -89,7 +89,7 @@ func (s *Sub) position(t *set) *position {
 	return nil
 }
 
-// star is where the client stands in `*`; nil: it is not subscribed to it.
+// star is the client's position in `*`; nil: the client is not subscribed to it.
 func (s *Sub) star() *position {
 	if s.pos != nil && s.pos.view.set.kind == wild {
 		return s.pos
@@ -97,7 +97,7 @@ func (s *Sub) star() *position {
 	return nil
 }
 
-// unlink takes a position out of the client's, but not out of its view.
+// unlink removes a position from the client's list, but not from its view.
 func (s *Sub) unlink(p *position) {
 	if p.prior != nil {
 		p.prior.also = p.also
@@ -116,8 +116,8 @@ func (s *Sub) unlink(p *position) {
 	}
 }
 
-// leave ends the subscription to a set, of a client that stays: what it has by it and keeps
-// by name may have to stand in there.
+// leave ends the subscription to a set, of a client that stays. A resource that the client has by
+// the set, and is still subscribed to by name, may have to stand in for the name's own entry.
 func (s *Sub) leave(p *position, now time.Time) {
 	if p == nil {
 		return
@@ -130,15 +130,15 @@ func (s *Sub) leave(p *position, now time.Time) {
 	s.leaveSet(p, now)
 }
 
-// outlives: an absence of a name stated before the set's last word is none, once its stream
-// is gone.
+// outlives reports whether the set's body supersedes an older "not found" of the entry. It does if
+// the body is newer and the stream that stated the absence has closed.
 func (s *shard) outlives(it *item, e *entry) bool {
 	return !it.dead && it.rev > e.rev && !s.absent(e)
 }
 
-// leaveSet ends the subscription to a set. What the client has by it and still selects in another
-// way is looked at: it may be another body there, or none (DELTA-9). What it selects no more it
-// drops itself (DELTA-4).
+// leaveSet ends the subscription to a set. What the client has by the set, and still selects in
+// another way, is looked at again: the body there may be another one, or none (DELTA-9). What the
+// client selects no longer it drops by itself (DELTA-4).
 func (s *Sub) leaveSet(p *position, now time.Time) {
 	s.keepByAlias(p)
 	for r := range s.records.all() {
@@ -152,14 +152,15 @@ func (s *Sub) leaveSet(p *position, now time.Time) {
 	t := p.view.set
 	s.unlink(p)
 	p.view.leave(p)
-	// What came with the set is held by name from now on: no list may leave it out before it is
-	// known (RELAY-7), and what was told of a name may not be what its own entry says (RELAY-25).
+	// What came with the set is held by name from now on. No list may leave it out before it is
+	// known (RELAY-7), and what was sent of a name may differ from its own entry (RELAY-25).
 	s.holds = s.holds || !s.delta && s.sentWhole
 	for r := range s.records.all() {
 		s.markDirty(r, s.shard.rev)
 	}
 	if s.asList && t.kind != wild && !p.fresh && !s.delta {
-		s.removalDue = true // the client of `*` at another origin may keep its members until it is told otherwise
+		// A client of `*` at another origin may keep the members until a list leaves them out.
+		s.removalDue = true
 		if s.pos != nil {
 			s.pos.resend = true
 		}
@@ -167,7 +168,7 @@ func (s *Sub) leaveSet(p *position, now time.Time) {
 	}
 	for name := range s.initial {
 		if !s.covered(name) && s.record(name) == nil {
-			delete(s.initial, name) // the client drops what it says it holds of it, too
+			delete(s.initial, name) // the client drops what it said it holds, too
 		}
 	}
 	if s.more != nil {
@@ -175,7 +176,8 @@ func (s *Sub) leaveSet(p *position, now time.Time) {
 			if !s.covered(name) {
 				delete(s.more.sent, name)
 			} else if it, _ := s.itemOf(name); it == nil {
-				// it goes, and is sent anew should the client come back for it first
+				// The client drops it. If it subscribes to the name again before the next answer,
+				// it is sent the body again.
 				s.more.sent[name] = xds.Digest{}
 			}
 		}
@@ -185,13 +187,13 @@ func (s *Sub) leaveSet(p *position, now time.Time) {
 	t.dropClient(now)
 }
 
-// answerAgain owes an answer for a name that a set covers.
+// answerAgain makes the client owed an answer for a name that a set covers.
 func (s *Sub) answerAgain(name, spelt string) {
 	if s.again == nil {
 		s.again = map[string]string{}
 	}
 	same := spelt == name
-	if name = strings.Clone(name); same { // they may be parts of a whole request
+	if name = strings.Clone(name); same { // cloned, since they may be part of a whole request
 		spelt = name
 	} else {
 		spelt = strings.Clone(spelt)
@@ -202,8 +204,7 @@ func (s *Sub) answerAgain(name, spelt string) {
 	}
 }
 
-// covering calls f with the client's positions in the sets that may have a resource of that
-// name.
+// covering calls f with the client's position in each set that may have a resource of that name.
 func (s *Sub) covering(name string, f func(*position)) {
 	switch {
 	case s.pos == nil:
@@ -228,9 +229,9 @@ func (s *Sub) covered(name string) (covered bool) {
 	return covered
 }
 
-// itemOf is what the client's sets hold of a name, the body received last if they hold
-// several (RELAY-25); nil: none does. A set that is not told yet counts for nothing, and waits says
-// that there is one.
+// itemOf is the item of a name in the client's sets. If several sets have the name, it is the body
+// received last (RELAY-25). The result is nil if none has it. A set that may not be sent yet does
+// not count; waits reports that there is one.
 func (s *Sub) itemOf(name string) (live *item, waits bool) {
 	s.covering(name, func(p *position) {
 		it := p.view.items[name]
@@ -261,8 +262,8 @@ func (s *Sub) takeOverlap() (own *Body, must bool, rev uint64) {
 			x.collect(p)
 		}
 	}
-	x.again()    // before others find these names, who do not know how the client wrote them
-	if x.fresh { // it may be what names waited for
+	x.again()    // first, since only here the client's spelling of these names is known
+	if x.fresh { // names may have waited for the set
 		x.all(s.initial)
 	}
 	if x.fresh || s.more.look {
@@ -275,11 +276,11 @@ func (s *Sub) takeOverlap() (own *Body, must bool, rev uint64) {
 	return own, must, max(rev, x.rev)
 }
 
-// overlapTake is one take of a client of several sets.
+// overlapTake is one Take of a client of several sets.
 type overlapTake struct {
 	sub          *Sub
 	own          *Body
-	seen         map[string]bool // true: something is told of it
+	seen         map[string]bool // true: the answer has something of the name
 	rev          uint64
 	fresh, waits bool
 }
@@ -290,13 +291,13 @@ func (x *overlapTake) all(names map[string]xds.Digest) {
 	}
 }
 
-// again answers unsubscribes of names that sets still cover (DELTA-9): the resource, a removal, and
-// what is said instead of it.
+// again answers unsubscribes of names that sets still cover (DELTA-9), with the resource or a
+// removal. A set's error of the name is sent again, too.
 func (x *overlapTake) again() {
 	s := x.sub
 	for name, spelt := range s.again {
 		if it, waits := s.itemOf(name); it == nil && !waits && s.spared(name) {
-			delete(s.more.sent, name) // it keeps what it holds (ABS-8)
+			delete(s.more.sent, name) // the client keeps what it holds (ABS-8)
 		}
 		if x.name(name, spelt) {
 			s.covering(name, func(p *position) { p.errorAgain(name) })
@@ -305,7 +306,7 @@ func (x *overlapTake) again() {
 	}
 }
 
-// collect looks at what one set has to tell.
+// collect looks at what one set has for the client.
 func (x *overlapTake) collect(p *position) {
 	s, v := x.sub, p.view
 	var body *Body
@@ -323,7 +324,8 @@ func (x *overlapTake) collect(p *position) {
 		}
 	default:
 		body = s.renewed(p, v.since(p.sent))
-		// the same with another TTL, which has to go in full (TTL-8, TTL-10)
+		// Content that is unchanged is sent in full if it lost its TTL (TTL-8), or if the client has
+		// not accepted it and so may be sent no heartbeat (TTL-10).
 		for _, b := range body.Variants {
 			if _, told := s.more.sent[b.Name]; told && v.items[b.Name].rev <= p.sent {
 				s.more.sent[b.Name] = xds.Digest{}
@@ -350,12 +352,12 @@ func (x *overlapTake) collect(p *position) {
 	}
 }
 
-// heartbeat tells of the new TTL of a body that the client has.
+// heartbeat sends the new TTL of a body that the client has.
 func (x *overlapTake) heartbeat(v *Variant) {
 	s := x.sub
 	it, _ := s.itemOf(v.Name)
 	if x.name(v.Name, ""); it == nil || it.variant != v || s.more.sent[v.Name] != v.Digest {
-		return // a record tells of it, or another set's body does, which lasts longer
+		return // a record sends it, or another set's body that lasts longer
 	}
 	if said, seen := x.seen[v.Name]; seen && !said {
 		x.own.Heartbeats = append(x.own.Heartbeats, v)
@@ -363,7 +365,8 @@ func (x *overlapTake) heartbeat(v *Variant) {
 	}
 }
 
-// name brings one name up to date. It reports whether it is, or waits for another set.
+// name brings one name up to date in the answer. It reports false if the name has to wait for
+// another set.
 func (x *overlapTake) name(name, spelt string) bool {
 	s := x.sub
 	if _, seen := x.seen[name]; seen {
@@ -376,14 +379,14 @@ func (x *overlapTake) name(name, spelt string) bool {
 	last, told := s.more.sent[name]
 	claim, claimed := s.initial[name]
 	if it == nil && waits {
-		return false // it may be there
+		return false // that set may have it
 	}
 	x.seen[name] = false
 	delete(s.initial, name)
 	switch {
 	case it != nil && (told && last == it.variant.Digest || claimed && !told && it.variant.stated(claim)):
 		s.more.sent[name] = it.variant.Digest
-		if !told && s.ttl && it.variant.timed() { // it may have missed some while it was away
+		if !told && s.ttl && it.variant.timed() { // it may have missed a TTL while it was away
 			x.own.Heartbeats = append(x.own.Heartbeats, it.variant)
 			x.seen[name] = true
 		}
@@ -393,7 +396,7 @@ func (x *overlapTake) name(name, spelt string) bool {
 		x.rev = max(x.rev, it.rev)
 		s.more.sent[name] = it.variant.Digest
 	case !told && (!claimed || !s.covered(name) || s.spared(name)):
-	case !told && s.alias.undecided > 0: // it may be what an alias stands for
+	case !told && s.alias.undecided > 0: // an alias may stand for it
 		s.alias.deferred = append(s.alias.deferred, heldName{name: name, spelt: spelt})
 	default:
 		x.seen[name] = true
@@ -403,8 +406,8 @@ func (x *overlapTake) name(name, spelt string) bool {
 	return true
 }
 
-// empty says of a collection that is told whole and has nothing in it that it is empty
-// (COLL-3). What is in error may exist.
+// empty adds the statement that a collection is empty, if all of it is sent and it has no members
+// (COLL-3). A collection with members in error may not be empty.
 func (p *position) empty(b *Body) {
 	if t := p.view.set; t.kind != wild && p.view.live == 0 && len(t.nameErrors.byName) == 0 && (p.fresh || p.resend) && t.live() {
 		b.remove(t.selector, t.spelt)

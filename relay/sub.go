@@ -9,26 +9,29 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// Subscriber is one client stream's mailbox: a wake-up of one slot, shared by all its Subs.
+// Subscriber is the mailbox of one client stream. All Subs of the stream share it. It holds at most
+// one pending wake-up.
 type Subscriber struct {
-	wake chan struct{} // nil: it is called
+	wake chan struct{} // nil: wake-ups go to call instead
 	call func()
-	due  atomic.Bool // some store wakes it when it is unlocked
-	// names that nobody had asked for before its Subs did, until NewNames is asked
+	due  atomic.Bool // a store has recorded a wake-up, to send once it is unlocked
+	// newNames counts the names that nobody was subscribed to before these Subs, since the last
+	// call of NewNames.
 	newNames atomic.Uint32
 }
 
-// NewSubscriber makes a mailbox to be waited at.
+// NewSubscriber makes a mailbox whose reader waits for Wake.
 func NewSubscriber() *Subscriber { return &Subscriber{wake: make(chan struct{}, 1)} }
 
-// CallSubscriber makes a mailbox that calls instead, from any goroutine and with locks held: call
-// does not block.
+// CallSubscriber makes a mailbox that calls a function on each wake-up, instead of signalling Wake.
+// The function is called from any goroutine and with locks held, so it must not block.
 func CallSubscriber(call func()) *Subscriber { return &Subscriber{call: call} }
 
 // Wake is signalled when a Sub of the subscriber has become Pending.
 func (s *Subscriber) Wake() <-chan struct{} { return s.wake }
 
-// Signal wakes the subscriber, for its own reader: after an ACK the writer may go on.
+// Signal wakes the subscriber. The stream's own reader calls it after an ACK, when the writer may
+// continue.
 func (s *Subscriber) Signal() {
 	if s.call != nil {
 		s.call()
@@ -37,8 +40,8 @@ func (s *Subscriber) Signal() {
 	signal(s.wake)
 }
 
-// NewNames is how many names the subscriber's Subs have asked for, since the last call, that nobody
-// was subscribed to by any name and that were not remembered.
+// NewNames returns how many names the subscriber's Subs have asked for since the last call that had
+// no entry in the table: nobody was subscribed to them, and they did not linger.
 func (s *Subscriber) NewNames() int {
 	if s.newNames.Load() == 0 {
 		return 0
@@ -54,92 +57,96 @@ type SubOptions struct {
 	Initial map[string]string
 	// Version is the version_info of a first SotW request (RELAY-43).
 	Version string
-	// StandIn: that is the version of something of the last resort, so the client holds nothing
-	// that may be newer than what stands in.
+	// StandIn: Version is that of fallback content. So the client holds nothing that may be newer
+	// than the fallback.
 	StandIn bool
 	// Params are the dynamic parameters of every name.
 	Params constraints.Params
-	// Located: the client named the parameters, and is told variants with their constraints (DYN-7,
-	// DYN-16).
+	// Located: the client named the parameters by locators, and is sent variants with their
+	// constraints (DYN-7, DYN-16).
 	Located bool
-	// TTL: the client may be told TTLs (TTL-5). To all others the relay is the timekeeper
-	// (RELAY-51).
+	// TTL: the client may be sent TTLs (TTL-5). For all other clients the relay watches the expiry
+	// itself (RELAY-51).
 	TTL bool
-	// Polls: the client ends its subscription after each answer, and comes again (REST-10).
+	// Polls: the client ends its subscription after each answer, and subscribes again later
+	// (REST-10).
 	Polls bool
 }
 
-// Sub is what one stream-type is subscribed to: its handle on one shard. One goroutine at a time
-// calls Take, and one Update, Replace and Close; the other methods may be called beside them.
+// Sub is the subscription of one stream-type: its handle on one shard. At any time at most one
+// goroutine calls Take, and at most one calls Update, Replace and Close. The other methods may be
+// called concurrently with these.
 type Sub struct {
 	// Set once by Group.Open.
 	owner   *Subscriber
 	shard   *shard
 	typeURL string
 	delta   bool
-	ttl     bool // TTLs are told
+	ttl     bool // the client is sent TTLs
 	located bool // see SubOptions
 	polls   bool // see SubOptions
-	starred bool // subscribed to `*`; the Union's to keep
+	starred bool // subscribed to `*`; kept by the Union
 
-	pending atomic.Uint32 // what Take may have: pendingChange, pendingUrgent
+	pending atomic.Uint32 // whether Take may have something: pendingChange, pendingUrgent
 
-	// ColdFrom is the caller's to keep: when the present wait for a first answer began; zero: there
-	// is none (RELAY-8).
+	// ColdFrom is kept by the caller. It is when the present wait for a first answer began; zero:
+	// the client does not wait for one (RELAY-8).
 	ColdFrom time.Time
 
 	// Guarded by shard.mu.
-	pos     *position       // in each set subscribed to, `*` first, by position.also; nil: none
-	more    *overlap        // once there are several; nil: there is one at most
-	spaces  map[string]bool // names that are namespaces though they have slashes (ALIAS-6)
-	records *records        // by name; nil: none
+	pos     *position       // one for each subscribed set, linked by also, `*` first; nil: none
+	more    *overlap        // nil: at most one set is subscribed to
+	spaces  map[string]bool // names with slashes that are namespaces nevertheless (ALIAS-6)
+	records *records        // one for each subscribed name; nil: none
 	dirty   []*record
-	owed    int                   // records that must still be answered
-	standIn int                   // records whose client has something of the last resort
-	spelt   map[string]string     // by canonical name, as the client writes it, where that is another
-	initial map[string]xds.Digest // claims, until the first answer to `*` is out
-	stated  map[string]string     // spelt, of the names in initial
-	// members owed by name under `*` (DELTA-9, WARM-3), as the client writes them; SotW: those
-	// whose endpoints follow the next list (WARM-1)
+	owed    int                   // number of records that must still be answered
+	standIn int                   // number of records whose client was sent fallback content
+	spelt   map[string]string     // the client's spelling, by canonical name, where the two differ
+	initial map[string]xds.Digest // initial_resource_versions, until `*` is first answered
+	stated  map[string]string     // spelling of the names in initial
+	// again has members of a set that are owed an answer by name (DELTA-9, WARM-3), with the
+	// client's spelling. In SotW it has Clusters whose endpoints must follow the next list
+	// (WARM-1).
 	again    map[string]string
 	sum      xds.Sum // of what was sent by name and is still subscribed (VER-4)
 	alias    *aliasHoldings
-	whole    string                     // the version of it, if a name was in it
-	deferred map[string]deferredRemoval // Clusters that are gone and still in the list (ORD-3); nil: none
-	// of the last response that had to do with what was sent by name (VER-5)
+	whole    string                     // version of the last whole list that had names in it
+	deferred map[string]deferredRemoval // Clusters that are gone, still listed (ORD-3); nil: none
+	// newest is the last response that concerned what was sent by name (VER-5).
 	newest *provenance
 	unsent uint64    // revision of the first change not taken; 0: none
 	since  time.Time // when that change came from the origin; zero: it did not
 
 	holds          bool // the first request said that the client holds something
-	holdsFallback  bool // and that is of the last resort (SubOptions.StandIn)
-	exact          bool // and its version that this is all it names (comeback.go)
-	listHeld       bool // the first list by name waits (comeback.go)
-	first          bool // before the first Update
-	answeredDemand bool // within one Take: a name that was asked for is answered
-	moreLeft       bool // within one Take: there is more than one answer may have (absences.go)
-	sentWhole      bool // something was sent whole
-	removalDue     bool // all of it is gone but for names not known yet: to be told when they are
-	sentTTLs       bool // it was told of a type with TTLs
+	holdsFallback  bool // what it holds is fallback content (SubOptions.StandIn)
+	exact          bool // by its version it holds exactly the names it lists (comeback.go)
+	listHeld       bool // the first list by name has to wait (comeback.go)
+	first          bool // no Update has been done
+	answeredDemand bool // during a Take: a name that the client asked for is answered
+	moreLeft       bool // during a Take: there is more than fits into one answer (absences.go)
+	sentWhole      bool // a whole list was sent
+	removalDue     bool // an empty list is due, once all names are known to be gone
+	sentTTLs       bool // the client was sent answers of a type with TTLs
 	lagging        bool
-	partial        bool // a part of a long list was taken in (longlist.go)
-	// One of several (Union): united is set for good, asList while any of them is subscribed to
-	// `*`. insisted, for the next Take: a list is told that need not have changed.
+	partial        bool // only a part of a long list has been processed (longlist.go)
+	// For a Sub in a Union of several. inUnion is set for good. asList is set while any of the Subs
+	// is subscribed to `*`. insisted concerns the next Take: it gives a list even if nothing
+	// changed.
 	inUnion, asList, insisted bool
 
-	// Of the last answer, for its extent: a list of all there was, and how many revisions it told
-	// of sets.
+	// Of the last answer, for its extent: whether it was a whole list, and how many revisions of
+	// its sets it covers.
 	tookWhole bool
 	tookSpan  uint32
 
-	takes      uint32 // answers so far
+	takes      uint32 // number of answers so far
 	version    string // SotW: version_info of the first request, and then of the last answer
-	unaccepted []span // by number; only if TTLs are told
+	unaccepted []span // by number; kept only if the client is sent TTLs
 }
 
-// Open subscribes a stream-type to nothing yet. The caller holds a reference on the group for as
-// long as the Sub is open. It gives nil if the parameters would be one map too many for the group
-// (ErrParameterSets).
+// Open opens a stream-type's handle, subscribed to nothing yet. The caller holds a reference on the
+// group for as long as the Sub is open. The result is nil if the group has no room for another
+// parameter map (ErrParameterSets).
 func (g *Group) Open(owner *Subscriber, o SubOptions) *Sub {
 	if !g.paramSets.join(o.Params, g.origin.table.config().MaxParameterSets) {
 		return nil
@@ -157,7 +164,7 @@ func (g *Group) Open(owner *Subscriber, o SubOptions) *Sub {
 	for {
 		s := g.shard(o.TypeURL, o.Params)
 		s.mu.Lock()
-		if s.dead { // dropped between the two lines above; the next look-up makes a new one
+		if s.dead { // dropped since g.shard returned it; the next look-up makes a new one
 			s.mu.Unlock()
 			g.dropShard(s)
 			continue
@@ -170,8 +177,8 @@ func (g *Group) Open(owner *Subscriber, o SubOptions) *Sub {
 	}
 }
 
-// state notes what the client says it holds. Of a name written in two ways with two versions
-// it may hold either.
+// state records that the client says it holds a resource. If a name is given in two spellings with
+// two versions, the client may hold either, so no version is recorded.
 func (s *Sub) state(name string, d xds.Digest) {
 	key, spelt := xds.Spell(name)
 	if was, twice := s.initial[key]; twice && was != d {
@@ -186,7 +193,7 @@ func (s *Sub) state(name string, d xds.Digest) {
 	}
 }
 
-// Group is where it is subscribed.
+// Group is the group that it is subscribed in.
 func (s *Sub) Group() *Group { return s.shard.group }
 
 // TypeURL is the type subscribed to.
@@ -195,13 +202,17 @@ func (s *Sub) TypeURL() string { return s.typeURL }
 // Params are the dynamic parameters of every name subscribed to.
 func (s *Sub) Params() constraints.Params { return s.shard.params }
 
-// Located reports whether the client named them, and is told variants with their constraints.
+// Located reports whether the client named the parameters by locators, and so is sent variants with
+// their constraints.
 func (s *Sub) Located() bool { return s.located }
 
 // Bits of Sub.pending.
 const (
-	pendingChange uint32 = 1 << iota // changes of the origin's, which may wait for others to come (`coalesce`)
-	// anything else: what the client asked for, or waits for, or could lose by waiting
+	// pendingChange: the origin changed something. The answer may wait for more changes
+	// (`coalesce`).
+	pendingChange uint32 = 1 << iota
+	// pendingUrgent: anything else. The client asked for it, waits for it, or could lose by
+	// waiting.
 	pendingUrgent
 )
 
@@ -211,11 +222,11 @@ func (s *Sub) Pending() bool { return s.pending.Swap(0) != 0 }
 // Peek is Pending without clearing the mark.
 func (s *Sub) Peek() bool { return s.pending.Load() != 0 }
 
-// Changed reports whether changes are pending that nobody waits for, and Urgent whether there may
+// Changed reports whether there are changes that nobody waits for. Urgent reports whether there may
 // be anything else.
 func (s *Sub) Changed() bool { return s.pending.Load()&pendingChange != 0 }
 
-// Urgent is the other half of Changed.
+// Urgent reports whether Take may have something that the client must not wait for; see Changed.
 func (s *Sub) Urgent() bool { return s.pending.Load()&pendingUrgent != 0 }
 
 // Remind makes the Sub Pending again, for a caller that could not Take yet.
@@ -233,15 +244,16 @@ func (s *Sub) owe(r *record, owe bool) {
 	}
 }
 
-// arrived notes when the first thing came that the client has not been told.
+// arrived records when the first change arrived that the client has not been sent.
 func (s *Sub) arrived() {
 	if s.since.IsZero() {
 		s.since = s.shard.now
 	}
 }
 
-// markChanged notes a change that the origin made at revision rev. It may wait for others, unless
-// what the client holds may run out before.
+// markChanged records a change that the origin made at revision rev. Its answer may wait for more
+// changes. If the client is sent TTLs it may not, since what the client holds could expire
+// meanwhile.
 func (s *Sub) markChanged(rev uint64) {
 	s.arrived()
 	if s.sentTTLs {
@@ -251,7 +263,7 @@ func (s *Sub) markChanged(rev uint64) {
 	s.pend(rev, pendingChange)
 }
 
-// touched is markChanged of a name, unless the client waits for it.
+// touched is markChanged for a name. It is urgent if the client waits for the name's answer.
 func (s *Sub) touched(r *record, rev uint64) {
 	s.lookAgain(r)
 	if r.is(owed) {
@@ -262,7 +274,7 @@ func (s *Sub) touched(r *record, rev uint64) {
 	s.markChanged(rev)
 }
 
-// markDirty notes that a name has to be looked at.
+// markDirty has the next Take look at a name.
 func (s *Sub) markDirty(r *record, rev uint64) {
 	s.lookAgain(r)
 	s.mark(rev)
@@ -278,12 +290,12 @@ func (s *Sub) lookAgain(r *record) {
 	}
 }
 
-// mark notes that there is something to take since revision rev, and has the stream woken
-// when the shard is unlocked.
+// mark records that there is something to take since revision rev. The stream is woken when the
+// shard is unlocked.
 func (s *Sub) mark(rev uint64) { s.pend(rev, pendingUrgent) }
 
-// pend is mark of one kind. A stream that was woken for as much is not woken again
-// before it takes.
+// pend is mark for one of the two kinds. A stream that was already woken for this kind, or for a
+// more urgent one, is not woken again before it takes.
 func (s *Sub) pend(rev uint64, what uint32) {
 	if s.unsent == 0 {
 		s.unsent = max(rev, 1)
@@ -293,26 +305,26 @@ func (s *Sub) pend(rev uint64, what uint32) {
 	}
 }
 
-// Standing is how a Sub stands between two Takes.
+// Standing is the state of a Sub between two Takes.
 type Standing struct {
 	// Unsent is the revision of the first change not taken; 0: none.
 	Unsent uint64
 	// Waiting: a set or a name still waits for its first answer.
 	Waiting bool
-	// Settling: a set subscribed to has to settle before it is told (RELAY-7).
+	// Settling: a subscribed set has to settle before it is sent (RELAY-7).
 	Settling bool
-	// Arriving: a set that is told as it comes has not settled.
+	// Arriving: a set whose members are sent as they come has not settled.
 	Arriving bool
-	// Held: there is something for it that was restored and that the origin has not confirmed yet.
-	// The client says that it holds something, and is left as it is (RELAY-96). Or its list waits
-	// as it would take away what went (comeback.go).
+	// Held: an answer is held back because the client says it holds something. Either the content
+	// was restored from a snapshot and the origin has not confirmed it (RELAY-96), or the list
+	// would take away what was removed while the client was away (comeback.go).
 	Held bool
-	// StandIn: it was told something of the last resort, and nothing in its place yet.
+	// StandIn: the client was sent fallback content, and nothing in its place yet.
 	StandIn bool
 	// Lagging: the stream fell so far behind that it has to end and resume by its versions.
 	Lagging bool
-	// Names is the number of names subscribed, those of collections included, and Sets that of
-	// sets.
+	// Names is the number of subscribed names, collections included. Sets is the number of
+	// subscribed sets.
 	Names, Sets int
 	// Dropped is the number of names unsubscribed that must still be answered (DELTA-9).
 	Dropped int
@@ -320,7 +332,7 @@ type Standing struct {
 	Wildcard bool
 }
 
-// Since is when the first change came from the origin that was not taken; zero: there is none.
+// Since is when the first change that was not taken came from the origin; zero: there is none.
 func (s *Sub) Since() time.Time {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
@@ -334,7 +346,7 @@ func (s *Sub) Unsent() uint64 {
 	return s.unsent
 }
 
-// Standing tells how the Sub stands.
+// Standing returns the present state.
 func (s *Sub) Standing() Standing {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
@@ -376,8 +388,8 @@ func (s *Sub) waiting() bool {
 }
 
 // Upstream reports since when the upstream stream has been open that carries what the Sub waits
-// for; false if none is. A type that is left out of it because the origin may end streams for it
-// waits as for an origin that is silent about it (RELAY-92, RELAY-95).
+// for; false: there is no such stream. For a quarantined type the answer is the same as for an
+// origin that is silent about the type (RELAY-92, RELAY-95).
 func (s *Sub) Upstream() (since time.Time, open bool) {
 	s.shard.mu.Lock()
 	lane := s.shard.named.lane

@@ -7,11 +7,11 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// What a Sub is subscribed to, and how that changes.
+// This file changes what a Sub is subscribed to.
 
-// Update applies a delta request: subscribes first, then unsubscribes (DELTA-6). Wildcard stands
-// for `*`. Names may be written in any way that means them (NAME-4). What is denied for want of
-// room is as if it had not been asked for.
+// Update applies a delta request. Subscribes come before unsubscribes (DELTA-6). The name `*`
+// stands for the wildcard. Names may be in any spelling (NAME-4). A name that is denied for lack of
+// memory counts as not asked for.
 func (s *Sub) Update(now time.Time, subscribe, unsubscribe []string) []Denied {
 	s.shard.mu.Lock()
 	defer s.shard.unlock()
@@ -38,8 +38,8 @@ func (s *Sub) Update(now time.Time, subscribe, unsubscribe []string) []Denied {
 	return list.done()
 }
 
-// Namespaces declares names of route configurations: from now on Update takes them for those of all
-// their virtual hosts, as it does every name without a slash (ALIAS-6).
+// Namespaces declares names of route configurations. From now on Update takes them for the
+// namespaces of their virtual hosts, as it does every name without a slash (ALIAS-6).
 func (s *Sub) Namespaces(names []string) {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
@@ -58,8 +58,8 @@ func (s *Sub) Subscribed(name string) bool {
 	return s.record(xds.NameKey(name)) != nil
 }
 
-// Went reports whether the client names exactly this resource, and had what it was last told, or is
-// to be told, is gone.
+// Went reports whether the client names exactly this resource, and held it until the relay sent its
+// removal, or is about to.
 func (s *Sub) Went(name string) bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
@@ -67,9 +67,9 @@ func (s *Sub) Went(name string) bool {
 	return r != nil && r.is(hadRemoved)
 }
 
-// Unsend takes an answer back that was taken and thrown away: everything that the client is
-// subscribed to is answered again, as if it had subscribed to it again (DELTA-2). What is kept back
-// was in no answer, and stays so.
+// Unsend takes back an answer that was taken and then discarded. Everything that the client is
+// subscribed to is answered again, as if it had subscribed again (DELTA-2). Deferred removals were
+// in no answer, and stay deferred.
 func (s *Sub) Unsend() {
 	s.shard.mu.Lock()
 	defer s.shard.unlock()
@@ -83,8 +83,8 @@ func (s *Sub) Unsend() {
 	}
 }
 
-// Replace applies a SotW request: names are the complete list (SOTW-1), without `*`. What is denied
-// for want of room is as if it were not in the list.
+// Replace applies a SotW request. The names are the complete list (SOTW-1), without `*`. A name
+// that is denied for lack of memory counts as not listed.
 func (s *Sub) Replace(now time.Time, names []string, wildcard bool) []Denied {
 	s.shard.mu.Lock()
 	defer s.shard.unlock()
@@ -93,13 +93,14 @@ func (s *Sub) Replace(now time.Time, names []string, wildcard bool) []Denied {
 		if star == nil {
 			s.joinStar()
 			if !s.first {
-				s.version = "" // it spoke of what the client held before the stream (RELAY-43)
+				s.version = "" // it says what the client held before the stream (RELAY-43)
 			}
 		}
 	} else {
 		s.leave(star, now)
 	}
-	var selectors map[string]bool // that are listed
+	// selectors are the collections in the list.
+	var selectors map[string]bool
 	list := longList{sub: s, now: now}
 	for _, name := range names {
 		list.next()
@@ -153,13 +154,13 @@ func (s *Sub) firstDone() {
 	}
 	s.first = false
 	if s.pos == nil {
-		s.initial, s.stated = nil, nil // names have taken theirs over
+		s.initial, s.stated = nil, nil // the records have taken them over
 	}
 }
 
-// subscribe subscribes to a name, or to the collection that it stands for, again if it is
-// subscribed already (DELTA-2). e is the name's entry, if there is one. It gives the name's record;
-// nil: there is none, since it is a collection's or was denied.
+// subscribe subscribes to a name, or to the collection that the name stands for. A name that is
+// subscribed already is answered again (DELTA-2). e is the name's entry; nil: it has none. The
+// result is the name's record; nil if the name stands for a collection or is denied.
 func (s *Sub) subscribe(name, spelt string, e *entry) *record {
 	if k, ok := s.shard.selectorOf(name, s.spaces); ok {
 		if !s.deniedSet(s.shard.collections[name], name, spelt) {
@@ -181,7 +182,7 @@ func (s *Sub) subscribe(name, spelt string, e *entry) *record {
 		s.spellAs(name, spelt)
 		d, stated := s.initial[name]
 		if stated && s.first {
-			// Only a version of ours that is current spares the answer (DELTA-11).
+			// The answer is skipped only if the client states our current version (DELTA-11).
 			r.sent = d
 			r.flags |= holds | claimed
 			if s.delta && d != (xds.Digest{}) {
@@ -192,7 +193,7 @@ func (s *Sub) subscribe(name, spelt string, e *entry) *record {
 		}
 		s.covering(name, func(p *position) {
 			if !p.fresh && p.view.hadAt(p.view.items[name], p.sent) {
-				r.flags |= holds // it came with the set
+				r.flags |= holds // it was sent with the set
 			}
 		})
 		if len(s.alias.by[name]) > 0 {
@@ -201,7 +202,7 @@ func (s *Sub) subscribe(name, spelt string, e *entry) *record {
 			s.holds = s.holds || !s.delta && s.sentWhole
 		}
 		if s.more != nil {
-			delete(s.more.sent, name) // the record tells it from now on
+			delete(s.more.sent, name) // from now on the record has what was sent
 		}
 		if stated || s.holds && !s.delta && (s.first || s.pos != nil && s.pos.fresh) {
 			r.flags |= returned
@@ -211,15 +212,15 @@ func (s *Sub) subscribe(name, spelt string, e *entry) *record {
 	return r
 }
 
-// demand makes a name be answered, whatever the client was sent of it.
+// demand makes a name owed, whatever the client was sent of it before.
 func (s *Sub) demand(r *record) {
-	r.setLastError(nil) // it may be all there is to answer
+	r.setLastError(nil) // the error may be the only answer there is
 	s.owe(r, true)
 	r.flags |= demanded
 	s.markDirty(r, s.shard.rev)
 }
 
-// spellAs notes how the client writes a name.
+// spellAs records the client's spelling of a name.
 func (s *Sub) spellAs(name, spelt string) {
 	if spelt == "" {
 		return
@@ -230,8 +231,8 @@ func (s *Sub) spellAs(name, spelt string) {
 	s.spelt[name] = strings.Clone(spelt)
 }
 
-// selects is the client's position in the collection of that name; nil: it is not subscribed
-// to it.
+// selects is the client's position in the collection of that name; nil: the client is not
+// subscribed to it.
 func (s *Sub) selects(name string) *position {
 	if s.pos == nil || len(s.shard.collections) == 0 {
 		return nil
@@ -252,7 +253,7 @@ func (s *Sub) unsubscribe(name string, now time.Time) {
 	r := s.record(name)
 	told := heldName{name: name, spelt: xds.Spelling(name, spelt)}
 	if r != nil && s.alias.of[r].name != "" {
-		told = s.alias.of[r] // of an alias: the resource, if a set has it
+		told = s.alias.of[r] // for an alias: the resource, which a set may have
 	}
 	named := r != nil || len(s.alias.by[name]) > 0
 	s.covering(told.name, func(p *position) {
@@ -262,7 +263,7 @@ func (s *Sub) unsubscribe(name string, now time.Time) {
 		}
 	})
 	if !s.covered(name) {
-		delete(s.initial, name) // the client drops what it says it holds of it (DELTA-4)
+		delete(s.initial, name) // the client drops what it said it holds (DELTA-4)
 	}
 	if r != nil {
 		switch v := s.body(r); {
@@ -273,7 +274,7 @@ func (s *Sub) unsubscribe(name string, now time.Time) {
 			s.mayKeep(told)
 		}
 		s.forget(r, now)
-		// it has the resource by an alias still
+		// The client still has the resource by an alias.
 		if also := s.alias.by[name]; s.pos != nil && len(also) > 0 {
 			s.owe(also[0], true)
 			s.markDirty(also[0], s.shard.rev)
@@ -285,9 +286,9 @@ func (s *Sub) unsubscribe(name string, now time.Time) {
 	}
 }
 
-// mayHold reports whether the client may hold a resource that it does not name: it was sent
-// it with a set, or says that it holds it. What it was not sent yet comes with the set, if it does
-// not go before.
+// mayHold reports whether the client may hold a resource that it does not name: it was sent it with
+// a set, or says that it holds it. A member that it was not sent yet does not count. It comes with
+// the set, unless it is removed before.
 func (s *Sub) mayHold(name string) bool {
 	if _, stated := s.initial[name]; stated {
 		return true
@@ -299,15 +300,14 @@ func (s *Sub) mayHold(name string) bool {
 	return s.pos != nil && !s.pos.fresh && s.pos.view.hadAt(s.pos.view.items[name], s.pos.sent)
 }
 
-// forgotten looks at what the end of a name means for the rest of a SotW list that is sent
-// whole: it may have been what the list waited for, or have stood in the place of the set's own
-// body.
+// forgotten updates the rest of a SotW list that is sent whole, after a name in it ended. The list
+// may have waited for the name, or may have had its body in place of the set's own body.
 func (s *Sub) forgotten(r *record) {
 	if s.delta {
 		return
 	}
 	if s.pos == nil && s.asList && r.is(holds) {
-		s.removalDue = true // the client of `*` at another origin may keep it until it is told otherwise
+		s.removalDue = true // a client of `*` elsewhere may keep it until a list leaves it out
 	}
 	if s.holds || s.removalDue {
 		s.mark(s.shard.rev)
@@ -321,7 +321,7 @@ func (s *Sub) forgotten(r *record) {
 		}
 		p.resend = true
 		if there && s.typeURL == xds.ClusterType {
-			s.answerAgain(name, name) // to the client it changes (WARM-1)
+			s.answerAgain(name, name) // it gets the set's body, and its endpoints (WARM-1)
 		}
 		s.mark(s.shard.rev)
 	})
@@ -344,7 +344,7 @@ func (s *Sub) forget(r *record, now time.Time) {
 	s.shard.unlink(r, now)
 }
 
-// Close ends the subscription and lets go of every name.
+// Close ends the subscription and unsubscribes every name.
 func (s *Sub) Close(now time.Time) {
 	sh := s.shard
 	sh.mu.Lock()

@@ -7,43 +7,45 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// Answer is what one response has to say. What the client says to it is told by Ack or Nack.
+// Answer is the content of one response. The client's reaction to it is reported by Ack or Nack.
 type Answer struct {
 	*Body
-	// Located is what is told of names that the client named by locators; nil: nothing, as nearly
-	// always.
+	// Located is the answer for names that the client named by locators; nil: there is none.
 	Located *Located
-	// Errors are what to say of names instead of a resource; none of them is in Variants (ABS-11).
+	// Errors are the errors of names that are sent instead of resources. None of these names is in
+	// Variants (ABS-11).
 	Errors []*NameError
-	// Follow are the names of endpoints that must follow, since Clusters in it refer to them that
-	// are new or changed on this stream (WARM-1). Many share the list.
+	// Follow are the names of endpoints that must be sent next, because Clusters in the answer
+	// refer to them and are new or changed on this stream (WARM-1). The list may be shared by
+	// several answers.
 	Follow []string
-	// Version is the version_info of a SotW answer (VER-4). In delta it is the origin's, for
-	// people, where one has a part in it (VER-10).
+	// Version is the version_info of a SotW answer (VER-4). In delta it is the origin's version,
+	// for people to read, where a response of the origin had a part in the answer (VER-10).
 	Version string
-	// Rev is the newest revision in it: nothing of a later type that is as new may be written
-	// before an earlier type's changes up to here.
+	// Rev is the newest revision in the answer. Before an earlier type's changes up to Rev are
+	// written, nothing of a later type may be written that is as new.
 	Rev uint64
-	// First is the revision of the oldest change in it.
+	// First is the revision of the oldest change in the answer.
 	First uint64
-	// Since is when the oldest change arrived from the origin; zero if the answer is due to a
+	// Since is when the oldest change arrived from the origin. It is zero if the answer is due to a
 	// request.
 	Since time.Time
-	sub   *Sub       // whose it is; nil: of several
-	parts *subExtent // of several, which; in no order
-	// number is which of sub's answers it is.
+	sub   *Sub       // the only Sub in the answer; nil: there are several
+	parts *subExtent // the Subs, if there are several, in no order
+	// number counts the answers of sub.
 	number uint32
 	// Waiting: `*` or a name still waits for its first answer.
 	Waiting bool
-	// Demanded: it answers names that the client asked for, and not only changes and what else is
-	// owed.
+	// Demanded: the answer has names that the client asked for, and not only changes and names that
+	// are owed for other reasons.
 	Demanded bool
-	gone     bool // of one of several lists: if it is empty, all of it is known to be gone
-	// renewed: a list that is sent whole for the sake of a TTL (TTL-11).
+	gone     bool // for one list of several that is empty: everything in it is known to be gone
+	// renewed: a whole list is sent because a TTL changed (TTL-11).
 	renewed bool
 }
 
-// newAnswer is an answer with a body of its own, in one object as long as one resource is in it.
+// newAnswer makes an answer with a body of its own. Both are one allocation, with space for one
+// resource.
 func newAnswer() *Answer {
 	x := &struct {
 		Answer
@@ -54,7 +56,7 @@ func newAnswer() *Answer {
 	return &x.Answer
 }
 
-// Group is the one whose resources the answer has; nil if it has several's.
+// Group is the group that the resources of the answer come from; nil if there are several.
 func (a *Answer) Group() (g *Group) {
 	if a.sub != nil {
 		return a.sub.shard.group
@@ -68,17 +70,17 @@ func (a *Answer) Group() (g *Group) {
 	return g
 }
 
-// ttl reports whether TTLs are told: all Subs of a stream-type have that in common.
+// ttl reports whether the client is sent TTLs. All Subs of a stream-type have that in common.
 func (a *Answer) ttl() bool {
 	return a.sub != nil && a.sub.ttl || a.parts != nil && a.parts.sub.ttl
 }
 
-// Take gives what the client has not been sent, and takes it as sent; nil if there is nothing.
+// Take returns what the client has not been sent, and records it as sent; nil: there is nothing.
 func (s *Sub) Take(now time.Time) *Answer { return s.TakeDeferring(now, deferNothing) }
 
-// TakeDeferring is Take for Clusters in state of the world: what k does not let go stays in the
-// list with its last body (ORD-3). For endpoints it keeps back the word that they are gone, in
-// state of the world, or that they are empty, since their Cluster goes (emptied.go).
+// TakeDeferring is Take with removals deferred by k. A removed Cluster stays in a SotW list with
+// its last body until k releases it (ORD-3). For endpoints whose Cluster goes, k holds back the
+// removal in SotW, and the empty assignment in both dialects (emptied.go).
 func (s *Sub) TakeDeferring(now time.Time, k Deferral) *Answer {
 	s.shard.mu.Lock()
 	defer s.shard.unlock()
@@ -117,14 +119,14 @@ func (s *Sub) takeAnswer(now time.Time, k Deferral) *Answer {
 		a = s.takeChanged(k)
 	}
 	if a == nil && (len(s.dirty) > 0 || s.behind()) {
-		if s.unsent, s.since = first, since; first == 0 { // it could not be told yet (RELAY-7)
-			s.unsent = s.shard.rev // what was kept went long ago
+		if s.unsent, s.since = first, since; first == 0 { // it cannot be sent yet (RELAY-7)
+			s.unsent = s.shard.rev // what was deferred was removed long ago
 		}
 	}
 	if a != nil {
 		s.took(a, from)
 		if len(a.Errors) > 0 && len(s.dirty) > 0 {
-			s.mark(s.shard.rev) // there are more
+			s.mark(s.shard.rev) // there are more errors
 		}
 		if s.moreLeft {
 			s.mark(first)
@@ -150,7 +152,7 @@ func (s *Sub) takeAnswer(now time.Time, k Deferral) *Answer {
 		switch {
 		case s.delta:
 		case len(a.Heartbeats) > 0:
-			a.Version = s.version // of the bodies that the client accepted (TTL-2)
+			a.Version = s.version // the version of the bodies that the client accepted (TTL-2)
 		default:
 			s.version = a.Version
 		}
@@ -169,9 +171,10 @@ func (s *Sub) behind() bool {
 	return false
 }
 
-// originVersion is the version of an answer where clients are told the origin's (VER-5): that
-// of the newest response that had to do with it. An empty one is replaced by that of the content: a
-// client that comes back with none would count as one that holds nothing (RELAY-7).
+// originVersion is the version of an answer where clients are sent the origin's versions (VER-5):
+// that of the newest response that had a part in the answer. If the origin's version is empty, the
+// content version replaces it. A client that comes back with an empty version would count as one
+// that holds nothing (RELAY-7).
 func (s *Sub) originVersion(content string) string {
 	from := s.from()
 	if from == nil || from.version == "" {
@@ -180,11 +183,12 @@ func (s *Sub) originVersion(content string) string {
 	return from.version
 }
 
-// maxVersionShown is how long an origin's version may be to be told for people.
+// maxVersionShown is the length up to which an origin's version is sent in delta for people to
+// read.
 const maxVersionShown = 256
 
-// shownVersion is the origin's version in a delta answer, where it is for people (VER-10):
-// nobody decides anything by it.
+// shownVersion is the origin's version for a delta answer. It is for people; no decision depends on
+// it (VER-10).
 func (s *Sub) shownVersion() string {
 	from := s.from()
 	if from == nil || len(from.version) > maxVersionShown {
@@ -193,7 +197,7 @@ func (s *Sub) shownVersion() string {
 	return from.version
 }
 
-// from is the newest response that had to do with what the client was sent.
+// from is the newest response that had a part in what the client was sent.
 func (s *Sub) from() *provenance {
 	from := s.newest
 	for p := s.pos; p != nil; p = p.also {
@@ -202,18 +206,18 @@ func (s *Sub) from() *provenance {
 	return from
 }
 
-// takeChanged is a SotW answer of a grouped type: what changed or is owed (SOTW-3), of
-// collections too (COLL-2). A removal cannot be expressed (RELAY-16).
+// takeChanged makes a SotW answer of a grouped type. It has what changed or is owed (SOTW-3), of
+// collections too (COLL-2). It cannot express a removal (RELAY-16).
 func (s *Sub) takeChanged(k Deferral) *Answer {
 	a := newAnswer()
 	s.endDeferrals(k)
-	base, _, rev := s.takeSets() // first: it may have names looked at
+	base, _, rev := s.takeSets() // first, since it may mark names as dirty
 	var renewed []*record
-	size := 0 // of errors
+	size := 0 // of the errors
 	s.eachDirty(func(r *record) {
 		if v, _, _ := s.effective(r); s.withholds(v) {
 			if size > errorBytes {
-				s.addDirty(r) // with the next
+				s.addDirty(r) // it comes with the next answer
 			} else if f := s.withhold(r); f != nil {
 				a.Errors = append(a.Errors, f)
 				size += f.Size()
@@ -226,7 +230,7 @@ func (s *Sub) takeChanged(k Deferral) *Answer {
 		had, back := r.mayDefer(), r.back()
 		what, body, at := s.settle(r)
 		if what == removal && had && s.deferRemoval(r.entry.name, deferredRemoval{named: true, returned: back}, k) || s.defers(r.entry.name) && what == nothing {
-			return // what is said of it comes when it is let go of
+			return // it is sent when the deferral ends
 		}
 		switch what {
 		case resource:
@@ -237,7 +241,7 @@ func (s *Sub) takeChanged(k Deferral) *Answer {
 			a.Rev = max(a.Rev, at)
 		}
 		if size > errorBytes {
-			s.addDirty(r) // what is said of it beside that comes with the next (TRANS-10)
+			s.addDirty(r) // its error comes with the next answer (TRANS-10)
 		} else if f := s.errorFor(r, what); f != nil {
 			a.Errors = append(a.Errors, f)
 			size += f.Size()
@@ -267,8 +271,8 @@ func (s *Sub) takeChanged(k Deferral) *Answer {
 		return nil
 	}
 	if len(a.Heartbeats) > 0 && (len(a.Variants)+len(a.Errors) > 0 || s.inUnion || s.version == "" || s.last() != accepted) {
-		// A heartbeat goes under the version that the client has accepted, and with nothing else
-		// (TTL-9).
+		// A heartbeat is sent under the version that the client has accepted, and without anything
+		// else (TTL-9).
 		a.Variants, a.Heartbeats = append(a.Variants, a.Heartbeats...), nil
 		for _, r := range renewed {
 			r.at = s.takes + 1
@@ -278,8 +282,9 @@ func (s *Sub) takeChanged(k Deferral) *Answer {
 	return a
 }
 
-// takeMembers adds what collections have for a SotW client: bodies, in which a new TTL goes
-// too. What it could not be told the end of is withheld (RELAY-51).
+// takeMembers adds the changed members of collections for a SotW client. They are sent as bodies,
+// even if only the TTL changed. A body is withheld if the client could not be sent its expiry
+// (RELAY-51).
 func (s *Sub) takeMembers(a *Answer, base *Body, rev uint64) {
 	for _, vs := range [][]*Variant{base.Variants, base.Heartbeats} {
 		for _, v := range vs {
@@ -292,14 +297,15 @@ func (s *Sub) takeMembers(a *Answer, base *Body, rev uint64) {
 	}
 }
 
-// errorFor is the error a client must be told of a name, once. what is told of it right now;
-// after its body the error follows in a response of its own (ABS-9, ABS-11). An error is as good as
-// the upstream stream, like absence (RELAY-38), but for a TTL that has passed: a client who held
-// the body is told whether or not there is a stream.
+// errorFor is the error that the client has to be sent of a name, once; nil: there is none. what is
+// sent of the name in the same answer. If that is its body, the error follows in a response of its
+// own (ABS-9, ABS-11). Like an absence, an error is valid only as long as the upstream stream on
+// which it was stated (RELAY-38). A TTL that has passed is the exception: a client that held the
+// body is sent that error with or without a stream.
 func (s *Sub) errorFor(r *record, what event) *NameError {
 	e, sent := r.entry, what == resource || what == heartbeat
 	if what == resource {
-		r.setLastError(nil) // the body ends what was told before
+		r.setLastError(nil) // the body ends the error that was sent before
 	}
 	if r.is(unavailableDue) {
 		r.flags &^= unavailableDue
@@ -313,27 +319,28 @@ func (s *Sub) errorFor(r *record, what event) *NameError {
 		if what == removal {
 			r.setLastError(nil)
 		}
-		// else the client remembers what it was told until the resource arrives, which may be held
-		// back yet (ABS-7)
+		// Otherwise the client remembers the error until the resource arrives, which may be held
+		// back for now (ABS-7).
 		return nil
 	case f == r.lastError(), f.Own && s.delta:
 		return nil
 	case (!s.shard.isAsked(e) || !e.isAnswered()) && !(f.Expired && what == removal):
 		return nil
 	case !sent && s.inSet(e) && s.shard.group.origin.ends(f):
-		return nil // it is gone only when neither holds it (RELAY-25)
+		return nil // the name is gone only if neither holds it (RELAY-25)
 	case sent:
 		s.markDirty(r, e.rev)
 		return nil
 	default:
-		// A name without a body stays owed: whether it exists has still to be told (ABS-4).
+		// A name without a body stays owed: the client has still to be sent whether it exists
+		// (ABS-4).
 		s.answeredDemand = s.answeredDemand || r.is(demanded)
 		r.setLastError(f)
 		return s.about(r, f)
 	}
 }
 
-// inSet reports whether the client has the name from a set.
+// inSet reports whether the client has the name's resource by a set.
 func (s *Sub) inSet(e *entry) bool {
 	name := e.name
 	if e.chosen != nil {

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// takeDelta is a delta answer: what changed, went or is owed, of sets and of names.
+// takeDelta makes a delta answer: what changed, was removed or is owed, of sets and of names.
 func (s *Sub) takeDelta(k Deferral) *Answer {
 	s.endDeferrals(k)
 	base, must, rev := s.takeSets()
@@ -46,15 +46,16 @@ func (s *Sub) takeDelta(k Deferral) *Answer {
 	if s.more == nil {
 		rev = max(rev, s.takeAgain(base, own))
 	}
-	if !s.alias.none() { // asked here, as tidy's frame alone would have a new writer's stack grow
+	// tested here, since tidy's frame alone would make a new writer's stack grow
+	if !s.alias.none() {
 		base, errs = s.tidy(own, base, errs)
 	}
 	a.Errors, a.Rev = errs, rev
 	return s.taken(a, base, must)
 }
 
-// taken puts what the sets tell beside what is told by name, and gives nil if that is
-// nothing. must: an empty answer goes out, too.
+// taken adds the part of the sets to what is sent by name. It returns nil if both have nothing.
+// must: an empty answer is sent, too.
 func (s *Sub) taken(a *Answer, base *Body, must bool) *Answer {
 	switch own := a.Body; {
 	case base == nil:
@@ -75,9 +76,8 @@ func (s *Sub) taken(a *Answer, base *Body, must bool) *Answer {
 	return a
 }
 
-// addErrors adds what the client of a set must be told of members in error, and of the set.
-// That a member does not exist is said in both ways, for clients that do not know the other
-// (ABS-9).
+// addErrors adds the errors of a set's members and of the set itself. That a member does not exist
+// is stated both as an error and as a removal, since older clients ignore errors (ABS-9).
 func (s *Sub) addErrors(a *Answer, p *position) {
 	if f := p.newCollectionError(); f != nil {
 		a.Errors, a.Rev = append(a.Errors, f), max(a.Rev, s.shard.rev)
@@ -95,7 +95,7 @@ func (s *Sub) addErrors(a *Answer, p *position) {
 		removed[name] = true
 		delete(p.spared, name)
 	}
-	all := &Body{ // the other one may be shared
+	all := &Body{ // a.Body may be shared
 		Variants: a.Variants, Heartbeats: a.Heartbeats, Removed: slices.Clone(a.Removed), spelt: maps.Clone(a.spelt),
 	}
 	for _, name := range s.endSpared(p) {
@@ -112,7 +112,7 @@ func (s *Sub) addErrors(a *Answer, p *position) {
 	}
 }
 
-// takeSets takes what the sets subscribed to have for the client.
+// takeSets takes what the subscribed sets have for the client.
 func (s *Sub) takeSets() (b *Body, must bool, rev uint64) {
 	if s.more != nil {
 		return s.takeOverlap()
@@ -120,8 +120,8 @@ func (s *Sub) takeSets() (b *Body, must bool, rev uint64) {
 	return s.takeView()
 }
 
-// takeView takes the one set's part of a delta answer. Names with a record of their own are
-// left to it. must: the answer goes out even if it is empty (DELTA-13).
+// takeView takes the part of a delta answer that a client's only set has. It leaves out names that
+// have a record. must: the answer is sent even if it is empty (DELTA-13).
 func (s *Sub) takeView() (b *Body, must bool, rev uint64) {
 	p := s.pos
 	if p == nil {
@@ -153,7 +153,7 @@ func (s *Sub) takeView() (b *Body, must bool, rev uint64) {
 	}
 	b = b.named()
 	if v.live == 0 && v.set.kind != wild && must {
-		// the other one may be shared
+		// ^the present body may be shared
 		b = &Body{Variants: b.Variants, Removed: slices.Clone(b.Removed), spelt: maps.Clone(b.spelt)}
 		p.empty(b)
 	}
@@ -162,7 +162,7 @@ func (s *Sub) takeView() (b *Body, must bool, rev uint64) {
 	return b, must, rev
 }
 
-// lookAt has the records of a resource looked at, and reports whether there is any.
+// lookAt marks the records of a resource as dirty, and reports whether there are any.
 func (s *Sub) lookAt(name string) bool {
 	r, also := s.record(name), s.alias.by[name]
 	if r != nil {
@@ -174,9 +174,10 @@ func (s *Sub) lookAt(name string) bool {
 	return r != nil || len(also) > 0
 }
 
-// own is a view's body without the names that have a record of their own, which are marked to
-// be looked at, and on the first answer without what the client holds already and with removals of
-// what is no more (DELTA-11, DELTA-12). It is the shared body itself where that changes nothing.
+// own is a view's body for one client. Names with a record are left out, and their records are
+// marked as dirty. The first answer also leaves out what the client already holds, and has removals
+// of what the client holds and no longer exists (DELTA-11, DELTA-12). If nothing of this applies,
+// the result is the shared body itself.
 func (s *Sub) own(b *Body, first bool) *Body {
 	if s.records.len() == 0 && (!first || len(s.initial) == 0) && (len(b.Heartbeats) == 0 || len(s.again) == 0) {
 		return b
@@ -192,7 +193,8 @@ func (s *Sub) own(b *Body, first bool) *Body {
 		return s.lookAt(name)
 	}
 	for _, v := range b.Heartbeats {
-		if _, again := s.again[v.Name]; !skip(v.Name) && !again { // what is owed goes in full
+		// what is owed is sent with its body
+		if _, again := s.again[v.Name]; !skip(v.Name) && !again {
 			own.Heartbeats = append(own.Heartbeats, v)
 		}
 	}
@@ -201,7 +203,7 @@ func (s *Sub) own(b *Body, first bool) *Body {
 			continue
 		}
 		if d, stated := s.initial[v.Name]; first && stated && v.stated(d) {
-			if s.ttl && v.timed() { // it may have missed some while it was away
+			if s.ttl && v.timed() { // it may have missed a TTL while it was away
 				own.Heartbeats = append(own.Heartbeats, v)
 			}
 			continue
@@ -217,7 +219,7 @@ func (s *Sub) own(b *Body, first bool) *Body {
 		for name := range s.initial {
 			switch {
 			case s.pos.view.has(name), !s.pos.view.set.includes(name), skip(name), s.spared(name):
-			case s.alias.undecided > 0: // it may be what an alias stands for
+			case s.alias.undecided > 0: // an alias may stand for it
 				s.alias.deferred = append(s.alias.deferred, heldName{name: name, spelt: s.stated[name]})
 			default:
 				own.remove(name, s.stated[name])
@@ -227,8 +229,8 @@ func (s *Sub) own(b *Body, first bool) *Body {
 	return own
 }
 
-// takeAgain answers unsubscribes of names that the one set still covers: the resource if it
-// is in the set, else a removal (DELTA-9).
+// takeAgain answers unsubscribes of names that the client's only set still covers: with the
+// resource if it is in the set, else with a removal (DELTA-9).
 func (s *Sub) takeAgain(base, own *Body) (rev uint64) {
 	if len(s.again) == 0 || s.pos == nil || s.pos.fresh {
 		return 0

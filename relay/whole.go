@@ -6,8 +6,8 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// takeWhole is a SotW answer that holds the full view (SOTW-2, SOTW-4), and what k keeps in
-// it.
+// takeWhole makes a SotW answer that holds the full view (SOTW-2, SOTW-4), with the resources whose
+// removal k defers.
 func (s *Sub) takeWhole(k Deferral) *Answer {
 	p := s.pos
 	if p != nil && (p.also != nil || p.view.set.kind != wild) {
@@ -19,12 +19,13 @@ func (s *Sub) takeWhole(k Deferral) *Answer {
 		}
 		if s.version != "" && !s.insisted && s.records.len() == 0 && s.version == p.view.versionInfo() && !s.shard.group.origin.config().OriginVersions &&
 			!p.view.sendsTTLs() {
-			// In sync already (RELAY-43); an origin's own version proves nothing (VER-5), and who
-			// was away may have missed a TTL.
+			// The client is in sync already (RELAY-43). An origin's own version does not prove that
+			// (VER-5), nor does any version if TTLs are sent: the client may have missed one while
+			// it was away.
 			p.sum, s.sentWhole = p.view.sum, true
 			p.view.passed(p, p.view.contentRev)
 			if p.errorsSent < p.view.set.nameErrors.seq {
-				s.mark(s.shard.rev) // what is in error may still have to be said
+				s.mark(s.shard.rev) // there may be errors to send
 			}
 			return nil
 		}
@@ -33,13 +34,13 @@ func (s *Sub) takeWhole(k Deferral) *Answer {
 		}
 	}
 	if s.holds && !s.resolved() {
-		return nil // RELAY-7: it would delete what is only not there yet
+		return nil // RELAY-7: the list would delete what has not arrived yet
 	}
 	if s.firstListWaits(k) {
 		return nil
 	}
 	if p != nil && p.view.contentRev > p.sent {
-		for r := range s.records.all() { // the set may have lost what kept an error back
+		for r := range s.records.all() { // the set may have lost the body that held an error back
 			if f := r.entry.nameError; f != nil && f != r.lastError() {
 				s.addDirty(r)
 			}
@@ -50,7 +51,7 @@ func (s *Sub) takeWhole(k Deferral) *Answer {
 	s.deferMembers(k)
 	s.deferRestored(k)
 	if p != nil && s.ttl && p.view.renewed > p.sent && s.last() != rejected {
-		changed, a.renewed = true, true // heartbeats are the whole view with bodies (TTL-11)
+		changed, a.renewed = true, true // a heartbeat of a whole list has all bodies (TTL-11)
 	}
 	changed = s.settleWhole(a, k) || changed || s.insisted
 	if p == nil {
@@ -68,7 +69,7 @@ func (s *Sub) takeWhole(k Deferral) *Answer {
 	}
 	a.Rev = max(a.Rev, p.view.contentRev)
 	if s.typeURL == xds.ClusterType {
-		// nearly always there are no others
+		// Clip copies only if there are more names, which is rare.
 		a.Follow = append(slices.Clip(p.newNames()), a.Follow...)
 	}
 	must := changed || p.fresh || p.resend
@@ -85,14 +86,15 @@ func (s *Sub) takeWhole(k Deferral) *Answer {
 	}
 	s.mixed(a)
 	if !must && a.Version == s.whole {
-		return nil // the set lost, or changed, what the client has by name (RELAY-25)
+		return nil // the set lost or changed only what the client has by name (RELAY-25)
 	}
 	s.lists()
 	s.whole = a.Version
 	return a
 }
 
-// lists notes that a list goes: of a name that is not in it, it has said so.
+// lists records that a list is sent. For a name that is not in the list, this is the statement that
+// there is none.
 func (s *Sub) lists() {
 	for r := range s.records.all() {
 		if r.at == 0 {
@@ -101,14 +103,14 @@ func (s *Sub) lists() {
 	}
 }
 
-// settleWhole looks at the names that changed and reports whether any makes a new response.
-// The error of a name that has a body is not told: such a response would have to leave the body out
-// (ABS-11), which deletes it at older clients.
+// settleWhole looks at the dirty names, and reports whether any of them requires a new response.
+// The error of a name that has a body is not sent. Such a response would have to leave the body out
+// (ABS-11), and older clients would delete it.
 func (s *Sub) settleWhole(a *Answer, k Deferral) (changed bool) {
-	size := 0 // of errors
+	size := 0 // of the errors
 	s.eachDirty(func(r *record) {
 		held, had, back, was := s.wasSent(r), r.mayDefer(), r.back(), r.sent
-		listed := r.at != 0 // and so a list without it is not news to the client
+		listed := r.at != 0 // the client has had a list, so leaving the name out is no change
 		what, body, at := s.settle(r)
 		if last := r.entry.last; what == removal && held && last != nil && !last.timed() &&
 			s.deferRemoval(r.entry.name, deferredRemoval{body: last, until: at, named: had, returned: back, otherBody: had && was != last.Digest}, k) {
@@ -125,7 +127,7 @@ func (s *Sub) settleWhole(a *Answer, k Deferral) (changed bool) {
 			return
 		}
 		if size > errorBytes {
-			s.addDirty(r) // what is said of it comes with the next list (TRANS-10)
+			s.addDirty(r) // its error comes with the next list (TRANS-10)
 		} else if f := s.errorFor(r, what); f != nil {
 			a.Errors = append(a.Errors, f)
 			size += f.Size()
@@ -135,8 +137,9 @@ func (s *Sub) settleWhole(a *Answer, k Deferral) (changed bool) {
 	return changed
 }
 
-// known is RELAY-6 for a name: received, stated absent, or unanswered for 15 s on a healthy
-// stream. What was received and cannot be given to this client now is not resolved: it may hold it.
+// known is RELAY-6 for a name: it was received, stated absent, or unanswered for 15 s on a healthy
+// stream. A body that was received but is held back from this client does not count as known, since
+// the client may hold the name.
 func (s *Sub) known(r *record) bool {
 	return s.body(r) != nil || r.entry.isGone() && !r.heldBack()
 }
@@ -150,17 +153,17 @@ func (s *Sub) resolved() bool {
 	return true
 }
 
-// wholeByName lists every name there is. An empty list means "delete all" and is sent only if
-// all is known to be gone, and something was there or there is something to say of it (SOTW-9).
-// What is in error and was not sent counts as gone, but a client that may hold it from before the
-// stream is sent no empty list for errors alone. Of one of several lists, whoever puts them
-// together decides.
+// wholeByName lists all names that have a body. An empty list means "delete all". It is sent only
+// if all names are known to be gone, and the client held something or there is something to state
+// (SOTW-9). A name that is in error and was not sent counts as gone. But a client that may hold it
+// from before the stream is sent no empty list for errors alone. A Sub in a Union returns empty
+// lists, too: the Union decides whether to send them.
 func (s *Sub) wholeByName(a *Answer, changed bool) *Answer {
 	if changed = changed || s.removalDue; !changed {
 		return nil
 	}
-	// kept: of no name it may hold is it known that it is gone, and it may hold others that are
-	// refused
+	// kept: no name is known to be gone, and the client may hold resources from before the stream.
+	// The names are in errors that leave bodies in use, or the names it holds were denied.
 	gone, kept := true, s.holds && !s.sentWhole
 	a.Body = &Body{Variants: make([]*Variant, 0, s.records.len())}
 	for r := range s.records.all() {
@@ -177,7 +180,7 @@ func (s *Sub) wholeByName(a *Answer, changed bool) *Answer {
 	a.Body, a.gone = s.withDeferred(a.Body), gone
 	if !s.inUnion && len(a.Variants) == 0 && (!gone || !s.sentWhole && !s.holds && len(a.Errors) == 0 && !s.insisted) {
 		s.removalDue = s.sentWhole || s.holds || len(a.Errors) > 0
-		for _, f := range a.Errors { // to be told with the rest
+		for _, f := range a.Errors { // they are sent with the next list
 			r := s.record(f.Name)
 			r.setLastError(nil)
 			s.addDirty(r)
@@ -187,10 +190,11 @@ func (s *Sub) wholeByName(a *Answer, changed bool) *Answer {
 	for r := range s.records.all() {
 		r.at = s.takes + 1
 		switch v := s.body(r); {
-		case v == nil || s.unresolved(r, v): // what came with `*` goes with this list, whatever is said of the name (VER-4)
+		// What came with `*` is dropped with this list, whatever is stated of the name (VER-4).
+		case v == nil || s.unresolved(r, v):
 			s.sent(r, xds.Digest{})
 			r.flags &^= holds | claimed
-		case r.sent != v.Digest: // it may be given since it was looked at
+		case r.sent != v.Digest: // its body was released since it was looked at
 			s.sent(r, v.Digest)
 			r.setLastError(nil)
 			r.flags = r.flags&^claimed | holds
@@ -202,22 +206,22 @@ func (s *Sub) wholeByName(a *Answer, changed bool) *Answer {
 	return a
 }
 
-// ended reports whether a list without the name takes away only what is gone, as far as that
-// can be known. A client that comes back may hold what is in error, so that counts as gone after 15
-// s, like silence. So it does for secrets, as Envoy refuses a list without any.
+// ended reports whether a list without the name takes away only what is gone, as far as that can be
+// known. A name in error counts as gone if its error was sent and the client did not come back with
+// anything. A client that came back may hold the body; for it the name counts as gone after 15 s,
+// like silence. The same holds for secrets, since Envoy refuses a list without them.
 func (s *Sub) ended(r *record) bool {
 	return r.entry.isGone() || s.inError(r) && r.lastError() != nil && !s.holds && !xds.IsSecret(s.typeURL)
 }
 
-// inError reports whether the name is in an error that leaves the body in use, and there is
-// none (ABS-8).
+// inError reports whether there is no body, and the last error would leave a body in use (ABS-8).
 func (s *Sub) inError(r *record) bool {
 	e := r.entry
 	return e.chosen == nil && e.nameError != nil && !s.shard.group.origin.ends(e.nameError)
 }
 
-// mixed puts the view and the names into one list, a name in both once (RELAY-25). It is the
-// view's shared body, unless a name is not in the set or has another body there.
+// mixed merges the view and the names into one list. A name in both is listed once (RELAY-25). The
+// result is the view's shared body, unless a name is not in the set or has another body there.
 func (s *Sub) mixed(a *Answer) {
 	view := s.pos.view
 	all, full := view.sum, view.fullBody(s.delta)
