@@ -7,25 +7,29 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// aliasIndex is what a namedTable knows of resources that go by more names than their own
-// (ALIAS-1). It is bounded by what the entries hold.
+// aliasIndex records, for the names of a shard, the resources that go by more names than their own
+// (ALIAS-1). Its size is bounded by what the entries hold.
 type aliasIndex struct {
 	held   map[string]*aliasGroup // by the resource's name
 	lister map[string]string      // by alias: the resource that listed it last
 }
 
-// aliasGroup is one resource that has aliases, or had one when somebody came by it.
+// aliasGroup is one resource that has aliases, or had some when it was asked for by one.
 type aliasGroup struct {
-	name    string
-	entries []*entry // that hold it, its own name's among them. Invariant: each has it as its also.
-	aliases []string // canonical: those in lister. They may be another resource's by now.
+	name string
+	// entries hold the resource, the entry of its own name among them. Invariant: each has the
+	// group as its also.
+	entries []*entry
+	// aliases are the canonical names in lister. Another resource may list them by now.
+	aliases []string
 }
 
-// counts reports whether the entry is the one that counts among those that hold the same resource.
+// counts reports whether the entry is the one that is counted among those that hold the same
+// resource.
 func (e *entry) counts() bool { return e.also == nil || e.also.entries[0] == e }
 
-// entry is the entry that holds a resource, under whichever of its names, or would hold it;
-// nil: there is none.
+// entry is an entry that holds the resource, under whichever of its names, or the entry of its own
+// name if none holds it; nil: there is none.
 func (s *shard) entry(name string) *entry {
 	if h := s.named.other.held[name]; h != nil {
 		return h.entries[0]
@@ -36,7 +40,7 @@ func (s *shard) entry(name string) *entry {
 // bodies is what is held by name of a resource, under whichever of its names.
 func (s *shard) bodies(name string) []*Variant { return s.entry(name).bodies() }
 
-// bodies are the variants of an entry, of which there may be none.
+// bodies are the variants of an entry; e may be nil.
 func (e *entry) bodies() []*Variant {
 	if e == nil {
 		return nil
@@ -44,14 +48,14 @@ func (e *entry) bodies() []*Variant {
 	return e.variants
 }
 
-// outdated reports whether another body of a set's member was received by name since.
+// outdated reports whether a newer, different body of a set's member was received by name.
 func (s *shard) outdated(name string, it *item) bool {
 	e := s.entry(name)
 	return e != nil && e.chosen != nil && e.chosen.Digest != it.variant.Digest && e.rev > it.rev
 }
 
-// hold puts a body into an entry. An alias stands for one resource: what it stood for before
-// is out.
+// hold puts a body into an entry. An alias stands for one resource, so the bodies of another
+// resource are removed first.
 func (s *shard) hold(e *entry, body *Variant) {
 	if len(e.variants) > 0 && e.variants[0].Name != body.Name {
 		s.empty(e)
@@ -75,7 +79,7 @@ func (s *shard) hold(e *entry, body *Variant) {
 	e.also = h
 }
 
-// empty takes all bodies out of an entry.
+// empty removes all bodies from an entry.
 func (s *shard) empty(e *entry) {
 	e.variants = nil
 	h := e.also
@@ -92,7 +96,7 @@ func (s *shard) empty(e *entry) {
 	}
 }
 
-// cut takes the variant of exactly these constraints out of an entry.
+// cut removes the variant with exactly these constraints from an entry.
 func (s *shard) cut(e *entry, key string) {
 	if e.variants = cut(e.variants, key); len(e.variants) == 0 {
 		s.empty(e)
@@ -108,7 +112,7 @@ func (s *shard) unlist(h *aliasGroup) {
 	h.aliases = nil
 }
 
-// list brings the aliases of a resource up to date with what its variants list.
+// list updates the aliases of a resource to those that its variants list.
 func (s *shard) list(h *aliasGroup) {
 	if len(h.entries) == 0 {
 		return
@@ -130,9 +134,9 @@ func (s *shard) list(h *aliasGroup) {
 	}
 }
 
-// share fills a new entry with what is held already of the resource that goes by its name:
-// who comes by another of its names is served from it (ALIAS-3). The name is asked upstream all the
-// same, and the origin's answer corrects it.
+// share fills a new entry with what is already held of the resource that goes by its name, so a
+// client that subscribes to another name of it is served at once (ALIAS-3). The name is asked
+// upstream nevertheless, and the origin's answer corrects the entry.
 func (s *shard) share(e *entry) {
 	o := &s.named.other
 	h := o.held[e.name]
@@ -153,18 +157,18 @@ func (s *shard) share(e *entry) {
 	s.trackExpiry(expiringKey{name: e.name}, e.variants)
 }
 
-// listsAs reports whether the resource goes by that name.
+// listsAs reports whether the name is the resource's own, or one of its aliases.
 func (v *Variant) listsAs(name string) bool {
 	return v.Name == name || slices.ContainsFunc(v.aliases, func(alias string) bool { return xds.NameKey(alias) == name })
 }
 
-// spread puts a body into the entry of its name and those of its aliases (ALIAS-1), all of
-// which share it (ALIAS-3). An entry that holds a resource of its own name is nobody's alias.
+// spread puts a body into the entry of its name and into those of its aliases (ALIAS-1), which
+// share it (ALIAS-3). An entry that holds the resource of its own name is no alias of another.
 //
-// An alias that the body does not list any more is an unresolved name from now on (ALIAS-4): it is
-// asked anew, and nobody who comes now is answered by what it stood for. Who came before and holds
-// that is kept up to date with it until the origin has answered for the alias, since it may be in
-// use; then it goes.
+// An alias that the body no longer lists is an unresolved name from now on (ALIAS-4). It is asked
+// again, and clients that subscribe now are not answered with what it stood for. Clients that hold
+// the resource by the alias may be using it. They are sent its updates until the origin has
+// answered for the alias; then they lose it.
 func (s *shard) spread(a *Applied, body *Variant, gen uint32) {
 	key := body.Constraints.Key()
 	listed, lost := map[*entry]bool{}, []*entry(nil)
@@ -192,7 +196,7 @@ func (s *shard) spread(a *Applied, body *Variant, gen uint32) {
 		s.ignore(a, identity{body.Name, body.Constraints.Key()})
 		return
 	case !asked:
-		return // as in applyNamed
+		return // asked on another stream; see applyNamed
 	}
 	changed := false
 	swap := func(e *entry) {
@@ -206,7 +210,7 @@ func (s *shard) spread(a *Applied, body *Variant, gen uint32) {
 		swap(e)
 	}
 	for _, e := range lost {
-		if len(e.variants) > 1 { // another variant may still list it
+		if len(e.variants) > 1 { // another variant may still list the name
 			s.cut(e, key)
 			s.touch(e, false)
 			changed = true
@@ -230,7 +234,7 @@ func (s *shard) spread(a *Applied, body *Variant, gen uint32) {
 	}
 }
 
-// holders are the entries that a removal or an error of this name concerns: its own, and
+// holders are the entries that a removal or an error of this name concerns: the name's own, and
 // those that hold the resource.
 func (s *shard) holders(name string) (es []*entry) {
 	own := s.named.entries[name]
@@ -247,7 +251,7 @@ func (s *shard) holders(name string) (es []*entry) {
 	return es
 }
 
-// heardAll takes up a resource without a body for all entries that hold it.
+// heardAll applies a resource without a body to all entries that hold the resource.
 func (s *shard) heardAll(a *Applied, e *entry, u *update, r *Resource, gen uint32) {
 	all := []*entry{e}
 	if e.also != nil {
@@ -269,8 +273,8 @@ func (s *shard) heardAll(a *Applied, e *entry, u *update, r *Resource, gen uint3
 }
 
 // notice looks at a resource without a payload. If it states that an alias did not resolve
-// (ALIAS-5) that is taken up, and true returned. Of a VirtualHost it always does (TTL-3). Of
-// another type it may be a heartbeat, and is one if we hold the resource.
+// (ALIAS-5), notice applies that and returns true. For a VirtualHost it always states that (TTL-3).
+// For another type it may be a heartbeat, and it is one if the resource is held.
 func (s *shard) notice(a *Applied, r *Resource, gen uint32) bool {
 	names := r.Aliases
 	switch {
@@ -302,7 +306,7 @@ func (s *shard) notice(a *Applied, r *Resource, gen uint32) bool {
 		}
 		e.onNamed()
 		if e.notice = notice; len(r.Aliases) == 0 || e.name == notice.Name {
-			e.notice = nil // it says the same as a removal, in a form that Envoy refuses
+			e.notice = nil // a removal says the same, and Envoy refuses this form
 		}
 		s.touch(e, true)
 	}
@@ -312,8 +316,8 @@ func (s *shard) notice(a *Applied, r *Resource, gen uint32) bool {
 	return true
 }
 
-// newNotice is the word that aliases did not resolve, in the form in which it is told. It is no
-// content, and its version is none: it only differs each time it is told (hosts.go).
+// newNotice makes the statement that aliases did not resolve, as it is sent to clients. It has no
+// content. Its version only has to differ each time it is sent (hosts.go).
 func newNotice(name string, aliases []string, version string) *Variant {
 	v := &Variant{aliases: aliases, from: &provenance{}}
 	v.Name, v.spelt = xds.Spell(name)
@@ -329,12 +333,12 @@ func newNotice(name string, aliases []string, version string) *Variant {
 	return v
 }
 
-// Notice reports whether it is no body, but the origin's word that the aliases in it did not
-// resolve (ALIAS-5).
+// Notice reports whether the variant has no body, and is the origin's statement that the aliases in
+// it did not resolve (ALIAS-5).
 func (v *Variant) Notice() bool { return int(v.any) == len(v.buf) }
 
-// ignore counts a resource that was not asked for; of several maps none may have been
-// (countStrays).
+// ignore counts a resource that was not asked for. If there are several parameter maps, the count
+// waits until it is known whether any of them asked for it (countStrays).
 func (s *shard) ignore(a *Applied, id identity) {
 	if a.strays != nil {
 		a.strays[id]++
@@ -344,5 +348,5 @@ func (s *shard) ignore(a *Applied, id identity) {
 	s.unrequested++
 }
 
-// ownName reports whether the entry holds the resource of that very name.
+// ownName reports whether the entry holds the resource of its own name.
 func (e *entry) ownName() bool { return len(e.variants) > 0 && e.variants[0].Name == e.name }

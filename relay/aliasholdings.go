@@ -7,34 +7,35 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// aliasHoldings is what a client holds under other names than those it subscribed to: it subscribed
-// to an alias, and holds the resource under its own name. Names that are no aliases cost nothing
-// here. Guarded by the shard's lock.
+// aliasHoldings is what a client holds under other names than those it subscribed to. A client that
+// subscribed to an alias holds the resource under the resource's own name. Names that are no
+// aliases cost nothing here. Guarded by the shard's lock.
 type aliasHoldings struct {
-	of map[*record]heldName // what an alias stands for, as the client was sent it
+	of map[*record]heldName // the resource that an alias stands for, as the client was sent it
 	by map[string][]*record // the reverse, by canonical name
 
-	// Of a client that came back: claims are what it says it holds, as long as names of its first
-	// request may turn out to be aliases of that. undecided counts these names. deferred are the
-	// claims that are to be removed unless one does. The same holds for what a client gave up and
-	// may keep by aliases that it waits for.
+	// A client that comes back states what it holds by the resources' own names, and subscribes to
+	// names that may be aliases of these. claims are what it says it holds, until all such names
+	// are decided. undecided is the number of these names. deferred are the claims to remove if no
+	// alias stands for them. The same fields serve a client that gives up a resource and may keep
+	// it by aliases whose answers it waits for.
 	claims    map[string]xds.Digest
-	spelt     map[string]string // of claims
+	spelt     map[string]string // spelling of the names in claims
 	deferred  []heldName
 	undecided int
 
-	// Within one Take: what records no longer stand for, whether notices are sent, and the virtual
-	// hosts on demand that are answered as not existing.
+	// During one Take: the resources that records no longer stand for, whether notices are to be
+	// sent, and the virtual hosts on demand that are answered as not existing.
 	dropped      []droppedAlias
 	notices      bool
 	missingHosts []missingHost
 }
 
-// noAliases is what every Sub has until one of its names is an alias, or may be. It is never
-// written: see aliases.
+// noAliases is shared by all Subs none of whose names is or may be an alias. It is never written;
+// see aliases.
 var noAliases = &aliasHoldings{}
 
-// aliases is the Sub's own, to be written.
+// aliases is the Sub's own aliasHoldings, which may be written. It is made if there is none.
 func (s *Sub) aliases() *aliasHoldings {
 	if s.alias == noAliases {
 		s.alias = &aliasHoldings{}
@@ -42,30 +43,30 @@ func (s *Sub) aliases() *aliasHoldings {
 	return s.alias
 }
 
-// none reports whether no answer has to look at aliases.
+// none reports whether an answer can be made without looking at aliases.
 func (a *aliasHoldings) none() bool {
 	return len(a.of)+len(a.dropped)+len(a.deferred)+len(a.missingHosts) == 0 && !a.notices
 }
 
-// heldName is a resource's own name. rev is of the body that the client was sent last, if one was
-// sent.
+// heldName is a resource's own name. rev is the revision of the body that the client was sent last,
+// if it was sent one.
 type heldName struct {
 	name, spelt string
 	rev         uint64
 }
 
 // droppedAlias is a resource that an alias no longer stands for. absent: the alias stands for
-// nothing at all, and the client is to be sent that. asked: the client asked for the alias and has
-// not been answered.
+// nothing, and the client has to be sent that. asked: the client asked for the alias and has not
+// been answered.
 type droppedAlias struct {
 	heldName
 	record *record
 	absent bool
 	asked  bool
-	sent   xds.Digest // of what the client has of it
+	sent   xds.Digest // the body that the client has of it
 }
 
-// resource is the canonical name of what the record stands for.
+// resource is the canonical name of the resource that the record stands for.
 func (a *aliasHoldings) resource(r *record) string {
 	if x, is := a.of[r]; is {
 		return x.name
@@ -73,7 +74,7 @@ func (a *aliasHoldings) resource(r *record) string {
 	return r.entry.name
 }
 
-// set notes what a record stands for; its own name is nothing to be noted.
+// set records the resource that a record stands for. The record's own name needs no entry.
 func (a *aliasHoldings) set(r *record, name, spelt string) {
 	was, is := a.of[r]
 	if is && was.name == name || !is && r.entry.name == name {
@@ -98,13 +99,14 @@ func (a *aliasHoldings) set(r *record, name, spelt string) {
 	a.by[name] = append(a.by[name], r)
 }
 
-// unresolved reports whether the origin has yet to answer for the name, for this client: v is what
-// an alias stood for before it was dropped, and the client was not sent it as such (ALIAS-4).
+// unresolved reports whether the origin has still to answer for the name, as far as this client is
+// concerned: v is what a dropped alias stood for, and the client was not sent v by the alias
+// (ALIAS-4).
 func (s *Sub) unresolved(r *record, v *Variant) bool {
 	return v != nil && r.entry.aliasDropped && !(r.is(holds) && s.alias.resource(r) == v.Name)
 }
 
-// standsFor notes what the client is being sent for a record.
+// standsFor records the resource that the client is sent for a record.
 func (s *Sub) standsFor(r *record, v *Variant, rev uint64) {
 	if was := s.alias.resource(r); s.delta && was != v.Name && r.is(holds) {
 		a := s.aliases()
@@ -125,15 +127,16 @@ func (a *aliasHoldings) heldAs(r *record) heldName {
 	return heldName{name: r.entry.name}
 }
 
-// ends returns how a delta client is sent that a name does not exist: by the removal of what it
-// holds, by the notice that an alias did not resolve (ALIAS-5), or by the removal of the name
-// itself. What is removed besides is added to dropped.
+// ends decides how a delta client is sent that a name does not exist. The forms are the removal of
+// the resource that it holds, the notice that an alias did not resolve (ALIAS-5), and the removal
+// of the name itself. A resource that has to be removed besides is added to dropped.
 func (s *Sub) ends(r *record) (what event, notice *Variant) {
 	notice = r.entry.notice
 	name, own := s.alias.resource(r), r.entry.name
-	held := name != own || r.sent != (xds.Digest{}) // what is owed may be marked as held (due)
+	// an owed record may be marked as holding something (due)
+	held := name != own || r.sent != (xds.Digest{})
 	if held && notice != nil && notice.Name == name {
-		notice = nil // one answer cannot say both of a name (DELTA-20)
+		notice = nil // one answer cannot have both for one name (DELTA-20)
 	}
 	s.addMissingHost(r, notice != nil)
 	if held && (name != own || notice != nil) {
@@ -151,8 +154,9 @@ func (s *Sub) ends(r *record) (what event, notice *Variant) {
 	return what, notice
 }
 
-// claimAliases notes that names of the first request may be aliases of what the client says
-// it holds: that is named by resource (DELTA-11). Where no alias was ever seen none is waited for.
+// claimAliases records that names of the first request may be aliases of what the client says it
+// holds, which it states by the resources' own names (DELTA-11). If no alias of the type was ever
+// seen, no name is waited for.
 func (s *Sub) claimAliases() {
 	if !xds.IsVirtualHost(s.typeURL) && len(s.shard.named.other.held) == 0 {
 		return
@@ -177,13 +181,12 @@ func (s *Sub) claimAliases() {
 	}
 	s.alias.claims, s.alias.spelt = maps.Clone(s.initial), maps.Clone(s.stated)
 	if s.pos != nil {
-		return // what the set does not have is found when it is told
+		return // the claims that the set does not have are found when the set is sent
 	}
 	s.alias.deferRest(s)
 }
 
-// deferRest has the rest of what a client says to hold removed once it is known that no alias
-// stands for it.
+// deferRest has the remaining claims removed once it is known that no alias stands for them.
 func (a *aliasHoldings) deferRest(s *Sub) {
 	for name := range a.claims {
 		if s.record(name) == nil {
@@ -192,7 +195,8 @@ func (a *aliasHoldings) deferRest(s *Sub) {
 	}
 }
 
-// recognize checks whether a name of the first request stands for what the client says it holds.
+// recognize decides whether a name of the first request stands for something that the client says
+// it holds.
 func (s *Sub) recognize(r *record) {
 	e := r.entry
 	switch {
@@ -207,7 +211,8 @@ func (s *Sub) recognize(r *record) {
 		}
 	case s.shard.absent(e):
 	case e.isInDoubt():
-		// nothing is known of it, and what the client holds may be what it stands for
+		// Nothing is known of the name, so it may stand for what the client holds. Nothing is
+		// removed.
 		s.alias.deferred = nil
 	default:
 		return
@@ -225,9 +230,10 @@ func (s *Sub) notEarly(r *record) {
 	}
 }
 
-// knownAs are the records, subscribed to by another name, that an unsubscribe of this one ends.
-// These are all that came by aliases of the resource of that name, or that came by the name of the
-// resource that has this alias (ALIAS-1). Other aliases are subscriptions of their own.
+// knownAs are the records that an unsubscribe of this name ends, although they have other names. If
+// aliases of a resource of this name were subscribed, these are all of them. Otherwise it is the
+// record of the resource that lists this name as an alias (ALIAS-1). Other aliases are
+// subscriptions of their own.
 func (s *Sub) knownAs(name string) []*record {
 	if by := s.alias.by[name]; len(by) > 0 {
 		return slices.Clone(by)
@@ -238,7 +244,7 @@ func (s *Sub) knownAs(name string) []*record {
 	return nil
 }
 
-// versionSum is the version hash of what was sent by name: each resource counts once (VER-4).
+// versionSum is the version hash of what was sent by name. Each resource counts once (VER-4).
 func (s *Sub) versionSum() xds.Sum {
 	if len(s.alias.of) == 0 {
 		return s.sum
@@ -254,8 +260,8 @@ func (s *Sub) versionSum() xds.Sum {
 	return all
 }
 
-// about is an error as a record's client is sent it: with the name of the resource if the client
-// holds that, or else with the alias.
+// about is an error as it is sent for a record. It has the name of the resource if the client holds
+// that, and otherwise the alias.
 func (s *Sub) about(r *record, f *NameError) *NameError {
 	name := r.entry.name
 	if f.Name == name || s.delta && (r.is(holds) && s.alias.resource(r) == f.Name || s.record(f.Name) != nil) {
@@ -266,8 +272,8 @@ func (s *Sub) about(r *record, f *NameError) *NameError {
 	return &c
 }
 
-// keepByAlias is called when a delta client leaves a set. What it has of the set it keeps as what
-// its aliases stand for (ALIAS-1), until the origin has answered for these.
+// keepByAlias is called when a delta client leaves a set. What the client has by the set, it keeps
+// as what its aliases stand for (ALIAS-1), until the origin has answered for these.
 func (s *Sub) keepByAlias(p *position) {
 	if !s.delta || p.fresh || s.records.len() == 0 {
 		return
@@ -285,8 +291,9 @@ func (s *Sub) keepByAlias(p *position) {
 }
 
 // mayKeep is called when a delta client gives up a resource of which it was sent another form than
-// the present one. That form may have listed any alias that waits for its answer. Then the client
-// keeps by the alias what it has, and is sent if the alias stands for something else.
+// the present one. That form may have listed any alias that still waits for its answer. Then the
+// client keeps the resource by that alias, and has to be sent if the alias stands for something
+// else.
 func (s *Sub) mayKeep(x heldName) {
 	if s.shard.named.other.held == nil { // no alias was ever seen
 		return
@@ -294,7 +301,7 @@ func (s *Sub) mayKeep(x heldName) {
 	a, waits := s.aliases(), false
 	for r := range s.records.all() {
 		if waits = waits || r.is(maybeAlias); r.is(owed) && !r.is(maybeAlias) && r.sent == (xds.Digest{}) && r.entry.name != x.name {
-			waits = true // it holds nothing by it, though it may be marked so (due)
+			waits = true // the client holds nothing by it, though it may be marked so (due)
 			r.flags |= maybeAlias
 			a.undecided++
 		}
@@ -312,8 +319,8 @@ func (s *Sub) mayKeep(x heldName) {
 	a.deferred = append(a.deferred, x)
 }
 
-// keepAs notes that what the client has of a resource, in that form, is from now on what its
-// unanswered aliases stand for.
+// keepAs records that the client keeps a resource, in the form v, by those of its aliases that are
+// not answered yet.
 func (s *Sub) keepAs(v *Variant, d xds.Digest) {
 	for _, alias := range v.aliases {
 		r := s.record(xds.NameKey(alias))
@@ -327,13 +334,14 @@ func (s *Sub) keepAs(v *Variant, d xds.Digest) {
 	}
 }
 
-// namesResource reports whether the client has the resource by a name that it subscribed.
+// namesResource reports whether the client has the resource by a name that it is subscribed to.
 func (s *Sub) namesResource(name string) bool {
 	r := s.record(name)
 	return r != nil && r.is(holds) && s.alias.resource(r) == name || len(s.alias.by[name]) > 0
 }
 
-// inView is the body that the client's sets have of a name, if the client was sent these sets.
+// inView is the body that the client's sets have of a name; nil: none. Sets that were not sent to
+// the client do not count.
 func (s *Sub) inView(name string) *Variant {
 	it, _ := s.itemOf(name)
 	if it == nil {
@@ -342,12 +350,12 @@ func (s *Sub) inView(name string) *Variant {
 	return it.variant
 }
 
-// stillSelects reports whether the client has the resource by any of its subscriptions still.
+// stillSelects reports whether any of the client's subscriptions still has the resource.
 func (s *Sub) stillSelects(name string) bool {
 	return s.namesResource(name) || s.inView(name) != nil
 }
 
-// demands is Union.Demands of one part. It locks the shard.
+// demands is Union.Demands for one Sub. It locks the shard.
 func (s *Sub) demands() bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()

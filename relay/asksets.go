@@ -35,7 +35,7 @@ func (s *shard) askSets(asks []Ask, gen uint32, now time.Time, all bool) []Ask {
 		s.star.clear()
 		a := s.listed(Ask{TypeURL: s.typeURL, Unsubscribe: []Name{s.starName()}}, gen, all)
 		if all && !a.Wildcard && len(a.All) == 0 {
-			s.lane(mainLane).reopenSoon() // an origin may take an empty list for a wildcard
+			s.lane(mainLane).reopenSoon() // an empty list is no reliable unsubscribe
 			return asks
 		}
 		asks = append(asks, a)

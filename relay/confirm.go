@@ -2,32 +2,32 @@ package relay
 
 import "time"
 
-// Until the origin has confirmed what was restored, it is told only to clients that do not hold it.
-// A set is firm once it was answered and a pause has passed, or where there is no answer the pause
-// after it was asked (set.go). A name is confirmed by what the origin says of it, or by the same
-// pause. Silence about what it was not told that we hold says nothing, though: then a set takes the
-// longest pause, and a name is held back until the origin speaks of it, or for 15 s where a list
-// waits for it.
+// Restored content is sent only to clients that do not hold it, until the origin has confirmed it.
+// A set is firm once it was answered and a pause has passed; if there is no answer, once a pause
+// has passed since it was asked (set.go). A name is confirmed by what the origin says of it, or by
+// the same pause. Silence confirms nothing that was not presented to the origin. Then a set takes
+// the longest pause. A name is held back until the origin speaks of it, or for 15 s if a list waits
+// for it.
 
 // unconfirmed reports whether the members were restored and no stream has confirmed them.
 func (t *set) unconfirmed() bool { return t.restored && !t.firm }
 
-// heldBack reports whether the client waits for what was restored because it says that it
-// holds something.
+// heldBack reports whether restored content is held back from the client because the client says
+// that it holds something.
 func (p *position) heldBack() bool {
 	t := p.view.set
 	return p.fresh && p.sub.holds && t.unconfirmed() && t.ready(false)
 }
 
-// heldBack reports whether the client is to be told nothing of a name that was restored because it
-// says that it holds it, or may by an alias. A list that is sent whole does not wait for a name for
-// ever (RELAY-6).
+// heldBack reports whether a restored name is held back from the client, because the client says
+// that it holds the name or may hold it by an alias. A list that is sent whole does not wait for a
+// name for ever (RELAY-6).
 func (r *record) heldBack() bool {
 	e := r.entry
 	if !e.unconfirmed {
 		return false
 	}
-	// by the alias it would have what it says it holds by the name
+	// An alias is held back if the client says that it holds the resource by its own name.
 	if !r.is(claimed | returned | maybeAlias) {
 		if own := e.chosen; own != nil && own.Name != e.name {
 			named := r.sub.record(own.Name)
@@ -38,18 +38,18 @@ func (r *record) heldBack() bool {
 	return !e.isMute() || !r.sub.answersWhole() || !r.sub.shard.isAsked(e)
 }
 
-// answersSoon reports whether a name that was restored is about to be asked, or was just
-// asked, of a SotW origin that answers. It left the request with its last client (RELAY-99), so a
-// client may have been told something newer before the restart, and have let go of it: it waits for
-// the answer, and is not given what is older (EC-4; the chaos schedule "weir killed, snapshot").
+// answersSoon reports whether a restored name was just asked, or is about to be, of a SotW origin
+// that answers. Such a name left the request with its last client (RELAY-99). A client may then
+// have been sent something newer before the restart, and have unsubscribed since. So it waits for
+// the answer, and is not sent what is older (EC-4; the chaos schedule "weir killed, snapshot").
 func (s *shard) answersSoon(e *entry) bool {
 	l := s.lane(s.named.lane)
 	gen := l.gen.Load()
 	return s.group.origin.config().SotW && gen != 0 && l.heard.Load() == gen && !e.isMute() && (!e.asksOn(gen) || !e.answeredOn(gen))
 }
 
-// notSoon: the stream has ended on which names were about to be answered. Who waits for that
-// is given what was restored.
+// notSoon is called when the stream has ended on which names were about to be answered. Clients
+// that wait for them are sent what was restored.
 func (s *shard) notSoon(l *Lane) {
 	if !s.group.origin.config().SotW || s.lane(s.named.lane) != l {
 		return
@@ -61,7 +61,7 @@ func (s *shard) notSoon(l *Lane) {
 	}
 }
 
-// markConfirmed: the origin has spoken of the name, if only by its silence.
+// markConfirmed is called when the origin has confirmed a name, which its silence may do.
 func (s *shard) markConfirmed(e *entry) {
 	if !e.unconfirmed {
 		return
@@ -70,8 +70,9 @@ func (s *shard) markConfirmed(e *entry) {
 	s.markRecords(e)
 }
 
-// confirmFrom: names were just asked, all of them on a new stream, or some that came later.
-// Their silence counts from now, but what comes later does not put off the others.
+// confirmFrom is called when names were just asked: all of them on a new stream, or some that came
+// later. The time in which silence confirms begins now. Names that come later do not begin it
+// again.
 func (s *shard) confirmFrom(now time.Time, all bool) {
 	t := &s.named
 	if t.unconfirmed && (all || !t.confirming) {
@@ -87,8 +88,9 @@ func (s *shard) confirmTimer() {
 	}
 }
 
-// confirmLater: a response came to the names' stream, so there may be more to come. What it
-// lacks may be what was refused of it (RELAY-32).
+// confirmLater is called on each response of the names' stream, since more may follow. After a
+// response with a bad part the longest pause applies: what the responses lack may be what was
+// refused (RELAY-32).
 func (s *shard) confirmLater(gen uint32, bad bool) {
 	t := &s.named
 	if !t.unconfirmed {
@@ -103,10 +105,10 @@ func (s *shard) confirmLater(gen uint32, bad bool) {
 	}
 }
 
-// confirmLater keeps silence from confirming what was restored while a response waits for clusters
-// (gather.go): a client that has a newer route or listener would be sent back to the restored one
-// just before it is taken up (testdata/restored_gather.txt). It is bounded as ever, by firmMost. It
-// locks the store.
+// confirmLater postpones confirmation by silence while a response waits for clusters (gather.go).
+// Otherwise a client with a newer route or listener would be sent the restored one, just before the
+// newer one is applied (testdata/restored_gather.txt). The delay is bounded by firmMost. It locks
+// the store.
 func (x *arrival) confirmLater() {
 	x.store.mu.Lock()
 	defer x.store.mu.Unlock()
@@ -115,7 +117,7 @@ func (x *arrival) confirmLater() {
 		case kindSet:
 			s.sets(func(t *set) {
 				if t.askedGen == x.gen && t.unconfirmed() && !t.gathered.After(x.at) {
-					t.gathered = x.at.Add(1) // it is taken up before
+					t.gathered = x.at.Add(1) // the response is applied before then
 				}
 			})
 		case kindNamed:
@@ -125,8 +127,8 @@ func (x *arrival) confirmLater() {
 	}
 }
 
-// confirm looks whether silence about the names that were restored has been long enough. It locks
-// the shard.
+// confirm checks whether the origin has been silent about the restored names for long enough. It
+// locks the shard.
 func (s *shard) confirm(now time.Time) {
 	s.mu.Lock()
 	defer s.unlock()
@@ -135,7 +137,7 @@ func (s *shard) confirm(now time.Time) {
 	t.confirming = false
 	gen := t.firstGen[t.lane]
 	switch {
-	case !t.unconfirmed, !s.lane(t.lane).live(gen): // the next stream asks anew
+	case !t.unconfirmed, !s.lane(t.lane).live(gen): // the next stream asks again
 	case t.confirmAt.After(now):
 		s.confirmTimer()
 	default:

@@ -9,39 +9,41 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// The last resort of an origin (`origins[].fallback`). It stands in for a type of a group as long
-// as the origin has said nothing of that type there: nothing is cached, restored or retired, and no
-// stream can be opened, or it has stayed unanswered for half of cold_wait.
+// The fallback of an origin (`origins[].fallback`). It stands in for a type of a group as long as
+// the origin has said nothing of that type there, nothing is cached, restored or retired, and the
+// origin is out of reach: no stream can be opened, or the type has been unanswered for half of
+// cold_wait.
 //
-// What stands in is what had retired (retired.go, revive.go), with another source. It never counts
-// as firm, so a client that holds something keeps it. It is not presented upstream. Who was given
-// it keeps it until the origin speaks of it, and nobody new is given it then. The rest is its own:
+// Fallback content is handled like retired content (retired.go, revive.go) from another source. It
+// never counts as firm, so a client that holds something keeps that. It is not presented upstream.
+// A client that was sent it keeps it until the origin speaks of it, and from then on no other
+// client is sent it. The differences to retired content are:
 //
-//   - After the first answer to the type it is given to nobody, whatever becomes of the origin.
-//   - It is in no snapshot, and does not retire: it must never come back as the origin's.
-//   - It is no part of a mass removal (guard.go): the origin never said that it was there.
-//   - That it lacks a name, or a whole type, says nothing: both stay unknown.
+//   - After the first answer to the type no client is sent it, whatever becomes of the origin.
+//   - It is in no snapshot and does not retire. It must never come back as the origin's content.
+//   - It does not count for a mass removal (guard.go), as the origin never said that it existed.
+//   - If it lacks a name or a whole type, that says nothing. The name or type stays unknown.
 
-// Fallback is what the last resort has: files, which do not change once they were read, or another
-// origin, which is asked for what is wanted (standin.go).
+// Fallback is the content to stand in for an origin. It comes from files, which do not change once
+// they were read, or from another origin, which is asked for what is wanted (standin.go).
 type Fallback struct {
 	source string
-	types  map[string]*fallbackType // of files, by type URL
-	// of another origin: *fallbackType by Place; nil: these are files
+	types  map[string]*fallbackType // for files: by type URL
+	// asked is for another origin: *fallbackType by Place. nil: the content is from files.
 	asked *sync.Map
 }
 
-// fallbackType is what it has of one type.
+// fallbackType is the fallback content of one type.
 type fallbackType struct {
 	names map[string][]*Variant
-	// sets are the members of each set that was asked for, by selector and name. nil: there are
-	// none by themselves, and a set has all names that it covers.
+	// sets are the members of each set that was asked for, by selector and name. nil: sets are not
+	// kept apart, and a set has all names that it covers.
 	sets map[string]map[string][]*Variant
 }
 
-// NewFallback makes the bodies of what the last resort has. source is what people are told that it
-// is. Each resource was accepted as from an origin. Its TTL does not count, nor that it must not be
-// cached, since nothing renews it; secrets are left out.
+// NewFallback makes the fallback bodies. source is the name of their source, as people are shown
+// it. Each resource was accepted as if from an origin. Its TTL and its do_not_cache are ignored,
+// since nothing renews the content. Secrets are left out.
 func (o *Origin) NewFallback(source string, resources iter.Seq2[string, *Resource]) *Fallback {
 	f := &Fallback{source: source, types: map[string]*fallbackType{}}
 	from := map[string]*provenance{}
@@ -63,8 +65,9 @@ func (o *Origin) NewFallback(source string, resources iter.Seq2[string, *Resourc
 	return f
 }
 
-// SetFallback puts what the last resort has into force; nil: there is none. What stands in already
-// follows it as long as the origin has not spoken, but for what it lacks.
+// SetFallback replaces the fallback content; nil: there is none. Clients that were sent fallback
+// content are sent the new one, as long as the origin has not spoken. What the new one lacks they
+// keep.
 func (o *Origin) SetFallback(now time.Time, f *Fallback) {
 	o.fallback.Store(f)
 	if f == nil {
@@ -81,7 +84,7 @@ func (o *Origin) SetFallback(now time.Time, f *Fallback) {
 	}
 }
 
-// of is what there is of a type for a group; nil: nothing, and there will be nothing.
+// of is the content of one type for a group; nil: there is none, and there will be none.
 func (f *Fallback) of(at Place) *fallbackType {
 	switch {
 	case f.asked == nil:
@@ -95,7 +98,7 @@ func (f *Fallback) of(at Place) *fallbackType {
 	return nothingYet
 }
 
-// Fallback is what the source of the last resort in force is called; "" if there is none.
+// Fallback is the name of the source of the present fallback content; "" if there is none.
 func (o *Origin) Fallback() string {
 	if f := o.fallback.Load(); f != nil {
 		return f.source
@@ -103,7 +106,7 @@ func (o *Origin) Fallback() string {
 	return ""
 }
 
-// fallback is the last resort if it may stand in for the type; nil: it may not.
+// fallback is the fallback content of the type, if it may stand in; nil: it may not.
 func (k *store) fallback() *fallbackType {
 	f := k.group.origin.fallback.Load()
 	if f == nil || k.heard || !k.group.origin.Serves(k.typeURL) {
@@ -112,7 +115,7 @@ func (k *store) fallback() *fallbackType {
 	return f.of(Place{k.group.key, k.typeURL})
 }
 
-// matching are the variants of a name for the shard's parameters.
+// matchingOf are the variants that match the shard's parameters.
 func (s *shard) matchingOf(vs []*Variant) []*Variant {
 	if !slices.ContainsFunc(vs, func(v *Variant) bool { return !v.Constraints.Match(s.params) }) {
 		return vs
@@ -120,7 +123,7 @@ func (s *shard) matchingOf(vs []*Variant) []*Variant {
 	return slices.DeleteFunc(slices.Clone(vs), func(v *Variant) bool { return !v.Constraints.Match(s.params) })
 }
 
-// fallbackOf is what the last resort has of a name; nil: nothing.
+// fallbackOf is the fallback content of a name; nil: none.
 func (s *shard) fallbackOf(name string) []*Variant {
 	of := s.fallback()
 	if of == nil {
@@ -133,8 +136,9 @@ func (s *shard) fallbackOf(name string) []*Variant {
 	return vs
 }
 
-// fallbackMembers is what the last resort has of a set. None is no word that the set is
-// empty. Where the origin's answers never take a member away it could not be taken back.
+// fallbackMembers is the fallback content of a set. If there is none, that does not mean that the
+// set is empty. There is none where the origin's answers never remove a member: the members could
+// not be taken back.
 func (t *set) fallbackMembers() (vs []*Variant) {
 	if cfg := t.shard.group.origin.config(); cfg.SotW && !cfg.absenceDeletes(t.shard.typeURL) {
 		return nil
@@ -165,15 +169,15 @@ func (t *set) isFallback(id identity) bool {
 	return v != nil && v.from.fallback
 }
 
-// isFallback reports whether bodies that stand in are of the last resort.
+// isFallback reports whether bodies that stand in are fallback content.
 func isFallback(vs []*Variant) bool { return len(vs) > 0 && vs[0].from.fallback }
 
-// standsIn reports whether what would be given of the name is of the last resort.
+// standsIn reports whether clients of the name would be sent fallback content.
 func (e *entry) standsIn() bool {
 	return len(e.variants) == 0 && isFallback(e.retiredBodies())
 }
 
-// standsIn notes whether the client has something of the last resort by a name.
+// standsIn records whether the client was sent fallback content by a name.
 func (s *Sub) standsIn(r *record, is bool) {
 	switch {
 	case is && !r.is(standIn):
@@ -185,13 +189,14 @@ func (s *Sub) standsIn(r *record, is bool) {
 	}
 }
 
-// mayStandIn reports whether the origin is out of reach for the type, on the lane.
+// mayStandIn reports whether the fallback may stand in for what the lane carries of the type: the
+// origin has never answered the type, and is out of reach or has been silent for half of cold_wait.
 func (s *shard) mayStandIn(l *Lane) bool {
 	long := !s.unheardSince.IsZero() && !s.now.Before(s.unheardSince.Add(s.cfg().ColdWait/2))
 	return !s.heard && (long || l.down.Load())
 }
 
-// askedForFallback: the type was just asked, perhaps for the first time, perhaps again.
+// askedForFallback is called when the type was just asked, for the first time or again.
 func (s *shard) askedForFallback(now time.Time) {
 	if s.heard {
 		return
@@ -202,12 +207,12 @@ func (s *shard) askedForFallback(now time.Time) {
 		s.unheardSince = now
 		s.expectFallback(l)
 	case s.fallback() != nil && s.mayStandIn(l):
-		s.sets((*set).revive) // what was asked anew does not count as settled
+		s.sets((*set).revive) // a set that is asked again does not count as settled
 	}
 }
 
-// unheardLong lets the last resort stand in for a type that the origin leaves unanswered. It locks
-// the shard.
+// unheardLong lets the fallback stand in for a type that the origin leaves unanswered. It locks the
+// shard.
 func (s *shard) unheardLong(now time.Time) {
 	s.mu.Lock()
 	defer s.unlock()
@@ -215,7 +220,7 @@ func (s *shard) unheardLong(now time.Time) {
 	s.fallBack()
 }
 
-// fallBack has the clients look at what stands in for them, now or as soon as it may.
+// fallBack has the clients look at the fallback content, now or as soon as it may stand in.
 func (s *shard) fallBack() {
 	if s.fallback() == nil {
 		return
@@ -234,7 +239,7 @@ func (s *shard) fallBack() {
 	})
 }
 
-// expectFallback makes sure that it is looked whether the last resort may stand in.
+// expectFallback schedules the next check of whether the fallback may stand in.
 func (s *shard) expectFallback(l *Lane) {
 	if s.expect(l); s.unheardSince.IsZero() || s.fallback() == nil {
 		return
@@ -244,7 +249,7 @@ func (s *shard) expectFallback(l *Lane) {
 	}
 }
 
-// followFallback brings what stands in, or is to, in line with what the last resort has now.
+// followFallback updates what stands in, or may come to, to the present fallback content.
 func (s *shard) followFallback() {
 	if s.fallback() == nil {
 		return
@@ -273,8 +278,8 @@ func (s *shard) followFallback() {
 	})
 }
 
-// followFallback is the same for a set. A last resort that has none of it any more says
-// nothing of it.
+// followFallback does the same for a set. If the fallback no longer has any member of the set, that
+// changes nothing.
 func (t *set) followFallback() {
 	vs := t.fallbackMembers()
 	if len(vs) == 0 {

@@ -324,8 +324,8 @@ func (x *overlapTake) collect(p *position) {
 		}
 	default:
 		body = s.renewed(p, v.since(p.sent))
-		// Content that is unchanged is sent in full if it lost its TTL (TTL-8), or if the client has
-		// not accepted it and so may be sent no heartbeat (TTL-10).
+		// Unchanged content is sent in full if it lost its TTL (TTL-8), or if the client has not
+		// accepted it and so may be sent no heartbeat (TTL-10).
 		for _, b := range body.Variants {
 			if _, told := s.more.sent[b.Name]; told && v.items[b.Name].rev <= p.sent {
 				s.more.sent[b.Name] = xds.Digest{}

@@ -2,34 +2,37 @@ package relay
 
 import "github.com/weir-xds/weir/relay/xds"
 
-// position is where one subscriber of a view stands. Guarded by the shard's lock.
+// position is how far one subscriber of a view has been sent it. Guarded by the shard's lock.
 type position struct {
 	sub  *Sub
 	view *view
-	// sent is the revision up to which everything was sent; meaningless while fresh.
+	// sent is the revision up to which everything was sent. It has no meaning while fresh.
 	sent uint64
-	// of the view when it was last sent whole: a change that was undone needs no answer
+	// sum is that of the view when it was last sent whole. A change that was undone since needs no
+	// answer.
 	sum   xds.Sum
 	fresh bool // nothing sent yet
-	// the client was sent members before the set had settled: it is sent no removal until then
+	// shownEarly: the client was sent members before the set had settled. It is sent no removal
+	// until then.
 	shownEarly bool
-	resend     bool // `*` was subscribed again: everything is owed (DELTA-2)
+	resend     bool // `*` was subscribed again, so everything is owed (DELTA-2)
 	prev, next *position
 
-	// errorsSent is the seq up to which errors were sent, and errorsSentBefore what it was when the
-	// upstream stream was first answered; errorsUnsent are names whose body was sent again although
-	// they are in error.
+	// errorsSent is the seq up to which errors were sent. errorsSentBefore is what it was when the
+	// upstream stream was first answered. errorsUnsent are names in error whose body was sent
+	// again, so that the error has to follow.
 	errorsSent, errorsSentBefore uint64
 	collectionError              *NameError // last sent of the collection as a whole (ABS-12)
-	unavailableDue               bool       // the client waits in vain, and is to be sent UNAVAILABLE (RELAY-8)
-	also, prior                  *position  // the Sub's next one, and the one before
-	errorsUnsent                 []string
-	// names that the client says it holds, in error and without a body here
+	// the client waits in vain, and is owed an UNAVAILABLE (RELAY-8)
+	unavailableDue bool
+	also, prior    *position // the Sub's next and previous positions
+	errorsUnsent   []string
+	// spared are names in error that have no body here, and that the client says it holds.
 	spared map[string]bool
 }
 
-// unsettled reports whether the first answer has to wait for the set. That a collection is empty
-// is known only as long as the upstream stream is open on which it was stated (RELAY-38).
+// unsettled reports whether the first answer has to wait for the set. An empty collection is known
+// to be empty only while the upstream stream is open on which that was stated (RELAY-38).
 func (p *position) unsettled() bool {
 	t := p.view.set
 	if p.flows() {
@@ -40,10 +43,10 @@ func (p *position) unsettled() bool {
 }
 
 // flows reports whether the client is sent members as they come, before the set has settled. That
-// is so for a delta client that holds nothing, so that nothing can be deleted by it (RELAY-7). A
-// client that has several sets, names besides or parameters waits as others do. What came on a
-// stream that has ended is sent in the same way while no stream can be opened (RELAY-2): it may be
-// all there is.
+// applies to a delta client that holds nothing, since no answer can make it delete anything
+// (RELAY-7). A client that has several sets, names besides or parameters waits for the set. Members
+// of a stream that has ended are sent in the same way while no stream can be opened (RELAY-2): they
+// may be the whole set.
 func (p *position) flows() bool {
 	t, s := p.view.set, p.sub
 	switch {
@@ -58,8 +61,8 @@ func (p *position) flows() bool {
 	return t.lane().down.Load() || t.live() && !t.first.IsZero()
 }
 
-// defersRemoval reports whether there is a removal that the client may not be sent yet. What comes
-// after it waits with it.
+// defersRemoval reports whether there is a removal that the client may not be sent yet. Later
+// changes wait with it.
 func (p *position) defersRemoval() bool {
 	return p.shownEarly && p.view.contentRev > p.sent && len(p.view.since(p.sent).Removed) > 0
 }
@@ -90,7 +93,7 @@ func (l *posList) remove(p *position) {
 	p.prev, p.next = nil, nil
 }
 
-// passed moves a position to revision rev, which no other is beyond.
+// passed moves a position to revision rev. No other position is beyond rev.
 func (v *view) passed(p *position, rev uint64) {
 	slowest := v.ordered.head == p
 	if p.fresh {
@@ -113,7 +116,7 @@ func (v *view) enter(p *position) {
 	}
 }
 
-// unlisted notes that a position is in no list any more.
+// unlisted records that a position is no longer in any list.
 func (v *view) unlisted(p *position) {
 	if p.sub.delta {
 		return
@@ -138,6 +141,6 @@ func (v *view) leave(p *position) {
 	v.prune()
 }
 
-// blocked reports whether the first answer has to wait for the set (RELAY-7), or for what it
-// lacks.
+// blocked reports whether the first answer has to wait for the set (RELAY-7), or for a member that
+// the set lacks.
 func (p *position) blocked() bool { return p.unsettled() || p.lacks() }

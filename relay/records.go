@@ -2,15 +2,14 @@ package relay
 
 import "iter"
 
-// records are the names that a client is subscribed to, found by what is wanted under them: a hash
-// table of chains that run through the records themselves. Beside the record, which it has to have
-// anyway, a name costs the client four to eight bytes here. A map costs it 20 to 40 for a pointer
-// as the key, and the name for a key makes that 30 to 55 (TestKnownNameCost).
+// records are the names that a client is subscribed to, found by their entries. It is a hash table
+// whose chains run through the records themselves. Besides the record, which is needed anyway, a
+// name costs the client four to eight bytes here. A map keyed by pointer costs 20 to 40 bytes for
+// each name, and a map keyed by the name 30 to 55 (TestKnownNameCost).
 type records struct {
-	chains []*record // by the number of the entry; their count is a power of two
+	chains []*record // indexed by the entry's number; the length is a power of two
 	n      int
-	// sentErrors are what was last told instead of a resource, of the few names of which that is
-	// so.
+	// sentErrors are the errors that were sent last instead of a resource. Only few names have one.
 	sentErrors map[*record]*NameError
 }
 
@@ -19,7 +18,7 @@ const (
 	longestChain = 2 // on average
 )
 
-// len is how many names there are.
+// len is the number of names.
 func (t *records) len() int {
 	if t == nil {
 		return 0
@@ -39,7 +38,8 @@ func (t *records) of(e *entry) *record {
 	return r
 }
 
-// all are the records, in no order. The one at hand may be removed meanwhile, and no other.
+// all yields the records, in no order. The one that was yielded last may be removed meanwhile, and
+// no other.
 func (t *records) all() iter.Seq[*record] {
 	return func(yield func(*record) bool) {
 		if t.len() == 0 {
@@ -57,7 +57,7 @@ func (t *records) all() iter.Seq[*record] {
 	}
 }
 
-// add takes in a record of an entry that has none here.
+// add adds the record of an entry that has none here.
 func (t *records) add(r *record) {
 	if t.n == longestChain*len(t.chains) {
 		t.grow()
@@ -79,7 +79,7 @@ func (t *records) grow() {
 	}
 }
 
-// remove takes a record out.
+// remove removes a record.
 func (t *records) remove(r *record) {
 	at := &t.chains[r.entry.number&uint32(len(t.chains)-1)]
 	for *at != r {
@@ -90,7 +90,7 @@ func (t *records) remove(r *record) {
 	delete(t.sentErrors, r)
 }
 
-// record is what a client has of a name; nil: it is not subscribed to it.
+// record is the client's record of a name; nil: the client is not subscribed to it.
 func (s *Sub) record(name string) *record {
 	if s.records.len() == 0 {
 		return nil
@@ -98,7 +98,7 @@ func (s *Sub) record(name string) *record {
 	return s.recordOf(s.shard.named.entries[name])
 }
 
-// recordOf is record for an entry; nil: there is none.
+// recordOf is the client's record of an entry; nil: there is none. e may be nil.
 func (s *Sub) recordOf(e *entry) *record {
 	if e == nil {
 		return nil
@@ -117,7 +117,7 @@ func (s *Sub) recordFor(e *entry) *record {
 	return r
 }
 
-// lastError is the error last told of the name instead of the resource; nil: none was.
+// lastError is the error that was sent last instead of the name's resource; nil: none was.
 func (r *record) lastError() *NameError {
 	if !r.is(errorSent) {
 		return nil
@@ -125,7 +125,7 @@ func (r *record) lastError() *NameError {
 	return r.sub.records.sentErrors[r]
 }
 
-// setLastError notes what is told of the name instead of the resource; nil: nothing is.
+// setLastError records the error that is sent instead of the name's resource; nil: none is.
 func (r *record) setLastError(f *NameError) {
 	t := r.sub.records
 	switch {

@@ -11,18 +11,19 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// What comes back from a snapshot (RELAY-96). It is there as what was live when a stream broke is
-// (RELAY-2), and its interest lingers, so that the origin is asked for it at once. Another replica
-// may meanwhile have given a client something newer, so a client that says that it holds something
-// is told nothing of it until the origin has confirmed it: a set that is restored is settled and
-// not firm (set.go), an entry is unconfirmed (confirm.go). All others are served.
+// What a snapshot restores (RELAY-96). It is treated as what was live when a stream broke
+// (RELAY-2). Its interest lingers, so the origin is asked for it at once. Another replica may
+// meanwhile have sent a client something newer. So a client that says that it holds something is
+// sent nothing restored until the origin has confirmed it: a restored set is settled and not firm
+// (set.go), and a restored entry is unconfirmed (confirm.go). All other clients are served.
 
-// leastRestored is how long what is restored is wanted at least: clients need time to come back.
+// leastRestored is how long restored content is wanted at least, since clients need time to come
+// back.
 const leastRestored = time.Minute
 
-// RestoreBody makes a body again that was written down. It is judged as if the origin sent it: a
-// damaged file may have anything in it. The error names it. Give it to Restore only in the images
-// of the type and origin.
+// RestoreBody makes a body from what a snapshot recorded of it. The body is checked as if the
+// origin sent it, since a damaged file may have anything in it. The error names the resource. Give
+// the body to Restore only in images of the same type and origin.
 func (t *Table) RestoreBody(now, wall time.Time, origin, typeURL string, b BodyImage) (*Variant, error) {
 	o := t.Origin(origin)
 	if o == nil {
@@ -52,9 +53,9 @@ func (t *Table) RestoreBody(now, wall time.Time, origin, typeURL string, b BodyI
 	return v, nil
 }
 
-// Restore puts back what an image keeps, before anybody is served. Bodies that have expired are
-// left out (RELAY-54). An error names what is wrong, and then nothing of the image is taken; other
-// images are none the worse for it.
+// Restore puts the content of an image back. It is called before any client is served. Bodies that
+// have expired are left out (RELAY-54). An error says what is wrong. Then nothing of this image is
+// restored; other images are not affected.
 func (t *Table) Restore(now time.Time, x TypeImage) error {
 	fail := func(err error) error {
 		return fmt.Errorf("origin %s, group %s, type %s: %w", quote(x.Origin), quote(x.Group), quote(x.TypeURL), err)
@@ -95,9 +96,9 @@ func (t *Table) Restore(now time.Time, x TypeImage) error {
 	return nil
 }
 
-// restoredNode is what a group presents upstream now that presented the encoded one when it was
-// written down. Its key is made of the same fields, so that another one means that clients are
-// grouped in another way by now.
+// restoredNode is the node to present upstream for a group that presented the encoded node when it
+// was recorded. The group's key is made of the same fields. If they give another key now, clients
+// are grouped in another way, which is an error.
 func (o *Origin) restoredNode(key string, encoded []byte) (*corev3.Node, error) {
 	n := &corev3.Node{}
 	if err := proto.Unmarshal(encoded, n); err != nil {
@@ -110,7 +111,7 @@ func (o *Origin) restoredNode(key string, encoded []byte) (*corev3.Node, error) 
 	}
 	now, up := rules.Group(n)
 	fixed := o.config().NodeID != "" && slices.Contains(o.config().GroupBy, "id") ||
-		// the members' own are not in the node
+		// The members' own values are not in the node.
 		o.config().NodeCluster != "" && slices.Contains(o.config().GroupBy, "cluster")
 	switch {
 	case now == key:
@@ -125,8 +126,8 @@ func (o *Origin) restoredNode(key string, encoded []byte) (*corev3.Node, error) 
 	return up, nil
 }
 
-// restoredGroup finds or makes the group of a key. It ends as if its last client had left now. It
-// locks the origin.
+// restoredGroup finds or makes the group of a key. The group ends as if its last client had left
+// now. It locks the origin.
 func (o *Origin) restoredGroup(now time.Time, key string, node *corev3.Node) (*Group, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -142,9 +143,9 @@ func (o *Origin) restoredGroup(now time.Time, key string, node *corev3.Node) (*G
 	return g, nil
 }
 
-// checkImage reports what an image cannot be restored for.
+// checkImage reports why an image cannot be restored; nil: it can.
 func (o *Origin) checkImage(x *TypeImage) error {
-	// to ask of a name what it stands for
+	// This shard only tells what names stand for.
 	s := &shard{store: &store{group: &Group{origin: o}, typeURL: x.TypeURL}}
 	seen := map[string]bool{}
 	for i := range x.Sets {
@@ -190,8 +191,9 @@ func (o *Origin) checkImage(x *TypeImage) error {
 	return nil
 }
 
-// collectionOf tells what a name stands for in a snapshot. Of virtual hosts that is a namespace
-// whatever it looks like: a client may have declared it (ALIAS-6).
+// collectionOf returns the kind of collection that a name in a snapshot stands for. Of virtual
+// hosts it is a namespace, whatever the name looks like, since a client may have declared it
+// (ALIAS-6).
 func (s *shard) collectionOf(name string) (selectorKind, bool) {
 	return s.selectorOf(name, map[string]bool{name: true})
 }
@@ -247,20 +249,21 @@ func (s *shard) restore(now time.Time, x *TypeImage) {
 	s.rememberRestored(now)
 }
 
-// says reports whether anything in it is the origin's word, and not merely wanted.
+// says reports whether the image has anything that the origin stated, and not only what was wanted.
 func (x *TypeImage) says() bool {
 	return slices.ContainsFunc(x.Sets, func(y SetImage) bool { return y.Settled || len(y.Members) > 0 }) ||
 		slices.ContainsFunc(x.Names, func(y NameImage) bool { return len(y.Variants) > 0 })
 }
 
-// restoration is one image on its way into its shard.
+// restoration is one image while it is restored into its shard.
 type restoration struct {
 	shard    *shard
 	receipts map[provenance]*provenance
 	until    time.Time // what nobody wants by then goes
 }
 
-// provenance is one for all bodies that have it in common: it is larger than some of them.
+// provenance returns one object for all bodies that have it in common, since it is larger than some
+// bodies.
 func (r *restoration) provenance(of *provenance, version string) *provenance {
 	key := *of
 	key.version, key.rev = version, r.shard.rev
@@ -270,8 +273,8 @@ func (r *restoration) provenance(of *provenance, version string) *provenance {
 	return r.receipts[key]
 }
 
-// bodies are those that have not expired. Nobody has seen them yet, so they may be told what they
-// came with.
+// bodies are those that have not expired. No client has them yet, so their provenance may be set
+// here.
 func (r *restoration) bodies(vs []*Variant, response string) []*Variant {
 	vs = slices.Clone(vs)
 	vs, _ = living(vs, r.shard.now)
@@ -315,7 +318,7 @@ func (r *restoration) name(x *NameImage, response string) {
 		variants = nil
 	}
 	for _, v := range variants {
-		// all entries of one resource hold the same body
+		// All entries of one resource hold the same body.
 		if h := s.named.other.held[v.Name]; h != nil {
 			if same := find(h.entries[0].variants, v.Constraints.Key()); same != nil && same.Digest == v.Digest {
 				v = same
