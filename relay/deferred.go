@@ -77,8 +77,8 @@ func (r *record) mayDefer() bool {
 // has reports whether the client was sent the resource by the name, or says that it holds it.
 func (r *record) has() bool { return r.sent != (xds.Digest{}) || r.is(claimed|returned) }
 
-// wasSent reports whether the client was sent what it names, by name or with a set, or says that
-// it holds it. The flag holds alone does not tell: it also marks records whose absence has still
+// wasSent reports whether the client was sent what it names, by name or with a set, or says that it
+// holds it. The flag holds alone does not prove that: it also marks records whose absence has still
 // to be sent (due).
 func (s *Sub) wasSent(r *record) (sent bool) {
 	if !r.is(holds) || r.has() {
@@ -158,13 +158,13 @@ func (s *Sub) endDeferrals(k Deferral) (changed bool) {
 				s.addDirty(r)
 			}
 		case s.pos != nil && s.held(name) != nil, r != nil && s.body(r) != nil:
-			delete(s.deferred, name) // what it is now is told anyway
+			delete(s.deferred, name) // its present body is sent anyway
 		case r == nil && (x.named && !x.set || !s.covered(name)): // ORD-10: until it drops the name
 			delete(s.deferred, name)
 		case x.due(s.shard.now, &k):
 			delete(s.deferred, name)
 			changed = changed || x.body != nil
-			if r != nil && !r.is(dirty) { // an error may be told with it
+			if r != nil && !r.is(dirty) { // its error may be sent with the list
 				r.flags |= dirty
 				s.dirty = append(s.dirty, r)
 			}
@@ -220,7 +220,7 @@ func (s *Sub) withDeferred(b *Body) *Body {
 	return own
 }
 
-// deferredNeeds is the endpoints that deferred Clusters of an answer need if the client had these
+// deferredNeeds are the endpoints that deferred Clusters need because the client had these Clusters
 // in another form before (WARM-1).
 func (s *Sub) deferredNeeds() (endpoints []string) {
 	for name, x := range s.deferred {

@@ -2,19 +2,20 @@ package relay
 
 import "slices"
 
-// A tombstone stays in a view until every position has passed it, and a name that comes back before
-// that keeps its item. So a position may stand between a removal and the return: its client was
-// told of the removal, or joined after it, and holds nothing of that name. If the name goes again
-// before the next answer, that client must not be told of a second removal (DEL-5, DEL-6).
+// A tombstone stays in a view until every position has passed it. A name that comes back before
+// that keeps its item. So a position may be between a removal and the return. Its client was sent
+// the removal, or joined after it, and has nothing of that name. If the name is removed again
+// before the next answer, that client must not be sent a second removal (DEL-5, DEL-6).
 
-// gap is a span of revisions, from a removal up to the return, without it.
+// gap is a span of revisions in which an item was gone: from the removal up to the return,
+// exclusive.
 type gap struct{ from, to uint64 }
 
-// maxGaps bounds those of one item. Without the oldest, a client that lags that far may be told of
-// one removal twice.
+// maxGaps bounds the gaps of one item. The oldest is dropped first. A client that lags that far
+// behind may be sent one removal twice.
 const maxGaps = 16
 
-// openGap notes that an item, which is dead, comes back at revision rev.
+// openGap records that a dead item comes back at revision rev.
 func (v *view) openGap(it *item, rev uint64) {
 	if v.gaps == nil {
 		v.gaps = map[*item][]gap{}
@@ -27,15 +28,15 @@ func (v *view) openGap(it *item, rev uint64) {
 	v.lastGap = rev
 }
 
-// passGaps forgets the gaps once every position has passed them.
+// passGaps drops the gaps once every position has passed them.
 func (v *view) passGaps(passed uint64) {
 	if passed >= v.lastGap {
 		v.gaps = nil
 	}
 }
 
-// hadAt reports whether the item was alive at a revision, which is that of a position: then its
-// client was sent it.
+// hadAt reports whether the item was alive at a revision. If that is the revision of a position,
+// its client was sent the item.
 func (v *view) hadAt(it *item, rev uint64) bool {
 	if it == nil || it.birth > rev || it.dead && it.rev <= rev {
 		return false

@@ -7,8 +7,8 @@ import (
 	"github.com/weir-xds/weir/constraints"
 )
 
-// How a response is divided among the shards of a store: each is offered what matches its map
-// (RELAY-72).
+// This file divides a response among the shards of a store. Each shard is offered what matches its
+// parameter map (RELAY-72).
 
 // updateShare is the share of a response that concerns one shard.
 type updateShare struct {
@@ -21,7 +21,8 @@ func (p *updateShare) brings(name string) bool {
 	return p != nil && slices.ContainsFunc(p.Resources, func(r Resource) bool { return r.Name == name && r.Any != nil })
 }
 
-// silent reports whether the share states nothing. A list states something by what it leaves out.
+// silent reports whether the share states nothing. A full list always states something, by what it
+// leaves out.
 func (p *updateShare) silent() bool {
 	return !p.Full && !p.Bad && len(p.Resources)+len(p.Repeats)+len(p.Removed)+len(p.RemovedVariants)+len(p.Errors)+len(p.Whole) == 0
 }
@@ -30,15 +31,15 @@ func (p *updateShare) silent() bool {
 func (k *store) askers(i laneIndex, gen uint32) []*shard {
 	none := func(s *shard) bool { return s.kind(i, gen) == kindNone }
 	if !slices.ContainsFunc(k.all, none) {
-		return k.all // which is not changed, but replaced
+		return k.all // this slice is never changed, but replaced
 	}
 	return slices.DeleteFunc(slices.Clone(k.all), none)
 }
 
-// concerned are the shards that a response may concern. A difference that consists of variants
-// concerns the shards whose maps match; that is a look-up, however many maps there are
-// (BenchmarkVariants). Any other response concerns each shard that asked for the type. rest: the
-// other shards need not even know that there was a response.
+// concerned are the shards that a response may concern. A delta response of variants alone concerns
+// the shards whose maps match, and these are found by a look-up, however many maps there are
+// (BenchmarkVariants). Any other response concerns each shard that asked for the type. rest: there
+// are other shards, and they need not be offered the response at all.
 func (k *store) concerned(u *update, i laneIndex, gen uint32) (asked []*shard, rest bool) {
 	if k.restGen[i] != gen || !u.ofVariants() {
 		return k.askers(i, gen), false
@@ -59,7 +60,7 @@ func (k *store) concerned(u *update, i laneIndex, gen uint32) (asked []*shard, r
 	for _, e := range u.Errors {
 		add(e.Constraints)
 	}
-	if len(asked) == 0 || len(asked) > len(k.all)/4 { // then the pass over all is as good
+	if len(asked) == 0 || len(asked) > len(k.all)/4 { // then a pass over all costs no more
 		return k.askers(i, gen), false
 	}
 	return asked, true
@@ -75,8 +76,8 @@ func (u *update) speaksOfVariants() bool {
 	return len(u.RemovedVariants) > 0 || slices.ContainsFunc(u.Errors, func(e *NameError) bool { return e.Constraints != nil })
 }
 
-// ofVariants reports whether all that the response states has constraints, and what it leaves out
-// means nothing.
+// ofVariants reports whether everything that the response states has constraints, and leaving
+// something out states nothing.
 func (u *update) ofVariants() bool {
 	if u.Full || u.Bad || u.Heartbeats || u.For != nil || len(u.Whole)+len(u.Removed)+len(u.Repeats) > 0 || u.silent() {
 		return false
@@ -90,7 +91,7 @@ func (u *update) ofVariants() bool {
 		!slices.ContainsFunc(u.Errors, func(e *NameError) bool { return e.Constraints == nil })
 }
 
-// saysNothing reports whether a response that states nothing for these shards does not affect them
+// saysNothing reports whether a response that states nothing for these shards has no effect on them
 // either: none of their sets waits for its first answer, or for the pause after it.
 func saysNothing(asked []*shard, gen uint32) bool {
 	for _, s := range asked {
@@ -153,7 +154,7 @@ func (k *store) apply(a *Applied, now time.Time, u *update, bodies []*Variant, l
 	}
 }
 
-// askedLast reports whether the shard's `*` was asked after those of other maps and is not answered
+// askedLast reports whether the shard's `*` was asked after that of another map and is not answered
 // yet. A list that comes now may have been made before it was asked.
 func (s *shard) askedLast(gen uint32) bool {
 	if s.star.askedGen != gen || s.star.answeredGen == gen {
@@ -162,7 +163,7 @@ func (s *shard) askedLast(gen uint32) bool {
 	return slices.ContainsFunc(s.store.all, func(x *shard) bool { return x.star.askedGen == gen && x.star.askedAt.Before(s.star.askedAt) })
 }
 
-// silent reports whether the response states nothing. It is still the first answer of a shard that
+// silent reports whether the response states nothing. It still is the first answer for a shard that
 // waits for one (DELTA-13).
 func (u *update) silent() bool { return (&updateShare{update: u}).silent() }
 
@@ -176,13 +177,13 @@ func (s *shard) takeUp(a *Applied, p *updateShare, lane laneIndex, gen uint32, f
 	s.applyNamed(a, p.update, p.bodies, gen)
 	s.applyCollections(a, p.update, p.bodies, gen)
 	if !p.Heartbeats && (a.Waiting == waiting || !p.Full) {
-		// else the version is that of a list of which clients have another (VER-5)
+		// Otherwise the version is that of a list which clients do not have in that form (VER-5).
 		s.named.from = from
 	}
 }
 
-// shareOf is the share of the response that the shard has so far. It makes an empty one if there
-// is none.
+// shareOf is the share of the response that the shard has so far. If it has none, an empty one is
+// made.
 func (s *shard) shareOf(u *update) *updateShare {
 	if s.updateShare == nil {
 		part := *u
@@ -193,10 +194,10 @@ func (s *shard) shareOf(u *update) *updateShare {
 	return s.updateShare
 }
 
-// divide divides a response of revision rev among the shards. If there is one map, and nothing
-// that it does not match, every shard shares the response itself; but a removal may be meant for
-// one of several maps alone (early). Otherwise a shard has a share only if something concerns it:
-// there may be many shards that a variant does not concern (BenchmarkVariants).
+// divide divides a response of revision rev among the shards. If nothing has constraints, and no
+// removal may be meant for one of several maps alone (early), all shards share the response itself.
+// Otherwise a shard has a share only if something concerns it, since a variant may not concern most
+// of many shards (BenchmarkVariants).
 func (k *store) divide(asked []*shard, u *update, bodies []*Variant, rev uint64, gen uint32, now time.Time) (divided bool) {
 	k.constrained = k.constrained || u.variants
 	several := len(asked) > 1 && (k.group.origin.config().Share || k.byLocator() && len(u.Removed) > 0)
@@ -208,7 +209,7 @@ func (k *store) divide(asked []*shard, u *update, bodies []*Variant, rev uint64,
 		return false
 	}
 	for _, s := range asked {
-		// it says something by what it leaves out
+		// It states something by what it leaves out.
 		if s.turn = rev; u.Full || u.Bad || len(u.Whole) > 0 {
 			s.shareOf(u)
 		}
@@ -266,11 +267,11 @@ func (k *store) divide(asked []*shard, u *update, bodies []*Variant, rev uint64,
 	return true
 }
 
-// supersede adds to the share the removal of held variants that the response replaces without
-// naming them: those of a name that it brings, in constraints that it does not list. In state of
-// the world that is every held variant. It brings one that matches, has no other way to state a
-// removal, and a relay that came later would know the new one alone (DYN-9). In delta it is the
-// variants that the stream has not stated yet (stale.go).
+// supersede adds to the share the removals of held variants that the response replaces without
+// naming them: those of a name that it brings, with constraints that it does not list. In SotW
+// these are all held variants of the name. A SotW response brings the variant that matches, it can
+// state no removal, and a relay that connected later would know the new variant alone (DYN-9). In
+// delta these are the variants that the stream has not stated yet (stale.go).
 func (p *updateShare) supersede(held func(name string) []*Variant) {
 	listed := make(map[identity]bool, len(p.Resources))
 	for i := range p.Resources {
@@ -287,7 +288,7 @@ func (p *updateShare) supersede(held func(name string) []*Variant) {
 	}
 }
 
-// variants are all that the shard holds of a name.
+// variants are all variants of a name that the shard holds.
 func (s *shard) variants(name string) (vs []*Variant) {
 	if e := s.named.entries[name]; e != nil {
 		vs = append(vs, e.variants...)
@@ -300,15 +301,15 @@ func (s *shard) variants(name string) (vs []*Variant) {
 	return vs
 }
 
-// replaced reports whether the same response brought another variant for the map, so that no
-// client loses the name.
+// replaced reports whether the same response brought another variant for the map. Then no client
+// loses the name.
 func replaced(vs []*Variant, key string, rev uint64) bool {
 	return slices.ContainsFunc(vs, func(v *Variant) bool { return v.from.rev == rev && v.Constraints.Key() != key })
 }
 
-// holdsConstrained reports whether all that the shard holds of a name, by what it asked on the
-// stream of generation gen, is variants with constraints. A removal of the plain name does not
-// concern these (DYN-13).
+// holdsConstrained reports whether the shard holds only variants with constraints of a name, by
+// what it asked on the stream of generation gen. A removal of the plain name does not concern these
+// (DYN-13).
 func (s *shard) holdsConstrained(name string, gen uint32) bool {
 	held, plain := false, false
 	look := func(vs []*Variant) {
@@ -326,8 +327,8 @@ func (s *shard) holdsConstrained(name string, gen uint32) bool {
 	return held && !plain
 }
 
-// noteUnrelated notes a response that has nothing for the map. It may be the whole answer to the
-// map's sets, but that is less certain than with a response of its own.
+// noteUnrelated records a response that has nothing for the map. It may be the whole answer to the
+// map's sets, but that is less certain than it is of a response with something for the map.
 func (s *shard) noteUnrelated(now time.Time, lane laneIndex, gen uint32, u *update) {
 	s.now = now
 	s.sets(func(t *set) {
@@ -341,8 +342,8 @@ func (s *shard) noteUnrelated(now time.Time, lane laneIndex, gen uint32, u *upda
 	})
 }
 
-// countStrays counts what no map applied though there are several (RELAY-28), and of that the
-// variants that match no map at all.
+// countStrays counts what none of several maps applied (RELAY-28), and how many of these variants
+// match no map at all.
 func (k *store) countStrays(a *Applied, asked []*shard, u *update) {
 	offered := map[identity]int{}
 	for _, s := range asked {
@@ -359,7 +360,7 @@ func (k *store) countStrays(a *Applied, asked []*shard, u *update) {
 	stray := func(id identity) bool {
 		n := offered[id]
 		if n > 0 && (a.strays == nil || a.strays[id] < n) {
-			return false // a single map counts what it does not take by itself
+			return false // for a single map, ignore has counted it
 		}
 		a.Unrequested++
 		asked[0].unrequested++

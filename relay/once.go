@@ -2,9 +2,9 @@ package relay
 
 import "slices"
 
-// tidy makes a delta answer of names and aliases one that lists each resource once
-// (DELTA-20), and adds the removals of what no name of the client stands for any more. base is the
-// wildcard's part. It is for who has aliases.
+// tidy makes a client's delta answer list each resource once (DELTA-20), although several names may
+// stand for it. It adds the removals of what no name of the client stands for any more. base is the
+// part of the sets. It is called only for a client with aliases.
 func (s *Sub) tidy(own, base *Body, errs []*NameError) (*Body, []*NameError) {
 	a := s.alias
 	listed := make(map[string]bool, len(own.Variants)+len(own.Removed))
@@ -31,12 +31,15 @@ func (s *Sub) tidy(own, base *Body, errs []*NameError) (*Body, []*NameError) {
 			own.Variants = append(own.Variants, v)
 		}
 		switch {
-		case !s.stillSelects(x.name): // a set that has it all the same, and is not told yet, brings it anew (DEL-1)
-			// it is subscribed by its own name by now, and that is not answered
+		// It is removed even if a set has it that was not sent yet. The set then brings it again
+		// (DEL-1).
+		case !s.stillSelects(x.name):
+			// By now the client is subscribed to it by its own name, and that is not answered.
 			if r := s.record(x.name); r != nil && r.is(owed) {
 				s.sent(r, x.sent)
 				r.flags |= holds
-				a.deferred = append(a.deferred, x.heldName) // should it be given up before
+				// It is removed if the client gives it up before the answer.
+				a.deferred = append(a.deferred, x.heldName)
 			} else {
 				remove(x.heldName)
 			}
@@ -44,7 +47,8 @@ func (s *Sub) tidy(own, base *Body, errs []*NameError) (*Body, []*NameError) {
 				continue
 			}
 		}
-		if x.absent { // it has the resource by another name, and this one stands for nothing
+		// Here the client has the resource by another name, and this name stands for nothing.
+		if x.absent {
 			remove(heldName{name: x.record.entry.name})
 		}
 	}
@@ -57,15 +61,15 @@ func (s *Sub) tidy(own, base *Body, errs []*NameError) (*Body, []*NameError) {
 			if !waits && r == nil && !s.stillSelects(x.name) {
 				remove(x)
 			}
-			return !waits && (r == nil || !r.is(owed)) // or else the record's answer tells of it
+			return !waits && (r == nil || !r.is(owed)) // otherwise the record's answer decides
 		})
 	}
 	return base.without(listed), errs
 }
 
-// succeeds is the body of a set that a client is sent when an alias stands for the resource
-// no more, and no other name of it does; nil: it keeps what it has. A set that is behind keeps
-// quiet: it still lists the alias, so its own word about that is yet to come.
+// succeeds is the body of a set to send when an alias no longer stands for the resource and no
+// other name of the client does; nil: the client keeps what it has. A set that still lists the
+// alias, in an older body, is behind, and its own update is yet to come. So it has nothing to send.
 func (s *Sub) succeeds(x droppedAlias) (v *Variant) {
 	it, _ := s.itemOf(x.name)
 	if it == nil || s.namesResource(x.name) {
@@ -76,13 +80,13 @@ func (s *Sub) succeeds(x droppedAlias) (v *Variant) {
 		v, held = it.variant, it.variant.Digest
 	}
 	if s.more != nil {
-		s.more.sent[x.name] = held // or else its removal would not be told
+		s.more.sent[x.name] = held // otherwise its removal would not be sent
 	}
 	return v
 }
 
-// onceEach leaves each resource in a list once, and puts the notices of one name, which some
-// origins use for all, together. The names are added to listed.
+// onceEach leaves each resource in a list once. It merges the notices of one name, since some
+// origins use one name for all notices. The names are added to listed.
 func (s *Sub) onceEach(vs []*Variant, listed map[string]bool) []*Variant {
 	once := vs[:0]
 	notices := map[string][]*Variant{}
@@ -98,7 +102,8 @@ func (s *Sub) onceEach(vs []*Variant, listed map[string]bool) []*Variant {
 		}
 	}
 	for name, list := range notices {
-		if listed[name] { // the resource of that name is told: say it in the other way there is
+		// The answer has the resource of that name, so it can have no notice of it (DELTA-20).
+		if listed[name] {
 			continue
 		}
 		listed[name] = true
@@ -119,8 +124,8 @@ func joinNotices(list []*Variant) *Variant {
 	return newNotice(list[0].Spelling(), slices.Compact(aliases), "")
 }
 
-// errorsOnce leaves each error in once. That of a resource which is in the answer follows in
-// the next (ABS-11).
+// errorsOnce leaves each error in the list once. The error of a resource that is in the answer is
+// left for the next one (ABS-11).
 func (s *Sub) errorsOnce(errs []*NameError, bodies map[string]bool) []*NameError {
 	told := map[string]bool{}
 	return slices.DeleteFunc(errs, func(f *NameError) bool {
@@ -139,7 +144,7 @@ func (s *Sub) errorsOnce(errs []*NameError, bodies map[string]bool) []*NameError
 	})
 }
 
-// without is b without what is listed elsewhere; b itself if that is nothing.
+// without is b without the resources that are listed elsewhere. It is b itself if there are none.
 func (b *Body) without(listed map[string]bool) *Body {
 	twice := func(v *Variant) bool { return listed[v.Name] }
 	gone := func(name string) bool { return listed[name] }

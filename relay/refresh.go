@@ -6,18 +6,18 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// refreshPause is the time in which one name is asked anew at most once, so that an origin that
-// answers with nothing but heartbeats is not asked in a circle.
+// refreshPause is the time in which a name is asked again at most once. Without it, an origin that
+// answers with nothing but heartbeats would be asked in a loop.
 const refreshPause = time.Minute
 
-// refreshes are the names asked anew since a certain time. What is kept is bounded by the names,
-// and goes with the next one that is asked anew after refreshPause.
+// refreshes are the names that were asked again since a certain time. Their number is bounded by
+// that of the names. They are dropped with the first name that is asked again after refreshPause.
 type refreshes struct {
 	since time.Time
 	names map[string]bool
 }
 
-// admit reports whether the name may be asked anew, and notes that it is.
+// admit reports whether the name may be asked again, and records that it is.
 func (r *refreshes) admit(name string, now time.Time) bool {
 	if r.names == nil || now.Sub(r.since) >= refreshPause {
 		r.since, r.names = now, map[string]bool{}
@@ -29,8 +29,8 @@ func (r *refreshes) admit(name string, now time.Time) bool {
 	return true
 }
 
-// heardName looks at a resource of a name without a payload that can be used, and reports
-// whether it says that there is none.
+// heardName applies a resource without a usable payload to a name. It reports whether the resource
+// says that there is none.
 func (s *shard) heardName(a *Applied, e *entry, u *update, r *Resource, gen uint32) (gone bool) {
 	key := r.Constraints.Key()
 	switch held, what := find(e.variants, key), s.named.hear(find(e.variants, key), u, r); what {
@@ -55,9 +55,9 @@ func (s *shard) heardName(a *Applied, e *entry, u *update, r *Resource, gen uint
 	return false
 }
 
-// prolong takes up a heartbeat that came on the stream which a name has left, if what is held
-// lasts longer by it (RELAY-48): the other stream was presented the version, and nothing may be
-// said there before the TTL is over.
+// prolong applies a heartbeat that came on the stream which a name has left, if it makes the held
+// body last longer (RELAY-48). The name's present stream was presented the body's version, so the
+// origin may say nothing there before the TTL is over.
 func (s *shard) prolong(e *entry, u *update, r *Resource) {
 	held := find(e.variants, r.Constraints.Key())
 	if r.Any != nil || held == nil || s.named.hear(held, u, r) != lasts {
@@ -81,14 +81,14 @@ func (s *shard) prolong(e *entry, u *update, r *Resource) {
 	}
 }
 
-// heard is what a resource without a body to take up means for the one that is held.
+// heard is what a resource without a usable payload means for the held body.
 type heard uint8
 
 const (
 	ignored heard = iota
-	lasts         // it has another end (TTL-2)
-	over          // it has none left (TTL-13)
-	unknown       // it is spoken of another body, which has to be fetched (TTL-4)
+	lasts         // its expiry has changed (TTL-2)
+	over          // it has expired (TTL-13)
+	unknown       // the origin has another body, which has to be fetched (TTL-4)
 )
 
 // hear tells which. In SotW a heartbeat goes under the version of the last response, whatever
@@ -115,8 +115,8 @@ func (c *scope) hear(held *Variant, u *update, r *Resource) heard {
 	}
 }
 
-// askAgain has a name asked by unsubscribe and subscribe, since some servers answer no
-// repeated subscribe (DELTA-7).
+// askAgain makes a name be asked again by unsubscribe and subscribe, since some servers do not
+// answer a repeated subscribe (DELTA-7).
 func (s *shard) askAgain(e *entry, gen uint32) {
 	if !s.refreshed.admit(e.name, s.now) {
 		return
@@ -127,7 +127,7 @@ func (s *shard) askAgain(e *entry, gen uint32) {
 	}
 }
 
-// heard looks at a resource of the set without a payload that can be used.
+// heard applies a resource without a usable payload to a member.
 func (t *set) heard(a *Applied, u *update, r *Resource, gen uint32, touched *touchedMembers) {
 	m, key := t.members[r.Name], r.Constraints.Key()
 	var held *Variant
@@ -165,8 +165,8 @@ func (t *set) heard(a *Applied, u *update, r *Resource, gen uint32, touched *tou
 	}
 }
 
-// fetch has the lane opened anew to fetch a body, at most once in refreshPause (TTL-4). It reports
-// whether it will be. It locks the lane.
+// fetch reopens the lane to fetch a body, at most once in refreshPause (TTL-4). It reports whether
+// the lane will be reopened. It locks the lane.
 func (l *Lane) fetch(now time.Time) bool {
 	l.mu.Lock()
 	if !l.fetched.IsZero() && now.Sub(l.fetched) < refreshPause {

@@ -6,14 +6,15 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// What a response takes away, of which a part may wait (gather.go).
+// This file finds what a response removes. A part of that may have to wait (gather.go).
 
-// takesAway are the names of clusters or endpoints that are held and that a response takes away,
-// all of them or those that may wait. Where several variants of a name may be held they go at once,
-// with what replaces them (DYN-11). So does what was restored, and is not confirmed, if a list
-// leaves it out: the list confirms the rest, and would give it to clients again (RELAY-96,
-// testdata/restored_sotw_origin.txt). A difference confirms nothing before the pause after it,
-// which it puts off (confirm.go, testdata/restored_swap.txt). It locks the store.
+// takesAway are the names of held clusters or endpoints that a response removes: all of them, or
+// those whose removal may wait. If several variants of a name may be held, removals are not
+// deferred: they are applied together with what replaces them (DYN-11). Nor is the removal of
+// something restored and unconfirmed deferred, if a list leaves it out: the list confirms the rest,
+// and clients would be sent the removed resource again (RELAY-96,
+// testdata/restored_sotw_origin.txt). A difference confirms nothing until the pause after it has
+// passed, and it postpones that pause (confirm.go, testdata/restored_swap.txt). It locks the store.
 func (x *arrival) takesAway(all bool) (gone []string) {
 	k, u := x.store, x.u
 	k.mu.Lock()
@@ -34,14 +35,15 @@ func (x *arrival) takesAway(all bool) (gone []string) {
 	return nil
 }
 
-// plain reports whether a name has one variant at most, and what is said of it is said once.
+// plain reports whether a name has at most one variant, and each statement concerns only one shard
+// and no collection.
 func (x *arrival) plain() bool {
 	k, u := x.store, x.u
 	several := len(k.all) != 1 || k.constrained || u.variants
 	return !several && u.For == nil && len(u.Whole) == 0 && len(k.all[0].collections) == 0
 }
 
-// leaves are the endpoints of clusters that a response takes away. It locks the store.
+// leaves are the endpoints of the clusters that a response removes. It locks the store.
 func (x *arrival) leaves(gone []string) (endpoints []string) {
 	k := x.store
 	if k.typeURL != xds.ClusterType {
@@ -59,12 +61,12 @@ func (x *arrival) leaves(gone []string) (endpoints []string) {
 	return endpoints
 }
 
-// shown reports whether clients may have been told members.
+// shown reports whether clients may have been sent members.
 func (t *set) shown() bool { return t.settled || t.shownEarly || t.revived }
 
-// taken is what a response takes away of the set's members. An error of a name that it takes
-// away as well is one statement with that (ABS-9), and goes at once: the removal would end the
-// error if it came later.
+// taken are the members that a response removes. A name that the response has in error, too, is not
+// among them. The error and the removal are one statement (ABS-9) and are applied at once: a later
+// removal would end the error.
 func (t *set) taken(u *update, gen uint32) (gone []string) {
 	inError := u.inError()
 	for _, name := range u.Removed {
@@ -84,8 +86,8 @@ func (t *set) taken(u *update, gen uint32) (gone []string) {
 	return gone
 }
 
-// taken is what a response takes away of what is held by name: all of it, or but for what is
-// not confirmed.
+// taken are the names held by name that a response removes: all of them, or only the confirmed
+// ones.
 func (s *shard) taken(u *update, gen uint32, all bool) (gone []string) {
 	inError := u.inError()
 	for _, name := range u.Removed {
@@ -109,7 +111,7 @@ func (s *shard) taken(u *update, gen uint32, all bool) (gone []string) {
 	return gone
 }
 
-// held is how many of the resources the table had.
+// held is how many of the response's resources the table had.
 func (u *update) held() int {
 	n := len(u.Repeats)
 	for i := range u.found {
@@ -120,7 +122,7 @@ func (u *update) held() int {
 	return n
 }
 
-// names are those that a response speaks of as there, aliases among them, or in error.
+// names are those that a response states to exist, aliases included, or to be in error.
 func (u *update) names() map[string]bool {
 	names := make(map[string]bool, len(u.Resources)+len(u.Repeats)+len(u.Errors))
 	for i := range u.Resources {
@@ -138,9 +140,9 @@ func (u *update) names() map[string]bool {
 	return names
 }
 
-// absenceDeletes reports whether a SotW response to `*` that leaves a member out removes it. It is
-// all there is of any type, since a request without names can only be answered by the whole set,
-// but where the origin is configured to be another one (RELAY-11).
+// absenceDeletes reports whether a SotW response to `*` removes the members that it leaves out.
+// Such a response is the whole set of any type, since a request without names can be answered in no
+// other way. The exception are types for which the origin is configured otherwise (RELAY-11).
 func (c *OriginConfig) absenceDeletes(typeURL string) bool {
 	return xds.AlwaysWhole(typeURL) || !slices.Contains(c.AbsenceKeeps, typeURL)
 }

@@ -7,8 +7,8 @@ import "github.com/weir-xds/weir/relay/xds"
 func (s *Sub) effective(r *record) (v *Variant, absent bool, rev uint64) {
 	e := r.entry
 	v, rev = s.body(r), e.rev
-	// What was stated absent before the upstream stream broke is not sent to a client that asks now
-	// (RELAY-38). A removal that a client was about to be sent still is: it happened.
+	// An absence that was stated before the upstream stream broke is not sent to a client that asks
+	// now (RELAY-38). A removal that a client was about to be sent still is, since it did happen.
 	absent = s.shard.absent(e) || e.wasStatedAbsent() && r.is(holds) && !r.is(claimed)
 	if s.unresolved(r, v) {
 		return nil, false, rev
@@ -27,12 +27,13 @@ func (s *Sub) effective(r *record) (v *Variant, absent bool, rev uint64) {
 		case p.blocked():
 			waits = true
 		case v == nil && it != nil && !it.dead && name != e.name && !it.variant.listsAs(e.name):
-			// The set has what the alias stood for, which says nothing of the alias.
+			// The set has what the alias stood for. That says nothing of the alias.
 		case v == nil && it != nil && !it.dead && name != e.name && s.shard.outdated(name, it):
-			// What came by name since does not list the alias, or its entry would have it.
+			// A newer body came by name. It does not list the alias, or the alias's entry would
+			// have it.
 		case v == nil && it != nil && !it.dead && it.rev < s.alias.of[r].rev:
-			// The set is behind what the client has by the alias, and so is its word that the alias
-			// stands for it.
+			// The set is older than what the client has by the alias, and so is its statement that
+			// the alias stands for it.
 		case it == nil:
 			gone = gone || v == nil && r.is(holds) && !r.is(claimed) && !s.spared(name)
 		case it.dead:
@@ -59,7 +60,7 @@ const (
 func (s *Sub) settle(r *record) (what event, body *Variant, rev uint64) {
 	s.recognize(r)
 	v, absent, rev := s.effective(r)
-	// a client that comes back may have missed a heartbeat
+	// A client that comes back may have missed a heartbeat.
 	renewed := s.ttl && (r.is(heartbeatDue) || r.is(claimed) && v != nil && v.timed())
 	r.flags &^= heartbeatDue
 	r.gave(v)
@@ -68,8 +69,9 @@ func (s *Sub) settle(r *record) (what event, body *Variant, rev uint64) {
 		lost := v == r.entry.chosen && r.entry.aliasDropped
 		if ended := r.lastError() != nil && r.entry.nameError == nil; !r.is(owed) && !ended &&
 			(r.sent == v.Digest || r.is(claimed) && v.stated(r.sent)) {
-			s.sent(r, v.Digest) // a claim may have another form
-			// the claim is true: the client holds what was live here, and is sent its removal
+			s.sent(r, v.Digest) // the claim may be in another form
+			// The claim is true. The client holds what was live here, and has to be sent its
+			// removal.
 			r.flags &^= claimed
 			if renewed {
 				if what = s.renew(r, v); what != nothing {
@@ -93,8 +95,8 @@ func (s *Sub) settle(r *record) (what event, body *Variant, rev uint64) {
 	case absent:
 		tell := r.is(owed | holds)
 		s.newest = newer(s.newest, s.shard.named.from)
-		if tell && s.delta { // SotW has no removal, and the word is told once (WARM-7)
-			r.setLastError(nil) // what is said of it follows the removal, or goes with it
+		if tell && s.delta { // SotW has no removal, and an absence is sent once (WARM-7)
+			r.setLastError(nil) // its error follows the removal, or is sent with it
 		}
 		switch {
 		case tell && s.delta:
@@ -105,7 +107,8 @@ func (s *Sub) settle(r *record) (what event, body *Variant, rev uint64) {
 		s.alias.set(r, r.entry.name, "")
 		s.sent(r, xds.Digest{})
 		r.flags &^= holds | claimed
-		// or else what a lost alias stood for went, and it waits still (ALIAS-4)
+		// If it has ended, only what a dropped alias stood for is gone. The alias itself still
+		// waits for its answer (ALIAS-4).
 		if !r.entry.isEnded() {
 			s.owe(r, false)
 		}
@@ -116,7 +119,7 @@ func (s *Sub) settle(r *record) (what event, body *Variant, rev uint64) {
 	return nothing, nil, 0
 }
 
-// sent notes the digest of what the client holds of a name.
+// sent records the digest of what the client holds of a name.
 func (s *Sub) sent(r *record, d xds.Digest) {
 	if r.sent != (xds.Digest{}) {
 		s.sum.Sub(r.sent)
@@ -127,9 +130,9 @@ func (s *Sub) sent(r *record, d xds.Digest) {
 	r.sent = d
 }
 
-// eachDirty empties the dirty list, to which f may add. The array of a short list is kept: nearly
-// always one name has changed. When full, unless it is nil, returns true, the rest is left for the
-// next Take.
+// eachDirty empties the dirty list and calls f for each name in it. f may add to the list. The
+// array of a short list is reused, since nearly always one name has changed. If full is not nil and
+// returns true, the rest is left for the next Take.
 func (s *Sub) eachDirty(f func(*record), full func() bool) {
 	var few [4]*record
 	list := few[:0]

@@ -2,18 +2,18 @@ package relay
 
 import "time"
 
-// A set that has been waited for in vain for cold_wait holds back no other type any more, for any
-// client, until its origin answers it (ORD-8): an origin may never answer a type. So it is the set
-// that knows since when it is waited for, and not each stream.
+// If a set has been waited for in vain for cold_wait, no other type of any client waits for it any
+// longer, until its origin answers it (ORD-8), since an origin may never answer a type. So the time
+// at which the wait began is a field of the set, and not of each stream.
 
-// await notes that somebody waits for the set.
+// await records that a client waits for the set.
 func (t *set) await(now time.Time) {
 	if t.awaited.IsZero() {
 		t.awaited = now
 	}
 }
 
-// settlesUntil is Union.SettlesUntil of one part. It locks the shard.
+// settlesUntil is Union.SettlesUntil for one Sub. It locks the shard.
 func (s *Sub) settlesUntil(now time.Time) (until time.Time) {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
@@ -28,14 +28,14 @@ func (s *Sub) settlesUntil(now time.Time) (until time.Time) {
 	return until
 }
 
-// settles reports whether a position waits for its set, and something is to come.
+// settles reports whether a position waits for its set, and an answer may still come.
 func (p *position) settles() bool {
 	t := p.view.set
 	return p.blocked() && (!p.heldBack() || t.lane().live(t.askedGen))
 }
 
-// SettlesUntil is until when other types may wait for the sets that the client waits for; zero: it
-// waits for none. A time that has passed says that the wait was in vain.
+// SettlesUntil is the time until which other types may wait for the sets that the client waits for;
+// zero: it waits for none. If the time has passed, the wait was in vain.
 func (u *Union) SettlesUntil(now time.Time) (until time.Time) {
 	for i := range u.Len() {
 		if x := u.Part(i).settlesUntil(now); x.After(until) {
@@ -45,10 +45,11 @@ func (u *Union) SettlesUntil(now time.Time) (until time.Time) {
 	return until
 }
 
-// Unreached has the next answer say of every name, or collection, that still waits for its first
-// one that the origin cannot be reached (RELAY-8). The names stay wanted, and are answered when it
-// can. None that is in error already is told so again. It reports whether there is any. A SotW
-// answer that is sent whole cannot carry it: do not call it for those.
+// Unreached makes the next answer state, for every name or collection that still waits for its
+// first answer, that the origin cannot be reached (RELAY-8). The names stay subscribed, and are
+// answered when it can. Names that were sent an error already are left out. The result reports
+// whether there are any names to state it of. A SotW answer that is sent whole cannot carry the
+// statement, so do not call Unreached for such a Sub.
 func (s *Sub) Unreached() bool {
 	s.shard.mu.Lock()
 	defer s.shard.unlock()

@@ -6,9 +6,9 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// view is what all subscribers of one selector share: the entries by revision, the tombstones, the
-// version and the encoded bodies. Subscribers that are sent TTLs have a view of their own, since a
-// new TTL is an event for them alone. A view begins with the first subscriber and ends with the
+// view is what all subscribers of one selector share: the items by revision, the tombstones, the
+// version and the encoded bodies. Subscribers that are sent TTLs have a view of their own, since
+// only for them a new TTL is an event. A view begins with the first subscriber and ends with the
 // last. Guarded by its shard's lock.
 type view struct {
 	set   *set
@@ -21,18 +21,19 @@ type view struct {
 	live       int
 	bytes      int
 	sum        xds.Sum // of the live items' digests (VER-4)
-	version    string  // of versionOf, which is sum or was
+	version    string  // version_info of versionOf, which is sum or an earlier value of it
 	versionOf  xds.Sum
-	contentRev uint64 // of the last event: a change of content, or where TTLs are told, of a TTL
-	renewed    uint64 // of the last change of a TTL alone
-	changed    bool   // since markChanged
+	// revision of the last event: a change of content, or of a TTL if TTLs are sent
+	contentRev uint64
+	renewed    uint64 // revision of the last change of a TTL alone
+	changed    bool   // there was an event since markChanged
 
-	// tombs are the tombstones in order of rev. One whose item came back has another rev, and is
-	// skipped.
+	// tombs are the tombstones in order of rev. If the item came back since, its rev differs and
+	// the tombstone is skipped.
 	tombs []tomb
 	dead  int // items that are tombstones
-	// gaps are when items that came back were gone (gaps.go); lastGap is where the last of them
-	// ends.
+	// gaps are the times in which items that came back were gone (gaps.go). lastGap is the revision
+	// at which the last of them ends.
 	gaps    map[*item][]gap
 	lastGap uint64
 
@@ -40,30 +41,31 @@ type view struct {
 	ordered posList // the others, by revision sent: the head is the slowest
 
 	segments segments
-	// positions of state-of-the-world clients, which are sent all of it at each change
+	// whole counts the positions of SotW clients, which are sent the full view at each change.
 	whole int
 	full  *Body // every live item, of the present content
-	// recent are the last differences made, up to the present content: each is shared by all
-	// positions that were at its revision.
+	// recent are the last differences that were made, up to the present content. Each is shared by
+	// all positions at its revision.
 	recent []recentBody
 }
 
-// recentBody is what happened after a revision.
+// recentBody is the difference since a revision.
 type recentBody struct {
 	from uint64
 	body *Body
 }
 
-// maxRecent bounds those that a view keeps: clients stand at few revisions unless they are slow,
-// each in its own way.
+// maxRecent bounds the differences that a view keeps. Clients are at few different revisions, apart
+// from slow ones.
 const maxRecent = 8
 
 // item is one name in a view.
 type item struct {
-	variant    *Variant // the last one, for a tombstone too; its name is the member's
-	rev        uint64   // of the last change of content
-	last       uint64   // of the last event; later than rev if that was a new TTL
-	birth      uint64   // first sent; a position before it was never sent the name
+	variant *Variant // the last one, of a tombstone too; its name is the member's
+	rev     uint64   // of the last change of content
+	last    uint64   // of the last event; later than rev if that was a new TTL
+	// revision at which it was first sent; an earlier position was never sent the name
+	birth      uint64
 	segment    *segment // nil: it is dead
 	at         uint32   // in the segment
 	dead       bool
@@ -103,7 +105,7 @@ func (t *set) dropView(v *view) {
 	t.shard.table().budget.views.Add(-1)
 }
 
-// offer brings the item of a member up to date with its variants.
+// offer updates the item of a member to the member's variants.
 func (v *view) offer(m *member, rev uint64) {
 	chosen := pick(m.variants, v.set.shard.params)
 	it := v.itemOf(m)
@@ -116,7 +118,7 @@ func (v *view) offer(m *member, rev uint64) {
 		v.items[m.name] = it
 		v.born(it, chosen, rev)
 	case it.dead:
-		// birth stays: a position from before the death may still hold the name.
+		// birth stays, since a position from before the death may still have the name.
 		v.openGap(it, rev)
 		v.unlink(it)
 		it.dead = false
@@ -133,10 +135,10 @@ func (v *view) offer(m *member, rev uint64) {
 			v.changed = true
 		}
 		if other {
-			v.full = nil // what is sent from now on carries the new metadata
+			v.full = nil // what is sent from now on has the new metadata
 			v.recent = nil
 		}
-		// another origin version, metadata or TTL: no change (VER-7, TTL-7)
+		// Another origin version, metadata or TTL is no change of content (VER-7, TTL-7).
 		if it.variant = chosen; renewed || other {
 			it.segment.replaced(more)
 		}
@@ -150,8 +152,7 @@ func (v *view) offer(m *member, rev uint64) {
 	}
 }
 
-// renew has a body sent again although it is the same: that ends the error that clients were sent
-// (ABS-7).
+// renew makes an unchanged body be sent again. That ends the error that clients were sent (ABS-7).
 func (v *view) renew(name string, rev uint64) {
 	if it := v.items[name]; it != nil && !it.dead {
 		v.unlink(it)
@@ -166,7 +167,7 @@ func (v *view) renew(name string, rev uint64) {
 	}
 }
 
-// born takes up a body that is new or changed, at the end of the list.
+// born puts a new or changed body at the end of the list.
 func (v *view) born(it *item, body *Variant, rev uint64) {
 	was := it.variant
 	it.variant, it.rev, it.last = body, rev, rev
@@ -196,7 +197,7 @@ func (v *view) kill(it *item, rev uint64) {
 	v.append(it)
 	v.dead++
 	v.tombs = append(v.tombs, tomb{it, rev})
-	if len(v.tombs) > 2*v.dead+spareTombs { // one name that comes and goes must not fill it
+	if len(v.tombs) > 2*v.dead+spareTombs { // a name that comes and goes must not fill it
 		v.tombs = slices.DeleteFunc(v.tombs, func(t tomb) bool { return !t.item.dead || t.item.rev != t.rev })
 	}
 	v.changed = true
@@ -226,8 +227,8 @@ func (v *view) unlink(it *item) {
 	it.prev, it.next = nil, nil
 }
 
-// markChanged marks all clients that have to be sent the change, once for each response, and keeps
-// the tombstones bounded.
+// markChanged marks the clients that have to be sent a change. It is called once for each response.
+// It also bounds the tombstones.
 func (v *view) markChanged(rev uint64) {
 	if !v.changed {
 		return
@@ -255,8 +256,8 @@ func (v *view) markChanged(rev uint64) {
 	}
 }
 
-// hurry is the revision before which a position may not wait for more changes: half of the
-// tombstones that are kept are later than it.
+// hurry is a revision. A position before it may not wait for more changes, since half of the
+// allowed tombstones are newer than it.
 func (v *view) hurry() uint64 {
 	if n := (v.live + spareTombs) / 2; len(v.tombs) > n {
 		return v.tombs[len(v.tombs)-n].rev
@@ -287,7 +288,8 @@ func (v *view) prune() {
 	v.passGaps(passed)
 }
 
-// lag removes a position whose stream will be ended: the client resumes by its versions.
+// lag removes a position whose stream will be ended. The client comes back and resumes by its
+// versions.
 func (v *view) lag(p *position) {
 	v.ordered.remove(p)
 	v.unlisted(p)
@@ -310,7 +312,7 @@ func (v *view) sendsTTLs() bool {
 	return false
 }
 
-// versionInfo is the version_info of all there is (VER-4).
+// versionInfo is the version_info of the full view (VER-4).
 func (v *view) versionInfo() string {
 	if v.version == "" || v.versionOf != v.sum {
 		v.version, v.versionOf = v.sum.Version(), v.sum
@@ -318,8 +320,7 @@ func (v *view) versionInfo() string {
 	return v.version
 }
 
-// fullBody is every live item, made once for each content. delta: it is wanted for a client of that
-// dialect.
+// fullBody has every live item. It is made once for each content. delta: it is for a delta client.
 func (v *view) fullBody(delta bool) *Body {
 	if delta {
 		v.segments.held, v.segments.asked = true, true
@@ -330,9 +331,9 @@ func (v *view) fullBody(delta bool) *Body {
 	return v.full
 }
 
-// forgetFull drops what is encoded of the whole set for delta, when the content has changed twice
-// since the last new client: only new clients are sent it. What is encoded for state of the world
-// is needed at each change, for as long as there is a client of it.
+// forgetFull drops the encoded full set for delta clients, if the content has changed twice since
+// the last new client, since only new clients are sent it. The encoding for SotW clients is needed
+// at each change, for as long as there is such a client.
 func (v *view) forgetFull() {
 	x := &v.segments
 	if x.held && !x.asked && v.fresh.head == nil {
@@ -342,7 +343,7 @@ func (v *view) forgetFull() {
 	x.asked = false
 }
 
-// since is what happened after revision from, shared by all positions there.
+// since is the difference since revision from. All positions at that revision share it.
 func (v *view) since(from uint64) *Body {
 	for i := range v.recent {
 		if v.recent[i].from == from {
@@ -362,7 +363,8 @@ func (v *view) since(from uint64) *Body {
 			b.Heartbeats = append(b.Heartbeats, it.variant)
 		case !it.dead:
 			b.Variants = append(b.Variants, it.variant) // changed, or without its TTL (TTL-8)
-		case v.hadAt(it, from) && !it.variant.Nameless: // its key is ours, and no delta client was told of it (RELAY-18)
+		// No delta client was sent a nameless resource by its key, which is ours (RELAY-18).
+		case v.hadAt(it, from) && !it.variant.Nameless:
 			b.remove(it.variant.Name, it.variant.spelt)
 		}
 	}
