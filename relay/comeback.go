@@ -7,35 +7,36 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// Clusters that went while a client was away. It comes back and holds them, and its routes refer to
-// them until it is told others, which may be a moment away (ORD-10, ORD-11). In delta a removal is
-// told last in any case, and here a list keeps what went, or waits:
+// This file is about Clusters that were removed while a client was away. The client comes back and
+// holds them. Its routes refer to them until it is sent others, which may take a moment (ORD-10,
+// ORD-11). In delta a removal is always sent last. In SotW a list keeps what was removed, or waits:
 //
-//   - A list of `*` must not wait, as new routes need its new Clusters. It keeps what was restored
-//     and is gone, if the client's version is that of the restored list. Another version may be of
-//     a newer list from another replica, and then the client would be given again what it knows to
-//     be gone (EC-4).
-//   - So does a list by name, if the version is that of the names. Often it is older than the last
-//     change of the names, and shows nothing. Then the list waits for order_hold, and no route
-//     waits for it.
+//   - A list of `*` must not wait, since new routes need its new Clusters. It keeps what was
+//     restored and is gone, if the client's version is that of the restored list. With another
+//     version it keeps nothing: the client may have a newer list from another replica, and would
+//     be sent again what it knows to be gone (EC-4).
+//   - A list by name keeps what was removed, if the client's version is that of its names. Often
+//     the version is older than the last change of the names, and proves nothing. Then the list
+//     waits for order_hold, and no route waits for it.
 //
-// What is not covered: the list that a client of `*` accepted last may itself have kept something
-// (ORD-3), if weir ended within order_hold of a swap. The snapshot does not have that, so the
-// version shows nothing.
+// One case is not covered. The last list that a client of `*` accepted may itself have kept a
+// removed Cluster (ORD-3), if weir ended within order_hold of the removal. The snapshot does not
+// have that Cluster, so the version proves nothing.
 
 // restoredSet is what the set of Clusters was restored with.
 type restoredSet struct {
-	members   []*Variant // but for those that had a TTL
-	version   string     // of the list of all
-	confirmed bool       // when looked at last
+	members   []*Variant // except those that had a TTL
+	version   string     // version_info of the list of all of them
+	confirmed bool       // whether the origin had confirmed the set at the last check
 
-	// gone is what the view lacks of members, as of its revision.
+	// gone are the members that the view lacks, as of revision rev of view.
 	gone []*Variant
 	view *view
 	rev  uint64
 }
 
-// rememberRestored notes what `*` was restored with, until clients have had time to come back.
+// rememberRestored records what `*` was restored with. It is kept until clients have had time to
+// come back.
 func (s *shard) rememberRestored(now time.Time) {
 	if s.typeURL != xds.ClusterType || !s.star.restored || s.star.revived || s.group.origin.config().OriginVersions {
 		return
@@ -68,7 +69,7 @@ func (s *shard) endRestored(now time.Time) {
 	s.push(timer{at: now.Add(leastRestored), kind: restoredEnd, shard: s})
 }
 
-// isGone is the restored Clusters that the view no longer has.
+// isGone returns the restored Clusters that the view no longer has.
 func (x *restoredSet) isGone(v *view) []*Variant {
 	if x.view != v || x.rev != v.contentRev {
 		x.view, x.rev = v, v.contentRev
@@ -77,8 +78,8 @@ func (x *restoredSet) isGone(v *view) []*Variant {
 	return x.gone
 }
 
-// deferRestored keeps in the first list of `*` the Clusters that are gone and that the client holds
-// by its version.
+// deferRestored keeps the removed Clusters in the first list of `*`, if the client's version shows
+// that it holds them.
 func (s *Sub) deferRestored(k Deferral) {
 	p, x := s.pos, s.shard.restored
 	if p == nil || !p.fresh || x == nil || s.records.len() > 0 || s.version != x.version || k == deferNothing {
@@ -89,12 +90,12 @@ func (s *Sub) deferRestored(k Deferral) {
 	}
 }
 
-// back reports whether the client came back with the name, and was not sent the resource
-// since.
+// back reports whether the client came back with the name, and was not sent the resource since.
 func (r *record) back() bool { return r.is(returned) && r.sent == (xds.Digest{}) }
 
 // holdsExactly reports whether the version of a client that comes back is that of the names it
-// lists, as they are held, or were when they were removed. Then the client holds them.
+// lists, with their present bodies, or with their last ones if they were removed. Then the client
+// holds exactly these.
 func (s *Sub) holdsExactly() bool {
 	var all xds.Sum
 	for r := range s.records.all() {
@@ -108,12 +109,13 @@ func (s *Sub) holdsExactly() bool {
 	return s.version == all.Version()
 }
 
-// firstListWaits reports whether the first list by name of a client that comes back has to wait.
-// It does if it would leave out a removed Cluster, and no version shows that the client may still
-// be sent that.
+// firstListWaits reports whether the first list by name has to wait, for a client that comes back.
+// It waits if it would leave out a removed Cluster that the client may hold, and the client's
+// version does not prove what it holds.
 func (s *Sub) firstListWaits(k Deferral) bool {
 	s.listHeld = false
-	if !s.holds || s.sentWhole || s.pos != nil || s.inUnion || s.typeURL != xds.ClusterType { // sentWhole: it is not the first, though `*` was given up since
+	// With sentWhole it is not the first list, even if `*` was unsubscribed since.
+	if !s.holds || s.sentWhole || s.pos != nil || s.inUnion || s.typeURL != xds.ClusterType {
 		return false
 	}
 	for r := range s.records.all() {

@@ -8,31 +8,32 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// Union is what one stream-type is subscribed to, whichever origins its names belong to: a plain
-// Sub for each group they live in, and a located one for each parameter map that locators name
-// there. With one plain Sub it behaves as that Sub. With several, an answer merges what all of them
-// have to send. A list that is sent whole is the union of all their lists, and waits for each
-// (FED-5). The zero Union is subscribed to nothing. Like a Sub's, its Take is called by one
-// goroutine at a time. The caller calls no other method at the same time.
+// Union is what one stream-type is subscribed to, whichever origins its names belong to. It has a
+// plain Sub for each group that its names are in, and a located Sub for each parameter map that its
+// locators name there. With one plain Sub it behaves as that Sub. With several Subs, an answer
+// merges what all of them have to send. A list that is sent whole is the union of the Subs' lists,
+// and waits for each of them (FED-5). The zero Union is subscribed to nothing. Like Sub.Take, its
+// Take is called by one goroutine at a time. The caller calls no other method at the same time.
 type Union struct {
-	one  *Sub        // the first one opened; nil: there is none
-	more *multiUnion // nil: there is no other
+	one  *Sub        // the first one opened; nil: no Sub is open
+	more *multiUnion // nil: there is only the plain Sub one
 }
 
-// multiUnion is the Subs of a Union of several, and what they have sent together.
+// multiUnion is the Subs of a Union that has several, and what the client was sent of all of them.
 type multiUnion struct {
 	subs  []*Sub // in the order they were opened
-	star  *Sub   // the plain one subscribed to `*`; nil: none is
-	stars int    // how many are, located ones too
+	star  *Sub   // the plain Sub subscribed to `*`; nil: there is none
+	stars int    // number of Subs subscribed to `*`, located ones included
 
 	// sent are the constraints that names were sent with to a delta client, for each located Sub
 	// (located.go).
 	sent map[*Sub]map[string]sentAs
 
-	// SotW, of lists that are sent whole.
+	// For SotW lists that are sent whole.
 	sentVersion string        // version of the last one; "": none was sent
 	waived      map[*Sub]bool // Subs that the first list does not wait for
-	due         *Answer       // what was taken of Subs and could not be sent yet, without their bodies
+	// due is what was taken from Subs and could not be sent yet, without their bodies.
+	due *Answer
 }
 
 // None reports whether no Sub was opened.
@@ -49,7 +50,7 @@ func (u *Union) Len() int {
 	return len(u.more.subs)
 }
 
-// Part is one of the Subs, for what is to be told apart by origin. Only the Union may change what
+// Part is one of the Subs, for callers that distinguish the origins. Only the Union may change what
 // it is subscribed to, or take from it.
 func (u *Union) Part(i int) *Sub {
 	if u.more == nil {
@@ -78,10 +79,10 @@ func (u *Union) At(g *Group, p constraints.Params) *Sub {
 	return nil
 }
 
-// Open subscribes to nothing yet in one more group, or with other parameters. The caller holds a
-// reference on the group until Close. The Version of the options is that of the stream-type's first
-// request; a Sub opened by a later one gets none. It gives the Sub, and nil and no more if the
-// group has no room for its parameters, as Group.Open does.
+// Open adds a Sub for one more group, or for other parameters. It is subscribed to nothing yet. The
+// caller holds a reference on the group until Close. The Version in the options is that of the
+// stream-type's first request; a Sub that is opened by a later request gets none. The result is nil
+// if the group has no room for the parameters, as for Group.Open.
 func (u *Union) Open(g *Group, owner *Subscriber, o SubOptions) *Sub {
 	s := g.Open(owner, o)
 	switch {
@@ -99,13 +100,15 @@ func (u *Union) Open(g *Group, owner *Subscriber, o SubOptions) *Sub {
 	return s
 }
 
-// add takes a Sub in beside others. The list it makes is one of several from now on: the
-// version_info that a client presents is not that of its part, and a stream-type that names
-// resources is answered in full anyway (RELAY-43). Who waits with one waits with all (RELAY-7).
+// add adds a Sub to the others. From now on a list of a Sub is one of several. The version_info
+// that a client presented is not that of a single Sub's list, and a stream-type that names
+// resources is answered in full anyway (RELAY-43). If one of the Subs must wait because the client
+// holds something, all of them must (RELAY-7).
 func (m *multiUnion) add(s *Sub) {
 	if one := m.subs[0]; !one.inUnion {
 		if one.sentWhole {
-			m.sentVersion = "by one" // told is read by who takes, as here
+			// SentWhole is read by the goroutine that takes, which is this one.
+			m.sentVersion = "by one"
 		}
 		m.join(one)
 	}
@@ -126,8 +129,8 @@ func (m *multiUnion) join(s *Sub) {
 	m.look(s)
 }
 
-// shape sets in all Subs the form of their part of an answer. holds: the client holds something
-// that no list may leave out before all is known. It locks each shard in turn.
+// shape sets the form that the answers of all Subs have. holds: the client holds something that no
+// list may leave out before everything is known. It locks each shard in turn.
 func (m *multiUnion) shape(holds bool) {
 	for _, s := range m.subs {
 		s.shard.mu.Lock()
@@ -157,21 +160,21 @@ func (u *Union) Update(now time.Time, s *Sub, subscribe, unsubscribe []string) [
 	return denied
 }
 
-// Replace is Sub.Replace for one of the Subs: the names of a list that live there. One whose names
-// are no more in the list needs a call too.
+// Replace is Sub.Replace for one of the Subs. names are the names of a list that belong to it. It
+// has to be called, too, for a Sub that has no more names in the list.
 func (u *Union) Replace(now time.Time, s *Sub, names []string, wildcard bool) []Denied {
 	m := u.more
 	denied := s.Replace(now, names, wildcard)
 	if m != nil && m.look(s) && s.inUnion {
 		// What came with `*` is held by name from now on, whichever origin is asked for it.
 		m.shape(m.sentVersion != "" && m.stars == 0)
-		u.Remind() // other parts may have waited for it
+		u.Remind() // other Subs may have waited for this one
 	}
 	return denied
 }
 
-// Leave closes the located Subs that are subscribed to nothing any more, so that a client may go
-// from one parameter map to the next for ever. One Sub stays in any case.
+// Leave closes the located Subs that are subscribed to nothing any more, so that a client may
+// change from one parameter map to the next any number of times. One Sub always stays.
 func (u *Union) Leave(now time.Time) {
 	m := u.more
 	if m == nil {
@@ -188,11 +191,12 @@ func (u *Union) Leave(now time.Time) {
 		m.subs = slices.Delete(m.subs, i, i+1)
 		i--
 		u.one = m.subs[0]
-		if s.Pending() { // it may have been reminded for another (Remind)
+		if s.Pending() { // it may have been reminded on behalf of another Sub (Remind)
 			u.Remind()
 		}
 		if m.sentVersion != "" && m.stars > 0 && !s.delta {
-			if m.due == nil { // the client of `*` may keep what it had until it is told otherwise
+			// The client of `*` may keep what it had until a list leaves it out.
+			if m.due == nil {
 				m.due = &Answer{}
 			}
 			u.Remind()
@@ -200,7 +204,7 @@ func (u *Union) Leave(now time.Time) {
 	}
 }
 
-// look notes whether a Sub is subscribed to `*`, and reports whether that is new.
+// look records whether a Sub is subscribed to `*`, and reports whether that has changed.
 func (m *multiUnion) look(s *Sub) (changed bool) {
 	was := s.starred
 	if s.starred = s.Standing().Wildcard; was == s.starred {
@@ -221,7 +225,7 @@ func (m *multiUnion) look(s *Sub) (changed bool) {
 	return true
 }
 
-// Pending is Sub.Pending: it is when any part is.
+// Pending is Sub.Pending of any Sub. It clears the mark of each.
 func (u *Union) Pending() bool {
 	if u.more == nil {
 		return u.one.Pending()
@@ -233,16 +237,16 @@ func (u *Union) Pending() bool {
 	return pending
 }
 
-// Peek is Sub.Peek of any part.
+// Peek is Sub.Peek of any Sub.
 func (u *Union) Peek() bool { return u.any((*Sub).Peek) }
 
-// Resolved is Sub.Resolved of all parts.
+// Resolved is Sub.Resolved of all Subs.
 func (u *Union) Resolved() bool { return !u.any(func(s *Sub) bool { return !s.Resolved() }) }
 
-// Changed is Sub.Changed of any part.
+// Changed is Sub.Changed of any Sub.
 func (u *Union) Changed() bool { return u.any((*Sub).Changed) }
 
-// Urgent is Sub.Urgent of any part.
+// Urgent is Sub.Urgent of any Sub.
 func (u *Union) Urgent() bool { return u.any((*Sub).Urgent) }
 
 func (u *Union) any(is func(*Sub) bool) bool {
@@ -255,10 +259,10 @@ func (u *Union) any(is func(*Sub) bool) bool {
 }
 
 // Remind is Sub.Remind.
-func (u *Union) Remind() { u.one.Remind() } // what is taken is taken of all
+func (u *Union) Remind() { u.one.Remind() } // Take takes from all Subs
 
-// Insist has the next Take give a list that is sent whole though nothing in it may have changed:
-// there is something to say with it.
+// Insist makes the next Take give a whole list even if nothing in it has changed, because something
+// has to be sent with it.
 func (u *Union) Insist() {
 	switch m := u.more; {
 	case m == nil || !u.one.inUnion:
@@ -268,7 +272,7 @@ func (u *Union) Insist() {
 	}
 }
 
-// Since is Sub.Since of all parts together.
+// Since is Sub.Since of all Subs together: the oldest.
 func (u *Union) Since() (since time.Time) {
 	for i := range u.Len() {
 		if at := u.Part(i).Since(); since.IsZero() || !at.IsZero() && at.Before(since) {
@@ -278,7 +282,7 @@ func (u *Union) Since() (since time.Time) {
 	return since
 }
 
-// Standing is Sub.Standing of all parts together.
+// Standing is Sub.Standing of all Subs together.
 func (u *Union) Standing() Standing {
 	all := u.one.Standing()
 	for i := 1; i < u.Len(); i++ {
@@ -315,7 +319,7 @@ func older(a, b uint64) uint64 {
 	return a
 }
 
-// Deferred is Sub.Keeps.
+// Deferred is Sub.Deferred of all Subs together.
 func (u *Union) Deferred() (since time.Time, keeps bool) {
 	if u.more == nil {
 		return u.one.Deferred()
@@ -332,12 +336,12 @@ func (u *Union) Deferred() (since time.Time, keeps bool) {
 	return since, keeps
 }
 
-// DeferredDue is Sub.DeferredDue.
+// DeferredDue is Sub.DeferredDue of any Sub.
 func (u *Union) DeferredDue(now time.Time, k Deferral) bool {
 	return u.any(func(s *Sub) bool { return s.DeferredDue(now, k) })
 }
 
-// Went is Sub.Went of any part.
+// Went is Sub.Went of any Sub.
 func (u *Union) Went(name string) bool { return u.any(func(s *Sub) bool { return s.Went(name) }) }
 
 // Owe is Sub.Owe.
@@ -354,8 +358,8 @@ func (u *Union) Unsend() {
 	}
 }
 
-// Demands reports whether the next Take answers a name that the client asked for and waits for: a
-// request may wait for it, and nothing may hold it up (ALIAS-8).
+// Demands reports whether the next Take answers a name that the client asked for and waits for. An
+// HTTP request may wait for that answer, so nothing may delay it (ALIAS-8).
 func (u *Union) Demands() bool {
 	for i := range u.Len() {
 		if u.Part(i).demands() {
@@ -378,7 +382,7 @@ func (u *Union) Ack(t Receipt) { t.judged((*Sub).accepted) }
 // Nack is Sub.Nack.
 func (u *Union) Nack(t Receipt) { t.judged((*Sub).refused) }
 
-// judged tells the Subs that had something in the answer.
+// judged calls tell for each Sub that had a part in the answer.
 func (t Receipt) judged(tell func(*Sub, uint32)) {
 	if t.sub != nil {
 		tell(t.sub, t.number)
@@ -395,10 +399,11 @@ func (u *Union) Close(now time.Time) {
 	}
 }
 
-// Waive has the first list go out without a part that cannot be told yet: a client that holds
-// nothing is better off with the rest (FED-5). The part joins the list when it can be told. It
-// reports false if the list must go on waiting: there is no rest, or the client holds something,
-// which the list would delete. That may be what it was sent by name before it asked for `*`.
+// Waive makes the first list not wait for a Sub that cannot be sent yet. A client that holds
+// nothing is better off with the rest (FED-5). The Sub's list is added as soon as it can be sent.
+// The result is false if the list must go on waiting: there is no rest, or the client holds
+// something that the list would delete. That may be what it was sent by name before it asked for
+// `*`.
 func (u *Union) Waive(part *Sub) bool {
 	m := u.more
 	if m == nil || m.sentVersion != "" || u.one.delta || !m.mustWait(part, part.listing()) || part.hasNames() {
@@ -418,7 +423,7 @@ func (u *Union) Waive(part *Sub) bool {
 }
 
 // mustWait reports whether a list has to wait for a Sub. The first list with `*` waits for the
-// names at other origins too: what came with `*` may need what is at another origin.
+// names at other origins, too, since what comes with `*` may need them.
 func (m *multiUnion) mustWait(s *Sub, x listing) bool {
 	settled := x.ready && (x.resolved || m.sentVersion != "" || m.stars == 0 || s.starred)
 	return !settled && !m.waived[s]
@@ -427,13 +432,13 @@ func (m *multiUnion) mustWait(s *Sub, x listing) bool {
 // Take is Sub.Take.
 func (u *Union) Take(now time.Time) *Answer { return u.TakeDeferring(now, deferNothing) }
 
-// TakeDeferring is Sub.TakeDeferring. What all parts have to tell is one answer.
+// TakeDeferring is Sub.TakeDeferring. What all Subs have to send is one answer.
 func (u *Union) TakeDeferring(now time.Time, k Deferral) *Answer {
 	m := u.more
 	switch {
 	case m == nil:
 		return u.one.TakeDeferring(now, k)
-	case !u.one.inUnion: // alone, and located
+	case !u.one.inUnion: // one Sub alone, and it is located
 		a := u.one.TakeDeferring(now, k)
 		if a != nil {
 			m.locate(u.one, a)

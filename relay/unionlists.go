@@ -7,7 +7,7 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// mergeBodies merges the bodies of several Subs. What is encoded for all clients is shared still.
+// mergeBodies merges the bodies of several Subs. Encodings that clients share stay shared.
 func mergeBodies(delta, ttl bool, bodies []*Body) *Body {
 	switch len(bodies) {
 	case 0:
@@ -15,7 +15,7 @@ func mergeBodies(delta, ttl bool, bodies []*Body) *Body {
 	case 1:
 		return bodies[0]
 	}
-	all := newShared() // what is encoded already stays so
+	all := newShared() // what is encoded already is not encoded again
 	j := all.shared.of(delta)
 	for _, b := range bodies {
 		all.Variants = append(all.Variants, b.Variants...)
@@ -29,7 +29,7 @@ func mergeBodies(delta, ttl bool, bodies []*Body) *Body {
 	return all
 }
 
-// join adds what a part has to tell but for its body.
+// join adds what another answer has, except its body.
 func (a *Answer) join(x *Answer) {
 	a.Errors = append(a.Errors, x.Errors...)
 	a.Follow = append(slices.Clip(a.Follow), x.Follow...)
@@ -46,8 +46,8 @@ func (a *Answer) join(x *Answer) {
 	}
 }
 
-// finish says what only all parts together can. A name that one part has in error and another has a
-// body of is told the body (ABS-11).
+// finish adds what depends on all Subs. If one Sub has an error of a name and another has a body,
+// the body is sent and the error is not (ABS-11).
 func (m *multiUnion) finish(a *Answer, content string) *Answer {
 	if len(a.Errors) > 0 {
 		listed := make(map[string]bool, len(a.Variants))
@@ -63,9 +63,9 @@ func (m *multiUnion) finish(a *Answer, content string) *Answer {
 	return a
 }
 
-// version is what an answer is called: by its content, unless all origins are to be told by their
-// own versions; then as the newest response that had to do with it (VER-5). It locks each shard in
-// turn.
+// version is the version of an answer. It is content, unless clients of all the origins are sent
+// the origins' own versions. Then it is that of the newest response that had a part in the answer
+// (VER-5). It locks each shard in turn.
 func (m *multiUnion) version(content string) string {
 	var from *provenance
 	for _, s := range m.subs {
@@ -82,7 +82,7 @@ func (m *multiUnion) version(content string) string {
 	return from.version
 }
 
-// takeChanges takes what changed: delta, and grouped types by name.
+// takeChanges takes an answer that has changes alone: in delta, or of a grouped type by name.
 func (m *multiUnion) takeChanges(now time.Time, k Deferral) *Answer {
 	all, bodies := &Answer{}, []*Body(nil)
 	answers, _ := m.takeEach(now, k, func(i int) bool { return m.subs[i] != m.star })
@@ -100,7 +100,8 @@ func (m *multiUnion) takeChanges(now time.Time, k Deferral) *Answer {
 		}
 		all.join(a)
 	}
-	if a := m.takeStar(now); a != nil { // last: it stands in for what the others have no more
+	// Last, since it has members in place of names that the others lost.
+	if a := m.takeStar(now); a != nil {
 		all.join(a)
 		bodies = append(bodies, a.Body)
 	}
@@ -112,7 +113,7 @@ func (m *multiUnion) takeChanges(now time.Time, k Deferral) *Answer {
 	return m.finish(all, m.namesVersion())
 }
 
-// namesVersion is the version_info of grouped types: of what was sent by name and is still
+// namesVersion is the version_info for grouped types: of what was sent by name and is still
 // subscribed (VER-4). Delta has none. It locks each shard in turn.
 func (m *multiUnion) namesVersion() string {
 	var all xds.Sum
@@ -132,7 +133,7 @@ func (m *multiUnion) namesVersion() string {
 	return all.Version()
 }
 
-// takeStar takes from `*` what no other origin has by name: the named one wins.
+// takeStar takes from `*` what no other origin has by name. A body that was asked for by name wins.
 func (m *multiUnion) takeStar(now time.Time) *Answer {
 	if m.star == nil {
 		return nil
@@ -144,14 +145,14 @@ func (m *multiUnion) takeStar(now time.Time) *Answer {
 	}
 	b := m.withoutNamed(a.Body)
 	if b != a.Body && b.empty() && len(a.Errors) == 0 && !fresh {
-		a.Receipt().judged((*Sub).accepted) // nobody will answer for it
+		a.Receipt().judged((*Sub).accepted) // it is not sent, so no client acknowledges it
 		return nil
 	}
 	a.Body = b
 	return a
 }
 
-// withoutNamed is a body from `*` without the names of which another origin has a body.
+// withoutNamed is a body from `*` without the names that another origin has a body of.
 func (m *multiUnion) withoutNamed(b *Body) *Body {
 	named := func(name string) bool {
 		return xds.IsNewStyle(name) && slices.ContainsFunc(m.subs, func(s *Sub) bool { return s != m.star && !s.located && s.hasBody(name) })
@@ -169,8 +170,8 @@ func (m *multiUnion) withoutNamed(b *Body) *Body {
 	}
 }
 
-// fallBack leaves out the removals of what `*` still has: that is told instead, since a name is
-// gone only when nothing holds it.
+// fallBack leaves out the removals of names that `*` still has. Such a name is sent with the body
+// from `*` instead, since it is gone only when nothing holds it.
 func (m *multiUnion) fallBack(a *Answer) {
 	if m.star == nil {
 		return
@@ -190,8 +191,8 @@ func (m *multiUnion) fallBack(a *Answer) {
 	a.Body = b
 }
 
-// takeWhole is a SotW answer that holds the lists of all parts (SOTW-2, SOTW-4). It waits for each
-// part that would wait by itself, but for those that are waived.
+// takeWhole makes a SotW answer with the lists of all Subs (SOTW-2, SOTW-4). It waits for each Sub
+// whose own list would wait, unless that Sub is waived.
 func (m *multiUnion) takeWhole(now time.Time, k Deferral) *Answer {
 	holds := m.sentVersion != ""
 	ready := make([]bool, len(m.subs))
@@ -225,22 +226,24 @@ func (m *multiUnion) takeWhole(now time.Time, k Deferral) *Answer {
 	switch {
 	case !complete, all.lists() == 0 && (!gone || m.stars == 0 && !holds && len(all.Errors) == 0 && m.due == nil):
 		all.Body, all.Located, m.due = nil, nil, nil
-		if !complete || holds || len(all.Errors) > 0 { // to be told with the rest (SOTW-9)
+		if !complete || holds || len(all.Errors) > 0 { // they are sent with the next list (SOTW-9)
 			m.due = all
 		}
 		return nil
 	case !must && version == m.sentVersion:
-		all.Receipt().judged((*Sub).accepted) // `*` changed what the client has by name: nobody will answer for it
+		// `*` changed only what the client has by name. Nothing is sent, so no client acknowledges
+		// it.
+		all.Receipt().judged((*Sub).accepted)
 		return nil
 	}
 	m.due, m.sentVersion = nil, version
 	return m.finish(all, version)
 }
 
-// gather joins what the parts have to tell but for the bodies. Parts that had nothing to tell are
-// asked for their lists. gone: what is not in them is known not to exist; a part that is subscribed
-// to nothing has no say in that, unless none is subscribed to anything. complete: all lists are
-// there that the answer needs.
+// gather joins the answers of the Subs, except their bodies. A Sub that had no change is asked for
+// its list. gone: what is in no list is known not to exist. A Sub that is subscribed to nothing has
+// no influence on gone, unless no Sub is subscribed to anything. complete: all lists are there that
+// the answer needs.
 func (m *multiUnion) gather(now time.Time, k Deferral, lists []*Answer, ready []bool) (all *Answer, gone, complete bool) {
 	all, gone, complete = &Answer{}, true, true
 	asks := slices.ContainsFunc(m.subs, func(s *Sub) bool { return !s.listing().none })
@@ -255,7 +258,7 @@ func (m *multiUnion) gather(now time.Time, k Deferral, lists []*Answer, ready []
 		if lists[i] == nil {
 			lists[i] = s.insist(now, k)
 		}
-		if lists[i] == nil { // it has to wait again: its stream broke just now
+		if lists[i] == nil { // it has to wait again, since its stream has just ended
 			complete = false
 			continue
 		}
@@ -269,11 +272,11 @@ func (m *multiUnion) gather(now time.Time, k Deferral, lists []*Answer, ready []
 	return all, gone, complete
 }
 
-// list is the lists of all parts as one, a name once: what is asked by name wins over `*` of
-// another origin.
+// list merges the lists of all Subs. Each name is in it once. A body that was asked for by name
+// wins over that from `*` of another origin.
 func (m *multiUnion) list(lists []*Answer) *Body {
 	var bodies []*Body
-	named := map[string]bool{} // what `*` could have too
+	named := map[string]bool{} // names that `*` may have, too
 	for i, a := range lists {
 		if a == nil || m.subs[i] == m.star || m.subs[i].located {
 			continue
@@ -295,7 +298,7 @@ func (m *multiUnion) list(lists []*Answer) *Body {
 	return mergeBodies(false, m.subs[0].ttl, bodies)
 }
 
-// listVersion is the version_info of a list that is sent whole: that of all that is in it (VER-4).
+// listVersion is the version_info of a whole list: that of all bodies in it (VER-4).
 func listVersion(a *Answer) string {
 	var all xds.Sum
 	addAll(&all, a.Variants)
@@ -305,7 +308,7 @@ func listVersion(a *Answer) string {
 	return all.Version()
 }
 
-// lists is how many bodies are in it.
+// lists is the number of bodies in the answer.
 func (a *Answer) lists() (n int) {
 	if a.Body != nil {
 		n = len(a.Variants)

@@ -8,13 +8,13 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// What several Subs of one stream-type tell, where some of them are located.
+// This file merges the answers of several Subs of one stream-type, some of which are located.
 
-// takeEach takes from the parts that may be taken from. Those of one type of one group are taken
-// from at one instant, whatever their parameters: a client that has several maps of one name sees
-// all of a response or nothing of it (DYN-10, RELAY-82). Where a list is sent whole, and one of
-// them has changed, the others are insisted upon: it has them as they are at that instant. It locks
-// each store in turn.
+// takeEach takes from the Subs that may be taken from. Subs of one type of one group are taken from
+// under one lock, whatever their parameters. So a client that has several maps of one name is sent
+// all of a response or nothing of it (DYN-10, RELAY-82). If lists are sent whole and one of these
+// Subs has changed, the others are made to give their lists as of the same instant. It locks each
+// store in turn.
 func (m *multiUnion) takeEach(now time.Time, k Deferral, may func(int) bool) (answers []*Answer, insisted []bool) {
 	answers, insisted = make([]*Answer, len(m.subs)), make([]bool, len(m.subs))
 	whole := !m.subs[0].delta && (m.stars > 0 || xds.SentWhole(m.subs[0].typeURL))
@@ -50,7 +50,7 @@ type sentAs struct {
 	written     string
 }
 
-// locate makes what a located Sub has to tell into that form.
+// locate converts the answer of a located Sub to the located form.
 func (m *multiUnion) locate(s *Sub, a *Answer) {
 	l := &Located{Variants: a.Variants, Heartbeats: a.Heartbeats}
 	if s.delta {
@@ -69,8 +69,8 @@ func (m *multiUnion) locate(s *Sub, a *Answer) {
 
 var noBody = &Body{}
 
-// goneFrom notes what the client is being sent, and finds what it has no more. What it says of one
-// name is either a removal or a variant.
+// goneFrom records what the client is sent, and finds the variants that it has no longer. For each
+// name of the answer these are due to a removal, or to a variant with other constraints.
 func (m *multiUnion) goneFrom(s *Sub, a *Answer) (gone []Gone) {
 	sent := m.sent[s]
 	for _, vs := range [][]*Variant{a.Variants, a.Heartbeats} {
@@ -96,7 +96,7 @@ func (m *multiUnion) goneFrom(s *Sub, a *Answer) (gone []Gone) {
 	return gone
 }
 
-// has reports whether the client has a variant, for whatever parameters.
+// has reports whether the client has a variant, for any parameters.
 func (m *multiUnion) has(name, constraints string) bool {
 	for _, sent := range m.sent {
 		if is, told := sent[name]; told && is.constraints.Key() == constraints {
@@ -106,7 +106,7 @@ func (m *multiUnion) has(name, constraints string) bool {
 	return false
 }
 
-// exact is Exact for a Sub's parameters among all those of the client's locators.
+// exact is Exact for the Sub's parameters, among those of all the client's locators.
 func (m *multiUnion) exact(s *Sub) (canonical, written string) {
 	var others []constraints.Params
 	for _, x := range m.subs {
@@ -117,8 +117,9 @@ func (m *multiUnion) exact(s *Sub) (canonical, written string) {
 	return Exact(s.shard.params, others)
 }
 
-// tidy has one response say each thing once, whatever number of parameter maps it is told for
-// (DELTA-20): a variant, and a removal unless the variant is still the client's for others.
+// tidy removes repetitions from an answer that several parameter maps have a part in (DELTA-20). A
+// variant is in it once. A removal is in it once, unless the client still has the variant for other
+// parameters.
 func (m *multiUnion) tidy(l *Located) {
 	if l == nil || len(l.Variants)+len(l.Heartbeats) < 2 && len(l.Removed) == 0 {
 		return
@@ -155,7 +156,7 @@ func (m *multiUnion) tidy(l *Located) {
 	})
 }
 
-// add takes in what another part tells.
+// add adds the answer of another Sub.
 func (l *Located) add(x *Located) *Located {
 	if l == nil {
 		return x
@@ -166,7 +167,7 @@ func (l *Located) add(x *Located) *Located {
 	return l
 }
 
-// unsent forgets what the client dropped with its subscription.
+// unsent forgets what the client dropped when it unsubscribed.
 func (m *multiUnion) unsent(s *Sub, unsubscribed []string) {
 	sent := m.sent[s]
 	if len(sent) == 0 || len(unsubscribed) == 0 {
@@ -178,7 +179,7 @@ func (m *multiUnion) unsent(s *Sub, unsubscribed []string) {
 		if _, told := sent[key]; told {
 			m.drop(s, key)
 		} else {
-			all = true // a set, or an alias
+			all = true // it is a set or an alias
 		}
 	}
 	for name := range sent {
@@ -188,9 +189,9 @@ func (m *multiUnion) unsent(s *Sub, unsubscribed []string) {
 	}
 }
 
-// drop forgets one name, unless the client has it in another way. A client that tells variants
-// apart by their constraints keeps one that another of its locators selects, though it was not
-// answered for that: it is then told when that one goes.
+// drop forgets one name, unless the Sub still has it in another way. If another of the client's
+// locators selects the variant, the client keeps it even if it was not sent for that locator. Then
+// it is recorded there, so that the client is sent its removal.
 func (m *multiUnion) drop(s *Sub, name string) {
 	if s.subscribesTo(name) {
 		return
@@ -207,7 +208,7 @@ func (m *multiUnion) drop(s *Sub, name string) {
 	}
 }
 
-// note notes what a client has.
+// note records what a client has.
 func (m *multiUnion) note(s *Sub, name string, is sentAs) {
 	if m.sent == nil {
 		m.sent = map[*Sub]map[string]sentAs{}
@@ -218,8 +219,7 @@ func (m *multiUnion) note(s *Sub, name string, is sentAs) {
 	m.sent[s][name] = is
 }
 
-// subscribesTo reports whether the client is subscribed to a resource, in whatever way. It locks
-// the shard.
+// subscribesTo reports whether the Sub is subscribed to a resource in any way. It locks the shard.
 func (s *Sub) subscribesTo(name string) bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()

@@ -14,20 +14,20 @@ const (
 	rejected
 )
 
-// span is answers that the client has not accepted: the first to the last, by number, with what
-// happened after revision from up to revision to. A record remembers the number, a view the
-// revision.
+// span is a range of answers that the client has not accepted, from number first to number last. Of
+// sets they have what happened after revision from, up to revision to. A record remembers the
+// number of an answer, and a view the revision.
 type span struct {
 	first, last uint32
 	from, to    uint64
 	refused     bool
 }
 
-// maxSpans bounds the spans of a Sub. Beyond it the oldest two become one, of which nothing is
-// known.
+// maxSpans bounds the spans of a Sub. Beyond it the oldest two are merged, and the merged span
+// counts as not judged.
 const maxSpans = 32
 
-// Receipt is what is remembered of an answer until the client has acknowledged or refused it: give
+// Receipt is what is remembered of an answer until the client has acknowledged or rejected it. Pass
 // it to Ack or Nack.
 type Receipt struct {
 	Version string
@@ -37,15 +37,15 @@ type Receipt struct {
 	extent
 }
 
-// extent is what an answer held: of sets what happened after revision from up to revision to, and
-// by name what has its number. whole: it was a list of all there was.
+// extent is the content of an answer: of sets what happened after revision from, up to revision to,
+// and of names what was sent with this number. whole: it was a whole list.
 type extent struct {
 	from, to uint64
 	number   uint32
 	whole    bool
 }
 
-// Receipt is what is to be remembered of the answer.
+// Receipt is what has to be remembered of the answer.
 func (a *Answer) Receipt() Receipt {
 	t := Receipt{Version: a.Version, Since: a.Since, sub: a.sub, parts: a.parts}
 	if a.sub != nil {
@@ -54,23 +54,23 @@ func (a *Answer) Receipt() Receipt {
 	return t
 }
 
-// extent is that of the last answer taken of its one Sub.
+// extent is the extent of an answer of one Sub. It has to be called before the next Take.
 func (a *Answer) extent() extent {
 	e := extent{from: a.Rev - uint64(a.sub.tookSpan), to: a.Rev, number: a.number, whole: a.sub.tookWhole}
 	if a.sub.tookSpan == math.MaxUint32 {
-		e.from = 0 // or more than fits
+		e.from = 0 // or more than tookSpan can count
 	}
 	return e
 }
 
-// subExtent is the extent of a Sub's answer, in a list of those that one answer merges.
+// subExtent is the extent of one Sub's answer, in the list of those that an answer merges.
 type subExtent struct {
 	sub  *Sub
 	next *subExtent
 	extent
 }
 
-// took notes an answer that has what the view recorded after revision from.
+// took records an answer. Of its sets it has what happened after revision from.
 func (s *Sub) took(a *Answer, from uint64) {
 	s.takes++
 	a.sub, a.number = s, s.takes
@@ -79,7 +79,7 @@ func (s *Sub) took(a *Answer, from uint64) {
 		s.tookSpan = uint32(min(a.Rev-from, math.MaxUint32))
 	}
 	if !s.ttl {
-		return // nobody will ask
+		return // only clients that are sent TTLs need verdicts
 	}
 	if len(s.unaccepted) == maxSpans {
 		x := &s.unaccepted[1]
@@ -89,7 +89,7 @@ func (s *Sub) took(a *Answer, from uint64) {
 	s.unaccepted = append(s.unaccepted, span{first: s.takes, last: s.takes, from: from, to: s.shard.rev})
 }
 
-// Ack notes that the client accepted an answer.
+// Ack records that the client accepted an answer.
 func (s *Sub) Ack(t Receipt) { s.accepted(t.number) }
 
 // accepted is Ack of the answer with that number. It locks the shard.
@@ -98,7 +98,7 @@ func (s *Sub) accepted(number uint32) {
 		g.used.Store(true)
 	}
 	if !s.ttl {
-		return // nobody will ask (took)
+		return // only clients that are sent TTLs need verdicts
 	}
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
@@ -107,8 +107,8 @@ func (s *Sub) accepted(number uint32) {
 	}
 }
 
-// Nack notes that the client refused an answer. Nothing is sent again until content or subscription
-// changes (NONCE-11), and its TTLs are not renewed (DELTA-15).
+// Nack records that the client rejected an answer. Nothing is sent again until content or
+// subscription changes (NONCE-11), and TTLs in the answer are not renewed (DELTA-15).
 func (s *Sub) Nack(t Receipt) { s.refused(t.number) }
 
 // refused is Nack of the answer with that number. It locks the shard.
@@ -141,8 +141,8 @@ func (s *Sub) span(number uint32) int {
 	return -1
 }
 
-// judged is the verdict on the newest answer that covers what is asked about. What the client says
-// it holds it has accepted.
+// judged is the verdict on the newest unaccepted answer for which covers is true; accepted if there
+// is none. What the client says it holds counts as accepted.
 func (s *Sub) judged(covers func(*span) bool) verdict {
 	for i := len(s.unaccepted) - 1; i >= 0; i-- {
 		if x := &s.unaccepted[i]; covers(x) {
