@@ -11,8 +11,8 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// reason is why a name is refused without asking an origin. Such a name is in error, not absent:
-// nothing is removed.
+// reason is why a name is refused without asking an origin. Such a name is in error and not absent,
+// so nothing is removed.
 type reason struct {
 	code  codes.Code
 	text  string
@@ -32,7 +32,7 @@ var (
 	noDelta     = &reason{code: codes.Unimplemented, text: "origins[].dialect: the origin speaks state of the world, which has no resources of this type"}
 )
 
-// judge says which origin a name is asked of, or why of none.
+// judge decides which origin a name is asked of, or why it is asked of none.
 func (s *session) judge(st *streamType, name string) (*relay.Origin, *reason) {
 	if xds.DeltaOnly(st.typeURL) {
 		s.noteDelta(s.cfg.origin)
@@ -50,15 +50,15 @@ func (s *session) judge(st *streamType, name string) (*relay.Origin, *reason) {
 	return o, nil
 }
 
-// barred reports whether nothing of a type can be asked for on the stream: secrets, where no origin
-// has any for the client.
+// barred reports whether nothing of a type can be asked for on the stream. That is so for secrets
+// if no origin has any for the client.
 func (s *session) barred(typeURL string) bool { return s.barredBy(s.cfg, typeURL) }
 
 func (s *session) barredBy(set *settings, typeURL string) bool {
 	return xds.IsSecret(typeURL) && (!set.secrets || s.from.stranger() != nil)
 }
 
-// originOf is the origin that has a name, whoever asks for it.
+// originOf is the origin that a name belongs to, for any client.
 func (s *session) originOf(st *streamType, name string) (*relay.Origin, *reason) {
 	switch {
 	case name == "":
@@ -67,7 +67,8 @@ func (s *session) originOf(st *streamType, name string) (*relay.Origin, *reason)
 		return nil, s.cfg.tooLong
 	case xds.IsNewStyle(name):
 		return s.judgeURN(st, name)
-	case !s.cfg.origin.Serves(st.typeURL): // `*` neither: nobody could answer it, and an empty set would delete what the client has
+	// Nobody could answer `*` either, and an empty set would delete what the client has.
+	case !s.cfg.origin.Serves(st.typeURL):
 		return nil, noType
 	case deltaOnly(st, s.cfg.origin):
 		return nil, noDelta
@@ -79,9 +80,9 @@ func (s *session) originOf(st *streamType, name string) (*relay.Origin, *reason)
 // (ALIAS-7).
 func deltaOnly(st *streamType, o *relay.Origin) bool { return xds.DeltaOnly(st.typeURL) && o.SotW() }
 
-// judgeURN is originOf for an xdstp name, which is never taken for one of the old style (NAME-2).
-// Its authority decides, and a name of an authority that no origin is declared to answer for gets
-// to none (FED-2).
+// judgeURN is originOf for an xdstp name, which is never taken for an old-style name (NAME-2). The
+// authority decides. A name of an authority that no origin is configured for is sent to no origin
+// (FED-2).
 func (s *session) judgeURN(st *streamType, name string) (*relay.Origin, *reason) {
 	u, err := xds.ParseURN(name)
 	switch {
@@ -108,16 +109,17 @@ func (s *session) judgeURN(st *streamType, name string) (*relay.Origin, *reason)
 	return o, nil
 }
 
-// refuse notes a name that is not served, to be told so; `*` carries no error (ABS-12).
+// refuse records a name that is not served, and its refusal to send. `*` cannot carry an error
+// (ABS-12).
 func (s *session) refuse(st *streamType, name string, why *reason) {
 	s.refuseAbout(st, name, "", s.refusalKey(name), why)
 }
 
-// refusalKey is what a refusal is found by that is not told yet: of a name, or of what locatorKey
-// makes of a locator.
+// refusalKey identifies a refusal that is not sent yet, by the name, or by what locatorKey makes of
+// a locator.
 func (s *session) refusalKey(named string) uint64 { return maphash.String(s.cfg.seed, named) }
 
-// refuseAbout is refuse for a name with parameters, of which about are the constraints.
+// refuseAbout is refuse for a name with parameters. about are the constraints of the parameters.
 func (s *session) refuseAbout(st *streamType, name, about string, key uint64, why *reason) {
 	st.refusedCount++
 	if why.limit != "" {
@@ -136,8 +138,8 @@ func (s *session) refuseAbout(st *streamType, name, about string, key uint64, wh
 	}
 }
 
-// unnamed lets go of refusals that are not told yet, and whose names the client has left: it
-// would take them for news of what it does not ask for.
+// unnamed drops the refusals that are not sent yet and whose names the client has unsubscribed.
+// Otherwise the client would be sent errors of names that it does not ask for.
 func (s *session) unnamed(st *streamType, left func(key uint64) bool) {
 	st.refusals = slices.DeleteFunc(st.refusals, func(r refusal) bool {
 		if !left(r.key) {
@@ -148,24 +150,24 @@ func (s *session) unnamed(st *streamType, left func(key uint64) bool) {
 	})
 }
 
-// tellsWhole reports whether refusals wait to be told by a list that is sent whole: there they go
-// with all else, since they alone would delete it (SOTW-9). It is sent for their sake, as soon as
-// it can be.
+// tellsWhole reports whether refusals have to be sent with a whole list. An error alone would
+// delete everything else (SOTW-9). The list is sent on account of the refusals, as soon as it can
+// be.
 func (s *session) tellsWhole(st *streamType) bool {
 	return len(st.refusals) > 0 && !s.delta && (st.wildcard || xds.SentWhole(st.typeURL)) && !st.sub.None()
 }
 
-// noteUntold notes what refusals cost until they are told.
+// noteUntold accounts for the memory of refusals until they are sent.
 func (s *session) noteUntold(bytes int) (over bool) {
 	s.untold += bytes
 	return s.cfg.table.UnsentRefusals(bytes)
 }
 
-// shown is the name as it is told back: whole, as a client could not match it otherwise, unless
-// that alone would overrun the message.
+// shown is the name as it is sent back. It is sent whole, since the client could not match it
+// otherwise, unless the name alone would exceed the message size.
 func shown(name string) string { return clip(name, refusalBytes) }
 
-// takeRefusals are those that one response can tell; the rest waits for the next.
+// takeRefusals are the refusals that fit into one response. The rest waits for the next.
 func (s *session) takeRefusals(st *streamType) []refusal {
 	now := st.takeRefusals()
 	told := 0
@@ -173,21 +175,21 @@ func (s *session) takeRefusals(st *streamType) []refusal {
 		told += now[i].kept()
 	}
 	s.noteUntold(-told)
-	if s.tellsWhole(st) { // with the next list
+	if s.tellsWhole(st) { // they are sent with the next list
 		st.sub.Remind()
 	}
 	return now
 }
 
-// refusedHosts are fields of a delta response that say of virtual hosts which are refused that
-// there are none (ALIAS-7).
+// refusedHosts are fields of a delta response that state for refused virtual hosts that they do not
+// exist (ALIAS-7).
 func (s *session) refusedHosts(st *streamType, refusals []refusal) []byte {
 	if !s.delta || !xds.IsVirtualHost(st.typeURL) {
 		return nil
 	}
 	var names []string
 	for i := range refusals {
-		if refusals[i].about == "" { // who names parameters knows no aliases
+		if refusals[i].about == "" { // a client that names parameters does not use aliases
 			names = append(names, refusals[i].name)
 		}
 	}

@@ -10,20 +10,22 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// Removals come last, what refers before what it refers to (ORD-2): what still refers to a resource
-// is changed before the resource goes. In delta the removals of an answer are split off while other
-// types have something to tell. In state of the world a removal is what a list leaves out, so the
-// table keeps clusters in the list until the routes are written (ORD-3). Either waits only for what
-// was pending when it was taken, and each of those is bounded by order_hold. Then it goes by
-// itself, or, while its type always has something else to tell, as a message of its own behind the
-// next of that (TestProgress): a removal is late and never lost. To a client that comes back and
-// holds clusters, none of them or their endpoints is removed within order_hold: it asks type by
-// type, and until it has asked for its routes nothing shows that these have yet to change
-// (TestRemovalsWaitForWhoComesBack).
+// Removals come last, and a resource is removed after those that refer to it (ORD-2). So what still
+// refers to a resource is changed before the resource is removed. In delta the removals of an
+// answer are split off while other types have something to send. In SotW a removal is what a list
+// leaves out, so the table keeps clusters in the list until the routes are written (ORD-3). Either
+// waits only for what was pending when it was taken, and each of those waits is bounded by
+// order_hold. Then the removals are sent alone, or, while their type always has something else to
+// send, in a message of their own after the next one of the type (TestProgress). So a removal may
+// be late and is never lost.
+//
+// A client that comes back and holds clusters is sent no removal of clusters or endpoints within
+// order_hold. It asks type by type, and until it has asked for its routes nothing shows that these
+// have yet to change (TestRemovalsWaitForWhoComesBack).
 
-// rest is removals of one type that wait.
+// rest are the removals of one type that wait.
 type rest struct {
-	answer relay.Answer       // what they were taken with, without its body
+	answer relay.Answer       // the answer they were taken with, without its body
 	names  map[string]removal // by canonical name
 	gone   map[string]parted  // in located form, by canonical name; nil: none
 }
@@ -39,28 +41,29 @@ type parted struct {
 func (r *rest) none() bool { return len(r.names)+len(r.gone) == 0 }
 
 type removal struct {
-	name  string         // as it is to be told
-	until uint64         // what is pending up to this revision goes first
-	went  time.Time      // when it would have been written
+	// name is the spelling to send.
+	name  string
+	until uint64         // what is pending up to this revision is written first
+	went  time.Time      // when the removal would have been written
 	named bool           // the client asked for it by name (ORD-10)
-	fault *xds.NameError // to be told with it; nil: none
+	fault *xds.NameError // the error to send with it; nil: none
 }
 
-// removalOrder are the types that ORD-2 speaks of, in the order in which their removals leave.
+// removalOrder are the types that ORD-2 is about, in the order in which their removals are written.
 var removalOrder = []string{
 	xds.ListenerType, xds.ScopedRouteType, xds.RouteType, xds.VirtualHostType, xds.ClusterType, xds.EndpointType,
 }
 
-// removedLast reports whether ORD-2 speaks of a type.
+// removedLast reports whether ORD-2 is about a type.
 func removedLast(typeURL string) bool { return slices.Contains(removalOrder, typeURL) }
 
-// related reports whether a type's resources refer to others, or are referred to. Runtime and types
-// unknown wait for nobody.
+// related reports whether a type's resources refer to others, or others to them. Runtime and
+// unknown types wait for no other type.
 func related(typeURL string) bool { return removedLast(typeURL) || late(typeURL) }
 
-// takeOne takes a type's answer. Of clusters that went, state of the world keeps what routes
-// may still point to; of endpoints that are empty since their cluster goes, the word is kept in
-// both dialects.
+// takeOne takes a type's answer. In SotW the table keeps removed clusters in it that routes may
+// still refer to. In both dialects it holds back endpoints that are empty because their cluster
+// goes.
 func (s *session) takeOne(now time.Time, st *streamType, w *walk) *relay.Answer {
 	if s.delta && st.typeURL != xds.EndpointType || !swapped(st.typeURL) {
 		return st.sub.Take(now)
@@ -105,14 +108,15 @@ func (s *session) split(now time.Time) {
 	if !s.delta {
 		return
 	}
-	until := s.cfg.table.Revision() // one for all that goes together
+	// The same for all types, so that what was removed together is written together.
+	until := s.cfg.table.Revision()
 	for _, st := range s.types {
 		a := st.held
 		if a == nil || !removedLast(st.typeURL) {
 			continue
 		}
 		st.rest.without(a)
-		if s.urgent(st) { // to learn that there is none is what a request may wait for
+		if s.urgent(st) { // a request may wait for the removal
 			st.rest.forget(a.Removed)
 			continue
 		}
@@ -148,7 +152,7 @@ func (s *session) split(now time.Time) {
 	}
 }
 
-// othersTell reports whether another type has something to tell.
+// othersTell reports whether another type has something to send.
 func (s *session) othersTell(now time.Time, st *streamType) bool {
 	for _, other := range s.types {
 		if other != st && other.rest != nil {
@@ -158,8 +162,8 @@ func (s *session) othersTell(now time.Time, st *streamType) bool {
 	return s.pending(now, func(typeURL string) bool { return typeURL != st.typeURL && related(typeURL) }) != math.MaxUint64
 }
 
-// parting divides what is told in located form. A variant that goes for another is replaced, which
-// is one thing (DYN-11); the others of its removals may wait.
+// parting splits an answer in located form. A removal of a variant that another one replaces stays
+// with its replacement (DYN-11). The other removals may wait.
 func parting(l *relay.Located) (now *relay.Located, gone []relay.Gone) {
 	if l == nil || len(l.Removed) == 0 {
 		return l, nil
@@ -179,7 +183,7 @@ func parting(l *relay.Located) (now *relay.Located, gone []relay.Gone) {
 	return now, gone
 }
 
-// part takes in removals in located form.
+// part adds removals in located form.
 func (r *rest) part(now time.Time, gone []relay.Gone, until uint64) {
 	for _, g := range gone {
 		if r.gone == nil {
@@ -193,8 +197,8 @@ func (r *rest) part(now time.Time, gone []relay.Gone, until uint64) {
 	}
 }
 
-// fault keeps an error of a name whose removal waits, and reports whether it is one: a client may
-// take it for the removal.
+// fault keeps an error with the waiting removal of its name, and reports whether there is such a
+// removal. A client may take the error for the removal.
 func (r *rest) fault(f *xds.NameError) bool {
 	if f.Located {
 		x, gone := r.gone[f.Name]
@@ -212,8 +216,8 @@ func (r *rest) fault(f *xds.NameError) bool {
 	return gone
 }
 
-// without takes out what is there again. A variant that waits to go leaves with those that are in
-// its place now (DYN-11).
+// without drops the removals of names that are in the answer. The waiting removal of a variant
+// moves to the answer with the variants that replace it (DYN-11).
 func (r *rest) without(a *relay.Answer) {
 	if r == nil {
 		return
@@ -229,7 +233,7 @@ func (r *rest) without(a *relay.Answer) {
 		there[[2]string{v.Name, v.Constraints.Key()}] = true
 	}
 	for _, g := range a.Located.Removed {
-		there[[2]string{xds.NameKey(g.Name), g.Constraints}] = true // it is listed
+		there[[2]string{xds.NameKey(g.Name), g.Constraints}] = true // the answer has it already
 	}
 	for _, v := range a.Located.Variants {
 		x := r.gone[v.Name]
@@ -242,7 +246,7 @@ func (r *rest) without(a *relay.Answer) {
 	}
 }
 
-// forget takes out what the client has unsubscribed, and so dropped itself.
+// forget drops the removals of names that the client has unsubscribed, since it drops these itself.
 func (r *rest) forget(names []string) {
 	if r == nil {
 		return
@@ -252,14 +256,14 @@ func (r *rest) forget(names []string) {
 	}
 }
 
-// releaseRest writes the removals whose time has come, in their order: none before those of a
-// type that refers to it.
+// releaseRest writes the removals that need not wait any longer, in the order of their types. None
+// is written before the removals of a type that refers to it.
 func (s *session) releaseRest(now time.Time, out []*response) []*response {
 	waits, gathers := false, s.gathers(now)
 	for _, st := range s.types {
 		waits = waits || st.rest != nil
 		if st.keeps && !gathers && st.held == nil && !st.inFlight(now, s.cfg.timing.OrderHold) && st.sub.DeferredDue(now, s.keep(now, st, math.MaxUint64)) {
-			s.mailbox.Signal() // the next take lets go of them
+			s.mailbox.Signal() // the next take ends their deferral
 		}
 	}
 	if !waits {
@@ -277,7 +281,7 @@ func (s *session) releaseRest(now time.Time, out []*response) []*response {
 	return out
 }
 
-// rest takes out the removals of a type that need not wait any more; nil: all do.
+// rest takes out the removals of a type that need not wait any longer; nil: there are none.
 func (s *session) rest(now time.Time, st *streamType) *relay.Answer {
 	if st.rest == nil || now.Before(st.removals) {
 		return nil
@@ -302,9 +306,9 @@ func (s *session) rest(now time.Time, st *streamType) *relay.Answer {
 	return a
 }
 
-// cutRest puts the removals whose time has come behind what else is told of a type, as
-// messages of their own (ORD-2): by themselves they would wait for ever while there is always
-// something else to tell.
+// cutRest adds the removals that need not wait any longer after the other messages of the type, as
+// messages of their own (ORD-2). If they were only sent alone, they would wait for ever while there
+// is always something else to send.
 func (s *session) cutRest(now time.Time, st *streamType, parts []part) []part {
 	a := s.rest(now, st)
 	if a == nil {
@@ -327,7 +331,7 @@ func (r *rest) first() uint64 {
 	return first
 }
 
-// before takes out what need not wait for anything that is pending from a revision on.
+// before takes out the removals that need not wait for anything that is pending from a revision on.
 func (r *rest) before(now time.Time, pending uint64, h hold) *relay.Answer {
 	a := r.answer
 	a.Body = &relay.Body{}
@@ -349,7 +353,7 @@ func (r *rest) before(now time.Time, pending uint64, h hold) *relay.Answer {
 	return &a
 }
 
-// partedBefore is before for what is told in located form.
+// partedBefore is before for removals in located form.
 func (r *rest) partedBefore(now time.Time, pending uint64, h hold, a *relay.Answer) {
 	l := &relay.Located{}
 	for _, key := range slices.Sorted(maps.Keys(r.gone)) {
