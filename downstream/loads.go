@@ -13,7 +13,7 @@ import (
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/xds"
 
-	// What reflection tells of the service is looked up among the descriptors that this links in.
+	// Reflection finds the service among the descriptors that this import links in.
 	_ "github.com/envoyproxy/go-control-plane/envoy/service/load_stats/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -25,28 +25,28 @@ import (
 )
 
 // LoadReports opens a stream of load reports at an origin, for a client whose stream has come
-// through the relays of via. The first message is the client's, not yet sent: it says who the
-// client is. The end of ctx is the end of the stream. The error is the status that the client's
-// stream ends with: UNIMPLEMENTED where the origin takes no reports (LRS-5).
+// through the relays of via. first is the client's first message, which is not sent yet; it names
+// the client. The stream ends with ctx. The error is the status that the client's stream ends with:
+// UNIMPLEMENTED if the origin takes no reports (LRS-5).
 type LoadReports func(ctx context.Context, origin *relay.Origin, via []string, first []byte) (LoadStream, error)
 
-// LoadStream is a stream of load reports at an origin. Messages are as they are on the wire. Send
-// and Recv may be called beside one another.
+// LoadStream is a stream of load reports at an origin. Messages are in wire format. Send and Recv
+// may be called concurrently.
 type LoadStream interface {
-	// Send sends a report, of which nothing may be kept: its bytes are good until Send returns.
-	// After an error Recv tells why the stream is over.
+	// Send sends a report. The implementation must not keep its bytes, which are valid only until
+	// Send returns. After an error, Recv returns why the stream has ended.
 	Send(report []byte) error
-	// CloseSend says that no report follows.
+	// CloseSend states that no report follows.
 	CloseSend() error
 	// Recv waits for the origin's next message. The error is the stream's end, io.EOF for OK.
 	Recv() ([]byte, error)
 }
 
-// loadMessage is a message that is passed on as it is (LRS-2).
+// loadMessage is a message that is passed on unchanged (LRS-2).
 type loadMessage []byte
 
-// loadReport is what a client's messages are read into, one after the other. What is wrong with the
-// last is in err. While the next is waited for it holds nothing of the last.
+// loadReport is what a client's messages are read into, one after the other. err is what is wrong
+// with the last message. While it waits for the next message it keeps nothing of the last.
 type loadReport struct {
 	// Set once.
 	ctx    context.Context // the stream's
@@ -54,7 +54,7 @@ type loadReport struct {
 	from   *peerKey
 	most   int
 
-	buffer mem.Buffer // of grpc's; nil: there is no message
+	buffer mem.Buffer // grpc's; nil: there is no message
 	err    error
 }
 
@@ -76,7 +76,7 @@ func (r *loadReport) read(data mem.BufferSlice) {
 	r.buffer = data.MaterializeToBuffer(mem.DefaultBufferPool())
 }
 
-// done lets go of the message.
+// done releases the message.
 func (r *loadReport) done() {
 	if r.buffer != nil {
 		r.buffer.Free()
@@ -84,9 +84,9 @@ func (r *loadReport) done() {
 	}
 }
 
-// loadStream is a client's stream of load reports. The handler's goroutine passes on what the
-// origin says, a second one what the client says: a message at a time, so that who does not read
-// slows down who sends, and nothing is kept.
+// loadStream is a client's stream of load reports. The handler's goroutine passes on the origin's
+// messages, and a second goroutine the client's. Each passes on one message at a time. So a slow
+// receiver slows the sender down, and nothing is queued.
 type loadStream struct {
 	// Set once.
 	server    *Server
@@ -94,15 +94,15 @@ type loadStream struct {
 	wire      grpc.ServerStream
 	transport transport
 	conn      *connection
-	from      *peerKey // who long compressed messages are counted for
+	from      *peerKey // the peer that long compressed messages are counted for
 
-	in loadReport // owned by serve, and by report from then on
+	in loadReport // owned by serve, and from then on by report
 
-	ended atomic.Pointer[error] // the status that it ends with, once somebody has ended it
+	ended atomic.Pointer[error] // the status that it ends with; nil: nothing has ended it
 }
 
 // registerLoads adds the load reporting service to a listener. Without Config.LoadReports it is
-// UNIMPLEMENTED, as everything else is that is not there.
+// UNIMPLEMENTED, like every unknown service.
 func (s *Server) registerLoads(ln *listener, v2 bool) {
 	if s.cfg.LoadReports == nil {
 		return
@@ -134,7 +134,8 @@ func (s *Server) serveLoads(ln *listener, wire grpc.ServerStream) error {
 	return err
 }
 
-// serve runs the stream, and returns its status unless somebody has ended it with another.
+// serve runs the stream, and returns its status, unless another goroutine has ended it with another
+// status.
 func (l *loadStream) serve(ctx context.Context) error {
 	s := l.server
 	via := node.ParseVia(metadata.ValueFromIncomingContext(ctx, node.ViaKey))
@@ -169,13 +170,13 @@ func (l *loadStream) serve(ctx context.Context) error {
 		l.report(origin, first, cancel)
 	}()
 	err = l.answer(origin)
-	l.end(err) // which ends report's wait for the client
+	l.end(err) // it ends report's wait for the client
 	cancel()
 	<-reported
 	return err
 }
 
-// first waits for the client's first message for first_request at most.
+// first waits for the client's first message, for first_request at most.
 func (l *loadStream) first() ([]byte, error) {
 	timer := time.AfterFunc(l.set.timing.FirstRequest, func() {
 		l.end(status.Errorf(codes.DeadlineExceeded, "no request came within timing.first_request %v", l.set.timing.FirstRequest))
@@ -188,7 +189,7 @@ func (l *loadStream) first() ([]byte, error) {
 	return first, err
 }
 
-// receive waits for the client's next message, which is good until the next receive.
+// receive waits for the client's next message. It is valid until the next receive.
 func (l *loadStream) receive() ([]byte, error) {
 	m := &l.in
 	m.done()
@@ -207,15 +208,15 @@ func (l *loadStream) receive() ([]byte, error) {
 	return report, nil
 }
 
-// report passes on what the client says until it has said all, or the stream is over.
+// report passes on the client's messages until the last one, or until the stream has ended.
 func (l *loadStream) report(origin LoadStream, message []byte, cancel func()) {
 	for {
 		if origin.Send(message) != nil {
-			return // answer learns why
+			return // answer gets the reason
 		}
 		var err error
 		if message, err = l.receive(); errors.Is(err, io.EOF) {
-			_ = origin.CloseSend() // answer learns if the stream is over
+			_ = origin.CloseSend() // answer gets the error if the stream has ended
 			return
 		}
 		if err != nil {
@@ -226,7 +227,8 @@ func (l *loadStream) report(origin LoadStream, message []byte, cancel func()) {
 	}
 }
 
-// answer passes on what the origin says until its end, which becomes the client's.
+// answer passes on the origin's messages until the origin's stream ends. Its status becomes the
+// client's.
 func (l *loadStream) answer(origin LoadStream) error {
 	for {
 		m, err := origin.Recv()
@@ -246,13 +248,13 @@ func (l *loadStream) answer(origin LoadStream) error {
 	}
 }
 
-// end ends the stream with a status, if it has none yet.
+// end ends the stream with a status, unless it has one.
 func (l *loadStream) end(reason error) {
 	l.ended.CompareAndSwap(nil, &reason)
-	_ = l.transport.WriteStatus(status.Convert(reason)) // nil stands for OK
+	_ = l.transport.WriteStatus(status.Convert(reason)) // nil is OK
 }
 
-// enterLoads takes a stream in. It locks the server.
+// enterLoads adds a stream. It locks the server.
 func (s *Server) enterLoads(l *loadStream) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -266,7 +268,7 @@ func (s *Server) enterLoads(l *loadStream) error {
 	return nil
 }
 
-// leaveLoads forgets a stream of load reports. It locks the server.
+// leaveLoads removes a stream. It locks the server.
 func (s *Server) leaveLoads(l *loadStream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -276,7 +278,7 @@ func (s *Server) leaveLoads(l *loadStream) {
 	}
 }
 
-// endLoads ends all streams of load reports: what was not reported yet is reported to another
+// endLoads ends all streams of load reports. What was not reported yet is reported to another
 // replica, or here again. It locks the server.
 func (s *Server) endLoads() {
 	s.mu.Lock()

@@ -18,31 +18,31 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Polls: a request that is answered once, over REST-JSON or by a unary Fetch method (REST,
+// A poll is a request that is answered once, over REST-JSON or by a unary Fetch method (REST,
 // TRANS-11).
 //
-// A poll is a state of the world stream of one type that ends with its first answer. It is counted,
-// limited and told of as one, and has a session as one. What differs: the answer waits until all is
-// known that was asked for, since nothing follows it (REST-5, REST-6); it has no nonce (REST-4);
-// and a client that holds that version already is told so (REST-3). With rest_hold that last answer
-// waits for a change (REST-7).
+// It is handled as a SotW stream of one type that ends with its first answer. It is counted,
+// limited and reported as a stream, and has a session. The differences are: the answer waits until
+// everything is known that was asked for, since nothing follows it (REST-5, REST-6). It has no
+// nonce (REST-4). A client that has the version already is told that alone (REST-3). With rest_hold
+// an unchanged answer waits for a change (REST-7).
 
 // poll is one such request.
 type poll struct {
 	// Set once.
 	stream *stream
 	in     *request
-	full   bool // an answer that the client holds already is made all the same
+	full   bool // an answer is made even if the client has it already
 
 	end context.CancelCauseFunc // of the request's context
 }
 
 // polled is the answer to a poll.
 type polled struct {
-	response  *response // nil: the client holds it, and it was not made
+	response  *response // nil: the client has it, and it was not made
 	version   string
-	unchanged bool // the client holds it
-	standIn   bool // it is of the last resort
+	unchanged bool // the client has it
+	standIn   bool // it has fallback content
 }
 
 // The results of polls: a closed set (metrics.Poll).
@@ -50,11 +50,11 @@ const (
 	pollChanged    = "changed"
 	pollUnchanged  = "unchanged"
 	pollUnresolved = "unresolved"    // nothing is known yet (REST-6)
-	pollUnreadable = "no_descriptor" // what is to be sent has no JSON here (REST-9)
+	pollUnreadable = "no_descriptor" // something to send has no JSON here (REST-9)
 	pollRefused    = "refused"       // for any other reason
 )
 
-// pollEnd ends a poll from another goroutine, as a transport ends a stream.
+// pollEnd lets another goroutine end a poll, as a transport ends a stream.
 type pollEnd struct{ cancel context.CancelCauseFunc }
 
 // WriteStatus is part of transport.
@@ -63,22 +63,22 @@ func (e pollEnd) WriteStatus(why *status.Status) error {
 	return nil
 }
 
-// errUnresolved: the client comes again.
+// errUnresolved means that the client has to poll again.
 var errUnresolved = errors.New("unresolved")
 
-// unresolved is the answer to a poll of what is not known in time (REST-6).
+// unresolved is the answer to a poll if not everything is known in time (REST-6).
 type unresolved struct{ text string }
 
 // Error is part of error.
 func (e *unresolved) Error() string { return e.text }
 
-// Is tells it from other ends.
+// Is lets callers find it by errUnresolved.
 func (*unresolved) Is(target error) bool { return target == errUnresolved }
 
-// GRPCStatus is what the client is told.
+// GRPCStatus is the status that the client is sent.
 func (e *unresolved) GRPCStatus() *status.Status { return status.New(codes.Unavailable, e.text) }
 
-// newPoll makes one. It ends with ctx; the caller calls done.
+// newPoll makes a poll, which ends with ctx. The caller calls done.
 func (s *Server) newPoll(
 	ctx context.Context, ln *listener, v *xds.Service, v2 bool, from caller, conn *connection, peer net.Addr,
 ) (context.Context, *poll) {
@@ -95,12 +95,12 @@ func newPollSession(set *settings, all *pollers, typeURL string, v2 bool, from c
 	session := newSession(set, false, now, relay.NewSubscriber())
 	session.only, session.v2, session.from, session.poll, session.prefix = typeURL, v2, from, true, ""
 	session.pollers = all
-	session.until = time.Time{} // it is over long before
+	session.until = time.Time{} // it ends long before it would be too old
 	return session
 }
 
-// serve takes the poll in, reads it, answers it and gives the answer to write, all of which counts
-// as one stream. read is told to fill p.in.
+// serve admits the poll, reads it, answers it and passes the answer to write. All of that counts as
+// one stream. read fills p.in.
 func (p *poll) serve(ctx context.Context, via []string, read func() error, write func(polled) error) (err error) {
 	s := p.stream.server
 	defer p.end(nil)
@@ -116,7 +116,7 @@ func (p *poll) serve(ctx context.Context, via []string, read func() error, write
 	if err := read(); err != nil {
 		return err
 	}
-	p.in.leaveTurn() // the answer may be long in coming
+	p.in.leaveTurn() // the answer may take long
 	defer p.done()
 	answer, err := p.answer(ctx)
 	if err != nil {
@@ -130,7 +130,7 @@ func (p *poll) serve(ctx context.Context, via []string, read func() error, write
 	return write(answer)
 }
 
-// done lets go of what was read.
+// done releases what was read.
 func (p *poll) done() {
 	p.in.done()
 	p.in.leave()
@@ -150,7 +150,7 @@ func (p *poll) answer(ctx context.Context) (polled, error) {
 	case err != nil:
 		return polled{}, err
 	}
-	// Reconfigure may not have found it in the list
+	// Reconfigure may not have found the poll in the list.
 	st.session.adopt(st.listener.settings.Load(), nil)
 	session := st.session
 	defer func() { session.close(time.Now()) }()
@@ -184,18 +184,18 @@ func (p *poll) answer(ctx context.Context) (polled, error) {
 			if ctx.Err() != nil && st.ended.Load() == nil {
 				return polled{}, p.reason(ctx)
 			}
-			return answer, nil // it is unchanged, also for who is about to go to another replica
+			return answer, nil // unchanged, also for a client that has to go to another replica
 		case <-session.mailbox.Wake():
 		}
-		session.skip() // what comes from now on wakes again
+		session.skip() // what comes from now on wakes the poll again
 		if next, err := p.again(hold); err == nil && !next.unchanged {
 			return next, nil
 		}
 	}
 }
 
-// again asks anew for a client whose answer is held, and was unchanged: what a stream is told of a
-// change is the change alone.
+// again asks again for a client whose unchanged answer is held. It needs a new session, as a
+// session is sent only the changes after its first answer.
 func (p *poll) again(ctx context.Context) (polled, error) {
 	first := p.stream.session
 	session := newPollSession(first.settings(), first.pollers, first.only, first.v2, first.from, time.Now())
@@ -209,7 +209,7 @@ func (p *poll) again(ctx context.Context) (polled, error) {
 	return p.resolve(ctx, session)
 }
 
-// resolve waits until all is known that the request asked for, until ctx ends at most.
+// resolve waits until everything is known that the request asked for, but not longer than ctx.
 func (p *poll) resolve(ctx context.Context, session *session) (polled, error) {
 	for {
 		answer, err := session.resolve(time.Now(), p.in.content, p.full, ctx.Err() != nil)
@@ -226,13 +226,13 @@ func (p *poll) resolve(ctx context.Context, session *session) (polled, error) {
 	}
 }
 
-// ask gives the request to a session.
+// ask passes the request to a session.
 func (p *poll) ask(session *session) error {
 	in, st := p.in, p.stream
 	if len(in.locators) > 0 {
 		return status.Error(codes.InvalidArgument, "resource_locators: a poll has no dynamic parameters (REST-8)")
 	}
-	in.typeURL = nil // the path and the method say it (REST-2)
+	in.typeURL = nil // the path or the method names the type (REST-2)
 	now := time.Now()
 	err := session.request(now, in)
 	for _, n := range in.notes {
@@ -247,7 +247,7 @@ func (p *poll) ask(session *session) error {
 	return err
 }
 
-// refusal notes that the client refuses what it was told last (REST-5).
+// refusal records that the client refuses the answer that it was sent last (REST-5).
 func (p *poll) refusal(now time.Time) {
 	s, session, detail := p.stream.server, p.stream.session, p.in.detail
 	if detail == nil || session.group == nil {
@@ -261,14 +261,14 @@ func (p *poll) refusal(now time.Time) {
 	s.nacks.note(session.only, n, p.stream.id, session.client())
 }
 
-// late is the answer where none is known in time.
+// late is the answer if not everything is known in time.
 func (p *poll) late() error {
 	set := p.stream.session.settings()
 	return &unresolved{fmt.Sprintf("what was asked for of %s is not known within timing.rest_wait %v: come again",
 		p.stream.session.only, set.timing.RESTWait)}
 }
 
-// reason is why the poll's context is over.
+// reason is why the poll's context has ended.
 func (p *poll) reason(ctx context.Context) error {
 	if ours := p.stream.ended.Load(); ours != nil && *ours != nil {
 		return *ours
@@ -276,7 +276,7 @@ func (p *poll) reason(ctx context.Context) error {
 	return status.FromContextError(ctx.Err()).Err()
 }
 
-// account tells of a poll that was not answered.
+// account counts and logs a poll that was not answered.
 func (p *poll) account(err error) {
 	s, m := p.stream.server, p.stream.server.cfg.Metrics
 	limit, undescribed := (*limitError)(nil), (*undescribedError)(nil)
@@ -297,7 +297,7 @@ func (p *poll) account(err error) {
 	s.sayEnded(p.stream, time.Now(), endedBy(err), err)
 }
 
-// sent notes what was written.
+// sent records what was written.
 func (p *poll) sent(answer polled, bytes int) {
 	if answer.response != nil {
 		p.stream.server.cfg.Metrics.Message(metrics.ToClient, bytes)
@@ -306,45 +306,45 @@ func (p *poll) sent(answer polled, bytes int) {
 	p.stream.server.pollers.told(p.stream.session.poller(), answer)
 }
 
-// maxPollers bounds how many are remembered.
+// maxPollers bounds the number of pollers that are remembered.
 const maxPollers = 10_000
 
-// pollers are the versions that pollers were told.
+// pollers are the versions that pollers were sent.
 type pollers struct {
 	mu sync.Mutex // guards what follows; a leaf
-	// told last, for people: a poll that refuses it does not name it. Emptied when it is full
+	// last is the version sent last, for people: a poll that refuses it does not name it. It is
+	// emptied when it is full.
 	last     map[poller]string
-	standIns map[standIn]struct{} // of what is of the last resort. Emptied when it is full
+	standIns map[standIn]struct{} // versions of fallback content; emptied when it is full
 }
 
-// poller is who polls: a node, at an origin, for a type.
+// poller identifies a poller: by node, origin and type.
 type poller struct {
 	origin  *relay.Origin
 	typeURL string
 	node    string
 }
 
-// standIn is a version of what stands in for an origin. Who presents it holds nothing newer than
+// standIn is a version of fallback content. A client that presents it holds nothing newer than
 // that.
 type standIn struct {
 	origin           *relay.Origin
 	typeURL, version string
 }
 
-// poller is whose poll the session is. It locks the session.
+// poller is the poller whose poll the session is. It locks the session.
 func (s *session) poller() poller {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return poller{s.cfg.origin, s.only, clip(s.nodeID, maxNodeShown)}
 }
 
-// ofStandIn reports whether the version that a poll presents is of what stood in for the
-// origin.
+// ofStandIn reports whether the version that a poll presents is of fallback content.
 func (s *session) ofStandIn(version string) bool {
 	return s.pollers != nil && version != "" && s.pollers.stoodIn(standIn{s.cfg.origin, s.only, version})
 }
 
-// told remembers the version that a poller was sent. It locks the table of pollers.
+// told records the version that a poller was sent. It locks the table of pollers.
 func (p *pollers) told(who poller, answer polled) {
 	version := clip(answer.version, maxNodeShown)
 	p.mu.Lock()
@@ -362,15 +362,14 @@ func (p *pollers) told(who poller, answer polled) {
 	p.standIns[standIn{who.origin, who.typeURL, version}] = struct{}{}
 }
 
-// version is the one that a poller was sent last. It locks the table of pollers.
+// version is the version that a poller was sent last. It locks the table of pollers.
 func (p *pollers) version(who poller) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.last[who]
 }
 
-// stoodIn reports whether the version is of what stood in for the origin. It locks the table of
-// pollers.
+// stoodIn reports whether the version is of fallback content. It locks the table of pollers.
 func (p *pollers) stoodIn(x standIn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

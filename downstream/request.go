@@ -20,47 +20,47 @@ import (
 )
 
 // request is what a client's messages are read into, one after the other. It keeps the error, so
-// that a message that does not decode ends the stream as what it is, INVALID_ARGUMENT, and not as
-// an internal error (ERR-6). While the next is waited for it holds nothing of the last.
+// that a message that does not decode ends the stream with INVALID_ARGUMENT, and not as an internal
+// error (ERR-6). While it waits for the next message it keeps nothing of the last.
 type request struct {
-	turn bool // it is that of the long compressed messages, until the message is taken in
+	turn bool // it has the turn of long compressed messages, until the message is applied
 
 	// Set once by newRequest.
-	delta  bool            // beside turn, for the sake of its size
-	ctx    context.Context // the stream's, for waiting
-	intake *intake         // which it may have to wait for; nil: it is decoded at once
-	pace   *namePace       // that of its peer; nil: there is none
-	from   *peerKey        // whose turn it is then
+	delta  bool            // next to turn, which keeps the struct small
+	ctx    context.Context // the stream's, to wait with
+	intake *intake         // the intake that it may have to wait for; nil: messages are decoded at once
+	pace   *namePace       // its peer's; nil: there is none
+	from   *peerKey        // its peer, which the intake takes turns by
 
-	set   *settings // in force when the last message was taken in
-	notes []note    // to be logged, of taking it in
+	set   *settings // in force when the last message was applied
+	notes []note    // to be logged, from applying the message
 
 	size  int
-	parts int64 // of the intake, until it is taken in
+	parts int64 // its share of the intake, until the message is applied
 	err   error
 	*content
 }
 
-// content is a request of either dialect, read without the generated types. All of it but what is
-// decoded is in grpc's buffer, and good until done: nothing may be kept but copies.
+// content is a request of either dialect, read without the generated types. Except for what is
+// decoded, it is in grpc's buffer and valid until done, so only copies may be kept.
 type content struct {
 	buffer                  mem.Buffer
 	typeURL, version, nonce []byte
 	node                    run
-	names, unsubscribe      run               // in delta names are those subscribed
-	initial                 run               // of which bytes are those of names
+	names, unsubscribe      run               // in delta, names are those subscribed
+	initial                 run               // its bytes are those of the names
 	versionBytes            int               // in initial
 	detail                  *rpcstatus.Status // nil: there is none
 	locators, leaving       []*discoveryv3.ResourceLocator
 }
 
-// contents are lent to requests while there is something in them.
+// contents are lent to requests that have a message.
 var contents = sync.Pool{New: func() any { return &content{} }}
 
 // errTooLarge: the request is not read (ERR-7).
 var errTooLarge = errors.New("the request is too large")
 
-// read decodes a message. What is wrong with it is in err.
+// read decodes a message. If something is wrong with it, err is set.
 func (r *request) read(data mem.BufferSlice) {
 	r.size, r.parts, r.err = data.Len(), 0, nil
 	if isGzip(data) && r.intake != nil {
@@ -70,7 +70,7 @@ func (r *request) read(data mem.BufferSlice) {
 		}
 		var inflated mem.BufferSlice
 		if inflated, r.turn, r.err = r.intake.inflate(r.ctx, r.from, data, r.most()); r.err != nil {
-			r.size = r.most() + 1 // told of only if that is why
+			r.size = r.most() + 1 // reported only if the size is the reason
 			return
 		}
 		defer inflated.Free()
@@ -93,20 +93,20 @@ func (r *request) read(data mem.BufferSlice) {
 // most is how many bytes a message may have.
 func (r *request) most() int { return r.set.limits.RequestBytes }
 
-// leave lets others into the intake, once the message is taken in.
+// leave returns the request's share of the intake, once the message is applied.
 func (r *request) leave() {
 	r.intake.leave(r.parts)
 	r.parts = 0
 	r.leaveTurn()
 }
 
-// leaveTurn lets others be inflated.
+// leaveTurn lets other messages be inflated.
 func (r *request) leaveTurn() {
 	r.intake.leaveTurn(r.turn)
 	r.turn = false
 }
 
-// done lets go of the message.
+// done releases the message.
 func (r *request) done() {
 	c := r.content
 	if c == nil {
@@ -118,7 +118,7 @@ func (r *request) done() {
 	r.content, r.notes = nil, nil
 }
 
-// field is what a field of a request says, whatever its number is in the dialect.
+// field is the meaning of a request's field, whatever its number is in the dialect.
 type field uint8
 
 const (
@@ -145,7 +145,7 @@ var (
 	}
 )
 
-// errUTF8 is why a request does not decode, beside the reasons of xds.Fields.
+// errUTF8 is a reason why a request does not decode, besides those of xds.Fields.
 var errUTF8 = errors.New("a string is not UTF-8")
 
 // decode reads an encoded message as the protobuf library would (FuzzRequest).
@@ -167,7 +167,7 @@ func (c *content) decode(b []byte, delta bool) error {
 	return f.Err()
 }
 
-// take takes up a field that is at b[at:next].
+// take applies the field at b[at:next].
 func (c *content) take(f field, b []byte, at, next int, value []byte) error {
 	switch f {
 	case versionField:
@@ -177,7 +177,7 @@ func (c *content) take(f field, b []byte, at, next int, value []byte) error {
 	case nonceField:
 		return takeString(&c.nonce, value)
 	case nodeField:
-		c.node.add(b, at, next, len(value)) // looked at when it is not the last one again
+		c.node.add(b, at, next, len(value)) // looked at only if it is not the last one again
 	case namesField:
 		c.names.add(b, at, next, len(value))
 		return checkString(value)
@@ -220,7 +220,7 @@ func takeLocator(to *[]*discoveryv3.ResourceLocator, value []byte) error {
 	return merge(value, l)
 }
 
-// merge reads a message in the request, which may be in it several times.
+// merge reads a message field of the request. The request may have it several times.
 func merge(value []byte, m proto.Message) error {
 	return proto.UnmarshalOptions{Merge: true, RecursionLimit: protowire.DefaultRecursionLimit - 1}.Unmarshal(value, m)
 }
@@ -263,10 +263,10 @@ func (c *content) versions() map[string]string {
 	if c.initial.n == 0 {
 		return nil
 	}
-	var names, versions copier // apart: names are kept for longer
+	var names, versions copier // two, since names are kept for longer
 	names.Grow(c.initial.bytes)
 	versions.Grow(c.versionBytes)
-	all := make(map[string]string, min(c.initial.n, 1+c.initial.bytes)) // of which one may be empty
+	all := make(map[string]string, min(c.initial.n, 1+c.initial.bytes)) // one version may be empty
 	for value := range c.initial.values() {
 		name, version, _ := entryOf(value)
 		all[names.copy(name)] = versions.copy(version)
@@ -274,13 +274,13 @@ func (c *content) versions() map[string]string {
 	return all
 }
 
-// run is a repeated field of a message, in all its occurrences: the bytes of the message itself
-// where one follows the other, as nearly always, or else a copy.
+// run is a repeated field of a message, with all its occurrences. If they follow one another, as
+// they nearly always do, it is the bytes of the message itself, and otherwise a copy.
 type run struct {
 	encoded []byte
-	end     int // where it ends in the message, if it is of it
+	end     int // where it ends in the message; unused for a copy
 	n       int
-	bytes   int // of values
+	bytes   int // of the values
 }
 
 // add adds the occurrence at b[at:next] of the message.
@@ -300,7 +300,7 @@ func (r *run) add(b []byte, at, next, value int) {
 // values are the occurrences, in order.
 func (r *run) values() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
-		for f := xds.Walk(r.encoded); f.Next(); { // it was looked at before, and there is no error
+		for f := xds.Walk(r.encoded); f.Next(); { // it was checked before, so there is no error
 			if !yield(f.Bytes) {
 				return
 			}
@@ -308,8 +308,8 @@ func (r *run) values() iter.Seq[[]byte] {
 	}
 }
 
-// strings are copies of the values. They have one block of memory together, all of which lasts as
-// long as one of them: who keeps one of many for long makes a copy of its own.
+// strings are copies of the values. They share one block of memory, which lasts as long as one of
+// them is used. A caller that keeps a few of many for long makes copies of its own.
 func (r *run) strings() []string {
 	if r.n == 0 {
 		return nil
@@ -323,8 +323,8 @@ func (r *run) strings() []string {
 	return list
 }
 
-// copier makes strings that have one block of memory together, if it is told beforehand to Grow to
-// it.
+// copier makes strings that share one block of memory, if its Grow was called before with their
+// size.
 type copier struct{ strings.Builder }
 
 func (c *copier) copy(b []byte) string {
@@ -333,7 +333,7 @@ func (c *copier) copy(b []byte) string {
 	return c.String()[from:]
 }
 
-// undecoded is the end of a stream for a message that is no request.
+// undecoded is the status that a stream ends with after a message that is no request.
 func undecoded(err error) error {
 	return status.Errorf(codes.InvalidArgument, "the request does not decode: %v", err)
 }

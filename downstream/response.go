@@ -14,23 +14,23 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// response is one message to a client: a small part of its own and pieces that others share. Grpc
-// may read it long after it was sent, so nothing of it is used again.
+// response is one message to a client: a small part of its own, and pieces that other responses
+// share. Grpc may read it long after it was sent, so its memory is never reused.
 type response struct {
 	kind  *streamType
 	nonce uint64
 	size  int  // encoded
-	last  bool // of the messages of an answer
+	last  bool // the last message of an answer
 	dated bool // since is set
 
-	out   mem.BufferSlice // what is written: what is fixed, own, and the resources
-	own   mem.SliceBuffer // fields that nobody shares, in room if that suffices
-	one   [1][]byte       // the resources, if they are one piece that is in no list which is shared
+	out   mem.BufferSlice // what is written: the header, own, and the resources
+	own   mem.SliceBuffer // fields that are not shared, in room if they fit
+	one   [1][]byte       // the resources, if they are a single piece that is in no shared list
 	room  [48]byte
-	since time.Duration // from the session's beginning to Answer.Since
+	since time.Duration // from the session's start to Answer.Since
 }
 
-// newResponse makes one for few pieces, in one object, or for many.
+// newResponse makes a response. If it has few pieces, it is one allocation with them.
 func newResponse(kind *streamType, many bool) *response {
 	if many {
 		return &response{kind: kind}
@@ -43,8 +43,8 @@ func newResponse(kind *streamType, many bool) *response {
 	return &r.response
 }
 
-// responseHeader is what all responses of a type in one dialect have in common, as long as the
-// control plane is of one name.
+// responseHeader is the part that all responses of a type in one dialect have in common, as long as
+// the control plane keeps its identifier.
 type responseHeader struct {
 	key   headerKey
 	bytes mem.SliceBuffer
@@ -55,7 +55,7 @@ type headerKey struct {
 	delta, v2           bool
 }
 
-// maxIdentifier is how much is told of what an origin calls itself: it is in every response.
+// maxIdentifier bounds what is sent of an origin's identifier, since it is in every response.
 const maxIdentifier = 1024
 
 func newResponseHeader(key headerKey, instance string) *responseHeader {
@@ -67,11 +67,11 @@ func newResponseHeader(key headerKey, instance string) *responseHeader {
 	return f
 }
 
-// responseHeaders are the ones in use by the streams of a listener.
+// responseHeaders are the headers in use by the streams of a listener.
 type responseHeaders struct {
 	mu sync.Mutex // guards all
-	// all is emptied when it has maxHeaders: types are clients' words. Whoever has one of them goes
-	// on using it.
+	// all is emptied when it has maxHeaders, since clients choose the types. A stream that has a
+	// header goes on using it.
 	all map[headerKey]*responseHeader
 }
 
@@ -92,14 +92,14 @@ func (p *responseHeaders) of(key headerKey, instance string) *responseHeader {
 	return f
 }
 
-// fieldNumbers are those of one dialect's response message; resources and what is removed are
-// encoded already.
+// fieldNumbers are those of one dialect's response message. Resources and removals are encoded
+// already.
 type fieldNumbers struct{ version, typeURL, nonce, gone, controlPlane, errors protowire.Number }
 
 var (
 	sotwFields  = fieldNumbers{version: 1, typeURL: 4, nonce: 5, controlPlane: 6, errors: 7}
 	deltaFields = fieldNumbers{version: 1, typeURL: 4, nonce: 5, controlPlane: 7, gone: 8, errors: 9}
-	// V2 lacks the others (V2-3): 0.
+	// V2 lacks the other fields (V2-3): 0.
 	sotwFieldsV2  = fieldNumbers{version: 1, typeURL: 4, nonce: 5, controlPlane: 6}
 	deltaFieldsV2 = fieldNumbers{version: 1, typeURL: 4, nonce: 5, controlPlane: 7}
 )
@@ -116,34 +116,34 @@ func (k *headerKey) numbers() *fieldNumbers {
 	return &sotwFields
 }
 
-// refusal is what becomes of a name that is not served: it is told as a resource error, never as an
-// absence (FED-2).
+// refusal is the answer for a name that is not served. It is sent as a resource error, and never as
+// an absence (FED-2).
 type refusal struct {
 	name string
-	// constraints, as the fields of a ResourceName: it is refused for parameters that these match;
-	// "": for all
+	// about has constraints, as the fields of a ResourceName. The name is refused for the
+	// parameters that these match; "": for all.
 	about string
-	key   uint64 // of what the client named (refusalKey)
+	key   uint64 // identifies what the client named (refusalKey)
 	why   *reason
 }
 
-// size is about what the refusal takes in a message.
+// size is about what the refusal takes in a message, in bytes.
 func (r *refusal) size() int { return len(r.name) + len(r.about) + len(r.why.text) + 32 }
 
-// kept is what it takes until it is told.
+// kept is about what the refusal takes in memory until it is sent, in bytes.
 func (r *refusal) kept() int { return len(r.name) + len(r.about) + 48 }
 
-// draft is what nobody shares of a response, before it is encoded.
+// draft is the part of a response that is not shared, before it is encoded.
 type draft struct {
-	version, prefix string // prefix: of the nonce; "": there is none
+	version, prefix string // prefix of the nonce; "": there is no nonce
 	gone            []relay.Gone
 	refusals        []refusal
-	hosts           []byte // fields: what is said besides of refusals that are virtual hosts
+	hosts           []byte // fields that state that refused virtual hosts do not exist
 	errors          []*xds.NameError
 }
 
-// encode writes the response: what differs from client to client and what is fixed first, the
-// shared resources after it. Protobuf allows fields in any order.
+// encode writes the response. The header and the fields that differ from client to client come
+// first, and the shared resources after them. Protobuf allows fields in any order.
 func (r *response) encode(f *responseHeader, d *draft, p *part) {
 	r.own = d.append(r.room[:0], f.key.numbers(), r.nonce)
 	n := 3
@@ -156,7 +156,7 @@ func (r *response) encode(f *responseHeader, d *draft, p *part) {
 	r.out = append(r.out, &f.bytes, &r.own)
 	for _, list := range p.pieces {
 		for i := range list {
-			// which is no allocation, as a value would be
+			// A pointer, since a value would be an allocation.
 			r.out = append(r.out, (*mem.SliceBuffer)(&list[i]))
 		}
 	}
@@ -185,7 +185,7 @@ func (d *draft) append(b []byte, n *fieldNumbers, nonce uint64) []byte {
 		b = protowire.AppendVarint(protowire.AppendTag(b, n.nonce, protowire.BytesType), uint64(len(d.prefix)+len(digits)))
 		b = append(append(b, d.prefix...), digits...)
 	}
-	if n.errors == 0 { // v2 has none, and no locators, of which something could be gone (V2-3)
+	if n.errors == 0 { // v2 has no errors, and no locators that could be removed (V2-3)
 		return append(b, d.hosts...)
 	}
 	for i := range d.gone {
@@ -217,19 +217,19 @@ type part struct {
 	pieces relay.Pieces
 	gone   []relay.Gone
 	errors []*xds.NameError
-	size   int // of the pieces, and about that of all else
+	size   int // bytes of the pieces, and about those of the rest
 }
 
 const (
-	// messageBytes is where a delta answer is cut, below the 4 MiB that clients accept by default
-	// (TRANS-10).
+	// messageBytes is the size at which a delta answer is cut. It is below the 4 MiB that clients
+	// accept by default (TRANS-10).
 	messageBytes = 3584 << 10
-	// refusalBytes is what one response tells of refused names; the rest waits for the next.
+	// refusalBytes bounds the refusals in one response. The rest waits for the next.
 	refusalBytes = 256 << 10
 )
 
-// cut divides a delta answer into messages at the boundaries of its pieces. There is one message at
-// least.
+// cut divides a delta answer into messages, at the boundaries of its pieces. There is at least one
+// message.
 func cut(parts []part, pieces relay.Pieces, most int) []part {
 	parts = append(parts, part{})
 	for kind, list := range pieces {
@@ -253,9 +253,8 @@ func cut(parts []part, pieces relay.Pieces, most int) []part {
 	return parts
 }
 
-// cutUnits divides what is told in located form, behind what is told in plain form: one message
-// does not say both of a name (DYN-16, DELTA-20). A unit is never parted (DYN-11), however long it
-// is.
+// cutUnits divides an answer in located form, after that in plain form. No message has one name in
+// both forms (DYN-16, DELTA-20). A unit is never divided (DYN-11), however long it is.
 func cutUnits(parts []part, units []relay.Unit, most int) []part {
 	fresh := true
 	for i := range units {
@@ -265,7 +264,7 @@ func cutUnits(parts []part, units []relay.Unit, most int) []part {
 		}
 		last := &parts[len(parts)-1]
 		if fresh {
-			// not to write behind what others share
+			// Clipped, so that nothing is appended to an array that others share.
 			last.pieces = relay.Pieces{relay.Plain: slices.Clip(u.Pieces)}
 		} else {
 			last.pieces[relay.Plain] = append(last.pieces[relay.Plain], u.Pieces...)
@@ -277,7 +276,8 @@ func cutUnits(parts []part, units []relay.Unit, most int) []part {
 	return parts
 }
 
-// cutErrors divides what is told of names instead of resources: it goes where there is room.
+// cutErrors divides the errors of names among the messages that have space left, and adds messages
+// if needed.
 func cutErrors(parts []part, errs []*xds.NameError, most int) []part {
 	for i, from := 0, 0; len(errs[from:]) > 0; i++ {
 		if i == len(parts) {
