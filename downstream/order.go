@@ -18,23 +18,24 @@ func late(typeURL string) bool {
 	return false
 }
 
-// take gives what to write now, in order. It is in flight from now on. The list is the session's,
-// and good until the next take.
+// take returns what to write now, in order. The responses count as in flight from now on. The list
+// belongs to the session, and is valid until the next take.
 //
-// Types are taken in the reverse of the order they are written in, so that what is written first is
-// never older than what is written after it. Taken the other way round, this happens: clusters are
-// taken, the origin's next clusters and the routes to them arrive, routes are taken, and leave
-// before their clusters (TestOrderUnderInterleaving).
+// Types are taken in the reverse of the order they are written in. So what is written first is
+// never older than what is written after it. In the other order this would happen: clusters are
+// taken; the origin's next clusters and the routes to them arrive; routes are taken, and are
+// written before their clusters (TestOrderUnderInterleaving).
 //
 // A type with a response in flight is not taken. Its oldest untaken change is read instead, at the
-// same place in the walk, so that every change up to the revisions of the later types, which are
-// taken by then, is either read there or was written. Of the later types, what is as new as that
-// change is held back.
+// same place in the walk. By then the later types are taken. So every change up to their revisions
+// is either read there or was written. Of the later types, what is as new as that change is held
+// back.
 //
-// The hold of a late type ends order_hold after its news came (ORD-5). Then it is taken, and after
-// it every earlier type with a change as old, also one with a response in flight: all of them leave
-// in one batch, in order. So do endpoints, at once, that a cluster of the client warms by: Envoy
-// withholds the answer to the clusters until it has them. It locks the session.
+// The hold of a late type ends order_hold after its change came (ORD-5). Then it is taken, and
+// after it every earlier type with a change as old, also one with a response in flight. All of them
+// are written in one batch, in order. Endpoints that a cluster of the client needs for warming are
+// written at once, since Envoy withholds the ACK of the clusters until it has them. It locks the
+// session.
 func (s *session) take(now time.Time) []*response {
 	s.writerLock()
 	defer s.mu.Unlock()
@@ -52,16 +53,17 @@ func (s *session) take(now time.Time) []*response {
 	return s.release(now)
 }
 
-// walk is what the walk in reverse knows of later types.
+// walk is what the reverse walk knows of later types.
 type walk struct {
 	seen    uint64 // revision of the table when it began
-	gathers bool   // nothing is taken: what was taken before may be released
-	waiting bool   // a later type has something to tell
-	// changes up to this revision go now: the hold of a later type is over; 0: none is
+	gathers bool   // nothing is taken; what was taken before may be released
+	waiting bool   // a later type has something to send
+	// Changes up to this revision are written now, since the hold of a later type has ended; 0:
+	// there is no such type.
 	forced uint64
 }
 
-// forces reports whether a type must go although its last response is unanswered.
+// forces reports whether a type must be written although its last response is unacknowledged.
 func (w *walk) forces(st *streamType) bool {
 	if w.forced == 0 {
 		return false
@@ -70,8 +72,8 @@ func (w *walk) forces(st *streamType) bool {
 	return unsent != 0 && unsent <= w.forced
 }
 
-// takeStep is one step of the walk in reverse: it takes what can be taken, and otherwise reads
-// how the type stands.
+// takeStep is one step of the reverse walk. It takes what can be taken, and otherwise reads the
+// type's state.
 func (s *session) takeStep(now time.Time, st *streamType, w *walk) {
 	st.unsent, st.settles = 0, time.Time{}
 	if st.sub.None() {
@@ -89,7 +91,7 @@ func (s *session) takeStep(now time.Time, st *streamType, w *walk) {
 	}
 	if took {
 		changed := st.sub.Changed()
-		st.sub.Pending() // clears the mark, before the look
+		st.sub.Pending() // clears the mark before the Sub is looked at
 		if s.tellsWhole(st) {
 			st.sub.Insist()
 		}
@@ -101,7 +103,7 @@ func (s *session) takeStep(now time.Time, st *streamType, w *walk) {
 			st.unhold()
 		}
 		st.nextFrom = time.Time{}
-		// one origin's part may be, while another's tells something
+		// The part of one origin may be lagging while that of another has something to send.
 		if st.held == nil || st.sub.Len() > 1 {
 			standing := st.sub.Standing()
 			st.lagging = standing.Lagging
@@ -117,8 +119,8 @@ func (s *session) takeStep(now time.Time, st *streamType, w *walk) {
 	}
 }
 
-// warms reports whether a type's held answer has endpoints that written Clusters wait for,
-// while the verdict on Clusters is out. It may be so for want of them.
+// warms reports whether a type's held answer has endpoints that written Clusters wait for, while a
+// Cluster response is unacknowledged. It may be unacknowledged for lack of these endpoints.
 func (s *session) warms(st *streamType) bool {
 	if st.typeURL != xds.EndpointType || len(s.warm.missing) == 0 {
 		return false
@@ -127,11 +129,11 @@ func (s *session) warms(st *streamType) bool {
 	return clusters != nil && len(clusters.unanswered) > 0 && s.warm.lacks(st.held)
 }
 
-// leaves leaves what a late type has in the table while it could not be written anyway: an
-// earlier type settles, or waits for an ACK and has changed since. To take it now and write it then
-// would show routes as they were before the clusters: to clusters that came and went meanwhile, or
-// went before this client's first list, so that it never had them (TestWaitingRoutesAreCurrent,
-// TestRoutesWaitUntaken).
+// leaves leaves the changes of a late type in the table while they could not be written anyway,
+// because an earlier type settles, or waits for an ACK and has changed since. If they were taken
+// now and written later, the client would get old routes after newer clusters: routes to clusters
+// that came and went meanwhile, or that went before this client's first list, so that it never had
+// them (TestWaitingRoutesAreCurrent, TestRoutesWaitUntaken).
 func (s *session) leaves(now time.Time, st *streamType, w *walk) bool {
 	if !late(st.typeURL) || xds.IsVirtualHost(st.typeURL) && st.sub.Demands() {
 		return false
@@ -140,7 +142,7 @@ func (s *session) leaves(now time.Time, st *streamType, w *walk) bool {
 	if !settles && (!changed || w.forced != 0) {
 		return false
 	}
-	// what has nothing goes on waiting for its origin (RELAY-8)
+	// A type that has nothing goes on waiting for its origin (RELAY-8).
 	if !settles && s.overdue(now, st) || st.sub.Unsent() == 0 {
 		return false
 	}
@@ -148,8 +150,9 @@ func (s *session) leaves(now time.Time, st *streamType, w *walk) bool {
 	return true
 }
 
-// earlier reports whether a type that is written before this one settles, and whether one
-// cannot be taken and has changed. What is in flight for longer than order_hold can.
+// earlier reports whether a type that is written before this one settles, and whether one has
+// changed and cannot be taken. A type whose response is in flight for longer than order_hold can be
+// taken.
 func (s *session) earlier(now time.Time, st *streamType) (settles, changed bool) {
 	for _, earlier := range s.types {
 		if earlier == st {
@@ -169,7 +172,7 @@ func (s *session) earlier(now time.Time, st *streamType) (settles, changed bool)
 	return false, changed
 }
 
-// holdBack notes that a type is held back.
+// holdBack records that a type is held back.
 func (s *session) holdBack(now time.Time, st *streamType, settles bool) {
 	st.heldFrom = st.from(now)
 	if st.heldSince.IsZero() {
@@ -181,9 +184,9 @@ func (s *session) holdBack(now time.Time, st *streamType, settles bool) {
 	}
 }
 
-// from is from when order_hold is counted for what a late type has to tell (ORD-5): from when the
-// writer first looked at it, which it does when it comes, unless it is gathered, or the client does
-// not read. After a wait for a set it is when that has ended.
+// from is the time that order_hold of a late type's change is counted from (ORD-5): when the writer
+// first looked at it. The writer looks when the change comes, unless changes are gathered or the
+// client does not read. After a wait for a set it is the end of that wait.
 func (st *streamType) from(now time.Time) time.Time {
 	switch {
 	case !st.heldFrom.IsZero():
@@ -194,13 +197,13 @@ func (st *streamType) from(now time.Time) time.Time {
 	return now
 }
 
-// overdue reports whether the time is over that a late type may be held.
+// overdue reports whether a late type may be held back no longer.
 func (s *session) overdue(now time.Time, st *streamType) bool {
 	return !now.Before(st.from(now).Add(s.cfg.timing.OrderHold))
 }
 
-// look reads how a type stands that has later types waiting. took: what it had was taken just now.
-// blocked: it could not be.
+// look reads the state of a type that later types wait for. took: its answer was just taken.
+// blocked: it could not be taken.
 func (s *session) look(now time.Time, st *streamType, took, blocked bool) {
 	standing := st.sub.Standing()
 	if standing.Settling {
@@ -211,8 +214,8 @@ func (s *session) look(now time.Time, st *streamType, took, blocked bool) {
 	case blocked || st.peek():
 		st.unsent = standing.Unsent
 	case !standing.Settling && !standing.Held: // ORD-11
-		// It was not in the way and gave nothing: names wait to be settled (RELAY-7), which holds
-		// back only the late types, and not for ever (ORD-8).
+		// It could be taken, and gave nothing: its list waits for names to be known (RELAY-7). That
+		// holds back only the late types, and not for ever (ORD-8).
 		if st.stuckSince.IsZero() {
 			st.stuckSince = now
 		}
@@ -220,13 +223,13 @@ func (s *session) look(now time.Time, st *streamType, took, blocked bool) {
 	}
 }
 
-// release is the walk forward: it writes what is not held back by an earlier type.
+// release is the forward walk. It writes what no earlier type holds back.
 func (s *session) release(now time.Time) []*response {
 	out := s.batch[:0]
-	oldest := uint64(math.MaxUint64) // change of an earlier type that is not written now
-	settles := time.Time{}           // until then an earlier type may settle
-	var clusters *streamType         // if the client asks for them
-	var routes, hosts *relay.Answer  // that are written now
+	oldest := uint64(math.MaxUint64) // of the earlier types' changes that are not written now
+	settles := time.Time{}           // the time until which an earlier type may settle
+	var clusters *streamType         // nil: the client does not ask for them
+	var routes, hosts *relay.Answer  // written now
 	s.split(now)
 	for _, st := range s.types {
 		if a := st.held; a != nil {
@@ -263,7 +266,8 @@ func (s *session) release(now time.Time) []*response {
 		if st.held != nil {
 			oldest = min(oldest, st.held.First, st.held.Rev)
 		} else if st.hurries {
-			// what came after it goes now, too: a later type has waited for order_hold (ORD-5)
+			// What came after it is written now, too, since a later type has waited for order_hold
+			// (ORD-5).
 			s.mailbox.Signal()
 		}
 		if st.unsent != 0 {
@@ -282,9 +286,9 @@ func (s *session) release(now time.Time) []*response {
 	return s.batch
 }
 
-// awaitsClusters reports whether a late type's answer waits for the verdict on clusters, or
-// for endpoints of theirs: of the responses that were written when it began to wait, and of none
-// that were written since (ORD-5).
+// awaitsClusters reports whether a late type's answer waits for the ACK or NACK of clusters, or for
+// endpoints of theirs. That concerns the responses that were written when it began to wait, and
+// none that were written since (ORD-5).
 func (s *session) awaitsClusters(now time.Time, st, clusters *streamType) bool {
 	after := s.waitsFor(st)
 	if clusters != nil {
@@ -297,21 +301,22 @@ func (s *session) awaitsClusters(now time.Time, st, clusters *streamType) bool {
 	return s.coldEndpoints(now, after)
 }
 
-// awaitsNamed reports whether a late type's answer waits, though order_hold is over, for
-// endpoints that the client asks for by name, of Clusters that could be written only meanwhile:
-// Envoy withholds its answer to those before them while the endpoints of any never come. Else the
-// route might go when its cluster has just been written, and Envoy has not asked for the endpoints
-// of that (testdata/ads_clusters_unanswered.txt). It waits no longer than twice order_hold in all.
+// awaitsNamed reports whether a late type's answer waits even after order_hold: for endpoints that
+// the client asks for by name, of Clusters that could be written only meanwhile. Envoy withholds
+// the ACK of the Clusters before them while the endpoints of any of these never come. Without this
+// wait the route might be written just after its cluster, before Envoy has asked for the cluster's
+// endpoints (testdata/ads_clusters_unanswered.txt). The whole wait is at most twice order_hold.
 func (s *session) awaitsNamed(now time.Time, st, clusters *streamType) bool {
 	if !now.Before(st.from(now).Add(2 * s.cfg.timing.OrderHold)) {
 		return false
 	}
 	endpoints := s.endpoints()
-	if endpoints == nil || endpoints.sub.Standing().Wildcard { // what `*` has not brought the origin has not
+	// What `*` has not brought, the origin does not have.
+	if endpoints == nil || endpoints.sub.Standing().Wildcard {
 		return false
 	}
 	if len(s.warm.news) > 0 && clusters.hurried() && clusters.last().last <= s.waitsFor(st) {
-		return true // they go in this batch, as the writer comes late
+		return true // they are in this batch, since the writer comes late
 	}
 	return s.warm.waited(now, s.waitsFor(st))
 }
@@ -324,15 +329,16 @@ func (s *session) waitsFor(st *streamType) uint64 {
 	return st.after
 }
 
-// urgent reports whether a request may wait for a type's held answer, or for what can only be
-// taken after it: then nothing holds it (ALIAS-8). Virtual hosts that nobody asked for are in order
-// like any other type: with a changed route they are pushed.
+// urgent reports whether an HTTP request may wait for a type's held answer, or for what can only be
+// taken after it. Then nothing holds it back (ALIAS-8). Virtual hosts that no client asked for are
+// pushed with a changed route, and are in order like any other type.
 func (s *session) urgent(st *streamType) bool {
 	return xds.IsVirtualHost(st.typeURL) && (st.held.Demanded || st.sub.Demands())
 }
 
-// tellable reports whether there is something to say without an answer. Of a type that is sent
-// whole in SotW that would delete everything (SOTW-9), so it waits for the next answer.
+// tellable reports whether there are refusals, or an empty response, to send without an answer. For
+// a type that is sent whole in SotW that would delete everything (SOTW-9), so refusals wait for the
+// next list.
 func (s *session) tellable(st *streamType) bool {
 	switch {
 	case st.blank:
@@ -343,7 +349,7 @@ func (s *session) tellable(st *streamType) bool {
 	return s.delta || !st.wildcard && !xds.SentWhole(st.typeURL)
 }
 
-// write makes the messages of a type's held answer and refusals, and notes them as in flight.
+// write makes the messages of a type's held answer and refusals, and records them as in flight.
 func (s *session) write(now time.Time, st *streamType, out []*response) []*response {
 	a := st.held
 	st.held, st.blank, st.stuckSince = nil, false, time.Time{}
@@ -378,7 +384,7 @@ func (s *session) write(now time.Time, st *streamType, out []*response) []*respo
 		}
 	}
 	if d.version = st.sentVersion; d.version == "" && !s.delta {
-		d.version = xds.Digest{}.String() // of nothing
+		d.version = xds.Digest{}.String() // that of an empty set
 	}
 	f := s.header(st, a)
 	var several []uint64
@@ -403,8 +409,8 @@ func (s *session) write(now time.Time, st *streamType, out []*response) []*respo
 	return out
 }
 
-// wrote notes that responses have been written: the wait for their answers begins only now. They
-// are let go of. It locks the session.
+// wrote records that responses have been written. Only now the wait for their ACKs begins. The
+// responses are released. It locks the session.
 func (s *session) wrote(now time.Time, batch []*response) {
 	s.writerLock()
 	defer s.mu.Unlock()
@@ -414,7 +420,7 @@ func (s *session) wrote(now time.Time, batch []*response) {
 		if !r.last {
 			continue
 		}
-		if x := r.kind.find(r.nonce); x != nil { // or else it is answered already
+		if x := r.kind.find(r.nonce); x != nil { // nil: it is acknowledged already
 			x.at = now
 		}
 		if r.dated {
@@ -423,8 +429,8 @@ func (s *session) wrote(now time.Time, batch []*response) {
 	}
 }
 
-// letGo parts responses from their stream: grpc keeps their bytes for as long as a client does not
-// read, also when the stream has ended.
+// letGo unlinks responses from their stream, since grpc keeps their bytes for as long as a client
+// does not read, even if the stream has ended.
 func letGo(batch []*response) {
 	for i, r := range batch {
 		r.kind, batch[i] = nil, nil

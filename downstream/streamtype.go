@@ -9,86 +9,89 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// maxUnanswered bounds the responses of one type that are remembered until the client answers them;
-// the oldest goes first, and an answer to it then says nothing.
+// maxUnanswered bounds the responses of one type that are remembered until the client acknowledges
+// them. The oldest is dropped first. A later ACK or NACK of it has no effect.
 const maxUnanswered = 16
 
-// streamType is the state of one type on one stream. No type's state influences another's but for
-// order and timing (STREAM-7). Guarded by its session's lock.
+// streamType is the state of one type on one stream. No type's state influences another's, except
+// for order and timing (STREAM-7). Guarded by its session's lock.
 type streamType struct {
 	// Set once by newStreamType.
 	typeURL   string
 	counts    *metrics.DownstreamType
-	barred    bool // nothing can be asked for: every name is refused (RELAY-74)
-	dedicated bool // asked in a group that is the stream's alone (RELAY-29)
+	barred    bool // nothing can be asked for, so every name is refused (RELAY-74)
+	dedicated bool // asked in a group that only this stream uses (RELAY-29)
 
 	sub relay.Union // none: nothing of the type is ever asked of the table
 
 	// What the client asked.
-	legacy bool // SotW: nothing was named so far, and that means everything (WILD-2)
+	legacy bool // SotW: no request has named anything, which means everything (WILD-2)
 	listed bool // SotW: a list was recorded, with hash list
-	// the hash of its names (hashNames); for the sake of the size so short: who makes two lists
-	// collide has an ACK taken in sooner
+	// members is the hash of the list's names (hashNames). It is short to save memory. Two lists
+	// that collide only have an ACK applied earlier.
 	members uint32
 	list    uint64
 	asked   time.Time // when something was subscribed first
-	// SotW: a request had one of the stream's nonces, since the type began
+	// heard: SotW: a request has had one of the stream's nonces since the type began.
 	heard    bool
 	refused  map[string]struct{} // SotW: names of the list that were refused
 	denied   map[uint64]struct{} // SotW: keys (refusalKey) of those that the table had no room for
-	refusals []refusal           // to be told
+	refusals []refusal           // to be sent
 	names    int                 // counted in session.names
 	blank    bool                // SotW: one empty response is due (TRANS-7)
 	wildcard bool                // SotW: `*` is in the list, or meant
 
 	// What it was sent. held was taken and waits for its turn.
 	held *relay.Answer
-	// since when that, or what is left in the table, is held back; zero: nothing is
+	// heldSince is since when held, or what is left in the table, is held back; zero: nothing is.
 	heldSince time.Time
-	// from when order_hold is counted for it (ORD-5); zero: it waits for a set, or for nothing
+	// heldFrom is when order_hold of held begins (ORD-5); zero: it waits for a set, or for nothing.
 	heldFrom time.Time
-	// the same for what came while something else of the type was under way; zero: nothing did
+	// nextFrom is the same for changes that came while an answer of the type was under way; zero:
+	// there are none.
 	nextFrom time.Time
-	// it waits for clusters written up to this nonce, and for no others; 0: for those there are
+	// after: held waits for clusters written up to this nonce, and for no later ones; 0: for all
+	// that are written.
 	after uint64
 	// since when names keep its list from being told; zero: none do
 	stuckSince time.Time
-	// held, or what went into rest, has changes that the client did not wait for
+	// changed: held, or what went into rest, has changes that the client did not wait for.
 	changed bool
 	rest    *rest // delta: removals that wait for the other types' additions
-	// delta: none is written before; the client came back, and may be about to ask for what leads
-	// to what went
+	// removals: in delta, no removal is written before this time. The client came back, and may be
+	// about to ask for what still refers to the removed resources.
 	removals time.Time
-	// SotW: the last list has clusters that are gone, or the word that endpoints are is kept back
+	// keeps: in SotW, the last list has removed clusters, or the statement that endpoints are gone
+	// is held back.
 	keeps          bool
-	keepsFrom      time.Time       // since when the oldest of them is
+	keepsFrom      time.Time       // since when the oldest of these is deferred
 	unanswered     []sent          // oldest first; at most maxUnanswered
 	responseHeader *responseHeader // of the last response; nil: of none yet
 
-	lagging bool // the table gave the client up
+	lagging bool // the client fell too far behind, and its stream has to end
 
 	// Between the two walks of take.
-	unsent  uint64    // the oldest change that is not taken now; 0: none
-	settles time.Time // until then later types may wait for its sets; zero: it waits for none
-	hurries bool      // what came after held goes as soon as that is written
+	unsent  uint64    // revision of the oldest change that is not taken now; 0: none
+	settles time.Time // later types may wait for its sets until then; zero: it waits for none
+	hurries bool      // what came after held is taken as soon as held is written
 
 	// For people.
 	sentVersion, ackedVersion string
 	unsyncedSince             time.Time
-	answers                   uint64 // among responses: with something of the table in them
+	answers                   uint64 // number of responses that had something of the table
 	responses, nacks          uint64
 	refusedCount, heldCount   uint64
 	coldCount                 uint64
-	nacked                    *nacked // nil: nothing was refused
+	nacked                    *nacked // nil: no response was refused
 }
 
-// sent is a response the client has not answered.
+// sent is a response that the client has not acknowledged.
 type sent struct {
 	told    relay.Receipt
 	at      time.Time
 	last    uint64    // nonce of its last message
-	several *[]uint64 // of its messages that are unanswered; nil: it is one
-	real    bool      // there is an answer: not only refusals
+	several *[]uint64 // nonces of its messages that are not acknowledged; nil: it is one message
+	real    bool      // it has an answer, and not only refusals
 	nacked  bool
 }
 
@@ -102,7 +105,7 @@ func newStreamType(cfg *settings, typeURL, dialect string) *streamType {
 // peek reports whether there may be something to take.
 func (st *streamType) peek() bool { return !st.sub.None() && st.sub.Peek() }
 
-// unhold notes that nothing is held back any more.
+// unhold records that nothing is held back any more.
 func (st *streamType) unhold() { st.heldSince, st.heldFrom, st.after = time.Time{}, time.Time{}, 0 }
 
 // gave notes how a take left the type: if it gave nothing, names keep what there is from being told
@@ -124,7 +127,7 @@ func (st *streamType) last() *sent {
 	return nil
 }
 
-// find is the unanswered response whose last message has a nonce; nil: there is none.
+// find is the unacknowledged response whose last message has that nonce; nil: there is none.
 func (st *streamType) find(nonce uint64) *sent {
 	for i := len(st.unanswered) - 1; i >= 0; i-- {
 		if x := &st.unanswered[i]; x.last == nonce {
@@ -134,16 +137,17 @@ func (st *streamType) find(nonce uint64) *sent {
 	return nil
 }
 
-// inFlight reports whether a response written less than d ago is unanswered.
+// inFlight reports whether a response that was written less than d ago is unacknowledged.
 func (st *streamType) inFlight(now time.Time, d time.Duration) bool {
 	last := st.last()
 	return last != nil && now.Before(last.at.Add(d))
 }
 
-// hurried reports whether the last response was written though the one before it was unanswered.
+// hurried reports whether the last response was written although the one before it was
+// unacknowledged.
 func (st *streamType) hurried() bool { return len(st.unanswered) > 1 }
 
-// remember notes a response as in flight.
+// remember records a response as in flight.
 func (st *streamType) remember(x sent) {
 	if len(st.unanswered) == maxUnanswered {
 		st.unanswered = slices.Delete(st.unanswered, 0, 1)
@@ -151,7 +155,7 @@ func (st *streamType) remember(x sent) {
 	st.unanswered = append(st.unanswered, x)
 }
 
-// owes notes that there is something the client has not accepted.
+// owes records that there is something that the client has not accepted.
 func (st *streamType) owes(now time.Time) {
 	switch {
 	case !st.unsyncedSince.IsZero():
@@ -162,7 +166,7 @@ func (st *streamType) owes(now time.Time) {
 	}
 }
 
-// expect starts the wait for the first answer to `*` or a name.
+// expect begins the wait for the first answer to `*` or to a name.
 func (st *streamType) expect(now time.Time, sub *relay.Sub) {
 	if st.asked.IsZero() {
 		st.asked = now
@@ -179,8 +183,8 @@ func (st *streamType) answered() {
 	}
 }
 
-// synced notes that the client has accepted all it was sent, if so. What has come since is what it
-// lacks now.
+// synced records that the client has accepted all that it was sent, if it has. From then on it
+// lacks only what has come since.
 func (st *streamType) synced() {
 	if len(st.unanswered) > 0 || st.held != nil || st.rest != nil || st.keeps || st.sub.None() {
 		return
@@ -192,10 +196,10 @@ func (st *streamType) synced() {
 	}
 }
 
-// lacksSince is since when the client has not accepted all it is owed, with what was not even taken
-// yet; the zero time if it has. A client that was never sent anything, and waits for something,
-// lacks all it asked for. One that holds what a restored cache has lacks nothing that is known of
-// (RELAY-96).
+// lacksSince is since when the client has not accepted everything that it is owed, including what
+// was not taken yet. It is zero if the client has accepted everything. A client that was never sent
+// anything, and waits for something, lacks all that it asked for. A client that holds what a
+// restored cache has lacks nothing that is known of (RELAY-96).
 func (st *streamType) lacksSince() time.Time {
 	if st.responses == 0 && !st.sub.None() {
 		if standing := st.sub.Standing(); standing.Waiting && !standing.Held {
