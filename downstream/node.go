@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// lookAtNode looks at the node of a request. Nearly all clients that state it again state the same,
-// which was looked at.
+// lookAtNode handles the node of a request. Nearly all clients that send it again send the same,
+// which needs no second look.
 func (s *session) lookAtNode(in *content) error {
 	if s.group != nil && in.node.n == 0 {
 		return nil
@@ -37,7 +37,7 @@ func (s *session) lookAtNode(in *content) error {
 	return err
 }
 
-// join remembers the node of the first request, which is the stream's for good (STREAM-1,
+// join sets the stream's node, for the life of the stream, to that of the first request (STREAM-1,
 // STREAM-2, RELAY-94).
 func (s *session) join(node *corev3.Node) error {
 	node = s.assume(node)
@@ -53,12 +53,12 @@ func (s *session) join(node *corev3.Node) error {
 	}
 	s.group, s.nodeID, s.nodeCluster = g, node.GetId(), node.GetCluster()
 	wrapper, ttl := hopFeatures(node.GetClientFeatures())
-	s.ttl = ttl && (s.delta || wrapper) // in state of the world a TTL is in the wrapper (TTL-5)
-	// no heartbeat comes between two polls, and v2 has none (V2-3)
+	s.ttl = ttl && (s.delta || wrapper) // in SotW a TTL needs the wrapper (TTL-5)
+	// No heartbeat can come between two polls, and v2 has no TTLs (V2-3).
 	s.ttl = s.ttl && !s.poll && !s.v2
 	switch {
 	case len(s.cfg.dedicated) > 0 || s.cfg.secrets:
-		s.node, s.nodeKept = node, nodeWhole // with what this build does not know of it (V2-6)
+		s.node, s.nodeKept = node, nodeWhole // with the fields that this build does not know (V2-6)
 	case s.cfg.federated:
 		s.node, s.nodeKept = kept(node), nodeFacts
 	default:
@@ -67,8 +67,8 @@ func (s *session) join(node *corev3.Node) error {
 	return nil
 }
 
-// assume adds the features that the listener takes as announced (FEAT-5). The node is the
-// request's own.
+// assume adds the features that the listener assumes of all clients (FEAT-5). It changes the
+// request's node.
 func (s *session) assume(node *corev3.Node) *corev3.Node {
 	if len(s.cfg.assumed) == 0 {
 		return node
@@ -80,7 +80,8 @@ func (s *session) assume(node *corev3.Node) *corev3.Node {
 	return node
 }
 
-// takePath takes the stream's path into a group that it has joined, or leaves it again.
+// takePath adds the stream's path to a group that it has joined. If the path is refused, the group
+// is left again.
 func (s *session) takePath(g *relay.Group) error {
 	var p *relay.Path
 	var err error
@@ -99,8 +100,8 @@ func (s *session) takePath(g *relay.Group) error {
 	return nil
 }
 
-// noGroup ends a stream that cannot have a group, or its own parameters in it: there is no room
-// (RELAY-67, RELAY-73), its path is refused (RELAY-87), or the configuration changed.
+// noGroup is the status of a stream that cannot have a group, or its own parameters in one: a limit
+// is reached (RELAY-67, RELAY-73), its path is refused (RELAY-87), or the configuration changed.
 func (s *session) noGroup(why error) error {
 	switch {
 	case errors.Is(why, errReconfigured):
@@ -117,8 +118,8 @@ func (s *session) noGroup(why error) error {
 
 const peerGroups = "clients of this identity or address have opened so many groups, by origins[].group_by"
 
-// kept is what a node may say to a group: all but what only fills it, since it stays for as long as
-// the stream.
+// kept is the part of a node that groups may depend on. The rest is dropped, since the node is kept
+// for the life of the stream.
 func kept(n *corev3.Node) *corev3.Node {
 	return &corev3.Node{
 		Id: n.GetId(), Cluster: n.GetCluster(), Locality: n.GetLocality(), Metadata: n.GetMetadata(),
@@ -127,9 +128,9 @@ func kept(n *corev3.Node) *corev3.Node {
 	}
 }
 
-// groupOf is the group in which a stream-type's names of an origin live. That of the listener's
-// own origin is joined by the first request, any other when it is first needed; all are given back
-// at close. The error is what noGroup takes.
+// groupOf is the group that a stream-type's names of an origin are in. The group of the listener's
+// own origin is joined by the first request, and any other when it is first needed. All are
+// released at close. noGroup converts the error.
 func (s *session) groupOf(st *streamType, o *relay.Origin) (*relay.Group, error) {
 	groups, join, need := &s.others, o.GroupFor, nodeFacts
 	if st.dedicated {
@@ -165,12 +166,13 @@ func (s *session) params(o *relay.Origin, typeURL string) constraints.Params {
 	return o.Params(s.node, typeURL)
 }
 
-// errRegrouped: a stream stays in its group; the client that resumes joins the new one (STREAM-4).
+// errRegrouped ends a stream whose node no longer fits its group: a stream stays in its group, and
+// the client that resumes joins the new one (STREAM-4).
 var errRegrouped = status.Error(codes.Unavailable, "node.dynamic_parameters changed, and what is served depends on them: come back for what the new ones give")
 
-// checkNode looks at the node of a later request. One that is not the first is counted and
-// logged once (STREAM-3); a thinner one is normal (RELAY-94), and takes no dynamic parameters away:
-// a client that states its node anew, as Envoy does when they change, states its user agent as
+// checkNode compares the node of a later request with the first. A different one is counted and
+// logged once (STREAM-3). A thinner one is normal (RELAY-94), and removes no dynamic parameters: a
+// client that sends its node again because they changed, as Envoy does, sends its user agent as
 // well.
 func (s *session) checkNode(node *corev3.Node) error {
 	if thinner := len(node.DynamicParameters) == 0 && node.UserAgentName == ""; !thinner {
@@ -178,7 +180,7 @@ func (s *session) checkNode(node *corev3.Node) error {
 			return errRegrouped
 		}
 		if s.node != nil {
-			s.node.DynamicParameters = node.DynamicParameters // for groups joined from now on
+			s.node.DynamicParameters = node.DynamicParameters // for groups that are joined later
 		}
 	}
 	s.nodeOther = node.Id != "" && (node.Id != s.nodeID || node.Cluster != s.nodeCluster && node.Cluster != "")
@@ -186,7 +188,7 @@ func (s *session) checkNode(node *corev3.Node) error {
 	return nil
 }
 
-// countNode counts a request with another node than the first.
+// countNode counts a request whose node differs from the first one.
 func (s *session) countNode() {
 	if !s.nodeOther {
 		return
@@ -196,8 +198,8 @@ func (s *session) countNode() {
 	}
 }
 
-// stays reports whether a node with other dynamic parameters leaves the stream in all its
-// groups.
+// stays reports whether the stream stays in all its groups with a node that has other dynamic
+// parameters.
 func (s *session) stays(node *corev3.Node) bool {
 	for _, groups := range []map[*relay.Origin]*relay.Group{s.others, s.dedicated} {
 		for _, g := range groups {
@@ -209,8 +211,8 @@ func (s *session) stays(node *corev3.Node) bool {
 	return s.group.Keeps(node) && s.keepsParams(node)
 }
 
-// keepsParams reports whether plain names have the parameters still that they were subscribed
-// with. Nothing else of a later node counts (STREAM-3).
+// keepsParams reports whether plain names still have the parameters that they were subscribed with.
+// Nothing else of a later node counts (STREAM-3).
 func (s *session) keepsParams(node *corev3.Node) bool {
 	if s.node == nil {
 		return true

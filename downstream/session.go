@@ -18,15 +18,15 @@ import (
 )
 
 const (
-	// maxTypes bounds the types of one stream, which are client's words too.
+	// maxTypes bounds the types of one stream, since clients may invent types.
 	maxTypes = 256
 	// MaxTypeURL bounds a type URL: it is a key of the table.
 	maxTypeURL = 1024
-	// maxNodeShown bounds what a node's id takes in the log.
+	// maxNodeShown bounds the part of a node's id that is logged.
 	maxNodeShown = 256
 )
 
-// settings are what the streams of one listener share. They never change: a stream may be given
+// settings are what the streams of one listener share. They never change. A stream may be given
 // others (adopt).
 type settings struct {
 	table          *relay.Table
@@ -38,13 +38,13 @@ type settings struct {
 	compression    string // "" or gzip
 	requireNodeID  bool
 	federated      bool             // names may belong to other origins
-	secrets        bool             // some origin that names may belong to has them enabled
+	secrets        bool             // an origin that names may belong to has them enabled
 	dedicated      map[string]bool  // type URLs (RELAY-29)
 	assumed        []string         // client features (FEAT-5)
 	noLegacy       map[string]bool  // type URLs (WILD-5)
-	seed           maphash.Seed     // of the hashes of lists
-	responseHeader *responseHeaders // of responses
-	tooLong        *reason          // to refuse a name
+	seed           maphash.Seed     // for the hashes of lists
+	responseHeader *responseHeaders // the headers of responses
+	tooLong        *reason          // for the refusal of a name
 }
 
 func newSettings(cfg Config, lc ListenerConfig) *settings {
@@ -64,78 +64,82 @@ func newSettings(cfg Config, lc ListenerConfig) *settings {
 	return set
 }
 
-// session is the state machine of one client stream: what it asked, what it was sent and what it
-// said to that. It does no I/O and reads no clock. The reader gives it requests, the writer takes
-// responses.
+// session is the state machine of one client stream: what the client asked for, what it was sent,
+// and what it acknowledged. It does no I/O and reads no clock. The reader passes requests to it,
+// and the writer takes responses.
 type session struct {
 	// Set once by newSession and serve.
 	from  caller
 	delta bool
-	poll  bool // it is asked once, and answered once (poll.go)
-	// the transport, whose messages lack what is new in v3 (v2.go); set by its owner before the
-	// first request
+	poll  bool // it has one request and one answer (poll.go)
+	// v2: the transport is v2, whose messages lack what is new in v3 (v2.go). It is set by the
+	// owner before the first request.
 	v2      bool
-	only    string   // the type of the service; "" on ADS, which has them all
+	only    string   // the type of the service; "" on ADS, which has all types
 	pollers *pollers // of polls; nil on streams
 	opened  time.Time
-	until   time.Time // when it is too old (RELAY-59); zero: never
-	prefix  string    // of nonces, so that one of another stream is not taken for ours (NONCE-3)
+	until   time.Time // when the stream is too old (RELAY-59); zero: never
+	// Of nonces, so that a nonce of another stream is not taken for one of this stream (NONCE-3).
+	prefix  string
 	mailbox *relay.Subscriber
-	// the relays that the stream has come through (RELAY-87); set by its owner before the first
-	// request
+	// via are the relays that the stream has come through (RELAY-87). It is set by the owner before
+	// the first request.
 	via []string
 
-	// that looks after the stream at the moment, whose field it is; nil: it has no place to leave
+	// writer serves the stream at the moment, and owns this field. nil: there is no place that
+	// could be left.
 	writer *writer
 
 	mu    sync.Mutex // guards what follows; never held during a send; before a shard's
 	cfg   *settings
 	group *relay.Group // of the listener's own origin; nil before the first request
-	// others are the groups of other origins, and dedicated those of the stream alone, joined as
-	// their names were asked for, with this node; nil if there are none to join.
+	// others are the groups of other origins, and dedicated those that only this stream uses. They
+	// were joined with this node when their names were first asked for; nil: none was.
 	others      map[*relay.Origin]*relay.Group
 	dedicated   map[*relay.Origin]*relay.Group
 	node        *corev3.Node
 	nodeID      string
 	nodeCluster string
-	nodeText    string // the node, encoded, as far as it is remembered for people (clientnode.go)
+	nodeText    string // the part of the encoded node that is kept for people (clientnode.go)
 	nodeChanges int
-	nodeHash    uint64 // of the last one stated, encoded
-	nodeOther   bool   // that one is not the first's
-	nodeCut     bool   // nodeText is not all of it
-	ttl         bool   // TTLs may be told
+	nodeHash    uint64 // of the node that was stated last, encoded
+	nodeOther   bool   // that node differs from the first one
+	nodeCut     bool   // nodeText is cut
+	ttl         bool   // TTLs may be sent
 	nodeKept    nodeKept
-	outdated    bool // it needs more of the node than was remembered
+	outdated    bool // it needs more of the node than was kept
 	served      bool // an answer was written
-	unsure      bool // a Listener or a route was restored and is not confirmed (ORD-11)
+	unsure      bool // a restored Listener or route is not confirmed (ORD-11)
 	closed      bool
 	authorities authorities     // of the names asked for
-	deltaOf     []*relay.Origin // that were asked for what depends on their dialect
+	deltaOf     []*relay.Origin // those asked for something that depends on their dialect
 	types       []*streamType   // in ORD-1 order
 	lastNonce   uint64
-	batch       []*response // the array of take's lists
-	names       int         // over all types, refused ones that are remembered included
-	untold      int         // bytes kept of names that are refused and not told yet
-	shortOf     string      // the limit for which a name is missing (denied.go); "": none is
-	shortFrom   time.Time   // since when
-	shortAt     time.Time   // when to look at it next; zero: nothing is missing
-	now         time.Time   // of the last call that brought one; no deadline before it is pending
-	routedAt    time.Time   // when a Listener or a route was written last
-	// after opened: when that was seen last, or seen to have ended; 0: never
+	batch       []*response // backing array of the lists that take returns
+	names       int         // number over all types, with refused ones that are kept
+	untold      int         // bytes kept of names that are refused and whose refusals are not sent yet
+	// The limit that kept a name from being subscribed (denied.go); "": there is none.
+	shortOf   string
+	shortFrom time.Time // since when shortOf is set
+	shortAt   time.Time // when to check shortOf next; zero: it is not set
+	now       time.Time // time of the last call that had one; no earlier deadline is pending
+	routedAt  time.Time // when a Listener or a route was written last
+	// unsureTo is the time after opened when unsure was last seen, or was seen to have ended; 0:
+	// never.
 	unsureTo time.Duration
-	// when changes were last written that the client did not wait for (coalesce.go)
+	// changesAt is when changes were last written that the client did not wait for (coalesce.go).
 	changesAt time.Time
 	notes     []note        // to be logged by the caller
 	paths     []*relay.Path // to the groups joined, if the stream has come through relays
 	warm      warming
 }
 
-// note is something that the stream logs when the session is not locked.
+// note is something for the stream to log once the session is unlocked.
 type note struct {
 	typeURL string
 	nack    Nack    // zero: the node changed
-	limit   *reason // of a refusal, for a limit
-	dialect *reason // of a refusal, for the origin's dialect
+	limit   *reason // of a refusal because of a limit
+	dialect *reason // of a refusal because of the origin's dialect
 }
 
 func newSession(cfg *settings, delta bool, now time.Time, mailbox *relay.Subscriber) *session {
@@ -145,8 +149,8 @@ func newSession(cfg *settings, delta bool, now time.Time, mailbox *relay.Subscri
 	}
 }
 
-// writerLock locks the session for the writer. A reader may have it for as long as a long request
-// takes.
+// writerLock locks the session for the writer. A reader may hold the lock for as long as a long
+// request takes.
 func (s *session) writerLock() {
 	if s.mu.TryLock() {
 		return
@@ -157,7 +161,7 @@ func (s *session) writerLock() {
 	s.mu.Lock()
 }
 
-// settings are those in force. It locks the session.
+// settings are the settings in force. It locks the session.
 func (s *session) settings() *settings {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,10 +175,11 @@ func (s *session) dialect() string {
 	return "sotw"
 }
 
-// newRequest is what messages of the stream's dialect are read into.
+// newRequest makes the object that messages of the stream's dialect are read into.
 func (s *session) newRequest() *request { return &request{delta: s.delta, set: s.settings()} }
 
-// request takes in a request. The error is the status the stream ends with. It locks the session.
+// request applies a request. The error is the status that the stream ends with. It locks the
+// session.
 func (s *session) request(now time.Time, in *request) (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,15 +195,15 @@ func (s *session) request(now time.Time, in *request) (err error) {
 	return err
 }
 
-// client names the client for people. It locks the session.
+// client identifies the client for people. It locks the session.
 func (s *session) client() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return clip(s.nodeID, maxNodeShown)
 }
 
-// enter looks at what all requests have in common, and finds the stream-type; first: it is
-// new.
+// enter handles what all requests have in common, and finds the stream-type. first: the stream-type
+// is new.
 func (s *session) enter(in *content) (st *streamType, first bool, err error) {
 	switch {
 	case s.only != "" && len(in.typeURL) == 0: // TRANS-4
@@ -231,9 +236,9 @@ func (s *session) addType(typeURL string) (*streamType, error) {
 	st.barred = s.barred(typeURL)
 	_, why := s.judge(st, xds.Wildcard)
 	st.legacy = st.legacy && why == nil
-	// nothing can have been named before (REST-4)
+	// Nothing can have been named before (REST-4).
 	st.legacy = st.legacy || s.poll && why == nil
-	// a relay never asks an empty list but for a wildcard, of any type (WILD-11)
+	// A relay asks an empty list only for a wildcard, of any type (WILD-11).
 	st.legacy = st.legacy || len(s.via) > 0 && why == nil
 	i, _ := slices.BinarySearchFunc(s.types, typeURL, func(st *streamType, typeURL string) int {
 		return xds.CompareTypes(st.typeURL, typeURL)
@@ -242,7 +247,7 @@ func (s *session) addType(typeURL string) (*streamType, error) {
 	return st, nil
 }
 
-// countNames notes how many names the type has now, and refuses too many.
+// countNames records how many names the type has now, and refuses too many.
 func (s *session) countNames(st *streamType) error {
 	if s.outdated {
 		return errReconfigured
@@ -252,7 +257,7 @@ func (s *session) countNames(st *streamType) error {
 		standing := st.sub.Standing()
 		names += standing.Names + standing.Dropped
 	}
-	more := names > st.names // a limit that is lowered ends nobody who asks for no more
+	more := names > st.names // a lowered limit ends no stream that does not ask for more
 	s.names += names - st.names
 	st.names = names
 	if more && s.names > s.cfg.limits.NamesPerStream {
@@ -261,13 +266,13 @@ func (s *session) countNames(st *streamType) error {
 	return nil
 }
 
-// wake wakes the writer if there may be something for it to do.
+// wake wakes the writer if it may have something to do.
 func (s *session) wake(now time.Time) {
 	if s.gathers(now) {
 		if s.taken() {
 			s.mailbox.Signal()
 		}
-		return // it wakes by itself when the window is over
+		return // it wakes by itself at the end of the window
 	}
 	for _, st := range s.types {
 		if st.held != nil || st.rest != nil || st.keeps || len(st.refusals) > 0 || st.blank || st.peek() {
@@ -277,8 +282,7 @@ func (s *session) wake(now time.Time) {
 	}
 }
 
-// close lets go of everything. The session must not be used after it, but for status. It locks the
-// session.
+// close releases everything. After it the session is used only for status. It locks the session.
 func (s *session) close(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -289,7 +293,8 @@ func (s *session) close(now time.Time) {
 	for _, p := range s.paths {
 		p.Close()
 	}
-	if s.group != nil { // before the Subs: what lingers of them depends on who is left
+	// Before the Subs, since what lingers of them depends on the group's other clients.
+	if s.group != nil {
 		s.group.Release(now)
 	}
 	for _, groups := range []map[*relay.Origin]*relay.Group{s.others, s.dedicated} {
@@ -306,8 +311,8 @@ func (s *session) close(now time.Time) {
 	s.noteUntold(-s.untold)
 }
 
-// nonceOf is which of the stream's nonces it is, if it is one of them: the stream's prefix, and a
-// number as strconv writes it. It may be any text of a client's.
+// nonceOf is the number of one of the stream's own nonces. Such a nonce is the stream's prefix, and
+// the number as strconv writes it. The argument may be any text of a client.
 func (s *session) nonceOf(nonce []byte) (n uint64, ours bool) {
 	digits := len(nonce) - len(s.prefix)
 	if digits < 1 || digits > 19 || string(nonce[:len(s.prefix)]) != s.prefix || nonce[len(s.prefix)] == '0' {
@@ -323,8 +328,8 @@ func (s *session) nonceOf(nonce []byte) (n uint64, ours bool) {
 	return n, true
 }
 
-// header is what every response says of its type and its way (STREAM-10): the name of the
-// control plane that all of it came from, else that of the listener's own origin.
+// header is the header of a response of the type (STREAM-10). It names the control plane that all
+// of the answer came from, or that of the listener's own origin if it came from several.
 func (s *session) header(st *streamType, a *relay.Answer) *responseHeader {
 	g := s.group
 	if a != nil && a.Group() != nil {

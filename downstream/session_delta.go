@@ -13,8 +13,8 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/status"
 )
 
-// takeInDelta takes in a request of a delta stream, which may do several things at once (DELTA-1).
-// The error is the status the stream ends with.
+// takeInDelta applies a request of a delta stream, which may do several things at once (DELTA-1).
+// The error is the status that the stream ends with.
 func (s *session) takeInDelta(now time.Time, in *content) error {
 	st, first, err := s.enter(in)
 	if err != nil {
@@ -37,9 +37,9 @@ func (s *session) takeInDelta(now time.Time, in *content) error {
 	return nil
 }
 
-// pair pairs an ACK or NACK with any message that is still unanswered, in any order
-// (NONCE-8). An unknown nonce says nothing (NONCE-7). A response counts as answered when all its
-// messages are, and as accepted when none was refused.
+// pair pairs an ACK or NACK with any message that is still unacknowledged, in any order (NONCE-8).
+// An unknown nonce acknowledges nothing (NONCE-7). A response counts as answered when all its
+// messages are, and as accepted if none was refused.
 func (s *session) pair(now time.Time, st *streamType, nonce []byte, detail *status.Status) {
 	n, ours := s.nonceOf(nonce)
 	if !ours {
@@ -65,8 +65,8 @@ func (s *session) pair(now time.Time, st *streamType, nonce []byte, detail *stat
 	}
 }
 
-// isAnsweredBy reports whether a nonce is that of one of its messages that are unanswered, and
-// notes that it is answered.
+// isAnsweredBy reports whether a nonce is that of one of the response's unacknowledged messages,
+// and records that this one is acknowledged.
 func (x *sent) isAnsweredBy(nonce uint64) bool {
 	if x.several == nil {
 		return x.last == nonce
@@ -78,8 +78,8 @@ func (x *sent) isAnsweredBy(nonce uint64) bool {
 	return i >= 0
 }
 
-// subscribe takes in what is subscribed and unsubscribed, whatever the nonce (NONCE-7). The
-// table applies subscribes first (DELTA-6).
+// subscribe applies the subscribes and unsubscribes, whatever the nonce (NONCE-7). The table
+// applies subscribes first (DELTA-6).
 func (s *session) subscribe(now time.Time, st *streamType, in *content, first bool) error {
 	var refused []string
 	to := s.route(st, in.names.strings(), func(name string, why *reason) {
@@ -97,12 +97,12 @@ func (s *session) subscribe(now time.Time, st *streamType, in *content, first bo
 	var initial map[string]string
 	if first {
 		if st.legacy && in.names.n+len(in.locators) == 0 {
-			// The legacy wildcard (WILD-2, WILD-6). It stays until `*` is unsubscribed (WILD-3), be
-			// it right here (WILD-7).
+			// The legacy wildcard (WILD-2, WILD-6). It stays until `*` is unsubscribed (WILD-3),
+			// which may be in this request (WILD-7).
 			to.own = []string{xds.Wildcard}
 		}
-		// Only the first request of a type says what the client holds (DELTA-11, DELTA-14).
-		// what the client holds of such a name may be any variant (DYN-20)
+		// Only the first request of a type says what the client holds (DELTA-11, DELTA-14). What it
+		// holds of a name with a locator may be any variant (DYN-20).
 		for _, l := range in.locators {
 			refused = append(refused, l.GetName())
 		}
@@ -117,14 +117,14 @@ func (s *session) subscribe(now time.Time, st *streamType, in *content, first bo
 		return err
 	}
 	s.unsubscribed(st, gone, in.leaving)
-	// what a set may cover is still to be told (WILD-9)
+	// Removals of what a set may cover have still to be sent (WILD-9).
 	if st.rest != nil && st.sub.Standing().Sets == 0 {
 		st.rest.forget(gone)
 	}
 	return s.countNames(st)
 }
 
-// unsubscribed lets go of the refusals of what is unsubscribed.
+// unsubscribed drops the refusals of names that are unsubscribed.
 func (s *session) unsubscribed(st *streamType, names []string, locators []*discoveryv3.ResourceLocator) {
 	if len(st.refusals) == 0 {
 		return
@@ -139,9 +139,9 @@ func (s *session) unsubscribed(st *streamType, names []string, locators []*disco
 	s.unnamed(st, func(key uint64) bool { return left[key] })
 }
 
-// spaces is which names with slashes stand for all virtual hosts of a route configuration:
-// those that the client has subscribed to as one on this stream (ALIAS-6). Without a slash every
-// name does.
+// spaces are the names with slashes that stand for all virtual hosts of a route configuration:
+// those that the client has subscribed to as a route configuration on this stream (ALIAS-6). A name
+// without a slash always does.
 func (s *session) spaces(st *streamType, g *relay.Group, names []string) (spaces []string) {
 	if !xds.IsVirtualHost(st.typeURL) {
 		return nil
@@ -158,7 +158,7 @@ func (s *session) spaces(st *streamType, g *relay.Group, names []string) (spaces
 	return spaces
 }
 
-// subscribed reports whether the client names exactly this resource of a group, with whatever
+// subscribed reports whether the client names exactly this resource of a group, with any
 // parameters.
 func (st *streamType) subscribed(g *relay.Group, name string) bool {
 	for i := range st.sub.Len() {
@@ -169,7 +169,7 @@ func (st *streamType) subscribed(g *relay.Group, name string) bool {
 	return false
 }
 
-// update hands a request to the table, to each group its part of it.
+// update passes a request to the table, to each group its part.
 func (s *session) update(
 	now time.Time, st *streamType, to routed, unsubscribe []string, initial map[string]string, first bool,
 ) error {
@@ -196,8 +196,8 @@ func (s *session) update(
 		denied = append(denied, st.sub.Update(now, sub, subscribe, unsubscribe)...)
 		st.expect(now, sub)
 	}
-	// The listener's own first: a name that is unsubscribed elsewhere may be covered by a `*` that
-	// comes with it (DELTA-6, DELTA-9).
+	// The listener's own origin comes first. A name that is unsubscribed elsewhere may be covered
+	// by a `*` that this request subscribes (DELTA-6, DELTA-9).
 	switch {
 	case first && (len(to.own) > 0 || len(to.others)+len(to.locatorBatches.list) == 0):
 		update(own, to.own, gone, initial)
@@ -238,8 +238,8 @@ func (s *session) updateLocated(now time.Time, st *streamType, to *locatorBatche
 	return nil
 }
 
-// leave divides what is unsubscribed: to where it was subscribed, if that was at another
-// origin. All else may be covered by `*` (WILD-9), and is returned.
+// leave divides the unsubscribed names. Names that were subscribed at another origin go there. All
+// others may be covered by `*` (WILD-9), and are returned.
 func (s *session) leave(st *streamType, to *routed, names []string) (own []string) {
 	if st.sub.Len()+len(to.others) == 0 || !s.cfg.federated {
 		return names

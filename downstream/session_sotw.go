@@ -15,7 +15,7 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/status"
 )
 
-// sotw takes in a request of a SotW stream. The error is the status the stream ends with.
+// sotw applies a request of a SotW stream. The error is the status that the stream ends with.
 func (s *session) sotw(now time.Time, in *content) error {
 	st, first, err := s.enter(in)
 	if err != nil {
@@ -42,9 +42,9 @@ func (s *session) sotw(now time.Time, in *content) error {
 	return nil
 }
 
-// verdict pairs an ACK or NACK with the last response (NONCE-2). Any other nonce is stale and
-// no verdict (NONCE-4); before anything was sent there is none to compare with (NONCE-3).
-// version_info takes no part in it.
+// verdict pairs an ACK or NACK with the last response (NONCE-2). Any other nonce is stale, and so
+// neither (NONCE-4). Before anything was sent there is none to compare with (NONCE-3). version_info
+// has no part in it.
 func (s *session) verdict(now time.Time, st *streamType, nonce []byte, detail *status.Status) {
 	n, ours := s.nonceOf(nonce)
 	st.heard = st.heard || ours
@@ -64,9 +64,9 @@ func (s *session) verdict(now time.Time, st *streamType, nonce []byte, detail *s
 	s.ack(now, st, &last)
 }
 
-// list takes in the names, which are the client's complete list whatever the nonce (SOTW-1,
-// NONCE-5). The same list again costs a hash and no look at the table: that is what nearly every
-// ACK brings.
+// list applies the names, which are the client's complete list whatever the nonce (SOTW-1,
+// NONCE-5). If the list is the same as before, which is so for nearly every ACK, it costs a hash,
+// and the table is not touched.
 func (s *session) list(now time.Time, st *streamType, in *content) error {
 	hash := s.hashList(in)
 	anew := st.listed && len(in.nonce) == 0
@@ -89,8 +89,9 @@ func (s *session) list(now time.Time, st *streamType, in *content) error {
 	to.wildcard = to.wildcard || st.legacy
 	wildcard := to.wildcard || slices.ContainsFunc(to.locatorBatches.list, func(x *locatorBatch) bool { return x.wildcard })
 	if wildcard && !st.wildcard && !xds.SentWhole(st.typeURL) {
-		// From now on a response is all there is (SOTW-4). One that is held back has only what
-		// changed. All of it follows, in the list, or by name if the client leaves `*` before that.
+		// From now on every response has the whole view (SOTW-4). A response that is held back has
+		// only what changed. The whole view follows it, in the list, or by name if the client
+		// leaves `*` before that.
 		if st.held != nil {
 			st.sub.Unsend()
 		}
@@ -114,9 +115,9 @@ func (s *session) list(now time.Time, st *streamType, in *content) error {
 	return s.countNames(st)
 }
 
-// repeats reports whether a request answers a response with the names that its type has already: it
-// brings none. Some clients have them in a map, and in another order with each ACK. It locks the
-// session.
+// repeats reports whether a request answers a response with the names that its type already has, so
+// that it subscribes to nothing new. Some clients keep the names in a map, and list them in another
+// order with each ACK. It locks the session.
 func (s *session) repeats(in *content) bool {
 	if s.delta || len(in.nonce) == 0 {
 		return false
@@ -131,11 +132,12 @@ func (s *session) repeats(in *content) bool {
 	return false
 }
 
-// forgotten notes that a client begins a type anew, with no nonce: it has forgotten what it
-// was sent, so nothing is outstanding (NONCE-12). If it has repeated a nonce of ours it knew one,
-// and forgot it: the type begins as on a new stream, also with the same list. Until then it may
-// have sent this list before it read the answer to the last one, and is told what is new in it. The
-// caller closes left, if there is any, once what is still named is subscribed anew.
+// forgotten is called when a client sends no nonce for a type that is in use. It has forgotten what
+// it was sent, so nothing is outstanding (NONCE-12). If it has repeated a nonce of the stream
+// before, it did know one: then the type begins as on a new stream, even with the same list.
+// Otherwise it may have sent the list before it read the answer to its last one, and is sent only
+// what is new in it. The caller closes left, if there is any, after it has subscribed again to what
+// is still named.
 func (s *session) forgotten(now time.Time, st *streamType) (left relay.Union) {
 	clear(st.unanswered)
 	st.unanswered = st.unanswered[:0]
@@ -155,7 +157,7 @@ func (s *session) forgotten(now time.Time, st *streamType) (left relay.Union) {
 	return left
 }
 
-// stillNamed lets go of the refusals of names that the list has no more.
+// stillNamed drops the refusals of names that are no longer in the list.
 func (s *session) stillNamed(st *streamType) {
 	named := make(map[uint64]bool, len(st.refused))
 	for key := range st.refused {
@@ -167,7 +169,7 @@ func (s *session) stillNamed(st *streamType) {
 	})
 }
 
-// replace hands a list to the table, to each group its part of it.
+// replace passes a list to the table, to each group its part.
 func (s *session) replace(now time.Time, st *streamType, to routed, version string) error {
 	own, err := s.groupOf(st, s.cfg.origin)
 	if err != nil {
@@ -207,7 +209,7 @@ func (s *session) replace(now time.Time, st *streamType, to routed, version stri
 	if err := s.replaceLocated(now, st, &to.locatorBatches, version, before); err != nil {
 		return err
 	}
-	for i := range st.sub.Len() { // what is named no more
+	for i := range st.sub.Len() { // what is named no longer
 		sub := st.sub.Part(i)
 		if g := sub.Group(); sub.Located() && to.locatorBatches.at[batchKey{g, sub.Params().Key()}] == nil || !sub.Located() && g != own && to.at(g) == nil {
 			st.sub.Replace(now, sub, nil, false)
@@ -236,8 +238,8 @@ func (s *session) replaceLocated(
 	return nil
 }
 
-// sift divides a list into what is asked of the table, and where, and what is refused. A
-// refusal is told when the name is new in the list, and not again.
+// sift divides a list into what is asked of the table, with the place for each, and what is
+// refused. A refusal is sent when its name is new in the list, and not again.
 func (s *session) sift(st *streamType, names []string, locators []*discoveryv3.ResourceLocator) routed {
 	before := st.refused
 	st.refused = nil
@@ -261,9 +263,9 @@ func (s *session) sift(st *streamType, names []string, locators []*discoveryv3.R
 	return to
 }
 
-// hashList is equal for equal lists: of names it takes the encoded form, in which nearly every
-// client has but one. The seed is random, so that nobody can make two lists collide, and with them
-// lose a change of subscription.
+// hashList is equal for equal lists. It hashes the names in their encoded form, of which nearly
+// every client has but one. The seed is random, so that no client can construct two lists that
+// collide, which would lose a change of subscription.
 func (s *session) hashList(in *content) uint64 {
 	if len(in.locators) == 0 {
 		return maphash.Bytes(s.cfg.seed, in.names.encoded)
@@ -285,7 +287,7 @@ func (s *session) hashList(in *content) uint64 {
 	return h.Sum64()
 }
 
-// hashNames is equal for lists of the same names, in whatever order.
+// hashNames is equal for lists with the same names in any order.
 func (s *session) hashNames(in *content) (sum uint32) {
 	for name := range in.names.values() {
 		sum += uint32(maphash.Bytes(s.cfg.seed, name)) //nolint:gosec // as many bits as there is room for

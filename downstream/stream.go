@@ -23,8 +23,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// stream is one client stream: the handler's goroutine reads, a writer of the pool writes when
-// there is something, and they meet in the session.
+// stream is one client stream. The handler's goroutine reads, and a writer of the pool writes when
+// there is something. The session is what they share.
 type stream struct {
 	// Set once before the writer starts.
 	id        uint64
@@ -32,47 +32,47 @@ type stream struct {
 	listener  *listener
 	wire      grpc.ServerStream
 	session   *session
-	peer      net.Addr // nil: it is not known
+	peer      net.Addr // nil: unknown
 	conn      *connection
 	transport transport
-	// compressed: grpc does not say when it has written what it made of a response (backlog), and
-	// to make it takes time.
+	// compressed: grpc does not say when it has written the compressed form of a response
+	// (backlog), and compressing takes time.
 	compressed bool
 
 	// Owned by read.
 	requests, refusals bucket
-	short              bool // names of the last request were refused for want of memory
+	short              bool // names of the last request were refused for lack of memory
 
-	// Owned by the writer of the moment.
+	// Owned by the present writer.
 	timer    *time.Timer  // of the next deadline; nil: there is none
-	target   *timerTarget // what it wakes; nil: there was none yet
+	target   *timerTarget // the timer's target; nil: there was none yet
 	answered bool         // a response was written
-	// an object of its own: grpc keeps it for as long as a client does not read, also when the
-	// stream has ended
+	// backlog is an object of its own, since grpc keeps it for as long as a client does not read,
+	// even if the stream has ended.
 	backlog *backlog
 
 	turn   turn
-	behind *stream // the next one of those that are ready; the writer pool's
+	behind *stream // the next one in the writer pool's queue; guarded by the pool
 
-	// what end was given first; the context's cause may be the transport's own
+	// ended is the first reason that end was given. The context's cause may be the transport's own.
 	ended atomic.Pointer[error]
-	// when the present write began, in Unix nanoseconds; 0: nothing is being written
+	// writing is when the present write began, in Unix nanoseconds; 0: nothing is being written.
 	writing atomic.Int64
 }
 
-// transport is the transport's side of a stream, as far as needed here.
+// transport is the part of a stream's transport that is needed here.
 type transport interface{ WriteStatus(*status.Status) error }
 
 // end ends the stream with a status, from any goroutine. The first reason counts. The status goes
-// to the transport, which then cancels the stream's context, and that is the only thing to end a
-// receive and a send that are blocked (TestEndCarriesStatus, TestEndsBlockedStream).
+// to the transport, which then cancels the stream's context. Nothing else ends a receive or a send
+// that is blocked (TestEndCarriesStatus, TestEndsBlockedStream).
 func (st *stream) end(reason error) {
 	st.ended.CompareAndSwap(nil, &reason)
-	// nil stands for OK; a stream that is gone needs no status
+	// nil is OK. A stream that is gone needs no status.
 	_ = st.transport.WriteStatus(status.Convert(reason))
 }
 
-// address is the client's, for people.
+// address is the client's address, for people.
 func (st *stream) address() string {
 	if st.peer == nil {
 		return ""
@@ -80,21 +80,21 @@ func (st *stream) address() string {
 	return st.peer.String()
 }
 
-// writingSince is when the present write began; false if nothing is being written.
+// writingSince is when the present write began; false: nothing is being written.
 func (st *stream) writingSince() (time.Time, bool) {
 	at := st.writing.Load()
 	return time.Unix(0, at), at != 0
 }
 
-// serve runs one stream of a service on the handler's goroutine, and returns the status it ends
-// with.
+// serve runs one stream of a service on the handler's goroutine, and returns the status that it
+// ends with.
 func (s *Server) serve(ln *listener, wire grpc.ServerStream, v *xds.Service, delta, v2 bool) error {
 	ctx := wire.Context()
 	end, ok := grpc.ServerTransportStreamFromContext(ctx).(transport)
 	if !ok {
 		return status.Error(codes.Internal, "the stream cannot be ended")
 	}
-	if ctx.Err() != nil { // its client has reset it, as those do by the thousand that mean harm
+	if ctx.Err() != nil { // its client has reset it, as hostile clients do by the thousand
 		s.cfg.Metrics.StreamEnded(string(endedByClient))
 		return status.FromContextError(ctx.Err()).Err()
 	}
@@ -123,7 +123,7 @@ func (s *Server) serve(ln *listener, wire grpc.ServerStream, v *xds.Service, del
 	return err
 }
 
-// run serves a stream that was taken in, once it is its turn, and returns its status.
+// run serves an admitted stream once it has its turn, and returns its status.
 func (st *stream) run(ctx context.Context) error {
 	switch err := st.server.admit(ctx, st); {
 	case ctx.Err() != nil:
@@ -135,9 +135,9 @@ func (st *stream) run(ctx context.Context) error {
 		set = newest
 		st.session.adopt(set, nil) // Reconfigure may not have found the stream in the list
 	}
-	// not before: a stream that is refused has no use for it
+	// Not earlier, since a stream that is refused does not need it.
 	st.compressed = st.session.settings().compress(ctx)
-	st.wake() // to look at the first deadline
+	st.wake() // a writer looks at the first deadline
 	err := st.read(ctx)
 	st.end(err)
 	st.turn.end()
@@ -149,7 +149,7 @@ func (st *stream) run(ctx context.Context) error {
 	return err
 }
 
-// read takes in requests until the stream ends, and returns its status. It never waits for the
+// read applies requests until the stream ends, and returns its status. It never waits for the
 // writer.
 func (st *stream) read(ctx context.Context) error {
 	in := st.session.newRequest()
@@ -180,7 +180,7 @@ func (st *stream) read(ctx context.Context) error {
 	}
 }
 
-// receive takes in what was read.
+// receive applies what was read.
 func (st *stream) receive(now time.Time, in *request) error {
 	st.server.cfg.Metrics.Message(metrics.FromClient, in.size)
 	if err := st.refused(in); err != nil {
@@ -191,7 +191,7 @@ func (st *stream) receive(now time.Time, in *request) error {
 	return err
 }
 
-// refused is the end of the stream for what was read; nil: it is a request.
+// refused is the status that the stream ends with for what was read; nil: it is a request.
 func (st *stream) refused(in *request) error {
 	switch {
 	case errors.Is(in.err, errTooLarge):
@@ -205,15 +205,15 @@ func (st *stream) refused(in *request) error {
 }
 
 const (
-	// leastPause is what is not worth a pause.
+	// leastPause is the shortest pause that is worth making.
 	leastPause = 10 * time.Millisecond
-	// shortPause follows a request with names that there was no memory for.
+	// shortPause follows a request with names that were refused for lack of memory.
 	shortPause = 200 * time.Millisecond
 )
 
-// pace waits before the next request is read, if they come too fast: flow control then slows the
-// client down, and nobody else. It is no reason to end the stream, since the client would only come
-// again with all it has (TestFastClientIsReadSlowly).
+// pace waits before the next request is read if requests come too fast. Flow control then slows
+// down this client and no other. The stream is not ended for it, since the client would only come
+// again with everything it has (TestFastClientIsReadSlowly).
 func (st *stream) pace(ctx context.Context, now time.Time, set *settings, nack bool) {
 	st.requests.set(set.limits.RequestsPerSecond)
 	st.refusals.set(set.limits.NACKsPerSecond)
@@ -225,7 +225,7 @@ func (st *stream) pace(ctx context.Context, now time.Time, set *settings, nack b
 	}
 	if st.short {
 		st.short = false
-		// what is refused has to be read all the same, and memory is what there is none of
+		// Even a request that is refused has to be read, and memory is scarce.
 		sleep(ctx, max(wait, shortPause))
 		return
 	}
@@ -237,14 +237,14 @@ func (st *stream) pace(ctx context.Context, now time.Time, set *settings, nack b
 	sleep(ctx, wait)
 }
 
-// overNames tells that a request waited, as its client's peer brings too many names.
+// overNames logs that a request waited because its client's peer brings too many names.
 func (st *stream) overNames(now time.Time, set *settings) {
 	const key = "new_names_per_second"
 	set.metrics.LimitRejection(key)
 	st.server.limits.note(now, key, limitText(key, set.limits.NewNamesPerSecond, "the names of its peer are read more slowly"), st)
 }
 
-// accept gives one request to the session, and logs what it brought.
+// accept passes a request to the session, and logs what the session noted.
 func (st *stream) accept(now time.Time, in *request) error {
 	err := st.session.request(now, in)
 	for _, n := range in.notes {
@@ -267,7 +267,8 @@ func (st *stream) accept(now time.Time, in *request) error {
 // reason is the status of a stream on which reading failed.
 func (st *stream) reason(err error) error {
 	if errors.Is(err, io.EOF) {
-		// the client has said all; who cannot ACK any more is not served either (STREAM-8)
+		// The client has half-closed the stream. It cannot ACK any more, so it is not served either
+		// (STREAM-8).
 		return nil
 	}
 	if ours := st.ended.Load(); ours != nil && *ours != nil {
@@ -279,12 +280,12 @@ func (st *stream) reason(err error) error {
 	return err
 }
 
-// wake has a writer look after the stream: there are changes, the reader took something in, or time
-// has come.
+// wake makes a writer look at the stream: there are changes, the reader applied something, or a
+// deadline has passed.
 func (st *stream) wake() { st.server.writerPool.wake(st) }
 
-// look writes what there is to write, and sets the alarm for what comes next. It is for the writers
-// alone, the only ones who send (STREAM-11).
+// look writes what there is to write, and sets the alarm for the next deadline. Only writers call
+// it, and only they send (STREAM-11).
 func (st *stream) look(w *writer) {
 	if st.ended.Load() != nil {
 		return
@@ -298,13 +299,13 @@ func (st *stream) look(w *writer) {
 		err = st.send(now, batch, w)
 	}
 	if err != nil {
-		st.end(err) // without effect if it is the end that made the write fail
+		st.end(err) // no effect if that end made the write fail
 		return
 	}
 	st.alarm(st.session.next())
 }
 
-// alarm wakes the stream at the next deadline. The usual stream has none, and so no timer.
+// alarm wakes the stream at the next deadline. The usual stream has no deadline, and so no timer.
 func (st *stream) alarm(next time.Time) {
 	switch {
 	case !next.IsZero() && st.timer == nil:
@@ -321,8 +322,8 @@ func (st *stream) alarm(next time.Time) {
 	}
 }
 
-// timerTarget stands between a timer and its stream: the runtime keeps a timer that was stopped for
-// a while, and with it the stream and all of its connection (TestEndedStreamIsGarbage).
+// timerTarget stands between a timer and its stream. The runtime keeps a stopped timer for a while,
+// and would keep the stream and its connection with it (TestEndedStreamIsGarbage).
 type timerTarget struct{ stream atomic.Pointer[stream] }
 
 func (t *timerTarget) wake() {
@@ -331,7 +332,7 @@ func (t *timerTarget) wake() {
 	}
 }
 
-// send writes responses, one after the other.
+// send writes responses, one after another.
 func (st *stream) send(now time.Time, batch []*response, w *writer) error {
 	if len(batch) == 0 {
 		return nil

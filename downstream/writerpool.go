@@ -2,26 +2,27 @@ package downstream
 
 import "sync"
 
-// writerPool writes what streams have to write. A goroutine for each stream would wait most of
-// the time, with a stack of 4 KiB, and waking it was a tenth of what a small response costs. So
-// there are places for as many writers as there are processors, taken only while streams are
-// ready, and a stream is looked after by one writer at a time (STREAM-11).
+// writerPool writes what streams have to write. With a goroutine for each stream, most goroutines
+// would wait most of the time, each with a stack of 4 KiB, and waking one cost a tenth of a small
+// response. So there are places for as many writers as there are processors. They are taken only
+// while streams are ready, and each stream is served by one writer at a time (STREAM-11).
 //
-// Nobody waits for a slow client: a writer that may have to wait, for a client to read or for a
-// reader that is busy with a long request, leaves its place to another one first
+// No stream waits for a slow client. A writer that may have to wait, for a client to read or for a
+// reader that is busy with a long request, first leaves its place to another writer
 // (TestStuckClientsHoldNoPlaces).
 type writerPool struct {
 	places int // set once
 
-	mu          sync.Mutex // guards what follows; a leaf, held for list work only
-	first, last *stream    // those that are ready, in the order they were woken, by stream.behind
-	taken       int        // places; Invariant: all of them, or nobody is ready
+	mu sync.Mutex // guards what follows; a leaf, held for list work only
+	// The queue of ready streams in the order they were woken, linked by stream.behind.
+	first, last *stream
+	taken       int // number of places taken. Invariant: all are taken, or no stream is ready
 
 	writers sync.WaitGroup
 }
 
-// wake has a stream looked after. It may be called from any goroutine, with locks held or without,
-// and does not wait.
+// wake makes a writer serve a stream. It may be called from any goroutine, with locks held or
+// without, and does not wait.
 func (c *writerPool) wake(st *stream) {
 	if st.turn.call() {
 		c.ready(st)
@@ -49,7 +50,7 @@ func (c *writerPool) ready(st *stream) {
 	}
 }
 
-// write is a writer's goroutine, from when a stream is ready until none is.
+// write is a writer's goroutine. It runs from when a stream is ready until none is.
 func (c *writerPool) write() {
 	defer c.writers.Done()
 	w := writer{writerPool: c}
@@ -60,12 +61,12 @@ func (c *writerPool) write() {
 		}
 		st.look(&w)
 		if st.turn.again() {
-			c.ready(st) // behind the others
+			c.ready(st) // after the others
 		}
 	}
 }
 
-// next is the stream to look after, with the place given up if there is none. It locks the pool.
+// next is the stream to serve next. If there is none, the place is given up. It locks the pool.
 func (c *writerPool) next() *stream {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -75,7 +76,7 @@ func (c *writerPool) next() *stream {
 		return nil
 	}
 	if c.first, st.behind = st.behind, nil; c.first == nil {
-		// or the queue would keep the stream, and all of its connection (TestEndedStreamIsGarbage)
+		// Otherwise the queue would keep the stream and its connection (TestEndedStreamIsGarbage).
 		c.last = nil
 	}
 	return st
@@ -87,8 +88,8 @@ type writer struct {
 	away       bool // it has no place
 }
 
-// leave gives the writer's place to another one if streams are ready, since it may have to wait
-// now. It locks the pool.
+// leave gives the writer's place to another writer if streams are ready, since this one may have to
+// wait now. It locks the pool.
 func (w *writer) leave() {
 	if w.away {
 		return
@@ -108,7 +109,7 @@ func (w *writer) leave() {
 	}
 }
 
-// placed reports whether the writer has a place, or got one again. It locks the pool.
+// placed reports whether the writer has a place, or has got one again. It locks the pool.
 func (w *writer) placed() bool {
 	if !w.away {
 		return true
