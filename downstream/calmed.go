@@ -8,19 +8,20 @@ import (
 )
 
 const (
-	// calmedPeers bounds the peers that are remembered. One that is forgotten is greeted at once.
+	// calmedPeers bounds the peers that are remembered. New connections of a peer that is forgotten
+	// do not wait.
 	calmedPeers = 4096
 	// calmedFor is how long a peer is remembered after one of its connections was told to calm
 	// down.
 	calmedFor = 10 * time.Second
-	// calmedWait is how long a new connection of such a peer waits before it is greeted. The
-	// connections wait side by side, so whoever else is behind the same address is served a second
+	// calmedWait is how long a new connection of such a peer waits before it is accepted. The
+	// connections wait in parallel. So other clients behind the same address are served a second
 	// later, and no more (TestCalmedPeersAreGreetedLater).
 	calmedWait = time.Second
 )
 
-// calmed remembers the peers that were told to calm down. A connection counts for itself, and so a
-// new one begins with clean counts: without the wait a peer that dials again at once is never
+// calmed remembers the peers that were told to calm down. Connections are counted one by one, and a
+// new one begins at zero. Without the wait, a peer that connects again at once would never be
 // slowed down.
 type calmed struct {
 	until *lru.Cache[netip.Prefix, time.Time]
@@ -34,14 +35,14 @@ func newCalmed() calmed {
 	return calmed{until}
 }
 
-// note remembers a peer. Who has no address, as over a Unix socket, is not remembered.
+// note records a peer. A peer without an address, as over a Unix socket, is not remembered.
 func (c calmed) note(now time.Time, peer netip.Prefix) {
 	if peer.IsValid() {
 		c.until.Add(peer, now.Add(calmedFor))
 	}
 }
 
-// wait says how long a new connection of a peer is to wait.
+// wait is how long a new connection of a peer has to wait.
 func (c calmed) wait(now time.Time, peer netip.Prefix) time.Duration {
 	if until, ok := c.until.Peek(peer); !ok || !now.Before(until) {
 		return 0
@@ -49,8 +50,8 @@ func (c calmed) wait(now time.Time, peer netip.Prefix) time.Duration {
 	return calmedWait
 }
 
-// greetLater has a new connection wait, if its peer was told to calm down. The server's end ends
-// the wait.
+// greetLater makes a new connection wait if its peer was told to calm down. The wait ends early
+// when the server ends.
 func (s *Server) greetLater(peer netip.Prefix) {
 	wait := s.calmed.wait(time.Now(), peer)
 	if wait == 0 {

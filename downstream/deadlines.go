@@ -13,8 +13,8 @@ import (
 var errLagging = status.Error(codes.Unavailable,
 	"lagging: the client fell behind by more removals than are kept; come again, and resume by version")
 
-// tick ends the stream if its time has come: too old (RELAY-59), no request (STREAM-9), nothing to
-// serve (RELAY-8), or too far behind. The writer calls it after take. It locks the session.
+// tick ends the stream if it is too old (RELAY-59), has sent no request (STREAM-9), has nothing to
+// serve (RELAY-8), or is too far behind. The writer calls it after take. It locks the session.
 func (s *session) tick(now time.Time) error {
 	s.writerLock()
 	defer s.mu.Unlock()
@@ -50,9 +50,9 @@ func (s *session) tick(now time.Time) error {
 	return nil
 }
 
-// cold ends the stream if nothing can be served on a type and no upstream stream carried the
-// request for the whole wait (RELAY-8), provided nothing was served: who has configuration keeps
-// the stream. The silence of a connected origin is left to the client's timer (ABS-5).
+// cold ends the stream if nothing can be served of a type and no upstream stream carried the
+// request for the whole wait (RELAY-8). A stream that was served anything goes on, since its client
+// has configuration. The silence of a connected origin is left to the client's timer (ABS-5).
 func (s *session) cold(st *streamType, now time.Time) error {
 	for i := range st.sub.Len() {
 		if err := s.coldPart(st, st.sub.Part(i), now); err != nil {
@@ -62,8 +62,8 @@ func (s *session) cold(st *streamType, now time.Time) error {
 	return nil
 }
 
-// coldPart is cold for the names of one origin. While another may still serve its own,
-// the stream goes on (FED-5).
+// coldPart is cold for the names of one origin. While another origin may still serve its names, the
+// stream goes on (FED-5).
 func (s *session) coldPart(st *streamType, sub *relay.Sub, now time.Time) error {
 	wait := s.cfg.timing.ColdWait
 	if sub.ColdFrom.IsZero() || now.Before(sub.ColdFrom.Add(wait)) {
@@ -76,14 +76,14 @@ func (s *session) coldPart(st *streamType, sub *relay.Sub, now time.Time) error 
 		return nil
 	}
 	kept := s.served || s.left()
-	// A stream opened in the first half of the wait and open still counts as having carried the
-	// request. It has to stay open from then on: the origin may be a relay, which waits for its own
-	// origin no longer than we do, and then ends it.
+	// An upstream stream that was opened in the first half of the wait, and is still open, counts
+	// as having carried the request. It has to stay open from then on. The origin may be a relay,
+	// which waits for its own origin no longer than we do, and then ends the stream.
 	sub.ColdFrom = now
 	if !kept {
 		sub.ColdFrom = now.Add(-wait + wait/8)
 	}
-	if st.held != nil || !st.heldSince.IsZero() { // there is something to tell
+	if st.held != nil || !st.heldSince.IsZero() { // there is something to send
 		return nil
 	}
 	whole := !s.delta && (st.wildcard || xds.SentWhole(st.typeURL))
@@ -99,7 +99,7 @@ func (s *session) coldPart(st *streamType, sub *relay.Sub, now time.Time) error 
 		case whole:
 			s.waive(st, sub)
 		case sub.Unreached():
-			sub.ColdFrom = time.Time{} // they are told it once a wait
+			sub.ColdFrom = time.Time{} // they are sent it once in each wait
 		}
 		return nil
 	}
@@ -107,8 +107,8 @@ func (s *session) coldPart(st *streamType, sub *relay.Sub, now time.Time) error 
 		"timing.cold_wait %v: try another replica or again", st.typeURL, sub.Group().Origin().Name(), wait)
 }
 
-// left reports whether the client is left with what it says it holds, since what was restored
-// may be older (RELAY-96). It has configuration, as one that was served.
+// left reports whether the client is left with what it says it holds, since restored content may be
+// older (RELAY-96). It has configuration, like a client that was served.
 func (s *session) left() bool {
 	for _, st := range s.types {
 		if st.sub.Standing().Held {
@@ -124,8 +124,8 @@ func unreached(sub *relay.Sub, since time.Time) bool {
 	return !open || at.After(since)
 }
 
-// othersMayServe reports whether another origin's part has something to serve, or an upstream
-// stream that may bring it.
+// othersMayServe reports whether another origin has something to serve, or an upstream stream that
+// may bring it.
 func (st *streamType) othersMayServe(sub *relay.Sub, since time.Time) bool {
 	for i := range st.sub.Len() {
 		other := st.sub.Part(i)
@@ -137,16 +137,16 @@ func (st *streamType) othersMayServe(sub *relay.Sub, since time.Time) bool {
 	return false
 }
 
-// waive sends a client that holds nothing yet the list without an origin's part (FED-5). What
-// waits for an origin that cannot be reached is told so otherwise, name by name; what is sent whole
-// in SotW cannot say it without saying that all else is gone.
+// waive sends a client that holds nothing yet the list without the part of an origin (FED-5).
+// Otherwise the names that wait for an unreachable origin are sent an error each. A whole SotW list
+// cannot have these errors without stating that everything else is gone.
 func (s *session) waive(st *streamType, sub *relay.Sub) {
 	if st.sub.Waive(sub) {
 		s.mailbox.Signal()
 	}
 }
 
-// next is the next deadline, the zero time if there is none. It locks the session.
+// next is the next deadline; the zero time if there is none. It locks the session.
 func (s *session) next() time.Time {
 	s.writerLock()
 	defer s.mu.Unlock()

@@ -9,16 +9,15 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// shortFor is how long a stream lasts on which names are missing for want of room. Clients do not
-// ask for a name again that they are subscribed to, so this one would miss them for as long as the
-// stream lasts; and by then another replica may have the room.
+// shortFor is how long a stream lasts after names were denied for lack of memory or because of a
+// limit. Clients do not ask again for a name that they are subscribed to, so this client would miss
+// the names for as long as the stream lasts. By then another replica may have room for them.
 const shortFor = 5 * time.Minute
 
-// shortLook is how often such a stream looks whether there is memory again, which it would rather
-// come back for at once.
+// shortLook is how often such a stream checks whether there is memory again. Then it ends at once.
 const shortLook = 10 * time.Second
 
-// short notes that a name is missing for a limit.
+// short records that a name is missing because of a limit.
 func (s *session) short(now time.Time, limit string) {
 	if s.shortOf == "" {
 		s.shortOf, s.shortFrom, s.shortAt = limit, now, now.Add(shortFor)
@@ -28,7 +27,8 @@ func (s *session) short(now time.Time, limit string) {
 	}
 }
 
-// lookShort ends the stream for what is missing: when there is memory again, or in the end.
+// lookShort ends the stream because of missing names: when there is memory again, or after
+// shortFor.
 func (s *session) lookShort(now time.Time) error {
 	switch {
 	case s.shortOf == "" || now.Before(s.shortAt):
@@ -40,7 +40,7 @@ func (s *session) lookShort(now time.Time) error {
 	return s.errShort()
 }
 
-// errShort is the end of the stream then.
+// errShort is the status of that end.
 func (s *session) errShort() error {
 	return &limitError{
 		key: s.shortOf, code: codes.Unavailable, elsewhere: true,
@@ -48,9 +48,9 @@ func (s *session) errShort() error {
 	}
 }
 
-// denied tells the client what the table had no room for: names one by one, and `*`, for
-// which there is no error (ABS-12), by the stream's end. Of before it was told already. at: they
-// are locators of it.
+// denied sends the client what the table had no room for: an error for each name. `*` cannot have
+// an error (ABS-12), so the stream ends for it. Names in before were sent their error already. at:
+// the names are locators of this batch.
 func (s *session) denied(now time.Time, st *streamType, denied []relay.Denied, at *locatorBatch, before map[uint64]struct{}) error {
 	if len(denied) == 0 {
 		return nil
@@ -90,7 +90,7 @@ func (s *session) denied(now time.Time, st *streamType, denied []relay.Denied, a
 	return nil
 }
 
-// noRoom says for each limit of the table what it is that there is no room for.
+// noRoom says for each limit of the table what there is no room for.
 var noRoom = map[string]string{
 	"memory": "there is no room for what nobody has asked for yet",
 	"views":  "so many sets are asked for",

@@ -11,16 +11,16 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// A locator is a name with dynamic parameters, and those two together are a subscription (DYN-1,
-// DYN-2). Each parameter map has a Sub of its own in the group where the name lives.
+// A locator is a name with dynamic parameters. The two together are one subscription (DYN-1,
+// DYN-2). Each parameter map has a Sub of its own in the group of the name.
 
-// locatorBatch is the locators of one request that have one parameter map and live in one group.
+// locatorBatch is the locators of one request that have one parameter map and belong to one group.
 type locatorBatch struct {
 	group    *relay.Group
 	params   constraints.Params
 	names    []string
 	gone     []string // delta: unsubscribed
-	wildcard bool     // SotW: `*` is among them, and not in names
+	wildcard bool     // SotW: `*` is among them, and is not in names
 }
 
 type batchKey struct {
@@ -28,14 +28,14 @@ type batchKey struct {
 	params string
 }
 
-// locatorBatches are those of one request.
+// locatorBatches are the batches of one request.
 type locatorBatches struct {
 	list []*locatorBatch
 	at   map[batchKey]*locatorBatch
-	sets map[string]bool // parameter maps of the stream, as far as they count; nil: not counted yet
+	sets map[string]bool // parameter maps of the stream that count; nil: not counted yet
 }
 
-// locators divides locators. refuse is told of every one that is asked nowhere.
+// locators divides locators into batches. refuse is called for each that is asked of no origin.
 func (s *session) locators(
 	st *streamType, to *routed, locators []*discoveryv3.ResourceLocator, refuse func(name string, p constraints.Params, why *reason),
 ) {
@@ -53,7 +53,7 @@ func (s *session) locators(
 	}
 }
 
-// batchFor is where a locator belongs, or why nowhere.
+// batchFor is the batch that a locator belongs to, or the reason why it belongs to none.
 func (s *session) batchFor(st *streamType, to *routed, name string, p constraints.Params) (*locatorBatch, *reason) {
 	o, why := s.judge(st, name)
 	if why != nil {
@@ -85,10 +85,10 @@ func (x *locatorBatches) add(key batchKey, one *locatorBatch) {
 	x.list, x.at[key] = append(x.list, one), one
 }
 
-// mapAt is the parameter map that a locator's name has at an origin. One that understands none is
-// never sent any (DYN-17): names are refused, since to serve the wrong variant is worse than to
-// serve none, or served as if they had no parameters if the operator says that nothing depends on
-// them (DYN-18).
+// mapAt is the parameter map that a locator's name has at an origin. An origin that does not
+// understand parameters is never sent any (DYN-17). Then names with parameters are refused, since
+// the wrong variant is worse than none. If the operator has configured that nothing depends on the
+// parameters, they are served without them (DYN-18).
 func (s *session) mapAt(o *relay.Origin, name string, p constraints.Params) (constraints.Params, *reason) {
 	switch {
 	case p.Len() == 0:
@@ -105,8 +105,8 @@ func (s *session) mapAt(o *relay.Origin, name string, p constraints.Params) (con
 	return p, nil
 }
 
-// countSet counts a parameter map of the stream; false if it would be one too many
-// (RELAY-73). In state of the world a list replaces what the type had.
+// countSet counts a parameter map of the stream; false: it is one too many (RELAY-73). In SotW a
+// list replaces the maps that the type had.
 func (s *session) countSet(st *streamType, x *locatorBatches, p constraints.Params) bool {
 	if p.Len() == 0 {
 		return true
@@ -128,9 +128,8 @@ func (s *session) countSet(st *streamType, x *locatorBatches, p constraints.Para
 	return true
 }
 
-// keptFirst orders a list by whether the type has the parameter map already: where there are too
-// many maps, those that are new are the ones too many (RELAY-73), wherever in its list the client
-// named them.
+// keptFirst sorts locators whose parameter map the type already has to the front. If there are too
+// many maps, the new ones are refused (RELAY-73), wherever in its list the client has them.
 func keptFirst(st *streamType, locators []*discoveryv3.ResourceLocator) []*discoveryv3.ResourceLocator {
 	had := map[string]bool{}
 	for i := range st.sub.Len() {
@@ -152,8 +151,8 @@ func keptFirst(st *streamType, locators []*discoveryv3.ResourceLocator) []*disco
 	return append(kept, others...)
 }
 
-// leaveLocators divides what is unsubscribed: exactly that name with exactly that map (DYN-2,
-// DYN-19). What is not subscribed is ignored (DELTA-5).
+// leaveLocators divides the unsubscribed locators. Each means exactly that name with exactly that
+// map (DYN-2, DYN-19). What is not subscribed is ignored (DELTA-5).
 func (s *session) leaveLocators(st *streamType, to *routed, locators []*discoveryv3.ResourceLocator) {
 	for _, l := range locators {
 		o := s.ownerOf(l.GetName())
@@ -170,8 +169,8 @@ func (s *session) leaveLocators(st *streamType, to *routed, locators []*discover
 	}
 }
 
-// leftBatch is where names with a map of parameters are subscribed at an origin, or are by
-// this request; nil: nowhere.
+// leftBatch is the batch of the parameter map at an origin, where names are subscribed, or are by
+// this request; nil: there is none.
 func (s *session) leftBatch(st *streamType, to *routed, o *relay.Origin, p constraints.Params) *locatorBatch {
 	g := s.joined(st, o)
 	if g == nil {
@@ -189,7 +188,7 @@ func (s *session) leftBatch(st *streamType, to *routed, o *relay.Origin, p const
 	return x
 }
 
-// ownerOf is the origin that a name is asked of, if it is asked at all.
+// ownerOf is the origin that a name is asked of; nil: it is not asked.
 func (s *session) ownerOf(name string) *relay.Origin {
 	if !xds.IsNewStyle(name) {
 		return s.cfg.origin
@@ -201,7 +200,7 @@ func (s *session) ownerOf(name string) *relay.Origin {
 	return s.cfg.table.Authority(u.Authority)
 }
 
-// joined is groupOf for a group that is joined already; nil: it is not.
+// joined is groupOf for a group that is joined already; nil: it is not joined.
 func (s *session) joined(st *streamType, o *relay.Origin) *relay.Group {
 	switch {
 	case st.dedicated:
@@ -212,7 +211,7 @@ func (s *session) joined(st *streamType, o *relay.Origin) *relay.Group {
 	return s.others[o]
 }
 
-// open opens the Sub of a spot; nil if the group has no room for its parameters.
+// open opens the Sub of a batch; nil: the group has no room for its parameters.
 func (s *session) open(st *streamType, x *locatorBatch, version string) *relay.Sub {
 	if sub := st.sub.At(x.group, x.params); sub != nil {
 		return sub
@@ -222,7 +221,7 @@ func (s *session) open(st *streamType, x *locatorBatch, version string) *relay.S
 	})
 }
 
-// wholeList is what becomes of a spot whose group has no room for its parameters.
+// wholeList are all names of a batch, as denied, if its group has no room for its parameters.
 func (s *session) wholeList(x *locatorBatch) (denied []relay.Denied) {
 	names := x.names
 	if x.wildcard {
@@ -234,8 +233,8 @@ func (s *session) wholeList(x *locatorBatch) (denied []relay.Denied) {
 	return denied
 }
 
-// about are the constraints by which an error is told of a name with parameters, since the name
-// alone would mean all of its maps.
+// about are the constraints of an error of a name with parameters. The name alone would mean all of
+// its parameter maps.
 func (s *session) about(p constraints.Params) string {
 	if p.Len() > relay.MostParams || len(p.Key()) > s.cfg.limits.NameBytes {
 		return ""
@@ -244,7 +243,8 @@ func (s *session) about(p constraints.Params) string {
 	return written
 }
 
-// locatorKey is a locator as a key among names: of no name, and of no other locator.
+// locatorKey is the key of a locator among names. It differs from that of any name, and of any
+// other locator.
 func locatorKey(name string, p constraints.Params) string {
 	return "locator " + strconv.Itoa(len(name)) + name + p.Key()
 }

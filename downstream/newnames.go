@@ -10,40 +10,42 @@ import (
 )
 
 const (
-	// shortList is how many names a request may have and not wait for other requests of its peer.
+	// shortList is how many names a request may have without waiting for other requests of its
+	// peer.
 	shortList = 100
-	// nameBurst is how long a peer may save what it does not bring.
+	// nameBurst bounds the unused allowance that a peer may save up, as a time at the full rate.
 	nameBurst = time.Second
-	// namePeers bounds the peers that are remembered. One that is forgotten begins with a burst.
+	// namePeers bounds the peers that are remembered. A peer that is forgotten begins with a full
+	// burst.
 	namePeers = 4096
 )
 
-// namePace bounds how many names that nobody asks for yet one peer may bring in a second, on all
+// namePace limits how many names that no client asks for yet one peer may bring in a second, on all
 // its streams together (limits.new_names_per_second). Each such name is asked of the origin, and
-// what the origin states waits behind the answer. A request is taken in whole, however long; it is
-// the next one with names that waits until its peer has no debt. So one that asks for 100,000 names
-// at its start does not wait, and names that others have cost nothing. Requests without names, as
-// ACKs are in delta, never wait (TestNewNamesArePaced); nor do those that repeat their list, as
-// ACKs do in state of the world (TestFleetBehindOneAddress).
+// its answers are applied one after the other. A request is applied whole, however long it is. The
+// peer's next request with names waits until the peer has no debt. So a client that asks for
+// 100,000 names at its start does not wait, and names that others have already cost nothing.
+// Requests without names, such as delta ACKs, never wait (TestNewNamesArePaced). Nor do requests
+// that repeat their list, as SotW ACKs do (TestFleetBehindOneAddress).
 type namePace struct {
 	mu    sync.Mutex // guards what follows; a leaf
 	peers *simplelru.LRU[peerKey, *peerNames]
 	rate  int // names a second; math.MaxInt32: any number
 }
 
-// peerNames is what one peer brings.
+// peerNames is the account of one peer.
 type peerNames struct {
-	turn chan struct{} // one slot, taken by the long list that is being taken in
-	// paid is until when all that was brought is paid for; later than now: there is debt. Guarded
-	// by namePace.mu
+	turn chan struct{} // one slot, taken by the long list that is being applied
+	// paid is the time at which everything brought so far is paid for; later than now: the peer has
+	// a debt. Guarded by namePace.mu.
 	paid time.Time
 }
 
-// bringing is a request with names that is being taken in. The zero value is one that nobody
-// counts.
+// bringing is a request with names that is being applied. The zero value is a request that is not
+// counted.
 type bringing struct {
 	peer *peerNames
-	turn bool // it has that of the peer
+	turn bool // it has the peer's turn
 	over bool // it waited for a debt
 }
 
@@ -55,14 +57,14 @@ func newNamePace(perSecond int) *namePace {
 	return &namePace{peers: peers, rate: perSecond}
 }
 
-// set changes the rate, for what is brought from now on. It locks the pace.
+// set changes the rate for names that are brought from now on. It locks the pace.
 func (p *namePace) set(perSecond int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.rate = perSecond
 }
 
-// of is what a peer brings; nil: nobody counts it. It locks the pace.
+// of is the account of a peer; nil: the peer is not counted. It locks the pace.
 func (p *namePace) of(who *peerKey) *peerNames {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -84,8 +86,7 @@ func (p *namePace) debt(n *peerNames, now time.Time) time.Duration {
 	return n.paid.Sub(now)
 }
 
-// settle waits until a peer has no debt. It reports whether there was any. The error is that of
-// ctx.
+// settle waits until a peer has no debt, and reports whether it had one. The error is that of ctx.
 func (p *namePace) settle(ctx context.Context, n *peerNames) (over bool, err error) {
 	for {
 		wait := p.debt(n, time.Now())
@@ -99,14 +100,15 @@ func (p *namePace) settle(ctx context.Context, n *peerNames) (over bool, err err
 	}
 }
 
-// enter waits until a request may be taken in, unless it repeats the names of its stream. It gives
-// others its parts of the intake meanwhile. Whoever enters leaves. The error is that of ctx, or
-// errNotEntered.
+// enter waits until a request may be applied, unless it repeats the names of its stream. While it
+// waits, the request's share of the intake is free for others. A caller that enters has to leave.
+// The error is that of ctx, or errNotEntered.
 func (p *namePace) enter(ctx context.Context, in *request, repeats func(*content) bool) (b bringing, err error) {
 	if in.content == nil || in.names.n+len(in.locators) == 0 {
 		return b, nil
 	}
-	if b.peer = p.of(in.from); b.peer == nil || in.turn { // the latter has waited before it was inflated
+	// With in.turn it has waited before it was inflated.
+	if b.peer = p.of(in.from); b.peer == nil || in.turn {
 		return b, nil
 	}
 	if in.names.n <= shortList && p.debt(b.peer, time.Now()) <= 0 || repeats(in.content) {
@@ -160,8 +162,8 @@ func (p *namePace) leave(b bringing, names int) {
 	}
 }
 
-// settled waits for the debt of a peer before a compressed message is inflated: how many names it
-// has is not known yet, and afterwards it has a turn that others wait for.
+// settled waits for a peer's debt before a compressed message is inflated. How many names it has is
+// not known yet, and after inflating it has a turn that others wait for.
 func (p *namePace) settled(ctx context.Context, who *peerKey) error {
 	n := p.of(who)
 	if n == nil {

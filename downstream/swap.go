@@ -9,25 +9,26 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// A cluster goes in the same change as the route to it, or the change of the route is still on its
-// way: control planes write the types of one change in any order, and Listeners and routes become
-// visible `gather` after they came (ORD-9). So a removal is kept back for a time even if nothing
-// else is pending (ORD-10, ORD-11).
+// A cluster may be removed in the same change as the route to it, or while the change of the route
+// is still on its way. Control planes write the types of one change in any order, and Listeners and
+// routes become visible `gather` after they came (ORD-9). So a removal is held back for a time even
+// if nothing else is pending (ORD-10, ORD-11).
 
-// hold is how long removals of Clusters and ClusterLoadAssignments are kept back at least, from the
-// moment they would have been written.
+// hold is how long removals of Clusters and ClusterLoadAssignments are held back at least. It is
+// counted from the moment they would have been written.
 type hold struct {
-	all time.Duration // every one
-	// those the client asked for by name; it drops the name when it can do without
+	all time.Duration // for every removal
+	// named is for removals of what the client asked for by name. The client drops the name when it
+	// needs it no longer.
 	named time.Duration
 }
 
-// longestHold is how many times order_hold a removal by name is kept back at most, whatever routes
-// are written meanwhile. A route of the same change is written within order_hold of its coming, and
+// longestHold is how many times order_hold a removal by name is held back at most, whatever routes
+// are written meanwhile. A route of the same change is written within order_hold after it came, and
 // the hold is counted from there.
 const longestHold = 4
 
-// hold is what holds now. A stream without Listeners and routes has nothing to wait for.
+// hold is the present hold. A stream without Listeners and routes has nothing to wait for.
 func (s *session) hold(now time.Time) (h hold) {
 	if s.only != "" {
 		return h
@@ -39,7 +40,8 @@ func (s *session) hold(now time.Time) (h hold) {
 		}
 		routed = true
 		if x := st.sub.Standing(); x.Held || x.StandIn {
-			// its routes may have changed while weir was away (ORD-11), or were another source's
+			// Its routes may have changed while weir was away (ORD-11), or were those of another
+			// source.
 			h.all, unsure = s.cfg.timing.ColdWait, true
 		}
 	}
@@ -54,15 +56,15 @@ func (s *session) hold(now time.Time) (h hold) {
 	if now.Before(s.routedAt.Add(h.named)) || s.pending(now, late) != math.MaxUint64 {
 		h.named *= longestHold
 	}
-	// the client may need a round trip for what it is told now
+	// The client may need a round trip for what it is sent now.
 	if s.unsureTo > 0 && now.Sub(s.opened) < s.unsureTo+s.cfg.timing.OrderHold {
 		h.named = s.cfg.timing.ColdWait
 	}
 	return h
 }
 
-// keep is hold for what state of the world keeps in its lists of Clusters (ORD-3), and
-// for the word that endpoints are gone, or empty.
+// keep is hold for what the table defers: Clusters in SotW lists (ORD-3), and the statement that
+// endpoints are gone or empty.
 func (s *session) keep(now time.Time, st *streamType, seen uint64) relay.Deferral {
 	h := s.hold(now)
 	k := relay.Deferral{Pending: math.MaxUint64, PendingEmpty: math.MaxUint64, Seen: seen, Hold: h.all, HoldNamed: h.named}
@@ -78,17 +80,17 @@ func (s *session) keep(now time.Time, st *streamType, seen uint64) relay.Deferra
 	return k
 }
 
-// swapped reports whether a type's resources are kept back when they go.
+// swapped reports whether removals of the type are held back.
 func swapped(typeURL string) bool {
 	return typeURL == xds.ClusterType || typeURL == xds.EndpointType
 }
 
-// holds reports whether any of the removals of an answer is held.
+// holds reports whether any of an answer's removals is held back.
 func (h hold) holds(st *streamType, removed []string) bool {
 	return h.all > 0 || h.named > 0 && slices.ContainsFunc(removed, st.sub.Went)
 }
 
-// of is how long a removal is held.
+// of is how long a removal is held back.
 func (h hold) of(named bool) time.Duration {
 	if named {
 		return max(h.all, h.named)
@@ -96,7 +98,8 @@ func (h hold) of(named bool) time.Duration {
 	return h.all
 }
 
-// went calls at with each time at which what went at a time may be let go of.
+// went calls at with each time at which the hold of a removal may end that would have been written
+// at went.
 func (s *session) went(went time.Time, at func(time.Time)) {
 	d := s.cfg.timing.OrderHold
 	at(went.Add(d))
@@ -106,7 +109,7 @@ func (s *session) went(went time.Time, at func(time.Time)) {
 	at(went.Add(s.cfg.timing.ColdWait))
 }
 
-// oldest is since when the oldest removal is held; the zero time if there is none.
+// oldest is since when the oldest removal is held back; the zero time if there is none.
 func (r *rest) oldest() (since time.Time) {
 	older := func(at time.Time) {
 		if since.IsZero() || at.Before(since) {

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/status"
 )
 
-// ack notes that the client accepted a response.
+// ack records that the client accepted a response.
 func (s *session) ack(now time.Time, st *streamType, x *sent) {
 	if x.real {
 		st.nacked.accepted(x)
@@ -23,8 +23,8 @@ func (s *session) ack(now time.Time, st *streamType, x *sent) {
 	st.synced()
 }
 
-// nack notes that the client refused a response: for people, and so that it is not sent again
-// before it changes (NONCE-11, DELTA-15). Nobody else is told (RELAY-34).
+// nack records that the client refused a response: for people, and so that it is not sent again
+// before it changes (NONCE-11, DELTA-15). No other client is affected (RELAY-34).
 func (s *session) nack(now time.Time, st *streamType, x *sent, nonce string, detail *status.Status) {
 	st.nacks++
 	st.counts.Nack()
@@ -40,17 +40,17 @@ func (s *session) nack(now time.Time, st *streamType, x *sent, nonce string, det
 	x.nacked = true
 }
 
-// unsaid stands for what a client says of a secret: it may quote it (RELAY-76).
+// unsaid replaces the text of a client's NACK of a secret, which may quote the secret (RELAY-76).
 const unsaid = "(what the client says of a secret is not kept)"
 
-// maxNackKept bounds what a client's words take in memory.
+// maxNackKept bounds the text of a NACK in memory, in bytes.
 const maxNackKept = 4 << 10
 
-// nacked is what the client refused of a type, for people (RELAY-34). The nil one is of nothing.
+// nacked is what the client refused of a type, for people (RELAY-34). nil: nothing.
 type nacked struct {
 	newest Nack
-	// answers are the refused ones that no later word is known on, oldest first, and why each was;
-	// at most maxUnanswered.
+	// answers are the refused responses that no later acknowledgement supersedes, oldest first,
+	// with the reason of each; at most maxUnanswered.
 	answers []relay.Receipt
 	why     []Nack
 }
@@ -61,7 +61,7 @@ func (n *nacked) with(x *sent, why Nack) *nacked {
 		n = &nacked{}
 	}
 	n.newest = why
-	if !x.real || x.nacked { // there are messages of one answer that were refused
+	if !x.real || x.nacked { // several messages of one answer were refused
 		return n
 	}
 	if len(n.answers) == maxUnanswered {
@@ -71,7 +71,7 @@ func (n *nacked) with(x *sent, why Nack) *nacked {
 	return n
 }
 
-// accepted forgets the refusals that an accepted response is the later word on.
+// accepted forgets the refusals that an accepted response supersedes.
 func (n *nacked) accepted(x *sent) {
 	if n == nil {
 		return
@@ -87,7 +87,7 @@ func (n *nacked) drop(i int) {
 	n.answers, n.why = slices.Delete(n.answers, i, i+1), slices.Delete(n.why, i, i+1)
 }
 
-// forget leaves what is said of the newest.
+// forget drops all refusals but keeps the text of the newest.
 func (n *nacked) forget() {
 	if n != nil {
 		n.answers, n.why = nil, nil

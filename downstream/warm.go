@@ -9,63 +9,64 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// A client that is sent a new or changed Cluster waits for its endpoints before it uses it, though
-// they are the ones it holds (WARM-1). They are owed from the moment the Cluster was written. In
-// delta they follow at once, since the client does not subscribe again (WARM-3). In SotW they go
-// with the client's next endpoint request, which it sends when it warms the cluster; if none comes
-// within order_hold of the verdict on the Cluster response they are pushed (WARM-2). A client that
-// has not asked for endpoints yet is owed them with its first request, whatever versions that
-// presents (WARM-6).
+// A client that is sent a new or changed Cluster waits for its endpoints before it uses it, even if
+// it holds the same endpoints already (WARM-1). They are owed from the moment the Cluster was
+// written. In delta they follow at once, since the client does not subscribe again (WARM-3). In
+// SotW they are sent with the client's next endpoint request, which it makes when it warms the
+// cluster. If none comes within order_hold after the ACK or NACK of the Cluster response, they are
+// pushed (WARM-2). A client that has not asked for endpoints yet is owed them with its first
+// request, whatever versions that presents (WARM-6).
 
 // warming is what one stream owes of endpoints. Guarded by the session's lock.
 type warming struct {
-	// named by Clusters that were just written; it may be shared, as missing may: it is not to be
-	// changed
+	// news are named by Clusters that were just written. news and missing may be shared, and must
+	// not be changed.
 	news []string
-	owed owed      // to go with the next endpoint request; in delta only before the first
-	at   time.Time // SotW: to be pushed then; zero: the Cluster response has no verdict yet
+	owed owed      // sent with the next endpoint request; in delta only before the first one
+	at   time.Time // SotW: when to push them; zero: the Cluster response is unacknowledged
 
 	missing []missing // oldest first
 
-	// of RouteConfigurations that were written before the client asked for virtual hosts (WARM-4)
+	// routes are the RouteConfigurations that were written before the client asked for virtual
+	// hosts (WARM-4).
 	routes []string
 }
 
-// missing are endpoints of the Clusters of one response, for which listeners and routes wait that
-// came no later (ORD-5).
+// missing are endpoints of the Clusters of one response. Listeners and routes that came no later
+// wait for them (ORD-5).
 type missing struct {
 	names  []string
 	of     uint64    // nonce of the response
-	until  time.Time // they do not wait for longer
-	waited bool      // it was written though the one before it was unanswered
+	until  time.Time // the wait ends then
+	waited bool      // the response was written although the one before it was unacknowledged
 }
 
 // maxMissing bounds the responses whose endpoints are waited for.
 const maxMissing = 64
 
-// maxOwed bounds the names that are remembered; beyond it all endpoints are owed, which is no more
+// maxOwed bounds the names that are remembered. Beyond it all endpoints are owed, which is no more
 // than the client asked for.
 const maxOwed = 100_000
 
-// maxEarly is maxOwed before the client has asked for endpoints: many never do, and should not cost
-// a name for each Cluster.
+// maxEarly is maxOwed before the client has asked for endpoints. Many clients never do, and should
+// not cost a name for each Cluster.
 const maxEarly = 1_000
 
-// owed are names of endpoints, in lists that many clients share: to list them for each client that
-// never asks for endpoints would cost more than all else that is kept of it (TestOwedIsShared).
+// owed are names of endpoints, in lists that many clients share. A list for each client that never
+// asks for endpoints would cost more than all else that is kept of it (TestOwedIsShared).
 type owed struct {
 	lists [][]string
-	own   []string // what was in more lists
+	own   []string // names from the lists beyond maxLists
 	names int
 }
 
 // maxLists bounds the lists.
 const maxLists = 16
 
-// everything is what is owed of too many names.
+// everything is what is owed if there are too many names.
 var everything = owed{lists: [][]string{{xds.Wildcard}}, names: math.MaxInt}
 
-// add takes in a list. early: the client has not asked for endpoints.
+// add adds a list. early: the client has not asked for endpoints.
 func (o *owed) add(list []string, early bool) {
 	most := maxOwed
 	if early {
@@ -85,7 +86,7 @@ func (o *owed) add(list []string, early bool) {
 	o.lists = append(o.lists, list)
 }
 
-// pay takes out names whose endpoints were written.
+// pay removes names whose endpoints were written.
 func (o *owed) pay(names map[string]bool) {
 	if o.names == 0 || o.names == math.MaxInt {
 		return
@@ -101,16 +102,16 @@ func (o *owed) pay(names map[string]bool) {
 	o.lists, o.names = lists, o.names+len(o.own)
 }
 
-// noteClusters notes which endpoints the Clusters that are being written refer to.
+// noteClusters records the endpoints that the Clusters being written refer to.
 func (w *warming) noteClusters(names []string) {
-	// nearly always there are no others
+	// Clip copies only if there are other names, which is rare.
 	if w.news = append(slices.Clip(names), w.news...); len(w.news) == 0 {
 		w.news = nil
 	}
 }
 
-// follow notes endpoints that are being written: what the Clusters before them need is not
-// owed any more, nor waited for.
+// follow records endpoints that are being written. What the Clusters before them need of these is
+// neither owed nor waited for any longer.
 func (s *session) follow(written *relay.Answer) {
 	if len(s.warm.news)+len(s.warm.missing)+s.warm.owed.names == 0 {
 		return
@@ -125,7 +126,8 @@ func (s *session) follow(written *relay.Answer) {
 		}
 	}
 	for _, name := range written.Removed {
-		follows[xds.NameKey(name)] = true // it does not exist, and the client knows (WARM-7)
+		// It does not exist, and the client has been sent that (WARM-7).
+		follows[xds.NameKey(name)] = true
 	}
 	s.warm.news = without(s.warm.news, follows)
 	s.warm.owed.pay(follows)
@@ -147,7 +149,7 @@ func (w *warming) lacks(a *relay.Answer) bool {
 	})
 }
 
-// without is a list, which is left as it is, without names.
+// without returns the list without names. The list itself is not changed.
 func without(list []string, names map[string]bool) (rest []string) {
 	for i, name := range list {
 		if names[name] {
@@ -163,8 +165,8 @@ func without(list []string, names map[string]bool) (rest []string) {
 	return list
 }
 
-// oweEndpoints owes what the Clusters of this batch need, but for what followed them in the
-// batch anyway.
+// oweEndpoints makes the stream owe what the Clusters of this batch need, except what followed them
+// in the batch.
 func (s *session) oweEndpoints(now time.Time, clusters *streamType) {
 	news, st := s.warm.news, s.endpoints()
 	s.warm.news = nil
@@ -172,7 +174,7 @@ func (s *session) oweEndpoints(now time.Time, clusters *streamType) {
 		if len(s.warm.missing) == maxMissing {
 			s.warm.missing = slices.Delete(s.warm.missing, 0, 1)
 		}
-		few := news[:min(len(news), maxEarly)] // enough to wait for
+		few := news[:min(len(news), maxEarly)] // as many as are worth waiting for
 		s.warm.missing = append(s.warm.missing, missing{
 			names: slices.Clip(few), of: clusters.last().last, until: now.Add(s.cfg.timing.OrderHold), waited: clusters.hurried(),
 		})
@@ -187,23 +189,23 @@ func (s *session) oweEndpoints(now time.Time, clusters *streamType) {
 	s.warm.owed.add(news, st == nil)
 }
 
-// coldEndpoints reports whether endpoints are still to be written of the Clusters of a
-// response up to a nonce.
+// coldEndpoints reports whether Clusters of a response up to a nonce still lack endpoints that have
+// to be written.
 func (s *session) coldEndpoints(now time.Time, upTo uint64) bool {
 	s.warm.missing = slices.DeleteFunc(s.warm.missing, func(m missing) bool { return !now.Before(m.until) })
 	return len(s.warm.missing) > 0 && s.warm.missing[0].of <= upTo
 }
 
-// waited reports whether endpoints are still to be written of Clusters up to a nonce that went
-// though those before them were unanswered.
+// waited reports whether endpoints have still to be written of Clusters up to a nonce that were
+// written although those before them were unacknowledged.
 func (w *warming) waited(now time.Time, upTo uint64) bool {
 	return slices.ContainsFunc(w.missing, func(m missing) bool { return m.waited && m.of <= upTo && now.Before(m.until) })
 }
 
-// endpoints is the stream's endpoint type; nil if the client asks for none.
+// endpoints is the stream's endpoint type; nil: the client asks for none.
 func (s *session) endpoints() *streamType { return s.asked(xds.EndpointType) }
 
-// asked is the type's state if the client asks the table for it.
+// asked is the type's state; nil: the client asks the table for nothing of the type.
 func (s *session) asked(typeURL string) *streamType {
 	for _, st := range s.types {
 		if st.typeURL == typeURL && !st.sub.None() {
@@ -213,9 +215,9 @@ func (s *session) asked(typeURL string) *streamType {
 	return nil
 }
 
-// oweVirtualHosts owes the virtual hosts of the RouteConfigurations in an answer that was
-// written, since the client has cleared its table of them (WARM-4), but for those that followed in
-// the batch anyway. In state of the world there are none.
+// oweVirtualHosts makes the stream owe the virtual hosts of the RouteConfigurations that were
+// written, since the client has cleared its table of them (WARM-4). Those that followed in the same
+// batch are left out. In SotW there are none.
 func (s *session) oweVirtualHosts(routes, followed *relay.Answer) {
 	if !s.delta || routes == nil {
 		return
@@ -235,7 +237,7 @@ func (s *session) oweVirtualHosts(routes, followed *relay.Answer) {
 	}
 }
 
-// pushVirtualHosts hands them to the table when the client first asks for virtual hosts.
+// pushVirtualHosts passes them to the table when the client first asks for virtual hosts.
 func (s *session) pushVirtualHosts() {
 	if st := s.asked(xds.VirtualHostType); st != nil && len(s.warm.routes) > 0 {
 		st.sub.OweNamespaces(s.warm.routes, nil)
@@ -243,16 +245,15 @@ func (s *session) pushVirtualHosts() {
 	}
 }
 
-// clustersJudged starts the wait for an endpoint request, after which what is owed is pushed.
+// clustersJudged begins the wait for an endpoint request, after which what is owed is pushed.
 func (s *session) clustersJudged(now time.Time) {
 	if s.warm.owed.names > 0 && s.warm.at.IsZero() {
 		s.warm.at = now.Add(s.cfg.timing.OrderHold)
-		s.mailbox.Signal() // the writer sleeps until a deadline that it has to look for anew
+		s.mailbox.Signal() // the writer has to compute its next deadline again
 	}
 }
 
-// pushEndpoints hands what is owed to the table, as soon as the client asks for endpoints at
-// all.
+// pushEndpoints passes what is owed to the table, once the client asks for endpoints at all.
 func (s *session) pushEndpoints() {
 	s.warm.at = time.Time{}
 	if st := s.endpoints(); st != nil {
