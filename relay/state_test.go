@@ -111,8 +111,10 @@ func TestState(t *testing.T) {
 		{"ABS-7", "asked before, error before, asked, absent", "absent, answered, in error"},
 		{"RELAY-20: an absence on a stream before ends none", "asked, error, absent before", "was absent, waits, in error, in doubt"},
 		{"RELAY-53: nor does the end of a body's TTL", "asked, body, error, gone", "ended, existed, waits, seen, in error, in doubt"},
-		{"ALIAS-4: nor what ends of a resource that lists the name no more", "asked, body, dropped, error, absent",
-			"ended, existed, dropped, waits, seen, in error, in doubt, to be asked"},
+		{
+			"ALIAS-4: nor what ends of a resource that lists the name no more", "asked, body, dropped, error, absent",
+			"ended, existed, dropped, waits, seen, in error, in doubt, to be asked",
+		},
 		{"RELAY-38: an error is as good as its stream", "asked before, error before, asked", "unknown, waits, in error, in doubt"},
 		{"RELAY-53", "asked before, body before, gone", "ended, existed, waits, in error"},
 		{"RELAY-38", "asked, gone, asked, absent", "absent, answered, in error"},

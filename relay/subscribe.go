@@ -198,7 +198,8 @@ func (s *Sub) subscribe(name, spelt string, e *entry) *record {
 		})
 		if len(s.alias.by[name]) > 0 {
 			r.flags |= holds // by an alias
-			// which may stand for nothing by now: no list may leave it out before it is known (RELAY-7)
+			// which may stand for nothing by now: no list may leave it out before it is known
+			// (RELAY-7)
 			s.holds = s.holds || !s.delta && s.sentWhole
 		}
 		if s.more != nil {
