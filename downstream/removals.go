@@ -73,9 +73,9 @@ func (s *session) takeOne(now time.Time, st *streamType, w *walk) *relay.Answer 
 	return a
 }
 
-// pending is the revision of the oldest update that the types have not written; MaxUint64:
-// none. What waits for its origin is not counted, as it may never come, but for what a list that
-// waits for a name has to tell.
+// pending is the revision of the oldest update that the types have not written; MaxUint64: there is
+// none. What waits for its origin does not count, since it may never come. The exception are
+// changes in a list that waits for a name (stuck).
 func (s *session) pending(now time.Time, among func(typeURL string) bool) uint64 {
 	oldest := uint64(math.MaxUint64)
 	for _, st := range s.types {
@@ -94,16 +94,16 @@ func (s *session) pending(now time.Time, among func(typeURL string) bool) uint64
 	return oldest
 }
 
-// stuck reports whether a list of Listeners or routes has something to tell, and waits for a name
-// that is not known yet. Its changes are pending as any others (ORD-3), until it has waited for
+// stuck reports whether a list of Listeners or routes has changes to send, and waits for a name that
+// is not known yet. Its changes are pending like any others (ORD-3), until it has waited for
 // cold_wait (ORD-8).
 func (s *session) stuck(now time.Time, st *streamType) bool {
 	return !s.delta && late(st.typeURL) && !st.stuckSince.IsZero() && now.Before(st.stuckSince.Add(s.cfg.timing.ColdWait)) &&
 		st.sub.Unsent() != 0
 }
 
-// split takes the removals out of the answers that are to be written, if they are not all
-// there is.
+// split takes the removals out of the answers that are to be written, unless there is nothing else
+// to write.
 func (s *session) split(now time.Time) {
 	if !s.delta {
 		return

@@ -53,7 +53,7 @@ type streamType struct {
 	// after: held waits for clusters written up to this nonce, and for no later ones; 0: for all
 	// that are written.
 	after uint64
-	// since when names keep its list from being told; zero: none do
+	// stuckSince is since when the type's list waits for names; zero: it does not.
 	stuckSince time.Time
 	// changed: held, or what went into rest, has changes that the client did not wait for.
 	changed bool
@@ -108,8 +108,8 @@ func (st *streamType) peek() bool { return !st.sub.None() && st.sub.Peek() }
 // unhold records that nothing is held back any more.
 func (st *streamType) unhold() { st.heldSince, st.heldFrom, st.after = time.Time{}, time.Time{}, 0 }
 
-// gave notes how a take left the type: if it gave nothing, names keep what there is from being told
-// (RELAY-7), or there is nothing.
+// gave records the result of a take. If it gave nothing although there is something to send, the
+// list waits for names (RELAY-7).
 func (st *streamType) gave(now time.Time, standing relay.Standing) {
 	switch {
 	case st.held != nil || standing.Unsent == 0:

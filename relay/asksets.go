@@ -198,7 +198,7 @@ func (s *shard) seed(asked []*set, now time.Time) {
 				m = t.member(name)
 				m.variants = slices.Clone(vs)
 				m.onMentioned(t.askedGen)
-				if !t.settled && t.first.IsZero() { // there may be no more, and no answer
+				if !t.settled && t.first.IsZero() { // there may be no other member, and no answer
 					t.first, t.lastNew = now, now.Add(silence)
 				}
 				seeded[t] = true
@@ -288,7 +288,7 @@ func (t *set) noteAsked(gen uint32, now time.Time, sweep bool) {
 		t.startPause(now)
 	}
 	if len(t.uncached) > 0 {
-		t.wakeFresh() // they may be given it from now on
+		t.wakeFresh() // from now on clients may be sent it
 	}
 	sweep = sweep || t.revived
 	t.sweepGen, t.sweepFirst, t.sweepAll = 0, time.Time{}, sweep

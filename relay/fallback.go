@@ -159,7 +159,7 @@ func (t *set) fallbackMembers() (vs []*Variant) {
 	return vs
 }
 
-// isFallback reports whether a member is of the last resort.
+// isFallback reports whether a member is fallback content.
 func (t *set) isFallback(id identity) bool {
 	if !t.standsIn() {
 		return false

@@ -36,7 +36,7 @@ func (s *shard) heardName(a *Applied, e *entry, u *update, r *Resource, gen uint
 	switch held, what := find(e.variants, key), s.named.hear(find(e.variants, key), u, r); what {
 	case unknown:
 		if len(e.variants) > 0 && s.named.freezes().Changes() {
-			s.named.markFrozen(identity{r.Name, key}) // the body is of what waits
+			s.named.markFrozen(identity{r.Name, key}) // the body it speaks of waits for the thaw
 		} else {
 			s.askAgain(e, gen)
 		}
@@ -150,7 +150,7 @@ func (t *set) heard(a *Applied, u *update, r *Resource, gen uint32, touched *tou
 		t.guard.cancel(identity{r.Name, key})
 	case unknown:
 		if t.freezes().Changes() {
-			t.markFrozen(identity{r.Name, key}) // the body is of what waits
+			t.markFrozen(identity{r.Name, key}) // the body it speaks of waits for the thaw
 			return
 		}
 		if !t.lane().fetch(t.shard.now) {
