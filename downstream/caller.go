@@ -10,28 +10,28 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-// caller is what a stream's connection tells of the client, whatever its node claims (STREAM-5).
+// caller is what a stream's connection shows of the client, whatever its node claims (STREAM-5).
 // The zero value is a stranger.
 type caller struct {
 	local    bool // over loopback or a Unix socket
 	tls      bool
-	verified bool   // it has shown a certificate that the listener's client_ca vouches for
-	identity string // what that certificate says it is; "" without one
-	// an object of its own: within the session it would double what of that is rounded up; nil:
-	// nobody
+	verified bool   // its certificate is signed by the listener's client_ca
+	identity string // the identity in that certificate; "" without one
+	// peer is an object of its own, since within the session it would double the session's rounded
+	// size; nil: nobody.
 	peer *peerKey
 }
 
-// peerKey is whom streams and groups are counted for: who the client's certificate says it is, else
-// its address (peerOf), else, as over a Unix socket, the connection alone. The zero value is
-// nobody.
+// peerKey is what streams and groups are counted by: the identity of the client's certificate, or
+// else its address (peerOf), or else, as over a Unix socket, the connection alone. The zero value
+// is nobody.
 type peerKey struct {
 	identity string
 	address  netip.Prefix
 	conn     uint64 // connection.id
 }
 
-// opener is whom groups are counted for that the client opens.
+// opener is what the groups are counted by that the client opens.
 func (c *caller) opener() any {
 	if c.peer == nil {
 		return nil
@@ -39,7 +39,7 @@ func (c *caller) opener() any {
 	return *c.peer
 }
 
-// callerOf reads a connection.
+// callerOf is the caller of a connection.
 func callerOf(p *peer.Peer) caller {
 	auth, id := p.AuthInfo, uint64(0)
 	if c, ok := auth.(*connection); ok {
@@ -48,7 +48,7 @@ func callerOf(p *peer.Peer) caller {
 	return callerFrom(p.Addr, p.LocalAddr, auth, id)
 }
 
-// callerFrom is callerOf a connection with that number, from one address to another.
+// callerFrom is the caller of the connection with that number, from one address to another.
 func callerFrom(peer, local net.Addr, auth credentials.AuthInfo, id uint64) caller {
 	info, tls := auth.(credentials.TLSInfo)
 	c := caller{
@@ -68,8 +68,8 @@ func callerFrom(peer, local net.Addr, auth credentials.AuthInfo, id uint64) call
 	return c
 }
 
-// identityOf is whom a certificate is for: its first URI, as in SPIFFE, else its first DNS name,
-// else its subject. It is the same for the next certificate of the same workload.
+// identityOf is the identity in a certificate: its first URI, as in SPIFFE, or else its first DNS
+// name, or else its subject. It is the same in the next certificate of the same workload.
 func identityOf(cert *x509.Certificate) string {
 	switch {
 	case len(cert.URIs) > 0:
@@ -102,7 +102,8 @@ var (
 	}
 )
 
-// stranger says why secrets are not for the client, whosever they are; nil if they are.
+// stranger is the reason why secrets are not for the client, whatever origin they belong to; nil:
+// they are.
 func (c caller) stranger() *reason {
 	switch {
 	case c.local:

@@ -15,14 +15,14 @@ import (
 	"google.golang.org/grpc/tap"
 )
 
-// churn counts what a connection asks of weir, and what it gets. A connection that opens more than
-// churnMost streams within churnWindow, most of which are refused, reset or ended before an answer,
-// does nobody any good; nor does one that sends more than idleMost frames that carry nothing,
-// unless they belong to what it is sent. It is sent GOAWAY with ENHANCE_YOUR_CALM, and closed a
-// moment later (TestEnhanceYourCalm, TestFaultsAreCalmed, TestRefusedStreamsAreCounted,
-// TestChatterIsCalmed). A client that waits half a second and more between attempts, as all do that
-// follow gRPC's backoff, is far from that, and so are a hundred of them behind one proxy
-// (TestCalmClientsAreLeftAlone).
+// churn counts what a connection asks of weir, and what it is answered. Two things end a
+// connection. One is opening more than churnMost streams within churnWindow, most of which are
+// refused, reset or ended before an answer. The other is sending more than idleMost frames that
+// carry nothing, except those that belong to what the connection is sent. It is sent GOAWAY with
+// ENHANCE_YOUR_CALM, and closed a moment later (TestEnhanceYourCalm, TestFaultsAreCalmed,
+// TestRefusedStreamsAreCounted, TestChatterIsCalmed). A client that waits at least half a second
+// between attempts, as all clients do that follow gRPC's backoff, stays far below these limits. So
+// do a hundred of them behind one proxy (TestCalmClientsAreLeftAlone).
 type churn struct {
 	mu               sync.Mutex // guards what follows; a leaf
 	since            time.Time
@@ -35,18 +35,20 @@ type churn struct {
 const (
 	churnWindow = 10 * time.Second
 	churnMost   = 1_000
-	// idleMost and idlePerSent are how many frames that carry nothing are too many: for a frame of
-	// data that it is sent, a client sends at most two that widen windows, and a ping to measure
-	// the bandwidth.
+	// idleMost and idlePerSent are how many frames that carry nothing are too many. For each data
+	// frame that it is sent, a client sends at most two frames that widen windows, and a ping to
+	// measure the bandwidth.
 	idleMost    = 10_000
 	idlePerSent = 8
-	// churnPause is how long a connection that was told to calm down is not read for each further
-	// stream or frame that carries nothing, so that what it sends until it is closed costs nothing.
+	// churnPause is how long the reading of a connection that was told to calm down pauses for each
+	// further stream, or frame that carries nothing. So what it sends until it is closed costs
+	// nothing.
 	churnPause = 20 * time.Millisecond
 )
 
-// note counts what incoming on a connection that was sent so many frames by now. over: from now on
-// it is to have no more streams; first: nobody has told its client yet. It locks the count.
+// note counts what is incoming on a connection that was sent this number of frames so far. over:
+// the connection is to have no more streams from now on. first: its client has not been told yet.
+// It locks the count.
 func (c *churn) note(now time.Time, a incoming, sent int64) (over, first bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -62,7 +64,7 @@ func (c *churn) note(now time.Time, a incoming, sent int64) (over, first bool) {
 	return c.told, first
 }
 
-// over reports whether the connection was told. It locks the count.
+// over reports whether the connection was told to calm down. It locks the count.
 func (c *churn) over() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,8 +83,8 @@ const calmDown = "most streams of this connection were refused or reset before a
 
 var errCalmDown = status.Error(codes.ResourceExhausted, calmDown)
 
-// goaway is GOAWAY with ENHANCE_YOUR_CALM. It names no last stream: those there are may still be
-// answered.
+// goaway is GOAWAY with ENHANCE_YOUR_CALM. It names no last stream, since the open streams may
+// still be answered.
 var goaway = func() []byte {
 	var b bytes.Buffer
 	if err := http2.NewFramer(&b, nil).WriteGoAway(1<<31-1, http2.ErrCodeEnhanceYourCalm, []byte(calmDown)); err != nil {
@@ -91,8 +93,8 @@ var goaway = func() []byte {
 	return b.Bytes()
 }()
 
-// calm tells a connection to calm down, with a frame, and closes it in a moment. HTTP/1.1 has no
-// frames (nil): there the next request is refused.
+// calm tells a connection to calm down, by a frame, and closes it a moment later. HTTP/1.1 has no
+// frames (nil), and there the next request is refused.
 func (s *Server) calm(now time.Time, c *connection, bye []byte) {
 	s.cfg.Metrics.CalmedDown()
 	s.limits.calm(now, c)
@@ -103,7 +105,7 @@ func (s *Server) calm(now time.Time, c *connection, bye []byte) {
 	time.AfterFunc(turnAway, func() { _ = c.raw.Close() }) // it may be closed already
 }
 
-// arrive is told of each stream that grpc takes, before anything else is done for it.
+// arrive is called for each stream that grpc accepts, before anything else is done for it.
 func (s *Server) arrive(ctx context.Context, info *tap.Info) (context.Context, error) {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
@@ -120,8 +122,8 @@ func (s *Server) arrive(ctx context.Context, info *tap.Info) (context.Context, e
 	return newCall(ctx, p, info)
 }
 
-// Calls of health and reflection are answered if they end well; discovery streams say so themselves
-// (stream.send).
+// Calls of health and reflection count as answered if they end well. Discovery streams count their
+// answers themselves (stream.send).
 
 func countUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 	resp, err := handle(ctx, req)

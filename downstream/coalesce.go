@@ -2,20 +2,20 @@ package downstream
 
 import "time"
 
-// Many small changes that come one after the other reach a client together: for `coalesce` after
-// the stream was last written changes, further ones stay in the table, where they merge. The first
-// change after quiet is written at once, and then there is at most one batch a window, the last
-// when the window ends.
+// Many small changes that follow one another reach a client together. For `coalesce` after changes
+// were last written to the stream, further changes stay in the table, where they merge. The first
+// change after a quiet time is written at once. Then there is at most one batch in each window, the
+// last one at the end of the window.
 //
-// The window is the stream's, over all its types, and each stream's is its own. So it knows nothing
-// of the order between types: a stream in its window is one whose writer happens to come late, and
-// what is taken after it is taken in order as ever. Nothing but changes waits. What was taken and
-// is held for order leaves by itself when it may. Whatever else there is to write ends the window
-// early, and takes the changes with it, so that no answer to a request is ever held back by a
-// change that is older (RELAY-84).
+// Each stream has a window of its own, over all its types. Order between types does not depend on
+// the window: a stream in its window is like a stream whose writer comes late, and what is taken
+// after it is taken in order as always. Only changes wait. What was taken and is held back for
+// order is written as soon as it may be. Anything else that there is to write ends the window
+// early, and the changes are written with it. So an older change never holds back the answer to a
+// request (RELAY-84).
 
-// gathers reports whether the stream leaves what there is in the table for now. A type that
-// is held back there ends the window when it may go.
+// gathers reports whether the stream leaves its changes in the table for now. A type that is held
+// back there ends the window when it may be written.
 func (s *session) gathers(now time.Time) bool {
 	if !now.Before(s.changesAt.Add(s.cfg.timing.Coalesce)) {
 		return false
@@ -37,8 +37,8 @@ func (s *session) gathers(now time.Time) bool {
 	return true
 }
 
-// taken reports whether something that was taken is still to be written. The window does not
-// hold it back.
+// taken reports whether something that was taken has still to be written. The window does not hold
+// it back.
 func (s *session) taken() bool {
 	for _, st := range s.types {
 		if st.held != nil || st.rest != nil {
@@ -48,7 +48,7 @@ func (s *session) taken() bool {
 	return false
 }
 
-// gathered is when the window is over; the zero time if nothing waits for that.
+// gathered is when the window ends; the zero time if nothing waits for that.
 func (s *session) gathered() time.Time {
 	if s.cfg.timing.Coalesce == 0 {
 		return time.Time{}

@@ -9,7 +9,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// ended is why a stream ended, as metrics and the log have it: a closed set (metrics.StreamEnded).
+// ended is the reason why a stream ended, for metrics and the log: a closed set
+// (metrics.StreamEnded).
 type ended string
 
 const (
@@ -27,7 +28,7 @@ const (
 	endedByOtherMeans ended = "other"
 )
 
-// endedBy reads the status that a stream ends with.
+// endedBy is the reason, from the status that a stream ends with.
 func endedBy(err error) ended {
 	var limit *limitError
 	switch {
@@ -61,8 +62,8 @@ func endedBy(err error) ended {
 	return endedByOtherMeans
 }
 
-// expected reports whether a stream's end is not worth a line of log: it is all in order, or told
-// of elsewhere.
+// expected reports whether a stream's end needs no line in the log: nothing is wrong, or it is
+// logged elsewhere.
 func (e ended) expected() bool {
 	switch e {
 	case endedByClient, endedByDrain, endedByAge, endedByReload, endedByLimit:
@@ -71,10 +72,10 @@ func (e ended) expected() bool {
 	return false
 }
 
-// endLogEvery is how often the log tells of a stream that ended for the same reason as one before.
+// endLogEvery is how often streams that end for the same reason are logged.
 const endLogEvery = 10 * time.Second
 
-// account tells of the stream's end, where it is worth telling.
+// account counts the stream's end, and logs it if that is worth a line.
 func (st *stream) account(err error) {
 	s, why, now := st.server, endedBy(err), time.Now()
 	s.cfg.Metrics.StreamEnded(string(why))
@@ -90,7 +91,7 @@ func (st *stream) account(err error) {
 	s.sayEnded(st, now, why, err)
 }
 
-// sayEnded logs the end of a stream where that is worth a line.
+// sayEnded logs the end of a stream if that is worth a line.
 func (s *Server) sayEnded(st *stream, now time.Time, why ended, err error) {
 	if why.expected() {
 		return

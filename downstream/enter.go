@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// enter takes a stream in, or says why not. It counts from now on; before it is served it waits for
-// its turn (admit). It locks the server.
+// enter admits a stream, or returns why not. The stream counts from now on. Before it is served it
+// waits for its turn (admit). It locks the server.
 func (s *Server) enter(st *stream) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -29,12 +29,12 @@ func (s *Server) enter(st *stream) error {
 	return nil
 }
 
-// admit waits for the stream's turn, or says why there is none.
+// admit waits for the stream's turn, or returns why there is none.
 func (s *Server) admit(ctx context.Context, st *stream) error {
 	return s.turn(ctx, st.session.cfg, st.session.from.peer, st.conn)
 }
 
-// turn waits for that of a new stream of any kind. It locks the server.
+// turn waits for the turn of a new stream of any kind. It locks the server.
 func (s *Server) turn(ctx context.Context, set *settings, from *peerKey, conn *connection) error {
 	var who peerKey
 	if from != nil {
@@ -50,9 +50,9 @@ func (s *Server) turn(ctx context.Context, set *settings, from *peerKey, conn *c
 	return err
 }
 
-// crowded says which bound on streams there is no more room in. Beyond limits.streams an
-// eighth more is left for connections that have a stream already: half a client would be tied to
-// this replica by the half that is served.
+// crowded returns which limit on streams is reached. Beyond limits.streams an eighth more is left
+// for connections that have a stream already. Otherwise a client could have half of its streams
+// refused, and the half that is served would tie it to this replica.
 func (s *Server) crowded(st *stream) error {
 	l, set := &s.cfg.Limits, st.session.cfg
 	most := l.Streams
@@ -71,8 +71,8 @@ func (s *Server) crowded(st *stream) error {
 	return nil
 }
 
-// Full says why no client can be admitted at present; "" if one can. admitted is how many streams
-// ever were, so that one may tell whether any was between two calls.
+// Full returns why no client can be admitted at present; "" if one can. admitted is how many
+// streams were ever admitted, so that a caller can see whether any was between two calls.
 func (s *Server) Full() (why string, admitted uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,7 +87,7 @@ func (s *Server) Full() (why string, admitted uint64) {
 	return why, s.lastID
 }
 
-// leave forgets a stream that has ended. It locks the server.
+// leave removes a stream that has ended. It locks the server.
 func (s *Server) leave(st *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,7 +102,7 @@ func (s *Server) leave(st *stream) {
 	}
 }
 
-// sleep waits for a time; false if the stream ends before.
+// sleep waits for a time; false: the stream ended before.
 func sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return true

@@ -13,17 +13,18 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// freeInflation is how long a compressed message may become without waiting for its turn.
+// freeInflation is how long a compressed message may become, in bytes, without waiting for its
+// turn.
 const freeInflation = 256 << 10
 
-// The two bytes that gzip begins with (RFC 1952, 2.3.1). No protobuf message begins with the first:
-// it has a wire type that does not exist.
+// The two bytes that gzip begins with (RFC 1952, 2.3.1). No protobuf message begins with the first
+// one, which would be a wire type that does not exist.
 const gzipID1, gzipID2 = 0x1f, 0x8b
 
-// laterGzip has grpc leave messages of clients as they are: what inflates them is told which stream
-// they are of, and how long they may be (intake.inflate). grpc's own way knows neither. A few
-// hundred messages of 60 KB that become 64 MiB each were inflated at the same time, and held until
-// they were taken in.
+// laterGzip makes grpc leave clients' messages compressed. intake.inflate inflates them, and knows
+// which stream they are of and how long they may be. grpc's own way knows neither: a few hundred
+// messages of 60 KB that become 64 MiB each were inflated at the same time, and held until they
+// were applied.
 type laterGzip struct{}
 
 var _ grpc.Decompressor = laterGzip{} //nolint:staticcheck // deprecated for what is one for all servers of a process
@@ -33,14 +34,14 @@ func (laterGzip) Type() string { return gzip.Name }
 
 // Do is part of grpc.Decompressor.
 func (laterGzip) Do(r io.Reader) ([]byte, error) {
-	b, err := io.ReadAll(r) // MaxRecvMsgSize is looked at before
+	b, err := io.ReadAll(r) // MaxRecvMsgSize was checked before
 	if err == nil && (len(b) < 2 || b[0] != gzipID1 || b[1] != gzipID2) {
 		err = errors.New("the message does not begin as gzip does")
 	}
 	return b, err
 }
 
-// isGzip reports whether a message has been left for us to inflate.
+// isGzip reports whether a message was left for us to inflate.
 func isGzip(data mem.BufferSlice) bool {
 	for _, b := range data {
 		if text := b.ReadOnlyData(); len(text) > 0 {
@@ -50,9 +51,9 @@ func isGzip(data mem.BufferSlice) bool {
 	return false
 }
 
-// inflate is a message of a peer uncompressed, of at most so many bytes, and errTooLarge of a
-// longer one. One that becomes longer than freeInflation waits for its turn, and is alone until
-// leaveTurn. It is for the caller to free.
+// inflate uncompresses a message of a peer, up to so many bytes. The error is errTooLarge if it is
+// longer. A message that becomes longer than freeInflation waits for its turn, and is alone until
+// leaveTurn. The caller has to free it.
 func (i *intake) inflate(
 	ctx context.Context, from *peerKey, data mem.BufferSlice, most int,
 ) (out mem.BufferSlice, turn bool, err error) {
@@ -84,12 +85,12 @@ func (i *intake) leaveTurn(turn bool) {
 // inflation is a message that is being inflated.
 type inflation struct {
 	ctx    context.Context
-	peer   *peerKey // whose it is
+	peer   *peerKey // its sender
 	intake *intake
 	from   io.Reader
 	most   int
 	size   int  // so far
-	turn   bool // it is its turn
+	turn   bool // it has its turn
 }
 
 // Read is part of io.Reader.
@@ -106,6 +107,6 @@ func (r *inflation) Read(b []byte) (int, error) {
 		}
 		r.turn = true
 	}
-	runtime.Gosched() // nobody waits for longer than some KB take
+	runtime.Gosched() // so that no other goroutine waits for longer than some KB take
 	return n, err
 }

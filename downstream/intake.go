@@ -10,33 +10,35 @@ import (
 )
 
 const (
-	// intakeShare is the part of limits.memory that the requests being decoded and taken in may
-	// have together, on the wire. Taking one in copies the names that the table does not have yet,
-	// and what it asks for is not known to the table before: a few long ones at a time were enough
-	// to be killed, whatever is refused then (the schedules "memory capped" of package chaos).
+	// intakeShare is the divisor of limits.memory for the requests that are being decoded and
+	// applied: together they may have that part of it, on the wire. Applying a request copies the
+	// names that the table does not have yet, and the table does not know before what it asks for.
+	// A few long requests at a time were enough to have the process killed, whatever was refused
+	// then (the schedules "memory capped" of package chaos).
 	intakeShare = 16
-	// intakeParts is how finely that is counted; what is shorter than one part does not count, and
-	// so the usual request costs nothing.
+	// intakeParts is how finely that memory is counted. What is shorter than one part does not
+	// count, so the usual request costs nothing.
 	intakeParts = 64
 )
 
-// intake lets long requests in a few at a time, peer by peer, where memory is limited. Nobody waits
-// in it for a peer that sends slowly: what is let in has arrived whole.
+// intake admits a few long requests at a time, peer by peer, where memory is limited. No request
+// waits in it for a peer that sends slowly, since what is admitted has arrived whole.
 type intake struct {
 	table     *relay.Table
 	parts     rounds // intakeParts of them
-	inflating rounds // of one long compressed message at a time (inflate)
+	inflating rounds // for one long compressed message at a time (inflate)
 }
 
 func newIntake(t *relay.Table) *intake {
 	return &intake{table: t, parts: rounds{free: intakeParts}, inflating: rounds{free: 1}}
 }
 
-// errNotEntered: the stream ended before there was room.
+// errNotEntered: the stream ended before its request was admitted.
 var errNotEntered = status.Error(codes.Canceled, "the stream ended while its request waited to be taken in")
 
-// enter waits until there is room for a request of so many bytes of a peer, nil for nobody, and
-// returns what leave is to be told. A request longer than all there may be goes in alone.
+// enter waits until a request of so many bytes of a peer may be decoded. peer may be nil, for
+// nobody. The result is the argument for leave. A request that is longer than all of the intake is
+// admitted alone.
 func (i *intake) enter(ctx context.Context, peer *peerKey, bytes int) (parts int64, err error) {
 	if limit := int64(i.table.MemoryLimit()); limit > 0 {
 		parts = min(int64(bytes)*intakeShare*intakeParts/limit, intakeParts)

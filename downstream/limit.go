@@ -11,27 +11,28 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// limitError ends a stream for a limit, which its words name (ERR-7).
+// limitError ends a stream because of a limit, which its text names (ERR-7).
 type limitError struct {
 	key       string // under `limits`
 	code      codes.Code
 	text      string
-	elsewhere bool // another replica may well take the client in
+	elsewhere bool // another replica may well admit the client
 }
 
 // Error is part of error.
 func (e *limitError) Error() string { return e.text }
 
-// GRPCStatus is what the client is told.
+// GRPCStatus is the status that the client is sent.
 func (e *limitError) GRPCStatus() *status.Status { return status.New(e.code, e.text) }
 
-// over is the end of a stream for a limit of n, counted. ERR-6 wants the words to say what to do.
+// over makes the status of a stream that ends because of a limit of n, and counts it. The text has
+// to say what to do (ERR-6).
 func (set *settings) over(key string, n int, words string) *limitError {
 	set.metrics.LimitRejection(key)
 	return &limitError{key: key, code: codes.ResourceExhausted, text: limitText(key, n, words)}
 }
 
-// full is over where another replica may have room.
+// full is over for limits where another replica may have room.
 func (set *settings) full(key string, n int, words string) *limitError {
 	err := set.over(key, n, words+": try another replica, or again in a moment")
 	err.elsewhere = true
@@ -42,8 +43,8 @@ func limitText(key string, n int, words string) string {
 	return fmt.Sprintf("limits.%s %d is reached: %s", key, n, words)
 }
 
-// limitLog writes one line for each limit and minute, and how many it left out. So it does of
-// refusals for the origin's dialect.
+// limitLog writes one line for each limit and minute, with the number of events that it left out.
+// It does the same for refusals because of an origin's dialect.
 type limitLog struct {
 	log  *zap.Logger // set once
 	rate sampler
@@ -53,7 +54,7 @@ func newLimitLog(log *zap.Logger) *limitLog {
 	return &limitLog{log: log, rate: sampler{every: time.Minute}}
 }
 
-// note logs what was refused for a limit, or slowed down.
+// note logs what was refused or slowed down because of a limit.
 func (l *limitLog) note(now time.Time, key, text string, st *stream) {
 	more, write := l.rate.admit(key, now)
 	if !write {
@@ -64,7 +65,7 @@ func (l *limitLog) note(now time.Time, key, text string, st *stream) {
 		zap.Int("not_logged", more))
 }
 
-// connection logs that a connection was turned away for a limit.
+// connection logs that a connection was closed because of a limit.
 func (l *limitLog) connection(now time.Time, key string, limit int, from net.Addr) {
 	more, write := l.rate.admit(key, now)
 	if !write {
@@ -86,7 +87,7 @@ func (l *limitLog) calm(now time.Time, c *connection) {
 		zap.Stringer("peer", from), zap.String("identity", callerFrom(from, to, c.info, c.id).identity), zap.Int("not_logged", more))
 }
 
-// dialect logs that clients ask for a type that the origin's dialect has no resources of (ALIAS-7).
+// dialect logs that clients ask for a type that the origin's dialect does not have (ALIAS-7).
 func (l *limitLog) dialect(now time.Time, typeURL, text string, st *stream) {
 	more, write := l.rate.admit("dialect", now)
 	if !write {
@@ -97,8 +98,8 @@ func (l *limitLog) dialect(now time.Time, typeURL, text string, st *stream) {
 		zap.Int("not_logged", more))
 }
 
-// sampler says of which events to speak: the first of each kind, and then one in so long. The kinds
-// are a closed set.
+// sampler decides which events to log: the first of each kind, and then one in each period. The
+// kinds are a closed set.
 type sampler struct {
 	every time.Duration // set once
 
@@ -108,11 +109,11 @@ type sampler struct {
 
 type sampled struct {
 	last time.Time
-	more int // since then, unspoken
+	more int // events since then that were not logged
 }
 
-// admit reports whether a line of a kind may be logged now, and how many were not since the last.
-// It locks the sampler.
+// admit reports whether an event of a kind may be logged now, and how many were not since the last
+// one. It locks the sampler.
 func (s *sampler) admit(kind string, now time.Time) (more int, speak bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,22 +10,23 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// resolve gives the answer to a poll. Its version is empty as long as there is none: not all is
-// known, and more is worth waiting for unless it is late. full: it is made though the client holds
-// it.
+// resolve returns the answer to a poll. Its version is empty as long as there is none: not
+// everything is known, and it is worth waiting for more, unless it is late. full: the answer is
+// made even if the client has it.
 func (s *session) resolve(now time.Time, in *content, full, late bool) (polled, error) {
 	st, err := s.pollType(in)
 	if err != nil {
 		return polled{}, err
 	}
-	// Of a type that is not sent whole, what is left out means nothing, so what is known is told.
+	// For a type that is not sent whole, leaving something out states nothing, so what is known is
+	// sent.
 	if !st.sub.Resolved() && (!late || s.whole(st)) {
 		return polled{}, nil
 	}
 	version := string(in.version)
 	r := s.first(now)
 	if r == nil && !st.sub.Standing().Waiting {
-		// the version is the set's, or there were an answer
+		// The version is that of the set, or there would be an answer.
 		if !full && version != "" && st.wildcard {
 			return polled{version: version, unchanged: true, standIn: st.sub.Standing().StandIn}, nil
 		}
@@ -38,7 +39,7 @@ func (s *session) resolve(now time.Time, in *content, full, late bool) (polled, 
 	return polled{}, s.refusedAll(st)
 }
 
-// pollType is the type that is polled, of which something is asked for. It locks the session.
+// pollType is the type that is polled, if the poll asks for anything. It locks the session.
 func (s *session) pollType(in *content) (*streamType, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,7 +55,7 @@ func (s *session) pollType(in *content) (*streamType, error) {
 	return st, nil
 }
 
-// acknowledge has linger what was asked for (REST-10).
+// acknowledge makes what was asked for linger (REST-10).
 func (s *session) acknowledge() {
 	s.group.Acknowledge()
 	for _, groups := range []map[*relay.Origin]*relay.Group{s.others, s.dedicated} {
@@ -64,21 +65,21 @@ func (s *session) acknowledge() {
 	}
 }
 
-// whole reports whether what a list leaves out is taken to be gone.
+// whole reports whether the client takes what a list leaves out for gone.
 func (s *session) whole(st *streamType) bool { return st.wildcard || xds.SentWhole(st.typeURL) }
 
-// first takes what there is to tell; nil: nothing.
+// first takes what there is to send; nil: nothing.
 func (s *session) first(now time.Time) *response {
 	batch := s.take(now)
 	if len(batch) == 0 {
 		return nil
 	}
-	r := batch[0] // in state of the world an answer is one message
+	r := batch[0] // in SotW an answer is one message
 	s.skip()
 	return r
 }
 
-// insist is first where nothing need be told. It locks the session.
+// insist is first even if nothing need be sent. It locks the session.
 func (s *session) insist(now time.Time) *response {
 	s.mu.Lock()
 	s.types[0].sub.Insist()
@@ -87,7 +88,7 @@ func (s *session) insist(now time.Time) *response {
 	return s.first(now)
 }
 
-// skip counts what was told as accepted, and takes no window after it. It locks the session.
+// skip counts what was sent as accepted, and opens no window after it. It locks the session.
 func (s *session) skip() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,13 +103,13 @@ func (s *session) told(st *streamType) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if st.sentVersion == "" {
-		return xds.Digest{}.String() // of nothing, as the answer has it
+		return xds.Digest{}.String() // that of an empty set, as in the answer
 	}
 	return st.sentVersion
 }
 
-// refusedAll is the answer where all names are refused, and the type has no form to say so but an
-// empty list, which would delete; nil if some are not. It locks the session.
+// refusedAll is the answer if all names are refused and the type can only state that by an empty
+// list, which would delete everything; nil: some names are not refused. It locks the session.
 func (s *session) refusedAll(st *streamType) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

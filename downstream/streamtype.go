@@ -119,7 +119,7 @@ func (st *streamType) gave(now time.Time, standing relay.Standing) {
 	}
 }
 
-// last is the newest unanswered response, nil if all are answered.
+// last is the newest unacknowledged response; nil: there is none.
 func (st *streamType) last() *sent {
 	if n := len(st.unanswered); n > 0 {
 		return &st.unanswered[n-1]

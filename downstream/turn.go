@@ -2,22 +2,22 @@ package downstream
 
 import "sync/atomic"
 
-// turn sees to it that one writer at a time looks after a stream: the first call asks for one, and
-// those that come before it is done have it look once more. The zero turn is at rest.
+// turn makes one writer at a time serve a stream. The first call asks for a writer. Further calls
+// before it is done make it look once more. In the zero turn no writer is asked for.
 type turn struct {
 	state atomic.Int32
 	done  chan struct{} // closed by the writer that finds the turn over; made by end
 }
 
-// The states of a turn. It leaves over no more.
+// The states of a turn. A turn that is over stays over.
 const (
 	resting int32 = iota
-	looking       // a writer looks after the stream, or is about to
-	called        // and will once more
+	looking       // a writer serves the stream, or is about to
+	called        // it will look once more
 	over
 )
 
-// call reports whether a writer is to be found for the stream.
+// call reports whether a writer has to be found for the stream.
 func (t *turn) call() bool {
 	for {
 		switch {
@@ -31,8 +31,8 @@ func (t *turn) call() bool {
 	}
 }
 
-// again ends a look. It reports whether there has to be another; if not, the writer has nothing to
-// do with the stream any more.
+// again ends a look, and reports whether there has to be another. If not, the writer must not touch
+// the stream any more.
 func (t *turn) again() bool {
 	if t.state.CompareAndSwap(looking, resting) {
 		return false
@@ -44,7 +44,7 @@ func (t *turn) again() bool {
 	return false
 }
 
-// end has no writer look after the stream any more, and waits for one that does. It is called once.
+// end makes no writer serve the stream any more, and waits for one that does. It is called once.
 func (t *turn) end() {
 	t.done = make(chan struct{})
 	if t.state.Swap(over) != resting {

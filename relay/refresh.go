@@ -91,8 +91,8 @@ const (
 	unknown       // the origin has another body, which has to be fetched (TTL-4)
 )
 
-// hear tells which. In SotW a heartbeat goes under the version of the last response, whatever
-// its resources were. A virtual host without a body is none at all (TTL-3).
+// hear decides which it is. In SotW a heartbeat has the version of the last response, whatever
+// resources that had. A virtual host without a payload is never a heartbeat (TTL-3).
 func (c *scope) hear(held *Variant, u *update, r *Resource) heard {
 	if r.Any == nil && u.TypeURL == xds.VirtualHostType {
 		return ignored
@@ -101,7 +101,7 @@ func (c *scope) hear(held *Variant, u *update, r *Resource) heard {
 	if s := c.shard; s.group.origin.config().SotW {
 		same = held != nil && c.from != nil && c.from.version == u.Version && c.from.server == held.from.server
 		if _, frozen := s.group.origin.Frozen(); frozen && held != nil && !s.frozen[frozenResource{c.selector, identity{r.Name, r.Constraints.Key()}}] {
-			same = true // the version is that of a list of which something else waits
+			same = true // the version is of a list of which other resources wait for the thaw
 		}
 	}
 	_, ended := r.expiry(c.shard.now)
