@@ -11,42 +11,44 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// frames follows the HTTP/2 frames that grpc or net/http writes to a connection, so that one of
-// ours can be put between two of them, which neither has a way for. With HTTP/1.1 it follows what
-// are no frames, and nothing is put there.
+// frames follows the HTTP/2 frames that grpc or net/http writes to a connection, so that a frame of
+// ours can be written between two of them. Neither library has a way for that. With HTTP/1.1 there
+// are no frames, and nothing is written.
 type frames struct {
-	ours atomic.Pointer[[]byte] // a frame to be written between two of grpc's; nil: there is none
-	// unread is until when nothing is read, in nanoseconds of the epoch. Who asks for a pause
-	// cannot wait for it: grpc calls it with a lock held that writing and closing need, and
-	// net/http beside what it reads.
+	ours atomic.Pointer[[]byte] // a frame to write between two of grpc's; nil: there is none
+	// unread is until when nothing is read, in nanoseconds of the epoch. The caller that asks for a
+	// pause cannot wait itself: grpc calls it with a lock held that writing and closing need, and
+	// net/http on another goroutine than that which reads.
 	unread atomic.Int64
 
-	sent atomic.Int64 // frames of headers and of data that were written
+	sent atomic.Int64 // frames of headers and of data written so far
 
 	mu   sync.Mutex // held while something is written; guards what follows
 	scan scanner
-	// a block of headers is not complete, and only its next frame may follow (RFC 9113, 6.10)
+	// open: a block of headers is not complete, and only its next frame may follow (RFC 9113,
+	// 6.10).
 	open bool
 }
 
-// scanner finds the heads of frames in bytes that pass in pieces.
+// scanner finds the heads of frames in bytes that come in pieces.
 type scanner struct {
 	head [frameHead]byte
-	have uint8 // bytes of head that passed, of a frame whose head is under way
-	left int32 // bytes of payload that are still to pass
+	have uint8 // bytes seen so far of a head that is incomplete
+	left int32 // bytes of payload still to come
 }
 
-// frameHead is the length of what comes before a frame's payload (RFC 9113, 4.1).
+// frameHead is the length of a frame before its payload (RFC 9113, 4.1).
 const frameHead = 9
 
-// pause has nothing read for so long, or longer if that is so already. What is being read is.
+// pause makes reading wait for so long, unless it waits for longer already. A read that is under
+// way goes on.
 func (f *frames) pause(d time.Duration) {
 	until := time.Now().Add(d).UnixNano()
 	for old := f.unread.Load(); old < until && !f.unread.CompareAndSwap(old, until); old = f.unread.Load() {
 	}
 }
 
-// rest waits for the end of a pause, which Close does not cut short.
+// rest waits for the end of a pause. Close does not cut it short.
 func (f *frames) rest() {
 	if until := f.unread.Load(); until != 0 {
 		time.Sleep(time.Until(time.Unix(0, until)))
@@ -78,7 +80,7 @@ func (s *scanner) pass(b []byte, frame func(length int, kind http2.FrameType, fl
 	}
 }
 
-// write writes what grpc or net/http gives. It locks the frames.
+// write writes what grpc or net/http passes. It locks the frames.
 func (f *frames) write(w net.Conn, b []byte) (int, error) {
 	f.mu.Lock()
 	n, err := w.Write(b)
@@ -87,21 +89,21 @@ func (f *frames) write(w net.Conn, b []byte) (int, error) {
 		f.add(w)
 	}
 	f.mu.Unlock()
-	if f.ours.Load() != nil { // send came meanwhile, and left it to us
+	if f.ours.Load() != nil { // send was called meanwhile, and left the frame to this write
 		f.try(w)
 	}
 	return n, err
 }
 
-// send has a frame written between two of grpc's, at once if none is under way. It waits for the
-// peer to read, if nobody else does.
+// send writes a frame between two of grpc's, at once if none is under way. If no write is under
+// way, it waits for the peer to read.
 func (f *frames) send(w net.Conn, frame []byte) {
 	f.ours.Store(&frame)
 	f.try(w)
 }
 
-// try writes the frame that waits, unless a write is under way, which does it then. It locks the
-// frames if nobody has them.
+// try writes the waiting frame, unless a write is under way, which then does it. It locks the
+// frames if nobody else holds them.
 func (f *frames) try(w net.Conn) {
 	if f.mu.TryLock() {
 		f.add(w)
@@ -118,39 +120,41 @@ func (f *frames) add(w net.Conn) {
 	}
 }
 
-// follow takes note of what was written.
+// follow follows what was written.
 func (f *frames) follow(b []byte) {
 	f.scan.pass(b, func(_ int, kind http2.FrameType, flags http2.Flags) {
 		switch kind {
 		case http2.FrameData:
 			f.sent.Add(1)
-		case http2.FrameHeaders, http2.FramePushPromise, http2.FrameContinuation: // they have the same flag
+		// They have the same flag.
+		case http2.FrameHeaders, http2.FramePushPromise, http2.FrameContinuation:
 			f.sent.Add(1)
 			f.open = !flags.Has(http2.FlagHeadersEndHeaders)
 		}
 	})
 }
 
-// framedConn is what grpc or net/http is given to read from and to write to. It is a part of its
-// connection, and begins with what each message needs: with thousands of clients nothing of a
+// framedConn is the connection that grpc or net/http reads from and writes to. It is a part of its
+// connection, and begins with what each message needs. With thousands of clients nothing of a
 // connection is in the processor's cache when its turn comes, and each object on the way costs as
-// much as the rest (BenchmarkDelivery; the scenario "delta" of make compare).
+// much as all the rest (BenchmarkDelivery; the scenario "delta" of make compare).
 type framedConn struct {
 	net.Conn
-	// out is where what is written to Conn goes: Conn, but for plain text what is below the count.
+	// out is where writes go: Conn, or for plain text the connection below the one that counts.
 	out    net.Conn
-	client *connection // that it is part of
+	client *connection // the connection that it is part of
 	frames frames
 	inward inward // owned by its reader
 }
 
-// framedReady is a framedConn of which grpc reads without a buffer that waits (readyConn).
+// framedReady is a framedConn that grpc reads from without holding a buffer while it waits
+// (readyConn).
 type framedReady struct {
 	framedConn
-	reader readyReader // nil: it has to be read with one
+	reader readyReader // nil: reads need a waiting buffer
 }
 
-// readyReader is grpc's word for what can be read so.
+// readyReader is the interface by which grpc recognises such a connection.
 type readyReader interface {
 	ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, error)
 }

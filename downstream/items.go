@@ -9,8 +9,8 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 )
 
-// Client is a connected client stream, to be looked at by and by. What it has ends with the stream:
-// then there is nothing to see.
+// Client is a connected client stream, to be looked at later. If the stream ends before that, there
+// is nothing to see.
 type Client struct {
 	Peer string // the client's address
 
@@ -18,7 +18,7 @@ type Client struct {
 	shown  shownNode
 }
 
-// Connected gives the streams that have said who they are, in the order they were opened.
+// Connected yields the streams that have sent their first request, in the order they were opened.
 func (s *Server) Connected() iter.Seq[*Client] {
 	return func(yield func(*Client) bool) {
 		for _, st := range s.list() {
@@ -41,16 +41,16 @@ func (s *session) shown() (n shownNode, joined bool) {
 	return s.shownNode(), true
 }
 
-// ID is node.id, and Cluster node.cluster.
+// ID is node.id.
 func (c *Client) ID() string { return c.shown.id }
 
 // Cluster is node.cluster.
 func (c *Client) Cluster() string { return c.shown.cluster }
 
-// Node is the node of the first request, or as much of it as is remembered. It is the caller's own.
+// Node is the node of the first request, or as much of it as is kept. The caller owns it.
 func (c *Client) Node() *corev3.Node { return c.shown.node() }
 
-// Item is a picture of one resource that a client is subscribed to.
+// Item describes one resource that a client is subscribed to.
 type Item struct {
 	TypeURL string
 	relay.Item
@@ -58,9 +58,9 @@ type Item struct {
 	Nack Nack
 }
 
-// Items gives a picture of each resource that the stream is subscribed to, in ORD-1 order of types,
-// until f returns false. A name may occur several times in one type. Nothing is locked while f
-// runs, and the session is for one type at a time.
+// Items calls f with each resource that the stream is subscribed to, in ORD-1 order of types, until
+// f returns false. A name may occur several times in one type. Nothing is locked while f runs. The
+// session is locked for one type at a time.
 func (c *Client) Items(f func(*Item) bool) {
 	s := c.stream.session
 	s.mu.Lock()
@@ -76,7 +76,7 @@ func (c *Client) Items(f func(*Item) bool) {
 	}
 }
 
-// items gives a picture of each resource of one type. It locks the session.
+// items describes each resource of one type. It locks the session.
 func (s *session) items(st *streamType) (all []Item) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,14 +93,14 @@ func (s *session) items(st *streamType) (all []Item) {
 			all = append(all, x)
 		})
 	}
-	for k := range st.refusals { // of names that nobody is asked for
+	for k := range st.refusals { // names that are asked of no origin
 		all = append(all, Item{TypeURL: st.typeURL, Item: relay.Item{Name: st.refusals[k].name, Status: relay.ItemNotSent}})
 	}
 	return all
 }
 
-// judged are the type's answers that the client has not accepted, and why it refused those that it
-// did.
+// judged are the type's answers that the client has not accepted, and the reasons for those that it
+// refused.
 func (st *streamType) judged() (j relay.Judged, why []Nack) {
 	if st.held != nil {
 		j.Unwritten = []relay.Receipt{st.held.Receipt()}
@@ -109,7 +109,7 @@ func (st *streamType) judged() (j relay.Judged, why []Nack) {
 		x := &st.unanswered[i]
 		switch {
 		case !x.real:
-		case x.nacked: // and other messages of it are unanswered
+		case x.nacked: // other messages of it are unacknowledged
 		default:
 			j.Unjudged = append(j.Unjudged, x.told)
 		}

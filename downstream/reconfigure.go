@@ -14,42 +14,42 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// maxAuthorities is how many authorities a stream's names may have before it counts as concerned by
-// every change of one.
+// maxAuthorities is how many authorities a stream's names may have before every change of an
+// authority affects it.
 const maxAuthorities = 64
 
-// errReconfigured: the client that resumes is served by what is in force.
+// errReconfigured ends a stream. The client that resumes is served by the present configuration.
 var errReconfigured = status.Error(codes.Unavailable,
 	"the configuration of this relay has changed, and with it what the stream was served from: come again, and resume by version")
 
-// Reconfiguration is what may change of a server in use. What is not here is as it was given to
+// Reconfiguration is what may change of a server in use. Everything else stays as it was given to
 // New.
 type Reconfiguration struct {
-	// Limits and Timing are in force for the streams there are as well; but none is ended for a
-	// limit that it did not break before. StreamsPerConnection, RequestBytes and Keepalive are
-	// those of New for the listeners there are.
+	// Limits and Timing apply to open streams as well, but no stream ends because of a limit that
+	// it did not exceed before. StreamsPerConnection, RequestBytes and Keepalive of open listeners
+	// stay those of New.
 	Limits Limits
 	Timing Timing
-	// Listeners are all that are served, or will be, with their settings. One that is missing is
-	// closed. TLS and what it is of a listener that is served already do not change.
+	// Listeners are all listeners that are or will be served, with their settings. A listener that
+	// is missing is closed. TLS, and the kind of a listener that is served already, do not change.
 	Listeners map[net.Listener]ListenerConfig
 	// Change is what has changed in the table.
 	Change *relay.Change
 }
 
 // Concerned are the streams that a change of the configuration takes something from, and the
-// listeners that are closed.
+// listeners that are to be closed.
 type Concerned struct {
 	server  *Server
 	streams []*stream
 	closed  []*listener
 }
 
-// Len is how many streams there are.
+// Len is the number of streams.
 func (c *Concerned) Len() int { return len(c.streams) }
 
-// Reconfigure puts other settings into force. From now on no stream joins what the change has
-// ended; those that did before are told apart, for the caller to end. All other streams go on, with
+// Reconfigure activates other settings. From now on no stream joins what the change has ended. The
+// streams that joined it before are returned, for the caller to end. All other streams go on with
 // the new settings. On an error nothing has changed.
 //
 // It is called after the table's Commit, by one goroutine at a time.
@@ -83,19 +83,19 @@ func (s *Server) Reconfigure(r Reconfiguration) (*Concerned, error) {
 	s.headers.set(cfg.Limits.NewStreamsPerSecond)
 	s.names.set(cfg.Limits.NewNamesPerSecond)
 	s.conns.set(cfg.Limits.Connections, cfg.Limits.ConnectionsPerPeer)
-	// A stream that is not in the list yet looks at the settings once more when it is (serve).
+	// A stream that is not in the list yet looks at the settings again when it is (serve).
 	for _, st := range s.list() {
 		if slices.Contains(c.closed, st.listener) || !st.session.adopt(st.listener.settings.Load(), r.Change) {
 			c.streams = append(c.streams, st)
 		} else {
-			st.session.mailbox.Signal() // its deadlines may be others
+			st.session.mailbox.Signal() // its deadlines may have changed
 		}
 	}
 	return c, nil
 }
 
 // End ends the streams spread over the time, so that their clients do not all come back at once,
-// and closes the listeners that are to be. It returns early if ctx ends or the server does.
+// and closes the listeners that are to be closed. It returns early if ctx or the server ends.
 func (c *Concerned) End(ctx context.Context, over time.Duration) {
 	s := c.server
 	for _, ln := range c.closed {
@@ -109,8 +109,8 @@ func (c *Concerned) End(ctx context.Context, over time.Duration) {
 	}
 }
 
-// adopt puts other settings into force for a stream, and reports whether it can go on with them:
-// false if what it was served from is no longer in force. It locks the session.
+// adopt gives a stream other settings, and reports whether it can go on with them: false if what
+// served it is no longer configured. It locks the session.
 func (s *session) adopt(set *settings, change *relay.Change) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,12 +121,13 @@ func (s *session) adopt(set *settings, change *relay.Change) bool {
 	for _, st := range s.types {
 		st.responseHeader = nil
 	}
-	s.nodeHash = 0 // what a node means depends on it
+	s.nodeHash = 0 // the meaning of a node depends on it
 	return true
 }
 
 func (s *session) concerned(set *settings, c *relay.Change) bool {
-	if s.closed || s.group == nil { // it has joined nothing yet, and will join what is in force
+	// It has joined nothing yet, and will join what is configured now.
+	if s.closed || s.group == nil {
 		return false
 	}
 	if set.origin != s.cfg.origin {
@@ -135,7 +136,7 @@ func (s *session) concerned(set *settings, c *relay.Change) bool {
 	if s.authorities.many && c.Rerouted() {
 		return true
 	}
-	// whoever is in a group of another origin came there by one
+	// A stream is in a group of another origin because of an authority.
 	for _, authority := range s.authorities.asked {
 		if c.Moved(authority) {
 			return true
@@ -147,11 +148,11 @@ func (s *session) concerned(set *settings, c *relay.Change) bool {
 	return slices.ContainsFunc(s.types, func(st *streamType) bool { return st.barred != s.barredBy(set, st.typeURL) })
 }
 
-// authorities are those of the names that a stream has asked for, whether or not anybody answers
-// for them.
+// authorities are those of the names that a stream has asked for, with or without an origin that
+// answers for them.
 type authorities struct {
 	asked []string // in order
-	many  bool     // and others
+	many  bool     // there are more
 }
 
 func (a *authorities) note(authority string) {
@@ -165,14 +166,14 @@ func (a *authorities) note(authority string) {
 	}
 }
 
-// noteDelta notes that what was asked for depends on the dialect in which an origin is asked.
+// noteDelta records that what was asked for depends on the dialect of an origin.
 func (s *session) noteDelta(o *relay.Origin) {
 	if !slices.Contains(s.deltaOf, o) {
 		s.deltaOf = append(s.deltaOf, o)
 	}
 }
 
-// nodeKept is how much of the first request's node is remembered.
+// nodeKept is how much of the first request's node is kept.
 type nodeKept uint8
 
 const (
@@ -181,8 +182,8 @@ const (
 	nodeWhole                 // for streams of its own upstream
 )
 
-// need has a stream end that needs more of its node than was remembered: when it came nothing
-// here could need it, and a group joined without it would be another client's.
+// need ends a stream that needs more of its node than was kept. When the node came nothing needed
+// that part, and a group joined without it would be another client's.
 func (s *session) need(k nodeKept) error {
 	if s.nodeKept < k {
 		s.outdated = true

@@ -94,8 +94,8 @@ func (s *session) pending(now time.Time, among func(typeURL string) bool) uint64
 	return oldest
 }
 
-// stuck reports whether a list of Listeners or routes has changes to send, and waits for a name that
-// is not known yet. Its changes are pending like any others (ORD-3), until it has waited for
+// stuck reports whether a list of Listeners or routes has changes to send, and waits for a name
+// that is not known yet. Its changes are pending like any others (ORD-3), until it has waited for
 // cold_wait (ORD-8).
 func (s *session) stuck(now time.Time, st *streamType) bool {
 	return !s.delta && late(st.typeURL) && !st.stuckSince.IsZero() && now.Before(st.stuckSince.Add(s.cfg.timing.ColdWait)) &&

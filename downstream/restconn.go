@@ -13,14 +13,14 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// restListener gives net/http connections of REST-JSON.
+// restListener passes connections of REST-JSON to net/http.
 type restListener struct {
 	net.Listener
 	server *Server
 	tls    *tls.Config // nil: plain text
 }
 
-// newRESTListener has the connections of l secured with c; nil: with nothing.
+// newRESTListener secures the connections of l with c; nil: they are not secured.
 func newRESTListener(s *Server, l net.Listener, c *tls.Config) restListener {
 	if c != nil {
 		c = c.Clone()
@@ -42,23 +42,23 @@ func (l restListener) Accept() (net.Conn, error) {
 	return &restConn{Conn: raw, tls: l.tls, client: &connection{id: connections.Add(1), raw: raw, server: l.server}}, nil
 }
 
-// restConn is a connection of REST-JSON as net/http is given it. It is greeted, and followed, as
-// one of gRPC is. net/http does not learn that there is TLS: it would read below what follows the
-// frames. It knows HTTP/2 by its preface.
+// restConn is a connection of REST-JSON as net/http gets it. It is accepted and watched like one of
+// gRPC. net/http does not learn that there is TLS, since it would then read below the layer that
+// follows the frames. It recognises HTTP/2 by its preface.
 type restConn struct {
 	net.Conn // as it was accepted
 	// Set once by Accept.
 	tls    *tls.Config
 	client *connection
 
-	secured atomic.Pointer[tls.Conn] // nil: there is none, or not yet
+	secured atomic.Pointer[tls.Conn] // nil: there is no TLS, or the handshake is not done
 
 	greeted sync.Once // guards the setting of what follows
-	inner   net.Conn  // what is followed; nil: the handshake failed
+	inner   net.Conn  // the connection whose frames are followed; nil: the handshake failed
 }
 
-// greet shakes hands. It is called by whoever reads first, which is the goroutine that net/http has
-// for the connection.
+// greet does the handshake. It is called by the first read, on the goroutine that net/http has for
+// the connection.
 func (c *restConn) greet() {
 	c.inner, _ = c.client.server.greet(c.client, c.shake) // the error is counted there
 }
@@ -75,20 +75,20 @@ func (c *restConn) shake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	}
 	if err := conn.Handshake(); err != nil {
 		if plain := (tls.RecordHeaderError{}); errors.As(err, &plain) && plain.Conn != nil {
-			// in net/http's words; who speaks anything else does not read them
+			// In net/http's words. A client that speaks another protocol does not read them.
 			_, _ = io.WriteString(plain.Conn, "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n")
 		}
 		return nil, nil, err
 	}
-	// That for reading stays: net/http sets another one when it knows what is spoken.
+	// The read deadline stays. net/http sets another one when it knows the protocol.
 	if err := raw.SetWriteDeadline(time.Time{}); err != nil {
 		return nil, nil, err
 	}
 	return conn, credentials.TLSInfo{State: conn.ConnectionState()}, nil
 }
 
-// Read is part of net.Conn. After a handshake that failed there is nothing to read: net/http would
-// answer any other error in plain text.
+// Read is part of net.Conn. After a failed handshake it returns no data and io.EOF, since net/http
+// would answer any other error in plain text.
 func (c *restConn) Read(b []byte) (int, error) {
 	if c.greeted.Do(c.greet); c.inner == nil {
 		return 0, io.EOF
@@ -104,7 +104,7 @@ func (c *restConn) Write(b []byte) (int, error) {
 	return c.inner.Write(b)
 }
 
-// Close is part of net.Conn. TLS says that it is meant.
+// Close is part of net.Conn. With TLS it states that the connection ends on purpose.
 func (c *restConn) Close() error {
 	if conn := c.secured.Load(); conn != nil {
 		return conn.Close()

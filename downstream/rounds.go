@@ -6,13 +6,14 @@ import (
 	"sync"
 )
 
-// rounds has a number of parts, and whoever does something has some of them. Those that wait have
-// their turns peer by peer, and those of one peer in the order in which they came: nobody waits for
-// more than one turn of each other peer (TestTurnsGoRoundByPeer, TestIntakeGoesRoundByPeer). Nobody
-// overtakes whose turn it is, however many parts that takes.
+// rounds has a number of parts. Whoever does some work holds a number of them meanwhile. Those that
+// wait have their turns peer by peer, and those of one peer in the order in which they came. So
+// nobody waits for more than one turn of each other peer (TestTurnsGoRoundByPeer,
+// TestIntakeGoesRoundByPeer). Nobody is overtaken once it has the turn, however many parts it
+// needs.
 type rounds struct {
 	mu    sync.Mutex // guards what follows; a leaf, held for list work only
-	free  int64      // parts
+	free  int64      // number of parts that nobody holds
 	peers ring[peerKey, *list.List]
 }
 
@@ -20,12 +21,12 @@ type rounds struct {
 type round struct {
 	peer  peerKey
 	parts int64
-	at    *list.Element // among those of the peer; nil: it has the turn. Guarded by rounds.mu
+	at    *list.Element // among those of its peer; nil: it has the turn. Guarded by rounds.mu
 	turn  chan struct{} // closed when it has the turn
 }
 
-// enter waits for a turn of a peer, nil for nobody, with so many parts. The error is that of ctx,
-// and then there is none. It locks the line.
+// enter waits for a turn of a peer with so many parts. peer may be nil, for nobody. The error is
+// that of ctx, and then no parts are held. It locks the line.
 func (r *rounds) enter(ctx context.Context, peer *peerKey, parts int64) error {
 	n := r.join(peer, parts)
 	if n == nil {
@@ -47,8 +48,8 @@ func (r *rounds) enter(ctx context.Context, peer *peerKey, parts int64) error {
 	return ctx.Err()
 }
 
-// join takes a turn if nobody waits and there are parts, which returns nil, or waits in line. It
-// locks the line.
+// join takes a turn if nobody waits and enough parts are free; then it returns nil. Otherwise it
+// waits in line. It locks the line.
 func (r *rounds) join(peer *peerKey, parts int64) *round {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -69,7 +70,7 @@ func (r *rounds) join(peer *peerKey, parts int64) *round {
 	return n
 }
 
-// leave gives parts to the next. It locks the line.
+// leave gives parts back, for the next in line. It locks the line.
 func (r *rounds) leave(parts int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -77,7 +78,7 @@ func (r *rounds) leave(parts int64) {
 	r.next()
 }
 
-// next has those enter whose turn it is, as far as there are parts.
+// next lets those enter that have the turn, as far as there are parts.
 func (r *rounds) next() {
 	for r.peers.len() > 0 {
 		n := r.peers.first().Front().Value.(*round)

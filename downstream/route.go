@@ -9,25 +9,25 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// routed are the names of one request by where they live (FED-1): old-style ones and `*` at the
-// listener's own origin, xdstp names at the one that has their authority. What none is asked for is
-// refused.
+// routed are the names of one request, divided by where they belong (FED-1). Old-style names and
+// `*` belong to the listener's own origin, and xdstp names to the origin that has their authority.
+// A name that no origin is asked for is refused.
 type routed struct {
-	own            []string // nearly always all: then it is the request's own slice
-	wildcard       bool     // SotW: `*` is among them, and not in own
+	own            []string // nearly always all names, and then the request's own slice
+	wildcard       bool     // SotW: `*` is among them, and is not in own
 	others         []place
 	locatorBatches locatorBatches
 }
 
-// place is the names of a request that live in one group of another origin.
+// place is the names of a request that belong to one group of another origin.
 type place struct {
 	group   *relay.Group
 	names   []string
 	gone    []string          // delta: unsubscribed
-	initial map[string]string // delta: what the client says to hold of them
+	initial map[string]string // delta: what the client says it holds of them
 }
 
-// route divides names. refuse is told of every name that is asked nowhere.
+// route divides names. refuse is called for each name that is asked of no origin.
 func (s *session) route(st *streamType, names []string, refuse func(name string, why *reason)) (to routed) {
 	to.own = names
 	for i, name := range names {
@@ -53,8 +53,8 @@ func (s *session) route(st *streamType, names []string, refuse func(name string,
 	return to
 }
 
-// place adds a name to those of another origin. One that the stream cannot have a group of
-// costs its own names alone.
+// place adds a name to those of another origin. If the stream cannot have a group of that origin,
+// only the names there are refused.
 func (s *session) place(st *streamType, to *routed, o *relay.Origin, name string) *reason {
 	g, why := s.reach(st, o)
 	if why != nil {
@@ -69,7 +69,7 @@ func (s *session) place(st *streamType, to *routed, o *relay.Origin, name string
 	return nil
 }
 
-// reach is groupOf for a name, or why it is refused.
+// reach is groupOf for a name, or the reason why the name is refused.
 func (s *session) reach(st *streamType, o *relay.Origin) (*relay.Group, *reason) {
 	g, err := s.groupOf(st, o)
 	switch {
@@ -84,7 +84,7 @@ func (s *session) reach(st *streamType, o *relay.Origin) (*relay.Group, *reason)
 	return nil, limitReason("groups", s.cfg.table.MaxGroups(), "the origin of this name has so many groups: try again later")
 }
 
-// at is what lives in a group of another origin; nil if nothing does.
+// at is the place of a group of another origin; nil: nothing belongs to it.
 func (to *routed) at(g *relay.Group) *place {
 	for i := range to.others {
 		if p := &to.others[i]; p.group == g {
@@ -94,14 +94,14 @@ func (to *routed) at(g *relay.Group) *place {
 	return nil
 }
 
-// claim divides the initial_resource_versions: those of names that are subscribed at another origin
-// go there, all others belong to `*` (WILD-10, DELTA-12), and so do members of a glob that is. Of
-// names that are refused nothing is known, so nothing may be removed (FED-2).
+// claim divides the initial_resource_versions. Those of names that are subscribed at another origin
+// go there, and so do members of a glob that is. All others belong to `*` (WILD-10, DELTA-12).
+// Nothing is known of names that are refused, so nothing of them may be removed (FED-2).
 func (to *routed) claim(initial map[string]string, refused []string) {
 	if len(initial) == 0 || len(to.others)+len(refused) == 0 {
 		return
 	}
-	at := map[string]*place{} // by canonical name: it may be written in another way
+	at := map[string]*place{} // by canonical name, since it may be spelt in another way
 	for i := range to.others {
 		for _, name := range to.others[i].names {
 			at[xds.NameKey(name)] = &to.others[i]
@@ -126,7 +126,7 @@ func (to *routed) claim(initial map[string]string, refused []string) {
 	})
 }
 
-// globOf is where a glob lives that selects a name, if that is at another origin; nil if there is
+// globOf is the place of a glob that selects a name, if that is at another origin; nil: there is
 // none.
 func (to *routed) globOf(name string) *place {
 	if !xds.IsNewStyle(name) {
