@@ -82,7 +82,10 @@ func (s *session) takeStep(now time.Time, st *streamType, w *walk) {
 	blocked := st.held != nil || st.inFlight(now, s.cfg.timing.OrderHold) && !w.forces(st) && !st.sub.Standing().Arriving
 	took, untaken := false, false
 	st.hurries = st.held != nil && w.forces(st)
-	if blocked && !w.gathers && st.nextFrom.IsZero() && st.sub.Peek() {
+	if blocked && st.held == nil && st.restated() {
+		blocked = false // there is nothing to write: order_hold is not counted from here
+	}
+	if blocked && !w.gathers && st.nextFrom.IsZero() && st.sub.Peek() && !st.restated() {
 		st.nextFrom = now
 	}
 	if !blocked && !w.gathers && (st.sub.Peek() || st.keeps) {
@@ -143,7 +146,7 @@ func (s *session) leaves(now time.Time, st *streamType, w *walk) bool {
 		return false
 	}
 	// A type that has nothing goes on waiting for its origin (RELAY-8).
-	if !settles && s.overdue(now, st) || st.sub.Unsent() == 0 {
+	if !settles && s.overdue(now, st) || st.sub.Unsent() == 0 || st.restated() {
 		return false
 	}
 	s.holdBack(now, st, settles)

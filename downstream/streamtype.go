@@ -105,6 +105,11 @@ func newStreamType(cfg *settings, typeURL, dialect string) *streamType {
 // peek reports whether there may be something to take.
 func (st *streamType) peek() bool { return !st.sub.None() && st.sub.Peek() }
 
+// restated reports whether a Take gives nothing, as the client was sent all that is pending.
+func (st *streamType) restated() bool {
+	return !st.keeps && len(st.refusals) == 0 && st.sub.Peek() && st.sub.Restated()
+}
+
 // unhold records that nothing is held back any more.
 func (st *streamType) unhold() { st.heldSince, st.heldFrom, st.after = time.Time{}, time.Time{}, 0 }
 

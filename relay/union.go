@@ -240,6 +240,9 @@ func (u *Union) Pending() bool {
 // Peek is Sub.Peek of any Sub.
 func (u *Union) Peek() bool { return u.any((*Sub).Peek) }
 
+// Restated is Sub.Restated; false if there are several Subs.
+func (u *Union) Restated() bool { return u.more == nil && u.one.Restated() }
+
 // Resolved is Sub.Resolved of all Subs.
 func (u *Union) Resolved() bool { return !u.any(func(s *Sub) bool { return !s.Resolved() }) }
 
