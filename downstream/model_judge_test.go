@@ -359,7 +359,9 @@ func (m *model) judge(c *modelClient, msg *message) {
 		}
 		delete(s.shifted, name)
 		delete(s.pending, name)
-		delete(s.news, name)
+		if s.news[name] = m.fact(msg.typeURL, name).after(s.kind(name), body); s.news[name] == 0 {
+			delete(s.news, name)
+		}
 		if msg.typeURL == eds {
 			c.spent(name)
 		}
@@ -621,6 +623,24 @@ func (f *fact) brought(kind int, body string) int {
 		return f.stated[kind][body]
 	}
 	return max(f.stated[byStar][body], f.stated[byName][body])
+}
+
+// after is the number of the first response that has brought another body since: an answer that was
+// held leaves as it was taken, and what came meanwhile has waited since then. 0: none has, or it is
+// as it was again.
+func (f *fact) after(kind int, body string) (first int) {
+	told := f.brought(kind, body)
+	for k, stated := range f.stated {
+		if kind >= 0 && k != kind || f.body[k] == body {
+			continue
+		}
+		for _, at := range stated {
+			if at > told && (first == 0 || at < first) {
+				first = at
+			}
+		}
+	}
+	return first
 }
 
 // taken is the number of the response that brought a body which is sent now. An answer that was
