@@ -64,6 +64,17 @@ func (c *churn) note(now time.Time, a incoming, sent int64) (over, first bool) {
 	return c.told, first
 }
 
+// chatter is how many of the last so many frames that carry nothing are more than a connection has
+// for nothing, and for what it was sent. It locks the count.
+func (c *churn) chatter(idle int, sent int64) int {
+	if idle == 0 {
+		return 0
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return max(0, min(idle, c.idle-idleFree-int(idlePerSent*(sent-c.sent))))
+}
+
 // over reports whether the connection was told to calm down. It locks the count.
 func (c *churn) over() bool {
 	c.mu.Lock()

@@ -97,6 +97,9 @@
 //   - Open streams with long headers: they are refused beyond 16 KiB (TestLongHeaders) and not kept
 //     (TestHeadersAreNotKept), and the peer's connections are read at a limited rate
 //     (TestHeadersArePaced).
+//   - Open many streams, or send frames that carry nothing, on however many connections: the
+//     connections of the peer are read at the pace at which streams are admitted
+//     (TestStreamsArePaced, TestChatterIsPaced).
 //   - Connect and never speak HTTP/2: the connection is closed after 10 s (TestSilentConnections).
 //   - Stay connected for long: with max_stream_age the connection is sent GOAWAY, and then its
 //     streams end (TestMaxStreamAge, TestLateStreamsGoWithTheirConnection).
@@ -251,6 +254,9 @@
 //     stream.
 //   - A stream beyond limits.streams_per_connection waits in the client, or is reset by the grpc
 //     library. No metric counts either.
+//   - Clients behind one address, without certificates, share the pace of new streams. Beyond a
+//     burst of 256 streams a connection that opens one is read later, with all that is on it, up to
+//     2 s.
 //   - Clients behind one address, without certificates, share what limits.new_names_per_second
 //     allows them. A stream whose first request waits for it beyond first_request ends.
 //   - If some streams of a connection are served and others refused, the connection stays, even if

@@ -64,14 +64,19 @@ func (c *framedConn) receive(b []byte) {
 	}
 }
 
-// note counts what came on a connection. bye is what its client is sent if it is to calm down.
+// note counts what came on a connection, and has it wait if that is much. bye is what its client is
+// sent if it is to calm down.
 func (c *connection) note(in incoming, bye []byte) {
-	now := time.Now()
-	over, first := c.churn.note(now, in, c.framed.frames.sent.Load())
+	now, sent := time.Now(), c.framed.frames.sent.Load()
+	over, first := c.churn.note(now, in, sent)
 	if first {
 		c.server.calm(now, c, bye)
 	}
 	if over {
 		c.framed.frames.pause(min(time.Duration(in.calls+in.idle)*churnPause, turnAway))
+		return
+	}
+	if bytes := in.calls*c.server.headers.least() + c.churn.chatter(in.idle, sent)*idleBytes; bytes > 0 {
+		c.server.pace(c, callerFrom(c.raw.RemoteAddr(), c.raw.LocalAddr(), c.info, c.id), bytes)
 	}
 }
