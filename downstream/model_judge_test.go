@@ -9,6 +9,7 @@ import (
 	"time"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -277,6 +278,14 @@ func (c *modelClient) hearsDelta(m *model, r *discoveryv3.DeltaDiscoveryRequest)
 	}
 }
 
+// holds reports whether an answer that waits for its turn has a name.
+func (c *modelClient) holds(typeURL, name string) bool {
+	return slices.ContainsFunc(c.session.types, func(st *streamType) bool {
+		return st.typeURL == typeURL && st.held != nil &&
+			(slices.Contains(st.held.Removed, name) || slices.ContainsFunc(st.held.Variants, func(v *relay.Variant) bool { return v.Name == name }))
+	})
+}
+
 // changed is told what the table was told.
 func (c *modelClient) changed(m *model, typeURL, name, body string, kind int) {
 	s := c.served[typeURL]
@@ -290,6 +299,7 @@ func (c *modelClient) changed(m *model, typeURL, name, body string, kind int) {
 		return
 	}
 	switch listed := s.wildcard || xds.SentWhole(typeURL); {
+	case s.news[name] != 0 && c.holds(typeURL, name): // an answer that was taken leaves as it is
 	case body == s.told[name], body == "" && !c.delta && !listed: // of a removal SotW says nothing then (RELAY-16)
 		delete(s.news, name)
 	case s.news[name] == 0:
