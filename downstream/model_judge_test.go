@@ -40,7 +40,9 @@ type served struct {
 	pending map[string]int
 	news    map[string]int // the same of all names, and of removals
 	flight  []*inFlight
-	behind  bool            // a held answer is older than the last request
+	behind  bool // a held answer is older than the last request
+	// SotW: the list went without what `*` has, which is still to be answered (FED-5, SOTW-10)
+	waived  bool
 	shifted map[string]bool // had with "*", and now by name: may be sent once more
 	late    map[string]bool // the same, of a removal that waits (ORD-2)
 	lame    map[string]bool // unsubscribed while an answer with it was held
@@ -347,7 +349,7 @@ func (m *model) judge(c *modelClient, msg *message) {
 	} else {
 		news = m.judgeWhole(c, s, msg, bodies, news)
 	}
-	if !news && !s.touched && !s.owedAll && !s.behind {
+	if !news && !s.touched && !s.owedAll && !s.behind && !s.waived {
 		m.fail("client %d is told nothing new of %s (SOTW-7, DELTA-8)", c.id, scriptType(msg.typeURL))
 	}
 	if msg.typeURL == cds {
@@ -377,6 +379,7 @@ func (m *model) judge(c *modelClient, msg *message) {
 	if older && len(s.dropped) > 0 {
 		return // so is the name that was dropped meanwhile (DELTA-9)
 	}
+	s.waived = !c.delta && (s.owedAll || s.waived) && m.awaitsStar(c, msg.typeURL)
 	s.owedAll = s.owedAll && c.delta && len(msg.words) > 0 && !byStarAlone
 	s.touched, s.left = false, false
 	if !s.owedAll {
@@ -385,6 +388,22 @@ func (m *model) judge(c *modelClient, msg *message) {
 	}
 	clear(s.lame)
 	clear(s.gaveUp)
+}
+
+// awaitsStar reports whether nothing is known yet of the origin's `*`, while others have their say.
+func (m *model) awaitsStar(c *modelClient, typeURL string) bool {
+	for _, st := range c.session.types {
+		if st.typeURL != typeURL || st.sub.Len() < 2 {
+			continue
+		}
+		for i := range st.sub.Len() {
+			part := st.sub.Part(i)
+			if standing := part.Standing(); part.Group().Origin() == m.control.origin && standing.Wildcard && standing.Waiting {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // waited reports whether removals are those of an answer that was taken before the last request, and
