@@ -307,7 +307,7 @@ func (s *Sub) forgotten(r *record) {
 	if s.delta {
 		return
 	}
-	if s.pos == nil && s.asList && r.is(holds) {
+	if s.pos == nil && s.asList && (r.is(holds) || s.defers(r.entry.name)) {
 		s.removalDue = true // a client of `*` elsewhere may keep it until a list leaves it out
 	}
 	if s.holds || s.removalDue {
