@@ -112,11 +112,16 @@ func TestTurnsThatComeTooLate(t *testing.T) {
 		}
 		one, two := &connection{}, &connection{}
 		first, second := come("early", one), come("early", one)
-		timer, due := a.timer, a.due
+		set := func() (*time.Timer, time.Time) {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			return a.timer, a.due
+		}
+		timer, due := set()
 		time.Sleep(time.Second / 2)
 		late := come("late", two)
-		if a.timer != timer || a.due != due {
-			t.Errorf("the timer for %v is set for %v by a stream that comes behind others", due.Sub(start), a.due.Sub(start))
+		if other, now := set(); other != timer || now != due {
+			t.Errorf("the timer for %v is set for %v by a stream that comes behind others", due.Sub(start), now.Sub(start))
 		}
 		for _, row := range []struct {
 			who   string
@@ -131,6 +136,9 @@ func TestTurnsThatComeTooLate(t *testing.T) {
 				t.Errorf("%s: %v after %v, want %v after %v", row.who, got.err, got.after, row.want.err, row.want.after)
 			}
 		}
+		synctest.Wait()
+		a.mu.Lock()
+		defer a.mu.Unlock()
 		if a.waiting != 0 || a.peers.len() != 0 || a.oldest != nil || a.newest != nil {
 			t.Errorf("%d wait of %d peers when all have gone", a.waiting, a.peers.len())
 		}
