@@ -199,36 +199,8 @@ func (s *shard) applyNamed(a *Applied, u *update, bodies []*Variant, gen uint32)
 			s.hold(e, body)
 		}
 	}
-	kept, confirmed := s.named.screen(s.leavingNames(u, gen), counts, u.Full || u.listed)
-	a.Waiting += s.named.countFrozen(kept)
-	remove := func(id identity) {
-		if e := s.named.entries[id.name]; u.listed && e != nil && !kept[id] {
-			s.noteLeftOut(e.variants)
-		}
-		asked := slices.ContainsFunc(s.holders(id.name), func(e *entry) bool { return e.askedOn(gen) })
-		switch {
-		case !asked: // DEL-4
-		case kept[id]:
-			s.heardOf(id.name, gen)
-		case s.removeName(id):
-			a.Changed++
-		}
-	}
-	for _, name := range u.Removed {
-		remove(identity{name: name})
-	}
-	for _, r := range u.RemovedVariants {
-		remove(identity{r.Name, r.Constraints})
-	}
-	if u.Full && !u.Bad && xds.FullState(u.TypeURL) {
-		s.eachOmitted(u, gen, func(e *entry) {
-			if !e.isIn(kept) {
-				s.noteLeftOut(e.variants)
-				s.empty(e)
-				s.touch(e, true)
-				a.Changed++
-			}
-		})
+	kept, confirmed := s.named.takeAway(a, u, gen, counts)
+	if s.named.dropOmitted(a, u, kept, gen); s.named.omits(u) {
 		s.askLapsedAgain(gen)
 	}
 	s.confirmLater(gen, u.Bad)
@@ -263,20 +235,6 @@ func (s *shard) applyNamed(a *Applied, u *update, bodies []*Variant, gen uint32)
 	}
 }
 
-// eachOmitted calls f with what a full answer leaves out. If a name had been received its absence
-// is a deletion. If it was never received the absence is not conclusive (ABS-3). Nor is that of a
-// name in error: the origin states an error once, and then leaves the name out of its lists (TP3).
-func (s *shard) eachOmitted(u *update, gen uint32, f func(*entry)) {
-	inError := u.inError()
-	for _, e := range s.named.entries {
-		// what was served was asked before all else on this stream
-		known := len(e.variants) > 0 || e.isServed()
-		if e.touched == untouched && known && !u.later[e.name] && !e.hasLeft() && !e.in(inError) && !e.kept(gen) && e.asksOn(gen) {
-			f(e)
-		}
-	}
-}
-
 // removeName removes a body from all entries that hold it, by any name.
 func (s *shard) removeName(id identity) (changed bool) {
 	for _, e := range s.holders(id.name) {
@@ -299,11 +257,42 @@ func (s *shard) removeName(id identity) (changed bool) {
 	return changed
 }
 
-// heardOf notes that the origin answered for a name that keeps its body all the same.
-func (s *shard) heardOf(name string, gen uint32) {
-	for _, e := range s.holders(name) {
-		e.onHeard(gen)
+// omits: of a type whose lists are the full state, what one leaves out is gone.
+func (t *namedTable) omits(u *update) bool {
+	return u.Full && !u.Bad && xds.FullState(u.TypeURL)
+}
+
+func (t *namedTable) answers(name string, gen uint32) (held []*Variant, seen bool) {
+	if e := t.entries[name]; e != nil && len(e.variants) > 0 && !e.ownName() && !t.freezes().Removals() {
+		return nil, false // it is an alias: that it resolves no more is no word about the resource
 	}
+	for _, e := range t.shard.holders(name) {
+		if len(e.variants) > 0 {
+			held, seen = e.variants, e.seenOn(gen)
+		}
+		if e.askedOn(gen) && len(held) > 0 {
+			return held, seen
+		}
+	}
+	return nil, false
+}
+
+// remove does nothing about a name that was not asked on the stream (DEL-4).
+func (t *namedTable) remove(id identity, gen uint32, kept bool) bool {
+	asked := false
+	for _, e := range t.shard.holders(id.name) {
+		if asked = asked || e.askedOn(gen); kept {
+			e.onHeard(gen)
+		}
+	}
+	return asked && !kept && t.shard.removeName(id)
+}
+
+func (t *namedTable) listsAll(uint64) bool { return false }
+
+func (t *namedTable) drop(k known) {
+	t.shard.empty(k.entry)
+	t.shard.touch(k.entry, true)
 }
 
 // touch has the entry offered to clients again, in the order of the response. stated: so far, the
@@ -332,67 +321,14 @@ func (s *shard) offerTouched(rev uint64, gen uint32) (touched []*entry) {
 	return touched
 }
 
-// leavingNames is what a response takes away of what is held by name, in whatever form. The bodies
-// of the response have been applied, and nothing else.
-func (s *shard) leavingNames(u *update, gen uint32) (ps []pendingRemoval) {
-	seen := false
-	asked := func(name string) (vs []*Variant) {
-		if e := s.named.entries[name]; e != nil && len(e.variants) > 0 && !e.ownName() && !s.named.freezes().Removals() {
-			return nil // it is an alias: that it resolves no more is no word about the resource
-		}
-		for _, e := range s.holders(name) {
-			if len(e.variants) > 0 {
-				vs, seen = e.variants, e.seenOn(gen)
-			}
-			if e.askedOn(gen) && len(vs) > 0 {
-				return vs
-			}
-		}
-		return nil
-	}
-	one := func(name, key string) {
-		if vs := asked(name); find(vs, key) != nil && !replaced(vs, key, s.rev) {
-			ps = append(ps, pendingRemoval{identity{name, key}, nil, seen})
-		}
-	}
-	all := func(name string, vs []*Variant, err *NameError) {
-		for _, v := range vs {
-			ps = append(ps, pendingRemoval{identity{name, v.Constraints.Key()}, err, seen})
-		}
-	}
-	for _, name := range u.Removed {
-		one(name, "")
-	}
-	for _, r := range u.RemovedVariants {
-		one(r.Name, r.Constraints)
-	}
-	for _, f := range u.Errors {
-		if s.group.origin.ends(f) {
-			all(f.Name, asked(f.Name), f)
-		}
-	}
-	if u.Full && !u.Bad && xds.FullState(u.TypeURL) {
-		s.eachOmitted(u, gen, func(e *entry) {
-			seen = e.seenOn(gen)
-			all(e.name, e.variants, nil)
-		})
-	}
-	return ps
-}
-
-// heldNames is how many names have a body.
-func (s *shard) heldNames() (n int) {
-	for _, e := range s.named.entries {
+// size counts those that hold one resource once.
+func (t *namedTable) size() (n int) {
+	for _, e := range t.entries {
 		if len(e.variants) > 0 && e.counts() {
 			n++
 		}
 	}
 	return n
-}
-
-// in reports whether any of the names is the entry's, or that of the resource it holds.
-func (e *entry) in(names map[string]bool) bool {
-	return names[e.name] || len(e.variants) > 0 && names[e.variants[0].Name]
 }
 
 // arrival is one response on its way into the table.

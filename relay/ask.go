@@ -313,7 +313,7 @@ func (s *shard) lookAll(a *Ask, gen uint32, now time.Time, all bool) {
 	sortNames(a.Subscribe)
 	a.Initial = s.firstInitial(t.lane, gen, now, func(add func(*Variant) bool) {
 		for _, t := range globs {
-			t.each(add)
+			t.eachPresented(add)
 		}
 		for _, e := range t.entries {
 			for _, v := range e.variants {

@@ -24,7 +24,7 @@ func (s *shard) askSets(asks []Ask, gen uint32, now time.Time, all bool) []Ask {
 			a.Subscribe = []Name{s.starName()}
 		}
 		if len(s.star.members) > 0 && !s.star.revived {
-			a.Initial = s.firstInitial(mainLane, gen, now, s.star.each)
+			a.Initial = s.firstInitial(mainLane, gen, now, s.star.eachPresented)
 		}
 		a.First = s.store.ask(mainLane, gen)
 		s.star.noteAsked(gen, now, a.Initial == nil)
@@ -49,7 +49,7 @@ func (s *shard) askSets(asks []Ask, gen uint32, now time.Time, all bool) []Ask {
 		s.spacesGen, s.spacesAt = gen, now
 		a.Initial = s.firstInitial(mainLane, gen, now, func(add func(*Variant) bool) {
 			for _, t := range spaces {
-				t.each(add)
+				t.eachPresented(add)
 			}
 		})
 		a.First = s.store.ask(mainLane, gen)
@@ -245,8 +245,9 @@ func (s *shard) dropCollection(t *set) {
 	s.lane(t.laneIndex()).poke() // the lane may have been open for it alone
 }
 
-// each calls add with the bodies of the members that may be presented, until add returns false.
-func (t *set) each(add func(*Variant) bool) {
+// eachPresented calls add with the bodies of the members that may be presented, until add returns
+// false.
+func (t *set) eachPresented(add func(*Variant) bool) {
 	for _, m := range t.members {
 		if t.revived || t.refetch[m.name] { // TTL-4
 			continue

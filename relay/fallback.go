@@ -159,24 +159,6 @@ func (t *set) fallbackMembers() (vs []*Variant) {
 	return vs
 }
 
-// isFallback reports whether a member is fallback content.
-func (t *set) isFallback(id identity) bool {
-	if !t.standsIn() {
-		return false
-	}
-	m := t.members[id.name]
-	v := find(m.bodies(), id.constraints)
-	return v != nil && v.from.fallback
-}
-
-// isFallback reports whether bodies that stand in are fallback content.
-func isFallback(vs []*Variant) bool { return len(vs) > 0 && vs[0].from.fallback }
-
-// standsIn reports whether clients of the name would be sent fallback content.
-func (e *entry) standsIn() bool {
-	return len(e.variants) == 0 && isFallback(e.retiredBodies())
-}
-
 // standsIn records whether the client was sent fallback content by a name.
 func (s *Sub) standsIn(r *record, is bool) {
 	switch {

@@ -305,7 +305,7 @@ func (s *shard) changes(u *update, gen uint32) (changed, asked bool) {
 		gone(e.Name)
 	}
 	if u.Full && xds.FullState(u.TypeURL) {
-		changed = changed || s.heldNames() > known
+		changed = changed || s.named.size() > known
 	}
 	return changed, asked
 }

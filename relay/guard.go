@@ -89,10 +89,22 @@ func (t *namedTable) stream() gate.Stream {
 	return t.shard.lane(t.lane).stream(t.firstGen[t.lane])
 }
 
-func (t *namedTable) subject() gate.Subject         { return gate.Subject{} }
-func (t *namedTable) mass() int                     { return t.shard.heldNames() }
-func (t *namedTable) isFallback(identity) bool      { return false }
-func (t *namedTable) bodies(name string) []*Variant { return t.shard.bodies(name) }
+func (t *namedTable) subject() gate.Subject { return gate.Subject{} }
+func (t *namedTable) standsIn() bool        { return false }
+
+// isFallback reports whether what is held of a resource is of the last resort, and stands in.
+func (c *scope) isFallback(id identity) bool {
+	v := find(c.bodies(id.name), id.constraints)
+	return v != nil && v.from.fallback && c.of.standsIn()
+}
+
+// bodies are what is held of a resource.
+func (c *scope) bodies(name string) []*Variant {
+	if k, is := c.of.lookUp(name); is {
+		return k.variants
+	}
+	return nil
+}
 
 // guardPolicy is the guard's policy of the shard's origin.
 func (s *shard) guardPolicy() gate.Guard {
@@ -107,7 +119,11 @@ func (c *scope) hears(gen uint32) (counts bool) {
 		return false
 	}
 	if !g.Heard(gen) {
-		g.Count = policy.Begin(g.Count, gen, now, c.of.mass(), len(g.held))
+		n := 0
+		if !c.of.standsIn() { // or none of it was the origin's
+			n = c.of.size()
+		}
+		g.Count = policy.Begin(g.Count, gen, now, n, len(g.held))
 		c.armGuard()
 	}
 	return policy.Counts(g.Count, now)
@@ -150,7 +166,7 @@ func (c *scope) screen(leaving []pendingRemoval, counts, whole bool) (kept map[i
 	}
 	var news []pendingRemoval
 	for _, p := range leaving {
-		r := gate.Removal{Held: g.holdsID(p.identity), StandIn: c.of.isFallback(p.identity), Seen: p.seen}
+		r := gate.Removal{Held: g.holdsID(p.identity), StandIn: c.isFallback(p.identity), Seen: p.seen}
 		switch r.Fate() {
 		case gate.Stays:
 			kept = g.hold(kept, p)
@@ -281,16 +297,16 @@ func (t *namedTable) release(g *guard) (n int) {
 }
 
 func (t *set) release(g *guard) (n int) {
-	rev, held, touched, told := t.shard.rev, g.held, &touchedMembers{}, false
+	rev, held, told := t.shard.rev, g.held, false
 	for id := range held {
 		if m := t.members[id.name]; m != nil && find(m.variants, id.constraints) != nil {
 			m.variants = cut(m.variants, id.constraints)
 			told = t.nameErrors.clear(id.name) || told
-			touched.add(m)
+			t.touch(m)
 			n++
 		}
 	}
-	t.offerAll(touched, rev)
+	t.offerTouched()
 	for id, err := range held {
 		if err != nil && t.members[id.name] == nil {
 			told = t.nameErrors.note(t.shard.now, err, t.askedGen, rev) || told
@@ -361,7 +377,7 @@ func (g *guard) cancelAll(vs []*Variant) {
 func (s *shard) guarded() (n int, until time.Time) {
 	s.scopes(func(c *scope) {
 		for id := range c.guard.held {
-			if find(c.of.bodies(id.name), id.constraints) == nil {
+			if find(c.bodies(id.name), id.constraints) == nil {
 				continue // it went otherwise
 			}
 			if n++; c.guard.Until().After(until) {

@@ -11,7 +11,7 @@ type held struct {
 	// or which has spoken of the name since; 0: none.
 	gen    uint32
 	source bodySource
-	// touched: within one response, it is in namedTable.touched, or in touchedMembers.
+	// touched: within one response, it is in namedTable.touched, or in set.touched.
 	touched touch
 }
 
@@ -40,5 +40,24 @@ const (
 // onMentioned: the stream has the resource, whether the body that is held was taken from it or not.
 func (h *held) onMentioned(gen uint32) { h.gen, h.source = gen, fromStream }
 
+// hasLeft reports whether the name has left the request since its body came, and may have come
+// back.
+func (h *held) hasLeft() bool { return h.source == fromLapsed }
+
+// in reports whether any of the names is that of what is held, or of the resource.
+func (h *held) in(names map[string]bool) bool {
+	return names[h.name] || len(h.variants) > 0 && names[h.variants[0].Name]
+}
+
 // seenOn reports whether the stream has brought the body, or mentioned it.
 func (h *held) seenOn(gen uint32) bool { return h.source == fromStream && h.gen == gen }
+
+// member is one name of the set: its variants by constraints.
+type member struct {
+	held
+	listed uint64 // revision of the last response that listed it
+	// in the view of those who are told no TTLs, since it was offered last; nil: none
+	item *item
+}
+
+func newMember(name string) *member { return &member{held: held{name: name}} }

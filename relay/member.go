@@ -2,14 +2,6 @@ package relay
 
 import "github.com/weir-xds/weir/relay/xds"
 
-// member is one name of the set: its variants by constraints.
-type member struct {
-	held
-	listed uint64 // revision of the last response that listed it
-	// in the view of those who are told no TTLs, since it was offered last; nil: none
-	item *item
-}
-
 // member finds or makes the member of that name.
 func (t *set) member(name string) *member {
 	m := t.members[name]
@@ -20,24 +12,21 @@ func (t *set) member(name string) *member {
 	return m
 }
 
-func newMember(name string) *member { return &member{held: held{name: name}} }
-
-// touchedMembers are those to be offered anew, in the order in which the response speaks of them.
-type touchedMembers []*member
-
-func (ms *touchedMembers) add(m *member) {
+// touch has the member offered to clients again, in the order of the response.
+func (t *set) touch(m *member) {
 	if m.touched == untouched {
 		m.touched = spokenOf
-		*ms = append(*ms, m)
+		t.touched = append(t.touched, m)
 	}
 }
 
-// offerAll offers them.
-func (t *set) offerAll(ms *touchedMembers, rev uint64) {
-	for _, m := range *ms {
+// offerTouched offers the members that a response touched.
+func (t *set) offerTouched() {
+	for _, m := range t.touched {
 		m.touched = untouched
-		t.offer(m, rev)
+		t.offer(m, t.shard.rev)
 	}
+	t.touched = nil
 }
 
 // apply takes up what a response says of the set.
@@ -47,16 +36,15 @@ func (t *set) apply(a *Applied, u *update, bodies []*Variant, gen uint32) {
 		t.heardAll(a, u, bodies, gen)
 		return
 	}
-	ended := t.answeredGen != gen && t.rollErrors(rev)
+	t.errorEnded = t.answeredGen != gen && t.rollErrors(rev)
 	counts := t.hears(gen)
 	news, unmentioned, stays := false, false, false
-	touched := &touchedMembers{}
 	t.expectMembers(len(bodies))
 	for i, body := range bodies {
 		name := u.Resources[i].Name
 		m := u.member(t, i, gen)
 		if body == nil {
-			t.heard(a, u, &u.Resources[i], gen, touched)
+			t.heard(a, u, &u.Resources[i], gen)
 			continue
 		}
 		t.guard.cancel(identity{name, body.Constraints.Key()})
@@ -73,19 +61,20 @@ func (t *set) apply(a *Applied, u *update, bodies []*Variant, gen uint32) {
 		unmentioned = unmentioned || !m.seenOn(gen)
 		m.onMentioned(gen)
 		t.list(m, rev)
-		t.swap(a, m, body, touched)
+		t.swap(a, m, body)
 		if t.nameErrors.clear(name) && m.touched == untouched {
 			for _, v := range t.views {
 				v.renew(name, rev)
 			}
 		}
 	}
-	kept, confirmed := t.screen(t.leaving(u, rev, gen), counts, u.Full || u.listed)
-	a.Waiting += t.countFrozen(kept)
-	ended = t.removeMembers(a, u, touched, kept) || ended
-	stated := t.failMembers(a, u, touched, kept, rev, gen) || stays
-	ended = t.omitMembers(a, u, touched, kept, rev, gen) || ended
-	t.offerAll(touched, rev)
+	kept, confirmed := t.takeAway(a, u, gen, counts)
+	stated := t.failMembers(a, u, kept, rev, gen) || stays
+	t.dropOmitted(a, u, kept, gen)
+	if t.omits(u) && t.forgetErrors(gen, rev) {
+		t.errorEnded = true
+	}
+	t.offerTouched()
 	if (unmentioned || stated) && t.sweepGen == gen {
 		t.sweepLastNew = s.now
 	}
@@ -95,7 +84,7 @@ func (t *set) apply(a *Applied, u *update, bodies []*Variant, gen uint32) {
 	if len(t.nameErrors.byName) > 0 || !t.nameErrors.lackUntil.IsZero() {
 		t.noteLack()
 	}
-	if stated || ended {
+	if stated || t.errorEnded {
 		t.stated(rev)
 	}
 	if confirmed {
@@ -108,7 +97,7 @@ func (t *set) apply(a *Applied, u *update, bodies []*Variant, gen uint32) {
 
 // swap puts a body into its member. Equal content under another origin version replaces the
 // pointer and is no event.
-func (t *set) swap(a *Applied, m *member, body *Variant, touched *touchedMembers) {
+func (t *set) swap(a *Applied, m *member, body *Variant) {
 	old := find(m.variants, body.Constraints.Key())
 	if old == body {
 		a.Resumed++
@@ -124,50 +113,22 @@ func (t *set) swap(a *Applied, m *member, body *Variant, touched *touchedMembers
 		}
 		return
 	}
-	touched.add(m)
+	t.touch(m)
 	a.Changed++
 }
 
 // heardAll takes up a response of heartbeats.
 func (t *set) heardAll(a *Applied, u *update, bodies []*Variant, gen uint32) {
-	touched := &touchedMembers{}
 	for i := range bodies {
-		t.heard(a, u, &u.Resources[i], gen, touched)
+		t.heard(a, u, &u.Resources[i], gen)
 	}
-	t.offerAll(touched, t.shard.rev)
+	t.offerTouched()
 	t.markChanged(t.shard.rev)
-}
-
-// removeMembers takes up the removals. ended: one of them ended an error.
-func (t *set) removeMembers(a *Applied, u *update, touched *touchedMembers, kept map[identity]bool) (ended bool) {
-	remove := func(name, key string) {
-		if kept[identity{name, key}] {
-			return
-		}
-		ended = t.nameErrors.clear(name) || ended
-		m := t.members[name]
-		if m == nil || find(m.variants, key) == nil {
-			return // DEL-4
-		}
-		if u.listed {
-			t.shard.noteLeftOut(m.variants)
-		}
-		m.variants = cut(m.variants, key)
-		touched.add(m)
-		a.Changed++
-	}
-	for _, name := range u.Removed {
-		remove(name, "")
-	}
-	for _, r := range u.RemovedVariants {
-		remove(r.Name, r.Constraints)
-	}
-	return ended
 }
 
 // failMembers takes up the errors, of members and of what could have been one, and reports
 // whether any has to be told. The body goes or stays (ABS-8).
-func (t *set) failMembers(a *Applied, u *update, touched *touchedMembers, kept map[identity]bool, rev uint64, gen uint32) (stated bool) {
+func (t *set) failMembers(a *Applied, u *update, kept map[identity]bool, rev uint64, gen uint32) (stated bool) {
 	for _, e := range u.Errors {
 		if m := t.members[e.Name]; len(kept) > 0 && m != nil && t.shard.group.origin.ends(e) && m.isIn(kept) {
 			continue // that it is gone is not told before it is
@@ -185,33 +146,45 @@ func (t *set) failMembers(a *Applied, u *update, touched *touchedMembers, kept m
 			t.guard.cancelAll(m.variants)
 		case len(m.variants) > 0:
 			m.variants = nil
-			touched.add(m)
+			t.touch(m)
 			a.Changed++
 		}
 	}
 	return stated
 }
 
-// omitMembers removes what a full response leaves out. A response with a bad part proves no
-// absence (RELAY-32), nor does one of a type in `absence_keeps`, nor does it prove any of what is
-// in error (ABS-8, ABS-11).
-func (t *set) omitMembers(a *Applied, u *update, touched *touchedMembers, kept map[identity]bool, rev uint64, gen uint32) (ended bool) {
-	if !t.omits(u) {
+func (t *set) answers(name string, gen uint32) (held []*Variant, seen bool) {
+	if m := t.members[name]; m != nil {
+		return m.variants, m.seenOn(gen)
+	}
+	return nil, false
+}
+
+// remove ends the error of a name, too.
+func (t *set) remove(id identity, _ uint32, kept bool) bool {
+	if kept {
 		return false
 	}
-	if t.listsAll(rev) {
-		return t.forgetErrors(gen, rev)
+	t.errorEnded = t.nameErrors.clear(id.name) || t.errorEnded
+	m := t.members[id.name]
+	if m == nil || find(m.variants, id.constraints) == nil {
+		return false // DEL-4
 	}
-	for _, m := range t.members {
-		if m.listed != rev && len(m.variants) > 0 && !u.later[m.name] && !t.nameErrors.keepsBody(m.name, gen) && !m.isIn(kept) {
-			t.nameErrors.clear(m.name)
-			t.shard.noteLeftOut(m.variants)
-			m.variants = nil
-			touched.add(m)
-			a.Changed++
-		}
-	}
-	return t.forgetErrors(gen, rev)
+	m.variants = cut(m.variants, id.constraints)
+	t.touch(m)
+	return true
+}
+
+func (t *set) drop(k known) {
+	t.nameErrors.clear(k.name)
+	k.member.variants = nil
+	t.touch(k.member)
+}
+
+// omits: a response with a bad part proves no absence (RELAY-32), nor does one of a type in
+// `absence_keeps`.
+func (t *set) omits(u *update) bool {
+	return u.Full && !u.Bad && t.shard.group.origin.config().absenceDeletes(u.TypeURL)
 }
 
 // boundErrors keeps the errors bounded by the members.
@@ -219,46 +192,6 @@ func (t *set) boundErrors(a *Applied) {
 	n := t.nameErrors.bound(len(t.members) + spareErrors)
 	a.Unrequested += n
 	t.shard.unrequested += uint64(n)
-}
-
-// omits reports whether what the response leaves out is gone.
-func (t *set) omits(u *update) bool {
-	return u.Full && !u.Bad && t.shard.group.origin.config().absenceDeletes(u.TypeURL)
-}
-
-// leaving is what a response takes away, by whatever it says. Its bodies have been taken up,
-// and nothing else.
-func (t *set) leaving(u *update, rev uint64, gen uint32) (ps []pendingRemoval) {
-	all := func(m *member, err *NameError) {
-		for _, v := range m.variants {
-			ps = append(ps, pendingRemoval{identity{m.name, v.Constraints.Key()}, err, m.seenOn(gen)})
-		}
-	}
-	one := func(name, key string) {
-		if m := t.members[name]; m != nil && find(m.variants, key) != nil && !replaced(m.variants, key, rev) {
-			ps = append(ps, pendingRemoval{identity{name, key}, nil, m.seenOn(gen)})
-		}
-	}
-	for _, name := range u.Removed {
-		one(name, "")
-	}
-	for _, r := range u.RemovedVariants {
-		one(r.Name, r.Constraints)
-	}
-	inError := u.inError()
-	for _, e := range u.Errors {
-		if m := t.members[e.Name]; m != nil && t.shard.group.origin.ends(e) {
-			all(m, e)
-		}
-	}
-	if t.omits(u) && !t.listsAll(rev) {
-		for _, m := range t.members {
-			if m.listed != rev && !u.later[m.name] && !inError[m.name] && !t.nameErrors.keepsBody(m.name, gen) {
-				all(m, nil)
-			}
-		}
-	}
-	return ps
 }
 
 // bodies are the variants of a member, which may be none.

@@ -301,12 +301,6 @@ func (s *shard) variants(name string) (vs []*Variant) {
 	return vs
 }
 
-// replaced reports whether the same response brought another variant for the map. Then no client
-// loses the name.
-func replaced(vs []*Variant, key string, rev uint64) bool {
-	return slices.ContainsFunc(vs, func(v *Variant) bool { return v.from.rev == rev && v.Constraints.Key() != key })
-}
-
 // holdsConstrained reports whether the shard holds only variants with constraints of a name, by
 // what it asked on the stream of generation gen. A removal of the plain name does not concern these
 // (DYN-13).

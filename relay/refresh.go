@@ -128,7 +128,7 @@ func (s *shard) askAgain(e *entry, gen uint32) {
 }
 
 // heard applies a resource without a usable payload to a member.
-func (t *set) heard(a *Applied, u *update, r *Resource, gen uint32, touched *touchedMembers) {
+func (t *set) heard(a *Applied, u *update, r *Resource, gen uint32) {
 	m, key := t.members[r.Name], r.Constraints.Key()
 	var held *Variant
 	if m != nil {
@@ -141,12 +141,12 @@ func (t *set) heard(a *Applied, u *update, r *Resource, gen uint32, touched *tou
 		a.Expired++
 		if held != nil {
 			m.variants = cut(m.variants, key)
-			touched.add(m)
+			t.touch(m)
 			a.Changed++
 		}
 	case lasts:
 		expires, _ := r.expiry(t.shard.now)
-		t.swap(a, m, held.lasting(expires), touched)
+		t.swap(a, m, held.lasting(expires))
 		t.guard.cancel(identity{r.Name, key})
 	case unknown:
 		if t.freezes().Changes() {

@@ -26,11 +26,11 @@ func (x *arrival) takesAway(all bool) (gone []string) {
 	all = all || !u.Full
 	switch t := s.star; s.kind(x.lane.index, x.gen) {
 	case kindSet:
-		if t.askedGen == x.gen && t.shown() && (all || !t.unconfirmed()) {
-			return t.taken(u, x.gen)
+		if t.askedGen == x.gen && t.shown() {
+			return t.taken(u, x.gen, all)
 		}
 	case kindNamed:
-		return s.taken(u, x.gen, all)
+		return s.named.taken(u, x.gen, all)
 	}
 	return nil
 }
@@ -64,50 +64,26 @@ func (x *arrival) leaves(gone []string) (endpoints []string) {
 // shown reports whether clients may have been sent members.
 func (t *set) shown() bool { return t.settled || t.shownEarly || t.revived }
 
-// taken are the members that a response removes. A name that the response has in error, too, is not
-// among them. The error and the removal are one statement (ABS-9) and are applied at once: a later
-// removal would end the error.
-func (t *set) taken(u *update, gen uint32) (gone []string) {
+// taken is what a response takes away: all of it, or but for what is not confirmed. An error of a
+// name that it takes away as well is one statement with that (ABS-9), and goes at once: the removal
+// would end the error if it came later.
+func (c *scope) taken(u *update, gen uint32, all bool) (gone []string) {
 	inError := u.inError()
+	goes := func(k known) bool { return len(k.variants) > 0 && (all || !k.isUnconfirmed()) }
 	for _, name := range u.Removed {
-		if t.members[name] != nil && !inError[name] {
+		if k, is := c.of.lookUp(name); is && goes(k) && !inError[name] {
 			gone = append(gone, name)
 		}
 	}
-	if !t.omits(u) || u.held() == len(t.members) {
+	if !c.of.omits(u) || u.held() == c.of.size() {
 		return gone
 	}
 	said := u.names()
-	for name := range t.members {
-		if !said[name] && !t.nameErrors.keepsBody(name, gen) {
-			gone = append(gone, name)
+	c.of.each(func(k known) {
+		if goes(k) && !said[k.name] && k.asksOn(gen) && !k.isKept(gen) && !k.hasLeft() {
+			gone = append(gone, k.name)
 		}
-	}
-	return gone
-}
-
-// taken are the names held by name that a response removes: all of them, or only the confirmed
-// ones.
-func (s *shard) taken(u *update, gen uint32, all bool) (gone []string) {
-	inError := u.inError()
-	for _, name := range u.Removed {
-		e := s.named.entries[name]
-		if e != nil && len(e.variants) > 0 && (all || !e.unconfirmed) && !inError[name] {
-			gone = append(gone, name)
-		}
-	}
-	if !u.Full || u.Bad || !xds.FullState(u.TypeURL) || u.held() == s.heldNames() {
-		return gone
-	}
-	said := u.names()
-	for name, e := range s.named.entries {
-		if len(e.variants) == 0 || e.unconfirmed && !all || said[name] {
-			continue
-		}
-		if e.asksOn(gen) && !e.kept(gen) && !e.hasLeft() {
-			gone = append(gone, name)
-		}
-	}
+	})
 	return gone
 }
 

@@ -172,6 +172,14 @@ func (s *shard) retire(e *entry) {
 	}
 }
 
+// isFallback reports whether bodies that stand in are of the last resort.
+func isFallback(vs []*Variant) bool { return len(vs) > 0 && vs[0].from.fallback }
+
+// standsIn reports whether what would be given of the name is of the last resort.
+func (e *entry) standsIn() bool {
+	return len(e.variants) == 0 && isFallback(e.retiredBodies())
+}
+
 // unretire takes back what retired. Only a group in which a client acknowledged something has
 // anything retired.
 func (s *shard) unretire(key retiredKey) (variants []*Variant, unconfirmed bool) {

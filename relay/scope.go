@@ -21,12 +21,26 @@ type scoped interface {
 	stream() gate.Stream
 	// subject is what a freeze has to know of it, but for its class.
 	subject() gate.Subject
-	// mass is of how many resources the origin's removals are a part.
-	mass() int
-	// isFallback reports whether what is held of a resource is of the last resort.
-	isFallback(identity) bool
-	// bodies are what is held of a resource of that name.
-	bodies(name string) []*Variant
+	// standsIn reports whether what is in it is of the last resort.
+	standsIn() bool
+	// size is how many names have a body.
+	size() int
+	// each calls f with all that is known in it, and lookUp finds what is known of a resource.
+	each(f func(known))
+	lookUp(name string) (k known, is bool)
+
+	// omits reports whether what the response leaves out is gone, and listsAll whether the one that
+	// is being applied is known to leave out nothing.
+	omits(*update) bool
+	listsAll(rev uint64) bool
+	// answers is what is held of a name that the stream of generation gen may take away, and
+	// whether that stream has brought it.
+	answers(name string, gen uint32) (held []*Variant, seen bool)
+	// remove takes up that the stream has taken a resource away, kept all the same or not. It
+	// reports whether it was held, and is no more.
+	remove(id identity, gen uint32, kept bool) bool
+	// drop takes up that a list has left out what is known.
+	drop(known)
 	// release removes what the guard held back, and returns how many resources that is.
 	release(*guard) int
 }

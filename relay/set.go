@@ -26,6 +26,11 @@ type set struct {
 	// inChanged: a collection that its lane has to look at, besides asking anew.
 	inChanged bool
 
+	// Within one response: touched are the members that it concerns, in its order. errorEnded: the
+	// error of a name has ended.
+	touched    []*member
+	errorEnded bool
+
 	// listed is how many members the response of revision listedRev lists.
 	listed    int
 	listedRev uint64
@@ -441,15 +446,7 @@ func (t *set) subject() gate.Subject {
 	return gate.Subject{Set: true, Complete: t.firm, Restored: t.restored, Revived: t.revived}
 }
 
-// mass does not count what the origin never said.
-func (t *set) mass() int {
-	if t.standsIn() {
-		return 0
-	}
-	return len(t.members)
-}
-
-func (t *set) bodies(name string) []*Variant { return t.members[name].bodies() }
+func (t *set) size() int { return len(t.members) }
 
 // standsIn reports whether the members are those of the last resort, and no stream has
 // replaced them yet.

@@ -337,10 +337,6 @@ func (st *state) isAnswered() bool { return st.question == answered }
 // answeredOn reports whether the stream has answered the last question.
 func (st *state) answeredOn(gen uint32) bool { return st.question == answered && st.gen == gen }
 
-// hasLeft reports whether the name has left the request since its body came, and may have come
-// back.
-func (st *state) hasLeft() bool { return st.source == fromLapsed }
-
 // cameBack reports whether it has left the request since its body came, and perhaps a list that may
 // be of before it came back has left it out.
 func (st *state) cameBack() bool { return st.source == fromLapsed || st.source == fromLeftOut }

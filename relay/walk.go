@@ -17,19 +17,39 @@ func (s *shard) known(e *entry) known { return known{&e.held, s, nil, nil, e} }
 // each set before, and of the names as nil; what it is false for is left out. nil: all are shown.
 func (s *shard) walk(wanted func(*set) bool, f func(known)) {
 	s.sets(func(t *set) {
-		if wanted != nil && !wanted(t) {
-			return
-		}
-		for _, m := range t.members {
-			f(t.known(m))
+		if wanted == nil || wanted(t) {
+			t.each(f)
 		}
 	})
-	if wanted != nil && !wanted(nil) {
-		return
+	if wanted == nil || wanted(nil) {
+		s.named.each(f)
 	}
-	for _, e := range s.named.entries {
-		f(s.known(e))
+}
+
+func (t *set) each(f func(known)) {
+	for _, m := range t.members {
+		f(t.known(m))
 	}
+}
+
+func (t *namedTable) each(f func(known)) {
+	for _, e := range t.entries {
+		f(t.shard.known(e))
+	}
+}
+
+func (t *set) lookUp(name string) (k known, is bool) {
+	if m := t.members[name]; m != nil {
+		return t.known(m), true
+	}
+	return k, false
+}
+
+func (t *namedTable) lookUp(name string) (k known, is bool) {
+	if e := t.shard.entry(name); e != nil {
+		return t.shard.known(e), true
+	}
+	return k, false
 }
 
 // walkName is walk for one name: the members of that name, its own entry, and the entries that hold
@@ -75,6 +95,38 @@ func (k known) heldBack() bool {
 	}
 	return k.shard.named.guard.holdsAny(k.held)
 }
+
+// isThere reports whether clients have it, or may: a body is held, or what had retired is given.
+func (k known) isThere() bool { return len(k.variants) > 0 || k.set == nil && k.entry.isServed() }
+
+// isUnconfirmed reports whether it was restored, and no stream has said anything of it.
+func (k known) isUnconfirmed() bool {
+	if k.set != nil {
+		return k.set.unconfirmed()
+	}
+	return k.entry.unconfirmed
+}
+
+// isListed reports whether the response that is being applied has spoken of it as there.
+func (k known) isListed() bool {
+	if k.set != nil {
+		return k.member.listed == k.shard.rev
+	}
+	return k.touched != untouched
+}
+
+// isKept reports whether it is in an error, stated on the stream of generation gen, that leaves its
+// body in use (ABS-8).
+func (k known) isKept(gen uint32) bool {
+	if k.set != nil {
+		return k.set.nameErrors.keepsBody(k.name, gen)
+	}
+	return k.entry.kept(gen)
+}
+
+// asksOn reports whether it is asked on the stream of generation gen, of which a set hears nothing
+// before it is.
+func (k known) asksOn(gen uint32) bool { return k.set != nil || k.entry.asksOn(gen) }
 
 // standsIn reports whether clients are given something of it that is of the last resort.
 func (k known) standsIn() bool {

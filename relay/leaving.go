@@ -1,0 +1,90 @@
+package relay
+
+import "slices"
+
+// leaving is what a response on the stream of generation gen takes away, in whatever form. Its
+// bodies have been applied, and nothing else.
+func (c *scope) leaving(u *update, gen uint32) (ps []pendingRemoval) {
+	one := func(name, key string) {
+		if held, seen := c.of.answers(name, gen); find(held, key) != nil && !replaced(held, key, c.shard.rev) {
+			ps = append(ps, pendingRemoval{identity{name, key}, nil, seen})
+		}
+	}
+	all := func(name string, held []*Variant, err *NameError, seen bool) {
+		for _, v := range held {
+			ps = append(ps, pendingRemoval{identity{name, v.Constraints.Key()}, err, seen})
+		}
+	}
+	for _, name := range u.Removed {
+		one(name, "")
+	}
+	for _, r := range u.RemovedVariants {
+		one(r.Name, r.Constraints)
+	}
+	for _, e := range u.Errors {
+		if c.shard.group.origin.ends(e) {
+			held, seen := c.of.answers(e.Name, gen)
+			all(e.Name, held, e, seen)
+		}
+	}
+	for _, k := range c.omitted(u, gen) {
+		all(k.name, k.variants, nil, k.seenOn(gen))
+	}
+	return ps
+}
+
+// takeAway takes up the removals, but for those that the guard or a freeze keeps. counts is the
+// result of hears. confirmed: what was held back before goes now, too.
+func (c *scope) takeAway(a *Applied, u *update, gen uint32, counts bool) (kept map[identity]bool, confirmed bool) {
+	kept, confirmed = c.screen(c.leaving(u, gen), counts, u.Full || u.listed)
+	a.Waiting += c.countFrozen(kept)
+	remove := func(id identity) {
+		if u.listed && !kept[id] {
+			c.shard.noteLeftOut(c.bodies(id.name))
+		}
+		if c.of.remove(id, gen, kept[id]) {
+			a.Changed++
+		}
+	}
+	for _, name := range u.Removed {
+		remove(identity{name: name})
+	}
+	for _, r := range u.RemovedVariants {
+		remove(identity{r.Name, r.Constraints})
+	}
+	return kept, confirmed
+}
+
+// omitted is what a full answer leaves out. If a name had been received its absence is a deletion.
+// If it was never received the absence is not conclusive (ABS-3). Nor is that of a name in error:
+// the origin states an error once, and then leaves the name out of its lists (TP3).
+func (c *scope) omitted(u *update, gen uint32) []known {
+	if !c.of.omits(u) || c.of.listsAll(c.shard.rev) {
+		return nil
+	}
+	var gone []known
+	inError := u.inError()
+	c.of.each(func(k known) {
+		if k.isThere() && !k.isListed() && !u.later[k.name] && !k.hasLeft() && !k.in(inError) && !k.isKept(gen) && k.asksOn(gen) {
+			gone = append(gone, k)
+		}
+	})
+	return gone
+}
+
+// dropOmitted removes what a full answer leaves out and is not kept.
+func (c *scope) dropOmitted(a *Applied, u *update, kept map[identity]bool, gen uint32) {
+	for _, k := range c.omitted(u, gen) {
+		if !k.isIn(kept) {
+			c.shard.noteLeftOut(k.variants)
+			c.of.drop(k)
+			a.Changed++
+		}
+	}
+}
+
+// replaced reports whether the same response brought another variant for the map, so that no
+// client loses the name.
+func replaced(vs []*Variant, key string, rev uint64) bool {
+	return slices.ContainsFunc(vs, func(v *Variant) bool { return v.from.rev == rev && v.Constraints.Key() != key })
+}
