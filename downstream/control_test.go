@@ -277,11 +277,11 @@ func (c *control) deliver(now time.Time, l *controlLane) {
 	s := l.queue[0]
 	l.queue = l.queue[1:]
 	c.nonce++
-	parsed, err := relay.ParseResponse(c.encode(s), !c.sotw)
+	parsed, err := xds.ParseResponse(c.encode(s), !c.sotw)
 	if err != nil {
 		c.tb.Fatal(err)
 	}
-	u, bad := relay.Accept(parsed, 0)
+	u, bad := xds.Accept(parsed, 0)
 	if (bad != nil) != (s.broken != "") {
 		c.tb.Fatalf("the response is bad: %v", bad)
 	}

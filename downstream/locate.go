@@ -97,7 +97,7 @@ func (s *session) mapAt(o *relay.Origin, name string, p constraints.Params) (con
 		return constraints.Params{}, nil
 	case !o.TP2():
 		return p, noParameters
-	case p.Len() > relay.MostParams:
+	case p.Len() > xds.MostParams:
 		return p, tooManyParameters
 	case len(name)+len(p.Key()) > s.cfg.limits.NameBytes:
 		return p, s.cfg.tooLong
@@ -236,10 +236,10 @@ func (s *session) wholeList(x *locatorBatch) (denied []relay.Denied) {
 // about are the constraints of an error of a name with parameters. The name alone would mean all of
 // its parameter maps.
 func (s *session) about(p constraints.Params) string {
-	if p.Len() > relay.MostParams || len(p.Key()) > s.cfg.limits.NameBytes {
+	if p.Len() > xds.MostParams || len(p.Key()) > s.cfg.limits.NameBytes {
 		return ""
 	}
-	_, written := relay.Exact(p, nil)
+	_, written := xds.Exact(p, nil)
 	return written
 }
 
@@ -255,6 +255,6 @@ var (
 		text: "origins[].tp2: the origin of this name is not known to understand dynamic parameters (DYN-18)",
 	}
 	tooManyParameters = &reason{
-		code: codes.InvalidArgument, text: "the locator has more than " + strconv.Itoa(relay.MostParams) + " dynamic parameters",
+		code: codes.InvalidArgument, text: "the locator has more than " + strconv.Itoa(xds.MostParams) + " dynamic parameters",
 	}
 )

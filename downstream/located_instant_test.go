@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weir-xds/weir/relay/xds"
+
 	"github.com/weir-xds/weir/relay"
 )
 
@@ -28,7 +30,7 @@ func TestTakenAtOneInstant(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		updates := make([]relay.Update, 300)
+		updates := make([]xds.Update, 300)
 		for i := range updates {
 			words := make([]string, len(says))
 			for j, w := range says {

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-xds/weir/relay/xds"
+
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
 
@@ -321,7 +323,7 @@ func TestTooManyParameters(t *testing.T) {
 	p := r.client(true)
 	many, long := locator("a{}"), locator("b{k="+strings.Repeat("x", 64<<10)+"}")
 	many.DynamicParameters = map[string]string{}
-	for i := range relay.MostParams + 1 {
+	for i := range xds.MostParams + 1 {
 		many.DynamicParameters[fmt.Sprint(i)] = "x"
 	}
 	p.sends(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: eds, ResourceLocatorsSubscribe: []*discoveryv3.ResourceLocator{many, long, locator("c{}")}})

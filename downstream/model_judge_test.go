@@ -9,7 +9,6 @@ import (
 	"time"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -287,7 +286,7 @@ func (c *modelClient) hearsDelta(m *model, r *discoveryv3.DeltaDiscoveryRequest)
 func (c *modelClient) holds(typeURL, name string) bool {
 	return slices.ContainsFunc(c.session.types, func(st *streamType) bool {
 		return st.typeURL == typeURL && st.held != nil &&
-			(slices.Contains(st.held.Removed, name) || slices.ContainsFunc(st.held.Variants, func(v *relay.Variant) bool { return v.Name == name }))
+			(slices.Contains(st.held.Removed, name) || slices.ContainsFunc(st.held.Variants, func(v *xds.Variant) bool { return v.Name == name }))
 	})
 }
 

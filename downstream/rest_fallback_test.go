@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/weir-xds/weir/relay/xds"
 
-	"github.com/weir-xds/weir/relay"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
 
 // standIn has the last resort be these, while the origin is out of reach.
@@ -23,15 +23,15 @@ func (p *polling) standIn(typeURL string, words ...string) {
 		name, body, _ := strings.Cut(w, "=")
 		m.Resources = append(m.Resources, payload(typeURL, name, body))
 	}
-	parsed, err := relay.ParseResponse(encoded(p.t, m), false)
+	parsed, err := xds.ParseResponse(encoded(p.t, m), false)
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	u, reject := relay.NameFields{}.Accept(parsed, 0)
+	u, reject := xds.NameFields{}.Accept(parsed, 0)
 	if reject != nil {
 		p.t.Fatal(reject)
 	}
-	p.origin.SetFallback(now, p.origin.NewFallback("files", func(yield func(string, *relay.Resource) bool) {
+	p.origin.SetFallback(now, p.origin.NewFallback("files", func(yield func(string, *xds.Resource) bool) {
 		for i := range u.Resources {
 			if !yield(typeURL, &u.Resources[i]) {
 				return

@@ -5,17 +5,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-xds/weir/relay/xds"
+
 	"github.com/weir-xds/weir/relay"
 )
 
 // disk is what a snapshot of a table keeps, with the bodies as they are written down.
 type disk struct {
 	images []relay.TypeImage
-	bodies map[*relay.Variant]relay.BodyImage
+	bodies map[*xds.Variant]xds.BodyImage
 }
 
 func snapshot(t *relay.Table, now time.Time) *disk {
-	d := &disk{bodies: map[*relay.Variant]relay.BodyImage{}}
+	d := &disk{bodies: map[*xds.Variant]xds.BodyImage{}}
 	for x := range t.Images(func(*relay.TypeImage) uint64 { return 0 }) {
 		d.images = append(d.images, x)
 		for i := range x.Sets {
@@ -28,7 +30,7 @@ func snapshot(t *relay.Table, now time.Time) *disk {
 	return d
 }
 
-func (d *disk) write(vs []*relay.Variant, now time.Time) {
+func (d *disk) write(vs []*xds.Variant, now time.Time) {
 	for _, v := range vs {
 		d.bodies[v] = v.Image(now, now)
 	}
@@ -38,7 +40,7 @@ func (d *disk) write(vs []*relay.Variant, now time.Time) {
 func (d *disk) restore(tb testing.TB, t *relay.Table, now time.Time) {
 	tb.Helper()
 	for _, x := range d.images {
-		again := func(vs []*relay.Variant) []*relay.Variant {
+		again := func(vs []*xds.Variant) []*xds.Variant {
 			vs = slices.Clone(vs)
 			for i, v := range vs {
 				var err error

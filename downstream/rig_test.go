@@ -157,14 +157,14 @@ func (r *rig) answer(typeURL, body string) {
 }
 
 // response is what the origin answers next.
-func (r *rig) response(typeURL string, words []string) relay.Update {
+func (r *rig) response(typeURL string, words []string) xds.Update {
 	r.tb.Helper()
 	r.up()
 	return r.message(typeURL, words)
 }
 
 // message is a response, of the words of says.
-func (r *rig) message(typeURL string, words []string) relay.Update {
+func (r *rig) message(typeURL string, words []string) xds.Update {
 	r.tb.Helper()
 	r.count++
 	m := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: typeURL, Nonce: fmt.Sprint("n", r.count), SystemVersionInfo: r.version}
@@ -202,11 +202,11 @@ func (r *rig) message(typeURL string, words []string) relay.Update {
 	if err != nil {
 		r.tb.Fatal(err)
 	}
-	parsed, err := relay.ParseResponse(b, true)
+	parsed, err := xds.ParseResponse(b, true)
 	if err != nil {
 		r.tb.Fatal(err)
 	}
-	u, bad := relay.Accept(parsed, 0)
+	u, bad := xds.Accept(parsed, 0)
 	if bad != nil {
 		r.tb.Fatal(bad)
 	}

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/weir-xds/weir/relay/xds"
-	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // aliasIndex records, for the names of a shard, the resources that go by more names than their own
@@ -38,10 +37,10 @@ func (s *shard) entry(name string) *entry {
 }
 
 // bodies is what is held by name of a resource, under whichever of its names.
-func (s *shard) bodies(name string) []*Variant { return s.entry(name).bodies() }
+func (s *shard) bodies(name string) []*xds.Variant { return s.entry(name).bodies() }
 
 // bodies are the variants of an entry; e may be nil.
-func (e *entry) bodies() []*Variant {
+func (e *entry) bodies() []*xds.Variant {
 	if e == nil {
 		return nil
 	}
@@ -56,15 +55,15 @@ func (s *shard) outdated(name string, it *item) bool {
 
 // hold puts a body into an entry. An alias stands for one resource, so the bodies of another
 // resource are removed first.
-func (s *shard) hold(e *entry, body *Variant) {
+func (s *shard) hold(e *entry, body *xds.Variant) {
 	if len(e.variants) > 0 && e.variants[0].Name != body.Name {
 		s.empty(e)
 	}
 	e.variants = put(e.variants, body)
-	if e.notice = nil; e.aliasDropped && body.listsAs(e.name) {
+	if e.notice = nil; e.aliasDropped && body.ListsAs(e.name) {
 		e.onListed()
 	}
-	if e.also != nil || len(body.aliases) == 0 && e.name == body.Name {
+	if e.also != nil || len(body.Aliases) == 0 && e.name == body.Name {
 		return
 	}
 	h := s.named.other.held[body.Name]
@@ -118,14 +117,14 @@ func (s *shard) list(h *aliasGroup) {
 		return
 	}
 	s.unlist(h)
-	seen := map[*Variant]bool{}
+	seen := map[*xds.Variant]bool{}
 	for _, e := range h.entries {
 		for _, v := range e.variants {
 			if seen[v] {
 				continue
 			}
 			seen[v] = true
-			for _, alias := range v.aliases {
+			for _, alias := range v.Aliases {
 				alias = xds.NameKey(alias)
 				s.named.other.lister[alias] = h.name
 				h.aliases = append(h.aliases, alias)
@@ -148,18 +147,13 @@ func (s *shard) share(e *entry) {
 	}
 	for _, x := range slices.Clone(h.entries) {
 		for _, v := range x.variants {
-			if v.listsAs(e.name) {
+			if v.ListsAs(e.name) {
 				s.hold(e, v)
 				e.onRestored(x.unconfirmed)
 			}
 		}
 	}
 	s.trackExpiry(expiringKey{name: e.name}, e.variants)
-}
-
-// listsAs reports whether the name is the resource's own, or one of its aliases.
-func (v *Variant) listsAs(name string) bool {
-	return v.Name == name || slices.ContainsFunc(v.aliases, func(alias string) bool { return xds.NameKey(alias) == name })
 }
 
 // spread puts a body into the entry of its name and into those of its aliases (ALIAS-1), which
@@ -169,13 +163,13 @@ func (v *Variant) listsAs(name string) bool {
 // again, and clients that subscribe now are not answered with what it stood for. Clients that hold
 // the resource by the alias may be using it. They are sent its updates until the origin has
 // answered for the alias; then they lose it.
-func (s *shard) spread(a *Applied, body *Variant, gen uint32) {
+func (s *shard) spread(a *Applied, body *xds.Variant, gen uint32) {
 	key := body.Constraints.Key()
 	listed, lost := map[*entry]bool{}, []*entry(nil)
 	if e := s.named.entries[body.Name]; e != nil {
 		listed[e] = true
 	}
-	for _, alias := range body.aliases {
+	for _, alias := range body.Aliases {
 		if e := s.named.entries[xds.NameKey(alias)]; e != nil && !e.ownName() {
 			listed[e] = true
 		}
@@ -193,7 +187,7 @@ func (s *shard) spread(a *Applied, body *Variant, gen uint32) {
 	}
 	switch {
 	case len(listed)+len(lost) == 0:
-		s.ignore(a, identity{body.Name, body.Constraints.Key()})
+		s.ignore(a, xds.Identity{Name: body.Name, Constraints: body.Constraints.Key()})
 		return
 	case !asked:
 		return // asked on another stream; see applyNamed
@@ -252,7 +246,7 @@ func (s *shard) holders(name string) (es []*entry) {
 }
 
 // heardAll applies a resource without a body to all entries that hold the resource.
-func (s *shard) heardAll(a *Applied, e *entry, u *update, r *Resource, gen uint32) {
+func (s *shard) heardAll(a *Applied, e *entry, u *update, r *xds.Resource, gen uint32) {
 	all := []*entry{e}
 	if e.also != nil {
 		all = slices.Clone(e.also.entries)
@@ -275,7 +269,7 @@ func (s *shard) heardAll(a *Applied, e *entry, u *update, r *Resource, gen uint3
 // notice looks at a resource without a payload. If it states that an alias did not resolve
 // (ALIAS-5), notice applies that and returns true. For a VirtualHost it always states that (TTL-3).
 // For another type it may be a heartbeat, and it is one if the resource is held.
-func (s *shard) notice(a *Applied, r *Resource, gen uint32) bool {
+func (s *shard) notice(a *Applied, r *xds.Resource, gen uint32) bool {
 	names := r.Aliases
 	switch {
 	case xds.IsVirtualHost(s.typeURL) && len(names) == 0:
@@ -283,8 +277,8 @@ func (s *shard) notice(a *Applied, r *Resource, gen uint32) bool {
 	case len(names) == 0, !xds.IsVirtualHost(s.typeURL) && len(s.bodies(r.Name)) > 0:
 		return false
 	}
-	notice := newNotice(r.Spelling(), r.Aliases, "")
-	notice.from.rev = s.rev
+	notice := xds.NewNotice(r.Spelling(), r.Aliases, "")
+	notice.From.Revision = s.rev
 	known := false
 	for _, name := range names {
 		e := s.named.entries[xds.NameKey(name)]
@@ -296,7 +290,7 @@ func (s *shard) notice(a *Applied, r *Resource, gen uint32) bool {
 			continue
 		}
 		if len(e.variants) > 0 && s.named.freezes().Changes() {
-			s.named.markFrozen(identity{e.name, r.Constraints.Key()})
+			s.named.markFrozen(xds.Identity{Name: e.name, Constraints: r.Constraints.Key()})
 			a.Waiting++
 			continue
 		}
@@ -311,35 +305,14 @@ func (s *shard) notice(a *Applied, r *Resource, gen uint32) bool {
 		s.touch(e, true)
 	}
 	if !known {
-		s.ignore(a, r.identity())
+		s.ignore(a, r.Identity())
 	}
 	return true
 }
 
-// newNotice makes the statement that aliases did not resolve, as it is sent to clients. It has no
-// content. Its version only has to differ each time it is sent (hosts.go).
-func newNotice(name string, aliases []string, version string) *Variant {
-	v := &Variant{aliases: aliases, from: &provenance{}}
-	v.Name, v.spelt = xds.Spell(name)
-	inner := xds.AppendString(nil, resourceName, name)
-	if version != "" {
-		inner = xds.AppendString(inner, resourceVersion, version)
-	}
-	for _, alias := range aliases {
-		inner = xds.AppendString(inner, resourceAliases, alias)
-	}
-	v.buf = protowire.AppendBytes(protowire.AppendTag(nil, fieldResources, protowire.BytesType), inner)
-	v.sotw, v.any = uint32(len(v.buf)), uint32(len(v.buf))
-	return v
-}
-
-// Notice reports whether the variant has no body, and is the origin's statement that the aliases in
-// it did not resolve (ALIAS-5).
-func (v *Variant) Notice() bool { return int(v.any) == len(v.buf) }
-
 // ignore counts a resource that was not asked for. If there are several parameter maps, the count
 // waits until it is known whether any of them asked for it (countStrays).
-func (s *shard) ignore(a *Applied, id identity) {
+func (s *shard) ignore(a *Applied, id xds.Identity) {
 	if a.strays != nil {
 		a.strays[id]++
 		return

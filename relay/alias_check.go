@@ -11,7 +11,7 @@ func (s *shard) checkAliases(fail func(string, ...any)) {
 			if s.named.entries[e.name] != e || e.also != h || len(e.variants) == 0 || e.variants[0].Name != name {
 				fail("resource %q: entry %q does not hold it", name, e.name)
 			}
-			if e.chosen != nil && e.chosen.listsAs(e.name) == e.aliasDropped {
+			if e.chosen != nil && e.chosen.ListsAs(e.name) == e.aliasDropped {
 				fail("entry %q: lost is %v", e.name, e.aliasDropped)
 			}
 		}
@@ -26,7 +26,7 @@ func (s *shard) checkAliases(fail func(string, ...any)) {
 	}
 	for name, e := range s.named.entries {
 		for _, v := range e.variants {
-			if v.Name != e.variants[0].Name || (v.Name != name || len(v.aliases) > 0) && (e.also == nil || e.also.name != v.Name) {
+			if v.Name != e.variants[0].Name || (v.Name != name || len(v.Aliases) > 0) && (e.also == nil || e.also.name != v.Name) {
 				fail("entry %q holds %q, which is not known of it", name, v.Name)
 			}
 		}

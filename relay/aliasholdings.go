@@ -102,17 +102,17 @@ func (a *aliasHoldings) set(r *record, name, spelt string) {
 // unresolved reports whether the origin has still to answer for the name, as far as this client is
 // concerned: v is what a dropped alias stood for, and the client was not sent v by the alias
 // (ALIAS-4).
-func (s *Sub) unresolved(r *record, v *Variant) bool {
+func (s *Sub) unresolved(r *record, v *xds.Variant) bool {
 	return v != nil && r.entry.aliasDropped && !(r.is(holds) && s.alias.resource(r) == v.Name)
 }
 
 // standsFor records the resource that the client is sent for a record.
-func (s *Sub) standsFor(r *record, v *Variant, rev uint64) {
+func (s *Sub) standsFor(r *record, v *xds.Variant, rev uint64) {
 	if was := s.alias.resource(r); s.delta && was != v.Name && r.is(holds) {
 		a := s.aliases()
 		a.dropped = append(a.dropped, droppedAlias{heldName: a.heldAs(r), record: r, sent: r.sent})
 	}
-	s.alias.set(r, v.Name, v.spelt)
+	s.alias.set(r, v.Name, v.Spelt)
 	if x, is := s.alias.of[r]; is {
 		x.rev = rev
 		s.alias.of[r] = x
@@ -130,7 +130,7 @@ func (a *aliasHoldings) heldAs(r *record) heldName {
 // ends decides how a delta client is sent that a name does not exist. The forms are the removal of
 // the resource that it holds, the notice that an alias did not resolve (ALIAS-5), and the removal
 // of the name itself. A resource that has to be removed besides is added to dropped.
-func (s *Sub) ends(r *record) (what event, notice *Variant) {
+func (s *Sub) ends(r *record) (what event, notice *xds.Variant) {
 	notice = r.entry.notice
 	name, own := s.alias.resource(r), r.entry.name
 	// an owed record may be marked as holding something (due)
@@ -283,7 +283,7 @@ func (s *Sub) keepByAlias(p *position) {
 			continue
 		}
 		if it.rev > p.sent {
-			s.mayKeep(heldName{name: it.variant.Name, spelt: it.variant.spelt})
+			s.mayKeep(heldName{name: it.variant.Name, spelt: it.variant.Spelt})
 			continue
 		}
 		s.keepAs(it.variant, it.variant.Digest)
@@ -321,13 +321,13 @@ func (s *Sub) mayKeep(x heldName) {
 
 // keepAs records that the client keeps a resource, in the form v, by those of its aliases that are
 // not answered yet.
-func (s *Sub) keepAs(v *Variant, d xds.Digest) {
-	for _, alias := range v.aliases {
+func (s *Sub) keepAs(v *xds.Variant, d xds.Digest) {
+	for _, alias := range v.Aliases {
 		r := s.record(xds.NameKey(alias))
 		if r == nil || r.is(holds) {
 			continue
 		}
-		s.alias.set(r, v.Name, v.spelt)
+		s.alias.set(r, v.Name, v.Spelt)
 		s.sent(r, d)
 		r.flags |= holds
 		s.markDirty(r, s.shard.rev)
@@ -342,7 +342,7 @@ func (s *Sub) namesResource(name string) bool {
 
 // inView is the body that the client's sets have of a name; nil: none. Sets that were not sent to
 // the client do not count.
-func (s *Sub) inView(name string) *Variant {
+func (s *Sub) inView(name string) *xds.Variant {
 	it, _ := s.itemOf(name)
 	if it == nil {
 		return nil

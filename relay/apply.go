@@ -43,14 +43,14 @@ type Applied struct {
 	Overlapping int
 	Overlaps    []Overlap
 
-	strays map[identity]int // how many maps did not ask for it; nil: there is one
+	strays map[xds.Identity]int // how many maps did not ask for it; nil: there is one
 }
 
 // Apply takes one checked response into the table, atomically (RELAY-82). Hashing and comparing
 // happen outside the lock, which is held for pointer swaps only. Many absences follow by shares
 // (absences.go). Only the reader of the lane's present stream calls it. ok is false if the lane
 // never asked for the type on this stream: such a response is neither ACKed nor NACKed (RELAY-33).
-func (l *Lane) Apply(now time.Time, response *Update) (a Applied, ok bool) {
+func (l *Lane) Apply(now time.Time, response *xds.Update) (a Applied, ok bool) {
 	gen := l.gen.Load()
 	k := l.group.store(response.TypeURL)
 	if k == nil || gen == 0 {
@@ -71,7 +71,7 @@ func (l *Lane) Apply(now time.Time, response *Update) (a Applied, ok bool) {
 		// writers would wait for all of it where there are few processors
 		// (TestAbsencesLeaveTheProcessor)
 		runtime.Gosched()
-		if u := (&update{Update: Update{TypeURL: u.TypeURL, Version: u.Version, Removed: names}}); k.find(u, l.index, gen) {
+		if u := (&update{Update: xds.Update{TypeURL: u.TypeURL, Version: u.Version, Removed: names}}); k.find(u, l.index, gen) {
 			l.take(now, k, gen, u, &Applied{})
 		}
 	}
@@ -81,9 +81,9 @@ func (l *Lane) Apply(now time.Time, response *Update) (a Applied, ok bool) {
 // take applies a response, or a share of one.
 func (l *Lane) take(now time.Time, k *store, gen uint32, u *update, a *Applied) {
 	cfg := l.group.origin.config()
-	from := &provenance{
-		typeURL: u.TypeURL, server: uint8(l.server.Load()), version: u.Version,
-		shown: cfg.OriginVersions, canonical: cfg.CanonicalHash, came: now.UnixNano(),
+	from := &xds.Provenance{
+		TypeURL: u.TypeURL, Server: uint8(l.server.Load()), Version: u.Version,
+		Shown: cfg.OriginVersions, Canonical: cfg.CanonicalHash, Came: now.UnixNano(),
 	}
 	x := arrival{lane: l, store: k, gen: gen, u: u, from: from, came: now}
 	l.group.gathering.take(&x, l.group.origin.table.config().Gather, a)
@@ -92,25 +92,25 @@ func (l *Lane) take(now time.Time, k *store, gen uint32, u *update, a *Applied) 
 // makeBodies makes the bodies of a response's resources, or finds those that are held already.
 func (x *arrival) makeBodies(a *Applied) {
 	u, from, cfg, made := x.u, x.from, x.lane.group.origin.config(), x.bodies
-	bodies := make([]*Variant, len(u.Resources))
+	bodies := make([]*xds.Variant, len(u.Resources))
 	for i := range u.Resources {
 		r := &u.Resources[i]
 		version := r.Version
-		if version == "" && from.shown && cfg.SotW {
+		if version == "" && from.Shown && cfg.SotW {
 			version = u.Version // SotW has no version of a resource but this (VER-5, VER-9)
 		}
-		expires, over := r.expiry(x.came)
+		expires, over := r.Expiry(x.came)
 		switch old := u.found[i].body; {
 		case r.Any == nil, over: // a heartbeat is no content (TTL-2), and what has expired is none any more
-		case old != nil && old.same(r):
-			if bodies[i] = old.withOriginVersion(from, version).lasting(expires); old.timed() && !r.HasTTL {
+		case old != nil && old.Same(r):
+			if bodies[i] = old.WithOriginVersion(from, version).Lasting(expires); old.Timed() && !r.HasTTL {
 				a.Untimed++
 			}
-		case made != nil && made[i] != nil && made[i].from == from:
+		case made != nil && made[i] != nil && made[i].From == from:
 			bodies[i] = made[i]
 		default:
-			bodies[i] = newVariant(from, r, version)
-			bodies[i].endAt(expires)
+			bodies[i] = xds.NewVariant(from, r, version)
+			bodies[i].EndAt(expires)
 		}
 	}
 	x.bodies = bodies
@@ -156,7 +156,7 @@ func (s *shard) kind(lane laneIndex, gen uint32) kind {
 // to make it is an object less.
 const fewTouched = 8
 
-func (s *shard) applyNamed(a *Applied, u *update, bodies []*Variant, gen uint32) {
+func (s *shard) applyNamed(a *Applied, u *update, bodies []*xds.Variant, gen uint32) {
 	rev := s.rev
 	counts := s.named.hears(gen)
 	s.named.touched = slices.Grow(s.named.touched, len(bodies))
@@ -166,7 +166,7 @@ func (s *shard) applyNamed(a *Applied, u *update, bodies []*Variant, gen uint32)
 			a.Waiting++
 			continue
 		}
-		if body != nil && (len(body.aliases) > 0 || s.named.other.held[body.Name] != nil) {
+		if body != nil && (len(body.Aliases) > 0 || s.named.other.held[body.Name] != nil) {
 			s.spread(a, body, gen)
 			continue
 		}
@@ -174,7 +174,7 @@ func (s *shard) applyNamed(a *Applied, u *update, bodies []*Variant, gen uint32)
 			continue
 		}
 		if e == nil {
-			s.stray(a, gen, r.identity())
+			s.stray(a, gen, r.Identity())
 			continue
 		}
 		// the name lives on the other lane by now, which may have brought something newer
@@ -236,22 +236,22 @@ func (s *shard) applyNamed(a *Applied, u *update, bodies []*Variant, gen uint32)
 }
 
 // removeName removes a body from all entries that hold it, by any name.
-func (s *shard) removeName(id identity) (changed bool) {
-	for _, e := range s.holders(id.name) {
-		if find(e.variants, id.constraints) != nil {
-			s.cut(e, id.constraints)
+func (s *shard) removeName(id xds.Identity) (changed bool) {
+	for _, e := range s.holders(id.Name) {
+		if find(e.variants, id.Constraints) != nil {
+			s.cut(e, id.Constraints)
 			changed = true
 		}
 		// the same response may state it in both ways (ALIAS-10)
-		if e.notice != nil && e.notice.from.rev != s.rev {
+		if e.notice != nil && e.notice.From.Revision != s.rev {
 			e.notice = nil
 		}
 		s.touch(e, true)
-		if e.name == id.name { // it speaks of the alias itself
+		if e.name == id.Name { // it speaks of the alias itself
 			e.onNamed()
 		}
 	}
-	if h := s.named.other.held[id.name]; h != nil {
+	if h := s.named.other.held[id.Name]; h != nil {
 		s.list(h)
 	}
 	return changed
@@ -262,7 +262,7 @@ func (t *namedTable) omits(u *update) bool {
 	return u.Full && !u.Bad && xds.FullState(u.TypeURL)
 }
 
-func (t *namedTable) answers(name string, gen uint32) (held []*Variant, seen bool) {
+func (t *namedTable) answers(name string, gen uint32) (held []*xds.Variant, seen bool) {
 	if e := t.entries[name]; e != nil && len(e.variants) > 0 && !e.ownName() && !t.freezes().Removals() {
 		return nil, false // it is an alias: that it resolves no more is no word about the resource
 	}
@@ -278,9 +278,9 @@ func (t *namedTable) answers(name string, gen uint32) (held []*Variant, seen boo
 }
 
 // remove does nothing about a name that was not asked on the stream (DEL-4).
-func (t *namedTable) remove(id identity, gen uint32, kept bool) bool {
+func (t *namedTable) remove(id xds.Identity, gen uint32, kept bool) bool {
 	asked := false
-	for _, e := range t.shard.holders(id.name) {
+	for _, e := range t.shard.holders(id.Name) {
 		if asked = asked || e.askedOn(gen); kept {
 			e.onHeard(gen)
 		}
@@ -337,11 +337,11 @@ type arrival struct {
 	store *store
 	gen   uint32
 	u     *update
-	from  *provenance
+	from  *xds.Provenance
 	came  time.Time
 
-	bodies []*Variant // made of its resources; nil where the table had the same
-	at     time.Time  // when it is taken up, if it waits
+	bodies []*xds.Variant // made of its resources; nil where the table had the same
+	at     time.Time      // when it is taken up, if it waits
 	// removals: all it says is what a response took away, or emptied. moved: it was put behind the
 	// routes.
 	removals, moved bool

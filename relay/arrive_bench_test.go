@@ -42,10 +42,10 @@ func (a *arrivals) list(names []string, body func(int) string) []byte {
 		r := madeResource(a.typeURL, name, "1", body(i)+a.filler)
 		payload := r.Any
 		if a.delta {
-			payload = xds.AppendString(xds.AppendString(nil, resourceVersion, "1"), resourceName, name)
-			payload = protowire.AppendBytes(protowire.AppendTag(payload, resourcePayload, protowire.BytesType), r.Any)
+			payload = xds.AppendString(xds.AppendString(nil, xds.FieldVersion, "1"), xds.FieldName, name)
+			payload = protowire.AppendBytes(protowire.AppendTag(payload, xds.FieldPayload, protowire.BytesType), r.Any)
 		}
-		b = protowire.AppendBytes(protowire.AppendTag(b, fieldResources, protowire.BytesType), payload)
+		b = protowire.AppendBytes(protowire.AppendTag(b, xds.FieldResources, protowire.BytesType), payload)
 	}
 	return xds.AppendString(xds.AppendString(b, 4, a.typeURL), 5, "n")
 }
@@ -68,12 +68,12 @@ func (a *arrivals) changed(i int) []byte {
 // arrive is what package upstream does with the bytes of a response.
 func (r *rig) arrive(raw []byte, delta bool) {
 	r.tb.Helper()
-	response, err := ParseResponse(raw, delta)
+	response, err := xds.ParseResponse(raw, delta)
 	if err != nil {
 		r.tb.Fatal(err)
 	}
 	r.group.lanes[mainLane].FindRepeats(response)
-	u, reject := Accept(response, 0)
+	u, reject := xds.Accept(response, 0)
 	if reject != nil {
 		r.tb.Fatal(reject)
 	}

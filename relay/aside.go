@@ -159,7 +159,7 @@ func (s *shard) suspect(l *Lane, gen uint32, now time.Time) {
 }
 
 // Heard takes up an answer. It reports whether it is one to what was asked.
-func (p *Probe) Heard(u *Update) bool {
+func (p *Probe) Heard(u *xds.Update) bool {
 	k := p.store
 	if u.TypeURL != p.Ask.TypeURL {
 		return false
@@ -307,7 +307,7 @@ func (s *shard) harmless(u *update, gen uint32, now time.Time) {
 }
 
 // noteLeftOut notes the endpoints of a Cluster that an origin's list leaves out.
-func (k *store) noteLeftOut(vs []*Variant) {
+func (k *store) noteLeftOut(vs []*xds.Variant) {
 	if !k.group.origin.config().SotW || k.typeURL != xds.ClusterType {
 		return
 	}

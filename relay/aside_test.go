@@ -11,11 +11,11 @@ import (
 )
 
 // edsResource is a Cluster whose endpoints come by a ClusterLoadAssignment of its name.
-func edsResource(name string) Resource {
+func edsResource(name string) xds.Resource {
 	value := protowire.AppendVarint(protowire.AppendTag(xds.AppendString(nil, 1, name), 2, protowire.VarintType), 3)
-	r := Resource{Name: name, Any: xds.AppendString(nil, 1, xds.ClusterType)}
+	r := xds.Resource{Name: name, Any: xds.AppendString(nil, 1, xds.ClusterType)}
 	r.Any = protowire.AppendBytes(protowire.AppendTag(r.Any, 2, protowire.BytesType), value)
-	r.payloadType, r.payload, _ = xds.AnyParts(r.Any)
+	r.PayloadType, r.Payload, _ = xds.AnyParts(r.Any)
 	return r
 }
 
@@ -184,12 +184,12 @@ func endpointsGoAside(t *testing.T, o *strictOrigin) {
 	o.lane.Open(o.now, 0)
 	o.asks("at first", "a", "b")
 	o.says(xds.EndpointType, "a", "b")
-	clusters := &Update{TypeURL: xds.ClusterType, Full: true}
+	clusters := &xds.Update{TypeURL: xds.ClusterType, Full: true}
 	for _, name := range []string{"a", "b"} {
 		clusters.Resources = append(clusters.Resources, edsResource(name))
 	}
 	o.lane.Apply(o.now, clusters)
-	clusters = &Update{TypeURL: xds.ClusterType, Full: true, Resources: []Resource{edsResource("a")}}
+	clusters = &xds.Update{TypeURL: xds.ClusterType, Full: true, Resources: []xds.Resource{edsResource("a")}}
 	o.lane.Apply(o.now, clusters)
 	o.asks("without those of the cluster that is gone", "a")
 	o.wait(time.Second)

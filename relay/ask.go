@@ -181,24 +181,24 @@ func (s *shard) move(to laneIndex) {
 // if they cannot be presented: the origin ignores versions (RELAY-46), a version is empty
 // (RELAY-91) or was given by another server (FED-7), the versions are in doubt, or the request
 // would be too long (RELAY-41). Then members that the stream does not mention are swept.
-func (s *shard) initial(lane laneIndex, now time.Time, each func(add func(*Variant) bool)) map[string]string {
+func (s *shard) initial(lane laneIndex, now time.Time, each func(add func(*xds.Variant) bool)) map[string]string {
 	// DYN-20: such an origin is asked by locators alone.
 	if cfg := s.group.origin.config(); cfg.NoResume || cfg.SotW || s.lane(lane).fresh.Load() || cfg.TP2 {
 		return nil
 	}
 	initial, size, server := map[string]string{}, 0, uint8(s.lane(lane).server.Load())
-	each(func(v *Variant) bool {
+	each(func(v *xds.Variant) bool {
 		switch {
 		case v.Constraints != nil: // DYN-20
 			return true
-		case v.timed() && !v.end.After(now): // RELAY-41
+		case v.Expired(now): // RELAY-41
 			return true
-		case v.originVersion == "", v.from.server != server:
+		case v.OriginVersion() == "", v.From.Server != server:
 			initial = nil
 			return false
 		}
-		initial[v.Spelling()] = v.originVersion
-		size += len(v.Name) + len(v.originVersion) + 8
+		initial[v.Spelling()] = v.OriginVersion()
+		size += len(v.Name) + len(v.OriginVersion()) + 8
 		if size > firstRequestBytes {
 			initial = nil
 		}
@@ -209,7 +209,7 @@ func (s *shard) initial(lane laneIndex, now time.Time, each func(add func(*Varia
 
 // firstInitial is initial for a request that may not be the first for the type on the stream. Then
 // there are none, since origins read them in the first request only (DELTA-11).
-func (s *shard) firstInitial(lane laneIndex, gen uint32, now time.Time, each func(add func(*Variant) bool)) map[string]string {
+func (s *shard) firstInitial(lane laneIndex, gen uint32, now time.Time, each func(add func(*xds.Variant) bool)) map[string]string {
 	if s.askedGen[lane] == gen {
 		return nil
 	}
@@ -311,7 +311,7 @@ func (s *shard) lookAll(a *Ask, gen uint32, now time.Time, all bool) {
 	// (RELAY-9).
 	t.firstGen[t.lane], t.firstAt[t.lane] = gen, now
 	sortNames(a.Subscribe)
-	a.Initial = s.firstInitial(t.lane, gen, now, func(add func(*Variant) bool) {
+	a.Initial = s.firstInitial(t.lane, gen, now, func(add func(*xds.Variant) bool) {
 		for _, t := range globs {
 			t.eachPresented(add)
 		}

@@ -74,7 +74,7 @@ func (rows *rowList) ask(k known) {
 		return
 	}
 	for _, v := range k.variants {
-		r := rows.row(k.set, k.name, v.spelt)
+		r := rows.row(k.set, k.name, v.Spelt)
 		r.Variant = v
 		if f := k.set.nameErrors.byName[k.name]; f != nil {
 			r.Error, r.ErrorAt = f.nameError, f.at

@@ -47,7 +47,7 @@ func (s *shard) askSets(asks []Ask, gen uint32, now time.Time, all bool) []Ask {
 			return asks
 		}
 		s.spacesGen, s.spacesAt = gen, now
-		a.Initial = s.firstInitial(mainLane, gen, now, func(add func(*Variant) bool) {
+		a.Initial = s.firstInitial(mainLane, gen, now, func(add func(*xds.Variant) bool) {
 			for _, t := range spaces {
 				t.eachPresented(add)
 			}
@@ -188,7 +188,7 @@ func (s *shard) seed(asked []*set, now time.Time) {
 		return
 	}
 	rev, seeded := s.rev, map[*set]bool{}
-	seed := func(name string, vs []*Variant) {
+	seed := func(name string, vs []*xds.Variant) {
 		s.eachOf(asked[0].askedGen, name, func(t *set) {
 			m := t.members[name]
 			if known := m != nil && (!t.revived || m.seenOn(t.askedGen)); len(vs) > 0 && !known {
@@ -247,7 +247,7 @@ func (s *shard) dropCollection(t *set) {
 
 // eachPresented calls add with the bodies of the members that may be presented, until add returns
 // false.
-func (t *set) eachPresented(add func(*Variant) bool) {
+func (t *set) eachPresented(add func(*xds.Variant) bool) {
 	for _, m := range t.members {
 		if t.revived || t.refetch[m.name] { // TTL-4
 			continue

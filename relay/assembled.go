@@ -67,7 +67,7 @@ func (s *Sub) takeAssembled(k Deferral) *Answer {
 func (s *Sub) assemble(a *Answer) {
 	own := &Body{}
 	var total xds.Sum
-	add := func(v *Variant) {
+	add := func(v *xds.Variant) {
 		total.Add(v.Digest)
 		own.Variants = append(own.Variants, v)
 	}

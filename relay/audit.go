@@ -36,7 +36,7 @@ type Audit struct {
 	lane  *Lane
 	store *store
 	gen   uint32 // of the lane's stream
-	from  *provenance
+	from  *xds.Provenance
 	wild  bool
 
 	heard map[auditKey]xds.Digest     // zero: stated not to exist
@@ -68,7 +68,7 @@ func (l *Lane) Audit(typeURL string, all bool) (a *Audit, asks []Ask) {
 			asks = k.preview(l, all)
 			a = &Audit{
 				lane: l, store: k, gen: gen, wild: len(asks) > 0 && asks[0].Wildcard,
-				from:  &provenance{typeURL: typeURL, canonical: k.group.origin.config().CanonicalHash},
+				from:  &xds.Provenance{TypeURL: typeURL, Canonical: k.group.origin.config().CanonicalHash},
 				heard: map[auditKey]xds.Digest{}, sets: map[string]*constraints.Set{}, unsure: map[string]bool{},
 			}
 		}
@@ -93,7 +93,7 @@ func (l *Lane) LongPause() time.Duration { return l.group.origin.table.config().
 
 // Hear takes up one response. news: it brought a name that was not heard before. more is false if
 // it is too much to be compared.
-func (a *Audit) Hear(now time.Time, u *Update) (news, more bool) {
+func (a *Audit) Hear(now time.Time, u *xds.Update) (news, more bool) {
 	if u.Heartbeats {
 		return false, true
 	}
@@ -104,14 +104,14 @@ func (a *Audit) Hear(now time.Time, u *Update) (news, more bool) {
 	for i := range u.Resources {
 		r := &u.Resources[i]
 		key := auditKey{r.Name, r.Constraints.Key()}
-		if _, over := r.expiry(now); r.HasTTL || over || r.Any == nil {
+		if _, over := r.Expiry(now); r.HasTTL || over || r.Any == nil {
 			a.unsure[r.Name] = true
 			continue
 		}
 		if _, known := a.heard[key]; !known {
 			news = true
 		}
-		a.heard[key], a.sets[key.constraints] = a.from.digest(r), r.Constraints
+		a.heard[key], a.sets[key.constraints] = a.from.Digest(r), r.Constraints
 	}
 	for _, name := range u.Removed {
 		a.heard[auditKey{name: name}] = xds.Digest{}
@@ -179,11 +179,11 @@ func (a *Audit) compare() (found map[auditKey]difference, ok bool) {
 	}
 	found = map[auditKey]difference{}
 	held := map[auditKey]bool{}
-	compare := func(v *Variant, whole bool) {
+	compare := func(v *xds.Variant, whole bool) {
 		key := auditKey{v.Name, v.Constraints.Key()}
 		heard, spoken := a.heard[key]
 		held[key] = true
-		if v.timed() || a.unsure[v.Name] || !spoken && (!whole || a.bad) || heard == v.Digest || len(found) >= maxDrift {
+		if v.Timed() || a.unsure[v.Name] || !spoken && (!whole || a.bad) || heard == v.Digest || len(found) >= maxDrift {
 			return
 		}
 		found[key] = difference{v.Digest, heard}
@@ -202,7 +202,7 @@ func (a *Audit) compare() (found map[auditKey]difference, ok bool) {
 
 // compareShard calls compare with all that is held for one parameter map. ok is false if it
 // is not at rest, or holds what it does on purpose.
-func (a *Audit) compareShard(s *shard, compare func(v *Variant, whole bool)) (ok bool) {
+func (a *Audit) compareShard(s *shard, compare func(v *xds.Variant, whole bool)) (ok bool) {
 	cfg := s.group.origin.config()
 	held, _ := s.guarded()
 	ok = held == 0

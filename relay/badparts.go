@@ -1,6 +1,10 @@
 package relay
 
-import "time"
+import (
+	"time"
+
+	"github.com/weir-xds/weir/relay/xds"
+)
 
 // badParts are the parts of a set's answers on one stream that were refused. A client that holds
 // something is not sent the set before these were stated again, or after the longest pause: what
@@ -61,7 +65,7 @@ func (t *set) note(u *update) {
 
 // bare is the response without what it states.
 func (u *update) bare() update {
-	return update{Update: Update{TypeURL: u.TypeURL, Bad: u.Bad, Refused: u.Refused, Unread: u.Unread, Heartbeats: u.Heartbeats}}
+	return update{Update: xds.Update{TypeURL: u.TypeURL, Bad: u.Bad, Refused: u.Refused, Unread: u.Unread, Heartbeats: u.Heartbeats}}
 }
 
 // over is when the set may count as complete with regard to all that was refused, if nothing comes

@@ -3,7 +3,6 @@ package relay
 import (
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -13,11 +12,11 @@ import (
 
 // Body is what an answer carries: immutable, and shared by all who are told the same.
 type Body struct {
-	Variants []*Variant
+	Variants []*xds.Variant
 	// Heartbeats are bodies of which only the TTL is told: the client has accepted them (TTL-10).
 	// In state of the world there are none beside Variants, since they go under the version that
 	// the client accepted (TTL-9).
-	Heartbeats []*Variant
+	Heartbeats []*xds.Variant
 	// delta only; canonical within this package, and as they are to be told outside it
 	// (spell)
 	Removed []string
@@ -50,7 +49,7 @@ func (e *encodings) of(delta bool) *joined {
 type joined struct {
 	once   sync.Once
 	pieces [][]byte
-	timed  []*Variant // not in pieces: the TTL that is told is another one each time
+	timed  []*xds.Variant // not in pieces: the TTL that is told is another one each time
 }
 
 // newShared is a body that many are told.
@@ -85,14 +84,14 @@ func (a *Answer) Pieces(delta bool, now time.Time, own [][]byte) (p Pieces) {
 	if p[Plain] = plain; len(a.Heartbeats) > 0 {
 		p[Plain] = slices.Clip(plain)
 		for _, v := range a.Heartbeats {
-			if ttl, ok := v.remaining(now); ok {
-				p[Plain] = append(p[Plain], v.heartbeat(delta, ttl))
+			if ttl, ok := v.Remaining(now); ok {
+				p[Plain] = append(p[Plain], v.Heartbeat(delta, ttl))
 			}
 		}
 	}
 	for _, v := range timed {
-		if ttl, ok := v.remaining(now); ok { // or else it is about to be removed
-			head, rest := v.timedParts(delta, ttl)
+		if ttl, ok := v.Remaining(now); ok { // or else it is about to be removed
+			head, rest := v.TimedParts(delta, ttl)
 			p[Pairs] = append(p[Pairs], head, rest)
 		}
 	}
@@ -107,7 +106,7 @@ func (a *Answer) Pieces(delta bool, now time.Time, own [][]byte) (p Pieces) {
 func (a *Answer) PiecesV2(own [][]byte) (p Pieces) {
 	for _, v := range a.Variants {
 		if !v.Nameless {
-			own = append(own, v.deltaV2())
+			own = append(own, v.DeltaV2())
 		}
 	}
 	if p[Plain] = own; len(a.Removed) > 0 {
@@ -117,7 +116,7 @@ func (a *Answer) PiecesV2(own [][]byte) (p Pieces) {
 }
 
 // encoded is what all who are told the body share. All of them are told TTLs, or none is.
-func (b *Body) encoded(delta, ttl bool, own [][]byte) (plain [][]byte, timed []*Variant) {
+func (b *Body) encoded(delta, ttl bool, own [][]byte) (plain [][]byte, timed []*xds.Variant) {
 	switch {
 	case b.of != nil:
 		return b.of.encoded(delta, ttl, own)
@@ -140,10 +139,10 @@ func (b *Body) encoded(delta, ttl bool, own [][]byte) (plain [][]byte, timed []*
 }
 
 // list adds bodies one by one. What has no name delta cannot express (RELAY-18).
-func list(variants []*Variant, delta, ttl bool, to [][]byte) (pieces [][]byte, timed []*Variant) {
+func list(variants []*xds.Variant, delta, ttl bool, to [][]byte) (pieces [][]byte, timed []*xds.Variant) {
 	for _, v := range variants {
 		switch {
-		case ttl && v.timed():
+		case ttl && v.Timed():
 			timed = append(timed, v)
 		case !delta:
 			to = append(to, v.SotW())
@@ -154,7 +153,7 @@ func list(variants []*Variant, delta, ttl bool, to [][]byte) (pieces [][]byte, t
 	return to, timed
 }
 
-func joinBodies(variants []*Variant, delta, ttl bool) (pieces [][]byte, timed []*Variant) {
+func joinBodies(variants []*xds.Variant, delta, ttl bool) (pieces [][]byte, timed []*xds.Variant) {
 	all, timed := list(variants, delta, ttl, make([][]byte, 0, min(len(variants), 16)))
 	if len(all) < 2 {
 		return all, timed
@@ -193,7 +192,7 @@ func (b *Body) needs() []string {
 	return b.shared.needs
 }
 
-func needs(clusters []*Variant) (endpoints []string) {
+func needs(clusters []*xds.Variant) (endpoints []string) {
 	for _, v := range clusters {
 		if name := v.Endpoints(); name != "" {
 			endpoints = append(endpoints, name)
@@ -217,12 +216,12 @@ func joinNames(names []string) (pieces [][]byte) {
 	for len(names) > 0 {
 		n, size := 0, 0
 		for n < len(names) && (n == 0 || size+len(names[n]) <= segmentBytes) {
-			size += protowire.SizeTag(fieldRemoved) + protowire.SizeBytes(len(names[n]))
+			size += protowire.SizeTag(xds.FieldRemoved) + protowire.SizeBytes(len(names[n]))
 			n++
 		}
 		piece := make([]byte, 0, size)
 		for _, name := range names[:n] {
-			piece = xds.AppendString(piece, fieldRemoved, name)
+			piece = xds.AppendString(piece, xds.FieldRemoved, name)
 		}
 		pieces, names = append(pieces, piece), names[n:]
 	}
@@ -242,7 +241,7 @@ func (b *Body) named() *Body {
 		}
 	}
 	for _, name := range b.Removed {
-		if !isNameless(name) {
+		if !xds.IsNameless(name) {
 			c.Removed = append(c.Removed, name)
 		}
 	}
@@ -295,12 +294,10 @@ func (s *Sub) spelling(name, other string) string {
 	return xds.Spelling(name, other)
 }
 
-func isNameless(key string) bool { return strings.HasPrefix(key, namelessKey) }
-
 func (b *Body) empty() bool { return len(b.Variants)+len(b.Heartbeats)+len(b.Removed) == 0 }
 
 // emptyInDelta reports whether delta has nothing to say, where SotW may have nameless members
 // (RELAY-18).
 func (b *Body) emptyInDelta() bool {
-	return len(b.Removed)+len(b.Heartbeats) == 0 && !slices.ContainsFunc(b.Variants, func(v *Variant) bool { return !v.Nameless })
+	return len(b.Removed)+len(b.Heartbeats) == 0 && !slices.ContainsFunc(b.Variants, func(v *xds.Variant) bool { return !v.Nameless })
 }

@@ -80,15 +80,15 @@ func (r *rig) open() {
 	}
 }
 
-func made(typeURL, body string, removed []string, names ...string) *Update {
-	u := &Update{TypeURL: typeURL, Removed: removed}
+func made(typeURL, body string, removed []string, names ...string) *xds.Update {
+	u := &xds.Update{TypeURL: typeURL, Removed: removed}
 	for _, n := range names {
 		u.Resources = append(u.Resources, madeResource(typeURL, n, "v"+body, body))
 	}
 	return u
 }
 
-func (r *rig) apply(u *Update) {
+func (r *rig) apply(u *xds.Update) {
 	r.tb.Helper()
 	if _, ok := r.group.lanes[mainLane].Apply(zero, u); !ok {
 		r.tb.Fatal("never asked")

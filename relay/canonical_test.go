@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-xds/weir/relay/relaytest"
+
 	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -21,13 +23,13 @@ func inAnyOrder(t *testing.T, within string, depth int) (a, b []byte) {
 		e := protowire.AppendBytes(protowire.AppendTag(xds.AppendString(nil, 1, key), 2, protowire.BytesType), value)
 		return protowire.AppendBytes(protowire.AppendTag(nil, field, protowire.BytesType), e)
 	}
-	value := mustMarshal(t, structpb.NewStringValue("v"))
+	value := relaytest.Marshal(structpb.NewStringValue("v"))
 	one, two := entry(1, "one", value), entry(1, "two", value)
 	a, b = slices.Concat(one, two), slices.Concat(two, one)
 	typeURL := within
 	for range depth {
-		a = mustMarshal(t, &anypb.Any{TypeUrl: typeURL, Value: a})
-		b = mustMarshal(t, &anypb.Any{TypeUrl: typeURL, Value: b})
+		a = relaytest.Marshal(&anypb.Any{TypeUrl: typeURL, Value: a})
+		b = relaytest.Marshal(&anypb.Any{TypeUrl: typeURL, Value: b})
 		// core.Metadata.typed_filter_metadata is a map of Anys.
 		a, b = entry(2, "inner", a), entry(2, "inner", b)
 		typeURL = xds.TypePrefix + "envoy.config.core.v3.Metadata"
@@ -40,9 +42,9 @@ func inAnyOrder(t *testing.T, within string, depth int) (a, b []byte) {
 	return field(a), field(b)
 }
 
-func clusterOf(payload []byte) *Resource {
-	r := &Resource{Name: "c", Any: xds.AppendString(xds.AppendString(nil, 1, xds.ClusterType), 2, string(payload))}
-	r.payloadType, r.payload, _ = xds.AnyParts(r.Any)
+func clusterOf(payload []byte) *xds.Resource {
+	r := &xds.Resource{Name: "c", Any: xds.AppendString(xds.AppendString(nil, 1, xds.ClusterType), 2, string(payload))}
+	r.PayloadType, r.Payload, _ = xds.AnyParts(r.Any)
 	return r
 }
 
@@ -64,8 +66,8 @@ func TestCanonicalHash(t *testing.T) { // VER-6
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			a, b := inAnyOrder(t, test.within, test.depth)
-			from := &provenance{typeURL: xds.ClusterType, canonical: test.canonical}
-			va, vb := newVariant(from, clusterOf(a), ""), newVariant(from, clusterOf(b), "")
+			from := &xds.Provenance{TypeURL: xds.ClusterType, Canonical: test.canonical}
+			va, vb := xds.NewVariant(from, clusterOf(a), ""), xds.NewVariant(from, clusterOf(b), "")
 			if equal := va.Digest == vb.Digest; equal != test.equal {
 				t.Errorf("the versions are equal: %v", equal)
 			}
@@ -75,9 +77,9 @@ func TestCanonicalHash(t *testing.T) { // VER-6
 		})
 	}
 	// Another content is another version.
-	from := &provenance{typeURL: xds.ClusterType, canonical: true}
+	from := &xds.Provenance{TypeURL: xds.ClusterType, Canonical: true}
 	a, _ := inAnyOrder(t, known, 1)
-	if newVariant(from, clusterOf(a), "").Digest == newVariant(from, clusterOf(append(a, 0xf8, 0xff, 0x7f, 1)), "").Digest {
+	if xds.NewVariant(from, clusterOf(a), "").Digest == xds.NewVariant(from, clusterOf(append(a, 0xf8, 0xff, 0x7f, 1)), "").Digest {
 		t.Error("a field that nobody knows is not in the hash")
 	}
 }
@@ -99,7 +101,7 @@ func TestCanonicalHashInTheTable(t *testing.T) { // VER-6, VER-7
 		l.Take(now, true)
 		a, b := inAnyOrder(t, xds.TypePrefix+"google.protobuf.Struct", 2)
 		for i, payload := range [][]byte{a, b} {
-			u, reject := Accept(&Response{TypeURL: xds.ClusterType, resources: [][]byte{clusterOf(payload).Any}}, 0)
+			u, reject := xds.Accept(&xds.Response{TypeURL: xds.ClusterType, Resources: [][]byte{clusterOf(payload).Any}}, 0)
 			if reject != nil {
 				t.Fatal(reject)
 			}

@@ -78,8 +78,8 @@ func (s *shard) checkExpiring(fail func(string, ...any)) {
 	s.walk(nil, func(k known) {
 		m := t.byName[expiringKey{k.set, k.name}]
 		for _, v := range k.variants {
-			if v.timed() && (m == nil || v.end.Before(m.at)) {
-				fail("%q expires at %v, and nobody knows", k.name, v.end)
+			if v.Timed() && (m == nil || v.Expires().Before(m.at)) {
+				fail("%q expires at %v, and nobody knows", k.name, v.Expires())
 			}
 		}
 		if m != nil {
@@ -96,7 +96,7 @@ func (s *shard) checkExpiring(fail func(string, ...any)) {
 
 func (t *set) uncachedMembers() (n int) {
 	for _, m := range t.members {
-		if slices.ContainsFunc(m.variants, func(v *Variant) bool { return v.DoNotCache }) {
+		if slices.ContainsFunc(m.variants, func(v *xds.Variant) bool { return v.DoNotCache }) {
 			n++
 		}
 	}

@@ -5,7 +5,7 @@ import "github.com/weir-xds/weir/relay/xds"
 // excerpt is what one response says of one collection.
 type excerpt struct {
 	update
-	bodies []*Variant
+	bodies []*xds.Variant
 	// collectionError is what it says of the collection as a whole: an error, or that it is empty,
 	// which is one for clients that speak state of the world.
 	collectionError *NameError
@@ -14,7 +14,7 @@ type excerpt struct {
 // applyCollections takes up what a response on the stream of generation gen says of globs or
 // namespaces. A response that is refused in part, or is the first after one, concerns them all:
 // what they lack may be what was refused (RELAY-32).
-func (s *shard) applyCollections(a *Applied, u *update, bodies []*Variant, gen uint32) {
+func (s *shard) applyCollections(a *Applied, u *update, bodies []*xds.Variant, gen uint32) {
 	if len(s.collections) == 0 {
 		return
 	}
@@ -135,7 +135,7 @@ func (t *set) membersGo(p *excerpt) {
 			continue
 		}
 		for _, v := range m.variants {
-			p.RemovedVariants = append(p.RemovedVariants, RemovedVariant{name, v.Constraints.Key(), v.Constraints})
+			p.RemovedVariants = append(p.RemovedVariants, xds.RemovedVariant{Name: name, Constraints: v.Constraints.Key(), Set: v.Constraints})
 		}
 	}
 }
@@ -212,7 +212,7 @@ func (p *position) newCollectionError() *NameError {
 
 // applySets takes up a response on the stream that carries the type's sets: `*`, namespaces,
 // or both, and then a resource that came for one of them may be of either.
-func (s *shard) applySets(a *Applied, u *update, bodies []*Variant, gen uint32, from *provenance) {
+func (s *shard) applySets(a *Applied, u *update, bodies []*xds.Variant, gen uint32, from *xds.Provenance) {
 	if s.star.askedGen == gen {
 		s.star.apply(a, u, bodies, gen)
 		if !u.Heartbeats && (a.Changed+a.Resumed > 0 || u.Full && !u.Bad) && (a.Waiting == 0 || !u.Full) {
@@ -220,7 +220,7 @@ func (s *shard) applySets(a *Applied, u *update, bodies []*Variant, gen uint32, 
 		}
 	} else {
 		for i := range u.Resources {
-			s.stray(a, gen, u.Resources[i].identity())
+			s.stray(a, gen, u.Resources[i].Identity())
 		}
 		for _, e := range u.Errors {
 			s.strayError(a, gen, e)
@@ -231,8 +231,8 @@ func (s *shard) applySets(a *Applied, u *update, bodies []*Variant, gen uint32, 
 
 // stray counts a resource that no name or `*` was asked for, unless a collection was
 // (RELAY-28, COLL-5).
-func (s *shard) stray(a *Applied, gen uint32, id identity) {
-	if !s.picked(gen, id.name) {
+func (s *shard) stray(a *Applied, gen uint32, id xds.Identity) {
+	if !s.picked(gen, id.Name) {
 		s.ignore(a, id)
 	}
 }
@@ -240,12 +240,12 @@ func (s *shard) stray(a *Applied, gen uint32, id identity) {
 // strayError is stray for an error, which may be of a collection as a whole.
 func (s *shard) strayError(a *Applied, gen uint32, e *NameError) {
 	if t := s.collections[e.Name]; t == nil || t.askedGen != gen {
-		s.stray(a, gen, identityOf(e))
+		s.stray(a, gen, xds.IdentityOf(e))
 	}
 }
 
 // memberBodies is what a collection asked on the stream of generation gen holds of a name.
-func (s *shard) memberBodies(gen uint32, name string) (vs []*Variant) {
+func (s *shard) memberBodies(gen uint32, name string) (vs []*xds.Variant) {
 	s.eachOf(gen, name, func(t *set) {
 		if m := t.members[name]; m != nil && !t.guard.holdsAny(&m.held) {
 			vs = m.variants

@@ -25,12 +25,12 @@ import (
 
 // restoredSet is what the set of Clusters was restored with.
 type restoredSet struct {
-	members   []*Variant // except those that had a TTL
-	version   string     // version_info of the list of all of them
-	confirmed bool       // whether the origin had confirmed the set at the last check
+	members   []*xds.Variant // except those that had a TTL
+	version   string         // version_info of the list of all of them
+	confirmed bool           // whether the origin had confirmed the set at the last check
 
 	// gone are the members that the view lacks, as of revision rev of view.
-	gone []*Variant
+	gone []*xds.Variant
 	view *view
 	rev  uint64
 }
@@ -41,13 +41,13 @@ func (s *shard) rememberRestored(now time.Time) {
 	if s.typeURL != xds.ClusterType || !s.star.restored || s.star.revived || s.group.origin.config().OriginVersions {
 		return
 	}
-	x, all := &restoredSet{members: make([]*Variant, 0, len(s.star.members))}, xds.Sum{}
+	x, all := &restoredSet{members: make([]*xds.Variant, 0, len(s.star.members))}, xds.Sum{}
 	for _, m := range s.star.members {
 		v := pick(m.variants, s.params)
 		if v == nil {
 			continue
 		}
-		if all.Add(v.Digest); !v.timed() { // RELAY-50
+		if all.Add(v.Digest); !v.Timed() { // RELAY-50
 			x.members = append(x.members, v)
 		}
 	}
@@ -70,10 +70,10 @@ func (s *shard) endRestored(now time.Time) {
 }
 
 // isGone returns the restored Clusters that the view no longer has.
-func (x *restoredSet) isGone(v *view) []*Variant {
+func (x *restoredSet) isGone(v *view) []*xds.Variant {
 	if x.view != v || x.rev != v.contentRev {
 		x.view, x.rev = v, v.contentRev
-		x.gone = slices.DeleteFunc(slices.Clone(x.members), func(m *Variant) bool { return v.has(m.Name) })
+		x.gone = slices.DeleteFunc(slices.Clone(x.members), func(m *xds.Variant) bool { return v.has(m.Name) })
 	}
 	return x.gone
 }

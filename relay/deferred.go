@@ -42,7 +42,7 @@ func (k *Deferral) pending(x *deferredRemoval) uint64 {
 // list. For endpoints it is the statement that they are gone or empty, which is held back. It has
 // no body then, since no list leaves endpoints out.
 type deferredRemoval struct {
-	body      *Variant
+	body      *xds.Variant
 	until     uint64    // it is removed when nothing is pending up to this revision
 	since     time.Time // when the removal would have been sent
 	named     bool      // the client asked for it by name
@@ -210,7 +210,7 @@ func (s *Sub) withDeferred(b *Body) *Body {
 	if len(s.deferred) == 0 {
 		return b
 	}
-	own := &Body{nameless: b.nameless, Variants: make([]*Variant, 0, len(b.Variants)+len(s.deferred))}
+	own := &Body{nameless: b.nameless, Variants: make([]*xds.Variant, 0, len(b.Variants)+len(s.deferred))}
 	own.Variants = append(own.Variants, b.Variants...)
 	for _, x := range s.deferred {
 		if x.body != nil {
@@ -225,7 +225,7 @@ func (s *Sub) withDeferred(b *Body) *Body {
 func (s *Sub) deferredNeeds() (endpoints []string) {
 	for name, x := range s.deferred {
 		if x.otherBody {
-			endpoints = append(endpoints, needs([]*Variant{x.body})...)
+			endpoints = append(endpoints, needs([]*xds.Variant{x.body})...)
 			x.otherBody = false
 			s.deferred[name] = x
 		}

@@ -8,7 +8,7 @@
 // client subscribes to and takes what the client has not been sent. There are no queues. What is
 // still to be sent is state, and a wake-up of one slot says that there is some.
 //
-//	origin bytes -> ParseResponse, Accept -> Lane.Apply -> (state, wake) -> Sub.Take -> client
+//	origin bytes -> xds.Accept -> Lane.Apply -> (state, wake) -> Sub.Take -> client
 //	client wants -> Sub.Update            -> (state, wake) -> Lane.Take -> origin
 //
 // A store holds one resource type of one group, and a shard is its table for one parameter map;
@@ -31,10 +31,11 @@
 //   - lane.go, apply.go: the way in, from a response to the entries that it changes
 //   - sub.go, settle.go, take.go: the way out, from an entry to the answer that a client is sent
 //
-// Package xds comes before them, for names, types and digests. After them come view.go for what the
-// clients of one set share, ask.go for the questions to the origin, takedelta.go and whole.go for
-// the two forms of an answer, errors.go and nameerrors.go for what is said instead of resources,
-// image.go, restore.go and confirm.go for restarts, and union.go for several origins.
+// Package xds comes before them: names, types, responses that were checked, and bodies. After them
+// come view.go for what the clients of one set share, ask.go for the questions to the origin,
+// takedelta.go and whole.go for the two forms of an answer, errors.go and nameerrors.go for what is
+// said instead of resources, image.go, restore.go and confirm.go for restarts, and union.go for
+// several origins.
 // testdata/*.txt reads as conversations. testdata/files.list has all files, each above what it
 // refers to. TestFilesReferDownwards holds that order: a new file has its place there, and no new
 // reference goes upwards.

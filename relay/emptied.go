@@ -29,9 +29,9 @@ func (x *arrival) empties() (names map[string]bool) {
 	for i := range x.u.Resources {
 		r, held := &x.u.Resources[i], x.u.found[i].body
 		switch {
-		case held == nil || r.Any == nil || len(r.Aliases)+len(held.aliases) > 0:
-		case r.HasTTL || held.timed():
-		case xds.HasEndpoints(r.payload) || !held.hasEndpoints():
+		case held == nil || r.Any == nil || len(r.Aliases)+len(held.Aliases) > 0:
+		case r.HasTTL || held.Timed():
+		case xds.HasEndpoints(r.Payload) || !held.HasEndpoints():
 		case names == nil:
 			names = map[string]bool{r.Name: true}
 		default:
@@ -49,11 +49,6 @@ func (x *arrival) empties() (names map[string]bool) {
 		return nil
 	}
 	return names
-}
-
-func (v *Variant) hasEndpoints() bool {
-	_, payload, err := xds.AnyParts(v.Any())
-	return err != nil || xds.HasEndpoints(payload)
 }
 
 // queueEmptied takes emptied endpoints out of a response, to be applied later. Endpoints that wait
@@ -91,7 +86,7 @@ func (g *gathering) queueEmptied(x *arrival, emptied map[string]bool) {
 // cut moves resources out of a response into one that is applied later.
 func (x *arrival) cut(of func(name string) bool) *arrival {
 	u, from, y := *x.u, *x.from, *x
-	rest := &update{Update: Update{TypeURL: u.TypeURL, Version: u.Version, Wire: u.Wire}, holder: u.holder}
+	rest := &update{Update: xds.Update{TypeURL: u.TypeURL, Version: u.Version, Wire: u.Wire}, holder: u.holder}
 	later := make(map[string]bool, len(u.later)+1)
 	for name := range u.later {
 		later[name] = true
@@ -126,9 +121,9 @@ func (x *arrival) drop(of func(name string) bool) bool {
 // outdatedBy reports whether response y needs the emptied endpoints that wait to be applied before
 // it: an error leaves them in use (ABS-8), and a heartbeat is one of theirs.
 func (x *arrival) outdatedBy(y *arrival) bool {
-	return slices.ContainsFunc(x.u.Resources, func(r Resource) bool {
+	return slices.ContainsFunc(x.u.Resources, func(r xds.Resource) bool {
 		inError := func(e *NameError) bool { return e.Name == r.Name }
-		beats := func(z Resource) bool { return z.Name == r.Name && z.Any == nil }
+		beats := func(z xds.Resource) bool { return z.Name == r.Name && z.Any == nil }
 		return slices.ContainsFunc(y.u.Errors, inError) || slices.ContainsFunc(y.u.Resources, beats)
 	})
 }
@@ -158,7 +153,7 @@ func (g *gathering) markOrphans(x *arrival, emptied map[string]bool) {
 	orphaned := g.orphansOf(x, emptied)
 	for i, body := range x.bodies {
 		if body != nil && body != x.u.found[i].body && orphaned[body.Name] {
-			body.orphaned = true
+			body.Orphaned = true
 		}
 	}
 }
@@ -185,7 +180,7 @@ func (g *gathering) orphansOf(x *arrival, names map[string]bool) map[string]bool
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	look := func(vs []*Variant, goes bool) {
+	look := func(vs []*xds.Variant, goes bool) {
 		for _, v := range vs {
 			switch name := v.Endpoints(); {
 			case !names[name]:
@@ -215,14 +210,14 @@ func (g *gathering) orphansOf(x *arrival, names map[string]bool) map[string]bool
 // orphaned reports whether what the client is to be sent of a name is that its endpoints are empty,
 // since its Cluster goes. What `*` brings is sent with the rest.
 func (s *Sub) orphaned(r *record) bool {
-	if c := r.entry.chosen; c == nil || !c.orphaned || c.Name != r.entry.name || s.pos != nil {
+	if c := r.entry.chosen; c == nil || !c.Orphaned || c.Name != r.entry.name || s.pos != nil {
 		return false
 	}
 	v := s.body(r)
 	if v == nil || s.unresolved(r, v) {
 		return false
 	}
-	return v.orphaned && r.mayDefer() && r.sent != v.Digest && !(r.is(claimed) && v.stated(r.sent))
+	return v.Orphaned && r.mayDefer() && r.sent != v.Digest && !(r.is(claimed) && v.ClaimedAs(r.sent))
 }
 
 // defersEmpty defers the empty endpoints of a name, if that has to be, and reports whether it does.

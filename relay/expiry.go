@@ -4,6 +4,8 @@ import (
 	"container/heap"
 	"slices"
 	"time"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // expiring are the names of a shard that have a TTL, the next to expire first. Names without one
@@ -28,11 +30,11 @@ type expiringName struct {
 }
 
 // trackExpiry notes when the variants of a name expire, after any change of them.
-func (s *shard) trackExpiry(key expiringKey, variants []*Variant) {
+func (s *shard) trackExpiry(key expiringKey, variants []*xds.Variant) {
 	var at time.Time
 	for _, v := range variants {
-		if v.timed() && (at.IsZero() || v.end.Before(at)) {
-			at = *v.end
+		if end := v.Expires(); v.Timed() && (at.IsZero() || end.Before(at)) {
+			at = end
 		}
 	}
 	t := &s.expiring
@@ -135,9 +137,9 @@ func (s *shard) expireName(e *entry, now time.Time) (n int) {
 // in time: the set's end is told to the set's clients alone (RELAY-51).
 func (s *shard) standIn(e *entry, t *set, it *item, now time.Time) {
 	v := it.variant
-	over := v.timed() && !v.end.After(now)
+	over := v.Expired(now)
 	absent := s.absent(e) || e.wasStatedAbsent() && !s.outlives(it, e)
-	if !v.timed() || it.dead && !over || absent || len(e.variants) > 0 || e.name != v.Name {
+	if !v.Timed() || it.dead && !over || absent || len(e.variants) > 0 || e.name != v.Name {
 		return
 	}
 	s.hold(e, v)
@@ -158,9 +160,9 @@ func (s *shard) standIn(e *entry, t *set, it *item, now time.Time) {
 }
 
 // living are the variants that have not expired, and the number of those that have.
-func living(vs []*Variant, now time.Time) ([]*Variant, int) {
+func living(vs []*xds.Variant, now time.Time) ([]*xds.Variant, int) {
 	was := len(vs)
-	vs = slices.DeleteFunc(vs, func(v *Variant) bool { return v.timed() && !v.end.After(now) })
+	vs = slices.DeleteFunc(vs, func(v *xds.Variant) bool { return v.Expired(now) })
 	return vs, was - len(vs)
 }
 

@@ -35,32 +35,32 @@ type Fallback struct {
 
 // fallbackType is the fallback content of one type.
 type fallbackType struct {
-	names map[string][]*Variant
+	names map[string][]*xds.Variant
 	// sets are the members of each set that was asked for, by selector and name. nil: sets are not
 	// kept apart, and a set has all names that it covers.
-	sets map[string]map[string][]*Variant
+	sets map[string]map[string][]*xds.Variant
 }
 
 // NewFallback makes the fallback bodies. source is the name of their source, as people are shown
 // it. Each resource was accepted as if from an origin. Its TTL and its do_not_cache are ignored,
 // since nothing renews the content. Secrets are left out.
-func (o *Origin) NewFallback(source string, resources iter.Seq2[string, *Resource]) *Fallback {
+func (o *Origin) NewFallback(source string, resources iter.Seq2[string, *xds.Resource]) *Fallback {
 	f := &Fallback{source: source, types: map[string]*fallbackType{}}
-	from := map[string]*provenance{}
+	from := map[string]*xds.Provenance{}
 	for typeURL, r := range resources {
 		if xds.IsSecret(typeURL) || r.Any == nil {
 			continue
 		}
 		if from[typeURL] == nil {
-			from[typeURL] = &provenance{
-				typeURL: typeURL, server: NoServer, fallback: true, source: source, canonical: o.config().CanonicalHash,
+			from[typeURL] = &xds.Provenance{
+				TypeURL: typeURL, Server: NoServer, Fallback: true, Source: source, Canonical: o.config().CanonicalHash,
 			}
-			f.types[typeURL] = &fallbackType{names: map[string][]*Variant{}}
+			f.types[typeURL] = &fallbackType{names: map[string][]*xds.Variant{}}
 		}
 		c := *r
 		c.DoNotCache = false
 		names := f.types[typeURL].names
-		names[c.Name] = put(names[c.Name], newVariant(from[typeURL], &c, ""))
+		names[c.Name] = put(names[c.Name], xds.NewVariant(from[typeURL], &c, ""))
 	}
 	return f
 }
@@ -116,15 +116,15 @@ func (k *store) fallback() *fallbackType {
 }
 
 // matchingOf are the variants that match the shard's parameters.
-func (s *shard) matchingOf(vs []*Variant) []*Variant {
-	if !slices.ContainsFunc(vs, func(v *Variant) bool { return !v.Constraints.Match(s.params) }) {
+func (s *shard) matchingOf(vs []*xds.Variant) []*xds.Variant {
+	if !slices.ContainsFunc(vs, func(v *xds.Variant) bool { return !v.Constraints.Match(s.params) }) {
 		return vs
 	}
-	return slices.DeleteFunc(slices.Clone(vs), func(v *Variant) bool { return !v.Constraints.Match(s.params) })
+	return slices.DeleteFunc(slices.Clone(vs), func(v *xds.Variant) bool { return !v.Constraints.Match(s.params) })
 }
 
 // fallbackOf is the fallback content of a name; nil: none.
-func (s *shard) fallbackOf(name string) []*Variant {
+func (s *shard) fallbackOf(name string) []*xds.Variant {
 	of := s.fallback()
 	if of == nil {
 		return nil
@@ -139,7 +139,7 @@ func (s *shard) fallbackOf(name string) []*Variant {
 // fallbackMembers is the fallback content of a set. If there is none, that does not mean that the
 // set is empty. There is none where the origin's answers never remove a member: the members could
 // not be taken back.
-func (t *set) fallbackMembers() (vs []*Variant) {
+func (t *set) fallbackMembers() (vs []*xds.Variant) {
 	if cfg := t.shard.group.origin.config(); cfg.SotW && !cfg.absenceDeletes(t.shard.typeURL) {
 		return nil
 	}
@@ -267,7 +267,7 @@ func (t *set) followFallback() {
 	if len(vs) == 0 {
 		return
 	}
-	next := make(map[string][]*Variant, len(vs))
+	next := make(map[string][]*xds.Variant, len(vs))
 	for _, v := range vs {
 		next[v.Name] = append(next[v.Name], v)
 		t.shard.constrained = t.shard.constrained || v.Constraints != nil
@@ -289,6 +289,6 @@ func (t *set) followFallback() {
 	t.markChanged(rev)
 }
 
-func sameBodies(a, b []*Variant) bool {
-	return slices.EqualFunc(a, b, func(a, b *Variant) bool { return a.Digest == b.Digest })
+func sameBodies(a, b []*xds.Variant) bool {
+	return slices.EqualFunc(a, b, func(a, b *xds.Variant) bool { return a.Digest == b.Digest })
 }

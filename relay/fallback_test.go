@@ -13,7 +13,7 @@ import (
 // the other.
 func (s *script) fallback(words []string) []string {
 	typeURL := ""
-	f := s.table.Origin("mesh").NewFallback("files", func(yield func(string, *Resource) bool) {
+	f := s.table.Origin("mesh").NewFallback("files", func(yield func(string, *xds.Resource) bool) {
 		for _, w := range words {
 			if url := shortTypes[w]; url != "" {
 				typeURL = url
@@ -59,8 +59,8 @@ func (s *script) lacks() (out []string) {
 // stand gives the origin what the other one has of a type now: of names, and of sets that are
 // whole. A body that ends in "!" must not be cached, and one that ends in "~" has a TTL.
 func (s *script) stand(words []string) []string {
-	typeURL, r := shortTypes[words[0]], &Relief{From: s.table.Origin("mesh"), Sets: map[string][]*Variant{}}
-	from, selector := &provenance{typeURL: typeURL, server: r.From.Server("10.0.0.9:1")}, ""
+	typeURL, r := shortTypes[words[0]], &Relief{From: s.table.Origin("mesh"), Sets: map[string][]*xds.Variant{}}
+	from, selector := &xds.Provenance{TypeURL: typeURL, Server: r.From.Server("10.0.0.9:1")}, ""
 	for i := 1; i < len(words); i++ {
 		switch w := words[i]; w {
 		case "names":
@@ -73,10 +73,10 @@ func (s *script) stand(words []string) []string {
 			name, body, _ := strings.Cut(w, "=")
 			m := madeResource(typeURL, name, "9", strings.TrimRight(body, "!~"))
 			m.DoNotCache = strings.HasSuffix(body, "!")
-			v := newVariant(from, &m, "9")
+			v := xds.NewVariant(from, &m, "9")
 			if strings.HasSuffix(body, "~") {
 				end := s.now.Add(time.Minute)
-				v.end = &end
+				v.EndAt(end)
 			}
 			if selector == "" {
 				r.Names = append(r.Names, v)

@@ -85,11 +85,11 @@ func freezeClass(typeURL string) gate.Class {
 // (testdata/freeze_ttl_sotw.txt).
 type frozenResource struct {
 	selector string
-	identity
+	xds.Identity
 }
 
 // markFrozen notes that the origin has something else of a resource than the table.
-func (c *scope) markFrozen(id identity) {
+func (c *scope) markFrozen(id xds.Identity) {
 	if c.shard.frozen == nil {
 		c.shard.frozen = map[frozenResource]bool{}
 	}
@@ -97,7 +97,7 @@ func (c *scope) markFrozen(id identity) {
 }
 
 // countFrozen is how many of those kept wait because the origin is frozen.
-func (c *scope) countFrozen(kept map[identity]bool) int {
+func (c *scope) countFrozen(kept map[xds.Identity]bool) int {
 	if len(kept) > 0 && c.freezes().Removals() {
 		return len(kept)
 	}
@@ -108,16 +108,16 @@ func (c *scope) countFrozen(kept map[identity]bool) int {
 // anything else is done with it: a removal that was held back is cancelled. If it returns false
 // the body is not applied, and the entries that it answers keep what they have. An alias that
 // stands for another resource does not move either.
-func (s *shard) nameStays(body *Variant, held []*Variant, gen uint32) (taken bool) {
-	s.named.guard.cancel(identity{body.Name, body.Constraints.Key()})
-	for _, alias := range body.aliases {
-		s.named.guard.cancel(identity{xds.NameKey(alias), body.Constraints.Key()})
+func (s *shard) nameStays(body *xds.Variant, held []*xds.Variant, gen uint32) (taken bool) {
+	s.named.guard.cancel(xds.Identity{Name: body.Name, Constraints: body.Constraints.Key()})
+	for _, alias := range body.Aliases {
+		s.named.guard.cancel(xds.Identity{Name: xds.NameKey(alias), Constraints: body.Constraints.Key()})
 	}
 	taken = s.named.passes(body, held)
-	for _, alias := range body.aliases {
+	for _, alias := range body.Aliases {
 		e := s.named.entries[xds.NameKey(alias)]
 		if taken && e != nil && len(e.variants) > 0 && !e.ownName() && e.variants[0].Name != body.Name && s.named.freezes().Changes() {
-			s.named.markFrozen(identity{body.Name, body.Constraints.Key()})
+			s.named.markFrozen(xds.Identity{Name: body.Name, Constraints: body.Constraints.Key()})
 			taken = false
 		}
 	}
@@ -134,10 +134,10 @@ func (s *shard) nameStays(body *Variant, held []*Variant, gen uint32) (taken boo
 }
 
 // passes reports whether a body may replace what is held, and notes that it waits if not.
-func (c *scope) passes(body *Variant, held []*Variant) bool {
-	id := identity{body.Name, body.Constraints.Key()}
+func (c *scope) passes(body *xds.Variant, held []*xds.Variant) bool {
+	id := xds.Identity{Name: body.Name, Constraints: body.Constraints.Key()}
 	if waits := c.freezes(); waits.Changes() {
-		old := find(held, id.constraints)
+		old := find(held, id.Constraints)
 		if waits.Body(c.selector != "" || len(held) > 0, old != nil && old.Digest == body.Digest) {
 			c.markFrozen(id)
 			return false

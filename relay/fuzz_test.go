@@ -15,6 +15,11 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
+// environments are the parameter maps that a fuzzed response is judged for.
+var environments = []constraints.Params{
+	{}, constraints.NewParams(map[string]string{"env": "prod"}), constraints.NewParams(map[string]string{"env": "test"}),
+}
+
 func relaytestNode() *corev3.Node {
 	inner, _ := structpb.NewStruct(map[string]any{"k": map[string]any{"in": "v"}, "l": "m"})
 	return &corev3.Node{
@@ -28,27 +33,33 @@ func relaytestNode() *corev3.Node {
 // it went in. The generated decoder judges: what it refuses we may read, what it reads we must not
 // misread.
 func FuzzResponse(f *testing.F) {
-	a := mustAny(f, &clusterv3.Cluster{Name: "a"})
-	f.Add(mustMarshal(f, &discoveryv3.DeltaDiscoveryResponse{
+	a := relaytest.Body(&clusterv3.Cluster{Name: "a"})
+	f.Add(relaytest.Marshal(&discoveryv3.DeltaDiscoveryResponse{
 		TypeUrl: xds.ClusterType, Nonce: "n", RemovedResources: []string{"b"},
 		Resources: []*discoveryv3.Resource{{Name: "a", Version: "1", Resource: a, Aliases: []string{"x"}}},
 	}), true)
-	f.Add(mustMarshal(f, &discoveryv3.DiscoveryResponse{TypeUrl: xds.ClusterType, VersionInfo: "1", Resources: []*anypb.Any{a}}), false)
-	prod, test := variantOf(f, "a", "1", prodOnly), variantOf(f, "a", "2", testOnly)
-	f.Add(mustMarshal(f, &discoveryv3.DeltaDiscoveryResponse{
+	f.Add(relaytest.Marshal(&discoveryv3.DiscoveryResponse{TypeUrl: xds.ClusterType, VersionInfo: "1", Resources: []*anypb.Any{a}}), false)
+	prodOnly, testOnly := relaytest.Is("env", "prod"), relaytest.Is("env", "test")
+	variant := func(content string, c *relaytest.Constraints) *discoveryv3.Resource {
+		return &discoveryv3.Resource{
+			Version: content, Resource: relaytest.Body(&clusterv3.Cluster{Name: "a", AltStatName: content}), ResourceName: relaytest.VariantName("a", c),
+		}
+	}
+	prod, test := variant("1", prodOnly), variant("2", testOnly)
+	f.Add(relaytest.Marshal(&discoveryv3.DeltaDiscoveryResponse{
 		TypeUrl: xds.ClusterType, Nonce: "n", Resources: []*discoveryv3.Resource{prod, test}, RemovedResources: []string{"a"},
 		RemovedResourceNames: []*discoveryv3.ResourceName{relaytest.VariantName("a", relaytest.Or(prodOnly, relaytest.Not(testOnly)))},
 		ResourceErrors:       []*discoveryv3.ResourceError{{ResourceName: relaytest.VariantName("c", prodOnly)}},
 	}), true)
-	f.Add(mustMarshal(f, &discoveryv3.DiscoveryResponse{
-		TypeUrl: xds.ClusterType, VersionInfo: "1", Resources: []*anypb.Any{mustAny(f, prod), a, mustAny(f, test)},
+	f.Add(relaytest.Marshal(&discoveryv3.DiscoveryResponse{
+		TypeUrl: xds.ClusterType, VersionInfo: "1", Resources: []*anypb.Any{relaytest.Body(prod), a, relaytest.Body(test)},
 	}), false)
 	f.Fuzz(func(t *testing.T, b []byte, delta bool) {
-		r, err := ParseResponse(b, delta)
+		r, err := xds.ParseResponse(b, delta)
 		if err != nil {
 			return
 		}
-		u, _ := Accept(r, 64<<10)
+		u, _ := xds.Accept(r, 64<<10)
 		table, err := New(Config{Origins: []OriginConfig{{Name: "o", SotW: !delta}}})
 		if err != nil {
 			t.Fatal(err)
@@ -61,7 +72,7 @@ func FuzzResponse(f *testing.F) {
 		}
 		sub := g.Open(NewSubscriber(), SubOptions{TypeURL: r.TypeURL, Delta: delta})
 		sub.Update(zero, []string{xds.Wildcard, "a"}, nil)
-		for _, p := range []constraints.Params{prodParams, testParams} {
+		for _, p := range environments[1:] {
 			at := g.Open(NewSubscriber(), SubOptions{TypeURL: r.TypeURL, Delta: delta, Params: p})
 			at.Update(zero, []string{"a", "b"}, nil)
 		}
@@ -87,7 +98,7 @@ func FuzzResponse(f *testing.F) {
 	})
 }
 
-func checkAgainstGenerated(t *testing.T, b []byte, delta bool, r *Response) {
+func checkAgainstGenerated(t *testing.T, b []byte, delta bool, r *xds.Response) {
 	var typeURL, nonce string
 	var n, removed int
 	if delta {
@@ -104,28 +115,28 @@ func checkAgainstGenerated(t *testing.T, b []byte, delta bool, r *Response) {
 		}
 		typeURL, nonce, n = m.TypeUrl, m.Nonce, len(m.Resources)
 	}
-	if r.TypeURL != typeURL || r.Nonce != nonce || r.Len() != n || len(r.wrapped) != removed {
+	if r.TypeURL != typeURL || r.Nonce != nonce || r.Len() != n || len(r.RemovedNames) != removed {
 		t.Fatalf("read %q %q %d, the generated decoder %q %q %d", r.TypeURL, r.Nonce, r.Len(), typeURL, nonce, n)
 	}
 }
 
 // checkIdentities: what is accepted speaks of each variant in one way (DYN-15, DEL-6, ABS-11), and
 // its constraints mean what the generated decoder reads.
-func checkIdentities(t *testing.T, u *Update) {
+func checkIdentities(t *testing.T, u *xds.Update) {
 	t.Helper()
-	said := map[identity]string{}
-	say := func(id identity, what string) {
+	said := map[xds.Identity]string{}
+	say := func(id xds.Identity, what string) {
 		if before := said[id]; before != "" && (before != what || what == "sent") {
 			t.Fatalf("%q is %s and %s", id, before, what)
 		}
 		said[id] = what
 	}
-	params := []constraints.Params{{}, prodParams, testParams}
+	params := environments
 	for i := range u.Resources {
 		r := &u.Resources[i]
-		say(identity{r.Name, r.Constraints.Key()}, "sent")
+		say(xds.Identity{Name: r.Name, Constraints: r.Constraints.Key()}, "sent")
 		var n discoveryv3.ResourceName
-		if err := proto.Unmarshal(r.rawConstraints, &n); err != nil {
+		if err := proto.Unmarshal(r.RawConstraints, &n); err != nil {
 			t.Fatalf("accepted constraints that do not decode: %v", err)
 		}
 		for _, p := range params {
@@ -135,16 +146,16 @@ func checkIdentities(t *testing.T, u *Update) {
 		}
 	}
 	for _, name := range u.Removed {
-		say(identity{name: name}, "removed")
+		say(xds.Identity{Name: name}, "removed")
 	}
 	for _, x := range u.RemovedVariants {
 		if x.Set.Key() != x.Constraints {
 			t.Fatalf("%q is not the key of %q", x.Constraints, x.Set.Key())
 		}
-		say(identity{x.Name, x.Constraints}, "removed")
+		say(xds.Identity{Name: x.Name, Constraints: x.Constraints}, "removed")
 	}
 	for _, e := range u.Errors {
-		if id := (identity{e.Name, e.Constraints.Key()}); said[id] == "sent" {
+		if id := (xds.Identity{Name: e.Name, Constraints: e.Constraints.Key()}); said[id] == "sent" {
 			t.Fatalf("%q is sent and in error", id)
 		}
 	}

@@ -203,7 +203,7 @@ func (g *gathering) queueRemovals(x *arrival, gone []string) {
 			}
 		}
 	}
-	rest := &update{Update: Update{TypeURL: u.TypeURL, Version: u.Version}, listed: u.Full}
+	rest := &update{Update: xds.Update{TypeURL: u.TypeURL, Version: u.Version}, listed: u.Full}
 	u.later = make(map[string]bool, len(gone))
 	for _, name := range gone {
 		u.later[name] = true
@@ -285,7 +285,7 @@ func (s *shard) changes(u *update, gen uint32) (changed, asked bool) {
 			continue
 		}
 		known++
-		changed = changed || r.Any != nil && !held.same(r)
+		changed = changed || r.Any != nil && !held.Same(r)
 		for _, alias := range r.Aliases {
 			e := s.named.entries[xds.NameKey(alias)]
 			asked = asked || e != nil && len(e.variants) == 0

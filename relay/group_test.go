@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	xdsv3 "github.com/cncf/xds/go/xds/core/v3"
+
 	"github.com/weir-xds/weir/constraints"
 	"github.com/weir-xds/weir/relay/node"
 	"github.com/weir-xds/weir/relay/xds"
@@ -131,4 +133,61 @@ func TestSecretsDoNotLinger(t *testing.T) {
 	if n, _ := r.table.Retired(); n > 0 {
 		t.Error("secrets retire")
 	}
+}
+
+// TestDynamicParametersInTheKey: where the key has them, they are presented as sent, and a member
+// whose parameters change leaves its group; nothing else of a later node counts (STREAM-3,
+// STREAM-4, RELAY-60, RELAY-62).
+func TestDynamicParametersInTheKey(t *testing.T) {
+	cfg := Config{Origins: []OriginConfig{{Name: "in", GroupBy: []string{"id", "dynamic_parameters"}}, {Name: "out", GroupBy: []string{"id"}}}}
+	table, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	group := func(origin string, n *corev3.Node) *Group {
+		g, err := table.Origin(origin).Group(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	one := &corev3.Node{Id: "i", DynamicParameters: parameters("shard", "1", "zone", "a")}
+	again := &corev3.Node{Id: "i", DynamicParameters: parameters("zone", "a", "shard", "1")}
+	in, out := group("in", one), group("out", one)
+	if group("in", again) != in {
+		t.Error("the order of parameters makes a group")
+	}
+	if !proto.Equal(&corev3.Node{DynamicParameters: in.node.DynamicParameters}, &corev3.Node{DynamicParameters: one.DynamicParameters}) {
+		t.Errorf("presented are %v", in.node)
+	}
+	if out.node.DynamicParameters != nil {
+		t.Errorf("they are not in the key, and presented: %v", out.node)
+	}
+	if !in.Keeps(again) || !in.Keeps(&corev3.Node{Id: "other", DynamicParameters: again.DynamicParameters}) {
+		t.Error("a member leaves its group with the parameters it came with")
+	}
+	for name, n := range map[string]*corev3.Node{
+		"another value":        {Id: "i", DynamicParameters: parameters("shard", "2", "zone", "a")},
+		"one parameter less":   {Id: "i", DynamicParameters: parameters("shard", "1")},
+		"one parameter more":   {Id: "i", DynamicParameters: parameters("shard", "1", "zone", "a", "x", "")},
+		"none":                 {Id: "i"},
+		"another type's":       {Id: "i", DynamicParameters: map[string]*xdsv3.ContextParams{xds.EndpointType: one.DynamicParameters[xds.ClusterType]}},
+		"those of a type more": {Id: "i", DynamicParameters: map[string]*xdsv3.ContextParams{xds.ClusterType: one.DynamicParameters[xds.ClusterType], xds.EndpointType: {}}},
+	} {
+		if in.Keeps(n) || group("in", n) == in {
+			t.Errorf("%s: still of the group", name)
+		}
+		if !out.Keeps(n) || group("out", n) != out {
+			t.Errorf("%s: of another group, though the key has no parameters", name)
+		}
+	}
+}
+
+// parameters are those of clusters, in pairs of key and value.
+func parameters(pairs ...string) map[string]*xdsv3.ContextParams {
+	p := map[string]string{}
+	for i := 0; i < len(pairs); i += 2 {
+		p[pairs[i]] = pairs[i+1]
+	}
+	return map[string]*xdsv3.ContextParams{xds.ClusterType: {Params: p}}
 }

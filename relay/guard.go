@@ -19,7 +19,7 @@ type guard struct {
 
 	// held are the resources that are to be removed, each with the error that the present stream
 	// stated of it, mostly nil.
-	held  map[identity]*NameError
+	held  map[xds.Identity]*NameError
 	armed time.Time // of the timer in the heap; zero: none
 	// of a collection that is stated to be gone as a whole: sent with the removals
 	collectionError *NameError
@@ -29,7 +29,7 @@ type guard struct {
 // there is one. seen: the same stream has brought it, so the origin is not one that has just
 // restarted.
 type pendingRemoval struct {
-	identity
+	xds.Identity
 	err  *NameError
 	seen bool
 }
@@ -46,7 +46,7 @@ type Alarm struct {
 func (a *Alarm) String() string {
 	of := "names"
 	if a.Selector != "" {
-		of = quote(a.Selector)
+		of = xds.Quote(a.Selector)
 	}
 	return fmt.Sprintf("the origin has come back without %d of %d resources of %s: they are kept until it has them again, or for as long "+
 		"as guard.hold; POST /guard/release lets them go", a.Removals, a.Size, of)
@@ -93,13 +93,13 @@ func (t *namedTable) subject() gate.Subject { return gate.Subject{} }
 func (t *namedTable) standsIn() bool        { return false }
 
 // isFallback reports whether what is held of a resource is of the last resort, and stands in.
-func (c *scope) isFallback(id identity) bool {
-	v := find(c.bodies(id.name), id.constraints)
-	return v != nil && v.from.fallback && c.of.standsIn()
+func (c *scope) isFallback(id xds.Identity) bool {
+	v := find(c.bodies(id.Name), id.Constraints)
+	return v != nil && v.From.Fallback && c.of.standsIn()
 }
 
 // bodies are what is held of a resource.
-func (c *scope) bodies(name string) []*Variant {
+func (c *scope) bodies(name string) []*xds.Variant {
 	if k, is := c.of.lookUp(name); is {
 		return k.variants
 	}
@@ -148,15 +148,15 @@ func (c *scope) holdLonger() {
 // screen decides which removals of a response or a sweep do not take effect, and returns those.
 // counts is the result of hears. whole: the response states all there is, as a list and a sweep
 // do. confirmed: what was held before can be removed, and is not before letGo.
-func (c *scope) screen(leaving []pendingRemoval, counts, whole bool) (kept map[identity]bool, confirmed bool) {
+func (c *scope) screen(leaving []pendingRemoval, counts, whole bool) (kept map[xds.Identity]bool, confirmed bool) {
 	if len(leaving) == 0 {
 		return nil, false
 	}
 	if c.freezes().Removals() {
-		kept = make(map[identity]bool, len(leaving))
+		kept = make(map[xds.Identity]bool, len(leaving))
 		for _, p := range leaving {
-			kept[p.identity] = true
-			c.markFrozen(p.identity)
+			kept[p.Identity] = true
+			c.markFrozen(p.Identity)
 		}
 		return kept, false
 	}
@@ -166,7 +166,7 @@ func (c *scope) screen(leaving []pendingRemoval, counts, whole bool) (kept map[i
 	}
 	var news []pendingRemoval
 	for _, p := range leaving {
-		r := gate.Removal{Held: g.holdsID(p.identity), StandIn: c.isFallback(p.identity), Seen: p.seen}
+		r := gate.Removal{Held: g.holdsID(p.Identity), StandIn: c.isFallback(p.Identity), Seen: p.seen}
 		switch r.Fate() {
 		case gate.Stays:
 			kept = g.hold(kept, p)
@@ -192,28 +192,28 @@ func (c *scope) screen(leaving []pendingRemoval, counts, whole bool) (kept map[i
 	return kept, r.Release
 }
 
-func (g *guard) hold(kept map[identity]bool, p pendingRemoval) map[identity]bool {
+func (g *guard) hold(kept map[xds.Identity]bool, p pendingRemoval) map[xds.Identity]bool {
 	if g.held == nil {
-		g.held = map[identity]*NameError{}
+		g.held = map[xds.Identity]*NameError{}
 	}
 	if kept == nil {
-		kept = map[identity]bool{}
+		kept = map[xds.Identity]bool{}
 	}
 	// an error is stated once
-	if kept[p.identity] = true; p.err != nil || g.held[p.identity] == nil {
-		g.held[p.identity] = p.err
+	if kept[p.Identity] = true; p.err != nil || g.held[p.Identity] == nil {
+		g.held[p.Identity] = p.err
 	}
 	return kept
 }
 
 // holdsID reports whether a body is held back from removal.
-func (g *guard) holdsID(id identity) bool {
+func (g *guard) holdsID(id xds.Identity) bool {
 	_, held := g.held[id]
 	return held
 }
 
 // cancel ends that for a body: the origin has it again, or it is removed now.
-func (g *guard) cancel(id identity) {
+func (g *guard) cancel(id xds.Identity) {
 	if len(g.held) == 0 {
 		return
 	}
@@ -226,8 +226,8 @@ func (g *guard) cancel(id identity) {
 func (g *guard) clear() { g.Count, g.held, g.collectionError = g.Cleared(), nil, nil }
 
 // holds is holdsID of a variant.
-func (g *guard) holds(v *Variant) bool {
-	return len(g.held) > 0 && g.holdsID(identity{v.Name, v.Constraints.Key()})
+func (g *guard) holds(v *xds.Variant) bool {
+	return len(g.held) > 0 && g.holdsID(xds.Identity{Name: v.Name, Constraints: v.Constraints.Key()})
 }
 
 // armGuard sets the timer for the end of what is held.
@@ -277,7 +277,7 @@ func (t *namedTable) release(g *guard) (n int) {
 		gen = 0 // gone, but nobody who asks now can be told so (RELAY-38)
 	}
 	for id := range held {
-		if !slices.ContainsFunc(s.holders(id.name), func(e *entry) bool { return find(e.variants, id.constraints) != nil }) {
+		if !slices.ContainsFunc(s.holders(id.Name), func(e *entry) bool { return find(e.variants, id.Constraints) != nil }) {
 			delete(held, id) // it went otherwise, and the origin may have said something else since
 			continue
 		}
@@ -287,7 +287,7 @@ func (t *namedTable) release(g *guard) (n int) {
 	}
 	s.unshareTouched(s.offerTouched(rev, gen)...)
 	for id, err := range held {
-		for _, e := range s.holders(id.name) {
+		for _, e := range s.holders(id.Name) {
 			if err != nil && gen != 0 && len(e.variants) == 0 {
 				s.fail(e, err, rev, gen)
 			}
@@ -299,16 +299,16 @@ func (t *namedTable) release(g *guard) (n int) {
 func (t *set) release(g *guard) (n int) {
 	rev, held, told := t.shard.rev, g.held, false
 	for id := range held {
-		if m := t.members[id.name]; m != nil && find(m.variants, id.constraints) != nil {
-			m.variants = cut(m.variants, id.constraints)
-			told = t.nameErrors.clear(id.name) || told
+		if m := t.members[id.Name]; m != nil && find(m.variants, id.Constraints) != nil {
+			m.variants = cut(m.variants, id.Constraints)
+			told = t.nameErrors.clear(id.Name) || told
 			t.touch(m)
 			n++
 		}
 	}
 	t.offerTouched()
 	for id, err := range held {
-		if err != nil && t.members[id.name] == nil {
+		if err != nil && t.members[id.Name] == nil {
 			told = t.nameErrors.note(t.shard.now, err, t.askedGen, rev) || told
 		}
 	}
@@ -352,24 +352,24 @@ func (s *shard) releaseGuard(now time.Time) (n int) {
 
 // holdsAny reports whether any of the bodies of a name, which may be an alias, is held back.
 func (g *guard) holdsAny(h *held) bool {
-	return len(g.held) > 0 && slices.ContainsFunc(h.variants, func(v *Variant) bool {
-		return g.holds(v) || g.holdsID(identity{h.name, v.Constraints.Key()})
+	return len(g.held) > 0 && slices.ContainsFunc(h.variants, func(v *xds.Variant) bool {
+		return g.holds(v) || g.holdsID(xds.Identity{Name: h.name, Constraints: v.Constraints.Key()})
 	})
 }
 
 // isIn reports whether one of the variants is among the resources, under the name or under the
 // resource's own.
-func (h *held) isIn(ids map[identity]bool) bool {
-	return len(ids) > 0 && slices.ContainsFunc(h.variants, func(v *Variant) bool {
+func (h *held) isIn(ids map[xds.Identity]bool) bool {
+	return len(ids) > 0 && slices.ContainsFunc(h.variants, func(v *xds.Variant) bool {
 		key := v.Constraints.Key()
-		return ids[identity{h.name, key}] || ids[identity{v.Name, key}]
+		return ids[xds.Identity{Name: h.name, Constraints: key}] || ids[xds.Identity{Name: v.Name, Constraints: key}]
 	})
 }
 
 // cancelAll is cancel for all bodies of a name.
-func (g *guard) cancelAll(vs []*Variant) {
+func (g *guard) cancelAll(vs []*xds.Variant) {
 	for _, v := range vs {
-		g.cancel(identity{v.Name, v.Constraints.Key()})
+		g.cancel(xds.Identity{Name: v.Name, Constraints: v.Constraints.Key()})
 	}
 }
 
@@ -377,7 +377,7 @@ func (g *guard) cancelAll(vs []*Variant) {
 func (s *shard) guarded() (n int, until time.Time) {
 	s.scopes(func(c *scope) {
 		for id := range c.guard.held {
-			if find(c.bodies(id.name), id.constraints) == nil {
+			if find(c.bodies(id.Name), id.Constraints) == nil {
 				continue // it went otherwise
 			}
 			if n++; c.guard.Until().After(until) {

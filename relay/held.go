@@ -1,12 +1,14 @@
 package relay
 
+import "github.com/weir-xds/weir/relay/xds"
+
 // held is what an entry and a member of a set have in common: what the table holds of one name, and
 // by the word of which stream. Guarded by the shard's lock.
 type held struct {
 	name string // canonical
 	// variants are of one resource, by constraints: that of the name, or, of an entry alone, one
 	// that lists the name as an alias. Those of an entry are changed by hold, cut and empty.
-	variants []*Variant
+	variants []*xds.Variant
 	// gen is the generation of the stream that all else is as of: on which an entry was asked last,
 	// or which has spoken of the name since; 0: none.
 	gen    uint32

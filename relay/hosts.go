@@ -54,7 +54,7 @@ func (s *Sub) addNotices(own *Body, remove func(heldName)) {
 	version := strconv.FormatInt(s.shard.now.UnixNano(), 36) + "." + strconv.FormatUint(uint64(s.takes), 36)
 	for i, v := range own.Variants {
 		if v.Notice() {
-			own.Variants[i] = newNotice(v.Spelling(), v.aliases, version)
+			own.Variants[i] = xds.NewNotice(v.Spelling(), v.Aliases, version)
 		}
 	}
 	own.Variants = append(own.Variants, notices("unresolved", version, names)...)
@@ -68,7 +68,7 @@ const noticeAliases = 1000
 // host's: no Host header has a `#`. The version is to be another one each time: Envoy 1.37 takes a
 // payload-less resource whose name and version it knows for a heartbeat, and the next request waits
 // for ever.
-func notices(what, version string, names []string) (vs []*Variant) {
+func notices(what, version string, names []string) (vs []*xds.Variant) {
 	slices.Sort(names)
 	of := func(name string) string {
 		if i := strings.LastIndexByte(name, '/'); i >= 0 {
@@ -81,7 +81,7 @@ func notices(what, version string, names []string) (vs []*Variant) {
 		for n < len(names) && n < noticeAliases && of(names[n]) == of(names[0]) {
 			n++
 		}
-		vs = append(vs, newNotice(of(names[0])+"/"+what+"#"+strconv.Itoa(number), slices.Clone(names[:n]), version))
+		vs = append(vs, xds.NewNotice(of(names[0])+"/"+what+"#"+strconv.Itoa(number), slices.Clone(names[:n]), version))
 		names = names[n:]
 	}
 	return vs

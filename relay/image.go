@@ -2,11 +2,9 @@ package relay
 
 import (
 	"iter"
-	"time"
 
 	"github.com/weir-xds/weir/constraints"
 	"github.com/weir-xds/weir/relay/xds"
-	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -52,7 +50,7 @@ type SetImage struct {
 	Settled bool
 	// Retired: the members had retired, and stand in while the origin is away (RELAY-81).
 	Retired bool
-	Members []*Variant // in no order
+	Members []*xds.Variant // in no order
 }
 
 // NameImage is one name that is wanted.
@@ -63,59 +61,7 @@ type NameImage struct {
 	Retired bool
 	// Variants are the bodies of the one resource that goes by the name, or by an alias of it
 	// (ALIAS-1). Empty: none is known.
-	Variants []*Variant
-}
-
-// BodyImage is a Variant as it is written down.
-type BodyImage struct {
-	// Resource is an encoded envoy.service.discovery.v3.Resource: the name as the origin spells it,
-	// constraints, aliases, the origin's version, metadata and payload.
-	Resource []byte
-	// Server is the number of the origin's server that gave it, since its version is not presented
-	// to another (FED-7). Numbers are of one process: Origin.Servers tells what they stand for, and
-	// Origin.Server the number now. NoServer stands for one that is not known.
-	Server uint8
-	// Expires is the moment its TTL ends on the wall clock, and Left how long that was when the
-	// image was made, so that a clock that was set back makes no promise longer. The zero time: it
-	// has none.
-	Expires time.Time
-	Left    time.Duration
-}
-
-// Image is the body as it is written down. now is the table's time and wall that of the wall clock.
-func (v *Variant) Image(now, wall time.Time) BodyImage {
-	b := BodyImage{Server: v.from.server, Resource: v.resource()}
-	if v.timed() {
-		b.Left = v.end.Sub(now)
-		// without its monotonic part, which means nothing after a restart
-		b.Expires = wall.Add(b.Left).Round(0)
-	}
-	return b
-}
-
-// resource is the encoded Resource with the origin's own version.
-func (v *Variant) resource() []byte {
-	name := v.Spelling()
-	b := make([]byte, 0, len(v.buf)+len(v.originVersion)+8)
-	if v.originVersion != "" {
-		b = xds.AppendString(b, resourceVersion, v.originVersion)
-	}
-	switch {
-	case v.Nameless:
-	case v.Constraints != nil:
-		b = xds.AppendResourceName(b, resourceNameWrapped, name, v.written())
-	case name != "":
-		b = xds.AppendString(b, resourceName, name)
-	}
-	for _, a := range v.aliases {
-		b = xds.AppendString(b, resourceAliases, a)
-	}
-	if len(v.meta()) > 0 {
-		b = protowire.AppendTag(b, resourceMetadata, protowire.BytesType)
-		b = protowire.AppendBytes(b, v.meta())
-	}
-	b = protowire.AppendTag(b, resourcePayload, protowire.BytesType)
-	return protowire.AppendBytes(b, v.Any())
+	Variants []*xds.Variant
 }
 
 // Images gives an image of each type and parameter map of each group that has changed. changedSince
@@ -161,9 +107,9 @@ func (s *shard) image(x *TypeImage, before uint64) bool {
 	if s.edition == before {
 		return false
 	}
-	x.Revision, x.Response = s.edition, s.named.from.response()
+	x.Revision, x.Response = s.edition, s.named.from.ShownVersion()
 	n := len(s.named.entries)
-	c := roster{names: make([]NameImage, 0, n), variants: make([]*Variant, 0, n)}
+	c := roster{names: make([]NameImage, 0, n), variants: make([]*xds.Variant, 0, n)}
 	s.walk(func(t *set) bool { return t == nil || t.wanted() && x.addSet(t) }, func(k known) {
 		if k.set == nil {
 			c.add(k.entry)
@@ -182,28 +128,19 @@ func (s *shard) image(x *TypeImage, before uint64) bool {
 // since there may be many.
 type roster struct {
 	names    []NameImage
-	variants []*Variant
-}
-
-// response is what a snapshot keeps of the provenance: the version that clients are told, if they
-// are.
-func (r *provenance) response() string {
-	if r == nil || !r.shown {
-		return ""
-	}
-	return r.version
+	variants []*xds.Variant
 }
 
 // addSet takes up a set, and reports whether its members are kept.
 func (x *TypeImage) addSet(t *set) bool {
-	x.Sets = append(x.Sets, SetImage{Selector: t.selector, Spelt: t.spelt, Response: t.from.response()})
+	x.Sets = append(x.Sets, SetImage{Selector: t.selector, Spelt: t.spelt, Response: t.from.ShownVersion()})
 	if len(t.uncached) > 0 || t.needsOrigin || t.standsIn() || len(t.members) == 0 && !t.settled {
 		return false
 	}
 	of := &x.Sets[len(x.Sets)-1]
 	// which is whole, and not told while a stream has still to say so
 	of.Settled, of.Retired = t.settled || t.revived, t.revived
-	of.Members = make([]*Variant, 0, len(t.members))
+	of.Members = make([]*xds.Variant, 0, len(t.members))
 	return true
 }
 

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-xds/weir/relay/relaytest"
+
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/proto"
@@ -24,7 +26,7 @@ type diskImages map[string]diskImage
 
 type diskImage struct {
 	TypeImage
-	bodies map[*Variant]BodyImage
+	bodies map[*xds.Variant]xds.BodyImage
 }
 
 func (x *TypeImage) key() string {
@@ -44,7 +46,7 @@ func (d *diskImages) snapshot(t *Table, now time.Time) (out []string) {
 	}
 	for x := range t.Images(since) {
 		key := x.key()
-		y := diskImage{TypeImage: x, bodies: map[*Variant]BodyImage{}}
+		y := diskImage{TypeImage: x, bodies: map[*xds.Variant]xds.BodyImage{}}
 		for _, v := range x.variants() {
 			y.bodies[v] = v.Image(now, now)
 		}
@@ -57,7 +59,7 @@ func (d *diskImages) snapshot(t *Table, now time.Time) (out []string) {
 	return out
 }
 
-func (x *TypeImage) variants() (vs []*Variant) {
+func (x *TypeImage) variants() (vs []*xds.Variant) {
 	for i := range x.Sets {
 		vs = append(vs, x.Sets[i].Members...)
 	}
@@ -71,8 +73,8 @@ func (x *TypeImage) variants() (vs []*Variant) {
 func (d *diskImages) restore(t *Table, now time.Time) (out []string) {
 	for _, x := range *d {
 		y := x.TypeImage
-		made := map[*Variant]*Variant{}
-		again := func(vs []*Variant) (bodies []*Variant) {
+		made := map[*xds.Variant]*xds.Variant{}
+		again := func(vs []*xds.Variant) (bodies []*xds.Variant) {
 			for _, v := range vs {
 				if made[v] == nil {
 					body, err := t.RestoreBody(now, now, y.Origin, y.TypeURL, x.bodies[v])
@@ -111,12 +113,12 @@ func (d *diskImages) all() (out []string) {
 
 // describe is an image in words, one line for each set and for all names.
 func describe(x *TypeImage) (out []string) {
-	say := func(vs []*Variant) (words []string) {
+	say := func(vs []*xds.Variant) (words []string) {
 		for _, v := range vs {
 			_, value, _ := xds.AnyParts(v.Any())
 			word := fmt.Sprintf("%s=%s@%s", v.Spelling(), xds.StringField(value, 2), v.OriginVersion())
-			if len(v.aliases) > 0 {
-				word += "[" + strings.Join(v.aliases, ",") + "]"
+			if len(v.Aliases) > 0 {
+				word += "[" + strings.Join(v.Aliases, ",") + "]"
 			}
 			words = append(words, word)
 		}
@@ -158,7 +160,7 @@ func TestBodyImage(t *testing.T) {
 		}},
 	}}
 	meta := &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{"a": {Fields: map[string]*structpb.Value{"b": structpb.NewStringValue("c")}}}}
-	payload := mustAny(t, &corev3.Node{Id: "x"})
+	payload := relaytest.Body(&corev3.Node{Id: "x"})
 	payload.TypeUrl = xds.ClusterType
 	for sentence, r := range map[string]*discoveryv3.Resource{
 		"plain":                  {Name: "c1", Version: "7", Resource: payload},
@@ -176,10 +178,10 @@ func TestBodyImage(t *testing.T) {
 			}
 			u, _ := accept(t, &discoveryv3.DeltaDiscoveryResponse{TypeUrl: xds.ClusterType, Nonce: "n", Resources: []*discoveryv3.Resource{r}})
 			if cfg.SotW {
-				u, _ = accept(t, &discoveryv3.DiscoveryResponse{TypeUrl: xds.ClusterType, Resources: []*anypb.Any{mustAny(t, r)}})
+				u, _ = accept(t, &discoveryv3.DiscoveryResponse{TypeUrl: xds.ClusterType, Resources: []*anypb.Any{relaytest.Body(r)}})
 			}
-			v := newVariant(&provenance{typeURL: xds.ClusterType, server: 3, shown: cfg.OriginVersions}, &u.Resources[0], u.Resources[0].Version)
-			v.endAt(now.Add(20 * time.Second))
+			v := xds.NewVariant(&xds.Provenance{TypeURL: xds.ClusterType, Server: 3, Shown: cfg.OriginVersions}, &u.Resources[0], u.Resources[0].Version)
+			v.EndAt(now.Add(20 * time.Second))
 			image := v.Image(now.Add(5*time.Second), wall)
 			later := now.Add(-time.Hour) // another process, with another clock
 			back, err := table.RestoreBody(later, wall.Add(4*time.Second), "mesh", xds.ClusterType, image)
@@ -187,9 +189,9 @@ func TestBodyImage(t *testing.T) {
 				t.Errorf("%s: %v", sentence, err)
 				continue
 			}
-			if !bytes.Equal(back.buf, v.buf) || back.Digest != v.Digest || back.Constraints.Key() != v.Constraints.Key() || back.Name != v.Name ||
-				back.spelt != v.spelt || back.Nameless != v.Nameless || back.originVersion != v.originVersion || back.from.server != 3 ||
-				!slices.Equal(back.aliases, v.aliases) || !bytes.Equal(back.meta(), v.meta()) {
+			if !bytes.Equal(back.Delta(), v.Delta()) || back.Digest != v.Digest || back.Constraints.Key() != v.Constraints.Key() || back.Name != v.Name ||
+				back.Spelt != v.Spelt || back.Nameless != v.Nameless || back.OriginVersion() != v.OriginVersion() || back.From.Server != 3 ||
+				!slices.Equal(back.Aliases, v.Aliases) {
 				t.Errorf("%s: %+v came back as %+v", sentence, v, back)
 			}
 			if left := back.Expires().Sub(later); left != 11*time.Second {
@@ -212,13 +214,13 @@ func TestRestoreRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	key, presented := cfg.Origins[0].nodeRules("weir").Group(&corev3.Node{Cluster: "edge"})
-	c := func(name string) *Variant {
+	c := func(name string) *xds.Variant {
 		r := madeResource(xds.ClusterType, name, "1", "x")
-		return newVariant(&provenance{typeURL: xds.ClusterType}, &r, "1")
+		return xds.NewVariant(&xds.Provenance{TypeURL: xds.ClusterType}, &r, "1")
 	}
 	uncached, other, listener, constrained := c("c1"), c("c1"), c("c1"), c("c1")
 	constrained.Constraints = compile(t, "env=prod")
-	uncached.DoNotCache, listener.from = true, &provenance{typeURL: xds.ListenerType}
+	uncached.DoNotCache, listener.From = true, &xds.Provenance{TypeURL: xds.ListenerType}
 	for want, change := range map[string]func(*TypeImage){
 		"the origin is not configured":               func(x *TypeImage) { x.Origin = "gone" },
 		"the origin is not asked for the type":       func(x *TypeImage) { x.TypeURL = xds.ListenerType },
@@ -226,24 +228,24 @@ func TestRestoreRefuses(t *testing.T) {
 		"its node does not decode":                   func(x *TypeImage) { x.Node = []byte{0xff} },
 		"group_by, or what is mapped":                func(x *TypeImage) { x.Group = "dedicated-1" },
 		"not known to understand parameters":         func(x *TypeImage) { x.Params = constraints.NewParams(map[string]string{"env": "prod"}) },
-		`set "*": "c1" has type`:                     func(x *TypeImage) { x.Sets[0].Members = []*Variant{listener} },
-		`set "*": "c1" must not be cached`:           func(x *TypeImage) { x.Sets[0].Members = []*Variant{uncached} },
-		`set "*": "c1" is listed twice`:              func(x *TypeImage) { x.Sets[0].Members = []*Variant{c("c1"), other} },
-		`set "*": has a resource without a body`:     func(x *TypeImage) { x.Sets[0].Members = []*Variant{nil} },
+		`set "*": "c1" has type`:                     func(x *TypeImage) { x.Sets[0].Members = []*xds.Variant{listener} },
+		`set "*": "c1" must not be cached`:           func(x *TypeImage) { x.Sets[0].Members = []*xds.Variant{uncached} },
+		`set "*": "c1" is listed twice`:              func(x *TypeImage) { x.Sets[0].Members = []*xds.Variant{c("c1"), other} },
+		`set "*": has a resource without a body`:     func(x *TypeImage) { x.Sets[0].Members = []*xds.Variant{nil} },
 		`set "*": is listed twice`:                   func(x *TypeImage) { x.Sets = append(x.Sets, x.Sets[0]) },
 		`"some" is no collection`:                    func(x *TypeImage) { x.Sets[0].Selector = "some" },
 		`set "xdstp://a/T/b/*": "c1" is no member`:   func(x *TypeImage) { x.Sets[0].Selector = "xdstp://a/T/b/*" },
 		`name "c1": is listed twice`:                 func(x *TypeImage) { x.Names = append(x.Names, x.Names[0]) },
-		`name "c1": "c1" does not match`:             func(x *TypeImage) { x.Names[0].Variants = []*Variant{constrained} },
-		`name "c1": "c2" does not go by it`:          func(x *TypeImage) { x.Names[0].Variants = []*Variant{c("c2")} },
-		`name "c1": stands for "c1" and "c2"`:        func(x *TypeImage) { x.Names[0].Variants = []*Variant{c("c1"), c("c2")} },
+		`name "c1": "c1" does not match`:             func(x *TypeImage) { x.Names[0].Variants = []*xds.Variant{constrained} },
+		`name "c1": "c2" does not go by it`:          func(x *TypeImage) { x.Names[0].Variants = []*xds.Variant{c("c2")} },
+		`name "c1": stands for "c1" and "c2"`:        func(x *TypeImage) { x.Names[0].Variants = []*xds.Variant{c("c1"), c("c2")} },
 		`name "xdstp://A/T/b?d&c": is not canonical`: func(x *TypeImage) { x.Names[0].Name = "xdstp://A/T/b?d&c" },
-		`name "c1": "c1" is listed twice`:            func(x *TypeImage) { x.Names[0].Variants = []*Variant{c("c1"), c("c1")} },
+		`name "c1": "c1" is listed twice`:            func(x *TypeImage) { x.Names[0].Variants = []*xds.Variant{c("c1"), c("c1")} },
 	} {
 		x := TypeImage{
-			Origin: "mesh", Group: key, Node: mustMarshal(t, presented), TypeURL: xds.ClusterType,
-			Sets:  []SetImage{{Selector: xds.Wildcard, Settled: true, Members: []*Variant{c("c1")}}},
-			Names: []NameImage{{Name: "c1", Variants: []*Variant{c("c1")}}},
+			Origin: "mesh", Group: key, Node: relaytest.Marshal(presented), TypeURL: xds.ClusterType,
+			Sets:  []SetImage{{Selector: xds.Wildcard, Settled: true, Members: []*xds.Variant{c("c1")}}},
+			Names: []NameImage{{Name: "c1", Variants: []*xds.Variant{c("c1")}}},
 		}
 		change(&x)
 		if err := table.Restore(now, x); err == nil || !strings.Contains(err.Error(), want) {
@@ -253,7 +255,7 @@ func TestRestoreRefuses(t *testing.T) {
 			t.Errorf("%s: %d groups came of it", want, n)
 		}
 	}
-	x := TypeImage{Origin: "mesh", Group: key, Node: mustMarshal(t, presented), TypeURL: xds.ClusterType, Sets: []SetImage{{Selector: xds.Wildcard}}}
+	x := TypeImage{Origin: "mesh", Group: key, Node: relaytest.Marshal(presented), TypeURL: xds.ClusterType, Sets: []SetImage{{Selector: xds.Wildcard}}}
 	if err := table.Restore(now, x); err != nil {
 		t.Fatal(err)
 	}
@@ -316,10 +318,10 @@ func TestRestoredGroupKeepsItsNode(t *testing.T) {
 // it was made.
 func FuzzRestoreBody(f *testing.F) {
 	r := madeResource(xds.ClusterType, "c1", "1", "x")
-	v := newVariant(&provenance{typeURL: xds.ClusterType}, &r, "1")
-	f.Add(v.resource(), int64(0), int64(0), false)
-	v.aliases = []string{"a"}
-	f.Add(v.resource(), int64(5), int64(3), true)
+	v := xds.NewVariant(&xds.Provenance{TypeURL: xds.ClusterType}, &r, "1")
+	f.Add(v.Image(zero, zero).Resource, int64(0), int64(0), false)
+	v.Aliases = []string{"a"}
+	f.Add(v.Image(zero, zero).Resource, int64(5), int64(3), true)
 	tables := map[bool]*Table{}
 	for _, sotw := range []bool{false, true} {
 		table, err := New(Config{Origins: []OriginConfig{{Name: "mesh", SotW: sotw}}})
@@ -330,7 +332,7 @@ func FuzzRestoreBody(f *testing.F) {
 	}
 	now := time.Unix(1e9, 0)
 	f.Fuzz(func(t *testing.T, b []byte, expires, left int64, sotw bool) {
-		image := BodyImage{Resource: b, Left: time.Duration(left)}
+		image := xds.BodyImage{Resource: b, Left: time.Duration(left)}
 		if expires != 0 {
 			image.Expires = time.Unix(0, expires)
 		}
@@ -343,13 +345,23 @@ func FuzzRestoreBody(f *testing.F) {
 		if err != nil {
 			t.Fatalf("was made and is refused: %v", err)
 		}
-		if next := again.Image(now, now); !bytes.Equal(next.Resource, image.Resource) || again.Digest != v.Digest || !bytes.Equal(again.buf, v.buf) {
+		if next := again.Image(now, now); !bytes.Equal(next.Resource, image.Resource) || again.Digest != v.Digest || !bytes.Equal(again.Delta(), v.Delta()) {
 			t.Fatalf("%x came back as %x", image.Resource, next.Resource)
 		}
-		if !v.timed() || v.Expires().After(now) {
-			if vs, _ := living([]*Variant{v}, now); len(vs) != 1 {
+		if !v.Timed() || v.Expires().After(now) {
+			if vs, _ := living([]*xds.Variant{v}, now); len(vs) != 1 {
 				t.Fatal("it lives and is gone")
 			}
 		}
 	})
+}
+
+func accept(t *testing.T, m proto.Message) (xds.Update, *xds.RejectError) {
+	t.Helper()
+	_, delta := m.(*discoveryv3.DeltaDiscoveryResponse)
+	r, err := xds.ParseResponse(relaytest.Marshal(m), delta)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return xds.Accept(r, 100)
 }

@@ -30,7 +30,7 @@ type Item struct {
 	Updated time.Time
 	// Body is what was sent last, if it is still held; nil also where it must not be kept (RELAY-9)
 	// or seen.
-	Body *Variant
+	Body *xds.Variant
 }
 
 // Judged are the answers of a stream-type of which the client has not said the best, oldest first.
@@ -55,9 +55,9 @@ type seenItem struct {
 	name, spelt string
 	status      ItemStatus
 	refusal     int
-	body        *Variant   // sent last; nil: it is not held
-	sent        xds.Digest // if body is nil
-	shown       bool       // the versions are the origin's
+	body        *xds.Variant // sent last; nil: it is not held
+	sent        xds.Digest   // if body is nil
+	shown       bool         // the versions are the origin's
 	secret      bool
 }
 
@@ -153,7 +153,7 @@ func (l *itemList) member(p *position, it *item) {
 	case it.dead && (p.fresh || it.rev <= p.sent || it.birth > p.sent):
 		return // the client knows, or never heard of it
 	}
-	x := l.blank(name, it.variant.spelt)
+	x := l.blank(name, it.variant.Spelt)
 	switch {
 	case p.fresh, it.birth > p.sent:
 		x.status = ItemNotSent
@@ -220,13 +220,4 @@ func (t *Receipt) Covers(earlier *Receipt) bool {
 		}
 	}
 	return true
-}
-
-// Received is when the response came that brought the body last; zero: not known, as of what a
-// snapshot or a file of last resort has.
-func (v *Variant) Received() time.Time {
-	if v.from.came == 0 {
-		return time.Time{}
-	}
-	return time.Unix(0, v.from.came)
 }

@@ -1,18 +1,22 @@
 package relay
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/weir-xds/weir/relay/xds"
+)
 
 // leaving is what a response on the stream of generation gen takes away, in whatever form. Its
 // bodies have been applied, and nothing else.
 func (c *scope) leaving(u *update, gen uint32) (ps []pendingRemoval) {
 	one := func(name, key string) {
 		if held, seen := c.of.answers(name, gen); find(held, key) != nil && !replaced(held, key, c.shard.rev) {
-			ps = append(ps, pendingRemoval{identity{name, key}, nil, seen})
+			ps = append(ps, pendingRemoval{xds.Identity{Name: name, Constraints: key}, nil, seen})
 		}
 	}
-	all := func(name string, held []*Variant, err *NameError, seen bool) {
+	all := func(name string, held []*xds.Variant, err *NameError, seen bool) {
 		for _, v := range held {
-			ps = append(ps, pendingRemoval{identity{name, v.Constraints.Key()}, err, seen})
+			ps = append(ps, pendingRemoval{xds.Identity{Name: name, Constraints: v.Constraints.Key()}, err, seen})
 		}
 	}
 	for _, name := range u.Removed {
@@ -35,22 +39,22 @@ func (c *scope) leaving(u *update, gen uint32) (ps []pendingRemoval) {
 
 // takeAway takes up the removals, but for those that the guard or a freeze keeps. counts is the
 // result of hears. confirmed: what was held back before goes now, too.
-func (c *scope) takeAway(a *Applied, u *update, gen uint32, counts bool) (kept map[identity]bool, confirmed bool) {
+func (c *scope) takeAway(a *Applied, u *update, gen uint32, counts bool) (kept map[xds.Identity]bool, confirmed bool) {
 	kept, confirmed = c.screen(c.leaving(u, gen), counts, u.Full || u.listed)
 	a.Waiting += c.countFrozen(kept)
-	remove := func(id identity) {
+	remove := func(id xds.Identity) {
 		if u.listed && !kept[id] {
-			c.shard.noteLeftOut(c.bodies(id.name))
+			c.shard.noteLeftOut(c.bodies(id.Name))
 		}
 		if c.of.remove(id, gen, kept[id]) {
 			a.Changed++
 		}
 	}
 	for _, name := range u.Removed {
-		remove(identity{name: name})
+		remove(xds.Identity{Name: name})
 	}
 	for _, r := range u.RemovedVariants {
-		remove(identity{r.Name, r.Constraints})
+		remove(xds.Identity{Name: r.Name, Constraints: r.Constraints})
 	}
 	return kept, confirmed
 }
@@ -73,7 +77,7 @@ func (c *scope) omitted(u *update, gen uint32) []known {
 }
 
 // dropOmitted removes what a full answer leaves out and is not kept.
-func (c *scope) dropOmitted(a *Applied, u *update, kept map[identity]bool, gen uint32) {
+func (c *scope) dropOmitted(a *Applied, u *update, kept map[xds.Identity]bool, gen uint32) {
 	for _, k := range c.omitted(u, gen) {
 		if !k.isIn(kept) {
 			c.shard.noteLeftOut(k.variants)
@@ -85,6 +89,6 @@ func (c *scope) dropOmitted(a *Applied, u *update, kept map[identity]bool, gen u
 
 // replaced reports whether the same response brought another variant for the map, so that no
 // client loses the name.
-func replaced(vs []*Variant, key string, rev uint64) bool {
-	return slices.ContainsFunc(vs, func(v *Variant) bool { return v.from.rev == rev && v.Constraints.Key() != key })
+func replaced(vs []*xds.Variant, key string, rev uint64) bool {
+	return slices.ContainsFunc(vs, func(v *xds.Variant) bool { return v.From.Revision == rev && v.Constraints.Key() != key })
 }

@@ -175,7 +175,7 @@ type TypeStatus struct {
 
 // Status counts, under the lock and without a copy of anything. It notes the bodies that it has
 // counted in seen, unless that is nil. rev is the revision of the last change.
-func (m MapView) Status(seen map[*Variant]bool) (_ TypeStatus, digest TypeDigest, rev uint64) {
+func (m MapView) Status(seen map[*xds.Variant]bool) (_ TypeStatus, digest TypeDigest, rev uint64) {
 	s := m.shard
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -220,7 +220,7 @@ func (m MapView) Status(seen map[*Variant]bool) (_ TypeStatus, digest TypeDigest
 	return ts, digest, s.rev
 }
 
-func (t *TypeStatus) count(seen map[*Variant]bool, vs []*Variant, live bool) {
+func (t *TypeStatus) count(seen map[*xds.Variant]bool, vs []*xds.Variant, live bool) {
 	t.Bodies += len(vs)
 	for _, v := range vs {
 		t.Bytes += v.Size()
@@ -236,7 +236,7 @@ func (t *TypeStatus) count(seen map[*Variant]bool, vs []*Variant, live bool) {
 }
 
 // addAll counts bodies in.
-func addAll(s *xds.Sum, vs []*Variant) {
+func addAll(s *xds.Sum, vs []*xds.Variant) {
 	for _, v := range vs {
 		s.Add(v.Digest)
 	}

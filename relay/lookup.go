@@ -1,5 +1,7 @@
 package relay
 
+import "github.com/weir-xds/weir/relay/xds"
+
 // find looks up what is held of each resource, wherever it is. It reports false if the type was not
 // asked on the stream. It locks the store, for stepNames resources at a time.
 func (k *store) find(u *update, lane laneIndex, gen uint32) bool {
@@ -39,8 +41,8 @@ func (k *store) findStep(asked []*shard, u *update, first int, lane laneIndex, g
 }
 
 // lookup is what a shard holds of a resource that a response on the stream may speak of.
-func (s *shard) lookup(r *Resource, lane laneIndex, gen uint32) (x lookup) {
-	var held []*Variant
+func (s *shard) lookup(r *xds.Resource, lane laneIndex, gen uint32) (x lookup) {
+	var held []*xds.Variant
 	switch s.kind(lane, gen) {
 	case kindSet:
 		x.member = s.star.members[r.Name]

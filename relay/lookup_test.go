@@ -22,13 +22,13 @@ func TestFoundAndGone(t *testing.T) {
 	applied := func(typeURL string, between func()) {
 		version += "new"
 		u, gen := &update{Update: *made(typeURL, version, nil, "a")}, r.group.lanes[mainLane].gen.Load()
-		k, from := r.group.store(typeURL), &provenance{typeURL: typeURL}
+		k, from := r.group.store(typeURL), &xds.Provenance{TypeURL: typeURL}
 		if !k.find(u, mainLane, gen) || u.found[0].body == nil || u.holder == nil {
 			t.Fatal("a is not found")
 		}
 		between()
 		k.mu.Lock()
-		k.apply(&Applied{}, zero, u, []*Variant{newVariant(from, &u.Resources[0], version)}, mainLane, gen, from)
+		k.apply(&Applied{}, zero, u, []*xds.Variant{xds.NewVariant(from, &u.Resources[0], version)}, mainLane, gen, from)
 		k.unlock()
 		if err := r.table.Check(); err != nil {
 			t.Error(err)
@@ -36,7 +36,7 @@ func TestFoundAndGone(t *testing.T) {
 	}
 	told := func(s *Sub) {
 		t.Helper()
-		if a := s.Take(zero); a == nil || len(a.Variants) != 1 || a.Variants[0].originVersion != version {
+		if a := s.Take(zero); a == nil || len(a.Variants) != 1 || a.Variants[0].OriginVersion() != version {
 			t.Errorf("told %+v, want what the response brought", a)
 		}
 	}

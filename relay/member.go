@@ -30,7 +30,7 @@ func (t *set) offerTouched() {
 }
 
 // apply takes up what a response says of the set.
-func (t *set) apply(a *Applied, u *update, bodies []*Variant, gen uint32) {
+func (t *set) apply(a *Applied, u *update, bodies []*xds.Variant, gen uint32) {
 	s, rev := t.shard, t.shard.rev
 	if u.Heartbeats { // nothing else is said by it (TTL-12)
 		t.heardAll(a, u, bodies, gen)
@@ -47,7 +47,7 @@ func (t *set) apply(a *Applied, u *update, bodies []*Variant, gen uint32) {
 			t.heard(a, u, &u.Resources[i], gen)
 			continue
 		}
-		t.guard.cancel(identity{name, body.Constraints.Key()})
+		t.guard.cancel(xds.Identity{Name: name, Constraints: body.Constraints.Key()})
 		if !t.passes(body, m.bodies()) {
 			t.mentioned(m, gen)
 			stays = t.nameErrors.carryOver(s.now, name, gen, rev) || stays
@@ -97,7 +97,7 @@ func (t *set) apply(a *Applied, u *update, bodies []*Variant, gen uint32) {
 
 // swap puts a body into its member. Equal content under another origin version replaces the
 // pointer and is no event.
-func (t *set) swap(a *Applied, m *member, body *Variant) {
+func (t *set) swap(a *Applied, m *member, body *xds.Variant) {
 	old := find(m.variants, body.Constraints.Key())
 	if old == body {
 		a.Resumed++
@@ -118,7 +118,7 @@ func (t *set) swap(a *Applied, m *member, body *Variant) {
 }
 
 // heardAll takes up a response of heartbeats.
-func (t *set) heardAll(a *Applied, u *update, bodies []*Variant, gen uint32) {
+func (t *set) heardAll(a *Applied, u *update, bodies []*xds.Variant, gen uint32) {
 	for i := range bodies {
 		t.heard(a, u, &u.Resources[i], gen)
 	}
@@ -128,7 +128,7 @@ func (t *set) heardAll(a *Applied, u *update, bodies []*Variant, gen uint32) {
 
 // failMembers takes up the errors, of members and of what could have been one, and reports
 // whether any has to be told. The body goes or stays (ABS-8).
-func (t *set) failMembers(a *Applied, u *update, kept map[identity]bool, rev uint64, gen uint32) (stated bool) {
+func (t *set) failMembers(a *Applied, u *update, kept map[xds.Identity]bool, rev uint64, gen uint32) (stated bool) {
 	for _, e := range u.Errors {
 		if m := t.members[e.Name]; len(kept) > 0 && m != nil && t.shard.group.origin.ends(e) && m.isIn(kept) {
 			continue // that it is gone is not told before it is
@@ -153,7 +153,7 @@ func (t *set) failMembers(a *Applied, u *update, kept map[identity]bool, rev uin
 	return stated
 }
 
-func (t *set) answers(name string, gen uint32) (held []*Variant, seen bool) {
+func (t *set) answers(name string, gen uint32) (held []*xds.Variant, seen bool) {
 	if m := t.members[name]; m != nil {
 		return m.variants, m.seenOn(gen)
 	}
@@ -161,16 +161,16 @@ func (t *set) answers(name string, gen uint32) (held []*Variant, seen bool) {
 }
 
 // remove ends the error of a name, too.
-func (t *set) remove(id identity, _ uint32, kept bool) bool {
+func (t *set) remove(id xds.Identity, _ uint32, kept bool) bool {
 	if kept {
 		return false
 	}
-	t.errorEnded = t.nameErrors.clear(id.name) || t.errorEnded
-	m := t.members[id.name]
-	if m == nil || find(m.variants, id.constraints) == nil {
+	t.errorEnded = t.nameErrors.clear(id.Name) || t.errorEnded
+	m := t.members[id.Name]
+	if m == nil || find(m.variants, id.Constraints) == nil {
 		return false // DEL-4
 	}
-	m.variants = cut(m.variants, id.constraints)
+	m.variants = cut(m.variants, id.Constraints)
 	t.touch(m)
 	return true
 }
@@ -195,7 +195,7 @@ func (t *set) boundErrors(a *Applied) {
 }
 
 // bodies are the variants of a member, which may be none.
-func (m *member) bodies() []*Variant {
+func (m *member) bodies() []*xds.Variant {
 	if m == nil {
 		return nil
 	}

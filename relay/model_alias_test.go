@@ -126,7 +126,7 @@ func (m *model) produceAliased(ty string, asked *modelAsked, add func(string, in
 		case k == 0:
 			*removed = append(*removed, x)
 		default:
-			notice := xds.AppendString(xds.AppendString(nil, resourceName, "none "+x), resourceAliases, x)
+			notice := xds.AppendString(xds.AppendString(nil, xds.FieldName, "none "+x), xds.FieldAliases, x)
 			tell(notice)
 		}
 	}

@@ -201,12 +201,12 @@ func (m *model) take(c *modelSub) {
 		}
 		seen[name] = true
 		if v.Notice() {
-			if !c.delta || !c.named1(v.aliases) {
-				m.t.Fatalf("client %d: is told that %v do not resolve\n%s", c.id, v.aliases, m.tail())
+			if !c.delta || !c.named1(v.Aliases) {
+				m.t.Fatalf("client %d: is told that %v do not resolve\n%s", c.id, v.Aliases, m.tail())
 			}
 			continue
 		}
-		if _, held := c.held[name]; m.aliasHoldings() && (c.named1(v.aliases) || held) {
+		if _, held := c.held[name]; m.aliasHoldings() && (c.named1(v.Aliases) || held) {
 			continue
 		}
 		if !m.wants(c, name) {
@@ -239,7 +239,7 @@ func (m *model) take(c *modelSub) {
 		}
 		_, value, _ := xds.AnyParts(v.Any())
 		name := m.plain(v.Name)
-		c.aliases[name] = v.aliases
+		c.aliases[name] = v.Aliases
 		m.goesBack(c, name, m.number(xds.StringField(value, 2)))
 		delete(c.lost, name)
 		c.held[name], c.versions[name] = m.number(xds.StringField(value, 2)), v.Version()

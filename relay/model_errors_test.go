@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/weir-xds/weir/relay/relaytest"
+
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/weir-xds/weir/relay/xds"
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
@@ -17,7 +19,7 @@ type modelFault struct {
 }
 
 func (f modelFault) encode(m *model, name string) []byte {
-	return mustMarshal(m.t, &discoveryv3.ResourceError{
+	return relaytest.Marshal(&discoveryv3.ResourceError{
 		ResourceName: &discoveryv3.ResourceName{Name: name}, ErrorDetail: &statuspb.Status{Code: int32(f.code), Message: f.text},
 	})
 }
@@ -149,7 +151,7 @@ func (m *model) refused(c *modelSub) bool {
 }
 
 // hears notes what a response on the stream of `*` says of names in error.
-func (m *model) hears(l *modelLane, u *Update) {
+func (m *model) hears(l *modelLane, u *xds.Update) {
 	a := l.types[u.TypeURL]
 	if a == nil || !a.wildcard {
 		return

@@ -77,7 +77,7 @@ func (m *model) frozenState(ty string) map[string]xds.Digest {
 
 // judgeFrozen: of what clients have nothing changes and nothing goes, and nothing joins a complete
 // set; of endpoints the content may.
-func (m *model) judgeFrozen(ty string, before map[string]xds.Digest, u *Update) {
+func (m *model) judgeFrozen(ty string, before map[string]xds.Digest, u *xds.Update) {
 	now := m.frozenState(ty)
 	left := m.leftUncached(ty, u)
 	for name, d := range before {
@@ -104,7 +104,7 @@ func (m *model) judgeFrozen(ty string, before map[string]xds.Digest, u *Update) 
 // leftUncached tells of what frozenState has whether it may go all the same: what must not be
 // cached goes at once if nobody wants it, and a set that has come to list such a member goes as a
 // whole (RELAY-9).
-func (m *model) leftUncached(ty string, u *Update) func(key string) bool {
+func (m *model) leftUncached(ty string, u *xds.Update) func(key string) bool {
 	uncached, wanted := map[string]bool{}, map[string]bool{}
 	for i := range u.Resources {
 		if u.Resources[i].DoNotCache {

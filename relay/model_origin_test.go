@@ -187,20 +187,20 @@ func (m *model) produce(l *modelLane, ty string, asked *modelAsked) {
 		}
 		// equal content, however it is spelt
 		r := madeResource(ty, addNames[len(addNames)-1], "", fmt.Sprint(body))
-		b := xds.AppendString(nil, resourceName, name)
+		b := xds.AppendString(nil, xds.FieldName, name)
 		if m.ttls() && body%3 == 0 {
 			b = m.ttl(ty, name, body)
 		}
 		if !strings.Contains(m.kind, "no-versions") {
-			b = xds.AppendString(b, resourceVersion, fmt.Sprintf("v%d", body))
+			b = xds.AppendString(b, xds.FieldVersion, fmt.Sprintf("v%d", body))
 		}
 		for _, alias := range m.aliasesOf(ty, addNames[len(addNames)-1]) {
-			b = xds.AppendString(b, resourceAliases, alias)
+			b = xds.AppendString(b, xds.FieldAliases, alias)
 		}
 		if body%9 == 0 { // must not be cached (RELAY-9)
-			b = xds.AppendString(b, resourceCacheCtl, "\x08\x01")
+			b = xds.AppendString(b, xds.FieldCacheControl, "\x08\x01")
 		}
-		adds = append(adds, protowire.AppendBytes(protowire.AppendTag(b, resourcePayload, protowire.BytesType), r.Any))
+		adds = append(adds, protowire.AppendBytes(protowire.AppendTag(b, xds.FieldPayload, protowire.BytesType), r.Any))
 	}
 	names := asked.names
 	if asked.wildcard {
@@ -306,10 +306,10 @@ func (m *model) produce(l *modelLane, ty string, asked *modelAsked) {
 		pieces = 1 + m.rnd.IntN(min(3, len(adds)))
 	}
 	for i := range pieces {
-		r := &Response{TypeURL: ty, delta: !m.sotw, Nonce: "n", Version: "1"}
-		r.resources = adds[i*len(adds)/pieces : (i+1)*len(adds)/pieces]
+		r := &xds.Response{TypeURL: ty, Delta: !m.sotw, Nonce: "n", Version: "1"}
+		r.Resources = adds[i*len(adds)/pieces : (i+1)*len(adds)/pieces]
 		if i == pieces-1 {
-			r.removed, r.errors = removed, errs
+			r.Removed, r.Errors = removed, errs
 		}
 		l.queue = append(l.queue, &flight{r, first || m.sotw})
 	}
@@ -320,8 +320,8 @@ func (m *model) badPart(ty, name string) []byte {
 	if m.rnd.IntN(2) == 0 {
 		return []byte{0xff, 0xff}
 	}
-	b := xds.AppendString(nil, resourceName, m.spell(name))
-	b = protowire.AppendBytes(protowire.AppendTag(b, resourcePayload, protowire.BytesType), madeResource(ty+"x", name, "", "bad").Any)
+	b := xds.AppendString(nil, xds.FieldName, m.spell(name))
+	b = protowire.AppendBytes(protowire.AppendTag(b, xds.FieldPayload, protowire.BytesType), madeResource(ty+"x", name, "", "bad").Any)
 	if m.sotw {
 		b = xds.AppendString(xds.AppendString(nil, 1, xds.ResourceType), 2, string(b))
 	}
@@ -344,10 +344,10 @@ func (m *model) deliver(l *modelLane) {
 	}
 	f := l.queue[0]
 	l.queue = l.queue[1:]
-	u, _ := Accept(f.resp, 0)
+	u, _ := xds.Accept(f.resp, 0)
 	before := m.frozenState(f.resp.TypeURL)
 	l.FindRepeats(f.resp)
-	taken, _ := Accept(f.resp, 0)
+	taken, _ := xds.Accept(f.resp, 0)
 	m.repeats += len(taken.Repeats)
 	a, ok := l.Apply(m.now, &taken)
 	m.judgeFrozen(f.resp.TypeURL, before, &u)
@@ -356,7 +356,7 @@ func (m *model) deliver(l *modelLane) {
 	m.hears(l, &u)
 	var s []string
 	for _, r := range u.Resources {
-		s = append(s, r.Name+"="+xds.StringField(r.payload, 2))
+		s = append(s, r.Name+"="+xds.StringField(r.Payload, 2))
 	}
 	var errs []string
 	for _, e := range u.Errors {

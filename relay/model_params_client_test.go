@@ -170,7 +170,7 @@ func (m *paramModel) take(c *paramClient) {
 
 // told judges a body: it is one that the origin made of the name with these constraints, and they
 // match the map.
-func (m *paramModel) told(c *paramClient, v *Variant) {
+func (m *paramModel) told(c *paramClient, v *xds.Variant) {
 	body := numberOf(v)
 	text, known := m.formOf(body, v.Constraints.Key())
 	switch {
@@ -193,7 +193,7 @@ func (m *paramModel) told(c *paramClient, v *Variant) {
 	c.held[v.Name], c.forms[v.Name], c.versions[v.Name] = body, text, v.Version()
 }
 
-func numberOf(v *Variant) (n int) {
+func numberOf(v *xds.Variant) (n int) {
 	for _, digit := range xds.StringField(payloadOf(v), 2) {
 		n = 10*n + int(digit-'0')
 	}

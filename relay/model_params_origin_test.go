@@ -16,13 +16,13 @@ type paramLane struct {
 	*Lane
 	open, calm bool
 	types      map[string]*paramAsked
-	queue      []*Response
+	queue      []*xds.Response
 }
 
 type paramAsked struct {
 	locators map[string]Name
-	told     map[identity]int // delta: bodies by name and constraints
-	texts    map[identity]string
+	told     map[xds.Identity]int // delta: bodies by name and constraints
+	texts    map[xds.Identity]string
 	absent   map[string]bool // locators
 	answered bool
 	list     string // SotW: the last one, in words
@@ -80,7 +80,7 @@ func (m *paramModel) ask(l *paramLane, a Ask) {
 	case a.Initial != nil:
 		m.fatalf("versions of what is asked by locator (DYN-20)")
 	case asked == nil:
-		asked = &paramAsked{locators: map[string]Name{}, told: map[identity]int{}, texts: map[identity]string{}, absent: map[string]bool{}}
+		asked = &paramAsked{locators: map[string]Name{}, told: map[xds.Identity]int{}, texts: map[xds.Identity]string{}, absent: map[string]bool{}}
 		l.types[a.TypeURL] = asked
 	}
 	for _, n := range a.Unsubscribe {
@@ -90,7 +90,7 @@ func (m *paramModel) ask(l *paramLane, a Ask) {
 		delete(asked.locators, locatorKey(n))
 		delete(asked.absent, locatorKey(n))
 		coming := l.coming(a.TypeURL)
-		maps.DeleteFunc(asked.told, func(id identity, _ int) bool { return !asked.covers(m, id) && !coming[id] })
+		maps.DeleteFunc(asked.told, func(id xds.Identity, _ int) bool { return !asked.covers(m, id) && !coming[id] })
 	}
 	for _, n := range a.Subscribe {
 		if _, is := asked.locators[locatorKey(n)]; is {
@@ -98,7 +98,7 @@ func (m *paramModel) ask(l *paramLane, a Ask) {
 		}
 		asked.locators[locatorKey(n)] = n
 		for id := range asked.told { // DELTA-7: it is sent whatever was sent before
-			if (id.name == n.Name || n.Name == xds.Wildcard) && compile(m.t, asked.texts[id]).Match(n.Params) {
+			if (id.Name == n.Name || n.Name == xds.Wildcard) && compile(m.t, asked.texts[id]).Match(n.Params) {
 				asked.told[id] = -1
 			}
 		}
@@ -129,12 +129,12 @@ func (m *paramModel) ask(l *paramLane, a Ask) {
 // coming are the variants that are on their way. What comes after its locator was left may be taken
 // for another locator of the name, asked since: an origin that forgot it with the locator would
 // never take it back, and nobody else could.
-func (l *paramLane) coming(typeURL string) map[identity]bool {
-	ids := map[identity]bool{}
+func (l *paramLane) coming(typeURL string) map[xds.Identity]bool {
+	ids := map[xds.Identity]bool{}
 	for _, r := range l.queue {
-		if u, _ := Accept(r, 0); r.TypeURL == typeURL {
+		if u, _ := xds.Accept(r, 0); r.TypeURL == typeURL {
 			for i := range u.Resources {
-				ids[u.Resources[i].identity()] = true
+				ids[u.Resources[i].Identity()] = true
 			}
 		}
 	}
@@ -153,10 +153,10 @@ func selects(n Name, v paramVariant, name string) bool {
 	return (n.Name == name || n.Name == xds.Wildcard && visible(name)) && v.set.Match(n.Params)
 }
 
-func (a *paramAsked) covers(m *paramModel, id identity) bool {
+func (a *paramAsked) covers(m *paramModel, id xds.Identity) bool {
 	v := paramVariant{set: compile(m.t, a.texts[id])}
 	for _, n := range a.locators {
-		if selects(n, v, id.name) {
+		if selects(n, v, id.Name) {
 			return true
 		}
 	}
@@ -202,36 +202,36 @@ func (m *paramModel) produce(l *paramLane, ty string, asked *paramAsked) {
 	names, of := m.selected(ty, asked)
 	first := !asked.answered
 	asked.answered = true
-	parts := map[string]*Response{} // by name: what is said of one is not cut
-	part := func(name string) *Response {
+	parts := map[string]*xds.Response{} // by name: what is said of one is not cut
+	part := func(name string) *xds.Response {
 		if parts[name] == nil {
-			parts[name] = &Response{TypeURL: ty, delta: true, Nonce: "n", Version: "1"}
+			parts[name] = &xds.Response{TypeURL: ty, Delta: true, Nonce: "n", Version: "1"}
 		}
 		return parts[name]
 	}
-	now := map[identity]bool{}
+	now := map[xds.Identity]bool{}
 	for _, name := range names {
 		for _, v := range of[name] {
-			id := identity{name, v.set.Key()}
+			id := xds.Identity{Name: name, Constraints: v.set.Key()}
 			now[id] = true
 			if body, told := asked.told[id]; !told || body != v.body {
 				p := part(name)
-				p.resources = append(p.resources, m.encode(m.resource(ty, name, v)))
+				p.Resources = append(p.Resources, m.encode(m.resource(ty, name, v)))
 				asked.told[id], asked.texts[id] = v.body, v.text
 			}
 		}
 	}
-	gone := map[identity]bool{}
-	for _, id := range slices.SortedFunc(maps.Keys(asked.told), func(a, b identity) int { return cmpString(a.name+a.constraints, b.name+b.constraints) }) {
+	gone := map[xds.Identity]bool{}
+	for _, id := range slices.SortedFunc(maps.Keys(asked.told), func(a, b xds.Identity) int { return cmpString(a.Name+a.Constraints, b.Name+b.Constraints) }) {
 		if now[id] {
 			continue
 		}
 		delete(asked.told, id)
-		p := part(id.name)
-		if gone[id] = true; id.constraints == "" {
-			p.removed = append(p.removed, id.name)
+		p := part(id.Name)
+		if gone[id] = true; id.Constraints == "" {
+			p.Removed = append(p.Removed, id.Name)
 		} else {
-			p.wrapped = append(p.wrapped, m.encode(wrapName(id.name, asked.texts[id])))
+			p.RemovedNames = append(p.RemovedNames, m.encode(wrapName(id.Name, asked.texts[id])))
 		}
 	}
 	for key, n := range asked.locators {
@@ -244,23 +244,23 @@ func (m *paramModel) produce(l *paramLane, ty string, asked *paramAsked) {
 			continue
 		}
 		asked.absent[key] = true
-		said := slices.Contains(part(n.Name).removed, n.Name)
+		said := slices.Contains(part(n.Name).Removed, n.Name)
 		for id := range gone {
-			said = said || id.name == n.Name && compile(m.t, asked.texts[id]).Match(n.Params)
+			said = said || id.Name == n.Name && compile(m.t, asked.texts[id]).Match(n.Params)
 		}
 		if p := part(n.Name); !said {
-			p.removed = append(p.removed, n.Name)
+			p.Removed = append(p.Removed, n.Name)
 		}
 	}
 	if len(parts) == 0 && first {
 		part("") // DELTA-13
 	}
-	var queue []*Response
+	var queue []*xds.Response
 	for _, name := range slices.Sorted(maps.Keys(parts)) {
 		p := parts[name]
 		if last := len(queue) - 1; last >= 0 && m.rnd.IntN(3) > 0 {
 			q := queue[last]
-			q.resources, q.removed, q.wrapped = append(q.resources, p.resources...), append(q.removed, p.removed...), append(q.wrapped, p.wrapped...)
+			q.Resources, q.Removed, q.RemovedNames = append(q.Resources, p.Resources...), append(q.Removed, p.Removed...), append(q.RemovedNames, p.RemovedNames...)
 			continue
 		}
 		queue = append(queue, p)
@@ -271,7 +271,7 @@ func (m *paramModel) produce(l *paramLane, ty string, asked *paramAsked) {
 // produceList is an answer of state of the world: all of a full-state type and of `*`, of others
 // the names of which something is new.
 func (m *paramModel) produceList(l *paramLane, ty string, asked *paramAsked) {
-	r := &Response{TypeURL: ty, Nonce: "n", Version: "1"}
+	r := &xds.Response{TypeURL: ty, Nonce: "n", Version: "1"}
 	star := slices.ContainsFunc(slices.Collect(maps.Values(asked.locators)), func(n Name) bool { return n.Name == xds.Wildcard })
 	full := xds.FullState(ty) || star
 	names, of := m.selected(ty, asked)
@@ -280,14 +280,14 @@ func (m *paramModel) produceList(l *paramLane, ty string, asked *paramAsked) {
 		text, changed := name+" "+describeVariants(of[name])+"; ", false
 		list += text
 		for _, v := range of[name] {
-			id := identity{name, v.set.Key()}
+			id := xds.Identity{Name: name, Constraints: v.set.Key()}
 			body, told := asked.told[id]
 			changed = changed || !told || body != v.body
 			asked.told[id], asked.texts[id] = v.body, v.text
 		}
 		// what is left of a name is said again when one of its variants goes
 		for id := range asked.told {
-			if id.name == name && !slices.ContainsFunc(of[name], func(v paramVariant) bool { return v.set.Key() == id.constraints }) {
+			if id.Name == name && !slices.ContainsFunc(of[name], func(v paramVariant) bool { return v.set.Key() == id.Constraints }) {
 				delete(asked.told, id)
 				changed = true
 			}
@@ -296,11 +296,11 @@ func (m *paramModel) produceList(l *paramLane, ty string, asked *paramAsked) {
 			continue
 		}
 		for _, v := range of[name] {
-			r.resources = append(r.resources, m.encodeAny(m.resource(ty, name, v)))
+			r.Resources = append(r.Resources, m.encodeAny(m.resource(ty, name, v)))
 		}
 	}
-	maps.DeleteFunc(asked.told, func(id identity, _ int) bool { return len(of[id.name]) == 0 })
-	if asked.answered && (list == asked.list || !full && len(r.resources) == 0) {
+	maps.DeleteFunc(asked.told, func(id xds.Identity, _ int) bool { return len(of[id.Name]) == 0 })
+	if asked.answered && (list == asked.list || !full && len(r.Resources) == 0) {
 		return
 	}
 	asked.answered, asked.list = true, list
@@ -351,14 +351,14 @@ func (m *paramModel) deliver(l *paramLane) {
 	}
 	r := l.queue[0]
 	l.queue = l.queue[1:]
-	u, rejected := Accept(r, 0)
+	u, rejected := xds.Accept(r, 0)
 	if rejected != nil {
 		m.fatalf("refused: %v", rejected)
 	}
 	a, ok := l.Apply(m.now, &u)
 	var said []string
 	for _, r := range u.Resources {
-		said = append(said, fmt.Sprintf("%s{%s}=%s", r.Name, r.Constraints.Key(), xds.StringField(r.payload, 2)))
+		said = append(said, fmt.Sprintf("%s{%s}=%s", r.Name, r.Constraints.Key(), xds.StringField(r.Payload, 2)))
 	}
 	for _, r := range u.RemovedVariants {
 		said = append(said, fmt.Sprintf("-%s{%s}", r.Name, r.Constraints))

@@ -151,7 +151,7 @@ type modelLane struct {
 }
 
 type flight struct {
-	resp  *Response
+	resp  *xds.Response
 	first bool // part of a first answer that is not complete
 }
 

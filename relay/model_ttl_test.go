@@ -59,7 +59,7 @@ func (m *model) ttl(ty, name string, body int) []byte {
 	if _, granted := m.promises.ends[key]; !granted { // it came with the end of an error
 		m.grant(ty, name, body)
 	}
-	return appendTTL(xds.AppendString(nil, resourceName, m.spell(name)), m.promises.ends[key].Sub(m.now))
+	return xds.AppendTTL(xds.AppendString(nil, xds.FieldName, m.spell(name)), m.promises.ends[key].Sub(m.now))
 }
 
 // renew has a heartbeat follow what is in flight, of some name whose body the stream was sent.
@@ -78,11 +78,11 @@ func (m *model) renew(l *modelLane) {
 		return
 	}
 	m.grant(ty, name, body)
-	b := xds.AppendString(m.ttl(ty, name, body), resourceVersion, fmt.Sprintf("v%d", body))
+	b := xds.AppendString(m.ttl(ty, name, body), xds.FieldVersion, fmt.Sprintf("v%d", body))
 	if m.sotw {
 		b = xds.AppendString(xds.AppendString(nil, 1, xds.ResourceType), 2, string(b))
 	}
-	l.queue = append(l.queue, &flight{&Response{TypeURL: ty, delta: !m.sotw, Nonce: "n", Version: "1", resources: [][]byte{b}}, false})
+	l.queue = append(l.queue, &flight{&xds.Response{TypeURL: ty, Delta: !m.sotw, Nonce: "n", Version: "1", Resources: [][]byte{b}}, false})
 }
 
 // timed is a resource's fields with the TTL of its body, if it has one.
@@ -90,12 +90,12 @@ func (m *model) timed(ty, name string, body int, payload []byte) []byte {
 	if !m.ttls() || body%3 != 0 {
 		return payload
 	}
-	b := protowire.AppendBytes(protowire.AppendTag(m.ttl(ty, name, body), resourcePayload, protowire.BytesType), payload)
+	b := protowire.AppendBytes(protowire.AppendTag(m.ttl(ty, name, body), xds.FieldPayload, protowire.BytesType), payload)
 	return xds.AppendString(xds.AppendString(nil, 1, xds.ResourceType), 2, string(b))
 }
 
 // arrives notes the TTLs in a response that the table has just taken.
-func (m *model) arrives(l *modelLane, u *Update) {
+func (m *model) arrives(l *modelLane, u *xds.Update) {
 	for i := range u.Resources {
 		r := &u.Resources[i]
 		if !r.HasTTL {
@@ -105,7 +105,7 @@ func (m *model) arrives(l *modelLane, u *Update) {
 		if r.Any == nil {
 			key.body = m.number(strings.TrimPrefix(r.Version, "v"))
 		} else {
-			key.body = m.number(xds.StringField(r.payload, 2))
+			key.body = m.number(xds.StringField(r.Payload, 2))
 		}
 		if m.promises.told[key] == nil {
 			m.promises.told[key] = map[bool]time.Time{}
@@ -173,7 +173,7 @@ func (m *model) expire() {
 // ended reports whether a TTL of the body is over that some lane told last.
 func (m *model) ended(ty, name string, body int) bool {
 	for _, end := range m.promises.told[promised{ty, name, body}] {
-		if !end.After(m.now.Add(samePromise)) {
+		if !end.After(m.now.Add(xds.SamePromise)) {
 			return true
 		}
 	}
@@ -226,7 +226,7 @@ func (m *model) judgeTimed(c *modelSub) {
 			// with (ABS-8)
 			continue
 		}
-		if sayable && len(ends) > 0 && last.Add(samePromise).Before(m.now) {
+		if sayable && len(ends) > 0 && last.Add(xds.SamePromise).Before(m.now) {
 			m.t.Fatalf("step %d: client %d (%s delta %v ttl %v) holds %s=%d, which expired %v ago (RELAY-50)\n%s", m.at, c.id, shortType(c.typeURL),
 				c.delta, c.ttl, name, body, m.now.Sub(last), m.tail())
 		}

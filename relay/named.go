@@ -76,11 +76,11 @@ type entry struct {
 	spelt string      // as the client wrote it who asked first, if that is another (NAME-9)
 	also  *aliasGroup // set while it holds a resource that other entries may hold too
 	// stated with the absence, which told that an alias did not resolve (ALIAS-5)
-	notice *Variant
+	notice *xds.Variant
 
-	state          // what the origin has said
-	last  *Variant // Clusters: chosen before it went (ORD-3)
-	rev   uint64   // of the last change of chosen
+	state              // what the origin has said
+	last  *xds.Variant // Clusters: chosen before it went (ORD-3)
+	rev   uint64       // of the last change of chosen
 
 	head      *record // of the clients
 	count     int32
@@ -364,7 +364,7 @@ func (s *shard) offerNamed(e *entry, rev uint64, gen uint32, stated bool) {
 		if !e.aliasDropped && (words == nil || !s.group.origin.ends(words)) {
 			words = notFound(e.name) // for clients who could not be told otherwise (ABS-10)
 		}
-		if words != nil && e.chosen != nil && e.chosen.timed() {
+		if words != nil && e.chosen != nil && e.chosen.Timed() {
 			// also of a NOT_FOUND in the origin's words: so a relay before us says that a TTL has
 			// passed
 			words.HadTTL = true
@@ -446,7 +446,7 @@ type Name struct {
 
 // lookup is what is held of a resource of a response.
 type lookup struct {
-	body   *Variant // the variant of its constraints; nil: none
-	member *member  // that holds it, of the set of `*`,
-	entry  *entry   // or by name
+	body   *xds.Variant // the variant of its constraints; nil: none
+	member *member      // that holds it, of the set of `*`,
+	entry  *entry       // or by name
 }

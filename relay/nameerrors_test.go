@@ -25,7 +25,7 @@ func TestFaultsAreBounded(t *testing.T) {
 	text := strings.Repeat("x", 1000)
 	ignored := 0
 	for i := range 1000 {
-		u := &Update{TypeURL: xds.ClusterType}
+		u := &xds.Update{TypeURL: xds.ClusterType}
 		for j := range 100 {
 			u.Errors = append(u.Errors, unavailable(fmt.Sprintf("n%d-%d", i, j), text))
 		}
@@ -44,7 +44,7 @@ func TestFaultsAreBounded(t *testing.T) {
 	if ignored != 100*1000-spareErrors-2 {
 		t.Errorf("%d are counted as ignored, want all but the newest", ignored)
 	}
-	r.apply(&Update{TypeURL: xds.ClusterType, Errors: []*NameError{unavailable("a", text)}})
+	r.apply(&xds.Update{TypeURL: xds.ClusterType, Errors: []*NameError{unavailable("a", text)}})
 	for name, c := range map[string]*Sub{"still": still, "quick": quick, "whole": whole} {
 		told := map[string]bool{}
 		for a := c.Take(zero); a != nil; a = c.Take(zero) {

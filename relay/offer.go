@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/weir-xds/weir/relay/xds"
+
 	"github.com/weir-xds/weir/constraints"
 )
 
@@ -13,12 +15,12 @@ import (
 // updateShare is the share of a response that concerns one shard.
 type updateShare struct {
 	*update
-	bodies []*Variant
+	bodies []*xds.Variant
 }
 
 // brings reports whether the share has a body of a name.
 func (p *updateShare) brings(name string) bool {
-	return p != nil && slices.ContainsFunc(p.Resources, func(r Resource) bool { return r.Name == name && r.Any != nil })
+	return p != nil && slices.ContainsFunc(p.Resources, func(r xds.Resource) bool { return r.Name == name && r.Any != nil })
 }
 
 // silent reports whether the share states nothing. A full list always states something, by what it
@@ -87,7 +89,7 @@ func (u *update) ofVariants() bool {
 			return false
 		}
 	}
-	return !slices.ContainsFunc(u.RemovedVariants, func(r RemovedVariant) bool { return r.Set == nil }) &&
+	return !slices.ContainsFunc(u.RemovedVariants, func(r xds.RemovedVariant) bool { return r.Set == nil }) &&
 		!slices.ContainsFunc(u.Errors, func(e *NameError) bool { return e.Constraints == nil })
 }
 
@@ -103,7 +105,7 @@ func saysNothing(asked []*shard, gen uint32) bool {
 }
 
 // apply applies a response to every shard that asked for the type, under one revision.
-func (k *store) apply(a *Applied, now time.Time, u *update, bodies []*Variant, lane laneIndex, gen uint32, from *provenance) {
+func (k *store) apply(a *Applied, now time.Time, u *update, bodies []*xds.Variant, lane laneIndex, gen uint32, from *xds.Provenance) {
 	asked, rest := k.concerned(u, lane, gen)
 	if u.For != nil {
 		asked = slices.DeleteFunc(slices.Clone(asked), func(s *shard) bool { return s.params.Key() != u.For.Key() })
@@ -112,12 +114,12 @@ func (k *store) apply(a *Applied, now time.Time, u *update, bodies []*Variant, l
 	if len(asked) == 0 {
 		return // nobody wants it any more, or nobody may have it
 	}
-	from.rev = asked[0].nextRev()
-	bodies = k.tickOff(a, u, bodies, lane, gen, from.rev)
-	divided := k.divide(asked, u, bodies, from.rev, gen, now)
+	from.Revision = asked[0].nextRev()
+	bodies = k.tickOff(a, u, bodies, lane, gen, from.Revision)
+	divided := k.divide(asked, u, bodies, from.Revision, gen, now)
 	several := rest || len(asked) > 1
 	if several {
-		a.strays = map[identity]int{}
+		a.strays = map[xds.Identity]int{}
 	}
 	for _, s := range asked {
 		p := s.updateShare
@@ -134,7 +136,7 @@ func (k *store) apply(a *Applied, now time.Time, u *update, bodies []*Variant, l
 			p = &updateShare{&part, p.bodies}
 			s.updateShare = p
 		}
-		s.now, s.rev = now, from.rev
+		s.now, s.rev = now, from.Revision
 		s.edited()
 		s.takeUp(a, p, lane, gen, from)
 	}
@@ -168,7 +170,7 @@ func (s *shard) askedLast(gen uint32) bool {
 func (u *update) silent() bool { return (&updateShare{update: u}).silent() }
 
 // takeUp applies a share of a response to the shard.
-func (s *shard) takeUp(a *Applied, p *updateShare, lane laneIndex, gen uint32, from *provenance) {
+func (s *shard) takeUp(a *Applied, p *updateShare, lane laneIndex, gen uint32, from *xds.Provenance) {
 	if s.kind(lane, gen) == kindSet {
 		s.applySets(a, p.update, p.bodies, gen, from)
 		return
@@ -198,7 +200,7 @@ func (s *shard) shareOf(u *update) *updateShare {
 // removal may be meant for one of several maps alone (early), all shards share the response itself.
 // Otherwise a shard has a share only if something concerns it, since a variant may not concern most
 // of many shards (BenchmarkVariants).
-func (k *store) divide(asked []*shard, u *update, bodies []*Variant, rev uint64, gen uint32, now time.Time) (divided bool) {
+func (k *store) divide(asked []*shard, u *update, bodies []*xds.Variant, rev uint64, gen uint32, now time.Time) (divided bool) {
 	k.constrained = k.constrained || u.variants
 	several := len(asked) > 1 && (k.group.origin.config().Share || k.byLocator() && len(u.Removed) > 0)
 	if !k.constrained && !several {
@@ -228,13 +230,13 @@ func (k *store) divide(asked []*shard, u *update, bodies []*Variant, rev uint64,
 		case k.group.origin.config().SotW:
 			s.updateShare.supersede(s.variants)
 		default:
-			s.updateShare.supersede(func(name string) []*Variant { return s.stale(name, gen) })
+			s.updateShare.supersede(func(name string) []*xds.Variant { return s.stale(name, gen) })
 		}
 	}
 	for _, r := range u.RemovedVariants {
 		for _, s := range k.shardsMatching(r.Set) {
-			early := s.turn == rev && s.doubt(now, identity{r.Name, r.Constraints}, gen)
-			if s.turn == rev && !early && !s.retains(s.updateShare, identity{r.Name, r.Constraints}, gen, now) {
+			early := s.turn == rev && s.doubt(now, xds.Identity{Name: r.Name, Constraints: r.Constraints}, gen)
+			if s.turn == rev && !early && !s.retains(s.updateShare, xds.Identity{Name: r.Name, Constraints: r.Constraints}, gen, now) {
 				p := s.shareOf(u)
 				p.RemovedVariants = append(p.RemovedVariants, r)
 			}
@@ -250,10 +252,10 @@ func (k *store) divide(asked []*shard, u *update, bodies []*Variant, rev uint64,
 	}
 	for _, name := range u.Removed {
 		for _, s := range asked {
-			if s.doubt(now, identity{name: name}, gen) {
+			if s.doubt(now, xds.Identity{Name: name}, gen) {
 				continue
 			}
-			if (!s.holdsConstrained(name, gen) || s.awaits(name, gen)) && !s.retains(s.updateShare, identity{name: name}, gen, now) {
+			if (!s.holdsConstrained(name, gen) || s.awaits(name, gen)) && !s.retains(s.updateShare, xds.Identity{Name: name}, gen, now) {
 				p := s.shareOf(u)
 				p.Removed = append(p.Removed, name)
 			}
@@ -272,24 +274,24 @@ func (k *store) divide(asked []*shard, u *update, bodies []*Variant, rev uint64,
 // these are all held variants of the name. A SotW response brings the variant that matches, it can
 // state no removal, and a relay that connected later would know the new variant alone (DYN-9). In
 // delta these are the variants that the stream has not stated yet (stale.go).
-func (p *updateShare) supersede(held func(name string) []*Variant) {
-	listed := make(map[identity]bool, len(p.Resources))
+func (p *updateShare) supersede(held func(name string) []*xds.Variant) {
+	listed := make(map[xds.Identity]bool, len(p.Resources))
 	for i := range p.Resources {
-		listed[identity{p.Resources[i].Name, p.Resources[i].Constraints.Key()}] = p.Resources[i].Any != nil
+		listed[xds.Identity{Name: p.Resources[i].Name, Constraints: p.Resources[i].Constraints.Key()}] = p.Resources[i].Any != nil
 	}
 	for id, body := range listed {
-		for _, v := range held(id.name) {
-			old := identity{id.name, v.Constraints.Key()}
+		for _, v := range held(id.Name) {
+			old := xds.Identity{Name: id.Name, Constraints: v.Constraints.Key()}
 			if _, there := listed[old]; body && !there {
 				listed[old] = false
-				p.RemovedVariants = append(p.RemovedVariants, RemovedVariant{old.name, old.constraints, v.Constraints})
+				p.RemovedVariants = append(p.RemovedVariants, xds.RemovedVariant{Name: old.Name, Constraints: old.Constraints, Set: v.Constraints})
 			}
 		}
 	}
 }
 
 // variants are all variants of a name that the shard holds.
-func (s *shard) variants(name string) (vs []*Variant) {
+func (s *shard) variants(name string) (vs []*xds.Variant) {
 	if e := s.named.entries[name]; e != nil {
 		vs = append(vs, e.variants...)
 	}
@@ -306,7 +308,7 @@ func (s *shard) variants(name string) (vs []*Variant) {
 // (DYN-13).
 func (s *shard) holdsConstrained(name string, gen uint32) bool {
 	held, plain := false, false
-	look := func(vs []*Variant) {
+	look := func(vs []*xds.Variant) {
 		held = held || len(vs) > 0
 		plain = plain || find(vs, "") != nil
 	}
@@ -339,19 +341,19 @@ func (s *shard) noteUnrelated(now time.Time, lane laneIndex, gen uint32, u *upda
 // countStrays counts what none of several maps applied (RELAY-28), and how many of these variants
 // match no map at all.
 func (k *store) countStrays(a *Applied, asked []*shard, u *update) {
-	offered := map[identity]int{}
+	offered := map[xds.Identity]int{}
 	for _, s := range asked {
 		if s.updateShare == nil {
 			continue
 		}
 		for i := range s.updateShare.Resources {
-			offered[s.updateShare.Resources[i].identity()]++
+			offered[s.updateShare.Resources[i].Identity()]++
 		}
 		for _, e := range s.updateShare.Errors {
-			offered[identityOf(e)]++
+			offered[xds.IdentityOf(e)]++
 		}
 	}
-	stray := func(id identity) bool {
+	stray := func(id xds.Identity) bool {
 		n := offered[id]
 		if n > 0 && (a.strays == nil || a.strays[id] < n) {
 			return false // for a single map, ignore has counted it
@@ -362,11 +364,11 @@ func (k *store) countStrays(a *Applied, asked []*shard, u *update) {
 	}
 	for i := range u.Resources {
 		r := &u.Resources[i]
-		if stray(r.identity()) && r.Constraints != nil && len(k.shardsMatching(r.Constraints)) == 0 {
+		if stray(r.Identity()) && r.Constraints != nil && len(k.shardsMatching(r.Constraints)) == 0 {
 			a.Unmatched++
 		}
 	}
 	for _, e := range u.Errors {
-		stray(identityOf(e))
+		stray(xds.IdentityOf(e))
 	}
 }

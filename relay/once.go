@@ -1,6 +1,10 @@
 package relay
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/weir-xds/weir/relay/xds"
+)
 
 // tidy makes a client's delta answer list each resource once (DELTA-20), although several names may
 // stand for it. It adds the removals of what no name of the client stands for any more. base is the
@@ -9,7 +13,7 @@ func (s *Sub) tidy(own, base *Body, errs []*NameError) (*Body, []*NameError) {
 	a := s.alias
 	listed := make(map[string]bool, len(own.Variants)+len(own.Removed))
 	own.Variants = s.onceEach(own.Variants, listed)
-	own.Heartbeats = slices.DeleteFunc(own.Heartbeats, func(v *Variant) bool {
+	own.Heartbeats = slices.DeleteFunc(own.Heartbeats, func(v *xds.Variant) bool {
 		again := listed[v.Name]
 		listed[v.Name] = true
 		return again
@@ -70,13 +74,13 @@ func (s *Sub) tidy(own, base *Body, errs []*NameError) (*Body, []*NameError) {
 // succeeds is the body of a set to send when an alias no longer stands for the resource and no
 // other name of the client does; nil: the client keeps what it has. A set that still lists the
 // alias, in an older body, is behind, and its own update is yet to come. So it has nothing to send.
-func (s *Sub) succeeds(x droppedAlias) (v *Variant) {
+func (s *Sub) succeeds(x droppedAlias) (v *xds.Variant) {
 	it, _ := s.itemOf(x.name)
 	if it == nil || s.namesResource(x.name) {
 		return nil
 	}
 	held := x.sent
-	if behind := it.rev < x.rev && it.variant.listsAs(x.record.entry.name); it.variant.Digest != held && !behind {
+	if behind := it.rev < x.rev && it.variant.ListsAs(x.record.entry.name); it.variant.Digest != held && !behind {
 		v, held = it.variant, it.variant.Digest
 	}
 	if s.more != nil {
@@ -87,9 +91,9 @@ func (s *Sub) succeeds(x droppedAlias) (v *Variant) {
 
 // onceEach leaves each resource in a list once. It merges the notices of one name, since some
 // origins use one name for all notices. The names are added to listed.
-func (s *Sub) onceEach(vs []*Variant, listed map[string]bool) []*Variant {
+func (s *Sub) onceEach(vs []*xds.Variant, listed map[string]bool) []*xds.Variant {
 	once := vs[:0]
-	notices := map[string][]*Variant{}
+	notices := map[string][]*xds.Variant{}
 	for _, v := range vs {
 		switch {
 		case v.Notice():
@@ -112,16 +116,16 @@ func (s *Sub) onceEach(vs []*Variant, listed map[string]bool) []*Variant {
 	return once
 }
 
-func joinNotices(list []*Variant) *Variant {
+func joinNotices(list []*xds.Variant) *xds.Variant {
 	if len(list) == 1 {
 		return list[0]
 	}
 	var aliases []string
 	for _, v := range list {
-		aliases = append(aliases, v.aliases...)
+		aliases = append(aliases, v.Aliases...)
 	}
 	slices.Sort(aliases)
-	return newNotice(list[0].Spelling(), slices.Compact(aliases), "")
+	return xds.NewNotice(list[0].Spelling(), slices.Compact(aliases), "")
 }
 
 // errorsOnce leaves each error in the list once. The error of a resource that is in the answer is
@@ -146,7 +150,7 @@ func (s *Sub) errorsOnce(errs []*NameError, bodies map[string]bool) []*NameError
 
 // without is b without the resources that are listed elsewhere. It is b itself if there are none.
 func (b *Body) without(listed map[string]bool) *Body {
-	twice := func(v *Variant) bool { return listed[v.Name] }
+	twice := func(v *xds.Variant) bool { return listed[v.Name] }
 	gone := func(name string) bool { return listed[name] }
 	if b == nil || !slices.ContainsFunc(b.Variants, twice) && !slices.ContainsFunc(b.Heartbeats, twice) && !slices.ContainsFunc(b.Removed, gone) {
 		return b

@@ -240,7 +240,7 @@ func (s *Sub) itemOf(name string) (live *item, waits bool) {
 			waits = true
 		case it == nil || it.dead:
 		case live == nil, live.variant.Digest != it.variant.Digest && it.rev > live.rev,
-			live.variant.Digest == it.variant.Digest && it.variant.outlasts(live.variant):
+			live.variant.Digest == it.variant.Digest && it.variant.Outlasts(live.variant):
 			live = it
 		}
 	})
@@ -353,7 +353,7 @@ func (x *overlapTake) collect(p *position) {
 }
 
 // heartbeat sends the new TTL of a body that the client has.
-func (x *overlapTake) heartbeat(v *Variant) {
+func (x *overlapTake) heartbeat(v *xds.Variant) {
 	s := x.sub
 	it, _ := s.itemOf(v.Name)
 	if x.name(v.Name, ""); it == nil || it.variant != v || s.more.sent[v.Name] != v.Digest {
@@ -384,9 +384,9 @@ func (x *overlapTake) name(name, spelt string) bool {
 	x.seen[name] = false
 	delete(s.initial, name)
 	switch {
-	case it != nil && (told && last == it.variant.Digest || claimed && !told && it.variant.stated(claim)):
+	case it != nil && (told && last == it.variant.Digest || claimed && !told && it.variant.ClaimedAs(claim)):
 		s.more.sent[name] = it.variant.Digest
-		if !told && s.ttl && it.variant.timed() { // it may have missed a TTL while it was away
+		if !told && s.ttl && it.variant.Timed() { // it may have missed a TTL while it was away
 			x.own.Heartbeats = append(x.own.Heartbeats, it.variant)
 			x.seen[name] = true
 		}

@@ -112,7 +112,7 @@ func (w *progress) change(typeURL, prefix string, names int) {
 		w.state[typeURL][name] = x
 	}
 	x.past[x.body] = w.now
-	u := &Update{TypeURL: typeURL, Removed: []string{name}}
+	u := &xds.Update{TypeURL: typeURL, Removed: []string{name}}
 	if x.body != "" && typeURL != xds.EndpointType && w.rnd.IntN(3) == 0 {
 		x.body = ""
 	} else {

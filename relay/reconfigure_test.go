@@ -154,7 +154,7 @@ func TestEndedOriginKeepsNothing(t *testing.T) {
 		l := table.Origin(origin).TakeLanes()[0]
 		l.Open(now, 1)
 		l.Take(now, false)
-		l.Apply(now, &Update{TypeURL: xds.EndpointType, Resources: []Resource{
+		l.Apply(now, &xds.Update{TypeURL: xds.EndpointType, Resources: []xds.Resource{
 			{Name: "retires", Version: "1", Any: []byte("r")}, {Name: "held", Version: "1", Any: []byte("h")},
 		}})
 		sub.Update(now, nil, []string{"retires"})
@@ -204,7 +204,7 @@ func TestRetiredBoundsChange(t *testing.T) {
 	r.bound(10, 10_000)
 	fill := func() {
 		for i := range 5 {
-			r.add(retiredKey{name: string(rune('a' + i))}, []*Variant{newVariant(&provenance{typeURL: xds.EndpointType}, &Resource{Name: "x", Any: make([]byte, 300)}, "")}, false)
+			r.add(retiredKey{name: string(rune('a' + i))}, []*xds.Variant{xds.NewVariant(&xds.Provenance{TypeURL: xds.EndpointType}, &xds.Resource{Name: "x", Any: make([]byte, 300)}, "")}, false)
 		}
 	}
 	fill()

@@ -31,12 +31,12 @@ func (r *refreshes) admit(name string, now time.Time) bool {
 
 // heardName applies a resource without a usable payload to a name. It reports whether the resource
 // says that there is none.
-func (s *shard) heardName(a *Applied, e *entry, u *update, r *Resource, gen uint32) (gone bool) {
+func (s *shard) heardName(a *Applied, e *entry, u *update, r *xds.Resource, gen uint32) (gone bool) {
 	key := r.Constraints.Key()
 	switch held, what := find(e.variants, key), s.named.hear(find(e.variants, key), u, r); what {
 	case unknown:
 		if len(e.variants) > 0 && s.named.freezes().Changes() {
-			s.named.markFrozen(identity{r.Name, key}) // the body it speaks of waits for the thaw
+			s.named.markFrozen(xds.Identity{Name: r.Name, Constraints: key}) // the body it speaks of waits for the thaw
 		} else {
 			s.askAgain(e, gen)
 		}
@@ -48,9 +48,9 @@ func (s *shard) heardName(a *Applied, e *entry, u *update, r *Resource, gen uint
 		s.cut(e, key)
 		return true
 	case lasts:
-		expires, _ := r.expiry(s.now)
-		e.variants = put(e.variants, held.lasting(expires))
-		s.named.guard.cancel(identity{held.Name, key})
+		expires, _ := r.Expiry(s.now)
+		e.variants = put(e.variants, held.Lasting(expires))
+		s.named.guard.cancel(xds.Identity{Name: held.Name, Constraints: key})
 	}
 	return false
 }
@@ -58,14 +58,14 @@ func (s *shard) heardName(a *Applied, e *entry, u *update, r *Resource, gen uint
 // prolong applies a heartbeat that came on the stream which a name has left, if it makes the held
 // body last longer (RELAY-48). The name's present stream was presented the body's version, so the
 // origin may say nothing there before the TTL is over.
-func (s *shard) prolong(e *entry, u *update, r *Resource) {
+func (s *shard) prolong(e *entry, u *update, r *xds.Resource) {
 	held := find(e.variants, r.Constraints.Key())
 	if r.Any != nil || held == nil || s.named.hear(held, u, r) != lasts {
 		return
 	}
-	expires, _ := r.expiry(s.now)
-	longer := held.lasting(expires)
-	if !longer.outlasts(held) {
+	expires, _ := r.Expiry(s.now)
+	longer := held.Lasting(expires)
+	if !longer.Outlasts(held) {
 		return
 	}
 	for _, x := range s.holders(held.Name) {
@@ -93,18 +93,18 @@ const (
 
 // hear decides which it is. In SotW a heartbeat has the version of the last response, whatever
 // resources that had. A virtual host without a payload is never a heartbeat (TTL-3).
-func (c *scope) hear(held *Variant, u *update, r *Resource) heard {
+func (c *scope) hear(held *xds.Variant, u *update, r *xds.Resource) heard {
 	if r.Any == nil && u.TypeURL == xds.VirtualHostType {
 		return ignored
 	}
-	same := held != nil && held.originVersion == r.Version
+	same := held != nil && held.OriginVersion() == r.Version
 	if s := c.shard; s.group.origin.config().SotW {
-		same = held != nil && c.from != nil && c.from.version == u.Version && c.from.server == held.from.server
-		if _, frozen := s.group.origin.Frozen(); frozen && held != nil && !s.frozen[frozenResource{c.selector, identity{r.Name, r.Constraints.Key()}}] {
+		same = held != nil && c.from != nil && c.from.Version == u.Version && c.from.Server == held.From.Server
+		if _, frozen := s.group.origin.Frozen(); frozen && held != nil && !s.frozen[frozenResource{c.selector, xds.Identity{Name: r.Name, Constraints: r.Constraints.Key()}}] {
 			same = true // the version is of a list of which other resources wait for the thaw
 		}
 	}
-	_, ended := r.expiry(c.shard.now)
+	_, ended := r.Expiry(c.shard.now)
 	switch {
 	case r.Any == nil && !same:
 		return unknown
@@ -128,9 +128,9 @@ func (s *shard) askAgain(e *entry, gen uint32) {
 }
 
 // heard applies a resource without a usable payload to a member.
-func (t *set) heard(a *Applied, u *update, r *Resource, gen uint32) {
+func (t *set) heard(a *Applied, u *update, r *xds.Resource, gen uint32) {
 	m, key := t.members[r.Name], r.Constraints.Key()
-	var held *Variant
+	var held *xds.Variant
 	if m != nil {
 		held = find(m.variants, key)
 		m.onMentioned(gen)
@@ -145,12 +145,12 @@ func (t *set) heard(a *Applied, u *update, r *Resource, gen uint32) {
 			a.Changed++
 		}
 	case lasts:
-		expires, _ := r.expiry(t.shard.now)
-		t.swap(a, m, held.lasting(expires))
-		t.guard.cancel(identity{r.Name, key})
+		expires, _ := r.Expiry(t.shard.now)
+		t.swap(a, m, held.Lasting(expires))
+		t.guard.cancel(xds.Identity{Name: r.Name, Constraints: key})
 	case unknown:
 		if t.freezes().Changes() {
-			t.markFrozen(identity{r.Name, key}) // the body it speaks of waits for the thaw
+			t.markFrozen(xds.Identity{Name: r.Name, Constraints: key}) // the body it speaks of waits for the thaw
 			return
 		}
 		if !t.lane().fetch(t.shard.now) {

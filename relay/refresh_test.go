@@ -19,7 +19,7 @@ func TestHeartbeatOfAnotherVersion(t *testing.T) {
 	lane, at := r.group.lanes[mainLane], zero
 	beat := func(name, version string) string {
 		t.Helper()
-		u := &Update{TypeURL: xds.EndpointType, Resources: []Resource{{Name: name, Version: version}}}
+		u := &xds.Update{TypeURL: xds.EndpointType, Resources: []xds.Resource{{Name: name, Version: version}}}
 		if _, ok := lane.Apply(at, u); !ok {
 			t.Fatal("never asked")
 		}

@@ -1,10 +1,6 @@
 package relay
 
-import (
-	"bytes"
-
-	"github.com/weir-xds/weir/relay/xds"
-)
+import "github.com/weir-xds/weir/relay/xds"
 
 // A repeat is a resource of a response that is held already, byte for byte: it is neither checked,
 // copied nor hashed, and costs a compare (BenchmarkChange). Origins send whole lists for one
@@ -22,25 +18,25 @@ const (
 
 // FindRepeats looks what of a response is held byte for byte, for Accept and Apply to pass over.
 // Only the reader of the lane's present stream calls it.
-func (l *Lane) FindRepeats(r *Response) {
+func (l *Lane) FindRepeats(r *xds.Response) {
 	gen, k := l.gen.Load(), l.group.store(r.TypeURL)
 	// versions are a part of what is told, and may have changed
 	shown := l.group.origin.config().OriginVersions
-	if k == nil || gen == 0 || len(r.resources) < fewestRepeats || shown || !r.delta && !xds.Named(r.TypeURL) {
+	if k == nil || gen == 0 || r.Len() < fewestRepeats || shown || !r.Delta && !xds.Named(r.TypeURL) {
 		return
 	}
-	all := make(repeated, len(r.resources))
-	at := make([]peek, min(stepNames, len(r.resources)))
-	for first := 0; first < len(r.resources); first += len(at) {
+	all := make(repeated, r.Len())
+	at := make([]xds.Peek, min(stepNames, r.Len()))
+	for first := 0; first < r.Len(); first += len(at) {
 		found := all[first:min(first+len(at), len(all))]
 		for i := range found {
-			at[i] = r.peek(r.resources[first+i])
+			at[i] = r.Peek(first + i)
 		}
 		if !k.lookUp(found, at, l.index, gen) {
 			return
 		}
 		for i := range found {
-			if v := found[i].body; v != nil && !at[i].shows(v, uint8(l.server.Load())) {
+			if v := found[i].body; v != nil && !at[i].Shows(v, uint8(l.server.Load())) {
 				found[i] = lookup{}
 			}
 		}
@@ -50,7 +46,7 @@ func (l *Lane) FindRepeats(r *Response) {
 
 // lookUp finds what is held of the names. It reports false where nothing counts as a repeat. It
 // locks the store.
-func (k *store) lookUp(found []lookup, at []peek, i laneIndex, gen uint32) bool {
+func (k *store) lookUp(found []lookup, at []xds.Peek, i laneIndex, gen uint32) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s := k.repeats(i, gen)
@@ -61,9 +57,9 @@ func (k *store) lookUp(found []lookup, at []peek, i laneIndex, gen uint32) bool 
 	for i := range found {
 		x := &found[i]
 		if set {
-			x.member = s.star.members[string(at[i].name)]
+			x.member = s.star.members[string(at[i].Name)]
 		} else {
-			x.entry = s.named.entries[string(at[i].name)]
+			x.entry = s.named.entries[string(at[i].Name)]
 		}
 		if x.body = x.held(); x.body == nil || !x.stands(gen) {
 			*x = lookup{}
@@ -100,7 +96,7 @@ func (k *store) repeats(i laneIndex, gen uint32) *shard {
 }
 
 // held is the one body that is held; nil: there is none, or there are several.
-func (x *lookup) held() *Variant {
+func (x *lookup) held() *xds.Variant {
 	switch {
 	case x.member != nil && len(x.member.variants) == 1:
 		return x.member.variants[0]
@@ -125,7 +121,7 @@ func (x *lookup) stands(gen uint32) bool {
 
 // tickOff takes up the repeats of a response. What is none by now goes the long way with the
 // other resources, as bodies.
-func (k *store) tickOff(a *Applied, u *update, bodies []*Variant, i laneIndex, gen uint32, rev uint64) []*Variant {
+func (k *store) tickOff(a *Applied, u *update, bodies []*xds.Variant, i laneIndex, gen uint32, rev uint64) []*xds.Variant {
 	if len(u.Repeats) == 0 {
 		return bodies
 	}
@@ -133,7 +129,7 @@ func (k *store) tickOff(a *Applied, u *update, bodies []*Variant, i laneIndex, g
 	for _, n := range u.Repeats {
 		switch x := &u.repeats[n]; {
 		case s == nil || !x.stands(gen):
-			u.Resources, bodies = append(u.Resources, x.body.again()), append(bodies, x.body)
+			u.Resources, bodies = append(u.Resources, x.body.Again()), append(bodies, x.body)
 			continue
 		case x.member != nil:
 			s.star.list(x.member, rev)
@@ -142,54 +138,6 @@ func (k *store) tickOff(a *Applied, u *update, bodies []*Variant, i laneIndex, g
 	}
 	u.Repeats = nil
 	return bodies
-}
-
-// again is the resource that a body came in.
-func (v *Variant) again() Resource {
-	return Resource{Name: v.Name, Version: v.originVersion, Any: v.Any()}
-}
-
-// peek is what of a resource tells whether it is a repeat; it aliases the response. No name: it
-// has something besides.
-type peek struct{ name, version, any []byte }
-
-func (r *Response) peek(b []byte) (g peek) {
-	if !r.delta {
-		typeURL, payload, err := xds.AnyParts(b)
-		if err != nil || string(typeURL) != r.TypeURL {
-			return peek{}
-		}
-		return peek{name: xds.BytesField(payload, 1), any: b}
-	}
-	plain := true
-	f := xds.Walk(b)
-	for f.Next() {
-		switch f.Number {
-		case resourceVersion:
-			g.version = f.Bytes
-		case resourcePayload:
-			plain = plain && g.any == nil
-			g.any = f.Bytes
-		case resourceName:
-			g.name = f.Bytes
-		default:
-			plain = false
-		}
-	}
-	if f.Err() != nil || !plain {
-		return peek{}
-	}
-	return g
-}
-
-// shows reports whether it is that body as the server of the number sent it last.
-func (g *peek) shows(v *Variant, server uint8) bool {
-	return v.plain() && v.originVersion == string(g.version) && v.from.server == server && bytes.Equal(v.Any(), g.any)
-}
-
-// plain reports whether there is nothing to the body but its name, version and payload.
-func (v *Variant) plain() bool {
-	return v.spelt == "" && v.Constraints == nil && len(v.aliases) == 0 && v.rare == nil && v.end == nil && !v.DoNotCache && !v.Nameless
 }
 
 // list notes that the response of revision rev lists a member.

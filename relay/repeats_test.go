@@ -85,12 +85,12 @@ func (p *repeating) hear(words ...string) (repeats int, refused []string) {
 		name, body, _ := strings.Cut(w, "=")
 		names, bodies = append(names, name), append(bodies, body)
 	}
-	response, err := ParseResponse(p.of.list(names, func(i int) string { return bodies[i] }), p.of.delta)
+	response, err := xds.ParseResponse(p.of.list(names, func(i int) string { return bodies[i] }), p.of.delta)
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	p.group.lanes[mainLane].FindRepeats(response)
-	u, reject := Accept(response, 0)
+	u, reject := xds.Accept(response, 0)
 	repeats = len(u.Repeats)
 	p.apply(&u)
 	if reject != nil {
@@ -181,19 +181,19 @@ func TestRepeatsAreOfTheStream(t *testing.T) {
 func TestRepeatsBetweenTheLocks(t *testing.T) {
 	for _, kind := range arrivalKinds {
 		p := newRepeating(t, kind.typeURL, kind.delta)
-		response, err := ParseResponse(p.of.list(p.of.all, func(int) string { return "0" }), kind.delta)
+		response, err := xds.ParseResponse(p.of.list(p.of.all, func(int) string { return "0" }), kind.delta)
 		if err != nil {
 			t.Fatal(err)
 		}
 		lane := p.group.lanes[mainLane]
 		lane.FindRepeats(response)
-		u, _ := Accept(response, 0)
+		u, _ := xds.Accept(response, 0)
 		if len(u.Repeats) != 3 {
 			t.Fatalf("%s: %d repeats", kind.name, len(u.Repeats))
 		}
 		p.hear("a=1", "b=0", "c=0")
 		if kind.delta {
-			p.apply(&Update{TypeURL: kind.typeURL, Removed: []string{"b"}})
+			p.apply(&xds.Update{TypeURL: kind.typeURL, Removed: []string{"b"}})
 		} else {
 			p.hear("a=1", "c=0")
 		}

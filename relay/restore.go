@@ -24,33 +24,13 @@ const leastRestored = time.Minute
 // RestoreBody makes a body from what a snapshot recorded of it. The body is checked as if the
 // origin sent it, since a damaged file may have anything in it. The error names the resource. Give
 // the body to Restore only in images of the same type and origin.
-func (t *Table) RestoreBody(now, wall time.Time, origin, typeURL string, b BodyImage) (*Variant, error) {
+func (t *Table) RestoreBody(now, wall time.Time, origin, typeURL string, b xds.BodyImage) (*xds.Variant, error) {
 	o := t.Origin(origin)
 	if o == nil {
-		return nil, fmt.Errorf("origin %s is not configured", quote(origin))
+		return nil, fmt.Errorf("origin %s is not configured", xds.Quote(origin))
 	}
-	a := acceptance{Update: Update{TypeURL: typeURL}, delta: !o.config().SotW}
-	var r Resource
-	if err := parseResource(b.Resource, &r); err != nil {
-		return nil, fmt.Errorf("resource %s of %s: does not decode: %w", quote(r.Name), quote(typeURL), err)
-	}
-	why := a.check(&r)
-	switch {
-	case why != "":
-	case r.Any == nil:
-		why = "has no payload"
-	case r.HasTTL, r.DoNotCache:
-		why = "is nothing that was written down"
-	}
-	if why != "" {
-		return nil, fmt.Errorf("resource %s of %s: %s", quote(r.Name), quote(typeURL), why)
-	}
-	from := &provenance{typeURL: typeURL, server: b.Server, shown: o.config().OriginVersions, canonical: o.config().CanonicalHash}
-	v := newVariant(from, &r, r.Version)
-	if !b.Expires.IsZero() {
-		v.endAt(now.Add(min(b.Left, b.Expires.Sub(wall.Round(0)))))
-	}
-	return v, nil
+	from := &xds.Provenance{TypeURL: typeURL, Server: b.Server, Shown: o.config().OriginVersions, Canonical: o.config().CanonicalHash}
+	return b.Body(from, !o.config().SotW, now, wall)
 }
 
 // Restore puts the content of an image back. It is called before any client is served. Bodies that
@@ -58,7 +38,7 @@ func (t *Table) RestoreBody(now, wall time.Time, origin, typeURL string, b BodyI
 // restored; other images are not affected.
 func (t *Table) Restore(now time.Time, x TypeImage) error {
 	fail := func(err error) error {
-		return fmt.Errorf("origin %s, group %s, type %s: %w", quote(x.Origin), quote(x.Group), quote(x.TypeURL), err)
+		return fmt.Errorf("origin %s, group %s, type %s: %w", xds.Quote(x.Origin), xds.Quote(x.Group), xds.Quote(x.TypeURL), err)
 	}
 	o := t.Origin(x.Origin)
 	switch {
@@ -154,38 +134,38 @@ func (o *Origin) checkImage(x *TypeImage) error {
 		if y.Selector != xds.Wildcard {
 			var ok bool
 			if t.kind, ok = s.collectionOf(y.Selector); !ok || xds.NameKey(y.Selector) != y.Selector {
-				return fmt.Errorf("%s is no collection", quote(y.Selector))
+				return fmt.Errorf("%s is no collection", xds.Quote(y.Selector))
 			}
 			t.reach = xds.GlobOf(y.Selector)
 		}
 		if seen[y.Selector] {
-			return fmt.Errorf("set %s: is listed twice", quote(y.Selector))
+			return fmt.Errorf("set %s: is listed twice", xds.Quote(y.Selector))
 		}
 		seen[y.Selector] = true
 		if err := checkBodies(x, y.Members, t.includes); err != nil {
-			return fmt.Errorf("set %s: %w", quote(y.Selector), err)
+			return fmt.Errorf("set %s: %w", xds.Quote(y.Selector), err)
 		}
 	}
 	clear(seen)
 	for i := range x.Names {
 		y := &x.Names[i]
 		switch {
-		case xds.NameKey(y.Name) != y.Name || isNameless(y.Name):
-			return fmt.Errorf("name %s: is not canonical", quote(y.Name))
+		case xds.NameKey(y.Name) != y.Name || xds.IsNameless(y.Name):
+			return fmt.Errorf("name %s: is not canonical", xds.Quote(y.Name))
 		case seen[y.Name]:
-			return fmt.Errorf("name %s: is listed twice", quote(y.Name))
+			return fmt.Errorf("name %s: is listed twice", xds.Quote(y.Name))
 		}
 		seen[y.Name] = true
 		for _, v := range y.Variants[min(1, len(y.Variants)):] {
 			if v != nil && y.Variants[0] != nil && v.Name != y.Variants[0].Name {
-				return fmt.Errorf("name %s: stands for %s and %s", quote(y.Name), quote(y.Variants[0].Name), quote(v.Name))
+				return fmt.Errorf("name %s: stands for %s and %s", xds.Quote(y.Name), xds.Quote(y.Variants[0].Name), xds.Quote(v.Name))
 			}
 		}
 		if err := checkBodies(x, y.Variants, nil); err != nil {
-			return fmt.Errorf("name %s: %w", quote(y.Name), err)
+			return fmt.Errorf("name %s: %w", xds.Quote(y.Name), err)
 		}
-		if len(y.Variants) > 0 && !slices.ContainsFunc(y.Variants, func(v *Variant) bool { return v.listsAs(y.Name) }) {
-			return fmt.Errorf("name %s: %s does not go by it", quote(y.Name), quote(y.Variants[0].Name))
+		if len(y.Variants) > 0 && !slices.ContainsFunc(y.Variants, func(v *xds.Variant) bool { return v.ListsAs(y.Name) }) {
+			return fmt.Errorf("name %s: %s does not go by it", xds.Quote(y.Name), xds.Quote(y.Variants[0].Name))
 		}
 	}
 	return nil
@@ -198,24 +178,24 @@ func (s *shard) collectionOf(name string) (selectorKind, bool) {
 	return s.selectorOf(name, map[string]bool{name: true})
 }
 
-func checkBodies(x *TypeImage, vs []*Variant, covers func(string) bool) error {
-	seen := make(map[identity]bool, len(vs))
+func checkBodies(x *TypeImage, vs []*xds.Variant, covers func(string) bool) error {
+	seen := make(map[xds.Identity]bool, len(vs))
 	for _, v := range vs {
 		switch {
 		case v == nil || v.Notice():
 			return errors.New("has a resource without a body")
-		case v.from.typeURL != x.TypeURL:
-			return fmt.Errorf("%s has type %s", quote(v.Name), quote(v.from.typeURL))
+		case v.From.TypeURL != x.TypeURL:
+			return fmt.Errorf("%s has type %s", xds.Quote(v.Name), xds.Quote(v.From.TypeURL))
 		case v.DoNotCache:
-			return fmt.Errorf("%s must not be cached", quote(v.Name))
+			return fmt.Errorf("%s must not be cached", xds.Quote(v.Name))
 		case !v.Constraints.Match(x.Params):
-			return fmt.Errorf("%s does not match the parameters", quote(v.Name))
+			return fmt.Errorf("%s does not match the parameters", xds.Quote(v.Name))
 		case covers != nil && !covers(v.Name):
-			return fmt.Errorf("%s is no member", quote(v.Name))
+			return fmt.Errorf("%s is no member", xds.Quote(v.Name))
 		}
-		id := identity{v.Name, v.Constraints.Key()}
+		id := xds.Identity{Name: v.Name, Constraints: v.Constraints.Key()}
 		if seen[id] {
-			return fmt.Errorf("%s is listed twice", quote(v.Name))
+			return fmt.Errorf("%s is listed twice", xds.Quote(v.Name))
 		}
 		seen[id] = true
 	}
@@ -225,7 +205,7 @@ func checkBodies(x *TypeImage, vs []*Variant, covers func(string) bool) error {
 func (s *shard) restore(now time.Time, x *TypeImage) {
 	s.now = now
 	rev := s.nextRev()
-	r := restoration{shard: s, receipts: map[provenance]*provenance{}, until: now.Add(max(s.linger(), leastRestored))}
+	r := restoration{shard: s, receipts: map[xds.Provenance]*xds.Provenance{}, until: now.Add(max(s.linger(), leastRestored))}
 	for i := range x.Sets {
 		r.set(&x.Sets[i])
 	}
@@ -241,7 +221,7 @@ func (s *shard) restore(now time.Time, x *TypeImage) {
 		e.rev = rev
 	}
 	if s.named.from == nil && x.Response != "" {
-		s.named.from = r.provenance(&provenance{typeURL: s.typeURL, shown: s.group.origin.config().OriginVersions}, x.Response)
+		s.named.from = r.provenance(&xds.Provenance{TypeURL: s.typeURL, Shown: s.group.origin.config().OriginVersions}, x.Response)
 	}
 	if x.says() {
 		s.spoken()
@@ -258,28 +238,28 @@ func (x *TypeImage) says() bool {
 // restoration is one image while it is restored into its shard.
 type restoration struct {
 	shard    *shard
-	receipts map[provenance]*provenance
+	receipts map[xds.Provenance]*xds.Provenance
 	until    time.Time // what nobody wants by then goes
 }
 
-// provenance returns one object for all bodies that have it in common, since it is larger than some
+// Provenance returns one object for all bodies that have it in common, since it is larger than some
 // bodies.
-func (r *restoration) provenance(of *provenance, version string) *provenance {
+func (r *restoration) provenance(of *xds.Provenance, version string) *xds.Provenance {
 	key := *of
-	key.version, key.rev = version, r.shard.rev
+	key.Version, key.Revision = version, r.shard.rev
 	if r.receipts[key] == nil {
 		r.receipts[key] = &key
 	}
 	return r.receipts[key]
 }
 
-// bodies are those that have not expired. No client has them yet, so their provenance may be set
+// bodies are those that have not expired. No client has them yet, so their Provenance may be set
 // here.
-func (r *restoration) bodies(vs []*Variant, response string) []*Variant {
+func (r *restoration) bodies(vs []*xds.Variant, response string) []*xds.Variant {
 	vs = slices.Clone(vs)
 	vs, _ = living(vs, r.shard.now)
 	for _, v := range vs {
-		v.from = r.provenance(v.from, response)
+		v.From = r.provenance(v.From, response)
 		r.shard.constrained = r.shard.constrained || v.Constraints != nil
 	}
 	return vs
@@ -295,13 +275,13 @@ func (r *restoration) set(x *SetImage) {
 	for _, v := range r.bodies(x.Members, x.Response) {
 		m := t.member(v.Name)
 		m.variants = append(m.variants, v)
-		t.from = v.from
+		t.from = v.From
 	}
 	for _, m := range t.members {
 		t.offer(m, s.rev)
 	}
 	if t.from == nil && x.Response != "" {
-		t.from = r.provenance(&provenance{typeURL: s.typeURL, shown: s.group.origin.config().OriginVersions}, x.Response)
+		t.from = r.provenance(&xds.Provenance{TypeURL: s.typeURL, Shown: s.group.origin.config().OriginVersions}, x.Response)
 	}
 	t.settled, t.restored, t.revived = x.Settled, x.Settled, x.Retired && x.Settled
 	t.lingerAt, t.timer = r.until, true
@@ -325,7 +305,7 @@ func (r *restoration) name(x *NameImage, response string) {
 			}
 		}
 		s.hold(e, v)
-		s.named.from = newer(s.named.from, v.from)
+		s.named.from = xds.Newer(s.named.from, v.From)
 	}
 	e.onRestored(len(e.variants)+len(e.retiredBodies()) > 0)
 	s.named.unconfirmed = s.named.unconfirmed || e.unconfirmed

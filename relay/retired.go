@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/weir-xds/weir/relay/xds"
+
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/weir-xds/weir/metrics"
@@ -30,7 +32,7 @@ type retiredKey struct {
 
 // retired is the variants of one name or of a whole set: bodies and nothing else.
 type retired struct {
-	variants    []*Variant
+	variants    []*xds.Variant
 	unconfirmed bool // restored, and no stream has said anything of it since (confirm.go)
 	bytes       int
 }
@@ -88,7 +90,7 @@ func (r *retirement) forget(origin string) {
 }
 
 // add adds bodies, and evicts the longest unused beyond the bounds.
-func (r *retirement) add(key retiredKey, variants []*Variant, unconfirmed bool) {
+func (r *retirement) add(key retiredKey, variants []*xds.Variant, unconfirmed bool) {
 	if len(variants) == 0 {
 		return
 	}
@@ -121,7 +123,7 @@ func (r *retirement) put(key retiredKey, x *retired) (byCount, byBytes int) {
 }
 
 // take removes what retired under the key and returns it; nil if nothing did. It locks the LRU.
-func (r *retirement) take(key retiredKey) (variants []*Variant, unconfirmed bool) {
+func (r *retirement) take(key retiredKey) (variants []*xds.Variant, unconfirmed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	x, ok := r.lru.Peek(key)
@@ -166,14 +168,14 @@ func (s *shard) retire(e *entry) {
 	if len(variants) == 0 && !e.standsIn() {
 		variants = e.revivable()
 	}
-	variants = slices.DeleteFunc(slices.Clone(variants), func(v *Variant) bool { return v.DoNotCache || v.timed() })
+	variants = slices.DeleteFunc(slices.Clone(variants), func(v *xds.Variant) bool { return v.DoNotCache || v.Timed() })
 	if s.retires() {
 		s.table().retired.add(s.retiredKey(e.name), variants, e.unconfirmed)
 	}
 }
 
 // isFallback reports whether bodies that stand in are of the last resort.
-func isFallback(vs []*Variant) bool { return len(vs) > 0 && vs[0].from.fallback }
+func isFallback(vs []*xds.Variant) bool { return len(vs) > 0 && vs[0].From.Fallback }
 
 // standsIn reports whether what would be given of the name is of the last resort.
 func (e *entry) standsIn() bool {
@@ -182,7 +184,7 @@ func (e *entry) standsIn() bool {
 
 // unretire takes back what retired. Only a group in which a client acknowledged something has
 // anything retired.
-func (s *shard) unretire(key retiredKey) (variants []*Variant, unconfirmed bool) {
+func (s *shard) unretire(key retiredKey) (variants []*xds.Variant, unconfirmed bool) {
 	if variants, unconfirmed = s.table().retired.take(key); variants != nil {
 		s.group.used.Store(true)
 		s.spoken()
@@ -247,7 +249,7 @@ func (s *shard) markRecords(e *entry) {
 
 // body is the body of a name by itself for this client. While no stream is open on which it was
 // asked, what must not be cached is sent only to clients that were sent a body before (RELAY-9).
-func (s *Sub) body(r *record) *Variant {
+func (s *Sub) body(r *record) *xds.Variant {
 	switch v := r.entry.chosen; {
 	case r.heldBack(), r.entry.unconfirmed && !r.is(holds) && s.shard.answersSoon(r.entry):
 		return nil
@@ -261,7 +263,7 @@ func (s *Sub) body(r *record) *Variant {
 }
 
 // retired is the body that had retired, if this client is to be sent it, or was.
-func (s *Sub) retired(r *record) *Variant {
+func (s *Sub) retired(r *record) *xds.Variant {
 	e := r.entry
 	v := pick(e.retiredBodies(), s.shard.params)
 	switch {
@@ -269,7 +271,7 @@ func (s *Sub) retired(r *record) *Variant {
 		return nil
 	case r.is(revived):
 		return v
-	case v.from.fallback:
+	case v.From.Fallback:
 		if r.is(claimed|returned) && !s.holdsFallback || !s.shard.mayStandIn(s.shard.lane(s.shard.named.lane)) {
 			return nil
 		}
@@ -282,12 +284,12 @@ func (s *Sub) retired(r *record) *Variant {
 
 // gave notes whether the body that the client is sent had retired. An equal body of a set counts
 // as the set's (RELAY-25).
-func (r *record) gave(v *Variant) {
+func (r *record) gave(v *xds.Variant) {
 	r.sub.standsIn(r, false)
 	r.flags &^= revived
 	if e := r.entry; e.chosen == nil && v != nil && v == pick(e.retiredBodies(), r.sub.shard.params) {
 		r.flags |= revived
-		r.sub.standsIn(r, v.from.fallback)
+		r.sub.standsIn(r, v.From.Fallback)
 	}
 }
 

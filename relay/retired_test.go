@@ -35,7 +35,7 @@ func TestRetiredOutlivesItsGroup(t *testing.T) {
 	l := first.lanes[mainLane]
 	l.Open(now, 0)
 	l.Take(now, false)
-	l.Apply(now, &Update{TypeURL: xds.EndpointType, Resources: []Resource{madeResource(xds.EndpointType, "e1", "1", "body")}})
+	l.Apply(now, &xds.Update{TypeURL: xds.EndpointType, Resources: []xds.Resource{madeResource(xds.EndpointType, "e1", "1", "body")}})
 	sub.Close(now)
 	first.Release(now)
 	for range 4 {
@@ -84,7 +84,7 @@ func TestNeverRetired(t *testing.T) {
 		l.Take(now, false)
 		r := madeResource(c.typeURL, "n", "1", "body")
 		r.DoNotCache = c.doNotCache
-		if a, ok := l.Apply(now, &Update{TypeURL: c.typeURL, Resources: []Resource{r}}); !ok || a.Changed != 1 {
+		if a, ok := l.Apply(now, &xds.Update{TypeURL: c.typeURL, Resources: []xds.Resource{r}}); !ok || a.Changed != 1 {
 			t.Fatalf("%+v: applied %+v, %v", c, a, ok)
 		}
 		sub.Close(now)
@@ -101,8 +101,8 @@ func TestRetirementCounts(t *testing.T) {
 	r := newRetirement(metrics.New(reg))
 	r.bound(3, 1000)
 	for i := range 5 {
-		v := newVariant(&provenance{typeURL: xds.EndpointType}, &Resource{Name: fmt.Sprint(i), Any: make([]byte, 300)}, "")
-		r.add(retiredKey{name: fmt.Sprint(i)}, []*Variant{v}, false)
+		v := xds.NewVariant(&xds.Provenance{TypeURL: xds.EndpointType}, &xds.Resource{Name: fmt.Sprint(i), Any: make([]byte, 300)}, "")
+		r.add(retiredKey{name: fmt.Sprint(i)}, []*xds.Variant{v}, false)
 	}
 	if n, bytes := r.size(); n != 2 || bytes > 1000 {
 		t.Errorf("%d entries of %d bytes are kept, want 2 in at most 1000", n, bytes)

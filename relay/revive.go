@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/weir-xds/weir/relay/xds"
+
 	"github.com/weir-xds/weir/metrics"
 )
 
@@ -29,9 +31,9 @@ func (t *set) retire() {
 	if t.standsIn() || !told || !t.firm && !t.revived && !t.restored || len(t.uncached) > 0 || t.needsOrigin || !t.shard.retires() {
 		return
 	}
-	var variants []*Variant
+	var variants []*xds.Variant
 	for _, m := range t.members {
-		if slices.ContainsFunc(m.variants, (*Variant).timed) {
+		if slices.ContainsFunc(m.variants, (*xds.Variant).Timed) {
 			return // what has a TTL does not retire
 		}
 		variants = append(variants, m.variants...)
@@ -86,7 +88,7 @@ func (t *set) revive() {
 			m := t.member(v.Name)
 			m.variants = append(m.variants, v)
 			t.shard.constrained = t.shard.constrained || v.Constraints != nil
-			t.from = newer(t.from, v.from)
+			t.from = xds.Newer(t.from, v.From)
 		}
 		for _, m := range t.members {
 			t.offer(m, rev)
@@ -128,7 +130,7 @@ func (t *set) forget() {
 // noteUncached notes whether a member must not be cached.
 func (t *set) noteUncached(m *member) {
 	switch {
-	case !slices.ContainsFunc(m.variants, func(v *Variant) bool { return v.DoNotCache }):
+	case !slices.ContainsFunc(m.variants, func(v *xds.Variant) bool { return v.DoNotCache }):
 		delete(t.uncached, m.name)
 	case t.uncached == nil:
 		t.uncached = map[string]bool{m.name: true}

@@ -17,7 +17,7 @@ type Row struct {
 	Spelt string // as it is written, if that is another (NAME-9)
 	// Set is what it is a member of; nil: it is subscribed by name. Rows of one set share it.
 	Set     *SetRow
-	Variant *Variant // nil: nothing is held
+	Variant *xds.Variant // nil: nothing is held
 	// Clients that are to have it: subscribed by name, or to the set that it is a member of.
 	Clients  int
 	Live     bool // an open upstream stream vouches for it
@@ -44,24 +44,24 @@ type SetRow struct {
 // Source is the origin's server, by the numbers of Origin.Servers, or the last resort that the
 // variant came from. "" if that is not known.
 func (r *Row) Source(servers map[uint8]string) (source string, fallback bool) {
-	if from := r.Variant.from; from.fallback {
-		return from.source, true
+	if from := r.Variant.From; from.Fallback {
+		return from.Source, true
 	}
-	return servers[r.Variant.from.server], false
+	return servers[r.Variant.From.Server], false
 }
 
 // ResponseVersion is the origin's version of the variant. State of the world has one for all of a
 // response (VER-9).
 func (r *Row) ResponseVersion() string {
-	if v := r.Variant; v.originVersion == "" {
-		return v.from.version
+	if v := r.Variant; v.OriginVersion() == "" {
+		return v.From.Version
 	}
-	return r.Variant.originVersion
+	return r.Variant.OriginVersion()
 }
 
 // Choose is the one of some variants of a name that a client with the parameter map gets; nil: none
 // matches (DYN-9).
-func Choose(variants []*Variant, p constraints.Params) *Variant { return pick(variants, p) }
+func Choose(variants []*xds.Variant, p constraints.Params) *xds.Variant { return pick(variants, p) }
 
 // Rows adds what the table knows of a name to those in to; of all names if it is empty. The name
 // may be in any spelling.
@@ -111,7 +111,7 @@ func (rows *rowList) add(k known) {
 	}
 	chosen, live := pick(k.variants, k.shard.params), k.live()
 	for _, v := range k.variants {
-		r := rows.row(k.set, v.Name, v.spelt)
+		r := rows.row(k.set, v.Name, v.Spelt)
 		r.Variant, r.Held, r.Shadowed = v, k.set.guard.holds(v), v != chosen
 		if r.Live = live && !r.Held; !r.Shadowed {
 			r.Clients = k.set.clients
@@ -140,7 +140,7 @@ func (rows *rowList) addName(k known) {
 	r.Held = k.heldBack()
 	r.Live, r.Absent = r.Live && !r.Held, false
 	for _, v := range given {
-		r.Name, r.Spelt, r.Variant, r.Shadowed = v.Name, v.spelt, v, v != chosen
+		r.Name, r.Spelt, r.Variant, r.Shadowed = v.Name, v.Spelt, v, v != chosen
 		if r.Clients = clients; r.Shadowed {
 			r.Clients = 0
 		}

@@ -1,6 +1,9 @@
 package relay
 
-import "github.com/weir-xds/weir/relay/gate"
+import (
+	"github.com/weir-xds/weir/relay/gate"
+	"github.com/weir-xds/weir/relay/xds"
+)
 
 // scope is what a set and the names of a type have in common: it is asked on one lane, and what the
 // origin says of it is guarded and frozen as one. Guarded by its shard's lock.
@@ -12,7 +15,7 @@ type scope struct {
 	spelt    string // as the client wrote it who asked first, if that is another (NAME-9)
 
 	guard guard
-	from  *provenance // of the last response that said something of what is in it
+	from  *xds.Provenance // of the last response that said something of what is in it
 }
 
 // scoped is in what they differ: a *set, or the *namedTable.
@@ -35,10 +38,10 @@ type scoped interface {
 	listsAll(rev uint64) bool
 	// answers is what is held of a name that the stream of generation gen may take away, and
 	// whether that stream has brought it.
-	answers(name string, gen uint32) (held []*Variant, seen bool)
+	answers(name string, gen uint32) (held []*xds.Variant, seen bool)
 	// remove takes up that the stream has taken a resource away, kept all the same or not. It
 	// reports whether it was held, and is no more.
-	remove(id identity, gen uint32, kept bool) bool
+	remove(id xds.Identity, gen uint32, kept bool) bool
 	// drop takes up that a list has left out what is known.
 	drop(known)
 	// release removes what the guard held back, and returns how many resources that is.

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-xds/weir/relay/relaytest"
+
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -267,7 +269,7 @@ func (s *script) open(f []string) {
 				name, aliases := cutAliases(name)
 				r := madeResource(o.TypeURL, name, "", body)
 				r.Name, r.Aliases = xds.NameKey(name), aliases
-				o.Initial[name] = newVariant(&provenance{typeURL: o.TypeURL}, &r, "").Digest.String()
+				o.Initial[name] = xds.NewVariant(&xds.Provenance{TypeURL: o.TypeURL}, &r, "").Digest.String()
 				if s.cfg.Origins[0].OriginVersions {
 					o.Initial[name] = body
 				}
@@ -338,8 +340,8 @@ func (s *script) take(c *scriptSub) []string {
 		if v.Nameless {
 			name = "(nameless)"
 		}
-		if len(v.aliases) > 0 && c.delta {
-			name += "[" + strings.Join(v.aliases, ",") + "]"
+		if len(v.Aliases) > 0 && c.delta {
+			name += "[" + strings.Join(v.Aliases, ",") + "]"
 		}
 		if v.Notice() {
 			words = append(words, "?"+name)
@@ -376,10 +378,10 @@ func (s *script) take(c *scriptSub) []string {
 }
 
 // told is the TTL that the client is told.
-func (s *script) told(c *scriptSub, v *Variant) string {
-	ttl, ok := v.remaining(s.now)
+func (s *script) told(c *scriptSub, v *xds.Variant) string {
+	ttl, ok := v.Remaining(s.now)
 	switch {
-	case !c.ttl || !v.timed():
+	case !c.ttl || !v.Timed():
 		return ""
 	case !ok:
 		return "~over"
@@ -388,7 +390,7 @@ func (s *script) told(c *scriptSub, v *Variant) string {
 }
 
 // sentVersion is the resource version that the body is sent with.
-func (s *script) sentVersion(c *scriptSub, v *Variant) string {
+func (s *script) sentVersion(c *scriptSub, v *xds.Variant) string {
 	if !c.delta {
 		return "-"
 	}
@@ -534,12 +536,12 @@ func mapKeys(m map[string]string) func(func(string) bool) {
 
 // madeResource is a resource whose payload is a message with the name in field 1 and the body in
 // field 2.
-func madeResource(typeURL, name, version, body string) Resource {
+func madeResource(typeURL, name, version, body string) xds.Resource {
 	value := xds.AppendString(xds.AppendString(nil, 1, name), 2, body)
-	r := Resource{Name: name, Version: version}
+	r := xds.Resource{Name: name, Version: version}
 	r.Any = xds.AppendString(nil, 1, typeURL)
 	r.Any = protowire.AppendBytes(protowire.AppendTag(r.Any, 2, protowire.BytesType), value)
-	r.payloadType, r.payload, _ = xds.AnyParts(r.Any)
+	r.PayloadType, r.Payload, _ = xds.AnyParts(r.Any)
 	return r
 }
 
@@ -562,21 +564,21 @@ func (s *script) ttl(word string) (rest string, field []byte) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return rest, appendTTL(nil, d)
+	return rest, xds.AppendTTL(nil, d)
 }
 
 func (s *script) apply(l *Lane, f []string) []string {
-	resp := &Response{TypeURL: shortTypes[f[1]], delta: f[0] == "delta", Nonce: "n"}
+	resp := &xds.Response{TypeURL: shortTypes[f[1]], Delta: f[0] == "delta", Nonce: "n"}
 	words := f[2:]
-	if resp.delta && len(words) > 0 && words[0][0] == '#' {
+	if resp.Delta && len(words) > 0 && words[0][0] == '#' {
 		resp.Version, words = words[0][1:], words[1:]
 	}
-	if !resp.delta {
+	if !resp.Delta {
 		resp.Version, words = f[2], f[3:]
 	}
 	for _, w := range words {
 		if name, ok := strings.CutPrefix(w, "-"); ok {
-			resp.removed = append(resp.removed, name)
+			resp.Removed = append(resp.Removed, name)
 			continue
 		}
 		if name, ok := strings.CutPrefix(w, "!"); ok { // !NAME=CODE
@@ -585,20 +587,20 @@ func (s *script) apply(l *Lane, f []string) []string {
 			if err != nil {
 				s.t.Fatal(err)
 			}
-			e := mustMarshal(s.t, &discoveryv3.ResourceError{
+			e := relaytest.Marshal(&discoveryv3.ResourceError{
 				ResourceName: &discoveryv3.ResourceName{Name: name}, ErrorDetail: &statuspb.Status{Code: int32(n), Message: "because"},
 			})
-			resp.errors = append(resp.errors, e)
+			resp.Errors = append(resp.Errors, e)
 			continue
 		}
 		w, ttl := s.ttl(w)
 		if name, ok := strings.CutPrefix(w, "^"); ok { // ^NAME@VERSION~TTL, a heartbeat
 			name, version, _ := strings.Cut(name, "@")
-			b := append(xds.AppendString(xds.AppendString(nil, resourceName, name), resourceVersion, version), ttl...)
-			if !resp.delta {
+			b := append(xds.AppendString(xds.AppendString(nil, xds.FieldName, name), xds.FieldVersion, version), ttl...)
+			if !resp.Delta {
 				b = xds.AppendString(xds.AppendString(nil, 1, xds.ResourceType), 2, string(b))
 			}
-			resp.resources = append(resp.resources, b)
+			resp.Resources = append(resp.Resources, b)
 			continue
 		}
 		name, body, _ := strings.Cut(w, "=")
@@ -608,21 +610,21 @@ func (s *script) apply(l *Lane, f []string) []string {
 		if notice, is := strings.CutPrefix(w, "?"); is { // ?NAME[ALIAS,...]: no payload
 			notice, version, hasVersion := strings.Cut(notice, "@")
 			name, aliases := cutAliases(notice)
-			b := xds.AppendString(nil, resourceName, name)
+			b := xds.AppendString(nil, xds.FieldName, name)
 			for _, alias := range aliases {
-				b = xds.AppendString(b, resourceAliases, alias)
+				b = xds.AppendString(b, xds.FieldAliases, alias)
 			}
 			if hasVersion {
-				b = xds.AppendString(b, resourceVersion, version)
+				b = xds.AppendString(b, xds.FieldVersion, version)
 			}
-			resp.resources = append(resp.resources, b)
+			resp.Resources = append(resp.Resources, b)
 			continue
 		}
 		if !hasVersion {
 			version = "v" + body
 		}
 		if body == "garbage" {
-			resp.resources = append(resp.resources, []byte{0xff, 0xff})
+			resp.Resources = append(resp.Resources, []byte{0xff, 0xff})
 			continue
 		}
 		payload := resp.TypeURL
@@ -630,26 +632,26 @@ func (s *script) apply(l *Lane, f []string) []string {
 			payload += ".No"
 		}
 		r := madeResource(payload, name, version, body)
-		if !resp.delta && !hasVersion && ttl == nil && !doNotCache {
-			resp.resources = append(resp.resources, r.Any)
+		if !resp.Delta && !hasVersion && ttl == nil && !doNotCache {
+			resp.Resources = append(resp.Resources, r.Any)
 			continue
 		}
-		b := xds.AppendString(xds.AppendString(nil, resourceName, name), resourceVersion, version)
+		b := xds.AppendString(xds.AppendString(nil, xds.FieldName, name), xds.FieldVersion, version)
 		for _, alias := range aliases {
-			b = xds.AppendString(b, resourceAliases, alias)
+			b = xds.AppendString(b, xds.FieldAliases, alias)
 		}
-		b = protowire.AppendBytes(protowire.AppendTag(b, resourcePayload, protowire.BytesType), r.Any)
+		b = protowire.AppendBytes(protowire.AppendTag(b, xds.FieldPayload, protowire.BytesType), r.Any)
 		b = append(b, ttl...)
 		if doNotCache {
-			b = xds.AppendString(b, resourceCacheCtl, "\x08\x01")
+			b = xds.AppendString(b, xds.FieldCacheControl, "\x08\x01")
 		}
-		if !resp.delta { // wrapped
+		if !resp.Delta { // wrapped
 			b = xds.AppendString(xds.AppendString(nil, 1, xds.ResourceType), 2, string(b))
 		}
-		resp.resources = append(resp.resources, b)
+		resp.Resources = append(resp.Resources, b)
 	}
 	l.FindRepeats(resp)
-	u, reject := Accept(resp, 0)
+	u, reject := xds.Accept(resp, 0)
 	a, ok := l.Apply(s.now, &u)
 	if !ok {
 		return []string{"never asked"}

@@ -1,5 +1,7 @@
 package relay
 
+import "github.com/weir-xds/weir/relay/xds"
+
 // segment is some of a view's live items, about segmentBytes of them. They are encoded together, so
 // that one change costs one segment and not the set. An item stays where it is as long as it lives.
 // Guarded by the shard's lock.
@@ -12,14 +14,14 @@ type segment struct {
 // chunk is what a segment held at one time, and shared by all bodies of which that is true. It is
 // immutable.
 type chunk struct {
-	variants    []*Variant
+	variants    []*xds.Variant
 	nameless    bool    // some have no name
 	delta, sotw *joined // never nil
 }
 
 func (s *segment) chunked() *chunk {
 	if s.chunk == nil {
-		c := &chunk{variants: make([]*Variant, len(s.items)), delta: &joined{}, sotw: &joined{}}
+		c := &chunk{variants: make([]*xds.Variant, len(s.items)), delta: &joined{}, sotw: &joined{}}
 		for i, it := range s.items {
 			c.variants[i] = it.variant
 			c.nameless = c.nameless || it.variant.Nameless
@@ -30,7 +32,7 @@ func (s *segment) chunked() *chunk {
 }
 
 // encoded is Body.encoded.
-func (c *chunk) encoded(delta, ttl bool) (pieces [][]byte, timed []*Variant) {
+func (c *chunk) encoded(delta, ttl bool) (pieces [][]byte, timed []*xds.Variant) {
 	j := c.sotw
 	if delta {
 		j = c.delta
@@ -83,7 +85,7 @@ func (x *segments) body() *Body {
 	for _, s := range x.list {
 		n += len(s.items)
 	}
-	b.Variants, b.shared.chunks = make([]*Variant, 0, n), make([]*chunk, 0, len(x.list))
+	b.Variants, b.shared.chunks = make([]*xds.Variant, 0, n), make([]*chunk, 0, len(x.list))
 	for _, s := range x.list {
 		c := s.chunked()
 		b.shared.chunks = append(b.shared.chunks, c)
@@ -146,7 +148,7 @@ func (x *segments) check(v *view, fail func(string, ...any)) {
 			if it.dead || it.segment != s || it.at != uint32(i) || v.items[it.variant.Name] != it {
 				fail("item %q is in the wrong segment", it.variant.Name)
 			}
-			if s.chunk != nil && &s.chunk.variants[i].buf[0] != &it.variant.buf[0] {
+			if s.chunk != nil && !s.chunk.variants[i].SharesBytes(it.variant) {
 				fail("item %q has another body than its segment", it.variant.Name)
 			}
 		}

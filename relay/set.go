@@ -377,7 +377,7 @@ func (t *set) unmentioned(gen uint32) (ps []pendingRemoval) {
 	for _, m := range t.members {
 		if t.swept(m, gen) {
 			for _, v := range m.variants {
-				ps = append(ps, pendingRemoval{identity: identity{m.name, v.Constraints.Key()}})
+				ps = append(ps, pendingRemoval{Identity: xds.Identity{Name: m.name, Constraints: v.Constraints.Key()}})
 			}
 		}
 	}

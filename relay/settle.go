@@ -4,7 +4,7 @@ import "github.com/weir-xds/weir/relay/xds"
 
 // effective is the body that a name has for this client. If both a set and an entry hold the name,
 // that is the one received last, and the name is gone only when neither holds it (RELAY-25).
-func (s *Sub) effective(r *record) (v *Variant, absent bool, rev uint64) {
+func (s *Sub) effective(r *record) (v *xds.Variant, absent bool, rev uint64) {
 	e := r.entry
 	v, rev = s.body(r), e.rev
 	// An absence that was stated before the upstream stream broke is not sent to a client that asks
@@ -26,7 +26,7 @@ func (s *Sub) effective(r *record) (v *Variant, absent bool, rev uint64) {
 		switch {
 		case p.blocked():
 			waits = true
-		case v == nil && it != nil && !it.dead && name != e.name && !it.variant.listsAs(e.name):
+		case v == nil && it != nil && !it.dead && name != e.name && !it.variant.ListsAs(e.name):
 			// The set has what the alias stood for. That says nothing of the alias.
 		case v == nil && it != nil && !it.dead && name != e.name && s.shard.outdated(name, it):
 			// A newer body came by name. It does not list the alias, or the alias's entry would
@@ -38,7 +38,7 @@ func (s *Sub) effective(r *record) (v *Variant, absent bool, rev uint64) {
 			gone = gone || v == nil && r.is(holds) && !r.is(claimed) && !s.spared(name)
 		case it.dead:
 			gone, rev = true, max(rev, it.rev)
-		case v == nil, v.Digest != it.variant.Digest && it.rev > rev, v.Digest == it.variant.Digest && it.variant.outlasts(v):
+		case v == nil, v.Digest != it.variant.Digest && it.rev > rev, v.Digest == it.variant.Digest && it.variant.Outlasts(v):
 			v, rev = it.variant, it.rev
 		}
 	})
@@ -57,18 +57,18 @@ const (
 
 // settle compares a record with what is known, and returns what the client must be sent of the
 // name. body is set for a resource, which may be a notice (ALIAS-5), and for a heartbeat.
-func (s *Sub) settle(r *record) (what event, body *Variant, rev uint64) {
+func (s *Sub) settle(r *record) (what event, body *xds.Variant, rev uint64) {
 	s.recognize(r)
 	v, absent, rev := s.effective(r)
 	// A client that comes back may have missed a heartbeat.
-	renewed := s.ttl && (r.is(heartbeatDue) || r.is(claimed) && v != nil && v.timed())
+	renewed := s.ttl && (r.is(heartbeatDue) || r.is(claimed) && v != nil && v.Timed())
 	r.flags &^= heartbeatDue
 	r.gave(v)
 	switch {
 	case v != nil:
 		lost := v == r.entry.chosen && r.entry.aliasDropped
 		if ended := r.lastError() != nil && r.entry.nameError == nil; !r.is(owed) && !ended &&
-			(r.sent == v.Digest || r.is(claimed) && v.stated(r.sent)) {
+			(r.sent == v.Digest || r.is(claimed) && v.ClaimedAs(r.sent)) {
 			s.sent(r, v.Digest) // the claim may be in another form
 			// The claim is true. The client holds what was live here, and has to be sent its
 			// removal.
@@ -86,7 +86,7 @@ func (s *Sub) settle(r *record) (what event, body *Variant, rev uint64) {
 		}
 		s.standsFor(r, v, rev)
 		s.sent(r, v.Digest)
-		s.newest = newer(s.newest, v.from)
+		s.newest = xds.Newer(s.newest, v.From)
 		r.flags, r.at = r.flags&^claimed|holds, s.takes+1
 		if !lost {
 			s.owe(r, false)
@@ -94,7 +94,7 @@ func (s *Sub) settle(r *record) (what event, body *Variant, rev uint64) {
 		return resource, v, rev
 	case absent:
 		tell := r.is(owed | holds)
-		s.newest = newer(s.newest, s.shard.named.from)
+		s.newest = xds.Newer(s.newest, s.shard.named.from)
 		if tell && s.delta { // SotW has no removal, and an absence is sent once (WARM-7)
 			r.setLastError(nil) // its error follows the removal, or is sent with it
 		}

@@ -188,7 +188,7 @@ func (s *shard) nextRev() uint64 {
 }
 
 // put replaces the variant of the same constraints, or adds it.
-func put(vs []*Variant, v *Variant) []*Variant {
+func put(vs []*xds.Variant, v *xds.Variant) []*xds.Variant {
 	key := v.Constraints.Key()
 	for i := range vs {
 		if vs[i].Constraints.Key() == key {
@@ -200,7 +200,7 @@ func put(vs []*Variant, v *Variant) []*Variant {
 }
 
 // find is the variant of exactly these constraints.
-func find(vs []*Variant, key string) *Variant {
+func find(vs []*xds.Variant, key string) *xds.Variant {
 	for _, v := range vs {
 		if v.Constraints.Key() == key {
 			return v
@@ -210,14 +210,14 @@ func find(vs []*Variant, key string) *Variant {
 }
 
 // cut removes the variant of exactly these constraints.
-func cut(vs []*Variant, key string) []*Variant {
-	return slices.DeleteFunc(vs, func(v *Variant) bool { return v.Constraints.Key() == key })
+func cut(vs []*xds.Variant, key string) []*xds.Variant {
+	return slices.DeleteFunc(vs, func(v *xds.Variant) bool { return v.Constraints.Key() == key })
 }
 
 // pick chooses the variant for a parameter map: the match with the most distinct keys, then the
 // smallest canonical form (DYN-9), so that every replica chooses alike.
-func pick(vs []*Variant, p constraints.Params) *Variant {
-	var best *Variant
+func pick(vs []*xds.Variant, p constraints.Params) *xds.Variant {
+	var best *xds.Variant
 	for _, v := range vs {
 		if !v.Constraints.Match(p) {
 			continue

@@ -14,9 +14,9 @@ import (
 
 // sharedWant is what a name has to do with that of other maps.
 type sharedWant struct {
-	rep      *entry   // is asked in this one's place
-	heir     *entry   // takes the place of this one, which is given up
-	retained *Variant // is kept until the origin has answered for the map
+	rep      *entry       // is asked in this one's place
+	heir     *entry       // takes the place of this one, which is given up
+	retained *xds.Variant // is kept until the origin has answered for the map
 }
 
 func (e *entry) rep() *entry {
@@ -26,7 +26,7 @@ func (e *entry) rep() *entry {
 	return e.sharedWant.rep
 }
 
-func (e *entry) retained() *Variant {
+func (e *entry) retained() *xds.Variant {
 	if e.sharedWant == nil {
 		return nil
 	}
@@ -184,12 +184,12 @@ func (s *shard) waitsForHeir(e *entry) bool {
 // retains reports whether a removal is no word about what the shard holds of the name: it was
 // never asked for this map. Then the name is asked, and what there is stays until the answer, or
 // for cold_wait. gen is the stream's: on that of `*` it is a word about `*` alone.
-func (s *shard) retains(p *updateShare, id identity, gen uint32, now time.Time) bool {
-	e := s.named.entries[id.name]
-	if e == nil || !e.askedOn(gen) || find(e.variants, id.constraints) == nil || p.brings(id.name) {
+func (s *shard) retains(p *updateShare, id xds.Identity, gen uint32, now time.Time) bool {
+	e := s.named.entries[id.Name]
+	if e == nil || !e.askedOn(gen) || find(e.variants, id.Constraints) == nil || p.brings(id.Name) {
 		return false
 	}
-	if e.rep() == nil || e.chosen == nil || e.chosen.Constraints.Key() != id.constraints {
+	if e.rep() == nil || e.chosen == nil || e.chosen.Constraints.Key() != id.Constraints {
 		return false
 	}
 	e.sharedWant = &sharedWant{retained: e.chosen}
@@ -215,11 +215,11 @@ func (p *updateShare) replaceRetained(s *shard, gen uint32) {
 		}
 		v := e.retained()
 		e.sharedWant = nil
-		listed := slices.ContainsFunc(p.Resources, func(r Resource) bool {
+		listed := slices.ContainsFunc(p.Resources, func(r xds.Resource) bool {
 			return r.Name == name && r.Constraints.Key() == v.Constraints.Key()
 		})
 		if !listed {
-			p.RemovedVariants = append(p.RemovedVariants, RemovedVariant{name, v.Constraints.Key(), v.Constraints})
+			p.RemovedVariants = append(p.RemovedVariants, xds.RemovedVariant{Name: name, Constraints: v.Constraints.Key(), Set: v.Constraints})
 		}
 	}
 	for i := range p.Resources {
@@ -237,7 +237,7 @@ func (s *shard) endRetained(e *entry, now time.Time) {
 	if v := e.retained(); v != nil && s.named.entries[e.name] == e {
 		s.now, e.sharedWant = now, nil
 		rev := s.nextRev()
-		s.removeName(identity{e.name, v.Constraints.Key()})
+		s.removeName(xds.Identity{Name: e.name, Constraints: v.Constraints.Key()})
 		s.unshareTouched(s.offerTouched(rev, e.asked())...)
 	}
 	s.unlock()

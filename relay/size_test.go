@@ -3,6 +3,8 @@ package relay
 import (
 	"testing"
 	"unsafe"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // TestSizes keeps what there are many of within the allocator's size classes they have: rare things
@@ -22,7 +24,7 @@ func TestSizes(t *testing.T) {
 		{"Body: one for each delivery", unsafe.Sizeof(Body{}), 112},
 		{"item: one for each member of a view", unsafe.Sizeof(item{}), 64},
 		{"member: one for each of a set", unsafe.Sizeof(member{}), 64},
-		{"Variant: one for each body", unsafe.Sizeof(Variant{}), 192},
+		{"Variant: one for each body", unsafe.Sizeof(xds.Variant{}), 192},
 		{"entry: one for each name", unsafe.Sizeof(entry{}), 192},
 	} {
 		if x.size > x.most {

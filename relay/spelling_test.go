@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"bytes"
 	"strings"
 	"testing"
 	"time"
@@ -9,37 +8,7 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/anypb"
 )
-
-// TestOtherSpelling: a response of a type may bring bodies under that type's name of the other
-// version, which go on as they are (V2-5). What has another name altogether is refused.
-func TestOtherSpelling(t *testing.T) {
-	for i := range xds.ServicesV2 {
-		v2 := xds.ServicesV2[i].TypeURL
-		v3 := xds.OtherSpelling(v2)
-		for _, of := range [][2]string{{v2, v3}, {v3, v2}} {
-			asked, body := of[0], &anypb.Any{TypeUrl: of[1], Value: []byte(field(1, "a"))}
-			wrapped := &discoveryv3.Resource{Name: "a", Version: "1", Resource: body}
-			nameless := &discoveryv3.Resource{Resource: body}
-			for _, in := range []proto.Message{
-				&discoveryv3.DeltaDiscoveryResponse{TypeUrl: asked, Nonce: "n", Resources: []*discoveryv3.Resource{wrapped}},
-				&discoveryv3.DiscoveryResponse{TypeUrl: asked, Nonce: "n", Resources: []*anypb.Any{body}},
-				&discoveryv3.DiscoveryResponse{TypeUrl: asked, Nonce: "n", Resources: []*anypb.Any{mustAny(t, wrapped)}},
-				&discoveryv3.DiscoveryResponse{TypeUrl: asked, Nonce: "n", Resources: []*anypb.Any{mustAny(t, nameless)}},
-			} {
-				u, reject := accept(t, in)
-				if reject != nil || len(u.Resources) != 1 || u.Resources[0].Name != "a" {
-					t.Errorf("%s under %s: %+v, %v", of[1], asked, u.Resources, reject)
-					continue
-				}
-				if v := newVariant(&provenance{typeURL: asked}, &u.Resources[0], ""); !bytes.Equal(v.Any(), mustMarshal(t, body)) {
-					t.Errorf("%s under %s goes on as %q", of[1], asked, v.Any())
-				}
-			}
-		}
-	}
-}
 
 // TestSpellingIsNoContent: equal content under a name that is written in another way is no event,
 // and is sent as it came last.
@@ -57,8 +26,8 @@ func TestSpellingIsNoContent(t *testing.T) { // VER-3, VER-7, DELTA-17
 	l.Take(now, false)
 	for i, name := range []string{"xdstp://o/T/x?b&a", "xdstp://o/T/x?a&b"} {
 		r := madeResource(xds.EndpointType, "in the body", "", "1")
-		b := xds.AppendString(xds.AppendString(nil, resourceName, name), resourcePayload, string(r.Any))
-		u, reject := Accept(&Response{TypeURL: xds.EndpointType, delta: true, Nonce: "n", resources: [][]byte{b}}, 0)
+		b := xds.AppendString(xds.AppendString(nil, xds.FieldName, name), xds.FieldPayload, string(r.Any))
+		u, reject := xds.Accept(&xds.Response{TypeURL: xds.EndpointType, Delta: true, Nonce: "n", Resources: [][]byte{b}}, 0)
 		if reject != nil {
 			t.Fatal(reject)
 		}

@@ -3,6 +3,8 @@ package relay
 import (
 	"slices"
 	"time"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // A stream to an origin that understands parameters begins as if nothing were held: no versions can
@@ -20,7 +22,7 @@ type doubt struct {
 
 // stale is what the shard holds of a name from streams before that of generation gen, which
 // speaks of it for the first time now.
-func (s *shard) stale(name string, gen uint32) (vs []*Variant) {
+func (s *shard) stale(name string, gen uint32) (vs []*xds.Variant) {
 	if e := s.named.entries[name]; e != nil && !e.seenOn(gen) && e.askedOn(gen) {
 		vs = append(vs, e.variants...)
 	}
@@ -35,13 +37,13 @@ func (s *shard) stale(name string, gen uint32) (vs []*Variant) {
 // doubt notes that a name asked for the map is not there, for this map or for another, or
 // that a variant which matches the map is not, and another is held that the stream has not spoken
 // of. It reports whether the removal is no more than that doubt, even of what it names.
-func (s *shard) doubt(now time.Time, id identity, gen uint32) (early bool) {
-	e, key := s.named.entries[id.name], id.constraints
+func (s *shard) doubt(now time.Time, id xds.Identity, gen uint32) (early bool) {
+	e, key := s.named.entries[id.Name], id.Constraints
 	if e == nil || e.seenOn(gen) || !e.asksOn(gen) {
 		return false
 	}
 	early = s.early(e, key, gen)
-	if !early && !slices.ContainsFunc(e.variants, func(v *Variant) bool { return v.Constraints.Key() != key }) {
+	if !early && !slices.ContainsFunc(e.variants, func(v *xds.Variant) bool { return v.Constraints.Key() != key }) {
 		return false
 	}
 	t := &s.named
@@ -105,14 +107,14 @@ func (s *shard) endDoubts(gen uint32, now time.Time) {
 	var ps []pendingRemoval
 	for _, e := range over {
 		for _, v := range e.variants {
-			ps = append(ps, pendingRemoval{identity: identity{e.name, v.Constraints.Key()}})
+			ps = append(ps, pendingRemoval{Identity: xds.Identity{Name: e.name, Constraints: v.Constraints.Key()}})
 		}
 	}
 	kept, _ := s.named.screen(ps, counts, false)
 	rev := s.nextRev()
 	for _, p := range ps {
-		if !kept[p.identity] {
-			s.removeName(p.identity)
+		if !kept[p.Identity] {
+			s.removeName(p.Identity)
 		}
 	}
 	s.unshareTouched(s.offerTouched(rev, gen)...)

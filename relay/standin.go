@@ -103,13 +103,13 @@ func (s *shard) noteLack(l *Lack) (wanted bool) {
 // Relief is what another origin has of a type for a group.
 type Relief struct {
 	From  *Origin
-	Names []*Variant // by name
+	Names []*xds.Variant // by name
 	// Sets are those that are whole, by selector, as it was listed.
-	Sets map[string][]*Variant
+	Sets map[string][]*xds.Variant
 }
 
 // nothingYet is what another origin has before it was asked, or has answered.
-var nothingYet = &fallbackType{sets: map[string]map[string][]*Variant{}}
+var nothingYet = &fallbackType{sets: map[string]map[string][]*xds.Variant{}}
 
 // NewAskedFallback is a last resort to which StandIn gives what it has. source is what people are
 // told that it is.
@@ -154,36 +154,34 @@ func (o *Origin) StandIn(now time.Time, at Place, r *Relief) {
 
 // taken are the bodies as those of the last resort.
 func (r *Relief) taken(typeURL string, canonical bool, source string) *fallbackType {
-	servers, from := r.From.Servers(), map[uint8]*provenance{}
-	body := func(v *Variant) *Variant {
-		n := v.from.server
+	servers, from := r.From.Servers(), map[uint8]*xds.Provenance{}
+	body := func(v *xds.Variant) *xds.Variant {
+		n := v.From.Server
 		if from[n] == nil {
-			from[n] = &provenance{
-				typeURL: typeURL, server: NoServer, fallback: true, source: source, canonical: canonical,
+			from[n] = &xds.Provenance{
+				TypeURL: typeURL, Server: NoServer, Fallback: true, Source: source, Canonical: canonical,
 			}
 			if servers[n] != "" {
-				from[n].source = servers[n]
+				from[n].Source = servers[n]
 			}
 		}
-		c := *v // which shares the bytes
-		c.from, c.originVersion, c.orphaned = from[n], "", false
-		return &c
+		return v.GivenBy(from[n])
 	}
-	fleeting := func(v *Variant) bool { return v.DoNotCache || v.timed() }
-	of := &fallbackType{names: map[string][]*Variant{}, sets: map[string]map[string][]*Variant{}}
+	fleeting := func(v *xds.Variant) bool { return v.DoNotCache || v.Timed() }
+	of := &fallbackType{names: map[string][]*xds.Variant{}, sets: map[string]map[string][]*xds.Variant{}}
 	for _, v := range r.Names {
 		if !fleeting(v) {
-			of.names[v.Name] = []*Variant{body(v)}
+			of.names[v.Name] = []*xds.Variant{body(v)}
 		}
 	}
 	for selector, members := range r.Sets {
-		set := make(map[string][]*Variant, len(members))
+		set := make(map[string][]*xds.Variant, len(members))
 		for _, v := range members {
 			if fleeting(v) {
 				set = nil
 				break
 			}
-			set[v.Name] = []*Variant{body(v)}
+			set[v.Name] = []*xds.Variant{body(v)}
 		}
 		of.sets[xds.NameKey(selector)] = set
 	}

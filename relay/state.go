@@ -1,5 +1,7 @@
 package relay
 
+import "github.com/weir-xds/weir/relay/xds"
+
 // state is what is known of a name for one parameter map: its body, that there is none, or an error
 // of it; how well that is known; by the word of which stream; and what became of the last question
 // for it. It knows no lock, clock or table. Whoever holds the lock of the entry's shard tells it
@@ -9,8 +11,8 @@ package relay
 // Streams are given by their generation, of which a later one is greater; 0 is none. Whether the
 // stream is open still is not known here: see shard.isAsked.
 type state struct {
-	held            // question, absence and silence are as of its stream, too
-	chosen *Variant // the variant for the parameters; nil: none known
+	held                // question, absence and silence are as of its stream, too
+	chosen *xds.Variant // the variant for the parameters; nil: none known
 	// nameError is the last error the origin stated, until the resource itself or another error
 	// arrives (ABS-7).
 	nameError *NameError
@@ -70,7 +72,7 @@ const (
 // substitute is what had retired under a name (retired.go), or what the last resort has of it
 // (fallback.go). Who has it of us is said by the records' flag revived.
 type substitute struct {
-	variants []*Variant
+	variants []*xds.Variant
 	served   bool // somebody was to be given it
 	silent   bool // a connected origin kept silent about the name
 }
@@ -210,7 +212,7 @@ func (st *state) onHeard(gen uint32) {
 }
 
 // onBody: the body was told on the stream. It is no answer for an alias that it does not list.
-func (st *state) onBody(v *Variant, gen uint32) {
+func (st *state) onBody(v *xds.Variant, gen uint32) {
 	st.nameError, st.inError = nil, false
 	st.onAnswer(st.onWord(gen) && !st.aliasDropped)
 	st.onTold()
@@ -275,7 +277,7 @@ func (st *state) onNamed() { st.aliasDropped = false }
 
 // onHeld: a body is held for it that came by another name, set or map, or from a snapshot; nil: it
 // is not.
-func (st *state) onHeld(v *Variant) {
+func (st *state) onHeld(v *xds.Variant) {
 	st.chosen = v
 	st.existed = st.existed || v != nil
 }
@@ -288,7 +290,7 @@ func (st *state) onOwn() { st.source = fromEarlier }
 
 // onUnkept: nobody has the name, and what it has must not be cached, so v is what is left of it
 // (RELAY-9). asked: on the stream that is open. Should it be wanted again it is asked anew.
-func (st *state) onUnkept(v *Variant, asked bool) {
+func (st *state) onUnkept(v *xds.Variant, asked bool) {
 	st.chosen, st.refresh = v, asked
 	st.onAnswer(false)
 }
@@ -298,7 +300,7 @@ func (st *state) onUnkept(v *Variant, asked bool) {
 func (st *state) onRestored(is bool) { st.unconfirmed = is }
 
 // onRetired: this is what stands in for the name during an outage; nil: nothing.
-func (st *state) onRetired(vs []*Variant) {
+func (st *state) onRetired(vs []*xds.Variant) {
 	switch {
 	case vs == nil:
 		st.retired = nil
@@ -394,7 +396,7 @@ func (st *state) isServed() bool { return st.retired != nil && st.retired.served
 
 // revivable is what stands in as long as the origin can be reached by no stream; nil: nothing, or a
 // connected origin was silent about the name.
-func (st *state) revivable() []*Variant {
+func (st *state) revivable() []*xds.Variant {
 	if st.retired == nil || st.retired.silent {
 		return nil
 	}
@@ -402,7 +404,7 @@ func (st *state) revivable() []*Variant {
 }
 
 // retiredBodies is what stands in; nil: nothing.
-func (st *state) retiredBodies() []*Variant {
+func (st *state) retiredBodies() []*xds.Variant {
 	if st.retired == nil {
 		return nil
 	}
@@ -411,7 +413,7 @@ func (st *state) retiredBodies() []*Variant {
 
 // isSettled reports whether the stream has told the body before, and nothing else is to be told or
 // asked of it.
-func (st *state) isSettled(v *Variant, gen uint32) bool {
+func (st *state) isSettled(v *xds.Variant, gen uint32) bool {
 	return st.seenOn(gen) && st.asksOn(gen) && st.answeredOn(gen) && st.chosen == v && st.nameError == nil &&
 		!st.unconfirmed && !st.aliasDropped && st.retired == nil && !st.inError && !st.isMute() && !st.refresh
 }

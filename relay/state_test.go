@@ -3,6 +3,8 @@ package relay
 import (
 	"strings"
 	"testing"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // The stream on which the names of TestState are asked, and one that had ended.
@@ -39,21 +41,21 @@ var stateEvents = map[string]func(*state){
 	"listed":  (*state).onListed,
 	"named":   (*state).onNamed,
 
-	"held":        func(st *state) { st.onHeld(&Variant{}) },
+	"held":        func(st *state) { st.onHeld(&xds.Variant{}) },
 	"borrowed":    (*state).onBorrowed,
 	"own":         (*state).onOwn,
 	"unkept":      func(st *state) { st.onUnkept(nil, true) },
 	"outlived":    (*state).onOutlived,
 	"restored":    func(st *state) { st.onRestored(true) },
 	"confirmed":   func(st *state) { st.onRestored(false) },
-	"retired":     func(st *state) { st.onRetired([]*Variant{{}}) },
+	"retired":     func(st *state) { st.onRetired([]*xds.Variant{{}}) },
 	"not retired": func(st *state) { st.onRetired(nil) },
 	"served":      (*state).onServed,
 }
 
 func bodyOf(st *state, gen uint32) {
 	st.onSeen(gen)
-	st.onBody(&Variant{}, gen)
+	st.onBody(&xds.Variant{}, gen)
 }
 
 // TestState has each transition of what is known of a name in a line: what happened, then after the

@@ -190,7 +190,7 @@ func (s *shard) others(f func(*shard)) {
 
 // match is what other maps hold of a name that matches this one too: it answers a new name at
 // once (RELAY-68).
-func (s *shard) match(name string) (vs []*Variant) {
+func (s *shard) match(name string) (vs []*xds.Variant) {
 	for _, x := range s.store.all {
 		e := x.named.entries[name]
 		if x == s || e == nil || e.aliasDropped || e.unconfirmed || x.named.guard.holdsAny(&e.held) {

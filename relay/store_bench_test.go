@@ -22,13 +22,13 @@ func BenchmarkVariants(b *testing.B) {
 			subs = append(subs, r.sub(xds.EndpointType, fmt.Sprintf("id=%d", i%maps), true, "n"))
 		}
 		r.open()
-		all := &Update{TypeURL: xds.EndpointType}
+		all := &xds.Update{TypeURL: xds.EndpointType}
 		for i := range variants {
 			all.Resources = append(all.Resources, benchVariant(b, "n", fmt.Sprintf("id=%d", i), "0"))
 		}
 		r.group.lanes[mainLane].Apply(zero, all)
 		set := compile(b, "id=7")
-		benchChanges(b, r.rig, subs, func(body string) Resource {
+		benchChanges(b, r.rig, subs, func(body string) xds.Resource {
 			x := madeResource(xds.EndpointType, "n", "", body)
 			x.Constraints = set
 			return x
@@ -46,11 +46,11 @@ func BenchmarkVariants(b *testing.B) {
 			names = append(names, fmt.Sprintf("n%d", i))
 		}
 		r.apply(made(xds.EndpointType, "0", nil, names...))
-		benchChanges(b, r, subs, func(body string) Resource { return madeResource(xds.EndpointType, "n7", "", body) }, 7, maps)
+		benchChanges(b, r, subs, func(body string) xds.Resource { return madeResource(xds.EndpointType, "n7", "", body) }, 7, maps)
 	})
 }
 
-func benchVariant(b *testing.B, name, text, body string) Resource {
+func benchVariant(b *testing.B, name, text, body string) xds.Resource {
 	x := madeResource(xds.EndpointType, name, "", body)
 	x.Constraints = compile(b, text)
 	return x
@@ -58,12 +58,12 @@ func benchVariant(b *testing.B, name, text, body string) Resource {
 
 // benchChanges applies changes of one resource, and has those who are told of it take them: each
 // maps-th client from that of index on.
-func benchChanges(b *testing.B, r *rig, subs []*Sub, change func(body string) Resource, index, maps int) {
+func benchChanges(b *testing.B, r *rig, subs []*Sub, change func(body string) xds.Resource, index, maps int) {
 	r.table.Advance(zero.Add(time.Minute))
 	for _, s := range subs {
 		s.Take(zero)
 	}
-	u := &Update{TypeURL: xds.EndpointType, Resources: make([]Resource, 1)}
+	u := &xds.Update{TypeURL: xds.EndpointType, Resources: make([]xds.Resource, 1)}
 	b.ReportAllocs()
 	b.ResetTimer()
 	for i := range b.N {
@@ -106,7 +106,7 @@ func benchSets(b *testing.B, maps int, variant bool) {
 		subs = append(subs, s)
 	}
 	r.open()
-	all := &Update{TypeURL: xds.EndpointType}
+	all := &xds.Update{TypeURL: xds.EndpointType}
 	for i := range 1000 {
 		all.Resources = append(all.Resources, madeResource(xds.EndpointType, fmt.Sprintf("n%d", i), "", "0"))
 	}
@@ -120,7 +120,7 @@ func benchSets(b *testing.B, maps int, variant bool) {
 	for _, s := range subs {
 		s.Take(zero)
 	}
-	u := &Update{TypeURL: xds.EndpointType, Resources: make([]Resource, 1)}
+	u := &xds.Update{TypeURL: xds.EndpointType, Resources: make([]xds.Resource, 1)}
 	b.ReportAllocs()
 	b.ResetTimer()
 	for i := range b.N {

@@ -88,8 +88,8 @@ func (r storeRig) sub(typeURL, p string, delta bool, names ...string) *Sub {
 	return s
 }
 
-func (r storeRig) update(typeURL string, words ...string) *Update {
-	u := &Update{TypeURL: typeURL, Full: r.table.Origin("mesh").config().SotW}
+func (r storeRig) update(typeURL string, words ...string) *xds.Update {
+	u := &xds.Update{TypeURL: typeURL, Full: r.table.Origin("mesh").config().SotW}
 	for _, word := range words {
 		name, inner, body := cutBraces(strings.TrimPrefix(word, "-"))
 		switch set := compile(r.tb, inner); {
@@ -100,7 +100,7 @@ func (r storeRig) update(typeURL string, words ...string) *Update {
 		case set == nil:
 			u.Removed = append(u.Removed, name)
 		default:
-			u.RemovedVariants = append(u.RemovedVariants, RemovedVariant{name, set.Key(), set})
+			u.RemovedVariants = append(u.RemovedVariants, xds.RemovedVariant{Name: name, Constraints: set.Key(), Set: set})
 		}
 	}
 	return u
@@ -158,7 +158,7 @@ func told(s *Sub) string {
 	return strings.Join(out, " ")
 }
 
-func payloadOf(v *Variant) []byte {
+func payloadOf(v *xds.Variant) []byte {
 	_, b, _ := xds.AnyParts(v.Any())
 	return b
 }

@@ -113,7 +113,7 @@ type Sub struct {
 	whole    string                     // version of the last whole list that had names in it
 	deferred map[string]deferredRemoval // Clusters that are gone, still listed (ORD-3); nil: none
 	// newest is the last response that concerned what was sent by name (VER-5).
-	newest *provenance
+	newest *xds.Provenance
 	unsent uint64    // revision of the first change not taken; 0: none
 	since  time.Time // when that change came from the origin; zero: it did not
 
@@ -158,7 +158,7 @@ func (g *Group) Open(owner *Subscriber, o SubOptions) *Sub {
 	if len(o.Initial) > 0 {
 		sub.initial = make(map[string]xds.Digest, len(o.Initial))
 		for name, version := range o.Initial {
-			sub.state(name, claim(version, g.origin.config().OriginVersions))
+			sub.state(name, xds.Claim(version, g.origin.config().OriginVersions))
 		}
 	}
 	for {

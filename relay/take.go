@@ -50,7 +50,7 @@ func newAnswer() *Answer {
 	x := &struct {
 		Answer
 		body Body
-		one  [1]*Variant
+		one  [1]*xds.Variant
 	}{}
 	x.Body, x.body.Variants = &x.body, x.one[:0]
 	return &x.Answer
@@ -177,10 +177,10 @@ func (s *Sub) behind() bool {
 // that holds nothing (RELAY-7).
 func (s *Sub) originVersion(content string) string {
 	from := s.from()
-	if from == nil || from.version == "" {
+	if from == nil || from.Version == "" {
 		return content
 	}
-	return from.version
+	return from.Version
 }
 
 // maxVersionShown is the length up to which an origin's version is sent in delta for people to
@@ -191,17 +191,17 @@ const maxVersionShown = 256
 // it (VER-10).
 func (s *Sub) shownVersion() string {
 	from := s.from()
-	if from == nil || len(from.version) > maxVersionShown {
+	if from == nil || len(from.Version) > maxVersionShown {
 		return ""
 	}
-	return from.version
+	return from.Version
 }
 
 // from is the newest response that had a part in what the client was sent.
-func (s *Sub) from() *provenance {
+func (s *Sub) from() *xds.Provenance {
 	from := s.newest
 	for p := s.pos; p != nil; p = p.also {
-		from = newer(from, p.view.set.from)
+		from = xds.Newer(from, p.view.set.from)
 	}
 	return from
 }
@@ -286,7 +286,7 @@ func (s *Sub) takeChanged(k Deferral) *Answer {
 // even if only the TTL changed. A body is withheld if the client could not be sent its expiry
 // (RELAY-51).
 func (s *Sub) takeMembers(a *Answer, base *Body, rev uint64) {
-	for _, vs := range [][]*Variant{base.Variants, base.Heartbeats} {
+	for _, vs := range [][]*xds.Variant{base.Variants, base.Heartbeats} {
 		for _, v := range vs {
 			if a.Rev = max(a.Rev, rev); s.withholds(v) {
 				a.Errors = append(a.Errors, withheld(v.Name))

@@ -202,8 +202,8 @@ func (s *Sub) own(b *Body, first bool) *Body {
 		if skip(v.Name) {
 			continue
 		}
-		if d, stated := s.initial[v.Name]; first && stated && v.stated(d) {
-			if s.ttl && v.timed() { // it may have missed a TTL while it was away
+		if d, stated := s.initial[v.Name]; first && stated && v.ClaimedAs(d) {
+			if s.ttl && v.Timed() { // it may have missed a TTL while it was away
 				own.Heartbeats = append(own.Heartbeats, v)
 			}
 			continue

@@ -67,8 +67,8 @@ func (k *store) heeding(a *Applied, asked []*shard, u *update, i laneIndex, gen 
 	switch {
 	case u.constrained():
 		r.verdict, r.left = read, nil
-	case r.verdict == unread && !selected(asked, gen) && slices.ContainsFunc(u.Resources, func(x Resource) bool {
-		return !x.anyName(func(name string) bool { return r.left[name] || isAskedOf(asked, gen, name) })
+	case r.verdict == unread && !selected(asked, gen) && slices.ContainsFunc(u.Resources, func(x xds.Resource) bool {
+		return !x.AnyName(func(name string) bool { return r.left[name] || isAskedOf(asked, gen, name) })
 	}):
 		r.verdict, r.left = unheeded, nil
 	}
@@ -83,16 +83,8 @@ func (k *store) heeding(a *Applied, asked []*shard, u *update, i laneIndex, gen 
 // constrained reports whether anything in it was told in the form of locators, which nobody uses
 // who does not know it.
 func (u *update) constrained() bool {
-	return len(u.RemovedVariants) > 0 || slices.ContainsFunc(u.Resources, Resource.located) ||
+	return len(u.RemovedVariants) > 0 || slices.ContainsFunc(u.Resources, xds.Resource.Located) ||
 		slices.ContainsFunc(u.Errors, func(e *NameError) bool { return e.Constraints != nil })
-}
-
-// located reports whether the resource was named by resource_name.
-func (r Resource) located() bool { return r.rawConstraints != nil || r.Constraints != nil }
-
-// anyName reports whether f holds for the name or one of the aliases.
-func (r *Resource) anyName(f func(name string) bool) bool {
-	return f(r.Name) || slices.ContainsFunc(r.Aliases, func(alias string) bool { return f(xds.NameKey(alias)) })
 }
 
 // selected reports whether `*` or a collection was asked on a stream, so that any name may be in
@@ -124,7 +116,7 @@ func isAskedOf(asked []*shard, gen uint32, name string) bool {
 // It matches every map (DYN-12); but an origin whose answers to locators have no constraints may
 // not have looked at the parameters.
 func (k *store) unconstrained(asked []*shard, u *update, gen uint32) (n int) {
-	plain := func(r Resource) bool { return r.Any != nil && !r.located() }
+	plain := func(r xds.Resource) bool { return r.Any != nil && !r.Located() }
 	if !slices.ContainsFunc(u.Resources, plain) || selected(asked, gen) {
 		return 0
 	}
@@ -134,7 +126,7 @@ func (k *store) unconstrained(asked []*shard, u *update, gen uint32) (n int) {
 	}
 	for i := range u.Resources {
 		r := &u.Resources[i]
-		if plain(*r) && r.anyName(func(name string) bool { return isAskedOf(located, gen, name) }) {
+		if plain(*r) && r.AnyName(func(name string) bool { return isAskedOf(located, gen, name) }) {
 			n++
 		}
 	}
@@ -178,7 +170,7 @@ type Overlap struct{ Name, Params string }
 
 // ambiguous reports whether several variants of a name match the shard's map.
 func (s *shard) ambiguous(name string) bool {
-	several := func(vs []*Variant) bool {
+	several := func(vs []*xds.Variant) bool {
 		n := 0
 		for _, v := range vs {
 			if v.Name == name && v.Constraints.Match(s.params) {

@@ -17,7 +17,7 @@ func TestStoreErrors(t *testing.T) {
 	r.asks(mainLane, false)
 	r.says(mainLane, zero, xds.EndpointType, "a{env=test}=1")
 	isTold(t, "test", told(test), "a=1")
-	u := &Update{TypeURL: xds.EndpointType}
+	u := &xds.Update{TypeURL: xds.EndpointType}
 	u.Errors = []*NameError{{Name: "a", Code: codePermissionDenied, Message: "no", Constraints: compile(t, "env=prod")}}
 	if _, ok := r.group.lanes[mainLane].Apply(zero, u); !ok {
 		t.Fatal("never asked")
@@ -29,12 +29,12 @@ func TestStoreErrors(t *testing.T) {
 }
 
 // heard gives a response that came from the wire to the main lane.
-func (r storeRig) heard(u *Update) Applied {
+func (r storeRig) heard(u *xds.Update) Applied {
 	r.tb.Helper()
 	u.Wire = true
 	for i := range u.Resources { // by resource_name, if there are constraints
 		if u.Resources[i].Constraints != nil {
-			u.Resources[i].rawConstraints = []byte{}
+			u.Resources[i].RawConstraints = []byte{}
 		}
 	}
 	a, ok := r.group.lanes[mainLane].Apply(zero, u)
@@ -170,7 +170,7 @@ func TestAnswersWithoutConstraints(t *testing.T) {
 	}
 	isTold(t, "prod", told(prod), "a=1 b=1")
 	u = r.update(xds.EndpointType, "a=2")
-	u.Resources[0].rawConstraints = []byte{} // resource_name without constraints: a word of its own
+	u.Resources[0].RawConstraints = []byte{} // resource_name without constraints: a word of its own
 	if a := r.heard(u); a.Unconstrained != 0 {
 		t.Errorf("counted as %+v", a)
 	}

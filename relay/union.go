@@ -373,7 +373,7 @@ func (u *Union) Demands() bool {
 }
 
 // OweNamespaces is Sub.OweNamespaces.
-func (u *Union) OweNamespaces(routes []string, except []*Variant) {
+func (u *Union) OweNamespaces(routes []string, except []*xds.Variant) {
 	for i := range u.Len() {
 		u.Part(i).OweNamespaces(routes, except)
 	}

@@ -67,19 +67,19 @@ func (m *multiUnion) finish(a *Answer, content string) *Answer {
 // the origins' own versions. Then it is that of the newest response that had a part in the answer
 // (VER-5). It locks each shard in turn.
 func (m *multiUnion) version(content string) string {
-	var from *provenance
+	var from *xds.Provenance
 	for _, s := range m.subs {
 		if !s.shard.group.origin.config().OriginVersions {
 			return content
 		}
 		s.shard.mu.Lock()
-		from = newer(from, s.from())
+		from = xds.Newer(from, s.from())
 		s.shard.mu.Unlock()
 	}
-	if from == nil || from.version == "" {
+	if from == nil || from.Version == "" {
 		return content
 	}
-	return from.version
+	return from.Version
 }
 
 // takeChanges takes an answer that has changes alone: in delta, or of a grouped type by name.
@@ -157,7 +157,7 @@ func (m *multiUnion) withoutNamed(b *Body) *Body {
 	named := func(name string) bool {
 		return xds.IsNewStyle(name) && slices.ContainsFunc(m.subs, func(s *Sub) bool { return s != m.star && !s.located && s.hasBody(name) })
 	}
-	ofVariant := func(v *Variant) bool { return named(v.Name) }
+	ofVariant := func(v *xds.Variant) bool { return named(v.Name) }
 	if !slices.ContainsFunc(b.Variants, ofVariant) && !slices.ContainsFunc(b.Heartbeats, ofVariant) &&
 		!slices.ContainsFunc(b.Removed, named) {
 		return b
@@ -289,7 +289,7 @@ func (m *multiUnion) list(lists []*Answer) *Body {
 		}
 	}
 	if i := slices.Index(m.subs, m.star); i >= 0 && lists[i] != nil {
-		b, twice := lists[i].Body, func(v *Variant) bool { return named[v.Name] }
+		b, twice := lists[i].Body, func(v *xds.Variant) bool { return named[v.Name] }
 		if slices.ContainsFunc(b.Variants, twice) {
 			b = &Body{Variants: slices.DeleteFunc(slices.Clone(b.Variants), twice)}
 		}

@@ -73,12 +73,12 @@ var noBody = &Body{}
 // name of the answer these are due to a removal, or to a variant with other constraints.
 func (m *multiUnion) goneFrom(s *Sub, a *Answer) (gone []Gone) {
 	sent := m.sent[s]
-	for _, vs := range [][]*Variant{a.Variants, a.Heartbeats} {
+	for _, vs := range [][]*xds.Variant{a.Variants, a.Heartbeats} {
 		for _, v := range vs {
 			if v.Notice() {
 				continue
 			}
-			is := sentAs{v.Constraints, v.written()}
+			is := sentAs{v.Constraints, v.Written()}
 			if was, told := sent[v.Name]; told && was.constraints.Key() != is.constraints.Key() {
 				gone = append(gone, Gone{Name: v.Spelling(), Constraints: was.constraints.Key(), written: was.written, known: true})
 			}
@@ -86,7 +86,7 @@ func (m *multiUnion) goneFrom(s *Sub, a *Answer) (gone []Gone) {
 		}
 	}
 	for _, name := range a.Removed {
-		if isNameless(name) {
+		if xds.IsNameless(name) {
 			continue
 		}
 		was, told := sent[xds.NameKey(name)]
@@ -114,7 +114,7 @@ func (m *multiUnion) exact(s *Sub) (canonical, written string) {
 			others = append(others, x.shard.params)
 		}
 	}
-	return Exact(s.shard.params, others)
+	return xds.Exact(s.shard.params, others)
 }
 
 // tidy removes repetitions from an answer that several parameter maps have a part in (DELTA-20). A
@@ -124,14 +124,14 @@ func (m *multiUnion) tidy(l *Located) {
 	if l == nil || len(l.Variants)+len(l.Heartbeats) < 2 && len(l.Removed) == 0 {
 		return
 	}
-	listed := make(map[identity]int, len(l.Variants))
-	l.Variants = slices.DeleteFunc(slices.Clone(l.Variants), func(v *Variant) bool {
-		id := identity{v.Name, v.Constraints.Key()}
+	listed := make(map[xds.Identity]int, len(l.Variants))
+	l.Variants = slices.DeleteFunc(slices.Clone(l.Variants), func(v *xds.Variant) bool {
+		id := xds.Identity{Name: v.Name, Constraints: v.Constraints.Key()}
 		listed[id]++
 		return listed[id] > 1
 	})
-	l.Heartbeats = slices.DeleteFunc(slices.Clone(l.Heartbeats), func(v *Variant) bool {
-		id := identity{v.Name, v.Constraints.Key()}
+	l.Heartbeats = slices.DeleteFunc(slices.Clone(l.Heartbeats), func(v *xds.Variant) bool {
+		id := xds.Identity{Name: v.Name, Constraints: v.Constraints.Key()}
 		listed[id]++
 		return listed[id] > 1
 	})
@@ -147,8 +147,8 @@ func (m *multiUnion) tidy(l *Located) {
 		}
 	}
 	l.Removed = slices.DeleteFunc(l.Removed, func(g Gone) bool {
-		id := identity{xds.NameKey(g.Name), g.Constraints}
-		if listed[id] > 0 || g.known && m.has(id.name, id.constraints) {
+		id := xds.Identity{Name: xds.NameKey(g.Name), Constraints: g.Constraints}
+		if listed[id] > 0 || g.known && m.has(id.Name, id.Constraints) {
 			return true
 		}
 		listed[id]++

@@ -61,9 +61,9 @@ const maxRecent = 8
 
 // item is one name in a view.
 type item struct {
-	variant *Variant // the last one, of a tombstone too; its name is the member's
-	rev     uint64   // of the last change of content
-	last    uint64   // of the last event; later than rev if that was a new TTL
+	variant *xds.Variant // the last one, of a tombstone too; its name is the member's
+	rev     uint64       // of the last change of content
+	last    uint64       // of the last event; later than rev if that was a new TTL
 	// revision at which it was first sent; an earlier position was never sent the name
 	birth      uint64
 	segment    *segment // nil: it is dead
@@ -127,7 +127,7 @@ func (v *view) offer(m *member, rev uint64) {
 	case it.variant.Digest == chosen.Digest:
 		more := chosen.Size() - it.variant.Size()
 		v.bytes += more
-		renewed, other := v.ttl && !it.variant.Expires().Equal(chosen.Expires()), &it.variant.buf[0] != &chosen.buf[0]
+		renewed, other := v.ttl && !it.variant.Expires().Equal(chosen.Expires()), !it.variant.SharesBytes(chosen)
 		if renewed {
 			v.unlink(it)
 			it.last, v.renewed = rev, rev
@@ -168,7 +168,7 @@ func (v *view) renew(name string, rev uint64) {
 }
 
 // born puts a new or changed body at the end of the list.
-func (v *view) born(it *item, body *Variant, rev uint64) {
+func (v *view) born(it *item, body *xds.Variant, rev uint64) {
 	was := it.variant
 	it.variant, it.rev, it.last = body, rev, rev
 	v.append(it)
@@ -305,7 +305,7 @@ func (v *view) lag(p *position) {
 // sendsTTLs reports whether clients are sent the TTL of any item.
 func (v *view) sendsTTLs() bool {
 	for it := v.head; it != nil && v.ttl; it = it.next {
-		if !it.dead && it.variant.timed() {
+		if !it.dead && it.variant.Timed() {
 			return true
 		}
 	}
@@ -359,13 +359,13 @@ func (v *view) since(from uint64) *Body {
 		b.nameless = b.nameless || it.variant.Nameless
 		switch {
 		case it.last <= from:
-		case !it.dead && it.rev <= from && it.variant.timed():
+		case !it.dead && it.rev <= from && it.variant.Timed():
 			b.Heartbeats = append(b.Heartbeats, it.variant)
 		case !it.dead:
 			b.Variants = append(b.Variants, it.variant) // changed, or without its TTL (TTL-8)
 		// No delta client was sent a nameless resource by its key, which is ours (RELAY-18).
 		case v.hadAt(it, from) && !it.variant.Nameless:
-			b.remove(it.variant.Name, it.variant.spelt)
+			b.remove(it.variant.Name, it.variant.Spelt)
 		}
 	}
 	if len(v.recent) == maxRecent {

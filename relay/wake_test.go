@@ -40,8 +40,8 @@ func TestOneWake(t *testing.T) {
 		open("env=test", "n3")
 	}
 	r.open()
-	response := func(body string) *Update {
-		u := &Update{TypeURL: xds.ClusterType}
+	response := func(body string) *xds.Update {
+		u := &xds.Update{TypeURL: xds.ClusterType}
 		for i := range 1000 {
 			u.Resources = append(u.Resources, madeResource(xds.ClusterType, fmt.Sprint("n", i), "", body))
 		}

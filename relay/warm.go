@@ -76,7 +76,7 @@ func (s *Sub) oweMember(name string) {
 // uncovered is what endpoints the Clusters in a SotW list need that are a set's, where the list
 // before had another body by a name that was dropped since.
 func (s *Sub) uncovered() []string {
-	var clusters []*Variant
+	var clusters []*xds.Variant
 	for _, name := range slices.Sorted(maps.Keys(s.again)) {
 		if v := s.inView(name); v != nil && s.record(name) == nil {
 			clusters = append(clusters, v)
@@ -89,7 +89,7 @@ func (s *Sub) uncovered() []string {
 // OweNamespaces makes the virtual hosts of these route configurations be answered again though
 // nothing changed (WARM-4), as far as the client is subscribed to them, but for those in except.
 // They are named `<route configuration>/<host>`, split at the last slash (ALIAS-6).
-func (s *Sub) OweNamespaces(routes []string, except []*Variant) {
+func (s *Sub) OweNamespaces(routes []string, except []*xds.Variant) {
 	done := make(map[string]bool, len(except))
 	for _, v := range except {
 		done[v.Name] = true

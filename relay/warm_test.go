@@ -15,15 +15,15 @@ import (
 // came by name. When it drops the name the list has the one that came with `*`. To the client the
 // cluster changes, so its endpoints follow (WARM-1).
 func TestClusterThatANameCovered(t *testing.T) {
-	cluster := func(kind clusterv3.Cluster_DiscoveryType) *Update {
+	cluster := func(kind clusterv3.Cluster_DiscoveryType) *xds.Update {
 		body, err := proto.Marshal(&clusterv3.Cluster{Name: "a", ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: kind}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		r := madeResource(xds.ClusterType, "a", "", "")
 		r.Any = xds.AppendString(xds.AppendString(nil, 1, xds.ClusterType), 2, string(body))
-		r.payloadType, r.payload, _ = xds.AnyParts(r.Any)
-		return &Update{TypeURL: xds.ClusterType, Resources: []Resource{r}}
+		r.PayloadType, r.Payload, _ = xds.AnyParts(r.Any)
+		return &xds.Update{TypeURL: xds.ClusterType, Resources: []xds.Resource{r}}
 	}
 	for _, globs := range []bool{false, true} {
 		r := newRig(t, Config{})

@@ -112,7 +112,7 @@ func (s *Sub) settleWhole(a *Answer, k Deferral) (changed bool) {
 		held, had, back, was := s.wasSent(r), r.mayDefer(), r.back(), r.sent
 		listed := r.at != 0 // the client has had a list, so leaving the name out is no change
 		what, body, at := s.settle(r)
-		if last := r.entry.last; what == removal && held && last != nil && !last.timed() &&
+		if last := r.entry.last; what == removal && held && last != nil && !last.Timed() &&
 			s.deferRemoval(r.entry.name, deferredRemoval{body: last, until: at, named: had, returned: back, otherBody: had && was != last.Digest}, k) {
 			what = nothing
 		}
@@ -120,7 +120,7 @@ func (s *Sub) settleWhole(a *Answer, k Deferral) (changed bool) {
 			changed, a.Rev = true, max(a.Rev, at)
 		}
 		if what == resource && s.typeURL == xds.ClusterType {
-			a.Follow = append(a.Follow, needs([]*Variant{body})...)
+			a.Follow = append(a.Follow, needs([]*xds.Variant{body})...)
 		}
 		if v, _, _ := s.effective(r); v != nil || s.defers(r.entry.name) {
 			r.setLastError(nil)
@@ -165,7 +165,7 @@ func (s *Sub) wholeByName(a *Answer, changed bool) *Answer {
 	// kept: no name is known to be gone, and the client may hold resources from before the stream.
 	// The names are in errors that leave bodies in use, or the names it holds were denied.
 	gone, kept := true, s.holds && !s.sentWhole
-	a.Body = &Body{Variants: make([]*Variant, 0, s.records.len())}
+	a.Body = &Body{Variants: make([]*xds.Variant, 0, s.records.len())}
 	for r := range s.records.all() {
 		if v := s.body(r); v != nil && !s.unresolved(r, v) {
 			a.Variants = append(a.Variants, v)
@@ -225,7 +225,7 @@ func (s *Sub) inError(r *record) bool {
 func (s *Sub) mixed(a *Answer) {
 	view := s.pos.view
 	all, full := view.sum, view.fullBody(s.delta)
-	var loose []*Variant
+	var loose []*xds.Variant
 	for r := range s.records.all() {
 		v, _, at := s.effective(r)
 		r.gave(v)
@@ -241,7 +241,7 @@ func (s *Sub) mixed(a *Answer) {
 		a.Rev = max(a.Rev, at)
 		it := view.items[v.Name]
 		switch {
-		case len(s.alias.of) > 0 && slices.ContainsFunc(loose, func(x *Variant) bool { return x.Name == v.Name }):
+		case len(s.alias.of) > 0 && slices.ContainsFunc(loose, func(x *xds.Variant) bool { return x.Name == v.Name }):
 			continue
 		case it == nil || it.dead:
 		case it.variant.Digest == v.Digest && (!s.ttl || it.variant == v || it.variant.Expires().Equal(v.Expires())):
@@ -261,7 +261,7 @@ func (s *Sub) mixed(a *Answer) {
 	for _, v := range loose {
 		replaced[v.Name] = true
 	}
-	own := &Body{Variants: make([]*Variant, 0, len(full.Variants)+len(loose))}
+	own := &Body{Variants: make([]*xds.Variant, 0, len(full.Variants)+len(loose))}
 	for _, v := range full.Variants {
 		if !replaced[v.Name] {
 			own.Variants = append(own.Variants, v)

@@ -3,6 +3,8 @@ package upstream
 import (
 	"time"
 
+	"github.com/weir-xds/weir/relay/xds"
+
 	"github.com/weir-xds/weir/relay"
 )
 
@@ -133,7 +135,7 @@ func (t *typeState) meet(name string) bool {
 
 // resumed counts what came back at the very version that was presented. It returns how many were
 // presented once that is more than half of them.
-func (t *typeState) resumed(now time.Time, u *relay.Update) int {
+func (t *typeState) resumed(now time.Time, u *xds.Update) int {
 	if t.initial == nil {
 		return 0
 	}

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weir-xds/weir/relay/xds"
+
 	"github.com/weir-xds/weir/relay"
 	"go.uber.org/zap"
 )
@@ -198,7 +200,7 @@ func (s *stream) hear(now time.Time, raw []byte) error {
 }
 
 // hear takes up one response. more is false if it is too much to be compared. It locks the auditor.
-func (x *auditor) hear(now time.Time, u *relay.Update) (more bool) {
+func (x *auditor) hear(now time.Time, u *xds.Update) (more bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	isNew, more := x.audit.Hear(now, u)

@@ -9,8 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weir-xds/weir/relay/xds"
+
 	"github.com/weir-xds/weir/metrics"
-	"github.com/weir-xds/weir/relay"
 	"go.uber.org/zap"
 	"google.golang.org/grpc/encoding/gzip" // and so compressed responses are taken
 )
@@ -69,7 +70,7 @@ type Config struct {
 	NameBytes int
 
 	// NameFields say where a resource that comes bare in SotW has its name (RELAY-14).
-	NameFields relay.NameFields
+	NameFields xds.NameFields
 	// Compression is how requests are compressed: "gzip" or not at all. Compressed responses are
 	// always taken.
 	Compression string

@@ -3,6 +3,8 @@ package upstream
 import (
 	"time"
 
+	"github.com/weir-xds/weir/relay/xds"
+
 	"github.com/weir-xds/weir/relay"
 	"go.uber.org/zap"
 )
@@ -11,7 +13,7 @@ import (
 const overlapNames = 10
 
 // speakOfEmptyOr counts, and says, that a response has constraints that match nothing.
-func (s *stream) speakOfEmptyOr(now time.Time, typeURL string, u *relay.Update) {
+func (s *stream) speakOfEmptyOr(now time.Time, typeURL string, u *xds.Update) {
 	s.lane.origin.counts.LocatorFaults("empty_or", u.EmptyOr)
 	if u.EmptyOr > 0 {
 		s.lane.origin.rateLimitedLog.warn(now, "empty or", "constraints have an or of nothing, which matches nothing",

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weir-xds/weir/relay/xds"
+
 	"github.com/weir-xds/weir/relay"
 	"go.uber.org/zap"
 )
@@ -115,7 +117,7 @@ func (l *lane) unanswered(p *relay.Probe) {
 }
 
 // heed takes up one response. It locks the prober.
-func (x *prober) heed(now time.Time, u *relay.Update) {
+func (x *prober) heed(now time.Time, u *xds.Update) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.probe.Heard(u) {

@@ -182,7 +182,7 @@ func (s *stream) speakOf(now time.Time, typeURL string, a *relay.Applied) {
 
 // shownVersion is a response's version for the log, but of secrets, which may be a digest of them
 // (RELAY-76).
-func shownVersion(r *relay.Response) zap.Field {
+func shownVersion(r *xds.Response) zap.Field {
 	if xds.IsSecret(r.TypeURL) {
 		return zap.Skip()
 	}
@@ -192,13 +192,13 @@ func shownVersion(r *relay.Response) zap.Field {
 // parse reads a response; held is the lane of the table that it is for, if it is for one. A panic
 // over a peer's bytes costs that peer its stream and nobody anything else (ERR-11): they are read
 // under no lock, unlike in Apply.
-func (s *stream) parse(raw []byte, held *relay.Lane) (r *relay.Response, u relay.Update, reject *relay.RejectError, err error) {
+func (s *stream) parse(raw []byte, held *relay.Lane) (r *xds.Response, u xds.Update, reject *xds.RejectError, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("reading a response panicked: %v", p)
 		}
 	}()
-	if r, err = relay.ParseResponse(raw, !s.sotw); err != nil {
+	if r, err = xds.ParseResponse(raw, !s.sotw); err != nil {
 		return nil, u, nil, err
 	}
 	if held != nil {
@@ -225,7 +225,7 @@ func (s *stream) alive(now time.Time) {
 }
 
 // judge files the verdict for write to send. It locks the lane.
-func (s *stream) judge(now time.Time, r *relay.Response, u *relay.Update, reject *relay.RejectError) error {
+func (s *stream) judge(now time.Time, r *xds.Response, u *xds.Update, reject *xds.RejectError) error {
 	l := s.lane
 	v := verdict{nonce: r.Nonce}
 	if reject != nil {

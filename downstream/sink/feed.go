@@ -27,10 +27,10 @@ type feed struct {
 // entry is one resource.
 type entry struct {
 	asked    time.Time
-	answered bool           // by a body, its absence or an error
-	body     *relay.Variant // nil: there is none
-	wrote    *relay.Variant // the body in the file, as far as this run knows
-	refs     []string       // what it refers to; of lists
+	answered bool         // by a body, its absence or an error
+	body     *xds.Variant // nil: there is none
+	wrote    *xds.Variant // the body in the file, as far as this run knows
+	refs     []string     // what it refers to; of lists
 }
 
 // newFeed becomes a client of the type and subscribes. held are the names whose files are there:
@@ -97,7 +97,7 @@ func (f *feed) take(now time.Time) (told bool) {
 }
 
 // note takes up a body, or nil for a removal.
-func (f *feed) note(name string, body *relay.Variant) {
+func (f *feed) note(name string, body *xds.Variant) {
 	x := f.entries[name]
 	switch {
 	case !f.kind.list:

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -53,7 +52,7 @@ func (k *kind) owns(file string) bool {
 
 // references are the names that a resource of a list refers to: the endpoints of a cluster, or the
 // route configurations of a listener or a scoped route. What does not parse refers to nothing.
-func references(typeURL string, v *relay.Variant) []string {
+func references(typeURL string, v *xds.Variant) []string {
 	switch typeURL {
 	case xds.ClusterType:
 		if name := v.Endpoints(); name != "" && name != xds.Wildcard {
@@ -73,7 +72,7 @@ func references(typeURL string, v *relay.Variant) []string {
 	return nil
 }
 
-func unpack(v *relay.Variant, m proto.Message) bool {
+func unpack(v *xds.Variant, m proto.Message) bool {
 	a := &anypb.Any{}
 	return proto.Unmarshal(v.Any(), a) == nil && proto.Unmarshal(a.GetValue(), m) == nil
 }

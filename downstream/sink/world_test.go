@@ -178,11 +178,11 @@ func (w *world) answers(typeURL string, what ...any) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	parsed, err := relay.ParseResponse(b, true)
+	parsed, err := xds.ParseResponse(b, true)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	u, bad := relay.Accept(parsed, 0)
+	u, bad := xds.Accept(parsed, 0)
 	if bad != nil {
 		w.t.Fatal(bad)
 	}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/protobuf/encoding/protowire"
 )
@@ -54,11 +53,11 @@ func response(typeURL string, resources [][]byte) []byte {
 // resources are those of a file, by name, as encoded fields. A file that is none of ours has none.
 func resources(content []byte) map[string][]byte {
 	found := make(map[string][]byte)
-	parsed, err := relay.ParseResponse(content, false)
+	parsed, err := xds.ParseResponse(content, false)
 	if err != nil {
 		return found
 	}
-	u, bad := relay.Accept(parsed, 0)
+	u, bad := xds.Accept(parsed, 0)
 	if bad != nil {
 		return found
 	}

@@ -27,9 +27,9 @@ const (
 type AskedItem struct {
 	TypeURL, Name string
 	Status        AskedStatus
-	Version       string         // the origin's own; "" also where it must not be seen (RELAY-76)
-	Updated       time.Time      // when the body came; zero: not known, or there is none
-	Body          *relay.Variant // nil also where it must not be kept (RELAY-9) or seen
+	Version       string       // the origin's own; "" also where it must not be seen (RELAY-76)
+	Updated       time.Time    // when the body came; zero: not known, or there is none
+	Body          *xds.Variant // nil also where it must not be kept (RELAY-9) or seen
 	// Why is what is wrong, and WrongAt since when, if that is known: the origin's words, or ours
 	// if it is refused.
 	Why     string

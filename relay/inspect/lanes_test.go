@@ -40,7 +40,7 @@ func TestAsked(t *testing.T) {
 	r.sub(xds.EndpointType, "", "a", "b", "c")
 	is(t, "before the stream", r.asked(), "main * requested; main a requested; main b requested; main c requested")
 	r.open()
-	u := &relay.Update{TypeURL: xds.EndpointType, Resources: []relay.Resource{r.resource("a", "", "1")}, Removed: []string{"b"}}
+	u := &xds.Update{TypeURL: xds.EndpointType, Resources: []xds.Resource{r.resource("a", "", "1")}, Removed: []string{"b"}}
 	u.Errors = []*relay.NameError{{Name: "c", Code: 7, Message: "not yours"}}
 	if _, ok := r.lanes[0].Apply(zero, u); !ok {
 		t.Fatal("never asked")
@@ -48,7 +48,7 @@ func TestAsked(t *testing.T) {
 	r.says(xds.ClusterType, "m=2")
 	is(t, "answered", r.asked(), "main a held v1; main b absent: the origin says that it does not exist; main c error: not yours; main m held v2")
 
-	u = &relay.Update{TypeURL: xds.ClusterType, Bad: true, Refused: []string{"m", "n"}, Reasons: []string{"broken", "worse"}}
+	u = &xds.Update{TypeURL: xds.ClusterType, Bad: true, Refused: []string{"m", "n"}, Reasons: []string{"broken", "worse"}}
 	u.Errors = []*relay.NameError{{Name: "o", Code: 5, Message: "no such cluster"}}
 	if _, ok := r.lanes[0].Apply(zero, u); !ok {
 		t.Fatal("never asked")

@@ -90,7 +90,7 @@ type resourceRow struct {
 
 // rowKey is all that tells one picture from another but the parameters.
 type rowKey struct {
-	variant                                *relay.Variant
+	variant                                *xds.Variant
 	name, collection                       string
 	wildcard, live, held, absent, shadowed bool
 }
@@ -179,7 +179,7 @@ func (ps *queryResult) choose() {
 		x.name = p.Variant.Name
 		return x
 	}
-	variants := map[place][]*relay.Variant{}
+	variants := map[place][]*xds.Variant{}
 	for i := range ps.all {
 		if p := &ps.all[i]; p.Variant != nil {
 			variants[at(p)] = append(variants[at(p)], p.Variant)

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-xds/weir/relay/xds"
+
 	"github.com/weir-xds/weir/constraints"
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/relaytest"
@@ -74,7 +76,7 @@ func (r *rig) open() {
 // NAME{CONSTRAINTS}=BODY, where constraints are k=v or !k, and -NAME for a removal.
 func (r *rig) says(typeURL string, words ...string) {
 	r.tb.Helper()
-	u := &relay.Update{TypeURL: typeURL}
+	u := &xds.Update{TypeURL: typeURL}
 	for _, word := range words {
 		if name, gone := strings.CutPrefix(word, "-"); gone {
 			u.Removed = append(u.Removed, name)
@@ -98,7 +100,7 @@ func (r *rig) says(typeURL string, words ...string) {
 	}
 }
 
-func (r *rig) resource(name, inner, body string) relay.Resource {
+func (r *rig) resource(name, inner, body string) xds.Resource {
 	payload, err := anypb.New(wrapperspb.String(body))
 	if err != nil {
 		r.tb.Fatal(err)
@@ -107,7 +109,7 @@ func (r *rig) resource(name, inner, body string) relay.Resource {
 	if err != nil {
 		r.tb.Fatal(err)
 	}
-	x := relay.Resource{Name: name, Version: "v" + body, Any: encoded}
+	x := xds.Resource{Name: name, Version: "v" + body, Any: encoded}
 	var all []*relaytest.Constraints
 	for _, word := range strings.FieldsFunc(inner, func(r rune) bool { return r == ',' }) {
 		if key, not := strings.CutPrefix(word, "!"); not {

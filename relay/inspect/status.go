@@ -3,6 +3,7 @@ package inspect
 import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // GroupStatus is a picture of one group. Nothing in it is shared with the table.
@@ -40,9 +41,9 @@ func Status(o *relay.Origin) []GroupStatus {
 
 func (gs *GroupStatus) add(v relay.TypeView) {
 	maps := v.Maps()
-	var seen map[*relay.Variant]bool
+	var seen map[*xds.Variant]bool
 	if len(maps) > 1 {
-		seen = map[*relay.Variant]bool{}
+		seen = map[*xds.Variant]bool{}
 	}
 	for _, m := range maps {
 		ts, digest, rev := m.Status(seen)

@@ -45,7 +45,7 @@ func fullState(typeURL string) bool {
 
 // Body packs any message; the encoding is stable.
 func Body(m proto.Message) *anypb.Any {
-	return &anypb.Any{TypeUrl: defaultAnyPrefix + string(m.ProtoReflect().Descriptor().FullName()), Value: marshal(m)}
+	return &anypb.Any{TypeUrl: defaultAnyPrefix + string(m.ProtoReflect().Descriptor().FullName()), Value: Marshal(m)}
 }
 
 // Cluster is a static cluster; the timeout is what tests change to make another content.

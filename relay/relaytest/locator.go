@@ -121,5 +121,5 @@ func VariantKey(name string, c *Constraints) string {
 	if unconstrained(c) {
 		return name
 	}
-	return fmt.Sprintf("%s{%x}", name, marshal(c))
+	return fmt.Sprintf("%s{%x}", name, Marshal(c))
 }

@@ -66,7 +66,7 @@ func (r *Resource) sotw() *anypb.Any {
 	if !r.Wrapped && !r.DoNotCache && r.TTL == 0 && r.Body != nil && r.Constraints == nil && !r.Located {
 		return r.Body
 	}
-	return &anypb.Any{TypeUrl: wrapperType, Value: marshal(r.delta())}
+	return &anypb.Any{TypeUrl: wrapperType, Value: Marshal(r.delta())}
 }
 
 // bodyName reads the name inside a payload: protobuf field 1, which is the name in every type that
@@ -96,8 +96,8 @@ func bodyName(body []byte) string {
 	return name
 }
 
-// marshal encodes with a stable field order, so that equal messages have equal bytes.
-func marshal(m proto.Message) []byte {
+// Marshal encodes with a stable field order, so that equal messages have equal bytes.
+func Marshal(m proto.Message) []byte {
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {
 		panic("relaytest: cannot encode a message of its own: " + err.Error())

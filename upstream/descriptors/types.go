@@ -7,7 +7,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
+
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/dynamicpb"
@@ -29,7 +30,7 @@ type Type struct {
 type Types struct {
 	sets   []*set // one for each file, in the order given
 	own    map[protoreflect.FullName]*set
-	fields relay.NameFields
+	fields xds.NameFields
 }
 
 // set is one descriptor file.
@@ -62,7 +63,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // Read reads the descriptor files. wrong has an entry for each Type that is not in order; the Types
 // then have what the others say.
 func Read(types []Type) (_ *Types, wrong []*Error) {
-	t := &Types{own: map[protoreflect.FullName]*set{}, fields: relay.NameFields{}}
+	t := &Types{own: map[protoreflect.FullName]*set{}, fields: xds.NameFields{}}
 	read := map[string]*set{}
 	failed := map[string]bool{}
 	for _, x := range types {
@@ -150,8 +151,8 @@ func (t *Types) nameField(x Type) (int, error) {
 }
 
 // NameFields are those of the Types, over which go those that an origin has for itself.
-func (t *Types) NameFields(origin map[string]int) relay.NameFields {
-	out := relay.NameFields{}
+func (t *Types) NameFields(origin map[string]int) xds.NameFields {
+	out := xds.NameFields{}
 	if t != nil {
 		maps.Copy(out, t.fields)
 	}

@@ -150,7 +150,7 @@ func (x *name) tell(s *sayings) {
 		if xds.IsVirtualHost(s.typeURL) {
 			// It may be an alias that a request waits for, to whom a removal says nothing
 			// (ALIAS-5).
-			only.Resources = append(only.Resources, relay.Resource{Name: x.key, Aliases: []string{x.spelt}})
+			only.Resources = append(only.Resources, xds.Resource{Name: x.key, Aliases: []string{x.spelt}})
 		} else {
 			only.Removed = append(only.Removed, x.key)
 		}

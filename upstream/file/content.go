@@ -8,14 +8,13 @@ import (
 	"strings"
 
 	"github.com/weir-xds/weir/constraints"
-	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/xds"
 )
 
 // entry is one resource as the table takes it. It never changes, so comparing pointers detects
 // change.
 type entry struct {
-	relay.Resource
+	xds.Resource
 	encoded []byte // type, payload and wrapper, to see whether it is the same again
 }
 

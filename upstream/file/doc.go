@@ -24,7 +24,7 @@
 // TestVariantSplitAndMerge). The table brings parameters to an origin that is configured with `tp2:
 // true` alone.
 //
-// Every resource has passed [relay.Accept], as one from the wire has.
+// Every resource has passed [xds.Accept], as one from the wire has.
 //
 // The suffix decides how a file is read (FILE-1): .pb is an encoded DiscoveryResponse, .pb_text and
 // .textproto are its text form, .json is JSON, everything else is YAML. JSON and YAML hold, in one

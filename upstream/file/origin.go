@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weir-xds/weir/relay/xds"
+
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/upstream/descriptors"
@@ -27,7 +29,7 @@ type Config struct {
 	// TP2: the table asks this origin with parameters (tp2). For warnings alone.
 	TP2 bool
 	// NameFields say where a resource that is written bare has its name (RELAY-14).
-	NameFields relay.NameFields
+	NameFields xds.NameFields
 	// Types are the messages that YAML, JSON and text may hold; nil: those that are linked in.
 	Types *descriptors.Types
 	// MaxBytes bounds a file, and what its YAML aliases expand to. Default 64 MiB.
@@ -160,7 +162,7 @@ func (o *Origin) give() {
 		return
 	}
 	o.given = c
-	f := o.table.NewFallback("files "+o.cfg.Path, func(yield func(string, *relay.Resource) bool) {
+	f := o.table.NewFallback("files "+o.cfg.Path, func(yield func(string, *xds.Resource) bool) {
 		for typeURL, s := range c.types {
 			for _, entries := range s.byName {
 				for _, e := range entries {

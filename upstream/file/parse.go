@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/xds"
 	"github.com/weir-xds/weir/upstream/descriptors"
 
@@ -21,7 +20,7 @@ type limits struct {
 	file int // bytes of a file, and of what its YAML aliases expand to
 	name int // bytes of a resource name; 0: no limit
 
-	fields relay.NameFields   // where a bare resource has its name
+	fields xds.NameFields     // where a bare resource has its name
 	types  *descriptors.Types // nil: what is linked in
 }
 
@@ -130,7 +129,7 @@ func (p *parser) response(r *discoveryv3.DiscoveryResponse, stated bool) {
 
 // accept has the table judge a resource as it would one of a response (RELAY-30), and keeps it.
 func (p *parser) accept(typeURL string, encoded []byte, at position, path string) {
-	response, err := relay.ParseResponse(encoded, false)
+	response, err := xds.ParseResponse(encoded, false)
 	if err != nil {
 		p.fail(at, path, "%s", err)
 		return

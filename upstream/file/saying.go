@@ -3,8 +3,9 @@ package file
 import (
 	"slices"
 
+	"github.com/weir-xds/weir/relay/xds"
+
 	"github.com/weir-xds/weir/constraints"
-	"github.com/weir-xds/weir/relay"
 )
 
 // sayings are what is about to be told of a type. What has changed is told to all at one instant,
@@ -24,7 +25,7 @@ type sayings struct {
 
 // saying is one answer.
 type saying struct {
-	relay.Update
+	xds.Update
 	now  *set
 	said map[*entry]bool // a resource is told once, however many ask for it
 }
@@ -36,7 +37,7 @@ func say(typeURL string, c *content) *sayings {
 }
 
 func (s *sayings) begin(p *constraints.Params) *saying {
-	x := &saying{Update: relay.Update{TypeURL: s.typeURL, For: p}, now: s.now, said: map[*entry]bool{}}
+	x := &saying{Update: xds.Update{TypeURL: s.typeURL, For: p}, now: s.now, said: map[*entry]bool{}}
 	s.order = append(s.order, x)
 	return x
 }
@@ -100,7 +101,7 @@ func (s *saying) difference(old, now []*entry) {
 	for _, e := range old {
 		if !s.said[e] && !s.exists(e) {
 			s.said[e] = true
-			s.RemovedVariants = append(s.RemovedVariants, relay.RemovedVariant{
+			s.RemovedVariants = append(s.RemovedVariants, xds.RemovedVariant{
 				Name: e.Name, Constraints: e.Constraints.Key(), Set: e.Constraints,
 			})
 		}

@@ -25,7 +25,7 @@ type place struct {
 // feed is what is told of one set, or of all names.
 type feed struct {
 	sub    *relay.Sub
-	bodies map[string]*relay.Variant
+	bodies map[string]*xds.Variant
 	whole  bool // a set is of use once it is (RELAY-7); names are one by one
 }
 
@@ -33,7 +33,7 @@ func (p *place) feed(m *relay.Subscriber) *feed {
 	// No origin with parameters has such a last resort, so there is room for the one map.
 	return &feed{
 		sub:    p.group.Open(m, relay.SubOptions{TypeURL: p.typeURL, Delta: true}),
-		bodies: map[string]*relay.Variant{},
+		bodies: map[string]*xds.Variant{},
 	}
 }
 
@@ -140,7 +140,7 @@ func (f *feed) take(now time.Time) (changed, lags bool) {
 
 // relief is what is known and of use.
 func (p *place) relief(from *relay.Origin) *relay.Relief {
-	r := &relay.Relief{From: from, Sets: make(map[string][]*relay.Variant, len(p.sets))}
+	r := &relay.Relief{From: from, Sets: make(map[string][]*xds.Variant, len(p.sets))}
 	if p.names != nil {
 		r.Names = p.names.list()
 	}
@@ -152,8 +152,8 @@ func (p *place) relief(from *relay.Origin) *relay.Relief {
 	return r
 }
 
-func (f *feed) list() []*relay.Variant {
-	all := make([]*relay.Variant, 0, len(f.bodies))
+func (f *feed) list() []*xds.Variant {
+	all := make([]*xds.Variant, 0, len(f.bodies))
 	for _, v := range f.bodies {
 		all = append(all, v)
 	}

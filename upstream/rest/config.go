@@ -17,7 +17,6 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/weir-xds/weir/metrics"
-	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/xds"
 	"github.com/weir-xds/weir/upstream"
 	"github.com/weir-xds/weir/upstream/descriptors"
@@ -45,7 +44,7 @@ type Config struct {
 	// NameBytes is the longest resource name taken (limits.name_bytes). 0: no limit.
 	NameBytes int
 	// NameFields say where a resource that comes bare has its name (RELAY-14).
-	NameFields relay.NameFields
+	NameFields xds.NameFields
 	// Types are the messages that resources may hold; nil: those that are linked in.
 	Types *descriptors.Types
 	// Backoff is between polls that fail (ERR-2). Default as for upstream.Config.

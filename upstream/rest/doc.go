@@ -25,7 +25,7 @@
 // comes after a growing pause, where there are other URLs at one of these. A response has to say a
 // version or list resources: an error page in JSON is not taken for an empty set. A resource that
 // cannot be read, since its message or one within it is not known or has fields that are not known,
-// is refused by name (REST-9), and so is one that [relay.NameFields.Accept] refuses; the rest of
+// is refused by name (REST-9), and so is one that [xds.NameFields.Accept] refuses; the rest of
 // the response counts, and what it leaves out stays (RELAY-32). A response that is refused again
 // and again is asked for after a growing pause. Redirects are not followed, since they would take
 // credentials along.

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weir-xds/weir/relay/xds"
+
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/upstream"
@@ -307,8 +309,8 @@ func (l *lane) apply(now time.Time, s *server, r *response) {
 	counts := o.counts.Type(l.typeURL)
 	u, reject, err := o.update(l.table, r)
 	if err != nil {
-		reject = &relay.RejectError{TypeURL: l.typeURL, Reasons: []string{err.Error()}}
-		u = relay.Update{TypeURL: l.typeURL, Full: true, Bad: true, Unread: true}
+		reject = &xds.RejectError{TypeURL: l.typeURL, Reasons: []string{err.Error()}}
+		u = xds.Update{TypeURL: l.typeURL, Full: true, Bad: true, Unread: true}
 	}
 	l.table.Identify(r.identifier)
 	l.nonce = r.nonce

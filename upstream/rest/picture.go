@@ -3,6 +3,8 @@ package rest
 import (
 	"time"
 
+	"github.com/weir-xds/weir/relay/xds"
+
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/upstream"
 )
@@ -28,7 +30,7 @@ func (l *lane) asked(now time.Time) {
 }
 
 // judged notes what was thought of a response.
-func (l *lane) judged(now time.Time, reject *relay.RejectError) {
+func (l *lane) judged(now time.Time, reject *xds.RejectError) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.shown.AnsweredAt = now

@@ -20,7 +20,7 @@ const resourceType = "type.googleapis.com/envoy.service.discovery.v3.Resource"
 // deterministic makes equal messages equal bytes.
 var deterministic = proto.MarshalOptions{Deterministic: true, AllowPartial: true}
 
-// maxReasons bounds what one bad response can take, as relay.Accept does.
+// maxReasons bounds what one bad response can take, as xds.Accept does.
 const maxReasons = 100
 
 // response is a body as it was understood.
@@ -159,13 +159,13 @@ func (o *Origin) nameIn(typeURL string, raw json.RawMessage) string {
 
 // update judges a response as one from the wire is (RELAY-30), and adds what could not even be
 // read.
-func (o *Origin) update(lane *relay.Lane, r *response) (u relay.Update, reject *relay.RejectError, err error) {
+func (o *Origin) update(lane *relay.Lane, r *response) (u xds.Update, reject *xds.RejectError, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("reading a response panicked: %v", p)
 		}
 	}()
-	parsed, err := relay.ParseResponse(r.raw, false)
+	parsed, err := xds.ParseResponse(r.raw, false)
 	if err != nil {
 		return u, nil, err
 	}
@@ -177,7 +177,7 @@ func (o *Origin) update(lane *relay.Lane, r *response) (u relay.Update, reject *
 		return u, reject, nil
 	}
 	if reject == nil {
-		reject = &relay.RejectError{TypeURL: u.TypeURL}
+		reject = &xds.RejectError{TypeURL: u.TypeURL}
 	}
 	u.Bad, u.Full, u.Heartbeats = true, true, false
 	for _, x := range r.refused {

@@ -81,13 +81,13 @@ func (w *world) hold(bodies map[string]*anypb.Any, typeURL string) {
 	}
 	lanes[0].Open(now, 0)
 	lanes[0].Take(now, false)
-	update := &relay.Update{TypeURL: typeURL}
+	update := &xds.Update{TypeURL: typeURL}
 	for name, body := range bodies {
 		encoded, err := proto.Marshal(body)
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		update.Resources = append(update.Resources, relay.Resource{Name: name, Version: "1", Any: encoded})
+		update.Resources = append(update.Resources, xds.Resource{Name: name, Version: "1", Any: encoded})
 	}
 	if _, ok := lanes[0].Apply(now, update); !ok {
 		w.t.Fatal("the lane never asked for the type")

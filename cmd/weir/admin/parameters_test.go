@@ -40,7 +40,7 @@ func (w *world) variants(maps ...string) {
 	lane := origin.TakeLanes()[0]
 	lane.Open(now, 0)
 	lane.Take(now, false)
-	update := &relay.Update{TypeURL: xds.ClusterType}
+	update := &xds.Update{TypeURL: xds.ClusterType}
 	add := func(name string, timeout time.Duration, c *discoveryv3.DynamicParameterConstraints) {
 		body, err := proto.Marshal(relaytest.Cluster(name, timeout))
 		if err != nil {
@@ -50,7 +50,7 @@ func (w *world) variants(maps ...string) {
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		update.Resources = append(update.Resources, relay.Resource{Name: name, Version: "1", Any: body, Constraints: set})
+		update.Resources = append(update.Resources, xds.Resource{Name: name, Version: "1", Any: body, Constraints: set})
 	}
 	prod := relaytest.Is("env", "prod")
 	add("a", time.Second, prod)

@@ -5,8 +5,9 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/weir-xds/weir/relay/xds"
+
 	"github.com/weir-xds/weir/downstream"
-	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/inspect"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -30,7 +31,7 @@ type answer struct {
 
 	response *statusv3.ClientStatusResponse
 	size     int
-	seen     map[*relay.Variant]*anypb.Any // bodies as they are shown
+	seen     map[*xds.Variant]*anypb.Any // bodies as they are shown
 }
 
 // itemKey is what a ClientConfig has one item of (CSDS-2).
@@ -146,7 +147,7 @@ func (a *answer) grow(m proto.Message) error {
 }
 
 // body is the content of a resource as it is shown; nil: it is not.
-func (a *answer) body(v *relay.Variant) *anypb.Any {
+func (a *answer) body(v *xds.Variant) *anypb.Any {
 	if v == nil || a.bare {
 		return nil
 	}

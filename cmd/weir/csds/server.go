@@ -6,6 +6,8 @@ import (
 	"io"
 	"time"
 
+	"github.com/weir-xds/weir/relay/xds"
+
 	"github.com/weir-xds/weir/downstream"
 	"github.com/weir-xds/weir/relay"
 
@@ -80,7 +82,7 @@ func (s *Server) answer(ctx context.Context, req *statusv3.ClientStatusRequest) 
 	case <-ctx.Done():
 		return nil, status.FromContextError(ctx.Err()).Err()
 	}
-	a := &answer{cfg: &s.cfg, ctx: ctx, match: match, bare: req.GetExcludeResourceContents(), seen: map[*relay.Variant]*anypb.Any{}}
+	a := &answer{cfg: &s.cfg, ctx: ctx, match: match, bare: req.GetExcludeResourceContents(), seen: map[*xds.Variant]*anypb.Any{}}
 	a.response = &statusv3.ClientStatusResponse{}
 	if err = a.clients(); err == nil {
 		err = a.lanes()

@@ -75,11 +75,11 @@ func (r *rig) says(m *discoveryv3.DeltaDiscoveryResponse) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	resp, err := relay.ParseResponse(b, true)
+	resp, err := xds.ParseResponse(b, true)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	u, _ := relay.Accept(resp, 0)
+	u, _ := xds.Accept(resp, 0)
 	if _, asked := r.lane.Apply(r.now, &u); !asked {
 		r.t.Fatal("nobody asked for it")
 	}
@@ -169,7 +169,7 @@ func TestLanes(t *testing.T) {
 // TestRejectionWithoutReason: a refusal of which no reason is known is one all the same.
 func TestRejectionWithoutReason(t *testing.T) {
 	r := newRig(t, edge, "a")
-	u := relay.Update{TypeURL: xds.EndpointType, Bad: true, Refused: []string{"a"}}
+	u := xds.Update{TypeURL: xds.EndpointType, Bad: true, Refused: []string{"a"}}
 	if _, asked := r.lane.Apply(r.now, &u); !asked {
 		t.Fatal("nobody asked for it")
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/weir-xds/weir/relay/xds"
+
 	"github.com/weir-xds/weir/relay"
 )
 
@@ -39,7 +41,7 @@ type page struct {
 
 // entry is a member of a set, or a name.
 type entry struct {
-	member *relay.Variant   // or
+	member *xds.Variant     // or
 	name   *relay.NameImage // ...
 	mark   sum              // of the record; members only
 	size   int64            // of the record

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"time"
 
+	"github.com/weir-xds/weir/relay/xds"
+
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/weir-xds/weir/constraints"
@@ -78,7 +80,7 @@ type itemID struct {
 	name, constraints string
 }
 
-func memberID(selector string, v *relay.Variant) itemID {
+func memberID(selector string, v *xds.Variant) itemID {
 	return itemID{selector: selector, name: v.Name, constraints: v.Constraints.Key()}
 }
 
@@ -211,7 +213,7 @@ func readSet(b []byte) (y setSummary, err error) {
 }
 
 // memberRecord is the record of a member of a set.
-func memberRecord(shard string, id itemID, v *relay.Variant, now, wall time.Time) record {
+func memberRecord(shard string, id itemID, v *xds.Variant, now, wall time.Time) record {
 	meta := protowire.AppendString(protowire.AppendTag(nil, itemMember, protowire.BytesType), id.selector)
 	r := record{class: classItem, key: id.key(shard)}
 	r.meta, r.body = appendVariant(meta, nil, v, now, wall)
@@ -228,7 +230,7 @@ func nameRecord(shard string, id itemID, x *relay.NameImage, now, wall time.Time
 	return r
 }
 
-func appendVariant(meta, body []byte, v *relay.Variant, now, wall time.Time) (_, _ []byte) {
+func appendVariant(meta, body []byte, v *xds.Variant, now, wall time.Time) (_, _ []byte) {
 	x := v.Image(now, wall)
 	b := appendNumber(nil, variantLength, uint64(len(x.Resource)))
 	b = appendNumber(b, variantServer, uint64(x.Server))
@@ -245,7 +247,7 @@ type itemImage struct {
 	member   bool
 	selector string // of the set it is a member of
 	name     relay.NameImage
-	bodies   []relay.BodyImage
+	bodies   []xds.BodyImage
 }
 
 func readItem(r *record) (x itemImage, err error) {
@@ -307,7 +309,7 @@ func readParams(b []byte) (constraints.Params, error) {
 	return constraints.NewParams(m), nil
 }
 
-func readVariant(b []byte) (x relay.BodyImage, length uint64, err error) {
+func readVariant(b []byte) (x xds.BodyImage, length uint64, err error) {
 	for f, err := range fields(b) {
 		if err != nil {
 			return x, 0, err

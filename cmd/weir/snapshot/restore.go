@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/weir-xds/weir/relay/xds"
+
 	"github.com/weir-xds/weir/relay"
 )
 
@@ -155,7 +157,7 @@ func (r *restoration) fill(x *relay.TypeImage, s *shardRecords, sets map[string]
 		if err == nil && item.member && set != nil {
 			set.count(&record)
 		}
-		var bodies []*relay.Variant
+		var bodies []*xds.Variant
 		if err == nil {
 			bodies, err = r.bodies(x, &item, sameServers)
 		}
@@ -233,8 +235,8 @@ func (y *keptSet) lacks(x *relay.TypeImage) error {
 		x.Origin, x.Group, x.TypeURL, y.Selector, y.members, y.found)
 }
 
-func (r *restoration) bodies(x *relay.TypeImage, item *itemImage, sameServers bool) ([]*relay.Variant, error) {
-	var vs []*relay.Variant
+func (r *restoration) bodies(x *relay.TypeImage, item *itemImage, sameServers bool) ([]*xds.Variant, error) {
+	var vs []*xds.Variant
 	for _, b := range item.bodies {
 		if !sameServers {
 			b.Server = relay.NoServer

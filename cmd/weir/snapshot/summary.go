@@ -133,7 +133,7 @@ func summaryOf(shard *shardRecords, x *relay.TypeImage, sets map[string]*keptSet
 	return t
 }
 
-func resourceOf(item *itemImage, b *relay.BodyImage) ResourceSummary {
+func resourceOf(item *itemImage, b *xds.BodyImage) ResourceSummary {
 	r := ResourceSummary{Set: item.selector, Name: item.name.Name, Bytes: len(b.Resource), Expires: b.Expires}
 	var m discoveryv3.Resource
 	if proto.Unmarshal(b.Resource, &m) != nil {

@@ -120,11 +120,11 @@ func (w *world) respond(m *discoveryv3.DeltaDiscoveryResponse) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	r, err := relay.ParseResponse(raw, true)
+	r, err := xds.ParseResponse(raw, true)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	update, rejected := relay.Accept(r, 1000)
+	update, rejected := xds.Accept(r, 1000)
 	if rejected != nil {
 		w.t.Fatal(rejected)
 	}
@@ -185,7 +185,7 @@ func tableText(t *relay.Table) string {
 	return strings.Join(lines, "\n")
 }
 
-func variantText(v *relay.Variant) string {
+func variantText(v *xds.Variant) string {
 	return v.Name + " " + v.OriginVersion() + " " + v.Digest.String()
 }
 

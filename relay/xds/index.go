@@ -1,4 +1,4 @@
-package relay
+package xds
 
 import "hash/maphash"
 
@@ -20,10 +20,10 @@ func newIndex(n int) index {
 
 // at is the slot of an identity: with the number it was put in by, or free. of gives what a number
 // was put in for.
-func (x *index) at(id identity, of func(int32) identity) *int32 {
-	h := maphash.String(x.seed, id.name)
-	if id.constraints != "" {
-		h ^= maphash.String(x.seed, id.constraints) << 1
+func (x *index) at(id Identity, of func(int32) Identity) *int32 {
+	h := maphash.String(x.seed, id.Name)
+	if id.Constraints != "" {
+		h ^= maphash.String(x.seed, id.Constraints) << 1
 	}
 	for mask := uint64(len(x.slots) - 1); ; h++ {
 		if slot := &x.slots[h&mask]; *slot == 0 || of(*slot) == id {

@@ -1,4 +1,4 @@
-package relay
+package xds
 
 import (
 	"fmt"
@@ -10,7 +10,6 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/weir-xds/weir/constraints"
 	"github.com/weir-xds/weir/relay/relaytest"
-	"github.com/weir-xds/weir/relay/xds"
 	spb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -27,7 +26,7 @@ var (
 // variantOf is a resource with constraints.
 func variantOf(t testing.TB, name, content string, c *relaytest.Constraints) *discoveryv3.Resource {
 	return &discoveryv3.Resource{
-		Version: content, Resource: mustAny(t, &clusterv3.Cluster{Name: name, AltStatName: content}), ResourceName: relaytest.VariantName(name, c),
+		Version: content, Resource: relaytest.Body(&clusterv3.Cluster{Name: name, AltStatName: content}), ResourceName: relaytest.VariantName(name, c),
 	}
 }
 
@@ -37,7 +36,7 @@ func TestAcceptVariants(t *testing.T) {
 		return variantOf(t, name, content, c)
 	}
 	plain := func(name, content string) *discoveryv3.Resource {
-		return &discoveryv3.Resource{Name: name, Version: content, Resource: mustAny(t, &clusterv3.Cluster{Name: name, AltStatName: content})}
+		return &discoveryv3.Resource{Name: name, Version: content, Resource: relaytest.Body(&clusterv3.Cluster{Name: name, AltStatName: content})}
 	}
 	vs := func(rs ...*discoveryv3.Resource) []*discoveryv3.Resource { return rs }
 	gone := func(ns ...*discoveryv3.ResourceName) []*discoveryv3.ResourceName { return ns }
@@ -101,7 +100,7 @@ func TestAcceptVariants(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			u, reject := accept(t, &discoveryv3.DeltaDiscoveryResponse{
-				TypeUrl: xds.ClusterType, Nonce: "n", Resources: test.rs, RemovedResources: test.removed, RemovedResourceNames: test.gone,
+				TypeUrl: ClusterType, Nonce: "n", Resources: test.rs, RemovedResources: test.removed, RemovedResourceNames: test.gone,
 			})
 			checkVariants(t, u, reject, test.want, test.left, test.reason)
 		})
@@ -109,9 +108,9 @@ func TestAcceptVariants(t *testing.T) {
 			continue
 		}
 		t.Run(test.name+", wrapped in SotW", func(t *testing.T) {
-			m := &discoveryv3.DiscoveryResponse{TypeUrl: xds.ClusterType}
+			m := &discoveryv3.DiscoveryResponse{TypeUrl: ClusterType}
 			for _, r := range test.rs {
-				m.Resources = append(m.Resources, mustAny(t, r))
+				m.Resources = append(m.Resources, relaytest.Body(r))
 			}
 			u, reject := accept(t, m)
 			checkVariants(t, u, reject, test.want, nil, test.reason)
@@ -151,7 +150,7 @@ func TestErrorsOfVariants(t *testing.T) {
 	}
 	in := []*discoveryv3.ResourceError{inError("a", prodOnly, 7), inError("b", nil, 5)}
 	u, reject := accept(t, &discoveryv3.DeltaDiscoveryResponse{
-		TypeUrl: xds.ClusterType, Nonce: "n", ResourceErrors: in, Resources: []*discoveryv3.Resource{variantOf(t, "a", "1", testOnly)},
+		TypeUrl: ClusterType, Nonce: "n", ResourceErrors: in, Resources: []*discoveryv3.Resource{variantOf(t, "a", "1", testOnly)},
 	})
 	if reject != nil || len(u.Errors) != 2 || len(u.Resources) != 1 {
 		t.Fatalf("got %d errors and %d resources, refused %v", len(u.Errors), len(u.Resources), reject)
@@ -169,7 +168,7 @@ func TestErrorsOfVariants(t *testing.T) {
 		{"malformed", inError("a", &relaytest.Constraints{Type: &discoveryv3.DynamicParameterConstraints_Constraint{}}, 7), `resource_errors "a": key ""`},
 	} {
 		u, reject := accept(t, &discoveryv3.DeltaDiscoveryResponse{
-			TypeUrl: xds.ClusterType, Nonce: "n", ResourceErrors: []*discoveryv3.ResourceError{test.e},
+			TypeUrl: ClusterType, Nonce: "n", ResourceErrors: []*discoveryv3.ResourceError{test.e},
 			Resources: []*discoveryv3.Resource{variantOf(t, "a", "1", testOnly), variantOf(t, "a", "2", prodOnly)},
 		})
 		if reject == nil || !strings.Contains(reject.Error(), test.reason) || len(u.Errors) != 0 {
@@ -183,7 +182,7 @@ func TestErrorsOfVariants(t *testing.T) {
 func TestEmptyOrIsCounted(t *testing.T) {
 	or := relaytest.Or()
 	u, reject := accept(t, &discoveryv3.DeltaDiscoveryResponse{
-		TypeUrl: xds.ClusterType, Nonce: "n",
+		TypeUrl: ClusterType, Nonce: "n",
 		Resources: []*discoveryv3.Resource{
 			variantOf(t, "a", "1", or), variantOf(t, "b", "1", relaytest.And(prodOnly, relaytest.Not(or))), variantOf(t, "c", "1", relaytest.Or(prodOnly)),
 			variantOf(t, "d", "1", relaytest.Is("or()", "or()")),
@@ -200,13 +199,13 @@ func TestEmptyOrIsCounted(t *testing.T) {
 
 // A message that is given in several pieces is one, for us as for the generated decoder.
 func TestResourceNameInPieces(t *testing.T) {
-	name := protowire.AppendTag(nil, resourceNameWrapped, protowire.BytesType)
-	name = protowire.AppendBytes(name, mustMarshal(t, relaytest.VariantName("a", nil)))
-	rest := protowire.AppendTag(nil, resourceNameWrapped, protowire.BytesType)
-	rest = protowire.AppendBytes(rest, mustMarshal(t, relaytest.VariantName("", prodOnly)))
-	b := slices.Concat(name, mustMarshal(t, &discoveryv3.Resource{Version: "1", Resource: mustAny(t, &clusterv3.Cluster{Name: "a"})}), rest)
+	name := protowire.AppendTag(nil, FieldResourceName, protowire.BytesType)
+	name = protowire.AppendBytes(name, relaytest.Marshal(relaytest.VariantName("a", nil)))
+	rest := protowire.AppendTag(nil, FieldResourceName, protowire.BytesType)
+	rest = protowire.AppendBytes(rest, relaytest.Marshal(relaytest.VariantName("", prodOnly)))
+	b := slices.Concat(name, relaytest.Marshal(&discoveryv3.Resource{Version: "1", Resource: relaytest.Body(&clusterv3.Cluster{Name: "a"})}), rest)
 	u, reject := accept(t, &discoveryv3.DiscoveryResponse{
-		TypeUrl: xds.ClusterType, Resources: []*anypb.Any{{TypeUrl: xds.ResourceType, Value: b}},
+		TypeUrl: ClusterType, Resources: []*anypb.Any{{TypeUrl: ResourceType, Value: b}},
 	})
 	checkVariants(t, u, reject, []string{`a "env"="prod"`}, nil, "")
 }
@@ -217,7 +216,7 @@ func TestRejectedVariantsAreBounded(t *testing.T) {
 	for i := range 10_000 {
 		gone = append(gone, relaytest.VariantName(fmt.Sprintf("\x00%d", i), prodOnly))
 	}
-	u, reject := accept(t, &discoveryv3.DeltaDiscoveryResponse{TypeUrl: xds.ClusterType, Nonce: "n", RemovedResourceNames: gone})
+	u, reject := accept(t, &discoveryv3.DeltaDiscoveryResponse{TypeUrl: ClusterType, Nonce: "n", RemovedResourceNames: gone})
 	if reject == nil || len(reject.Error()) > maxRejectMessage || len(reject.Reasons) > maxReasons || !u.Unread || len(u.RemovedVariants) != 0 {
 		t.Errorf("%d reasons in %d bytes", len(reject.Reasons), len(reject.Error()))
 	}

@@ -1,4 +1,4 @@
-package relay
+package xds
 
 import (
 	"bytes"
@@ -7,59 +7,33 @@ import (
 	"testing"
 	"time"
 
-	xdsv3 "github.com/cncf/xds/go/xds/core/v3"
+	"github.com/weir-xds/weir/relay/relaytest"
+
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-func mustAny(t testing.TB, m proto.Message) *anypb.Any {
-	a, err := anypb.New(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return a
-}
-
-func mustMarshal(t testing.TB, m proto.Message) []byte {
-	b, err := proto.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
-func accept(t *testing.T, m proto.Message) (Update, *RejectError) {
-	t.Helper()
-	_, delta := m.(*discoveryv3.DeltaDiscoveryResponse)
-	r, err := ParseResponse(mustMarshal(t, m), delta)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return Accept(r, 100)
-}
-
 func TestAccept(t *testing.T) {
-	c := func(name string) *anypb.Any { return mustAny(t, &clusterv3.Cluster{Name: name}) }
-	other := mustAny(t, &clusterv3.Cluster{Name: "a", AltStatName: "x"})
+	c := func(name string) *anypb.Any { return relaytest.Body(&clusterv3.Cluster{Name: name}) }
+	other := relaytest.Body(&clusterv3.Cluster{Name: "a", AltStatName: "x"})
 	res := func(name string, a *anypb.Any) *discoveryv3.Resource {
 		return &discoveryv3.Resource{Name: name, Version: "1", Resource: a}
 	}
 	long := strings.Repeat("n", 101)
 	delta := func(removed []string, rs ...*discoveryv3.Resource) proto.Message {
-		return &discoveryv3.DeltaDiscoveryResponse{TypeUrl: xds.ClusterType, Nonce: "n", Resources: rs, RemovedResources: removed}
+		return &discoveryv3.DeltaDiscoveryResponse{TypeUrl: ClusterType, Nonce: "n", Resources: rs, RemovedResources: removed}
 	}
 	inError := func(name string) proto.Message {
 		e := &discoveryv3.ResourceError{ResourceName: &discoveryv3.ResourceName{Name: name}}
-		return &discoveryv3.DeltaDiscoveryResponse{TypeUrl: xds.ClusterType, Nonce: "n", ResourceErrors: []*discoveryv3.ResourceError{e}}
+		return &discoveryv3.DeltaDiscoveryResponse{TypeUrl: ClusterType, Nonce: "n", ResourceErrors: []*discoveryv3.ResourceError{e}}
 	}
 	sotw := func(as ...*anypb.Any) proto.Message {
-		return &discoveryv3.DiscoveryResponse{TypeUrl: xds.ClusterType, VersionInfo: "7", Resources: as}
+		return &discoveryv3.DiscoveryResponse{TypeUrl: ClusterType, VersionInfo: "7", Resources: as}
 	}
 	for _, test := range []struct {
 		name   string
@@ -69,16 +43,16 @@ func TestAccept(t *testing.T) {
 	}{
 		{"delta", delta(nil, res("a", c("a")), res("b", c("b"))), []string{"a", "b"}, ""},
 		{"SotW bare (RELAY-14)", sotw(c("a"), c("b")), []string{"a", "b"}, ""},
-		{"SotW wrapped (SOTW-13)", sotw(mustAny(t, res("a", c("a"))), c("b")), []string{"a", "b"}, ""},
-		{"SotW wrapped without a name: that of the body (SOTW-13)", sotw(mustAny(t, res("", c("a"))), c("b")), []string{"a", "b"}, ""},
-		{"and it is the same resource", sotw(mustAny(t, res("", c("a"))), c("a")), []string{"a"}, `resource "a": listed twice`},
-		{"SotW wrapped with constraints without a name", sotw(mustAny(t, &discoveryv3.Resource{
+		{"SotW wrapped (SOTW-13)", sotw(relaytest.Body(res("a", c("a"))), c("b")), []string{"a", "b"}, ""},
+		{"SotW wrapped without a name: that of the body (SOTW-13)", sotw(relaytest.Body(res("", c("a"))), c("b")), []string{"a", "b"}, ""},
+		{"and it is the same resource", sotw(relaytest.Body(res("", c("a"))), c("a")), []string{"a"}, `resource "a": listed twice`},
+		{"SotW wrapped with constraints without a name", sotw(relaytest.Body(&discoveryv3.Resource{
 			Resource: c("a"), ResourceName: &discoveryv3.ResourceName{DynamicParameterConstraints: prodOnly},
 		})), []string{"a"}, ""},
-		{"SotW wrapped, of another type, without a name", sotw(mustAny(t, res("", mustAny(t, &corev3.Node{Id: "x"}))), c("b")), []string{"b"}, "payload has type"},
-		{"SotW wrapped without name and payload", sotw(mustAny(t, &discoveryv3.Resource{Version: "1"}), c("b")), []string{"b"}, "neither name nor payload"},
-		{"no nonce", &discoveryv3.DeltaDiscoveryResponse{TypeUrl: xds.ClusterType, Resources: []*discoveryv3.Resource{res("a", c("a"))}}, []string{"a"}, "no nonce"},
-		{"another type", delta(nil, res("a", mustAny(t, &corev3.Node{})), res("b", c("b"))), []string{"b"}, `resource 0 "a": payload has type`},
+		{"SotW wrapped, of another type, without a name", sotw(relaytest.Body(res("", relaytest.Body(&corev3.Node{Id: "x"}))), c("b")), []string{"b"}, "payload has type"},
+		{"SotW wrapped without name and payload", sotw(relaytest.Body(&discoveryv3.Resource{Version: "1"}), c("b")), []string{"b"}, "neither name nor payload"},
+		{"no nonce", &discoveryv3.DeltaDiscoveryResponse{TypeUrl: ClusterType, Resources: []*discoveryv3.Resource{res("a", c("a"))}}, []string{"a"}, "no nonce"},
+		{"another type", delta(nil, res("a", relaytest.Body(&corev3.Node{})), res("b", c("b"))), []string{"b"}, `resource 0 "a": payload has type`},
 		{"twice the same", delta(nil, res("a", c("a")), res("a", c("a"))), []string{"a"}, `resource "a": listed twice`},
 		{"twice and different: left untouched (RELAY-32)", delta(nil, res("a", c("a")), res("a", other), res("b", c("b"))), []string{"b"}, `resource "a": listed twice`},
 		{"sent and removed", delta([]string{"a"}, res("a", c("a")), res("b", c("b"))), []string{"b"}, `"a": both sent and removed`},
@@ -117,29 +91,24 @@ func TestAccept(t *testing.T) {
 }
 
 func TestNamelessSotWIsKeyedByContent(t *testing.T) { // RELAY-18
-	a, b := mustAny(t, &clusterv3.Cluster{AltStatName: "a"}), mustAny(t, &clusterv3.Cluster{AltStatName: "b"})
-	u, reject := accept(t, &discoveryv3.DiscoveryResponse{TypeUrl: xds.ClusterType, Resources: []*anypb.Any{a, b}})
+	a, b := relaytest.Body(&clusterv3.Cluster{AltStatName: "a"}), relaytest.Body(&clusterv3.Cluster{AltStatName: "b"})
+	u, reject := accept(t, &discoveryv3.DiscoveryResponse{TypeUrl: ClusterType, Resources: []*anypb.Any{a, b}})
 	if reject != nil || len(u.Resources) != 2 || !u.Resources[0].Nameless || u.Resources[0].Name == u.Resources[1].Name {
 		t.Fatalf("got %+v, refused %v", u.Resources, reject)
 	}
-	v := newVariant(&provenance{typeURL: xds.ClusterType}, &u.Resources[0], "")
+	v := NewVariant(&Provenance{TypeURL: ClusterType}, &u.Resources[0], "")
 	var out discoveryv3.DiscoveryResponse
 	if err := proto.Unmarshal(v.SotW(), &out); err != nil || !proto.Equal(out.Resources[0], a) {
 		t.Errorf("sent as %v, %v", &out, err)
-	}
-	body := &Body{Variants: []*Variant{v}, nameless: true}
-	delta, _ := body.encoded(true, false, nil)
-	if sotw, _ := body.encoded(false, false, nil); len(delta) != 0 || len(sotw) != 1 {
-		t.Error("delta cannot express it, SotW can")
 	}
 }
 
 func TestRejectMessageIsBounded(t *testing.T) { // ERR-10
 	var rs []*discoveryv3.Resource
 	for range 1000 {
-		rs = append(rs, &discoveryv3.Resource{Name: strings.Repeat("é", 90), Resource: mustAny(t, &corev3.Node{})})
+		rs = append(rs, &discoveryv3.Resource{Name: strings.Repeat("é", 90), Resource: relaytest.Body(&corev3.Node{})})
 	}
-	_, reject := accept(t, &discoveryv3.DeltaDiscoveryResponse{TypeUrl: xds.ClusterType, Nonce: "n", Resources: rs})
+	_, reject := accept(t, &discoveryv3.DeltaDiscoveryResponse{TypeUrl: ClusterType, Nonce: "n", Resources: rs})
 	if n := len(reject.Error()); n > 4096 || n < 4000 || len(reject.Reasons) > maxReasons {
 		t.Errorf("%d bytes, %d reasons", n, len(reject.Reasons))
 	}
@@ -148,7 +117,7 @@ func TestRejectMessageIsBounded(t *testing.T) { // ERR-10
 // TestVariantBytes: both wire forms of one buffer decode to what was received, payload and metadata
 // byte for byte (RELAY-10).
 func TestVariantBytes(t *testing.T) {
-	payload := mustAny(t, &clusterv3.Cluster{Name: "a"})
+	payload := relaytest.Body(&clusterv3.Cluster{Name: "a"})
 	payload.Value = append(payload.Value, 0xf8, 0xff, 0x7f, 1) // a field nobody knows
 	in := &discoveryv3.Resource{
 		Name: "a", Version: "origin's", Aliases: []string{"y", "x"}, Resource: payload,
@@ -156,11 +125,11 @@ func TestVariantBytes(t *testing.T) {
 		Metadata:     &corev3.Metadata{},
 		Ttl:          durationpb.New(time.Second),
 	}
-	u, reject := accept(t, &discoveryv3.DeltaDiscoveryResponse{TypeUrl: xds.ClusterType, Nonce: "n", Resources: []*discoveryv3.Resource{in}})
+	u, reject := accept(t, &discoveryv3.DeltaDiscoveryResponse{TypeUrl: ClusterType, Nonce: "n", Resources: []*discoveryv3.Resource{in}})
 	if reject != nil || u.Resources[0].TTL != time.Second || !u.Resources[0].HasTTL {
 		t.Fatalf("%+v: %v", u, reject)
 	}
-	v := newVariant(&provenance{typeURL: xds.ClusterType}, &u.Resources[0], "")
+	v := NewVariant(&Provenance{TypeURL: ClusterType}, &u.Resources[0], "")
 	var delta discoveryv3.DeltaDiscoveryResponse
 	if err := proto.Unmarshal(v.Delta(), &delta); err != nil || len(delta.Resources) != 1 {
 		t.Fatal(err, &delta)
@@ -186,83 +155,26 @@ func TestVariantBytes(t *testing.T) {
 // TestGoldenVersions: versions are pure functions of content, for ever (VER-3, RELAY-56).
 func TestGoldenVersions(t *testing.T) {
 	r := Resource{Name: "a"}
-	r.Any = mustMarshal(t, &anypb.Any{TypeUrl: xds.ClusterType, Value: []byte("\n\x01a")})
-	r.payloadType, r.payload, _ = xds.AnyParts(r.Any)
+	r.Any = relaytest.Marshal(&anypb.Any{TypeUrl: ClusterType, Value: []byte("\n\x01a")})
+	r.PayloadType, r.Payload, _ = AnyParts(r.Any)
 	golden := func(what, want string) {
 		t.Helper()
-		got := newVariant(&provenance{typeURL: xds.ClusterType}, &r, r.Version).Digest.String()
+		got := NewVariant(&Provenance{TypeURL: ClusterType}, &r, r.Version).Digest.String()
 		if got != want {
 			t.Errorf("%s: version %s, want %s", what, got, want)
 		}
-		if d, ok := xds.ParseVersion(got); !ok || d.String() != got {
+		if d, ok := ParseVersion(got); !ok || d.String() != got {
 			t.Errorf("%s: %s does not read back", what, got)
 		}
 	}
 	const plain = "w1SyI46HEnB4G2ptELJd9Ydg"
 	golden("plain", plain)
-	r.Version, r.TTL, r.HasTTL, r.metadata, r.DoNotCache = "other", time.Second, true, []byte("m"), true
+	r.Version, r.TTL, r.HasTTL, r.Metadata, r.DoNotCache = "other", time.Second, true, []byte("m"), true
 	golden("the origin's version, TTL and metadata are no content", plain)
 	r.Aliases = []string{"y", "x"}
 	golden("aliases", "w1QONaD86UgjHfu4uyEdy4aA")
 	r.Aliases = []string{"x", "y"}
 	golden("aliases in another order", "w1QONaD86UgjHfu4uyEdy4aA")
-}
-
-// TestDynamicParametersInTheKey: where the key has them, they are presented as sent, and a member
-// whose parameters change leaves its group; nothing else of a later node counts (STREAM-3,
-// STREAM-4, RELAY-60, RELAY-62).
-func TestDynamicParametersInTheKey(t *testing.T) {
-	cfg := Config{Origins: []OriginConfig{{Name: "in", GroupBy: []string{"id", "dynamic_parameters"}}, {Name: "out", GroupBy: []string{"id"}}}}
-	table, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	group := func(origin string, n *corev3.Node) *Group {
-		g, err := table.Origin(origin).Group(n)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return g
-	}
-	one := &corev3.Node{Id: "i", DynamicParameters: parameters("shard", "1", "zone", "a")}
-	again := &corev3.Node{Id: "i", DynamicParameters: parameters("zone", "a", "shard", "1")}
-	in, out := group("in", one), group("out", one)
-	if group("in", again) != in {
-		t.Error("the order of parameters makes a group")
-	}
-	if !proto.Equal(&corev3.Node{DynamicParameters: in.node.DynamicParameters}, &corev3.Node{DynamicParameters: one.DynamicParameters}) {
-		t.Errorf("presented are %v", in.node)
-	}
-	if out.node.DynamicParameters != nil {
-		t.Errorf("they are not in the key, and presented: %v", out.node)
-	}
-	if !in.Keeps(again) || !in.Keeps(&corev3.Node{Id: "other", DynamicParameters: again.DynamicParameters}) {
-		t.Error("a member leaves its group with the parameters it came with")
-	}
-	for name, n := range map[string]*corev3.Node{
-		"another value":        {Id: "i", DynamicParameters: parameters("shard", "2", "zone", "a")},
-		"one parameter less":   {Id: "i", DynamicParameters: parameters("shard", "1")},
-		"one parameter more":   {Id: "i", DynamicParameters: parameters("shard", "1", "zone", "a", "x", "")},
-		"none":                 {Id: "i"},
-		"another type's":       {Id: "i", DynamicParameters: map[string]*xdsv3.ContextParams{xds.EndpointType: one.DynamicParameters[xds.ClusterType]}},
-		"those of a type more": {Id: "i", DynamicParameters: map[string]*xdsv3.ContextParams{xds.ClusterType: one.DynamicParameters[xds.ClusterType], xds.EndpointType: {}}},
-	} {
-		if in.Keeps(n) || group("in", n) == in {
-			t.Errorf("%s: still of the group", name)
-		}
-		if !out.Keeps(n) || group("out", n) != out {
-			t.Errorf("%s: of another group, though the key has no parameters", name)
-		}
-	}
-}
-
-// parameters are those of clusters, in pairs of key and value.
-func parameters(pairs ...string) map[string]*xdsv3.ContextParams {
-	p := map[string]string{}
-	for i := 0; i < len(pairs); i += 2 {
-		p[pairs[i]] = pairs[i+1]
-	}
-	return map[string]*xdsv3.ContextParams{xds.ClusterType: {Params: p}}
 }
 
 // TestBareNames: where a resource that comes bare in SotW has its name (RELAY-14).
@@ -271,17 +183,17 @@ func TestBareNames(t *testing.T) {
 		return protowire.AppendString(protowire.AppendTag(nil, n, protowire.BytesType), value)
 	}
 	const made = "example.com/made.Up"
-	fields := NameFields{made: 3, "example.com/no.Name": 0, xds.LbEndpointType: 4, xds.ClusterType: 2}
+	fields := NameFields{made: 3, "example.com/no.Name": 0, LbEndpointType: 4, ClusterType: 2}
 	inner := string(field(1, "no name"))
 	for _, c := range []struct {
 		typeURL string
 		payload []byte
 		want    string // "": nameless
 	}{
-		{xds.ClusterType, append(field(1, "a"), field(2, "b")...), "a"},
-		{xds.ClusterType, append(field(1, "a"), field(1, "last")...), "last"},
-		{xds.RuntimeType, field(1, "rt"), "rt"},
-		{xds.LbEndpointType, append(field(1, "a"), field(4, "b")...), "b"},
+		{ClusterType, append(field(1, "a"), field(2, "b")...), "a"},
+		{ClusterType, append(field(1, "a"), field(1, "last")...), "last"},
+		{RuntimeType, field(1, "rt"), "rt"},
+		{LbEndpointType, append(field(1, "a"), field(4, "b")...), "b"},
 		{"example.com/other.Type", field(1, "a name: with?=blanks"), "a name: with?=blanks"},
 		{"example.com/other.Type", field(1, inner), ""},
 		{"example.com/other.Type", field(1, "\xff"), ""},
@@ -292,7 +204,7 @@ func TestBareNames(t *testing.T) {
 	} {
 		body := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), c.typeURL)
 		body = protowire.AppendBytes(protowire.AppendTag(body, 2, protowire.BytesType), c.payload)
-		u, reject := fields.Accept(&Response{TypeURL: c.typeURL, resources: [][]byte{body}}, 0)
+		u, reject := fields.Accept(&Response{TypeURL: c.typeURL, Resources: [][]byte{body}}, 0)
 		if reject != nil || len(u.Resources) != 1 {
 			t.Errorf("%s %q: %v", c.typeURL, c.payload, reject)
 			continue
@@ -301,7 +213,17 @@ func TestBareNames(t *testing.T) {
 			t.Errorf("%s %q: got %q, nameless %v, want %q", c.typeURL, c.payload, r.Name, r.Nameless, c.want)
 		}
 	}
-	if u, _ := Accept(&Response{TypeURL: xds.LbEndpointType, resources: [][]byte{{}}}, 0); len(u.Resources) > 0 {
+	if u, _ := Accept(&Response{TypeURL: LbEndpointType, Resources: [][]byte{{}}}, 0); len(u.Resources) > 0 {
 		t.Error("an empty resource is accepted")
 	}
+}
+
+func accept(t *testing.T, m proto.Message) (Update, *RejectError) {
+	t.Helper()
+	_, delta := m.(*discoveryv3.DeltaDiscoveryResponse)
+	r, err := ParseResponse(relaytest.Marshal(m), delta)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Accept(r, 100)
 }

@@ -1,12 +1,10 @@
-package relay
+package xds
 
 import (
 	"errors"
 	"fmt"
 	"time"
 	"unicode/utf8"
-
-	"github.com/weir-xds/weir/relay/xds"
 )
 
 // Response is a discovery response of either dialect, read without building messages: slices alias
@@ -17,25 +15,18 @@ type Response struct {
 	Version    string // version_info (SotW) or system_version_info (delta)
 	Identifier string // of the control plane (STREAM-10)
 
-	delta     bool
-	resources [][]byte // encoded Resource (delta) or Any (SotW)
-	removed   []string
-	wrapped   [][]byte // removed_resource_names
-	errors    [][]byte // resource_errors (TP3)
-	bad       []string // what is wrong with its own fields, which are left empty
+	Delta        bool
+	Resources    [][]byte // encoded Resource (delta) or Any (SotW)
+	Removed      []string
+	RemovedNames [][]byte // removed_resource_names
+	Errors       [][]byte // resource_errors (TP3)
+	bad          []string // what is wrong with its own fields, which are left empty
 
 	Held Held // what need not be read; nil: all is
 }
 
-// Held is what whoever takes up a response has already of its resources, byte for byte, so that
-// Accept need not read them.
-type Held interface {
-	// Held is the body of the resource of this number in the response; nil: it has none.
-	Held(number int) *Variant
-}
-
 // Len is the number of resources the response lists.
-func (r *Response) Len() int { return len(r.resources) }
+func (r *Response) Len() int { return len(r.Resources) }
 
 // errDuration is why what an origin sends does not decode, beside the reasons of xds.Fields: a
 // client's library would not take it either, and end the stream that brings it.
@@ -43,8 +34,8 @@ var errDuration = errors.New("ttl: nanos are out of range")
 
 // ParseResponse reads an encoded DiscoveryResponse, or with delta a DeltaDiscoveryResponse.
 func ParseResponse(b []byte, delta bool) (*Response, error) {
-	r := &Response{delta: delta}
-	f := xds.Walk(b)
+	r := &Response{Delta: delta}
+	f := Walk(b)
 	for f.Next() {
 		v := f.Bytes
 		if v == nil {
@@ -56,19 +47,19 @@ func ParseResponse(b []byte, delta bool) (*Response, error) {
 		case n == 1:
 			r.text(&r.Version, v, "version_info")
 		case n == 2:
-			r.resources = append(r.resources, v)
+			r.Resources = append(r.Resources, v)
 		case n == 4:
 			r.TypeURL = string(v)
 		case n == 5:
 			r.text(&r.Nonce, v, "nonce")
 		case n == 6 && delta:
-			r.removed = append(r.removed, string(v))
+			r.Removed = append(r.Removed, string(v))
 		case n == 8 && delta:
-			r.wrapped = append(r.wrapped, v)
+			r.RemovedNames = append(r.RemovedNames, v)
 		case n == 6 && !delta, n == 7 && delta:
 			r.controlPlane(v)
 		case n == 7 && !delta, n == 9 && delta:
-			r.errors = append(r.errors, v)
+			r.Errors = append(r.Errors, v)
 		}
 	}
 	if err := f.Err(); err != nil {
@@ -87,7 +78,7 @@ func (r *Response) text(to *string, v []byte, field string) {
 }
 
 func (r *Response) controlPlane(b []byte) {
-	f := xds.Walk(b)
+	f := Walk(b)
 	for f.Next() {
 		if f.IsBytes(1) {
 			r.text(&r.Identifier, f.Bytes, "control_plane.identifier")
@@ -98,34 +89,34 @@ func (r *Response) controlPlane(b []byte) {
 	}
 }
 
-// parseResource reads an encoded envoy.service.discovery.v3.Resource.
-func parseResource(b []byte, r *Resource) error {
+// ParseResource reads an encoded envoy.service.discovery.v3.Resource.
+func ParseResource(b []byte, r *Resource) error {
 	var ttl []byte
-	f := xds.Walk(b)
+	f := Walk(b)
 	for f.Next() {
 		v := f.Bytes
 		if v == nil {
 			continue
 		}
 		switch f.Number {
-		case resourceVersion:
+		case FieldVersion:
 			r.Version = string(v)
-		case resourcePayload:
-			r.Any = xds.Merged(r.Any, v)
-		case resourceName:
+		case FieldPayload:
+			r.Any = Merged(r.Any, v)
+		case FieldName:
 			r.Name = string(v)
-		case resourceAliases:
+		case FieldAliases:
 			r.Aliases = append(r.Aliases, string(v))
-		case resourceTTL:
-			ttl = xds.Merged(ttl, v)
-		case resourceCacheCtl:
+		case FieldTTL:
+			ttl = Merged(ttl, v)
+		case FieldCacheControl:
 			if err := r.cacheControl(v); err != nil {
 				return err
 			}
-		case resourceNameWrapped:
-			r.rawConstraints = xds.Merged(r.rawConstraints, v)
-		case resourceMetadata:
-			r.metadata = xds.Merged(r.metadata, v)
+		case FieldResourceName:
+			r.RawConstraints = Merged(r.RawConstraints, v)
+		case FieldMetadata:
+			r.Metadata = Merged(r.Metadata, v)
 		}
 	}
 	err := f.Err()
@@ -138,7 +129,7 @@ func parseResource(b []byte, r *Resource) error {
 
 // cacheControl reads an encoded Resource.CacheControl.
 func (r *Resource) cacheControl(b []byte) error {
-	f := xds.Walk(b)
+	f := Walk(b)
 	for f.Next() {
 		if f.IsVarint(1) {
 			r.DoNotCache = f.Value != 0
@@ -147,14 +138,14 @@ func (r *Resource) cacheControl(b []byte) error {
 	return f.Err()
 }
 
-// longestTTL is what every longer one counts as. A Duration may be ten thousand years;
+// LongestTTL is what every longer one counts as. A Duration may be ten thousand years;
 // time.Duration has 292 of them, and what is kept on disk ends in 2262.
-const longestTTL = 100 * 365 * 24 * time.Hour
+const LongestTTL = 100 * 365 * 24 * time.Hour
 
 // duration reads an encoded google.protobuf.Duration, as one that can be counted with.
 func duration(b []byte) (time.Duration, error) {
 	var s, ns int64
-	f := xds.Walk(b)
+	f := Walk(b)
 	for f.Next() {
 		switch {
 		case f.IsVarint(1):
@@ -167,7 +158,7 @@ func duration(b []byte) (time.Duration, error) {
 	if err == nil && (ns > 999_999_999 || ns < -999_999_999) {
 		err = errDuration
 	}
-	most := int64(longestTTL / time.Second)
+	most := int64(LongestTTL / time.Second)
 	d := time.Duration(min(max(s, -most), most))*time.Second + time.Duration(ns)
-	return min(max(d, -longestTTL), longestTTL), err
+	return min(max(d, -LongestTTL), LongestTTL), err
 }

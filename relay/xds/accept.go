@@ -1,4 +1,4 @@
-package relay
+package xds
 
 import (
 	"bytes"
@@ -9,7 +9,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/weir-xds/weir/constraints"
-	"github.com/weir-xds/weir/relay/xds"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -26,20 +25,20 @@ func Accept(r *Response, maxName int) (Update, *RejectError) {
 // limit.
 func (f NameFields) Accept(r *Response, maxName int) (Update, *RejectError) {
 	a := acceptance{
-		Update: Update{TypeURL: r.TypeURL, Full: !r.delta, Version: r.Version, Wire: true, Held: r.Held},
-		seen:   newIndex(len(r.resources)), maxName: maxName, delta: r.delta, fields: f,
+		Update: Update{TypeURL: r.TypeURL, Full: !r.Delta, Version: r.Version, Wire: true, Held: r.Held},
+		seen:   newIndex(len(r.Resources)), maxName: maxName, delta: r.Delta, fields: f,
 	}
 	for _, why := range r.bad {
 		a.reject("", "%s", why)
 	}
-	if r.delta && r.Nonce == "" {
+	if r.Delta && r.Nonce == "" {
 		a.reject("", "response has no nonce")
 	}
 	a.resources(r)
 	a.removals(r)
 	a.nameErrors(r)
 	a.dropAmbiguous()
-	if !r.delta && len(r.resources) > 0 && len(r.errors) == 0 && a.onlyHeartbeats() {
+	if !r.Delta && len(r.Resources) > 0 && len(r.Errors) == 0 && a.onlyHeartbeats() {
 		a.Full, a.Heartbeats = false, true
 	}
 	if len(a.reasons) == 0 {
@@ -52,15 +51,15 @@ func (f NameFields) Accept(r *Response, maxName int) (Update, *RejectError) {
 func (a *acceptance) resources(r *Response) {
 	repeated := 0
 	if r.Held != nil {
-		for i := range r.resources {
+		for i := range r.Resources {
 			if r.Held.Held(i) != nil {
 				repeated++
 			}
 		}
 		a.Repeats = make([]int32, 0, repeated)
 	}
-	a.Resources = make([]Resource, 0, len(r.resources)-repeated)
-	for i, b := range r.resources {
+	a.Resources = make([]Resource, 0, len(r.Resources)-repeated)
+	for i, b := range r.Resources {
 		if repeated > 0 {
 			if v := r.Held.Held(i); v != nil {
 				a.keepRepeat(i, v)
@@ -71,15 +70,15 @@ func (a *acceptance) resources(r *Response) {
 	}
 }
 
-type identity struct{ name, constraints string }
+type Identity struct{ Name, Constraints string }
 
-func (r *Resource) identity() identity { return identity{r.Name, r.Constraints.Key()} }
-func identityOf(e *NameError) identity { return identity{e.Name, e.Constraints.Key()} }
+func (r *Resource) Identity() Identity { return Identity{r.Name, r.Constraints.Key()} }
+func IdentityOf(e *NameError) Identity { return Identity{e.Name, e.Constraints.Key()} }
 
 type acceptance struct {
 	Update
 	seen      index // n: Resources[n-1]; -n: what is held of number n-1
-	ambiguous map[identity]bool
+	ambiguous map[Identity]bool
 	reasons   []string
 	maxName   int
 	delta     bool
@@ -101,23 +100,23 @@ func (a *acceptance) reject(name, format string, args ...any) {
 		a.Unread = true
 		return
 	}
-	a.Refused, a.Reasons = append(a.Refused, xds.NameKey(name)), append(a.Reasons, a.reasons[len(a.reasons)-1])
+	a.Refused, a.Reasons = append(a.Refused, NameKey(name)), append(a.Reasons, a.reasons[len(a.reasons)-1])
 }
 
 func (a *acceptance) resource(i int, b []byte) {
 	var r Resource
 	var err error
 	if a.delta {
-		err = parseResource(b, &r)
+		err = ParseResource(b, &r)
 	} else {
 		err = a.parseAny(b, &r)
 	}
 	if err != nil {
-		a.reject(r.Name, "resource %d %s: does not decode: %v", i, quote(r.Name), err)
+		a.reject(r.Name, "resource %d %s: does not decode: %v", i, Quote(r.Name), err)
 		return
 	}
 	if why := a.check(&r); why != "" {
-		a.reject(r.Name, "resource %d %s: %s", i, quote(r.Name), why)
+		a.reject(r.Name, "resource %d %s: %s", i, Quote(r.Name), why)
 		return
 	}
 	a.keep(r)
@@ -125,12 +124,12 @@ func (a *acceptance) resource(i int, b []byte) {
 
 // parseAny reads a SotW resource, bare or wrapped (SOTW-13).
 func (a *acceptance) parseAny(b []byte, r *Resource) error {
-	typeURL, value, err := xds.AnyParts(b)
+	typeURL, value, err := AnyParts(b)
 	if err != nil {
 		return err
 	}
-	if string(typeURL) == xds.ResourceType {
-		return parseResource(value, r)
+	if string(typeURL) == ResourceType {
+		return ParseResource(value, r)
 	}
 	r.Any = b
 	return a.nameBody(r, value)
@@ -138,8 +137,8 @@ func (a *acceptance) parseAny(b []byte, r *Resource) error {
 
 // nameBody gives a resource of a SotW response the name that its body has (RELAY-14).
 func (a *acceptance) nameBody(r *Resource, payload []byte) error {
-	if r.Name = a.fields.bareName(a.TypeURL, payload); r.Name == "" && xds.Named(a.TypeURL) {
-		f := xds.Walk(payload)
+	if r.Name = a.fields.bareName(a.TypeURL, payload); r.Name == "" && Named(a.TypeURL) {
+		f := Walk(payload)
 		for f.Next() { // it may not have been read so far
 		}
 		return f.Err()
@@ -149,13 +148,13 @@ func (a *acceptance) nameBody(r *Resource, payload []byte) error {
 
 // check is the structural judgement on one resource; "" means acceptable.
 func (a *acceptance) check(r *Resource) string {
-	if r.rawConstraints != nil {
+	if r.RawConstraints != nil {
 		if why := a.checkConstraints(r); why != "" {
 			return why
 		}
 	}
 	if r.Name == "" && !a.delta && r.Any != nil { // a wrapper need not say it
-		if t, payload, err := xds.AnyParts(r.Any); err == nil && a.is(string(t)) {
+		if t, payload, err := AnyParts(r.Any); err == nil && a.is(string(t)) {
 			if err := a.nameBody(r, payload); err != nil {
 				return "payload does not decode: " + err.Error()
 			}
@@ -167,13 +166,13 @@ func (a *acceptance) check(r *Resource) string {
 	if !utf8.ValidString(r.Version) {
 		return "version is not valid UTF-8"
 	}
-	if err := checkMetadata(r.metadata); err != nil {
+	if err := checkMetadata(r.Metadata); err != nil {
 		return "metadata does not decode: " + err.Error()
 	}
 	if slices.ContainsFunc(r.Aliases, func(s string) bool { return !utf8.ValidString(s) }) {
 		return "alias is not valid UTF-8"
 	}
-	r.Name, r.spelt = xds.Spell(r.Name)
+	r.Name, r.spelt = Spell(r.Name)
 	if r.Any == nil {
 		if r.Name == "" {
 			return "neither name nor payload"
@@ -181,15 +180,15 @@ func (a *acceptance) check(r *Resource) string {
 		return ""
 	}
 	var err error
-	if r.payloadType, r.payload, err = xds.AnyParts(r.Any); err != nil {
+	if r.PayloadType, r.Payload, err = AnyParts(r.Any); err != nil {
 		return "payload does not decode: " + err.Error()
 	}
-	if t := string(r.payloadType); !a.is(t) && t != xds.RedirectType {
-		return fmt.Sprintf("payload has type %s", quote(t))
+	if t := string(r.PayloadType); !a.is(t) && t != RedirectType {
+		return fmt.Sprintf("payload has type %s", Quote(t))
 	}
 	if r.Name == "" && !a.delta {
 		// Envoy allows nameless listeners: keyed by content, a key no name can equal (RELAY-18).
-		d := xds.ContentDigest(a.TypeURL, "", "", nil, r.payloadType, r.payload)
+		d := ContentDigest(a.TypeURL, "", "", nil, r.PayloadType, r.Payload)
 		r.Name, r.Nameless = namelessKey+hex.EncodeToString(d[:]), true
 	}
 	return ""
@@ -210,7 +209,7 @@ func checkMetadata(b []byte) error {
 
 // is reports whether a type is that of the response, under whichever name it has (V2-5).
 func (a *acceptance) is(typeURL string) bool {
-	return typeURL == a.TypeURL || typeURL != "" && typeURL == xds.OtherSpelling(a.TypeURL)
+	return typeURL == a.TypeURL || typeURL != "" && typeURL == OtherSpelling(a.TypeURL)
 }
 
 // checkName is the judgement on a name of whatever an origin speaks of.
@@ -218,7 +217,7 @@ func (a *acceptance) checkName(name string) string {
 	switch {
 	case !utf8.ValidString(name):
 		return "name is not valid UTF-8" // no client could decode it
-	case isNameless(name):
+	case IsNameless(name):
 		return "name begins with a zero byte"
 	case a.maxName > 0 && len(name) > a.maxName:
 		return fmt.Sprintf("name of %d bytes is longer than limits.name_bytes %d", len(name), a.maxName)
@@ -228,7 +227,7 @@ func (a *acceptance) checkName(name string) string {
 
 func (a *acceptance) checkConstraints(r *Resource) string {
 	var n discoveryv3.ResourceName
-	if err := proto.Unmarshal(r.rawConstraints, &n); err != nil {
+	if err := proto.Unmarshal(r.RawConstraints, &n); err != nil {
 		return "resource_name does not decode: " + err.Error()
 	}
 	if r.Name != "" && r.Name != n.GetName() {
@@ -266,14 +265,14 @@ func emptyOr(c *discoveryv3.DynamicParameterConstraints) bool {
 }
 
 func (a *acceptance) keep(r Resource) {
-	id := r.identity()
+	id := r.Identity()
 	at := a.seen.at(id, a.numbered)
 	if *at == 0 {
 		a.Resources = append(a.Resources, r)
 		*at = int32(len(a.Resources))
 		return
 	}
-	a.reject(r.Name, "resource %s: listed twice", quote(r.Spelling()))
+	a.reject(r.Name, "resource %s: listed twice", Quote(r.Spelling()))
 	if !bytes.Equal(a.payload(*at), r.Any) {
 		a.markAmbiguous(id)
 	}
@@ -281,9 +280,9 @@ func (a *acceptance) keep(r Resource) {
 
 // keepRepeat is keep for what is held already, and was found in order when it came first.
 func (a *acceptance) keepRepeat(number int, v *Variant) {
-	at := a.seen.at(identity{name: v.Name}, a.numbered)
+	at := a.seen.at(Identity{Name: v.Name}, a.numbered)
 	if *at != 0 {
-		a.keep(v.again())
+		a.keep(v.Again())
 		return
 	}
 	a.Repeats = append(a.Repeats, int32(number))
@@ -291,11 +290,11 @@ func (a *acceptance) keepRepeat(number int, v *Variant) {
 }
 
 // numbered is what was put into seen under a number.
-func (a *acceptance) numbered(n int32) identity {
+func (a *acceptance) numbered(n int32) Identity {
 	if n < 0 {
-		return identity{name: a.repeat(-n - 1).Name}
+		return Identity{Name: a.repeat(-n - 1).Name}
 	}
-	return a.Resources[n-1].identity()
+	return a.Resources[n-1].Identity()
 }
 
 // repeat is the body that is held of the resource of a number.
@@ -308,30 +307,30 @@ func (a *acceptance) payload(n int32) []byte {
 	return a.Resources[n-1].Any
 }
 
-func (a *acceptance) has(id identity) bool { return *a.seen.at(id, a.numbered) != 0 }
+func (a *acceptance) has(id Identity) bool { return *a.seen.at(id, a.numbered) != 0 }
 
-func (a *acceptance) markAmbiguous(id identity) {
+func (a *acceptance) markAmbiguous(id Identity) {
 	if a.ambiguous == nil {
-		a.ambiguous = map[identity]bool{}
+		a.ambiguous = map[Identity]bool{}
 	}
 	a.ambiguous[id] = true
 }
 
 func (a *acceptance) removals(r *Response) {
-	for _, name := range r.removed {
+	for _, name := range r.Removed {
 		if !utf8.ValidString(name) {
-			a.reject("", "removed_resources: %s is not valid UTF-8", quote(name))
+			a.reject("", "removed_resources: %s is not valid UTF-8", Quote(name))
 			continue
 		}
-		key := xds.NameKey(name)
-		if a.has(identity{name: key}) {
-			a.reject(name, "resource %s: both sent and removed", quote(name))
-			a.markAmbiguous(identity{name: key})
+		key := NameKey(name)
+		if a.has(Identity{Name: key}) {
+			a.reject(name, "resource %s: both sent and removed", Quote(name))
+			a.markAmbiguous(Identity{Name: key})
 			continue
 		}
 		a.Removed = append(a.Removed, key)
 	}
-	for _, b := range r.wrapped {
+	for _, b := range r.RemovedNames {
 		a.removedVariant(b)
 	}
 }
@@ -343,42 +342,42 @@ func (a *acceptance) removedVariant(b []byte) {
 		return
 	}
 	if why := a.checkName(n.GetName()); why != "" {
-		a.reject(n.GetName(), "removed_resource_names %s: %s", quote(n.GetName()), why)
+		a.reject(n.GetName(), "removed_resource_names %s: %s", Quote(n.GetName()), why)
 		return
 	}
 	set, err := a.compile(n.GetDynamicParameterConstraints())
 	if err != nil {
-		a.reject(n.GetName(), "removed_resource_names %s: %v", quote(n.GetName()), err)
+		a.reject(n.GetName(), "removed_resource_names %s: %v", Quote(n.GetName()), err)
 		return
 	}
-	id := identity{xds.NameKey(n.GetName()), set.Key()}
+	id := Identity{NameKey(n.GetName()), set.Key()}
 	if a.has(id) {
-		a.reject(n.GetName(), "resource %s: both sent and removed", quote(n.GetName()))
+		a.reject(n.GetName(), "resource %s: both sent and removed", Quote(n.GetName()))
 		a.markAmbiguous(id)
 		return
 	}
-	a.RemovedVariants = append(a.RemovedVariants, RemovedVariant{id.name, id.constraints, set})
+	a.RemovedVariants = append(a.RemovedVariants, RemovedVariant{id.Name, id.Constraints, set})
 }
 
 func (a *acceptance) nameErrors(r *Response) {
-	for _, b := range r.errors {
-		e, c, err := xds.ParseNameError(b)
+	for _, b := range r.Errors {
+		e, c, err := ParseNameError(b)
 		if err != nil {
 			a.reject("", "resource_errors: does not decode: %v", err)
 			continue
 		}
 		name := e.Spelling()
 		if why := a.checkName(name); why != "" {
-			a.reject(name, "resource_errors %s: %s", quote(name), why)
+			a.reject(name, "resource_errors %s: %s", Quote(name), why)
 			continue
 		}
 		if e.Constraints, err = a.compile(c); err != nil {
-			a.reject(name, "resource_errors %s: %v", quote(name), err)
+			a.reject(name, "resource_errors %s: %v", Quote(name), err)
 			continue
 		}
-		id := identityOf(e)
+		id := IdentityOf(e)
 		if a.has(id) { // ABS-11
-			a.reject(name, "resource %s: both sent and in resource_errors", quote(name))
+			a.reject(name, "resource %s: both sent and in resource_errors", Quote(name))
 			a.markAmbiguous(id)
 			continue
 		}
@@ -396,12 +395,12 @@ func (a *acceptance) dropAmbiguous() {
 	if len(a.ambiguous) == 0 {
 		return
 	}
-	a.Resources = slices.DeleteFunc(a.Resources, func(r Resource) bool { return a.ambiguous[r.identity()] })
-	a.Repeats = slices.DeleteFunc(a.Repeats, func(n int32) bool { return a.ambiguous[identity{name: a.repeat(n).Name}] })
+	a.Resources = slices.DeleteFunc(a.Resources, func(r Resource) bool { return a.ambiguous[r.Identity()] })
+	a.Repeats = slices.DeleteFunc(a.Repeats, func(n int32) bool { return a.ambiguous[Identity{Name: a.repeat(n).Name}] })
 }
 
-// quote prints bytes of a peer for people, bounded.
-func quote(s string) string {
+// Quote prints bytes of a peer for people, bounded.
+func Quote(s string) string {
 	const most = 200
 	if len(s) > most {
 		return fmt.Sprintf("%q...", strings.ToValidUTF8(s[:most], "?"))

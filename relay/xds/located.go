@@ -1,0 +1,84 @@
+package xds
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// Located is Delta or SotW in located form: a head, and behind it the bytes that it shares with the
+// other forms. All who are told a variant with constraints share the head, too. beat: a heartbeat,
+// which is a head alone. ttl 0: none is told.
+func (v *Variant) Located(delta bool, ttl time.Duration, beat bool) [][]byte {
+	if v.rare == nil || ttl > 0 || beat {
+		head, rest := v.locatedParts(delta, ttl, beat)
+		if beat {
+			return [][]byte{head}
+		}
+		return [][]byte{head, rest}
+	}
+	kept := &v.rare.located[0]
+	if delta {
+		kept = &v.rare.located[1]
+	}
+	parts := kept.Load()
+	if parts == nil {
+		parts = &[2][]byte{}
+		parts[0], parts[1] = v.locatedParts(delta, 0, false)
+		kept.Store(parts) // one of two that come at once is as good as the other
+	}
+	return parts[:]
+}
+
+func (v *Variant) locatedParts(delta bool, ttl time.Duration, beat bool) (head, rest []byte) {
+	name := v.Spelling()
+	if v.Nameless {
+		name = ""
+	}
+	var b []byte
+	if !v.Notice() {
+		b = AppendString(b, FieldVersion, v.Version())
+	}
+	b = AppendResourceName(b, FieldResourceName, name, v.Written())
+	if !beat {
+		for _, a := range v.Aliases {
+			b = AppendString(b, FieldAliases, a)
+		}
+		if v.DoNotCache {
+			b = protowire.AppendTag(b, FieldCacheControl, protowire.BytesType)
+			b = append(b, 2, 0x08, 0x01)
+		}
+		if meta := v.meta(); len(meta) > 0 {
+			b = protowire.AppendBytes(protowire.AppendTag(b, FieldMetadata, protowire.BytesType), meta)
+		}
+		rest = v.buf[v.sotw:] // both fields are number 2
+	}
+	if ttl > 0 {
+		b = AppendTTL(b, ttl)
+	}
+	if delta {
+		return wrap(len(b)+len(rest), b), rest
+	}
+	return wrapAny(len(b)+len(rest), b), rest
+}
+
+// Written are the constraints as the origin wrote them: the fields of a ResourceName but its name.
+func (v *Variant) Written() string {
+	if v.rare == nil {
+		return ""
+	}
+	return v.rare.constraints
+}
+
+const constraintsField = 2 // of a ResourceName
+
+// constraintFields takes what is not the name out of an encoded ResourceName.
+func constraintFields(resourceName []byte) string {
+	var b []byte
+	for f := Walk(resourceName); f.Next(); { // it was decoded before
+		if f.IsBytes(constraintsField) {
+			b = protowire.AppendBytes(protowire.AppendTag(b, constraintsField, protowire.BytesType), f.Bytes)
+		}
+	}
+	return string(b)
+}

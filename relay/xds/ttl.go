@@ -1,0 +1,116 @@
+package xds
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// leastTTL is the shortest time that is told: what has less is as good as expired (TTL-13).
+const leastTTL = time.Millisecond
+
+// Expiry is when a resource that is received now expires; zero: never. over: it has expired already
+// (TTL-13).
+func (r *Resource) Expiry(now time.Time) (at time.Time, over bool) {
+	if !r.HasTTL {
+		return time.Time{}, false
+	}
+	return now.Add(r.TTL), r.TTL <= 0
+}
+
+// Timed reports whether the body has a TTL.
+func (v *Variant) Timed() bool { return v.end != nil }
+
+// Expires is when the body ends unless the origin renews it; the zero time: it has no TTL.
+func (v *Variant) Expires() time.Time {
+	if v.end == nil {
+		return time.Time{}
+	}
+	return *v.end
+}
+
+// Expired reports whether the body has a TTL, and it has ended.
+func (v *Variant) Expired(now time.Time) bool { return v.Timed() && !v.end.After(now) }
+
+// EndAt is for a body that nobody has seen yet. The zero time: it has no TTL.
+func (v *Variant) EndAt(expires time.Time) {
+	if v.end = nil; !expires.IsZero() {
+		end := expires // the parameter itself would be allocated for every body
+		v.end = &end
+	}
+}
+
+// SamePromise is how much the end may move when a promise is only repeated: what is left is
+// rounded, and takes its time on the way. In SotW a heartbeat for one listener repeats those for
+// all others (TTL-11), and to the next relay that must not be one for each (RELAY-49).
+const SamePromise = 10 * time.Millisecond
+
+// Lasting is the body with another end, or none: the content, and so the version, stay (TTL-7), and
+// the bytes are shared.
+func (v *Variant) Lasting(expires time.Time) *Variant {
+	if had, has := v.Timed(), !expires.IsZero(); had == has && (!has || v.end.Sub(expires).Abs() < SamePromise) {
+		return v
+	}
+	c := *v
+	c.EndAt(expires)
+	return &c
+}
+
+// Outlasts reports whether the promise for v ends after that for x.
+func (v *Variant) Outlasts(x *Variant) bool {
+	return x.Timed() && (!v.Timed() || v.end.After(*x.end))
+}
+
+// Remaining is what is left of the TTL, rounded down to milliseconds (RELAY-47); ok is false if
+// that is nothing.
+func (v *Variant) Remaining(now time.Time) (d time.Duration, ok bool) {
+	d = v.Expires().Sub(now).Truncate(time.Millisecond)
+	return d, d >= leastTTL
+}
+
+// Forms with a TTL are a head and, behind it, the bytes that all forms share: what is left of a TTL
+// is another time for each client.
+
+// TimedParts is Delta or SotW with a TTL, in two parts. In SotW it is wrapped (TTL-6), and has the
+// resource version (VER-9).
+func (v *Variant) TimedParts(delta bool, ttl time.Duration) (head, rest []byte) {
+	field, rest := AppendTTL(nil, ttl), v.buf[v.inner:]
+	if delta {
+		return wrap(len(field)+len(rest), field), rest
+	}
+	return wrapAny(len(field)+len(rest), field), rest
+}
+
+// Heartbeat is the `resources` field that says how long a body lasts, and nothing else (TTL-2).
+func (v *Variant) Heartbeat(delta bool, ttl time.Duration) []byte {
+	b := AppendString(AppendString(nil, FieldVersion, v.Version()), FieldName, v.Spelling())
+	b = AppendTTL(b, ttl)
+	if delta {
+		return wrap(len(b), b)
+	}
+	return wrapAny(len(b), b)
+}
+
+func AppendTTL(b []byte, ttl time.Duration) []byte {
+	var d []byte
+	if s := ttl / time.Second; s != 0 {
+		d = protowire.AppendVarint(protowire.AppendTag(d, 1, protowire.VarintType), uint64(s))
+	}
+	if ns := ttl % time.Second; ns != 0 {
+		d = protowire.AppendVarint(protowire.AppendTag(d, 2, protowire.VarintType), uint64(ns))
+	}
+	return protowire.AppendBytes(protowire.AppendTag(b, FieldTTL, protowire.BytesType), d)
+}
+
+// wrap is a `resources` field of size bytes that begins with fields.
+func wrap(size int, fields []byte) []byte {
+	b := protowire.AppendVarint(protowire.AppendTag(nil, FieldResources, protowire.BytesType), uint64(size))
+	return append(b, fields...)
+}
+
+// wrapAny is the same in SotW, where the resource is in an Any.
+func wrapAny(size int, fields []byte) []byte {
+	head := AppendString(nil, 1, ResourceType)
+	head = protowire.AppendVarint(protowire.AppendTag(head, 2, protowire.BytesType), uint64(size))
+	return append(wrap(len(head)+size, head), fields...)
+}

@@ -1,0 +1,343 @@
+package xds
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-xds/weir/constraints"
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// Resource is one resource as an origin sent it: structurally checked (accept.go), not interpreted.
+// Byte slices alias the response they were read from and are copied before they are kept.
+type Resource struct {
+	Name    string // canonical (NAME-4)
+	spelt   string // as the origin writes it, if that is another
+	Version string // the origin's own; may be empty (RELAY-91)
+	Aliases []string
+	// Any is the payload as received, an encoded google.protobuf.Any; nil for a heartbeat (TTL-2).
+	Any []byte
+	// PayloadType and payload are Any's two parts.
+	PayloadType, Payload []byte
+	Constraints          *constraints.Set
+	// ResourceName message with the constraints as the origin wrote them (DYN-6)
+	RawConstraints []byte
+	Metadata       []byte // core.Metadata as received (RELAY-10)
+	TTL            time.Duration
+	HasTTL         bool
+	DoNotCache     bool
+	// Nameless marks a SotW resource without a name, keyed by its content (RELAY-18).
+	Nameless bool
+}
+
+// Variant is one immutable body of a name with its constraints. It never changes after it was made,
+// so pointers are shared freely and comparing pointers detects change.
+type Variant struct {
+	Name        string // canonical (NAME-4); see Spelling
+	Digest      Digest // of the content (VER-3)
+	Constraints *constraints.Set
+	DoNotCache  bool
+	Nameless    bool // RELAY-18: only SotW wildcard clients can be told of it
+	// Orphaned: endpoints that were emptied with their Cluster, which goes (emptied.go). Set before
+	// anybody can see it.
+	Orphaned bool
+
+	// Offsets in buf, which is part of a message and so shorter than 4 GiB.
+	inner uint32 // where the fields of the Resource begin
+	sotw  uint32
+	any   uint32 // where the encoded Any begins
+
+	Spelt         string // see Spelling; "" if that is Name
+	originVersion string
+	From          *Provenance // the response it came in last
+	Aliases       []string
+	rare          *rare      // nil: it has nothing of that, as nearly all
+	endpoints     string     // see Endpoints
+	end           *time.Time // Provenance and TTL (RELAY-47); nil: it has none, as nearly all
+
+	// buf is the `resources` field of a DeltaDiscoveryResponse, tag and length included, the
+	// payload last. Its suffix from sotw on is the `resources` field of a DiscoveryResponse: both
+	// are field 2, and so is Resource.resource.
+	buf []byte
+}
+
+// rare is what few bodies have.
+type rare struct {
+	metadata []byte // core.Metadata as received (RELAY-10)
+	// as the origin wrote them: the fields of a ResourceName but its name (DYN-6, DYN-7)
+	constraints string
+	// located are the located forms in SotW and in delta, without a TTL; nil: nobody was told of it
+	// so.
+	located [2]atomic.Pointer[[2][]byte]
+}
+
+// meta is the encoded core.Metadata; nil: there is none.
+func (v *Variant) meta() []byte {
+	if v.rare == nil {
+		return nil
+	}
+	return v.rare.metadata
+}
+
+// namelessKey begins the key of a resource without a name. No origin can send such a name: it is
+// refused in acceptance.
+const namelessKey = "\x00"
+
+// Field numbers of the messages that are read and written here. Those without a remark are of
+// envoy.service.discovery.v3.Resource.
+const (
+	FieldResources = 2 // DiscoveryResponse and DeltaDiscoveryResponse
+	FieldRemoved   = 6 // DeltaDiscoveryResponse
+
+	FieldVersion      = 1
+	FieldPayload      = 2
+	FieldName         = 3
+	FieldAliases      = 4
+	FieldTTL          = 6
+	FieldCacheControl = 7
+	FieldResourceName = 8
+	FieldMetadata     = 9
+)
+
+// NewVariant copies what it keeps of r. version is what the origin calls it.
+func NewVariant(from *Provenance, r *Resource, version string) *Variant {
+	v := &Variant{
+		From:          from,
+		Name:          r.Name,
+		Spelt:         r.spelt,
+		Constraints:   r.Constraints,
+		DoNotCache:    r.DoNotCache,
+		Nameless:      r.Nameless,
+		originVersion: version,
+		Aliases:       r.Aliases,
+	}
+	if len(r.Metadata) > 0 || r.Constraints != nil {
+		v.rare = &rare{metadata: bytes.Clone(r.Metadata)}
+		if r.Constraints != nil {
+			v.rare.constraints = constraintFields(r.RawConstraints)
+		}
+	}
+	v.Digest = from.Digest(r)
+	if from.TypeURL == ClusterType {
+		v.endpoints = EndpointsOf(r.Payload)
+	}
+	v.encode(r.Any)
+	return v
+}
+
+func (v *Variant) encode(payload []byte) {
+	version, name := v.Version(), v.Spelling()
+	if v.Nameless {
+		name = ""
+	}
+	inner := protowire.SizeTag(FieldVersion) + protowire.SizeBytes(len(version))
+	if name != "" {
+		inner += protowire.SizeTag(FieldName) + protowire.SizeBytes(len(name))
+	}
+	for _, a := range v.Aliases {
+		inner += protowire.SizeTag(FieldAliases) + protowire.SizeBytes(len(a))
+	}
+	if v.DoNotCache {
+		inner += protowire.SizeTag(FieldCacheControl) + protowire.SizeBytes(2)
+	}
+	if len(v.meta()) > 0 {
+		inner += protowire.SizeTag(FieldMetadata) + protowire.SizeBytes(len(v.meta()))
+	}
+	sotw := protowire.SizeTag(FieldResources) + protowire.SizeBytes(len(payload))
+	b := make([]byte, 0, protowire.SizeTag(FieldResources)+protowire.SizeBytes(inner+sotw))
+	b = protowire.AppendTag(b, FieldResources, protowire.BytesType)
+	b = protowire.AppendVarint(b, uint64(inner+sotw))
+	v.inner = uint32(len(b))
+	b = AppendString(b, FieldVersion, version)
+	if name != "" {
+		b = AppendString(b, FieldName, name)
+	}
+	for _, a := range v.Aliases {
+		b = AppendString(b, FieldAliases, a)
+	}
+	if v.DoNotCache {
+		b = protowire.AppendTag(b, FieldCacheControl, protowire.BytesType)
+		b = append(b, 2, 0x08, 0x01)
+	}
+	if len(v.meta()) > 0 {
+		b = protowire.AppendTag(b, FieldMetadata, protowire.BytesType)
+		b = protowire.AppendBytes(b, v.meta())
+	}
+	v.sotw = uint32(len(b))
+	b = protowire.AppendTag(b, FieldPayload, protowire.BytesType)
+	b = protowire.AppendBytes(b, payload)
+	v.any = uint32(len(b) - len(payload))
+	v.buf = b
+}
+
+// Same reports whether r is this body again: then the old value is kept and nothing is hashed
+// (RELAY-45). The origin's version takes no part in it (VER-7).
+func (v *Variant) Same(r *Resource) bool {
+	if v.Name != r.Name || v.Spelt != r.spelt || v.DoNotCache != r.DoNotCache || v.Nameless != r.Nameless ||
+		v.Constraints.Key() != r.Constraints.Key() || len(v.Aliases) != len(r.Aliases) ||
+		!bytes.Equal(v.meta(), r.Metadata) {
+		return false
+	}
+	for i := range v.Aliases {
+		if v.Aliases[i] != r.Aliases[i] {
+			return false
+		}
+	}
+	return bytes.Equal(v.Any(), r.Any)
+}
+
+// WithOriginVersion is v as a later response brought it again (VER-8): content and digest are
+// shared, and the bytes too unless they carry a version that changed.
+func (v *Variant) WithOriginVersion(from *Provenance, version string) *Variant {
+	if !from.Shown && v.originVersion == version && v.From.Server == from.Server {
+		return v
+	}
+	c := *v
+	c.originVersion, c.From = version, from
+	if from.Shown && v.originVersion != version {
+		c.encode(v.Any())
+		if v.rare != nil {
+			c.rare = &rare{metadata: v.rare.metadata, constraints: v.rare.constraints}
+		}
+	}
+	return &c
+}
+
+// Version is the resource version clients are told (VER-3, VER-5).
+func (v *Variant) Version() string {
+	if v.From.Shown {
+		return v.originVersion
+	}
+	return v.Digest.String()
+}
+
+// ClaimedAs reports whether d, which Claim made of a version that a client says it holds, stands
+// for this body (DELTA-11).
+func (v *Variant) ClaimedAs(d Digest) bool {
+	if v.From.Shown {
+		return d != (Digest{}) && d == Claim(v.originVersion, true)
+	}
+	return d == v.Digest
+}
+
+// Claim is a version a client says it holds: the zero Digest if it can stand for no body. An
+// origin's version (VER-5) is only as good as its counter, and an empty one says nothing.
+func Claim(version string, shown bool) (d Digest) {
+	switch {
+	case !shown:
+		d, _ = ParseVersion(version)
+	case version != "":
+		sum := sha256.Sum256([]byte(version))
+		copy(d[:], sum[:])
+	}
+	return d
+}
+
+// Spelling is the name as the origin writes it (DELTA-17).
+func (v *Variant) Spelling() string { return Spelling(v.Name, v.Spelt) }
+
+// Spelling is the name as the origin writes it.
+func (r *Resource) Spelling() string { return Spelling(r.Name, r.spelt) }
+
+// Any is the payload as the origin sent it, an encoded google.protobuf.Any. The caller must not
+// change it.
+func (v *Variant) Any() []byte { return v.buf[v.any:] }
+
+// OriginVersion is the version the origin gave this body.
+func (v *Variant) OriginVersion() string { return v.originVersion }
+
+// SharesBytes reports whether both are encoded in the same memory, as a body and its copy with
+// another TTL are.
+func (v *Variant) SharesBytes(x *Variant) bool { return &v.buf[0] == &x.buf[0] }
+
+// GivenBy is the body as if it had come in another response, without an origin's version. It shares
+// the bytes.
+func (v *Variant) GivenBy(from *Provenance) *Variant {
+	c := *v
+	c.From, c.originVersion, c.Orphaned = from, "", false
+	return &c
+}
+
+// Size is the memory the encoded body takes, in bytes.
+func (v *Variant) Size() int { return len(v.buf) }
+
+// Delta is the encoded `resources` field of a DeltaDiscoveryResponse. The caller must not change
+// it.
+func (v *Variant) Delta() []byte { return v.buf }
+
+// DeltaV2 is Delta without what a Resource lacks in v2: cache_control and metadata.
+func (v *Variant) DeltaV2() []byte {
+	if !v.DoNotCache && len(v.meta()) == 0 {
+		return v.buf
+	}
+	b := AppendString(nil, FieldVersion, v.Version())
+	if name := v.Spelling(); name != "" {
+		b = AppendString(b, FieldName, name)
+	}
+	for _, a := range v.Aliases {
+		b = AppendString(b, FieldAliases, a)
+	}
+	rest := v.buf[v.sotw:]
+	return append(wrap(len(b)+len(rest), b), rest...)
+}
+
+// SotW is the encoded `resources` field of a DiscoveryResponse. The caller must not change it.
+func (v *Variant) SotW() []byte { return v.buf[v.sotw:] }
+
+// Endpoints is the name of the endpoints that must follow this body if it is a Cluster (WARM-1): ""
+// if there are none, Wildcard if the body does not tell, and then it may be any.
+func (v *Variant) Endpoints() string { return v.endpoints }
+
+// NewNotice makes the statement that aliases did not resolve, as it is sent to clients. It has no
+// content. Its version only has to differ each time it is sent (hosts.go).
+func NewNotice(name string, aliases []string, version string) *Variant {
+	v := &Variant{Aliases: aliases, From: &Provenance{}}
+	v.Name, v.Spelt = Spell(name)
+	inner := AppendString(nil, FieldName, name)
+	if version != "" {
+		inner = AppendString(inner, FieldVersion, version)
+	}
+	for _, alias := range aliases {
+		inner = AppendString(inner, FieldAliases, alias)
+	}
+	v.buf = protowire.AppendBytes(protowire.AppendTag(nil, FieldResources, protowire.BytesType), inner)
+	v.sotw, v.any = uint32(len(v.buf)), uint32(len(v.buf))
+	return v
+}
+
+// Notice reports whether the variant has no body, and is the origin's statement that the aliases in
+// it did not resolve (ALIAS-5).
+func (v *Variant) Notice() bool { return int(v.any) == len(v.buf) }
+
+// ListsAs reports whether the name is the resource's own, or one of its aliases.
+func (v *Variant) ListsAs(name string) bool {
+	return v.Name == name || slices.ContainsFunc(v.Aliases, func(alias string) bool { return NameKey(alias) == name })
+}
+
+func (v *Variant) HasEndpoints() bool {
+	_, payload, err := AnyParts(v.Any())
+	return err != nil || HasEndpoints(payload)
+}
+
+// Received is when the response came that brought the body last; zero: not known, as of what a
+// snapshot or a file of last resort has.
+func (v *Variant) Received() time.Time {
+	if v.From.Came == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, v.From.Came)
+}
+
+// Located reports whether the resource was named by resource_name.
+func (r Resource) Located() bool { return r.RawConstraints != nil || r.Constraints != nil }
+
+// AnyName reports whether f holds for the name or one of the aliases.
+func (r *Resource) AnyName(f func(name string) bool) bool {
+	return f(r.Name) || slices.ContainsFunc(r.Aliases, func(alias string) bool { return f(NameKey(alias)) })
+}
+
+func IsNameless(key string) bool { return strings.HasPrefix(key, namelessKey) }
