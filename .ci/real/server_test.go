@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"net"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -75,15 +77,24 @@ var (
 	javaServer = grpcServer{"grpc-java-" + pinned("GRPC_JAVA"), javaClass("XdsServer"), "0.0.0.0"}
 )
 
-func serve(t *testing.T, s grpcServer, o origin) {
-	l := loopback(t)
-	addr := l.Addr().String()
-	_ = l.Close() // the server is to have the port
-	_, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		t.Fatal(err)
+// serverPort is a free port for a server that takes it seconds later, when its Listener has come. It
+// is below those that Linux gives to outgoing connections: one of these had it once.
+func serverPort(t *testing.T) string {
+	t.Helper()
+	for range 100 {
+		port := strconv.Itoa(20_000 + rand.IntN(10_000))
+		if l, err := net.Listen("tcp", ":"+port); err == nil {
+			_ = l.Close()
+			return port
+		}
 	}
-	says := net.JoinHostPort(s.host, port)
+	t.Fatal("no port is free")
+	return ""
+}
+
+func serve(t *testing.T, s grpcServer, o origin) {
+	port := serverPort(t)
+	addr, says := net.JoinHostPort("127.0.0.1", port), net.JoinHostPort(s.host, port)
 	n := 0
 	b := &bed{T: t, row: row{origin: o}, tally: newTally(), disk: filepath.Join(t.TempDir(), "snapshot")}
 	b.plane = newPlane(t, o, serverWorld(says, n))
