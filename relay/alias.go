@@ -214,7 +214,7 @@ func (s *shard) spread(a *Applied, body *xds.Variant, gen uint32) {
 			e.onDropped()
 			s.look(e)
 			for r := e.head; r != nil; r = r.next {
-				r.sub.owe(r, true)
+				r.owe(true)
 			}
 		}
 	}

@@ -102,12 +102,13 @@ func (a *aliasHoldings) set(r *record, name, spelt string) {
 // unresolved reports whether the origin has still to answer for the name, as far as this client is
 // concerned: v is what a dropped alias stood for, and the client was not sent v by the alias
 // (ALIAS-4).
-func (s *Sub) unresolved(r *record, v *xds.Variant) bool {
-	return v != nil && r.entry.aliasDropped && !(r.is(holds) && s.alias.resource(r) == v.Name)
+func (r *record) unresolved(v *xds.Variant) bool {
+	return v != nil && r.entry.aliasDropped && !(r.is(holds) && r.sub.alias.resource(r) == v.Name)
 }
 
 // standsFor records the resource that the client is sent for a record.
-func (s *Sub) standsFor(r *record, v *xds.Variant, rev uint64) {
+func (r *record) standsFor(v *xds.Variant, rev uint64) {
+	s := r.sub
 	if was := s.alias.resource(r); s.delta && was != v.Name && r.is(holds) {
 		a := s.aliases()
 		a.dropped = append(a.dropped, droppedAlias{heldName: a.heldAs(r), record: r, sent: r.sent})
@@ -130,7 +131,8 @@ func (a *aliasHoldings) heldAs(r *record) heldName {
 // ends decides how a delta client is sent that a name does not exist. The forms are the removal of
 // the resource that it holds, the notice that an alias did not resolve (ALIAS-5), and the removal
 // of the name itself. A resource that has to be removed besides is added to dropped.
-func (s *Sub) ends(r *record) (what event, notice *xds.Variant) {
+func (r *record) ends() (what event, notice *xds.Variant) {
+	s := r.sub
 	notice = r.entry.notice
 	name, own := s.alias.resource(r), r.entry.name
 	// an owed record may be marked as holding something (due)
@@ -138,7 +140,7 @@ func (s *Sub) ends(r *record) (what event, notice *xds.Variant) {
 	if held && notice != nil && notice.Name == name {
 		notice = nil // one answer cannot have both for one name (DELTA-20)
 	}
-	s.addMissingHost(r, notice != nil)
+	r.addMissingHost(notice != nil)
 	if held && (name != own || notice != nil) {
 		a := s.aliases()
 		a.dropped = append(a.dropped, droppedAlias{a.heldAs(r), r, notice == nil, r.is(demanded), r.sent})
@@ -197,17 +199,18 @@ func (a *aliasHoldings) deferRest(s *Sub) {
 
 // recognize decides whether a name of the first request stands for something that the client says
 // it holds.
-func (s *Sub) recognize(r *record) {
+func (r *record) recognize() {
+	s := r.sub
 	e := r.entry
 	switch {
 	case !r.is(maybeAlias) || e.aliasDropped || r.heldBack():
 		return
 	case e.chosen != nil:
 		if d, stated := s.alias.claims[e.chosen.Name]; stated && e.chosen.Name != e.name {
-			s.sent(r, d)
+			r.setSent(d)
 			s.alias.set(r, e.chosen.Name, s.alias.spelt[e.chosen.Name])
 			r.flags |= holds | claimed
-			s.owe(r, false)
+			r.owe(false)
 		}
 	case s.shard.absent(e):
 	case e.isInDoubt():
@@ -217,10 +220,11 @@ func (s *Sub) recognize(r *record) {
 	default:
 		return
 	}
-	s.notEarly(r)
+	r.decided()
 }
 
-func (s *Sub) notEarly(r *record) {
+func (r *record) decided() {
+	s := r.sub
 	if !r.is(maybeAlias) {
 		return
 	}
@@ -262,7 +266,8 @@ func (s *Sub) versionSum() xds.Sum {
 
 // about is an error as it is sent for a record. It has the name of the resource if the client holds
 // that, and otherwise the alias.
-func (s *Sub) about(r *record, f *NameError) *NameError {
+func (r *record) about(f *NameError) *NameError {
+	s := r.sub
 	name := r.entry.name
 	if f.Name == name || s.delta && (r.is(holds) && s.alias.resource(r) == f.Name || s.record(f.Name) != nil) {
 		return f
@@ -328,9 +333,9 @@ func (s *Sub) keepAs(v *xds.Variant, d xds.Digest) {
 			continue
 		}
 		s.alias.set(r, v.Name, v.Spelt)
-		s.sent(r, d)
+		r.setSent(d)
 		r.flags |= holds
-		s.markDirty(r, s.shard.rev)
+		r.markDirty(s.shard.rev)
 	}
 }
 
@@ -363,7 +368,7 @@ func (s *Sub) demands() bool {
 		if !r.is(demanded) || r.is(unsubscribed) {
 			return false
 		}
-		v, absent, _ := s.effective(r)
+		v, absent, _ := r.effective()
 		return v != nil || absent || r.entry.nameError != nil || s.shard.silentOf(r.entry)
 	})
 }

@@ -20,7 +20,7 @@ func (s *Sub) takeAssembled(k Deferral) *Answer {
 	for r := range s.records.all() {
 		known = known && r.entry.isGone()
 		if f := r.entry.nameError; f != nil && f != r.lastError() {
-			s.addDirty(r) // a set may have lost what kept an error back
+			r.lookAgain() // a set may have lost what kept an error back
 		}
 	}
 	a := &Answer{Body: &Body{}, gone: known}
@@ -31,7 +31,7 @@ func (s *Sub) takeAssembled(k Deferral) *Answer {
 		for _, f := range a.Errors { // to be told with the rest
 			r := s.record(f.Name)
 			r.setLastError(nil)
-			s.addDirty(r)
+			r.lookAgain()
 		}
 		return nil
 	}
@@ -72,17 +72,17 @@ func (s *Sub) assemble(a *Answer) {
 		own.Variants = append(own.Variants, v)
 	}
 	for r := range s.records.all() {
-		v, _, at := s.effective(r)
+		v, _, at := r.effective()
 		r.gave(v)
 		if v == nil {
-			s.sent(r, xds.Digest{})
+			r.setSent(xds.Digest{})
 			r.flags &^= holds | claimed
 			continue
 		}
-		s.sent(r, v.Digest)
+		r.setSent(v.Digest)
 		r.setLastError(nil)
 		r.flags = r.flags&^claimed | holds
-		s.owe(r, false)
+		r.owe(false)
 		a.Rev = max(a.Rev, at)
 		add(v)
 	}

@@ -80,11 +80,11 @@ func (r *record) has() bool { return r.sent != (xds.Digest{}) || r.is(claimed|re
 // wasSent reports whether the client was sent what it names, by name or with a set, or says that it
 // holds it. The flag holds alone does not prove that: it also marks records whose absence has still
 // to be sent (due).
-func (s *Sub) wasSent(r *record) (sent bool) {
+func (r *record) wasSent() (sent bool) {
 	if !r.is(holds) || r.has() {
 		return r.is(holds)
 	}
-	s.covering(r.entry.name, func(p *position) {
+	r.sub.covering(r.entry.name, func(p *position) {
 		sent = sent || !p.fresh && p.view.hadAt(p.view.items[r.entry.name], p.sent)
 	})
 	return sent
@@ -152,21 +152,20 @@ func (s *Sub) endDeferrals(k Deferral) (changed bool) {
 	for name, x := range s.deferred {
 		switch r := s.record(name); {
 		case x.empty && r != nil:
-			if goes := x.due(s.shard.now, &k); goes || !s.orphaned(r) {
+			if goes := x.due(s.shard.now, &k); goes || !r.orphaned() {
 				delete(s.deferred, name)
 				r.flags |= sendEmpty
-				s.addDirty(r)
+				r.lookAgain()
 			}
-		case s.pos != nil && s.held(name) != nil, r != nil && s.body(r) != nil:
+		case s.pos != nil && s.held(name) != nil, r != nil && r.body() != nil:
 			delete(s.deferred, name) // its present body is sent anyway
 		case r == nil && (x.named && !x.set || !s.covered(name)): // ORD-10: until it drops the name
 			delete(s.deferred, name)
 		case x.due(s.shard.now, &k):
 			delete(s.deferred, name)
 			changed = changed || x.body != nil
-			if r != nil && !r.is(dirty) { // its error may be sent with the list
-				r.flags |= dirty
-				s.dirty = append(s.dirty, r)
+			if r != nil {
+				r.lookAgain() // its error may be sent with the list
 			}
 		}
 	}
@@ -183,7 +182,7 @@ func (s *Sub) deferMembers(k Deferral) {
 			continue
 		}
 		for _, name := range p.view.since(p.sent).Removed {
-			if r := s.record(name); r != nil && s.body(r) != nil || s.held(name) != nil {
+			if r := s.record(name); r != nil && r.body() != nil || s.held(name) != nil {
 				continue // held by name (RELAY-25), or in another set
 			}
 			it := p.view.items[name]

@@ -209,12 +209,12 @@ func (g *gathering) orphansOf(x *arrival, names map[string]bool) map[string]bool
 
 // orphaned reports whether what the client is to be sent of a name is that its endpoints are empty,
 // since its Cluster goes. What `*` brings is sent with the rest.
-func (s *Sub) orphaned(r *record) bool {
-	if c := r.entry.chosen; c == nil || !c.Orphaned || c.Name != r.entry.name || s.pos != nil {
+func (r *record) orphaned() bool {
+	if c := r.entry.chosen; c == nil || !c.Orphaned || c.Name != r.entry.name || r.sub.pos != nil {
 		return false
 	}
-	v := s.body(r)
-	if v == nil || s.unresolved(r, v) {
+	v := r.body()
+	if v == nil || r.unresolved(v) {
 		return false
 	}
 	return v.Orphaned && r.mayDefer() && r.sent != v.Digest && !(r.is(claimed) && v.ClaimedAs(r.sent))
@@ -222,11 +222,12 @@ func (s *Sub) orphaned(r *record) bool {
 
 // defersEmpty defers the empty endpoints of a name, if that has to be, and reports whether it does.
 // A client that asks for the name again is sent them; one that comes back with the name is not.
-func (s *Sub) defersEmpty(r *record, k Deferral) bool {
+func (r *record) defersEmpty(k Deferral) bool {
+	s := r.sub
 	late, back := r.is(sendEmpty), r.is(claimed) || r.back()
 	r.flags &^= sendEmpty
 	switch {
-	case !s.orphaned(r) || late || r.is(owed) && !back:
+	case !r.orphaned() || late || r.is(owed) && !back:
 		delete(s.deferred, r.entry.name)
 		return false
 	case s.defers(r.entry.name):
@@ -234,6 +235,6 @@ func (s *Sub) defersEmpty(r *record, k Deferral) bool {
 	case !s.deferRemoval(r.entry.name, deferredRemoval{until: r.entry.rev, named: true, returned: back, empty: true}, k):
 		return false
 	}
-	s.owe(r, false)
+	r.owe(false)
 	return true
 }

@@ -160,7 +160,8 @@ func (t *set) fallbackMembers() (vs []*xds.Variant) {
 }
 
 // standsIn records whether the client was sent fallback content by a name.
-func (s *Sub) standsIn(r *record, is bool) {
+func (r *record) standsIn(is bool) {
+	s := r.sub
 	switch {
 	case is && !r.is(standIn):
 		r.flags |= standIn

@@ -21,7 +21,8 @@ type missingHost struct {
 
 // addMissingHost notes that a virtual host a client waits for is answered as not existing. stated:
 // the origin's notice is in the answer. Clients that name parameters know no aliases.
-func (s *Sub) addMissingHost(r *record, stated bool) {
+func (r *record) addMissingHost(stated bool) {
+	s := r.sub
 	if r.is(demanded) && s.delta && !s.located && xds.IsVirtualHost(s.typeURL) {
 		a := s.aliases()
 		a.missingHosts = append(a.missingHosts, missingHost{r, stated})
@@ -29,10 +30,10 @@ func (s *Sub) addMissingHost(r *record, stated bool) {
 }
 
 // answerSilent answers a client that waits for a virtual host about which the origin is silent.
-func (s *Sub) answerSilent(r *record) {
-	if r.is(demanded) && s.shard.silentOf(r.entry) {
-		s.addMissingHost(r, false)
-		s.owe(r, false)
+func (r *record) answerSilent() {
+	if r.is(demanded) && r.sub.shard.silentOf(r.entry) {
+		r.addMissingHost(false)
+		r.owe(false)
 	}
 }
 
@@ -120,7 +121,7 @@ func (s *shard) silentOnHosts(now time.Time) {
 			u.entry.onWaited()
 			for r := u.entry.head; r != nil && s.silentOf(u.entry); r = r.next {
 				if r.is(demanded) {
-					r.sub.markDirty(r, s.rev)
+					r.markDirty(s.rev)
 				}
 			}
 		}

@@ -122,7 +122,7 @@ func (l *itemList) record(r *record) {
 	}
 	s := l.sub
 	x := l.blank(r.entry.name, s.spelt[r.entry.name])
-	body, _, _ := s.effective(r)
+	body, _, _ := r.effective()
 	holdsIt := r.is(holds) && !r.is(claimed)
 	switch {
 	case !holdsIt && r.is(owed|claimed):

@@ -52,7 +52,7 @@ func (s *Sub) Known() bool {
 		}
 	}
 	for r := range s.records.all() {
-		if s.known(r) {
+		if r.known() {
 			return true
 		}
 	}
@@ -71,7 +71,7 @@ func (s *Sub) Resolved() bool {
 		}
 	}
 	for r := range s.records.all() {
-		if !s.known(r) && r.entry.nameError == nil {
+		if !r.known() && r.entry.nameError == nil {
 			return false
 		}
 	}
@@ -143,7 +143,7 @@ func (s *Sub) hasBody(name string) bool {
 		return true
 	}
 	r := s.record(xds.NameKey(name))
-	return r != nil && s.body(r) != nil
+	return r != nil && r.body() != nil
 }
 
 // hasFromStar reports whether the client of `*` has a name from that set. It locks the shard.

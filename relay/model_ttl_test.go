@@ -241,7 +241,7 @@ func (m *model) emptyWaits(c *modelSub) (unknown bool) {
 		return false
 	}
 	for r := range c.records.all() {
-		if c.body(r) != nil {
+		if r.body() != nil {
 			return false
 		}
 		unknown = unknown || !r.entry.isGone()

@@ -397,7 +397,7 @@ func (s *shard) offerNamed(e *entry, rev uint64, gen uint32, stated bool) {
 func (e *entry) cured(rev uint64) {
 	for r := e.head; r != nil; r = r.next {
 		if r.lastError() != nil {
-			r.sub.markDirty(r, rev)
+			r.markDirty(rev)
 		}
 	}
 }
@@ -410,7 +410,7 @@ func (e *entry) renewed(rev uint64) {
 			r.flags |= heartbeatDue
 		}
 		if r.sub.ttl || r.lastError() != nil {
-			r.sub.touched(r, rev)
+			r.touched(rev)
 		}
 	}
 }
@@ -429,7 +429,7 @@ func (e *entry) due() {
 // notify marks the clients of a name.
 func (s *shard) notify(e *entry, rev uint64) {
 	for r := e.head; r != nil; r = r.next {
-		r.sub.touched(r, rev)
+		r.touched(rev)
 	}
 }
 

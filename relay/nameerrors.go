@@ -214,7 +214,7 @@ func (s *Sub) endSpared(p *position) (gone []string) {
 		case f != nil && !s.shard.group.origin.ends(f.nameError):
 			continue
 		case s.record(name) != nil:
-			s.markDirty(s.record(name), s.shard.rev)
+			s.record(name).markDirty(s.shard.rev)
 		default:
 			gone = append(gone, name)
 		}

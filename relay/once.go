@@ -40,7 +40,7 @@ func (s *Sub) tidy(own, base *Body, errs []*NameError) (*Body, []*NameError) {
 		case !s.stillSelects(x.name):
 			// By now the client is subscribed to it by its own name, and that is not answered.
 			if r := s.record(x.name); r != nil && r.is(owed) {
-				s.sent(r, x.sent)
+				r.setSent(x.sent)
 				r.flags |= holds
 				// It is removed if the client gives it up before the answer.
 				a.deferred = append(a.deferred, x.heldName)
@@ -137,7 +137,7 @@ func (s *Sub) errorsOnce(errs []*NameError, bodies map[string]bool) []*NameError
 			for _, r := range append(s.alias.by[f.Name], s.record(f.Name)) {
 				if r != nil && r.lastError() != nil {
 					r.setLastError(nil)
-					s.markDirty(r, r.entry.rev)
+					r.markDirty(r.entry.rev)
 				}
 			}
 			return true

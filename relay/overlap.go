@@ -156,7 +156,7 @@ func (s *Sub) leaveSet(p *position, now time.Time) {
 	// known (RELAY-7), and what was sent of a name may differ from its own entry (RELAY-25).
 	s.holds = s.holds || !s.delta && s.sentWhole
 	for r := range s.records.all() {
-		s.markDirty(r, s.shard.rev)
+		r.markDirty(s.shard.rev)
 	}
 	if s.asList && t.kind != wild && !p.fresh && !s.delta {
 		// A client of `*` at another origin may keep the members until a list leaves them out.

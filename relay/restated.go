@@ -16,7 +16,7 @@ func (s *Sub) Restated() bool {
 		return false
 	}
 	for _, r := range s.dirty {
-		if !s.repeats(r) {
+		if !r.repeats() {
 			return false
 		}
 	}
@@ -33,7 +33,7 @@ func (s *Sub) Restated() bool {
 		return false
 	}
 	for _, v := range b.Variants {
-		if r := s.record(v.Name); r == nil || !s.repeats(r) {
+		if r := s.record(v.Name); r == nil || !r.repeats() {
 			return false
 		}
 	}
@@ -41,10 +41,10 @@ func (s *Sub) Restated() bool {
 }
 
 // repeats reports whether the body of a name is the one that the client was sent.
-func (s *Sub) repeats(r *record) bool {
+func (r *record) repeats() bool {
 	if r.is(owed|claimed|unsubscribed|errorSent|heartbeatDue|unavailableDue|revived) || r.entry.nameError != nil || r.entry.aliasDropped {
 		return false
 	}
-	v, _, _ := s.effective(r)
+	v, _, _ := r.effective()
 	return v != nil && v.Digest == r.sent
 }

@@ -243,18 +243,19 @@ func (s *shard) markHeldBack() {
 
 func (s *shard) markRecords(e *entry) {
 	for r := e.head; r != nil; r = r.next {
-		r.sub.markDirty(r, s.rev)
+		r.markDirty(s.rev)
 	}
 }
 
 // body is the body of a name by itself for this client. While no stream is open on which it was
 // asked, what must not be cached is sent only to clients that were sent a body before (RELAY-9).
-func (s *Sub) body(r *record) *xds.Variant {
+func (r *record) body() *xds.Variant {
+	s := r.sub
 	switch v := r.entry.chosen; {
 	case r.heldBack(), r.entry.unconfirmed && !r.is(holds) && s.shard.answersSoon(r.entry):
 		return nil
 	case v == nil:
-		return s.retired(r)
+		return r.retired()
 	case v.DoNotCache && !s.shard.isAsked(r.entry) && (!r.is(holds) || r.is(claimed)):
 		return nil
 	default:
@@ -263,7 +264,8 @@ func (s *Sub) body(r *record) *xds.Variant {
 }
 
 // retired is the body that had retired, if this client is to be sent it, or was.
-func (s *Sub) retired(r *record) *xds.Variant {
+func (r *record) retired() *xds.Variant {
+	s := r.sub
 	e := r.entry
 	v := pick(e.retiredBodies(), s.shard.params)
 	switch {
@@ -285,16 +287,17 @@ func (s *Sub) retired(r *record) *xds.Variant {
 // gave notes whether the body that the client is sent had retired. An equal body of a set counts
 // as the set's (RELAY-25).
 func (r *record) gave(v *xds.Variant) {
-	r.sub.standsIn(r, false)
+	r.standsIn(false)
 	r.flags &^= revived
 	if e := r.entry; e.chosen == nil && v != nil && v == pick(e.retiredBodies(), r.sub.shard.params) {
 		r.flags |= revived
-		r.sub.standsIn(r, v.From.Fallback)
+		r.standsIn(v.From.Fallback)
 	}
 }
 
 // lookedUp counts what a client that asks for a name found.
-func (s *Sub) lookedUp(r *record) {
+func (r *record) lookedUp() {
+	s := r.sub
 	e, result := r.entry, metrics.Miss
 	switch {
 	case e.chosen != nil && s.shard.isAsked(e) && e.isAnswered():
@@ -303,7 +306,7 @@ func (s *Sub) lookedUp(r *record) {
 		result = metrics.Stale
 	case s.shard.absent(e):
 		result = metrics.Absent
-	case s.retired(r) != nil:
+	case r.retired() != nil:
 		result = metrics.Retired
 	case s.shard.elsewhere(e.name):
 		result = metrics.Mismatch

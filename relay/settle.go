@@ -4,13 +4,14 @@ import "github.com/weir-xds/weir/relay/xds"
 
 // effective is the body that a name has for this client. If both a set and an entry hold the name,
 // that is the one received last, and the name is gone only when neither holds it (RELAY-25).
-func (s *Sub) effective(r *record) (v *xds.Variant, absent bool, rev uint64) {
+func (r *record) effective() (v *xds.Variant, absent bool, rev uint64) {
+	s := r.sub
 	e := r.entry
-	v, rev = s.body(r), e.rev
+	v, rev = r.body(), e.rev
 	// An absence that was stated before the upstream stream broke is not sent to a client that asks
 	// now (RELAY-38). A removal that a client was about to be sent still is, since it did happen.
 	absent = s.shard.absent(e) || e.wasStatedAbsent() && r.is(holds) && !r.is(claimed)
-	if s.unresolved(r, v) {
+	if r.unresolved(v) {
 		return nil, false, rev
 	}
 	if s.pos == nil {
@@ -57,9 +58,10 @@ const (
 
 // settle compares a record with what is known, and returns what the client must be sent of the
 // name. body is set for a resource, which may be a notice (ALIAS-5), and for a heartbeat.
-func (s *Sub) settle(r *record) (what event, body *xds.Variant, rev uint64) {
-	s.recognize(r)
-	v, absent, rev := s.effective(r)
+func (r *record) settle() (what event, body *xds.Variant, rev uint64) {
+	s := r.sub
+	r.recognize()
+	v, absent, rev := r.effective()
 	// A client that comes back may have missed a heartbeat.
 	renewed := s.ttl && (r.is(heartbeatDue) || r.is(claimed) && v != nil && v.Timed())
 	r.flags &^= heartbeatDue
@@ -69,27 +71,27 @@ func (s *Sub) settle(r *record) (what event, body *xds.Variant, rev uint64) {
 		lost := v == r.entry.chosen && r.entry.aliasDropped
 		if ended := r.lastError() != nil && r.entry.nameError == nil; !r.is(owed) && !ended &&
 			(r.sent == v.Digest || r.is(claimed) && v.ClaimedAs(r.sent)) {
-			s.sent(r, v.Digest) // the claim may be in another form
+			r.setSent(v.Digest) // the claim may be in another form
 			// The claim is true. The client holds what was live here, and has to be sent its
 			// removal.
 			r.flags &^= claimed
 			if renewed {
-				if what = s.renew(r, v); what != nothing {
+				if what = r.renew(v); what != nothing {
 					return what, v, rev
 				}
 			}
 			return nothing, nil, 0
 		}
 		if lost && r.sent == v.Digest {
-			s.answerSilent(r)
+			r.answerSilent()
 			return nothing, nil, 0 // the subscription waits for its answer (ALIAS-4)
 		}
-		s.standsFor(r, v, rev)
-		s.sent(r, v.Digest)
+		r.standsFor(v, rev)
+		r.setSent(v.Digest)
 		s.newest = xds.Newer(s.newest, v.From)
 		r.flags, r.at = r.flags&^claimed|holds, s.takes+1
 		if !lost {
-			s.owe(r, false)
+			r.owe(false)
 		}
 		return resource, v, rev
 	case absent:
@@ -100,27 +102,28 @@ func (s *Sub) settle(r *record) (what event, body *xds.Variant, rev uint64) {
 		}
 		switch {
 		case tell && s.delta:
-			what, body = s.ends(r)
+			what, body = r.ends()
 		case tell:
 			what = removal
 		}
 		s.alias.set(r, r.entry.name, "")
-		s.sent(r, xds.Digest{})
+		r.setSent(xds.Digest{})
 		r.flags &^= holds | claimed
 		// If it has ended, only what a dropped alias stood for is gone. The alias itself still
 		// waits for its answer (ALIAS-4).
 		if !r.entry.isEnded() {
-			s.owe(r, false)
+			r.owe(false)
 		}
 		return what, body, rev
 	default:
-		s.answerSilent(r)
+		r.answerSilent()
 	}
 	return nothing, nil, 0
 }
 
 // sent records the digest of what the client holds of a name.
-func (s *Sub) sent(r *record, d xds.Digest) {
+func (r *record) setSent(d xds.Digest) {
+	s := r.sub
 	if r.sent != (xds.Digest{}) {
 		s.sum.Sub(r.sent)
 	}
@@ -154,13 +157,5 @@ func (s *Sub) eachDirty(f func(*record), full func() bool) {
 		if !r.is(unsubscribed) {
 			f(r)
 		}
-	}
-}
-
-// addDirty puts a name on the dirty list, for the same Take or the next.
-func (s *Sub) addDirty(r *record) {
-	if !r.is(dirty) {
-		r.flags |= dirty
-		s.dirty = append(s.dirty, r)
 	}
 }

@@ -67,7 +67,7 @@ func (s *Sub) Unreached() bool {
 		if r.is(owed) && r.lastError() == nil && !r.heldBack() {
 			told = true
 			r.flags |= unavailableDue
-			s.markDirty(r, s.shard.rev)
+			r.markDirty(s.shard.rev)
 		}
 	}
 	return told

@@ -232,7 +232,8 @@ func (s *Sub) Urgent() bool { return s.pending.Load()&pendingUrgent != 0 }
 // Remind makes the Sub Pending again, for a caller that could not Take yet.
 func (s *Sub) Remind() { s.pending.Or(pendingUrgent) }
 
-func (s *Sub) owe(r *record, owe bool) {
+func (r *record) owe(owe bool) {
+	s := r.sub
 	switch {
 	case owe && !r.is(owed):
 		r.flags |= owed
@@ -242,6 +243,12 @@ func (s *Sub) owe(r *record, owe bool) {
 		r.flags &^= owed | demanded
 		s.owed--
 	}
+}
+
+// oweAgain makes the client owed an answer for the name, though nothing changed.
+func (r *record) oweAgain() {
+	r.owe(true)
+	r.markDirty(r.sub.shard.rev)
 }
 
 // arrived records when the first change arrived that the client has not been sent.
@@ -264,8 +271,9 @@ func (s *Sub) markChanged(rev uint64) {
 }
 
 // touched is markChanged for a name. It is urgent if the client waits for the name's answer.
-func (s *Sub) touched(r *record, rev uint64) {
-	s.lookAgain(r)
+func (r *record) touched(rev uint64) {
+	s := r.sub
+	r.lookAgain()
 	if r.is(owed) {
 		s.arrived()
 		s.mark(rev)
@@ -275,12 +283,13 @@ func (s *Sub) touched(r *record, rev uint64) {
 }
 
 // markDirty has the next Take look at a name.
-func (s *Sub) markDirty(r *record, rev uint64) {
-	s.lookAgain(r)
-	s.mark(rev)
+func (r *record) markDirty(rev uint64) {
+	r.lookAgain()
+	r.sub.mark(rev)
 }
 
-func (s *Sub) lookAgain(r *record) {
+func (r *record) lookAgain() {
+	s := r.sub
 	if !r.is(dirty) {
 		r.flags |= dirty
 		s.dirty = append(s.dirty, r)

@@ -75,7 +75,7 @@ func (s *Sub) Unsend() {
 	defer s.shard.unlock()
 	for r := range s.records.all() {
 		if !s.defers(r.entry.name) {
-			s.demand(r)
+			r.demand()
 		}
 	}
 	for p := s.pos; p != nil; p = p.also {
@@ -131,7 +131,7 @@ func (s *Sub) Replace(now time.Time, names []string, wildcard bool) []Denied {
 	for r := range s.records.all() {
 		list.next()
 		if !r.is(listed) {
-			s.forget(r, now)
+			r.forget(now)
 		}
 		r.flags &^= listed
 	}
@@ -178,7 +178,7 @@ func (s *Sub) subscribe(name, spelt string, e *entry) *record {
 			s.owner.newNames.Add(1)
 		}
 		r = s.recordFor(s.shard.want(e, name, spelt))
-		s.lookedUp(r)
+		r.lookedUp()
 		s.spellAs(name, spelt)
 		d, stated := s.initial[name]
 		if stated && s.first {
@@ -188,7 +188,7 @@ func (s *Sub) subscribe(name, spelt string, e *entry) *record {
 			if s.delta && d != (xds.Digest{}) {
 				s.sum.Add(d)
 			}
-			s.markDirty(r, s.shard.rev)
+			r.markDirty(s.shard.rev)
 			return r
 		}
 		s.covering(name, func(p *position) {
@@ -209,16 +209,15 @@ func (s *Sub) subscribe(name, spelt string, e *entry) *record {
 			r.flags |= returned
 		}
 	}
-	s.demand(r)
+	r.demand()
 	return r
 }
 
 // demand makes a name owed, whatever the client was sent of it before.
-func (s *Sub) demand(r *record) {
+func (r *record) demand() {
 	r.setLastError(nil) // the error may be the only answer there is
-	s.owe(r, true)
 	r.flags |= demanded
-	s.markDirty(r, s.shard.rev)
+	r.oweAgain()
 }
 
 // spellAs records the client's spelling of a name.
@@ -267,23 +266,22 @@ func (s *Sub) unsubscribe(name string, now time.Time) {
 		delete(s.initial, name) // the client drops what it said it holds (DELTA-4)
 	}
 	if r != nil {
-		switch v := s.body(r); {
+		switch v := r.body(); {
 		case !s.delta || !r.is(holds):
 		case v != nil && v.Digest == r.sent:
 			s.keepAs(v, r.sent)
 		default:
 			s.mayKeep(told)
 		}
-		s.forget(r, now)
+		r.forget(now)
 		// The client still has the resource by an alias.
 		if also := s.alias.by[name]; s.pos != nil && len(also) > 0 {
-			s.owe(also[0], true)
-			s.markDirty(also[0], s.shard.rev)
+			also[0].oweAgain()
 		}
 		return
 	}
 	for _, r := range s.knownAs(name) {
-		s.forget(r, now)
+		r.forget(now)
 	}
 }
 
@@ -303,7 +301,8 @@ func (s *Sub) mayHold(name string) bool {
 
 // forgotten updates the rest of a SotW list that is sent whole, after a name in it ended. The list
 // may have waited for the name, or may have had its body in place of the set's own body.
-func (s *Sub) forgotten(r *record) {
+func (r *record) forgotten() {
+	s := r.sub
 	if s.delta {
 		return
 	}
@@ -328,17 +327,18 @@ func (s *Sub) forgotten(r *record) {
 	})
 }
 
-func (s *Sub) forget(r *record, now time.Time) {
-	s.owe(r, false)
-	s.forgotten(r)
+func (r *record) forget(now time.Time) {
+	s := r.sub
+	r.owe(false)
+	r.forgotten()
 	if r.sent != (xds.Digest{}) {
 		s.sum.Sub(r.sent)
 	}
 	s.alias.set(r, r.entry.name, "")
-	if s.notEarly(r); s.alias.undecided == 0 && len(s.alias.deferred) > 0 {
+	if r.decided(); s.alias.undecided == 0 && len(s.alias.deferred) > 0 {
 		s.mark(s.shard.rev)
 	}
-	s.standsIn(r, false)
+	r.standsIn(false)
 	s.records.remove(r)
 	delete(s.spelt, r.entry.name)
 	r.flags |= unsubscribed
@@ -355,7 +355,7 @@ func (s *Sub) Close(now time.Time) {
 	list := longList{sub: s, now: now}
 	for r := range s.records.all() {
 		list.next()
-		s.forget(r, now)
+		r.forget(now)
 	}
 	s.dirty = nil
 	sh.subs--

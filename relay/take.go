@@ -215,20 +215,20 @@ func (s *Sub) takeChanged(k Deferral) *Answer {
 	var renewed []*record
 	size := 0 // of the errors
 	s.eachDirty(func(r *record) {
-		if v, _, _ := s.effective(r); s.withholds(v) {
+		if v, _, _ := r.effective(); s.withholds(v) {
 			if size > errorBytes {
-				s.addDirty(r) // it comes with the next answer
-			} else if f := s.withhold(r); f != nil {
+				r.lookAgain() // it comes with the next answer
+			} else if f := r.withhold(); f != nil {
 				a.Errors = append(a.Errors, f)
 				size += f.Size()
 			}
 			return
 		}
-		if s.defersEmpty(r, k) {
+		if r.defersEmpty(k) {
 			return
 		}
 		had, back := r.mayDefer(), r.back()
-		what, body, at := s.settle(r)
+		what, body, at := r.settle()
 		if what == removal && had && s.deferRemoval(r.entry.name, deferredRemoval{named: true, returned: back}, k) || s.defers(r.entry.name) && what == nothing {
 			return // it is sent when the deferral ends
 		}
@@ -241,8 +241,8 @@ func (s *Sub) takeChanged(k Deferral) *Answer {
 			a.Rev = max(a.Rev, at)
 		}
 		if size > errorBytes {
-			s.addDirty(r) // its error comes with the next answer (TRANS-10)
-		} else if f := s.errorFor(r, what); f != nil {
+			r.lookAgain() // its error comes with the next answer (TRANS-10)
+		} else if f := r.errorFor(what); f != nil {
 			a.Errors = append(a.Errors, f)
 			size += f.Size()
 			a.Rev = max(a.Rev, r.entry.rev)
@@ -302,7 +302,8 @@ func (s *Sub) takeMembers(a *Answer, base *Body, rev uint64) {
 // own (ABS-9, ABS-11). Like an absence, an error is valid only as long as the upstream stream on
 // which it was stated (RELAY-38). A TTL that has passed is the exception: a client that held the
 // body is sent that error with or without a stream.
-func (s *Sub) errorFor(r *record, what event) *NameError {
+func (r *record) errorFor(what event) *NameError {
+	s := r.sub
 	e, sent := r.entry, what == resource || what == heartbeat
 	if what == resource {
 		r.setLastError(nil) // the body ends the error that was sent before
@@ -329,14 +330,14 @@ func (s *Sub) errorFor(r *record, what event) *NameError {
 	case !sent && s.inSet(e) && s.shard.group.origin.ends(f):
 		return nil // the name is gone only if neither holds it (RELAY-25)
 	case sent:
-		s.markDirty(r, e.rev)
+		r.markDirty(e.rev)
 		return nil
 	default:
 		// A name without a body stays owed: the client has still to be sent whether it exists
 		// (ABS-4).
 		s.answeredDemand = s.answeredDemand || r.is(demanded)
 		r.setLastError(f)
-		return s.about(r, f)
+		return r.about(f)
 	}
 }
 

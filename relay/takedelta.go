@@ -15,12 +15,12 @@ func (s *Sub) takeDelta(k Deferral) *Answer {
 	a := newAnswer()
 	own, errs, absences := a.Body, []*NameError(nil), 0
 	s.eachDirty(func(r *record) {
-		if s.defersEmpty(r, k) {
+		if r.defersEmpty(k) {
 			return
 		}
-		had, held := r.mayDefer(), s.hasHeld(r)
-		what, body, at := s.settle(r)
-		if f := s.errorFor(r, what); f != nil {
+		had, held := r.mayDefer(), r.hasHeld()
+		what, body, at := r.settle()
+		if f := r.errorFor(what); f != nil {
 			errs, at = append(errs, f), max(at, r.entry.rev)
 			rev = max(rev, at)
 		}
@@ -166,10 +166,10 @@ func (s *Sub) takeView() (b *Body, must bool, rev uint64) {
 func (s *Sub) lookAt(name string) bool {
 	r, also := s.record(name), s.alias.by[name]
 	if r != nil {
-		s.addDirty(r)
+		r.lookAgain()
 	}
 	for _, r := range also {
-		s.addDirty(r)
+		r.lookAgain()
 	}
 	return r != nil || len(also) > 0
 }

@@ -17,8 +17,8 @@ func (s *Sub) withholds(v *xds.Variant) bool {
 }
 
 // withhold answers for such a name, once.
-func (s *Sub) withhold(r *record) *NameError {
-	s.owe(r, false)
+func (r *record) withhold() *NameError {
+	r.owe(false)
 	if r.lastError() != nil && r.lastError().Code == codeFailedPrecondition {
 		return nil
 	}
@@ -29,7 +29,8 @@ func (s *Sub) withhold(r *record) *NameError {
 // renew is what is told of a body the client was sent before, when its TTL is another. Who
 // accepted it is told a heartbeat, who refused it nothing, who has not said anything the resource
 // (TTL-10). That it has no TTL any more takes the resource, too (TTL-8).
-func (s *Sub) renew(r *record, v *xds.Variant) event {
+func (r *record) renew(v *xds.Variant) event {
+	s := r.sub
 	switch s.judged(func(x *span) bool { return x.first <= r.at && r.at <= x.last }) {
 	case rejected:
 		return nothing
@@ -70,7 +71,7 @@ func (s *Sub) renewedInSet(p *position, r *record, first bool) {
 	if it == nil || it.dead || it.last <= p.sent {
 		return
 	}
-	if v, _, _ := s.effective(r); v == it.variant {
+	if v, _, _ := r.effective(); v == it.variant {
 		r.flags |= heartbeatDue
 	}
 }

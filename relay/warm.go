@@ -20,13 +20,11 @@ func (s *Sub) Owe(names []string) {
 		}
 		if r := s.record(name); r != nil {
 			r.flags |= sendEmpty
-			s.owe(r, true)
-			s.markDirty(r, s.shard.rev)
+			r.oweAgain()
 			continue
 		}
 		if also := s.alias.by[name]; len(also) > 0 {
-			s.owe(also[0], true)
-			s.markDirty(also[0], s.shard.rev)
+			also[0].oweAgain()
 			continue
 		}
 		s.oweMember(name)
@@ -36,8 +34,7 @@ func (s *Sub) Owe(names []string) {
 func (s *Sub) oweAll() {
 	for r := range s.records.all() {
 		r.flags |= sendEmpty
-		s.owe(r, true)
-		s.markDirty(r, s.shard.rev)
+		r.oweAgain()
 	}
 	for p := s.pos; p != nil; p = p.also {
 		if p.fresh {
@@ -107,8 +104,7 @@ func (s *Sub) OweNamespaces(routes []string, except []*xds.Variant) {
 	for r := range s.records.all() {
 		name := r.entry.name
 		if resource := s.alias.resource(r); covers(name) && !done[resource] || covers(resource) {
-			s.owe(r, true)
-			s.markDirty(r, s.shard.rev)
+			r.oweAgain()
 		}
 	}
 	for p := s.pos; p != nil; p = p.also {

@@ -42,7 +42,7 @@ func (s *Sub) takeWhole(k Deferral) *Answer {
 	if p != nil && p.view.contentRev > p.sent {
 		for r := range s.records.all() { // the set may have lost the body that held an error back
 			if f := r.entry.nameError; f != nil && f != r.lastError() {
-				s.addDirty(r)
+				r.lookAgain()
 			}
 		}
 	}
@@ -109,9 +109,9 @@ func (s *Sub) lists() {
 func (s *Sub) settleWhole(a *Answer, k Deferral) (changed bool) {
 	size := 0 // of the errors
 	s.eachDirty(func(r *record) {
-		held, had, back, was := s.wasSent(r), r.mayDefer(), r.back(), r.sent
+		held, had, back, was := r.wasSent(), r.mayDefer(), r.back(), r.sent
 		listed := r.at != 0 // the client has had a list, so leaving the name out is no change
-		what, body, at := s.settle(r)
+		what, body, at := r.settle()
 		if last := r.entry.last; what == removal && held && last != nil && !last.Timed() &&
 			s.deferRemoval(r.entry.name, deferredRemoval{body: last, until: at, named: had, returned: back, otherBody: had && was != last.Digest}, k) {
 			what = nothing
@@ -122,13 +122,13 @@ func (s *Sub) settleWhole(a *Answer, k Deferral) (changed bool) {
 		if what == resource && s.typeURL == xds.ClusterType {
 			a.Follow = append(a.Follow, needs([]*xds.Variant{body})...)
 		}
-		if v, _, _ := s.effective(r); v != nil || s.defers(r.entry.name) {
+		if v, _, _ := r.effective(); v != nil || s.defers(r.entry.name) {
 			r.setLastError(nil)
 			return
 		}
 		if size > errorBytes {
-			s.addDirty(r) // its error comes with the next list (TRANS-10)
-		} else if f := s.errorFor(r, what); f != nil {
+			r.lookAgain() // its error comes with the next list (TRANS-10)
+		} else if f := r.errorFor(what); f != nil {
 			a.Errors = append(a.Errors, f)
 			size += f.Size()
 			changed, a.Rev = true, max(a.Rev, r.entry.rev)
@@ -140,13 +140,13 @@ func (s *Sub) settleWhole(a *Answer, k Deferral) (changed bool) {
 // known is RELAY-6 for a name: it was received, stated absent, or unanswered for 15 s on a healthy
 // stream. A body that was received but is held back from this client does not count as known, since
 // the client may hold the name.
-func (s *Sub) known(r *record) bool {
-	return s.body(r) != nil || r.entry.isGone() && !r.heldBack()
+func (r *record) known() bool {
+	return r.body() != nil || r.entry.isGone() && !r.heldBack()
 }
 
 func (s *Sub) resolved() bool {
 	for r := range s.records.all() {
-		if !s.known(r) {
+		if !r.known() {
 			return false
 		}
 	}
@@ -167,11 +167,11 @@ func (s *Sub) wholeByName(a *Answer, changed bool) *Answer {
 	gone, kept := true, s.holds && !s.sentWhole
 	a.Body = &Body{Variants: make([]*xds.Variant, 0, s.records.len())}
 	for r := range s.records.all() {
-		if v := s.body(r); v != nil && !s.unresolved(r, v) {
+		if v := r.body(); v != nil && !r.unresolved(v) {
 			a.Variants = append(a.Variants, v)
 		}
-		gone = gone && s.ended(r)
-		kept = kept && s.inError(r)
+		gone = gone && r.ended()
+		kept = kept && r.inError()
 	}
 	if len(s.alias.of) > 0 {
 		a.Variants = s.onceEach(a.Variants, map[string]bool{})
@@ -183,19 +183,19 @@ func (s *Sub) wholeByName(a *Answer, changed bool) *Answer {
 		for _, f := range a.Errors { // they are sent with the next list
 			r := s.record(f.Name)
 			r.setLastError(nil)
-			s.addDirty(r)
+			r.lookAgain()
 		}
 		return nil
 	}
 	for r := range s.records.all() {
 		r.at = s.takes + 1
-		switch v := s.body(r); {
+		switch v := r.body(); {
 		// What came with `*` is dropped with this list, whatever is stated of the name (VER-4).
-		case v == nil || s.unresolved(r, v):
-			s.sent(r, xds.Digest{})
+		case v == nil || r.unresolved(v):
+			r.setSent(xds.Digest{})
 			r.flags &^= holds | claimed
 		case r.sent != v.Digest: // its body was released since it was looked at
-			s.sent(r, v.Digest)
+			r.setSent(v.Digest)
 			r.setLastError(nil)
 			r.flags = r.flags&^claimed | holds
 		}
@@ -210,14 +210,15 @@ func (s *Sub) wholeByName(a *Answer, changed bool) *Answer {
 // known. A name in error counts as gone if its error was sent and the client did not come back with
 // anything. A client that came back may hold the body; for it the name counts as gone after 15 s,
 // like silence. The same holds for secrets, since Envoy refuses a list without them.
-func (s *Sub) ended(r *record) bool {
-	return r.entry.isGone() || s.inError(r) && r.lastError() != nil && !s.holds && !xds.IsSecret(s.typeURL)
+func (r *record) ended() bool {
+	s := r.sub
+	return r.entry.isGone() || r.inError() && r.lastError() != nil && !s.holds && !xds.IsSecret(s.typeURL)
 }
 
 // inError reports whether there is no body, and the last error would leave a body in use (ABS-8).
-func (s *Sub) inError(r *record) bool {
+func (r *record) inError() bool {
 	e := r.entry
-	return e.chosen == nil && e.nameError != nil && !s.shard.group.origin.ends(e.nameError)
+	return e.chosen == nil && e.nameError != nil && !r.sub.shard.group.origin.ends(e.nameError)
 }
 
 // mixed merges the view and the names into one list. A name in both is listed once (RELAY-25). The
@@ -227,17 +228,17 @@ func (s *Sub) mixed(a *Answer) {
 	all, full := view.sum, view.fullBody(s.delta)
 	var loose []*xds.Variant
 	for r := range s.records.all() {
-		v, _, at := s.effective(r)
+		v, _, at := r.effective()
 		r.gave(v)
 		if v == nil {
-			s.sent(r, xds.Digest{})
+			r.setSent(xds.Digest{})
 			r.flags &^= holds | claimed
 			continue
 		}
-		s.sent(r, v.Digest)
+		r.setSent(v.Digest)
 		r.setLastError(nil)
 		r.flags, r.at = r.flags&^claimed|holds, s.takes+1
-		s.owe(r, false)
+		r.owe(false)
 		a.Rev = max(a.Rev, at)
 		it := view.items[v.Name]
 		switch {
