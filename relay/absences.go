@@ -82,5 +82,5 @@ func (k *store) holds(name string, lane laneIndex, gen uint32) bool {
 // hasHeld reports whether a client may hold what a name stands for. That is not what the flag
 // holds says, which is also set for a removal that has to be told.
 func (r *record) hasHeld() bool {
-	return r.sub.pos != nil || r.sent != (xds.Digest{}) || r.at > 0 || r.is(claimed|returned)
+	return r.sub.sets.first != nil || r.sent != (xds.Digest{}) || r.at > 0 || r.is(claimed|returned)
 }

@@ -182,7 +182,7 @@ func (s *Sub) claimAliases() {
 		return
 	}
 	s.alias.claims, s.alias.spelt = maps.Clone(s.initial), maps.Clone(s.stated)
-	if s.pos != nil {
+	if s.sets.first != nil {
 		return // the claims that the set does not have are found when the set is sent
 	}
 	s.alias.deferRest(s)
@@ -345,19 +345,9 @@ func (s *Sub) namesResource(name string) bool {
 	return r != nil && r.is(holds) && s.alias.resource(r) == name || len(s.alias.by[name]) > 0
 }
 
-// inView is the body that the client's sets have of a name; nil: none. Sets that were not sent to
-// the client do not count.
-func (s *Sub) inView(name string) *xds.Variant {
-	it, _ := s.itemOf(name)
-	if it == nil {
-		return nil
-	}
-	return it.variant
-}
-
 // stillSelects reports whether any of the client's subscriptions still has the resource.
 func (s *Sub) stillSelects(name string) bool {
-	return s.namesResource(name) || s.inView(name) != nil
+	return s.namesResource(name) || s.sets.live(name) != nil
 }
 
 // demands is Union.Demands for one Sub. It locks the shard.

@@ -14,7 +14,7 @@ func (s *Sub) takeAssembled(k Deferral) *Answer {
 		return nil
 	}
 	known := true // an empty list would say that there is nothing (SOTW-9)
-	for p := s.pos; p != nil; p = p.also {
+	for p := s.sets.first; p != nil; p = p.also {
 		known = known && !p.blocked()
 	}
 	for r := range s.records.all() {
@@ -35,8 +35,8 @@ func (s *Sub) takeAssembled(k Deferral) *Answer {
 		}
 		return nil
 	}
-	for p := s.pos; p != nil; p = p.also {
-		if s.ttl && p.view.renewed > p.sent && s.last() != rejected {
+	for p := s.sets.first; p != nil; p = p.also {
+		if s.ttl && p.view.renewed > p.sent && s.unaccepted.last(s.takes) != rejected {
 			must, a.renewed = true, true // heartbeats are the whole list with bodies (TTL-11)
 		}
 		if f := p.newCollectionError(); f != nil {
@@ -57,7 +57,7 @@ func (s *Sub) takeAssembled(k Deferral) *Answer {
 	if !must && len(a.Errors) == 0 && a.Version == s.whole {
 		return nil
 	}
-	a.Body = s.withDeferred(a.Body)
+	a.Body = s.deferred.addTo(a.Body)
 	s.lists()
 	s.whole, s.sentWhole, s.holds, s.removalDue = a.Version, true, s.holds && !known, false
 	return a
@@ -86,18 +86,18 @@ func (s *Sub) assemble(a *Answer) {
 		a.Rev = max(a.Rev, at)
 		add(v)
 	}
-	for p := s.pos; p != nil; p = p.also {
+	for p := s.sets.first; p != nil; p = p.also {
 		if p.blocked() {
 			continue
 		}
 		own.nameless = own.nameless || p.view.fullBody(s.delta).nameless
 		for _, v := range p.view.fullBody(s.delta).Variants {
-			if s.record(v.Name) == nil && s.held(v.Name) == p.view.items[v.Name] {
+			if s.record(v.Name) == nil && s.sets.live(v.Name) == p.view.items[v.Name] {
 				add(v)
 			}
 		}
 	}
-	a.Body, a.Version = own, s.deferredSum(total).Version()
+	a.Body, a.Version = own, s.deferred.sum(total).Version()
 }
 
 // newNames is what endpoints the view's Clusters need that this client was not sent in their

@@ -288,7 +288,7 @@ func (s *Sub) spell(a *Answer) {
 }
 
 func (s *Sub) spelling(name, other string) string {
-	if s.record(name) != nil || s.selects(name) != nil {
+	if s.record(name) != nil || s.sets.selects(name) != nil {
 		other = s.spelt[name]
 	}
 	return xds.Spelling(name, other)

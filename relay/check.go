@@ -286,9 +286,9 @@ func (v *view) checkPositions(fail func(string, ...any)) (n int) {
 // own reports whether the position is one of its client's.
 func (p *position) own() bool {
 	n, is := 0, false
-	for x := p.sub.pos; x != nil; x = x.also {
+	for x := p.sub.sets.first; x != nil; x = x.also {
 		n++
 		is = is || x == p
 	}
-	return is && (p.sub.more == nil && n == 1 || p.sub.more != nil && len(p.sub.more.by) == n && p.sub.more.by[p.view.set] == p)
+	return is && (p.sub.sets.more == nil && n == 1 || p.sub.sets.more != nil && len(p.sub.sets.more.by) == n && p.sub.sets.more.by[p.view.set] == p)
 }

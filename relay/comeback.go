@@ -81,12 +81,12 @@ func (x *restoredSet) isGone(v *view) []*xds.Variant {
 // deferRestored keeps the removed Clusters in the first list of `*`, if the client's version shows
 // that it holds them.
 func (s *Sub) deferRestored(k Deferral) {
-	p, x := s.pos, s.shard.restored
+	p, x := s.sets.first, s.shard.restored
 	if p == nil || !p.fresh || x == nil || s.records.len() > 0 || s.version != x.version || k == deferNothing {
 		return
 	}
 	for _, v := range x.isGone(p.view) {
-		s.deferRemoval(v.Name, deferredRemoval{body: v, until: p.view.contentRev, named: true, set: true, returned: true}, k)
+		s.deferred.add(v.Name, deferredRemoval{body: v, until: p.view.contentRev, named: true, set: true, returned: true}, s.shard.now, &k)
 	}
 }
 
@@ -115,7 +115,7 @@ func (s *Sub) holdsExactly() bool {
 func (s *Sub) firstListWaits(k Deferral) bool {
 	s.listHeld = false
 	// With sentWhole it is not the first list, even if `*` was unsubscribed since.
-	if !s.holds || s.sentWhole || s.pos != nil || s.inUnion || s.typeURL != xds.ClusterType {
+	if !s.holds || s.sentWhole || s.sets.first != nil || s.inUnion || s.typeURL != xds.ClusterType {
 		return false
 	}
 	for r := range s.records.all() {
@@ -131,7 +131,7 @@ func (s *Sub) firstListWaits(k Deferral) bool {
 		case is && s.shard.now.Sub(x.since) < k.HoldReturned, !is && k.HoldReturned > 0:
 			s.listHeld = true
 			if !is {
-				s.deferRemoval(e.name, deferredRemoval{returned: true}, k)
+				s.deferred.add(e.name, deferredRemoval{returned: true}, s.shard.now, &k)
 			}
 		default:
 			delete(s.deferred, e.name)

@@ -84,7 +84,7 @@ func (r *record) wasSent() (sent bool) {
 	if !r.is(holds) || r.has() {
 		return r.is(holds)
 	}
-	r.sub.covering(r.entry.name, func(p *position) {
+	r.sub.sets.covering(r.entry.name, func(p *position) {
 		sent = sent || !p.fresh && p.view.hadAt(p.view.items[r.entry.name], p.sent)
 	})
 	return sent
@@ -103,12 +103,7 @@ func (s *Sub) Deferred() (since time.Time, keeps bool) {
 	if len(s.deferred) == 0 || s.answersWhole() && s.listBlocked() {
 		return time.Time{}, false
 	}
-	for _, x := range s.deferred {
-		if since.IsZero() || x.since.Before(since) {
-			since = x.since
-		}
-	}
-	return since, true
+	return s.deferred.oldest(), true
 }
 
 // DeferredDue reports whether the next answer would carry a removal that Deferred reports as
@@ -116,15 +111,7 @@ func (s *Sub) Deferred() (since time.Time, keeps bool) {
 func (s *Sub) DeferredDue(now time.Time, k Deferral) bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	if len(s.deferred) == 0 || s.answersWhole() && s.listBlocked() {
-		return false
-	}
-	for _, x := range s.deferred {
-		if x.due(now, &k) {
-			return true
-		}
-	}
-	return false
+	return s.deferred.anyDue(now, &k) && !(s.answersWhole() && s.listBlocked())
 }
 
 // listBlocked reports whether a list that is sent whole has to wait, for its set or for a name
@@ -132,18 +119,12 @@ func (s *Sub) DeferredDue(now time.Time, k Deferral) bool {
 // is missing.
 func (s *Sub) listBlocked() bool {
 	waits, all := false, s.records.len() == 0
-	for p := s.pos; p != nil; p = p.also {
+	for p := s.sets.first; p != nil; p = p.also {
 		one := p.blocked()
 		waits, all = waits || one, all && one
 	}
-	alone := s.star() != nil && s.pos.also == nil
+	alone := s.sets.star() != nil && s.sets.first.also == nil
 	return waits && (s.holds || all || alone) || s.holds && !s.resolved()
-}
-
-// defers reports whether the removal of a name is deferred.
-func (s *Sub) defers(name string) bool {
-	_, is := s.deferred[name]
-	return is
 }
 
 // endDeferrals ends the deferral of names whose time has come, that exist again, or that are no
@@ -157,9 +138,9 @@ func (s *Sub) endDeferrals(k Deferral) (changed bool) {
 				r.flags |= sendEmpty
 				r.lookAgain()
 			}
-		case s.pos != nil && s.held(name) != nil, r != nil && r.body() != nil:
+		case s.sets.live(name) != nil, r != nil && r.body() != nil:
 			delete(s.deferred, name) // its present body is sent anyway
-		case r == nil && (x.named && !x.set || !s.covered(name)): // ORD-10: until it drops the name
+		case r == nil && (x.named && !x.set || !s.sets.covered(name)): // ORD-10: until it drops the name
 			delete(s.deferred, name)
 		case x.due(s.shard.now, &k):
 			delete(s.deferred, name)
@@ -177,41 +158,73 @@ func (s *Sub) endDeferrals(k Deferral) (changed bool) {
 
 // deferMembers defers the removal of members that left the set since the client was sent it.
 func (s *Sub) deferMembers(k Deferral) {
-	for p := s.pos; p != nil && k != deferNothing; p = p.also {
+	for p := s.sets.first; p != nil && k != deferNothing; p = p.also {
 		if p.fresh || p.view.contentRev <= p.sent {
 			continue
 		}
 		for _, name := range p.view.since(p.sent).Removed {
-			if r := s.record(name); r != nil && r.body() != nil || s.held(name) != nil {
+			if r := s.record(name); r != nil && r.body() != nil || s.sets.live(name) != nil {
 				continue // held by name (RELAY-25), or in another set
 			}
 			it := p.view.items[name]
-			s.deferRemoval(name, deferredRemoval{body: it.variant, until: it.rev, set: true}, k)
+			s.deferred.add(name, deferredRemoval{body: it.variant, until: it.rev, set: true}, s.shard.now, &k)
 		}
 	}
 }
 
-// deferRemoval defers a removal, if it has to be deferred, and reports whether it does.
-func (s *Sub) deferRemoval(name string, x deferredRemoval, k Deferral) bool {
-	if hold := k.Hold > 0 || x.named && k.HoldNamed > 0 || x.returned && k.HoldReturned > 0; !hold && k.pending(&x) == math.MaxUint64 && x.until <= k.Seen {
+// deferrals are the removals that a client has not been sent yet, by name (ORD-3); nil: there are
+// none.
+type deferrals map[string]deferredRemoval
+
+// has reports whether the removal of a name is deferred.
+func (d deferrals) has(name string) bool {
+	_, is := d[name]
+	return is
+}
+
+// add defers a removal that would be sent now, if it has to be deferred, and reports whether it
+// does.
+func (d *deferrals) add(name string, x deferredRemoval, now time.Time, k *Deferral) bool {
+	hold := k.Hold > 0 || x.named && k.HoldNamed > 0 || x.returned && k.HoldReturned > 0
+	if !hold && k.pending(&x) == math.MaxUint64 && x.until <= k.Seen {
 		return false
 	}
-	if s.deferred == nil {
-		s.deferred = map[string]deferredRemoval{}
+	if *d == nil {
+		*d = deferrals{}
 	}
-	x.until, x.since, x.set = max(x.until, k.Seen), s.shard.now, x.set || s.deferred[name].set
-	s.deferred[name] = x
+	x.until, x.since, x.set = max(x.until, k.Seen), now, x.set || (*d)[name].set
+	(*d)[name] = x
 	return true
 }
 
-// withDeferred is a list with the Clusters whose removal is deferred.
-func (s *Sub) withDeferred(b *Body) *Body {
-	if len(s.deferred) == 0 {
+// oldest is when the removal would have been sent that is deferred longest.
+func (d deferrals) oldest() (since time.Time) {
+	for _, x := range d {
+		if since.IsZero() || x.since.Before(since) {
+			since = x.since
+		}
+	}
+	return since
+}
+
+// anyDue reports whether any of the removals need not be deferred any longer.
+func (d deferrals) anyDue(now time.Time, k *Deferral) bool {
+	for _, x := range d {
+		if x.due(now, k) {
+			return true
+		}
+	}
+	return false
+}
+
+// addTo is a list with the Clusters whose removal is deferred.
+func (d deferrals) addTo(b *Body) *Body {
+	if len(d) == 0 {
 		return b
 	}
-	own := &Body{nameless: b.nameless, Variants: make([]*xds.Variant, 0, len(b.Variants)+len(s.deferred))}
+	own := &Body{nameless: b.nameless, Variants: make([]*xds.Variant, 0, len(b.Variants)+len(d))}
 	own.Variants = append(own.Variants, b.Variants...)
-	for _, x := range s.deferred {
+	for _, x := range d {
 		if x.body != nil {
 			own.Variants = append(own.Variants, x.body)
 		}
@@ -219,22 +232,22 @@ func (s *Sub) withDeferred(b *Body) *Body {
 	return own
 }
 
-// deferredNeeds are the endpoints that deferred Clusters need because the client had these Clusters
-// in another form before (WARM-1).
-func (s *Sub) deferredNeeds() (endpoints []string) {
-	for name, x := range s.deferred {
+// needs are the endpoints that deferred Clusters need because the client had these Clusters in
+// another form before (WARM-1).
+func (d deferrals) needs() (endpoints []string) {
+	for name, x := range d {
 		if x.otherBody {
 			endpoints = append(endpoints, needs([]*xds.Variant{x.body})...)
 			x.otherBody = false
-			s.deferred[name] = x
+			d[name] = x
 		}
 	}
 	return endpoints
 }
 
-// deferredSum is the version hash of a list with the Clusters whose removal is deferred.
-func (s *Sub) deferredSum(all xds.Sum) xds.Sum {
-	for _, x := range s.deferred {
+// sum is the version hash of a list with the Clusters whose removal is deferred.
+func (d deferrals) sum(all xds.Sum) xds.Sum {
+	for _, x := range d {
 		if x.body != nil {
 			all.Add(x.body.Digest)
 		}

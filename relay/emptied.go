@@ -210,7 +210,7 @@ func (g *gathering) orphansOf(x *arrival, names map[string]bool) map[string]bool
 // orphaned reports whether what the client is to be sent of a name is that its endpoints are empty,
 // since its Cluster goes. What `*` brings is sent with the rest.
 func (r *record) orphaned() bool {
-	if c := r.entry.chosen; c == nil || !c.Orphaned || c.Name != r.entry.name || r.sub.pos != nil {
+	if c := r.entry.chosen; c == nil || !c.Orphaned || c.Name != r.entry.name || r.sub.sets.first != nil {
 		return false
 	}
 	v := r.body()
@@ -230,9 +230,9 @@ func (r *record) defersEmpty(k Deferral) bool {
 	case !r.orphaned() || late || r.is(owed) && !back:
 		delete(s.deferred, r.entry.name)
 		return false
-	case s.defers(r.entry.name):
+	case s.deferred.has(r.entry.name):
 		return true
-	case !s.deferRemoval(r.entry.name, deferredRemoval{until: r.entry.rev, named: true, returned: back, empty: true}, k):
+	case !s.deferred.add(r.entry.name, deferredRemoval{until: r.entry.rev, named: true, returned: back, empty: true}, s.shard.now, &k):
 		return false
 	}
 	r.owe(false)

@@ -89,10 +89,10 @@ func (s *Sub) items(j *Judged) []seenItem {
 	for r := range s.records.all() {
 		l.record(r)
 	}
-	if s.more != nil {
+	if s.sets.more != nil {
 		l.listed = map[string]bool{}
 	}
-	for p := s.pos; p != nil; p = p.also {
+	for p := s.sets.first; p != nil; p = p.also {
 		for _, it := range p.view.items {
 			l.member(p, it)
 		}

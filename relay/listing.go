@@ -19,7 +19,7 @@ type listing struct {
 func (s *Sub) listing() listing {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	return listing{ready: !s.listBlocked(), resolved: s.resolved(), holds: s.holds, none: s.pos == nil && s.records.len() == 0}
+	return listing{ready: !s.listBlocked(), resolved: s.resolved(), holds: s.holds, none: s.sets.first == nil && s.records.len() == 0}
 }
 
 // expectList has the next Take answer with a list even if nothing changed. It locks the shard.
@@ -46,7 +46,7 @@ func (s *Sub) insist(now time.Time, k Deferral) *Answer {
 func (s *Sub) Known() bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	for p := s.pos; p != nil; p = p.also {
+	for p := s.sets.first; p != nil; p = p.also {
 		if !p.blocked() {
 			return true
 		}
@@ -65,7 +65,7 @@ func (s *Sub) Known() bool {
 func (s *Sub) Resolved() bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	for p := s.pos; p != nil; p = p.also {
+	for p := s.sets.first; p != nil; p = p.also {
 		if p.unsettled() {
 			return false
 		}
@@ -83,7 +83,7 @@ func (s *Sub) Resolved() bool {
 func (s *Sub) mustAnswer() bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	for p := s.pos; p != nil; p = p.also {
+	for p := s.sets.first; p != nil; p = p.also {
 		if p.fresh || p.resend {
 			return true
 		}
@@ -95,7 +95,7 @@ func (s *Sub) mustAnswer() bool {
 func (s *Sub) fresh() bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	p := s.star()
+	p := s.sets.star()
 	return p != nil && p.fresh
 }
 
@@ -124,7 +124,7 @@ func (s *Sub) members(collection string) (names []string) {
 	key := xds.NameKey(collection)
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	for p := s.pos; p != nil; p = p.also {
+	for p := s.sets.first; p != nil; p = p.also {
 		if t := p.view.set; t.kind != wild && t.selector == key && !p.fresh {
 			for name := range t.members {
 				names = append(names, name)
@@ -139,7 +139,7 @@ func (s *Sub) members(collection string) (names []string) {
 func (s *Sub) hasBody(name string) bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	if it, _ := s.itemOf(xds.NameKey(name)); it != nil {
+	if it, _ := s.sets.itemOf(xds.NameKey(name)); it != nil {
 		return true
 	}
 	r := s.record(xds.NameKey(name))
@@ -150,7 +150,7 @@ func (s *Sub) hasBody(name string) bool {
 func (s *Sub) hasFromStar(name string) bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	p := s.star()
+	p := s.sets.star()
 	return p != nil && !p.fresh && p.view.has(xds.NameKey(name))
 }
 
@@ -162,8 +162,8 @@ func (s *Sub) dropFromStar(name string, had bool) {
 	key, spelt := xds.Spell(name)
 	s.shard.mu.Lock()
 	defer s.shard.unlock()
-	if p := s.star(); p != nil && (had || p.view.has(key)) {
-		s.answerAgain(key, xds.Spelling(key, spelt))
+	if p := s.sets.star(); p != nil && (had || p.view.has(key)) {
+		s.sets.answerAgain(key, xds.Spelling(key, spelt))
 		s.mark(s.shard.rev)
 	}
 }

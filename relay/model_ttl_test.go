@@ -221,7 +221,7 @@ func (m *model) judgeTimed(c *modelSub) {
 			// (RELAY-38)
 			continue
 		}
-		if c.pos != nil && c.pos.spared[name] {
+		if c.sets.first != nil && c.sets.first.spared[name] {
 			// it is in a passing error, and nobody here knows what it is that the client came back
 			// with (ABS-8)
 			continue

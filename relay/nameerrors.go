@@ -178,38 +178,10 @@ func (p *position) lacks() bool {
 	return p.fresh && p.sub.holds && !p.sub.delta && p.view.set.nameErrors.lackUntil.After(p.sub.shard.now)
 }
 
-// spared reports whether a name that the client holds and the set has no body of is in error
-// for the moment: then the client keeps what it holds (ABS-8).
-func (s *Sub) spared(name string) (spared bool) {
-	s.covering(name, func(p *position) {
-		f := p.view.set.nameErrors.byName[name]
-		if !s.delta || f == nil || s.shard.group.origin.ends(f.nameError) {
-			return
-		}
-		if p.spared == nil {
-			p.spared = map[string]bool{}
-		}
-		p.spared[name], spared = true, true
-	})
-	return spared
-}
-
-// held is what the client's sets hold of a name; nil: none does.
-func (s *Sub) held(name string) *item {
-	if s.more == nil {
-		if it := s.pos.view.items[name]; it != nil && !it.dead {
-			return it
-		}
-		return nil
-	}
-	it, _ := s.itemOf(name)
-	return it
-}
-
 // endSpared gives the names spared that are in error no more, and have no body either.
 func (s *Sub) endSpared(p *position) (gone []string) {
 	for name := range p.spared {
-		switch it, f := s.held(name), p.view.set.nameErrors.byName[name]; {
+		switch it, f := s.sets.live(name), p.view.set.nameErrors.byName[name]; {
 		case it != nil: // it is kept up
 		case f != nil && !s.shard.group.origin.ends(f.nameError):
 			continue
@@ -266,9 +238,9 @@ func (s *Sub) takeErrors(p *position, going *Answer) (errs []*NameError, rev uin
 		if f.gen != set.answeredGen || s.record(name) != nil {
 			return true
 		}
-		if it := s.held(name); it != nil {
+		if it := s.sets.live(name); it != nil {
 			switch {
-			case !s.delta && s.answersWhole(), s.more != nil && s.shard.group.origin.ends(f.nameError):
+			case !s.delta && s.answersWhole(), s.sets.more != nil && s.shard.group.origin.ends(f.nameError):
 				return true // another set has it
 			case sent == nil:
 				sent = make(map[string]bool, len(going.Variants)+len(going.Heartbeats))
@@ -283,7 +255,7 @@ func (s *Sub) takeErrors(p *position, going *Answer) (errs []*NameError, rev uin
 				return false
 			}
 		}
-		if s.more != nil && slices.ContainsFunc(going.Errors, func(e *NameError) bool { return e.Name == name }) {
+		if s.sets.more != nil && slices.ContainsFunc(going.Errors, func(e *NameError) bool { return e.Name == name }) {
 			return true // said of another set in this very response
 		}
 		if size += f.nameError.Size(); size > errorBytes && len(errs) > 0 {
@@ -293,7 +265,7 @@ func (s *Sub) takeErrors(p *position, going *Answer) (errs []*NameError, rev uin
 		return true
 	}
 	for _, name := range again {
-		if s.defers(name) {
+		if s.deferred.has(name) {
 			p.errorsUnsent = append(p.errorsUnsent, name) // to be told when the list lets go of it (ORD-3)
 			continue
 		}
@@ -304,7 +276,7 @@ func (s *Sub) takeErrors(p *position, going *Answer) (errs []*NameError, rev uin
 	}
 	for _, x := range t.since(p.errorsSent) {
 		heard := x.of.was != 0 && x.of.was <= p.errorsSentBefore
-		if x.stands() && !heard && s.defers(x.of.nameError.Name) {
+		if x.stands() && !heard && s.deferred.has(x.of.nameError.Name) {
 			p.errorsUnsent = append(p.errorsUnsent, x.of.nameError.Name)
 			continue
 		}

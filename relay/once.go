@@ -60,7 +60,7 @@ func (s *Sub) tidy(own, base *Body, errs []*NameError) (*Body, []*NameError) {
 	a.dropped, a.notices = nil, false
 	if a.undecided == 0 {
 		a.deferred = slices.DeleteFunc(a.deferred, func(x heldName) bool {
-			_, waits := s.itemOf(x.name)
+			_, waits := s.sets.itemOf(x.name)
 			r := s.record(x.name)
 			if !waits && r == nil && !s.stillSelects(x.name) {
 				remove(x)
@@ -75,7 +75,7 @@ func (s *Sub) tidy(own, base *Body, errs []*NameError) (*Body, []*NameError) {
 // other name of the client does; nil: the client keeps what it has. A set that still lists the
 // alias, in an older body, is behind, and its own update is yet to come. So it has nothing to send.
 func (s *Sub) succeeds(x droppedAlias) (v *xds.Variant) {
-	it, _ := s.itemOf(x.name)
+	it, _ := s.sets.itemOf(x.name)
 	if it == nil || s.namesResource(x.name) {
 		return nil
 	}
@@ -83,8 +83,8 @@ func (s *Sub) succeeds(x droppedAlias) (v *xds.Variant) {
 	if behind := it.rev < x.rev && it.variant.ListsAs(x.record.entry.name); it.variant.Digest != held && !behind {
 		v, held = it.variant, it.variant.Digest
 	}
-	if s.more != nil {
-		s.more.sent[x.name] = held // otherwise its removal would not be sent
+	if s.sets.more != nil {
+		s.sets.more.sent[x.name] = held // otherwise its removal would not be sent
 	}
 	return v
 }

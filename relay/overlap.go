@@ -1,42 +1,30 @@
 package relay
 
 import (
-	"strings"
 	"time"
 
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// overlap is the state of a client that is subscribed to several sets, such as `*` and a glob. Two
-// sets may have the same name, with one body or with two. The client is sent the name once. A
-// client of one set has no overlap: its position records what it holds.
-type overlap struct {
-	by map[*set]*position
-	// sent is the body last sent of each name that has no record. The zero Digest differs from
-	// every body, so the next look at the name sends something.
-	sent map[string]xds.Digest
-	look bool // the client left a set, so all names in sent have to be looked at
-}
-
 // join subscribes to a set. A set that is subscribed already is answered again (DELTA-2).
 func (s *Sub) join(t *set) {
-	if p := s.position(t); p != nil {
+	if p := s.sets.of(t); p != nil {
 		s.demandSet(p)
 		return
 	}
 	p := &position{sub: s, view: t.view(s.ttl), fresh: true}
 	p.view.enter(p)
-	if s.pos != nil && s.more == nil {
+	if s.sets.first != nil && s.sets.more == nil {
 		s.overlap()
 	}
-	if s.more != nil {
-		s.more.by[t] = p
+	if s.sets.more != nil {
+		s.sets.more.by[t] = p
 	}
-	if at := s.pos; at != nil && t.kind != wild { // `*` stays first
+	if at := s.sets.first; at != nil && t.kind != wild { // `*` stays first
 		p.also, p.prior = at.also, at
 		at.also = p
 	} else {
-		p.also, s.pos = at, p
+		p.also, s.sets.first = at, p
 	}
 	if p.also != nil {
 		p.also.prior = p
@@ -58,61 +46,23 @@ func (s *Sub) demandSet(p *position) {
 
 // overlap starts the client's overlap with what its one set has sent so far.
 func (s *Sub) overlap() {
-	p := s.pos
-	s.more = &overlap{by: map[*set]*position{p.view.set: p}, sent: map[string]xds.Digest{}}
+	p := s.sets.first
+	s.sets.more = &overlap{by: map[*set]*position{p.view.set: p}, sent: map[string]xds.Digest{}}
 	if !p.fresh {
 		for name, it := range p.view.items {
 			switch {
 			case s.record(name) != nil || !p.view.hadAt(it, p.sent):
 			case it.rev <= p.sent:
-				s.more.sent[name] = it.variant.Digest
+				s.sets.more.sent[name] = it.variant.Digest
 			default:
-				s.more.sent[name] = xds.Digest{}
+				s.sets.more.sent[name] = xds.Digest{}
 			}
 		}
 	}
-	for name := range s.again { // owed in any case, also by a set that has sent nothing (DELTA-9)
+	for name := range s.sets.again { // owed in any case, also by a set that has sent nothing (DELTA-9)
 		if s.record(name) == nil {
-			s.more.sent[name] = xds.Digest{}
+			s.sets.more.sent[name] = xds.Digest{}
 		}
-	}
-}
-
-// position is the client's position in a set; nil: the client is not subscribed to it.
-func (s *Sub) position(t *set) *position {
-	switch {
-	case s.more != nil:
-		return s.more.by[t]
-	case s.pos != nil && s.pos.view.set == t:
-		return s.pos
-	}
-	return nil
-}
-
-// star is the client's position in `*`; nil: the client is not subscribed to it.
-func (s *Sub) star() *position {
-	if s.pos != nil && s.pos.view.set.kind == wild {
-		return s.pos
-	}
-	return nil
-}
-
-// unlink removes a position from the client's list, but not from its view.
-func (s *Sub) unlink(p *position) {
-	if p.prior != nil {
-		p.prior.also = p.also
-	} else {
-		s.pos = p.also
-	}
-	if p.also != nil {
-		p.also.prior = p.prior
-	}
-	p.also, p.prior = nil, nil
-	if s.more != nil {
-		delete(s.more.by, p.view.set)
-	}
-	if s.pos == nil {
-		s.more, s.again = nil, nil
 	}
 }
 
@@ -150,7 +100,7 @@ func (s *Sub) leaveSet(p *position, now time.Time) {
 		s.alias.deferRest(s)
 	}
 	t := p.view.set
-	s.unlink(p)
+	s.sets.unlink(p)
 	p.view.leave(p)
 	// What came with the set is held by name from now on. No list may leave it out before it is
 	// known (RELAY-7), and what was sent of a name may differ from its own entry (RELAY-25).
@@ -161,97 +111,37 @@ func (s *Sub) leaveSet(p *position, now time.Time) {
 	if s.asList && t.kind != wild && !p.fresh && !s.delta {
 		// A client of `*` at another origin may keep the members until a list leaves them out.
 		s.removalDue = true
-		if s.pos != nil {
-			s.pos.resend = true
+		if s.sets.first != nil {
+			s.sets.first.resend = true
 		}
 		s.mark(s.shard.rev)
 	}
 	for name := range s.initial {
-		if !s.covered(name) && s.record(name) == nil {
+		if !s.sets.covered(name) && s.record(name) == nil {
 			delete(s.initial, name) // the client drops what it said it holds, too
 		}
 	}
-	if s.more != nil {
-		for name := range s.more.sent {
-			if !s.covered(name) {
-				delete(s.more.sent, name)
-			} else if it, _ := s.itemOf(name); it == nil {
+	if s.sets.more != nil {
+		for name := range s.sets.more.sent {
+			if !s.sets.covered(name) {
+				delete(s.sets.more.sent, name)
+			} else if it, _ := s.sets.itemOf(name); it == nil {
 				// The client drops it. If it subscribes to the name again before the next answer,
 				// it is sent the body again.
-				s.more.sent[name] = xds.Digest{}
+				s.sets.more.sent[name] = xds.Digest{}
 			}
 		}
-		s.more.look = true
+		s.sets.more.look = true
 		s.mark(s.shard.rev)
 	}
 	t.dropClient(now)
-}
-
-// answerAgain makes the client owed an answer for a name that a set covers.
-func (s *Sub) answerAgain(name, spelt string) {
-	if s.again == nil {
-		s.again = map[string]string{}
-	}
-	same := spelt == name
-	if name = strings.Clone(name); same { // cloned, since they may be part of a whole request
-		spelt = name
-	} else {
-		spelt = strings.Clone(spelt)
-	}
-	s.again[name] = spelt
-	if s.more != nil {
-		s.more.sent[name] = xds.Digest{}
-	}
-}
-
-// covering calls f with the client's position in each set that may have a resource of that name.
-func (s *Sub) covering(name string, f func(*position)) {
-	switch {
-	case s.pos == nil:
-	case s.more == nil:
-		if s.pos.view.set.includes(name) {
-			f(s.pos)
-		}
-	default:
-		if p := s.star(); p != nil {
-			f(p)
-		}
-		s.shard.covering(name, func(t *set) {
-			if p := s.more.by[t]; p != nil {
-				f(p)
-			}
-		})
-	}
-}
-
-func (s *Sub) covered(name string) (covered bool) {
-	s.covering(name, func(*position) { covered = true })
-	return covered
-}
-
-// itemOf is the item of a name in the client's sets. If several sets have the name, it is the body
-// received last (RELAY-25). The result is nil if none has it. A set that may not be sent yet does
-// not count; waits reports that there is one.
-func (s *Sub) itemOf(name string) (live *item, waits bool) {
-	s.covering(name, func(p *position) {
-		it := p.view.items[name]
-		switch {
-		case p.blocked():
-			waits = true
-		case it == nil || it.dead:
-		case live == nil, live.variant.Digest != it.variant.Digest && it.rev > live.rev,
-			live.variant.Digest == it.variant.Digest && it.variant.Outlasts(live.variant):
-			live = it
-		}
-	})
-	return live, waits
 }
 
 // takeOverlap is takeView for a client of several sets.
 func (s *Sub) takeOverlap() (own *Body, must bool, rev uint64) {
 	own = &Body{}
 	x := overlapTake{sub: s, own: own, seen: map[string]bool{}}
-	for p := s.pos; p != nil; p = p.also {
+	for p := s.sets.first; p != nil; p = p.also {
 		if p.blocked() {
 			x.waits = true
 			continue
@@ -266,9 +156,9 @@ func (s *Sub) takeOverlap() (own *Body, must bool, rev uint64) {
 	if x.fresh { // names may have waited for the set
 		x.all(s.initial)
 	}
-	if x.fresh || s.more.look {
-		s.more.look = false
-		x.all(s.more.sent)
+	if x.fresh || s.sets.more.look {
+		s.sets.more.look = false
+		x.all(s.sets.more.sent)
 	}
 	if !x.waits {
 		s.initial, s.stated, s.holds = nil, nil, false
@@ -295,13 +185,13 @@ func (x *overlapTake) all(names map[string]xds.Digest) {
 // removal. A set's error of the name is sent again, too.
 func (x *overlapTake) again() {
 	s := x.sub
-	for name, spelt := range s.again {
-		if it, waits := s.itemOf(name); it == nil && !waits && s.spared(name) {
-			delete(s.more.sent, name) // the client keeps what it holds (ABS-8)
+	for name, spelt := range s.sets.again {
+		if it, waits := s.sets.itemOf(name); it == nil && !waits && s.sets.spared(name) {
+			delete(s.sets.more.sent, name) // the client keeps what it holds (ABS-8)
 		}
 		if x.name(name, spelt) {
-			s.covering(name, func(p *position) { p.errorAgain(name) })
-			delete(s.again, name)
+			s.sets.covering(name, func(p *position) { p.errorAgain(name) })
+			delete(s.sets.again, name)
 		}
 	}
 }
@@ -318,8 +208,8 @@ func (x *overlapTake) collect(p *position) {
 		full, recent := v.fullBody(s.delta), v.since(p.sent)
 		body = &Body{Variants: full.Variants, Removed: recent.Removed, spelt: recent.spelt, nameless: full.nameless || recent.nameless}
 		for _, v := range body.Variants {
-			if _, told := s.more.sent[v.Name]; told {
-				s.more.sent[v.Name] = xds.Digest{}
+			if _, told := s.sets.more.sent[v.Name]; told {
+				s.sets.more.sent[v.Name] = xds.Digest{}
 			}
 		}
 	default:
@@ -327,8 +217,8 @@ func (x *overlapTake) collect(p *position) {
 		// Unchanged content is sent in full if it lost its TTL (TTL-8), or if the client has not
 		// accepted it and so may be sent no heartbeat (TTL-10).
 		for _, b := range body.Variants {
-			if _, told := s.more.sent[b.Name]; told && v.items[b.Name].rev <= p.sent {
-				s.more.sent[b.Name] = xds.Digest{}
+			if _, told := s.sets.more.sent[b.Name]; told && v.items[b.Name].rev <= p.sent {
+				s.sets.more.sent[b.Name] = xds.Digest{}
 			}
 		}
 		for _, v := range body.Heartbeats {
@@ -355,8 +245,8 @@ func (x *overlapTake) collect(p *position) {
 // heartbeat sends the new TTL of a body that the client has.
 func (x *overlapTake) heartbeat(v *xds.Variant) {
 	s := x.sub
-	it, _ := s.itemOf(v.Name)
-	if x.name(v.Name, ""); it == nil || it.variant != v || s.more.sent[v.Name] != v.Digest {
+	it, _ := s.sets.itemOf(v.Name)
+	if x.name(v.Name, ""); it == nil || it.variant != v || s.sets.more.sent[v.Name] != v.Digest {
 		return // a record sends it, or another set's body that lasts longer
 	}
 	if said, seen := x.seen[v.Name]; seen && !said {
@@ -375,8 +265,8 @@ func (x *overlapTake) name(name, spelt string) bool {
 	if s.lookAt(name) {
 		return true
 	}
-	it, waits := s.itemOf(name)
-	last, told := s.more.sent[name]
+	it, waits := s.sets.itemOf(name)
+	last, told := s.sets.more.sent[name]
 	claim, claimed := s.initial[name]
 	if it == nil && waits {
 		return false // that set may have it
@@ -385,7 +275,7 @@ func (x *overlapTake) name(name, spelt string) bool {
 	delete(s.initial, name)
 	switch {
 	case it != nil && (told && last == it.variant.Digest || claimed && !told && it.variant.ClaimedAs(claim)):
-		s.more.sent[name] = it.variant.Digest
+		s.sets.more.sent[name] = it.variant.Digest
 		if !told && s.ttl && it.variant.Timed() { // it may have missed a TTL while it was away
 			x.own.Heartbeats = append(x.own.Heartbeats, it.variant)
 			x.seen[name] = true
@@ -394,14 +284,14 @@ func (x *overlapTake) name(name, spelt string) bool {
 		x.own.Variants = append(x.own.Variants, it.variant)
 		x.seen[name] = true
 		x.rev = max(x.rev, it.rev)
-		s.more.sent[name] = it.variant.Digest
-	case !told && (!claimed || !s.covered(name) || s.spared(name)):
+		s.sets.more.sent[name] = it.variant.Digest
+	case !told && (!claimed || !s.sets.covered(name) || s.sets.spared(name)):
 	case !told && s.alias.undecided > 0: // an alias may stand for it
 		s.alias.deferred = append(s.alias.deferred, heldName{name: name, spelt: spelt})
 	default:
 		x.seen[name] = true
 		x.own.remove(name, spelt)
-		delete(s.more.sent, name)
+		delete(s.sets.more.sent, name)
 	}
 	return true
 }

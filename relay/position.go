@@ -52,7 +52,7 @@ func (p *position) flows() bool {
 	switch {
 	case !p.fresh || t.settled || p.view.live == 0 || !s.delta || s.holds:
 		return false
-	case s.more != nil || s.inUnion || s.located || s.records.len() > 0:
+	case s.sets.more != nil || s.inUnion || s.located || s.records.len() > 0:
 		return false
 	}
 	if t.badParts.bad || t.revived || t.restored || t.needsOrigin || len(t.uncached) > 0 {

@@ -9,10 +9,10 @@ import "slices"
 func (s *Sub) Restated() bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	if s.pos == nil || s.records.len() == 0 || s.pos.also != nil || !s.delta || s.ttl || s.inUnion || !s.alias.none() {
+	if s.sets.first == nil || s.records.len() == 0 || s.sets.first.also != nil || !s.delta || s.ttl || s.inUnion || !s.alias.none() {
 		return false
 	}
-	if s.owed+len(s.again)+len(s.initial)+len(s.deferred) > 0 {
+	if s.owed+len(s.sets.again)+len(s.initial)+len(s.deferred) > 0 {
 		return false
 	}
 	for _, r := range s.dirty {
@@ -20,7 +20,7 @@ func (s *Sub) Restated() bool {
 			return false
 		}
 	}
-	p := s.pos
+	p := s.sets.first
 	if p.fresh || p.resend || p.blocked() || p.defersRemoval() || len(p.spared)+len(p.errorsUnsent) > 0 ||
 		slices.ContainsFunc(p.view.set.nameErrors.since(p.errorsSent), statement.stands) {
 		return false

@@ -14,7 +14,7 @@ func (r *record) effective() (v *xds.Variant, absent bool, rev uint64) {
 	if r.unresolved(v) {
 		return nil, false, rev
 	}
-	if s.pos == nil {
+	if s.sets.first == nil {
 		return v, absent, rev
 	}
 	name := s.alias.resource(r)
@@ -22,7 +22,7 @@ func (r *record) effective() (v *xds.Variant, absent bool, rev uint64) {
 		name = v.Name
 	}
 	gone, waits := false, false
-	s.covering(name, func(p *position) {
+	s.sets.covering(name, func(p *position) {
 		it := p.view.items[name]
 		switch {
 		case p.blocked():
@@ -36,7 +36,7 @@ func (r *record) effective() (v *xds.Variant, absent bool, rev uint64) {
 			// The set is older than what the client has by the alias, and so is its statement that
 			// the alias stands for it.
 		case it == nil:
-			gone = gone || v == nil && r.is(holds) && !r.is(claimed) && !s.spared(name)
+			gone = gone || v == nil && r.is(holds) && !r.is(claimed) && !s.sets.spared(name)
 		case it.dead:
 			gone, rev = true, max(rev, it.rev)
 		case v == nil, v.Digest != it.variant.Digest && it.rev > rev, v.Digest == it.variant.Digest && it.variant.Outlasts(v):

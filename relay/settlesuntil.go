@@ -17,7 +17,7 @@ func (t *set) await(now time.Time) {
 func (s *Sub) settlesUntil(now time.Time) (until time.Time) {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	for p := s.pos; p != nil; p = p.also {
+	for p := s.sets.first; p != nil; p = p.also {
 		if t := p.view.set; p.settles() {
 			t.await(now)
 			if x := t.awaited.Add(t.shard.cfg().ColdWait); x.After(until) {
@@ -54,7 +54,7 @@ func (s *Sub) Unreached() bool {
 	s.shard.mu.Lock()
 	defer s.shard.unlock()
 	told := false
-	for p := s.pos; p != nil; p = p.also {
+	for p := s.sets.first; p != nil; p = p.also {
 		if p.fresh && p.collectionError == nil && p.view.set.kind != wild && !p.heldBack() { // `*` carries no error (ABS-12)
 			told, p.unavailableDue = true, true
 			s.mark(s.shard.rev)

@@ -154,7 +154,7 @@ func told(s *Sub) string {
 		out = append(out, "-"+name)
 	}
 	slices.Sort(out)
-	s.accepted(a.number)
+	s.Ack(a.Receipt())
 	return strings.Join(out, " ")
 }
 

@@ -94,24 +94,19 @@ type Sub struct {
 	ColdFrom time.Time
 
 	// Guarded by shard.mu.
-	pos     *position       // one for each subscribed set, linked by also, `*` first; nil: none
-	more    *overlap        // nil: at most one set is subscribed to
-	spaces  map[string]bool // names with slashes that are namespaces nevertheless (ALIAS-6)
-	records *records        // one for each subscribed name; nil: none
-	dirty   []*record
-	owed    int                   // number of records that must still be answered
-	standIn int                   // number of records whose client was sent fallback content
-	spelt   map[string]string     // the client's spelling, by canonical name, where the two differ
-	initial map[string]xds.Digest // initial_resource_versions, until `*` is first answered
-	stated  map[string]string     // spelling of the names in initial
-	// again has members of a set that are owed an answer by name (DELTA-9, WARM-3), with the
-	// client's spelling. In SotW it has Clusters whose endpoints must follow the next list
-	// (WARM-1).
-	again    map[string]string
-	sum      xds.Sum // of what was sent by name and is still subscribed (VER-4)
+	sets     positions
+	spaces   map[string]bool // names with slashes that are namespaces nevertheless (ALIAS-6)
+	records  *records        // one for each subscribed name; nil: none
+	dirty    []*record
+	owed     int                   // number of records that must still be answered
+	standIn  int                   // number of records whose client was sent fallback content
+	spelt    map[string]string     // the client's spelling, by canonical name, where the two differ
+	initial  map[string]xds.Digest // initial_resource_versions, until `*` is first answered
+	stated   map[string]string     // spelling of the names in initial
+	sum      xds.Sum               // of what was sent by name and is still subscribed (VER-4)
 	alias    *aliasHoldings
-	whole    string                     // version of the last whole list that had names in it
-	deferred map[string]deferredRemoval // Clusters that are gone, still listed (ORD-3); nil: none
+	whole    string // version of the last whole list that had names in it
+	deferred deferrals
 	// newest is the last response that concerned what was sent by name (VER-5).
 	newest *xds.Provenance
 	unsent uint64    // revision of the first change not taken; 0: none
@@ -139,9 +134,9 @@ type Sub struct {
 	tookWhole bool
 	tookSpan  uint32
 
-	takes      uint32 // number of answers so far
-	version    string // SotW: version_info of the first request, and then of the last answer
-	unaccepted []span // by number; kept only if the client is sent TTLs
+	takes      uint32     // number of answers so far
+	version    string     // SotW: version_info of the first request, and then of the last answer
+	unaccepted unaccepted // kept only if the client is sent TTLs
 }
 
 // Open opens a stream-type's handle, subscribed to nothing yet. The caller holds a reference on the
@@ -360,7 +355,7 @@ func (s *Sub) Standing() Standing {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
 	x := Standing{
-		Unsent: s.unsent, Waiting: s.waiting(), Lagging: s.lagging, Names: s.records.len(), Dropped: len(s.again),
+		Unsent: s.unsent, Waiting: s.waiting(), Lagging: s.lagging, Names: s.records.len(), Dropped: len(s.sets.again),
 		StandIn: s.standIn > 0,
 	}
 	if s.shard.named.unconfirmed {
@@ -369,7 +364,7 @@ func (s *Sub) Standing() Standing {
 		}
 	}
 	x.Held = x.Held || s.listHeld
-	for p := s.pos; p != nil; p = p.also {
+	for p := s.sets.first; p != nil; p = p.also {
 		x.Sets++
 		x.Arriving = x.Arriving || p.shownEarly
 		x.StandIn = x.StandIn || p.view.set.standsIn()
@@ -388,7 +383,7 @@ func (s *Sub) Standing() Standing {
 
 // waiting reports whether a set or a name still waits for its first answer.
 func (s *Sub) waiting() bool {
-	for p := s.pos; p != nil; p = p.also {
+	for p := s.sets.first; p != nil; p = p.also {
 		if p.fresh {
 			return true
 		}
@@ -402,7 +397,7 @@ func (s *Sub) waiting() bool {
 func (s *Sub) Upstream() (since time.Time, open bool) {
 	s.shard.mu.Lock()
 	lane := s.shard.named.lane
-	for p := s.pos; p != nil; p = p.also {
+	for p := s.sets.first; p != nil; p = p.also {
 		if p.fresh {
 			lane = p.view.set.laneIndex()
 			break
@@ -421,5 +416,5 @@ func (s *Sub) Upstream() (since time.Time, open bool) {
 
 // answersWhole reports whether every SotW answer holds the full view (SOTW-2, SOTW-4).
 func (s *Sub) answersWhole() bool {
-	return !s.delta && (s.star() != nil || s.asList || xds.SentWhole(s.typeURL))
+	return !s.delta && (s.sets.star() != nil || s.asList || xds.SentWhole(s.typeURL))
 }

@@ -29,7 +29,7 @@ func (s *Sub) Update(now time.Time, subscribe, unsubscribe []string) []Denied {
 	for _, name := range unsubscribe {
 		list.next()
 		if name == xds.Wildcard {
-			s.leave(s.star(), now)
+			s.leave(s.sets.star(), now)
 			continue
 		}
 		s.unsubscribe(name, now)
@@ -74,11 +74,11 @@ func (s *Sub) Unsend() {
 	s.shard.mu.Lock()
 	defer s.shard.unlock()
 	for r := range s.records.all() {
-		if !s.defers(r.entry.name) {
+		if !s.deferred.has(r.entry.name) {
 			r.demand()
 		}
 	}
-	for p := s.pos; p != nil; p = p.also {
+	for p := s.sets.first; p != nil; p = p.also {
 		s.demandSet(p)
 	}
 }
@@ -89,7 +89,7 @@ func (s *Sub) Replace(now time.Time, names []string, wildcard bool) []Denied {
 	s.shard.mu.Lock()
 	defer s.shard.unlock()
 	s.shard.now = now
-	if star := s.star(); wildcard {
+	if star := s.sets.star(); wildcard {
 		if star == nil {
 			s.joinStar()
 			if !s.first {
@@ -107,20 +107,20 @@ func (s *Sub) Replace(now time.Time, names []string, wildcard bool) []Denied {
 		key, spelt := xds.Spell(name)
 		e := s.shard.named.entries[key]
 		r := s.recordOf(e)
-		if r == nil && s.selects(key) == nil {
+		if r == nil && s.sets.selects(key) == nil {
 			r = s.subscribe(key, spelt, e)
 		}
 		if r != nil {
 			r.flags |= listed
 		}
-		if s.selects(key) != nil {
+		if s.sets.selects(key) != nil {
 			if selectors == nil {
 				selectors = map[string]bool{}
 			}
 			selectors[key] = true
 		}
 	}
-	for p := s.pos; p != nil; {
+	for p := s.sets.first; p != nil; {
 		next := p.also
 		if t := p.view.set; t.kind != wild && !selectors[t.selector] {
 			s.leave(p, now)
@@ -153,7 +153,7 @@ func (s *Sub) firstDone() {
 		s.claimAliases()
 	}
 	s.first = false
-	if s.pos == nil {
+	if s.sets.first == nil {
 		s.initial, s.stated = nil, nil // the records have taken them over
 	}
 }
@@ -191,7 +191,7 @@ func (s *Sub) subscribe(name, spelt string, e *entry) *record {
 			r.markDirty(s.shard.rev)
 			return r
 		}
-		s.covering(name, func(p *position) {
+		s.sets.covering(name, func(p *position) {
 			if !p.fresh && p.view.hadAt(p.view.items[name], p.sent) {
 				r.flags |= holds // it was sent with the set
 			}
@@ -202,10 +202,10 @@ func (s *Sub) subscribe(name, spelt string, e *entry) *record {
 			// (RELAY-7)
 			s.holds = s.holds || !s.delta && s.sentWhole
 		}
-		if s.more != nil {
-			delete(s.more.sent, name) // from now on the record has what was sent
+		if s.sets.more != nil {
+			delete(s.sets.more.sent, name) // from now on the record has what was sent
 		}
-		if stated || s.holds && !s.delta && (s.first || s.pos != nil && s.pos.fresh) {
+		if stated || s.holds && !s.delta && (s.first || s.sets.first != nil && s.sets.first.fresh) {
 			r.flags |= returned
 		}
 	}
@@ -231,21 +231,9 @@ func (s *Sub) spellAs(name, spelt string) {
 	s.spelt[name] = strings.Clone(spelt)
 }
 
-// selects is the client's position in the collection of that name; nil: the client is not
-// subscribed to it.
-func (s *Sub) selects(name string) *position {
-	if s.pos == nil || len(s.shard.collections) == 0 {
-		return nil
-	}
-	if t := s.shard.collections[name]; t != nil {
-		return s.position(t)
-	}
-	return nil
-}
-
 func (s *Sub) unsubscribe(name string, now time.Time) {
 	name, spelt := xds.Spell(name)
-	if p := s.selects(name); p != nil {
+	if p := s.sets.selects(name); p != nil {
 		s.leave(p, now)
 		delete(s.spelt, name)
 		return
@@ -256,13 +244,13 @@ func (s *Sub) unsubscribe(name string, now time.Time) {
 		told = s.alias.of[r] // for an alias: the resource, which a set may have
 	}
 	named := r != nil || len(s.alias.by[name]) > 0
-	s.covering(told.name, func(p *position) {
+	s.sets.covering(told.name, func(p *position) {
 		if named || p.view.has(told.name) && s.mayHold(told.name) { // DELTA-9, WILD-9
-			s.answerAgain(told.name, told.spelt)
+			s.sets.answerAgain(told.name, told.spelt)
 			s.mark(s.shard.rev)
 		}
 	})
-	if !s.covered(name) {
+	if !s.sets.covered(name) {
 		delete(s.initial, name) // the client drops what it said it holds (DELTA-4)
 	}
 	if r != nil {
@@ -275,7 +263,7 @@ func (s *Sub) unsubscribe(name string, now time.Time) {
 		}
 		r.forget(now)
 		// The client still has the resource by an alias.
-		if also := s.alias.by[name]; s.pos != nil && len(also) > 0 {
+		if also := s.alias.by[name]; s.sets.first != nil && len(also) > 0 {
 			also[0].oweAgain()
 		}
 		return
@@ -292,11 +280,11 @@ func (s *Sub) mayHold(name string) bool {
 	if _, stated := s.initial[name]; stated {
 		return true
 	}
-	if s.more != nil {
-		_, told := s.more.sent[name]
+	if s.sets.more != nil {
+		_, told := s.sets.more.sent[name]
 		return told
 	}
-	return s.pos != nil && !s.pos.fresh && s.pos.view.hadAt(s.pos.view.items[name], s.pos.sent)
+	return s.sets.first != nil && !s.sets.first.fresh && s.sets.first.view.hadAt(s.sets.first.view.items[name], s.sets.first.sent)
 }
 
 // forgotten updates the rest of a SotW list that is sent whole, after a name in it ended. The list
@@ -306,14 +294,14 @@ func (r *record) forgotten() {
 	if s.delta {
 		return
 	}
-	if s.pos == nil && s.asList && (r.is(holds) || s.defers(r.entry.name)) {
+	if s.sets.first == nil && s.asList && (r.is(holds) || s.deferred.has(r.entry.name)) {
 		s.removalDue = true // a client of `*` elsewhere may keep it until a list leaves it out
 	}
 	if s.holds || s.removalDue {
 		s.mark(s.shard.rev)
 	}
 	name := s.alias.resource(r)
-	s.covering(name, func(p *position) {
+	s.sets.covering(name, func(p *position) {
 		it := p.view.items[name]
 		there := it != nil && !it.dead
 		if p.fresh || !r.is(holds) || there && it.variant.Digest == r.sent {
@@ -321,7 +309,7 @@ func (r *record) forgotten() {
 		}
 		p.resend = true
 		if there && s.typeURL == xds.ClusterType {
-			s.answerAgain(name, name) // it gets the set's body, and its endpoints (WARM-1)
+			s.sets.answerAgain(name, name) // it gets the set's body, and its endpoints (WARM-1)
 		}
 		s.mark(s.shard.rev)
 	})
@@ -349,8 +337,8 @@ func (r *record) forget(now time.Time) {
 func (s *Sub) Close(now time.Time) {
 	sh := s.shard
 	sh.mu.Lock()
-	for s.pos != nil {
-		s.leaveSet(s.pos, now)
+	for s.sets.first != nil {
+		s.leaveSet(s.sets.first, now)
 	}
 	list := longList{sub: s, now: now}
 	for r := range s.records.all() {

@@ -93,11 +93,11 @@ func (s *Sub) takeAnswer(now time.Time, k Deferral) *Answer {
 		return nil
 	}
 	from := uint64(0)
-	for p := s.pos; p != nil; p = p.also {
+	for p := s.sets.first; p != nil; p = p.also {
 		switch {
 		case p.fresh || p.resend:
 			from = 0
-		case p == s.pos || p.sent < from:
+		case p == s.sets.first || p.sent < from:
 			from = p.sent
 			continue
 		default:
@@ -118,7 +118,7 @@ func (s *Sub) takeAnswer(now time.Time, k Deferral) *Answer {
 	default:
 		a = s.takeChanged(k)
 	}
-	if a == nil && (len(s.dirty) > 0 || s.behind()) {
+	if a == nil && (len(s.dirty) > 0 || s.sets.behind()) {
 		if s.unsent, s.since = first, since; first == 0 { // it cannot be sent yet (RELAY-7)
 			s.unsent = s.shard.rev // what was deferred was removed long ago
 		}
@@ -139,9 +139,9 @@ func (s *Sub) takeAnswer(now time.Time, k Deferral) *Answer {
 		case s.typeURL != xds.ClusterType:
 		case s.delta:
 			a.Follow = a.Body.needs()
-		case len(s.again)+len(s.deferred) > 0:
+		case len(s.sets.again)+len(s.deferred) > 0:
 			a.Follow = append(slices.Clip(a.Follow), s.uncovered()...)
-			a.Follow = append(a.Follow, s.deferredNeeds()...)
+			a.Follow = append(a.Follow, s.deferred.needs()...)
 		}
 		switch {
 		case s.shard.group.origin.config().OriginVersions:
@@ -159,16 +159,6 @@ func (s *Sub) takeAnswer(now time.Time, k Deferral) *Answer {
 		s.spell(a)
 	}
 	return a
-}
-
-// behind reports whether a set has changed since the client was sent it.
-func (s *Sub) behind() bool {
-	for p := s.pos; p != nil; p = p.also {
-		if !p.fresh && p.sent < p.view.contentRev {
-			return true
-		}
-	}
-	return false
 }
 
 // originVersion is the version of an answer where clients are sent the origin's versions (VER-5):
@@ -200,7 +190,7 @@ func (s *Sub) shownVersion() string {
 // from is the newest response that had a part in what the client was sent.
 func (s *Sub) from() *xds.Provenance {
 	from := s.newest
-	for p := s.pos; p != nil; p = p.also {
+	for p := s.sets.first; p != nil; p = p.also {
 		from = xds.Newer(from, p.view.set.from)
 	}
 	return from
@@ -229,7 +219,7 @@ func (s *Sub) takeChanged(k Deferral) *Answer {
 		}
 		had, back := r.mayDefer(), r.back()
 		what, body, at := r.settle()
-		if what == removal && had && s.deferRemoval(r.entry.name, deferredRemoval{named: true, returned: back}, k) || s.defers(r.entry.name) && what == nothing {
+		if what == removal && had && s.deferred.add(r.entry.name, deferredRemoval{named: true, returned: back}, s.shard.now, &k) || s.deferred.has(r.entry.name) && what == nothing {
 			return // it is sent when the deferral ends
 		}
 		switch what {
@@ -257,7 +247,7 @@ func (s *Sub) takeChanged(k Deferral) *Answer {
 	if base != nil {
 		s.takeMembers(a, base, rev)
 	}
-	for p := s.pos; p != nil; p = p.also {
+	for p := s.sets.first; p != nil; p = p.also {
 		if f := p.newCollectionError(); f != nil {
 			a.Errors, a.Rev = append(a.Errors, f), max(a.Rev, s.shard.rev)
 		}
@@ -270,7 +260,7 @@ func (s *Sub) takeChanged(k Deferral) *Answer {
 	if len(a.Variants)+len(a.Heartbeats)+len(a.Errors) == 0 {
 		return nil
 	}
-	if len(a.Heartbeats) > 0 && (len(a.Variants)+len(a.Errors) > 0 || s.inUnion || s.version == "" || s.last() != accepted) {
+	if len(a.Heartbeats) > 0 && (len(a.Variants)+len(a.Errors) > 0 || s.inUnion || s.version == "" || s.unaccepted.last(s.takes) != accepted) {
 		// A heartbeat is sent under the version that the client has accepted, and without anything
 		// else (TTL-9).
 		a.Variants, a.Heartbeats = append(a.Variants, a.Heartbeats...), nil
@@ -347,6 +337,6 @@ func (s *Sub) inSet(e *entry) bool {
 	if e.chosen != nil {
 		name = e.chosen.Name
 	}
-	it, _ := s.itemOf(name)
+	it, _ := s.sets.itemOf(name)
 	return it != nil
 }

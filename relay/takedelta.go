@@ -9,7 +9,7 @@ import (
 func (s *Sub) takeDelta(k Deferral) *Answer {
 	s.endDeferrals(k)
 	base, must, rev := s.takeSets()
-	if len(s.dirty)+len(s.again) == 0 && s.alias.none() {
+	if len(s.dirty)+len(s.sets.again) == 0 && s.alias.none() {
 		return s.taken(&Answer{Body: noBody, Rev: rev}, base, must)
 	}
 	a := newAnswer()
@@ -43,7 +43,7 @@ func (s *Sub) takeDelta(k Deferral) *Answer {
 		}
 		rev = max(rev, at)
 	}, func() bool { return absences == mostAbsences })
-	if s.more == nil {
+	if s.sets.more == nil {
 		rev = max(rev, s.takeAgain(base, own))
 	}
 	// tested here, since tidy's frame alone would make a new writer's stack grow
@@ -67,7 +67,7 @@ func (s *Sub) taken(a *Answer, base *Body, must bool) *Answer {
 		own.Removed = append(own.Removed, base.Removed...)
 		own.spell(base.spelt)
 	}
-	for p := s.pos; p != nil; p = p.also {
+	for p := s.sets.first; p != nil; p = p.also {
 		s.addErrors(a, p)
 	}
 	if !must && a.emptyInDelta() && len(a.Errors) == 0 {
@@ -114,7 +114,7 @@ func (s *Sub) addErrors(a *Answer, p *position) {
 
 // takeSets takes what the subscribed sets have for the client.
 func (s *Sub) takeSets() (b *Body, must bool, rev uint64) {
-	if s.more != nil {
+	if s.sets.more != nil {
 		return s.takeOverlap()
 	}
 	return s.takeView()
@@ -123,7 +123,7 @@ func (s *Sub) takeSets() (b *Body, must bool, rev uint64) {
 // takeView takes the part of a delta answer that a client's only set has. It leaves out names that
 // have a record. must: the answer is sent even if it is empty (DELTA-13).
 func (s *Sub) takeView() (b *Body, must bool, rev uint64) {
-	p := s.pos
+	p := s.sets.first
 	if p == nil {
 		return nil, false, 0
 	}
@@ -179,22 +179,22 @@ func (s *Sub) lookAt(name string) bool {
 // of what the client holds and no longer exists (DELTA-11, DELTA-12). If nothing of this applies,
 // the result is the shared body itself.
 func (s *Sub) own(b *Body, first bool) *Body {
-	if s.records.len() == 0 && (!first || len(s.initial) == 0) && (len(b.Heartbeats) == 0 || len(s.again) == 0) {
+	if s.records.len() == 0 && (!first || len(s.initial) == 0) && (len(b.Heartbeats) == 0 || len(s.sets.again) == 0) {
 		return b
 	}
 	own := &Body{nameless: b.nameless, spelt: maps.Clone(b.spelt)}
 	skip := func(name string) bool {
 		if r := s.record(name); r != nil {
-			s.renewedInSet(s.pos, r, first)
+			s.renewedInSet(s.sets.first, r, first)
 		}
 		for _, r := range s.alias.by[name] {
-			s.renewedInSet(s.pos, r, first)
+			s.renewedInSet(s.sets.first, r, first)
 		}
 		return s.lookAt(name)
 	}
 	for _, v := range b.Heartbeats {
 		// what is owed is sent with its body
-		if _, again := s.again[v.Name]; !skip(v.Name) && !again {
+		if _, again := s.sets.again[v.Name]; !skip(v.Name) && !again {
 			own.Heartbeats = append(own.Heartbeats, v)
 		}
 	}
@@ -218,7 +218,7 @@ func (s *Sub) own(b *Body, first bool) *Body {
 	if first {
 		for name := range s.initial {
 			switch {
-			case s.pos.view.has(name), !s.pos.view.set.includes(name), skip(name), s.spared(name):
+			case s.sets.first.view.has(name), !s.sets.first.view.set.includes(name), skip(name), s.sets.spared(name):
 			case s.alias.undecided > 0: // an alias may stand for it
 				s.alias.deferred = append(s.alias.deferred, heldName{name: name, spelt: s.stated[name]})
 			default:
@@ -232,7 +232,7 @@ func (s *Sub) own(b *Body, first bool) *Body {
 // takeAgain answers unsubscribes of names that the client's only set still covers: with the
 // resource if it is in the set, else with a removal (DELTA-9).
 func (s *Sub) takeAgain(base, own *Body) (rev uint64) {
-	if len(s.again) == 0 || s.pos == nil || s.pos.fresh {
+	if len(s.sets.again) == 0 || s.sets.first == nil || s.sets.first.fresh {
 		return 0
 	}
 	listed := map[string]bool{} // DELTA-20
@@ -244,19 +244,19 @@ func (s *Sub) takeAgain(base, own *Body) (rev uint64) {
 			listed[name] = true
 		}
 	}
-	for name, spelt := range s.again {
-		it := s.pos.view.items[name]
-		s.pos.errorAgain(name)
+	for name, spelt := range s.sets.again {
+		it := s.sets.first.view.items[name]
+		s.sets.first.errorAgain(name)
 		switch {
 		case listed[name] || s.record(name) != nil || len(s.alias.by[name]) > 0:
 		case it != nil && !it.dead:
 			own.Variants = append(own.Variants, it.variant)
 			rev = max(rev, it.rev)
-		case s.spared(name):
+		case s.sets.spared(name):
 		default:
 			own.remove(name, spelt)
 		}
 	}
-	s.again = nil
+	s.sets.again = nil
 	return rev
 }

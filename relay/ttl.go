@@ -31,7 +31,7 @@ func (r *record) withhold() *NameError {
 // (TTL-10). That it has no TTL any more takes the resource, too (TTL-8).
 func (r *record) renew(v *xds.Variant) event {
 	s := r.sub
-	switch s.judged(func(x *span) bool { return x.first <= r.at && r.at <= x.last }) {
+	switch s.unaccepted.verdict(func(x *span) bool { return x.first <= r.at && r.at <= x.last }) {
 	case rejected:
 		return nothing
 	case accepted:
@@ -52,7 +52,7 @@ func (s *Sub) renewed(p *position, b *Body) *Body {
 	own := &Body{Variants: append([]*xds.Variant(nil), b.Variants...), Removed: b.Removed, spelt: b.spelt, nameless: b.nameless}
 	for _, v := range b.Heartbeats {
 		rev := p.view.items[v.Name].rev
-		switch s.judged(func(x *span) bool { return x.from < rev && rev <= x.to }) {
+		switch s.unaccepted.verdict(func(x *span) bool { return x.from < rev && rev <= x.to }) {
 		case accepted:
 			own.Heartbeats = append(own.Heartbeats, v)
 		case unjudged:

@@ -380,18 +380,18 @@ func (u *Union) OweNamespaces(routes []string, except []*xds.Variant) {
 }
 
 // Ack is Sub.Ack.
-func (u *Union) Ack(t Receipt) { t.judged((*Sub).accepted) }
+func (u *Union) Ack(t Receipt) { t.judged(accepted) }
 
 // Nack is Sub.Nack.
-func (u *Union) Nack(t Receipt) { t.judged((*Sub).refused) }
+func (u *Union) Nack(t Receipt) { t.judged(rejected) }
 
-// judged calls tell for each Sub that had a part in the answer.
-func (t Receipt) judged(tell func(*Sub, uint32)) {
+// judged records what the client said of the answer, for each Sub that had a part in it.
+func (t Receipt) judged(said verdict) {
 	if t.sub != nil {
-		tell(t.sub, t.number)
+		t.sub.judge(t.number, said)
 	}
 	for p := t.parts; p != nil; p = p.next {
-		tell(p.sub, p.number)
+		p.sub.judge(p.number, said)
 	}
 }
 

@@ -123,7 +123,7 @@ func (m *multiUnion) namesVersion() string {
 	for _, s := range m.subs {
 		s.shard.mu.Lock()
 		all.Join(s.versionSum())
-		for p := s.pos; p != nil; p = p.also { // collections
+		for p := s.sets.first; p != nil; p = p.also { // collections
 			if !p.fresh {
 				all.Join(p.view.sum)
 			}
@@ -145,7 +145,7 @@ func (m *multiUnion) takeStar(now time.Time) *Answer {
 	}
 	b := m.withoutNamed(a.Body)
 	if b != a.Body && b.empty() && len(a.Errors) == 0 && !fresh {
-		a.Receipt().judged((*Sub).accepted) // it is not sent, so no client acknowledges it
+		a.Receipt().judged(accepted) // it is not sent, so no client acknowledges it
 		return nil
 	}
 	a.Body = b
@@ -233,7 +233,7 @@ func (m *multiUnion) takeWhole(now time.Time, k Deferral) *Answer {
 	case !must && version == m.sentVersion:
 		// `*` changed only what the client has by name. Nothing is sent, so no client acknowledges
 		// it.
-		all.Receipt().judged((*Sub).accepted)
+		all.Receipt().judged(accepted)
 		return nil
 	}
 	m.due, m.sentVersion = nil, version

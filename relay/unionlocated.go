@@ -223,5 +223,5 @@ func (m *multiUnion) note(s *Sub, name string, is sentAs) {
 func (s *Sub) subscribesTo(name string) bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	return s.record(name) != nil || len(s.alias.by[name]) > 0 || s.covered(name)
+	return s.record(name) != nil || len(s.alias.by[name]) > 0 || s.sets.covered(name)
 }

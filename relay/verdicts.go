@@ -2,6 +2,7 @@ package relay
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -75,26 +76,24 @@ func (s *Sub) took(a *Answer, from uint64) {
 	s.takes++
 	a.sub, a.number = s, s.takes
 	s.tookSpan, s.tookWhole = 0, s.answersWhole()
-	if s.pos != nil && from < a.Rev {
+	if s.sets.first != nil && from < a.Rev {
 		s.tookSpan = uint32(min(a.Rev-from, math.MaxUint32))
 	}
-	if !s.ttl {
-		return // only clients that are sent TTLs need verdicts
+	if s.ttl { // only clients that are sent TTLs need verdicts
+		s.unaccepted.add(span{first: s.takes, last: s.takes, from: from, to: s.shard.rev})
 	}
-	if len(s.unaccepted) == maxSpans {
-		x := &s.unaccepted[1]
-		x.first, x.from, x.refused = s.unaccepted[0].first, min(x.from, s.unaccepted[0].from), false
-		s.unaccepted = append(s.unaccepted[:0], s.unaccepted[1:]...)
-	}
-	s.unaccepted = append(s.unaccepted, span{first: s.takes, last: s.takes, from: from, to: s.shard.rev})
 }
 
 // Ack records that the client accepted an answer.
-func (s *Sub) Ack(t Receipt) { s.accepted(t.number) }
+func (s *Sub) Ack(t Receipt) { s.judge(t.number, accepted) }
 
-// accepted is Ack of the answer with that number. It locks the shard.
-func (s *Sub) accepted(number uint32) {
-	if g := s.shard.group; !g.used.Load() {
+// Nack records that the client rejected an answer. Nothing is sent again until content or
+// subscription changes (NONCE-11), and TTLs in the answer are not renewed (DELTA-15).
+func (s *Sub) Nack(t Receipt) { s.judge(t.number, rejected) }
+
+// judge records what the client said of the answer with that number. It locks the shard.
+func (s *Sub) judge(number uint32, said verdict) {
+	if g := s.shard.group; said == accepted && !g.used.Load() {
 		g.used.Store(true)
 	}
 	if !s.ttl {
@@ -102,50 +101,61 @@ func (s *Sub) accepted(number uint32) {
 	}
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	if i := s.span(number); i >= 0 && s.unaccepted[i].first == s.unaccepted[i].last {
-		s.unaccepted = append(s.unaccepted[:i], s.unaccepted[i+1:]...)
+	if said == accepted {
+		s.unaccepted.accept(number)
+	} else {
+		s.unaccepted.refuse(number)
 	}
 }
 
-// Nack records that the client rejected an answer. Nothing is sent again until content or
-// subscription changes (NONCE-11), and TTLs in the answer are not renewed (DELTA-15).
-func (s *Sub) Nack(t Receipt) { s.refused(t.number) }
+// unaccepted are the answers that a client has not accepted, in order of their numbers.
+type unaccepted []span
 
-// refused is Nack of the answer with that number. It locks the shard.
-func (s *Sub) refused(number uint32) {
-	if !s.ttl {
+// add takes in a new answer.
+func (u *unaccepted) add(x span) {
+	all := *u
+	if len(all) == maxSpans {
+		y := &all[1]
+		y.first, y.from, y.refused = all[0].first, min(y.from, all[0].from), false
+		all = append(all[:0], all[1:]...)
+	}
+	*u = append(all, x)
+}
+
+// accept drops an answer, unless it was merged with others.
+func (u *unaccepted) accept(number uint32) {
+	if i := u.find(number); i >= 0 {
+		*u = append((*u)[:i], (*u)[i+1:]...)
+	}
+}
+
+// refuse records that the client rejected an answer, unless it was merged with others. Neighbours
+// that were rejected are merged.
+func (u *unaccepted) refuse(number uint32) {
+	all, i := *u, u.find(number)
+	if i < 0 {
 		return
 	}
-	s.shard.mu.Lock()
-	defer s.shard.mu.Unlock()
-	i := s.span(number)
-	if i < 0 || s.unaccepted[i].first != s.unaccepted[i].last {
-		return
-	}
-	x := &s.unaccepted[i]
+	x := &all[i]
 	x.refused = true
-	if i == 0 || !s.unaccepted[i-1].refused || s.unaccepted[i-1].last+1 != x.first {
+	if i == 0 || !all[i-1].refused || all[i-1].last+1 != x.first {
 		return
 	}
-	was := &s.unaccepted[i-1]
+	was := &all[i-1]
 	was.last, was.from, was.to = x.last, min(was.from, x.from), x.to
-	s.unaccepted = append(s.unaccepted[:i], s.unaccepted[i+1:]...)
+	*u = append(all[:i], all[i+1:]...)
 }
 
-func (s *Sub) span(number uint32) int {
-	for i := range s.unaccepted {
-		if x := &s.unaccepted[i]; x.first <= number && number <= x.last {
-			return i
-		}
-	}
-	return -1
+// find is the index of the answer with that number; -1: it was accepted, or merged with others.
+func (u unaccepted) find(number uint32) int {
+	return slices.IndexFunc(u, func(x span) bool { return x.first == number && x.last == number })
 }
 
-// judged is the verdict on the newest unaccepted answer for which covers is true; accepted if there
+// verdict is the verdict on the newest of these answers for which covers is true; accepted if there
 // is none. What the client says it holds counts as accepted.
-func (s *Sub) judged(covers func(*span) bool) verdict {
-	for i := len(s.unaccepted) - 1; i >= 0; i-- {
-		if x := &s.unaccepted[i]; covers(x) {
+func (u unaccepted) verdict(covers func(*span) bool) verdict {
+	for i := len(u) - 1; i >= 0; i-- {
+		if x := &u[i]; covers(x) {
 			if x.refused {
 				return rejected
 			}
@@ -155,7 +165,7 @@ func (s *Sub) judged(covers func(*span) bool) verdict {
 	return accepted
 }
 
-// last is the verdict on the last answer; accepted if there was none.
-func (s *Sub) last() verdict {
-	return s.judged(func(x *span) bool { return x.last == s.takes })
+// last is the verdict on the last answer, which has that number; accepted if there was none.
+func (u unaccepted) last(number uint32) verdict {
+	return u.verdict(func(x *span) bool { return x.last == number })
 }

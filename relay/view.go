@@ -160,7 +160,7 @@ func (v *view) renew(name string, rev uint64) {
 		v.append(it)
 		v.changed = true
 		for p := v.ordered.head; p != nil; p = p.next {
-			if more := p.sub.more; more != nil && more.sent[name] == it.variant.Digest {
+			if more := p.sub.sets.more; more != nil && more.sent[name] == it.variant.Digest {
 				more.sent[name] = xds.Digest{}
 			}
 		}
@@ -293,7 +293,7 @@ func (v *view) prune() {
 func (v *view) lag(p *position) {
 	v.ordered.remove(p)
 	v.unlisted(p)
-	p.sub.unlink(p)
+	p.sub.sets.unlink(p)
 	p.sub.lagging = true
 	p.sub.mark(v.set.shard.rev)
 	v.set.dropClient(v.set.shard.now)

@@ -36,7 +36,7 @@ func (s *Sub) oweAll() {
 		r.flags |= sendEmpty
 		r.oweAgain()
 	}
-	for p := s.pos; p != nil; p = p.also {
+	for p := s.sets.first; p != nil; p = p.also {
 		if p.fresh {
 			s.version = ""
 			for name := range s.initial {
@@ -51,7 +51,7 @@ func (s *Sub) oweAll() {
 
 // oweMember owes a name that the client has by a set.
 func (s *Sub) oweMember(name string) {
-	s.covering(name, func(p *position) {
+	s.sets.covering(name, func(p *position) {
 		switch it := p.view.items[name]; {
 		case p.fresh:
 			// The first answer has it, whatever the client says to hold (WARM-6).
@@ -61,7 +61,7 @@ func (s *Sub) oweMember(name string) {
 			}
 		case it == nil || it.dead:
 		case s.delta:
-			s.answerAgain(name, it.variant.Spelling())
+			s.sets.answerAgain(name, it.variant.Spelling())
 			s.mark(s.shard.rev)
 		default:
 			p.resend = true // it is sent whole
@@ -74,12 +74,12 @@ func (s *Sub) oweMember(name string) {
 // before had another body by a name that was dropped since.
 func (s *Sub) uncovered() []string {
 	var clusters []*xds.Variant
-	for _, name := range slices.Sorted(maps.Keys(s.again)) {
-		if v := s.inView(name); v != nil && s.record(name) == nil {
-			clusters = append(clusters, v)
+	for _, name := range slices.Sorted(maps.Keys(s.sets.again)) {
+		if it := s.sets.live(name); it != nil && s.record(name) == nil {
+			clusters = append(clusters, it.variant)
 		}
 	}
-	s.again = nil
+	s.sets.again = nil
 	return needs(clusters)
 }
 
@@ -107,7 +107,7 @@ func (s *Sub) OweNamespaces(routes []string, except []*xds.Variant) {
 			r.oweAgain()
 		}
 	}
-	for p := s.pos; p != nil; p = p.also {
+	for p := s.sets.first; p != nil; p = p.also {
 		for name, it := range p.view.items {
 			if covers(name) && !it.dead && s.record(name) == nil {
 				s.oweMember(name)

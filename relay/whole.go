@@ -9,7 +9,7 @@ import (
 // takeWhole makes a SotW answer that holds the full view (SOTW-2, SOTW-4), with the resources whose
 // removal k defers.
 func (s *Sub) takeWhole(k Deferral) *Answer {
-	p := s.pos
+	p := s.sets.first
 	if p != nil && (p.also != nil || p.view.set.kind != wild) {
 		return s.takeAssembled(k)
 	}
@@ -50,7 +50,7 @@ func (s *Sub) takeWhole(k Deferral) *Answer {
 	changed := s.endDeferrals(k)
 	s.deferMembers(k)
 	s.deferRestored(k)
-	if p != nil && s.ttl && p.view.renewed > p.sent && s.last() != rejected {
+	if p != nil && s.ttl && p.view.renewed > p.sent && s.unaccepted.last(s.takes) != rejected {
 		changed, a.renewed = true, true // a heartbeat of a whole list has all bodies (TTL-11)
 	}
 	changed = s.settleWhole(a, k) || changed || s.insisted
@@ -62,7 +62,7 @@ func (s *Sub) takeWhole(k Deferral) *Answer {
 		a.Errors, a.Rev = append(a.Errors, errs...), max(a.Rev, rev)
 		changed = true
 	}
-	all := s.deferredSum(p.view.sum)
+	all := s.deferred.sum(p.view.sum)
 	if !p.fresh && p.sum == all && !changed && !p.resend {
 		p.view.passed(p, p.view.contentRev)
 		return nil
@@ -77,7 +77,7 @@ func (s *Sub) takeWhole(k Deferral) *Answer {
 	p.view.passed(p, p.view.contentRev)
 	s.sentWhole, s.holds = true, false
 	if s.records.len() == 0 {
-		a.Body, a.Version = s.withDeferred(p.view.fullBody(s.delta)), p.view.versionInfo()
+		a.Body, a.Version = s.deferred.addTo(p.view.fullBody(s.delta)), p.view.versionInfo()
 		if len(s.deferred) > 0 {
 			a.Version = all.Version()
 		}
@@ -113,7 +113,7 @@ func (s *Sub) settleWhole(a *Answer, k Deferral) (changed bool) {
 		listed := r.at != 0 // the client has had a list, so leaving the name out is no change
 		what, body, at := r.settle()
 		if last := r.entry.last; what == removal && held && last != nil && !last.Timed() &&
-			s.deferRemoval(r.entry.name, deferredRemoval{body: last, until: at, named: had, returned: back, otherBody: had && was != last.Digest}, k) {
+			s.deferred.add(r.entry.name, deferredRemoval{body: last, until: at, named: had, returned: back, otherBody: had && was != last.Digest}, s.shard.now, &k) {
 			what = nothing
 		}
 		if what != nothing && (what != removal || held || !listed) {
@@ -122,7 +122,7 @@ func (s *Sub) settleWhole(a *Answer, k Deferral) (changed bool) {
 		if what == resource && s.typeURL == xds.ClusterType {
 			a.Follow = append(a.Follow, needs([]*xds.Variant{body})...)
 		}
-		if v, _, _ := r.effective(); v != nil || s.defers(r.entry.name) {
+		if v, _, _ := r.effective(); v != nil || s.deferred.has(r.entry.name) {
 			r.setLastError(nil)
 			return
 		}
@@ -177,7 +177,7 @@ func (s *Sub) wholeByName(a *Answer, changed bool) *Answer {
 		a.Variants = s.onceEach(a.Variants, map[string]bool{})
 	}
 	gone = gone && !kept
-	a.Body, a.gone = s.withDeferred(a.Body), gone
+	a.Body, a.gone = s.deferred.addTo(a.Body), gone
 	if !s.inUnion && len(a.Variants) == 0 && (!gone || !s.sentWhole && !s.holds && len(a.Errors) == 0 && !s.insisted) {
 		s.removalDue = s.sentWhole || s.holds || len(a.Errors) > 0
 		for _, f := range a.Errors { // they are sent with the next list
@@ -201,7 +201,7 @@ func (s *Sub) wholeByName(a *Answer, changed bool) *Answer {
 		}
 	}
 	s.removalDue, s.sentWhole, s.holds = false, true, false
-	a.Version = s.deferredSum(s.versionSum()).Version()
+	a.Version = s.deferred.sum(s.versionSum()).Version()
 	s.whole = ""
 	return a
 }
@@ -224,7 +224,7 @@ func (r *record) inError() bool {
 // mixed merges the view and the names into one list. A name in both is listed once (RELAY-25). The
 // result is the view's shared body, unless a name is not in the set or has another body there.
 func (s *Sub) mixed(a *Answer) {
-	view := s.pos.view
+	view := s.sets.first.view
 	all, full := view.sum, view.fullBody(s.delta)
 	var loose []*xds.Variant
 	for r := range s.records.all() {
@@ -253,9 +253,9 @@ func (s *Sub) mixed(a *Answer) {
 		all.Add(v.Digest)
 		loose = append(loose, v)
 	}
-	a.Version = s.deferredSum(all).Version()
+	a.Version = s.deferred.sum(all).Version()
 	if len(loose) == 0 {
-		a.Body = s.withDeferred(full)
+		a.Body = s.deferred.addTo(full)
 		return
 	}
 	replaced := make(map[string]bool, len(loose))
@@ -269,5 +269,5 @@ func (s *Sub) mixed(a *Answer) {
 		}
 	}
 	own.Variants = append(own.Variants, loose...)
-	a.Body = s.withDeferred(own)
+	a.Body = s.deferred.addTo(own)
 }
