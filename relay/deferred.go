@@ -114,19 +114,6 @@ func (s *Sub) DeferredDue(now time.Time, k Deferral) bool {
 	return s.deferred.anyDue(now, &k) && !(s.answersWhole() && s.listBlocked())
 }
 
-// listBlocked reports whether a list that is sent whole has to wait, for its set or for a name
-// (RELAY-7). If there are several sets, one of them is waited for only if the client may hold what
-// is missing.
-func (s *Sub) listBlocked() bool {
-	waits, all := false, s.records.len() == 0
-	for p := s.sets.first; p != nil; p = p.also {
-		one := p.blocked()
-		waits, all = waits || one, all && one
-	}
-	alone := s.sets.star() != nil && s.sets.first.also == nil
-	return waits && (s.holds || all || alone) || s.holds && !s.resolved()
-}
-
 // endDeferrals ends the deferral of names whose time has come, that exist again, or that are no
 // longer subscribed. It reports whether the list has changed by that.
 func (s *Sub) endDeferrals(k Deferral) (changed bool) {

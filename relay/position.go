@@ -1,16 +1,11 @@
 package relay
 
-import "github.com/weir-xds/weir/relay/xds"
-
 // position is how far one subscriber of a view has been sent it. Guarded by the shard's lock.
 type position struct {
 	sub  *Sub
 	view *view
 	// sent is the revision up to which everything was sent. It has no meaning while fresh.
-	sent uint64
-	// sum is that of the view when it was last sent whole. A change that was undone since needs no
-	// answer.
-	sum   xds.Sum
+	sent  uint64
 	fresh bool // nothing sent yet
 	// shownEarly: the client was sent members before the set had settled. It is sent no removal
 	// until then.

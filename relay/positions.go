@@ -46,6 +46,14 @@ func (x *positions) star() *position {
 	return nil
 }
 
+// alone is the client's position in `*` if it subscribes to no other set; nil: it does not.
+func (x *positions) alone() *position {
+	if p := x.star(); p != nil && p.also == nil {
+		return p
+	}
+	return nil
+}
+
 // selects is the client's position in the collection of that name; nil: the client is not
 // subscribed to it.
 func (x *positions) selects(name string) *position {

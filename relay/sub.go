@@ -105,7 +105,7 @@ type Sub struct {
 	stated   map[string]string     // spelling of the names in initial
 	sum      xds.Sum               // of what was sent by name and is still subscribed (VER-4)
 	alias    *aliasHoldings
-	whole    string // version of the last whole list that had names in it
+	whole    string // content version of the last whole list
 	deferred deferrals
 	// newest is the last response that concerned what was sent by name (VER-5).
 	newest *xds.Provenance

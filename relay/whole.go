@@ -6,101 +6,246 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// takeWhole makes a SotW answer that holds the full view (SOTW-2, SOTW-4), with the resources whose
+// takeWhole makes a SotW answer that lists all there is (SOTW-2, SOTW-4), with the resources whose
 // removal k defers.
 func (s *Sub) takeWhole(k Deferral) *Answer {
-	p := s.sets.first
-	if p != nil && (p.also != nil || p.view.set.kind != wild) {
-		return s.takeAssembled(k)
-	}
-	if p != nil && p.fresh {
-		if p.unsettled() {
-			return nil
-		}
-		if s.version != "" && !s.insisted && s.records.len() == 0 && s.version == p.view.versionInfo() && !s.shard.group.origin.config().OriginVersions &&
-			!p.view.sendsTTLs() {
-			// The client is in sync already (RELAY-43). An origin's own version does not prove that
-			// (VER-5), nor does any version if TTLs are sent: the client may have missed one while
-			// it was away.
-			p.sum, s.sentWhole = p.view.sum, true
-			p.view.passed(p, p.view.contentRev)
-			if p.errorsSent < p.view.set.nameErrors.seq {
-				s.mark(s.shard.rev) // there may be errors to send
-			}
-			return nil
-		}
-		if p.lacks() {
-			return nil
-		}
-	}
-	if s.holds && !s.resolved() {
-		return nil // RELAY-7: the list would delete what has not arrived yet
-	}
-	if s.firstListWaits(k) {
+	if s.inSync() || s.listBlocked() || s.firstListWaits(k) {
 		return nil
 	}
-	if p != nil && p.view.contentRev > p.sent {
-		for r := range s.records.all() { // the set may have lost the body that held an error back
+	if s.sets.first != nil {
+		for r := range s.records.all() {
 			if f := r.entry.nameError; f != nil && f != r.lastError() {
-				r.lookAgain()
+				r.lookAgain() // a set may have lost the body that held the error back
 			}
 		}
 	}
 	a := &Answer{Body: noBody}
-	changed := s.endDeferrals(k)
+	must := s.endDeferrals(k) || s.insisted
 	s.deferMembers(k)
 	s.deferRestored(k)
-	if p != nil && s.ttl && p.view.renewed > p.sent && s.unaccepted.last(s.takes) != rejected {
-		changed, a.renewed = true, true // a heartbeat of a whole list has all bodies (TTL-11)
+	must = s.settleWhole(a, k) || must
+	if s.sets.first == nil {
+		if must = must || s.removalDue; !must {
+			return nil
+		}
 	}
-	changed = s.settleWhole(a, k) || changed || s.insisted
-	if p == nil {
-		return s.wholeByName(a, changed)
-	}
-	a.gone = true
-	if errs, rev := s.takeErrors(p, a); len(errs) > 0 {
-		a.Errors, a.Rev = append(a.Errors, errs...), max(a.Rev, rev)
-		changed = true
-	}
-	all := s.deferred.sum(p.view.sum)
-	if !p.fresh && p.sum == all && !changed && !p.resend {
-		p.view.passed(p, p.view.contentRev)
+	if a.gone = s.nothingUnknown(); !s.inUnion && s.withholdsEmpty(a) {
+		s.removalDue = s.sets.first == nil && (s.sentWhole || s.holds || len(a.Errors) > 0)
+		for _, f := range a.Errors { // they are sent with the next list
+			r := s.record(f.Name)
+			r.setLastError(nil)
+			r.lookAgain()
+		}
 		return nil
 	}
-	a.Rev = max(a.Rev, p.view.contentRev)
-	if s.typeURL == xds.ClusterType {
-		// Clip copies only if there are more names, which is rare.
-		a.Follow = append(slices.Clip(p.newNames()), a.Follow...)
-	}
-	must := changed || p.fresh || p.resend
-	p.sum, p.resend = all, false
-	p.view.passed(p, p.view.contentRev)
-	s.sentWhole, s.holds = true, false
-	if s.records.len() == 0 {
-		a.Body, a.Version = s.deferred.addTo(p.view.fullBody(s.delta)), p.view.versionInfo()
-		if len(s.deferred) > 0 {
-			a.Version = all.Version()
+	all, sum := s.listAll(a) // before the positions move
+	for p := s.sets.first; p != nil; p = p.also {
+		if f := p.newCollectionError(); f != nil {
+			a.Errors = append(a.Errors, f)
 		}
-		s.whole = ""
-		return a
+		if p.blocked() {
+			continue
+		}
+		if s.ttl && p.view.renewed > p.sent && s.unaccepted.last(s.takes) != rejected {
+			must, a.renewed = true, true // a heartbeat of a whole list has all bodies (TTL-11)
+		}
+		errs, rev := s.takeErrors(p, a)
+		a.Errors, a.Rev = append(a.Errors, errs...), max(a.Rev, rev, p.view.contentRev)
+		if s.typeURL == xds.ClusterType {
+			// Clip copies only if there are more names, which is rare.
+			a.Follow = append(slices.Clip(p.newNames()), a.Follow...)
+		}
+		must = must || p.fresh || p.resend
+		p.resend = false
+		p.view.passed(p, p.view.contentRev)
 	}
-	s.mixed(a)
-	if !must && a.Version == s.whole {
-		return nil // the set lost or changed only what the client has by name (RELAY-25)
+	a.Body, a.Version = s.deferred.addTo(all), s.listVersion(sum)
+	if !must && len(a.Errors) == 0 && a.Version == s.whole {
+		return nil // for example, the set changed only what the client has by name (RELAY-25)
 	}
-	s.lists()
-	s.whole = a.Version
-	return a
-}
-
-// lists records that a list is sent. For a name that is not in the list, this is the statement that
-// there is none.
-func (s *Sub) lists() {
 	for r := range s.records.all() {
-		if r.at == 0 {
+		if r.at == 0 { // to leave a name out of the list is the statement that there is none
 			r.at = s.takes + 1
 		}
 	}
+	s.whole, s.sentWhole, s.removalDue = a.Version, true, false
+	s.holds = s.holds && s.sets.first != nil && !a.gone
+	return a
+}
+
+// inSync reports whether a client that comes back holds the present list of `*`, so that it needs
+// no answer (RELAY-43). An origin's own version does not prove that (VER-5), nor does any version
+// if TTLs are sent: the client may have missed one while it was away.
+func (s *Sub) inSync() bool {
+	p := s.sets.star()
+	if p == nil || p.also != nil || !p.fresh || s.version == "" || s.insisted || s.records.len() > 0 || p.unsettled() ||
+		s.version != p.view.versionInfo() || s.shard.group.origin.config().OriginVersions || p.view.sendsTTLs() {
+		return false
+	}
+	s.whole, s.sentWhole = s.version, true
+	p.view.passed(p, p.view.contentRev)
+	if p.errorsSent < p.view.set.nameErrors.seq {
+		s.mark(s.shard.rev) // there may be errors to send
+	}
+	return true
+}
+
+// listBlocked reports whether a list that is sent whole has to wait, for its set or for a name
+// (RELAY-7). If there are several sets, one of them is waited for only if the client may hold what
+// is missing.
+func (s *Sub) listBlocked() bool {
+	waits, all := false, s.records.len() == 0
+	for p := s.sets.first; p != nil; p = p.also {
+		one := p.blocked()
+		waits, all = waits || one, all && one
+	}
+	alone := s.sets.star() != nil && s.sets.first.also == nil
+	return waits && (s.holds || all || alone) || s.holds && !s.resolved()
+}
+
+// nothingUnknown reports whether what a list leaves out is known not to exist, as far as that can
+// be known. `*` alone says all by itself.
+func (s *Sub) nothingUnknown() bool {
+	if s.sets.alone() != nil {
+		return true
+	}
+	for p := s.sets.first; p != nil; p = p.also {
+		if p.blocked() {
+			return false
+		}
+	}
+	// denied: all names are in errors that leave bodies in use, and the client may hold resources
+	// from before the stream; or it names nothing more.
+	byName, denied := s.sets.first == nil, s.holds && !s.sentWhole
+	for r := range s.records.all() {
+		if !r.entry.isGone() && !(byName && r.ended()) {
+			return false
+		}
+		denied = denied && r.inError()
+	}
+	return !byName || !denied
+}
+
+// withholdsEmpty reports whether the list would be empty and may not be sent. An empty list means
+// "delete all". It is sent only if nothing is unknown, and the client held something or there is
+// something to state (SOTW-9). A Sub in a Union returns empty lists, too: the Union decides whether
+// to send them.
+func (s *Sub) withholdsEmpty(a *Answer) bool {
+	for r := range s.records.all() {
+		if v, _, _ := r.effective(); v != nil {
+			return false
+		}
+	}
+	for p := s.sets.first; p != nil; p = p.also {
+		if p.view.live > 0 && !p.blocked() {
+			return false
+		}
+	}
+	return !a.gone || s.sets.first == nil && !s.sentWhole && !s.holds && len(a.Errors) == 0 && !s.insisted
+}
+
+// listAll lists what the client's names and sets hold, each resource once (RELAY-25), and records
+// what is sent by name. sum is that of the digests.
+func (s *Sub) listAll(a *Answer) (all *Body, sum xds.Sum) {
+	named := make([]*xds.Variant, 0, s.records.len())
+	for r := range s.records.all() {
+		v, _, at := r.effective()
+		r.gave(v)
+		if v == nil {
+			// What came with `*` is dropped with this list, whatever is stated of the name (VER-4).
+			r.setSent(xds.Digest{})
+			r.flags &^= holds | claimed
+			continue
+		}
+		r.setSent(v.Digest)
+		r.setLastError(nil)
+		r.flags, r.at = r.flags&^claimed|holds, s.takes+1
+		r.owe(false)
+		a.Rev = max(a.Rev, at)
+		named = append(named, v)
+	}
+	if len(s.alias.of) > 0 {
+		named = s.onceEach(named, map[string]bool{})
+	}
+	if p := s.sets.alone(); p != nil {
+		return p.view.with(named, s.ttl)
+	}
+	all = &Body{Variants: named}
+	if s.sets.first == nil {
+		addAll(&sum, named)
+		return all, sum
+	}
+	listed := make(map[string]bool, len(named))
+	for _, v := range named {
+		listed[v.Name] = true
+	}
+	for p := s.sets.first; p != nil; p = p.also {
+		if p.blocked() {
+			continue
+		}
+		full := p.view.fullBody(false)
+		all.nameless = all.nameless || full.nameless
+		for _, v := range full.Variants {
+			if !listed[v.Name] && s.sets.live(v.Name) == p.view.items[v.Name] {
+				all.Variants = append(all.Variants, v)
+			}
+		}
+	}
+	addAll(&sum, all.Variants)
+	return all, sum
+}
+
+// with is the full body for SotW with the bodies that a client has by name, each in place of the
+// view's own. It is the shared body itself if they make no difference.
+func (v *view) with(named []*xds.Variant, ttl bool) (*Body, xds.Sum) {
+	full, sum := v.fullBody(false), v.sum
+	var own map[string]bool
+	for _, x := range named {
+		if it := v.items[x.Name]; it != nil && !it.dead {
+			if it.variant.Digest == x.Digest && (!ttl || it.variant == x || it.variant.Expires().Equal(x.Expires())) {
+				continue
+			}
+			sum.Sub(it.variant.Digest)
+		}
+		if own == nil {
+			own = make(map[string]bool, len(named))
+		}
+		own[x.Name] = true
+		sum.Add(x.Digest)
+	}
+	if own == nil {
+		return full, sum
+	}
+	all := &Body{Variants: make([]*xds.Variant, 0, len(full.Variants)+len(own)), nameless: full.nameless}
+	for _, x := range full.Variants {
+		if !own[x.Name] {
+			all.Variants = append(all.Variants, x)
+		}
+	}
+	for _, x := range named {
+		if own[x.Name] {
+			all.Variants = append(all.Variants, x)
+		}
+	}
+	return all, sum
+}
+
+// listVersion is the version_info of a list of resources that have this sum (VER-4), with those
+// whose removal is deferred.
+func (s *Sub) listVersion(sum xds.Sum) string {
+	if p := s.sets.alone(); p != nil && len(s.deferred) == 0 && sum == p.view.sum {
+		return p.view.versionInfo() // which clients share
+	}
+	return s.deferred.sum(sum).Version()
+}
+
+// newNames is what endpoints the view's Clusters need that this client was not sent in their
+// present form.
+func (p *position) newNames() []string {
+	if p.fresh {
+		return p.view.fullBody(p.sub.delta).needs()
+	}
+	return p.view.since(p.sent).needs()
 }
 
 // settleWhole looks at the dirty names, and reports whether any of them requires a new response.
@@ -153,59 +298,6 @@ func (s *Sub) resolved() bool {
 	return true
 }
 
-// wholeByName lists all names that have a body. An empty list means "delete all". It is sent only
-// if all names are known to be gone, and the client held something or there is something to state
-// (SOTW-9). A name that is in error and was not sent counts as gone. But a client that may hold it
-// from before the stream is sent no empty list for errors alone. A Sub in a Union returns empty
-// lists, too: the Union decides whether to send them.
-func (s *Sub) wholeByName(a *Answer, changed bool) *Answer {
-	if changed = changed || s.removalDue; !changed {
-		return nil
-	}
-	// kept: no name is known to be gone, and the client may hold resources from before the stream.
-	// The names are in errors that leave bodies in use, or the names it holds were denied.
-	gone, kept := true, s.holds && !s.sentWhole
-	a.Body = &Body{Variants: make([]*xds.Variant, 0, s.records.len())}
-	for r := range s.records.all() {
-		if v := r.body(); v != nil && !r.unresolved(v) {
-			a.Variants = append(a.Variants, v)
-		}
-		gone = gone && r.ended()
-		kept = kept && r.inError()
-	}
-	if len(s.alias.of) > 0 {
-		a.Variants = s.onceEach(a.Variants, map[string]bool{})
-	}
-	gone = gone && !kept
-	a.Body, a.gone = s.deferred.addTo(a.Body), gone
-	if !s.inUnion && len(a.Variants) == 0 && (!gone || !s.sentWhole && !s.holds && len(a.Errors) == 0 && !s.insisted) {
-		s.removalDue = s.sentWhole || s.holds || len(a.Errors) > 0
-		for _, f := range a.Errors { // they are sent with the next list
-			r := s.record(f.Name)
-			r.setLastError(nil)
-			r.lookAgain()
-		}
-		return nil
-	}
-	for r := range s.records.all() {
-		r.at = s.takes + 1
-		switch v := r.body(); {
-		// What came with `*` is dropped with this list, whatever is stated of the name (VER-4).
-		case v == nil || r.unresolved(v):
-			r.setSent(xds.Digest{})
-			r.flags &^= holds | claimed
-		case r.sent != v.Digest: // its body was released since it was looked at
-			r.setSent(v.Digest)
-			r.setLastError(nil)
-			r.flags = r.flags&^claimed | holds
-		}
-	}
-	s.removalDue, s.sentWhole, s.holds = false, true, false
-	a.Version = s.deferred.sum(s.versionSum()).Version()
-	s.whole = ""
-	return a
-}
-
 // ended reports whether a list without the name takes away only what is gone, as far as that can be
 // known. A name in error counts as gone if its error was sent and the client did not come back with
 // anything. A client that came back may hold the body; for it the name counts as gone after 15 s,
@@ -219,55 +311,4 @@ func (r *record) ended() bool {
 func (r *record) inError() bool {
 	e := r.entry
 	return e.chosen == nil && e.nameError != nil && !r.sub.shard.group.origin.ends(e.nameError)
-}
-
-// mixed merges the view and the names into one list. A name in both is listed once (RELAY-25). The
-// result is the view's shared body, unless a name is not in the set or has another body there.
-func (s *Sub) mixed(a *Answer) {
-	view := s.sets.first.view
-	all, full := view.sum, view.fullBody(s.delta)
-	var loose []*xds.Variant
-	for r := range s.records.all() {
-		v, _, at := r.effective()
-		r.gave(v)
-		if v == nil {
-			r.setSent(xds.Digest{})
-			r.flags &^= holds | claimed
-			continue
-		}
-		r.setSent(v.Digest)
-		r.setLastError(nil)
-		r.flags, r.at = r.flags&^claimed|holds, s.takes+1
-		r.owe(false)
-		a.Rev = max(a.Rev, at)
-		it := view.items[v.Name]
-		switch {
-		case len(s.alias.of) > 0 && slices.ContainsFunc(loose, func(x *xds.Variant) bool { return x.Name == v.Name }):
-			continue
-		case it == nil || it.dead:
-		case it.variant.Digest == v.Digest && (!s.ttl || it.variant == v || it.variant.Expires().Equal(v.Expires())):
-			continue
-		default:
-			all.Sub(it.variant.Digest)
-		}
-		all.Add(v.Digest)
-		loose = append(loose, v)
-	}
-	a.Version = s.deferred.sum(all).Version()
-	if len(loose) == 0 {
-		a.Body = s.deferred.addTo(full)
-		return
-	}
-	replaced := make(map[string]bool, len(loose))
-	for _, v := range loose {
-		replaced[v.Name] = true
-	}
-	own := &Body{Variants: make([]*xds.Variant, 0, len(full.Variants)+len(loose))}
-	for _, v := range full.Variants {
-		if !replaced[v.Name] {
-			own.Variants = append(own.Variants, v)
-		}
-	}
-	own.Variants = append(own.Variants, loose...)
-	a.Body = s.deferred.addTo(own)
 }
