@@ -258,15 +258,15 @@ func (s *shard) removeName(id xds.Identity) (changed bool) {
 }
 
 // omits: of a type whose lists are the full state, what one leaves out is gone.
-func (t *namedTable) omits(u *update) bool {
+func (n *namedTable) omits(u *update) bool {
 	return u.Full && !u.Bad && xds.FullState(u.TypeURL)
 }
 
-func (t *namedTable) answers(name string, gen uint32) (held []*xds.Variant, seen bool) {
-	if e := t.entries[name]; e != nil && len(e.variants) > 0 && !e.ownName() && !t.freezes().Removals() {
+func (n *namedTable) answers(name string, gen uint32) (held []*xds.Variant, seen bool) {
+	if e := n.entries[name]; e != nil && len(e.variants) > 0 && !e.ownName() && !n.freezes().Removals() {
 		return nil, false // it is an alias: that it resolves no more is no word about the resource
 	}
-	for _, e := range t.shard.holders(name) {
+	for _, e := range n.shard.holders(name) {
 		if len(e.variants) > 0 {
 			held, seen = e.variants, e.seenOn(gen)
 		}
@@ -278,21 +278,21 @@ func (t *namedTable) answers(name string, gen uint32) (held []*xds.Variant, seen
 }
 
 // remove does nothing about a name that was not asked on the stream (DEL-4).
-func (t *namedTable) remove(id xds.Identity, gen uint32, kept bool) bool {
+func (n *namedTable) remove(id xds.Identity, gen uint32, kept bool) bool {
 	asked := false
-	for _, e := range t.shard.holders(id.Name) {
+	for _, e := range n.shard.holders(id.Name) {
 		if asked = asked || e.askedOn(gen); kept {
 			e.onHeard(gen)
 		}
 	}
-	return asked && !kept && t.shard.removeName(id)
+	return asked && !kept && n.shard.removeName(id)
 }
 
-func (t *namedTable) listsAll(uint64) bool { return false }
+func (n *namedTable) listsAll(uint64) bool { return false }
 
-func (t *namedTable) drop(k known) {
-	t.shard.empty(k.entry)
-	t.shard.touch(k.entry, true)
+func (n *namedTable) drop(k known) {
+	n.shard.empty(k.entry)
+	n.shard.touch(k.entry, true)
 }
 
 // touch has the entry offered to clients again, in the order of the response. stated: so far, the
@@ -322,13 +322,13 @@ func (s *shard) offerTouched(rev uint64, gen uint32) (touched []*entry) {
 }
 
 // size counts those that hold one resource once.
-func (t *namedTable) size() (n int) {
+func (t *namedTable) size() (count int) {
 	for _, e := range t.entries {
 		if len(e.variants) > 0 && e.counts() {
-			n++
+			count++
 		}
 	}
-	return n
+	return count
 }
 
 // arrival is one response on its way into the table.

@@ -274,10 +274,10 @@ func (k *store) relist() (again bool) {
 }
 
 // settled forgets of a stream before what has turned out to exist.
-func (t *namedTable) settled() {
-	for e, away := range t.aside {
+func (n *namedTable) settled() {
+	for e, away := range n.aside {
 		if !away {
-			delete(t.aside, e)
+			delete(n.aside, e)
 		}
 	}
 }

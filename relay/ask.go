@@ -260,8 +260,8 @@ func (s *shard) askNames(asks []Ask, lane laneIndex, gen uint32, now time.Time, 
 	second := Ask{TypeURL: s.typeURL, Subscribe: again, All: a.All, alone: true}
 	a.alone = true
 	if all {
-		a.All = slices.DeleteFunc(slices.Clone(a.All), func(n Name) bool {
-			return slices.ContainsFunc(again, func(x Name) bool { return x.Name == n.Name && x.Params.Key() == n.Params.Key() })
+		a.All = slices.DeleteFunc(slices.Clone(a.All), func(x Name) bool {
+			return slices.ContainsFunc(again, func(y Name) bool { return y.Name == x.Name && y.Params.Key() == x.Params.Key() })
 		})
 	}
 	return append(asks, a, second)

@@ -111,13 +111,13 @@ func (t *set) expire(m *member, now time.Time) (n int) {
 
 // expireName ends the variants of an entry. That is as good as the origin's word that there
 // is none (ABS-10), for as long as the stream lasts on which it was asked (RELAY-38).
-func (s *shard) expireName(e *entry, now time.Time) (n int) {
+func (s *shard) expireName(e *entry, now time.Time) (ended int) {
 	shared := e.also != nil && len(e.also.entries) > 1
-	if e.variants, n = living(e.variants, now); len(e.variants) == 0 {
+	if e.variants, ended = living(e.variants, now); len(e.variants) == 0 {
 		s.empty(e)
 	}
 	if shared {
-		n = 0 // the last entry that holds it counts
+		ended = 0 // the last entry that holds it counts
 	}
 	s.trackExpiry(expiringKey{name: e.name}, e.variants)
 	gen := s.lane(s.named.lane).gen.Load()
@@ -129,7 +129,7 @@ func (s *shard) expireName(e *entry, now time.Time) (n int) {
 	if e.chosen == nil && e.nameError != nil && e.nameError.Own {
 		e.onExpired(expired(e.name))
 	}
-	return n
+	return ended
 }
 
 // standIn has a name of which nothing is known take over what a client has of it by a set

@@ -85,12 +85,12 @@ func (l *Lane) stream(gen uint32) gate.Stream {
 	return gate.Stream{Live: l.live(gen), Answered: l.heard.Load() == gen}
 }
 
-func (t *namedTable) stream() gate.Stream {
-	return t.shard.lane(t.lane).stream(t.firstGen[t.lane])
+func (n *namedTable) stream() gate.Stream {
+	return n.shard.lane(n.lane).stream(n.firstGen[n.lane])
 }
 
-func (t *namedTable) subject() gate.Subject { return gate.Subject{} }
-func (t *namedTable) standsIn() bool        { return false }
+func (n *namedTable) subject() gate.Subject { return gate.Subject{} }
+func (n *namedTable) standsIn() bool        { return false }
 
 // isFallback reports whether what is held of a resource is of the last resort, and stands in.
 func (c *scope) isFallback(id xds.Identity) bool {
@@ -270,7 +270,7 @@ func (c *scope) releaseHeld() (n int) {
 	return c.of.release(&g)
 }
 
-func (t *namedTable) release(g *guard) (n int) {
+func (t *namedTable) release(g *guard) (released int) {
 	s, rev, held := t.shard, t.shard.rev, g.held
 	gen := t.firstGen[t.lane]
 	if !s.lane(t.lane).live(gen) {
@@ -282,7 +282,7 @@ func (t *namedTable) release(g *guard) (n int) {
 			continue
 		}
 		if s.removeName(id) {
-			n++
+			released++
 		}
 	}
 	s.unshareTouched(s.offerTouched(rev, gen)...)
@@ -293,7 +293,7 @@ func (t *namedTable) release(g *guard) (n int) {
 			}
 		}
 	}
-	return n
+	return released
 }
 
 func (t *set) release(g *guard) (n int) {

@@ -113,10 +113,11 @@ func (s *shard) parked(e *entry, gen uint32, now time.Time) {
 func (s *shard) silentOnHosts(now time.Time) {
 	s.mu.Lock()
 	s.now = now
-	t, n := &s.named, 0
+	t := &s.named
+	i := 0
 	wait := s.cfg().OnDemandWait
-	for ; n < len(t.parked) && !t.parked[n].at.Add(wait).After(now); n++ {
-		if u := t.parked[n]; u.entry.asksOn(u.gen) && s.isAsked(u.entry) {
+	for ; i < len(t.parked) && !t.parked[i].at.Add(wait).After(now); i++ {
+		if u := t.parked[i]; u.entry.asksOn(u.gen) && s.isAsked(u.entry) {
 			u.entry.onWaited()
 			for r := u.entry.head; r != nil && s.silentOf(u.entry); r = r.next {
 				if r.is(demanded) {
@@ -124,9 +125,9 @@ func (s *shard) silentOnHosts(now time.Time) {
 				}
 			}
 		}
-		t.parked[n] = unheard{}
+		t.parked[i] = unheard{}
 	}
-	if t.parked = t.parked[n:]; len(t.parked) > 0 {
+	if t.parked = t.parked[i:]; len(t.parked) > 0 {
 		s.push(timer{at: t.parked[0].at.Add(wait), kind: silentHosts, shard: s})
 	}
 	s.unlock()

@@ -30,11 +30,11 @@ func (k *store) lists(e *entry) bool {
 }
 
 // polls notes that a client has polled the name, and comes again.
-func (t *namedTable) polls(e *entry) {
-	if t.polled == nil {
-		t.polled = map[*entry]bool{}
+func (n *namedTable) polls(e *entry) {
+	if n.polled == nil {
+		n.polled = map[*entry]bool{}
 	}
-	t.polled[e] = true
+	n.polled[e] = true
 }
 
 // polled reports whether clients poll the name.

@@ -50,8 +50,8 @@ func (s *shard) waitsForAnswer(gen uint32, now time.Time) bool {
 }
 
 // askedLong notes that so many names were asked, e the last of them.
-func (s *shard) askedLong(n int, e *entry, gen uint32, now time.Time) {
-	if n >= askedAtOnce/2 {
+func (s *shard) askedLong(count int, e *entry, gen uint32, now time.Time) {
+	if count >= askedAtOnce/2 {
 		s.named.longAsk = longAsk{e, gen, now}
 	}
 }

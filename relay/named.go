@@ -57,8 +57,8 @@ type namedTable struct {
 	doubts map[*entry]doubt
 }
 
-func (t *namedTable) begin(s *shard) {
-	t.scope, t.entries = scope{shard: s, of: t}, map[string]*entry{}
+func (n *namedTable) begin(s *shard) {
+	n.scope, n.entries = scope{shard: s, of: n}, map[string]*entry{}
 }
 
 // unheard is a name asked on the stream of generation gen.

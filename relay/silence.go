@@ -48,15 +48,15 @@ func (s *shard) silent(now time.Time) {
 	s.now = now
 	t := &s.named
 	t.silentAt = time.Time{}
-	n, patience := 0, s.group.origin.patience()
-	for ; n < len(t.unheard) && !t.unheard[n].at.Add(patience).After(now); n++ {
-		if u := t.unheard[n]; u.isLast() && s.isAsked(u.entry) {
+	i, patience := 0, s.group.origin.patience()
+	for ; i < len(t.unheard) && !t.unheard[i].at.Add(patience).After(now); i++ {
+		if u := t.unheard[i]; u.isLast() && s.isAsked(u.entry) {
 			s.unheard(u.entry)
 			s.unshareTouched(u.entry) // who has been silent of it stands for nobody
 		}
-		t.unheard[n] = unheard{}
+		t.unheard[i] = unheard{}
 	}
-	t.unheard = t.unheard[n:]
+	t.unheard = t.unheard[i:]
 	s.startSilence()
 	s.unlock()
 }

@@ -32,9 +32,9 @@ func (t *set) each(f func(known)) {
 	}
 }
 
-func (t *namedTable) each(f func(known)) {
-	for _, e := range t.entries {
-		f(t.shard.known(e))
+func (n *namedTable) each(f func(known)) {
+	for _, e := range n.entries {
+		f(n.shard.known(e))
 	}
 }
 
@@ -45,9 +45,9 @@ func (t *set) lookUp(name string) (k known, is bool) {
 	return k, false
 }
 
-func (t *namedTable) lookUp(name string) (k known, is bool) {
-	if e := t.shard.entry(name); e != nil {
-		return t.shard.known(e), true
+func (n *namedTable) lookUp(name string) (k known, is bool) {
+	if e := n.shard.entry(name); e != nil {
+		return n.shard.known(e), true
 	}
 	return k, false
 }
