@@ -167,10 +167,10 @@ func (s *shard) applyNamed(a *Applied, u *update, bodies []*xds.Variant, gen uin
 			continue
 		}
 		if body != nil && (len(body.Aliases) > 0 || s.named.other.held[body.Name] != nil) {
-			s.spread(a, body, gen)
+			s.named.spread(a, body, gen)
 			continue
 		}
-		if r.Any == nil && s.notice(a, r, gen) {
+		if r.Any == nil && s.named.notice(a, r, gen) {
 			continue
 		}
 		if e == nil {
@@ -179,11 +179,11 @@ func (s *shard) applyNamed(a *Applied, u *update, bodies []*xds.Variant, gen uin
 		}
 		// the name lives on the other lane by now, which may have brought something newer
 		if !e.askedOn(gen) {
-			s.prolong(e, u, r)
+			s.named.prolong(e, u, r)
 			continue
 		}
 		if body == nil {
-			s.heardAll(a, e, u, r, gen)
+			s.named.heardAll(a, e, u, r, gen)
 			continue
 		}
 		e.onSeen(gen)
@@ -196,7 +196,7 @@ func (s *shard) applyNamed(a *Applied, u *update, bodies []*xds.Variant, gen uin
 			a.Resumed++
 		}
 		if old != body {
-			s.hold(e, body)
+			s.named.hold(e, body)
 		}
 	}
 	kept, confirmed := s.named.takeAway(a, u, gen, counts)
@@ -212,7 +212,7 @@ func (s *shard) applyNamed(a *Applied, u *update, bodies []*xds.Variant, gen uin
 		s.harmless(u, gen, s.now)
 	}
 	for _, f := range u.Errors {
-		es := s.holders(f.Name)
+		es := s.named.holders(f.Name)
 		switch {
 		case len(es) == 0:
 			s.strayError(a, gen, f)
@@ -237,9 +237,9 @@ func (s *shard) applyNamed(a *Applied, u *update, bodies []*xds.Variant, gen uin
 
 // removeName removes a body from all entries that hold it, by any name.
 func (s *shard) removeName(id xds.Identity) (changed bool) {
-	for _, e := range s.holders(id.Name) {
+	for _, e := range s.named.holders(id.Name) {
 		if find(e.variants, id.Constraints) != nil {
-			s.cut(e, id.Constraints)
+			s.named.cut(e, id.Constraints)
 			changed = true
 		}
 		// the same response may state it in both ways (ALIAS-10)
@@ -252,7 +252,7 @@ func (s *shard) removeName(id xds.Identity) (changed bool) {
 		}
 	}
 	if h := s.named.other.held[id.Name]; h != nil {
-		s.list(h)
+		s.named.list(h)
 	}
 	return changed
 }
@@ -266,7 +266,7 @@ func (n *namedTable) answers(name string, gen uint32) (held []*xds.Variant, seen
 	if e := n.entries[name]; e != nil && len(e.variants) > 0 && !e.ownName() && !n.freezes().Removals() {
 		return nil, false // it is an alias: that it resolves no more is no word about the resource
 	}
-	for _, e := range n.shard.holders(name) {
+	for _, e := range n.holders(name) {
 		if len(e.variants) > 0 {
 			held, seen = e.variants, e.seenOn(gen)
 		}
@@ -280,7 +280,7 @@ func (n *namedTable) answers(name string, gen uint32) (held []*xds.Variant, seen
 // remove does nothing about a name that was not asked on the stream (DEL-4).
 func (n *namedTable) remove(id xds.Identity, gen uint32, kept bool) bool {
 	asked := false
-	for _, e := range n.shard.holders(id.Name) {
+	for _, e := range n.holders(id.Name) {
 		if asked = asked || e.askedOn(gen); kept {
 			e.onHeard(gen)
 		}
@@ -291,7 +291,7 @@ func (n *namedTable) remove(id xds.Identity, gen uint32, kept bool) bool {
 func (n *namedTable) listsAll(uint64) bool { return false }
 
 func (n *namedTable) drop(k known) {
-	n.shard.empty(k.entry)
+	n.empty(k.entry)
 	n.shard.touch(k.entry, true)
 }
 
@@ -322,8 +322,8 @@ func (s *shard) offerTouched(rev uint64, gen uint32) (touched []*entry) {
 }
 
 // size counts those that hold one resource once.
-func (t *namedTable) size() (count int) {
-	for _, e := range t.entries {
+func (n *namedTable) size() (count int) {
+	for _, e := range n.entries {
 		if len(e.variants) > 0 && e.counts() {
 			count++
 		}

@@ -354,7 +354,7 @@ func (s *shard) seedNames(a *Ask, globs int, gen uint32) {
 		if rev == 0 {
 			rev = s.nextRev()
 		}
-		s.shareMember(e)
+		s.named.shareMember(e)
 		s.offerNamed(e, rev, gen, false)
 	}
 }

@@ -60,7 +60,7 @@ func (s *shard) check() (errs []error) {
 			fail("collection %q: to be looked at, and not marked", t.selector)
 		}
 	}
-	s.checkAliases(fail)
+	s.named.checkAliases(fail)
 	subs := map[*Sub]bool{}
 	for name, e := range s.named.entries {
 		if name != e.name || e.touched != untouched || e.gone {

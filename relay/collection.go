@@ -257,19 +257,19 @@ func (s *shard) memberBodies(gen uint32, name string) (vs []*xds.Variant) {
 // shareMember fills a new entry with what a glob on the names' own lane holds of the name:
 // until the name itself is answered, which many servers do not do for what they have sent on the
 // same stream, it stands in (RELAY-25).
-func (s *shard) shareMember(e *entry) {
-	if len(s.collections) == 0 || len(e.variants) > 0 || !xds.IsNewStyle(e.name) {
+func (n *namedTable) shareMember(e *entry) {
+	if len(n.shard.collections) == 0 || len(e.variants) > 0 || !xds.IsNewStyle(e.name) {
 		return
 	}
-	for _, v := range s.memberBodies(s.lane(s.named.lane).gen.Load(), e.name) {
-		s.hold(e, v)
+	for _, v := range n.shard.memberBodies(n.shard.lane(n.lane).gen.Load(), e.name) {
+		n.hold(e, v)
 	}
 	if len(e.variants) > 0 {
 		restored := false
-		s.covering(e.name, func(t *set) { restored = restored || t.unconfirmed() })
+		n.shard.covering(e.name, func(t *set) { restored = restored || t.unconfirmed() })
 		e.onRestored(restored)
 	}
 	if e.also != nil {
-		s.list(e.also)
+		n.list(e.also)
 	}
 }

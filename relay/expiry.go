@@ -114,7 +114,7 @@ func (t *set) expire(m *member, now time.Time) (n int) {
 func (s *shard) expireName(e *entry, now time.Time) (ended int) {
 	shared := e.also != nil && len(e.also.entries) > 1
 	if e.variants, ended = living(e.variants, now); len(e.variants) == 0 {
-		s.empty(e)
+		s.named.empty(e)
 	}
 	if shared {
 		ended = 0 // the last entry that holds it counts
@@ -142,7 +142,7 @@ func (s *shard) standIn(e *entry, t *set, it *item, now time.Time) {
 	if !v.Timed() || it.dead && !over || absent || len(e.variants) > 0 || e.name != v.Name {
 		return
 	}
-	s.hold(e, v)
+	s.named.hold(e, v)
 	e.onRestored(t.unconfirmed())
 	s.named.unconfirmed = s.named.unconfirmed || e.unconfirmed
 	s.edited()

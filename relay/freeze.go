@@ -124,7 +124,7 @@ func (s *shard) nameStays(body *xds.Variant, held []*xds.Variant, gen uint32) (t
 	if taken {
 		return true
 	}
-	for _, e := range s.holders(body.Name) {
+	for _, e := range s.named.holders(body.Name) {
 		if e.askedOn(gen) && len(e.variants) > 0 {
 			e.onSeen(gen)
 			s.touch(e, false)

@@ -277,7 +277,7 @@ func (s *shard) changes(u *update, gen uint32) (changed, asked bool) {
 	for i := range u.Resources {
 		r, held := &u.Resources[i], u.found[i].body
 		if held == nil {
-			if e := s.entry(r.Name); e != nil && e.isServed() {
+			if e := s.named.entry(r.Name); e != nil && e.isServed() {
 				changed = true // clients were told another body
 			}
 			asked = true

@@ -270,14 +270,14 @@ func (c *scope) releaseHeld() (n int) {
 	return c.of.release(&g)
 }
 
-func (t *namedTable) release(g *guard) (released int) {
-	s, rev, held := t.shard, t.shard.rev, g.held
-	gen := t.firstGen[t.lane]
-	if !s.lane(t.lane).live(gen) {
+func (n *namedTable) release(g *guard) (released int) {
+	s, rev, held := n.shard, n.shard.rev, g.held
+	gen := n.firstGen[n.lane]
+	if !s.lane(n.lane).live(gen) {
 		gen = 0 // gone, but nobody who asks now can be told so (RELAY-38)
 	}
 	for id := range held {
-		if !slices.ContainsFunc(s.holders(id.Name), func(e *entry) bool { return find(e.variants, id.Constraints) != nil }) {
+		if !slices.ContainsFunc(n.holders(id.Name), func(e *entry) bool { return find(e.variants, id.Constraints) != nil }) {
 			delete(held, id) // it went otherwise, and the origin may have said something else since
 			continue
 		}
@@ -287,7 +287,7 @@ func (t *namedTable) release(g *guard) (released int) {
 	}
 	s.unshareTouched(s.offerTouched(rev, gen)...)
 	for id, err := range held {
-		for _, e := range s.holders(id.Name) {
+		for _, e := range n.holders(id.Name) {
 			if err != nil && gen != 0 && len(e.variants) == 0 {
 				s.fail(e, err, rev, gen)
 			}

@@ -139,7 +139,7 @@ func (s *shard) want(e *entry, name, spelt string) *entry {
 	}
 	if len(e.variants) == 0 && !e.wasStatedAbsent() {
 		// It gave up what must not be cached, and another name of that may have it still.
-		s.share(e)
+		s.named.share(e)
 		e.onHeld(pick(e.variants, s.params))
 	}
 	if e.count == 0 && s.group.origin.config().SotW {
@@ -153,11 +153,11 @@ func (s *shard) newWant(name, spelt string) *entry {
 	e := s.newEntry(strings.Clone(name), strings.Clone(spelt))
 	retired, unconfirmed := s.unretire(s.retiredKey(e.name))
 	e.onRestored(unconfirmed)
-	s.share(e)
-	s.shareMember(e)
+	s.named.share(e)
+	s.named.shareMember(e)
 	if len(e.variants) == 0 {
-		for _, v := range s.match(e.name) {
-			s.hold(e, v)
+		for _, v := range s.named.match(e.name) {
+			s.named.hold(e, v)
 			e.onBorrowed()
 		}
 	}
@@ -270,7 +270,7 @@ func (s *shard) abandon(e *entry) {
 	if e.count == 0 {
 		for _, v := range slices.Clone(e.variants) {
 			if v.DoNotCache {
-				s.cut(e, v.Constraints.Key())
+				s.named.cut(e, v.Constraints.Key())
 			}
 		}
 		if len(e.variants) == 0 {
@@ -326,7 +326,7 @@ func (s *shard) delete(e *entry) {
 	delete(s.named.polled, e)
 	s.trackExpiry(expiringKey{name: e.name}, nil)
 	s.retire(e)
-	s.empty(e)
+	s.named.empty(e)
 	if s.named.moving && !s.hasNames() { // nothing is left for the side lane to ask first
 		s.moved()
 	}

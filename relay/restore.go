@@ -213,7 +213,7 @@ func (s *shard) restore(now time.Time, x *TypeImage) {
 		r.name(&x.Names[i], x.Response)
 	}
 	for _, h := range s.named.other.held {
-		s.list(h)
+		s.named.list(h)
 	}
 	for _, e := range s.named.entries {
 		s.trackExpiry(expiringKey{name: e.name}, e.variants)
@@ -304,7 +304,7 @@ func (r *restoration) name(x *NameImage, response string) {
 				v = same
 			}
 		}
-		s.hold(e, v)
+		s.named.hold(e, v)
 		s.named.from = xds.Newer(s.named.from, v.From)
 	}
 	e.onRestored(len(e.variants)+len(e.retiredBodies()) > 0)

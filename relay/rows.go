@@ -125,7 +125,7 @@ func (rows *rowList) addName(k known) {
 	r := rows.row(nil, e.name, e.spelt)
 	for _, x := range k.holders() {
 		r.Clients += int(x.count)
-		r.Live = r.Live || k.shard.known(x).live()
+		r.Live = r.Live || k.shard.named.known(x).live()
 		r.Absent = r.Absent || k.shard.absent(x)
 	}
 	given := e.variants

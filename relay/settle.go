@@ -28,7 +28,7 @@ func (s *Sub) effective(r *record) (v *xds.Variant, absent bool, rev uint64) {
 			waits = true
 		case v == nil && it != nil && !it.dead && name != e.name && !it.variant.ListsAs(e.name):
 			// The set has what the alias stood for. That says nothing of the alias.
-		case v == nil && it != nil && !it.dead && name != e.name && s.shard.outdated(name, it):
+		case v == nil && it != nil && !it.dead && name != e.name && s.shard.named.outdated(name, it):
 			// A newer body came by name. It does not list the alias, or the alias's entry would
 			// have it.
 		case v == nil && it != nil && !it.dead && it.rev < s.alias.of[r].rev:

@@ -16,7 +16,7 @@ func (s *shard) fail(e *entry, nameError *NameError, rev uint64, gen uint32) {
 		if !known {
 			s.notify(e, rev)
 		}
-		s.empty(e)
+		s.named.empty(e)
 		e.notice = nil
 		s.offerNamed(e, rev, gen, true)
 		return
