@@ -198,7 +198,7 @@ func (n *namedTable) spread(a *Applied, body *xds.Variant, gen uint32) {
 		changed = changed || old == nil || old.Digest != body.Digest
 		n.hold(e, body)
 		e.onSeen(gen)
-		n.shard.touch(e, false)
+		n.touch(e, false)
 	}
 	for e := range listed {
 		swap(e)
@@ -206,7 +206,7 @@ func (n *namedTable) spread(a *Applied, body *xds.Variant, gen uint32) {
 	for _, e := range lost {
 		if len(e.variants) > 1 { // another variant may still list the name
 			n.cut(e, key)
-			n.shard.touch(e, false)
+			n.touch(e, false)
 			changed = true
 			continue
 		}
@@ -262,7 +262,7 @@ func (n *namedTable) heardAll(a *Applied, e *entry, u *update, r *xds.Resource, 
 		default:
 			x.variants = put(x.variants, held)
 		}
-		n.shard.touch(x, gone)
+		n.touch(x, gone)
 	}
 }
 
@@ -302,7 +302,7 @@ func (n *namedTable) notice(a *Applied, r *xds.Resource, gen uint32) bool {
 		if e.notice = notice; len(r.Aliases) == 0 || e.name == notice.Name {
 			e.notice = nil // a removal says the same, and Envoy refuses this form
 		}
-		n.shard.touch(e, true)
+		n.touch(e, true)
 	}
 	if !known {
 		n.shard.ignore(a, r.Identity())

@@ -156,39 +156,39 @@ func (s *shard) kind(lane laneIndex, gen uint32) kind {
 // to make it is an object less.
 const fewTouched = 8
 
-func (s *shard) applyNamed(a *Applied, u *update, bodies []*xds.Variant, gen uint32) {
-	rev := s.rev
-	counts := s.named.hears(gen)
-	s.named.touched = slices.Grow(s.named.touched, len(bodies))
+func (n *namedTable) apply(a *Applied, u *update, bodies []*xds.Variant, gen uint32) {
+	rev := n.shard.rev
+	counts := n.hears(gen)
+	n.touched = slices.Grow(n.touched, len(bodies))
 	for i, body := range bodies {
-		r, e := &u.Resources[i], u.entry(s, i)
-		if body != nil && !s.nameStays(body, e.bodies(), gen) {
+		r, e := &u.Resources[i], u.entry(n.shard, i)
+		if body != nil && !n.stays(body, e.bodies(), gen) {
 			a.Waiting++
 			continue
 		}
-		if body != nil && (len(body.Aliases) > 0 || s.named.other.held[body.Name] != nil) {
-			s.named.spread(a, body, gen)
+		if body != nil && (len(body.Aliases) > 0 || n.other.held[body.Name] != nil) {
+			n.spread(a, body, gen)
 			continue
 		}
-		if r.Any == nil && s.named.notice(a, r, gen) {
+		if r.Any == nil && n.notice(a, r, gen) {
 			continue
 		}
 		if e == nil {
-			s.stray(a, gen, r.Identity())
+			n.shard.stray(a, gen, r.Identity())
 			continue
 		}
 		// the name lives on the other lane by now, which may have brought something newer
 		if !e.askedOn(gen) {
-			s.named.prolong(e, u, r)
+			n.prolong(e, u, r)
 			continue
 		}
 		if body == nil {
-			s.named.heardAll(a, e, u, r, gen)
+			n.heardAll(a, e, u, r, gen)
 			continue
 		}
 		e.onSeen(gen)
-		s.listAsked(e)
-		s.touch(e, false)
+		n.shard.listAsked(e)
+		n.touch(e, false)
 		old := find(e.variants, body.Constraints.Key())
 		if old == nil || old.Digest != body.Digest {
 			a.Changed++
@@ -196,63 +196,63 @@ func (s *shard) applyNamed(a *Applied, u *update, bodies []*xds.Variant, gen uin
 			a.Resumed++
 		}
 		if old != body {
-			s.named.hold(e, body)
+			n.hold(e, body)
 		}
 	}
-	kept, confirmed := s.named.takeAway(a, u, gen, counts)
-	if s.named.dropOmitted(a, u, kept, gen); s.named.omits(u) {
-		s.askLapsedAgain(gen)
+	kept, confirmed := n.takeAway(a, u, gen, counts)
+	if n.dropOmitted(a, u, kept, gen); n.omits(u) {
+		n.shard.askLapsedAgain(gen)
 	}
-	s.confirmLater(gen, u.Bad)
-	if touched := s.offerTouched(rev, gen); cap(touched) <= fewTouched {
+	n.confirmLater(gen, u.Bad)
+	if touched := n.offerTouched(rev, gen); cap(touched) <= fewTouched {
 		clear(touched)
-		s.named.touched = touched[:0]
+		n.touched = touched[:0]
 	}
 	if u.Full && !u.Heartbeats {
-		s.harmless(u, gen, s.now)
+		n.shard.harmless(u, gen, n.shard.now)
 	}
 	for _, f := range u.Errors {
-		es := s.named.holders(f.Name)
+		es := n.holders(f.Name)
 		switch {
 		case len(es) == 0:
-			s.strayError(a, gen, f)
+			n.shard.strayError(a, gen, f)
 		case slices.ContainsFunc(es, func(e *entry) bool { return e.askedOn(gen) }):
 			for _, e := range es {
-				if s.group.origin.ends(f) && e.isIn(kept) {
+				if n.shard.group.origin.ends(f) && e.isIn(kept) {
 					continue // that it is gone is not told before it is
 				}
-				if !s.group.origin.ends(f) {
-					s.named.guard.cancelAll(e.variants) // it exists
+				if !n.shard.group.origin.ends(f) {
+					n.guard.cancelAll(e.variants) // it exists
 				}
-				if e.name == f.Name || !e.aliasDropped || s.group.origin.ends(f) {
-					s.fail(e, f, rev, gen)
+				if e.name == f.Name || !e.aliasDropped || n.shard.group.origin.ends(f) {
+					n.fail(e, f, rev, gen)
 				}
 			}
 		}
 	}
 	if confirmed {
-		a.Changed += s.named.releaseHeld()
+		a.Changed += n.releaseHeld()
 	}
 }
 
 // removeName removes a body from all entries that hold it, by any name.
-func (s *shard) removeName(id xds.Identity) (changed bool) {
-	for _, e := range s.named.holders(id.Name) {
+func (n *namedTable) removeName(id xds.Identity) (changed bool) {
+	for _, e := range n.holders(id.Name) {
 		if find(e.variants, id.Constraints) != nil {
-			s.named.cut(e, id.Constraints)
+			n.cut(e, id.Constraints)
 			changed = true
 		}
 		// the same response may state it in both ways (ALIAS-10)
-		if e.notice != nil && e.notice.From.Revision != s.rev {
+		if e.notice != nil && e.notice.From.Revision != n.shard.rev {
 			e.notice = nil
 		}
-		s.touch(e, true)
+		n.touch(e, true)
 		if e.name == id.Name { // it speaks of the alias itself
 			e.onNamed()
 		}
 	}
-	if h := s.named.other.held[id.Name]; h != nil {
-		s.named.list(h)
+	if h := n.other.held[id.Name]; h != nil {
+		n.list(h)
 	}
 	return changed
 }
@@ -285,21 +285,21 @@ func (n *namedTable) remove(id xds.Identity, gen uint32, kept bool) bool {
 			e.onHeard(gen)
 		}
 	}
-	return asked && !kept && n.shard.removeName(id)
+	return asked && !kept && n.removeName(id)
 }
 
 func (n *namedTable) listsAll(uint64) bool { return false }
 
 func (n *namedTable) drop(k known) {
 	n.empty(k.entry)
-	n.shard.touch(k.entry, true)
+	n.touch(k.entry, true)
 }
 
 // touch has the entry offered to clients again, in the order of the response. stated: so far, the
 // origin spoke of the name without a body.
-func (s *shard) touch(e *entry, stated bool) {
+func (n *namedTable) touch(e *entry, stated bool) {
 	if e.touched == untouched {
-		s.named.touched = append(s.named.touched, e)
+		n.touched = append(n.touched, e)
 	}
 	if e.touched = spokenOf; stated {
 		e.touched = bare
@@ -307,16 +307,16 @@ func (s *shard) touch(e *entry, stated bool) {
 }
 
 // offerTouched offers the entries that a response touched, and returns them.
-func (s *shard) offerTouched(rev uint64, gen uint32) (touched []*entry) {
-	touched, s.named.touched = s.named.touched, nil
+func (n *namedTable) offerTouched(rev uint64, gen uint32) (touched []*entry) {
+	touched, n.touched = n.touched, nil
 	for _, e := range touched {
 		stated := e.touched == bare
 		e.touched = untouched
 		if !e.refresh { // or else what it was told of was another body
-			s.markConfirmed(e)
+			n.markConfirmed(e)
 		}
-		s.trackExpiry(expiringKey{name: e.name}, e.variants)
-		s.offerNamed(e, rev, gen, stated)
+		n.shard.trackExpiry(expiringKey{name: e.name}, e.variants)
+		n.offer(e, rev, gen, stated)
 	}
 	return touched
 }

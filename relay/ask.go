@@ -248,7 +248,7 @@ func (s *shard) askNames(asks []Ask, lane laneIndex, gen uint32, now time.Time, 
 	if len(a.Subscribe) > 0 {
 		s.suspectLater(lane, gen, now)
 	}
-	s.confirmFrom(now, a.First)
+	s.named.confirmFrom(now, a.First)
 	if all {
 		a.All = s.allAsked()
 		s.store.lastList[lane] = lastList{now, len(a.All)}
@@ -355,7 +355,7 @@ func (s *shard) seedNames(a *Ask, globs int, gen uint32) {
 			rev = s.nextRev()
 		}
 		s.named.shareMember(e)
-		s.offerNamed(e, rev, gen, false)
+		s.named.offer(e, rev, gen, false)
 	}
 }
 

@@ -87,7 +87,7 @@ func (s *shard) expire(now time.Time) (n int) {
 		}
 		key := t.order[0].expiringKey
 		if key.set == nil {
-			n += s.expireName(s.named.entries[key.name], now)
+			n += s.named.expire(s.named.entries[key.name], now)
 			continue
 		}
 		n += key.set.expire(key.set.members[key.name], now)
@@ -109,23 +109,23 @@ func (t *set) expire(m *member, now time.Time) (n int) {
 	return n
 }
 
-// expireName ends the variants of an entry. That is as good as the origin's word that there
+// expire ends the variants of an entry. That is as good as the origin's word that there
 // is none (ABS-10), for as long as the stream lasts on which it was asked (RELAY-38).
-func (s *shard) expireName(e *entry, now time.Time) (ended int) {
+func (n *namedTable) expire(e *entry, now time.Time) (ended int) {
 	shared := e.also != nil && len(e.also.entries) > 1
 	if e.variants, ended = living(e.variants, now); len(e.variants) == 0 {
-		s.named.empty(e)
+		n.empty(e)
 	}
 	if shared {
 		ended = 0 // the last entry that holds it counts
 	}
-	s.trackExpiry(expiringKey{name: e.name}, e.variants)
-	gen := s.lane(s.named.lane).gen.Load()
+	n.shard.trackExpiry(expiringKey{name: e.name}, e.variants)
+	gen := n.shard.lane(n.lane).gen.Load()
 	if gen == 0 || !e.asksOn(gen) || e.unconfirmed {
 		gen = 0
 	}
-	s.offerNamed(e, s.rev, gen, true)
-	s.unshareTouched(e)
+	n.offer(e, n.shard.rev, gen, true)
+	n.shard.unshareTouched(e)
 	if e.chosen == nil && e.nameError != nil && e.nameError.Own {
 		e.onExpired(expired(e.name))
 	}
@@ -135,28 +135,28 @@ func (s *shard) expireName(e *entry, now time.Time) (ended int) {
 // standIn has a name of which nothing is known take over what a client has of it by a set
 // that it leaves, if that has a TTL. Until the name is answered it stands in (RELAY-25), and ends
 // in time: the set's end is told to the set's clients alone (RELAY-51).
-func (s *shard) standIn(e *entry, t *set, it *item, now time.Time) {
+func (n *namedTable) standIn(e *entry, t *set, it *item, now time.Time) {
 	v := it.variant
 	over := v.Expired(now)
-	absent := s.absent(e) || e.wasStatedAbsent() && !s.outlives(it, e)
+	absent := n.shard.absent(e) || e.wasStatedAbsent() && !n.shard.outlives(it, e)
 	if !v.Timed() || it.dead && !over || absent || len(e.variants) > 0 || e.name != v.Name {
 		return
 	}
-	s.named.hold(e, v)
+	n.hold(e, v)
 	e.onRestored(t.unconfirmed())
-	s.named.unconfirmed = s.named.unconfirmed || e.unconfirmed
-	s.edited()
-	if e.onHeld(pick(e.variants, s.params)); e.chosen != nil {
+	n.unconfirmed = n.unconfirmed || e.unconfirmed
+	n.shard.edited()
+	if e.onHeld(pick(e.variants, n.shard.params)); e.chosen != nil {
 		e.onOutlived()
 		e.rev = it.rev
-		s.notify(e, s.rev)
+		n.notify(e, n.shard.rev)
 	}
 	if over { // before the client was told
-		s.nextRev()
-		s.expireName(e, now)
+		n.shard.nextRev()
+		n.expire(e, now)
 		return
 	}
-	s.trackExpiry(expiringKey{name: e.name}, e.variants)
+	n.shard.trackExpiry(expiringKey{name: e.name}, e.variants)
 }
 
 // living are the variants that have not expired, and the number of those that have.

@@ -281,15 +281,15 @@ func (n *namedTable) release(g *guard) (released int) {
 			delete(held, id) // it went otherwise, and the origin may have said something else since
 			continue
 		}
-		if s.removeName(id) {
+		if n.removeName(id) {
 			released++
 		}
 	}
-	s.unshareTouched(s.offerTouched(rev, gen)...)
+	s.unshareTouched(n.offerTouched(rev, gen)...)
 	for id, err := range held {
 		for _, e := range n.holders(id.Name) {
 			if err != nil && gen != 0 && len(e.variants) == 0 {
-				s.fail(e, err, rev, gen)
+				n.fail(e, err, rev, gen)
 			}
 		}
 	}

@@ -333,14 +333,14 @@ func (s *shard) delete(e *entry) {
 	s.lane(s.named.lane).poke() // it may have been the last thing the lane was open for
 }
 
-// offerNamed chooses among an entry's variants. stated: the origin spoke of the name itself,
+// offer chooses among an entry's variants. stated: the origin spoke of the name itself,
 // so that who has no match knows that there is none.
-func (s *shard) offerNamed(e *entry, rev uint64, gen uint32, stated bool) {
+func (n *namedTable) offer(e *entry, rev uint64, gen uint32, stated bool) {
 	old := e.retiredBodies()
 	if stated || len(e.variants) > 0 {
 		e.onRetired(nil) // the origin has spoken
 	}
-	switch chosen := pick(e.variants, s.params); {
+	switch chosen := pick(e.variants, n.shard.params); {
 	case chosen != nil:
 		changed := e.chosen == nil || e.chosen.Digest != chosen.Digest
 		if e.nameError != nil && !changed {
@@ -353,15 +353,15 @@ func (s *shard) offerNamed(e *entry, rev uint64, gen uint32, stated bool) {
 		e.last = nil
 		if changed {
 			e.rev = rev
-			s.notify(e, rev)
+			n.notify(e, rev)
 		}
 		if e.count == 0 && chosen.DoNotCache {
-			s.abandon(e)
+			n.shard.abandon(e)
 		}
 	case stated:
 		// that the body of none has ended is no news
 		known, words := e.absentOn(gen) || gen == 0 && e.chosen == nil, e.nameError
-		if !e.aliasDropped && (words == nil || !s.group.origin.ends(words)) {
+		if !e.aliasDropped && (words == nil || !n.shard.group.origin.ends(words)) {
 			words = notFound(e.name) // for clients who could not be told otherwise (ABS-10)
 		}
 		if words != nil && e.chosen != nil && e.chosen.Timed() {
@@ -369,9 +369,9 @@ func (s *shard) offerNamed(e *entry, rev uint64, gen uint32, stated bool) {
 			// passed
 			words.HadTTL = true
 		}
-		if last := e.chosen; s.typeURL == xds.ClusterType {
+		if last := e.chosen; n.shard.typeURL == xds.ClusterType {
 			if last == nil {
-				last = pick(old, s.params)
+				last = pick(old, n.shard.params)
 			}
 			if last != nil {
 				e.last = last
@@ -381,10 +381,10 @@ func (s *shard) offerNamed(e *entry, rev uint64, gen uint32, stated bool) {
 		if !known {
 			e.rev = rev
 			e.due()
-			s.notify(e, rev)
+			n.notify(e, rev)
 		}
 		if e.count == 0 && !e.lingerAt.IsZero() && !e.existed { // RELAY-39: absence does not linger
-			s.unwant(e)
+			n.shard.unwant(e)
 		}
 	}
 	if len(e.variants) == 0 {
@@ -427,7 +427,7 @@ func (e *entry) due() {
 }
 
 // notify marks the clients of a name.
-func (s *shard) notify(e *entry, rev uint64) {
+func (n *namedTable) notify(e *entry, rev uint64) {
 	for r := e.head; r != nil; r = r.next {
 		r.sub.touched(r, rev)
 	}

@@ -176,7 +176,7 @@ func (s *shard) takeUp(a *Applied, p *updateShare, lane laneIndex, gen uint32, f
 		return
 	}
 	waiting := a.Waiting
-	s.applyNamed(a, p.update, p.bodies, gen)
+	s.named.apply(a, p.update, p.bodies, gen)
 	s.applyCollections(a, p.update, p.bodies, gen)
 	if !p.Heartbeats && (a.Waiting == waiting || !p.Full) {
 		// Otherwise the version is that of a list which clients do not have in that form (VER-5).
@@ -235,7 +235,7 @@ func (k *store) divide(asked []*shard, u *update, bodies []*xds.Variant, rev uin
 	}
 	for _, r := range u.RemovedVariants {
 		for _, s := range k.shardsMatching(r.Set) {
-			early := s.turn == rev && s.doubt(now, xds.Identity{Name: r.Name, Constraints: r.Constraints}, gen)
+			early := s.turn == rev && s.named.doubt(now, xds.Identity{Name: r.Name, Constraints: r.Constraints}, gen)
 			if s.turn == rev && !early && !s.retains(s.updateShare, xds.Identity{Name: r.Name, Constraints: r.Constraints}, gen, now) {
 				p := s.shareOf(u)
 				p.RemovedVariants = append(p.RemovedVariants, r)
@@ -252,7 +252,7 @@ func (k *store) divide(asked []*shard, u *update, bodies []*xds.Variant, rev uin
 	}
 	for _, name := range u.Removed {
 		for _, s := range asked {
-			if s.doubt(now, xds.Identity{Name: name}, gen) {
+			if s.named.doubt(now, xds.Identity{Name: name}, gen) {
 				continue
 			}
 			if (!s.holdsConstrained(name, gen) || s.awaits(name, gen)) && !s.retains(s.updateShare, xds.Identity{Name: name}, gen, now) {

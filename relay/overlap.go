@@ -124,7 +124,7 @@ func (s *Sub) leave(p *position, now time.Time) {
 	}
 	for r := range s.records.all() {
 		if it := p.view.items[s.alias.resource(r)]; it != nil && r.is(holds) && !r.is(claimed) {
-			s.shard.standIn(r.entry, p.view.set, it, now)
+			s.shard.named.standIn(r.entry, p.view.set, it, now)
 		}
 	}
 	s.leaveSet(p, now)

@@ -251,7 +251,7 @@ func (s *shard) markRecords(e *entry) {
 // asked, what must not be cached is sent only to clients that were sent a body before (RELAY-9).
 func (s *Sub) body(r *record) *xds.Variant {
 	switch v := r.entry.chosen; {
-	case r.heldBack(), r.entry.unconfirmed && !r.is(holds) && s.shard.answersSoon(r.entry):
+	case r.heldBack(), r.entry.unconfirmed && !r.is(holds) && s.shard.named.answersSoon(r.entry):
 		return nil
 	case v == nil:
 		return s.retired(r)

@@ -237,8 +237,8 @@ func (s *shard) endRetained(e *entry, now time.Time) {
 	if v := e.retained(); v != nil && s.named.entries[e.name] == e {
 		s.now, e.sharedWant = now, nil
 		rev := s.nextRev()
-		s.removeName(xds.Identity{Name: e.name, Constraints: v.Constraints.Key()})
-		s.unshareTouched(s.offerTouched(rev, e.asked())...)
+		s.named.removeName(xds.Identity{Name: e.name, Constraints: v.Constraints.Key()})
+		s.unshareTouched(s.named.offerTouched(rev, e.asked())...)
 	}
 	s.unlock()
 }

@@ -6,19 +6,19 @@ import "time"
 
 // fail takes up what the origin says of a name instead of a resource: the body that is there
 // goes or stays (ABS-8), and either counts as an answer.
-func (s *shard) fail(e *entry, nameError *NameError, rev uint64, gen uint32) {
-	if s.group.origin.ends(nameError) {
-		s.markConfirmed(e) // any other error says nothing of the body
+func (n *namedTable) fail(e *entry, nameError *NameError, rev uint64, gen uint32) {
+	if n.shard.group.origin.ends(nameError) {
+		n.markConfirmed(e) // any other error says nothing of the body
 		known := e.answeredOn(gen) && e.nameError.Same(nameError)
 		e.onWords(nameError)
 		// also to those who know that it does not exist; the same is news to who came since it was
 		// asked anew (RELAY-99)
 		if !known {
-			s.notify(e, rev)
+			n.notify(e, rev)
 		}
-		s.named.empty(e)
+		n.empty(e)
 		e.notice = nil
-		s.offerNamed(e, rev, gen, true)
+		n.offer(e, rev, gen, true)
 		return
 	}
 	known := e.answeredOn(gen) && e.nameError.Same(nameError)
@@ -27,7 +27,7 @@ func (s *shard) fail(e *entry, nameError *NameError, rev uint64, gen uint32) {
 	}
 	e.onError(nameError, gen)
 	if !known { // on a new stream the same is news to who came since the last (RELAY-38)
-		s.notify(e, rev)
+		n.notify(e, rev)
 	}
 }
 
@@ -79,7 +79,7 @@ func (s *shard) unheard(e *entry) {
 		if waited {
 			s.unanswered++
 		}
-		s.notify(e, s.rev)
+		s.named.notify(e, s.rev)
 	case e.chosen != nil && !e.aliasDropped:
 		if nameError != e.nameError {
 			e.cured(s.rev)

@@ -106,7 +106,7 @@ func (t *Table) Advance(now time.Time) (next time.Time) {
 			n := x.shard.expire(now)
 			x.shard.group.origin.counts.Type(x.shard.typeURL).Expired(n)
 		case confirmations:
-			x.shard.confirm(now)
+			x.shard.named.confirm(now)
 		case laneDown:
 			x.lane.missedSince(x.gen)
 		case unheardLong:
@@ -116,7 +116,7 @@ func (t *Table) Advance(now time.Time) (next time.Time) {
 		case suspectNames:
 			x.shard.suspect(x.lane, x.gen, now)
 		case doubts:
-			x.shard.endDoubts(x.gen, now)
+			x.shard.named.endDoubts(x.gen, now)
 		case gatherEnd:
 			x.group.gathering.end(now)
 		case guardEnd:
