@@ -212,7 +212,7 @@ func (n *namedTable) spread(a *Applied, body *xds.Variant, gen uint32) {
 		}
 		if swap(e); !e.aliasDropped {
 			e.onDropped()
-			n.shard.look(e)
+			n.look(e)
 			for r := e.head; r != nil; r = r.next {
 				r.sub.owe(r, true)
 			}

@@ -209,7 +209,7 @@ func (s *Sub) recognize(r *record) {
 			r.flags |= holds | claimed
 			s.owe(r, false)
 		}
-	case s.shard.absent(e):
+	case s.shard.named.absent(e):
 	case e.isInDoubt():
 		// Nothing is known of the name, so it may stand for what the client holds. Nothing is
 		// removed.

@@ -201,7 +201,7 @@ func (n *namedTable) apply(a *Applied, u *update, bodies []*xds.Variant, gen uin
 	}
 	kept, confirmed := n.takeAway(a, u, gen, counts)
 	if n.dropOmitted(a, u, kept, gen); n.omits(u) {
-		n.shard.askLapsedAgain(gen)
+		n.askLapsedAgain(gen)
 	}
 	n.confirmLater(gen, u.Bad)
 	if touched := n.offerTouched(rev, gen); cap(touched) <= fewTouched {

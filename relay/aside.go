@@ -87,10 +87,10 @@ func (k *store) probe(l *Lane, gen uint32, now time.Time, whole bool) *Probe {
 			if !e.asksOn(gen) || !s.lists(e) {
 				continue
 			}
-			all = append(all, s.nameOf(e))
+			all = append(all, s.named.nameOf(e))
 			gone, known := s.named.aside[e]
 			if gone {
-				away = append(away, s.nameOf(e))
+				away = append(away, s.named.nameOf(e))
 			}
 			// for longer than suspects looks back
 			if !known && e.isUnanswered() && s.harmlessGen != gen {
@@ -331,7 +331,7 @@ func (g *Group) putAside(names []string, now time.Time) {
 	for _, s := range k.all {
 		l := s.lane(s.named.lane)
 		for _, name := range names {
-			if e := s.named.entries[xds.NameKey(name)]; e != nil && s.lists(e) && s.isAsked(e) && s.harmlessGen != l.gen.Load() {
+			if e := s.named.entries[xds.NameKey(name)]; e != nil && s.lists(e) && s.named.isAsked(e) && s.harmlessGen != l.gen.Load() {
 				s.aside(e, true)
 				s.push(timer{at: now.Add(suspectAfter), kind: suspectNames, shard: s, lane: l, gen: e.asked()})
 			}

@@ -171,7 +171,7 @@ func (s *shard) move(to laneIndex) {
 		return
 	}
 	s.named.lane = to
-	s.markHeldBack() // one lane may be down and the other may not
+	s.named.markHeldBack() // one lane may be down and the other may not
 	if s.hasNames() {
 		s.poke(to)
 	}
@@ -277,7 +277,7 @@ func (s *shard) lookAll(a *Ask, gen uint32, now time.Time, all bool) {
 	shared, unknown := false, 0
 	for _, e := range t.entries {
 		if !e.wanted() {
-			s.delete(e)
+			s.named.delete(e)
 			continue
 		}
 		if !s.lists(e) {
@@ -286,7 +286,7 @@ func (s *shard) lookAll(a *Ask, gen uint32, now time.Time, all bool) {
 			e.onUnasked()
 			continue
 		}
-		if s.shares(e) {
+		if s.named.shares(e) {
 			shared = true
 			continue
 		}
@@ -370,17 +370,17 @@ func (s *shard) lookChanged(a *Ask, gen uint32, now time.Time, all bool) (again 
 	for _, e := range changed {
 		e.inChanged = false
 		asked := e.asksOn(gen)
-		name := s.nameOf(e)
+		name := s.named.nameOf(e)
 		switch {
-		case !s.lists(e) && asked && s.waitsForHeir(e):
-			s.look(e)
+		case !s.lists(e) && asked && s.named.waitsForHeir(e):
+			s.named.look(e)
 		case !e.wanted():
 			if asked {
 				a.Unsubscribe = append(a.Unsubscribe, name)
 				s.store.gaveBack(s.named.lane, gen, name)
 				e.onUnasked()
 			}
-			s.delete(e)
+			s.named.delete(e)
 		case !s.lists(e) && asked && !listsAny:
 			e.inChanged = true
 			s.named.changed = append(s.named.changed, e)
@@ -392,7 +392,7 @@ func (s *shard) lookChanged(a *Ask, gen uint32, now time.Time, all bool) (again 
 				e.onLapsed()
 			}
 		case !asked:
-			if !s.shares(e) {
+			if !s.named.shares(e) {
 				a.Subscribe = append(a.Subscribe, s.noteAsked(e, gen, now))
 				s.askedLong(len(a.Subscribe), e, gen, now)
 			}
@@ -413,7 +413,7 @@ func (s *shard) noteAsked(e *entry, gen uint32, now time.Time) Name {
 	s.named.unheard = append(s.named.unheard, unheard{e, gen, e.asks, now})
 	s.parked(e, gen, now)
 	if e.chosen != nil && e.chosen.DoNotCache {
-		s.markRecords(e) // from now on it may be given to clients
+		s.named.markRecords(e) // from now on it may be given to clients
 	}
-	return s.nameOf(e)
+	return s.named.nameOf(e)
 }

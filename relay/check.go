@@ -196,7 +196,7 @@ func (e *entry) check(s *shard, subs map[*Sub]bool, fail func(string, ...any)) {
 	if n != e.count {
 		fail("entry %q: %d records, count %d", e.name, n, e.count)
 	}
-	if !e.wanted() && !e.inChanged && s.isAsked(e) {
+	if !e.wanted() && !e.inChanged && s.named.isAsked(e) {
 		fail("entry %q: unwanted, asked, and not to be looked at", e.name)
 	}
 	if e.count > 0 && !e.lingerAt.IsZero() {

@@ -35,7 +35,7 @@ func (r *record) heldBack() bool {
 		}
 		return false
 	}
-	return !e.isMute() || !r.sub.answersWhole() || !r.sub.shard.isAsked(e)
+	return !e.isMute() || !r.sub.answersWhole() || !r.sub.shard.named.isAsked(e)
 }
 
 // answersSoon reports whether a restored name was just asked, or is about to be, of a SotW origin
@@ -56,7 +56,7 @@ func (n *namedTable) notSoon(l *Lane) {
 	}
 	for _, e := range n.entries {
 		if e.unconfirmed {
-			n.shard.markRecords(e)
+			n.markRecords(e)
 		}
 	}
 }
@@ -67,7 +67,7 @@ func (n *namedTable) markConfirmed(e *entry) {
 		return
 	}
 	e.onRestored(false)
-	n.shard.markRecords(e)
+	n.markRecords(e)
 }
 
 // confirmFrom is called when names were just asked: all of them on a new stream, or some that came

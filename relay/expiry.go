@@ -138,7 +138,7 @@ func (n *namedTable) expire(e *entry, now time.Time) (ended int) {
 func (n *namedTable) standIn(e *entry, t *set, it *item, now time.Time) {
 	v := it.variant
 	over := v.Expired(now)
-	absent := n.shard.absent(e) || e.wasStatedAbsent() && !n.shard.outlives(it, e)
+	absent := n.absent(e) || e.wasStatedAbsent() && !n.shard.outlives(it, e)
 	if !v.Timed() || it.dead && !over || absent || len(e.variants) > 0 || e.name != v.Name {
 		return
 	}

@@ -117,7 +117,7 @@ func (s *shard) silentOnHosts(now time.Time) {
 	i := 0
 	wait := s.cfg().OnDemandWait
 	for ; i < len(t.parked) && !t.parked[i].at.Add(wait).After(now); i++ {
-		if u := t.parked[i]; u.entry.asksOn(u.gen) && s.isAsked(u.entry) {
+		if u := t.parked[i]; u.entry.asksOn(u.gen) && s.named.isAsked(u.entry) {
 			u.entry.onWaited()
 			for r := u.entry.head; r != nil && s.silentOf(u.entry); r = r.next {
 				if r.is(demanded) {
@@ -136,5 +136,5 @@ func (s *shard) silentOnHosts(now time.Time) {
 // silentOf reports whether a connected origin has been silent about a virtual host for
 // on_demand_wait, and is. An error says no more of whether there is one.
 func (s *shard) silentOf(e *entry) bool {
-	return e.isSilent() && s.isAsked(e)
+	return e.isSilent() && s.named.isAsked(e)
 }

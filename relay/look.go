@@ -195,9 +195,9 @@ func (m MapView) Status(seen map[*xds.Variant]bool) (_ TypeStatus, digest TypeDi
 		live := k.live()
 		if e := k.entry; e != nil {
 			ts.Names++
-			if s.absent(e) {
+			if s.named.absent(e) {
 				ts.Absent++
-			} else if !live && s.isAsked(e) {
+			} else if !live && s.named.isAsked(e) {
 				ts.Waiting++
 			}
 		}

@@ -133,87 +133,87 @@ func (r *record) is(f recordFlags) bool { return r.flags&f != 0 }
 
 // want finds or makes the entry of a name, which is e if there is one, and asks for it. The
 // name may be part of something larger, which nothing here must keep.
-func (s *shard) want(e *entry, name, spelt string) *entry {
+func (n *namedTable) want(e *entry, name, spelt string) *entry {
 	if e == nil {
-		return s.newWant(name, spelt)
+		return n.newWant(name, spelt)
 	}
 	if len(e.variants) == 0 && !e.wasStatedAbsent() {
 		// It gave up what must not be cached, and another name of that may have it still.
-		s.named.share(e)
-		e.onHeld(pick(e.variants, s.params))
+		n.share(e)
+		e.onHeld(pick(e.variants, n.shard.params))
 	}
-	if e.count == 0 && s.group.origin.config().SotW {
-		s.look(e) // it lapsed, or others have that are in the request still
+	if e.count == 0 && n.shard.group.origin.config().SotW {
+		n.look(e) // it lapsed, or others have that are in the request still
 	}
 	return e
 }
 
 // newWant makes the entry of a name with what is known of it already.
-func (s *shard) newWant(name, spelt string) *entry {
-	e := s.newEntry(strings.Clone(name), strings.Clone(spelt))
-	retired, unconfirmed := s.unretire(s.retiredKey(e.name))
+func (n *namedTable) newWant(name, spelt string) *entry {
+	e := n.newEntry(strings.Clone(name), strings.Clone(spelt))
+	retired, unconfirmed := n.shard.unretire(n.shard.retiredKey(e.name))
 	e.onRestored(unconfirmed)
-	s.named.share(e)
-	s.named.shareMember(e)
+	n.share(e)
+	n.shareMember(e)
 	if len(e.variants) == 0 {
-		for _, v := range s.named.match(e.name) {
-			s.named.hold(e, v)
+		for _, v := range n.match(e.name) {
+			n.hold(e, v)
 			e.onBorrowed()
 		}
 	}
 	if e.unconfirmed {
-		s.named.unconfirmed = true
+		n.unconfirmed = true
 	}
 	switch {
 	case len(e.variants) > 0:
 		retired = nil
 	case retired == nil:
-		retired = s.fallbackOf(e.name)
+		retired = n.fallbackOf(e.name)
 	}
 	if e.onRetired(retired); retired != nil {
-		s.expect(s.lane(s.named.lane))
+		n.shard.expect(n.shard.lane(n.lane))
 	}
 	// a live variant that matches answers a new map at once (RELAY-68)
-	e.onHeld(pick(e.variants, s.params))
-	e.rev = s.rev
-	s.edited()
-	s.look(e)
+	e.onHeld(pick(e.variants, n.shard.params))
+	e.rev = n.shard.rev
+	n.shard.edited()
+	n.look(e)
 	return e
 }
 
-func (s *shard) newEntry(name, spelt string) *entry {
-	s.named.made++
-	e := &entry{spelt: spelt, number: s.named.made}
+func (n *namedTable) newEntry(name, spelt string) *entry {
+	n.made++
+	e := &entry{spelt: spelt, number: n.made}
 	e.name = name
-	s.named.entries[name] = e
+	n.entries[name] = e
 	return e
 }
 
 // nameOf is the name as it goes upstream.
-func (s *shard) nameOf(e *entry) Name {
-	return Name{Name: xds.Spelling(e.name, e.spelt), Params: s.params, Located: s.byLocator()}
+func (n *namedTable) nameOf(e *entry) Name {
+	return Name{Name: xds.Spelling(e.name, e.spelt), Params: n.shard.params, Located: n.shard.byLocator()}
 }
 
 // look makes the lane look at the name. Before the lane has asked any name on its present
 // stream it looks at all of them anyway, so nothing is noted while the origin is away.
-func (s *shard) look(e *entry) {
-	asked := s.lane(s.named.lane).live(s.named.firstGen[s.named.lane])
+func (n *namedTable) look(e *entry) {
+	asked := n.shard.lane(n.lane).live(n.firstGen[n.lane])
 	if asked && !e.inChanged {
 		e.inChanged = true
-		s.named.changed = append(s.named.changed, e)
+		n.changed = append(n.changed, e)
 	}
-	s.poke(s.named.lane)
+	n.shard.poke(n.lane)
 }
 
 // isAsked reports whether the name is asked on the stream that is open now.
-func (s *shard) isAsked(e *entry) bool {
-	return s.lane(s.named.lane).live(e.asked())
+func (n *namedTable) isAsked(e *entry) bool {
+	return n.shard.lane(n.lane).live(e.asked())
 }
 
 // absent reports whether the origin's word that the name does not exist still stands: as long
 // as the upstream subscription does (RELAY-37, RELAY-38).
-func (s *shard) absent(e *entry) bool {
-	return e.absentOn(e.asked()) && s.isAsked(e)
+func (n *namedTable) absent(e *entry) bool {
+	return e.absentOn(e.asked()) && n.isAsked(e)
 }
 
 func (e *entry) link(r *record) {
@@ -230,7 +230,7 @@ func (e *entry) link(r *record) {
 // known never to have existed (RELAY-39, which is about guessed names). What existed and went is
 // remembered: a client that was away when it went comes back with its version, and asking anew
 // would not help, since many origins state no absence of what they were never seen to have.
-func (s *shard) unlink(r *record, now time.Time) {
+func (n *namedTable) unlink(r *record, now time.Time) {
 	e := r.entry
 	if r.prev != nil {
 		r.prev.next = r.next
@@ -243,94 +243,94 @@ func (s *shard) unlink(r *record, now time.Time) {
 	r.prev, r.next = nil, nil
 	e.count--
 	if r.sub.polls {
-		s.named.polls(e)
+		n.polls(e)
 	}
 	if e.count > 0 {
 		return
 	}
 	if e.chosen != nil && e.chosen.DoNotCache {
-		s.abandon(e)
+		n.abandon(e)
 		return
 	}
-	if linger := s.linger(); linger > 0 && (e.existed || !s.absent(e)) {
+	if linger := n.shard.linger(); linger > 0 && (e.existed || !n.absent(e)) {
 		e.lingerAt = now.Add(linger)
 		if !e.timer {
 			e.timer = true
-			s.push(timer{at: e.lingerAt, kind: wantEnd, shard: s, entry: e})
+			n.shard.push(timer{at: e.lingerAt, kind: wantEnd, shard: n.shard, entry: e})
 		}
-		s.lapse(e)
+		n.lapse(e)
 		return
 	}
-	s.unwant(e)
+	n.unwant(e)
 }
 
 // abandon lets go at once of a name that nobody has and whose body must not be cached. Should
 // it be wanted again before the lane has unsubscribed, it is asked anew (RELAY-9).
-func (s *shard) abandon(e *entry) {
+func (n *namedTable) abandon(e *entry) {
 	if e.count == 0 {
 		for _, v := range slices.Clone(e.variants) {
 			if v.DoNotCache {
-				s.named.cut(e, v.Constraints.Key())
+				n.cut(e, v.Constraints.Key())
 			}
 		}
 		if len(e.variants) == 0 {
 			e.onNamed()
 		}
-		s.trackExpiry(expiringKey{name: e.name}, e.variants)
-		e.onUnkept(pick(e.variants, s.params), s.isAsked(e))
+		n.shard.trackExpiry(expiringKey{name: e.name}, e.variants)
+		e.onUnkept(pick(e.variants, n.shard.params), n.isAsked(e))
 	}
-	s.unwant(e)
+	n.unwant(e)
 }
 
 // endWant ends a name whose linger has passed. It locks the shard.
-func (s *shard) endWant(e *entry, now time.Time) {
-	s.mu.Lock()
+func (n *namedTable) endWant(e *entry, now time.Time) {
+	n.shard.mu.Lock()
 	e.timer = false
 	if e.count == 0 && !e.lingerAt.IsZero() {
-		if waits := s.lingersOn(e.lingerAt, now, e.chosen != nil); !waits.IsZero() {
+		if waits := n.shard.lingersOn(e.lingerAt, now, e.chosen != nil); !waits.IsZero() {
 			e.timer = true
-			s.push(timer{at: waits, kind: wantEnd, shard: s, entry: e})
+			n.shard.push(timer{at: waits, kind: wantEnd, shard: n.shard, entry: e})
 		} else {
-			s.unwant(e)
+			n.unwant(e)
 		}
 	}
-	dead := s.dropIfEmpty()
-	s.unlock()
+	dead := n.shard.dropIfEmpty()
+	n.shard.unlock()
 	if dead {
-		s.group.dropShard(s)
+		n.shard.group.dropShard(n.shard)
 	}
 }
 
 // unwant lets go of a name: the lane unsubscribes first if it had asked, and then deletes it.
-func (s *shard) unwant(e *entry) {
+func (n *namedTable) unwant(e *entry) {
 	e.lingerAt = time.Time{}
-	s.edited()
-	s.bequeath(e)
-	if s.isAsked(e) {
-		s.look(e)
+	n.shard.edited()
+	n.bequeath(e)
+	if n.isAsked(e) {
+		n.look(e)
 		return
 	}
-	s.delete(e)
+	n.delete(e)
 }
 
 func (e *entry) wanted() bool { return e.count > 0 || !e.lingerAt.IsZero() }
 
-func (s *shard) delete(e *entry) {
-	s.edited()
-	if s.named.entries[e.name] != e {
+func (n *namedTable) delete(e *entry) {
+	n.shard.edited()
+	if n.entries[e.name] != e {
 		return
 	}
 	e.gone = true
-	s.listAsked(e)
-	delete(s.named.entries, e.name)
-	delete(s.named.polled, e)
-	s.trackExpiry(expiringKey{name: e.name}, nil)
-	s.retire(e)
-	s.named.empty(e)
-	if s.named.moving && !s.hasNames() { // nothing is left for the side lane to ask first
-		s.moved()
+	n.shard.listAsked(e)
+	delete(n.entries, e.name)
+	delete(n.polled, e)
+	n.shard.trackExpiry(expiringKey{name: e.name}, nil)
+	n.retire(e)
+	n.empty(e)
+	if n.moving && !n.shard.hasNames() { // nothing is left for the side lane to ask first
+		n.shard.moved()
 	}
-	s.lane(s.named.lane).poke() // it may have been the last thing the lane was open for
+	n.shard.lane(n.lane).poke() // it may have been the last thing the lane was open for
 }
 
 // offer chooses among an entry's variants. stated: the origin spoke of the name itself,
@@ -356,7 +356,7 @@ func (n *namedTable) offer(e *entry, rev uint64, gen uint32, stated bool) {
 			n.notify(e, rev)
 		}
 		if e.count == 0 && chosen.DoNotCache {
-			n.shard.abandon(e)
+			n.abandon(e)
 		}
 	case stated:
 		// that the body of none has ended is no news
@@ -384,7 +384,7 @@ func (n *namedTable) offer(e *entry, rev uint64, gen uint32, stated bool) {
 			n.notify(e, rev)
 		}
 		if e.count == 0 && !e.lingerAt.IsZero() && !e.existed { // RELAY-39: absence does not linger
-			n.shard.unwant(e)
+			n.unwant(e)
 		}
 	}
 	if len(e.variants) == 0 {

@@ -133,7 +133,7 @@ func (s *Sub) leave(p *position, now time.Time) {
 // outlives reports whether the set's body supersedes an older "not found" of the entry. It does if
 // the body is newer and the stream that stated the absence has closed.
 func (s *shard) outlives(it *item, e *entry) bool {
-	return !it.dead && it.rev > e.rev && !s.absent(e)
+	return !it.dead && it.rev > e.rev && !s.named.absent(e)
 }
 
 // leaveSet ends the subscription to a set. What the client has by the set, and still selects in

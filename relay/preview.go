@@ -58,7 +58,7 @@ func (s *shard) preview(i laneIndex) (asks []Ask) {
 	if kind == glob {
 		for _, e := range s.named.entries {
 			if s.lists(e) {
-				a.Subscribe = append(a.Subscribe, s.nameOf(e))
+				a.Subscribe = append(a.Subscribe, s.named.nameOf(e))
 			}
 		}
 	}

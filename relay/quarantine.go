@@ -337,7 +337,7 @@ func (k *store) rejoin() {
 				t.wakeFresh()
 			}
 		})
-		s.markHeldBack()
+		s.named.markHeldBack()
 	}
 	for _, l := range t.lanes {
 		signal(l.wake) // nothing is wanted on it any more

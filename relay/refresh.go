@@ -123,7 +123,7 @@ func (n *namedTable) askAgain(e *entry, gen uint32) {
 	}
 	if e.asksOn(gen) {
 		e.onDoubt()
-		n.shard.look(e)
+		n.look(e)
 	}
 }
 

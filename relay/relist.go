@@ -64,11 +64,11 @@ func (k *store) allAsked() []Name {
 	for _, s := range k.all {
 		for _, e := range s.named.entries {
 			switch {
-			case !s.isAsked(e):
+			case !s.named.isAsked(e):
 			case s.named.aside[e]:
-				aside = append(aside, s.nameOf(e))
+				aside = append(aside, s.named.nameOf(e))
 			default:
-				all = append(all, s.nameOf(e))
+				all = append(all, s.named.nameOf(e))
 			}
 		}
 	}

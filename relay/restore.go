@@ -291,7 +291,7 @@ func (r *restoration) set(x *SetImage) {
 
 func (r *restoration) name(x *NameImage, response string) {
 	s := r.shard
-	e := s.newEntry(x.Name, x.Spelt)
+	e := s.named.newEntry(x.Name, x.Spelt)
 	variants := r.bodies(x.Variants, response)
 	if x.Retired {
 		e.onRetired(variants)
@@ -311,5 +311,5 @@ func (r *restoration) name(x *NameImage, response string) {
 	s.named.unconfirmed = s.named.unconfirmed || e.unconfirmed
 	e.lingerAt, e.timer = r.until, true
 	s.push(timer{at: r.until, kind: wantEnd, shard: s, entry: e})
-	s.look(e)
+	s.named.look(e)
 }

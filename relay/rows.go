@@ -126,7 +126,7 @@ func (rows *rowList) addName(k known) {
 	for _, x := range k.holders() {
 		r.Clients += int(x.count)
 		r.Live = r.Live || k.shard.named.known(x).live()
-		r.Absent = r.Absent || k.shard.absent(x)
+		r.Absent = r.Absent || k.shard.named.absent(x)
 	}
 	given := e.variants
 	if k.standsIn() {

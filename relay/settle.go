@@ -9,7 +9,7 @@ func (s *Sub) effective(r *record) (v *xds.Variant, absent bool, rev uint64) {
 	v, rev = s.body(r), e.rev
 	// An absence that was stated before the upstream stream broke is not sent to a client that asks
 	// now (RELAY-38). A removal that a client was about to be sent still is, since it did happen.
-	absent = s.shard.absent(e) || e.wasStatedAbsent() && r.is(holds) && !r.is(claimed)
+	absent = s.shard.named.absent(e) || e.wasStatedAbsent() && r.is(holds) && !r.is(claimed)
 	if s.unresolved(r, v) {
 		return nil, false, rev
 	}

@@ -250,7 +250,7 @@ func (s *shard) endLingering() {
 	s.mu.Lock()
 	for _, e := range s.named.entries {
 		if e.count == 0 && !e.lingerAt.IsZero() {
-			s.unwant(e)
+			s.named.unwant(e)
 		}
 	}
 	s.sets(func(t *set) {

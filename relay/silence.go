@@ -50,7 +50,7 @@ func (s *shard) silent(now time.Time) {
 	t.silentAt = time.Time{}
 	i, patience := 0, s.group.origin.patience()
 	for ; i < len(t.unheard) && !t.unheard[i].at.Add(patience).After(now); i++ {
-		if u := t.unheard[i]; u.isLast() && s.isAsked(u.entry) {
+		if u := t.unheard[i]; u.isLast() && s.named.isAsked(u.entry) {
 			s.unheard(u.entry)
 			s.unshareTouched(u.entry) // who has been silent of it stands for nobody
 		}
@@ -72,7 +72,7 @@ func (s *shard) unheard(e *entry) {
 	waited, nameError := !e.isAnswered(), e.nameError
 	news := e.onSilence(s.quiet())
 	if e.unconfirmed {
-		s.markRecords(e) // lists that wait for it do so no longer
+		s.named.markRecords(e) // lists that wait for it do so no longer
 	}
 	switch {
 	case news:
@@ -84,7 +84,7 @@ func (s *shard) unheard(e *entry) {
 		if nameError != e.nameError {
 			e.cured(s.rev)
 		}
-		s.lapsedSilent(e)
+		s.named.lapsedSilent(e)
 	}
 }
 

@@ -177,7 +177,7 @@ func (s *Sub) subscribe(name, spelt string, e *entry) *record {
 		if e == nil {
 			s.owner.newNames.Add(1)
 		}
-		r = s.recordFor(s.shard.want(e, name, spelt))
+		r = s.recordFor(s.shard.named.want(e, name, spelt))
 		s.lookedUp(r)
 		s.spellAs(name, spelt)
 		d, stated := s.initial[name]
@@ -342,7 +342,7 @@ func (s *Sub) forget(r *record, now time.Time) {
 	s.records.remove(r)
 	delete(s.spelt, r.entry.name)
 	r.flags |= unsubscribed
-	s.shard.unlink(r, now)
+	s.shard.named.unlink(r, now)
 }
 
 // Close ends the subscription and unsubscribes every name.

@@ -93,7 +93,7 @@ func (t *Table) Advance(now time.Time) (next time.Time) {
 		case setPause:
 			x.set.pause(now)
 		case wantEnd:
-			x.shard.endWant(x.entry, now)
+			x.shard.named.endWant(x.entry, now)
 		case silentNames:
 			x.shard.silent(now)
 		case silentHosts:
@@ -112,7 +112,7 @@ func (t *Table) Advance(now time.Time) (next time.Time) {
 		case unheardLong:
 			x.shard.unheardLong(now)
 		case retainedEnd:
-			x.shard.endRetained(x.entry, now)
+			x.shard.named.endRetained(x.entry, now)
 		case suspectNames:
 			x.shard.suspect(x.lane, x.gen, now)
 		case doubts:

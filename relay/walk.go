@@ -85,7 +85,7 @@ func (k known) live() bool {
 	if k.set != nil {
 		return k.set.live()
 	}
-	return k.shard.isAsked(k.entry) && k.entry.isAnswered()
+	return k.shard.named.isAsked(k.entry) && k.entry.isAnswered()
 }
 
 // heldBack reports whether any variant of it is to go in a mass removal that is held back.
