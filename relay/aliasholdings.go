@@ -364,6 +364,6 @@ func (s *Sub) demands() bool {
 			return false
 		}
 		v, absent, _ := s.effective(r)
-		return v != nil || absent || r.entry.nameError != nil || s.shard.silentOf(r.entry)
+		return v != nil || absent || r.entry.nameError != nil || s.shard.named.silentOf(r.entry)
 	})
 }

@@ -124,7 +124,7 @@ func (x *arrival) apply(a *Applied) {
 	k.apply(a, x.came, u, x.bodies, l.index, x.gen, x.from)
 	a.Released = k.prove()
 	for _, s := range k.all {
-		s.longAnswer()
+		s.named.longAnswer()
 	}
 	left := k.left
 	k.left = nil
@@ -187,7 +187,7 @@ func (n *namedTable) apply(a *Applied, u *update, bodies []*xds.Variant, gen uin
 			continue
 		}
 		e.onSeen(gen)
-		n.shard.listAsked(e)
+		n.listAsked(e)
 		n.touch(e, false)
 		old := find(e.variants, body.Constraints.Key())
 		if old == nil || old.Digest != body.Digest {
@@ -209,7 +209,7 @@ func (n *namedTable) apply(a *Applied, u *update, bodies []*xds.Variant, gen uin
 		n.touched = touched[:0]
 	}
 	if u.Full && !u.Heartbeats {
-		n.shard.harmless(u, gen, n.shard.now)
+		n.harmless(u, gen, n.shard.now)
 	}
 	for _, f := range u.Errors {
 		es := n.holders(f.Name)

@@ -30,7 +30,7 @@ func (s *Sub) addMissingHost(r *record, stated bool) {
 
 // answerSilent answers a client that waits for a virtual host about which the origin is silent.
 func (s *Sub) answerSilent(r *record) {
-	if r.is(demanded) && s.shard.silentOf(r.entry) {
+	if r.is(demanded) && s.shard.named.silentOf(r.entry) {
 		s.addMissingHost(r, false)
 		s.owe(r, false)
 	}
@@ -97,44 +97,44 @@ func Refusals(names []string, version string) (fields []byte) {
 	return fields
 }
 
-// parked starts the clock for a virtual host that is asked.
-func (s *shard) parked(e *entry, gen uint32, now time.Time) {
-	if !xds.IsVirtualHost(s.typeURL) {
+// park starts the clock for a virtual host that is asked.
+func (n *namedTable) park(e *entry, gen uint32, now time.Time) {
+	if !xds.IsVirtualHost(n.shard.typeURL) {
 		return
 	}
-	if len(s.named.parked) == 0 {
-		s.push(timer{at: now.Add(s.cfg().OnDemandWait), kind: silentHosts, shard: s})
+	if len(n.parked) == 0 {
+		n.shard.push(timer{at: now.Add(n.shard.cfg().OnDemandWait), kind: silentHosts, shard: n.shard})
 	}
-	s.named.parked = append(s.named.parked, unheard{e, gen, e.asks, now})
+	n.parked = append(n.parked, unheard{e, gen, e.asks, now})
 }
 
 // silentOnHosts looks at the virtual hosts asked on_demand_wait ago. Who waits for one of which a
 // connected origin has said nothing is answered (ALIAS-10). It locks the shard.
-func (s *shard) silentOnHosts(now time.Time) {
-	s.mu.Lock()
-	s.now = now
-	t := &s.named
+func (n *namedTable) silentOnHosts(now time.Time) {
+	n.shard.mu.Lock()
+	n.shard.now = now
+
 	i := 0
-	wait := s.cfg().OnDemandWait
-	for ; i < len(t.parked) && !t.parked[i].at.Add(wait).After(now); i++ {
-		if u := t.parked[i]; u.entry.asksOn(u.gen) && s.named.isAsked(u.entry) {
+	wait := n.shard.cfg().OnDemandWait
+	for ; i < len(n.parked) && !n.parked[i].at.Add(wait).After(now); i++ {
+		if u := n.parked[i]; u.entry.asksOn(u.gen) && n.isAsked(u.entry) {
 			u.entry.onWaited()
-			for r := u.entry.head; r != nil && s.silentOf(u.entry); r = r.next {
+			for r := u.entry.head; r != nil && n.silentOf(u.entry); r = r.next {
 				if r.is(demanded) {
-					r.sub.markDirty(r, s.rev)
+					r.sub.markDirty(r, n.shard.rev)
 				}
 			}
 		}
-		t.parked[i] = unheard{}
+		n.parked[i] = unheard{}
 	}
-	if t.parked = t.parked[i:]; len(t.parked) > 0 {
-		s.push(timer{at: t.parked[0].at.Add(wait), kind: silentHosts, shard: s})
+	if n.parked = n.parked[i:]; len(n.parked) > 0 {
+		n.shard.push(timer{at: n.parked[0].at.Add(wait), kind: silentHosts, shard: n.shard})
 	}
-	s.unlock()
+	n.shard.unlock()
 }
 
 // silentOf reports whether a connected origin has been silent about a virtual host for
 // on_demand_wait, and is. An error says no more of whether there is one.
-func (s *shard) silentOf(e *entry) bool {
-	return e.isSilent() && s.named.isAsked(e)
+func (n *namedTable) silentOf(e *entry) bool {
+	return e.isSilent() && n.isAsked(e)
 }

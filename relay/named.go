@@ -321,7 +321,7 @@ func (n *namedTable) delete(e *entry) {
 		return
 	}
 	e.gone = true
-	n.shard.listAsked(e)
+	n.listAsked(e)
 	delete(n.entries, e.name)
 	delete(n.polled, e)
 	n.shard.trackExpiry(expiringKey{name: e.name}, nil)

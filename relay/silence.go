@@ -32,10 +32,10 @@ func (n *namedTable) fail(e *entry, nameError *NameError, rev uint64, gen uint32
 }
 
 // startSilence starts the clock for the names just asked.
-func (s *shard) startSilence() {
-	if s.named.silentAt.IsZero() && len(s.named.unheard) > 0 {
-		s.named.silentAt = s.named.unheard[0].at.Add(s.group.origin.patience())
-		s.push(timer{at: s.named.silentAt, kind: silentNames, shard: s})
+func (n *namedTable) startSilence() {
+	if n.silentAt.IsZero() && len(n.unheard) > 0 {
+		n.silentAt = n.unheard[0].at.Add(n.shard.group.origin.patience())
+		n.shard.push(timer{at: n.silentAt, kind: silentNames, shard: n.shard})
 	}
 }
 
@@ -43,22 +43,22 @@ func (s *shard) startSilence() {
 // the origin speaks SotW (ABS-2, ABS-5), or in error if silence is to be nothing worse (ABS-6);
 // otherwise it is counted and settles what waited (RELAY-6). Silence about a body whose version was
 // presented means that it is current. It locks the shard.
-func (s *shard) silent(now time.Time) {
-	s.mu.Lock()
-	s.now = now
-	t := &s.named
-	t.silentAt = time.Time{}
-	i, patience := 0, s.group.origin.patience()
-	for ; i < len(t.unheard) && !t.unheard[i].at.Add(patience).After(now); i++ {
-		if u := t.unheard[i]; u.isLast() && s.named.isAsked(u.entry) {
-			s.unheard(u.entry)
-			s.unshareTouched(u.entry) // who has been silent of it stands for nobody
+func (n *namedTable) silent(now time.Time) {
+	n.shard.mu.Lock()
+	n.shard.now = now
+
+	n.silentAt = time.Time{}
+	i, patience := 0, n.shard.group.origin.patience()
+	for ; i < len(n.unheard) && !n.unheard[i].at.Add(patience).After(now); i++ {
+		if u := n.unheard[i]; u.isLast() && n.isAsked(u.entry) {
+			n.heardNothing(u.entry)
+			n.shard.unshareTouched(u.entry) // who has been silent of it stands for nobody
 		}
-		t.unheard[i] = unheard{}
+		n.unheard[i] = unheard{}
 	}
-	t.unheard = t.unheard[i:]
-	s.startSilence()
-	s.unlock()
+	n.unheard = n.unheard[i:]
+	n.startSilence()
+	n.shard.unlock()
 }
 
 // isLast reports whether the question is the last of its name, and no other is about to be asked:
@@ -67,30 +67,30 @@ func (u *unheard) isLast() bool {
 	return u.entry.asksOn(u.gen) && u.entry.asks == u.asks && !u.entry.refresh
 }
 
-// unheard takes up that nothing was said of a name for patience.
-func (s *shard) unheard(e *entry) {
+// heardNothing takes up that nothing was said of a name for patience.
+func (n *namedTable) heardNothing(e *entry) {
 	waited, nameError := !e.isAnswered(), e.nameError
-	news := e.onSilence(s.quiet())
+	news := e.onSilence(n.quiet())
 	if e.unconfirmed {
-		s.named.markRecords(e) // lists that wait for it do so no longer
+		n.markRecords(e) // lists that wait for it do so no longer
 	}
 	switch {
 	case news:
 		if waited {
-			s.unanswered++
+			n.shard.unanswered++
 		}
-		s.named.notify(e, s.rev)
+		n.notify(e, n.shard.rev)
 	case e.chosen != nil && !e.aliasDropped:
 		if nameError != e.nameError {
-			e.cured(s.rev)
+			e.cured(n.shard.rev)
 		}
-		s.named.lapsedSilent(e)
+		n.lapsedSilent(e)
 	}
 }
 
 // quiet is what the silence of the origin means.
-func (s *shard) quiet() quiet {
-	switch cfg := s.group.origin.config(); {
+func (n *namedTable) quiet() quiet {
+	switch cfg := n.shard.group.origin.config(); {
 	case cfg.SotW && cfg.AbsenceTransient:
 		return meansError
 	case cfg.SotW:

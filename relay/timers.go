@@ -95,9 +95,9 @@ func (t *Table) Advance(now time.Time) (next time.Time) {
 		case wantEnd:
 			x.shard.named.endWant(x.entry, now)
 		case silentNames:
-			x.shard.silent(now)
+			x.shard.named.silent(now)
 		case silentHosts:
-			x.shard.silentOnHosts(now)
+			x.shard.named.silentOnHosts(now)
 		case laneQuiet:
 			x.lane.quiet(x.gen)
 		case retryDue:
@@ -114,7 +114,7 @@ func (t *Table) Advance(now time.Time) (next time.Time) {
 		case retainedEnd:
 			x.shard.named.endRetained(x.entry, now)
 		case suspectNames:
-			x.shard.suspect(x.lane, x.gen, now)
+			x.shard.named.suspect(x.lane, x.gen, now)
 		case doubts:
 			x.shard.named.endDoubts(x.gen, now)
 		case gatherEnd:
@@ -124,7 +124,7 @@ func (t *Table) Advance(now time.Time) (next time.Time) {
 		case restoredEnd:
 			x.shard.endRestored(now)
 		case listAgain:
-			x.shard.listAgain()
+			x.shard.named.listAgain()
 		}
 	}
 }
