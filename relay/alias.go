@@ -36,9 +36,6 @@ func (n *namedTable) entry(name string) *entry {
 	return n.entries[name]
 }
 
-// bodies is what is held by name of a resource, under whichever of its names.
-func (s *shard) bodies(name string) []*xds.Variant { return s.named.entry(name).bodies() }
-
 // bodies are the variants of an entry; e may be nil.
 func (e *entry) bodies() []*xds.Variant {
 	if e == nil {
@@ -190,7 +187,7 @@ func (n *namedTable) spread(a *Applied, body *xds.Variant, gen uint32) {
 		n.shard.ignore(a, xds.Identity{Name: body.Name, Constraints: body.Constraints.Key()})
 		return
 	case !asked:
-		return // asked on another stream; see applyNamed
+		return // asked on another stream; see apply
 	}
 	changed := false
 	swap := func(e *entry) {
@@ -270,15 +267,16 @@ func (n *namedTable) heardAll(a *Applied, e *entry, u *update, r *xds.Resource, 
 // (ALIAS-5), notice applies that and returns true. For a VirtualHost it always states that (TTL-3).
 // For another type it may be a heartbeat, and it is one if the resource is held.
 func (n *namedTable) notice(a *Applied, r *xds.Resource, gen uint32) bool {
+	s := n.shard
 	names := r.Aliases
 	switch {
-	case xds.IsVirtualHost(n.shard.typeURL) && len(names) == 0:
+	case xds.IsVirtualHost(s.typeURL) && len(names) == 0:
 		names = []string{r.Spelling()}
-	case len(names) == 0, !xds.IsVirtualHost(n.shard.typeURL) && len(n.shard.bodies(r.Name)) > 0:
+	case len(names) == 0, !xds.IsVirtualHost(s.typeURL) && len(n.bodies(r.Name)) > 0:
 		return false
 	}
 	notice := xds.NewNotice(r.Spelling(), r.Aliases, "")
-	notice.From.Revision = n.shard.rev
+	notice.From.Revision = s.rev
 	known := false
 	for _, name := range names {
 		e := n.entries[xds.NameKey(name)]
@@ -305,7 +303,7 @@ func (n *namedTable) notice(a *Applied, r *xds.Resource, gen uint32) bool {
 		n.touch(e, true)
 	}
 	if !known {
-		n.shard.ignore(a, r.Identity())
+		s.ignore(a, r.Identity())
 	}
 	return true
 }

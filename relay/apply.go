@@ -157,11 +157,12 @@ func (s *shard) kind(lane laneIndex, gen uint32) kind {
 const fewTouched = 8
 
 func (n *namedTable) apply(a *Applied, u *update, bodies []*xds.Variant, gen uint32) {
-	rev := n.shard.rev
+	s := n.shard
+	rev := s.rev
 	counts := n.hears(gen)
 	n.touched = slices.Grow(n.touched, len(bodies))
 	for i, body := range bodies {
-		r, e := &u.Resources[i], u.entry(n.shard, i)
+		r, e := &u.Resources[i], u.entry(s, i)
 		if body != nil && !n.stays(body, e.bodies(), gen) {
 			a.Waiting++
 			continue
@@ -174,7 +175,7 @@ func (n *namedTable) apply(a *Applied, u *update, bodies []*xds.Variant, gen uin
 			continue
 		}
 		if e == nil {
-			n.shard.stray(a, gen, r.Identity())
+			s.stray(a, gen, r.Identity())
 			continue
 		}
 		// the name lives on the other lane by now, which may have brought something newer
@@ -209,22 +210,22 @@ func (n *namedTable) apply(a *Applied, u *update, bodies []*xds.Variant, gen uin
 		n.touched = touched[:0]
 	}
 	if u.Full && !u.Heartbeats {
-		n.harmless(u, gen, n.shard.now)
+		n.harmless(u, gen, s.now)
 	}
 	for _, f := range u.Errors {
 		es := n.holders(f.Name)
 		switch {
 		case len(es) == 0:
-			n.shard.strayError(a, gen, f)
+			s.strayError(a, gen, f)
 		case slices.ContainsFunc(es, func(e *entry) bool { return e.askedOn(gen) }):
 			for _, e := range es {
-				if n.shard.group.origin.ends(f) && e.isIn(kept) {
+				if s.group.origin.ends(f) && e.isIn(kept) {
 					continue // that it is gone is not told before it is
 				}
-				if !n.shard.group.origin.ends(f) {
+				if !s.group.origin.ends(f) {
 					n.guard.cancelAll(e.variants) // it exists
 				}
-				if e.name == f.Name || !e.aliasDropped || n.shard.group.origin.ends(f) {
+				if e.name == f.Name || !e.aliasDropped || s.group.origin.ends(f) {
 					n.fail(e, f, rev, gen)
 				}
 			}

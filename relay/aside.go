@@ -133,8 +133,9 @@ func (n *namedTable) suspects(gen uint32, now time.Time) (es []*entry) {
 
 // suspectLater sets the clock for names just asked.
 func (n *namedTable) suspectLater(i laneIndex, gen uint32, now time.Time) {
-	if n.shard.group.origin.config().SotW && n.shard.harmlessGen != gen {
-		n.shard.push(timer{at: now.Add(suspectAfter), kind: suspectNames, shard: n.shard, lane: n.shard.lane(i), gen: gen})
+	s := n.shard
+	if s.group.origin.config().SotW && s.harmlessGen != gen {
+		s.push(timer{at: now.Add(suspectAfter), kind: suspectNames, shard: s, lane: s.lane(i), gen: gen})
 	}
 }
 

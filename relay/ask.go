@@ -217,8 +217,9 @@ func (s *shard) firstInitial(lane laneIndex, gen uint32, now time.Time, each fun
 }
 
 func (n *namedTable) ask(asks []Ask, lane laneIndex, gen uint32, now time.Time, all bool) []Ask {
+	s := n.shard
 
-	a := Ask{TypeURL: n.shard.typeURL}
+	a := Ask{TypeURL: s.typeURL}
 	var again []Name
 	n.asksMore = false
 	if n.firstGen[lane] != gen {
@@ -226,20 +227,20 @@ func (n *namedTable) ask(asks []Ask, lane laneIndex, gen uint32, now time.Time, 
 		if len(a.Subscribe) == 0 {
 			return asks // WILD-11: an empty first request would be a wildcard
 		}
-		a.First = n.shard.store.ask(lane, gen)
+		a.First = s.store.ask(lane, gen)
 	} else if all && n.listsLater(lane, now) || !all && n.waitsForAnswer(gen, now) {
 		return asks
 	} else {
 		again = n.lookChanged(&a, gen, now, all)
 	}
 	if n.asksMore {
-		n.shard.poke(lane)
+		s.poke(lane)
 	}
-	relist := n.shard.relist()
+	relist := s.relist()
 	if len(a.Subscribe)+len(a.Unsubscribe) == 0 {
 		if all && relist {
-			if list := n.shard.allAsked(); !n.shard.asideOnly(list) {
-				asks = append(asks, Ask{TypeURL: n.shard.typeURL, All: list})
+			if list := s.allAsked(); !s.asideOnly(list) {
+				asks = append(asks, Ask{TypeURL: s.typeURL, All: list})
 			}
 		}
 		return asks
@@ -250,14 +251,14 @@ func (n *namedTable) ask(asks []Ask, lane laneIndex, gen uint32, now time.Time, 
 	}
 	n.confirmFrom(now, a.First)
 	if all {
-		a.All = n.shard.allAsked()
-		n.shard.store.lastList[lane] = lastList{now, len(a.All)}
+		a.All = s.allAsked()
+		s.store.lastList[lane] = lastList{now, len(a.All)}
 	}
 	if len(again) == 0 {
 		return append(asks, a)
 	}
 	// DELTA-7: a forced resend takes two messages.
-	second := Ask{TypeURL: n.shard.typeURL, Subscribe: again, All: a.All, alone: true}
+	second := Ask{TypeURL: s.typeURL, Subscribe: again, All: a.All, alone: true}
 	a.alone = true
 	if all {
 		a.All = slices.DeleteFunc(slices.Clone(a.All), func(x Name) bool {
@@ -268,6 +269,7 @@ func (n *namedTable) ask(asks []Ask, lane laneIndex, gen uint32, now time.Time, 
 }
 
 func (n *namedTable) lookAll(a *Ask, gen uint32, now time.Time, all bool) {
+	s := n.shard
 
 	for _, e := range n.changed {
 		e.inChanged = false
@@ -280,7 +282,7 @@ func (n *namedTable) lookAll(a *Ask, gen uint32, now time.Time, all bool) {
 			n.delete(e)
 			continue
 		}
-		if !n.shard.lists(e) {
+		if !s.lists(e) {
 			// The name may have been asked on an earlier stream that is still open, and to which
 			// the type may return (RELAY-92).
 			e.onUnasked()
@@ -290,7 +292,7 @@ func (n *namedTable) lookAll(a *Ask, gen uint32, now time.Time, all bool) {
 			shared = true
 			continue
 		}
-		if !all && n.shard.mayBeAskedLater(e) {
+		if !all && s.mayBeAskedLater(e) {
 			if unknown++; unknown > askedAtOnce {
 				e.inChanged, n.asksMore = true, true
 				n.changed = append(n.changed, e)
@@ -300,7 +302,7 @@ func (n *namedTable) lookAll(a *Ask, gen uint32, now time.Time, all bool) {
 		}
 		a.Subscribe = append(a.Subscribe, n.noteAsked(e, gen, now))
 	}
-	globs := n.shard.askable(a, glob)
+	globs := s.askable(a, glob)
 	if shared {
 		n.firstGen[n.lane], n.firstAt[n.lane] = gen, now
 	}
@@ -311,7 +313,7 @@ func (n *namedTable) lookAll(a *Ask, gen uint32, now time.Time, all bool) {
 	// (RELAY-9).
 	n.firstGen[n.lane], n.firstAt[n.lane] = gen, now
 	sortNames(a.Subscribe)
-	a.Initial = n.shard.firstInitial(n.lane, gen, now, func(add func(*xds.Variant) bool) {
+	a.Initial = s.firstInitial(n.lane, gen, now, func(add func(*xds.Variant) bool) {
 		for _, t := range globs {
 			t.eachPresented(add)
 		}
@@ -324,12 +326,12 @@ func (n *namedTable) lookAll(a *Ask, gen uint32, now time.Time, all bool) {
 		}
 	})
 	n.presented = a.Initial != nil
-	n.shard.now = now
+	s.now = now
 	n.holdOver()
 	for _, t := range globs {
 		t.noteAsked(gen, now, a.Initial == nil)
 	}
-	n.shard.seed(globs, now)
+	s.seed(globs, now)
 	n.seedNames(a, len(globs), gen)
 }
 
@@ -360,35 +362,36 @@ func (n *namedTable) seedNames(a *Ask, globs int, gen uint32) {
 }
 
 func (n *namedTable) lookChanged(a *Ask, gen uint32, now time.Time, all bool) (again []Name) {
+	s := n.shard
 	changed := n.changed
 	n.changed = nil
 	if !all && len(changed) > askedAtOnce {
 		changed, n.changed = changed[:askedAtOnce:askedAtOnce], changed[askedAtOnce:]
 		n.asksMore = true
 	}
-	listsAny := len(changed) > 0 && n.shard.listsAny()
+	listsAny := len(changed) > 0 && s.listsAny()
 	for _, e := range changed {
 		e.inChanged = false
 		asked := e.asksOn(gen)
 		name := n.nameOf(e)
 		switch {
-		case !n.shard.lists(e) && asked && n.waitsForHeir(e):
+		case !s.lists(e) && asked && n.waitsForHeir(e):
 			n.look(e)
 		case !e.wanted():
 			if asked {
 				a.Unsubscribe = append(a.Unsubscribe, name)
-				n.shard.store.gaveBack(n.lane, gen, name)
+				s.store.gaveBack(n.lane, gen, name)
 				e.onUnasked()
 			}
 			n.delete(e)
-		case !n.shard.lists(e) && asked && !listsAny:
+		case !s.lists(e) && asked && !listsAny:
 			e.inChanged = true
 			n.changed = append(n.changed, e)
-		case !n.shard.lists(e):
+		case !s.lists(e):
 			if asked {
 				n.listAsked(e)
 				a.Unsubscribe = append(a.Unsubscribe, name)
-				n.shard.store.gaveBack(n.lane, gen, name)
+				s.store.gaveBack(n.lane, gen, name)
 				e.onLapsed()
 			}
 		case !asked:
@@ -401,7 +404,7 @@ func (n *namedTable) lookChanged(a *Ask, gen uint32, now time.Time, all bool) (a
 			again = append(again, n.noteAsked(e, gen, now))
 		}
 	}
-	n.shard.askChanged(a, n.lane, gen, now)
+	s.askChanged(a, n.lane, gen, now)
 	sortNames(a.Subscribe)
 	sortNames(a.Unsubscribe)
 	sortNames(again)

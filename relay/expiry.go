@@ -136,27 +136,28 @@ func (n *namedTable) expire(e *entry, now time.Time) (ended int) {
 // that it leaves, if that has a TTL. Until the name is answered it stands in (RELAY-25), and ends
 // in time: the set's end is told to the set's clients alone (RELAY-51).
 func (n *namedTable) standIn(e *entry, t *set, it *item, now time.Time) {
+	s := n.shard
 	v := it.variant
 	over := v.Expired(now)
-	absent := n.absent(e) || e.wasStatedAbsent() && !n.shard.outlives(it, e)
+	absent := n.absent(e) || e.wasStatedAbsent() && !s.outlives(it, e)
 	if !v.Timed() || it.dead && !over || absent || len(e.variants) > 0 || e.name != v.Name {
 		return
 	}
 	n.hold(e, v)
 	e.onRestored(t.unconfirmed())
 	n.unconfirmed = n.unconfirmed || e.unconfirmed
-	n.shard.edited()
-	if e.onHeld(pick(e.variants, n.shard.params)); e.chosen != nil {
+	s.edited()
+	if e.onHeld(pick(e.variants, s.params)); e.chosen != nil {
 		e.onOutlived()
 		e.rev = it.rev
-		n.notify(e, n.shard.rev)
+		n.notify(e, s.rev)
 	}
 	if over { // before the client was told
-		n.shard.nextRev()
+		s.nextRev()
 		n.expire(e, now)
 		return
 	}
-	n.shard.trackExpiry(expiringKey{name: e.name}, e.variants)
+	s.trackExpiry(expiringKey{name: e.name}, e.variants)
 }
 
 // living are the variants that have not expired, and the number of those that have.

@@ -111,26 +111,27 @@ func (n *namedTable) park(e *entry, gen uint32, now time.Time) {
 // silentOnHosts looks at the virtual hosts asked on_demand_wait ago. Who waits for one of which a
 // connected origin has said nothing is answered (ALIAS-10). It locks the shard.
 func (n *namedTable) silentOnHosts(now time.Time) {
-	n.shard.mu.Lock()
-	n.shard.now = now
+	s := n.shard
+	s.mu.Lock()
+	s.now = now
 
 	i := 0
-	wait := n.shard.cfg().OnDemandWait
+	wait := s.cfg().OnDemandWait
 	for ; i < len(n.parked) && !n.parked[i].at.Add(wait).After(now); i++ {
 		if u := n.parked[i]; u.entry.asksOn(u.gen) && n.isAsked(u.entry) {
 			u.entry.onWaited()
 			for r := u.entry.head; r != nil && n.silentOf(u.entry); r = r.next {
 				if r.is(demanded) {
-					r.sub.markDirty(r, n.shard.rev)
+					r.sub.markDirty(r, s.rev)
 				}
 			}
 		}
 		n.parked[i] = unheard{}
 	}
 	if n.parked = n.parked[i:]; len(n.parked) > 0 {
-		n.shard.push(timer{at: n.parked[0].at.Add(wait), kind: silentHosts, shard: n.shard})
+		s.push(timer{at: n.parked[0].at.Add(wait), kind: silentHosts, shard: s})
 	}
-	n.shard.unlock()
+	s.unlock()
 }
 
 // silentOf reports whether a connected origin has been silent about a virtual host for

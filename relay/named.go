@@ -150,8 +150,9 @@ func (n *namedTable) want(e *entry, name, spelt string) *entry {
 
 // newWant makes the entry of a name with what is known of it already.
 func (n *namedTable) newWant(name, spelt string) *entry {
+	s := n.shard
 	e := n.newEntry(strings.Clone(name), strings.Clone(spelt))
-	retired, unconfirmed := n.shard.unretire(n.shard.retiredKey(e.name))
+	retired, unconfirmed := s.unretire(s.retiredKey(e.name))
 	e.onRestored(unconfirmed)
 	n.share(e)
 	n.shareMember(e)
@@ -171,12 +172,12 @@ func (n *namedTable) newWant(name, spelt string) *entry {
 		retired = n.fallbackOf(e.name)
 	}
 	if e.onRetired(retired); retired != nil {
-		n.shard.expect(n.shard.lane(n.lane))
+		s.expect(s.lane(n.lane))
 	}
 	// a live variant that matches answers a new map at once (RELAY-68)
-	e.onHeld(pick(e.variants, n.shard.params))
-	e.rev = n.shard.rev
-	n.shard.edited()
+	e.onHeld(pick(e.variants, s.params))
+	e.rev = s.rev
+	s.edited()
 	n.look(e)
 	return e
 }
@@ -284,20 +285,21 @@ func (n *namedTable) abandon(e *entry) {
 
 // endWant ends a name whose linger has passed. It locks the shard.
 func (n *namedTable) endWant(e *entry, now time.Time) {
-	n.shard.mu.Lock()
+	s := n.shard
+	s.mu.Lock()
 	e.timer = false
 	if e.count == 0 && !e.lingerAt.IsZero() {
-		if waits := n.shard.lingersOn(e.lingerAt, now, e.chosen != nil); !waits.IsZero() {
+		if waits := s.lingersOn(e.lingerAt, now, e.chosen != nil); !waits.IsZero() {
 			e.timer = true
-			n.shard.push(timer{at: waits, kind: wantEnd, shard: n.shard, entry: e})
+			s.push(timer{at: waits, kind: wantEnd, shard: s, entry: e})
 		} else {
 			n.unwant(e)
 		}
 	}
-	dead := n.shard.dropIfEmpty()
-	n.shard.unlock()
+	dead := s.dropIfEmpty()
+	s.unlock()
 	if dead {
-		n.shard.group.dropShard(n.shard)
+		s.group.dropShard(s)
 	}
 }
 
@@ -316,7 +318,8 @@ func (n *namedTable) unwant(e *entry) {
 func (e *entry) wanted() bool { return e.count > 0 || !e.lingerAt.IsZero() }
 
 func (n *namedTable) delete(e *entry) {
-	n.shard.edited()
+	s := n.shard
+	s.edited()
 	if n.entries[e.name] != e {
 		return
 	}
@@ -324,13 +327,13 @@ func (n *namedTable) delete(e *entry) {
 	n.listAsked(e)
 	delete(n.entries, e.name)
 	delete(n.polled, e)
-	n.shard.trackExpiry(expiringKey{name: e.name}, nil)
+	s.trackExpiry(expiringKey{name: e.name}, nil)
 	n.retire(e)
 	n.empty(e)
-	if n.moving && !n.shard.hasNames() { // nothing is left for the side lane to ask first
-		n.shard.moved()
+	if n.moving && !s.hasNames() { // nothing is left for the side lane to ask first
+		s.moved()
 	}
-	n.shard.lane(n.lane).poke() // it may have been the last thing the lane was open for
+	s.lane(n.lane).poke() // it may have been the last thing the lane was open for
 }
 
 // offer chooses among an entry's variants. stated: the origin spoke of the name itself,

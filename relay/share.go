@@ -233,12 +233,13 @@ func (p *updateShare) replaceRetained(s *shard, gen uint32) {
 // endRetained takes what was kept from a name for which the origin has not answered. It locks the
 // shard.
 func (n *namedTable) endRetained(e *entry, now time.Time) {
-	n.shard.mu.Lock()
+	s := n.shard
+	s.mu.Lock()
 	if v := e.retained(); v != nil && n.entries[e.name] == e {
-		n.shard.now, e.sharedWant = now, nil
-		rev := n.shard.nextRev()
+		s.now, e.sharedWant = now, nil
+		rev := s.nextRev()
 		n.removeName(xds.Identity{Name: e.name, Constraints: v.Constraints.Key()})
-		n.shard.unshareTouched(n.offerTouched(rev, e.asked())...)
+		s.unshareTouched(n.offerTouched(rev, e.asked())...)
 	}
-	n.shard.unlock()
+	s.unlock()
 }

@@ -44,21 +44,22 @@ func (n *namedTable) startSilence() {
 // otherwise it is counted and settles what waited (RELAY-6). Silence about a body whose version was
 // presented means that it is current. It locks the shard.
 func (n *namedTable) silent(now time.Time) {
-	n.shard.mu.Lock()
-	n.shard.now = now
+	s := n.shard
+	s.mu.Lock()
+	s.now = now
 
 	n.silentAt = time.Time{}
-	i, patience := 0, n.shard.group.origin.patience()
+	i, patience := 0, s.group.origin.patience()
 	for ; i < len(n.unheard) && !n.unheard[i].at.Add(patience).After(now); i++ {
 		if u := n.unheard[i]; u.isLast() && n.isAsked(u.entry) {
 			n.heardNothing(u.entry)
-			n.shard.unshareTouched(u.entry) // who has been silent of it stands for nobody
+			s.unshareTouched(u.entry) // who has been silent of it stands for nobody
 		}
 		n.unheard[i] = unheard{}
 	}
 	n.unheard = n.unheard[i:]
 	n.startSilence()
-	n.shard.unlock()
+	s.unlock()
 }
 
 // isLast reports whether the question is the last of its name, and no other is about to be asked:

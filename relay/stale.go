@@ -81,19 +81,20 @@ func (n *namedTable) early(e *entry, key string, gen uint32) bool {
 // endDoubts takes away what was doubted long enough, and has not come on the stream of generation
 // gen. It locks the shard.
 func (n *namedTable) endDoubts(gen uint32, now time.Time) {
-	n.shard.mu.Lock()
-	defer n.shard.unlock()
-	n.shard.now = now
+	s := n.shard
+	s.mu.Lock()
+	defer s.unlock()
+	s.now = now
 
 	var over []*entry
 	for e, d := range n.doubts {
 		switch {
-		case !n.shard.lane(n.lane).live(d.gen), e.seenOn(d.gen), len(e.variants) == 0, n.entries[e.name] != e:
+		case !s.lane(n.lane).live(d.gen), e.seenOn(d.gen), len(e.variants) == 0, n.entries[e.name] != e:
 			delete(n.doubts, e)
 		case d.gen != gen:
 		default:
-			if at := n.shard.lane(n.lane).arrivals.Load().Over(d.at, n.shard.cfg().FirmSettle); at.After(now) {
-				n.shard.push(timer{at: at, kind: doubts, shard: n.shard, gen: gen})
+			if at := s.lane(n.lane).arrivals.Load().Over(d.at, s.cfg().FirmSettle); at.After(now) {
+				s.push(timer{at: at, kind: doubts, shard: s, gen: gen})
 				continue
 			}
 			delete(n.doubts, e)
@@ -111,11 +112,11 @@ func (n *namedTable) endDoubts(gen uint32, now time.Time) {
 		}
 	}
 	kept, _ := n.screen(ps, counts, false)
-	rev := n.shard.nextRev()
+	rev := s.nextRev()
 	for _, p := range ps {
 		if !kept[p.Identity] {
 			n.removeName(p.Identity)
 		}
 	}
-	n.shard.unshareTouched(n.offerTouched(rev, gen)...)
+	s.unshareTouched(n.offerTouched(rev, gen)...)
 }
