@@ -143,7 +143,7 @@ func (x *arrival) apply(a *Applied) {
 
 // kind is what the lane's present stream asked of the type: the set, names, or nothing.
 func (s *shard) kind(lane laneIndex, gen uint32) kind {
-	if lane == mainLane && s.mainGen == gen && s.mainKind == kindSet && (s.star.askedGen == gen || s.spacesGen == gen) {
+	if lane == mainLane && s.mainGen == gen && s.mainKind == kindSet && (s.star.askedGen == gen || s.collections.spacesGen == gen) {
 		return kindSet
 	}
 	if s.named.firstGen[lane] == gen {

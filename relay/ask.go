@@ -145,7 +145,7 @@ func (k *store) place(gen uint32) {
 		// (RELAY-21).
 		for _, s := range k.all {
 			asked, wanted := s.star.askedGen == gen, s.star.wanted()
-			if asked && !wanted && !s.byLocator() || wanted && !asked && s.spacesGen == gen {
+			if asked && !wanted && !s.byLocator() || wanted && !asked && s.collections.spacesGen == gen {
 				s.lane(mainLane).reopenSoon()
 			}
 		}
@@ -292,7 +292,7 @@ func (n *namedTable) lookAll(a *Ask, gen uint32, now time.Time, all bool) {
 			shared = true
 			continue
 		}
-		if !all && s.mayBeAskedLater(e) {
+		if !all && n.mayBeAskedLater(e) {
 			if unknown++; unknown > askedAtOnce {
 				e.inChanged, n.asksMore = true, true
 				n.changed = append(n.changed, e)
@@ -302,7 +302,7 @@ func (n *namedTable) lookAll(a *Ask, gen uint32, now time.Time, all bool) {
 		}
 		a.Subscribe = append(a.Subscribe, n.noteAsked(e, gen, now))
 	}
-	globs := s.askable(a, glob)
+	globs := s.collections.askAll(a, glob)
 	if shared {
 		n.firstGen[n.lane], n.firstAt[n.lane] = gen, now
 	}
@@ -331,14 +331,14 @@ func (n *namedTable) lookAll(a *Ask, gen uint32, now time.Time, all bool) {
 	for _, t := range globs {
 		t.noteAsked(gen, now, a.Initial == nil)
 	}
-	s.seed(globs, now)
+	s.collections.seed(globs, now)
 	n.seedNames(a, len(globs), gen)
 }
 
 // mayBeAskedLater reports whether a name need not be in the first request of a stream. A name with
 // a body has to be in it, since only that request presents versions (DELTA-11).
-func (s *shard) mayBeAskedLater(e *entry) bool {
-	return len(e.variants) == 0 && e.retired == nil && len(s.collections) == 0
+func (n *namedTable) mayBeAskedLater(e *entry) bool {
+	return len(e.variants) == 0 && e.retired == nil && len(n.shard.collections.byName) == 0
 }
 
 // seedNames fills names without a body with what a glob holds of them, if that was presented to the
@@ -349,7 +349,7 @@ func (n *namedTable) seedNames(a *Ask, globs int, gen uint32) {
 	}
 	rev := uint64(0)
 	for _, e := range n.entries {
-		held := n.shard.memberBodies(gen, e.name)
+		held := n.shard.collections.memberBodies(gen, e.name)
 		if len(e.variants) > 0 || len(held) == 0 || a.Initial[held[0].Spelling()] == "" {
 			continue
 		}
@@ -404,7 +404,7 @@ func (n *namedTable) lookChanged(a *Ask, gen uint32, now time.Time, all bool) (a
 			again = append(again, n.noteAsked(e, gen, now))
 		}
 	}
-	s.askChanged(a, n.lane, gen, now)
+	s.collections.askChanged(a, n.lane, gen, now)
 	sortNames(a.Subscribe)
 	sortNames(a.Unsubscribe)
 	sortNames(again)

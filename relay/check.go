@@ -47,7 +47,7 @@ func (s *shard) check() (errs []error) {
 	s.checkQuarantine(fail)
 	s.checkExpiring(fail)
 	s.sets(func(t *set) { t.check(fail) })
-	for selector, t := range s.collections {
+	for selector, t := range s.collections.byName {
 		switch {
 		case t.selector != selector || t.kind == wild:
 			fail("collection %q: is that of %q", selector, t.selector)
@@ -55,7 +55,7 @@ func (s *shard) check() (errs []error) {
 			fail("collection %q: unwanted, asked, and not to be looked at", selector)
 		}
 	}
-	for _, t := range s.changed {
+	for _, t := range s.collections.changed {
 		if !t.inChanged {
 			fail("collection %q: to be looked at, and not marked", t.selector)
 		}

@@ -281,7 +281,7 @@ func (s *shard) changes(u *update, gen uint32) (changed, asked bool) {
 				changed = true // clients were told another body
 			}
 			asked = true
-			s.eachOf(gen, r.Name, func(t *set) { changed = changed || t.shown() })
+			s.collections.eachOf(gen, r.Name, func(t *set) { changed = changed || t.shown() })
 			continue
 		}
 		known++

@@ -98,14 +98,6 @@ func (c *scope) isFallback(id xds.Identity) bool {
 	return v != nil && v.From.Fallback && c.of.standsIn()
 }
 
-// bodies are what is held of a resource.
-func (c *scope) bodies(name string) []*xds.Variant {
-	if k, is := c.of.lookUp(name); is {
-		return k.variants
-	}
-	return nil
-}
-
 // guardPolicy is the guard's policy of the shard's origin.
 func (s *shard) guardPolicy() gate.Guard {
 	return gate.Guard{GuardConfig: s.group.origin.config().Guard, Quiet: s.cfg().FirmSettle, Most: firmMost}

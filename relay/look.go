@@ -180,7 +180,7 @@ func (m MapView) Status(seen map[*xds.Variant]bool) (_ TypeStatus, digest TypeDi
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ts := TypeStatus{
-		TypeURL: s.typeURL, Wildcard: s.star.wanted(), Settled: s.star.settled, Collections: len(s.collections),
+		TypeURL: s.typeURL, Wildcard: s.star.wanted(), Settled: s.star.settled, Collections: len(s.collections.byName),
 		Unrequested: s.unrequested, Unanswered: s.unanswered, Params: s.params.Key(),
 	}
 	s.sets(func(t *set) {

@@ -54,7 +54,7 @@ func (s *shard) lookup(r *xds.Resource, lane laneIndex, gen uint32) (x lookup) {
 		return x
 	}
 	if len(held) == 0 {
-		held = s.memberBodies(gen, r.Name)
+		held = s.collections.memberBodies(gen, r.Name)
 	}
 	x.body = find(held, r.Constraints.Key())
 	return x

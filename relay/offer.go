@@ -97,7 +97,7 @@ func (u *update) ofVariants() bool {
 // either: none of their sets waits for its first answer, or for the pause after it.
 func saysNothing(asked []*shard, gen uint32) bool {
 	for _, s := range asked {
-		if len(s.collections) > 0 || s.star.askedGen == gen && (!s.star.firm || s.star.sweepGen == gen) {
+		if len(s.collections.byName) > 0 || s.star.askedGen == gen && (!s.star.firm || s.star.sweepGen == gen) {
 			return false
 		}
 	}
@@ -177,7 +177,7 @@ func (s *shard) takeUp(a *Applied, p *updateShare, lane laneIndex, gen uint32, f
 	}
 	waiting := a.Waiting
 	s.named.apply(a, p.update, p.bodies, gen)
-	s.applyCollections(a, p.update, p.bodies, gen)
+	s.collections.apply(a, p.update, p.bodies, gen)
 	if !p.Heartbeats && (a.Waiting == waiting || !p.Full) {
 		// Otherwise the version is that of a list which clients do not have in that form (VER-5).
 		s.named.from = from

@@ -216,7 +216,7 @@ func (s *Sub) covering(name string, f func(*position)) {
 		if p := s.star(); p != nil {
 			f(p)
 		}
-		s.shard.covering(name, func(t *set) {
+		s.shard.collections.covering(name, func(t *set) {
 			if p := s.more.by[t]; p != nil {
 				f(p)
 			}

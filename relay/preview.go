@@ -50,7 +50,7 @@ func (s *shard) preview(i laneIndex) (asks []Ask) {
 			a.Subscribe = append(a.Subscribe, s.starName())
 		}
 	}
-	for _, t := range s.collections {
+	for _, t := range s.collections.byName {
 		if t.kind == kind && t.wanted() {
 			a.Subscribe = append(a.Subscribe, t.ask())
 		}

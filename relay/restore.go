@@ -69,7 +69,7 @@ func (t *Table) Restore(now time.Time, x TypeImage) error {
 	s := g.shard(x.TypeURL, x.Params)
 	s.mu.Lock()
 	defer s.unlock()
-	if s.dead || s.subs > 0 || s.rev > 0 || s.star.wanted() || len(s.collections)+len(s.named.entries) > 0 {
+	if s.dead || s.subs > 0 || s.rev > 0 || s.star.wanted() || len(s.collections.byName)+len(s.named.entries) > 0 {
 		return fail(errors.New("it is in use already"))
 	}
 	s.restore(now, &x)
@@ -270,7 +270,7 @@ func (r *restoration) set(x *SetImage) {
 	t := s.star
 	if x.Selector != xds.Wildcard {
 		k, _ := s.collectionOf(x.Selector)
-		t = s.collection(x.Selector, x.Spelt, k)
+		t = s.collections.set(x.Selector, x.Spelt, k)
 	}
 	for _, v := range r.bodies(x.Members, x.Response) {
 		m := t.member(v.Name)

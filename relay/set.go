@@ -125,9 +125,9 @@ func (t *set) addClient() {
 // look makes the lane look at the set.
 func (t *set) look() {
 	s := t.shard
-	if t.kind != wild && !t.inChanged && s.lane(t.laneIndex()).live(s.firstGen(t.kind)) {
+	if t.kind != wild && !t.inChanged && s.lane(t.laneIndex()).live(s.collections.firstGen(t.kind)) {
 		t.inChanged = true
-		s.changed = append(s.changed, t)
+		s.collections.changed = append(s.collections.changed, t)
 	}
 	s.poke(t.laneIndex())
 }
@@ -196,7 +196,7 @@ func (t *set) clear() {
 		return
 	}
 	if t.kind != wild {
-		t.shard.dropCollection(t)
+		t.shard.collections.drop(t)
 		return
 	}
 	t.retire()

@@ -33,22 +33,11 @@ type shard struct {
 
 	star *set // the set the origin chooses for `*`
 	// of Clusters: what it was restored with; nil: nothing, or long ago (comeback.go)
-	restored *restoredSet
-	// collections are globs and namespaces by name; nil: none. changed are those that their lane
-	// has to look at.
-	collections map[string]*set
-	changed     []*set
-	// spacesGen is the generation of the main lane in which namespaces were first asked, and
-	// spacesAt when.
-	spacesGen uint32
-	spacesAt  time.Time
-	// Of the last response that may have had to do with collections: its stream, and whether a part
-	// was refused.
-	collectedGen uint32
-	collectedBad bool
-	named        namedTable
-	refreshed    refreshes
-	expiring     expiring
+	restored    *restoredSet
+	collections collections // globs and namespaces
+	named       namedTable
+	refreshed   refreshes
+	expiring    expiring
 
 	// Within one response: part is what it says to the shard, nil: nothing. turn is the revision of
 	// the last that was offered to it.
@@ -73,6 +62,7 @@ const (
 func newShard(k *store, p constraints.Params) *shard {
 	s := &shard{store: k, params: p}
 	s.star = newSet(s, xds.Wildcard)
+	s.collections.shard = s
 	s.edition = s.table().editions.Add(1)
 	s.named.begin(s)
 	return s
@@ -144,7 +134,7 @@ const maxIdleShards = 256
 // as the stream is open, so that it is not asked there as if for the first time. If made-up types
 // pile up in this way, the stream is reopened.
 func (s *shard) dropIfEmpty() bool {
-	if s.dead || s.subs > 0 || s.star.wanted() || len(s.collections)+len(s.named.entries) > 0 {
+	if s.dead || s.subs > 0 || s.star.wanted() || len(s.collections.byName)+len(s.named.entries) > 0 {
 		return s.dead
 	}
 	if s.remember() {
@@ -157,7 +147,7 @@ func (s *shard) dropIfEmpty() bool {
 			s.dead = s.dead && !(i == int(mainLane) && l.live(s.star.askedGen))
 			continue
 		}
-		if l.live(s.named.firstGen[i]) || l.live(s.askedGen[i]) || i == int(mainLane) && (l.live(s.star.askedGen) || l.live(s.spacesGen)) {
+		if l.live(s.named.firstGen[i]) || l.live(s.askedGen[i]) || i == int(mainLane) && (l.live(s.star.askedGen) || l.live(s.collections.spacesGen)) {
 			s.dead = false
 			s.idle.Store(true)
 			if s.group.idle() > maxIdleShards {

@@ -75,7 +75,7 @@ func (n *namedTable) early(e *entry, key string, gen uint32) bool {
 		}
 	}
 	// of a glob's members a removal is its word
-	return !n.shard.updateShare.brings(e.name) && len(n.shard.memberBodies(gen, e.name)) == 0
+	return !n.shard.updateShare.brings(e.name) && len(n.shard.collections.memberBodies(gen, e.name)) == 0
 }
 
 // endDoubts takes away what was doubted long enough, and has not come on the stream of generation

@@ -163,9 +163,9 @@ func (s *Sub) firstDone() {
 // result is the name's record; nil if the name stands for a collection or is denied.
 func (s *Sub) subscribe(name, spelt string, e *entry) *record {
 	if k, ok := s.shard.selectorOf(name, s.spaces); ok {
-		if !s.deniedSet(s.shard.collections[name], name, spelt) {
+		if !s.deniedSet(s.shard.collections.byName[name], name, spelt) {
 			s.spellAs(name, spelt)
-			s.join(s.shard.collection(name, spelt, k))
+			s.join(s.shard.collections.set(name, spelt, k))
 		}
 		return nil
 	}
@@ -235,10 +235,10 @@ func (s *Sub) spellAs(name, spelt string) {
 // selects is the client's position in the collection of that name; nil: the client is not
 // subscribed to it.
 func (s *Sub) selects(name string) *position {
-	if s.pos == nil || len(s.shard.collections) == 0 {
+	if s.pos == nil || len(s.shard.collections.byName) == 0 {
 		return nil
 	}
-	if t := s.shard.collections[name]; t != nil {
+	if t := s.shard.collections.byName[name]; t != nil {
 		return s.position(t)
 	}
 	return nil
