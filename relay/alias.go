@@ -150,7 +150,7 @@ func (n *namedTable) share(e *entry) {
 			}
 		}
 	}
-	n.shard.trackExpiry(expiringKey{name: e.name}, e.variants)
+	n.shard.expiring.track(expiringKey{name: e.name}, e.variants)
 }
 
 // spread puts a body into the entry of its name and into those of its aliases (ALIAS-1), which

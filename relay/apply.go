@@ -316,7 +316,7 @@ func (n *namedTable) offerTouched(rev uint64, gen uint32) (touched []*entry) {
 		if !e.refresh { // or else what it was told of was another body
 			n.markConfirmed(e)
 		}
-		n.shard.trackExpiry(expiringKey{name: e.name}, e.variants)
+		n.shard.expiring.track(expiringKey{name: e.name}, e.variants)
 		n.offer(e, rev, gen, stated)
 	}
 	return touched

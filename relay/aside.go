@@ -286,7 +286,6 @@ func (n *namedTable) settled() {
 // harmless looks at what a list leaves out of the names asked a while before, or with the
 // first request: the origin answers lists with names that it has not.
 func (n *namedTable) harmless(u *update, gen uint32, now time.Time) {
-
 	if n.shard.harmlessGen == gen {
 		return
 	}

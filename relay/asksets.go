@@ -235,7 +235,7 @@ func (c *collections) drop(t *set) {
 	delete(c.byName, t.selector)
 	t.retire()
 	for name := range t.members {
-		c.shard.trackExpiry(expiringKey{t, name}, nil)
+		c.shard.expiring.track(expiringKey{t, name}, nil)
 	}
 	t.members, t.guard = nil, guard{}
 	// Nothing is left that the side lane has to ask first.

@@ -45,7 +45,7 @@ func (s *shard) check() (errs []error) {
 		fail("revision %d is beyond the table's %d", s.rev, newest)
 	}
 	s.checkQuarantine(fail)
-	s.checkExpiring(fail)
+	s.expiring.check(fail)
 	s.sets(func(t *set) { t.check(fail) })
 	for selector, t := range s.collections.byName {
 		switch {
@@ -73,10 +73,10 @@ func (s *shard) check() (errs []error) {
 
 // checkExpiring: whatever has a TTL is known to, a timer is set for the first, and nothing else is
 // kept.
-func (s *shard) checkExpiring(fail func(string, ...any)) {
-	t, timed := &s.expiring, 0
-	s.walk(nil, func(k known) {
-		m := t.byName[expiringKey{k.set, k.name}]
+func (x *expiring) check(fail func(string, ...any)) {
+	timed := 0
+	x.shard.walk(nil, func(k known) {
+		m := x.byName[expiringKey{k.set, k.name}]
 		for _, v := range k.variants {
 			if v.Timed() && (m == nil || v.Expires().Before(m.at)) {
 				fail("%q expires at %v, and nobody knows", k.name, v.Expires())
@@ -86,11 +86,11 @@ func (s *shard) checkExpiring(fail func(string, ...any)) {
 			timed++
 		}
 	})
-	if timed != len(t.byName) || timed != len(t.order) {
-		fail("%d names expire, %d and %d are minded", timed, len(t.byName), len(t.order))
+	if timed != len(x.byName) || timed != len(x.order) {
+		fail("%d names expire, %d and %d are minded", timed, len(x.byName), len(x.order))
 	}
-	if timed > 0 && (t.armed.IsZero() || t.armed.After(t.order[0].at)) {
-		fail("the first expires at %v, the timer is for %v", t.order[0].at, t.armed)
+	if timed > 0 && (x.armed.IsZero() || x.armed.After(x.order[0].at)) {
+		fail("the first expires at %v, the timer is for %v", x.order[0].at, x.armed)
 	}
 }
 

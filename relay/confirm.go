@@ -74,7 +74,6 @@ func (n *namedTable) markConfirmed(e *entry) {
 // later. The time in which silence confirms begins now. Names that come later do not begin it
 // again.
 func (n *namedTable) confirmFrom(now time.Time, all bool) {
-
 	if n.unconfirmed && (all || !n.confirming) {
 		n.confirmAt = now.Add(n.shard.cfg().FirmSettle)
 		n.confirmTimer()
@@ -92,7 +91,6 @@ func (n *namedTable) confirmTimer() {
 // response with a bad part the longest pause applies: what the responses lack may be what was
 // refused (RELAY-32).
 func (n *namedTable) confirmLater(gen uint32, bad bool) {
-
 	if !n.unconfirmed {
 		return
 	}

@@ -32,7 +32,6 @@ func (x *longAsk) isAnswered() bool {
 
 // waitsForAnswer reports whether the names that changed wait for the answer to the last ones.
 func (n *namedTable) waitsForAnswer(gen uint32, now time.Time) bool {
-
 	if len(n.changed) <= shortAsk {
 		return false
 	}

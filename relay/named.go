@@ -277,7 +277,7 @@ func (n *namedTable) abandon(e *entry) {
 		if len(e.variants) == 0 {
 			e.onNamed()
 		}
-		n.shard.trackExpiry(expiringKey{name: e.name}, e.variants)
+		n.shard.expiring.track(expiringKey{name: e.name}, e.variants)
 		e.onUnkept(pick(e.variants, n.shard.params), n.isAsked(e))
 	}
 	n.unwant(e)
@@ -327,7 +327,7 @@ func (n *namedTable) delete(e *entry) {
 	n.listAsked(e)
 	delete(n.entries, e.name)
 	delete(n.polled, e)
-	s.trackExpiry(expiringKey{name: e.name}, nil)
+	s.expiring.track(expiringKey{name: e.name}, nil)
 	n.retire(e)
 	n.empty(e)
 	if n.moving && !s.hasNames() { // nothing is left for the side lane to ask first

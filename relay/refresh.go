@@ -73,7 +73,7 @@ func (n *namedTable) prolong(e *entry, u *update, r *xds.Resource) {
 			continue
 		}
 		x.variants = put(x.variants, longer)
-		n.shard.trackExpiry(expiringKey{name: x.name}, x.variants)
+		n.shard.expiring.track(expiringKey{name: x.name}, x.variants)
 		if x.chosen == held {
 			x.onHeld(longer)
 			x.renewed(n.shard.rev)

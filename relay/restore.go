@@ -216,7 +216,7 @@ func (s *shard) restore(now time.Time, x *TypeImage) {
 		s.named.list(h)
 	}
 	for _, e := range s.named.entries {
-		s.trackExpiry(expiringKey{name: e.name}, e.variants)
+		s.expiring.track(expiringKey{name: e.name}, e.variants)
 		e.onHeld(pick(e.variants, s.params))
 		e.rev = rev
 	}

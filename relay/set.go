@@ -205,7 +205,7 @@ func (t *set) clear() {
 	t.askedGen, t.answeredGen = 0, 0
 	t.revived, t.uncached, t.needsOrigin = false, nil, false
 	for name := range t.members {
-		t.shard.trackExpiry(expiringKey{t, name}, nil)
+		t.shard.expiring.track(expiringKey{t, name}, nil)
 	}
 	t.members, t.nameErrors, t.refetch = map[string]*member{}, nameErrors{}, nil
 	t.first, t.lastNew, t.settled, t.firm, t.badParts, t.awaited = time.Time{}, time.Time{}, false, false, badParts{}, time.Time{}
@@ -399,7 +399,7 @@ func (t *set) expectMembers(n int) {
 
 // offer updates every view with a member's variants, and drops a member that has none left.
 func (t *set) offer(m *member, rev uint64) {
-	t.shard.trackExpiry(expiringKey{t, m.name}, m.variants)
+	t.shard.expiring.track(expiringKey{t, m.name}, m.variants)
 	t.noteUncached(m)
 	for _, v := range t.views {
 		v.offer(m, rev)

@@ -62,7 +62,7 @@ const (
 func newShard(k *store, p constraints.Params) *shard {
 	s := &shard{store: k, params: p}
 	s.star = newSet(s, xds.Wildcard)
-	s.collections.shard = s
+	s.collections.shard, s.expiring.shard = s, s
 	s.edition = s.table().editions.Add(1)
 	s.named.begin(s)
 	return s

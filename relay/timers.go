@@ -103,7 +103,7 @@ func (t *Table) Advance(now time.Time) (next time.Time) {
 		case retryDue:
 			x.lane.only.endBackoff()
 		case expiries:
-			n := x.shard.expire(now)
+			n := x.shard.expiring.expire(now)
 			x.shard.group.origin.counts.Type(x.shard.typeURL).Expired(n)
 		case confirmations:
 			x.shard.named.confirm(now)
