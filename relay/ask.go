@@ -218,7 +218,6 @@ func (s *shard) firstInitial(lane laneIndex, gen uint32, now time.Time, each fun
 
 func (n *namedTable) ask(asks []Ask, lane laneIndex, gen uint32, now time.Time, all bool) []Ask {
 	s := n.shard
-
 	a := Ask{TypeURL: s.typeURL}
 	var again []Name
 	n.asksMore = false
@@ -270,7 +269,6 @@ func (n *namedTable) ask(asks []Ask, lane laneIndex, gen uint32, now time.Time, 
 
 func (n *namedTable) lookAll(a *Ask, gen uint32, now time.Time, all bool) {
 	s := n.shard
-
 	for _, e := range n.changed {
 		e.inChanged = false
 	}

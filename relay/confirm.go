@@ -131,7 +131,6 @@ func (n *namedTable) confirm(now time.Time) {
 	n.shard.mu.Lock()
 	defer n.shard.unlock()
 	n.shard.now = now
-
 	n.confirming = false
 	gen := n.firstGen[n.lane]
 	switch {

@@ -38,7 +38,6 @@ func (x *expiring) track(key expiringKey, variants []*xds.Variant) {
 			at = end
 		}
 	}
-
 	switch m := x.byName[key]; {
 	case m == nil && at.IsZero():
 		return

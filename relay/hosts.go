@@ -114,7 +114,6 @@ func (n *namedTable) silentOnHosts(now time.Time) {
 	s := n.shard
 	s.mu.Lock()
 	s.now = now
-
 	i := 0
 	wait := s.cfg().OnDemandWait
 	for ; i < len(n.parked) && !n.parked[i].at.Add(wait).After(now); i++ {

@@ -47,7 +47,6 @@ func (n *namedTable) silent(now time.Time) {
 	s := n.shard
 	s.mu.Lock()
 	s.now = now
-
 	n.silentAt = time.Time{}
 	i, patience := 0, s.group.origin.patience()
 	for ; i < len(n.unheard) && !n.unheard[i].at.Add(patience).After(now); i++ {

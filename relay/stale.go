@@ -46,7 +46,6 @@ func (n *namedTable) doubt(now time.Time, id xds.Identity, gen uint32) (early bo
 	if !early && !slices.ContainsFunc(e.variants, func(v *xds.Variant) bool { return v.Constraints.Key() != key }) {
 		return false
 	}
-
 	if n.doubts == nil {
 		n.doubts = map[*entry]doubt{}
 	}
@@ -85,7 +84,6 @@ func (n *namedTable) endDoubts(gen uint32, now time.Time) {
 	s.mu.Lock()
 	defer s.unlock()
 	s.now = now
-
 	var over []*entry
 	for e, d := range n.doubts {
 		switch {
