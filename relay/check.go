@@ -108,7 +108,7 @@ func (t *set) check(fail func(string, ...any)) {
 	for _, v := range t.views {
 		clients += v.check(fail)
 	}
-	if clients != t.clients {
+	if clients != int(t.clients) {
 		fail("%d positions for %d clients of %q", clients, t.clients, t.selector)
 	}
 	if n := t.uncachedMembers(); n != len(t.uncached) {
@@ -193,14 +193,14 @@ func (e *entry) check(s *shard, subs map[*Sub]bool, fail func(string, ...any)) {
 			fail("entry %q: dirty, and its client was not told", e.name)
 		}
 	}
-	if n != e.count {
-		fail("entry %q: %d records, count %d", e.name, n, e.count)
+	if n != e.clients {
+		fail("entry %q: %d records, count %d", e.name, n, e.clients)
 	}
 	if !e.wanted() && !e.inChanged && s.named.isAsked(e) {
 		fail("entry %q: unwanted, asked, and not to be looked at", e.name)
 	}
-	if e.count > 0 && !e.lingerAt.IsZero() {
-		fail("entry %q: lingers with %d clients", e.name, e.count)
+	if e.clients > 0 && !e.lingerAt.IsZero() {
+		fail("entry %q: lingers with %d clients", e.name, e.clients)
 	}
 	if p := pick(e.variants, s.params); p != e.chosen {
 		fail("entry %q: chosen variant is not the one that matches", e.name)

@@ -26,7 +26,7 @@ import (
 
 // lists reports whether the name belongs into the requests.
 func (k *store) lists(e *entry) bool {
-	return e.count > 0 || !e.lingerAt.IsZero() && (!k.group.origin.config().SotW || k.polled(e))
+	return e.clients > 0 || !e.lingerAt.IsZero() && (!k.group.origin.config().SotW || k.polled(e))
 }
 
 // polls notes that a client has polled the name, and comes again.

@@ -82,13 +82,11 @@ type entry struct {
 	last  *xds.Variant // Clusters: chosen before it went (ORD-3)
 	rev   uint64       // of the last change of chosen
 
-	head      *record // of the clients
-	count     int32
-	number    uint32    // one of its own, as good as any: see records
-	lingerAt  time.Time // set while count is 0 and the name is kept
-	gone      bool      // from the table
+	head *record // of the clients
+	interest
+	number    uint32 // one of its own, as good as any: see records
+	gone      bool   // from the table
 	inChanged bool
-	timer     bool // a wantEnd timer is in the heap
 
 	sharedWant *sharedWant // nil: it shares no subscription (share.go)
 }
@@ -142,7 +140,7 @@ func (n *namedTable) want(e *entry, name, spelt string) *entry {
 		n.share(e)
 		e.onHeld(pick(e.variants, n.shard.params))
 	}
-	if e.count == 0 && n.shard.group.origin.config().SotW {
+	if e.clients == 0 && n.shard.group.origin.config().SotW {
 		n.look(e) // it lapsed, or others have that are in the request still
 	}
 	return e
@@ -223,8 +221,7 @@ func (e *entry) link(r *record) {
 		e.head.prev = r
 	}
 	e.head = r
-	e.count++
-	e.lingerAt = time.Time{}
+	e.join()
 }
 
 // unlink takes a client's record out; the name outlives its last one by linger, unless it is
@@ -242,11 +239,11 @@ func (n *namedTable) unlink(r *record, now time.Time) {
 		r.next.prev = r.prev
 	}
 	r.prev, r.next = nil, nil
-	e.count--
+	e.clients--
 	if r.sub.polls {
 		n.polls(e)
 	}
-	if e.count > 0 {
+	if e.clients > 0 {
 		return
 	}
 	if e.chosen != nil && e.chosen.DoNotCache {
@@ -254,11 +251,7 @@ func (n *namedTable) unlink(r *record, now time.Time) {
 		return
 	}
 	if linger := n.shard.linger(); linger > 0 && (e.existed || !n.absent(e)) {
-		e.lingerAt = now.Add(linger)
-		if !e.timer {
-			e.timer = true
-			n.shard.push(timer{at: e.lingerAt, kind: wantEnd, shard: n.shard, entry: e})
-		}
+		n.shard.lingerUntil(&e.interest, now.Add(linger), timer{entry: e})
 		n.lapse(e)
 		return
 	}
@@ -268,7 +261,7 @@ func (n *namedTable) unlink(r *record, now time.Time) {
 // abandon lets go at once of a name that nobody has and whose body must not be cached. Should
 // it be wanted again before the lane has unsubscribed, it is asked anew (RELAY-9).
 func (n *namedTable) abandon(e *entry) {
-	if e.count == 0 {
+	if e.clients == 0 {
 		for _, v := range slices.Clone(e.variants) {
 			if v.DoNotCache {
 				n.cut(e, v.Constraints.Key())
@@ -283,26 +276,6 @@ func (n *namedTable) abandon(e *entry) {
 	n.unwant(e)
 }
 
-// endWant ends a name whose linger has passed. It locks the shard.
-func (n *namedTable) endWant(e *entry, now time.Time) {
-	s := n.shard
-	s.mu.Lock()
-	e.timer = false
-	if e.count == 0 && !e.lingerAt.IsZero() {
-		if waits := s.lingersOn(e.lingerAt, now, e.chosen != nil); !waits.IsZero() {
-			e.timer = true
-			s.push(timer{at: waits, kind: wantEnd, shard: s, entry: e})
-		} else {
-			n.unwant(e)
-		}
-	}
-	dead := s.dropIfEmpty()
-	s.unlock()
-	if dead {
-		s.group.dropShard(s)
-	}
-}
-
 // unwant lets go of a name: the lane unsubscribes first if it had asked, and then deletes it.
 func (n *namedTable) unwant(e *entry) {
 	e.lingerAt = time.Time{}
@@ -314,8 +287,6 @@ func (n *namedTable) unwant(e *entry) {
 	}
 	n.delete(e)
 }
-
-func (e *entry) wanted() bool { return e.count > 0 || !e.lingerAt.IsZero() }
 
 func (n *namedTable) delete(e *entry) {
 	s := n.shard
@@ -358,7 +329,7 @@ func (n *namedTable) offer(e *entry, rev uint64, gen uint32, stated bool) {
 			e.rev = rev
 			n.notify(e, rev)
 		}
-		if e.count == 0 && chosen.DoNotCache {
+		if e.clients == 0 && chosen.DoNotCache {
 			n.abandon(e)
 		}
 	case stated:
@@ -386,7 +357,7 @@ func (n *namedTable) offer(e *entry, rev uint64, gen uint32, stated bool) {
 			e.due()
 			n.notify(e, rev)
 		}
-		if e.count == 0 && !e.lingerAt.IsZero() && !e.existed { // RELAY-39: absence does not linger
+		if e.lingers() && !e.existed { // RELAY-39: absence does not linger
 			n.unwant(e)
 		}
 	}

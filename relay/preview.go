@@ -99,7 +99,7 @@ func (s *shard) uncached() (uncached bool) {
 		if uncached {
 			return true
 		}
-		uncached = e.count > 0 && e.isUnknown()
+		uncached = e.clients > 0 && e.isUnknown()
 	}
 	return uncached
 }

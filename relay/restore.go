@@ -284,8 +284,7 @@ func (r *restoration) set(x *SetImage) {
 		t.from = r.provenance(&xds.Provenance{TypeURL: s.typeURL, Shown: s.group.origin.config().OriginVersions}, x.Response)
 	}
 	t.settled, t.restored, t.revived = x.Settled, x.Settled, x.Retired && x.Settled
-	t.lingerAt, t.timer = r.until, true
-	s.push(timer{at: r.until, kind: setEnd, set: t})
+	s.lingerUntil(&t.interest, r.until, timer{set: t})
 	t.look()
 }
 
@@ -309,7 +308,6 @@ func (r *restoration) name(x *NameImage, response string) {
 	}
 	e.onRestored(len(e.variants)+len(e.retiredBodies()) > 0)
 	s.named.unconfirmed = s.named.unconfirmed || e.unconfirmed
-	e.lingerAt, e.timer = r.until, true
-	s.push(timer{at: r.until, kind: wantEnd, shard: s, entry: e})
+	s.lingerUntil(&e.interest, r.until, timer{entry: e})
 	s.named.look(e)
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/constraints"
-	"github.com/weir-xds/weir/relay/gate"
 	"github.com/weir-xds/weir/relay/xds"
 )
 
@@ -51,6 +50,24 @@ type shard struct {
 	denied      []Denied // within one Update or Replace of a Sub
 }
 
+// interest is who wants a set or a name: so many clients, or none for less than linger (RELAY-3).
+// Guarded by
+// the shard's lock.
+type interest struct {
+	lingerAt time.Time // when it is given up; set while clients is 0 and it is still wanted
+	clients  int32     // Subs that are subscribed to it
+	timer    bool      // a lingerEnd timer is in the heap
+}
+
+func (w *interest) wanted() bool  { return w.clients > 0 || !w.lingerAt.IsZero() }
+func (w *interest) lingers() bool { return w.clients == 0 && !w.lingerAt.IsZero() }
+
+// join counts one more client.
+func (w *interest) join() {
+	w.clients++
+	w.lingerAt = time.Time{}
+}
+
 type kind uint8
 
 const (
@@ -93,6 +110,16 @@ func (s *shard) linger() time.Duration {
 	}
 	return s.cfg().Linger
 }
+
+// lingerUntil keeps what lost its last client until a time. end is the timer of it.
+func (s *shard) lingerUntil(w *interest, at time.Time, end timer) {
+	if w.lingerAt = at; !w.timer {
+		w.timer = true
+		end.at, end.kind, end.shard = at, lingerEnd, s
+		s.push(end)
+	}
+}
+
 func (k *store) lane(i laneIndex) *Lane { return k.lanes.Load()[i] }
 
 // wake has a stream woken when the store is unlocked: once, however many of its Subs are marked.
@@ -234,18 +261,20 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
+// edited notes that the snapshot of the shard is out of date.
+func (s *shard) edited() { s.edition = s.table().editions.Add(1) }
+
 // endLingering drops what lingers, where no client can come back for it: what a client
 // unsubscribed from before it left would keep a made-up group. It locks the shard.
 func (s *shard) endLingering() {
 	s.mu.Lock()
 	for _, e := range s.named.entries {
-		if e.count == 0 && !e.lingerAt.IsZero() {
+		if e.lingers() {
 			s.named.unwant(e)
 		}
 	}
 	s.sets(func(t *set) {
-		if t.clients == 0 && !t.lingerAt.IsZero() {
-			t.lingerAt = time.Time{}
+		if t.lingers() {
 			t.unwant()
 		}
 	})
@@ -254,12 +283,4 @@ func (s *shard) endLingering() {
 	if dead {
 		s.group.dropShard(s)
 	}
-}
-
-// edited notes that the snapshot of the shard is out of date.
-func (s *shard) edited() { s.edition = s.table().editions.Add(1) }
-
-// lingersOn is when to look again at what nobody wants; zero: it ends now.
-func (s *shard) lingersOn(at, now time.Time, holds bool) time.Time {
-	return gate.Linger(at, now, s.cfg().Linger, holds, s.group.origin.frozen.Load() != nil)
 }

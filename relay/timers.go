@@ -9,9 +9,8 @@ import (
 type timerKind uint8
 
 const (
-	setEnd        timerKind = iota // the last client of a set left and linger has passed
+	lingerEnd     timerKind = iota // the last client of a set or a name left and linger has passed
 	setPause                       // a set may have settled, or a sweep is due
-	wantEnd                        // the last client of a name left and linger has passed
 	silentNames                    // names asked for have not been answered
 	silentHosts                    // nor virtual hosts that requests may wait for
 	groupEnd                       // the last client of a group left
@@ -88,12 +87,10 @@ func (t *Table) Advance(now time.Time) (next time.Time) {
 		switch x.kind {
 		case groupEnd:
 			x.group.end(now)
-		case setEnd:
-			x.set.end(now)
+		case lingerEnd:
+			x.shard.endLinger(x, now)
 		case setPause:
 			x.set.pause(now)
-		case wantEnd:
-			x.shard.named.endWant(x.entry, now)
 		case silentNames:
 			x.shard.named.silent(now)
 		case silentHosts:
