@@ -33,24 +33,18 @@ func (r *refreshes) admit(name string, now time.Time) bool {
 // says that there is none.
 func (n *namedTable) heard(a *Applied, e *entry, u *update, r *xds.Resource, gen uint32) (gone bool) {
 	key := r.Constraints.Key()
-	switch held, what := find(e.variants, key), n.hear(find(e.variants, key), u, r); what {
+	held := find(e.variants, key)
+	switch what, longer := n.heed(a, held, u, r, len(e.variants) > 0); what {
 	case unknown:
-		if len(e.variants) > 0 && n.freezes().Changes() {
-			n.markFrozen(xds.Identity{Name: r.Name, Constraints: key}) // the body it speaks of waits for the thaw
-		} else {
-			n.askAgain(e, gen)
-		}
+		n.askAgain(e, gen)
 	case over:
 		if held != nil {
 			a.Changed++
 		}
-		a.Expired++
 		n.cut(e, key)
 		return true
 	case lasts:
-		expires, _ := r.Expiry(n.shard.now)
-		e.variants = put(e.variants, held.Lasting(expires))
-		n.guard.cancel(xds.Identity{Name: held.Name, Constraints: key})
+		e.variants = put(e.variants, longer)
 	}
 	return false
 }
@@ -115,6 +109,27 @@ func (c *scope) hear(held *xds.Variant, u *update, r *xds.Resource) heard {
 	}
 }
 
+// heed does what is alike for names and members: it counts what has expired, gives the body its new
+// expiry, and notes that the other body waits while the origin is frozen, if anything that is given
+// to clients does.
+func (c *scope) heed(a *Applied, held *xds.Variant, u *update, r *xds.Resource, given bool) (what heard, longer *xds.Variant) {
+	id := r.Identity()
+	switch what = c.hear(held, u, r); what {
+	case unknown:
+		if given && c.freezes().Changes() {
+			c.markFrozen(id)
+			return ignored, nil
+		}
+	case over:
+		a.Expired++
+	case lasts:
+		c.guard.cancel(xds.Identity{Name: held.Name, Constraints: id.Constraints})
+		expires, _ := r.Expiry(c.shard.now)
+		longer = held.Lasting(expires)
+	}
+	return what, longer
+}
+
 // askAgain makes a name be asked again by unsubscribe and subscribe, since some servers do not
 // answer a repeated subscribe (DELTA-7).
 func (n *namedTable) askAgain(e *entry, gen uint32) {
@@ -136,23 +151,16 @@ func (t *set) heard(a *Applied, u *update, r *xds.Resource, gen uint32) {
 		m.onMentioned(gen)
 		t.list(m, t.shard.rev)
 	}
-	switch t.hear(held, u, r) {
+	switch what, longer := t.heed(a, held, u, r, true); what {
 	case over:
-		a.Expired++
 		if held != nil {
 			m.variants = cut(m.variants, key)
 			t.touch(m)
 			a.Changed++
 		}
 	case lasts:
-		expires, _ := r.Expiry(t.shard.now)
-		t.swap(a, m, held.Lasting(expires))
-		t.guard.cancel(xds.Identity{Name: r.Name, Constraints: key})
+		t.swap(a, m, longer)
 	case unknown:
-		if t.freezes().Changes() {
-			t.markFrozen(xds.Identity{Name: r.Name, Constraints: key}) // the body it speaks of waits for the thaw
-			return
-		}
 		if !t.lane().fetch(t.shard.now) {
 			return
 		}

@@ -220,9 +220,7 @@ func (s *shard) restore(now time.Time, x *TypeImage) {
 		e.onHeld(pick(e.variants, s.params))
 		e.rev = rev
 	}
-	if s.named.from == nil && x.Response != "" {
-		s.named.from = r.provenance(&xds.Provenance{TypeURL: s.typeURL, Shown: s.group.origin.config().OriginVersions}, x.Response)
-	}
+	r.answered(&s.named.scope, x.Response)
 	if x.says() {
 		s.spoken()
 	}
@@ -253,6 +251,13 @@ func (r *restoration) provenance(of *xds.Provenance, version string) *xds.Proven
 	return r.receipts[key]
 }
 
+// answered notes the version of the last response, if no body has it.
+func (r *restoration) answered(c *scope, version string) {
+	if s := r.shard; c.from == nil && version != "" {
+		c.from = r.provenance(&xds.Provenance{TypeURL: s.typeURL, Shown: s.group.origin.config().OriginVersions}, version)
+	}
+}
+
 // bodies are those that have not expired. No client has them yet, so their Provenance may be set
 // here.
 func (r *restoration) bodies(vs []*xds.Variant, response string) []*xds.Variant {
@@ -280,9 +285,7 @@ func (r *restoration) set(x *SetImage) {
 	for _, m := range t.members {
 		t.offer(m, s.rev)
 	}
-	if t.from == nil && x.Response != "" {
-		t.from = r.provenance(&xds.Provenance{TypeURL: s.typeURL, Shown: s.group.origin.config().OriginVersions}, x.Response)
-	}
+	r.answered(&t.scope, x.Response)
 	t.settled, t.restored, t.revived = x.Settled, x.Settled, x.Retired && x.Settled
 	s.lingerUntil(&t.interest, r.until, timer{set: t})
 	t.look()

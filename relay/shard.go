@@ -51,8 +51,7 @@ type shard struct {
 }
 
 // interest is who wants a set or a name: so many clients, or none for less than linger (RELAY-3).
-// Guarded by
-// the shard's lock.
+// Guarded by the shard's lock.
 type interest struct {
 	lingerAt time.Time // when it is given up; set while clients is 0 and it is still wanted
 	clients  int32     // Subs that are subscribed to it
