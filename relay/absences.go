@@ -59,7 +59,7 @@ func (k *store) absentOf(u *update, lane laneIndex, gen uint32) (rest *update, a
 // somebody.
 func (k *store) holds(name string, lane laneIndex, gen uint32) bool {
 	for _, s := range k.all {
-		if s.kind(lane, gen) != kindNamed || len(s.collections) > 0 || len(s.variants(name)) > 0 ||
+		if s.kind(lane, gen) != kindNamed || len(s.collections.byName) > 0 || len(s.variants(name)) > 0 ||
 			s.named.other.held[name] != nil {
 			return true
 		}

@@ -29,15 +29,12 @@ func (e *entry) counts() bool { return e.also == nil || e.also.entries[0] == e }
 
 // entry is an entry that holds the resource, under whichever of its names, or the entry of its own
 // name if none holds it; nil: there is none.
-func (s *shard) entry(name string) *entry {
-	if h := s.named.other.held[name]; h != nil {
+func (n *namedTable) entry(name string) *entry {
+	if h := n.other.held[name]; h != nil {
 		return h.entries[0]
 	}
-	return s.named.entries[name]
+	return n.entries[name]
 }
-
-// bodies is what is held by name of a resource, under whichever of its names.
-func (s *shard) bodies(name string) []*xds.Variant { return s.entry(name).bodies() }
 
 // bodies are the variants of an entry; e may be nil.
 func (e *entry) bodies() []*xds.Variant {
@@ -48,16 +45,16 @@ func (e *entry) bodies() []*xds.Variant {
 }
 
 // outdated reports whether a newer, different body of a set's member was received by name.
-func (s *shard) outdated(name string, it *item) bool {
-	e := s.entry(name)
+func (n *namedTable) outdated(name string, it *item) bool {
+	e := n.entry(name)
 	return e != nil && e.chosen != nil && e.chosen.Digest != it.variant.Digest && e.rev > it.rev
 }
 
 // hold puts a body into an entry. An alias stands for one resource, so the bodies of another
 // resource are removed first.
-func (s *shard) hold(e *entry, body *xds.Variant) {
+func (n *namedTable) hold(e *entry, body *xds.Variant) {
 	if len(e.variants) > 0 && e.variants[0].Name != body.Name {
-		s.empty(e)
+		n.empty(e)
 	}
 	e.variants = put(e.variants, body)
 	if e.notice = nil; e.aliasDropped && body.ListsAs(e.name) {
@@ -66,20 +63,20 @@ func (s *shard) hold(e *entry, body *xds.Variant) {
 	if e.also != nil || len(body.Aliases) == 0 && e.name == body.Name {
 		return
 	}
-	h := s.named.other.held[body.Name]
+	h := n.other.held[body.Name]
 	if h == nil {
 		h = &aliasGroup{name: body.Name}
-		if s.named.other.held == nil {
-			s.named.other = aliasIndex{map[string]*aliasGroup{}, map[string]string{}}
+		if n.other.held == nil {
+			n.other = aliasIndex{map[string]*aliasGroup{}, map[string]string{}}
 		}
-		s.named.other.held[body.Name] = h
+		n.other.held[body.Name] = h
 	}
 	h.entries = append(h.entries, e)
 	e.also = h
 }
 
 // empty removes all bodies from an entry.
-func (s *shard) empty(e *entry) {
+func (n *namedTable) empty(e *entry) {
 	e.variants = nil
 	h := e.also
 	if h == nil {
@@ -90,33 +87,33 @@ func (s *shard) empty(e *entry) {
 	h.entries[i] = h.entries[len(h.entries)-1]
 	h.entries[len(h.entries)-1] = nil
 	if h.entries = h.entries[:len(h.entries)-1]; len(h.entries) == 0 {
-		s.unlist(h)
-		delete(s.named.other.held, h.name)
+		n.unlist(h)
+		delete(n.other.held, h.name)
 	}
 }
 
 // cut removes the variant with exactly these constraints from an entry.
-func (s *shard) cut(e *entry, key string) {
+func (n *namedTable) cut(e *entry, key string) {
 	if e.variants = cut(e.variants, key); len(e.variants) == 0 {
-		s.empty(e)
+		n.empty(e)
 	}
 }
 
-func (s *shard) unlist(h *aliasGroup) {
+func (n *namedTable) unlist(h *aliasGroup) {
 	for _, alias := range h.aliases {
-		if s.named.other.lister[alias] == h.name {
-			delete(s.named.other.lister, alias)
+		if n.other.lister[alias] == h.name {
+			delete(n.other.lister, alias)
 		}
 	}
 	h.aliases = nil
 }
 
 // list updates the aliases of a resource to those that its variants list.
-func (s *shard) list(h *aliasGroup) {
+func (n *namedTable) list(h *aliasGroup) {
 	if len(h.entries) == 0 {
 		return
 	}
-	s.unlist(h)
+	n.unlist(h)
 	seen := map[*xds.Variant]bool{}
 	for _, e := range h.entries {
 		for _, v := range e.variants {
@@ -126,7 +123,7 @@ func (s *shard) list(h *aliasGroup) {
 			seen[v] = true
 			for _, alias := range v.Aliases {
 				alias = xds.NameKey(alias)
-				s.named.other.lister[alias] = h.name
+				n.other.lister[alias] = h.name
 				h.aliases = append(h.aliases, alias)
 			}
 		}
@@ -136,8 +133,8 @@ func (s *shard) list(h *aliasGroup) {
 // share fills a new entry with what is already held of the resource that goes by its name, so a
 // client that subscribes to another name of it is served at once (ALIAS-3). The name is asked
 // upstream nevertheless, and the origin's answer corrects the entry.
-func (s *shard) share(e *entry) {
-	o := &s.named.other
+func (n *namedTable) share(e *entry) {
+	o := &n.other
 	h := o.held[e.name]
 	if h == nil {
 		h = o.held[o.lister[e.name]]
@@ -148,12 +145,12 @@ func (s *shard) share(e *entry) {
 	for _, x := range slices.Clone(h.entries) {
 		for _, v := range x.variants {
 			if v.ListsAs(e.name) {
-				s.hold(e, v)
+				n.hold(e, v)
 				e.onRestored(x.unconfirmed)
 			}
 		}
 	}
-	s.trackExpiry(expiringKey{name: e.name}, e.variants)
+	n.shard.expiring.track(expiringKey{name: e.name}, e.variants)
 }
 
 // spread puts a body into the entry of its name and into those of its aliases (ALIAS-1), which
@@ -163,18 +160,18 @@ func (s *shard) share(e *entry) {
 // again, and clients that subscribe now are not answered with what it stood for. Clients that hold
 // the resource by the alias may be using it. They are sent its updates until the origin has
 // answered for the alias; then they lose it.
-func (s *shard) spread(a *Applied, body *xds.Variant, gen uint32) {
+func (n *namedTable) spread(a *Applied, body *xds.Variant, gen uint32) {
 	key := body.Constraints.Key()
 	listed, lost := map[*entry]bool{}, []*entry(nil)
-	if e := s.named.entries[body.Name]; e != nil {
+	if e := n.entries[body.Name]; e != nil {
 		listed[e] = true
 	}
 	for _, alias := range body.Aliases {
-		if e := s.named.entries[xds.NameKey(alias)]; e != nil && !e.ownName() {
+		if e := n.entries[xds.NameKey(alias)]; e != nil && !e.ownName() {
 			listed[e] = true
 		}
 	}
-	if h := s.named.other.held[body.Name]; h != nil {
+	if h := n.other.held[body.Name]; h != nil {
 		for _, e := range h.entries {
 			if !listed[e] && find(e.variants, key) != nil {
 				lost = append(lost, e)
@@ -187,39 +184,39 @@ func (s *shard) spread(a *Applied, body *xds.Variant, gen uint32) {
 	}
 	switch {
 	case len(listed)+len(lost) == 0:
-		s.ignore(a, xds.Identity{Name: body.Name, Constraints: body.Constraints.Key()})
+		n.shard.ignore(a, xds.Identity{Name: body.Name, Constraints: body.Constraints.Key()})
 		return
 	case !asked:
-		return // asked on another stream; see applyNamed
+		return // asked on another stream; see apply
 	}
 	changed := false
 	swap := func(e *entry) {
 		old := find(e.variants, key)
 		changed = changed || old == nil || old.Digest != body.Digest
-		s.hold(e, body)
+		n.hold(e, body)
 		e.onSeen(gen)
-		s.touch(e, false)
+		n.touch(e, false)
 	}
 	for e := range listed {
 		swap(e)
 	}
 	for _, e := range lost {
 		if len(e.variants) > 1 { // another variant may still list the name
-			s.cut(e, key)
-			s.touch(e, false)
+			n.cut(e, key)
+			n.touch(e, false)
 			changed = true
 			continue
 		}
 		if swap(e); !e.aliasDropped {
 			e.onDropped()
-			s.look(e)
+			n.look(e)
 			for r := e.head; r != nil; r = r.next {
 				r.owe(true)
 			}
 		}
 	}
-	if h := s.named.other.held[body.Name]; h != nil {
-		s.list(h)
+	if h := n.other.held[body.Name]; h != nil {
+		n.list(h)
 	}
 	if changed {
 		a.Changed++
@@ -230,12 +227,12 @@ func (s *shard) spread(a *Applied, body *xds.Variant, gen uint32) {
 
 // holders are the entries that a removal or an error of this name concerns: the name's own, and
 // those that hold the resource.
-func (s *shard) holders(name string) (es []*entry) {
-	own := s.named.entries[name]
+func (n *namedTable) holders(name string) (es []*entry) {
+	own := n.entries[name]
 	if own != nil {
 		es = append(es, own)
 	}
-	if h := s.named.other.held[name]; h != nil {
+	if h := n.other.held[name]; h != nil {
 		for _, e := range h.entries {
 			if e != own {
 				es = append(es, e)
@@ -246,42 +243,43 @@ func (s *shard) holders(name string) (es []*entry) {
 }
 
 // heardAll applies a resource without a body to all entries that hold the resource.
-func (s *shard) heardAll(a *Applied, e *entry, u *update, r *xds.Resource, gen uint32) {
+func (n *namedTable) heardAll(a *Applied, e *entry, u *update, r *xds.Resource, gen uint32) {
 	all := []*entry{e}
 	if e.also != nil {
 		all = slices.Clone(e.also.entries)
 	}
 	key := r.Constraints.Key()
-	gone := s.heardName(a, e, u, r, gen)
+	gone := n.heard(a, e, u, r, gen)
 	held := find(e.variants, key)
 	for _, x := range all {
 		switch {
 		case x == e || find(x.variants, key) == nil:
 		case gone:
-			s.cut(x, key)
+			n.cut(x, key)
 		default:
 			x.variants = put(x.variants, held)
 		}
-		s.touch(x, gone)
+		n.touch(x, gone)
 	}
 }
 
 // notice looks at a resource without a payload. If it states that an alias did not resolve
 // (ALIAS-5), notice applies that and returns true. For a VirtualHost it always states that (TTL-3).
 // For another type it may be a heartbeat, and it is one if the resource is held.
-func (s *shard) notice(a *Applied, r *xds.Resource, gen uint32) bool {
+func (n *namedTable) notice(a *Applied, r *xds.Resource, gen uint32) bool {
+	s := n.shard
 	names := r.Aliases
 	switch {
 	case xds.IsVirtualHost(s.typeURL) && len(names) == 0:
 		names = []string{r.Spelling()}
-	case len(names) == 0, !xds.IsVirtualHost(s.typeURL) && len(s.bodies(r.Name)) > 0:
+	case len(names) == 0, !xds.IsVirtualHost(s.typeURL) && len(n.bodies(r.Name)) > 0:
 		return false
 	}
 	notice := xds.NewNotice(r.Spelling(), r.Aliases, "")
 	notice.From.Revision = s.rev
 	known := false
 	for _, name := range names {
-		e := s.named.entries[xds.NameKey(name)]
+		e := n.entries[xds.NameKey(name)]
 		if e == nil {
 			continue
 		}
@@ -289,20 +287,20 @@ func (s *shard) notice(a *Applied, r *xds.Resource, gen uint32) bool {
 		if !e.askedOn(gen) {
 			continue
 		}
-		if len(e.variants) > 0 && s.named.freezes().Changes() {
-			s.named.markFrozen(xds.Identity{Name: e.name, Constraints: r.Constraints.Key()})
+		if len(e.variants) > 0 && n.freezes().Changes() {
+			n.markFrozen(xds.Identity{Name: e.name, Constraints: r.Constraints.Key()})
 			a.Waiting++
 			continue
 		}
 		if len(e.variants) > 0 {
-			s.empty(e)
+			n.empty(e)
 			a.Changed++
 		}
 		e.onNamed()
 		if e.notice = notice; len(r.Aliases) == 0 || e.name == notice.Name {
 			e.notice = nil // a removal says the same, and Envoy refuses this form
 		}
-		s.touch(e, true)
+		n.touch(e, true)
 	}
 	if !known {
 		s.ignore(a, r.Identity())

@@ -1,14 +1,14 @@
 package relay
 
 // checkAliases: what goes by several names is found by each of them, and nothing else is.
-func (s *shard) checkAliases(fail func(string, ...any)) {
-	o, listed := &s.named.other, 0
+func (n *namedTable) checkAliases(fail func(string, ...any)) {
+	o, listed := &n.other, 0
 	for name, h := range o.held {
 		if len(h.entries) == 0 || h.name != name {
 			fail("resource %q: named %q, held by nobody", name, h.name)
 		}
 		for _, e := range h.entries {
-			if s.named.entries[e.name] != e || e.also != h || len(e.variants) == 0 || e.variants[0].Name != name {
+			if n.entries[e.name] != e || e.also != h || len(e.variants) == 0 || e.variants[0].Name != name {
 				fail("resource %q: entry %q does not hold it", name, e.name)
 			}
 			if e.chosen != nil && e.chosen.ListsAs(e.name) == e.aliasDropped {
@@ -24,7 +24,7 @@ func (s *shard) checkAliases(fail func(string, ...any)) {
 	if listed < len(o.lister) {
 		fail("%d aliases are known, %d are listed", len(o.lister), listed)
 	}
-	for name, e := range s.named.entries {
+	for name, e := range n.entries {
 		for _, v := range e.variants {
 			if v.Name != e.variants[0].Name || (v.Name != name || len(v.Aliases) > 0) && (e.also == nil || e.also.name != v.Name) {
 				fail("entry %q holds %q, which is not known of it", name, v.Name)

@@ -212,7 +212,7 @@ func (r *record) recognize() {
 			r.flags |= holds | claimed
 			r.owe(false)
 		}
-	case s.shard.absent(e):
+	case s.shard.named.absent(e):
 	case e.isInDoubt():
 		// Nothing is known of the name, so it may stand for what the client holds. Nothing is
 		// removed.
@@ -359,6 +359,6 @@ func (s *Sub) demands() bool {
 			return false
 		}
 		v, absent, _ := r.effective()
-		return v != nil || absent || r.entry.nameError != nil || s.shard.silentOf(r.entry)
+		return v != nil || absent || r.entry.nameError != nil || s.shard.named.silentOf(r.entry)
 	})
 }

@@ -124,7 +124,7 @@ func (x *arrival) apply(a *Applied) {
 	k.apply(a, x.came, u, x.bodies, l.index, x.gen, x.from)
 	a.Released = k.prove()
 	for _, s := range k.all {
-		s.longAnswer()
+		s.named.longAnswer()
 	}
 	left := k.left
 	k.left = nil
@@ -143,7 +143,7 @@ func (x *arrival) apply(a *Applied) {
 
 // kind is what the lane's present stream asked of the type: the set, names, or nothing.
 func (s *shard) kind(lane laneIndex, gen uint32) kind {
-	if lane == mainLane && s.mainGen == gen && s.mainKind == kindSet && (s.star.askedGen == gen || s.spacesGen == gen) {
+	if lane == mainLane && s.mainGen == gen && s.mainKind == kindSet && (s.star.askedGen == gen || s.collections.spacesGen == gen) {
 		return kindSet
 	}
 	if s.named.firstGen[lane] == gen {
@@ -156,21 +156,22 @@ func (s *shard) kind(lane laneIndex, gen uint32) kind {
 // to make it is an object less.
 const fewTouched = 8
 
-func (s *shard) applyNamed(a *Applied, u *update, bodies []*xds.Variant, gen uint32) {
+func (n *namedTable) apply(a *Applied, u *update, bodies []*xds.Variant, gen uint32) {
+	s := n.shard
 	rev := s.rev
-	counts := s.named.hears(gen)
-	s.named.touched = slices.Grow(s.named.touched, len(bodies))
+	counts := n.hears(gen)
+	n.touched = slices.Grow(n.touched, len(bodies))
 	for i, body := range bodies {
 		r, e := &u.Resources[i], u.entry(s, i)
-		if body != nil && !s.nameStays(body, e.bodies(), gen) {
+		if body != nil && !n.stays(body, e.bodies(), gen) {
 			a.Waiting++
 			continue
 		}
-		if body != nil && (len(body.Aliases) > 0 || s.named.other.held[body.Name] != nil) {
-			s.spread(a, body, gen)
+		if body != nil && (len(body.Aliases) > 0 || n.other.held[body.Name] != nil) {
+			n.spread(a, body, gen)
 			continue
 		}
-		if r.Any == nil && s.notice(a, r, gen) {
+		if r.Any == nil && n.notice(a, r, gen) {
 			continue
 		}
 		if e == nil {
@@ -179,16 +180,16 @@ func (s *shard) applyNamed(a *Applied, u *update, bodies []*xds.Variant, gen uin
 		}
 		// the name lives on the other lane by now, which may have brought something newer
 		if !e.askedOn(gen) {
-			s.prolong(e, u, r)
+			n.prolong(e, u, r)
 			continue
 		}
 		if body == nil {
-			s.heardAll(a, e, u, r, gen)
+			n.heardAll(a, e, u, r, gen)
 			continue
 		}
 		e.onSeen(gen)
-		s.listAsked(e)
-		s.touch(e, false)
+		n.listAsked(e)
+		n.touch(e, false)
 		old := find(e.variants, body.Constraints.Key())
 		if old == nil || old.Digest != body.Digest {
 			a.Changed++
@@ -196,23 +197,23 @@ func (s *shard) applyNamed(a *Applied, u *update, bodies []*xds.Variant, gen uin
 			a.Resumed++
 		}
 		if old != body {
-			s.hold(e, body)
+			n.hold(e, body)
 		}
 	}
-	kept, confirmed := s.named.takeAway(a, u, gen, counts)
-	if s.named.dropOmitted(a, u, kept, gen); s.named.omits(u) {
-		s.askLapsedAgain(gen)
+	kept, confirmed := n.takeAway(a, u, gen, counts)
+	if n.dropOmitted(a, u, kept, gen); n.omits(u) {
+		n.askLapsedAgain(gen)
 	}
-	s.confirmLater(gen, u.Bad)
-	if touched := s.offerTouched(rev, gen); cap(touched) <= fewTouched {
+	n.confirmLater(gen, u.Bad)
+	if touched := n.offerTouched(rev, gen); cap(touched) <= fewTouched {
 		clear(touched)
-		s.named.touched = touched[:0]
+		n.touched = touched[:0]
 	}
 	if u.Full && !u.Heartbeats {
-		s.harmless(u, gen, s.now)
+		n.harmless(u, gen, s.now)
 	}
 	for _, f := range u.Errors {
-		es := s.holders(f.Name)
+		es := n.holders(f.Name)
 		switch {
 		case len(es) == 0:
 			s.strayError(a, gen, f)
@@ -222,51 +223,51 @@ func (s *shard) applyNamed(a *Applied, u *update, bodies []*xds.Variant, gen uin
 					continue // that it is gone is not told before it is
 				}
 				if !s.group.origin.ends(f) {
-					s.named.guard.cancelAll(e.variants) // it exists
+					n.guard.cancelAll(e.variants) // it exists
 				}
 				if e.name == f.Name || !e.aliasDropped || s.group.origin.ends(f) {
-					s.fail(e, f, rev, gen)
+					n.fail(e, f, rev, gen)
 				}
 			}
 		}
 	}
 	if confirmed {
-		a.Changed += s.named.releaseHeld()
+		a.Changed += n.releaseHeld()
 	}
 }
 
 // removeName removes a body from all entries that hold it, by any name.
-func (s *shard) removeName(id xds.Identity) (changed bool) {
-	for _, e := range s.holders(id.Name) {
+func (n *namedTable) removeName(id xds.Identity) (changed bool) {
+	for _, e := range n.holders(id.Name) {
 		if find(e.variants, id.Constraints) != nil {
-			s.cut(e, id.Constraints)
+			n.cut(e, id.Constraints)
 			changed = true
 		}
 		// the same response may state it in both ways (ALIAS-10)
-		if e.notice != nil && e.notice.From.Revision != s.rev {
+		if e.notice != nil && e.notice.From.Revision != n.shard.rev {
 			e.notice = nil
 		}
-		s.touch(e, true)
+		n.touch(e, true)
 		if e.name == id.Name { // it speaks of the alias itself
 			e.onNamed()
 		}
 	}
-	if h := s.named.other.held[id.Name]; h != nil {
-		s.list(h)
+	if h := n.other.held[id.Name]; h != nil {
+		n.list(h)
 	}
 	return changed
 }
 
 // omits: of a type whose lists are the full state, what one leaves out is gone.
-func (t *namedTable) omits(u *update) bool {
+func (n *namedTable) omits(u *update) bool {
 	return u.Full && !u.Bad && xds.FullState(u.TypeURL)
 }
 
-func (t *namedTable) answers(name string, gen uint32) (held []*xds.Variant, seen bool) {
-	if e := t.entries[name]; e != nil && len(e.variants) > 0 && !e.ownName() && !t.freezes().Removals() {
+func (n *namedTable) answers(name string, gen uint32) (held []*xds.Variant, seen bool) {
+	if e := n.entries[name]; e != nil && len(e.variants) > 0 && !e.ownName() && !n.freezes().Removals() {
 		return nil, false // it is an alias: that it resolves no more is no word about the resource
 	}
-	for _, e := range t.shard.holders(name) {
+	for _, e := range n.holders(name) {
 		if len(e.variants) > 0 {
 			held, seen = e.variants, e.seenOn(gen)
 		}
@@ -278,28 +279,28 @@ func (t *namedTable) answers(name string, gen uint32) (held []*xds.Variant, seen
 }
 
 // remove does nothing about a name that was not asked on the stream (DEL-4).
-func (t *namedTable) remove(id xds.Identity, gen uint32, kept bool) bool {
+func (n *namedTable) remove(id xds.Identity, gen uint32, kept bool) bool {
 	asked := false
-	for _, e := range t.shard.holders(id.Name) {
+	for _, e := range n.holders(id.Name) {
 		if asked = asked || e.askedOn(gen); kept {
 			e.onHeard(gen)
 		}
 	}
-	return asked && !kept && t.shard.removeName(id)
+	return asked && !kept && n.removeName(id)
 }
 
-func (t *namedTable) listsAll(uint64) bool { return false }
+func (n *namedTable) listsAll(uint64) bool { return false }
 
-func (t *namedTable) drop(k known) {
-	t.shard.empty(k.entry)
-	t.shard.touch(k.entry, true)
+func (n *namedTable) drop(k known) {
+	n.empty(k.entry)
+	n.touch(k.entry, true)
 }
 
 // touch has the entry offered to clients again, in the order of the response. stated: so far, the
 // origin spoke of the name without a body.
-func (s *shard) touch(e *entry, stated bool) {
+func (n *namedTable) touch(e *entry, stated bool) {
 	if e.touched == untouched {
-		s.named.touched = append(s.named.touched, e)
+		n.touched = append(n.touched, e)
 	}
 	if e.touched = spokenOf; stated {
 		e.touched = bare
@@ -307,28 +308,28 @@ func (s *shard) touch(e *entry, stated bool) {
 }
 
 // offerTouched offers the entries that a response touched, and returns them.
-func (s *shard) offerTouched(rev uint64, gen uint32) (touched []*entry) {
-	touched, s.named.touched = s.named.touched, nil
+func (n *namedTable) offerTouched(rev uint64, gen uint32) (touched []*entry) {
+	touched, n.touched = n.touched, nil
 	for _, e := range touched {
 		stated := e.touched == bare
 		e.touched = untouched
 		if !e.refresh { // or else what it was told of was another body
-			s.markConfirmed(e)
+			n.markConfirmed(e)
 		}
-		s.trackExpiry(expiringKey{name: e.name}, e.variants)
-		s.offerNamed(e, rev, gen, stated)
+		n.shard.expiring.track(expiringKey{name: e.name}, e.variants)
+		n.offer(e, rev, gen, stated)
 	}
 	return touched
 }
 
 // size counts those that hold one resource once.
-func (t *namedTable) size() (n int) {
-	for _, e := range t.entries {
+func (n *namedTable) size() (count int) {
+	for _, e := range n.entries {
 		if len(e.variants) > 0 && e.counts() {
-			n++
+			count++
 		}
 	}
-	return n
+	return count
 }
 
 // arrival is one response on its way into the table.

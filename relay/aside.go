@@ -82,15 +82,15 @@ func (k *store) probe(l *Lane, gen uint32, now time.Time, whole bool) *Probe {
 		if !l.carries(k) || s.named.lane != l.index || s.named.firstGen[l.index] != gen || s.private() || s.params.Len() > 0 && !s.byLocator() {
 			continue
 		}
-		p.suspects = append(p.suspects, s.suspects(gen, now)...)
+		p.suspects = append(p.suspects, s.named.suspects(gen, now)...)
 		for _, e := range s.named.entries {
 			if !e.asksOn(gen) || !s.lists(e) {
 				continue
 			}
-			all = append(all, s.nameOf(e))
+			all = append(all, s.named.nameOf(e))
 			gone, known := s.named.aside[e]
 			if gone {
-				away = append(away, s.nameOf(e))
+				away = append(away, s.named.nameOf(e))
 			}
 			// for longer than suspects looks back
 			if !known && e.isUnanswered() && s.harmlessGen != gen {
@@ -115,16 +115,16 @@ func (k *store) probe(l *Lane, gen uint32, now time.Time, whole bool) *Probe {
 
 // suspects are the names that have been asked for a while on the stream of generation gen,
 // and of which it has said nothing.
-func (s *shard) suspects(gen uint32, now time.Time) (es []*entry) {
-	if s.harmlessGen == gen {
+func (n *namedTable) suspects(gen uint32, now time.Time) (es []*entry) {
+	if n.shard.harmlessGen == gen {
 		return nil
 	}
-	for _, u := range s.named.unheard {
+	for _, u := range n.unheard {
 		if u.at.Add(suspectAfter).After(now) {
 			break
 		}
 		e := u.entry
-		if _, known := s.named.aside[e]; !known && u.gen == gen && e.asksOn(gen) && !e.answeredOn(gen) && s.lists(e) {
+		if _, known := n.aside[e]; !known && u.gen == gen && e.asksOn(gen) && !e.answeredOn(gen) && n.shard.lists(e) {
 			es = append(es, e)
 		}
 	}
@@ -132,27 +132,28 @@ func (s *shard) suspects(gen uint32, now time.Time) (es []*entry) {
 }
 
 // suspectLater sets the clock for names just asked.
-func (s *shard) suspectLater(i laneIndex, gen uint32, now time.Time) {
+func (n *namedTable) suspectLater(i laneIndex, gen uint32, now time.Time) {
+	s := n.shard
 	if s.group.origin.config().SotW && s.harmlessGen != gen {
 		s.push(timer{at: now.Add(suspectAfter), kind: suspectNames, shard: s, lane: s.lane(i), gen: gen})
 	}
 }
 
 // suspect has names asked apart that are unanswered. It locks the shard.
-func (s *shard) suspect(l *Lane, gen uint32, now time.Time) {
-	s.mu.Lock()
-	suspects := len(s.suspects(gen, now))
-	for _, away := range s.named.aside {
+func (n *namedTable) suspect(l *Lane, gen uint32, now time.Time) {
+	n.shard.mu.Lock()
+	suspects := len(n.suspects(gen, now))
+	for _, away := range n.aside {
 		if away {
 			suspects++
 		}
 	}
-	s.mu.Unlock()
+	n.shard.mu.Unlock()
 	opened, open := l.openedAt()
 	switch late := opened.Add(suspectUnheard); {
 	case !open || !l.live(gen) || suspects == 0:
 	case l.heard.Load() != gen && now.Before(late):
-		s.push(timer{at: late, kind: suspectNames, shard: s, lane: l, gen: gen})
+		n.shard.push(timer{at: late, kind: suspectNames, shard: n.shard, lane: l, gen: gen})
 	default:
 		signal(l.suspicion)
 	}
@@ -187,13 +188,13 @@ func (p *Probe) Heard(u *xds.Update) bool {
 	for _, s := range k.all {
 		for e, away := range s.named.aside {
 			if away && (harmless || has[e.name]) {
-				s.aside(e, false)
+				s.named.setAside(e, false)
 			}
 		}
 	}
 	for _, e := range p.suspects { // it exists: it is no name too many
 		if s := k.of(e); s != nil && has[e.name] {
-			s.aside(e, false)
+			s.named.setAside(e, false)
 		}
 	}
 	return found || p.Whole
@@ -213,7 +214,7 @@ func (p *Probe) Unheard(most int) (names []string, n int) {
 		if s == nil || !e.asksOn(p.gen) || e.answeredOn(p.gen) && !e.isUnanswered() || !k.lists(e) {
 			continue
 		}
-		s.aside(e, true)
+		s.named.setAside(e, true)
 		if n++; len(names) < most {
 			names = append(names, e.name)
 		}
@@ -230,24 +231,24 @@ func (k *store) of(e *entry) *shard {
 	return k.all[i]
 }
 
-// aside takes a name out of the lane's request, or back into it.
-func (s *shard) aside(e *entry, away bool) {
-	if s.named.aside == nil {
-		s.named.aside = map[*entry]bool{}
+// setAside takes a name out of the lane's request, or back into it.
+func (n *namedTable) setAside(e *entry, away bool) {
+	if n.aside == nil {
+		n.aside = map[*entry]bool{}
 	}
-	if was := s.named.aside[e]; was != away {
-		s.named.relist = true
-		s.poke(s.named.lane)
+	if was := n.aside[e]; was != away {
+		n.relist = true
+		n.shard.poke(n.lane)
 	}
-	s.named.aside[e] = away
+	n.aside[e] = away
 }
 
 // listAsked forgets that a name was aside: it is asked no more, or on another stream, or has come.
-func (s *shard) listAsked(e *entry) {
-	if away, known := s.named.aside[e]; known {
-		delete(s.named.aside, e)
-		if s.named.relist = s.named.relist || away; away {
-			s.poke(s.named.lane)
+func (n *namedTable) listAsked(e *entry) {
+	if away, known := n.aside[e]; known {
+		delete(n.aside, e)
+		if n.relist = n.relist || away; away {
+			n.shard.poke(n.lane)
 		}
 	}
 }
@@ -274,31 +275,30 @@ func (k *store) relist() (again bool) {
 }
 
 // settled forgets of a stream before what has turned out to exist.
-func (t *namedTable) settled() {
-	for e, away := range t.aside {
+func (n *namedTable) settled() {
+	for e, away := range n.aside {
 		if !away {
-			delete(t.aside, e)
+			delete(n.aside, e)
 		}
 	}
 }
 
 // harmless looks at what a list leaves out of the names asked a while before, or with the
 // first request: the origin answers lists with names that it has not.
-func (s *shard) harmless(u *update, gen uint32, now time.Time) {
-	t := &s.named
-	if s.harmlessGen == gen {
+func (n *namedTable) harmless(u *update, gen uint32, now time.Time) {
+	if n.shard.harmlessGen == gen {
 		return
 	}
-	for _, x := range t.unheard {
-		first := x.at.Equal(t.firstAt[t.lane])
+	for _, x := range n.unheard {
+		first := x.at.Equal(n.firstAt[n.lane])
 		if !first && x.at.Add(suspectAfter).After(now) {
 			return
 		}
-		if e := x.entry; x.gen == gen && e.asksOn(gen) && !e.answeredOn(gen) && s.lists(e) && !t.aside[e] && !u.later[e.name] {
-			s.harmlessGen = gen
-			for e, away := range t.aside {
+		if e := x.entry; x.gen == gen && e.asksOn(gen) && !e.answeredOn(gen) && n.shard.lists(e) && !n.aside[e] && !u.later[e.name] {
+			n.shard.harmlessGen = gen
+			for e, away := range n.aside {
 				if away {
-					s.aside(e, false)
+					n.setAside(e, false)
 				}
 			}
 			return
@@ -331,8 +331,8 @@ func (g *Group) putAside(names []string, now time.Time) {
 	for _, s := range k.all {
 		l := s.lane(s.named.lane)
 		for _, name := range names {
-			if e := s.named.entries[xds.NameKey(name)]; e != nil && s.lists(e) && s.isAsked(e) && s.harmlessGen != l.gen.Load() {
-				s.aside(e, true)
+			if e := s.named.entries[xds.NameKey(name)]; e != nil && s.lists(e) && s.named.isAsked(e) && s.harmlessGen != l.gen.Load() {
+				s.named.setAside(e, true)
 				s.push(timer{at: now.Add(suspectAfter), kind: suspectNames, shard: s, lane: l, gen: e.asked()})
 			}
 		}

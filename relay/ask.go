@@ -97,7 +97,7 @@ func (s *shard) ask(asks []Ask, l *Lane, gen uint32, now time.Time, all bool) []
 		}
 	}
 	if s.named.lane == l.index {
-		asks = s.askNames(asks, l.index, gen, now, all)
+		asks = s.named.ask(asks, l.index, gen, now, all)
 	}
 	if l.index == sideLane && s.named.moving && !s.named.asksMore {
 		s.moved()
@@ -145,7 +145,7 @@ func (k *store) place(gen uint32) {
 		// (RELAY-21).
 		for _, s := range k.all {
 			asked, wanted := s.star.askedGen == gen, s.star.wanted()
-			if asked && !wanted && !s.byLocator() || wanted && !asked && s.spacesGen == gen {
+			if asked && !wanted && !s.byLocator() || wanted && !asked && s.collections.spacesGen == gen {
 				s.lane(mainLane).reopenSoon()
 			}
 		}
@@ -171,7 +171,7 @@ func (s *shard) move(to laneIndex) {
 		return
 	}
 	s.named.lane = to
-	s.markHeldBack() // one lane may be down and the other may not
+	s.named.markHeldBack() // one lane may be down and the other may not
 	if s.hasNames() {
 		s.poke(to)
 	}
@@ -216,23 +216,23 @@ func (s *shard) firstInitial(lane laneIndex, gen uint32, now time.Time, each fun
 	return s.initial(lane, now, each)
 }
 
-func (s *shard) askNames(asks []Ask, lane laneIndex, gen uint32, now time.Time, all bool) []Ask {
-	t := &s.named
+func (n *namedTable) ask(asks []Ask, lane laneIndex, gen uint32, now time.Time, all bool) []Ask {
+	s := n.shard
 	a := Ask{TypeURL: s.typeURL}
 	var again []Name
-	t.asksMore = false
-	if t.firstGen[lane] != gen {
-		s.lookAll(&a, gen, now, all)
+	n.asksMore = false
+	if n.firstGen[lane] != gen {
+		n.lookAll(&a, gen, now, all)
 		if len(a.Subscribe) == 0 {
 			return asks // WILD-11: an empty first request would be a wildcard
 		}
 		a.First = s.store.ask(lane, gen)
-	} else if all && s.listsLater(lane, now) || !all && s.waitsForAnswer(gen, now) {
+	} else if all && n.listsLater(lane, now) || !all && n.waitsForAnswer(gen, now) {
 		return asks
 	} else {
-		again = s.lookChanged(&a, gen, now, all)
+		again = n.lookChanged(&a, gen, now, all)
 	}
-	if t.asksMore {
+	if n.asksMore {
 		s.poke(lane)
 	}
 	relist := s.relist()
@@ -244,11 +244,11 @@ func (s *shard) askNames(asks []Ask, lane laneIndex, gen uint32, now time.Time, 
 		}
 		return asks
 	}
-	s.startSilence()
+	n.startSilence()
 	if len(a.Subscribe) > 0 {
-		s.suspectLater(lane, gen, now)
+		n.suspectLater(lane, gen, now)
 	}
-	s.confirmFrom(now, a.First)
+	n.confirmFrom(now, a.First)
 	if all {
 		a.All = s.allAsked()
 		s.store.lastList[lane] = lastList{now, len(a.All)}
@@ -260,24 +260,24 @@ func (s *shard) askNames(asks []Ask, lane laneIndex, gen uint32, now time.Time, 
 	second := Ask{TypeURL: s.typeURL, Subscribe: again, All: a.All, alone: true}
 	a.alone = true
 	if all {
-		a.All = slices.DeleteFunc(slices.Clone(a.All), func(n Name) bool {
-			return slices.ContainsFunc(again, func(x Name) bool { return x.Name == n.Name && x.Params.Key() == n.Params.Key() })
+		a.All = slices.DeleteFunc(slices.Clone(a.All), func(x Name) bool {
+			return slices.ContainsFunc(again, func(y Name) bool { return y.Name == x.Name && y.Params.Key() == x.Params.Key() })
 		})
 	}
 	return append(asks, a, second)
 }
 
-func (s *shard) lookAll(a *Ask, gen uint32, now time.Time, all bool) {
-	t := &s.named
-	for _, e := range t.changed {
+func (n *namedTable) lookAll(a *Ask, gen uint32, now time.Time, all bool) {
+	s := n.shard
+	for _, e := range n.changed {
 		e.inChanged = false
 	}
-	t.changed = nil
-	t.settled()
+	n.changed = nil
+	n.settled()
 	shared, unknown := false, 0
-	for _, e := range t.entries {
+	for _, e := range n.entries {
 		if !e.wanted() {
-			s.delete(e)
+			n.delete(e)
 			continue
 		}
 		if !s.lists(e) {
@@ -286,134 +286,135 @@ func (s *shard) lookAll(a *Ask, gen uint32, now time.Time, all bool) {
 			e.onUnasked()
 			continue
 		}
-		if s.shares(e) {
+		if n.shares(e) {
 			shared = true
 			continue
 		}
-		if !all && s.mayBeAskedLater(e) {
+		if !all && n.mayBeAskedLater(e) {
 			if unknown++; unknown > askedAtOnce {
-				e.inChanged, t.asksMore = true, true
-				t.changed = append(t.changed, e)
+				e.inChanged, n.asksMore = true, true
+				n.changed = append(n.changed, e)
 				continue
 			}
-			s.askedLong(unknown, e, gen, now)
+			n.askedLong(unknown, e, gen, now)
 		}
-		a.Subscribe = append(a.Subscribe, s.noteAsked(e, gen, now))
+		a.Subscribe = append(a.Subscribe, n.noteAsked(e, gen, now))
 	}
-	globs := s.askable(a, glob)
+	globs := s.collections.askAll(a, glob)
 	if shared {
-		t.firstGen[t.lane], t.firstAt[t.lane] = gen, now
+		n.firstGen[n.lane], n.firstAt[n.lane] = gen, now
 	}
 	if len(a.Subscribe) == 0 {
 		return
 	}
 	// The generation is noted first, so that names which the seeding gives up are looked at again
 	// (RELAY-9).
-	t.firstGen[t.lane], t.firstAt[t.lane] = gen, now
+	n.firstGen[n.lane], n.firstAt[n.lane] = gen, now
 	sortNames(a.Subscribe)
-	a.Initial = s.firstInitial(t.lane, gen, now, func(add func(*xds.Variant) bool) {
+	a.Initial = s.firstInitial(n.lane, gen, now, func(add func(*xds.Variant) bool) {
 		for _, t := range globs {
 			t.eachPresented(add)
 		}
-		for _, e := range t.entries {
+		for _, e := range n.entries {
 			for _, v := range e.variants {
-				if !t.guard.holdsAny(&e.held) && !add(v) {
+				if !n.guard.holdsAny(&e.held) && !add(v) {
 					return
 				}
 			}
 		}
 	})
-	t.presented = a.Initial != nil
+	n.presented = a.Initial != nil
 	s.now = now
-	t.holdOver()
+	n.holdOver()
 	for _, t := range globs {
 		t.noteAsked(gen, now, a.Initial == nil)
 	}
-	s.seed(globs, now)
-	s.seedNames(a, len(globs), gen)
+	s.collections.seed(globs, now)
+	n.seedNames(a, len(globs), gen)
 }
 
 // mayBeAskedLater reports whether a name need not be in the first request of a stream. A name with
 // a body has to be in it, since only that request presents versions (DELTA-11).
-func (s *shard) mayBeAskedLater(e *entry) bool {
-	return len(e.variants) == 0 && e.retired == nil && len(s.collections) == 0
+func (n *namedTable) mayBeAskedLater(e *entry) bool {
+	return len(e.variants) == 0 && e.retired == nil && len(n.shard.collections.byName) == 0
 }
 
 // seedNames fills names without a body with what a glob holds of them, if that was presented to the
 // origin. The origin may be silent about what has not changed (DELTA-11).
-func (s *shard) seedNames(a *Ask, globs int, gen uint32) {
+func (n *namedTable) seedNames(a *Ask, globs int, gen uint32) {
 	if globs == 0 || len(a.Initial) == 0 {
 		return
 	}
 	rev := uint64(0)
-	for _, e := range s.named.entries {
-		held := s.memberBodies(gen, e.name)
+	for _, e := range n.entries {
+		held := n.shard.collections.memberBodies(gen, e.name)
 		if len(e.variants) > 0 || len(held) == 0 || a.Initial[held[0].Spelling()] == "" {
 			continue
 		}
 		if rev == 0 {
-			rev = s.nextRev()
+			rev = n.shard.nextRev()
 		}
-		s.shareMember(e)
-		s.offerNamed(e, rev, gen, false)
+		n.shareMember(e)
+		n.offer(e, rev, gen, false)
 	}
 }
 
-func (s *shard) lookChanged(a *Ask, gen uint32, now time.Time, all bool) (again []Name) {
-	changed := s.named.changed
-	s.named.changed = nil
+func (n *namedTable) lookChanged(a *Ask, gen uint32, now time.Time, all bool) (again []Name) {
+	s := n.shard
+	changed := n.changed
+	n.changed = nil
 	if !all && len(changed) > askedAtOnce {
-		changed, s.named.changed = changed[:askedAtOnce:askedAtOnce], changed[askedAtOnce:]
-		s.named.asksMore = true
+		changed, n.changed = changed[:askedAtOnce:askedAtOnce], changed[askedAtOnce:]
+		n.asksMore = true
 	}
 	listsAny := len(changed) > 0 && s.listsAny()
 	for _, e := range changed {
 		e.inChanged = false
 		asked := e.asksOn(gen)
-		name := s.nameOf(e)
+		name := n.nameOf(e)
 		switch {
-		case !s.lists(e) && asked && s.waitsForHeir(e):
-			s.look(e)
+		case !s.lists(e) && asked && n.waitsForHeir(e):
+			n.look(e)
 		case !e.wanted():
 			if asked {
 				a.Unsubscribe = append(a.Unsubscribe, name)
-				s.store.gaveBack(s.named.lane, gen, name)
+				s.store.gaveBack(n.lane, gen, name)
 				e.onUnasked()
 			}
-			s.delete(e)
+			n.delete(e)
 		case !s.lists(e) && asked && !listsAny:
 			e.inChanged = true
-			s.named.changed = append(s.named.changed, e)
+			n.changed = append(n.changed, e)
 		case !s.lists(e):
 			if asked {
-				s.listAsked(e)
+				n.listAsked(e)
 				a.Unsubscribe = append(a.Unsubscribe, name)
-				s.store.gaveBack(s.named.lane, gen, name)
+				s.store.gaveBack(n.lane, gen, name)
 				e.onLapsed()
 			}
 		case !asked:
-			if !s.shares(e) {
-				a.Subscribe = append(a.Subscribe, s.noteAsked(e, gen, now))
-				s.askedLong(len(a.Subscribe), e, gen, now)
+			if !n.shares(e) {
+				a.Subscribe = append(a.Subscribe, n.noteAsked(e, gen, now))
+				n.askedLong(len(a.Subscribe), e, gen, now)
 			}
 		case e.refresh:
 			a.Unsubscribe = append(a.Unsubscribe, name)
-			again = append(again, s.noteAsked(e, gen, now))
+			again = append(again, n.noteAsked(e, gen, now))
 		}
 	}
-	s.askChanged(a, s.named.lane, gen, now)
+	s.collections.askChanged(a, n.lane, gen, now)
 	sortNames(a.Subscribe)
 	sortNames(a.Unsubscribe)
 	sortNames(again)
 	return again
 }
 
-func (s *shard) noteAsked(e *entry, gen uint32, now time.Time) Name {
+func (n *namedTable) noteAsked(e *entry, gen uint32, now time.Time) Name {
 	e.onAsked(gen)
-	s.named.unheard = append(s.named.unheard, unheard{e, gen, e.asks, now})
-	s.parked(e, gen, now)
+	n.unheard = append(n.unheard, unheard{e, gen, e.asks, now})
+	n.park(e, gen, now)
 	if e.chosen != nil && e.chosen.DoNotCache {
-		s.markRecords(e) // from now on it may be given to clients
+		n.markRecords(e) // from now on it may be given to clients
 	}
-	return s.nameOf(e)
+	return n.nameOf(e)
 }

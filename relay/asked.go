@@ -106,7 +106,7 @@ func (rows *rowList) askName(k known) {
 		return
 	}
 	r := rows.row(nil, e.name, e.spelt)
-	r.Variant, r.Error, r.Absent = e.chosen, e.nameError, k.shard.absent(e)
+	r.Variant, r.Error, r.Absent = e.chosen, e.nameError, k.shard.named.absent(e)
 	r.Timeout = e.isUnanswered() && (e.nameError == nil || e.nameError.Same(unanswered(e.name)))
 	rows.all = append(rows.all, r)
 }

@@ -12,7 +12,7 @@ import (
 func (s *shard) askSets(asks []Ask, gen uint32, now time.Time, all bool) []Ask {
 	switch asked, wanted := s.star.askedGen == gen, s.star.wanted(); {
 	case wanted && !asked:
-		if s.spacesGen == gen {
+		if s.collections.spacesGen == gen {
 			return asks // the stream will be reopened
 		}
 		// The type came here from a lane that was to be reopened for it (RELAY-92).
@@ -41,12 +41,12 @@ func (s *shard) askSets(asks []Ask, gen uint32, now time.Time, all bool) []Ask {
 		asks = append(asks, a)
 	}
 	a := Ask{TypeURL: s.typeURL}
-	if s.spacesGen != gen {
-		spaces := s.askable(&a, namespace)
+	if s.collections.spacesGen != gen {
+		spaces := s.collections.askAll(&a, namespace)
 		if len(spaces) == 0 {
 			return asks
 		}
-		s.spacesGen, s.spacesAt = gen, now
+		s.collections.spacesGen, s.collections.spacesAt = gen, now
 		a.Initial = s.firstInitial(mainLane, gen, now, func(add func(*xds.Variant) bool) {
 			for _, t := range spaces {
 				t.eachPresented(add)
@@ -56,9 +56,9 @@ func (s *shard) askSets(asks []Ask, gen uint32, now time.Time, all bool) []Ask {
 		for _, t := range spaces {
 			t.noteAsked(gen, now, a.Initial == nil)
 		}
-		s.seed(spaces, now)
+		s.collections.seed(spaces, now)
 	} else {
-		s.askChanged(&a, mainLane, gen, now)
+		s.collections.askChanged(&a, mainLane, gen, now)
 	}
 	if len(a.Subscribe)+len(a.Unsubscribe) == 0 {
 		return asks
@@ -127,27 +127,27 @@ func (k *store) listed(a Ask, gen uint32, all bool) Ask {
 }
 
 // firstGen is the generation in which collections of a kind were first asked on their lane.
-func (s *shard) firstGen(k selectorKind) uint32 {
+func (c *collections) firstGen(k selectorKind) uint32 {
 	if k == namespace {
-		return s.spacesGen
+		return c.spacesGen
 	}
-	return s.named.firstGen[s.named.lane]
+	return c.shard.named.firstGen[c.shard.named.lane]
 }
 
-// askable returns the wanted collections of a kind, and adds them to the ask's Subscribe. It is for
+// askAll returns the wanted collections of a kind, and adds them to the ask's Subscribe. It is for
 // a stream that has not asked any of them yet.
-func (s *shard) askable(a *Ask, k selectorKind) (wanted []*set) {
-	for _, t := range s.collections {
+func (c *collections) askAll(a *Ask, k selectorKind) (wanted []*set) {
+	for _, t := range c.byName {
 		switch {
 		case t.kind != k:
 		case !t.wanted():
-			s.dropCollection(t)
+			c.drop(t)
 		default:
 			wanted = append(wanted, t)
 			a.Subscribe = append(a.Subscribe, t.ask())
 		}
 	}
-	s.changed = slices.DeleteFunc(s.changed, func(t *set) bool {
+	c.changed = slices.DeleteFunc(c.changed, func(t *set) bool {
 		t.inChanged = t.inChanged && t.kind != k
 		return t.kind == k
 	})
@@ -156,9 +156,9 @@ func (s *shard) askable(a *Ask, k selectorKind) (wanted []*set) {
 
 // askChanged adds to an ask the collections that were subscribed or unsubscribed since the lane's
 // last ask.
-func (s *shard) askChanged(a *Ask, i laneIndex, gen uint32, now time.Time) {
+func (c *collections) askChanged(a *Ask, i laneIndex, gen uint32, now time.Time) {
 	var asked []*set
-	s.changed = slices.DeleteFunc(s.changed, func(t *set) bool {
+	c.changed = slices.DeleteFunc(c.changed, func(t *set) bool {
 		if t.laneIndex() != i {
 			return false
 		}
@@ -167,9 +167,9 @@ func (s *shard) askChanged(a *Ask, i laneIndex, gen uint32, now time.Time) {
 		case !t.wanted():
 			if t.askedGen == gen {
 				a.Unsubscribe = append(a.Unsubscribe, t.ask())
-				s.store.gaveBack(i, gen, t.ask())
+				c.shard.store.gaveBack(i, gen, t.ask())
 			}
-			s.dropCollection(t)
+			c.drop(t)
 		case t.askedGen != gen:
 			a.Subscribe = append(a.Subscribe, t.ask())
 			t.noteAsked(gen, now, true)
@@ -177,23 +177,23 @@ func (s *shard) askChanged(a *Ask, i laneIndex, gen uint32, now time.Time) {
 		}
 		return true
 	})
-	s.seed(asked, now)
+	c.seed(asked, now)
 }
 
 // seed fills collections that were just asked with what the same stream brought for a name that
 // they cover, or for `*`. What it brought exists, so it is a member, and many servers do not send
 // the same resource twice on one stream.
-func (s *shard) seed(asked []*set, now time.Time) {
+func (c *collections) seed(asked []*set, now time.Time) {
 	if len(asked) == 0 {
 		return
 	}
-	rev, seeded := s.rev, map[*set]bool{}
+	rev, seeded := c.shard.rev, map[*set]bool{}
 	seed := func(name string, vs []*xds.Variant) {
-		s.eachOf(asked[0].askedGen, name, func(t *set) {
+		c.eachOf(asked[0].askedGen, name, func(t *set) {
 			m := t.members[name]
 			if known := m != nil && (!t.revived || m.seenOn(t.askedGen)); len(vs) > 0 && !known {
 				if len(seeded) == 0 {
-					rev = s.nextRev()
+					rev = c.shard.nextRev()
 				}
 				m = t.member(name)
 				m.variants = slices.Clone(vs)
@@ -207,16 +207,16 @@ func (s *shard) seed(asked []*set, now time.Time) {
 		})
 	}
 	if asked[0].kind == namespace {
-		if s.star.askedGen == asked[0].askedGen {
-			for name, m := range s.star.members {
-				if !s.star.guard.holdsAny(&m.held) {
+		if c.shard.star.askedGen == asked[0].askedGen {
+			for name, m := range c.shard.star.members {
+				if !c.shard.star.guard.holdsAny(&m.held) {
 					seed(name, m.variants)
 				}
 			}
 		}
 	} else {
-		for name, e := range s.named.entries {
-			if xds.IsNewStyle(name) && e.ownName() && e.askedOn(asked[0].askedGen) && !s.named.guard.holdsAny(&e.held) {
+		for name, e := range c.shard.named.entries {
+			if xds.IsNewStyle(name) && e.ownName() && e.askedOn(asked[0].askedGen) && !c.shard.named.guard.holdsAny(&e.held) {
 				seed(name, e.variants)
 			}
 		}
@@ -227,22 +227,22 @@ func (s *shard) seed(asked []*set, now time.Time) {
 	}
 }
 
-// dropCollection forgets a collection that nobody wants. Its members go with it.
-func (s *shard) dropCollection(t *set) {
-	if s.collections[t.selector] != t {
+// drop forgets a collection that nobody wants. Its members go with it.
+func (c *collections) drop(t *set) {
+	if c.byName[t.selector] != t {
 		return
 	}
-	delete(s.collections, t.selector)
+	delete(c.byName, t.selector)
 	t.retire()
 	for name := range t.members {
-		s.trackExpiry(expiringKey{t, name}, nil)
+		c.shard.expiring.track(expiringKey{t, name}, nil)
 	}
 	t.members, t.guard = nil, guard{}
 	// Nothing is left that the side lane has to ask first.
-	if t.kind == glob && s.named.moving && !s.hasNames() {
-		s.moved()
+	if t.kind == glob && c.shard.named.moving && !c.shard.hasNames() {
+		c.shard.moved()
 	}
-	s.lane(t.laneIndex()).poke() // the lane may have been open for it alone
+	c.shard.lane(t.laneIndex()).poke() // the lane may have been open for it alone
 }
 
 // eachPresented calls add with the bodies of the members that may be presented, until add returns

@@ -238,7 +238,7 @@ func (a *Audit) wants(key auditKey) (wanted bool) {
 		if e := s.named.entries[key.name]; e != nil && e.askedOn(a.gen) && (len(e.variants) == 0 || key.constraints != "") {
 			return true
 		}
-		s.eachOf(a.gen, key.name, func(*set) { wanted = true })
+		s.collections.eachOf(a.gen, key.name, func(*set) { wanted = true })
 	}
 	return wanted
 }

@@ -45,9 +45,9 @@ func (s *shard) check() (errs []error) {
 		fail("revision %d is beyond the table's %d", s.rev, newest)
 	}
 	s.checkQuarantine(fail)
-	s.checkExpiring(fail)
+	s.expiring.check(fail)
 	s.sets(func(t *set) { t.check(fail) })
-	for selector, t := range s.collections {
+	for selector, t := range s.collections.byName {
 		switch {
 		case t.selector != selector || t.kind == wild:
 			fail("collection %q: is that of %q", selector, t.selector)
@@ -55,12 +55,12 @@ func (s *shard) check() (errs []error) {
 			fail("collection %q: unwanted, asked, and not to be looked at", selector)
 		}
 	}
-	for _, t := range s.changed {
+	for _, t := range s.collections.changed {
 		if !t.inChanged {
 			fail("collection %q: to be looked at, and not marked", t.selector)
 		}
 	}
-	s.checkAliases(fail)
+	s.named.checkAliases(fail)
 	subs := map[*Sub]bool{}
 	for name, e := range s.named.entries {
 		if name != e.name || e.touched != untouched || e.gone {
@@ -73,10 +73,10 @@ func (s *shard) check() (errs []error) {
 
 // checkExpiring: whatever has a TTL is known to, a timer is set for the first, and nothing else is
 // kept.
-func (s *shard) checkExpiring(fail func(string, ...any)) {
-	t, timed := &s.expiring, 0
-	s.walk(nil, func(k known) {
-		m := t.byName[expiringKey{k.set, k.name}]
+func (x *expiring) check(fail func(string, ...any)) {
+	timed := 0
+	x.shard.walk(nil, func(k known) {
+		m := x.byName[expiringKey{k.set, k.name}]
 		for _, v := range k.variants {
 			if v.Timed() && (m == nil || v.Expires().Before(m.at)) {
 				fail("%q expires at %v, and nobody knows", k.name, v.Expires())
@@ -86,11 +86,11 @@ func (s *shard) checkExpiring(fail func(string, ...any)) {
 			timed++
 		}
 	})
-	if timed != len(t.byName) || timed != len(t.order) {
-		fail("%d names expire, %d and %d are minded", timed, len(t.byName), len(t.order))
+	if timed != len(x.byName) || timed != len(x.order) {
+		fail("%d names expire, %d and %d are minded", timed, len(x.byName), len(x.order))
 	}
-	if timed > 0 && (t.armed.IsZero() || t.armed.After(t.order[0].at)) {
-		fail("the first expires at %v, the timer is for %v", t.order[0].at, t.armed)
+	if timed > 0 && (x.armed.IsZero() || x.armed.After(x.order[0].at)) {
+		fail("the first expires at %v, the timer is for %v", x.order[0].at, x.armed)
 	}
 }
 
@@ -108,7 +108,7 @@ func (t *set) check(fail func(string, ...any)) {
 	for _, v := range t.views {
 		clients += v.check(fail)
 	}
-	if clients != t.clients {
+	if clients != int(t.clients) {
 		fail("%d positions for %d clients of %q", clients, t.clients, t.selector)
 	}
 	if n := t.uncachedMembers(); n != len(t.uncached) {
@@ -193,14 +193,14 @@ func (e *entry) check(s *shard, subs map[*Sub]bool, fail func(string, ...any)) {
 			fail("entry %q: dirty, and its client was not told", e.name)
 		}
 	}
-	if n != e.count {
-		fail("entry %q: %d records, count %d", e.name, n, e.count)
+	if n != e.clients {
+		fail("entry %q: %d records, count %d", e.name, n, e.clients)
 	}
-	if !e.wanted() && !e.inChanged && s.isAsked(e) {
+	if !e.wanted() && !e.inChanged && s.named.isAsked(e) {
 		fail("entry %q: unwanted, asked, and not to be looked at", e.name)
 	}
-	if e.count > 0 && !e.lingerAt.IsZero() {
-		fail("entry %q: lingers with %d clients", e.name, e.count)
+	if e.clients > 0 && !e.lingerAt.IsZero() {
+		fail("entry %q: lingers with %d clients", e.name, e.clients)
 	}
 	if p := pick(e.variants, s.params); p != e.chosen {
 		fail("entry %q: chosen variant is not the one that matches", e.name)

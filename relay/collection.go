@@ -11,11 +11,11 @@ type excerpt struct {
 	collectionError *NameError
 }
 
-// applyCollections takes up what a response on the stream of generation gen says of globs or
+// apply takes up what a response on the stream of generation gen says of globs or
 // namespaces. A response that is refused in part, or is the first after one, concerns them all:
 // what they lack may be what was refused (RELAY-32).
-func (s *shard) applyCollections(a *Applied, u *update, bodies []*xds.Variant, gen uint32) {
-	if len(s.collections) == 0 {
+func (c *collections) apply(a *Applied, u *update, bodies []*xds.Variant, gen uint32) {
+	if len(c.byName) == 0 {
 		return
 	}
 	parts, none := map[*set]*excerpt{}, u.bare()
@@ -26,8 +26,8 @@ func (s *shard) applyCollections(a *Applied, u *update, bodies []*xds.Variant, g
 		return parts[t]
 	}
 	each := func(name string, f func(*excerpt)) {
-		s.eachOf(gen, name, func(t *set) {
-			if !s.predates(u, t, name) {
+		c.eachOf(gen, name, func(t *set) {
+			if !c.predates(u, t, name) {
 				f(of(t))
 			}
 		})
@@ -38,12 +38,12 @@ func (s *shard) applyCollections(a *Applied, u *update, bodies []*xds.Variant, g
 		})
 	}
 	for _, name := range u.Whole {
-		if t := s.collections[name]; t != nil && t.askedGen == gen {
+		if t := c.byName[name]; t != nil && t.askedGen == gen {
 			of(t).Full = true
 		}
 	}
 	for _, name := range u.Removed {
-		if t := s.collections[name]; t != nil && t.askedGen == gen && t.members[name] == nil {
+		if t := c.byName[name]; t != nil && t.askedGen == gen && t.members[name] == nil {
 			of(t).collectionError = notFound(name) // it is empty (COLL-3)
 			continue
 		}
@@ -53,22 +53,22 @@ func (s *shard) applyCollections(a *Applied, u *update, bodies []*xds.Variant, g
 		each(r.Name, func(p *excerpt) { p.RemovedVariants = append(p.RemovedVariants, r) })
 	}
 	for _, e := range u.Errors {
-		if t := s.collections[e.Name]; t != nil && t.askedGen == gen && t.members[e.Name] == nil {
+		if t := c.byName[e.Name]; t != nil && t.askedGen == gen && t.members[e.Name] == nil {
 			of(t).collectionError = e
 			continue
 		}
 		each(e.Name, func(p *excerpt) { p.Errors = append(p.Errors, e) })
 	}
-	first := s.collectedGen != gen
-	s.collectedGen = gen
-	if first || u.Bad || s.collectedBad {
-		for _, t := range s.collections {
+	first := c.gen != gen
+	c.gen = gen
+	if first || u.Bad || c.bad {
+		for _, t := range c.byName {
 			if t.askedGen == gen && parts[t] == nil {
 				t.noteUnrelated(gen, u)
 			}
 		}
 	}
-	s.collectedBad = u.Bad
+	c.bad = u.Bad
 	for t, p := range parts {
 		t.applyPart(a, p, gen)
 	}
@@ -77,14 +77,14 @@ func (s *shard) applyCollections(a *Applied, u *update, bodies []*xds.Variant, g
 // predates reports whether what a response says of a name is of an earlier subscription to
 // the collection on the same stream: it waited (gather.go), and meanwhile the collection was asked
 // anew. What `*` or the name itself was asked for all the while counts for the collection, too.
-func (s *shard) predates(u *update, t *set, name string) bool {
+func (c *collections) predates(u *update, t *set, name string) bool {
 	if !u.waited || u.asked >= t.askedAs {
 		return false
 	}
 	if t.kind == namespace {
-		return s.star.askedGen != t.askedGen
+		return c.shard.star.askedGen != t.askedGen
 	}
-	e := s.named.entries[name]
+	e := c.shard.named.entries[name]
 	return e == nil || !e.askedOn(t.askedGen)
 }
 
@@ -183,10 +183,10 @@ func (t *set) noteUnrelated(gen uint32, u *update) {
 	t.startPause(now)
 }
 
-// picked reports whether a resource belongs to a collection, so that it was asked for
+// cover reports whether a resource belongs to a collection, so that it was asked for
 // (RELAY-28).
-func (s *shard) picked(gen uint32, name string) (picked bool) {
-	s.eachOf(gen, name, func(*set) { picked = true })
+func (c *collections) cover(gen uint32, name string) (picked bool) {
+	c.eachOf(gen, name, func(*set) { picked = true })
 	return picked
 }
 
@@ -226,27 +226,27 @@ func (s *shard) applySets(a *Applied, u *update, bodies []*xds.Variant, gen uint
 			s.strayError(a, gen, e)
 		}
 	}
-	s.applyCollections(a, u, bodies, gen)
+	s.collections.apply(a, u, bodies, gen)
 }
 
 // stray counts a resource that no name or `*` was asked for, unless a collection was
 // (RELAY-28, COLL-5).
 func (s *shard) stray(a *Applied, gen uint32, id xds.Identity) {
-	if !s.picked(gen, id.Name) {
+	if !s.collections.cover(gen, id.Name) {
 		s.ignore(a, id)
 	}
 }
 
 // strayError is stray for an error, which may be of a collection as a whole.
 func (s *shard) strayError(a *Applied, gen uint32, e *NameError) {
-	if t := s.collections[e.Name]; t == nil || t.askedGen != gen {
+	if t := s.collections.byName[e.Name]; t == nil || t.askedGen != gen {
 		s.stray(a, gen, xds.IdentityOf(e))
 	}
 }
 
 // memberBodies is what a collection asked on the stream of generation gen holds of a name.
-func (s *shard) memberBodies(gen uint32, name string) (vs []*xds.Variant) {
-	s.eachOf(gen, name, func(t *set) {
+func (c *collections) memberBodies(gen uint32, name string) (vs []*xds.Variant) {
+	c.eachOf(gen, name, func(t *set) {
 		if m := t.members[name]; m != nil && !t.guard.holdsAny(&m.held) {
 			vs = m.variants
 		}
@@ -257,19 +257,19 @@ func (s *shard) memberBodies(gen uint32, name string) (vs []*xds.Variant) {
 // shareMember fills a new entry with what a glob on the names' own lane holds of the name:
 // until the name itself is answered, which many servers do not do for what they have sent on the
 // same stream, it stands in (RELAY-25).
-func (s *shard) shareMember(e *entry) {
-	if len(s.collections) == 0 || len(e.variants) > 0 || !xds.IsNewStyle(e.name) {
+func (n *namedTable) shareMember(e *entry) {
+	if len(n.shard.collections.byName) == 0 || len(e.variants) > 0 || !xds.IsNewStyle(e.name) {
 		return
 	}
-	for _, v := range s.memberBodies(s.lane(s.named.lane).gen.Load(), e.name) {
-		s.hold(e, v)
+	for _, v := range n.shard.collections.memberBodies(n.shard.lane(n.lane).gen.Load(), e.name) {
+		n.hold(e, v)
 	}
 	if len(e.variants) > 0 {
 		restored := false
-		s.covering(e.name, func(t *set) { restored = restored || t.unconfirmed() })
+		n.shard.collections.covering(e.name, func(t *set) { restored = restored || t.unconfirmed() })
 		e.onRestored(restored)
 	}
 	if e.also != nil {
-		s.list(e.also)
+		n.list(e.also)
 	}
 }

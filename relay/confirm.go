@@ -35,73 +35,71 @@ func (r *record) heldBack() bool {
 		}
 		return false
 	}
-	return !e.isMute() || !r.sub.answersWhole() || !r.sub.shard.isAsked(e)
+	return !e.isMute() || !r.sub.answersWhole() || !r.sub.shard.named.isAsked(e)
 }
 
 // answersSoon reports whether a restored name was just asked, or is about to be, of a SotW origin
 // that answers. Such a name left the request with its last client (RELAY-99). A client may then
 // have been sent something newer before the restart, and have unsubscribed since. So it waits for
 // the answer, and is not sent what is older (EC-4; the chaos schedule "weir killed, snapshot").
-func (s *shard) answersSoon(e *entry) bool {
-	l := s.lane(s.named.lane)
+func (n *namedTable) answersSoon(e *entry) bool {
+	l := n.shard.lane(n.lane)
 	gen := l.gen.Load()
-	return s.group.origin.config().SotW && gen != 0 && l.heard.Load() == gen && !e.isMute() && (!e.asksOn(gen) || !e.answeredOn(gen))
+	return n.shard.group.origin.config().SotW && gen != 0 && l.heard.Load() == gen && !e.isMute() && (!e.asksOn(gen) || !e.answeredOn(gen))
 }
 
 // notSoon is called when the stream has ended on which names were about to be answered. Clients
 // that wait for them are sent what was restored.
-func (s *shard) notSoon(l *Lane) {
-	if !s.group.origin.config().SotW || s.lane(s.named.lane) != l {
+func (n *namedTable) notSoon(l *Lane) {
+	if !n.shard.group.origin.config().SotW || n.shard.lane(n.lane) != l {
 		return
 	}
-	for _, e := range s.named.entries {
+	for _, e := range n.entries {
 		if e.unconfirmed {
-			s.markRecords(e)
+			n.markRecords(e)
 		}
 	}
 }
 
 // markConfirmed is called when the origin has confirmed a name, which its silence may do.
-func (s *shard) markConfirmed(e *entry) {
+func (n *namedTable) markConfirmed(e *entry) {
 	if !e.unconfirmed {
 		return
 	}
 	e.onRestored(false)
-	s.markRecords(e)
+	n.markRecords(e)
 }
 
 // confirmFrom is called when names were just asked: all of them on a new stream, or some that came
 // later. The time in which silence confirms begins now. Names that come later do not begin it
 // again.
-func (s *shard) confirmFrom(now time.Time, all bool) {
-	t := &s.named
-	if t.unconfirmed && (all || !t.confirming) {
-		t.confirmAt = now.Add(s.cfg().FirmSettle)
-		s.confirmTimer()
+func (n *namedTable) confirmFrom(now time.Time, all bool) {
+	if n.unconfirmed && (all || !n.confirming) {
+		n.confirmAt = now.Add(n.shard.cfg().FirmSettle)
+		n.confirmTimer()
 	}
 }
 
-func (s *shard) confirmTimer() {
-	if t := &s.named; !t.confirming {
-		t.confirming = true
-		s.push(timer{at: t.confirmAt, kind: confirmations, shard: s})
+func (n *namedTable) confirmTimer() {
+	if !n.confirming {
+		n.confirming = true
+		n.shard.push(timer{at: n.confirmAt, kind: confirmations, shard: n.shard})
 	}
 }
 
 // confirmLater is called on each response of the names' stream, since more may follow. After a
 // response with a bad part the longest pause applies: what the responses lack may be what was
 // refused (RELAY-32).
-func (s *shard) confirmLater(gen uint32, bad bool) {
-	t := &s.named
-	if !t.unconfirmed {
+func (n *namedTable) confirmLater(gen uint32, bad bool) {
+	if !n.unconfirmed {
 		return
 	}
-	most := t.firstAt[t.lane].Add(firmMost)
+	most := n.firstAt[n.lane].Add(firmMost)
 	if bad {
-		t.refusedGen = gen
+		n.refusedGen = gen
 	}
-	if t.confirmAt = earlier(s.now.Add(s.cfg().FirmSettle), most); t.refusedGen == gen {
-		t.confirmAt = most
+	if n.confirmAt = earlier(n.shard.now.Add(n.shard.cfg().FirmSettle), most); n.refusedGen == gen {
+		n.confirmAt = most
 	}
 }
 
@@ -122,31 +120,30 @@ func (x *arrival) confirmLater() {
 			})
 		case kindNamed:
 			s.now = x.came
-			s.confirmLater(x.gen, x.u.Bad)
+			s.named.confirmLater(x.gen, x.u.Bad)
 		}
 	}
 }
 
 // confirm checks whether the origin has been silent about the restored names for long enough. It
 // locks the shard.
-func (s *shard) confirm(now time.Time) {
-	s.mu.Lock()
-	defer s.unlock()
-	s.now = now
-	t := &s.named
-	t.confirming = false
-	gen := t.firstGen[t.lane]
+func (n *namedTable) confirm(now time.Time) {
+	n.shard.mu.Lock()
+	defer n.shard.unlock()
+	n.shard.now = now
+	n.confirming = false
+	gen := n.firstGen[n.lane]
 	switch {
-	case !t.unconfirmed, !s.lane(t.lane).live(gen): // the next stream asks again
-	case t.confirmAt.After(now):
-		s.confirmTimer()
+	case !n.unconfirmed, !n.shard.lane(n.lane).live(gen): // the next stream asks again
+	case n.confirmAt.After(now):
+		n.confirmTimer()
 	default:
-		t.unconfirmed = false
-		for _, e := range t.entries {
-			if t.presented && len(e.variants) > 0 && e.asksOn(gen) && !e.kept(gen) {
-				s.markConfirmed(e)
+		n.unconfirmed = false
+		for _, e := range n.entries {
+			if n.presented && len(e.variants) > 0 && e.asksOn(gen) && !e.kept(gen) {
+				n.markConfirmed(e)
 			}
-			t.unconfirmed = t.unconfirmed || e.unconfirmed
+			n.unconfirmed = n.unconfirmed || e.unconfirmed
 		}
 	}
 }

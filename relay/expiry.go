@@ -12,6 +12,7 @@ import (
 // cost nothing here. There is one timer for all of them: it says when to look, and is set anew when
 // it was not due yet. Guarded by the shard's lock.
 type expiring struct {
+	shard  *shard // set once, by newShard
 	order  expiringHeap
 	byName map[expiringKey]*expiringName
 	armed  time.Time // of the earliest timer in the table's heap; zero: none
@@ -29,65 +30,63 @@ type expiringName struct {
 	index int       // in order
 }
 
-// trackExpiry notes when the variants of a name expire, after any change of them.
-func (s *shard) trackExpiry(key expiringKey, variants []*xds.Variant) {
+// track notes when the variants of a name expire, after any change of them.
+func (x *expiring) track(key expiringKey, variants []*xds.Variant) {
 	var at time.Time
 	for _, v := range variants {
 		if end := v.Expires(); v.Timed() && (at.IsZero() || end.Before(at)) {
 			at = end
 		}
 	}
-	t := &s.expiring
-	switch m := t.byName[key]; {
+	switch m := x.byName[key]; {
 	case m == nil && at.IsZero():
 		return
 	case m == nil:
-		if t.byName == nil {
-			t.byName = map[expiringKey]*expiringName{}
+		if x.byName == nil {
+			x.byName = map[expiringKey]*expiringName{}
 		}
 		m = &expiringName{expiringKey: key, at: at}
-		t.byName[key] = m
-		heap.Push(&t.order, m)
+		x.byName[key] = m
+		heap.Push(&x.order, m)
 	case at.IsZero():
-		heap.Remove(&t.order, m.index)
-		delete(t.byName, key)
+		heap.Remove(&x.order, m.index)
+		delete(x.byName, key)
 	case !m.at.Equal(at):
 		m.at = at
-		heap.Fix(&t.order, m.index)
+		heap.Fix(&x.order, m.index)
 	}
-	s.arm()
+	x.arm()
 }
 
-func (s *shard) arm() {
-	t := &s.expiring
-	if len(t.order) == 0 {
+func (x *expiring) arm() {
+	if len(x.order) == 0 {
 		return
 	}
-	if at := t.order[0].at; t.armed.IsZero() || at.Before(t.armed) {
-		t.armed = at
-		s.push(timer{at: at, kind: expiries, shard: s})
+	if at := x.order[0].at; x.armed.IsZero() || at.Before(x.armed) {
+		x.armed = at
+		x.shard.push(timer{at: at, kind: expiries, shard: x.shard})
 	}
 }
 
 // expire removes what has expired, as if the origin had removed it, whether the origin is there or
 // not (RELAY-50, RELAY-53). It leaves the subscription as it is: the origin sends what it still
 // has. It returns the number of resources. It locks the shard.
-func (s *shard) expire(now time.Time) (n int) {
+func (x *expiring) expire(now time.Time) (n int) {
+	s := x.shard
 	s.mu.Lock()
 	defer s.unlock()
-	t := &s.expiring
-	if !t.armed.After(now) {
-		t.armed = time.Time{}
+	if !x.armed.After(now) {
+		x.armed = time.Time{}
 	}
 	var sets []*set
-	for len(t.order) > 0 && !t.order[0].at.After(now) {
+	for len(x.order) > 0 && !x.order[0].at.After(now) {
 		if n == 0 {
 			s.now = now
 			s.nextRev()
 		}
-		key := t.order[0].expiringKey
+		key := x.order[0].expiringKey
 		if key.set == nil {
-			n += s.expireName(s.named.entries[key.name], now)
+			n += s.named.expire(s.named.entries[key.name], now)
 			continue
 		}
 		n += key.set.expire(key.set.members[key.name], now)
@@ -98,7 +97,7 @@ func (s *shard) expire(now time.Time) (n int) {
 	for _, set := range sets {
 		set.markChanged(s.rev)
 	}
-	s.arm()
+	x.arm()
 	return n
 }
 
@@ -109,54 +108,55 @@ func (t *set) expire(m *member, now time.Time) (n int) {
 	return n
 }
 
-// expireName ends the variants of an entry. That is as good as the origin's word that there
+// expire ends the variants of an entry. That is as good as the origin's word that there
 // is none (ABS-10), for as long as the stream lasts on which it was asked (RELAY-38).
-func (s *shard) expireName(e *entry, now time.Time) (n int) {
+func (n *namedTable) expire(e *entry, now time.Time) (ended int) {
 	shared := e.also != nil && len(e.also.entries) > 1
-	if e.variants, n = living(e.variants, now); len(e.variants) == 0 {
-		s.empty(e)
+	if e.variants, ended = living(e.variants, now); len(e.variants) == 0 {
+		n.empty(e)
 	}
 	if shared {
-		n = 0 // the last entry that holds it counts
+		ended = 0 // the last entry that holds it counts
 	}
-	s.trackExpiry(expiringKey{name: e.name}, e.variants)
-	gen := s.lane(s.named.lane).gen.Load()
+	n.shard.expiring.track(expiringKey{name: e.name}, e.variants)
+	gen := n.shard.lane(n.lane).gen.Load()
 	if gen == 0 || !e.asksOn(gen) || e.unconfirmed {
 		gen = 0
 	}
-	s.offerNamed(e, s.rev, gen, true)
-	s.unshareTouched(e)
+	n.offer(e, n.shard.rev, gen, true)
+	n.shard.unshareTouched(e)
 	if e.chosen == nil && e.nameError != nil && e.nameError.Own {
 		e.onExpired(expired(e.name))
 	}
-	return n
+	return ended
 }
 
 // standIn has a name of which nothing is known take over what a client has of it by a set
 // that it leaves, if that has a TTL. Until the name is answered it stands in (RELAY-25), and ends
 // in time: the set's end is told to the set's clients alone (RELAY-51).
-func (s *shard) standIn(e *entry, t *set, it *item, now time.Time) {
+func (n *namedTable) standIn(e *entry, t *set, it *item, now time.Time) {
+	s := n.shard
 	v := it.variant
 	over := v.Expired(now)
-	absent := s.absent(e) || e.wasStatedAbsent() && !s.outlives(it, e)
+	absent := n.absent(e) || e.wasStatedAbsent() && !s.outlives(it, e)
 	if !v.Timed() || it.dead && !over || absent || len(e.variants) > 0 || e.name != v.Name {
 		return
 	}
-	s.hold(e, v)
+	n.hold(e, v)
 	e.onRestored(t.unconfirmed())
-	s.named.unconfirmed = s.named.unconfirmed || e.unconfirmed
+	n.unconfirmed = n.unconfirmed || e.unconfirmed
 	s.edited()
 	if e.onHeld(pick(e.variants, s.params)); e.chosen != nil {
 		e.onOutlived()
 		e.rev = it.rev
-		s.notify(e, s.rev)
+		n.notify(e, s.rev)
 	}
 	if over { // before the client was told
 		s.nextRev()
-		s.expireName(e, now)
+		n.expire(e, now)
 		return
 	}
-	s.trackExpiry(expiringKey{name: e.name}, e.variants)
+	s.expiring.track(expiringKey{name: e.name}, e.variants)
 }
 
 // living are the variants that have not expired, and the number of those that have.

@@ -124,12 +124,12 @@ func (s *shard) matchingOf(vs []*xds.Variant) []*xds.Variant {
 }
 
 // fallbackOf is the fallback content of a name; nil: none.
-func (s *shard) fallbackOf(name string) []*xds.Variant {
-	of := s.fallback()
+func (n *namedTable) fallbackOf(name string) []*xds.Variant {
+	of := n.shard.fallback()
 	if of == nil {
 		return nil
 	}
-	vs := s.matchingOf(of.names[name])
+	vs := n.shard.matchingOf(of.names[name])
 	if len(vs) == 0 {
 		return nil
 	}
@@ -209,7 +209,7 @@ func (s *shard) fallBack() {
 		return
 	}
 	if l := s.lane(s.named.lane); s.mayStandIn(l) {
-		s.markHeldBack()
+		s.named.markHeldBack()
 	} else {
 		s.expectFallback(l)
 	}
@@ -243,7 +243,7 @@ func (s *shard) followFallback() {
 		if len(e.variants) > 0 || len(old) > 0 && !isFallback(old) {
 			continue
 		}
-		vs := s.fallbackOf(e.name)
+		vs := s.named.fallbackOf(e.name)
 		if vs == nil || sameBodies(vs, old) {
 			continue
 		}
@@ -252,7 +252,7 @@ func (s *shard) followFallback() {
 		}
 		e.onRetired(vs)
 		e.rev = rev
-		s.markRecords(e)
+		s.named.markRecords(e)
 	}
 	s.sets(func(t *set) {
 		if t.standsIn() {

@@ -104,30 +104,30 @@ func (c *scope) countFrozen(kept map[xds.Identity]bool) int {
 	return 0
 }
 
-// nameStays decides about a body that came for a name of which something may be held, before
+// stays decides about a body that came for a name of which something may be held, before
 // anything else is done with it: a removal that was held back is cancelled. If it returns false
 // the body is not applied, and the entries that it answers keep what they have. An alias that
 // stands for another resource does not move either.
-func (s *shard) nameStays(body *xds.Variant, held []*xds.Variant, gen uint32) (taken bool) {
-	s.named.guard.cancel(xds.Identity{Name: body.Name, Constraints: body.Constraints.Key()})
+func (n *namedTable) stays(body *xds.Variant, held []*xds.Variant, gen uint32) (taken bool) {
+	n.guard.cancel(xds.Identity{Name: body.Name, Constraints: body.Constraints.Key()})
 	for _, alias := range body.Aliases {
-		s.named.guard.cancel(xds.Identity{Name: xds.NameKey(alias), Constraints: body.Constraints.Key()})
+		n.guard.cancel(xds.Identity{Name: xds.NameKey(alias), Constraints: body.Constraints.Key()})
 	}
-	taken = s.named.passes(body, held)
+	taken = n.passes(body, held)
 	for _, alias := range body.Aliases {
-		e := s.named.entries[xds.NameKey(alias)]
-		if taken && e != nil && len(e.variants) > 0 && !e.ownName() && e.variants[0].Name != body.Name && s.named.freezes().Changes() {
-			s.named.markFrozen(xds.Identity{Name: body.Name, Constraints: body.Constraints.Key()})
+		e := n.entries[xds.NameKey(alias)]
+		if taken && e != nil && len(e.variants) > 0 && !e.ownName() && e.variants[0].Name != body.Name && n.freezes().Changes() {
+			n.markFrozen(xds.Identity{Name: body.Name, Constraints: body.Constraints.Key()})
 			taken = false
 		}
 	}
 	if taken {
 		return true
 	}
-	for _, e := range s.holders(body.Name) {
+	for _, e := range n.holders(body.Name) {
 		if e.askedOn(gen) && len(e.variants) > 0 {
 			e.onSeen(gen)
-			s.touch(e, false)
+			n.touch(e, false)
 		}
 	}
 	return false

@@ -277,11 +277,11 @@ func (s *shard) changes(u *update, gen uint32) (changed, asked bool) {
 	for i := range u.Resources {
 		r, held := &u.Resources[i], u.found[i].body
 		if held == nil {
-			if e := s.entry(r.Name); e != nil && e.isServed() {
+			if e := s.named.entry(r.Name); e != nil && e.isServed() {
 				changed = true // clients were told another body
 			}
 			asked = true
-			s.eachOf(gen, r.Name, func(t *set) { changed = changed || t.shown() })
+			s.collections.eachOf(gen, r.Name, func(t *set) { changed = changed || t.shown() })
 			continue
 		}
 		known++

@@ -85,25 +85,17 @@ func (l *Lane) stream(gen uint32) gate.Stream {
 	return gate.Stream{Live: l.live(gen), Answered: l.heard.Load() == gen}
 }
 
-func (t *namedTable) stream() gate.Stream {
-	return t.shard.lane(t.lane).stream(t.firstGen[t.lane])
+func (n *namedTable) stream() gate.Stream {
+	return n.shard.lane(n.lane).stream(n.firstGen[n.lane])
 }
 
-func (t *namedTable) subject() gate.Subject { return gate.Subject{} }
-func (t *namedTable) standsIn() bool        { return false }
+func (n *namedTable) subject() gate.Subject { return gate.Subject{} }
+func (n *namedTable) standsIn() bool        { return false }
 
 // isFallback reports whether what is held of a resource is of the last resort, and stands in.
 func (c *scope) isFallback(id xds.Identity) bool {
 	v := find(c.bodies(id.Name), id.Constraints)
 	return v != nil && v.From.Fallback && c.of.standsIn()
-}
-
-// bodies are what is held of a resource.
-func (c *scope) bodies(name string) []*xds.Variant {
-	if k, is := c.of.lookUp(name); is {
-		return k.variants
-	}
-	return nil
 }
 
 // guardPolicy is the guard's policy of the shard's origin.
@@ -270,30 +262,30 @@ func (c *scope) releaseHeld() (n int) {
 	return c.of.release(&g)
 }
 
-func (t *namedTable) release(g *guard) (n int) {
-	s, rev, held := t.shard, t.shard.rev, g.held
-	gen := t.firstGen[t.lane]
-	if !s.lane(t.lane).live(gen) {
+func (n *namedTable) release(g *guard) (released int) {
+	s, rev, held := n.shard, n.shard.rev, g.held
+	gen := n.firstGen[n.lane]
+	if !s.lane(n.lane).live(gen) {
 		gen = 0 // gone, but nobody who asks now can be told so (RELAY-38)
 	}
 	for id := range held {
-		if !slices.ContainsFunc(s.holders(id.Name), func(e *entry) bool { return find(e.variants, id.Constraints) != nil }) {
+		if !slices.ContainsFunc(n.holders(id.Name), func(e *entry) bool { return find(e.variants, id.Constraints) != nil }) {
 			delete(held, id) // it went otherwise, and the origin may have said something else since
 			continue
 		}
-		if s.removeName(id) {
-			n++
+		if n.removeName(id) {
+			released++
 		}
 	}
-	s.unshareTouched(s.offerTouched(rev, gen)...)
+	s.unshareTouched(n.offerTouched(rev, gen)...)
 	for id, err := range held {
-		for _, e := range s.holders(id.Name) {
+		for _, e := range n.holders(id.Name) {
 			if err != nil && gen != 0 && len(e.variants) == 0 {
-				s.fail(e, err, rev, gen)
+				n.fail(e, err, rev, gen)
 			}
 		}
 	}
-	return n
+	return released
 }
 
 func (t *set) release(g *guard) (n int) {

@@ -31,7 +31,7 @@ func (r *record) addMissingHost(stated bool) {
 
 // answerSilent answers a client that waits for a virtual host about which the origin is silent.
 func (r *record) answerSilent() {
-	if r.is(demanded) && r.sub.shard.silentOf(r.entry) {
+	if r.is(demanded) && r.sub.shard.named.silentOf(r.entry) {
 		r.addMissingHost(false)
 		r.owe(false)
 	}
@@ -98,43 +98,44 @@ func Refusals(names []string, version string) (fields []byte) {
 	return fields
 }
 
-// parked starts the clock for a virtual host that is asked.
-func (s *shard) parked(e *entry, gen uint32, now time.Time) {
-	if !xds.IsVirtualHost(s.typeURL) {
+// park starts the clock for a virtual host that is asked.
+func (n *namedTable) park(e *entry, gen uint32, now time.Time) {
+	if !xds.IsVirtualHost(n.shard.typeURL) {
 		return
 	}
-	if len(s.named.parked) == 0 {
-		s.push(timer{at: now.Add(s.cfg().OnDemandWait), kind: silentHosts, shard: s})
+	if len(n.parked) == 0 {
+		n.shard.push(timer{at: now.Add(n.shard.cfg().OnDemandWait), kind: silentHosts, shard: n.shard})
 	}
-	s.named.parked = append(s.named.parked, unheard{e, gen, e.asks, now})
+	n.parked = append(n.parked, unheard{e, gen, e.asks, now})
 }
 
 // silentOnHosts looks at the virtual hosts asked on_demand_wait ago. Who waits for one of which a
 // connected origin has said nothing is answered (ALIAS-10). It locks the shard.
-func (s *shard) silentOnHosts(now time.Time) {
+func (n *namedTable) silentOnHosts(now time.Time) {
+	s := n.shard
 	s.mu.Lock()
 	s.now = now
-	t, n := &s.named, 0
+	i := 0
 	wait := s.cfg().OnDemandWait
-	for ; n < len(t.parked) && !t.parked[n].at.Add(wait).After(now); n++ {
-		if u := t.parked[n]; u.entry.asksOn(u.gen) && s.isAsked(u.entry) {
+	for ; i < len(n.parked) && !n.parked[i].at.Add(wait).After(now); i++ {
+		if u := n.parked[i]; u.entry.asksOn(u.gen) && n.isAsked(u.entry) {
 			u.entry.onWaited()
-			for r := u.entry.head; r != nil && s.silentOf(u.entry); r = r.next {
+			for r := u.entry.head; r != nil && n.silentOf(u.entry); r = r.next {
 				if r.is(demanded) {
 					r.markDirty(s.rev)
 				}
 			}
 		}
-		t.parked[n] = unheard{}
+		n.parked[i] = unheard{}
 	}
-	if t.parked = t.parked[n:]; len(t.parked) > 0 {
-		s.push(timer{at: t.parked[0].at.Add(wait), kind: silentHosts, shard: s})
+	if n.parked = n.parked[i:]; len(n.parked) > 0 {
+		s.push(timer{at: n.parked[0].at.Add(wait), kind: silentHosts, shard: s})
 	}
 	s.unlock()
 }
 
 // silentOf reports whether a connected origin has been silent about a virtual host for
 // on_demand_wait, and is. An error says no more of whether there is one.
-func (s *shard) silentOf(e *entry) bool {
-	return e.isSilent() && s.isAsked(e)
+func (n *namedTable) silentOf(e *entry) bool {
+	return e.isSilent() && n.isAsked(e)
 }

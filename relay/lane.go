@@ -154,7 +154,7 @@ func (l *Lane) Close() {
 		s.mu.Lock()
 		s.rejoinClosed(l)
 		s.sets((*set).clear)
-		s.notSoon(l)
+		s.named.notSoon(l)
 		dead := s.dropIfEmpty()
 		s.unlock()
 		if dead {

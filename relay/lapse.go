@@ -26,15 +26,15 @@ import (
 
 // lists reports whether the name belongs into the requests.
 func (k *store) lists(e *entry) bool {
-	return e.count > 0 || !e.lingerAt.IsZero() && (!k.group.origin.config().SotW || k.polled(e))
+	return e.clients > 0 || !e.lingerAt.IsZero() && (!k.group.origin.config().SotW || k.polled(e))
 }
 
 // polls notes that a client has polled the name, and comes again.
-func (t *namedTable) polls(e *entry) {
-	if t.polled == nil {
-		t.polled = map[*entry]bool{}
+func (n *namedTable) polls(e *entry) {
+	if n.polled == nil {
+		n.polled = map[*entry]bool{}
 	}
-	t.polled[e] = true
+	n.polled[e] = true
 }
 
 // polled reports whether clients poll the name.
@@ -55,10 +55,10 @@ func (k *store) listsAny() bool {
 }
 
 // lapse has a name that lingers leave the request.
-func (s *shard) lapse(e *entry) {
-	if !s.lists(e) && s.isAsked(e) {
-		s.bequeath(e)
-		s.look(e)
+func (n *namedTable) lapse(e *entry) {
+	if !n.shard.lists(e) && n.isAsked(e) {
+		n.bequeath(e)
+		n.look(e)
 	}
 }
 
@@ -66,11 +66,11 @@ func (s *shard) lapse(e *entry) {
 // out. It may have been under way before they were asked again, so the names are asked once more,
 // and the next answer is believed. An origin that has sent such a list may have no more to say; its
 // silence is that of a name which came back (lapsedSilent).
-func (s *shard) askLapsedAgain(gen uint32) {
-	for _, e := range s.named.entries {
+func (n *namedTable) askLapsedAgain(gen uint32) {
+	for _, e := range n.entries {
 		if e.hasLeft() && e.asksOn(gen) && len(e.variants) > 0 {
 			e.onLeftOut()
-			s.look(e)
+			n.look(e)
 		}
 	}
 }
@@ -79,11 +79,11 @@ func (s *shard) askLapsedAgain(gen uint32) {
 // nothing for patience. Of a type whose lists are the full state it is asked on a new stream, whose
 // first list has the name or has it no more. The lane is opened anew for it once in refreshPause at
 // most; until then the name waits.
-func (s *shard) lapsedSilent(e *entry) {
-	if !e.cameBack() || !xds.FullState(s.typeURL) {
+func (n *namedTable) lapsedSilent(e *entry) {
+	if !e.cameBack() || !xds.FullState(n.shard.typeURL) {
 		return
 	}
-	if l := s.lane(s.named.lane); l.live(e.asked()) && !l.fetch(s.now) {
-		s.named.unheard = append(s.named.unheard, unheard{e, e.asked(), e.asks, s.now})
+	if l := n.shard.lane(n.lane); l.live(e.asked()) && !l.fetch(n.shard.now) {
+		n.unheard = append(n.unheard, unheard{e, e.asked(), e.asks, n.shard.now})
 	}
 }

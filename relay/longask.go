@@ -31,37 +31,36 @@ func (x *longAsk) isAnswered() bool {
 }
 
 // waitsForAnswer reports whether the names that changed wait for the answer to the last ones.
-func (s *shard) waitsForAnswer(gen uint32, now time.Time) bool {
-	t := &s.named
-	if len(t.changed) <= shortAsk {
+func (n *namedTable) waitsForAnswer(gen uint32, now time.Time) bool {
+	if len(n.changed) <= shortAsk {
 		return false
 	}
-	due := t.longAsk.at.Add(answerWait)
-	if t.longAsk.isAnswered() || t.longAsk.gen != gen || !now.Before(due) {
-		t.longAsk = longAsk{}
+	due := n.longAsk.at.Add(answerWait)
+	if n.longAsk.isAnswered() || n.longAsk.gen != gen || !now.Before(due) {
+		n.longAsk = longAsk{}
 		return false
 	}
-	t.asksMore = true
-	if !t.waitsToList {
-		t.waitsToList = true
-		s.push(timer{at: due, kind: listAgain, shard: s})
+	n.asksMore = true
+	if !n.waitsToList {
+		n.waitsToList = true
+		n.shard.push(timer{at: due, kind: listAgain, shard: n.shard})
 	}
 	return true
 }
 
 // askedLong notes that so many names were asked, e the last of them.
-func (s *shard) askedLong(n int, e *entry, gen uint32, now time.Time) {
-	if n >= askedAtOnce/2 {
-		s.named.longAsk = longAsk{e, gen, now}
+func (n *namedTable) askedLong(count int, e *entry, gen uint32, now time.Time) {
+	if count >= askedAtOnce/2 {
+		n.longAsk = longAsk{e, gen, now}
 	}
 }
 
 // longAnswer has the lane ask the next names, if those before were answered.
-func (s *shard) longAnswer() {
-	if t := &s.named; t.longAsk.entry != nil && t.longAsk.isAnswered() {
-		t.longAsk = longAsk{}
-		if t.asksMore {
-			s.poke(t.lane)
+func (n *namedTable) longAnswer() {
+	if n.longAsk.entry != nil && n.longAsk.isAnswered() {
+		n.longAsk = longAsk{}
+		if n.asksMore {
+			n.shard.poke(n.lane)
 		}
 	}
 }

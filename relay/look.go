@@ -180,7 +180,7 @@ func (m MapView) Status(seen map[*xds.Variant]bool) (_ TypeStatus, digest TypeDi
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ts := TypeStatus{
-		TypeURL: s.typeURL, Wildcard: s.star.wanted(), Settled: s.star.settled, Collections: len(s.collections),
+		TypeURL: s.typeURL, Wildcard: s.star.wanted(), Settled: s.star.settled, Collections: len(s.collections.byName),
 		Unrequested: s.unrequested, Unanswered: s.unanswered, Params: s.params.Key(),
 	}
 	s.sets(func(t *set) {
@@ -195,9 +195,9 @@ func (m MapView) Status(seen map[*xds.Variant]bool) (_ TypeStatus, digest TypeDi
 		live := k.live()
 		if e := k.entry; e != nil {
 			ts.Names++
-			if s.absent(e) {
+			if s.named.absent(e) {
 				ts.Absent++
-			} else if !live && s.isAsked(e) {
+			} else if !live && s.named.isAsked(e) {
 				ts.Waiting++
 			}
 		}

@@ -48,13 +48,13 @@ func (s *shard) lookup(r *xds.Resource, lane laneIndex, gen uint32) (x lookup) {
 		x.member = s.star.members[r.Name]
 		held = x.member.bodies()
 	case kindNamed:
-		x.entry = s.entry(r.Name)
+		x.entry = s.named.entry(r.Name)
 		held = x.entry.bodies()
 	default:
 		return x
 	}
 	if len(held) == 0 {
-		held = s.memberBodies(gen, r.Name)
+		held = s.collections.memberBodies(gen, r.Name)
 	}
 	x.body = find(held, r.Constraints.Key())
 	return x
@@ -68,7 +68,7 @@ func (u *update) entry(s *shard, i int) *entry {
 			return e
 		}
 	}
-	return s.entry(u.Resources[i].Name)
+	return s.named.entry(u.Resources[i].Name)
 }
 
 // member is the same for the set of `*`: one that has left it has no body, or was of an

@@ -106,7 +106,7 @@ func (t *set) swap(a *Applied, m *member, body *xds.Variant) {
 	m.variants = put(m.variants, body)
 	if old != nil && old.Digest == body.Digest {
 		a.Resumed++
-		t.shard.trackExpiry(expiringKey{t, m.name}, m.variants)
+		t.shard.expiring.track(expiringKey{t, m.name}, m.variants)
 		t.noteUncached(m)
 		for _, v := range t.views {
 			v.offer(m, t.shard.rev)

@@ -110,7 +110,7 @@ func (m *model) subscribeOne(c *modelSub) {
 			c.absent = map[string]bool{}
 			// by the word, or a SotW origin's silence, of the names' stream, which is behind
 			for r := range c.records.all() {
-				c.absent[m.plain(r.entry.name)] = c.shard.absent(r.entry)
+				c.absent[m.plain(r.entry.name)] = c.shard.named.absent(r.entry)
 			}
 		}
 		c.wildcard = on

@@ -57,8 +57,8 @@ type namedTable struct {
 	doubts map[*entry]doubt
 }
 
-func (t *namedTable) begin(s *shard) {
-	t.scope, t.entries = scope{shard: s, of: t}, map[string]*entry{}
+func (n *namedTable) begin(s *shard) {
+	n.scope, n.entries = scope{shard: s, of: n}, map[string]*entry{}
 }
 
 // unheard is a name asked on the stream of generation gen.
@@ -82,13 +82,11 @@ type entry struct {
 	last  *xds.Variant // Clusters: chosen before it went (ORD-3)
 	rev   uint64       // of the last change of chosen
 
-	head      *record // of the clients
-	count     int32
-	number    uint32    // one of its own, as good as any: see records
-	lingerAt  time.Time // set while count is 0 and the name is kept
-	gone      bool      // from the table
+	head *record // of the clients
+	interest
+	number    uint32 // one of its own, as good as any: see records
+	gone      bool   // from the table
 	inChanged bool
-	timer     bool // a wantEnd timer is in the heap
 
 	sharedWant *sharedWant // nil: it shares no subscription (share.go)
 }
@@ -133,87 +131,88 @@ func (r *record) is(f recordFlags) bool { return r.flags&f != 0 }
 
 // want finds or makes the entry of a name, which is e if there is one, and asks for it. The
 // name may be part of something larger, which nothing here must keep.
-func (s *shard) want(e *entry, name, spelt string) *entry {
+func (n *namedTable) want(e *entry, name, spelt string) *entry {
 	if e == nil {
-		return s.newWant(name, spelt)
+		return n.newWant(name, spelt)
 	}
 	if len(e.variants) == 0 && !e.wasStatedAbsent() {
 		// It gave up what must not be cached, and another name of that may have it still.
-		s.share(e)
-		e.onHeld(pick(e.variants, s.params))
+		n.share(e)
+		e.onHeld(pick(e.variants, n.shard.params))
 	}
-	if e.count == 0 && s.group.origin.config().SotW {
-		s.look(e) // it lapsed, or others have that are in the request still
+	if e.clients == 0 && n.shard.group.origin.config().SotW {
+		n.look(e) // it lapsed, or others have that are in the request still
 	}
 	return e
 }
 
 // newWant makes the entry of a name with what is known of it already.
-func (s *shard) newWant(name, spelt string) *entry {
-	e := s.newEntry(strings.Clone(name), strings.Clone(spelt))
+func (n *namedTable) newWant(name, spelt string) *entry {
+	s := n.shard
+	e := n.newEntry(strings.Clone(name), strings.Clone(spelt))
 	retired, unconfirmed := s.unretire(s.retiredKey(e.name))
 	e.onRestored(unconfirmed)
-	s.share(e)
-	s.shareMember(e)
+	n.share(e)
+	n.shareMember(e)
 	if len(e.variants) == 0 {
-		for _, v := range s.match(e.name) {
-			s.hold(e, v)
+		for _, v := range n.match(e.name) {
+			n.hold(e, v)
 			e.onBorrowed()
 		}
 	}
 	if e.unconfirmed {
-		s.named.unconfirmed = true
+		n.unconfirmed = true
 	}
 	switch {
 	case len(e.variants) > 0:
 		retired = nil
 	case retired == nil:
-		retired = s.fallbackOf(e.name)
+		retired = n.fallbackOf(e.name)
 	}
 	if e.onRetired(retired); retired != nil {
-		s.expect(s.lane(s.named.lane))
+		s.expect(s.lane(n.lane))
 	}
 	// a live variant that matches answers a new map at once (RELAY-68)
 	e.onHeld(pick(e.variants, s.params))
 	e.rev = s.rev
 	s.edited()
-	s.look(e)
+	n.look(e)
 	return e
 }
 
-func (s *shard) newEntry(name, spelt string) *entry {
-	s.named.made++
-	e := &entry{spelt: spelt, number: s.named.made}
+func (n *namedTable) newEntry(name, spelt string) *entry {
+	n.made++
+	e := &entry{spelt: spelt, number: n.made}
 	e.name = name
-	s.named.entries[name] = e
+	n.entries[name] = e
 	return e
 }
 
 // nameOf is the name as it goes upstream.
-func (s *shard) nameOf(e *entry) Name {
-	return Name{Name: xds.Spelling(e.name, e.spelt), Params: s.params, Located: s.byLocator()}
+func (n *namedTable) nameOf(e *entry) Name {
+	return Name{Name: xds.Spelling(e.name, e.spelt), Params: n.shard.params, Located: n.shard.byLocator()}
 }
 
 // look makes the lane look at the name. Before the lane has asked any name on its present
 // stream it looks at all of them anyway, so nothing is noted while the origin is away.
-func (s *shard) look(e *entry) {
-	asked := s.lane(s.named.lane).live(s.named.firstGen[s.named.lane])
+func (n *namedTable) look(e *entry) {
+	asked := n.shard.lane(n.lane).live(n.firstGen[n.lane])
 	if asked && !e.inChanged {
 		e.inChanged = true
-		s.named.changed = append(s.named.changed, e)
+		n.changed = append(n.changed, e)
 	}
-	s.poke(s.named.lane)
+	n.shard.poke(n.lane)
 }
 
 // isAsked reports whether the name is asked on the stream that is open now.
-func (s *shard) isAsked(e *entry) bool {
-	return s.lane(s.named.lane).live(e.asked())
+func (n *namedTable) isAsked(e *entry) bool {
+	return n.shard.lane(n.lane).live(e.asked())
 }
 
 // absent reports whether the origin's word that the name does not exist still stands: as long
 // as the upstream subscription does (RELAY-37, RELAY-38).
-func (s *shard) absent(e *entry) bool {
-	return e.absentOn(e.asked()) && s.isAsked(e)
+func (n *namedTable) absent(e *entry) bool {
+	return e.absentOn(e.asked()) && n.isAsked(e)
 }
 
 func (e *entry) link(r *record) {
@@ -222,15 +221,14 @@ func (e *entry) link(r *record) {
 		e.head.prev = r
 	}
 	e.head = r
-	e.count++
-	e.lingerAt = time.Time{}
+	e.join()
 }
 
 // unlink takes a client's record out; the name outlives its last one by linger, unless it is
 // known never to have existed (RELAY-39, which is about guessed names). What existed and went is
 // remembered: a client that was away when it went comes back with its version, and asking anew
 // would not help, since many origins state no absence of what they were never seen to have.
-func (s *shard) unlink(r *record, now time.Time) {
+func (n *namedTable) unlink(r *record, now time.Time) {
 	e := r.entry
 	if r.prev != nil {
 		r.prev.next = r.next
@@ -241,106 +239,82 @@ func (s *shard) unlink(r *record, now time.Time) {
 		r.next.prev = r.prev
 	}
 	r.prev, r.next = nil, nil
-	e.count--
+	e.clients--
 	if r.sub.polls {
-		s.named.polls(e)
+		n.polls(e)
 	}
-	if e.count > 0 {
+	if e.clients > 0 {
 		return
 	}
 	if e.chosen != nil && e.chosen.DoNotCache {
-		s.abandon(e)
+		n.abandon(e)
 		return
 	}
-	if linger := s.linger(); linger > 0 && (e.existed || !s.absent(e)) {
-		e.lingerAt = now.Add(linger)
-		if !e.timer {
-			e.timer = true
-			s.push(timer{at: e.lingerAt, kind: wantEnd, shard: s, entry: e})
-		}
-		s.lapse(e)
+	if linger := n.shard.linger(); linger > 0 && (e.existed || !n.absent(e)) {
+		n.shard.lingerUntil(&e.interest, now.Add(linger), timer{entry: e})
+		n.lapse(e)
 		return
 	}
-	s.unwant(e)
+	n.unwant(e)
 }
 
 // abandon lets go at once of a name that nobody has and whose body must not be cached. Should
 // it be wanted again before the lane has unsubscribed, it is asked anew (RELAY-9).
-func (s *shard) abandon(e *entry) {
-	if e.count == 0 {
+func (n *namedTable) abandon(e *entry) {
+	if e.clients == 0 {
 		for _, v := range slices.Clone(e.variants) {
 			if v.DoNotCache {
-				s.cut(e, v.Constraints.Key())
+				n.cut(e, v.Constraints.Key())
 			}
 		}
 		if len(e.variants) == 0 {
 			e.onNamed()
 		}
-		s.trackExpiry(expiringKey{name: e.name}, e.variants)
-		e.onUnkept(pick(e.variants, s.params), s.isAsked(e))
+		n.shard.expiring.track(expiringKey{name: e.name}, e.variants)
+		e.onUnkept(pick(e.variants, n.shard.params), n.isAsked(e))
 	}
-	s.unwant(e)
-}
-
-// endWant ends a name whose linger has passed. It locks the shard.
-func (s *shard) endWant(e *entry, now time.Time) {
-	s.mu.Lock()
-	e.timer = false
-	if e.count == 0 && !e.lingerAt.IsZero() {
-		if waits := s.lingersOn(e.lingerAt, now, e.chosen != nil); !waits.IsZero() {
-			e.timer = true
-			s.push(timer{at: waits, kind: wantEnd, shard: s, entry: e})
-		} else {
-			s.unwant(e)
-		}
-	}
-	dead := s.dropIfEmpty()
-	s.unlock()
-	if dead {
-		s.group.dropShard(s)
-	}
+	n.unwant(e)
 }
 
 // unwant lets go of a name: the lane unsubscribes first if it had asked, and then deletes it.
-func (s *shard) unwant(e *entry) {
+func (n *namedTable) unwant(e *entry) {
 	e.lingerAt = time.Time{}
-	s.edited()
-	s.bequeath(e)
-	if s.isAsked(e) {
-		s.look(e)
+	n.shard.edited()
+	n.bequeath(e)
+	if n.isAsked(e) {
+		n.look(e)
 		return
 	}
-	s.delete(e)
+	n.delete(e)
 }
 
-func (e *entry) wanted() bool { return e.count > 0 || !e.lingerAt.IsZero() }
-
-func (s *shard) delete(e *entry) {
+func (n *namedTable) delete(e *entry) {
+	s := n.shard
 	s.edited()
-	if s.named.entries[e.name] != e {
+	if n.entries[e.name] != e {
 		return
 	}
 	e.gone = true
-	s.listAsked(e)
-	delete(s.named.entries, e.name)
-	delete(s.named.polled, e)
-	s.trackExpiry(expiringKey{name: e.name}, nil)
-	s.retire(e)
-	s.empty(e)
-	if s.named.moving && !s.hasNames() { // nothing is left for the side lane to ask first
+	n.listAsked(e)
+	delete(n.entries, e.name)
+	delete(n.polled, e)
+	s.expiring.track(expiringKey{name: e.name}, nil)
+	n.retire(e)
+	n.empty(e)
+	if n.moving && !s.hasNames() { // nothing is left for the side lane to ask first
 		s.moved()
 	}
-	s.lane(s.named.lane).poke() // it may have been the last thing the lane was open for
+	s.lane(n.lane).poke() // it may have been the last thing the lane was open for
 }
 
-// offerNamed chooses among an entry's variants. stated: the origin spoke of the name itself,
+// offer chooses among an entry's variants. stated: the origin spoke of the name itself,
 // so that who has no match knows that there is none.
-func (s *shard) offerNamed(e *entry, rev uint64, gen uint32, stated bool) {
+func (n *namedTable) offer(e *entry, rev uint64, gen uint32, stated bool) {
 	old := e.retiredBodies()
 	if stated || len(e.variants) > 0 {
 		e.onRetired(nil) // the origin has spoken
 	}
-	switch chosen := pick(e.variants, s.params); {
+	switch chosen := pick(e.variants, n.shard.params); {
 	case chosen != nil:
 		changed := e.chosen == nil || e.chosen.Digest != chosen.Digest
 		if e.nameError != nil && !changed {
@@ -353,15 +327,15 @@ func (s *shard) offerNamed(e *entry, rev uint64, gen uint32, stated bool) {
 		e.last = nil
 		if changed {
 			e.rev = rev
-			s.notify(e, rev)
+			n.notify(e, rev)
 		}
-		if e.count == 0 && chosen.DoNotCache {
-			s.abandon(e)
+		if e.clients == 0 && chosen.DoNotCache {
+			n.abandon(e)
 		}
 	case stated:
 		// that the body of none has ended is no news
 		known, words := e.absentOn(gen) || gen == 0 && e.chosen == nil, e.nameError
-		if !e.aliasDropped && (words == nil || !s.group.origin.ends(words)) {
+		if !e.aliasDropped && (words == nil || !n.shard.group.origin.ends(words)) {
 			words = notFound(e.name) // for clients who could not be told otherwise (ABS-10)
 		}
 		if words != nil && e.chosen != nil && e.chosen.Timed() {
@@ -369,9 +343,9 @@ func (s *shard) offerNamed(e *entry, rev uint64, gen uint32, stated bool) {
 			// passed
 			words.HadTTL = true
 		}
-		if last := e.chosen; s.typeURL == xds.ClusterType {
+		if last := e.chosen; n.shard.typeURL == xds.ClusterType {
 			if last == nil {
-				last = pick(old, s.params)
+				last = pick(old, n.shard.params)
 			}
 			if last != nil {
 				e.last = last
@@ -381,10 +355,10 @@ func (s *shard) offerNamed(e *entry, rev uint64, gen uint32, stated bool) {
 		if !known {
 			e.rev = rev
 			e.due()
-			s.notify(e, rev)
+			n.notify(e, rev)
 		}
-		if e.count == 0 && !e.lingerAt.IsZero() && !e.existed { // RELAY-39: absence does not linger
-			s.unwant(e)
+		if e.lingers() && !e.existed { // RELAY-39: absence does not linger
+			n.unwant(e)
 		}
 	}
 	if len(e.variants) == 0 {
@@ -427,7 +401,7 @@ func (e *entry) due() {
 }
 
 // notify marks the clients of a name.
-func (s *shard) notify(e *entry, rev uint64) {
+func (n *namedTable) notify(e *entry, rev uint64) {
 	for r := e.head; r != nil; r = r.next {
 		r.touched(rev)
 	}

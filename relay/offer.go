@@ -97,7 +97,7 @@ func (u *update) ofVariants() bool {
 // either: none of their sets waits for its first answer, or for the pause after it.
 func saysNothing(asked []*shard, gen uint32) bool {
 	for _, s := range asked {
-		if len(s.collections) > 0 || s.star.askedGen == gen && (!s.star.firm || s.star.sweepGen == gen) {
+		if len(s.collections.byName) > 0 || s.star.askedGen == gen && (!s.star.firm || s.star.sweepGen == gen) {
 			return false
 		}
 	}
@@ -176,8 +176,8 @@ func (s *shard) takeUp(a *Applied, p *updateShare, lane laneIndex, gen uint32, f
 		return
 	}
 	waiting := a.Waiting
-	s.applyNamed(a, p.update, p.bodies, gen)
-	s.applyCollections(a, p.update, p.bodies, gen)
+	s.named.apply(a, p.update, p.bodies, gen)
+	s.collections.apply(a, p.update, p.bodies, gen)
 	if !p.Heartbeats && (a.Waiting == waiting || !p.Full) {
 		// Otherwise the version is that of a list which clients do not have in that form (VER-5).
 		s.named.from = from
@@ -235,8 +235,8 @@ func (k *store) divide(asked []*shard, u *update, bodies []*xds.Variant, rev uin
 	}
 	for _, r := range u.RemovedVariants {
 		for _, s := range k.shardsMatching(r.Set) {
-			early := s.turn == rev && s.doubt(now, xds.Identity{Name: r.Name, Constraints: r.Constraints}, gen)
-			if s.turn == rev && !early && !s.retains(s.updateShare, xds.Identity{Name: r.Name, Constraints: r.Constraints}, gen, now) {
+			early := s.turn == rev && s.named.doubt(now, xds.Identity{Name: r.Name, Constraints: r.Constraints}, gen)
+			if s.turn == rev && !early && !s.named.retains(s.updateShare, xds.Identity{Name: r.Name, Constraints: r.Constraints}, gen, now) {
 				p := s.shareOf(u)
 				p.RemovedVariants = append(p.RemovedVariants, r)
 			}
@@ -252,10 +252,10 @@ func (k *store) divide(asked []*shard, u *update, bodies []*xds.Variant, rev uin
 	}
 	for _, name := range u.Removed {
 		for _, s := range asked {
-			if s.doubt(now, xds.Identity{Name: name}, gen) {
+			if s.named.doubt(now, xds.Identity{Name: name}, gen) {
 				continue
 			}
-			if (!s.holdsConstrained(name, gen) || s.awaits(name, gen)) && !s.retains(s.updateShare, xds.Identity{Name: name}, gen, now) {
+			if (!s.holdsConstrained(name, gen) || s.named.awaits(name, gen)) && !s.named.retains(s.updateShare, xds.Identity{Name: name}, gen, now) {
 				p := s.shareOf(u)
 				p.Removed = append(p.Removed, name)
 			}

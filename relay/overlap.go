@@ -74,7 +74,7 @@ func (s *Sub) leave(p *position, now time.Time) {
 	}
 	for r := range s.records.all() {
 		if it := p.view.items[s.alias.resource(r)]; it != nil && r.is(holds) && !r.is(claimed) {
-			s.shard.standIn(r.entry, p.view.set, it, now)
+			s.shard.named.standIn(r.entry, p.view.set, it, now)
 		}
 	}
 	s.leaveSet(p, now)
@@ -83,7 +83,7 @@ func (s *Sub) leave(p *position, now time.Time) {
 // outlives reports whether the set's body supersedes an older "not found" of the entry. It does if
 // the body is newer and the stream that stated the absence has closed.
 func (s *shard) outlives(it *item, e *entry) bool {
-	return !it.dead && it.rev > e.rev && !s.absent(e)
+	return !it.dead && it.rev > e.rev && !s.named.absent(e)
 }
 
 // leaveSet ends the subscription to a set. What the client has by the set, and still selects in

@@ -60,7 +60,7 @@ func (x *positions) selects(name string) *position {
 	if x.first == nil {
 		return nil
 	}
-	if t := x.first.view.set.shard.collections[name]; t != nil {
+	if t := x.first.view.set.shard.collections.byName[name]; t != nil {
 		return x.of(t)
 	}
 	return nil
@@ -114,7 +114,7 @@ func (x *positions) covering(name string, f func(*position)) {
 		if p := x.star(); p != nil {
 			f(p)
 		}
-		x.first.view.set.shard.covering(name, func(t *set) {
+		x.first.view.set.shard.collections.covering(name, func(t *set) {
 			if p := x.more.by[t]; p != nil {
 				f(p)
 			}

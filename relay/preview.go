@@ -50,7 +50,7 @@ func (s *shard) preview(i laneIndex) (asks []Ask) {
 			a.Subscribe = append(a.Subscribe, s.starName())
 		}
 	}
-	for _, t := range s.collections {
+	for _, t := range s.collections.byName {
 		if t.kind == kind && t.wanted() {
 			a.Subscribe = append(a.Subscribe, t.ask())
 		}
@@ -58,7 +58,7 @@ func (s *shard) preview(i laneIndex) (asks []Ask) {
 	if kind == glob {
 		for _, e := range s.named.entries {
 			if s.lists(e) {
-				a.Subscribe = append(a.Subscribe, s.nameOf(e))
+				a.Subscribe = append(a.Subscribe, s.named.nameOf(e))
 			}
 		}
 	}
@@ -99,7 +99,7 @@ func (s *shard) uncached() (uncached bool) {
 		if uncached {
 			return true
 		}
-		uncached = e.count > 0 && e.isUnknown()
+		uncached = e.clients > 0 && e.isUnknown()
 	}
 	return uncached
 }

@@ -129,8 +129,8 @@ func (s *shard) firstAsked(i laneIndex, gen uint32) (at time.Time, ok bool) {
 		return s.named.firstAt[i], true
 	case i == mainLane && s.star.askedGen == gen:
 		return s.star.askedAt, true
-	case i == mainLane && s.spacesGen == gen:
-		return s.spacesAt, true
+	case i == mainLane && s.collections.spacesGen == gen:
+		return s.collections.spacesAt, true
 	}
 	return at, false
 }
@@ -337,7 +337,7 @@ func (k *store) rejoin() {
 				t.wakeFresh()
 			}
 		})
-		s.markHeldBack()
+		s.named.markHeldBack()
 	}
 	for _, l := range t.lanes {
 		signal(l.wake) // nothing is wanted on it any more

@@ -29,28 +29,22 @@ func (r *refreshes) admit(name string, now time.Time) bool {
 	return true
 }
 
-// heardName applies a resource without a usable payload to a name. It reports whether the resource
+// heard applies a resource without a usable payload to a name. It reports whether the resource
 // says that there is none.
-func (s *shard) heardName(a *Applied, e *entry, u *update, r *xds.Resource, gen uint32) (gone bool) {
+func (n *namedTable) heard(a *Applied, e *entry, u *update, r *xds.Resource, gen uint32) (gone bool) {
 	key := r.Constraints.Key()
-	switch held, what := find(e.variants, key), s.named.hear(find(e.variants, key), u, r); what {
+	held := find(e.variants, key)
+	switch what, longer := n.heed(a, held, u, r, len(e.variants) > 0); what {
 	case unknown:
-		if len(e.variants) > 0 && s.named.freezes().Changes() {
-			s.named.markFrozen(xds.Identity{Name: r.Name, Constraints: key}) // the body it speaks of waits for the thaw
-		} else {
-			s.askAgain(e, gen)
-		}
+		n.askAgain(e, gen)
 	case over:
 		if held != nil {
 			a.Changed++
 		}
-		a.Expired++
-		s.cut(e, key)
+		n.cut(e, key)
 		return true
 	case lasts:
-		expires, _ := r.Expiry(s.now)
-		e.variants = put(e.variants, held.Lasting(expires))
-		s.named.guard.cancel(xds.Identity{Name: held.Name, Constraints: key})
+		e.variants = put(e.variants, longer)
 	}
 	return false
 }
@@ -58,25 +52,25 @@ func (s *shard) heardName(a *Applied, e *entry, u *update, r *xds.Resource, gen 
 // prolong applies a heartbeat that came on the stream which a name has left, if it makes the held
 // body last longer (RELAY-48). The name's present stream was presented the body's version, so the
 // origin may say nothing there before the TTL is over.
-func (s *shard) prolong(e *entry, u *update, r *xds.Resource) {
+func (n *namedTable) prolong(e *entry, u *update, r *xds.Resource) {
 	held := find(e.variants, r.Constraints.Key())
-	if r.Any != nil || held == nil || s.named.hear(held, u, r) != lasts {
+	if r.Any != nil || held == nil || n.hear(held, u, r) != lasts {
 		return
 	}
-	expires, _ := r.Expiry(s.now)
+	expires, _ := r.Expiry(n.shard.now)
 	longer := held.Lasting(expires)
 	if !longer.Outlasts(held) {
 		return
 	}
-	for _, x := range s.holders(held.Name) {
+	for _, x := range n.holders(held.Name) {
 		if find(x.variants, r.Constraints.Key()) != held {
 			continue
 		}
 		x.variants = put(x.variants, longer)
-		s.trackExpiry(expiringKey{name: x.name}, x.variants)
+		n.shard.expiring.track(expiringKey{name: x.name}, x.variants)
 		if x.chosen == held {
 			x.onHeld(longer)
-			x.renewed(s.rev)
+			x.renewed(n.shard.rev)
 		}
 	}
 }
@@ -115,15 +109,36 @@ func (c *scope) hear(held *xds.Variant, u *update, r *xds.Resource) heard {
 	}
 }
 
+// heed does what is alike for names and members: it counts what has expired, gives the body its new
+// expiry, and notes that the other body waits while the origin is frozen, if anything that is given
+// to clients does.
+func (c *scope) heed(a *Applied, held *xds.Variant, u *update, r *xds.Resource, given bool) (what heard, longer *xds.Variant) {
+	id := r.Identity()
+	switch what = c.hear(held, u, r); what {
+	case unknown:
+		if given && c.freezes().Changes() {
+			c.markFrozen(id)
+			return ignored, nil
+		}
+	case over:
+		a.Expired++
+	case lasts:
+		c.guard.cancel(xds.Identity{Name: held.Name, Constraints: id.Constraints})
+		expires, _ := r.Expiry(c.shard.now)
+		longer = held.Lasting(expires)
+	}
+	return what, longer
+}
+
 // askAgain makes a name be asked again by unsubscribe and subscribe, since some servers do not
 // answer a repeated subscribe (DELTA-7).
-func (s *shard) askAgain(e *entry, gen uint32) {
-	if !s.refreshed.admit(e.name, s.now) {
+func (n *namedTable) askAgain(e *entry, gen uint32) {
+	if !n.shard.refreshed.admit(e.name, n.shard.now) {
 		return
 	}
 	if e.asksOn(gen) {
 		e.onDoubt()
-		s.look(e)
+		n.look(e)
 	}
 }
 
@@ -136,23 +151,16 @@ func (t *set) heard(a *Applied, u *update, r *xds.Resource, gen uint32) {
 		m.onMentioned(gen)
 		t.list(m, t.shard.rev)
 	}
-	switch t.hear(held, u, r) {
+	switch what, longer := t.heed(a, held, u, r, true); what {
 	case over:
-		a.Expired++
 		if held != nil {
 			m.variants = cut(m.variants, key)
 			t.touch(m)
 			a.Changed++
 		}
 	case lasts:
-		expires, _ := r.Expiry(t.shard.now)
-		t.swap(a, m, held.Lasting(expires))
-		t.guard.cancel(xds.Identity{Name: r.Name, Constraints: key})
+		t.swap(a, m, longer)
 	case unknown:
-		if t.freezes().Changes() {
-			t.markFrozen(xds.Identity{Name: r.Name, Constraints: key}) // the body it speaks of waits for the thaw
-			return
-		}
 		if !t.lane().fetch(t.shard.now) {
 			return
 		}

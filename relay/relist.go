@@ -34,26 +34,26 @@ func (x *lastList) again() time.Time {
 
 // listsLater reports whether the names have to wait, and sees to it that they are asked then.
 // Another map's shard is asked with the same request.
-func (s *shard) listsLater(lane laneIndex, now time.Time) bool {
-	x := &s.store.lastList[lane]
+func (n *namedTable) listsLater(lane laneIndex, now time.Time) bool {
+	x := &n.shard.store.lastList[lane]
 	at := x.again()
 	if !now.Before(at) || now.Equal(x.at) {
 		return false
 	}
-	if !s.named.waitsToList {
-		s.named.waitsToList = true
-		s.push(timer{at: at, kind: listAgain, shard: s})
+	if !n.waitsToList {
+		n.waitsToList = true
+		n.shard.push(timer{at: at, kind: listAgain, shard: n.shard})
 	}
 	return true
 }
 
 // listAgain has the lane look at the names that waited. It locks the shard.
-func (s *shard) listAgain() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.named.waitsToList = false
-	if !s.dead {
-		s.poke(s.named.lane)
+func (n *namedTable) listAgain() {
+	n.shard.mu.Lock()
+	defer n.shard.mu.Unlock()
+	n.waitsToList = false
+	if !n.shard.dead {
+		n.shard.poke(n.lane)
 	}
 }
 
@@ -64,11 +64,11 @@ func (k *store) allAsked() []Name {
 	for _, s := range k.all {
 		for _, e := range s.named.entries {
 			switch {
-			case !s.isAsked(e):
+			case !s.named.isAsked(e):
 			case s.named.aside[e]:
-				aside = append(aside, s.nameOf(e))
+				aside = append(aside, s.named.nameOf(e))
 			default:
-				all = append(all, s.nameOf(e))
+				all = append(all, s.named.nameOf(e))
 			}
 		}
 	}

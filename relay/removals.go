@@ -40,7 +40,7 @@ func (x *arrival) takesAway(all bool) (gone []string) {
 func (x *arrival) plain() bool {
 	k, u := x.store, x.u
 	several := len(k.all) != 1 || k.constrained || u.variants
-	return !several && u.For == nil && len(u.Whole) == 0 && len(k.all[0].collections) == 0
+	return !several && u.For == nil && len(u.Whole) == 0 && len(k.all[0].collections.byName) == 0
 }
 
 // leaves are the endpoints of the clusters that a response removes. It locks the store.

@@ -76,7 +76,7 @@ func (k *store) repeats(i laneIndex, gen uint32) *shard {
 		return nil
 	}
 	s := k.all[0]
-	if len(s.collections)+len(s.frozen) > 0 {
+	if len(s.collections.byName)+len(s.frozen) > 0 {
 		return nil
 	}
 	switch t := s.star; s.kind(i, gen) {

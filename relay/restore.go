@@ -69,7 +69,7 @@ func (t *Table) Restore(now time.Time, x TypeImage) error {
 	s := g.shard(x.TypeURL, x.Params)
 	s.mu.Lock()
 	defer s.unlock()
-	if s.dead || s.subs > 0 || s.rev > 0 || s.star.wanted() || len(s.collections)+len(s.named.entries) > 0 {
+	if s.dead || s.subs > 0 || s.rev > 0 || s.star.wanted() || len(s.collections.byName)+len(s.named.entries) > 0 {
 		return fail(errors.New("it is in use already"))
 	}
 	s.restore(now, &x)
@@ -213,16 +213,14 @@ func (s *shard) restore(now time.Time, x *TypeImage) {
 		r.name(&x.Names[i], x.Response)
 	}
 	for _, h := range s.named.other.held {
-		s.list(h)
+		s.named.list(h)
 	}
 	for _, e := range s.named.entries {
-		s.trackExpiry(expiringKey{name: e.name}, e.variants)
+		s.expiring.track(expiringKey{name: e.name}, e.variants)
 		e.onHeld(pick(e.variants, s.params))
 		e.rev = rev
 	}
-	if s.named.from == nil && x.Response != "" {
-		s.named.from = r.provenance(&xds.Provenance{TypeURL: s.typeURL, Shown: s.group.origin.config().OriginVersions}, x.Response)
-	}
+	r.answered(&s.named.scope, x.Response)
 	if x.says() {
 		s.spoken()
 	}
@@ -253,6 +251,13 @@ func (r *restoration) provenance(of *xds.Provenance, version string) *xds.Proven
 	return r.receipts[key]
 }
 
+// answered notes the version of the last response, if no body has it.
+func (r *restoration) answered(c *scope, version string) {
+	if s := r.shard; c.from == nil && version != "" {
+		c.from = r.provenance(&xds.Provenance{TypeURL: s.typeURL, Shown: s.group.origin.config().OriginVersions}, version)
+	}
+}
+
 // bodies are those that have not expired. No client has them yet, so their Provenance may be set
 // here.
 func (r *restoration) bodies(vs []*xds.Variant, response string) []*xds.Variant {
@@ -270,7 +275,7 @@ func (r *restoration) set(x *SetImage) {
 	t := s.star
 	if x.Selector != xds.Wildcard {
 		k, _ := s.collectionOf(x.Selector)
-		t = s.collection(x.Selector, x.Spelt, k)
+		t = s.collections.set(x.Selector, x.Spelt, k)
 	}
 	for _, v := range r.bodies(x.Members, x.Response) {
 		m := t.member(v.Name)
@@ -280,18 +285,15 @@ func (r *restoration) set(x *SetImage) {
 	for _, m := range t.members {
 		t.offer(m, s.rev)
 	}
-	if t.from == nil && x.Response != "" {
-		t.from = r.provenance(&xds.Provenance{TypeURL: s.typeURL, Shown: s.group.origin.config().OriginVersions}, x.Response)
-	}
+	r.answered(&t.scope, x.Response)
 	t.settled, t.restored, t.revived = x.Settled, x.Settled, x.Retired && x.Settled
-	t.lingerAt, t.timer = r.until, true
-	s.push(timer{at: r.until, kind: setEnd, set: t})
+	s.lingerUntil(&t.interest, r.until, timer{set: t})
 	t.look()
 }
 
 func (r *restoration) name(x *NameImage, response string) {
 	s := r.shard
-	e := s.newEntry(x.Name, x.Spelt)
+	e := s.named.newEntry(x.Name, x.Spelt)
 	variants := r.bodies(x.Variants, response)
 	if x.Retired {
 		e.onRetired(variants)
@@ -304,12 +306,11 @@ func (r *restoration) name(x *NameImage, response string) {
 				v = same
 			}
 		}
-		s.hold(e, v)
+		s.named.hold(e, v)
 		s.named.from = xds.Newer(s.named.from, v.From)
 	}
 	e.onRestored(len(e.variants)+len(e.retiredBodies()) > 0)
 	s.named.unconfirmed = s.named.unconfirmed || e.unconfirmed
-	e.lingerAt, e.timer = r.until, true
-	s.push(timer{at: r.until, kind: wantEnd, shard: s, entry: e})
-	s.look(e)
+	s.lingerUntil(&e.interest, r.until, timer{entry: e})
+	s.named.look(e)
 }

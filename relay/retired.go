@@ -159,7 +159,7 @@ func (s *shard) retiredKey(name string) retiredKey {
 // retire keeps the bodies of a name that nobody wants. It keeps none of these: what is private
 // (RELAY-75), what must not be cached (RELAY-9), what has a TTL, which ends by itself, and a body
 // that had retired before and about which a connected origin was silent since.
-func (s *shard) retire(e *entry) {
+func (n *namedTable) retire(e *entry) {
 	variants := e.variants
 	// an alias may stand for something else by the time it is wanted again
 	if len(variants) > 0 && !e.ownName() {
@@ -169,8 +169,8 @@ func (s *shard) retire(e *entry) {
 		variants = e.revivable()
 	}
 	variants = slices.DeleteFunc(slices.Clone(variants), func(v *xds.Variant) bool { return v.DoNotCache || v.Timed() })
-	if s.retires() {
-		s.table().retired.add(s.retiredKey(e.name), variants, e.unconfirmed)
+	if n.shard.retires() {
+		n.shard.table().retired.add(n.shard.retiredKey(e.name), variants, e.unconfirmed)
 	}
 }
 
@@ -221,7 +221,7 @@ func (l *Lane) Missed() {
 		s.mu.Lock()
 		s.followFallback()
 		if s.named.lane == l.index {
-			s.markHeldBack()
+			s.named.markHeldBack()
 		}
 		s.sets(func(t *set) {
 			if t.lane() == l {
@@ -233,17 +233,17 @@ func (l *Lane) Missed() {
 }
 
 // markHeldBack has the clients of all names look again at what they could not be sent so far.
-func (s *shard) markHeldBack() {
-	for _, e := range s.named.entries {
+func (n *namedTable) markHeldBack() {
+	for _, e := range n.entries {
 		if e.retired != nil || e.chosen != nil && (e.chosen.DoNotCache || e.unconfirmed) {
-			s.markRecords(e)
+			n.markRecords(e)
 		}
 	}
 }
 
-func (s *shard) markRecords(e *entry) {
+func (n *namedTable) markRecords(e *entry) {
 	for r := e.head; r != nil; r = r.next {
-		r.markDirty(s.rev)
+		r.markDirty(n.shard.rev)
 	}
 }
 
@@ -252,11 +252,11 @@ func (s *shard) markRecords(e *entry) {
 func (r *record) body() *xds.Variant {
 	s := r.sub
 	switch v := r.entry.chosen; {
-	case r.heldBack(), r.entry.unconfirmed && !r.is(holds) && s.shard.answersSoon(r.entry):
+	case r.heldBack(), r.entry.unconfirmed && !r.is(holds) && s.shard.named.answersSoon(r.entry):
 		return nil
 	case v == nil:
 		return r.retired()
-	case v.DoNotCache && !s.shard.isAsked(r.entry) && (!r.is(holds) || r.is(claimed)):
+	case v.DoNotCache && !s.shard.named.isAsked(r.entry) && (!r.is(holds) || r.is(claimed)):
 		return nil
 	default:
 		return v
@@ -300,11 +300,11 @@ func (r *record) lookedUp() {
 	s := r.sub
 	e, result := r.entry, metrics.Miss
 	switch {
-	case e.chosen != nil && s.shard.isAsked(e) && e.isAnswered():
+	case e.chosen != nil && s.shard.named.isAsked(e) && e.isAnswered():
 		result = metrics.Live
 	case e.chosen != nil:
 		result = metrics.Stale
-	case s.shard.absent(e):
+	case s.shard.named.absent(e):
 		result = metrics.Absent
 	case r.retired() != nil:
 		result = metrics.Retired

@@ -142,12 +142,12 @@ func (t *set) noteUncached(m *member) {
 // abandon gives up at once a set that nobody wants and that must not be cached: the lane is
 // reopened without it, and who comes before that waits for the next stream (RELAY-9).
 func (t *set) abandon() {
-	t.shard.edited()
-	t.lingerAt = time.Time{}
 	if t.kind != wild { // it is unsubscribed by its name
 		t.unwant()
 		return
 	}
+	t.shard.edited()
+	t.lingerAt = time.Time{}
 	if t.lane().live(t.askedGen) {
 		t.needsOrigin = true
 		t.lane().reopenSoon()

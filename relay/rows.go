@@ -114,7 +114,7 @@ func (rows *rowList) add(k known) {
 		r := rows.row(k.set, v.Name, v.Spelt)
 		r.Variant, r.Held, r.Shadowed = v, k.set.guard.holds(v), v != chosen
 		if r.Live = live && !r.Held; !r.Shadowed {
-			r.Clients = k.set.clients
+			r.Clients = int(k.set.clients)
 		}
 		rows.all = append(rows.all, r)
 	}
@@ -124,9 +124,9 @@ func (rows *rowList) addName(k known) {
 	e := k.entry
 	r := rows.row(nil, e.name, e.spelt)
 	for _, x := range k.holders() {
-		r.Clients += int(x.count)
-		r.Live = r.Live || k.shard.known(x).live()
-		r.Absent = r.Absent || k.shard.absent(x)
+		r.Clients += int(x.clients)
+		r.Live = r.Live || k.shard.named.known(x).live()
+		r.Absent = r.Absent || k.shard.named.absent(x)
 	}
 	given := e.variants
 	if k.standsIn() {

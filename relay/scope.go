@@ -47,3 +47,11 @@ type scoped interface {
 	// release removes what the guard held back, and returns how many resources that is.
 	release(*guard) int
 }
+
+// bodies are what is held of a resource.
+func (c *scope) bodies(name string) []*xds.Variant {
+	if k, is := c.of.lookUp(name); is {
+		return k.variants
+	}
+	return nil
+}

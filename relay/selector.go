@@ -2,6 +2,7 @@ package relay
 
 import (
 	"strings"
+	"time"
 
 	"github.com/weir-xds/weir/relay/xds"
 )
@@ -24,6 +25,22 @@ const (
 // maxGlobDepth bounds the levels above a resource in which a glob is looked for, where one reaches
 // to any depth: names are an origin's to choose.
 const maxGlobDepth = 64
+
+// collections are the globs and namespaces of a shard. Guarded by the shard's lock.
+type collections struct {
+	shard *shard // set once, by newShard
+
+	byName  map[string]*set // nil: none
+	changed []*set          // to be looked at by their lane
+	// spacesGen is the generation of the main lane in which namespaces were first asked, and
+	// spacesAt when.
+	spacesGen uint32
+	spacesAt  time.Time
+	// Of the last response that may have had to do with collections: its stream, and whether a part
+	// of it was refused.
+	gen uint32
+	bad bool
+}
 
 // selectorOf tells whether a name that a client asks for, in canonical form, stands for a
 // collection. An origin that speaks state of the world cannot be asked for one (COLL-2, ALIAS-7).
@@ -61,8 +78,8 @@ func (t *set) includes(name string) bool {
 
 // eachOf calls f with every collection, asked on the stream of generation gen, that may have
 // a resource of that name.
-func (s *shard) eachOf(gen uint32, name string, f func(*set)) {
-	s.covering(name, func(t *set) {
+func (c *collections) eachOf(gen uint32, name string, f func(*set)) {
+	c.covering(name, func(t *set) {
 		if t.askedGen == gen {
 			f(t)
 		}
@@ -71,12 +88,12 @@ func (s *shard) eachOf(gen uint32, name string, f func(*set)) {
 
 // covering calls f with every collection that may have a resource of that name. It looks for
 // them by the name's own parts: there may be many.
-func (s *shard) covering(name string, f func(*set)) {
-	if len(s.collections) == 0 {
+func (c *collections) covering(name string, f func(*set)) {
+	if len(c.byName) == 0 {
 		return
 	}
 	look := func(selector string) {
-		if t := s.collections[selector]; t != nil && t.includes(name) {
+		if t := c.byName[selector]; t != nil && t.includes(name) {
 			f(t)
 		}
 	}
@@ -98,26 +115,26 @@ func (s *shard) covering(name string, f func(*set)) {
 		}
 		path = path[:i]
 		look(path + "/" + xds.Wildcard + context)
-		if !s.group.origin.config().RecursiveGlobs {
+		if !c.shard.group.origin.config().RecursiveGlobs {
 			return
 		}
 	}
 }
 
-// collection finds or makes the set of a name that stands for one.
-func (s *shard) collection(name, spelt string, k selectorKind) *set {
-	t := s.collections[name]
+// set finds or makes the set of a name that stands for one.
+func (c *collections) set(name, spelt string, k selectorKind) *set {
+	t := c.byName[name]
 	if t == nil {
 		name = strings.Clone(name)
-		t = newSet(s, name)
+		t = newSet(c.shard, name)
 		t.kind, t.spelt = k, strings.Clone(spelt)
 		if k == glob {
 			t.reach = xds.GlobOf(name)
 		}
-		if s.collections == nil {
-			s.collections = map[string]*set{}
+		if c.byName == nil {
+			c.byName = map[string]*set{}
 		}
-		s.collections[name] = t
+		c.byName[name] = t
 	}
 	return t
 }
@@ -126,10 +143,10 @@ func (s *shard) collection(name, spelt string, k selectorKind) *set {
 func (s *shard) sets(f func(*set)) {
 	f(s.star)
 	// a range costs as much as all that is done for a map that a response does not concern
-	if len(s.collections) == 0 {
+	if len(s.collections.byName) == 0 {
 		return
 	}
-	for _, t := range s.collections {
+	for _, t := range s.collections.byName {
 		f(t)
 	}
 }
@@ -139,7 +156,7 @@ func (s *shard) wantsSet() bool {
 	if s.star.wanted() {
 		return true
 	}
-	for _, t := range s.collections {
+	for _, t := range s.collections.byName {
 		if t.kind == namespace && t.wanted() {
 			return true
 		}
@@ -153,7 +170,7 @@ func (s *shard) hasNames() bool {
 	if len(s.named.entries) > 0 {
 		return true
 	}
-	for _, t := range s.collections {
+	for _, t := range s.collections.byName {
 		if t.kind == glob {
 			return true
 		}

@@ -19,10 +19,7 @@ type set struct {
 
 	members map[string]*member
 	views   map[bool]*view // by whether TTLs are told
-	clients int            // Subs subscribed to it
-	// lingerAt is when the set is given up; set while clients is 0 and it is still wanted.
-	lingerAt time.Time
-	timer    bool // a setEnd timer is in the heap
+	interest
 	// inChanged: a collection that its lane has to look at, besides asking anew.
 	inChanged bool
 
@@ -110,11 +107,8 @@ func (t *set) ask() Name {
 	return Name{Name: xds.Spelling(t.selector, t.spelt), Params: t.shard.params, Collection: true, Located: t.shard.byLocator()}
 }
 
-func (t *set) wanted() bool { return t.clients > 0 || !t.lingerAt.IsZero() }
-
 func (t *set) addClient() {
-	t.clients++
-	t.lingerAt = time.Time{}
+	t.join()
 	t.expect()
 	if t.clients == 1 {
 		t.shard.edited()
@@ -125,9 +119,9 @@ func (t *set) addClient() {
 // look makes the lane look at the set.
 func (t *set) look() {
 	s := t.shard
-	if t.kind != wild && !t.inChanged && s.lane(t.laneIndex()).live(s.firstGen(t.kind)) {
+	if t.kind != wild && !t.inChanged && s.lane(t.laneIndex()).live(s.collections.firstGen(t.kind)) {
 		t.inChanged = true
-		s.changed = append(s.changed, t)
+		s.collections.changed = append(s.collections.changed, t)
 	}
 	s.poke(t.laneIndex())
 }
@@ -147,26 +141,32 @@ func (t *set) dropClient(now time.Time) {
 		t.abandon()
 		return
 	}
-	t.lingerAt = now.Add(t.shard.linger())
-	if !t.timer {
-		t.timer = true
-		t.shard.push(timer{at: t.lingerAt, kind: setEnd, set: t})
-	}
+	t.shard.lingerUntil(&t.interest, now.Add(t.shard.linger()), timer{set: t})
 }
 
-// end gives the set up once linger has passed: the main lane is reopened without `*` (RELAY-22), a
-// collection is unsubscribed by its name. It locks the shard.
-func (t *set) end(now time.Time) {
-	s := t.shard
+// endLinger ends the interest in a set, or else in a name, once linger has passed. It locks the
+// shard.
+func (s *shard) endLinger(end timer, now time.Time) {
 	s.mu.Lock()
-	t.timer = false
-	if at := t.lingerAt; t.clients == 0 && !at.IsZero() {
-		if waits := s.lingersOn(at, now, t.firm); !waits.IsZero() {
-			t.timer = true
-			s.push(timer{at: waits, kind: setEnd, set: t})
-		} else {
-			t.lingerAt = time.Time{}
+	t, e := end.set, end.entry
+	var w *interest
+	var holds bool
+	if t != nil {
+		w, holds = &t.interest, t.firm
+	} else {
+		w, holds = &e.interest, e.chosen != nil
+	}
+	w.timer = false
+	if w.lingers() {
+		end.at = gate.Linger(w.lingerAt, now, s.cfg().Linger, holds, s.group.origin.frozen.Load() != nil)
+		switch {
+		case !end.at.IsZero(): // it is kept for longer
+			w.timer = true
+			s.push(end)
+		case t != nil:
 			t.unwant()
+		default:
+			s.named.unwant(e)
 		}
 	}
 	dead := s.dropIfEmpty()
@@ -176,7 +176,10 @@ func (t *set) end(now time.Time) {
 	}
 }
 
+// unwant gives the set up: the main lane is reopened without `*` (RELAY-22), a collection is
+// unsubscribed by its name.
 func (t *set) unwant() {
+	t.lingerAt = time.Time{}
 	t.shard.edited()
 	t.look()
 	t.clear()
@@ -196,7 +199,7 @@ func (t *set) clear() {
 		return
 	}
 	if t.kind != wild {
-		t.shard.dropCollection(t)
+		t.shard.collections.drop(t)
 		return
 	}
 	t.retire()
@@ -205,7 +208,7 @@ func (t *set) clear() {
 	t.askedGen, t.answeredGen = 0, 0
 	t.revived, t.uncached, t.needsOrigin = false, nil, false
 	for name := range t.members {
-		t.shard.trackExpiry(expiringKey{t, name}, nil)
+		t.shard.expiring.track(expiringKey{t, name}, nil)
 	}
 	t.members, t.nameErrors, t.refetch = map[string]*member{}, nameErrors{}, nil
 	t.first, t.lastNew, t.settled, t.firm, t.badParts, t.awaited = time.Time{}, time.Time{}, false, false, badParts{}, time.Time{}
@@ -399,7 +402,7 @@ func (t *set) expectMembers(n int) {
 
 // offer updates every view with a member's variants, and drops a member that has none left.
 func (t *set) offer(m *member, rev uint64) {
-	t.shard.trackExpiry(expiringKey{t, m.name}, m.variants)
+	t.shard.expiring.track(expiringKey{t, m.name}, m.variants)
 	t.noteUncached(m)
 	for _, v := range t.views {
 		v.offer(m, rev)

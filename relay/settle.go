@@ -10,7 +10,7 @@ func (r *record) effective() (v *xds.Variant, absent bool, rev uint64) {
 	v, rev = r.body(), e.rev
 	// An absence that was stated before the upstream stream broke is not sent to a client that asks
 	// now (RELAY-38). A removal that a client was about to be sent still is, since it did happen.
-	absent = s.shard.absent(e) || e.wasStatedAbsent() && r.is(holds) && !r.is(claimed)
+	absent = s.shard.named.absent(e) || e.wasStatedAbsent() && r.is(holds) && !r.is(claimed)
 	if r.unresolved(v) {
 		return nil, false, rev
 	}
@@ -29,7 +29,7 @@ func (r *record) effective() (v *xds.Variant, absent bool, rev uint64) {
 			waits = true
 		case v == nil && it != nil && !it.dead && name != e.name && !it.variant.ListsAs(e.name):
 			// The set has what the alias stood for. That says nothing of the alias.
-		case v == nil && it != nil && !it.dead && name != e.name && s.shard.outdated(name, it):
+		case v == nil && it != nil && !it.dead && name != e.name && s.shard.named.outdated(name, it):
 			// A newer body came by name. It does not list the alias, or the alias's entry would
 			// have it.
 		case v == nil && it != nil && !it.dead && it.rev < s.alias.of[r].rev:

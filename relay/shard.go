@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/constraints"
-	"github.com/weir-xds/weir/relay/gate"
 	"github.com/weir-xds/weir/relay/xds"
 )
 
@@ -33,22 +32,11 @@ type shard struct {
 
 	star *set // the set the origin chooses for `*`
 	// of Clusters: what it was restored with; nil: nothing, or long ago (comeback.go)
-	restored *restoredSet
-	// collections are globs and namespaces by name; nil: none. changed are those that their lane
-	// has to look at.
-	collections map[string]*set
-	changed     []*set
-	// spacesGen is the generation of the main lane in which namespaces were first asked, and
-	// spacesAt when.
-	spacesGen uint32
-	spacesAt  time.Time
-	// Of the last response that may have had to do with collections: its stream, and whether a part
-	// was refused.
-	collectedGen uint32
-	collectedBad bool
-	named        namedTable
-	refreshed    refreshes
-	expiring     expiring
+	restored    *restoredSet
+	collections collections // globs and namespaces
+	named       namedTable
+	refreshed   refreshes
+	expiring    expiring
 
 	// Within one response: part is what it says to the shard, nil: nothing. turn is the revision of
 	// the last that was offered to it.
@@ -62,6 +50,23 @@ type shard struct {
 	denied      []Denied // within one Update or Replace of a Sub
 }
 
+// interest is who wants a set or a name: so many clients, or none for less than linger (RELAY-3).
+// Guarded by the shard's lock.
+type interest struct {
+	lingerAt time.Time // when it is given up; set while clients is 0 and it is still wanted
+	clients  int32     // Subs that are subscribed to it
+	timer    bool      // a lingerEnd timer is in the heap
+}
+
+func (w *interest) wanted() bool  { return w.clients > 0 || !w.lingerAt.IsZero() }
+func (w *interest) lingers() bool { return w.clients == 0 && !w.lingerAt.IsZero() }
+
+// join counts one more client.
+func (w *interest) join() {
+	w.clients++
+	w.lingerAt = time.Time{}
+}
+
 type kind uint8
 
 const (
@@ -73,6 +78,7 @@ const (
 func newShard(k *store, p constraints.Params) *shard {
 	s := &shard{store: k, params: p}
 	s.star = newSet(s, xds.Wildcard)
+	s.collections.shard, s.expiring.shard = s, s
 	s.edition = s.table().editions.Add(1)
 	s.named.begin(s)
 	return s
@@ -103,6 +109,16 @@ func (s *shard) linger() time.Duration {
 	}
 	return s.cfg().Linger
 }
+
+// lingerUntil keeps what lost its last client until a time. end is the timer of it.
+func (s *shard) lingerUntil(w *interest, at time.Time, end timer) {
+	if w.lingerAt = at; !w.timer {
+		w.timer = true
+		end.at, end.kind, end.shard = at, lingerEnd, s
+		s.push(end)
+	}
+}
+
 func (k *store) lane(i laneIndex) *Lane { return k.lanes.Load()[i] }
 
 // wake has a stream woken when the store is unlocked: once, however many of its Subs are marked.
@@ -144,7 +160,7 @@ const maxIdleShards = 256
 // as the stream is open, so that it is not asked there as if for the first time. If made-up types
 // pile up in this way, the stream is reopened.
 func (s *shard) dropIfEmpty() bool {
-	if s.dead || s.subs > 0 || s.star.wanted() || len(s.collections)+len(s.named.entries) > 0 {
+	if s.dead || s.subs > 0 || s.star.wanted() || len(s.collections.byName)+len(s.named.entries) > 0 {
 		return s.dead
 	}
 	if s.remember() {
@@ -157,7 +173,7 @@ func (s *shard) dropIfEmpty() bool {
 			s.dead = s.dead && !(i == int(mainLane) && l.live(s.star.askedGen))
 			continue
 		}
-		if l.live(s.named.firstGen[i]) || l.live(s.askedGen[i]) || i == int(mainLane) && (l.live(s.star.askedGen) || l.live(s.spacesGen)) {
+		if l.live(s.named.firstGen[i]) || l.live(s.askedGen[i]) || i == int(mainLane) && (l.live(s.star.askedGen) || l.live(s.collections.spacesGen)) {
 			s.dead = false
 			s.idle.Store(true)
 			if s.group.idle() > maxIdleShards {
@@ -244,18 +260,20 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
+// edited notes that the snapshot of the shard is out of date.
+func (s *shard) edited() { s.edition = s.table().editions.Add(1) }
+
 // endLingering drops what lingers, where no client can come back for it: what a client
 // unsubscribed from before it left would keep a made-up group. It locks the shard.
 func (s *shard) endLingering() {
 	s.mu.Lock()
 	for _, e := range s.named.entries {
-		if e.count == 0 && !e.lingerAt.IsZero() {
-			s.unwant(e)
+		if e.lingers() {
+			s.named.unwant(e)
 		}
 	}
 	s.sets(func(t *set) {
-		if t.clients == 0 && !t.lingerAt.IsZero() {
-			t.lingerAt = time.Time{}
+		if t.lingers() {
 			t.unwant()
 		}
 	})
@@ -264,12 +282,4 @@ func (s *shard) endLingering() {
 	if dead {
 		s.group.dropShard(s)
 	}
-}
-
-// edited notes that the snapshot of the shard is out of date.
-func (s *shard) edited() { s.edition = s.table().editions.Add(1) }
-
-// lingersOn is when to look again at what nobody wants; zero: it ends now.
-func (s *shard) lingersOn(at, now time.Time, holds bool) time.Time {
-	return gate.Linger(at, now, s.cfg().Linger, holds, s.group.origin.frozen.Load() != nil)
 }

@@ -44,17 +44,17 @@ func (e *entry) unshare() {
 
 // representative is the entry of another map that may stand for this one; nil: none. Where it
 // is never told that a variant has gone (DEL-3) nobody would learn that the two have parted.
-func (s *shard) representative(e *entry) (rep *entry) {
-	cfg := s.group.origin.config()
-	if !cfg.Share || cfg.SotW && !xds.FullState(s.typeURL) || e.refresh || e.retained() != nil {
+func (n *namedTable) representative(e *entry) (rep *entry) {
+	cfg := n.shard.group.origin.config()
+	if !cfg.Share || cfg.SotW && !xds.FullState(n.shard.typeURL) || e.refresh || e.retained() != nil {
 		return nil
 	}
-	s.others(func(x *shard) {
+	n.shard.others(func(x *shard) {
 		y := x.named.entries[e.name]
 		if rep != nil || y == nil {
 			return
 		}
-		if y.rep() == nil && s.lists(y) && x.isAsked(y) && y.isAnswered() && y.serves(e) {
+		if y.rep() == nil && n.shard.lists(y) && x.named.isAsked(y) && y.isAnswered() && y.serves(e) {
 			rep = y
 		}
 	})
@@ -75,12 +75,12 @@ func (e *entry) askedOn(gen uint32) bool {
 }
 
 // shares reports whether the name need not be asked, for there is one that stands for it.
-func (s *shard) shares(e *entry) bool {
-	if s.represented(e) {
+func (n *namedTable) shares(e *entry) bool {
+	if n.shard.represented(e) {
 		return true
 	}
 	e.unshare()
-	rep := s.representative(e)
+	rep := n.representative(e)
 	if rep != nil {
 		e.sharedWant = &sharedWant{rep: rep}
 	}
@@ -103,7 +103,7 @@ func (k *store) unshare(name string) {
 		}
 		if e.rep() != nil && !k.represented(e) {
 			e.unshare()
-			s.look(e)
+			s.named.look(e)
 		}
 	}
 }
@@ -148,20 +148,20 @@ func (k *store) unshareAll(u *update) {
 
 // bequeath hands over what a name that is given up stands for: if no other that is asked may,
 // one of those it represents is asked, and represents the rest (RELAY-71).
-func (s *shard) bequeath(e *entry) {
-	if !s.group.origin.config().Share {
+func (n *namedTable) bequeath(e *entry) {
+	if !n.shard.group.origin.config().Share {
 		return
 	}
 	var heir *entry
-	s.others(func(x *shard) {
+	n.shard.others(func(x *shard) {
 		y := x.named.entries[e.name]
 		switch {
 		case y == nil || y.rep() != e:
-		case heir == nil && x.shares(y):
+		case heir == nil && x.named.shares(y):
 		case heir == nil:
 			heir = y
 			y.unshare()
-			x.look(y)
+			x.named.look(y)
 		default:
 			y.sharedWant = &sharedWant{rep: heir}
 		}
@@ -173,19 +173,19 @@ func (s *shard) bequeath(e *entry) {
 
 // waitsForHeir reports whether the name may not be unsubscribed yet: who takes its place has
 // to be asked before (RELAY-71).
-func (s *shard) waitsForHeir(e *entry) bool {
+func (n *namedTable) waitsForHeir(e *entry) bool {
 	if e.sharedWant == nil || e.sharedWant.heir == nil {
 		return false
 	}
 	h := e.sharedWant.heir
-	return h.rep() == nil && s.lists(h) && h.asked() != e.asked()
+	return h.rep() == nil && n.shard.lists(h) && h.asked() != e.asked()
 }
 
 // retains reports whether a removal is no word about what the shard holds of the name: it was
 // never asked for this map. Then the name is asked, and what there is stays until the answer, or
 // for cold_wait. gen is the stream's: on that of `*` it is a word about `*` alone.
-func (s *shard) retains(p *updateShare, id xds.Identity, gen uint32, now time.Time) bool {
-	e := s.named.entries[id.Name]
+func (n *namedTable) retains(p *updateShare, id xds.Identity, gen uint32, now time.Time) bool {
+	e := n.entries[id.Name]
 	if e == nil || !e.askedOn(gen) || find(e.variants, id.Constraints) == nil || p.brings(id.Name) {
 		return false
 	}
@@ -193,15 +193,15 @@ func (s *shard) retains(p *updateShare, id xds.Identity, gen uint32, now time.Ti
 		return false
 	}
 	e.sharedWant = &sharedWant{retained: e.chosen}
-	s.look(e)
-	s.push(timer{at: now.Add(s.cfg().ColdWait), kind: retainedEnd, shard: s, entry: e})
+	n.look(e)
+	n.shard.push(timer{at: now.Add(n.shard.cfg().ColdWait), kind: retainedEnd, shard: n.shard, entry: e})
 	return true
 }
 
 // awaits reports whether the name was asked for its map at last, and what is kept of it waits
 // for the answer.
-func (s *shard) awaits(name string, gen uint32) bool {
-	e := s.named.entries[name]
+func (n *namedTable) awaits(name string, gen uint32) bool {
+	e := n.entries[name]
 	return e != nil && e.retained() != nil && e.asksOn(gen)
 }
 
@@ -232,13 +232,14 @@ func (p *updateShare) replaceRetained(s *shard, gen uint32) {
 
 // endRetained takes what was kept from a name for which the origin has not answered. It locks the
 // shard.
-func (s *shard) endRetained(e *entry, now time.Time) {
+func (n *namedTable) endRetained(e *entry, now time.Time) {
+	s := n.shard
 	s.mu.Lock()
-	if v := e.retained(); v != nil && s.named.entries[e.name] == e {
+	if v := e.retained(); v != nil && n.entries[e.name] == e {
 		s.now, e.sharedWant = now, nil
 		rev := s.nextRev()
-		s.removeName(xds.Identity{Name: e.name, Constraints: v.Constraints.Key()})
-		s.unshareTouched(s.offerTouched(rev, e.asked())...)
+		n.removeName(xds.Identity{Name: e.name, Constraints: v.Constraints.Key()})
+		s.unshareTouched(n.offerTouched(rev, e.asked())...)
 	}
 	s.unlock()
 }

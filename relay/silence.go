@@ -6,19 +6,19 @@ import "time"
 
 // fail takes up what the origin says of a name instead of a resource: the body that is there
 // goes or stays (ABS-8), and either counts as an answer.
-func (s *shard) fail(e *entry, nameError *NameError, rev uint64, gen uint32) {
-	if s.group.origin.ends(nameError) {
-		s.markConfirmed(e) // any other error says nothing of the body
+func (n *namedTable) fail(e *entry, nameError *NameError, rev uint64, gen uint32) {
+	if n.shard.group.origin.ends(nameError) {
+		n.markConfirmed(e) // any other error says nothing of the body
 		known := e.answeredOn(gen) && e.nameError.Same(nameError)
 		e.onWords(nameError)
 		// also to those who know that it does not exist; the same is news to who came since it was
 		// asked anew (RELAY-99)
 		if !known {
-			s.notify(e, rev)
+			n.notify(e, rev)
 		}
-		s.empty(e)
+		n.empty(e)
 		e.notice = nil
-		s.offerNamed(e, rev, gen, true)
+		n.offer(e, rev, gen, true)
 		return
 	}
 	known := e.answeredOn(gen) && e.nameError.Same(nameError)
@@ -27,15 +27,15 @@ func (s *shard) fail(e *entry, nameError *NameError, rev uint64, gen uint32) {
 	}
 	e.onError(nameError, gen)
 	if !known { // on a new stream the same is news to who came since the last (RELAY-38)
-		s.notify(e, rev)
+		n.notify(e, rev)
 	}
 }
 
 // startSilence starts the clock for the names just asked.
-func (s *shard) startSilence() {
-	if s.named.silentAt.IsZero() && len(s.named.unheard) > 0 {
-		s.named.silentAt = s.named.unheard[0].at.Add(s.group.origin.patience())
-		s.push(timer{at: s.named.silentAt, kind: silentNames, shard: s})
+func (n *namedTable) startSilence() {
+	if n.silentAt.IsZero() && len(n.unheard) > 0 {
+		n.silentAt = n.unheard[0].at.Add(n.shard.group.origin.patience())
+		n.shard.push(timer{at: n.silentAt, kind: silentNames, shard: n.shard})
 	}
 }
 
@@ -43,21 +43,21 @@ func (s *shard) startSilence() {
 // the origin speaks SotW (ABS-2, ABS-5), or in error if silence is to be nothing worse (ABS-6);
 // otherwise it is counted and settles what waited (RELAY-6). Silence about a body whose version was
 // presented means that it is current. It locks the shard.
-func (s *shard) silent(now time.Time) {
+func (n *namedTable) silent(now time.Time) {
+	s := n.shard
 	s.mu.Lock()
 	s.now = now
-	t := &s.named
-	t.silentAt = time.Time{}
-	n, patience := 0, s.group.origin.patience()
-	for ; n < len(t.unheard) && !t.unheard[n].at.Add(patience).After(now); n++ {
-		if u := t.unheard[n]; u.isLast() && s.isAsked(u.entry) {
-			s.unheard(u.entry)
+	n.silentAt = time.Time{}
+	i, patience := 0, s.group.origin.patience()
+	for ; i < len(n.unheard) && !n.unheard[i].at.Add(patience).After(now); i++ {
+		if u := n.unheard[i]; u.isLast() && n.isAsked(u.entry) {
+			n.heardNothing(u.entry)
 			s.unshareTouched(u.entry) // who has been silent of it stands for nobody
 		}
-		t.unheard[n] = unheard{}
+		n.unheard[i] = unheard{}
 	}
-	t.unheard = t.unheard[n:]
-	s.startSilence()
+	n.unheard = n.unheard[i:]
+	n.startSilence()
 	s.unlock()
 }
 
@@ -67,30 +67,30 @@ func (u *unheard) isLast() bool {
 	return u.entry.asksOn(u.gen) && u.entry.asks == u.asks && !u.entry.refresh
 }
 
-// unheard takes up that nothing was said of a name for patience.
-func (s *shard) unheard(e *entry) {
+// heardNothing takes up that nothing was said of a name for patience.
+func (n *namedTable) heardNothing(e *entry) {
 	waited, nameError := !e.isAnswered(), e.nameError
-	news := e.onSilence(s.quiet())
+	news := e.onSilence(n.quiet())
 	if e.unconfirmed {
-		s.markRecords(e) // lists that wait for it do so no longer
+		n.markRecords(e) // lists that wait for it do so no longer
 	}
 	switch {
 	case news:
 		if waited {
-			s.unanswered++
+			n.shard.unanswered++
 		}
-		s.notify(e, s.rev)
+		n.notify(e, n.shard.rev)
 	case e.chosen != nil && !e.aliasDropped:
 		if nameError != e.nameError {
-			e.cured(s.rev)
+			e.cured(n.shard.rev)
 		}
-		s.lapsedSilent(e)
+		n.lapsedSilent(e)
 	}
 }
 
 // quiet is what the silence of the origin means.
-func (s *shard) quiet() quiet {
-	switch cfg := s.group.origin.config(); {
+func (n *namedTable) quiet() quiet {
+	switch cfg := n.shard.group.origin.config(); {
 	case cfg.SotW && cfg.AbsenceTransient:
 		return meansError
 	case cfg.SotW:

@@ -37,22 +37,21 @@ func (s *shard) stale(name string, gen uint32) (vs []*xds.Variant) {
 // doubt notes that a name asked for the map is not there, for this map or for another, or
 // that a variant which matches the map is not, and another is held that the stream has not spoken
 // of. It reports whether the removal is no more than that doubt, even of what it names.
-func (s *shard) doubt(now time.Time, id xds.Identity, gen uint32) (early bool) {
-	e, key := s.named.entries[id.Name], id.Constraints
+func (n *namedTable) doubt(now time.Time, id xds.Identity, gen uint32) (early bool) {
+	e, key := n.entries[id.Name], id.Constraints
 	if e == nil || e.seenOn(gen) || !e.asksOn(gen) {
 		return false
 	}
-	early = s.early(e, key, gen)
+	early = n.early(e, key, gen)
 	if !early && !slices.ContainsFunc(e.variants, func(v *xds.Variant) bool { return v.Constraints.Key() != key }) {
 		return false
 	}
-	t := &s.named
-	if t.doubts == nil {
-		t.doubts = map[*entry]doubt{}
+	if n.doubts == nil {
+		n.doubts = map[*entry]doubt{}
 	}
-	if t.doubts[e].gen != gen {
-		t.doubts[e] = doubt{gen, now}
-		s.push(timer{at: now.Add(s.cfg().FirmSettle), kind: doubts, shard: s, gen: gen})
+	if n.doubts[e].gen != gen {
+		n.doubts[e] = doubt{gen, now}
+		n.shard.push(timer{at: now.Add(n.shard.cfg().FirmSettle), kind: doubts, shard: n.shard, gen: gen})
 	}
 	return early
 }
@@ -65,7 +64,7 @@ func (s *shard) doubt(now time.Time, id xds.Identity, gen uint32) (early bool) {
 //
 // A client of locators is told at once that the variant of these constraints is gone (DYN-14). That
 // is what was stated, and another of its maps may have the variant that took its place.
-func (s *shard) early(e *entry, key string, gen uint32) bool {
+func (n *namedTable) early(e *entry, key string, gen uint32) bool {
 	if !e.isBorrowed() || e.answeredOn(gen) || e.retained() != nil || find(e.variants, key) == nil {
 		return false
 	}
@@ -75,47 +74,47 @@ func (s *shard) early(e *entry, key string, gen uint32) bool {
 		}
 	}
 	// of a glob's members a removal is its word
-	return !s.updateShare.brings(e.name) && len(s.memberBodies(gen, e.name)) == 0
+	return !n.shard.updateShare.brings(e.name) && len(n.shard.collections.memberBodies(gen, e.name)) == 0
 }
 
 // endDoubts takes away what was doubted long enough, and has not come on the stream of generation
 // gen. It locks the shard.
-func (s *shard) endDoubts(gen uint32, now time.Time) {
+func (n *namedTable) endDoubts(gen uint32, now time.Time) {
+	s := n.shard
 	s.mu.Lock()
 	defer s.unlock()
 	s.now = now
-	t := &s.named
 	var over []*entry
-	for e, d := range t.doubts {
+	for e, d := range n.doubts {
 		switch {
-		case !s.lane(t.lane).live(d.gen), e.seenOn(d.gen), len(e.variants) == 0, t.entries[e.name] != e:
-			delete(t.doubts, e)
+		case !s.lane(n.lane).live(d.gen), e.seenOn(d.gen), len(e.variants) == 0, n.entries[e.name] != e:
+			delete(n.doubts, e)
 		case d.gen != gen:
 		default:
-			if at := s.lane(t.lane).arrivals.Load().Over(d.at, s.cfg().FirmSettle); at.After(now) {
+			if at := s.lane(n.lane).arrivals.Load().Over(d.at, s.cfg().FirmSettle); at.After(now) {
 				s.push(timer{at: at, kind: doubts, shard: s, gen: gen})
 				continue
 			}
-			delete(t.doubts, e)
+			delete(n.doubts, e)
 			over = append(over, e)
 		}
 	}
 	if len(over) == 0 {
 		return
 	}
-	counts := s.named.hears(gen)
+	counts := n.hears(gen)
 	var ps []pendingRemoval
 	for _, e := range over {
 		for _, v := range e.variants {
 			ps = append(ps, pendingRemoval{Identity: xds.Identity{Name: e.name, Constraints: v.Constraints.Key()}})
 		}
 	}
-	kept, _ := s.named.screen(ps, counts, false)
+	kept, _ := n.screen(ps, counts, false)
 	rev := s.nextRev()
 	for _, p := range ps {
 		if !kept[p.Identity] {
-			s.removeName(p.Identity)
+			n.removeName(p.Identity)
 		}
 	}
-	s.unshareTouched(s.offerTouched(rev, gen)...)
+	s.unshareTouched(n.offerTouched(rev, gen)...)
 }

@@ -9,7 +9,7 @@ import "github.com/weir-xds/weir/relay/xds"
 // transition in a line.
 //
 // Streams are given by their generation, of which a later one is greater; 0 is none. Whether the
-// stream is open still is not known here: see shard.isAsked.
+// stream is open still is not known here: see namedTable.isAsked.
 type state struct {
 	held                // question, absence and silence are as of its stream, too
 	chosen *xds.Variant // the variant for the parameters; nil: none known

@@ -190,18 +190,18 @@ func (s *shard) others(f func(*shard)) {
 
 // match is what other maps hold of a name that matches this one too: it answers a new name at
 // once (RELAY-68).
-func (s *shard) match(name string) (vs []*xds.Variant) {
-	for _, x := range s.store.all {
+func (n *namedTable) match(name string) (vs []*xds.Variant) {
+	for _, x := range n.shard.store.all {
 		e := x.named.entries[name]
-		if x == s || e == nil || e.aliasDropped || e.unconfirmed || x.named.guard.holdsAny(&e.held) {
+		if x == n.shard || e == nil || e.aliasDropped || e.unconfirmed || x.named.guard.holdsAny(&e.held) {
 			continue
 		}
 		for _, v := range e.variants {
-			if v.Name == name && v.Constraints.Match(s.params) && !v.DoNotCache && find(vs, v.Constraints.Key()) == nil {
+			if v.Name == name && v.Constraints.Match(n.shard.params) && !v.DoNotCache && find(vs, v.Constraints.Key()) == nil {
 				vs = append(vs, v)
 			}
 		}
-		if len(vs) > 0 && !s.constrained {
+		if len(vs) > 0 && !n.shard.constrained {
 			break // there is one for all
 		}
 	}

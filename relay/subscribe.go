@@ -163,9 +163,9 @@ func (s *Sub) firstDone() {
 // result is the name's record; nil if the name stands for a collection or is denied.
 func (s *Sub) subscribe(name, spelt string, e *entry) *record {
 	if k, ok := s.shard.selectorOf(name, s.spaces); ok {
-		if !s.deniedSet(s.shard.collections[name], name, spelt) {
+		if !s.deniedSet(s.shard.collections.byName[name], name, spelt) {
 			s.spellAs(name, spelt)
-			s.join(s.shard.collection(name, spelt, k))
+			s.join(s.shard.collections.set(name, spelt, k))
 		}
 		return nil
 	}
@@ -177,7 +177,7 @@ func (s *Sub) subscribe(name, spelt string, e *entry) *record {
 		if e == nil {
 			s.owner.newNames.Add(1)
 		}
-		r = s.recordFor(s.shard.want(e, name, spelt))
+		r = s.recordFor(s.shard.named.want(e, name, spelt))
 		r.lookedUp()
 		s.spellAs(name, spelt)
 		d, stated := s.initial[name]
@@ -330,7 +330,7 @@ func (r *record) forget(now time.Time) {
 	s.records.remove(r)
 	delete(s.spelt, r.entry.name)
 	r.flags |= unsubscribed
-	s.shard.unlink(r, now)
+	s.shard.named.unlink(r, now)
 }
 
 // Close ends the subscription and unsubscribes every name.

@@ -315,7 +315,7 @@ func (r *record) errorFor(what event) *NameError {
 		return nil
 	case f == r.lastError(), f.Own && s.delta:
 		return nil
-	case (!s.shard.isAsked(e) || !e.isAnswered()) && !(f.Expired && what == removal):
+	case (!s.shard.named.isAsked(e) || !e.isAnswered()) && !(f.Expired && what == removal):
 		return nil
 	case !sent && s.inSet(e) && s.shard.group.origin.ends(f):
 		return nil // the name is gone only if neither holds it (RELAY-25)

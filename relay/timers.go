@@ -9,9 +9,8 @@ import (
 type timerKind uint8
 
 const (
-	setEnd        timerKind = iota // the last client of a set left and linger has passed
+	lingerEnd     timerKind = iota // the last client of a set or a name left and linger has passed
 	setPause                       // a set may have settled, or a sweep is due
-	wantEnd                        // the last client of a name left and linger has passed
 	silentNames                    // names asked for have not been answered
 	silentHosts                    // nor virtual hosts that requests may wait for
 	groupEnd                       // the last client of a group left
@@ -88,35 +87,33 @@ func (t *Table) Advance(now time.Time) (next time.Time) {
 		switch x.kind {
 		case groupEnd:
 			x.group.end(now)
-		case setEnd:
-			x.set.end(now)
+		case lingerEnd:
+			x.shard.endLinger(x, now)
 		case setPause:
 			x.set.pause(now)
-		case wantEnd:
-			x.shard.endWant(x.entry, now)
 		case silentNames:
-			x.shard.silent(now)
+			x.shard.named.silent(now)
 		case silentHosts:
-			x.shard.silentOnHosts(now)
+			x.shard.named.silentOnHosts(now)
 		case laneQuiet:
 			x.lane.quiet(x.gen)
 		case retryDue:
 			x.lane.only.endBackoff()
 		case expiries:
-			n := x.shard.expire(now)
+			n := x.shard.expiring.expire(now)
 			x.shard.group.origin.counts.Type(x.shard.typeURL).Expired(n)
 		case confirmations:
-			x.shard.confirm(now)
+			x.shard.named.confirm(now)
 		case laneDown:
 			x.lane.missedSince(x.gen)
 		case unheardLong:
 			x.shard.unheardLong(now)
 		case retainedEnd:
-			x.shard.endRetained(x.entry, now)
+			x.shard.named.endRetained(x.entry, now)
 		case suspectNames:
-			x.shard.suspect(x.lane, x.gen, now)
+			x.shard.named.suspect(x.lane, x.gen, now)
 		case doubts:
-			x.shard.endDoubts(x.gen, now)
+			x.shard.named.endDoubts(x.gen, now)
 		case gatherEnd:
 			x.group.gathering.end(now)
 		case guardEnd:
@@ -124,7 +121,7 @@ func (t *Table) Advance(now time.Time) (next time.Time) {
 		case restoredEnd:
 			x.shard.endRestored(now)
 		case listAgain:
-			x.shard.listAgain()
+			x.shard.named.listAgain()
 		}
 	}
 }

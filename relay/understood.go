@@ -95,7 +95,7 @@ func selected(asked []*shard, gen uint32) bool {
 
 // selects reports whether `*` or a collection was asked on the stream.
 func (s *shard) selects(gen uint32) bool {
-	found := s.spacesGen == gen
+	found := s.collections.spacesGen == gen
 	s.sets(func(t *set) { found = found || t.askedGen == gen })
 	return found
 }

@@ -10,8 +10,8 @@ type known struct {
 	entry  *entry  // if there is no set
 }
 
-func (t *set) known(m *member) known  { return known{&m.held, t.shard, t, m, nil} }
-func (s *shard) known(e *entry) known { return known{&e.held, s, nil, nil, e} }
+func (t *set) known(m *member) known       { return known{&m.held, t.shard, t, m, nil} }
+func (n *namedTable) known(e *entry) known { return known{&e.held, n.shard, nil, nil, e} }
 
 // walk calls f with all that the shard knows, set by set and then the names. wanted is asked of
 // each set before, and of the names as nil; what it is false for is left out. nil: all are shown.
@@ -32,9 +32,9 @@ func (t *set) each(f func(known)) {
 	}
 }
 
-func (t *namedTable) each(f func(known)) {
-	for _, e := range t.entries {
-		f(t.shard.known(e))
+func (n *namedTable) each(f func(known)) {
+	for _, e := range n.entries {
+		f(n.known(e))
 	}
 }
 
@@ -45,9 +45,9 @@ func (t *set) lookUp(name string) (k known, is bool) {
 	return k, false
 }
 
-func (t *namedTable) lookUp(name string) (k known, is bool) {
-	if e := t.shard.entry(name); e != nil {
-		return t.shard.known(e), true
+func (n *namedTable) lookUp(name string) (k known, is bool) {
+	if e := n.entry(name); e != nil {
+		return n.known(e), true
 	}
 	return k, false
 }
@@ -61,9 +61,9 @@ func (s *shard) walkName(name string, f func(known)) {
 		}
 	})
 	var last *aliasGroup
-	for _, e := range s.holders(name) {
+	for _, e := range s.named.holders(name) {
 		if e.also == nil || e.also != last {
-			f(s.known(e))
+			f(s.named.known(e))
 		}
 		last = e.also
 	}
@@ -85,7 +85,7 @@ func (k known) live() bool {
 	if k.set != nil {
 		return k.set.live()
 	}
-	return k.shard.isAsked(k.entry) && k.entry.isAnswered()
+	return k.shard.named.isAsked(k.entry) && k.entry.isAnswered()
 }
 
 // heldBack reports whether any variant of it is to go in a mass removal that is held back.
