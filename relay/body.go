@@ -3,7 +3,6 @@ package relay
 import (
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/weir-xds/weir/relay/xds"
@@ -45,13 +44,6 @@ func (e *encodings) of(delta bool) *joined {
 	return &e.sotw
 }
 
-// joined is fields one after the other, in pieces: made by the first who asks, while others wait.
-type joined struct {
-	once   sync.Once
-	pieces [][]byte
-	timed  []*xds.Variant // not in pieces: the TTL that is told is another one each time
-}
-
 // newShared is a body that many are told.
 func newShared() *Body {
 	x := &struct {
@@ -61,10 +53,6 @@ func newShared() *Body {
 	x.shared = &x.e
 	return &x.Body
 }
-
-// segmentBytes is about how long one joined piece of encoded resources is: one change rebuilds few
-// bytes, and a response is still a short list of buffers.
-const segmentBytes = 64 << 10
 
 // Pieces are encoded fields of a response by what they are, to be written in this order. The bytes
 // must not be changed.
@@ -126,7 +114,7 @@ func (b *Body) encoded(delta, ttl bool, own [][]byte) (plain [][]byte, timed []*
 	j := b.shared.of(delta)
 	j.once.Do(func() {
 		if b.shared.chunks == nil {
-			j.pieces, j.timed = joinBodies(b.Variants, delta, ttl)
+			j.join(b.Variants, delta, ttl)
 			return
 		}
 		j.pieces = make([][]byte, 0, len(b.shared.chunks))
@@ -136,49 +124,6 @@ func (b *Body) encoded(delta, ttl bool, own [][]byte) (plain [][]byte, timed []*
 		}
 	})
 	return j.pieces, j.timed
-}
-
-// list adds bodies one by one. What has no name delta cannot express (RELAY-18).
-func list(variants []*xds.Variant, delta, ttl bool, to [][]byte) (pieces [][]byte, timed []*xds.Variant) {
-	for _, v := range variants {
-		switch {
-		case ttl && v.Timed():
-			timed = append(timed, v)
-		case !delta:
-			to = append(to, v.SotW())
-		case !v.Nameless:
-			to = append(to, v.Delta())
-		}
-	}
-	return to, timed
-}
-
-func joinBodies(variants []*xds.Variant, delta, ttl bool) (pieces [][]byte, timed []*xds.Variant) {
-	all, timed := list(variants, delta, ttl, make([][]byte, 0, min(len(variants), 16)))
-	if len(all) < 2 {
-		return all, timed
-	}
-	for len(all) > 0 {
-		n, size := 1, len(all[0])
-		for n < len(all) && size+len(all[n]) <= segmentBytes {
-			size += len(all[n])
-			n++
-		}
-		pieces = append(pieces, concat(all[:n], size))
-		all = all[n:]
-	}
-	return pieces, timed
-}
-
-func concat(list [][]byte, size int) []byte {
-	if len(list) == 1 {
-		return list[0]
-	}
-	b := make([]byte, 0, size)
-	for _, e := range list {
-		b = append(b, e...)
-	}
-	return b
 }
 
 // needs are the names of the endpoints that its Clusters refer to.

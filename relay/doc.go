@@ -136,6 +136,10 @@
 // segments last as long as there is a client of it, for delta until the content has changed twice
 // without a new client (TestEncodedIsLetGoOf).
 //
+// Groups that are sent the same hold its bodies once (package xds), and what is encoded of a set or
+// of a long change once (joined.go, TestEqualGroupsShareBytes, BenchmarkEqualGroups). The entries,
+// members and views are each group's own.
+//
 // # Ordering
 //
 // Responses of one lane are applied in order, each under one lock, with one revision. Revisions of

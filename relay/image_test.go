@@ -214,13 +214,14 @@ func TestRestoreRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	key, presented := cfg.Origins[0].nodeRules("weir").Group(&corev3.Node{Cluster: "edge"})
-	c := func(name string) *xds.Variant {
-		r := madeResource(xds.ClusterType, name, "1", "x")
+	of := func(r xds.Resource) *xds.Variant {
 		return xds.NewVariant(&xds.Provenance{TypeURL: xds.ClusterType}, &r, "1")
 	}
-	uncached, other, listener, constrained := c("c1"), c("c1"), c("c1"), c("c1")
-	constrained.Constraints = compile(t, "env=prod")
-	uncached.DoNotCache, listener.From = true, &xds.Provenance{TypeURL: xds.ListenerType}
+	c := func(name string) *xds.Variant { return of(madeResource(xds.ClusterType, name, "1", "x")) }
+	must, matching := madeResource(xds.ClusterType, "c1", "1", "x"), madeResource(xds.ClusterType, "c1", "1", "x")
+	must.DoNotCache, matching.Constraints = true, compile(t, "env=prod")
+	uncached, other, listener, constrained := of(must), c("c1"), c("c1"), of(matching)
+	listener.From = &xds.Provenance{TypeURL: xds.ListenerType}
 	for want, change := range map[string]func(*TypeImage){
 		"the origin is not configured":               func(x *TypeImage) { x.Origin = "gone" },
 		"the origin is not asked for the type":       func(x *TypeImage) { x.TypeURL = xds.ListenerType },

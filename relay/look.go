@@ -56,6 +56,12 @@ func (g *GroupView) Lanes() (all [2]LaneStatus) {
 	return all
 }
 
+// Fields are what the group's members have in common in the terms of its key (node.Rules.Fields).
+func (g *GroupView) Fields() map[string]string { return g.group.origin.nodeRules().Fields(g.Node) }
+
+// GroupBy are the terms of the keys of the origin's groups. The caller must not change it.
+func (o *Origin) GroupBy() []string { return o.config().GroupBy }
+
 // Types are those of the group, in ORD-1 order.
 func (g *GroupView) Types() iter.Seq[TypeView] {
 	return func(yield func(TypeView) bool) {

@@ -56,7 +56,7 @@ func (t *set) apply(a *Applied, u *update, bodies []*xds.Variant, gen uint32) {
 		}
 		delete(t.refetch, name)
 		if m == nil {
-			m, news = t.member(name), true
+			m, news = t.member(body.Name), true // the name in memory that equal bodies share
 		}
 		unmentioned = unmentioned || !m.seenOn(gen)
 		m.onMentioned(gen)

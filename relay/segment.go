@@ -37,7 +37,7 @@ func (c *chunk) encoded(delta, ttl bool) (pieces [][]byte, timed []*xds.Variant)
 	if delta {
 		j = c.delta
 	}
-	j.once.Do(func() { j.pieces, j.timed = joinBodies(c.variants, delta, ttl) })
+	j.once.Do(func() { j.join(c.variants, delta, ttl) })
 	return j.pieces, j.timed
 }
 

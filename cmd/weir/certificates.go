@@ -25,6 +25,7 @@ const (
 	roleOrigin   = "origin"
 	roleClientCA = "client_ca"
 	roleOriginCA = "origin_ca"
+	roleTickets  = "tickets" // which have no end
 )
 
 // renewalDue is the longest before its end that a certificate's renewal counts
@@ -48,7 +49,7 @@ type certificates struct {
 	all []*material
 }
 
-// material is what one place of the config file names: a pair, or authorities.
+// material is what one place of the config file names: a pair, authorities, or keys for tickets.
 type material struct {
 	// Set once.
 	path string // in the config file
@@ -74,8 +75,10 @@ const (
 type loaded struct {
 	pair *tls.Certificate
 	pool *x509.CertPool
+	// tickets are keys for session tickets: the first seals, all open.
+	tickets [][32]byte
 	// From the one of a chain that ends first; of authorities, from the one that
-	// ends last, since a bundle holds old ones besides the new.
+	// ends last, since a bundle holds old ones besides the new. Keys for tickets have no end.
 	begins, ends time.Time
 }
 
@@ -151,6 +154,9 @@ func (m *material) at(err error) string {
 func (c *certificates) warn(now time.Time) {
 	for _, m := range c.list() {
 		l := m.current.Load()
+		if l.ends.IsZero() {
+			continue
+		}
 		left, due := l.ends.Sub(now), min(l.ends.Sub(l.begins)/5, renewalDue)
 		switch {
 		case left <= 0 && m.told != ended:
@@ -176,6 +182,9 @@ func (c *certificates) expiry() map[string]time.Time {
 	first := make(map[string]time.Time)
 	for _, m := range c.list() {
 		ends := m.current.Load().ends
+		if ends.IsZero() {
+			continue
+		}
 		if at, ok := first[m.role]; !ok || ends.Before(at) {
 			first[m.role] = ends
 		}

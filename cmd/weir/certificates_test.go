@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"crypto/tls"
 	"encoding/pem"
 	"fmt"
 	"os"
@@ -28,11 +27,11 @@ const (
 // bench is certificates whose watch is looked through by hand.
 type bench struct {
 	*certificates
-	t    *testing.T
+	t    testing.TB
 	logs *observer.ObservedLogs
 }
 
-func newBench(t *testing.T) *bench {
+func newBench(t testing.TB) *bench {
 	core, logs := observer.New(zap.DebugLevel)
 	log := zap.New(core)
 	return &bench{newCertificates(newWatch(log), log), t, logs}
@@ -246,55 +245,5 @@ func TestExpiryIsTold(t *testing.T) {
 	}
 	if got := b.look(now.Add(55 * time.Minute)); fmt.Sprint(got) != fmt.Sprint([]string{soon}) {
 		t.Errorf("the new one: %q", got)
-	}
-}
-
-// A handshake that resumes a session is judged by the authorities of now.
-func TestResumedSessionsKnowTheAuthority(t *testing.T) {
-	b, ca, other := newBench(t), weirtest.NewAuthority(t, "ca"), weirtest.NewAuthority(t, "other")
-	ca.Issue("server", 1)
-	ca.Issue("client", 2)
-	s := b.port(ca)
-	l, err := tls.Listen("tcp", "127.0.0.1:0", s.server())
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			// the handshake is part of it; who is refused shows at the client
-			_, _ = conn.Write([]byte("x"))
-			_ = conn.Close()
-		}
-	}()
-	defer func() { _ = l.Close(); <-done }()
-	client := &tls.Config{
-		RootCAs: ca.Pool, Certificates: []tls.Certificate{ca.Pair("client")}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"},
-		ClientSessionCache: tls.NewLRUClientSessionCache(4),
-	}
-	talk := func() (resumed bool, err error) {
-		conn, err := tls.Dial("tcp", l.Addr().String(), client)
-		if err != nil {
-			return false, err
-		}
-		defer func() { _ = conn.Close() }()
-		_, err = conn.Read(make([]byte, 1))
-		return conn.ConnectionState().DidResume, err
-	}
-	if _, err := talk(); err != nil {
-		t.Fatal(err)
-	}
-	if resumed, err := talk(); err != nil || !resumed {
-		t.Errorf("a client that comes back: resumed %v, %v", resumed, err)
-	}
-	b.write(ca.Path("ca.pem"), b.read(other.Path("ca.pem")))
-	b.want("the authority is another", inUse)
-	if resumed, err := talk(); err == nil {
-		t.Errorf("a client of the old authority is let in, resumed: %v", resumed)
 	}
 }

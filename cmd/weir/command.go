@@ -52,7 +52,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	root.SetVersionTemplate("{{.Version}}")
 	root.AddCommand(
-		runCommand(), validateCommand(), getCommand(), statusCommand(), drainCommand(), freezeCommand(), unfreezeCommand(),
+		runCommand(), validateCommand(), getCommand(), statusCommand(), groupsCommand(), drainCommand(), freezeCommand(), unfreezeCommand(),
 		snapshotCommand(), demoCommand(), configCommand(), versionCommand(),
 	)
 	root.SetArgs(args)

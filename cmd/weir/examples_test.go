@@ -63,9 +63,10 @@ var shownBy = map[string]string{
 
 // blocksShownBy has the first line of every kind of fenced block in the pages, and its tests.
 var blocksShownBy = map[string]string{
-	"# weir.yaml":             "TestExamplesServe",
-	"# envoy-bootstrap.yaml":  "TestReadme",
-	"common_tls_context:":     "TestEnvoyTLS",
+	"# weir.yaml":            "TestExamplesServe",
+	"# envoy-bootstrap.yaml": "TestReadme",
+	"common_tls_context:":    "TestEnvoyTLS",
+	"origin mesh: 4000 groups, 4000 of them answered; group_by: [cluster, metadata]": "TestGroupsSuggest",
 	"# config/endpoints.yaml": "TestReadmeFiles",
 	"# Every setting that works in this version, at its default, unless a comment calls it a sample. Durations are written 30s,": "TestReadmeTellsTheTruth",
 }

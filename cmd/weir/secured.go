@@ -13,6 +13,7 @@ type secured struct {
 	// Set once.
 	certificates *certificates
 	pair, ca     *material // nil: there is none
+	tickets      *material // of a port; nil: the process has keys of its own, new ones each day
 	serverName   string    // of an origin
 	oldest       uint16    // version of TLS, of a port
 	protocols    []string  // of a port, for ALPN
@@ -27,7 +28,14 @@ func (c *certificates) port(cfg *config.Config, path, role string, files config.
 	if files.MinVersion == config.TLS12 {
 		s.oldest = tls.VersionTLS12
 	}
-	return s, s.open(cfg, path, [2]string{role, roleClientCA}, files.Cert, files.Key, files.ClientCA, "client_ca")
+	if err := s.open(cfg, path, [2]string{role, roleClientCA}, files.Cert, files.Key, files.ClientCA, "client_ca"); err != nil || files.Tickets == "" {
+		return s, err
+	}
+	var err error
+	if s.tickets, err = c.open(cfg, path, roleTickets, func() (*loaded, error) { return readTickets(files.Tickets) }, files.Tickets); err != nil {
+		s.close()
+	}
+	return s, err
 }
 
 // origin reads what secures the connections to an origin; nil is plain text.
@@ -64,6 +72,7 @@ func (s *secured) close() {
 	}
 	s.certificates.close(s.pair)
 	s.certificates.close(s.ca)
+	s.certificates.close(s.tickets)
 }
 
 // server is what a port hands to whoever speaks TLS; nil is plain text. It
@@ -85,6 +94,9 @@ func (s *secured) handshake() *tls.Config {
 	}
 	if s.ca != nil {
 		t.ClientAuth, t.ClientCAs = tls.RequireAndVerifyClientCert, s.ca.current.Load().pool
+	}
+	if s.tickets != nil {
+		t.SetSessionTicketKeys(s.tickets.current.Load().tickets)
 	}
 	return t
 }

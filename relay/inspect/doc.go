@@ -1,6 +1,6 @@
 // Package inspect says for people and metrics what a table holds: [Query] for resources, [Status]
-// for groups and their types, [Lanes] for what the origin is asked, [Sharing] and [StandIns] for
-// two figures.
+// for groups and their types, [Lanes] for what the origin is asked, [Suggest] for
+// which node fields made a difference to its answers, [Sharing] and [StandIns] for two figures.
 //
 // It only looks. Package relay shows it copies, of one type of one group at a time, which are made
 // under that type's lock; texts are made here, without any. What must not be seen is left out here

@@ -21,6 +21,7 @@ var zero = time.Unix(1_000_000_000, 0)
 // rig is a table with one origin and one group, whose lanes a test drives by itself.
 type rig struct {
 	tb     testing.TB
+	table  *relay.Table
 	origin *relay.Origin
 	group  *relay.Group
 	lanes  []*relay.Lane
@@ -38,7 +39,7 @@ func newRig(tb testing.TB, o relay.OriginConfig) *rig {
 		tb.Fatal(err)
 	}
 	g.Acknowledge()
-	return &rig{tb: tb, origin: table.Origin("mesh"), group: g}
+	return &rig{tb: tb, table: table, origin: table.Origin("mesh"), group: g}
 }
 
 // params reads k=v,k=v.
@@ -109,7 +110,7 @@ func (r *rig) resource(name, inner, body string) xds.Resource {
 	if err != nil {
 		r.tb.Fatal(err)
 	}
-	x := xds.Resource{Name: name, Version: "v" + body, Any: encoded}
+	x := xds.Resource{Name: name, Version: "v" + body, Any: encoded, PayloadType: []byte(payload.TypeUrl), Payload: payload.Value}
 	var all []*relaytest.Constraints
 	for _, word := range strings.FieldsFunc(inner, func(r rune) bool { return r == ',' }) {
 		if key, not := strings.CutPrefix(word, "!"); not {

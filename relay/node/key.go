@@ -71,6 +71,23 @@ func (r Rules) Group(n *corev3.Node) (key string, presented *corev3.Node) {
 	return key, presented
 }
 
+// Fields are what a node has of each term of the key, in canonical form, and of `metadata` what it
+// has of each key: as terms of a key in which metadata is listed key by key. What it lacks is "",
+// or is not there. n may be what Group presents.
+func (r Rules) Fields(n *corev3.Node) map[string]string {
+	fields, scratch := map[string]string{}, &corev3.Node{}
+	for _, term := range r.GroupBy {
+		if term != "metadata" {
+			fields[term] = groupPart(term, n, scratch)
+			continue
+		}
+		for key := range n.GetMetadata().GetFields() {
+			fields[metadataPrefix+key] = metadataPart(key, n, scratch)
+		}
+	}
+	return fields
+}
+
 // GroupID is the node id of a group whose key has no member's id.
 func (r Rules) GroupID(key string) string { return "weir/" + r.Deployment + "/" + key }
 

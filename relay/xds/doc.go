@@ -12,19 +12,20 @@
 // What is sent: a [Variant] is one body of a resource, encoded once in the forms of both dialects
 // (TestVariantBytes). With a TTL, with constraints, as a heartbeat or for a snapshot it has a head
 // of its own before the same bytes (ttl.go, located.go, image.go). Its [Provenance] says which
-// response it came in.
+// response it came in. What it is apart from that is stored once in the process, however many
+// groups of however many origins are sent it (contents.go, TestEqualBodiesAreOne).
 //
 // The little that is ever read of payloads is read here: a name, and which endpoints a cluster
 // needs.
 //
-// All of it is pure: no table, no lock, no clock, no goroutine. Two replicas, of whatever builds,
-// give the same names and digests for the same content, as clients move between them (TestSums,
-// TestGoldenVersions). Bytes and names of a peer never panic here (FuzzCanonicalName; package
-// relay: FuzzResponse).
+// All of it is pure, but for that store: no table, no lock, no clock, no goroutine. Two replicas,
+// of whatever builds, give the same names and digests for the same content, as clients move between
+// them (TestSums, TestGoldenVersions). Bytes and names of a peer never panic here
+// (FuzzCanonicalName; package relay: FuzzResponse).
 //
 // What depends on configuration, or on what is held, is not here: which collections an origin can
 // be asked for, and whether an absence deletes, are package relay's.
 //
-// Of weir it imports constraints alone. Every package that speaks of resources may import it. Read
-// name.go and types.go, then response.go, accept.go and variant.go.
+// Of weir it imports constraints and relay/intern alone. Every package that speaks of resources may
+// import it. Read name.go and types.go, then response.go, accept.go and variant.go.
 package xds

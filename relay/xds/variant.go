@@ -1,11 +1,9 @@
 package xds
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/weir-xds/weir/constraints"
@@ -35,52 +33,17 @@ type Resource struct {
 }
 
 // Variant is one immutable body of a name with its constraints. It never changes after it was made,
-// so pointers are shared freely and comparing pointers detects change.
+// so pointers are shared freely and comparing pointers detects change. What many groups may hold is
+// in its content, which equal bodies share; here is what its group's origin said of it.
 type Variant struct {
-	Name        string // canonical (NAME-4); see Spelling
-	Digest      Digest // of the content (VER-3)
-	Constraints *constraints.Set
-	DoNotCache  bool
-	Nameless    bool // RELAY-18: only SotW wildcard clients can be told of it
+	*content
+
+	From          *Provenance // the response it came in last
+	originVersion string
+	end           *time.Time // Provenance and TTL (RELAY-47); nil: it has none, as nearly all
 	// Orphaned: endpoints that were emptied with their Cluster, which goes (emptied.go). Set before
 	// anybody can see it.
 	Orphaned bool
-
-	// Offsets in buf, which is part of a message and so shorter than 4 GiB.
-	inner uint32 // where the fields of the Resource begin
-	sotw  uint32
-	any   uint32 // where the encoded Any begins
-
-	Spelt         string // see Spelling; "" if that is Name
-	originVersion string
-	From          *Provenance // the response it came in last
-	Aliases       []string
-	rare          *rare      // nil: it has nothing of that, as nearly all
-	endpoints     string     // see Endpoints
-	end           *time.Time // Provenance and TTL (RELAY-47); nil: it has none, as nearly all
-
-	// buf is the `resources` field of a DeltaDiscoveryResponse, tag and length included, the
-	// payload last. Its suffix from sotw on is the `resources` field of a DiscoveryResponse: both
-	// are field 2, and so is Resource.resource.
-	buf []byte
-}
-
-// rare is what few bodies have.
-type rare struct {
-	metadata []byte // core.Metadata as received (RELAY-10)
-	// as the origin wrote them: the fields of a ResourceName but its name (DYN-6, DYN-7)
-	constraints string
-	// located are the located forms in SotW and in delta, without a TTL; nil: nobody was told of it
-	// so.
-	located [2]atomic.Pointer[[2][]byte]
-}
-
-// meta is the encoded core.Metadata; nil: there is none.
-func (v *Variant) meta() []byte {
-	if v.rare == nil {
-		return nil
-	}
-	return v.rare.metadata
 }
 
 // namelessKey begins the key of a resource without a name. No origin can send such a name: it is
@@ -103,92 +66,15 @@ const (
 	FieldMetadata     = 9
 )
 
-// NewVariant copies what it keeps of r. version is what the origin calls it.
+// NewVariant copies what it keeps of r, unless the process holds the same body already: then it
+// shares that one. version is what the origin calls it.
 func NewVariant(from *Provenance, r *Resource, version string) *Variant {
-	v := &Variant{
-		From:          from,
-		Name:          r.Name,
-		Spelt:         r.spelt,
-		Constraints:   r.Constraints,
-		DoNotCache:    r.DoNotCache,
-		Nameless:      r.Nameless,
-		originVersion: version,
-		Aliases:       r.Aliases,
-	}
-	if len(r.Metadata) > 0 || r.Constraints != nil {
-		v.rare = &rare{metadata: bytes.Clone(r.Metadata)}
-		if r.Constraints != nil {
-			v.rare.constraints = constraintFields(r.RawConstraints)
-		}
-	}
-	v.Digest = from.Digest(r)
-	if from.TypeURL == ClusterType {
-		v.endpoints = EndpointsOf(r.Payload)
-	}
-	v.encode(r.Any)
-	return v
-}
-
-func (v *Variant) encode(payload []byte) {
-	version, name := v.Version(), v.Spelling()
-	if v.Nameless {
-		name = ""
-	}
-	inner := protowire.SizeTag(FieldVersion) + protowire.SizeBytes(len(version))
-	if name != "" {
-		inner += protowire.SizeTag(FieldName) + protowire.SizeBytes(len(name))
-	}
-	for _, a := range v.Aliases {
-		inner += protowire.SizeTag(FieldAliases) + protowire.SizeBytes(len(a))
-	}
-	if v.DoNotCache {
-		inner += protowire.SizeTag(FieldCacheControl) + protowire.SizeBytes(2)
-	}
-	if len(v.meta()) > 0 {
-		inner += protowire.SizeTag(FieldMetadata) + protowire.SizeBytes(len(v.meta()))
-	}
-	sotw := protowire.SizeTag(FieldResources) + protowire.SizeBytes(len(payload))
-	b := make([]byte, 0, protowire.SizeTag(FieldResources)+protowire.SizeBytes(inner+sotw))
-	b = protowire.AppendTag(b, FieldResources, protowire.BytesType)
-	b = protowire.AppendVarint(b, uint64(inner+sotw))
-	v.inner = uint32(len(b))
-	b = AppendString(b, FieldVersion, version)
-	if name != "" {
-		b = AppendString(b, FieldName, name)
-	}
-	for _, a := range v.Aliases {
-		b = AppendString(b, FieldAliases, a)
-	}
-	if v.DoNotCache {
-		b = protowire.AppendTag(b, FieldCacheControl, protowire.BytesType)
-		b = append(b, 2, 0x08, 0x01)
-	}
-	if len(v.meta()) > 0 {
-		b = protowire.AppendTag(b, FieldMetadata, protowire.BytesType)
-		b = protowire.AppendBytes(b, v.meta())
-	}
-	v.sotw = uint32(len(b))
-	b = protowire.AppendTag(b, FieldPayload, protowire.BytesType)
-	b = protowire.AppendBytes(b, payload)
-	v.any = uint32(len(b) - len(payload))
-	v.buf = b
+	return &Variant{content: contentOf(from, r, version), From: from, originVersion: version}
 }
 
 // Same reports whether r is this body again: then the old value is kept and nothing is hashed
 // (RELAY-45). The origin's version takes no part in it (VER-7).
-func (v *Variant) Same(r *Resource) bool {
-	if v.Name != r.Name || v.Spelt != r.spelt || v.DoNotCache != r.DoNotCache || v.Nameless != r.Nameless ||
-		v.Constraints.Key() != r.Constraints.Key() || len(v.Aliases) != len(r.Aliases) ||
-		!bytes.Equal(v.meta(), r.Metadata) {
-		return false
-	}
-	for i := range v.Aliases {
-		if v.Aliases[i] != r.Aliases[i] {
-			return false
-		}
-	}
-	return bytes.Equal(v.Any(), r.Any)
-}
+func (v *Variant) Same(r *Resource) bool { return v.is(r) }
 
 // WithOriginVersion is v as a later response brought it again (VER-8): content and digest are
 // shared, and the bytes too unless they carry a version that changed.
@@ -199,10 +85,7 @@ func (v *Variant) WithOriginVersion(from *Provenance, version string) *Variant {
 	c := *v
 	c.originVersion, c.From = version, from
 	if from.Shown && v.originVersion != version {
-		c.encode(v.Any())
-		if v.rare != nil {
-			c.rare = &rare{metadata: v.rare.metadata, constraints: v.rare.constraints}
-		}
+		c.content = v.withVersion(version)
 	}
 	return &c
 }
@@ -237,15 +120,8 @@ func Claim(version string, shown bool) (d Digest) {
 	return d
 }
 
-// Spelling is the name as the origin writes it (DELTA-17).
-func (v *Variant) Spelling() string { return Spelling(v.Name, v.Spelt) }
-
 // Spelling is the name as the origin writes it.
 func (r *Resource) Spelling() string { return Spelling(r.Name, r.spelt) }
-
-// Any is the payload as the origin sent it, an encoded google.protobuf.Any. The caller must not
-// change it.
-func (v *Variant) Any() []byte { return v.buf[v.any:] }
 
 // OriginVersion is the version the origin gave this body.
 func (v *Variant) OriginVersion() string { return v.originVersion }
@@ -295,7 +171,7 @@ func (v *Variant) Endpoints() string { return v.endpoints }
 // NewNotice makes the statement that aliases did not resolve, as it is sent to clients. It has no
 // content. Its version only has to differ each time it is sent (hosts.go).
 func NewNotice(name string, aliases []string, version string) *Variant {
-	v := &Variant{Aliases: aliases, From: &Provenance{}}
+	v := &Variant{content: &content{Aliases: aliases}, From: &Provenance{}}
 	v.Name, v.Spelt = Spell(name)
 	inner := AppendString(nil, FieldName, name)
 	if version != "" {

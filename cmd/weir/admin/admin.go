@@ -104,6 +104,7 @@ func (a *Admin) Handler() http.Handler {
 	mux.Handle("GET /metrics", a.metrics())
 	mux.HandleFunc("GET /origins", a.origins)
 	mux.HandleFunc("GET /groups", a.groups)
+	mux.HandleFunc("GET /groups/suggest", a.suggest)
 	mux.HandleFunc("GET /clients", a.clients)
 	mux.HandleFunc("GET /resources", a.resources)
 	mux.HandleFunc("GET /nacks", a.nacks)

@@ -140,7 +140,8 @@ func TestEveryPathAnswers(t *testing.T) {
 	w := newWorld(t)
 	for path, part := range map[string]string{
 		"/": "<h1>weir", "/healthz": "alive", "/readyz": `"ready"`, "/metrics": "", "/origins": `"mesh"`, "/groups": "[]",
-		"/clients": "[]", "/resources": "[]", "/nacks": "[]", "/config": "name: weir", "/debug/pprof/": "goroutine",
+		"/groups/suggest": `"compared": 0`,
+		"/clients":        "[]", "/resources": "[]", "/nacks": "[]", "/config": "name: weir", "/debug/pprof/": "goroutine",
 		"/debug/pprof/heap": "", "/debug/pprof/cmdline": "",
 	} {
 		want(t, w.get(path), http.StatusOK, part)

@@ -198,6 +198,9 @@ func (k checker) serverTLS(path string, t ServerTLS) {
 	if t.ClientCA != "" && t.Cert == "" {
 		k.addf(path+".client_ca", "needs cert and key as well")
 	}
+	if t.Tickets != "" && t.Cert == "" {
+		k.addf(path+".tickets", "needs cert and key as well")
+	}
 	k.oneOf(path+".min_version", t.MinVersion, TLS13, TLS12)
 }
 

@@ -63,6 +63,10 @@ type ServerTLS struct {
 	ClientCA string `yaml:"client_ca" path:"file"`
 	// MinVersion is the oldest version of TLS that is spoken, 1.3 or 1.2. Default: 1.3.
 	MinVersion string `yaml:"min_version"`
+	// Tickets is a file of the keys that session tickets are sealed with, so that clients resume
+	// sessions at other replicas and after a restart: a line for each key, 32 bytes in base64; the
+	// first seals, all open. Default: empty, keys of the process alone.
+	Tickets string `yaml:"tickets" path:"file"`
 }
 
 // Values of ServerTLS.MinVersion.

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/url"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-xds/weir/cmd/weir/admin"
+	"github.com/weir-xds/weir/relay/inspect"
+)
+
+func groupsCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "groups", Short: "Look at how the clients of a running weir are grouped", Args: arguments}
+	cmd.AddCommand(suggestCommand())
+	return cmd
+}
+
+func suggestCommand() *cobra.Command {
+	o, output, origin := &operator{}, "", ""
+	cmd := &cobra.Command{
+		Use:   "suggest",
+		Short: "Say which node fields split groups that the origin answers alike, and a group_by without them",
+		Args:  arguments,
+	}
+	o.register(cmd)
+	outputFlag(cmd, &output)
+	cmd.Flags().StringVar(&origin, "origin", "", "the `name` of the one origin to look at")
+	cmd.RunE = action(func(cmd *cobra.Command, _ []string) error {
+		show, ok := map[string]func(io.Writer, []byte) error{"table": suggestTable, "json": statusJSON, "yaml": statusYAML}[output]
+		if !ok {
+			return usageError{fmt.Errorf("--output %q is none of table, yaml, json", output)}
+		}
+		var body json.RawMessage
+		if err := o.get(cmd.Context(), "/groups/suggest?origin="+url.QueryEscape(origin), &body); err != nil {
+			return err
+		}
+		return show(cmd.OutOrStdout(), body)
+	})
+	return cmd
+}
+
+func suggestTable(w io.Writer, body []byte) error {
+	var all admin.Suggestions
+	if err := json.Unmarshal(body, &all); err != nil {
+		return fmt.Errorf("what the admin port says is not understood: %w", err)
+	}
+	for i := range all.Origins {
+		if i > 0 {
+			_, _ = fmt.Fprintln(w)
+		}
+		if err := suggestOrigin(w, &all.Origins[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// suggestOrigin ends with a line that is to be pasted into the configuration, or says why there is
+// none.
+func suggestOrigin(w io.Writer, s *admin.Suggestion) error {
+	_, _ = fmt.Fprintf(w, "origin %s: %d groups, %d of them answered; group_by: [%s]\n", s.Origin, s.Groups, s.Compared, strings.Join(s.GroupBy, ", "))
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	leave := false
+	for i := range s.Fields {
+		f := &s.Fields[i]
+		row(tw, "  "+f.Field, fmt.Sprintf("%d values", f.Values), evidence(f))
+		leave = leave || f.Verdict == inspect.NoDifference
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	if !leave {
+		_, err := fmt.Fprintln(w, "nothing can be left out, as far as the answers tell")
+		return err
+	}
+	_, err := fmt.Fprintf(w, "group_by: [%s]   # %d groups instead of %d, if the origin goes on as it did\n",
+		strings.Join(s.Suggested, ", "), s.SuggestedGroups, s.Compared)
+	return err
+}
+
+func evidence(f *admin.FieldEvidence) string {
+	switch f.Verdict {
+	case inspect.NoDifference:
+		return fmt.Sprintf("made no difference: without it, %d groups fewer", f.FewerGroups)
+	case inspect.Difference:
+		what := fmt.Sprintf("%s %q", f.Type, f.Name)
+		if f.Name == "*" {
+			what = "all " + f.Type
+		}
+		return fmt.Sprintf("is needed: %s is not the same in groups %s", what, strings.Join(f.Between, " and "))
+	}
+	return "no evidence: no two groups differ in it alone"
+}

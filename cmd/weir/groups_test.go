@@ -1,0 +1,55 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-xds/weir/relay/relaytest"
+
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+// TestGroupsSuggest: an operator whose clients' addresses are in their metadata is told that the
+// groups are answered alike, and which group_by would make one of them.
+func TestGroupsSuggest(t *testing.T) {
+	origin := relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Serving: true})
+	origin.Set(relaytest.ClusterType, "a", "1", relaytest.Cluster("a", time.Second))
+	w := startWeir(t, freePorts+controlPlane(origin.Net().Addr()))
+	for i := range 3 {
+		c := openClient(t, dial(t, w.listenAddress()), relaytest.Delta)
+		n := relaytest.Node(fmt.Sprint("node-", i), "edge")
+		n.Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{
+			"INSTANCE_IP": structpb.NewStringValue(fmt.Sprint("10.0.0.", i)), "TEAM": structpb.NewStringValue("web"),
+		}}
+		c.Open(n)
+		c.Request(relaytest.ClusterType)
+		c.AwaitNames(relaytest.ClusterType, "the cluster arrives", "a")
+	}
+	port := w.admin.listener.Addr().String()
+	await(t, "the sets have settled", func() bool {
+		_, body := w.get("/groups/suggest")
+		return strings.Contains(body, `"compared": 3`)
+	})
+	code, stdout, stderr := weir(t, "groups", "suggest", "--admin", port)
+	if code != exitOK {
+		t.Fatalf("exit status %d: %s", code, stderr)
+	}
+	for _, part := range []string{
+		"origin mesh: 3 groups, 3 of them answered; group_by: [cluster, locality, user_agent_name, client_features, metadata]\n",
+		"metadata.INSTANCE_IP  3 values  made no difference: without it, 2 groups fewer\n",
+		"metadata.TEAM         1 values  no evidence: no two groups differ in it alone\n",
+		"group_by: [client_features, cluster, locality, metadata.TEAM, user_agent_name]   # 1 groups instead of 3, if the origin goes on as it did\n",
+	} {
+		if !strings.Contains(stdout, part) {
+			t.Errorf("no %q in\n%s", part, stdout)
+		}
+	}
+	if code, stdout, _ := weir(t, "groups", "suggest", "--admin", port, "--origin", "mesh", "-o", "json"); code != exitOK || !strings.Contains(stdout, `"no_difference"`) {
+		t.Errorf("as JSON: %d\n%s", code, stdout)
+	}
+	if code, _, stderr := weir(t, "groups", "suggest", "--admin", port, "-o", "csv"); code != exitUsage {
+		t.Errorf("as CSV: %d: %s", code, stderr)
+	}
+}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"bytes"
+	"crypto/tls"
+	"encoding/base64"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/weir-xds/weir/cmd/weir/config"
+	"github.com/weir-xds/weir/cmd/weir/weirtest"
+)
+
+// serveTLS shakes hands with all who come, at an address.
+func (b *bench) serveTLS(s *secured) net.Addr {
+	b.t.Helper()
+	l, err := tls.Listen("tcp", "127.0.0.1:0", s.server())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			// The handshake is part of it. Who is refused shows at the client.
+			_, _ = conn.Write([]byte("x"))
+			_ = conn.Close()
+		}
+	}()
+	b.t.Cleanup(func() { _ = l.Close(); <-done })
+	return l.Addr()
+}
+
+// visitor is a client that keeps its session tickets.
+type visitor struct{ *tls.Config }
+
+func newVisitor(ca *weirtest.Authority) visitor {
+	return visitor{&tls.Config{
+		RootCAs: ca.Pool, Certificates: []tls.Certificate{ca.Pair("client")}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"},
+		// The session is kept by this name, whichever replica it is of.
+		ServerName: "127.0.0.1", ClientSessionCache: tls.NewLRUClientSessionCache(4),
+	}}
+}
+
+func (v visitor) talk(to net.Addr) (resumed bool, err error) {
+	conn, err := tls.Dial("tcp", to.String(), v.Config)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = conn.Close() }()
+	_, err = conn.Read(make([]byte, 1))
+	return conn.ConnectionState().DidResume, err
+}
+
+// want has the visitor come, and says which handshake it has to be.
+func (b *bench) resumes(sentence string, v visitor, to net.Addr, want bool) {
+	b.t.Helper()
+	if resumed, err := v.talk(to); err != nil || resumed != want {
+		b.t.Errorf("%s: resumed %v, %v; want %v", sentence, resumed, err, want)
+	}
+}
+
+// ticketKey is a line of a file of keys.
+func ticketKey(fill byte) string {
+	return base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{fill}, 32)) + "\n"
+}
+
+// replica is a port as another process with the same files has it.
+func (b *bench) replica(ca *weirtest.Authority, tickets string) net.Addr {
+	b.t.Helper()
+	s, err := b.certificates.port(&config.Config{}, "listeners[0].tls", roleListener, config.ServerTLS{
+		Cert: ca.Path("server.pem"), Key: ca.Path("server.key"), ClientCA: ca.Path("ca.pem"), Tickets: tickets,
+	}, "h2")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return b.serveTLS(s)
+}
+
+// A handshake that resumes a session is judged by the authorities of now.
+func TestResumedSessionsKnowTheAuthority(t *testing.T) {
+	for _, shared := range []bool{false, true} {
+		b, ca, other := newBench(t), weirtest.NewAuthority(t, "ca"), weirtest.NewAuthority(t, "other")
+		ca.Issue("server", 1)
+		ca.Issue("client", 2)
+		tickets := ""
+		if shared {
+			tickets = filepath.Join(t.TempDir(), "tickets")
+			b.write(tickets, []byte(ticketKey(1)))
+		}
+		port, client := b.replica(ca, tickets), newVisitor(ca)
+		b.resumes("a new client", client, port, false)
+		b.resumes("a client that comes back", client, port, true)
+		b.write(ca.Path("ca.pem"), b.read(other.Path("ca.pem")))
+		b.want("the authority is another", inUse)
+		if resumed, err := client.talk(port); err == nil {
+			t.Errorf("a client of the old authority is let in, resumed: %v", resumed)
+		}
+	}
+}
+
+// Replicas with one file of keys resume each other's sessions, as a process does after a restart.
+// Keys are rotated without a full handshake: the new one comes first, the old one stays behind it
+// for as long as tickets live.
+func TestReplicasShareTickets(t *testing.T) {
+	b, ca := newBench(t), weirtest.NewAuthority(t, "ca")
+	ca.Issue("server", 1)
+	ca.Issue("client", 2)
+	keys := filepath.Join(t.TempDir(), "tickets")
+	b.write(keys, []byte("# of today\n"+ticketKey(1)))
+	first, second, alone := b.replica(ca, keys), b.replica(ca, keys), b.replica(ca, "")
+
+	client := newVisitor(ca)
+	b.resumes("a new client", client, first, false)
+	b.resumes("at the other replica", client, second, true)
+	b.resumes("at one with keys of its own", client, alone, false)
+
+	b.resumes("back", client, first, false) // its ticket is of the last one
+	b.write(keys, []byte(ticketKey(2)+"\n"+ticketKey(1)))
+	b.want("a new key before the old one", inUse, inUse)
+	b.resumes("with a ticket of the old key", client, second, true)
+	b.write(keys, []byte(ticketKey(2)))
+	b.want("the old key is gone", inUse, inUse)
+	b.resumes("with a ticket of the new key", client, first, true)
+	b.write(keys, []byte(ticketKey(3)))
+	b.want("all keys are others", inUse, inUse)
+	b.resumes("with a ticket that no key opens", client, first, false)
+
+	for _, text := range []string{"", "# none\n", ticketKey(4)[:20], ticketKey(4) + "short\n", strings.Repeat(ticketKey(4), mostTickets+1), strings.Repeat("x", 100<<10)} {
+		b.write(keys, []byte(text))
+		b.want("a file that is no list of keys", notUsable, notUsable)
+	}
+	b.resumes("the keys from before are in force", client, first, true)
+}
+
+// TestTicketErrorsShowNoKey: an error has the file and the line, and nothing of what is in it.
+func TestTicketErrorsShowNoKey(t *testing.T) {
+	b, file := newBench(t), filepath.Join(t.TempDir(), "tickets")
+	secret := strings.Repeat("c2VjcmV0", 3)
+	b.write(file, []byte(ticketKey(1)+secret+"\n"))
+	_, err := readTickets(file)
+	if err == nil || !strings.Contains(err.Error(), file+":2 ") || strings.Contains(err.Error(), secret) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// BenchmarkHandshake is one connection with certificates on both sides, the client's part of the
+// work included.
+func BenchmarkHandshake(b *testing.B) {
+	for name, keep := range map[string]bool{"full": false, "resumed": true} {
+		b.Run(name, func(b *testing.B) {
+			bench, ca := newBench(b), weirtest.NewAuthority(b, "ca")
+			ca.Issue("server", 1)
+			ca.Issue("client", 2)
+			keys := filepath.Join(b.TempDir(), "tickets")
+			bench.write(keys, []byte(ticketKey(1)))
+			port, client := bench.replica(ca, keys), newVisitor(ca)
+			if !keep {
+				client.ClientSessionCache = nil
+			}
+			if _, err := client.talk(port); err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			b.ResetTimer()
+			for range b.N {
+				if resumed, err := client.talk(port); err != nil || resumed != keep {
+					b.Fatalf("resumed %v, %v", resumed, err)
+				}
+			}
+		})
+	}
+}
