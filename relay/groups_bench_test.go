@@ -56,3 +56,58 @@ func inUse() int64 {
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
 }
+
+// BenchmarkEqualGroupsChange is one change that the origin sends to each of many groups of one
+// client, all equal, beside one group with as many clients: what a delivery costs the table. The
+// time for taking in the origin's responses is apart, in ns/response.
+func BenchmarkEqualGroupsChange(b *testing.B) {
+	const clients, resources = 1000, 1000
+	for _, delta := range []bool{true, false} {
+		for _, groups := range []int{1, clients} {
+			b.Run(fmt.Sprintf("delta=%t/groups=%d", delta, groups), func(b *testing.B) {
+				a := newArrivals(xds.ClusterType, delta, resources)
+				table := newRig(b, Config{Origins: []OriginConfig{{Name: "mesh", SotW: !delta, GroupBy: []string{"id"}}}}).table
+				var rigs []*rig
+				var subs []*Sub
+				for i := range groups {
+					g, err := table.Origin("mesh").Group(&corev3.Node{Id: fmt.Sprint(i)})
+					if err != nil {
+						b.Fatal(err)
+					}
+					r := &rig{b, table, g}
+					rigs = append(rigs, r)
+					for range clients / groups {
+						subs = append(subs, r.sub(a.typeURL, delta, xds.Wildcard))
+					}
+					r.open()
+					r.arrive(a.response(a.all...), delta)
+				}
+				now := zero.Add(time.Minute)
+				table.Advance(now)
+				take := func() {
+					for _, s := range subs {
+						answer := s.Take(now)
+						if answer == nil || len(answer.Pieces(delta, now, nil)[Plain]) == 0 {
+							b.Fatal("nothing to tell")
+						}
+					}
+				}
+				take()
+				var arriving time.Duration
+				b.ResetTimer()
+				for i := range b.N {
+					b.StopTimer()
+					raw, began := a.changed(i+1), time.Now()
+					for _, r := range rigs {
+						r.arrive(raw, delta)
+					}
+					arriving += time.Since(began)
+					b.StartTimer()
+					take()
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*clients), "ns/delivery")
+				b.ReportMetric(float64(arriving.Nanoseconds())/float64(b.N*groups), "ns/response")
+			})
+		}
+	}
+}
