@@ -283,7 +283,7 @@ func (s *Sub) keepByAlias(p *position) {
 	if !s.delta || p.fresh || s.records.len() == 0 {
 		return
 	}
-	for _, it := range p.view.items {
+	for it := p.view.head; it != nil; it = it.next {
 		if !p.view.hadAt(it, p.sent) {
 			continue
 		}

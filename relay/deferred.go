@@ -85,13 +85,13 @@ func (r *record) wasSent() (sent bool) {
 		return r.is(holds)
 	}
 	r.sub.sets.covering(r.entry.name, func(p *position) {
-		sent = sent || !p.fresh && p.view.hadAt(p.view.items[r.entry.name], p.sent)
+		sent = sent || !p.fresh && p.view.hadAt(p.view.item(r.entry.name), p.sent)
 	})
 	return sent
 }
 
 func (v *view) has(name string) bool {
-	it := v.items[name]
+	it := v.item(name)
 	return it != nil && !it.dead
 }
 
@@ -153,7 +153,7 @@ func (s *Sub) deferMembers(k Deferral) {
 			if r := s.record(name); r != nil && r.body() != nil || s.sets.live(name) != nil {
 				continue // held by name (RELAY-25), or in another set
 			}
-			it := p.view.items[name]
+			it := p.view.item(name)
 			s.deferred.add(name, deferredRemoval{body: it.variant, until: it.rev, set: true}, s.shard.now, &k)
 		}
 	}

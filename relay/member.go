@@ -209,13 +209,3 @@ func (t *set) mentioned(m *member, gen uint32) {
 		t.list(m, t.shard.rev)
 	}
 }
-
-// itemOf is the item of a member; nil: there is none. A look-up costs more than all else that is
-// done for a member, so the member says. What it says of a dead item may be over, and where there
-// are dead ones one may be of its name.
-func (v *view) itemOf(m *member) *item {
-	if it := m.item; !v.ttl && (it == nil && v.dead == 0 || it != nil && !it.dead) {
-		return it
-	}
-	return v.items[m.name]
-}

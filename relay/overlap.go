@@ -49,8 +49,8 @@ func (s *Sub) overlap() {
 	p := s.sets.first
 	s.sets.more = &overlap{by: map[*set]*position{p.view.set: p}, sent: map[string]xds.Digest{}}
 	if !p.fresh {
-		for name, it := range p.view.items {
-			switch {
+		for it := p.view.head; it != nil; it = it.next {
+			switch name := it.variant.Name; {
 			case s.record(name) != nil || !p.view.hadAt(it, p.sent):
 			case it.rev <= p.sent:
 				s.sets.more.sent[name] = it.variant.Digest
@@ -73,7 +73,7 @@ func (s *Sub) leave(p *position, now time.Time) {
 		return
 	}
 	for r := range s.records.all() {
-		if it := p.view.items[s.alias.resource(r)]; it != nil && r.is(holds) && !r.is(claimed) {
+		if it := p.view.item(s.alias.resource(r)); it != nil && r.is(holds) && !r.is(claimed) {
 			s.shard.named.standIn(r.entry, p.view.set, it, now)
 		}
 	}
@@ -92,7 +92,7 @@ func (s *shard) outlives(it *item, e *entry) bool {
 func (s *Sub) leaveSet(p *position, now time.Time) {
 	s.keepByAlias(p)
 	for r := range s.records.all() {
-		if it, e := p.view.items[s.alias.resource(r)], r.entry; it != nil && s.shard.outlives(it, e) {
+		if it, e := p.view.item(s.alias.resource(r)), r.entry; it != nil && s.shard.outlives(it, e) {
 			e.onOutlived()
 		}
 	}
@@ -217,7 +217,7 @@ func (x *overlapTake) collect(p *position) {
 		// Unchanged content is sent in full if it lost its TTL (TTL-8), or if the client has not
 		// accepted it and so may be sent no heartbeat (TTL-10).
 		for _, b := range body.Variants {
-			if _, told := s.sets.more.sent[b.Name]; told && v.items[b.Name].rev <= p.sent {
+			if _, told := s.sets.more.sent[b.Name]; told && v.item(b.Name).rev <= p.sent {
 				s.sets.more.sent[b.Name] = xds.Digest{}
 			}
 		}

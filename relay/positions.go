@@ -132,7 +132,7 @@ func (x *positions) covered(name string) (covered bool) {
 // not count; waits reports that there is one.
 func (x *positions) itemOf(name string) (live *item, waits bool) {
 	x.covering(name, func(p *position) {
-		it := p.view.items[name]
+		it := p.view.item(name)
 		switch {
 		case p.blocked():
 			waits = true

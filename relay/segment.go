@@ -145,7 +145,7 @@ func (x *segments) check(v *view, fail func(string, ...any)) {
 		bytes := 0
 		for i, it := range s.items {
 			n, bytes = n+1, bytes+it.variant.Size()
-			if it.dead || it.segment != s || it.at != uint32(i) || v.items[it.variant.Name] != it {
+			if it.dead || it.segment != s || it.at != uint32(i) || v.item(it.variant.Name) != it {
 				fail("item %q is in the wrong segment", it.variant.Name)
 			}
 			if s.chunk != nil && !s.chunk.variants[i].SharesBytes(it.variant) {

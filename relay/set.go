@@ -393,10 +393,8 @@ func (t *set) expectMembers(n int) {
 	if len(t.members) == 0 {
 		t.members = make(map[string]*member, n)
 	}
-	for _, v := range t.views {
-		if len(v.items) == 0 {
-			v.items = make(map[string]*item, n)
-		}
+	if v := t.views[true]; v != nil && len(v.items) == 0 {
+		v.items = make(map[string]*item, n)
 	}
 }
 

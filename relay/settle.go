@@ -23,7 +23,7 @@ func (r *record) effective() (v *xds.Variant, absent bool, rev uint64) {
 	}
 	gone, waits := false, false
 	s.sets.covering(name, func(p *position) {
-		it := p.view.items[name]
+		it := p.view.item(name)
 		switch {
 		case p.blocked():
 			waits = true

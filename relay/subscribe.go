@@ -192,7 +192,7 @@ func (s *Sub) subscribe(name, spelt string, e *entry) *record {
 			return r
 		}
 		s.sets.covering(name, func(p *position) {
-			if !p.fresh && p.view.hadAt(p.view.items[name], p.sent) {
+			if !p.fresh && p.view.hadAt(p.view.item(name), p.sent) {
 				r.flags |= holds // it was sent with the set
 			}
 		})
@@ -284,7 +284,7 @@ func (s *Sub) mayHold(name string) bool {
 		_, told := s.sets.more.sent[name]
 		return told
 	}
-	return s.sets.first != nil && !s.sets.first.fresh && s.sets.first.view.hadAt(s.sets.first.view.items[name], s.sets.first.sent)
+	return s.sets.first != nil && !s.sets.first.fresh && s.sets.first.view.hadAt(s.sets.first.view.item(name), s.sets.first.sent)
 }
 
 // forgotten updates the rest of a SotW list that is sent whole, after a name in it ended. The list
@@ -302,7 +302,7 @@ func (r *record) forgotten() {
 	}
 	name := s.alias.resource(r)
 	s.sets.covering(name, func(p *position) {
-		it := p.view.items[name]
+		it := p.view.item(name)
 		there := it != nil && !it.dead
 		if p.fresh || !r.is(holds) || there && it.variant.Digest == r.sent {
 			return

@@ -245,7 +245,7 @@ func (s *Sub) takeAgain(base, own *Body) (rev uint64) {
 		}
 	}
 	for name, spelt := range s.sets.again {
-		it := s.sets.first.view.items[name]
+		it := s.sets.first.view.item(name)
 		s.sets.first.errorAgain(name)
 		switch {
 		case listed[name] || s.record(name) != nil || len(s.alias.by[name]) > 0:

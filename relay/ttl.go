@@ -51,7 +51,7 @@ func (s *Sub) renewed(p *position, b *Body) *Body {
 	}
 	own := &Body{Variants: append([]*xds.Variant(nil), b.Variants...), Removed: b.Removed, spelt: b.spelt, nameless: b.nameless}
 	for _, v := range b.Heartbeats {
-		rev := p.view.items[v.Name].rev
+		rev := p.view.item(v.Name).rev
 		switch s.unaccepted.verdict(func(x *span) bool { return x.from < rev && rev <= x.to }) {
 		case accepted:
 			own.Heartbeats = append(own.Heartbeats, v)
@@ -67,7 +67,7 @@ func (s *Sub) renewedInSet(p *position, r *record, first bool) {
 	if !s.ttl || first {
 		return
 	}
-	it := p.view.items[s.alias.resource(r)]
+	it := p.view.item(s.alias.resource(r))
 	if it == nil || it.dead || it.last <= p.sent {
 		return
 	}

@@ -11,8 +11,10 @@ import (
 // only for them a new TTL is an event. A view begins with the first subscriber and ends with the
 // last. Guarded by its shard's lock.
 type view struct {
-	set   *set
-	ttl   bool
+	set *set
+	ttl bool
+	// items are by name all there are, if TTLs are sent. Else they are the tombstones: a member
+	// says itself which live item is its own.
 	items map[string]*item
 
 	// head..tail are all items ordered by their last event, oldest first. Invariant: last never
@@ -84,7 +86,7 @@ const spareTombs = 1000
 func (t *set) view(ttl bool) *view {
 	v := t.views[ttl]
 	if v == nil {
-		v = &view{set: t, ttl: ttl, items: make(map[string]*item, len(t.members))}
+		v = &view{set: t, ttl: ttl, items: map[string]*item{}}
 		for _, m := range t.members {
 			v.offer(m, t.shard.rev)
 		}
@@ -105,6 +107,23 @@ func (t *set) dropView(v *view) {
 	t.shard.table().budget.views.Add(-1)
 }
 
+// item is that of a name; nil: there is none.
+func (v *view) item(name string) *item {
+	if m := v.set.members[name]; m != nil && !v.ttl {
+		return v.itemOf(m)
+	}
+	return v.items[name]
+}
+
+// itemOf is the item of a member; nil: there is none. A look-up costs more than all else that is
+// done for a member, so the member says. What it says of a dead item may be over.
+func (v *view) itemOf(m *member) *item {
+	if it := m.item; !v.ttl && (it == nil && v.dead == 0 || it != nil && !it.dead) {
+		return it
+	}
+	return v.items[m.name]
+}
+
 // offer updates the item of a member to the member's variants.
 func (v *view) offer(m *member, rev uint64) {
 	chosen := pick(m.variants, v.set.shard.params)
@@ -115,7 +134,9 @@ func (v *view) offer(m *member, rev uint64) {
 		v.kill(it, rev)
 	case it == nil:
 		it = &item{birth: rev}
-		v.items[m.name] = it
+		if v.ttl {
+			v.items[m.name] = it
+		}
 		v.born(it, chosen, rev)
 	case it.dead:
 		// birth stays, since a position from before the death may still have the name.
@@ -123,6 +144,9 @@ func (v *view) offer(m *member, rev uint64) {
 		v.unlink(it)
 		it.dead = false
 		v.dead--
+		if !v.ttl {
+			delete(v.items, m.name)
+		}
 		v.born(it, chosen, rev)
 	case it.variant.Digest == chosen.Digest:
 		more := chosen.Size() - it.variant.Size()
@@ -154,7 +178,7 @@ func (v *view) offer(m *member, rev uint64) {
 
 // renew makes an unchanged body be sent again. That ends the error that clients were sent (ABS-7).
 func (v *view) renew(name string, rev uint64) {
-	if it := v.items[name]; it != nil && !it.dead {
+	if it := v.item(name); it != nil && !it.dead {
 		v.unlink(it)
 		it.rev, it.last = rev, rev
 		v.append(it)
@@ -194,6 +218,7 @@ func (v *view) kill(it *item, rev uint64) {
 	v.gone(it)
 	it.leave()
 	it.dead, it.rev, it.last = true, rev, rev
+	v.items[it.variant.Name] = it
 	v.append(it)
 	v.dead++
 	v.tombs = append(v.tombs, tomb{it, rev})

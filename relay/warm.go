@@ -52,7 +52,7 @@ func (s *Sub) oweAll() {
 // oweMember owes a name that the client has by a set.
 func (s *Sub) oweMember(name string) {
 	s.sets.covering(name, func(p *position) {
-		switch it := p.view.items[name]; {
+		switch it := p.view.item(name); {
 		case p.fresh:
 			// The first answer has it, whatever the client says to hold (WARM-6).
 			s.version = ""
@@ -108,8 +108,8 @@ func (s *Sub) OweNamespaces(routes []string, except []*xds.Variant) {
 		}
 	}
 	for p := s.sets.first; p != nil; p = p.also {
-		for name, it := range p.view.items {
-			if covers(name) && !it.dead && s.record(name) == nil {
+		for it := p.view.head; it != nil; it = it.next {
+			if name := it.variant.Name; covers(name) && !it.dead && s.record(name) == nil {
 				s.oweMember(name)
 			}
 		}

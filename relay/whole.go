@@ -186,7 +186,7 @@ func (s *Sub) listAll(a *Answer) (all *Body, sum xds.Sum) {
 		full := p.view.fullBody(false)
 		all.nameless = all.nameless || full.nameless
 		for _, v := range full.Variants {
-			if !listed[v.Name] && s.sets.live(v.Name) == p.view.items[v.Name] {
+			if !listed[v.Name] && s.sets.live(v.Name) == p.view.item(v.Name) {
 				all.Variants = append(all.Variants, v)
 			}
 		}
@@ -201,7 +201,7 @@ func (v *view) with(named []*xds.Variant, ttl bool) (*Body, xds.Sum) {
 	full, sum := v.fullBody(false), v.sum
 	var own map[string]bool
 	for _, x := range named {
-		if it := v.items[x.Name]; it != nil && !it.dead {
+		if it := v.item(x.Name); it != nil && !it.dead {
 			if it.variant.Digest == x.Digest && (!ttl || it.variant == x || it.variant.Expires().Equal(x.Expires())) {
 				continue
 			}
