@@ -201,7 +201,7 @@
 // which becomes the lane's with its first response (preview.go; FED-8), or to compare what is held
 // with what the origin sends (audit.go). The status of a group has digests of what it holds of each
 // type, to be compared among replicas (upstream: TestDigestsCompare). While bytes of a message
-// arrive no set settles (arrivals.go).
+// arrive no set settles (pause.go).
 //
 // # What nobody wants
 //

@@ -129,6 +129,52 @@ const (
 
 func (r *record) is(f recordFlags) bool { return r.flags&f != 0 }
 
+func (n *namedTable) newEntry(name, spelt string) *entry {
+	n.made++
+	e := &entry{spelt: spelt, number: n.made}
+	e.name = name
+	n.entries[name] = e
+	return e
+}
+
+// look makes the lane look at the name. Before the lane has asked any name on its present
+// stream it looks at all of them anyway, so nothing is noted while the origin is away.
+func (n *namedTable) look(e *entry) {
+	asked := n.shard.lane(n.lane).live(n.firstGen[n.lane])
+	if asked && !e.inChanged {
+		e.inChanged = true
+		n.changed = append(n.changed, e)
+	}
+	n.shard.poke(n.lane)
+}
+
+// isAsked reports whether the name is asked on the stream that is open now.
+func (n *namedTable) isAsked(e *entry) bool {
+	return n.shard.lane(n.lane).live(e.asked())
+}
+
+// absent reports whether the origin's word that the name does not exist still stands: as long
+// as the upstream subscription does (RELAY-37, RELAY-38).
+func (n *namedTable) absent(e *entry) bool {
+	return e.absentOn(e.asked()) && n.isAsked(e)
+}
+
+// Name is one subscription: a resource name, as the client wrote it who asked first (NAME-9), and
+// dynamic parameters.
+type Name struct {
+	Name   string
+	Params constraints.Params
+	// Collection: it stands for others, as an xdstp glob or a namespace of virtual hosts.
+	Collection bool
+	// Located: it goes as a locator, with parameters or without.
+	Located bool
+}
+
+// nameOf is the name as it goes upstream.
+func (n *namedTable) nameOf(e *entry) Name {
+	return Name{Name: xds.Spelling(e.name, e.spelt), Params: n.shard.params, Located: n.shard.byLocator()}
+}
+
 // want finds or makes the entry of a name, which is e if there is one, and asks for it. The
 // name may be part of something larger, which nothing here must keep.
 func (n *namedTable) want(e *entry, name, spelt string) *entry {
@@ -178,41 +224,6 @@ func (n *namedTable) newWant(name, spelt string) *entry {
 	s.edited()
 	n.look(e)
 	return e
-}
-
-func (n *namedTable) newEntry(name, spelt string) *entry {
-	n.made++
-	e := &entry{spelt: spelt, number: n.made}
-	e.name = name
-	n.entries[name] = e
-	return e
-}
-
-// nameOf is the name as it goes upstream.
-func (n *namedTable) nameOf(e *entry) Name {
-	return Name{Name: xds.Spelling(e.name, e.spelt), Params: n.shard.params, Located: n.shard.byLocator()}
-}
-
-// look makes the lane look at the name. Before the lane has asked any name on its present
-// stream it looks at all of them anyway, so nothing is noted while the origin is away.
-func (n *namedTable) look(e *entry) {
-	asked := n.shard.lane(n.lane).live(n.firstGen[n.lane])
-	if asked && !e.inChanged {
-		e.inChanged = true
-		n.changed = append(n.changed, e)
-	}
-	n.shard.poke(n.lane)
-}
-
-// isAsked reports whether the name is asked on the stream that is open now.
-func (n *namedTable) isAsked(e *entry) bool {
-	return n.shard.lane(n.lane).live(e.asked())
-}
-
-// absent reports whether the origin's word that the name does not exist still stands: as long
-// as the upstream subscription does (RELAY-37, RELAY-38).
-func (n *namedTable) absent(e *entry) bool {
-	return e.absentOn(e.asked()) && n.isAsked(e)
 }
 
 func (e *entry) link(r *record) {
@@ -305,122 +316,4 @@ func (n *namedTable) delete(e *entry) {
 		s.moved()
 	}
 	s.lane(n.lane).poke() // it may have been the last thing the lane was open for
-}
-
-// offer chooses among an entry's variants. stated: the origin spoke of the name itself,
-// so that who has no match knows that there is none.
-func (n *namedTable) offer(e *entry, rev uint64, gen uint32, stated bool) {
-	old := e.retiredBodies()
-	if stated || len(e.variants) > 0 {
-		e.onRetired(nil) // the origin has spoken
-	}
-	switch chosen := pick(e.variants, n.shard.params); {
-	case chosen != nil:
-		changed := e.chosen == nil || e.chosen.Digest != chosen.Digest
-		if e.nameError != nil && !changed {
-			e.cured(rev)
-		}
-		if !changed && !e.chosen.Expires().Equal(chosen.Expires()) {
-			e.renewed(rev)
-		}
-		e.onBody(chosen, gen)
-		e.last = nil
-		if changed {
-			e.rev = rev
-			n.notify(e, rev)
-		}
-		if e.clients == 0 && chosen.DoNotCache {
-			n.abandon(e)
-		}
-	case stated:
-		// that the body of none has ended is no news
-		known, words := e.absentOn(gen) || gen == 0 && e.chosen == nil, e.nameError
-		if !e.aliasDropped && (words == nil || !n.shard.group.origin.ends(words)) {
-			words = notFound(e.name) // for clients who could not be told otherwise (ABS-10)
-		}
-		if words != nil && e.chosen != nil && e.chosen.Timed() {
-			// also of a NOT_FOUND in the origin's words: so a relay before us says that a TTL has
-			// passed
-			words.HadTTL = true
-		}
-		if last := e.chosen; n.shard.typeURL == xds.ClusterType {
-			if last == nil {
-				last = pick(old, n.shard.params)
-			}
-			if last != nil {
-				e.last = last
-			}
-		}
-		e.onAbsent(words, gen)
-		if !known {
-			e.rev = rev
-			e.due()
-			n.notify(e, rev)
-		}
-		if e.lingers() && !e.existed { // RELAY-39: absence does not linger
-			n.unwant(e)
-		}
-	}
-	if len(e.variants) == 0 {
-		e.onNamed()
-	}
-}
-
-// cured: the resource is the same as before, and is sent again to those who were told an
-// error of it: they remember that until the resource arrives (ABS-7).
-func (e *entry) cured(rev uint64) {
-	for r := e.head; r != nil; r = r.next {
-		if r.lastError() != nil {
-			r.markDirty(rev)
-		}
-	}
-}
-
-// renewed: the TTL is another. Who is told TTLs is told this one; who is not may have had the
-// body withheld for it (RELAY-51).
-func (e *entry) renewed(rev uint64) {
-	for r := e.head; r != nil; r = r.next {
-		if r.sub.ttl {
-			r.flags |= heartbeatDue
-		}
-		if r.sub.ttl || r.lastError() != nil {
-			r.touched(rev)
-		}
-	}
-}
-
-// due: a removal that was stated while a client was subscribed is told it, whatever the
-// upstream stream does meanwhile. It may have to wait: a SotW client that came back is answered
-// once all it names is known (RELAY-7).
-func (e *entry) due() {
-	for r := e.head; r != nil; r = r.next {
-		if r.is(owed|holds) && !r.heldBack() {
-			r.flags = r.flags&^claimed | holds
-		}
-	}
-}
-
-// notify marks the clients of a name.
-func (n *namedTable) notify(e *entry, rev uint64) {
-	for r := e.head; r != nil; r = r.next {
-		r.touched(rev)
-	}
-}
-
-// Name is one subscription: a resource name, as the client wrote it who asked first (NAME-9), and
-// dynamic parameters.
-type Name struct {
-	Name   string
-	Params constraints.Params
-	// Collection: it stands for others, as an xdstp glob or a namespace of virtual hosts.
-	Collection bool
-	// Located: it goes as a locator, with parameters or without.
-	Located bool
-}
-
-// lookup is what is held of a resource of a response.
-type lookup struct {
-	body   *xds.Variant // the variant of its constraints; nil: none
-	member *member      // that holds it, of the set of `*`,
-	entry  *entry       // or by name
 }

@@ -12,9 +12,6 @@ const (
 	// maxProbing bounds the types of one group that are on lanes of their own at a time: clients
 	// can make up types.
 	maxProbing = 16
-	// maxProven bounds the types an origin is remembered to have answered, which it may do for
-	// made-up ones. One that is forgotten may become suspect, and is released again.
-	maxProven = 1024
 )
 
 // quarantine is the state of a type that may be the one for which an origin ends whole streams
@@ -31,7 +28,8 @@ const (
 //	                  suspended <--after the backoff-- backoff <--refused again--
 //	                  released --> on the group's lanes again
 type quarantine struct {
-	// Set once by suspend.
+	// Set once by suspend and quarantineInPlace.
+	store *store
 	lanes [2]*Lane
 	from  laneIndex // of the group's lane whose stream was refused
 
@@ -84,11 +82,11 @@ func (l *Lane) Refused(now time.Time) (r StreamRejection) {
 		switch {
 		case !asked || !l.carries(k):
 		case k.quarantine != nil:
-			k.refusedAlone(&r, now)
+			k.quarantine.refused(&r, now)
 		case now.Sub(first) >= suspectFor || k.proven || k.group.origin.hasProven(k.typeURL):
 		case l.only != nil:
 			k.quarantineInPlace()
-			k.refusedAlone(&r, now)
+			k.quarantine.refused(&r, now)
 		default:
 			k.suspend(l.index)
 			r.Suspects = append(r.Suspects, k.typeURL)
@@ -102,39 +100,6 @@ func (l *Lane) Refused(now time.Time) (r StreamRejection) {
 	return r
 }
 
-// unproven reports whether the type is wanted, was never answered, and is not asked on the lane's
-// present stream. In a group with maxProbing types apart such a type begins apart. Otherwise a
-// client that makes up types for which the origin ends streams would cost the group a stream with
-// each.
-func (k *store) unproven(l *Lane, gen uint32) bool {
-	_, asked := k.firstAsked(l.index, gen)
-	return !asked && k.wants(l.index) && !k.proven && !k.group.origin.hasProven(k.typeURL)
-}
-
-// firstAsked is when the type was first asked on a lane's stream of generation gen.
-func (k *store) firstAsked(i laneIndex, gen uint32) (at time.Time, ok bool) {
-	for _, s := range k.all {
-		if x, asked := s.firstAsked(i, gen); asked && (!ok || x.Before(at)) {
-			at, ok = x, true
-		}
-	}
-	return at, ok
-}
-
-func (s *shard) firstAsked(i laneIndex, gen uint32) (at time.Time, ok bool) {
-	switch {
-	case gen == 0:
-		return at, false
-	case s.named.firstGen[i] == gen:
-		return s.named.firstAt[i], true
-	case i == mainLane && s.star.askedGen == gen:
-		return s.star.askedAt, true
-	case i == mainLane && s.collections.spacesGen == gen:
-		return s.collections.spacesAt, true
-	}
-	return at, false
-}
-
 // suspend takes the type off the group's lanes.
 func (k *store) suspend(from laneIndex) {
 	for i, l := range k.group.lanes {
@@ -142,20 +107,19 @@ func (k *store) suspend(from laneIndex) {
 			l.reopenSoon() // it cannot be taken back there otherwise
 		}
 	}
-	k.quarantine = &quarantine{from: from, lanes: *k.ownLanes()}
+	k.quarantine = &quarantine{store: k, from: from, lanes: *k.ownLanes()}
 	k.lanes.Store(&k.quarantine.lanes)
 }
 
 // quarantineInPlace puts a type that has lanes of its own under suspicion, and leaves it on these.
 func (k *store) quarantineInPlace() {
-	k.quarantine = &quarantine{lanes: *k.home}
+	k.quarantine = &quarantine{store: k, lanes: *k.home}
 	k.lanes.Store(&k.quarantine.lanes)
-	k.setStage(stageProbing)
+	k.quarantine.setStage(stageProbing)
 }
 
-// refusedAlone notes that the origin refused a stream that carried the type alone.
-func (k *store) refusedAlone(r *StreamRejection, now time.Time) {
-	t := k.quarantine
+// refused notes that the origin refused a stream that carried the type alone.
+func (t *quarantine) refused(r *StreamRejection, now time.Time) {
 	if t.stage != stageProbing {
 		return // answered, or its other lane was refused as well
 	}
@@ -164,21 +128,21 @@ func (k *store) refusedAlone(r *StreamRejection, now time.Time) {
 	}
 	t.failures++
 	r.Quarantined, r.Failures = true, t.failures
-	k.setStage(stageBackoff)
+	t.setStage(stageBackoff)
 	for _, l := range t.lanes {
 		signal(l.wake) // nothing is wanted on the other one either
 	}
 }
 
 // setStage moves the type to another stage and keeps count of those that are being probed.
-func (k *store) setStage(to quarantineStage) {
-	was := k.quarantine.stage
-	k.quarantine.stage = to
+func (t *quarantine) setStage(to quarantineStage) {
+	was := t.stage
+	t.stage = to
 	switch {
 	case to == stageProbing && was != stageProbing:
-		k.group.probing.Add(1)
+		t.store.group.probing.Add(1)
 	case to != stageProbing && was == stageProbing:
-		k.group.probing.Add(-1)
+		t.store.group.probing.Add(-1)
 	}
 }
 
@@ -197,8 +161,8 @@ func (l *Lane) RetryAt(until time.Time, reason string) {
 // endBackoff ends the backoff. It locks the store.
 func (k *store) endBackoff() {
 	k.mu.Lock()
-	if k.quarantine != nil && k.quarantine.stage == stageBackoff {
-		k.setStage(stageSuspended)
+	if t := k.quarantine; t != nil && t.stage == stageBackoff {
+		t.setStage(stageSuspended)
 	}
 	k.mu.Unlock()
 	k.group.probeNext()
@@ -225,7 +189,7 @@ func (g *Group) probeNext() {
 		for _, k := range apart {
 			k.mu.Lock()
 			if t := k.quarantine; t != nil && t.stage == stageSuspended && rested == !t.since.IsZero() && (rested || works[t.from]) {
-				k.startProbing()
+				t.startProbing()
 			}
 			k.unlock()
 		}
@@ -234,13 +198,13 @@ func (g *Group) probeNext() {
 
 // startProbing has the type asked on its own lanes, if a client wants it and fewer than maxProbing
 // types are probed.
-func (k *store) startProbing() {
-	switch t := k.quarantine; {
+func (t *quarantine) startProbing() {
+	switch k := t.store; {
 	case !k.wants(mainLane) && !k.wants(sideLane):
 	case t.since.IsZero() && k.group.origin.hasProven(k.typeURL):
-		k.rejoin() // another group was answered
+		t.rejoin() // another group was answered
 	case k.group.probing.Load() < maxProbing: // two callers at once may pass it by one
-		k.setStage(stageProbing)
+		t.setStage(stageProbing)
 		for _, l := range t.lanes {
 			if k.wants(l.index) {
 				k.wakeLane(l.index)
@@ -252,8 +216,8 @@ func (k *store) startProbing() {
 // stopProbing ends the probing of a type that nobody wants any more. It locks the store.
 func (k *store) stopProbing() {
 	k.mu.Lock()
-	if k.quarantine != nil && k.quarantine.stage == stageProbing && !k.wants(mainLane) && !k.wants(sideLane) {
-		k.setStage(stageSuspended)
+	if t := k.quarantine; t != nil && t.stage == stageProbing && !k.wants(mainLane) && !k.wants(sideLane) {
+		t.setStage(stageSuspended)
 	}
 	k.mu.Unlock()
 }
@@ -273,7 +237,7 @@ func (l *Lane) quiet(gen uint32) {
 		k := l.only
 		k.mu.Lock()
 		if t := k.quarantine; t != nil && l.carries(k) && t.stage == stageProbing && t.since.IsZero() {
-			k.rejoin()
+			t.rejoin()
 		}
 		k.unlock()
 	}
@@ -291,10 +255,10 @@ func (k *store) prove() (released bool) {
 	case t == nil || t.stage == stageReleased:
 	case t.stage == stageProbing:
 		released = !t.since.IsZero()
-		k.setStage(stageReleased)
+		t.setStage(stageReleased)
 	default: // by a response still under way on a lane that it was taken off
 		released = !t.since.IsZero()
-		k.rejoin()
+		t.rejoin()
 	}
 	k.rejoinReleased()
 	return released
@@ -312,22 +276,22 @@ func (k *store) rejoinReleased() {
 		s.sets(func(t *set) { arriving = arriving || t.wanted() && !t.first.IsZero() && !t.firm })
 	}
 	if !arriving {
-		k.rejoin()
+		k.quarantine.rejoin()
 	}
 }
 
 // rejoinClosed puts a released type back on the group's lanes when its own lane was closed.
 func (k *store) rejoinClosed(l *Lane) {
-	if k.quarantine != nil && l.only != nil && l.carries(k) && k.quarantine.stage == stageReleased {
-		k.rejoin()
+	if t := k.quarantine; t != nil && l.only != nil && l.carries(k) && t.stage == stageReleased {
+		t.rejoin()
 	}
 }
 
 // rejoin puts the type back on the lanes it belongs to. They ask it on the streams they have
 // open, which do not carry it, unless they are its own.
-func (k *store) rejoin() {
-	t := k.quarantine
-	k.setStage(stageReleased)
+func (t *quarantine) rejoin() {
+	k := t.store
+	t.setStage(stageReleased)
 	k.quarantine = nil
 	k.lanes.Store(k.home)
 	for _, s := range k.all {
@@ -386,31 +350,4 @@ func (t *quarantine) upstream(g *Group, i laneIndex, since time.Time) (at time.T
 		return since, true
 	}
 	return at, open
-}
-
-// prove notes that the origin answered a type. It locks the origin.
-func (o *Origin) prove(typeURL string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if len(o.proven) >= maxProven {
-		for t := range o.proven {
-			delete(o.proven, t)
-			break
-		}
-	}
-	o.proven[typeURL] = true
-}
-
-// anyProven reports whether the origin has answered any type. It locks the origin.
-func (o *Origin) anyProven() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return len(o.proven) > 0
-}
-
-// hasProven reports whether the origin has answered the type. It locks the origin.
-func (o *Origin) hasProven(typeURL string) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.proven[typeURL]
 }

@@ -4,11 +4,9 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/weir-xds/weir/relay/xds"
-
 	"github.com/hashicorp/golang-lru/v2/simplelru"
-
 	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // What retires. An entry whose upstream subscription is gone is nobody's: it moves here with its
@@ -312,4 +310,14 @@ func (r *record) lookedUp() {
 		result = metrics.Mismatch
 	}
 	s.shard.cfg().Metrics.Lookup(result)
+}
+
+// elsewhere reports whether variants of a name are held for other maps. It is called for a name of
+// which nothing is held for this map, and looks at the others only if origins have sent
+// constraints (so does match).
+func (s *shard) elsewhere(name string) bool {
+	return s.constrained && slices.ContainsFunc(s.store.all, func(x *shard) bool {
+		e, m := x.named.entries[name], x.star.members[name]
+		return e != nil && len(e.variants) > 0 || m != nil && len(m.variants) > 0
+	})
 }

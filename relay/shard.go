@@ -182,7 +182,7 @@ func (s *shard) dropIfEmpty() bool {
 		}
 	}
 	if s.dead && s.quarantine != nil && len(s.store.all) == 1 {
-		s.setStage(stageSuspended) // whoever runs its lanes finds nothing to ask
+		s.quarantine.setStage(stageSuspended) // whoever runs its lanes finds nothing to ask
 	}
 	return s.dead
 }

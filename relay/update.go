@@ -40,3 +40,10 @@ type repeated []lookup
 
 // Held is the body that is held of a resource of the response; nil: it is to be read.
 func (x repeated) Held(number int) *xds.Variant { return x[number].body }
+
+// lookup is what is held of a resource of a response.
+type lookup struct {
+	body   *xds.Variant // the variant of its constraints; nil: none
+	member *member      // that holds it, of the set of `*`,
+	entry  *entry       // or by name
+}

@@ -1,0 +1,105 @@
+package relay
+
+import "github.com/weir-xds/weir/relay/xds"
+
+// What a response changed of a name, and which clients are to be sent it.
+
+// offer chooses among an entry's variants. stated: the origin spoke of the name itself,
+// so that who has no match knows that there is none.
+func (n *namedTable) offer(e *entry, rev uint64, gen uint32, stated bool) {
+	old := e.retiredBodies()
+	if stated || len(e.variants) > 0 {
+		e.onRetired(nil) // the origin has spoken
+	}
+	switch chosen := pick(e.variants, n.shard.params); {
+	case chosen != nil:
+		changed := e.chosen == nil || e.chosen.Digest != chosen.Digest
+		if e.nameError != nil && !changed {
+			e.cured(rev)
+		}
+		if !changed && !e.chosen.Expires().Equal(chosen.Expires()) {
+			e.renewed(rev)
+		}
+		e.onBody(chosen, gen)
+		e.last = nil
+		if changed {
+			e.rev = rev
+			n.notify(e, rev)
+		}
+		if e.clients == 0 && chosen.DoNotCache {
+			n.abandon(e)
+		}
+	case stated:
+		// that the body of none has ended is no news
+		known, words := e.absentOn(gen) || gen == 0 && e.chosen == nil, e.nameError
+		if !e.aliasDropped && (words == nil || !n.shard.group.origin.ends(words)) {
+			words = notFound(e.name) // for clients who could not be told otherwise (ABS-10)
+		}
+		if words != nil && e.chosen != nil && e.chosen.Timed() {
+			// also of a NOT_FOUND in the origin's words: so a relay before us says that a TTL has
+			// passed
+			words.HadTTL = true
+		}
+		if last := e.chosen; n.shard.typeURL == xds.ClusterType {
+			if last == nil {
+				last = pick(old, n.shard.params)
+			}
+			if last != nil {
+				e.last = last
+			}
+		}
+		e.onAbsent(words, gen)
+		if !known {
+			e.rev = rev
+			e.due()
+			n.notify(e, rev)
+		}
+		if e.lingers() && !e.existed { // RELAY-39: absence does not linger
+			n.unwant(e)
+		}
+	}
+	if len(e.variants) == 0 {
+		e.onNamed()
+	}
+}
+
+// cured: the resource is the same as before, and is sent again to those who were told an
+// error of it: they remember that until the resource arrives (ABS-7).
+func (e *entry) cured(rev uint64) {
+	for r := e.head; r != nil; r = r.next {
+		if r.lastError() != nil {
+			r.markDirty(rev)
+		}
+	}
+}
+
+// renewed: the TTL is another. Who is told TTLs is told this one; who is not may have had the
+// body withheld for it (RELAY-51).
+func (e *entry) renewed(rev uint64) {
+	for r := e.head; r != nil; r = r.next {
+		if r.sub.ttl {
+			r.flags |= heartbeatDue
+		}
+		if r.sub.ttl || r.lastError() != nil {
+			r.touched(rev)
+		}
+	}
+}
+
+// due: a removal that was stated while a client was subscribed is told it, whatever the
+// upstream stream does meanwhile. It may have to wait: a SotW client that came back is answered
+// once all it names is known (RELAY-7).
+func (e *entry) due() {
+	for r := e.head; r != nil; r = r.next {
+		if r.is(owed|holds) && !r.heldBack() {
+			r.flags = r.flags&^claimed | holds
+		}
+	}
+}
+
+// notify marks the clients of a name.
+func (n *namedTable) notify(e *entry, rev uint64) {
+	for r := e.head; r != nil; r = r.next {
+		r.touched(rev)
+	}
+}
