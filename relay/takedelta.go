@@ -9,7 +9,7 @@ import (
 func (s *Sub) takeDelta(k Deferral) *Answer {
 	s.endDeferrals(k)
 	base, must, rev := s.takeSets()
-	if len(s.dirty)+len(s.sets.again) == 0 && s.alias.none() {
+	if len(s.dirty) == 0 && s.alias.none() {
 		return s.taken(&Answer{Body: noBody, Rev: rev}, base, must)
 	}
 	a := newAnswer()
@@ -43,9 +43,6 @@ func (s *Sub) takeDelta(k Deferral) *Answer {
 		}
 		rev = max(rev, at)
 	}, func() bool { return absences == mostAbsences })
-	if s.sets.more == nil {
-		rev = max(rev, s.takeAgain(base, own))
-	}
 	// tested here, since tidy's frame alone would make a new writer's stack grow
 	if !s.alias.none() {
 		base, errs = s.tidy(own, base, errs)
@@ -110,153 +107,4 @@ func (s *Sub) addErrors(a *Answer, p *position) {
 	if len(all.Removed) > len(a.Removed) {
 		a.Body = all
 	}
-}
-
-// takeSets takes what the subscribed sets have for the client.
-func (s *Sub) takeSets() (b *Body, must bool, rev uint64) {
-	if s.sets.more != nil {
-		return s.takeOverlap()
-	}
-	return s.takeView()
-}
-
-// takeView takes the part of a delta answer that a client's only set has. It leaves out names that
-// have a record. must: the answer is sent even if it is empty (DELTA-13).
-func (s *Sub) takeView() (b *Body, must bool, rev uint64) {
-	p := s.sets.first
-	if p == nil {
-		return nil, false, 0
-	}
-	v := p.view
-	switch {
-	case p.blocked(), p.defersRemoval():
-		return nil, false, 0
-	case p.fresh:
-		must, rev = true, v.contentRev
-		p.shownEarly = !v.set.settled
-		v.set.shownEarly = v.set.shownEarly || p.shownEarly
-		b = s.own(v.fullBody(s.delta), true)
-		s.initial, s.stated = nil, nil
-		s.holds = false
-	case p.resend:
-		must, rev = true, v.contentRev
-		full, recent := v.fullBody(s.delta), v.since(p.sent)
-		all := &Body{
-			Variants: full.Variants, Removed: recent.Removed, spelt: recent.spelt, nameless: full.nameless || recent.nameless, of: full,
-		}
-		b = s.own(all, false)
-	case v.contentRev > p.sent:
-		rev = v.contentRev
-		b = s.own(s.renewed(p, v.since(p.sent)), false)
-	default:
-		return nil, false, 0
-	}
-	b = b.named()
-	if v.live == 0 && v.set.kind != wild && must {
-		// ^the present body may be shared
-		b = &Body{Variants: b.Variants, Removed: slices.Clone(b.Removed), spelt: maps.Clone(b.spelt)}
-		p.empty(b)
-	}
-	p.resend = false
-	v.passed(p, v.contentRev)
-	return b, must, rev
-}
-
-// lookAt marks the records of a resource as dirty, and reports whether there are any.
-func (s *Sub) lookAt(name string) bool {
-	r, also := s.record(name), s.alias.by[name]
-	if r != nil {
-		r.lookAgain()
-	}
-	for _, r := range also {
-		r.lookAgain()
-	}
-	return r != nil || len(also) > 0
-}
-
-// own is a view's body for one client. Names with a record are left out, and their records are
-// marked as dirty. The first answer also leaves out what the client already holds, and has removals
-// of what the client holds and no longer exists (DELTA-11, DELTA-12). If nothing of this applies,
-// the result is the shared body itself.
-func (s *Sub) own(b *Body, first bool) *Body {
-	if s.records.len() == 0 && (!first || len(s.initial) == 0) && (len(b.Heartbeats) == 0 || len(s.sets.again) == 0) {
-		return b
-	}
-	own := &Body{nameless: b.nameless, spelt: maps.Clone(b.spelt)}
-	skip := func(name string) bool {
-		if r := s.record(name); r != nil {
-			s.renewedInSet(s.sets.first, r, first)
-		}
-		for _, r := range s.alias.by[name] {
-			s.renewedInSet(s.sets.first, r, first)
-		}
-		return s.lookAt(name)
-	}
-	for _, v := range b.Heartbeats {
-		// what is owed is sent with its body
-		if _, again := s.sets.again[v.Name]; !skip(v.Name) && !again {
-			own.Heartbeats = append(own.Heartbeats, v)
-		}
-	}
-	for _, v := range b.Variants {
-		if skip(v.Name) {
-			continue
-		}
-		if d, stated := s.initial[v.Name]; first && stated && v.ClaimedAs(d) {
-			if s.ttl && v.Timed() { // it may have missed a TTL while it was away
-				own.Heartbeats = append(own.Heartbeats, v)
-			}
-			continue
-		}
-		own.Variants = append(own.Variants, v)
-	}
-	for _, name := range b.Removed {
-		if !skip(name) {
-			own.Removed = append(own.Removed, name)
-		}
-	}
-	if first {
-		for name := range s.initial {
-			switch {
-			case s.sets.first.view.has(name), !s.sets.first.view.set.includes(name), skip(name), s.sets.spared(name):
-			case s.alias.undecided > 0: // an alias may stand for it
-				s.alias.deferred = append(s.alias.deferred, heldName{name: name, spelt: s.stated[name]})
-			default:
-				own.remove(name, s.stated[name])
-			}
-		}
-	}
-	return own
-}
-
-// takeAgain answers unsubscribes of names that the client's only set still covers: with the
-// resource if it is in the set, else with a removal (DELTA-9).
-func (s *Sub) takeAgain(base, own *Body) (rev uint64) {
-	if len(s.sets.again) == 0 || s.sets.first == nil || s.sets.first.fresh {
-		return 0
-	}
-	listed := map[string]bool{} // DELTA-20
-	if base != nil {
-		for _, v := range base.Variants {
-			listed[v.Name] = true
-		}
-		for _, name := range base.Removed {
-			listed[name] = true
-		}
-	}
-	for name, spelt := range s.sets.again {
-		it := s.sets.first.view.items[name]
-		s.sets.first.errorAgain(name)
-		switch {
-		case listed[name] || s.record(name) != nil || len(s.alias.by[name]) > 0:
-		case it != nil && !it.dead:
-			own.Variants = append(own.Variants, it.variant)
-			rev = max(rev, it.rev)
-		case s.sets.spared(name):
-		default:
-			own.remove(name, spelt)
-		}
-	}
-	s.sets.again = nil
-	return rev
 }

@@ -62,12 +62,9 @@ func (s *Sub) renewed(p *position, b *Body) *Body {
 	return own
 }
 
-// renewedInSet notes that the set's body, with which a name is answered, has a new TTL.
-func (s *Sub) renewedInSet(p *position, r *record, first bool) {
-	if !s.ttl || first {
-		return
-	}
-	it := p.view.items[s.alias.resource(r)]
+// renewedInSet notes that the set's body, with which the name is answered, has a new TTL.
+func (r *record) renewedInSet(p *position) {
+	it := p.view.items[r.sub.alias.resource(r)]
 	if it == nil || it.dead || it.last <= p.sent {
 		return
 	}
