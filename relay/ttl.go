@@ -16,6 +16,12 @@ func (s *Sub) withholds(v *xds.Variant) bool {
 	return v != nil && v.Timed() && !s.ttl && !s.delta && s.shard.group.origin.config().WithholdTTL
 }
 
+// isWithheld reports whether what the client would be sent of a name is withheld.
+func (r *record) isWithheld() bool {
+	v, _, _ := r.effective()
+	return r.sub.withholds(v)
+}
+
 // withhold answers for such a name, once.
 func (r *record) withhold() *NameError {
 	r.owe(false)
