@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/weir-xds/weir/relay/xds"
@@ -19,8 +18,7 @@ type aliasHoldings struct {
 	// are decided. undecided is the number of these names. deferred are the claims to remove if no
 	// alias stands for them. The same fields serve a client that gives up a resource and may keep
 	// it by aliases whose answers it waits for.
-	claims    map[string]xds.Digest
-	spelt     map[string]string // spelling of the names in claims
+	claims    claims
 	deferred  []heldName
 	undecided int
 
@@ -164,12 +162,12 @@ func (s *Sub) claimAliases() {
 		return
 	}
 	named := 0
-	for name := range s.initial {
+	for name := range s.claims.versions {
 		if s.record(name) != nil {
 			named++
 		}
 	}
-	if named == len(s.initial) {
+	if named == len(s.claims.versions) {
 		return
 	}
 	for r := range s.records.all() {
@@ -181,7 +179,7 @@ func (s *Sub) claimAliases() {
 	if s.alias.undecided == 0 {
 		return
 	}
-	s.alias.claims, s.alias.spelt = maps.Clone(s.initial), maps.Clone(s.stated)
+	s.alias.claims = s.claims.clone()
 	if s.sets.first != nil {
 		return // the claims that the set does not have are found when the set is sent
 	}
@@ -190,9 +188,9 @@ func (s *Sub) claimAliases() {
 
 // deferRest has the remaining claims removed once it is known that no alias stands for them.
 func (a *aliasHoldings) deferRest(s *Sub) {
-	for name := range a.claims {
+	for name := range a.claims.versions {
 		if s.record(name) == nil {
-			a.deferred = append(a.deferred, heldName{name: name, spelt: a.spelt[name]})
+			a.deferred = append(a.deferred, heldName{name: name, spelt: a.claims.spelt[name]})
 		}
 	}
 }
@@ -206,9 +204,9 @@ func (r *record) recognize() {
 	case !r.is(maybeAlias) || e.aliasDropped || r.heldBack():
 		return
 	case e.chosen != nil:
-		if d, stated := s.alias.claims[e.chosen.Name]; stated && e.chosen.Name != e.name {
+		if d, stated := s.alias.claims.versions[e.chosen.Name]; stated && e.chosen.Name != e.name {
 			r.setSent(d)
-			s.alias.set(r, e.chosen.Name, s.alias.spelt[e.chosen.Name])
+			s.alias.set(r, e.chosen.Name, s.alias.claims.spelt[e.chosen.Name])
 			r.flags |= holds | claimed
 			r.owe(false)
 		}
@@ -230,7 +228,7 @@ func (r *record) decided() {
 	}
 	r.flags &^= maybeAlias
 	if s.alias.undecided--; s.alias.undecided == 0 {
-		s.alias.claims, s.alias.spelt = nil, nil
+		s.alias.claims = claims{}
 	}
 }
 
@@ -314,13 +312,7 @@ func (s *Sub) mayKeep(x heldName) {
 	if !waits {
 		return
 	}
-	if a.claims == nil {
-		a.claims = map[string]xds.Digest{}
-	}
-	if a.spelt == nil {
-		a.spelt = map[string]string{}
-	}
-	a.claims[x.name], a.spelt[x.name] = xds.Digest{}, x.spelt
+	a.claims.set(x.name, xds.Digest{}, x.spelt)
 	a.deferred = append(a.deferred, x)
 }
 

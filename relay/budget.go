@@ -130,7 +130,7 @@ func (s *Sub) deniedSet(set *set, selector, spelt string) bool {
 }
 
 func (s *Sub) deny(name, limit string, most int) {
-	delete(s.initial, xds.NameKey(name)) // nothing is known of it, so nothing is removed
+	delete(s.claims.versions, xds.NameKey(name)) // nothing is known of it, so nothing is removed
 	s.shard.denied = append(s.shard.denied, Denied{name, limit, most})
 }
 

@@ -83,9 +83,7 @@ func (s *Sub) succeeds(x droppedAlias) (v *xds.Variant) {
 	if behind := it.rev < x.rev && it.variant.ListsAs(x.record.entry.name); it.variant.Digest != held && !behind {
 		v, held = it.variant, it.variant.Digest
 	}
-	if s.sets.more != nil {
-		s.sets.more.sent[x.name] = held // otherwise its removal would not be sent
-	}
+	s.sets.setSent(x.name, held) // otherwise its removal would not be sent
 	return v
 }
 

@@ -97,9 +97,7 @@ func (x *positions) answerAgain(name, spelt string) {
 		spelt = strings.Clone(spelt)
 	}
 	x.again[name] = spelt
-	if x.more != nil {
-		x.more.sent[name] = xds.Digest{}
-	}
+	x.setSent(name, xds.Digest{})
 }
 
 // covering calls f with the client's position in each set that may have a resource of that name.
@@ -149,6 +147,40 @@ func (x *positions) itemOf(name string) (live *item, waits bool) {
 func (x *positions) live(name string) *item {
 	it, _ := x.itemOf(name)
 	return it
+}
+
+// sent is the body that the client was sent last of a name that has no record. The zero Digest
+// differs from every body: the client has another form than the present one, or is owed the name.
+// told: it has the name by a set.
+func (x *positions) sent(name string) (d xds.Digest, told bool) {
+	if x.more != nil {
+		d, told = x.more.sent[name]
+		return d, told
+	}
+	p := x.first
+	if p == nil || p.fresh {
+		return d, false
+	}
+	it := p.view.item(name)
+	if told = p.view.hadAt(it, p.sent); told && it.rev <= p.sent {
+		d = it.variant.Digest
+	}
+	return d, told
+}
+
+// setSent records what the client is sent of a name that has no record. Of one set, the position
+// says it.
+func (x *positions) setSent(name string, d xds.Digest) {
+	if x.more != nil {
+		x.more.sent[name] = d
+	}
+}
+
+// dropped records that the client has a name by no set any more.
+func (x *positions) dropped(name string) {
+	if x.more != nil {
+		delete(x.more.sent, name)
+	}
 }
 
 // spared reports whether a name that the client holds and the set has no body of is in error

@@ -12,7 +12,7 @@ func (s *Sub) Restated() bool {
 	if s.sets.first == nil || s.records.len() == 0 || s.sets.first.also != nil || !s.delta || s.ttl || s.inUnion || !s.alias.none() {
 		return false
 	}
-	if s.owed+len(s.sets.again)+len(s.initial)+len(s.deferred) > 0 {
+	if s.owed+len(s.sets.again)+len(s.claims.versions)+len(s.deferred) > 0 {
 		return false
 	}
 	for _, r := range s.dirty {

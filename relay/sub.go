@@ -98,12 +98,11 @@ type Sub struct {
 	spaces   map[string]bool // names with slashes that are namespaces nevertheless (ALIAS-6)
 	records  *records        // one for each subscribed name; nil: none
 	dirty    []*record
-	owed     int                   // number of records that must still be answered
-	standIn  int                   // number of records whose client was sent fallback content
-	spelt    map[string]string     // the client's spelling, by canonical name, where the two differ
-	initial  map[string]xds.Digest // initial_resource_versions, until `*` is first answered
-	stated   map[string]string     // spelling of the names in initial
-	sum      xds.Sum               // of what was sent by name and is still subscribed (VER-4)
+	owed     int               // number of records that must still be answered
+	standIn  int               // number of records whose client was sent fallback content
+	spelt    map[string]string // the client's spelling, by canonical name, where the two differ
+	claims   claims            // initial_resource_versions, until the sets are first answered
+	sum      xds.Sum           // of what was sent by name and is still subscribed (VER-4)
 	alias    *aliasHoldings
 	whole    string // content version of the last whole list
 	deferred deferrals
@@ -151,9 +150,9 @@ func (g *Group) Open(owner *Subscriber, o SubOptions) *Sub {
 		holds: o.Version != "" || len(o.Initial) > 0, holdsFallback: o.StandIn, first: true, alias: noAliases,
 	}
 	if len(o.Initial) > 0 {
-		sub.initial = make(map[string]xds.Digest, len(o.Initial))
+		sub.claims.versions = make(map[string]xds.Digest, len(o.Initial))
 		for name, version := range o.Initial {
-			sub.state(name, xds.Claim(version, g.origin.config().OriginVersions))
+			sub.claims.add(name, xds.Claim(version, g.origin.config().OriginVersions))
 		}
 	}
 	for {
@@ -169,22 +168,6 @@ func (g *Group) Open(owner *Subscriber, o SubOptions) *Sub {
 		sub.shard = s
 		s.mu.Unlock()
 		return sub
-	}
-}
-
-// state records that the client says it holds a resource. If a name is given in two spellings with
-// two versions, the client may hold either, so no version is recorded.
-func (s *Sub) state(name string, d xds.Digest) {
-	key, spelt := xds.Spell(name)
-	if was, twice := s.initial[key]; twice && was != d {
-		d = xds.Digest{}
-	}
-	s.initial[key] = d
-	if spelt != "" {
-		if s.stated == nil {
-			s.stated = map[string]string{}
-		}
-		s.stated[key] = spelt
 	}
 }
 

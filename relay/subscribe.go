@@ -154,7 +154,7 @@ func (s *Sub) firstDone() {
 	}
 	s.first = false
 	if s.sets.first == nil {
-		s.initial, s.stated = nil, nil // the records have taken them over
+		s.claims = claims{} // the records have taken them over
 	}
 }
 
@@ -180,7 +180,7 @@ func (s *Sub) subscribe(name, spelt string, e *entry) *record {
 		r = s.recordFor(s.shard.named.want(e, name, spelt))
 		r.lookedUp()
 		s.spellAs(name, spelt)
-		d, stated := s.initial[name]
+		d, stated := s.claims.versions[name]
 		if stated && s.first {
 			// The answer is skipped only if the client states our current version (DELTA-11).
 			r.sent = d
@@ -202,9 +202,7 @@ func (s *Sub) subscribe(name, spelt string, e *entry) *record {
 			// (RELAY-7)
 			s.holds = s.holds || !s.delta && s.sentWhole
 		}
-		if s.sets.more != nil {
-			delete(s.sets.more.sent, name) // from now on the record has what was sent
-		}
+		s.sets.dropped(name) // from now on the record has what was sent
 		if stated || s.holds && !s.delta && (s.first || s.sets.first != nil && s.sets.first.fresh) {
 			r.flags |= returned
 		}
@@ -251,7 +249,7 @@ func (s *Sub) unsubscribe(name string, now time.Time) {
 		}
 	})
 	if !s.sets.covered(name) {
-		delete(s.initial, name) // the client drops what it said it holds (DELTA-4)
+		delete(s.claims.versions, name) // the client drops what it said it holds (DELTA-4)
 	}
 	if r != nil {
 		switch v := r.body(); {
@@ -277,14 +275,11 @@ func (s *Sub) unsubscribe(name string, now time.Time) {
 // a set, or says that it holds it. A member that it was not sent yet does not count. It comes with
 // the set, unless it is removed before.
 func (s *Sub) mayHold(name string) bool {
-	if _, stated := s.initial[name]; stated {
+	if _, stated := s.claims.versions[name]; stated {
 		return true
 	}
-	if s.sets.more != nil {
-		_, told := s.sets.more.sent[name]
-		return told
-	}
-	return s.sets.first != nil && !s.sets.first.fresh && s.sets.first.view.hadAt(s.sets.first.view.item(name), s.sets.first.sent)
+	_, told := s.sets.sent(name)
+	return told
 }
 
 // forgotten updates the rest of a SotW list that is sent whole, after a name in it ended. The list

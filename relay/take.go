@@ -109,14 +109,11 @@ func (s *Sub) takeAnswer(now time.Time, k Deferral) *Answer {
 	s.unsent, s.since = 0, time.Time{}
 	s.answeredDemand, s.moreLeft = false, false
 	var a *Answer
-	switch {
-	case s.delta:
-		a = s.takeDelta(k)
-	case s.answersWhole():
+	if s.answersWhole() {
 		a = s.takeWhole(k)
 		s.insisted = false
-	default:
-		a = s.takeChanged(k)
+	} else {
+		a = s.takeChanges(k)
 	}
 	if a == nil && (len(s.dirty) > 0 || s.sets.behind()) {
 		if s.unsent, s.since = first, since; first == 0 { // it cannot be sent yet (RELAY-7)
@@ -194,149 +191,4 @@ func (s *Sub) from() *xds.Provenance {
 		from = xds.Newer(from, p.view.set.from)
 	}
 	return from
-}
-
-// takeChanged makes a SotW answer of a grouped type. It has what changed or is owed (SOTW-3), of
-// collections too (COLL-2). It cannot express a removal (RELAY-16).
-func (s *Sub) takeChanged(k Deferral) *Answer {
-	a := newAnswer()
-	s.endDeferrals(k)
-	base, _, rev := s.takeSets() // first, since it may mark names as dirty
-	var renewed []*record
-	size := 0 // of the errors
-	s.eachDirty(func(r *record) {
-		if v, _, _ := r.effective(); s.withholds(v) {
-			if size > errorBytes {
-				r.lookAgain() // it comes with the next answer
-			} else if f := r.withhold(); f != nil {
-				a.Errors = append(a.Errors, f)
-				size += f.Size()
-			}
-			return
-		}
-		if r.defersEmpty(k) {
-			return
-		}
-		had, back := r.mayDefer(), r.back()
-		what, body, at := r.settle()
-		if what == removal && had && s.deferred.add(r.entry.name, deferredRemoval{named: true, returned: back}, s.shard.now, &k) || s.deferred.has(r.entry.name) && what == nothing {
-			return // it is sent when the deferral ends
-		}
-		switch what {
-		case resource:
-			a.Variants = append(a.Variants, body)
-			a.Rev = max(a.Rev, at)
-		case heartbeat:
-			a.Heartbeats, renewed = append(a.Heartbeats, body), append(renewed, r)
-			a.Rev = max(a.Rev, at)
-		}
-		if size > errorBytes {
-			r.lookAgain() // its error comes with the next answer (TRANS-10)
-		} else if f := r.errorFor(what); f != nil {
-			a.Errors = append(a.Errors, f)
-			size += f.Size()
-			a.Rev = max(a.Rev, r.entry.rev)
-		}
-	}, nil)
-	if len(s.alias.of) > 0 {
-		listed := map[string]bool{}
-		a.Variants = s.onceEach(a.Variants, listed)
-		a.Heartbeats = s.onceEach(a.Heartbeats, listed)
-	}
-	total := s.versionSum()
-	if base != nil {
-		s.takeMembers(a, base, rev)
-	}
-	for p := s.sets.first; p != nil; p = p.also {
-		if f := p.newCollectionError(); f != nil {
-			a.Errors, a.Rev = append(a.Errors, f), max(a.Rev, s.shard.rev)
-		}
-		if !p.fresh {
-			errs, at := s.takeErrors(p, a)
-			a.Errors, a.Rev = append(a.Errors, errs...), max(a.Rev, at)
-			total.Join(p.view.sum)
-		}
-	}
-	if len(a.Variants)+len(a.Heartbeats)+len(a.Errors) == 0 {
-		return nil
-	}
-	if len(a.Heartbeats) > 0 && (len(a.Variants)+len(a.Errors) > 0 || s.inUnion || s.version == "" || s.unaccepted.last(s.takes) != accepted) {
-		// A heartbeat is sent under the version that the client has accepted, and without anything
-		// else (TTL-9).
-		a.Variants, a.Heartbeats = append(a.Variants, a.Heartbeats...), nil
-		for _, r := range renewed {
-			r.at = s.takes + 1
-		}
-	}
-	a.Version = total.Version()
-	return a
-}
-
-// takeMembers adds the changed members of collections for a SotW client. They are sent as bodies,
-// even if only the TTL changed. A body is withheld if the client could not be sent its expiry
-// (RELAY-51).
-func (s *Sub) takeMembers(a *Answer, base *Body, rev uint64) {
-	for _, vs := range [][]*xds.Variant{base.Variants, base.Heartbeats} {
-		for _, v := range vs {
-			if a.Rev = max(a.Rev, rev); s.withholds(v) {
-				a.Errors = append(a.Errors, withheld(v.Name))
-			} else {
-				a.Variants = append(a.Variants, v)
-			}
-		}
-	}
-}
-
-// errorFor is the error that the client has to be sent of a name, once; nil: there is none. what is
-// sent of the name in the same answer. If that is its body, the error follows in a response of its
-// own (ABS-9, ABS-11). Like an absence, an error is valid only as long as the upstream stream on
-// which it was stated (RELAY-38). A TTL that has passed is the exception: a client that held the
-// body is sent that error with or without a stream.
-func (r *record) errorFor(what event) *NameError {
-	s := r.sub
-	e, sent := r.entry, what == resource || what == heartbeat
-	if what == resource {
-		r.setLastError(nil) // the body ends the error that was sent before
-	}
-	if r.is(unavailableDue) {
-		r.flags &^= unavailableDue
-		if r.is(owed) && !sent {
-			r.setLastError(unreachable(e.name))
-			return r.lastError()
-		}
-	}
-	switch f := e.nameError; {
-	case f == nil:
-		if what == removal {
-			r.setLastError(nil)
-		}
-		// Otherwise the client remembers the error until the resource arrives, which may be held
-		// back for now (ABS-7).
-		return nil
-	case f == r.lastError(), f.Own && s.delta:
-		return nil
-	case (!s.shard.named.isAsked(e) || !e.isAnswered()) && !(f.Expired && what == removal):
-		return nil
-	case !sent && s.inSet(e) && s.shard.group.origin.ends(f):
-		return nil // the name is gone only if neither holds it (RELAY-25)
-	case sent:
-		r.markDirty(e.rev)
-		return nil
-	default:
-		// A name without a body stays owed: the client has still to be sent whether it exists
-		// (ABS-4).
-		s.answeredDemand = s.answeredDemand || r.is(demanded)
-		r.setLastError(f)
-		return r.about(f)
-	}
-}
-
-// inSet reports whether the client has the name's resource by a set.
-func (s *Sub) inSet(e *entry) bool {
-	name := e.name
-	if e.chosen != nil {
-		name = e.chosen.Name
-	}
-	it, _ := s.sets.itemOf(name)
-	return it != nil
 }

@@ -16,6 +16,12 @@ func (s *Sub) withholds(v *xds.Variant) bool {
 	return v != nil && v.Timed() && !s.ttl && !s.delta && s.shard.group.origin.config().WithholdTTL
 }
 
+// isWithheld reports whether what the client would be sent of a name is withheld.
+func (r *record) isWithheld() bool {
+	v, _, _ := r.effective()
+	return r.sub.withholds(v)
+}
+
 // withhold answers for such a name, once.
 func (r *record) withhold() *NameError {
 	r.owe(false)
@@ -62,12 +68,9 @@ func (s *Sub) renewed(p *position, b *Body) *Body {
 	return own
 }
 
-// renewedInSet notes that the set's body, with which a name is answered, has a new TTL.
-func (s *Sub) renewedInSet(p *position, r *record, first bool) {
-	if !s.ttl || first {
-		return
-	}
-	it := p.view.item(s.alias.resource(r))
+// renewedInSet notes that the set's body, with which the name is answered, has a new TTL.
+func (r *record) renewedInSet(p *position) {
+	it := p.view.item(r.sub.alias.resource(r))
 	if it == nil || it.dead || it.last <= p.sent {
 		return
 	}

@@ -122,12 +122,7 @@ func (m *multiUnion) namesVersion() string {
 	}
 	for _, s := range m.subs {
 		s.shard.mu.Lock()
-		all.Join(s.versionSum())
-		for p := s.sets.first; p != nil; p = p.also { // collections
-			if !p.fresh {
-				all.Join(p.view.sum)
-			}
-		}
+		all.Join(s.changesSum())
 		s.shard.mu.Unlock()
 	}
 	return all.Version()

@@ -39,8 +39,8 @@ func (s *Sub) oweAll() {
 	for p := s.sets.first; p != nil; p = p.also {
 		if p.fresh {
 			s.version = ""
-			for name := range s.initial {
-				s.initial[name] = xds.Digest{}
+			for name := range s.claims.versions {
+				s.claims.doubt(name)
 			}
 			continue
 		}
@@ -56,9 +56,7 @@ func (s *Sub) oweMember(name string) {
 		case p.fresh:
 			// The first answer has it, whatever the client says to hold (WARM-6).
 			s.version = ""
-			if _, stated := s.initial[name]; stated {
-				s.initial[name] = xds.Digest{}
-			}
+			s.claims.doubt(name)
 		case it == nil || it.dead:
 		case s.delta:
 			s.sets.answerAgain(name, it.variant.Spelling())
