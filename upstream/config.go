@@ -13,7 +13,7 @@ import (
 
 	"github.com/weir-xds/weir/metrics"
 	"go.uber.org/zap"
-	"google.golang.org/grpc/encoding/gzip" // registers gzip, so that compressed responses are accepted
+	"google.golang.org/grpc/encoding/gzip" // so that compressed responses are accepted
 )
 
 // Config configures how one origin is spoken to. It is not modified after New.

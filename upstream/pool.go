@@ -45,7 +45,7 @@ type pool struct {
 
 	mu      sync.Mutex    // guards what follows and the servers; held for list work only
 	ended   bool          // no idle connection is kept
-	changed chan struct{} // closed when a lost server answers again, or may be probed by another lane
+	changed chan struct{} // closed when a lost server answers, or may be probed again
 	// Lanes that wait to open a stream, first come first.
 	queue  []*place
 	last   *relay.Group // group of the last stream opened; nil after a failure

@@ -25,7 +25,7 @@ type watch struct {
 
 	touched touched
 	timer   *time.Timer
-	due     <-chan time.Time // fires when the directory has been quiet; nil while there was no event
+	due     <-chan time.Time // the directory has been quiet; nil while there was no event
 	first   time.Time        // time of the first event collected
 }
 

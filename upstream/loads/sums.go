@@ -46,7 +46,7 @@ type localityKey struct {
 
 // locality has the sums of a locality. progress and active are gauges.
 type locality struct {
-	named                                    bool // the report has a locality message, possibly empty
+	named                                    bool // the report has a locality, perhaps empty
 	successes, errors, issued, opened, fails uint64
 	cpu, memory, application                 utilization
 	progress, active                         uint64

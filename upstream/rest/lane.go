@@ -341,7 +341,7 @@ func (l *lane) failed(now, begun time.Time, s *server, err error) time.Duration 
 	errors.As(err, &f)
 	if f.looped != "" {
 		o.counts.Loop()
-		if l.table.Looped(now, f.looped) { // a client's path was refused, and its stream ends (RELAY-88)
+		if l.table.Looped(now, f.looped) { // a client's path, whose stream ends (RELAY-88)
 			l.close()
 			o.servers.gaveUp(s)
 			return 0
