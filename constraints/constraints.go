@@ -11,7 +11,7 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
 
-// Set is a compiled constraint set, immutable. A nil *Set means "no constraints": it matches
+// Set is a compiled constraint set. It is immutable. A nil *Set means "no constraints" and matches
 // everything (DYN-12).
 type Set struct {
 	root node
@@ -19,13 +19,13 @@ type Set struct {
 }
 
 const (
-	// MaxDepth is the deepest nesting Compile accepts, the outermost constraint counting as 1.
+	// MaxDepth is the deepest nesting that Compile accepts; the outermost constraint has depth 1.
 	MaxDepth = 16
-	// MaxNodes is the largest number of constraints, of all levels together, that Compile accepts.
+	// MaxNodes is the largest number of constraints, on all levels together, that Compile accepts.
 	MaxNodes = 1000
 )
 
-// What Compile refuses; all of it is for a structural NACK (RELAY-30).
+// Errors of Compile. Each leads to a structural NACK (RELAY-30).
 var (
 	ErrMalformed = errors.New("constraint with neither value nor exists")
 	ErrTooDeep   = fmt.Errorf("constraints nested deeper than %d", MaxDepth)
@@ -38,22 +38,22 @@ const (
 	opAll    op = iota // and; of nothing: unset, hence true
 	opAny              // or; of nothing: false
 	opNot              // of kids[0]
-	opEquals           // key has value
-	opExists           // key is there
+	opEquals           // key is present, with value
+	opExists           // key is present
 )
 
-// node is one constraint in canonical form, with everything below it.
+// node is a constraint in canonical form, with its operands.
 type node struct {
 	op         op
 	key, value string // of opEquals and opExists
-	// Invariant for opAll and opAny: none or at least two, sorted by text, distinct, none of the
-	// same op
+	// Invariant for opAll and opAny: none or at least two, sorted by text, distinct, none with the
+	// same op.
 	kids []node
-	text string // the canonical form
+	text string // canonical form
 }
 
-// Compile brings c into canonical form (DYN-6). Constraints that come down to "none" give a nil Set
-// and no error.
+// Compile converts c to canonical form (DYN-6). Constraints that mean "none" give a nil Set and no
+// error.
 func Compile(c *discoveryv3.DynamicParameterConstraints) (*Set, error) {
 	cp := compiler{left: MaxNodes}
 	root, err := cp.node(c, 1)
@@ -68,8 +68,8 @@ func Compile(c *discoveryv3.DynamicParameterConstraints) (*Set, error) {
 	return &Set{root: root, keys: slices.Sorted(maps.Keys(distinct))}, nil
 }
 
-// Key returns the canonical text, "" for no constraints. Sets that DYN-6 calls equal have equal
-// keys; sets with equal keys match the same parameters.
+// Key returns the canonical text; "" for no constraints. Sets that are equal by DYN-6 have equal
+// keys, and sets with equal keys match the same parameters.
 func (s *Set) Key() string {
 	if s == nil {
 		return ""
@@ -82,13 +82,12 @@ func (s *Set) Match(p Params) bool {
 	return s == nil || s.root.match(p)
 }
 
-// Keys returns the number of distinct parameters that the constraints mention: how specific they
-// are (DYN-9).
+// Keys returns the number of distinct parameters in the constraints: how specific they are (DYN-9).
 func (s *Set) Keys() int {
 	return len(s.Mentioned())
 }
 
-// Mentioned are those parameters, sorted. The caller does not change them.
+// Mentioned returns these parameters, sorted. The caller must not change the result.
 func (s *Set) Mentioned() []string {
 	if s == nil {
 		return nil
@@ -132,7 +131,7 @@ func (n *node) collectKeys(into map[string]struct{}) {
 	}
 }
 
-// compiler counts down the nodes of one Compile.
+// compiler counts the nodes that Compile may still accept.
 type compiler struct{ left int }
 
 func (cp *compiler) node(c *discoveryv3.DynamicParameterConstraints, depth int) (node, error) {
@@ -156,7 +155,7 @@ func (cp *compiler) node(c *discoveryv3.DynamicParameterConstraints, depth int) 
 		}
 		return negate(kid), nil
 	default:
-		return join(opAll, nil), nil // unset is the empty and
+		return join(opAll, nil), nil // unset is the empty "and"
 	}
 }
 
@@ -168,7 +167,7 @@ func (cp *compiler) list(o op, l *discoveryv3.DynamicParameterConstraints_Constr
 			return node{}, err
 		}
 		if kid.op == o {
-			// flattened; the kid is canonical, so one level is all there is
+			// flattened; the kid is canonical, so there is only one level
 			kids = append(kids, kid.kids...)
 		} else {
 			kids = append(kids, kid)
@@ -187,7 +186,7 @@ func single(c *discoveryv3.DynamicParameterConstraints_SingleConstraint) (node, 
 		n.op = opExists
 		n.text = strconv.QuoteToASCII(n.key) + "?"
 	default:
-		// cut short: the text goes into a NACK
+		// cut, since the text goes into a NACK
 		return node{}, fmt.Errorf("key %.64q: %w", n.key, ErrMalformed)
 	}
 	return n, nil
@@ -200,7 +199,7 @@ func negate(kid node) node {
 	return node{op: opNot, kids: []node{kid}, text: "!" + kid.text}
 }
 
-// join makes an and/or of canonical nodes, none of which is of the same kind.
+// join makes an "and" or "or" of canonical nodes, none of which has the same op.
 func join(o op, kids []node) node {
 	slices.SortFunc(kids, func(a, b node) int { return strings.Compare(a.text, b.text) })
 	kids = slices.CompactFunc(kids, func(a, b node) bool { return a.text == b.text })

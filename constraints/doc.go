@@ -2,44 +2,50 @@
 //
 // # What it is
 //
-// A client subscribes with dynamic parameters ([Params], a map of strings), an origin sends
+// A client subscribes with dynamic parameters ([Params], a map of strings). An origin sends
 // variants with dynamic parameter constraints ([Set], a boolean expression over such maps). A
-// variant serves a subscription if its constraints match the parameters (DYN-3, DYN-8). Both have a
-// canonical text, their Key, because the table is keyed by them: DYN-2 for parameters, DYN-5 and
+// variant is for a subscription if its constraints match the parameters (DYN-3, DYN-8). Both have a
+// canonical text, the Key, because the table is keyed by them: DYN-2 for parameters, DYN-5 and
 // DYN-6 for constraints.
 //
-// The canonical form of constraints does what DYN-6 lists and no more: nested and/or of one kind
-// are flattened, lists are sorted and freed of duplicates, lists of one are unwrapped, double
-// negation goes. It is not a normal form of boolean logic: or(unset, x) always matches and yet is
-// not the same key as unset, since it names a parameter (DYN-9 counts those). That costs at worst
-// one more variant of a name (TestSpellings).
+// The canonical form of constraints does what DYN-6 lists and no more: nested "and" and "or" of one
+// kind are flattened, lists are sorted and freed of duplicates, lists of one are unwrapped, double
+// negation is removed. It is not a normal form of boolean logic. For example or(unset, x) always
+// matches, and yet its key differs from that of unset, since it names a parameter (DYN-9 counts
+// those). At worst that costs one more variant of a name (TestSpellings).
 //
-// Keys are ASCII and are the same in every process and every release of Go: DYN-9 breaks ties by
-// them on all replicas, and they are fit for logs and admin pages. They are not for the wire; there
-// the origin's bytes are repeated (DYN-7).
+// Keys are ASCII, and the same in every process and every release of Go: all replicas break ties by
+// them (DYN-9), and they are fit for logs and admin pages. They are not sent on the wire, where the
+// origin's bytes are repeated (DYN-7).
 //
-// [Overlap] finds parameters that two sets both match, and [SameKeys] whether they mention the
-// same: what the author of variants has to keep apart, and alike (TestOverlap, TestSameKeys).
+// [Overlap] looks for parameters that match two sets, and [SameKeys] tells whether two sets mention
+// the same keys. Authors of variants have to avoid the first and ensure the second (TestOverlap,
+// TestSameKeys).
 //
 // # Who owns which goroutine, lock order
 //
-// No goroutines, no locks. Params and Set never change once made and may be shared freely.
+// No goroutines, no locks. Params and Sets are immutable and may be shared.
 //
 // # What a broken peer can do to us
 //
-// [Compile] takes what an origin sent. Malformed constraints are an error, for a NACK (RELAY-30;
-// TestCompileErrors); deep nesting and size are bounded by [MaxDepth] and [MaxNodes], so that
-// compiling and matching cost a bounded time (TestCompileLimits), and [Set.Match] never allocates
+// [Compile] reads what an origin sent. Malformed constraints are an error, for a NACK (RELAY-30;
+// TestCompileErrors). Depth and size are bounded by [MaxDepth] and [MaxNodes], so compiling and
+// matching take a bounded time (TestCompileLimits), and [Set.Match] never allocates
 // (TestMatchDoesNotAllocate). No bytes make it panic (FuzzCompile). [Overlap] gives up after
 // [MaxOverlapWork] and says so, since some sets would keep it busy for ever (TestOverlap, "more
-// than may be tried"). [NewParams] takes what a client sent, of any size: the limit on a request is
-// the reader's business.
+// than may be tried"). [NewParams] takes what a client sent, of any size: its caller limits the
+// request.
 //
 // # Known limits
 //
-// An `or` of nothing is well formed here and matches nothing, as the truth table has it; it
-// compiles without an error, and whoever wants to log it as malformed can see it in the Key. A kind
-// of constraint that this build does not know reads as unset, hence matches.
+// An `or` of nothing is valid here and matches nothing, as the truth table has it. A caller that
+// wants to log it finds it in the Key. A kind of constraint that this build does not know reads as
+// unset, hence matches.
+//
+// # Who imports it
+//
+// Packages relay, relay/xds, relay/node, relay/inspect, upstream/file, downstream, cmd/weir,
+// cmd/weir/admin and cmd/weir/snapshot. It imports nothing of weir.
 //
 // # What to read next
 //

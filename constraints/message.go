@@ -2,8 +2,8 @@ package constraints
 
 import discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 
-// Message is a constraint set as it goes on the wire or to disk, nil for none: the canonical form
-// of what was compiled, which compiles to an equal set again.
+// Message returns a constraint set in the form of the wire and of snapshots; nil for none. It is
+// canonical, and compiles to an equal set.
 func (s *Set) Message() *discoveryv3.DynamicParameterConstraints {
 	if s == nil {
 		return nil

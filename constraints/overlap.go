@@ -5,29 +5,28 @@ import (
 	"strconv"
 )
 
-// MaxOverlapWork bounds what one Overlap looks at, in constraints evaluated: some ten milliseconds.
-// Of usual sets it takes microseconds (BenchmarkOverlap).
+// MaxOverlapWork bounds one Overlap, in constraints evaluated: about ten milliseconds. Usual sets
+// take microseconds (BenchmarkOverlap).
 const MaxOverlapWork = 1_000_000
 
-// Verdict is what Overlap found.
+// Verdict is the result of Overlap.
 type Verdict uint8
 
 const (
 	// Disjoint: no parameters match both sets.
 	Disjoint Verdict = iota
-	// Overlapping: some do.
+	// Overlapping: some parameters match both sets.
 	Overlapping
 	// Unknown: finding out would have cost more than MaxOverlapWork.
 	Unknown
 )
 
-// Overlap tells whether any parameters match both sets, and if so gives an example that does. The
-// variants of a name must not overlap: which of two a client gets would be the relay's choice
-// (DYN-9).
+// Overlap tells whether some parameters match both sets, and if so returns an example. The variants
+// of a name must not overlap: the relay would have to choose between them (DYN-9).
 //
-// Of each key only finitely many things matter: that it is absent, that it has one of the values
-// mentioned, or any other. They are tried key by key, and a key is tried no further where what was
-// chosen so far decides that one of the sets does not match.
+// Of each key only finitely many values matter: absent, one of the values mentioned, or any other.
+// They are tried key by key. A branch ends as soon as the values chosen so far decide that one of
+// the sets does not match.
 func Overlap(a, b *Set) (example Params, v Verdict) {
 	if a.excludes(b) {
 		return Params{}, Disjoint
@@ -44,18 +43,18 @@ func Overlap(a, b *Set) (example Params, v Verdict) {
 	}
 }
 
-// SameKeys reports whether both sets mention the same keys, as all variants of a name should: else
-// a client that leaves one out cannot be told apart by it (TP2).
+// SameKeys reports whether both sets mention the same keys, as all variants of a name should:
+// otherwise a client that leaves a key out cannot be told apart by it (TP2).
 func SameKeys(a, b *Set) bool {
 	return slices.Equal(a.Mentioned(), b.Mentioned())
 }
 
-// excludes reports whether the sets demand different values of one key, as most variants of a name
-// do, of which there may be very many pairs. It saves a search.
+// excludes reports whether the sets demand different values of one key. Most pairs of variants do,
+// and there may be very many pairs, so it saves searches.
 func (s *Set) excludes(other *Set) bool {
 	mine, others := s.demands(), other.demands()
 	if len(mine)*len(others) > 256 {
-		return false // the search is as good
+		return false // the search decides
 	}
 	for i := range mine {
 		for j := range others {
@@ -68,7 +67,7 @@ func (s *Set) excludes(other *Set) bool {
 	return false
 }
 
-// demands are constraints that all have to match.
+// demands returns constraints all of which have to match.
 func (s *Set) demands() []node {
 	switch {
 	case s == nil:
@@ -82,7 +81,7 @@ func (s *Set) demands() []node {
 	}
 }
 
-// node is the root; that of no constraints is the empty and.
+// node returns the root; no constraints are the empty "and".
 func (s *Set) node() *node {
 	if s == nil {
 		return &node{op: opAll}
@@ -90,22 +89,22 @@ func (s *Set) node() *node {
 	return &s.root
 }
 
-// overlap is one search for parameters that match both.
+// overlap is one search for parameters that match both sets.
 type overlap struct {
 	a, b   *node
 	keys   []mention
 	chosen map[string]choice
-	left   int // constraints that may be evaluated still; negative: given up
+	left   int // constraints that may still be evaluated; negative: given up
 }
 
-// mention is a key, and the values that are mentioned with it.
+// mention is a key with the values mentioned for it.
 type mention struct {
 	key    string
 	values []string
-	both   bool // in both sets; these are tried first, since they decide most
+	both   bool // in both sets; tried first, since these decide most
 }
 
-// choice is what a key is tried with.
+// choice is a value that is tried for a key.
 type choice struct {
 	value   string
 	present bool
@@ -148,7 +147,7 @@ func (o *overlap) collect() {
 	})
 }
 
-// search tries what there is for the keys from the i-th on, and leaves in chosen what matches both.
+// search tries values for the keys from index i on, and leaves in chosen what matches both.
 func (o *overlap) search(i int) bool {
 	a := o.try(o.a)
 	if a == no {
@@ -159,7 +158,7 @@ func (o *overlap) search(i int) bool {
 		return false
 	}
 	if a == yes && b == yes || i == len(o.keys) {
-		return true // of the last key everything is decided
+		return true // with the last key everything is decided
 	}
 	m := &o.keys[i]
 	for _, value := range m.values {
@@ -177,7 +176,7 @@ func (o *overlap) search(i int) bool {
 	return false
 }
 
-// other is a value that is not mentioned.
+// other returns a value that is not mentioned.
 func (m *mention) other() string {
 	value := "other"
 	for n := 2; slices.Contains(m.values, value); n++ {
@@ -186,8 +185,8 @@ func (m *mention) other() string {
 	return value
 }
 
-// answer is what a constraint says while not every key is chosen. Their order is that of opAll: the
-// least counts.
+// answer is the result of a constraint while not all keys are chosen. The order is that of opAll,
+// whose result is the least.
 type answer uint8
 
 const (
@@ -227,7 +226,8 @@ func (o *overlap) try(n *node) answer {
 	}
 }
 
-// example is what was chosen; of what was not, anything matches, and nothing is shortest.
+// example returns what was chosen. For keys without a choice anything matches, so they are left
+// out.
 func (o *overlap) example() Params {
 	m := map[string]string{}
 	for key, c := range o.chosen {

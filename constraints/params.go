@@ -8,8 +8,8 @@ import (
 )
 
 // Params is an immutable map of dynamic parameters in canonical form. The zero value is the empty
-// map, the one every plain name has (DYN-1). Two Params are the same subscription parameters if
-// their keys are equal (DYN-2).
+// map, which plain names have (DYN-1). Two Params mean the same subscription if their keys are
+// equal (DYN-2).
 type Params struct {
 	pairs []pair // Invariant: sorted by key, keys distinct, never written after NewParams
 	key   string // Invariant: empty if and only if pairs is
@@ -38,7 +38,8 @@ func NewParams(m map[string]string) Params {
 	return Params{pairs: pairs, key: string(key)}
 }
 
-// Key returns the canonical text of the map, different for different maps, "" for the empty one.
+// Key returns the canonical text of the map: distinct maps have distinct keys, and the empty map
+// has "".
 func (p Params) Key() string { return p.key }
 
 // Len returns the number of parameters.
@@ -64,8 +65,8 @@ func (p Params) All() iter.Seq2[string, string] {
 	}
 }
 
-// appendEquals writes `"key"="value"`. Quoting makes it injective and free of separators; the ASCII
-// form does not depend on the Unicode tables of the Go release, which two replicas may not share
+// appendEquals writes `"key"="value"`. Quoting makes it injective and free of separators. The ASCII
+// form does not depend on the Unicode tables of the Go release, which may differ between replicas
 // (DYN-9).
 func appendEquals(b []byte, key, value string) []byte {
 	b = strconv.AppendQuoteToASCII(b, key)

@@ -9,62 +9,66 @@ import (
 )
 
 const (
-	// arrivalWait is how long a new stream may wait for its turn. It is short enough that with
-	// cold_wait, which comes after it, no client takes silence for absence (RELAY-8).
+	// arrivalWait bounds how long a new stream waits to be admitted. It is short: cold_wait starts
+	// after it, and both together have to end before a client takes silence for absence (RELAY-8).
 	arrivalWait = 2 * time.Second
-	// arrivalSlack is how much later than foreseen the turn may come, as peers that come after the
-	// stream have their turns as well.
+	// arrivalSlack is added to a stream's expected wait. Peers that arrive after the stream take
+	// turns in between and push it back a little.
 	arrivalSlack = 100 * time.Millisecond
 )
 
-// errCrowded: too many streams wait already.
+// errCrowded says that too many streams already wait to be admitted.
 var errCrowded = errors.New("too many streams wait to be admitted")
 
-// arrivals admits new streams at a rate. Those that have to wait take turns: peer by peer, of a
-// peer connection by connection, and on a connection in the order in which they came. So a stream
-// waits for one turn of each other peer and connection, however many streams they open, and one
-// that ends before its turn costs no turn (TestResetStreamsStarveNobody, TestTurns). All of them
-// share one timer, which is set once for each turn: a timer that is set again while it runs has the
-// runtime look through all timers there are (BenchmarkArrivals).
+// arrivals admits new streams at a configured rate. Streams beyond the rate wait in line.
+//
+// The line is fair: turns go round the peers, within a peer round its connections, and on a
+// connection to the oldest stream. So a stream waits for one turn of each other peer and
+// connection, however many streams those open. A stream that ends before its turn uses no turn
+// (TestResetStreamsStarveNobody, TestTurns).
+//
+// All waiting streams share one timer, which is set once per turn. Resetting a running timer makes
+// the runtime scan all timers (BenchmarkArrivals).
 type arrivals struct {
 	mu      sync.Mutex // guards what follows; a leaf, held for list work only
 	rate    bucket
 	waiting int
-	peers   ring[peerKey, *peerTurns] // those with streams that wait
-	// the same streams in the order in which they came, which is that of their deadlines
+	peers   ring[peerKey, *peerTurns] // peers with waiting streams
+	// The same streams by arrival, which is also the order of their deadlines.
 	oldest, newest *arrival
-	timer          *time.Timer // of the next turn or deadline; it runs only while somebody waits
-	due            time.Time   // when it fires; zero: it does not run
+	timer          *time.Timer // for the next turn or deadline; runs only while a stream waits
+	due            time.Time   // when the timer fires; zero: it is not set
 }
 
-// peerTurns are the connections of a peer on which streams wait.
+// peerTurns holds the connections of one peer that have waiting streams.
 type peerTurns struct {
 	key   peerKey
 	conns ring[*connection, *connTurns]
 }
 
-// connTurns are the streams that wait on one connection.
+// connTurns holds the waiting streams of one connection.
 type connTurns struct {
 	peer    *peerTurns
 	key     *connection
 	streams list.List // of *arrival
 }
 
-// arrival is one stream that waits.
+// arrival is one waiting stream.
 type arrival struct {
 	conn *connTurns
-	late time.Time // when it has waited for too long
-	// in conn.streams; nil: it does not wait any more. Guarded by arrivals.mu
+	late time.Time // deadline: the stream is refused when it passes
+	// position in conn.streams; nil once it has left the line; guarded by arrivals.mu
 	at           *list.Element
 	older, newer *arrival      // guarded by arrivals.mu
-	crowded      bool          // it has waited for too long; set before done is closed
-	done         chan struct{} // closed when it is its turn, or it has waited for too long
+	crowded      bool          // the deadline passed; set before done is closed
+	done         chan struct{} // closed when the stream is admitted or its deadline passes
 }
 
-// enter waits for the turn of a stream. The error is errCrowded, or that of ctx.
+// enter waits until the stream is admitted. It returns errCrowded if the line is too long, and the
+// error of ctx if that ends first.
 func (a *arrivals) enter(ctx context.Context, peer peerKey, conn *connection) error {
 	if err := ctx.Err(); err != nil {
-		return err // it costs no turn
+		return err // it uses no turn
 	}
 	n, err := a.join(time.Now(), peer, conn)
 	if n == nil {
@@ -82,8 +86,8 @@ func (a *arrivals) enter(ctx context.Context, peer peerKey, conn *connection) er
 	}
 }
 
-// join admits a stream, puts it in line, or refuses it; the first two without an error, the second
-// with an arrival. It locks the line.
+// join admits a stream at once (nil, nil), puts it in line (an arrival), or refuses it (an error).
+// It locks the line.
 func (a *arrivals) join(now time.Time, peer peerKey, conn *connection) (*arrival, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -100,8 +104,8 @@ func (a *arrivals) join(now time.Time, peer peerKey, conn *connection) (*arrival
 	} else {
 		before = c.streams.Len()
 	}
-	// It is its turn when all who wait have had one, or sooner: as many of each peer and connection
-	// as its own has.
+	// The stream's turn comes when every waiting stream has had one, or sooner: after each peer and
+	// connection has had as many turns as its own has streams in front.
 	turns := min(a.waiting, (before+1)*conns*peers-1)
 	if a.rate.ready(now)+time.Duration(turns)*a.rate.each > arrivalWait {
 		return nil, errCrowded
@@ -126,8 +130,8 @@ func (a *arrivals) join(now time.Time, peer peerKey, conn *connection) (*arrival
 	return n, nil
 }
 
-// leave takes a stream out of the line that has ended. If it was admitted at this very moment, the
-// turn is the next one's. It locks the line.
+// leave removes a stream that ended from the line. If it was admitted at the same moment, its turn
+// goes to the next stream. It locks the line.
 func (a *arrivals) leave(n *arrival) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -140,7 +144,7 @@ func (a *arrivals) leave(n *arrival) {
 	a.admit(time.Now())
 }
 
-// set has streams admitted at another rate from now on. It locks the line.
+// set changes the rate. It locks the line.
 func (a *arrivals) set(perSecond int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -148,7 +152,7 @@ func (a *arrivals) set(perSecond int) {
 	a.admit(time.Now())
 }
 
-// turn is called when the next turn or deadline comes. It locks the line.
+// turn is the timer's function. It locks the line.
 func (a *arrivals) turn() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -156,8 +160,8 @@ func (a *arrivals) turn() {
 	a.admit(time.Now())
 }
 
-// admit admits those whose turn it is, refuses those that have waited for too long, and sees to it
-// that the next are looked at in time.
+// admit admits the streams whose turn has come, refuses those past their deadline, and sets the
+// timer for what comes next.
 func (a *arrivals) admit(now time.Time) {
 	for a.waiting > 0 {
 		wait := a.rate.ready(now)
@@ -180,7 +184,7 @@ func (a *arrivals) admit(now time.Time) {
 	}
 }
 
-// alarm has turn called so long after now, or sooner if that is so already.
+// alarm sets the timer to fire after wait, unless it is set to fire sooner.
 func (a *arrivals) alarm(now time.Time, wait time.Duration) {
 	due := now.Add(wait)
 	switch {
@@ -194,7 +198,7 @@ func (a *arrivals) alarm(now time.Time, wait time.Duration) {
 	a.due = due
 }
 
-// drop takes a stream out of the line, and tells it.
+// drop removes a stream from the line and wakes it.
 func (a *arrivals) drop(n *arrival) {
 	if n.older == nil {
 		a.oldest = n.newer
@@ -220,7 +224,7 @@ func (a *arrivals) drop(n *arrival) {
 	}
 }
 
-// ring is what takes turns. The zero ring is empty.
+// ring hands out turns among keyed values, round robin. The zero ring is empty.
 type ring[K comparable, V any] struct {
 	order list.List // of V; the front is next
 	at    map[K]*list.Element
@@ -228,7 +232,7 @@ type ring[K comparable, V any] struct {
 
 func (r *ring[K, V]) len() int { return r.order.Len() }
 
-// get is what has a key; the zero V if nothing has.
+// get returns the value of a key, or the zero V.
 func (r *ring[K, V]) get(key K) (v V) {
 	if e := r.at[key]; e != nil {
 		v = e.Value.(V)
@@ -244,10 +248,10 @@ func (r *ring[K, V]) add(key K, v V) {
 	r.at[key] = r.order.PushBack(v)
 }
 
-// first is whose turn it is.
+// first returns the value whose turn is next.
 func (r *ring[K, V]) first() V { return r.order.Front().Value.(V) }
 
-// next is whose turn it is; it is behind all others then.
+// next returns the value whose turn is next and moves it behind all others.
 func (r *ring[K, V]) next() V {
 	e := r.order.Front()
 	r.order.MoveToBack(e)

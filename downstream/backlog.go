@@ -6,18 +6,18 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// sendQuota is what grpc queues of one stream before SendMsg waits: while less is on its way, one
-// more message goes without waiting, however long it is.
+// sendQuota is how many bytes grpc queues for one stream before SendMsg blocks. While fewer are
+// queued, one more message is accepted without blocking, whatever its length.
 const sendQuota = 64 << 10
 
-// backlog is what grpc was given of a stream's responses and has not written to the connection yet.
-// Clients have no say in it: an ACK may come for what they never read.
+// backlog counts what grpc has accepted of a stream's responses and has not written to the
+// connection yet. It does not depend on ACKs: a client may ACK what it never read.
 type backlog struct {
-	messages atomic.Int32 // on their way
-	most     int          // of bytes on their way; owned by the writer
+	messages atomic.Int32 // queued
+	most     int          // bound of the queued bytes; owned by the writer
 }
 
-// admits reports whether a message can be sent without waiting for the client to read.
+// admits reports whether SendMsg would take a message without blocking.
 func (b *backlog) admits() bool {
 	if b.messages.Load() == 0 {
 		b.most = 0
@@ -25,22 +25,22 @@ func (b *backlog) admits() bool {
 	return b.most < sendQuota
 }
 
-// add notes a message that is about to be sent, and gives what has to go behind its last byte: a
-// buffer of nothing, which grpc frees once it has written the message, or given it up.
+// add counts a message that is about to be sent. It returns an empty buffer to append to the
+// message. grpc frees that buffer when it has written or dropped the message.
 func (b *backlog) add(size int) mem.Buffer {
 	b.messages.Add(1)
 	b.most += size + messageHead
 	return mem.NewBuffer(&nothing, b)
 }
 
-// messageHead is what grpc puts before a message.
+// messageHead is the length in bytes of grpc's message prefix.
 const messageHead = 5
 
-// nothing is long enough to be worth freeing to grpc.
+// nothing has the least capacity that grpc returns to a pool.
 var nothing = make([]byte, 0, 4<<10)
 
-// Put is part of mem.BufferPool: a message was written.
+// Put implements mem.BufferPool. grpc calls it when a message has been written.
 func (b *backlog) Put(*[]byte) { b.messages.Add(-1) }
 
-// Get is part of mem.BufferPool.
+// Get implements mem.BufferPool.
 func (b *backlog) Get(int) *[]byte { return &nothing }

@@ -2,22 +2,22 @@ package downstream
 
 import "time"
 
-// bucket bounds a rate: a token each so often, as many saved as come in burst. The zero bucket
-// bounds nothing. Its owner guards it.
+// bucket is a token bucket: one token per interval, at most burst of them saved. The zero bucket
+// limits nothing. Its owner guards it.
 type bucket struct {
 	each, burst time.Duration
-	full        time.Time // when all tokens will be there again
+	full        time.Time // when the bucket will be full again
 }
 
-// newBucket is a full bucket of so many tokens a second, which saves those of one second.
+// newBucket returns a full bucket of perSecond tokens a second that saves one second's worth.
 func newBucket(perSecond int) bucket {
 	return bucket{each: time.Second / time.Duration(perSecond), burst: time.Second}
 }
 
-// set has the tokens come at another rate from now on.
+// set changes the rate.
 func (b *bucket) set(perSecond int) { b.each = time.Second / time.Duration(perSecond) }
 
-// take takes a token, one that is yet to come if there is none, and says how long to wait for it.
+// take takes a token and returns how long to wait until it may be used.
 func (b *bucket) take(now time.Time) time.Duration {
 	if b.each == 0 {
 		return 0
@@ -29,10 +29,10 @@ func (b *bucket) take(now time.Time) time.Duration {
 	return max(0, b.full.Sub(now)-b.burst)
 }
 
-// ready is how long to wait until there is a token; none is taken.
+// ready returns how long it takes until a token is there. It takes none.
 func (b *bucket) ready(now time.Time) time.Duration {
 	return max(0, max(0, b.full.Sub(now))+b.each-b.burst)
 }
 
-// giveBack takes back a take.
+// giveBack returns a token.
 func (b *bucket) giveBack() { b.full = b.full.Add(-b.each) }

@@ -14,21 +14,21 @@ import (
 	"google.golang.org/grpc/tap"
 )
 
-// call is the context of a call. grpc's own keeps all headers for as long as the stream lasts, in a
-// map with room for each: up to 40 KiB. This one has what is read of them later, and ends when
-// grpc's does (TestHeadersAreNotKept). The zero call never ends.
+// call is the context of an RPC. grpc's own context keeps all headers for as long as the stream
+// lasts: up to 40 KiB. This one keeps only what is read later, and ends when grpc's does
+// (TestHeadersAreNotKept). The zero call never ends.
 type call struct {
-	done     <-chan struct{} // grpc's
-	deadline time.Time       // zero: there is none
+	done     <-chan struct{} // of grpc's context
+	deadline time.Time       // zero: none
 }
 
-// Deadline is part of context.Context.
+// Deadline implements context.Context.
 func (c *call) Deadline() (time.Time, bool) { return c.deadline, !c.deadline.IsZero() }
 
-// Done is part of context.Context.
+// Done implements context.Context.
 func (c *call) Done() <-chan struct{} { return c.done }
 
-// Err is part of context.Context.
+// Err implements context.Context.
 func (c *call) Err() error {
 	select {
 	case <-c.done:
@@ -41,14 +41,14 @@ func (c *call) Err() error {
 	return context.Canceled
 }
 
-// Value is part of context.Context. The values are around it: the peer, and node.ViaKey if there is
-// one.
+// Value implements context.Context. The values are in contexts around it: the peer, and node.ViaKey
+// if there is one.
 func (c *call) Value(any) any { return nil }
 
-// mostKept is how long a header may be that grpc keeps by itself, for as long as the stream lasts.
+// mostKept is the longest header, in bytes, that may stay in grpc's context while the stream lasts.
 const mostKept = 256
 
-// newCall is the context of a call that begins, on grpc's own.
+// newCall returns the context of a new RPC, made from grpc's own.
 func newCall(ctx context.Context, p *peer.Peer, info *tap.Info) (context.Context, error) {
 	for _, name := range []string{"content-type", "grpc-accept-encoding"} {
 		length := 0

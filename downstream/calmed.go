@@ -11,8 +11,8 @@ const (
 	// calmedPeers bounds the peers that are remembered. New connections of a peer that is forgotten
 	// do not wait.
 	calmedPeers = 4096
-	// calmedFor is how long a peer is remembered after one of its connections was told to calm
-	// down.
+	// calmedFor is how long a peer is remembered after one of its connections was sent
+	// ENHANCE_YOUR_CALM.
 	calmedFor = 10 * time.Second
 	// calmedWait is how long a new connection of such a peer waits before it is accepted. The
 	// connections wait in parallel. So other clients behind the same address are served a second
@@ -20,9 +20,9 @@ const (
 	calmedWait = time.Second
 )
 
-// calmed remembers the peers that were told to calm down. Connections are counted one by one, and a
-// new one begins at zero. Without the wait, a peer that connects again at once would never be
-// slowed down.
+// calmed remembers the peers that were sent ENHANCE_YOUR_CALM. Frames are counted per connection
+// and a new connection starts at zero. Without the wait a peer that reconnects at once would never
+// be slowed down.
 type calmed struct {
 	until *lru.Cache[netip.Prefix, time.Time]
 }
@@ -50,8 +50,8 @@ func (c calmed) wait(now time.Time, peer netip.Prefix) time.Duration {
 	return calmedWait
 }
 
-// greetLater makes a new connection wait if its peer was told to calm down. The wait ends early
-// when the server ends.
+// greetLater delays a new connection whose peer is remembered. The delay ends early when the server
+// stops.
 func (s *Server) greetLater(peer netip.Prefix) {
 	wait := s.calmed.wait(time.Now(), peer)
 	if wait == 0 {

@@ -6,13 +6,12 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// maxNodeText bounds what is remembered of a node to be shown. Control planes have clients send
-// metadata of a few hundred bytes to a few thousand; a stream is as cheap as it is without any.
+// maxNodeText bounds the node, in bytes, that a stream keeps for the client status. Control planes
+// have clients send metadata of a few hundred to a few thousand bytes.
 const maxNodeText = 4 << 10
 
-// showNode remembers the node of the first request as it came, or if it is too long what is
-// short in it: without metadata, and without what only fills a node. The id and the cluster are the
-// session's already.
+// showNode keeps the node of the first request for the client status. A node that is too long is
+// kept without metadata, extensions and features. The session holds the id and the cluster anyway.
 func (s *session) showNode(in *content, node *corev3.Node) {
 	if in.node.n == 1 && in.node.bytes <= maxNodeText {
 		for value := range in.node.values() {
@@ -29,13 +28,13 @@ func (s *session) showNode(in *content, node *corev3.Node) {
 	} else if s.nodeCut = true; proto.Size(short) > maxNodeText {
 		return
 	}
-	if b, err := proto.Marshal(short); err == nil { // or else it could not have come
+	if b, err := proto.Marshal(short); err == nil { // it was decoded, so it can be encoded
 		s.nodeText = string(b)
 	}
 }
 
-// shownNode is what is remembered of a session's node. Of one that was too long that is also the
-// metadata that its group is made of.
+// shownNode returns the node to show. If the node was too long to keep, the metadata is only what
+// the group key is made of.
 type shownNode struct {
 	text, id, cluster string
 	cut               bool
@@ -53,7 +52,7 @@ func (s *session) shownNode() shownNode {
 func (n *shownNode) node() *corev3.Node {
 	node := &corev3.Node{}
 	if proto.Unmarshal([]byte(n.text), node) != nil {
-		proto.Reset(node) // it was decoded before
+		proto.Reset(node) // it decoded before
 	}
 	if !n.cut {
 		return node

@@ -2,20 +2,20 @@ package downstream
 
 import (
 	"google.golang.org/grpc/encoding"
-	"google.golang.org/grpc/encoding/proto" // the codec for everything but discovery
+	"google.golang.org/grpc/encoding/proto" // the codec of all other messages
 	"google.golang.org/grpc/mem"
 )
 
-// codec hands grpc the shared bytes of a response as they are: they are copied once, into the
-// transport's write buffer. All other messages (health, reflection) go the usual way.
+// codec hands grpc the shared bytes of a response without copying them. They are copied once, into
+// the transport's write buffer. All other messages (health, reflection) use the protobuf codec.
 type codec struct {
-	intake *intake // which inflates; nil in tests of what is not compressed
+	intake *intake // decompresses; nil in tests without compression
 }
 
-// Name is on the wire as the content subtype: nothing differs from protobuf there.
+// Name is the content subtype on the wire: protobuf.
 func (codec) Name() string { return proto.Name }
 
-// Marshal is part of encoding.CodecV2.
+// Marshal implements encoding.CodecV2.
 func (codec) Marshal(v any) (mem.BufferSlice, error) {
 	switch m := v.(type) {
 	case *response:
@@ -26,7 +26,7 @@ func (codec) Marshal(v any) (mem.BufferSlice, error) {
 	return encoding.GetCodecV2(proto.Name).Marshal(v)
 }
 
-// Unmarshal is part of encoding.CodecV2.
+// Unmarshal implements encoding.CodecV2.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	switch m := v.(type) {
 	case *request:
@@ -37,7 +37,7 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 		return nil
 	}
 	if isGzip(data) && c.intake != nil {
-		// which waits for no turn
+		// which is not queued
 		inflated, _, err := c.intake.inflate(new(call), nil, data, freeInflation)
 		if err != nil {
 			return err

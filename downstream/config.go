@@ -11,7 +11,7 @@ import (
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/xds"
 	"go.uber.org/zap"
-	"google.golang.org/grpc/encoding/gzip" // and so compressed requests are taken
+	"google.golang.org/grpc/encoding/gzip" // registers gzip, so that compressed requests are accepted
 	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
@@ -19,145 +19,147 @@ import (
 type Config struct {
 	// Table is where the answers come from. Required.
 	Table *relay.Table
-	// Instance names this process in every response (`instance`, STREAM-10). Required.
+	// Via names this process in weir-via: a stream that has passed through it already is refused
+	// (RELAY-87). It has to equal upstream.Config.Instance. Default: Instance.
 	Instance string
 	// Via names this process in the weir-via of other relays: a stream that has come through it
 	// already is refused (RELAY-87). It is what upstream.Config.Instance says. Default: Instance.
 	Via string
-	// Metrics counts; nil: nothing is counted.
+	// Metrics counts events; nil: nothing is counted.
 	Metrics *metrics.Metrics
-	// Log is where streams that change state are told of; nil: nowhere.
+	// Log gets changes of state of streams; nil: no log.
 	Log *zap.Logger
-	// Resolver finds the types that are nested in resources, for REST-JSON (REST-9). Nil: those
-	// linked in.
+	// Resolver finds the types nested in resources, for REST-JSON (REST-9). Nil: those linked in.
 	Resolver Resolver
-	// LoadReports takes clients' reports of their load to an origin; nil: there is no such service.
+	// LoadReports opens load-report streams at origins; nil: the service is UNIMPLEMENTED.
 	LoadReports LoadReports
-	// Limits bound what clients can take.
+	// Limits bound what clients can use.
 	Limits Limits
-	// Timing says how long what may take.
+	// Timing has the timeouts and delays.
 	Timing Timing
 }
 
-// Limits bound what clients can take (ERR-7). For each, zero means the default and a negative value
-// no limit.
+// Limits bound what clients can use (ERR-7). In each field zero means the default, and a negative
+// value means no limit.
 type Limits struct {
-	// Connections is the number of connections open at a time, ConnectionsPerPeer that of one
-	// address, or of one IPv6 network of 64 bits (`limits.connections`,
-	// `limits.connections_per_peer`). One more is closed at once. Zero means no limit, too.
+	// Connections is the number of connections open at a time, and ConnectionsPerPeer that of one
+	// IPv4 address or one IPv6 network of 64 bits (`limits.connections`,
+	// `limits.connections_per_peer`). A connection beyond them is closed at once. Zero means no
+	// limit, too.
 	Connections, ConnectionsPerPeer int
-	// ConnectionIdle is how long a connection may have no stream before it is told to go
+	// ConnectionIdle is how long a connection may have no stream before it is sent GOAWAY
 	// (`limits.connection_idle`). Default 5 min.
 	ConnectionIdle time.Duration
 	// Streams is the number of discovery streams open at a time (`limits.streams`). Default 50,000.
 	Streams int
 	// StreamsPerConnection is how many streams one connection may have open
-	// (`limits.streams_per_connection`); a client keeps what is beyond waiting. Default 100.
+	// (`limits.streams_per_connection`). The client queues further ones. Default 100.
 	StreamsPerConnection int
-	// StreamsPerIdentity is the number of streams open at a time for one identity, which is what a
-	// verified client certificate says (`limits.streams_per_identity`). Zero means no limit, too.
+	// StreamsPerIdentity is the number of streams open at a time for one identity, as stated by a
+	// verified client certificate (`limits.streams_per_identity`). Zero means no limit, too.
 	StreamsPerIdentity int
-	// NewStreamsPerSecond is the rate at which streams are taken in
-	// (`limits.new_streams_per_second`). What comes faster waits up to two seconds for its turn,
-	// which goes round by peer and connection, and is refused beyond. Default 2,000.
+	// NewStreamsPerSecond is the rate at which streams are admitted
+	// (`limits.new_streams_per_second`). Streams beyond it wait up to two seconds, with turns by
+	// peer and connection, and are then refused. Default 2,000.
 	NewStreamsPerSecond int
 	// RequestsPerSecond and NACKsPerSecond are the rates at which one stream may send requests, and
-	// among them such that refuse a response (`limits.requests_per_second`,
-	// `limits.nacks_per_second`), after a burst of as many. A stream that is faster is read more
-	// slowly. Default 20,000 and 100.
+	// NACKs among them (`limits.requests_per_second`, `limits.nacks_per_second`), after a burst of
+	// one second's worth. A faster stream is read more slowly. Default 20,000 and 100.
 	RequestsPerSecond, NACKsPerSecond int
 	// NamesPerStream is the number of resource names one stream may be subscribed to, over all
-	// types (`limits.names_per_stream`); more ends the stream. Default 1,000,000.
+	// types (`limits.names_per_stream`). More of them end the stream. Default 1,000,000.
 	NamesPerStream int
-	// NewNamesPerSecond is the rate at which the clients of one peer may bring names that nobody
-	// asks for yet (`limits.new_names_per_second`), after a burst of as many. A request is taken in
-	// whole, and the peer's next one with names waits until it is paid for. Default 50,000.
+	// NewNamesPerSecond is the rate at which the clients of one peer may subscribe to names that
+	// nobody is subscribed to yet (`limits.new_names_per_second`), after a burst of one second's
+	// worth. A request is applied whole; the peer's next request with names waits until the rate
+	// allows it. Default 50,000.
 	NewNamesPerSecond int
-	// ParameterSets is the number of distinct parameter maps one stream may have, over all types
-	// (`limits.parameter_sets_per_stream`); names with one beyond it are refused by themselves
+	// ParameterSets is the number of distinct parameter maps one stream may use, over all types
+	// (`limits.parameter_sets_per_stream`). Names with a map beyond it are refused one by one
 	// (RELAY-73). Default 64.
 	ParameterSets int
-	// NameBytes is the length of one resource name (`limits.name_bytes`); a longer one is refused
-	// by itself. Default 64 KiB.
+	// NameBytes is the length of one resource name in bytes (`limits.name_bytes`). A longer name is
+	// refused, without ending the stream. Default 64 KiB.
 	NameBytes int
-	// RequestBytes is the size of one request (`limits.request_bytes`); a larger one ends the
-	// stream. Default 32 MiB.
+	// RequestBytes is the size of one request in bytes (`limits.request_bytes`). A larger one ends
+	// the stream. Default 32 MiB.
 	RequestBytes int
 }
 
-// Timing says how long what may take. For each, zero means the default; negative values are
+// Timing has the timeouts and delays. In each field zero means the default; negative values are
 // refused.
 type Timing struct {
-	// ColdWait is how long a client with nothing waits for an origin that cannot be reached
+	// ColdWait is how long a client without configuration waits for an unreachable origin
 	// (`timing.cold_wait`, RELAY-8). Default 10 s; it must be less than 15 s.
 	ColdWait time.Duration
-	// OrderHold is how long a response may be kept back: for the sake of order between types
-	// (ORD-5), and for the answer to the last response of its type (NONCE-10); `timing.order_hold`.
+	// OrderHold bounds how long a response is held back: for the order between types (ORD-5), and
+	// for the acknowledgement of the last response of its type (NONCE-10); `timing.order_hold`.
 	// Default 500 ms.
 	OrderHold time.Duration
-	// Coalesce is how long after changes were written to a client further ones are gathered, to be
-	// written together (`timing.coalesce`). Default 0: each is written as soon as the client can
-	// take it. At most 10 s.
+	// Coalesce is the least time between two responses with changes to a client; changes meanwhile
+	// are merged (`timing.coalesce`). Default 0: changes are written as soon as the client can take
+	// them. At most 10 s.
 	Coalesce time.Duration
-	// SendStall is how long one write may block before the stream is ended (`timing.send_stall`,
+	// SendStall is how long one write may block before its stream is ended (`timing.send_stall`,
 	// ERR-9). Default 10 min.
 	SendStall time.Duration
-	// FirstRequest is how long a stream may stay without a request (`timing.first_request`,
+	// FirstRequest is how long a stream may be open without a request (`timing.first_request`,
 	// STREAM-9). Default 30 s.
 	FirstRequest time.Duration
-	// RESTWait is how long a poll waits for what is not known yet (`timing.rest_wait`, REST-6).
-	// Default 800 ms.
+	// RESTWait is how long a poll waits for resources that are not known yet (`timing.rest_wait`,
+	// REST-6). Default 800 ms.
 	RESTWait time.Duration
-	// RESTHold is for how long a poll with nothing new for it is held back until there is
-	// (`timing.rest_hold`, REST-7). Default 0: not at all.
+	// RESTHold is how long a poll is held when nothing has changed since the client's version
+	// (`timing.rest_hold`, REST-7). Default 0: it is answered at once.
 	RESTHold time.Duration
-	// MaxStreamAge is how old a stream may get (`timing.max_stream_age`, RELAY-59): at a random
-	// time in the last tenth of it the stream is ended. Its connection is sent GOAWAY before, so
-	// that what the client opens next finds another replica. Default 0: as old as it likes.
+	// MaxStreamAge bounds the age of a stream (`timing.max_stream_age`, RELAY-59). The stream ends
+	// at a random time in the last tenth of it. Its connection is sent GOAWAY before, so that the
+	// client's next stream may reach another replica. Default 0: no bound.
 	MaxStreamAge time.Duration
-	// Keepalive finds dead peers (`timing.keepalive`, ERR-12).
+	// Keepalive detects dead peers (`timing.keepalive`, ERR-12).
 	Keepalive Keepalive
 }
 
-// Keepalive is the HTTP/2 keepalive towards clients. For each, zero means the default.
+// Keepalive is the HTTP/2 keepalive towards clients. In each field zero means the default.
 type Keepalive struct {
 	// Time is the silence after which a client is pinged (`time`). Default 30 s.
 	Time time.Duration
 	// Timeout is how long the answer to a ping may take (`timeout`). Default 10 s.
 	Timeout time.Duration
-	// MinClientInterval is how often a client may ping (`min_client_interval`), streams or not.
-	// Default 10 s.
+	// MinClientInterval is the least time between two pings of a client (`min_client_interval`),
+	// with or without streams. Default 10 s.
 	MinClientInterval time.Duration
 }
 
-// ListenerConfig says how the streams of one listener are served. It is not modified after Serve.
+// ListenerConfig configures one listener. It is not modified after Serve.
 type ListenerConfig struct {
-	// Origin answers what no other rule gives to another (`origin`). Required.
+	// Origin is the listener's own origin: it has the names that no rule gives to another
+	// (`origin`). Required.
 	Origin *relay.Origin
-	// TLS, if not nil, is spoken on every connection (`tls`).
+	// TLS is the server's TLS configuration (`tls`); nil: plaintext.
 	TLS *tls.Config
-	// REST serves REST-JSON polls instead of gRPC (`rest`).
+	// REST serves REST-JSON instead of gRPC (`rest`).
 	REST bool
 	// RequireNodeID refuses streams whose node has no id (`require_node_id`, STREAM-2).
 	RequireNodeID bool
-	// Compression is how responses are compressed towards clients that take it (`compression`):
-	// "gzip" or not at all. Compressed requests are always taken.
+	// Compression compresses responses to clients that accept it (`compression`): "gzip" or "".
+	// Clients may always send compressed requests.
 	Compression string
-	// NoLegacyWildcard are the type URLs for which a first request without names asks for nothing
-	// (`no_legacy_wildcard`, WILD-5). Nil: ClusterLoadAssignment, RouteConfiguration and Secret;
-	// empty but not nil: none.
+	// NoLegacyWildcard are the type URLs for which a first request without names subscribes to
+	// nothing (`no_legacy_wildcard`, WILD-5). Nil: ClusterLoadAssignment, RouteConfiguration and
+	// Secret; empty but not nil: none.
 	NoLegacyWildcard []string
-	// Dedicated are the type URLs for which a client stream has an upstream stream of its own
+	// Dedicated are the type URLs for which each client stream has upstream streams of its own
 	// (`dedicated`, RELAY-29).
 	Dedicated []string
-	// V2 answers the v2 names of the services as well (`v2`, V2-1). It does not change.
+	// V2 also serves the v2 names of the services (`v2`, V2-1). Reconfigure cannot change it.
 	V2 bool
-	// AssumeFeatures are client features taken as announced by every client (`assume_features`,
-	// FEAT-5).
+	// AssumeFeatures are client features that every client is assumed to announce
+	// (`assume_features`, FEAT-5).
 	AssumeFeatures []string
 }
 
-// normalize fills in the defaults and gives all problems.
+// normalize sets the defaults and returns all problems, joined.
 func (c *Config) normalize() error {
 	var errs []error
 	if c.Table == nil {
@@ -182,7 +184,7 @@ func (c *Config) normalize() error {
 	case l.ConnectionIdle == 0:
 		l.ConnectionIdle = 5 * time.Minute
 	case l.ConnectionIdle < 0:
-		l.ConnectionIdle = 0 // grpc's word for never
+		l.ConnectionIdle = 0 // grpc's value for "no limit"
 	}
 	limit(&l.Streams, 50_000)
 	limit(&l.StreamsPerConnection, 100)
@@ -232,10 +234,11 @@ func (c *Config) normalize() error {
 	return errors.Join(errs...)
 }
 
-// maxColdWait is when clients conclude that a resource does not exist (RELAY-8, ABS-1).
+// maxColdWait is the time after which clients conclude that a resource does not exist (RELAY-8,
+// ABS-1).
 const maxColdWait = 15 * time.Second
 
-// maxCoalesce bounds by how much a client may be behind for nothing but thrift.
+// maxCoalesce bounds by how much coalescing may delay a client.
 const maxCoalesce = 10 * time.Second
 
 func limit(value *int, zero int) {
@@ -247,7 +250,7 @@ func limit(value *int, zero int) {
 	}
 }
 
-// normalize fills in the defaults and gives all problems.
+// normalize sets the defaults and returns all problems, joined.
 func (c *ListenerConfig) normalize(t *relay.Table) error {
 	if c.NoLegacyWildcard == nil {
 		c.NoLegacyWildcard = []string{xds.EndpointType, xds.RouteType, xds.SecretType}

@@ -10,19 +10,18 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-// turnAway is how long a connection without any stream stays open after one was refused on it: the
-// client reads why, and may try once more.
+// turnAway is how long a connection without streams stays open after a stream was refused on it.
+// The client reads the status, and may retry once.
 const turnAway = time.Second
 
-// connection is a client's connection, as far as streams need to know it. A client that is refused
-// comes again over the connection it has, so a full replica behind a load balancer would keep it
-// for ever: a connection that has only refused streams is closed, and the client gets to choose
-// anew (TestRefusedClientsAreLetGo).
+// connection is a client's connection, as far as streams need to know it. A refused client retries
+// on the connection that it has, so a load balancer would never move it away from a full replica. A
+// connection on which all streams were refused is therefore closed (TestRefusedClientsAreLetGo).
 type connection struct {
-	framed framedReady // first, for the processor's cache
+	framed framedReady // first, for the CPU's cache
 
-	// Set once by handshaker, or restListener.
-	id     uint64 // of all connections of the process
+	// Set once by handshaker or restListener.
+	id     uint64 // unique in the process
 	raw    net.Conn
 	server *Server
 
@@ -31,23 +30,23 @@ type connection struct {
 	churn churn
 
 	// Guarded by Server.mu.
-	streams int  // discovery streams that were taken in
-	closing bool // it is looked at in a moment
+	streams int  // open discovery streams
+	closing bool // it is checked in a moment (letGo)
 }
 
-// connections numbers them.
+// connections is the last id given.
 var connections atomic.Uint64
 
-// AuthType is part of credentials.AuthInfo: that is how a stream finds its connection.
+// AuthType implements credentials.AuthInfo. A stream finds its connection through its AuthInfo.
 func (c *connection) AuthType() string { return c.info.AuthType() }
 
-// connectionOf is the connection of a stream; nil in tests that have none.
+// connectionOf returns the connection of a stream; nil in tests without one.
 func connectionOf(p *peer.Peer) *connection {
 	c, _ := p.AuthInfo.(*connection)
 	return c
 }
 
-// handshaker notes each connection once its handshake is done.
+// handshaker makes the connection object once a handshake is done.
 type handshaker struct {
 	credentials.TransportCredentials
 	server *Server
@@ -60,14 +59,14 @@ func (s *Server) newHandshaker(lc *ListenerConfig) credentials.TransportCredenti
 	return handshaker{insecure.NewCredentials(), s}
 }
 
-// ServerHandshake is part of credentials.TransportCredentials.
+// ServerHandshake implements credentials.TransportCredentials.
 func (g handshaker) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	c := &connection{id: connections.Add(1), raw: raw, server: g.server}
 	conn, err := g.server.greet(c, g.TransportCredentials.ServerHandshake)
 	return conn, c, err
 }
 
-// greet shakes hands with a client, and has what it says followed.
+// greet does the TLS handshake, if any, and wraps the connection so that its frames are counted.
 func (s *Server) greet(
 	c *connection, shake func(net.Conn) (net.Conn, credentials.AuthInfo, error),
 ) (conn net.Conn, err error) {
@@ -79,13 +78,12 @@ func (s *Server) greet(
 	return c.follow(conn), nil
 }
 
-// Clone is part of credentials.TransportCredentials.
+// Clone implements credentials.TransportCredentials.
 func (g handshaker) Clone() credentials.TransportCredentials {
 	return handshaker{g.TransportCredentials.Clone(), g.server}
 }
 
-// letGo closes a connection in a moment, unless a stream is taken in on it until then. It locks the
-// server.
+// letGo closes a connection after turnAway, unless it has a stream by then. It locks the server.
 func (s *Server) letGo(c *connection) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// connCount counts the connections of a server, and turns away those beyond its limits before
-// anything is read of them (limits.connections, limits.connections_per_peer).
+// connCount counts the connections of a server. It refuses those beyond limits.connections and
+// limits.connections_per_peer before anything is read from them.
 type connCount struct {
-	// guards what follows; held for map work only; under countedListener.mu
+	// guards what follows; held for map work only; taken under countedListener.mu
 	mu            sync.Mutex
 	most, perPeer int
 	open          int
@@ -25,7 +25,7 @@ func (n *connCount) set(most, perPeer int) {
 	n.most, n.perPeer = most, perPeer
 }
 
-// count is the number of open connections. It locks the count.
+// count returns the number of open connections. It locks the count.
 func (n *connCount) count() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -39,8 +39,8 @@ func (n *connCount) full() bool {
 	return n.open >= n.most
 }
 
-// enter counts a connection, or gives the key of the limit that it is beyond, and what that is. It
-// locks the count.
+// enter counts a connection, or returns the config key and the value of the limit that is reached.
+// It locks the count.
 func (n *connCount) enter(peer netip.Prefix) (key string, limit int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -57,7 +57,7 @@ func (n *connCount) enter(peer netip.Prefix) (key string, limit int) {
 	return "", 0
 }
 
-// leave takes back what enter counted. It locks the count.
+// leave takes a connection out of the count. It locks the count.
 func (n *connCount) leave(peer netip.Prefix) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -70,9 +70,8 @@ func (n *connCount) leave(peer netip.Prefix) {
 	}
 }
 
-// peerOf is whom a connection is counted for: an address, of IPv6 its network of 64 bits, which is
-// what one host is given. Who comes over a Unix socket is counted for nobody: the result is not
-// valid.
+// peerOf returns the peer that a connection counts for: an IPv4 address, or the IPv6 network of 64
+// bits that a host is given. For a Unix socket it is the invalid prefix, which is not counted.
 func peerOf(a net.Addr) netip.Prefix {
 	t, ok := a.(*net.TCPAddr)
 	if !ok {
@@ -83,18 +82,18 @@ func peerOf(a net.Addr) netip.Prefix {
 	if ip.Is6() {
 		bits = 64
 	}
-	p, _ := ip.Prefix(bits) // not valid if ip is not
+	p, _ := ip.Prefix(bits) // invalid if ip is
 	return p
 }
 
-// countedListener is a listener of the server's. It knows its connections, to close them at the
-// end: grpc waits for those that are on their way to HTTP/2, and knows no way to hurry them
+// countedListener is a listener that counts its connections, and closes them when it stops. grpc
+// itself waits for connections that are still in their handshake, and has no way to end them
 // (TestStopWaitsForNobody).
 type countedListener struct {
 	net.Listener
 	server *Server
-	// unacknowledged is how long what was written may stay so before the connection counts as dead;
-	// grpc sees to it itself only where it knows the net.Conn (gRFC A18).
+	// unacknowledged is how long TCP may have unacknowledged data before the connection counts as
+	// dead. grpc sets it itself only on connections of types that it knows (gRFC A18).
 	unacknowledged time.Duration
 
 	mu     sync.Mutex // guards what follows; held for map work only
@@ -104,13 +103,13 @@ type countedListener struct {
 
 func newCountedListener(s *Server, port net.Listener, k Keepalive) *countedListener {
 	l := &countedListener{Listener: port, server: s, conns: map[*countedConn]struct{}{}}
-	if k.Time < math.MaxInt64 { // or else nobody is to be found dead
+	if k.Time < math.MaxInt64 { // otherwise keepalive is off
 		l.unacknowledged = k.Timeout
 	}
 	return l
 }
 
-// Accept is part of net.Listener.
+// Accept implements net.Listener.
 func (l *countedListener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
@@ -120,12 +119,12 @@ func (l *countedListener) Accept() (net.Conn, error) {
 		if counted := l.admit(c); counted != nil {
 			return counted.asConn(), nil
 		}
-		_ = c.Close() // the client reads its end
+		_ = c.Close() // the client sees that it is closed
 	}
 }
 
-// admit counts a connection; nil: it is beyond a limit, or the listener is closed. It locks the
-// listener.
+// admit counts a connection and wraps it. It returns nil if a limit is reached or the listener is
+// stopped. It locks the listener.
 func (l *countedListener) admit(c net.Conn) *countedConn {
 	peer := peerOf(c.RemoteAddr())
 	if key, limit := l.server.conns.enter(peer); key != "" {
@@ -144,14 +143,14 @@ func (l *countedListener) admit(c net.Conn) *countedConn {
 	return counted
 }
 
-// stop closes the connections there are, and has all that come refused. It locks the listener.
+// stop closes all connections and refuses new ones. It locks the listener.
 func (l *countedListener) stop() {
 	l.mu.Lock()
 	conns := l.conns
 	l.conns, l.closed = nil, true
 	l.mu.Unlock()
 	for c := range conns {
-		_ = c.Close() // most are about to be closed
+		_ = c.Close() // most are closed anyway
 	}
 }
 
@@ -163,7 +162,7 @@ type countedConn struct {
 	left     sync.Once
 }
 
-// Close is part of net.Conn.
+// Close implements net.Conn.
 func (c *countedConn) Close() error {
 	c.left.Do(func() {
 		l := c.listener

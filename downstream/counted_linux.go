@@ -9,13 +9,13 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// readyConn is a counted connection that grpc reads without a buffer that waits with it, which
-// would be 32 KiB for each connection: grpc does so of itself with a net.TCPConn or net.UnixConn,
-// and with whatever has ReadOnReady (TestIdleConnectionBytes). Read by one goroutine.
+// readyConn lets grpc read without holding a buffer while it waits: 32 KiB per connection
+// otherwise. grpc does so for net.TCPConn, net.UnixConn and whatever has ReadOnReady
+// (TestIdleConnectionBytes). It is used by one reading goroutine.
 type readyConn struct {
 	*countedConn
 	raw  syscall.RawConn
-	read func(fd uintptr) (done bool) // fill; a field, to be made once
+	read func(fd uintptr) (done bool) // the method fill; a field, so that it is allocated once
 
 	size int
 	pool mem.BufferPool
@@ -24,16 +24,16 @@ type readyConn struct {
 	err  error
 }
 
-// asConn is what grpc is given.
+// asConn returns the connection as grpc is given it.
 func (c *countedConn) asConn() net.Conn {
 	switch conn := c.Conn.(type) {
 	case *net.TCPConn, *net.UnixConn:
 		raw, err := conn.(syscall.Conn).SyscallConn()
 		if err != nil {
-			return c // it will show when it is read
+			return c // the first read returns the error
 		}
 		if _, tcp := conn.(*net.TCPConn); tcp && c.listener.unacknowledged > 0 {
-			// pings find a dead peer, too, unless something waits to be written
+			// Keepalive pings detect a dead peer, but not while data waits to be written.
 			_ = raw.Control(func(fd uintptr) {
 				_ = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(c.listener.unacknowledged.Milliseconds()))
 			})
@@ -46,7 +46,7 @@ func (c *countedConn) asConn() net.Conn {
 	}
 }
 
-// below is where what is written to a connection goes: readyConn counts nothing that is written.
+// below returns what writes go to: readyConn adds nothing to them.
 func below(c net.Conn) net.Conn {
 	if r, ok := c.(*readyConn); ok {
 		return r.countedConn.Conn
@@ -54,8 +54,8 @@ func below(c net.Conn) net.Conn {
 	return c
 }
 
-// ReadOnReady waits until there is something to read, and only then takes a buffer from the pool
-// for it. The buffer is the caller's.
+// ReadOnReady waits until there is data, and only then takes a buffer from the pool. The caller
+// owns the buffer.
 func (r *readyConn) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, error) {
 	r.size, r.pool = size, pool
 	err := r.raw.Read(r.read)

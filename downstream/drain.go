@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	// streamEnd is how much of the drain one stream may take: few streams end sooner than many.
+	// streamEnd is the share of the drain time per stream, so few streams end sooner than many.
 	streamEnd = 10 * time.Millisecond
-	// batchEvery is about the time between two batches of streams.
+	// batchEvery is the approximate interval between two batches of streams.
 	batchEvery = 50 * time.Millisecond
 )
 
-// sayGoodbye sends GOAWAY on every connection of a listener, and where it serves polls closes those
-// that have none and lets no other have more than one. It ends at the latest when the listener is
-// stopped: a peer that does not read would keep it waiting for ever, which is why Drain does not.
+// sayGoodbye sends GOAWAY on every connection of a gRPC listener. On a REST listener it closes idle
+// connections and turns keep-alive off. It may block until the listener is stopped, because of
+// peers that do not read; so Drain does not wait for it.
 func (s *Server) sayGoodbye(ln *listener) {
 	defer s.graceful.Done()
 	if ln.rest != nil {
@@ -26,8 +26,8 @@ func (s *Server) sayGoodbye(ln *listener) {
 	ln.grpc.GracefulStop()
 }
 
-// endSlowly ends streams in batches with jitter, so that their clients do not all come to the next
-// replica, or back, at once.
+// endSlowly ends streams in batches with jitter, so that their clients do not all reach the next
+// replica at once.
 func (s *Server) endSlowly(ctx context.Context, streams []*stream, over time.Duration, reason error) {
 	wait := slices.Clone(streams)
 	rand.Shuffle(len(streams), func(i, j int) { streams[i], streams[j] = streams[j], streams[i] })
@@ -41,7 +41,7 @@ func (s *Server) endSlowly(ctx context.Context, streams []*stream, over time.Dur
 			return
 		}
 	}
-	// What remains is on its way out; its status may still travel.
+	// The remaining streams are ending. Give their statuses time to travel.
 	for waited := time.Duration(0); waited < flushWait && s.any(wait); waited += streamEnd {
 		if !s.pause(ctx, streamEnd) {
 			return
@@ -52,19 +52,19 @@ func (s *Server) endSlowly(ctx context.Context, streams []*stream, over time.Dur
 	}
 }
 
-// any reports whether one of the streams has not ended. It locks the server.
+// any reports whether one of the streams still runs. It locks the server.
 func (s *Server) any(streams []*stream) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.ContainsFunc(streams, func(st *stream) bool { _, open := s.streams[st]; return open })
 }
 
-// jitter is between half of d and one and a half.
+// jitter returns a random duration between d/2 and 3d/2.
 func jitter(d time.Duration) time.Duration {
 	return d/2 + rand.N(d+1)
 }
 
-// pause waits; false if there is no time left.
+// pause waits for d. It returns false if ctx or the server ended.
 func (s *Server) pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

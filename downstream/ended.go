@@ -9,8 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// ended is the reason why a stream ended, for metrics and the log: a closed set
-// (metrics.StreamEnded).
+// ended says why a stream ended, for metrics and the log. It is a closed set (metrics.StreamEnded).
 type ended string
 
 const (
@@ -28,7 +27,7 @@ const (
 	endedByOtherMeans ended = "other"
 )
 
-// endedBy is the reason, from the status that a stream ends with.
+// endedBy maps the status of a stream to the reason.
 func endedBy(err error) ended {
 	var limit *limitError
 	switch {
@@ -62,8 +61,8 @@ func endedBy(err error) ended {
 	return endedByOtherMeans
 }
 
-// expected reports whether a stream's end needs no line in the log: nothing is wrong, or it is
-// logged elsewhere.
+// expected reports whether the end of a stream needs no log line: it is normal, or logged
+// elsewhere.
 func (e ended) expected() bool {
 	switch e {
 	case endedByClient, endedByDrain, endedByAge, endedByReload, endedByLimit:
@@ -72,10 +71,10 @@ func (e ended) expected() bool {
 	return false
 }
 
-// endLogEvery is how often streams that end for the same reason are logged.
+// endLogEvery is the least time between two log lines for the same reason.
 const endLogEvery = 10 * time.Second
 
-// account counts the stream's end, and logs it if that is worth a line.
+// account counts the end of the stream, and logs it unless it is expected.
 func (st *stream) account(err error) {
 	s, why, now := st.server, endedBy(err), time.Now()
 	s.cfg.Metrics.StreamEnded(string(why))
@@ -91,7 +90,7 @@ func (st *stream) account(err error) {
 	s.sayEnded(st, now, why, err)
 }
 
-// sayEnded logs the end of a stream if that is worth a line.
+// sayEnded logs the end of a stream unless it is expected or the reason was logged just now.
 func (s *Server) sayEnded(st *stream, now time.Time, why ended, err error) {
 	if why.expected() {
 		return

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// enter admits a stream, or returns why not. The stream counts from now on. Before it is served it
-// waits for its turn (admit). It locks the server.
+// enter counts a stream, or returns why it is refused. A counted stream then waits to be admitted
+// (admit). It locks the server.
 func (s *Server) enter(st *stream) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -29,12 +29,12 @@ func (s *Server) enter(st *stream) error {
 	return nil
 }
 
-// admit waits for the stream's turn, or returns why there is none.
+// admit waits until the stream is admitted, or returns why it is refused.
 func (s *Server) admit(ctx context.Context, st *stream) error {
 	return s.turn(ctx, st.session.cfg, st.session.from.peer, st.conn)
 }
 
-// turn waits for the turn of a new stream of any kind. It locks the server.
+// turn waits until a new stream of any kind is admitted. It locks the server.
 func (s *Server) turn(ctx context.Context, set *settings, from *peerKey, conn *connection) error {
 	var who peerKey
 	if from != nil {
@@ -50,9 +50,9 @@ func (s *Server) turn(ctx context.Context, set *settings, from *peerKey, conn *c
 	return err
 }
 
-// crowded returns which limit on streams is reached. Beyond limits.streams an eighth more is left
-// for connections that have a stream already. Otherwise a client could have half of its streams
-// refused, and the half that is served would tie it to this replica.
+// crowded returns an error that names the limit on streams that is reached. Beyond limits.streams
+// an eighth more is left for connections that have a stream already. Otherwise half of a client's
+// streams could be refused, and the other half would tie it to this replica.
 func (s *Server) crowded(st *stream) error {
 	l, set := &s.cfg.Limits, st.session.cfg
 	most := l.Streams
@@ -87,7 +87,7 @@ func (s *Server) Full() (why string, admitted uint64) {
 	return why, s.lastID
 }
 
-// leave removes a stream that has ended. It locks the server.
+// leave removes a stream that has ended from the count. It locks the server.
 func (s *Server) leave(st *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,7 +102,7 @@ func (s *Server) leave(st *stream) {
 	}
 }
 
-// sleep waits for a time; false: the stream ended before.
+// sleep waits for d. It returns false if the stream ended meanwhile.
 func sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return true

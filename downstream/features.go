@@ -2,7 +2,7 @@ package downstream
 
 import "slices"
 
-// Client features that concern one connection alone (FEAT-2), in every spelling in use.
+// Client features that concern one connection only (FEAT-2), in every spelling in use.
 var (
 	wrapperFeatures = []string{
 		// FEAT-3
@@ -12,8 +12,8 @@ var (
 	ttlFeatures = []string{"xds.config.supports-resource-ttl", "envoy.config.supports-resource-ttl"}
 )
 
-// hopFeatures reads a node's client_features: whether resources may come wrapped in state of the
-// world, and whether the client knows TTLs.
+// hopFeatures reads client_features. wrapper: SotW resources may come wrapped in a Resource message
+// (FEAT-3). ttl: the client understands TTLs (FEAT-4).
 func hopFeatures(list []string) (wrapper, ttl bool) {
 	has := func(names []string) bool {
 		return slices.ContainsFunc(list, func(f string) bool { return slices.Contains(names, f) })

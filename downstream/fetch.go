@@ -16,8 +16,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// fetch serves the unary method of a service (TRANS-11). What REST answers with 304 is answered in
-// full: gRPC has no status for it that a client would not take for a failure.
+// fetch serves the unary method of a service (TRANS-11). Where REST answers 304 it sends the full
+// answer: gRPC has no status for "not modified", and clients would take any as a failure.
 func (s *Server) fetch(ln *listener, v *xds.Service, v2 bool) grpc.MethodHandler {
 	return func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 		from, ok := peer.FromContext(ctx)
@@ -44,7 +44,7 @@ func (s *Server) fetch(ln *listener, v *xds.Service, v2 bool) grpc.MethodHandler
 	}
 }
 
-// receive reads the request of a Fetch method.
+// receive decodes and checks the request of a Fetch method.
 func (p *poll) receive(decode func(any) error) error {
 	if err := decode(p.in); err != nil {
 		return p.stream.reason(err)

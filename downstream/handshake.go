@@ -13,25 +13,25 @@ import (
 	"go.uber.org/zap"
 )
 
-// handshakeFailure is why a TLS handshake with a client failed: a closed set
+// handshakeFailure says why a TLS handshake with a client failed. It is a closed set
 // (metrics.HandshakeFailure).
 type handshakeFailure string
 
 const (
-	// by the client, as probes of load balancers do
+	// The client closed the connection, as probes of load balancers do.
 	handshakeClosed        handshakeFailure = "closed"
-	handshakeTimeout       handshakeFailure = "timeout" // the client says nothing more
+	handshakeTimeout       handshakeFailure = "timeout" // the client stopped sending
 	handshakeNotTLS        handshakeFailure = "not_tls"
 	handshakeNoCertificate handshakeFailure = "no_certificate"
-	handshakeCertificate   handshakeFailure = "bad_certificate" // of the client
+	handshakeCertificate   handshakeFailure = "bad_certificate" // the client's
 	handshakeAlert         handshakeFailure = "refused_by_client"
 	handshakeVersion       handshakeFailure = "no_common_version"
 	handshakeProtocol      handshakeFailure = "no_http2"
 	handshakeOther         handshakeFailure = "other"
 )
 
-// failedBy reads the error of a handshake. The libraries have no types for some of them, and
-// net/http none at all.
+// failedBy classifies the error of a handshake by its text where the libraries have no type for it;
+// net/http has none at all.
 func failedBy(err error) handshakeFailure {
 	var (
 		header  tls.RecordHeaderError
@@ -71,8 +71,8 @@ func failedBy(err error) handshakeFailure {
 	return handshakeOther
 }
 
-// handshakeFailed counts a handshake that failed, and logs one of each kind a minute, but for
-// clients that just go away.
+// handshakeFailed counts a failed handshake and logs one of each kind a minute. It does not log
+// clients that merely close the connection.
 func (s *Server) handshakeFailed(err error, from net.Addr) {
 	why := failedBy(err)
 	s.cfg.Metrics.HandshakeFailure(string(why))

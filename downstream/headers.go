@@ -9,45 +9,46 @@ import (
 )
 
 const (
-	// headerList is how many bytes of decoded headers a stream may open with. grpc's default is 16
-	// MiB, which a client gets out of 77 KB on the wire (TestLongHeaders). The headers of real
-	// clients are below 2 KiB; a JWT adds up to 8.
+	// headerList bounds the decoded headers of a stream, in bytes. grpc's default is 16 MiB, which
+	// a client reaches with 77 KB on the wire (TestLongHeaders). Headers of real clients are below
+	// 2 KiB; a JWT adds up to 8.
 	headerList = 16 << 10
-	// streamHeaders is how many bytes of headers each of limits.new_streams_per_second stands for,
-	// and what a stream with fewer counts.
+	// streamHeaders is the number of header bytes per stream that the pace allows for: a peer may
+	// send limits.new_streams_per_second times as many in a second. A stream with fewer counts as
+	// this many.
 	streamHeaders = 4 << 10
-	// leastStreams is how many streams a second nobody waits for, but for their headers: where
-	// fewer are admitted, a proxy whose clients come again and again is still read.
+	// leastStreams is the pace in streams a second, at least, even if limits.new_streams_per_second
+	// is lower. So a proxy whose clients reconnect all the time is still read.
 	leastStreams = 500
-	// idleBytes is what a frame counts that carries nothing, beyond the idleFree that a connection
-	// has within churnWindow: about what it costs beside a stream.
+	// idleBytes is what a frame without content counts, in bytes of headers, beyond the first
+	// idleFree of a connection within churnWindow. Its cost compares to that of a stream.
 	idleBytes = 512
 	idleFree  = 100
 	// headerBurst is how many bytes a peer may be ahead of its pace, and headerAhead for how long.
-	// All of them may come at once, and whoever else has something to say then waits until they are
-	// dealt with: about 15 ms, be they 256 streams or 2,048 frames that carry nothing. Where it was
-	// a second's worth at any pace, that was 100 ms.
+	// They may come all at once, and other clients wait until they are processed: about 15 ms for
+	// 256 streams, or for 2,048 frames without content. With a burst of one second's worth it was
+	// 100 ms.
 	headerBurst = 1 << 20
 	headerAhead = time.Second
-	// headerWait is how long a connection waits at most: for it nobody is served on the connection.
+	// headerWait is the longest pause of a connection. No stream of the connection is served
+	// meanwhile.
 	headerWait = arrivalWait
-	// headerPeers bounds the peers that are remembered. One that is forgotten begins with a burst.
+	// headerPeers bounds the peers that are remembered. A forgotten peer starts with a full burst.
 	headerPeers = 4096
-	// headerField is what a field counts beside its name and its value (RFC 9113, 10.5.1).
+	// headerField is added for each field to the length of name and value (RFC 9113, 10.5.1).
 	headerField = 32
 )
 
-// headerPace bounds how many bytes of headers the streams of one peer may open with in a second, on
-// all its connections together. To decode them costs CPU before a stream can be refused, and
-// garbage that the next collection has to find. So does each stream and each frame that carries
-// nothing, however short (TestStreamsArePaced, TestChatterIsPaced). A connection beyond its pace is
-// not read for so long.
+// headerPace limits the bytes of headers per second that the streams of one peer open with, on all
+// its connections together. Headers cost CPU before a stream can be refused, and garbage for the
+// next collection. So does each stream and each frame without content, however short
+// (TestStreamsArePaced, TestChatterIsPaced). A connection beyond the pace is not read for a while.
 type headerPace struct {
 	mu     sync.Mutex // guards what follows; a leaf
 	peers  *simplelru.LRU[peerKey, time.Time]
-	rate   float64       // bytes a second
-	burst  time.Duration // how far a peer may be ahead of it
-	stream int           // bytes that a stream counts at least
+	rate   float64       // in bytes a second
+	burst  time.Duration // how far a peer may be ahead of the rate
+	stream int           // the fewest bytes that a stream counts
 }
 
 func newHeaderPace(streamsPerSecond int) *headerPace {
@@ -60,7 +61,7 @@ func newHeaderPace(streamsPerSecond int) *headerPace {
 	return p
 }
 
-// set changes the pace, from the next stream on. It locks the pace.
+// set changes the rate for streams to come. It locks the pace.
 func (p *headerPace) set(streamsPerSecond int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -69,19 +70,19 @@ func (p *headerPace) set(streamsPerSecond int) {
 	p.stream = streamHeaders * min(streamsPerSecond, leastStreams) / leastStreams
 }
 
-// least is how many bytes a stream counts at least. It locks the pace.
+// least returns the fewest bytes that a stream counts. It locks the pace.
 func (p *headerPace) least() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.stream
 }
 
-// pay counts bytes of headers of a peer, and returns how long its connection is to wait for them.
-// It locks the pace.
+// pay counts header bytes of a peer, and returns how long its connection has to pause. It locks the
+// pace.
 func (p *headerPace) pay(now time.Time, peer peerKey, bytes int) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	paid, _ := p.peers.Get(peer) // the time until which all that came is paid for
+	paid, _ := p.peers.Get(peer) // when all that was counted is within the rate
 	if earliest := now.Add(-p.burst); paid.Before(earliest) {
 		paid = earliest
 	}
@@ -93,8 +94,8 @@ func (p *headerPace) pay(now time.Time, peer peerKey, bytes int) time.Duration {
 	return max(0, paid.Sub(now))
 }
 
-// paceHeaders has a connection not read for as long as its peer is beyond its pace with the headers
-// of a new stream, and so many bytes beside them. What each stream counts is paid already (note).
+// paceHeaders pauses a connection whose peer is beyond its pace, for the headers of a new stream
+// and bytes more. The minimum per stream was counted already (note).
 func (s *Server) paceHeaders(c *connection, who caller, headers metadata.MD, bytes int) {
 	for name, values := range headers {
 		for _, v := range values {
@@ -106,7 +107,7 @@ func (s *Server) paceHeaders(c *connection, who caller, headers metadata.MD, byt
 	}
 }
 
-// pace has a connection not read for as long as its peer is beyond its pace with so many bytes.
+// pace counts bytes of a peer, and pauses the connection if the peer is beyond its pace.
 func (s *Server) pace(c *connection, who caller, bytes int) {
 	if who.peer == nil {
 		return

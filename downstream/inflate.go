@@ -13,35 +13,34 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// freeInflation is how long a compressed message may become, in bytes, without waiting for its
-// turn.
+// freeInflation is the decompressed length, in bytes, up to which a message is inflated without
+// waiting for its turn.
 const freeInflation = 256 << 10
 
 // The two bytes that gzip begins with (RFC 1952, 2.3.1). No protobuf message begins with the first
-// one, which would be a wire type that does not exist.
+// one: it would be an invalid wire type.
 const gzipID1, gzipID2 = 0x1f, 0x8b
 
-// laterGzip makes grpc leave clients' messages compressed. intake.inflate inflates them, and knows
-// which stream they are of and how long they may be. grpc's own way knows neither: a few hundred
-// messages of 60 KB that become 64 MiB each were inflated at the same time, and held until they
-// were applied.
+// laterGzip makes grpc leave clients' messages compressed, so that intake.inflate can inflate them:
+// it knows the stream and its limit. grpc would inflate any number of messages at the same time: a
+// few hundred of 60 KB that become 64 MiB each, all held until they are applied.
 type laterGzip struct{}
 
 var _ grpc.Decompressor = laterGzip{} //nolint:staticcheck // deprecated for what is one for all servers of a process
 
-// Type is part of grpc.Decompressor.
+// Type implements grpc.Decompressor.
 func (laterGzip) Type() string { return gzip.Name }
 
-// Do is part of grpc.Decompressor.
+// Do implements grpc.Decompressor.
 func (laterGzip) Do(r io.Reader) ([]byte, error) {
-	b, err := io.ReadAll(r) // MaxRecvMsgSize was checked before
+	b, err := io.ReadAll(r) // its length was checked by grpc (MaxRecvMsgSize)
 	if err == nil && (len(b) < 2 || b[0] != gzipID1 || b[1] != gzipID2) {
 		err = errors.New("the message does not begin as gzip does")
 	}
 	return b, err
 }
 
-// isGzip reports whether a message was left for us to inflate.
+// isGzip reports whether a message is still compressed.
 func isGzip(data mem.BufferSlice) bool {
 	for _, b := range data {
 		if text := b.ReadOnlyData(); len(text) > 0 {
@@ -51,9 +50,9 @@ func isGzip(data mem.BufferSlice) bool {
 	return false
 }
 
-// inflate uncompresses a message of a peer, up to so many bytes. The error is errTooLarge if it is
-// longer. A message that becomes longer than freeInflation waits for its turn, and is alone until
-// leaveTurn. The caller has to free it.
+// inflate decompresses a peer's message. It returns errTooLarge beyond the limit. A message that
+// becomes longer than freeInflation waits for its turn, and is the only one until leaveTurn. The
+// caller frees the result.
 func (i *intake) inflate(
 	ctx context.Context, from *peerKey, data mem.BufferSlice, most int,
 ) (out mem.BufferSlice, turn bool, err error) {
@@ -64,7 +63,7 @@ func (i *intake) inflate(
 		return nil, false, fmt.Errorf("gzip: %w", err)
 	}
 	if c, ok := z.(io.Closer); ok {
-		defer func() { _ = c.Close() }() // it goes back to the library's pool
+		defer func() { _ = c.Close() }() // it returns to the library's pool
 	}
 	r := inflation{ctx: ctx, peer: from, intake: i, from: z, most: most}
 	out, err = mem.ReadAll(&r, mem.DefaultBufferPool())
@@ -75,25 +74,25 @@ func (i *intake) inflate(
 	return out, r.turn, nil
 }
 
-// leaveTurn lets the next long message be inflated.
+// leaveTurn lets the next long message be inflated. turn: the caller's message has the turn.
 func (i *intake) leaveTurn(turn bool) {
 	if turn {
 		i.inflating.leave(1)
 	}
 }
 
-// inflation is a message that is being inflated.
+// inflation is a message that is being decompressed.
 type inflation struct {
 	ctx    context.Context
-	peer   *peerKey // its sender
+	peer   *peerKey // the sender
 	intake *intake
 	from   io.Reader
 	most   int
-	size   int  // so far
-	turn   bool // it has its turn
+	size   int  // decompressed so far
+	turn   bool // it has the turn of long messages
 }
 
-// Read is part of io.Reader.
+// Read implements io.Reader.
 func (r *inflation) Read(b []byte) (int, error) {
 	n, err := r.from.Read(b)
 	switch r.size += n; {
@@ -107,6 +106,6 @@ func (r *inflation) Read(b []byte) (int, error) {
 		}
 		r.turn = true
 	}
-	runtime.Gosched() // so that no other goroutine waits for longer than some KB take
+	runtime.Gosched() // so that other goroutines wait only for a few KB
 	return n, err
 }

@@ -6,16 +6,16 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// inward follows the frames that a client sends, before grpc or net/http sees them. Neither says
-// anything of a stream that it refuses itself, nor of frames that belong to none. The zero value is
-// one for a new connection.
+// inward parses the frames that a client sends, before grpc or net/http reads them. Neither library
+// reports streams that it refuses itself, nor frames that belong to no stream. The zero value is
+// ready for a new connection.
 type inward struct {
 	scan    scanner
-	preface int8 // how much of it came, which opens HTTP/2 (RFC 9113, 3.4); -1: something else did
+	preface int8 // bytes of the HTTP/2 preface seen (RFC 9113, 3.4); -1: the connection began with something else
 }
 
-// opens takes the preface, or what there is of it, from b. What opens with anything else has no
-// frames, as with HTTP/1.1: nothing is left of b then.
+// opens consumes the preface from b and returns the rest. For a connection that begins otherwise,
+// as HTTP/1.1 does, it returns nothing: there are no frames.
 func (f *inward) opens(b []byte) []byte {
 	if f.preface == int8(len(http2.ClientPreface)) {
 		return b
@@ -33,15 +33,14 @@ func (f *inward) opens(b []byte) []byte {
 	return b[n:]
 }
 
-// incoming is what came with some bytes.
+// incoming counts what some bytes contained.
 type incoming struct {
-	// streams that the client opens, and trailers, which gRPC's clients never send; requests of
-	// HTTP/1.1
+	// Streams that the client opens; trailers, which gRPC clients never send; HTTP/1.1 requests.
 	calls int
-	idle  int // frames that carry nothing for any stream
+	idle  int // frames without content for any stream
 }
 
-// leastData is the length of the shortest message, which is a frame's least sense.
+// leastData is the length of the shortest gRPC message. A shorter DATA frame carries nothing.
 const leastData = 5
 
 func (f *inward) pass(b []byte) (a incoming) {
@@ -57,15 +56,15 @@ func (f *inward) pass(b []byte) (a incoming) {
 	return a
 }
 
-// receive is told of what was read, before grpc or net/http is.
+// receive is called with bytes read from the connection, before grpc or net/http gets them.
 func (c *framedConn) receive(b []byte) {
 	if in := c.inward.pass(b); in != (incoming{}) {
 		c.client.note(in, goaway)
 	}
 }
 
-// note counts what came on a connection, and has it wait if that is much. bye is what its client is
-// sent if it is to calm down.
+// note counts what a connection sent and delays it if that is too much. bye is what the client is
+// sent when it is cut off for it.
 func (c *connection) note(in incoming, bye []byte) {
 	now, sent := time.Now(), c.framed.frames.sent.Load()
 	over, first := c.churn.note(now, in, sent)

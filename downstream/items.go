@@ -9,8 +9,8 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 )
 
-// Client is a connected client stream, to be looked at later. If the stream ends before that, there
-// is nothing to see.
+// Client is a snapshot handle of a connected client stream. Once the stream has ended, Items yields
+// nothing.
 type Client struct {
 	Peer string // the client's address
 
@@ -30,8 +30,8 @@ func (s *Server) Connected() iter.Seq[*Client] {
 	}
 }
 
-// shown is the node for people; false before the first request and after the end. It locks the
-// session.
+// shown returns the node for the client status. joined is false before the first request and after
+// the end of the stream. It locks the session.
 func (s *session) shown() (n shownNode, joined bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -41,20 +41,20 @@ func (s *session) shown() (n shownNode, joined bool) {
 	return s.shownNode(), true
 }
 
-// ID is node.id.
+// ID returns node.id.
 func (c *Client) ID() string { return c.shown.id }
 
-// Cluster is node.cluster.
+// Cluster returns node.cluster.
 func (c *Client) Cluster() string { return c.shown.cluster }
 
-// Node is the node of the first request, or as much of it as is kept. The caller owns it.
+// Node returns the node of the first request, as much of it as is kept. The caller owns it.
 func (c *Client) Node() *corev3.Node { return c.shown.node() }
 
 // Item describes one resource that a client is subscribed to.
 type Item struct {
 	TypeURL string
 	relay.Item
-	// Nack is the client's refusal, if that is the status.
+	// the client's NACK, if Status says that there is one
 	Nack Nack
 }
 
@@ -76,7 +76,7 @@ func (c *Client) Items(f func(*Item) bool) {
 	}
 }
 
-// items describes each resource of one type. It locks the session.
+// items describes the resources of one type. It locks the session.
 func (s *session) items(st *streamType) (all []Item) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,14 +93,14 @@ func (s *session) items(st *streamType) (all []Item) {
 			all = append(all, x)
 		})
 	}
-	for k := range st.refusals { // names that are asked of no origin
+	for k := range st.refusals { // names that are refused without asking an origin
 		all = append(all, Item{TypeURL: st.typeURL, Item: relay.Item{Name: st.refusals[k].name, Status: relay.ItemNotSent}})
 	}
 	return all
 }
 
-// judged are the type's answers that the client has not accepted, and the reasons for those that it
-// refused.
+// judged returns the type's answers that the client has not accepted, and why it rejected those
+// that it did.
 func (st *streamType) judged() (j relay.Judged, why []Nack) {
 	if st.held != nil {
 		j.Unwritten = []relay.Receipt{st.held.Receipt()}
@@ -109,7 +109,7 @@ func (st *streamType) judged() (j relay.Judged, why []Nack) {
 		x := &st.unanswered[i]
 		switch {
 		case !x.real:
-		case x.nacked: // other messages of it are unacknowledged
+		case x.nacked: // its other messages are unacknowledged
 		default:
 			j.Unjudged = append(j.Unjudged, x.told)
 		}

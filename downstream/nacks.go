@@ -7,21 +7,21 @@ import (
 	"go.uber.org/zap"
 )
 
-// nackLog writes at most one line for each type and second about refused responses, and says how
-// many it left out: a bad resource is refused by every client at once (RELAY-34).
+// nackLog logs NACKs, at most one line per type and second, with the number of lines left out: a
+// bad resource is refused by every client at once (RELAY-34).
 type nackLog struct {
 	log  *zap.Logger // set once
-	rate sampler     // by the type's short name
+	rate sampler     // keyed by the type's short name
 }
 
 func newNackLog(log *zap.Logger) *nackLog {
 	return &nackLog{log: log, rate: sampler{every: time.Second}}
 }
 
-// maxNackText bounds what a client's words take in the log.
+// maxNackText bounds the client's error text in the log, in bytes.
 const maxNackText = 1 << 10
 
-// note logs the refusal, unless the type had its line for this second.
+// note logs a NACK, unless its type was logged within the last second.
 func (l *nackLog) note(typeURL string, n Nack, stream uint64, node string) {
 	more, write := l.rate.admit(metrics.ShortName(typeURL), n.At)
 	if !write {

@@ -23,13 +23,13 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// restPath is what is served at a path: a service, by its name in v3 or v2.
+// restPath says what a URL path serves: a service, under its v3 or its v2 name.
 type restPath struct {
 	service *xds.Service
 	v2      bool
 }
 
-// restPaths are the paths of REST (TRANS-2), with v2 those of v2 as well (V2-1).
+// restPaths maps URL paths to what they serve (TRANS-2). With v2 it includes the v2 paths (V2-1).
 func restPaths(v2 bool) map[string]restPath {
 	all := map[string]restPath{}
 	add := func(services []xds.Service, v2 bool) {
@@ -46,10 +46,10 @@ func restPaths(v2 bool) map[string]restPath {
 	return all
 }
 
-// connectionKey is where a request's context has its connection.
+// connectionKey is the context key of a request's connection.
 type connectionKey struct{}
 
-// newREST makes the HTTP server of a listener that serves polls.
+// newREST makes the HTTP server of a listener that serves REST-JSON.
 func (s *Server) newREST(ln *listener, lc *ListenerConfig, l Limits, t Timing) *http.Server {
 	var speaks http.Protocols
 	speaks.SetHTTP1(true)
@@ -57,7 +57,7 @@ func (s *Server) newREST(ln *listener, lc *ListenerConfig, l Limits, t Timing) *
 	speaks.SetUnencryptedHTTP2(true)
 	idle := l.ConnectionIdle
 	if idle == 0 {
-		idle = -1 // net/http's word for never
+		idle = -1 // net/http's value for "no timeout"
 	}
 	return &http.Server{
 		Handler:           &restHandler{s, ln, restPaths(lc.V2)},
@@ -68,25 +68,25 @@ func (s *Server) newREST(ln *listener, lc *ListenerConfig, l Limits, t Timing) *
 		ReadTimeout:       t.FirstRequest,
 		WriteTimeout:      t.FirstRequest + t.RESTWait + t.RESTHold + t.SendStall,
 		IdleTimeout:       idle,
-		ErrorLog:          log.New(io.Discard, "", 0), // what there is to say is counted
+		ErrorLog:          log.New(io.Discard, "", 0), // failures are counted, not logged
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, connectionKey{}, c.(*restConn).client)
 		},
 	}
 }
 
-// restHandler serves the polls of a listener.
+// restHandler serves the REST-JSON requests of one listener.
 type restHandler struct {
 	server   *Server
 	listener *listener
 	paths    map[string]restPath
 }
 
-// ServeHTTP is part of http.Handler.
+// ServeHTTP implements http.Handler.
 func (h *restHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	conn, _ := r.Context().Value(connectionKey{}).(*connection)
 	from := callerFrom(conn.raw.RemoteAddr(), conn.raw.LocalAddr(), conn.info, conn.id)
-	if r.ProtoMajor == 1 { // or else its frame was counted
+	if r.ProtoMajor == 1 { // with HTTP/2 the frame was counted already
 		conn.note(incoming{calls: 1}, nil)
 	}
 	if conn.churn.over() {
@@ -114,7 +114,7 @@ func (h *restHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	err := p.serve(ctx, via,
 		func() error { return h.read(ctx, w, r, p) },
 		func(answer polled) error { return h.write(w, r, p, answer) })
-	if err == nil || errors.Is(err, errUnresolved) { // the latter was waited for
+	if err == nil || errors.Is(err, errUnresolved) { // in the second case it waited for an answer, too
 		conn.churn.answer()
 	}
 	if err != nil {
@@ -122,7 +122,7 @@ func (h *restHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// read reads the request.
+// read decodes and checks the request.
 func (h *restHandler) read(ctx context.Context, w http.ResponseWriter, r *http.Request, p *poll) error {
 	most := p.in.most()
 	text, err := readBody(ctx, w, r, p.in)
@@ -143,7 +143,7 @@ func (h *restHandler) read(ctx context.Context, w http.ResponseWriter, r *http.R
 		p.in.leaveTurn()
 		return p.reason(ctx)
 	}
-	p.in.intake = nil // that was all
+	p.in.intake = nil // the request is complete
 	encoded, err := parseJSON(text, h.server.cfg.Resolver)
 	if err == nil {
 		p.in.read(mem.BufferSlice{mem.SliceBuffer(encoded)})
@@ -157,7 +157,7 @@ func (h *restHandler) read(ctx context.Context, w http.ResponseWriter, r *http.R
 	return nil
 }
 
-// readBody reads the body, of at most so many bytes when it is no longer compressed.
+// readBody reads the body. Its size is bounded after decompression.
 func readBody(ctx context.Context, w http.ResponseWriter, r *http.Request, in *request) ([]byte, error) {
 	how := r.Header.Get("Content-Encoding")
 	if how != "" && how != "identity" && how != "gzip" {
@@ -198,11 +198,11 @@ func (h *restHandler) write(w http.ResponseWriter, r *http.Request, p *poll, ans
 	header.Set("Content-Type", "application/json")
 	header.Set("Content-Length", strconv.Itoa(len(text)))
 	p.sent(answer, len(text))
-	_, _ = w.Write(text) // who is gone comes again
+	_, _ = w.Write(text) // the client has gone
 	return nil
 }
 
-// takesGzip reports whether a client lists gzip, and not with a weight of 0.
+// takesGzip reports whether Accept-Encoding lists gzip with a weight other than 0.
 func takesGzip(accepts []string) bool {
 	for _, one := range strings.Split(strings.Join(accepts, ","), ",") {
 		name, weight, _ := strings.Cut(one, ";")
@@ -214,7 +214,7 @@ func takesGzip(accepts []string) bool {
 	return false
 }
 
-// refuse says why there is no answer.
+// refuse answers with an error: status code, reason and, if it helps, Retry-After.
 func (h *restHandler) refuse(w http.ResponseWriter, err error) {
 	code := httpStatus(err)
 	switch {
@@ -225,7 +225,7 @@ func (h *restHandler) refuse(w http.ResponseWriter, err error) {
 	http.Error(w, status.Convert(err).Message(), code)
 }
 
-// httpStatus is the HTTP status of an error.
+// httpStatus maps an error to an HTTP status.
 func httpStatus(err error) int {
 	limit := (*limitError)(nil)
 	if errors.As(err, &limit) {
@@ -251,7 +251,7 @@ func httpStatus(err error) int {
 	return http.StatusInternalServerError
 }
 
-// serveREST serves a listener's port until it is stopped.
+// serveREST serves the listener's port until the server is stopped.
 func (ln *listener) serveREST() error {
 	if err := ln.rest.Serve(ln.polled); !errors.Is(err, http.ErrServerClosed) {
 		return err
@@ -259,14 +259,14 @@ func (ln *listener) serveREST() error {
 	return nil
 }
 
-// openRequests are those under way, which net/http does not wait for when it is told to stop.
+// openRequests counts the requests in flight. http.Server.Close does not wait for handlers.
 type openRequests struct {
-	mu     sync.Mutex // guards closed, and that nothing is added after it
+	mu     sync.Mutex // guards closed; no request is added once closed is set
 	closed bool
 	all    sync.WaitGroup
 }
 
-// enter counts a request; false: there are to be no more. It locks the count.
+// enter counts a request. It returns false if no more are admitted. It locks the count.
 func (o *openRequests) enter() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -276,8 +276,8 @@ func (o *openRequests) enter() bool {
 	return !o.closed
 }
 
-// end waits for those there are. Their connections are closed, and so their contexts end. It locks
-// the count.
+// end admits no more requests and waits for those in flight. Their connections are closed, so their
+// contexts end. It locks the count.
 func (o *openRequests) end() {
 	o.mu.Lock()
 	o.closed = true

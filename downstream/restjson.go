@@ -26,9 +26,8 @@ type Resolver interface {
 	protoregistry.ExtensionTypeResolver
 }
 
-// parseJSON makes the protobuf form of a request, which is what sessions read. Both spellings of
-// field names are taken (REST-1), and fields of a later version are passed over, as they are in
-// protobuf.
+// parseJSON converts a request to protobuf, which is what sessions read. It accepts both spellings
+// of field names (REST-1) and ignores unknown fields, as protobuf does.
 func parseJSON(text []byte, r Resolver) ([]byte, error) {
 	var m discoveryv3.DiscoveryRequest
 	if err := (protojson.UnmarshalOptions{DiscardUnknown: true, Resolver: r}).Unmarshal(text, &m); err != nil {
@@ -37,21 +36,22 @@ func parseJSON(text []byte, r Resolver) ([]byte, error) {
 	return proto.Marshal(&m)
 }
 
-// undescribedError is the answer where what is to be sent has no JSON (REST-9).
+// undescribedError says that something in a response has no JSON form, for lack of a descriptor
+// (REST-9).
 type undescribedError struct{ what string }
 
-// Error is part of error.
+// Error implements error.
 func (e *undescribedError) Error() string {
 	return e.what + ", and JSON needs the descriptor of every type in a resource: no part of the response is left out for it"
 }
 
-// GRPCStatus is what the client is told.
+// GRPCStatus returns the status that the client is sent.
 func (e *undescribedError) GRPCStatus() *status.Status { return status.New(codes.Internal, e.Error()) }
 
-// typeInError finds the type in the library's words.
+// typeInError finds the type URL in the library's error text.
 var typeInError = regexp.MustCompile(`unable to resolve "([^"]*)"`)
 
-// renderJSON is the canonical JSON of an encoded response.
+// renderJSON returns the canonical JSON of an encoded response.
 func renderJSON(encoded []byte, r Resolver) ([]byte, error) {
 	var m discoveryv3.DiscoveryResponse
 	if err := proto.Unmarshal(encoded, &m); err != nil {
@@ -67,25 +67,25 @@ func renderJSON(encoded []byte, r Resolver) ([]byte, error) {
 	return nil, &undescribedError{fmt.Sprintf("a resource has no JSON: %v", err)}
 }
 
-// renderer keeps the JSON of what was sent last. Clients of one group that lack the same are sent
-// the same, and to make it takes thirty times what the look-up does (BenchmarkRenderJSON).
+// renderer caches the JSON of recent responses. Clients of one group with the same version are sent
+// the same, and rendering costs thirty times as much as the look-up (BenchmarkRenderJSON).
 type renderer struct {
 	resolver Resolver // set once
 
 	mu    sync.Mutex // guards what follows; a leaf
 	all   map[contentKey]*list.Element
-	order list.List // of *rendered; the front was used last
+	order list.List // of *rendered, most recently used first
 	bytes int
 }
 
-// contentKey is equal for encoded responses that have the same fields in any order: that of a set
-// may be another each time.
+// contentKey is a hash of an encoded response that does not depend on the order of its fields,
+// which differs between encodings of one set.
 type contentKey [4]uint64
 
 func keyOf(encoded []byte) (key contentKey) {
 	f := xds.Walk(encoded)
 	for b := encoded; len(b) > 0; {
-		length := len(b) // of what does not decode, and has no JSON either
+		length := len(b) // if it does not decode it has no JSON either
 		if f.Next() {
 			length -= f.Left()
 		}
@@ -98,35 +98,35 @@ func keyOf(encoded []byte) (key contentKey) {
 	return key
 }
 
-// maxRendered is how much JSON is kept.
+// maxRendered bounds the cached JSON, in bytes.
 const maxRendered = 32 << 20
 
 // rendered is the JSON of one response.
 type rendered struct {
 	key   contentKey
-	bytes int // counted for it
+	bytes int // counted in the cache
 
-	once  sync.Once // of what follows
+	once  sync.Once // guards what follows
 	plain []byte
 	err   error
 
-	zipping sync.Once // of zipped
+	zipping sync.Once // guards zipped
 	zipped  []byte
 }
 
-// gzipped is the JSON compressed.
+// gzipped returns the compressed JSON.
 func (d *rendered) gzipped() []byte {
 	d.zipping.Do(func() {
 		var b bytes.Buffer
 		w, _ := gzip.NewWriterLevel(&b, gzip.BestSpeed)
 		_, _ = w.Write(d.plain)
-		_ = w.Close() // a buffer takes everything
+		_ = w.Close() // a bytes.Buffer returns no error
 		d.zipped = b.Bytes()
 	})
 	return d.zipped
 }
 
-// render is the JSON of a response. keep: others may be sent the same.
+// render returns the JSON of a response. keep: other clients may be sent the same, so it is cached.
 func (c *renderer) render(out mem.BufferSlice, keep bool) (*rendered, error) {
 	d, encoded := &rendered{}, out.Materialize()
 	if keep {
@@ -141,7 +141,7 @@ func (c *renderer) render(out mem.BufferSlice, keep bool) (*rendered, error) {
 	return d, d.err
 }
 
-// entry is what is kept by a key, or a place for it. It locks the renderer.
+// entry returns the cache entry of a key, new if there was none. It locks the renderer.
 func (c *renderer) entry(key contentKey) *rendered {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -157,21 +157,20 @@ func (c *renderer) entry(key contentKey) *rendered {
 	return d
 }
 
-// account counts what was made, and lets go of what was not used for longest. It locks the
-// renderer.
+// account counts a rendered entry and evicts the least recently used ones. It locks the renderer.
 func (c *renderer) account(d *rendered) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := c.all[d.key]
 	if e == nil || e.Value != d {
-		return // let go of meanwhile
+		return // evicted meanwhile
 	}
-	if d.err != nil { // the type may be described tomorrow
+	if d.err != nil { // a reload may add the type's descriptor
 		c.order.Remove(e)
 		delete(c.all, d.key)
 		return
 	}
-	d.bytes = 2*len(d.plain) + 1024 // the compressed form and the entry as well
+	d.bytes = 2*len(d.plain) + 1024 // with the compressed form, and the entry itself
 	for c.bytes += d.bytes; c.bytes > maxRendered; {
 		last := c.order.Back()
 		x := c.order.Remove(last).(*rendered)

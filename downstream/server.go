@@ -22,27 +22,29 @@ import (
 )
 
 const (
-	// window is the HTTP/2 flow-control window: static, so that grpc sends no pings to estimate the
-	// bandwidth. A delivery of 600 bytes costs 32.7 us of CPU with it, ACK included, and 44.9 with
-	// the estimate; with windows of 1 MiB 31.4, which is the same. Requests are small; what clients
-	// are sent is bounded by their windows, not by ours.
+	// window is the HTTP/2 flow-control window of streams and connections. It is static, so grpc
+	// sends no pings to estimate the bandwidth. A delivery of 600 bytes, its ACK included, costs
+	// 32.7 us of CPU with it and 44.9 us with the estimate. Windows of 1 MiB cost the same (31.4
+	// us). It limits only what clients send; what they are sent is limited by their own windows.
 	//
-	// Measured with it, and left alone since nothing is gained ("Server options" of
-	// deploy/docs/performance.md): read buffers of 4 or 128 KiB, and workers for streams. Write
-	// buffers are shared by all connections, which is grpc's default: 33 KB a client.
+	// Options that were measured and left at their defaults, since they gain nothing ("Server
+	// options" in deploy/docs/performance.md): read buffers of 4 or 128 KiB, and workers for
+	// streams. Write buffers are shared by all connections, which is grpc's default: 33 KB per
+	// client.
 	window = 64 << 10
-	// writeBuffer has room for as much as a client with such windows takes at once, with the heads
-	// of its frames: it goes in one system call, where grpc's 32 KiB take three. A SotW delivery of
-	// 436 KB then costs a sixth less CPU, and short ones cost what they did (the same page); 128
-	// KiB are no better. A client that does not read holds one until it is cut off.
+	// writeBuffer holds what a client with grpc's default windows takes at once, frame headers
+	// included. So this much takes one system call, where grpc's 32 KiB take three. A SotW delivery
+	// of 436 KB then costs a sixth less CPU; short ones cost the same (same page). 128 KiB are no
+	// better. A client that does not read occupies one buffer until it is cut off.
 	writeBuffer = 80 << 10
-	// handshake bounds how long a connection may take to become one. Stop waits for it.
+	// handshake bounds how long TLS and HTTP/2 handshakes may take. Stop waits for them.
 	handshake = 10 * time.Second
-	// flushWait is how long Drain lets the last statuses travel before connections are closed.
+	// flushWait is how long Drain waits for the last statuses to be sent before it closes
+	// connections.
 	flushWait = time.Second
 )
 
-// errStopped: Serve after Drain or Stop.
+// errStopped is returned by Serve after Drain or Stop.
 var errStopped = errors.New("the server is stopped")
 
 // Server serves discovery streams on any number of listeners.
@@ -52,7 +54,7 @@ type Server struct {
 	nacks      *nackLog
 	limits     *limitLog
 	sizes      *sizeLog
-	ends       sampler // of lines that tell of a stream's end
+	ends       sampler // rate limit of the log lines about ended streams
 	intake     *intake
 	writerPool *writerPool
 	arrivals   *arrivals
@@ -62,40 +64,40 @@ type Server struct {
 	conns      *connCount
 	quit       chan struct{}  // closed by Stop
 	watching   sync.WaitGroup // the watchdog
-	serving    sync.WaitGroup // Serve calls
-	graceful   sync.WaitGroup // GracefulStop calls
+	serving    sync.WaitGroup // running Serve calls
+	graceful   sync.WaitGroup // running GracefulStop calls
 	renderer   renderer
 	pollers    pollers
 
-	mu        sync.Mutex // guards what follows; held for map work only; before no other lock
+	mu        sync.Mutex // guards what follows; held for map work only, and never while another lock is taken
 	listeners []*listener
 	configs   map[net.Listener]ListenerConfig // of the last Reconfigure; nil: there was none
 	streams   map[*stream]struct{}
-	crowd     map[string]int // streams by identity; those without one are not in it
+	crowd     map[string]int // streams by client identity; streams without an identity are not counted
 	loads     map[*loadStream]struct{}
 	lastID    uint64
 	watched   bool // the watchdog runs
-	draining  bool // no new streams
-	stopped   bool // no new listeners
+	draining  bool // new streams are refused
+	stopped   bool // new listeners are refused
 	quitting  bool // quit is closed
 }
 
-// listener is one grpc.Server with its health service, or one http.Server.
+// listener is one port: a grpc.Server with its health service, or an http.Server.
 type listener struct {
 	// Set once by newListener.
 	port    net.Listener
 	counted *countedListener
-	grpc    *grpc.Server // nil: it serves REST-JSON
-	rest    *http.Server // nil: it does not
-	polled  restListener // of rest
+	grpc    *grpc.Server // nil if it serves REST-JSON
+	rest    *http.Server // nil if it serves gRPC
+	polled  restListener // what rest accepts from
 	health  *health.Server
 
-	requests openRequests // of rest
+	requests openRequests // of rest, in flight
 
-	settings atomic.Pointer[settings] // of streams that begin; replaced by Reconfigure
+	settings atomic.Pointer[settings] // for new streams; replaced by Reconfigure
 }
 
-// New makes a server that listens nowhere yet. The error joins every problem of the config.
+// New makes a server without listeners. The error joins every problem of the config.
 func New(cfg Config) (*Server, error) {
 	if err := cfg.normalize(); err != nil {
 		return nil, err
@@ -126,8 +128,8 @@ func (s *Server) Serve(l net.Listener, lc ListenerConfig) error {
 	return ln.grpc.Serve(ln.counted)
 }
 
-// open takes a listener in. Its configuration may be another by now, or it may not be wanted any
-// more. It locks the server.
+// open registers a listener, with the configuration of the last Reconfigure if there was one. It
+// fails if the server is stopped or the listener is configured no more. It locks the server.
 func (s *Server) open(ln *listener, lc ListenerConfig) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,7 +154,7 @@ func (s *Server) open(ln *listener, lc ListenerConfig) error {
 	return nil
 }
 
-// newListener makes a listener on a port that is open. It locks the server.
+// newListener makes a listener on an open port. It locks the server.
 func (s *Server) newListener(port net.Listener, lc ListenerConfig) *listener {
 	s.mu.Lock()
 	l, t := s.cfg.Limits, s.cfg.Timing
@@ -174,15 +176,16 @@ func (s *Server) newListener(port net.Listener, lc ListenerConfig) *listener {
 		grpc.UnaryInterceptor(countUnary),
 		grpc.StreamInterceptor(countStream),
 		grpc.MaxConcurrentStreams(uint32(l.StreamsPerConnection)),
-		// Twice the limit: what is up to twice too large is refused by our words, which name the
-		// key; the rest by grpc, unread.
+		// Twice the limit: messages up to there are decoded and refused with our own error, which
+		// names the config key. Larger ones are refused by grpc, unread.
 		grpc.MaxRecvMsgSize(int(min(2*int64(l.RequestBytes), math.MaxInt32))),
 		grpc.ConnectionTimeout(handshake),
 		grpc.WaitForHandlers(true),
 		grpc.KeepaliveParams(keepaliveParams(t, l.ConnectionIdle)),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
-			// Less a tenth: of pings sent at just this interval about half arrive a little early,
-			// and grpc never forgets a strike while nothing is sent to the client.
+			// A tenth less than configured: of pings sent at exactly this interval about half
+			// arrive a little early, and grpc forgets no strike while nothing is sent to the
+			// client.
 			MinTime: t.Keepalive.MinClientInterval - t.Keepalive.MinClientInterval/10, PermitWithoutStream: true,
 		}),
 	}
@@ -193,11 +196,11 @@ func (s *Server) newListener(port net.Listener, lc ListenerConfig) *listener {
 	return ln
 }
 
-// stop closes the port and its connections, and waits for what runs.
+// stop closes the port and its connections, and waits for their handlers.
 func (ln *listener) stop() {
 	ln.counted.stop()
 	if ln.rest != nil {
-		_ = ln.rest.Close() // its port, which may be closed already
+		_ = ln.rest.Close() // its port may be closed already
 		ln.requests.end()
 		return
 	}
@@ -206,7 +209,7 @@ func (ln *listener) stop() {
 
 var errDraining = status.Error(codes.Unavailable, "weir is draining: connect to another replica or again in a moment")
 
-// list is a copy of the streams, oldest first. It locks the server.
+// list returns the streams, oldest first. It locks the server.
 func (s *Server) list() []*stream {
 	s.mu.Lock()
 	streams := make([]*stream, 0, len(s.streams))
@@ -218,8 +221,8 @@ func (s *Server) list() []*stream {
 	return streams
 }
 
-// Stop ends every stream with UNAVAILABLE, closes listeners and connections, and waits until
-// nothing of the server runs. It may be called again, and beside Drain.
+// Stop ends every stream with UNAVAILABLE, closes listeners and connections, and returns when no
+// goroutine of the server runs. It may be called more than once, and during a Drain.
 func (s *Server) Stop() {
 	s.refuse()
 	s.mu.Lock()
@@ -243,7 +246,8 @@ func (s *Server) Stop() {
 	s.watching.Wait()
 }
 
-// refuse turns new streams away, here and by what load balancers ask. It locks the server.
+// refuse makes the server refuse new streams, and its health services say NOT_SERVING. It locks the
+// server.
 func (s *Server) refuse() (listeners []*listener, first bool) {
 	s.mu.Lock()
 	first = !s.draining
@@ -256,8 +260,8 @@ func (s *Server) refuse() (listeners []*listener, first bool) {
 	return listeners, first
 }
 
-// Drain ends the streams in order, spread over the time, and then stops (RELAY-58). If ctx ends
-// first, the rest is ended at once.
+// Drain ends the streams in order, spread over the given time, and then stops (RELAY-58). If ctx
+// ends first, the remaining streams are ended at once.
 func (s *Server) Drain(ctx context.Context, over time.Duration) {
 	listeners, first := s.refuse()
 	if first {

@@ -3,7 +3,7 @@ package downstream
 import (
 	"google.golang.org/grpc"
 
-	// What reflection tells of the services is looked up among the descriptors that these link in.
+	// Reflection finds its descriptors among those that these packages register.
 	_ "github.com/envoyproxy/go-control-plane/envoy/service/cluster/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/service/endpoint/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/service/extension/v3"
@@ -15,7 +15,7 @@ import (
 )
 
 // register adds the discovery services to a listener: ADS, and one for each type that has its own
-// (TRANS-2). Everything else is UNIMPLEMENTED (TRANS-12). v2: by their names in v2 as well.
+// (TRANS-2). Other methods are UNIMPLEMENTED (TRANS-12). With v2 it adds the v2 names as well.
 func (s *Server) register(ln *listener, v2 bool) {
 	ln.grpc.RegisterService(s.describe(ln, &xds.ADS, false), nil)
 	for i := range xds.Services {
@@ -32,8 +32,8 @@ func (s *Server) register(ln *listener, v2 bool) {
 	s.registerLoads(ln, true)
 }
 
-// describe makes a service of what the table of them says. The full method name alone decides the
-// dialect and, on a service of one type, the type (TRANS-3, TRANS-4).
+// describe makes the grpc description of a service. The full method name decides the dialect and,
+// on a service of one type, the type (TRANS-3, TRANS-4).
 func (s *Server) describe(ln *listener, v *xds.Service, v2 bool) *grpc.ServiceDesc {
 	d := &grpc.ServiceDesc{ServiceName: v.Name, HandlerType: (*any)(nil), Metadata: v.File}
 	if v.Fetch != "" {

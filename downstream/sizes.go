@@ -8,12 +8,11 @@ import (
 	"go.uber.org/zap"
 )
 
-// clientLimit is the longest message that gRPC clients take unless they say otherwise (TRANS-10).
+// clientLimit is the longest message, in bytes, that gRPC clients accept by default (TRANS-10).
 const clientLimit = 4 << 20
 
-// sizeLog warns of messages that come near a receiver's limit, at most once an hour for each type
-// and direction: a set grows slowly, and one that nobody can receive any more cuts off all of its
-// clients.
+// sizeLog warns of messages close to the receiver's limit, at most once an hour per type and
+// direction. A set grows slowly, and once it is too large for its clients all of them are cut off.
 type sizeLog struct {
 	log *zap.Logger // set once
 
@@ -21,16 +20,16 @@ type sizeLog struct {
 	last map[sizeKey]time.Time
 }
 
-// sizeKey is of a closed set.
+// sizeKey is drawn from a closed set.
 type sizeKey struct {
 	direction metrics.Direction
-	short     string // of the type
+	short     string // the type's
 }
 
 func newSizeLog(log *zap.Logger) *sizeLog { return &sizeLog{log: log, last: map[sizeKey]time.Time{}} }
 
-// response looks at what is about to be sent. Only what cannot be cut gets so long: all of a set in
-// SotW, or a single resource.
+// response checks a response before it is sent. Only what cannot be split gets that long: a whole
+// SotW set, or a single resource.
 func (l *sizeLog) response(now time.Time, r *response, st *stream) {
 	if r.size <= clientLimit || !l.admit(now, metrics.ToClient, r.kind.typeURL) {
 		return
@@ -41,7 +40,7 @@ func (l *sizeLog) response(now time.Time, r *response, st *stream) {
 		zap.Uint64("stream", st.id), zap.String("client", st.session.client()))
 }
 
-// request looks at what a client sent, within the limit.
+// request checks a request that is within the limit.
 func (l *sizeLog) request(now time.Time, in *request, st *stream) {
 	if in.size <= in.most()/2 {
 		return
@@ -55,7 +54,7 @@ func (l *sizeLog) request(now time.Time, in *request, st *stream) {
 		zap.Uint64("stream", st.id), zap.String("client", st.session.client()))
 }
 
-// admit reports whether the size of a type may be logged: once an hour. It locks the log.
+// admit reports whether the type may be logged now. It locks the log.
 func (l *sizeLog) admit(now time.Time, d metrics.Direction, typeURL string) bool {
 	key := sizeKey{d, metrics.ShortName(typeURL)}
 	l.mu.Lock()

@@ -10,44 +10,44 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// ClientStatus is how one client stream stands, in plain values.
+// ClientStatus is the state of one client stream, as a copy.
 type ClientStatus struct {
 	Stream uint64 // unique in this process
 	Peer   string // the client's address
 	Origin string // the listener's own
-	Group  string // key of the client's group there; empty before the first request
-	// Dedicated are the groups that are the stream's alone, as origin/key (RELAY-29).
+	Group  string // key of the client's group at Origin; empty before the first request
+	// Dedicated are the groups that only this stream uses, as origin/key (RELAY-29).
 	Dedicated   []string
 	NodeID      string
 	NodeCluster string
 	Dialect     string // "delta" or "sotw"
 	Since       time.Time
-	Types       []TypeStatus // in the order they are written (ORD-1)
-	// NodeChanges counts later requests with another node, which is ignored (STREAM-3).
+	Types       []TypeStatus // in the order of writing (ORD-1)
+	// NodeChanges counts later requests with a different node, which is ignored (STREAM-3).
 	NodeChanges int
 }
 
-// TypeStatus is how one type of a client stream stands.
+// TypeStatus is the state of one type of a client stream.
 type TypeStatus struct {
 	TypeURL  string
-	Names    int // subscribed by name
+	Names    int // subscriptions by name
 	Wildcard bool
-	// Parts are Names and Wildcard by origin and parameters, if any are another's than the
-	// listener's own, or have parameters; else nil.
+	// Parts are Names and Wildcard by origin and parameters. Nil if all are at the listener's own
+	// origin and without parameters.
 	Parts []PartStatus
-	// SentVersion and AckedVersion are version_info of SotW; empty in delta and of secrets
+	// SentVersion and AckedVersion are version_info in SotW. Empty in delta, and for secrets
 	// (RELAY-76).
 	SentVersion, AckedVersion string
-	Responses                 uint64 // written; the messages of one cut answer count once
-	// InFlightSince is when the oldest unanswered response was written; zero: none is.
+	Responses                 uint64 // written; a delta answer in several messages counts once
+	// InFlightSince is when the oldest unanswered response was written; zero: there is none.
 	InFlightSince time.Time
-	// UnsyncedSince is since when the client has not accepted all it is owed; zero: it has.
+	// UnsyncedSince is since when the client has not accepted the current state; zero: it has.
 	UnsyncedSince time.Time
 	Nacks         uint64
-	LastNack      Nack // zero: none
-	// Refused counts names refused without asking an origin.
+	LastNack      Nack // the last one; zero: none
+	// Refused counts names that were refused without asking an origin.
 	Refused uint64
-	// Held counts answers kept back for the sake of order between types (ORD-5).
+	// Held counts answers that were held back for the order between types (ORD-5).
 	Held uint64
 	// Cold counts waits of cold_wait with nothing to serve that did not end the stream (RELAY-8).
 	Cold uint64
@@ -59,18 +59,18 @@ type PartStatus struct {
 	Origin, Group string
 	Names         int
 	Wildcard      bool
-	Params        string // canonical; "": none
-	Located       bool   // by locators, and not by plain names
+	Params        string // canonical; "" if there are none
+	Located       bool   // by locators, not by plain names
 }
 
-// Nack is a client's refusal of a response (RELAY-34). The message is the client's: for people
+// Nack is a client's rejection of a response (RELAY-34). Message is the client's text, for people
 // only.
 type Nack struct {
 	Nonce, Message string
 	At             time.Time
 }
 
-// Clients tells how every stream stands, in the order they were opened.
+// Clients returns the state of every stream, oldest first.
 func (s *Server) Clients() []ClientStatus {
 	streams := s.list()
 	clients := make([]ClientStatus, len(streams))
@@ -81,7 +81,7 @@ func (s *Server) Clients() []ClientStatus {
 	return clients
 }
 
-// Picture fills in the client side of p, as of now.
+// Picture fills in the client side of p at time now.
 func (s *Server) Picture(now time.Time, p *metrics.Picture) {
 	subs := map[string]map[string]int{"delta": {}, "sotw": {}}
 	streams := map[string]int{}
@@ -118,7 +118,7 @@ func (s *Server) Picture(now time.Time, p *metrics.Picture) {
 	}
 }
 
-// status is the session's part of a ClientStatus. It locks the session.
+// status returns the session's part of a ClientStatus. It locks the session.
 func (s *session) status() ClientStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,7 +147,7 @@ func (st *streamType) status(own *relay.Origin, delta bool) TypeStatus {
 		Refused: st.refusedCount, Held: st.heldCount, Cold: st.coldCount,
 	}
 	if delta || xds.IsSecret(st.typeURL) {
-		t.SentVersion, t.AckedVersion = "", "" // for people (VER-10); digests (RELAY-76)
+		t.SentVersion, t.AckedVersion = "", "" // versions are for people (VER-10), and here they would be digests of secrets (RELAY-76)
 	}
 	if len(st.unanswered) > 0 {
 		t.InFlightSince = st.unanswered[0].at
@@ -173,7 +173,7 @@ func partStatus(part *relay.Sub) PartStatus {
 	}
 }
 
-// sortStreams orders streams by age.
+// sortStreams orders streams by age, oldest first.
 func sortStreams(streams []*stream) {
 	slices.SortFunc(streams, func(a, b *stream) int { return cmp.Compare(a.id, b.id) })
 }

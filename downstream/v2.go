@@ -7,11 +7,11 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// A client of transport v2 is served as any other is, by messages of the same bytes (V2-2): what
-// these have that v2 lacks is left out (V2-3). Such a client names no locators and is told no TTLs,
-// and so what has one is removed when it ends; it is told no errors.
+// Clients of transport v2 are served like any other, with messages of the same bytes (V2-2). Fields
+// that v2 lacks are left out (V2-3). Such a client sends no locators and understands no TTLs, so a
+// resource with a TTL is removed when it expires. It is sent no errors.
 
-// pieces are the encoded resources of an answer.
+// pieces returns the encoded resources of an answer.
 func (s *session) pieces(a *relay.Answer, now time.Time, own [][]byte) relay.Pieces {
 	if s.v2 && s.delta {
 		return a.PiecesV2(own)
@@ -19,14 +19,14 @@ func (s *session) pieces(a *relay.Answer, now time.Time, own [][]byte) relay.Pie
 	return a.Pieces(s.delta, now, own)
 }
 
-// tellsRefusals reports whether a name that is refused is told so. Of virtual hosts v2 can tell it,
-// too: by a resource (ALIAS-7).
+// tellsRefusals reports whether the client can be sent a refusal of a name. In v2 that is possible
+// only for virtual hosts, by a resource (ALIAS-7).
 func (s *session) tellsRefusals(st *streamType) bool {
 	return !s.v2 || xds.IsVirtualHost(st.typeURL)
 }
 
-// expressible is an answer as far as it can be told; nil if that is nothing. An answer of errors
-// alone would be an empty response, which says something else (SOTW-9).
+// expressible returns what can be sent of an answer; nil if nothing can. In v2 an answer of errors
+// alone would become an empty response, which means something else (SOTW-9).
 func (s *session) expressible(st *streamType, a *relay.Answer) *relay.Answer {
 	if !s.v2 || a == nil || len(a.Errors) == 0 {
 		return a

@@ -10,8 +10,8 @@ import (
 var errStalled = status.Error(codes.Unavailable,
 	"the client has not read for timing.send_stall: come again, and resume by version")
 
-// watch is the watchdog: one for all streams. It ends those whose present write has been blocked
-// for send_stall (ERR-9).
+// watch is the watchdog of all streams. It ends streams whose current write has been blocked for
+// send_stall (ERR-9).
 func (s *Server) watch() {
 	defer s.watching.Done()
 	stall := s.sendStall()
@@ -35,7 +35,7 @@ func (s *Server) watch() {
 	}
 }
 
-// sendStall is the one in force. It locks the server.
+// sendStall returns the current timing.send_stall. It locks the server.
 func (s *Server) sendStall() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,29 +1,28 @@
-// Package metrics is the catalogue of what weir counts: every name, help text and label of
-// `/metrics` stands here, and nothing of ours is imported.
+// Package metrics is the catalogue of weir's metrics: every name, help text and label of `/metrics`
+// is defined here.
 //
 // # What it is
 //
 // [New] registers everything. Events are methods, one each: [Metrics.LimitRejection],
-// [DownstreamType.Response] and so on. What is a picture of a state (streams, subscriptions,
-// entries, staleness) is not kept up by hand, where it would drift from the truth; it is computed
-// when somebody scrapes, from one [Picture] that the process gives with [Metrics.Gauges].
+// [DownstreamType.Response] and so on. State (streams, subscriptions, entries, staleness) is not
+// counted up and down, which would drift from the truth. It is computed at each scrape, from one
+// [Picture] that the process supplies with [Metrics.Gauges].
 //
-// All of it may be called on nil: a nil *Metrics counts nothing and hands out nil children that
+// Every method may be called on nil: a nil *Metrics counts nothing, and returns nil children that
 // count nothing (TestNilIsANoOp).
 //
 // # Labels are closed sets
 //
-// A label value is an origin's configured name or one of a list in labels.go; whatever else a
-// caller passes becomes "other" (TestLabelsAreClosed). No resource name, node id or peer-chosen
-// type URL can make a time series.
+// A label value is an origin's configured name or one of a list in labels.go. Any other value
+// becomes "other" (TestLabelsAreClosed). So no resource name, node id or type URL chosen by a peer
+// can make a time series.
 //
 // # Who owns which goroutine, lock order
 //
-// No goroutines. Counting is atomic and takes no lock: children with labels are resolved when a
-// stream or a lane is set up ([Metrics.Downstream], [Metrics.Origin]) and then held.
-// [Metrics.Origin] does take a lock of the Prometheus library and is not for use under one of ours;
-// nothing else looks labels up. A Picture is taken by a scrape, on its goroutine; two scrapes may
-// ask at once.
+// No goroutines. Counting is atomic and takes no lock: the children of a stream or a lane are
+// looked up when it is made ([Metrics.Downstream], [Metrics.Origin]). [Metrics.Origin] takes a lock
+// of the Prometheus library, so it must not be called under one of ours. Nothing else looks up
+// labels. A Picture is made on the goroutine of a scrape; several scrapes may run at the same time.
 //
 // # What a slow or broken peer can do to us
 //
@@ -32,8 +31,13 @@
 //
 // # Known limits
 //
-// Series of an origin that a reload removed stay, unmoving, until the process ends. v2 and v3
-// spellings of a type are counted under one short name, although the cache keeps them apart (V2-4).
+// Series of an origin that a reload removed stay, unchanged, until the process ends. v2 and v3
+// spellings of a type are counted under one short name, although the table keeps them apart (V2-4).
+//
+// # Who imports it
+//
+// Packages relay, relay/inspect, upstream, upstream/file, upstream/rest, downstream,
+// downstream/sink, cmd/weir, cmd/weir/admin and cmd/weir/snapshot. It imports nothing of weir.
 //
 // # What to read next
 //

@@ -5,8 +5,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// DownstreamType counts what happens on client streams of one dialect for one type. Nil counts
-// nothing.
+// DownstreamType counts the client streams of one dialect for one type. Nil counts nothing.
 type DownstreamType struct {
 	responses, bytes, nacks prometheus.Counter
 }
@@ -32,8 +31,8 @@ func newDownstream(f promauto.Factory) map[downstreamKey]*DownstreamType {
 	return out
 }
 
-// Downstream returns the counters of a type (short name or type URL) and a dialect ("delta", or
-// "sotw" for all else). It takes no lock; hold the answer all the same, it does not change.
+// Downstream returns the counters of a type (short name or type URL) and a dialect ("delta";
+// anything else is "sotw"). It takes no lock. Callers should keep the result, which never changes.
 func (m *Metrics) Downstream(typeShort, dialect string) *DownstreamType {
 	if m == nil {
 		return nil
@@ -41,7 +40,7 @@ func (m *Metrics) Downstream(typeShort, dialect string) *DownstreamType {
 	return m.downstream[downstreamKey{ShortName(typeShort), dialectName(dialect)}]
 }
 
-// Response counts a response sent and its size.
+// Response counts a response that was sent, and its size in bytes.
 func (d *DownstreamType) Response(bytes int) {
 	if d != nil {
 		d.responses.Inc()

@@ -2,14 +2,13 @@ package metrics
 
 import "slices"
 
-// The closed sets. A new limit, reason or type is added here first.
+// The closed sets of label values. A new limit, reason or type is added here first.
 const other = "other"
 
 var (
 	typeNames = []string{"cds", "eds", "lds", "rds", "srds", "vhds", "sds", "rtds", "ecds", "leds", other}
 	dialects  = []string{"delta", "sotw"}
-	// limits are the keys under `limits` of the config file, and origins[].grpc.max_message: a
-	// refusal names its key.
+	// limits are the keys under `limits` of the config file, and origins[].grpc.max_message.
 	limits = []string{
 		"connections", "connections_per_peer", "streams", "streams_per_connection", "streams_per_identity", "new_streams_per_second", "requests_per_second",
 		"nacks_per_second", "names_per_stream", "new_names_per_second", "name_bytes", "groups", "groups_per_peer", "parameter_sets_per_stream", "parameter_sets_per_group", "views",
@@ -66,7 +65,8 @@ func ShortName(typeURL string) string {
 	return oneOf(typeNames, typeURL)
 }
 
-// dialectName counts unary and REST answers with SotW, whose form they have.
+// dialectName returns the label value of a dialect. Unary and REST answers count as SotW, whose
+// form they have.
 func dialectName(dialect string) string {
 	if dialect == "delta" {
 		return dialect

@@ -9,9 +9,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Metrics counts. The zero value is not usable; nil is, and counts nothing.
+// Metrics has all counters. The zero value is not usable; nil is, and counts nothing.
 type Metrics struct {
-	// Set once by New, and read-only: looking a child up in these maps takes no lock.
+	// Set once by New. The maps are read-only, so lookups take no lock.
 	downstream    map[downstreamKey]*DownstreamType
 	sent, acked   prometheus.Observer
 	stalled       map[string]prometheus.Counter // by reason
@@ -36,8 +36,8 @@ type Metrics struct {
 	picture pictureCollector
 }
 
-// New registers the catalogue on reg, which must not hold any of it yet. Series whose labels are
-// known beforehand exist from the start, at zero, so that a rate over the first event is not lost.
+// New registers the catalogue on reg, which must not have any of it yet. Series whose labels are
+// known exist from the start, at zero, so that a rate includes the first event.
 func New(reg *prometheus.Registry) *Metrics {
 	f := promauto.With(reg)
 	m := &Metrics{
@@ -107,15 +107,15 @@ func New(reg *prometheus.Registry) *Metrics {
 	return m
 }
 
-// Gauges sets where the gauges that picture a state come from; before it is called they are absent.
-// picture runs once per scrape, on the scrape's goroutine, several at once if several scrape.
+// Gauges sets the source of the gauges, which are absent before. picture is called once per scrape,
+// on its goroutine; concurrently if there are several scrapes.
 func (m *Metrics) Gauges(picture func() Picture) {
 	if m != nil {
 		m.picture.source.Store(&picture)
 	}
 }
 
-// BuildInfo states which build this is.
+// BuildInfo states version and revision of this build.
 func (m *Metrics) BuildInfo(version, revision string) {
 	if m != nil {
 		m.buildInfo.Reset()
@@ -123,54 +123,56 @@ func (m *Metrics) BuildInfo(version, revision string) {
 	}
 }
 
-// PropagationSent records that an update went out on one client stream, after d from its receipt.
+// PropagationSent records that an update was sent to a client d after its receipt from the origin.
 func (m *Metrics) PropagationSent(d time.Duration) {
 	if m != nil {
 		m.sent.Observe(d.Seconds())
 	}
 }
 
-// PropagationAcked records that a client acknowledged an update, after d from its receipt.
+// PropagationAcked records that a client acknowledged an update d after its receipt from the
+// origin.
 func (m *Metrics) PropagationAcked(d time.Duration) {
 	if m != nil {
 		m.acked.Observe(d.Seconds())
 	}
 }
 
-// Stalled counts a client stream ended for not reading: "send_stall" or "lagging".
+// Stalled counts a client stream that was ended because the client does not read: "send_stall" or
+// "lagging".
 func (m *Metrics) Stalled(reason string) {
 	if m != nil {
 		m.stalled[oneOf(stallReasons, reason)].Inc()
 	}
 }
 
-// StreamEnded counts a client stream that ended, by why, of a closed set.
+// StreamEnded counts the end of a client stream, by reason.
 func (m *Metrics) StreamEnded(reason string) {
 	if m != nil {
 		m.ended[oneOf(endReasons, reason)].Inc()
 	}
 }
 
-// Poll counts a poll over REST-JSON or a Fetch method, by what came of it, of a closed set.
+// Poll counts a poll over REST-JSON or a Fetch method, by result.
 func (m *Metrics) Poll(result string) {
 	if m != nil {
 		m.polls[oneOf(pollResults, result)].Inc()
 	}
 }
 
-// HandshakeFailure counts a TLS handshake with a client that failed, by why, of a closed set.
+// HandshakeFailure counts a failed TLS handshake with a client, by reason.
 func (m *Metrics) HandshakeFailure(reason string) {
 	if m != nil {
 		m.handshakes[oneOf(handshakeReasons, reason)].Inc()
 	}
 }
 
-// Lookup is what a client finds that asks for a name or a wildcard.
+// Lookup says what a client finds that subscribes to a name or a wildcard.
 type Lookup int
 
-// The kinds: an upstream stream vouches for it, one did until it broke, it had retired and the
-// origin is down, it is stated not to exist, nothing can be said yet, nothing yet although variants
-// for other parameters are held (DYN-8).
+// In this order: an upstream stream vouches for it; one did until it broke; it was retired and the
+// origin is down; it is stated not to exist; it is not known yet; it is not known yet for these
+// parameters, though variants for others are held (DYN-8).
 const (
 	Live Lookup = iota
 	Stale
@@ -187,22 +189,22 @@ func (m *Metrics) Lookup(result Lookup) {
 	}
 }
 
-// Evicted counts n retired entries dropped for a bound: "entries", "bytes" or "max_stale". It takes
-// no lock.
+// Evicted counts n retired entries dropped because of a bound: "entries", "bytes" or "max_stale".
+// It takes no lock.
 func (m *Metrics) Evicted(reason string, n int) {
 	if m != nil {
 		m.evictions[oneOf(evictionReasons, reason)].Add(float64(n))
 	}
 }
 
-// LimitRejection counts a refusal, by the limit's key in the config file.
+// LimitRejection counts a refusal, by the config key of the limit.
 func (m *Metrics) LimitRejection(limit string) {
 	if m != nil {
 		m.rejections[oneOf(limits, limit)].Inc()
 	}
 }
 
-// TurnedAway counts a connection closed at once because files ran out.
+// TurnedAway counts a connection closed at once for lack of file descriptors.
 func (m *Metrics) TurnedAway() {
 	if m != nil {
 		m.turnedAway.Inc()
@@ -216,15 +218,15 @@ func (m *Metrics) CalmedDown() {
 	}
 }
 
-// AdminRefusal counts a request to the admin port that was refused: "host", "origin",
-// "credentials", "token" or "slowed".
+// AdminRefusal counts a refused request to the admin port: "host", "origin", "credentials", "token"
+// or "slowed".
 func (m *Metrics) AdminRefusal(reason string) {
 	if m != nil {
 		m.adminRefusals[oneOf(adminReasons, reason)].Inc()
 	}
 }
 
-// ConfigReload counts an attempt to load a changed config file, failed if err is not nil.
+// ConfigReload counts an attempt to load a changed config file; err != nil: it failed.
 func (m *Metrics) ConfigReload(err error) {
 	if m != nil {
 		m.configReloads[result(err)].Inc()
@@ -232,8 +234,8 @@ func (m *Metrics) ConfigReload(err error) {
 	}
 }
 
-// ConfigLoaded notes whether the config file was accepted when it was read last: it was refused if
-// err is not nil.
+// ConfigLoaded records whether the config file was accepted when it was last read; err != nil: it
+// was not.
 func (m *Metrics) ConfigLoaded(err error) {
 	switch {
 	case m == nil:
@@ -244,7 +246,7 @@ func (m *Metrics) ConfigLoaded(err error) {
 	}
 }
 
-// ConfigInfo states which configuration is in force, by the hash of its text.
+// ConfigInfo states the configuration in force, by the hash of its text.
 func (m *Metrics) ConfigInfo(hash string) {
 	if m != nil {
 		m.configInfo.Reset()
@@ -252,24 +254,24 @@ func (m *Metrics) ConfigInfo(hash string) {
 	}
 }
 
-// SnapshotWrite counts an attempt to write what changed to disk, failed if err is not nil.
+// SnapshotWrite counts an attempt to write changes to disk; err != nil: it failed.
 func (m *Metrics) SnapshotWrite(err error) {
 	if m != nil {
 		m.snapshots[result(err)].Inc()
 	}
 }
 
-// SnapshotSaved notes that what is on disk is all there is to keep.
+// SnapshotSaved records that everything to be kept is on disk, as of a time.
 func (m *Metrics) SnapshotSaved(at time.Time) {
 	if m != nil {
 		m.snapshotSaved.Set(unixSeconds(at))
 	}
 }
 
-// Direction says which way a message went.
+// Direction says where a message was going.
 type Direction int
 
-// The four ways.
+// The four directions.
 const (
 	FromOrigin Direction = iota
 	ToOrigin
@@ -277,7 +279,7 @@ const (
 	ToClient
 )
 
-// Message notes the size of a message, encoded and uncompressed; the largest is what is shown.
+// Message records the size of a message, encoded and uncompressed, in bytes. The largest is shown.
 func (m *Metrics) Message(d Direction, bytes int) {
 	if m == nil {
 		return
@@ -294,7 +296,7 @@ func counterVec(f promauto.Factory, name, help string, labels ...string) *promet
 	return f.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 }
 
-// children resolves the counters of a vector with one label.
+// children returns the counters of a vector with one label, by its values.
 func children(vec *prometheus.CounterVec, values []string) map[string]prometheus.Counter {
 	out := make(map[string]prometheus.Counter, len(values))
 	for _, v := range values {

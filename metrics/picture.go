@@ -7,19 +7,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Picture is the state that gauges show, in plain values. Types are type URLs or short names; the
-// ones that share a short name are added up.
+// Picture is the state behind the gauges, as a copy. Types are type URLs or short names; those with
+// the same short name are added up.
 type Picture struct {
-	Origins     []OriginPicture  // one for each configured origin, names distinct
-	Dialects    []DialectPicture // what is missing counts as zero
-	Connections int              // clients' connections that are open
-	Unsynced    int              // client streams that have not acknowledged all they are owed
-	Retired     int              // names and whole sets kept though nobody wants them
-	Memory      int64            // bytes that are held, as of the last look; 0: nobody looks
+	Origins     []OriginPicture  // one for each configured origin; names are distinct
+	Dialects    []DialectPicture // missing ones count as zero
+	Connections int              // open connections of clients
+	Unsynced    int              // client streams that have not accepted the current state
+	Retired     int              // retired names and sets
+	Memory      int64            // bytes used when last measured; 0: not measured
 	MemoryLimit int64            // 0: none
-	Lag         time.Duration    // for how long the longest of them; 0 if there are none
-	// Certificates are when the first of each role ends: "listener", "admin", "origin" of those we
-	// show, "client_ca" and "origin_ca" of those we trust. What is not there is not shown.
+	Lag         time.Duration    // how long the longest of Unsynced has been so; 0: there are none
+	// Certificates are the next ends of validity by role: "listener", "admin" and "origin" for our
+	// own, "client_ca" and "origin_ca" for those that we trust. Missing roles are not shown.
 	Certificates map[string]time.Time
 }
 
@@ -27,16 +27,16 @@ type Picture struct {
 type OriginPicture struct {
 	Origin    string
 	Connected bool
-	// when it last proved to be alive, whatever it said; zero: never, shown as 0
+	// When it last responded, with whatever; zero: never, shown as 0.
 	LastProof  time.Time
 	LastUpdate time.Time // when it last changed something; zero: never, shown as 0
-	Streams    int       // upstream streams that are open
+	Streams    int       // open upstream streams
 	Groups     int
 	Views      int
-	// ParameterSets is the number of distinct parameter maps of clients, those of each group
-	// counted (RELAY-73).
+	// ParameterSets is the number of distinct parameter maps of clients, counted per group
+	// (RELAY-73).
 	ParameterSets int
-	Stale         int // entries served without an origin behind them
+	Stale         int // entries served without an open upstream stream
 	Frozen        bool
 	Types         []TypePicture
 }
@@ -44,21 +44,21 @@ type OriginPicture struct {
 // TypePicture is the state of one type of an origin.
 type TypePicture struct {
 	Type          string
-	Subscriptions int // names and selectors held upstream
+	Subscriptions int // names and selectors subscribed upstream
 	Entries       int
 	Bytes         int64 // of the entries' bodies
-	Held          int   // of the entries, to go in a mass removal that is held back
-	FrozenChanges int   // what the origin has another content of, or none, and clients are kept at
+	Held          int   // entries whose removal is held back as part of a mass removal
+	FrozenChanges int   // entries that the frozen origin has changed or removed
 }
 
 // DialectPicture is the state of the client streams of one dialect.
 type DialectPicture struct {
 	Dialect       string
 	Streams       int
-	Subscriptions map[string]int // names and selectors held by clients, by type
+	Subscriptions map[string]int // names and selectors of clients, by type
 }
 
-// gauge is the description of one gauge of the picture.
+// gauge describes one gauge of the picture.
 type gauge struct{ *prometheus.Desc }
 
 func newGauge(name, help string, labels ...string) gauge {
@@ -99,19 +99,19 @@ var (
 	}
 )
 
-// pictureCollector asks for a Picture at every scrape.
+// pictureCollector makes a Picture at every scrape.
 type pictureCollector struct {
 	source atomic.Pointer[func() Picture] // nil until Metrics.Gauges
 }
 
-// Describe is part of prometheus.Collector.
+// Describe implements prometheus.Collector.
 func (c *pictureCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, g := range pictureGauges {
 		ch <- g.Desc
 	}
 }
 
-// Collect is part of prometheus.Collector.
+// Collect implements prometheus.Collector.
 func (c *pictureCollector) Collect(ch chan<- prometheus.Metric) {
 	source := c.source.Load()
 	if source == nil {
@@ -124,13 +124,13 @@ func (c *pictureCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// sample adds up values by gauge and labels: several types share the name "other", and Prometheus
-// refuses the whole scrape if one series comes twice.
+// sample adds up values by gauge and labels. Several types share the name "other", and Prometheus
+// refuses the whole scrape if a series occurs twice.
 type sample map[sampleKey]float64
 
 type sampleKey struct {
 	gauge gauge
-	n     int // of labels
+	n     int // number of labels
 	label [2]string
 }
 

@@ -61,26 +61,26 @@ func newUpstreamVecs(f promauto.Factory) upstreamVecs {
 	}
 }
 
-// Origin counts what happens towards one origin. Nil counts nothing.
+// Origin counts the events of one origin. Nil counts nothing.
 type Origin struct {
 	reconnects, loops, pings, silent, ambiguity, unfit prometheus.Counter
 	loadsLost                                          prometheus.Counter
 	fileLoads, sinkWrites, audits                      map[string]prometheus.Counter // by result
 	locatorFaults                                      map[string]prometheus.Counter // by reason
-	// by short name; complete and read-only
+	// By short name; complete and read-only.
 	types map[string]*OriginType
 }
 
-// OriginType counts what an origin does with one type. Nil counts nothing.
+// OriginType counts the events of one type of an origin. Nil counts nothing.
 type OriginType struct {
 	nacks, unrequested, unmatched, rejected, quarantines, expirations prometheus.Counter
-	// by kind
+	// By kind.
 	drift map[string]prometheus.Counter
 }
 
-// Origin returns the counters of an origin, by its name in the config file. It looks labels up
-// under a lock: ask once, where the origin is set up, and hold the answer. Two answers for one name
-// count together.
+// Origin returns the counters of an origin, by its name in the config file. It looks up labels
+// under a lock, so it is called once, when the origin is set up. Two results for one name count
+// together.
 func (m *Metrics) Origin(name string) *Origin {
 	if m == nil {
 		return nil
@@ -135,43 +135,44 @@ func (o *Origin) Type(typeShort string) *OriginType {
 	return o.types[ShortName(typeShort)]
 }
 
-// LoadsLost counts requests that an origin may not have been told of.
+// LoadsLost counts requests in load reports that may not have reached the origin.
 func (o *Origin) LoadsLost(requests uint64) {
 	if o != nil && requests > 0 {
 		o.loadsLost.Add(float64(requests))
 	}
 }
 
-// Audited counts a comparison of a type: clean, drift or postponed.
+// Audited counts a comparison of a type: "clean", "drift" or "postponed".
 func (o *Origin) Audited(result string) {
 	if o != nil {
 		o.audits[oneOf(auditResults, result)].Inc()
 	}
 }
 
-// LocatorFaults counts n signs that the origin does not read locators as they are meant: unheeded,
-// unconstrained or empty_or.
+// LocatorFaults counts n signs that the origin does not handle locators as specified: "unheeded",
+// "unconstrained" or "empty_or".
 func (o *Origin) LocatorFaults(reason string, n int) {
 	if o != nil && n > 0 {
 		o.locatorFaults[oneOf(locatorFaults, reason)].Add(float64(n))
 	}
 }
 
-// Drifted counts a resource that differs from what the origin says: changed, missing or extra.
+// Drifted counts a resource that differs from what the origin sends: "changed", "missing" or
+// "extra".
 func (t *OriginType) Drifted(kind string) {
 	if t != nil {
 		t.drift[oneOf(driftKinds, kind)].Inc()
 	}
 }
 
-// Reconnect counts an upstream stream opened again after one ended.
+// Reconnect counts an upstream stream that was reopened after one had ended.
 func (o *Origin) Reconnect() {
 	if o != nil {
 		o.reconnects.Inc()
 	}
 }
 
-// Loop counts an upstream stream that was refused because of the relays on its way (RELAY-88).
+// Loop counts an upstream stream that was refused because of the relays on its path (RELAY-88).
 func (o *Origin) Loop() {
 	if o != nil {
 		o.loops.Inc()
@@ -192,7 +193,7 @@ func (o *Origin) Silent() {
 	}
 }
 
-// VariantAmbiguity counts n choices among several variants of a name that matched one subscription
+// VariantAmbiguity counts n choices among variants of a name that match the same subscription
 // (DYN-9).
 func (o *Origin) VariantAmbiguity(n int) {
 	if o != nil && n > 0 {
@@ -200,22 +201,21 @@ func (o *Origin) VariantAmbiguity(n int) {
 	}
 }
 
-// UnfitParameters counts fields of a client's node that cannot become parameters (RELAY-65).
+// UnfitParameters counts n fields of clients' nodes that cannot become parameters (RELAY-65).
 func (o *Origin) UnfitParameters(n int) {
 	if o != nil && n > 0 {
 		o.unfit.Add(float64(n))
 	}
 }
 
-// FileLoad counts an attempt to load the origin's files, failed if err is not nil (FILE-5).
+// FileLoad counts an attempt to load the origin's files; err != nil: it failed (FILE-5).
 func (o *Origin) FileLoad(err error) {
 	if o != nil {
 		o.fileLoads[result(err)].Inc()
 	}
 }
 
-// SinkWrite counts a file of a sink that was written or removed, or an attempt that failed if err
-// is not nil.
+// SinkWrite counts a file of a sink that was written or removed; err != nil: the attempt failed.
 func (o *Origin) SinkWrite(err error) {
 	if o != nil {
 		o.sinkWrites[result(err)].Inc()
@@ -250,14 +250,14 @@ func (t *OriginType) Rejected(n int) {
 	}
 }
 
-// Quarantined counts that the type was set apart (RELAY-92).
+// Quarantined counts that the type was put in quarantine (RELAY-92).
 func (t *OriginType) Quarantined() {
 	if t != nil {
 		t.quarantines.Inc()
 	}
 }
 
-// Expired counts n resources removed because their TTL had passed.
+// Expired counts n resources removed because their TTL ended.
 func (t *OriginType) Expired(n int) {
 	if t != nil {
 		t.expirations.Add(float64(n))

@@ -21,38 +21,37 @@ import (
 )
 
 const (
-	// leastInterval is the shortest time between two reports of an aggregate, whatever the origin
-	// asks for.
+	// leastInterval is the shortest time between two reports of an aggregate, even if the origin
+	// asks for a shorter one.
 	leastInterval = 100 * time.Millisecond
-	// reportDoubt is how long after a report was sent the end of its stream leaves it open whether
-	// it arrived.
+	// reportDoubt is how long after a report the end of its stream leaves it uncertain whether the
+	// report arrived.
 	reportDoubt = time.Second
-	// farewell is how long the origin may take to end a stream that has nothing more to say.
+	// farewell is how long an origin may take to end a stream after the last report.
 	farewell = time.Second
 )
 
-// aggregates are the streams of load reports on which the clients of a group speak together
-// (LRS-6).
+// aggregates are the streams of load reports that the clients of a group share (LRS-6).
 type aggregates struct {
 	running sync.WaitGroup
 
 	mu    sync.Mutex // guards what follows; held for map work only
 	all   map[aggregateKey]*aggregate
-	ended bool // there are to be no more
+	ended bool // no new ones are made
 }
 
-// aggregateKey is a group and the way by which clients came: a stream presents one way, and in a
-// loop of relays it has to grow until it is refused (RELAY-87).
+// aggregateKey is a group and the relays that its clients came through. A stream presents one such
+// path, and in a loop of relays the path has to grow until it is refused (RELAY-87).
 type aggregateKey struct {
 	group *relay.Group
 	via   string
 }
 
-// aggregate is one stream at the origin for many clients. What they report is added up, and told
-// once in the interval that the origin asks for, with the node of the group. While the stream is
-// away clients stay and their reports wait, unless the origin has never answered, or never will.
+// aggregate is one stream at the origin for many clients. Their reports are added up, and sent in
+// the interval that the origin asks for, with the node of the group. While the stream is broken,
+// clients stay and their reports wait, unless the origin has never answered or has no such service.
 //
-// It has a goroutine, from its first client to its last, and one more while a stream is open.
+// It has one goroutine from its first client to its last, and one more while a stream is open.
 type aggregate struct {
 	// Set once.
 	origin  *Origin
@@ -66,14 +65,14 @@ type aggregate struct {
 
 	mu      sync.Mutex // guards what follows
 	sums    *loads.Sums
-	answer  []byte        // the origin's last, as it was on the wire
-	answers int           // how many there were
-	changed chan struct{} // closed when there is another answer, or the end
-	err     error         // the end
+	answer  []byte        // the origin's last answer, in wire format
+	answers int           // number of answers
+	changed chan struct{} // closed at the next answer, or at the end
+	err     error         // why it ended
 }
 
-// AggregateLoads takes a client's load reports, whose first message is given, into the stream of
-// its group. The other rules are those of LoadReports.
+// AggregateLoads adds a client to the stream of its group. first is the client's first message.
+// Other than that it is like LoadReports.
 func (o *Origin) AggregateLoads(ctx context.Context, via []string, first []byte) (*LoadShare, error) {
 	r := &loadstats.LoadStatsRequest{}
 	if err := proto.Unmarshal(first, r); err != nil {
@@ -116,20 +115,20 @@ func unreadable(err error) error {
 	return status.Errorf(codes.InvalidArgument, "a load report cannot be read: %v", err)
 }
 
-// LoadShare is a client's part of an aggregate. Send and Recv may be called beside each other.
+// LoadShare is a client's share of an aggregate. Send and Recv may be called concurrently.
 type LoadShare struct {
 	// Set once.
 	aggregate *aggregate
 	ctx       context.Context // of the client's stream
-	said      chan struct{}   // closed by CloseSend, and by a report that cannot be read
+	said      chan struct{}   // closed by CloseSend, and by a report that does not decode
 	once      sync.Once
 	err       error // of that report; set before said is closed
 
-	seen     int            // of the answers; owned by Recv
+	seen     int            // number of answers received; owned by Recv
 	reporter loads.Reporter // guarded by aggregate.mu
 }
 
-// Send adds a report, as it is on the wire. Nothing of it is kept.
+// Send adds a report in wire format. It keeps none of the bytes.
 func (s *LoadShare) Send(report []byte) error {
 	r, err := loads.Read(report)
 	if err != nil {
@@ -144,13 +143,13 @@ func (s *LoadShare) Send(report []byte) error {
 	return nil
 }
 
-// CloseSend ends the client's part. It must not be called beside Send.
+// CloseSend ends the client's share. It must not be called concurrently with Send.
 func (s *LoadShare) CloseSend() error {
 	s.once.Do(func() { close(s.said) })
 	return nil
 }
 
-// Recv waits for the next answer of the origin. The error is the end: io.EOF after CloseSend.
+// Recv waits for the next answer of the origin. It returns io.EOF after CloseSend.
 func (s *LoadShare) Recv() ([]byte, error) {
 	a := s.aggregate
 	for {
@@ -174,8 +173,8 @@ func (s *LoadShare) Recv() ([]byte, error) {
 	}
 }
 
-// leave ends the client's part, and the aggregate with the last. It locks the aggregate, then the
-// aggregates.
+// leave ends the client's share, and with the last one the aggregate. It locks the aggregate, then
+// the aggregates.
 func (s *LoadShare) leave() {
 	a := s.aggregate
 	a.mu.Lock()
@@ -193,7 +192,8 @@ func (s *LoadShare) leave() {
 	a.key.group.Release(time.Now())
 }
 
-// run keeps a stream open until the last client has left. It locks the aggregate.
+// run keeps a stream open until the last client has left, or the origin's Run ends. It locks the
+// aggregate.
 func (a *aggregate) run() {
 	o := a.origin
 	wait := waits{cfg: o.cfg.Backoff}
@@ -226,7 +226,7 @@ func (a *aggregate) run() {
 	o.counts.LoadsLost(loads.Requests(rest))
 }
 
-// over reports whether there is nobody left to report for, or nobody to report to.
+// over reports whether there is no client left, or Run has ended.
 func (a *aggregate) over() bool {
 	select {
 	case <-a.idle:
@@ -238,8 +238,8 @@ func (a *aggregate) over() bool {
 	}
 }
 
-// refuse ends the clients' streams if the origin has never answered, or has no such service. Those
-// that come again begin anew. It locks the aggregates, and the aggregate under them.
+// refuse ends the clients' streams if the origin has never answered, or has no such service.
+// Clients that reconnect get a new aggregate. It locks the aggregates, and then the aggregate.
 func (a *aggregate) refuse(err error) bool {
 	as := &a.origin.aggregates
 	as.mu.Lock()
@@ -267,7 +267,7 @@ func (a *aggregate) end(err error) {
 	}
 }
 
-// report opens a stream and reports on it until it ends, or nobody needs it.
+// report opens a stream and reports on it until it ends or is not needed any more.
 func (a *aggregate) report() (answered bool, err error) {
 	ctx, cancel := context.WithCancel(a.life)
 	defer cancel()
@@ -277,10 +277,10 @@ func (a *aggregate) report() (answered bool, err error) {
 	}
 	hello, err := proto.Marshal(&loadstats.LoadStatsRequest{Node: a.key.group.Node()})
 	if err != nil {
-		// our own bug: the node came over the wire
+		// cannot happen: the node was decoded from the wire
 		return false, status.Error(codes.Internal, err.Error())
 	}
-	_ = s.Send(hello) // Recv tells why the stream is over
+	_ = s.Send(hello) // Recv returns the reason
 	ended, asked := make(chan error, 1), make(chan time.Duration, 1)
 	go func() {
 		for {
@@ -299,7 +299,7 @@ func (a *aggregate) report() (answered bool, err error) {
 	return a.flushes(s, asked, ended)
 }
 
-// told hands an answer of the origin to the clients, and returns the interval that it asks for. It
+// told passes an answer of the origin to the clients, and returns the interval that it asks for. It
 // locks the aggregate.
 func (a *aggregate) told(m []byte) time.Duration {
 	r := &loadstats.LoadStatsResponse{}
@@ -316,11 +316,11 @@ func (a *aggregate) told(m []byte) time.Duration {
 	return max(r.GetLoadReportingInterval().AsDuration(), leastInterval)
 }
 
-// flushes reports in the interval that the origin asks for, until the stream ends or nobody needs
-// it.
+// flushes reports in the interval that the origin asks for, until the stream ends or is not needed
+// any more.
 func (a *aggregate) flushes(s *LoadStream, asked <-chan time.Duration, ended <-chan error) (answered bool, err error) {
 	var interval time.Duration
-	var doubtful uint64 // requests of the last report
+	var doubtful uint64 // requests in the last report
 	var sent time.Time
 	timer := time.NewTimer(0)
 	timer.Stop()
@@ -349,7 +349,7 @@ func (a *aggregate) flushes(s *LoadStream, asked <-chan time.Duration, ended <-c
 	}
 }
 
-// last reports what there is, and leaves the origin a moment to take it.
+// last sends what is left to report, and gives the origin a moment to receive it.
 func (a *aggregate) last(s *LoadStream, ended <-chan error) error {
 	a.flush(s)
 	if err := s.CloseSend(); err != nil {
@@ -363,12 +363,11 @@ func (a *aggregate) last(s *LoadStream, ended <-chan error) error {
 	}
 }
 
-// messageBytes is about how long a message of a report may be: no server takes more than 4 MiB
-// without being told to.
+// messageBytes is the approximate size of one message of a report. Servers accept 4 MiB by default.
 const messageBytes = 1 << 20
 
-// flush sends what was added up, and returns how many requests it tells of. What cannot be sent
-// waits for the next stream. It locks the aggregate.
+// flush sends the sums, and returns the number of requests in them. What cannot be sent waits for
+// the next stream. It locks the aggregate.
 func (a *aggregate) flush(s *LoadStream) (requests uint64) {
 	a.mu.Lock()
 	report := a.sums.Take(time.Now())

@@ -9,49 +9,50 @@ import (
 )
 
 const (
-	// maxPending bounds the verdicts that wait to be sent on one delta stream. An origin that sends
-	// on without reading ours is cut off there.
+	// maxPending bounds the verdicts (ACKs and NACKs) waiting to be sent on one delta stream. The
+	// stream of an origin that sends responses without reading our verdicts ends there.
 	maxPending = 10_000
-	// A type that is refused again and again is refused after a growing pause (RELAY-32).
+	// The first and the longest pause before the NACK of a type whose responses are bad one after
+	// another (RELAY-32).
 	firstNackPause, lastNackPause = time.Second, time.Minute
-	// resumeWindow is how long after the first request of a type a resource counts as sent because
-	// of it (RELAY-46).
+	// resumeWindow is how long after the first request of a type a resource counts as sent in
+	// answer to it (RELAY-46).
 	resumeWindow = 30 * time.Second
 )
 
-// typeState is one type on one lane's present stream. Guarded by lane.mu.
+// typeState is one type on the current stream of a lane. Guarded by lane.mu.
 type typeState struct {
-	all list // SotW: listed in every request; not changed in place
+	all list // SotW: names in every request; not changed in place
 
 	nonce    string // SotW: of the newest response
 	accepted string // SotW: the version_info last accepted on this stream
-	// pending are the verdicts not sent yet, in the order of the responses. Invariant: in SotW at
-	// most one, for nonce, since a verdict on an older response says nothing.
+	// pending are the verdicts to be sent, in the order of the responses. Invariant: in SotW at
+	// most one, for nonce, since a verdict on an older response is ignored.
 	pending []verdict
-	bad     int       // responses refused in a row
-	holdTo  time.Time // a refusal waits until then
-	// SotW: taking says that the table takes up a response on which there is no verdict yet. What
-	// is asked meanwhile is unsaid: it goes with the verdict, held or not, or it would have an
-	// older nonce (RELAY-27).
+	bad     int       // bad responses in a row
+	holdTo  time.Time // no NACK is sent before
+	// SotW: taking means that the table is applying a response without a verdict yet. A change of
+	// the names meanwhile is not sent but noted in unsaid: sent now it would have an older nonce,
+	// so it goes with the verdict, whether or not that is held back (RELAY-27).
 	taking, unsaid bool
 
-	// versions presented, for resumeWindow or until more than half came back
+	// Initial versions presented. Kept for resumeWindow, or until more than half came back.
 	initial map[string]string
-	// of initial, what has come or gone since: what comes again afterwards is news
+	// Those of initial that have come or gone since. What comes again afterwards is a change.
 	met   map[string]struct{}
 	back  int
 	asked time.Time
 
-	status TypeStatus // kept from stream to stream
+	status TypeStatus // carried over from stream to stream
 }
 
-// verdict is what we think of one response. A nil error accepts it.
+// verdict is our answer to one response: an ACK, or a NACK if err is set.
 type verdict struct {
 	nonce string
 	err   error
 }
 
-// ask notes what is being asked of the type and returns its state.
+// ask records a question to the origin, and returns the state of its type.
 func (t *typeState) ask(a *relay.Ask, all list, now time.Time) {
 	if a.First {
 		t.asked = now
@@ -60,7 +61,7 @@ func (t *typeState) ask(a *relay.Ask, all list, now time.Time) {
 	}
 	if !a.First {
 		for i := range a.Subscribe {
-			t.meet(a.Subscribe[i].Name) // it is sent because it is asked again
+			t.meet(a.Subscribe[i].Name) // it will come because it is asked again
 		}
 	}
 	t.all = all
@@ -68,7 +69,7 @@ func (t *typeState) ask(a *relay.Ask, all list, now time.Time) {
 	t.status.Names += len(a.Subscribe) - len(a.Unsubscribe)
 }
 
-// judge files the verdict on a response.
+// judge records the verdict on a response.
 func (t *typeState) judge(now time.Time, v verdict, version string, sotw bool) {
 	t.taking = false
 	t.status.AnsweredAt = now
@@ -93,7 +94,7 @@ func (t *typeState) judge(now time.Time, v verdict, version string, sotw bool) {
 	t.pending = append(t.pending, v)
 }
 
-// due reports whether there are verdicts to be sent now, and when to look again; zero: when
+// due reports whether there are verdicts to be sent now, and when to check again; zero: not before
 // something happens.
 func (t *typeState) due(now time.Time) (ready bool, next time.Time) {
 	if t.initial != nil {
@@ -113,15 +114,15 @@ func (t *typeState) due(now time.Time) (ready bool, next time.Time) {
 	return true, next
 }
 
-// take hands over the verdicts to be sent.
+// take removes and returns the verdicts to be sent.
 func (t *typeState) take() []verdict {
 	vs := t.pending
 	t.pending, t.unsaid = nil, false
 	return vs
 }
 
-// meet notes that a name came, went or was asked again, so that its next coming says nothing of the
-// versions presented. It reports whether that was the first time for one that was presented.
+// meet records that a name came, went or was asked again: from then on it tells nothing about the
+// initial versions. It reports whether that is the first time for a name with an initial version.
 func (t *typeState) meet(name string) bool {
 	if _, presented := t.initial[name]; !presented {
 		return false
@@ -133,8 +134,8 @@ func (t *typeState) meet(name string) bool {
 	return true
 }
 
-// resumed counts what came back at the very version that was presented. It returns how many were
-// presented once that is more than half of them.
+// resumed counts resources that came back at the version that was presented. Once that is more than
+// half of them, it returns how many were presented: the origin ignores initial versions.
 func (t *typeState) resumed(now time.Time, u *xds.Update) int {
 	if t.initial == nil {
 		return 0

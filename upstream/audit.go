@@ -14,15 +14,17 @@ import (
 )
 
 const (
-	// auditGrace is how long what differs may be under way on one of the two streams.
+	// auditGrace is how long a difference may be due to a change that reached only one of the
+	// streams.
 	auditGrace = 5 * time.Second
-	// auditMost bounds the comparison of one type. A slow origin is asked another time.
+	// auditMost bounds the comparison of one type. If the origin takes longer, the result is
+	// discarded.
 	auditMost = 2 * time.Minute
-	// driftNames is how many names a log line has.
+	// driftNames is how many names a log line lists.
 	driftNames = 10
 )
 
-// What becomes of the comparison of a type.
+// Results of comparing a type.
 const (
 	auditClean     = "clean"
 	auditDrift     = "drift"
@@ -31,17 +33,16 @@ const (
 
 var errAuditTooLarge = errors.New("there is more than an audit compares")
 
-// auditor is a stream on which an origin is asked what it holds, apart from the lane's: nothing of
-// it is applied.
+// auditor is a stream on which an origin is asked what it holds. Nothing on it is applied.
 type auditor struct {
 	mu      sync.Mutex // guards what follows
 	audit   *relay.Audit
-	first   time.Time // of the responses; zero: none yet
-	lastNew time.Time // when one last brought a new name
+	first   time.Time // time of the first response; zero: none yet
+	lastNew time.Time // when a response last brought a new name
 }
 
-// audits compares, one type of one lane after the other, what the table holds with what the origin
-// says, and begins again after Config.Audit. It ends with ctx. It locks the origin.
+// audits compares what the table holds with what the origin sends, one type of one lane after the
+// other, and begins again after Config.Audit. It ends with ctx. It locks the origin.
 func (o *Origin) audits(ctx context.Context) {
 	for o.cfg.Audit > 0 {
 		if !sleep(ctx, time.Duration(float64(o.cfg.Audit)*(0.8+0.4*rand.Float64()))) {
@@ -55,7 +56,7 @@ func (o *Origin) audits(ctx context.Context) {
 		o.mu.Unlock()
 		for _, l := range lanes {
 			for _, typeURL := range l.table.Types() {
-				select { // one at a time in the whole process
+				select { // one comparison at a time in the process
 				case <-ctx.Done():
 					return
 				case o.cfg.AuditTurn <- struct{}{}:
@@ -67,7 +68,7 @@ func (o *Origin) audits(ctx context.Context) {
 	}
 }
 
-// sleep reports whether ctx is still going on after d.
+// sleep waits for d. It returns false if ctx has ended.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -79,7 +80,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// audit compares one type, and has the lane opened anew if that has drifted.
+// audit compares one type, and reopens the lane if they differ.
 func (l *lane) audit(ctx context.Context, typeURL string) {
 	a, asks := l.table.Audit(typeURL, l.origin.cfg.SotW)
 	if len(asks) == 0 {
@@ -107,8 +108,8 @@ func (l *lane) audit(ctx context.Context, typeURL string) {
 	l.table.Renew()
 }
 
-// compare asks on a stream of its own, waits until all has come, and compares; what differs is
-// looked at again after a grace. It locks the lane.
+// compare asks on a stream of its own, waits until the answer is complete, and compares.
+// Differences are checked again after auditGrace. It locks the lane.
 func (l *lane) compare(ctx context.Context, a *relay.Audit, asks []relay.Ask) (result string) {
 	l.mu.Lock()
 	answered, server := l.open && l.heard, l.server
@@ -154,8 +155,8 @@ func (l *lane) compare(ctx context.Context, a *relay.Audit, asks []relay.Ask) (r
 	return auditClean
 }
 
-// listen answers what comes until the time that until gives; zero: it cannot be told yet. It
-// reports whether the stream has lasted so long.
+// listen acknowledges responses until the time that until returns; zero: not known yet. It reports
+// whether the stream lasted that long.
 func (s *stream) listen(until func() time.Time) bool {
 	for {
 		now := time.Now()
@@ -178,7 +179,7 @@ func (s *stream) listen(until func() time.Time) bool {
 	}
 }
 
-// hear takes one response of a stream that is not for the table. An error ends the stream. It locks
+// hear handles a response of a stream that is not for the table. An error ends the stream. It locks
 // the lane.
 func (s *stream) hear(now time.Time, raw []byte) error {
 	r, u, reject, err := s.parse(raw, nil)
@@ -199,7 +200,7 @@ func (s *stream) hear(now time.Time, raw []byte) error {
 	return s.judge(now, r, &u, reject)
 }
 
-// hear takes up one response. more is false if it is too much to be compared. It locks the auditor.
+// hear records a response. more is false if there is too much to compare. It locks the auditor.
 func (x *auditor) hear(now time.Time, u *xds.Update) (more bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -213,8 +214,8 @@ func (x *auditor) hear(now time.Time, u *xds.Update) (more bool) {
 	return more
 }
 
-// complete is when the pause will be over after which all has come; zero as long as nothing has. It
-// locks the auditor.
+// complete returns when the answer counts as complete: a pause after its last new name; zero while
+// nothing has come. It locks the auditor.
 func (x *auditor) complete(pause time.Duration, arrivals *relay.Arrivals) time.Time {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -224,7 +225,7 @@ func (x *auditor) complete(pause time.Duration, arrivals *relay.Arrivals) time.T
 	return arrivals.Over(x.lastNew, pause)
 }
 
-// look counts the differences; false while they cannot be told. It locks the auditor.
+// look counts the differences. ok is false while they cannot be determined. It locks the auditor.
 func (x *auditor) look() (differences int, ok bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -7,15 +7,14 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// codec sends messages and receives raw bytes: a response is read in place by relay.ParseResponse,
-// and a payload is never decoded (RELAY-10). It calls itself proto, since on the wire nothing
-// differs.
+// codec sends messages and receives raw bytes: xds.ParseResponse reads a response in place, and a
+// payload is never decoded (RELAY-10). Its name is proto, since the wire format is protobuf.
 type codec struct{}
 
 func (codec) Name() string { return "proto" }
 
 func (codec) Marshal(v any) (mem.BufferSlice, error) {
-	if raw, ok := v.([]byte); ok { // a load report, passed on as it is
+	if raw, ok := v.([]byte); ok { // a load report, passed on unchanged
 		return mem.BufferSlice{mem.SliceBuffer(raw)}, nil
 	}
 	m, ok := v.(proto.Message)

@@ -13,125 +13,122 @@ import (
 
 	"github.com/weir-xds/weir/metrics"
 	"go.uber.org/zap"
-	"google.golang.org/grpc/encoding/gzip" // and so compressed responses are taken
+	"google.golang.org/grpc/encoding/gzip" // so that compressed responses are accepted
 )
 
-// Config says how one origin is spoken to. It is not modified after New.
+// Config configures how one origin is spoken to. It is not modified after New.
 type Config struct {
-	// Name is the origin's, as in the config file: in logs and metrics.
+	// Name is the origin's name in the config file, for logs and metrics.
 	Name string
 
 	// Addresses are the servers, in order of preference: host:port, or unix:///path. At least one.
 	// After a connectivity failure the next one is tried: at once if a group wants what no server
-	// has answered, otherwise when the one before has been lost for the table's ColdWait. That one
-	// takes over again with its first response (FED-6).
+	// has answered yet, otherwise once the failed server has been unreachable for the table's
+	// ColdWait. The preferred server is used again from its first response on (FED-6).
 	Addresses []string
-	// SameVersions: all Addresses give one version to one content, so that versions learnt from one
-	// may be presented to another (FED-7).
+	// SameVersions states that all Addresses give the same version to the same content. So versions
+	// learnt from one may be presented to another (FED-7).
 	SameVersions bool
-	// NoResume is what the table was told (relay.OriginConfig.NoResume): no initial versions are
-	// presented.
+	// NoResume must equal relay.OriginConfig.NoResume: no initial versions are presented.
 	NoResume bool
 
-	// SotW speaks state of the world; default delta. It must be what the table was told.
+	// SotW selects state of the world; default delta. It must equal what the table was told.
 	SotW bool
-	// PerType opens one stream for each type, in the type's own service. Types without one are
-	// asked on ADS. Default: ADS for all, so that the origin can keep types in order. It must be
+	// PerType opens one stream for each type, in the type's own service. Types without a service
+	// are asked on ADS. Default: ADS for all, so that the origin can order types. It must equal
 	// what the table was told.
 	PerType bool
-	// V2 speaks the names that the services have in v2. It must be what the table was told, and TP2
-	// is not for it. Default: v3.
+	// V2 uses the v2 names of the services. It excludes TP2. It must equal what the table was told.
+	// Default: v3.
 	V2 bool
-	// WildcardExplicit asks for a wildcard by the name `*`. Default: by naming nothing, which
-	// servers of every generation understand (RELAY-21).
+	// WildcardExplicit asks for a wildcard by the name `*`. Default: by an empty list of names,
+	// which servers of every generation understand (RELAY-21).
 	WildcardExplicit bool
-	// TP2: the origin understands resource_locators, and is asked by them for names with dynamic
-	// parameters; a wildcard is then named, whatever WildcardExplicit says. It must be what the
-	// table was told. Default: it never sees a parameter (DYN-17).
+	// TP2 states that the origin understands resource_locators. Names with dynamic parameters are
+	// asked by locators, and a wildcard by its name, whatever WildcardExplicit says. It must equal
+	// what the table was told. Default: the origin never sees a parameter (DYN-17).
 	TP2 bool
-	// NodeAlways sends the node on every request. Default: on the first of each stream (STREAM-6).
+	// NodeAlways sends the node in every request. Default: in the first of each stream (STREAM-6).
 	NodeAlways bool
 
-	// TLS, if not nil, is asked for each connection what to use towards every address, so that
-	// certificates and authorities may be renewed; nil: plain text.
+	// TLS returns the configuration for the next connection, so that certificates and authorities
+	// may be renewed. It is called for each connection. Nil: plaintext.
 	TLS func() *tls.Config
-	// Instance is this process's name, which ends the list of relays that a stream presents
-	// (RELAY-87). Empty: none is presented.
+	// Instance is this process's name. It is appended to the relays that a stream presents
+	// (RELAY-87). Empty: none are presented.
 	Instance string
 	// Headers are sent as gRPC metadata when a stream is opened.
 	Headers map[string]string
-	// TokenFile, if set, holds a bearer token, read each time a stream is opened and sent as
-	// authorization. Needs TLS.
+	// TokenFile is a file with a bearer token, or "". It is read each time a stream is opened, and
+	// the token is sent as authorization. It requires TLS.
 	TokenFile string
 
-	// MaxMessage is the longest response taken, in bytes. Default 64 MiB.
+	// MaxMessage is the longest response accepted, in bytes. Default 64 MiB.
 	MaxMessage int
-	// NameBytes is the longest resource name taken (limits.name_bytes). 0: no limit.
+	// NameBytes is the longest resource name accepted, in bytes (limits.name_bytes). 0: no limit.
 	NameBytes int
 
-	// NameFields say where a resource that comes bare in SotW has its name (RELAY-14).
+	// NameFields say where an unwrapped SotW resource has its name (RELAY-14).
 	NameFields xds.NameFields
-	// Compression is how requests are compressed: "gzip" or not at all. Compressed responses are
-	// always taken.
+	// Compression compresses requests: "gzip" or "". Compressed responses are always accepted.
 	Compression string
 
-	// Backoff is between attempts that brought no response (ERR-2), counted for each address.
+	// Backoff is the wait between attempts without a response (ERR-2), counted for each address.
 	Backoff Backoff
-	// NewGroupsPerSecond is how many streams are opened in a second at most (RELAY-98). 0: no
-	// limit.
+	// NewGroupsPerSecond is how many streams are opened per second at most (RELAY-98). 0: no limit.
 	NewGroupsPerSecond int
 	// LoadReports is how many streams of load reports may be open at a time (LRS-6). 0: no limit.
 	LoadReports int
-	// Pause is the longest time between a stream that had responses and the next (ERR-3); the time
-	// is random, from a tenth of it. Default 1 s.
+	// Pause is the longest time between a stream that had responses and the next one (ERR-3). The
+	// time is random, from a tenth of it. Default 1 s.
 	Pause time.Duration
-	// Keepalive is HTTP/2 keepalive (ERR-12).
+	// Keepalive is the HTTP/2 keepalive (ERR-12).
 	Keepalive Keepalive
-	// Batch is how long further changes of what is wanted are collected after a request (RELAY-24).
-	// A response ends it early where the request was short (shortAsk). Default 10 ms; negative:
-	// they are not collected.
+	// Batch is how long further changes of the subscriptions are collected after a request
+	// (RELAY-24). A response to a short request ends it early (shortAsk). Default 10 ms; negative:
+	// not at all.
 	Batch time.Duration
 
-	// Audit is how often the origin is asked, on a stream apart, for what the table holds of it,
-	// and the two are compared. 0: never.
+	// Audit is how often what the table holds is compared with what the origin sends, on a separate
+	// stream. 0: never.
 	Audit time.Duration
-	// AuditTurn has one slot for all origins of a process, of which one is audited at a time. nil:
-	// one for this origin.
+	// AuditTurn has one slot, shared by all origins of a process so that one is audited at a time.
+	// Nil: this origin has its own.
 	AuditTurn chan struct{}
 
-	// Version is weir's own, in the user agent weir/VERSION. Default "dev".
+	// Version is weir's version, for the user agent weir/VERSION. Default "dev".
 	Version string
-	// Dial opens connections; nil: TCP, or a Unix socket where the address says so.
+	// Dial opens connections. Nil: TCP, or a Unix socket if the address says so.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
-	// Log takes what happens; nil: nothing is logged.
+	// Log gets changes of state. Nil: no log.
 	Log *zap.Logger
-	// Metrics counts; nil: nothing is counted.
+	// Metrics counts events. Nil: nothing is counted.
 	Metrics *metrics.Metrics
 }
 
-// Backoff grows by Factor from Base to Max, each time changed at random by up to the share Jitter.
+// Backoff grows by Factor from Base to Max. Each wait is varied at random by up to the share
+// Jitter.
 type Backoff struct {
-	// Base is the first. Default 1 s.
+	// Base is the first wait. Default 1 s.
 	Base time.Duration
 	// Factor is at least 1. Default 1.6.
 	Factor float64
 	// Jitter is at most 1. Default 0.2; negative: none.
 	Jitter float64
-	// Max is the longest, jitter aside. Default 5 s.
+	// Max is the longest wait, before jitter. Default 5 s.
 	Max time.Duration
 }
 
-// Keepalive finds dead peers.
+// Keepalive detects dead peers.
 type Keepalive struct {
-	// Time without a sign of life after which the peer is pinged, at least 10 s. Default 30 s. It
-	// is doubled each time the origin says too_many_pings.
+	// Time is the silence after which the peer is pinged, at least 10 s. Default 30 s. It is
+	// doubled each time the origin answers too_many_pings.
 	Time time.Duration
-	// Timeout is how long a ping may stay unanswered before the connection is given up. Default 10
-	// s.
+	// Timeout is how long a ping may stay unanswered before the connection is closed. Default 10 s.
 	Timeout time.Duration
 }
 
-// checked returns the config with its defaults, and everything that is wrong with it.
+// checked returns the config with its defaults, and all its problems, joined.
 func (c Config) checked() (Config, error) {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -213,7 +210,7 @@ func (c Config) checkNumbers() []error {
 	return errs
 }
 
-// minKeepalive is the least that the grpc library accepts.
+// minKeepalive is the least interval that grpc accepts.
 const minKeepalive = 10 * time.Second
 
 func (c Config) withDefaults() Config {
@@ -242,7 +239,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// orElse puts a default in place of zero.
+// orElse replaces a zero value by a default.
 func orElse[T comparable](v *T, fallback T) {
 	if *v == *new(T) {
 		*v = fallback
@@ -276,8 +273,8 @@ func badHeader(key string) string {
 	return ""
 }
 
-// tcpKeepalive finds a dead server in under a minute where HTTP/2 keepalive is off, or its pings
-// were too many for the server (ERR-12). The system's own would take two and a half.
+// tcpKeepalive detects a dead server in under a minute also where HTTP/2 keepalive is off, or was
+// slowed down by too_many_pings (ERR-12). The system's default would take two and a half minutes.
 var tcpKeepalive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 4}
 
 func dial(ctx context.Context, address string) (net.Conn, error) {

@@ -14,20 +14,20 @@ import (
 	"go.uber.org/zap"
 )
 
-// candidate is what a stream to a better server has before the lane goes over to it (FED-8). It is
-// asked the same as the lane's own stream, which stays open and in use. With its first response it
-// takes over, and only then is the table told of it: that response is the first that the table gets
-// of it, and everything before came of the old stream, which has ended. What the new one has not
-// said anything of stays as it is.
+// candidate is the state of a stream to a better server before the lane switches to it (FED-8). It
+// is asked the same as the lane's own stream, which stays in use. The lane switches when the first
+// response comes, and only then is the table told of the stream. So for the table everything before
+// that response came from the old stream, which has ended. What the new stream has not answered yet
+// keeps its content.
 type candidate struct {
 	asked    []relay.Ask
-	answered chan struct{} // closed by read: the first response is here
-	adopted  chan struct{} // closed by the lane: it is the lane's stream now
+	answered chan struct{} // closed by read at the first response
+	adopted  chan struct{} // closed by the lane once it has switched
 }
 
-// climb seeks a stream to a better server than the one the lane's stream goes to, and gives it to
-// found. It returns when it has, or when ctx ends, which is that stream's end. lane is what the new
-// stream lives by.
+// climb looks for a server that is preferred to from, opens a stream to it, and sends the stream to
+// found. It returns then, or when ctx ends, which is the life of the current stream. The new stream
+// lives as long as lane.
 func (l *lane) climb(ctx, lane context.Context, from *server, found chan<- *stream) {
 	pool, rest := l.origin.pool, waits{cfg: l.origin.cfg.Backoff}
 	for {
@@ -51,9 +51,9 @@ func (l *lane) climb(ctx, lane context.Context, from *server, found chan<- *stre
 			}
 		}
 		if alone {
-			continue // the server has a backoff of its own
+			continue // the server has its own backoff
 		}
-		select { // it answers others, and not this lane
+		select { // it answers others, but not this lane
 		case <-ctx.Done():
 			return
 		case <-time.After(rest.next()):
@@ -61,8 +61,8 @@ func (l *lane) climb(ctx, lane context.Context, from *server, found chan<- *stre
 	}
 }
 
-// try opens a candidate on a server. If it is answered it is returned, running; neither a stream
-// nor an error means that the server is silent.
+// try opens a candidate on a server. It returns the stream, running, if the server answers, and
+// neither a stream nor an error if the server is silent.
 func (l *lane) try(ctx, lane context.Context, to *server, alone bool) (*stream, error) {
 	pool := l.origin.pool
 	slot, err := l.place(ctx, to, alone)
@@ -73,7 +73,7 @@ func (l *lane) try(ctx, lane context.Context, to *server, alone bool) (*stream, 
 	unhook := context.AfterFunc(ctx, cancel)
 	s, err := openStream(lane, l, slot)
 	if err == nil {
-		slow := time.AfterFunc(proveWithin, cancel) // requests that are not read
+		slow := time.AfterFunc(proveWithin, cancel) // for a server that does not read
 		err = s.apply(time.Now())
 		slow.Stop()
 	}
@@ -90,23 +90,23 @@ func (l *lane) try(ctx, lane context.Context, to *server, alone bool) (*stream, 
 		cancel()
 		return nil, l.missed(ctx, slot, s.err)
 	case <-silent.C:
-		// What the origin has nothing of may be all that this lane asks. Then it follows the
-		// group's other lanes.
+		// The origin may have nothing of what this lane asks. Then the lane follows the group's
+		// other lanes.
 		if !l.origin.moved(l.table.Group(), to) {
 			cancel()
 			s.drop()
 			return nil, nil
 		}
 	}
-	if !unhook() { // ctx ended at this very moment
+	if !unhook() { // ctx ended at the same moment
 		s.drop()
 		return nil, ctx.Err()
 	}
 	return s, nil
 }
 
-// place gets a slot at a better server: at once for a lane that tries it for all, in the queue for
-// those that follow.
+// place gets a slot at a better server: at once for the lane that probes the server for all, in the
+// queue for those that follow.
 func (l *lane) place(ctx context.Context, to *server, alone bool) (*slot, error) {
 	pool := l.origin.pool
 	if alone {
@@ -131,7 +131,7 @@ func (l *lane) place(ctx context.Context, to *server, alone bool) (*slot, error)
 	return nil, errors.New("no connection")
 }
 
-// missed notes that a candidate came to nothing.
+// missed records that a candidate failed.
 func (l *lane) missed(ctx context.Context, sl *slot, err error) error {
 	pool := l.origin.pool
 	if ctx.Err() != nil {
@@ -144,8 +144,8 @@ func (l *lane) missed(ctx context.Context, sl *slot, err error) error {
 	return err
 }
 
-// apply asks, on a stream that is a candidate, what the lane wants, and starts the reader. After an
-// error the stream is over.
+// apply sends the lane's subscriptions on a candidate, and starts the reader. After an error the
+// stream has ended.
 func (s *stream) apply(now time.Time) error {
 	s.candidate = &candidate{
 		asked: s.lane.table.Preview(s.sotw), answered: make(chan struct{}), adopted: make(chan struct{}),
@@ -156,7 +156,7 @@ func (s *stream) apply(now time.Time) error {
 			s.cancel()
 			<-s.done
 			if s.err != nil {
-				err = s.err // the reader knows why
+				err = s.err // the reader has the reason
 			}
 			return err
 		}
@@ -164,8 +164,8 @@ func (s *stream) apply(now time.Time) error {
 	return nil
 }
 
-// await has the reader of a candidate wait with its first response until the lane has gone over to
-// the stream. The response must be of something that was asked, and readable. It locks the lane.
+// await blocks the reader of a candidate at its first response until the lane has switched to the
+// stream. That response must decode, and be of a type that was asked. It locks the lane.
 func (s *stream) await(raw []byte) error {
 	select {
 	case <-s.candidate.adopted:
@@ -191,9 +191,9 @@ func (s *stream) await(raw []byte) error {
 	}
 }
 
-// adopt makes a candidate the lane's stream: the table, which was told of it just now, takes as
-// asked what it was asked. It reports whether that is still what has to be asked; if not, the lane
-// opens another stream, to the same server.
+// adopt makes a candidate the lane's stream. The table was just told of the stream, and marks as
+// asked what the stream asked. It reports whether that is still what has to be asked; if not, the
+// lane opens another stream to the same server.
 func (s *stream) adopt(now time.Time) bool {
 	asks, reopen := s.takeAll(now)
 	if reopen || !slices.EqualFunc(bySubject(asks), bySubject(s.candidate.asked), sameSubject) {
@@ -203,7 +203,7 @@ func (s *stream) adopt(now time.Time) bool {
 	return true
 }
 
-// takeAll is Take until there is nothing more: the candidate was asked a long list in one request.
+// takeAll calls Take until nothing is left: the candidate was asked long lists in one request.
 func (s *stream) takeAll(now time.Time) (asks []relay.Ask, reopen bool) {
 	asks, reopen = s.lane.table.Take(now, s.sotw)
 	for !reopen {
@@ -235,7 +235,7 @@ func (s *stream) drop() {
 	s.lane.origin.pool.release(s.slot, noMiss)
 }
 
-// bySubject brings asks of one stream into the order of their types.
+// bySubject sorts the questions of a stream by type.
 func bySubject(asks []relay.Ask) []relay.Ask {
 	asks = slices.Clone(asks)
 	slices.SortStableFunc(asks, func(a, b relay.Ask) int { return xds.CompareTypes(a.TypeURL, b.TypeURL) })
@@ -247,8 +247,8 @@ func sameSubject(a, b relay.Ask) bool {
 		len(a.Unsubscribe)+len(b.Unsubscribe) == 0
 }
 
-// moved reports whether another lane of the group has a stream to the server that was answered. It
-// locks the origin, then each lane.
+// moved reports whether another lane of the group has an answered stream to the server. It locks
+// the origin, then each lane.
 func (o *Origin) moved(g *relay.Group, to *server) bool {
 	o.mu.Lock()
 	lanes := make([]*lane, 0, len(o.lanes))

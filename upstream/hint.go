@@ -8,12 +8,11 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// hints say what to check for what the network says of a connection, in the words of crypto/tls,
-// the system and the grpc library. The first that fits is given.
+// hints map error texts of crypto/tls, the system and grpc to what an operator should check. The
+// first match is used.
 var hints = []struct {
-	secure bool // where grpc.tls is set; else where it is not
-	// only as long as the origin has never answered: afterwards a cut connection is no matter of
-	// TLS
+	secure bool // for origins with grpc.tls; false: without
+	// Only while the origin has never answered: later, a cut connection has other reasons than TLS.
 	new   bool
 	texts []string
 	check string
@@ -43,7 +42,7 @@ var hints = []struct {
 	},
 }
 
-// hinted adds to an error of the transport what to check.
+// hinted adds a hint to a transport error.
 func (p *pool) hinted(err error) error {
 	if status.Code(err) != codes.Unavailable {
 		return err

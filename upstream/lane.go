@@ -11,8 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// lane keeps one lane of the table open: one stream after the other, for as long as anything is
-// wanted on it.
+// lane keeps a stream of one of the table's lanes open for as long as the lane has subscriptions.
 type lane struct {
 	// Set once by newLane.
 	origin *Origin
@@ -21,23 +20,24 @@ type lane struct {
 
 	// Owned by run.
 	waits    waits
-	opened   bool // some stream was opened before
-	reopens  int  // in a row, on purpose
+	opened   bool // a stream was opened before
+	reopens  int  // in a row, by us
 	failures int  // streams in a row that the server ended without a response
-	// streams in a row that were answered, and ended by the origin within steadyStream
+	// Streams in a row that were answered, and then ended by the origin within steadyStream.
 	brief      int
-	saidSilent bool    // and not answered since
-	next       *stream // to be gone over to; nil: a new one is opened
+	saidSilent bool    // the silence was logged, and lasts
+	next       *stream // to switch to; nil: a new one is opened
 
-	mu       sync.Mutex // guards what follows and the types; held for map work only
+	mu       sync.Mutex // guards what follows, and the types; held for map work only
 	open     bool
-	server   *server   // of the present stream, else of the last
-	since    time.Time // of the last change of open
+	server   *server   // of the current stream, or else of the last
+	since    time.Time // when open changed last
 	attempts int
 	heard    bool // the stream had a response
-	// when something that must be answered was asked on it; zero once it was heard
+	// When the first question was asked that requires an answer; zero once there was a response.
 	silentSince time.Time
-	// of the present stream, else of the last; by type URL. Not changed in place by the lane
+	// Of the current stream, or else of the last; by type URL. The lane does not change it in
+	// place.
 	types map[string]*typeState
 }
 
@@ -48,8 +48,8 @@ func newLane(o *Origin, t *relay.Lane) *lane {
 	}
 }
 
-// run opens streams until nothing is wanted on the lane or ctx ends, and then leaves it to whoever
-// runs the origin next.
+// run opens streams until the lane has no subscriptions or ctx ends. Then the lane waits for the
+// next Run of the origin.
 func (l *lane) run(ctx context.Context) {
 	defer l.origin.forget(l)
 	defer func() {
@@ -79,8 +79,9 @@ func (l *lane) run(ctx context.Context) {
 	l.table.Abandon()
 }
 
-// acquire waits for the lane's turn to open a stream (RELAY-98), and for the connection. nil: there
-// is none to be had, ctx has ended, or nothing is wanted any more. It locks the lane.
+// acquire waits until the lane may open a stream (RELAY-98), and for a connection. It returns nil
+// if there is no connection, ctx has ended, or the lane has no subscriptions any more. It locks the
+// lane.
 func (l *lane) acquire(ctx context.Context) *slot {
 	pool := l.origin.pool
 	l.mu.Lock()
@@ -110,8 +111,8 @@ func (l *lane) acquire(ctx context.Context) *slot {
 	}
 }
 
-// uncached reports whether the group wants what no server has answered yet. Where there is no
-// choice of servers it does not matter.
+// uncached reports whether the group wants what no server has answered yet. With one server it does
+// not matter, and is true.
 func (l *lane) uncached() bool {
 	return len(l.origin.cfg.Addresses) == 1 || l.table.Group().Uncached()
 }
@@ -123,7 +124,7 @@ func (l *lane) attempt() {
 	l.mu.Unlock()
 }
 
-// rest waits for d, or until ctx ends or the lane may have become unwanted.
+// rest waits for d, or until ctx ends or the lane may have lost its last subscription.
 func (l *lane) rest(ctx context.Context, d time.Duration) {
 	if d <= 0 {
 		return
@@ -154,7 +155,7 @@ func (l *lane) stream(ctx context.Context, s *stream) time.Duration {
 	l.turn(true, s.conn.server, start)
 	l.origin.health.opened(start)
 	if s.candidate != nil {
-		l.table.Doubt() // it was presented nothing
+		l.table.Doubt() // no initial versions were presented
 	}
 	l.table.Over(s.conn.arrivals)
 	l.table.Open(start, s.conn.server.trust)
@@ -191,7 +192,8 @@ func (l *lane) stream(ctx context.Context, s *stream) time.Duration {
 	return wait
 }
 
-// speak runs the stream. If it is not to the best server, a better one is sought meanwhile.
+// speak runs the stream. If it is not at the most preferred server, it looks for a better one
+// meanwhile.
 func (l *lane) speak(ctx context.Context, s *stream) ending {
 	if s.sotw {
 		probing, cancel := context.WithCancel(ctx)
@@ -216,21 +218,22 @@ func (l *lane) speak(ctx context.Context, s *stream) ending {
 	return why
 }
 
-// turn notes that the stream was opened or is over. It locks the lane.
+// turn records that the stream was opened or has ended. It locks the lane.
 func (l *lane) turn(open bool, to *server, now time.Time) {
 	l.mu.Lock()
 	l.open, l.server, l.since, l.heard, l.silentSince = open, to, now, false, time.Time{}
 	l.mu.Unlock()
 }
 
-// steadyStream is how long a stream must last for its end not to be one of a row.
+// steadyStream is how long a stream must last for its end not to count as one of a row.
 const steadyStream = 30 * time.Second
 
-// maxReopens is how many streams in a row may be closed on purpose before there is a pause between
-// them: a table that never comes to rest must not become a loop at the origin's expense.
+// maxReopens is how many streams in a row may be closed by us before there is a pause between them,
+// so that a table that keeps asking for it does not load the origin with new streams.
 const maxReopens = 5
 
-// after judges how a stream ended: that is what ERR-2 to ERR-4 turn on.
+// after decides what the end of a stream means (ERR-2 to ERR-4), and returns how long to wait
+// before the next.
 func (l *lane) after(ctx context.Context, s *stream, why ending, lived time.Duration) time.Duration {
 	if why.next != nil {
 		l.origin.pool.release(s.slot, noMiss)
@@ -264,9 +267,8 @@ func (l *lane) after(ctx context.Context, s *stream, why ending, lived time.Dura
 			"set timing.keepalive.time to what its keepalive enforcement allows",
 			zap.Duration("keepalive", interval), zap.String("address", s.conn.server.address))
 	}
-	// A stream that owed us nothing, as when every version presented is current, is not to be
-	// blamed for its silence if it lasted: else an origin that closes quiet streams now and then
-	// would look down.
+	// A stream may have nothing to answer, as when every version presented is current. Its silence
+	// is no failure if it lasted. Otherwise an origin that closes quiet streams would look down.
 	quiet := s.responses == 0 && !s.owed && lived > l.origin.cfg.Backoff.Max
 	if (s.responses > 0 || quiet) && !why.broken {
 		l.waits.reset()
@@ -277,13 +279,13 @@ func (l *lane) after(ctx context.Context, s *stream, why ending, lived time.Dura
 		return pause(l.origin.cfg.Pause)
 	}
 	if lived > l.origin.cfg.Backoff.Max {
-		l.waits.reset() // one bad message in days is not the last of a row
+		l.waits.reset() // a single bad message in days is not one of a row
 	}
 	return l.failed(ctx, s.slot, why.err, why.miss())
 }
 
-// failed notes a connectivity error (ERR-4), and says how long the lane waits before it joins the
-// queue for the next stream.
+// failed records a connectivity error (ERR-4), and returns how long the lane waits before it queues
+// for the next stream.
 func (l *lane) failed(ctx context.Context, sl *slot, err error, m miss) time.Duration {
 	counted := l.origin.pool.release(sl, m)
 	if ctx.Err() != nil {
@@ -294,13 +296,13 @@ func (l *lane) failed(ctx context.Context, sl *slot, err error, m miss) time.Dur
 		zap.String("node_id", node.GetId()), zap.String("node_cluster", node.GetCluster()))
 	if counted {
 		l.failures++
-		return 0 // there may be another server to go to, or else the queue says how long to wait
+		return 0 // there may be another server; if not, the queue knows how long to wait
 	}
 	l.table.Missed()
 	return l.waits.next()
 }
 
-// tooManyPings doubles the keepalive interval if that is what the connection was closed for.
+// tooManyPings doubles the keepalive interval if the connection was closed for too many pings.
 func (l *lane) tooManyPings(c *conn, err error) (interval time.Duration, changed bool) {
 	if err == nil || !strings.Contains(err.Error(), "too_many_pings") {
 		return 0, false

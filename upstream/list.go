@@ -9,13 +9,13 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// list is what a request names: plainly, and with dynamic parameters (DYN-1).
+// list has the names of a request: plain ones, and those with dynamic parameters (DYN-1).
 type list struct {
 	names    []string
 	locators []*discoveryv3.ResourceLocator
 }
 
-// listOf is what names go as, in the order the table gave them.
+// listOf makes a list of names, in the table's order.
 func listOf(ns []relay.Name) (l list) {
 	for i := range ns {
 		if n := &ns[i]; n.Located {
@@ -31,7 +31,7 @@ func listOf(ns []relay.Name) (l list) {
 
 func (l *list) empty() bool { return len(l.names)+len(l.locators) == 0 }
 
-// cut takes as much as fits into room bytes, names first, and at least one of either.
+// cut splits off as much as fits into room bytes, names first, and at least one of either kind.
 func (l *list) cut(room int) (head, tail list, left int) {
 	head.names, tail.names, left = cut(l.names, room, func(name string) int { return len(name) + 6 })
 	if tail.locators = l.locators; len(tail.names) > 0 || len(head.names) > 0 && left <= 0 {
@@ -39,13 +39,13 @@ func (l *list) cut(room int) (head, tail list, left int) {
 	}
 	more := func(r *discoveryv3.ResourceLocator) int { return proto.Size(r) + 6 }
 	if len(head.names) > 0 && len(l.locators) > 0 && left < more(l.locators[0]) {
-		return head, tail, 0 // else one that does not fit would be taken for the sake of progress
+		return head, tail, 0 // cut would take one that does not fit
 	}
 	head.locators, tail.locators, left = cut(l.locators, left, more)
 	return head, tail, left
 }
 
-// cut takes as many as fit, and at least one.
+// cut splits off as many elements as fit, and at least one.
 func cut[T any](all []T, room int, size func(T) int) (head, tail []T, left int) {
 	for i, one := range all {
 		room -= size(one)
@@ -56,7 +56,7 @@ func cut[T any](all []T, room int, size func(T) int) (head, tail []T, left int) 
 	return all, nil, room
 }
 
-// sameNames reports whether two asks are for the same subscriptions (DYN-2).
+// sameNames reports whether two lists are the same subscriptions (DYN-2).
 func sameNames(a, b []relay.Name) bool {
 	return slices.EqualFunc(a, b, func(a, b relay.Name) bool { return a.Name == b.Name && a.Params.Key() == b.Params.Key() })
 }

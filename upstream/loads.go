@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// loadMethod is that of load reports.
+// loadMethod returns the method of load reports.
 func (c *Config) loadMethod() string {
 	service, method := xds.LoadReports(c.V2)
 	return "/" + service + "/" + method
@@ -23,18 +23,18 @@ func (c *Config) loadMethod() string {
 
 var errLeaving = status.Error(codes.Unavailable, "the origin is spoken to in another way from now on, or not at all: come again")
 
-// loading is when there are streams of load reports: while the origin is run.
+// loading is the time in which there are streams of load reports: while the origin runs.
 type loading struct {
-	begun chan struct{} // set by New, closed by Run
+	begun chan struct{} // made by New, closed by Run
 
 	mu sync.Mutex // guards what follows
-	// leaving ends when Run is about to end, and aggregates say what they have still to say; life
-	// ends after that. Nil before Run.
+	// leaving ends when Run is about to end: aggregates then send what is left. life ends after
+	// that. Both are nil before Run.
 	life, leaving  context.Context
 	endLife, leave context.CancelFunc
 }
 
-// await waits for Run to begin, for a client that came before it: the process listens first
+// await waits for Run to begin, since the process listens before it calls Run
 // (TestLoadReportsAwaitRun).
 func (o *Origin) await(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, o.coldWait())
@@ -45,10 +45,11 @@ func (o *Origin) await(ctx context.Context) {
 	}
 }
 
-// coldWait is how long a stream of load reports waits for its connection.
+// coldWait returns how long a stream of load reports waits for a connection.
 func (o *Origin) coldWait() time.Duration { return max(o.table.ColdWait(), time.Second) }
 
-// during is the time for streams; nil: it is not that time. It locks the loading.
+// during returns the context that streams live by; nil: Run has not begun or has ended. It locks
+// the loading.
 func (l *loading) during() context.Context {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -68,8 +69,8 @@ func (o *Origin) beginLoads(ctx context.Context) {
 	close(l.begun)
 }
 
-// endLoads ends all streams of load reports: those of aggregates with what they have still to say.
-// It locks the aggregates, then the pool.
+// endLoads ends all streams of load reports. Aggregates send what is left before. It locks the
+// aggregates, then the pool.
 func (o *Origin) endLoads() {
 	o.aggregates.mu.Lock()
 	o.aggregates.ended = true
@@ -83,12 +84,12 @@ func (o *Origin) endLoads() {
 }
 
 // LoadReports opens a stream of load reports on one of the origin's connections, for a client whose
-// stream has come through the relays of via (LRS-2). It waits for a connection for cold_wait at
-// most and for none that is not due: the client is the one to come again, and then is told
-// UNAVAILABLE (LRS-5). The end of ctx is the end of the stream, and each stream has to end so.
+// stream came through the relays of via (LRS-2). It waits for a connection for cold_wait at most,
+// and not for a server in backoff. If it fails, the client gets UNAVAILABLE and retries (LRS-5).
+// The stream ends with ctx, and the caller has to end ctx.
 //
-// Such streams say nothing of the origin's health, and no stream of configuration waits for them:
-// an origin without the service answers everything else.
+// These streams do not count for the origin's health, and no discovery stream waits for them: an
+// origin without the service may answer everything else.
 func (o *Origin) LoadReports(ctx context.Context, via []string) (*LoadStream, error) {
 	if most := o.cfg.LoadReports; most > 0 && o.reporting.Add(1) > int64(most) {
 		o.reporting.Add(-1)
@@ -122,7 +123,7 @@ func (o *Origin) openLoads(ctx context.Context, via []string) (*LoadStream, erro
 	}
 	s := &LoadStream{origin: o, slot: slot, life: life}
 	if err == nil {
-		// The library waits, without a word, for a server that allows fewer streams than we want.
+		// grpc waits without a limit for a server that allows fewer streams than we want.
 		slow := time.AfterFunc(connectTimeout, cancel)
 		s.wire, err = slot.conn.grpc.NewStream(out, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, o.cfg.loadMethod())
 		slow.Stop()
@@ -137,8 +138,7 @@ func (o *Origin) openLoads(ctx context.Context, via []string) (*LoadStream, erro
 	return s, nil
 }
 
-// LoadStream is a stream of load reports at an origin. Send and Recv may be called beside each
-// other.
+// LoadStream is a stream of load reports at an origin. Send and Recv may be called concurrently.
 type LoadStream struct {
 	// Set once.
 	origin *Origin
@@ -147,7 +147,7 @@ type LoadStream struct {
 	life   context.Context // of the origin's Run
 }
 
-// close gives back the place on the connection.
+// close frees the stream's place on the connection.
 func (s *LoadStream) close() {
 	s.origin.pool.release(s.slot, noMiss)
 	if s.origin.cfg.LoadReports > 0 {
@@ -155,15 +155,15 @@ func (s *LoadStream) close() {
 	}
 }
 
-// Send sends a report, as it is on the wire. After an error Recv tells why the stream is over. The
-// report is copied: grpc may write what it is given after SendMsg has returned.
+// Send sends a report in wire format. After an error, Recv returns why the stream has ended. It
+// copies the report, since grpc may still read its argument after SendMsg has returned.
 func (s *LoadStream) Send(report []byte) error { return s.wire.SendMsg(bytes.Clone(report)) }
 
-// CloseSend says that no report follows.
+// CloseSend states that no report follows.
 func (s *LoadStream) CloseSend() error { return s.wire.CloseSend() }
 
-// Recv waits for the origin's next message and returns it as it was on the wire. The error is the
-// stream's end: io.EOF, or a status.
+// Recv waits for the origin's next message, in wire format. The error is the stream's end: io.EOF,
+// or a status.
 func (s *LoadStream) Recv() ([]byte, error) {
 	var m []byte
 	err := s.wire.RecvMsg(&m)
@@ -173,8 +173,7 @@ func (s *LoadStream) Recv() ([]byte, error) {
 	return m, err
 }
 
-// loadSlot is a place on a connection to the server that the origin is spoken to at. It locks the
-// pool.
+// loadSlot returns a place on a connection to the server in use. It locks the pool.
 func (p *pool) loadSlot(ctx context.Context, atMost time.Duration) (*slot, error) {
 	ctx, cancel := context.WithTimeout(ctx, atMost)
 	defer cancel()
@@ -192,7 +191,7 @@ func (p *pool) loadSlot(ctx context.Context, atMost time.Duration) (*slot, error
 	}
 }
 
-// reason is the last error, for people. It locks the health.
+// reason returns the text of the last error. It locks the health.
 func (h *health) reason() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -9,10 +9,10 @@ import (
 	"go.uber.org/zap"
 )
 
-// overlapNames is how many names a log line about overlapping variants has.
+// overlapNames is how many names a log line about overlapping variants lists.
 const overlapNames = 10
 
-// speakOfEmptyOr counts, and says, that a response has constraints that match nothing.
+// speakOfEmptyOr counts and logs that a response has constraints that match nothing.
 func (s *stream) speakOfEmptyOr(now time.Time, typeURL string, u *xds.Update) {
 	s.lane.origin.counts.LocatorFaults("empty_or", u.EmptyOr)
 	if u.EmptyOr > 0 {
@@ -21,8 +21,8 @@ func (s *stream) speakOfEmptyOr(now time.Time, typeURL string, u *xds.Update) {
 	}
 }
 
-// speakOfLocators counts, and says, what a response shows of how the origin reads locators and
-// writes constraints.
+// speakOfLocators counts and logs what a response shows of how the origin handles locators and
+// constraints.
 func (s *stream) speakOfLocators(now time.Time, typeURL string, a *relay.Applied) {
 	o := s.lane.origin
 	o.counts.LocatorFaults("unheeded", a.Unheeded)

@@ -13,7 +13,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// Origin speaks ADS to one origin on behalf of the table.
+// Origin speaks xDS to one origin on behalf of the table.
 type Origin struct {
 	// Set once by New.
 	cfg            Config
@@ -24,23 +24,23 @@ type Origin struct {
 	pool           *pool
 	rateLimitedLog rateLimitedLog
 
-	reporting         atomic.Int64 // streams of load reports that are open
+	reporting         atomic.Int64 // open streams of load reports
 	aggregates        aggregates
 	loading           loading
 	started           atomic.Bool
-	saidResume        atomic.Bool // that the origin ignores initial versions
-	saidUnconstrained atomic.Bool // the log says that constraints are missing
-	saidTTL           atomic.Bool // the log names dialect: sotw (TTL-14)
+	saidResume        atomic.Bool // logged: the origin ignores initial versions
+	saidUnconstrained atomic.Bool // logged: constraints are missing
+	saidTTL           atomic.Bool // logged: TTLs need dialect: sotw (TTL-14)
 
 	mu           sync.Mutex // guards what follows; held for map work only
 	lanes        map[*lane]struct{}
-	refusedSince time.Time    // the first refusal of an origin that has answered nothing
-	accuser      *relay.Group // the group that may accuse types of it (RELAY-92); nil: none yet
-	health       health       // has a lock of its own
+	refusedSince time.Time    // first refusal, while the origin has answered nothing
+	accuser      *relay.Group // the group that may blame types for it (RELAY-92); nil: none yet
+	health       health       // has its own lock
 }
 
-// New checks cfg, reporting every problem at once, and connects it with the table's part for the
-// origin. Nothing runs before Run.
+// New checks cfg and returns all its problems, joined. table is the table's part for the origin.
+// Nothing runs before Run.
 func New(cfg Config, table *relay.Origin) (*Origin, error) {
 	c, err := cfg.checked()
 	if table == nil {
@@ -59,18 +59,18 @@ func New(cfg Config, table *relay.Origin) (*Origin, error) {
 	return o, nil
 }
 
-// Succeed takes over what is known of the origin from the one that spoke to it before, under
-// another configuration. It is called before Run, after the other's.
+// Succeed takes over the state of the Origin that spoke to the same origin under the last
+// configuration. It is called after the other's Run has ended, and before Run.
 func (o *Origin) Succeed(before *Origin) {
 	was := &before.health
 	was.mu.Lock()
 	defer was.mu.Unlock()
-	h := &o.health // which nobody else knows yet
+	h := &o.health // not shared yet
 	h.connected, h.since, h.err, h.errAt, h.proof, h.update = was.connected, was.since, was.err, was.errAt, was.proof, was.update
 }
 
-// Run opens the lanes that the table wants and keeps them open until ctx ends; then everything it
-// started has ended, and the lanes wait for the Run of another. It may be called once.
+// Run opens streams for the lanes that the table wants, until ctx ends. It returns when everything
+// that it started has ended; the lanes then wait for the next Origin's Run. It is called once.
 func (o *Origin) Run(ctx context.Context) error {
 	if o.started.Swap(true) {
 		return fmt.Errorf("origin %q: Run was called twice", o.cfg.Name)
@@ -100,7 +100,7 @@ func (o *Origin) Run(ctx context.Context) error {
 	}
 }
 
-// forget drops a lane that has ended. It locks the origin.
+// forget removes a lane that has ended. It locks the origin.
 func (o *Origin) forget(l *lane) {
 	o.mu.Lock()
 	delete(o.lanes, l)
@@ -110,23 +110,23 @@ func (o *Origin) forget(l *lane) {
 	o.pool.trim(none)
 }
 
-// health is what the origin's state is told from. Safe for concurrent use.
+// health is what the origin's status is derived from. Safe for concurrent use.
 type health struct {
 	mu        sync.Mutex
 	connected bool
-	since     time.Time // of the last change of connected
-	failing   bool      // the last thing known is a failure
+	since     time.Time // when connected changed last
+	failing   bool      // the last event was a failure
 	answered  int       // open streams that had a response
 	failures  int       // since the last response
-	err       string    // the last connectivity error, "" if it is over
-	errAt     time.Time // zero without an error
-	errOf     *lane     // who met it while others were answered; nil: an answer to anybody ends it
+	err       string    // the last connectivity error; "" once it is over
+	errAt     time.Time // zero if there is none
+	errOf     *lane     // the lane that had it alone; nil: any answer ends it
 	proof     time.Time
 	update    time.Time
 }
 
-// opened notes that a stream was created. It counts as connected unless the last thing known is a
-// failure (ERR-14). It locks the health.
+// opened records that a stream was opened. The origin then counts as connected, unless the last
+// event was a failure (ERR-14). It locks the health.
 func (h *health) opened(now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -135,7 +135,7 @@ func (h *health) opened(now time.Time) {
 	}
 }
 
-// heard notes a response to a lane; first: of its stream. It locks the health.
+// heard records a response to a lane. first: the first of its stream. It locks the health.
 func (h *health) heard(now time.Time, l *lane, first bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -149,7 +149,7 @@ func (h *health) heard(now time.Time, l *lane, first bool) {
 	h.set(true, now)
 }
 
-// ended notes that a stream that had a response is over, which is no failure (ERR-3). It locks the
+// ended records the end of a stream that had a response, which is no failure (ERR-3). It locks the
 // health.
 func (h *health) ended() {
 	h.mu.Lock()
@@ -157,9 +157,8 @@ func (h *health) ended() {
 	h.mu.Unlock()
 }
 
-// failed notes a connectivity error (ERR-4) and returns how many there were since the last
-// response. One lane's failure says nothing about an origin that answers others. It locks the
-// health.
+// failed records a connectivity error (ERR-4), and returns how many there were since the last
+// response. A lane's failure does not count while the origin answers others. It locks the health.
 func (h *health) failed(now time.Time, err error) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -172,7 +171,7 @@ func (h *health) failed(now time.Time, err error) int {
 	return h.failures
 }
 
-// refused notes the failure of one lane while the origin answers others; nil: of a connection. It
+// refused records the failure of one lane while the origin answers others; nil: of a connection. It
 // locks the health.
 func (h *health) refused(now time.Time, l *lane, err error) {
 	h.mu.Lock()
@@ -180,7 +179,8 @@ func (h *health) refused(now time.Time, l *lane, err error) {
 	h.mu.Unlock()
 }
 
-// gone notes that a lane has ended, whose error nobody would hear the end of. It locks the health.
+// gone records that a lane has ended, and clears its error, which nothing else would end. It locks
+// the health.
 func (h *health) gone(l *lane) {
 	h.mu.Lock()
 	if h.errOf == l {
@@ -205,7 +205,7 @@ func (h *health) answering() bool {
 	return h.answered > 0
 }
 
-// updated notes when the origin last changed something. It locks the health.
+// updated records when the origin last changed something. It locks the health.
 func (h *health) updated(now time.Time) {
 	h.mu.Lock()
 	h.update = now

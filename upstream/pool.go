@@ -22,20 +22,19 @@ import (
 )
 
 const (
-	// maxAddresses bounds the servers of one origin, which are told apart by one byte.
+	// maxAddresses bounds the servers of one origin: one byte tells them apart.
 	maxAddresses = 254
-	// lanesPerConnection is how many streams a connection carries before another is opened: the
-	// least number of concurrent streams servers should allow (RELAY-26).
+	// lanesPerConnection is how many streams a connection carries before another one is opened: the
+	// least number of concurrent streams that servers should allow (RELAY-26).
 	lanesPerConnection = 100
 	// connectTimeout bounds an attempt to connect, and one to open a stream on a connection.
 	connectTimeout = 20 * time.Second
 )
 
-// pool is the connections to one origin. Whichever lane needs one first dials, and the others wait
-// for the outcome, so a dead server costs one attempt however many lanes there are. A conn that
-// went down is not used for new streams but replaced, so that the grpc library, which would dial
-// again by itself, does not stack its backoff upon ours. Which server a lane goes to is in
-// server.go.
+// pool has the connections to one origin. The first lane that needs a connection dials, and the
+// others wait for the outcome, so a dead server costs one attempt however many lanes there are. A
+// conn that went down is replaced. If it were used again, grpc would redial it by itself, with its
+// own backoff on top of ours. server.go chooses the server of a lane.
 type pool struct {
 	// Set once by newPool.
 	cfg            *Config
@@ -45,14 +44,14 @@ type pool struct {
 	servers        []*server // in order of preference
 
 	mu      sync.Mutex    // guards what follows and the servers; held for list work only
-	ended   bool          // no connection is kept for what is to come
-	changed chan struct{} // closed when a server that was lost answers, or may be tried by another
-	// of the lanes that wait for leave to open a stream, in the order they came
+	ended   bool          // no idle connection is kept
+	changed chan struct{} // closed when a lost server answers, or may be probed again
+	// Lanes that wait to open a stream, first come first.
 	queue  []*place
-	last   *relay.Group // that was given leave, unless there was a miss since
-	timer  *time.Timer  // looks at the queue again; nil: it was never needed
-	starts []time.Time  // when the last streams were given leave; a ring of NewGroupsPerSecond
-	oldest int          // in the ring, once it is full
+	last   *relay.Group // group of the last stream opened; nil after a failure
+	timer  *time.Timer  // for the next look at the queue; nil: not needed yet
+	starts []time.Time  // when the last streams were opened; a ring of NewGroupsPerSecond
+	oldest int          // index in the ring, once it is full
 }
 
 // conn is one connection.
@@ -64,7 +63,7 @@ type conn struct {
 
 	// Guarded by pool.mu.
 	lanes int
-	gone  bool // takes no more lanes, and is closed with the last
+	gone  bool // takes no more lanes, and is closed after the last
 }
 
 func newPool(cfg *Config, table *relay.Origin, h *health, n *rateLimitedLog) *pool {
@@ -80,8 +79,8 @@ func newPool(cfg *Config, table *relay.Origin, h *health, n *rateLimitedLog) *po
 	return p
 }
 
-// serverKey tells servers apart whose versions differ. What is a resource's version in one dialect
-// is the whole response's in the other.
+// serverKey tells apart servers with different versions. A resource's version in one dialect is the
+// version of the whole response in the other, so the dialect is part of it.
 func (c *Config) serverKey(address string) string {
 	if c.SameVersions {
 		address = "all"
@@ -89,8 +88,8 @@ func (c *Config) serverKey(address string) string {
 	return fmt.Sprintf("%s sotw=%v", address, c.SotW)
 }
 
-// take gets a slot at one server without a turn in the queue, or says how long to wait before the
-// next attempt. It locks the pool.
+// take gets a slot at one server without queueing, or returns how long to wait before the next
+// attempt. It locks the pool.
 func (p *pool) take(ctx context.Context, s *server) (*slot, time.Duration) {
 	p.mu.Lock()
 	if c := s.free(); c != nil {
@@ -120,8 +119,8 @@ func (p *pool) take(ctx context.Context, s *server) (*slot, time.Duration) {
 	return sl, 0
 }
 
-// open dials for a slot, whose server has been marked for it. If that fails the slot is over. It
-// locks the pool.
+// open dials for a slot whose server is marked as being dialled. If that fails, the slot is over.
+// It locks the pool.
 func (p *pool) open(ctx context.Context, sl *slot) {
 	s := sl.server
 	p.mu.Lock()
@@ -149,14 +148,14 @@ func (p *pool) open(ctx context.Context, sl *slot) {
 	}
 }
 
-// dialled ends an attempt to connect.
+// dialled records that an attempt to connect has ended.
 func (p *pool) dialled(s *server) {
 	close(s.dialling)
 	s.dialling = nil
 }
 
-// failed reports a connectivity error of a lane, or of a connection. While another server answers
-// it says nothing of the origin. It locks the pool.
+// failed reports a connectivity error of a lane or a connection. While another server answers, it
+// does not count for the origin. It locks the pool.
 func (p *pool) failed(s *server, l *lane, err error, fields ...zap.Field) {
 	now := time.Now()
 	err = p.hinted(err)
@@ -177,7 +176,7 @@ func (p *pool) failed(s *server, l *lane, err error, fields ...zap.Field) {
 	p.rateLimitedLog.failed(now, err, p.health.failed(now, err), fields...)
 }
 
-// patience bounds an attempt to connect: shorter where there is another server to go to.
+// patience returns the bound of an attempt to connect. It is shorter if there is another server.
 func (p *pool) patience() time.Duration {
 	if len(p.servers) == 1 {
 		return connectTimeout
@@ -185,7 +184,7 @@ func (p *pool) patience() time.Duration {
 	return min(connectTimeout, max(p.table.ColdWait()/2, time.Second))
 }
 
-// dial connects to one server and returns when the connection is up.
+// dial connects to one server, and returns once the connection is up.
 func (p *pool) dial(ctx context.Context, s *server, interval time.Duration) (*conn, error) {
 	own, address, arrivals := p.cfg.Backoff, s.address, new(relay.Arrivals)
 	options := []grpc.DialOption{
@@ -200,11 +199,11 @@ func (p *pool) dial(ctx context.Context, s *server, interval time.Duration) (*co
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: interval, Timeout: p.cfg.Keepalive.Timeout}),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff: backoff.Config{BaseDelay: own.Base, Multiplier: own.Factor, Jitter: own.Jitter, MaxDelay: own.Max},
-			// which the dialler divides among the addresses that a name has
+			// grpc divides it among the addresses of a name
 			MinConnectTimeout: p.patience(),
 		}),
 		grpc.WithIdleTimeout(0),
-		grpc.WithDisableRetry(), // a stream is never replayed, so nothing need be kept for it
+		grpc.WithDisableRetry(), // streams are never replayed, so nothing is buffered for it
 		grpc.WithDisableServiceConfig(),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(codec{}), grpc.MaxCallRecvMsgSize(p.cfg.MaxMessage)),
 	}
@@ -224,7 +223,7 @@ func (p *pool) dial(ctx context.Context, s *server, interval time.Duration) (*co
 		return nil, err
 	}
 	if err := connect(ctx, cc, p.patience()); err != nil {
-		_ = cc.Close() // it is being given up
+		_ = cc.Close() // the connection is given up
 		return nil, fmt.Errorf("%s: %w", address, err)
 	}
 	return &conn{server: s, grpc: cc, arrivals: arrivals}, nil
@@ -245,7 +244,7 @@ func connect(ctx context.Context, cc *grpc.ClientConn, patience time.Duration) e
 		case connectivity.Ready:
 			return nil
 		case connectivity.TransientFailure, connectivity.Shutdown:
-			// The reason is only told to a stream, which fails at once.
+			// Only a stream returns the reason. It fails at once.
 			if _, err := cc.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, xds.ADS.Method(true)); err != nil {
 				return err
 			}
@@ -258,9 +257,9 @@ func connect(ctx context.Context, cc *grpc.ClientConn, patience time.Duration) e
 	}
 }
 
-// release ends a slot whose stream is over. It reports whether a miss is put down to the server,
-// which says when the next attempt is. While the server answers others the miss is the lane's own.
-// It locks the pool.
+// release ends a slot whose stream has ended. counted: the failure counts for the server, whose
+// backoff says when the next attempt is. While the server answers others, it counts for the lane
+// only. It locks the pool.
 func (p *pool) release(sl *slot, m miss) (counted bool) {
 	c, s := sl.conn, sl.server
 	now := time.Now()
@@ -295,8 +294,8 @@ func (p *pool) release(sl *slot, m miss) (counted bool) {
 	return counted
 }
 
-// slower doubles the keepalive interval of connections to come, once for each connection that was
-// closed for it (ERR-12). It locks the pool.
+// slower doubles the keepalive interval of future connections, once for each connection that was
+// closed for too many pings (ERR-12). It locks the pool.
 func (p *pool) slower(c *conn) (interval time.Duration, changed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -307,8 +306,8 @@ func (p *pool) slower(c *conn) (interval time.Duration, changed bool) {
 	return c.server.keepalive, changed
 }
 
-// trim closes connections that no lane uses, keeping one for lanes between two streams unless last
-// is set. It locks the pool.
+// trim closes connections without lanes. It keeps one for lanes that are between two streams,
+// unless last is set. It locks the pool.
 func (p *pool) trim(last bool) {
 	kept := 0
 	p.mu.Lock()
@@ -317,7 +316,7 @@ func (p *pool) trim(last bool) {
 	closeAll(idle)
 }
 
-// cut takes out the connections without lanes that may go.
+// cut removes the connections without lanes for which may returns true.
 func (p *pool) cut(may func(*conn) bool) (idle []*conn) {
 	for _, s := range p.servers {
 		s.conns = slices.DeleteFunc(s.conns, func(c *conn) bool {
@@ -333,6 +332,6 @@ func (p *pool) cut(may func(*conn) bool) (idle []*conn) {
 
 func closeAll(conns []*conn) {
 	for _, c := range conns {
-		_ = c.grpc.Close() // only ever says that it was closed before
+		_ = c.grpc.Close() // the only error is that it is closed
 	}
 }

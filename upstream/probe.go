@@ -11,18 +11,19 @@ import (
 	"go.uber.org/zap"
 )
 
-// probeNames is how many names a log line has.
+// probeNames is how many names a log line lists.
 const probeNames = 10
 
-// prober is a stream apart from the lane's, on which a SotW origin is asked for what it leaves
-// unanswered (RELAY-99). Nothing that comes on it is applied.
+// prober is a stream beside the lane's, on which a SotW origin is asked for names that it leaves
+// unanswered (RELAY-99). Nothing on it is applied.
 type prober struct {
 	mu       sync.Mutex // guards what follows
 	probe    *relay.Probe
 	answered time.Time // zero: not yet
 }
 
-// probes asks apart what the lane's stream leaves unanswered, until ctx ends.
+// probes asks, on separate streams, for names that the lane's stream leaves unanswered. It ends
+// with ctx.
 func (l *lane) probes(ctx context.Context) {
 	for {
 		select {
@@ -35,8 +36,8 @@ func (l *lane) probes(ctx context.Context) {
 	}
 }
 
-// probe is one stream: it asks everything first, and then, for as long as d, name by name what is
-// aside. It reports whether there is more to be asked. It locks the lane.
+// probe runs one stream. It asks for everything once, and then, for at most d, for the suspect
+// names one by one. It reports whether there is more to ask. It locks the lane.
 func (l *lane) probe(ctx context.Context, d time.Duration) bool {
 	p := l.table.Probe(time.Now(), true)
 	if p == nil || ctx.Err() != nil {
@@ -69,7 +70,7 @@ func (l *lane) probe(ctx context.Context, d time.Duration) bool {
 			return true
 		}
 		select {
-		case <-l.table.Suspicion(): // there are others, so everything is asked again
+		case <-l.table.Suspicion(): // there are new suspects, so everything is asked again
 			return true
 		default:
 		}
@@ -78,8 +79,8 @@ func (l *lane) probe(ctx context.Context, d time.Duration) bool {
 	return ctx.Err() == nil
 }
 
-// turn asks, unless the turn before did so, and waits for the answer. ok is false if the stream has
-// ended. It locks the prober.
+// turn sends a question, unless it equals the last one, and waits for the answer. ok is false if
+// the stream has ended. It locks the prober.
 func (s *stream) turn(p, before *relay.Probe) (answered, ok bool) {
 	x := s.prober
 	x.mu.Lock()
@@ -101,7 +102,7 @@ func (s *stream) turn(p, before *relay.Probe) (answered, ok bool) {
 	return answered, ok
 }
 
-// unanswered tells people of names that make the origin silent.
+// unanswered logs names that the origin does not answer.
 func (l *lane) unanswered(p *relay.Probe) {
 	names, n := p.Unheard(probeNames)
 	if n == 0 {
@@ -116,7 +117,7 @@ func (l *lane) unanswered(p *relay.Probe) {
 		zap.String("group", l.table.Group().Key()), zap.String("type_url", printable(p.Ask.TypeURL)), zap.Int("unanswered", n), zap.Strings("names", names))
 }
 
-// heed takes up one response. It locks the prober.
+// heed records a response. It locks the prober.
 func (x *prober) heed(now time.Time, u *xds.Update) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

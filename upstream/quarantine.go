@@ -8,18 +8,17 @@ import (
 	"go.uber.org/zap"
 )
 
-// longestRest is the longest wait between two attempts to ask a type that is in quarantine
-// (RELAY-92).
+// longestRest is the longest pause between two attempts to ask for a type in quarantine (RELAY-92).
 const longestRest = 10 * time.Minute
 
-// accuseAfter is for how long an origin must have refused every stream, and answered none, for that
-// to be put down to a type.
+// accuseAfter is how long an origin must have refused every stream, without any answer, before a
+// type is suspected of it.
 const accuseAfter = 2 * time.Minute
 
-// mayAccuse reports whether the end of a stream of a group may be put down to types. An origin that
-// has answered nothing yet may be starting, or refuse us altogether (RELAY-92). Should it have
-// refused every stream for accuseAfter, one type may be what it refuses all of them for: one group
-// finds out for all. It locks the origin.
+// mayAccuse reports whether types may be blamed for the end of a group's stream (RELAY-92). An
+// origin that has answered nothing yet may be starting, or refuse us altogether. If that has lasted
+// for accuseAfter, one type may be the reason on all streams: then one group finds out for all. It
+// locks the origin.
 func (o *Origin) mayAccuse(now time.Time, g *relay.Group) bool {
 	if o.health.everHeard() {
 		return true
@@ -35,7 +34,7 @@ func (o *Origin) mayAccuse(now time.Time, g *relay.Group) bool {
 	return o.accuser == g
 }
 
-// suspects says that the next stream goes without some types.
+// suspects logs that the next stream leaves out some types.
 func (l *lane) suspects(s *stream, err error, typeURLs []string) {
 	l.origin.rateLimitedLog.warn(time.Now(), "suspects", "the origin ended the stream just after it was asked for types it never answered: "+
 		"they are left out, and tried apart from the others",
@@ -43,8 +42,8 @@ func (l *lane) suspects(s *stream, err error, typeURLs []string) {
 		zap.String("address", s.conn.server.address), zap.Error(err))
 }
 
-// quarantined has a type rest whose own stream the origin ended. The origin was there, so this is
-// no connectivity error.
+// quarantined logs and counts that the origin ended the stream of a type in quarantine, which then
+// backs off. The origin responded, so this is no connectivity error.
 func (l *lane) quarantined(s *stream, err error, r *relay.StreamRejection) {
 	o, now, typeURL := l.origin, time.Now(), l.table.OnlyType()
 	o.pool.release(s.slot, noMiss)
@@ -65,8 +64,8 @@ func (l *lane) quarantined(s *stream, err error, r *relay.StreamRejection) {
 		zap.String("address", s.conn.server.address), zap.Error(err))
 }
 
-// restAfter is how long a type rests after so many refusals in a row. An origin that never answered
-// anything may refuse us altogether, and then all types are to be back as soon as after any other
+// restAfter returns how long a type backs off after a number of refusals in a row. An origin that
+// never answered may refuse us altogether; then all types are asked again as soon as after any
 // outage.
 func (o *Origin) restAfter(failures int) time.Duration {
 	w := waits{cfg: o.cfg.Backoff, failures: failures - 1}

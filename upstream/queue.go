@@ -9,56 +9,56 @@ import (
 )
 
 const (
-	// A new stream counts as unanswered for answerWait at most, or for idleWait if nothing was
-	// asked on it that must be answered.
+	// How long a new stream counts as unanswered at most. idleWait is for a stream with no question
+	// that requires an answer.
 	answerWait, idleWait = time.Second, 250 * time.Millisecond
-	// unansweredShare is what part of the streams of a second may be unanswered at a time: a server
-	// that takes long to answer, or delays requests because of a rate limit of its own, is asked no
-	// faster than it answers.
+	// unansweredShare: at most one in so many of a second's new streams may be unanswered at a
+	// time. So a server that is slow, or limits the rate by itself, is asked no faster than it
+	// answers.
 	unansweredShare = 5
-	// mostProbes is how many streams are tried at a time, at most, at a server that has refused
-	// every stream so far.
+	// mostProbes is how many streams are tried at the same time at a server that has refused all so
+	// far.
 	mostProbes = 20
 )
 
-// place is one lane's in the queue for a new stream (RELAY-98).
+// place is a lane's place in the queue for new streams (RELAY-98).
 type place struct {
 	// Set once by whoever joins.
 	group    *relay.Group
-	to       *server // the only server to go to; nil: choose says
-	was      *server // where the lane's last stream went; nil: there was none
-	failures int     // of the lane in a row
-	brief    bool    // the lane's last streams were answered and ended soon after
+	to       *server // the only server to use; nil: choose decides
+	was      *server // server of the lane's last stream; nil: there was none
+	failures int     // of the lane, in a row
+	brief    bool    // the lane's last streams were answered, and ended soon after
 	granted  chan *slot
-	missed   chan struct{} // one slot: no server may be tried now
+	missed   chan struct{} // one slot: no server can be tried now
 
 	// Guarded by pool.mu.
-	uncached bool // for choose
+	uncached bool // argument of choose
 	warned   bool // missed was signalled
 }
 
-// slot is leave to open one stream at a server, and then the stream's place on a connection.
-// Guarded by pool.mu but for conn, which is set by the time that connect or take returns.
+// slot is the permission to open one stream at a server, and then the stream's place on a
+// connection. Guarded by pool.mu, except conn, which is set before connect or take returns.
 type slot struct {
 	server *server
-	conn   *conn // nil: whoever has the slot dials
+	conn   *conn // nil: the slot's owner dials
 
-	since      time.Time   // when it had a connection
-	timer      *time.Timer // ends unanswered
+	since      time.Time   // when it got a connection
+	timer      *time.Timer // ends the state unanswered
 	unanswered bool        // counted in server.unanswered
 	answered   bool        // counted in server.answering
 }
 
-// miss is what the end of a stream without a response says of the server.
+// miss says what the end of a stream without a response means for the server.
 type miss uint8
 
 const (
 	noMiss    miss = iota
-	unserved       // it cannot serve now: a lost connection, UNAVAILABLE, a limit
-	refusedBy      // it can, and does not serve this stream
+	unserved       // it cannot serve now: connection lost, UNAVAILABLE, a limit
+	refusedBy      // it is up, and refuses this stream
 )
 
-// join puts a lane into the queue. Its turn comes through q.granted. It locks the pool.
+// join queues a lane, which is served through q.granted. It locks the pool.
 func (p *pool) join(q *place) {
 	q.granted, q.missed = make(chan *slot, 1), make(chan struct{}, 1)
 	now := time.Now()
@@ -69,8 +69,7 @@ func (p *pool) join(q *place) {
 	p.warn(now, q)
 }
 
-// look takes up that the group has come to want what no server has answered yet, or no longer does.
-// It locks the pool.
+// look records whether the group wants what no server has answered yet. It locks the pool.
 func (p *pool) look(q *place, uncached bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -80,7 +79,7 @@ func (p *pool) look(q *place, uncached bool) {
 	}
 }
 
-// leave takes a lane out of the queue, or gives back the slot it was granted meanwhile. It locks
+// leave removes a lane from the queue, or gives back a slot that was granted meanwhile. It locks
 // the pool.
 func (p *pool) leave(q *place) {
 	p.mu.Lock()
@@ -95,7 +94,7 @@ func (p *pool) leave(q *place) {
 	}
 }
 
-// giveBack ends a slot that was not used. It locks the pool.
+// giveBack ends an unused slot. It locks the pool.
 func (p *pool) giveBack(sl *slot) {
 	if sl.conn != nil {
 		p.release(sl, noMiss)
@@ -108,8 +107,7 @@ func (p *pool) giveBack(sl *slot) {
 	p.grant(time.Now())
 }
 
-// grant gives leave to those whose turn it is, and sees to it that the next are looked at in
-// time.
+// grant gives slots to the lanes whose turn it is, and sets the timer for the next look.
 func (p *pool) grant(now time.Time) {
 	for len(p.queue) > 0 {
 		again := p.rate(now)
@@ -117,11 +115,11 @@ func (p *pool) grant(now time.Time) {
 			var q *place
 			var s *server
 			if q, s, again = p.next(now); q != nil {
-				// Asked once, as a connection may be lost at any moment: the slot either has this
-				// one, or dials.
+				// Asked once, since a connection may be lost at any moment: the slot has this one,
+				// or dials.
 				c := s.free()
 				if c == nil && s.dialling != nil {
-					return // the end of that attempt looks at the queue again
+					return // the queue is looked at again when that attempt ends
 				}
 				p.queue = slices.DeleteFunc(p.queue, func(x *place) bool { return x == q })
 				p.last = q.group
@@ -130,7 +128,7 @@ func (p *pool) grant(now time.Time) {
 			}
 		}
 		if again.IsZero() {
-			return // something will happen
+			return // an event will lead to the next look
 		}
 		if p.timer == nil {
 			p.timer = time.AfterFunc(again.Sub(now), p.turn)
@@ -140,18 +138,18 @@ func (p *pool) grant(now time.Time) {
 		return
 	}
 	for _, s := range p.servers {
-		s.silences = 0 // whoever comes next begins anew
+		s.silences = 0 // the count of silent streams begins again
 	}
 }
 
-// turn looks at the queue again. It locks the pool.
+// turn is the timer's function. It locks the pool.
 func (p *pool) turn() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.grant(time.Now())
 }
 
-// rate is when the rate allows another stream; zero: now.
+// rate returns when the rate limit allows another stream; zero: now.
 func (p *pool) rate(now time.Time) (again time.Time) {
 	if n := p.cfg.NewGroupsPerSecond; n > 0 && len(p.starts) == n {
 		if at := p.starts[p.oldest].Add(time.Second); at.After(now) {
@@ -161,8 +159,8 @@ func (p *pool) rate(now time.Time) (again time.Time) {
 	return again
 }
 
-// next is whose turn it is, and where to go; nil: nobody's before the time given, or, if that
-// is zero, before something happens.
+// next returns the lane whose turn it is, and its server. best is nil if no lane can be served
+// before the time again, or, if that is zero, before some event.
 func (p *pool) next(now time.Time) (best *place, to *server, again time.Time) {
 	admits, any := make([]bool, len(p.servers)), false
 	for i, s := range p.servers {
@@ -186,7 +184,7 @@ func (p *pool) next(now time.Time) (best *place, to *server, again time.Time) {
 	return best, to, again
 }
 
-// server is where a lane is to go, or when to look again.
+// server returns the server for a lane, or when to ask again.
 func (p *pool) server(q *place, now time.Time) (s *server, again time.Time) {
 	if q.to == nil {
 		if s, again = p.choose(now, q.was, q.uncached); s == nil {
@@ -201,8 +199,7 @@ func (p *pool) server(q *place, now time.Time) (s *server, again time.Time) {
 	return s, time.Time{}
 }
 
-// admits reports whether a stream may be opened at a server as far as those go that are not
-// answered yet.
+// admits reports whether a server has few enough unanswered streams to open another.
 func (p *pool) admits(s *server, now time.Time) bool {
 	most := s.window
 	if n := p.cfg.NewGroupsPerSecond; most == 0 && n > 0 {
@@ -211,10 +208,10 @@ func (p *pool) admits(s *server, now time.Time) bool {
 	return !s.until.After(now) && (most == 0 || s.unanswered < most) && (s.dialling == nil || s.free() != nil)
 }
 
-// before reports whether q comes before o. Where a server is being tried, whoever failed
-// there gives way: it may be the group that is refused, and not all of them. So does whoever is
-// ended again and again, as there may be groups that have never come to be answered in between. The
-// streams of a group follow one another.
+// before reports whether q is served before o. At a server that is being tried, lanes that failed
+// there come last: it may refuse their group only. So do lanes whose streams keep ending soon, or
+// other groups might never get an answer in between. Otherwise the lanes of a group are served one
+// after another.
 func (p *pool) before(q, o *place, tried bool) bool {
 	switch {
 	case tried && q.failures != o.failures:
@@ -231,8 +228,8 @@ func (p *pool) before(q, o *place, tried bool) bool {
 	return q.group.Clients() > o.group.Clients()
 }
 
-// slot makes a slot, on a connection that has room, or to dial if there is none; then nobody
-// else dials.
+// slot makes a slot on a connection that has room. Without one the slot's owner dials, and nobody
+// else does.
 func (p *pool) slot(now time.Time, s *server, c *conn) *slot {
 	if n := p.cfg.NewGroupsPerSecond; len(p.starts) < n {
 		p.starts = append(p.starts, now)
@@ -250,8 +247,8 @@ func (p *pool) slot(now time.Time, s *server, c *conn) *slot {
 	return sl
 }
 
-// connect has a granted slot get its connection. If there is none to be had the slot is over. It
-// locks the pool.
+// connect gets the connection of a granted slot. If there is none, the slot is over. It locks the
+// pool.
 func (p *pool) connect(ctx context.Context, sl *slot) bool {
 	if sl.conn == nil {
 		p.open(ctx, sl)
@@ -266,7 +263,7 @@ func (p *pool) connect(ctx context.Context, sl *slot) bool {
 	return true
 }
 
-// owesNothing notes that nothing was asked on the stream that must be answered. It locks the pool.
+// owesNothing records that nothing was asked that requires an answer. It locks the pool.
 func (p *pool) owesNothing(sl *slot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -275,8 +272,8 @@ func (p *pool) owesNothing(sl *slot) {
 	}
 }
 
-// silent gives up waiting for the first response of a stream. That it is open is all the proof
-// there is. It locks the pool.
+// silent stops waiting for the first response of a stream. An open stream is the best proof there
+// can be. It locks the pool.
 func (p *pool) silent(sl *slot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -299,15 +296,14 @@ func (p *pool) settle(sl *slot) {
 	}
 }
 
-// missed notes a failed attempt at a server, which began at since.
+// missed records a failed attempt at a server, begun at since.
 func (p *pool) missed(s *server, since time.Time, m miss) {
 	s.missed(since, m)
-	p.last = nil // whoever failed is not to come first for that
+	p.last = nil // the group does not go first after a failure
 	p.warn(time.Now(), p.queue...)
 }
 
-// warn tells those that have no server to be tried now, for what that means to the table
-// (RELAY-4).
+// warn signals lanes that no server can be tried now; the table needs to know (RELAY-4).
 func (p *pool) warn(now time.Time, queue ...*place) {
 	for _, q := range queue {
 		if q.warned {

@@ -9,19 +9,19 @@ import (
 )
 
 const (
-	repeatEvery = time.Minute      // one line of a kind
-	sizeEvery   = time.Hour        // one line about the length of a type's responses
-	changeEvery = 10 * time.Second // one line about a change to the worse
+	repeatEvery = time.Minute      // between two lines of a kind
+	sizeEvery   = time.Hour        // between two lines about the length of a type's responses
+	changeEvery = 10 * time.Second // between two lines about a change for the worse
 )
 
-// rateLimitedLog logs without filling the disk: an origin that is down for an hour, or refuses
-// every response, costs a line a minute. Safe for concurrent use.
+// rateLimitedLog logs at a limited rate: an origin that is down, or refuses every response, costs a
+// line a minute. Safe for concurrent use.
 type rateLimitedLog struct {
 	log *zap.Logger
 
 	mu      sync.Mutex
-	last    map[string]told // by kind, a closed set
-	line    line            // the last about the connection
+	last    map[string]told // by kind, which is a closed set
+	line    line            // the last one about the connection
 	address string          // of the server that answered last
 }
 
@@ -35,24 +35,24 @@ const (
 
 type told struct {
 	at   time.Time
-	left int // lines not written since
+	left int // lines left out since
 }
 
-// warn writes a line of the kind, at most one a minute; the line says how many were left out.
+// warn logs a line of a kind, at most one a minute, with the number of lines left out.
 func (n *rateLimitedLog) warn(now time.Time, kind, message string, fields ...zap.Field) {
 	if left, ok := n.may(now, kind, repeatEvery); ok {
 		n.log.Warn(message, append(fields, zap.Int("left_out", left))...)
 	}
 }
 
-// info is warn for what is no trouble.
+// info is like warn, at level info.
 func (n *rateLimitedLog) info(now time.Time, kind, message string, fields ...zap.Field) {
 	if left, ok := n.may(now, kind, repeatEvery); ok {
 		n.log.Info(message, append(fields, zap.Int("left_out", left))...)
 	}
 }
 
-// large warns of a response that comes near the limit: what is longer cuts the type off.
+// large warns of a response close to the limit: a longer one would end the type's stream.
 func (n *rateLimitedLog) large(now time.Time, typeURL string, bytes, most int, group string) {
 	if bytes <= most/2 {
 		return
@@ -63,7 +63,7 @@ func (n *rateLimitedLog) large(now time.Time, typeURL string, bytes, most int, g
 	}
 }
 
-// may reports whether a line of a kind may be written now, and how many were left out since the
+// may reports whether a line of a kind may be logged now, and how many were left out since the
 // last. It locks the log.
 func (n *rateLimitedLog) may(now time.Time, kind string, every time.Duration) (left int, ok bool) {
 	n.mu.Lock()
@@ -81,7 +81,7 @@ func (n *rateLimitedLog) may(now time.Time, kind string, every time.Duration) (l
 	return t.left, true
 }
 
-// failed writes that the origin gives no answer, or still gives none. It locks the log.
+// failed logs that the origin does not answer, or still does not. It locks the log.
 func (n *rateLimitedLog) failed(now time.Time, err error, failures int, fields ...zap.Field) {
 	every := changeEvery
 	n.mu.Lock()
@@ -100,8 +100,8 @@ func (n *rateLimitedLog) failed(now time.Time, err error, failures int, fields .
 		zap.Error(err), zap.Int("failures", failures), zap.Int("left_out", left))...)
 }
 
-// answered writes that the origin answers, unless the last line says so of this server. It locks
-// the log.
+// answered logs that the origin answers, unless the last line said so of this server. It locks the
+// log.
 func (n *rateLimitedLog) answered(now time.Time, address string) {
 	n.mu.Lock()
 	was, moved := n.line, n.address != address

@@ -19,11 +19,11 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// read takes responses until the stream ends. It never waits for write: what it thinks of a
-// response is state, and a one-slot signal.
+// read handles responses until the stream ends. It never waits for write: its verdicts are state,
+// signalled by a one-slot channel.
 func (s *stream) read() {
 	defer close(s.done)
-	defer s.cancel() // write may be blocked on an origin that does not read
+	defer s.cancel() // unblocks write, if the origin does not read
 	for {
 		var raw []byte
 		if err := s.wire.RecvMsg(&raw); err != nil {
@@ -50,32 +50,31 @@ func (s *stream) read() {
 			}
 		}
 		if err := s.receive(time.Now(), raw); err != nil {
-			// A type that is always answered with garbage takes as much from the others as one that
-			// is refused.
+			// A type with nothing but undecodable responses disturbs the others as much as a
+			// refused one.
 			s.err, s.broken, s.refused = err, true, true
 			return
 		}
 	}
 }
 
-// refused reports whether the end of a stream may be due to what was asked on it: it is neither
-// what a server says that restarts, drains or limits, nor a lost connection, nor our own doing
-// (RELAY-92).
+// refused reports whether what was asked may be the reason for the end of a stream. It is not if
+// the server restarts, drains or limits, if the connection was lost, or if we ended it (RELAY-92).
 func refused(err error) bool {
 	switch status.Code(err) {
 	case codes.OK, codes.Canceled, codes.Unavailable, codes.ResourceExhausted, codes.DeadlineExceeded:
-		return tooLarge(err) // which is no limit of a rate
+		return tooLarge(err) // which is not a rate limit
 	}
 	return !errors.Is(err, io.EOF)
 }
 
-// tooLarge reports whether the grpc library, here or at the origin, refused a message for its
-// length.
+// tooLarge reports whether grpc, here or at the origin, refused a message for its length.
 func tooLarge(err error) bool {
 	return status.Code(err) == codes.ResourceExhausted && strings.Contains(err.Error(), "larger than max")
 }
 
-// explain adds what an operator needs to the end of a stream.
+// explain adds advice for the operator to the error that ended a stream. broken: the origin sent a
+// message that we cannot read.
 func (s *stream) explain(err error) (broken bool, _ error) {
 	if errors.Is(err, io.EOF) {
 		return false, errors.New("the origin ended the stream")
@@ -85,7 +84,7 @@ func (s *stream) explain(err error) (broken bool, _ error) {
 	}
 	l := s.lane
 	if !strings.Contains(err.Error(), strconv.Itoa(l.origin.cfg.MaxMessage)) {
-		// The same words from the origin's side: a request of ours is too long for it.
+		// The same text from the origin: our request is too long for it.
 		l.origin.rateLimitedLog.warn(time.Now(), "request too large", "the origin takes no request of this length, and ended the stream: raise its limit "+
 			"(max receive message size); in delta long requests are cut, in SotW they cannot be",
 			zap.Int64("bytes", s.longest.Load()), zap.String("group", l.table.Group().Key()), zap.Error(err))
@@ -97,7 +96,7 @@ func (s *stream) explain(err error) (broken bool, _ error) {
 	return true, fmt.Errorf("a response is longer than max_message: %w", err)
 }
 
-// receive takes one response. An error ends the stream.
+// receive handles one response. An error ends the stream.
 func (s *stream) receive(now time.Time, raw []byte) error {
 	l, o := s.lane, s.lane.origin
 	o.metrics.Message(metrics.FromOrigin, len(raw))
@@ -142,8 +141,8 @@ func (s *stream) receive(now time.Time, raw []byte) error {
 	return s.judge(now, r, &u, reject)
 }
 
-// taking notes whether the table takes up a response of a type, until judge. It reports whether the
-// type was asked. It locks the lane.
+// taking marks that the table is applying a response of a type, until judge. It reports whether the
+// type was asked for. It locks the lane.
 func (s *stream) taking(typeURL string, is bool) (asked bool) {
 	s.lane.mu.Lock()
 	defer s.lane.mu.Unlock()
@@ -154,7 +153,7 @@ func (s *stream) taking(typeURL string, is bool) (asked bool) {
 	return t != nil
 }
 
-// wake has write look at the verdicts.
+// wake signals write that there are verdicts.
 func (s *stream) wake() {
 	select {
 	case s.verdicts <- struct{}{}:
@@ -162,7 +161,7 @@ func (s *stream) wake() {
 	}
 }
 
-// speakOf counts, and says, what became of a response in the table.
+// speakOf counts and logs what applying a response changed in the table.
 func (s *stream) speakOf(now time.Time, typeURL string, a *relay.Applied) {
 	o, counts := s.lane.origin, s.lane.origin.counts.Type(typeURL)
 	counts.Unrequested(a.Unrequested)
@@ -180,8 +179,8 @@ func (s *stream) speakOf(now time.Time, typeURL string, a *relay.Applied) {
 	s.speakOfLocators(now, typeURL, a)
 }
 
-// shownVersion is a response's version for the log, but of secrets, which may be a digest of them
-// (RELAY-76).
+// shownVersion returns a response's version for the log, except for secrets, where it may be a
+// digest of them (RELAY-76).
 func shownVersion(r *xds.Response) zap.Field {
 	if xds.IsSecret(r.TypeURL) {
 		return zap.Skip()
@@ -189,9 +188,9 @@ func shownVersion(r *xds.Response) zap.Field {
 	return zap.String("version", r.Version)
 }
 
-// parse reads a response; held is the lane of the table that it is for, if it is for one. A panic
-// over a peer's bytes costs that peer its stream and nobody anything else (ERR-11): they are read
-// under no lock, unlike in Apply.
+// parse decodes a response. held is the table's lane that it is for; nil: it is for none. A panic
+// over a peer's bytes ends that peer's stream and nothing else (ERR-11). Unlike in Apply, no lock
+// is held.
 func (s *stream) parse(raw []byte, held *relay.Lane) (r *xds.Response, u xds.Update, reject *xds.RejectError, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -208,7 +207,7 @@ func (s *stream) parse(raw []byte, held *relay.Lane) (r *xds.Response, u xds.Upd
 	return r, u, reject, nil
 }
 
-// alive notes that the origin responds. It locks the lane.
+// alive records that the origin responds. It locks the lane.
 func (s *stream) alive(now time.Time) {
 	l, o := s.lane, s.lane.origin
 	s.responses++
@@ -224,7 +223,7 @@ func (s *stream) alive(now time.Time) {
 	o.rateLimitedLog.answered(now, s.conn.server.address)
 }
 
-// judge files the verdict for write to send. It locks the lane.
+// judge records the verdict for write to send. It locks the lane.
 func (s *stream) judge(now time.Time, r *xds.Response, u *xds.Update, reject *xds.RejectError) error {
 	l := s.lane
 	v := verdict{nonce: r.Nonce}
@@ -251,7 +250,7 @@ func (s *stream) judge(now time.Time, r *xds.Response, u *xds.Update, reject *xd
 	return nil
 }
 
-// printable is a peer's text, bounded.
+// printable returns a peer's text, quoted and bounded.
 func printable(s string) string {
 	const most = 200
 	if len(s) > most {

@@ -12,12 +12,11 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// firstRequestBytes is where a delta request is cut: servers refuse more than 4 MiB by default
-// (RELAY-41).
+// firstRequestBytes is the size at which delta requests are split: servers refuse more than 4 MiB
+// by default (RELAY-41).
 const firstRequestBytes = 3 << 20
 
-// method is what a lane's streams are opened by: ADS, or the service of the one type that the lane
-// carries.
+// method returns the method of a lane's streams: ADS, or the service of the lane's only type.
 func (c *Config) method(l *relay.Lane) string {
 	if c.PerType {
 		if v := xds.ServiceOf(l.OnlyType(), c.V2); v != nil {
@@ -27,8 +26,8 @@ func (c *Config) method(l *relay.Lane) string {
 	return xds.Aggregated(c.V2).Method(!c.SotW)
 }
 
-// wildcard is how `*` is asked for. Where locators may follow it is named: a legacy wildcard is one
-// only as long as nothing else is named, and locators name something (RELAY-21, WILD-6).
+// wildcard returns how `*` is asked for. If locators may follow, it is named: an empty list is a
+// wildcard only as long as nothing else is named (RELAY-21, WILD-6).
 func (c *Config) wildcard() []string {
 	if c.WildcardExplicit || c.TP2 {
 		return []string{xds.Wildcard}
@@ -36,7 +35,7 @@ func (c *Config) wildcard() []string {
 	return nil
 }
 
-// sotwList is what a SotW request lists for an Ask.
+// sotwList returns what a SotW request lists for an Ask.
 func (c *Config) sotwList(a *relay.Ask) list {
 	all := listOf(a.All)
 	if a.Wildcard {
@@ -45,8 +44,8 @@ func (c *Config) sotwList(a *relay.Ask) list {
 	return all
 }
 
-// deltaRequests are the messages that carry one Ask. Only the first of a type may name nothing, and
-// then it asks for the wildcard (WILD-11); initial versions are only read there (DELTA-11).
+// deltaRequests returns the messages of one Ask. Only the first message of a type may name nothing,
+// which asks for the wildcard (WILD-11), and only there are initial versions read (DELTA-11).
 func (c *Config) deltaRequests(a *relay.Ask) []*discoveryv3.DeltaDiscoveryRequest {
 	subscribe, unsubscribe := listOf(a.Subscribe), listOf(a.Unsubscribe)
 	if a.Wildcard {
@@ -73,9 +72,9 @@ func (c *Config) deltaRequests(a *relay.Ask) []*discoveryv3.DeltaDiscoveryReques
 	}
 }
 
-// strip takes out of an Ask what an origin that is not declared TP2 must not see: it would find an
-// empty list of names, that is a wildcard (DYN-17). The table does not ask for such names; if it
-// ever does, they stay unanswered. A request of which nothing is left is not to be sent.
+// strip removes from an Ask what an origin without TP2 must not see: it would find an empty list of
+// names, which means a wildcard (DYN-17). The table does not ask for such names; if it did, they
+// would stay unanswered. send is false if nothing is left to be sent.
 func (c *Config) strip(a *relay.Ask) (stripped int, send bool) {
 	if c.TP2 {
 		return 0, true
@@ -90,7 +89,7 @@ func (c *Config) strip(a *relay.Ask) (stripped int, send bool) {
 	return stripped, stripped == 0 || a.Wildcard || len(a.Subscribe)+len(a.Unsubscribe)+len(a.All) > 0
 }
 
-// detail is a refusal as the wire carries it (ERR-10).
+// detail returns the error_detail of a NACK (ERR-10).
 func detail(err error) *status.Status {
 	if err == nil {
 		return nil
@@ -98,7 +97,7 @@ func detail(err error) *status.Status {
 	return &status.Status{Code: int32(codes.InvalidArgument), Message: err.Error()}
 }
 
-// introduce puts the node into a request.
+// introduce sets the node of a request.
 func introduce(m proto.Message, node *corev3.Node) {
 	switch m := m.(type) {
 	case *discoveryv3.DeltaDiscoveryRequest:

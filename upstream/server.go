@@ -7,57 +7,54 @@ import (
 	"google.golang.org/grpc/connectivity"
 )
 
-// proveWithin is how long a server that was unreachable may leave unanswered what must be answered,
-// where there are others: as long as a client waits for a resource (ABS-1). Then it is as
-// unreachable as before.
+// proveWithin is how long a server that was unreachable may leave a question unanswered if there
+// are other servers: as long as a client waits for a resource (ABS-1). After that it counts as
+// unreachable still.
 const proveWithin = 15 * time.Second
 
-// steadyFor is how long a server must have been answering for its next loss to be the first of a
-// row.
+// steadyFor is how long a server must have answered for its next loss to count as the first.
 const steadyFor = 2 * time.Minute
 
-// longestSteady is the longest a server that comes and goes is left alone before it is sought
-// again.
+// longestSteady is the longest pause before a server that keeps getting lost is probed again.
 const longestSteady = 5 * time.Minute
 
-// server is one address of an origin. Guarded by pool.mu but for what is set once.
+// server is one address of an origin. Guarded by pool.mu, except what is set once.
 type server struct {
 	// Set once by newPool.
-	at      int // its place in the order of preference
+	at      int // index in the order of preference
 	address string
-	trust   uint8 // tells servers apart whose versions differ (FED-7)
+	trust   uint8 // equal for servers that share versions (FED-7)
 
 	conns     []*conn
-	dialling  chan struct{} // closed when the attempt under way is over; nil: none is
+	dialling  chan struct{} // closed when the current attempt ends; nil: there is none
 	backoff   waits
-	until     time.Time // no attempt before
+	until     time.Time // no attempt before; zero: at any time
 	keepalive time.Duration
 
-	// unanswered is how many new streams wait for their first response, and window how many may,
-	// after a miss; zero: as always. silences is how many of late have waited in vain: such a
-	// server is not slow, but has nothing to say.
+	// unanswered is how many new streams wait for their first response. window bounds them after a
+	// failure; zero: no such bound. silences counts recent streams that got no response in time:
+	// such a server is not slow, it has nothing to send.
 	unanswered, window, silences int
-	// patience is how long a stream has to be open unanswered to count as accepted: twice as long
-	// as the last one took to fail.
+	// patience is how long an unanswered stream must be open to count as accepted: twice the time
+	// that the last one took to fail.
 	patience time.Duration
 
-	// lost is since when it cannot be reached: the first connectivity failure since it answered
-	// last. Zero: it can, as far as is known.
+	// lost is the first connectivity failure since the last answer; zero: the server is reachable,
+	// as far as is known.
 	lost time.Time
-	// answering is how many open streams had a response.
+	// answering is the number of open streams that had a response.
 	answering int
-	// sought: a lane that has its stream elsewhere is finding out whether the server answers again.
-	// One does it for all.
+	// sought: a lane with a stream elsewhere is probing the server. One lane does it for all.
 	sought bool
-	// returned is when it answered after it was lost, and steady the pauses before it is sought
-	// again that follow from losing it once more soon after: a server that comes and goes must not
-	// have everybody move with it.
+	// returned is when it answered again after it was lost. steady is the pause before it is probed
+	// again if it is lost soon after that: not all lanes should move each time a server comes and
+	// goes.
 	returned time.Time
 	steady   waits
 	rest     time.Time
 }
 
-// due is when a lane that has its stream elsewhere may try the server.
+// due returns when a lane with a stream elsewhere may try the server.
 func (s *server) due() time.Time {
 	if s.rest.After(s.until) {
 		return s.rest
@@ -65,7 +62,7 @@ func (s *server) due() time.Time {
 	return s.until
 }
 
-// free is a connection that is up and has room.
+// free returns a connection that is up and has room; nil: there is none.
 func (s *server) free() *conn {
 	for _, c := range s.conns {
 		if c.up() && c.lanes < lanesPerConnection {
@@ -75,9 +72,9 @@ func (s *server) free() *conn {
 	return nil
 }
 
-// missed is a failed attempt, which began at since: the next comes after a longer wait.
-// Attempts that were made together count once. A server that cannot serve is tried by one stream at
-// a time; one that refuses by ever more, as it may serve other groups.
+// missed records a failed attempt, begun at since, and prolongs the backoff. Simultaneous attempts
+// count once. A server that cannot serve is tried by one stream at a time, and one that refuses by
+// ever more, since it may serve other groups.
 func (s *server) missed(since time.Time, m miss) {
 	now := time.Now()
 	if s.until.After(now) {
@@ -100,7 +97,7 @@ func (s *server) missed(since time.Time, m miss) {
 	}
 }
 
-// up reports whether the connection takes lanes.
+// up reports whether the connection accepts lanes.
 func (c *conn) up() bool {
 	if !c.gone && c.grpc.GetState() != connectivity.Ready {
 		c.gone = true
@@ -108,12 +105,13 @@ func (c *conn) up() bool {
 	return !c.gone
 }
 
-// choose is the server for a lane without a stream (FED-6), or when to ask again. was is
-// where the lane's last stream went, if it had any: as long as that one is not lost the lane goes
-// there again, and from there to a better one by climb alone. Otherwise it is the first that is not
-// lost. After one that is comes the next: at once for a group that wants something no server has
-// answered yet, or else when that one has been lost for cold_wait. Until then, and while none of
-// those below answers either, it is tried itself, whenever that is due.
+// choose returns the server for a lane without a stream (FED-6), or when to ask again. was is the
+// server of the lane's last stream. The lane returns to it unless it is lost; only climb moves a
+// lane to a better one. Otherwise the first server that is not lost is used.
+//
+// The one after a lost server is used at once for a group that wants what no server has answered
+// yet, and for others once the lost one has been unreachable for cold_wait. Until then, and while
+// none of the later ones answers either, the lost server is tried itself when its backoff ends.
 func (p *pool) choose(now time.Time, was *server, uncached bool) (_ *server, again time.Time) {
 	if was != nil && was.lost.IsZero() {
 		return was, time.Time{}
@@ -136,7 +134,7 @@ func (p *pool) choose(now time.Time, was *server, uncached bool) (_ *server, aga
 	return nil, again
 }
 
-// answers reports whether any of the servers answers somebody.
+// answers reports whether one of the servers answers any lane.
 func (p *pool) answers(servers []*server) bool {
 	for _, s := range servers {
 		if s.answering > 0 {
@@ -146,9 +144,10 @@ func (p *pool) answers(servers []*server) bool {
 	return false
 }
 
-// seek waits until one of the servers before the one in that place may be tried for a lane that has
-// its stream at that one: because it answers others, or because it is due and nobody else is at it.
-// Then alone is set, and the caller ends its turn by sought. nil: ctx ended. It locks the pool.
+// seek waits until one of the servers preferred to index before may be tried by a lane with a
+// stream elsewhere: it answers other lanes, or its backoff has ended and nobody probes it. In the
+// second case alone is set, and the caller has to call sought afterwards. It returns nil when ctx
+// ends. It locks the pool.
 func (p *pool) seek(ctx context.Context, before int) (_ *server, alone bool) {
 	for ctx.Err() == nil {
 		now := time.Now()
@@ -183,8 +182,8 @@ func (p *pool) seek(ctx context.Context, before int) (_ *server, alone bool) {
 	return nil, false
 }
 
-// sought ends a turn of seek. silent: the server took the stream and did not answer, which is no
-// failure and no reason to go there. It locks the pool.
+// sought ends a probe begun by seek. silent: the server accepted the stream and did not answer.
+// That is no failure, but no reason to move either. It locks the pool.
 func (p *pool) sought(s *server, silent bool) {
 	p.mu.Lock()
 	s.sought = false
@@ -196,27 +195,27 @@ func (p *pool) sought(s *server, silent bool) {
 	p.mu.Unlock()
 }
 
-// wakeSeekers has everybody look again who waits in seek.
+// wakeSeekers wakes the callers of seek.
 func (p *pool) wakeSeekers() {
 	close(p.changed)
 	p.changed = make(chan struct{})
 }
 
-// doubtful reports whether the server of a new stream has to prove itself within proveWithin: it
-// was unreachable, and there are others. It locks the pool.
+// doubtful reports whether the server of a new stream has to answer within proveWithin: it was
+// unreachable, and there are others. It locks the pool.
 func (p *pool) doubtful(s *server) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.servers) > 1 && !s.lost.IsZero()
 }
 
-// proved notes the first response on a stream. Only now are attempts counted from one again
-// (ERR-2), and a server that was lost is preferred again. It locks the pool.
+// proved records the first response of a stream. Only that resets the backoff (ERR-2) and makes a
+// lost server preferred again. It locks the pool.
 func (p *pool) proved(sl *slot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if sl.answered {
-		return // a candidate, when it was found
+		return // for a candidate that was done when it was opened
 	}
 	sl.answered = true
 	sl.server.answering++
@@ -224,8 +223,8 @@ func (p *pool) proved(sl *slot) {
 	p.reached(sl.server)
 }
 
-// held notes that a stream which owed nothing stayed open on a server that was unreachable: that is
-// all the proof there can be. It locks the pool.
+// held records that a stream without questions stayed open on a server that was unreachable. There
+// can be no better proof. It locks the pool.
 func (p *pool) held(s *server) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -244,8 +243,8 @@ func (p *pool) reached(s *server) {
 	p.grant(now)
 }
 
-// inUse is the server that the origin is spoken to at: the first that answers, else the first
-// with a connection, else the first.
+// inUse returns the server in use: the first that answers, else the first with a connection, else
+// the first.
 func (p *pool) inUse() *server {
 	for _, has := range []func(*server) bool{
 		func(s *server) bool { return s.answering > 0 }, func(s *server) bool { return len(s.conns) > 0 },

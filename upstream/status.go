@@ -6,75 +6,75 @@ import (
 	"time"
 )
 
-// Status is a picture of an Origin in plain values, for admin pages and metrics.
+// Status is a copy of the state of an Origin, for admin pages and metrics.
 type Status struct {
 	Name string
-	// Connected: a stream was opened, and since then no attempt has failed without another stream
-	// being answered (ERR-14).
+	// Connected: a stream was opened, and no attempt has failed since without another stream being
+	// answered (ERR-14).
 	Connected bool
 	// Since is when Connected changed last; zero: nothing was tried yet.
 	Since time.Time
-	// Address is the server that is in use: the first that answers, or else that is connected, or
-	// else at all.
+	// Address is the server in use: the first that answers, or else is connected, or else the
+	// first.
 	Address string
-	// Connections are the open ones.
+	// Connections is the number of open connections.
 	Connections int
 
-	// Err is the last connectivity error, and ErrAt when it was; "" and zero once who met it is
-	// answered (TestErrorIsOver). Failures are those since the last response.
+	// Err is the last connectivity error and ErrAt its time; "" and zero once the lane that had it
+	// was answered (TestErrorIsOver). Failures is the number of errors since the last response.
 	Err      string
 	ErrAt    time.Time
 	Failures int
 
-	// ProofAt is when the origin last responded, whatever it said; a keepalive does not count.
-	// Zero: never.
+	// ProofAt is when the origin last sent a response of any kind; keepalive does not count. Zero:
+	// never.
 	ProofAt time.Time
-	// UpdateAt is when a response last changed something.
+	// UpdateAt is when a response last changed something; zero: never.
 	UpdateAt time.Time
 
-	// Lanes are by group, the main lane first, those of single types last.
+	// Lanes are sorted by group; a group's main lane comes first, lanes of single types last.
 	Lanes []LaneStatus
 }
 
-// LaneStatus is a picture of one lane.
+// LaneStatus is a copy of the state of one lane.
 type LaneStatus struct {
 	// Group is the group's key.
 	Group string
-	// Side: it is the group's side lane (RELAY-20).
+	// Side: this is the group's side lane (RELAY-20).
 	Side bool
-	// OnlyType is the one type it carries, because the origin may end streams for it (RELAY-92) or
-	// has a service for each type; "" for all other lanes.
+	// OnlyType is the lane's only type: one in quarantine (RELAY-92), or one with a service of its
+	// own; "" for all other lanes.
 	OnlyType string
-	// Open: its stream is open. Since is when that changed last.
+	// Open: the lane's stream is open. Since is when that changed last.
 	Open  bool
 	Since time.Time
-	// Attempts is how many streams were tried for it.
+	// Attempts is the number of streams tried.
 	Attempts int
 	// SilentSince is when the first request of the open stream was sent, if there was no response
-	// since; else zero.
+	// since; otherwise zero.
 	SilentSince time.Time
-	// Types are those asked on the present stream or, if none is open, on the last; by type URL.
+	// Types are the types asked on the current stream or, if none is open, on the last one; sorted
+	// by type URL.
 	Types []TypeStatus
 }
 
-// TypeStatus is a picture of one type on one lane.
+// TypeStatus is a copy of the state of one type on one lane.
 type TypeStatus struct {
 	TypeURL string
-	// Wildcard: asked for `*`; else Names is how many names are asked.
+	// Wildcard: `*` is asked. Names is the number of names asked.
 	Wildcard bool
 	Names    int
-	// AskedAt is when something was last asked, and AnsweredAt when the last response came; zero:
-	// never.
+	// AskedAt is the time of the last request, AnsweredAt of the last response; zero: never.
 	AskedAt    time.Time
 	AnsweredAt time.Time
-	// Version is the version_info (delta: system_version_info) last accepted.
+	// Version is the last accepted version_info (delta: system_version_info).
 	Version string
-	// NACKs is how many responses were refused, and Reason why the last was.
+	// NACKs is the number of NACKs, and Reason the text of the last.
 	NACKs  uint64
 	Reason string
 }
 
-// Status takes the picture.
+// Status returns the current state.
 func (o *Origin) Status() Status {
 	s := Status{Name: o.cfg.Name}
 	o.health.fillStatus(&s)
@@ -108,7 +108,7 @@ func (h *health) fillStatus(s *Status) {
 	s.Err, s.ErrAt, s.ProofAt, s.UpdateAt = h.err, h.errAt, h.proof, h.update
 }
 
-// inUseStatus is the address in use and the number of connections. It locks the pool.
+// inUseStatus returns the address in use and the number of connections. It locks the pool.
 func (p *pool) inUseStatus() (address string, connections int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -118,7 +118,7 @@ func (p *pool) inUseStatus() (address string, connections int) {
 	return p.inUse().address, connections
 }
 
-// status is the status of the lane. It locks the lane.
+// status returns the state of the lane. It locks the lane.
 func (l *lane) status() LaneStatus {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -29,54 +29,54 @@ type stream struct {
 
 	longest  atomic.Int64  // bytes of the longest request
 	answered atomic.Bool   // a response came since write looked last
-	verdicts chan struct{} // one slot: typeState.pending has something
-	done     chan struct{} // closed when read has ended
+	verdicts chan struct{} // one slot: a typeState.pending is not empty
+	done     chan struct{} // closed when read has returned
 
-	// set before read starts; nil: the stream was the lane's from the start
+	// Set before read starts; nil: the stream was the lane's from the start.
 	candidate *candidate
 	auditor   *auditor              // set before read starts; nil: the stream is for the table
-	prober    *prober               // the same
-	types     map[string]*typeState // asked on it; by type URL. Guarded by lane.mu
+	prober    *prober               // set before read starts; nil: the stream is for the table
+	types     map[string]*typeState // by type URL, of what was asked on it; guarded by lane.mu
 
-	// Owned by read; anybody may look once done is closed.
+	// Owned by read; others may read it once done is closed.
 	responses int
-	err       error // what ended the stream
-	broken    bool  // it was a message that we cannot read
-	refused   bool  // it may be due to what was asked (RELAY-92)
-	looped    bool  // the relays on the way form a loop (RELAY-88)
+	err       error // why the stream ended
+	broken    bool  // the origin sent a message that we cannot read
+	refused   bool  // what was asked may be the reason (RELAY-92)
+	looped    bool  // the relays on the path form a loop (RELAY-88)
 
 	// Owned by write.
-	before  map[string]TypeStatus // how the types stood on the stream before
-	node    bool                  // was sent
-	owed    bool                  // something was asked that must be answered
+	before  map[string]TypeStatus // state of the types at the end of the last stream
+	node    bool                  // the node was sent
+	owed    bool                  // something was asked that requires an answer
 	askTo   time.Time             // changes are collected until then (RELAY-24)
-	short   bool                  // what was asked last was short
-	leaving bool                  // the stream is to be closed when askTo has passed (RELAY-20)
+	short   bool                  // the last request was short
+	leaving bool                  // the stream is closed at askTo (RELAY-20)
 	changed bool                  // the table has something to ask
-	timed   bool                  // silence was set, or need not be
-	silence time.Time             // when to speak of the silence; zero: not
-	// when a server that was unreachable has to have answered; zero: it need not
+	timed   bool                  // silence is set, or not needed
+	silence time.Time             // when to log that the origin is silent; zero: never
+	// When a server that was unreachable must have answered; zero: no bound.
 	proveBy time.Time
 }
 
-// beside reports whether the stream is not for the table.
+// beside reports whether the stream is a prober's or an auditor's: nothing on it is applied.
 func (s *stream) beside() bool { return s.auditor != nil || s.prober != nil }
 
 // ending says how a stream ended.
 type ending struct {
-	reopen   bool    // by us: a new stream is to carry something else (RELAY-20)
-	unwanted bool    // by us: nothing is wanted any more
+	reopen   bool    // by us: the next stream has to ask something else (RELAY-20)
+	unwanted bool    // by us: the lane has no subscriptions
 	broken   bool    // the origin sent what cannot be read
-	refused  bool    // it may be due to what was asked (RELAY-92)
-	accused  bool    // types are suspect of it
-	next     *stream // by us: the lane goes over to that one
-	err      error   // by the origin or the network
+	refused  bool    // what was asked may be the reason (RELAY-92)
+	accused  bool    // types are suspected of it
+	next     *stream // by us: the lane switches to that stream
+	err      error   // from the origin or the network
 }
 
-// miss is what the end of a stream without a response says of the server.
+// miss returns what the end of a stream without a response means for the server.
 func (e *ending) miss() miss {
 	switch {
-	case e.broken || e.accused: // it serves, and something else is wrong
+	case e.broken || e.accused: // it serves; the failure has another reason
 		return noMiss
 	case e.refused:
 		return refusedBy
@@ -84,7 +84,7 @@ func (e *ending) miss() miss {
 	return unserved
 }
 
-// openStream opens a stream in a slot. The table is not told yet.
+// openStream opens a stream in a slot. It does not tell the table.
 func openStream(ctx context.Context, l *lane, sl *slot) (*stream, error) {
 	cfg, c := &l.origin.cfg, sl.conn
 	ctx, cancel := context.WithCancel(ctx)
@@ -102,7 +102,7 @@ func openStream(ctx context.Context, l *lane, sl *slot) (*stream, error) {
 	if cfg.Compression != "" {
 		options = append(options, grpc.UseCompressor(cfg.Compression))
 	}
-	// The library waits, without a word, for a server that allows fewer streams than we want.
+	// grpc waits without a limit for a server that allows fewer streams than we want.
 	slow := time.AfterFunc(connectTimeout, cancel)
 	wire, err := c.grpc.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, cfg.method(l.table), options...)
 	if !slow.Stop() && err != nil {
@@ -119,8 +119,7 @@ func openStream(ctx context.Context, l *lane, sl *slot) (*stream, error) {
 	}, nil
 }
 
-// withHeaders adds the configured headers and the token, which may have changed since the last
-// stream.
+// withHeaders adds the configured headers and the token, which is read again for each stream.
 func withHeaders(ctx context.Context, cfg *Config) (context.Context, error) {
 	for key, value := range cfg.Headers {
 		ctx = metadata.AppendToOutgoingContext(ctx, key, value)
@@ -135,8 +134,8 @@ func withHeaders(ctx context.Context, cfg *Config) (context.Context, error) {
 	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+strings.TrimSpace(string(token))), nil
 }
 
-// run speaks on the stream until it ends, and returns when both sides have. better brings the
-// stream to go over to. It locks the lane.
+// run uses the stream until it ends, and returns when both goroutines are done with it. better
+// delivers a stream to switch to. It locks the lane.
 func (s *stream) run(better <-chan *stream) ending {
 	l := s.lane
 	l.mu.Lock()
@@ -156,7 +155,7 @@ func (s *stream) run(better <-chan *stream) ending {
 	why, err := s.write(better)
 	if !errors.Is(err, io.EOF) {
 		s.cancel()
-	} // else the stream is over and the reader is about to learn why
+	} // otherwise the stream has ended, and the reader gets the reason
 	<-s.done
 	s.cancel()
 	if !why.reopen && !why.unwanted && why.next == nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/weir-xds/weir/relay"
 )
 
-// watched is a connection that tells the table what arrives on it (RELAY-6). There are few towards
-// origins, so that what wrapping costs does not matter.
+// watched is a connection that tells the table when bytes arrive (RELAY-6). There are few
+// connections to origins, so the cost of the wrapper does not matter.
 type watched struct {
 	net.Conn
 	arrivals *relay.Arrivals

@@ -14,12 +14,12 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// silenceAfter is how long a new stream may go unanswered before the log says so.
+// silenceAfter is how long a new stream may be unanswered before that is logged.
 const silenceAfter = 10 * time.Second
 
-// write sends what the table wants asked and what read thinks of the responses, until the stream
-// ends or has served its turn. The error is what Send said; io.EOF stands for "the stream is over,
-// ask read why". better brings the stream that the lane is to go over to; nil: never.
+// write sends the table's questions and read's verdicts, until the stream ends or is to be
+// replaced. The error is that of Send; io.EOF means that read has the reason. better delivers a
+// stream to switch to; nil: there will be none.
 func (s *stream) write(better <-chan *stream) (ending, error) {
 	timer := time.NewTimer(silenceAfter)
 	defer timer.Stop()
@@ -38,9 +38,9 @@ func (s *stream) write(better <-chan *stream) (ending, error) {
 			return ending{}, err
 		}
 		if s.answered.Swap(false) && s.short && s.lane.table.OnlyType() == "" {
-			// Who is answered asks for the next type: that must not wait (RELAY-24). What is tried
-			// apart goes back to the lane of all once it is answered, and the others that are tried
-			// need the time for their own answers (RELAY-92).
+			// An answered client asks for its next type, which must not wait (RELAY-24). A type on
+			// probation returns to the common lane once it is answered, and the other suspects need
+			// the time for their own answers (RELAY-92).
 			s.askTo = time.Time{}
 		}
 		if s.changed && (!now.Before(s.askTo) || s.lane.table.Urgent()) {
@@ -49,7 +49,7 @@ func (s *stream) write(better <-chan *stream) (ending, error) {
 			if err != nil || why.reopen && s.leaving || why.unwanted {
 				return why, err
 			}
-			// the other lane has the names that move, and is about to ask them (RELAY-20)
+			// the other lane has the names that move, and is about to ask for them (RELAY-20)
 			if why.reopen {
 				s.leaving, s.changed, s.short, s.askTo = true, true, false, now.Add(s.lane.origin.cfg.Batch)
 			}
@@ -82,7 +82,7 @@ func (s *stream) write(better <-chan *stream) (ending, error) {
 	}
 }
 
-// sooner is the earlier of two times, of which the zero time means never.
+// sooner returns the earlier of two times. The zero time means never.
 func sooner(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -90,16 +90,15 @@ func sooner(a, b time.Time) time.Time {
 	return a
 }
 
-// shortAsk is how many names a request may have for the response to it to end the collecting early.
-// After a longer one, which in SotW lists all names each time, changes are collected for all of
-// Batch.
+// shortAsk is the most names in a request whose response ends Batch early. A longer request, which
+// in SotW lists all names each time, always waits for the whole of Batch.
 const shortAsk = 100
 
-// ask sends what is wanted and not asked yet.
+// ask sends the questions that were not sent yet.
 func (s *stream) ask(now time.Time) (ending, error) {
 	asks, reopen := s.lane.table.Take(now, s.sotw)
 	if !reopen && !s.lane.table.Wanted() {
-		return ending{unwanted: true}, nil // ending the stream says it all
+		return ending{unwanted: true}, nil // the end of the stream unsubscribes
 	}
 	if len(asks) > 0 {
 		s.short, s.askTo = true, now.Add(s.lane.origin.cfg.Batch)
@@ -114,7 +113,7 @@ func (s *stream) ask(now time.Time) (ending, error) {
 	return ending{reopen: reopen}, nil
 }
 
-// askFor sends what is to be asked of one type. It locks the lane.
+// askFor sends a question about one type. It locks the lane.
 func (s *stream) askFor(now time.Time, a *relay.Ask) error {
 	l, cfg := s.lane, &s.lane.origin.cfg
 	if stripped, send := cfg.strip(a); stripped > 0 {
@@ -128,8 +127,8 @@ func (s *stream) askFor(now time.Time, a *relay.Ask) error {
 	if s.sotw {
 		all = cfg.sotwList(a)
 	}
-	// With every version presented, the answer may rightly be none (DELTA-11); a wildcard is always
-	// answered (DELTA-13).
+	// If a version is presented for every name, the origin may send nothing (DELTA-11). A wildcard
+	// is always answered (DELTA-13).
 	owed := s.sotw || a.Wildcard || len(a.Subscribe) > len(a.Initial)
 	l.mu.Lock()
 	t := s.types[a.TypeURL]
@@ -146,8 +145,8 @@ func (s *stream) askFor(now time.Time, a *relay.Ask) error {
 			l.silentSince = now
 		}
 	}
-	// What an origin says nothing of may be gone, if it has answered the group before. A wildcard
-	// is always answered.
+	// If the origin has answered the group before, silence may mean that the names are gone. A
+	// wildcard is always answered.
 	if owed && !s.timed && (a.Wildcard || !l.table.Group().Seen()) && (l.table.OnlyType() == "" || cfg.PerType) {
 		s.timed = true
 		if !l.heard && s.candidate == nil && s.auditor == nil {
@@ -200,9 +199,9 @@ func (s *stream) sendVerdicts(now time.Time) (next time.Time, err error) {
 	return next, nil
 }
 
-// sendSotW sends all names and locators of a type, the last nonce and the last accepted version
-// (RELAY-27). A verdict that waits goes with it, held or not: without its error the same message
-// would accept what was refused. It locks the lane.
+// sendSotW sends the names and locators of a type with the last nonce and the last accepted version
+// (RELAY-27). A waiting verdict goes with it even if it is held back: without its error, the same
+// message would accept what was rejected. It locks the lane.
 func (s *stream) sendSotW(typeURL string) error {
 	s.lane.mu.Lock()
 	t := s.types[typeURL]
@@ -216,13 +215,13 @@ func (s *stream) sendSotW(typeURL string) error {
 	return s.send(m)
 }
 
-// sendDelta answers every response that waits for it. It locks the lane.
+// sendDelta sends a verdict for every response without one. It locks the lane.
 func (s *stream) sendDelta(typeURL string) error {
 	s.lane.mu.Lock()
 	list := s.types[typeURL].take()
 	s.lane.mu.Unlock()
 	for _, v := range list {
-		if v.nonce == "" { // there is no way to answer it
+		if v.nonce == "" { // a response without a nonce cannot be acknowledged
 			continue
 		}
 		m := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeURL, ResponseNonce: v.nonce, ErrorDetail: detail(v.err)}
@@ -233,7 +232,7 @@ func (s *stream) sendDelta(typeURL string) error {
 	return nil
 }
 
-// send sends one request, the first of a stream with the node (STREAM-6).
+// send sends one request. The first of a stream has the node (STREAM-6).
 func (s *stream) send(m proto.Message) error {
 	o := s.lane.origin
 	if !s.node || o.cfg.NodeAlways {
@@ -242,12 +241,12 @@ func (s *stream) send(m proto.Message) error {
 	}
 	size := proto.Size(m)
 	o.metrics.Message(metrics.ToOrigin, size)
-	s.longest.Store(max(s.longest.Load(), int64(size))) // nobody else writes it
+	s.longest.Store(max(s.longest.Load(), int64(size))) // only write stores it
 	return s.wire.SendMsg(m)
 }
 
-// prove ends a stream to a server that was unreachable and does not answer, where there are others:
-// as long as it was open it would keep the lane from them. It locks the lane.
+// prove ends a stream if its server was unreachable, does not answer, and there are others: an open
+// stream would keep the lane from those. It locks the lane.
 func (s *stream) prove(now time.Time) error {
 	if s.proveBy.IsZero() || now.Before(s.proveBy) {
 		return nil
@@ -266,8 +265,8 @@ func (s *stream) prove(now time.Time) error {
 	return nil
 }
 
-// speakOfSilence logs, once until the lane is answered, that the origin has not responded: many
-// control planes answer a node they do not know with silence (RELAY-62). It locks the lane.
+// speakOfSilence logs that the origin has not responded, once until it answers the lane: many
+// control planes answer an unknown node with silence (RELAY-62). It locks the lane.
 func (s *stream) speakOfSilence(now time.Time) {
 	if s.silence.IsZero() || now.Before(s.silence) {
 		return
@@ -278,7 +277,7 @@ func (s *stream) speakOfSilence(now time.Time) {
 	silent := !l.heard
 	l.mu.Unlock()
 	if l.table.OnlyType() != "" && l.origin.health.everHeard() {
-		return // the silence of one type says nothing of the node
+		return // silence about one type does not mean that the node is unknown
 	}
 	if !silent {
 		return

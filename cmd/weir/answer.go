@@ -10,19 +10,19 @@ import (
 	"github.com/weir-xds/weir/upstream/descriptors"
 )
 
-// answer gathers the responses to one subscription into one state.
+// answer merges the responses to one subscription into one state.
 type answer struct {
 	// Set once by newAnswer.
 	sub      client.Subscription
 	wildcard bool
 
-	pending  map[string]bool // names nothing was said about yet
+	pending  map[string]bool // names without an answer yet
 	set      map[string]client.Resource
-	nameless []client.Resource // whose name cannot be read
+	nameless []client.Resource // resources whose name cannot be read
 	removed  map[string]bool
 	errors   map[string]client.ResourceError
 	last     *client.Response // nil until the first
-	// unlocated: something came in the plain form that was asked with parameters.
+	// unlocated: a resource that was asked with parameters came in plain form.
 	unlocated bool
 }
 
@@ -72,7 +72,7 @@ func (a *answer) take(r *client.Response) {
 	}
 }
 
-// empty says that no answer had a resource, nor an error of one.
+// empty reports whether no response had a resource or the error of one.
 func (a *answer) empty() bool { return len(a.set)+len(a.nameless)+len(a.errors) == 0 }
 
 // answered forgets what was said about a name before.
@@ -82,7 +82,7 @@ func (a *answer) answered(name string) {
 	delete(a.errors, name)
 }
 
-// document is the state the responses led to.
+// document returns the state that the responses led to.
 func (a *answer) document(known *descriptors.Types) document {
 	r := client.Response{TypeURL: a.sub.TypeURL}
 	if a.last != nil {
@@ -103,8 +103,8 @@ func (a *answer) document(known *descriptors.Types) document {
 	return documentOf(&r, known)
 }
 
-// missing is an error per name that was asked for and is not there; unanswered
-// says why there is none.
+// missing returns an error for each name that was asked for and is not there. unanswered says why a
+// name has no answer.
 func (a *answer) missing(unanswered string) error {
 	var errs []error
 	for _, name := range a.sub.Names {

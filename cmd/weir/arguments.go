@@ -12,8 +12,8 @@ import (
 	"github.com/weir-xds/weir/cmd/weir/config"
 )
 
-// arguments demands what the command's Use line names: NAME is needed, [NAME] may be left out,
-// and [NAME...] may come any number of times. The error names what is missing, or too much.
+// arguments checks args against the command's Use line: NAME is required, [NAME] is optional, and
+// [NAME...] may occur any number of times. The error names what is missing or too much.
 func arguments(cmd *cobra.Command, args []string) error {
 	var needed, most []string
 	open := false
@@ -43,14 +43,14 @@ func arguments(cmd *cobra.Command, args []string) error {
 	}
 }
 
-// configFlag says which file a command is about, for those that have [FILE] in their Use line.
+// configFlag adds --config to commands with [FILE] in their Use line.
 func configFlag(cmd *cobra.Command) {
 	cmd.Flags().StringP("config", "c", "weir.yaml", "the configuration `file`; FILE is the same")
 	_ = cmd.MarkFlagFilename("config", yamlFiles...) // fails only for flags that do not exist
 	cmd.ValidArgsFunction = completeFile
 }
 
-// loadConfig reads the file that the argument or the flag names.
+// loadConfig reads the file named by the argument or the flag.
 func loadConfig(cmd *cobra.Command, args []string) (path string, _ *config.Config, _ error) {
 	flag := cmd.Flags().Lookup("config")
 	path = flag.Value.String()
@@ -67,27 +67,27 @@ func loadConfig(cmd *cobra.Command, args []string) (path string, _ *config.Confi
 	return path, cfg, err
 }
 
-// outputFlag says in which form a command prints.
+// outputFlag adds the flag for the output format.
 func outputFlag(cmd *cobra.Command, format *string) {
 	cmd.Flags().StringVarP(format, "output", "o", formats[0], "`table, yaml or json`")
 	complete(cmd, "output", formats...)
 }
 
-// formats are the forms of output, the default first.
+// formats are the output formats, the default first.
 var formats = []string{"table", "yaml", "json"}
 
-// complete offers the values of a flag to a shell.
+// complete sets the completions of a flag's value.
 func complete(cmd *cobra.Command, flag string, values ...string) {
 	offer := cobra.FixedCompletions(slices.Clone(values), cobra.ShellCompDirectiveNoFileComp)
 	if err := cmd.RegisterFlagCompletionFunc(flag, offer); err != nil {
-		panic(err) // a flag that does not exist: our own bug, which any command line meets
+		panic(err) // our own bug: the flag does not exist
 	}
 }
 
-// yamlFiles are the endings of configuration files.
+// yamlFiles are the suffixes of configuration files.
 var yamlFiles = []string{"yaml", "yml"}
 
-// completeFile offers configuration files, for one argument.
+// completeFile completes one configuration file.
 func completeFile(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -95,7 +95,7 @@ func completeFile(_ *cobra.Command, args []string, _ string) ([]cobra.Completion
 	return yamlFiles, cobra.ShellCompDirectiveFilterFileExt
 }
 
-// completeType offers types, for the first argument.
+// completeType completes a type as the first argument.
 func completeType(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp

@@ -13,11 +13,11 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// callBytes bounds what a call on the admin port may send.
+// callBytes bounds a request to the admin port's gRPC services, in bytes.
 const callBytes = 1 << 20
 
-// operatorCalls are the gRPC services of the admin port: client status, health and reflection. HTTP
-// and who may ask are the port's own.
+// operatorCalls makes the gRPC services of the admin port: client status, health and reflection.
+// The port itself does HTTP, and decides who may call.
 func (p *process) operatorCalls(clients *csds.Server) *grpc.Server {
 	s := grpc.NewServer(grpc.MaxRecvMsgSize(callBytes))
 	statusv3.RegisterClientStatusDiscoveryServiceServer(s, clients)
@@ -26,7 +26,7 @@ func (p *process) operatorCalls(clients *csds.Server) *grpc.Server {
 	return s
 }
 
-// health is what /readyz is, for gRPC. Who wants to watch it is told that it cannot be watched.
+// health answers like /readyz, over gRPC. Watch is UNIMPLEMENTED.
 type health struct {
 	healthpb.UnimplementedHealthServer
 	p *process

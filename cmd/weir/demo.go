@@ -19,7 +19,7 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// demoEvery is the time from one change to the next.
+// demoEvery is the time between two changes.
 const demoEvery = 2 * time.Second
 
 func demoCommand() *cobra.Command {
@@ -53,8 +53,8 @@ type demo struct {
 	// Set once by newDemo.
 	log     *zap.Logger
 	started time.Time
-	every   time.Duration    // from one change to the next
-	tick    <-chan time.Time // when to change something; nil: so often
+	every   time.Duration    // time between two changes
+	tick    <-chan time.Time // when to change something; nil: every interval
 
 	mu  sync.Mutex // guards out
 	out io.Writer
@@ -66,7 +66,7 @@ func newDemo(out io.Writer, log *zap.Logger) *demo {
 	return &demo{log: log, started: time.Now(), every: demoEvery, out: out}
 }
 
-// run ends when ctx does, which is no error.
+// run ends with ctx, which is no error.
 func (d *demo) run(ctx context.Context) (err error) {
 	dir, err := os.MkdirTemp("", "weir-demo-")
 	if err != nil {
@@ -93,7 +93,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 	return err
 }
 
-// weir opens one on free ports.
+// weir opens a weir on free ports.
 func (d *demo) weir(ctx context.Context, name, source string) (*process, error) {
 	cfg, err := config.Parse("demo-"+name+".yaml", fmt.Appendf(nil, `
 name: demo
@@ -109,8 +109,8 @@ timing: { drain: 1s }
 	return newProcess(ctx, cfg, d.log)
 }
 
-// play runs everything until ctx ends or a part fails, and then ends it from
-// the clients up, so that nobody is left complaining about who went before.
+// play runs everything until ctx ends or a part fails. Then it stops the parts, clients first, so
+// that no part logs the loss of another.
 func (d *demo) play(ctx context.Context, s *sample, first, second *process) error {
 	parts, ctx := errgroup.WithContext(ctx)
 	quiet := context.WithoutCancel(ctx)
@@ -151,7 +151,7 @@ func (d *demo) watchAll(ctx context.Context, address string) error {
 	return parts.Wait()
 }
 
-// pricesFor asks with dynamic parameters.
+// pricesFor subscribes with dynamic parameters.
 func pricesFor(env string) []client.Subscription {
 	return []client.Subscription{{TypeURL: xds.EndpointType, Names: []string{"prices"}, Params: map[string]string{"env": env}}}
 }
@@ -200,6 +200,6 @@ Ask yourself: weir get cds --from %s
 func (d *demo) say(who, format string, args ...any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	// Whoever closed the output does not want to be told.
+	// an error means that nobody reads the output
 	_, _ = fmt.Fprintf(d.out, "%6.2fs  %-12s  %s\n", time.Since(d.started).Seconds(), who, fmt.Sprintf(format, args...))
 }

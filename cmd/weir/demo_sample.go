@@ -7,23 +7,23 @@ import (
 	"strings"
 )
 
-// sampleRoute is the name of the sample's routes.
+// sampleRoute is the name of the sample's route configuration.
 const sampleRoute = "main"
 
-// sample is the demonstration's configuration, and the story of its changes.
+// sample is the demonstration's configuration, and the sequence of its changes.
 type sample struct {
 	dir     string
 	steps   int
-	host    int    // of web's endpoints
-	search  bool   // the cluster is there
-	timeout string // of api
-	prices  int    // the host of production's variant of the endpoints of prices
-	broken  bool   // clusters.yaml is
+	host    int    // host number of web's endpoint
+	search  bool   // the cluster exists
+	timeout string // timeout of api
+	prices  int    // host number of production's variant of the endpoints of prices
+	broken  bool   // clusters.yaml is invalid
 }
 
 func newSample(dir string) *sample { return &sample{dir: dir, host: 1, timeout: "1s", prices: 1} }
 
-// step makes the next change and says in a sentence what it did.
+// step makes the next change and returns a sentence about it.
 func (s *sample) step() (string, error) {
 	sentence := ""
 	switch s.steps % 6 {
@@ -51,8 +51,7 @@ func (s *sample) step() (string, error) {
 	return sentence, s.write()
 }
 
-// write puts the files in place by renaming, as weir wants it: half a file is
-// never read.
+// write replaces the files by renaming, so that half a file is never read.
 func (s *sample) write() error {
 	for name, text := range map[string]string{
 		"clusters.yaml":  s.clusters(),
@@ -113,7 +112,7 @@ func (s *sample) endpoints() string {
 	return text.String()
 }
 
-// variants are the endpoints of prices, for two kinds of clients.
+// variants returns the endpoints of prices, for two kinds of clients.
 func (s *sample) variants() string {
 	var text strings.Builder
 	text.WriteString("resources:\n")

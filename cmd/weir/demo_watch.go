@@ -24,10 +24,10 @@ type watcher struct {
 	ask     []client.Subscription
 
 	// Owned by watch.
-	held map[string][]byte // bodies, by type URL and name
+	held map[string][]byte // by type URL and name
 }
 
-// watch prints what changes until ctx ends.
+// watch prints changes until ctx ends.
 func (w *watcher) watch(ctx context.Context, address string) (err error) {
 	w.held = make(map[string][]byte)
 	node := &corev3.Node{Id: strings.ReplaceAll(w.name, " ", "-"), Cluster: "demo", UserAgentName: "weir-demo"}
@@ -35,7 +35,7 @@ func (w *watcher) watch(ctx context.Context, address string) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = c.Close() }() // it says only that it was closed before
+	defer func() { _ = c.Close() }() // the only error is that it is closed
 	for r, err := range c.Watch(ctx, w.ask...) {
 		if err != nil {
 			return err
@@ -47,7 +47,7 @@ func (w *watcher) watch(ctx context.Context, address string) (err error) {
 	return nil
 }
 
-// tell prints a line for each difference: a SotW response repeats the rest.
+// tell prints a line for each difference. SotW responses repeat what has not changed.
 func (w *watcher) tell(r *client.Response) {
 	for _, res := range r.Set {
 		key := r.TypeURL + "/" + res.Name
@@ -68,7 +68,7 @@ func (w *watcher) tell(r *client.Response) {
 	}
 }
 
-// describe is the part of a resource that the demonstration changes.
+// describe returns the part of a resource that the demonstration changes.
 func describe(name string, body *anypb.Any) string {
 	m, err := body.UnmarshalNew()
 	if err != nil {

@@ -10,41 +10,41 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// describedTypes finds messages by the configuration that is in force at the moment.
+// describedTypes looks up messages in the configuration in force.
 type describedTypes struct{ *process }
 
 func (d describedTypes) types() *descriptors.Types { return d.active.Load().types }
 
-// FindMessageByName is part of downstream.Resolver.
+// FindMessageByName implements downstream.Resolver.
 func (d describedTypes) FindMessageByName(name protoreflect.FullName) (protoreflect.MessageType, error) {
 	return d.types().FindMessageByName(name)
 }
 
-// FindMessageByURL is part of downstream.Resolver.
+// FindMessageByURL implements downstream.Resolver.
 func (d describedTypes) FindMessageByURL(url string) (protoreflect.MessageType, error) {
 	return d.types().FindMessageByURL(url)
 }
 
-// FindExtensionByName is part of downstream.Resolver.
+// FindExtensionByName implements downstream.Resolver.
 func (d describedTypes) FindExtensionByName(name protoreflect.FullName) (protoreflect.ExtensionType, error) {
 	return d.types().FindExtensionByName(name)
 }
 
-// FindExtensionByNumber is part of downstream.Resolver.
+// FindExtensionByNumber implements downstream.Resolver.
 func (d describedTypes) FindExtensionByNumber(
 	of protoreflect.FullName, n protoreflect.FieldNumber,
 ) (protoreflect.ExtensionType, error) {
 	return d.types().FindExtensionByNumber(of, n)
 }
 
-// readTypes reads the descriptors that a configuration names. What is wrong is told at its key.
+// readTypes reads the descriptor files of a configuration. Problems name the config key.
 func readTypes(cfg *config.Config) (*descriptors.Types, error) {
 	known, missing, err := checkTypes(cfg)
 	return known, errors.Join(append(missing, err)...)
 }
 
-// checkTypes is readTypes for who only wants to know what it is worth. Of a file whose whole
-// directory is missing it warns: it may be there where weir will run.
+// checkTypes is readTypes for validate. For a file whose directory is missing it only warns: the
+// file may exist where weir will run.
 func checkTypes(cfg *config.Config) (known *descriptors.Types, warnings []error, err error) {
 	var types []descriptors.Type
 	for _, url := range slices.Sorted(maps.Keys(cfg.Types)) {

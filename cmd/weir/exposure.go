@@ -7,8 +7,8 @@ import (
 	"github.com/weir-xds/weir/cmd/weir/config"
 )
 
-// exposures say, for each origin whose clients are told apart, how much its clients can bring upon
-// it at worst.
+// exposures say, for each origin with group_by, how many upstream streams its clients can cause at
+// most.
 func exposures(cfg *config.Config) (lines []string) {
 	l := &cfg.Limits
 	dedicated := slices.ContainsFunc(cfg.Listeners, func(l config.Listener) bool { return len(l.Dedicated) > 0 })

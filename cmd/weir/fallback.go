@@ -12,16 +12,17 @@ import (
 	"github.com/weir-xds/weir/upstream/resort"
 )
 
-// lastResort is what stands in for an origin that has never spoken. nil: there is none.
+// lastResort is the fallback of an origin: it stands in while the origin has never answered. Nil:
+// there is none.
 type lastResort interface {
-	// run has it stand in until ctx ends, and everything it started has ended.
+	// run stands in until ctx ends, and returns when everything that it started has ended.
 	run(ctx context.Context)
 	status() *admin.Fallback
-	// close lets go of what was opened, without run or after it.
+	// close releases what was opened, without run or after it.
 	close()
 }
 
-// openFallback opens the last resort of an origin.
+// openFallback opens the fallback of an origin.
 func (p *process) openFallback(f *activeConfig, o *config.Origin, path string, part *relay.Origin) (lastResort, error) {
 	switch {
 	case o.Fallback == nil:
@@ -39,7 +40,7 @@ func (p *process) openFallback(f *activeConfig, o *config.Origin, path string, p
 	return filesResort{opened}, nil
 }
 
-// beside runs an origin, and its last resort for as long.
+// beside runs an origin, and its fallback for as long.
 func beside(ctx context.Context, last lastResort, run func(context.Context) error) error {
 	if last == nil {
 		return run(ctx)
@@ -52,7 +53,7 @@ func beside(ctx context.Context, last lastResort, run func(context.Context) erro
 	return run(ctx)
 }
 
-// statusBeside adds the last resort to the status of its origin.
+// statusBeside adds the fallback to the status of its origin.
 func statusBeside(s admin.Origin, last lastResort) admin.Origin {
 	if last != nil {
 		s.Fallback = last.status()
@@ -66,7 +67,7 @@ func closeResort(last lastResort) {
 	}
 }
 
-// filesResort are files.
+// filesResort is a fallback of files.
 type filesResort struct{ *file.Origin }
 
 func (r filesResort) run(ctx context.Context) { _ = r.Run(ctx) } // it returns nil
@@ -83,7 +84,7 @@ func fallbackOf(o admin.Origin) *admin.Fallback {
 	}
 }
 
-// askedResort is another origin, with a table of its own.
+// askedResort is a fallback that is another origin, with a table of its own.
 type askedResort struct {
 	// Set once.
 	process *process
@@ -119,33 +120,32 @@ func (r *askedResort) close() { r.origin.close() }
 
 func (r *askedResort) status() *admin.Fallback { return fallbackOf(r.origin.status()) }
 
-// secondOrigin is the last resort of an origin as an origin by itself. Which types there are, how
-// names are read and the like is as for the first. Parameters and secrets are not asked for.
+// secondOrigin returns the fallback of an origin as an origin of its own. Types, name fields and
+// the like are as for the first. It is not asked for parameters and secrets.
 func secondOrigin(o *config.Origin) *config.Origin {
 	second := *o
 	second.Name += "/fallback"
 	second.GRPC, second.REST, second.Files, second.Fallback = o.Fallback.GRPC, o.Fallback.REST, nil, nil
-	second.GroupBy, second.Node = nil, config.Node{} // each group is the one of the first
+	second.GroupBy, second.Node = nil, config.Node{} // the groups are those of the first
 	second.DynamicParameters = config.DynamicParameters{}
 	second.Secrets, second.Share, second.Audit, second.Guard = config.SecretsRefuse, false, 0, config.Guard{}
 	return &second
 }
 
-// secondTable is the table of the last resort of an origin. What clients ask is counted in the
-// first.
+// secondTable returns the table configuration of an origin's fallback. Its lookups are not counted,
+// since those of the first origin are.
 func secondTable(cfg *config.Config, o *config.Origin) relay.Config {
 	return tableConfig(alone(cfg, o))
 }
 
-// alone is a configuration in which the last resort of an origin is the one origin that there is.
+// alone returns a configuration with an origin's fallback as the only origin.
 func alone(cfg *config.Config, o *config.Origin) *config.Config {
 	c := *cfg
 	c.Origins = []config.Origin{*secondOrigin(o)}
 	return &c
 }
 
-// prepareSecond checks another configuration for the table of an origin's last resort; nil: it has
-// none.
+// prepareSecond checks a new configuration for the table of an origin's fallback; nil: it has none.
 func prepareSecond(o origin, cfg *config.Config, c *config.Origin) (*relay.Next, error) {
 	var last lastResort
 	switch o := o.(type) {

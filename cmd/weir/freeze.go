@@ -15,8 +15,7 @@ func unfreezeCommand() *cobra.Command {
 	return onOrigin("unfreeze", "Let the clients of a frozen origin go on")
 }
 
-// onOrigin is a command that asks a running weir to do something about one
-// origin.
+// onOrigin makes a command that asks a running weir to do something about one origin.
 func onOrigin(verb, short string) *cobra.Command {
 	o := &operator{}
 	cmd := &cobra.Command{Use: verb + " ORIGIN", Short: short, Args: arguments, ValidArgsFunction: o.completeOrigin}

@@ -15,8 +15,8 @@ import (
 	"github.com/weir-xds/weir/upstream/descriptors"
 )
 
-// quietTime is how long a wildcard's answer must pause to count as whole: no
-// message says so.
+// quietTime is how long a wildcard's answer must pause to count as complete. No message says that
+// it is.
 const quietTime = time.Second
 
 // get is one run of the command.
@@ -101,8 +101,7 @@ func (g *get) run(ctx context.Context, args []string, out io.Writer) error {
 	return g.once(ctx, c, sub, show)
 }
 
-// follow prints each response until ctx ends, which is how a watch should end that has shown
-// something.
+// follow prints each response until ctx ends. If something was printed, that is no error.
 func (g *get) follow(ctx context.Context, c *client.Client, sub client.Subscription, show printer) error {
 	answered := false
 	for r, err := range c.Watch(ctx, sub) {
@@ -120,13 +119,12 @@ func (g *get) follow(ctx context.Context, c *client.Client, sub client.Subscript
 	return nil
 }
 
-// once gathers responses until everything asked for was answered, and prints
-// where that led.
+// once merges responses until everything asked for was answered, and prints the result.
 func (g *get) once(ctx context.Context, c *client.Client, sub client.Subscription, show printer) error {
 	quietCtx, enough := context.WithCancel(ctx)
 	defer enough()
 	quiet := time.AfterFunc(quietTime, enough)
-	quiet.Stop() // until there is something to be whole
+	quiet.Stop() // until there is a first answer
 	defer quiet.Stop()
 
 	a := newAnswer(sub)
@@ -161,7 +159,7 @@ func (g *get) once(ctx context.Context, c *client.Client, sub client.Subscriptio
 	return errors.Join(failed, a.missing("not "+g.until(ctx, failed)))
 }
 
-// until says how long there was no answer to what was not answered.
+// until says how long an unanswered name was waited for.
 func (g *get) until(ctx context.Context, failed error) string {
 	switch {
 	case failed != nil:

@@ -14,16 +14,15 @@ import (
 	"github.com/weir-xds/weir/relay"
 )
 
-// kept is the last known good on disk, of a process. Its methods may be called on one that has
-// none.
+// kept is the snapshot of a process. Its methods may be called if there is none.
 type kept struct {
 	*snapshot.Keeper // nil: it is off
 
-	// Set once by restore, before anybody asks.
-	origins map[string]bool // of which something was restored
+	// Set once by restore, before its first use.
+	origins map[string]bool // origins with restored resources
 }
 
-// openSnapshot makes what keeps it; nothing is read yet.
+// openSnapshot makes the keeper. It reads nothing.
 func (p *process) openSnapshot() error {
 	cfg := p.config()
 	c := &cfg.Cache.Snapshot
@@ -41,7 +40,7 @@ func (p *process) openSnapshot() error {
 	return nil
 }
 
-// restore puts what was kept into the table, which nobody is served from yet.
+// restore puts the snapshot into the table, which serves nobody yet.
 func (p *process) restore() {
 	if p.kept.Keeper == nil {
 		return
@@ -58,7 +57,7 @@ func (p *process) restore() {
 	}
 }
 
-// run writes what changes until ctx ends.
+// run writes changes until ctx ends.
 func (k *kept) run(ctx context.Context) error {
 	if k.Keeper == nil {
 		return nil
@@ -66,14 +65,14 @@ func (k *kept) run(ctx context.Context) error {
 	return k.Run(ctx)
 }
 
-// drain keeps what clients want who are made to leave.
+// drain keeps the subscriptions of clients whose streams a drain ends.
 func (k *kept) drain() {
 	if k.Keeper != nil {
 		k.Drain()
 	}
 }
 
-// status is nil if there is none.
+// status returns the snapshot's status; nil if it is off.
 func (k *kept) status() *admin.Snapshot {
 	if k.Keeper == nil {
 		return nil
@@ -82,7 +81,7 @@ func (k *kept) status() *admin.Snapshot {
 	return &s
 }
 
-// keptOrigins is how the origins stand, for what is written down of them.
+// keptOrigins returns the state of the origins, for their snapshots.
 func (p *process) keptOrigins() []snapshot.OriginState {
 	f := p.active.Load()
 	out := make([]snapshot.OriginState, len(f.origins))
@@ -93,21 +92,20 @@ func (p *process) keptOrigins() []snapshot.OriginState {
 		x.Name, x.Addresses, x.Away = o.name, sources(o.table), !s.Connected
 		switch {
 		case s.Connected && !s.LastProof.IsZero():
-			// an open stream, or a file that reads, vouches for what came by it
+			// an open stream, or a valid file, vouches for what is held
 			x.Vouched = time.Now()
 		case !s.LastProof.IsZero():
 			x.Vouched = s.LastProof
 			if s.Since.After(s.LastProof) {
-				x.Vouched = s.Since // when it went away
+				x.Vouched = s.Since // when the origin was lost
 			}
 		}
 	}
 	return out
 }
 
-// sources are the servers of an origin in the order of their numbers in this
-// process: in that of the file, unless a reload has added some. A snapshot has
-// the numbers.
+// sources returns the servers of an origin by their numbers in this process, which snapshots refer
+// to: in the order of the file, followed by those that a reload has added.
 func sources(part *relay.Origin) []string {
 	keys := part.Servers()
 	out := make([]string, 0, len(keys))

@@ -19,18 +19,18 @@ import (
 )
 
 const (
-	// lastGoodName is the file that has the text of the configuration that was accepted last.
+	// lastGoodName is the file with the text of the configuration that was last accepted.
 	lastGoodName = "weir.yaml.last-good"
-	// besideSnapshot is what --last-good means without a directory.
+	// besideSnapshot is the value of --last-good without a directory.
 	besideSnapshot = "cache.snapshot.path"
 )
 
-// start is one attempt of the run command to have a process: with the file, or with what was
-// accepted last.
+// start makes the process of the run command: with the config file, or with the configuration that
+// was last accepted.
 type start struct {
 	// Set once.
-	path     string // of the file
-	lastGood string // the flag: a directory, besideSnapshot, or "": a refused file is the end
+	path     string // of the config file
+	lastGood string // the flag: a directory, besideSnapshot, or "" if a refused file is an error
 	stderr   io.Writer
 	hangup   <-chan os.Signal
 }
@@ -41,8 +41,8 @@ func lastGoodFlag(cmd *cobra.Command, s *start) {
 	f.Lookup("last-good").NoOptDefVal = besideSnapshot
 }
 
-// process opens what the file says. If that is refused, by the loader with the error given or by
-// what it is for, and the flag was given, it opens what was accepted last instead.
+// process opens the process for cfg. refusal is the loader's error; opening may fail, too. If the
+// flag was given, the configuration that was last accepted is used then.
 func (s *start) process(ctx context.Context, cfg *config.Config, refusal error) (*process, error) {
 	if refusal == nil {
 		var p *process
@@ -63,7 +63,7 @@ func (s *start) process(ctx context.Context, cfg *config.Config, refusal error) 
 	if err != nil {
 		return nil, errors.Join(refusal, fmt.Errorf("--last-good: %w", err))
 	}
-	// Its relative paths start where those of the file do.
+	// Its relative paths are relative to the config file's directory.
 	if cfg, err = config.Parse(s.path, text, os.LookupEnv); err == nil {
 		var p *process
 		if p, err = s.open(ctx, cfg); err == nil {
@@ -80,7 +80,7 @@ func (s *start) process(ctx context.Context, cfg *config.Config, refusal error) 
 	return nil, errors.Join(refusal, err)
 }
 
-// open opens what a configuration says, with the log that it asks for.
+// open opens the process of a configuration, with the configured log.
 func (s *start) open(ctx context.Context, cfg *config.Config) (*process, error) {
 	log, level, err := newLogger(cfg.Log, s.stderr)
 	if err != nil {
@@ -103,8 +103,8 @@ func (s *start) open(ctx context.Context, cfg *config.Config) (*process, error) 
 	return p, nil
 }
 
-// file is where what was accepted last is kept. Without a directory in the flag the refused file
-// has to say, as far as it can be read.
+// file returns the path of the last accepted configuration. Without a directory in the flag the
+// refused file has to say it, as far as it can be read.
 func (s *start) file() (string, error) {
 	dir := s.lastGood
 	if dir == besideSnapshot {
@@ -128,12 +128,11 @@ func readLastGood(file string) (text []byte, accepted time.Time, err error) {
 	return text, info.ModTime(), err
 }
 
-// hashOf names the text of a configuration, as sha256sum does.
+// hashOf returns the SHA-256 of a configuration's text, as sha256sum prints it.
 func hashOf(text []byte) string { return fmt.Sprintf("%x", sha256.Sum256(text)) }
 
-// keep has the text of a configuration that was accepted ready for a start at which the file is
-// refused: as it was written, before variables are replaced, for weir's user alone. If that fails,
-// the one before stays.
+// keep writes the text of an accepted configuration for a start with a refused file: with variables
+// not replaced, readable by weir's user only. If that fails, the previous one stays.
 func (p *process) keep(cfg *config.Config) {
 	if p.keepIn == "" || p.path == "" {
 		return
@@ -148,7 +147,7 @@ func (p *process) keep(cfg *config.Config) {
 	}
 }
 
-// writeWhole replaces a file in one step that lasts.
+// writeWhole replaces a file atomically and durably.
 func writeWhole(path string, text []byte) (err error) {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -166,7 +165,7 @@ func writeWhole(path string, text []byte) (err error) {
 		err = os.Rename(f.Name(), path)
 	}
 	if err != nil {
-		_ = os.Remove(f.Name()) // the error that is told is the first
+		_ = os.Remove(f.Name()) // the first error is returned
 		return err
 	}
 	d, err := os.Open(dir)

@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// tcpKeepalive finds a dead client in under a minute where HTTP/2 keepalive is
-// off or does not run, as on the admin port and on a connection that was sent
-// GOAWAY (ERR-12). The system's own would take two and a half.
+// tcpKeepalive detects a dead client in under a minute where HTTP/2 keepalive does not run, as on
+// the admin port and on a connection that was sent GOAWAY (ERR-12). The system's default would take
+// two and a half minutes.
 var tcpKeepalive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 4}
 
-// listen opens host:port or unix:///path, the latter with the given mode.
+// listen opens host:port or unix:///path; a socket gets the given mode.
 func listen(ctx context.Context, address string, mode fs.FileMode) (net.Listener, error) {
 	path, isSocket := strings.CutPrefix(address, "unix://")
 	if !isSocket {
@@ -27,9 +27,8 @@ func listen(ctx context.Context, address string, mode fs.FileMode) (net.Listener
 	if err := clearSocket(ctx, path); err != nil {
 		return nil, err
 	}
-	// On Linux a socket file gets the mode its descriptor had, less the umask;
-	// elsewhere this does nothing. It closes the moment between bind and chmod
-	// in which others could connect.
+	// On Linux a socket file gets the mode of its descriptor, less the umask; elsewhere this does
+	// nothing. So others cannot connect between bind and chmod.
 	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		return c.Control(func(fd uintptr) { _ = syscall.Fchmod(int(fd), uint32(mode)) })
 	}}
@@ -43,8 +42,8 @@ func listen(ctx context.Context, address string, mode fs.FileMode) (net.Listener
 	return l, nil
 }
 
-// clearSocket removes the socket file of a process that ended without doing so.
-// One that somebody answers on stays, and so does whatever is no socket.
+// clearSocket removes the socket file that a process left behind. One that somebody listens on
+// stays, and so does a file that is no socket.
 func clearSocket(ctx context.Context, path string) error {
 	info, err := os.Lstat(path)
 	switch {
@@ -67,7 +66,7 @@ func clearSocket(ctx context.Context, path string) error {
 	return os.Remove(path)
 }
 
-// bare takes the address out of a network error, for messages that name it.
+// bare removes the address from a network error, for messages that name it.
 func bare(err error) error {
 	var op *net.OpError
 	if errors.As(err, &op) {

@@ -11,8 +11,7 @@ import (
 	"github.com/weir-xds/weir/relay"
 )
 
-// loadReports opens a stream of load reports at an origin of the configuration in
-// force.
+// loadReports opens a stream of load reports at an origin of the configuration in force.
 func (p *process) loadReports(ctx context.Context, part *relay.Origin, via []string, first []byte) (downstream.LoadStream, error) {
 	f := p.active.Load()
 	for i, o := range f.origins {

@@ -19,44 +19,43 @@ import (
 )
 
 const (
-	// memoryLook is how often the memory is looked at. What clients ask for in
-	// between is estimated by the table.
+	// memoryLook is the interval between measurements. The table estimates what clients ask for in
+	// between.
 	memoryLook = 250 * time.Millisecond
-	// memoryCollect is how often garbage is collected only to see what is left.
+	// memoryCollect is the least time between two garbage collections made only to measure.
 	memoryCollect = 5 * time.Second
-	// memoryFreed is the same where clients have gone since: a new one is to be
-	// taken in soon after those who filled the memory have left.
+	// memoryFreed is the same while clients have left since: a new client should be admitted soon
+	// after those who filled the memory are gone.
 	memoryFreed = time.Second
-	// memorySay is how often the log says so.
+	// memorySay is the interval between log lines.
 	memorySay = time.Minute
 )
 
-// memory measures what the process holds, and tells the table what it may still
-// take on (RELAY-79). The measure is what the last garbage collection left
-// alive, with stacks and what the runtime itself needs: garbage is no load, and
-// the runtime keeps it within its own soft limit.
+// memory measures the memory in use, and tells the table what it may still take on (RELAY-79). It
+// counts what the last garbage collection left alive, with stacks and the runtime's own memory.
+// Garbage does not count; the runtime keeps it within its soft limit.
 type memory struct {
 	// Set once by newMemory.
 	table      *relay.Table
 	log        *zap.Logger
-	env, group int64 // GOMEMLIMIT and the control group's limit; 0: none
+	env, group int64 // GOMEMLIMIT, and the limit of the control group; 0: none
 	sample     []metrics.Sample
 
-	each func(now time.Time) // called at each look of watch; set before it, may be nil
+	each func(now time.Time) // called at each look of watch; set before watch, may be nil
 
 	limit atomic.Int64 // in force; 0: none
-	used  atomic.Int64 // as of the last look, for people
+	used  atomic.Int64 // at the last look, for status pages
 
 	// Owned by watch.
 	cycles    uint64
 	collected time.Time
-	most      int // goroutines, of which each stream has one, since then
+	most      int // most goroutines since; each stream has one
 	tight     bool
 	said      time.Time
-	vain      bool // it was said that a collection freed nothing, and memory has been short since
+	vain      bool // it was logged that a collection freed nothing, and memory is still short
 }
 
-// The samples, in their order.
+// The runtime/metrics samples, in this order.
 const (
 	gcCycles = iota
 	heapLive
@@ -76,7 +75,7 @@ func newMemory(table *relay.Table, log *zap.Logger) *memory {
 	return m
 }
 
-// watch looks until ctx ends.
+// watch measures until ctx ends.
 func (m *memory) watch(ctx context.Context) error {
 	tick := time.NewTicker(memoryLook)
 	defer tick.Stop()
@@ -93,8 +92,8 @@ func (m *memory) watch(ctx context.Context) error {
 	}
 }
 
-// look tells the table what there is if that is known. Between two collections
-// the live heap is not, unless even the garbage leaves plenty of room.
+// look tells the table the memory in use, if that is known. Between two collections the live heap
+// is unknown, unless there is plenty of room even with the garbage.
 func (m *memory) look(now time.Time) {
 	limit := m.limit.Load()
 	if limit == 0 {
@@ -121,7 +120,7 @@ func (m *memory) look(now time.Time) {
 	m.say(now)
 }
 
-// patience is how long after a collection there may be another.
+// patience returns how long after a collection the next may be.
 func (m *memory) patience() time.Duration {
 	n := runtime.NumGoroutine()
 	m.most = max(m.most, n)
@@ -148,7 +147,7 @@ func (m *memory) tell(used int64) {
 	}
 }
 
-// say logs when names begin to be refused, and when they are taken again.
+// say logs when new names begin to be refused, and when they are accepted again.
 func (m *memory) say(now time.Time) {
 	tight := m.table.Tight()
 	if tight == m.tight || now.Sub(m.said) < memorySay {
@@ -163,8 +162,8 @@ func (m *memory) say(now time.Time) {
 	m.log.Info("memory is no longer short", fields...)
 }
 
-// sayVain logs, once until there is room again, that a collection freed nothing:
-// what is held is in use, and only clients that go make room.
+// sayVain logs, once until there is room again, that a collection freed nothing: everything is in
+// use, and there is room only when clients leave.
 func (m *memory) sayVain(freed int64) {
 	limit := m.limit.Load()
 	if m.vain || freed >= limit/100 {
@@ -175,8 +174,8 @@ func (m *memory) sayVain(freed int64) {
 		zap.Int64("freed", freed), zap.Int64("used", m.used.Load()), zap.Int64("limits.memory", limit))
 }
 
-// openMemory finds out what the process may have, and tells the table, since
-// clients who were waiting may all be there before the first look of watch.
+// openMemory determines the limit, and tells the table, since all waiting clients may come before
+// the first look of watch.
 func openMemory(configured int64, table *relay.Table, log *zap.Logger) *memory {
 	m := newMemory(table, log)
 	if m.env = debug.SetMemoryLimit(-1); m.env == math.MaxInt64 {
@@ -188,8 +187,8 @@ func openMemory(configured int64, table *relay.Table, log *zap.Logger) *memory {
 	return m
 }
 
-// configure sets the limits: that of new names, and the soft limit of the
-// garbage collector, unless GOMEMLIMIT did.
+// configure sets the limit for new names, and the garbage collector's soft limit unless GOMEMLIMIT
+// does.
 func (m *memory) configure(configured int64) {
 	limit, soft := budget(configured, m.env, m.group)
 	if m.limit.Swap(limit) == limit {
@@ -210,11 +209,10 @@ func (m *memory) configure(configured int64) {
 	m.log.Info("memory is limited", fields...)
 }
 
-// budget is the limit of new names and the soft limit of the garbage collector,
-// each 0 for none: what is configured, what GOMEMLIMIT says, what the cgroup
-// allows. The collector needs air to breathe between the two, or it takes more
-// and more of the processor, and requests that are being read and refused need
-// some as well (the schedules "memory capped" of package chaos).
+// budget returns the limit for new names and the soft limit of the garbage collector, each 0 for
+// none, from the configuration, GOMEMLIMIT and the control group. The collector needs room between
+// the two, or it takes more and more of the processor. So do requests that are read and refused
+// (the schedules "memory capped" of package chaos).
 func budget(configured, env, group int64) (limit, soft int64) {
 	switch {
 	case env > 0:
@@ -230,13 +228,12 @@ func budget(configured, env, group int64) (limit, soft int64) {
 	return soft / 3 * 2, soft
 }
 
-// cgroupLimit is the memory that the process's control group may have, of
-// version 2 or 1, the smallest of it and those above it; 0: none is known. root
-// is where /proc and /sys are.
+// cgroupLimit returns the memory limit of the process's control group (version 2 or 1), the least
+// of it and its parents; 0: unknown. root is where /proc and /sys are.
 func cgroupLimit(root string) (least int64) {
 	groups, err := os.ReadFile(path.Join(root, "proc/self/cgroup"))
 	if err != nil {
-		return 0 // another system
+		return 0 // another operating system
 	}
 	for line := range strings.Lines(string(groups)) {
 		part := strings.SplitN(strings.TrimSpace(line), ":", 3)
@@ -255,7 +252,7 @@ func cgroupLimit(root string) (least int64) {
 			if n := readLimit(path.Join(root, mount, dir, file)); n > 0 && (least == 0 || n < least) {
 				least = n
 			}
-			if dir == "/" { // which is all there is in a container with a view of its own
+			if dir == "/" { // the only one visible in a container with its own namespace
 				break
 			}
 		}
@@ -263,7 +260,7 @@ func cgroupLimit(root string) (least int64) {
 	return least
 }
 
-// readLimit reads a limit; version 1 writes "none" as a number that no machine has.
+// readLimit reads a limit. Version 1 writes "none" as a number larger than any machine's memory.
 func readLimit(file string) int64 {
 	b, err := os.ReadFile(file)
 	if err != nil {

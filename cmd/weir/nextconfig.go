@@ -14,23 +14,22 @@ import (
 	"github.com/weir-xds/weir/relay"
 )
 
-// nextConfig is the way from one configuration to the next: what stays is taken over,
-// and what is new is opened, so that all that can fail has been done before
-// anything of it is in force.
+// nextConfig is the transition to another configuration. What stays is taken over, and what is new
+// is opened, so that everything that can fail is done before any of it is in force.
 type nextConfig struct {
 	// Set once.
 	process *process
-	before  *activeConfig // nil: this is the start
+	before  *activeConfig // nil at the start
 	next    *activeConfig
 	part    func(origin string) *relay.Origin
 
 	newPorts   []*port
 	newOrigins []*runner
 	newSinks   []*sinkRunner
-	seconds    []*relay.Next // of the tables of last resorts that stay
+	seconds    []*relay.Next // of the tables of fallbacks that stay
 }
 
-// runner is an origin and its place in the table. Who starts it, stops it.
+// runner is an origin and its part of the table. Whoever starts it, stops it.
 type runner struct {
 	origin
 	// Set once.
@@ -42,7 +41,7 @@ type runner struct {
 	done chan struct{}
 }
 
-// close lets go of what was opened for nothing.
+// close closes what was opened if the configuration is not used.
 func (pl *nextConfig) close() {
 	for _, l := range pl.newPorts {
 		_ = l.Close() // nothing was served on it
@@ -53,7 +52,7 @@ func (pl *nextConfig) close() {
 	}
 }
 
-// openPorts reports every port that cannot be opened, not only the first.
+// openPorts returns an error for every port that cannot be opened, not only the first.
 func (pl *nextConfig) openPorts(ctx context.Context) error {
 	var errs []error
 	cfg := pl.next.cfg
@@ -86,7 +85,7 @@ func (pl *nextConfig) openPorts(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// openOrigins keeps who runs an origin if nothing changes for it.
+// openOrigins keeps the runner of an origin if nothing changes for it.
 func (pl *nextConfig) openOrigins() error {
 	var errs []error
 	cfg := pl.next.cfg
@@ -114,7 +113,7 @@ func (pl *nextConfig) openOrigins() error {
 	return errors.Join(errs...)
 }
 
-// runner is who runs an origin; nil if nobody does.
+// runner returns the runner of an origin; nil if there is none.
 func (f *activeConfig) runner(name string) *runner {
 	if f == nil {
 		return nil
@@ -125,7 +124,7 @@ func (f *activeConfig) runner(name string) *runner {
 	return nil
 }
 
-// sameSource says whether an origin is spoken to as before.
+// sameSource reports whether an origin is spoken to as before.
 func sameSource(before, next *config.Config, o *config.Origin) bool {
 	was := before.OriginNamed(o.Name)
 	if (was.GRPC == nil) != (o.GRPC == nil) || (was.REST == nil) != (o.REST == nil) || before.Limits.NameBytes != next.Limits.NameBytes {
@@ -144,7 +143,7 @@ func sameSource(before, next *config.Config, o *config.Origin) bool {
 		reflect.DeepEqual(upstreamConfig(before, was), upstreamConfig(next, o)) //nolint:govet // deepequalerrors sees the error of a func, nil in both
 }
 
-// sameFallback says whether the last resort of an origin is as before.
+// sameFallback reports whether the fallback of an origin is as before.
 func sameFallback(before, next *config.Config, was, o *config.Origin) bool {
 	switch {
 	case !reflect.DeepEqual(was.Fallback, o.Fallback):
@@ -157,8 +156,7 @@ func sameFallback(before, next *config.Config, was, o *config.Origin) bool {
 	return o.Fallback.Files != nil || sameSource(alone(before, was), alone(next, o), secondOrigin(o))
 }
 
-// leaving are those who ran origins before and do so no more, and joining those
-// who begin to.
+// leaving returns the runners that are not taken over.
 func (pl *nextConfig) leaving() (gone []*runner) {
 	for _, r := range pl.before.origins {
 		if !slices.Contains(pl.next.origins, r) {
@@ -168,7 +166,7 @@ func (pl *nextConfig) leaving() (gone []*runner) {
 	return gone
 }
 
-// closing are the ports that are served no more.
+// closing returns the ports that are not taken over.
 func (pl *nextConfig) closing() (gone []*port) {
 	for _, l := range pl.before.ports {
 		if !slices.Contains(pl.next.ports, l) {
@@ -178,8 +176,8 @@ func (pl *nextConfig) closing() (gone []*port) {
 	return gone
 }
 
-// start runs origins and serves ports until ctx ends or they are stopped. Of
-// ports, those of a configuration are given.
+// start runs origins and serves ports until ctx ends or they are stopped. f has the configuration
+// of the ports.
 func (p *process) start(ctx context.Context, parts *errgroup.Group, f *activeConfig, origins []*runner, ports []*port) {
 	for _, o := range origins {
 		var own context.Context
@@ -203,7 +201,7 @@ func (p *process) start(ctx context.Context, parts *errgroup.Group, f *activeCon
 	}
 }
 
-// listenerConfig is how a listener is served by what the table has in force.
+// listenerConfig returns how a listener is served with what the table has in force.
 func (p *process) listenerConfig(cfg *config.Config, i int, l *port) downstream.ListenerConfig {
 	c := &cfg.Listeners[i]
 	return downstream.ListenerConfig{

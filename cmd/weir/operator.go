@@ -17,22 +17,21 @@ import (
 )
 
 const (
-	// operatorWait is how long a running weir may take to answer.
+	// operatorWait bounds the wait for an answer of a running weir.
 	operatorWait = 10 * time.Second
-	// operatorAnswer bounds what is read of an answer.
+	// operatorAnswer bounds what is read of an answer, in bytes.
 	operatorAnswer = 256 << 20
 )
 
-// operator holds the flags of commands that talk to a running weir, by its
-// admin port.
+// operator holds the flags of commands that talk to the admin port of a running weir.
 type operator struct {
 	address   string
-	given     func() bool // whether the flag is there
+	given     func() bool // whether the flag was given
 	tokenFile string
 	tls       security
 }
 
-// adminVariable is the environment's word for --admin, where the flag is not given.
+// adminVariable is the environment variable for --admin, used if the flag is not given.
 const adminVariable = "WEIR_ADMIN"
 
 // register adds the flags to a command.
@@ -45,8 +44,8 @@ func (o *operator) register(cmd *cobra.Command) {
 	o.tls.register(f)
 }
 
-// get decodes what the admin port has on a path. A path that answers 503 in
-// JSON, as /readyz does, has answered.
+// get decodes the JSON of a path of the admin port. A path that answers 503 in JSON, as /readyz
+// does, counts as answered.
 func (o *operator) get(ctx context.Context, path string, into any) error {
 	code, body, err := o.ask(ctx, http.MethodGet, path)
 	if err == nil && code != http.StatusOK && (code != http.StatusServiceUnavailable || !json.Valid(body)) {
@@ -61,7 +60,7 @@ func (o *operator) get(ctx context.Context, path string, into any) error {
 	return nil
 }
 
-// post asks for an action and gives what the answer says, one line.
+// post requests an action and returns the answer, which is one line.
 func (o *operator) post(ctx context.Context, path string) (string, error) {
 	code, body, err := o.ask(ctx, http.MethodPost, path)
 	if err != nil {
@@ -98,12 +97,12 @@ func (o *operator) ask(ctx context.Context, method, path string) (code int, body
 	}
 	c := http.Client{
 		Transport: transport,
-		// The token is for this address and no other.
+		// The token is for this address only.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	resp, err := c.Do(req)
 	if err != nil {
-		// what is outside says the URL, with the scheme
+		// the outer error has the URL, with the scheme
 		if inner := errors.Unwrap(err); inner != nil {
 			err = inner
 		}
@@ -117,8 +116,8 @@ func (o *operator) ask(ctx context.Context, method, path string) (code int, body
 	return resp.StatusCode, body, nil
 }
 
-// transport is how the address is reached, and what a URL there begins with. There is no proxy:
-// who asks for the port of this host means it.
+// transport returns how the address is reached, and the base of its URLs. It uses no proxy: the
+// address is meant as it is.
 func (o *operator) transport() (base string, _ *http.Transport, _ error) {
 	if text := os.Getenv(adminVariable); text != "" && !o.given() {
 		o.address = text
@@ -153,7 +152,7 @@ func (o *operator) transport() (base string, _ *http.Transport, _ error) {
 	return "https://" + host, t, err
 }
 
-// named is the address and where it comes from. What may be a password is not repeated.
+// named returns the address and where it was given. It does not repeat what may be a password.
 func (o *operator) named() string {
 	source, address := "--admin", o.address
 	if !o.given() {
@@ -169,11 +168,10 @@ func (o *operator) unusable() error {
 	return usageError{fmt.Errorf("%s is neither host:port, nor http://host:port, https://host:port or unix:///path", o.named())}
 }
 
-// completionWait is how long a shell waits for a running weir: who pressed a key should notice
-// nothing of one that is not there.
+// completionWait bounds the wait of shell completion for a running weir that is not there.
 const completionWait = time.Second
 
-// completeOrigin offers the origins of the running weir, for one argument.
+// completeOrigin completes an origin of the running weir.
 func (o *operator) completeOrigin(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionWait)
 	defer cancel()
@@ -192,8 +190,7 @@ func (o *operator) completeOrigin(cmd *cobra.Command, args []string, _ string) (
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// oneLine makes text from afar fit for a terminal: no control characters, not
-// without end.
+// oneLine makes a remote text safe for a terminal: no control characters, bounded.
 func oneLine[T string | []byte](text T) string {
 	const most = 500
 	s := strings.Join(strings.Fields(string(text)), " ")

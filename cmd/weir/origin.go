@@ -16,13 +16,13 @@ import (
 
 // origin is what the process needs of an origin, of whatever kind.
 type origin interface {
-	// run serves the table until ctx ends and everything it started has ended.
+	// run serves the table until ctx ends, and returns when everything that it started has ended.
 	run(ctx context.Context) error
-	// status is the kind's part; what the table knows is added by the process.
+	// status returns the kind's part of the status; the process adds the table's.
 	status() admin.Origin
-	// succeed takes over what is known of the origin from who ran it before.
+	// succeed takes over the state of the origin's last runner.
 	succeed(before origin)
-	// close lets go of what was opened, without run or after it.
+	// close releases what was opened, without run or after it.
 	close()
 }
 
@@ -56,7 +56,7 @@ func (p *process) openOrigin(f *activeConfig, o *config.Origin, path string, par
 	up, err := upstream.New(u, part)
 	if err != nil {
 		secured.close()
-		// the outer one names the origin
+		// The outer error names the origin.
 		return nil, errors.Join(problems(cfg, path+".grpc", errors.Unwrap(err))...)
 	}
 	last, err := p.openFallback(f, o, path+".fallback", part)
@@ -67,7 +67,7 @@ func (p *process) openOrigin(f *activeConfig, o *config.Origin, path string, par
 	return &grpcOrigin{Origin: up, secured: secured, reach: newReach(cfg, u.Addresses), fallback: last}, nil
 }
 
-// grpcOrigin is a control plane.
+// grpcOrigin is a gRPC control plane.
 type grpcOrigin struct {
 	*upstream.Origin
 	fallback lastResort
@@ -98,7 +98,7 @@ func (o *grpcOrigin) status() admin.Origin {
 	return statusBeside(statusOf("grpc", &s, o.touched.Load()), o.fallback)
 }
 
-// statusOf is the status of an origin that is spoken to over a network.
+// statusOf returns the status of an origin on the network.
 func statusOf(kind string, s *upstream.Status, touched bool) admin.Origin {
 	out := admin.Origin{
 		Kind: kind, Source: s.Address, Reached: touched || !s.ProofAt.IsZero(),
@@ -121,7 +121,7 @@ func statusOf(kind string, s *upstream.Status, touched bool) admin.Origin {
 	return out
 }
 
-// fileOrigin is a directory.
+// fileOrigin is a file or a directory.
 type fileOrigin struct{ *file.Origin }
 
 func (o *fileOrigin) run(ctx context.Context) error { return o.Run(ctx) }
@@ -132,7 +132,7 @@ func (o *fileOrigin) close() {}
 
 func (o *fileOrigin) status() admin.Origin { return filesOf(o.Origin) }
 
-// filesOf is how files stand.
+// filesOf returns the status of an origin's files.
 func filesOf(o *file.Origin) admin.Origin {
 	s := o.Status()
 	out := admin.Origin{
@@ -149,8 +149,8 @@ func filesOf(o *file.Origin) admin.Origin {
 	return out
 }
 
-// originStates are the origins' states in the order of the file, with what the
-// table holds of each.
+// originStates returns the origins' states in the order of the config file, with what the table has
+// of each.
 func (p *process) originStates() ([]admin.Origin, [][]inspect.GroupStatus) {
 	f := p.active.Load()
 	states := make([]admin.Origin, len(f.origins))
@@ -183,7 +183,7 @@ func openLanes(groups []inspect.GroupStatus) (n int) {
 	return n
 }
 
-// picture is the state that the gauges show.
+// picture returns the state behind the gauges.
 func (p *process) picture() metrics.Picture {
 	now := time.Now()
 	var m metrics.Picture

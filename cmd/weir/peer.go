@@ -12,8 +12,7 @@ import (
 	"github.com/weir-xds/weir/cmd/weir/client"
 )
 
-// peer holds the flags of commands that are an xDS client: whom to ask, and
-// who to be.
+// peer holds the flags of commands that are an xDS client: the server, and the client's node.
 type peer struct {
 	dialect             string
 	nodeID, nodeCluster string
@@ -34,7 +33,7 @@ func (p *peer) register(cmd *cobra.Command) {
 	complete(cmd, "dialect", string(client.Delta), string(client.SotW))
 }
 
-// security holds the flags that secure a connection.
+// security holds the flags for TLS and tokens.
 type security struct {
 	client.TLS
 	on bool
@@ -48,10 +47,10 @@ func (s *security) register(f *pflag.FlagSet) {
 	f.StringVar(&s.ServerName, "server-name", "", "the `name` to verify instead of the address's host")
 }
 
-// enabled says whether any of the flags asks for TLS.
+// enabled reports whether a flag asks for TLS.
 func (s *security) enabled() bool { return s.on || s.TLS != (client.TLS{}) }
 
-// config is the client the flags describe, for one address.
+// config returns the client configuration of the flags, for one address.
 func (p *peer) config(address string) (client.Config, error) {
 	dialect := client.Dialect(p.dialect)
 	if dialect != client.Delta && dialect != client.SotW {
@@ -79,7 +78,7 @@ func (p *peer) config(address string) (client.Config, error) {
 	return config, nil
 }
 
-// subscription asks for names of a type with the parameters the flags give.
+// subscription returns the subscription to names of a type with the flags' parameters.
 func (p *peer) subscription(typeURL string, names []string) (client.Subscription, error) {
 	params, err := pairs("param", p.params)
 	return client.Subscription{TypeURL: typeURL, Names: names, Params: params}, err

@@ -20,7 +20,7 @@ import (
 	"github.com/weir-xds/weir/upstream/descriptors"
 )
 
-// document is a response, or the state several led to, as it is printed.
+// document is the printed form of a response, or of the state that several led to.
 type document struct {
 	TypeURL      string          `json:"type_url"`
 	Version      string          `json:"version,omitempty"`
@@ -41,7 +41,7 @@ type printed struct {
 
 	bytes   int
 	located bool
-	when    string // the constraints in short
+	when    string // short form of the constraints
 }
 
 type resourceError struct {
@@ -78,20 +78,20 @@ func documentOf(r *client.Response, known *descriptors.Types) document {
 	return d
 }
 
-// constrain shows constraints as they came, and in short as weir reads them.
+// constrain sets the constraints as received, and their canonical form as the short one.
 func (p *printed) constrain(c *discoveryv3.DynamicParameterConstraints) {
 	set, err := constraints.Compile(c)
 	if p.when = set.Key(); err != nil {
 		p.when = err.Error()
 	}
-	// else the short form tells
+	// if it fails there is still the short form
 	if text, err := (protojson.MarshalOptions{UseProtoNames: true}).Marshal(c); err == nil {
 		p.Constraints = text
 	}
 }
 
-// readable is a body as JSON. One with a type that is not known, at any depth, or that is broken is
-// shown as its bytes: half of it would mislead.
+// readable returns a body as JSON. A body with an unknown type, at any depth, or that does not
+// decode is printed as bytes: half of it would mislead.
 func readable(body *anypb.Any, known *descriptors.Types) json.RawMessage {
 	if text, err := (protojson.MarshalOptions{UseProtoNames: true, Resolver: known}).Marshal(body); err == nil {
 		return text
@@ -102,13 +102,12 @@ func readable(body *anypb.Any, known *descriptors.Types) json.RawMessage {
 	}
 	text, err := json.Marshal(raw)
 	if err != nil {
-		panic(err) // a map of strings always has a form
+		panic(err) // cannot fail for a map of strings
 	}
 	return text
 }
 
-// printer writes documents in one format: responses as they come, or one final
-// state.
+// printer writes documents in one format: each response, or one final state.
 type printer interface {
 	response(d document) error
 	final(d document) error
@@ -126,7 +125,7 @@ func newPrinter(format string, w io.Writer) (printer, error) {
 	return nil, usageError{fmt.Errorf("--output %q is none of table, yaml, json", format)}
 }
 
-// table is for eyes, and for awk.
+// table is for people, and for awk.
 type table struct{ w io.Writer }
 
 func (t table) response(d document) error {
@@ -174,7 +173,7 @@ func writeMissing(w io.Writer, d document) {
 	}
 }
 
-// dash keeps an empty column visible.
+// dash fills an empty column.
 func dash(s string) string {
 	if s == "" {
 		return "-"
@@ -182,7 +181,7 @@ func dash(s string) string {
 	return s
 }
 
-// jsonPrinter writes responses as one line each, so that they can be piped.
+// jsonPrinter writes each response as one line, for pipes.
 type jsonPrinter struct{ w io.Writer }
 
 func (j jsonPrinter) response(d document) error { return j.write(d, "") }
@@ -195,7 +194,7 @@ func (j jsonPrinter) write(d document, indent string) error {
 	return enc.Encode(d)
 }
 
-// yamlPrinter writes responses as one document each.
+// yamlPrinter writes each response as one YAML document.
 type yamlPrinter struct{ w io.Writer }
 
 func (y yamlPrinter) response(d document) error {
@@ -205,8 +204,8 @@ func (y yamlPrinter) response(d document) error {
 	return y.final(d)
 }
 
-// final goes by way of JSON, which is YAML already but for its style: that
-// keeps the order of fields and the numbers as protojson spells them.
+// final converts JSON, which is YAML in another style. That keeps protojson's order of fields and
+// form of numbers.
 func (y yamlPrinter) final(d document) error {
 	var text bytes.Buffer
 	if err := (jsonPrinter{&text}).response(d); err != nil {
@@ -225,7 +224,7 @@ func (y yamlPrinter) final(d document) error {
 	return err
 }
 
-// plain drops JSON's braces and quotes; strings that need quotes keep them.
+// plain removes JSON's braces and quotes, except from strings that need quotes.
 func plain(n *yaml.Node) {
 	if n.Kind != yaml.ScalarNode || n.Tag == "!!str" {
 		n.Style = 0

@@ -12,20 +12,19 @@ import (
 	"github.com/weir-xds/weir/metrics"
 )
 
-// rationSay is how often the log says that files have run out.
+// rationSay is the interval between log lines about a lack of files.
 const rationSay = time.Minute
 
-// rationed is a listener for clients that leaves some files of the process for
-// all else: the origins, the snapshot, the ports for operators and probes. A
-// client beyond that is closed at once, and may choose another replica. Left to
-// the kernel it would wait, connected, for an answer that does not come, and
-// behind a load balancer for ever.
+// rationed is a listener for clients that leaves some file descriptors for everything else:
+// origins, the snapshot, the ports for operators and probes. A client beyond that is closed at
+// once, and may choose another replica. If the kernel queued it, it would wait, connected, for an
+// answer that does not come; behind a load balancer for ever.
 type rationed struct {
 	net.Listener
 	log     *zap.Logger
 	metrics *metrics.Metrics
 	short   *fileShortage
-	files   int // a connection with a higher descriptor is one too many; 0: nothing is known
+	files   int // a connection with a higher descriptor is closed; 0: no limit is known
 
 	mu   sync.Mutex // guards said
 	said time.Time
@@ -40,12 +39,12 @@ func newRationed(l net.Listener, p *process) *rationed {
 	return r
 }
 
-// clientFiles is how many of so many files clients may have: all but an eighth,
-// and that is at most 64.
+// clientFiles returns how many of the descriptors clients may have: all but an eighth, and that is
+// at most 64.
 func clientFiles(limit int) int { return limit - min(limit/8, 64) }
 
-// Accept is part of net.Listener. If there are no files at all it fails, after
-// which servers wait for up to a second, and try again.
+// Accept implements net.Listener. It fails if there are no descriptors at all; servers then wait
+// for up to a second and retry.
 func (r *rationed) Accept() (net.Conn, error) {
 	for {
 		conn, err := r.Listener.Accept()
@@ -67,7 +66,7 @@ func (r *rationed) Accept() (net.Conn, error) {
 	}
 }
 
-// descriptor is the file's number, the lowest that was free.
+// descriptor returns the number of the file descriptor. The kernel assigns the lowest free one.
 func descriptor(conn net.Conn) (n int) {
 	c, ok := conn.(syscall.Conn)
 	if !ok {

@@ -10,22 +10,22 @@ import (
 	"github.com/weir-xds/weir/cmd/weir/config"
 )
 
-// reach finds out whether an origin can be reached before anybody asks it for something: whoever
-// waits for readiness before sending clients would otherwise wait for ever.
+// reach finds out whether an origin can be reached before any client asks for something. Otherwise
+// a deployment that waits for readiness before it sends clients would wait for ever.
 type reach struct {
 	// Set once by newReach.
 	addresses []string
 	every     time.Duration
 	until     time.Time
 
-	touched atomic.Bool // an address accepted a connection
+	touched atomic.Bool // an address has accepted a connection
 }
 
 func newReach(cfg *config.Config, addresses []string) *reach {
 	return &reach{addresses: addresses, every: cfg.Timing.Backoff.Max, until: time.Now().Add(cfg.Timing.ReadyWait)}
 }
 
-// while looks while run runs, and until the origin has proved that it is there.
+// while probes the addresses while run runs, until the origin has responded.
 func (r *reach) while(ctx context.Context, proved func() bool, run func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -36,7 +36,7 @@ func (r *reach) while(ctx context.Context, proved func() bool, run func(context.
 	return run(ctx)
 }
 
-// look ends when it is known, or no longer matters.
+// look ends when the result is known, or not needed any more.
 func (r *reach) look(ctx context.Context, proved func() bool, done chan<- struct{}) {
 	defer close(done)
 	ctx, cancel := context.WithDeadline(ctx, r.until)

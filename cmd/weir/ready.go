@@ -10,10 +10,9 @@ import (
 	"github.com/weir-xds/weir/relay/inspect"
 )
 
-// readiness is what load balancers go by. What is asked of origins stays true
-// once it is: one that goes away must not take the cache in front of it out of
-// service. A process that can admit nobody is not ready, until it can; who is
-// served goes on being served.
+// readiness returns the state behind /readyz. What is required of origins stays true once it is: an
+// origin that goes away must not take the cache in front of it out of service. A process that can
+// admit nobody is not ready until it can; its clients are still served.
 func (p *process) readiness() admin.Readiness {
 	states, groups := p.originStates()
 	file := p.last.Load()
@@ -41,7 +40,7 @@ func (p *process) readiness() admin.Readiness {
 	if why := p.shortage.why(time.Now()); r.Ready && why != "" {
 		r.Ready, r.State, r.Why = false, "full", why
 	}
-	// which is no reason to take away those who are served
+	// existing clients are still served
 	if r.Ready && r.Why == "" && p.table.Tight() {
 		r.Why = "memory is short: names that nobody has asked for yet are refused (limits.memory)"
 	}
@@ -51,7 +50,7 @@ func (p *process) readiness() admin.Readiness {
 	return r
 }
 
-// unanswered are the types, by short name, that clients wait for.
+// unanswered returns the types, by short name, that clients wait for.
 func unanswered(groups []inspect.GroupStatus) []string {
 	var names []string
 	seen := make(map[string]bool)

@@ -21,11 +21,11 @@ import (
 	"github.com/weir-xds/weir/relay"
 )
 
-// maxProblemLines bounds the lines that one refused file costs.
+// maxProblemLines bounds the log lines about one refused file.
 const maxProblemLines = 20
 
-// reloads takes changes of the config file into force until ctx ends: when the
-// file holds something else, and on SIGHUP whether or not it does.
+// reloads puts changes of the config file into force until ctx ends: when its content changes, and
+// on SIGHUP in any case.
 func (p *process) reloads(ctx context.Context, parts *errgroup.Group) error {
 	if p.path == "" {
 		return nil
@@ -34,14 +34,14 @@ func (p *process) reloads(ctx context.Context, parts *errgroup.Group) error {
 	defer p.files.add(func(time.Time) {
 		select {
 		case changed <- struct{}{}:
-		default: // it is read after this
+		default: // it is read after this signal
 		}
 	}, p.path)()
 	if p.refusedAtStart == nil {
 		p.last.Store(&admin.ConfigState{File: p.path, Since: p.started, Read: p.started, Hash: hashOf(p.config().Text())})
 	}
-	// What changed before the watch is told by nobody.
-	read, err := os.ReadFile(p.path) // what was read last, to be taken or not
+	// The watch reports no change from before it began.
+	read, err := os.ReadFile(p.path) // what was read last, accepted or not
 	if !p.asAtStart(read, err) {
 		read = p.reload(ctx, parts, "a change since the start")
 	}
@@ -59,8 +59,8 @@ func (p *process) reloads(ctx context.Context, parts *errgroup.Group) error {
 	}
 }
 
-// asAtStart reports whether what was just read of the file says what is in force, or, if the file
-// was refused at the start, is refused for the same.
+// asAtStart reports whether the text just read is the one in force, or, if the file was refused at
+// the start, is refused with the same error.
 func (p *process) asAtStart(text []byte, err error) bool {
 	cfg := (*config.Config)(nil)
 	if err == nil {
@@ -72,8 +72,7 @@ func (p *process) asAtStart(text []byte, err error) bool {
 	return err == nil && len(cfg.Changed(p.config())) == 0
 }
 
-// reload reads the file and puts it into force, all of it or nothing. It gives
-// what it has read.
+// reload reads the file and puts all of it into force, or nothing. It returns what it has read.
 func (p *process) reload(ctx context.Context, parts *errgroup.Group, why string) []byte {
 	now := time.Now()
 	text, err := os.ReadFile(p.path)
@@ -82,7 +81,7 @@ func (p *process) reload(ctx context.Context, parts *errgroup.Group, why string)
 	}
 	switch {
 	case p.draining.Load() || ctx.Err() != nil:
-		return text // whatever came of it
+		return text // whatever the result
 	case err != nil:
 		p.refused(now, why, err)
 	}
@@ -90,7 +89,7 @@ func (p *process) reload(ctx context.Context, parts *errgroup.Group, why string)
 	return text
 }
 
-// take puts the text of the file into force.
+// take puts a text of the file into force.
 func (p *process) take(ctx context.Context, parts *errgroup.Group, now time.Time, text []byte, why string) error {
 	cfg, err := config.Parse(p.path, text, os.LookupEnv)
 	if err != nil {
@@ -103,7 +102,7 @@ func (p *process) take(ctx context.Context, parts *errgroup.Group, now time.Time
 		return err
 	}
 	if !slices.Contains(changed, "types") && !types.Equal(before.types) {
-		changed = append(changed, "types") // a file that they name
+		changed = append(changed, "types") // a descriptor file of the types has changed
 	}
 	if len(changed) == 0 {
 		p.last.Store(&admin.ConfigState{File: p.path, Since: p.last.Load().Since, Read: now, Hash: hashOf(text)})
@@ -120,8 +119,8 @@ func (p *process) take(ctx context.Context, parts *errgroup.Group, now time.Time
 	return nil
 }
 
-// prepare checks a configuration and opens what is new in it. On an error
-// nothing is left open, and nothing has changed.
+// prepare checks a configuration and opens what is new in it. If it fails nothing is left open, and
+// nothing has changed.
 func (p *process) prepare(ctx context.Context, before, next *activeConfig) (_ *nextConfig, _ *relay.Next, err error) {
 	cfg := next.cfg
 	if err := cfg.CheckReload(before.cfg); err != nil {
@@ -151,7 +150,7 @@ func (p *process) prepare(ctx context.Context, before, next *activeConfig) (_ *n
 	return pl, table, errors.Join(pl.openPorts(ctx), pl.openOrigins(), pl.openSinks())
 }
 
-// thawFirst refuses what would drop what an operator keeps clients at.
+// thawFirst returns an error if the configuration would drop a frozen origin.
 func thawFirst(before *activeConfig, cfg *config.Config, table *relay.Next) error {
 	var errs []error
 	for _, r := range before.origins {
@@ -170,8 +169,8 @@ func thawFirst(before *activeConfig, cfg *config.Config, table *relay.Next) erro
 	return errors.Join(errs...)
 }
 
-// apply puts into force what nothing can keep from it any more. Who ran an
-// origin has ended before another does, so that nothing is asked twice.
+// apply puts a prepared configuration into force, which cannot fail. The old runner of an origin
+// ends before the new one starts, so that nothing is asked twice.
 func (p *process) apply(ctx context.Context, parts *errgroup.Group, now time.Time, pl *nextConfig, table *relay.Next, said ...zap.Field) {
 	leaving, closing, cfg := pl.leaving(), pl.closing(), pl.next.cfg
 	stopSinks(pl.before.sinks, pl.next.sinks)
@@ -199,7 +198,7 @@ func (p *process) apply(ctx context.Context, parts *errgroup.Group, now time.Tim
 	}
 	p.memory.configure(int64(cfg.Limits.Memory))
 	p.log.Info("another configuration is in force", append(said, zap.Int("streams_concerned", concerned.Len()))...)
-	// Who reads that it is in force finds it logged, and at its level.
+	// Whoever reads that it is in force finds it logged, at the configured level.
 	p.last.Store(&admin.ConfigState{File: p.path, Since: now, Read: now, Hash: hashOf(cfg.Text())})
 	for _, w := range cfg.Warnings() {
 		warn(p.log, w)
@@ -215,7 +214,7 @@ func (p *process) apply(ctx context.Context, parts *errgroup.Group, now time.Tim
 	}
 }
 
-// reconfigure tells the listeners.
+// reconfigure passes the configuration to the listeners.
 func (p *process) reconfigure(f *activeConfig, change *relay.Change) *downstream.Concerned {
 	s, err := serverConfig(f.cfg)
 	if err == nil {
@@ -228,11 +227,11 @@ func (p *process) reconfigure(f *activeConfig, change *relay.Change) *downstream
 			return concerned
 		}
 	}
-	// our own bug: checkRooms refuses it
+	// our own bug: checkRooms has accepted it
 	panic("a configuration that was checked cannot be used: " + err.Error())
 }
 
-// refused says what is wrong with the file, and that what was in force is.
+// refused logs and records what is wrong with the file; the old configuration stays in force.
 func (p *process) refused(now time.Time, why string, err error) {
 	problems := config.Problems(err)
 	state := *p.last.Load()
@@ -257,13 +256,13 @@ func (p *process) refused(now time.Time, why string, err error) {
 	p.last.Store(&state)
 }
 
-// warn logs what may be meant in a file and is likely not to be.
+// warn logs something in the file that is valid but hardly intended.
 func warn(log *zap.Logger, w *config.Problem) {
 	log.Warn("the configuration may not mean what it says", zap.String("file", w.File), zap.Int("line", w.Line),
 		zap.Int("column", w.Column), zap.String("key", w.Path), zap.String("warning", w.Msg))
 }
 
-// effective is the configuration in force, and how it came to be.
+// effective returns the configuration in force, and its state.
 func (p *process) effective() ([]byte, admin.ConfigState) {
 	return p.active.Load().yaml, *p.last.Load()
 }

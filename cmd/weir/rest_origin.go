@@ -37,7 +37,7 @@ func (p *process) openREST(f *activeConfig, o *config.Origin, origin string, par
 	up, err := rest.New(c, part)
 	if err != nil {
 		secured.close()
-		// the outer one names the origin
+		// The outer error names the origin.
 		return nil, errors.Join(problems(f.cfg, path, errors.Unwrap(err))...)
 	}
 	last, err := p.openFallback(f, o, origin+".fallback", part)
@@ -71,7 +71,7 @@ func (o *restOrigin) status() admin.Origin {
 	return statusBeside(statusOf("rest", &s, o.touched.Load()), o.fallback)
 }
 
-// restConfig is what the file says of an origin.
+// restConfig returns the configuration of a REST origin.
 func restConfig(cfg *config.Config, o *config.Origin) rest.Config {
 	r, b := o.REST, cfg.Timing.Backoff
 	c := rest.Config{
@@ -85,27 +85,27 @@ func restConfig(cfg *config.Config, o *config.Origin) rest.Config {
 	return c
 }
 
-// restTypes are the types that an origin of REST is asked for: those there is a path for (REST-8).
+// restTypes returns the types that a REST origin is asked for: those with a path (REST-8).
 func restTypes(o *config.Origin) []string {
 	return slices.DeleteFunc(rest.Types(), func(typeURL string) bool {
 		return len(o.Types) > 0 && !slices.Contains(o.Types, typeURL)
 	})
 }
 
-// sameREST says whether an origin of REST is polled as before.
+// sameREST reports whether a REST origin is polled as before.
 func sameREST(before, next *config.Config, was, o *config.Origin) bool {
 	return reflect.DeepEqual(was.REST.TLS, o.REST.TLS) && reflect.DeepEqual(was.NameFields, o.NameFields) &&
 		reflect.DeepEqual(restConfig(before, was), restConfig(next, o)) //nolint:govet // deepequalerrors sees the error of a func, nil in both
 }
 
-// checkREST is what the package objects to in what reads well.
+// checkREST returns the package's problems with a configuration that parses.
 func checkREST(cfg *config.Config, o *config.Origin, path string, part *relay.Origin) []error {
 	c := restConfig(cfg, o)
 	if o.REST.TLS != nil {
-		c.TLS = func() *tls.Config { return nil } // the files may only exist where weir will run
+		c.TLS = func() *tls.Config { return nil } // the files may exist only where weir will run
 	}
 	if _, err := rest.New(c, part); err != nil {
-		return problems(cfg, path, errors.Unwrap(err)) // the outer one names the origin
+		return problems(cfg, path, errors.Unwrap(err)) // the outer error names the origin
 	}
 	return nil
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/weir-xds/weir/upstream"
 )
 
-// checkRooms is what the packages themselves object to in a configuration that reads well. They are
-// built, nothing is opened or started: so that validate refuses what run would refuse.
+// checkRooms returns the packages' own problems with a configuration that parses. Everything is
+// built, and nothing is opened or started, so that validate refuses what run would refuse.
 func checkRooms(cfg *config.Config) error {
 	table, err := relay.New(tableConfig(cfg))
 	if err != nil {
@@ -35,7 +35,7 @@ func checkRooms(cfg *config.Config) error {
 	}
 	for i := range cfg.Sinks {
 		if _, err := sink.New(sinkConfig(cfg, &cfg.Sinks[i], table.Origin)); err != nil {
-			// the outer one names the path
+			// The outer error names the path.
 			errs = append(errs, problems(cfg, fmt.Sprintf("sinks[%d]", i), errors.Unwrap(err))...)
 		}
 	}
@@ -50,7 +50,7 @@ func checkRooms(cfg *config.Config) error {
 	return errors.Join(errs...)
 }
 
-// checkOrigin is what the package of an origin's kind objects to.
+// checkOrigin returns the problems of the package of an origin's kind.
 func checkOrigin(cfg *config.Config, o *config.Origin, path string, table *relay.Table) []error {
 	part := table.Origin(o.Name)
 	switch {
@@ -61,15 +61,16 @@ func checkOrigin(cfg *config.Config, o *config.Origin, path string, table *relay
 	}
 	u := upstreamConfig(cfg, o)
 	if o.GRPC.TLS != nil {
-		u.TLS = func() *tls.Config { return nil } // the files may only exist where weir will run
+		u.TLS = func() *tls.Config { return nil } // the files may exist only where weir will run
 	}
 	if _, err := upstream.New(u, part); err != nil {
-		return problems(cfg, path+".grpc", errors.Unwrap(err)) // the outer one names the origin
+		return problems(cfg, path+".grpc", errors.Unwrap(err)) // the outer error names the origin
 	}
 	return nil
 }
 
-// problems gives each of several joined errors its place: the field it begins with, below path.
+// problems makes a problem of each of several joined errors, at the field that it begins with,
+// below path.
 func problems(cfg *config.Config, path string, err error) []error {
 	list := []error{err}
 	if many, ok := err.(interface{ Unwrap() []error }); ok {

@@ -31,7 +31,7 @@ The configuration that was accepted last is kept in cache.snapshot.path. With
 	lastGoodFlag(cmd, s)
 	cmd.RunE = action(func(cmd *cobra.Command, args []string) error {
 		hangup := make(chan os.Signal, 1)
-		signal.Notify(hangup, syscall.SIGHUP) // from here on it does not end the process
+		signal.Notify(hangup, syscall.SIGHUP) // from here on SIGHUP does not end the process
 		defer signal.Stop(hangup)
 		path, cfg, err := loadConfig(cmd, args)
 		if usage := (usageError{}); errors.As(err, &usage) {
@@ -47,7 +47,7 @@ The configuration that was accepted last is kept in cache.snapshot.path. With
 	return cmd
 }
 
-// newLogger writes to w, one line per entry, from a level on that may change.
+// newLogger writes to w, one line per entry. The level may be changed later.
 func newLogger(cfg config.Log, w io.Writer) (*zap.Logger, *zap.AtomicLevel, error) {
 	level, err := zap.ParseAtomicLevel(cfg.Level)
 	if err != nil {

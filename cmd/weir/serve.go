@@ -23,13 +23,13 @@ import (
 	"github.com/weir-xds/weir/upstream/descriptors"
 )
 
-// process is one weir: the rooms, wired together, and the ports.
+// process is one weir: the packages, wired together, and the ports.
 type process struct {
 	// Set once by newProcess.
-	path string // of the config file; "": there is none, and nothing is reloaded
-	// directory for the text that was accepted last; "": it is kept nowhere
+	path string // of the config file; "": there is none, so no reloads
+	// Directory for the configuration that was last accepted; "": it is not written.
 	keepIn   string
-	hangup   <-chan os.Signal // asks for a reload; nil: nobody does
+	hangup   <-chan os.Signal // asks for a reload; nil: nothing does
 	via      string           // viaName
 	log      *zap.Logger
 	level    *zap.AtomicLevel // of log; nil: it does not change
@@ -45,34 +45,34 @@ type process struct {
 	tls      *certificates
 	kept     kept
 	first    *nextConfig // what was opened at the start
-	// refusedAtStart is why the file was refused then, and what was accepted last is in force; nil:
-	// it was not.
+	// refusedAtStart is why the file was refused at the start, so that the configuration that was
+	// last accepted is in force; nil: it was accepted.
 	refusedAtStart error
-	auditing       chan struct{} // one slot: of all origins one is audited at a time
+	auditing       chan struct{} // one slot, so that one origin is audited at a time
 
-	active atomic.Pointer[activeConfig] // what is in force, replaced by reload
+	active atomic.Pointer[activeConfig] // in force; replaced by reload
 	last   atomic.Pointer[admin.ConfigState]
-	ready  atomic.Bool // it was once
+	ready  atomic.Bool // it was ready once
 
 	shortage shortage
 	noFiles  fileShortage
 
 	askOnce  sync.Once
-	asked    chan struct{} // closed when a drain is asked for
+	asked    chan struct{} // closed when a drain is requested
 	draining atomic.Bool
 }
 
-// activeConfig is a configuration and what serves it. It never changes.
+// activeConfig is a configuration and what serves it. It is immutable.
 type activeConfig struct {
 	cfg     *config.Config
-	yaml    []byte             // of cfg, as it is shown
-	types   *descriptors.Types // that cfg names
+	yaml    []byte             // cfg, as the admin port shows it
+	types   *descriptors.Types // of cfg
 	ports   []*port            // one for each of cfg.Listeners
 	origins []*runner          // one for each of cfg.Origins
 	sinks   []*sinkRunner      // one for each of cfg.Sinks
 }
 
-// config is the configuration in force.
+// config returns the configuration in force.
 func (p *process) config() *config.Config { return p.active.Load().cfg }
 
 // port is an open listener.
@@ -81,8 +81,8 @@ type port struct {
 	secured *secured
 }
 
-// newProcess checks and opens all there is to check and open, so that a process
-// that starts at all has its ports. If it fails, nothing is left open.
+// newProcess checks and opens everything that can be checked and opened, so that a process that
+// starts has its ports. If it fails, nothing is left open.
 func newProcess(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *process, err error) {
 	p := &process{
 		log: log, started: time.Now(), registry: prometheus.NewRegistry(), asked: make(chan struct{}),
@@ -101,7 +101,7 @@ func newProcess(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *pr
 	}
 	first := &nextConfig{process: p, next: &activeConfig{cfg: cfg}, part: p.table.Origin}
 	p.first = first
-	p.active.Store(first.next) // which is completed below
+	p.active.Store(first.next) // completed below
 	p.last.Store(&admin.ConfigState{Since: p.started, Read: p.started, Hash: hashOf(cfg.Text())})
 	if first.next.yaml, err = cfg.YAML(); err != nil {
 		return nil, err
@@ -120,7 +120,7 @@ func newProcess(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *pr
 	if p.via, err = p.viaName(); err != nil {
 		return nil, err
 	}
-	// Origins come after the ports: from here on there may be log lines.
+	// Origins come after the ports: opening them may log.
 	if err = first.openOrigins(); err != nil {
 		return nil, err
 	}
@@ -149,7 +149,7 @@ func newProcess(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *pr
 	return p, nil
 }
 
-// discard closes what newProcess has opened, where nothing is served.
+// discard closes what newProcess has opened if nothing is served.
 func (p *process) discard() {
 	p.first.close()
 	for _, w := range []*web{p.admin, p.probes} {
@@ -159,9 +159,9 @@ func (p *process) discard() {
 	}
 }
 
-// run serves until ctx ends, a drain is asked for, or a part fails for good.
+// run serves until ctx ends, a drain is requested, or a part fails for good.
 func (p *process) run(ctx context.Context) error {
-	// What runs ends in stages, so none of it hangs on ctx.
+	// Parts end in stages, so none of them ends with ctx.
 	parts, work := errgroup.WithContext(context.WithoutCancel(ctx))
 	work, stopWork := context.WithCancel(work)
 	defer stopWork()
@@ -195,7 +195,7 @@ func (p *process) run(ctx context.Context) error {
 	p.kept.drain()
 	p.server.Drain(context.WithoutCancel(ctx), p.config().Timing.Drain)
 	stopWork()
-	// The ports for operators are last, so that the end can be watched.
+	// The ports for operators close last, so that the shutdown can be watched.
 	for _, w := range p.webs() {
 		w.close(context.WithoutCancel(ctx))
 	}
@@ -205,10 +205,10 @@ func (p *process) run(ctx context.Context) error {
 	return err
 }
 
-// drain makes run end. It may be called again.
+// drain makes run end. It may be called more than once.
 func (p *process) drain() { p.askOnce.Do(func() { close(p.asked) }) }
 
-// advance drives a table's time.
+// advance passes the time to a table.
 func advance(ctx context.Context, table *relay.Table) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -238,7 +238,7 @@ func (p *process) sayListening(cfg *config.Config, i int, l *port) {
 	p.log.Info("listening", zap.Stringer("address", l.Addr()), zap.String("origin", listenerOrigin(cfg, c)), zap.Bool("tls", c.TLS.Enabled()))
 }
 
-// instance names this process: the configured name, else the host's.
+// instance returns the name of this process: the configured one, else the host's.
 func instance(cfg *config.Config) (string, error) {
 	if cfg.Instance != "" {
 		return cfg.Instance, nil
@@ -250,8 +250,8 @@ func instance(cfg *config.Config) (string, error) {
 	return host, nil
 }
 
-// viaName is what this process is known by to other relays (RELAY-87). Where the name is the
-// host's, the first port tells the relays of one host apart: one behind the other is no loop.
+// viaName returns this process's name for other relays (RELAY-87). If that is the host's name, the
+// first port tells the relays of a host apart: one behind the other is no loop.
 func (p *process) viaName() (string, error) {
 	f := p.active.Load()
 	name, err := instance(f.cfg)

@@ -11,28 +11,28 @@ import (
 )
 
 const (
-	// sharingLook is how often groups and clients are compared.
+	// sharingLook is the interval between two comparisons of groups and clients.
 	sharingLook = time.Minute
-	// sharingSay is how often an origin's are worth a line.
+	// sharingSay is the least time between two log lines about an origin.
 	sharingSay = time.Hour
-	// sharingLeast is how many clients an origin has to have: a few may all differ.
+	// sharingLeast is how many clients an origin must have: a few may all differ.
 	sharingLeast = 20
 )
 
-// sharing tells operators of origins whose groups equal their clients: weir then
-// shields them from nothing, and costs a stream for each (RELAY-61). The file
-// alone does not tell, since it depends on what clients put into their nodes.
+// sharing warns of origins with nearly as many groups as clients: weir then does not reduce their
+// load, and costs a stream for each client (RELAY-61). The config file alone does not show that,
+// since it depends on the clients' nodes.
 type sharing struct {
 	origins func() []*relay.Origin
 	log     *zap.Logger
-	said    map[string]time.Time // by origin
+	said    map[string]time.Time // when it was last logged, by origin
 }
 
 func newSharing(p *process) *sharing {
 	return &sharing{log: p.log, said: map[string]time.Time{}, origins: p.table.Origins}
 }
 
-// watch looks until ctx ends.
+// watch compares until ctx ends.
 func (s *sharing) watch(ctx context.Context) error {
 	tick := time.NewTicker(sharingLook)
 	defer tick.Stop()

@@ -7,21 +7,19 @@ import (
 	"time"
 )
 
-// shortageLasts is how long nobody can be admitted before /readyz says so. It is
-// longer than a crowd that comes back takes, and clients are told all the while.
+// shortageLasts is how long no client could be admitted before /readyz says so. It is longer than a
+// reconnecting fleet takes. Clients are refused with the reason all the time.
 const shortageLasts = time.Minute
 
-// shortage knows for how long no client could be admitted. What an origin does
-// has no part in it.
+// shortage measures for how long no client could be admitted. Origins do not matter for it.
 type shortage struct {
 	mu       sync.Mutex // guards what follows
-	reason   string     // of the present; "": there is room
+	reason   string     // the current one; "": there is room
 	since    time.Time
 	admitted uint64
 }
 
-// note takes note of how it stands: why nobody can be admitted, if so, and how
-// many clients were ever admitted.
+// note records why no client can be admitted, if so, and how many clients were ever admitted.
 func (s *shortage) note(now time.Time, reason string, admitted uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -31,7 +29,7 @@ func (s *shortage) note(now time.Time, reason string, admitted uint64) {
 	s.reason, s.admitted = reason, admitted
 }
 
-// why says what has been wrong for shortageLasts; "": nothing.
+// why returns the reason that has lasted for shortageLasts; "": none.
 func (s *shortage) why(now time.Time) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -42,13 +40,13 @@ func (s *shortage) why(now time.Time) string {
 	return fmt.Sprintf("no client could be admitted for %s: %s", d.Round(time.Second), s.reason)
 }
 
-// fileShortage knows whether clients are turned away for want of files. The zero
-// value has seen none.
+// fileShortage knows whether clients are refused for lack of file descriptors. The zero value has
+// seen none.
 type fileShortage struct {
-	turned atomic.Int64 // when one was last, in nanoseconds of the epoch; 0: one was let in since
+	turned atomic.Int64 // when one was last, in Unix nanoseconds; 0: one was admitted since
 }
 
-// note takes note of a client that was let in, or turned away for want of a file.
+// note records a client that was admitted, or refused for lack of a descriptor.
 func (f *fileShortage) note(now time.Time, in bool) {
 	at := now.UnixNano()
 	if in {
@@ -59,8 +57,7 @@ func (f *fileShortage) note(now time.Time, in bool) {
 	}
 }
 
-// why says that there are no files, if somebody was turned away in the last
-// minute and nobody let in since.
+// why returns the reason if a client was refused in the last minute, and none admitted since.
 func (f *fileShortage) why(now time.Time) string {
 	if at := f.turned.Load(); at == 0 || now.Sub(time.Unix(0, at)) >= shortageLasts {
 		return ""

@@ -16,7 +16,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 )
 
-// sinkRunner is a sink and what it was made of. Who starts it, stops it.
+// sinkRunner is a sink and its configuration. Whoever starts it, stops it.
 type sinkRunner struct {
 	*sink.Sink
 	// Set once.
@@ -27,7 +27,7 @@ type sinkRunner struct {
 	done chan struct{}
 }
 
-// openSinks keeps the sinks for which nothing changes. Nothing is written yet.
+// openSinks keeps the sinks for which nothing changes. It writes nothing.
 func (pl *nextConfig) openSinks() error {
 	var errs []error
 	cfg := pl.next.cfg
@@ -41,7 +41,7 @@ func (pl *nextConfig) openSinks() error {
 		opened, err := sink.New(sc)
 		if err != nil {
 			at := fmt.Sprintf("sinks[%d]", i)
-			// the outer one names the path
+			// The outer error names the path.
 			errs = append(errs, problems(cfg, at, errors.Unwrap(err))...)
 			continue
 		}
@@ -51,7 +51,7 @@ func (pl *nextConfig) openSinks() error {
 	return errors.Join(errs...)
 }
 
-// sink is the one that was made of the same; nil if there is none.
+// sink returns the runner with an equal configuration; nil if there is none.
 func (f *activeConfig) sink(cfg sink.Config) *sinkRunner {
 	if f == nil {
 		return nil
@@ -64,14 +64,14 @@ func (f *activeConfig) sink(cfg sink.Config) *sinkRunner {
 	return nil
 }
 
-// sameSink says whether two sinks write the same files: of one origin's part of the table.
+// sameSink reports whether two sinks are equal, and of the same part of the table.
 func sameSink(a, b sink.Config) bool {
 	return a.Path == b.Path && a.Origin == b.Origin && proto.Equal(a.Node, b.Node) &&
 		slices.Equal(a.Types, b.Types) && slices.Equal(a.Secrets, b.Secrets) &&
 		a.OrderHold == b.OrderHold && a.ColdWait == b.ColdWait
 }
 
-// sinkConfig is a sink as the file has it.
+// sinkConfig returns the configuration of a sink.
 func sinkConfig(cfg *config.Config, s *config.Sink, part func(origin string) *relay.Origin) sink.Config {
 	id := s.Node.ID
 	if id == "" {
@@ -79,7 +79,7 @@ func sinkConfig(cfg *config.Config, s *config.Sink, part func(origin string) *re
 	}
 	return sink.Config{
 		Path: s.Path, Origin: part(cfg.SinkOrigin(s).Name), Types: s.Types, Secrets: s.Secrets,
-		// who reads the files
+		// the reader of the files
 		Node:      &corev3.Node{Id: id, Cluster: s.Node.Cluster, UserAgentName: "envoy"},
 		OrderHold: cfg.Timing.OrderHold, ColdWait: cfg.Timing.ColdWait,
 	}
@@ -98,8 +98,7 @@ func (p *process) startSinks(ctx context.Context, parts *errgroup.Group, sinks [
 	}
 }
 
-// stopSinks ends those that are not kept. They have ended when it returns, so that no directory has
-// two.
+// stopSinks ends the sinks that are not kept, and waits for them, so that no directory has two.
 func stopSinks(before, kept []*sinkRunner) {
 	for _, s := range before {
 		if !slices.Contains(kept, s) {

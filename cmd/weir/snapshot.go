@@ -25,7 +25,7 @@ func snapshotCommand() *cobra.Command {
 	return cmd
 }
 
-// where says which snapshot a command is about.
+// where holds the flags that say which snapshot a command is about.
 type where struct {
 	config, path string
 }
@@ -35,7 +35,7 @@ func (w *where) register(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&w.path, "path", "", "the `directory` itself")
 }
 
-// directory also gives the deployment that the configuration says; empty: none was read.
+// directory returns the directory, and the deployment in the configuration; empty: none was read.
 func (w *where) directory() (dir, deployment string, err error) {
 	if w.path != "" {
 		return w.path, "", nil
@@ -50,7 +50,7 @@ func (w *where) directory() (dir, deployment string, err error) {
 	return cfg.Cache.Snapshot.Path, cfg.Name, nil
 }
 
-// read takes a directory, or a file that was exported. Others may be writing it.
+// read reads a directory, or an exported file. A running weir may be writing to it.
 func (w *where) read() (*snapshot.Content, error) {
 	path, _, err := w.directory()
 	if err != nil {
@@ -112,7 +112,7 @@ standard output. weir may be running.`,
 	return cmd
 }
 
-// exportTo leaves no half of a file.
+// exportTo writes the whole file or none.
 func exportTo(path string, c *snapshot.Content) error {
 	f, err := os.OpenFile(path+".tmp", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -126,7 +126,7 @@ func exportTo(path string, c *snapshot.Content) error {
 		err = os.Rename(f.Name(), path)
 	}
 	if err != nil {
-		_ = os.Remove(f.Name()) // the error that is told is the first
+		_ = os.Remove(f.Name()) // the first error is returned
 	}
 	return err
 }

@@ -49,7 +49,7 @@ func inspectCommand() *cobra.Command {
 	return cmd
 }
 
-// warnOf tells that what is shown is not all there was.
+// warnOf warns that the snapshot is damaged, so that something is not shown.
 func warnOf(cmd *cobra.Command, c *snapshot.Content) {
 	if err := c.Check(); err != nil {
 		// as with errors, there is nobody left to tell
@@ -57,7 +57,7 @@ func warnOf(cmd *cobra.Command, c *snapshot.Content) {
 	}
 }
 
-// inspected is a summary with bodies that are readable; what Envoy's API marks as sensitive is
+// inspected returns a summary with readable bodies. Fields that Envoy's API marks as sensitive are
 // blanked.
 func inspected(s *snapshot.Summary, bodies bool) any {
 	type resource struct {

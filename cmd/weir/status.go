@@ -16,11 +16,11 @@ import (
 	"github.com/weir-xds/weir/cmd/weir/admin"
 )
 
-// statusStreams is how many client streams the command looks at.
+// statusStreams is how many client streams the command reads.
 const statusStreams = 100_000
 
-// standing is what a running weir says of itself: the part of its admin pages
-// that is shown as a table. As JSON and YAML they are given whole.
+// standing is the part of a running weir's admin pages that is shown as tables. As JSON and YAML
+// they are printed as they are.
 type standing struct {
 	Ready   admin.Readiness `json:"ready"`
 	Origins struct {
@@ -47,9 +47,9 @@ type groupLine struct {
 	NodeID  string `json:"node_id"`
 	Cluster string `json:"node_cluster"`
 	Clients int    `json:"clients"`
-	// Dedicated: it is one client stream's alone, and not listed.
+	// Dedicated: the group is one client stream's alone, and not listed.
 	Dedicated bool `json:"dedicated"`
-	// Maps of dynamic parameters in use.
+	// ParameterSets is the number of parameter maps in use.
 	ParameterSets int `json:"parameter_sets"`
 	Types         []struct {
 		Resources int `json:"resources"`
@@ -90,7 +90,7 @@ func statusCommand() *cobra.Command {
 	return cmd
 }
 
-// pages gathers the admin pages in one JSON object.
+// pages merges the admin pages into one JSON object.
 func (o *operator) pages(ctx context.Context) ([]byte, error) {
 	pages := make(map[string]json.RawMessage)
 	for _, page := range []struct{ key, path string }{
@@ -177,8 +177,8 @@ func statusTable(w io.Writer, pages []byte) error {
 	return tw.Flush()
 }
 
-// lastError is what is wrong with an origin, or else with the first of its files. When that was
-// goes first: long texts are cut.
+// lastError returns what is wrong with an origin, or else with the first of its files. The time
+// comes first, since long texts are cut.
 func lastError(now time.Time, o *admin.Origin) string {
 	text, at, more := o.Error, o.ErrorAt, 0
 	files := o.Files
@@ -207,7 +207,7 @@ func lastError(now time.Time, o *admin.Origin) string {
 	return text
 }
 
-// groups lists the groups that clients share; the parameter sets only where there are any.
+// groups lists the groups that clients share, with parameter sets if there are any.
 func (s *standing) groups(w io.Writer) {
 	s.Groups.Groups = slices.DeleteFunc(s.Groups.Groups, func(g groupLine) bool { return g.Dedicated })
 	if len(s.Groups.Groups) == 0 {
@@ -260,7 +260,7 @@ func (s *standing) summary(w io.Writer) {
 	row(w, "clients", fmt.Sprintf("%d streams%s, %d not in sync", len(s.Clients.Clients), more, unsynced))
 }
 
-// config says what is wrong with the file, if it was refused.
+// config prints what is wrong with the file, if it was refused.
 func (s *standing) config(w io.Writer) {
 	c, now := &s.Origins.Config, time.Now()
 	if c.Refused.IsZero() {
@@ -283,7 +283,7 @@ func (s *standing) config(w io.Writer) {
 // mostProblems is how many problems of a refused file the status lists.
 const mostProblems = 3
 
-// row writes one line of a table; an empty cell stays visible.
+// row writes one line of a table; an empty cell becomes a dash.
 func row(w io.Writer, cells ...any) {
 	for i, cell := range cells {
 		text := fmt.Sprint(cell)
@@ -298,7 +298,7 @@ func row(w io.Writer, cells ...any) {
 	_, _ = io.WriteString(w, "\n")
 }
 
-// ago is how long ago something was; a dash for never.
+// ago returns how long ago something was; a dash for never.
 func ago(now, at time.Time) string {
 	if at.IsZero() {
 		return "-"

@@ -12,18 +12,18 @@ import (
 	"github.com/weir-xds/weir/upstream"
 )
 
-// The file's zeros say "none" or "no limit"; the rooms' zeros say "default".
-// What follows translates the one into the other.
+// In the config file zero means "none" or "no limit"; in the packages' Configs it means "default".
+// What follows translates.
 
 // none is the shortest time that is not zero.
 const none = time.Nanosecond
 
-// forever is what grpc takes for "no keepalive".
+// forever is grpc's value for "no keepalive".
 const forever = time.Duration(math.MaxInt64)
 
 func orNone(d time.Duration) time.Duration { return max(d, none) }
 
-// idleOf has zero stand for ever.
+// idleOf maps zero to no limit.
 func idleOf(d time.Duration) time.Duration {
 	if d == 0 {
 		return -1
@@ -83,7 +83,7 @@ func tableConfig(cfg *config.Config) relay.Config {
 		case o.REST != nil:
 			oc.SotW, oc.PerType, oc.Types = true, true, restTypes(o)
 		default:
-			// Files cannot tell clients apart, so all share what is in them.
+			// Files are the same for all clients, so these share one group.
 			oc.GroupBy = nil
 		}
 		t.Origins = append(t.Origins, oc)
@@ -147,7 +147,7 @@ func upstreamBackoff(b config.Backoff) upstream.Backoff {
 	return upstream.Backoff(b)
 }
 
-// listenerOrigin is the name of the origin that answers on a listener.
+// listenerOrigin returns the name of a listener's own origin.
 func listenerOrigin(cfg *config.Config, l *config.Listener) string {
 	if l.Origin != "" {
 		return l.Origin
@@ -155,17 +155,17 @@ func listenerOrigin(cfg *config.Config, l *config.Listener) string {
 	return defaultOrigin(cfg)
 }
 
-// defaultOrigin is the one marked; config.Parse sees to it that one is.
+// defaultOrigin returns the origin marked as the default.
 func defaultOrigin(cfg *config.Config) string {
 	for i := range cfg.Origins {
 		if cfg.Origins[i].Default {
 			return cfg.Origins[i].Name
 		}
 	}
-	panic("config: no origin is the default") // our own bug: Parse marks one, or refuses the file
+	panic("config: no origin is the default") // our own bug: Parse ensures that there is one
 }
 
-// buildVersion is what this binary was built from.
+// buildVersion returns version and revision of this binary.
 func buildVersion() (version, revision string) {
 	version, revision = "(devel)", "unknown"
 	info, ok := debug.ReadBuildInfo()

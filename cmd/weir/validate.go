@@ -49,8 +49,8 @@ func validateCommand() *cobra.Command {
 	return cmd
 }
 
-// checkFiles reads the origins that are files, and the fallbacks of others, as run does when it
-// starts. A path that is missing may be there where weir will run.
+// checkFiles reads file origins, and fallback files of others, as run does at the start. A missing
+// path is only a warning: it may exist where weir will run.
 func checkFiles(cfg *config.Config, types *descriptors.Types) (warnings []error, err error) {
 	var errs []error
 	for i := range cfg.Origins {

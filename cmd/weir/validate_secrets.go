@@ -15,11 +15,10 @@ import (
 	"github.com/weir-xds/weir/cmd/weir/config"
 )
 
-// checkSecrets reads certificates, keys, authorities and the admin token as run does when it
-// starts. Of files whose whole directory is missing it only warns: they may be there where weir
-// will run.
+// checkSecrets reads certificates, keys, authorities and the admin token as run does at the start.
+// For files whose directory is missing it only warns: they may exist where weir will run.
 func checkSecrets(cfg *config.Config) (warnings []error, err error) {
-	c := newCertificates(newWatch(zap.NewNop()), zap.NewNop()) // which nobody runs
+	c := newCertificates(newWatch(zap.NewNop()), zap.NewNop()) // it is never run
 	var errs []error
 	found := func(problem error, files ...string) {
 		var p *config.Problem
@@ -76,7 +75,7 @@ func checkSecrets(cfg *config.Config) (warnings []error, err error) {
 	return warnings, errors.Join(errs...)
 }
 
-// elsewhere reports whether a file is of another machine, by all appearances.
+// elsewhere reports whether a file is probably another machine's: its directory is missing.
 func elsewhere(file string) bool {
 	if file == "" {
 		return false

@@ -19,14 +19,13 @@ func versionCommand() *cobra.Command {
 	}
 }
 
-// builtFrom is what this binary was built from, in lines.
+// builtFrom returns the build information, as lines.
 func builtFrom() string {
 	info, _ := debug.ReadBuildInfo()
 	return versionText(info)
 }
 
-// versionText is what the build information says; a binary built without it
-// says so.
+// versionText formats the build information, or says that the binary was built without it.
 func versionText(info *debug.BuildInfo) string {
 	if info == nil {
 		return "weir unknown\n"

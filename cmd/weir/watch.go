@@ -18,36 +18,34 @@ import (
 )
 
 const (
-	// watchPoll is how often files are looked at without being told to: file
-	// systems that tell nothing, and links further up that were turned.
+	// watchPoll is the interval between looks without an event: some file systems send none, and a
+	// link further up may be changed.
 	watchPoll = 10 * time.Second
-	// watchDelay is how long after the first event the files are looked at, so
-	// that a certificate and its key are seen together.
+	// watchDelay is how long after the first event the files are read, so that a certificate and
+	// its key are seen together.
 	watchDelay = 200 * time.Millisecond
-	// watchRead is the most that is compared of a file.
+	// watchRead bounds what is compared of a file, in bytes.
 	watchRead = 16 << 20
 )
 
-// watch tells whoever read files that they hold something else now: files
-// written in place, renamed into place, and reached by links that were turned,
-// as a mounted Kubernetes volume is. It is one goroutine, run, for all files of
-// the process. What counts is content, so that what is only touched is no
-// change, and what was changed twice within a clock tick is one.
+// watch tells owners of files when their content changes: written in place, renamed into place, or
+// reached by links that changed, as in mounted Kubernetes volumes. One goroutine, run, watches all
+// files of the process. It compares content: a file that is only touched has not changed, and two
+// changes within a clock tick are seen as one.
 //
-// The owner reads the files itself, after add: what changes in between is told.
+// The owner reads the files itself, after add: changes in between are reported.
 type watch struct {
 	// Set once by newWatch.
 	log  *zap.Logger
 	poll time.Duration
 	wake chan struct{} // one slot: something was added
-	// each, if not nil, is called at each look, after what has changed was told.
-	// It is set before run.
+	// each, if not nil, is called at each look, after changes were reported. It is set before run.
 	each func(now time.Time)
 
 	// Owned by run.
-	notifier *fsnotify.Watcher // nil: only the poll looks
+	notifier *fsnotify.Watcher // nil: there is only the poll
 	dirs     map[string]fs.FileInfo
-	said     map[string]bool // warnings, each once
+	said     map[string]bool // warnings that were logged
 
 	mu     sync.Mutex // guards owners; held for list work only
 	owners []*fileOwner
@@ -59,16 +57,15 @@ type fileOwner struct {
 	paths   []string
 	changed func(now time.Time)
 
-	seen [sha256.Size]byte // what the files held last; add's, and then run's
+	seen [sha256.Size]byte // digest of the files' last content; set by add, then owned by run
 }
 
 func newWatch(log *zap.Logger) *watch {
 	return &watch{log: log, poll: watchPoll, wake: make(chan struct{}, 1), dirs: make(map[string]fs.FileInfo), said: make(map[string]bool)}
 }
 
-// add has changed called, from run and with no lock held, each time one of the
-// files holds something else than before, is gone, or is there again. It may
-// run once more while remove returns.
+// add has changed called whenever the content of one of the files changes, or the file goes or
+// comes back. run calls it with no lock held. It may be called once more while remove returns.
 func (w *watch) add(changed func(now time.Time), paths ...string) (remove func()) {
 	o := &fileOwner{paths: paths, changed: changed, seen: contentOf(paths)}
 	w.mu.Lock()
@@ -76,7 +73,7 @@ func (w *watch) add(changed func(now time.Time), paths ...string) (remove func()
 	w.mu.Unlock()
 	select {
 	case w.wake <- struct{}{}:
-	default: // it will find this one as well
+	default: // the pending wake-up covers this one
 	}
 	return func() {
 		w.mu.Lock()
@@ -85,10 +82,10 @@ func (w *watch) add(changed func(now time.Time), paths ...string) (remove func()
 	}
 }
 
-// run looks until ctx ends.
+// run watches until ctx ends.
 func (w *watch) run(ctx context.Context) error {
 	var (
-		events <-chan fsnotify.Event // nil, that is never ready, without a notifier
+		events <-chan fsnotify.Event // nil, hence never ready, without a notifier
 		errs   <-chan error
 		err    error
 	)
@@ -96,11 +93,11 @@ func (w *watch) run(ctx context.Context) error {
 		w.warn(err)
 	} else {
 		events, errs = w.notifier.Events, w.notifier.Errors
-		defer func() { _ = w.notifier.Close() }() // nobody listens any more
+		defer func() { _ = w.notifier.Close() }() // nobody reads it any more
 	}
 	poll := time.NewTicker(w.poll)
 	defer poll.Stop()
-	var due <-chan time.Time // nil while nothing was told
+	var due <-chan time.Time // nil while there was no event
 	for {
 		select {
 		case <-ctx.Done():
@@ -125,8 +122,7 @@ func (w *watch) run(ctx context.Context) error {
 	}
 }
 
-// look compares all files with what they held, and follows them where they are
-// now.
+// look compares the content of all files, and watches the directories where they are now.
 func (w *watch) look(now time.Time) {
 	w.mu.Lock()
 	owners := slices.Clone(w.owners)
@@ -143,8 +139,8 @@ func (w *watch) look(now time.Time) {
 	}
 }
 
-// follow has the kernel tell of the directories that now have the files, not of
-// the files: a rename onto one would leave its watch with the old.
+// follow watches the directories that the files are in now, not the files: after a rename onto a
+// file, its watch would stay with the old one.
 func (w *watch) follow(owners []*fileOwner) {
 	if w.notifier == nil {
 		return
@@ -179,7 +175,7 @@ func (w *watch) follow(owners []*fileOwner) {
 	}
 }
 
-// warn says that only the poll looks, once for each reason.
+// warn logs that there is only the poll, once for each reason.
 func (w *watch) warn(err error) {
 	if text := err.Error(); !w.said[text] {
 		w.said[text] = true
@@ -188,13 +184,13 @@ func (w *watch) warn(err error) {
 	}
 }
 
-// contentOf tells one content of files from the next.
+// contentOf returns a digest of the files' content.
 func contentOf(paths []string) (sum [sha256.Size]byte) {
 	all := sha256.New()
 	for _, path := range paths {
 		one := sha256.New()
 		if err := readInto(one, path); err != nil {
-			_, _ = fmt.Fprintf(all, "! %v", err) // a hash takes everything
+			_, _ = fmt.Fprintf(all, "! %v", err) // a hash returns no error
 		}
 		all.Write(one.Sum(nil))
 	}

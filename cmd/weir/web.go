@@ -19,14 +19,14 @@ import (
 	"github.com/weir-xds/weir/downstream"
 )
 
-// The modes of these ports on Unix sockets. The admin port shows more than the
-// listeners do, so it is the owner's alone.
+// Modes of Unix sockets. The admin port shows more than the listeners do, so its socket is the
+// owner's alone.
 const (
 	adminSocketMode  = 0o600
 	probesSocketMode = 0o660
 )
 
-// closeWait is how long requests under way may take at the end.
+// closeWait bounds how long requests in flight may take at the end.
 const closeWait = time.Second
 
 // web is one HTTP port.
@@ -36,15 +36,15 @@ type web struct {
 	server   *http.Server
 }
 
-// newWeb lacks the handler.
+// newWeb makes a port without its handler.
 func newWeb(name string, l net.Listener, t *tls.Config, log *zap.Logger) *web {
 	if t != nil {
 		l = tls.NewListener(l, t)
 	}
-	// Failed handshakes and the like are the peer's doing.
+	// Failed handshakes and the like are the peer's fault.
 	errorLog, err := zap.NewStdLogAt(log, zap.DebugLevel)
 	if err != nil {
-		panic(err) // only for a level that does not exist
+		panic(err) // cannot happen: the level exists
 	}
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
@@ -61,7 +61,7 @@ func newWeb(name string, l net.Listener, t *tls.Config, log *zap.Logger) *web {
 	}}
 }
 
-// serve returns when the port is closed.
+// serve serves until the port is closed.
 func (w *web) serve() error {
 	if err := w.server.Serve(w.listener); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("%s, %s: %w", w.name, w.listener.Addr(), err)
@@ -69,16 +69,16 @@ func (w *web) serve() error {
 	return nil
 }
 
-// close ends requests in order if they let it, and at once if not.
+// close shuts the port down: gracefully if requests end in time, otherwise at once.
 func (w *web) close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, closeWait)
 	defer cancel()
 	if w.server.Shutdown(ctx) != nil {
-		_ = w.server.Close() // there is nothing else to try
+		_ = w.server.Close() // nothing else can be done
 	}
 }
 
-// webs are the HTTP ports there are.
+// webs returns the HTTP ports that are open.
 func (p *process) webs() []*web {
 	if p.probes == nil {
 		return []*web{p.admin}
@@ -102,7 +102,7 @@ func (p *process) openAdmin(ctx context.Context) error {
 	version, _ := buildVersion()
 	clients := csds.New(csds.Config{Table: p.table, Clients: func() *downstream.Server { return p.server }, Blank: admin.Blank})
 	calls := p.operatorCalls(clients)
-	p.admin.server.RegisterOnShutdown(calls.Stop) // or open streams would take all of closeWait
+	p.admin.server.RegisterOnShutdown(calls.Stop) // open streams would take closeWait
 	pages, err := admin.New(admin.Config{
 		Name: cfg.Name, Version: version, Started: p.started,
 		Table: p.table, Metrics: p.registry, Effective: p.effective, Readiness: p.readiness,
@@ -139,7 +139,7 @@ func (p *process) openAdmin(ctx context.Context) error {
 	return nil
 }
 
-// local says whether only this machine can reach an address.
+// local reports whether only this machine can reach an address.
 func local(a net.Addr) bool {
 	t, ok := a.(*net.TCPAddr)
 	return !ok || t.IP.IsLoopback()

@@ -2,43 +2,44 @@ package gate
 
 import "time"
 
-// While an origin is frozen clients stay at what is held of it. The origin goes on being asked and
-// its responses are accepted, but what they change or remove of what is held is not taken: it waits
-// at the origin. What passes:
+// While an origin is frozen, clients stay at what the table holds of it. The origin is asked as
+// usual and its responses are accepted, but changes and removals of what is held are not applied.
+// What passes:
 //
-//   - The content of endpoints and secrets, without which a frozen proxy would send requests to
-//     where nobody is, and present what has run out; but not their removal, which comes with that
-//     of the cluster that needs them.
-//   - Members of endpoint collections, also their removal: that is how an endpoint leaves.
-//   - What nobody holds yet: the first answer to a name, and a set until it is complete, or new
-//     proxies could not start.
+//   - Changed content of endpoints and secrets: otherwise a frozen proxy would send requests to
+//     endpoints that are gone, and present expired certificates. Their removals do not pass; they
+//     come with that of the cluster that needs them.
+//   - Members of endpoint collections, removals included: that is how an endpoint leaves.
+//   - First answers to names, and sets that are not complete yet: otherwise new proxies could not
+//     start.
 
-// Class is how a freeze looks at a resource type.
+// Class is how a freeze treats a resource type.
 type Class uint8
 
 const (
-	// Settings are all types but those below.
+	// Settings are all types other than those below.
 	Settings Class = iota
-	// Moving are endpoints and secrets, whose content follows what is there.
+	// Moving are endpoints and secrets, whose content follows the running system.
 	Moving
 	// CollectionMembers are the members of endpoint collections (LbEndpoint).
 	CollectionMembers
 )
 
-// Subject is what is spoken of at a frozen origin: a set, or what is had by name of one type.
+// Subject describes what a response is about: a set, or the names of one type.
 type Subject struct {
 	Class Class
-	Set   bool // else what is had by name, and the rest means nothing
+	Set   bool // false: names, and the other fields are not used
 
-	Complete bool // the origin has said all of it
-	Restored bool // it is of a snapshot, so clients had it before the restart
-	Revived  bool // it had retired, or is of the last resort: no client is kept at it
+	Complete bool // the origin has sent all of it
+	Restored bool // from a snapshot: clients had it before the restart
+	Revived  bool // it was retired, or is the fallback's: no client needs to be kept at it
 }
 
-// first reports whether it is being answered for the first time.
+// first reports whether this is the set's first answer.
 func (s Subject) first() bool { return s.Set && !s.Complete && (!s.Restored || s.Revived) }
 
-// Waits is what of a response has to wait. The zero value is that of an origin that is not frozen.
+// Waits says what of a response has to wait. The zero value is that of an origin that is not
+// frozen.
 type Waits uint8
 
 const (
@@ -47,7 +48,7 @@ const (
 	changes // and removals
 )
 
-// Waits is what has to wait, given that the origin is frozen.
+// Waits returns what has to wait while the origin is frozen.
 func (s Subject) Waits() Waits {
 	switch {
 	case s.Class == CollectionMembers, s.first():
@@ -58,19 +59,19 @@ func (s Subject) Waits() Waits {
 	return changes
 }
 
-// Removals reports whether what is taken away waits.
+// Removals reports whether removals wait.
 func (w Waits) Removals() bool { return w >= removals }
 
-// Changes reports whether other content than what is held waits.
+// Changes reports whether changed content waits.
 func (w Waits) Changes() bool { return w >= changes }
 
-// Body reports whether a body that comes has to wait. held: something is held of its name, or it
-// joins a set; nobody has the first body of a name. same: what is held has the same content.
+// Body reports whether a body has to wait. held: the name has a body, or the body joins a set; the
+// first body of a name passes. same: its content is the same.
 func (w Waits) Body(held, same bool) bool { return w.Changes() && held && !same }
 
-// Linger is when to look again at what nobody wants, which ends at a time; zero: it ends now. What
-// is held does not end while the origin is frozen: who comes then gets what the others had. It is
-// looked at again after linger, a second at least.
+// Linger returns when to check an entry without clients again; zero: it ends now. at is the end of
+// its linger. What is held does not end while the origin is frozen, so that new clients get the
+// same as the others. It is checked again after linger, a second at least.
 func Linger(at, now time.Time, linger time.Duration, held, frozen bool) (again time.Time) {
 	switch {
 	case at.After(now):

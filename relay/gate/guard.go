@@ -2,75 +2,74 @@ package gate
 
 import "time"
 
-// GuardConfig says when an origin is not believed at once that resources are gone (RELAY-97): an
-// origin that restarts empty, or with half of what it had, states that as it states anything else.
+// GuardConfig says when removals are not believed at once (RELAY-97): an origin that restarts
+// empty, or with half of its resources, states that like anything else.
 type GuardConfig struct {
-	// Share and Min: what is held back is more than that share of a set, and at least so many. Min
-	// below 1 counts as 1.
+	// A mass removal is more than the share Share of a set, and at least Min resources. Min below 1
+	// counts as 1.
 	Share float64
 	Min   int
-	// Hold is for how long. 0: nothing is held back.
+	// Hold is how long a mass removal is held back. 0: the guard is off.
 	Hold time.Duration
 }
 
 // Off reports whether nothing is ever held back.
 func (c GuardConfig) Off() bool { return c.Hold <= 0 }
 
-// mass reports whether so many removals are more than is believed of a set of that size.
+// mass reports whether gone removals from a set of that size are a mass removal.
 func (c GuardConfig) mass(gone, size int) bool {
 	return gone >= c.least() && float64(gone) > c.Share*float64(size)
 }
 
-// least is how many removals may be a mass removal.
+// least returns the fewest removals that may be a mass removal.
 func (c GuardConfig) least() int { return max(c.Min, 1) }
 
-// confirmAfter is how much later a list must come that lacks the same again, to be believed
+// confirmAfter is how much later a list must lack the same resources again to confirm the removal
 // (RELAY-97).
 const confirmAfter = 5 * time.Second
 
-// Guard holds back what goes in a mass removal after a (re)connect. What is held stays what it was
-// to every client, old and new. Upstream it is not presented as held, so that an origin that has it
-// again says so: silence about a version presented would mean that it is there, silence about one
-// that is not presented lets the removal stand.
+// Guard holds back mass removals after a (re)connect. Clients, old and new, keep what is held back.
+// Upstream it is not presented as held. So an origin that has it again sends it: if it were
+// presented, silence would mean that it exists.
 //
-// Removals count from the first answer on a stream until none came for the long pause of RELAY-6,
-// as a set that comes in pieces does: a delta origin states a mass removal in as many responses as
-// it likes. As soon as there are Min, what is taken away besides waits for the end of that pause,
-// when it is known whether it was more than Share.
+// Removals count from the first answer on a stream until there was none for the long pause of
+// RELAY-6: a delta origin may state a mass removal in any number of responses. From the Min-th
+// removal on, further ones wait for the end of that pause, when it is known whether there are more
+// than Share.
 type Guard struct {
 	GuardConfig
-	// Quiet is the long pause, and Most how long it is waited for at most.
+	// Quiet is the long pause, and Most bounds the wait for it.
 	Quiet, Most time.Duration
 }
 
-// Count is what the guard knows of one set, or of what is had by name of one type. The zero value
-// has heard no stream. How many are held back is for the caller to know.
+// Count is the guard's state of one set, or of the names of one type. The zero value has seen no
+// stream. The caller knows how many resources are held back.
 type Count struct {
 	stream uint32 // whose removals are counted; 0: none
-	// first and last are when the stream first answered, and when it last took something away.
-	// Invariant: both are zero if size is, and then nothing counts.
+	// first is when the stream first answered, and last when it last removed something. Invariant:
+	// both are zero if size is, and then nothing counts.
 	first, last time.Time
-	// size is how many members there were before the stream, and gone how many of these it has
-	// taken away, those among them that were held back when it began.
+	// size is how many members there were before the stream, and gone how many of them it has
+	// removed, including those that were held back when it began.
 	size, gone int
 
-	mass   bool      // what is held is more than the share; else it is held until that is known
-	stated time.Time // when the stream said so, or began
-	until  time.Time // when what is held goes. Meaningless while nothing is held
+	mass   bool      // what is held back is more than the share; false: not known yet
+	stated time.Time // when the stream stated the removal, or began
+	until  time.Time // when what is held back goes; unused while nothing is held back
 }
 
-// Until is when what is held back goes, if a stream that was answered stands by it then.
+// Until returns when what is held back goes, if a stream that was answered stands by it then.
 func (c Count) Until() time.Time { return c.until }
 
-// Size is how many members there were when the present stream began.
+// Size returns how many members there were when the current stream began.
 func (c Count) Size() int { return c.size }
 
-// Heard reports whether it is the removals of this stream that are counted.
+// Heard reports whether the removals of this stream are counted.
 func (c Count) Heard(stream uint32) bool { return c.stream == stream }
 
-// Begin counts anew: a stream gives its first answer. size is how many members there are to be
-// lost: none if nothing of the set is the origin's. held is how many are held back from an earlier
-// stream; these have the whole time anew, and are counted as gone until they are there again.
+// Begin starts the count for a stream with its first answer. size is the number of members that can
+// be lost: 0 if nothing of the set is the origin's. held is how many are held back since an earlier
+// stream: their time starts again, and they count as gone until they come back.
 func (g Guard) Begin(c Count, stream uint32, now time.Time, size, held int) Count {
 	c.stream, c.size, c.gone, c.stated = stream, size, held, now
 	c.first, c.last = now, now
@@ -83,10 +82,10 @@ func (g Guard) Begin(c Count, stream uint32, now time.Time, size, held int) Coun
 	return c
 }
 
-// Counts reports whether what is taken away now still counts as that of a reconnect.
+// Counts reports whether a removal at this time still counts as one of a reconnect.
 func (g Guard) Counts(c Count, now time.Time) bool { return now.Before(g.end(c)) }
 
-// end is when removals count no more, if nothing comes until then.
+// end returns when removals stop counting if there is none until then.
 func (g Guard) end(c Count) time.Time {
 	quiet, most := c.last.Add(g.Quiet), c.first.Add(g.Most)
 	if quiet.Before(most) {
@@ -95,26 +94,26 @@ func (g Guard) end(c Count) time.Time {
 	return most
 }
 
-// Extend gives what is held back the whole time anew.
+// Extend starts the time of what is held back again.
 func (g Guard) Extend(c Count, now time.Time) Count {
 	c.until = now.Add(g.Hold)
 	return c
 }
 
-// Cleared is the count when nothing is held back any more: it went, or is there again.
+// Cleared returns the count when nothing is held back any more: it went, or came back.
 func (c Count) Cleared() Count {
 	c.mass = false
 	return c
 }
 
-// Removal is one resource that a response or a sweep takes away.
+// Removal is one resource that a response or a sweep removes.
 type Removal struct {
 	Held    bool // it is held back already
-	StandIn bool // it is of the last resort: the origin never said that it was there
-	Seen    bool // the same stream has brought it: it is a running origin that takes it away
+	StandIn bool // it is the fallback's: the origin never had it
+	Seen    bool // it came on the same stream: a running origin removes it
 }
 
-// Fate is what becomes of a removal.
+// Fate says what happens to a removal.
 type Fate uint8
 
 const (
@@ -126,7 +125,7 @@ const (
 	New
 )
 
-// Fate is what becomes of it, if the guard is on.
+// Fate returns what happens to the removal, if the guard is on.
 func (r Removal) Fate() Fate {
 	switch {
 	case r.Held:
@@ -137,23 +136,23 @@ func (r Removal) Fate() Fate {
 	return New
 }
 
-// Statement is what one response or sweep takes away, by the fates of its removals.
+// Statement is what one response or sweep removes, by the fates of its removals.
 type Statement struct {
 	New    int
-	Stays  bool // something that is held back is taken away again
-	Counts bool // what Counts said when the stream was heard
-	Whole  bool // it says all there is to say, as a list and a sweep do
+	Stays  bool // something that is held back is removed again
+	Counts bool // what Counts returned for the stream
+	Whole  bool // it lists everything, as a SotW list and a sweep do
 }
 
-// Ruling is what is done about a statement.
+// Ruling says what to do about a statement.
 type Ruling struct {
-	Hold    bool // what is New is held back. Else it is applied at once
-	Alarm   bool // people are told: by this, what is held back has become a mass removal
-	Release bool // what was held back before goes: it has been confirmed
+	Hold    bool // New removals are held back; false: applied
+	Alarm   bool // operators are alerted: what is held back has become a mass removal
+	Release bool // what was held back before goes: it is confirmed
 }
 
-// Judge counts a statement and rules on it. What is new has to be stated once more before it is
-// confirmed, and what was held before goes with it.
+// Judge counts a statement and rules on it. New removals have to be stated once more to be
+// confirmed, and what was held back before goes with them.
 func (g Guard) Judge(c Count, s Statement, now time.Time) (Count, Ruling) {
 	release := s.Whole && s.Stays && now.Sub(c.stated) >= confirmAfter
 	if s.New == 0 || !s.Counts {
@@ -173,30 +172,30 @@ func (g Guard) Judge(c Count, s Statement, now time.Time) (Count, Ruling) {
 	return c, Ruling{Hold: true}
 }
 
-// Stream is how the upstream stream stands that what is held back was stated on.
+// Stream is the state of the upstream stream that stated what is held back.
 type Stream struct {
-	Live     bool // it is open
-	Answered bool // an answer came on it
+	Live     bool // open
+	Answered bool // it had an answer
 }
 
-// Step is what is done with what is held back when a timer says that its time may be over.
+// Step says what to do with what is held back when its time may be over.
 type Step uint8
 
 const (
-	// Rest: nothing is done, and no timer is needed. There is no stream, and asking anew begins the
-	// time anew.
+	// Rest: nothing, and no timer is needed. There is no stream, and the next one starts the time
+	// again.
 	Rest Step = iota
-	// Later: it is looked at again at Until.
+	// Later: check again at Until.
 	Later
-	// Longer: it has the whole time anew.
+	// Longer: its time starts again.
 	Longer
 	// Release: it goes.
 	Release
 )
 
-// Due is the step at a time. It takes a stream that was answered to let something go: what an
-// earlier one stated counts for as long as the origin is there to say otherwise. While there is
-// none it stays, and so it does while the origin is frozen.
+// Due returns the step at a time. Only a stream that was answered lets something go: the statement
+// of an earlier stream counts as long as the origin is there to correct it. What is held back stays
+// while there is no such stream, and while the origin is frozen.
 func (c Count) Due(now time.Time, s Stream, w Waits) Step {
 	switch {
 	case c.until.After(now):

@@ -8,43 +8,43 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// AskedStatus is how an upstream subscription stands (CSDS-4). The one that says more is the
-// greater.
+// AskedStatus is the state of an upstream subscription (CSDS-4). Of two the greater is more
+// specific.
 type AskedStatus uint8
 
 const (
 	AskedRequested AskedStatus = iota + 1 // not answered yet
-	AskedHeld                             // the origin gave it, and it is in use
-	AskedAbsent                           // the origin says that it does not exist
+	AskedHeld                             // the origin sent it, and it is in use
+	AskedAbsent                           // the origin stated that it does not exist
 	AskedTimeout                          // a healthy stream was silent about it for 15 s (ABS-5)
-	// the origin states an error of it; what was held stays in use (ABS-8)
+	// The origin stated an error; what was held stays in use (ABS-8).
 	AskedError
-	// what the origin stated last was refused; what was held stays in use (RELAY-32)
+	// The last statement was rejected; what was held stays in use (RELAY-32).
 	AskedRefused
 )
 
-// AskedItem is a picture of one resource that is asked of an origin.
+// AskedItem describes one resource that an origin is asked for.
 type AskedItem struct {
 	TypeURL, Name string
 	Status        AskedStatus
-	Version       string       // the origin's own; "" also where it must not be seen (RELAY-76)
-	Updated       time.Time    // when the body came; zero: not known, or there is none
-	Body          *xds.Variant // nil also where it must not be kept (RELAY-9) or seen
-	// Why is what is wrong, and WrongAt since when, if that is known: the origin's words, or ours
-	// if it is refused.
+	Version       string       // the origin's; "" also if it must not be shown (RELAY-76)
+	Updated       time.Time    // when the body came; zero: unknown, or there is none
+	Body          *xds.Variant // nil also if it must not be kept (RELAY-9) or shown
+	// Why is what is wrong, and WrongAt since when, if that is known: the origin's text, or ours if
+	// we rejected it.
 	Why     string
 	WrongAt time.Time
 }
 
-// LaneItems are a lane and what it carries.
+// LaneItems is a lane with its subscriptions.
 type LaneItems struct {
 	Lane *relay.Lane
-	// Name is main or side, and for one of a type's own that, a dot and the type's short name.
+	// Name is main or side; for a lane of one type, that, a dot and the type's short name.
 	Name  string
 	types []relay.TypeView
 }
 
-// Lanes are those of the groups of the origin that carry something.
+// Lanes returns the lanes of the origin's groups that have subscriptions.
 func Lanes(o *relay.Origin) (all []LaneItems) {
 	for _, g := range o.Groups() {
 		at := map[*relay.Lane]int{}
@@ -76,7 +76,7 @@ func laneName(l *relay.Lane) string {
 	return name
 }
 
-// Items gives a picture of each resource that the lane is to bring. A name may occur for several
+// Items calls f for each resource that the lane subscribes to. A name may occur for several
 // parameter maps. One type is locked at a time, and none while f runs.
 func (x *LaneItems) Items(f func(AskedItem)) {
 	for _, v := range x.types {
@@ -111,10 +111,10 @@ func itemOf(typeURL string, r *relay.Row) AskedItem {
 	return it
 }
 
-// notFound is the code of gRPC.
+// notFound is the gRPC code.
 const notFound = 5
 
-// wrong is how what is asked stands, and what is wrong with it since when.
+// wrong returns the state of a subscription, and what is wrong with it since when.
 func wrong(r *relay.Row) (is AskedStatus, why string, at time.Time) {
 	switch e := r.Error; {
 	case r.Rejected != nil:

@@ -9,32 +9,31 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// ResourceInfo is a picture of one resource, for all the parameter maps of which the same can be
-// said.
+// ResourceInfo describes one resource, for all parameter maps for which it is the same.
 type ResourceInfo struct {
 	Group   string
 	TypeURL string
 	Name    string
-	// Params are the parameter maps that it is held for, as canonical text, "" being the empty map:
-	// the first of them, or all if the query says so. Maps is how many there are.
+	// Params are the parameter maps that hold it, as canonical text, "" being the empty map: the
+	// first ones, or all if the query says so. Maps is their number.
 	Params   []string
 	Maps     int
-	Wildcard bool // a member of the wildcard set; else held by name, or in a Collection
+	Wildcard bool // a member of the wildcard set; false: held by name, or in Collection
 	// Collection is the glob or namespace that the resource is a member of; "" for none.
 	Collection    string
 	Version       string
 	OriginVersion string
 	Constraints   string // canonical; "" for none
 	Bytes         int
-	// that are to have it: subscribed by name, or to the set that it is a member of
+	// Clients that are subscribed to it by name, or to the set that it is a member of.
 	Clients int
 	Live    bool // an open upstream stream vouches for it
-	Held    bool // it is to go in a mass removal that is held back
+	Held    bool // its removal is held back as part of a mass removal
 	Absent  bool // stated not to exist; there is no body
-	// Source is the server of the origin, or the last resort, that it came from; "" if that is not
-	// known.
+	// Source is the server of the origin, or the fallback, that it came from; "" if that is
+	// unknown.
 	Source string
-	// Fallback: that is the last resort.
+	// Fallback: Source is the fallback.
 	Fallback bool
 	// Shadowed: another variant matches the same parameters, and is chosen (DYN-9). No client has
 	// this one.
@@ -44,23 +43,22 @@ type ResourceInfo struct {
 	Body []byte
 }
 
-// ResourceQuery says what pictures are to be made; what is empty stands for all.
+// ResourceQuery selects resources; an empty field selects all.
 type ResourceQuery struct {
 	Group, TypeURL, Name string
-	// Params asks for what a client with that map gets: what is held for it, or, as long as nobody
-	// has asked with it, what is held for others and matches it; of several variants the one that
-	// is chosen.
+	// Params selects what a client with that map gets: what is held for it, or, if nobody has asked
+	// with it, what is held for others and matches it; of several variants the chosen one.
 	Params *constraints.Params
-	// AllParams has each picture list every map.
+	// AllParams lists every parameter map.
 	AllParams bool
 }
 
-// maxListedMaps is how many parameter maps a picture lists unless asked for all: one variant may be
-// that of each of a group's maps.
+// maxListedMaps is how many parameter maps are listed by default: one variant may be held for every
+// map of a group.
 const maxListedMaps = 10
 
-// Query calls f for a picture of each resource that q asks for, until f returns false. Order:
-// group, type, wildcard members first, then what is held by name and in collections, name.
+// Query calls f for each resource that q selects, until f returns false. The order is by group,
+// type, wildcard members first, then those held by name and in collections, name.
 func Query(o *relay.Origin, q ResourceQuery, f func(ResourceInfo) bool) {
 	servers := o.Servers()
 	for _, g := range o.Groups() {
@@ -81,25 +79,25 @@ func Query(o *relay.Origin, q ResourceQuery, f func(ResourceInfo) bool) {
 	}
 }
 
-// resourceRow is a ResourceInfo before its texts are made.
+// resourceRow is a ResourceInfo without its texts.
 type resourceRow struct {
 	relay.Row          // Clients are those of all its maps
-	maps      int      // that it is held for
-	params    []string // of them, those that are listed
+	maps      int      // number of maps that hold it
+	params    []string // those of them that are listed
 }
 
-// rowKey is all that tells one picture from another but the parameters.
+// rowKey is what tells resources apart, except the parameters.
 type rowKey struct {
 	variant                                *xds.Variant
 	name, collection                       string
 	wildcard, live, held, absent, shadowed bool
 }
 
-// queryResult are being made of what is known of one type.
+// queryResult has the resources of one type.
 type queryResult struct {
 	query *ResourceQuery
 	all   []resourceRow
-	at    map[rowKey]int // where in all; nil while there is one map
+	at    map[rowKey]int // index in all; nil while there is one map
 }
 
 func queryResultOf(v relay.TypeView, q *ResourceQuery) *queryResult {
@@ -130,7 +128,7 @@ func queryResultOf(v relay.TypeView, q *ResourceQuery) *queryResult {
 	return &ps
 }
 
-// add adds what is held for a map to the picture of the same for others.
+// add adds what a map holds, merged with the same resource of other maps.
 func (ps *queryResult) add(r *relay.Row, held constraints.Params) {
 	if p := ps.query.Params; p != nil && (r.Variant == nil || !r.Variant.Constraints.Match(*p)) && held.Key() != p.Key() {
 		return
@@ -157,7 +155,7 @@ func (ps *queryResult) add(r *relay.Row, held constraints.Params) {
 	}
 }
 
-// setOf tells what the resource is a member of: the wildcard set, a collection, or "" for none.
+// setOf returns what the resource is a member of: the wildcard set, a collection, or "" for none.
 func setOf(r *relay.Row) (wildcard bool, collection string) {
 	switch {
 	case r.Set == nil:
@@ -168,7 +166,7 @@ func setOf(r *relay.Row) (wildcard bool, collection string) {
 	return false, xds.Spelling(r.Set.Selector, r.Set.Spelt)
 }
 
-// choose leaves of the variants of one name that which a client with the query's map gets.
+// choose keeps, of the variants of one name, the one that a client with the query's map gets.
 func (ps *queryResult) choose() {
 	type place struct {
 		wildcard         bool
@@ -208,7 +206,7 @@ func (p *resourceRow) compare(x *resourceRow) int {
 	if c := strings.Compare(p.constraints(), x.constraints()); c != 0 {
 		return c
 	}
-	return strings.Compare(p.params[0], x.params[0]) // of one variant, live for some maps alone
+	return strings.Compare(p.params[0], x.params[0]) // one variant, live for some maps only
 }
 
 func (p *resourceRow) name() string {
@@ -225,7 +223,7 @@ func (p *resourceRow) constraints() string {
 	return p.Variant.Constraints.Key()
 }
 
-// status is the picture with its texts.
+// status returns the ResourceInfo, with its texts.
 func (p *resourceRow) status(group, typeURL string, servers map[uint8]string) ResourceInfo {
 	r := ResourceInfo{
 		Group: group, TypeURL: typeURL, Name: p.name(), Params: p.params, Maps: p.maps, Constraints: p.constraints(),
@@ -238,8 +236,8 @@ func (p *resourceRow) status(group, typeURL string, servers map[uint8]string) Re
 	}
 	r.Source, r.Fallback = p.Source(servers)
 	if xds.IsSecret(typeURL) {
-		// RELAY-76: by name only. A digest lets an observer confirm a guess; the origin's version
-		// may be one, and a length is half of one.
+		// By name only (RELAY-76). A digest lets an observer confirm a guess. So may the origin's
+		// version, and a length helps to.
 		return r
 	}
 	r.Version, r.OriginVersion, r.Bytes = v.Version(), v.OriginVersion(), v.Size()

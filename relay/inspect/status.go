@@ -6,24 +6,24 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// GroupStatus is a picture of one group. Nothing in it is shared with the table.
+// GroupStatus describes one group. It shares nothing with the table, except Node.
 type GroupStatus struct {
 	Origin    string
 	Key       string
-	Dedicated bool         // to one client stream (RELAY-29)
-	Node      *corev3.Node // presented upstream; not to be changed
+	Dedicated bool         // of one client stream (RELAY-29)
+	Node      *corev3.Node // presented upstream; must not be changed
 	Clients   int          // streams
-	// ParameterSets is how many distinct parameter maps they have in use, the empty one not counted
+	// ParameterSets is how many distinct parameter maps are in use, not counting the empty one
 	// (RELAY-73).
 	ParameterSets int
 	Revision      uint64
-	Lanes         [2]relay.LaneStatus      // main, side; where types have lanes of their own, whether any is
-	Types         []relay.TypeStatus       // in ORD-1 order, those of one type by their parameters
-	Digests       []relay.TypeDigest       // of each of Types
-	Quarantined   []relay.QuarantineStatus // of them, those not on the group's lanes, in the same order
+	Lanes         [2]relay.LaneStatus      // main, side; or of all types, if they have their own
+	Types         []relay.TypeStatus       // in ORD-1 order, and of one type by parameters
+	Digests       []relay.TypeDigest       // one for each of Types
+	Quarantined   []relay.QuarantineStatus // those of Types in quarantine, in the same order
 }
 
-// Status is a picture of every group of the origin.
+// Status describes every group of the origin.
 func Status(o *relay.Origin) []GroupStatus {
 	var all []GroupStatus
 	for _, g := range o.Groups() {
@@ -54,8 +54,8 @@ func (gs *GroupStatus) add(v relay.TypeView) {
 	}
 }
 
-// Sharing is how many groups have clients, and how many clients they have, without those that are
-// dedicated. Where the numbers are near, nothing is shared (RELAY-61).
+// Sharing returns how many groups have clients, and how many clients those have, without dedicated
+// groups. If the numbers are close, little is shared (RELAY-61).
 func Sharing(o *relay.Origin) (groups, clients int) {
 	for _, g := range o.Groups() {
 		if !g.Dedicated && g.Clients > 0 {
@@ -65,8 +65,8 @@ func Sharing(o *relay.Origin) (groups, clients int) {
 	return groups, clients
 }
 
-// StandIns is how many resources of the last resort are given to clients, each in each group, where
-// the origin has not replaced them yet.
+// StandIns counts the fallback's resources that clients are given, once for each group, while the
+// origin has not replaced them.
 func StandIns(o *relay.Origin) (n int) {
 	for _, g := range o.Groups() {
 		for v := range g.Types() {

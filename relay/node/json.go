@@ -11,9 +11,9 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// What follows writes canonical JSON: keys in order, numbers as short as they can be, no blanks,
-// and nothing escaped but what has to be. It is our own since group keys are made of it: what a
-// library writes may be other bytes in its next version.
+// Canonical JSON: keys in order, the shortest form of numbers, no blanks, and only the necessary
+// escapes. Group keys are made of it, so we write it ourselves: a library's output may change with
+// its version.
 
 func appendValue(b []byte, v *structpb.Value) []byte {
 	switch k := v.GetKind().(type) {
@@ -30,7 +30,7 @@ func appendValue(b []byte, v *structpb.Value) []byte {
 	case *structpb.Value_StructValue:
 		return appendFields(b, k.StructValue.GetFields(), appendValue)
 	}
-	return b // of no kind: nothing, which no other value is
+	return b // a value of no kind is nothing, like no other value
 }
 
 // appendParams writes the parameters of one type.
@@ -61,8 +61,8 @@ func appendItems[V any](b []byte, items []V, value func([]byte, V) []byte) []byt
 	return append(b, ']')
 }
 
-// appendNumber writes whole numbers without an exponent as far as a double has all their digits.
-// Those that JSON has no form for, NaN and the infinities, are bare words, as no other value is.
+// appendNumber writes a whole number without an exponent as long as a double has all its digits.
+// NaN and the infinities, which JSON lacks, become bare words, which no other value is.
 func appendNumber(b []byte, x float64) []byte {
 	format := byte('g')
 	if x == math.Trunc(x) && math.Abs(x) < 1<<53 {

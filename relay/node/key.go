@@ -12,30 +12,29 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// Rules say what an origin learns of the nodes of its clients.
+// Rules configure what an origin learns of its clients' nodes.
 type Rules struct {
-	// the terms of a group's key: clients that are alike in them are one group (RELAY-60)
+	// The terms of a group's key: clients that are equal in them are one group (RELAY-60).
 	GroupBy []string
-	// fields of the metadata that are parameters: a name, and metadata.PATH (RELAY-64)
+	// Metadata fields that are parameters: by parameter name, each as metadata.PATH (RELAY-64).
 	Mapped     map[string]string
-	ID         string // presented instead of the group's own; "": none
-	Cluster    string // presented instead of the members'; "": none
-	Deployment string // the name in the node ids that weir makes
+	ID         string // presented instead of the group's own id; "": none
+	Cluster    string // presented instead of the members' cluster; "": none
+	Deployment string // deployment name in the node ids that weir makes
 }
 
 var groupTerms = []string{
 	"cluster", "locality", "user_agent_name", "user_agent_version", "client_features", "metadata", "id", DynamicParameters,
 }
 
-// DynamicParameters is the one term that a member may change during a stream (STREAM-4). A group
-// spans all types, so the parameters of all of them are in its key.
+// DynamicParameters is the one term whose value a client may change during a stream (STREAM-4). A
+// group spans all types, so the key has the parameters of all of them.
 const DynamicParameters = "dynamic_parameters"
 
-// metadataPrefix begins the terms that are fields of the metadata, and the fields that Rules.Mapped
-// names.
+// metadataPrefix begins the terms that are metadata fields, and the fields in Rules.Mapped.
 const metadataPrefix = "metadata."
 
-// CheckGroupBy says which of the terms is none.
+// CheckGroupBy returns an error for a term that does not exist.
 func CheckGroupBy(terms []string) error {
 	for _, t := range terms {
 		if !slices.Contains(groupTerms, t) && (!strings.HasPrefix(t, metadataPrefix) || len(t) == len(metadataPrefix)) {
@@ -46,9 +45,9 @@ func CheckGroupBy(terms []string) error {
 }
 
 // Group reduces a node to the key of its group and the node presented upstream (RELAY-60,
-// RELAY-62): the fields of the key as the members sent them, and nothing else of any member, be it
-// a field that this build does not know. Both are equal on every replica, and whatever build it
-// runs. Mapped fields are in neither (RELAY-64). n may be nil (STREAM-2).
+// RELAY-62). The presented node has the fields of the key as the members sent them, and nothing
+// else of any member, not even fields that this build does not know. Both are equal on every
+// replica and build. Mapped fields are in neither (RELAY-64). n may be nil (STREAM-2).
 func (r Rules) Group(n *corev3.Node) (key string, presented *corev3.Node) {
 	n = r.unmapped(n)
 	presented = &corev3.Node{UserAgentName: "weir"}
@@ -88,12 +87,12 @@ func (r Rules) Fields(n *corev3.Node) map[string]string {
 	return fields
 }
 
-// GroupID is the node id of a group whose key has no member's id.
+// GroupID returns the node id of a group without a member's id in its key.
 func (r Rules) GroupID(key string) string { return "weir/" + r.Deployment + "/" + key }
 
-// Dedicated is a client's own node, whole and with what this build does not know of it, but for the
-// features of its connection (RELAY-29, FEAT-2, V2-6). Nothing of it is replaced by the origin's
-// fixed values, which are for groups.
+// Dedicated returns a client's own node with everything in it, unknown fields too, except the
+// features of its connection (RELAY-29, FEAT-2, V2-6). The origin's fixed values are for groups and
+// are not used.
 func Dedicated(n *corev3.Node) *corev3.Node {
 	up := &corev3.Node{}
 	if n != nil {
@@ -103,8 +102,8 @@ func Dedicated(n *corev3.Node) *corev3.Node {
 	return up
 }
 
-// groupPart copies one term's fields from n to up and returns their canonical form: text as it is,
-// and all else as JSON.
+// groupPart copies one term's fields from n to up and returns their canonical form: strings as they
+// are, everything else as JSON.
 func groupPart(term string, n, up *corev3.Node) string {
 	switch term {
 	case "cluster":
@@ -167,14 +166,14 @@ func metadataPart(key string, n, up *corev3.Node) string {
 		up.Metadata.Fields = map[string]*structpb.Value{}
 	}
 	up.Metadata.Fields[key] = known(v)
-	return "=" + string(appendValue(nil, v)) // told apart from an absent key
+	return "=" + string(appendValue(nil, v)) // differs from an absent key
 }
 
-// known is a copy of m without the fields that this build does not know: the key cannot have them,
-// so members of one group may differ in them.
+// known returns a copy of m without unknown fields: the key cannot have them, so members of one
+// group may differ in them.
 func known[M proto.Message](m M) M {
 	out := m.ProtoReflect().New().Interface().(M)
-	if b, err := proto.Marshal(m); err == nil { // it came from the wire, so it goes there
+	if b, err := proto.Marshal(m); err == nil { // cannot fail: it was decoded from the wire
 		_ = proto.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(b, out)
 	}
 	return out

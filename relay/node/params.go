@@ -14,7 +14,7 @@ import (
 	"github.com/weir-xds/weir/constraints"
 )
 
-// CheckMapped says what is wrong with the mapped fields.
+// CheckMapped returns an error if a mapped field is invalid.
 func (r Rules) CheckMapped() error {
 	for parameter, field := range r.Mapped {
 		if parameter == "" || !strings.HasPrefix(field, metadataPrefix) || slices.Contains(pathOf(field), "") {
@@ -27,8 +27,8 @@ func (r Rules) CheckMapped() error {
 	return nil
 }
 
-// Params are the parameters that plain names of a client have: those mapped from its node, and over
-// them what the node says of the type itself (RELAY-64, RELAY-65).
+// Params returns the parameters of a client's plain names: those mapped from its node, overridden
+// by those that the node states for the type (RELAY-64, RELAY-65).
 func (r Rules) Params(n *corev3.Node, typeURL string) constraints.Params {
 	own := n.GetDynamicParameters()[typeURL].GetParams()
 	if len(r.Mapped)+len(own) == 0 {
@@ -46,9 +46,8 @@ func (r Rules) Params(n *corev3.Node, typeURL string) constraints.Params {
 	return constraints.NewParams(m)
 }
 
-// ParamsNode is as much of a node as Params looks at, for a stream to keep: its later nodes count
-// for their dynamic parameters alone (STREAM-3, STREAM-4), so the rest is of the first. It shares
-// what it holds with n.
+// ParamsNode returns the parts of a node that Params reads, for a stream to keep. Of later nodes
+// only the dynamic parameters count (STREAM-3, STREAM-4). The result shares n.
 func (r Rules) ParamsNode(n *corev3.Node) *corev3.Node {
 	facts := &corev3.Node{DynamicParameters: n.GetDynamicParameters()}
 	for _, field := range r.Mapped {
@@ -65,8 +64,8 @@ func (r Rules) ParamsNode(n *corev3.Node) *corev3.Node {
 	return facts
 }
 
-// Unfit is how many mapped fields of a node are there and can be no parameters: lists, structs, and
-// numbers that are none.
+// Unfit counts the mapped fields of a node that cannot become parameters: lists, structs, and NaN
+// or infinite numbers.
 func (r Rules) Unfit(n *corev3.Node) (count int) {
 	for _, field := range r.Mapped {
 		v := fieldOf(n, field)
@@ -78,14 +77,14 @@ func (r Rules) Unfit(n *corev3.Node) (count int) {
 	return count
 }
 
-// unmapped is the node without the fields that are mapped, whatever their values: they are told as
-// parameters, and no other way.
+// unmapped returns the node without the mapped fields, whatever their values: they are sent as
+// parameters only.
 func (r Rules) unmapped(n *corev3.Node) *corev3.Node {
 	if len(r.Mapped) == 0 || n.GetMetadata() == nil {
 		return n
 	}
 	metadata := n.Metadata
-	// in order, as one may be part of another
+	// sorted, since one may be part of another
 	for _, field := range slices.Sorted(maps.Values(r.Mapped)) {
 		metadata = without(metadata, pathOf(field))
 	}
@@ -95,9 +94,9 @@ func (r Rules) unmapped(n *corev3.Node) *corev3.Node {
 	}
 }
 
-// without is a struct without the field of a path. A struct on the way that holds nothing else goes
-// as well, or clients with the field would differ from those without. What changes is copied: the
-// node is the client's.
+// without returns a struct without the field at a path. A struct on the path that becomes empty is
+// removed as well; otherwise clients with the field would differ from those without it. What
+// changes is copied, since the node is the client's.
 func without(s *structpb.Struct, path []string) *structpb.Struct {
 	v, ok := s.GetFields()[path[0]]
 	if !ok {
@@ -111,7 +110,7 @@ func without(s *structpb.Struct, path []string) *structpb.Struct {
 	}
 	if inner := v.GetStructValue(); len(path) > 1 {
 		if inner == nil {
-			return s // no struct, so the path leads nowhere
+			return s // no struct: the path leads nowhere
 		}
 		if inner = without(inner, path[1:]); len(inner.GetFields()) > 0 {
 			rest.Fields[path[0]] = structpb.NewStructValue(inner)
@@ -120,7 +119,7 @@ func without(s *structpb.Struct, path []string) *structpb.Struct {
 	return rest
 }
 
-// fieldOf is the value of metadata.PATH; nil: it is not there.
+// fieldOf returns the value of metadata.PATH; nil: there is none.
 func fieldOf(n *corev3.Node, field string) *structpb.Value {
 	s, path := n.GetMetadata(), pathOf(field)
 	for _, key := range path[:len(path)-1] {
@@ -133,8 +132,8 @@ func pathOf(field string) []string {
 	return strings.Split(strings.TrimPrefix(field, metadataPrefix), ".")
 }
 
-// scalar is what a parameter of the value is, equal on every replica; false: it is none (RELAY-65).
-// A zero has no sign.
+// scalar returns the parameter value of a field, equal on every replica; false: it can be none
+// (RELAY-65). Zero has no sign.
 func scalar(v *structpb.Value) (string, bool) {
 	switch k := v.GetKind().(type) {
 	case *structpb.Value_StringValue:

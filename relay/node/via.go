@@ -7,18 +7,18 @@ import (
 	"strings"
 )
 
-// ViaKey is the gRPC metadata in which each relay on the way of a stream has left its instance
+// ViaKey is the gRPC metadata key under which each relay that a stream passes adds its instance
 // name, in order (RELAY-87).
 const ViaKey = "weir-via"
 
-// MaxHops is how many relays a stream may have come through.
+// MaxHops is how many relays a stream may have passed.
 const MaxHops = 4
 
-// ViaName is an instance name as it stands in ViaKey: of few characters, so that no proxy stumbles
-// over it, and without a comma, which some join several values with.
+// ViaName returns an instance name in the form used under ViaKey: in few characters, so that
+// proxies accept it, and without commas, which some use to join values.
 func ViaName(instance string) string { return url.PathEscape(instance) }
 
-// ParseVia reads the values of ViaKey.
+// ParseVia parses the values of ViaKey.
 func ParseVia(values []string) (via []string) {
 	for _, value := range values {
 		for name := range strings.SplitSeq(value, ",") {
@@ -31,14 +31,14 @@ func ParseVia(values []string) (via []string) {
 }
 
 const (
-	// viaRefused begins the words of CheckVia, by which the relay that is refused knows them.
+	// viaRefused begins the text of CheckVia's errors, by which the refused relay recognises them.
 	viaRefused = ViaKey + ": "
-	// passedBefore follows the name of the relay that refuses what has come through it before.
+	// passedBefore follows the name of a relay that the stream has passed before.
 	passedBefore = " has been passed before"
 )
 
-// CheckVia says what is wrong with a stream that has come through these relays to the one of that
-// instance name (RELAY-87).
+// CheckVia returns an error if a stream that passed the relays of via must not pass this instance
+// (RELAY-87).
 func CheckVia(via []string, instance string) error {
 	if name := ViaName(instance); slices.Contains(via, name) {
 		return fmt.Errorf("%s%s%s: the stream has come through %.200q, so the origins form a loop, or two relays have one instance name",
@@ -50,11 +50,11 @@ func CheckVia(via []string, instance string) error {
 	return nil
 }
 
-// LoopRefused reports whether these are the words of CheckVia.
+// LoopRefused reports whether a text is an error of CheckVia.
 func LoopRefused(message string) bool { return strings.HasPrefix(message, viaRefused) }
 
-// LoopedAt is the name of the relay that has been passed before, by the words of CheckVia; "": the
-// path was too long.
+// LoopedAt returns the name of the relay that was passed before, from the text of an error of
+// CheckVia; "": the path was too long.
 func LoopedAt(message string) string {
 	name, _, passed := strings.Cut(strings.TrimPrefix(message, viaRefused), passedBefore)
 	if !passed {

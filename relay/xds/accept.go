@@ -15,14 +15,14 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Accept is NameFields.Accept where no name is in another field than the first.
+// Accept is NameFields.Accept for an origin without configured name fields.
 func Accept(r *Response, maxName int) (Update, *RejectError) {
 	return NameFields(nil).Accept(r, maxName)
 }
 
-// Accept checks a response as RELAY-30 says and turns it into an Update. The Update holds what is
-// usable even if the second result is not nil (RELAY-32). maxName is limits.name_bytes; 0 means no
-// limit.
+// Accept checks a response structurally (RELAY-30) and turns it into an Update. If something was
+// rejected the second result is not nil, and the Update has the rest (RELAY-32). maxName is
+// limits.name_bytes; 0: no limit.
 func (f NameFields) Accept(r *Response, maxName int) (Update, *RejectError) {
 	a := acceptance{
 		Update: Update{TypeURL: r.TypeURL, Full: !r.Delta, Version: r.Version, Wire: true, Held: r.Held},
@@ -77,7 +77,7 @@ func IdentityOf(e *NameError) Identity { return Identity{e.Name, e.Constraints.K
 
 type acceptance struct {
 	Update
-	seen      index // n: Resources[n-1]; -n: what is held of number n-1
+	seen      index // n: Resources[n-1]; -n: the held body of number n-1
 	ambiguous map[Identity]bool
 	reasons   []string
 	maxName   int
@@ -85,11 +85,11 @@ type acceptance struct {
 	fields    NameFields
 }
 
-// maxReasons bounds the memory one bad response can take; the rest is only counted in the last
-// reason.
+// maxReasons bounds the memory for one bad response; the last reason has the number of further
+// ones.
 const maxReasons = 100
 
-// reject refuses a part of the response, of the name if there is one.
+// reject rejects a part of the response; name is "" if it has none.
 func (a *acceptance) reject(name, format string, args ...any) {
 	if len(a.reasons) >= maxReasons {
 		a.Unread = true
@@ -135,25 +135,25 @@ func (a *acceptance) parseAny(b []byte, r *Resource) error {
 	return a.nameBody(r, value)
 }
 
-// nameBody gives a resource of a SotW response the name that its body has (RELAY-14).
+// nameBody names a SotW resource by the name field of its payload (RELAY-14).
 func (a *acceptance) nameBody(r *Resource, payload []byte) error {
 	if r.Name = a.fields.bareName(a.TypeURL, payload); r.Name == "" && Named(a.TypeURL) {
 		f := Walk(payload)
-		for f.Next() { // it may not have been read so far
+		for f.Next() { // it may not have been read to here
 		}
 		return f.Err()
 	}
 	return nil
 }
 
-// check is the structural judgement on one resource; "" means acceptable.
+// check is the structural check of one resource; "" means acceptable.
 func (a *acceptance) check(r *Resource) string {
 	if r.RawConstraints != nil {
 		if why := a.checkConstraints(r); why != "" {
 			return why
 		}
 	}
-	if r.Name == "" && !a.delta && r.Any != nil { // a wrapper need not say it
+	if r.Name == "" && !a.delta && r.Any != nil { // a wrapper need not repeat it
 		if t, payload, err := AnyParts(r.Any); err == nil && a.is(string(t)) {
 			if err := a.nameBody(r, payload); err != nil {
 				return "payload does not decode: " + err.Error()
@@ -187,19 +187,20 @@ func (a *acceptance) check(r *Resource) string {
 		return fmt.Sprintf("payload has type %s", Quote(t))
 	}
 	if r.Name == "" && !a.delta {
-		// Envoy allows nameless listeners: keyed by content, a key no name can equal (RELAY-18).
+		// Envoy allows nameless listeners. The key is made of the content, and no name can equal it
+		// (RELAY-18).
 		d := ContentDigest(a.TypeURL, "", "", nil, r.PayloadType, r.Payload)
 		r.Name, r.Nameless = namelessKey+hex.EncodeToString(d[:]), true
 	}
 	return ""
 }
 
-// mostNested is how many messages within messages the metadata may have. It is sent on as it came,
-// and what clients' libraries take is 100 in all.
+// mostNested is how deeply messages in the metadata may be nested. Metadata is sent on unchanged,
+// and clients' libraries accept 100 levels in all.
 const mostNested = 90
 
-// checkMetadata reports whether clients can decode it: unlike a payload it is a part of the
-// response that brings it.
+// checkMetadata reports whether clients can decode the metadata. Unlike a payload, it is decoded
+// with the response.
 func checkMetadata(b []byte) error {
 	if b == nil {
 		return nil
@@ -207,16 +208,16 @@ func checkMetadata(b []byte) error {
 	return proto.UnmarshalOptions{AllowPartial: true, RecursionLimit: mostNested}.Unmarshal(b, &corev3.Metadata{})
 }
 
-// is reports whether a type is that of the response, under whichever name it has (V2-5).
+// is reports whether a type URL is that of the response, in v2 or v3 (V2-5).
 func (a *acceptance) is(typeURL string) bool {
 	return typeURL == a.TypeURL || typeURL != "" && typeURL == OtherSpelling(a.TypeURL)
 }
 
-// checkName is the judgement on a name of whatever an origin speaks of.
+// checkName is the check of every name in a response.
 func (a *acceptance) checkName(name string) string {
 	switch {
 	case !utf8.ValidString(name):
-		return "name is not valid UTF-8" // no client could decode it
+		return "name is not valid UTF-8" // clients could not decode it
 	case IsNameless(name):
 		return "name begins with a zero byte"
 	case a.maxName > 0 && len(name) > a.maxName:
@@ -242,7 +243,7 @@ func (a *acceptance) checkConstraints(r *Resource) string {
 	return ""
 }
 
-// compile compiles constraints, and counts those that have an `or` of nothing.
+// compile compiles constraints, and counts those with an `or` of nothing.
 func (a *acceptance) compile(c *discoveryv3.DynamicParameterConstraints) (*constraints.Set, error) {
 	set, err := constraints.Compile(c)
 	if err == nil && emptyOr(c) {
@@ -251,7 +252,7 @@ func (a *acceptance) compile(c *discoveryv3.DynamicParameterConstraints) (*const
 	return set, err
 }
 
-// emptyOr reports whether there is an `or` of nothing. What compiles is not nested deeply.
+// emptyOr reports whether there is an `or` of nothing. Compiled constraints are not nested deeply.
 func emptyOr(c *discoveryv3.DynamicParameterConstraints) bool {
 	switch t := c.GetType().(type) {
 	case *discoveryv3.DynamicParameterConstraints_OrConstraints:
@@ -278,7 +279,7 @@ func (a *acceptance) keep(r Resource) {
 	}
 }
 
-// keepRepeat is keep for what is held already, and was found in order when it came first.
+// keepRepeat is like keep, for a body that is held already and was acceptable when it first came.
 func (a *acceptance) keepRepeat(number int, v *Variant) {
 	at := a.seen.at(Identity{Name: v.Name}, a.numbered)
 	if *at != 0 {
@@ -289,7 +290,7 @@ func (a *acceptance) keepRepeat(number int, v *Variant) {
 	*at = -int32(number) - 1
 }
 
-// numbered is what was put into seen under a number.
+// numbered returns what was put into seen under a number.
 func (a *acceptance) numbered(n int32) Identity {
 	if n < 0 {
 		return Identity{Name: a.repeat(-n - 1).Name}
@@ -297,7 +298,7 @@ func (a *acceptance) numbered(n int32) Identity {
 	return a.Resources[n-1].Identity()
 }
 
-// repeat is the body that is held of the resource of a number.
+// repeat returns the held body of the resource with a number.
 func (a *acceptance) repeat(number int32) *Variant { return a.Held.Held(int(number)) }
 
 func (a *acceptance) payload(n int32) []byte {
@@ -385,12 +386,12 @@ func (a *acceptance) nameErrors(r *Response) {
 	}
 }
 
-// onlyHeartbeats reports whether no resource has a payload. What was refused may have had one.
+// onlyHeartbeats reports whether no resource has a payload. A rejected one may have had one.
 func (a *acceptance) onlyHeartbeats() bool {
 	return len(a.reasons)+len(a.Repeats) == 0 && !slices.ContainsFunc(a.Resources, func(r Resource) bool { return r.Any != nil })
 }
 
-// dropAmbiguous leaves names untouched whose content one response states in two ways (RELAY-32).
+// dropAmbiguous drops names for which the response has two contents (RELAY-32).
 func (a *acceptance) dropAmbiguous() {
 	if len(a.ambiguous) == 0 {
 		return
@@ -399,7 +400,7 @@ func (a *acceptance) dropAmbiguous() {
 	a.Repeats = slices.DeleteFunc(a.Repeats, func(n int32) bool { return a.ambiguous[Identity{Name: a.repeat(n).Name}] })
 }
 
-// Quote prints bytes of a peer for people, bounded.
+// Quote formats bytes of a peer for people, bounded.
 func Quote(s string) string {
 	const most = 200
 	if len(s) > most {

@@ -7,14 +7,15 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// maxAnyDepth bounds how deep messages within messages are followed; configurations need about six.
+// maxAnyDepth bounds how deeply Anys within Anys are followed; configurations need about six
+// levels.
 const maxAnyDepth = 16
 
-// CanonicalMessage is an encoded message with its map entries in order, for an origin whose
-// serialiser writes them in any order: to be hashed only, never to be sent (VER-6). The Anys within
-// are put in order too, as most of a configuration is in them. What the process does not know, or
-// cannot read, stays as received. Which order that is may change with the build: replicas of
-// different builds may give different versions, which costs one resend.
+// CanonicalMessage returns an encoded message with its map entries sorted, for origins that
+// serialise them in any order. It is for hashing only and is never sent (VER-6). Anys within it are
+// sorted, too. Messages that are unknown or do not decode stay as received. The order may change
+// between builds: then replicas of different builds give different versions, which costs one
+// resend.
 func CanonicalMessage(typeURL string, b []byte) []byte { return canonicalTo(typeURL, b, maxAnyDepth) }
 
 func canonicalTo(typeURL string, b []byte, depth int) []byte {
@@ -34,7 +35,7 @@ func canonicalTo(typeURL string, b []byte, depth int) []byte {
 	return ordered
 }
 
-// orderAnys makes the Anys in a message canonical.
+// orderAnys sorts the Anys in a message.
 func orderAnys(m protoreflect.Message, depth int) {
 	if a, ok := m.Interface().(*anypb.Any); ok {
 		if depth > 0 {

@@ -9,21 +9,22 @@ import (
 	"strings"
 )
 
-// Digest identifies content: SHA-256 cut to 128 bits. A shorter hash could be made to collide by an
-// origin, and a collision is a lost update. The zero Digest stands for "nothing".
+// Digest identifies content: SHA-256 cut to 128 bits. An origin could find collisions of a shorter
+// hash, and a collision is a lost update. The zero Digest stands for "nothing".
 type Digest [16]byte
 
-// versionPrefix names the algorithm, so that a change of it costs one resend and no confusion
-// (RELAY-56).
+// versionPrefix names the algorithm. If that changes, clients are sent everything once more, and
+// versions of old builds are not misread (RELAY-56).
 const versionPrefix = "w1"
 
-// String is the version clients see (VER-3): equal on every replica and after every restart.
+// String returns the version that clients see (VER-3): equal on every replica and after every
+// restart.
 func (d Digest) String() string {
 	b := append(make([]byte, 0, 2+22), versionPrefix...)
 	return string(base64.RawURLEncoding.AppendEncode(b, d[:]))
 }
 
-// ParseVersion reads a version that some weir made; ok is false for any other string.
+// ParseVersion parses a version made by String; ok is false for any other string.
 func ParseVersion(s string) (d Digest, ok bool) {
 	rest, found := strings.CutPrefix(s, versionPrefix)
 	if !found || base64.RawURLEncoding.DecodedLen(len(rest)) != len(d) {
@@ -36,10 +37,10 @@ func ParseVersion(s string) (d Digest, ok bool) {
 	return d, true
 }
 
-// ContentDigest is VER-3: type, name, constraints, sorted aliases and payload; not TTL, metadata or
-// the origin's version. The payload's own type is part of it, because a redirect (COLL-8) has
-// another one than its resource. Every part is preceded by its length, so that no two different
-// inputs are the same byte string.
+// ContentDigest returns the digest of VER-3: type, name, constraints, sorted aliases and payload;
+// not TTL, metadata or the origin's version. The payload's own type is a part, because that of a
+// redirect (COLL-8) differs from its resource's. Every part has its length before it, so no two
+// inputs are hashed as the same bytes.
 func ContentDigest(typeURL, name, constraintKey string, aliases []string, payloadType, payload []byte) Digest {
 	h := sha256.New()
 	var n [8]byte
@@ -69,32 +70,32 @@ func ContentDigest(typeURL, name, constraintKey string, aliases []string, payloa
 	return d
 }
 
-// Sum is a commutative hash of a set of Digests: addition modulo 2^128, so that a view's version
-// (VER-4) is kept up with one addition or subtraction for each change.
+// Sum is a commutative hash of a set of Digests: addition modulo 2^128. A set's version (VER-4) is
+// updated with one addition or subtraction for each change.
 type Sum struct{ hi, lo uint64 }
 
-// Add counts a member in.
+// Add adds a member.
 func (s *Sum) Add(d Digest) {
 	var c uint64
 	s.lo, c = bits.Add64(s.lo, binary.BigEndian.Uint64(d[8:]), 0)
 	s.hi, _ = bits.Add64(s.hi, binary.BigEndian.Uint64(d[:8]), c)
 }
 
-// Sub takes a member out that was counted in.
+// Sub removes a member that was added.
 func (s *Sum) Sub(d Digest) {
 	var b uint64
 	s.lo, b = bits.Sub64(s.lo, binary.BigEndian.Uint64(d[8:]), 0)
 	s.hi, _ = bits.Sub64(s.hi, binary.BigEndian.Uint64(d[:8]), b)
 }
 
-// Join adds what another sum is of.
+// Join adds the members of another sum.
 func (s *Sum) Join(x Sum) {
 	var c uint64
 	s.lo, c = bits.Add64(s.lo, x.lo, 0)
 	s.hi, _ = bits.Add64(s.hi, x.hi, c)
 }
 
-// Version is the version of the set (VER-4); that of the empty one too.
+// Version returns the version of the set (VER-4), also of the empty one.
 func (s Sum) Version() string {
 	var d Digest
 	binary.BigEndian.PutUint64(d[:8], s.hi)
@@ -102,7 +103,7 @@ func (s Sum) Version() string {
 	return d.String()
 }
 
-// Shown is the version, but "" for nothing.
+// Shown returns the version, but "" for the empty set.
 func (s Sum) Shown() string {
 	if s == (Sum{}) {
 		return ""

@@ -2,7 +2,7 @@ package xds
 
 import "google.golang.org/protobuf/encoding/protowire"
 
-// Field numbers of envoy.config.cluster.v3.Cluster, all that is ever read of it (WARM-1).
+// Field numbers of envoy.config.cluster.v3.Cluster: all that is read of it (WARM-1).
 const (
 	clusterName       = 1
 	clusterType       = 2
@@ -11,8 +11,8 @@ const (
 	clusterEDSService = 2
 )
 
-// EndpointsOf is the name of the endpoints that a Cluster has to be sent again to become warm: ""
-// for a cluster that has none of its own, Wildcard if that cannot be told.
+// EndpointsOf returns the name of the endpoints that a Cluster waits for after it was sent again
+// (WARM-1): "" if it needs none, Wildcard if that cannot be told.
 func EndpointsOf(payload []byte) string {
 	var name, service string
 	eds := false
@@ -43,23 +43,23 @@ func EndpointsOf(payload []byte) string {
 	case service != "":
 		return NameKey(service)
 	case IsNewStyle(name):
-		return "" // such a cluster must name its endpoints (NAME-8)
+		return "" // such a cluster has to name its endpoints (NAME-8)
 	}
 	return name
 }
 
-// HasEndpoints reports whether a ClusterLoadAssignment has endpoints, or may have: it has none if
-// nothing is in it but fields that are known to bring none.
+// HasEndpoints reports whether a ClusterLoadAssignment has endpoints, or may have. It has none if
+// all its fields are known to have none.
 func HasEndpoints(payload []byte) bool {
 	f := Walk(payload)
 	for f.Next() {
 		switch n := f.Number; {
-		case f.IsBytes(2): // endpoints, of one locality
+		case f.IsBytes(2): // endpoints of one locality
 			if localityHasEndpoints(f.Bytes) {
 				return true
 			}
-		case f.Bytes != nil && (n == 1 || n == 4 || n == 5): // cluster_name, policy, named_endpoints
-		case f.Bytes == nil && f.Type != protowire.VarintType: // none of these is a field of it
+		case f.Bytes != nil && (n == 1 || n == 4 || n == 5): // name, policy, named_endpoints
+		case f.Bytes == nil && f.Type != protowire.VarintType: // not a field of it
 		default:
 			return true
 		}
@@ -67,15 +67,15 @@ func HasEndpoints(payload []byte) bool {
 	return f.Err() != nil
 }
 
-// localityHasEndpoints is the same of the endpoints of one locality.
+// localityHasEndpoints is HasEndpoints for one locality.
 func localityHasEndpoints(b []byte) bool {
 	f := Walk(b)
 	for f.Next() {
 		switch n := f.Number; {
-		case f.Bytes != nil && (n == 1 || n == 3 || n == 6 || n == 9): // locality, weight, proximity, metadata
+		case f.Bytes != nil && (n == 1 || n == 3 || n == 6 || n == 9): // locality to metadata
 		case f.IsVarint(5): // priority
-		case f.IsBytes(7) && len(f.Bytes) == 0: // a list in place of lb_endpoints
-		case f.Bytes == nil && f.Type != protowire.VarintType: // none of these is a field of it
+		case f.IsBytes(7) && len(f.Bytes) == 0: // a list instead of lb_endpoints
+		case f.Bytes == nil && f.Type != protowire.VarintType: // not a field of it
 		default:
 			return true
 		}

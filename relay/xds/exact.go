@@ -6,18 +6,18 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// mostKeys bounds the constraints of exact: more than constraints.MaxNodes are refused, and with
-// them a whole response.
+// mostKeys bounds the constraints of Exact. A response with more than constraints.MaxNodes would be
+// rejected as a whole.
 const mostKeys = constraints.MaxNodes / 4
 
-// MostParams is how many dynamic parameters a locator may have: beyond it nothing could be said of
-// it in an error or a removal.
+// MostParams is how many dynamic parameters a locator may have. With more, no error or removal
+// could be sent for it.
 const MostParams = mostKeys
 
-// Exact are constraints that match a parameter map, and none of others. What is said of a name that
-// a client named by a locator, and for which there is no variant, needs some: an error or a removal
-// that gave the name alone would be about every map of it (DYN-13), and the client may have
-// variants for the others. They are canonical, and written as the fields of a ResourceName.
+// Exact returns constraints that match the map p and none of others. They are for an error or a
+// removal of a name that a client named by a locator. Without constraints it would apply to every
+// map of the name (DYN-13), and the client may have variants for the others. canonical is their
+// canonical text; written are the encoded fields of a ResourceName.
 func Exact(p constraints.Params, others []constraints.Params) (canonical, written string) {
 	keys := map[string]bool{}
 	for _, x := range others {
@@ -49,11 +49,11 @@ func Exact(p constraints.Params, others []constraints.Params) (canonical, writte
 			AndConstraints: &discoveryv3.DynamicParameterConstraints_ConstraintList{Constraints: all},
 		},
 	})
-	if set == nil || err != nil { // of the empty map alone; an error there cannot be
+	if set == nil || err != nil { // set is nil for the empty map alone; there is no error
 		return "", ""
 	}
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(&discoveryv3.ResourceName{DynamicParameterConstraints: set.Message()})
-	if err != nil { // keys and values came from the wire, so they go there
+	if err != nil { // cannot happen: keys and values were decoded from the wire
 		return "", ""
 	}
 	return set.Key(), string(b)

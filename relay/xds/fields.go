@@ -7,8 +7,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Fields are the fields of an encoded protobuf message, read one after the other, in place and
-// without building a message:
+// Fields walks over the fields of an encoded protobuf message, in place and without building a
+// message:
 //
 //	f := xds.Walk(b)
 //	for f.Next() {
@@ -18,37 +18,37 @@ import (
 //	}
 //	return f.Err()
 //
-// What is read is what the protobuf library would read: a field may come several times, of which
-// the last one counts for a string or a number, and all of them together for a message (Merged).
+// It reads what the protobuf library would read. A field may occur several times: of a string or a
+// number the last one counts, and of a message all of them together (Merged).
 type Fields struct {
-	// Of the field that Next has found.
+	// Set by Next:
 
 	Number protowire.Number
 	Type   protowire.Type
-	// Bytes is the value of a string or a message, and is part of the input. It is nil for every
-	// other type, and not nil for an empty value.
+	// Bytes is the value of a string or a message, and shares the input. It is nil for every other
+	// type, and not nil for an empty value.
 	Bytes []byte
-	// Value is a number as it is on the wire, of type Varint or Fixed64; 0 for every other type.
+	// Value is a number of wire type Varint or Fixed64; 0 for every other type.
 	Value uint64
 
 	rest []byte
 	err  error
 }
 
-// errNumber is why a message does not decode, beside protowire's own reasons.
+// errNumber is why a message does not decode, in addition to protowire's errors.
 var errNumber = errors.New("a field number is out of range")
 
-// Walk begins to read an encoded message. The message must not change meanwhile.
+// Walk begins to read an encoded message, which must not change meanwhile.
 func Walk(message []byte) Fields { return Fields{rest: message} }
 
-// Next finds the next field. It reports false at the end, and where the message does not decode:
+// Next moves to the next field. It returns false at the end, and where the message does not decode;
 // Err tells which.
 func (f *Fields) Next() bool {
 	b, m := f.rest, 1
 	if len(b) == 0 {
 		return false
 	}
-	if tag := b[0]; tag < 0x80 && tag >= 8 { // one byte, as nearly all
+	if tag := b[0]; tag < 0x80 && tag >= 8 { // one byte, like nearly all tags
 		f.Number, f.Type = protowire.Number(tag>>3), protowire.Type(tag&7)
 	} else if f.Number, f.Type, m = protowire.ConsumeTag(b); m < 0 {
 		return f.fail(protowire.ParseError(m))
@@ -66,7 +66,7 @@ func (f *Fields) Next() bool {
 		}
 		f.Bytes, m = protowire.ConsumeBytes(b)
 		if f.Bytes == nil {
-			f.Bytes = []byte{} // an empty value is not an absent one
+			f.Bytes = []byte{} // an empty value, not an absent one
 		}
 	case protowire.VarintType:
 		f.Value, m = protowire.ConsumeVarint(b)
@@ -87,11 +87,10 @@ func (f *Fields) fail(err error) bool {
 	return false
 }
 
-// Err is why the message does not decode, once Next has reported false; nil: it was read to its
-// end.
+// Err returns why the message does not decode, after Next has returned false; nil at the end.
 func (f *Fields) Err() error { return f.err }
 
-// Left is how many bytes of the message come after the field.
+// Left returns how many bytes of the message follow the field.
 func (f *Fields) Left() int { return len(f.rest) }
 
 // IsBytes reports whether the field has this number and is a string or a message.
@@ -104,8 +103,8 @@ func (f *Fields) IsVarint(number protowire.Number) bool {
 	return f.Number == number && f.Type == protowire.VarintType
 }
 
-// Merged is a message in a message that is given once more: its parts are one. It is a copy then,
-// and the second argument itself where m is nil.
+// Merged merges another occurrence of a message field into m. It returns a copy, or more itself if
+// m is nil.
 func Merged(m, more []byte) []byte {
 	if m == nil {
 		return more

@@ -2,17 +2,16 @@ package xds
 
 import "strings"
 
-// Glob is what a glob's name says of its members': the part before the last segment, and the
-// context.
+// Glob says which names a glob covers: the part before the last segment, and the context.
 type Glob struct{ prefix, context string }
 
-// GlobOf reads a glob in canonical form.
+// GlobOf parses a glob in canonical form.
 func GlobOf(selector string) Glob {
 	path, context := CutContext(selector)
 	return Glob{strings.TrimSuffix(path, Wildcard), context}
 }
 
-// Covers reports whether a canonical name is a member's: one segment in place of the last, or
+// Covers reports whether the glob covers a canonical name: with one segment in place of the `*`, or
 // several if recursive.
 func (g Glob) Covers(name string, recursive bool) bool {
 	path, context := CutContext(name)
@@ -25,7 +24,7 @@ func (g Glob) Covers(name string, recursive bool) bool {
 	return last != "" && last != Wildcard && (i < 0 || recursive)
 }
 
-// CutContext splits a canonical xdstp name at its question mark, which is in the second part.
+// CutContext splits a canonical xdstp name at its question mark. context begins with it.
 func CutContext(name string) (path, context string) {
 	if i := strings.IndexByte(name, '?'); i >= 0 {
 		return name[:i], name[i:]

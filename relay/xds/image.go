@@ -7,34 +7,33 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// BodyImage is a Variant as it is written down.
+// BodyImage is a Variant in the form of a snapshot.
 type BodyImage struct {
-	// Resource is an encoded envoy.service.discovery.v3.Resource: the name as the origin spells it,
-	// constraints, aliases, the origin's version, metadata and payload.
+	// Resource is an encoded envoy.service.discovery.v3.Resource: the name in the origin's
+	// spelling, constraints, aliases, the origin's version, metadata and payload.
 	Resource []byte
-	// Server is the number of the origin's server that gave it, since its version is not presented
-	// to another (FED-7). Numbers are of one process: Origin.Servers tells what they stand for, and
-	// Origin.Server the number now. NoServer stands for one that is not known.
+	// Server is the number of the origin's server that sent it, since its version is not presented
+	// to other servers (FED-7). Numbers are those of one process: Origin.Servers tells what they
+	// stand for, and Origin.Server the current number. NoServer: unknown.
 	Server uint8
-	// Expires is the moment its TTL ends on the wall clock, and Left how long that was when the
-	// image was made, so that a clock that was set back makes no promise longer. The zero time: it
-	// has none.
+	// Expires is the wall-clock time at which the TTL ends; zero: no TTL. Left is how long that was
+	// when the image was made, so that a clock that was set back does not prolong the TTL.
 	Expires time.Time
 	Left    time.Duration
 }
 
-// Image is the body as it is written down. now is the table's time and wall that of the wall clock.
+// Image returns the image of the body. now is the table's time, and wall the wall clock's.
 func (v *Variant) Image(now, wall time.Time) BodyImage {
 	b := BodyImage{Server: v.From.Server, Resource: v.resource()}
 	if v.Timed() {
 		b.Left = v.end.Sub(now)
-		// without its monotonic part, which means nothing after a restart
+		// without the monotonic reading, which means nothing after a restart
 		b.Expires = wall.Add(b.Left).Round(0)
 	}
 	return b
 }
 
-// resource is the encoded Resource with the origin's own version.
+// resource returns the encoded Resource, with the origin's own version.
 func (v *Variant) resource() []byte {
 	name := v.Spelling()
 	b := make([]byte, 0, len(v.buf)+len(v.originVersion)+8)
@@ -59,9 +58,9 @@ func (v *Variant) resource() []byte {
 	return protowire.AppendBytes(b, v.Any())
 }
 
-// Body makes the body again that was written down. It is judged as if the origin sent it: a damaged
-// file may have anything in it. delta: the origin speaks delta, so a body without a name is none.
-// now and wall are as in Image. The error names the resource.
+// Body makes the body of an image. It checks it like one from an origin, since the file may be
+// damaged. delta: the origin speaks delta, where a body has to have a name. now and wall are as in
+// Image. The error names the resource.
 func (b BodyImage) Body(from *Provenance, delta bool, now, wall time.Time) (*Variant, error) {
 	a := acceptance{Update: Update{TypeURL: from.TypeURL}, delta: delta}
 	var r Resource

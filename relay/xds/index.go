@@ -2,11 +2,11 @@ package xds
 
 import "hash/maphash"
 
-// index finds what a response lists by what tells its resources apart. A map of strings would cost
-// more than all else that is done with a resource that has not changed.
+// index finds the resources of a response by identity. A map of strings would cost more than
+// everything else that is done with an unchanged resource.
 type index struct {
 	seed maphash.Seed
-	// hashed, with the next free slot after a collision; 0: free. At most half of them are taken.
+	// A hash table with linear probing; 0: free. At most half of the slots are taken.
 	slots []int32
 }
 
@@ -18,8 +18,8 @@ func newIndex(n int) index {
 	return index{maphash.MakeSeed(), make([]int32, size)}
 }
 
-// at is the slot of an identity: with the number it was put in by, or free. of gives what a number
-// was put in for.
+// at returns the slot of an identity: with its number, or free. of returns the identity of a
+// number.
 func (x *index) at(id Identity, of func(int32) Identity) *int32 {
 	h := maphash.String(x.seed, id.Name)
 	if id.Constraints != "" {

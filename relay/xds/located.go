@@ -6,9 +6,9 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Located is Delta or SotW in located form: a head, and behind it the bytes that it shares with the
-// other forms. All who are told a variant with constraints share the head, too. beat: a heartbeat,
-// which is a head alone. ttl 0: none is told.
+// Located returns the body in located form: a head, and the bytes that it shares with the other
+// forms. All clients of the variant share the head, too. delta or SotW; beat: a heartbeat, which is
+// only a head; ttl 0: without a TTL.
 func (v *Variant) Located(delta bool, ttl time.Duration, beat bool) [][]byte {
 	if v.rare == nil || ttl > 0 || beat {
 		head, rest := v.locatedParts(delta, ttl, beat)
@@ -25,7 +25,7 @@ func (v *Variant) Located(delta bool, ttl time.Duration, beat bool) [][]byte {
 	if parts == nil {
 		parts = &[2][]byte{}
 		parts[0], parts[1] = v.locatedParts(delta, 0, false)
-		kept.Store(parts) // one of two that come at once is as good as the other
+		kept.Store(parts) // of two that are made at the same time either may stay
 	}
 	return parts[:]
 }
@@ -51,7 +51,7 @@ func (v *Variant) locatedParts(delta bool, ttl time.Duration, beat bool) (head, 
 		if meta := v.meta(); len(meta) > 0 {
 			b = protowire.AppendBytes(protowire.AppendTag(b, FieldMetadata, protowire.BytesType), meta)
 		}
-		rest = v.buf[v.sotw:] // both fields are number 2
+		rest = v.buf[v.sotw:] // both are field number 2
 	}
 	if ttl > 0 {
 		b = AppendTTL(b, ttl)
@@ -62,7 +62,8 @@ func (v *Variant) locatedParts(delta bool, ttl time.Duration, beat bool) (head, 
 	return wrapAny(len(b)+len(rest), b), rest
 }
 
-// Written are the constraints as the origin wrote them: the fields of a ResourceName but its name.
+// Written returns the constraints as the origin wrote them: the encoded fields of a ResourceName
+// without the name.
 func (v *Variant) Written() string {
 	if v.rare == nil {
 		return ""
@@ -70,12 +71,12 @@ func (v *Variant) Written() string {
 	return v.rare.constraints
 }
 
-const constraintsField = 2 // of a ResourceName
+const constraintsField = 2 // of ResourceName
 
-// constraintFields takes what is not the name out of an encoded ResourceName.
+// constraintFields returns the fields of an encoded ResourceName other than the name.
 func constraintFields(resourceName []byte) string {
 	var b []byte
-	for f := Walk(resourceName); f.Next(); { // it was decoded before
+	for f := Walk(resourceName); f.Next(); { // it decoded before
 		if f.IsBytes(constraintsField) {
 			b = protowire.AppendBytes(protowire.AppendTag(b, constraintsField, protowire.BytesType), f.Bytes)
 		}

@@ -6,23 +6,22 @@ import (
 	"strings"
 )
 
-// Scheme begins the names that carry their authority with them; every other name is opaque
-// (NAME-1).
+// Scheme begins the names with an authority in them; every other name is opaque (NAME-1).
 const Scheme = "xdstp:"
 
-// Wildcard is the reserved name of the set the origin chooses (WILD-1).
+// Wildcard is the reserved name of the set that the origin chooses (WILD-1).
 const Wildcard = "*"
 
-// URN is an xdstp name in its parts, which are percent-decoded (NAME-1):
+// URN has the parts of an xdstp name, percent-decoded (NAME-1):
 // xdstp://[authority]/type/id[?context].
 type URN struct {
 	Authority, Type, ID string
-	context             []contextParam // sorted by key, which is in it once
+	context             []contextParam // sorted by key; keys are distinct
 }
 
 type contextParam struct{ key, value string }
 
-// Why ParseURN refuses a name.
+// Errors of ParseURN.
 var (
 	errNotURN    = errors.New("is no xdstp name")
 	errDirective = errors.New("has a directive, which is for clients and never on the wire (NAME-3)")
@@ -31,10 +30,10 @@ var (
 	errEscape    = errors.New("has a % that two hexadecimal digits do not follow")
 )
 
-// IsNewStyle reports whether a name is to be read as a URN, whether or not it can be (NAME-2).
+// IsNewStyle reports whether a name has to be a URN, whether or not it parses (NAME-2).
 func IsNewStyle(name string) bool { return strings.HasPrefix(name, Scheme) }
 
-// ParseURN reads an xdstp name.
+// ParseURN parses an xdstp name.
 func ParseURN(name string) (u URN, err error) {
 	rest, ok := strings.CutPrefix(name, Scheme)
 	if !ok {
@@ -64,7 +63,7 @@ func ParseURN(name string) (u URN, err error) {
 	return u, err
 }
 
-// parseContext reads context parameters. A key given twice counts with its first value (NAME-6).
+// parseContext parses context parameters. Of a repeated key the first value counts (NAME-6).
 func parseContext(query string) ([]contextParam, error) {
 	var ps []contextParam
 	for query != "" {
@@ -86,7 +85,7 @@ func parseContext(query string) ([]contextParam, error) {
 	return slices.CompactFunc(ps, func(a, b contextParam) bool { return a.key == b.key }), nil
 }
 
-// String is the canonical form (NAME-4).
+// String returns the canonical form (NAME-4).
 func (u *URN) String() string {
 	b := make([]byte, 0, len(Scheme)+len(u.Authority)+len(u.Type)+len(u.ID)+8)
 	b = append(append(b, Scheme...), "//"...)
@@ -101,17 +100,17 @@ func (u *URN) String() string {
 	return string(b)
 }
 
-// Glob reports whether the name stands for a collection (COLL-1).
+// Glob reports whether the name is that of a collection (COLL-1).
 func (u *URN) Glob() bool { return u.ID == "*" || strings.HasSuffix(u.ID, "/*") }
 
-// Of reports whether the name is one of the type, or of its collections (NAME-2).
+// Of reports whether the name belongs to the type, or to its collections (NAME-2).
 func (u *URN) Of(typeURL string) bool {
 	name := typeURL[strings.LastIndexByte(typeURL, '/')+1:]
 	return u.Type == name || u.Type == name+"Collection"
 }
 
-// CanonicalName is equal for names that mean the same resource: the canonical form of an xdstp
-// name, and any other name as it is (NAME-1, NAME-4). The error says why an xdstp name is none.
+// CanonicalName is equal for names of the same resource: the canonical form of an xdstp name, and
+// any other name unchanged (NAME-1, NAME-4). The error says why an xdstp name does not parse.
 func CanonicalName(name string) (string, error) {
 	if !IsNewStyle(name) {
 		return name, nil
@@ -126,9 +125,9 @@ func CanonicalName(name string) (string, error) {
 	return name, nil
 }
 
-// NameKey is the name as the table's maps have it. A name from an origin that cannot be read stays
-// as it is: no client can ask for it, but it may be a member of `*` (WILD-10). It is nobody else's
-// canonical form, as that can be read.
+// NameKey returns the name as used in the table's maps. An xdstp name from an origin that does not
+// parse stays unchanged: no client can ask for it, but it may be a member of `*` (WILD-10). It
+// cannot equal a canonical name, since those parse.
 func NameKey(name string) string {
 	if key, err := CanonicalName(name); err == nil {
 		return key
@@ -136,7 +135,7 @@ func NameKey(name string) string {
 	return name
 }
 
-// Spell gives the key of a name, and its spelling if that is another (NAME-9).
+// Spell returns the key of a name, and its spelling if that differs (NAME-9).
 func Spell(name string) (key, spelt string) {
 	if key = NameKey(name); key != name {
 		return key, name
@@ -144,7 +143,7 @@ func Spell(name string) (key, spelt string) {
 	return key, ""
 }
 
-// Spelling is the opposite of spell.
+// Spelling returns spelt, or key if spelt is "". It inverts Spell.
 func Spelling(key, spelt string) string {
 	if spelt != "" {
 		return spelt
@@ -152,7 +151,7 @@ func Spelling(key, spelt string) string {
 	return key
 }
 
-// unescape decodes percent-encoding; unlike in forms a plus is itself.
+// unescape decodes percent-encoding. Unlike in forms, a plus is a plus.
 func unescape(s string) (string, error) {
 	if !strings.Contains(s, "%") {
 		return s, nil
@@ -188,8 +187,8 @@ func lower(c byte) byte {
 	return c
 }
 
-// appendEscaped encodes all bytes but those that mean nothing in any part of a name; the slashes of
-// an id are its own.
+// appendEscaped encodes all bytes that could have a meaning in some part of a name. slashes: they
+// are kept, as in an id.
 func appendEscaped(b []byte, s string, slashes bool) []byte {
 	for i := range len(s) {
 		switch c := s[i]; {

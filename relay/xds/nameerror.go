@@ -10,41 +10,42 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// NameError is what is said of a name instead of a resource (TP3). It does not change once others
-// can see it, so pointers are shared.
+// NameError is an error about a name, which is sent instead of a resource (TP3). It is immutable
+// once published, so pointers are shared.
 type NameError struct {
 	Name    string // canonical
-	Spelt   string // the name as it is to be told, if that is not Name
-	Code    uint32 // of gRPC
+	Spelt   string // spelling for the client, if that differs from Name
+	Code    uint32 // gRPC status code
 	Message string
-	// Constraints are those of the maps that it is said of; nil: all.
+	// Constraints say for which parameter maps it holds; nil: all.
 	Constraints *constraints.Set
 
-	// Own: the absence was stated otherwise, by a removal or a TTL: only SotW clients need the
-	// words (ABS-10). Expired: by a TTL.
+	// Own: the origin stated the absence by a removal or a TTL, and only SotW clients need this
+	// text (ABS-10). Expired: by a TTL.
 	Own, Expired bool
-	// HadTTL: what went had a TTL, so its removal is never held back (ORD-10, RELAY-50).
+	// HadTTL: the resource that went had a TTL, so its removal is never held back (ORD-10,
+	// RELAY-50).
 	HadTTL bool
 
-	// Located: it is told of a name that the client named by a locator. About are the constraints
-	// that it is told with, as the fields of a ResourceName; "": none.
+	// Located: the client named it by a locator. About are the constraints to send with it, as
+	// encoded fields of a ResourceName; "": none.
 	Located bool
 	About   string
 
-	detail []byte // google.rpc.Status as received
+	detail []byte // encoded google.rpc.Status, as received
 }
 
-// MaxErrorText bounds what is kept of an origin's words, in bytes.
+// MaxErrorText bounds the kept text of an origin's error, in bytes.
 const MaxErrorText = 4 << 10
 
-// NewNameError is an error in words of our own.
+// NewNameError makes an error with a text of our own.
 func NewNameError(name string, code uint32, text string) *NameError {
 	detail := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), uint64(code))
 	return &NameError{Name: name, Code: code, Message: text, detail: AppendString(detail, 2, text)}
 }
 
-// ParseNameError reads an encoded ResourceError, of whose text no more than MaxErrorText is kept.
-// The constraints in it are not judged yet.
+// ParseNameError decodes a ResourceError. It keeps MaxErrorText bytes of its text, and returns the
+// constraints unchecked.
 func ParseNameError(b []byte) (*NameError, *discoveryv3.DynamicParameterConstraints, error) {
 	var m discoveryv3.ResourceError
 	if err := proto.Unmarshal(b, &m); err != nil {
@@ -55,7 +56,7 @@ func ParseNameError(b []byte) (*NameError, *discoveryv3.DynamicParameterConstrai
 	e.Name, e.Spelt = Spell(m.GetResourceName().GetName())
 	if proto.Size(d) > MaxErrorText {
 		d = proto.CloneOf(d)
-		// half a character does not encode
+		// half a character would not encode
 		d.Details, d.Message = nil, strings.ToValidUTF8(d.Message[:min(len(d.Message), MaxErrorText)], "")
 		d.ProtoReflect().SetUnknown(nil)
 	}
@@ -65,27 +66,27 @@ func ParseNameError(b []byte) (*NameError, *discoveryv3.DynamicParameterConstrai
 	return e, m.GetResourceName().GetDynamicParameterConstraints(), err
 }
 
-// Spelling is the name as it is to be told.
+// Spelling returns the name to send to the client.
 func (e *NameError) Spelling() string { return Spelling(e.Name, e.Spelt) }
 
-// Same reports whether the origin said the same again: an error is stated once (ABS-7). Either may
-// be nil, which is never the same.
+// Same reports whether both state the same error: an error is sent once (ABS-7). Either may be nil,
+// which is never the same.
 func (e *NameError) Same(x *NameError) bool {
 	return e != nil && x != nil && e.Code == x.Code && e.Message == x.Message
 }
 
-// Append adds the error as a ResourceError in the given field of a response.
+// Append appends the error as a ResourceError in the given field of a response.
 func (e *NameError) Append(b []byte, field protowire.Number) []byte {
 	inner := AppendResourceName(nil, 1, e.Spelling(), e.About)
 	inner = protowire.AppendBytes(protowire.AppendTag(inner, 2, protowire.BytesType), e.detail)
 	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), inner)
 }
 
-// Size is about what the error takes in a response, in bytes.
+// Size returns the approximate size of the error in a response, in bytes.
 func (e *NameError) Size() int { return len(e.Name) + len(e.About) + len(e.detail) + 16 }
 
-// AppendResourceName adds a ResourceName to a message. Written are its constraints, encoded as its
-// fields already; "": it has none.
+// AppendResourceName appends a ResourceName to a message. written are its encoded constraints; "":
+// it has none.
 func AppendResourceName(b []byte, field protowire.Number, name, written string) []byte {
 	const nameField = 1
 	b = protowire.AppendTag(b, field, protowire.BytesType)

@@ -7,11 +7,11 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// errUTF8 is why a message does not decode, beside the reasons of Fields: a client's library would
-// not take it either, and end the stream that brings it.
+// errUTF8 is why a message does not decode, in addition to the errors of Fields. A client's library
+// would not decode it either, and end the stream.
 var errUTF8 = errors.New("a string is not valid UTF-8")
 
-// StringField is the last occurrence of a string field in an encoded message (RELAY-14); "" if
+// StringField returns the last occurrence of a string field in an encoded message (RELAY-14); "" if
 // there is none or the message does not decode up to it.
 func StringField(b []byte, field protowire.Number) string {
 	return string(BytesField(b, field))
@@ -43,7 +43,7 @@ func AnyParts(b []byte) (typeURL, value []byte, err error) {
 	return typeURL, value, f.Err()
 }
 
-// AppendString adds a string field to an encoded message.
+// AppendString appends a string field to an encoded message.
 func AppendString(b []byte, field protowire.Number, s string) []byte {
 	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), s)
 }

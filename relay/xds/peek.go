@@ -2,16 +2,16 @@ package xds
 
 import "bytes"
 
-// Again is the resource that a body came in.
+// Again returns the resource that the body came in.
 func (v *Variant) Again() Resource {
 	return Resource{Name: v.Name, Version: v.originVersion, Any: v.Any()}
 }
 
-// Peek is what of a resource tells whether it is a repeat; it aliases the response. No name: it
-// has something besides.
+// Peek has the parts of a resource that tell whether it is a repeat. It shares the response. Name
+// is nil if the resource has other fields besides.
 type Peek struct{ Name, Version, Any []byte }
 
-// Peek reads as much of the resource of that number as tells whether it is a repeat.
+// Peek reads only as much of the resource with that number as tells whether it is a repeat.
 func (r *Response) Peek(number int) (g Peek) {
 	b := r.Resources[number]
 	if !r.Delta {
@@ -42,12 +42,12 @@ func (r *Response) Peek(number int) (g Peek) {
 	return g
 }
 
-// Shows reports whether it is that body as the server of the number sent it last.
+// Shows reports whether it is that body, with the version that the server last gave it.
 func (g *Peek) Shows(v *Variant, server uint8) bool {
 	return v.plain() && v.originVersion == string(g.Version) && v.From.Server == server && bytes.Equal(v.Any(), g.Any)
 }
 
-// plain reports whether there is nothing to the body but its name, version and payload.
+// plain reports whether the body has only a name, a version and a payload.
 func (v *Variant) plain() bool {
 	return v.Spelt == "" && v.Constraints == nil && len(v.Aliases) == 0 && v.rare == nil && v.end == nil && !v.DoNotCache && !v.Nameless
 }

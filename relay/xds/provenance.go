@@ -1,24 +1,23 @@
 package xds
 
-// Provenance is what the bodies of one response have in common. It does not change once the first
-// of them can be seen.
+// Provenance is what the bodies of one response have in common. It is immutable once published.
 type Provenance struct {
 	TypeURL string
-	Server  uint8 // of the origin, that gave the bodies and their versions
+	Server  uint8 // the origin's server that sent the bodies and their versions
 	// Shown: clients are sent the origin's versions (VER-5). Canonical: equal content may have
-	// other bytes (VER-6).
+	// different bytes (VER-6).
 	Shown, Canonical bool
-	// Fallback: it is no response. The bodies are those of the last resort, and Source says where
-	// that has them from.
+	// Fallback: this is no response of the origin. The bodies are those of its fallback, and Source
+	// says where that has them from.
 	Fallback bool
 	Source   string
 
 	Version  string // version_info, or in delta system_version_info
 	Revision uint64 // of the response
-	Came     int64  // when, in nanoseconds of Unix time; 0: not known
+	Came     int64  // time of receipt, in nanoseconds of Unix time; 0: unknown
 }
 
-// Newer is the Provenance of the later response; either may be nil.
+// Newer returns the Provenance of the later response; either may be nil.
 func Newer(a, b *Provenance) *Provenance {
 	if a == nil || b != nil && b.Revision > a.Revision {
 		return b
@@ -26,7 +25,7 @@ func Newer(a, b *Provenance) *Provenance {
 	return a
 }
 
-// Digest is the digest of a resource's content (VER-3).
+// Digest returns the digest of a resource's content (VER-3).
 func (from *Provenance) Digest(r *Resource) Digest {
 	content := r.Payload
 	if from.Canonical {
@@ -35,8 +34,8 @@ func (from *Provenance) Digest(r *Resource) Digest {
 	return ContentDigest(from.TypeURL, r.Name, r.Constraints.Key(), r.Aliases, r.PayloadType, content)
 }
 
-// ShownVersion is what a snapshot keeps of the Provenance: the version of the response, if clients
-// are sent it.
+// ShownVersion returns what a snapshot keeps of the Provenance: the version of the response, if
+// clients are sent it.
 func (from *Provenance) ShownVersion() string {
 	if from == nil || !from.Shown {
 		return ""

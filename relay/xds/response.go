@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// Response is a discovery response of either dialect, read without building messages: slices alias
-// the input.
+// Response is a discovery response of either dialect, parsed without building messages. Slices
+// share the input.
 type Response struct {
 	TypeURL    string
 	Nonce      string
@@ -20,19 +20,19 @@ type Response struct {
 	Removed      []string
 	RemovedNames [][]byte // removed_resource_names
 	Errors       [][]byte // resource_errors (TP3)
-	bad          []string // what is wrong with its own fields, which are left empty
+	bad          []string // errors in its own fields, which are left empty
 
-	Held Held // what need not be read; nil: all is
+	Held Held // resources that need not be read; nil: all have to be
 }
 
-// Len is the number of resources the response lists.
+// Len returns the number of resources in the response.
 func (r *Response) Len() int { return len(r.Resources) }
 
-// errDuration is why what an origin sends does not decode, beside the reasons of xds.Fields: a
-// client's library would not take it either, and end the stream that brings it.
+// errDuration is why a response does not decode, in addition to the errors of Fields. A client's
+// library would not decode it either, and end the stream.
 var errDuration = errors.New("ttl: nanos are out of range")
 
-// ParseResponse reads an encoded DiscoveryResponse, or with delta a DeltaDiscoveryResponse.
+// ParseResponse parses an encoded DiscoveryResponse, or with delta a DeltaDiscoveryResponse.
 func ParseResponse(b []byte, delta bool) (*Response, error) {
 	r := &Response{Delta: delta}
 	f := Walk(b)
@@ -68,7 +68,7 @@ func ParseResponse(b []byte, delta bool) (*Response, error) {
 	return r, nil
 }
 
-// text takes up a string field of the response that clients are told, or the origin is told again.
+// text sets a string field of the response that is sent on to clients, or back to the origin.
 func (r *Response) text(to *string, v []byte, field string) {
 	if !utf8.Valid(v) {
 		r.bad = append(r.bad, field+" is not valid UTF-8")
@@ -89,7 +89,7 @@ func (r *Response) controlPlane(b []byte) {
 	}
 }
 
-// ParseResource reads an encoded envoy.service.discovery.v3.Resource.
+// ParseResource parses an encoded envoy.service.discovery.v3.Resource.
 func ParseResource(b []byte, r *Resource) error {
 	var ttl []byte
 	f := Walk(b)
@@ -127,7 +127,7 @@ func ParseResource(b []byte, r *Resource) error {
 	return err
 }
 
-// cacheControl reads an encoded Resource.CacheControl.
+// cacheControl parses an encoded Resource.CacheControl.
 func (r *Resource) cacheControl(b []byte) error {
 	f := Walk(b)
 	for f.Next() {
@@ -138,11 +138,11 @@ func (r *Resource) cacheControl(b []byte) error {
 	return f.Err()
 }
 
-// LongestTTL is what every longer one counts as. A Duration may be ten thousand years;
-// time.Duration has 292 of them, and what is kept on disk ends in 2262.
+// LongestTTL replaces every longer TTL. A Duration may be ten thousand years; a time.Duration has
+// 292, and times on disk end in 2262.
 const LongestTTL = 100 * 365 * 24 * time.Hour
 
-// duration reads an encoded google.protobuf.Duration, as one that can be counted with.
+// duration parses an encoded google.protobuf.Duration, limited to LongestTTL.
 func duration(b []byte) (time.Duration, error) {
 	var s, ns int64
 	f := Walk(b)
@@ -151,7 +151,7 @@ func duration(b []byte) (time.Duration, error) {
 		case f.IsVarint(1):
 			s = int64(f.Value)
 		case f.IsVarint(2):
-			ns = int64(int32(f.Value)) // as which it is read whatever is written
+			ns = int64(int32(f.Value)) // as the library reads it, whatever was written
 		}
 	}
 	err := f.Err()

@@ -1,25 +1,25 @@
 package xds
 
-// Service is the discovery service of one type (TRANS-2): data for both edges. No rule of the
-// protocol depends on the type beyond it.
+// Service describes the discovery service of one type (TRANS-2), for both edges. No other rule of
+// the protocol depends on it.
 type Service struct {
 	TypeURL string
-	Name    string // in full, as it is on the wire
-	SotW    string // the streaming method; "" if the type has no state-of-the-world form (TRANS-7)
-	Delta   string // the streaming method
-	File    string // the .proto file that describes it
-	Fetch   string // the unary method (TRANS-11); "" if there is none
-	REST    string // the path of REST-JSON (REST-1); "" if there is none
+	Name    string // full name on the wire
+	SotW    string // streaming method; "" if the type has no SotW form (TRANS-7)
+	Delta   string // streaming method
+	File    string // .proto file that defines it
+	Fetch   string // unary method (TRANS-11); "" if there is none
+	REST    string // path of REST-JSON (REST-1); "" if there is none
 }
 
-// ADS is the aggregated service, which carries any type.
+// ADS is the aggregated service, for any type.
 var ADS = Service{
 	Name: "envoy.service.discovery.v3.AggregatedDiscoveryService",
 	SotW: "StreamAggregatedResources", Delta: "DeltaAggregatedResources", File: "envoy/service/discovery/v3/ads.proto",
 }
 
-// Services are the services of one type, in ORD-1 order. They must not be changed. Types that are
-// not here are asked on ADS.
+// Services are the services of single types, in ORD-1 order. They must not be changed. Types
+// without one are asked on ADS.
 var Services = []Service{
 	{
 		ClusterType, "envoy.service.cluster.v3.ClusterDiscoveryService", "StreamClusters", "DeltaClusters",
@@ -63,15 +63,15 @@ var Services = []Service{
 	},
 }
 
-// ADSV2 is the aggregated service by its name in v2. Its messages are those of v3, of which it
-// lacks the newer fields (V2-2, V2-3).
+// ADSV2 is the aggregated service under its v2 name. Its messages are those of v3, without the
+// newer fields (V2-2, V2-3).
 var ADSV2 = Service{
 	Name: "envoy.service.discovery.v2.AggregatedDiscoveryService",
 	SotW: ADS.SotW, Delta: ADS.Delta, File: "envoy/service/discovery/v2/ads.proto",
 }
 
-// ServicesV2 are the services of one type by their names in v2, each of the type as it is spelled
-// there (V2-4). They must not be changed.
+// ServicesV2 are the services of single types under their v2 names, each with the type's v2
+// spelling (V2-4). They must not be changed.
 var ServicesV2 = []Service{
 	{
 		clusterTypeV2, "envoy.api.v2.ClusterDiscoveryService", "StreamClusters", "DeltaClusters",
@@ -107,7 +107,7 @@ var ServicesV2 = []Service{
 	},
 }
 
-// LoadReports is the service of load reports by its name in v3 or v2.
+// LoadReports returns the name of the load reporting service in v3 or v2, and its method.
 func LoadReports(v2 bool) (service, method string) {
 	if v2 {
 		return "envoy.service.load_stats.v2.LoadReportingService", "StreamLoadStats"
@@ -115,8 +115,7 @@ func LoadReports(v2 bool) (service, method string) {
 	return "envoy.service.load_stats.v3.LoadReportingService", "StreamLoadStats"
 }
 
-// ServiceOf is the service of a type, as it is spelled, in v3 or v2; nil if it has none of its own
-// there.
+// ServiceOf returns the service of a type URL in v3 or v2; nil if it has none there.
 func ServiceOf(typeURL string, v2 bool) *Service {
 	services := Services
 	if v2 {
@@ -130,7 +129,7 @@ func ServiceOf(typeURL string, v2 bool) *Service {
 	return nil
 }
 
-// Aggregated is ADS by its name in v3 or v2.
+// Aggregated returns ADS under its v3 or v2 name.
 func Aggregated(v2 bool) *Service {
 	if v2 {
 		return &ADSV2
@@ -138,7 +137,7 @@ func Aggregated(v2 bool) *Service {
 	return &ADS
 }
 
-// Method is the full name of the method of a dialect, as it is asked upstream; "" if there is none.
+// Method returns the full method name for a dialect; "" if there is none.
 func (v *Service) Method(delta bool) string {
 	name := v.SotW
 	if delta {

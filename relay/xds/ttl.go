@@ -6,11 +6,11 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// leastTTL is the shortest time that is told: what has less is as good as expired (TTL-13).
+// leastTTL is the shortest TTL that is sent: a body with less counts as expired (TTL-13).
 const leastTTL = time.Millisecond
 
-// Expiry is when a resource that is received now expires; zero: never. over: it has expired already
-// (TTL-13).
+// Expiry returns when a resource that is received now expires; zero: never. over: it has expired
+// already (TTL-13).
 func (r *Resource) Expiry(now time.Time) (at time.Time, over bool) {
 	if !r.HasTTL {
 		return time.Time{}, false
@@ -21,7 +21,7 @@ func (r *Resource) Expiry(now time.Time) (at time.Time, over bool) {
 // Timed reports whether the body has a TTL.
 func (v *Variant) Timed() bool { return v.end != nil }
 
-// Expires is when the body ends unless the origin renews it; the zero time: it has no TTL.
+// Expires returns when the body expires unless the origin renews it; zero: it has no TTL.
 func (v *Variant) Expires() time.Time {
 	if v.end == nil {
 		return time.Time{}
@@ -29,10 +29,10 @@ func (v *Variant) Expires() time.Time {
 	return *v.end
 }
 
-// Expired reports whether the body has a TTL, and it has ended.
+// Expired reports whether the body's TTL has ended.
 func (v *Variant) Expired(now time.Time) bool { return v.Timed() && !v.end.After(now) }
 
-// EndAt is for a body that nobody has seen yet. The zero time: it has no TTL.
+// EndAt sets the end of a body that is not published yet. The zero time: it has no TTL.
 func (v *Variant) EndAt(expires time.Time) {
 	if v.end = nil; !expires.IsZero() {
 		end := expires // the parameter itself would be allocated for every body
@@ -40,13 +40,13 @@ func (v *Variant) EndAt(expires time.Time) {
 	}
 }
 
-// SamePromise is how much the end may move when a promise is only repeated: what is left is
-// rounded, and takes its time on the way. In SotW a heartbeat for one listener repeats those for
-// all others (TTL-11), and to the next relay that must not be one for each (RELAY-49).
+// SamePromise is by how much the end may differ when a TTL is merely repeated: remaining times are
+// rounded, and travel takes time. A SotW heartbeat for one listener repeats those of all others
+// (TTL-11), and the next relay must not be sent a heartbeat for each (RELAY-49).
 const SamePromise = 10 * time.Millisecond
 
-// Lasting is the body with another end, or none: the content, and so the version, stay (TTL-7), and
-// the bytes are shared.
+// Lasting returns the body with another end, or none. Content and version stay (TTL-7), and the
+// bytes are shared.
 func (v *Variant) Lasting(expires time.Time) *Variant {
 	if had, has := v.Timed(), !expires.IsZero(); had == has && (!has || v.end.Sub(expires).Abs() < SamePromise) {
 		return v
@@ -56,23 +56,23 @@ func (v *Variant) Lasting(expires time.Time) *Variant {
 	return &c
 }
 
-// Outlasts reports whether the promise for v ends after that for x.
+// Outlasts reports whether v expires after x.
 func (v *Variant) Outlasts(x *Variant) bool {
 	return x.Timed() && (!v.Timed() || v.end.After(*x.end))
 }
 
-// Remaining is what is left of the TTL, rounded down to milliseconds (RELAY-47); ok is false if
-// that is nothing.
+// Remaining returns what is left of the TTL, rounded down to milliseconds (RELAY-47). ok is false
+// if there is no TTL or nothing is left.
 func (v *Variant) Remaining(now time.Time) (d time.Duration, ok bool) {
 	d = v.Expires().Sub(now).Truncate(time.Millisecond)
 	return d, d >= leastTTL
 }
 
-// Forms with a TTL are a head and, behind it, the bytes that all forms share: what is left of a TTL
-// is another time for each client.
+// A form with a TTL is a head, and the bytes that all forms share: each client is sent a different
+// remaining time.
 
-// TimedParts is Delta or SotW with a TTL, in two parts. In SotW it is wrapped (TTL-6), and has the
-// resource version (VER-9).
+// TimedParts returns the body with a TTL, in two parts, for delta or SotW. In SotW it is wrapped
+// (TTL-6), and has the resource version (VER-9).
 func (v *Variant) TimedParts(delta bool, ttl time.Duration) (head, rest []byte) {
 	field, rest := AppendTTL(nil, ttl), v.buf[v.inner:]
 	if delta {
@@ -81,7 +81,7 @@ func (v *Variant) TimedParts(delta bool, ttl time.Duration) (head, rest []byte) 
 	return wrapAny(len(field)+len(rest), field), rest
 }
 
-// Heartbeat is the `resources` field that says how long a body lasts, and nothing else (TTL-2).
+// Heartbeat returns a `resources` field that renews the TTL of a body, and has no payload (TTL-2).
 func (v *Variant) Heartbeat(delta bool, ttl time.Duration) []byte {
 	b := AppendString(AppendString(nil, FieldVersion, v.Version()), FieldName, v.Spelling())
 	b = AppendTTL(b, ttl)
@@ -102,13 +102,13 @@ func AppendTTL(b []byte, ttl time.Duration) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(b, FieldTTL, protowire.BytesType), d)
 }
 
-// wrap is a `resources` field of size bytes that begins with fields.
+// wrap begins a `resources` field of size bytes with fields.
 func wrap(size int, fields []byte) []byte {
 	b := protowire.AppendVarint(protowire.AppendTag(nil, FieldResources, protowire.BytesType), uint64(size))
 	return append(b, fields...)
 }
 
-// wrapAny is the same in SotW, where the resource is in an Any.
+// wrapAny is wrap for SotW, where the Resource is in an Any.
 func wrapAny(size int, fields []byte) []byte {
 	head := AppendString(nil, 1, ResourceType)
 	head = protowire.AppendVarint(protowire.AppendTag(head, 2, protowire.BytesType), uint64(size))

@@ -5,7 +5,7 @@ import "strings"
 // TypePrefix begins every type URL.
 const TypePrefix = "type.googleapis.com/"
 
-// Type URLs of the resource types whose handling differs from "opaque bytes with a name".
+// Type URLs of the types that are handled differently from "opaque bytes with a name".
 const (
 	ListenerType            = TypePrefix + "envoy.config.listener.v3.Listener"
 	ClusterType             = TypePrefix + "envoy.config.cluster.v3.Cluster"
@@ -32,7 +32,7 @@ const (
 	MaxTypeURL          int = 1024
 )
 
-// order is ORD-1. Types not listed come after these, by type URL.
+// order is ORD-1. Other types come after these, sorted by type URL.
 var order = map[string]int{
 	ClusterType: 0, EndpointType: 1, LbEndpointType: 2, SecretType: 3, ListenerType: 4, ScopedRouteType: 5,
 	RouteType: 6, VirtualHostType: 7, ExtensionConfigType: 8, RuntimeType: 9,
@@ -40,13 +40,14 @@ var order = map[string]int{
 	scopedRouteTypeV2: 5, routeTypeV2: 6, virtualHostTypeV2: 7, runtimeTypeV2: 9,
 }
 
-// spellings are the names in v2 of the types that have one.
+// spellings maps v3 type URLs to their v2 spellings.
 var spellings = map[string]string{
 	ClusterType: clusterTypeV2, EndpointType: EndpointTypeV2, SecretType: secretTypeV2, ListenerType: listenerTypeV2,
 	ScopedRouteType: scopedRouteTypeV2, RouteType: routeTypeV2, VirtualHostType: virtualHostTypeV2, RuntimeType: runtimeTypeV2,
 }
 
-// OtherSpelling is the name of a type in the other version, v2 or v3 (V2-5); "" if it has none.
+// OtherSpelling returns the type URL of the same type in the other version, v2 or v3 (V2-5); "" if
+// there is none.
 func OtherSpelling(typeURL string) string {
 	for v3, v2 := range spellings {
 		switch typeURL {
@@ -59,7 +60,7 @@ func OtherSpelling(typeURL string) string {
 	return ""
 }
 
-// TypeURL is a type URL as a string, without a copy if it is a known one.
+// TypeURL returns a type URL as a string, without a copy if it is known.
 func TypeURL(b []byte) string {
 	for known := range order {
 		if known == string(b) {
@@ -69,7 +70,7 @@ func TypeURL(b []byte) string {
 	return string(b)
 }
 
-// CompareTypes orders type URLs as ORD-1 wants them written on one stream.
+// CompareTypes orders type URLs as ORD-1 wants them written on a stream.
 func CompareTypes(a, b string) int {
 	ra, oka := order[a]
 	rb, okb := order[b]
@@ -84,7 +85,7 @@ func CompareTypes(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// FullState reports whether every SotW response of the type carries the client's whole set (DEL-2).
+// FullState reports whether every SotW response of the type has the client's whole set (DEL-2).
 func FullState(typeURL string) bool {
 	switch typeURL {
 	case ListenerType, ClusterType, listenerTypeV2, clusterTypeV2:
@@ -93,7 +94,7 @@ func FullState(typeURL string) bool {
 	return false
 }
 
-// SentWhole reports whether a SotW response by name holds the full view (SOTW-2, SOTW-4).
+// SentWhole reports whether a SotW response to names has all of them (SOTW-2, SOTW-4).
 func SentWhole(typeURL string) bool {
 	return FullState(typeURL) || isScopedRoute(typeURL) || IsSecret(typeURL)
 }
@@ -110,13 +111,13 @@ func DeltaOnly(typeURL string) bool {
 	return typeURL == LbEndpointType || IsVirtualHost(typeURL)
 }
 
-// IsVirtualHost reports whether resources of the type are virtual hosts, which are asked for by
+// IsVirtualHost reports whether resources of the type are virtual hosts, which are subscribed by
 // alias when a request waits for them (ALIAS-8).
 func IsVirtualHost(typeURL string) bool {
 	return typeURL == VirtualHostType || typeURL == virtualHostTypeV2
 }
 
-// RoutesOf is the type of the route configurations that virtual hosts of a type belong to
+// RoutesOf returns the type of the route configurations that virtual hosts of a type belong to
 // (ALIAS-6); "" for other types.
 func RoutesOf(typeURL string) string {
 	switch typeURL {
@@ -128,26 +129,24 @@ func RoutesOf(typeURL string) string {
 	return ""
 }
 
-// AlwaysWhole reports whether no origin may leave out of a SotW response to `*` what there still is
-// (DEL-2, SOTW-4).
+// AlwaysWhole reports whether a SotW response to `*` always lists every resource (DEL-2, SOTW-4).
 func AlwaysWhole(typeURL string) bool { return FullState(typeURL) || isScopedRoute(typeURL) }
 
-// Named reports whether the type is one whose bare resources are known to have their name in field
-// 1 (RELAY-14).
+// Named reports whether bare resources of the type have their name in field 1 (RELAY-14).
 func Named(typeURL string) bool {
 	_, listed := order[typeURL]
 	return listed && typeURL != LbEndpointType || typeURL == thriftRouteType || typeURL == rateLimitType
 }
 
-// IsBackend reports whether resources of the type are clusters, or endpoints of theirs: what
-// changes of routes wait for (ORD-9).
+// IsBackend reports whether the type is clusters, or endpoints: what changes of routes wait for
+// (ORD-9).
 func IsBackend(typeURL string) bool {
 	rank, known := order[typeURL]
 	return known && rank <= order[EndpointType]
 }
 
-// ChoosesClusters reports whether resources of the type choose clusters, as listeners and routes do
-// (ORD-9).
+// ChoosesClusters reports whether resources of the type refer to clusters, as listeners and routes
+// do (ORD-9).
 func ChoosesClusters(typeURL string) bool {
 	rank, known := order[typeURL]
 	return known && rank >= order[ListenerType] && rank <= order[VirtualHostType]

@@ -9,67 +9,65 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Update is what one response says, structurally checked: what Lane.Apply takes.
+// Update is the content of one response, structurally checked. Lane.Apply takes it.
 type Update struct {
 	TypeURL   string
 	Resources []Resource
-	// Removed are names stated not to exist, canonical as all names in it.
+	// Removed are names stated not to exist. They are canonical, like all names in an Update.
 	Removed []string
-	// RemovedVariants are removed by name and constraints (DYN-14): from every map that those
-	// match.
+	// RemovedVariants are removed by name and constraints (DYN-14), from every parameter map that
+	// those match.
 	RemovedVariants []RemovedVariant
-	// Errors are what is said of names instead of a resource (ABS-7).
+	// Errors are sent about names instead of resources (ABS-7).
 	Errors []*NameError
-	// Full: every member is listed, what is not is gone, as the rules of the type allow (DEL-2).
-	// Set for SotW.
+	// Full: every member of the set is listed, so others are gone if the type's rules say so
+	// (DEL-2). Set for SotW.
 	Full bool
-	// Whole are the collections of which every member is listed, so that they need not settle. No
-	// origin on the wire says so.
+	// Whole are collections all members of which are listed, so they need not settle. Only file
+	// origins set it.
 	Whole []string
-	// For: only what is asked with these parameters is meant, by what is left out as well; nil: all
-	// that matches. No origin on the wire says so.
+	// For limits the Update to what was asked with these parameters, also in what is left out; nil:
+	// no limit. Only file origins set it.
 	For *constraints.Params
-	// Heartbeats: a SotW response of nothing but resources without payload. It lists no set, so
-	// Full is false (TTL-12).
+	// Heartbeats: a SotW response in which no resource has a payload. It lists no set, so Full is
+	// false (TTL-12).
 	Heartbeats bool
-	// Bad: a part of the response was refused, so nothing is concluded from what it leaves out
+	// Bad: a part of the response was rejected, so what it leaves out is not taken as removed
 	// (RELAY-32).
 	Bad bool
-	// Refused are the names of the parts that were, as far as they can be read; Unread: there are
-	// others.
+	// Refused are the names of the rejected parts that have one; Unread: there are others.
 	Refused []string
 	Unread  bool
-	// Reasons says why, of each of Refused in its place; where it is shorter nothing is said of the
-	// rest.
+	// Reasons are the reasons for Refused, by index. It may be shorter.
 	Reasons []string
-	// EmptyOr are how many constraints in it have an `or` of nothing, which matches nothing: valid,
-	// and hardly what was meant.
+	// EmptyOr counts the constraints with an `or` of nothing, which matches nothing: valid, but
+	// hardly intended.
 	EmptyOr int
 	// Version is the version_info of a SotW response.
 	Version string
 
-	// Wire: it came as a response, in whose form locators may have been overlooked.
+	// Wire: it came over the wire, from an origin that may have ignored locators.
 	Wire bool
-	// Repeats are the numbers of the resources that Held has a body of: they are not read, and not
+	// Repeats are the numbers of the resources that Held has a body of. They are not read, and not
 	// among Resources.
 	Repeats []int32
 	Held    Held
 }
 
-// RemovedVariant names one variant of a name: Constraints is Set's key.
+// RemovedVariant identifies one variant of a name: Constraints is Set's key.
 type RemovedVariant struct {
 	Name, Constraints string
 	Set               *constraints.Set
 }
 
-// RejectError says why parts of a response were refused. It becomes the NACK's error_detail
+// RejectError says why parts of a response were rejected. It becomes the NACK's error_detail
 // (ERR-10).
 type RejectError struct {
 	TypeURL string
-	Reasons []string // one for each refused resource, naming it
+	Reasons []string // one for each rejected resource, with its name
 }
 
-// maxRejectMessage bounds the text sent upstream (ERR-10).
+// maxRejectMessage bounds the text sent upstream, in bytes (ERR-10).
 const maxRejectMessage = 4 << 10
 
 func (e *RejectError) Error() string {
@@ -80,12 +78,12 @@ func (e *RejectError) Error() string {
 	return s
 }
 
-// NameFields are the protobuf fields that hold the name of a bare SotW resource, by type URL; 0: it
-// has none. For types that are not in it that is field 1, if they are Named; else a guess is made:
-// field 1, if it reads like a name.
+// NameFields are the numbers of the fields that have the name of a bare SotW resource, by type URL;
+// 0: it has no name. Types that are not in it use field 1 if they are Named, and otherwise too if
+// field 1 reads like a name.
 type NameFields map[string]int
 
-// bareName is the name in the payload of a bare resource; "" if it has none (RELAY-18).
+// bareName returns the name in the payload of a bare resource; "" if it has none (RELAY-18).
 func (f NameFields) bareName(typeURL string, payload []byte) string {
 	field, configured := f[typeURL]
 	switch {
@@ -97,17 +95,18 @@ func (f NameFields) bareName(typeURL string, payload []byte) string {
 		return ""
 	}
 	name := StringField(payload, 1)
-	// An encoded message in that field would begin with a tag, which mostly is a control character,
-	// or not be UTF-8 at all.
+	// A message in that field would begin with a tag, which mostly is a control character, or not
+	// be UTF-8 at all.
 	if !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
 		return ""
 	}
 	return name
 }
 
-// Held is what whoever takes up a response has already of its resources, byte for byte, so that
-// Accept need not read them.
+// Held has the bodies that are held of a response's resources, byte for byte, so that Accept need
+// not read those.
 type Held interface {
-	// Held is the body of the resource of this number in the response; nil: it has none.
+	// Held returns the held body of the resource with this number in the response; nil: there is
+	// none.
 	Held(number int) *Variant
 }

@@ -1,11 +1,15 @@
-// Package descriptors knows the messages that JSON, YAML and text can be read as, and written of:
-// those linked in (messages.go), and those of descriptor files that an operator supplies, "types"
-// in the config file.
+// Package descriptors has the message descriptors that weir needs to read and write resources as
+// JSON, YAML and text: those linked in (messages.go), and those of descriptor files that an
+// operator supplies ("types" in the config file).
 //
-// Everything else in weir forwards payloads as opaque bytes. Proto3 JSON cannot be opaque: a
-// google.protobuf.Any is written with the fields of what it holds (REST-9).
+// Everywhere else weir forwards payloads as opaque bytes. Proto3 JSON cannot be opaque: a
+// google.protobuf.Any is written with the fields of the message in it (REST-9).
 //
-// [Types] is immutable, so it needs no lock. A descriptor file is read once, by [Read]; that it
-// changed is seen at the next Read. A broken one is an error that names file and message, and
-// nothing of it is used. It is bounded by 64 MiB.
+// A [Types] is immutable and has no lock. [Read] reads a descriptor file once; a change of the file
+// is seen by the next Read. A broken file is an error that names file and message, and none of it
+// is used. A file may have up to 64 MiB.
+//
+// # Who imports it
+//
+// Packages upstream/file, upstream/rest and cmd/weir.
 package descriptors

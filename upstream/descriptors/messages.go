@@ -1,8 +1,8 @@
 package descriptors
 
-// The messages that may be written in YAML, JSON and text form: what Envoy is commonly configured
-// with, and gRPC. Missing are contrib extensions, dynamic modules, and those that drag further
-// modules along (OpenTelemetry).
+// The messages that may be written in YAML, JSON and text: those that Envoy and gRPC are commonly
+// configured with. Contrib extensions and dynamic modules are missing, and so are extensions that
+// depend on further Go modules (OpenTelemetry).
 import (
 	_ "github.com/cncf/xds/go/udpa/type/v1"
 	_ "github.com/cncf/xds/go/xds/core/v3"

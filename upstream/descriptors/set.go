@@ -14,10 +14,10 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 )
 
-// maxFile bounds a descriptor file.
+// maxFile bounds a descriptor file, in bytes.
 const maxFile = 64 << 20
 
-// readSet reads one file, which protoc writes with --descriptor_set_out.
+// readSet reads one file, as written by protoc --descriptor_set_out.
 func readSet(path string) (*set, error) {
 	data, err := readBounded(path)
 	if err != nil {
@@ -50,8 +50,8 @@ func readBounded(path string) ([]byte, error) {
 	return data, err
 }
 
-// parse makes descriptors of a FileDescriptorSet. What it imports and does not have is taken from
-// what is linked in, so that Envoy's own files need not be in it.
+// parse makes descriptors of a FileDescriptorSet. Imports that it lacks are taken from the
+// linked-in files, so that it need not contain Envoy's own.
 func parse(data []byte) (*protoregistry.Files, error) {
 	var fds descriptorpb.FileDescriptorSet
 	if err := proto.Unmarshal(data, &fds); err != nil {
@@ -70,13 +70,13 @@ func parse(data []byte) (*protoregistry.Files, error) {
 	return files, nil
 }
 
-// complete adds what is imported and missing, with all that imports in turn.
+// complete adds missing imports, and theirs.
 func complete(fds *descriptorpb.FileDescriptorSet) error {
 	have := map[string]bool{}
 	for _, f := range fds.GetFile() {
 		have[f.GetName()] = true
 	}
-	for i := 0; i < len(fds.File); i++ { // which grows
+	for i := 0; i < len(fds.File); i++ { // fds.File grows
 		for _, path := range fds.File[i].GetDependency() {
 			if have[path] {
 				continue

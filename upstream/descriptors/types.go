@@ -14,21 +14,21 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 )
 
-// Type is what an operator says of one type.
+// Type is the operator's description of one type.
 type Type struct {
-	// URL is its type URL. Required.
+	// URL is the type URL. Required.
 	URL string
-	// NameField is the string field that holds the name of a resource that comes bare (RELAY-14):
-	// its name, for which the message has to be known, or its number. Empty: as for any other type.
+	// NameField is the string field with the name of an unwrapped resource (RELAY-14): the field's
+	// name, for which the message has to be known, or its number. Empty: as for any other type.
 	NameField string
-	// File is a FileDescriptorSet as protoc writes it, which defines the message. Empty: it has to
-	// be linked in, as far as it is needed at all.
+	// File is the path of a FileDescriptorSet that defines the message. Empty: the message is
+	// linked in, or not needed.
 	File string
 }
 
-// Types are the messages that are known. nil has those that are linked in.
+// Types is a set of known messages. Nil has those that are linked in.
 type Types struct {
-	sets   []*set // one for each file, in the order given
+	sets   []*set // one for each file, in the given order
 	own    map[protoreflect.FullName]*set
 	fields xds.NameFields
 }
@@ -40,7 +40,7 @@ type set struct {
 	sum  [sha256.Size]byte
 }
 
-// Resolver is what the protobuf library asks for messages; *Types is one.
+// Resolver is how the protobuf library looks up messages. *Types implements it.
 type Resolver interface {
 	protoregistry.MessageTypeResolver
 	protoregistry.ExtensionTypeResolver
@@ -48,10 +48,10 @@ type Resolver interface {
 
 var _ Resolver = (*Types)(nil)
 
-// Error is what is wrong with one Type.
+// Error says what is wrong with one Type.
 type Error struct {
 	URL string
-	// Descriptors: it is the file that is wrong; else the name field.
+	// Descriptors: the file is wrong; otherwise the name field is.
 	Descriptors bool
 	Err         error
 }
@@ -60,8 +60,7 @@ func (e *Error) Error() string { return fmt.Sprintf("%s: %v", e.URL, e.Err) }
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Read reads the descriptor files. wrong has an entry for each Type that is not in order; the Types
-// then have what the others say.
+// Read reads the descriptor files. wrong has an error for each bad Type; the result has the others.
 func Read(types []Type) (_ *Types, wrong []*Error) {
 	t := &Types{own: map[protoreflect.FullName]*set{}, fields: xds.NameFields{}}
 	read := map[string]*set{}
@@ -81,7 +80,7 @@ func Read(types []Type) (_ *Types, wrong []*Error) {
 			t.sets = append(t.sets, s)
 		}
 		if x.File != "" && failed[x.File] {
-			continue // which the first that names it says
+			continue // reported for the first Type that names the file
 		}
 		if s := read[x.File]; s != nil {
 			if _, err := s.FindMessageByName(messageOf(x.URL)); err != nil {
@@ -103,7 +102,7 @@ func Read(types []Type) (_ *Types, wrong []*Error) {
 	return t, wrong
 }
 
-// ReadFiles is Read for messages that nothing else is said of.
+// ReadFiles is Read for files without Types.
 func ReadFiles(paths []string) (*Types, error) {
 	t := &Types{}
 	for _, path := range paths {
@@ -116,10 +115,10 @@ func ReadFiles(paths []string) (*Types, error) {
 	return t, nil
 }
 
-// What protobuf allows as field numbers.
+// The field numbers that protobuf allows.
 const maxField, firstReserved, lastReserved = 1<<29 - 1, 19000, 19999
 
-// nameField is the number of the field that has a resource's name.
+// nameField returns the number of the field with a resource's name.
 func (t *Types) nameField(x Type) (int, error) {
 	m, err := t.FindMessageByURL(x.URL)
 	n, notNumber := strconv.Atoi(x.NameField)
@@ -150,7 +149,7 @@ func (t *Types) nameField(x Type) (int, error) {
 	return int(f.Number()), nil
 }
 
-// NameFields are those of the Types, over which go those that an origin has for itself.
+// NameFields returns the name fields of the Types, overridden by those of an origin.
 func (t *Types) NameFields(origin map[string]int) xds.NameFields {
 	out := xds.NameFields{}
 	if t != nil {
@@ -160,8 +159,8 @@ func (t *Types) NameFields(origin map[string]int) xds.NameFields {
 	return out
 }
 
-// Equal reports whether two have the same files, with the same content, for the same messages, and
-// the same name fields.
+// Equal reports whether two Types have the same file contents for the same messages, and the same
+// name fields.
 func (t *Types) Equal(other *Types) bool {
 	if t == nil || other == nil {
 		return t == other
@@ -178,13 +177,13 @@ func (t *Types) Equal(other *Types) bool {
 	return maps.Equal(t.fields, other.fields) && maps.EqualFunc(t.own, other.own, same)
 }
 
-// messageOf is the message that a type URL names.
+// messageOf returns the name of the message of a type URL.
 func messageOf(url string) protoreflect.FullName {
 	return protoreflect.FullName(url[strings.LastIndexByte(url, '/')+1:])
 }
 
-// FindMessageByName is for the protobuf library. What is linked in goes before what a file says,
-// and the file that was given for the very type before others.
+// FindMessageByName implements Resolver. Linked-in messages come first, then the file given for
+// that type, then the other files.
 func (t *Types) FindMessageByName(name protoreflect.FullName) (protoreflect.MessageType, error) {
 	m, err := protoregistry.GlobalTypes.FindMessageByName(name)
 	if err == nil || t == nil {
@@ -196,12 +195,12 @@ func (t *Types) FindMessageByName(name protoreflect.FullName) (protoreflect.Mess
 	return first(t.sets, func(s *set) (protoreflect.MessageType, error) { return s.FindMessageByName(name) })
 }
 
-// FindMessageByURL is FindMessageByName for what follows the last slash.
+// FindMessageByURL implements Resolver. The name is what follows the last slash.
 func (t *Types) FindMessageByURL(url string) (protoreflect.MessageType, error) {
 	return t.FindMessageByName(messageOf(url))
 }
 
-// FindExtensionByName is for the protobuf library.
+// FindExtensionByName implements Resolver.
 func (t *Types) FindExtensionByName(name protoreflect.FullName) (protoreflect.ExtensionType, error) {
 	x, err := protoregistry.GlobalTypes.FindExtensionByName(name)
 	if err == nil || t == nil {
@@ -210,7 +209,7 @@ func (t *Types) FindExtensionByName(name protoreflect.FullName) (protoreflect.Ex
 	return first(t.sets, func(s *set) (protoreflect.ExtensionType, error) { return s.FindExtensionByName(name) })
 }
 
-// FindExtensionByNumber is for the protobuf library.
+// FindExtensionByNumber implements Resolver.
 func (t *Types) FindExtensionByNumber(
 	message protoreflect.FullName, n protoreflect.FieldNumber,
 ) (protoreflect.ExtensionType, error) {
@@ -223,7 +222,7 @@ func (t *Types) FindExtensionByNumber(
 	})
 }
 
-// first is what the first of the files finds.
+// first returns what the first file with a result finds.
 func first[T any](sets []*set, find func(*set) (T, error)) (T, error) {
 	for _, s := range sets {
 		if found, err := find(s); err == nil {

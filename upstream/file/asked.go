@@ -9,7 +9,7 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// asked is what the table asked of one type on one lane, and what it was told.
+// asked is what the table has asked of one type on one lane, and what it was sent.
 type asked struct {
 	table *relay.Origin
 	sets  map[subscription]*selected
@@ -19,28 +19,29 @@ type asked struct {
 // subscription is a name, or a selector, with parameters (DYN-2).
 type subscription struct{ key, params string }
 
-// selected is a selector, and what it was told of those it covers.
+// selected is a subscribed selector, and what was sent for it.
 type selected struct {
 	selector string // xds.Wildcard, a glob or a namespace
 	params   constraints.Params
-	prefix   string // of the names it covers
+	prefix   string // common prefix of the names that it covers
 	covers   func(name string) bool
-	told     *set // of the whole type; nil: not answered yet
+	told     *set // the whole type when it was last answered; nil: not yet
 }
 
-// name is a name, which may be an alias.
+// name is a subscribed name, which may be an alias.
 type name struct {
 	key, spelt string
 	params     constraints.Params
-	wants      int  // subscriptions, one for each spelling
-	stated     bool // answered, be it by saying that there is none
+	wants      int  // subscriptions; one for each spelling
+	stated     bool // it was answered, with a resource or an absence
 	told       []*entry
-	since      *set // told of this
+	since      *set // the whole type when it was last answered
 }
 
 func isSelector(n relay.Name) bool { return n.Collection || n.Name == xds.Wildcard }
 
-// selects notes that a selector is asked. Whatever it was told, it is told all anew (DELTA-2).
+// selects records that a selector is asked. It is answered in full, whatever was sent before
+// (DELTA-2).
 func (a *asked) selects(n relay.Name) *selected {
 	x := &selected{selector: xds.NameKey(n.Name), params: n.Params}
 	switch {
@@ -50,7 +51,7 @@ func (a *asked) selects(n relay.Name) *selected {
 		path, _, _ := strings.Cut(x.selector, "?")
 		x.prefix = strings.TrimSuffix(path, xds.Wildcard)
 		x.covers = func(name string) bool { return a.table.Covers(x.selector, name) }
-	default: // ALIAS-6, or a host of that very name, as the table has it
+	default: // a host of that very name for the table (ALIAS-6)
 		x.prefix = x.selector
 		x.covers = func(name string) bool {
 			host, below := strings.CutPrefix(name, x.selector+"/")
@@ -61,7 +62,7 @@ func (a *asked) selects(n relay.Name) *selected {
 	return x
 }
 
-// name notes that a name is asked. Whatever it was told, what is asked is answered (DELTA-2).
+// name records that a name is asked. It is answered, whatever was sent before (DELTA-2).
 func (a *asked) name(n relay.Name) *name {
 	id := subscription{xds.NameKey(n.Name), n.Params.Key()}
 	x := a.names[id]
@@ -87,9 +88,9 @@ func (a *asked) forget(unsubscribe []relay.Name) {
 	}
 }
 
-// tell tells of all that a selector covers: everything the first time, as a statement that there is
-// no more (FILE-6), then the differences. initial are the names that the table may hold from before
-// this stream. Nothing is told before the set is known.
+// tell answers a selector: with all that it covers the first time, and the statement that there is
+// no more (FILE-6), then with changes. initial are the names that the table may hold from before
+// this stream. Nothing is sent before the set is known.
 func (x *selected) tell(s *sayings, initial map[string]string) {
 	switch {
 	case !s.content.whole || x.told == s.now:
@@ -130,8 +131,8 @@ func (x *selected) tellAll(s *saying, initial map[string]string) {
 	}
 }
 
-// tell tells of one name. What exists is told whatever else is not known; that nothing does, only
-// when everything is known.
+// tell answers a name. A resource is sent even if other files are unknown; an absence only if all
+// are known.
 func (x *name) tell(s *sayings) {
 	if x.stated && s.same(x.since, x.key) {
 		x.since = s.now
@@ -142,14 +143,13 @@ func (x *name) tell(s *sayings) {
 		return
 	}
 	s.all.difference(x.told, now)
-	// What it stood for may exist still, under its own name. Then that name's removal would not be
-	// true (ALIAS-4).
+	// The resource may still exist, under its own name. Then a removal of that name would be wrong
+	// (ALIAS-4).
 	dropped := len(now) == 0 && slices.ContainsFunc(x.told, s.all.exists)
 	if len(now) == 0 && (!x.stated || dropped) {
-		only := s.to(x.params) // for others there may be a variant (DYN-13)
+		only := s.to(x.params) // for other parameters there may be a variant (DYN-13)
 		if xds.IsVirtualHost(s.typeURL) {
-			// It may be an alias that a request waits for, to whom a removal says nothing
-			// (ALIAS-5).
+			// A request may wait for the alias, and a removal would not answer it (ALIAS-5).
 			only.Resources = append(only.Resources, xds.Resource{Name: x.key, Aliases: []string{x.spelt}})
 		} else {
 			only.Removed = append(only.Removed, x.key)

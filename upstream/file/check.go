@@ -8,9 +8,9 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// Check reads the files as New does, for somebody who wants to know what they are worth: each
-// problem names file and line. warnings are of what is in order and hardly meant. err is that there
-// is nothing to read.
+// Check reads the files as New does, without serving them. found are the problems, each with file
+// and line. warnings are about valid content that is hardly intended. err says that nothing can be
+// read.
 func Check(cfg Config) (found, warnings []error, err error) {
 	src, err := newSource(cfg.withDefaults())
 	if err != nil {
@@ -32,7 +32,7 @@ func Check(cfg Config) (found, warnings []error, err error) {
 	return found, warnings, nil
 }
 
-// remarks are all warnings.
+// remarks returns all warnings.
 func (c *content) remarks(cfg Config) problems {
 	if x := c.constrained; x != nil && !cfg.TP2 {
 		return append(problems{{file: x.in.path, at: x.at, msg: fmt.Sprintf(
@@ -42,7 +42,7 @@ func (c *content) remarks(cfg Config) problems {
 	return c.warnings
 }
 
-// unfit is what the files hold that a last resort cannot stand in with.
+// unfit returns the resources that cannot be used as a fallback.
 func (s *source) unfit() (found problems) {
 	add := func(f *file, p placed, why string) {
 		found = append(found, &problem{file: f.path, at: p.at, msg: fmt.Sprintf("%s %s", p.key, why)})

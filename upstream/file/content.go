@@ -11,51 +11,51 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// entry is one resource as the table takes it. It never changes, so comparing pointers detects
+// entry is one resource as the table takes it. It is immutable, so comparing pointers detects a
 // change.
 type entry struct {
 	xds.Resource
-	encoded []byte // type, payload and wrapper, to see whether it is the same again
+	encoded []byte // type, payload and wrapper, to detect an unchanged resource
 }
 
-// key names an entry within an origin.
+// key identifies an entry of an origin.
 type key struct{ typeURL, name, constraints string }
 
-// placed is an entry and where a file states it.
+// placed is an entry with its place in a file.
 type placed struct {
 	*entry
 	key key
 	at  position
 }
 
-// content is what all files together say: what is in force. It never changes.
+// content is the merged content of all files, which is in force. It is immutable.
 type content struct {
 	types  map[string]*set // by type URL
-	owners map[key]*file   // the file that each entry is taken from
+	owners map[key]*file   // the file that each entry is from
 	size   int
 	// complete: the content of every file is known, so what is not here does not exist.
 	complete bool
-	// whole: it was complete once. Entries are not dropped while it is not, so a set may be told
-	// since then.
+	// whole: it was complete once. Entries are not dropped while it is not, so sets can be sent
+	// from then on.
 	whole bool
-	// conflicts are the entries of a file that do not count since another file states them too, or
-	// a variant that overlaps.
+	// conflicts are the entries of a file that are not used, since another file has them too, or as
+	// variants that overlap.
 	conflicts map[*file]problems
 	problems  problems // all of conflicts
-	warnings  problems // what is in order and hardly meant
-	// constrained is a resource with constraints; nil: there is none.
+	warnings  problems // about valid content that is hardly intended
+	// a resource with constraints; nil: there is none
 	constrained *stated
 }
 
-// set is the entries of one type. It never changes, and is shared by contents that differ in other
+// set has the entries of one type. It is immutable, and shared by contents that differ in other
 // types only.
 type set struct {
 	names   []string            // sorted
 	byName  map[string][]*entry // the variants, sorted by constraints
-	aliased map[string][]string // by alias: the names of those who list it, sorted
+	aliased map[string][]string // names of the resources that list an alias, sorted
 }
 
-// none is the set of a type that no file mentions.
+// none is the set of a type without resources.
 var none = &set{}
 
 func (c *content) set(typeURL string) *set {
@@ -76,8 +76,8 @@ func (s *set) find(k key) *entry {
 	return es[i]
 }
 
-// resolve is what goes by a name for a map of parameters: the variants of that name that match,
-// else those of the first by name that lists it as an alias (ALIAS-1).
+// resolve returns what a name stands for with a parameter map: the variants of that name that
+// match, or else those of the first resource by name that lists it as an alias (ALIAS-1).
 func (s *set) resolve(name string, p constraints.Params) []*entry {
 	if es := matching(s.byName[name], p); len(es) > 0 {
 		return es
@@ -91,12 +91,12 @@ func (s *set) resolve(name string, p constraints.Params) []*entry {
 	return nil
 }
 
-// matching are the variants for a map of parameters (DYN-8).
+// matching returns the variants that match a parameter map (DYN-8).
 func matching(es []*entry, p constraints.Params) []*entry {
 	return only(es, func(e *entry) bool { return e.Constraints.Match(p) })
 }
 
-// only are the entries of which f is true; es itself where that is all.
+// only returns the entries for which f is true; es itself if all are.
 func only(es []*entry, f func(*entry) bool) []*entry {
 	for i, e := range es {
 		if !f(e) {
@@ -110,7 +110,7 @@ func (e *entry) lists(alias string) bool {
 	return slices.ContainsFunc(e.Aliases, func(a string) bool { return xds.NameKey(a) == alias })
 }
 
-// under are the names that begin so, of a sorted list.
+// under returns the names of a sorted list with a prefix.
 func under(names []string, prefix string) []string {
 	i, _ := slices.BinarySearch(names, prefix)
 	j := i
@@ -120,8 +120,8 @@ func under(names []string, prefix string) []string {
 	return names[i:j]
 }
 
-// merge puts the files' contents together. An entry that did not change keeps its pointer, a type
-// its set. While a file's content is not known, nothing is dropped: it may be what that file holds.
+// merge merges the files' contents. An entry that did not change keeps its pointer, and a type its
+// set. While a file's content is unknown nothing is dropped: the file may have it.
 func merge(prev *content, s *source) *content {
 	c := &content{
 		types: map[string]*set{}, owners: map[key]*file{}, complete: s.complete(), conflicts: map[*file]problems{},
@@ -135,7 +135,7 @@ func merge(prev *content, s *source) *content {
 				c.conflict(f, p, holder, places[p.key])
 				continue
 			}
-			// the body in force stays, although the other file comes first by name
+			// the body in force is kept, although the other file comes first by name
 			if holder != nil {
 				c.conflict(holder, placed{key: p.key, at: places[p.key]}, f, p.at)
 			}
@@ -152,7 +152,7 @@ func merge(prev *content, s *source) *content {
 	c.settleVariants(prev, s, entries)
 	c.size = len(entries)
 	for k, e := range entries {
-		// A resource with a TTL that was read again is told again: its time counts from the load
+		// A resource with a TTL is sent again when it was read again: its time counts from the load
 		// (FILE-8).
 		if old := prev.set(k.typeURL).find(k); old != nil && !e.HasTTL && bytes.Equal(old.encoded, e.encoded) {
 			e = old
@@ -200,7 +200,7 @@ func (s *set) equal(other *set) bool {
 	return maps.EqualFunc(s.byName, other.byName, slices.Equal[[]*entry])
 }
 
-// conflict notes that the entry p of file f does not count, since other states it as well.
+// conflict records that the entry p of file f is not used, since other has it as well.
 func (c *content) conflict(f *file, p placed, other *file, at position) {
 	there := place(other.path, at)
 	problem := &problem{file: f.path, at: p.at, msg: fmt.Sprintf(
@@ -209,7 +209,7 @@ func (c *content) conflict(f *file, p placed, other *file, at position) {
 	c.problems = append(c.problems, problem)
 }
 
-// String is how people are told of an entry.
+// String identifies an entry for people.
 func (k key) String() string {
 	message := k.typeURL[strings.LastIndexAny(k.typeURL, "/.")+1:]
 	if strings.HasPrefix(k.name, "\x00") {
@@ -222,7 +222,7 @@ func (c *content) problemsOf(f *file) problems {
 	return slices.Concat(f.problems, c.conflicts[f])
 }
 
-// errorOf is what is wrong with a file as it is now; "" if nothing is.
+// errorOf returns what is wrong with a file now; "" if nothing is.
 func (c *content) errorOf(f *file) string {
 	if ps := c.problemsOf(f); len(ps) > 0 {
 		return ps.Error()

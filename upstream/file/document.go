@@ -49,7 +49,7 @@ func yamlPosition(err error) (position, string) {
 	return position{max(1, le.Mark.Line), max(1, le.Mark.Column)}, msg
 }
 
-// document takes up one YAML or JSON document: a response, a list of resources, or one resource.
+// document reads one YAML or JSON document: a response, a list of resources, or one resource.
 func (p *parser) document(n *yaml.Node) {
 	if n.Kind == yaml.DocumentNode {
 		if len(n.Content) == 0 {
@@ -82,7 +82,7 @@ func (p *parser) list(n *yaml.Node, path, want string) {
 	}
 }
 
-// responseKeys are the fields of a DiscoveryResponse, and whether they mean anything in a file.
+// responseKeys are the fields of a DiscoveryResponse, and whether they are used in a file.
 var responseKeys = map[string]bool{
 	"@type": false, "resources": true, "type_url": true, "typeUrl": true, "version_info": false, "versionInfo": false,
 	"nonce": false, "canary": false, "control_plane": false, "controlPlane": false,
@@ -117,7 +117,7 @@ func (p *parser) responseNode(n *yaml.Node) {
 	}
 }
 
-// resource takes up one resource: bare, wrapped with "@type", or wrapped without.
+// resource reads one resource: bare, wrapped with "@type", or wrapped without.
 func (p *parser) resource(n *yaml.Node, path, want string) {
 	p.stated = true
 	if n.Kind != yaml.MappingNode {
@@ -141,7 +141,7 @@ func (p *parser) resource(n *yaml.Node, path, want string) {
 	}
 }
 
-// message reads proto JSON written as n.
+// message reads a message from the proto JSON of n.
 func (p *parser) message(n *yaml.Node, path string, m proto.Message) bool {
 	w := writer{most: p.lim.file - p.spent}
 	w.value(n)
@@ -167,7 +167,7 @@ func (p *parser) message(n *yaml.Node, path string, m proto.Message) bool {
 	return false
 }
 
-// advice is what to do about an error of the JSON parser, where people are known to stumble.
+// advice returns what to do about frequent errors of the JSON parser.
 func advice(msg string) string {
 	switch {
 	case strings.Contains(msg, "unable to resolve"):
@@ -201,7 +201,7 @@ func target(n *yaml.Node) *yaml.Node {
 
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!null" }
 
-// child is the value of a key in a mapping; nil if there is none.
+// child returns the value of a key in a mapping; nil if there is none.
 func child(n *yaml.Node, key string) *yaml.Node {
 	if n.Kind != yaml.MappingNode {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// json reads JSON into the tree that YAML gives, so that both are one from here on. The YAML parser
-// is no reader of JSON: it refuses surrogate pairs and long keys.
+// json reads JSON into the same tree as YAML. The YAML parser cannot read JSON: it refuses
+// surrogate pairs and long keys.
 func (p *parser) json(data []byte) {
 	if !utf8.Valid(data) {
 		p.fail(position{}, "", "is not UTF-8")
@@ -38,7 +38,7 @@ type tree struct {
 	data []byte
 	dec  *json.Decoder
 
-	// offset is how far place was counted.
+	// offset is where place is.
 	offset int
 	place  position
 }
@@ -56,7 +56,7 @@ func (t *tree) advance(to int) position {
 	return t.place
 }
 
-// next is the next token, and where it begins.
+// next returns the next token, and where it begins.
 func (t *tree) next() (json.Token, position, error) {
 	start := int(t.dec.InputOffset())
 	for start < len(t.data) && bytes.IndexByte([]byte(" \t\r\n,:"), t.data[start]) >= 0 {

@@ -11,21 +11,21 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// lane plays the control plane towards one lane of the table, as if over a stream.
+// lane is the control plane of one lane of the table, as if over a stream.
 type lane struct {
 	// Set once by Run.
 	origin *Origin
 	lane   *relay.Lane
 
-	// Owned by run. Invariant: everything asked was told from content, or waits for it to be
-	// complete; so nothing can have gone away unnoticed between two streams.
+	// Owned by run. Invariant: everything asked was answered from content, or waits until it is
+	// complete; so no removal between two streams is missed.
 	content *content
-	changed <-chan struct{}   // content is no longer in force
-	asked   map[string]*asked // by type URL, on the present stream
+	changed <-chan struct{}   // closed when content is no longer in force
+	asked   map[string]*asked // by type URL, on the current stream
 }
 
-// run serves the lane until the table wants nothing on it, or ctx ends, and then leaves it to
-// whoever runs the origin next.
+// run serves the lane until the lane has no subscriptions or ctx ends. Then the lane waits for the
+// next Run of the origin.
 func (l *lane) run(ctx context.Context) {
 	l.content, l.changed = l.origin.snapshot()
 	for {
@@ -49,7 +49,7 @@ func (l *lane) open() {
 }
 
 // stream serves one stream. It returns false when ctx ends, and true when the stream has to be
-// opened anew, or is not needed.
+// reopened or is not needed.
 func (l *lane) stream(ctx context.Context) bool {
 	for {
 		asks, reopen := l.lane.Take(time.Now(), false)
@@ -70,7 +70,7 @@ func (l *lane) stream(ctx context.Context) bool {
 	}
 }
 
-// answer takes up what is asked for a type and says what there is.
+// answer takes what is asked for a type, and answers it.
 func (l *lane) answer(ask *relay.Ask) {
 	a := l.asked[ask.TypeURL]
 	if a == nil {
@@ -92,8 +92,8 @@ func (l *lane) answer(ask *relay.Ask) {
 	l.apply(s)
 }
 
-// initialOf is what the table may hold from before this stream for a map of parameters: versions
-// name no others than that of none (DYN-20).
+// initialOf returns what the table may hold from before this stream for a parameter map. Initial
+// versions cover the empty map only (DYN-20).
 func initialOf(ask *relay.Ask, p constraints.Params) map[string]string {
 	if p.Len() > 0 {
 		return nil
@@ -101,7 +101,7 @@ func initialOf(ask *relay.Ask, p constraints.Params) map[string]string {
 	return ask.Initial
 }
 
-// update tells what has changed since it was told, in the order of ORD-1.
+// update sends what has changed since the last content, in ORD-1 order.
 func (l *lane) update() {
 	for _, typeURL := range slices.SortedFunc(maps.Keys(l.asked), xds.CompareTypes) {
 		a := l.asked[typeURL]
@@ -119,7 +119,7 @@ func (l *lane) update() {
 func (l *lane) apply(s *sayings) {
 	for _, x := range s.order {
 		if !x.empty() {
-			// What the table no longer asks for is not taken, which is no error.
+			// What the table no longer asks for is ignored, which is no error.
 			_, _ = l.lane.Apply(time.Now(), &x.Update)
 		}
 	}

@@ -17,32 +17,33 @@ import (
 
 // Config of an Origin. It is not modified after New.
 type Config struct {
-	// Name is the origin's in the config file, for logs and metrics. Required.
+	// Name is the origin's name in the config file, for logs and metrics. Required.
 	Name string
-	// Path is a file, or a directory whose files count together. It must exist (FILE-4). Required.
+	// Path is a file, or a directory whose files are used together. It must exist (FILE-4).
+	// Required.
 	Path string
-	// Fallback: the files are the last resort of the origin, which is of another kind. No lane of
-	// it is run; the table is given what they hold, once all of them were in order at one time.
+	// Fallback: the files are the fallback of an origin of another kind. No lane is served. The
+	// table is given the content once all files were valid at one time.
 	Fallback bool
-	// NameBytes bounds resource names (limits.name_bytes). 0: no limit.
+	// NameBytes is the longest resource name accepted, in bytes (limits.name_bytes). 0: no limit.
 	NameBytes int
-	// TP2: the table asks this origin with parameters (tp2). For warnings alone.
+	// TP2: the table asks this origin with parameters (tp2). Used for warnings only.
 	TP2 bool
-	// NameFields say where a resource that is written bare has its name (RELAY-14).
+	// NameFields say where an unwrapped resource has its name (RELAY-14).
 	NameFields xds.NameFields
-	// Types are the messages that YAML, JSON and text may hold; nil: those that are linked in.
+	// Types are the messages that YAML, JSON and text may contain. Nil: those that are linked in.
 	Types *descriptors.Types
-	// MaxBytes bounds a file, and what its YAML aliases expand to. Default 64 MiB.
+	// MaxBytes bounds a file, and what its YAML aliases expand to, in bytes. Default 64 MiB.
 	MaxBytes int
-	// Debounce is how long the directory must be quiet before it is read. Default 100 ms.
+	// Debounce is how long a directory must be without events before it is read. Default 100 ms.
 	Debounce time.Duration
-	// Poll is how often the files are looked at without being told of a change, because network
-	// file systems and chains of links lose events; and how long a file written in place must rest
-	// before that look reads it. Default 10 s.
+	// Poll is the interval between checks of the files without an event, because network file
+	// systems and chains of links lose events. It is also how long a file written in place must not
+	// have changed before such a check reads it. Default 10 s.
 	Poll time.Duration
-	// Log may be nil: no logging.
+	// Log gets errors and changes of state. Nil: no log.
 	Log *zap.Logger
-	// Metrics may be nil: nothing is counted.
+	// Metrics counts events. Nil: nothing is counted.
 	Metrics *metrics.Metrics
 }
 
@@ -53,12 +54,12 @@ type Origin struct {
 	log     *zap.Logger
 	metrics *metrics.Origin
 	table   *relay.Origin
-	server  uint8 // the path's number
+	server  uint8 // number of the path in the table
 
 	// Owned by New, then by Run.
 	source *source
-	warned map[string]bool // warnings that were logged and still hold
-	given  *content        // to the table, as the last resort
+	warned map[string]bool // logged warnings that still hold
+	given  *content        // what the table was given last as the fallback
 
 	mu      sync.Mutex // guards what follows; held to swap values only
 	current *content
@@ -82,8 +83,8 @@ func (cfg Config) withDefaults() Config {
 	return cfg
 }
 
-// New checks the config and loads the files. That the path is missing is an error (FILE-4); that a
-// file is broken is not: it is logged, counted, and shown by Status.
+// New checks the config and loads the files. A missing path is an error (FILE-4). A broken file is
+// not: it is logged, counted, and shown by Status.
 func New(cfg Config, table *relay.Origin) (*Origin, error) {
 	cfg = cfg.withDefaults()
 	var errs []error
@@ -123,7 +124,7 @@ func (o *Origin) Run(ctx context.Context) error {
 	defer w.close()
 	poll := time.NewTicker(o.cfg.Poll)
 	defer poll.Stop()
-	o.load(nil) // what changed between New and the watch
+	o.load(nil) // changes between New and the watch
 	wake := o.table.Wake()
 	if o.cfg.Fallback {
 		wake = nil
@@ -155,7 +156,7 @@ func (o *Origin) Run(ctx context.Context) error {
 	}
 }
 
-// give gives the table what the last resort holds, if that is another than before.
+// give gives the table the content as the fallback, if it has changed.
 func (o *Origin) give() {
 	c, _ := o.snapshot()
 	if !o.cfg.Fallback || !c.whole || c == o.given {
@@ -176,7 +177,7 @@ func (o *Origin) give() {
 	o.table.SetFallback(time.Now(), f)
 }
 
-// load looks at the files, of which the named were touched, and puts what is new into force.
+// load checks the files, of which those in t had events, and puts changes into force.
 func (o *Origin) load(t touched) {
 	now := time.Now()
 	p := o.source.look(now, t)
@@ -201,14 +202,14 @@ func (o *Origin) load(t touched) {
 	o.changed = make(chan struct{})
 }
 
-// snapshot is what is in force, and a channel that is closed when it no longer is.
+// snapshot returns the content in force, and a channel that is closed when it is replaced.
 func (o *Origin) snapshot() (*content, <-chan struct{}) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.current, o.changed
 }
 
-// report logs each error once, and that it is gone.
+// report logs each error once, and when it is over.
 func (o *Origin) report(c *content) {
 	for _, f := range o.source.all() {
 		text := c.errorOf(f)

@@ -15,13 +15,13 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// limits bound what a file can cost.
+// limits bound the cost of a file.
 type limits struct {
 	file int // bytes of a file, and of what its YAML aliases expand to
 	name int // bytes of a resource name; 0: no limit
 
-	fields xds.NameFields     // where a bare resource has its name
-	types  *descriptors.Types // nil: what is linked in
+	fields xds.NameFields     // where an unwrapped resource has its name
+	types  *descriptors.Types // nil: those linked in
 }
 
 // parser reads one file.
@@ -30,14 +30,14 @@ type parser struct {
 	lim      limits
 	spent    int // bytes of JSON made so far
 	stated   bool
-	secrets  bool // the file has some, so nothing of it is repeated in an error (RELAY-76)
+	secrets  bool // the file has some, so errors quote nothing of it (RELAY-76)
 	found    []placed
 	at       map[key]position
 	problems problems
 }
 
-// parse reads a file's content, by the suffix of its name (FILE-1). A file with a problem has no
-// content: half of it could state absence.
+// parse reads a file's content, in the format of its suffix (FILE-1). A file with a problem has no
+// content: half of it could state absences.
 func parse(file string, data []byte, lim limits) ([]placed, problems) {
 	p := &parser{file: file, lim: lim, at: map[key]position{}, secrets: secretNames.Match(data)}
 	switch filepath.Ext(file) {
@@ -51,8 +51,7 @@ func parse(file string, data []byte, lim limits) ([]placed, problems) {
 		p.yaml(data)
 	}
 	if !p.stated && len(p.problems) == 0 {
-		// Whoever writes in place truncates first; an emptied file is not a statement that nothing
-		// exists.
+		// Who writes in place truncates first. An empty file does not state that nothing exists.
 		p.fail(position{}, "", "says nothing; to serve no resources, write `resources: []`")
 	}
 	if len(p.problems) > 0 {
@@ -62,7 +61,7 @@ func parse(file string, data []byte, lim limits) ([]placed, problems) {
 }
 
 func (p *parser) fail(at position, path, format string, args ...any) {
-	if len(p.problems) <= maxProblems+1 { // one more than is printed, to say that there are more
+	if len(p.problems) <= maxProblems+1 { // one more than is printed, to show that there are more
 		p.problems = append(p.problems, &problem{file: p.file, at: at, path: path, msg: fmt.Sprintf(format, args...)})
 	}
 }
@@ -76,9 +75,8 @@ func (p *parser) binary(data []byte) {
 	p.response(&r, len(data) > 0)
 }
 
-// protoPlace is where the text and JSON parsers of the protobuf library put the position into an
-// error. Their text is not part of any contract; without a match the position is that of the
-// resource.
+// protoPlace matches the position that the text and JSON parsers of protobuf put into errors. The
+// format is not guaranteed; without a match the position is that of the resource.
 var protoPlace = regexp.MustCompile(`^\(line (\d+):(\d+)\): `)
 
 func (p *parser) text(data []byte) {
@@ -104,8 +102,8 @@ func protoPosition(err error) (position, string) {
 
 var secretNames = regexp.MustCompile(`tls\.v3\.Secret|v2\.auth\.Secret`)
 
-// said is what a parser says is wrong, which may quote a private key that was not written as it has
-// to be. The place is told anyway.
+// said returns a parser's error text, unless it may quote a private key that was written in the
+// wrong place. The position is reported anyway.
 func (p *parser) said(msg string) string {
 	if !p.secrets || strings.HasPrefix(msg, "unable to resolve") {
 		return msg
@@ -113,13 +111,13 @@ func (p *parser) said(msg string) string {
 	return "is not what belongs here; it is not repeated, since the file has secrets (RELAY-76)"
 }
 
-// bare is the text of a protobuf error without its prefix, whose space is sometimes another kind of
-// space.
+// bare returns the text of a protobuf error without its prefix. The space after the prefix is
+// sometimes a non-breaking one.
 func bare(err error) string {
 	return strings.TrimLeft(strings.TrimPrefix(err.Error(), "proto:"), " \u00a0")
 }
 
-// response takes up a decoded DiscoveryResponse.
+// response reads a decoded DiscoveryResponse.
 func (p *parser) response(r *discoveryv3.DiscoveryResponse, stated bool) {
 	p.stated = p.stated || stated
 	for i, a := range r.GetResources() {
@@ -127,7 +125,7 @@ func (p *parser) response(r *discoveryv3.DiscoveryResponse, stated bool) {
 	}
 }
 
-// accept has the table judge a resource as it would one of a response (RELAY-30), and keeps it.
+// accept checks a resource like one of a response (RELAY-30), and keeps it.
 func (p *parser) accept(typeURL string, encoded []byte, at position, path string) {
 	response, err := xds.ParseResponse(encoded, false)
 	if err != nil {

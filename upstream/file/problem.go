@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// position is where something stands in a file, counted from 1; zero: not known.
+// position is a place in a file, counted from 1; zero: unknown.
 type position struct{ line, column int }
 
 // problem is one thing wrong with a file, and where.
 type problem struct {
 	file string
 	at   position
-	path string // such as "resources[2].connect_timeout"; "" for the whole
+	path string // such as "resources[2].connect_timeout"; "" for the whole file
 	msg  string
 }
 
@@ -24,7 +24,7 @@ func (p *problem) Error() string {
 	return s + strings.ReplaceAll(p.msg, "\n", " ")
 }
 
-// place prints where something stands as editors understand it.
+// place prints a position as editors understand it.
 func place(file string, at position) string {
 	switch {
 	case at.line == 0:
@@ -38,7 +38,7 @@ func place(file string, at position) string {
 // problems are in the order of the file.
 type problems []*problem
 
-// maxProblems bounds the text of one error; a file that is wrong throughout needs no complete list.
+// maxProblems bounds the text of one error; a file that is wrong throughout needs no full list.
 const maxProblems = 10
 
 func (ps problems) Error() string {
@@ -53,7 +53,7 @@ func (ps problems) Error() string {
 	return strings.Join(texts, "; ")
 }
 
-// line is that of the first problem.
+// line returns the line of the first problem.
 func (ps problems) line() int {
 	for _, p := range ps {
 		return p.at.line

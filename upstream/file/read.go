@@ -8,12 +8,12 @@ import (
 	"os"
 )
 
-// rereads is how often a file is read again that changes under the reader.
+// rereads is how often a file that changes while it is read is read again.
 const rereads = 3
 
 var errChanging = errors.New("changes while it is read; write a new file and rename it into place")
 
-// read is the file's content at one instant, and what Stat said of it then.
+// read returns the file's content at one instant, and the result of Stat then.
 func read(path string, most int) ([]byte, fs.FileInfo, error) {
 	for range rereads {
 		data, info, err := readOnce(path, most)

@@ -19,11 +19,10 @@ const (
 	resourceType = typePrefix + "envoy.service.discovery.v3.Resource"
 )
 
-// deterministic makes equal messages equal bytes, whichever format they were written in.
+// deterministic encodes equal messages as equal bytes, whichever format they were written in.
 var deterministic = proto.MarshalOptions{Deterministic: true}
 
-// add takes up one resource, bare or wrapped. want is the type that the response claims for all, or
-// "".
+// add adds one resource, bare or wrapped. want is the type that the response states for all, or "".
 func (p *parser) add(a *anypb.Any, want string, at position, path string) {
 	typeURL := fullType(a.GetTypeUrl())
 	if typeURL != resourceType {
@@ -83,8 +82,8 @@ func (p *parser) wrapped(r *discoveryv3.Resource, want string, at position, path
 	p.accept(typeURL, encode(typeURL, resourceType, b), at, path)
 }
 
-// collection takes up a list collection with its entries inline (FILE-7). All collection messages
-// have the entries in field 1, as that of the endpoints has.
+// collection adds the inline entries of a list collection (FILE-7). All collection messages have
+// the entries in field 1, like that of endpoints.
 func (p *parser) collection(a *anypb.Any, want string, at position, path string) {
 	var c endpointv3.LbEndpointCollection
 	if err := proto.Unmarshal(a.GetValue(), &c); err != nil {
@@ -119,7 +118,7 @@ func encode(typeURL, anyType string, value []byte) []byte {
 	return protowire.AppendString(b, typeURL)
 }
 
-// fullType is a type URL as the table knows it: people leave the prefix out.
+// fullType returns a type URL as the table knows it: people omit the prefix.
 func fullType(typeURL string) string {
 	if typeURL == "" || strings.Contains(typeURL, "/") {
 		return typeURL
@@ -127,7 +126,7 @@ func fullType(typeURL string) string {
 	return typePrefix + typeURL
 }
 
-// version is what the origin calls a resource that has no version of its own.
+// version returns the version of a resource that states none.
 func version(encoded []byte) string {
 	sum := sha256.Sum256(encoded)
 	return hex.EncodeToString(sum[:8])

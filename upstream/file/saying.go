@@ -8,8 +8,9 @@ import (
 	"github.com/weir-xds/weir/constraints"
 )
 
-// sayings are what is about to be told of a type. What has changed is told to all at one instant,
-// removal and creation alike (DYN-10); that there is no more, to each map of parameters by itself.
+// sayings are the pending answers of one type. Changes are sent to all parameter maps in one
+// answer, removals and creations alike (DYN-10). That there is no more is sent to each map by
+// itself.
 type sayings struct {
 	typeURL string
 	content *content
@@ -27,7 +28,7 @@ type sayings struct {
 type saying struct {
 	xds.Update
 	now  *set
-	said map[*entry]bool // a resource is told once, however many ask for it
+	said map[*entry]bool // a resource is sent once, however many ask for it
 }
 
 func say(typeURL string, c *content) *sayings {
@@ -42,7 +43,7 @@ func (s *sayings) begin(p *constraints.Params) *saying {
 	return x
 }
 
-// to is what is told to a map of parameters alone.
+// to returns the answer for one parameter map only.
 func (s *sayings) to(p constraints.Params) *saying {
 	x := s.only[p.Key()]
 	if x == nil {
@@ -52,8 +53,8 @@ func (s *sayings) to(p constraints.Params) *saying {
 	return x
 }
 
-// changed are the names whose variants are others than before, sorted. Nearly all selectors were
-// told of the same set.
+// changed returns the names whose variants differ from before, sorted. It is cached: nearly all
+// selectors were last answered from the same set.
 func (s *sayings) changed(before *set) []string {
 	if s.before == before {
 		return s.changes
@@ -73,8 +74,8 @@ func (s *sayings) changed(before *set) []string {
 	return s.changes
 }
 
-// same reports whether a name certainly stands for what it stood for before: parameters need not be
-// looked at again.
+// same reports whether a name certainly stands for the same as before, so that parameters need not
+// be matched again.
 func (s *sayings) same(before *set, name string) bool {
 	if before == s.now {
 		return true
@@ -90,7 +91,7 @@ func (s *saying) empty() bool {
 	return len(s.Resources)+len(s.Removed)+len(s.RemovedVariants)+len(s.Whole) == 0 && !s.Full
 }
 
-// difference tells of the variants that are new or changed, and of those that exist no more.
+// difference adds the variants that are new or changed, and removes those that are gone.
 func (s *saying) difference(old, now []*entry) {
 	for _, e := range now {
 		if !slices.Contains(old, e) && !s.said[e] {
@@ -108,7 +109,7 @@ func (s *saying) difference(old, now []*entry) {
 	}
 }
 
-// exists reports whether there still is a resource of that name and those constraints.
+// exists reports whether there is a resource with that name and those constraints.
 func (s *saying) exists(e *entry) bool {
 	return s.now.find(key{name: e.Name, constraints: e.Constraints.Key()}) != nil
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// source is the files on disk: what was read of them last, and what of it counts. Owned by one
+// source has the files on disk: what was last read of them, and what of that is used. Owned by one
 // goroutine.
 type source struct {
 	path string
@@ -29,31 +29,30 @@ type source struct {
 type file struct {
 	path string
 
-	// What was read last. Invariant: good is what the newest bytes in order said, whatever came
-	// after.
+	// What was read last. Invariant: good is the newest valid content, whatever was read after it.
 	info     fs.FileInfo // nil: read it again
 	problems problems
 	good     []placed
 	loaded   time.Time // when good was read
-	known    bool      // good was read once: until then nobody knows what the file holds
+	known    bool      // good was read once; until then the file's content is unknown
 
-	// What is seen on disk while it differs from info, and since when.
+	// What is on disk while it differs from info, and since when.
 	seen   fs.FileInfo
 	seenAt time.Time
 
 	logged string // the last error that was logged
 }
 
-// touched are the names in the directory that the watch told of.
+// touched are the names in the directory that had events.
 type touched map[string]bool
 
-// everything, in a touched, stands for all names.
+// everything, as a name in touched, stands for all names.
 const everything = ""
 
-// pass is what one look at the files brought.
+// pass is the result of one check of the files.
 type pass struct {
 	read, removed int
-	listing       bool // problem came or went
+	listing       bool // problem appeared or is over
 	problems      problems
 }
 
@@ -77,7 +76,7 @@ func newSource(cfg Config) (*source, error) {
 	return s, nil
 }
 
-// all are the files, sorted by name.
+// all returns the files, sorted by name.
 func (s *source) all() []*file {
 	var fs []*file
 	for _, name := range slices.Sorted(maps.Keys(s.files)) {
@@ -123,8 +122,8 @@ func (s *source) look(now time.Time, t touched) pass {
 	return p
 }
 
-// list brings files in line with the directory. A directory that cannot be listed, or lists
-// nothing, changes nothing: an unmounted volume leaves an empty directory behind.
+// list updates the list of files from the directory. A directory that cannot be listed, or is
+// empty, changes nothing: an unmounted volume leaves an empty directory behind.
 func (s *source) list(p *pass) error {
 	entries, err := os.ReadDir(s.path)
 	if err != nil {
@@ -136,7 +135,7 @@ func (s *source) list(p *pass) error {
 			continue
 		}
 		path := filepath.Join(s.path, e.Name())
-		switch info, err := os.Stat(path); { // a link counts as what it leads to
+		switch info, err := os.Stat(path); { // of what a link points to
 		case err == nil && info.IsDir():
 		case err != nil && missing(path): // gone since it was listed
 		default:
@@ -165,14 +164,14 @@ func missing(path string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// ignored are the names in a directory that are no configuration: dot files, which the layout of a
-// mounted ConfigMap and careful writers use, and what editors leave behind.
+// ignored reports whether a name in a directory is no configuration: dot files, which mounted
+// ConfigMaps and careful writers use, and what editors leave behind.
 func ignored(name string) bool {
 	return strings.HasPrefix(name, ".") || strings.HasSuffix(name, "~") ||
 		strings.HasPrefix(name, "#") && strings.HasSuffix(name, "#")
 }
 
-// look reads the file if it has to be, and reports whether that brought anything.
+// look reads the file if it has to be read, and reports whether anything changed.
 func (f *file) look(now time.Time, touched bool, rest time.Duration, lim limits) bool {
 	info, err := os.Stat(f.path)
 	switch {
@@ -202,7 +201,7 @@ func (f *file) look(now time.Time, touched bool, rest time.Duration, lim limits)
 	return true
 }
 
-// unreadable notes why the file could not be read; it reports whether that is news. The next look
+// unreadable records why the file could not be read. It reports whether that is new. The next check
 // tries again.
 func (f *file) unreadable(err error) bool {
 	before := f.problems.Error()
@@ -211,7 +210,7 @@ func (f *file) unreadable(err error) bool {
 	return f.problems.Error() != before
 }
 
-// reason is err without the path, which the problem names already.
+// reason returns err without the path, which the problem names already.
 func reason(err error) string {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {

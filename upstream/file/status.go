@@ -2,14 +2,14 @@ package file
 
 import "time"
 
-// Status is how the origin's files stand. It is a copy.
+// Status is the state of the origin's files, as a copy.
 type Status struct {
 	Path string
-	// Ready: every file was in order at one time, so sets are answered.
+	// Ready: all files were valid at one time, so sets are answered.
 	Ready bool
-	// Complete: nothing is known to be missing. Otherwise nothing is stated to be absent.
+	// Complete: the content of every file is known. Otherwise no absence is stated.
 	Complete bool
-	// Resources is the number in force.
+	// Resources is the number of resources in force.
 	Resources int
 	// Error says why the files cannot be listed, and ErrorAt since when; "" and zero if they can.
 	Error   string
@@ -18,21 +18,21 @@ type Status struct {
 	Files []FileStatus
 }
 
-// FileStatus is how one file stands.
+// FileStatus is the state of one file.
 type FileStatus struct {
 	Path string
 	// Loaded is when the content in force was read; zero: never.
 	Loaded time.Time
-	// Resources is the number the file contributes.
+	// Resources is the number of resources used from the file.
 	Resources int
-	// Error is what is wrong with it now, and Line where; "" and 0 if nothing is, or the line is
-	// not known. ErrorAt is when it was found first; zero without an error.
+	// Error is what is wrong with the file now, and Line where; "" and 0 if nothing is, or the line
+	// is unknown. ErrorAt is when it was first found; zero without an error.
 	Error   string
 	ErrorAt time.Time
 	Line    int
 }
 
-// Status tells how the files stand.
+// Status returns the current state.
 func (o *Origin) Status() Status {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -49,7 +49,7 @@ func statusOf(s *source, c *content) Status {
 	return st
 }
 
-// since gives the errors their times: those that stood there before keep theirs.
+// since sets the times of the errors: those that were there before keep theirs.
 func (st *Status) since(before *Status, now time.Time) {
 	errorAt := func(text, was string, at time.Time) time.Time {
 		switch text {

@@ -12,13 +12,13 @@ import (
 // resourceName is a name of a type, whatever its variants.
 type resourceName struct{ typeURL, name string }
 
-// variants is what the files say of a name that has constraints.
+// variants has what the files state of a name with constraints.
 type variants struct {
 	resourceName
-	stated []stated // by file name, and there as written
+	stated []stated // by file name, and within a file as written
 	states map[key]bool
 
-	// prev is in force, sorted by constraints: these exclude each other.
+	// prev has the entries in force, sorted by constraints, which exclude each other.
 	prev *set
 }
 
@@ -28,10 +28,10 @@ type stated struct {
 	in *file
 }
 
-// settleVariants sees to it that the variants of a name in force exclude each other. Of two that
-// parameters match alike, which a client gets would be the relay's choice (DYN-9), and nobody meant
-// it: the one that comes to what is in force does not count. Nor does then what was in force of the
-// name go because no file states it any more: what was to replace it may be what does not count.
+// settleVariants ensures that the variants of a name in force exclude each other. Of two that some
+// parameters match alike the relay would have to choose (DYN-9), and nobody intends that: the new
+// one is not used. Nor is then a variant in force removed because no file states it any more: the
+// unused one may be meant to replace it.
 func (c *content) settleVariants(prev *content, s *source, entries map[key]*entry) {
 	for _, v := range c.variants(prev, s) {
 		clashes := c.clashes(v)
@@ -43,7 +43,7 @@ func (c *content) settleVariants(prev *content, s *source, entries map[key]*entr
 	}
 }
 
-// admit lets what is new come to what is kept, as far as they exclude each other.
+// admit adds new variants to those kept, as far as they exclude each other.
 func (c *content) admit(v *variants, kept []*entry, clashes map[key]string, entries map[key]*entry) {
 	for _, x := range v.stated {
 		if !v.isNew(x) {
@@ -68,7 +68,7 @@ func (c *content) admit(v *variants, kept []*entry, clashes map[key]string, entr
 
 func (e *entry) constrained() bool { return e.Constraints != nil }
 
-// variants are the names that a file states constraints for, or did, in the order of type and name.
+// variants returns the names that a file states constraints for, or did, sorted by type and name.
 func (c *content) variants(prev *content, s *source) []*variants {
 	names := map[resourceName]*variants{}
 	each := func(f func(n resourceName, x stated)) {
@@ -107,12 +107,12 @@ func (c *content) variants(prev *content, s *source) []*variants {
 	return all
 }
 
-// isNew reports whether nothing of that name and those constraints is in force.
+// isNew reports whether no variant with that name and those constraints is in force.
 func (v *variants) isNew(x stated) bool { return v.prev.find(x.key) == nil }
 
-// clashes are the variants that overlap one stated before them, or in force, with what is to be
-// said of it. What is in force was found to be apart before, and is not looked at again: of many
-// variants there are very many pairs.
+// clashes returns the variants that overlap an earlier one, or one in force, with the error text.
+// Pairs in force are known to be apart and are not compared: of many variants there are very many
+// pairs.
 func (c *content) clashes(v *variants) map[key]string {
 	found := map[key]string{}
 	for i, x := range v.stated {
@@ -137,9 +137,9 @@ func (c *content) clashes(v *variants) map[key]string {
 	return found
 }
 
-// keep is what stays in force of the name, as it is stated now, and whether of that something is
-// held that no file states any more: as all of it is where variants clash, and everything is while
-// a file's content is not known.
+// keep returns the variants of the name that stay in force, as they are stated now. held: one of
+// them is stated by no file any more. All of those are kept where variants clash, or while a file's
+// content is unknown.
 func (v *variants) keep(c, prev *content, entries map[key]*entry, all bool) (kept []*entry, held bool) {
 	for _, e := range v.prev.byName[v.name] {
 		k := key{v.typeURL, v.name, e.Constraints.Key()}
@@ -164,7 +164,7 @@ func (c *content) note(x stated, format string, args ...any) {
 	c.warnings = append(c.warnings, &problem{file: x.in.path, at: x.at, msg: x.describe() + " " + fmt.Sprintf(format, args...)})
 }
 
-// warn notes what is allowed of variants and hardly meant.
+// warn adds warnings about variants that are valid but hardly intended.
 func (c *content) warn(v *variants) {
 	first := v.stated[0]
 	for _, x := range v.stated {
@@ -188,7 +188,7 @@ func keysOf(c *constraints.Set) string {
 	return "none"
 }
 
-// describe is how people are told of a variant, and title where the name was said.
+// describe identifies a variant for people; title does it where the name was given.
 func (x stated) describe() string { return fmt.Sprintf("%s, %s", x.key, x.title()) }
 
 func (x stated) title() string {
@@ -198,7 +198,7 @@ func (x stated) title() string {
 	return "the variant " + shortened(x.Constraints.Key())
 }
 
-// shortened keeps an error readable, however long the constraints.
+// shortened bounds the text of constraints in an error.
 func shortened(s string) string {
 	if len(s) > 200 {
 		return strings.ToValidUTF8(s[:200], "") + "..."

@@ -10,38 +10,38 @@ import (
 	"go.uber.org/zap"
 )
 
-// watch tells when to look at the files. It collects what it is told of until the directory is
-// quiet. Owned by Run.
+// watch says when to check the files. It collects events until the directory is quiet. Owned by
+// Run.
 type watch struct {
 	origin  *Origin
 	dir     string
-	watcher *fsnotify.Watcher // nil: only the poll looks
-	info    fs.FileInfo       // of the directory that is watched; nil: none is
+	watcher *fsnotify.Watcher // nil: there is only the poll
+	info    fs.FileInfo       // of the watched directory; nil: none is
 	logged  string
 
-	// Those of the watcher; nil, that is never ready, without one.
+	// The watcher's channels; without a watcher nil, which is never ready.
 	events chan fsnotify.Event
 	errors chan error
 
 	touched touched
 	timer   *time.Timer
-	due     <-chan time.Time // the directory has been quiet; nil while nothing was touched
-	first   time.Time        // of the events collected
+	due     <-chan time.Time // the directory has been quiet; nil while there was no event
+	first   time.Time        // time of the first event collected
 }
 
-// configMapLink is what all files of a mounted ConfigMap lead through: renaming another link onto
-// it changes them all at once.
+// configMapLink is the link that all files of a mounted ConfigMap go through: renaming another link
+// onto it changes all of them at once.
 const configMapLink = "..data"
 
-// patience times the debounce is the longest that events may put off a look.
+// patience is how many times the debounce events may delay a check.
 const patience = 10
 
-// watch starts watching. Without a watch the poll must do.
+// watch starts watching. If it fails, there is only the poll.
 func (o *Origin) watch() *watch {
 	w := &watch{origin: o, dir: o.source.path, touched: touched{}}
 	if !o.source.dir {
-		// The parent is watched, because a rename onto the path would leave a watch of the file
-		// with the old one.
+		// The parent is watched: after a rename onto the path, a watch of the file would still be
+		// that of the old one.
 		w.dir = filepath.Dir(o.source.path)
 	}
 	var err error
@@ -54,7 +54,7 @@ func (o *Origin) watch() *watch {
 	return w
 }
 
-// renew watches the directory that now has the path, in case it is another than before.
+// renew watches the directory that the path leads to now, which may be a different one.
 func (w *watch) renew() {
 	if w.watcher == nil {
 		return
@@ -84,9 +84,9 @@ func (w *watch) warn(err error) {
 	}
 }
 
-// note takes up an event. For a single file only what was moved or created counts, not writes
-// (FILE-2): a file written in place may be half there. In a directory writes count too, because
-// people edit there; the debounce is what keeps halves out.
+// note records an event. For a single file only moves and creations count, not writes (FILE-2): a
+// file written in place may be half done. In a directory writes count too, since people edit there;
+// the debounce keeps halves out.
 func (w *watch) note(e fsnotify.Event, ok bool) {
 	if !ok {
 		w.events = nil
@@ -106,7 +106,7 @@ func (w *watch) note(e fsnotify.Event, ok bool) {
 	w.arm()
 }
 
-// failed takes up an error: events may have been lost.
+// failed records an error of the watcher: events may have been lost.
 func (w *watch) failed(err error, ok bool) {
 	if !ok {
 		w.errors = nil
@@ -117,7 +117,7 @@ func (w *watch) failed(err error, ok bool) {
 	w.arm()
 }
 
-// arm puts the look off until the directory is quiet, but not for ever.
+// arm delays the check until the directory is quiet, but not for ever.
 func (w *watch) arm() {
 	now, debounce := time.Now(), w.origin.cfg.Debounce
 	if w.due == nil {
@@ -129,7 +129,7 @@ func (w *watch) arm() {
 	w.due = w.timer.C
 }
 
-// take gives what was touched since the last call.
+// take returns the names with events since the last call.
 func (w *watch) take() touched {
 	t := w.touched
 	w.touched = touched{}

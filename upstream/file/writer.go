@@ -12,28 +12,28 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// writer turns a YAML tree into JSON, every key and value on a line of its own, so that the line in
-// an error of the JSON parser leads back to the node: it is found by writing once more.
+// writer converts a YAML tree to JSON, with every key and value on a line of its own. So the line
+// in an error of the JSON parser leads back to the node: it is found by writing once more.
 type writer struct {
 	b     []byte
-	most  int // bytes; what aliases multiply is bounded by it
+	most  int // bytes; bounds what aliases expand to
 	lines int // written so far
 	want  int // the line to find; 0: none
 
 	steps []step
-	// where and found are the place of the line wanted, or of err.
+	// where and found are the position and path of the line wanted, or of err.
 	where position
 	found []step
 	err   error
 }
 
-// step is a key, or with an empty key an index.
+// step is a key, or an index if the key is empty.
 type step struct {
 	key   string
 	index int
 }
 
-// maxDepth is more than any configuration needs, and keeps an alias to its own parent finite.
+// maxDepth is more than any configuration needs, and ends an alias to its own parent.
 const maxDepth = 256
 
 func (w *writer) done() bool { return w.err != nil || w.found != nil }
@@ -61,7 +61,7 @@ func (w *writer) begin(n *yaml.Node) {
 	}
 }
 
-// trail is the field path of the place found.
+// trail returns the field path of the place found.
 func (w *writer) trail() string {
 	var b strings.Builder
 	for _, s := range w.found {
@@ -159,7 +159,7 @@ func (w *writer) scalar(n *yaml.Node) {
 	}
 }
 
-// number writes a YAML number as JSON, which knows neither bases nor underscores nor infinities.
+// number writes a YAML number as JSON, which has no bases, underscores or infinities.
 func number(s string) (string, error) {
 	if jsonNumber.MatchString(s) {
 		return s, nil

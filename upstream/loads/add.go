@@ -7,12 +7,12 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Add takes in a client's report; a nil Reporter is one that is gone. Lost is how many requests
-// were not taken in, for Most. What is in the sums already is added to without making anything
-// (BenchmarkAdd).
+// Add adds a client's report. from is nil for a client that has left, whose gauges do not count.
+// lost is the number of requests that were not added because of Most. It allocates nothing for what
+// the sums have already (BenchmarkAdd).
 //
-// It reads fields as the protobuf library does: of a number or a string the last one counts, and a
-// message that is there more than once is one message, of all its parts.
+// It reads fields as the protobuf library does: the last value of a number or a string counts, and
+// the parts of a message that occurs more than once are merged.
 func (s *Sums) Add(from *Reporter, report Report) (lost uint64) {
 	if from != nil {
 		s.Leave(from)
@@ -58,7 +58,7 @@ func (s *Sums) addCluster(from *Reporter, b []byte) (lost uint64) {
 	return lost
 }
 
-// issued is how many requests were issued in a cluster.
+// issued returns the number of requests issued in a cluster.
 func issued(b []byte) (n uint64) {
 	for f := xds.Walk(b); f.Next(); {
 		if f.IsBytes(2) {
@@ -68,7 +68,7 @@ func issued(b []byte) (n uint64) {
 	return n
 }
 
-// number is a number in a message.
+// number returns the value of a number field of a message.
 func number(b []byte, of protowire.Number) (n uint64) {
 	for f := xds.Walk(b); f.Next(); {
 		if f.IsVarint(of) {
@@ -103,7 +103,7 @@ func (s *Sums) addDrops(c *cluster, b []byte) {
 	*sum += n
 }
 
-// place is where a locality's numbers belong. Strings are in the report.
+// place says which locality numbers belong to. Its strings share the report.
 type place struct {
 	named                 bool
 	region, zone, subZone []byte
@@ -126,7 +126,7 @@ func (p *place) read(b []byte) {
 
 func (s *Sums) addLocality(from *Reporter, c *cluster, b []byte) (lost uint64) {
 	var at place
-	var sum locality // of the report's numbers; of messages see below
+	var sum locality // the report's numbers; messages are read below
 	messages := false
 	for f := xds.Walk(b); f.Next(); {
 		switch {
@@ -184,7 +184,7 @@ func (l *locality) number(field protowire.Number, n uint64) {
 	}
 }
 
-// locality is where something is added; nil: there is no room for it.
+// locality returns the locality to add to; nil: there is no room for it.
 func (s *Sums) locality(c *cluster, at *place) *locality {
 	l := c.localities[localityKey{string(at.region), string(at.zone), string(at.subZone), at.priority}]
 	if l == nil && s.room() {
@@ -194,7 +194,7 @@ func (s *Sums) locality(c *cluster, at *place) *locality {
 	return l
 }
 
-// add adds all numbers but those of metrics with names and of endpoints.
+// add adds all numbers except those of named metrics and of endpoints.
 func (l *locality) add(from *Reporter, sum *locality) {
 	l.successes += sum.successes
 	l.errors += sum.errors
@@ -219,8 +219,8 @@ func (u *utilization) add(more *utilization) {
 	u.value += more.value
 }
 
-// read reads a metric's numbers, which are in two fields that follow each other, and returns its
-// name, if field 1 is that.
+// read reads a metric's two numbers, whose fields follow each other, and returns its name, which is
+// field 1, if it has one.
 func (m *metric) read(b []byte, first protowire.Number) (name []byte) {
 	for f := xds.Walk(b); f.Next(); {
 		switch {
@@ -253,7 +253,7 @@ func (s *Sums) addMetric(to *map[string]*metric, b []byte) {
 	sum.value += m.value
 }
 
-// stands notes a client's share of a number that tells how things stand.
+// stands adds a client's share of a gauge.
 func (r *Reporter) stands(of *uint64, n uint64) {
 	if r == nil || n == 0 {
 		return

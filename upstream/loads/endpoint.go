@@ -8,16 +8,16 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// endpoint is what is known of an endpoint, and of how things stand there: progress.
+// endpoint has the sums of an endpoint. progress is a gauge.
 type endpoint struct {
-	address, metadata         []byte // encoded; nil: there is none
+	address, metadata         []byte // encoded; nil: not set
 	successes, errors, issued uint64
 	progress                  uint64
 	metrics                   map[string]*metric // nil: none
 }
 
 func (s *Sums) addEndpoint(from *Reporter, l *locality, b []byte) {
-	var sum endpoint // of the report's numbers and messages, which are in the report
+	var sum endpoint // the numbers and messages of the report; they share its bytes
 	metrics := false
 	for f := xds.Walk(b); f.Next(); {
 		switch {
@@ -58,9 +58,9 @@ func (s *Sums) addEndpoint(from *Reporter, l *locality, b []byte) {
 	}
 }
 
-// endpoint is where something is added; nil: there is no room for it. Its key is the encoding that
-// the library makes of its address, so that addresses that are the same are one endpoint. What
-// clients send is nearly always that encoding already, and is looked for first.
+// endpoint returns the endpoint to add to; nil: there is no room for it. Its key is the canonical
+// encoding of its address, so that equal addresses are one endpoint. Clients nearly always send
+// that encoding, so the bytes of the report are tried first.
 func (s *Sums) endpoint(l *locality, address []byte) *endpoint {
 	if e := l.endpoints[string(address)]; e != nil {
 		return e
@@ -80,15 +80,15 @@ func (s *Sums) endpoint(l *locality, address []byte) *endpoint {
 	return e
 }
 
-// canonical is one text for addresses that are the same.
+// canonical returns the same text for equal addresses.
 func canonical(address []byte) string {
 	a := &corev3.Address{}
 	if err := proto.Unmarshal(address, a); err != nil {
-		return "" // Read has refused it
+		return "" // cannot happen: Read has refused it
 	}
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(a)
 	if err != nil {
-		return "" // not of what came over the wire
+		return "" // cannot happen: it was decoded from the wire
 	}
 	return string(b)
 }

@@ -11,13 +11,11 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Report is a client's report as it is on the wire, an encoded LoadStatsRequest, which Read has
-// accepted.
+// Report is a client's report in wire format, an encoded LoadStatsRequest that Read has accepted.
 type Report struct{ wire []byte }
 
-// Read accepts a report if the protobuf library would, and makes no messages of it: a thousand
-// reports a second are added up from the bytes that they came in (FuzzReport, BenchmarkAdd). The
-// report shares wire.
+// Read accepts a report if the protobuf library would. It makes no messages, since a thousand
+// reports a second have to be added (FuzzReport, BenchmarkAdd). The report shares wire.
 func Read(wire []byte) (Report, error) {
 	if err := reportShape().check(wire, protowire.DefaultRecursionLimit); err != nil {
 		return Report{}, err
@@ -25,17 +23,17 @@ func Read(wire []byte) (Report, error) {
 	return Report{wire}, nil
 }
 
-// Why a report does not decode, beside the reasons of xds.Fields.
+// Why a report does not decode, in addition to the errors of xds.Fields.
 var (
 	errUTF8  = errors.New("a string is not UTF-8")
 	errDepth = errors.New("messages are nested too deeply")
 )
 
-// shape is what decides whether bytes are a message of a type: its strings and messages. No type in
-// a report has a list of numbers, which might be packed (TestNoListsOfNumbers).
+// shape has the fields of a message type that decide whether bytes are valid: strings and messages.
+// No type in a report has a list of numbers, which might be packed (TestNoListsOfNumbers).
 type shape struct{ fields []content } // by number
 
-// content is what a field holds.
+// content is the type of a field.
 type content struct {
 	text bool   // a string
 	of   *shape // a message
@@ -45,8 +43,8 @@ var reportShape = sync.OnceValue(func() *shape {
 	return shapeOf((&loadstats.LoadStatsRequest{}).ProtoReflect().Descriptor(), map[protoreflect.FullName]*shape{})
 })
 
-// shapeOf is the shape of a message type. Known holds those that are made or under way: types may
-// hold themselves.
+// shapeOf returns the shape of a message type. known has those that are made or being made, since
+// types may contain themselves.
 func shapeOf(d protoreflect.MessageDescriptor, known map[protoreflect.FullName]*shape) *shape {
 	if s := known[d.FullName()]; s != nil {
 		return s
@@ -67,8 +65,8 @@ func shapeOf(d protoreflect.MessageDescriptor, known map[protoreflect.FullName]*
 	return s
 }
 
-// check reads a message as the protobuf library does, which takes a field of another wire type than
-// its own for one that it does not know. Depth is how many messages may be in one another.
+// check validates a message as the protobuf library does. A field with an unexpected wire type
+// counts as unknown. depth is how deeply messages may still be nested.
 func (s *shape) check(b []byte, depth int) error {
 	if depth--; depth < 0 {
 		return errDepth

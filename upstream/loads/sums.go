@@ -8,22 +8,21 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Most is how many clusters, localities, endpoints, metrics and kinds of drops are kept at a time.
-// They are named by clients, so there has to be an end: what is beyond is lost, and Add says how
-// much.
+// Most bounds the clusters, localities, endpoints, metrics and kinds of drops kept at a time, since
+// clients name them. What is beyond is lost; Add returns how many requests.
 const Most = 100_000
 
-// Sums is what clients have reported since it was taken last.
+// Sums has what clients have reported since the last Take.
 type Sums struct {
 	since    time.Time
-	size     int // of what Most bounds
+	size     int // counted against Most
 	clusters map[clusterKey]*cluster
 }
 
-// New is a Sums of a time that begins now.
+// New returns an empty Sums for an interval that begins now.
 func New(now time.Time) *Sums { return &Sums{since: now, clusters: map[clusterKey]*cluster{}} }
 
-// Reporter is one client: what it said last of how things stand.
+// Reporter has the last values of one client's gauges.
 type Reporter struct{ gauges []gauge }
 
 // gauge is a client's share of a number.
@@ -45,9 +44,9 @@ type localityKey struct {
 	priority              uint32
 }
 
-// locality is what is known of a locality, and of how things stand there: progress and active.
+// locality has the sums of a locality. progress and active are gauges.
 type locality struct {
-	named                                    bool // the report has a locality, if only an empty one
+	named                                    bool // the report has a locality, perhaps empty
 	successes, errors, issued, opened, fails uint64
 	cpu, memory, application                 utilization
 	progress, active                         uint64
@@ -55,19 +54,19 @@ type locality struct {
 	endpoints                                map[string]*endpoint
 }
 
-// utilization is a metric that has no name.
+// utilization is a metric without a name.
 type utilization struct {
 	known bool
 	metric
 }
 
-// metric is one that clients name.
+// metric is a metric with a name chosen by clients.
 type metric struct {
 	finished uint64
 	value    float64
 }
 
-// Leave ends what a client said of how things stand. What it counted stays.
+// Leave removes a client's gauges. Its counters stay.
 func (s *Sums) Leave(r *Reporter) {
 	for _, g := range r.gauges {
 		*g.of -= g.n
@@ -75,8 +74,8 @@ func (s *Sums) Leave(r *Reporter) {
 	r.gauges = r.gauges[:0]
 }
 
-// GiveBack takes in again what was taken last, or a part of it, as it could not be told. Lost is as
-// in Add.
+// GiveBack adds the result of the last Take, or a part of it, again, because it could not be sent.
+// lost is as in Add.
 func (s *Sums) GiveBack(report []*endpointv3.ClusterStats) (lost uint64) {
 	if len(report) == 0 {
 		return 0
@@ -84,12 +83,12 @@ func (s *Sums) GiveBack(report []*endpointv3.ClusterStats) (lost uint64) {
 	s.since = s.since.Add(-report[0].GetLoadReportInterval().AsDuration())
 	wire, err := proto.Marshal(&loadstats.LoadStatsRequest{ClusterStats: report})
 	if err != nil {
-		return Requests(report) // our own bug: it is of what came over the wire
+		return Requests(report) // cannot happen: it was decoded from the wire
 	}
 	return s.Add(nil, Report{wire})
 }
 
-// Requests is how many requests a report tells of that were issued or dropped.
+// Requests returns the number of requests, issued or dropped, in a report.
 func Requests(report []*endpointv3.ClusterStats) (n uint64) {
 	for _, c := range report {
 		n += c.GetTotalDroppedRequests()
@@ -100,7 +99,7 @@ func Requests(report []*endpointv3.ClusterStats) (n uint64) {
 	return n
 }
 
-// restart keeps nothing but how things stand.
+// restart clears all but the gauges.
 func (s *Sums) restart() {
 	s.size = 0
 	for key, c := range s.clusters {
@@ -118,7 +117,7 @@ func (s *Sums) restart() {
 	s.size += len(s.clusters)
 }
 
-// restart changes l in place: clients hold what they said of how things stand by its address.
+// restart changes l in place: clients' gauges point to it.
 func (l *locality) restart() {
 	l.successes, l.errors, l.issued, l.opened, l.fails = 0, 0, 0, 0, 0
 	l.cpu, l.memory, l.application = utilization{}, utilization{}, utilization{}
@@ -131,7 +130,7 @@ func (l *locality) restart() {
 	}
 }
 
-// room takes a place of Most, if there is one.
+// room counts one more towards Most. It returns false if that is reached.
 func (s *Sums) room() bool {
 	if s.size >= Most {
 		return false

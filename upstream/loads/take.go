@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// Take is the report of all that was added since the last Take, in the order of names.
+// Take returns the report of all that was added since the last Take, sorted by names.
 func (s *Sums) Take(now time.Time) []*endpointv3.ClusterStats {
 	var report []*endpointv3.ClusterStats
 	interval := durationpb.New(now.Sub(s.since))
@@ -84,7 +84,7 @@ func (e *endpoint) take() *endpointv3.UpstreamEndpointStats {
 		TotalIssuedRequests:     e.issued,
 		LoadMetricStats:         takeMetrics(e.metrics),
 	}
-	// Read has found that both decode.
+	// Read has checked that both decode.
 	if e.address != nil {
 		out.Address = &corev3.Address{}
 		_ = proto.Unmarshal(e.address, out.Address)

@@ -7,37 +7,37 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// place is what is asked of one type for one group.
+// place is what is asked of the fallback for one type of one group.
 type place struct {
 	// Set once.
 	typeURL string
 	group   *relay.Group
 
-	turn    int    // in which it was lacking last
-	edition uint64 // of what was asked for
+	turn    int    // number of the last look at which it was lacking
+	edition uint64 // revision of the question
 	sets    map[string]*feed
-	names   *feed // nil: none was asked for
-	// asked are the names that are subscribed to.
+	names   *feed // nil: no name was asked
+	// asked are the subscribed names.
 	asked   map[string]bool
 	changed bool // something is not asked for any more
 }
 
-// feed is what is told of one set, or of all names.
+// feed receives one set, or all names.
 type feed struct {
 	sub    *relay.Sub
 	bodies map[string]*xds.Variant
-	whole  bool // a set is of use once it is (RELAY-7); names are one by one
+	whole  bool // a set is used only once it is complete (RELAY-7); names are used one by one
 }
 
 func (p *place) feed(m *relay.Subscriber) *feed {
-	// No origin with parameters has such a last resort, so there is room for the one map.
+	// An origin with parameters has no such fallback, so the empty map is enough.
 	return &feed{
 		sub:    p.group.Open(m, relay.SubOptions{TypeURL: p.typeURL, Delta: true}),
 		bodies: map[string]*xds.Variant{},
 	}
 }
 
-// ask subscribes to what is lacking, and to nothing else.
+// ask subscribes to exactly what is lacking.
 func (p *place) ask(now time.Time, m *relay.Subscriber, l *relay.Lack) {
 	p.edition = l.Edition
 	wanted := make(map[string]bool, len(l.Sets)+len(l.Namespaces))
@@ -97,8 +97,8 @@ func (p *place) askNames(now time.Time, m *relay.Subscriber, names []string) {
 	}
 }
 
-// take notes all there is to be told. changed: something is another, or has become of use. lags:
-// the subscription has to begin anew.
+// take takes what has changed. changed: a resource differs, or can be used now. lags: the
+// subscription has to start again.
 func (p *place) take(now time.Time) (changed, lags bool) {
 	changed, p.changed = p.changed, false
 	look := func(f *feed) {
@@ -138,7 +138,7 @@ func (f *feed) take(now time.Time) (changed, lags bool) {
 	return changed, lags
 }
 
-// relief is what is known and of use.
+// relief returns what is known and can be used.
 func (p *place) relief(from *relay.Origin) *relay.Relief {
 	r := &relay.Relief{From: from, Sets: make(map[string][]*xds.Variant, len(p.sets))}
 	if p.names != nil {

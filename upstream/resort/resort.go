@@ -1,11 +1,16 @@
-// Package resort has another origin stand in for one that has never spoken (origins[].fallback).
+// Package resort lets another origin stand in for one that has never answered (origins[].fallback).
 //
-// The other origin has a table of its own, which is asked and answered by the code that any origin
-// has. The Resort sits between the two tables. To the first it is the last resort: it looks at what
-// is wanted there of types of which nothing is known (relay.Origin.Lacks). To the second it is a
-// client: it subscribes to just that, and what it is told it gives to the first as what stands in
-// (relay.Origin.StandIn). What is no longer lacking it unsubscribes from, so that the other origin
-// has no stream of ours while the first one answers.
+// Both origins have tables of their own. A Resort connects the two. In the table of the first
+// origin it looks for types of which nothing is known although clients subscribe to them
+// (relay.Origin.Lacks). In the table of the fallback it is a client: it subscribes to exactly that,
+// and passes what it is sent to the first table (relay.Origin.StandIn). It unsubscribes from what
+// is no longer lacking, so that the fallback has no stream of ours while the first origin answers.
+//
+// It never talks to an origin itself.
+//
+// # Who imports it
+//
+// Package cmd/weir.
 package resort
 
 import (
@@ -17,15 +22,15 @@ import (
 )
 
 const (
-	// look is how often it is looked what the first origin's groups lack.
+	// look is the interval between two looks at what the first origin's groups lack.
 	look = 250 * time.Millisecond
-	// share: no more than one part in so many of the time is spent with that.
+	// share bounds the time spent on that to one part in so many.
 	share = 20
-	// rest is the pause after something was taken: changes that come one after the other are one.
+	// rest is the pause after a change was taken, so that changes in a row are merged.
 	rest = 50 * time.Millisecond
 )
 
-// Resort is what stands between two origins. Run is called once.
+// Resort connects two origins. Run is called once.
 type Resort struct {
 	// Set once by New.
 	first, last *relay.Origin
@@ -35,18 +40,18 @@ type Resort struct {
 
 	// Owned by Run.
 	places map[relay.Place]*place
-	groups map[string]*group // by that of the first origin; those of a place
-	turn   int               // of looks
+	groups map[string]*group // by key of the first origin's group; those with a place
+	turn   int               // number of looks
 }
 
-// group is what one of the first origin's is in the table of the last.
+// group is a group of the first origin, as a client of the fallback.
 type group struct {
 	*relay.Group
 	places int
 }
 
-// New makes one that asks last for what first lacks. source is what people are told that last is,
-// where it is not known which of its servers said something. log may be nil.
+// New makes a Resort that asks last for what first lacks. source names the fallback in status
+// pages, where it is not known which of its servers answered. log may be nil.
 func New(first, last *relay.Origin, source string, log *zap.Logger) *Resort {
 	if log == nil {
 		log = zap.NewNop()
@@ -57,8 +62,7 @@ func New(first, last *relay.Origin, source string, log *zap.Logger) *Resort {
 	}
 }
 
-// Run serves the first origin's part of its table until ctx ends. What stands in then stays with
-// those who have it.
+// Run works until ctx ends. Clients keep what the fallback gave them.
 func (r *Resort) Run(ctx context.Context) error {
 	r.first.SetFallback(time.Now(), r.first.NewAskedFallback(r.source))
 	defer r.leave()
@@ -84,7 +88,7 @@ func (r *Resort) Run(ctx context.Context) error {
 	}
 }
 
-// look asks for what is lacking now, and lets go of the rest.
+// look subscribes to what is lacking now, and unsubscribes from the rest.
 func (r *Resort) look(now time.Time) {
 	r.turn++
 	before := len(r.places)
@@ -104,7 +108,7 @@ func (r *Resort) look(now time.Time) {
 	}
 }
 
-// edition is that of what the place was asked for last.
+// edition returns the revision of the last question of the place.
 func (r *Resort) edition(at relay.Place) uint64 {
 	if p := r.places[at]; p != nil {
 		return p.edition
@@ -120,10 +124,11 @@ func (r *Resort) lacks(now time.Time, l *relay.Lack) {
 		}
 		g := r.groups[l.Group]
 		if g == nil {
-			// It presents the node that the first origin would see, so no two groups can be one.
+			// The group presents the node that the first origin would see, so that no two groups
+			// are merged.
 			joined, err := r.last.Dedicated(l.Node)
 			if err != nil {
-				return // for want of room: it is asked again
+				return // no room; it is tried again at the next look
 			}
 			g = &group{Group: joined}
 			r.groups[l.Group] = g
@@ -138,12 +143,12 @@ func (r *Resort) lacks(now time.Time, l *relay.Lack) {
 	}
 }
 
-// take gives the first origin's clients what there is now.
+// take passes what the fallback has now to the first origin's table.
 func (r *Resort) take(now time.Time) {
 	for at, p := range r.places {
 		changed, lags := p.take(now)
 		switch {
-		case lags: // it comes back at the next look, as a stream does that ends for it
+		case lags: // the next look subscribes again, as a client would with a new stream
 			r.drop(now, at, p)
 		case changed:
 			r.first.StandIn(now, at, p.relief(r.last))
@@ -151,7 +156,7 @@ func (r *Resort) take(now time.Time) {
 	}
 }
 
-// drop unsubscribes from all of a place.
+// drop unsubscribes a place from everything.
 func (r *Resort) drop(now time.Time, at relay.Place, p *place) {
 	g := r.groups[at.Group]
 	if g.places--; g.places == 0 {
@@ -162,7 +167,7 @@ func (r *Resort) drop(now time.Time, at relay.Place, p *place) {
 	delete(r.places, at)
 }
 
-// leave ends being a client, and a last resort.
+// leave unsubscribes from everything, and removes the fallback from the first origin.
 func (r *Resort) leave() {
 	now := time.Now()
 	for at, p := range r.places {

@@ -22,53 +22,53 @@ import (
 	"github.com/weir-xds/weir/upstream/descriptors"
 )
 
-// Config says how one origin is polled. It is not modified after New.
+// Config configures how one origin is polled. It is not modified after New.
 type Config struct {
-	// Name is the origin's, as in the config file: in logs and metrics. Required.
+	// Name is the origin's name in the config file, for logs and metrics. Required.
 	Name string
-	// URLs are the servers, in order of preference: what comes before /v3/discovery:clusters. At
+	// URLs are the servers, in order of preference: the part before /v3/discovery:clusters. At
 	// least one, at most 254.
 	URLs []string
-	// Poll is how often each type is asked for. Default 5 s.
+	// Poll is the interval between polls of a type. Default 5 s.
 	Poll time.Duration
-	// TLS is asked for each connection to an https URL what to use, so that certificates and
-	// authorities may be renewed; nil: the system's authorities.
+	// TLS returns the configuration for the next connection to an https URL, so that certificates
+	// and authorities may be renewed. Nil: the system's authorities.
 	TLS func() *tls.Config
 	// Headers are sent with every poll.
 	Headers map[string]string
-	// TokenFile, if set, holds a bearer token, read for each poll and sent as authorization. Needs
-	// https.
+	// TokenFile is a file with a bearer token, or "". It is read for each poll, and the token is
+	// sent as authorization. It requires https.
 	TokenFile string
-	// MaxMessage is the longest response taken, in bytes of JSON, uncompressed. Default 64 MiB.
+	// MaxMessage is the longest response accepted, in bytes of uncompressed JSON. Default 64 MiB.
 	MaxMessage int
-	// NameBytes is the longest resource name taken (limits.name_bytes). 0: no limit.
+	// NameBytes is the longest resource name accepted, in bytes (limits.name_bytes). 0: no limit.
 	NameBytes int
-	// NameFields say where a resource that comes bare has its name (RELAY-14).
+	// NameFields say where an unwrapped resource has its name (RELAY-14).
 	NameFields xds.NameFields
-	// Types are the messages that resources may hold; nil: those that are linked in.
+	// Types are the messages that resources may contain. Nil: those that are linked in.
 	Types *descriptors.Types
-	// Backoff is between polls that fail (ERR-2). Default as for upstream.Config.
+	// Backoff is the wait after failed polls (ERR-2). Defaults as in upstream.Config.
 	Backoff upstream.Backoff
-	// Batch is how long what is wanted anew is collected before it is polled for. Default 10 ms;
-	// negative: not at all.
+	// Batch is how long new subscriptions are collected before a poll. Default 10 ms; negative: not
+	// at all.
 	Batch time.Duration
-	// Instance is this process's name, which ends the list of relays that a poll presents
-	// (RELAY-87). Empty: none is presented.
+	// Instance is this process's name. It is appended to the relays that a poll presents
+	// (RELAY-87). Empty: none are presented.
 	Instance string
-	// Version is weir's own, in the user agent weir/VERSION. Default "dev".
+	// Version is weir's version, for the user agent weir/VERSION. Default "dev".
 	Version string
-	// Dial opens connections; nil: TCP.
+	// Dial opens connections. Nil: TCP.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Log may be nil: no logging.
+	// Log gets changes of state. Nil: no log.
 	Log *zap.Logger
-	// Metrics may be nil: nothing is counted.
+	// Metrics counts events. Nil: nothing is counted.
 	Metrics *metrics.Metrics
 }
 
-// maxURLs bounds the servers of one origin, which the table tells apart by one byte.
+// maxURLs bounds the servers of one origin: one byte tells them apart in the table.
 const maxURLs = 254
 
-// Types are the types that can be asked for over REST (REST-8), in the order of the protocol.
+// Types returns the types that can be asked for over REST (REST-8), in the order of the protocol.
 func Types() (typeURLs []string) {
 	for i := range xds.Services {
 		if xds.Services[i].REST != "" {
@@ -78,8 +78,8 @@ func Types() (typeURLs []string) {
 	return typeURLs
 }
 
-// checked returns the config with its defaults, and everything that is wrong with it. Each error
-// begins with the key.
+// checked returns the config with its defaults, and all its problems. Each error begins with the
+// config key.
 func (c Config) checked() (Config, error) {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -127,15 +127,15 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// orElse puts a default in place of zero.
+// orElse replaces a zero value by a default.
 func orElse[T comparable](v *T, fallback T) {
 	if *v == *new(T) {
 		*v = fallback
 	}
 }
 
-// BadURL says what is wrong with a URL; "" if nothing is. It does not repeat it: it may hold a
-// password.
+// BadURL says what is wrong with a URL; "" if nothing is. It does not quote the URL, which may have
+// a password.
 func BadURL(s string) string {
 	u, err := url.Parse(s)
 	switch {
@@ -153,8 +153,7 @@ func BadURL(s string) string {
 	return ""
 }
 
-// ValidHeader says whether a header may be sent with a poll: what HTTP and the body need is not for
-// use.
+// ValidHeader reports whether a header may be configured: not one that HTTP or the body needs.
 func ValidHeader(name, value string) bool {
 	switch strings.ToLower(name) {
 	case "accept", "accept-encoding", "connection", "content-encoding", "content-length", "content-type", "host",

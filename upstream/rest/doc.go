@@ -2,49 +2,53 @@
 //
 // # What it is
 //
-// Towards the table an [Origin] is a state-of-the-world control plane with a stream for each type.
-// It takes the lanes that the table wants ([relay.Origin.TakeLanes]); each carries one type. The
-// "stream" of a lane is a row of polls: POST to the path of the type (REST-1), with the node, all
-// names, and the version that was accepted last. 304 changes nothing. The response of a 200 is what
-// a SotW response would be. A refusal of it goes out with the next poll (REST-5).
+// To the table an [Origin] is a state-of-the-world control plane with a stream for each type. It
+// takes the lanes that the table wants ([relay.Origin.TakeLanes]); each has one type. The "stream"
+// of a lane is a series of polls: POST to the path of the type (REST-1), with the node, all names,
+// and the version that was last accepted. 304 changes nothing. A 200 is handled like a SotW
+// response. A rejection is sent with the next poll (REST-5).
 //
-// A lane is open as long as its last poll succeeded. So a server that is away is away for the table
-// too: what it said stays servable, and its silence is not taken for absence (ERR-5).
+// A lane is open as long as its last poll succeeded. So for the table the lane closes when the
+// server fails: what was answered stays servable, and silence is not taken for absence (ERR-5).
 //
-// What is wanted anew is polled for at once, everything else each Config.Poll, give or take a
-// tenth. A version is presented only where a 304 says all there is to know: to the server that gave
-// it, as long as no name has been added since and nothing has a TTL, which only a new body renews.
+// New subscriptions are polled for at once, everything else every Config.Poll, varied by a tenth. A
+// version is presented only if a 304 to it is a full answer: to the server that gave it, as long as
+// no name was added since, and if nothing has a TTL, which only a new body renews.
 //
-// Types without a path of their own, as on ADS, and those without a form in SotW are not asked
-// (REST-8): whoever configures the table leaves them out ([Types]).
+// Types without a path of their own, and those without a SotW form, cannot be asked (REST-8). The
+// table has to be configured without them ([Types]).
 //
 // # What a broken server can do
 //
-// Nothing to those who hold something. A poll that fails, by the connection, by its status, by a
-// body that is no DiscoveryResponse or is longer than Config.MaxMessage, changes nothing; the next
-// comes after a growing pause, where there are other URLs at one of these. A response has to say a
-// version or list resources: an error page in JSON is not taken for an empty set. A resource that
-// cannot be read, since its message or one within it is not known or has fields that are not known,
-// is refused by name (REST-9), and so is one that [xds.NameFields.Accept] refuses; the rest of
-// the response counts, and what it leaves out stays (RELAY-32). A response that is refused again
-// and again is asked for after a growing pause. Redirects are not followed, since they would take
-// credentials along.
+// It cannot take away what clients hold. A poll that fails changes nothing: by the connection, by
+// its status, or by a body that is no DiscoveryResponse or is longer than Config.MaxMessage. The
+// next poll comes after a growing pause, at another URL if there is one. A response has to have a
+// version or list resources, so an error page in JSON is not taken for an empty set.
+//
+// A resource is rejected by name if it, or a message in it, is unknown or has unknown fields
+// (REST-9), or if [xds.NameFields.Accept] rejects it. The rest of the response is applied, and what
+// it leaves out stays (RELAY-32). After several rejected responses in a row the pause between polls
+// grows. Redirects are not followed, since they would pass credentials on.
 //
 // # URLs
 //
-// They are in order of preference (FED-6). One that fails, and answers no other lane, is lost: the
-// next is taken at once for a group that wants what no server has answered, otherwise when the
-// first has been lost for cold_wait. The lost one is tried again by one lane at a time, which goes
-// on at the other meanwhile, and taken again when it answers.
+// URLs are in order of preference (FED-6). A URL that fails, and answers no other lane, is lost. A
+// group that wants what no server has answered uses the next one at once, others once the first has
+// been lost for cold_wait. One lane at a time probes a lost URL, and uses the other meanwhile. When
+// the lost URL answers, all lanes use it again.
 //
-// One that is a relay and refuses the way of a poll (RELAY-87) is asked again at once without it,
-// where the way was a client's: the client is sent away. Otherwise the relays form a loop
-// (RELAY-88): that is counted and logged, and the URL is taken to be lost.
+// A server that is a relay may refuse the path of a poll (RELAY-87). If the path was a client's,
+// that client's stream ends, and the server is polled again at once. Otherwise the relays form a
+// loop (RELAY-88): that is counted and logged, and the URL counts as lost.
 //
 // # Goroutines and locks
 //
-// Run starts one goroutine for each lane and waits for them. The mutex of servers and that of
-// health are leaves, and held for a few assignments.
+// Run starts one goroutine for each lane and waits for them. The mutexes of servers and health are
+// leaves, held for a few assignments.
+//
+// # Who imports it
+//
+// Packages cmd/weir and cmd/weir/config.
 //
 // # What to read next
 //

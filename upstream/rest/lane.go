@@ -19,14 +19,14 @@ import (
 )
 
 const (
-	// A type that is refused again and again is asked for after a growing pause (RELAY-32).
+	// The pause after responses of a type that were rejected in a row (RELAY-32).
 	firstPause, lastPause = time.Second, time.Minute
-	// heldAfter is when a poll that presents a version is taken to be held by the server until
-	// something changes. It is broken off then if more is wanted.
+	// heldAfter is when a poll with a version counts as held by the server until something changes.
+	// Such a poll is cancelled when there are new subscriptions.
 	heldAfter = time.Second
 )
 
-// lane polls for one type of one group, for as long as anything of it is wanted.
+// lane polls for one type of one group, as long as that has subscriptions.
 type lane struct {
 	// Set once by newLane.
 	origin  *Origin
@@ -35,16 +35,16 @@ type lane struct {
 	log     *zap.Logger
 
 	// Owned by run.
-	at       *server // whose word the lane is open by; nil: it is closed
+	at       *server // the server whose answers the lane is open by; nil: it is closed
 	wildcard bool
-	names    []string // that are asked, where it is open
-	accepted string   // the version accepted last
-	known    bool     // a 304 to accepted says all there is to know
-	nonce    string   // of the response accepted or refused last
-	reject   error    // to be told with the next poll
-	bad      int      // responses refused in a row
-	failures int      // polls that failed in a row
-	more     bool     // something is wanted that no poll has asked for
+	names    []string // names asked while it is open
+	accepted string   // last accepted version
+	known    bool     // a 304 to accepted is a full answer
+	nonce    string   // of the last response, accepted or rejected
+	reject   error    // to be sent with the next poll
+	bad      int      // rejected responses in a row
+	failures int      // failed polls in a row
+	more     bool     // subscriptions that no poll has had yet
 
 	mu     sync.Mutex // guards what follows; a leaf
 	status upstream.LaneStatus
@@ -59,8 +59,8 @@ func newLane(o *Origin, t *relay.Lane) *lane {
 	return l
 }
 
-// run polls until nothing is wanted or ctx ends, and then leaves the lane to whoever runs the
-// origin next.
+// run polls until the lane has no subscriptions or ctx ends. Then the lane waits for the next Run
+// of the origin.
 func (l *lane) run(ctx context.Context) {
 	o := l.origin
 	defer o.forget(l)
@@ -85,8 +85,7 @@ func (l *lane) run(ctx context.Context) {
 	l.table.Abandon()
 }
 
-// wait waits for a time, for a server to answer again, for something that is wanted anew or for the
-// end.
+// wait waits for a time, for a server that answers again, for new subscriptions, or for the end.
 func (l *lane) wait(ctx context.Context, until time.Time, changed <-chan struct{}) {
 	timer := time.NewTimer(time.Until(until))
 	defer timer.Stop()
@@ -98,7 +97,7 @@ func (l *lane) wait(ctx context.Context, until time.Time, changed <-chan struct{
 	}
 }
 
-// rest waits until the next poll is due: after d, or soon after something is wanted anew.
+// rest waits until the next poll is due: after d, or soon after there are new subscriptions.
 func (l *lane) rest(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -115,17 +114,17 @@ func (l *lane) rest(ctx context.Context, d time.Duration) {
 				return
 			}
 			if l.at == nil {
-				continue // what is asked when the pause is over has it
+				continue // the next poll has them anyway
 			}
 			if l.take(time.Now()); !soon && (l.more || l.at == nil) {
-				soon = true // what comes after this does not put it off
+				soon = true // further ones do not delay it
 				timer.Reset(l.origin.cfg.Batch)
 			}
 		}
 	}
 }
 
-// take takes up what is wanted now, where the lane is open.
+// take takes the current subscriptions, while the lane is open.
 func (l *lane) take(now time.Time) {
 	asks, reopen := l.table.Take(now, true)
 	for i := range asks {
@@ -151,8 +150,8 @@ func namesOf(all []relay.Name) []string {
 	return names
 }
 
-// open begins anew at a server that has answered what was asked of it. It reports whether the
-// answer is one to what the table asks now.
+// open opens the lane at a server that has answered. It reports whether the answer was to what the
+// table asks now.
 func (l *lane) open(now time.Time, s *server, wildcard bool, names []string) bool {
 	l.close()
 	l.table.Open(now, s.trust)
@@ -170,7 +169,7 @@ func (l *lane) open(now time.Time, s *server, wildcard bool, names []string) boo
 	return !lacks(l.names, names)
 }
 
-// close notes that the last poll failed, or that none will follow. What was answered stays
+// close records that the last poll failed, or that there will be no other. What was answered stays
 // servable.
 func (l *lane) close() {
 	if l.at == nil {
@@ -183,7 +182,7 @@ func (l *lane) close() {
 	l.turn(false, time.Now())
 }
 
-// poll asks once, and returns how long to wait before the next time.
+// poll polls once, and returns how long to wait before the next poll.
 func (l *lane) poll(ctx context.Context, s *server) time.Duration {
 	o, here := l.origin, l.at == s
 	begun := time.Now()
@@ -235,10 +234,10 @@ func (l *lane) poll(ctx context.Context, s *server) time.Duration {
 	return l.answered(now, s, here, r, wildcard, names)
 }
 
-// errWantsMore ends a poll that the server holds until something changes, as more is wanted.
+// errWantsMore cancels a poll that the server holds, because of new subscriptions.
 var errWantsMore = errors.New("more is wanted")
 
-// ask polls, and ends a poll that the server holds when more is wanted.
+// ask polls, and cancels the poll if the server holds it and there are new subscriptions.
 func (l *lane) ask(ctx context.Context, s *server, m *discoveryv3.DiscoveryRequest) (*answer, error) {
 	if m.GetVersionInfo() == "" || m.GetErrorDetail() != nil {
 		return l.origin.ask(ctx, s, l.typeURL, l.table.Via(), m)
@@ -259,7 +258,7 @@ func (l *lane) ask(ctx context.Context, s *server, m *discoveryv3.DiscoveryReque
 	return a, err
 }
 
-// watch calls off a poll that is held if something is wanted anew before it is done.
+// watch cancels a held poll when there are new subscriptions before it is done.
 func (l *lane) watch(done <-chan struct{}, off func()) {
 	timer := time.NewTimer(heldAfter)
 	defer timer.Stop()
@@ -275,13 +274,13 @@ func (l *lane) watch(done <-chan struct{}, off func()) {
 	}
 }
 
-// answered takes up an answer; r is nil where nothing has changed.
+// answered handles an answer; r is nil for "not modified".
 func (l *lane) answered(now time.Time, s *server, here bool, r *response, wildcard bool, names []string) time.Duration {
 	o := l.origin
 	o.servers.answered(s, !here)
-	news := o.health.heard(now, l, !here) // before open, which closes what was open, or this again
+	news := o.health.heard(now, l, !here) // before open, which closes the lane first if it was open
 	usable := here || l.open(now, s, wildcard, names)
-	if !here && l.at != s { // closed again at once: it has to be opened anew
+	if !here && l.at != s { // closed meanwhile, so it has to be opened again
 		return o.cfg.Batch
 	}
 	l.failures = 0
@@ -303,7 +302,7 @@ func (l *lane) answered(now time.Time, s *server, here bool, r *response, wildca
 	return pause
 }
 
-// apply takes up a response, and files what is thought of it.
+// apply applies a response, and records the verdict.
 func (l *lane) apply(now time.Time, s *server, r *response) {
 	o := l.origin
 	counts := o.counts.Type(l.typeURL)
@@ -321,7 +320,8 @@ func (l *lane) apply(now time.Time, s *server, r *response) {
 	}
 	l.count(now, &a)
 	if reject == nil {
-		// What is wanted since the poll began, where that opened the lane, is not in this version.
+		// If the poll opened the lane, this version does not cover subscriptions made since it
+		// began.
 		l.accepted, l.known, l.bad = r.version, r.version != "" && !r.timed && !l.more, 0
 	} else {
 		counts.Nack()
@@ -334,14 +334,14 @@ func (l *lane) apply(now time.Time, s *server, r *response) {
 	l.judged(now, reject)
 }
 
-// failed takes note of a poll that failed, and says when the next may be.
+// failed handles a failed poll, and returns how long to wait before the next.
 func (l *lane) failed(now, begun time.Time, s *server, err error) time.Duration {
 	o, was := l.origin, l.at
 	var f *failure
 	errors.As(err, &f)
 	if f.looped != "" {
 		o.counts.Loop()
-		if l.table.Looped(now, f.looped) { // it was some clients' way, who are sent away (RELAY-88)
+		if l.table.Looped(now, f.looped) { // a client's path, whose stream ends (RELAY-88)
 			l.close()
 			o.servers.gaveUp(s)
 			return 0
@@ -352,7 +352,7 @@ func (l *lane) failed(now, begun time.Time, s *server, err error) time.Duration 
 				zap.Error(err))
 		}
 	}
-	if was != nil && was != s { // a better server was sought, and does not answer
+	if was != nil && was != s { // a better server was probed, and does not answer
 		o.servers.failed(s, begun, f.fault)
 		return 0
 	}
@@ -370,7 +370,7 @@ func (l *lane) failed(now, begun time.Time, s *server, err error) time.Duration 
 	}
 	if blamed {
 		l.failures = 0
-		return 0 // there may be another server to go to, or else choose says how long to wait
+		return 0 // there may be another server; if not, choose knows how long to wait
 	}
 	d := o.cfg.Backoff.Wait(l.failures)
 	l.failures++

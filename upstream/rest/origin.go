@@ -30,8 +30,8 @@ type Origin struct {
 	lanes map[*lane]struct{}
 }
 
-// New checks cfg, reporting every problem at once, and connects it with the table's part for the
-// origin, which has to be SotW and PerType, and restricted to Types. Nothing runs before Run.
+// New checks cfg and returns all its problems, joined. table is the table's part for the origin. It
+// has to be SotW and PerType, and restricted to Types. Nothing runs before Run.
 func New(cfg Config, table *relay.Origin) (*Origin, error) {
 	c, err := cfg.checked()
 	if table == nil {
@@ -49,12 +49,12 @@ func New(cfg Config, table *relay.Origin) (*Origin, error) {
 	return o, nil
 }
 
-// Succeed takes over what is known of the origin from the one that polled it before, under another
-// configuration. It is called before Run, after the other's.
+// Succeed takes over the state of the Origin that polled the same origin under the last
+// configuration. It is called after the other's Run has ended, and before Run.
 func (o *Origin) Succeed(before *Origin) { o.health.succeed(&before.health) }
 
-// Run polls for what the table wants until ctx ends; then everything it started has ended, and the
-// lanes wait for the Run of another. It may be called once.
+// Run polls for what the table wants, until ctx ends. It returns when everything that it started
+// has ended; the lanes then wait for the next Origin's Run. It is called once.
 func (o *Origin) Run(ctx context.Context) error {
 	if o.started.Swap(true) {
 		return fmt.Errorf("origin %q: Run was called twice", o.cfg.Name)
@@ -81,7 +81,7 @@ func (o *Origin) Run(ctx context.Context) error {
 	}
 }
 
-// forget drops a lane that has ended.
+// forget removes a lane that has ended.
 func (o *Origin) forget(l *lane) {
 	o.mu.Lock()
 	delete(o.lanes, l)

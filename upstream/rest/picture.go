@@ -9,7 +9,7 @@ import (
 	"github.com/weir-xds/weir/upstream"
 )
 
-// What is counted and shown of a lane.
+// What is counted, and shown in the status, of a lane.
 
 func (l *lane) attempt() {
 	l.mu.Lock()
@@ -29,7 +29,7 @@ func (l *lane) asked(now time.Time) {
 	l.mu.Unlock()
 }
 
-// judged notes what was thought of a response.
+// judged counts the verdict on a response.
 func (l *lane) judged(now time.Time, reject *xds.RejectError) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -56,14 +56,14 @@ func (l *lane) picture() upstream.LaneStatus {
 	return s
 }
 
-// sayLater counts what became of responses that waited for others of the same moment (ORD-9).
+// sayLater counts the results of responses that waited for others of the same moment (ORD-9).
 func (l *lane) sayLater() {
 	for _, x := range l.table.Later() {
 		l.count(time.Now(), &x.Applied)
 	}
 }
 
-// count counts what became of a response in the table.
+// count counts what applying a response changed in the table.
 func (l *lane) count(now time.Time, a *relay.Applied) {
 	counts := l.origin.counts.Type(l.typeURL)
 	counts.Unrequested(a.Unrequested)

@@ -23,35 +23,35 @@ import (
 )
 
 const (
-	// headersWithin bounds the time to the head of a response: below the 15 s after which silence
-	// means absence (ABS-5), so that a server that hangs is not taken for one that is silent.
+	// headersWithin bounds the time to the headers of a response. It is below the 15 s after which
+	// silence means absence (ABS-5), so a server that hangs is not taken for a silent one.
 	headersWithin = 10 * time.Second
-	// bodyWithin bounds the time for the rest of it.
+	// bodyWithin bounds the time for the body.
 	bodyWithin = 50 * time.Second
 	// idleConnection is how long a connection is kept between polls.
 	idleConnection = 90 * time.Second
 	idleAtServer   = 100
-	// errorBytes is how much of an error's body is repeated.
+	// errorBytes is how much of the body of an error response is logged.
 	errorBytes = 1000
 )
 
-// answer is what a poll brought: a body, or that nothing has changed.
+// answer is the result of a poll: a body, or "not modified".
 type answer struct {
 	body      []byte
 	unchanged bool
 }
 
-// failure is a poll that brought nothing.
+// failure is a failed poll.
 type failure struct {
 	fault  fault
 	err    error
-	looped string // the words of a relay that refuses the way of the poll (RELAY-87)
+	looped string // error text of a relay that refuses the path of the poll (RELAY-87)
 }
 
 func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
-// newClient makes what all polls of an origin go through.
+// newClient makes the HTTP client of an origin.
 func newClient(cfg *Config) *http.Client {
 	dial := cfg.Dial
 	if dial == nil {
@@ -71,7 +71,7 @@ func newClient(cfg *Config) *http.Client {
 		}
 		secured := tls.Client(conn, cfg.clientTLS(address))
 		if err := secured.HandshakeContext(ctx); err != nil {
-			_ = conn.Close() // it is being given up
+			_ = conn.Close() // the connection is given up
 			return nil, err
 		}
 		return secured, nil
@@ -81,7 +81,7 @@ func newClient(cfg *Config) *http.Client {
 	}}
 }
 
-// clientTLS is what one connection goes by.
+// clientTLS returns the TLS configuration of one connection.
 func (c *Config) clientTLS(address string) *tls.Config {
 	t := &tls.Config{MinVersion: tls.VersionTLS12}
 	if c.TLS != nil {
@@ -102,7 +102,7 @@ func (o *Origin) ask(ctx context.Context, s *server, typeURL string, via []strin
 	}
 	ctx, cancel := context.WithTimeout(ctx, headersWithin+bodyWithin)
 	defer cancel()
-	// which counts connecting, as ResponseHeaderTimeout does not
+	// includes connecting, unlike ResponseHeaderTimeout
 	slow := time.AfterFunc(headersWithin, cancel)
 	req, err := o.request(ctx, strings.TrimSuffix(s.url, "/")+xds.ServiceOf(typeURL, false).REST, body, via)
 	if err != nil {
@@ -140,7 +140,7 @@ func (o *Origin) ask(ctx context.Context, s *server, typeURL string, via []strin
 	return &answer{body: data}, nil
 }
 
-// request is one poll.
+// request makes the HTTP request of a poll.
 func (o *Origin) request(ctx context.Context, url string, body []byte, via []string) (*http.Request, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
@@ -167,8 +167,8 @@ func (o *Origin) request(ctx context.Context, url string, body []byte, via []str
 	return req, nil
 }
 
-// refusal is what a status other than 200 and 304 means: below 500 the server answers, and does not
-// want what was asked.
+// refusal makes the failure of a status other than 200 and 304. Below 500 the server works, and
+// refuses the question.
 func refusal(url string, resp *http.Response) *failure {
 	f := &failure{fault: unclear}
 	if resp.StatusCode < http.StatusInternalServerError {

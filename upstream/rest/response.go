@@ -17,28 +17,28 @@ import (
 
 const resourceType = "type.googleapis.com/envoy.service.discovery.v3.Resource"
 
-// deterministic makes equal messages equal bytes.
+// deterministic encodes equal messages as equal bytes.
 var deterministic = proto.MarshalOptions{Deterministic: true, AllowPartial: true}
 
-// maxReasons bounds what one bad response can take, as xds.Accept does.
+// maxReasons bounds the error text of a bad response, as in xds.Accept.
 const maxReasons = 100
 
-// response is a body as it was understood.
+// response is a decoded body.
 type response struct {
 	version, nonce, identifier string
-	raw                        []byte // the DiscoveryResponse of what can be read
+	raw                        []byte // a DiscoveryResponse of the resources that decode
 	refused                    []refused
-	timed                      bool // something has a TTL
+	timed                      bool // a resource has a TTL
 }
 
-// refused is a resource that cannot be read.
+// refused is a resource that does not decode.
 type refused struct {
-	name   string // "" where it has none that can be read
+	name   string // "" if it cannot be found
 	reason string
 }
 
-// parse reads the JSON of a DiscoveryResponse for a type. An error says that it is none. A panic
-// over a peer's bytes costs that response and nobody anything else (ERR-11).
+// parse decodes the JSON of a DiscoveryResponse. An error means that it is none. A panic over a
+// peer's bytes costs that response and nothing else (ERR-11).
 func (o *Origin) parse(typeURL string, data []byte) (r *response, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -87,7 +87,7 @@ func (o *Origin) parse(typeURL string, data []byte) (r *response, err error) {
 	return r, err
 }
 
-// resource reads one Any. Of secrets nothing is repeated (RELAY-76).
+// resource decodes one Any. Errors quote nothing of secrets (RELAY-76).
 func (o *Origin) resource(typeURL string, raw json.RawMessage) (*anypb.Any, error) {
 	var a anypb.Any
 	err := protojson.UnmarshalOptions{Resolver: o.cfg.Types, AllowPartial: true}.Unmarshal(raw, &a)
@@ -110,8 +110,8 @@ func hasTTL(a *anypb.Any) bool {
 	return a.GetTypeUrl() == resourceType && proto.Unmarshal(a.GetValue(), &w) == nil && w.GetTtl() != nil
 }
 
-// plain is the text of an error of the protobuf library without its prefix, whose space is
-// sometimes another kind of space.
+// plain returns the text of a protobuf error without its prefix. The space after the prefix is
+// sometimes a non-breaking one.
 func plain(err error) string {
 	return strings.TrimLeft(strings.TrimPrefix(err.Error(), "proto:"), " \u00a0")
 }
@@ -125,7 +125,7 @@ func (r *response) refuse(i int, name string, why error) {
 	r.refused = append(r.refused, refused{name, fmt.Sprintf("resource %q: %s", name, why)})
 }
 
-// nameIn is the name of a resource that cannot be read as a whole; "" if it cannot be found.
+// nameIn finds the name of a resource that does not decode; "" if it cannot.
 func (o *Origin) nameIn(typeURL string, raw json.RawMessage) string {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(raw, &fields) != nil {
@@ -157,8 +157,8 @@ func (o *Origin) nameIn(typeURL string, raw json.RawMessage) string {
 	return text(f.JSONName(), string(f.Name()))
 }
 
-// update judges a response as one from the wire is (RELAY-30), and adds what could not even be
-// read.
+// update checks a response as one from the wire (RELAY-30), and adds the resources that did not
+// decode.
 func (o *Origin) update(lane *relay.Lane, r *response) (u xds.Update, reject *xds.RejectError, err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/weir-xds/weir/upstream"
 )
 
-// servers are the URLs of an origin, and which of them is polled (FED-6).
+// servers chooses which URL of an origin is polled (FED-6).
 type servers struct {
 	// Set once by newServers.
 	table   *relay.Origin
@@ -16,22 +16,22 @@ type servers struct {
 	all     []*server // in order of preference
 
 	mu      sync.Mutex    // guards what follows and the servers; a leaf
-	changed chan struct{} // closed when a server that was lost answers
+	changed chan struct{} // closed when a lost server answers
 }
 
 // server is one URL.
 type server struct {
 	// Set once by newServers.
-	at    int // its place in the order of preference
+	at    int // index in the order of preference
 	url   string
-	trust uint8 // tells servers apart whose versions differ (FED-7)
+	trust uint8 // equal for servers that share versions (FED-7)
 
 	// Guarded by servers.mu.
-	lost      time.Time // since when it fails; zero: it does not, as far as is known
+	lost      time.Time // first failure since its last answer; zero: reachable, as far as is known
 	until     time.Time // no attempt before, while it is lost
-	failures  int       // since it answered last
-	answering int       // lanes that are open by its word
-	sought    bool      // a lane finds out whether a lost one answers again
+	failures  int       // since its last answer
+	answering int       // lanes that are open by its answers
+	sought    bool      // a lane probes whether a lost server answers again
 }
 
 func newServers(cfg *Config, table *relay.Origin) *servers {
@@ -42,9 +42,9 @@ func newServers(cfg *Config, table *relay.Origin) *servers {
 	return ss
 }
 
-// choose is the server to poll now, or when to ask again, and what tells that it may be earlier. at
-// is where the lane is open; nil: nowhere. uncached is asked whether the group wants what no server
-// has answered.
+// choose returns the server to poll now, or when to ask again and a channel that may make that
+// earlier. at is the server that the lane is open at; nil: none. uncached reports whether the group
+// wants what no server has answered.
 func (ss *servers) choose(now time.Time, at *server, uncached func() bool) (_ *server, again time.Time, _ <-chan struct{}) {
 	waiting := at == nil && uncached()
 	ss.mu.Lock()
@@ -65,7 +65,7 @@ func (ss *servers) choose(now time.Time, at *server, uncached func() bool) (_ *s
 	return nil, again, ss.changed
 }
 
-// answers reports whether any server from one on answers somebody.
+// answers reports whether any server from index from on answers a lane.
 func (ss *servers) answers(from int) bool {
 	for _, s := range ss.all[from:] {
 		if s.answering > 0 {
@@ -75,8 +75,8 @@ func (ss *servers) answers(from int) bool {
 	return false
 }
 
-// sooner is the earlier of two times; the first may be zero. What is past is a server that another
-// lane is trying: look again soon.
+// sooner returns the earlier of two times; the first may be zero. A time in the past is that of a
+// server which another lane probes: check again soon.
 func sooner(a, b, now time.Time) time.Time {
 	const soon = 100 * time.Millisecond
 	if !b.After(now) {
@@ -88,7 +88,7 @@ func sooner(a, b, now time.Time) time.Time {
 	return a
 }
 
-// answered notes that a lane was answered; first: it was not open by this server's word.
+// answered records an answer to a lane. first: the lane was not open at this server.
 func (ss *servers) answered(s *server, first bool) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -103,27 +103,27 @@ func (ss *servers) answered(s *server, first bool) {
 	}
 }
 
-// left notes that a lane is open by this server's word no more.
+// left records that a lane is no longer open at this server.
 func (ss *servers) left(s *server) {
 	ss.mu.Lock()
 	s.answering--
 	ss.mu.Unlock()
 }
 
-// fault is whose a failure is.
+// fault says whose failure it is.
 type fault int
 
 const (
 	// unclear: the server's, unless it answers other lanes.
 	unclear fault = iota
-	// ownFault: the lane's own: the server answers, and refuses what was asked.
+	// ownFault: the lane's. The server works, and refuses the question.
 	ownFault
 	// unreachable: the server's.
 	unreachable
 )
 
-// failed notes that a poll failed which began at since, of a lane that is not open by this server's
-// word (any more). It reports whether the server is to blame.
+// failed records a failed poll, begun at since, of a lane that is not open at this server. It
+// reports whether the server is to blame.
 func (ss *servers) failed(s *server, since time.Time, f fault) bool {
 	now := time.Now()
 	ss.mu.Lock()
@@ -135,7 +135,7 @@ func (ss *servers) failed(s *server, since time.Time, f fault) bool {
 	if s.lost.IsZero() {
 		s.lost = since
 	}
-	if !s.until.After(now) { // polls that were made together count once
+	if !s.until.After(now) { // simultaneous polls count once
 		s.until = now.Add(s.backoff(ss.backoff))
 	}
 	return true
@@ -147,14 +147,14 @@ func (s *server) backoff(b upstream.Backoff) time.Duration {
 	return d
 }
 
-// gaveUp notes that a poll was broken off by us.
+// gaveUp records that we cancelled a poll.
 func (ss *servers) gaveUp(s *server) {
 	ss.mu.Lock()
 	s.sought = false
 	ss.mu.Unlock()
 }
 
-// inUse is the first server that answers, else the first that is not lost, else the first.
+// inUse returns the first server that answers, else the first that is not lost, else the first.
 func (ss *servers) inUse() string {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()

@@ -9,25 +9,25 @@ import (
 	"github.com/weir-xds/weir/upstream"
 )
 
-// health is what the origin's state is told from. Safe for concurrent use.
+// health is what the origin's status is derived from. Safe for concurrent use.
 type health struct {
 	mu        sync.Mutex
 	connected bool
-	since     time.Time // of the last change of connected
+	since     time.Time // when connected changed last
 	open      int       // lanes whose last poll succeeded
-	failures  int       // since the last that did
-	err       string    // the last failure; "": it is over
+	failures  int       // since the last success
+	err       string    // the last failure; "" once it is over
 	errAt     time.Time
-	errOf     *lane // who met it
+	errOf     *lane // the lane that had it
 	proof     time.Time
 	update    time.Time
-	looped    time.Time // when the log told of a loop of relays last
+	looped    time.Time // when a loop of relays was last logged
 }
 
-// loopEvery is how often the log tells of a loop of relays.
+// loopEvery is the interval between log lines about a loop of relays.
 const loopEvery = time.Minute
 
-// loop notes that the origin is in a loop of relays, and reports whether that is to be told.
+// loop records that the origin is in a loop of relays. It reports whether to log that.
 func (h *health) loop(now time.Time) (news bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -37,8 +37,8 @@ func (h *health) loop(now time.Time) (news bool) {
 	return news
 }
 
-// heard notes an answer to a lane; first: it was not open. It reports whether the origin was not
-// connected.
+// heard records an answer to a lane; first: the lane was not open. It reports whether the origin
+// was not connected before.
 func (h *health) heard(now time.Time, l *lane, first bool) (news bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -52,8 +52,8 @@ func (h *health) heard(now time.Time, l *lane, first bool) (news bool) {
 	return h.set(true, now)
 }
 
-// failed notes a failure of a lane, which is not open (any more). While others are, it says nothing
-// of the origin. It reports whether the origin is no longer connected.
+// failed records a failed poll of a lane that is not open. It does not count for the origin while
+// other lanes are open. It reports whether the origin is no longer connected.
 func (h *health) failed(now time.Time, l *lane, err error) (news bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -62,14 +62,14 @@ func (h *health) failed(now time.Time, l *lane, err error) (news bool) {
 	return h.open == 0 && h.set(false, now)
 }
 
-// closed notes that a lane is no longer open.
+// closed records that a lane is no longer open.
 func (h *health) closed() {
 	h.mu.Lock()
 	h.open--
 	h.mu.Unlock()
 }
 
-// gone notes that a lane has ended, whose failure nobody would hear the end of.
+// gone records that a lane has ended, and clears its error, which nothing else would end.
 func (h *health) gone(l *lane) {
 	h.mu.Lock()
 	if h.errOf == l && h.connected {
@@ -91,7 +91,7 @@ func (h *health) set(connected bool, now time.Time) (news bool) {
 	return news
 }
 
-// succeed takes over what another knew, which has ended.
+// succeed takes over the state of another health, which is no longer used.
 func (h *health) succeed(was *health) {
 	was.mu.Lock()
 	defer was.mu.Unlock()
@@ -99,8 +99,8 @@ func (h *health) succeed(was *health) {
 	h.proof, h.update = was.proof, was.update
 }
 
-// Status takes a picture. Connected: the last poll succeeded, of some type at least; Address is the
-// URL in use; a lane is Open if its last poll succeeded, and Attempts counts its polls.
+// Status returns the current state. Connected: the last poll of some type succeeded. Address is the
+// URL in use. A lane is Open if its last poll succeeded, and its Attempts are polls.
 func (o *Origin) Status() upstream.Status {
 	s := upstream.Status{Name: o.cfg.Name, Address: o.servers.inUse()}
 	h := &o.health
