@@ -98,6 +98,9 @@ func (s *session) list(now time.Time, st *streamType, in *content) error {
 		st.held = nil
 		st.unhold()
 	}
+	if st.wildcard && !wildcard && !xds.SentWhole(st.typeURL) {
+		st.discardEmptyList()
+	}
 	st.wildcard = wildcard
 	version := ""
 	if st.sub.None() { // only the first request of a type says what the client holds (RELAY-43)
@@ -113,6 +116,19 @@ func (s *session) list(now time.Time, st *streamType, in *content) error {
 		st.sub.Remind()
 	}
 	return s.countNames(st)
+}
+
+// discardEmptyList is called when the client leaves `*`. An empty list that is held back answers `*`
+// alone. To a client of names it says nothing, so it is not sent (SOTW-9).
+func (st *streamType) discardEmptyList() {
+	a := st.held
+	if a == nil || len(a.Variants)+len(a.Heartbeats)+len(a.Errors) > 0 || !a.Located.None() {
+		return
+	}
+	st.sub.Ack(a.Receipt()) // no client acknowledges it
+	st.held, st.changed = nil, false
+	st.unhold()
+	st.synced()
 }
 
 // repeats reports whether a request answers a response with the names that its type already has, so

@@ -160,8 +160,10 @@ func (n *namedTable) lookAll(a *Ask, gen uint32, now time.Time, all bool) {
 		}
 		if !s.lists(e) {
 			// The name may have been asked on an earlier stream that is still open, and to which
-			// the type may return (RELAY-92).
-			e.onUnasked()
+			// the type may return (RELAY-92). If it comes back into the requests of this stream,
+			// a list may be under way that leaves it out.
+			e.onStream(gen)
+			e.onLapsed()
 			continue
 		}
 		if n.shares(e) {
