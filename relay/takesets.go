@@ -127,8 +127,9 @@ func (x *setsTake) collect(p *position) {
 	p.empty(x.own)
 	for _, v := range body.Variants {
 		x.renewed(p, v.Name)
-		// Unchanged content is sent in full if the set was subscribed again (DELTA-2), if it lost its
-		// TTL (TTL-8), or if the client has not accepted it and so may be sent no heartbeat (TTL-10).
+		// Unchanged content is sent in full if the set was subscribed again (DELTA-2), if it lost
+		// its TTL (TTL-8), or if the client has not accepted it and so may be sent no heartbeat
+		// (TTL-10).
 		x.look(v.Name, "", p.resend || !p.fresh && p.view.item(v.Name).rev <= p.sent)
 	}
 	for _, name := range body.Removed {
