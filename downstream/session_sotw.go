@@ -118,8 +118,8 @@ func (s *session) list(now time.Time, st *streamType, in *content) error {
 	return s.countNames(st)
 }
 
-// discardEmptyList is called when the client leaves `*`. An empty list that is held back answers `*`
-// alone. To a client of names it says nothing, so it is not sent (SOTW-9).
+// discardEmptyList is called when the client leaves `*`. An empty list that is held back answers
+// `*` alone. To a client of names it says nothing, so it is not sent (SOTW-9).
 func (st *streamType) discardEmptyList() {
 	a := st.held
 	if a == nil || len(a.Variants)+len(a.Heartbeats)+len(a.Errors) > 0 || !a.Located.None() {
