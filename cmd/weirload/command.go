@@ -17,11 +17,11 @@ const (
 	exitUsage
 )
 
-// failure marks an error of a command that was called correctly. All others come from reading the
-// command line.
+// failure marks an error of a command that was called correctly. All others come from the command
+// line.
 type failure struct{ error }
 
-// Unwrap gives the error that was marked.
+// Unwrap returns the marked error.
 func (f failure) Unwrap() error { return f.error }
 
 // action marks the errors of a command's work.
@@ -31,7 +31,7 @@ func action(work func(*cobra.Command) error) func(*cobra.Command, []string) erro
 		switch {
 		case err == nil:
 			return nil
-		case cmd.Context().Err() != nil: // whatever broke then broke by it
+		case cmd.Context().Err() != nil: // whatever failed then failed because of it
 			return failure{errors.New("interrupted")}
 		default:
 			return failure{err}
@@ -56,13 +56,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		return exitOK
 	}
-	// There is nobody left to tell if stderr is gone. Each error is a line, and joined errors are
-	// several.
+	// If stderr is gone nobody can be told. Each error is a line, and joined errors are several.
 	if failed := (failure{}); errors.As(err, &failed) {
 		_, _ = fmt.Fprintln(stderr, err)
 		return exitFailed
 	}
-	// cobra spreads its suggestions over lines
+	// cobra puts its suggestions on several lines
 	_, _ = fmt.Fprintln(stderr, strings.Join(strings.Fields(err.Error()), " "))
 	return exitUsage
 }

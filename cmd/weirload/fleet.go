@@ -52,7 +52,7 @@ clock; of another server's resources responses and bytes are counted.`,
 	return cmd
 }
 
-// addFleetFlags declares what a fleet can be told wherever its server comes from.
+// addFleetFlags adds the fleet's flags that do not depend on where its server comes from.
 func addFleetFlags(fs *pflag.FlagSet, c *fleet.Config) {
 	fs.StringVar((*string)(&c.Dialect), "dialect", string(fleet.Delta), "delta or sotw")
 	fs.IntVar(&c.Clients, "clients", 100, "how many clients")
@@ -89,7 +89,7 @@ func checkOutput(output *string) func(*cobra.Command, []string) error {
 	}
 }
 
-// typeURL takes what is no name of a kind for a type URL.
+// typeURL returns the type URL of a kind, or name itself.
 func typeURL(name string) string {
 	if kind := world.Kind(name); kind == world.Clusters || kind == world.Endpoints {
 		return kind.TypeURL()

@@ -1,5 +1,5 @@
-// Weirload is weir's load tool: an origin that costs little (origin), a fleet of clients that count
-// rather than decode (fleet), and both with a weir between them (run).
+// Weirload is weir's load tool: a cheap origin (origin), a fleet of clients that count instead of
+// decoding (fleet), and both with a weir between them (run).
 //
 // Exit codes are those of weir: 0 ok, 1 refused input or failed work, 2 usage.
 package main
@@ -13,7 +13,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// The first signal asks for an orderly end; a second one kills as usual.
+	// The first signal asks for an orderly shutdown; a second one kills.
 	context.AfterFunc(ctx, stop)
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }

@@ -39,7 +39,7 @@ the address of the xDS port, that of the control endpoint, and its process id. T
 			_ = xds.Close()
 			return err
 		}
-		// Who connects from here on waits in the listener's queue, and no longer than until Serve.
+		// Clients that connect from here on wait in the listener's queue, until Serve.
 		ready := world.NewReady(xds.Addr().String(), control.Addr().String())
 		if err := json.NewEncoder(cmd.OutOrStdout()).Encode(ready); err != nil {
 			_, _ = xds.Close(), control.Close()

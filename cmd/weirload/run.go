@@ -17,7 +17,7 @@ import (
 	"github.com/weir-xds/weir/cmd/weirload/world"
 )
 
-// measurement is what the command run was told.
+// measurement has the options of the command run.
 type measurement struct {
 	fleet         fleet.Config
 	world         world.Options
@@ -60,7 +60,7 @@ them all. Without a number of changes or a rate only the storm is measured. The 
 	return cmd
 }
 
-// run starts everything, measures, and ends everything.
+// run starts everything, measures, and stops everything.
 func (m *measurement) run(ctx context.Context) (report *fleet.Report, err error) {
 	m.world.NamesPerClient = m.fleet.Names // to be checked with the rest
 	m.fleet.TypeURL, m.fleet.Resources = m.world.Kind.TypeURL(), m.world.Resources
@@ -108,7 +108,7 @@ func (m *measurement) run(ctx context.Context) (report *fleet.Report, err error)
 	return f.Run(ctx)
 }
 
-// startOrigin runs this program once more.
+// startOrigin runs this program as an origin.
 func (m *measurement) startOrigin(ctx context.Context, fail context.CancelCauseFunc) (*bed.Child, world.Ready, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -118,8 +118,8 @@ func (m *measurement) startOrigin(ctx context.Context, fail context.CancelCauseF
 		"--resources", strconv.Itoa(m.world.Resources), "--bytes", strconv.Itoa(m.world.Bytes)))
 }
 
-// config is weir's: its defaults, with a group for each node.cluster, and room for as many streams
-// on a connection as there will be.
+// config returns weir's configuration: the defaults, with a group for each node.cluster, and room
+// for as many streams on a connection as there will be.
 func (m *measurement) config(origin string) map[string]any {
 	return map[string]any{
 		"listeners": []any{map[string]any{"address": "127.0.0.1:0"}},
@@ -133,7 +133,7 @@ func (m *measurement) config(origin string) map[string]any {
 	}
 }
 
-// findWeir prefers the one that was built with this program.
+// findWeir returns the given path, or else the weir that was built with this program.
 func findWeir(path string) (string, error) {
 	if path != "" {
 		if _, err := exec.LookPath(path); err != nil {

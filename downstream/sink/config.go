@@ -14,37 +14,38 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 )
 
-// Config is what a Sink is made of. It is not modified after New.
+// Config configures a Sink. It is not modified after New.
 type Config struct {
-	// Path is the directory. It is made when it is not there; it must be the sink's alone.
+	// Path is the directory. It is made if it does not exist; it must be the sink's only.
 	Path string
-	// Origin is where the resources are from. Required.
+	// Origin is the table's part for the origin of the resources. Required.
 	Origin *relay.Origin
-	// Node is that of a client as which the origin is asked. Nil: none is presented.
+	// Node is the node to present, like a client's. Nil: none.
 	Node *corev3.Node
 	// Types are type URLs. Endpoints need clusters beside them, route configurations need listeners
 	// or scoped routes, and secrets need Secrets and an origin that has them enabled. Empty:
-	// clusters, endpoints, listeners and route configurations.
+	// DefaultTypes.
 	Types []string
 	// Secrets are the names of the secrets that are written.
 	Secrets []string
 	// OrderHold is the time between a change and what must come after it. Zero: none.
 	OrderHold time.Duration
-	// ColdWait is for how long the connected origin may be silent about a name or a list before
-	// nothing waits for it.
+	// ColdWait is how long the connected origin may be silent about a name or a list before nothing
+	// waits for it.
 	ColdWait time.Duration
-	// Log has what fails. Nil: nothing is logged.
+	// Log gets failures. Nil: no log.
 	Log *zap.Logger
-	// Metrics counts what is written. Nil counts nothing.
+	// Metrics counts the files written. Nil: nothing is counted.
 	Metrics *metrics.Metrics
 }
 
-// DefaultTypes are what Config.Types means when it is empty.
+// DefaultTypes returns the types that an empty Config.Types means: clusters, endpoints, listeners
+// and route configurations.
 func DefaultTypes() []string {
 	return []string{xds.ClusterType, xds.EndpointType, xds.ListenerType, xds.RouteType}
 }
 
-// Types are the type URLs that can be written, in the order in which they are.
+// Types returns the type URLs that can be written, in order of writing.
 func Types() (all []string) {
 	for _, k := range kinds {
 		all = append(all, k.typeURL)
@@ -55,12 +56,12 @@ func Types() (all []string) {
 // kind is a type that can be written.
 type kind struct {
 	typeURL string
-	short   string // its files begin so
-	list    bool   // all resources are one file; else each has its own
+	short   string // prefix of its files
+	list    bool   // one file has all resources; otherwise each has its own
 	from    []string
 }
 
-// kinds are in the order in which they are written: what is referred to before what refers to it.
+// kinds are in order of writing: what is referred to comes before what refers to it.
 var kinds = []*kind{
 	{typeURL: xds.SecretType, short: "sds"},
 	{typeURL: xds.EndpointType, short: "eds", from: []string{xds.ClusterType}},
@@ -70,13 +71,13 @@ var kinds = []*kind{
 	{typeURL: xds.ListenerType, short: "lds", list: true},
 }
 
-// late reports whether resources of the type refer to clusters, and so are written a hold after
-// those.
+// late reports whether resources of the type refer to clusters, so that they are written a hold
+// after those.
 func (k *kind) late() bool {
 	return slices.Contains([]string{xds.RouteType, xds.ScopedRouteType, xds.ListenerType}, k.typeURL)
 }
 
-// problems are what is wrong with the configuration.
+// problems returns all problems of the configuration, joined.
 func (c *Config) problems() error {
 	var errs []error
 	if c.Path == "" {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// unfinished is the file that is being written. Envoy and weir read no file whose name begins with
+// unfinished is the file that is being written. Envoy and weir ignore files whose names begin with
 // a dot.
 const unfinished = ".weir-sink.tmp"
 
@@ -19,19 +19,19 @@ const (
 	secretMode fs.FileMode = 0o600
 )
 
-// dir is the directory, and what is in it of ours.
+// dir is the directory, with our files in it.
 type dir struct {
 	path string
-	// has is the digest of each file with the mode that it should have; nil: it was not read yet,
-	// or something failed since.
+	// has is a digest of each file's content and mode; nil: the directory was not read yet, or
+	// something has failed since.
 	has map[string][sha256.Size]byte
 	// doomed are files that nothing refers to, and since when.
 	doomed map[string]time.Time
-	// renamed is told of each file that was put; nil but in tests.
+	// renamed is called for each file that was put in place; nil except in tests.
 	renamed func(file string)
 }
 
-// open reads what is there, so that what stays the same is not written again.
+// open reads the directory, so that unchanged files are not written again.
 func (d *dir) open(kinds []*kind) error {
 	if d.has != nil {
 		return nil
@@ -59,7 +59,7 @@ func (d *dir) open(kinds []*kind) error {
 			}
 			sum := sha256.Sum256(content)
 			if info, err := e.Info(); err != nil || info.Mode() != k.mode() {
-				sum = [sha256.Size]byte{} // it is written anew
+				sum = [sha256.Size]byte{} // its mode is wrong: it is written again
 			}
 			has[e.Name()] = sum
 		}
@@ -75,13 +75,13 @@ func (k *kind) mode() fs.FileMode {
 	return fileMode
 }
 
-// holds reports whether there is such a file.
+// holds reports whether a file exists.
 func (d *dir) holds(file string) bool {
 	_, is := d.has[file]
 	return is
 }
 
-// read gives a file's content; nil if there is none.
+// read returns a file's content; nil if it does not exist.
 func (d *dir) read(file string) ([]byte, error) {
 	if !d.holds(file) {
 		return nil, nil
@@ -89,7 +89,7 @@ func (d *dir) read(file string) ([]byte, error) {
 	return os.ReadFile(filepath.Join(d.path, file))
 }
 
-// put gives a file its content, unless it has it.
+// put writes a file, unless it has that content and mode already.
 func (d *dir) put(file string, content []byte, mode fs.FileMode) (written bool, err error) {
 	delete(d.doomed, file)
 	sum := sha256.Sum256(content)
@@ -109,7 +109,7 @@ func (d *dir) put(file string, content []byte, mode fs.FileMode) (written bool, 
 	return true, nil
 }
 
-// write makes a file that others cannot read before it has its mode.
+// write writes a file. Others cannot read it before it has its mode.
 func write(path string, content []byte, mode fs.FileMode) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, secretMode)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// feed is what the sink is told of one type.
+// feed receives one type.
 type feed struct {
 	// Set once by newFeed.
 	kind  *kind
@@ -18,27 +18,27 @@ type feed struct {
 	cold  time.Duration
 
 	opened time.Time
-	// entries are by canonical name: of a list what there is, else what is asked for.
+	// entries by canonical name: of a list the resources, otherwise the subscribed names.
 	entries map[string]*entry
-	// changed: the list is not what was written last.
+	// changed: the list differs from what was last written.
 	changed bool
 }
 
 // entry is one resource.
 type entry struct {
 	asked    time.Time
-	answered bool         // by a body, its absence or an error
+	answered bool         // with a body, its absence or an error
 	body     *xds.Variant // nil: there is none
 	wrote    *xds.Variant // the body in the file, as far as this run knows
-	refs     []string     // what it refers to; of lists
+	refs     []string     // names that it refers to; of lists
 }
 
-// newFeed becomes a client of the type and subscribes. held are the names whose files are there:
-// what was restored is then not told before the origin has confirmed it.
+// newFeed joins as a client of the type and subscribes. held are the names with files: restored
+// content is then not sent before the origin has confirmed it.
 func newFeed(k *kind, m *relay.Subscriber, cfg *Config, held []string, now time.Time) (*feed, error) {
 	join := cfg.Origin.Group
 	if k.typeURL == xds.SecretType {
-		join = cfg.Origin.Dedicated // a secret is for one client alone (RELAY-75)
+		join = cfg.Origin.Dedicated // a secret is for one client only (RELAY-75)
 	}
 	g, err := join(cfg.Node)
 	if err != nil {
@@ -72,7 +72,7 @@ func (f *feed) close(now time.Time) {
 	f.sub.Close(now)
 }
 
-// take notes what there is to be told. It reports whether there was anything.
+// take takes changes. It reports whether there were any.
 func (f *feed) take(now time.Time) (told bool) {
 	for f.sub.Pending() {
 		a := f.sub.Take(now)
@@ -88,7 +88,7 @@ func (f *feed) take(now time.Time) (told bool) {
 		}
 		for _, e := range a.Errors {
 			if x := f.entries[e.Name]; x != nil && !f.kind.list {
-				x.answered = true // a body that was told before stays
+				x.answered = true // the last body stays
 			}
 		}
 		f.sub.Ack(a.Receipt())
@@ -96,7 +96,7 @@ func (f *feed) take(now time.Time) (told bool) {
 	return told
 }
 
-// note takes up a body, or nil for a removal.
+// note records a body, or nil for a removal.
 func (f *feed) note(name string, body *xds.Variant) {
 	x := f.entries[name]
 	switch {
@@ -113,7 +113,7 @@ func (f *feed) note(name string, body *xds.Variant) {
 	f.changed = true
 }
 
-// ask names exactly these resources from now on.
+// ask subscribes to exactly these names.
 func (f *feed) ask(now time.Time, names map[string]bool) {
 	var more, fewer []string
 	for name := range names {
@@ -134,14 +134,14 @@ func (f *feed) ask(now time.Time, names map[string]bool) {
 	slices.Sort(more)
 	for _, d := range f.sub.Update(now, more, fewer) {
 		if x := f.entries[xds.NameKey(d.Name)]; x != nil {
-			x.answered = true // for want of room: nothing waits for it
+			x.answered = true // there is no room for it: nothing waits for it
 		}
 	}
 }
 
-// ready reports whether nothing is waited for any more, and when to look again if something is.
-// What has a file from an earlier run is not waited for. silent: the list is not known, as the
-// origin does not speak of it.
+// ready reports whether nothing is waited for, and when to look again if something is. Names with a
+// file from an earlier run are not waited for. silent: the list is unknown, because the origin is
+// silent about it.
 func (f *feed) ready(now time.Time, d *dir) (ready, silent bool, again time.Time) {
 	since, open := f.sub.Upstream()
 	if f.kind.list {

@@ -17,15 +17,15 @@ import (
 
 const suffix = ".pb"
 
-// maxFileName is what file systems take.
+// maxFileName is the longest file name, in bytes.
 const maxFileName = 255
 
-// fileOf is the name of the file of one resource.
+// fileOf returns the name of the file of one resource.
 func (k *kind) fileOf(name string) string {
 	var b strings.Builder
 	for _, c := range []byte(name) {
 		if c <= ' ' || c > '~' || c == '/' || c == '%' {
-			_, _ = fmt.Fprintf(&b, "%%%02X", c) // a builder takes everything
+			_, _ = fmt.Fprintf(&b, "%%%02X", c) // a strings.Builder returns no error
 		} else {
 			b.WriteByte(c)
 		}
@@ -38,7 +38,7 @@ func (k *kind) fileOf(name string) string {
 	return k.short + "." + escaped + suffix
 }
 
-// file is the name of the file that has all resources.
+// file returns the name of the file with all resources.
 func (k *kind) file() string { return k.short + suffix }
 
 // owns reports whether a file is of the type.
@@ -50,8 +50,8 @@ func (k *kind) owns(file string) bool {
 	return is && strings.HasSuffix(rest, suffix) && rest != suffix
 }
 
-// references are the names that a resource of a list refers to: the endpoints of a cluster, or the
-// route configurations of a listener or a scoped route. What does not parse refers to nothing.
+// references returns the names that a resource of a list refers to: the endpoints of a cluster, or
+// the route configurations of a listener or a scoped route. What does not decode refers to nothing.
 func references(typeURL string, v *xds.Variant) []string {
 	switch typeURL {
 	case xds.ClusterType:
@@ -77,7 +77,7 @@ func unpack(v *xds.Variant, m proto.Message) bool {
 	return proto.Unmarshal(v.Any(), a) == nil && proto.Unmarshal(a.GetValue(), m) == nil
 }
 
-// routesOf are the route configurations that a listener has by name.
+// routesOf returns the names of a listener's route configurations.
 func routesOf(l *listenerv3.Listener) (names []string) {
 	add := func(a *anypb.Any) {
 		m := &hcmv3.HttpConnectionManager{}

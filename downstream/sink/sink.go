@@ -12,16 +12,14 @@ import (
 )
 
 const (
-	// look is how often it is looked whether what is waited for has come, where nothing wakes the
-	// sink.
+	// look is how often the sink checks whether what it waits for has come, if nothing wakes it.
 	look = 250 * time.Millisecond
-	// rest is the pause after something was written: changes that come one after the other become
-	// one.
+	// rest is the pause after a write, so that changes in a row are merged.
 	rest = 100 * time.Millisecond
 	// retryFirst and retryMost bound the pause after a failure.
 	retryFirst = time.Second
 	retryMost  = 30 * time.Second
-	// sayAgain is how often a failure that lasts is logged.
+	// sayAgain is how often a lasting failure is logged.
 	sayAgain = time.Minute
 )
 
@@ -34,16 +32,16 @@ type Sink struct {
 	counts  *metrics.Origin
 
 	// Owned by Run.
-	feeds map[*kind]*feed // nil: it is no client now
+	feeds map[*kind]*feed // nil: it is not joined as a client
 	dir   dir
 	order
 
 	failures int       // in a row
-	retryAt  time.Time // after the last
-	saidAt   time.Time // when it was logged
+	retryAt  time.Time // next attempt after the last failure
+	saidAt   time.Time // when it was last logged
 }
 
-// New checks the configuration. Nothing is read or written before Run.
+// New checks the configuration. It reads and writes nothing.
 func New(cfg Config) (*Sink, error) {
 	if len(cfg.Types) == 0 {
 		cfg.Types = DefaultTypes()
@@ -69,7 +67,7 @@ func New(cfg Config) (*Sink, error) {
 	return s, nil
 }
 
-// Run writes until ctx ends. What is written stays.
+// Run writes until ctx ends. The files stay.
 func (s *Sink) Run(ctx context.Context) error {
 	defer func() { s.leave(time.Now()) }()
 	timer := time.NewTimer(0)
@@ -85,7 +83,7 @@ func (s *Sink) Run(ctx context.Context) error {
 		now := time.Now()
 		next, wrote := s.step(now)
 		wake = s.mailbox.Wake()
-		if wrote || !s.retryAt.IsZero() { // what wakes it now waits
+		if wrote || !s.retryAt.IsZero() { // pending changes wait for the timer
 			wake, next = nil, later(now.Add(rest), s.retryAt)
 		}
 		if timer.Stop(); !next.IsZero() {
@@ -94,8 +92,8 @@ func (s *Sink) Run(ctx context.Context) error {
 	}
 }
 
-// step takes what there is and writes what may be written. It gives the time at which there may be
-// more to do, zero if only a wake-up can bring that.
+// step takes changes and writes what may be written. It returns when to look again; zero: when
+// something wakes the sink.
 func (s *Sink) step(now time.Time) (next time.Time, wrote bool) {
 	err := s.dir.open(s.kinds)
 	if err == nil {
@@ -104,7 +102,7 @@ func (s *Sink) step(now time.Time) (next time.Time, wrote bool) {
 	if err == nil {
 		s.take(now)
 		if s.lags() {
-			s.leave(now) // and comes back
+			s.leave(now) // the next step joins again
 			return now, false
 		}
 		if _, frozen := s.cfg.Origin.Frozen(); frozen {
@@ -123,7 +121,7 @@ func (s *Sink) step(now time.Time) (next time.Time, wrote bool) {
 	return next, wrote
 }
 
-// failed has it tried again, from what is then in the directory.
+// failed schedules another attempt, which reads the directory again.
 func (s *Sink) failed(now time.Time, err error) {
 	s.counts.SinkWrite(err)
 	s.retryAt = now.Add(min(retryFirst<<min(s.failures, 10), retryMost))
@@ -142,7 +140,7 @@ func (s *Sink) failed(now time.Time, err error) {
 	}
 }
 
-// join becomes a client.
+// join joins the group as a client.
 func (s *Sink) join(now time.Time) error {
 	if s.feeds != nil {
 		return nil
@@ -163,7 +161,7 @@ func (s *Sink) join(now time.Time) error {
 	return nil
 }
 
-// leave ends being a client.
+// leave ends the subscriptions.
 func (s *Sink) leave(now time.Time) {
 	closeAll(s.feeds, now)
 	s.feeds = nil
@@ -175,8 +173,8 @@ func closeAll(feeds map[*kind]*feed, now time.Time) {
 	}
 }
 
-// take notes all there is to be told: what is written last is taken first, so that what is written
-// first is never older. What clusters and listeners refer to is asked for.
+// take takes all changes. What is written last is taken first, so that what is written first is
+// never older. It subscribes to what clusters and listeners refer to.
 func (s *Sink) take(now time.Time) {
 	for told := true; told; {
 		told = false
@@ -193,7 +191,7 @@ func (s *Sink) take(now time.Time) {
 	}
 }
 
-// wanted are the names to be asked for of a type.
+// wanted returns the names to subscribe to.
 func (s *Sink) wanted(k *kind) map[string]bool {
 	names := make(map[string]bool)
 	if k.typeURL == xds.SecretType {
@@ -216,7 +214,7 @@ func (s *Sink) wanted(k *kind) map[string]bool {
 	return names
 }
 
-// lags reports whether a subscription has to begin anew, as a stream that ends for it does.
+// lags reports whether a subscription has to start again, as a stream that ends for lagging does.
 func (s *Sink) lags() bool {
 	for _, f := range s.feeds {
 		if f.sub.Standing().Lagging {

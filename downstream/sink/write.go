@@ -11,21 +11,20 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// most is how many times Config.OrderHold what must come after something else waits at most, while
-// that changes all the time.
+// most bounds, in Config.OrderHold, the wait of what must come after something else while that
+// changes all the time.
 const most = 4
 
-// order is what is remembered so that what is referred to is there before and after what refers to
-// it.
+// order is the state that keeps what is referred to in place before and after what refers to it.
 type order struct {
 	// clusters are those in cds.pb, as encoded `resources` fields by name; nil: it was not read
 	// yet.
 	clusters map[string][]byte
-	// gone are those of them that there are no more, and since when.
+	// gone are those of them that were removed, and since when.
 	gone map[string]time.Time
-	// lateAt is when routes and listeners may be written that may refer to the clusters written
-	// last, and lateSince when the first that is not written was seen; zero: there is none.
-	// lateWrote is when some were written last.
+	// lateAt is when routes and listeners may be written that may refer to the clusters last
+	// written. lateSince is when the first unwritten change of them was seen; zero: there is none.
+	// lateWrote is when some were last written.
 	lateAt, lateSince, lateWrote time.Time
 }
 
@@ -36,7 +35,7 @@ const (
 	fieldTypeURL   = 4
 )
 
-// response is the content of a file: resources are encoded fields.
+// response returns the content of a file; resources are encoded fields.
 func response(typeURL string, resources [][]byte) []byte {
 	sum := sha256.New()
 	for _, r := range resources {
@@ -50,7 +49,8 @@ func response(typeURL string, resources [][]byte) []byte {
 	return protowire.AppendString(protowire.AppendTag(b, fieldTypeURL, protowire.BytesType), typeURL)
 }
 
-// resources are those of a file, by name, as encoded fields. A file that is none of ours has none.
+// resources returns the resources of a file by name, as encoded fields; none if the file is not
+// ours.
 func resources(content []byte) map[string][]byte {
 	found := make(map[string][]byte)
 	parsed, err := xds.ParseResponse(content, false)
@@ -70,7 +70,7 @@ func resources(content []byte) map[string][]byte {
 	return found
 }
 
-// written are the names of the resources in the files of a type.
+// written returns the names of the resources in the files of a type.
 func (s *Sink) written(k *kind) (names []string, err error) {
 	for file := range s.dir.has {
 		if !k.owns(file) {
@@ -85,7 +85,7 @@ func (s *Sink) written(k *kind) (names []string, err error) {
 	return names, nil
 }
 
-// write brings the files up to what is known, as far as it is complete and its time has come.
+// write updates the files, as far as the content is complete and its time has come.
 func (s *Sink) write(now time.Time) (next time.Time, wrote bool, err error) {
 	w := &round{Sink: s, now: now}
 	w.early()
@@ -101,8 +101,8 @@ func (s *Sink) write(now time.Time) (next time.Time, wrote bool, err error) {
 type round struct {
 	*Sink
 	now    time.Time
-	silent map[*kind]bool // lists that the origin does not speak of
-	next   time.Time      // when there may be more to do; zero: when something changes
+	silent map[*kind]bool // lists about which the origin is silent
+	next   time.Time      // when to look again; zero: when something changes
 	wrote  bool
 	err    error
 }
@@ -113,7 +113,7 @@ func (w *round) wait(until time.Time) {
 	}
 }
 
-// put writes a file, counts it if it was not the same, and reports whether it is as it should be.
+// put writes a file, counts it if its content changed, and reports whether it succeeded.
 func (w *round) put(k *kind, file string, resources [][]byte) bool {
 	if w.err != nil {
 		return false
@@ -126,7 +126,7 @@ func (w *round) put(k *kind, file string, resources [][]byte) bool {
 	return err == nil
 }
 
-// early writes the bodies of what clusters refer to: each is complete by itself.
+// early writes the resources that clusters refer to: each is complete by itself.
 func (w *round) early() {
 	for _, k := range w.kinds {
 		if !k.list && !k.late() {
@@ -135,7 +135,7 @@ func (w *round) early() {
 	}
 }
 
-// bodies writes those that are not yet in their files.
+// bodies writes the bodies that are not in their files yet.
 func (w *round) bodies(k *kind) {
 	for _, name := range slices.Sorted(maps.Keys(w.feeds[k].entries)) {
 		x := w.feeds[k].entries[name]
@@ -145,9 +145,9 @@ func (w *round) bodies(k *kind) {
 	}
 }
 
-// absent writes empty files for what there is not, or what the origin is silent about: a client
-// would wait for it otherwise, or refuse what refers to it. A file that is there stays: clients
-// keep what they have, too.
+// absent writes empty files for names that do not exist, or about which the origin is silent:
+// otherwise a client would wait for the file, or refuse what refers to it. An existing file stays,
+// as clients keep what they have.
 func (w *round) absent(k *kind) {
 	for _, name := range slices.Sorted(maps.Keys(w.feeds[k].entries)) {
 		x, file := w.feeds[k].entries[name], k.fileOf(name)
@@ -157,7 +157,7 @@ func (w *round) absent(k *kind) {
 	}
 }
 
-// ready reports whether all that is told together is known.
+// ready reports whether all that is written together is known.
 func (w *round) ready() bool {
 	all := true
 	w.silent = make(map[*kind]bool)
@@ -171,8 +171,8 @@ func (w *round) ready() bool {
 	return all
 }
 
-// clusters writes the list of clusters, with those that went for as long as something may still
-// refer to them.
+// clusters writes the list of clusters, with removed ones for as long as something may refer to
+// them.
 func (w *round) clusters() {
 	for _, k := range w.kinds {
 		if !k.list && !k.late() {
@@ -211,8 +211,8 @@ func (w *round) clusters() {
 	}
 }
 
-// letGo notes which clusters went, and reports whether some of those that are in the file need not
-// be there any more.
+// letGo records which clusters were removed, and reports whether some in the file need not stay any
+// longer.
 func (w *round) letGo(f *feed) (some bool) {
 	o, hold := &w.order, w.cfg.OrderHold
 	pending := w.lateChanged()
@@ -257,8 +257,8 @@ func (s *Sink) kindOf(typeURL string) *kind {
 	return nil
 }
 
-// lateChanged reports whether routes or listeners are not as they were written; not those that the
-// origin is silent about.
+// lateChanged reports whether routes or listeners differ from what was written, except those about
+// which the origin is silent.
 func (w *round) lateChanged() bool {
 	for _, k := range w.kinds {
 		if !k.late() || w.silent[k] {
@@ -325,8 +325,8 @@ func (w *round) late() {
 	}
 }
 
-// sweep removes the files of single resources that nothing has referred to for a hold, once no
-// cluster is kept that went.
+// sweep removes files of single resources that nothing has referred to for a hold, once no removed
+// cluster is kept.
 func (w *round) sweep() {
 	o, hold := &w.order, w.cfg.OrderHold
 	if w.err != nil || len(o.gone) > 0 || !o.lateSince.IsZero() {

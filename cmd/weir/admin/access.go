@@ -17,12 +17,12 @@ import (
 	"go.uber.org/zap"
 )
 
-// Who asks, whom they ask for, and whether they are answered.
+// Authentication, the Host and origin checks, and the limit on wrong tokens.
 
-// OpenPaths are what Config.Open may list.
+// OpenPaths are the paths that Config.Open may list.
 var OpenPaths = []string{"/healthz", "/readyz", "/metrics"}
 
-// caller says who sent a request, for the log: "client certificate spiffe://...", "token",
+// caller identifies the sender of a request in the log: "client certificate spiffe://...", "token",
 // "session", "uid 0", "anonymous".
 type caller string
 
@@ -34,16 +34,16 @@ const (
 
 type callerKey struct{}
 
-// who names the caller of an action in the log.
+// who returns the caller of an action, for the log.
 func who(r *http.Request) []zap.Field {
 	by, _ := r.Context().Value(callerKey{}).(caller)
 	return []zap.Field{zap.String("by", string(by)), zap.String("remote", r.RemoteAddr)}
 }
 
-// refusal is an answer to somebody who is not served.
+// refusal is the answer to a request that is not served.
 type refusal struct {
 	code   int
-	reason string // as weir_admin_refusals_total has it
+	reason string // label of weir_admin_refusals_total
 	text   string
 }
 
@@ -66,7 +66,7 @@ var (
 	unreadable = &refusal{http.StatusServiceUnavailable, "credentials", "the token cannot be read"}
 )
 
-// admitted serves who may ask, and says to all others why not.
+// admitted serves permitted requests, and answers all others with the reason.
 func (a *Admin) admitted(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		by, refused := a.judge(r)
@@ -97,15 +97,15 @@ func (a *Admin) refuse(w http.ResponseWriter, r *http.Request, why *refusal) {
 	http.Error(w, why.text, why.code)
 }
 
-// wantsPage reports whether a person with a browser asks.
+// wantsPage reports whether a browser shows the answer to a person.
 func wantsPage(r *http.Request) bool {
 	return (r.Method == http.MethodGet || r.URL.Path == signInPath) && strings.Contains(r.Header.Get("Accept"), "text/html")
 }
 
-// judge says who sent a request, or why it is not served.
+// judge returns the caller of a request, or why it is not served.
 func (a *Admin) judge(r *http.Request) (caller, *refusal) {
 	reading := r.Method == http.MethodGet || r.Method == http.MethodHead
-	// Who looks whether weir is alive learns nothing, and may have any name for it.
+	// A liveness check gets no information, and may use any name for the host.
 	if reading && (r.URL.Path == "/healthz" && !a.cfg.Reachable || slices.Contains(a.cfg.Open, r.URL.Path)) {
 		return anonymous, nil
 	}
@@ -133,7 +133,7 @@ func (a *Admin) judge(r *http.Request) (caller, *refusal) {
 	return with, nil
 }
 
-// credentials judges the token, or the session that one has begun.
+// credentials checks the token, or the session that was begun with one.
 func (a *Admin) credentials(r *http.Request) (caller, *refusal) {
 	want, err := a.token()
 	if err != nil {
@@ -151,15 +151,15 @@ func (a *Admin) credentials(r *http.Request) (caller, *refusal) {
 	return "", noToken
 }
 
-// try compares a token, unless too many wrong ones came from there. Nobody waits: who guesses is
-// told to come again.
+// try compares a token, unless the peer has sent too many wrong ones. It never waits: such a peer
+// is told to come back later.
 func (a *Admin) try(r *http.Request, given, want string) *refusal {
 	from, now := peerOf(r), time.Now()
 	place, ok := a.tries.take(from, now)
 	if !ok {
 		return tooMany
 	}
-	// Sums are equally long, so that the comparison does not tell the length.
+	// Sums have equal length, so the comparison does not reveal the token's.
 	sum, wantSum := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(want))
 	if subtle.ConstantTimeCompare(sum[:], wantSum[:]) == 1 {
 		a.tries.giveBack(place)
@@ -171,7 +171,7 @@ func (a *Admin) try(r *http.Request, given, want string) *refusal {
 	return wrongToken
 }
 
-// token is the one in force.
+// token returns the token in force.
 func (a *Admin) token() (string, error) {
 	want, err := ReadToken(a.cfg.TokenFile)
 	if err != nil && a.unreadable.due(time.Now()) > 0 {
@@ -180,7 +180,8 @@ func (a *Admin) token() (string, error) {
 	return want, err
 }
 
-// ReadToken refuses an empty file, or an empty token would open the port.
+// ReadToken reads a token. An empty file is an error: an empty token would open the port to
+// everybody.
 func ReadToken(path string) (string, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -193,13 +194,13 @@ func ReadToken(path string) (string, error) {
 	return token, nil
 }
 
-// hasName reports whether a request is for a name of this port. A web site that has its own name
-// turned to this address (DNS rebinding) makes browsers ask under that name, and they take the
-// answer for the site's own.
+// hasName reports whether a request names this port in Host. A web site can have its own name
+// resolve to this address (DNS rebinding): then browsers send that name, and treat the answer as
+// the site's own.
 func (a *Admin) hasName(r *http.Request) bool {
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if _, socket := local.(*net.UnixAddr); socket {
-		return true // which no browser reaches
+		return true // browsers cannot reach it
 	}
 	host := hostOf(r.Host)
 	if host == "localhost" || slices.Contains(a.hosts, host) {
@@ -216,7 +217,7 @@ func (a *Admin) hasName(r *http.Request) bool {
 	return ip.IsLoopback() || ofThisMachine(ip)
 }
 
-// hostOf is the host of a Host header, or of a key of the configuration, in one spelling.
+// hostOf returns the host of a Host header, or of a config value, in normal form.
 func hostOf(text string) string {
 	host := text
 	if h, _, err := net.SplitHostPort(text); err == nil {
@@ -239,17 +240,16 @@ func ofThisMachine(ip netip.Addr) bool {
 	})
 }
 
-// sameOrigin reports whether a browser says that a page of this port sends the request. One that
-// another site's page sends has been refused before; this refuses what does not say.
+// sameOrigin reports whether the browser states that a page of this port sends the request.
+// Requests from other sites' pages were refused before; this refuses those that state nothing.
 func sameOrigin(r *http.Request) bool {
 	return r.Header.Get("Sec-Fetch-Site") == "same-origin" || r.Header.Get("Origin") != ""
 }
 
-// certified reports whether the connection has shown a certificate that admin.tls.client_ca vouches
-// for.
+// certified reports whether the client showed a certificate that admin.tls.client_ca verifies.
 func certified(r *http.Request) bool { return r.TLS != nil && len(r.TLS.VerifiedChains) > 0 }
 
-// connected says whom the connection is with.
+// connected returns the caller as the connection identifies it.
 func connected(r *http.Request) caller {
 	if certified(r) {
 		return "client certificate " + caller(identityOf(r.TLS.VerifiedChains[0][0]))
@@ -260,8 +260,8 @@ func connected(r *http.Request) caller {
 	return anonymous
 }
 
-// identityOf is whom a certificate is for: its first URI, as in SPIFFE, else its first DNS name,
-// else its subject.
+// identityOf returns whom a certificate is for: its first URI, as in SPIFFE, else its first DNS
+// name, else its subject.
 func identityOf(cert *x509.Certificate) string {
 	switch {
 	case len(cert.URIs) > 0:
@@ -272,8 +272,8 @@ func identityOf(cert *x509.Certificate) string {
 	return cert.Subject.String()
 }
 
-// peerOf is whom wrong tokens are counted for: an address, of IPv6 its network of 64 bits, which is
-// what one host is given; on a Unix socket the user.
+// peerOf returns whom wrong tokens count for: an IPv4 address, or the IPv6 network of 64 bits that
+// a host is given; on a Unix socket the user.
 func peerOf(r *http.Request) string {
 	at, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -283,6 +283,6 @@ func peerOf(r *http.Request) string {
 	if ip.Is6() {
 		bits = 64
 	}
-	p, _ := ip.Prefix(bits) // an address has as many
+	p, _ := ip.Prefix(bits) // the address has that many bits
 	return p.String()
 }

@@ -17,66 +17,66 @@ import (
 	"github.com/weir-xds/weir/relay"
 )
 
-// Config says what is shown. It is not modified after New; all but the fields
-// that say otherwise are required.
+// Config says what the port shows. It is not modified after New. Fields are required unless they
+// say otherwise.
 type Config struct {
-	// Name and Version are the process's, Started its birth.
+	// Name and Version are the process's; Started is its start.
 	Name, Version string
 	Started       time.Time
 
-	// Table is asked for groups and resources.
+	// Table has the groups and resources.
 	Table *relay.Table
-	// Origins, Clients and Readiness give the present state.
+	// Origins, Clients and Readiness return the current state.
 	Origins   func() []Origin
 	Clients   func() []downstream.ClientStatus
 	Readiness func() Readiness
-	// Snapshot is how the last known good on disk stands; nil: there is none.
+	// Snapshot returns the state of the snapshot; nil: there is none.
 	Snapshot func() *Snapshot
-	// Metrics is what /metrics shows.
+	// Metrics are served at /metrics.
 	Metrics prometheus.Gatherer
-	// Effective is the configuration in force, secrets masked, as YAML.
+	// Effective returns the configuration in force as YAML, with secrets masked.
 	Effective func() ([]byte, ConfigState)
-	// Readable is a body as JSON.
+	// Readable returns a body as JSON.
 	Readable func(*anypb.Any) json.RawMessage
 
-	// Drain begins an orderly end and returns at once.
+	// Drain begins an orderly shutdown and returns at once.
 	Drain func()
-	// TokenFile holds the bearer token that requests need; it is read at each. Empty: none is
+	// TokenFile has the bearer token that requests need; it is read for each. Empty: none is
 	// needed.
 	TokenFile string
-	// Reachable: others than this machine can reach the address. Then everything but Open needs the
-	// token, or without one a client certificate that the port has verified. If not, /healthz and
-	// /readyz need nothing.
+	// Reachable: other machines can reach the address. Then everything except Open needs the token,
+	// or, if there is none, a verified client certificate. Otherwise /healthz and /readyz need
+	// nothing.
 	Reachable bool
-	// Hosts are what requests may name as their Host, besides localhost, loopback and the addresses
-	// of this machine, with or without a port. Requests over a Unix socket may name anything.
+	// Hosts are the values of Host that are accepted, besides localhost, loopback and this
+	// machine's addresses, with or without a port. Over a Unix socket any is.
 	Hosts []string
-	// Open are those of OpenPaths that are answered to everybody, under any Host.
+	// Open are those of OpenPaths that are served to everybody, under any Host.
 	Open []string
 	// Pprof serves /debug/pprof/.
 	Pprof bool
-	// ClientStatus is posted requests for client status in JSON, and GRPC serves whatever comes
-	// over HTTP/2 as gRPC; nil: they are not there.
+	// ClientStatus serves client status requests in JSON, and GRPC all gRPC requests; nil: not
+	// found.
 	ClientStatus, GRPC http.Handler
 
-	// Counts counts who was refused; nil: nothing is counted.
+	// Counts counts refused requests; nil: not counted.
 	Counts *metrics.Metrics
-	// Log takes what happens; nil: nothing is logged.
+	// Log gets actions and refusals; nil: no log.
 	Log *zap.Logger
 }
 
-// Admin serves the port.
+// Admin has the handlers of the port.
 type Admin struct {
 	// Set once by New.
 	cfg      Config
-	hosts    []string // in one spelling
+	hosts    []string // in normal form
 	sessions *sessions
 
 	tries                   tries
 	wrongTokens, unreadable seldom
 }
 
-// New makes the handlers' state. An unusable token file is an error.
+// New makes an Admin. An unusable token file is an error.
 func New(cfg Config) (*Admin, error) {
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
@@ -95,7 +95,7 @@ func New(cfg Config) (*Admin, error) {
 	return a, nil
 }
 
-// Handler serves everything. The server's ConnContext is to be that of this package.
+// Handler serves everything. The http.Server has to use this package's ConnContext.
 func (a *Admin) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", a.healthz)
@@ -140,8 +140,7 @@ func (a *Admin) Probes() http.Handler {
 	return a.hardened(mux)
 }
 
-// hardened keeps browsers from doing or concluding anything on behalf of other
-// web sites.
+// hardened keeps browsers from acting, or reading answers, on behalf of other web sites.
 func (a *Admin) hardened(next http.Handler) http.Handler {
 	pages := http.NewCrossOriginProtection()
 	pages.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -176,7 +175,7 @@ func (a *Admin) config(w http.ResponseWriter, _ *http.Request) {
 	writeText(w, state.comment()+string(text))
 }
 
-// writeText writes to somebody who may have left, which is their business.
+// writeText writes an answer. An error means that the client has left, which does not matter.
 func writeText(w http.ResponseWriter, s string) {
 	_, _ = w.Write([]byte(s))
 }

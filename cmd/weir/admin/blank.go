@@ -8,12 +8,11 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// blanked stands where something sensitive was.
+// blanked replaces sensitive values.
 const blanked = "[blanked]"
 
-// Blank blanks what Envoy's API marks as sensitive: private keys, passwords
-// and the like, which also occur inside listeners and clusters. What is of a
-// type not linked in stays as it is.
+// Blank blanks what Envoy's API marks as sensitive: private keys, passwords and the like, also
+// inside listeners and clusters. Messages of unknown types stay as they are.
 func Blank(body *anypb.Any) {
 	m, err := body.UnmarshalNew()
 	if err != nil {
@@ -25,7 +24,7 @@ func Blank(body *anypb.Any) {
 	}
 }
 
-// blankFields blanks the sensitive fields of m at any depth; all: every one.
+// blankFields blanks the sensitive fields of m at any depth; all: every field.
 func blankFields(m protoreflect.Message, all bool) {
 	if body, ok := m.Interface().(*anypb.Any); ok {
 		if all {
@@ -59,7 +58,7 @@ func blankFields(m protoreflect.Message, all bool) {
 
 func blankMap(m protoreflect.Message, f protoreflect.FieldDescriptor, entries protoreflect.Map, hide bool) {
 	if hide {
-		m.Clear(f) // the keys may tell as much as the values
+		m.Clear(f) // keys may reveal as much as values
 		return
 	}
 	if f.MapValue().Message() == nil {
@@ -71,7 +70,7 @@ func blankMap(m protoreflect.Message, f protoreflect.FieldDescriptor, entries pr
 	})
 }
 
-// blankScalar shows that something was there, where that can be shown.
+// blankScalar shows that there was a value, if the type allows that.
 func blankScalar(m protoreflect.Message, f protoreflect.FieldDescriptor) {
 	switch f.Kind() {
 	case protoreflect.StringKind:

@@ -7,7 +7,7 @@ import (
 	"github.com/weir-xds/weir/metrics"
 )
 
-// client is how a client stream stands.
+// client is the state of a client stream.
 type client struct {
 	Stream      uint64    `json:"stream"`
 	Peer        string    `json:"peer"`
@@ -18,8 +18,8 @@ type client struct {
 	Dedicated   []string  `json:"dedicated_groups,omitempty"` // as origin/key
 	Dialect     string    `json:"dialect"`
 	Since       time.Time `json:"since"`
-	Synced      bool      `json:"synced"` // every type is
-	// ParameterSets are the different maps of dynamic parameters it has, the empty one not counted.
+	Synced      bool      `json:"synced"` // of all types
+	// ParameterSets are the distinct parameter maps in use, not counting the empty one.
 	ParameterSets int          `json:"parameter_sets,omitempty"`
 	Types         []clientType `json:"types"`
 }
@@ -29,11 +29,11 @@ type clientType struct {
 	TypeURL  string `json:"type_url"`
 	Wildcard bool   `json:"wildcard"`
 	Names    int    `json:"names"`
-	// Origins has the names by origin and parameters, if some are another's than the client's or
-	// have parameters: the first of these parts, or all with full=true.
+	// Origins are the names by origin and parameters, if some are not the client's own origin's, or
+	// have parameters: the first parts, or all with full=true.
 	Origins []clientPart `json:"origins,omitempty"`
 	LeftOut int          `json:"origins_left_out,omitempty"`
-	// The versions are of SotW; delta has none for a whole type.
+	// Versions of SotW; in delta a whole type has none.
 	SentVersion   string    `json:"sent_version,omitempty"`
 	AckedVersion  string    `json:"acked_version,omitempty"`
 	Responses     uint64    `json:"responses"`
@@ -45,13 +45,12 @@ type clientType struct {
 	Cold          uint64    `json:"cold,omitempty"`
 }
 
-// clientPart is what a client is subscribed to of one type at one origin with one map of
-// parameters.
+// clientPart is what a client is subscribed to, of one type at one origin with one parameter map.
 type clientPart struct {
 	Origin string `json:"origin"`
 	Group  string `json:"group"`
-	// Parameters are the map as canonical text. Located: the client named them; else they are what
-	// its node has.
+	// Parameters are the map as canonical text. Located: the client used locators; otherwise the
+	// parameters are its node's.
 	Parameters string `json:"parameters,omitempty"`
 	Located    bool   `json:"located,omitempty"`
 	Wildcard   bool   `json:"wildcard"`

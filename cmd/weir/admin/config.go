@@ -6,28 +6,27 @@ import (
 	"time"
 )
 
-// ConfigState is how the configuration in force came to be.
+// ConfigState says where the configuration in force is from.
 type ConfigState struct {
-	// File is where it is from; empty: it does not change.
+	// File is its path; empty: there is none, so no reloads.
 	File string `json:"file,omitempty"`
-	// Hash is the SHA-256 of the text that is in force, in hexadecimal digits.
+	// Hash is the SHA-256 of the text in force, in hexadecimal.
 	Hash string `json:"hash,omitempty"`
-	// LastGood is the file that the text in force was kept in, and Accepted when it was accepted:
-	// File was refused at the start, and since. Empty: what is in force is from File.
+	// LastGood is the file with the text in force, and Accepted when that was accepted: File has
+	// been refused since the start. Empty: the text in force is File's.
 	LastGood string    `json:"last_good,omitempty"`
 	Accepted time.Time `json:"accepted,omitzero"`
 	// Since is when it came into force.
 	Since time.Time `json:"since"`
-	// Read is when the file was read last, whatever came of it.
+	// Read is when the file was last read, with whatever result.
 	Read time.Time `json:"read"`
-	// Refused is when the file was refused: it holds something else now. Zero: it
-	// was not, or the file is in force by now.
+	// Refused is when the file was refused. Zero: it was not, or it is in force.
 	Refused time.Time `json:"refused,omitzero"`
-	// Problems are what it was refused for, one line each, with line and key.
+	// Problems are why it was refused, one line each, with line and key.
 	Problems []string `json:"problems,omitempty"`
 }
 
-// comment is what stands above the configuration, in YAML.
+// comment returns the comment above the configuration in YAML.
 func (s *ConfigState) comment() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# in force since %s", s.Since.UTC().Format(time.RFC3339))

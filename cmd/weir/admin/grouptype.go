@@ -8,42 +8,43 @@ import (
 	"github.com/weir-xds/weir/relay/inspect"
 )
 
-// shownMaps is how many parameter maps are listed of a type or a client unless all are asked for.
+// shownMaps is how many parameter maps of a type or a client are listed by default.
 const shownMaps = 10
 
-// groupType is how a type of a group stands: the sums over all parameter maps that it is asked
+// groupType is the state of a type of a group, summed over the parameter maps that it is asked
 // with.
 type groupType struct {
 	Type    string `json:"type"`
 	TypeURL string `json:"type_url"`
 	typeState
-	// ParameterSets is how many of those maps there are, the empty one not counted. Unless that is
-	// the only one, ByParameters has the first of them, or all with full=true.
+	// ParameterSets is the number of those maps, not counting the empty one. Unless the empty map
+	// is the only one, ByParameters has the first of them, or all with full=true.
 	ParameterSets int       `json:"parameter_sets,omitempty"`
 	ByParameters  []typeMap `json:"by_parameters,omitempty"`
 }
 
-// typeMap is how a type stands for one parameter map, as canonical text; "" is the empty one.
+// typeMap is the state of a type for one parameter map, as canonical text; "" is the empty map.
 type typeMap struct {
 	Parameters string `json:"parameters"`
 	typeState
 }
 
 type typeState struct {
-	// Wildcard: everything is wanted upstream; Settled: that set is complete.
+	// Wildcard: `*` is subscribed upstream. Settled: that set is complete.
 	Wildcard bool `json:"wildcard"`
 	Settled  bool `json:"settled"`
 	Members  int  `json:"members"` // of that set, and of collections
-	// Collections are globs, and namespaces of virtual hosts, wanted upstream.
+	// Collections are the globs, and namespaces of virtual hosts, subscribed upstream.
 	Collections int `json:"collections"`
-	Names       int `json:"names"` // wanted by name upstream
+	Names       int `json:"names"` // subscribed by name upstream
 	Absent      int `json:"absent"`
-	Waiting     int `json:"waiting"` // asked and unanswered
-	// Resources held, of both kinds; one that several maps hold counts for each, but for its Bytes.
+	Waiting     int `json:"waiting"` // of Names, those without an answer
+	// Resources held, as members and by name. One that several maps hold counts for each, except in
+	// Bytes.
 	Resources int `json:"resources"`
 	Bytes     int `json:"bytes"`
-	// Of the wildcard's set, and of what is held by name: equal where equal things are held,
-	// whichever replica it is. A sum has none.
+	// Digests of the wildcard's set, and of what is held by name: equal on replicas that hold the
+	// same. A sum over maps has none.
 	Digest      string `json:"digest,omitempty"`
 	NamesDigest string `json:"names_digest,omitempty"`
 	Stale       int    `json:"stale"`
@@ -66,8 +67,8 @@ func stateOf(t *relay.TypeStatus, digest relay.TypeDigest) typeState {
 	}
 }
 
-// typesOf are the types of a group. What is asked with several maps is settled if the set of each
-// is that is wanted.
+// typesOf returns the types of a group. A type that is asked with several maps is settled if every
+// subscribed set is.
 func typesOf(s *inspect.GroupStatus, full bool) []groupType {
 	all := make([]groupType, 0, len(s.Types))
 	for i := range s.Types {
@@ -89,7 +90,7 @@ func typesOf(s *inspect.GroupStatus, full bool) []groupType {
 	return all
 }
 
-// add adds what is so for another map, that holds so many of the bytes with those before.
+// add adds the state for another map. shared are the bytes that it has in common with those before.
 func (g *groupType) add(s *typeState, shared int) {
 	switch {
 	case g.Wildcard && s.Wildcard:

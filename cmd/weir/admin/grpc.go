@@ -11,15 +11,15 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// gRPC shares the port with the pages, and the rules of who is answered (access.go).
+// gRPC shares the port with the pages, and its rules (access.go).
 
-// isGRPC reports whether a request is a call of gRPC.
+// isGRPC reports whether a request is a gRPC call.
 func isGRPC(r *http.Request) bool {
 	return r.ProtoMajor == 2 && r.Method == http.MethodPost && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc")
 }
 
-// split serves calls of gRPC apart from pages. The time that the server gives a request is not for
-// them: a stream may stay open with nothing to say.
+// split serves gRPC calls and pages. The server's timeouts do not apply to gRPC: a stream may stay
+// open while nothing is sent.
 func (a *Admin) split(pages http.Handler) http.Handler {
 	if a.cfg.GRPC == nil {
 		return pages
@@ -38,7 +38,7 @@ func (a *Admin) split(pages http.Handler) http.Handler {
 	})
 }
 
-// refuseGRPC answers a call that is not served in the words that its client understands.
+// refuseGRPC refuses a call with a gRPC status.
 func refuseGRPC(w http.ResponseWriter, why *refusal) {
 	code := codes.PermissionDenied
 	switch why.code {

@@ -11,11 +11,10 @@ import (
 	"github.com/weir-xds/weir/relay"
 )
 
-// Actions on what clients are kept at: the freeze of an origin, and mass
-// removals that are held back.
+// Actions on what clients are kept at: the freeze of an origin, and held mass removals.
 
-// origin is the part of the table that the path names; nil: it was answered
-// that there is none.
+// origin returns the table's part for the origin in the path; nil: the request was answered with
+// 404.
 func (a *Admin) origin(w http.ResponseWriter, name string) *relay.Origin {
 	o := a.cfg.Table.Origin(name)
 	if o == nil {
@@ -50,7 +49,7 @@ func (a *Admin) unfreeze(w http.ResponseWriter, r *http.Request) {
 	writeText(w, o.Name()+" is frozen no more\n")
 }
 
-// release lets go of held removals, of one origin and type or of all.
+// release applies held removals, of one origin and type or of all.
 func (a *Admin) release(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	typeURL := ""

@@ -12,10 +12,10 @@ import (
 	"github.com/weir-xds/weir/relay/inspect"
 )
 
-// defaultLimit is how many items a list has unless limit= says otherwise.
+// defaultLimit is the length of a list without limit=.
 const defaultLimit = 1000
 
-// list gathers items up to a limit and knows whether there were more.
+// list collects items up to a limit, and whether there were more.
 type list[T any] struct {
 	items []T
 	limit int
@@ -34,7 +34,7 @@ func newList[T any](r *http.Request) (*list[T], error) {
 	return l, nil
 }
 
-// flag is a parameter of a request that is true or false, false if it is not there.
+// flag returns a boolean parameter of a request; false if it is missing.
 func flag(r *http.Request, name string) (bool, error) {
 	text := r.URL.Query().Get(name)
 	if text == "" {
@@ -47,7 +47,7 @@ func flag(r *http.Request, name string) (bool, error) {
 	return is, nil
 }
 
-// add takes an item and says whether to go on.
+// add adds an item. It returns false once the list is full.
 func (l *list[T]) add(item T) bool {
 	if len(l.items) == l.limit {
 		l.more = true
@@ -93,7 +93,7 @@ func (a *Admin) groups(w http.ResponseWriter, r *http.Request) {
 		groups := inspect.Status(o)
 		for i := range groups {
 			g := groupOf(&groups[i], full)
-			// left out if there is no JSON for it: NaN in its metadata
+			// left out if it has no JSON: NaN in its metadata
 			g.Node, _ = protojson.Marshal(groups[i].Node)
 			if !l.add(g) {
 				break
@@ -133,7 +133,7 @@ func (a *Admin) nacks(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, map[string]any{"clients": l.items, "truncated": l.more, "origins": a.originNACKs()})
 }
 
-// clientNACKs are the open streams' last, newest first.
+// clientNACKs returns the last NACKs of the open streams, newest first.
 func (a *Admin) clientNACKs() []clientNACK {
 	var all []clientNACK
 	clients := a.cfg.Clients()

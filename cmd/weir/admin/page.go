@@ -24,7 +24,7 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"bytes": bytesText,
 }).Parse(pageText))
 
-// pageData is what page.html is filled with.
+// pageData are the values in page.html.
 type pageData struct {
 	Name, Version string
 	Now           time.Time
@@ -41,7 +41,7 @@ type pageData struct {
 	SignedIn      bool
 }
 
-// rows are the first of a table, and how many there are.
+// rows are the first rows of a table, and their total number.
 type rows[T any] struct {
 	Shown []T
 	Total int
@@ -85,7 +85,7 @@ func (a *Admin) page(w http.ResponseWriter, r *http.Request) {
 	writeText(w, text.String())
 }
 
-// ago is how long before now something was.
+// ago returns how long before now a time is.
 func ago(now, t time.Time) string {
 	if t.IsZero() {
 		return "never"

@@ -9,21 +9,22 @@ import (
 type Readiness struct {
 	// Ready decides the status code.
 	Ready bool `json:"ready"`
-	// State is starting, ready, full or draining.
+	// State is "starting", "ready", "full" or "draining".
 	State string `json:"state"`
 	// Why is one sentence for people.
 	Why string `json:"why,omitempty"`
-	// ConfigRefused is when the configuration file was refused; zero: it is in
-	// force. GET /config says why.
+	// ConfigRefused is when the config file was refused; zero: it is in force. GET /config has the
+	// reason.
 	ConfigRefused time.Time `json:"config_refused,omitzero"`
-	// ConfigLastGood is when what is in force was accepted, if the file was refused at the start.
+	// ConfigLastGood is when the configuration in force was accepted, if the file was refused at
+	// the start.
 	ConfigLastGood time.Time `json:"config_last_good,omitzero"`
-	// Origins are told of whatever they do: an outage later on does not make a
-	// process with a cache useless.
+	// Origins are listed whatever their state: a later outage does not make a process with a cache
+	// unready.
 	Origins []OriginReadiness `json:"origins"`
 }
 
-// OriginReadiness is how an origin stands.
+// OriginReadiness is the state of an origin.
 type OriginReadiness struct {
 	Name    string `json:"name"`
 	Reached bool   `json:"reached"` // at least once since the start

@@ -23,33 +23,32 @@ type resource struct {
 	Type       string `json:"type"`
 	TypeURL    string `json:"type_url"`
 	Name       string `json:"name"`
-	Wildcard   bool   `json:"wildcard"`             // came with everything; else it was asked by name, or is of a collection
-	Collection string `json:"collection,omitempty"` // the glob, or the route configuration, that it is a member of
-	// Source is the server, or path, that it came from. Fallback: that is the last resort of the
-	// origin.
+	Wildcard   bool   `json:"wildcard"`             // member of `*`; or by name, or in Collection
+	Collection string `json:"collection,omitempty"` // glob or route configuration of the member
+	// Source is the server, or path, that it came from. Fallback: that is the origin's fallback.
 	Source        string `json:"source,omitempty"`
 	Fallback      bool   `json:"fallback,omitempty"`
 	Version       string `json:"version,omitempty"`
 	OriginVersion string `json:"origin_version,omitempty"`
 	Constraints   string `json:"constraints,omitempty"`
-	// Parameters are the maps of dynamic parameters that it is held for, as canonical text, unless
-	// that is the empty map alone: the first of them, or all with full=true.
+	// Parameters are the parameter maps that hold it, as canonical text, unless that is only the
+	// empty map: the first of them, or all with full=true.
 	Parameters []string `json:"parameters,omitempty"`
-	LeftOut    int      `json:"parameters_left_out,omitempty"` // how many others there are
+	LeftOut    int      `json:"parameters_left_out,omitempty"` // number of others
 	Bytes      int      `json:"bytes"`
-	Clients    int      `json:"clients"` // that are to have it: subscribed by name, or to the set it is a member of
-	// Shadowed: for these maps another variant is chosen that matches as well, which is an error of
+	Clients    int      `json:"clients"` // subscribed by name, or to the set
+	// Shadowed: for these maps another variant that matches as well is chosen, which is an error of
 	// the origin (DYN-9).
 	Shadowed bool `json:"shadowed,omitempty"`
 	Live     bool `json:"live"`             // an open stream vouches for it
-	Held     bool `json:"held,omitempty"`   // stated gone in a mass removal that is held back
+	Held     bool `json:"held,omitempty"`   // its removal is held back as part of a mass removal
 	Absent   bool `json:"absent,omitempty"` // stated not to exist
 	Secret   bool `json:"secret,omitempty"` // its body is never shown
-	// Body is there if name= or bodies=true was given.
+	// Body is present with name= or bodies=true.
 	Body json.RawMessage `json:"body,omitempty"`
 }
 
-// query is what /resources is asked for; empty strings match all.
+// query are the parameters of /resources; empty strings match all.
 type query struct {
 	origin string
 	bodies bool
@@ -80,8 +79,8 @@ func queryOf(r *http.Request) (q query, err error) {
 	return q, err
 }
 
-// paramsOf is the map that param=KEY=VALUE gives, once for each parameter; param= is the empty one.
-// nil: none is given.
+// paramsOf returns the parameter map of param=KEY=VALUE, given once for each parameter; param= is
+// the empty map. Nil: there is none.
 func paramsOf(values []string) (*constraints.Params, error) {
 	if len(values) == 0 {
 		return nil, nil
@@ -145,11 +144,11 @@ func (a *Admin) resourceOf(origin string, s *inspect.ResourceInfo, withBody bool
 	return res
 }
 
-// body is an encoded Any for people, without what must not be seen.
+// body returns an encoded Any as JSON, with sensitive fields blanked.
 func (a *Admin) body(encoded []byte) json.RawMessage {
 	var body anypb.Any
 	if err := proto.Unmarshal(encoded, &body); err != nil {
-		return nil // the table checked it when it came
+		return nil // cannot happen: the table checked it
 	}
 	Blank(&body)
 	return a.cfg.Readable(&body)

@@ -20,9 +20,9 @@ import (
 const (
 	signInPath  = "/sign-in"
 	signOutPath = "/sign-out"
-	// sessionFor is how long a browser that has shown the token is taken for who has it.
+	// sessionFor is how long a browser that has shown the token stays signed in.
 	sessionFor = 12 * time.Hour
-	// signInBytes bounds what is read of the form.
+	// signInBytes bounds the form, in bytes.
 	signInBytes = 8 << 10
 )
 
@@ -31,19 +31,19 @@ var signInText string
 
 var signInTemplate = template.Must(template.New("sign-in").Parse(signInText))
 
-// sessions are browsers that have shown the token. None is kept: the cookie says until when, and a
-// sum over that, the token and a key of this process says that we wrote it. So they end with the
+// sessions makes and checks the cookies of browsers that have shown the token. Nothing is stored: a
+// cookie has its end and a MAC with the token and a key of this process. So sessions end with the
 // process, with the token, and after sessionFor.
 type sessions struct{ key [32]byte }
 
 func newSessions() *sessions {
 	s := &sessions{}
-	_, _ = rand.Read(s.key[:]) // it never fails
+	_, _ = rand.Read(s.key[:]) // never fails
 	return s
 }
 
-// name is the cookie's: cookies know no ports, and another weir of this host has its own. Over TLS
-// the prefix has browsers refuse one that was set in plain text or for a domain.
+// name returns the cookie's name. Cookies ignore ports, and another weir on this host has a name of
+// its own. Over TLS the prefix makes browsers refuse one that was set in plaintext or for a domain.
 func (s *sessions) name(secure bool) string {
 	sum := sha256.Sum256(s.key[:])
 	name := "weir-" + hex.EncodeToString(sum[:4])
@@ -61,7 +61,7 @@ func (s *sessions) sum(until []byte, token string) []byte {
 	return h.Sum(nil)
 }
 
-// begin is the cookie of a new session.
+// begin returns the cookie of a new session.
 func (s *sessions) begin(r *http.Request, token string, now time.Time) *http.Cookie {
 	until := binary.BigEndian.AppendUint64(nil, uint64(now.Add(sessionFor).Unix()))
 	return s.cookie(r, base64.RawURLEncoding.EncodeToString(append(until, s.sum(until, token)...)), sessionFor)
@@ -74,7 +74,7 @@ func (s *sessions) cookie(r *http.Request, value string, age time.Duration) *htt
 	}
 }
 
-// holds reports whether a request comes with a session of the token that is in force.
+// holds reports whether a request has a session of the token in force.
 func (s *sessions) holds(r *http.Request, token string, now time.Time) bool {
 	c, err := r.Cookie(s.name(r.TLS != nil))
 	if err != nil {
@@ -88,7 +88,7 @@ func (s *sessions) holds(r *http.Request, token string, now time.Time) bool {
 	return hmac.Equal(value[8:], s.sum(until, token)) && now.Unix() < int64(binary.BigEndian.Uint64(until))
 }
 
-// signIn takes the token from the form.
+// signIn checks the token in the form.
 func (a *Admin) signIn(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, signInBytes)
 	want, err := a.token()
@@ -105,13 +105,13 @@ func (a *Admin) signIn(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }
 
-// signOut has the browser forget its session.
+// signOut deletes the browser's cookie.
 func (a *Admin) signOut(w http.ResponseWriter, r *http.Request) {
 	http.SetCookie(w, a.sessions.cookie(r, "", -time.Second))
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }
 
-// signInPage says why, and asks for the token.
+// signInPage shows the reason, and asks for the token.
 func (a *Admin) signInPage(w http.ResponseWriter, why *refusal) {
 	data := struct{ Name, Why string }{a.cfg.Name, ""}
 	if why != noToken {

@@ -9,8 +9,8 @@ import (
 
 type socketUser struct{}
 
-// ConnContext notes who is at the other end of a Unix socket. It is for http.Server, which serves
-// Handler.
+// ConnContext records the user at the other end of a Unix socket. It is for the http.Server that
+// serves Handler.
 func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	if t, ok := c.(interface{ NetConn() net.Conn }); ok { // TLS
 		c = t.NetConn()

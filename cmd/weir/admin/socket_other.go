@@ -9,5 +9,6 @@ import (
 
 type socketUser struct{}
 
-// ConnContext would note who is at the other end of a Unix socket; how to ask is the system's.
+// ConnContext does nothing: how to find the user at the other end of a Unix socket depends on the
+// system.
 func ConnContext(ctx context.Context, _ net.Conn) context.Context { return ctx }

@@ -10,62 +10,59 @@ import (
 	"github.com/weir-xds/weir/relay/inspect"
 )
 
-// Origin is how an origin stands.
+// Origin is the state of an origin.
 type Origin struct {
 	Name    string `json:"name"`
-	Kind    string `json:"kind"` // grpc or files
+	Kind    string `json:"kind"` // grpc, files or rest
 	Default bool   `json:"default"`
 	// Source is the server's address, or the path of the files.
 	Source string `json:"source"`
 	// Reached: at least once since the start.
 	Reached   bool      `json:"reached"`
 	Connected bool      `json:"connected"`
-	Since     time.Time `json:"since,omitzero"` // of the last change of connected
-	// LastProof is when it last answered anything, LastUpdate when it last
-	// changed something.
+	Since     time.Time `json:"since,omitzero"` // of the last change of Connected
+	// LastProof is the time of the last response, LastUpdate of the last change.
 	LastProof  time.Time `json:"last_proof,omitzero"`
 	LastUpdate time.Time `json:"last_update,omitzero"`
-	// Error is the last one, and ErrorAt when it was, of a directory since when;
-	// empty once it is over.
+	// Error is the last one, and ErrorAt its time, or since when a directory has it; empty once it
+	// is over.
 	Error    string    `json:"error,omitempty"`
 	ErrorAt  time.Time `json:"error_at,omitzero"`
-	Failures int       `json:"failures,omitempty"` // since the last answer
+	Failures int       `json:"failures,omitempty"` // since the last response
 
-	Streams int `json:"streams"` // open now
+	Streams int `json:"streams"` // open
 	Groups  int `json:"groups"`
-	// Dedicated are those of the groups that are one client stream's alone (RELAY-29).
+	// Dedicated is the number of groups of one client stream (RELAY-29).
 	Dedicated int `json:"dedicated_groups,omitempty"`
-	// ParameterSets are the maps of dynamic parameters in use in each group, the empty one not
-	// counted.
+	// ParameterSets are the parameter maps in use, counted per group, not counting the empty one.
 	ParameterSets int `json:"parameter_sets,omitempty"`
 	Views         int `json:"views"`
 	Resources     int `json:"resources"`
 	Bytes         int `json:"bytes"`
-	Stale         int `json:"stale"` // resources no open stream vouches for
+	Stale         int `json:"stale"` // resources that no open stream vouches for
 
-	// Frozen is since when clients are kept at what they have; zero: they are not.
-	// FrozenChanges is how many resources it has another content of, or none.
+	// Frozen is since when clients are kept at what they have; zero: they are not. FrozenChanges is
+	// the number of resources that the origin has changed or removed.
 	Frozen        time.Time `json:"frozen,omitzero"`
 	FrozenChanges int       `json:"frozen_changes,omitempty"`
-	// HeldRemovals are resources that it stated gone in a mass removal, and that
-	// are kept until HeldUntil (RELAY-97).
+	// HeldRemovals are resources of a mass removal that is held back until HeldUntil (RELAY-97).
 	HeldRemovals int       `json:"held_removals,omitempty"`
 	HeldUntil    time.Time `json:"held_until,omitzero"`
 
 	NACKs []OriginNACK `json:"nacks,omitempty"` // ours, of its responses
-	// Quarantined are the types it ends streams for, which are asked on streams of
-	// their own, ever more rarely, until they are answered (RELAY-92).
+	// Quarantined are the types that it ends streams for. They are asked on streams of their own,
+	// ever more rarely, until they are answered (RELAY-92).
 	Quarantined []QuarantinedType `json:"quarantined,omitempty"`
 	Files       []File            `json:"files,omitempty"`
-	Fallback    *Fallback         `json:"fallback,omitempty"` // the last resort; nil: there is none
+	Fallback    *Fallback         `json:"fallback,omitempty"` // nil: there is none
 }
 
-// Fallback is how the last resort of an origin stands.
+// Fallback is the state of an origin's fallback.
 type Fallback struct {
 	Kind   string `json:"kind"`   // files, grpc or rest
-	Source string `json:"source"` // the path, or the address that is spoken to
-	// Ready: it can stand in. Serving is how many of its resources clients have now, counted in
-	// each group.
+	Source string `json:"source"` // path, or the address in use
+	// Ready: it can stand in. Serving is the number of its resources that clients have, counted per
+	// group.
 	Ready   bool      `json:"ready"`
 	Serving int       `json:"serving"`
 	Error   string    `json:"error,omitempty"`
@@ -73,10 +70,10 @@ type Fallback struct {
 	Files   []File    `json:"files,omitempty"`
 }
 
-// Snapshot is how the last known good on disk stands.
+// Snapshot is the state of the snapshot.
 type Snapshot = snapshot.Status
 
-// OriginNACK is what weir refused of an origin, by group and type.
+// OriginNACK says what weir rejected of an origin, by group and type.
 type OriginNACK struct {
 	Group  string `json:"group"`
 	Type   string `json:"type"`
@@ -84,17 +81,17 @@ type OriginNACK struct {
 	Reason string `json:"reason"` // of the last
 }
 
-// QuarantinedType is a type that the origin ends streams for, in one group.
+// QuarantinedType is a type in quarantine, of one group.
 type QuarantinedType struct {
 	Group   string    `json:"group"`
 	Type    string    `json:"type"`
 	TypeURL string    `json:"type_url"`
 	Since   time.Time `json:"since"`
-	Refused int       `json:"refused"` // streams of its own, in a row
+	Refused int       `json:"refused"` // streams of its own that ended, in a row
 	Reason  string    `json:"reason"`  // of the last
 }
 
-// File is how one file of a files origin stands.
+// File is the state of one file of a files origin.
 type File struct {
 	Path      string    `json:"path"`
 	Loaded    time.Time `json:"loaded,omitzero"`
@@ -104,18 +101,18 @@ type File struct {
 	ErrorAt time.Time `json:"error_at,omitzero"`
 }
 
-// group is how a group stands.
+// group is the state of a group.
 type group struct {
 	Origin string `json:"origin"`
 	Key    string `json:"key"`
-	// Dedicated: to one client stream, whose own node is presented (RELAY-29).
+	// Dedicated: of one client stream, whose own node is presented (RELAY-29).
 	Dedicated bool `json:"dedicated"`
-	// What is presented upstream. Node, the whole of it, is in lists only.
+	// What is presented upstream. Only lists have Node, which is the whole node.
 	NodeID  string          `json:"node_id"`
 	Cluster string          `json:"node_cluster"`
 	Node    json.RawMessage `json:"node,omitempty"`
 	Clients int             `json:"clients"` // streams; none while the group lingers
-	// Maps of dynamic parameters in use, the empty one not counted.
+	// Number of parameter maps in use, not counting the empty one.
 	ParameterSets int         `json:"parameter_sets,omitempty"`
 	Revision      uint64      `json:"revision"`
 	Main          lane        `json:"main_lane"`
@@ -136,7 +133,7 @@ func groupOf(s *inspect.GroupStatus, full bool) group {
 	}
 }
 
-// Sum adds up what the groups hold, and lists what of them is in quarantine.
+// Sum adds up what the groups hold, and collects their types in quarantine.
 func (o *Origin) Sum(groups []inspect.GroupStatus) {
 	o.Groups = len(groups)
 	for i := range groups {
@@ -146,7 +143,7 @@ func (o *Origin) Sum(groups []inspect.GroupStatus) {
 		}
 		for _, t := range groups[i].Quarantined {
 			if t.Quarantined.IsZero() {
-				continue // only suspect
+				continue // only suspected
 			}
 			o.Quarantined = append(o.Quarantined, QuarantinedType{
 				Group: groups[i].Key, Type: metrics.ShortName(t.TypeURL), TypeURL: t.TypeURL,
@@ -168,7 +165,7 @@ func (o *Origin) Sum(groups []inspect.GroupStatus) {
 	}
 }
 
-// clientNACK is the last refusal of one type by one client stream.
+// clientNACK is the last NACK of one type by one client stream.
 type clientNACK struct {
 	Stream  uint64    `json:"stream"`
 	Peer    string    `json:"peer"`

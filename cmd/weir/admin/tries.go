@@ -6,23 +6,24 @@ import (
 )
 
 const (
-	// mostTries is how many wrong tokens a peer may show at once; another is read each tryEvery.
+	// mostTries is how many wrong tokens a peer may send at once; after that one is read every
+	// tryEvery.
 	mostTries = 10
 	tryEvery  = time.Second
 	// mostPeers bounds the peers that are told apart; all others count as one.
 	mostPeers = 1000
-	// sayEvery is how often the log says the same.
+	// sayEvery is the least time between two equal log lines.
 	sayEvery = time.Minute
 )
 
-// tries slows down who guesses the token. It holds nobody: who has no try left is refused unread,
-// right or wrong, or the answer would tell. The zero value is ready for use.
+// tries limits guesses of the token. It never waits: without a try left, a token is refused unread,
+// right or wrong, since the answer would reveal which. The zero value is ready for use.
 type tries struct {
 	mu    sync.Mutex // guards peers; held for map work only
 	peers map[string]triesLeft
 }
 
-// triesLeft is how many tries a peer had left, and when.
+// triesLeft is how many tries a peer had left at a time.
 type triesLeft struct {
 	n  float64
 	at time.Time
@@ -32,7 +33,7 @@ func (l triesLeft) now(now time.Time) float64 {
 	return min(mostTries, l.n+now.Sub(l.at).Seconds()/tryEvery.Seconds())
 }
 
-// take takes a try of a peer, if there is one left, and gives the place that it was taken from.
+// take takes a try of a peer, if one is left, and returns the key that it was taken from.
 func (t *tries) take(peer string, now time.Time) (place string, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -49,7 +50,7 @@ func (t *tries) take(peer string, now time.Time) (place string, ok bool) {
 	return peer, true
 }
 
-// giveBack gives back the try of who was right.
+// giveBack returns the try of a right token.
 func (t *tries) giveBack(place string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -64,7 +65,7 @@ func (t *tries) giveBack(place string) {
 	}
 }
 
-// place is where a peer is counted: "" if there are too many of them.
+// place returns the key that a peer is counted under: "" if there are too many peers.
 func (t *tries) place(peer string, now time.Time) string {
 	if t.peers == nil {
 		t.peers = make(map[string]triesLeft)
@@ -83,14 +84,15 @@ func (t *tries) place(peer string, now time.Time) string {
 	return ""
 }
 
-// seldom bounds how often the log says the same. The zero value is ready for use.
+// seldom limits the rate of a log line. The zero value is ready for use.
 type seldom struct {
 	mu     sync.Mutex // guards what follows
 	said   time.Time
 	unsaid int
 }
 
-// due counts an event. It gives 0, or how many there were since it last did not.
+// due counts an event. It returns 0 if it should not be logged, or else the number of events since
+// the last that was.
 func (s *seldom) due(now time.Time) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// Dialect is how a stream talks: in differences, or in whole states.
+// Dialect is the dialect of a stream: delta or state of the world.
 type Dialect string
 
 // The dialects.
@@ -26,38 +26,37 @@ const (
 	SotW  Dialect = "sotw"
 )
 
-// Config says where a server is and who we are. It is not modified after Dial.
+// Config says how to reach a server, and as which node. It is not modified after Dial.
 type Config struct {
 	// Address is host:port or unix:///path. Required.
 	Address string
 	// Dialect of the streams. Default: Delta.
 	Dialect Dialect
-	// Node presented on each stream. Nil: an empty one.
+	// Node is presented on each stream. Nil: an empty one.
 	Node *corev3.Node
-	// TLS, if not nil, secures the connection. Nil: plain text.
+	// TLS secures the connection. Nil: plaintext.
 	TLS *TLS
 	// Headers sent with each stream. Default: none.
 	Headers map[string]string
 }
 
-// TLS names the files that secure a connection.
+// TLS has the files that secure a connection.
 type TLS struct {
 	// CA is a PEM file. Empty: the system's roots.
 	CA string
 	// Cert and Key are the client certificate, PEM files; both or neither.
 	Cert, Key string
-	// ServerName is verified instead of the address's host.
+	// ServerName is verified instead of the host in Address.
 	ServerName string
 }
 
-// Client is a connection to one server. It may open many streams at once.
+// Client is a connection to one server. It may have many streams.
 type Client struct {
 	config Config
 	conn   *grpc.ClientConn
 }
 
-// Dial prepares a connection; the first Watch makes it. It reports all that is
-// wrong with the configuration.
+// Dial checks the configuration and returns all its problems. The first Watch connects.
 func Dial(config Config) (*Client, error) {
 	if config.Dialect == "" {
 		config.Dialect = Delta
@@ -68,7 +67,7 @@ func Dial(config Config) (*Client, error) {
 	}
 	conn, err := grpc.NewClient(target(config.Address),
 		grpc.WithTransportCredentials(creds),
-		// What a server sends is shown, however large.
+		// Responses are shown, however large.
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32)))
 	if err != nil {
 		return nil, fmt.Errorf("address %q: %w", config.Address, err)
@@ -76,11 +75,10 @@ func Dial(config Config) (*Client, error) {
 	return &Client{config: config, conn: conn}, nil
 }
 
-// Close ends the connection and every stream on it.
+// Close closes the connection and all its streams.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// target spells the scheme out, or grpc would take the host of "cp:18000" for
-// one.
+// target writes out the scheme, since grpc would take the host of "cp:18000" for one.
 func target(address string) string {
 	if strings.HasPrefix(address, "unix:") {
 		return address

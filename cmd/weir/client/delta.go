@@ -6,10 +6,10 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// delta is a stream of differences.
+// delta is a delta stream.
 type delta struct {
 	stream discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient
-	held   map[string]*discoveryv3.Resource // what came with constraints, by type URL and name
+	held   map[string]*discoveryv3.Resource // resources with constraints, by type URL and name
 }
 
 func (d *delta) subscribe(s Subscription, node *corev3.Node) error {
@@ -46,13 +46,13 @@ func (d *delta) receive() (*Response, error) {
 			d.held[r.TypeURL+" "+read.Name] = res
 		}
 	}
-	// A stream that ended meanwhile refuses the ACK; the next Recv says why.
+	// Send fails if the stream has ended; the next Recv returns why.
 	_ = d.stream.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: r.TypeURL, ResponseNonce: r.Nonce})
 	return r, nil
 }
 
-// goes reports whether the removal of a variant leaves us without the name: not
-// if we hold another, or the same response brings one (DYN-10).
+// goes reports whether the removal of a variant removes the name: not if we hold another variant,
+// or the same response has one (DYN-10).
 func (d *delta) goes(m *discoveryv3.DeltaDiscoveryResponse, removed *discoveryv3.ResourceName) bool {
 	for _, res := range m.GetResources() {
 		if res.GetResourceName().GetName() == removed.GetName() {

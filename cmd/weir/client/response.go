@@ -11,20 +11,19 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// Response is one answer of a server, in either dialect.
+// Response is a server's response, in either dialect.
 type Response struct {
 	TypeURL string
-	// Version is the response's: version_info or system_version_info.
+	// Version is version_info or system_version_info.
 	Version string
 	Nonce   string
-	// ControlPlane is the identifier the server gives itself, may be empty.
+	// ControlPlane is the server's identifier; may be empty.
 	ControlPlane string
 
-	// Set are the resources that are new or changed; in SotW also those that
-	// are repeated.
+	// Set are the resources that are new or changed; in SotW also those that are repeated.
 	Set []Resource
-	// Removed are the names that are gone: stated in delta, concluded for the
-	// full-state types in SotW.
+	// Removed are the names that are gone: stated in delta, concluded for the full-state types in
+	// SotW.
 	Removed []string
 	// Errors are about single names.
 	Errors []ResourceError
@@ -35,22 +34,22 @@ type Resource struct {
 	Name    string
 	Version string        // its own in delta, the response's in SotW
 	TTL     time.Duration // zero: none
-	Body    *anypb.Any    // nil: a heartbeat, the body held before still stands
+	Body    *anypb.Any    // nil: a heartbeat; the last body stays valid
 
-	// Located: it is told in the form for who asked with parameters (DYN-16).
+	// Located: it has the form for subscriptions with parameters (DYN-16).
 	Located bool
-	// Constraints say with which parameters it is served; nil: with any.
+	// Constraints say for which parameters it is; nil: all.
 	Constraints *discoveryv3.DynamicParameterConstraints
 }
 
-// ResourceError says why a server cannot give a resource.
+// ResourceError is a server's error about one resource.
 type ResourceError struct {
 	Name    string
 	Code    codes.Code
 	Message string
 }
 
-// NotFound says whether the error means that the resource does not exist.
+// NotFound reports whether the error means that the resource does not exist.
 func (e ResourceError) NotFound() bool { return e.Code == codes.NotFound }
 
 const wrapperURL = "type.googleapis.com/envoy.service.discovery.v3.Resource"
@@ -69,7 +68,7 @@ func readResource(r *discoveryv3.Resource) Resource {
 	}
 }
 
-// readAny reads an entry of a SotW response, which may be wrapped (SOTW-13).
+// readAny decodes an entry of a SotW response, which may be wrapped (SOTW-13).
 func readAny(body *anypb.Any, version string) Resource {
 	if body.GetTypeUrl() != wrapperURL {
 		return Resource{Name: nameIn(body), Version: version, Body: body}
@@ -97,8 +96,8 @@ func readErrors(errs []*discoveryv3.ResourceError) []ResourceError {
 	return out
 }
 
-// nameIn finds the name inside a body. Every xDS type has it in field 1, so no
-// descriptor is needed and vendor types work as well.
+// nameIn finds the name in a body. Every xDS type has it in field 1, so this needs no descriptor
+// and works for vendor types.
 func nameIn(body *anypb.Any) string {
 	b, name := body.GetValue(), ""
 	for len(b) > 0 {

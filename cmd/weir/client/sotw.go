@@ -7,17 +7,17 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
 
-// sotw is a stream of whole states.
+// sotw is a state-of-the-world stream.
 type sotw struct {
 	stream discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesClient
 	types  map[string]*sotwType // by type URL
 }
 
-// sotwType is what must be remembered of a type: each request repeats the
-// names, and a removal is what the last response had and this one has not.
+// sotwType is what must be remembered of a type: each request repeats the names, and what the last
+// response had and this one lacks is removed.
 type sotwType struct {
 	sub  Subscription
-	held map[string]bool // of full-state types
+	held map[string]bool // names, of full-state types
 }
 
 func (s *sotw) subscribe(sub Subscription, node *corev3.Node) error {
@@ -52,13 +52,13 @@ func (s *sotw) receive() (*Response, error) {
 			r.Removed = t.replace(r)
 		}
 	}
-	// A stream that ended meanwhile refuses the ACK; the next Recv says why.
+	// Send fails if the stream has ended; the next Recv returns why.
 	_ = s.stream.Send(ack)
 	return r, nil
 }
 
-// replace takes the response for the new state and returns the names that are
-// gone. A name reported with an error is not: its copy stays (ABS-8).
+// replace replaces the state by a response, and returns the names that are gone. A name with an
+// error is not: its last body stays valid (ABS-8).
 func (t *sotwType) replace(r *Response) []string {
 	now := make(map[string]bool, len(r.Set))
 	for _, res := range r.Set {
@@ -78,7 +78,7 @@ func (t *sotwType) replace(r *Response) []string {
 	return gone
 }
 
-// fullState says whether absence from a response removes (DEL-2).
+// fullState reports whether absence from a response means removal (DEL-2).
 func fullState(typeURL string) bool {
 	switch typeURL {
 	case "type.googleapis.com/envoy.config.listener.v3.Listener",

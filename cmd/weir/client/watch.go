@@ -12,21 +12,21 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// Wildcard is the name that asks for all a server wants us to have.
+// Wildcard is the name for everything that a server has for us.
 const Wildcard = "*"
 
 // Subscription is what to ask of one type.
 type Subscription struct {
 	TypeURL string
-	// Names to ask for. None is the legacy wildcard, which every server
-	// understands; Wildcard among them is the explicit one.
+	// Names to ask for. None is the legacy wildcard, which every server understands; Wildcard among
+	// them is the explicit one.
 	Names []string
-	// Params are dynamic parameters that go with each name, and with Wildcard
-	// if there is none. Empty: names go as plain names.
+	// Params are the dynamic parameters of each name, and of Wildcard if there is no name. Empty:
+	// names are sent as plain names.
 	Params map[string]string
 }
 
-// plain are the names as every server takes them.
+// plain returns the names in the form that every server understands.
 func (s Subscription) plain() []string {
 	if len(s.Params) > 0 {
 		return nil
@@ -34,8 +34,8 @@ func (s Subscription) plain() []string {
 	return s.Names
 }
 
-// locators are the names with their parameters (DYN-1). A server that does not
-// know them sees no names at all, which is a wildcard: see Resource.Located.
+// locators returns the names with their parameters (DYN-1). A server without TP2 sees no names at
+// all, which is a wildcard: see Resource.Located.
 func (s Subscription) locators() []*discoveryv3.ResourceLocator {
 	if len(s.Params) == 0 {
 		return nil
@@ -58,14 +58,13 @@ type exchange interface {
 	receive() (*Response, error)
 }
 
-// Watch opens an ADS stream, asks for the subscriptions, and yields each
-// response after acknowledging it. The last element is the error that ended
-// the stream; a server that ends it without one is an error too. When ctx
-// ends, Watch just ends.
+// Watch opens an ADS stream, sends the subscriptions, and yields each response after acknowledging
+// it. The last element is the error that ended the stream; if the server ended it without one, that
+// is an error, too. When ctx ends, Watch returns without an error.
 func (c *Client) Watch(ctx context.Context, subscriptions ...Subscription) iter.Seq2[*Response, error] {
 	return func(yield func(*Response, error) bool) {
-		// A deadline of ours is not the server's business: it would end the
-		// stream itself, a moment before ctx does, and that looks like a fault.
+		// The server must not see our deadline: it would end the stream a moment before ctx does,
+		// which looks like a fault.
 		streamCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 		defer cancel()
 		defer context.AfterFunc(ctx, cancel)()
@@ -76,19 +75,19 @@ func (c *Client) Watch(ctx context.Context, subscriptions ...Subscription) iter.
 	}
 }
 
-// watch returns nil once yield wants no more.
+// watch returns nil once yield returns false.
 func (c *Client) watch(ctx context.Context, subscriptions []Subscription, yield func(*Response) bool) error {
 	stream, err := c.open(ctx)
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.config.Address, err)
 	}
-	// STREAM-6: the first request of a stream carries the node.
+	// The first request of a stream has the node (STREAM-6).
 	node := c.config.Node
 	if node == nil {
 		node = &corev3.Node{}
 	}
 	for _, s := range subscriptions {
-		// EOF means the stream is gone; receiving tells why.
+		// EOF means that the stream has ended; receiving returns why.
 		if err := stream.subscribe(s, node); err != nil && !errors.Is(err, io.EOF) {
 			return fmt.Errorf("%s: %w", c.config.Address, err)
 		}

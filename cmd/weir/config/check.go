@@ -14,21 +14,21 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// checker applies the rules that the types cannot express.
+// checker applies the rules that the Go types cannot express.
 type checker struct {
 	*report
-	undecoded []*Problem // what was reported before the checks began
+	undecoded []*Problem // problems reported before the checks began
 }
 
-// addf reports a problem, unless the place could not even be decoded: the
-// check would then judge a default the author never meant.
+// addf reports a problem, unless the value did not decode: the check would then judge a default
+// that the author never meant.
 func (k checker) addf(path, format string, args ...any) {
 	if !slices.ContainsFunc(k.undecoded, func(p *Problem) bool { return within(p.Path, path) || within(path, p.Path) }) {
 		k.report.addf(path, format, args...)
 	}
 }
 
-// warnf is addf for what may be meant, and is likely not to be.
+// warnf is addf for values that are valid but hardly intended.
 func (k checker) warnf(path, format string, args ...any) {
 	if !slices.ContainsFunc(k.undecoded, func(p *Problem) bool { return within(p.Path, path) || within(path, p.Path) }) {
 		w := k.problem(path, fmt.Sprintf(format, args...))
@@ -37,13 +37,13 @@ func (k checker) warnf(path, format string, args ...any) {
 	}
 }
 
-// within says whether path is at or below top, a path that is not the root.
+// within reports whether path is at or below top, which is not the root.
 func within(path, top string) bool {
 	rest, ok := strings.CutPrefix(path, top)
 	return ok && top != "" && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
-// normalise fills in what depends on other values.
+// normalise sets what depends on other values.
 func (c *Config) normalise() {
 	for i := range c.Listeners {
 		normaliseTypes(c.Listeners[i].NoLegacyWildcard)
@@ -67,22 +67,22 @@ func (c *Config) normalise() {
 	}
 }
 
-// onlyAuthorities says whether an origin is asked for nothing but the xdstp
-// names of its authorities, which do not depend on who asks (RELAY-63).
+// onlyAuthorities reports whether an origin is asked only for xdstp names of its authorities, which
+// do not depend on the client (RELAY-63).
 func (c *Config) onlyAuthorities(o *Origin) bool {
 	return len(o.Authorities) > 0 && !o.Default &&
 		!slices.ContainsFunc(c.Listeners, func(l Listener) bool { return l.Origin == o.Name })
 }
 
-// normaliseTypes leaves what is no type for the check to report.
+// normaliseTypes makes full type URLs. The check reports what is no type.
 func normaliseTypes(names []string) {
 	for i := range names {
 		names[i], _ = TypeURL(names[i])
 	}
 }
 
-// normaliseFields is normaliseTypes for keys. A type that is written in both
-// ways stays as it is, for the check to report.
+// normaliseFields is normaliseTypes for keys. A type that is written in both ways stays as it is,
+// for the check to report.
 func normaliseFields(fields map[string]int) map[string]int {
 	out := make(map[string]int, len(fields))
 	for name, n := range fields {
@@ -128,7 +128,7 @@ func (c *Config) check(r *report) {
 	k.choice("log.format", c.Log.Format)
 }
 
-// leastMemory is what a weir without clients does not come near.
+// leastMemory is more than a weir without clients needs, in bytes.
 const leastMemory = 32 << 20
 
 func (k checker) listener(path string, l *Listener, origins []Origin) {
@@ -213,8 +213,7 @@ func (k checker) pair(path, cert, key string) {
 	}
 }
 
-// distinctAddresses refuses one address on two ports; port 0 is a new one each
-// time.
+// distinctAddresses reports an address on two ports; port 0 is a new one each time.
 func (k checker) distinctAddresses(c *Config) {
 	first := make(map[string]string)
 	use := func(path, address string) {
@@ -234,7 +233,7 @@ func (k checker) distinctAddresses(c *Config) {
 	use("probes.address", c.Probes.Address)
 }
 
-// choices are the values that keys of a few may have. An empty default is one more.
+// choices are the values of keys with few of them. An empty default is allowed as well.
 var choices = map[string][]string{
 	"listeners[].compression":                {CompressionGzip},
 	"origins[].grpc.compression":             {CompressionGzip},
@@ -257,7 +256,7 @@ var choices = map[string][]string{
 	"log.format":                             {"json", "console"},
 }
 
-// choice admits what choices lists for the key.
+// choice reports a value that choices does not list for the key.
 func (k checker) choice(path, value string) { k.oneOf(path, value, choices[generic(path)]...) }
 
 func (k checker) oneOf(path, value string, allowed ...string) {
@@ -273,7 +272,7 @@ func (k checker) oneOf(path, value string, allowed ...string) {
 
 var nameShape = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9])?$`)
 
-// name admits what can stand in a node id, a label and a URL unescaped.
+// name reports what cannot stand unescaped in a node id, a label and a URL.
 func (k checker) name(path, name string) {
 	if name == "" {
 		k.addf(path, "is required")
@@ -299,7 +298,7 @@ func (k checker) unknownType(path, name string) {
 	k.addf(path, "%q is no type; write one of %s or a full type URL", name, strings.Join(ShortNames(), ", "))
 }
 
-// size admits what gRPC can express: it takes an int32 in places.
+// size reports what gRPC cannot express: it uses int32 in places.
 func (k checker) size(path string, b Bytes) {
 	if b > math.MaxInt32 {
 		k.addf(path, "must be less than 2GiB")
@@ -312,7 +311,7 @@ func (k checker) address(path, address string) {
 	}
 }
 
-// addressFault says what is wrong with host:port or unix:///path.
+// addressFault returns what is wrong with host:port or unix:///path.
 func addressFault(address string) string {
 	if socket, ok := strings.CutPrefix(address, "unix://"); ok {
 		if !strings.HasPrefix(socket, "/") || socket == "/" {
@@ -330,8 +329,8 @@ func addressFault(address string) string {
 	return ""
 }
 
-// isLocal says whether only this machine can reach an address. An address
-// without a host is every interface.
+// isLocal reports whether only this machine can reach an address. An address without a host is
+// every interface.
 func isLocal(address string) bool {
 	if strings.HasPrefix(address, "unix:") {
 		return true
@@ -344,7 +343,7 @@ func isLocal(address string) bool {
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
-// validHeader says whether a header may be sent by us: gRPC keeps its own.
+// validHeader reports whether we may send a header: gRPC reserves some.
 func validHeader(name, value string) bool {
 	return httpguts.ValidHeaderFieldName(name) && httpguts.ValidHeaderFieldValue(value) &&
 		!strings.HasPrefix(strings.ToLower(name), "grpc-")

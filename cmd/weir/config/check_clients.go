@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// What is asked of clients, and how much of an origin they share.
+// Checks of what clients may be given, and how much of an origin they share.
 
-// groupsEqualClients warns where nothing will be shared (RELAY-61).
+// groupsEqualClients warns of group keys that leave nothing to share (RELAY-61).
 func (k checker) groupsEqualClients(path string, o *Origin) {
 	i := slices.Index(o.GroupBy, "id")
 	if i < 0 || o.Files != nil {
@@ -35,7 +35,7 @@ func (k checker) features(path string, features []string) {
 	}
 }
 
-// secrets sees to it that they are not asked for in plain text (RELAY-77).
+// secrets reports secrets that would be asked for in plaintext (RELAY-77).
 func (k checker) secrets(path string, o *Origin) {
 	if o.Secrets == "by_identity" {
 		k.addf(path+".secrets", "by_identity is not supported by this version yet; write %s or %s", SecretsRefuse, SecretsDedicated)
@@ -53,7 +53,7 @@ func (k checker) secrets(path string, o *Origin) {
 	}
 }
 
-// secretsHere warns of a listener whose clients will not get what an origin has
+// secretsHere warns of a listener whose clients will not get the secrets that an origin has
 // enabled.
 func (k checker) secretsHere(path string, l *Listener, origins []Origin) {
 	i := slices.IndexFunc(origins, func(o Origin) bool { return o.Secrets == SecretsDedicated })

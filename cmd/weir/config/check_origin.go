@@ -34,7 +34,7 @@ func (k checker) origins(origins []Origin) {
 	k.authorities(origins)
 }
 
-// authorities sees to it that a name belongs to one origin.
+// authorities reports an authority of two origins.
 func (k checker) authorities(origins []Origin) {
 	first := make(map[string]string)
 	for i := range origins {
@@ -85,7 +85,7 @@ func (k checker) origin(path string, o *Origin) {
 	k.choice(path+".ttl_unsupported", o.TTLUnsupported)
 }
 
-// kind sees to it that an origin is of one kind.
+// kind reports an origin without a kind, or with several.
 func (k checker) kind(path string, o *Origin) {
 	var kinds []string
 	for _, x := range []struct {
@@ -143,8 +143,8 @@ func (k checker) fallback(path string, o *Origin) {
 	}
 }
 
-// absenceKeeps refuses types of which an answer to * is the whole set by the protocol: what it
-// lacks is gone.
+// absenceKeeps reports types whose answers to `*` are the whole set by the protocol, so that what
+// they lack is gone.
 func (k checker) absenceKeeps(path string, names []string) {
 	k.types(path, names)
 	for i, name := range names {
@@ -187,7 +187,7 @@ func (k checker) grpc(path string, g *GRPC) {
 	k.choice(path+".wildcard", g.Wildcard)
 	k.compression(path+".compression", g.Compression)
 	for name, value := range g.Headers {
-		// The value may be a credential, so it is not repeated.
+		// The value may be a credential, so it is not quoted.
 		if !validHeader(name, value) {
 			k.addf(join(path+".headers", name), "is not a header gRPC can send")
 		}
@@ -205,8 +205,8 @@ func (k checker) grpc(path string, g *GRPC) {
 	}
 }
 
-// messages refuses what no type of its own is. What the descriptors say is
-// checked by who reads them.
+// messages reports invalid entries of types. The reader of the descriptor files checks their
+// content.
 func (k checker) messages(types map[string]Type) {
 	for _, url := range slices.Sorted(maps.Keys(types)) {
 		at, t := TypePath(url), types[url]
@@ -221,11 +221,10 @@ func (k checker) messages(types map[string]Type) {
 	}
 }
 
-// TypePath is the path of one of Config.Types, for Problemf.
+// TypePath returns the path of an entry of Config.Types, for Problemf.
 func TypePath(url string) string { return join("types", url) }
 
-// nameFields refuses what protobuf has no field of, and types whose name is
-// known.
+// nameFields reports numbers that no protobuf field can have, and types whose name field is known.
 func (k checker) nameFields(path string, fields map[string]int) {
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		at, n := join(path, name), fields[name]
@@ -241,7 +240,7 @@ func (k checker) nameFields(path string, fields map[string]int) {
 	}
 }
 
-// What protobuf allows as field numbers.
+// The field numbers that protobuf allows.
 const maxField, firstReserved, lastReserved = 1<<29 - 1, 19000, 19999
 
 func (k checker) compression(path, value string) {
@@ -250,8 +249,8 @@ func (k checker) compression(path, value string) {
 	}
 }
 
-// dialable says whether an address names somebody: to listen, a host may be
-// missing and a port be 0; to connect, neither.
+// dialable reports whether an address can be connected to: unlike one to listen on, it needs a host
+// and a port other than 0.
 func dialable(address string) bool {
 	host, port, _ := net.SplitHostPort(address)
 	return strings.HasPrefix(address, "unix:") || host != "" && port != "0"

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// parameters sees to it that parameters go only to an origin that understands
-// them (DYN-17), and that what is mapped can be (RELAY-64, RELAY-65).
+// parameters reports parameters for an origin that does not understand them (DYN-17), and fields
+// that cannot be mapped (RELAY-64, RELAY-65).
 func (k checker) parameters(path string, o *Origin) {
 	p, at := &o.DynamicParameters, path+".dynamic_parameters"
 	k.choice(at+".otherwise", p.Otherwise)
@@ -43,8 +43,8 @@ func (k checker) parameters(path string, o *Origin) {
 	}
 }
 
-// mapped checks one parameter. Within others is a struct wherever they are
-// there, and structs are no parameters.
+// mapped checks one parameter. A field that contains another mapped one is a struct in nodes with
+// both, and a struct cannot be a parameter.
 func (k checker) mapped(at, parameter, field string, all []string) {
 	keys, ok := strings.CutPrefix(field, "metadata.")
 	switch {

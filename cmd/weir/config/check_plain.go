@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// What others can reach, and what travels in plain text.
+// Checks of what others can reach, and what is sent in plaintext.
 
-// openListener warns of a listener that is open to more than its owner may mean.
+// openListener warns of a listener that is open to more clients than intended, probably.
 func (k checker) openListener(path string, l *Listener) {
 	switch {
 	case isLocal(l.Address):
@@ -20,7 +20,7 @@ func (k checker) openListener(path string, l *Listener) {
 	}
 }
 
-// openAdmin warns of an admin port that says nothing to anybody, or its token to everybody.
+// openAdmin warns of an admin port that answers nobody, or sends its token in plaintext.
 func (k checker) openAdmin(a *Admin) {
 	switch {
 	case isLocal(a.Address):
@@ -32,10 +32,10 @@ func (k checker) openAdmin(a *Admin) {
 	}
 }
 
-// credential matches names of headers that hold what nobody else may know.
+// credential matches names of headers that hold secrets.
 var credential = regexp.MustCompile(`(?i)^((proxy-)?authorization|cookie|(.*[-_])?(token|secret|password|auth|jwt|credentials?|api[-_]?key|access[-_]key|auth[-_]key))$`)
 
-// credentials keeps headers that look like credentials from being sent in plain text, but to this
+// credentials reports headers that look like credentials and are sent in plaintext, except to this
 // machine.
 func (k checker) credentials(path string, g *GRPC) {
 	i := slices.IndexFunc(g.Addresses, func(a string) bool { return !isLocal(a) })
@@ -45,7 +45,7 @@ func (k checker) credentials(path string, g *GRPC) {
 	k.plainHeaders(path, g.Headers, g.Addresses[i], "add tls: {} for the system's roots")
 }
 
-// plainHeaders refuses those that look like credentials where an address is reached in plain text.
+// plainHeaders reports headers that look like credentials if an address is reached in plaintext.
 func (k checker) plainHeaders(path string, headers map[string]string, address, advice string) {
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		if credential.MatchString(name) {

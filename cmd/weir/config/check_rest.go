@@ -11,11 +11,10 @@ import (
 	"github.com/weir-xds/weir/upstream/rest"
 )
 
-// leastPoll keeps a slip of the unit from becoming an attack.
+// leastPoll keeps a wrong unit from becoming a flood of polls.
 const leastPoll = 100 * time.Millisecond
 
-// rest checks a REST-JSON server. Nothing of a URL that is refused is repeated: it may hold a
-// password.
+// rest checks a REST-JSON server. It quotes nothing of a bad URL, which may contain a password.
 func (k checker) rest(origin string, o *Origin) {
 	r, path := o.REST, origin+".rest"
 	if len(r.URLs) == 0 {
@@ -42,7 +41,7 @@ func (k checker) rest(origin string, o *Origin) {
 		}
 	}
 	for name, value := range r.Headers {
-		if !rest.ValidHeader(name, value) { // the value may be a credential, so it is not repeated
+		if !rest.ValidHeader(name, value) { // the value may be a credential, so it is not quoted
 			k.addf(join(path+".headers", name), "is not a header that can be sent")
 		}
 		if strings.EqualFold(name, "authorization") && r.TokenFile != "" {
@@ -69,7 +68,7 @@ func (k checker) rest(origin string, o *Origin) {
 	}
 }
 
-// hostPort is where a URL without a fault leads.
+// hostPort returns the host and port of a valid URL.
 func hostPort(s string) string {
 	u, err := url.Parse(s)
 	if err != nil {
@@ -82,7 +81,7 @@ func hostPort(s string) string {
 	return net.JoinHostPort(u.Hostname(), port)
 }
 
-// HostPorts are where the URLs lead.
+// HostPorts returns the hosts and ports of the URLs.
 func (r *REST) HostPorts() (addresses []string) {
 	for _, u := range r.URLs {
 		addresses = append(addresses, hostPort(u))

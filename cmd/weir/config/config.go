@@ -12,10 +12,9 @@ type Config struct {
 	// Name is the deployment's name, equal on all replicas; it is part of the
 	// node ids presented upstream. Default: weir.
 	Name string `yaml:"name"`
-	// Instance names this process in ControlPlane.identifier and weir-via.
-	// Default: empty, which means the host name, asked for at the start; in
-	// weir-via with the first listener's address, so that relays of one host do
-	// not take each other for themselves.
+	// Instance names this process in ControlPlane.identifier and weir-via. Default: empty, which
+	// means the host name at the start; in weir-via followed by the first listener's address, so
+	// that relays on one host have different names.
 	Instance string `yaml:"instance"`
 	// Listeners are the addresses clients connect to.
 	// Default: one listener with its defaults.
@@ -23,45 +22,44 @@ type Config struct {
 	// Origins are the control planes and directories weir takes configuration
 	// from. At least one is required.
 	Origins []Origin `yaml:"origins"`
-	// Cache says how long things nobody wants are kept.
+	// Cache says how long what no client wants is kept.
 	Cache Cache `yaml:"cache"`
 	// Sinks are directories that weir writes configuration to, for Envoys that
 	// read files. Default: none.
 	Sinks []Sink `yaml:"sinks"`
-	// Types are resource types beside those of xDS, and messages within
-	// resources that weir does not know, by full type URL. Default: none.
+	// Types are resource types beside those of xDS, and messages within resources that weir does
+	// not know, by full type URL. Default: none.
 	Types map[string]Type `yaml:"types"`
 	// Authorization holds access rules. Default: empty, everything the
 	// listener admits. Rules are not supported by this version.
 	Authorization []Rule `yaml:"authorization"`
 	// Limits bound what clients can cost. Every refusal names its key.
 	Limits Limits `yaml:"limits"`
-	// Timing holds every wait and interval.
+	// Timing has all waits and intervals.
 	Timing Timing `yaml:"timing"`
 	// Admin is the port for operators.
 	Admin Admin `yaml:"admin"`
 	// Probes is a second, smaller port for kubelet and Prometheus.
 	Probes Probes `yaml:"probes"`
-	// Log says what is logged and how.
+	// Log configures the log.
 	Log Log `yaml:"log"`
 
-	// source remembers where each value was written, for Problemf.
+	// source has the position of each value, for Problemf.
 	source *report
 }
 
-// Type is what weir is told of a message. No code is needed for a new type of
-// resource: payloads are opaque, but where JSON, YAML or text is read or written.
+// Type describes a message to weir. A new type of resource needs no code: payloads are opaque,
+// except where JSON, YAML or text is read or written.
 type Type struct {
-	// NameField is where a resource has its name that comes without one, as it may
-	// in dialect sotw, REST and files (RELAY-14): the name of a string field of the
-	// message, or, where its descriptors are not known, the number of one.
-	// origins[].name_fields goes before it. Default: empty, field 1, where that
-	// reads like a name.
+	// NameField says where a resource that comes without a name has it, as it may in dialect sotw,
+	// REST and files (RELAY-14): the name of a string field of the message, or its number if the
+	// message's descriptors are not known. origins[].name_fields overrides it. Default: empty,
+	// field 1, if that reads like a name.
 	NameField string `yaml:"name_field"`
-	// Descriptors is a file with the message's descriptor, a FileDescriptorSet as
-	// protoc writes it with --include_imports; without it JSON, YAML and text of
-	// the message cannot be read. It is read at the start and at each reload. What
-	// is linked in, Envoy's messages, goes before it. Default: empty.
+	// Descriptors is a file with the message's descriptor, a FileDescriptorSet as protoc writes it
+	// with --include_imports. Without it JSON, YAML and text of the message cannot be read. It is
+	// read at the start and at each reload. Messages that are linked in, Envoy's, override it.
+	// Default: empty.
 	Descriptors string `yaml:"descriptors" path:"file"`
 }
 
@@ -70,25 +68,24 @@ type Rule struct{}
 
 // Admin is the operators' port.
 type Admin struct {
-	// Address is host:port or unix:///path. One that is neither loopback nor a
-	// Unix socket needs tls or insecure: true. Default: 127.0.0.1:19080.
+	// Address is host:port or unix:///path. One that is neither loopback nor a Unix socket needs
+	// tls or insecure: true. Default: 127.0.0.1:19080.
 	Address string `yaml:"address"`
-	// Insecure admits plain text on an address others can reach. Default: false.
+	// Insecure permits plaintext on an address that others can reach. Default: false.
 	Insecure bool `yaml:"insecure"`
-	// TokenFile holds a bearer token that requests need, /healthz and /readyz of
-	// this machine's excepted; re-read on change. Default: empty, no token; then
-	// everything but Open is refused on an address others can reach, unless
-	// tls.client_ca is set.
+	// TokenFile has a bearer token that requests need, except for /healthz and /readyz from this
+	// machine. It is read again when it changes. Default: empty, no token; then everything but Open
+	// is refused on an address that others can reach, unless tls.client_ca is set.
 	TokenFile string `yaml:"token_file" path:"file"`
-	// TLS is the port's certificate. Default: plain text.
+	// TLS is the port's certificate. Default: plaintext.
 	TLS ServerTLS `yaml:"tls"`
-	// Hosts are names and addresses, without ports, that requests may have as
-	// their Host besides localhost, loopback and the port's own addresses; what
-	// names another is refused, so that no web site whose name was turned to this
-	// address is answered. Default: none.
+	// Hosts are names and addresses, without ports, that requests may have as their Host, besides
+	// localhost, loopback and the port's own addresses. Requests with another Host are refused, so
+	// that a web site cannot use this port by having its own name resolve to this address. Default:
+	// none.
 	Hosts []string `yaml:"hosts"`
-	// Open lists which of /healthz, /readyz and /metrics are answered to everybody,
-	// under any Host. Default: none; this machine has /healthz and /readyz.
+	// Open lists which of /healthz, /readyz and /metrics are served to everybody, under any Host.
+	// Default: none; this machine has /healthz and /readyz.
 	Open []string `yaml:"open"`
 	// Pprof serves /debug/pprof/. Default: true.
 	Pprof bool `yaml:"pprof"`
@@ -100,7 +97,7 @@ type Probes struct {
 	Address string `yaml:"address"`
 }
 
-// Log says what is logged and how.
+// Log configures the log.
 type Log struct {
 	// Level is debug, info, warn or error. Default: info.
 	Level string `yaml:"level"`
@@ -108,8 +105,7 @@ type Log struct {
 	Format string `yaml:"format"`
 }
 
-// Default is what an empty file means. It lacks an origin, so it would not
-// pass Parse.
+// Default is the meaning of an empty file. It lacks an origin, so Parse would refuse it.
 func Default() *Config {
 	c := &Config{
 		Name:  "weir",
@@ -124,8 +120,7 @@ func Default() *Config {
 	return c
 }
 
-// Load reads and checks a file, with variables from the environment. What is
-// wrong with it is reported as Parse reports it.
+// Load reads and checks a file, with variables from the environment. Its errors are those of Parse.
 func Load(path string) (*Config, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -134,10 +129,9 @@ func Load(path string) (*Config, error) {
 	return Parse(path, data, os.LookupEnv)
 }
 
-// Parse reads and checks one YAML document. The name is used in messages, and
-// paths in the file that are relative start at its directory; env looks up
-// variables, and a nil env knows none. The error joins every *Problem found,
-// sorted by line; Problems takes it apart.
+// Parse reads and checks one YAML document. name is used in messages, and relative paths in the
+// file start at its directory. env looks up variables; nil has none. The error joins every *Problem
+// found, sorted by line; Problems returns them.
 func Parse(name string, data []byte, env func(string) (string, bool)) (*Config, error) {
 	src := newReport(name)
 	src.text = data
@@ -159,8 +153,8 @@ func Parse(name string, data []byte, env func(string) (string, bool)) (*Config, 
 	return c, nil
 }
 
-// Text is what Parse was given: the file, with variables and secrets as they are written. It is not
-// modified.
+// Text returns the argument of Parse: the file, with variables and secrets as written. It must not
+// be modified.
 func (c *Config) Text() []byte {
 	if c.source == nil {
 		return nil
@@ -168,8 +162,8 @@ func (c *Config) Text() []byte {
 	return c.source.text
 }
 
-// SnapshotPath is what a file says for cache.snapshot.path, as far as that can be made out where
-// Parse refuses the file; "" if it cannot.
+// SnapshotPath returns cache.snapshot.path of a file that Parse refuses, as far as it can be read;
+// "" if it cannot.
 func SnapshotPath(name string, data []byte, env func(string) (string, bool)) string {
 	for _, text := range [][]byte{data, cacheBlock.Find(append(data[:len(data):len(data)], '\n'))} {
 		src := newReport(name)
@@ -186,11 +180,10 @@ func SnapshotPath(name string, data []byte, env func(string) (string, bool)) str
 	return ""
 }
 
-// cacheBlock is the key cache in a file that is no YAML elsewhere.
+// cacheBlock matches the key cache in a file that is not valid YAML elsewhere.
 var cacheBlock = regexp.MustCompile(`(?m)^cache:.*\n(?:[ \t#].*\n|\n)*`)
 
-// Warnings are what may be meant in the file and is likely not to be, sorted by
-// line.
+// Warnings are about values that are valid but hardly intended, sorted by line.
 func (c *Config) Warnings() []*Problem {
 	if c.source == nil {
 		return nil
@@ -198,10 +191,9 @@ func (c *Config) Warnings() []*Problem {
 	return slices.SortedStableFunc(slices.Values(c.source.warnings), byPlace)
 }
 
-// Problemf describes something found wrong later (a certificate that cannot be
-// read, an address in use) at the place the field was written. The path is as
-// in messages, such as "origins[0].grpc.tls.ca"; a field that was not written
-// is reported where its nearest parent was.
+// Problemf makes a problem that was found later (a certificate that cannot be read, an address in
+// use), at the place of the field. The path is as in messages, such as "origins[0].grpc.tls.ca"; a
+// field that was not written is reported at its nearest written parent.
 func (c *Config) Problemf(path, format string, args ...any) *Problem {
 	src := c.source
 	if src == nil {

@@ -12,32 +12,32 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// decoder fills a Config from a YAML tree. It is our own, not the library's,
-// because each value's position must outlive decoding, every mistake must be
-// found in one pass, and variables are replaced between parsing and typing.
+// decoder fills a Config from a YAML tree. The library's decoder is not used because each value's
+// position must be kept, every mistake must be found in one pass, and variables are replaced
+// between parsing and typing.
 //
-// It ends whatever the file: aliases may repeat a subtree, but the depth is
-// that of the Go types, not of the document.
+// It always terminates: aliases may repeat a subtree, but the depth is that of the Go types, not of
+// the document.
 type decoder struct {
 	*report
 	env func(string) (string, bool)
-	dir string // where relative paths start
+	dir string // base of relative paths
 }
 
-// newDecoder takes its position from the name of the report's file; a nil env knows no variables.
+// newDecoder makes a decoder for the report's file; a nil env has no variables.
 func newDecoder(r *report, env func(string) (string, bool)) *decoder {
 	if env == nil {
 		env = func(string) (string, bool) { return "", false }
 	}
 	d := &decoder{report: r, env: env, dir: filepath.Dir(r.file)}
-	if dir, err := filepath.Abs(d.dir); err == nil { // else it is as good as it gets
+	if dir, err := filepath.Abs(d.dir); err == nil { // if it fails the path stays relative
 		d.dir = dir
 	}
 	return d
 }
 
-// parseYAML returns the root of the only document, nil if the file is empty.
-// A syntax error is final: what follows it cannot be trusted.
+// parseYAML returns the root of the only document; nil if the file is empty. After a syntax error
+// nothing else is reported, since the rest cannot be trusted.
 func parseYAML(src *report, data []byte) (*yaml.Node, error) {
 	loader, err := yaml.NewLoader(bytes.NewReader(data))
 	if err != nil {
@@ -80,8 +80,8 @@ func syntaxProblem(src *report, err error) error {
 	return src.err()
 }
 
-// document decodes the root. A file of comments only has a null root, and that
-// is the empty configuration. What is no mapping at all is not worth checking.
+// document decodes the root. A file of comments only has a null root, and is the empty
+// configuration. It returns false if there is nothing to check.
 func (d *decoder) document(root *yaml.Node, c *Config) bool {
 	if isNull(root) {
 		return true
@@ -120,7 +120,7 @@ func (d *decoder) value(path string, n *yaml.Node, v reflect.Value) {
 	case reflect.Map:
 		d.entries(path, n, v)
 	default:
-		// our own bug: a field of a kind that none of the keys has; decoding any config meets it
+		// our own bug: no key has a field of this kind
 		panic("config: no decoder for " + v.Type().String())
 	}
 }
@@ -129,7 +129,7 @@ func isNull(n *yaml.Node) bool {
 	return n.Kind == yaml.ScalarNode && n.Tag == "!!null"
 }
 
-// newDefault makes a value of type t with the defaults of its type.
+// newDefault makes a value of type t with its defaults.
 func newDefault(t reflect.Type) reflect.Value {
 	p := reflect.New(t)
 	if d, ok := p.Interface().(interface{ setDefaults() }); ok {
@@ -169,8 +169,8 @@ func (d *decoder) fields(path string, n *yaml.Node, v reflect.Value) {
 	})
 }
 
-// absolute is where a path leads: one that does not begin with a slash starts at the directory of
-// the configuration, wherever weir is started. An empty one is none.
+// absolute returns a path relative to the directory of the configuration, wherever weir is started.
+// An empty path stays empty.
 func (d *decoder) absolute(path string) string {
 	if path == "" || filepath.IsAbs(path) {
 		return path
@@ -190,7 +190,7 @@ func (d *decoder) unknown(at position, path, key string, known []string) {
 	d.addAtf(at, path, "unknown key")
 }
 
-// onlyDefault refuses any value but the default, which v holds.
+// onlyDefault reports any value other than the default in v.
 func (d *decoder) onlyDefault(path string, n *yaml.Node, v reflect.Value) {
 	trial := reflect.New(v.Type()).Elem()
 	trial.Set(v)
@@ -231,8 +231,7 @@ func (d *decoder) entries(path string, n *yaml.Node, v reflect.Value) {
 	v.Set(m)
 }
 
-// eachKey visits a mapping's keys, each once: the library leaves duplicates in
-// the tree.
+// eachKey visits the keys of a mapping once each: the library leaves duplicates in the tree.
 func (d *decoder) eachKey(path string, n *yaml.Node, visit func(string, position, *yaml.Node)) {
 	first := make(map[string]int)
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -270,7 +269,7 @@ func (d *decoder) isKind(path string, n *yaml.Node, want yaml.Kind) bool {
 
 var plainKey = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
-// join appends a key to a path; one that would blur the path is quoted.
+// join appends a key to a path; a key that would be ambiguous is quoted.
 func join(path, key string) string {
 	if !plainKey.MatchString(key) {
 		key = fmt.Sprintf("%q", key)
@@ -283,5 +282,5 @@ func join(path, key string) string {
 
 var index = regexp.MustCompile(`\[\d+\]`)
 
-// generic is a path without its indices, as the unsupported table has it.
+// generic returns a path without its indices, as in the table of unsupported keys.
 func generic(path string) string { return index.ReplaceAllString(path, "[]") }

@@ -2,41 +2,39 @@ package config
 
 import "time"
 
-// Cache says how long things nobody wants are kept.
+// Cache says how long what no client wants is kept.
 type Cache struct {
 	// Linger is how long an upstream subscription outlives its last client.
 	// Default: 60s.
 	Linger time.Duration `yaml:"linger"`
-	// Retired bounds what is kept after that, for clients that come back
-	// while the origin is down.
+	// Retired bounds what is kept after that, for clients that come back while the origin is down.
 	Retired Retired `yaml:"retired"`
-	// MaxStale ends serving from cache after an outage this long. Default: 0s,
-	// no bound. Not supported by this version.
+	// MaxStale ends serving from the cache after an outage of this length. Default: 0s, no bound.
+	// Not supported by this version.
 	MaxStale time.Duration `yaml:"max_stale"`
-	// Snapshot is the last known good on disk.
+	// Snapshot is the last known good configuration on disk.
 	Snapshot Snapshot `yaml:"snapshot"`
 }
 
-// Retired bounds what nobody wants any more. Beyond it what was unused longest
-// goes first. Zero for either keeps nothing.
+// Retired bounds what no client wants any more. Beyond it, what was unused longest is dropped
+// first. If either is zero nothing is kept.
 type Retired struct {
-	// Entries is how many names, a whole set counting as one. Default: 100000.
+	// Entries is the number of names; a whole set counts as one. Default: 100000.
 	Entries int `yaml:"entries"`
-	// Bytes is how much their bodies take. Default: 256MiB.
+	// Bytes is the size of their bodies. Default: 256MiB.
 	Bytes Bytes `yaml:"bytes"`
 }
 
-// Snapshot is the last known good on disk: a weir that starts while its origin
-// is down serves it.
+// Snapshot is the last known good configuration on disk: a weir that starts while its origin is
+// down serves it.
 type Snapshot struct {
-	// Path is a directory of this process alone, on a file system with room for
-	// three times what is kept. It is made if it is not there, for its owner only.
-	// Default: empty, off.
+	// Path is a directory for this process only, on a file system with room for three times what is
+	// kept. It is made if it does not exist, for its owner only. Default: empty, off.
 	Path string `yaml:"path" path:"file"`
-	// Interval is how often what changed is written. Default: 10s.
+	// Interval is the time between two writes of changes. Default: 10s.
 	Interval time.Duration `yaml:"interval"`
-	// MaxAge is how long ago an origin may have vouched last for what is
-	// restored. Default: 0s, any time.
+	// MaxAge is how long ago an origin may have last vouched for what is restored. Default: 0s, any
+	// time.
 	MaxAge time.Duration `yaml:"max_age"`
 }
 
@@ -48,89 +46,80 @@ func (c *Cache) setDefaults() {
 	}
 }
 
-// Limits bound what clients can cost. Zero is no limit.
+// Limits bound what clients can use. Zero is no limit.
 type Limits struct {
-	// Connections open at once. One more is closed before anything is read of it.
-	// Default: 0.
+	// Connections is how many may be open at once. One more is closed before anything is read from
+	// it. Default: 0.
 	Connections int `yaml:"connections"`
-	// ConnectionsPerPeer is how many of them one address may have, or one IPv6
-	// network of 64 bits. Clients on a Unix socket are not counted, and those
-	// behind one proxy all together. Default: 0.
+	// ConnectionsPerPeer is how many of them one address may have, or one IPv6 network of 64 bits.
+	// Clients on a Unix socket are not counted; clients behind one proxy count together. Default:
+	// 0.
 	ConnectionsPerPeer int `yaml:"connections_per_peer"`
-	// ConnectionIdle is how long a connection may have no stream before it is
-	// told to go. Default: 5m.
+	// ConnectionIdle is how long a connection may have no stream before it is sent GOAWAY. Default:
+	// 5m.
 	ConnectionIdle time.Duration `yaml:"connection_idle"`
-	// Streams open at once. Beyond, an eighth more is left for connections that
-	// have one already. A connection whose streams are all refused is closed
-	// after a second, so that a load balancer chooses anew. Default: 50000.
+	// Streams is how many may be open at once. Beyond it, an eighth more is left for connections
+	// that have a stream already. A connection whose streams are all refused is closed after a
+	// second, so that a load balancer can choose again. Default: 50000.
 	Streams int `yaml:"streams"`
-	// StreamsPerConnection open at once on one connection, announced in HTTP/2:
-	// a client keeps what is beyond waiting, or opens another connection.
-	// Default: 100.
+	// StreamsPerConnection is how many one connection may have open, announced in HTTP/2: a client
+	// queues further streams, or opens another connection. Default: 100.
 	StreamsPerConnection int `yaml:"streams_per_connection"`
-	// StreamsPerIdentity open at once for one identity: what a certificate says
-	// that the listener's client_ca vouches for, its first URI, else its first
-	// DNS name, else its subject. Clients without one are not counted.
-	// Default: 0.
+	// StreamsPerIdentity is how many one identity may have open: the first URI of a certificate
+	// that the listener's client_ca verifies, else its first DNS name, else its subject. Clients
+	// without one are not counted. Default: 0.
 	StreamsPerIdentity int `yaml:"streams_per_identity"`
-	// NewStreamsPerSecond is the rate at which streams are admitted, after a
-	// burst of as many. What comes faster waits its turn up to 2s, and is
-	// refused beyond. Turns go round by peer (identity, else address), and of a
-	// peer by connection. A connection that opens a thousand streams in 10s, most
-	// of which are refused or reset before an answer, is closed. Default: 2000.
+	// NewStreamsPerSecond is the rate at which streams are admitted, after a burst of one second's
+	// worth. Streams beyond it wait up to 2s, and are then refused. They are admitted by turns: by
+	// peer (identity, else address), and of a peer by connection. A connection that opens a
+	// thousand streams in 10s, most of which are refused or reset before an answer, is closed.
+	// Default: 2000.
 	NewStreamsPerSecond int `yaml:"new_streams_per_second"`
-	// RequestsPerSecond is how many requests one stream may send, after a burst
-	// of as many. What comes faster is read later. Default: 20000.
+	// RequestsPerSecond is how many requests one stream may send, after a burst of one second's
+	// worth. Requests beyond it are read later. Default: 20000.
 	RequestsPerSecond int `yaml:"requests_per_second"`
-	// NACKsPerSecond is the same for requests that refuse a response.
-	// Default: 100.
+	// NACKsPerSecond is the same for requests that reject a response. Default: 100.
 	NACKsPerSecond int `yaml:"nacks_per_second"`
 	// NamesPerStream is how many names one stream may subscribe to.
 	// Default: 1000000.
 	NamesPerStream int `yaml:"names_per_stream"`
-	// NewNamesPerSecond is how many names that nobody asks for yet the clients of
-	// one identity may bring, without a certificate those of one address or IPv6
-	// network of 64 bits, after a burst of as many. A request is taken in whole,
-	// however long it is, and the next one with names is read later.
-	// Default: 50000.
+	// NewNamesPerSecond is how many names that no client is subscribed to yet the clients of one
+	// identity may subscribe to, after a burst of one second's worth; without a certificate those
+	// of one address or IPv6 network of 64 bits. A request is applied as a whole, however long it
+	// is, and the next one with names is read later. Default: 50000.
 	NewNamesPerSecond int `yaml:"new_names_per_second"`
 	// NameBytes is the longest resource name. Default: 64KiB.
 	NameBytes Bytes `yaml:"name_bytes"`
-	// Groups is how many node groups an origin may have. One in which no client
-	// ever acknowledged anything ends with its last client. Default: 10000.
+	// Groups is how many node groups an origin may have. A group in which no client ever
+	// acknowledged anything ends with its last client. Default: 10000.
 	Groups int `yaml:"groups"`
-	// GroupsPerPeer is how many of them the clients of one identity may have
-	// opened at an origin, without a certificate those of one address or IPv6
-	// network of 64 bits, and those of one connection where there is no address.
-	// A group counts until it ends or clients of somebody else use it as well;
-	// whoever is beyond may still join those that are there. Zero means no limit.
-	// Default: 0.
+	// GroupsPerPeer is how many of them the clients of one identity may have opened at an origin;
+	// without a certificate those of one address or IPv6 network of 64 bits, or of one connection
+	// if there is no address. A group counts until it ends or another peer's clients use it as
+	// well. A peer beyond the limit may still join existing groups. Zero means no limit. Default:
+	// 0.
 	GroupsPerPeer int `yaml:"groups_per_peer"`
-	// NewGroupsPerSecond is how many streams are opened at an origin within a
-	// second: for new groups, and for all of them when it is back after an
-	// outage. Groups that the origin has answered before come first, then those
-	// with most clients (RELAY-98). Default: 100.
+	// NewGroupsPerSecond is how many streams are opened at an origin within a second: for new
+	// groups, and for all groups when it is back after an outage. Groups that the origin has
+	// answered before come first, then those with most clients (RELAY-98). Default: 100.
 	NewGroupsPerSecond int `yaml:"new_groups_per_second"`
-	// LoadReports is how many streams of clients' load reports may be open at one
-	// origin. Default: 10000.
+	// LoadReports is how many streams of clients' load reports may be open at one origin. Default:
+	// 10000.
 	LoadReports int `yaml:"load_reports"`
-	// ParameterSetsPerStream is how many different parameter maps one stream may
-	// use, over all types. Names with one beyond it are refused, name by name.
-	// Default: 64.
+	// ParameterSetsPerStream is how many distinct parameter maps one stream may use, over all
+	// types. Names with a map beyond it are refused one by one. Default: 64.
 	ParameterSetsPerStream int `yaml:"parameter_sets_per_stream"`
-	// ParameterSetsPerGroup is how many the clients of one group may use at a
-	// time: each is asked of the origin. Names with one beyond it are refused
-	// likewise; a client whose own parameters, of its node, are beyond it has its
-	// stream ended. Default: 1000.
+	// ParameterSetsPerGroup is how many the clients of one group may use at a time: the origin is
+	// asked for each. Names with a map beyond it are refused one by one. If the map of a client's
+	// own node is beyond it, its stream ends. Default: 1000.
 	ParameterSetsPerGroup int `yaml:"parameter_sets_per_group"`
-	// Views is how many views may exist: sets that are asked for, each once for
-	// every group of clients. One more is refused, a glob by its name and `*` by
-	// the stream's end. Default: 100000.
+	// Views is how many subscribed sets may exist, counted per group. A glob beyond it is refused
+	// by its name, and `*` by the end of the stream. Default: 100000.
 	Views int `yaml:"views"`
 	// RequestBytes is the largest request. Default: 32MiB.
 	RequestBytes Bytes `yaml:"request_bytes"`
-	// Memory is how much the process may hold, garbage not counted. Above it what retired is given
-	// up, then names are refused that nobody has asked for yet, and above it by an eighth new
+	// Memory is how much the process may use, without garbage. Above it retired resources are
+	// dropped, then names that nobody is subscribed to are refused, and an eighth above it new
 	// streams; what is subscribed stays. A stream on which names were refused ends when there is
 	// room, or after 5 minutes, so that its client asks for them again. 0 is two thirds of
 	// GOMEMLIMIT, or of four fifths of the control group's limit, which then is the collector's
@@ -159,57 +148,53 @@ func (l *Limits) setDefaults() {
 	}
 }
 
-// Timing holds every wait and interval.
+// Timing has all waits and intervals.
 type Timing struct {
 	// Settle is the pause after which a set counts as complete (RELAY-6).
 	// Default: 50ms.
 	Settle time.Duration `yaml:"settle"`
-	// FirmSettle is the same pause where a wrong guess would delete: towards clients
-	// that hold something, and for what is swept. At least Settle. Default: 2500ms.
+	// FirmSettle is the same pause where a wrong guess would remove resources: for clients that
+	// hold something, and for sweeps. At least Settle. Default: 2500ms.
 	FirmSettle time.Duration `yaml:"firm_settle"`
-	// Gather is how long changes of listeners and routes wait for clusters of the same
-	// moment, and removals of clusters for the routes (ORD-9). 0s is not at all.
-	// Default: 20ms.
+	// Gather is how long changes of listeners and routes wait for clusters that change at the same
+	// time, and removals of clusters for the routes (ORD-9). 0s: not at all. Default: 20ms.
 	Gather time.Duration `yaml:"gather"`
 	// ColdWait is how long a client waits for an origin that does not answer
 	// (RELAY-8). Default: 10s.
 	ColdWait time.Duration `yaml:"cold_wait"`
-	// OnDemandWait is how long a client waits for a virtual host that a connected
-	// origin is silent about (ALIAS-10). Default: 5s.
+	// OnDemandWait is how long a client waits for a virtual host about which a connected origin is
+	// silent (ALIAS-10). Default: 5s.
 	OnDemandWait time.Duration `yaml:"on_demand_wait"`
-	// OrderHold is how long a response waits for the ACK of the last one of its
-	// type (NONCE-10), and of another type's (ORD-5). Default: 500ms.
+	// OrderHold is how long a response waits for the ACK of the previous one of its type
+	// (NONCE-10), and for that of another type (ORD-5). Default: 500ms.
 	OrderHold time.Duration `yaml:"order_hold"`
-	// SendStall ends a stream whose client reads nothing for this long (ERR-9).
-	// Default: 10m.
+	// SendStall ends a stream whose client has read nothing for this long (ERR-9). Default: 10m.
 	SendStall time.Duration `yaml:"send_stall"`
-	// FirstRequest ends a stream that asks nothing for this long (STREAM-9).
-	// Default: 30s.
+	// FirstRequest ends a stream that has sent no request for this long (STREAM-9). Default: 30s.
 	FirstRequest time.Duration `yaml:"first_request"`
-	// RESTWait is how long a poll, over REST or a Fetch method, waits for what is not
-	// known yet before it is answered with 503 (REST-6): less than the client's own
-	// patience, which is 1s in Envoy (api_config_source.request_timeout). Default: 800ms.
+	// RESTWait is how long a poll, over REST or a Fetch method, waits for what is not known yet
+	// before it is answered with 503 (REST-6). It has to be less than the client's timeout, which
+	// is 1s in Envoy (api_config_source.request_timeout). Default: 800ms.
 	RESTWait time.Duration `yaml:"rest_wait"`
-	// RESTHold is for how long a poll is held back that has nothing new for its
-	// client, until there is (REST-7). The client has to be as patient. Default: 0s, off.
+	// RESTHold is how long a poll is held if nothing has changed since its version (REST-7). It has
+	// to be less than the client's timeout. Default: 0s, off.
 	RESTHold time.Duration `yaml:"rest_hold"`
-	// UpstreamBatch gathers wants before they are sent upstream (RELAY-24).
-	// Default: 10ms.
+	// UpstreamBatch is how long subscriptions are collected before they are sent upstream
+	// (RELAY-24). Default: 10ms.
 	UpstreamBatch time.Duration `yaml:"upstream_batch"`
-	// Coalesce is how long after changes were sent to a client further ones are
-	// gathered, to be sent together; the first after quiet is sent at once, and
-	// so is what the client asks for. At most 10s. Default: 0s, off.
+	// Coalesce is the least time between two responses with changes to a client; changes meanwhile
+	// are merged. The first change after a pause is sent at once, and so is what the client asks
+	// for. At most 10s. Default: 0s, off.
 	Coalesce time.Duration `yaml:"coalesce"`
-	// Pause before reconnecting after a stream that worked (ERR-3). Default: 1s.
+	// Pause is the wait before reconnecting after a stream that worked (ERR-3). Default: 1s.
 	Pause time.Duration `yaml:"pause"`
-	// Backoff between attempts that failed (ERR-2), counted for each address of
-	// an origin: while it answers nobody, one stream tries for all.
+	// Backoff is the wait between attempts that failed (ERR-2), counted for each address of an
+	// origin: while it answers nobody, one stream tries for all.
 	Backoff Backoff `yaml:"backoff"`
-	// Keepalive of connections, both sides (ERR-12).
+	// Keepalive is that of connections on both sides (ERR-12).
 	Keepalive Keepalive `yaml:"keepalive"`
-	// MaxStreamAge spreads clients over replicas: a stream ends in the last tenth
-	// of this age, at a random time, after its connection was told to go
-	// (RELAY-59). At least 1s. Default: 0s, off.
+	// MaxStreamAge spreads clients over replicas: a stream ends at a random time in the last tenth
+	// of this age, after its connection was sent GOAWAY (RELAY-59). At least 1s. Default: 0s, off.
 	MaxStreamAge time.Duration `yaml:"max_stream_age"`
 	// ReadyWait is how long /readyz waits for origins. Default: 30s.
 	ReadyWait time.Duration `yaml:"ready_wait"`
@@ -217,28 +202,27 @@ type Timing struct {
 	Drain time.Duration `yaml:"drain"`
 }
 
-// Backoff between attempts that failed.
+// Backoff is the wait between attempts that failed.
 type Backoff struct {
 	// Base is the first wait. Default: 1s.
 	Base time.Duration `yaml:"base"`
 	// Factor multiplies it after each failure; at least 1. Default: 1.6.
 	Factor float64 `yaml:"factor"`
-	// Jitter is the share by which a wait varies; 0 to 1. Default: 0.2.
+	// Jitter is the share by which a wait is varied at random; 0 to 1. Default: 0.2.
 	Jitter float64 `yaml:"jitter"`
 	// Max is the longest wait. Default: 5s.
 	Max time.Duration `yaml:"max"`
 }
 
-// Keepalive of connections, both sides.
+// Keepalive is that of connections on both sides.
 type Keepalive struct {
-	// Time without traffic after which a ping is sent; 0s is never, otherwise
-	// at least 10s, below which grpc-go would silently use 10s. Default: 30s.
+	// Time without traffic after which a ping is sent. 0s is never, otherwise at least 10s; grpc-go
+	// would silently use 10s instead of less. Default: 30s.
 	Time time.Duration `yaml:"time"`
 	// Timeout is how long its answer may take. Default: 10s.
 	Timeout time.Duration `yaml:"timeout"`
-	// MinClientInterval is how often clients may ping, streams or not. Who does so
-	// more often, less a tenth for the network's doing, is sent too_many_pings.
-	// Default: 10s.
+	// MinClientInterval is how often clients may ping, with or without streams. A client that pings
+	// more often, with a tolerance of a tenth, is sent too_many_pings. Default: 10s.
 	MinClientInterval time.Duration `yaml:"min_client_interval"`
 }
 

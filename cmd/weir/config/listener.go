@@ -8,39 +8,36 @@ type Listener struct {
 	Address string `yaml:"address"`
 	// SocketMode is the octal file mode of a Unix socket. Default: 0660.
 	SocketMode fs.FileMode `yaml:"socket_mode"`
-	// Origin answers old-style names and `*` on this listener; xdstp names go
-	// by their authority (origins[].authorities). Default: empty, the origin
-	// marked default.
+	// Origin has the old-style names and `*` of this listener; xdstp names go by their authority
+	// (origins[].authorities). Default: empty, the origin marked default.
 	Origin string `yaml:"origin"`
-	// TLS is the listener's certificate. Default: plain text.
+	// TLS is the listener's certificate. Default: plaintext.
 	TLS ServerTLS `yaml:"tls"`
 	// REST serves REST-JSON polls instead of gRPC: POST /v3/discovery:clusters and its
 	// siblings, over HTTP/1.1 and HTTP/2. Default: false.
 	REST bool `yaml:"rest"`
-	// V2 also answers the v2 service names, and with rest the v2 paths, for types as
-	// they are spelled there, which are other types than those of v3: what an origin
-	// gives for one is no answer to the other (V2-4). Default: false.
+	// V2 also serves the v2 service names, and with rest the v2 paths, for types in their v2
+	// spelling. These are other types than those of v3: an origin's answer for one is none for the
+	// other (V2-4). Default: false.
 	V2 bool `yaml:"v2"`
-	// RequireNodeID refuses clients that give no node id. Default: false.
+	// RequireNodeID refuses clients without a node id. Default: false.
 	RequireNodeID bool `yaml:"require_node_id"`
-	// NoLegacyWildcard lists the types for which an empty first request does
-	// not mean "everything" (WILD-5), as full type URLs after Parse.
-	// Default: eds, rds, sds.
+	// NoLegacyWildcard lists the types for which an empty first request does not mean "everything"
+	// (WILD-5), as full type URLs after Parse. Default: eds, rds, sds.
 	NoLegacyWildcard []string `yaml:"no_legacy_wildcard"`
-	// AssumeFeatures are client features taken as announced by every client here
-	// (FEAT-5), as if they stood in its node: those of the connection, such as
-	// xds.config.supports-resource-ttl for Envoy, which honours TTLs without
-	// saying so, and those that change what the origin generates, which are then
-	// part of the client's group. Default: none.
+	// AssumeFeatures are client features that every client here is assumed to announce (FEAT-5), as
+	// if its node had them. They may concern the connection, such as
+	// xds.config.supports-resource-ttl for Envoy, which honours TTLs without saying so. Those that
+	// change what the origin generates become a part of the client's group. Default: none.
 	AssumeFeatures []string `yaml:"assume_features"`
-	// Dedicated lists types for which each client stream has an upstream stream
-	// of its own, with the client's own node, and shares nothing (RELAY-29), for
-	// origins that answer each node something else; full type URLs after Parse.
-	// Each such client is a group of its own (limits.groups), and what it was
-	// sent is gone with it, whatever cache.linger says. Default: none.
+	// Dedicated lists types for which each client stream has an upstream stream of its own, with
+	// the client's own node, and shares nothing (RELAY-29). It is for origins that answer each node
+	// differently; full type URLs after Parse. Each such client is a group of its own
+	// (limits.groups), and what it was sent is dropped with it, whatever cache.linger says.
+	// Default: none.
 	Dedicated []string `yaml:"dedicated"`
-	// Compression of responses, towards clients that take it: empty or gzip.
-	// Compressed requests are always taken. Default: empty.
+	// Compression of responses to clients that accept it: empty or gzip. Clients may always send
+	// compressed requests. Default: empty.
 	Compression string `yaml:"compression"`
 }
 
@@ -53,15 +50,14 @@ func (l *Listener) setDefaults() {
 	}
 }
 
-// ServerTLS is the certificate of a port weir opens. The files are watched.
+// ServerTLS is the certificate of a port that weir opens. The files are watched.
 type ServerTLS struct {
-	// Cert and Key are PEM files; both or neither. Default: empty, plain text.
+	// Cert and Key are PEM files; both or neither. Default: empty, plaintext.
 	Cert string `yaml:"cert" path:"file"`
 	Key  string `yaml:"key" path:"file"`
-	// ClientCA is a PEM file; if given, client certificates signed by it are
-	// required. Default: empty.
+	// ClientCA is a PEM file. If set, clients need a certificate signed by it. Default: empty.
 	ClientCA string `yaml:"client_ca" path:"file"`
-	// MinVersion is the oldest version of TLS that is spoken, 1.3 or 1.2. Default: 1.3.
+	// MinVersion is the oldest TLS version, 1.3 or 1.2. Default: 1.3.
 	MinVersion string `yaml:"min_version"`
 	// Tickets is a file of the keys that session tickets are sealed with, so that clients resume
 	// sessions at other replicas and after a restart: a line for each key, 32 bytes in base64; the
@@ -75,5 +71,5 @@ const (
 	TLS13 = "1.3"
 )
 
-// Enabled says whether the port speaks TLS.
+// Enabled reports whether the port uses TLS.
 func (t ServerTLS) Enabled() bool { return t.Cert != "" }

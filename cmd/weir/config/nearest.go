@@ -1,7 +1,7 @@
 package config
 
-// nearest finds the word someone probably meant: the closest by edits, if at
-// most a third of the letters, and at least one, are wrong.
+// nearest returns the known word with the fewest edits, if at most a third of the letters, or one,
+// differ.
 func nearest(word string, known []string) (string, bool) {
 	if len(word) > 64 { // no key is that long
 		return "", false
@@ -15,8 +15,8 @@ func nearest(word string, known []string) (string, bool) {
 	return found, found != ""
 }
 
-// edits is the number of letters to insert, delete, change or swap with their
-// neighbour to get from a to b. Words are short, so the whole table is kept.
+// edits returns how many letters to insert, delete, change or swap with their neighbour to get from
+// a to b. Words are short, so the whole table is computed.
 func edits(a, b string) int {
 	t := make([][]int, len(a)+1)
 	for i := range t {

@@ -4,142 +4,128 @@ import "time"
 
 // Origin is one source of configuration: exactly one of GRPC, Files and REST.
 type Origin struct {
-	// Name is the origin's, unique, in logs, metrics and the command line.
-	// Required.
+	// Name is the origin's name in logs, metrics and the command line. It is unique. Required.
 	Name string `yaml:"name"`
 	// GRPC is an xDS control plane.
 	GRPC *GRPC `yaml:"grpc"`
 	// Files is a file or directory of resources.
 	Files *Files `yaml:"files"`
-	// REST is a REST-JSON server, which is polled.
+	// REST is a REST-JSON server, which weir polls.
 	REST *REST `yaml:"rest"`
 
-	// Fallback is the last resort of an origin of grpc or rest: it stands in for a
-	// type, group by group, while nothing is known of that type: the origin has not
-	// answered it, nor is anything of it cached or restored, and no stream can be
-	// opened, or it stays unanswered for half of timing.cold_wait. The first
-	// answer ends that. Clients that say they hold something keep it. It is in no
-	// snapshot; a name or a type that it lacks stays unknown. It has no aliases,
-	// TTLs or secrets, and needs version_mode: content. Another control plane is
-	// asked for no more than what stands in, with the node and by the keys of this
-	// origin, and cannot be one for tp2. Default: none.
+	// Fallback stands in for an origin of grpc or rest, type by type and group by group, while
+	// nothing is known of the type: the origin has not answered it, nothing of it is cached or
+	// restored, and either no stream can be opened or the origin is silent for half of
+	// timing.cold_wait. The first answer ends that. Clients that state that they hold something
+	// keep it. It is in no snapshot. A name or a type that it lacks stays unknown. It has no
+	// aliases, TTLs or secrets, and needs version_mode: content. Another control plane is asked
+	// only for what stands in, with the node and group keys of this origin, and cannot be one for
+	// tp2. Default: none.
 	Fallback *Fallback `yaml:"fallback"`
 
-	// Default marks the origin of old-style names and `*`. Default: the first
-	// origin, if none is marked. After Parse exactly one is.
+	// Default marks the origin of old-style names and `*`. Default: the first origin, if none is
+	// marked. After Parse exactly one is.
 	Default bool `yaml:"default"`
-	// Authorities are the xdstp:// authorities it answers, "" the empty one, on
-	// every listener (FED-1). An authority belongs to one origin; names of one
-	// that no origin lists are refused, name by name (FED-2). Default: none.
+	// Authorities are the xdstp:// authorities that it answers, "" the empty one, on every listener
+	// (FED-1). An authority belongs to one origin. Names of an authority that no origin lists are
+	// refused one by one (FED-2). Default: none.
 	Authorities []string `yaml:"authorities"`
-	// Types restricts it to these types, as full type URLs after Parse; names
-	// of other types are refused, name by name. Default: empty, all.
+	// Types restricts it to these types, as full type URLs after Parse. Names of other types are
+	// refused one by one. Default: empty, all.
 	Types []string `yaml:"types"`
-	// GroupBy lists the node fields that put clients into one group: cluster,
-	// locality, user_agent_name, user_agent_version, client_features, metadata,
-	// metadata.KEY, id, dynamic_parameters (the only one that may change during
-	// a stream, which then ends, so that the client comes back in its new group).
-	// A group shares an upstream stream, whose node has these fields of its
-	// members and an id of its own, equal on every replica; with id it has
-	// theirs, nothing is shared, and weir says so (RELAY-61).
-	// An empty list is one group for all, which an origin of files has whatever
-	// this says: files cannot tell clients apart.
-	// Default: cluster, locality, user_agent_name, client_features, metadata;
-	// empty for an origin that is no listener's and asked for the names of its
-	// authorities only, which are the same for everybody (RELAY-63).
+	// GroupBy lists the node fields in which the clients of a group are equal: cluster, locality,
+	// user_agent_name, user_agent_version, client_features, metadata, metadata.KEY, id,
+	// dynamic_parameters (the only one that may change during a stream; the stream then ends, and
+	// the client comes back in its new group). A group shares an upstream stream. The stream's node
+	// has these fields of the members, and an id of its own that is equal on every replica. With id
+	// it has the members' id, so nothing is shared, and weir warns of that (RELAY-61). An empty
+	// list is one group for all. An origin of files always has one group: files cannot tell clients
+	// apart. Default: cluster, locality, user_agent_name, client_features, metadata; empty for an
+	// origin that is no listener's and is asked only for names of its authorities, which are the
+	// same for all clients (RELAY-63).
 	GroupBy []string `yaml:"group_by"`
-	// Node holds fixed values presented upstream, for control planes that
-	// choose by them. A dedicated stream has its client's own node all the same.
+	// Node has fixed values to present upstream, for control planes that choose by them. A
+	// dedicated stream presents its client's own node all the same.
 	Node Node `yaml:"node"`
 
-	// TP2 says the origin understands resource_locators: it gets the dynamic
-	// parameters of clients, and may answer a name with variants of it, of which
-	// each client gets the one that matches its own. An origin that does not
-	// would read such a request as one for everything, and never gets one
-	// (DYN-17). Everything, `*`, is asked of it by that name, whatever
+	// TP2 says that the origin understands resource_locators: it is sent the dynamic parameters of
+	// clients, and may answer a name with variants, of which each client gets the one that matches
+	// its own. An origin that does not understand them would read such a request as one for
+	// everything, so it is never sent one (DYN-17). `*` is asked by its name, whatever
 	// grpc.wildcard says. Default: false.
 	TP2 bool `yaml:"tp2"`
-	// DynamicParameters says where parameters come from, and what becomes of them
-	// at an origin without tp2.
+	// DynamicParameters says where parameters come from, and what happens to them at an origin
+	// without tp2.
 	DynamicParameters DynamicParameters `yaml:"dynamic_parameters"`
-	// Resume is versions, or none for origins that ignore
-	// initial_resource_versions. Default: versions.
+	// Resume is versions, or none for origins that ignore initial_resource_versions. Default:
+	// versions.
 	Resume string `yaml:"resume"`
 	// ResumeSotW presents the last version on a new SotW stream. Default: false.
 	// Not supported by this version.
 	ResumeSotW bool `yaml:"resume_sotw"`
-	// Secrets is refuse or dedicated. With refuse no resource of type Secret is
-	// asked of the origin, and the names are refused. With dedicated each client
-	// stream that asks for secrets has an upstream stream of its own, with its
-	// own node, and they are dropped when it ends (RELAY-74, RELAY-75). Only a
-	// client with a verified certificate is served, except over loopback or a
-	// Unix socket, and the origin has to be reached over TLS, with the same
-	// exception (RELAY-77). The node is the client's own word: the origin
-	// authorises weir, so let a listener's client_ca admit only clients that may
-	// have what any of them may. by_identity is not supported by this version.
-	// Default: refuse.
+	// Secrets is refuse or dedicated. With refuse no Secret is asked of the origin, and the names
+	// are refused. With dedicated each client stream that asks for secrets has an upstream stream
+	// of its own, with its own node, and the secrets are dropped when it ends (RELAY-74, RELAY-75).
+	// Only a client with a verified certificate is served, except over loopback or a Unix socket;
+	// and the origin has to be reached over TLS, with the same exception (RELAY-77). The node is
+	// the client's own claim, and the origin authorises weir. So a listener's client_ca should
+	// admit only clients that may have the secrets of all of them. by_identity is not supported by
+	// this version. Default: refuse.
 	Secrets string `yaml:"secrets"`
-	// VersionMode says which versions clients are told: content, those that
-	// weir makes of the content, equal on every replica, or origin, the origin's
-	// own (VER-5). With origin a client that returns is sent more than what
-	// changed, and an origin that counts anew after a restart may be taken for
-	// unchanged by clients that say what they hold. Default: content.
+	// VersionMode says which versions clients are sent: content, those that weir makes of the
+	// content, equal on every replica; or origin, the origin's own (VER-5). With origin a client
+	// that returns is sent more than what changed. And an origin that restarts its counters may be
+	// taken for unchanged by clients that state what they hold. Default: content.
 	VersionMode string `yaml:"version_mode"`
-	// Hash is bytes, or canonical for origins that write equal content as other
-	// bytes, such as maps in random order: what weir knows is then put in order
-	// before it is hashed, and still forwarded as received (VER-6). What it does
-	// not know, and listeners without a name, count as received. All replicas
-	// should run one build then, or their versions may differ. Default: bytes.
+	// Hash is bytes, or canonical for origins that write equal content as different bytes, such as
+	// maps in random order. Then the messages that weir knows are sorted before they are hashed,
+	// and still forwarded as received (VER-6). Unknown messages, and listeners without a name, are
+	// hashed as received. All replicas should run one build then, or their versions may differ.
+	// Default: bytes.
 	Hash string `yaml:"hash"`
-	// LRS says what becomes of clients' load reports for the origin: pass, each
-	// client's stream over one of its own to the origin, unchanged; aggregate,
-	// one stream for all clients of a group, with the group's node, on which what
-	// they report is added up and told once in the interval that the origin asks
-	// for; or refuse, with UNIMPLEMENTED. An origin of files takes none. With
-	// aggregate a kill loses one interval's numbers at most, and fields that weir
-	// does not know are left out. Default: pass.
+	// LRS says what happens to clients' load reports for the origin. pass: each client's stream has
+	// one of its own to the origin, unchanged. aggregate: one stream for all clients of a group,
+	// with the group's node; reports are added up, and sent in the interval that the origin asks
+	// for. refuse: UNIMPLEMENTED. An origin of files takes none. With aggregate a kill loses one
+	// interval's numbers at most, and unknown fields are left out. Default: pass.
 	LRS string `yaml:"lrs"`
 	// NACKReport tells the origin what clients reject. Default: false.
 	// Not supported by this version.
 	NACKReport bool `yaml:"nack_report"`
-	// AbsenceTimer says what it means that a SotW origin leaves a name
-	// unanswered: absence, after 15 s, or transient, an UNAVAILABLE error after
-	// 30 s (ABS-6). Default: absence.
+	// AbsenceTimer says what it means that a SotW origin leaves a name unanswered: absence, after
+	// 15 s; or transient, an UNAVAILABLE error after 30 s (ABS-6). Default: absence.
 	AbsenceTimer string `yaml:"absence_timer"`
-	// OnDataError says what becomes of a cached resource for which the origin
-	// answers PERMISSION_DENIED: keep or drop (ABS-8). Default: keep.
+	// OnDataError says what happens to a cached resource for which the origin answers
+	// PERMISSION_DENIED: keep or drop (ABS-8). Default: keep.
 	OnDataError string `yaml:"on_data_error"`
-	// TTLUnsupported says what becomes of a resource with a TTL towards clients
-	// that can be told neither the TTL nor its end, those of SotW that name
-	// endpoints, routes and the like and do not know TTLs: serve, and they keep
-	// it when its time is over, or withhold (RELAY-51). Default: serve.
+	// TTLUnsupported says what happens to a resource with a TTL for clients that can be sent
+	// neither the TTL nor a removal: those of SotW that name endpoints, routes and the like, and do
+	// not support TTLs. serve: they keep it when it has expired; or withhold (RELAY-51). Default:
+	// serve.
 	TTLUnsupported string `yaml:"ttl_unsupported"`
-	// Glob says which members an xdstp glob such as xdstp://a/TYPE/foo/* has:
-	// one_level, those with one segment in place of the star, or recursive, those
-	// at any depth, for origins that match by prefix (COLL-5). What else the
-	// origin sends for it is ignored and counted. Default: one_level.
+	// Glob says which members an xdstp glob such as xdstp://a/TYPE/foo/* has: one_level, those with
+	// one segment in place of the star; or recursive, those at any depth, for origins that match by
+	// prefix (COLL-5). What else the origin sends for it is ignored and counted. Default:
+	// one_level.
 	Glob string `yaml:"glob"`
-	// NameFields says which protobuf field of a resource is its name, by type,
-	// for dialect sotw and files, where a resource may come without its name
-	// (RELAY-14); 0: it has none. The types of xDS itself are known. By full type
-	// URL after Parse. Default: field 1, where that reads like a name.
+	// NameFields says which protobuf field of a resource is its name, by type, for dialect sotw and
+	// files, where a resource may come without its name (RELAY-14); 0: it has none. The types of
+	// xDS itself are known. By full type URL after Parse. Default: field 1, if that reads like a
+	// name.
 	NameFields map[string]int `yaml:"name_fields"`
-	// AbsenceKeeps lists types of which the origin's answer to * may leave out
-	// what there still is, in dialect sotw: what an answer lacks stays (RELAY-11).
-	// Of all other types it is gone, as it is of what is named of LDS and CDS. Not
-	// for LDS, CDS and SRDS; full type URLs after Parse. Default: none.
+	// AbsenceKeeps lists types of which the origin's answer to `*` may be incomplete, in dialect
+	// sotw: resources that an answer lacks stay (RELAY-11). For all other types they are removed,
+	// and so are named resources of LDS and CDS. Not for LDS, CDS and SRDS; full type URLs after
+	// Parse. Default: none.
 	AbsenceKeeps []string `yaml:"absence_keeps"`
-	// Share lets parameter maps share one upstream subscription of a name while
-	// a variant of it matches them all (RELAY-69). The origin then must keep its
-	// variants of a name apart, and make all of them depend on the same keys.
-	// It needs tp2. Default: false.
+	// Share lets parameter maps share one upstream subscription of a name while a variant of it
+	// matches them all (RELAY-69). The origin then must keep the variants of a name apart, and make
+	// all of them depend on the same keys. It needs tp2. Default: false.
 	Share bool `yaml:"share"`
-	// Audit is how often, give or take a fifth, weir asks the origin on a stream
-	// apart for what it holds of it, type by type, compares the two, counts what
-	// differs and has it told anew. Each audit costs the origin what a weir that
-	// starts from nothing does; one type is audited at a time. Secrets and
-	// dedicated streams are not. At least 1m, and for grpc only; 0: never.
-	// Default: 0s.
+	// Audit is how often, varied by a fifth, weir asks the origin on a separate stream what it has,
+	// type by type. What differs from the table is counted, and asked again. Each audit costs the
+	// origin as much as a weir that starts empty. One type is audited at a time; secrets and
+	// dedicated streams are not. At least 1m, and for grpc only; 0: never. Default: 0s.
 	Audit time.Duration `yaml:"audit"`
 	// Guard holds back mass removals.
 	Guard Guard `yaml:"guard"`
@@ -161,11 +147,10 @@ func (o *Origin) setDefaults() {
 	}
 }
 
-// defaultGroupBy is Origin.GroupBy where it is not written (RELAY-60).
+// defaultGroupBy is the default of Origin.GroupBy (RELAY-60).
 var defaultGroupBy = []string{"cluster", "locality", "user_agent_name", "client_features", "metadata"}
 
-// CompressionGzip is the one value of GRPC.Compression and
-// Listener.Compression beside the empty one.
+// CompressionGzip is the only value of GRPC.Compression and Listener.Compression other than "".
 const CompressionGzip = "gzip"
 
 // Values of Origin.Resume, Secrets, VersionMode, Hash, LRS, AbsenceTimer,
@@ -208,21 +193,17 @@ const (
 
 // GRPC is an xDS control plane.
 type GRPC struct {
-	// Addresses are host:port or unix:///path, in order of preference. One that
-	// cannot be reached is left for the next: at once while something is wanted
-	// that none has answered yet, otherwise after timing.cold_wait. It takes over
-	// again with its first response (FED-6). Required.
+	// Addresses are host:port or unix:///path, in order of preference. If one cannot be reached the
+	// next is used: at once if something is wanted that none has answered yet, otherwise after
+	// timing.cold_wait. It is used again from its first response on (FED-6). Required.
 	Addresses []string `yaml:"addresses"`
-	// Dialect is delta or sotw. Some control planes, go-control-plane among
-	// them, tell TTLs in sotw only: use it where TTLs matter (TTL-14).
-	// Default: delta.
+	// Dialect is delta or sotw. Some control planes, go-control-plane among them, send TTLs in sotw
+	// only: use it where TTLs matter (TTL-14). Default: delta.
 	Dialect string `yaml:"dialect"`
-	// Aggregated: false opens a stream for each type, in the type's own
-	// service, so the origin cannot keep types in order. Types that have none are
-	// asked on ADS. Default: true.
+	// Aggregated: false opens a stream for each type, in the type's own service, so the origin
+	// cannot order types. Types that have none are asked on ADS. Default: true.
 	Aggregated bool `yaml:"aggregated"`
-	// TLS, if present, even as {}, secures the connection. Default: absent,
-	// plain text.
+	// TLS, if present, even as {}, secures the connection. Default: absent, plaintext.
 	TLS *ClientTLS `yaml:"tls"`
 	// V2 asks by the v2 service names. Types are asked for as clients spell them.
 	// Not with tp2. Default: false.
@@ -231,19 +212,19 @@ type GRPC struct {
 	// authorization, cookie, x-auth-token and x-api-key, need tls where an address
 	// is neither loopback nor a Unix socket. Default: none.
 	Headers map[string]string `yaml:"headers"`
-	// TokenFile holds a bearer token, re-read on change; it needs tls.
-	// Default: empty.
+	// TokenFile has a bearer token, and is read again when it changes; it needs tls. Default:
+	// empty.
 	TokenFile string `yaml:"token_file" path:"file"`
-	// Compression of requests: empty or gzip. Compressed responses are always
-	// taken. Default: empty.
+	// Compression of requests: empty or gzip. Compressed responses are always accepted. Default:
+	// empty.
 	Compression string `yaml:"compression"`
 	// Wildcard is legacy (an empty request) or explicit (the name `*`).
 	// Default: legacy (RELAY-21).
 	Wildcard string `yaml:"wildcard"`
-	// NodeAlways sends the node on every request. Default: false.
+	// NodeAlways sends the node in every request. Default: false.
 	NodeAlways bool `yaml:"node_always"`
-	// SameVersions says all addresses give one version to one content (FED-7).
-	// Default: false; then versions learnt from one are not presented to another.
+	// SameVersions says that all addresses give the same version to the same content (FED-7).
+	// Default: false; then versions from one are not presented to another.
 	SameVersions bool `yaml:"same_versions"`
 	// MaxMessage is the largest response accepted. Default: 64MiB.
 	MaxMessage Bytes `yaml:"max_message"`
@@ -275,7 +256,7 @@ type Files struct {
 	Path string `yaml:"path" path:"file"`
 }
 
-// Fallback is the last resort of an origin: exactly one of Files, GRPC and REST.
+// Fallback is the fallback of an origin: exactly one of Files, GRPC and REST.
 type Fallback struct {
 	// Files is a file or directory of resources.
 	Files *Files `yaml:"files"`
@@ -285,19 +266,18 @@ type Fallback struct {
 	REST *REST `yaml:"rest"`
 }
 
-// REST is a REST-JSON server that is polled: each type of each group with a
-// POST of its own, which costs a 304 as long as nothing changes. ADS, delta, VHDS
-// and types without a path of their own are not to be had over REST (REST-8).
-// Messages that weir does not know are refused, resource by resource, unless types
-// has their descriptors.
+// REST is a REST-JSON server that is polled: for each type of each group with a POST of its own,
+// which costs a 304 while nothing changes. ADS, delta, VHDS and types without a path of their own
+// do not exist over REST (REST-8). Resources with messages that weir does not know are rejected one
+// by one, unless types has their descriptors.
 type REST struct {
-	// URLs are what comes before /v3/discovery:clusters, http or https, in order of
-	// preference; see grpc.addresses for when the next is taken. Required.
+	// URLs are what comes before /v3/discovery:clusters, http or https, in order of preference; see
+	// grpc.addresses for when the next is used. Required.
 	URLs []string `yaml:"urls"`
-	// Poll is how often each type is asked for, give or take a tenth; what is wanted
-	// anew is asked for at once. At least 100ms. Default: 5s.
+	// Poll is how often each type is asked for, varied by a tenth; new subscriptions are asked for
+	// at once. At least 100ms. Default: 5s.
 	Poll time.Duration `yaml:"poll"`
-	// TLS says what https URLs are verified by. Default: absent, the system's roots.
+	// TLS says how https URLs are verified. Default: absent, the system's roots.
 	TLS *ClientTLS `yaml:"tls"`
 	// Headers are sent with every poll. Those that look like credentials need https
 	// where a URL is not loopback. Default: none.
@@ -312,7 +292,7 @@ type REST struct {
 
 func (r *REST) setDefaults() { *r = REST{Poll: 5 * time.Second, MaxMessage: 64 << 20} }
 
-// Node holds fixed values presented upstream. Empty: the group's own.
+// Node has fixed values presented upstream. Empty: the group's own.
 type Node struct {
 	// ID is the node's id. Default: empty, the group's own.
 	ID string `yaml:"id"`
@@ -320,36 +300,32 @@ type Node struct {
 	Cluster string `yaml:"cluster"`
 }
 
-// DynamicParameters says where the parameters of clients come from, and what
-// becomes of them at an origin that does not understand them.
+// DynamicParameters says where the parameters of clients come from, and what happens to them at an
+// origin that does not understand them.
 type DynamicParameters struct {
-	// FromNode makes parameters of node fields, for clients that name none
-	// (RELAY-64): by parameter, metadata.PATH, where dots lead into structs. Text,
-	// truth values and numbers count; where the field is missing or null, so is
-	// the parameter, and where it is a list or a struct as well, which
-	// weir_unfit_parameters_total counts (RELAY-65). What a node says in its
-	// dynamic_parameters goes over it. Fields that are mapped are no part of a
-	// group's key nor of the node presented, so a whole fleet may be one group.
-	// It needs tp2. Default: none.
+	// FromNode makes parameters of node fields, for clients that name none (RELAY-64): by
+	// parameter, metadata.PATH, where dots lead into structs. Strings, booleans and numbers become
+	// parameters. If the field is missing or null, so is the parameter; if it is a list or a struct
+	// as well, which weir_unfit_parameters_total counts (RELAY-65). The node's own
+	// dynamic_parameters override it. Mapped fields are in neither a group's key nor the node
+	// presented, so a whole fleet may be one group. It needs tp2. Default: none.
 	FromNode map[string]string `yaml:"from_node"`
-	// Otherwise says what becomes of names that are asked for with parameters
-	// where the origin has no tp2: refuse, or ignored, if nothing that the origin
-	// has depends on them: then they are served as without (DYN-18).
-	// Default: refuse.
+	// Otherwise says what happens to names that are asked with parameters if the origin has no tp2.
+	// refuse; or ignored, if nothing that the origin has depends on them: then they are served as
+	// if without (DYN-18). Default: refuse.
 	Otherwise string `yaml:"otherwise"`
 }
 
-// Guard holds back mass removals (RELAY-97): what an origin no longer has when
-// it is heard again after a (re)connect, if that is more than Share and at least
-// Min. What is held stays as it is for old and new clients, and is removed after
-// Hold, by POST /guard/release, or where dialect is sotw by a further response
-// that lacks it at least 5 s later. An origin that runs on is believed at once.
+// Guard holds back mass removals (RELAY-97): what an origin no longer has after a (re)connect, if
+// that is more than Share and at least Min. What is held stays as it is for old and new clients. It
+// is removed after Hold, by POST /guard/release, or in dialect sotw by another response that lacks
+// it at least 5 s later. Removals by an origin that runs on are believed at once.
 type Guard struct {
-	// Share of a set (everything, a glob, the names of a type), 0 to 1; with 1
-	// nothing is ever held back. Default: 0.5.
+	// Share of a set (everything, a glob, the names of a type), 0 to 1; with 1 nothing is ever held
+	// back. Default: 0.5.
 	Share float64 `yaml:"share"`
 	// Min is the least number of resources, at least 1. Default: 10.
 	Min int `yaml:"min"`
-	// Hold is for how long; 0: nothing is held back. Default: 30s.
+	// Hold is how long it is held back; 0: not at all. Default: 30s.
 	Hold time.Duration `yaml:"hold"`
 }

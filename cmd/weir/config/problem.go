@@ -12,7 +12,7 @@ import (
 type Problem struct {
 	File         string
 	Line, Column int    // counted from 1
-	Path         string // such as "origins[0].grpc.addresses[1]"; empty for the whole
+	Path         string // such as "origins[0].grpc.addresses[1]"; empty for the whole file
 	Msg          string
 	Warning      bool // the file can be used all the same
 }
@@ -30,8 +30,8 @@ func (p *Problem) Error() string {
 	return where + strings.ReplaceAll(p.Msg, "\n", " ")
 }
 
-// Problems takes the error of Parse or Load apart. It is empty if the file
-// could not be read at all.
+// Problems returns the problems in an error of Parse or Load; none if the file could not be read at
+// all.
 func Problems(err error) []*Problem {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		var all []*Problem
@@ -49,7 +49,7 @@ func Problems(err error) []*Problem {
 
 type position struct{ line, column int }
 
-// report gathers problems and knows where each path was written.
+// report collects problems, and has the position of each path.
 type report struct {
 	file     string
 	text     []byte              // of the file
@@ -62,8 +62,7 @@ func newReport(file string) *report {
 	return &report{file: file, at: map[string]position{"": {1, 1}}}
 }
 
-// problem places a message at its path or, if that was not written, at the
-// nearest parent.
+// problem places a message at its path or, if that was not written, at the nearest parent.
 func (r *report) problem(path, msg string) *Problem {
 	near := path
 	at, ok := r.at[near]
@@ -78,7 +77,7 @@ func (r *report) addf(path, format string, args ...any) {
 	r.problems = append(r.problems, r.problem(path, fmt.Sprintf(format, args...)))
 }
 
-// addAtf is addf for a place that has no path of its own, such as a key.
+// addAtf is addf for a place without a path of its own, such as a key.
 func (r *report) addAtf(at position, path, format string, args ...any) {
 	p := &Problem{File: r.file, Line: at.line, Column: at.column, Path: path, Msg: fmt.Sprintf(format, args...)}
 	r.problems = append(r.problems, p)
@@ -97,7 +96,7 @@ func byPlace(a, b *Problem) int {
 	return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 }
 
-// parent cuts the last key or index off a path.
+// parent removes the last key or index of a path.
 func parent(path string) string {
 	return path[:max(0, strings.LastIndexAny(path, ".["))]
 }

@@ -8,29 +8,28 @@ import (
 	"strings"
 )
 
-// Reload says what a reload of the file does with a change of a key.
+// Reload says what a reload does with a change of a key.
 type Reload string
 
-// What there is. The words are those of deploy/docs/configuration.md.
+// The values. The texts are those of deploy/docs/configuration.md.
 const (
-	// ReloadLive: nothing is cut.
+	// ReloadLive: no stream ends.
 	ReloadLive Reload = "in force at once, also for what is there"
-	// ReloadNext: what is there stays as it is.
+	// ReloadNext: what exists stays as it is.
 	ReloadNext Reload = "for streams, and types of a stream, that begin from now on"
 	// ReloadReconnect: the table's part of the origin stays.
 	ReloadReconnect Reload = "weir connects to the origin anew; what is held stays, and clients notice nothing"
-	// ReloadConcerned: a client that comes back is served by what is in force.
+	// ReloadConcerned: a client that reconnects is served by the new configuration.
 	ReloadConcerned Reload = "streams that are concerned end with UNAVAILABLE, and resume by version; all others go on"
 	// ReloadAnew: the table's part of the origin is dropped.
 	ReloadAnew Reload = "streams with names of the origin end with UNAVAILABLE, and resume by version; the origin is asked for everything anew"
-	// ReloadRestart: nothing of the file is taken.
+	// ReloadRestart: nothing of the file is used.
 	ReloadRestart Reload = "needs a restart: the reload is refused, and says so at the key"
 )
 
-// reloads gives each key of the file what a reload does with it; a key stands
-// for all below it that are not listed. What is not listed needs a restart.
-// Within lists, origins are known by their names and listeners by their
-// addresses; a key that ends in [] is for those that come and go.
+// reloads says what a reload does with each key, and with all keys below it that are not listed. A
+// key that is not listed needs a restart. Within lists, origins are identified by name and
+// listeners by address; a key that ends in [] is for added and removed ones.
 var reloads = map[string]Reload{
 	"name":     ReloadRestart,
 	"instance": ReloadRestart,
@@ -131,8 +130,8 @@ var reloads = map[string]Reload{
 	"log.format": ReloadRestart,
 }
 
-// ReloadOf says what a reload does with a change at a path or key; "" if that is
-// not decided, and then it needs a restart.
+// ReloadOf returns what a reload does with a change at a path or key; "" if it is not listed, so
+// that it needs a restart.
 func ReloadOf(path string) Reload {
 	for key := generic(path); key != ""; key = parent(key) {
 		if r, listed := reloads[key]; listed && (key == generic(path) || !strings.HasSuffix(key, "[]")) {
@@ -142,16 +141,15 @@ func ReloadOf(path string) Reload {
 	return ""
 }
 
-// Changed are the paths at which a configuration differs from the one before,
-// those of removed listeners and origins left out, in no order of the file.
+// Changed returns the paths at which two configurations differ, without those of removed listeners
+// and origins, in no particular order.
 func (c *Config) Changed(before *Config) []string {
 	d := difference{}
 	d.value("", reflect.ValueOf(before).Elem(), reflect.ValueOf(c).Elem())
 	return d.paths
 }
 
-// CheckReload reports, by line, what of the difference to the configuration
-// before needs a restart.
+// CheckReload returns, by line, the differences that need a restart.
 func (c *Config) CheckReload(before *Config) error {
 	src := c.source
 	if src == nil {
@@ -166,8 +164,8 @@ func (c *Config) CheckReload(before *Config) error {
 	return r.err()
 }
 
-// Before is the index of the listener in the configuration before; -1 if it is
-// new. One that has its port chosen for it is known by its place among those.
+// Before returns the index of listener i in the configuration before; -1 if it is new. Listeners
+// with port 0 are identified by their order.
 func (c *Config) Before(before *Config, i int) int {
 	nth := 0
 	for j := range c.Listeners[:i] {
@@ -186,7 +184,7 @@ func (c *Config) Before(before *Config, i int) int {
 	return -1
 }
 
-// OriginNamed is the origin of a name; nil if there is none.
+// OriginNamed returns the origin with a name; nil if there is none.
 func (c *Config) OriginNamed(name string) *Origin {
 	for i := range c.Origins {
 		if c.Origins[i].Name == name {
@@ -196,7 +194,7 @@ func (c *Config) OriginNamed(name string) *Origin {
 	return nil
 }
 
-// difference gathers paths.
+// difference collects paths.
 type difference struct{ paths []string }
 
 func (d *difference) value(path string, a, b reflect.Value) {
@@ -226,7 +224,7 @@ func (d *difference) value(path string, a, b reflect.Value) {
 	}
 }
 
-// lists compares what is known by a name.
+// lists compares the elements with equal names.
 func (d *difference) lists(a, b *Config) {
 	kept := 0
 	for i := range b.Listeners {
@@ -256,8 +254,7 @@ func (d *difference) lists(a, b *Config) {
 	}
 }
 
-// ReloadTable is the table of deploy/docs/configuration.md: for each thing that a reload does,
-// the keys it does it with, in the order of the alphabet.
+// ReloadTable returns the table of deploy/docs/configuration.md: for each Reload its keys, sorted.
 func ReloadTable() string {
 	byWords := make(map[Reload][]string)
 	for key, r := range reloads {

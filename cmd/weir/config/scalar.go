@@ -14,9 +14,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// scalars reads text into each type a single value may have. The Go type alone
-// decides, not YAML's guess: a port may be quoted, a token may look like a
-// number, and a variable has no YAML type at all.
+// scalars parse text into each type of a single value. Only the Go type decides, not YAML's guess:
+// a port may be quoted, a token may look like a number, and a variable has no YAML type.
 var scalars = map[reflect.Type]func(reflect.Value, string) error{
 	reflect.TypeFor[string]():        readString,
 	reflect.TypeFor[bool]():          readBool,
@@ -37,8 +36,8 @@ func (d *decoder) scalar(path string, n *yaml.Node, v reflect.Value, read func(r
 		return
 	}
 	if err := read(v, text); err != nil {
-		// A variable may hold a secret that was meant for another key, so the
-		// message quotes what the file says, not what came of it.
+		// A variable may hold a secret that was meant for another key, so the message quotes the
+		// file's text, not its value.
 		d.addf(path, "%q %v", n.Value, err)
 	}
 }
@@ -82,8 +81,8 @@ func readFloat(v reflect.Value, s string) error {
 	return nil
 }
 
-// mostDuration is as good as for ever, and can be multiplied: more could turn out negative, and be
-// over at once.
+// mostDuration is practically unlimited, and can be multiplied. A longer one could overflow to a
+// negative duration.
 const mostDuration = 10 * 365 * 24 * time.Hour
 
 func readDuration(v reflect.Value, s string) error {
@@ -115,8 +114,8 @@ func readBytes(v reflect.Value, s string) error {
 	return err
 }
 
-// Bytes is a size; in the file a number with a unit, such as 64MiB or 10MB,
-// or a plain number of bytes.
+// Bytes is a size; in the file a number with a unit, such as 64MiB or 10MB, or a plain number of
+// bytes.
 type Bytes int64
 
 var units = []struct {
@@ -152,12 +151,11 @@ func parseBytes(s string) (Bytes, error) {
 		}
 		return Bytes(n * u.size), nil
 	}
-	// which every text ends with, so the loop has returned
+	// every text ends with it, so the loop has returned
 	panic("config: the unit list ends with the empty unit")
 }
 
-// String is the size as the file would have it, in the largest binary unit
-// that leaves no rest.
+// String returns the size as written in the file, in the largest binary unit without a remainder.
 func (b Bytes) String() string {
 	for i := 3; i >= 0; i-- {
 		if u := units[i]; b != 0 && int64(b)%u.size == 0 {
@@ -169,9 +167,8 @@ func (b Bytes) String() string {
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// expand replaces ${NAME} and ${NAME:-fallback}; $$ is one dollar sign and any
-// other dollar sign is itself. As in a shell, the fallback also stands in for
-// an empty variable.
+// expand replaces ${NAME} and ${NAME:-fallback}. $$ is one dollar sign, and any other dollar sign
+// stays. As in a shell, the fallback also replaces an empty variable.
 func expand(s string, env func(string) (string, bool)) (string, error) {
 	var out strings.Builder
 	for {

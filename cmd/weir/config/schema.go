@@ -21,12 +21,12 @@ var manual embed.FS
 // node is a part of a JSON schema.
 type node map[string]any
 
-// variableIn is what a value of any kind may hold instead: what comes of it is known at the start.
+// variableIn matches a variable, which any value may contain: its value is known at the start.
 const variableIn = `\$\{`
 
-// Schema is the JSON schema of a configuration file, of the structs that the loader fills and with
-// their comments, for editors. It cannot tell all that Parse does, and asks for plain YAML: text
-// that YAML takes for a number wants quotes.
+// Schema returns the JSON schema of a configuration file, for editors. It is made of the structs
+// that the loader fills, with their comments. It cannot check everything that Parse does, and
+// requires plain YAML: a string that YAML takes for a number has to be quoted.
 func Schema() ([]byte, error) {
 	s := schema{comments: make(map[string]string)}
 	if err := s.read(); err != nil {
@@ -37,10 +37,10 @@ func Schema() ([]byte, error) {
 	return json.MarshalIndent(root, "", "  ")
 }
 
-// schema is one in the making.
+// schema is a schema while it is built.
 type schema struct{ comments map[string]string } // by Type.Field
 
-// read takes the comments of all struct fields.
+// read reads the comments of all struct fields.
 func (s schema) read() error {
 	files, err := fs.Glob(manual, "*.go")
 	if err != nil {
@@ -69,8 +69,8 @@ func (s schema) read() error {
 	return nil
 }
 
-// fields takes the comments of one struct. A field without one shares that of the field before it,
-// as the halves of a pair do.
+// fields reads the comments of one struct. A field without a comment shares that of the field
+// before it, like Cert and Key.
 func (s schema) fields(of string, fields *ast.StructType) {
 	last := ""
 	for _, f := range fields.Fields.List {
@@ -107,7 +107,7 @@ func (s schema) of(path string, v reflect.Value) node {
 	case reflect.Map:
 		return node{"type": "object", "additionalProperties": s.of(path+".*", newDefault(v.Type().Elem()))}
 	}
-	// our own bug, which each test of Schema meets
+	// our own bug: no test of Schema passes with it
 	panic("config: no schema for " + v.Type().String())
 }
 
@@ -135,17 +135,17 @@ func (s schema) object(path string, v reflect.Value) node {
 	return n
 }
 
-// required are the keys that have no default.
+// required are the keys without a default.
 var required = map[string]bool{
 	"origins": true, "origins[].name": true, "origins[].grpc.addresses": true, "origins[].files.path": true, "sinks[].path": true,
 	"origins[].rest.urls": true, "origins[].fallback.files.path": true, "origins[].fallback.grpc.addresses": true,
 	"origins[].fallback.rest.urls": true,
 }
 
-// scalarSchema describes a single value. As the loader does, it takes a variable for any.
+// scalarSchema describes a single value. Like the loader, it accepts a variable for any.
 func scalarSchema(path string, v reflect.Value) node {
 	text := node{"type": "string"}
-	var kinds []any // of which the value is one
+	var kinds []any // of which the value has one
 	switch x := v.Interface().(type) {
 	case bool:
 		kinds = []any{node{"type": "boolean"}, node{"enum": []string{"true", "false"}}}
@@ -169,7 +169,7 @@ func scalarSchema(path string, v reflect.Value) node {
 		}
 		kinds = []any{node{"enum": allowed}}
 	default:
-		// our own bug, which each test of Schema meets
+		// our own bug: no test of Schema passes with it
 		panic(fmt.Sprintf("config: no schema for %T", x))
 	}
 	if kinds != nil {
@@ -186,7 +186,7 @@ func scalarSchema(path string, v reflect.Value) node {
 	return text
 }
 
-// defaultOf is a default as a file would have it.
+// defaultOf returns a default as written in a file.
 func defaultOf(v reflect.Value, shown string) any {
 	switch x := v.Interface().(type) {
 	case bool, int, float64:

@@ -12,10 +12,10 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Masked stands where a secret was.
+// Masked replaces a secret.
 const Masked = "***"
 
-// masked lists the keys whose values may be credentials. Their names are shown.
+// masked lists the keys whose values may be credentials. The keys themselves are shown.
 var masked = map[string]bool{
 	"origins[].grpc.headers":          true,
 	"origins[].rest.headers":          true,
@@ -23,8 +23,8 @@ var masked = map[string]bool{
 	"origins[].fallback.rest.headers": true,
 }
 
-// YAML is the effective configuration, defaults included and secrets masked: a
-// file with the same meaning, but for the masks (TestShowReadsBack).
+// YAML returns the effective configuration, with defaults and with secrets masked: a file with the
+// same meaning, except for the masks (TestShowReadsBack).
 func (c *Config) YAML() ([]byte, error) {
 	root := shown("", reflect.ValueOf(c).Elem())
 	out, err := yaml.Dump(root)
@@ -34,8 +34,7 @@ func (c *Config) YAML() ([]byte, error) {
 	return out, nil
 }
 
-// shown turns a value into the tree the decoder reads it from; nil for what is
-// not there.
+// shown returns the tree that decodes to a value; nil for what is not there.
 func shown(path string, v reflect.Value) *yaml.Node {
 	if text, ok := scalarText(v); ok {
 		return text
@@ -90,7 +89,7 @@ func shownEntries(path string, v reflect.Value) *yaml.Node {
 	return n
 }
 
-// scalarText is the reverse of the scalars table.
+// scalarText is the inverse of the scalars table.
 func scalarText(v reflect.Value) (*yaml.Node, bool) {
 	switch x := v.Interface().(type) {
 	case string:
@@ -111,8 +110,8 @@ func scalarText(v reflect.Value) (*yaml.Node, bool) {
 	return nil, false
 }
 
-// text is a string, quoted if it would otherwise be read as something else. A
-// dollar sign is doubled, since the reader replaces variables.
+// text returns a string node, quoted if it would be read as something else. Dollar signs are
+// doubled, since the reader replaces variables.
 func text(s string) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: strings.ReplaceAll(s, "$", "$$")}
 }

@@ -5,28 +5,26 @@ import (
 	"slices"
 )
 
-// Sink is a directory that weir writes what a client would be sent to, for an
-// Envoy that has its configuration by path_config_source.
+// Sink is a directory to which weir writes what a client would be sent, for an Envoy that reads its
+// configuration by path_config_source.
 type Sink struct {
-	// Path is the directory, made when it is not there. It must be the sink's
-	// alone. Required.
+	// Path is the directory. It is made if it does not exist, and must be the sink's only.
+	// Required.
 	Path string `yaml:"path" path:"file"`
-	// Origin is where the resources are from. Default: empty, the origin marked
-	// default.
+	// Origin is the origin of the resources. Default: empty, the origin marked default.
 	Origin string `yaml:"origin"`
-	// Node is that of a client as which the origin is asked: it decides the group.
+	// Node is the node that the sink presents like a client; it decides the group.
 	Node SinkNode `yaml:"node"`
-	// Types lists the types that are written: lds, cds and srds whole; eds of the
-	// clusters that cds has, and rds of the listeners that lds has; sds by the
-	// names in Secrets. Full type URLs after Parse.
-	// Default: empty, cds, eds, lds and rds.
+	// Types lists the types that are written: lds, cds and srds as a whole; eds of the clusters in
+	// cds, and rds of the listeners in lds; sds by the names in Secrets. Full type URLs after
+	// Parse. Default: empty, cds, eds, lds and rds.
 	Types []string `yaml:"types"`
-	// Secrets are the names of the secrets that are written, in files that only
-	// weir's user can read, of an origin with secrets: dedicated. Default: none.
+	// Secrets are the names of the secrets that are written, to files that only weir's user can
+	// read, of an origin with secrets: dedicated. Default: none.
 	Secrets []string `yaml:"secrets"`
 }
 
-// SinkNode is the node of a sink, which is presented as that of a client is.
+// SinkNode is the node of a sink.
 type SinkNode struct {
 	// ID is the node's id. Default: empty, weir's name.
 	ID string `yaml:"id"`
@@ -34,7 +32,7 @@ type SinkNode struct {
 	Cluster string `yaml:"cluster"`
 }
 
-// SinkOrigin is the origin of a sink.
+// SinkOrigin returns the origin of a sink.
 func (c *Config) SinkOrigin(s *Sink) *Origin {
 	for i := range c.Origins {
 		if o := &c.Origins[i]; s.Origin == o.Name || s.Origin == "" && o.Default {

@@ -8,7 +8,7 @@ import (
 
 const typeHost = "type.googleapis.com/"
 
-// shortNames are the xDS services people say instead of type URLs.
+// shortNames are the short names of the xDS services, for type URLs.
 var shortNames = map[string]string{
 	"cds":  typeHost + "envoy.config.cluster.v3.Cluster",
 	"eds":  typeHost + "envoy.config.endpoint.v3.ClusterLoadAssignment",
@@ -22,12 +22,11 @@ var shortNames = map[string]string{
 	"ecds": typeHost + "envoy.config.core.v3.TypedExtensionConfig",
 }
 
-// ShortNames are the services that TypeURL knows, sorted.
+// ShortNames returns the short names that TypeURL knows, sorted.
 func ShortNames() []string { return slices.Sorted(maps.Keys(shortNames)) }
 
-// TypeURL turns a short name (cds, eds, lds, rds, srds, vhds, sds, rtds, ecds,
-// leds) into its v3 type URL and leaves a full type URL as it is. Anything else
-// is not a type.
+// TypeURL returns the v3 type URL of a short name (cds, eds, lds, rds, srds, vhds, sds, rtds, ecds,
+// leds), or a full type URL as it is. It returns false for anything else.
 func TypeURL(name string) (string, bool) {
 	if url, ok := shortNames[name]; ok {
 		return url, true

@@ -19,10 +19,10 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// errTooLong: the answer does not fit.
+// errTooLong says that the answer exceeds its bound.
 var errTooLong = errors.New("the answer is too long")
 
-// answer is one response in the making.
+// answer is a response while it is built.
 type answer struct {
 	cfg   *Config
 	ctx   context.Context
@@ -34,14 +34,14 @@ type answer struct {
 	seen     map[*xds.Variant]*anypb.Any // bodies as they are shown
 }
 
-// itemKey is what a ClientConfig has one item of (CSDS-2).
+// itemKey identifies an item of a ClientConfig (CSDS-2).
 type itemKey struct{ typeURL, name string }
 
-// view is a ClientConfig in the making.
+// view is a ClientConfig while it is built.
 type view struct {
 	config *statusv3.ClientConfig
-	at     map[itemKey]int // in its items
-	rank   []uint8         // of them: the greater replaces the other
+	at     map[itemKey]int // index in its items
+	rank   []uint8         // of its items: a greater rank replaces a lesser one
 }
 
 // clients adds the server view.
@@ -76,8 +76,8 @@ func (a *answer) clients() error {
 	return nil
 }
 
-// clientKey is equal for the streams of one node: it may have one for each type. Without an id a
-// connection is a node.
+// clientKey is equal for the streams of one node, which may have one for each type. Without an id
+// each connection is a node.
 func clientKey(c *downstream.Client) string {
 	if c.ID() == "" {
 		return "\x00" + c.Peer
@@ -122,7 +122,7 @@ func (a *answer) view(node *corev3.Node, scope string) (*view, error) {
 	return v, a.grow(v.config)
 }
 
-// add adds an item, unless the view has one of the key that is as grave.
+// add adds an item, unless the view has one with the same key and at least the same rank.
 func (a *answer) add(v *view, key itemKey, rank uint8, made func() *item) error {
 	i, known := v.at[key]
 	if known && v.rank[i] >= rank {
@@ -138,7 +138,7 @@ func (a *answer) add(v *view, key itemKey, rank uint8, made func() *item) error 
 	return a.grow(it)
 }
 
-// grow counts what was added.
+// grow counts the size of what was added.
 func (a *answer) grow(m proto.Message) error {
 	if a.size += 1 + protowire.SizeBytes(proto.Size(m)); a.size > a.cfg.maxAnswer {
 		return errTooLong
@@ -146,7 +146,7 @@ func (a *answer) grow(m proto.Message) error {
 	return nil
 }
 
-// body is the content of a resource as it is shown; nil: it is not.
+// body returns the content of a resource as it is shown; nil: it is not shown.
 func (a *answer) body(v *xds.Variant) *anypb.Any {
 	if v == nil || a.bare {
 		return nil
@@ -155,7 +155,7 @@ func (a *answer) body(v *xds.Variant) *anypb.Any {
 	if !known {
 		body = &anypb.Any{}
 		if proto.Unmarshal(v.Any(), body) != nil {
-			return nil // the table checked it when it came
+			return nil // cannot happen: the table checked it
 		}
 		a.cfg.Blank(body)
 		a.seen[v] = body
@@ -163,7 +163,7 @@ func (a *answer) body(v *xds.Variant) *anypb.Any {
 	return body
 }
 
-// refusal is the status for why there is no answer.
+// refusal returns the status of a request without an answer.
 func (a *answer) refusal(err error) error {
 	if !errors.Is(err, errTooLong) {
 		return status.FromContextError(err).Err()

@@ -25,7 +25,7 @@ var clientStatus = map[inspect.AskedStatus]adminv3.ClientResourceStatus{
 	inspect.AskedError: adminv3.ClientResourceStatus_RECEIVED_ERROR, inspect.AskedRefused: adminv3.ClientResourceStatus_NACKED,
 }
 
-// sent is an item of the server view (CSDS-3).
+// sent returns an item of the server view (CSDS-3).
 func (a *answer) sent(it *downstream.Item) *item {
 	x := &item{
 		TypeUrl: it.TypeURL, Name: it.Name, VersionInfo: it.Version, LastUpdated: at(it.Updated),
@@ -39,7 +39,7 @@ func (a *answer) sent(it *downstream.Item) *item {
 	return x
 }
 
-// asked is an item of the client view (CSDS-4).
+// asked returns an item of the client view (CSDS-4).
 func (a *answer) asked(it *inspect.AskedItem) *item {
 	x := &item{
 		TypeUrl: it.TypeURL, Name: it.Name, VersionInfo: it.Version, LastUpdated: at(it.Updated),

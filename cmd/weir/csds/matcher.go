@@ -9,8 +9,8 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// nodeMatch reports whether a node is asked for. Matchers are ORed, and the parts of one ANDed
-// (CSDS-5); without any all nodes are.
+// nodeMatch matches a node if one of its matchers does; a matcher matches if all its parts do
+// (CSDS-5). Without matchers all nodes match.
 type nodeMatch []nodeMatcher
 
 type nodeMatcher struct {
@@ -26,7 +26,7 @@ type metadataMatcher struct {
 // maxParts bounds the parts of all matchers of a request: each is tried on each node.
 const maxParts = 1000
 
-// compile reads the matchers of a request. An error says which is wrong.
+// compile compiles the matchers of a request. The error says which one is wrong.
 func compile(matchers []*matcherv3.NodeMatcher) (nodeMatch, error) {
 	var all nodeMatch
 	parts := 0
@@ -100,7 +100,7 @@ func (m *nodeMatcher) matches(n *corev3.Node) bool {
 	return true
 }
 
-// matches looks the path up. What is not there is matched by nothing.
+// matches looks up the path. Nothing matches a missing value.
 func (m *metadataMatcher) matches(s *structpb.Struct) bool {
 	v := structpb.NewStructValue(s)
 	for _, key := range m.path {

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// Path is where requests are posted as JSON.
+// Path is the path of requests in JSON.
 const Path = "/v3/discovery:client_status"
 
 // maxRequest bounds a request, in bytes.
@@ -48,7 +48,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(text) // who has left does not mind
+	_, _ = w.Write(text) // the client has left
 }
 
 func httpCode(err error) int {
@@ -61,8 +61,8 @@ func httpCode(err error) int {
 	return http.StatusServiceUnavailable
 }
 
-// writable leaves out what has no JSON: a body of a type that is not linked in, of which the item
-// has the type, and of a node its metadata where there are numbers in it that are none.
+// writable removes what has no JSON: bodies of unknown types, whose items have the type anyway, and
+// the metadata of nodes with NaN or infinite numbers.
 func writable(resp *statusv3.ClientStatusResponse) *statusv3.ClientStatusResponse {
 	has := map[*anypb.Any]bool{nil: true}
 	for _, c := range resp.Config {

@@ -23,18 +23,18 @@ const MaxAnswer = 64 << 20
 // Config says what is shown. All fields are required. It is not modified after New.
 type Config struct {
 	Table *relay.Table
-	// Clients has the connected clients.
+	// Clients returns the server with the connected clients.
 	Clients func() *downstream.Server
-	// Blank takes out of a body what must not be seen (RELAY-76).
+	// Blank blanks what must not be shown in a body (RELAY-76).
 	Blank func(*anypb.Any)
 
 	maxAnswer int // 0: MaxAnswer
 }
 
-// Server answers. It is a ClientStatusDiscoveryServiceServer and has a handler for JSON.
+// Server is a ClientStatusDiscoveryServiceServer, and an http.Handler for JSON.
 type Server struct {
 	cfg  Config
-	turn chan struct{} // holds one slot: answers are made one at a time
+	turn chan struct{} // one slot: answers are made one at a time
 }
 
 // New makes a server.
@@ -70,7 +70,7 @@ func (s *Server) StreamClientStatus(stream statusv3.ClientStatusDiscoveryService
 	}
 }
 
-// answer makes the answer to a request. The error is a status.
+// answer makes the answer to a request. The error is a gRPC status.
 func (s *Server) answer(ctx context.Context, req *statusv3.ClientStatusRequest) (*statusv3.ClientStatusResponse, error) {
 	match, err := compile(req.GetNodeMatchers())
 	if err != nil {
@@ -93,19 +93,19 @@ func (s *Server) answer(ctx context.Context, req *statusv3.ClientStatusRequest) 
 	return a.response, nil
 }
 
-// sendWait is how long a client may take to read one answer of a stream.
+// sendWait bounds how long a client may take to read one answer of a stream.
 const sendWait = 2 * time.Minute
 
-// deadlineKey is of a func(time.Time): see WithDeadline.
+// deadlineKey is the context key of a func(time.Time): see WithDeadline.
 type deadlineKey struct{}
 
-// WithDeadline has writes to the streams of a context end by what set is given; zero: they have no
-// end.
+// WithDeadline returns a context in whose streams set limits the time of writes; it is called with
+// zero for no limit.
 func WithDeadline(ctx context.Context, set func(time.Time)) context.Context {
 	return context.WithValue(ctx, deadlineKey{}, set)
 }
 
-// within does f, which writes, under a deadline.
+// within calls f, which writes, with a deadline.
 func within(ctx context.Context, d time.Duration, f func() error) error {
 	set, ok := ctx.Value(deadlineKey{}).(func(time.Time))
 	if !ok {

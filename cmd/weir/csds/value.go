@@ -13,15 +13,15 @@ import (
 
 type (
 	stringMatch func(string) bool
-	// valueMatch is asked of nil where there is no value.
+	// valueMatch is called with nil if there is no value.
 	valueMatch func(*structpb.Value) bool
 )
 
-// maxDepth bounds how deep matchers of lists and of alternatives are in one another.
+// maxDepth bounds the nesting of list and or matchers.
 const maxDepth = 16
 
-// compileString reads a StringMatcher. ignore_case concerns all patterns but regular expressions,
-// which match the whole text.
+// compileString compiles a StringMatcher. ignore_case applies to all patterns except regular
+// expressions, which match the whole text.
 func compileString(m *matcherv3.StringMatcher) (stringMatch, error) {
 	fold := func(s string) string { return s }
 	if m.GetIgnoreCase() {
@@ -36,7 +36,7 @@ func compileString(m *matcherv3.StringMatcher) (stringMatch, error) {
 	}
 	switch p := m.GetMatchPattern().(type) {
 	case *matcherv3.StringMatcher_Exact:
-		want := fold(p.Exact) // which may be empty
+		want := fold(p.Exact) // may be empty
 		return func(s string) bool { return fold(s) == want }, nil
 	case *matcherv3.StringMatcher_Prefix:
 		return by(strings.HasPrefix, p.Prefix)
@@ -57,7 +57,7 @@ func compileRegex(text string) (stringMatch, error) {
 	if text == "" {
 		return nil, errors.New("its regular expression is empty")
 	}
-	// by itself: what is put around it could make it valid
+	// compiled by itself, since the text around it could make it valid
 	if _, err := regexp.Compile(text); err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func compileRegex(text string) (stringMatch, error) {
 	return whole.MatchString, nil
 }
 
-// compileValue reads a ValueMatcher.
+// compileValue compiles a ValueMatcher.
 func compileValue(m *matcherv3.ValueMatcher, depth int) (valueMatch, error) {
 	if depth == 0 {
 		return nil, fmt.Errorf("its value has more than %d matchers in one another", maxDepth)
@@ -107,7 +107,7 @@ func isNull(v *structpb.Value) bool {
 	return ok
 }
 
-// compileDouble reads a DoubleMatcher, whose range is without its end.
+// compileDouble compiles a DoubleMatcher, whose range excludes its end.
 func compileDouble(m *matcherv3.DoubleMatcher) (valueMatch, error) {
 	number := func(is func(float64) bool) (valueMatch, error) {
 		return func(v *structpb.Value) bool {

@@ -12,9 +12,9 @@ import (
 	"github.com/weir-xds/weir/relay"
 )
 
-// book is what should be on disk, and what of it is not yet: the table's state as of the last look,
-// by pointers. A write that fails changes nothing here, so what comes next is always the difference
-// between what is and what was written.
+// book has what should be on disk, and what of that is not yet: the table's state at the last look,
+// by pointers. A failed write changes nothing here, so the next one writes the difference between
+// the state and what was written.
 type book struct {
 	pages   map[string]*page // by shardKey
 	origins map[string]Origin
@@ -28,8 +28,8 @@ type book struct {
 type page struct {
 	key      string
 	origin   string
-	revision uint64 // of the image it was made from
-	// keeps: there is something on it that the table has no more.
+	revision uint64 // of the image that it was made from
+	// keeps: it has something that the table has no more.
 	keeps bool
 	sets  map[string]*setSummary
 	items map[itemID]*entry
@@ -43,9 +43,9 @@ type page struct {
 type entry struct {
 	member *xds.Variant     // or
 	name   *relay.NameImage // ...
-	mark   sum              // of the record; members only
+	mark   sum              // mark of the record; members only
 	size   int64            // of the record
-	round  uint64           // when the table had it last
+	round  uint64           // of the last look at which the table had it
 }
 
 func newBook() *book {
@@ -54,8 +54,8 @@ func newBook() *book {
 	}
 }
 
-// look takes up what changed in the table. Of an origin in keep nothing is let go: nobody can say
-// now that it is not wanted any more, or that it is no more.
+// look takes over what changed in the table. Nothing of the origins in keep is dropped: it cannot
+// be known now whether it is still wanted, or still exists.
 func (b *book) look(t *relay.Table, now, wall time.Time, keep map[string]bool) {
 	b.round++
 	there := make(map[string]bool, len(b.pages))
@@ -87,7 +87,7 @@ func (b *book) drop(p *page) {
 	b.gone[p.key] = true
 }
 
-// take makes a page what an image says.
+// take updates a page from an image.
 func (b *book) take(x *relay.TypeImage, now, wall time.Time, keep bool) {
 	key := shardKey(x)
 	p := b.pages[key]
@@ -126,8 +126,8 @@ func (b *book) take(x *relay.TypeImage, now, wall time.Time, keep bool) {
 	}
 }
 
-// takeSets returns the sets that stay as they were: with keep, those that are gone, and those that
-// were whole and are not.
+// takeSets returns the sets that are left as they were: with keep, those that are gone, and those
+// that were complete and are not.
 func (p *page) takeSets(sets []relay.SetImage, round uint64, now, wall time.Time, keep bool) (kept map[string]bool) {
 	kept = map[string]bool{}
 	old := p.sets
@@ -188,7 +188,7 @@ func (p *page) put(id itemID, e *entry) *entry {
 	return e
 }
 
-// everything are the records of a whole file.
+// everything returns the records of a complete file.
 func (b *book) everything(now, wall time.Time) iter.Seq[record] {
 	return func(yield func(record) bool) {
 		for _, o := range b.origins {
@@ -209,7 +209,7 @@ func (b *book) everything(now, wall time.Time) iter.Seq[record] {
 	}
 }
 
-// unsaved are the records of what the file does not say yet.
+// unsaved returns the records that the file lacks.
 func (b *book) unsaved(now, wall time.Time) iter.Seq[record] {
 	return func(yield func(record) bool) {
 		for _, o := range b.origins {
@@ -217,7 +217,7 @@ func (b *book) unsaved(now, wall time.Time) iter.Seq[record] {
 				return
 			}
 		}
-		for key := range b.gone { // before a new page of the same key
+		for key := range b.gone { // before a new page with the same key
 			if !yield(removal(classShard, key)) {
 				return
 			}
@@ -270,7 +270,7 @@ func (b *book) hasUnsaved() bool {
 	return false
 }
 
-// saved notes that the file says everything.
+// saved records that the file has everything.
 func (b *book) saved() {
 	b.savedOrigins = maps.Clone(b.origins)
 	clear(b.gone)
@@ -280,7 +280,7 @@ func (b *book) saved() {
 	}
 }
 
-// size is how much there is: resources, and the bytes of a whole file.
+// size returns the number of resources, and the bytes of a complete file.
 func (b *book) size() (resources int, live int64) {
 	live = headerSize
 	for _, p := range b.pages {

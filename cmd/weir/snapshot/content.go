@@ -7,40 +7,40 @@ import (
 	"os"
 )
 
-// Content is what a file says, as far as it can be read.
+// Content is the content of a file, as far as it can be read.
 type Content struct {
 	Header Header
-	// Report says what could not be read, and how much was.
+	// Report says what was read, and what could not be.
 	Report Report
 
 	origins map[string]record
 	shards  map[string]*shardRecords
 }
 
-// shardRecords are those of one type of one group.
+// shardRecords are the records of one type of one group.
 type shardRecords struct {
-	head  record // of no class: it was not found
+	head  record // class 0: it was not found
 	items map[string]record
 }
 
-// Report is what reading a file found.
+// Report is the result of reading a file.
 type Report struct {
 	Path  string `json:"path"`
 	Bytes int64  `json:"bytes"`
-	// Records are those that were whole, Commits the ends of writes among them.
+	// Records is the number of valid records, Commits that of the ends of writes among them.
 	Records int `json:"records"`
 	Commits int `json:"commits"`
-	// Unknown are records of classes that a later minor version has.
+	// Unknown is the number of records with classes of a later minor version.
 	Unknown int `json:"unknown,omitempty"`
-	// CutOff is how many bytes of a last write that was never finished were left out: what a
-	// process that is killed leaves behind.
+	// CutOff is the length of an unfinished last write, which was ignored. A killed process leaves
+	// one.
 	CutOff int64 `json:"cut_off,omitempty"`
-	// Damages are in the order of their offsets.
+	// Damages are sorted by offset.
 	Damages []Damage `json:"damages,omitempty"`
 }
 
-// Read reads a file that another process may be writing to. The error is about the file as a whole:
-// what is wrong with parts of it is in the report.
+// Read reads a file that another process may be writing to. The error is about the file as a whole;
+// damaged parts are in the report.
 func Read(path string) (*Content, error) {
 	data, err := readAll(path)
 	if err != nil {
@@ -49,8 +49,8 @@ func Read(path string) (*Content, error) {
 	return parse(path, data)
 }
 
-// readAll reads the file as long as it is when it is opened. (A mapping would end the process where
-// a file is cut under it.)
+// readAll reads as much of the file as it has when it is opened. (Mapped into memory, a file that
+// is cut would end the process.)
 func readAll(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -66,16 +66,16 @@ func readAll(path string) ([]byte, error) {
 	}
 	data := make([]byte, info.Size())
 	n, err := io.ReadFull(f, data)
-	// it may have been cut meanwhile
+	// It may have been cut meanwhile.
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return data[:n], nil
 }
 
-// parse replays the writes of a file: each is taken whole or not at all, so that what comes out is
-// a state that once was. Only of the first, which was put in place whole and cannot have been cut
-// off, and around damage, is there taken what there is.
+// parse replays the writes of a file. A write counts as a whole or not at all, so the result is a
+// state that existed. Exceptions are the first write, which cannot have been cut since the file was
+// complete when it was put in place, and writes around damage: of these all valid records count.
 func parse(path string, data []byte) (*Content, error) {
 	c := &Content{origins: map[string]record{}, shards: map[string]*shardRecords{}}
 	c.Report.Path, c.Report.Bytes = path, int64(len(data))
@@ -91,7 +91,7 @@ func parse(path string, data []byte) (*Content, error) {
 	}
 	s := scanner{data: data, mark: header.mark}
 	var pending []record
-	whole := headerSize // where the last write that was finished ends
+	whole := headerSize // end of the last finished write
 	for at, r := range s.records() {
 		c.Report.Records++
 		pending = append(pending, r)

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// What is in a directory: the file, the next one while it is written, the lock, and files that were
-// set aside.
+// Files of a directory: the snapshot, the next one while it is written, the lock, and files that
+// were set aside.
 const (
 	fileName   = "weir.snapshot"
 	tempSuffix = ".tmp"
@@ -23,14 +23,14 @@ const (
 	dirMode  = 0o700
 	fileMode = 0o600
 
-	// maxAside is how many files that were set aside are kept, the newest.
+	// maxAside is how many files set aside are kept: the newest.
 	maxAside = 3
 )
 
-// ErrLocked: another process has the directory.
+// ErrLocked says that another process has locked the directory.
 var ErrLocked = errors.New("another weir has this directory")
 
-// File is the path of a directory's snapshot.
+// File returns the path of a directory's snapshot.
 func File(dir string) string { return filepath.Join(dir, fileName) }
 
 // Exists reports whether a directory has a snapshot.
@@ -42,12 +42,12 @@ func Exists(dir string) bool {
 // Dir is a directory for a snapshot.
 type Dir struct {
 	path string
-	lock *os.File // nil: not ours
+	lock *os.File // nil: not locked by us
 }
 
-// OpenDir makes the directory, if it is not there yet, and takes its lock. The directory is for its
-// owner alone: wider modes of one that was there are put right. With ErrLocked comes a directory
-// that can be read. A warning is what could not be put right.
+// OpenDir makes the directory, if it does not exist, and locks it. The directory is for its owner
+// only; wider modes are corrected. If the error is ErrLocked, d can be read. warning is what could
+// not be corrected.
 func OpenDir(path string) (d *Dir, warning, err error) {
 	if err := os.MkdirAll(path, dirMode); err != nil {
 		return nil, nil, err
@@ -65,7 +65,7 @@ func OpenDir(path string) (d *Dir, warning, err error) {
 	return d, warning, d.Lock()
 }
 
-// Lock takes the lock, if it is not held.
+// Lock takes the lock, unless it is held.
 func (d *Dir) Lock() error {
 	if d.lock != nil {
 		return nil
@@ -82,22 +82,22 @@ func (d *Dir) Lock() error {
 		return fmt.Errorf("locking %s: %w", f.Name(), err)
 	}
 	d.lock = f
-	// of a process that died; if it stays, it is written over
+	// Left by a process that died; if it stays, it is overwritten.
 	_ = os.Remove(File(d.path) + tempSuffix)
 	return nil
 }
 
-// Close gives the lock back.
+// Close releases the lock.
 func (d *Dir) Close() {
 	if d.lock != nil {
-		_ = d.lock.Close() // and with it the lock
+		_ = d.lock.Close() // which releases the lock
 		d.lock = nil
 	}
 }
 
-// SetAside gives the file a second name, so that it outlives its replacement, and forgets the
-// oldest such files beyond a few. Until there is something better, the file stays in its place:
-// part of it may be all there is. It returns the name, which is empty if the file has one already.
+// SetAside gives the file a second name, which outlives its replacement, and removes the oldest of
+// such files. The file also stays in place until there is a better one, since a part of it may be
+// all there is. It returns the second name; "" if the file has one already.
 func (d *Dir) SetAside(now time.Time) (string, error) {
 	current, err := os.Stat(File(d.path))
 	if err != nil {
@@ -124,7 +124,7 @@ func (d *Dir) SetAside(now time.Time) (string, error) {
 	return name, nil
 }
 
-// aside are the files that were set aside, the oldest first.
+// aside returns the files set aside, oldest first.
 func (d *Dir) aside() ([]string, error) {
 	entries, err := os.ReadDir(d.path)
 	if err != nil {
@@ -136,6 +136,6 @@ func (d *Dir) aside() ([]string, error) {
 			names = append(names, filepath.Join(d.path, e.Name()))
 		}
 	}
-	slices.Sort(names) // by time, as it is written
+	slices.Sort(names) // names contain the time
 	return names, nil
 }

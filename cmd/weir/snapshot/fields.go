@@ -8,19 +8,19 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Metadata are protobuf fields, of numbers and of bytes alone. Fields that a later minor version
-// adds are skipped.
+// Metadata are protobuf fields with numbers and bytes only. Fields of a later minor version are
+// skipped.
 
 var errFields = errors.New("metadata are no fields")
 
-// field is one of them.
+// field is a metadata field.
 type field struct {
 	number protowire.Number
 	n      uint64
 	bytes  []byte
 }
 
-// fields are those of b. An error is the last that is told.
+// fields yields the fields of b. An error is yielded last.
 func fields(b []byte) iter.Seq2[field, error] {
 	return func(yield func(field, error) bool) {
 		for len(b) > 0 {
@@ -73,7 +73,7 @@ func appendBool(b []byte, number protowire.Number, v bool) []byte {
 	return appendNumber(b, number, protowire.EncodeBool(v))
 }
 
-// appendTime writes the zero time as none.
+// appendTime appends a time; the zero time is left out.
 func appendTime(b []byte, number protowire.Number, t time.Time) []byte {
 	if t.IsZero() {
 		return b
@@ -85,5 +85,5 @@ func (f field) text() string    { return string(f.bytes) }
 func (f field) bool() bool      { return f.n != 0 }
 func (f field) time() time.Time { return time.Unix(0, int64(f.n)) }
 
-// Fields of classCommit.
+// Field of classCommit.
 const commitTime = 1

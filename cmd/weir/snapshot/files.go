@@ -5,13 +5,13 @@ import (
 	"os"
 )
 
-// files is what is asked of a file system, so that tests can have one that fails.
+// files is the part of a file system that is used, so that tests can have one that fails.
 type files interface {
-	// Open opens for writing, and makes the file new and empty if that is told.
+	// Open opens a file for writing. With create the file is new and empty.
 	Open(path string, create bool) (file, error)
 	Rename(from, to string) error
 	Remove(path string) error
-	// SyncDir makes what happened to names lasting.
+	// SyncDir makes renames and removals durable.
 	SyncDir(path string) error
 }
 
@@ -22,7 +22,7 @@ type file interface {
 	Truncate(size int64) error
 }
 
-// disk is the real one.
+// disk is the real file system.
 type disk struct{}
 
 func (disk) Open(path string, create bool) (file, error) {
@@ -30,7 +30,7 @@ func (disk) Open(path string, create bool) (file, error) {
 	if create {
 		flags |= os.O_CREATE | os.O_TRUNC
 	}
-	return os.OpenFile(path, flags, fileMode) // an interface of a nil file only beside an error
+	return os.OpenFile(path, flags, fileMode) // with an error the interface holds a nil file
 }
 
 func (disk) Rename(from, to string) error { return os.Rename(from, to) }

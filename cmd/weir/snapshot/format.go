@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// The version of the format. A reader takes every minor of its own major: what a later minor adds
-// are classes of records and fields of metadata, which are skipped. A file of another major is left
-// alone. The magic and the major stay where they are for ever.
+// The version of the format. A reader accepts every minor version of its major version: a later one
+// adds only classes of records and fields of metadata, which are skipped. A file of another major
+// version is left alone. The places of magic and major version never change.
 const (
 	formatMajor = 1
 	formatMinor = 0
@@ -19,22 +19,21 @@ const (
 
 const (
 	magic      = "weirsnap"
-	copySize   = 128 // of the header
+	copySize   = 128 // of one copy of the header
 	headerSize = 2 * copySize
 	headSize   = 32 // of a record, before its key
 
-	// maxPart bounds a key, metadata and a body each, so that sizes cannot overflow. No message of
-	// an origin is that long.
+	// maxPart bounds a key, metadata and a body each, in bytes, so that sizes cannot overflow. No
+	// message of an origin is that long.
 	maxPart = 1 << 30
-	// maxDeployment is what config allows for a name.
+	// maxDeployment is the longest name that package config allows.
 	maxDeployment = 64
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// mark begins every record of one file. It is random, so that what is inside a body is never taken
-// for a record, whoever wrote the body, when a reader looks for the next record after a damaged
-// one.
+// mark begins every record of a file. It is random, so a reader that looks for the next record
+// after a damaged one never takes a part of a body for it, whoever wrote the body.
 type mark [8]byte
 
 func newMark() (m mark) {
@@ -42,13 +41,13 @@ func newMark() (m mark) {
 	return m
 }
 
-// Header is what a file says of itself. It stands there twice, so that a damaged byte in it does
-// not cost the file.
+// Header describes a file. It is written twice, so that a damaged byte in it does not cost the
+// file.
 type Header struct {
 	Major, Minor uint16
 	Created      time.Time
-	// Deployment is the configured name of the weirs that the file belongs to: part of what they
-	// call themselves upstream.
+	// Deployment is the configured name of the weirs that the file belongs to, which is part of the
+	// node ids that they present upstream.
 	Deployment string
 
 	mark mark
@@ -66,17 +65,17 @@ func (h *Header) encode() []byte {
 	return append(b, b...)
 }
 
-// VersionError is a file in a format that this build cannot read.
+// VersionError says that a file has a format that this build cannot read.
 type VersionError struct{ Major uint16 }
 
-// Error names both versions.
+// Error implements error.
 func (e *VersionError) Error() string {
 	return fmt.Sprintf("format version %d is not %d, the one this build reads", e.Major, formatMajor)
 }
 
 var errNoHeader = errors.New("no header: this is no snapshot, or its beginning is damaged")
 
-// readHeader also tells which of the two copies is damaged: a bit each.
+// readHeader reads the header. damaged has a bit for each copy that is damaged.
 func readHeader(data []byte) (h Header, damaged int, err error) {
 	found := false
 	for i := range 2 {
@@ -93,7 +92,7 @@ func readHeader(data []byte) (h Header, damaged int, err error) {
 	}
 	if len(data) >= 10 && string(data[:8]) == magic {
 		if major := binary.LittleEndian.Uint16(data[8:]); major != formatMajor {
-			return h, damaged, &VersionError{major} // its header may well be another
+			return h, damaged, &VersionError{major} // its header may differ
 		}
 	}
 	return h, damaged, errNoHeader
@@ -117,17 +116,17 @@ func readCopy(data []byte, at int) (h Header, ok bool) {
 // class says what a record is about.
 type class uint16
 
-// The classes of this minor. Numbers are never used again.
+// The classes of this minor version. Numbers are never reused.
 const (
 	classOrigin class = 1 // key: its name
 	classShard  class = 2 // one type of one group; key: see shardKey
-	classItem   class = 3 // a member of a set, or a name; key: the shard's, and see itemKey
-	// key: the class as a byte, and the key of what is removed; with a shard go its items
+	classItem   class = 3 // a member of a set, or a name; key: the shard's, and see itemID
+	// Key: the class as a byte, and the key of what is removed; items go with their shard.
 	classRemove class = 4
-	classCommit class = 5 // what was written since the last one is whole
+	classCommit class = 5 // the write since the last one is complete
 )
 
-// record is one of a file. Metadata are protobuf fields; the body is opaque.
+// record is one record of a file. Metadata are protobuf fields; the body is opaque.
 type record struct {
 	class      class
 	key        string
@@ -137,7 +136,7 @@ type record struct {
 
 func (r *record) size() int64 { return headSize + int64(len(r.key)+len(r.meta)+len(r.body)) }
 
-// appendHead appends what stands before the key.
+// appendHead appends the bytes before the key.
 func (r *record) appendHead(b []byte, m mark) []byte {
 	at := len(b)
 	b = append(b, m[:]...)

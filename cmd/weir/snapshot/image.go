@@ -13,8 +13,8 @@ import (
 	"github.com/weir-xds/weir/relay"
 )
 
-// How what the table gives is written down. An image becomes a record of its own, one for each
-// member of each set and one for each name, so that what did not change is not written again.
+// How a table's images are written. An image becomes one record for itself, one for each member of
+// each set, and one for each name, so that what did not change is not written again.
 
 // Fields of classShard.
 const (
@@ -24,19 +24,19 @@ const (
 	shardTypeURL  = 4
 	shardResponse = 5
 	shardSet      = 6 // repeated
-	shardParams   = 7 // the parameter map that all of it is for; left out: the empty one
+	shardParams   = 7 // the parameter map of all of it; missing: the empty map
 
 	setSelector = 1
 	setSpelt    = 2
 	setResponse = 3
 	setSettled  = 4
 	setRetired  = 5
-	setMembers  = 6 // how many bodies
+	setMembers  = 6 // number of bodies
 	setSum      = 7 // of the marks of their records
 )
 
-// Fields of classItem. A member has a selector and one variant. The body is the resources of the
-// variants, one behind the other.
+// Fields of classItem. A member has a selector and one variant. The body is the concatenated
+// resources of the variants.
 const (
 	itemMember  = 1 // of the set of this selector
 	itemName    = 2
@@ -48,17 +48,17 @@ const (
 	pairKey    = 1
 	pairValue  = 2
 
-	variantLength  = 1 // of the resource
+	variantLength  = 1 // of the resource, in bytes
 	variantServer  = 2
 	variantExpires = 3
 	variantLeft    = 4
 )
 
-// shardKeySize is that of shardKey.
+// shardKeySize is the length of a shardKey.
 const shardKeySize = 16
 
-// shardKey stands for one type of one group, for one parameter map, wherever that is meant: names
-// are long, and a key is in every record.
+// shardKey identifies one type of one group, for one parameter map. It is a hash, since names are
+// long and every record has the key.
 func shardKey(x *relay.TypeImage) string {
 	var b []byte
 	parts := []string{x.Origin, x.Group, x.TypeURL}
@@ -73,10 +73,10 @@ func shardKey(x *relay.TypeImage) string {
 	return string(sum[:shardKeySize])
 }
 
-// itemID finds a member of a set, or a name, in a shard.
+// itemID identifies a member of a set, or a name, in a shard.
 type itemID struct {
 	named             bool
-	selector          string // of the set; empty for a name
+	selector          string // of the set; "" for a name
 	name, constraints string
 }
 
@@ -84,7 +84,7 @@ func memberID(selector string, v *xds.Variant) itemID {
 	return itemID{selector: selector, name: v.Name, constraints: v.Constraints.Key()}
 }
 
-// key is that of the item's record.
+// key returns the key of the item's record.
 func (id *itemID) key(shard string) string {
 	b := append([]byte(shard), 'm')
 	if id.named {
@@ -97,21 +97,20 @@ func (id *itemID) key(shard string) string {
 	return string(append(b, id.constraints...))
 }
 
-// setSummary says what a set was when it was written down, so that a reader knows whether it has
-// all of it.
+// setSummary describes a set as it was written, so that a reader knows whether it has all of it.
 type setSummary struct {
 	relay.SetImage // without its members
 	members        uint64
 	sum            sum
 }
 
-// sum is that of the marks of records, in any order.
+// sum adds up marks of records. The order does not matter.
 type sum [2]uint64
 
-// markOf stands for the record of a member: who it is, and what.
+// markOf returns a hash of a member's record: its key and content.
 func markOf(r *record) (m sum) {
 	h := sha256.New()
-	_, _ = h.Write(binary.AppendUvarint(nil, uint64(len(r.key)))) // no hash fails
+	_, _ = h.Write(binary.AppendUvarint(nil, uint64(len(r.key)))) // a hash never fails
 	_, _ = h.Write([]byte(r.key))
 	_, _ = h.Write(r.body)
 	b := h.Sum(nil)
@@ -127,7 +126,7 @@ func (s *sum) bytes() []byte {
 	return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, s[0]), s[1])
 }
 
-// shardHead is the metadata of a shard's record.
+// shardHead returns the metadata of a shard's record.
 func shardHead(x *relay.TypeImage, sets []setSummary) []byte {
 	b := appendText(nil, shardOrigin, x.Origin)
 	b = appendText(b, shardGroup, x.Group)
@@ -153,7 +152,7 @@ func (y *setSummary) encode() []byte {
 	return appendBytes(b, setSum, y.sum.bytes())
 }
 
-// readShard reads what shardHead wrote. The image has its sets without members, and no names.
+// readShard decodes what shardHead encoded. The image has its sets without members, and no names.
 func readShard(meta []byte) (x relay.TypeImage, sets []setSummary, err error) {
 	for f, err := range fields(meta) {
 		if err != nil {
@@ -212,7 +211,7 @@ func readSet(b []byte) (y setSummary, err error) {
 	return y, nil
 }
 
-// memberRecord is the record of a member of a set.
+// memberRecord returns the record of a member of a set.
 func memberRecord(shard string, id itemID, v *xds.Variant, now, wall time.Time) record {
 	meta := protowire.AppendString(protowire.AppendTag(nil, itemMember, protowire.BytesType), id.selector)
 	r := record{class: classItem, key: id.key(shard)}
@@ -220,7 +219,7 @@ func memberRecord(shard string, id itemID, v *xds.Variant, now, wall time.Time) 
 	return r
 }
 
-// nameRecord is the record of a name.
+// nameRecord returns the record of a name.
 func nameRecord(shard string, id itemID, x *relay.NameImage, now, wall time.Time) record {
 	meta := appendText(appendText(nil, itemName, x.Name), itemSpelt, x.Spelt)
 	r := record{class: classItem, key: id.key(shard), meta: appendBool(meta, itemRetired, x.Retired)}
@@ -242,10 +241,10 @@ func appendVariant(meta, body []byte, v *xds.Variant, now, wall time.Time) (_, _
 	return appendBytes(meta, itemVariant, b), append(body, x.Resource...)
 }
 
-// itemImage is an item as it was written down.
+// itemImage is a decoded item.
 type itemImage struct {
 	member   bool
-	selector string // of the set it is a member of
+	selector string // of the set that it is a member of
 	name     relay.NameImage
 	bodies   []xds.BodyImage
 }

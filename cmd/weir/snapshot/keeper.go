@@ -16,63 +16,63 @@ import (
 
 // Config says what is kept, where and how often. It is not modified after New.
 type Config struct {
-	// Path is the directory. It is made if it is not there.
+	// Path is the directory. It is made if it does not exist.
 	Path string
-	// Interval is how often what changed is written. Required.
+	// Interval is the time between two writes of changes. Required.
 	Interval time.Duration
-	// MaxAge is as that of RestoreConfig.
+	// MaxAge is that of RestoreConfig.
 	MaxAge time.Duration
-	// Deployment is the configured name of this weir and its replicas. What another one left is not
-	// restored.
+	// Deployment is the configured name of this weir and its replicas. The file of another
+	// deployment is not restored.
 	Deployment string
-	// Table is what is kept, and restored. Required.
+	// Table is what is kept and restored. Required.
 	Table *relay.Table
-	// Origins tells how the origins stand. Required.
+	// Origins returns the state of the origins. Required.
 	Origins func() []OriginState
-	// Metrics counts writes; nil counts nothing.
+	// Metrics counts writes; nil: nothing is counted.
 	Metrics *metrics.Metrics
-	// Log takes what happens; nil: nothing is logged.
+	// Log gets changes of state; nil: no log.
 	Log *zap.Logger
 
 	files files // nil: the disk
 }
 
-// OriginState is how an origin stands now.
+// OriginState is the current state of an origin.
 type OriginState struct {
-	Origin // a zero Vouched: it did not since the start
-	// Away: there is no connection, so nobody can say that something is no more.
+	Origin // Vouched is zero if it has not vouched since the start
+	// Away: there is no connection, so it cannot be known whether something still exists.
 	Away bool
 }
 
-// Status is how the snapshot stands, for people.
+// Status is the state of the snapshot.
 type Status struct {
 	Path string `json:"path"`
-	// Restored is what was there at the start.
+	// Restored is the number of resources restored at the start.
 	Restored int `json:"restored"` // resources
 	Lost     int `json:"lost,omitempty"`
-	// Resources and Live are what is kept now and the bytes of it; Bytes is the size of the file,
-	// which also has what was replaced since it was made.
+	// Resources and Live are the number of resources kept, and their bytes. Bytes is the size of
+	// the file, which has superseded records as well.
 	Resources int   `json:"resources"`
 	Live      int64 `json:"live_bytes"`
 	Bytes     int64 `json:"bytes"`
-	// SavedAt is when the file last said everything.
+	// SavedAt is when the file last had everything.
 	SavedAt time.Time `json:"saved_at,omitzero"`
-	// Error is why it does not now; empty: it does.
+	// Error is why it does not; empty: it does.
 	Error string `json:"error,omitempty"`
 }
 
 const (
-	// writeRate is how many bytes a second are written, so that the disk has room for others.
+	// writeRate is how many bytes are written per second, to leave the disk to others.
 	writeRate = 32 << 20
-	// A file may be twice as large as what is in it, and a bit. If there is no room then for a new
-	// one beside it, it may go on growing.
+	// A file may be twice as large as its content, plus slack. If there is no room for a new one
+	// beside it, it may grow further.
 	slack     = 1 << 20
 	hardSlack = 16 << 20
-	// slowest is the longest pause between attempts that fail, unless the interval is longer.
+	// slowest is the longest pause between failed attempts, unless the interval is longer.
 	slowest = time.Minute
 )
 
-// Keeper keeps a directory up to date with a table.
+// Keeper keeps the snapshot in a directory up to date with a table.
 type Keeper struct {
 	// Set once by New.
 	cfg    Config
@@ -88,11 +88,11 @@ type Keeper struct {
 	restored map[string]Origin
 	away     map[string]bool // at the last look
 	failures int             // in a row
-	told     string          // the error that was logged last
+	told     string          // the last error that was logged
 	state    Status
 }
 
-// New checks the configuration. Nothing is read or written yet.
+// New checks the configuration. It reads and writes nothing.
 func New(cfg Config) (*Keeper, error) {
 	var errs []error
 	if cfg.Path == "" {
@@ -120,7 +120,7 @@ func New(cfg Config) (*Keeper, error) {
 	return k, nil
 }
 
-// Status may be called at any time.
+// Status returns the current state. It may be called at any time.
 func (k *Keeper) Status() Status { return *k.status.Load() }
 
 func (k *Keeper) publish() {
@@ -128,8 +128,8 @@ func (k *Keeper) publish() {
 	k.status.Store(&s)
 }
 
-// Load restores what is in the directory into the table, before anything is served. It never fails:
-// what goes wrong is logged, and then less is restored, or nothing.
+// Load restores the directory's snapshot into the table, before any client is served. It never
+// fails: errors are logged, and less is restored, or nothing.
 func (k *Keeper) Load(now time.Time) Restored {
 	began := time.Now()
 	r := k.load(now)
@@ -202,8 +202,8 @@ func (k *Keeper) setAside(now time.Time) {
 	}
 }
 
-// Drain takes a last exact look, and asks for it to be written: from now on clients are made to
-// leave, and what they wanted is kept.
+// Drain takes a last complete look at the table and has it written. After it clients' streams end,
+// and what they wanted is kept.
 func (k *Keeper) Drain() {
 	k.draining.Store(true)
 	select {
@@ -212,11 +212,11 @@ func (k *Keeper) Drain() {
 	}
 }
 
-// Run writes what changes until ctx ends, and then once more. Load comes first.
+// Run writes changes until ctx ends, and then once more. Load comes first.
 func (k *Keeper) Run(ctx context.Context) error {
 	k.log.pace = func(n int) { pause(ctx, time.Duration(n)*time.Second/writeRate) }
 	defer k.close()
-	wait := time.NewTimer(0) // what was restored is in the table and nowhere else
+	wait := time.NewTimer(0) // what was restored is in no file of this process yet
 	defer wait.Stop()
 	for {
 		select {
@@ -231,7 +231,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}
 }
 
-// pause is how long to wait after a look.
+// pause returns how long to wait after a look.
 func (k *Keeper) pause() time.Duration {
 	return min(k.cfg.Interval<<min(k.failures, 10), max(k.cfg.Interval, slowest))
 }
@@ -243,7 +243,7 @@ func (k *Keeper) close() {
 	}
 }
 
-// pause waits, but not beyond the end of ctx: the last write is in a hurry.
+// pause waits, but not beyond the end of ctx: the last write must not be delayed.
 func pause(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -253,15 +253,15 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// save writes what the file does not say yet.
+// save writes what the file lacks.
 func (k *Keeper) save(now time.Time) {
 	k.look(now)
 	k.state.Resources, k.state.Live = k.book.size()
 	if k.log.file != nil && !Exists(k.cfg.Path) {
-		k.log.close() // somebody removed it
+		k.log.close() // the file was removed
 	}
 	switch {
-	case k.log.file == nil && len(k.book.pages) == 0: // what there may be on disk is better than nothing
+	case k.log.file == nil && len(k.book.pages) == 0: // what may be on disk is better than nothing
 		k.publish()
 		return
 	case k.log.file == nil || k.book.hasUnsaved():
@@ -280,8 +280,8 @@ func (k *Keeper) save(now time.Time) {
 	k.succeed(now)
 }
 
-// look takes up what changed. What went away in the round in which an origin did was let go by it;
-// later on nobody can tell.
+// look takes over changes of the table. Removals count in the round in which an origin went away;
+// in later rounds it is unknown what still exists.
 func (k *Keeper) look(now time.Time) {
 	away, keep := map[string]bool{}, map[string]bool{}
 	draining := k.draining.Load()
@@ -297,27 +297,27 @@ func (k *Keeper) look(now time.Time) {
 	k.away = away
 }
 
-// ready sees to it that the directory is there and ours.
+// ready ensures that the directory exists and is locked by us.
 func (k *Keeper) ready() error {
 	if k.dir != nil && k.log.file != nil {
 		return nil
 	}
 	if k.dir != nil {
-		k.dir.Close() // it may be another directory by now
+		k.dir.Close() // it may be a different directory now
 	}
 	var err error
 	k.dir, _, err = OpenDir(k.cfg.Path)
 	return err
 }
 
-// write appends, or makes a new file where there is none of ours yet or it grew too large.
+// write appends changes, or writes a new file if we have none yet or it grew too large.
 func (k *Keeper) write(now time.Time) error {
 	if k.log.file == nil || k.log.size > 2*k.state.Live+slack {
 		err := k.log.replace(now, k.book.everything(now, now))
 		if err == nil || k.log.file == nil || k.log.size > 4*k.state.Live+hardSlack {
 			return err
 		}
-		// There is no room for two, but there may be for what changed.
+		// There is no room for two files, but there may be for the changes.
 	}
 	return k.log.append(now, k.book.unsaved(now, now))
 }
@@ -332,7 +332,7 @@ func (k *Keeper) succeed(now time.Time) {
 	k.publish()
 }
 
-// fail tells an error once, for as long as it stays the same.
+// fail logs an error, once for as long as it stays the same.
 func (k *Keeper) fail(err error) {
 	k.failures++
 	text := err.Error()

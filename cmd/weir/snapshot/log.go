@@ -10,23 +10,23 @@ import (
 	"time"
 )
 
-// log writes the one file of a directory: whole, beside the old one and then in its place, or what
-// changed to its end. Whatever fails, and whenever the process dies, the file in place holds the
-// last write that was finished.
+// log writes the file of a directory: as a whole, beside the old one and then in its place, or by
+// appending changes. Whatever fails, and whenever the process dies, the file in place has the last
+// finished write.
 type log struct {
 	// Set once.
 	files      files
 	path       string
 	deployment string
-	// pace is told how much is about to be written, and may wait.
+	// pace is called with the number of bytes to be written, and may wait.
 	pace func(n int)
 
-	file file  // nil: there is none of ours in place, so the next write has to be whole
-	size int64 // of the file, up to the last write that was finished
+	file file  // nil: none of ours is in place, so the next write is a whole file
+	size int64 // of the file, up to the last finished write
 	mark mark
 }
 
-// writeBuffer is how much goes to the file at once.
+// writeBuffer is how many bytes are written to the file at once.
 const writeBuffer = 256 << 10
 
 // replace puts a new file in the place of the old one.
@@ -42,15 +42,15 @@ func (l *log) replace(now time.Time, records iter.Seq[record]) error {
 		err = l.files.Rename(temp, l.path)
 	}
 	if err != nil {
-		_ = f.Close()            // the error that is told is the first
+		_ = f.Close()            // the first error is returned
 		_ = l.files.Remove(temp) // frees the room
 		return err
 	}
 	l.close() // of the old file, which has no name any more
 	l.file, l.size, l.mark = f, size, h.mark
-	// The new file is in place and whole. If the directory cannot be written out, a crash of the
-	// machine may bring back the old one, which was whole as well: told, and tried again with the
-	// next write.
+	// The new file is in place and complete. If the directory does not sync, a crash of the machine
+	// may bring back the old file, which was complete as well. So the error is returned, and the
+	// next write syncs again.
 	if failed := l.files.SyncDir(filepath.Dir(l.path)); failed != nil {
 		l.close()
 		return failed
@@ -58,7 +58,7 @@ func (l *log) replace(now time.Time, records iter.Seq[record]) error {
 	return nil
 }
 
-// whole writes a file from its beginning, and returns its size.
+// whole writes a complete file, and returns its size.
 func (l *log) whole(f file, h *Header, records iter.Seq[record]) (int64, error) {
 	size, err := writeFile(&pacedWriter{io.NewOffsetWriter(f, 0), l.pace}, h, records)
 	if err != nil {
@@ -67,14 +67,14 @@ func (l *log) whole(f file, h *Header, records iter.Seq[record]) (int64, error) 
 	return size, f.Sync()
 }
 
-// append adds a write to the file. After a failure the file is as it was before.
+// append appends a write to the file. If it fails, the file is as before.
 func (l *log) append(now time.Time, records iter.Seq[record]) error {
 	size, err := writeRecords(&pacedWriter{io.NewOffsetWriter(l.file, l.size), l.pace}, l.mark, now, records)
 	if err == nil {
-		// What a file system does with pages it failed to write out differs; a later sync may well
+		// File systems differ in what they do with pages that failed to sync; a later sync may
 		// succeed without them. So the file is not written to again.
 		if err = l.file.Sync(); err != nil {
-			_ = l.file.Truncate(l.size) // a reader leaves it out in any case
+			_ = l.file.Truncate(l.size) // a reader ignores it in any case
 			l.close()
 			return err
 		}
@@ -82,13 +82,13 @@ func (l *log) append(now time.Time, records iter.Seq[record]) error {
 		return nil
 	}
 	if cut := l.file.Truncate(l.size); cut != nil {
-		l.close() // the next write would leave the rest of this one behind it
+		l.close() // the next write would leave a part of this one behind it
 		err = errors.Join(err, cut)
 	}
 	return err
 }
 
-// writeFile writes a whole file, and returns its size.
+// writeFile writes a complete file, and returns its size.
 func writeFile(w io.Writer, h *Header, records iter.Seq[record]) (int64, error) {
 	if _, err := w.Write(h.encode()); err != nil {
 		return 0, err
@@ -97,7 +97,7 @@ func writeFile(w io.Writer, h *Header, records iter.Seq[record]) (int64, error) 
 	return headerSize + size, err
 }
 
-// writeRecords writes records and the one that makes them count, and returns their size.
+// writeRecords writes records and the commit that makes them count, and returns their size.
 func writeRecords(to io.Writer, m mark, now time.Time, records iter.Seq[record]) (size int64, err error) {
 	w := bufio.NewWriterSize(to, writeBuffer)
 	var head []byte
@@ -106,7 +106,7 @@ func writeRecords(to io.Writer, m mark, now time.Time, records iter.Seq[record])
 			return fmt.Errorf("%.100q: a part of %d bytes is longer than the format allows, %d", r.key, n, maxPart)
 		}
 		head = r.appendHead(head[:0], m)
-		_, _ = w.Write(head) // its first error stays until the last
+		_, _ = w.Write(head) // a bufio.Writer keeps its first error
 		_, _ = w.WriteString(r.key)
 		_, _ = w.Write(r.meta)
 		_, err := w.Write(r.body)
@@ -126,7 +126,7 @@ func writeRecords(to io.Writer, m mark, now time.Time, records iter.Seq[record])
 
 func (l *log) close() {
 	if l.file != nil {
-		_ = l.file.Close() // what was to be kept was synced
+		_ = l.file.Close() // what is to be kept was synced
 		l.file = nil
 	}
 }

@@ -8,13 +8,12 @@ import (
 // Origin is what is kept of an origin itself.
 type Origin struct {
 	Name string
-	// Addresses are its servers as configured, in their order: a version is presented to the server
-	// alone that gave it.
+	// Addresses are its servers as configured, in order: a version is presented only to the server
+	// that gave it.
 	Addresses []string
-	// Vouched is when it last stood behind what is kept.
+	// Vouched is when it last vouched for what is kept.
 	Vouched time.Time
-	// Frozen is since when clients stay where they are, by an operator's word. The zero time: they
-	// do not.
+	// Frozen is since when an operator keeps clients at what they have; zero: it is not frozen.
 	Frozen time.Time
 }
 
@@ -54,10 +53,10 @@ func readOrigin(meta []byte) (o Origin, err error) {
 	return o, nil
 }
 
-// vouchStep is how much later an origin has to have vouched for that alone to be written down.
+// vouchStep is how much later Vouched has to be to be written for that alone.
 const vouchStep = time.Minute
 
-// worthWriting reports whether o says something that old does not.
+// worthWriting reports whether o differs enough from old to be written.
 func (o *Origin) worthWriting(old *Origin) bool {
 	return !o.Frozen.Equal(old.Frozen) || !slices.Equal(o.Addresses, old.Addresses) || o.Vouched.Sub(old.Vouched) >= vouchStep
 }

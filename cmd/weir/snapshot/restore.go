@@ -11,38 +11,37 @@ import (
 	"github.com/weir-xds/weir/relay"
 )
 
-// RestoreConfig says how a content goes into a table.
+// RestoreConfig says how a content is put into a table.
 type RestoreConfig struct {
 	// Now is the table's time, and Wall that of the wall clock.
 	Now, Wall time.Time
-	// MaxAge is how long ago an origin may have vouched last for what is kept of it. 0: any time.
+	// MaxAge is how long ago an origin may have last vouched for what is restored. 0: any time.
 	MaxAge time.Duration
 	// Addresses are the servers of each configured origin.
 	Addresses map[string][]string
 }
 
-// Restored is what came of it.
+// Restored is the result of restoring.
 type Restored struct {
 	Types     int // of groups
 	Resources int
-	// Lost are resources that were written down, as far as that can be told, and are not restored
-	// because of damage.
+	// Lost is the number of resources that were written, as far as that is known, and are not
+	// restored because of damage.
 	Lost int
-	// TooOld are resources of origins that vouched for them too long ago.
+	// TooOld is the number of resources whose origins vouched for them too long ago.
 	TooOld int
-	// Origins are those of which something was restored, and how they stood.
+	// Origins are the origins with restored resources, and their state in the snapshot.
 	Origins map[string]Origin
-	// Frozen are the configured origins that were, and since when, whether or not there is anything
-	// of them.
+	// Frozen are the configured origins that were frozen, and since when, with or without
+	// resources.
 	Frozen map[string]time.Time
-	// Problems is what could not be restored and why, the first of them; Damaged: some of it is the
-	// file's fault.
+	// Problems is what could not be restored and why; only the first ones. Damaged: some of it is
+	// damage of the file.
 	Problems []error
 	Damaged  bool
 }
 
-// Restore puts a content into a table, before anything is served. What is bad is left out; the rest
-// is restored.
+// Restore puts the content into a table before anything is served. Bad parts are left out.
 func (c *Content) Restore(t *relay.Table, cfg RestoreConfig) Restored {
 	r := restoration{Restored: Restored{Origins: map[string]Origin{}, Frozen: map[string]time.Time{}}, table: t, cfg: cfg, content: c, tooOld: map[string]int{}, unknown: map[string]int{}}
 	r.Damaged = len(c.Report.Damages) > 0
@@ -64,8 +63,8 @@ func (c *Content) Restore(t *relay.Table, cfg RestoreConfig) Restored {
 	return r.Restored
 }
 
-// origin is what is known of one. Without a record it vouched when the file was begun, which is the
-// earliest that can be.
+// origin returns the record of an origin. Without one it vouched when the file was begun, which is
+// the earliest possible time.
 func (c *Content) origin(name string) Origin {
 	if r, ok := c.origins[name]; ok {
 		if o, err := readOrigin(r.meta); err == nil {
@@ -80,11 +79,11 @@ type restoration struct {
 	table   *relay.Table
 	cfg     RestoreConfig
 	content *Content
-	// Resources that are left out on purpose, by origin.
+	// Number of resources that are left out on purpose, by origin.
 	tooOld, unknown map[string]int
 }
 
-// maxProblems bounds how many problems are told one by one.
+// maxProblems bounds the problems that are listed.
 const maxProblems = 20
 
 func (r *restoration) fail(err error, damaged bool) {
@@ -137,7 +136,7 @@ func resources(x *relay.TypeImage) (n int) {
 	return n
 }
 
-// resources is how many there are, but for names without any.
+// resources returns the number of resources, without names that have none.
 func (s *shardRecords) resources() (n int) {
 	for _, r := range s.items {
 		if len(r.body) > 0 {
@@ -147,8 +146,8 @@ func (s *shardRecords) resources() (n int) {
 	return n
 }
 
-// fill gives an image its bodies. What is damaged is left out, and a set that lacks something is
-// not settled (RELAY-81).
+// fill gives an image its bodies. Damaged ones are left out, and a set that lacks a member is not
+// settled (RELAY-81).
 func (r *restoration) fill(x *relay.TypeImage, s *shardRecords, sets map[string]*keptSet) (lost int) {
 	sameServers := slices.Equal(r.content.origin(x.Origin).Addresses, r.cfg.Addresses[x.Origin])
 	for _, record := range s.items {
@@ -171,7 +170,7 @@ func (r *restoration) fill(x *relay.TypeImage, s *shardRecords, sets map[string]
 		case !item.member:
 			item.name.Variants = bodies
 			x.Names = append(x.Names, item.name)
-		case set == nil: // it was let go, and what was written of that is damaged
+		case set == nil: // it was removed, and the record of that is damaged
 			lost += len(bodies)
 		default:
 			set.Members = append(set.Members, bodies...)
@@ -189,7 +188,7 @@ func (r *restoration) fill(x *relay.TypeImage, s *shardRecords, sets map[string]
 	return lost
 }
 
-// keptSet is a set with what is there of it, as far as that was counted.
+// keptSet is a set with the members that were found.
 type keptSet struct {
 	setSummary
 	found uint64
@@ -201,7 +200,7 @@ func (y *keptSet) count(r *record) {
 	y.got.add(markOf(r))
 }
 
-// sets are those of a shard, by selector. Nothing is counted.
+// sets returns the sets of a shard by selector, without their members.
 func (s *shardRecords) sets() (relay.TypeImage, map[string]*keptSet, error) {
 	x, summaries, err := readShard(s.head.meta)
 	if err != nil {
@@ -214,7 +213,7 @@ func (s *shardRecords) sets() (relay.TypeImage, map[string]*keptSet, error) {
 	return x, sets, nil
 }
 
-// countedSets are the same, counted.
+// countedSets returns the sets with their members counted.
 func (s *shardRecords) countedSets() (relay.TypeImage, map[string]*keptSet, error) {
 	x, sets, err := s.sets()
 	for _, record := range s.items {
@@ -226,7 +225,7 @@ func (s *shardRecords) countedSets() (relay.TypeImage, map[string]*keptSet, erro
 	return x, sets, err
 }
 
-// lacks says that what is there is not what there was.
+// lacks returns an error if members are missing.
 func (y *keptSet) lacks(x *relay.TypeImage) error {
 	if y.found == y.members && y.got == y.sum {
 		return nil

@@ -12,28 +12,27 @@ import (
 type Damage struct {
 	Offset int64 `json:"offset"`
 	Length int64 `json:"length"`
-	// What is for people.
+	// What describes it for people.
 	What string `json:"what"`
 }
 
-// String is for a line of its own after the file's name.
+// String is meant to follow the file's name.
 func (d Damage) String() string {
 	return fmt.Sprintf("at offset %d, %d bytes: %s", d.Offset, d.Length, d.What)
 }
 
-// scanner finds the records of a file, damaged or not. It allocates nothing in proportion to what
-// the bytes claim.
+// scanner finds the records of a file, damaged or not. It allocates nothing in proportion to
+// lengths that the bytes state.
 type scanner struct {
 	data    []byte
 	mark    mark
 	damages []Damage
-	// tail is where the last write was cut off, as a process that dies leaves it; len(data) if it
-	// was not.
+	// tail is where the last write was cut off, as by a process that died; len(data) if it was not.
 	tail int
 }
 
-// records are all that are whole, with their offsets. What lies between them is in damages
-// afterwards. Strings and slices are parts of the data.
+// records yields the valid records with their offsets. Afterwards damages has what is between them.
+// Strings and slices share the data.
 func (s *scanner) records() iter.Seq2[int, record] {
 	return func(yield func(int, record) bool) {
 		s.tail = len(s.data)
@@ -59,8 +58,8 @@ func (s *scanner) records() iter.Seq2[int, record] {
 	}
 }
 
-// read is the record at an offset. With a fault, the size is known only if the record's head is
-// whole.
+// read reads the record at an offset. If fault is not "", size is known only if the record's head
+// is valid.
 func (s *scanner) read(at int) (r record, size int, fault string) {
 	b := s.data[at:]
 	if len(b) < headSize || !bytes.Equal(b[:8], s.mark[:]) {
@@ -88,9 +87,8 @@ func (s *scanner) lengths(b []byte) (key, meta, body int) {
 	return int(binary.LittleEndian.Uint32(b[12:])), int(binary.LittleEndian.Uint32(b[16:])), int(binary.LittleEndian.Uint32(b[20:]))
 }
 
-// cutOff reports whether what begins at an offset is what is left of a write that was cut off: the
-// beginning of a record and then the end of the file, or space that the file system had made and
-// nothing was written to.
+// cutOff reports whether the bytes at an offset are the rest of a write that was cut off: the
+// beginning of a record up to the end of the file, or zeros that the file system allocated.
 func (s *scanner) cutOff(at int) bool {
 	b := s.data[at:]
 	if len(b) >= headSize && bytes.Equal(b[:8], s.mark[:]) && binary.LittleEndian.Uint32(b[28:]) == crc32.Checksum(b[:28], castagnoli) {
@@ -103,7 +101,7 @@ func (s *scanner) cutOff(at int) bool {
 	return len(bytes.TrimLeft(b, "\x00")) == 0
 }
 
-// skip is how far it is to where the next record may begin.
+// skip returns how far it is to where the next record may begin.
 func (s *scanner) skip(at int) int {
 	for from := at + 1; ; {
 		i := bytes.Index(s.data[from:], s.mark[:])

@@ -18,7 +18,7 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// Summary is what a content has in it, for people and programs.
+// Summary describes a content.
 type Summary struct {
 	Path       string          `json:"path"`
 	Version    string          `json:"version"` // of the format
@@ -30,48 +30,48 @@ type Summary struct {
 	Types      []TypeSummary   `json:"types"`
 }
 
-// OriginSummary is an origin itself.
+// OriginSummary describes an origin.
 type OriginSummary struct {
 	Name      string    `json:"name"`
 	Addresses []string  `json:"addresses"`
 	Vouched   time.Time `json:"vouched,omitzero"`
-	Frozen    time.Time `json:"frozen,omitzero"` // since when, if it is
+	Frozen    time.Time `json:"frozen,omitzero"` // since when; zero: it is not
 }
 
-// TypeSummary is one type of one group.
+// TypeSummary describes one type of one group.
 type TypeSummary struct {
 	Origin    string            `json:"origin"`
 	Group     string            `json:"group"`
 	NodeID    string            `json:"node_id"`
 	TypeURL   string            `json:"type_url"`
-	Params    string            `json:"params,omitempty"` // the parameter map that all of it is for; canonical
+	Params    string            `json:"params,omitempty"` // parameter map, canonical
 	Resources int               `json:"resources"`
-	Bytes     int64             `json:"bytes"` // of their bodies
+	Bytes     int64             `json:"bytes"` // of the bodies
 	Expiring  int               `json:"expiring,omitempty"`
-	Names     int               `json:"names,omitempty"` // asked for by name, known or not
+	Names     int               `json:"names,omitempty"` // by name, with or without a resource
 	Sets      []SetSummary      `json:"sets,omitempty"`
 	Listed    []ResourceSummary `json:"listed,omitempty"` // if asked for
 }
 
-// SetSummary is a set, or the members there are.
+// SetSummary describes a set, or the members that were found.
 type SetSummary struct {
 	Selector string `json:"selector"`
 	Members  int    `json:"members"`
 	Settled  bool   `json:"settled"`
 }
 
-// ResourceSummary is a member or a name.
+// ResourceSummary describes a member or a name.
 type ResourceSummary struct {
 	Set     string    `json:"set,omitempty"`
 	Name    string    `json:"name"`
 	Version string    `json:"version,omitempty"` // the origin's
 	Bytes   int       `json:"bytes,omitempty"`
 	Expires time.Time `json:"expires,omitzero"`
-	// Body is only there if asked for.
+	// Body is present only if asked for.
 	Body *anypb.Any `json:"-"`
 }
 
-// Summary summarises; with list it lists every resource, by name.
+// Summary returns a summary; with list it lists every resource, sorted by name.
 func (c *Content) Summary(list bool) Summary {
 	s := Summary{
 		Path: c.Report.Path, Version: fmt.Sprintf("%d.%d", c.Header.Major, c.Header.Minor), Deployment: c.Header.Deployment,
@@ -84,7 +84,7 @@ func (c *Content) Summary(list bool) Summary {
 	for _, shard := range c.shards {
 		x, sets, err := shard.countedSets()
 		if err != nil {
-			continue // Check tells
+			continue // Check reports it
 		}
 		t := summaryOf(shard, &x, sets, list)
 		s.Resources += t.Resources
@@ -146,7 +146,7 @@ func resourceOf(item *itemImage, b *xds.BodyImage) ResourceSummary {
 	return r
 }
 
-// Check is every damage there is: joined errors, one for each, that name the file and the offset.
+// Check returns all damages, as joined errors that name the file and the offset.
 func (c *Content) Check() error {
 	var errs []error
 	for _, d := range c.Report.Damages {

@@ -9,9 +9,9 @@ import (
 	"slices"
 )
 
-// An export is a file of the same format that has nothing but what counts.
+// An export is a file of the same format without superseded records.
 
-// records are those of a content, in an order that depends on nothing else.
+// records yields the records of a content, in an order that depends on nothing else.
 func (c *Content) records() iter.Seq[record] {
 	return func(yield func(record) bool) {
 		for _, name := range slices.Sorted(maps.Keys(c.origins)) {
@@ -33,7 +33,7 @@ func (c *Content) records() iter.Seq[record] {
 	}
 }
 
-// Export writes a file with what counts.
+// Export writes a file without superseded records.
 func (c *Content) Export(w io.Writer) error {
 	h := c.Header
 	h.Major, h.Minor = formatMajor, formatMinor
@@ -41,14 +41,14 @@ func (c *Content) Export(w io.Writer) error {
 	return err
 }
 
-// Decode reads an export from anywhere; the name is for messages.
+// Decode decodes an export; name is for messages.
 func Decode(name string, data []byte) (*Content, error) { return parse(name, data) }
 
-// ErrExists: the directory has a snapshot already.
+// ErrExists says that the directory has a snapshot already.
 var ErrExists = errors.New("there is a snapshot already")
 
-// Import makes a content the snapshot of a directory, in one step. It refuses a directory that a
-// weir has, and, without force, one that has a snapshot.
+// Import makes a content the snapshot of a directory, atomically. It refuses a directory that a
+// running weir has locked, and, without force, one that has a snapshot.
 func (c *Content) Import(dir string, force bool) (warning, err error) {
 	d, warning, err := OpenDir(dir)
 	if d != nil {

@@ -18,7 +18,7 @@ import (
 
 // Authority issues certificates for 127.0.0.1, as files.
 type Authority struct {
-	Pool *x509.CertPool // itself alone
+	Pool *x509.CertPool // only itself
 
 	tb   testing.TB
 	dir  string
@@ -26,7 +26,7 @@ type Authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// NewAuthority makes one, whose own certificate is in ca.pem.
+// NewAuthority makes an Authority. Its own certificate is in ca.pem.
 func NewAuthority(tb testing.TB, name string) *Authority {
 	tb.Helper()
 	a := &Authority{tb: tb, dir: tb.TempDir(), Pool: x509.NewCertPool()}
@@ -57,10 +57,10 @@ func newKey(tb testing.TB) *ecdsa.PrivateKey {
 	return key
 }
 
-// Path is where a file of the given name is.
+// Path returns the path of a file of the Authority.
 func (a *Authority) Path(name string) string { return filepath.Join(a.dir, name) }
 
-// file puts a PEM file in place by renaming.
+// file writes a PEM file by renaming.
 func (a *Authority) file(name, kind string, der []byte) {
 	a.tb.Helper()
 	next := a.Path(name + ".next")
@@ -72,7 +72,7 @@ func (a *Authority) file(name, kind string, der []byte) {
 	}
 }
 
-// Issue writes NAME.pem and NAME.key, in the place of earlier ones.
+// Issue writes NAME.pem and NAME.key, and replaces earlier ones.
 func (a *Authority) Issue(name string, serial int64) {
 	a.tb.Helper()
 	key := newKey(a.tb)
@@ -94,7 +94,7 @@ func (a *Authority) Issue(name string, serial int64) {
 	a.file(name+".key", "EC PRIVATE KEY", keyDER)
 }
 
-// Pair is what Issue wrote.
+// Pair returns what Issue wrote.
 func (a *Authority) Pair(name string) tls.Certificate {
 	a.tb.Helper()
 	pair, err := tls.LoadX509KeyPair(a.Path(name+".pem"), a.Path(name+".key"))

@@ -11,16 +11,16 @@ import (
 	"go.uber.org/goleak"
 )
 
-// Binary is the program under test, once Main has built it.
+// Binary is the path of the program under test, set by Main.
 var Binary string
 
-// Main builds weir, with the race detector where that can run, tests, and looks for leaked
-// goroutines. Root is the main module's directory, seen from the test. WEIR_BINARY names a binary
+// Main builds weir, with the race detector where that works, runs the tests, and checks for leaked
+// goroutines. root is the main module's directory, relative to the test. WEIR_BINARY names a binary
 // to test instead.
 func Main(m *testing.M, root string) int { return run(m, root, true) }
 
-// Plain is Main without the race detector, for tests that look at times and memory, and for those
-// that are run with it elsewhere.
+// Plain is Main without the race detector, for tests that measure times and memory, and for those
+// that run with it elsewhere.
 func Plain(m *testing.M, root string) int { return run(m, root, false) }
 
 func run(m *testing.M, root string, race bool) int {

@@ -1,4 +1,5 @@
-// Package weirtest runs the real weir as a process, for tests that treat it as a black box.
+// Package weirtest runs the real weir as a process, for tests that treat it as a black box. Only
+// tests import it.
 package weirtest
 
 import (
@@ -25,14 +26,14 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// Patience is how long a condition may take to come true on a loaded machine under the race
+// Patience is how long a condition may take to become true, on a loaded machine under the race
 // detector.
 const Patience = 30 * time.Second
 
-// Config is a configuration file in the making; JSON is YAML.
+// Config is a configuration file that a test builds. It is written as JSON, which is YAML.
 type Config map[string]any
 
-// Set puts v at a dotted path below the top, making the maps on the way.
+// Set sets the value at a dotted path, and makes the maps on the way.
 func (c Config) Set(path string, v any) Config {
 	at := map[string]any(c)
 	keys := strings.Split(path, ".")
@@ -48,13 +49,13 @@ func (c Config) Set(path string, v any) Config {
 	return c
 }
 
-// Origin is the one origin of the file.
+// Origin returns the file's only origin.
 func (c Config) Origin() Config { return c["origins"].([]any)[0].(map[string]any) }
 
-// Listener is the one listener of the file; Start chooses its address.
+// Listener returns the file's only listener; Start chooses its address.
 func (c Config) Listener() Config { return c["listeners"].([]any)[0].(map[string]any) }
 
-// NewConfig is a file with one listener, one origin and one group, which reconnects quickly.
+// NewConfig returns a file with one listener, one origin and one group, which reconnects quickly.
 func NewConfig(origin string, dialect relaytest.Dialect) Config {
 	c := Config{}
 	c["listeners"] = []any{map[string]any{}}
@@ -73,22 +74,22 @@ func NewConfig(origin string, dialect relaytest.Dialect) Config {
 	return c.Set("log.level", level)
 }
 
-// Process is one running weir.
+// Process is a running weir.
 type Process struct {
 	tb     testing.TB
 	Addr   string   // of the first listener
-	Addrs  []string // of all of them, in the order of the file
+	Addrs  []string // in the order of the file
 	Admin  string
 	cmd    *exec.Cmd
 	file   string
 	config []byte
 	out    output
-	done   chan struct{} // closed when the process has ended; err is set then
+	done   chan struct{} // closed when the process has ended; err is set before
 	err    error
-	killed bool // by Kill, so its end says nothing
+	killed bool // ended by Kill, so its exit status does not matter
 }
 
-// output collects what a process writes.
+// output collects the output of a process.
 type output struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -106,26 +107,26 @@ func (o *output) String() string {
 	return o.b.String()
 }
 
-// Start runs weir with the file, on ports that the system chooses, on loopback where a listener has
-// no address, and returns when it listens. tb ends the process.
+// Start runs weir with a file, on ports that the system chooses, on loopback if a listener has no
+// address. It returns when weir listens. The end of tb ends the process.
 func Start(tb testing.TB, c Config) *Process {
 	tb.Helper()
 	return Launch{}.Start(tb, c)
 }
 
-// Launch is how a process is started where that is not the usual way.
+// Launch has options for Start.
 type Launch struct {
 	// Program replaces Binary.
 	Program string
-	// Under is a command and its first arguments that the program and its own arguments are
-	// appended to, such as one that sets limits and then becomes the program. It must not leave a
-	// process of its own behind.
+	// Under is a command with its first arguments, to which the program and its arguments are
+	// appended, such as one that sets limits and then executes the program. It must not leave a
+	// process behind.
 	Under []string
 	// Env is added to the environment.
 	Env []string
 }
 
-// Start is the function Start, launched so.
+// Start is like the function Start.
 func (l Launch) Start(tb testing.TB, c Config) *Process {
 	tb.Helper()
 	p := &Process{tb: tb, done: make(chan struct{})}
@@ -151,7 +152,7 @@ func (l Launch) Start(tb testing.TB, c Config) *Process {
 	args := append(slices.Clone(l.Under), program, "run", "-c", p.file)
 	p.cmd = exec.Command(args[0], args[1:]...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
-	// the detector would spend a second on every end
+	// The detector would otherwise wait a second at each exit.
 	p.cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
 	p.cmd.Env = append(p.cmd.Env, l.Env...)
 	if err := p.cmd.Start(); err != nil {
@@ -165,8 +166,8 @@ func (l Launch) Start(tb testing.TB, c Config) *Process {
 	return p
 }
 
-// Reload replaces the file by another one that is to be taken, and returns when it is in force.
-// Listeners keep their ports.
+// Reload replaces the file by a valid one, and returns when it is in force. Listeners keep their
+// ports.
 func (p *Process) Reload(c Config) {
 	p.tb.Helper()
 	before, _ := p.Metric("weir_config_reloads_total", `result="ok"`)
@@ -189,8 +190,8 @@ func (p *Process) Reload(c Config) {
 	}
 }
 
-// listens reads from the log where weir listens, and reports whether it does everywhere; true also
-// when it has ended, which its end will tell.
+// listens reads from the log where weir listens, and reports whether it does on all listeners; also
+// true if the process has ended.
 func (p *Process) listens(listeners int) bool {
 	p.Addrs = nil
 	for line := range strings.Lines(p.out.String()) {
@@ -216,22 +217,22 @@ func (p *Process) listens(listeners int) bool {
 	return true
 }
 
-// wait notes the end of the process.
+// wait records the end of the process.
 func (p *Process) wait() {
 	p.err = p.cmd.Wait()
 	close(p.done)
 }
 
-// Stop ends the process before the test does.
+// Stop ends the process before the test ends.
 func (p *Process) Stop() {
 	p.tb.Helper()
 	p.end()
 }
 
-// end asks for an orderly end, waits for it and judges it.
+// end asks for an orderly shutdown, waits for it, and checks it.
 func (p *Process) end() {
-	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended by itself
-	_ = p.cmd.Process.Signal(syscall.SIGCONT) // a stopped one would not hear of it
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+	_ = p.cmd.Process.Signal(syscall.SIGCONT) // a stopped process would not handle it
 	select {
 	case <-p.done:
 	case <-time.After(30 * time.Second):
@@ -251,11 +252,10 @@ func (p *Process) end() {
 	}
 }
 
-// Kill ends the process at once, as the kernel does when memory is short, and returns when it is
-// gone.
+// Kill kills the process, as the kernel does when memory is short, and returns when it has ended.
 func (p *Process) Kill() {
 	p.killed = true
-	_ = p.cmd.Process.Kill() // it may have ended by itself
+	_ = p.cmd.Process.Kill() // it may have ended
 	<-p.done
 }
 
@@ -267,7 +267,7 @@ func (p *Process) Signal(s syscall.Signal) {
 	}
 }
 
-// PID is the process's id.
+// PID returns the process id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // Ended reports whether the process has ended.
@@ -280,7 +280,7 @@ func (p *Process) Ended() bool {
 	}
 }
 
-// tail keeps a log readable.
+// tail returns the end of a log.
 func tail(s string) string {
 	const most = 200_000
 	if len(s) <= most {
@@ -289,11 +289,11 @@ func tail(s string) string {
 	return s[:most/2] + "\n...\n" + s[len(s)-most/2:]
 }
 
-// Output is what the process has written so far: its log.
+// Output returns the log so far.
 func (p *Process) Output() string { return p.out.String() }
 
-// Metric is the sum of the samples of one metric whose labels all contain the given text; false if
-// there is none.
+// Metric returns the sum of the samples of a metric whose labels contain all the given texts; false
+// if there is none.
 func (p *Process) Metric(name string, labels ...string) (float64, bool) {
 	p.tb.Helper()
 	body, err := Fetch("http://" + p.Admin + "/metrics")
@@ -324,7 +324,7 @@ func containsAll(s string, parts []string) bool {
 	return true
 }
 
-// AwaitMetric waits until the sum of a metric's samples is as wanted.
+// AwaitMetric waits until the sum of a metric's samples equals want.
 func (p *Process) AwaitMetric(want float64, sentence, name string, labels ...string) {
 	p.tb.Helper()
 	last := "no sample"
@@ -340,7 +340,7 @@ func (p *Process) AwaitMetric(want float64, sentence, name string, labels ...str
 	}
 }
 
-// RSS is the resident memory of the process in bytes.
+// RSS returns the resident memory of the process in bytes.
 func (p *Process) RSS() int {
 	p.tb.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
@@ -380,8 +380,8 @@ func Fetch(url string) (string, error) {
 	return string(body), err
 }
 
-// Connect is a connection to an xDS server, with small fixed windows so that a client that does not
-// read blocks its server soon. tb closes it.
+// Connect connects to an xDS server, with small fixed windows so that a client that does not read
+// soon blocks its server. tb closes the connection.
 func Connect(tb testing.TB, addr string, options ...grpc.DialOption) *grpc.ClientConn {
 	tb.Helper()
 	quick := backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.6, MaxDelay: 200 * time.Millisecond}
@@ -401,7 +401,7 @@ func Connect(tb testing.TB, addr string, options ...grpc.DialOption) *grpc.Clien
 	return conn
 }
 
-// Until looks at done again and again until it is true; false if that takes longer than d.
+// Until calls done until it returns true. It returns false if that takes longer than d.
 func Until(d time.Duration, done func() bool) bool {
 	deadline := time.Now().Add(d)
 	for !done() {

@@ -9,8 +9,8 @@ import (
 	"github.com/weir-xds/weir/cmd/weirload/world"
 )
 
-// StartPlane starts a program that prints world.Ready, and returns when it has. If it ends before
-// it is asked to, fail is told.
+// StartPlane starts a program that prints world.Ready, and returns when it has. If the program ends
+// before End, fail is called.
 func StartPlane(ctx context.Context, fail context.CancelCauseFunc, name string, cmd *exec.Cmd) (*Child, world.Ready, error) {
 	var ready world.Ready
 	c, err := start(ctx, fail, name, cmd, cmd.StdoutPipe, func(line []byte) bool {
@@ -19,16 +19,16 @@ func StartPlane(ctx context.Context, fail context.CancelCauseFunc, name string, 
 	return c, ready, err
 }
 
-// Addresses are where a weir listens.
+// Addresses are the addresses of a weir.
 type Addresses struct {
 	XDS   string // of its first listener
 	Admin string
 }
 
-// StartWeir writes a configuration, in which ports may be left to the system, and starts a weir
-// with it. The log level has to be info.
+// StartWeir writes a configuration, in which the system may choose ports, and starts a weir with
+// it. The log level has to be info.
 func StartWeir(ctx context.Context, fail context.CancelCauseFunc, program, file string, config any) (*Child, Addresses, error) {
-	text, err := json.Marshal(config) // which is YAML
+	text, err := json.Marshal(config) // JSON is YAML
 	if err != nil {
 		return nil, Addresses{}, err
 	}

@@ -1,7 +1,11 @@
-// Package bed starts the processes of a measurement, planes and weirs, and ends them.
+// Package bed starts and stops the processes of a measurement: planes and weirs.
 //
-// Known limit: a program that uses it and is killed, or interrupted twice, cannot end what it
-// started; an interrupt from a terminal reaches the processes all the same.
+// Known limit: a program that is killed, or interrupted twice, cannot stop the processes that it
+// started. An interrupt from a terminal reaches them all the same.
+//
+// # Who imports it
+//
+// Package cmd/weirload, and the comparison in cmd/weirload/bench.
 package bed
 
 import (
@@ -16,28 +20,27 @@ import (
 	"time"
 )
 
-// Child is a process that serves. One goroutine belongs to it, which reads what it says, and then
-// waits for its end.
+// Child is a running process. One goroutine reads its output and then waits for its end.
 type Child struct {
 	// Set once by start.
 	name string
 	cmd  *exec.Cmd
-	done chan struct{} // closed when it has ended
+	done chan struct{} // closed when the process has ended
 
 	mu     sync.Mutex // guards all below
-	tail   []byte     // of what it said
-	ending bool       // it was asked to
+	tail   []byte     // end of the output
+	ending bool       // End was called
 }
 
 // startTimeout is how long a process may take until it serves: an origin encodes a million
 // resources first.
 const startTimeout = time.Minute
 
-// tailBytes is how much is kept of what a child says, to be shown if it fails.
+// tailBytes is how much of a child's output is kept, to be shown if it fails.
 const tailBytes = 4 << 10
 
-// start starts a process, and returns when a line of what it says on one of its outputs is found
-// ready. If it ends before it is asked to, fail is told.
+// start starts a process, and returns when ready returns true for a line of its output. If the
+// process ends before End, fail is called.
 func start(
 	ctx context.Context, fail context.CancelCauseFunc, name string, cmd *exec.Cmd,
 	output func() (io.ReadCloser, error), ready func(line []byte) bool,
@@ -65,11 +68,11 @@ func start(
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
-	_ = c.End() // it is the reason above that counts
+	_ = c.End() // the error above is returned
 	return nil, err
 }
 
-// watch reads what the child says to the end, and then waits for it.
+// watch reads the child's output to the end, and then waits for it.
 func (c *Child) watch(pipe io.Reader, ready func([]byte) bool, serves chan struct{}, fail context.CancelCauseFunc) {
 	lines := bufio.NewReader(pipe)
 	found := false
@@ -87,7 +90,7 @@ func (c *Child) watch(pipe io.Reader, ready func([]byte) bool, serves chan struc
 			break
 		}
 	}
-	_ = c.cmd.Wait() // its ProcessState tells
+	_ = c.cmd.Wait() // ProcessState has the result
 	close(c.done)
 	c.mu.Lock()
 	ending := c.ending
@@ -97,17 +100,17 @@ func (c *Child) watch(pipe io.Reader, ready func([]byte) bool, serves chan struc
 	}
 }
 
-// failed is an error with the last of what the child said, once it has ended.
+// failed returns an error with the end of the child's output, once it has ended.
 func (c *Child) failed(what string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return fmt.Errorf("%s: %s (%v): %s", c.name, what, c.cmd.ProcessState, bytes.TrimSpace(c.tail))
 }
 
-// PID is its process id.
+// PID returns the process id.
 func (c *Child) PID() int { return c.cmd.Process.Pid }
 
-// End asks the child to end, and after a while no longer asks.
+// End asks the child to end, and kills it after a while.
 func (c *Child) End() error {
 	c.mu.Lock()
 	c.ending = true

@@ -16,29 +16,29 @@ import (
 	"github.com/weir-xds/weir/cmd/weirload/world"
 )
 
-// bare is the yardstick: what grpc-go itself costs when nothing is known of xDS but who wants what,
-// and nonces are counted. What clients are sent was encoded once and is shared by all of them; a
-// client's own is the nonce.
+// bare is the yardstick: what grpc-go itself costs when the server knows nothing of xDS but
+// subscriptions and nonces. Responses are encoded once and shared by all clients; only the nonce is
+// a client's own.
 //
 // It serves what a fleet asks for and nothing else. The first request of a stream subscribes, to
-// everything or to names, and what follows is taken for ACKs: read, counted and dropped. No
-// response waits for the ACK of another. What a client was not sent yet is merged, so that a slow
-// one costs no more than the resources it wants.
+// everything or to names. Further requests are taken for ACKs: read, counted and dropped. No
+// response waits for the ACK of another. Changes that a client was not sent yet are merged, so a
+// slow client costs no more than the resources that it wants.
 type bare struct {
 	world.Counter
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
 	world *world.World
 
-	// guards what follows; held for map work, and for the copy that makes a body; before that of a
-	// mailbox
+	// Guards what follows; held for map work, and while a body is built; taken before that of a
+	// mailbox.
 	mu     sync.Mutex
 	pieces []piece
-	whole  [2][]byte               // everything, by dialect; nil: to be made anew
-	all    map[*mailbox]struct{}   // who wants everything
-	named  []map[*mailbox]struct{} // who wants one resource, by its index
+	whole  [2][]byte               // everything, by dialect; nil: has to be built
+	all    map[*mailbox]struct{}   // clients of everything
+	named  []map[*mailbox]struct{} // clients of one resource, by its index
 }
 
-// piece is one resource as the field `resources` of a response, by dialect. The bytes never change.
+// piece is one resource as a `resources` field, by dialect. The bytes never change.
 type piece [2][]byte
 
 // The dialects.
@@ -58,7 +58,7 @@ func newBare(w *world.World) *bare {
 	return b
 }
 
-// Change is part of world.Plane.
+// Change implements world.Plane.
 func (b *bare) Change(indices []int, s world.Stamp) error {
 	fresh := make([]piece, len(indices))
 	for n, i := range indices {
@@ -85,7 +85,7 @@ func (b *bare) Change(indices []int, s world.Stamp) error {
 	return nil
 }
 
-// encode makes both forms of a resource. In delta its version is the stamp.
+// encode returns both forms of a resource. In delta its version is the stamp.
 func (b *bare) encode(i int, s world.Stamp) piece {
 	body := appendBytes(nil, 1, []byte(b.world.Kind().TypeURL())) // google.protobuf.Any
 	body = appendBytes(body, 2, b.world.Encode(i, s))
@@ -97,7 +97,7 @@ func appendBytes(to []byte, field protowire.Number, data []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(to, field, protowire.BytesType), data)
 }
 
-// wholeList is one body for all who want everything.
+// wholeList returns one body for all clients of everything.
 func (b *bare) wholeList(dialect int) []byte {
 	if b.whole[dialect] != nil {
 		return b.whole[dialect]
@@ -114,7 +114,7 @@ func (b *bare) wholeList(dialect int) []byte {
 	return body
 }
 
-// join subscribes a stream, whose mailbox then holds all that it asked for.
+// join subscribes a stream. Its mailbox then has all that it asked for.
 func (b *bare) join(m *mailbox, names []string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -148,17 +148,17 @@ func (b *bare) leave(m *mailbox, names []string) {
 	}
 }
 
-// StreamAggregatedResources is part of the service.
+// StreamAggregatedResources implements the service.
 func (b *bare) StreamAggregatedResources(wire discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
 	return b.serve(wire, sotw)
 }
 
-// DeltaAggregatedResources is part of the service.
+// DeltaAggregatedResources implements the service.
 func (b *bare) DeltaAggregatedResources(wire discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
 	return b.serve(wire, delta)
 }
 
-// serve is one stream: this goroutine reads, and one more writes.
+// serve serves one stream: this goroutine reads, and another one writes.
 func (b *bare) serve(wire grpc.ServerStream, dialect int) error {
 	first := &rawRequest{}
 	if err := wire.RecvMsg(first); err != nil {
@@ -203,13 +203,13 @@ func (b *bare) write(wire grpc.ServerStream, m *mailbox, quit <-chan struct{}, d
 		}
 		body := m.take(append(make(mem.BufferSlice, 0, 3), head))
 		if len(body) == 1 {
-			continue // it was taken with what came before
+			continue // it was taken with the last wake-up
 		}
 		nonce++
 		number := strconv.AppendUint(make([]byte, 0, 20), nonce, 10)
 		tail := appendBytes(make([]byte, 0, 44), 5, number)
 		if m.dialect == sotw {
-			tail = appendBytes(tail, 1, number) // version_info: never compared here
+			tail = appendBytes(tail, 1, number) // version_info, which nothing compares here
 		}
 		if wire.SendMsg(append(body, mem.SliceBuffer(tail))) != nil {
 			return

@@ -14,7 +14,7 @@ import (
 
 // snapshots is go-control-plane's snapshot cache: each change makes a new snapshot of everything.
 // All nodes share one, which is the best case for this cache: with a snapshot for each node every
-// change would be set as often as there are nodes.
+// change would be set once for each node.
 type snapshots struct {
 	world.Counter
 	cache cache.SnapshotCache
@@ -28,7 +28,7 @@ type snapshots struct {
 // oneNode makes all nodes one.
 type oneNode struct{}
 
-// ID is part of cache.NodeHash.
+// ID implements cache.NodeHash.
 func (oneNode) ID(*corev3.Node) string { return "fleet" }
 
 func newSnapshots(ctx context.Context, w *world.World) (*snapshots, error) {
@@ -39,7 +39,7 @@ func newSnapshots(ctx context.Context, w *world.World) (*snapshots, error) {
 	return s, s.publish(ctx)
 }
 
-// Change is part of world.Plane.
+// Change implements world.Plane.
 func (s *snapshots) Change(indices []int, stamp world.Stamp) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,8 +58,8 @@ func (s *snapshots) publish(ctx context.Context) error {
 	return s.cache.SetSnapshot(ctx, oneNode{}.ID(nil), next)
 }
 
-// linears is go-control-plane's linear cache, behind the mux by which it is served beside caches of
-// other types.
+// linears is go-control-plane's linear cache, behind the mux that serves it beside caches of other
+// types.
 type linears struct {
 	world.Counter
 	cache *cache.LinearCache
@@ -74,7 +74,7 @@ func newLinears(w *world.World) *linears {
 	return &linears{cache: cache.NewLinearCache(w.Kind().TypeURL(), cache.WithInitialResources(set)), world: w}
 }
 
-// Change is part of world.Plane.
+// Change implements world.Plane.
 func (l *linears) Change(indices []int, stamp world.Stamp) error {
 	changed := make(map[string]types.Resource, len(indices))
 	for _, i := range indices {
@@ -83,7 +83,7 @@ func (l *linears) Change(indices []int, stamp world.Stamp) error {
 	return l.cache.UpdateResources(changed, nil)
 }
 
-// mux is the cache as the server takes it.
+// mux returns the cache in the form that the server takes.
 func (l *linears) mux() cache.Cache {
 	return &cache.MuxCache{
 		Classify:      func(r *cache.Request) string { return r.GetTypeUrl() },

@@ -12,14 +12,14 @@ import (
 	"github.com/weir-xds/weir/cmd/weirload/world"
 )
 
-// codec counts what clients cost, for every plane in the same way and without a stats handler,
-// which would cost some of them more than others. What is encoded already it passes on as it is.
+// codec counts what clients cost, in the same way for every plane. A stats handler would cost some
+// of them more than others. It passes on what is encoded already.
 type codec struct{ counter *world.Counter }
 
-// Name is part of encoding.CodecV2.
+// Name implements encoding.CodecV2.
 func (codec) Name() string { return proto.Name }
 
-// Marshal is part of encoding.CodecV2.
+// Marshal implements encoding.CodecV2.
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	out, encoded := v.(mem.BufferSlice)
 	if !encoded {
@@ -32,7 +32,7 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	return out, nil
 }
 
-// Unmarshal is part of encoding.CodecV2.
+// Unmarshal implements encoding.CodecV2.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	c.counter.Requests.Add(1)
 	c.counter.BytesIn.Add(int64(data.Len()))
@@ -55,10 +55,10 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return nil
 }
 
-// dropped takes a request that nobody reads.
+// dropped is a request that is not read.
 type dropped struct{}
 
-// rawRequest takes the first request of a stream of the yardstick.
+// rawRequest is the first request of a stream of the yardstick.
 type rawRequest struct{ bytes []byte }
 
 func (r *rawRequest) subscription(dialect int) (typeURL string, names []string, err error) {

@@ -12,11 +12,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// comparison is what the command was asked for.
+// comparison has the options of the command.
 type comparison struct {
 	study
 	scenarios, subjects []string
-	rounds              int // 0: profiles alone
+	rounds              int // 0: only profiles
 	profiles            profiles
 	profileFor          time.Duration
 }

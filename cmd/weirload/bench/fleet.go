@@ -12,7 +12,8 @@ import (
 	"github.com/weir-xds/weir/cmd/weirload/world"
 )
 
-// arguments are those of `weirload fleet` for what a measurement needs of it.
+// arguments returns the arguments of `weirload fleet` for a configuration, as far as measurements
+// use it.
 func arguments(c *fleet.Config, kind world.Kind) []string {
 	args := []string{"fleet", "--output", "json", "--server", c.Server, "--type", string(kind), "--dialect", string(c.Dialect)}
 	number := func(flag string, n int) {
@@ -53,19 +54,19 @@ func arguments(c *fleet.Config, kind world.Kind) []string {
 	return args
 }
 
-// cue is something to be done when the fleet has said something.
+// cue is something to be done when the fleet prints a line.
 type cue struct {
-	line string // some of it
-	then func() // is not to take long; nil: nothing
+	line string // a part of the line
+	then func() // must return soon; nil: nothing to do
 }
 
 // The lines to wait for.
 const (
-	allThere = "first state" // all clients have theirs, and what is to be measured begins
+	allThere = "first state" // all clients have theirs, and the measurement begins
 	resting  = fleet.Resting
 )
 
-// listener keeps what a fleet says, and does what is to be done at the cue.
+// listener keeps the fleet's output, and acts on the cue.
 type listener struct {
 	said bytes.Buffer
 	cue  cue
@@ -80,7 +81,7 @@ func (l *listener) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// fleet runs one.
+// fleet runs a fleet.
 func (p *programs) fleet(ctx context.Context, c *fleet.Config, kind world.Kind, at cue) (*fleet.Report, error) {
 	cmd := exec.CommandContext(ctx, p.weirload, arguments(c, kind)...)
 	f := &listener{cue: at}

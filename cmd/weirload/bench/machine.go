@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// machine is where and when something was measured.
+// machine says where and when something was measured.
 type machine struct {
 	Date   string `json:"date"`
 	Cores  int    `json:"cores"`
@@ -33,7 +33,7 @@ func thisMachine() machine {
 	return m
 }
 
-// field is the first value of a key in a file of "key : value" lines.
+// field returns the first value of a key in a file of "key : value" lines.
 func field(b []byte, key string) string {
 	for line := range strings.Lines(string(b)) {
 		if k, v, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(k) == key {
@@ -43,7 +43,7 @@ func field(b []byte, key string) string {
 	return "unknown"
 }
 
-// String is one line for people.
+// String returns one line for people.
 func (m machine) String() string {
 	return fmt.Sprintf("%s, %d cores of %s, %s, Linux %s, %s, loopback, no TLS", m.Date, m.Cores, m.CPU, m.Arch, m.Kernel, m.Go)
 }

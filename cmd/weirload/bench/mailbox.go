@@ -6,10 +6,10 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// everything is the index of a body that holds every resource.
+// everything is the index of a body with every resource.
 const everything = -1
 
-// mailbox is what one client of the yardstick has to be sent.
+// mailbox has what one client of the yardstick has to be sent.
 type mailbox struct {
 	// Set once.
 	dialect int
@@ -49,8 +49,8 @@ func (m *mailbox) signal() {
 	}
 }
 
-// take empties the mailbox into one response. A body of everything goes alone, since what was put
-// after it may be in it too.
+// take empties the mailbox into one response. A body of everything is sent alone, since it may
+// include what was put after it.
 func (m *mailbox) take(to mem.BufferSlice) mem.BufferSlice {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -65,7 +65,7 @@ func (m *mailbox) take(to mem.BufferSlice) mem.BufferSlice {
 	rest := copy(m.pending, m.pending[n:])
 	clear(m.pending[rest:])
 	if m.pending = m.pending[:rest]; cap(m.pending) > 4 && rest == 0 {
-		m.pending = nil // an idle client keeps nothing
+		m.pending = nil // an idle client costs no buffer
 	}
 	return to
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/weir-xds/weir/cmd/weirload/world"
 )
 
-// result is what one run found, by the keys of figures.
+// result has the figures of one run, by key.
 type result map[string]float64
 
 // start runs a subject with the scenario's resources.
@@ -37,7 +37,7 @@ func (c *comparison) start(ctx context.Context, sc *scenario, subject string) (*
 	return s, s.before(c.programs.weir, c.dir, config)
 }
 
-// on runs a measurement on a subject that is started for it.
+// on starts a subject, runs a measurement on it, and stops it.
 func (c *comparison) on(ctx context.Context, sc *scenario, subject string, measure func(context.Context, *server) error) error {
 	s, err := c.start(ctx, sc, subject)
 	if err != nil {
@@ -46,7 +46,7 @@ func (c *comparison) on(ctx context.Context, sc *scenario, subject string, measu
 	return s.with(func(ctx context.Context) error { return measure(ctx, s) })
 }
 
-// config is what the fleet of a scenario is told.
+// config returns the configuration of a scenario's fleet.
 func (sc *scenario) config(subject string, s *server) *fleet.Config {
 	c := &fleet.Config{
 		Server: s.xds, Control: s.control, Dialect: fleet.Dialect(sc.dialect), Clients: sc.clients,
@@ -92,10 +92,11 @@ func (c *comparison) measure(ctx context.Context, sc *scenario, subject string) 
 	}, nil
 }
 
-// idleRate is how many clients connect in a second where only what they leave behind counts.
+// idleRate is how many clients connect per second if only their memory is measured.
 const idleRate = 500
 
-// idle compares a server with one client, which has made it fetch what there is, to one with all.
+// idle compares a server with one client, for which it has fetched everything, with the same server
+// with all clients.
 func (c *comparison) idle(ctx context.Context, sc *scenario, subject string) (result, error) {
 	var bytes, rss [2]float64
 	err := c.on(ctx, sc, subject, func(ctx context.Context, s *server) (err error) {
@@ -117,7 +118,7 @@ func (c *comparison) idle(ctx context.Context, sc *scenario, subject string) (re
 	return result{"in_use_kib_per_client": (bytes[1] - bytes[0]) / more, "rss_kib_per_client": (rss[1] - rss[0]) / more}, nil
 }
 
-// shield compares what weir's origin is asked for one client with what it is asked for all.
+// shield compares what weir's origin is asked for one client with what it is asked for all of them.
 func (c *comparison) shield(ctx context.Context, sc *scenario) (result, error) {
 	var counts [2]world.Counts
 	var r *fleet.Report
@@ -143,7 +144,7 @@ func (c *comparison) shield(ctx context.Context, sc *scenario) (result, error) {
 	}, nil
 }
 
-// neighbours compares the latency of clients beside bad ones with that of as many by themselves.
+// neighbours compares the latency of clients beside bad ones with that of as many clients alone.
 func (c *comparison) neighbours(ctx context.Context, sc *scenario) (result, error) {
 	var latency [2]float64
 	for i, bad := range []int{0, 1} {

@@ -14,16 +14,14 @@ import (
 	"github.com/weir-xds/weir/cmd/weirload/world"
 )
 
-// inUse are the lines of a heap profile as text that together are what is alive: objects, and
-// stacks. Spans in use would count the holes between the objects of before, which the next ones
-// fill.
+// inUse matches the lines of a heap profile as text that add up to what is alive: objects, and
+// stacks. Spans in use would count the holes between old objects, which new ones fill.
 var inUse = regexp.MustCompile(`^# (HeapAlloc =|Stack =) ([0-9]+)`)
 
-// fleetAndMemory runs a fleet, and reads a server's memory in a pause at its end, in which the
-// clients are there and nothing is measured: a collection while changes are running would be
-// counted as theirs. It collects at the pause's beginning, which gives what is in use; resident
-// memory is that of the report at its end, RSSRested, when the runtime has given back what it does
-// not need.
+// fleetAndMemory runs a fleet, and reads the server's memory in a pause at the end, with the
+// clients connected and nothing being measured: a collection during the changes would count as
+// their cost. It collects at the beginning of the pause, which gives the bytes in use. The report's
+// RSSRested is the resident memory at its end, when the runtime has returned what it does not need.
 func (s *study) fleetAndMemory(ctx context.Context, c *fleet.Config, kind world.Kind, pprof string) (r *fleet.Report, inUse float64, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -45,13 +43,13 @@ func (s *study) fleetAndMemory(ctx context.Context, c *fleet.Config, kind world.
 		return r, inUse, errors.Join(err, failed)
 	default:
 	}
-	cancel() // what it reads now is no longer with the clients
+	cancel() // the clients are gone, so what it reads now is of no use
 	<-read
 	return nil, 0, errors.Join(err, fmt.Errorf("a pause of %v was too short to collect garbage in", s.pause))
 }
 
-// collect has a server collect its garbage, three times since stacks shrink by half at a time, and
-// gives the bytes in use after that.
+// collect makes a server collect its garbage, three times since stacks shrink by half at a time,
+// and returns the bytes in use then.
 func collect(ctx context.Context, addr string) (float64, error) {
 	bytes := 0.0
 	for range 3 {
@@ -97,7 +95,7 @@ func orClose(err error, c io.Closer) error {
 	return err
 }
 
-// get is the body of what an address answers.
+// get returns the body of a URL.
 func get(ctx context.Context, url string) (io.ReadCloser, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {

@@ -7,19 +7,19 @@ import (
 	"slices"
 )
 
-// model is what weir takes, as a sum of what each thing takes: fitted to samples, one axis at a
-// time.
+// model predicts weir's memory and CPU time as a sum over what it holds. It is fitted to samples,
+// one axis at a time.
 type model struct {
 	BaseBytes float64 `json:"base_bytes"`
-	// Resources of BodyBytes, after some changes.
+	// For resources of BodyBytes, after some changes.
 	ResourceBytes      float64 `json:"bytes_per_resource_and_group"`
 	NamedResourceBytes float64 `json:"bytes_per_named_resource_and_group"`
 	BodyBytes          float64 `json:"of_which_body_bytes"`
 
-	GroupBytes  float64 `json:"bytes_per_group"` // besides its resources
+	GroupBytes  float64 `json:"bytes_per_group"` // without its resources
 	ClientBytes float64 `json:"bytes_per_client"`
 	NameBytes   float64 `json:"bytes_per_name_and_client"`
-	RSSFactor   float64 `json:"rss_per_live"` // the largest seen among samples with at least 128 MiB
+	RSSFactor   float64 `json:"rss_per_live"` // largest among samples of at least 128 MiB
 
 	DeltaUS   float64 `json:"cpu_us_per_delta_delivery"`
 	NamedUS   float64 `json:"cpu_us_per_named_delivery"`
@@ -27,8 +27,8 @@ type model struct {
 	ConnectUS float64 `json:"cpu_us_per_connect"`
 }
 
-// fit takes slopes between the ends of the axes, since what is in between is to show whether they
-// are straight.
+// fit takes the slopes between the ends of the axes. The points in between show whether these are
+// straight.
 func fit(samples []sample) (*model, error) {
 	on := map[string][]sample{}
 	for i := range samples {
@@ -49,8 +49,8 @@ func fit(samples []sample) (*model, error) {
 		ResourceBytes: slope("resources", func(s *sample) float64 { return float64(s.Resources) }),
 		ClientBytes:   slope("clients", func(s *sample) float64 { return float64(s.Clients) }),
 		DeltaUS:       last("clients").DeliveryUS, SotWUS: last("sotw").DeliveryUS,
-		// With most names there are so many deliveries of a change that they are cheap: the last
-		// but one is nearer to what meshes have.
+		// With most names a change has so many deliveries that each is cheap: the last but one is
+		// nearer to what meshes have.
 		NamedUS:   on["names"][len(on["names"])-2].DeliveryUS,
 		ConnectUS: last("clients").ConnectUS,
 	}
@@ -60,8 +60,8 @@ func fit(samples []sample) (*model, error) {
 	}
 	m.GroupBytes = slope("groups", func(s *sample) float64 { return float64(s.Groups) }) - m.ResourceBytes*float64(last("groups").Resources)
 	for i := range samples {
-		// In smaller ones what is on its way to clients that all come at once is more than what
-		// stays.
+		// In smaller samples, what is in transit to clients that all connect at once is more than
+		// what stays.
 		if s := &samples[i]; s.LiveBytes >= 128<<20 {
 			m.RSSFactor = max(m.RSSFactor, s.RSSBytes/s.LiveBytes)
 		}
@@ -69,9 +69,9 @@ func fit(samples []sample) (*model, error) {
 	return m, nil
 }
 
-// fitNames tells the bytes of a resource asked for by name from those of a name at a client. With
-// more names clients have weir hold more resources, too, until somebody asks for each: there the
-// axis has to have two points, and one before.
+// fitNames separates the bytes of a resource held by name from those of a client's name. With more
+// names clients make weir hold more resources as well, until every one is held. From there on the
+// axis needs two points, and one before.
 func fitNames(on []sample) (resource, name float64, err error) {
 	slices.SortFunc(on, func(a, b sample) int { return a.Names - b.Names })
 	between := func(a, b *sample) (resources, names, bytes float64) {
@@ -86,8 +86,8 @@ func fitNames(on []sample) (resource, name float64, err error) {
 	return (b1*n2 - b2*n1) / d, (r1*b2 - r2*b1) / d, nil
 }
 
-// held is how many resources weir has of each group at a point: of those asked for by name, the
-// ones that somebody asked for.
+// held returns how many resources weir has of each group at a point: of those subscribed by name,
+// the ones with a client.
 func (p *point) held() float64 {
 	if p.Names == 0 {
 		return float64(p.Resources)
@@ -98,18 +98,18 @@ func (p *point) held() float64 {
 // load is what one weir has to hold.
 type load struct {
 	clients, groups float64
-	all, named      float64 // resources of each group that clients ask for by `*`, and by name
-	// all are also held as they are sent: while clients come, and in SotW always
+	all, named      float64 // resources of each group that clients subscribe to by `*`, and by name
+	// All are also held as they are sent: while clients connect, and in SotW always.
 	encoded bool
 	bytes   float64 // of a resource
 	names   float64 // of a client
 }
 
-// around is what stands around a resource as it is sent: name, version, type URL and lengths,
-// about.
+// around is the approximate size of what surrounds a resource when it is sent: name, version, type
+// URL and lengths.
 const around = 112
 
-// live is what the model says of the memory of one weir.
+// live returns the predicted memory in use of one weir.
 func (m *model) live(l *load) float64 {
 	more := l.bytes - m.BodyBytes
 	resources := l.all*(m.ResourceBytes+more) + l.named*(m.NamedResourceBytes+more)
@@ -119,7 +119,7 @@ func (m *model) live(l *load) float64 {
 	return m.BaseBytes + l.groups*(m.GroupBytes+resources) + l.clients*(m.ClientBytes+l.names*m.NameBytes)
 }
 
-// at is live at a point.
+// at returns live at a point.
 func (m *model) at(p *point) float64 {
 	l := load{clients: float64(p.Clients), groups: float64(p.Groups), bytes: float64(p.Bytes), names: float64(p.Names)}
 	if p.Names == 0 {
@@ -134,35 +134,35 @@ func (m *model) at(p *point) float64 {
 type region struct {
 	name                       string
 	clients, groups            float64
-	sotw                       bool    // clusters are asked for in SotW
-	clusters, clusterChanges   float64 // all clients have all clusters; changes a second
+	sotw                       bool    // clusters are subscribed in SotW
+	clusters, clusterChanges   float64 // all clients have all clusters; changes per second
 	endpoints, endpointChanges float64 // in all
 	names                      float64 // of endpoints, of a client
 	bytes                      float64 // of a resource
 }
 
-// replica is what one weir is given, and how full it may be.
+// replica is what one weir is given, and the share of it that may be used.
 type replica struct{ cores, bytes, streams, full float64 }
 
 // usual leaves 40 % for peaks; the number of streams is the default of limits.streams.
 var usual = replica{cores: 4, bytes: 8 << 30, streams: 50_000, full: 0.6}
 
-// plan is what a region takes.
+// plan is what a region needs.
 type plan struct {
-	deliveries, cores float64 // a second; of all replicas
-	replicas          float64 // with one to spare
+	deliveries, cores float64 // per second; of all replicas
+	replicas          float64 // including a spare one
 	bytes             float64 // resident, of each
 	lastMS            float64 // from a change of a cluster to the last of a replica's clients
 	rejoinS           float64 // until the clients of a lost replica are served by the others
-	streams           float64 // at the origin, without a tier between
-	why               string  // what decided the number of replicas
+	streams           float64 // at the origin, without a tier in between
+	why               string  // what determined the number of replicas
 }
 
-// plan finds the least number of replicas that is enough, and adds one.
+// plan returns the least sufficient number of replicas, and one more.
 func (m *model) plan(r *region, each *replica) plan {
 	wide, us := r.clusterChanges*r.clients, m.DeltaUS
 	if r.sotw {
-		us = m.SotWUS * r.clusters * r.bytes / (1000 * m.BodyBytes) // measured with 1,000
+		us = m.SotWUS * r.clusters * r.bytes / (1000 * m.BodyBytes) // measured with 1,000 resources
 	}
 	narrow := 0.0
 	if r.endpoints > 0 {
@@ -184,7 +184,7 @@ func (m *model) plan(r *region, each *replica) plan {
 			n, p.why = math.Ceil(need.least), need.why
 		}
 	}
-	const most = 1000 // what each has of the resources may be too much already
+	const most = 1000 // a replica's share of the resources alone may exceed its memory
 	for n < most && memory(n) > each.bytes*each.full {
 		n, p.why = n+1, "memory"
 	}
@@ -195,7 +195,7 @@ func (m *model) plan(r *region, each *replica) plan {
 	return p
 }
 
-// regions are what the table of plans has.
+// regions are the rows of the table of plans.
 func regions() []region {
 	mesh := region{clients: 100_000, groups: 20, clusters: 2000, endpoints: 2000, names: 50, bytes: 436}
 	row := func(name string, change func(*region)) region { r := mesh; r.name = name; change(&r); return r }

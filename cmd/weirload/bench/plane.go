@@ -22,8 +22,8 @@ import (
 	"github.com/weir-xds/weir/cmd/weirload/world"
 )
 
-// window is the static flow-control window of the yardstick: grpc sends no pings then to estimate
-// the bandwidth.
+// window is the static flow-control window of the yardstick, with which grpc sends no pings to
+// estimate the bandwidth.
 const window = 64 << 10
 
 // kinds are the planes of this module.
@@ -33,8 +33,8 @@ var kinds = map[string]string{
 	"bare":     "the yardstick: grpc-go with one shared body for all clients, and no more",
 }
 
-// newPlane makes a plane and the server that it is served by. The yardstick asks for load reports
-// in the interval given. None has keepalive, TLS, interceptors or a stats handler.
+// newPlane makes a plane and its server. The yardstick asks for load reports in the given interval.
+// None has keepalive, TLS, interceptors or a stats handler.
 func newPlane(ctx context.Context, kind string, w *world.World, reports time.Duration) (world.Plane, *grpc.Server, error) {
 	switch kind {
 	case "bare":
@@ -57,8 +57,8 @@ func newPlane(ctx context.Context, kind string, w *world.World, reports time.Dur
 	return nil, nil, fmt.Errorf("there is no plane %q", kind)
 }
 
-// controlPlane serves a cache of go-control-plane as its users do: ADS in the order that its
-// documentation recommends.
+// controlPlane serves a cache of go-control-plane as its documentation recommends: with ADS in
+// order.
 func controlPlane(ctx context.Context, c cache.Cache, counter *world.Counter) *grpc.Server {
 	opened := xdsserver.CallbackFuncs{
 		StreamOpenFunc:      func(context.Context, int64, string) error { counter.Streams.Add(1); return nil },
@@ -69,7 +69,7 @@ func controlPlane(ctx context.Context, c cache.Cache, counter *world.Counter) *g
 	return s
 }
 
-// servePlane serves until the context ends, and prints where as one line.
+// servePlane serves until the context ends, and prints its addresses as one line.
 func servePlane(ctx context.Context, kind string, o world.Options, reports time.Duration, out io.Writer) error {
 	w, err := world.New(o)
 	if err != nil {
@@ -98,12 +98,12 @@ func servePlane(ctx context.Context, kind string, o world.Options, reports time.
 	if err = json.NewEncoder(out).Encode(world.NewReady(listener.Addr().String(), aside.Addr().String())); err == nil {
 		select {
 		case <-ctx.Done():
-		case err = <-ended: // a port that fails ends the other
+		case err = <-ended: // if one port fails the other is closed
 			ended <- nil
 		}
 	}
 	xds.Stop()
 	err = errors.Join(err, control.Close())
-	_, _ = <-ended, <-ended // only that they have ended counts now
+	_, _ = <-ended, <-ended // errors do not matter any more
 	return err
 }

@@ -30,9 +30,9 @@ func (p *point) String() string {
 	return fmt.Sprintf("%s: %d clients, %s of %d resources, %d groups, %s, rate %d", p.Axis, p.Clients, names, p.Resources, p.Groups, p.Dialect, p.Rate)
 }
 
-// sample is what a point was found to take. Memory of weir alone; live is objects and stacks after
-// a collection, resident what the system counts some seconds after that, and after the storm what
-// it counted then, with garbage.
+// sample is what was measured at a point: the memory of weir alone. Live is objects and stacks
+// after a collection; resident is what the system counts some seconds after that; after the storm
+// it is what the system counts then, garbage included.
 type sample struct {
 	point
 	BaseBytes     float64 `json:"live_bytes_without_clients"`
@@ -49,8 +49,8 @@ type sample struct {
 	LastMS        float64 `json:"last_p50_ms"`
 }
 
-// axes are what is varied, the rest being as in the middle: 1,000 clients of one group, `*` of
-// 1,000 clusters, delta.
+// axes returns the points along each axis. The other axes are as in the middle: 1,000 clients of
+// one group, `*` of 1,000 clusters, delta.
 func axes() map[string][]point {
 	middle := func(axis string, change func(*point)) point {
 		p := point{Axis: axis, Clients: 1000, Resources: 1000, Bytes: 436, Groups: 1, Dialect: "delta"}
@@ -77,18 +77,18 @@ func axes() map[string][]point {
 	for _, n := range []int{100, 500} {
 		add("sotw", func(p *point) { p.Dialect, p.Clients = "sotw", n })
 	}
-	// Clients have their names in a row, and groups in turn: with three each group holds all
-	// resources, which is not so if the number divides that of the rows.
+	// Clients have consecutive names, and take groups in turn: with three groups each holds all
+	// resources. It would not if their number divided that of the rows.
 	add("corner", func(p *point) { p.Clients, p.Resources, p.Names, p.Rate = 10_000, 100_000, 100, 1000 })
 	add("corner", func(p *point) { p.Clients, p.Resources, p.Names, p.Rate, p.Groups = 10_000, 20_000, 50, 200, 3 })
 	add("corner", func(p *point) { p.Resources = 100_000; p.Clients = mostSent / (p.Resources * p.Bytes) })
 	return all
 }
 
-// mostSent bounds what all clients of `*` together are sent as their first states, in bytes.
+// mostSent bounds what all clients of `*` together are sent as first states, in bytes.
 const mostSent = 8 << 30
 
-// kind is the type that such clients would ask for.
+// kind returns the type that such clients would subscribe to.
 func (p *point) kind() world.Kind {
 	if p.Names > 0 {
 		return world.Endpoints
@@ -97,14 +97,14 @@ func (p *point) kind() world.Kind {
 }
 
 const (
-	// wait is how long the clients are there before anything changes, so that what the storm has
-	// left is not counted as a cost of changes.
+	// wait is how long the clients are connected before anything changes, so that the end of the
+	// storm is not counted as a cost of changes.
 	wait = 3 * time.Second
-	// longest is how long a point may take.
+	// longest bounds the time for a point.
 	longest = 3 * time.Minute
 )
 
-// measure runs weir at one point, with weirload's own origin.
+// measure measures weir at one point, with weirload's own origin.
 func (p *point) measure(ctx context.Context, with *study) (*sample, error) {
 	o := world.Options{Kind: p.kind(), Resources: p.Resources, Bytes: p.Bytes, NamesPerClient: p.Names}
 	server, err := startPlane(ctx, with.programs.weirload, "origin", &o)

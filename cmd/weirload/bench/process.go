@@ -11,18 +11,18 @@ import (
 	"github.com/weir-xds/weir/cmd/weirload/world"
 )
 
-// server is what a fleet is let loose on: a plane, or a weir in front of one.
+// server is what a fleet connects to: a plane, or a weir in front of one.
 type server struct {
-	ctx      context.Context // it ends, with the reason, when a process does by itself
+	ctx      context.Context // ends, with the reason, when a process ends by itself
 	xds      string
 	pprof    string // of the plane, or of weir
 	control  string // of the plane
-	pids     []int  // of what is measured first
+	pids     []int  // the measured process first
 	cancel   context.CancelCauseFunc
 	children []*bed.Child
 }
 
-// startPlane starts a program's plane, with further arguments.
+// startPlane starts the plane of a program, with further arguments.
 func startPlane(ctx context.Context, program, kind string, o *world.Options, more ...string) (*server, error) {
 	s := &server{}
 	s.ctx, s.cancel = context.WithCancelCause(ctx)
@@ -41,7 +41,8 @@ func startPlane(ctx context.Context, program, kind string, o *world.Options, mor
 	return s, nil
 }
 
-// config is weir as it comes, in front of the plane: one group, and ports that the system chooses.
+// config returns weir's default configuration, in front of the plane: one group, and ports that the
+// system chooses.
 func (s *server) config() map[string]any {
 	return map[string]any{
 		"listeners": []any{map[string]any{"address": "127.0.0.1:0"}},
@@ -53,8 +54,8 @@ func (s *server) config() map[string]any {
 	}
 }
 
-// before starts a weir in front of the plane, with a configuration that is put into dir. If it does
-// not start, the plane is ended.
+// before starts a weir in front of the plane, with a configuration that it writes to dir. If weir
+// does not start, the plane is stopped.
 func (s *server) before(program, dir string, config map[string]any) error {
 	child, at, err := bed.StartWeir(s.ctx, s.cancel, program, filepath.Join(dir, "weir.yaml"), config)
 	if err != nil {
@@ -65,7 +66,7 @@ func (s *server) before(program, dir string, config map[string]any) error {
 	return nil
 }
 
-// stop ends weir, and then the plane.
+// stop stops weir, and then the plane.
 func (s *server) stop() error {
 	var errs []error
 	for _, child := range s.children {
@@ -75,7 +76,7 @@ func (s *server) stop() error {
 	return errors.Join(errs...)
 }
 
-// with runs a measurement on a server and ends the server.
+// with runs a measurement on a server and stops the server.
 func (s *server) with(measure func(context.Context) error) error {
 	err := measure(s.ctx)
 	if cause := context.Cause(s.ctx); err != nil && cause != nil && !errors.Is(err, cause) {

@@ -12,16 +12,16 @@ import (
 	"github.com/weir-xds/weir/cmd/weirload/fleet"
 )
 
-// profiles is where profiles go; empty: none are taken.
+// profiles is the directory of profiles; "": none are taken.
 type profiles string
 
-// cpu fetches how a server spends the next seconds.
+// cpu takes a CPU profile of a server, of the given length.
 func (dir profiles) cpu(ctx context.Context, addr, name string, span time.Duration) error {
 	return dir.fetch(ctx, fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", addr, int(span.Seconds())), name+".cpu.pprof")
 }
 
-// profile runs the scenario once more for weir and for the yardstick, for profiles of each: of its
-// CPU while it is under load, which takes a part of it, and of its heap at the end. The figures of
+// profile runs the scenario once more for weir and for the yardstick, and takes profiles of each:
+// of its CPU under load, which costs some CPU itself, and of its heap at the end. The figures of
 // these runs do not count.
 func (c *comparison) profile(ctx context.Context, sc *scenario) error {
 	if err := os.MkdirAll(string(c.profiles), 0o777); err != nil {
@@ -36,8 +36,8 @@ func (c *comparison) profile(ctx context.Context, sc *scenario) error {
 	return errors.Join(failed...)
 }
 
-// aside is how much longer a fleet runs than its server's profile, and longestProfile what that
-// leaves of what a fleet may run.
+// aside is how much longer a fleet runs than its server's profile. longestProfile is what that
+// leaves of the longest run of a fleet.
 const (
 	aside          = 2 * time.Second
 	longestProfile = fleet.MaxFor - aside
@@ -46,7 +46,7 @@ const (
 func (c *comparison) profileOf(ctx context.Context, sc *scenario, subject string) error {
 	err := c.on(ctx, sc, subject, func(ctx context.Context, s *server) error {
 		cfg := sc.config(subject, s)
-		cfg.Changes, cfg.For = 0, c.profileFor+aside // as many changes as there is time for
+		cfg.Changes, cfg.For = 0, c.profileFor+aside // as many changes as fit
 		name, taken := sc.name+"."+subject, make(chan error, 1)
 		take := func() {
 			err := c.profiles.cpu(ctx, s.pprof, name, c.profileFor)
@@ -71,7 +71,7 @@ func (c *comparison) profileOf(ctx context.Context, sc *scenario, subject string
 	return nil
 }
 
-// heap fetches what a server holds after a collection.
+// heap takes a heap profile of a server after a collection.
 func (dir profiles) heap(ctx context.Context, addr, name string) error {
 	return dir.fetch(ctx, "http://"+addr+"/debug/pprof/heap?gc=1", name+".heap.pprof")
 }

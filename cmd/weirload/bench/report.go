@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// report is what a comparison found.
+// report is the result of a comparison.
 type report struct {
 	Machine machine `json:"machine"`
 	Rounds  int     `json:"rounds"`
 	Rows    []row   `json:"rows"`
 }
 
-// row is one figure of one scenario, of all subjects.
+// row is one figure of one scenario, for all subjects.
 type row struct {
 	Scenario string          `json:"scenario"`
 	Title    string          `json:"title"`
@@ -30,13 +30,13 @@ type row struct {
 	digits int
 }
 
-// cell is a figure of one subject.
+// cell is the figure of one subject.
 type cell struct {
 	Runs   []float64 `json:"runs"`
 	Median float64   `json:"median"`
 }
 
-// verdict is a target and what became of it. Compared is false if one of the two figures is
+// verdict is a target, and whether it was met. Compared is false if one of the two figures is
 // missing.
 type verdict struct {
 	What     string  `json:"what"` // such as weir/bare
@@ -49,7 +49,7 @@ type verdict struct {
 	digits int
 }
 
-// median is the middle of what was measured, or the mean of the two in the middle.
+// median returns the middle value, or the mean of the two in the middle.
 func median(values []float64) float64 {
 	if len(values) == 0 {
 		return 0
@@ -74,8 +74,8 @@ func rowsOf(sc *scenario, found map[string][]result) []row {
 	return rows
 }
 
-// readReports puts together what several runs found of different scenarios, and judges it by the
-// targets of today.
+// readReports merges the reports of several runs of different scenarios, and judges them by today's
+// targets.
 func readReports(files []string) (findings, error) {
 	all := &report{}
 	found := map[string]map[string]map[string][]float64{} // runs by scenario, figure and subject
@@ -105,7 +105,7 @@ func readReports(files []string) (findings, error) {
 	return all, nil
 }
 
-// newRow judges one figure. Runs are by subject; a subject without any was not measured.
+// newRow judges one figure. runs are by subject; a subject without any was not measured.
 func newRow(sc *scenario, f *figure, runs map[string][]float64) row {
 	r := row{
 		Scenario: sc.name, Title: sc.title, Clients: sc.clients, Origin: sc.origin, Key: f.key, Figure: f.title, Unit: f.unit,
@@ -141,7 +141,7 @@ func (r *row) judge(t target) verdict {
 	return v
 }
 
-// ratio is weir's figure divided by another subject's; false if there are not both.
+// ratio returns weir's figure divided by another subject's; false if one is missing.
 func (r *row) ratio(of string) (float64, bool) {
 	ours, ok := r.Cells[weir]
 	theirs := r.Cells[of]
@@ -151,7 +151,7 @@ func (r *row) ratio(of string) (float64, bool) {
 	return ours.Median / theirs.Median, true
 }
 
-// ratioDigits are enough to see on which side of a target a ratio is.
+// ratioDigits returns enough digits to show on which side of a target a ratio is.
 func ratioDigits(v float64) int {
 	if v < 0.1 {
 		return 3
@@ -159,7 +159,7 @@ func ratioDigits(v float64) int {
 	return 2
 }
 
-// String is the verdict as the table has it.
+// String returns the verdict as in the table.
 func (v *verdict) String() string {
 	limit := decimal(v.Most, -1, v.unit)
 	switch {
@@ -175,7 +175,7 @@ func decimal(v float64, digits int, unit string) string {
 	return strings.TrimSpace(strconv.FormatFloat(v, 'f', digits, 64) + " " + unit)
 }
 
-// explanation stands below the table.
+// explanation is the text below the table.
 const explanation = `
 snapshot, linear: go-control-plane's caches by themselves, served by its own server, one snapshot for all nodes; bare: grpc-go with one
 encoded body for all clients and nothing of xDS but subscriptions and nonces, the yardstick. weir's origin is the one named in the second
@@ -185,7 +185,7 @@ happens: what is in use is objects and stacks after a collection, and resident i
 xds-relay are not in the table: they are not dependencies of this module.
 `
 
-// markdown writes the table, and below it what has to be known of it.
+// markdown writes the table and its explanation.
 func (r *report) markdown(w io.Writer) error {
 	b := &strings.Builder{}
 	fmt.Fprintf(b, "%s. Medians of %d rounds, subjects in turn within a round.\n\n", r.Machine, r.Rounds)
@@ -202,7 +202,7 @@ func (r *report) markdown(w io.Writer) error {
 	return err
 }
 
-// others are those whom weir is compared with, the most important first.
+// others are the subjects that weir is compared with, the most important first.
 var others = []string{yardstick, linear, snapshot}
 
 func (r *row) markdown(b *strings.Builder, rounds int) {

@@ -23,19 +23,19 @@ import (
 )
 
 const (
-	reportStreams  = 100 // of load reports on one connection
-	reportClusters = 5   // that a client reports of, one locality each
-	reporterRate   = 500 // reporters that come in a second
+	reportStreams  = 100 // streams of load reports on one connection
+	reportClusters = 5   // clusters in a client's report, with one locality each
+	reporterRate   = 500 // reporters that connect per second
 )
 
-// loadSink is the yardstick of load reports: it asks for an interval, reads what comes, counts it
-// and drops it.
+// loadSink is the yardstick of load reports: it asks for an interval, reads reports, counts and
+// drops them.
 type loadSink struct {
 	loadstats.UnimplementedLoadReportingServiceServer
 	interval time.Duration
 }
 
-// StreamLoadStats is part of the service.
+// StreamLoadStats implements the service.
 func (l loadSink) StreamLoadStats(wire loadstats.LoadReportingService_StreamLoadStatsServer) error {
 	if err := wire.RecvMsg(dropped{}); err != nil {
 		return err
@@ -51,8 +51,8 @@ func (l loadSink) StreamLoadStats(wire loadstats.LoadReportingService_StreamLoad
 	}
 }
 
-// reports measures what a server spends on clients that report their load in the interval they are
-// told.
+// reports measures what a server spends on clients that report their load in the interval that it
+// asks for.
 func (c *comparison) reports(ctx context.Context, sc *scenario, subject string) (result, error) {
 	var spent time.Duration
 	var reports int64
@@ -62,7 +62,7 @@ func (c *comparison) reports(ctx context.Context, sc *scenario, subject string) 
 			return err
 		}
 		defer r.end()
-		if err := pass(ctx, sc.interval); err != nil { // the last has begun to report
+		if err := pass(ctx, sc.interval); err != nil { // the last client has begun to report
 			return err
 		}
 		before, err := fleet.CPUTime(s.pids[0])
@@ -89,7 +89,7 @@ func (c *comparison) reports(ctx context.Context, sc *scenario, subject string) 
 	}, nil
 }
 
-// pass waits for d, or for the end of ctx, which is an error.
+// pass waits for d. If ctx ends first, that is an error.
 func pass(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
@@ -99,10 +99,10 @@ func pass(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// reporters are clients that report their load. Each is a goroutine.
+// reporters are clients that report their load, with one goroutine each.
 type reporters struct {
-	interval     time.Duration // of each
-	first, later []byte        // what each sends
+	interval     time.Duration // between two reports of each
+	first, later []byte        // messages of each
 
 	cancel context.CancelFunc
 	conns  []*grpc.ClientConn
@@ -111,7 +111,7 @@ type reporters struct {
 	err    atomic.Pointer[error]
 }
 
-// newReporters opens so many streams, and returns when each has been told the interval.
+// newReporters opens n streams, and returns when each was sent the interval.
 func newReporters(ctx context.Context, addr string, n int, interval time.Duration) (*reporters, error) {
 	first, later, err := encodeReports(interval)
 	if err != nil {
@@ -175,13 +175,13 @@ func (r *reporters) report(ctx context.Context, conn *grpc.ClientConn, answered 
 		}
 		wait.Reset(r.interval)
 		if err := stream.SendMsg(mem.BufferSlice{mem.SliceBuffer(r.later)}); err != nil {
-			return stream.RecvMsg(dropped{}) // which has the reason
+			return stream.RecvMsg(dropped{}) // it returns the reason
 		}
 		r.sent.Add(1)
 	}
 }
 
-// fail keeps the first error, unless it is that of the end.
+// fail keeps the first error, unless it is due to the end of ctx.
 func (r *reporters) fail(ctx context.Context, err error) {
 	if err != nil && ctx.Err() == nil {
 		r.err.CompareAndSwap(nil, &err)
@@ -203,8 +203,7 @@ func (r *reporters) end() {
 	r.all.Wait()
 }
 
-// encodeReports makes a client's first message and those that follow, which are the same for all
-// clients.
+// encodeReports encodes a client's first and further messages, which are the same for all clients.
 func encodeReports(interval time.Duration) (first, later []byte, err error) {
 	hello := &loadstats.LoadStatsRequest{Node: &corev3.Node{Id: "reporter", Cluster: "reporters"}}
 	report := &loadstats.LoadStatsRequest{}

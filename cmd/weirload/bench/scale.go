@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// scaling is what the command was asked for.
+// scaling has the options of the command.
 type scaling struct {
 	study
 	axes []string
@@ -44,7 +44,7 @@ func (c *scaling) run(ctx context.Context, out io.Writer) error {
 	return c.study.run(ctx, out, readScaled, c.measure)
 }
 
-// measure goes along the axes.
+// measure measures along the axes.
 func (c *scaling) measure(ctx context.Context) (findings, error) {
 	found, all := &scaled{Machine: thisMachine()}, axes()
 	for _, axis := range c.axes {
@@ -84,7 +84,7 @@ func (c *scaling) add(ctx context.Context, found *scaled, p *point) error {
 	return nil
 }
 
-// readScaled puts together what several runs found.
+// readScaled merges the results of several runs.
 func readScaled(files []string) (findings, error) {
 	all := &scaled{}
 	err := readJSON(files, func(one *scaled) {
@@ -101,7 +101,7 @@ func readScaled(files []string) (findings, error) {
 
 const mebi = 1 << 20
 
-// line is one row of the table.
+// line returns one row of the table.
 func (s *sample) line() string {
 	what, rate := "`*`", "one by one"
 	if s.Names > 0 {
@@ -119,8 +119,8 @@ const header = "| axis | dialect | clients | resources | names of each | groups 
 	"CPU per delivery, us | % of a core | p50 ms | p99 ms | last client, median ms |\n" +
 	"| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n"
 
-// markdown writes the samples, what could not be measured and, if there are enough samples, the
-// model, how far it is from them, and what it predicts.
+// markdown writes the samples and what could not be measured. If there are enough samples it writes
+// the model, its error, and its predictions.
 func (f *scaled) markdown(w io.Writer) error {
 	b := &strings.Builder{}
 	fmt.Fprintf(b, "%s.\n\n%s", f.Machine, header)

@@ -7,7 +7,7 @@ import (
 	"github.com/weir-xds/weir/cmd/weirload/world"
 )
 
-// The subjects, in the order in which they are measured.
+// The subjects, in order of measuring.
 const (
 	weir      = "weir"
 	snapshot  = "snapshot"
@@ -17,62 +17,62 @@ const (
 
 var subjects = []string{weir, snapshot, linear, yardstick}
 
-// scenario is one thing to be measured.
+// scenario is one thing to measure.
 type scenario struct {
 	name, title string
 	world       world.Options
 	dialect     string
 	clients     int
-	origin      string   // of weir: one of the other subjects
-	only        []string // the subjects; empty: all
-	rounds      int      // 0: as many as are asked for
+	origin      string   // of weir: another subject
+	only        []string // subjects; empty: all
+	rounds      int      // 0: as many as the command says
 	mode        mode
-	changes     int           // closed loops
+	changes     int           // closed loop: number of changes
 	rate        int           // open loop: changes a second
 	span        time.Duration // open loop, reporting
-	interval    time.Duration // reporting: of each client
-	settle      time.Duration // storm: before memory is looked at
+	interval    time.Duration // reporting: between a client's reports
+	settle      time.Duration // storm: before memory is read
 	slow        slower
 	figures     []figure
 }
 
-// mode is what is done.
+// mode is the kind of a scenario.
 type mode int
 
 const (
-	closedLoop mode = iota // a change, until all have it, then the next
+	closedLoop mode = iota // a change, then the next when all have it
 	openLoop
-	storm      // all come at once
-	idle       // all are there, and nothing happens
-	shield     // weir with one client, then with all: what the origin sees of it
+	storm      // all connect at once
+	idle       // all are connected, and nothing happens
+	shield     // weir with one client, then with all: the load of its origin
 	neighbours // weir without bad clients, then with them
 	reporting  // all report their load
 )
 
-// slower is less of a scenario, for subjects that would take minutes.
+// slower reduces a scenario for subjects that would take minutes.
 type slower struct {
 	subjects []string
-	rounds   int // 0: as many as the others
-	changes  int // 0: as many
+	rounds   int // 0: all
+	changes  int // 0: all
 }
 
-// figure is one number of a run, and what weir's may be.
+// figure is one number of a run, with weir's targets.
 type figure struct {
 	key     string
 	title   string
 	unit    string
-	digits  int // after the point
+	digits  int // after the decimal point
 	targets []target
 }
 
-// target is what weir's figure may be at most.
+// target is the most that weir's figure may be.
 type target struct {
-	of    string  // a subject whose figure weir's is divided by; "": weir's is taken as it is
-	minus bool    // of is subtracted instead
+	of    string  // subject to compare with; "": none
+	minus bool    // subtract instead of dividing
 	most  float64 // the ratio, the difference or the figure
 }
 
-// targets are ratios; 0 stands for none.
+// targets returns targets for ratios; 0 is none.
 func targets(bare, linears, snapshots float64) []target {
 	all := []target{{of: yardstick, most: bare}, {of: linear, most: linears}, {of: snapshot, most: snapshots}}
 	return slices.DeleteFunc(all, func(t target) bool { return t.most == 0 })
@@ -82,13 +82,13 @@ func cpu(t []target) figure {
 	return figure{key: "cpu_us_per_delivery", title: "server CPU per delivery", unit: "us", digits: 1, targets: t}
 }
 
-// scenarios are those of the comparison. Clusters are as large as those that service meshes send.
+// scenarios are those of the comparison. Clusters have the size that service meshes send.
 //
-// weir's origin is the snapshot cache, which most control planes use, but where what the origin
-// itself takes for a change would be counted as weir's: latencies, and 100 changes a second, of
+// weir's origin is the snapshot cache, which most control planes use. The exceptions are where the
+// origin's own time for a change would count as weir's: latencies, and 100 changes a second, for
 // each of which the snapshot cache makes a snapshot of everything.
 func scenarios() []scenario {
-	const bytes, larger = 436, 540 // the latter are 600 in a response
+	const bytes, larger = 436, 540 // 600 bytes in a response
 	clusters := world.Options{Kind: world.Clusters, Resources: 1000, Bytes: bytes}
 	return []scenario{
 		{
@@ -109,7 +109,7 @@ func scenarios() []scenario {
 			name: "eds", title: "delta, 50 of 5,000 endpoints a client, 100 changes a second", dialect: "delta",
 			world:   world.Options{Kind: world.Endpoints, Resources: 5000, Bytes: larger, NamesPerClient: 50},
 			clients: 2000, origin: linear, mode: openLoop, rate: 100, span: 4 * time.Second,
-			// the snapshot cache cannot make 100 snapshots of 5,000 resources a second here
+			// The snapshot cache cannot make 100 snapshots of 5,000 resources a second here.
 			only:    []string{weir, linear, yardstick},
 			figures: []figure{cpu(targets(1.30, 0.40, 0))},
 		},
@@ -123,7 +123,7 @@ func scenarios() []scenario {
 		},
 		{
 			name: "idle", title: "delta, idle, each on a connection of its own, `*` of 1,000 clusters", world: clusters, dialect: "delta",
-			// half a minute each
+			// Half a minute each.
 			clients: 1000, origin: snapshot, mode: idle, slow: slower{subjects: subjects, rounds: 2},
 			figures: []figure{
 				{
@@ -172,7 +172,7 @@ func scenarios() []scenario {
 	}
 }
 
-// measures says whether a subject takes part in a round, counted from 0.
+// measures reports whether a subject takes part in a round, counted from 0.
 func (sc *scenario) measures(subject string, round int) bool {
 	if len(sc.only) > 0 && !slices.Contains(sc.only, subject) {
 		return false

@@ -15,25 +15,24 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// study is what compare and scale have in common: what they measure with, and where what they found
-// comes from and goes.
+// study is what compare and scale have in common: programs, and where results come from and go.
 type study struct {
 	programs programs
-	json     string        // file to write to
+	json     string        // file to write
 	from     []string      // files to read instead of measuring
 	pause    time.Duration // in which memory is read, see fleetAndMemory
-	dir      string        // for files of processes, and what is built
-	log      io.Writer     // what is being done
+	dir      string        // for files of processes, and built programs
+	log      io.Writer     // progress
 }
 
-// programs are the binaries to measure and to measure with; empty: built from this tree.
+// programs are the binaries used; empty: built from this tree.
 type programs struct{ weir, weirload string }
 
-// pause is long enough for the runtime to have given back what it does not need: its scavenger
-// takes 1 % of a core.
+// pause is long enough for the runtime to return memory that it does not need: its scavenger takes
+// 1 % of a core.
 const pause = 12 * time.Second
 
-// findings are what a study has found.
+// findings are the results of a study.
 type findings interface {
 	markdown(out io.Writer) error
 }
@@ -54,8 +53,8 @@ func (s *study) command(cmd *cobra.Command, run func(ctx context.Context, out io
 	return cmd
 }
 
-// run measures, or reads what was measured, and writes the tables. What fails is missing in them,
-// and an error.
+// run measures, or reads results, and writes the tables. What fails is missing in them, and is an
+// error.
 func (s *study) run(ctx context.Context, out io.Writer, read func([]string) (findings, error), measure func(context.Context) (findings, error)) error {
 	var found findings
 	var err error
@@ -73,7 +72,7 @@ func (s *study) run(ctx context.Context, out io.Writer, read func([]string) (fin
 	return errors.Join(err, found.markdown(out))
 }
 
-// measured measures with programs and a directory at hand.
+// measured runs measure with programs and a directory.
 func (s *study) measured(ctx context.Context, measure func(context.Context) (findings, error)) (found findings, err error) {
 	if s.dir, err = os.MkdirTemp("", "weir-bench-"); err != nil {
 		return nil, err
@@ -89,7 +88,7 @@ func (s *study) measured(ctx context.Context, measure func(context.Context) (fin
 	return found, err
 }
 
-// timed says how long something took.
+// timed logs how long something took.
 func (s *study) timed(what string, do func() error) error {
 	began := time.Now()
 	err := do()
@@ -97,7 +96,7 @@ func (s *study) timed(what string, do func() error) error {
 	return err
 }
 
-// build makes the programs that were not given, of the tree that this module is in.
+// build builds the programs that were not given, from the tree of this module.
 func (p *programs) build(ctx context.Context, dir string) error {
 	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/weir-xds/weir").Output()
 	if err != nil {
@@ -126,7 +125,7 @@ func writeJSON(file string, found findings) error {
 	return os.WriteFile(file, append(b, '\n'), 0o600)
 }
 
-// readJSON gives what is in each of the files to take.
+// readJSON passes the content of each file to take.
 func readJSON[T any](files []string, take func(*T)) error {
 	for _, name := range files {
 		b, err := os.ReadFile(name)

@@ -19,20 +19,20 @@ const (
 	slow        // reads at a fixed rate
 )
 
-// smallWindow is what a bad client grants its server, as is usual, so that it stands in its
-// server's way soon.
+// smallWindow is the flow-control window of a bad client: the usual one, so that it soon blocks its
+// server.
 const smallWindow = 64 << 10
 
-// errNoPorts is an error of the machine, not of the server.
+// errNoPorts is a limit of this machine, not a failure of the server.
 var errNoPorts = errors.New("no local port is left for another connection: one address can have about as many as " +
 	"net.ipv4.ip_local_port_range holds; use --per-connection, or fewer clients")
 
-// dialer opens connections, and ends the run when none can be had for want of ports.
+// dialer opens connections. It ends the run if there are no local ports left.
 type dialer struct {
 	manner manner
 	rate   int // bytes a second, for slow
 	fail   context.CancelCauseFunc
-	hush   chan struct{} // closed by the client when it reads no more, for deaf
+	hush   chan struct{} // for deaf: the client closes it when it reads no more
 }
 
 func (d *dialer) dial(ctx context.Context, addr string) (net.Conn, error) {
@@ -47,21 +47,21 @@ func (d *dialer) dial(ctx context.Context, addr string) (net.Conn, error) {
 		return conn, nil
 	}
 	if tcp, ok := conn.(*net.TCPConn); ok {
-		_ = tcp.SetReadBuffer(smallWindow) // else megabytes would be taken in by the system
+		_ = tcp.SetReadBuffer(smallWindow) // otherwise the system would buffer megabytes
 	}
 	return &hinderedConn{Conn: conn, hush: d.hush, rate: d.rate, closed: make(chan struct{})}, nil
 }
 
-// hinderedConn is read slowly, or no more.
+// hinderedConn is a connection that is read slowly, or no more.
 type hinderedConn struct {
 	net.Conn
 	hush   chan struct{}
-	rate   int // bytes a second; 0: any
+	rate   int // bytes a second; 0: unlimited
 	once   sync.Once
 	closed chan struct{}
 }
 
-// Read is part of net.Conn.
+// Read implements net.Conn.
 func (c *hinderedConn) Read(b []byte) (int, error) {
 	if c.rate > 0 {
 		b = b[:min(len(b), max(c.rate/10, 1))]
@@ -84,7 +84,7 @@ func (c *hinderedConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Close is part of net.Conn.
+// Close implements net.Conn.
 func (c *hinderedConn) Close() error {
 	c.once.Do(func() { close(c.closed) })
 	return c.Conn.Close()

@@ -8,31 +8,33 @@ import (
 	"github.com/weir-xds/weir/cmd/weirload/world"
 )
 
-// board is where clients note which changes they have: how long each took to the last of them.
+// board records which changes clients have received, and how long each change took to its last
+// client.
 type board struct {
 	each histogram // of every delivery
 
 	mu       sync.Mutex // guards all below; held for map work only
 	changes  map[world.Stamp]*change
-	untold   int // deliveries of changes beyond maxChanges, which are counted in each alone
+	untold   int // deliveries of changes beyond maxChanges, which only each counts
 	newest   time.Time
-	awaiting *change // whose gate the closed loop stands at
+	awaiting *change // that the closed loop waits for
 }
 
-// change is one stamp. A transaction of several resources has one delivery for each at each client.
+// change has the deliveries of one stamp. A transaction of several resources has one delivery for
+// each, at each client.
 type change struct {
 	deliveries int
 	last       time.Duration
-	want       int           // deliveries; only of the one awaited
-	gate       chan struct{} // closed when it has them
+	want       int           // number of deliveries; only for awaiting
+	gate       chan struct{} // closed when there are as many
 }
 
-// maxChanges bounds what is remembered.
+// maxChanges bounds the changes that are remembered.
 const maxChanges = 200_000
 
 func newBoard() *board { return &board{changes: map[world.Stamp]*change{}} }
 
-// note counts deliveries that were complete at one moment.
+// note counts deliveries that were complete at one time.
 func (b *board) note(stamps []world.Stamp, at time.Time) {
 	for _, s := range stamps {
 		b.each.add(time.Duration(at.UnixNano() - int64(s)))
@@ -64,8 +66,8 @@ func (b *board) change(s world.Stamp) *change {
 	return c
 }
 
-// await returns when a change has had so many deliveries; false if that takes longer than patience,
-// or ctx ends.
+// await waits until a change has a number of deliveries. It returns false if that takes longer than
+// patience, or ctx ends.
 func (b *board) await(ctx context.Context, s world.Stamp, want int, patience time.Duration) bool {
 	b.mu.Lock()
 	c := b.change(s)
@@ -91,14 +93,14 @@ func (b *board) await(ctx context.Context, s world.Stamp, want int, patience tim
 	return c.deliveries >= want
 }
 
-// quietSince is when the last delivery was.
+// quietSince returns the time of the last delivery.
 func (b *board) quietSince() time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.newest
 }
 
-// lasts is how long each change took to the last client that it reached.
+// lasts returns how long each change took to the last client that it reached.
 func (b *board) lasts() *histogram {
 	b.mu.Lock()
 	defer b.mu.Unlock()

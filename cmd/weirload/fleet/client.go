@@ -12,22 +12,22 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// client is one stream, opened again when it ends. One goroutine is all it has.
+// client is one stream, which is reopened when it ends. It has one goroutine.
 type client struct {
 	// Set once by newClient.
 	fleet  *Fleet
 	conn   *grpc.ClientConn
 	manner manner
-	hush   chan struct{} // closed to be deaf
+	hush   chan struct{} // closed to become deaf
 	first  []byte        // request
-	ack    []byte        // what each further request begins with
-	expect int           // resources of a first state; 0: those of the first response
+	ack    []byte        // beginning of each further request
+	expect int           // resources in the first state; 0: those of the first response
 
 	// Owned by run.
 	in      received
 	got     int  // resources on this stream, until full
-	full    bool // its first state is complete on this stream
-	hadFull bool // on some stream
+	full    bool // the first state is complete on this stream
+	hadFull bool // it was complete on some stream
 }
 
 const (
@@ -35,7 +35,7 @@ const (
 	sotwMethod  = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
 )
 
-// requestFields are the numbers in one dialect's request message.
+// requestFields are the field numbers of a dialect's request.
 type requestFields struct{ version, node, names, typeURL, nonce protowire.Number }
 
 var (
@@ -64,7 +64,7 @@ func newClient(f *Fleet, i int, conn *grpc.ClientConn, m manner, hush chan struc
 	c.first = append(c.first, c.ack...)
 	c.first = protowire.AppendBytes(protowire.AppendTag(c.first, n.node, protowire.BytesType), node)
 	c.first = append(c.first, names...)
-	if f.config.Dialect == SotW { // there, each request repeats what is wanted
+	if f.config.Dialect == SotW { // each SotW request repeats the subscription
 		c.ack = append(c.ack, names...)
 	}
 	c.in.fields = deltaFields
@@ -79,9 +79,9 @@ func appendString(b []byte, field protowire.Number, s string) []byte {
 	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), s)
 }
 
-// run keeps a stream open until ctx ends. It comes back as clients do, after a pause that grows,
-// and at random so that not all come at the same time. What it had is not presented then: a client
-// that counts does not know what it has.
+// run keeps a stream open until ctx ends. Like real clients it reconnects after a growing pause, at
+// random so that clients are spread. It then presents no versions: a client that only counts does
+// not know what it has.
 func (c *client) run(ctx context.Context) {
 	const least, most = 100 * time.Millisecond, 2 * time.Second
 	for pause := least; ; pause = min(2*pause, most) {
@@ -105,7 +105,7 @@ func (c *client) run(ctx context.Context) {
 	}
 }
 
-// stream opens one and reads it to its end.
+// stream opens a stream and reads it to its end.
 func (c *client) stream(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -119,13 +119,13 @@ func (c *client) stream(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// RecvMsg tells what is behind an EOF
+	// RecvMsg returns the reason of an EOF
 	if err := s.SendMsg(&request{shared: c.first}); err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
 	if c.manner == deaf {
 		close(c.hush)
-		<-ctx.Done() // whatever the server does, it is not heard
+		<-ctx.Done() // nothing is read any more
 		return ctx.Err()
 	}
 	for {
@@ -144,7 +144,7 @@ func (c *client) stream(ctx context.Context) error {
 	}
 }
 
-// answer is what an acknowledgement has of its own.
+// answer returns the part of an ACK that is not shared.
 func (c *client) answer() []byte {
 	n := c.fleet.numbers
 	b := make([]byte, 0, 4+len(c.in.nonce)+4+len(c.in.version))
@@ -165,7 +165,7 @@ func (c *client) took() {
 		f.board.note(c.in.stamps, c.in.at)
 		return
 	}
-	c.got += c.in.resources + c.in.removed // what is not there is an answer, too
+	c.got += c.in.resources + c.in.removed // a missing resource is an answer, too
 	if c.got < c.expect {
 		return
 	}

@@ -11,24 +11,24 @@ import (
 	"github.com/weir-xds/weir/cmd/weirload/world"
 )
 
-// codec passes requests as the bytes they are, and has responses walked instead of decoded.
+// codec sends encoded requests, and walks over responses instead of decoding them.
 type codec struct{}
 
 // request is an encoded message in two parts.
 type request struct{ shared, own []byte }
 
-// received is what a response is read into.
+// received is the result of reading a response.
 type received struct {
 	walker
 	fleet    *Fleet
-	counting bool      // changes; false until the first state is complete
-	at       time.Time // when all of it was there
+	counting bool      // count changes; false until the first state is complete
+	at       time.Time // when all of it had arrived
 }
 
-// Name is that of protobuf, which is what is on the wire.
+// Name is the content subtype on the wire: protobuf.
 func (codec) Name() string { return proto.Name }
 
-// Marshal is part of encoding.CodecV2.
+// Marshal implements encoding.CodecV2.
 func (codec) Marshal(v any) (mem.BufferSlice, error) {
 	r, ok := v.(*request)
 	if !ok {
@@ -37,7 +37,7 @@ func (codec) Marshal(v any) (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.SliceBuffer(r.shared), mem.SliceBuffer(r.own)}, nil
 }
 
-// Unmarshal is part of encoding.CodecV2. The time is taken first: the walk is the tool's cost, not
+// Unmarshal implements encoding.CodecV2. The time is taken first: the walk is the tool's cost, not
 // the server's.
 func (codec) Unmarshal(data mem.BufferSlice, v any) error {
 	r, ok := v.(*received)
@@ -49,9 +49,9 @@ func (codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return r.walk(data)
 }
 
-// since is from where on a stamp tells a change that the client did not have. In delta nothing is
-// sent twice. In state of the world what did not change is sent again, and one response is never
-// older than the one before.
+// since returns the least stamp of a change that the client did not have. In delta nothing is sent
+// twice. In SotW unchanged resources are sent again, and a response is never older than the one
+// before.
 func (r *received) since() world.Stamp {
 	switch {
 	case !r.counting:

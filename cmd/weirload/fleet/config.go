@@ -10,7 +10,7 @@ import (
 	"github.com/weir-xds/weir/cmd/weirload/world"
 )
 
-// Dialect is delta or state of the world.
+// Dialect is delta or SotW.
 type Dialect string
 
 // The dialects.
@@ -19,53 +19,52 @@ const (
 	SotW  Dialect = "sotw"
 )
 
-// Config is what a fleet does. Nothing of it may be changed once it runs.
+// Config configures a fleet. It must not be changed after New.
 type Config struct {
-	// Server is the address of the server that is measured, host:port.
+	// Server is the address of the measured server, host:port.
 	Server  string
 	Dialect Dialect
-	// TypeURL is the only type that is asked for, on the aggregated service.
+	// TypeURL is the only type that is subscribed, on the aggregated service.
 	TypeURL string
-	// Clients is how many well-behaved ones there are; PerConnection how many of them share a
-	// connection (0: one).
+	// Clients is the number of well-behaved clients; PerConnection is how many share a connection
+	// (0: one).
 	Clients, PerConnection int
-	// Names is for how many names a client asks; 0: for everything. Client i has those of Names
-	// resources from i*Names on, in a circle.
+	// Names is the number of names of each client; 0: everything. Client i has Names resources from
+	// i*Names on, modulo Resources.
 	Names int
-	// Resources is how many there are at the server. It may be 0, unknown, for clients that ask for
-	// everything: their first state is then complete with the first response.
+	// Resources is the number of resources at the server. It may be 0, unknown, if clients ask for
+	// everything: then the first response is their complete first state.
 	Resources int
-	// NameFormat makes a number a name. Empty: that of package world.
+	// NameFormat formats a resource's number as its name. Empty: that of package world.
 	NameFormat string
-	// NodeCluster is the clients' node.cluster. With several Groups (0: one) there are as many of
-	// them, in turn, with a number behind it.
+	// NodeCluster is the clients' node.cluster. With Groups > 1 there are as many clusters,
+	// numbered, and clients take them in turn.
 	NodeCluster string
 	Groups      int
-	// ConnectRate is how many clients come in a second; 0: all at once.
+	// ConnectRate is how many clients connect per second; 0: all at once.
 	ConnectRate int
-	// Window is what each stream and connection may be sent ahead, in bytes. 0: 16 MiB, as Envoy
-	// has it.
+	// Window is the flow-control window of each stream and connection, in bytes. 0: 16 MiB, as in
+	// Envoy.
 	Window int
-	// Cold leaves out the one client that comes before all others, so that the storm meets a server
-	// that has nothing yet.
+	// Cold omits the one client that otherwise connects before all others. So the storm meets a
+	// server without resources.
 	Cold bool
-	// Idle is how long nothing happens after the storm, before memory is looked at.
+	// Idle is the pause between the storm and reading the memory.
 	Idle time.Duration
-	// Rest is how long all clients stay when everything was measured, before memory is looked at
-	// once more: CPU is not counted then, and whoever makes the server collect its garbage does no
-	// harm.
+	// Rest is how long all clients stay after the measurement, before the memory is read once more.
+	// CPU is not counted then, so the server may be made to collect its garbage.
 	Rest time.Duration
 
-	// Deaf, Mute and Slow clients come beside the others: they read nothing once they have
-	// subscribed, acknowledge nothing, or read SlowRate bytes a second (0: 10,000).
+	// Deaf, Mute and Slow are the numbers of bad clients beside the others: they read nothing once
+	// they have subscribed, acknowledge nothing, or read SlowRate bytes a second (0: 10,000).
 	Deaf, Mute, Slow, SlowRate int
 
-	// Control is the address of the control endpoint of the plane that has the resources. Empty:
+	// Control is the address of the control endpoint of the plane with the resources. Empty:
 	// changes are only observed, for For.
 	Control string
-	// Rate is how many resources change a second, for For, whatever becomes of the changes (open
-	// loop). 0: each change waits until all clients have the one before (closed loop), Changes
-	// times, or for For.
+	// Rate is how many resources change per second, for For, whether or not the changes arrive
+	// (open loop). 0: each change waits until all clients have the one before (closed loop),
+	// Changes times, or for For.
 	Rate, Changes int
 	// Batch is how many resources change in one transaction of the closed loop. 0: one.
 	Batch int
@@ -76,7 +75,7 @@ type Config struct {
 
 	// PIDs are the processes whose CPU time and memory are reported.
 	PIDs []int
-	// Say is told what goes on, a line each time; nil: nobody is.
+	// Say is called with a line about each step; nil: not called.
 	Say func(line string)
 }
 
@@ -87,7 +86,7 @@ const (
 	MaxFor     = world.MaxFor
 )
 
-// complete puts defaults where nothing is said, and finds fault with the rest.
+// complete sets the defaults, and returns all problems.
 func (c *Config) complete() error {
 	setDefault(&c.PerConnection, 1)
 	setDefault(&c.Batch, 1)
@@ -149,13 +148,13 @@ func setDefault[T int | time.Duration](field *T, v T) {
 	}
 }
 
-// wanted is how many clients want the i-th resource.
+// wanted returns how many clients want the i-th resource.
 func (c *Config) wanted(i int) int {
 	if c.Names == 0 {
 		return c.Clients
 	}
-	// Clients have their names in a row, so together they go around the circle some whole times and
-	// a part.
+	// Names of clients follow each other, so together they go around all resources some whole times
+	// and a part.
 	whole, part := c.Clients*c.Names/c.Resources, c.Clients*c.Names%c.Resources
 	if i < part {
 		whole++

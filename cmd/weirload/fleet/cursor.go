@@ -7,29 +7,28 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// errMalformed: the message is no protobuf.
+// errMalformed says that a message is not protobuf.
 var errMalformed = errors.New("malformed response")
 
-// cursor reads a message that lies in several buffers, and copies only what lies across the end of
-// one.
+// cursor reads a message in several buffers. It copies only what spans two of them.
 type cursor struct {
 	rest mem.BufferSlice
-	data []byte // what is left of the buffer in hand
-	left int    // bytes of the message. Invariant: data and rest together
+	data []byte // rest of the current buffer
+	left int    // bytes left of the message; Invariant: data and rest together
 }
 
-// fill sees to it that data is not empty; the caller knows that something is left.
+// fill makes data not empty; the caller knows that something is left.
 func (c *cursor) fill() {
 	for len(c.data) == 0 {
 		c.data, c.rest = c.rest[0].ReadOnlyData(), c.rest[1:]
 	}
 }
 
-// advance passes over n bytes of data.
+// advance skips n bytes of data.
 func (c *cursor) advance(n int) { c.data, c.left = c.data[n:], c.left-n }
 
 func (c *cursor) varint() (uint64, error) {
-	var b [10]byte // the longest there is
+	var b [10]byte // the longest varint
 	if len(c.data) >= len(b) {
 		v, n := protowire.ConsumeVarint(c.data)
 		if n < 0 {
@@ -56,8 +55,8 @@ func (c *cursor) varint() (uint64, error) {
 	return 0, errMalformed
 }
 
-// take gives the next n bytes, valid until the next call: where they lie if they lie together, else
-// as a copy in scratch.
+// take returns the next n bytes, valid until the next call: in place if they are in one buffer,
+// otherwise as a copy in scratch.
 func (c *cursor) take(n uint64, scratch *[]byte) ([]byte, error) {
 	if n > uint64(c.left) {
 		return nil, errMalformed
@@ -83,7 +82,7 @@ func (c *cursor) take(n uint64, scratch *[]byte) ([]byte, error) {
 	return out, nil
 }
 
-// skip passes over a field that has no length.
+// skip skips a field without a length.
 func (c *cursor) skip(number protowire.Number, wire protowire.Type) (err error) {
 	var b []byte
 	switch wire {
@@ -99,8 +98,8 @@ func (c *cursor) skip(number protowire.Number, wire protowire.Type) (err error) 
 	return err
 }
 
-// skipGroup copies the rest of the message. It does not matter what that takes: no group is known
-// to be sent.
+// skipGroup copies the rest of the message. Its cost does not matter: no server is known to send
+// groups.
 func (c *cursor) skipGroup(number protowire.Number, wire protowire.Type) error {
 	var b []byte
 	ahead := *c

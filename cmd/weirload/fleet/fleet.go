@@ -31,7 +31,7 @@ type Fleet struct {
 
 	stormBegan atomic.Int64 // nanoseconds of the wall clock
 	began      atomic.Int64 // a world.Stamp: older changes are not counted
-	storm      histogram    // from the storm's beginning to each client's first state
+	storm      histogram    // from the storm's start to each client's first state
 
 	responses, resources, bytes, ends atomic.Int64
 
@@ -39,9 +39,9 @@ type Fleet struct {
 
 	mu      sync.Mutex    // guards all below
 	full    int           // clients that have had their first state
-	want    int           // how many are waited for
-	gate    chan struct{} // closed when they are as many; nil: nobody waits
-	lastEnd error         // why the last stream ended that did
+	want    int           // number that is waited for
+	gate    chan struct{} // closed when there are as many; nil: nothing waits
+	lastEnd error         // why the last ended stream ended
 }
 
 // New checks the configuration.
@@ -60,12 +60,11 @@ func New(c Config) (*Fleet, error) {
 	return f, nil
 }
 
-// legacyWildcard says whether all resources are asked for by naming none, which is understood by
-// all servers for clusters (WILD-5).
+// legacyWildcard reports whether all resources are asked for by an empty list, which all servers
+// understand for clusters (WILD-5).
 func (f *Fleet) legacyWildcard() bool { return f.config.TypeURL == world.Clusters.TypeURL() }
 
-// Run does it all: the storm, the pause, the changes, the rest. All clients are gone when it
-// returns.
+// Run does the storm, the pause, the changes and the rest. All clients have ended when it returns.
 func (f *Fleet) Run(ctx context.Context) (*Report, error) {
 	if err := f.checkMachine(ctx); err != nil {
 		return nil, err
@@ -97,11 +96,11 @@ func (f *Fleet) Run(ctx context.Context) (*Report, error) {
 	return r, f.count(ctx, r)
 }
 
-// Resting begins the line that says that everything was measured, and nothing happens for
+// Resting begins the line that says that the measurement is over, and that nothing happens for
 // Config.Rest.
 const Resting = "all is measured"
 
-// rest keeps the clients there, and looks at memory once more.
+// rest keeps the clients connected, and reads the memory once more.
 func (f *Fleet) rest(ctx context.Context, r *Report) error {
 	if f.config.Rest == 0 {
 		return nil
@@ -118,7 +117,7 @@ func (f *Fleet) rest(ctx context.Context, r *Report) error {
 	return nil
 }
 
-// weather has all clients come, and looks at what they cost.
+// weather makes all clients connect, and measures what they cost.
 func (f *Fleet) weather(ctx context.Context, r *Report) error {
 	c := &f.config
 	f.stormBegan.Store(time.Now().UnixNano())
@@ -131,7 +130,7 @@ func (f *Fleet) weather(ctx context.Context, r *Report) error {
 		if err := f.awaitFull(ctx, 1); err != nil {
 			return err
 		}
-		f.storm = histogram{} // the first is not part of it
+		f.storm = histogram{} // the first client is not a part of it
 	}
 	before, err := usages(c.PIDs)
 	if err != nil {
@@ -163,7 +162,7 @@ func (f *Fleet) weather(ctx context.Context, r *Report) error {
 	return nil
 }
 
-// launch starts the well-behaved clients from one number to before another.
+// launch starts the well-behaved clients with numbers from (included) to to (excluded).
 func (f *Fleet) launch(ctx context.Context, from, to int) error {
 	began := time.Now()
 	for i := from; i < to; i++ {
@@ -183,7 +182,7 @@ func (f *Fleet) launch(ctx context.Context, from, to int) error {
 	return nil
 }
 
-// launchBad starts the others, each with a connection of its own.
+// launchBad starts the bad clients, each with a connection of its own.
 func (f *Fleet) launchBad(ctx context.Context) error {
 	c := &f.config
 	for i := range c.Deaf + c.Mute + c.Slow {
@@ -204,8 +203,8 @@ func (f *Fleet) launchBad(ctx context.Context) error {
 
 func (f *Fleet) start(ctx context.Context, c *client) { f.clients.Go(func() { c.run(ctx) }) }
 
-// connect makes the next connection. Static windows spare the server the pings by which they would
-// be found.
+// connect makes the next connection. With static windows the server is sent no pings to estimate
+// the bandwidth.
 func (f *Fleet) connect(d *dialer, window int) error {
 	quick := backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.5, MaxDelay: time.Second}
 	conn, err := grpc.NewClient("passthrough:///"+f.config.Server,
@@ -225,7 +224,7 @@ func (f *Fleet) connect(d *dialer, window int) error {
 	return nil
 }
 
-// arrived notes that a client has its first state.
+// arrived records that a client has its first state.
 func (f *Fleet) arrived(at time.Time) {
 	f.storm.add(time.Duration(at.UnixNano() - f.stormBegan.Load()))
 	f.mu.Lock()
@@ -237,7 +236,7 @@ func (f *Fleet) arrived(at time.Time) {
 	}
 }
 
-// ended notes that a stream has.
+// ended records the end of a stream.
 func (f *Fleet) ended(err error) {
 	f.ends.Add(1)
 	f.mu.Lock()
@@ -245,7 +244,7 @@ func (f *Fleet) ended(err error) {
 	f.lastEnd = err
 }
 
-// awaitFull returns when so many clients have had their first state.
+// awaitFull returns when n clients have had their first state.
 func (f *Fleet) awaitFull(ctx context.Context, n int) error {
 	f.mu.Lock()
 	if f.full >= n {
@@ -270,7 +269,8 @@ func (f *Fleet) awaitFull(ctx context.Context, n int) error {
 	return f.explain(fmt.Errorf("after %v only %d of %d clients have their first state", f.config.Patience, full, n))
 }
 
-// checkMachine refuses what this machine has no room for, and a server that is not there.
+// checkMachine returns an error if this machine cannot have as many connections, or if the server
+// does not answer.
 func (f *Fleet) checkMachine(ctx context.Context) error {
 	c := &f.config
 	conns := (c.Clients+c.PerConnection-1)/c.PerConnection + c.Deaf + c.Mute + c.Slow
@@ -287,7 +287,7 @@ func (f *Fleet) checkMachine(ctx context.Context) error {
 	return conn.Close()
 }
 
-// sleep ends early, with the reason, if ctx does.
+// sleep waits for d. If ctx ends first, it returns the reason.
 func sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil

@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// histogram counts durations in buckets that are 1/128 of their value wide, so that what it takes
-// does not depend on how many there are. It may be used from anywhere.
+// histogram counts durations in buckets that are 1/128 of their value wide, so its size does not
+// depend on their number. Safe for concurrent use.
 type histogram struct {
 	buckets [(64 - fine) << fine]atomic.Int64
 	count   atomic.Int64
 	most    atomic.Int64 // nanoseconds
 }
 
-const fine = 7 // bits kept of a duration, besides the first
+const fine = 7 // bits kept of a duration, after the first
 
-// bucket is where a duration is counted: below 128 ns each has its own, and from there on 128 share
-// each power of two.
+// bucket returns the bucket of a duration: below 128 ns each has its own, and from there on 128
+// share each power of two.
 func bucket(ns uint64) int {
 	shift := bits.Len64(ns) - fine - 1
 	if shift <= 0 {
@@ -26,7 +26,7 @@ func bucket(ns uint64) int {
 	return shift<<fine + int(ns>>shift)
 }
 
-// upper is the largest duration of a bucket.
+// upper returns the largest duration of a bucket.
 func upper(i int) uint64 {
 	shift := i>>fine - 1
 	if shift <= 0 {
@@ -35,7 +35,7 @@ func upper(i int) uint64 {
 	return (uint64(i-shift<<fine)+1)<<shift - 1
 }
 
-// add counts d. What the clock makes negative is zero.
+// add counts d. A negative duration, which the clock may give, counts as zero.
 func (h *histogram) add(d time.Duration) {
 	ns := max(int64(d), 0)
 	h.buckets[bucket(uint64(ns))].Add(1)
@@ -44,7 +44,7 @@ func (h *histogram) add(d time.Duration) {
 	}
 }
 
-// quantile is the duration that a part q of all are not longer than; 0 of none.
+// quantile returns the duration that a part q of all does not exceed; 0 if there are none.
 func (h *histogram) quantile(q float64) time.Duration {
 	total := h.count.Load()
 	if total == 0 {

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// usage is what a process has used: CPU time since its start, and memory now.
+// usage is a process's CPU time since its start, and its present memory.
 type usage struct {
 	cpu time.Duration
-	rss int64 // bytes
+	rss int64 // in bytes
 }
 
-// usages are those of several processes. The system counts CPU time in ticks of 10 ms.
+// usages returns the usage of several processes. The system counts CPU time in ticks of 10 ms.
 func usages(pids []int) ([]usage, error) {
 	out := make([]usage, len(pids))
 	for i, pid := range pids {
@@ -27,8 +27,8 @@ func usages(pids []int) ([]usage, error) {
 	return out, nil
 }
 
-// CPUTime is what a process has used since its start, user and system. The system counts it in
-// ticks of 10 ms.
+// CPUTime returns the CPU time of a process since its start, user and system. The system counts it
+// in ticks of 10 ms.
 func CPUTime(pid int) (time.Duration, error) {
 	u, err := readUsage(pid)
 	return u.cpu, err
@@ -42,10 +42,10 @@ func readUsage(pid int) (usage, error) {
 	return parseStat(string(stat))
 }
 
-// parseStat reads /proc/PID/stat: utime is its 14th field, stime the 15th, rss the 24th. The
+// parseStat parses /proc/PID/stat: utime is its 14th field, stime the 15th, rss the 24th. The
 // second, the command in parentheses, may itself contain spaces and parentheses.
 func parseStat(stat string) (usage, error) {
-	const ticks = 100 // a second, on every Linux that Go runs on
+	const ticks = 100 // per second, on every Linux that Go runs on
 	_, rest, ok := cutLast(stat, ")")
 	fields := strings.Fields(rest)
 	if !ok || len(fields) < 22 {
@@ -69,7 +69,7 @@ func cutLast(s, sep string) (before, after string, found bool) {
 	return s, "", false
 }
 
-// ownCPU is what this process has used, in seconds.
+// ownCPU returns the CPU time of this process, in seconds.
 func ownCPU() float64 {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
@@ -78,8 +78,8 @@ func ownCPU() float64 {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
 }
 
-// checkFiles looks whether so many connections may be open at once. Go has raised the soft limit to
-// the hard one at its start.
+// checkFiles returns an error if so many connections cannot be open at once. Go has raised the soft
+// limit to the hard one.
 func checkFiles(conns int) error {
 	const others = 64
 	var limit syscall.Rlimit
@@ -93,7 +93,8 @@ func checkFiles(conns int) error {
 	return nil
 }
 
-// checkPorts looks whether there are as many local ports, where that is known: on Linux.
+// checkPorts returns an error if there are not as many local ports. It knows their number on Linux
+// only.
 func checkPorts(server string, conns int) error {
 	text, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
 	if err != nil {

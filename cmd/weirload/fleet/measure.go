@@ -9,8 +9,8 @@ import (
 	"github.com/weir-xds/weir/cmd/weirload/world"
 )
 
-// measure counts what reaches the clients from now on, while something has it changed, and what
-// that costs.
+// measure counts what reaches the clients from now on, makes the changes, and measures what that
+// costs.
 func (f *Fleet) measure(ctx context.Context, r *Report) error {
 	before, err := usages(f.config.PIDs)
 	if err != nil {
@@ -65,7 +65,7 @@ func (f *Fleet) closedLoop(ctx context.Context, r *Report) error {
 			want += c.wanted(i)
 		}
 		if c.Names == 0 {
-			want = c.Batch * c.Clients // it tells no more than 100 names
+			want = c.Batch * c.Clients // its answer has no more than 100 names
 		}
 		r.Changes++
 		r.DeliveriesExpected += want
@@ -83,7 +83,7 @@ func (f *Fleet) closedLoop(ctx context.Context, r *Report) error {
 	}
 }
 
-// openLoop has changes made at a rate, and waits until no more of them comes.
+// openLoop has changes made at a rate, and waits until no more arrive.
 func (f *Fleet) openLoop(ctx context.Context, r *Report) error {
 	c := &f.config
 	done, err := f.control.Churn(ctx, c.Rate, c.For)
@@ -117,7 +117,7 @@ func (f *Fleet) explain(err error) error {
 	return fmt.Errorf("%w; %d streams have ended, the last with: %w", err, f.ends.Load(), f.lastEnd)
 }
 
-// count takes over what was counted from the beginning on.
+// count reports what was counted since the beginning.
 func (f *Fleet) count(ctx context.Context, r *Report) error {
 	r.Responses, r.ResourcesReceived, r.Bytes = f.responses.Load(), f.resources.Load(), f.bytes.Load()
 	r.StreamEnds = f.ends.Load()

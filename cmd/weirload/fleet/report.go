@@ -10,8 +10,8 @@ import (
 	"github.com/weir-xds/weir/cmd/weirload/world"
 )
 
-// Report is what a run found. Every name has its unit; what was not measured is zero. A delivery is
-// one changed resource at one client.
+// Report is the result of a run. Names have units; what was not measured is zero. A delivery is one
+// changed resource at one client.
 type Report struct {
 	Server         string `json:"server"`
 	Dialect        string `json:"dialect"`
@@ -24,20 +24,20 @@ type Report struct {
 	Mute           int    `json:"clients_mute"`
 	Slow           int    `json:"clients_slow"`
 
-	// The storm: from its beginning to the clients' first states.
+	// The storm: from its start to the clients' first states.
 	StormClients int     `json:"storm_clients"`
 	StormSeconds float64 `json:"storm_seconds"` // to the last of them
 	StormP50     float64 `json:"storm_p50_ms"`
 	StormP99     float64 `json:"storm_p99_ms"`
 
-	// The changes: from when one began to when a client had it.
+	// The changes: from the start of each to when a client had it.
 	Loop               string  `json:"loop"` // closed, open, observed, or empty: there were none
 	MeasuredSeconds    float64 `json:"measured_seconds"`
-	ChurnSeconds       float64 `json:"churn_seconds"` // open loop: how long the plane took, longer than asked for if it cannot keep pace
+	ChurnSeconds       float64 `json:"churn_seconds"` // open loop: time taken by the plane
 	Changes            int     `json:"changes"`       // transactions; observed: stamps seen
-	ChangesLost        int     `json:"changes_lost"`  // closed loop: those that did not reach all clients
+	ChangesLost        int     `json:"changes_lost"`  // closed loop: not at all clients
 	Deliveries         int64   `json:"deliveries"`
-	DeliveriesExpected int     `json:"deliveries_expected"` // 0: not known
+	DeliveriesExpected int     `json:"deliveries_expected"` // 0: unknown
 	LatencyP50         float64 `json:"latency_p50_ms"`      // of deliveries
 	LatencyP99         float64 `json:"latency_p99_ms"`
 	LatencyMax         float64 `json:"latency_max_ms"`
@@ -46,15 +46,15 @@ type Report struct {
 	LastMax            float64 `json:"last_max_ms"`
 	FleetCPUSeconds    float64 `json:"fleet_cpu_seconds"`
 
-	// What the well-behaved clients saw in all.
+	// What the well-behaved clients received in all.
 	Responses         int64  `json:"responses"`
 	ResourcesReceived int64  `json:"resources_received"`
 	Bytes             int64  `json:"bytes"`
 	StreamEnds        int64  `json:"stream_ends"`
 	LastEnd           string `json:"last_stream_end"`
 
-	// Plane is what the plane with the control endpoint has been asked in all, since its start;
-	// null: there is none.
+	// Plane is what the clients of the plane with the control endpoint have cost it since its
+	// start; null: there is none.
 	Plane   *world.Counts `json:"plane"`
 	Servers []Server      `json:"servers"`
 
@@ -72,7 +72,7 @@ type Server struct {
 	CPUPerDelivery    float64 `json:"cpu_us_per_delivery"`
 	RSSEnd            int64   `json:"rss_end_bytes"`
 	CPUPercentOfACore float64 `json:"cpu_percent_of_a_core"`
-	RSSRested         int64   `json:"rss_rested_bytes"` // when it had rested
+	RSSRested         int64   `json:"rss_rested_bytes"` // after the rest
 }
 
 func (r *Report) describe(c *Config) {

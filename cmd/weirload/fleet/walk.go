@@ -7,8 +7,8 @@ import (
 	"github.com/weir-xds/weir/cmd/weirload/world"
 )
 
-// fields are the numbers of one dialect's response message that a client needs. Resources are field
-// 2 in both.
+// fields are the field numbers of a dialect's response that a client needs. Resources are field 2
+// in both.
 type fields struct{ version, typeURL, nonce, removed protowire.Number }
 
 var (
@@ -18,22 +18,21 @@ var (
 
 const resourcesField protowire.Number = 2
 
-// walker reads a response without decoding it: only the fields of the message itself are looked at,
-// and in a resource nothing but the stamp. It is kept from one response to the next, for its
-// buffers.
+// walker reads a response without decoding it: only the message's own fields, and the stamp of each
+// resource. It is reused for the next response, with its buffers.
 type walker struct {
 	fields fields
-	floor  world.Stamp // older stamps are of no interest
+	floor  world.Stamp // older stamps are ignored
 
-	// What the last response was.
+	// Of the last response.
 	version, nonce, typeURL []byte
 	resources, removed      int
 	bytes                   int
-	stamps                  []world.Stamp // those above floor, of each resource
-	newest                  world.Stamp   // of all stamps ever
+	stamps                  []world.Stamp // of each resource with one above floor
+	newest                  world.Stamp   // of all responses
 
-	scratch []byte // for what lies across buffers
-	// where in a resource the last stamp stood: most likely the next one stands there, too
+	scratch []byte // for what spans two buffers
+	// Offset of the last stamp in its resource: the next one is most likely at the same.
 	at int
 }
 
@@ -86,7 +85,7 @@ func (w *walker) field(number protowire.Number, value []byte) {
 	}
 }
 
-// stamp looks for the resource's: resources of one size have it in the same place, so that a search
+// stamp finds the resource's stamp. Resources of one size have it at the same offset, so a search
 // is rare.
 func (w *walker) stamp(resource []byte) {
 	s, ok := world.At(resource, w.at)

@@ -9,13 +9,13 @@ import (
 	protobuf "google.golang.org/protobuf/proto"
 )
 
-// codec hands grpc the shared bytes of resources as they are, and counts what passes.
+// codec hands grpc the shared bytes of resources, and counts messages.
 type codec struct{ origin *Origin }
 
-// Name is that of protobuf, which is what is on the wire.
+// Name is the content subtype on the wire: protobuf.
 func (codec) Name() string { return proto.Name }
 
-// Marshal is part of encoding.CodecV2.
+// Marshal implements encoding.CodecV2.
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	a, ok := v.(*answer)
 	if !ok {
@@ -31,8 +31,8 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	return out, nil
 }
 
-// head is every field but the resources: the numbers are the same in both dialects, and only delta
-// tells removals.
+// head returns every field except the resources. The numbers are the same in both dialects, and
+// only delta has removals.
 func (a *answer) head() []byte {
 	b := appendBytes(make([]byte, 0, 160), 1, a.version)
 	b = appendBytes(b, 4, a.typeURL)
@@ -43,7 +43,7 @@ func (a *answer) head() []byte {
 	return b
 }
 
-// Unmarshal is part of encoding.CodecV2.
+// Unmarshal implements encoding.CodecV2.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	m, ok := v.(protobuf.Message)
 	if !ok {

@@ -1,18 +1,22 @@
-// Package origin is a control plane that costs little, so that what is measured behind it is not
-// it: the resources of package world, encoded once, and sent from shared bytes. It speaks delta and
-// state of the world, on the aggregated service and on that of its type, as the rules want it:
-// initial versions, wildcards, nonces, names that do not exist (origin_test.go).
+// Package origin is a control plane that costs little, so that measurements show what is behind it.
+// It has the resources of package world, encoded once, and sends shared bytes. It speaks delta and
+// state of the world, on the aggregated service and on that of its type, by the rules: initial
+// versions, wildcards, nonces, names that do not exist (origin_test.go).
 //
 // # Goroutines and locks
 //
 // Two for each stream (serve.go): the handler's, which reads, and one that writes, started and
-// waited for by the handler. One lock for all; nothing is sent under it.
+// waited for by the handler. There is one lock; nothing is sent under it.
 //
 // # Known limits
 //
-// There is one type, and no resource comes or goes; other types are answered as empty. Changes are
-// not held back until the one before is acknowledged: they merge while a stream is blocked, so that
-// a slow client costs its subscription and nothing more.
+// There is one type, and resources are neither added nor removed; other types are empty. A change
+// does not wait for the ACK of the one before. Changes are merged while a stream is blocked, so a
+// slow client costs no more than its subscription.
+//
+// # Who imports it
+//
+// Package cmd/weirload.
 package origin
 
 import (
@@ -25,35 +29,35 @@ import (
 	"github.com/weir-xds/weir/cmd/weirload/world"
 )
 
-// Origin is a world that is served.
+// Origin serves a world.
 type Origin struct {
 	counter world.Counter
 
 	// Set once by New.
 	world   *world.World
 	typeURL string
-	epoch   world.Stamp // in versions, which are then never those of another run
+	epoch   world.Stamp // a part of versions, so that they never equal those of another run
 
-	// guards all below and what streams want; held for map and pointer work, and to put a full
-	// state together
+	// Guards all below, and what streams want; held for map and pointer work, and to build a full
+	// state.
 	mu        sync.Mutex
-	resources []resource             // by index. Their bytes never change: others take their place
-	revision  uint64                 // counts changes
-	full      []byte                 // all resources in state of the world, as of fullAt
+	resources []resource             // by index; their bytes never change, new ones replace them
+	revision  uint64                 // number of changes
+	full      []byte                 // all resources in SotW, as of fullAt
 	fullAt    uint64                 // a revision; 0: never
-	everyone  map[*stream]struct{}   // the streams that want everything
-	named     []map[*stream]struct{} // by index: the others that want it
+	everyone  map[*stream]struct{}   // streams that want everything
+	named     []map[*stream]struct{} // by index: the other streams that want it
 }
 
 // resource is one field of a response.
 type resource struct {
 	delta []byte // a Resource
-	// where in it the Any begins: tag and length are the same in both forms
+	// offset of the Any in delta: tag and length are the same in both forms
 	sotw               int
-	versionAt, stampAt int // where in it are the digits that change
+	versionAt, stampAt int // offsets of the digits that change
 }
 
-// New encodes the world.
+// New makes an origin with the resources of w.
 func New(w *world.World) *Origin {
 	o := &Origin{
 		world: w, typeURL: w.Kind().TypeURL(), epoch: world.Now(), revision: 1,
@@ -65,8 +69,7 @@ func New(w *world.World) *Origin {
 	return o
 }
 
-// encode writes the fields of a Resource with the Any last, so that both forms are of the same
-// bytes.
+// encode encodes the fields of a Resource with the Any last, so that both forms share the bytes.
 func encode(name, typeURL string, value []byte, s world.Stamp) resource {
 	wrapped := appendBytes(appendBytes(nil, 1, typeURL), 2, value)
 	head := appendBytes(appendBytes(nil, 1, s.Digits()), 3, name)
@@ -84,7 +87,7 @@ func appendBytes[T string | []byte](b []byte, field protowire.Number, v T) []byt
 	return append(b, v...)
 }
 
-// restamped is the resource after another change.
+// restamped returns the resource with another stamp.
 func (r resource) restamped(s world.Stamp) resource {
 	r.delta = bytes.Clone(r.delta)
 	s.Put(r.delta[r.versionAt:])
@@ -92,16 +95,16 @@ func (r resource) restamped(s world.Stamp) resource {
 	return r
 }
 
-// version is that of the resource alone.
+// version returns the resource's own version.
 func (r *resource) version() string {
 	return string(r.delta[r.versionAt : r.versionAt+len(world.Stamp(0).Digits())])
 }
 
-// Change is part of world.Plane.
+// Change implements world.Plane.
 func (o *Origin) Change(indices []int, s world.Stamp) error {
 	changed := make([]resource, len(indices))
 	for n, i := range indices {
-		changed[n] = o.resources[i].restamped(s) // nobody else writes there
+		changed[n] = o.resources[i].restamped(s) // only this goroutine writes resources
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -118,13 +121,13 @@ func (o *Origin) Change(indices []int, s world.Stamp) error {
 	return nil
 }
 
-// Counts is part of world.Plane.
+// Counts implements world.Plane.
 func (o *Origin) Counts() world.Counts { return o.counter.Counts() }
 
-// version is that of everything, in state of the world.
+// version returns the version of everything, in SotW.
 func (o *Origin) version() string { return fmt.Sprintf("%s.%d", o.epoch.Digits(), o.revision) }
 
-// wholeList is everything, in state of the world: put together once for all streams.
+// wholeList returns everything in SotW. It is built once for all streams.
 func (o *Origin) wholeList() []byte {
 	if o.fullAt != o.revision {
 		size := 0

@@ -17,12 +17,12 @@ import (
 	"github.com/weir-xds/weir/cmd/weirload/world"
 )
 
-// Serve answers on both listeners until ctx ends, and closes them.
+// Serve serves on both listeners until ctx ends, and closes them.
 func (o *Origin) Serve(ctx context.Context, xds, control net.Listener) error {
 	s := grpc.NewServer(
 		grpc.ForceServerCodecV2(codec{o}),
-		// A request with the versions of 100,000 resources is long. Static windows spare the pings
-		// that would find them.
+		// A request with the versions of 100,000 resources is long. With static windows grpc sends
+		// no pings to estimate the bandwidth.
 		grpc.MaxRecvMsgSize(64<<20),
 		grpc.StaticStreamWindowSize(1<<20),
 		grpc.StaticConnWindowSize(1<<20),
@@ -48,7 +48,8 @@ func (o *Origin) Serve(ctx context.Context, xds, control net.Listener) error {
 	return parts.Wait()
 }
 
-// services are the aggregated one, and those of the types of package world.
+// services returns the descriptions of the aggregated service, and of those of the types of package
+// world.
 func (o *Origin) services() []grpc.ServiceDesc {
 	const prefix = "envoy.service."
 	clusters, endpoints := world.Clusters.TypeURL(), world.Endpoints.TypeURL()
@@ -67,7 +68,7 @@ func (o *Origin) service(name, sotw, delta, typeURL string) grpc.ServiceDesc {
 	return grpc.ServiceDesc{ServiceName: name, Streams: []grpc.StreamDesc{method(sotw, false), method(delta, true)}}
 }
 
-// serve reads requests while another goroutine writes what they and changes give rise to.
+// serve reads requests, while another goroutine writes responses.
 func (o *Origin) serve(g grpc.ServerStream, delta bool, typeURL string) error {
 	o.counter.Streams.Add(1)
 	s := newStream(o, delta)
@@ -81,7 +82,7 @@ func (o *Origin) serve(g grpc.ServerStream, delta bool, typeURL string) error {
 	return nil
 }
 
-// errEnd ends the writer when the client has ended its side.
+// errEnd ends the writer when the client has half-closed the stream.
 var errEnd = errors.New("the client has ended the stream")
 
 func (s *stream) write(ctx context.Context, g grpc.ServerStream) error {
@@ -99,7 +100,7 @@ func (s *stream) write(ctx context.Context, g grpc.ServerStream) error {
 	}
 }
 
-// read takes requests. typeURL is that of the service, empty on the aggregated one.
+// read reads requests. typeURL is that of the service; "" on the aggregated one.
 func (s *stream) read(g grpc.ServerStream, typeURL string) error {
 	for {
 		c, err := s.receive(g)

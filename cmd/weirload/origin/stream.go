@@ -10,8 +10,8 @@ import (
 	"github.com/weir-xds/weir/cmd/weirload/world"
 )
 
-// stream is what one stream wants and is owed, of the origin's type. Other types are told to be
-// empty, and nothing is kept of them.
+// stream is the state of one stream, for the origin's type. Other types are answered as empty, and
+// nothing is kept of them.
 type stream struct {
 	// Set once by the handler.
 	origin *Origin
@@ -19,14 +19,14 @@ type stream struct {
 	wake   chan struct{} // one slot
 
 	// Guarded by origin.mu.
-	asked    bool // a request came
-	hadNames bool // from then on an empty list is one (WILD-2)
+	asked    bool // there was a request
+	hadNames bool // from then on an empty list is no wildcard (WILD-2)
 	wildcard bool
-	names    map[int]struct{} // wanted by name
+	names    map[int]struct{} // subscribed by name
 	owed     map[int]struct{}
-	missing  []string // names that do not exist and were asked for since; delta
-	due      bool     // a response must go out even if it is empty
-	strange  []answer // to requests for other types
+	missing  []string // names asked since that do not exist; delta
+	due      bool     // a response has to be sent even if it is empty
+	strange  []answer // answers for other types
 	nonces   uint64
 	nonce    string // of the last response
 }
@@ -38,14 +38,14 @@ type answer struct {
 	removed                 []string
 }
 
-// maxStrange bounds what waits for a client that asks and does not read.
+// maxStrange bounds the answers that wait for a client that asks and does not read.
 const maxStrange = 1000
 
 func newStream(o *Origin, delta bool) *stream {
 	return &stream{origin: o, delta: delta, wake: make(chan struct{}, 1), names: map[int]struct{}{}, owed: map[int]struct{}{}}
 }
 
-// owe is called with origin.mu held.
+// owe marks a resource to be sent. It is called with origin.mu held.
 func (s *stream) owe(i int) {
 	s.owed[i] = struct{}{}
 	s.rouse()
@@ -54,11 +54,11 @@ func (s *stream) owe(i int) {
 func (s *stream) rouse() {
 	select {
 	case s.wake <- struct{}{}:
-	default: // it is going to look
+	default: // the writer will look anyway
 	}
 }
 
-// leave forgets the stream.
+// leave removes the stream from the origin.
 func (s *stream) leave() {
 	s.origin.mu.Lock()
 	defer s.origin.mu.Unlock()
@@ -84,8 +84,8 @@ func (s *stream) unsubscribe(i int) {
 	}
 }
 
-// wantAll owes everything that the client does not present in its present version, and tells
-// what it presents in vain.
+// wantAll owes everything that the client does not have in its current version, and the removal of
+// what it has and does not exist.
 func (s *stream) wantAll(initial map[string]string) {
 	s.wildcard, s.due = true, true
 	s.origin.everyone[s] = struct{}{}
@@ -107,7 +107,7 @@ func (s *stream) dropAll() {
 	maps.DeleteFunc(s.owed, func(i int, _ struct{}) bool { _, named := s.names[i]; return !named })
 }
 
-// change is what a request says, in either dialect.
+// change is the content of a request, in either dialect.
 type change struct {
 	typeURL, nonce, version string
 	subscribe, unsubscribe  []string
@@ -128,7 +128,7 @@ func sotwChange(r *discovery.DiscoveryRequest) change {
 	}
 }
 
-// takeDelta applies a request in delta.
+// takeDelta applies a delta request.
 func (s *stream) takeDelta(c change) {
 	o := s.origin
 	o.mu.Lock()
@@ -164,8 +164,7 @@ func (s *stream) takeDelta(c change) {
 	}
 }
 
-// takeSotW applies a request in state of the world. One that does not answer the last response is
-// out of date (STREAM-9).
+// takeSotW applies a SotW request. One with an old nonce is stale, and ignored (STREAM-9).
 func (s *stream) takeSotW(c change) {
 	o := s.origin
 	o.mu.Lock()
@@ -179,7 +178,7 @@ func (s *stream) takeSotW(c change) {
 	all := slices.Contains(c.subscribe, "*") || !s.hadNames
 	if all && !s.wildcard {
 		s.wantAll(nil)
-		if first && c.version == o.version() { // it has it all
+		if first && c.version == o.version() { // the client has all of it
 			s.due = false
 			clear(s.owed)
 		}
@@ -193,8 +192,8 @@ func (s *stream) takeSotW(c change) {
 	}
 }
 
-// setNames replaces the list. What is new in it is owed; a full state is, too, if it has
-// become smaller.
+// setNames replaces the list of names. New names are owed; a full state is owed also if the list
+// became shorter.
 func (s *stream) setNames(list []string) {
 	wanted := make(map[int]struct{}, len(list))
 	for _, name := range list {
@@ -216,7 +215,7 @@ func (s *stream) setNames(list []string) {
 	}
 }
 
-// takeStrange answers a request for a type that the origin does not have: there is nothing.
+// takeStrange answers a request for a type that the origin does not have, with nothing.
 func (s *stream) takeStrange(c change) (ok bool) {
 	s.origin.mu.Lock()
 	defer s.origin.mu.Unlock()
@@ -232,7 +231,7 @@ func (s *stream) takeStrange(c change) (ok bool) {
 	return len(s.strange) <= maxStrange
 }
 
-// next is what there is to write, in its order; none if that is nothing.
+// next returns the responses to be written, in order.
 func (s *stream) next() []answer {
 	o := s.origin
 	o.mu.Lock()
@@ -251,18 +250,18 @@ func (s *stream) next() []answer {
 		a.pieces = s.pieces(s.owed, func(r *resource) []byte { return r.delta })
 	case s.wildcard:
 		a.pieces = [][]byte{o.wholeList()}
-	case o.world.Kind() == world.Clusters: // what is not in it is gone
+	case o.world.Kind() == world.Clusters: // what it lacks is gone
 		a.pieces = s.pieces(s.names, sotwForm)
 	default:
 		a.pieces = s.pieces(s.owed, sotwForm)
 	}
 	s.missing, s.due = nil, false
-	s.owed = map[int]struct{}{} // to clear one that was large takes long ever after
+	s.owed = map[int]struct{}{} // to clear a map that was large stays slow
 	if len(a.pieces) == 0 && !s.delta && o.world.Kind() != world.Clusters {
-		return out // of endpoints, an empty list says nothing
+		return out // for endpoints an empty list means nothing
 	}
 	parts := []answer{a}
-	if s.delta || o.world.Kind() != world.Clusters { // a full state is never parted
+	if s.delta || o.world.Kind() != world.Clusters { // a full state is never split
 		parts = a.cut()
 	}
 	for i := range parts {
@@ -287,7 +286,7 @@ func (s *stream) pieces(which map[int]struct{}, form func(*resource) []byte) [][
 	return pieces
 }
 
-// cut divides what is long for one message (TRANS-10); the removals are in the last.
+// cut splits what is too long for one message (TRANS-10); the last one has the removals.
 func (a answer) cut() []answer {
 	const most = 2 << 20
 	var parts []answer

@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// Client asks a plane's control endpoint.
+// Client calls a plane's control endpoint.
 type Client struct {
 	Addr string // host:port
 	HTTP *http.Client
 }
 
-// Change changes the next count resources, and gives the names of the first 100 of them.
+// Change changes the next count resources, and returns the names of the first 100 of them.
 func (c *Client) Change(ctx context.Context, count int) (Stamp, []string, error) {
 	var out Changed
 	if err := c.ask(ctx, http.MethodPost, fmt.Sprintf("/change?count=%d", count), &out); err != nil {
@@ -30,7 +30,7 @@ func (c *Client) Change(ctx context.Context, count int) (Stamp, []string, error)
 	return s, out.Names, nil
 }
 
-// Churn changes rate resources a second, one at a time, and returns when the time is over.
+// Churn changes rate resources a second, one at a time, and returns after d.
 func (c *Client) Churn(ctx context.Context, rate int, d time.Duration) (Churned, error) {
 	var out Churned
 	query := url.Values{"rate": {fmt.Sprint(rate)}, "for": {d.String()}}
@@ -38,7 +38,7 @@ func (c *Client) Churn(ctx context.Context, rate int, d time.Duration) (Churned,
 	return out, err
 }
 
-// Counts is what the plane's clients have cost it.
+// Counts returns what the plane's clients have cost it.
 func (c *Client) Counts(ctx context.Context) (Counts, error) {
 	var out Counts
 	err := c.ask(ctx, http.MethodGet, "/counts", &out)

@@ -11,17 +11,18 @@ import (
 	"time"
 )
 
-// Plane is what a control plane does for the control endpoint.
+// Plane is a control plane as the control endpoint uses it.
 type Plane interface {
-	// Change gives the resources of these indices the stamp, as one transaction, and returns when
-	// every client that wants one of them will be sent it without further ado. One call at a time.
+	// Change gives the resources with these indices the stamp, as one transaction. It returns when
+	// nothing more is needed for every client that wants one of them to be sent it. There is one
+	// call at a time.
 	Change(indices []int, s Stamp) error
-	// Counts is what clients have cost so far.
+	// Counts returns what clients have cost so far.
 	Counts() Counts
 }
 
 // Counts is what the clients of a plane have cost it since its start. Bytes are those of messages,
-// without the frames around them.
+// without their frames.
 type Counts struct {
 	Streams  int64 `json:"streams"`
 	Requests int64 `json:"requests"`
@@ -31,10 +32,10 @@ type Counts struct {
 	Nacks    int64 `json:"nacks"`
 }
 
-// Counter is Counts in the making.
+// Counter counts the events behind Counts.
 type Counter struct{ Streams, Requests, Names, BytesIn, BytesOut, Nacks atomic.Int64 }
 
-// Counts is what was counted so far.
+// Counts returns the counts so far.
 func (c *Counter) Counts() Counts {
 	return Counts{
 		Streams: c.Streams.Load(), Requests: c.Requests.Load(), Names: c.Names.Load(),
@@ -42,27 +43,27 @@ func (c *Counter) Counts() Counts {
 	}
 }
 
-// Changed answers POST /change.
+// Changed is the answer to POST /change.
 type Changed struct {
 	Stamp string   `json:"stamp"` // its digits
 	Names []string `json:"names"` // the first 100
 }
 
-// Churned answers POST /churn.
+// Churned is the answer to POST /churn.
 type Churned struct {
 	Changes int     `json:"changes"`
-	Seconds float64 `json:"seconds"` // how long they took: longer than was asked for, if the plane cannot keep pace
+	Seconds float64 `json:"seconds"` // longer than asked for if the plane cannot keep pace
 }
 
 // The bounds of a request.
 const (
 	MaxRate = 100_000
 	MaxFor  = 10 * time.Minute
-	// NamesMax is how many names a change answers with.
+	// NamesMax is how many names an answer has.
 	NamesMax = 100
 )
 
-// Control is the endpoint: POST /change?count=K, POST /churn?rate=R&for=10s, GET /counts.
+// Control serves the endpoint: POST /change?count=K, POST /churn?rate=R&for=10s, GET /counts.
 func Control(w *World, p Plane) http.Handler {
 	c := &control{world: w, plane: p}
 	mux := http.NewServeMux()
@@ -76,8 +77,8 @@ type control struct {
 	world *World
 	plane Plane
 
-	mu   sync.Mutex // guards next, and makes changes one at a time
-	next int        // whose turn it is
+	mu   sync.Mutex // guards next; held during changes, so that there is one at a time
+	next int        // index of the resource to change next
 }
 
 // turn changes the next resources, once each.
@@ -134,8 +135,8 @@ func (c *control) churn(rw http.ResponseWriter, r *http.Request) {
 	answer(rw, Churned{Changes: n, Seconds: time.Since(began).Seconds()})
 }
 
-// keepPace makes the changes that are due by now, and sleeps until the next is. The number is that
-// of the rate whatever a change takes, up to twice the time.
+// keepPace makes the changes that are due, and sleeps until the next. It makes as many as the rate
+// demands, whatever a change takes, in up to twice the time.
 func (c *control) keepPace(ctx context.Context, rate int, d time.Duration) (int, error) {
 	began, total := time.Now(), int(d.Seconds()*float64(rate))
 	pause := time.NewTimer(0)
@@ -160,7 +161,7 @@ func (c *control) keepPace(ctx context.Context, rate int, d time.Duration) (int,
 	return total, nil
 }
 
-// number reads a parameter that is a whole number; absent, it is least.
+// number reads an integer parameter; if it is missing, least.
 func number(r *http.Request, key string, least, most int) (int, error) {
 	text := r.FormValue(key)
 	if text == "" {
@@ -175,5 +176,5 @@ func number(r *http.Request, key string, least, most int) (int, error) {
 
 func answer(rw http.ResponseWriter, v any) {
 	rw.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(rw).Encode(v) // who does not read the answer does not want it
+	_ = json.NewEncoder(rw).Encode(v) // an error means that the client has left
 }

@@ -5,25 +5,25 @@ import (
 	"time"
 )
 
-// Stamp is when a change began, in nanoseconds of the wall clock.
+// Stamp is the start of a change, in nanoseconds of the wall clock.
 type Stamp int64
 
 const (
 	mark   = "weirload:"
 	digits = 16
-	// DigitsAt is where in the text of a stamp its digits begin.
+	// DigitsAt is the offset of the digits in the text of a stamp.
 	DigitsAt = len(mark)
 	// stampBytes is the length of the text of a stamp.
 	stampBytes = len(mark) + digits
 )
 
-// Now is the stamp of a change that begins now.
+// Now returns the stamp of a change that begins now.
 func Now() Stamp { return Stamp(time.Now().UnixNano()) }
 
-// Time is the moment the change began.
+// Time returns the start of the change.
 func (s Stamp) Time() time.Time { return time.Unix(0, int64(s)) }
 
-// String is the text of the stamp as it stands in a resource.
+// String returns the text of the stamp in a resource.
 func (s Stamp) String() string {
 	var b [stampBytes]byte
 	copy(b[:], mark)
@@ -31,7 +31,7 @@ func (s Stamp) String() string {
 	return string(b[:])
 }
 
-// Digits are the hexadecimal digits of the stamp alone.
+// Digits returns only the hexadecimal digits of the stamp.
 func (s Stamp) Digits() string { return s.String()[len(mark):] }
 
 // Put writes the digits to the front of b.
@@ -42,8 +42,8 @@ func (s Stamp) Put(b []byte) {
 	}
 }
 
-// parse reads the digits at the front of b; false if there are none. Clients do it a thousand times
-// for each response in state of the world.
+// parse reads the digits at the front of b; false if there are none. Clients call it a thousand
+// times for each SotW response.
 func parse(b []byte) (Stamp, bool) {
 	if len(b) < digits {
 		return 0, false
@@ -64,8 +64,8 @@ func parse(b []byte) (Stamp, bool) {
 	return Stamp(v), true
 }
 
-// Find looks for a stamp in the encoded form of a resource or of a whole response, and gives the
-// first and where it stands. It decodes nothing.
+// Find returns the first stamp in an encoded resource or response, and its offset. It decodes
+// nothing.
 func Find(b []byte) (s Stamp, at int, ok bool) {
 	for {
 		i := bytes.Index(b[at:], []byte(mark))
@@ -80,7 +80,7 @@ func Find(b []byte) (s Stamp, at int, ok bool) {
 	}
 }
 
-// At is the stamp that stands at a place; false if none does.
+// At returns the stamp at an offset; false if there is none.
 func At(b []byte, at int) (Stamp, bool) {
 	if len(b) < at+stampBytes || string(b[at:at+len(mark)]) != mark {
 		return 0, false
@@ -88,7 +88,7 @@ func At(b []byte, at int) (Stamp, bool) {
 	return parse(b[at+len(mark):])
 }
 
-// ParseDigits reads what Digits writes.
+// ParseDigits parses the result of Digits.
 func ParseDigits(s string) (Stamp, bool) {
 	if len(s) != digits {
 		return 0, false

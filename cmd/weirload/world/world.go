@@ -20,14 +20,13 @@ import (
 // Kind is the type of the resources of a world.
 type Kind string
 
-// The kinds: clusters stand for what clients ask for whole, endpoints for what they ask for by
-// name.
+// The kinds: clusters are subscribed as a whole, endpoints by name.
 const (
 	Clusters  Kind = "cds"
 	Endpoints Kind = "eds"
 )
 
-// TypeURL is the type's name on the wire.
+// TypeURL returns the type URL.
 func (k Kind) TypeURL() string {
 	if k == Endpoints {
 		return "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
@@ -42,18 +41,18 @@ const (
 	maxTotal     = 4 << 30
 )
 
-// Options are what a plane is told on its command line.
+// Options are the flags of a plane.
 type Options struct {
-	// of the xDS port; the control port is one that the system chooses, on loopback
+	// Address of the xDS port; the system chooses the control port, on loopback.
 	Listen    string
 	Kind      Kind
 	Resources int
-	Bytes     int // of one resource, encoded, about
-	// how many names a client will ask for; 0: it asks for all. A hint that a plane may ignore
+	Bytes     int // approximate size of an encoded resource
+	// How many names a client will ask for; 0: all. A plane may ignore it.
 	NamesPerClient int
 }
 
-// AddFlags declares the flags, with what o holds as defaults.
+// AddFlags adds the flags, with o's values as defaults.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Listen, "listen", "127.0.0.1:0", "address of the xDS port")
 	fs.StringVar((*string)(&o.Kind), "type", string(Clusters), "type of the resources: cds or eds")
@@ -62,14 +61,14 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.NamesPerClient, "names-per-client", 0, "how many names a client will ask for; 0: it asks for all")
 }
 
-// World is the resources of one type: the same ones wherever it is made with the same options.
+// World has the resources of one type. They depend on the options only.
 type World struct {
 	kind  Kind
 	bytes int
 	count int
 }
 
-// New checks the options.
+// New makes a World. An error says that the options are invalid.
 func New(o Options) (*World, error) {
 	switch {
 	case o.Kind != Clusters && o.Kind != Endpoints:
@@ -86,16 +85,16 @@ func New(o Options) (*World, error) {
 	return &World{kind: o.Kind, bytes: o.Bytes, count: o.Resources}, nil
 }
 
-// Kind is the type of the resources.
+// Kind returns the type of the resources.
 func (w *World) Kind() Kind { return w.kind }
 
-// Len is how many resources there are.
+// Len returns the number of resources.
 func (w *World) Len() int { return w.count }
 
-// NameFormat makes a number a name.
+// NameFormat formats a resource's number as its name.
 const NameFormat = "cluster-%06d"
 
-// Name is the i-th resource's, whatever its type.
+// Name returns the name of the i-th resource, of any type.
 func Name(i int) string { return fmt.Sprintf(NameFormat, i) }
 
 // Index is the inverse of Name.
@@ -104,13 +103,13 @@ func Index(name string) (int, bool) {
 	return i, err == nil && i >= 0 && Name(i) == name
 }
 
-// Index finds the resource by its name.
+// Index returns the index of a resource's name.
 func (w *World) Index(name string) (int, bool) {
 	i, ok := Index(name)
 	return i, ok && i < w.count
 }
 
-// Message is the i-th resource as it is after a change that began at s.
+// Message returns the i-th resource after a change with stamp s.
 func (w *World) Message(i int, s Stamp) proto.Message {
 	if w.kind == Endpoints {
 		return w.endpoints(i, s)
@@ -118,17 +117,17 @@ func (w *World) Message(i int, s Stamp) proto.Message {
 	return w.cluster(i, s)
 }
 
-// Encode is Message in bytes, the same ones each time.
+// Encode returns Message in bytes, which are the same each time.
 func (w *World) Encode(i int, s Stamp) []byte {
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(w.Message(i, s))
 	if err != nil {
-		panic(err) // it is our own message: nothing in it can fail
+		panic(err) // cannot fail for our own message
 	}
 	return b
 }
 
-// Restamp is an encoded resource after another change, as a copy: much cheaper than Encode, and the
-// same bytes.
+// Restamp returns a copy of an encoded resource with another stamp. It is much cheaper than Encode,
+// with the same result.
 func Restamp(encoded []byte, s Stamp) []byte {
 	b := bytes.Clone(encoded)
 	if i := bytes.Index(b, []byte(mark)); i >= 0 {
@@ -137,8 +136,8 @@ func Restamp(encoded []byte, s Stamp) []byte {
 	return b
 }
 
-// cluster is one as service meshes have them; what it lacks of the wanted size is metadata. The
-// stamp is its name in statistics.
+// cluster makes a cluster like those of service meshes, filled up with metadata to the wanted size.
+// The stamp is its alt_stat_name.
 func (w *World) cluster(i int, s Stamp) proto.Message {
 	c := &clusterv3.Cluster{
 		Name:                 Name(i),
@@ -153,7 +152,7 @@ func (w *World) cluster(i int, s Stamp) proto.Message {
 			},
 		},
 	}
-	const around = 36 // what the metadata takes besides the text, about
+	const around = 36 // approximate size of the metadata without the text
 	if rest := w.bytes - proto.Size(c) - around; rest > 0 {
 		text := strings.Repeat("0123456789abcdef", rest/16+1)[:rest]
 		c.Metadata = &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{
@@ -163,8 +162,8 @@ func (w *World) cluster(i int, s Stamp) proto.Message {
 	return c
 }
 
-// endpoints are as many as the wanted size has room for, at least one. The stamp is the host name
-// of the first.
+// endpoints makes a ClusterLoadAssignment with as many endpoints as fit the wanted size, at least
+// one. The stamp is the host name of the first.
 func (w *World) endpoints(i int, s Stamp) proto.Message {
 	locality := &endpointv3.LocalityLbEndpoints{
 		Locality:    &corev3.Locality{Region: "region-1", Zone: fmt.Sprintf("zone-%d", i%3)},
@@ -193,12 +192,12 @@ func endpoint(cluster, n int, host string) *endpointv3.LbEndpoint {
 	}
 }
 
-// Ready is what a plane prints, as one line of JSON, when it serves.
+// Ready is printed by a plane when it serves, as one line of JSON.
 type Ready struct {
 	XDS     string `json:"xds"`
 	Control string `json:"control"`
 	PID     int    `json:"pid"`
 }
 
-// NewReady is that of this process.
+// NewReady returns the Ready of this process.
 func NewReady(xds, control string) Ready { return Ready{XDS: xds, Control: control, PID: os.Getpid()} }

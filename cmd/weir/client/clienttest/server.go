@@ -1,4 +1,4 @@
-// Package clienttest has the server that tests of xDS clients talk to.
+// Package clienttest has a scripted ADS server for tests of xDS clients. Only tests import it.
 package clienttest
 
 import (
@@ -12,21 +12,21 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// DeltaStream is the server's side of a conversation in differences.
+// DeltaStream is the server's side of a delta stream.
 type DeltaStream = discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer
 
-// SotWStream is the server's side of a conversation in whole states.
+// SotWStream is the server's side of a SotW stream.
 type SotWStream = discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesServer
 
-// Server is an ADS server whose streams are written out by the test. A nil
-// dialect is one the server does not speak.
+// Server is an ADS server whose streams are handled by functions of the test. If the function of a
+// dialect is nil, the server does not speak it.
 type Server struct {
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
 	Delta func(DeltaStream) error
 	SotW  func(SotWStream) error
 }
 
-// DeltaAggregatedResources runs the test's conversation.
+// DeltaAggregatedResources calls the test's function.
 func (s *Server) DeltaAggregatedResources(stream DeltaStream) error {
 	if s.Delta == nil {
 		return s.UnimplementedAggregatedDiscoveryServiceServer.DeltaAggregatedResources(stream)
@@ -34,7 +34,7 @@ func (s *Server) DeltaAggregatedResources(stream DeltaStream) error {
 	return s.Delta(stream)
 }
 
-// StreamAggregatedResources runs the test's conversation.
+// StreamAggregatedResources calls the test's function.
 func (s *Server) StreamAggregatedResources(stream SotWStream) error {
 	if s.SotW == nil {
 		return s.UnimplementedAggregatedDiscoveryServiceServer.StreamAggregatedResources(stream)
@@ -42,8 +42,8 @@ func (s *Server) StreamAggregatedResources(stream SotWStream) error {
 	return s.SotW(stream)
 }
 
-// Serve opens the server on an address, such as 127.0.0.1:0 or
-// unix:///dir/socket, until the test ends, and returns where to reach it.
+// Serve serves on an address, such as 127.0.0.1:0 or unix:///dir/socket, until the test ends. It
+// returns the address to dial.
 func Serve(t *testing.T, s *Server, address string, opts ...grpc.ServerOption) string {
 	t.Helper()
 	network, at := "tcp", address
@@ -70,7 +70,7 @@ func Serve(t *testing.T, s *Server, address string, opts ...grpc.ServerOption) s
 	return lis.Addr().String()
 }
 
-// Any packs a message the way it is the same in every run.
+// Any packs a message, with the same bytes in every run.
 func Any(t *testing.T, m proto.Message) *anypb.Any {
 	t.Helper()
 	a := new(anypb.Any)
