@@ -409,11 +409,14 @@ func TestQuarantineOfBothLanes(t *testing.T) {
 			t.Errorf("%d streams are open, want the one of the clusters, and the other group's", n)
 		}
 		own = []*relaytest.Stream{w.origin.ExpectStream("it is tried again"), w.origin.ExpectStream("both ways")}
+		var names *relaytest.Stream
 		for _, s := range own {
+			// An answer ends the other stream, so it comes after both requests.
 			if r := s.ExpectType(lds, "asks for listeners"); len(r.Names()) == 1 {
-				s.Respond(lds, "1", relaytest.Resource{Name: "l", Version: "1", Body: relaytest.Listener("l", 80)})
+				names = s
 			}
 		}
+		names.Respond(lds, "1", relaytest.Resource{Name: "l", Version: "1", Body: relaytest.Listener("l", 80)})
 		main.ExpectType(lds, "one answer releases both")
 		w.wantQuarantined("it is released")
 	})
