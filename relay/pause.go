@@ -7,10 +7,10 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// When a set is complete (RELAY-6). A delta origin never says so: a set has settled once no new name
-// has come for a pause, and it is firm after a longer one. A full list of state of the world is
-// complete by itself. The longer pause also ends a sweep: what the stream has not mentioned by then
-// goes (RELAY-46).
+// When a set is complete (RELAY-6). A delta origin never says so. A set has settled once no new
+// name has come for a pause, and it is firm after a longer one. A full list of state of the world
+// is complete by itself. The longer pause also ends a sweep, which removes what the stream has not
+// mentioned (RELAY-46).
 
 // answered updates settling after a response to the set. news: it brought a name that the set did
 // not have.

@@ -2,8 +2,8 @@ package relay
 
 import "time"
 
-// A type that the origin has answered is proven: no end of a stream is put down to it (RELAY-92). The
-// origin remembers the proven types, for all groups.
+// A type that the origin has answered is proven: no end of a stream is put down to it (RELAY-92).
+// The origin remembers the proven types, for all groups.
 
 // maxProven bounds the types an origin is remembered to have answered, which it may do for
 // made-up ones. One that is forgotten may become suspect, and is released again.

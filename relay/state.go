@@ -4,12 +4,12 @@ import "github.com/weir-xds/weir/relay/xds"
 
 // state is what is known of a name for one parameter map: its body, that there is none, or an error
 // of it; how well that is known; which stream stated it; and what became of the last question for
-// it. A state knows no lock, clock or table. The methods of this file read it. Those that begin with
-// on change it (transitions.go). Both need the lock of the entry's shard. TestState has each
+// it. A state knows no lock, clock or table. The methods of this file read it. Those that begin
+// with on change it (transitions.go). Both need the lock of the entry's shard. TestState has each
 // transition in a line.
 //
-// A stream is given by its generation. A later stream has a greater one, and 0 is no stream. A state
-// does not know whether its stream is still open: see namedTable.isAsked.
+// A stream is given by its generation. A later stream has a greater one, and 0 is no stream. A
+// state does not know whether its stream is still open: see namedTable.isAsked.
 type state struct {
 	held                // question, absence and silence are as of its stream, too
 	chosen *xds.Variant // the variant for the parameters; nil: none known
