@@ -27,7 +27,8 @@
 // About 3,300 lines, in this order, show where each thing is done:
 //
 //   - store.go, shard.go: what one type of one group is
-//   - state.go, named.go, set.go: what the origin said of names, and of `*` and collections
+//   - state.go, transitions.go, named.go, notify.go: what the origin said of names
+//   - set.go, pause.go: what it sent for `*` and collections, and when that is complete
 //   - lane.go, apply.go: the way in, from a response to the entries that it changes
 //   - sub.go, settle.go, take.go: the way out, from an entry to the answer that a client is sent
 //
