@@ -277,7 +277,8 @@ func (r *record) about(f *NameError) *NameError {
 
 // keepByAlias is called when a delta client leaves a set. What the client has by the set, it keeps
 // as what its aliases stand for (ALIAS-1), until the origin has answered for these.
-func (s *Sub) keepByAlias(p *position) {
+func (p *position) keepByAlias() {
+	s := p.sub
 	if !s.delta || p.fresh || s.records.len() == 0 {
 		return
 	}

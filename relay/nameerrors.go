@@ -179,7 +179,8 @@ func (p *position) lacks() bool {
 }
 
 // endSpared gives the names spared that are in error no more, and have no body either.
-func (s *Sub) endSpared(p *position) (gone []string) {
+func (p *position) endSpared() (gone []string) {
+	s := p.sub
 	for name := range p.spared {
 		switch it, f := s.sets.live(name), p.view.set.nameErrors.byName[name]; {
 		case it != nil: // it is kept up
@@ -217,7 +218,8 @@ func (t *set) stated(rev uint64) {
 // of its own (ABS-9, ABS-11). A name with a record of its own is left to it (RELAY-25). SotW
 // answers are sent whole, and an error of what has a body would have to leave the body out, which
 // deletes it at older clients: there the body stays, and the error is not told (ABS-8).
-func (s *Sub) takeErrors(p *position, going *Answer) (errs []*NameError, rev uint64) {
+func (p *position) takeErrors(going *Answer) (errs []*NameError, rev uint64) {
+	s := p.sub
 	set := p.view.set
 	t := &set.nameErrors
 	if !set.lane().live(set.answeredGen) {

@@ -9,7 +9,7 @@ import (
 // join subscribes to a set. A set that is subscribed already is answered again (DELTA-2).
 func (s *Sub) join(t *set) {
 	if p := s.sets.of(t); p != nil {
-		s.demandSet(p)
+		p.demand()
 		return
 	}
 	p := &position{sub: s, view: t.view(s.ttl), fresh: true}
@@ -37,8 +37,9 @@ func (s *Sub) join(t *set) {
 	s.mark(s.shard.rev)
 }
 
-// demandSet makes a set owed, whatever the client was sent of it before.
-func (s *Sub) demandSet(p *position) {
+// demand makes a set owed, whatever the client was sent of it before.
+func (p *position) demand() {
+	s := p.sub
 	p.resend, p.collectionError = true, nil
 	p.errorsSent, p.errorsSentBefore = 0, 0 // each error follows its body again
 	s.mark(s.shard.rev)
@@ -64,16 +65,17 @@ func (s *Sub) overlap() {
 
 // leave ends the subscription to a set, of a client that stays. A resource that the client has by
 // the set, and is still subscribed to by name, may have to stand in for the name's own entry.
-func (s *Sub) leave(p *position, now time.Time) {
+func (p *position) leave(now time.Time) {
 	if p == nil {
 		return
 	}
+	s := p.sub
 	for r := range s.records.all() {
 		if it := p.view.item(s.alias.resource(r)); it != nil && r.is(holds) && !r.is(claimed) {
 			s.shard.named.standIn(r.entry, p.view.set, it, now)
 		}
 	}
-	s.leaveSet(p, now)
+	p.end(now)
 }
 
 // outlives reports whether the set's body supersedes an older "not found" of the entry. It does if
@@ -82,11 +84,12 @@ func (s *shard) outlives(it *item, e *entry) bool {
 	return !it.dead && it.rev > e.rev && !s.named.absent(e)
 }
 
-// leaveSet ends the subscription to a set. What the client has by the set, and still selects in
+// end ends the subscription to a set. What the client has by the set, and still selects in
 // another way, is looked at again: the body there may be another one, or none (DELTA-9). What the
 // client selects no longer it drops by itself (DELTA-4).
-func (s *Sub) leaveSet(p *position, now time.Time) {
-	s.keepByAlias(p)
+func (p *position) end(now time.Time) {
+	s := p.sub
+	p.keepByAlias()
 	for r := range s.records.all() {
 		if it, e := p.view.item(s.alias.resource(r)), r.entry; it != nil && s.shard.outlives(it, e) {
 			e.onOutlived()

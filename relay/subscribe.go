@@ -29,7 +29,7 @@ func (s *Sub) Update(now time.Time, subscribe, unsubscribe []string) []Denied {
 	for _, name := range unsubscribe {
 		list.next()
 		if name == xds.Wildcard {
-			s.leave(s.sets.star(), now)
+			s.sets.star().leave(now)
 			continue
 		}
 		s.unsubscribe(name, now)
@@ -79,7 +79,7 @@ func (s *Sub) Unsend() {
 		}
 	}
 	for p := s.sets.first; p != nil; p = p.also {
-		s.demandSet(p)
+		p.demand()
 	}
 }
 
@@ -97,7 +97,7 @@ func (s *Sub) Replace(now time.Time, names []string, wildcard bool) []Denied {
 			}
 		}
 	} else {
-		s.leave(star, now)
+		star.leave(now)
 	}
 	// selectors are the collections in the list.
 	var selectors map[string]bool
@@ -123,7 +123,7 @@ func (s *Sub) Replace(now time.Time, names []string, wildcard bool) []Denied {
 	for p := s.sets.first; p != nil; {
 		next := p.also
 		if t := p.view.set; t.kind != wild && !selectors[t.selector] {
-			s.leave(p, now)
+			p.leave(now)
 			delete(s.spelt, t.selector)
 		}
 		p = next
@@ -232,7 +232,7 @@ func (s *Sub) spellAs(name, spelt string) {
 func (s *Sub) unsubscribe(name string, now time.Time) {
 	name, spelt := xds.Spell(name)
 	if p := s.sets.selects(name); p != nil {
-		s.leave(p, now)
+		p.leave(now)
 		delete(s.spelt, name)
 		return
 	}
@@ -333,7 +333,7 @@ func (s *Sub) Close(now time.Time) {
 	sh := s.shard
 	sh.mu.Lock()
 	for s.sets.first != nil {
-		s.leaveSet(s.sets.first, now)
+		s.sets.first.end(now)
 	}
 	list := longList{sub: s, now: now}
 	for r := range s.records.all() {

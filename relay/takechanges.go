@@ -109,20 +109,21 @@ func (s *Sub) takeNames(a *Answer, k Deferral) (renewed []*record) {
 // addSetErrors adds the errors of all sets.
 func (s *Sub) addSetErrors(a *Answer) {
 	for p := s.sets.first; p != nil; p = p.also {
-		s.addErrors(a, p)
+		p.addErrors(a)
 	}
 }
 
 // addErrors adds the errors of a set's members and of the set itself. In delta, that a member does
 // not exist is stated both as an error and as a removal, since older clients ignore errors (ABS-9).
-func (s *Sub) addErrors(a *Answer, p *position) {
+func (p *position) addErrors(a *Answer) {
+	s := p.sub
 	if f := p.newCollectionError(); f != nil {
 		a.Errors, a.Rev = append(a.Errors, f), max(a.Rev, s.shard.rev)
 	}
 	if p.fresh {
 		return
 	}
-	errs, rev := s.takeErrors(p, a)
+	errs, rev := p.takeErrors(a)
 	if len(errs)+len(p.spared) == 0 {
 		return
 	}
@@ -138,7 +139,7 @@ func (s *Sub) addErrors(a *Answer, p *position) {
 	all := &Body{ // a.Body may be shared
 		Variants: a.Variants, Heartbeats: a.Heartbeats, Removed: slices.Clone(a.Removed), spelt: maps.Clone(a.spelt),
 	}
-	for _, name := range s.endSpared(p) {
+	for _, name := range p.endSpared() {
 		removed[name] = true
 		all.remove(name, "")
 	}

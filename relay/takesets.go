@@ -63,7 +63,7 @@ func (p *position) news() *Body {
 		}
 		return all.named()
 	}
-	return p.sub.renewed(p, v.since(p.sent)).named()
+	return p.renewed(v.since(p.sent)).named()
 }
 
 // sharedNews is news for a client to whom the set is all there is.

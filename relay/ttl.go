@@ -51,7 +51,8 @@ func (r *record) renew(v *xds.Variant) event {
 
 // renewed is a difference for this client: of what it has not accepted it is sent the
 // resource, or nothing (TTL-10).
-func (s *Sub) renewed(p *position, b *Body) *Body {
+func (p *position) renewed(b *Body) *Body {
+	s := p.sub
 	if len(b.Heartbeats) == 0 || len(s.unaccepted) == 0 {
 		return b
 	}

@@ -49,7 +49,7 @@ func (s *Sub) takeWhole(k Deferral) *Answer {
 		if s.ttl && p.view.renewed > p.sent && s.unaccepted.last(s.takes) != rejected {
 			must, a.renewed = true, true // a heartbeat of a whole list has all bodies (TTL-11)
 		}
-		errs, rev := s.takeErrors(p, a)
+		errs, rev := p.takeErrors(a)
 		a.Errors, a.Rev = append(a.Errors, errs...), max(a.Rev, rev, p.view.contentRev)
 		if s.typeURL == xds.ClusterType {
 			// Clip copies only if there are more names, which is rare.
