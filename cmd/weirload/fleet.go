@@ -33,6 +33,7 @@ clock; of another server's resources responses and bytes are counted.`,
 	fs.IntVar(&c.Resources, "resources", 0, "how many resources the server has; with it, a first state is complete when they are all there")
 	fs.StringVar(&c.NameFormat, "name-format", world.NameFormat, "what makes a number a name")
 	fs.IntSliceVar(&c.PIDs, "server-pid", nil, "process whose CPU time and memory are reported; repeatable")
+	c.TLS.AddFlags(fs)
 	addOutputFlag(fs, &output)
 	_ = cmd.MarkFlagRequired("server")
 	cmd.PreRunE = checkOutput(&output)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/weir-xds/weir/cmd/weirload/mtls"
 )
 
 // comparison has the options of the command.
@@ -19,6 +21,8 @@ type comparison struct {
 	rounds              int // 0: only profiles
 	profiles            profiles
 	profileFor          time.Duration
+	secure              bool
+	tls                 mtls.Files // if secure
 }
 
 func newCompareCommand() *cobra.Command {
@@ -33,6 +37,7 @@ func newCompareCommand() *cobra.Command {
 	fs.StringSliceVar(&c.subjects, "subjects", subjects, "which of them")
 	fs.IntVar(&c.rounds, "rounds", 3, "how often each is measured; 0: not at all, only profiles are taken")
 	fs.StringVar((*string)(&c.profiles), "profile", "", "directory for CPU and heap profiles of weir and the yardstick, for which each scenario is run once more")
+	fs.BoolVar(&c.secure, "tls", false, "clients and every subject speak TLS 1.3, with certificates on both sides")
 	fs.DurationVar(&c.profileFor, "profile-for", 4*time.Second, "how long CPU profiles last")
 	return cmd
 }
@@ -46,7 +51,13 @@ func (c *comparison) compare(ctx context.Context) (findings, error) {
 	if err != nil {
 		return nil, err
 	}
+	if c.secure {
+		if c.tls, err = mtls.Make(c.dir); err != nil {
+			return nil, err
+		}
+	}
 	rep := &report{Machine: thisMachine(), Rounds: c.rounds}
+	rep.Machine.TLS = c.secure
 	var failed []error
 	for i := range chosen {
 		rows, err := c.scenario(ctx, &chosen[i])
@@ -81,6 +92,9 @@ func (c *comparison) choose() ([]scenario, error) {
 		i := slices.IndexFunc(all, func(sc scenario) bool { return sc.name == name })
 		if i < 0 {
 			return nil, fmt.Errorf("scenarios: there is no %q", name)
+		}
+		if c.secure && all[i].mode == reporting {
+			continue // whose reporters speak plain text
 		}
 		chosen = append(chosen, all[i])
 	}

@@ -4,9 +4,12 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weir-xds/weir/cmd/weirload/mtls"
 )
 
 // small is a scenario with few of everything.
@@ -48,6 +51,22 @@ func TestCompare(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestCompareTLS: with certificates on both sides every subject is measured as without. No subject
+// is reached if only one side has them.
+func TestCompareTLS(t *testing.T) {
+	c := &comparison{study: smallStudy(t), rounds: 1, subjects: subjects, secure: true}
+	if err := c.programs.build(t.Context(), c.dir); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if c.tls, err = mtls.Make(c.dir); err != nil {
+		t.Fatal(err)
+	}
+	all := scenarios()
+	sc := small(all[slices.IndexFunc(all, func(sc scenario) bool { return sc.name == "delta" })])
+	compareSmall(t, c, &sc)
 }
 
 func checkProfiles(t *testing.T, dir profiles, scenario string) {

@@ -51,7 +51,7 @@ func arguments(c *fleet.Config, kind world.Kind) []string {
 	for _, pid := range c.PIDs {
 		number("server-pid", pid)
 	}
-	return args
+	return append(args, c.TLS.Arguments()...)
 }
 
 // cue is something to be done when the fleet prints a line.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-xds/weir/cmd/weirload/mtls"
 	"github.com/weir-xds/weir/cmd/weirload/world"
 )
 
@@ -37,13 +38,15 @@ func newCommand() *cobra.Command {
 func newPlaneCommand(kind, short string) *cobra.Command {
 	var o world.Options
 	var reports time.Duration
+	var files mtls.Files
 	c := &cobra.Command{
 		Use: kind, Short: "Serve " + short, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return servePlane(c.Context(), kind, o, reports, c.OutOrStdout())
+			return servePlane(c.Context(), kind, o, reports, files, c.OutOrStdout())
 		},
 	}
 	o.AddFlags(c.Flags())
+	files.AddFlags(c.Flags())
 	c.Flags().DurationVar(&reports, "report-interval", 10*time.Second, "of the yardstick: how often clients are to report their load")
 	return c
 }

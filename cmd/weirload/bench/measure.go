@@ -26,11 +26,17 @@ func (c *comparison) start(ctx context.Context, sc *scenario, subject string) (*
 	if sc.mode == reporting {
 		more = append(more, "--report-interval", sc.interval.String())
 	}
+	if subject != weir {
+		more = append(more, c.tls.Arguments()...)
+	}
 	s, err := startPlane(ctx, self, kind, &sc.world, more...)
 	if err != nil || subject != weir {
 		return s, err
 	}
 	config := s.config()
+	if c.secure {
+		config["listeners"].([]any)[0].(map[string]any)["tls"] = map[string]any{"cert": c.tls.Cert, "key": c.tls.Key, "client_ca": c.tls.CA}
+	}
 	if sc.mode == reporting {
 		config["origins"].([]any)[0].(map[string]any)["lrs"] = "aggregate"
 	}
@@ -47,20 +53,21 @@ func (c *comparison) on(ctx context.Context, sc *scenario, subject string, measu
 }
 
 // config returns the configuration of a scenario's fleet.
-func (sc *scenario) config(subject string, s *server) *fleet.Config {
-	c := &fleet.Config{
+func (c *comparison) config(sc *scenario, subject string, s *server) *fleet.Config {
+	cfg := &fleet.Config{
+		TLS:    c.tls,
 		Server: s.xds, Control: s.control, Dialect: fleet.Dialect(sc.dialect), Clients: sc.clients,
 		Names: sc.world.NamesPerClient, Resources: sc.world.Resources, PIDs: s.pids,
 	}
 	switch sc.mode {
 	case openLoop:
-		c.Rate, c.For = sc.rate, sc.span
+		cfg.Rate, cfg.For = sc.rate, sc.span
 	case storm:
-		c.Idle = sc.settle
+		cfg.Idle = sc.settle
 	default:
-		c.Changes = sc.changesOf(subject)
+		cfg.Changes = sc.changesOf(subject)
 	}
-	return c
+	return cfg
 }
 
 // measure runs one subject in one scenario, once.
@@ -77,7 +84,7 @@ func (c *comparison) measure(ctx context.Context, sc *scenario, subject string) 
 	}
 	var r *fleet.Report
 	err := c.on(ctx, sc, subject, func(ctx context.Context, s *server) (err error) {
-		r, err = c.programs.fleet(ctx, sc.config(subject, s), sc.world.Kind, cue{})
+		r, err = c.programs.fleet(ctx, c.config(sc, subject, s), sc.world.Kind, cue{})
 		return err
 	})
 	if err != nil {
@@ -102,7 +109,7 @@ func (c *comparison) idle(ctx context.Context, sc *scenario, subject string) (re
 	err := c.on(ctx, sc, subject, func(ctx context.Context, s *server) (err error) {
 		for i, clients := range []int{1, sc.clients} {
 			var r *fleet.Report
-			cfg := sc.config(subject, s)
+			cfg := c.config(sc, subject, s)
 			cfg.Clients, cfg.Changes, cfg.ConnectRate = clients, 0, idleRate
 			if r, bytes[i], err = c.fleetAndMemory(ctx, cfg, sc.world.Kind, s.pprof); err != nil {
 				return err
@@ -124,7 +131,7 @@ func (c *comparison) shield(ctx context.Context, sc *scenario) (result, error) {
 	var r *fleet.Report
 	for i, clients := range []int{1, sc.clients} {
 		err := c.on(ctx, sc, weir, func(ctx context.Context, s *server) (err error) {
-			cfg := sc.config(weir, s)
+			cfg := c.config(sc, weir, s)
 			cfg.Clients = clients
 			if r, err = c.programs.fleet(ctx, cfg, sc.world.Kind, cue{}); err != nil {
 				return err
@@ -149,7 +156,7 @@ func (c *comparison) neighbours(ctx context.Context, sc *scenario) (result, erro
 	var latency [2]float64
 	for i, bad := range []int{0, 1} {
 		err := c.on(ctx, sc, weir, func(ctx context.Context, s *server) error {
-			cfg := sc.config(weir, s)
+			cfg := c.config(sc, weir, s)
 			cfg.Deaf, cfg.Mute, cfg.Slow = bad, bad, bad
 			r, err := c.programs.fleet(ctx, cfg, sc.world.Kind, cue{})
 			if err != nil {

@@ -18,7 +18,9 @@ import (
 	sotwserver "github.com/envoyproxy/go-control-plane/pkg/server/sotw/v3"
 	xdsserver "github.com/envoyproxy/go-control-plane/pkg/server/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 
+	"github.com/weir-xds/weir/cmd/weirload/mtls"
 	"github.com/weir-xds/weir/cmd/weirload/world"
 )
 
@@ -34,48 +36,54 @@ var kinds = map[string]string{
 }
 
 // newPlane makes a plane and its server. The yardstick asks for load reports in the given interval.
-// None has keepalive, TLS, interceptors or a stats handler.
-func newPlane(ctx context.Context, kind string, w *world.World, reports time.Duration) (world.Plane, *grpc.Server, error) {
+// None has keepalive, interceptors or a stats handler.
+func newPlane(
+	ctx context.Context, kind string, w *world.World, reports time.Duration, security credentials.TransportCredentials,
+) (world.Plane, *grpc.Server, error) {
 	switch kind {
 	case "bare":
 		b := newBare(w)
-		s := grpc.NewServer(grpc.ForceServerCodecV2(codec{&b.Counter}), grpc.MaxConcurrentStreams(math.MaxUint32),
+		s := grpc.NewServer(grpc.Creds(security), grpc.ForceServerCodecV2(codec{&b.Counter}), grpc.MaxConcurrentStreams(math.MaxUint32),
 			grpc.StaticStreamWindowSize(window), grpc.StaticConnWindowSize(window))
 		discoveryv3.RegisterAggregatedDiscoveryServiceServer(s, b)
 		loadstats.RegisterLoadReportingServiceServer(s, loadSink{interval: reports})
 		return b, s, nil
 	case "linear":
 		l := newLinears(w)
-		return l, controlPlane(ctx, l.mux(), &l.Counter), nil
+		return l, controlPlane(ctx, l.mux(), &l.Counter, security), nil
 	case "snapshot":
 		s, err := newSnapshots(ctx, w)
 		if err != nil {
 			return nil, nil, err
 		}
-		return s, controlPlane(ctx, s.cache, &s.Counter), nil
+		return s, controlPlane(ctx, s.cache, &s.Counter, security), nil
 	}
 	return nil, nil, fmt.Errorf("there is no plane %q", kind)
 }
 
 // controlPlane serves a cache of go-control-plane as its documentation recommends: with ADS in
 // order.
-func controlPlane(ctx context.Context, c cache.Cache, counter *world.Counter) *grpc.Server {
+func controlPlane(ctx context.Context, c cache.Cache, counter *world.Counter, security credentials.TransportCredentials) *grpc.Server {
 	opened := xdsserver.CallbackFuncs{
 		StreamOpenFunc:      func(context.Context, int64, string) error { counter.Streams.Add(1); return nil },
 		DeltaStreamOpenFunc: func(context.Context, int64, string) error { counter.Streams.Add(1); return nil },
 	}
-	s := grpc.NewServer(grpc.ForceServerCodecV2(codec{counter}), grpc.MaxConcurrentStreams(math.MaxUint32))
+	s := grpc.NewServer(grpc.Creds(security), grpc.ForceServerCodecV2(codec{counter}), grpc.MaxConcurrentStreams(math.MaxUint32))
 	discoveryv3.RegisterAggregatedDiscoveryServiceServer(s, xdsserver.NewServer(ctx, c, opened, sotwserver.WithOrderedADS()))
 	return s
 }
 
 // servePlane serves until the context ends, and prints its addresses as one line.
-func servePlane(ctx context.Context, kind string, o world.Options, reports time.Duration, out io.Writer) error {
+func servePlane(ctx context.Context, kind string, o world.Options, reports time.Duration, files mtls.Files, out io.Writer) error {
+	security, err := files.Server()
+	if err != nil {
+		return err
+	}
 	w, err := world.New(o)
 	if err != nil {
 		return err
 	}
-	plane, xds, err := newPlane(ctx, kind, w, reports)
+	plane, xds, err := newPlane(ctx, kind, w, reports, security)
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/weir-xds/weir/cmd/weirload/mtls"
 	"github.com/weir-xds/weir/cmd/weirload/world"
 )
 
@@ -42,7 +43,7 @@ func runPlane(t *testing.T, kind string, o world.Options) world.Ready {
 	out, in := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		err := servePlane(ctx, kind, o, 10*time.Second, in)
+		err := servePlane(ctx, kind, o, 10*time.Second, mtls.Files{}, in)
 		_ = in.CloseWithError(err)
 		ended <- err
 	}()

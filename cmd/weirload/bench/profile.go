@@ -45,7 +45,7 @@ const (
 
 func (c *comparison) profileOf(ctx context.Context, sc *scenario, subject string) error {
 	err := c.on(ctx, sc, subject, func(ctx context.Context, s *server) error {
-		cfg := sc.config(subject, s)
+		cfg := c.config(sc, subject, s)
 		cfg.Changes, cfg.For = 0, c.profileFor+aside // as many changes as fit
 		name, taken := sc.name+"."+subject, make(chan error, 1)
 		take := func() {

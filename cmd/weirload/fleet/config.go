@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weir-xds/weir/cmd/weirload/mtls"
 	"github.com/weir-xds/weir/cmd/weirload/world"
 )
 
@@ -73,6 +74,8 @@ type Config struct {
 	// them. 0: a minute.
 	Patience time.Duration
 
+	// TLS has certificates for both sides; the zero value is plain text.
+	TLS mtls.Files
 	// PIDs are the processes whose CPU time and memory are reported.
 	PIDs []int
 	// Say is called with a line about each step; nil: not called.

@@ -24,7 +24,6 @@
 //     before counts. If responses are lists of single names, and a resource of a transaction comes
 //     in a later one than another, it is not counted.
 //   - The system counts the CPU time of a process in ticks of 10 ms: a run should take seconds.
-//   - No TLS.
 //
 // # Who imports it
 //

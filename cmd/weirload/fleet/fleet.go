@@ -12,7 +12,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/credentials"
 
 	"github.com/weir-xds/weir/cmd/weirload/world"
 )
@@ -23,7 +23,9 @@ type Fleet struct {
 	config  Config
 	numbers requestFields
 	control *world.Client // nil: changes are only observed
-	board   *board
+	// what secures connections; it may be plain text
+	security credentials.TransportCredentials
+	board    *board
 
 	// Owned by Run.
 	conns []*grpc.ClientConn
@@ -49,7 +51,11 @@ func New(c Config) (*Fleet, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
 	}
-	f := &Fleet{config: c, numbers: deltaRequest, board: newBoard()}
+	security, err := c.TLS.Client()
+	if err != nil {
+		return nil, err
+	}
+	f := &Fleet{config: c, numbers: deltaRequest, board: newBoard(), security: security}
 	if c.Dialect == SotW {
 		f.numbers = sotwRequest
 	}
@@ -208,7 +214,7 @@ func (f *Fleet) start(ctx context.Context, c *client) { f.clients.Go(func() { c.
 func (f *Fleet) connect(d *dialer, window int) error {
 	quick := backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.5, MaxDelay: time.Second}
 	conn, err := grpc.NewClient("passthrough:///"+f.config.Server,
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithTransportCredentials(f.security),
 		grpc.WithContextDialer(d.dial),
 		grpc.WithNoProxy(),
 		grpc.WithIdleTimeout(0),
