@@ -344,7 +344,7 @@ type arrival struct {
 
 	bodies []*xds.Variant // made of its resources; nil where the table had the same
 	at     time.Time      // when it is taken up, if it waits
-	// removals: it has only the removals of a response, or the endpoints that one emptied. moved: it
-	// was put behind the routes.
+	// removals: it has only the removals of a response, or the endpoints that one emptied. moved:
+	// it was put behind the routes.
 	removals, moved bool
 }

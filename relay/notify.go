@@ -37,8 +37,8 @@ func (n *namedTable) offer(e *entry, rev uint64, gen uint32, stated bool) {
 			words = notFound(e.name) // for clients who could not be told otherwise (ABS-10)
 		}
 		if words != nil && e.chosen != nil && e.chosen.Timed() {
-			// This includes a NOT_FOUND in the origin's words: a relay upstream states in this way that
-			// a TTL has passed.
+			// This includes a NOT_FOUND in the origin's words: a relay upstream states in this way
+			// that a TTL has passed.
 			words.HadTTL = true
 		}
 		if last := e.chosen; n.shard.typeURL == xds.ClusterType {
