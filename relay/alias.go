@@ -27,8 +27,8 @@ type aliasGroup struct {
 // resource.
 func (e *entry) counts() bool { return e.also == nil || e.also.entries[0] == e }
 
-// entry is an entry that holds the resource, under whichever of its names, or the entry of its own
-// name if none holds it; nil: there is none.
+// entry finds the entry that holds the resource under any of its names, or else the entry of its
+// own name. It is nil if there is neither.
 func (n *namedTable) entry(name string) *entry {
 	if h := n.other.held[name]; h != nil {
 		return h.entries[0]
@@ -44,14 +44,14 @@ func (e *entry) bodies() []*xds.Variant {
 	return e.variants
 }
 
-// outdated reports whether a newer, different body of a set's member was received by name.
+// outdated reports whether a newer and different body of a member came by name.
 func (n *namedTable) outdated(name string, it *item) bool {
 	e := n.entry(name)
 	return e != nil && e.chosen != nil && e.chosen.Digest != it.variant.Digest && e.rev > it.rev
 }
 
-// hold puts a body into an entry. An alias stands for one resource, so the bodies of another
-// resource are removed first.
+// hold puts a body into an entry. An alias stands for one resource at a time, so the bodies of
+// another resource are removed first.
 func (n *namedTable) hold(e *entry, body *xds.Variant) {
 	if len(e.variants) > 0 && e.variants[0].Name != body.Name {
 		n.empty(e)
@@ -99,6 +99,7 @@ func (n *namedTable) cut(e *entry, key string) {
 	}
 }
 
+// unlist forgets the aliases of a resource.
 func (n *namedTable) unlist(h *aliasGroup) {
 	for _, alias := range h.aliases {
 		if n.other.lister[alias] == h.name {
@@ -225,8 +226,8 @@ func (n *namedTable) spread(a *Applied, body *xds.Variant, gen uint32) {
 	}
 }
 
-// holders are the entries that a removal or an error of this name concerns: the name's own, and
-// those that hold the resource.
+// holders are the entries that a removal or an error of a resource concerns: the entry of that
+// name, and all that hold the resource.
 func (n *namedTable) holders(name string) (es []*entry) {
 	own := n.entries[name]
 	if own != nil {

@@ -156,6 +156,7 @@ func (s *shard) kind(lane laneIndex, gen uint32) kind {
 // to make it is an object less.
 const fewTouched = 8
 
+// apply applies a response to the names.
 func (n *namedTable) apply(a *Applied, u *update, bodies []*xds.Variant, gen uint32) {
 	s := n.shard
 	rev := s.rev
@@ -178,7 +179,7 @@ func (n *namedTable) apply(a *Applied, u *update, bodies []*xds.Variant, gen uin
 			s.stray(a, gen, r.Identity())
 			continue
 		}
-		// the name lives on the other lane by now, which may have brought something newer
+		// the name is asked on the other lane by now, which may have brought something newer
 		if !e.askedOn(gen) {
 			n.prolong(e, u, r)
 			continue
@@ -220,7 +221,7 @@ func (n *namedTable) apply(a *Applied, u *update, bodies []*xds.Variant, gen uin
 		case slices.ContainsFunc(es, func(e *entry) bool { return e.askedOn(gen) }):
 			for _, e := range es {
 				if s.group.origin.ends(f) && e.isIn(kept) {
-					continue // that it is gone is not told before it is
+					continue // the error is sent with the removal, which is held back
 				}
 				if !s.group.origin.ends(f) {
 					n.guard.cancelAll(e.variants) // it exists
@@ -236,7 +237,7 @@ func (n *namedTable) apply(a *Applied, u *update, bodies []*xds.Variant, gen uin
 	}
 }
 
-// removeName removes a body from all entries that hold it, by any name.
+// removeName removes a body from all entries that hold it under any of its names.
 func (n *namedTable) removeName(id xds.Identity) (changed bool) {
 	for _, e := range n.holders(id.Name) {
 		if find(e.variants, id.Constraints) != nil {
@@ -258,14 +259,14 @@ func (n *namedTable) removeName(id xds.Identity) (changed bool) {
 	return changed
 }
 
-// omits: of a type whose lists are the full state, what one leaves out is gone.
+// omits: a list that is the full state of its type removes what it leaves out.
 func (n *namedTable) omits(u *update) bool {
 	return u.Full && !u.Bad && xds.FullState(u.TypeURL)
 }
 
 func (n *namedTable) answers(name string, gen uint32) (held []*xds.Variant, seen bool) {
 	if e := n.entries[name]; e != nil && len(e.variants) > 0 && !e.ownName() && !n.freezes().Removals() {
-		return nil, false // it is an alias: that it resolves no more is no word about the resource
+		return nil, false // it is an alias, and the resource that it stood for may still exist
 	}
 	for _, e := range n.holders(name) {
 		if len(e.variants) > 0 {
@@ -278,7 +279,7 @@ func (n *namedTable) answers(name string, gen uint32) (held []*xds.Variant, seen
 	return nil, false
 }
 
-// remove does nothing about a name that was not asked on the stream (DEL-4).
+// remove ignores a name that was not asked on the stream (DEL-4).
 func (n *namedTable) remove(id xds.Identity, gen uint32, kept bool) bool {
 	asked := false
 	for _, e := range n.holders(id.Name) {
@@ -296,8 +297,8 @@ func (n *namedTable) drop(k known) {
 	n.touch(k.entry, true)
 }
 
-// touch has the entry offered to clients again, in the order of the response. stated: so far, the
-// origin spoke of the name without a body.
+// touch notes that the entry has to be offered to clients again. Entries are offered in the order
+// of the response. stated: the origin spoke of the name, without a body.
 func (n *namedTable) touch(e *entry, stated bool) {
 	if e.touched == untouched {
 		n.touched = append(n.touched, e)
@@ -313,7 +314,7 @@ func (n *namedTable) offerTouched(rev uint64, gen uint32) (touched []*entry) {
 	for _, e := range touched {
 		stated := e.touched == bare
 		e.touched = untouched
-		if !e.refresh { // or else what it was told of was another body
+		if !e.refresh { // otherwise the response is about a body that has still to be fetched
 			n.markConfirmed(e)
 		}
 		n.shard.expiring.track(expiringKey{name: e.name}, e.variants)
@@ -322,7 +323,7 @@ func (n *namedTable) offerTouched(rev uint64, gen uint32) (touched []*entry) {
 	return touched
 }
 
-// size counts those that hold one resource once.
+// size counts the entries that hold one resource once.
 func (n *namedTable) size() (count int) {
 	for _, e := range n.entries {
 		if len(e.variants) > 0 && e.counts() {
@@ -343,7 +344,7 @@ type arrival struct {
 
 	bodies []*xds.Variant // made of its resources; nil where the table had the same
 	at     time.Time      // when it is taken up, if it waits
-	// removals: all it says is what a response took away, or emptied. moved: it was put behind the
-	// routes.
+	// removals: it has only the removals of a response, or the endpoints that one emptied. moved:
+	// it was put behind the routes.
 	removals, moved bool
 }

@@ -7,52 +7,51 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// Names that a SotW origin does not have. Some answer a list as if they were not in it. Others,
-// java-control-plane in ADS mode for one, answer a type only if every name asked exists: there one
-// name too many makes the type silent for all clients. Others again, go-control-plane in ADS mode
-// for one, answer only if every name that they have is asked. None of them says which it is, and
-// silence may just mean that there is nothing new. So what stays unanswered is asked on a stream
-// apart (RELAY-99):
+// Names that a SotW origin does not have. Some origins answer a list as if these names were not in
+// it. Others, java-control-plane in ADS mode for one, answer a type only if every name asked
+// exists: one name too many makes the type silent for all clients. Others again, go-control-plane
+// in ADS mode for one, answer only if every name that they have is asked. An origin does not state
+// which kind it is, and its silence may just mean that there is nothing new. So names that stay
+// unanswered are asked on a stream apart, the probe (RELAY-99):
 //
-//   - first everything, the names of the lane's own stream and those in question. An answer that
-//     leaves names out shows that they harm nobody: all stay where they are, or come back, for as
-//     long as the lane's stream lasts.
-//   - if that is not answered, the names that are unanswered leave the lane's request, and are
-//     asked apart one by one, with everything now and again, until they come. Then they go back
-//     into the lane's request.
+//   - First the probe asks everything: the names of the lane's own stream and the suspects. An
+//     answer that leaves names out shows that such names are harmless. Then all stay in the lane's
+//     request, or come back into it, for as long as the lane's stream lasts.
+//   - If that is not answered, the suspects leave the lane's request. The probe asks them one by
+//     one, and everything now and again, until they come. Then they return to the lane's request.
 //
-// For clients nothing is different: a name that is aside counts as asked on the lane's stream, and
-// is absent after the same time (ABS-2). The endpoints of a Cluster that a SotW origin takes away
-// go aside at once, also while the removal waits (gather.go), unless names that do not exist are
-// known to harm nobody.
+// Clients see no difference: a name that is aside counts as asked on the lane's stream, and is
+// absent after the same time (ABS-2). When a SotW origin removes a Cluster, its endpoints go aside
+// at once, also while the removal waits (gather.go), unless names that do not exist are known to be
+// harmless.
 const (
-	// suspectAfter is how long a name may stay unanswered on a stream that was answered before it
-	// is asked apart. On one that was never answered it is longer: such an origin may be slow.
+	// suspectAfter is how long a name may stay unanswered before it is suspect. On a stream on
+	// which nothing was answered it is suspectUnheard, since the origin may be slow.
 	suspectAfter, suspectUnheard = time.Second, 5 * time.Second
-	// ProbeTurn is how long an answer is waited for on the stream apart, and ProbeRound how long
-	// that stream lasts before everything is asked again on another, if nothing is found; each time
-	// twice as long, up to LastProbeRound.
+	// ProbeTurn is how long the probe waits for an answer. ProbeRound is how long its stream lasts
+	// before everything is asked again on another one, if nothing was found. It doubles each time,
+	// up to LastProbeRound.
 	ProbeTurn, ProbeRound, LastProbeRound = time.Second, 8 * time.Second, 2 * time.Minute
 )
 
-// Probe is what to ask of one type on a stream apart. Its methods may be called beside those of the
-// Lane.
+// Probe is what to ask of one type on a stream apart. Its methods may be called concurrently with
+// those of the Lane.
 type Probe struct {
 	Ask Ask
-	// Whole: it asks everything. It needs a stream on which nothing was asked yet.
+	// Whole: the probe asks everything. It needs a stream on which nothing was asked yet.
 	Whole bool
 
 	lane     *Lane
 	store    *store
 	gen      uint32
-	suspects []*entry // of a Whole one: that leave the request if it is not answered
+	suspects []*entry // of a Whole probe: they leave the request if it is not answered
 }
 
 // Suspicion is signalled when Probe may have something.
 func (l *Lane) Suspicion() <-chan struct{} { return l.suspicion }
 
-// Probe gives what to ask apart of what the present stream leaves unanswered; nil: nothing. whole:
-// on a new stream.
+// Probe returns what to ask apart because the present stream leaves it unanswered; nil: nothing.
+// whole: the probe is on a new stream.
 func (l *Lane) Probe(now time.Time, whole bool) (p *Probe) {
 	gen := l.gen.Load()
 	if gen == 0 || !l.group.origin.config().SotW {
@@ -113,8 +112,7 @@ func (k *store) probe(l *Lane, gen uint32, now time.Time, whole bool) *Probe {
 	return p
 }
 
-// suspects are the names that have been asked for a while on the stream of generation gen,
-// and of which it has said nothing.
+// suspects are the names that the stream of generation gen has left unanswered for suspectAfter.
 func (n *namedTable) suspects(gen uint32, now time.Time) (es []*entry) {
 	if n.shard.harmlessGen == gen {
 		return nil
@@ -131,7 +129,7 @@ func (n *namedTable) suspects(gen uint32, now time.Time) (es []*entry) {
 	return es
 }
 
-// suspectLater sets the clock for names just asked.
+// suspectLater sets the timer for names that were just asked.
 func (n *namedTable) suspectLater(i laneIndex, gen uint32, now time.Time) {
 	s := n.shard
 	if s.group.origin.config().SotW && s.harmlessGen != gen {
@@ -139,7 +137,7 @@ func (n *namedTable) suspectLater(i laneIndex, gen uint32, now time.Time) {
 	}
 }
 
-// suspect has names asked apart that are unanswered. It locks the shard.
+// suspect signals that unanswered names have to be asked apart. It locks the shard.
 func (n *namedTable) suspect(l *Lane, gen uint32, now time.Time) {
 	n.shard.mu.Lock()
 	suspects := len(n.suspects(gen, now))
@@ -159,7 +157,7 @@ func (n *namedTable) suspect(l *Lane, gen uint32, now time.Time) {
 	}
 }
 
-// Heard takes up an answer. It reports whether it is one to what was asked.
+// Heard applies an answer. It reports whether it answers what the probe asked.
 func (p *Probe) Heard(u *xds.Update) bool {
 	k := p.store
 	if u.TypeURL != p.Ask.TypeURL {
@@ -192,7 +190,7 @@ func (p *Probe) Heard(u *xds.Update) bool {
 			}
 		}
 	}
-	for _, e := range p.suspects { // it exists: it is no name too many
+	for _, e := range p.suspects { // a name that exists is not suspect
 		if s := k.of(e); s != nil && has[e.name] {
 			s.named.setAside(e, false)
 		}
@@ -200,8 +198,8 @@ func (p *Probe) Heard(u *xds.Update) bool {
 	return found || p.Whole
 }
 
-// Unheard notes that there was no answer. It returns names that have left the lane's request for
-// it, at most so many, and how many there are.
+// Unheard notes that there was no answer. It returns the names that left the lane's request for
+// that, up to a number, and how many there are.
 func (p *Probe) Unheard(most int) (names []string, n int) {
 	k := p.store
 	k.mu.Lock()
@@ -222,7 +220,7 @@ func (p *Probe) Unheard(most int) (names []string, n int) {
 	return names, n
 }
 
-// of is the shard that an entry is in; nil: none any more.
+// of is the shard that has the entry; nil: it is gone.
 func (k *store) of(e *entry) *shard {
 	i := slices.IndexFunc(k.all, func(s *shard) bool { return s.named.entries[e.name] == e })
 	if i < 0 {
@@ -243,7 +241,8 @@ func (n *namedTable) setAside(e *entry, away bool) {
 	n.aside[e] = away
 }
 
-// listAsked forgets that a name was aside: it is asked no more, or on another stream, or has come.
+// listAsked forgets whether a name is aside: it was unsubscribed, is asked on another stream, or
+// has come.
 func (n *namedTable) listAsked(e *entry) {
 	if away, known := n.aside[e]; known {
 		delete(n.aside, e)
@@ -253,8 +252,7 @@ func (n *namedTable) listAsked(e *entry) {
 	}
 }
 
-// asideOnly reports whether a list has nothing but names that are aside: it is not sent for
-// their sake.
+// asideOnly reports whether a list has only names that are aside. Such a list is not sent again.
 func (k *store) asideOnly(list []Name) bool {
 	for _, n := range list {
 		if !slices.ContainsFunc(k.all, func(s *shard) bool { return s.named.aside[s.named.entries[xds.NameKey(n.Name)]] }) {
@@ -264,8 +262,8 @@ func (k *store) asideOnly(list []Name) bool {
 	return true
 }
 
-// relist reports whether the lane's request is to be sent again although the same names are
-// wanted, and forgets it.
+// relist reports whether the lane's request has to be sent again although the wanted names are the
+// same, and resets that.
 func (k *store) relist() (again bool) {
 	for _, s := range k.all {
 		again = again || s.named.relist
@@ -274,7 +272,7 @@ func (k *store) relist() (again bool) {
 	return again
 }
 
-// settled forgets of a stream before what has turned out to exist.
+// settled forgets, for a new stream, which suspects turned out to exist.
 func (n *namedTable) settled() {
 	for e, away := range n.aside {
 		if !away {
@@ -283,8 +281,9 @@ func (n *namedTable) settled() {
 	}
 }
 
-// harmless looks at what a list leaves out of the names asked a while before, or with the
-// first request: the origin answers lists with names that it has not.
+// harmless is called for a list. If the list leaves out a name that was asked a while before, or
+// with the first request, the origin answers lists in spite of names that it does not have: such
+// names are harmless.
 func (n *namedTable) harmless(u *update, gen uint32, now time.Time) {
 	if n.shard.harmlessGen == gen {
 		return
@@ -318,9 +317,9 @@ func (k *store) noteLeftOut(vs []*xds.Variant) {
 	}
 }
 
-// putAside takes names of endpoints out of the lane's request, of which the Clusters are gone: they
-// will not exist for long. Should one still exist, it comes back when it is found. It locks the
-// store of endpoints.
+// putAside takes the endpoints of removed Clusters out of the lane's request, since they will soon
+// not exist. If one exists all the same, it comes back when the probe finds it. It locks the store
+// of endpoints.
 func (g *Group) putAside(names []string, now time.Time) {
 	k := g.store(xds.EndpointType)
 	if k == nil || len(names) == 0 {

@@ -239,6 +239,8 @@ func (n *namedTable) seedNames(a *Ask, globs int, gen uint32) {
 	}
 }
 
+// lookChanged adds to an ask the names that changed since the lane's last ask. again are names that
+// have to be unsubscribed and subscribed anew (DELTA-7).
 func (n *namedTable) lookChanged(a *Ask, gen uint32, now time.Time, all bool) (again []Name) {
 	s := n.shard
 	changed := n.changed

@@ -11,9 +11,9 @@ type excerpt struct {
 	collectionError *NameError
 }
 
-// apply takes up what a response on the stream of generation gen says of globs or
-// namespaces. A response that is refused in part, or is the first after one, concerns them all:
-// what they lack may be what was refused (RELAY-32).
+// apply applies a response on the stream of generation gen to globs and namespaces. The first
+// response of a stream, one that was refused in part, and the one after it concern all of them:
+// what they do not bring for a collection may have been refused (RELAY-32).
 func (c *collections) apply(a *Applied, u *update, bodies []*xds.Variant, gen uint32) {
 	if len(c.byName) == 0 {
 		return
@@ -74,9 +74,9 @@ func (c *collections) apply(a *Applied, u *update, bodies []*xds.Variant, gen ui
 	}
 }
 
-// predates reports whether what a response says of a name is of an earlier subscription to
-// the collection on the same stream: it waited (gather.go), and meanwhile the collection was asked
-// anew. What `*` or the name itself was asked for all the while counts for the collection, too.
+// predates reports whether a response that waited (gather.go) is older than the present
+// subscription to the collection: meanwhile the collection was asked anew on the same stream. It
+// does not predate the subscription to `*` or to the name itself if that lasted all the while.
 func (c *collections) predates(u *update, t *set, name string) bool {
 	if !u.waited || u.asked >= t.askedAs {
 		return false
@@ -88,14 +88,14 @@ func (c *collections) predates(u *update, t *set, name string) bool {
 	return e == nil || !e.askedOn(t.askedGen)
 }
 
-// applyPart takes up what a response says of a collection.
+// applyPart applies to a collection what the response says of it.
 func (t *set) applyPart(a *Applied, p *excerpt, gen uint32) {
 	s := t.shard
 	if over := p.collectionError == nil && (len(p.Resources) > 0 || t.collectionErrorGen != gen) || p.collectionError != nil && p.collectionError.Own && t.collectionError != nil && !t.collectionError.Own; t.collectionError != nil && over {
-		t.cured(s.rev) // there is something again
+		t.cured(s.rev) // it has members again
 	}
 	if p.collectionError != nil && t.freezes().Removals() && s.group.origin.ends(p.collectionError) {
-		t.membersGo(p) // and so wait, and the error with them
+		t.membersGo(p) // these removals wait for the thaw, and the error waits with them
 		p.collectionError = nil
 	}
 	if p.collectionError != nil {
@@ -111,8 +111,8 @@ func (t *set) applyPart(a *Applied, p *excerpt, gen uint32) {
 	}
 }
 
-// fail takes up an error of the collection: one that ends it takes every member that the same
-// response does not bring (COLL-3, ABS-12).
+// fail applies an error of the collection. If the error ends the collection, every member is
+// removed that the same response does not bring (COLL-3, ABS-12).
 func (t *set) fail(p *excerpt, gen uint32) {
 	if t.shard.group.origin.ends(p.collectionError) {
 		t.membersGo(p)
@@ -124,7 +124,7 @@ func (t *set) fail(p *excerpt, gen uint32) {
 	t.notifyAll(t.shard.rev)
 }
 
-// membersGo adds to what a response takes away every member that it does not bring.
+// membersGo adds to the response the removal of every member that it does not bring.
 func (t *set) membersGo(p *excerpt) {
 	brought := make(map[string]bool, len(p.Resources))
 	for i := range p.Resources {
@@ -140,8 +140,8 @@ func (t *set) membersGo(p *excerpt) {
 	}
 }
 
-// cured ends the error of a collection. Who was told it is sent the members again: a client
-// remembers it until something comes (ABS-7).
+// cured ends the error of a collection. Clients that were sent it are sent the members again, since
+// they remember the error until something comes (ABS-7).
 func (t *set) cured(rev uint64) {
 	t.collectionError, t.collectionErrorGen = nil, 0
 	for _, v := range t.views {
@@ -158,7 +158,7 @@ func (t *set) cured(rev uint64) {
 	}
 }
 
-// notifyAll has every client of the set look at it, also who waits for the first answer.
+// notifyAll marks every client of the set, including those that wait for its first answer.
 func (t *set) notifyAll(rev uint64) {
 	t.stated(rev)
 	for _, v := range t.views {
@@ -169,8 +169,8 @@ func (t *set) notifyAll(rev uint64) {
 	}
 }
 
-// noteUnrelated: a response on the set's stream said nothing of it. It begins the pause before a
-// sweep (RELAY-46).
+// noteUnrelated notes a response on the set's stream that says nothing of the set. Such a response
+// begins the pause before a sweep (RELAY-46).
 func (t *set) noteUnrelated(gen uint32, u *update) {
 	now := t.shard.now
 	bare := u.bare()
@@ -183,14 +183,13 @@ func (t *set) noteUnrelated(gen uint32, u *update) {
 	t.startPause(now)
 }
 
-// cover reports whether a resource belongs to a collection, so that it was asked for
-// (RELAY-28).
+// cover reports whether a collection asked for a resource of that name (RELAY-28).
 func (c *collections) cover(gen uint32, name string) (picked bool) {
 	c.eachOf(gen, name, func(*set) { picked = true })
 	return picked
 }
 
-// newCollectionError is what the client has to be told of the collection as a whole, once
+// newCollectionError is the error of the collection as a whole, if the client was not sent it yet
 // (ABS-12).
 func (p *position) newCollectionError() *NameError {
 	t, s := p.view.set, p.sub
@@ -210,8 +209,8 @@ func (p *position) newCollectionError() *NameError {
 	}
 }
 
-// applySets takes up a response on the stream that carries the type's sets: `*`, namespaces,
-// or both, and then a resource that came for one of them may be of either.
+// applySets applies a response on the stream that carries the type's sets: `*`, namespaces, or
+// both. If it carries both, a resource that came for one of them may belong to either.
 func (s *shard) applySets(a *Applied, u *update, bodies []*xds.Variant, gen uint32, from *xds.Provenance) {
 	if s.star.askedGen == gen {
 		s.star.apply(a, u, bodies, gen)
@@ -229,7 +228,7 @@ func (s *shard) applySets(a *Applied, u *update, bodies []*xds.Variant, gen uint
 	s.collections.apply(a, u, bodies, gen)
 }
 
-// stray counts a resource that no name or `*` was asked for, unless a collection was
+// stray counts a resource that was not asked for by name or by `*`, unless a collection covers it
 // (RELAY-28, COLL-5).
 func (s *shard) stray(a *Applied, gen uint32, id xds.Identity) {
 	if !s.collections.cover(gen, id.Name) {
@@ -237,14 +236,15 @@ func (s *shard) stray(a *Applied, gen uint32, id xds.Identity) {
 	}
 }
 
-// strayError is stray for an error, which may be of a collection as a whole.
+// strayError does the same for an error, which may be that of a collection as a whole.
 func (s *shard) strayError(a *Applied, gen uint32, e *NameError) {
 	if t := s.collections.byName[e.Name]; t == nil || t.askedGen != gen {
 		s.stray(a, gen, xds.IdentityOf(e))
 	}
 }
 
-// memberBodies is what a collection asked on the stream of generation gen holds of a name.
+// memberBodies are the variants of a name that a collection asked on the stream of generation gen
+// holds.
 func (c *collections) memberBodies(gen uint32, name string) (vs []*xds.Variant) {
 	c.eachOf(gen, name, func(t *set) {
 		if m := t.members[name]; m != nil && !t.guard.holdsAny(&m.held) {
@@ -254,9 +254,9 @@ func (c *collections) memberBodies(gen uint32, name string) (vs []*xds.Variant) 
 	return vs
 }
 
-// shareMember fills a new entry with what a glob on the names' own lane holds of the name:
-// until the name itself is answered, which many servers do not do for what they have sent on the
-// same stream, it stands in (RELAY-25).
+// shareMember fills a new entry with what a glob on the same stream holds of the name. Many servers
+// do not send again what they have sent on a stream, so it stands in until the name itself is
+// answered (RELAY-25).
 func (n *namedTable) shareMember(e *entry) {
 	if len(n.shard.collections.byName) == 0 || len(e.variants) > 0 || !xds.IsNewStyle(e.name) {
 		return

@@ -8,9 +8,9 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// expiring are the names of a shard that have a TTL, the next to expire first. Names without one
-// cost nothing here. There is one timer for all of them: it says when to look, and is set anew when
-// it was not due yet. Guarded by the shard's lock.
+// expiring are the names of a shard that have a TTL, ordered by when they expire. Names without a
+// TTL cost nothing here. One timer serves all of them: when it fires too early it is set anew.
+// Guarded by the shard's lock.
 type expiring struct {
 	shard  *shard // set once, by newShard
 	order  expiringHeap
@@ -18,7 +18,7 @@ type expiring struct {
 	armed  time.Time // of the earliest timer in the table's heap; zero: none
 }
 
-// expiringKey is a member of a set, or without one an entry asked by name.
+// expiringKey is a member of a set, or an entry if set is nil.
 type expiringKey struct {
 	set  *set
 	name string
@@ -30,7 +30,8 @@ type expiringName struct {
 	index int       // in order
 }
 
-// track notes when the variants of a name expire, after any change of them.
+// track notes when the first variant of a name expires. It is called after any change of the
+// variants.
 func (x *expiring) track(key expiringKey, variants []*xds.Variant) {
 	var at time.Time
 	for _, v := range variants {
@@ -68,9 +69,9 @@ func (x *expiring) arm() {
 	}
 }
 
-// expire removes what has expired, as if the origin had removed it, whether the origin is there or
-// not (RELAY-50, RELAY-53). It leaves the subscription as it is: the origin sends what it still
-// has. It returns the number of resources. It locks the shard.
+// expire removes what has expired as if the origin had removed it, also while the origin is away
+// (RELAY-50, RELAY-53). It does not change the subscription, so the origin sends what it still has.
+// It returns the number of resources. It locks the shard.
 func (x *expiring) expire(now time.Time) (n int) {
 	s := x.shard
 	s.mu.Lock()
@@ -101,22 +102,22 @@ func (x *expiring) expire(now time.Time) (n int) {
 	return n
 }
 
-// expire ends the variants of a member.
+// expire removes the expired variants of a member.
 func (t *set) expire(m *member, now time.Time) (n int) {
 	m.variants, n = living(m.variants, now)
 	t.offer(m, t.shard.rev)
 	return n
 }
 
-// expire ends the variants of an entry. That is as good as the origin's word that there
-// is none (ABS-10), for as long as the stream lasts on which it was asked (RELAY-38).
+// expire removes the expired variants of an entry. While the stream lasts on which the name was
+// asked, that counts as the origin's statement that the name does not exist (ABS-10, RELAY-38).
 func (n *namedTable) expire(e *entry, now time.Time) (ended int) {
 	shared := e.also != nil && len(e.also.entries) > 1
 	if e.variants, ended = living(e.variants, now); len(e.variants) == 0 {
 		n.empty(e)
 	}
 	if shared {
-		ended = 0 // the last entry that holds it counts
+		ended = 0 // it is counted for the last entry that holds it
 	}
 	n.shard.expiring.track(expiringKey{name: e.name}, e.variants)
 	gen := n.shard.lane(n.lane).gen.Load()
@@ -131,9 +132,10 @@ func (n *namedTable) expire(e *entry, now time.Time) (ended int) {
 	return ended
 }
 
-// standIn has a name of which nothing is known take over what a client has of it by a set
-// that it leaves, if that has a TTL. Until the name is answered it stands in (RELAY-25), and ends
-// in time: the set's end is told to the set's clients alone (RELAY-51).
+// standIn is for a client that leaves a set and keeps a member of it by name. If nothing is known
+// of the name and the member has a TTL, the entry takes the member's body until the name is
+// answered (RELAY-25). So the body expires in time for the client: the expiry of the member is sent
+// to the set's clients alone (RELAY-51).
 func (n *namedTable) standIn(e *entry, t *set, it *item, now time.Time) {
 	s := n.shard
 	v := it.variant
@@ -151,7 +153,7 @@ func (n *namedTable) standIn(e *entry, t *set, it *item, now time.Time) {
 		e.rev = it.rev
 		n.notify(e, s.rev)
 	}
-	if over { // before the client was told
+	if over { // before the client was sent the expiry
 		s.nextRev()
 		n.expire(e, now)
 		return

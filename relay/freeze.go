@@ -54,7 +54,7 @@ func (s *shard) thaw() {
 	}
 }
 
-// freezes is what of a response has to wait while the origin is frozen.
+// freezes is which parts of a response have to wait while the origin is frozen.
 func (c *scope) freezes() (none gate.Waits) {
 	if c.shard.group.origin.frozen.Load() == nil {
 		return none
@@ -88,7 +88,7 @@ type frozenResource struct {
 	xds.Identity
 }
 
-// markFrozen notes that the origin has something else of a resource than the table.
+// markFrozen notes that the origin has another form of a resource than the table.
 func (c *scope) markFrozen(id xds.Identity) {
 	if c.shard.frozen == nil {
 		c.shard.frozen = map[frozenResource]bool{}
@@ -104,10 +104,10 @@ func (c *scope) countFrozen(kept map[xds.Identity]bool) int {
 	return 0
 }
 
-// stays decides about a body that came for a name of which something may be held, before
-// anything else is done with it: a removal that was held back is cancelled. If it returns false
-// the body is not applied, and the entries that it answers keep what they have. An alias that
-// stands for another resource does not move either.
+// stays decides about a body of a response before anything else is done with it. A removal of it
+// that was held back is cancelled. It reports whether the body may be applied. If not, the entries
+// that it answers keep what they have. An alias that stands for another resource keeps that one,
+// too.
 func (n *namedTable) stays(body *xds.Variant, held []*xds.Variant, gen uint32) (taken bool) {
 	n.guard.cancel(xds.Identity{Name: body.Name, Constraints: body.Constraints.Key()})
 	for _, alias := range body.Aliases {
@@ -133,7 +133,7 @@ func (n *namedTable) stays(body *xds.Variant, held []*xds.Variant, gen uint32) (
 	return false
 }
 
-// passes reports whether a body may replace what is held, and notes that it waits if not.
+// passes reports whether a body may replace what is held, and otherwise notes that it waits.
 func (c *scope) passes(body *xds.Variant, held []*xds.Variant) bool {
 	id := xds.Identity{Name: body.Name, Constraints: body.Constraints.Key()}
 	if waits := c.freezes(); waits.Changes() {

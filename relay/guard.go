@@ -9,8 +9,8 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// The guard as the table sees it: what it holds back of each set, and how that is removed. Package
-// gate decides what is held back, and for how long.
+// The table's side of the guard: which removals are held back of each set, and how they are made in
+// the end. Package gate decides what is held back, and for how long.
 
 // guard is what the guard (package gate) holds back of one set, or of the names of a type, and what
 // it has counted of it. Guarded by its shard's lock.
@@ -25,9 +25,8 @@ type guard struct {
 	collectionError *NameError
 }
 
-// pendingRemoval is a resource that a response takes away, with the error by which it does, if
-// there is one. seen: the same stream has brought it, so the origin is not one that has just
-// restarted.
+// pendingRemoval is a resource that a response removes, with the error by which it does, if there
+// is one. seen: the same stream has brought it, so the origin has not just restarted.
 type pendingRemoval struct {
 	xds.Identity
 	err  *NameError
@@ -103,8 +102,8 @@ func (s *shard) guardPolicy() gate.Guard {
 	return gate.Guard{GuardConfig: s.group.origin.config().Guard, Quiet: s.cfg().FirmSettle, Most: firmMost}
 }
 
-// hears notes a response on the stream of generation gen and reports whether removals still
-// count as those of a reconnect.
+// hears notes a response on the stream of generation gen. It reports whether removals still count
+// as those of a reconnect.
 func (c *scope) hears(gen uint32) (counts bool) {
 	policy, g, now := c.shard.guardPolicy(), &c.guard, c.shard.now
 	if policy.Off() {
@@ -112,7 +111,7 @@ func (c *scope) hears(gen uint32) (counts bool) {
 	}
 	if !g.Heard(gen) {
 		n := 0
-		if !c.of.standsIn() { // or none of it was the origin's
+		if !c.of.standsIn() { // otherwise nothing of it came from the origin
 			n = c.of.size()
 		}
 		g.Count = policy.Begin(g.Count, gen, now, n, len(g.held))
@@ -121,8 +120,8 @@ func (c *scope) hears(gen uint32) (counts bool) {
 	return policy.Counts(g.Count, now)
 }
 
-// holdOver: what is held was stated on an earlier stream. It has the whole time anew, and no
-// words (RELAY-38).
+// holdOver is called when the stream on which removals were stated has ended. They stay held back
+// for the whole time anew, and the errors that came with them are dropped (RELAY-38).
 func (c *scope) holdOver() {
 	for id := range c.guard.held {
 		c.guard.held[id] = nil
@@ -131,15 +130,15 @@ func (c *scope) holdOver() {
 	c.holdLonger()
 }
 
-// holdLonger gives what is held the whole time anew.
+// holdLonger begins the time of what is held back again.
 func (c *scope) holdLonger() {
 	c.guard.Count = c.shard.guardPolicy().Extend(c.guard.Count, c.shard.now)
 	c.armGuard()
 }
 
-// screen decides which removals of a response or a sweep do not take effect, and returns those.
-// counts is the result of hears. whole: the response states all there is, as a list and a sweep
-// do. confirmed: what was held before can be removed, and is not before letGo.
+// screen decides which removals of a response or a sweep are not made, and returns those. counts is
+// the result of hears. whole: the response states all that exists, as a list and a sweep do.
+// confirmed: what was held back before can be removed now; releaseHeld does that.
 func (c *scope) screen(leaving []pendingRemoval, counts, whole bool) (kept map[xds.Identity]bool, confirmed bool) {
 	if len(leaving) == 0 {
 		return nil, false
@@ -204,7 +203,7 @@ func (g *guard) holdsID(id xds.Identity) bool {
 	return held
 }
 
-// cancel ends that for a body: the origin has it again, or it is removed now.
+// cancel ends that a body is held back: the origin has it again, or it is removed now.
 func (g *guard) cancel(id xds.Identity) {
 	if len(g.held) == 0 {
 		return
@@ -214,7 +213,7 @@ func (g *guard) cancel(id xds.Identity) {
 	}
 }
 
-// clear ends it for all.
+// clear cancels all.
 func (g *guard) clear() { g.Count, g.held, g.collectionError = g.Cleared(), nil, nil }
 
 // holds is holdsID of a variant.
@@ -222,7 +221,7 @@ func (g *guard) holds(v *xds.Variant) bool {
 	return len(g.held) > 0 && g.holdsID(xds.Identity{Name: v.Name, Constraints: v.Constraints.Key()})
 }
 
-// armGuard sets the timer for the end of what is held.
+// armGuard sets the timer for the end of what is held back.
 func (c *scope) armGuard() {
 	g := &c.guard
 	if at := g.Until(); len(g.held) > 0 && (g.armed.IsZero() || at.Before(g.armed)) {
@@ -231,7 +230,7 @@ func (c *scope) armGuard() {
 	}
 }
 
-// guardEnd removes what has been held for long enough. It locks the shard.
+// guardEnd makes the removals that have been held back for long enough. It locks the shard.
 func (c *scope) guardEnd(now time.Time) {
 	s := c.shard
 	s.mu.Lock()
@@ -254,7 +253,7 @@ func (c *scope) guardEnd(now time.Time) {
 	}
 }
 
-// releaseHeld removes what is held, and returns how many resources that is.
+// releaseHeld makes the removals that are held back, and returns how many resources that is.
 func (c *scope) releaseHeld() (n int) {
 	g := c.guard
 	c.guard.clear()
@@ -266,11 +265,11 @@ func (n *namedTable) release(g *guard) (released int) {
 	s, rev, held := n.shard, n.shard.rev, g.held
 	gen := n.firstGen[n.lane]
 	if !s.lane(n.lane).live(gen) {
-		gen = 0 // gone, but nobody who asks now can be told so (RELAY-38)
+		gen = 0 // removed, but a client that asks now is not sent an absence (RELAY-38)
 	}
 	for id := range held {
 		if !slices.ContainsFunc(n.holders(id.Name), func(e *entry) bool { return find(e.variants, id.Constraints) != nil }) {
-			delete(held, id) // it went otherwise, and the origin may have said something else since
+			delete(held, id) // it was removed otherwise, and the origin may have stated something since
 			continue
 		}
 		if n.removeName(id) {
@@ -370,7 +369,7 @@ func (s *shard) guarded() (n int, until time.Time) {
 	s.scopes(func(c *scope) {
 		for id := range c.guard.held {
 			if find(c.bodies(id.Name), id.Constraints) == nil {
-				continue // it went otherwise
+				continue // it was removed otherwise
 			}
 			if n++; c.guard.Until().After(until) {
 				until = c.guard.Until()

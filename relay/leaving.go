@@ -6,8 +6,8 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// leaving is what a response on the stream of generation gen takes away, in whatever form. Its
-// bodies have been applied, and nothing else.
+// leaving are the removals that a response on the stream of generation gen states in whatever form.
+// The bodies of the response have been applied already, and nothing else of it.
 func (c *scope) leaving(u *update, gen uint32) (ps []pendingRemoval) {
 	one := func(name, key string) {
 		if held, seen := c.of.answers(name, gen); find(held, key) != nil && !replaced(held, key, c.shard.rev) {
@@ -37,8 +37,8 @@ func (c *scope) leaving(u *update, gen uint32) (ps []pendingRemoval) {
 	return ps
 }
 
-// takeAway takes up the removals, but for those that the guard or a freeze keeps. counts is the
-// result of hears. confirmed: what was held back before goes now, too.
+// takeAway applies the removals, except those that the guard or a freeze keeps. counts is the
+// result of hears. confirmed: what was held back before is to be removed as well.
 func (c *scope) takeAway(a *Applied, u *update, gen uint32, counts bool) (kept map[xds.Identity]bool, confirmed bool) {
 	kept, confirmed = c.screen(c.leaving(u, gen), counts, u.Full || u.listed)
 	a.Waiting += c.countFrozen(kept)
@@ -59,9 +59,9 @@ func (c *scope) takeAway(a *Applied, u *update, gen uint32, counts bool) (kept m
 	return kept, confirmed
 }
 
-// omitted is what a full answer leaves out. If a name had been received its absence is a deletion.
-// If it was never received the absence is not conclusive (ABS-3). Nor is that of a name in error:
-// the origin states an error once, and then leaves the name out of its lists (TP3).
+// omitted are the resources that a full answer leaves out, and so removes. If the name was never
+// received, leaving it out is not conclusive (ABS-3). Nor is it for a name in error, since an
+// origin states the error once and then leaves the name out of its lists (TP3).
 func (c *scope) omitted(u *update, gen uint32) []known {
 	if !c.of.omits(u) || c.of.listsAll(c.shard.rev) {
 		return nil
@@ -76,7 +76,7 @@ func (c *scope) omitted(u *update, gen uint32) []known {
 	return gone
 }
 
-// dropOmitted removes what a full answer leaves out and is not kept.
+// dropOmitted removes what a full answer leaves out, except what is kept.
 func (c *scope) dropOmitted(a *Applied, u *update, kept map[xds.Identity]bool, gen uint32) {
 	for _, k := range c.omitted(u, gen) {
 		if !k.isIn(kept) {

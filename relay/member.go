@@ -12,7 +12,8 @@ func (t *set) member(name string) *member {
 	return m
 }
 
-// touch has the member offered to clients again, in the order of the response.
+// touch notes that the member has to be offered to clients again. Members are offered in the order
+// of the response.
 func (t *set) touch(m *member) {
 	if m.touched == untouched {
 		m.touched = spokenOf
@@ -29,7 +30,7 @@ func (t *set) offerTouched() {
 	t.touched = nil
 }
 
-// apply takes up what a response says of the set.
+// apply applies a response to the set.
 func (t *set) apply(a *Applied, u *update, bodies []*xds.Variant, gen uint32) {
 	s, rev := t.shard, t.shard.rev
 	if u.Heartbeats { // nothing else is said by it (TTL-12)
@@ -95,8 +96,8 @@ func (t *set) apply(a *Applied, u *update, bodies []*xds.Variant, gen uint32) {
 	}
 }
 
-// swap puts a body into its member. Equal content under another origin version replaces the
-// pointer and is no event.
+// swap replaces the body of a member. If the content is equal and only the origin's version is
+// another, clients are not notified.
 func (t *set) swap(a *Applied, m *member, body *xds.Variant) {
 	old := find(m.variants, body.Constraints.Key())
 	if old == body {
@@ -117,7 +118,7 @@ func (t *set) swap(a *Applied, m *member, body *xds.Variant) {
 	a.Changed++
 }
 
-// heardAll takes up a response of heartbeats.
+// heardAll applies a response that consists of heartbeats.
 func (t *set) heardAll(a *Applied, u *update, bodies []*xds.Variant, gen uint32) {
 	for i := range bodies {
 		t.heard(a, u, &u.Resources[i], gen)
@@ -126,12 +127,12 @@ func (t *set) heardAll(a *Applied, u *update, bodies []*xds.Variant, gen uint32)
 	t.markChanged(t.shard.rev)
 }
 
-// failMembers takes up the errors, of members and of what could have been one, and reports
-// whether any has to be told. The body goes or stays (ABS-8).
+// failMembers applies the errors of members and of names that could be members. The body is removed
+// or stays (ABS-8). It reports whether clients have to be sent any of the errors.
 func (t *set) failMembers(a *Applied, u *update, kept map[xds.Identity]bool, rev uint64, gen uint32) (stated bool) {
 	for _, e := range u.Errors {
 		if m := t.members[e.Name]; len(kept) > 0 && m != nil && t.shard.group.origin.ends(e) && m.isIn(kept) {
-			continue // that it is gone is not told before it is
+			continue // the error is sent with the removal, which is held back
 		}
 		if e.Name == xds.Wildcard || e.Name == "" { // `*` itself cannot carry one (ABS-12)
 			a.Unrequested++
@@ -142,7 +143,7 @@ func (t *set) failMembers(a *Applied, u *update, kept map[xds.Identity]bool, rev
 		switch m := t.members[e.Name]; {
 		case m == nil:
 		case !t.shard.group.origin.ends(e):
-			m.onMentioned(gen) // it was mentioned: no sweep takes what stays in use (RELAY-46)
+			m.onMentioned(gen) // so a sweep does not remove what stays in use (RELAY-46)
 			t.guard.cancelAll(m.variants)
 		case len(m.variants) > 0:
 			m.variants = nil
@@ -160,7 +161,7 @@ func (t *set) answers(name string, gen uint32) (held []*xds.Variant, seen bool) 
 	return nil, false
 }
 
-// remove ends the error of a name, too.
+// remove also ends the error of the name.
 func (t *set) remove(id xds.Identity, _ uint32, kept bool) bool {
 	if kept {
 		return false
@@ -181,13 +182,13 @@ func (t *set) drop(k known) {
 	t.touch(k.member)
 }
 
-// omits: a response with a bad part proves no absence (RELAY-32), nor does one of a type in
+// omits: a response with a bad part states no absence (RELAY-32), nor does one of a type in
 // `absence_keeps`.
 func (t *set) omits(u *update) bool {
 	return u.Full && !u.Bad && t.shard.group.origin.config().absenceDeletes(u.TypeURL)
 }
 
-// boundErrors keeps the errors bounded by the members.
+// boundErrors drops the oldest errors of names beyond the number of members and a spare.
 func (t *set) boundErrors(a *Applied) {
 	n := t.nameErrors.bound(len(t.members) + spareErrors)
 	a.Unrequested += n
@@ -202,7 +203,7 @@ func (m *member) bodies() []*xds.Variant {
 	return m.variants
 }
 
-// mentioned notes that the origin has the member, without taking what it says of it.
+// mentioned notes that the origin has the member, while the body that came is withheld.
 func (t *set) mentioned(m *member, gen uint32) {
 	if m != nil {
 		m.onMentioned(gen)

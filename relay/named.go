@@ -9,7 +9,7 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// namedTable is the part of a shard that was asked for by name.
+// namedTable is the part of a shard that clients asked for by name.
 type namedTable struct {
 	scope
 	entries map[string]*entry
@@ -137,8 +137,8 @@ func (n *namedTable) newEntry(name, spelt string) *entry {
 	return e
 }
 
-// look makes the lane look at the name. Before the lane has asked any name on its present
-// stream it looks at all of them anyway, so nothing is noted while the origin is away.
+// look makes the lane look at the name. Until the lane has asked for any name on its present stream
+// it looks at all of them, so nothing is recorded while the origin is away.
 func (n *namedTable) look(e *entry) {
 	asked := n.shard.lane(n.lane).live(n.firstGen[n.lane])
 	if asked && !e.inChanged {
@@ -153,8 +153,8 @@ func (n *namedTable) isAsked(e *entry) bool {
 	return n.shard.lane(n.lane).live(e.asked())
 }
 
-// absent reports whether the origin's word that the name does not exist still stands: as long
-// as the upstream subscription does (RELAY-37, RELAY-38).
+// absent reports whether the origin's statement that the name does not exist is still valid: it is
+// as long as the upstream subscription lasts (RELAY-37, RELAY-38).
 func (n *namedTable) absent(e *entry) bool {
 	return e.absentOn(e.asked()) && n.isAsked(e)
 }
@@ -175,24 +175,24 @@ func (n *namedTable) nameOf(e *entry) Name {
 	return Name{Name: xds.Spelling(e.name, e.spelt), Params: n.shard.params, Located: n.shard.byLocator()}
 }
 
-// want finds or makes the entry of a name, which is e if there is one, and asks for it. The
-// name may be part of something larger, which nothing here must keep.
+// want subscribes to a name. e is its entry, or nil if it has none yet. name may be a part of a
+// larger string, so it is copied before it is kept.
 func (n *namedTable) want(e *entry, name, spelt string) *entry {
 	if e == nil {
 		return n.newWant(name, spelt)
 	}
 	if len(e.variants) == 0 && !e.wasStatedAbsent() {
-		// It gave up what must not be cached, and another name of that may have it still.
+		// It dropped a body that must not be cached. An entry of another alias may still have it.
 		n.share(e)
 		e.onHeld(pick(e.variants, n.shard.params))
 	}
 	if e.clients == 0 && n.shard.group.origin.config().SotW {
-		n.look(e) // it lapsed, or others have that are in the request still
+		n.look(e) // it left the request, or now other names have to leave it
 	}
 	return e
 }
 
-// newWant makes the entry of a name with what is known of it already.
+// newWant makes the entry of a name and fills it with what is already held of the resource.
 func (n *namedTable) newWant(name, spelt string) *entry {
 	s := n.shard
 	e := n.newEntry(strings.Clone(name), strings.Clone(spelt))
@@ -235,10 +235,10 @@ func (e *entry) link(r *record) {
 	e.join()
 }
 
-// unlink takes a client's record out; the name outlives its last one by linger, unless it is
-// known never to have existed (RELAY-39, which is about guessed names). What existed and went is
-// remembered: a client that was away when it went comes back with its version, and asking anew
-// would not help, since many origins state no absence of what they were never seen to have.
+// unlink removes a client's record. The name outlives its last client by linger, unless it is known
+// never to have existed (RELAY-39, which is about guessed names). A name that existed and went is
+// kept: a client that was away when it went comes back with its version, and many origins do not
+// state the absence of a name again.
 func (n *namedTable) unlink(r *record, now time.Time) {
 	e := r.entry
 	if r.prev != nil {
@@ -269,8 +269,8 @@ func (n *namedTable) unlink(r *record, now time.Time) {
 	n.unwant(e)
 }
 
-// abandon lets go at once of a name that nobody has and whose body must not be cached. Should
-// it be wanted again before the lane has unsubscribed, it is asked anew (RELAY-9).
+// abandon drops at once the uncacheable bodies of a name that no client has, and gives the name up.
+// If a client comes before the lane has unsubscribed, the name is asked anew (RELAY-9).
 func (n *namedTable) abandon(e *entry) {
 	if e.clients == 0 {
 		for _, v := range slices.Clone(e.variants) {
@@ -287,7 +287,8 @@ func (n *namedTable) abandon(e *entry) {
 	n.unwant(e)
 }
 
-// unwant lets go of a name: the lane unsubscribes first if it had asked, and then deletes it.
+// unwant gives a name up. If the lane has asked for it, the lane unsubscribes first and then
+// deletes it.
 func (n *namedTable) unwant(e *entry) {
 	e.lingerAt = time.Time{}
 	n.shard.edited()

@@ -16,8 +16,8 @@ type nameErrors struct {
 	// rolled was seq when the stream of the present statements was first answered. All of them have
 	// a later one.
 	rolled uint64
-	// lackFrom and lackUntil are from and until when the set lacks what may be there (noteLack);
-	// zero: it lacks nothing.
+	// lackFrom and lackUntil are from and until when the set may lack a resource that exists
+	// (noteLack); zero: it does not.
 	lackFrom, lackUntil time.Time
 }
 
@@ -41,10 +41,10 @@ type statement struct {
 func (x statement) stands() bool { return x.of.seq == x.seq }
 
 const (
-	// spareErrors is how many errors are kept beyond one for each member; the oldest are forgotten.
+	// spareErrors is how many errors are kept beyond one for each member. The oldest are dropped.
 	spareErrors = 1000
-	// errorBytes is about what one answer tells of errors of members, and in state of the world of
-	// names; the rest waits for the next.
+	// errorBytes is about how many bytes of errors one answer has, of members, and in state of the
+	// world of names. The rest waits for the next answer.
 	errorBytes = 128 << 10
 )
 
@@ -85,23 +85,23 @@ func (t *nameErrors) clear(name string) bool {
 	return true
 }
 
-// keepsBody reports whether a name is in an error that was stated on the stream of generation gen
-// and leaves the body in use. An origin states the error once and may leave the name out of every
-// list after it (TP3): that is no absence.
+// keepsBody reports whether an error of the name was stated on the stream of generation gen that
+// leaves the body in use. An origin states the error once and may then leave the name out of every
+// list (TP3), which is no absence.
 func (t *nameErrors) keepsBody(name string, gen uint32) bool {
 	f := t.byName[name]
 	return f != nil && f.gen == gen
 }
 
-// carryOver keeps a name's error valid on the stream of generation gen, as if it were stated again:
-// its body came there, and is withheld because the origin is frozen. It reports whether clients
-// that have not been sent the error have to be.
+// carryOver keeps a name's error valid on the stream of generation gen while its body, which came
+// there, is withheld because the origin is frozen. It reports whether clients that have not been
+// sent the error have to be.
 func (t *nameErrors) carryOver(now time.Time, name string, gen uint32, rev uint64) bool {
 	f := t.byName[name]
 	return f != nil && t.note(now, f.nameError, gen, rev)
 }
 
-// bound forgets the oldest errors beyond what is kept and returns how many.
+// bound drops the oldest errors beyond a number, and returns how many it dropped.
 func (t *nameErrors) bound(most int) (n int) {
 	for ; len(t.byName) > most; t.order = t.order[1:] {
 		if x := t.order[0]; x.stands() {
@@ -112,7 +112,7 @@ func (t *nameErrors) bound(most int) (n int) {
 	return n
 }
 
-// since is the statements after seq from, oldest first; some may stand no more.
+// since returns the statements after seq from, oldest first. Some of them may no longer stand.
 func (t *nameErrors) since(from uint64) []statement {
 	i := len(t.order)
 	for i > 0 && t.order[i-1].seq > from {
@@ -121,8 +121,8 @@ func (t *nameErrors) since(from uint64) []statement {
 	return t.order[i:]
 }
 
-// forgetErrors ends the errors that were stated on streams before that of generation gen, and not
-// again. The members among these names are well by now, and are sent again to say so. It reports
+// forgetErrors ends the errors that were stated on earlier streams and not on that of generation
+// gen. The members of these names are sent again, which ends the error at clients. It reports
 // whether any error ended.
 func (t *set) forgetErrors(gen uint32, rev uint64) (ended bool) {
 	for name, f := range t.nameErrors.byName {
@@ -137,20 +137,21 @@ func (t *set) forgetErrors(gen uint32, rev uint64) (ended bool) {
 	return ended
 }
 
-// rollErrors makes room for what a new stream states. What the stream before stated is
-// remembered, so that what is stated again is told to those alone who have not heard it; nobody is
-// told it before (RELAY-38).
+// rollErrors begins the statements of a new stream. Those of the stream before are remembered, so
+// that an error which is stated again is sent only to clients that were not sent it. No client is
+// sent one before it is stated again (RELAY-38).
 func (t *set) rollErrors(rev uint64) (ended bool) {
 	ended = t.forgetErrors(t.answeredGen, rev)
-	t.nameErrors.seq++ // no position is there before it has looked at the new stream's
+	t.nameErrors.seq++ // so that each position looks at the statements of the new stream
 	t.nameErrors.rolled = t.nameErrors.seq
 	return ended
 }
 
-// noteLack looks until when the set lacks what may be there: a name in an error that leaves the
-// body in use, of which there is none. A list without it would delete it at a client that came
-// back, so that client's waits, as long as it would for an origin's silence; and a minute at most,
-// however many names come into error one after the other (RELAY-6, ABS-8).
+// noteLack computes until when the set may lack a resource that exists: a name that has no body and
+// is in an error that would leave one in use. A list without the resource would delete it at a
+// client that came back. So the list for such a client waits, for as long as it would for a silent
+// origin, and for a minute at most, however many names come into error one after the other
+// (RELAY-6, ABS-8).
 func (t *set) noteLack() {
 	x, now := &t.nameErrors, t.shard.now
 	lacked, until := x.lackUntil, time.Time{}
@@ -173,12 +174,12 @@ func (t *set) noteLack() {
 	}
 }
 
-// lacks reports whether the client may hold what the set lacks.
+// lacks reports whether the client may hold a resource that the set lacks.
 func (p *position) lacks() bool {
 	return p.fresh && p.sub.holds && !p.sub.delta && p.view.set.nameErrors.lackUntil.After(p.sub.shard.now)
 }
 
-// endSpared gives the names spared that are in error no more, and have no body either.
+// endSpared returns the spared names that are no longer in error and have no body either.
 func (p *position) endSpared() (gone []string) {
 	s := p.sub
 	for name := range p.spared {
@@ -196,15 +197,15 @@ func (p *position) endSpared() (gone []string) {
 	return gone
 }
 
-// errorAgain owes the error of a member, if it is in one.
+// errorAgain notes that the error of a member has to be sent again, if it is in one.
 func (p *position) errorAgain(name string) {
 	if p.sub.delta && p.view.set.nameErrors.byName[name] != nil && !slices.Contains(p.errorsUnsent, name) {
 		p.errorsUnsent = append(p.errorsUnsent, name)
 	}
 }
 
-// stated has the clients of `*` look at what is in error. Who waits for the first answer gets
-// them with it or after it.
+// stated marks the clients of the set that have to look at its errors. A client that waits for the
+// first answer gets them with it or after it.
 func (t *set) stated(rev uint64) {
 	for _, v := range t.views {
 		for p := v.ordered.head; p != nil; p = p.next {
@@ -213,11 +214,11 @@ func (t *set) stated(rev uint64) {
 	}
 }
 
-// takeErrors is what the client of `*` must be told of members instead of the resource,
-// oldest first, besides the bodies that go out now: an error of one of them follows in a response
-// of its own (ABS-9, ABS-11). A name with a record of its own is left to it (RELAY-25). SotW
-// answers are sent whole, and an error of what has a body would have to leave the body out, which
-// deletes it at older clients: there the body stays, and the error is not told (ABS-8).
+// takeErrors are the errors of members that the client is to be sent, oldest first. The error of a
+// resource whose body is in the same answer follows in a response of its own (ABS-9, ABS-11). A
+// name with a record of its own is left to the record (RELAY-25). A SotW answer is sent whole. It
+// could carry the error of a resource only by leaving out the body, which deletes the resource at
+// older clients. So the body stays and the error is not sent (ABS-8).
 func (p *position) takeErrors(going *Answer) (errs []*NameError, rev uint64) {
 	s := p.sub
 	set := p.view.set
@@ -258,7 +259,7 @@ func (p *position) takeErrors(going *Answer) (errs []*NameError, rev uint64) {
 			}
 		}
 		if s.sets.more != nil && slices.ContainsFunc(going.Errors, func(e *NameError) bool { return e.Name == name }) {
-			return true // said of another set in this very response
+			return true // this response already has it, of another set
 		}
 		if size += f.nameError.Size(); size > errorBytes && len(errs) > 0 {
 			return false
@@ -268,7 +269,7 @@ func (p *position) takeErrors(going *Answer) (errs []*NameError, rev uint64) {
 	}
 	for _, name := range again {
 		if s.deferred.has(name) {
-			p.errorsUnsent = append(p.errorsUnsent, name) // to be told when the list lets go of it (ORD-3)
+			p.errorsUnsent = append(p.errorsUnsent, name) // to be sent when the list no longer keeps it (ORD-3)
 			continue
 		}
 		if f := t.byName[name]; f != nil && f.seq <= p.errorsSent && !add(f) {

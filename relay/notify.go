@@ -4,8 +4,9 @@ import "github.com/weir-xds/weir/relay/xds"
 
 // What a response changed of a name, and which clients are to be sent it.
 
-// offer chooses among an entry's variants. stated: the origin spoke of the name itself,
-// so that who has no match knows that there is none.
+// offer chooses the variant for the map after a response, and notifies the clients if it is
+// another. stated: the origin spoke of the name itself, so that no matching variant means that
+// there is none.
 func (n *namedTable) offer(e *entry, rev uint64, gen uint32, stated bool) {
 	old := e.retiredBodies()
 	if stated || len(e.variants) > 0 {
@@ -30,14 +31,14 @@ func (n *namedTable) offer(e *entry, rev uint64, gen uint32, stated bool) {
 			n.abandon(e)
 		}
 	case stated:
-		// that the body of none has ended is no news
+		// if there was no body, its end is no news
 		known, words := e.absentOn(gen) || gen == 0 && e.chosen == nil, e.nameError
 		if !e.aliasDropped && (words == nil || !n.shard.group.origin.ends(words)) {
 			words = notFound(e.name) // for clients who could not be told otherwise (ABS-10)
 		}
 		if words != nil && e.chosen != nil && e.chosen.Timed() {
-			// also of a NOT_FOUND in the origin's words: so a relay before us says that a TTL has
-			// passed
+			// This includes a NOT_FOUND in the origin's words: a relay upstream states in this way
+			// that a TTL has passed.
 			words.HadTTL = true
 		}
 		if last := e.chosen; n.shard.typeURL == xds.ClusterType {
@@ -63,8 +64,8 @@ func (n *namedTable) offer(e *entry, rev uint64, gen uint32, stated bool) {
 	}
 }
 
-// cured: the resource is the same as before, and is sent again to those who were told an
-// error of it: they remember that until the resource arrives (ABS-7).
+// cured sends an unchanged resource again to the clients that were sent an error of it, since they
+// remember the error until the resource arrives (ABS-7).
 func (e *entry) cured(rev uint64) {
 	for r := e.head; r != nil; r = r.next {
 		if r.lastError() != nil {
@@ -73,8 +74,9 @@ func (e *entry) cured(rev uint64) {
 	}
 }
 
-// renewed: the TTL is another. Who is told TTLs is told this one; who is not may have had the
-// body withheld for it (RELAY-51).
+// renewed is called when only the TTL has changed. Clients that understand TTLs are sent the new
+// one. From other clients the body may have been withheld (RELAY-51), so they are looked at again
+// if they were sent an error.
 func (e *entry) renewed(rev uint64) {
 	for r := e.head; r != nil; r = r.next {
 		if r.sub.ttl {
@@ -86,9 +88,9 @@ func (e *entry) renewed(rev uint64) {
 	}
 }
 
-// due: a removal that was stated while a client was subscribed is told it, whatever the
-// upstream stream does meanwhile. It may have to wait: a SotW client that came back is answered
-// once all it names is known (RELAY-7).
+// due makes sure that each client which is subscribed while a removal is stated will be sent the
+// removal, whatever becomes of the upstream stream. The removal may have to wait: a SotW client
+// that came back is answered once everything that it names is known (RELAY-7).
 func (e *entry) due() {
 	for r := e.head; r != nil; r = r.next {
 		if r.is(owed|holds) && !r.heldBack() {

@@ -12,21 +12,21 @@ import (
 // is complete by itself. The longer pause also ends a sweep: what the stream has not mentioned by
 // then goes (RELAY-46).
 
-// answered updates settling after a response to the set. news: it brought a name that the set did
-// not have.
+// answered updates settling after a response to the set. news: the response brought a name that the
+// set did not have.
 func (t *set) answered(now time.Time, gen uint32, news bool, u *update) {
 	if t.answeredGen != gen {
 		t.shard.unretire(t.key()) // the origin speaks for itself
 		if !t.firm {
-			t.first = time.Time{} // what an earlier stream brought is no measure of this one
+			t.first = time.Time{} // the pause of an earlier stream does not count for this one
 		}
 		if t.standsIn() {
-			t.settled = false // nobody new is given it from now on
+			t.settled = false // from now on it is not sent to new clients
 		}
 	}
 	t.answeredGen = gen
 	if t.note(u); u.Bad {
-		// what was refused was not mentioned, and must stay, in error or not (RELAY-32)
+		// A refused resource counts as not mentioned, and must not be swept (RELAY-32).
 		t.sweepGen = 0
 	} else {
 		t.awaited = time.Time{}
@@ -51,7 +51,7 @@ func (t *set) answered(now time.Time, gen uint32, news bool, u *update) {
 	t.startPause(now)
 }
 
-// pause checks whether the pause after the last new name has been long enough. It locks the shard.
+// pause is called when a pause after the last new name may be over. It locks the shard.
 func (t *set) pause(now time.Time) {
 	s := t.shard
 	s.mu.Lock()
@@ -68,10 +68,12 @@ func (t *set) pause(now time.Time) {
 	s.unlock()
 }
 
+// startPause checks which pauses are over by now, and sets the timer for the next that is not:
+// until the set has settled, until it is firm, and until the sweep.
 func (t *set) startPause(now time.Time) {
 	cfg := t.shard.cfg()
 	if !t.lane().live(t.askedGen) {
-		// The stream broke half-way: a pause after it says nothing about what was still to come.
+		// The stream ended half-way, so a pause after it does not mean that everything has come.
 		t.first, t.sweepFirst = time.Time{}, time.Time{}
 	}
 	if t.first.IsZero() && t.sweepFirst.IsZero() {
@@ -84,7 +86,7 @@ func (t *set) startPause(now time.Time) {
 		}
 	}
 	arrivals := t.lane().arrivals.Load()
-	sweeps := t.revived && t.sweepGen != 0 // until then nobody new is given what had retired
+	sweeps := t.revived && t.sweepGen != 0 // until then new clients are not sent the retired members
 	if !t.first.IsZero() && !t.settled && !sweeps {
 		x := earlier(arrivals.Over(t.lastNew, cfg.Settle), t.first.Add(cfg.ColdWait))
 		if t.badParts.bad {
@@ -97,7 +99,7 @@ func (t *set) startPause(now time.Time) {
 			t.wakeFresh()
 		}
 	}
-	// What was restored and is to be swept is not confirmed by an answer before that.
+	// A restored set that is to be swept is confirmed by the sweep, and not by an answer before it.
 	sweeps = sweeps || t.restored && t.sweepGen != 0 && !t.sweepFirst.IsZero()
 	if !t.first.IsZero() && !t.firm && !t.badParts.bad && !sweeps {
 		x := earlier(later(arrivals.Over(t.lastNew, cfg.FirmSettle), t.gathered), t.first.Add(firmMost))
@@ -121,8 +123,8 @@ func (t *set) startPause(now time.Time) {
 	}
 }
 
-// sweep removes the members that the present stream has not mentioned (RELAY-46). A stream
-// that ended sweeps nothing.
+// sweep removes the members that the present stream has not mentioned (RELAY-46). It does nothing
+// if that stream has ended.
 func (t *set) sweep() {
 	gen := t.sweepGen
 	t.sweepGen = 0
@@ -151,13 +153,13 @@ func (t *set) sweep() {
 	}
 }
 
-// swept reports whether a sweep removes a member. What the guard holds back is not swept: it has a
-// time of its own.
+// swept reports whether a sweep removes the member. What the guard holds back is not swept, since
+// it has a time of its own.
 func (t *set) swept(m *member, gen uint32) bool {
 	return (t.sweepAll || t.refetch[m.name]) && !m.seenOn(gen) && !t.guard.holdsAny(&m.held)
 }
 
-// unmentioned is what a sweep would remove.
+// unmentioned are the removals that a sweep would make.
 func (t *set) unmentioned(gen uint32) (ps []pendingRemoval) {
 	for _, m := range t.members {
 		if t.swept(m, gen) {
@@ -169,16 +171,16 @@ func (t *set) unmentioned(gen uint32) (ps []pendingRemoval) {
 	return ps
 }
 
-// Arrivals are the bytes that a connection to an origin receives. While a message is still
-// arriving, no pause says that a set is complete (RELAY-6): over a slow link a large response takes
-// longer than any. Whoever reads the connection writes it, and the table looks at it when a pause
-// would be over. Safe for concurrent use.
+// Arrivals counts the bytes that a connection to an origin receives. While a message is still
+// arriving no pause ends, and no set counts as complete (RELAY-6): over a slow link a large
+// response takes longer than any pause. The reader of the connection writes it. The table reads it
+// when a pause would be over. It is safe for concurrent use.
 type Arrivals struct {
 	at   atomic.Int64 // of the last bytes, in Unix nanoseconds
 	part atomic.Int64 // bytes since the last whole message
 }
 
-// partOfMessage is how many bytes must have come to be part of a message and not what HTTP/2 says
+// partOfMessage is how many bytes count as part of a message. Fewer may be what HTTP/2 sends
 // besides: pings, window updates, the headers of a stream.
 const partOfMessage = 1 << 10
 
@@ -188,12 +190,12 @@ func (a *Arrivals) Bytes(now time.Time, n int) {
 	a.at.Store(now.UnixNano())
 }
 
-// Message notes that a whole message was received. What has come of the next by then is not
-// counted, and so not seen before more of it comes.
+// Message notes that a whole message was received. Bytes of the next message that have come by then
+// are not counted, so it is not seen before more of it comes.
 func (a *Arrivals) Message() { a.part.Store(0) }
 
-// Over is when a pause is over that began at since, or with the last bytes of a message that is
-// still arriving.
+// Over is when a pause ends that began at since, or with the last bytes of a message that is still
+// arriving.
 func (a *Arrivals) Over(since time.Time, pause time.Duration) time.Time {
 	if a != nil && a.part.Load() >= partOfMessage {
 		if at := time.Unix(0, a.at.Load()); at.After(since) {
@@ -203,5 +205,5 @@ func (a *Arrivals) Over(since time.Time, pause time.Duration) time.Time {
 	return since.Add(pause)
 }
 
-// Over says which connection the streams to come use.
+// Over tells which connection the next streams use.
 func (l *Lane) Over(a *Arrivals) { l.arrivals.Store(a) }

@@ -111,7 +111,8 @@ func (k *store) suspend(from laneIndex) {
 	k.lanes.Store(&k.quarantine.lanes)
 }
 
-// quarantineInPlace puts a type that has lanes of its own under suspicion, and leaves it on these.
+// quarantineInPlace makes a type suspect that has lanes of its own in any case, and leaves it on
+// them.
 func (k *store) quarantineInPlace() {
 	k.quarantine = &quarantine{store: k, lanes: *k.home}
 	k.lanes.Store(&k.quarantine.lanes)
@@ -134,7 +135,7 @@ func (t *quarantine) refused(r *StreamRejection, now time.Time) {
 	}
 }
 
-// setStage moves the type to another stage and keeps count of those that are being probed.
+// setStage changes the stage, and counts the types that are being probed.
 func (t *quarantine) setStage(to quarantineStage) {
 	was := t.stage
 	t.stage = to
@@ -202,7 +203,7 @@ func (t *quarantine) startProbing() {
 	switch k := t.store; {
 	case !k.wants(mainLane) && !k.wants(sideLane):
 	case t.since.IsZero() && k.group.origin.hasProven(k.typeURL):
-		t.rejoin() // another group was answered
+		t.rejoin() // the origin has answered the type in another group
 	case k.group.probing.Load() < maxProbing: // two callers at once may pass it by one
 		t.setStage(stageProbing)
 		for _, l := range t.lanes {
@@ -256,7 +257,7 @@ func (k *store) prove() (released bool) {
 	case t.stage == stageProbing:
 		released = !t.since.IsZero()
 		t.setStage(stageReleased)
-	default: // by a response still under way on a lane that it was taken off
+	default: // the response came on a lane that the type was taken off
 		released = !t.since.IsZero()
 		t.rejoin()
 	}
@@ -296,7 +297,7 @@ func (t *quarantine) rejoin() {
 	k.lanes.Store(k.home)
 	for _, s := range k.all {
 		s.sets(func(t *set) {
-			if t.live() { // those who came meanwhile: their stream is open again
+			if t.live() { // clients that came meanwhile: the set's stream is open again
 				t.stated(s.rev)
 				t.wakeFresh()
 			}

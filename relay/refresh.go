@@ -10,8 +10,8 @@ import (
 // answers with nothing but heartbeats would be asked in a loop.
 const refreshPause = time.Minute
 
-// refreshes are the names that were asked again since a certain time. Their number is bounded by
-// that of the names. They are dropped with the first name that is asked again after refreshPause.
+// refreshes are the names that were asked again since a certain time. There are no more of them
+// than names. All are dropped with the first name that is asked again after refreshPause.
 type refreshes struct {
 	since time.Time
 	names map[string]bool
@@ -109,9 +109,9 @@ func (c *scope) hear(held *xds.Variant, u *update, r *xds.Resource) heard {
 	}
 }
 
-// heed does what is alike for names and members: it counts what has expired, gives the body its new
-// expiry, and notes that the other body waits while the origin is frozen, if anything that is given
-// to clients does.
+// heed does what is the same for names and members: it counts expired resources, gives the body its
+// new expiry, and decides about a body that the heartbeat is for and that is not held. While the
+// origin is frozen such a body waits for the thaw, if clients have one already (given).
 func (c *scope) heed(a *Applied, held *xds.Variant, u *update, r *xds.Resource, given bool) (what heard, longer *xds.Variant) {
 	id := r.Identity()
 	switch what = c.hear(held, u, r); what {

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// A SotW request lists every name of its type (RELAY-27), so one more name costs as much as all: a
-// list of 200,000 takes a quarter of a second to be made, and as much at the origin. After a long
-// list further changes of the type's names are collected for a while, and other types are asked
-// meanwhile. The first request of a stream never waits.
+// A SotW request lists every name of its type (RELAY-27), so one more name costs as much as all of
+// them. A list of 200,000 names takes a quarter of a second to make, and as much at the origin.
+// After a long list further changes of the type's names are collected for a while, and other types
+// are asked meanwhile. The first request of a stream never waits.
 
 const (
 	// listPause is how long changes are collected for each name of a list that has more than
@@ -32,8 +32,8 @@ func (x *lastList) again() time.Time {
 	return x.at.Add(min(time.Duration(x.names)*listPause, longestListPause))
 }
 
-// listsLater reports whether the names have to wait, and sees to it that they are asked then.
-// Another map's shard is asked with the same request.
+// listsLater reports whether the names have to wait, and sets the timer for asking them. It is
+// false for the shard of another map if the request is the one that was just made.
 func (n *namedTable) listsLater(lane laneIndex, now time.Time) bool {
 	x := &n.shard.store.lastList[lane]
 	at := x.again()
@@ -57,8 +57,8 @@ func (n *namedTable) listAgain() {
 	}
 }
 
-// allAsked are the names that a request lists, in no order: not those that are aside, unless
-// there are no others.
+// allAsked are the names that a request lists, in no order. Names that are aside are left out,
+// unless there are no others.
 func (k *store) allAsked() []Name {
 	var all, aside []Name
 	for _, s := range k.all {

@@ -9,17 +9,17 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// What retires. An entry whose upstream subscription is gone is nobody's: it moves here with its
-// variants, out of all shards, and is bounded by count and bytes (RELAY-78). Retiring and evicting
-// tell nobody anything (RELAY-80). It comes back with renewed interest, as entry.retired, and
-// answers for as long as no stream can be opened that would carry the question (RELAY-4): see
-// Sub.retired. What the origin says then, a body or an absence, ends it.
+// Retired bodies. When the upstream subscription of an entry has ended, its variants move out of
+// the shard into an LRU of the whole table, which is bounded by count and bytes (RELAY-78). Clients
+// are sent nothing when a body retires or is evicted (RELAY-80). When a client subscribes again the
+// bodies come back as entry.retired. They are sent only while no stream can be opened that would
+// carry the question (RELAY-4): see Sub.retired. A body or an absence from the origin ends that.
 //
-// What if the origin comes back and says nothing? It may be in the dark as much as we are (ABS-5),
-// or it may mean that the name is gone and state no absences. So nobody is given the old body any
-// more, and nobody who was given it during the outage loses it: a client that asked the origin
-// itself before the outage would keep what it holds, too. Its version is not presented on the new
-// stream: an origin that is in sync with it would answer by silence, which must not bring it back.
+// The origin may come back and state nothing. It may know as little as we do (ABS-5), or the name
+// is gone and it states no absences. So new clients are not sent the old body any more, and clients
+// that were sent it during the outage keep it, as a client that asked the origin itself before the
+// outage would. The version of a retired body is not presented on the new stream. An origin that is
+// in sync with it would answer by silence, and silence must not bring the body back.
 
 // retiredKey is the key of what retired. It consists of strings, since groups and shards end
 // before the bodies do.
@@ -154,8 +154,8 @@ func (s *shard) retiredKey(name string) retiredKey {
 	return retiredKey{origin: s.group.origin.name, group: s.group.key, typeURL: s.typeURL, params: s.params.Key(), name: name}
 }
 
-// retire keeps the bodies of a name that nobody wants. It keeps none of these: what is private
-// (RELAY-75), what must not be cached (RELAY-9), what has a TTL, which ends by itself, and a body
+// retire keeps the bodies of a name that nobody wants. Four kinds are not kept: private ones
+// (RELAY-75), uncacheable ones (RELAY-9), those with a TTL, which end by themselves, and a body
 // that had retired before and about which a connected origin was silent since.
 func (n *namedTable) retire(e *entry) {
 	variants := e.variants
@@ -175,13 +175,13 @@ func (n *namedTable) retire(e *entry) {
 // isFallback reports whether bodies that stand in are of the last resort.
 func isFallback(vs []*xds.Variant) bool { return len(vs) > 0 && vs[0].From.Fallback }
 
-// standsIn reports whether what would be given of the name is of the last resort.
+// standsIn reports whether the body that stands in for the name is of the last resort.
 func (e *entry) standsIn() bool {
 	return len(e.variants) == 0 && isFallback(e.retiredBodies())
 }
 
-// unretire takes back what retired. Only a group in which a client acknowledged something has
-// anything retired.
+// unretire takes retired bodies back out of the LRU. Only a group in which a client acknowledged
+// something has retired bodies.
 func (s *shard) unretire(key retiredKey) (variants []*xds.Variant, unconfirmed bool) {
 	if variants, unconfirmed = s.table().retired.take(key); variants != nil {
 		s.group.used.Store(true)
@@ -190,8 +190,9 @@ func (s *shard) unretire(key retiredKey) (variants []*xds.Variant, unconfirmed b
 	return variants, unconfirmed
 }
 
-// expect makes sure that what retired is sent in time if the origin neither accepts nor refuses a
-// stream: before the client that asked is sent that nothing can be served (RELAY-8).
+// expect sets a timer, in case the origin neither accepts nor refuses a stream. When it fires,
+// retired bodies are sent, before the client that asked is sent that nothing can be served
+// (RELAY-8).
 func (s *shard) expect(l *Lane) {
 	if l.gen.Load() == 0 && !l.down.Load() {
 		s.push(timer{at: s.now.Add(s.cfg().ColdWait / 2), kind: laneDown, lane: l, gen: s.group.gens.Load()})
@@ -230,7 +231,7 @@ func (l *Lane) Missed() {
 	}
 }
 
-// markHeldBack has the clients of all names look again at what they could not be sent so far.
+// markHeldBack marks the clients of all names whose body could not be sent so far.
 func (n *namedTable) markHeldBack() {
 	for _, e := range n.entries {
 		if e.retired != nil || e.chosen != nil && (e.chosen.DoNotCache || e.unconfirmed) {
@@ -239,6 +240,7 @@ func (n *namedTable) markHeldBack() {
 	}
 }
 
+// markRecords marks the clients of a name.
 func (n *namedTable) markRecords(e *entry) {
 	for r := e.head; r != nil; r = r.next {
 		r.markDirty(n.shard.rev)
@@ -282,8 +284,8 @@ func (r *record) retired() *xds.Variant {
 	return v
 }
 
-// gave notes whether the body that the client is sent had retired. An equal body of a set counts
-// as the set's (RELAY-25).
+// gave notes whether the body that the client is sent is a retired one. An equal body of a set
+// counts as that of the set (RELAY-25).
 func (r *record) gave(v *xds.Variant) {
 	r.standsIn(false)
 	r.flags &^= revived
@@ -293,7 +295,7 @@ func (r *record) gave(v *xds.Variant) {
 	}
 }
 
-// lookedUp counts what a client that asks for a name found.
+// lookedUp counts for the metrics what a client found that subscribes to a name.
 func (r *record) lookedUp() {
 	s := r.sub
 	e, result := r.entry, metrics.Miss

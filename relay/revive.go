@@ -9,12 +9,12 @@ import (
 	"github.com/weir-xds/weir/metrics"
 )
 
-// Sets that retire. They do as a whole, and come back as a whole (RELAY-81): a set that never
-// settled does not retire, nor one with a member that must not be cached (RELAY-9) or has a TTL.
-// What came back in an outage goes on as the set's members, so that those who were given it keep
-// it, and is given to nobody else once a stream is open, until what that stream has not mentioned
-// is swept. It does not count as firm: a client that holds something may hold what has come to be
-// meanwhile, and keeps it.
+// Retired sets. A set retires and comes back as a whole (RELAY-81). A set that never settled does
+// not retire, nor one with a member that must not be cached (RELAY-9) or that has a TTL. The
+// members that came back in an outage stay the set's members, so clients that were sent them keep
+// them. Once a stream is open, no other client is sent the set until the sweep has removed what the
+// stream has not mentioned. A revived set is not firm: a client that holds something may hold a
+// newer resource, and keeps it.
 
 func (t *set) key() retiredKey {
 	key := t.shard.retiredKey(t.selector)
@@ -22,9 +22,9 @@ func (t *set) key() retiredKey {
 	return key
 }
 
-// retire keeps the members of a set that nobody wants. Where the absence of a member is never
-// learnt, as of a type in `absence_keeps`, one that is gone could never be told from the others
-// again.
+// retire keeps the members of a set that nobody wants. A set of a type in `absence_keeps` does not
+// retire: the absence of a member is never learnt there, so a member that is gone could never be
+// removed.
 func (t *set) retire() {
 	cfg := t.shard.group.origin.config()
 	told := !cfg.SotW || cfg.absenceDeletes(t.shard.typeURL)
@@ -42,7 +42,8 @@ func (t *set) retire() {
 	t.shard.table().retired.add(t.key(), variants, false)
 }
 
-// expect looks for a set that retired when the first client asks for it.
+// expect is called when the first client asks for the set. It brings a retired set back, now or
+// when no stream could be opened in time.
 func (t *set) expect() {
 	l := t.lane()
 	if t.clients > 1 || t.settled || l.gen.Load() != 0 {
@@ -58,7 +59,7 @@ func (t *set) expect() {
 	}
 }
 
-// revive brings back what retired, if there is a set of it: no stream can be opened.
+// revive brings the retired set back, if there is one. It is called when no stream can be opened.
 func (t *set) revive() {
 	switch {
 	case t.clients == 0:
@@ -67,7 +68,7 @@ func (t *set) revive() {
 		if t.settled {
 			return
 		}
-		if len(t.members) > 0 { // of a stream that began to tell what the set is now
+		if len(t.members) > 0 { // from a stream that ended before the set had settled
 			t.wakeFlowing()
 			return
 		}
@@ -101,7 +102,7 @@ func (t *set) revive() {
 	t.wakeFresh()
 }
 
-// wakeFlowing wakes who is told members though the set has not settled.
+// wakeFlowing marks the clients that are sent members before the set has settled.
 func (t *set) wakeFlowing() {
 	for _, v := range t.views {
 		for p := v.fresh.head; p != nil; p = p.next {
@@ -113,7 +114,7 @@ func (t *set) wakeFlowing() {
 	}
 }
 
-// forget drops the members. Nobody has been given them.
+// forget drops the members. No client was sent them.
 func (t *set) forget() {
 	t.askedGen, t.answeredGen = 0, 0 // as in clear
 	rev := t.shard.nextRev()
@@ -139,8 +140,8 @@ func (t *set) noteUncached(m *member) {
 	}
 }
 
-// abandon gives up at once a set that nobody wants and that must not be cached: the lane is
-// reopened without it, and who comes before that waits for the next stream (RELAY-9).
+// abandon gives up at once a set that nobody wants and that must not be cached. The lane is
+// reopened without it. A client that subscribes before that waits for the next stream (RELAY-9).
 func (t *set) abandon() {
 	if t.kind != wild { // it is unsubscribed by its name
 		t.unwant()
@@ -156,7 +157,7 @@ func (t *set) abandon() {
 	t.clear()
 }
 
-// lookedUp counts what a client found that asks for the set.
+// lookedUp counts for the metrics what a client found that subscribes to the set.
 func (t *set) lookedUp() {
 	result := metrics.Miss
 	switch {

@@ -5,8 +5,8 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// scope is what a set and the names of a type have in common: it is asked on one lane, and what the
-// origin says of it is guarded and frozen as one. Guarded by its shard's lock.
+// scope is what a set and the names of a type have in common. Each is asked on one lane, and is
+// guarded and frozen as a whole. Guarded by its shard's lock.
 type scope struct {
 	// Set once, by newSet or newShard.
 	shard    *shard
@@ -15,16 +15,16 @@ type scope struct {
 	spelt    string // as the client wrote it who asked first, if that is another (NAME-9)
 
 	guard guard
-	from  *xds.Provenance // of the last response that said something of what is in it
+	from  *xds.Provenance // of the last response that concerned it
 }
 
-// scoped is in what they differ: a *set, or the *namedTable.
+// scoped is what a *set and the *namedTable do differently.
 type scoped interface {
 	// stream is how that stands on which it was asked last.
 	stream() gate.Stream
 	// subject is what a freeze has to know of it, but for its class.
 	subject() gate.Subject
-	// standsIn reports whether what is in it is of the last resort.
+	// standsIn reports whether its content is that of the last resort.
 	standsIn() bool
 	// size is how many names have a body.
 	size() int
@@ -36,13 +36,13 @@ type scoped interface {
 	// is being applied is known to leave out nothing.
 	omits(*update) bool
 	listsAll(rev uint64) bool
-	// answers is what is held of a name that the stream of generation gen may take away, and
-	// whether that stream has brought it.
+	// answers are the variants of a name that the stream of generation gen may remove, and whether
+	// that stream has brought them.
 	answers(name string, gen uint32) (held []*xds.Variant, seen bool)
-	// remove takes up that the stream has taken a resource away, kept all the same or not. It
-	// reports whether it was held, and is no more.
+	// remove applies the removal of a resource by the stream. kept: the guard or a freeze holds it
+	// back. It reports whether a body was removed.
 	remove(id xds.Identity, gen uint32, kept bool) bool
-	// drop takes up that a list has left out what is known.
+	// drop applies that a list leaves the resource out.
 	drop(known)
 	// release removes what the guard held back, and returns how many resources that is.
 	release(*guard) int
@@ -56,8 +56,8 @@ func (c *scope) bodies(name string) []*xds.Variant {
 	return nil
 }
 
-// held is what an entry and a member of a set have in common: what the table holds of one name, and
-// by the word of which stream. Guarded by the shard's lock.
+// held is what an entry and a member of a set have in common: the variants of one name, and which
+// stream stated them. Guarded by the shard's lock.
 type held struct {
 	name string // canonical
 	// variants are of one resource, by constraints: that of the name, or, of an entry alone, one

@@ -91,7 +91,7 @@ func newSet(s *shard, selector string) *set {
 	return t
 }
 
-// laneIndex is the lane that the set is asked on: globs live with the names (RELAY-20).
+// laneIndex is the lane that the set is asked on. Globs are asked where the names are (RELAY-20).
 func (t *set) laneIndex() laneIndex {
 	if t.kind == glob {
 		return t.shard.named.lane
@@ -101,7 +101,7 @@ func (t *set) laneIndex() laneIndex {
 
 func (t *set) lane() *Lane { return t.shard.lane(t.laneIndex()) }
 
-// ask is how a collection is asked upstream: as a name like others.
+// ask is the name by which a collection is subscribed upstream.
 func (t *set) ask() Name {
 	return Name{Name: xds.Spelling(t.selector, t.spelt), Params: t.shard.params, Collection: true, Located: t.shard.byLocator()}
 }
@@ -125,8 +125,8 @@ func (t *set) look() {
 	s.poke(t.laneIndex())
 }
 
-// dropClient takes a client away. The set outlives its last client by linger. A collection that is
-// known to be empty does not: clients can make such names up (RELAY-39).
+// dropClient removes a client. The set outlives its last client by linger. A collection that is
+// known to be empty does not, since clients can make such names up (RELAY-39).
 func (t *set) dropClient(now time.Time) {
 	t.clients--
 	if t.clients > 0 {
@@ -184,9 +184,9 @@ func (t *set) unwant() {
 	t.clear()
 }
 
-// clear drops the members of a set that nobody wants, all together (RELAY-81). While a stream
-// is open on which it was asked they stay and are kept up: the set may be wanted again before that
-// stream is closed.
+// clear drops the members of a set that nobody wants, all together (RELAY-81). While a stream is
+// open on which the set was asked they stay and are kept up to date, since the set may be wanted
+// again before that stream ends.
 func (t *set) clear() {
 	if t.lane().live(t.askedGen) {
 		return
@@ -202,8 +202,8 @@ func (t *set) clear() {
 		return
 	}
 	t.retire()
-	// a stream that the type was taken off may still be there (RELAY-92): it tells differences to
-	// what goes
+	// A stream that the type was taken off may still be open (RELAY-92). It would state differences
+	// to the members that are dropped here.
 	t.askedGen, t.answeredGen = 0, 0
 	t.revived, t.uncached, t.needsOrigin = false, nil, false
 	for name := range t.members {
@@ -219,14 +219,14 @@ func (t *set) clear() {
 func (t *set) ready(holds bool) bool {
 	switch {
 	case t.needsOrigin, len(t.uncached) > 0 && !t.lane().live(t.askedGen):
-		return false // half a set is worse than none (RELAY-81)
+		return false // a part of a set must not be sent (RELAY-81)
 	case holds:
 		return t.firm
 	}
 	return t.settled
 }
 
-// live is RELAY-1 for the set: asked and answered on the stream that is open now.
+// live reports whether the set was asked and answered on the stream that is open now (RELAY-1).
 func (t *set) live() bool { return t.lane().live(t.askedGen) && t.answeredGen == t.askedGen }
 
 func (t *set) stream() gate.Stream { return t.lane().stream(t.askedGen) }
@@ -237,12 +237,12 @@ func (t *set) subject() gate.Subject {
 
 func (t *set) size() int { return len(t.members) }
 
-// standsIn reports whether the members are those of the last resort, and no stream has
-// replaced them yet.
+// standsIn reports whether the members are those of the last resort, and no stream has replaced
+// them yet.
 func (t *set) standsIn() bool { return t.revived && t.fallback }
 
-// expectMembers makes room for the members of a first answer at once: grown step by step the
-// maps are copied several times, under the lock.
+// expectMembers allocates the maps for a first answer at once. If they grew step by step they would
+// be copied several times under the lock.
 func (t *set) expectMembers(n int) {
 	if len(t.members) == 0 {
 		t.members = make(map[string]*member, n)
@@ -252,7 +252,7 @@ func (t *set) expectMembers(n int) {
 	}
 }
 
-// offer updates every view with a member's variants, and drops a member that has none left.
+// offer updates every view with the variants of a member, and drops a member that has none left.
 func (t *set) offer(m *member, rev uint64) {
 	t.shard.expiring.track(expiringKey{t, m.name}, m.variants)
 	t.noteUncached(m)
@@ -264,13 +264,15 @@ func (t *set) offer(m *member, rev uint64) {
 	}
 }
 
-// markChanged marks the clients of all views, after the members of one response were offered.
+// markChanged marks the clients of all views once the members of one response were offered.
 func (t *set) markChanged(rev uint64) {
 	for _, v := range t.views {
 		v.markChanged(rev)
 	}
 }
 
+// wakeFresh marks the clients that wait for the set, which may have settled, and those that wait
+// for a removal that was held back until it settled.
 func (t *set) wakeFresh() {
 	s := t.shard
 	s.edited() // it may have settled

@@ -9,10 +9,11 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// shard is one type of one group for one parameter map (store.go): the entries of both kinds under
-// one mutex. The kinds have entries and lifetimes of their own (RELAY-20, RELAY-25). A member of a
-// set came on the lane that asked for `*`; a named entry was asked by its name. A client that is
-// subscribed both ways is answered from both at one instant, so they share the lock.
+// shard is the table of one type of one group for one parameter map (store.go): the sets `*` and
+// collections, and the names. A member of a set came on the lane that asked for the set, and a
+// named entry came on the lane that asked for its name, so the two have entries and lifetimes of
+// their own (RELAY-20, RELAY-25). A client that is subscribed in both ways is answered from both at
+// one instant, so they share a lock.
 type shard struct {
 	// Set once by newShard.
 	*store
@@ -88,20 +89,20 @@ func (k *store) table() *Table { return k.group.origin.table }
 func (k *store) cfg() *Config  { return k.group.origin.table.config() }
 func (k *store) push(x timer)  { k.table().timers.push(x) }
 
-// private reports whether what the shard holds is dropped with its last client: secrets
-// (RELAY-75), what belongs to one client alone, and what belongs to an origin that is no longer
-// configured.
+// private reports whether the content is dropped with its last client. That holds for secrets
+// (RELAY-75), for the group of a single client, and for an origin that is no longer configured.
 func (s *shard) private() bool {
 	return s.group.dedicated || xds.IsSecret(s.typeURL) || s.group.origin.ended.Load()
 }
 
-// retires reports whether what nobody wants any more is kept for an outage. What made-up nodes
-// were sent is not: it would take the place of what clients may come back for.
+// retires reports whether content is kept for an outage after its last client has left. The content
+// of a group in which no client acknowledged anything is not kept: a made-up node would displace
+// what real clients may come back for.
 func (s *shard) retires() bool { return !s.private() && s.group.used.Load() }
 
-// linger is how long an upstream subscription outlives its last client (RELAY-3). It is zero where
-// as many maps are held as may be in use: clients make maps up, and maps that are used one after
-// the other would pile up while they linger (RELAY-73).
+// linger is how long an upstream subscription outlives its last client (RELAY-3). It is zero while
+// as many parameter maps are held as may be in use. Clients make maps up, and maps that are used
+// one after the other would pile up while they linger (RELAY-73).
 func (s *shard) linger() time.Duration {
 	most := s.cfg().MaxParameterSets
 	if s.private() || s.group.vain() || s.params.Len() > 0 && most > 0 && len(s.store.all) > most {
@@ -110,7 +111,8 @@ func (s *shard) linger() time.Duration {
 	return s.cfg().Linger
 }
 
-// lingerUntil keeps what lost its last client until a time. end is the timer of it.
+// lingerUntil keeps something that lost its last client until a time. end is the timer for it: it
+// names the set or the entry.
 func (s *shard) lingerUntil(w *interest, at time.Time, end timer) {
 	if w.lingerAt = at; !w.timer {
 		w.timer = true
@@ -142,7 +144,7 @@ func (k *store) unlock() {
 	}
 }
 
-// poke makes the lane of index i look at this shard.
+// poke makes the lane of index i look at the shard.
 func (s *shard) poke(i laneIndex) {
 	if !s.group.origin.Serves(s.typeURL) {
 		return
@@ -156,9 +158,9 @@ func (s *shard) poke(i laneIndex) {
 const maxIdleShards = 256
 
 // dropIfEmpty marks the shard dead if nobody uses it. If it returns true, the caller calls
-// group.dropShard after unlocking. A type that was asked on a stream keeps its shard for as long
-// as the stream is open, so that it is not asked there as if for the first time. If made-up types
-// pile up in this way, the stream is reopened.
+// group.dropShard after unlocking. A type that was asked on a stream keeps its shard until the
+// stream ends, since it must not be asked there as if for the first time. If too many made-up types
+// stay for this reason, the stream is reopened.
 func (s *shard) dropIfEmpty() bool {
 	if s.dead || s.subs > 0 || s.star.wanted() || len(s.collections.byName)+len(s.named.entries) > 0 {
 		return s.dead
@@ -263,8 +265,8 @@ func later(a, b time.Time) time.Time {
 // edited notes that the snapshot of the shard is out of date.
 func (s *shard) edited() { s.edition = s.table().editions.Add(1) }
 
-// endLingering drops what lingers, where no client can come back for it: what a client
-// unsubscribed from before it left would keep a made-up group. It locks the shard.
+// endLingering drops everything that lingers. It is for a group whose node no client can have
+// again: what a client unsubscribed from before it left would keep the group. It locks the shard.
 func (s *shard) endLingering() {
 	s.mu.Lock()
 	for _, e := range s.named.entries {

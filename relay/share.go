@@ -7,14 +7,15 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// Sharing one upstream subscription between parameter maps (origins[].share, RELAY-69): a name that
-// what another map has been answered with serves as well is not asked itself. That one represents
-// it. When the two part, because the variant goes or is another, the name is asked, and keeps what
-// it has until the origin has answered for its own map (RELAY-70).
+// Parameter maps can share an upstream subscription (origins[].share, RELAY-69). If the answer for
+// one map serves another map as well, the name is not asked for the other map. The entry that is
+// asked represents the one that is not. When the variant goes or is replaced by one that does not
+// match both, the name is asked for its own map, and keeps its body until that is answered
+// (RELAY-70).
 
-// sharedWant is what a name has to do with that of other maps.
+// sharedWant is how an entry shares a subscription with the entries of other maps.
 type sharedWant struct {
-	rep      *entry       // is asked in this one's place
+	rep      *entry       // is asked in place of this one
 	heir     *entry       // takes the place of this one, which is given up
 	retained *xds.Variant // is kept until the origin has answered for the map
 }
@@ -33,8 +34,8 @@ func (e *entry) retained() *xds.Variant {
 	return e.sharedWant.retained
 }
 
-// unshare has the name stand for itself. What it has came for another map: the first word that
-// comes for its own takes the place of that, or casts doubt on it (stale.go).
+// unshare ends that the name is represented. What it holds came for another map: the first
+// statement for its own map replaces it, or puts it in doubt (stale.go).
 func (e *entry) unshare() {
 	if e.rep() != nil {
 		e.sharedWant = nil
@@ -42,8 +43,9 @@ func (e *entry) unshare() {
 	}
 }
 
-// representative is the entry of another map that may stand for this one; nil: none. Where it
-// is never told that a variant has gone (DEL-3) nobody would learn that the two have parted.
+// representative is the entry of another map that may represent this one; nil: none. Nothing is
+// shared where the origin does not state that a variant is gone (DEL-3), since it would not be
+// noticed that the maps need different variants by then.
 func (n *namedTable) representative(e *entry) (rep *entry) {
 	cfg := n.shard.group.origin.config()
 	if !cfg.Share || cfg.SotW && !xds.FullState(n.shard.typeURL) || e.refresh || e.retained() != nil {
@@ -61,20 +63,20 @@ func (n *namedTable) representative(e *entry) (rep *entry) {
 	return rep
 }
 
-// serves reports whether what the name was answered with is what the other has.
+// serves reports whether the name was answered with what the other holds.
 func (e *entry) serves(other *entry) bool {
 	a, b := e.chosen, other.chosen
 	return a != nil && b != nil && !e.isMute() && a.Digest == b.Digest && !a.DoNotCache && e.nameError == nil && other.nameError == nil &&
 		!e.aliasDropped && a.Name == e.name
 }
 
-// askedOn reports whether the name is asked on the stream of generation gen, by itself or by who
-// represents it.
+// askedOn reports whether the name is asked on the stream of generation gen, either itself or by
+// its representative.
 func (e *entry) askedOn(gen uint32) bool {
 	return e.asksOn(gen) || e.rep() != nil && e.rep().asksOn(gen)
 }
 
-// shares reports whether the name need not be asked, for there is one that stands for it.
+// shares reports whether the name need not be asked, because it is represented or can be.
 func (n *namedTable) shares(e *entry) bool {
 	if n.shard.represented(e) {
 		return true
@@ -87,14 +89,13 @@ func (n *namedTable) shares(e *entry) bool {
 	return rep != nil
 }
 
-// represented reports whether the name is served by what stands for it.
+// represented reports whether the name has a representative that still serves it.
 func (k *store) represented(e *entry) bool {
 	rep := e.rep()
 	return rep != nil && k.lists(rep) && rep.rep() == nil && rep.serves(e)
 }
 
-// unshare has every map ask for the name itself that shares it with one that does not serve it
-// any more.
+// unshare has the name asked for each map whose representative no longer serves it.
 func (k *store) unshare(name string) {
 	for _, s := range k.all {
 		e := s.named.entries[name]
@@ -108,8 +109,8 @@ func (k *store) unshare(name string) {
 	}
 }
 
-// unshareTouched does so for names of which one map has lost something, not by a response, which
-// other maps would have part in.
+// unshareTouched does so for names of which one map has lost something in another way than by a
+// response. Other maps had no part in that.
 func (k *store) unshareTouched(touched ...*entry) {
 	if !k.group.origin.config().Share {
 		return
@@ -119,7 +120,7 @@ func (k *store) unshareTouched(touched ...*entry) {
 	}
 }
 
-// unshareAll does so for all names that a response speaks of.
+// unshareAll does so for all names that a response concerns.
 func (k *store) unshareAll(u *update) {
 	if !k.group.origin.config().Share || len(k.all) < 2 {
 		return
@@ -146,8 +147,8 @@ func (k *store) unshareAll(u *update) {
 	}
 }
 
-// bequeath hands over what a name that is given up stands for: if no other that is asked may,
-// one of those it represents is asked, and represents the rest (RELAY-71).
+// bequeath is called when a name is given up that represents others. If no other entry that is
+// asked can represent them, one of them is asked, and represents the rest (RELAY-71).
 func (n *namedTable) bequeath(e *entry) {
 	if !n.shard.group.origin.config().Share {
 		return
@@ -171,8 +172,8 @@ func (n *namedTable) bequeath(e *entry) {
 	}
 }
 
-// waitsForHeir reports whether the name may not be unsubscribed yet: who takes its place has
-// to be asked before (RELAY-71).
+// waitsForHeir reports whether the name must not be unsubscribed yet, because the entry that takes
+// its place is not asked yet (RELAY-71).
 func (n *namedTable) waitsForHeir(e *entry) bool {
 	if e.sharedWant == nil || e.sharedWant.heir == nil {
 		return false
@@ -181,9 +182,9 @@ func (n *namedTable) waitsForHeir(e *entry) bool {
 	return h.rep() == nil && n.shard.lists(h) && h.asked() != e.asked()
 }
 
-// retains reports whether a removal is no word about what the shard holds of the name: it was
-// never asked for this map. Then the name is asked, and what there is stays until the answer, or
-// for cold_wait. gen is the stream's: on that of `*` it is a word about `*` alone.
+// retains reports whether a removal does not apply to what the shard holds of a name, because the
+// name was never asked for this map. Then it is asked, and its body stays until the answer, or for
+// cold_wait. gen is that of the stream: a removal on the stream of `*` concerns `*` alone.
 func (n *namedTable) retains(p *updateShare, id xds.Identity, gen uint32, now time.Time) bool {
 	e := n.entries[id.Name]
 	if e == nil || !e.askedOn(gen) || find(e.variants, id.Constraints) == nil || p.brings(id.Name) {
@@ -198,14 +199,14 @@ func (n *namedTable) retains(p *updateShare, id xds.Identity, gen uint32, now ti
 	return true
 }
 
-// awaits reports whether the name was asked for its map at last, and what is kept of it waits
-// for the answer.
+// awaits reports whether the name has been asked for its own map, and its retained body waits for
+// the answer.
 func (n *namedTable) awaits(name string, gen uint32) bool {
 	e := n.entries[name]
 	return e != nil && e.retained() != nil && e.asksOn(gen)
 }
 
-// replaceRetained adds to what a response says the removal of what was kept, if it answers for
+// replaceRetained adds to a response the removal of the retained body, if the response answers for
 // the map.
 func (p *updateShare) replaceRetained(s *shard, gen uint32) {
 	answer := func(name string) {
@@ -230,8 +231,8 @@ func (p *updateShare) replaceRetained(s *shard, gen uint32) {
 	}
 }
 
-// endRetained takes what was kept from a name for which the origin has not answered. It locks the
-// shard.
+// endRetained removes the retained body of a name for which the origin has not answered. It locks
+// the shard.
 func (n *namedTable) endRetained(e *entry, now time.Time) {
 	s := n.shard
 	s.mu.Lock()

@@ -4,15 +4,15 @@ import "time"
 
 // Names that the origin leaves unanswered, or answers with an error.
 
-// fail takes up what the origin says of a name instead of a resource: the body that is there
-// goes or stays (ABS-8), and either counts as an answer.
+// fail applies an error that the origin states of a name. The body is removed or stays (ABS-8).
+// Either counts as an answer.
 func (n *namedTable) fail(e *entry, nameError *NameError, rev uint64, gen uint32) {
 	if n.shard.group.origin.ends(nameError) {
-		n.markConfirmed(e) // any other error says nothing of the body
+		n.markConfirmed(e) // another error would state nothing about the body
 		known := e.answeredOn(gen) && e.nameError.Same(nameError)
 		e.onWords(nameError)
-		// also to those who know that it does not exist; the same is news to who came since it was
-		// asked anew (RELAY-99)
+		// This includes clients that were sent an absence. The same error is new to clients that
+		// came since the name was asked anew (RELAY-99).
 		if !known {
 			n.notify(e, rev)
 		}
@@ -26,12 +26,12 @@ func (n *namedTable) fail(e *entry, nameError *NameError, rev uint64, gen uint32
 		e.rev = rev
 	}
 	e.onError(nameError, gen)
-	if !known { // on a new stream the same is news to who came since the last (RELAY-38)
+	if !known { // on a new stream the same error is new to clients that came since (RELAY-38)
 		n.notify(e, rev)
 	}
 }
 
-// startSilence starts the clock for the names just asked.
+// startSilence sets the timer for the names just asked.
 func (n *namedTable) startSilence() {
 	if n.silentAt.IsZero() && len(n.unheard) > 0 {
 		n.silentAt = n.unheard[0].at.Add(n.shard.group.origin.patience())
@@ -39,10 +39,10 @@ func (n *namedTable) startSilence() {
 	}
 }
 
-// silent looks at the names asked 15 s ago. What a healthy origin has left unanswered is absent if
-// the origin speaks SotW (ABS-2, ABS-5), or in error if silence is to be nothing worse (ABS-6);
-// otherwise it is counted and settles what waited (RELAY-6). Silence about a body whose version was
-// presented means that it is current. It locks the shard.
+// silent looks at the names that were asked 15 s ago. A name that a healthy origin has left
+// unanswered is absent if the origin speaks SotW (ABS-2, ABS-5), or in error if the configuration
+// says so (ABS-6). Otherwise it is counted, and what waited for it no longer does (RELAY-6).
+// Silence about a body whose version was presented means that it is current. It locks the shard.
 func (n *namedTable) silent(now time.Time) {
 	s := n.shard
 	s.mu.Lock()
@@ -52,7 +52,7 @@ func (n *namedTable) silent(now time.Time) {
 	for ; i < len(n.unheard) && !n.unheard[i].at.Add(patience).After(now); i++ {
 		if u := n.unheard[i]; u.isLast() && n.isAsked(u.entry) {
 			n.heardNothing(u.entry)
-			s.unshareTouched(u.entry) // who has been silent of it stands for nobody
+			s.unshareTouched(u.entry) // an unanswered entry represents no other
 		}
 		n.unheard[i] = unheard{}
 	}
@@ -67,7 +67,7 @@ func (u *unheard) isLast() bool {
 	return u.entry.asksOn(u.gen) && u.entry.asks == u.asks && !u.entry.refresh
 }
 
-// heardNothing takes up that nothing was said of a name for patience.
+// heardNothing applies that the origin has stated nothing of a name for patience.
 func (n *namedTable) heardNothing(e *entry) {
 	waited, nameError := !e.isAnswered(), e.nameError
 	news := e.onSilence(n.quiet())

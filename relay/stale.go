@@ -7,21 +7,22 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// A stream to an origin that understands parameters begins as if nothing were held: no versions can
-// be presented (DYN-20), and what went while there was none is named by nobody. So the first
-// variant that the stream brings of a name takes the place of what the map had of it on streams
-// before. That there is none for the map is harder to know: the plain name in removed_resources may
-// be said to another map, and is no word about variants with constraints (DYN-13). If none has come
-// after the pause that RELAY-6 has where a wrong guess deletes, it was said to this one.
+// A stream to an origin that understands parameters begins as if nothing were held. No versions can
+// be presented (DYN-20), so the origin does not state what went while there was no stream. The
+// first variant of a name that the stream brings replaces what the map held from earlier streams.
+// It is harder to know that there is none for the map: the plain name in removed_resources may be
+// meant for another map, and says nothing about variants with constraints (DYN-13). So the name is
+// in doubt. If no variant has come after firm_settle, the removal was meant for this map.
 
-// doubt is that an origin said of a name that it is not there, on the stream of generation gen.
+// doubt is that the stream of generation gen has stated that a name does not exist, perhaps for
+// another map.
 type doubt struct {
 	gen uint32
 	at  time.Time
 }
 
-// stale is what the shard holds of a name from streams before that of generation gen, which
-// speaks of it for the first time now.
+// stale is what the shard holds of a name from earlier streams, at the moment when the stream of
+// generation gen speaks of the name for the first time.
 func (s *shard) stale(name string, gen uint32) (vs []*xds.Variant) {
 	if e := s.named.entries[name]; e != nil && !e.seenOn(gen) && e.askedOn(gen) {
 		vs = append(vs, e.variants...)
@@ -34,9 +35,10 @@ func (s *shard) stale(name string, gen uint32) (vs []*xds.Variant) {
 	return vs
 }
 
-// doubt notes that a name asked for the map is not there, for this map or for another, or
-// that a variant which matches the map is not, and another is held that the stream has not spoken
-// of. It reports whether the removal is no more than that doubt, even of what it names.
+// doubt applies a removal of a name, or of a variant that matches the map, while something is held
+// of the name that the stream has not spoken of. The removal may be meant for another map, so the
+// name is in doubt. It reports whether the removal has no other effect, not even on the variant
+// that it names.
 func (n *namedTable) doubt(now time.Time, id xds.Identity, gen uint32) (early bool) {
 	e, key := n.entries[id.Name], id.Constraints
 	if e == nil || e.seenOn(gen) || !e.asksOn(gen) {
@@ -56,14 +58,14 @@ func (n *namedTable) doubt(now time.Time, id xds.Identity, gen uint32) (early bo
 	return early
 }
 
-// early reports whether a removal may have been made before the origin read that the name is
-// asked for this map. The map has the variant from another one (RELAY-68), to which the removal was
-// said, and has no answer of its own yet. So it keeps the variant until that answer (RELAY-70,
-// DYN-13), which may be the one that takes its place (DYN-10): a client would be told of an absence
-// that was never stated (ABS-5). If nothing comes, the removal was said to this map too.
+// early reports whether the origin may have made a removal before it read that the name is asked
+// for this map. That is so if the map has the variant from another map (RELAY-68), and has no
+// answer of its own. Then it keeps the variant until that answer (RELAY-70, DYN-13), which may
+// replace the variant (DYN-10). A client would otherwise be sent an absence that was never stated
+// (ABS-5). If no answer comes, the removal was meant for this map too.
 //
-// A client of locators is told at once that the variant of these constraints is gone (DYN-14). That
-// is what was stated, and another of its maps may have the variant that took its place.
+// A client of locators is sent at once that the variant of these constraints is gone (DYN-14). That
+// was stated, and another of its maps may have the variant that replaces it.
 func (n *namedTable) early(e *entry, key string, gen uint32) bool {
 	if !e.isBorrowed() || e.answeredOn(gen) || e.retained() != nil || find(e.variants, key) == nil {
 		return false
@@ -73,12 +75,12 @@ func (n *namedTable) early(e *entry, key string, gen uint32) bool {
 			return false
 		}
 	}
-	// of a glob's members a removal is its word
+	// a removal of a member is stated by its glob
 	return !n.shard.updateShare.brings(e.name) && len(n.shard.collections.memberBodies(gen, e.name)) == 0
 }
 
-// endDoubts takes away what was doubted long enough, and has not come on the stream of generation
-// gen. It locks the shard.
+// endDoubts removes what has been in doubt for long enough and was not brought by the stream of
+// generation gen. It locks the shard.
 func (n *namedTable) endDoubts(gen uint32, now time.Time) {
 	s := n.shard
 	s.mu.Lock()

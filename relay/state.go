@@ -49,8 +49,8 @@ type absence uint8
 
 const (
 	notAbsent absence = iota
-	// ended: what it had has ended, and no stream has said of the name itself that there is none:
-	// its TTL has passed, or an alias lost what it stood for.
+	// ended: the body ended, and no stream stated that the name does not exist. Its TTL has passed,
+	// or the resource dropped the alias.
 	ended
 	absentBefore   // on a stream before
 	absentNow      // on the stream
@@ -62,22 +62,23 @@ type unheardFor uint8
 
 const (
 	notLong unheardFor = iota // or not at all
-	// mute: nothing had been said of the body after 15 s, or nothing but an error (confirm.go).
+	// mute: the origin had stated nothing of the body after 15 s, or nothing but an error
+	// (confirm.go).
 	mute
-	// unheardOf: besides, nothing else is known. Lists that wait for the name go without it
+	// unheardOf: besides, no body is held. Lists that wait for the name are sent without it
 	// (RELAY-6).
 	unheardOf
 )
 
 // substitute is what had retired under a name (retired.go), or what the last resort has of it
-// (fallback.go). Who has it of us is said by the records' flag revived.
+// (fallback.go). Clients that were sent it have the flag revived in their records.
 type substitute struct {
 	variants []*xds.Variant
 	served   bool // somebody was to be given it
 	silent   bool // a connected origin kept silent about the name
 }
 
-// quiet is what the silence of a healthy origin means of a name of which nothing is known.
+// quiet is what the silence of a healthy origin means for a name of which nothing is known.
 type quiet uint8
 
 const (
@@ -106,8 +107,8 @@ func (st *state) isAnswered() bool { return st.question == answered }
 // answeredOn reports whether the stream has answered the last question.
 func (st *state) answeredOn(gen uint32) bool { return st.question == answered && st.gen == gen }
 
-// cameBack reports whether it has left the request since its body came, and perhaps a list that may
-// be of before it came back has left it out.
+// cameBack reports whether the name has left the request since its body came, and may be back. A
+// list that leaves it out may have been made before it came back.
 func (st *state) cameBack() bool { return st.source == fromLapsed || st.source == fromLeftOut }
 
 // isBorrowed reports whether what the name has came for other maps.
@@ -118,51 +119,49 @@ func (st *state) absentOn(gen uint32) bool {
 	return st.chosen == nil && st.absence >= absentNow && st.gen == gen
 }
 
-// wasStatedAbsent reports whether the last that was stated of it is that there is none, on whatever
-// stream: that counts for settling (RELAY-38).
+// wasStatedAbsent reports whether the last statement about the name, on any stream, was that it
+// does not exist. That counts for settling (RELAY-38).
 func (st *state) wasStatedAbsent() bool {
 	return st.chosen == nil && st.absence != notAbsent && st.absence != presumedAbsent
 }
 
-// isEnded reports whether what it had has ended, and nothing was said of the name itself.
+// isEnded reports whether the body ended without a statement about the name itself.
 func (st *state) isEnded() bool { return st.absence == ended }
 
-// isGone reports whether the name is known not to exist, as far as that can be known: stated,
-// or silence for 15 s.
+// isGone reports whether the name is taken not to exist: that was stated, or the origin was silent
+// for 15 s.
 func (st *state) isGone() bool {
 	return st.chosen == nil && (st.wasStatedAbsent() || st.isUnanswered())
 }
 
-// isUnknown reports whether nothing at all is known of the name, not even that the origin is silent
-// about it.
+// isUnknown reports whether nothing is known of the name, not even that the origin is silent.
 func (st *state) isUnknown() bool {
 	return st.chosen == nil && !st.wasStatedAbsent() && !st.isInDoubt()
 }
 
-// isInDoubt reports whether the origin is silent about it, or states an error that is no absence.
+// isInDoubt reports whether the origin is silent about the name, or states an error that is no
+// absence.
 func (st *state) isInDoubt() bool { return st.inError || st.isUnanswered() }
 
-// isUnanswered reports whether nothing is known of it, or nothing but an error, 15 s after it was
-// asked.
+// isUnanswered reports whether nothing but an error is known of the name 15 s after it was asked.
 func (st *state) isUnanswered() bool { return st.silence == unheardOf }
 
-// isMute reports whether nothing had been said of its body 15 s after it was asked.
+// isMute reports whether the origin had stated nothing of the body 15 s after it was asked.
 func (st *state) isMute() bool { return st.silence >= mute }
 
-// kept reports whether the name is in an error, stated on the stream, that leaves its body in use
-// (ABS-8).
+// kept reports whether the stream stated an error of the name that leaves its body in use (ABS-8).
 func (st *state) kept(gen uint32) bool { return st.inError && st.answeredOn(gen) }
 
-// isSilent reports whether the origin has said nothing of a virtual host since it was asked
-// on_demand_wait ago. An error says no more of whether there is one.
+// isSilent reports whether the origin has not answered for a virtual host on_demand_wait after the
+// question. An error is no answer, since it does not say whether the host exists.
 func (st *state) isSilent() bool { return st.waited && (!st.isAnswered() || st.inError) }
 
-// isServed reports whether somebody was to be given what retired, and the origin has not spoken
-// since.
+// isServed reports whether a client was to be sent the retired body, and the origin has stated
+// nothing since.
 func (st *state) isServed() bool { return st.retired != nil && st.retired.served }
 
-// revivable is what stands in as long as the origin can be reached by no stream; nil: nothing, or a
-// connected origin was silent about the name.
+// revivable is what stands in while no stream to the origin can be opened. It is nil if there is
+// nothing, or if a connected origin was silent about the name.
 func (st *state) revivable() []*xds.Variant {
 	if st.retired == nil || st.retired.silent {
 		return nil
@@ -178,8 +177,8 @@ func (st *state) retiredBodies() []*xds.Variant {
 	return st.retired.variants
 }
 
-// isSettled reports whether the stream has told the body before, and nothing else is to be told or
-// asked of it.
+// isSettled reports whether the stream brought this body before, and nothing else about the name is
+// open: no error, question or confirmation.
 func (st *state) isSettled(v *xds.Variant, gen uint32) bool {
 	return st.seenOn(gen) && st.asksOn(gen) && st.answeredOn(gen) && st.chosen == v && st.nameError == nil &&
 		!st.unconfirmed && !st.aliasDropped && st.retired == nil && !st.inError && !st.isMute() && !st.refresh

@@ -92,8 +92,8 @@ func (k *store) spoken() {
 // maxMatching bounds the constraints whose matches are remembered: they are an origin's to choose.
 const maxMatching = 4096
 
-// shardsMatching are the shards of the maps that constraints match. It is a look-up: constraints
-// come back with every update of a variant.
+// shardsMatching are the shards of the maps that the constraints match. The result is remembered,
+// since constraints come back with every update of a variant.
 func (k *store) shardsMatching(c *constraints.Set) []*shard {
 	if c == nil { // DYN-12
 		return k.all
@@ -114,7 +114,7 @@ func (k *store) shardsMatching(c *constraints.Set) []*shard {
 	return found
 }
 
-// shards are those of the type now. It locks the store.
+// shards are the present shards of the type. It locks the store.
 func (k *store) shards() []*shard {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -124,7 +124,7 @@ func (k *store) shards() []*shard {
 // set replaces the list of shards.
 func (k *store) set(all []*shard) { k.all, k.matching = all, nil }
 
-// add takes in a shard, whose names are asked where those of the others are.
+// add adds a shard. Its names are asked on the same lane as those of the other shards.
 func (k *store) add(s *shard) {
 	if len(k.all) > 0 {
 		s.named.lane = k.all[0].named.lane
@@ -138,8 +138,7 @@ func (k *store) add(s *shard) {
 // (RELAY-20).
 func (k *store) wantsSet() bool { return slices.ContainsFunc(k.all, (*shard).wantsSet) }
 
-// wants reports whether there is something to be asked on the lane of that index, whichever
-// it is.
+// wants reports whether anything is to be asked on the lane of that index, for whichever map.
 func (k *store) wants(i laneIndex) bool {
 	return slices.ContainsFunc(k.all, func(s *shard) bool { return s.wants(i) })
 }
@@ -157,8 +156,8 @@ func (k *store) moving() bool {
 	return slices.ContainsFunc(k.all, func(s *shard) bool { return s.named.moving })
 }
 
-// ask notes that something of the type is asked on a lane's stream, and reports whether it is
-// the first.
+// ask notes that something of the type is asked on a lane's stream, and reports whether it is the
+// first.
 func (k *store) ask(i laneIndex, gen uint32) (first bool) {
 	first = k.askedGen[i] != gen
 	k.askedGen[i] = gen
@@ -179,7 +178,7 @@ func kinds(shards []*shard) iter.Seq[*store] {
 	}
 }
 
-// other calls f with every other shard of the type.
+// others calls f with every other shard of the type.
 func (s *shard) others(f func(*shard)) {
 	for _, x := range s.store.all {
 		if x != s {
@@ -188,8 +187,8 @@ func (s *shard) others(f func(*shard)) {
 	}
 }
 
-// match is what other maps hold of a name that matches this one too: it answers a new name at
-// once (RELAY-68).
+// match is what other maps hold of a name that matches this map too. It answers a new name at once
+// (RELAY-68).
 func (n *namedTable) match(name string) (vs []*xds.Variant) {
 	for _, x := range n.shard.store.all {
 		e := x.named.entries[name]
@@ -217,7 +216,7 @@ func (k *store) wakeLane(i laneIndex) {
 	}
 }
 
-// byLocator reports whether all is asked by locator, the empty map too: else the answer to it would
-// say nothing of the constraints of the variant that it is, and be taken for what every map matches
-// (DYN-12, DYN-16).
+// byLocator reports whether everything is asked by locators, for the empty map too. If the empty
+// map were asked by plain names, the answer would not have the constraints of its variant, and the
+// variant would be taken for one that every map matches (DYN-12, DYN-16).
 func (k *store) byLocator() bool { return k.group.origin.config().TP2 }

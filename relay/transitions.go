@@ -14,10 +14,9 @@ func (st *state) onAsked(gen uint32) {
 	st.waited, st.refresh = false, false
 }
 
-// onStream: the state is as of this stream from now on. If that is another than before, an absence
-// that was presumed is none, one that was stated is an earlier stream's (RELAY-38), and a name that
-// left the request and came back is asked like all others: what the first answer leaves out is
-// gone.
+// onStream: from now on the state is as of this stream. If it was another before, a presumed
+// absence is dropped, a stated absence becomes an earlier stream's (RELAY-38), and a name that came
+// back into the request is asked like all others, so what the first answer leaves out is gone.
 func (st *state) onStream(gen uint32) {
 	if st.gen == gen {
 		return
@@ -34,8 +33,8 @@ func (st *state) onStream(gen uint32) {
 	}
 }
 
-// onWord: the stream has spoken of the name. It reports whether that counts: an earlier stream has
-// no say, nor has 0.
+// onWord: the stream has spoken of the name. It reports whether the statement counts: that of an
+// earlier stream, or of none, does not.
 func (st *state) onWord(gen uint32) bool {
 	if gen < st.gen || gen == 0 {
 		return false
@@ -44,7 +43,8 @@ func (st *state) onWord(gen uint32) bool {
 	return true
 }
 
-// onAnswer: the stream has answered the question. If that does not count it waits.
+// onAnswer: the stream has answered the question. An answer that does not count leaves the question
+// pending.
 func (st *state) onAnswer(counts bool) {
 	switch {
 	case st.question == unasked:
@@ -55,15 +55,15 @@ func (st *state) onAnswer(counts bool) {
 	}
 }
 
-// onUnasked: the name is asked no more.
+// onUnasked: the name was unsubscribed.
 func (st *state) onUnasked() { st.question = unasked }
 
-// onLapsed: the name left the request and keeps its body, of which nobody says when it changes
-// (RELAY-99).
+// onLapsed: the name left the request and keeps its body. Nobody reports changes of the body from
+// now on (RELAY-99).
 func (st *state) onLapsed() { st.question, st.source = unasked, fromLapsed }
 
-// onLeftOut: a full answer leaves out a name that came back into the request. It may have been
-// under way before, so the name is asked once more.
+// onLeftOut: a full answer leaves out a name that came back into the request. The answer may have
+// been made before that, so the name is asked once more.
 func (st *state) onLeftOut() { st.source, st.refresh = fromLeftOut, true }
 
 // onDoubt: the name is to be asked anew.
@@ -72,8 +72,8 @@ func (st *state) onDoubt() { st.refresh = true }
 // onWaited: on_demand_wait has passed since the question.
 func (st *state) onWaited() { st.waited = true }
 
-// onSilence: nothing was said for 15 s since the question, or nothing but an error. It reports
-// whether that is news of a name that is not held.
+// onSilence: the origin has stated nothing for 15 s since the question, or nothing but an error. It
+// reports whether that is news about a name without a body.
 func (st *state) onSilence(q quiet) (news bool) {
 	heard := st.isAnswered()
 	if !heard || st.inError {
@@ -114,22 +114,22 @@ func (st *state) onSilence(q quiet) (news bool) {
 
 // What the origin says.
 
-// onSeen: the stream brought a body, or a word that it has one.
+// onSeen: the stream brought a body, or mentioned that the resource exists.
 func (st *state) onSeen(gen uint32) {
 	if st.source = fromEarlier; st.onWord(gen) {
 		st.onMentioned(gen)
 	}
 }
 
-// onHeard: the origin answered for a name that keeps its body all the same. Of an error nothing was
-// said.
+// onHeard: the origin answered for the name, and the name keeps its body all the same. A name in
+// error stays unanswered, since nothing was stated of the error.
 func (st *state) onHeard(gen uint32) {
 	if st.asksOn(gen) && st.nameError == nil {
 		st.question = answered
 	}
 }
 
-// onBody: the body was told on the stream. It is no answer for an alias that it does not list.
+// onBody: the stream brought the body. For an alias that the body does not list it is no answer.
 func (st *state) onBody(v *xds.Variant, gen uint32) {
 	st.nameError, st.inError = nil, false
 	st.onAnswer(st.onWord(gen) && !st.aliasDropped)
@@ -137,8 +137,8 @@ func (st *state) onBody(v *xds.Variant, gen uint32) {
 	st.chosen, st.absence, st.existed = v, notAbsent, true
 }
 
-// onAbsent: that there is none was told on the stream, in these words. gen is 0 if no stream says
-// so: it expired. If the stream says it of the name itself, that is the end of an error (ABS-7).
+// onAbsent: the stream stated, in these words, that the name does not exist. gen is 0 if no stream
+// did: the body expired. A statement about the name itself ends an error (ABS-7).
 func (st *state) onAbsent(words *NameError, gen uint32) {
 	st.nameError = words
 	counts := st.onWord(gen)
@@ -155,69 +155,69 @@ func (st *state) onAbsent(words *NameError, gen uint32) {
 	}
 }
 
-// onTold: the name is known again, whether there is one or not.
+// onTold: it is known again whether the name exists.
 func (st *state) onTold() { st.silence = min(st.silence, mute) }
 
-// onError: an error that leaves the body in use was told on the stream (ABS-8).
+// onError: the stream stated an error that leaves the body in use (ABS-8).
 func (st *state) onError(f *NameError, gen uint32) {
 	st.onAnswer(st.onWord(gen))
 	st.inError = true
 	st.onWords(f)
 }
 
-// onWords: an error is told in these words. An error that is the same stays as it is: clients
-// remember which they were told.
+// onWords: the error has these words. If they are the same as before the error object stays, since
+// clients remember which one they were sent.
 func (st *state) onWords(f *NameError) {
 	if !st.nameError.Same(f) {
 		st.nameError = f
 	}
 }
 
-// onExpired: it is absent because its TTL has passed, which is told in these words.
+// onExpired: the name is absent because its TTL has passed, and these are the words for clients.
 func (st *state) onExpired(words *NameError) { st.nameError = words }
 
 // Aliases.
 
-// onDropped: the resource does not list the name any more, which is asked anew (ALIAS-4).
+// onDropped: the resource no longer lists this alias, which is asked anew (ALIAS-4).
 func (st *state) onDropped() { st.aliasDropped, st.refresh = true, true }
 
-// onListed: a resource that lists the name is held. What it was to be asked anew for is answered.
+// onListed: a resource that lists this alias is held, so the alias need not be asked anew.
 func (st *state) onListed() {
 	if st.aliasDropped {
 		st.aliasDropped, st.refresh = false, false
 	}
 }
 
-// onNamed: the origin spoke of the alias itself, or nothing is left of what it stood for.
+// onNamed: the origin spoke of the alias itself, or the resource that it stood for is gone.
 func (st *state) onNamed() { st.aliasDropped = false }
 
 // What becomes known without a word of the origin about the name.
 
-// onHeld: a body is held for it that came by another name, set or map, or from a snapshot; nil: it
-// is not.
+// onHeld: the name has a body that came by another name, set or map, or from a snapshot. nil: it
+// has none.
 func (st *state) onHeld(v *xds.Variant) {
 	st.chosen = v
 	st.existed = st.existed || v != nil
 }
 
-// onBorrowed: what is held came for other maps.
+// onBorrowed: the body came for another parameter map.
 func (st *state) onBorrowed() { st.source = fromOthers }
 
-// onOwn: the name stands for itself.
+// onOwn: the name is no longer represented by that of another map.
 func (st *state) onOwn() { st.source = fromEarlier }
 
-// onUnkept: nobody has the name, and what it has must not be cached, so v is what is left of it
-// (RELAY-9). asked: on the stream that is open. Should it be wanted again it is asked anew.
+// onUnkept: no client has the name, and what must not be cached was dropped, so v is what is left
+// (RELAY-9). asked: it is asked on the open stream. If a client wants it again it is asked anew.
 func (st *state) onUnkept(v *xds.Variant, asked bool) {
 	st.chosen, st.refresh = v, asked
 	st.onAnswer(false)
 }
 
-// onRestored: what is held is that of a snapshot. is is false if it is not, or if a stream has
-// spoken of it since, if only by its silence.
+// onRestored: is says whether the content is that of a snapshot and not confirmed yet. A stream
+// confirms it by a statement or by silence.
 func (st *state) onRestored(is bool) { st.unconfirmed = is }
 
-// onRetired: this is what stands in for the name during an outage; nil: nothing.
+// onRetired: these bodies stand in for the name during an outage; nil: none do.
 func (st *state) onRetired(vs []*xds.Variant) {
 	switch {
 	case vs == nil:
@@ -231,8 +231,9 @@ func (st *state) onRetired(vs []*xds.Variant) {
 	st.existed = true
 }
 
-// onServed: somebody was to be given what retired.
+// onServed: a client was to be sent the retired body.
 func (st *state) onServed() { st.retired.served = true }
 
-// onOutlived: what a set said since counts more than the absence that was stated.
+// onOutlived: a set stated the resource after its absence was stated, so the absence no longer
+// counts.
 func (st *state) onOutlived() { st.absence = notAbsent }
