@@ -20,9 +20,11 @@ type ClientStatus struct {
 	Dedicated   []string
 	NodeID      string
 	NodeCluster string
-	Dialect     string // "delta" or "sotw"
-	Since       time.Time
-	Types       []TypeStatus // in the order of writing (ORD-1)
+	// Identity is that of the client's verified certificate; "" without one.
+	Identity string
+	Dialect  string // "delta" or "sotw"
+	Since    time.Time
+	Types    []TypeStatus // in the order of writing (ORD-1)
 	// NodeChanges counts later requests with a different node, which is ignored (STREAM-3).
 	NodeChanges int
 }
@@ -45,6 +47,8 @@ type TypeStatus struct {
 	UnsyncedSince time.Time
 	Nacks         uint64
 	LastNack      Nack // the last one; zero: none
+	// Nacking: the client refused the response that it judged last.
+	Nacking bool
 	// Refused counts names that were refused without asking an origin.
 	Refused uint64
 	// Held counts answers that were held back for the order between types (ORD-5).
@@ -123,7 +127,7 @@ func (s *session) status() ClientStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := ClientStatus{
-		Origin: s.cfg.origin.Name(), NodeID: s.nodeID, NodeCluster: s.nodeCluster, Dialect: s.dialect(),
+		Origin: s.cfg.origin.Name(), NodeID: s.nodeID, NodeCluster: s.nodeCluster, Dialect: s.dialect(), Identity: s.from.identity,
 		Since: s.opened, NodeChanges: s.nodeChanges,
 	}
 	if s.group != nil {
@@ -143,7 +147,7 @@ func (s *session) status() ClientStatus {
 func (st *streamType) status(own *relay.Origin, delta bool) TypeStatus {
 	t := TypeStatus{
 		TypeURL: st.typeURL, SentVersion: st.sentVersion, AckedVersion: st.ackedVersion, Responses: st.responses,
-		UnsyncedSince: st.lacksSince(), Nacks: st.nacks, LastNack: st.nacked.last(),
+		UnsyncedSince: st.lacksSince(), Nacks: st.nacks, LastNack: st.nacked.last(), Nacking: st.nacking,
 		Refused: st.refusedCount, Held: st.heldCount, Cold: st.coldCount,
 	}
 	if delta || xds.IsSecret(st.typeURL) {

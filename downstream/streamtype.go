@@ -83,6 +83,7 @@ type streamType struct {
 	refusedCount, heldCount   uint64
 	coldCount                 uint64
 	nacked                    *nacked // nil: no response was refused
+	nacking                   bool    // the client refused the response that it judged last
 }
 
 // sent is a response that the client has not acknowledged.

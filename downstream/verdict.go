@@ -13,6 +13,7 @@ import (
 // ack records that the client accepted a response.
 func (s *session) ack(now time.Time, st *streamType, x *sent) {
 	if x.real {
+		st.nacking = false
 		st.nacked.accepted(x)
 		st.sub.Ack(x.told)
 		st.ackedVersion = x.told.Version
@@ -37,6 +38,7 @@ func (s *session) nack(now time.Time, st *streamType, x *sent, nonce string, det
 	if x.real && !x.nacked {
 		st.sub.Nack(x.told)
 	}
+	st.nacking = st.nacking || x.real
 	x.nacked = true
 }
 

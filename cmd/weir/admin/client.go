@@ -13,6 +13,7 @@ type client struct {
 	Peer        string    `json:"peer"`
 	NodeID      string    `json:"node_id"`
 	NodeCluster string    `json:"node_cluster"`
+	Identity    string    `json:"identity,omitempty"` // of its verified certificate
 	Origin      string    `json:"origin"`
 	Group       string    `json:"group"`
 	Dedicated   []string  `json:"dedicated_groups,omitempty"` // as origin/key
@@ -40,9 +41,18 @@ type clientType struct {
 	InFlightSince time.Time `json:"in_flight_since,omitzero"`
 	UnsyncedSince time.Time `json:"unsynced_since,omitzero"`
 	NACKs         uint64    `json:"nacks"`
-	Refused       uint64    `json:"refused_names,omitempty"`
-	Held          uint64    `json:"held,omitempty"`
-	Cold          uint64    `json:"cold,omitempty"`
+	// Nacking: it refused the response that it judged last, for the reason in Rejected.
+	Nacking  bool      `json:"nacking,omitempty"`
+	Rejected *rejected `json:"rejected,omitempty"`
+	Refused  uint64    `json:"refused_names,omitempty"`
+	Held     uint64    `json:"held,omitempty"`
+	Cold     uint64    `json:"cold,omitempty"`
+}
+
+// rejected is the last refusal of a type by a client.
+type rejected struct {
+	Message string    `json:"message"` // the client's
+	At      time.Time `json:"at"`
 }
 
 // clientPart is what a client is subscribed to, of one type at one origin with one parameter map.
@@ -60,7 +70,7 @@ type clientPart struct {
 func clientOf(s *downstream.ClientStatus, full bool) client {
 	maps := map[string]bool{}
 	c := client{
-		Stream: s.Stream, Peer: s.Peer, NodeID: s.NodeID, NodeCluster: s.NodeCluster, Origin: s.Origin, Group: s.Group,
+		Stream: s.Stream, Peer: s.Peer, NodeID: s.NodeID, NodeCluster: s.NodeCluster, Identity: s.Identity, Origin: s.Origin, Group: s.Group,
 		Dedicated: s.Dedicated, Dialect: s.Dialect, Since: s.Since, Synced: true, Types: make([]clientType, 0, len(s.Types)),
 	}
 	for i := range s.Types {
@@ -73,6 +83,9 @@ func clientOf(s *downstream.ClientStatus, full bool) client {
 			Refused: t.Refused, Held: t.Held, Cold: t.Cold,
 		})
 		last := &c.Types[i]
+		if t.Nacking {
+			last.Nacking, last.Rejected = true, &rejected{t.LastNack.Message, t.LastNack.At}
+		}
 		for _, x := range t.Parts {
 			if x.Params != "" {
 				maps[x.Params] = true

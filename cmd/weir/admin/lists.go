@@ -103,22 +103,6 @@ func (a *Admin) groups(w http.ResponseWriter, r *http.Request) {
 	l.write(w, "groups")
 }
 
-func (a *Admin) clients(w http.ResponseWriter, r *http.Request) {
-	l, err := newList[client](r)
-	full, wrong := flag(r, "full")
-	if err = cmp.Or(err, wrong); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	all := a.cfg.Clients()
-	for i := range all {
-		if !l.add(clientOf(&all[i], full)) {
-			break
-		}
-	}
-	l.write(w, "clients")
-}
-
 func (a *Admin) nacks(w http.ResponseWriter, r *http.Request) {
 	l, err := newList[clientNACK](r)
 	if err != nil {

@@ -68,9 +68,8 @@ func (a *Admin) page(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	_, d.Config = a.cfg.Effective()
-	clients := a.cfg.Clients()
-	for i := range clients {
-		d.Clients.add(clientOf(&clients[i], false))
+	for _, c := range a.worst(&clientFilter{}) {
+		d.Clients.add(clientOf(c, false))
 	}
 	for _, n := range a.clientNACKs() {
 		d.NACKs.add(n)

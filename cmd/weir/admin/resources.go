@@ -59,12 +59,8 @@ func queryOf(r *http.Request) (q query, err error) {
 	values := r.URL.Query()
 	q = query{origin: values.Get("origin")}
 	q.Group, q.Name = values.Get("group"), values.Get("name")
-	if text := values.Get("type"); text != "" {
-		url, ok := config.TypeURL(text)
-		if !ok {
-			return q, fmt.Errorf("type=%q: write a short name such as cds, or a full type URL", text)
-		}
-		q.TypeURL = url
+	if q.TypeURL, err = typeOf(values.Get("type")); err != nil {
+		return q, err
 	}
 	q.bodies = q.Name != ""
 	if values.Get("bodies") != "" {
@@ -77,6 +73,15 @@ func queryOf(r *http.Request) (q query, err error) {
 	}
 	q.AllParams, err = flag(r, "full")
 	return q, err
+}
+
+// typeOf is the URL of a type that is given as that or as a short name; "" stays.
+func typeOf(text string) (string, error) {
+	url, ok := config.TypeURL(text)
+	if !ok && text != "" {
+		return "", fmt.Errorf("type=%q: write a short name such as cds, or a full type URL", text)
+	}
+	return url, nil
 }
 
 // paramsOf returns the parameter map of param=KEY=VALUE, given once for each parameter; param= is

@@ -1,0 +1,150 @@
+package admin
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-xds/weir/downstream"
+	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
+)
+
+// fleet are six client streams, each of which stands in another way.
+func fleet(t *testing.T) *world {
+	w := newWorld(t)
+	table, err := relay.New(relay.Config{Origins: []relay.OriginConfig{{Name: "mesh"}, {Name: "edge", Authorities: []string{"edge"}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.cfg.Table = table
+	now := time.Now()
+	kind := func(url string, lacks time.Duration) downstream.TypeStatus {
+		s := downstream.TypeStatus{TypeURL: url, Wildcard: true}
+		if lacks > 0 {
+			s.UnsyncedSince = now.Add(-lacks)
+		}
+		return s
+	}
+	refuses := kind(xds.ClusterType, 10*time.Second)
+	refuses.Nacking, refuses.Nacks = true, 3
+	refuses.LastNack = downstream.Nack{Nonce: "n.1", Message: "no such thing", At: now.Add(-9 * time.Second)}
+	apart := kind(xds.EndpointType, 0)
+	apart.Parts = []downstream.PartStatus{{Origin: "mesh", Group: "g1"}, {Origin: "edge", Group: "e1"}}
+	over := kind(xds.ListenerType, 0)
+	over.Nacks = 1
+	w.clients = []downstream.ClientStatus{
+		{Stream: 1, NodeID: "web-1", Origin: "mesh", Group: "g1", Types: []downstream.TypeStatus{kind(xds.ClusterType, 0)}},
+		{Stream: 2, NodeID: "web-2", Origin: "mesh", Group: "g1", Types: []downstream.TypeStatus{kind(xds.ClusterType, 0), kind(xds.EndpointType, time.Minute)}},
+		{Stream: 3, NodeID: "db/3", Origin: "mesh", Group: "g2", Types: []downstream.TypeStatus{refuses, over}, Identity: "spiffe://corp/ns/db/sa/db"},
+		{Stream: 4, NodeID: "web-4", Origin: "mesh", Group: "g1", Types: []downstream.TypeStatus{kind(xds.ListenerType, 0), apart}},
+		{Stream: 5, NodeID: "own", Origin: "edge", Group: "e2", Dedicated: []string{"edge/d1"}, Types: []downstream.TypeStatus{over}},
+		{Stream: 6, NodeID: "silent", Origin: "mesh"},
+	}
+	return w
+}
+
+// shown are the streams that a query lists, in the order of the list.
+func (w *world) shown(query string) []uint64 {
+	w.t.Helper()
+	rec := w.get("/clients" + query)
+	if rec.Code != http.StatusOK {
+		w.t.Fatalf("%s: %d: %s", query, rec.Code, rec.Body)
+	}
+	var page struct {
+		Clients []client `json:"clients"`
+	}
+	if err := json.Unmarshal(rec.Body.Bytes(), &page); err != nil {
+		w.t.Fatal(err)
+	}
+	streams := []uint64{}
+	for _, c := range page.Clients {
+		streams = append(streams, c.Stream)
+	}
+	return streams
+}
+
+// TestClientFilters: each filter alone and with others, of which all have to hold. Clients that
+// reject come first, then those that are behind for longest.
+func TestClientFilters(t *testing.T) {
+	w := fleet(t)
+	for query, want := range map[string][]uint64{
+		"":                                {3, 2, 1, 4, 5, 6},
+		"?unsynced=1":                     {3, 2},
+		"?unsynced=false":                 {3, 2, 1, 4, 5, 6},
+		"?nacking=true":                   {3},
+		"?unsynced=true&type=eds":         {2},
+		"?type=eds":                       {2, 4},
+		"?type=" + xds.EndpointType:       {2, 4},
+		"?nacking=1&type=lds":             {},
+		"?older=30s":                      {2},
+		"?older=5s":                       {3, 2},
+		"?older=5s&type=cds":              {3},
+		"?older=1h":                       {},
+		"?origin=edge":                    {4, 5},
+		"?origin=edge&type=lds":           {5},
+		"?origin=mesh&type=lds":           {3, 4},
+		"?group=g1":                       {2, 1, 4},
+		"?group=e1":                       {4},
+		"?group=e1&origin=mesh":           {},
+		"?group=d1":                       {5},
+		"?group=d1&origin=edge":           {5},
+		"?group=nobody":                   {},
+		"?node=web-1":                     {1},
+		"?node=web":                       {},
+		"?node=web-*":                     {2, 1, 4},
+		"?node=*3":                        {3},
+		"?node=*e*-*":                     {2, 1, 4},
+		"?node=web-*1-*":                  {},
+		"?identity=spiffe://corp/ns/db/*": {3},
+		"?identity=*":                     {3, 2, 1, 4, 5, 6},
+		"?node=web-*&group=g1&unsynced=1": {2},
+		"?limit=2":                        {3, 2},
+	} {
+		if got := w.shown(query); !slices.Equal(got, want) {
+			t.Errorf("%s lists %v, want %v", query, got, want)
+		}
+	}
+	want(t, w.get("/clients?limit=2&node=web-*"), http.StatusOK, `"truncated": true`, `"total": 3`)
+	want(t, w.get("/clients?nacking=1"), http.StatusOK, `"nacking": true`, `"message": "no such thing"`, `"nacks": 3`,
+		`"identity": "spiffe://corp/ns/db/sa/db"`)
+	if body := w.get("/clients?node=own").Body.String(); strings.Contains(body, `"rejected"`) || !strings.Contains(body, `"total": 1`) {
+		t.Errorf("what is accepted again is shown as rejected:\n%s", body)
+	}
+}
+
+// TestPageHasTroubleFirst: of many clients the page shows those that are looked for.
+func TestPageHasTroubleFirst(t *testing.T) {
+	w := fleet(t)
+	var calm []downstream.ClientStatus
+	for range pageRows {
+		calm = append(calm, downstream.ClientStatus{NodeID: "calm"})
+	}
+	w.clients = append(calm, w.clients...)
+	want(t, w.get("/"), http.StatusOK, "web-2", "db/3")
+}
+
+// TestBadClientFilters: a value that makes no sense is named, and so is a filter that does not
+// exist: the whole list would look like the answer.
+func TestBadClientFilters(t *testing.T) {
+	w := fleet(t)
+	for query, parts := range map[string][]string{
+		"?unsynced=maybe":     {`unsynced="maybe"`, "true or false"},
+		"?nacking=2":          {`nacking="2"`},
+		"?type=clusters":      {`type="clusters"`, "short name"},
+		"?older=30":           {`older="30"`, "30s"},
+		"?older=-5s":          {`older="-5s"`},
+		"?origin=mash":        {`origin="mash"`, "mesh, edge"},
+		"?limit=0":            {`limit="0"`},
+		"?full=x":             {`full="x"`},
+		"?unsinced=1":         {`"unsinced"`, "unsynced"},
+		"?type=cds&type=eds":  {"type", "twice"},
+		"?older=5s&nacking=x": {`nacking="x"`},
+		"?node=%zz":           {"query"},
+	} {
+		want(t, w.get("/clients"+query), http.StatusBadRequest, parts...)
+	}
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/url"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-xds/weir/cmd/weir/config"
+)
+
+// clientList is what a running weir says of its clients: the part that is shown as a table.
+type clientList struct {
+	Clients []struct {
+		NodeID  string       `json:"node_id"`
+		Cluster string       `json:"node_cluster"`
+		Peer    string       `json:"peer"`
+		Origin  string       `json:"origin"`
+		Group   string       `json:"group"`
+		Since   time.Time    `json:"since"`
+		Types   []clientType `json:"types"`
+	} `json:"clients"`
+	Total int `json:"total"`
+}
+
+type clientType struct {
+	Type          string    `json:"type"`
+	UnsyncedSince time.Time `json:"unsynced_since"`
+	Rejected      *struct {
+		Message string    `json:"message"`
+		At      time.Time `json:"at"`
+	} `json:"rejected"`
+}
+
+func clientsCommand() *cobra.Command {
+	o, output := &operator{}, ""
+	cmd := &cobra.Command{
+		Use:   "clients",
+		Short: "List the clients of a running weir, those with trouble first: who is behind, and who rejects what",
+		Args:  arguments,
+	}
+	o.register(cmd)
+	outputFlag(cmd, &output)
+	f := cmd.Flags()
+	f.Bool("unsynced", false, "only those that have not accepted all they are owed")
+	f.Bool("nacking", false, "only those that refused the last response of a type")
+	f.String("origin", "", "only those that are served by the origin of this `name`")
+	f.String("type", "", "only those subscribed to the `type`, as cds or a full URL; --unsynced, --nacking and --older are then of it alone")
+	f.String("group", "", "only those in the group with this `key`")
+	f.String("node", "", "only those with this node `id`, in which * stands for any characters")
+	f.String("identity", "", "only those whose certificate has this `identity`, in which * stands for any characters")
+	f.Duration("older", 0, "only those that have been out of sync for longer than this")
+	f.Int("limit", 1000, "list so many at most")
+	complete(cmd, "type", config.ShortNames()...)
+	cmd.RunE = action(func(cmd *cobra.Command, _ []string) error {
+		show, ok := map[string]func(io.Writer, []byte) error{"table": clientsTable, "json": statusJSON, "yaml": statusYAML}[output]
+		if !ok {
+			return usageError{fmt.Errorf("--output %q is none of table, yaml, json", output)}
+		}
+		q := url.Values{}
+		for _, name := range []string{"unsynced", "nacking", "origin", "type", "group", "node", "identity", "older", "limit"} {
+			if flag := f.Lookup(name); flag.Changed {
+				q.Set(name, flag.Value.String())
+			}
+		}
+		var body json.RawMessage
+		if err := o.get(cmd.Context(), "/clients?"+q.Encode(), &body); err != nil {
+			return err
+		}
+		return show(cmd.OutOrStdout(), body)
+	})
+	return cmd
+}
+
+func clientsTable(w io.Writer, body []byte) error {
+	var all clientList
+	if err := json.Unmarshal(body, &all); err != nil {
+		return fmt.Errorf("what the admin port says is not understood: %w", err)
+	}
+	now := time.Now()
+	// A tabwriter keeps its first error for Flush.
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	row(tw, "NODE", "CLUSTER", "PEER", "ORIGIN", "GROUP", "CONNECTED", "BEHIND", "REJECTS")
+	for i := range all.Clients {
+		c := &all.Clients[i]
+		var behind, rejects []string
+		for _, t := range c.Types {
+			if !t.UnsyncedSince.IsZero() {
+				behind = append(behind, t.Type+" "+ago(now, t.UnsyncedSince))
+			}
+			if r := t.Rejected; r != nil {
+				rejects = append(rejects, fmt.Sprintf("%s %s ago: %s", t.Type, ago(now, r.At), r.Message))
+			}
+		}
+		row(tw, c.NodeID, c.Cluster, c.Peer, c.Origin, c.Group, ago(now, c.Since), strings.Join(behind, ", "), strings.Join(rejects, "; "))
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	if more := all.Total - len(all.Clients); more > 0 {
+		_, err := fmt.Fprintf(w, "and %d more; --limit says how many are listed\n", more)
+		return err
+	}
+	return nil
+}
