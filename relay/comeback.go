@@ -80,13 +80,14 @@ func (x *restoredSet) isGone(v *view) []*xds.Variant {
 
 // deferRestored keeps the removed Clusters in the first list of `*`, if the client's version shows
 // that it holds them.
-func (s *Sub) deferRestored(k Deferral) {
+func (t *take) deferRestored() {
+	s := t.sub
 	p, x := s.sets.first, s.shard.restored
-	if p == nil || !p.fresh || x == nil || s.records.len() > 0 || s.version != x.version || k == deferNothing {
+	if p == nil || !p.fresh || x == nil || s.records.len() > 0 || s.version != x.version || t.k == deferNothing {
 		return
 	}
 	for _, v := range x.isGone(p.view) {
-		s.deferred.add(v.Name, deferredRemoval{body: v, until: p.view.contentRev, named: true, set: true, returned: true}, s.shard.now, &k)
+		t.deferRemoval(v.Name, deferredRemoval{body: v, until: p.view.contentRev, named: true, set: true, returned: true})
 	}
 }
 
@@ -112,7 +113,8 @@ func (s *Sub) holdsExactly() bool {
 // firstListWaits reports whether the first list by name has to wait, for a client that comes back.
 // It waits if it would leave out a removed Cluster that the client may hold, and the client's
 // version does not prove what it holds.
-func (s *Sub) firstListWaits(k Deferral) bool {
+func (t *take) firstListWaits() bool {
+	s := t.sub
 	s.listHeld = false
 	// With sentWhole it is not the first list, even if `*` was unsubscribed since.
 	if !s.holds || s.sentWhole || s.sets.first != nil || s.inUnion || s.typeURL != xds.ClusterType {
@@ -128,10 +130,10 @@ func (s *Sub) firstListWaits(k Deferral) bool {
 			continue
 		}
 		switch x, is := s.deferred[e.name]; {
-		case is && s.shard.now.Sub(x.since) < k.HoldReturned, !is && k.HoldReturned > 0:
+		case is && s.shard.now.Sub(x.since) < t.k.HoldReturned, !is && t.k.HoldReturned > 0:
 			s.listHeld = true
 			if !is {
-				s.deferred.add(e.name, deferredRemoval{returned: true}, s.shard.now, &k)
+				t.deferRemoval(e.name, deferredRemoval{returned: true})
 			}
 		default:
 			delete(s.deferred, e.name)

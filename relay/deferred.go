@@ -114,13 +114,19 @@ func (s *Sub) DeferredDue(now time.Time, k Deferral) bool {
 	return s.deferred.anyDue(now, &k) && !(s.answersWhole() && s.listBlocked())
 }
 
+// deferRemoval defers a removal, if it has to be deferred, and reports whether it does.
+func (t *take) deferRemoval(name string, x deferredRemoval) bool {
+	return t.sub.deferred.add(name, x, t.sub.shard.now, &t.k)
+}
+
 // endDeferrals ends the deferral of names whose time has come, that exist again, or that are no
 // longer subscribed. It reports whether the list has changed by that.
-func (s *Sub) endDeferrals(k Deferral) (changed bool) {
+func (t *take) endDeferrals() (changed bool) {
+	s := t.sub
 	for name, x := range s.deferred {
 		switch r := s.record(name); {
 		case x.empty && r != nil:
-			if goes := x.due(s.shard.now, &k); goes || !r.orphaned() {
+			if goes := x.due(s.shard.now, &t.k); goes || !r.orphaned() {
 				delete(s.deferred, name)
 				r.flags |= sendEmpty
 				r.lookAgain()
@@ -129,7 +135,7 @@ func (s *Sub) endDeferrals(k Deferral) (changed bool) {
 			delete(s.deferred, name) // its present body is sent anyway
 		case r == nil && (x.named && !x.set || !s.sets.covered(name)): // ORD-10: until it drops the name
 			delete(s.deferred, name)
-		case x.due(s.shard.now, &k):
+		case x.due(s.shard.now, &t.k):
 			delete(s.deferred, name)
 			changed = changed || x.body != nil
 			if r != nil {
@@ -144,8 +150,9 @@ func (s *Sub) endDeferrals(k Deferral) (changed bool) {
 }
 
 // deferMembers defers the removal of members that left the set since the client was sent it.
-func (s *Sub) deferMembers(k Deferral) {
-	for p := s.sets.first; p != nil && k != deferNothing; p = p.also {
+func (t *take) deferMembers() {
+	s := t.sub
+	for p := s.sets.first; p != nil && t.k != deferNothing; p = p.also {
 		if p.fresh || p.view.contentRev <= p.sent {
 			continue
 		}
@@ -154,7 +161,7 @@ func (s *Sub) deferMembers(k Deferral) {
 				continue // held by name (RELAY-25), or in another set
 			}
 			it := p.view.item(name)
-			s.deferred.add(name, deferredRemoval{body: it.variant, until: it.rev, set: true}, s.shard.now, &k)
+			t.deferRemoval(name, deferredRemoval{body: it.variant, until: it.rev, set: true})
 		}
 	}
 }

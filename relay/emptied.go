@@ -222,7 +222,7 @@ func (r *record) orphaned() bool {
 
 // defersEmpty defers the empty endpoints of a name, if that has to be, and reports whether it does.
 // A client that asks for the name again is sent them; one that comes back with the name is not.
-func (r *record) defersEmpty(k Deferral) bool {
+func (r *record) defersEmpty(t *take) bool {
 	s := r.sub
 	late, back := r.is(sendEmpty), r.is(claimed) || r.back()
 	r.flags &^= sendEmpty
@@ -232,7 +232,7 @@ func (r *record) defersEmpty(k Deferral) bool {
 		return false
 	case s.deferred.has(r.entry.name):
 		return true
-	case !s.deferred.add(r.entry.name, deferredRemoval{until: r.entry.rev, named: true, returned: back, empty: true}, s.shard.now, &k):
+	case !t.deferRemoval(r.entry.name, deferredRemoval{until: r.entry.rev, named: true, returned: back, empty: true}):
 		return false
 	}
 	r.owe(false)

@@ -87,6 +87,15 @@ func (s *Sub) TakeDeferring(now time.Time, k Deferral) *Answer {
 	return s.takeAnswer(now, k)
 }
 
+// take is one Take of a Sub: it makes one answer.
+type take struct {
+	sub *Sub
+	k   Deferral
+	a   *Answer
+	// renewed are names of which SotW is sent a heartbeat.
+	renewed []*record
+}
+
 func (s *Sub) takeAnswer(now time.Time, k Deferral) *Answer {
 	s.shard.now = now
 	if s.lagging || s.partial {
@@ -109,11 +118,12 @@ func (s *Sub) takeAnswer(now time.Time, k Deferral) *Answer {
 	s.unsent, s.since = 0, time.Time{}
 	s.answeredDemand, s.moreLeft = false, false
 	var a *Answer
+	t := take{sub: s, k: k}
 	if s.answersWhole() {
-		a = s.takeWhole(k)
+		a = t.whole()
 		s.insisted = false
 	} else {
-		a = s.takeChanges(k)
+		a = t.changes()
 	}
 	if a == nil && (len(s.dirty) > 0 || s.sets.behind()) {
 		if s.unsent, s.since = first, since; first == 0 { // it cannot be sent yet (RELAY-7)

@@ -7,51 +7,50 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// takeChanges makes an answer of what changed, was removed or is owed, of sets and of names. It is
-// for delta, and for SotW of a grouped type (SOTW-3, COLL-2), which cannot express a removal
-// (RELAY-16).
-func (s *Sub) takeChanges(k Deferral) *Answer {
-	s.endDeferrals(k)
+// changes makes an answer of what changed, was removed or is owed, of sets and of names. It is for
+// delta, and for SotW of a grouped type (SOTW-3, COLL-2), which cannot express a removal (RELAY-16).
+func (t *take) changes() *Answer {
+	s := t.sub
+	t.endDeferrals()
 	base, must, rev := s.takeSets() // first, since it may mark names as dirty
 	if !s.delta {
-		a := newAnswer()
-		renewed := s.takeNames(a, k)
-		s.takeMembers(a, base, rev)
-		s.addSetErrors(a)
-		return s.finishChanged(a, renewed)
+		t.a = newAnswer()
+		t.names()
+		t.members(base, rev)
+		t.setErrors()
+		return t.finishChanged()
 	}
-	var a *Answer
 	if len(s.dirty) == 0 && s.alias.none() {
-		a = &Answer{Body: noBody, Rev: rev}
+		t.a = &Answer{Body: noBody, Rev: rev}
 	} else {
-		a = newAnswer()
-		s.takeNames(a, k)
-		a.Rev = max(a.Rev, rev)
+		t.a = newAnswer()
+		t.names()
+		t.a.Rev = max(t.a.Rev, rev)
 		// tested here, since tidy's frame alone would make a new writer's stack grow
 		if !s.alias.none() {
-			base, a.Errors = s.tidy(a.Body, base, a.Errors)
+			base, t.a.Errors = s.tidy(t.a.Body, base, t.a.Errors)
 		}
 	}
-	switch own := a.Body; {
+	switch own := t.a.Body; {
 	case base == nil:
 	case own.empty():
-		a.Body = base
+		t.a.Body = base
 	default:
 		own.Variants = append(own.Variants, base.Variants...)
 		own.Heartbeats = append(own.Heartbeats, base.Heartbeats...)
 		own.Removed = append(own.Removed, base.Removed...)
 		own.spell(base.spelt)
 	}
-	s.addSetErrors(a)
-	if !must && a.emptyInDelta() && len(a.Errors) == 0 {
+	t.setErrors()
+	if !must && t.a.emptyInDelta() && len(t.a.Errors) == 0 {
 		return nil
 	}
-	return a
+	return t.a
 }
 
-// takeNames adds what the client has to be sent of the names that were marked. renewed are those
-// of which SotW is sent a heartbeat.
-func (s *Sub) takeNames(a *Answer, k Deferral) (renewed []*record) {
+// names adds what the client has to be sent of the names that were marked.
+func (t *take) names() {
+	s, a := t.sub, t.a
 	absences, size := 0, 0 // size is that of the errors
 	s.eachDirty(func(r *record) {
 		full := !s.delta && size > errorBytes // more errors come with the next answer (TRANS-10)
@@ -63,7 +62,7 @@ func (s *Sub) takeNames(a *Answer, k Deferral) (renewed []*record) {
 			}
 			return
 		}
-		if r.defersEmpty(k) {
+		if r.defersEmpty(t) {
 			return
 		}
 		name, had, back, held := r.entry.name, r.mayDefer(), r.back(), r.hasHeld()
@@ -75,7 +74,7 @@ func (s *Sub) takeNames(a *Answer, k Deferral) (renewed []*record) {
 		case what == heartbeat:
 			a.Heartbeats = append(a.Heartbeats, body)
 			if !s.delta {
-				renewed = append(renewed, r)
+				t.renewed = append(t.renewed, r)
 			}
 		case what == removal && s.delta:
 			a.Removed = append(a.Removed, name)
@@ -85,7 +84,7 @@ func (s *Sub) takeNames(a *Answer, k Deferral) (renewed []*record) {
 			if !held {
 				absences++
 			}
-		case what == removal && had && s.deferred.add(name, deferredRemoval{named: true, returned: back}, s.shard.now, &k),
+		case what == removal && had && t.deferRemoval(name, deferredRemoval{named: true, returned: back}),
 			what == nothing && s.deferred.has(name):
 			return // it is sent when the deferral ends
 		default:
@@ -103,13 +102,12 @@ func (s *Sub) takeNames(a *Answer, k Deferral) (renewed []*record) {
 		a.Variants = s.onceEach(a.Variants, listed)
 		a.Heartbeats = s.onceEach(a.Heartbeats, listed)
 	}
-	return renewed
 }
 
-// addSetErrors adds the errors of all sets.
-func (s *Sub) addSetErrors(a *Answer) {
-	for p := s.sets.first; p != nil; p = p.also {
-		p.addErrors(a)
+// setErrors adds the errors of the sets and of their members.
+func (t *take) setErrors() {
+	for p := t.sub.sets.first; p != nil; p = p.also {
+		p.addErrors(t.a)
 	}
 }
 
@@ -153,10 +151,11 @@ func (p *position) addErrors(a *Answer) {
 	}
 }
 
-// takeMembers adds the changed members of collections for a SotW client. They are sent as bodies,
+// members adds the changed members of collections for a SotW client. They are sent as bodies,
 // even if only the TTL changed. A body is withheld if the client could not be sent its expiry
 // (RELAY-51).
-func (s *Sub) takeMembers(a *Answer, base *Body, rev uint64) {
+func (t *take) members(base *Body, rev uint64) {
+	s, a := t.sub, t.a
 	if base == nil {
 		return
 	}
@@ -172,7 +171,8 @@ func (s *Sub) takeMembers(a *Answer, base *Body, rev uint64) {
 }
 
 // finishChanged makes a SotW answer of what was found; nil: it has nothing.
-func (s *Sub) finishChanged(a *Answer, renewed []*record) *Answer {
+func (t *take) finishChanged() *Answer {
+	s, a := t.sub, t.a
 	if len(a.Variants)+len(a.Heartbeats)+len(a.Errors) == 0 {
 		return nil
 	}
@@ -180,7 +180,7 @@ func (s *Sub) finishChanged(a *Answer, renewed []*record) *Answer {
 		// A heartbeat is sent under the version that the client has accepted, and without anything
 		// else (TTL-9).
 		a.Variants, a.Heartbeats = append(a.Variants, a.Heartbeats...), nil
-		for _, r := range renewed {
+		for _, r := range t.renewed {
 			r.at = s.takes + 1
 		}
 	}

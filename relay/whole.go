@@ -6,10 +6,11 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// takeWhole makes a SotW answer that lists all there is (SOTW-2, SOTW-4), with the resources whose
+// whole makes a SotW answer that lists all there is (SOTW-2, SOTW-4), with the resources whose
 // removal k defers.
-func (s *Sub) takeWhole(k Deferral) *Answer {
-	if s.inSync() || s.listBlocked() || s.firstListWaits(k) {
+func (t *take) whole() *Answer {
+	s := t.sub
+	if t.inSync() || s.listBlocked() || t.firstListWaits() {
 		return nil
 	}
 	if s.sets.first != nil {
@@ -20,16 +21,18 @@ func (s *Sub) takeWhole(k Deferral) *Answer {
 		}
 	}
 	a := &Answer{Body: noBody}
-	must := s.endDeferrals(k) || s.insisted
-	s.deferMembers(k)
-	s.deferRestored(k)
-	must = s.settleWhole(a, k) || must
+	t.a = a
+	t.a = a
+	must := t.endDeferrals() || s.insisted
+	t.deferMembers()
+	t.deferRestored()
+	must = t.settleWhole() || must
 	if s.sets.first == nil {
 		if must = must || s.removalDue; !must {
 			return nil
 		}
 	}
-	if a.gone = s.nothingUnknown(); !s.inUnion && s.withholdsEmpty(a) {
+	if a.gone = t.nothingUnknown(); !s.inUnion && t.withholdsEmpty() {
 		s.removalDue = s.sets.first == nil && (s.sentWhole || s.holds || len(a.Errors) > 0)
 		for _, f := range a.Errors { // they are sent with the next list
 			r := s.record(f.Name)
@@ -38,7 +41,7 @@ func (s *Sub) takeWhole(k Deferral) *Answer {
 		}
 		return nil
 	}
-	all, sum := s.listAll(a) // before the positions move
+	all, sum := t.listAll() // before the positions move
 	for p := s.sets.first; p != nil; p = p.also {
 		if f := p.newCollectionError(); f != nil {
 			a.Errors = append(a.Errors, f)
@@ -76,7 +79,8 @@ func (s *Sub) takeWhole(k Deferral) *Answer {
 // inSync reports whether a client that comes back holds the present list of `*`, so that it needs
 // no answer (RELAY-43). An origin's own version does not prove that (VER-5), nor does any version
 // if TTLs are sent: the client may have missed one while it was away.
-func (s *Sub) inSync() bool {
+func (t *take) inSync() bool {
+	s := t.sub
 	p := s.sets.star()
 	if p == nil || p.also != nil || !p.fresh || s.version == "" || s.insisted || s.records.len() > 0 || p.unsettled() ||
 		s.version != p.view.versionInfo() || s.shard.group.origin.config().OriginVersions || p.view.sendsTTLs() {
@@ -105,7 +109,8 @@ func (s *Sub) listBlocked() bool {
 
 // nothingUnknown reports whether what a list leaves out is known not to exist, as far as that can
 // be known. `*` alone says all by itself.
-func (s *Sub) nothingUnknown() bool {
+func (t *take) nothingUnknown() bool {
+	s := t.sub
 	if s.sets.alone() != nil {
 		return true
 	}
@@ -130,7 +135,8 @@ func (s *Sub) nothingUnknown() bool {
 // "delete all". It is sent only if nothing is unknown, and the client held something or there is
 // something to state (SOTW-9). A Sub in a Union returns empty lists, too: the Union decides whether
 // to send them.
-func (s *Sub) withholdsEmpty(a *Answer) bool {
+func (t *take) withholdsEmpty() bool {
+	s, a := t.sub, t.a
 	for r := range s.records.all() {
 		if v, _, _ := r.effective(); v != nil {
 			return false
@@ -146,7 +152,8 @@ func (s *Sub) withholdsEmpty(a *Answer) bool {
 
 // listAll lists what the client's names and sets hold, each resource once (RELAY-25), and records
 // what is sent by name. sum is that of the digests.
-func (s *Sub) listAll(a *Answer) (all *Body, sum xds.Sum) {
+func (t *take) listAll() (all *Body, sum xds.Sum) {
+	s, a := t.sub, t.a
 	named := make([]*xds.Variant, 0, s.records.len())
 	for r := range s.records.all() {
 		v, _, at := r.effective()
@@ -251,14 +258,15 @@ func (p *position) newNames() []string {
 // settleWhole looks at the dirty names, and reports whether any of them requires a new response.
 // The error of a name that has a body is not sent. Such a response would have to leave the body out
 // (ABS-11), and older clients would delete it.
-func (s *Sub) settleWhole(a *Answer, k Deferral) (changed bool) {
+func (t *take) settleWhole() (changed bool) {
+	s, a := t.sub, t.a
 	size := 0 // of the errors
 	s.eachDirty(func(r *record) {
 		held, had, back, was := r.wasSent(), r.mayDefer(), r.back(), r.sent
 		listed := r.at != 0 // the client has had a list, so leaving the name out is no change
 		what, body, at := r.settle()
 		if last := r.entry.last; what == removal && held && last != nil && !last.Timed() &&
-			s.deferred.add(r.entry.name, deferredRemoval{body: last, until: at, named: had, returned: back, otherBody: had && was != last.Digest}, s.shard.now, &k) {
+			t.deferRemoval(r.entry.name, deferredRemoval{body: last, until: at, named: had, returned: back, otherBody: had && was != last.Digest}) {
 			what = nothing
 		}
 		if what != nothing && (what != removal || held || !listed) {
