@@ -92,6 +92,10 @@ type Config struct {
 	// they are not collected.
 	Batch time.Duration
 
+	// Reach are the types that the origin is asked for by ourselves, until it has answered once,
+	// while no client asks it for anything. Empty: it is not asked.
+	Reach []string
+
 	// Audit is how often the origin is asked, on a stream apart, for what the table holds of it,
 	// and the two are compared. 0: never.
 	Audit time.Duration

@@ -82,7 +82,7 @@
 // [Origin.Run] is the supervisor. Each lane has one goroutine, which also writes its open stream,
 // and a second one that reads it; while the stream is not to the first server, a third seeks a
 // better one, and ends with the stream. With audits there is one more, and one that reads its
-// stream. A lane of SotW has one that waits for names that stay unanswered, and one that reads the
+// stream, and one until the origin has answered somebody (reach.go). A lane of SotW has one that waits for names that stay unanswered, and one that reads the
 // stream on which these are asked. There are none per resource, type or update. The reader never
 // waits for the writer: its verdict on a response is state in typeState and a one-slot signal. Run
 // returns when all of them have ended (TestStopEndsEverything). Its lanes are left to the Origin

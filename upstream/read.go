@@ -193,11 +193,7 @@ func shownVersion(r *xds.Response) zap.Field {
 // over a peer's bytes costs that peer its stream and nobody anything else (ERR-11): they are read
 // under no lock, unlike in Apply.
 func (s *stream) parse(raw []byte, held *relay.Lane) (r *xds.Response, u xds.Update, reject *xds.RejectError, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("reading a response panicked: %v", p)
-		}
-	}()
+	defer survive(&err)
 	if r, err = xds.ParseResponse(raw, !s.sotw); err != nil {
 		return nil, u, nil, err
 	}
@@ -206,6 +202,13 @@ func (s *stream) parse(raw []byte, held *relay.Lane) (r *xds.Response, u xds.Upd
 	}
 	u, reject = s.lane.origin.cfg.NameFields.Accept(r, s.lane.origin.cfg.NameBytes)
 	return r, u, reject, nil
+}
+
+// survive makes a panic over a peer's bytes an error. It is deferred.
+func survive(err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("reading a response panicked: %v", p)
+	}
 }
 
 // alive notes that the origin responds. It locks the lane.

@@ -16,11 +16,10 @@ import (
 // (RELAY-41).
 const firstRequestBytes = 3 << 20
 
-// method is what a lane's streams are opened by: ADS, or the service of the one type that the lane
-// carries.
-func (c *Config) method(l *relay.Lane) string {
+// method is what a stream is opened by: ADS, or the service of the one type that it carries.
+func (c *Config) method(onlyType string) string {
 	if c.PerType {
-		if v := xds.ServiceOf(l.OnlyType(), c.V2); v != nil {
+		if v := xds.ServiceOf(onlyType, c.V2); v != nil {
 			return v.Method(!c.SotW)
 		}
 	}
@@ -34,6 +33,14 @@ func (c *Config) wildcard() []string {
 		return []string{xds.Wildcard}
 	}
 	return nil
+}
+
+// everything is the first request for all there is of a type.
+func (c *Config) everything(typeURL string) proto.Message {
+	if c.SotW {
+		return &discoveryv3.DiscoveryRequest{TypeUrl: typeURL, ResourceNames: c.wildcard()}
+	}
+	return &discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeURL, ResourceNamesSubscribe: c.wildcard()}
 }
 
 // sotwList is what a SotW request lists for an Ask.

@@ -47,6 +47,9 @@ type Config struct {
 	NameFields xds.NameFields
 	// Types are the messages that resources may hold; nil: those that are linked in.
 	Types *descriptors.Types
+	// Reach are the types that the origin is polled for by ourselves, until it has answered once,
+	// while no client asks it for anything. Empty: it is not.
+	Reach []string
 	// Backoff is between polls that fail (ERR-2). Default as for upstream.Config.
 	Backoff upstream.Backoff
 	// Batch is how long what is wanted anew is collected before it is polled for. Default 10 ms;

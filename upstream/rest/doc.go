@@ -43,7 +43,8 @@
 //
 // # Goroutines and locks
 //
-// Run starts one goroutine for each lane and waits for them. The mutex of servers and that of
+// Run starts one goroutine for each lane, and one until the origin has answered (reach.go), and
+// waits for them. The mutex of servers and that of
 // health are leaves, and held for a few assignments.
 //
 // # What to read next

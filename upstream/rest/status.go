@@ -18,7 +18,7 @@ type health struct {
 	failures  int       // since the last that did
 	err       string    // the last failure; "": it is over
 	errAt     time.Time
-	errOf     *lane // who met it
+	errOf     *lane // who met it; nil: reach
 	proof     time.Time
 	update    time.Time
 	looped    time.Time // when the log told of a loop of relays last
@@ -37,7 +37,14 @@ func (h *health) loop(now time.Time) (news bool) {
 	return news
 }
 
-// heard notes an answer to a lane; first: it was not open. It reports whether the origin was not
+// everHeard reports whether the origin has ever answered.
+func (h *health) everHeard() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return !h.proof.IsZero()
+}
+
+// heard notes an answer to a lane, nil: to what reach asked; first: it was not open. It reports whether the origin was not
 // connected.
 func (h *health) heard(now time.Time, l *lane, first bool) (news bool) {
 	h.mu.Lock()

@@ -81,11 +81,3 @@ func hostPort(s string) string {
 	}
 	return net.JoinHostPort(u.Hostname(), port)
 }
-
-// HostPorts are where the URLs lead.
-func (r *REST) HostPorts() (addresses []string) {
-	for _, u := range r.URLs {
-		addresses = append(addresses, hostPort(u))
-	}
-	return addresses
-}
