@@ -66,7 +66,7 @@ func newGauge(name, help string, labels ...string) gauge {
 }
 
 var (
-	upstreamConnected     = newGauge("weir_upstream_connected", "1 if the origin is connected, else 0.", "origin")
+	upstreamConnected     = newGauge("weir_upstream_connected", "1 if the origin is connected, or answered when it was asked last and nobody asks it now; else 0.", "origin")
 	upstreamLastProof     = newGauge("weir_upstream_last_proof_timestamp_seconds", "When the origin last proved to be alive; 0: never.", "origin")
 	upstreamLastUpdate    = newGauge("weir_upstream_last_update_timestamp_seconds", "When the origin last changed something; 0: never.", "origin")
 	upstreamStreams       = newGauge("weir_upstream_streams", "Open streams to the origin.", "origin")

@@ -17,6 +17,12 @@ func (cfg *OriginConfig) nodeRules(deployment string) node.Rules {
 
 func (o *Origin) nodeRules() node.Rules { return o.config().nodeRules(o.table.config().Name) }
 
+// OwnNode is the node that is presented upstream for clients that present none (RELAY-62).
+func (o *Origin) OwnNode() *corev3.Node {
+	_, up := o.nodeRules().Group(nil)
+	return up
+}
+
 // checkParams says what is wrong with the settings that have to do with parameters; the error
 // begins with the key.
 func checkParams(cfg *OriginConfig) error {

@@ -170,7 +170,8 @@ func (s *shard) dropIfEmpty() bool {
 	}
 	s.dead = true
 	for i, l := range s.lanes.Load() {
-		// What was asked by locator is taken back one by one, but the stream was asked for the type.
+		// What was asked by locator is taken back one by one, but the stream was asked for the
+		// type.
 		if s.byLocator() && len(s.store.all) > 1 {
 			s.dead = s.dead && !(i == int(mainLane) && l.live(s.star.askedGen))
 			continue

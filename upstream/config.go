@@ -89,8 +89,12 @@ type Config struct {
 	// not at all.
 	Batch time.Duration
 
-	// Audit is how often what the table holds is compared with what the origin sends, on a separate
-	// stream. 0: never.
+	// Reach are the types that the origin is asked for by ourselves, until it has answered once,
+	// while no client asks it for anything. Empty: it is not asked.
+	Reach []string
+
+	// Audit is how often the origin is asked, on a stream apart, for what the table holds of it,
+	// and the two are compared. 0: never.
 	Audit time.Duration
 	// AuditTurn has one slot, shared by all origins of a process so that one is audited at a time.
 	// Nil: this origin has its own.

@@ -100,6 +100,7 @@
 //   - one for each lane that is not at the first server: it looks for a better one, and ends with
 //     the stream
 //   - with audits one more for the origin, and one that reads its stream
+//   - one until the origin has answered somebody (reach.go)
 //   - one for each SotW lane that waits for names which stay unanswered, and one that reads the
 //     stream on which these are asked
 //

@@ -34,9 +34,10 @@ type Origin struct {
 
 	mu           sync.Mutex // guards what follows; held for map work only
 	lanes        map[*lane]struct{}
-	refusedSince time.Time    // first refusal, while the origin has answered nothing
-	accuser      *relay.Group // the group that may blame types for it (RELAY-92); nil: none yet
-	health       health       // has its own lock
+	endReach     context.CancelFunc // ends what reach asks; nil: it has not asked anything
+	refusedSince time.Time          // the first refusal of an origin that has answered nothing
+	accuser      *relay.Group       // the group that may accuse types of it (RELAY-92); nil: none yet
+	health       health             // has a lock of its own
 }
 
 // New checks cfg and returns all its problems, joined. table is the table's part for the origin.
@@ -81,6 +82,7 @@ func (o *Origin) Run(ctx context.Context) error {
 	var lanes sync.WaitGroup
 	defer lanes.Wait()
 	lanes.Go(func() { o.audits(ctx) })
+	lanes.Go(func() { o.reach(ctx) })
 	for {
 		select {
 		case <-ctx.Done():
@@ -94,7 +96,11 @@ func (o *Origin) Run(ctx context.Context) error {
 			l := newLane(o, wanted)
 			o.mu.Lock()
 			o.lanes[l] = struct{}{}
+			endReach := o.endReach
 			o.mu.Unlock()
+			if endReach != nil {
+				endReach()
+			}
 			lanes.Go(func() { l.run(ctx) })
 		}
 	}
@@ -135,7 +141,8 @@ func (h *health) opened(now time.Time) {
 	}
 }
 
-// heard records a response to a lane. first: the first of its stream. It locks the health.
+// heard notes a response to a lane; first: of its stream. nil: to what reach asked. It locks the
+// health.
 func (h *health) heard(now time.Time, l *lane, first bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

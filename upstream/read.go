@@ -192,11 +192,7 @@ func shownVersion(r *xds.Response) zap.Field {
 // over a peer's bytes ends that peer's stream and nothing else (ERR-11). Unlike in Apply, no lock
 // is held.
 func (s *stream) parse(raw []byte, held *relay.Lane) (r *xds.Response, u xds.Update, reject *xds.RejectError, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("reading a response panicked: %v", p)
-		}
-	}()
+	defer survive(&err)
 	if r, err = xds.ParseResponse(raw, !s.sotw); err != nil {
 		return nil, u, nil, err
 	}
@@ -207,7 +203,14 @@ func (s *stream) parse(raw []byte, held *relay.Lane) (r *xds.Response, u xds.Upd
 	return r, u, reject, nil
 }
 
-// alive records that the origin responds. It locks the lane.
+// survive makes a panic over a peer's bytes an error. It is deferred.
+func survive(err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("reading a response panicked: %v", p)
+	}
+}
+
+// alive notes that the origin responds. It locks the lane.
 func (s *stream) alive(now time.Time) {
 	l, o := s.lane, s.lane.origin
 	s.responses++

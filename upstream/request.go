@@ -16,10 +16,10 @@ import (
 // by default (RELAY-41).
 const firstRequestBytes = 3 << 20
 
-// method returns the method of a lane's streams: ADS, or the service of the lane's only type.
-func (c *Config) method(l *relay.Lane) string {
+// method is what a stream is opened by: ADS, or the service of the one type that it carries.
+func (c *Config) method(onlyType string) string {
 	if c.PerType {
-		if v := xds.ServiceOf(l.OnlyType(), c.V2); v != nil {
+		if v := xds.ServiceOf(onlyType, c.V2); v != nil {
 			return v.Method(!c.SotW)
 		}
 	}
@@ -35,7 +35,15 @@ func (c *Config) wildcard() []string {
 	return nil
 }
 
-// sotwList returns what a SotW request lists for an Ask.
+// everything is the first request for all there is of a type.
+func (c *Config) everything(typeURL string) proto.Message {
+	if c.SotW {
+		return &discoveryv3.DiscoveryRequest{TypeUrl: typeURL, ResourceNames: c.wildcard()}
+	}
+	return &discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeURL, ResourceNamesSubscribe: c.wildcard()}
+}
+
+// sotwList is what a SotW request lists for an Ask.
 func (c *Config) sotwList(a *relay.Ask) list {
 	all := listOf(a.All)
 	if a.Wildcard {

@@ -88,13 +88,27 @@ func (e *ending) miss() miss {
 func openStream(ctx context.Context, l *lane, sl *slot) (*stream, error) {
 	cfg, c := &l.origin.cfg, sl.conn
 	ctx, cancel := context.WithCancel(ctx)
-	ctx, err := withHeaders(ctx, cfg)
+	wire, err := l.origin.newStream(ctx, cancel, c, l.table.Via(), cfg.method(l.table.OnlyType()))
 	if err != nil {
 		cancel()
 		return nil, err
 	}
+	return &stream{
+		lane: l, slot: sl, conn: c, sotw: cfg.SotW, wire: wire, cancel: cancel,
+		verdicts: make(chan struct{}, 1), done: make(chan struct{}), types: map[string]*typeState{},
+	}, nil
+}
+
+// newStream opens a stream on a connection, for clients whose streams have come through the relays
+// of via. cancel ends ctx.
+func (o *Origin) newStream(ctx context.Context, cancel context.CancelFunc, c *conn, via []string, method string) (grpc.ClientStream, error) {
+	cfg := &o.cfg
+	ctx, err := withHeaders(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
 	if cfg.Instance != "" {
-		for _, name := range append(l.table.Via(), node.ViaName(cfg.Instance)) {
+		for _, name := range append(via, node.ViaName(cfg.Instance)) {
 			ctx = metadata.AppendToOutgoingContext(ctx, node.ViaKey, name)
 		}
 	}
@@ -104,19 +118,12 @@ func openStream(ctx context.Context, l *lane, sl *slot) (*stream, error) {
 	}
 	// grpc waits without a limit for a server that allows fewer streams than we want.
 	slow := time.AfterFunc(connectTimeout, cancel)
-	wire, err := c.grpc.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, cfg.method(l.table), options...)
+	wire, err := c.grpc.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method, options...)
 	if !slow.Stop() && err != nil {
 		err = fmt.Errorf("no stream within %v; does the server allow %d on one connection? %w", connectTimeout,
 			lanesPerConnection, err)
 	}
-	if err != nil {
-		cancel()
-		return nil, err
-	}
-	return &stream{
-		lane: l, slot: sl, conn: c, sotw: cfg.SotW, wire: wire, cancel: cancel,
-		verdicts: make(chan struct{}, 1), done: make(chan struct{}), types: map[string]*typeState{},
-	}, nil
+	return wire, err
 }
 
 // withHeaders adds the configured headers and the token, which is read again for each stream.

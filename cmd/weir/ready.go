@@ -35,7 +35,7 @@ func (p *process) readiness() admin.Readiness {
 		r.Ready, r.State = false, "starting"
 		r.Why = fmt.Sprintf("not reached yet: %s; timing.ready_wait ends in %s", strings.Join(missing, ", "), left.Round(time.Second/10))
 	case len(missing) > 0:
-		r.Why = "never reached since the start: " + strings.Join(missing, ", ")
+		r.Why = "timing.ready_wait is over; never reached since the start: " + strings.Join(missing, ", ")
 	}
 	if why := p.shortage.why(time.Now()); r.Ready && why != "" {
 		r.Ready, r.State, r.Why = false, "full", why

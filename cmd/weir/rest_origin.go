@@ -18,7 +18,6 @@ type restOrigin struct {
 	*rest.Origin
 	fallback lastResort
 	secured  *secured
-	*reach
 }
 
 func (p *process) openREST(f *activeConfig, o *config.Origin, origin string, part *relay.Origin) (origin, error) {
@@ -45,19 +44,14 @@ func (p *process) openREST(f *activeConfig, o *config.Origin, origin string, par
 		secured.close()
 		return nil, err
 	}
-	return &restOrigin{Origin: up, secured: secured, reach: newReach(f.cfg, o.REST.HostPorts()), fallback: last}, nil
+	return &restOrigin{Origin: up, secured: secured, fallback: last}, nil
 }
 
-func (o *restOrigin) run(ctx context.Context) error {
-	return beside(ctx, o.fallback, func(ctx context.Context) error {
-		return o.while(ctx, func() bool { return !o.Status().ProofAt.IsZero() }, o.Run)
-	})
-}
+func (o *restOrigin) run(ctx context.Context) error { return beside(ctx, o.fallback, o.Run) }
 
 func (o *restOrigin) succeed(before origin) {
 	if was, ok := before.(*restOrigin); ok {
 		o.Succeed(was.Origin)
-		o.touched.Store(was.touched.Load())
 	}
 }
 
@@ -68,7 +62,7 @@ func (o *restOrigin) close() {
 
 func (o *restOrigin) status() admin.Origin {
 	s := o.Status()
-	return statusBeside(statusOf("rest", &s, o.touched.Load()), o.fallback)
+	return statusBeside(statusOf("rest", &s), o.fallback)
 }
 
 // restConfig returns the configuration of a REST origin.
@@ -77,7 +71,7 @@ func restConfig(cfg *config.Config, o *config.Origin) rest.Config {
 	c := rest.Config{
 		Name: o.Name, URLs: r.URLs, Poll: r.Poll, Headers: r.Headers, TokenFile: r.TokenFile,
 		MaxMessage: int(r.MaxMessage), NameBytes: int(cfg.Limits.NameBytes), Batch: cfg.Timing.UpstreamBatch,
-		Backoff: upstreamBackoff(b),
+		Reach: reachTypes(cfg, o), Backoff: upstreamBackoff(b),
 	}
 	if c.Batch == 0 {
 		c.Batch = -1

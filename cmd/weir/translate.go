@@ -3,12 +3,14 @@ package main
 import (
 	"math"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/weir-xds/weir/cmd/weir/config"
 	"github.com/weir-xds/weir/downstream"
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/gate"
+	"github.com/weir-xds/weir/relay/xds"
 	"github.com/weir-xds/weir/upstream"
 )
 
@@ -132,12 +134,27 @@ func upstreamConfig(cfg *config.Config, o *config.Origin) upstream.Config {
 		Pause:   orNone(t.Pause), NewGroupsPerSecond: cfg.Limits.NewGroupsPerSecond, LoadReports: cfg.Limits.LoadReports,
 		Keepalive: upstream.Keepalive{Time: keepaliveTime(t.Keepalive.Time), Timeout: orNone(t.Keepalive.Timeout)},
 		Batch:     t.UpstreamBatch,
+		Reach:     reachTypes(cfg, o),
 		Audit:     o.Audit,
 	}
 	if u.Batch == 0 {
 		u.Batch = -1
 	}
 	return u
+}
+
+// reachTypes are the types that an origin is asked for before any client asks it: those of
+// ready.types that it may be asked for, else whatever it may be asked for, but for secrets.
+func reachTypes(cfg *config.Config, o *config.Origin) []string {
+	wanted := cfg.Ready.Types
+	if len(wanted) == 0 || len(o.Types) == 0 {
+		return wanted
+	}
+	both := slices.DeleteFunc(slices.Clone(wanted), func(typeURL string) bool { return !slices.Contains(o.Types, typeURL) })
+	if len(both) == 0 {
+		both = slices.DeleteFunc(slices.Clone(o.Types), xds.IsSecret)
+	}
+	return both
 }
 
 func upstreamBackoff(b config.Backoff) upstream.Backoff {

@@ -47,7 +47,10 @@ type Config struct {
 	NameFields xds.NameFields
 	// Types are the messages that resources may contain. Nil: those that are linked in.
 	Types *descriptors.Types
-	// Backoff is the wait after failed polls (ERR-2). Defaults as in upstream.Config.
+	// Reach are the types that the origin is polled for by ourselves, until it has answered once,
+	// while no client asks it for anything. Empty: it is not.
+	Reach []string
+	// Backoff is between polls that fail (ERR-2). Default as for upstream.Config.
 	Backoff upstream.Backoff
 	// Batch is how long new subscriptions are collected before a poll. Default 10 ms; negative: not
 	// at all.

@@ -26,8 +26,9 @@ type Origin struct {
 	health  health
 	started atomic.Bool
 
-	mu    sync.Mutex // guards lanes; a leaf
-	lanes map[*lane]struct{}
+	mu       sync.Mutex // guards what follows; a leaf
+	lanes    map[*lane]struct{}
+	endReach context.CancelFunc // ends what reach asks; nil: it has not asked anything
 }
 
 // New checks cfg and returns all its problems, joined. table is the table's part for the origin. It
@@ -62,6 +63,7 @@ func (o *Origin) Run(ctx context.Context) error {
 	defer o.client.CloseIdleConnections()
 	var lanes sync.WaitGroup
 	defer lanes.Wait()
+	lanes.Go(func() { o.reach(ctx) })
 	for {
 		select {
 		case <-ctx.Done():
@@ -75,7 +77,11 @@ func (o *Origin) Run(ctx context.Context) error {
 			l := newLane(o, wanted)
 			o.mu.Lock()
 			o.lanes[l] = struct{}{}
+			endReach := o.endReach
 			o.mu.Unlock()
+			if endReach != nil {
+				endReach()
+			}
 			lanes.Go(func() { l.run(ctx) })
 		}
 	}

@@ -18,7 +18,7 @@ type health struct {
 	failures  int       // since the last success
 	err       string    // the last failure; "" once it is over
 	errAt     time.Time
-	errOf     *lane // the lane that had it
+	errOf     *lane // who met it; nil: reach
 	proof     time.Time
 	update    time.Time
 	looped    time.Time // when a loop of relays was last logged
@@ -37,8 +37,15 @@ func (h *health) loop(now time.Time) (news bool) {
 	return news
 }
 
-// heard records an answer to a lane; first: the lane was not open. It reports whether the origin
-// was not connected before.
+// everHeard reports whether the origin has ever answered.
+func (h *health) everHeard() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return !h.proof.IsZero()
+}
+
+// heard notes an answer to a lane, nil: to what reach asked; first: it was not open. It reports
+// whether the origin was not connected.
 func (h *health) heard(now time.Time, l *lane, first bool) (news bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

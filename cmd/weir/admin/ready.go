@@ -27,7 +27,7 @@ type Readiness struct {
 // OriginReadiness is the state of an origin.
 type OriginReadiness struct {
 	Name    string `json:"name"`
-	Reached bool   `json:"reached"` // at least once since the start
+	Reached bool   `json:"reached"` // it has answered at least once since the start
 	// Restored: from the snapshot, which counts as reached.
 	Restored  bool `json:"restored,omitempty"`
 	Connected bool `json:"connected"`

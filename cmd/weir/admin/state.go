@@ -17,7 +17,7 @@ type Origin struct {
 	Default bool   `json:"default"`
 	// Source is the server's address, or the path of the files.
 	Source string `json:"source"`
-	// Reached: at least once since the start.
+	// Reached: it has answered at least once since the start.
 	Reached   bool      `json:"reached"`
 	Connected bool      `json:"connected"`
 	Since     time.Time `json:"since,omitzero"` // of the last change of Connected

@@ -57,6 +57,7 @@ func (c *Config) normalise() {
 	for i := range c.Sinks {
 		normaliseTypes(c.Sinks[i].Types)
 	}
+	normaliseTypes(c.Ready.Types)
 	if len(c.Origins) > 0 && !slices.ContainsFunc(c.Origins, func(o Origin) bool { return o.Default }) {
 		c.Origins[0].Default = true
 	}
@@ -119,6 +120,7 @@ func (c *Config) check(r *report) {
 		k.addf("cache.snapshot.interval", "must be at least 100ms")
 	}
 	k.timing(&c.Timing)
+	k.types("ready.types", c.Ready.Types)
 	k.admin(&c.Admin)
 	if c.Probes.Address != "" {
 		k.address("probes.address", c.Probes.Address)

@@ -37,6 +37,8 @@ type Config struct {
 	Limits Limits `yaml:"limits"`
 	// Timing has all waits and intervals.
 	Timing Timing `yaml:"timing"`
+	// Ready says what makes the process ready, beside timing.ready_wait.
+	Ready Ready `yaml:"ready"`
 	// Admin is the port for operators.
 	Admin Admin `yaml:"admin"`
 	// Probes is a second, smaller port for kubelet and Prometheus.
@@ -61,6 +63,17 @@ type Type struct {
 	// read at the start and at each reload. Messages that are linked in, Envoy's, override it.
 	// Default: empty.
 	Descriptors string `yaml:"descriptors" path:"file"`
+}
+
+// Ready says what makes the process ready: that each origin has answered a
+// request, or was restored from the snapshot.
+type Ready struct {
+	// Types are those that an origin is asked for by weir itself, with the node
+	// of a client that has none, until it has answered once and while no client
+	// asks it for anything. Of an origin with types of its own, only those; all of
+	// its own but secrets, if it has none of these. Empty: only clients ask.
+	// Default: [cds, lds].
+	Types []string `yaml:"types"`
 }
 
 // Rule is one authorisation rule; this version knows none.
@@ -111,6 +124,7 @@ func Default() *Config {
 		Name:  "weir",
 		Admin: Admin{Address: "127.0.0.1:19080", TLS: ServerTLS{MinVersion: TLS13}, Pprof: true},
 		Log:   Log{Level: "info", Format: "json"},
+		Ready: Ready{Types: []string{"cds", "lds"}},
 	}
 	c.Listeners = []Listener{{}}
 	c.Listeners[0].setDefaults()

@@ -196,7 +196,7 @@ type Timing struct {
 	// MaxStreamAge spreads clients over replicas: a stream ends at a random time in the last tenth
 	// of this age, after its connection was sent GOAWAY (RELAY-59). At least 1s. Default: 0s, off.
 	MaxStreamAge time.Duration `yaml:"max_stream_age"`
-	// ReadyWait is how long /readyz waits for origins. Default: 30s.
+	// ReadyWait is how long /readyz waits for origins to answer. Default: 30s.
 	ReadyWait time.Duration `yaml:"ready_wait"`
 	// Drain is the time over which streams end at shutdown. Default: 30s.
 	Drain time.Duration `yaml:"drain"`

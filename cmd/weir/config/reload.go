@@ -124,6 +124,8 @@ var reloads = map[string]Reload{
 	"timing.keepalive":      ReloadRestart,
 	"timing.max_stream_age": ReloadRestart,
 
+	"ready.types": ReloadReconnect,
+
 	"admin":      ReloadRestart,
 	"probes":     ReloadRestart,
 	"log.level":  ReloadLive,
