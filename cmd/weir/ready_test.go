@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -58,6 +59,9 @@ func serveGRPC(t *testing.T) string {
 	return n.Addr()
 }
 
+// asking has weir ask by itself.
+const asking = "ready: { types: [cds, lds] }\n"
+
 // TestReadyMeansAnswered: a server that takes connections, and gives no xDS answer, makes nobody
 // ready. Before any client comes the log, the admin page and /readyz say that it is wrong. After
 // timing.ready_wait the process is ready, and says why.
@@ -101,7 +105,7 @@ func TestReadyMeansAnswered(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			text := func(wait string) string {
-				return freePorts + fmt.Sprintf("origins: [{ name: mesh, %s }]\ntiming: { ready_wait: %s, backoff: { base: 20ms, max: 100ms }, drain: 1s }\n", row.origin, wait)
+				return freePorts + asking + fmt.Sprintf("origins: [{ name: mesh, %s }]\ntiming: { ready_wait: %s, backoff: { base: 20ms, max: 100ms }, drain: 1s }\n", row.origin, wait)
 			}
 			w := spawn(t, os.Args[0], "run", "-c", write(t, text("1h")))
 			_, adminPort := w.addresses()
@@ -144,7 +148,7 @@ func TestReadyWithoutClients(t *testing.T) {
 		for row, aggregated := range map[string]bool{"ads": true, "per type": false} {
 			t.Run(string(dialect)+" "+row, func(t *testing.T) {
 				origin := relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Serving: true})
-				w := spawn(t, os.Args[0], "run", "-c", write(t, freePorts+fmt.Sprintf(
+				w := spawn(t, os.Args[0], "run", "-c", write(t, freePorts+asking+fmt.Sprintf(
 					"name: region\norigins: [{ name: mesh, grpc: { addresses: [%q], dialect: %s, aggregated: %v }, node: { cluster: here } }]\ntiming: { ready_wait: 1h }\n",
 					origin.Net().Addr(), dialect, aggregated)))
 				_, adminPort := w.addresses()
@@ -187,9 +191,9 @@ func TestReadyByWhatItAnswers(t *testing.T) {
 		text string
 		want string // the type that is answered
 	}{
-		"one of the two":   {"", relaytest.ListenerType},
+		"one of the two":   {asking, relaytest.ListenerType},
 		"another by name":  {"ready: { types: [rds] }\n", relaytest.RouteType},
-		"what it has only": {"", relaytest.EndpointType},
+		"what it has only": {asking, relaytest.EndpointType},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -227,7 +231,7 @@ func TestReadyByWhatItAnswers(t *testing.T) {
 // client asks for something.
 func TestFirstClientEndsTheQuestion(t *testing.T) {
 	origin := relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{})
-	w := startWeir(t, freePorts+controlPlane(origin.Net().Addr()))
+	w := startWeir(t, freePorts+asking+controlPlane(origin.Net().Addr()))
 	await(t, "the origin is asked", func() bool { return len(origin.Requests()) > 0 })
 	own := origin.Open()[0]
 	c := openClient(t, dial(t, w.listenAddress()), relaytest.Delta)
@@ -245,15 +249,47 @@ func TestFirstClientEndsTheQuestion(t *testing.T) {
 	await(t, "the answer to the client makes it ready", func() bool { code, _ := w.get("/readyz"); return code == http.StatusOK })
 }
 
-// TestReadyAsksNothing: with an empty ready.types only clients ask the origin.
-func TestReadyAsksNothing(t *testing.T) {
-	origin := relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Serving: true})
-	w := startWeir(t, freePorts+strings.Replace(controlPlane(origin.Net().Addr()), "timing: {", "timing: { ready_wait: 2s,", 1)+"ready: { types: [] }\n")
-	await(t, "ready_wait makes it ready", func() bool { code, _ := w.get("/readyz"); return code == http.StatusOK })
-	if n := len(origin.Streams()); n != 0 {
-		t.Errorf("%d streams at the origin, want none", n)
+// TestReadyByConnection: by default weir asks an origin for nothing. A connection makes it ready if
+// it stays open, and both sides agree on TLS.
+func TestReadyByConnection(t *testing.T) {
+	other := weirtest.NewAuthority(t, "other")
+	other.Issue("server", 1)
+	trusted := weirtest.NewAuthority(t, "trusted")
+	tlsServer := relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Options: []grpc.ServerOption{
+		grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{other.Pair("server")}, MinVersion: tls.VersionTLS12})),
+	}})
+	silent := relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{})
+	withTLS := func(address string, ca *weirtest.Authority) string {
+		return fmt.Sprintf("grpc: { addresses: [%q], tls: { ca: %q, server_name: 127.0.0.1 } }", address, ca.Path("ca.pem"))
 	}
-	c := openClient(t, dial(t, w.listenAddress()), relaytest.Delta)
-	c.Request(relaytest.ClusterType)
-	await(t, "the answer to a client counts", func() bool { _, body := w.get("/readyz"); return strings.Contains(body, `"reached": true`) })
+	for name, row := range map[string]struct {
+		origin string
+		ready  bool
+	}{
+		"a balancer before a dead server": {fmt.Sprintf("grpc: { addresses: [%q] }", serveRaw(t, func(c net.Conn) { _ = c.Close() })), false},
+		"another authority":               {withTLS(tlsServer.Net().Addr(), trusted), false},
+		"no TLS there":                    {withTLS(silent.Net().Addr(), trusted), false},
+		"a control plane with TLS":        {withTLS(tlsServer.Net().Addr(), other), true},
+		"a control plane":                 {fmt.Sprintf("grpc: { addresses: [%q] }", silent.Net().Addr()), true},
+		"REST":                            {fmt.Sprintf("rest: { urls: [%q] }", webServer(t).URL), true},
+		"nobody is there for REST":        {`rest: { urls: ["http://127.0.0.1:1"] }`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := startWeir(t, freePorts+fmt.Sprintf("origins: [{ name: mesh, %s }]\ntiming: { ready_wait: 1h, backoff: { base: 20ms, max: 100ms } }\n", row.origin))
+			if row.ready {
+				await(t, "it is ready", func() bool { code, _ := w.get("/readyz"); return code == http.StatusOK })
+				return
+			}
+			for range 10 {
+				if code, body := w.get("/readyz"); code != http.StatusServiceUnavailable {
+					t.Fatalf("ready: %s", body)
+				}
+				time.Sleep(50 * time.Millisecond) // in which it tries again and again
+			}
+		})
+	}
+	if n := len(silent.Requests()); n != 0 {
+		t.Errorf("the origin was asked %d times", n)
+	}
 }

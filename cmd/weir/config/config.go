@@ -65,14 +65,15 @@ type Type struct {
 	Descriptors string `yaml:"descriptors" path:"file"`
 }
 
-// Ready says what makes the process ready: that each origin has answered a
-// request, or was restored from the snapshot.
+// Ready says what makes the process ready: that each origin was reached, or was
+// restored from the snapshot.
 type Ready struct {
 	// Types are those that an origin is asked for by weir itself, with the node
 	// of a client that has none, until it has answered once and while no client
-	// asks it for anything. Of an origin with types of its own, only those; all of
-	// its own but secrets, if it has none of these. Empty: only clients ask.
-	// Default: [cds, lds].
+	// asks it for anything: it counts as reached then. Of an origin with types of
+	// its own, only those; all of its own but secrets, if it has none of these.
+	// Default: empty, clients alone ask, and an origin counts as reached once a
+	// connection was opened, TLS included, that was not closed at once.
 	Types []string `yaml:"types"`
 }
 
@@ -124,7 +125,6 @@ func Default() *Config {
 		Name:  "weir",
 		Admin: Admin{Address: "127.0.0.1:19080", TLS: ServerTLS{MinVersion: TLS13}, Pprof: true},
 		Log:   Log{Level: "info", Format: "json"},
-		Ready: Ready{Types: []string{"cds", "lds"}},
 	}
 	c.Listeners = []Listener{{}}
 	c.Listeners[0].setDefaults()

@@ -67,8 +67,6 @@ func NewConfig(origin string, dialect relaytest.Dialect) Config {
 	c.Set("timing.pause", "50ms")
 	c.Set("timing.backoff", map[string]any{"base": "50ms", "max": "500ms"})
 	c.Set("timing.drain", "200ms")
-	// what the origin is asked is then for clients alone, at any time
-	c.Set("ready.types", []any{})
 	level := os.Getenv("WEIR_LOG")
 	if level == "" {
 		level = "info"
