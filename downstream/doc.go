@@ -344,6 +344,10 @@
 //   - A request more than twice as long as limits.request_bytes is refused with grpc's message,
 //     which does not name the key.
 //
+// # Who imports it
+//
+// Packages cmd/weir, cmd/weir/admin and cmd/weir/csds.
+//
 // # What to read next
 //
 // stream.go, writerpool.go, session.go, node.go, order.go, removals.go. testdata/*.txt reads as

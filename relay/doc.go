@@ -304,6 +304,10 @@
 // while one type of one group is locked (rows.go, asked.go), and counts (look.go). These, and what
 // a snapshot keeps, come from one walk over sets and names (walk.go).
 //
+// # Who imports it
+//
+// Packages upstream, downstream and cmd/weir, packages below them, and relay/inspect.
+//
 // # Known limits
 //
 //   - Whether variants for other maps exist of a name that was not found is known from what is held

@@ -1,4 +1,8 @@
 // Package examples holds sample configurations, for people and for `weir config example`.
+//
+// # Who imports it
+//
+// Package cmd/weir.
 package examples
 
 import _ "embed" // for Full

@@ -1,15 +1,18 @@
-// Package inspect says for people and metrics what a table holds: [Query] for resources, [Status]
-// for groups and their types, [Lanes] for what the origin is asked, [Suggest] for
-// which node fields made a difference to its answers, [Sharing] and [StandIns] for two figures.
+// Package inspect describes the content of a table for people and metrics: [Query] lists resources,
+// [Status] groups and their types, [Lanes] what the origin is asked, and [Suggest] which node
+// fields made a difference to its answers. [Sharing] and [StandIns] are two figures.
 //
-// It only looks. Package relay shows it copies, of one type of one group at a time, which are made
-// under that type's lock; texts are made here, without any. What must not be seen is left out here
-// too: of secrets all but the name (RELAY-76), and the bodies that must not be cached (RELAY-9).
+// It never changes a table, and package relay never imports it (cmd/weir: TestShape). Package relay
+// gives it copies, of one type of one group at a time, which are made under that type's lock. Texts
+// are made here, without a lock. What must not be shown is left out: of secrets all but the name
+// (RELAY-76), and bodies that must not be cached (RELAY-9).
 //
-// What one variant is for many parameter maps is one [ResourceInfo], which lists ten of them
-// unless asked for all (TestPicturesOfVariants, TestPicturesListFewMaps). For a map that nobody has
-// it shows what is held and matches, members of sets of other maps among it: a client would be
-// given what is named at once, and the set when the origin has answered.
+// A variant that many parameter maps hold is one [ResourceInfo], which lists ten of the maps by
+// default (TestPicturesOfVariants, TestPicturesListFewMaps). For a map that nobody uses, the result
+// is what is held and matches it, including members of other maps' sets: a client with that map
+// would be sent named resources at once, and the set when the origin has answered.
 //
-// It imports relay, and relay never imports it (cmd/weir: TestShape).
+// # Who imports it
+//
+// Packages cmd/weir, cmd/weir/admin and cmd/weir/csds.
 package inspect

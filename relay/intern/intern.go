@@ -2,8 +2,11 @@
 // the same store it once. It keeps none of them alive: the garbage collector frees a value when its
 // last holder lets go of it.
 //
-// It knows nothing of xDS, starts no goroutine and imports the standard library alone. Package
-// relay and the packages under it may import it.
+// It knows nothing of xDS, starts no goroutine and imports the standard library alone.
+//
+// # Who imports it
+//
+// Packages relay and relay/xds.
 package intern
 
 import (

@@ -5,6 +5,7 @@
 // All of it is pure: no table, no lock, no clock. Two replicas, of whatever builds, give the same
 // answers for the same node, as replicas are replaced one by one (TestGroupKeysAreGolden).
 //
-// It imports constraints and nothing else of weir. Package relay, and the packages at both edges,
-// import it.
+// # Who imports it
+//
+// Packages relay, upstream and downstream, and packages below them.
 package node

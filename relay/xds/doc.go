@@ -26,6 +26,12 @@
 // What depends on configuration, or on what is held, is not here: which collections an origin can
 // be asked for, and whether an absence deletes, are package relay's.
 //
-// Of weir it imports constraints and relay/intern alone. Every package that speaks of resources may
-// import it. Read name.go and types.go, then response.go, accept.go and variant.go.
+// # Who imports it
+//
+// Packages relay, upstream, downstream and cmd/weir, and packages below them: every package that
+// speaks of resources.
+//
+// # What to read next
+//
+// name.go and types.go, then response.go, accept.go and variant.go.
 package xds

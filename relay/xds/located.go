@@ -9,10 +9,10 @@ import (
 // Located returns the body in located form: a head, and the bytes that it shares with the other
 // forms. All clients of the variant share the head, too. delta or SotW; beat: a heartbeat, which is
 // only a head; ttl 0: without a TTL.
-func (v *Variant) Located(delta bool, ttl time.Duration, beat bool) [][]byte {
-	if v.rare == nil || ttl > 0 || beat {
-		head, rest := v.locatedParts(delta, ttl, beat)
-		if beat {
+func (v *Variant) Located(delta bool, ttl time.Duration, heartbeat bool) [][]byte {
+	if v.rare == nil || ttl > 0 || heartbeat {
+		head, rest := v.locatedParts(delta, ttl, heartbeat)
+		if heartbeat {
 			return [][]byte{head}
 		}
 		return [][]byte{head, rest}

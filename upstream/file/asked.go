@@ -25,7 +25,7 @@ type selected struct {
 	params   constraints.Params
 	prefix   string // common prefix of the names that it covers
 	covers   func(name string) bool
-	told     *set // the whole type when it was last answered; nil: not yet
+	sent     *set // the whole type when it was last answered; nil: not yet
 }
 
 // name is a subscribed name, which may be an alias.
@@ -34,7 +34,7 @@ type name struct {
 	params     constraints.Params
 	wants      int  // subscriptions; one for each spelling
 	stated     bool // it was answered, with a resource or an absence
-	told       []*entry
+	sent       []*entry
 	since      *set // the whole type when it was last answered
 }
 
@@ -71,7 +71,7 @@ func (a *asked) name(n relay.Name) *name {
 		a.names[id] = x
 	}
 	x.wants++
-	x.stated, x.told = false, nil
+	x.stated, x.sent = false, nil
 	return x
 }
 
@@ -91,23 +91,23 @@ func (a *asked) forget(unsubscribe []relay.Name) {
 // tell answers a selector: with all that it covers the first time, and the statement that there is
 // no more (FILE-6), then with changes. initial are the names that the table may hold from before
 // this stream. Nothing is sent before the set is known.
-func (x *selected) tell(s *sayings, initial map[string]string) {
+func (x *selected) answer(s *answers, initial map[string]string) {
 	switch {
-	case !s.content.whole || x.told == s.now:
+	case !s.content.whole || x.sent == s.now:
 		return
-	case x.told == nil:
-		x.tellAll(s.to(x.params), initial)
+	case x.sent == nil:
+		x.answerAll(s.to(x.params), initial)
 	default:
-		for _, n := range under(s.changed(x.told), x.prefix) {
+		for _, n := range under(s.changed(x.sent), x.prefix) {
 			if x.covers(n) {
-				s.all.difference(matching(x.told.byName[n], x.params), matching(s.now.byName[n], x.params))
+				s.all.difference(matching(x.sent.byName[n], x.params), matching(s.now.byName[n], x.params))
 			}
 		}
 	}
-	x.told = s.now
+	x.sent = s.now
 }
 
-func (x *selected) tellAll(s *saying, initial map[string]string) {
+func (x *selected) answerAll(s *answer, initial map[string]string) {
 	empty := true
 	has := func(name string) bool { return len(matching(s.now.byName[name], x.params)) > 0 }
 	for _, n := range under(s.now.names, x.prefix) {
@@ -133,19 +133,19 @@ func (x *selected) tellAll(s *saying, initial map[string]string) {
 
 // tell answers a name. A resource is sent even if other files are unknown; an absence only if all
 // are known.
-func (x *name) tell(s *sayings) {
+func (x *name) answer(s *answers) {
 	if x.stated && s.same(x.since, x.key) {
 		x.since = s.now
 		return
 	}
 	now := s.now.resolve(x.key, x.params)
-	if len(now) == 0 && !s.content.complete || x.stated && slices.Equal(x.told, now) {
+	if len(now) == 0 && !s.content.complete || x.stated && slices.Equal(x.sent, now) {
 		return
 	}
-	s.all.difference(x.told, now)
+	s.all.difference(x.sent, now)
 	// The resource may still exist, under its own name. Then a removal of that name would be wrong
 	// (ALIAS-4).
-	dropped := len(now) == 0 && slices.ContainsFunc(x.told, s.all.exists)
+	dropped := len(now) == 0 && slices.ContainsFunc(x.sent, s.all.exists)
 	if len(now) == 0 && (!x.stated || dropped) {
 		only := s.to(x.params) // for other parameters there may be a variant (DYN-13)
 		if xds.IsVirtualHost(s.typeURL) {
@@ -155,5 +155,5 @@ func (x *name) tell(s *sayings) {
 			only.Removed = append(only.Removed, x.key)
 		}
 	}
-	x.stated, x.told, x.since = true, now, s.now
+	x.stated, x.sent, x.since = true, now, s.now
 }

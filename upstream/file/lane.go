@@ -78,16 +78,16 @@ func (l *lane) answer(ask *relay.Ask) {
 		l.asked[ask.TypeURL] = a
 	}
 	a.forget(ask.Unsubscribe)
-	s := say(ask.TypeURL, l.content)
+	s := newAnswers(ask.TypeURL, l.content)
 	for _, n := range ask.Subscribe {
 		if isSelector(n) {
-			a.selects(n).tell(s, initialOf(ask, n.Params))
+			a.selects(n).answer(s, initialOf(ask, n.Params))
 		} else {
-			a.name(n).tell(s)
+			a.name(n).answer(s)
 		}
 	}
 	if ask.Wildcard {
-		a.selects(relay.Name{Name: xds.Wildcard}).tell(s, ask.Initial)
+		a.selects(relay.Name{Name: xds.Wildcard}).answer(s, ask.Initial)
 	}
 	l.apply(s)
 }
@@ -105,18 +105,18 @@ func initialOf(ask *relay.Ask, p constraints.Params) map[string]string {
 func (l *lane) update() {
 	for _, typeURL := range slices.SortedFunc(maps.Keys(l.asked), xds.CompareTypes) {
 		a := l.asked[typeURL]
-		s := say(typeURL, l.content)
+		s := newAnswers(typeURL, l.content)
 		for _, x := range a.sets {
-			x.tell(s, nil)
+			x.answer(s, nil)
 		}
 		for _, x := range a.names {
-			x.tell(s)
+			x.answer(s)
 		}
 		l.apply(s)
 	}
 }
 
-func (l *lane) apply(s *sayings) {
+func (l *lane) apply(s *answers) {
 	for _, x := range s.order {
 		if !x.empty() {
 			// What the table no longer asks for is ignored, which is no error.

@@ -304,12 +304,12 @@ func TestChangeBeforeRun(t *testing.T) {
 // TestLeftoversAreRemoved: the table may hold members from before the stream, and says so.
 func TestLeftoversAreRemoved(t *testing.T) {
 	a := &asked{sets: map[subscription]*selected{}}
-	all, some := say(xds.EndpointType, &content{whole: true}), say(xds.VirtualHostType, &content{whole: true})
-	a.selects(relay.Name{Name: xds.Wildcard}).tell(all, map[string]string{"x": "1"})
+	all, some := newAnswers(xds.EndpointType, &content{whole: true}), newAnswers(xds.VirtualHostType, &content{whole: true})
+	a.selects(relay.Name{Name: xds.Wildcard}).answer(all, map[string]string{"x": "1"})
 	if x := all.to(constraints.Params{}); !slices.Equal(x.Removed, []string{"x"}) || !x.Full {
 		t.Errorf("what the table holds and no file states should be removed: %+v", x.Update)
 	}
-	a.selects(relay.Name{Name: "rc", Collection: true}).tell(some, map[string]string{"rc/x": "1", "other/x": "1"})
+	a.selects(relay.Name{Name: "rc", Collection: true}).answer(some, map[string]string{"rc/x": "1", "other/x": "1"})
 	if x := some.to(constraints.Params{}); !slices.Equal(x.Removed, []string{"rc/x", "rc"}) {
 		t.Errorf("for a namespace what it covers, and that it is empty: %+v", x.Update)
 	}

@@ -210,7 +210,7 @@ func TestTTLCountsFromTheLoad(t *testing.T) {
 	if first.set(xds.ClusterType) != idle.set(xds.ClusterType) {
 		t.Error("without a load nothing should be told")
 	}
-	u := say(xds.ClusterType, again)
+	u := newAnswers(xds.ClusterType, again)
 	for _, name := range []string{"a", "b"} {
 		u.all.difference(first.set(xds.ClusterType).byName[name], u.now.byName[name])
 	}

@@ -361,14 +361,14 @@ func BenchmarkMergeVariants(b *testing.B) {
 			names = append(names, &name{key: "a", params: params(fmt.Sprintf("env=e%d region=r%d", i%30, i))})
 		}
 		for b.Loop() {
-			was := say(xds.ClusterType, prev)
+			was := newAnswers(xds.ClusterType, prev)
 			for _, n := range names {
-				n.stated, n.told = false, nil
-				n.tell(was)
+				n.stated, n.sent = false, nil
+				n.answer(was)
 			}
-			s := say(xds.ClusterType, now)
+			s := newAnswers(xds.ClusterType, now)
 			for _, n := range names {
-				n.tell(s)
+				n.answer(s)
 			}
 			if len(s.all.Resources) != 1 {
 				b.Fatal(len(s.all.Resources))

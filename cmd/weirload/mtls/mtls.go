@@ -1,6 +1,10 @@
 // Package mtls secures what is measured as deployments do: TLS 1.3 with certificates on both sides.
 //
 // It is for load tools alone: one authority, one key for both sides, made for one run.
+//
+// # Who imports it
+//
+// Package cmd/weirload/fleet, and the comparison in cmd/weirload/bench.
 package mtls
 
 import (

@@ -8,43 +8,43 @@ import (
 	"github.com/weir-xds/weir/constraints"
 )
 
-// sayings are the pending answers of one type. Changes are sent to all parameter maps in one
+// answers are the pending answers of one type. Changes are sent to all parameter maps in one
 // answer, removals and creations alike (DYN-10). That there is no more is sent to each map by
 // itself.
-type sayings struct {
+type answers struct {
 	typeURL string
 	content *content
 	now     *set
-	all     *saying
-	only    map[string]*saying // by parameters
-	order   []*saying
+	all     *answer
+	only    map[string]*answer // by parameters
+	order   []*answer
 
 	// changes are the names that changed since before.
 	before  *set
 	changes []string
 }
 
-// saying is one answer.
-type saying struct {
+// answer is what is sent at once, to all parameter maps or to one.
+type answer struct {
 	xds.Update
 	now  *set
-	said map[*entry]bool // a resource is sent once, however many ask for it
+	sent map[*entry]bool // a resource is sent once, however many ask for it
 }
 
-func say(typeURL string, c *content) *sayings {
-	s := &sayings{typeURL: typeURL, content: c, now: c.set(typeURL), only: map[string]*saying{}}
+func newAnswers(typeURL string, c *content) *answers {
+	s := &answers{typeURL: typeURL, content: c, now: c.set(typeURL), only: map[string]*answer{}}
 	s.all = s.begin(nil)
 	return s
 }
 
-func (s *sayings) begin(p *constraints.Params) *saying {
-	x := &saying{Update: xds.Update{TypeURL: s.typeURL, For: p}, now: s.now, said: map[*entry]bool{}}
+func (s *answers) begin(p *constraints.Params) *answer {
+	x := &answer{Update: xds.Update{TypeURL: s.typeURL, For: p}, now: s.now, sent: map[*entry]bool{}}
 	s.order = append(s.order, x)
 	return x
 }
 
 // to returns the answer for one parameter map only.
-func (s *sayings) to(p constraints.Params) *saying {
+func (s *answers) to(p constraints.Params) *answer {
 	x := s.only[p.Key()]
 	if x == nil {
 		x = s.begin(&p)
@@ -55,7 +55,7 @@ func (s *sayings) to(p constraints.Params) *saying {
 
 // changed returns the names whose variants differ from before, sorted. It is cached: nearly all
 // selectors were last answered from the same set.
-func (s *sayings) changed(before *set) []string {
+func (s *answers) changed(before *set) []string {
 	if s.before == before {
 		return s.changes
 	}
@@ -76,7 +76,7 @@ func (s *sayings) changed(before *set) []string {
 
 // same reports whether a name certainly stands for the same as before, so that parameters need not
 // be matched again.
-func (s *sayings) same(before *set, name string) bool {
+func (s *answers) same(before *set, name string) bool {
 	if before == s.now {
 		return true
 	}
@@ -87,21 +87,21 @@ func (s *sayings) same(before *set, name string) bool {
 	return !changed
 }
 
-func (s *saying) empty() bool {
+func (s *answer) empty() bool {
 	return len(s.Resources)+len(s.Removed)+len(s.RemovedVariants)+len(s.Whole) == 0 && !s.Full
 }
 
 // difference adds the variants that are new or changed, and removes those that are gone.
-func (s *saying) difference(old, now []*entry) {
+func (s *answer) difference(old, now []*entry) {
 	for _, e := range now {
-		if !slices.Contains(old, e) && !s.said[e] {
-			s.said[e] = true
+		if !slices.Contains(old, e) && !s.sent[e] {
+			s.sent[e] = true
 			s.Resources = append(s.Resources, e.Resource)
 		}
 	}
 	for _, e := range old {
-		if !s.said[e] && !s.exists(e) {
-			s.said[e] = true
+		if !s.sent[e] && !s.exists(e) {
+			s.sent[e] = true
 			s.RemovedVariants = append(s.RemovedVariants, xds.RemovedVariant{
 				Name: e.Name, Constraints: e.Constraints.Key(), Set: e.Constraints,
 			})
@@ -110,6 +110,6 @@ func (s *saying) difference(old, now []*entry) {
 }
 
 // exists reports whether there is a resource with that name and those constraints.
-func (s *saying) exists(e *entry) bool {
+func (s *answer) exists(e *entry) bool {
 	return s.now.find(key{name: e.Name, constraints: e.Constraints.Key()}) != nil
 }
