@@ -87,7 +87,7 @@ func (n *namedTable) empty(e *entry) {
 	h.entries[i] = h.entries[len(h.entries)-1]
 	h.entries[len(h.entries)-1] = nil
 	if h.entries = h.entries[:len(h.entries)-1]; len(h.entries) == 0 {
-		n.unlist(h)
+		n.other.unlist(h)
 		delete(n.other.held, h.name)
 	}
 }
@@ -100,21 +100,21 @@ func (n *namedTable) cut(e *entry, key string) {
 }
 
 // unlist forgets the aliases of a resource.
-func (n *namedTable) unlist(h *aliasGroup) {
+func (o *aliasIndex) unlist(h *aliasGroup) {
 	for _, alias := range h.aliases {
-		if n.other.lister[alias] == h.name {
-			delete(n.other.lister, alias)
+		if o.lister[alias] == h.name {
+			delete(o.lister, alias)
 		}
 	}
 	h.aliases = nil
 }
 
 // list updates the aliases of a resource to those that its variants list.
-func (n *namedTable) list(h *aliasGroup) {
+func (o *aliasIndex) list(h *aliasGroup) {
 	if len(h.entries) == 0 {
 		return
 	}
-	n.unlist(h)
+	o.unlist(h)
 	seen := map[*xds.Variant]bool{}
 	for _, e := range h.entries {
 		for _, v := range e.variants {
@@ -124,7 +124,7 @@ func (n *namedTable) list(h *aliasGroup) {
 			seen[v] = true
 			for _, alias := range v.Aliases {
 				alias = xds.NameKey(alias)
-				n.other.lister[alias] = h.name
+				o.lister[alias] = h.name
 				h.aliases = append(h.aliases, alias)
 			}
 		}
@@ -217,7 +217,7 @@ func (n *namedTable) spread(a *Applied, body *xds.Variant, gen uint32) {
 		}
 	}
 	if h := n.other.held[body.Name]; h != nil {
-		n.list(h)
+		n.other.list(h)
 	}
 	if changed {
 		a.Changed++

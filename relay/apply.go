@@ -254,7 +254,7 @@ func (n *namedTable) removeName(id xds.Identity) (changed bool) {
 		}
 	}
 	if h := n.other.held[id.Name]; h != nil {
-		n.list(h)
+		n.other.list(h)
 	}
 	return changed
 }

@@ -296,7 +296,7 @@ func (n *namedTable) noteAsked(e *entry, gen uint32, now time.Time) Name {
 	n.unheard = append(n.unheard, unheard{e, gen, e.asks, now})
 	n.park(e, gen, now)
 	if e.chosen != nil && e.chosen.DoNotCache {
-		n.markRecords(e) // from now on it may be given to clients
+		e.markRecords(n.shard.rev) // from now on it may be given to clients
 	}
 	return n.nameOf(e)
 }

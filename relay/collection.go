@@ -270,6 +270,6 @@ func (n *namedTable) shareMember(e *entry) {
 		e.onRestored(restored)
 	}
 	if e.also != nil {
-		n.list(e.also)
+		n.other.list(e.also)
 	}
 }

@@ -56,7 +56,7 @@ func (n *namedTable) notSoon(l *Lane) {
 	}
 	for _, e := range n.entries {
 		if e.unconfirmed {
-			n.markRecords(e)
+			e.markRecords(n.shard.rev)
 		}
 	}
 }
@@ -67,7 +67,7 @@ func (n *namedTable) markConfirmed(e *entry) {
 		return
 	}
 	e.onRestored(false)
-	n.markRecords(e)
+	e.markRecords(n.shard.rev)
 }
 
 // confirmFrom is called when names were just asked: all of them on a new stream, or some that came

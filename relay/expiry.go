@@ -151,7 +151,7 @@ func (n *namedTable) standIn(e *entry, t *set, it *item, now time.Time) {
 	if e.onHeld(pick(e.variants, s.params)); e.chosen != nil {
 		e.onOutlived()
 		e.rev = it.rev
-		n.notify(e, s.rev)
+		e.notify(s.rev)
 	}
 	if over { // before the client was sent the expiry
 		s.nextRev()

@@ -252,7 +252,7 @@ func (s *shard) followFallback() {
 		}
 		e.onRetired(vs)
 		e.rev = rev
-		s.named.markRecords(e)
+		e.markRecords(rev)
 	}
 	s.sets(func(t *set) {
 		if t.standsIn() {

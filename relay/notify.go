@@ -25,7 +25,7 @@ func (n *namedTable) offer(e *entry, rev uint64, gen uint32, stated bool) {
 		e.last = nil
 		if changed {
 			e.rev = rev
-			n.notify(e, rev)
+			e.notify(rev)
 		}
 		if e.clients == 0 && chosen.DoNotCache {
 			n.abandon(e)
@@ -53,7 +53,7 @@ func (n *namedTable) offer(e *entry, rev uint64, gen uint32, stated bool) {
 		if !known {
 			e.rev = rev
 			e.due()
-			n.notify(e, rev)
+			e.notify(rev)
 		}
 		if e.lingers() && !e.existed { // RELAY-39: absence does not linger
 			n.unwant(e)
@@ -100,7 +100,7 @@ func (e *entry) due() {
 }
 
 // notify marks the clients of a name.
-func (n *namedTable) notify(e *entry, rev uint64) {
+func (e *entry) notify(rev uint64) {
 	for r := e.head; r != nil; r = r.next {
 		r.touched(rev)
 	}

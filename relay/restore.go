@@ -213,7 +213,7 @@ func (s *shard) restore(now time.Time, x *TypeImage) {
 		r.name(&x.Names[i], x.Response)
 	}
 	for _, h := range s.named.other.held {
-		s.named.list(h)
+		s.named.other.list(h)
 	}
 	for _, e := range s.named.entries {
 		s.expiring.track(expiringKey{name: e.name}, e.variants)

@@ -235,15 +235,15 @@ func (l *Lane) Missed() {
 func (n *namedTable) markHeldBack() {
 	for _, e := range n.entries {
 		if e.retired != nil || e.chosen != nil && (e.chosen.DoNotCache || e.unconfirmed) {
-			n.markRecords(e)
+			e.markRecords(n.shard.rev)
 		}
 	}
 }
 
 // markRecords marks the clients of a name.
-func (n *namedTable) markRecords(e *entry) {
+func (e *entry) markRecords(rev uint64) {
 	for r := e.head; r != nil; r = r.next {
-		r.markDirty(n.shard.rev)
+		r.markDirty(rev)
 	}
 }
 

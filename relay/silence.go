@@ -14,7 +14,7 @@ func (n *namedTable) fail(e *entry, nameError *NameError, rev uint64, gen uint32
 		// This includes clients that were sent an absence. The same error is new to clients that
 		// came since the name was asked anew (RELAY-99).
 		if !known {
-			n.notify(e, rev)
+			e.notify(rev)
 		}
 		n.empty(e)
 		e.notice = nil
@@ -27,7 +27,7 @@ func (n *namedTable) fail(e *entry, nameError *NameError, rev uint64, gen uint32
 	}
 	e.onError(nameError, gen)
 	if !known { // on a new stream the same error is new to clients that came since (RELAY-38)
-		n.notify(e, rev)
+		e.notify(rev)
 	}
 }
 
@@ -72,14 +72,14 @@ func (n *namedTable) heardNothing(e *entry) {
 	waited, nameError := !e.isAnswered(), e.nameError
 	news := e.onSilence(n.quiet())
 	if e.unconfirmed {
-		n.markRecords(e) // lists that wait for it do so no longer
+		e.markRecords(n.shard.rev) // lists that wait for it do so no longer
 	}
 	switch {
 	case news:
 		if waited {
 			n.shard.unanswered++
 		}
-		n.notify(e, n.shard.rev)
+		e.notify(n.shard.rev)
 	case e.chosen != nil && !e.aliasDropped:
 		if nameError != e.nameError {
 			e.cured(n.shard.rev)
