@@ -369,6 +369,31 @@ func TestStoreLanes(t *testing.T) {
 	_ = later
 }
 
+// TestStoreLaneLeft: names of two maps are to move to the side lane, as `*` was asked for a third.
+// One of the maps ends before that lane can ask the names of the other. The main lane was asked for
+// the type all the same, so what it brings is acknowledged until it is opened anew (RELAY-31).
+func TestStoreLaneLeft(t *testing.T) {
+	r := newStoreRig(t, OriginConfig{})
+	left := r.sub(xds.ClusterType, "env=test", true, "n")
+	r.group.lanes[mainLane].Open(zero, 0)
+	isTold(t, "asked", r.asks(mainLane, false), "+n{env=test} ;")
+	r.sub(xds.ClusterType, "env=qa", true, "n")
+	r.sub(xds.ClusterType, "env=prod", true, xds.Wildcard)
+	isTold(t, "asked while the names move", r.asks(mainLane, false), "")
+	left.Close(zero)
+	r.table.Advance(zero.Add(time.Hour))
+	r.says(mainLane, zero, xds.ClusterType, "n{env=test}=1")
+	r.group.lanes[sideLane].Open(zero, 0)
+	isTold(t, "asked on the side lane", r.asks(sideLane, false), "+n{env=qa} ;")
+	if _, reopen := r.group.lanes[mainLane].Take(zero, false); !reopen {
+		t.Error("the main lane is not opened anew")
+	}
+	r.group.lanes[mainLane].Close()
+	if n := len(r.group.store(xds.ClusterType).all); n != 2 {
+		t.Errorf("%d maps are held, want those of `*` and of the name", n)
+	}
+}
+
 // TestStoreStrays: what no map asked for is counted once, and what one of them asked for is not
 // (RELAY-28), in whichever order.
 func TestStoreStrays(t *testing.T) {
