@@ -173,7 +173,8 @@ func (s *shard) dropIfEmpty() bool {
 		// What was asked by locator is taken back one by one, but the stream was asked for the
 		// type.
 		if s.byLocator() && len(s.store.all) > 1 {
-			s.dead = s.dead && !(i == int(mainLane) && l.live(s.star.askedGen))
+			left := laneIndex(i) != s.named.lane && l.live(s.named.firstGen[i])
+			s.dead = s.dead && !left && !(i == int(mainLane) && l.live(s.star.askedGen))
 			continue
 		}
 		if l.live(s.named.firstGen[i]) || l.live(s.askedGen[i]) || i == int(mainLane) && (l.live(s.star.askedGen) || l.live(s.collections.spacesGen)) {
