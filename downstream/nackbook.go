@@ -139,31 +139,38 @@ func (b *nackBook) add(key bookKey, example RejectionExample, by peerKey, hash u
 	}
 }
 
-// makeRoom drops an entry if there are as many as there may be: of that message, of whom begins a
-// further one, or of all, where whoever has begun most loses one.
+// makeRoom drops an entry if there are as many as there may be: of that message or of all, where
+// whoever has begun most of them loses one, or of whom begins a further one.
 func (b *nackBook) makeRoom(key bookKey, by peerKey) {
-	alike, versionless := 0, bookKey{key.origin, key.typeURL, "", "", key.message}
-	isAlike := func(k bookKey, _ *bookEntry) bool {
+	alike, message := map[peerKey]int{}, bookKey{origin: key.origin, typeURL: key.typeURL, message: key.message}
+	isAlike := func(k bookKey) bool {
 		k.resource, k.version = "", ""
-		return k == versionless
+		return k == message
 	}
+	n := 0
 	for k, e := range b.entries {
-		if isAlike(k, e) {
-			alike++
+		if isAlike(k) {
+			alike[e.by]++
+			n++
 		}
 	}
 	switch {
-	case alike >= maxAlike:
-		b.drop(isAlike, func(e *bookEntry) int { return 0 })
+	case n >= maxAlike:
+		most := greatest(alike)
+		b.drop(func(k bookKey, e *bookEntry) bool { return alike[e.by] == most && isAlike(k) }, func(*bookEntry) int { return 0 })
 	case b.own[by] >= maxOwn:
 		b.drop(func(_ bookKey, e *bookEntry) bool { return e.by == by }, (*bookEntry).known)
 	case len(b.entries) >= maxBooked:
-		most := 0
-		for _, n := range b.own {
-			most = max(most, n)
-		}
+		most := greatest(b.own)
 		b.drop(func(_ bookKey, e *bookEntry) bool { return b.own[e.by] == most }, (*bookEntry).known)
 	}
+}
+
+func greatest(counts map[peerKey]int) (most int) {
+	for _, n := range counts {
+		most = max(most, n)
+	}
+	return most
 }
 
 // known is how many clients said so.

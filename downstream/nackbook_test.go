@@ -204,6 +204,11 @@ func TestHostileClientsDoNotFillTheBook(t *testing.T) {
 		b.refused(rejection("", "", word(i), zero.Add(time.Hour)), somebody(1000+i%200))
 	}
 	kept("after two hundred of them")
+	for i := range 1000 {
+		b.refused(rejection(word(i), "1", "only I", zero.Add(2*time.Hour)), somebody(9))
+		b.refused(rejection(word(i), "1", "all of us", zero.Add(2*time.Hour)), somebody(9))
+	}
+	kept("after one that says the same of all it has")
 	bytes := 0
 	for _, x := range b.all() {
 		bytes += len(x.Resource) + len(x.Version) + len(x.Message)
@@ -243,8 +248,9 @@ func TestPatterns(t *testing.T) {
 		"  many\n\tlines ":            "many lines",
 		"unknown type envoy.v3.Thing": "unknown type envoy.v3.Thing",
 		"":                            "",
+		"outbound|80||web: no":        "{name}: no",
 	} {
-		if got := pattern(message, []string{"web"}, "envoy-1"); got != want && !strings.HasPrefix(message, "id ") {
+		if got := pattern(message, []string{"web", "outbound|80||web"}, "envoy-1"); got != want && !strings.HasPrefix(message, "id ") {
 			t.Errorf("%q: %q, want %q", message, got, want)
 		}
 	}

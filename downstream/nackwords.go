@@ -1,7 +1,9 @@
 package downstream
 
 import (
+	"cmp"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -42,15 +44,10 @@ const maxPattern = 512
 // pattern is a client's message without what differs from client to client and from time to time:
 // names of resources, the node's id, numbers, addresses and hashes.
 func pattern(message string, names []string, node string) string {
-	words := map[string]string{}
-	if node != "" {
-		words[node] = "{node}"
-	}
-	for _, name := range names {
-		words[name] = "{name}"
-	}
-	for text, stand := range words {
-		message = replaceWord(message, text, stand)
+	message = replaceWord(message, node, "{node}")
+	longest := slices.SortedFunc(slices.Values(names), func(a, b string) int { return cmp.Compare(len(b), len(a)) })
+	for _, name := range longest { // one may be a part of another
+		message = replaceWord(message, name, "{name}")
 	}
 	var b strings.Builder
 	for i, word := range strings.Fields(message) {
