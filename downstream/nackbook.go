@@ -39,7 +39,7 @@ type RejectionExample struct {
 // ended are among them.
 func (s *Server) Rejections() []Rejection { return s.book.all() }
 
-// The bounds of the book. Its entries take at most 9 KiB each.
+// The bounds of the book. Its entries take at most 12 KiB each.
 const (
 	maxBooked   = 1000
 	maxOwn      = 50 // entries that one identity or address begins
