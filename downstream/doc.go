@@ -144,7 +144,8 @@
 //   - Fail at TLS: failures are counted by reason, and one of each kind is logged in a minute
 //     (handshake.go, TestHandshakeFailures).
 //   - NACK everything: one line for each type and second is logged (TestNackLog). NACKs are counted
-//     and shown, and have no effect on other clients.
+//     and shown, and have no effect on other clients. What is said ever anew has few entries in the
+//     book of rejections (nackbook.go, TestHostileClientsDoNotFillTheBook).
 //
 // # Order
 //

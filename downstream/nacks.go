@@ -18,6 +18,16 @@ func newNackLog(log *zap.Logger) *nackLog {
 	return &nackLog{log: log, rate: sampler{every: time.Second}}
 }
 
+// refused logs and books what a client refused.
+func (s *Server) refused(n *note, st *stream, session *session) {
+	who := client{node: session.client(), peer: st.address()}
+	if session.from.peer != nil {
+		who.key = *session.from.peer
+	}
+	s.nacks.note(n.typeURL, n.nack, st.id, who.node)
+	s.book.refused(n, who)
+}
+
 // maxNackText bounds the client's error text in the log, in bytes.
 const maxNackText = 1 << 10
 

@@ -253,12 +253,10 @@ func (p *poll) refusal(now time.Time) {
 	if detail == nil || session.group == nil {
 		return
 	}
-	n := Nack{Nonce: s.pollers.version(session.poller()), Message: clip(detail.GetMessage(), maxNackKept), At: now}
-	if xds.IsSecret(session.only) {
-		n.Message = unsaid
-	}
+	nack, _ := nackOf(now, session.only, s.pollers.version(session.poller()), detail)
 	s.cfg.Metrics.Downstream(session.only, session.dialect()).Nack()
-	s.nacks.note(session.only, n, p.stream.id, session.client())
+	n := note{typeURL: session.only, nack: nack, origin: session.settings().origin.Name(), group: session.group.Key()}
+	s.refused(&n, p.stream, session)
 }
 
 // late is the answer if not everything is known in time.

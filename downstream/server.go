@@ -52,6 +52,7 @@ type Server struct {
 	// Set once by New, but for Limits and Timing of cfg, which mu guards.
 	cfg        Config
 	nacks      *nackLog
+	book       *nackBook
 	limits     *limitLog
 	sizes      *sizeLog
 	ends       sampler // rate limit of the log lines about ended streams
@@ -106,7 +107,7 @@ func New(cfg Config) (*Server, error) {
 	n.set(cfg.Limits.Connections, cfg.Limits.ConnectionsPerPeer)
 	return &Server{
 		ends: sampler{every: endLogEvery},
-		cfg:  cfg, nacks: newNackLog(cfg.Log), limits: newLimitLog(cfg.Log), sizes: newSizeLog(cfg.Log), quit: make(chan struct{}),
+		cfg:  cfg, nacks: newNackLog(cfg.Log), book: newNackBook(), limits: newLimitLog(cfg.Log), sizes: newSizeLog(cfg.Log), quit: make(chan struct{}),
 		intake: newIntake(cfg.Table), writerPool: &writerPool{places: runtime.GOMAXPROCS(0)}, conns: n,
 		streams: map[*stream]struct{}{}, crowd: map[string]int{}, arrivals: &arrivals{rate: newBucket(cfg.Limits.NewStreamsPerSecond)},
 		headers: newHeaderPace(cfg.Limits.NewStreamsPerSecond), names: newNamePace(cfg.Limits.NewNamesPerSecond), calmed: newCalmed(),

@@ -137,9 +137,12 @@ type session struct {
 // note is something for the stream to log once the session is unlocked.
 type note struct {
 	typeURL string
-	nack    Nack    // zero: the node changed
-	limit   *reason // of a refusal because of a limit
-	dialect *reason // of a refusal because of the origin's dialect
+	nack    Nack // zero: the node changed
+	// What was refused: the resources, as far as they are known, and whose they are.
+	about         []relay.Content
+	origin, group string
+	limit         *reason // of a refusal because of a limit
+	dialect       *reason // of a refusal because of the origin's dialect
 }
 
 func newSession(cfg *settings, delta bool, now time.Time, mailbox *relay.Subscriber) *session {

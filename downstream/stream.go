@@ -258,7 +258,7 @@ func (st *stream) accept(now time.Time, in *request) error {
 			st.server.cfg.Log.Info("a client names another node than at first, which is ignored",
 				zap.Uint64("stream", st.id), zap.String("client", st.session.client()))
 		default:
-			st.server.nacks.note(n.typeURL, n.nack, st.id, st.session.client())
+			st.server.refused(&n, st, st.session)
 		}
 	}
 	return err

@@ -29,17 +29,28 @@ func (s *session) ack(now time.Time, st *streamType, x *sent) {
 func (s *session) nack(now time.Time, st *streamType, x *sent, nonce string, detail *status.Status) {
 	st.nacks++
 	st.counts.Nack()
-	nack := Nack{Nonce: nonce, Message: clip(detail.GetMessage(), maxNackKept), At: now}
-	if xds.IsSecret(st.typeURL) {
-		nack.Message = unsaid
-	}
+	nack, names := nackOf(now, st.typeURL, nonce, detail)
 	st.nacked = st.nacked.with(x, nack)
-	s.notes = append(s.notes, note{typeURL: st.typeURL, nack: nack})
+	n := note{typeURL: st.typeURL, nack: nack, origin: s.cfg.origin.Name(), group: s.group.Key()}
+	if x.real {
+		n.about = st.sub.Contents(&x.told, names)
+	}
+	s.notes = append(s.notes, n)
 	if x.real && !x.nacked {
 		st.sub.Nack(x.told)
 	}
 	st.nacking = st.nacking || x.real
 	x.nacked = true
+}
+
+// nackOf is what is kept of a refusal, and the words in it that may name resources.
+func nackOf(now time.Time, typeURL, nonce string, detail *status.Status) (n Nack, names []string) {
+	n = Nack{Nonce: nonce, Message: keyless(clip(detail.GetMessage(), maxNackKept)), At: now}
+	names = candidates(n.Message)
+	if xds.IsSecret(typeURL) {
+		n.Message = unsaid
+	}
+	return n, names
 }
 
 // unsaid replaces the text of a client's NACK of a secret, which may quote the secret (RELAY-76).

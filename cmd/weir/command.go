@@ -52,7 +52,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	root.SetVersionTemplate("{{.Version}}")
 	root.AddCommand(
-		runCommand(), validateCommand(), getCommand(), statusCommand(), clientsCommand(), groupsCommand(), drainCommand(),
+		runCommand(), validateCommand(), getCommand(), statusCommand(), clientsCommand(), nacksCommand(),
+		groupsCommand(), drainCommand(),
 		freezeCommand(), unfreezeCommand(), snapshotCommand(), demoCommand(), configCommand(), versionCommand(),
 	)
 	root.SetArgs(args)

@@ -66,7 +66,8 @@ var blocksShownBy = map[string]string{
 	"# weir.yaml":            "TestExamplesServe",
 	"# envoy-bootstrap.yaml": "TestReadme",
 	"common_tls_context:":    "TestEnvoyTLS",
-	"origin mesh: 4000 groups, 4000 of them answered; group_by: [cluster, metadata]": "TestGroupsSuggest",
+	"origin mesh: 4000 groups, 4000 of them answered; group_by: [cluster, metadata]":              "TestGroupsSuggest",
+	"LAST  FIRST  ORIGIN  TYPE  RESOURCE  VERSION  CLIENTS  HAVE IT  TIMES  FOR EXAMPLE  BECAUSE": "TestNacks",
 	"# config/endpoints.yaml": "TestReadmeFiles",
 	"# Every setting that works in this version, at its default, unless a comment calls it a sample. Durations are written 30s,": "TestReadmeTellsTheTruth",
 }

@@ -30,6 +30,8 @@ type Config struct {
 	Origins   func() []Origin
 	Clients   func() []downstream.ClientStatus
 	Readiness func() Readiness
+	// Rejections are what clients refused, the newest first; nil: nothing is known of it.
+	Rejections func() []downstream.Rejection
 	// Snapshot returns the state of the snapshot; nil: there is none.
 	Snapshot func() *Snapshot
 	// Metrics are served at /metrics.

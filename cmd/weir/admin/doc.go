@@ -25,6 +25,8 @@
 // default (TestLimit). Pages of other web sites can make a browser neither act (TestDrain,
 // TestForeignPages) nor read answers, even if they have their own name resolve to this address
 // (TestHosts). Guesses of the token are limited, and nothing waits for it (TestTries).
+// What clients reject is shown with the number of clients that have it. Each rejected resource is
+// looked up in each group for that: 50 resources for the page, limit= for /nacks.
 //
 // # Known limits
 //
@@ -36,5 +38,6 @@
 //
 // # What to read next
 //
-// admin.go, access.go, session.go, state.go, then resources.go.
+// admin.go, access.go, session.go, state.go, clients.go, nackbook.go, then
+// resources.go.
 package admin

@@ -103,20 +103,6 @@ func (a *Admin) groups(w http.ResponseWriter, r *http.Request) {
 	l.write(w, "groups")
 }
 
-func (a *Admin) nacks(w http.ResponseWriter, r *http.Request) {
-	l, err := newList[clientNACK](r)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	for _, n := range a.clientNACKs() {
-		if !l.add(n) {
-			break
-		}
-	}
-	writeJSON(w, http.StatusOK, map[string]any{"clients": l.items, "truncated": l.more, "origins": a.originNACKs()})
-}
-
 // clientNACKs returns the last NACKs of the open streams, newest first.
 func (a *Admin) clientNACKs() []clientNACK {
 	var all []clientNACK

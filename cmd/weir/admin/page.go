@@ -16,6 +16,9 @@ import (
 // pageRows bounds each table of the page; the JSON lists have the rest.
 const pageRows = 200
 
+// pageBook bounds what is shown of the book of rejections: for each it is counted who has that.
+const pageBook = 50
+
 //go:embed page.html
 var pageText string
 
@@ -34,6 +37,8 @@ type pageData struct {
 	Groups        rows[group]
 	Clients       rows[client]
 	NACKs         rows[clientNACK]
+	Book          []rejection
+	BookLeftOut   int
 	OriginNACKs   []originNACK
 	Snapshot      *Snapshot // nil: there is none
 	Config        ConfigState
@@ -71,6 +76,7 @@ func (a *Admin) page(w http.ResponseWriter, r *http.Request) {
 	for _, c := range a.worst(&clientFilter{}) {
 		d.Clients.add(clientOf(c, false))
 	}
+	d.Book, d.BookLeftOut = a.book("", "", pageBook)
 	for _, n := range a.clientNACKs() {
 		d.NACKs.add(n)
 	}

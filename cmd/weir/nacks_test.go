@@ -1,0 +1,62 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/weir-xds/weir/relay/relaytest"
+)
+
+// TestNacks: what clients rejected is told together after they have gone, with the resource, its
+// version, how many of how many they were, and one of them.
+func TestNacks(t *testing.T) {
+	dir := newFiles(t)
+	dir.put(t, "cds.yaml", clusters("web", "db"))
+	w := startWeir(t, freePorts+filesOrigin(dir))
+	open := func(id, says string) *relaytest.Client {
+		cfg := relaytest.ClientConfig{Patience: patience}
+		if says != "" {
+			cfg.Reject = func(*relaytest.Response) string { return says }
+		}
+		c := relaytest.NewClient(t, dial(t, w.listenAddress()), cfg)
+		c.Open(relaytest.Node(id, "edge"))
+		c.Request(relaytest.ClusterType)
+		c.Expect(relaytest.ClusterType, "the clusters come")
+		return c
+	}
+	port := w.admin.listener.Addr().String()
+	open("good-1", "")
+	for _, c := range []*relaytest.Client{
+		open("bad-2", "cluster web: not\x1b[2J to\nmy taste, line 17"), open("bad-3", "cluster web: not\x1b[2J to\nmy taste, line 4"),
+	} {
+		await(t, "both refusals are booked", func() bool {
+			_, body := w.get("/nacks")
+			return strings.Contains(body, `"count": 2`) || strings.Contains(body, "bad-3")
+		})
+		c.Close()
+	}
+	await(t, "both clients are gone, and one has it", func() bool {
+		_, body := w.get("/nacks")
+		return strings.Contains(body, `"clients": 2`) && strings.Contains(body, `"have_it": 1`) && strings.Contains(body, `"clients": []`)
+	})
+	code, stdout, stderr := weir(t, "nacks", "--admin", port, "--type", "cds", "--origin", "disk")
+	for _, part := range []string{" web ", "2        1 ", " bad-3 ", "cluster {name}: not?[2J to my taste, line #"} {
+		if !strings.Contains(stdout, part) {
+			t.Errorf("no %q in\n%s", part, stdout)
+		}
+	}
+	if code != exitOK || stderr != "" || strings.Contains(stdout, "\x1b") || strings.Count(stdout, "\n") != 2 {
+		t.Errorf("%d, %q in\n%s", code, stderr, stdout)
+	}
+	if _, body := w.get("/"); !strings.Contains(body, "line #") || !strings.Contains(body, "and 1 have it now") {
+		t.Errorf("the page does not show it:\n%s", body)
+	}
+	if code, stdout, _ := weir(t, "nacks", "--admin", port, "--type", "eds", "-o", "json"); code != exitOK || !strings.Contains(stdout, `"book": []`) {
+		t.Errorf("of another type: %d\n%s", code, stdout)
+	}
+	for flags, want := range map[string]int{"--type clusters": exitFailed, "-o csv": exitUsage} {
+		if code, _, stderr := weir(t, append([]string{"nacks", "--admin", port}, strings.Fields(flags)...)...); code != want {
+			t.Errorf("%s: %d, %q", flags, code, stderr)
+		}
+	}
+}

@@ -1,0 +1,235 @@
+package downstream
+
+import (
+	"cmp"
+	"hash/maphash"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/weir-xds/weir/relay/xds"
+)
+
+// Rejection is what clients said of one resource in one version: all of them that said the same.
+type Rejection struct {
+	Origin, TypeURL string
+	// Resource is the one that was refused; "": the client does not say which of a list.
+	Resource string
+	// Version is the origin's, as far as it is known; "" of secrets (RELAY-76).
+	Version string
+	// Message is what the clients say, without what differs between them (pattern).
+	Message string
+	// Clients is how many said so. More than maxExact are estimated, to about a twentieth.
+	Clients     int
+	Count       uint64 // how often it was said
+	First, Last time.Time
+	// Examples are three clients that said so: the first two, and the last.
+	Examples []RejectionExample
+}
+
+// RejectionExample is one client's refusal.
+type RejectionExample struct {
+	NodeID, Peer, Group string
+	Message             string // the client's own words
+	At                  time.Time
+}
+
+// Rejections are what clients refused since the start, the newest first. Those of streams that have
+// ended are among them.
+func (s *Server) Rejections() []Rejection { return s.book.all() }
+
+// The bounds of the book. Its entries take at most 12 KiB each.
+const (
+	maxBooked   = 1000
+	maxOwn      = 50 // entries that one identity or address begins
+	maxAlike    = 50 // entries of one message: versions and resources
+	maxExact    = 512
+	maxExamples = 3
+
+	maxBookedName = 512
+	maxBookedText = 1 << 10
+)
+
+// nackBook is what clients refused (RELAY-34). It outlives their streams: a client that crashes on
+// what it was sent takes no evidence with it. Clients choose what they say, and their node ids. So
+// an entry counts for whoever begins it, and who has many loses an own one for a further one.
+type nackBook struct {
+	seed maphash.Seed // set once
+
+	mu      sync.Mutex // guards what follows; held for work on the maps only
+	entries map[bookKey]*bookEntry
+	own     map[peerKey]int // entries by who began them
+}
+
+type bookKey struct{ origin, typeURL, resource, version, message string }
+
+type bookEntry struct {
+	Rejection // without the texts of the key, and Clients
+	by        peerKey
+	clients   sketch
+}
+
+// client is who refused something.
+type client struct {
+	node, peer string
+	key        peerKey
+}
+
+func newNackBook() *nackBook {
+	return &nackBook{seed: maphash.MakeSeed(), entries: map[bookKey]*bookEntry{}, own: map[peerKey]int{}}
+}
+
+// refused records what a client said of a response, once for each resource that it is about.
+func (b *nackBook) refused(n *note, who client) {
+	names := make([]string, 0, len(n.about))
+	for i := range n.about {
+		names = append(names, n.about[i].Name)
+	}
+	who.key.conn = 0 // the next connection is the same client's
+	hash := maphash.Comparable(b.seed, struct {
+		peerKey
+		node string
+	}{who.key, who.node})
+	key := bookKey{
+		origin: n.origin, typeURL: n.typeURL, message: pattern(n.nack.Message, names, who.node),
+	}
+	example := RejectionExample{
+		NodeID: clip(who.node, maxNodeShown), Peer: who.peer, Group: n.group, Message: clip(n.nack.Message, maxBookedText), At: n.nack.At,
+	}
+	if len(n.about) == 0 {
+		b.add(key, example, who.key, hash)
+		return
+	}
+	for i := range n.about {
+		c := &n.about[i]
+		key.origin, key.resource, key.version = c.Origin, clip(c.Name, maxBookedName), clip(c.Version, maxBookedName)
+		if xds.IsSecret(n.typeURL) {
+			key.version = ""
+		}
+		example.Group = c.Group
+		b.add(key, example, who.key, hash)
+	}
+}
+
+// add counts one refusal. It locks the book.
+func (b *nackBook) add(key bookKey, example RejectionExample, by peerKey, hash uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e := b.entries[key]
+	if e == nil {
+		b.makeRoom(key, by)
+		e = &bookEntry{by: by, Rejection: Rejection{First: example.At}}
+		b.entries[key] = e
+		b.own[by]++
+	}
+	e.Count++
+	if example.At.After(e.Last) {
+		e.Last = example.At
+	}
+	e.clients.add(hash)
+	same := func(x RejectionExample) bool { return x.NodeID == example.NodeID && x.Peer == example.Peer }
+	switch i := slices.IndexFunc(e.Examples, same); {
+	case i >= 0:
+		e.Examples[i] = example
+	case len(e.Examples) < maxExamples:
+		e.Examples = append(e.Examples, example)
+	default:
+		e.Examples[maxExamples-1] = example
+	}
+}
+
+// makeRoom drops an entry if there are as many as there may be: of that message or of all, where
+// whoever has begun most of them loses one, or of whom begins a further one.
+func (b *nackBook) makeRoom(key bookKey, by peerKey) {
+	alike, message := map[peerKey]int{}, bookKey{origin: key.origin, typeURL: key.typeURL, message: key.message}
+	isAlike := func(k bookKey) bool {
+		k.resource, k.version = "", ""
+		return k == message
+	}
+	n := 0
+	for k, e := range b.entries {
+		if isAlike(k) {
+			alike[e.by]++
+			n++
+		}
+	}
+	switch {
+	case n >= maxAlike:
+		most := greatest(alike)
+		b.drop(func(k bookKey, e *bookEntry) bool { return alike[e.by] == most && isAlike(k) }, func(*bookEntry) int { return 0 })
+	case b.own[by] >= maxOwn:
+		b.drop(func(_ bookKey, e *bookEntry) bool { return e.by == by }, (*bookEntry).known)
+	case len(b.entries) >= maxBooked:
+		most := greatest(b.own)
+		b.drop(func(_ bookKey, e *bookEntry) bool { return b.own[e.by] == most }, (*bookEntry).known)
+	}
+}
+
+func greatest(counts map[peerKey]int) (most int) {
+	for _, n := range counts {
+		most = max(most, n)
+	}
+	return most
+}
+
+// known is how many clients said so.
+func (e *bookEntry) known() int { return e.clients.count() }
+
+// drop drops the least of some entries; of equal ones that which was said last the longest ago.
+func (b *nackBook) drop(which func(bookKey, *bookEntry) bool, rank func(*bookEntry) int) {
+	var least *bookEntry
+	var at bookKey
+	for k, e := range b.entries {
+		if which(k, e) && (least == nil || cmp.Or(cmp.Compare(rank(e), rank(least)), e.Last.Compare(least.Last)) < 0) {
+			least, at = e, k
+		}
+	}
+	if least == nil {
+		return
+	}
+	delete(b.entries, at)
+	if b.own[least.by]--; b.own[least.by] == 0 {
+		delete(b.own, least.by)
+	}
+}
+
+// all are the entries, the newest first. It locks the book.
+func (b *nackBook) all() []Rejection {
+	b.mu.Lock()
+	all := make([]Rejection, 0, len(b.entries))
+	for k, e := range b.entries {
+		x := e.Rejection
+		x.Origin, x.TypeURL, x.Resource, x.Version, x.Message = k.origin, k.typeURL, k.resource, k.version, k.message
+		x.Clients, x.Examples = e.clients.count(), slices.Clone(e.Examples)
+		all = append(all, x)
+	}
+	b.mu.Unlock()
+	slices.SortFunc(all, func(x, y Rejection) int {
+		return cmp.Or(y.Last.Compare(x.Last), cmp.Compare(y.Clients, x.Clients), cmp.Compare(x.TypeURL, y.TypeURL),
+			cmp.Compare(x.Resource, y.Resource), cmp.Compare(x.Version, y.Version), cmp.Compare(x.Message, y.Message))
+	})
+	return all
+}
+
+// sketch counts different hashes in bounded room: it keeps the least of them, and the greatest of
+// these says how dense they are.
+type sketch struct{ least []uint64 } // ascending; at most maxExact
+
+func (s *sketch) add(hash uint64) {
+	i, known := slices.BinarySearch(s.least, hash)
+	if known || i == maxExact {
+		return
+	}
+	if len(s.least) == maxExact {
+		s.least = s.least[:maxExact-1]
+	}
+	s.least = slices.Insert(s.least, i, hash)
+}
+
+func (s *sketch) count() int {
+	if len(s.least) < maxExact {
+		return len(s.least)
+	}
+	return int(float64(maxExact-1) / (float64(s.least[maxExact-1]) / math.MaxUint64))
+}

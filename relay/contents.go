@@ -1,0 +1,125 @@
+package relay
+
+import "github.com/weir-xds/weir/relay/xds"
+
+// Content is a resource that an answer had.
+type Content struct {
+	Name   string // as the origin spells it
+	Origin string
+	Group  string // key
+	// Version is the origin's, of the body that was sent; "" if that is not known any more, or must
+	// not be seen (RELAY-76).
+	Version string
+}
+
+// mostChanges is how far a set, or a list of names, is looked through for the only resource of an
+// answer.
+const mostChanges = 64
+
+// Contents gives the one resource that an answer had, and if it had several, those of names that
+// were among them. It costs a look-up for each name, however much the client is subscribed to.
+func (u *Union) Contents(t *Receipt, names []string) (all []Content) {
+	for i := range u.Len() {
+		s := u.Part(i)
+		if e := t.of(s); e != nil {
+			all = append(all, s.contents(e, names, t.parts == nil)...)
+		}
+	}
+	return all
+}
+
+// contents are those of one Sub. alone: the answer has nothing of others. It locks the shard.
+func (s *Sub) contents(e *extent, names []string, alone bool) (all []Content) {
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	if alone {
+		if c, ok := s.only(e); ok {
+			return append(all, c)
+		}
+	}
+	for _, name := range names {
+		key, err := xds.CanonicalName(name)
+		if err != nil {
+			continue
+		}
+		if r := s.record(key); r != nil && r.within(e) {
+			all = append(all, s.contentOf(r))
+			continue
+		}
+		for p := s.sets.first; p != nil; p = p.also {
+			if it := p.view.items[key]; it != nil && it.within(e) {
+				all = append(all, s.content(it.variant, it.variant.Name))
+				break
+			}
+		}
+	}
+	return all
+}
+
+// only is the one resource of the answer, if it had no other.
+func (s *Sub) only(e *extent) (c Content, ok bool) {
+	if s.sets.first == nil {
+		if s.records.len() > mostChanges {
+			return c, false
+		}
+		for r := range s.records.all() {
+			switch {
+			case !r.within(e):
+			case ok:
+				return Content{}, false
+			default:
+				c, ok = s.contentOf(r), true
+			}
+		}
+		return c, ok
+	}
+	if s.records.len() > 0 || s.sets.first.also != nil {
+		return c, false
+	}
+	steps := 0
+	for it := s.sets.first.view.tail; it != nil && (e.whole || it.last > e.from); it = it.prev {
+		if steps++; steps > mostChanges {
+			return Content{}, false
+		}
+		switch {
+		case !it.within(e):
+		case ok:
+			return Content{}, false
+		default:
+			c, ok = s.content(it.variant, it.variant.Name), true
+		}
+	}
+	return c, ok
+}
+
+// within reports whether an answer had the name's resource.
+func (r *record) within(e *extent) bool {
+	return !r.is(unsubscribed) && r.is(holds) && (e.number == r.at || e.whole && r.at <= e.number)
+}
+
+// within reports whether an answer had the item as it is now.
+func (it *item) within(e *extent) bool {
+	return !it.dead && it.rev <= e.to && (e.whole || it.rev > e.from)
+}
+
+// contentOf is the content of a record. If another body than the one that was sent is held by now,
+// its version is not known.
+func (s *Sub) contentOf(r *record) Content {
+	body, _, _ := r.effective()
+	if body != nil && body.Digest != r.sent {
+		body = nil
+	}
+	return s.content(body, r.entry.name)
+}
+
+func (s *Sub) content(body *xds.Variant, name string) Content {
+	g := s.shard.group
+	c := Content{Name: name, Origin: g.origin.Name(), Group: g.Key()}
+	if body != nil {
+		c.Name = body.Spelling()
+		if !xds.IsSecret(s.typeURL) {
+			c.Version = body.OriginVersion()
+		}
+	}
+	return c
+}
