@@ -115,6 +115,6 @@
 //
 // # What to read next
 //
-// origin.go, then lane.go, asked.go, answers.go, content.go and variants.go (which body is used) and
-// source.go (what is read when). document.go begins the formats.
+// origin.go, then lane.go, asked.go, answers.go, content.go and variants.go (which body is used)
+// and source.go (what is read when). document.go begins the formats.
 package file

@@ -44,8 +44,11 @@
 // # Goroutines and locks
 //
 // Run starts one goroutine for each lane, and one until the origin has answered (reach.go), and
-// waits for them. The mutex of servers and that of
-// health are leaves, and held for a few assignments.
+// waits for them. The mutexes of servers and health are leaves, held for a few assignments.
+//
+// # Who imports it
+//
+// Packages cmd/weir and cmd/weir/config.
 //
 // # What to read next
 //
