@@ -8,7 +8,8 @@ import (
 )
 
 // changes makes an answer of what changed, was removed or is owed, of sets and of names. It is for
-// delta, and for SotW of a grouped type (SOTW-3, COLL-2), which cannot express a removal (RELAY-16).
+// delta, and for SotW of a grouped type (SOTW-3, COLL-2), which cannot express a removal
+// (RELAY-16).
 func (t *take) changes() *Answer {
 	s := t.sub
 	t.endDeferrals()
