@@ -34,8 +34,8 @@
 //
 // Package xds comes before them: names, types, responses that were checked, and bodies. After them
 // come view.go for what the clients of one set share, ask.go for the questions to the origin,
-// takedelta.go and whole.go for the two forms of an answer, errors.go and nameerrors.go for what is
-// said instead of resources, image.go, restore.go and confirm.go for restarts, and union.go for
+// takechanges.go and whole.go for the two forms of an answer, errors.go and nameerrors.go for what
+// is said instead of resources, image.go, restore.go and confirm.go for restarts, and union.go for
 // several origins.
 // testdata/*.txt reads as conversations. testdata/files.list has all files, each above what it
 // refers to. TestFilesReferDownwards holds that order: a new file has its place there, and no new
@@ -245,7 +245,7 @@
 // # Collections
 //
 // `*`, xdstp globs and the namespaces of virtual hosts are sets (set.go). selector.go finds those a
-// name belongs to, collection.go applies what a response says of them, and overlap.go sends a
+// name belongs to, collection.go applies what a response says of them, and takesets.go sends a
 // client of several sets each resource once (testdata/globs*.txt, namespaces*.txt). Where `*` of
 // virtual hosts is wanted beside a namespace both are asked on one stream, and a host that comes
 // for one may be of either.

@@ -41,43 +41,6 @@ func (s *Sub) insist(now time.Time, k Deferral) *Answer {
 	return s.TakeDeferring(now, k)
 }
 
-// Known reports whether anything is known of what the Sub is subscribed to, so that it can be
-// sent.
-func (s *Sub) Known() bool {
-	s.shard.mu.Lock()
-	defer s.shard.mu.Unlock()
-	for p := s.sets.first; p != nil; p = p.also {
-		if !p.blocked() {
-			return true
-		}
-	}
-	for r := range s.records.all() {
-		if r.known() {
-			return true
-		}
-	}
-	return false
-}
-
-// Resolved reports whether all that the Sub is subscribed to is known, so that its first answer is
-// complete. What waits until the origin confirms what was restored counts as known: Take decides
-// whether it can be sent.
-func (s *Sub) Resolved() bool {
-	s.shard.mu.Lock()
-	defer s.shard.mu.Unlock()
-	for p := s.sets.first; p != nil; p = p.also {
-		if p.unsettled() {
-			return false
-		}
-	}
-	for r := range s.records.all() {
-		if !r.known() && r.entry.nameError == nil {
-			return false
-		}
-	}
-	return true
-}
-
 // mustAnswer reports whether the client of `*` may have to be answered for another reason than a
 // change of the set. It locks the shard.
 func (s *Sub) mustAnswer() bool {
@@ -110,13 +73,6 @@ func (s *Sub) hasNames() bool {
 		}
 	}
 	return false
-}
-
-// names reports whether the client has subscribed to a name by itself. It locks the shard.
-func (s *Sub) names(name string) bool {
-	s.shard.mu.Lock()
-	defer s.shard.mu.Unlock()
-	return s.record(xds.NameKey(name)) != nil
 }
 
 // members are the names that the client has by a collection. It locks the shard.

@@ -46,7 +46,7 @@ type set struct {
 	// response, and is sent what there is after cold_wait.
 	badParts badParts
 	// awaited is since when a client waits for the set, and the origin does not answer
-	// (settlesuntil.go); zero: none does.
+	// (standing.go); zero: none does.
 	awaited time.Time
 	pauseAt time.Time // of the earliest setPause timer in the heap
 

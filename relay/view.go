@@ -51,16 +51,6 @@ type view struct {
 	recent []recentBody
 }
 
-// recentBody is the difference since a revision.
-type recentBody struct {
-	from uint64
-	body *Body
-}
-
-// maxRecent bounds the differences that a view keeps. Clients are at few different revisions, apart
-// from slow ones.
-const maxRecent = 8
-
 // item is one name in a view.
 type item struct {
 	variant *xds.Variant // the last one, of a tombstone too; its name is the member's
@@ -325,77 +315,4 @@ func (v *view) lag(p *position) {
 	if v.fresh.head == nil && v.ordered.head == nil {
 		v.set.dropView(v)
 	}
-}
-
-// sendsTTLs reports whether clients are sent the TTL of any item.
-func (v *view) sendsTTLs() bool {
-	for it := v.head; it != nil && v.ttl; it = it.next {
-		if !it.dead && it.variant.Timed() {
-			return true
-		}
-	}
-	return false
-}
-
-// versionInfo is the version_info of the full view (VER-4).
-func (v *view) versionInfo() string {
-	if v.version == "" || v.versionOf != v.sum {
-		v.version, v.versionOf = v.sum.Version(), v.sum
-	}
-	return v.version
-}
-
-// fullBody has every live item. It is made once for each content. delta: it is for a delta client.
-func (v *view) fullBody(delta bool) *Body {
-	if delta {
-		v.segments.held, v.segments.asked = true, true
-	}
-	if v.full == nil {
-		v.full = v.segments.body()
-	}
-	return v.full
-}
-
-// forgetFull drops the encoded full set for delta clients, if the content has changed twice since
-// the last new client, since only new clients are sent it. The encoding for SotW clients is needed
-// at each change, for as long as there is such a client.
-func (v *view) forgetFull() {
-	x := &v.segments
-	if x.held && !x.asked && v.fresh.head == nil {
-		x.held = false
-		x.forget(true)
-	}
-	x.asked = false
-}
-
-// since is the difference since revision from. All positions at that revision share it.
-func (v *view) since(from uint64) *Body {
-	for i := range v.recent {
-		if v.recent[i].from == from {
-			return v.recent[i].body
-		}
-	}
-	b := newShared()
-	it := v.tail
-	for it != nil && it.prev != nil && it.prev.last > from {
-		it = it.prev
-	}
-	for ; it != nil; it = it.next {
-		b.nameless = b.nameless || it.variant.Nameless
-		switch {
-		case it.last <= from:
-		case !it.dead && it.rev <= from && it.variant.Timed():
-			b.Heartbeats = append(b.Heartbeats, it.variant)
-		case !it.dead:
-			b.Variants = append(b.Variants, it.variant) // changed, or without its TTL (TTL-8)
-		// No delta client was sent a nameless resource by its key, which is ours (RELAY-18).
-		case v.hadAt(it, from) && !it.variant.Nameless:
-			b.remove(it.variant.Name, it.variant.Spelt)
-		}
-	}
-	if len(v.recent) == maxRecent {
-		v.recent = slices.Delete(v.recent, 0, 1)
-	}
-	v.recent = append(v.recent, recentBody{from, b})
-	return b
 }

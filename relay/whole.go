@@ -202,41 +202,6 @@ func (t *take) listAll() (all *Body, sum xds.Sum) {
 	return all, sum
 }
 
-// with is the full body for SotW with the bodies that a client has by name, each in place of the
-// view's own. It is the shared body itself if they make no difference.
-func (v *view) with(named []*xds.Variant, ttl bool) (*Body, xds.Sum) {
-	full, sum := v.fullBody(false), v.sum
-	var own map[string]bool
-	for _, x := range named {
-		if it := v.item(x.Name); it != nil && !it.dead {
-			if it.variant.Digest == x.Digest && (!ttl || it.variant == x || it.variant.Expires().Equal(x.Expires())) {
-				continue
-			}
-			sum.Sub(it.variant.Digest)
-		}
-		if own == nil {
-			own = make(map[string]bool, len(named))
-		}
-		own[x.Name] = true
-		sum.Add(x.Digest)
-	}
-	if own == nil {
-		return full, sum
-	}
-	all := &Body{Variants: make([]*xds.Variant, 0, len(full.Variants)+len(own)), nameless: full.nameless}
-	for _, x := range full.Variants {
-		if !own[x.Name] {
-			all.Variants = append(all.Variants, x)
-		}
-	}
-	for _, x := range named {
-		if own[x.Name] {
-			all.Variants = append(all.Variants, x)
-		}
-	}
-	return all, sum
-}
-
 // listVersion is the version_info of a list of resources that have this sum (VER-4), with those
 // whose removal is deferred.
 func (s *Sub) listVersion(sum xds.Sum) string {

@@ -1,0 +1,257 @@
+package relay
+
+import (
+	"slices"
+	"time"
+
+	"github.com/weir-xds/weir/relay/xds"
+)
+
+// Standing is the state of a Sub between two Takes.
+type Standing struct {
+	// Unsent is the revision of the first change not taken; 0: none.
+	Unsent uint64
+	// Waiting: a set or a name still waits for its first answer.
+	Waiting bool
+	// Settling: a subscribed set has to settle before it is sent (RELAY-7).
+	Settling bool
+	// Arriving: a set whose members are sent as they come has not settled.
+	Arriving bool
+	// Held: an answer is held back because the client says it holds something. Either the content
+	// was restored from a snapshot and the origin has not confirmed it (RELAY-96), or the list
+	// would take away what was removed while the client was away (comeback.go).
+	Held bool
+	// StandIn: the client was sent fallback content, and nothing in its place yet.
+	StandIn bool
+	// Lagging: the stream fell so far behind that it has to end and resume by its versions.
+	Lagging bool
+	// Names is the number of subscribed names, collections included. Sets is the number of
+	// subscribed sets.
+	Names, Sets int
+	// Dropped is the number of names unsubscribed that must still be answered (DELTA-9).
+	Dropped int
+	// Wildcard: subscribed to `*`.
+	Wildcard bool
+}
+
+// Since is when the first change that was not taken came from the origin; zero: there is none.
+func (s *Sub) Since() time.Time {
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	return s.since
+}
+
+// Unsent is Standing().Unsent.
+func (s *Sub) Unsent() uint64 {
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	return s.unsent
+}
+
+// Standing returns the present state.
+func (s *Sub) Standing() Standing {
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	x := Standing{
+		Unsent: s.unsent, Waiting: s.waiting(), Lagging: s.lagging, Names: s.records.len(), Dropped: len(s.sets.again),
+		StandIn: s.standIn > 0,
+	}
+	if s.shard.named.unconfirmed {
+		for r := range s.records.all() {
+			x.Held = x.Held || r.heldBack()
+		}
+	}
+	x.Held = x.Held || s.listHeld
+	for p := s.sets.first; p != nil; p = p.also {
+		x.Sets++
+		x.Arriving = x.Arriving || p.shownEarly
+		x.StandIn = x.StandIn || p.view.set.standsIn()
+		held := p.heldBack()
+		x.Held = x.Held || held
+		// No route waits for a Listener that was restored and is not confirmed (ORD-11).
+		x.Settling = x.Settling || p.settles() && (!held || !xds.ChoosesClusters(s.typeURL))
+		if p.view.set.kind == wild {
+			x.Wildcard = true
+		} else {
+			x.Names++
+		}
+	}
+	return x
+}
+
+// waiting reports whether a set or a name still waits for its first answer.
+func (s *Sub) waiting() bool {
+	for p := s.sets.first; p != nil; p = p.also {
+		if p.fresh {
+			return true
+		}
+	}
+	return s.owed > 0
+}
+
+// Upstream reports since when the upstream stream has been open that carries what the Sub waits
+// for; false: there is no such stream. For a quarantined type the answer is the same as for an
+// origin that is silent about the type (RELAY-92, RELAY-95).
+func (s *Sub) Upstream() (since time.Time, open bool) {
+	s.shard.mu.Lock()
+	lane := s.shard.named.lane
+	for p := s.sets.first; p != nil; p = p.also {
+		if p.fresh {
+			lane = p.view.set.laneIndex()
+			break
+		}
+	}
+	t, quarantined := s.shard.quarantine, time.Time{}
+	if t != nil {
+		quarantined = t.since
+	}
+	s.shard.mu.Unlock()
+	if t != nil {
+		return t.upstream(s.shard.group, lane, quarantined)
+	}
+	return s.shard.lane(lane).openedAt()
+}
+
+// If a set has been waited for in vain for cold_wait, no other type of any client waits for it any
+// longer, until its origin answers it (ORD-8), since an origin may never answer a type. So the time
+// at which the wait began is a field of the set, and not of each stream.
+
+// await records that a client waits for the set.
+func (t *set) await(now time.Time) {
+	if t.awaited.IsZero() {
+		t.awaited = now
+	}
+}
+
+// settlesUntil is Union.SettlesUntil for one Sub. It locks the shard.
+func (s *Sub) settlesUntil(now time.Time) (until time.Time) {
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	for p := s.sets.first; p != nil; p = p.also {
+		if t := p.view.set; p.settles() {
+			t.await(now)
+			if x := t.awaited.Add(t.shard.cfg().ColdWait); x.After(until) {
+				until = x
+			}
+		}
+	}
+	return until
+}
+
+// settles reports whether a position waits for its set, and an answer may still come.
+func (p *position) settles() bool {
+	t := p.view.set
+	return p.blocked() && (!p.heldBack() || t.lane().live(t.askedGen))
+}
+
+// Unreached makes the next answer state, for every name or collection that still waits for its
+// first answer, that the origin cannot be reached (RELAY-8). The names stay subscribed, and are
+// answered when it can. Names that were sent an error already are left out. The result reports
+// whether there are any names to state it of. A SotW answer that is sent whole cannot carry the
+// statement, so do not call Unreached for such a Sub.
+func (s *Sub) Unreached() bool {
+	s.shard.mu.Lock()
+	defer s.shard.unlock()
+	told := false
+	for p := s.sets.first; p != nil; p = p.also {
+		if p.fresh && p.collectionError == nil && p.view.set.kind != wild && !p.heldBack() { // `*` carries no error (ABS-12)
+			told, p.unavailableDue = true, true
+			s.mark(s.shard.rev)
+		}
+	}
+	if s.owed == 0 {
+		return told
+	}
+	for r := range s.records.all() {
+		if r.is(owed) && r.lastError() == nil && !r.heldBack() {
+			told = true
+			r.flags |= unavailableDue
+			r.markDirty(s.shard.rev)
+		}
+	}
+	return told
+}
+
+// Known reports whether anything is known of what the Sub is subscribed to, so that it can be
+// sent.
+func (s *Sub) Known() bool {
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	for p := s.sets.first; p != nil; p = p.also {
+		if !p.blocked() {
+			return true
+		}
+	}
+	for r := range s.records.all() {
+		if r.known() {
+			return true
+		}
+	}
+	return false
+}
+
+// Resolved reports whether all that the Sub is subscribed to is known, so that its first answer is
+// complete. What waits until the origin confirms what was restored counts as known: Take decides
+// whether it can be sent.
+func (s *Sub) Resolved() bool {
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	for p := s.sets.first; p != nil; p = p.also {
+		if p.unsettled() {
+			return false
+		}
+	}
+	for r := range s.records.all() {
+		if !r.known() && r.entry.nameError == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// Restated reports whether all that is pending is known to be what the client was sent already. A
+// client of `*` and of names beside it hears of a change twice, as the origin states it for each,
+// and is sent it once (RELAY-25). False says nothing: lists that are sent whole, and names that are
+// owed, or were told an error, are not looked at. A Take clears what is pending.
+func (s *Sub) Restated() bool {
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	if s.sets.first == nil || s.records.len() == 0 || s.sets.first.also != nil || !s.delta || s.ttl || s.inUnion || !s.alias.none() {
+		return false
+	}
+	if s.owed+len(s.sets.again)+len(s.claims.versions)+len(s.deferred) > 0 {
+		return false
+	}
+	for _, r := range s.dirty {
+		if !r.repeats() {
+			return false
+		}
+	}
+	p := s.sets.first
+	if p.fresh || p.resend || p.blocked() || p.defersRemoval() || len(p.spared)+len(p.errorsUnsent) > 0 ||
+		slices.ContainsFunc(p.view.set.nameErrors.since(p.errorsSent), statement.stands) {
+		return false
+	}
+	if p.view.contentRev == p.sent {
+		return true
+	}
+	b := p.view.since(p.sent)
+	if len(b.Removed)+len(b.Heartbeats) > 0 || b.nameless {
+		return false
+	}
+	for _, v := range b.Variants {
+		if r := s.record(v.Name); r == nil || !r.repeats() {
+			return false
+		}
+	}
+	return true
+}
+
+// repeats reports whether the body of a name is the one that the client was sent.
+func (r *record) repeats() bool {
+	if r.is(owed|claimed|unsubscribed|errorSent|heartbeatDue|unavailableDue|revived) || r.entry.nameError != nil || r.entry.aliasDropped {
+		return false
+	}
+	v, _, _ := r.effective()
+	return v != nil && v.Digest == r.sent
+}
