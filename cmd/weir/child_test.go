@@ -17,6 +17,7 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/codes"
 
+	"github.com/weir-xds/weir/cmd/weir/weirtest"
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
@@ -206,9 +207,9 @@ func TestIdleWithDeadOrigin(t *testing.T) {
 	if _, err := cpuTime(os.Getpid()); err != nil {
 		t.Skip(err)
 	}
-	binary := t.TempDir() + "/weir"
-	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	binary, err := weirtest.BuildPlain(t.TempDir(), "../..")
+	if err != nil {
+		t.Fatal(err)
 	}
 	w := spawn(t, binary, "run", "-c", write(t, freePorts+
 		fmt.Sprintf("origins: [{ name: mesh, grpc: { addresses: [%q] } }]\n", deadAddress(t))))

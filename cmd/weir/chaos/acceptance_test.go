@@ -5,7 +5,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -35,12 +34,7 @@ var plain struct {
 func plainWeir(t *testing.T) string {
 	t.Helper()
 	plain.Do(func() {
-		plain.program = filepath.Join(filepath.Dir(weirtest.Binary), "weir-plain")
-		cmd := exec.Command("go", "build", "-o", plain.program, "./cmd/weir")
-		cmd.Dir = "../../.."
-		if out, err := cmd.CombinedOutput(); err != nil {
-			plain.err = fmt.Errorf("go build: %w\n%s", err, out)
-		}
+		plain.program, plain.err = weirtest.BuildPlain(filepath.Dir(weirtest.Binary), "../../..")
 	})
 	if plain.err != nil {
 		t.Fatal(plain.err)

@@ -17,13 +17,13 @@ var Binary string
 // Main builds weir, with the race detector where that works, runs the tests, and checks for leaked
 // goroutines. root is the main module's directory, relative to the test. WEIR_BINARY names a binary
 // to test instead.
-func Main(m *testing.M, root string) int { return run(m, root, true) }
+func Main(m *testing.M, root string) int { return run(m, root, Build) }
 
 // Plain is Main without the race detector, for tests that measure times and memory, and for those
 // that run with it elsewhere.
-func Plain(m *testing.M, root string) int { return run(m, root, false) }
+func Plain(m *testing.M, root string) int { return run(m, root, BuildPlain) }
 
-func run(m *testing.M, root string, race bool) int {
+func run(m *testing.M, root string, build func(dir, root string) (string, error)) int {
 	dir, err := os.MkdirTemp("", "weir-test-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -31,8 +31,7 @@ func run(m *testing.M, root string, race bool) int {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	if Binary = os.Getenv("WEIR_BINARY"); Binary == "" {
-		Binary = filepath.Join(dir, "weir")
-		if err := build(root, race); err != nil {
+		if Binary, err = build(dir, root); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
@@ -47,21 +46,34 @@ func run(m *testing.M, root string, race bool) int {
 	return 0
 }
 
-func build(root string, race bool) error {
-	args := []string{"build", "-o", Binary}
-	switch {
-	case !race:
-	case canRace():
-		args = append(args, "-race")
-	default:
-		fmt.Println("NOTE: no C compiler for cgo here, so weir is built WITHOUT the race detector")
+// Build is the path of weir with the race detector, where that can run. It is built in dir, unless
+// WEIR_RACE names what .ci/test has built once for all packages.
+func Build(dir, root string) (string, error) {
+	if built := os.Getenv("WEIR_RACE"); built != "" {
+		return built, nil
 	}
-	cmd := exec.Command("go", append(args, "./cmd/weir")...)
+	if !canRace() {
+		fmt.Println("NOTE: no C compiler for cgo here, so weir is built WITHOUT the race detector")
+		return BuildPlain(dir, root)
+	}
+	return build(filepath.Join(dir, "weir"), root, "-race")
+}
+
+// BuildPlain is Build without the race detector; WEIR_PLAIN is what .ci/test has built.
+func BuildPlain(dir, root string) (string, error) {
+	if built := os.Getenv("WEIR_PLAIN"); built != "" {
+		return built, nil
+	}
+	return build(filepath.Join(dir, "weir-plain"), root)
+}
+
+func build(path, root string, flags ...string) (string, error) {
+	cmd := exec.Command("go", append(append([]string{"build", "-o", path}, flags...), "./cmd/weir")...)
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("go build ./cmd/weir: %w\n%s", err, out)
+		return "", fmt.Errorf("go build ./cmd/weir: %w\n%s", err, out)
 	}
-	return nil
+	return path, nil
 }
 
 func canRace() bool {
