@@ -155,7 +155,7 @@ func TestCalmPollersAreLeftAlone(t *testing.T) {
 				protocols.SetUnencryptedHTTP2(two)
 				p.http.Transport.(*http.Transport).Protocols = &protocols
 				version := p.filled().version()
-				for range 2 * churnMost {
+				for range churnMost { // two polls each time
 					p.post(clustersPath, pollOf()).want(t, "a poll", http.StatusOK, "a", "b")
 					p.post(clustersPath, pollOf(`"versionInfo": "`+version+`"`)).want(t, "another", http.StatusNotModified)
 				}

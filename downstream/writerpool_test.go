@@ -43,7 +43,7 @@ func stuckClients(t *testing.T, compression string) {
 			random[i] = byte(rand.N(256))
 		}
 		body := hex.EncodeToString(random)
-		for change := range 10 {
+		for change := range 5 {
 			l.say(eds, fmt.Sprint("a=", change, body))
 			said := time.Now()
 			quick.Expect(eds, "the change arrives")

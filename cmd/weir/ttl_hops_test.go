@@ -37,7 +37,7 @@ func TestTTLOverTwoHops(t *testing.T) {
 			t.Run(fmt.Sprintf("%v then %v", first, second), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					p := newTTLPlay(t, rand.New(rand.NewPCG(drawn, 0)), first, second)
-					p.play(90 * time.Second)
+					p.play(45 * time.Second)
 				})
 			})
 		}
