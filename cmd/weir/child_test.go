@@ -194,7 +194,7 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 // Origins that nobody answers for cost next to nothing: neither processor time
 // nor lines in the log.
 func TestIdleWithDeadOrigin(t *testing.T) {
-	span := 30 * time.Second
+	span := 10 * time.Second
 	if text := os.Getenv("WEIR_IDLE"); text != "" {
 		var err error
 		if span, err = time.ParseDuration(text); err != nil {

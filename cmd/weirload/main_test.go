@@ -57,6 +57,7 @@ func TestRun(t *testing.T) {
 			for _, names := range []int{0, 5} {
 				for _, direct := range []bool{false, true} {
 					t.Run(fmt.Sprintf("%s %s names=%d direct=%v", dialect, kind, names, direct), func(t *testing.T) {
+						t.Parallel()
 						args := []string{
 							"run", "--weir", weirtest.Binary, fmt.Sprintf("--direct=%v", direct), "--dialect", dialect, "--type", kind,
 							"--clients", "20", "--resources", "25", "--names", fmt.Sprint(names), "--changes", "10",

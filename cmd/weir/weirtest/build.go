@@ -19,8 +19,8 @@ var Binary string
 // to test instead.
 func Main(m *testing.M, root string) int { return run(m, root, Build) }
 
-// Plain is Main without the race detector, for tests that look at times and memory, and for those
-// that are run with it elsewhere.
+// Plain is Main without the race detector, for tests that measure times and memory, and for those
+// that run with it elsewhere.
 func Plain(m *testing.M, root string) int { return run(m, root, BuildPlain) }
 
 func run(m *testing.M, root string, build func(dir, root string) (string, error)) int {
@@ -56,7 +56,7 @@ func Build(dir, root string) (string, error) {
 		fmt.Println("NOTE: no C compiler for cgo here, so weir is built WITHOUT the race detector")
 		return BuildPlain(dir, root)
 	}
-	return build(filepath.Join(dir, "weir"), root, "-race")
+	return build(filepath.Join(dir, "race"), root, "-race")
 }
 
 // BuildPlain is Build without the race detector; WEIR_PLAIN is what .ci/test has built.
@@ -64,16 +64,18 @@ func BuildPlain(dir, root string) (string, error) {
 	if built := os.Getenv("WEIR_PLAIN"); built != "" {
 		return built, nil
 	}
-	return build(filepath.Join(dir, "weir-plain"), root)
+	return build(filepath.Join(dir, "plain"), root)
 }
 
-func build(path, root string, flags ...string) (string, error) {
-	cmd := exec.Command("go", append(append([]string{"build", "-o", path}, flags...), "./cmd/weir")...)
+// build makes the folder, too. The program is called weir, as a test may know it by its name.
+func build(folder, root string, flags ...string) (string, error) {
+	args := append([]string{"build", "-o", folder + string(filepath.Separator)}, flags...)
+	cmd := exec.Command("go", append(args, "./cmd/weir")...)
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build ./cmd/weir: %w\n%s", err, out)
 	}
-	return path, nil
+	return filepath.Join(folder, "weir"), nil
 }
 
 func canRace() bool {
