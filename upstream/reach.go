@@ -40,9 +40,9 @@ func (o *Origin) reach(ctx context.Context) {
 	for wait := reachAfter; len(turns) > 0 && sleep(ctx, wait) && !o.health.everHeard(); {
 		own, cancel := context.WithCancel(ctx)
 		if o.unasked(cancel) {
-			var slot *slot
-			if slot, wait = o.pool.reachSlot(own); slot != nil {
-				if errors.Is(o.reachOnce(own, slot, turns[next%len(turns)]), errSilent) {
+			var sl *slot
+			if sl, wait = o.pool.reachSlot(own); sl != nil {
+				if errors.Is(o.reachOnce(own, sl, turns[next%len(turns)]), errSilent) {
 					wait = silences.next()
 				}
 				next++
@@ -126,6 +126,7 @@ func (o *Origin) ask(ctx context.Context, c *conn, node *corev3.Node, typeURLs [
 	if err != nil {
 		return err
 	}
+	defer c.arrivals.Message() // whatever came was not for the lanes of the connection
 	patience := time.AfterFunc(silenceAfter, cancel)
 	defer patience.Stop()
 	for i, typeURL := range typeURLs {
@@ -139,11 +140,12 @@ func (o *Origin) ask(ctx context.Context, c *conn, node *corev3.Node, typeURLs [
 	}
 	var raw []byte
 	switch err := wire.RecvMsg(&raw); {
+	case err == nil:
 	case own.Err() != nil && ctx.Err() == nil:
 		return errSilent
 	case errors.Is(err, io.EOF):
 		return errors.New("the origin ended the stream")
-	case err != nil:
+	default:
 		return err
 	}
 	return o.answers(raw, typeURLs)
