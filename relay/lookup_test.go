@@ -97,3 +97,55 @@ weir_cache_lookups_total{result="stale"} 0
 		t.Error(err)
 	}
 }
+
+// Until the side lane has asked the names of a type, the main lane keeps them, and is reopened
+// without them afterwards (RELAY-20). What it brings meanwhile of a name that nobody wants any more
+// is of a type that was asked there. So it is accepted (RELAY-31), counted and not kept (RELAY-28).
+func TestAnswerForWhoLeftWhileNamesMove(t *testing.T) {
+	r := newStoreRig(t, OriginConfig{})
+	prod := r.sub(xds.ClusterType, "env=prod", true, "a")
+	r.group.lanes[mainLane].Open(zero, 0)
+	isTold(t, "asked", r.asks(mainLane, false), "+a{env=prod} ;")
+	r.says(mainLane, zero, xds.ClusterType, "a{env=prod}=1")
+	isTold(t, "the client", told(prod), "a=1")
+	test, star := r.sub(xds.ClusterType, "env=test", true, "b"), r.sub(xds.ClusterType, "v=1", true, xds.Wildcard)
+	isTold(t, "asked when a wildcard comes", r.asks(mainLane, false), "")
+	prod.Close(zero)
+	r.table.Advance(zero.Add(time.Hour))
+	for _, word := range []string{"a{env=prod}=2", "a=3", "-a{env=prod}"} {
+		u := r.update(xds.ClusterType, word)
+		u.Wire = true
+		a, ok := r.group.lanes[mainLane].Apply(zero, u)
+		if !ok || a.Unrequested != len(u.Resources) || a.Changed+a.Unheeded > 0 {
+			t.Errorf("%s: accepted %v, %+v", word, ok, a)
+		}
+	}
+	isTold(t, "who names another", told(test), "nothing")
+	isTold(t, "who asks all", told(star), "nothing")
+	r.group.lanes[sideLane].Open(zero, 0)
+	isTold(t, "asked on the side lane", r.asks(sideLane, false), "+b{env=test} ;")
+	if _, reopen := r.group.lanes[mainLane].Take(zero, false); !reopen {
+		t.Error("the main lane keeps the names")
+	}
+	if err := r.table.Check(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// So it is with an answer that was under way when the last name of a map was unsubscribed, though
+// no map is left that asked anything on the stream.
+func TestAnswerForWhoLeftUnderWay(t *testing.T) {
+	r := newStoreRig(t, OriginConfig{})
+	prod := r.sub(xds.ClusterType, "env=prod", true, "a")
+	r.sub(xds.ClusterType, "env=test", true) // it has nothing to ask yet
+	r.group.lanes[mainLane].Open(zero, 0)
+	isTold(t, "asked", r.asks(mainLane, false), "+a{env=prod} ;")
+	r.says(mainLane, zero, xds.ClusterType, "a{env=prod}=1")
+	isTold(t, "the client", told(prod), "a=1")
+	prod.Close(zero)
+	r.table.Advance(zero.Add(time.Hour))
+	isTold(t, "asked when it has left", r.asks(mainLane, false), "-a{env=prod} ;")
+	if a, ok := r.group.lanes[mainLane].Apply(zero, r.update(xds.ClusterType, "a{env=prod}=2")); !ok || a.Unrequested != 1 {
+		t.Errorf("accepted %v, %+v", ok, a)
+	}
+}

@@ -364,10 +364,7 @@ func (m *paramModel) deliver(l *paramLane) {
 		said = append(said, fmt.Sprintf("-%s{%s}", r.Name, r.Constraints))
 	}
 	m.logf("lane %d delivers %s: %v, removed %v: %+v", l.index, shortType(r.TypeURL), said, u.Removed, a)
-	if !ok && l.Wanted() && !l.reopen.Load() && !l.dropped(r.TypeURL) {
+	if !ok {
 		m.fatalf("never asked")
 	}
 }
-
-// dropped reports whether nothing of the type is asked any more.
-func (l *paramLane) dropped(ty string) bool { return len(l.types[ty].locators) == 0 }

@@ -107,6 +107,10 @@ func saysNothing(asked []*shard, gen uint32) bool {
 // apply applies a response to every shard that asked for the type, under one revision.
 func (k *store) apply(a *Applied, now time.Time, u *update, bodies []*xds.Variant, lane laneIndex, gen uint32, from *xds.Provenance) {
 	asked, rest := k.concerned(u, lane, gen)
+	if len(asked) == 0 { // whoever asked has left (RELAY-28)
+		a.Unrequested += len(u.Resources)
+		return
+	}
 	if u.For != nil {
 		asked = slices.DeleteFunc(slices.Clone(asked), func(s *shard) bool { return s.params.Key() != u.For.Key() })
 	}
