@@ -68,6 +68,7 @@ func (k *store) place(gen uint32) {
 		if !wantSet {
 			return
 		}
+		k.leaveNames(mainLane, gen)
 		for _, s := range k.all {
 			if s.named.lane == mainLane {
 				s.move(sideLane)

@@ -57,6 +57,14 @@ func (k *store) gaveBack(i laneIndex, gen uint32, n Name) {
 	}
 }
 
+// leaveNames notes that the names of the type leave a stream by its end. Until then answers for
+// them may come, and they are no longer known as asked there.
+func (k *store) leaveNames(i laneIndex, gen uint32) {
+	if r := k.reading(i, gen); r.verdict == unread {
+		r.verdict, r.left = read, nil
+	}
+}
+
 // heeding are the shards that may take a response up: those of maps only if the origin gives
 // heed to locators. What it ignores or leaves out is counted.
 func (k *store) heeding(a *Applied, asked []*shard, u *update, i laneIndex, gen uint32) []*shard {

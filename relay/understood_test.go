@@ -104,6 +104,19 @@ func TestOriginThatMayReadLocators(t *testing.T) {
 		}
 		isTold(t, "prod", told(prod), "a=1")
 	})
+	t.Run("names that moved to the side lane", func(t *testing.T) { // RELAY-20
+		r, prod := rig(t)
+		ask(r)
+		r.sub(xds.EndpointType, "env=test", true, xds.Wildcard)
+		isTold(t, "asked when a wildcard comes", r.asks(mainLane, false), "")
+		r.group.lanes[sideLane].Open(zero, 0)
+		isTold(t, "asked on the side lane", r.asks(sideLane, false), "+a{env=prod} ;")
+		if a := r.heard(r.update(xds.EndpointType, "a=1")); a.Unheeded != 0 {
+			t.Errorf("counted as %+v", a)
+		}
+		r.says(sideLane, zero, xds.EndpointType, "a=1")
+		isTold(t, "prod", told(prod), "a=1")
+	})
 	t.Run("a wildcard with a map", func(t *testing.T) {
 		r, _ := rig(t)
 		star := r.sub(xds.EndpointType, "env=test", true, xds.Wildcard)
