@@ -5,8 +5,8 @@ import "github.com/weir-xds/weir/relay/xds"
 // find looks up what is held of each resource, wherever it is. It reports false if the type was not
 // asked on the stream. It locks the store, for stepNames resources at a time.
 //
-// What was asked by locator counts as asked although the shard that asked is gone: a shard goes
-// with its last client, and its names may be on the stream until that is reopened (RELAY-20).
+// A type that was asked by locator counts as asked although the shard that asked is gone. A shard
+// goes with its last client, and an answer may be under way (RELAY-31).
 func (k *store) find(u *update, lane laneIndex, gen uint32) bool {
 	k.mu.Lock()
 	asked, _ := k.concerned(u, lane, gen)

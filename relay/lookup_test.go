@@ -131,3 +131,21 @@ func TestAnswerForWhoLeftWhileNamesMove(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// So it is with an answer that was under way when the last name of a map was unsubscribed, though
+// no map is left that asked anything on the stream.
+func TestAnswerForWhoLeftUnderWay(t *testing.T) {
+	r := newStoreRig(t, OriginConfig{})
+	prod := r.sub(xds.ClusterType, "env=prod", true, "a")
+	r.sub(xds.ClusterType, "env=test", true) // it has nothing to ask yet
+	r.group.lanes[mainLane].Open(zero, 0)
+	isTold(t, "asked", r.asks(mainLane, false), "+a{env=prod} ;")
+	r.says(mainLane, zero, xds.ClusterType, "a{env=prod}=1")
+	isTold(t, "the client", told(prod), "a=1")
+	prod.Close(zero)
+	r.table.Advance(zero.Add(time.Hour))
+	isTold(t, "asked when it has left", r.asks(mainLane, false), "-a{env=prod} ;")
+	if a, ok := r.group.lanes[mainLane].Apply(zero, r.update(xds.ClusterType, "a{env=prod}=2")); !ok || a.Unrequested != 1 {
+		t.Errorf("accepted %v, %+v", ok, a)
+	}
+}
