@@ -293,15 +293,15 @@ func (a *aggregate) report() (answered bool, err error) {
 			case <-asked:
 			default:
 			}
-			asked <- a.told(m)
+			asked <- a.deliver(m)
 		}
 	}()
 	return a.flushes(s, asked, ended)
 }
 
-// told passes an answer of the origin to the clients, and returns the interval that it asks for. It
-// locks the aggregate.
-func (a *aggregate) told(m []byte) time.Duration {
+// deliver passes an answer of the origin to the clients, and returns the interval that it asks for.
+// It locks the aggregate.
+func (a *aggregate) deliver(m []byte) time.Duration {
 	r := &loadstats.LoadStatsResponse{}
 	if err := proto.Unmarshal(m, r); err != nil {
 		a.origin.rateLimitedLog.warn(time.Now(), "loads", "the origin answers load reports with what cannot be read", zap.Error(err))

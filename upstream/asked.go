@@ -32,16 +32,16 @@ type typeState struct {
 	bad     int       // bad responses in a row
 	holdTo  time.Time // no NACK is sent before
 	// SotW: taking means that the table is applying a response without a verdict yet. A change of
-	// the names meanwhile is not sent but noted in unsaid: sent now it would have an older nonce,
-	// so it goes with the verdict, whether or not that is held back (RELAY-27).
-	taking, unsaid bool
+	// the names meanwhile is not sent but noted in deferredAsk: sent now it would have an older
+	// nonce, so it goes with the verdict, whether or not that is held back (RELAY-27).
+	taking, deferredAsk bool
 
 	// Initial versions presented. Kept for resumeWindow, or until more than half came back.
 	initial map[string]string
 	// Those of initial that have come or gone since. What comes again afterwards is a change.
-	met   map[string]struct{}
-	back  int
-	asked time.Time
+	touched map[string]struct{}
+	back    int
+	asked   time.Time
 
 	status TypeStatus // carried over from stream to stream
 }
@@ -56,12 +56,12 @@ type verdict struct {
 func (t *typeState) ask(a *relay.Ask, all list, now time.Time) {
 	if a.First {
 		t.asked = now
-		t.initial, t.met = a.Initial, map[string]struct{}{}
+		t.initial, t.touched = a.Initial, map[string]struct{}{}
 		t.status.Names = 0
 	}
 	if !a.First {
 		for i := range a.Subscribe {
-			t.meet(a.Subscribe[i].Name) // it will come because it is asked again
+			t.touch(a.Subscribe[i].Name) // it will come because it is asked again
 		}
 	}
 	t.all = all
@@ -99,11 +99,11 @@ func (t *typeState) judge(now time.Time, v verdict, version string, sotw bool) {
 func (t *typeState) due(now time.Time) (ready bool, next time.Time) {
 	if t.initial != nil {
 		if next = t.asked.Add(resumeWindow); !next.After(now) {
-			t.initial, t.met, next = nil, nil, time.Time{}
+			t.initial, t.touched, next = nil, nil, time.Time{}
 		}
 	}
 	switch {
-	case t.unsaid:
+	case t.deferredAsk:
 		return !t.taking, next
 	case len(t.pending) == 0:
 		return false, next
@@ -117,20 +117,20 @@ func (t *typeState) due(now time.Time) (ready bool, next time.Time) {
 // take removes and returns the verdicts to be sent.
 func (t *typeState) take() []verdict {
 	vs := t.pending
-	t.pending, t.unsaid = nil, false
+	t.pending, t.deferredAsk = nil, false
 	return vs
 }
 
-// meet records that a name came, went or was asked again: from then on it tells nothing about the
+// touch records that a name came, went or was asked again: from then on it tells nothing about the
 // initial versions. It reports whether that is the first time for a name with an initial version.
-func (t *typeState) meet(name string) bool {
+func (t *typeState) touch(name string) bool {
 	if _, presented := t.initial[name]; !presented {
 		return false
 	}
-	if _, met := t.met[name]; met {
+	if _, met := t.touched[name]; met {
 		return false
 	}
-	t.met[name] = struct{}{}
+	t.touched[name] = struct{}{}
 	return true
 }
 
@@ -148,17 +148,17 @@ func (t *typeState) resumed(now time.Time, u *xds.Update) int {
 		if r.Constraints != nil || r.Any == nil {
 			continue
 		}
-		if name := r.Spelling(); t.meet(name) && t.initial[name] == r.Version {
+		if name := r.Spelling(); t.touch(name) && t.initial[name] == r.Version {
 			t.back++
 		}
 	}
 	for _, name := range u.Removed {
-		t.meet(name)
+		t.touch(name)
 	}
 	presented := len(t.initial)
 	if 2*t.back <= presented {
 		return 0
 	}
-	t.initial, t.met = nil, nil
+	t.initial, t.touched = nil, nil
 	return presented
 }

@@ -25,10 +25,10 @@ type candidate struct {
 	adopted  chan struct{} // closed by the lane once it has switched
 }
 
-// climb looks for a server that is preferred to from, opens a stream to it, and sends the stream to
-// found. It returns then, or when ctx ends, which is the life of the current stream. The new stream
-// lives as long as lane.
-func (l *lane) climb(ctx, lane context.Context, from *server, found chan<- *stream) {
+// failBack looks for a server that is preferred to from, opens a stream to it, and sends the stream
+// to found. It returns then, or when ctx ends, which is the life of the current stream. The new
+// stream lives as long as lane.
+func (l *lane) failBack(ctx, lane context.Context, from *server, found chan<- *stream) {
 	pool, rest := l.origin.pool, waits{cfg: l.origin.cfg.Backoff}
 	for {
 		to, alone := pool.seek(ctx, from.at)

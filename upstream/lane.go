@@ -24,9 +24,9 @@ type lane struct {
 	reopens  int  // in a row, by us
 	failures int  // streams in a row that the server ended without a response
 	// Streams in a row that were answered, and then ended by the origin within steadyStream.
-	brief      int
-	saidSilent bool    // the silence was logged, and lasts
-	next       *stream // to switch to; nil: a new one is opened
+	brief         int
+	loggedSilence bool    // the silence was logged, and lasts
+	next          *stream // to switch to; nil: a new one is opened
 
 	mu       sync.Mutex // guards what follows, and the types; held for map work only
 	open     bool
@@ -175,7 +175,7 @@ func (l *lane) stream(ctx context.Context, s *stream) time.Duration {
 	l.turn(false, s.conn.server, time.Now())
 	if s.responses > 0 {
 		l.origin.health.ended()
-		l.saidSilent, l.failures = false, 0
+		l.loggedSilence, l.failures = false, 0
 	}
 	if refusal.Quarantined {
 		l.quarantined(s, why.err, &refusal)
@@ -209,7 +209,7 @@ func (l *lane) speak(ctx context.Context, s *stream) ending {
 	better, done := make(chan *stream), make(chan struct{})
 	go func() {
 		defer close(done)
-		l.climb(seeking, ctx, s.conn.server, better)
+		l.failBack(seeking, ctx, s.conn.server, better)
 	}()
 	why := s.run(better)
 	cancel()

@@ -12,8 +12,8 @@ import (
 // overlapNames is how many names a log line about overlapping variants lists.
 const overlapNames = 10
 
-// speakOfEmptyOr counts and logs that a response has constraints that match nothing.
-func (s *stream) speakOfEmptyOr(now time.Time, typeURL string, u *xds.Update) {
+// reportEmptyOr counts and logs that a response has constraints that match nothing.
+func (s *stream) reportEmptyOr(now time.Time, typeURL string, u *xds.Update) {
 	s.lane.origin.counts.LocatorFaults("empty_or", u.EmptyOr)
 	if u.EmptyOr > 0 {
 		s.lane.origin.rateLimitedLog.warn(now, "empty or", "constraints have an or of nothing, which matches nothing",
@@ -21,9 +21,9 @@ func (s *stream) speakOfEmptyOr(now time.Time, typeURL string, u *xds.Update) {
 	}
 }
 
-// speakOfLocators counts and logs what a response shows of how the origin handles locators and
+// reportLocators counts and logs what a response shows of how the origin handles locators and
 // constraints.
-func (s *stream) speakOfLocators(now time.Time, typeURL string, a *relay.Applied) {
+func (s *stream) reportLocators(now time.Time, typeURL string, a *relay.Applied) {
 	o := s.lane.origin
 	o.counts.LocatorFaults("unheeded", a.Unheeded)
 	o.counts.LocatorFaults("unconstrained", a.Unconstrained)
@@ -33,7 +33,7 @@ func (s *stream) speakOfLocators(now time.Time, typeURL string, a *relay.Applied
 			"declared tp2, and took the request for a wildcard; nothing of it is used for clients with parameters; see origins[].tp2",
 			about, zap.Int("resources", a.Unheeded), zap.String("group", s.lane.table.Group().Key()))
 	}
-	if a.Unconstrained > 0 && !o.saidUnconstrained.Swap(true) {
+	if a.Unconstrained > 0 && !o.loggedUnconstrained.Swap(true) {
 		s.lane.log.Warn("the origin answers locators in the form of plain names, without constraints: what it sends is used for all parameters, "+
 			"whether or not it looked at them", about, zap.Int("resources", a.Unconstrained))
 	}

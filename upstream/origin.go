@@ -24,13 +24,13 @@ type Origin struct {
 	pool           *pool
 	rateLimitedLog rateLimitedLog
 
-	reporting         atomic.Int64 // open streams of load reports
-	aggregates        aggregates
-	loading           loading
-	started           atomic.Bool
-	saidResume        atomic.Bool // logged: the origin ignores initial versions
-	saidUnconstrained atomic.Bool // logged: constraints are missing
-	saidTTL           atomic.Bool // logged: TTLs need dialect: sotw (TTL-14)
+	reporting           atomic.Int64 // open streams of load reports
+	aggregates          aggregates
+	loading             loading
+	started             atomic.Bool
+	loggedResume        atomic.Bool // logged: the origin ignores initial versions
+	loggedUnconstrained atomic.Bool // logged: constraints are missing
+	loggedTTL           atomic.Bool // logged: TTLs need dialect: sotw (TTL-14)
 
 	mu           sync.Mutex // guards what follows; held for map work only
 	lanes        map[*lane]struct{}

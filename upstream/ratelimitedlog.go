@@ -20,9 +20,9 @@ type rateLimitedLog struct {
 	log *zap.Logger
 
 	mu      sync.Mutex
-	last    map[string]told // by kind, which is a closed set
-	line    line            // the last one about the connection
-	address string          // of the server that answered last
+	last    map[string]lastLine // by kind, which is a closed set
+	line    line                // the last one about the connection
+	address string              // of the server that answered last
 }
 
 type line uint8
@@ -33,7 +33,7 @@ const (
 	downLine
 )
 
-type told struct {
+type lastLine struct {
 	at   time.Time
 	left int // lines left out since
 }
@@ -69,7 +69,7 @@ func (n *rateLimitedLog) may(now time.Time, kind string, every time.Duration) (l
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.last == nil {
-		n.last = map[string]told{}
+		n.last = map[string]lastLine{}
 	}
 	t, seen := n.last[kind]
 	if seen && now.Sub(t.at) < every {
@@ -77,7 +77,7 @@ func (n *rateLimitedLog) may(now time.Time, kind string, every time.Duration) (l
 		n.last[kind] = t
 		return 0, false
 	}
-	n.last[kind] = told{at: now}
+	n.last[kind] = lastLine{at: now}
 	return t.left, true
 }
 

@@ -129,8 +129,8 @@ func (s *stream) receive(now time.Time, raw []byte) error {
 			zap.String("group", l.table.Group().Key()), zap.String("type_url", printable(r.TypeURL)))
 		return nil
 	}
-	s.speakOfEmptyOr(now, r.TypeURL, &u)
-	s.speakOf(now, r.TypeURL, &applied)
+	s.reportEmptyOr(now, r.TypeURL, &u)
+	s.report(now, r.TypeURL, &applied)
 	if reject != nil {
 		counts.Nack()
 		counts.Rejected(len(reject.Reasons))
@@ -161,8 +161,8 @@ func (s *stream) wake() {
 	}
 }
 
-// speakOf counts and logs what applying a response changed in the table.
-func (s *stream) speakOf(now time.Time, typeURL string, a *relay.Applied) {
+// report counts and logs what applying a response changed in the table.
+func (s *stream) report(now time.Time, typeURL string, a *relay.Applied) {
 	o, counts := s.lane.origin, s.lane.origin.counts.Type(typeURL)
 	counts.Unrequested(a.Unrequested)
 	counts.Unmatched(a.Unmatched)
@@ -172,11 +172,11 @@ func (s *stream) speakOf(now time.Time, typeURL string, a *relay.Applied) {
 	if a.Changed > 0 {
 		o.health.updated(now)
 	}
-	if a.Untimed > 0 && !s.sotw && !o.saidTTL.Swap(true) { // TTL-14
+	if a.Untimed > 0 && !s.sotw && !o.loggedTTL.Swap(true) { // TTL-14
 		s.lane.log.Warn("resources that had a TTL come again without one: if TTLs matter and the origin tells them in state of the world "+
 			"only, set dialect: sotw", zap.String("type_url", typeURL), zap.Int("resources", a.Untimed))
 	}
-	s.speakOfLocators(now, typeURL, a)
+	s.reportLocators(now, typeURL, a)
 }
 
 // shownVersion returns a response's version for the log, except for secrets, where it may be a
@@ -243,7 +243,7 @@ func (s *stream) judge(now time.Time, r *xds.Response, u *xds.Update, reject *xd
 	}
 	l.mu.Unlock()
 	s.wake()
-	if ignored > 0 && !l.origin.saidResume.Swap(true) {
+	if ignored > 0 && !l.origin.loggedResume.Swap(true) {
 		l.log.Warn("the origin sends again what was presented as held: if it ignores initial_resource_versions, set resume: none",
 			zap.String("type_url", r.TypeURL), zap.Int("presented", ignored))
 	}

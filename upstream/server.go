@@ -106,7 +106,7 @@ func (c *conn) up() bool {
 }
 
 // choose returns the server for a lane without a stream (FED-6), or when to ask again. was is the
-// server of the lane's last stream. The lane returns to it unless it is lost; only climb moves a
+// server of the lane's last stream. The lane returns to it unless it is lost; only failBack moves a
 // lane to a better one. Otherwise the first server that is not lost is used.
 //
 // The one after a lost server is used at once for a group that wants what no server has answered

@@ -31,7 +31,7 @@ func (s *stream) write(better <-chan *stream) (ending, error) {
 	for {
 		now := time.Now()
 		for _, x := range s.lane.table.Later() {
-			s.speakOf(now, x.TypeURL, &x.Applied)
+			s.report(now, x.TypeURL, &x.Applied)
 		}
 		next, err := s.sendVerdicts(now)
 		if err != nil {
@@ -65,7 +65,7 @@ func (s *stream) write(better <-chan *stream) (ending, error) {
 			return ending{}, err
 		}
 		next = sooner(next, s.proveBy)
-		s.speakOfSilence(now)
+		s.reportSilence(now)
 		if next = sooner(next, s.silence); !next.IsZero() {
 			timer.Reset(next.Sub(now))
 		}
@@ -137,8 +137,8 @@ func (s *stream) askFor(now time.Time, a *relay.Ask) error {
 		s.types[a.TypeURL] = t
 	}
 	t.ask(a, all, now)
-	t.unsaid = s.sotw && t.taking
-	unsaid := t.unsaid
+	t.deferredAsk = s.sotw && t.taking
+	unsaid := t.deferredAsk
 	if owed && !s.owed {
 		s.owed = true
 		if !l.heard && s.candidate == nil && !s.beside() {
@@ -265,9 +265,9 @@ func (s *stream) prove(now time.Time) error {
 	return nil
 }
 
-// speakOfSilence logs that the origin has not responded, once until it answers the lane: many
+// reportSilence logs that the origin has not responded, once until it answers the lane: many
 // control planes answer an unknown node with silence (RELAY-62). It locks the lane.
-func (s *stream) speakOfSilence(now time.Time) {
+func (s *stream) reportSilence(now time.Time) {
 	if s.silence.IsZero() || now.Before(s.silence) {
 		return
 	}
@@ -283,10 +283,10 @@ func (s *stream) speakOfSilence(now time.Time) {
 		return
 	}
 	l.origin.counts.Silent()
-	if l.saidSilent {
+	if l.loggedSilence {
 		return
 	}
-	l.saidSilent = true
+	l.loggedSilence = true
 	node := l.table.Node()
 	l.log.Warn("the origin has not answered the first request of a stream: it may not know the node; "+
 		"see origins[].node and origins[].group_by",
