@@ -142,8 +142,9 @@ func (c *comparison) add(g *relay.GroupView) {
 		_ = binary.Write(h, binary.BigEndian, f.of)
 		h.Write(f.is[:])
 	}
-	sum, known := [sha256.Size]byte(h.Sum(nil)), false
-	if x.class, known = c.classes[sum]; !known {
+	sum := [sha256.Size]byte(h.Sum(nil))
+	class, known := c.classes[sum]
+	if x.class = class; !known {
 		x.class = len(c.members)
 		c.classes[sum], c.members = x.class, append(c.members, len(c.groups))
 		c.held += len(x.facts)
