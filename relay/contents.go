@@ -47,7 +47,7 @@ func (s *Sub) contents(e *extent, names []string, alone bool) (all []Content) {
 			continue
 		}
 		for p := s.sets.first; p != nil; p = p.also {
-			if it := p.view.items[key]; it != nil && it.within(e) {
+			if it := p.view.item(key); it != nil && it.within(e) {
 				all = append(all, s.content(it.variant, it.variant.Name))
 				break
 			}
