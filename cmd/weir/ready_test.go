@@ -80,7 +80,7 @@ func TestReadyMeansAnswered(t *testing.T) {
 		page   string // what the page and the log say of it
 		late   bool   // only when the library has given up on the connection
 	}{
-		"it only accepts": {origin: grpcAt(serveRaw(t, func(net.Conn) {})), page: "not connected within", late: true},
+		"it only accepts": {origin: grpcAt(serveRaw(t, func(net.Conn) {})), page: "gives no answer", late: true},
 		"a balancer before a dead server": {
 			origin: grpcAt(serveRaw(t, func(c net.Conn) { _ = c.Close() })), page: "gives no answer",
 		},
