@@ -66,7 +66,7 @@ func nacksCommand() *cobra.Command {
 			}
 		}
 		var body json.RawMessage
-		if err := o.get(cmd.Context(), "/nacks?"+q.Encode(), &body); err != nil {
+		if err := o.get(cmd.Context(), "/nacks/book?"+q.Encode(), &body); err != nil {
 			return err
 		}
 		return show(cmd.OutOrStdout(), body)

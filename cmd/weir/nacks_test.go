@@ -30,14 +30,15 @@ func TestNacks(t *testing.T) {
 		open("bad-2", "cluster web: not\x1b[2J to\nmy taste, line 17"), open("bad-3", "cluster web: not\x1b[2J to\nmy taste, line 4"),
 	} {
 		await(t, "both refusals are booked", func() bool {
-			_, body := w.get("/nacks")
+			_, body := w.get("/nacks/book")
 			return strings.Contains(body, `"count": 2`) || strings.Contains(body, "bad-3")
 		})
 		c.Close()
 	}
 	await(t, "both clients are gone, and one has it", func() bool {
-		_, body := w.get("/nacks")
-		return strings.Contains(body, `"clients": 2`) && strings.Contains(body, `"have_it": 1`) && strings.Contains(body, `"clients": []`)
+		_, book := w.get("/nacks/book")
+		_, open := w.get("/nacks")
+		return strings.Contains(book, `"clients": 2`) && strings.Contains(book, `"have_it": 1`) && strings.Contains(open, `"clients": []`)
 	})
 	code, stdout, stderr := weir(t, "nacks", "--admin", port, "--type", "cds", "--origin", "disk")
 	for _, part := range []string{" web ", "2        1 ", " bad-", "cluster {name}: not?[2J to my taste, line #"} {

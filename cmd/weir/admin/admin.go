@@ -110,6 +110,7 @@ func (a *Admin) Handler() http.Handler {
 	mux.HandleFunc("GET /clients", a.clients)
 	mux.HandleFunc("GET /resources", a.resources)
 	mux.HandleFunc("GET /nacks", a.nacks)
+	mux.HandleFunc("GET /nacks/book", a.nackBook)
 	mux.HandleFunc("GET /config", a.config)
 	if a.cfg.Pprof {
 		mux.HandleFunc("GET /debug/pprof/", pprof.Index)

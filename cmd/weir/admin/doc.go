@@ -26,7 +26,7 @@
 // TestForeignPages) nor read answers, even if they have their own name resolve to this address
 // (TestHosts). Guesses of the token are limited, and nothing waits for it (TestTries).
 // What clients reject is shown with the number of clients that have it. Each rejected resource is
-// looked up in each group for that: 50 resources for the page, limit= for /nacks.
+// looked up in each group for that: 50 resources for the page, limit= for /nacks/book.
 //
 // # Known limits
 //

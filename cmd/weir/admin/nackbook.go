@@ -116,20 +116,25 @@ func (h *holders) count() {
 	}
 }
 
-// nackParameters are those that /nacks takes.
+// nackParameters are those that /nacks and /nacks/book take.
 var nackParameters = []string{"origin", "type", "limit"}
 
-func (a *Admin) nacks(w http.ResponseWriter, r *http.Request) {
-	l, err := newList[clientNACK](r)
+// nackQuery reads them.
+func nackQuery(r *http.Request) (l *list[clientNACK], origin, typeURL string, err error) {
+	l, err = newList[clientNACK](r)
 	typeURL, wrong := typeOf(r.URL.Query().Get("type"))
-	if err = cmp.Or(known(r.URL.RawQuery, nackParameters), err, wrong); err != nil {
+	return l, r.URL.Query().Get("origin"), typeURL, cmp.Or(known(r.URL.RawQuery, nackParameters), err, wrong)
+}
+
+// nacks are the last refusals of the open streams, and our own of what origins sent.
+func (a *Admin) nacks(w http.ResponseWriter, r *http.Request) {
+	l, origin, typeURL, err := nackQuery(r)
+	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	origin := r.URL.Query().Get("origin")
-	wanted := func(o, url string) bool { return (origin == "" || o == origin) && (typeURL == "" || url == typeURL) }
 	for _, n := range a.clientNACKs() {
-		if wanted(n.Origin, n.TypeURL) && !l.add(n) {
+		if (origin == "" || n.Origin == origin) && (typeURL == "" || n.TypeURL == typeURL) && !l.add(n) {
 			break
 		}
 	}
@@ -139,8 +144,16 @@ func (a *Admin) nacks(w http.ResponseWriter, r *http.Request) {
 			own = append(own, n)
 		}
 	}
+	writeJSON(w, http.StatusOK, map[string]any{"clients": l.items, "truncated": l.more, "origins": own})
+}
+
+// nackBook is what clients refused since the start, put together.
+func (a *Admin) nackBook(w http.ResponseWriter, r *http.Request) {
+	l, origin, typeURL, err := nackQuery(r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
 	book, more := a.book(origin, typeURL, l.limit)
-	writeJSON(w, http.StatusOK, map[string]any{
-		"book": book, "book_left_out": more, "clients": l.items, "truncated": l.more, "origins": own,
-	})
+	writeJSON(w, http.StatusOK, map[string]any{"book": book, "left_out": more})
 }

@@ -39,11 +39,11 @@ func TestBookTellsWhoHasIt(t *testing.T) {
 		{of("", "", xds.ListenerType), `"have_it": 0`},
 	} {
 		w.cfg.Rejections = func() []downstream.Rejection { return []downstream.Rejection{row.x, row.x} }
-		want(t, w.get("/nacks"), http.StatusOK, row.want, `"clients": 7`, `"book_left_out": 0`)
-		want(t, w.get("/nacks?limit=1&origin=mesh&type="+row.x.TypeURL), http.StatusOK, row.want, `"book_left_out": 1`)
-		want(t, w.get("/nacks?type=rds"), http.StatusOK, `"book": []`)
+		want(t, w.get("/nacks/book"), http.StatusOK, row.want, `"clients": 7`, `"left_out": 0`)
+		want(t, w.get("/nacks/book?limit=1&origin=mesh&type="+row.x.TypeURL), http.StatusOK, row.want, `"left_out": 1`)
+		want(t, w.get("/nacks/book?type=rds"), http.StatusOK, `"book": []`)
 	}
-	want(t, w.get("/nacks?typ=rds"), http.StatusBadRequest, `"typ"`)
+	want(t, w.get("/nacks/book?typ=rds"), http.StatusBadRequest, `"typ"`)
 	if rec := w.get("/"); strings.Contains(rec.Body.String(), "<b>") || strings.Contains(rec.Body.String(), "<i>") {
 		t.Errorf("a peer's text is markup:\n%s", rec.Body)
 	}
