@@ -195,6 +195,7 @@ func (r *resort) left(w *world) int {
 	r.other.Await(0, func() bool {
 		return strings.Contains(w.weir.Output(), "the fallback is no longer asked") && len(r.other.Open()) == 0
 	}, "the last resort is left")
+	time.Sleep(quiet) // a stream that weir gave up while it opened it may still arrive
 	return r.asked()
 }
 
