@@ -168,7 +168,12 @@ func (s *session) earlier(now time.Time, st *streamType) (settles, changed bool)
 		if standing.Settling && earlier.held == nil && now.Before(earlier.sub.SettlesUntil(now)) {
 			return true, changed
 		}
-		if standing.Unsent != 0 && (earlier.held != nil || earlier.inFlight(now, s.cfg.timing.OrderHold)) {
+		if standing.Unsent == 0 {
+			continue
+		}
+		// What the client has already is no change. Its Take, later in this walk, gives nothing, and
+		// nothing would wake the writer for the type that waited for it.
+		if earlier.held != nil || earlier.inFlight(now, s.cfg.timing.OrderHold) && !earlier.restated() {
 			changed = true
 		}
 	}
