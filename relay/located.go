@@ -10,9 +10,10 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Located is what an answer tells of names that the client named by locators: with the constraints
-// of the variant (DYN-7, DYN-16), and in state of the world wrapped, whatever features the client
-// has (DYN-4). One name may be in it several times, with other constraints (DYN-15).
+// Located is the part of an answer for names that the client subscribed to by locators. Each
+// variant is sent with its constraints (DYN-7, DYN-16). In SotW it is wrapped in a Resource,
+// whatever features the client has (DYN-4). One name may occur several times, with different
+// constraints (DYN-15).
 type Located struct {
 	Variants []*xds.Variant
 	// Heartbeats are as those of a Body.
@@ -20,30 +21,30 @@ type Located struct {
 	Removed    []Gone // delta only
 }
 
-// Gone is a variant that the client has no more, by its constraints (DYN-14): those that it was
-// sent with, as its origin wrote them. To a client that was sent none for its parameters they are
-// such that they match these and no others of its (exact).
+// Gone is the removal of a variant, which is named by its constraints (DYN-14): those that the
+// client was sent, as the origin wrote them. If the client was sent none for its parameters, the
+// constraints match these parameters and no others of the client (exact).
 type Gone struct {
-	Name        string // as it is to be told
+	Name        string // as the client is to be sent it
 	Constraints string // canonical (DYN-6)
 
 	written string // the constraints, as the fields of a ResourceName
 	known   bool   // the client was sent them
-	absent  *Sub   // it has no other in its place for the Sub's parameters; nil: it has
+	absent  *Sub   // the Sub for whose parameters no other variant replaces it; nil: one does
 }
 
 // Sent reports whether the client was sent the variant, so that it may hold it.
 func (g *Gone) Sent() bool { return g.known }
 
-// Append adds it to the given field of a response, a ResourceName.
+// Append appends it to b as a ResourceName in the given field of a response.
 func (g *Gone) Append(b []byte, field protowire.Number) []byte {
 	return xds.AppendResourceName(b, field, g.Name, g.written)
 }
 
-// Size is what it takes in a response, in bytes, or a little more.
+// Size is its size in a response in bytes, or a little more.
 func (g *Gone) Size() int { return len(g.Name) + len(g.written) + 16 }
 
-// Bodies are those in both forms.
+// Bodies are the answer's resources, those sent by plain names and those sent by locators.
 func (a *Answer) Bodies() iter.Seq[*xds.Variant] {
 	return func(yield func(*xds.Variant) bool) {
 		for _, v := range a.Variants {
@@ -62,26 +63,27 @@ func (a *Answer) Bodies() iter.Seq[*xds.Variant] {
 	}
 }
 
-// None reports whether there is nothing in it.
+// None reports whether it is empty.
 func (l *Located) None() bool {
 	return l == nil || len(l.Variants)+len(l.Heartbeats)+len(l.Removed) == 0
 }
 
-// Unit is all that a response says of one located name. A client must not see a variant go before
-// what replaces it comes, so do not part it (DYN-11).
+// Unit is everything that a response states of one located name. It must not be divided between
+// messages, since a client must not lose a variant before it has the one that replaces it (DYN-11).
 type Unit struct {
 	Pieces  [][]byte // encoded `resources` fields, written one after the other; not to be changed
 	Removed []Gone
-	Size    int // in a message, or a little more
+	Size    int // in a message in bytes, or a little more
 }
 
-// Units are what is told if it is sent now, by name. They are put in room, as far as it goes.
+// Units are the located part of an answer that is sent now, by name. They are appended to budget,
+// whose array is used as far as it goes.
 func (a *Answer) Units(delta bool, now time.Time, budget []Unit) []Unit {
 	l := a.Located
 	if l == nil {
 		return nil
 	}
-	var at map[string]int // nil: there is one thing to tell
+	var at map[string]int // nil: there is one statement
 	if n := len(l.Variants) + len(l.Heartbeats) + len(l.Removed); n > 1 {
 		at = make(map[string]int, n)
 	}
@@ -103,12 +105,12 @@ func (a *Answer) Units(delta bool, now time.Time, budget []Unit) []Unit {
 			left, ok = v.Remaining(now)
 		}
 		if !ok || delta && v.Nameless {
-			return // it is about to be removed, or cannot be told (RELAY-18)
+			return // its TTL has ended, or delta cannot express it (RELAY-18)
 		}
 		u := of(v.Name)
 		from := len(u.Pieces)
 		if pieces := v.Located(delta, left, beat); from == 0 {
-			u.Pieces = slices.Clip(pieces) // which others may share
+			u.Pieces = slices.Clip(pieces) // others may share the array
 		} else {
 			u.Pieces = append(u.Pieces, pieces...)
 		}

@@ -119,7 +119,7 @@ func (k *store) apply(a *Applied, now time.Time, u *update, bodies []*xds.Varian
 		return // nobody wants it any more, or nobody may have it
 	}
 	from.Revision = asked[0].nextRev()
-	bodies = k.tickOff(a, u, bodies, lane, gen, from.Revision)
+	bodies = k.applyUnchanged(a, u, bodies, lane, gen, from.Revision)
 	divided := k.divide(asked, u, bodies, from.Revision, gen, now)
 	several := rest || len(asked) > 1
 	if several {

@@ -2,25 +2,25 @@ package relay
 
 import "github.com/weir-xds/weir/relay/xds"
 
-// A repeat is a resource of a response that is held already, byte for byte: it is neither checked,
-// copied nor hashed, and costs a compare (BenchmarkChange). Origins send whole lists for one
-// change. Such a resource means nothing but that it is still there; where it could mean more, all
-// goes the long way.
+// A repeat is a resource of a response that is held already, byte for byte. Origins send whole
+// lists for one change. A repeat is compared, and neither checked, copied nor hashed
+// (BenchmarkChange). It only states that the resource still exists. Where it could state more, the
+// whole response is applied without repeats.
 
 const (
-	// fewestRepeats is how many resources a response must have for repeats to be looked for: a
-	// single one is mostly what has changed.
+	// fewestRepeats is the least number of resources for which repeats are looked for. A single
+	// resource has mostly changed.
 	fewestRepeats = 2
-	// stepNames is how many names are looked up in one go under the lock, while clients wait for
+	// stepNames is how many names are looked up while the lock is held once, since clients wait for
 	// it.
 	stepNames = 512
 )
 
-// FindRepeats looks what of a response is held byte for byte, for Accept and Apply to pass over.
-// Only the reader of the lane's present stream calls it.
+// FindRepeats finds the resources of a response that are held byte for byte. Accept and Apply pass
+// over them. Only the reader of the lane's present stream calls it.
 func (l *Lane) FindRepeats(r *xds.Response) {
 	gen, k := l.gen.Load(), l.group.store(r.TypeURL)
-	// versions are a part of what is told, and may have changed
+	// clients are sent the versions, which may have changed
 	shown := l.group.origin.config().OriginVersions
 	if k == nil || gen == 0 || r.Len() < fewestRepeats || shown || !r.Delta && !xds.Named(r.TypeURL) {
 		return
@@ -68,9 +68,9 @@ func (k *store) lookUp(found []lookup, at []xds.Peek, i laneIndex, gen uint32) b
 	return true
 }
 
-// repeats is the shard for which what comes again on a lane's stream, and has come on it
-// before, changes nothing. nil: it may, since there are several maps or collections, or somebody
-// waits for the word that a resource is still there, or a list is judged by its names.
+// repeats is the shard in which a resource that the lane's stream states again changes nothing. It
+// is nil where it may change something: there are several maps or collections, something waits for
+// the statement that a resource still exists, or a list counts by its names.
 func (k *store) repeats(i laneIndex, gen uint32) *shard {
 	if len(k.all) != 1 || k.constrained || k.byLocator() || k.group.origin.frozen.Load() != nil {
 		return nil
@@ -106,22 +106,22 @@ func (x *lookup) held() *xds.Variant {
 	return nil
 }
 
-// stands reports whether the body is still held, and the stream of generation gen has said so
-// before: to hear it again changes nothing.
+// stands reports whether the body is still held, and the stream of generation gen has stated it
+// before, so that stating it again changes nothing.
 func (x *lookup) stands(gen uint32) bool {
 	if x.held() != x.body {
 		return false
 	}
 	if m := x.member; m != nil {
-		// one that has left its set has no body, or was of an earlier stream
+		// A member that was removed from its set has no body, or was stated on an earlier stream.
 		return m.seenOn(gen)
 	}
 	return x.entry.notice == nil && x.entry.isSettled(x.body, gen)
 }
 
-// tickOff takes up the repeats of a response. What is none by now goes the long way with the
-// other resources, as bodies.
-func (k *store) tickOff(a *Applied, u *update, bodies []*xds.Variant, i laneIndex, gen uint32, rev uint64) []*xds.Variant {
+// applyUnchanged applies the repeats of a response. Those that are none any more, since the lookup,
+// are added to the response's resources and to bodies.
+func (k *store) applyUnchanged(a *Applied, u *update, bodies []*xds.Variant, i laneIndex, gen uint32, rev uint64) []*xds.Variant {
 	if len(u.Repeats) == 0 {
 		return bodies
 	}

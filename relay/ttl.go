@@ -2,27 +2,27 @@ package relay
 
 import "github.com/weir-xds/weir/relay/xds"
 
-// withheld is what is said of a resource with a TTL to a client who can be told neither the TTL nor
-// the removal (RELAY-51).
+// withheld is the error that a client is sent in place of a resource with a TTL, if it can be sent
+// neither the TTL nor the removal (RELAY-51).
 func withheld(name string) *NameError {
 	const text = "it has a TTL, of which this client cannot be told, and the origin's ttl_unsupported is withhold"
 	return xds.NewNameError(name, codeFailedPrecondition, text)
 }
 
-// withholds reports whether a body is kept from the client because there is no way to say
-// that it has gone: it is not told TTLs, and in SotW a name of a grouped type is not removed
-// (DEL-3). What is sent whole says so by leaving it out.
+// withholds reports whether a body is withheld from the client because its end could not be
+// expressed: the client does not support TTLs, and SotW cannot remove a name of a grouped type
+// (DEL-3). A type that is sent whole is removed by leaving it out.
 func (s *Sub) withholds(v *xds.Variant) bool {
 	return v != nil && v.Timed() && !s.ttl && !s.delta && s.shard.group.origin.config().WithholdTTL
 }
 
-// isWithheld reports whether what the client would be sent of a name is withheld.
+// isWithheld reports whether the body of a name is withheld from the client.
 func (r *record) isWithheld() bool {
 	v, _, _ := r.effective()
 	return r.sub.withholds(v)
 }
 
-// withhold answers for such a name, once.
+// withhold answers such a name with the error. It returns nil if the client was sent that before.
 func (r *record) withhold() *NameError {
 	r.owe(false)
 	if r.lastError() != nil && r.lastError().Code == codeFailedPrecondition {
@@ -32,9 +32,9 @@ func (r *record) withhold() *NameError {
 	return r.lastError()
 }
 
-// renew is what is told of a body the client was sent before, when its TTL is another. Who
-// accepted it is told a heartbeat, who refused it nothing, who has not said anything the resource
-// (TTL-10). That it has no TTL any more takes the resource, too (TTL-8).
+// renew is what the client is sent when the TTL of a body that it was sent before has changed. If
+// it accepted the body it is sent a heartbeat, if it rejected it nothing, and if it has not
+// answered yet the resource (TTL-10). A TTL that has ended takes the resource, too (TTL-8).
 func (r *record) renew(v *xds.Variant) event {
 	s := r.sub
 	switch s.unaccepted.verdict(func(x *span) bool { return x.first <= r.at && r.at <= x.last }) {
@@ -49,8 +49,8 @@ func (r *record) renew(v *xds.Variant) event {
 	return resource
 }
 
-// renewed is a difference for this client: of what it has not accepted it is sent the
-// resource, or nothing (TTL-10).
+// renewed turns the heartbeats of b into what this client is to be sent: for a body that it has not
+// accepted the resource, or nothing (TTL-10).
 func (p *position) renewed(b *Body) *Body {
 	s := p.sub
 	if len(b.Heartbeats) == 0 || len(s.unaccepted) == 0 {
@@ -69,7 +69,7 @@ func (p *position) renewed(b *Body) *Body {
 	return own
 }
 
-// renewedInSet notes that the set's body, with which the name is answered, has a new TTL.
+// renewedInSet records that the TTL of the set's body, which answers the name, has changed.
 func (r *record) renewedInSet(p *position) {
 	it := p.view.item(r.sub.alias.resource(r))
 	if it == nil || it.dead || it.last <= p.sent {
