@@ -171,8 +171,8 @@ func (s *session) earlier(now time.Time, st *streamType) (settles, changed bool)
 		if standing.Unsent == 0 {
 			continue
 		}
-		// What the client has already is no change. Its Take, later in this walk, gives nothing, and
-		// nothing would wake the writer for the type that waited for it.
+		// What the client has already is no change. Its Take, later in this walk, gives nothing.
+		// Then nothing would wake the writer for the type that waited for it.
 		if earlier.held != nil || earlier.inFlight(now, s.cfg.timing.OrderHold) && !earlier.restated() {
 			changed = true
 		}

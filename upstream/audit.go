@@ -45,7 +45,7 @@ type auditor struct {
 // other, and begins again after Config.Audit. It ends with ctx. It locks the origin.
 func (o *Origin) audits(ctx context.Context) {
 	for o.cfg.Audit > 0 {
-		if !sleep(ctx, time.Duration(float64(o.cfg.Audit)*(0.8+0.4*rand.Float64()))) {
+		if !Sleep(ctx, time.Duration(float64(o.cfg.Audit)*(0.8+0.4*rand.Float64()))) {
 			return
 		}
 		o.mu.Lock()
@@ -68,8 +68,8 @@ func (o *Origin) audits(ctx context.Context) {
 	}
 }
 
-// sleep waits for d. It returns false if ctx has ended.
-func sleep(ctx context.Context, d time.Duration) bool {
+// Sleep waits for d. It returns false if ctx has ended.
+func Sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

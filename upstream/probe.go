@@ -49,12 +49,12 @@ func (l *lane) probe(ctx context.Context, d time.Duration) bool {
 	l.mu.Unlock()
 	slot, _ := l.origin.pool.take(ctx, server)
 	if slot == nil {
-		return sleep(ctx, d)
+		return Sleep(ctx, d)
 	}
 	defer func() { l.origin.pool.release(slot, noMiss) }()
 	s, err := openStream(ctx, l, slot)
 	if err != nil {
-		return sleep(ctx, d)
+		return Sleep(ctx, d)
 	}
 	s.prober = &prober{}
 	go s.read()
@@ -63,7 +63,7 @@ func (l *lane) probe(ctx context.Context, d time.Duration) bool {
 		answered, ok := s.turn(p, before)
 		switch {
 		case !ok:
-			return sleep(ctx, time.Until(end))
+			return Sleep(ctx, time.Until(end))
 		case !answered:
 			l.unanswered(p)
 		case p.Whole:

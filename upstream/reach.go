@@ -37,7 +37,7 @@ func (o *Origin) reach(ctx context.Context) {
 	turns, silences := o.reachTurns(), waits{cfg: o.cfg.Backoff}
 	silences.cfg.Max = max(silences.cfg.Max, reachRest)
 	next := 0
-	for wait := reachAfter; len(turns) > 0 && sleep(ctx, wait) && !o.health.everHeard(); {
+	for wait := reachAfter; len(turns) > 0 && Sleep(ctx, wait) && !o.health.everHeard(); {
 		own, cancel := context.WithCancel(ctx)
 		if o.unasked(cancel) {
 			var sl *slot

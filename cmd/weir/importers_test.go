@@ -3,7 +3,6 @@ package main_test
 import (
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"maps"
 	"path"
 	"path/filepath"
@@ -73,21 +72,7 @@ type packageFacts struct {
 // readPackages parses the shipped files below root, which is the module's.
 func readPackages(root string) (map[string]*packageFacts, error) {
 	packages := map[string]*packageFacts{}
-	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		rel, err := filepath.Rel(root, name)
-		if err != nil {
-			return err
-		}
-		rel = filepath.ToSlash(rel)
-		if d.IsDir() {
-			return enter(name, rel)
-		}
-		if !strings.HasSuffix(rel, ".go") || strings.HasSuffix(rel, "_test.go") {
-			return nil
-		}
+	err := eachShipped(root, func(name, rel string) error {
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly|parser.ParseComments)
 		if err != nil {
 			return err

@@ -67,21 +67,7 @@ var clockFuncs = []string{"Now", "Since", "Until", "After", "AfterFunc", "NewTim
 func TestShape(t *testing.T) {
 	root := filepath.Join("..", "..")
 	files := 0
-	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		rel, err := filepath.Rel(root, name)
-		if err != nil {
-			return err
-		}
-		rel = filepath.ToSlash(rel)
-		if d.IsDir() {
-			return enter(name, rel)
-		}
-		if !strings.HasSuffix(rel, ".go") || strings.HasSuffix(rel, "_test.go") {
-			return nil
-		}
+	err := eachShipped(root, func(name, rel string) error {
 		src, err := os.ReadFile(name)
 		if err != nil {
 			return err
@@ -98,6 +84,28 @@ func TestShape(t *testing.T) {
 	if files < 10 {
 		t.Errorf("only %d Go files found: is this the right directory?", files)
 	}
+}
+
+// eachShipped calls f with each shipped Go file below root, which is the module's: its path, and the
+// same in the module.
+func eachShipped(root string, f func(name, rel string) error) error {
+	return filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, name)
+		if err != nil {
+			return err
+		}
+		rel = filepath.ToSlash(rel)
+		switch {
+		case d.IsDir():
+			return enter(name, rel)
+		case !strings.HasSuffix(rel, ".go"), strings.HasSuffix(rel, "_test.go"):
+			return nil
+		}
+		return f(name, rel)
+	})
 }
 
 // enter skips what the go command skips, and nested modules, which are not part of the product.

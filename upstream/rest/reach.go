@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/weir-xds/weir/upstream"
+
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"go.uber.org/zap"
 )
@@ -23,7 +25,7 @@ const (
 func (o *Origin) reach(ctx context.Context) {
 	types := slices.DeleteFunc(slices.Clone(o.cfg.Reach), func(typeURL string) bool { return !o.table.Serves(typeURL) })
 	turn := 0
-	for wait := reachAfter; len(types) > 0 && lasts(ctx, wait) && !o.health.everHeard(); {
+	for wait := reachAfter; len(types) > 0 && upstream.Sleep(ctx, wait) && !o.health.everHeard(); {
 		own, cancel := context.WithCancel(ctx)
 		if o.unasked(cancel) {
 			wait = o.reachOnce(own, types[turn%len(types)], turn/len(types))
@@ -32,18 +34,6 @@ func (o *Origin) reach(ctx context.Context) {
 			wait = reachAgain
 		}
 		cancel()
-	}
-}
-
-// lasts reports whether ctx is still going on after d.
-func lasts(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
 	}
 }
 
