@@ -31,6 +31,7 @@ type modelClient struct {
 	// The judge's: as of what has arrived and what has left.
 	served map[string]*served
 	nonces map[string]bool
+	lists  map[string]bool    // nonces of what was sent whole
 	warm   map[string]*warmth // endpoints owed, by name
 	lacks  map[string]bool    // endpoints that were not told since a Cluster was that needs them
 	// a Cluster response went before its turn: endpoints follow at once, one of these among them;
@@ -93,6 +94,7 @@ func (m *model) connect(c *modelClient) {
 	c.pipe = newPipe(m.rig, c.delta)
 	c.toServer, c.toClient = nil, nil
 	c.served, c.nonces, c.warm = map[string]*served{}, map[string]bool{}, map[string]*warmth{}
+	c.lists = map[string]bool{}
 	c.again, c.lacks, c.soon = map[string]int{}, map[string]bool{}, nil
 	m.clients = append(m.clients, c)
 	m.logf("client %d opens, delta %v, coalesce %v", c.id, c.delta, c.window)
@@ -321,7 +323,10 @@ func (m *model) receive(c *modelClient) {
 		m.fail("client %d gets a %s it never asked for", c.id, msg.typeURL)
 	}
 	bodies, removed := msg.contents()
-	if !c.delta && (w.wildcard || xds.SentWhole(msg.typeURL)) {
+	// A response that was taken before the request for `*` arrived has only what changed (SOTW-3).
+	// It removes nothing that the client has by name (DEL-3): in Envoy a watch of names of such a
+	// type keeps what an update leaves out.
+	if c.lists[msg.nonce] && (w.wildcard || xds.SentWhole(msg.typeURL)) {
 		clear(w.held)
 		w.lacks = false
 	}

@@ -337,6 +337,7 @@ func (m *model) judge(c *modelClient, msg *message) {
 		m.fail("client %d: the nonce is not unique (NONCE-1)", c.id)
 	}
 	c.nonces[msg.nonce] = true
+	c.lists[msg.nonce] = !c.delta && (s.wildcard || xds.SentWhole(msg.typeURL))
 	bodies, removed := msg.contents()
 	// removals are a message of their own
 	if n := len(s.flight); !c.delta || len(bodies) > 0 || n == 0 || !s.flight[n-1].at.Equal(m.rig.now) {

@@ -19,6 +19,8 @@ func TestModelSeeds(t *testing.T) {
 		{203, 2, 1280, "a Listener that went and came back is held from when it went: nothing of that was told"},
 		{203, 7, 1520, "a client asks for `*` while an answer by name is held, and leaves it before the list"},
 		{9296, 6, 640, "removals that waited are no answer to the request that dropped a name under `*` meanwhile"},
+		{9749, 7, 160, "a response by name is on its way when the client asks for `*`, and is no list"},
+		{9923, 1, 2160, "a route that does not exist is stated so again by a new upstream stream"},
 		{9236, 1, 2080, "a client of `*` drops the name of a cluster that had another body by that name"},
 	} {
 		t.Run(fmt.Sprintf("%d in world %d", c.seed, c.world), func(t *testing.T) {
