@@ -20,6 +20,7 @@ func TestModelSeeds(t *testing.T) {
 		{203, 7, 1520, "a client asks for `*` while an answer by name is held, and leaves it before the list"},
 		{9296, 6, 640, "removals that waited are no answer to the request that dropped a name under `*` meanwhile"},
 		{9236, 1, 2080, "a client of `*` drops the name of a cluster that had another body by that name"},
+		{9900, 2, 1520, "a client of `*` drops a name, and subscribes to it again while the answer is held"},
 	} {
 		t.Run(fmt.Sprintf("%d in world %d", c.seed, c.world), func(t *testing.T) {
 			t.Log(c.why)
