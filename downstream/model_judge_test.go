@@ -510,7 +510,9 @@ func (m *model) judgeBodies(c *modelClient, s *served, typeURL string, bodies ma
 // loses: a name that the client has is taken from it. The origin must have taken it from all, after
 // it made what is lost.
 func (m *model) loses(c *modelClient, s *served, typeURL, name string) {
-	if !s.wants(name) || s.dropped[name] && !s.names[name] {
+	// behind: it was subscribed again while the answer to that waited for its turn. The answer leaves
+	// all the same, before the one to the new request, as it does if that comes a moment later.
+	if !s.wants(name) || s.dropped[name] && (!s.names[name] || s.behind) {
 		return
 	}
 	was := s.told[name]

@@ -50,7 +50,11 @@ func (s *session) take(now time.Time) []*response {
 	for i := len(s.types) - 1; i >= 0; i-- {
 		s.takeStep(now, s.types[i], &w)
 	}
-	return s.release(now)
+	batch := s.release(now)
+	if w.gathers && !s.gathers(now) {
+		s.mailbox.Signal() // the answer to a request waited behind what was held, and ends the window
+	}
+	return batch
 }
 
 // walk is what the reverse walk knows of later types.

@@ -161,7 +161,8 @@ func (t *take) deferMembers() {
 				continue // held by name (RELAY-25), or in another set
 			}
 			it := p.view.item(name)
-			t.deferRemoval(name, deferredRemoval{body: it.variant, until: it.rev, set: true})
+			changed := p.view.lastBody(it) > p.sent
+			t.deferRemoval(name, deferredRemoval{body: it.variant, until: it.rev, set: true, otherBody: changed})
 		}
 	}
 }
@@ -186,7 +187,8 @@ func (d *deferrals) add(name string, x deferredRemoval, now time.Time, k *Deferr
 	if *d == nil {
 		*d = deferrals{}
 	}
-	x.until, x.since, x.set = max(x.until, k.Seen), now, x.set || (*d)[name].set
+	x.until, x.since = max(x.until, k.Seen), now
+	x.set, x.otherBody = x.set || (*d)[name].set, x.otherBody || (*d)[name].otherBody
 	(*d)[name] = x
 	return true
 }

@@ -1,6 +1,9 @@
 package relay
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // A tombstone stays in a view until every position has passed it. A name that comes back before
 // that keeps its item. So a position may be between a removal and the return. Its client was sent
@@ -42,4 +45,12 @@ func (v *view) hadAt(it *item, rev uint64) bool {
 		return false
 	}
 	return !slices.ContainsFunc(v.gaps[it], func(g gap) bool { return g.from <= rev && rev < g.to })
+}
+
+// lastBody is the revision of the last body of a dead item.
+func (v *view) lastBody(it *item) uint64 {
+	i, _ := slices.BinarySearchFunc(v.tombs, it.rev, func(t tomb, rev uint64) int { return cmp.Compare(t.rev, rev) })
+	for ; v.tombs[i].item != it; i++ {
+	}
+	return v.tombs[i].body
 }

@@ -67,6 +67,7 @@ type item struct {
 type tomb struct {
 	item *item
 	rev  uint64
+	body uint64 // revision of the last body
 }
 
 // spareTombs is how many tombstones a view may keep beyond its live entries before the slowest
@@ -207,11 +208,11 @@ func (v *view) kill(it *item, rev uint64) {
 	v.unlink(it)
 	v.gone(it)
 	it.leave()
+	v.tombs = append(v.tombs, tomb{it, rev, it.rev})
 	it.dead, it.rev, it.last = true, rev, rev
 	v.items[it.variant.Name] = it
 	v.append(it)
 	v.dead++
-	v.tombs = append(v.tombs, tomb{it, rev})
 	if len(v.tombs) > 2*v.dead+spareTombs { // a name that comes and goes must not fill it
 		v.tombs = slices.DeleteFunc(v.tombs, func(t tomb) bool { return !t.item.dead || t.item.rev != t.rev })
 	}
