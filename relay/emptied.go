@@ -193,8 +193,8 @@ func (g *gathering) orphansOf(x *arrival, names map[string]bool) map[string]bool
 	}
 	for _, s := range k.all {
 		s.sets(func(t *set) {
-			for name, m := range t.members {
-				look(m.variants, waits[name] || t.sweepGen != 0 && t.swept(m, t.sweepGen))
+			for m := range t.members.all() {
+				look(m.variants, waits[m.name] || t.sweepGen != 0 && t.swept(m, t.sweepGen))
 			}
 		})
 		for name, e := range s.named.entries {

@@ -77,7 +77,7 @@ func (t *set) view(ttl bool) *view {
 	v := t.views[ttl]
 	if v == nil {
 		v = &view{set: t, ttl: ttl, items: map[string]*item{}}
-		for _, m := range t.members {
+		for m := range t.members.all() {
 			v.offer(m, t.shard.rev)
 		}
 		v.changed, v.contentRev = false, t.shard.rev
@@ -90,7 +90,7 @@ func (t *set) view(ttl bool) *view {
 func (t *set) dropView(v *view) {
 	delete(t.views, v.ttl)
 	if !v.ttl {
-		for _, m := range t.members {
+		for m := range t.members.all() {
 			m.item = nil
 		}
 	}
@@ -99,7 +99,7 @@ func (t *set) dropView(v *view) {
 
 // item is that of a name; nil: there is none.
 func (v *view) item(name string) *item {
-	if m := v.set.members[name]; m != nil && !v.ttl {
+	if m := v.set.members.get(name); m != nil && !v.ttl {
 		return v.itemOf(m)
 	}
 	return v.items[name]
