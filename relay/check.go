@@ -125,7 +125,7 @@ func (t *set) check(fail func(string, ...any)) {
 		if !t.includes(name) {
 			fail("member %q: %q does not select it", name, t.selector)
 		}
-		if v := t.views[false]; v == nil && m.item != nil || v != nil && m.item == nil && v.item(name) == nil && pick(m.variants, t.shard.params) != nil {
+		if v := t.views[false]; v == nil && (m.item != nil || m.isUnchanged()) || v != nil && m.item == nil && !m.isUnchanged() && v.item(name) == nil && pick(m.variants, t.shard.params) != nil {
 			fail("member %q of %q: its item is not the one in the view", name, t.selector)
 		}
 	}
@@ -254,6 +254,17 @@ func (v *view) check(fail func(string, ...any)) int {
 		}
 	}
 	v.segments.check(v, fail)
+	unchanged := 0
+	for body := range v.allUnchanged() {
+		unchanged, live, bytes = unchanged+1, live+1, bytes+body.Size()
+		total.Add(body.Digest)
+		if m := v.set.members.get(body.Name); m.item != nil || pick(m.variants, v.set.shard.params) != body {
+			fail("%q: the view has another body than its member", body.Name)
+		}
+	}
+	if unchanged != v.unchanged || v.unchanged > 0 && v.head != nil && v.head.last < v.base {
+		fail("view: counts %d members unchanged since %d, found %d", v.unchanged, v.base, unchanged)
+	}
 	if live != v.live || dead != v.dead || bytes != v.bytes || total != v.sum || len(v.items) != dead && !v.ttl || len(v.items) != live+dead && v.ttl {
 		fail("view: counts %d live %d dead %d bytes, found %d %d %d in %d items", v.live, v.dead, v.bytes, live, dead, bytes, len(v.items))
 	}
