@@ -89,7 +89,7 @@ func (p *position) keepByAlias() {
 	if !s.delta || p.fresh || s.records.len() == 0 {
 		return
 	}
-	for it := p.view.head; it != nil; it = it.next {
+	for it := range p.view.all() {
 		if !p.view.hadAt(it, p.sent) {
 			continue
 		}

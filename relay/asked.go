@@ -40,7 +40,7 @@ func (v TypeView) Asked(l *Lane) []Row {
 			if len(refused) > 0 {
 				sets = append(sets, t)
 			}
-			rows.all = slices.Grow(rows.all, len(t.members))
+			rows.all = slices.Grow(rows.all, t.members.len())
 			rows.askSet(t)
 			return true
 		}, rows.ask)
@@ -87,13 +87,13 @@ func (rows *rowList) ask(k known) {
 // known of it.
 func (rows *rowList) askSet(t *set) {
 	for name, f := range t.nameErrors.byName {
-		if t.members[name] == nil {
+		if t.members.get(name) == nil {
 			r := rows.row(t, name, f.nameError.Spelt)
 			r.Error, r.ErrorAt = f.nameError, f.at
 			rows.all = append(rows.all, r)
 		}
 	}
-	if t.collectionError != nil || len(t.members)+len(t.nameErrors.byName) == 0 && !t.firm && !t.settled {
+	if t.collectionError != nil || t.members.len()+len(t.nameErrors.byName) == 0 && !t.firm && !t.settled {
 		r := rows.row(t, t.selector, t.spelt)
 		r.Error = t.collectionError
 		rows.all = append(rows.all, r)

@@ -23,7 +23,7 @@ func (s *shard) askSets(asks []Ask, gen uint32, now time.Time, all bool) []Ask {
 		if !a.Wildcard {
 			a.Subscribe = []Name{s.starName()}
 		}
-		if len(s.star.members) > 0 && !s.star.revived {
+		if s.star.members.len() > 0 && !s.star.revived {
 			a.Initial = s.firstInitial(mainLane, gen, now, s.star.eachPresented)
 		}
 		a.First = s.store.ask(mainLane, gen)
@@ -86,18 +86,21 @@ func (s *shard) seedStar(gen uint32) {
 		if x.star.askedGen != gen || !x.star.wanted() {
 			return
 		}
-		for name, m := range x.star.members {
-			if !m.seenOn(gen) || s.star.members[name] != nil || x.star.refetch[name] || x.star.guard.holdsAny(&m.held) {
+		for m := range x.star.members.all() {
+			if !m.seenOn(gen) || s.star.members.get(m.name) != nil || x.star.refetch[m.name] || x.star.guard.holdsAny(&m.held) {
 				continue
 			}
-			own := newMember(name)
+			own := newMember(m.name)
 			own.onMentioned(gen)
 			for _, v := range m.variants {
 				// several match only if the origin made mistakes (DYN-9)
 				if v.Constraints.Match(s.params) {
 					own.variants = append(own.variants, v)
-					s.star.members[name], seeded[own] = own, true
 				}
+			}
+			if len(own.variants) > 0 {
+				s.star.members.put(own)
+				seeded[own] = true
 			}
 		}
 	})
@@ -190,7 +193,7 @@ func (c *collections) seed(asked []*set, now time.Time) {
 	rev, seeded := c.shard.rev, map[*set]bool{}
 	seed := func(name string, vs []*xds.Variant) {
 		c.eachOf(asked[0].askedGen, name, func(t *set) {
-			m := t.members[name]
+			m := t.members.get(name)
 			if known := m != nil && (!t.revived || m.seenOn(t.askedGen)); len(vs) > 0 && !known {
 				if len(seeded) == 0 {
 					rev = c.shard.nextRev()
@@ -208,9 +211,9 @@ func (c *collections) seed(asked []*set, now time.Time) {
 	}
 	if asked[0].kind == namespace {
 		if c.shard.star.askedGen == asked[0].askedGen {
-			for name, m := range c.shard.star.members {
+			for m := range c.shard.star.members.all() {
 				if !c.shard.star.guard.holdsAny(&m.held) {
-					seed(name, m.variants)
+					seed(m.name, m.variants)
 				}
 			}
 		}
@@ -234,10 +237,10 @@ func (c *collections) drop(t *set) {
 	}
 	delete(c.byName, t.selector)
 	t.retire()
-	for name := range t.members {
-		c.shard.expiring.track(expiringKey{t, name}, nil)
+	for m := range t.members.all() {
+		c.shard.expiring.track(expiringKey{t, m.name}, nil)
 	}
-	t.members, t.guard = nil, guard{}
+	t.members, t.guard = members{}, guard{}
 	// Nothing is left that the side lane has to ask first.
 	if t.kind == glob && c.shard.named.moving && !c.shard.hasNames() {
 		c.shard.moved()
@@ -248,7 +251,7 @@ func (c *collections) drop(t *set) {
 // eachPresented calls add with the bodies of the members that may be presented, until add returns
 // false.
 func (t *set) eachPresented(add func(*xds.Variant) bool) {
-	for _, m := range t.members {
+	for m := range t.members.all() {
 		if t.revived || t.refetch[m.name] { // TTL-4
 			continue
 		}
@@ -276,7 +279,7 @@ func (t *set) noteAsked(gen uint32, now time.Time, sweep bool) {
 		// What is left of a pause on an earlier stream does not count for this one.
 		t.first = time.Time{}
 	}
-	if !t.firm && (t.settled || !sweep && !t.revived && len(t.members) > 0) {
+	if !t.firm && (t.settled || !sweep && !t.revived && t.members.len() > 0) {
 		// An origin that finds us in sync may not answer at all. Without a response the longest
 		// wait applies.
 		t.first, t.lastNew = now, now.Add(firmMost)
@@ -293,7 +296,7 @@ func (t *set) noteAsked(gen uint32, now time.Time, sweep bool) {
 	}
 	sweep = sweep || t.revived
 	t.sweepGen, t.sweepFirst, t.sweepAll = 0, time.Time{}, sweep
-	if (sweep && len(t.members) > 0 || len(t.nameErrors.byName)+len(t.refetch) > 0) && !t.shard.group.origin.config().SotW {
+	if (sweep && t.members.len() > 0 || len(t.nameErrors.byName)+len(t.refetch) > 0) && !t.shard.group.origin.config().SotW {
 		t.sweepGen = gen
 	}
 }

@@ -95,7 +95,7 @@ func (x *expiring) check(fail func(string, ...any)) {
 }
 
 func (t *set) uncachedMembers() (n int) {
-	for _, m := range t.members {
+	for m := range t.members.all() {
 		if slices.ContainsFunc(m.variants, func(v *xds.Variant) bool { return v.DoNotCache }) {
 			n++
 		}
@@ -117,14 +117,15 @@ func (t *set) check(fail func(string, ...any)) {
 	if t.firm && !t.settled {
 		fail("%q is firm, and not settled", t.selector)
 	}
-	for name, m := range t.members {
-		if name != m.name || len(m.variants) == 0 {
-			fail("member %q: named %q with %d variants", name, m.name, len(m.variants))
+	for m := range t.members.all() {
+		name := m.name
+		if t.members.get(name) != m || len(m.variants) == 0 {
+			fail("member %q: found as %p with %d variants", name, t.members.get(name), len(m.variants))
 		}
 		if !t.includes(name) {
 			fail("member %q: %q does not select it", name, t.selector)
 		}
-		if v := t.views[false]; v == nil && m.item != nil || v != nil && m.item == nil && v.item(name) == nil && pick(m.variants, t.shard.params) != nil {
+		if v := t.views[false]; v == nil && (m.item != nil || m.isUnchanged()) || v != nil && m.item == nil && !m.isUnchanged() && v.item(name) == nil && pick(m.variants, t.shard.params) != nil {
 			fail("member %q of %q: its item is not the one in the view", name, t.selector)
 		}
 	}
@@ -142,7 +143,7 @@ func (t *set) checkErrors(fail func(string, ...any)) {
 			continue
 		}
 		standing++
-		f, m := x.of, t.members[x.of.nameError.Name]
+		f, m := x.of, t.members.get(x.of.nameError.Name)
 		if fs.byName[f.nameError.Name] != f {
 			fail("error of %q: in the order, not in the map", f.nameError.Name)
 		}
@@ -157,8 +158,8 @@ func (t *set) checkErrors(fail func(string, ...any)) {
 			}
 		}
 	}
-	if standing != len(fs.byName) || standing > len(t.members)+spareErrors {
-		fail("%d errors for %d members, %d in order", len(fs.byName), len(t.members), standing)
+	if standing != len(fs.byName) || standing > t.members.len()+spareErrors {
+		fail("%d errors for %d members, %d in order", len(fs.byName), t.members.len(), standing)
 	}
 }
 
@@ -247,12 +248,23 @@ func (v *view) check(fail func(string, ...any)) int {
 		live++
 		bytes += it.variant.Size()
 		total.Add(it.variant.Digest)
-		m := v.set.members[it.variant.Name]
+		m := v.set.members.get(it.variant.Name)
 		if m == nil || pick(m.variants, v.set.shard.params) != it.variant {
 			fail("item %q: is not what its member says", it.variant.Name)
 		}
 	}
 	v.segments.check(v, fail)
+	unchanged := 0
+	for body := range v.allUnchanged() {
+		unchanged, live, bytes = unchanged+1, live+1, bytes+body.Size()
+		total.Add(body.Digest)
+		if m := v.set.members.get(body.Name); m.item != nil || pick(m.variants, v.set.shard.params) != body {
+			fail("%q: the view has another body than its member", body.Name)
+		}
+	}
+	if unchanged != v.unchanged || v.unchanged > 0 && v.head != nil && v.head.last < v.base {
+		fail("view: counts %d members unchanged since %d, found %d", v.unchanged, v.base, unchanged)
+	}
 	if live != v.live || dead != v.dead || bytes != v.bytes || total != v.sum || len(v.items) != dead && !v.ttl || len(v.items) != live+dead && v.ttl {
 		fail("view: counts %d live %d dead %d bytes, found %d %d %d in %d items", v.live, v.dead, v.bytes, live, dead, bytes, len(v.items))
 	}

@@ -43,7 +43,7 @@ func (c *collections) apply(a *Applied, u *update, bodies []*xds.Variant, gen ui
 		}
 	}
 	for _, name := range u.Removed {
-		if t := c.byName[name]; t != nil && t.askedGen == gen && t.members[name] == nil {
+		if t := c.byName[name]; t != nil && t.askedGen == gen && t.members.get(name) == nil {
 			of(t).collectionError = notFound(name) // it is empty (COLL-3)
 			continue
 		}
@@ -53,7 +53,7 @@ func (c *collections) apply(a *Applied, u *update, bodies []*xds.Variant, gen ui
 		each(r.Name, func(p *excerpt) { p.RemovedVariants = append(p.RemovedVariants, r) })
 	}
 	for _, e := range u.Errors {
-		if t := c.byName[e.Name]; t != nil && t.askedGen == gen && t.members[e.Name] == nil {
+		if t := c.byName[e.Name]; t != nil && t.askedGen == gen && t.members.get(e.Name) == nil {
 			of(t).collectionError = e
 			continue
 		}
@@ -130,12 +130,12 @@ func (t *set) membersGo(p *excerpt) {
 	for i := range p.Resources {
 		brought[p.Resources[i].Name] = true
 	}
-	for name, m := range t.members {
-		if brought[name] {
+	for m := range t.members.all() {
+		if brought[m.name] {
 			continue
 		}
 		for _, v := range m.variants {
-			p.RemovedVariants = append(p.RemovedVariants, xds.RemovedVariant{Name: name, Constraints: v.Constraints.Key(), Set: v.Constraints})
+			p.RemovedVariants = append(p.RemovedVariants, xds.RemovedVariant{Name: m.name, Constraints: v.Constraints.Key(), Set: v.Constraints})
 		}
 	}
 }
@@ -247,7 +247,7 @@ func (s *shard) strayError(a *Applied, gen uint32, e *NameError) {
 // holds.
 func (c *collections) memberBodies(gen uint32, name string) (vs []*xds.Variant) {
 	c.eachOf(gen, name, func(t *set) {
-		if m := t.members[name]; m != nil && !t.guard.holdsAny(&m.held) {
+		if m := t.members.get(name); m != nil && !t.guard.holdsAny(&m.held) {
 			vs = m.variants
 		}
 	})

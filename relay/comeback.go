@@ -41,8 +41,8 @@ func (s *shard) rememberRestored(now time.Time) {
 	if s.typeURL != xds.ClusterType || !s.star.restored || s.star.revived || s.group.origin.config().OriginVersions {
 		return
 	}
-	x, all := &restoredSet{members: make([]*xds.Variant, 0, len(s.star.members))}, xds.Sum{}
-	for _, m := range s.star.members {
+	x, all := &restoredSet{members: make([]*xds.Variant, 0, s.star.members.len())}, xds.Sum{}
+	for m := range s.star.members.all() {
 		v := pick(m.variants, s.params)
 		if v == nil {
 			continue

@@ -76,8 +76,8 @@ func (s *Sub) only(e *extent) (c Content, ok bool) {
 	if s.records.len() > 0 || s.sets.first.also != nil {
 		return c, false
 	}
-	steps := 0
-	for it := s.sets.first.view.tail; it != nil && (e.whole || it.last > e.from); it = it.prev {
+	v, steps := s.sets.first.view, 0
+	for it := v.tail; it != nil && (e.whole || it.last > e.from); it = it.prev {
 		if steps++; steps > mostChanges {
 			return Content{}, false
 		}
@@ -88,6 +88,15 @@ func (s *Sub) only(e *extent) (c Content, ok bool) {
 		default:
 			c, ok = s.content(it.variant, it.variant.Name), true
 		}
+	}
+	if unchanged := v.unchangedItem(nil); !unchanged.within(e) {
+		return c, ok
+	}
+	for body := range v.allUnchanged() {
+		if ok || v.unchanged > 1 {
+			return Content{}, false
+		}
+		c, ok = s.content(body, body.Name), true
 	}
 	return c, ok
 }

@@ -153,7 +153,7 @@ func (g *gathering) markOrphans(x *arrival, emptied map[string]bool) {
 	orphaned := g.orphansOf(x, emptied)
 	for i, body := range x.bodies {
 		if body != nil && body != x.u.found[i].body && orphaned[body.Name] {
-			body.Orphaned = true
+			body.Orphan()
 		}
 	}
 }
@@ -193,8 +193,8 @@ func (g *gathering) orphansOf(x *arrival, names map[string]bool) map[string]bool
 	}
 	for _, s := range k.all {
 		s.sets(func(t *set) {
-			for name, m := range t.members {
-				look(m.variants, waits[name] || t.sweepGen != 0 && t.swept(m, t.sweepGen))
+			for m := range t.members.all() {
+				look(m.variants, waits[m.name] || t.sweepGen != 0 && t.swept(m, t.sweepGen))
 			}
 		})
 		for name, e := range s.named.entries {
@@ -210,14 +210,14 @@ func (g *gathering) orphansOf(x *arrival, names map[string]bool) map[string]bool
 // orphaned reports whether what the client is to be sent of a name is that its endpoints are empty,
 // since its Cluster goes. What `*` brings is sent with the rest.
 func (r *record) orphaned() bool {
-	if c := r.entry.chosen; c == nil || !c.Orphaned || c.Name != r.entry.name || r.sub.sets.first != nil {
+	if c := r.entry.chosen; c == nil || !c.Orphaned() || c.Name != r.entry.name || r.sub.sets.first != nil {
 		return false
 	}
 	v := r.body()
 	if v == nil || r.unresolved(v) {
 		return false
 	}
-	return v.Orphaned && r.mayDefer() && r.sent != v.Digest && !(r.is(claimed) && v.ClaimedAs(r.sent))
+	return v.Orphaned() && r.mayDefer() && r.sent != v.Digest && !(r.is(claimed) && v.ClaimedAs(r.sent))
 }
 
 // defersEmpty defers the empty endpoints of a name, if that has to be, and reports whether it does.

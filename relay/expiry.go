@@ -90,7 +90,7 @@ func (x *expiring) expire(now time.Time) (n int) {
 			n += s.named.expire(s.named.entries[key.name], now)
 			continue
 		}
-		n += key.set.expire(key.set.members[key.name], now)
+		n += key.set.expire(key.set.members.get(key.name), now)
 		if !slices.Contains(sets, key.set) {
 			sets = append(sets, key.set)
 		}

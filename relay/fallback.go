@@ -281,8 +281,8 @@ func (t *set) followFallback() {
 			t.offer(m, rev)
 		}
 	}
-	for name, m := range t.members {
-		if next[name] == nil {
+	for m := range t.members.all() {
+		if next[m.name] == nil {
 			m.variants = nil
 			t.offer(m, rev)
 		}

@@ -290,7 +290,7 @@ func (n *namedTable) release(g *guard) (released int) {
 func (t *set) release(g *guard) (n int) {
 	rev, held, told := t.shard.rev, g.held, false
 	for id := range held {
-		if m := t.members[id.Name]; m != nil && find(m.variants, id.Constraints) != nil {
+		if m := t.members.get(id.Name); m != nil && find(m.variants, id.Constraints) != nil {
 			m.variants = cut(m.variants, id.Constraints)
 			told = t.nameErrors.clear(id.Name) || told
 			t.touch(m)
@@ -299,7 +299,7 @@ func (t *set) release(g *guard) (n int) {
 	}
 	t.offerTouched()
 	for id, err := range held {
-		if err != nil && t.members[id.Name] == nil {
+		if err != nil && t.members.get(id.Name) == nil {
 			told = t.nameErrors.note(t.shard.now, err, t.askedGen, rev) || told
 		}
 	}

@@ -134,13 +134,13 @@ type roster struct {
 // addSet takes up a set, and reports whether its members are kept.
 func (x *TypeImage) addSet(t *set) bool {
 	x.Sets = append(x.Sets, SetImage{Selector: t.selector, Spelt: t.spelt, Response: t.from.ShownVersion()})
-	if len(t.uncached) > 0 || t.needsOrigin || t.standsIn() || len(t.members) == 0 && !t.settled {
+	if len(t.uncached) > 0 || t.needsOrigin || t.standsIn() || t.members.len() == 0 && !t.settled {
 		return false
 	}
 	of := &x.Sets[len(x.Sets)-1]
 	// which is whole, and not told while a stream has still to say so
 	of.Settled, of.Retired = t.settled || t.revived, t.revived
-	of.Members = make([]*xds.Variant, 0, len(t.members))
+	of.Members = make([]*xds.Variant, 0, t.members.len())
 	return true
 }
 

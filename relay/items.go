@@ -93,7 +93,7 @@ func (s *Sub) items(j *Judged) []seenItem {
 		l.listed = map[string]bool{}
 	}
 	for p := s.sets.first; p != nil; p = p.also {
-		for it := p.view.head; it != nil; it = it.next {
+		for it := range p.view.all() {
 			l.member(p, it)
 		}
 	}

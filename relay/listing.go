@@ -82,8 +82,8 @@ func (s *Sub) members(collection string) (names []string) {
 	defer s.shard.mu.Unlock()
 	for p := s.sets.first; p != nil; p = p.also {
 		if t := p.view.set; t.kind != wild && t.selector == key && !p.fresh {
-			for name := range t.members {
-				names = append(names, name)
+			for m := range t.members.all() {
+				names = append(names, m.name)
 			}
 		}
 	}

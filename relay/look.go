@@ -190,7 +190,7 @@ func (m MapView) Status(seen map[*xds.Variant]bool) (_ TypeStatus, digest TypeDi
 		Unrequested: s.unrequested, Unanswered: s.unanswered, Params: s.params.Key(),
 	}
 	s.sets(func(t *set) {
-		ts.Members += len(t.members)
+		ts.Members += t.members.len()
 		ts.Views += len(t.views)
 		for _, v := range t.views {
 			ts.Tombstones += v.dead

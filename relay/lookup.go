@@ -49,7 +49,7 @@ func (s *shard) lookup(r *xds.Resource, lane laneIndex, gen uint32) (x lookup) {
 	var held []*xds.Variant
 	switch s.kind(lane, gen) {
 	case kindSet:
-		x.member = s.star.members[r.Name]
+		x.member = s.star.members.get(r.Name)
 		held = x.member.bodies()
 	case kindNamed:
 		x.entry = s.named.entry(r.Name)
@@ -83,5 +83,5 @@ func (u *update) member(t *set, i int, gen uint32) *member {
 			return m
 		}
 	}
-	return t.members[u.Resources[i].Name]
+	return t.members.get(u.Resources[i].Name)
 }

@@ -4,10 +4,10 @@ import "github.com/weir-xds/weir/relay/xds"
 
 // member finds or makes the member of that name.
 func (t *set) member(name string) *member {
-	m := t.members[name]
+	m := t.members.get(name)
 	if m == nil {
 		m = newMember(name)
-		t.members[name] = m
+		t.members.put(m)
 	}
 	return m
 }
@@ -131,7 +131,7 @@ func (t *set) heardAll(a *Applied, u *update, bodies []*xds.Variant, gen uint32)
 // or stays (ABS-8). It reports whether clients have to be sent any of the errors.
 func (t *set) failMembers(a *Applied, u *update, kept map[xds.Identity]bool, rev uint64, gen uint32) (stated bool) {
 	for _, e := range u.Errors {
-		if m := t.members[e.Name]; len(kept) > 0 && m != nil && t.shard.group.origin.ends(e) && m.isIn(kept) {
+		if m := t.members.get(e.Name); len(kept) > 0 && m != nil && t.shard.group.origin.ends(e) && m.isIn(kept) {
 			continue // the error is sent with the removal, which is held back
 		}
 		if e.Name == xds.Wildcard || e.Name == "" { // `*` itself cannot carry one (ABS-12)
@@ -140,7 +140,7 @@ func (t *set) failMembers(a *Applied, u *update, kept map[xds.Identity]bool, rev
 			continue
 		}
 		stated = t.nameErrors.note(t.shard.now, e, gen, rev) || stated
-		switch m := t.members[e.Name]; {
+		switch m := t.members.get(e.Name); {
 		case m == nil:
 		case !t.shard.group.origin.ends(e):
 			m.onMentioned(gen) // so a sweep does not remove what stays in use (RELAY-46)
@@ -155,7 +155,7 @@ func (t *set) failMembers(a *Applied, u *update, kept map[xds.Identity]bool, rev
 }
 
 func (t *set) answers(name string, gen uint32) (held []*xds.Variant, seen bool) {
-	if m := t.members[name]; m != nil {
+	if m := t.members.get(name); m != nil {
 		return m.variants, m.seenOn(gen)
 	}
 	return nil, false
@@ -167,7 +167,7 @@ func (t *set) remove(id xds.Identity, _ uint32, kept bool) bool {
 		return false
 	}
 	t.errorEnded = t.nameErrors.clear(id.Name) || t.errorEnded
-	m := t.members[id.Name]
+	m := t.members.get(id.Name)
 	if m == nil || find(m.variants, id.Constraints) == nil {
 		return false // DEL-4
 	}
@@ -190,7 +190,7 @@ func (t *set) omits(u *update) bool {
 
 // boundErrors drops the oldest errors of names beyond the number of members and a spare.
 func (t *set) boundErrors(a *Applied) {
-	n := t.nameErrors.bound(len(t.members) + spareErrors)
+	n := t.nameErrors.bound(t.members.len() + spareErrors)
 	a.Unrequested += n
 	t.shard.unrequested += uint64(n)
 }

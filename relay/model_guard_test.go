@@ -63,8 +63,8 @@ func (m *model) frozenState(ty string) map[string]xds.Digest {
 			return
 		}
 		state[t.selector+" is complete"] = xds.Digest{}
-		for name, x := range t.members {
-			state[t.selector+" "+name] = x.variants[0].Digest
+		for x := range t.members.all() {
+			state[t.selector+" "+x.name] = x.variants[0].Digest
 		}
 	})
 	for name, e := range sh.named.entries {
@@ -93,9 +93,9 @@ func (m *model) judgeFrozen(ty string, before map[string]xds.Digest, u *xds.Upda
 		if _, complete := before[t.selector+" is complete"]; !complete {
 			return
 		}
-		for name := range t.members {
-			if _, was := before[t.selector+" "+name]; !was {
-				m.t.Fatalf("step %d: %s joined %s of %s, which is complete\n%s", m.at, name, t.selector, shortType(ty), m.tail())
+		for x := range t.members.all() {
+			if _, was := before[t.selector+" "+x.name]; !was {
+				m.t.Fatalf("step %d: %s joined %s of %s, which is complete\n%s", m.at, x.name, t.selector, shortType(ty), m.tail())
 			}
 		}
 	})

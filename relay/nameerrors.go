@@ -156,7 +156,7 @@ func (t *set) noteLack() {
 	x, now := &t.nameErrors, t.shard.now
 	lacked, until := x.lackUntil, time.Time{}
 	for name, f := range x.byName {
-		if end := f.at.Add(silence); t.members[name] == nil && end.After(now) && end.After(until) && !t.shard.group.origin.ends(f.nameError) {
+		if end := f.at.Add(silence); t.members.get(name) == nil && end.After(now) && end.After(until) && !t.shard.group.origin.ends(f.nameError) {
 			until = end
 		}
 	}

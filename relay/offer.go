@@ -300,7 +300,7 @@ func (s *shard) variants(name string) (vs []*xds.Variant) {
 		vs = append(vs, e.variants...)
 	}
 	s.sets(func(t *set) {
-		if m := t.members[name]; m != nil {
+		if m := t.members.get(name); m != nil {
 			vs = append(vs, m.variants...)
 		}
 	})
@@ -320,7 +320,7 @@ func (s *shard) holdsConstrained(name string, gen uint32) bool {
 		look(e.variants)
 	}
 	s.sets(func(t *set) {
-		if m := t.members[name]; m != nil && t.askedGen == gen {
+		if m := t.members.get(name); m != nil && t.askedGen == gen {
 			look(m.variants)
 		}
 	})

@@ -134,7 +134,7 @@ func (t *set) sweep() {
 	rev := t.shard.nextRev()
 	t.hears(gen)
 	kept, _ := t.screen(t.unmentioned(gen), true, true)
-	for _, m := range t.members {
+	for m := range t.members.all() {
 		if t.swept(m, gen) && !m.isIn(kept) {
 			m.variants = nil
 			t.nameErrors.clear(m.name)
@@ -161,7 +161,7 @@ func (t *set) swept(m *member, gen uint32) bool {
 
 // unmentioned are the removals that a sweep would make.
 func (t *set) unmentioned(gen uint32) (ps []pendingRemoval) {
-	for _, m := range t.members {
+	for m := range t.members.all() {
 		if t.swept(m, gen) {
 			for _, v := range m.variants {
 				ps = append(ps, pendingRemoval{Identity: xds.Identity{Name: m.name, Constraints: v.Constraints.Key()}})

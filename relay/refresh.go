@@ -144,7 +144,7 @@ func (n *namedTable) askAgain(e *entry, gen uint32) {
 
 // heard applies a resource without a usable payload to a member.
 func (t *set) heard(a *Applied, u *update, r *xds.Resource, gen uint32) {
-	m, key := t.members[r.Name], r.Constraints.Key()
+	m, key := t.members.get(r.Name), r.Constraints.Key()
 	var held *xds.Variant
 	if m != nil {
 		held = find(m.variants, key)

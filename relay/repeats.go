@@ -57,7 +57,7 @@ func (k *store) lookUp(found []lookup, at []xds.Peek, i laneIndex, gen uint32) b
 	for i := range found {
 		x := &found[i]
 		if set {
-			x.member = s.star.members[string(at[i].Name)]
+			x.member = s.star.members.getBytes(at[i].Name)
 		} else {
 			x.entry = s.named.entries[string(at[i].Name)]
 		}
@@ -155,5 +155,5 @@ func (t *set) list(m *member, rev uint64) {
 // listsAll reports whether the response of revision rev lists every member, so that none need
 // be looked for that it leaves out.
 func (t *set) listsAll(rev uint64) bool {
-	return t.listedRev == rev && t.listed == len(t.members)
+	return t.listedRev == rev && t.listed == t.members.len()
 }

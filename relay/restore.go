@@ -282,7 +282,7 @@ func (r *restoration) set(x *SetImage) {
 		m.variants = append(m.variants, v)
 		t.from = v.From
 	}
-	for _, m := range t.members {
+	for m := range t.members.all() {
 		t.offer(m, s.rev)
 	}
 	r.answered(&t.scope, x.Response)

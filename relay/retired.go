@@ -319,7 +319,7 @@ func (r *record) lookedUp() {
 // constraints (so does match).
 func (s *shard) elsewhere(name string) bool {
 	return s.constrained && slices.ContainsFunc(s.store.all, func(x *shard) bool {
-		e, m := x.named.entries[name], x.star.members[name]
+		e, m := x.named.entries[name], x.star.members.get(name)
 		return e != nil && len(e.variants) > 0 || m != nil && len(m.variants) > 0
 	})
 }

@@ -32,7 +32,7 @@ func (t *set) retire() {
 		return
 	}
 	var variants []*xds.Variant
-	for _, m := range t.members {
+	for m := range t.members.all() {
 		if slices.ContainsFunc(m.variants, (*xds.Variant).Timed) {
 			return // what has a TTL does not retire
 		}
@@ -49,7 +49,7 @@ func (t *set) expect() {
 	if t.clients > 1 || t.settled || l.gen.Load() != 0 {
 		return
 	}
-	if len(t.members) == 0 && !t.shard.table().retired.has(t.key()) && t.shard.fallback() == nil {
+	if t.members.len() == 0 && !t.shard.table().retired.has(t.key()) && t.shard.fallback() == nil {
 		return
 	}
 	if l.down.Load() {
@@ -68,7 +68,7 @@ func (t *set) revive() {
 		if t.settled {
 			return
 		}
-		if len(t.members) > 0 { // from a stream that ended before the set had settled
+		if t.members.len() > 0 { // from a stream that ended before the set had settled
 			t.wakeFlowing()
 			return
 		}
@@ -91,7 +91,7 @@ func (t *set) revive() {
 			t.shard.constrained = t.shard.constrained || v.Constraints != nil
 			t.from = xds.Newer(t.from, v.From)
 		}
-		for _, m := range t.members {
+		for m := range t.members.all() {
 			t.offer(m, rev)
 		}
 		t.markChanged(rev)
@@ -118,7 +118,7 @@ func (t *set) wakeFlowing() {
 func (t *set) forget() {
 	t.askedGen, t.answeredGen = 0, 0 // as in clear
 	rev := t.shard.nextRev()
-	for _, m := range t.members {
+	for m := range t.members.all() {
 		m.variants = nil
 		t.offer(m, rev)
 	}

@@ -75,7 +75,7 @@ func (m MapView) Rows(name string, to []Row) []Row {
 		return rows.all
 	}
 	n := len(s.named.entries)
-	s.sets(func(t *set) { n += len(t.members) })
+	s.sets(func(t *set) { n += t.members.len() })
 	rows.all = slices.Grow(to, n)
 	s.walk(nil, func(k known) {
 		if k.counts() {

@@ -112,8 +112,10 @@ func (h *held) seenOn(gen uint32) bool { return h.source == fromStream && h.gen 
 type member struct {
 	held
 	listed uint64 // revision of the last response that listed it
-	// in the view of those who are told no TTLs, since it was offered last; nil: none
-	item *item
+	// in the view of those who are told no TTLs, since it was offered last: an item, or a place of
+	// one that has not changed (unchanged.go), or neither
+	item  *item
+	place place
 }
 
 func newMember(name string) *member { return &member{held: held{name: name}} }

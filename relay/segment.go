@@ -1,14 +1,19 @@
 package relay
 
-import "github.com/weir-xds/weir/relay/xds"
+import (
+	"slices"
 
-// segment is some of a view's live items, about segmentBytes of them. They are encoded together, so
-// that one change costs one segment and not the set. An item stays where it is as long as it lives.
+	"github.com/weir-xds/weir/relay/xds"
+)
+
+// segment is some of a view's live bodies, about segmentBytes of them. They are encoded together, so
+// that one change costs one segment and not the set. A name stays where it is as long as it lives.
 // Guarded by the shard's lock.
 type segment struct {
-	items []*item
-	bytes int
-	chunk *chunk // what the items are now; nil: they have changed since it was made
+	variants []*xds.Variant
+	bytes    int
+	chunk    *chunk // what the bodies are now; nil: they have changed since it was made
+	shared   bool   // variants are the chunk's, too, and must not change
 }
 
 // chunk is what a segment held at one time, and shared by all bodies of which that is true. It is
@@ -21,14 +26,24 @@ type chunk struct {
 
 func (s *segment) chunked() *chunk {
 	if s.chunk == nil {
-		c := &chunk{variants: make([]*xds.Variant, len(s.items)), delta: &joined{}, sotw: &joined{}}
-		for i, it := range s.items {
-			c.variants[i] = it.variant
-			c.nameless = c.nameless || it.variant.Nameless
+		if cap(s.variants) > len(s.variants)+len(s.variants)/8 { // it may stay as it is for long
+			s.variants = append(make([]*xds.Variant, 0, len(s.variants)), s.variants...)
 		}
-		s.chunk = c
+		s.chunk, s.shared = &chunk{variants: s.variants, delta: &joined{}, sotw: &joined{}}, true
+		s.chunk.nameless = slices.ContainsFunc(s.variants, func(v *xds.Variant) bool { return v.Nameless })
+	}
+	if !s.shared { // its bytes are what they were, and came once more
+		c := *s.chunk
+		c.variants, s.chunk, s.shared = s.variants, &c, true
 	}
 	return s.chunk
+}
+
+// edit makes variants such that they may be changed.
+func (s *segment) edit() {
+	if s.shared {
+		s.variants, s.shared = slices.Clone(s.variants), false
+	}
 }
 
 // encoded is Body.encoded.
@@ -41,7 +56,7 @@ func (c *chunk) encoded(delta, ttl bool) (pieces [][]byte, timed []*xds.Variant)
 	return j.pieces, j.timed
 }
 
-// segments are all of a view's live items.
+// segments are all of a view's live bodies.
 type segments struct {
 	list []*segment
 	// held: chunks may have something encoded for delta. asked: it was wanted since the content
@@ -49,41 +64,53 @@ type segments struct {
 	held, asked bool
 }
 
-// add takes in an item that lives.
-func (x *segments) add(it *item) {
-	n, size := len(x.list), it.variant.Size()
+// add takes in a body that lives.
+func (x *segments) add(body *xds.Variant) place {
+	n, size := len(x.list), body.Size()
 	if n == 0 || x.list[n-1].bytes+size > segmentBytes {
 		x.list = append(x.list, &segment{})
 		n++
 	}
 	s := x.list[n-1]
-	it.segment, it.at = s, uint32(len(s.items))
-	s.items, s.bytes, s.chunk = append(s.items, it), s.bytes+size, nil
+	s.edit()
+	s.variants, s.bytes, s.chunk = append(s.variants, body), s.bytes+size, nil
+	return place{s, uint32(len(s.variants) - 1)}
 }
 
-// replaced notes that an item has another body, which is more bytes long than the one before.
-func (s *segment) replaced(more int) {
+// replaced puts another body in the place of one, which is more bytes long.
+func (s *segment) replaced(at uint32, body *xds.Variant, more int) {
+	s.restate(at, body)
 	s.bytes += more
 	s.chunk = nil
 }
 
-// leave takes an item out of its segment, with the body that it has.
-func (it *item) leave() {
-	s, last := it.segment, len(it.segment.items)-1
-	s.items[it.at] = s.items[last]
-	s.items[it.at].at = it.at
-	s.items[last] = nil
-	s.items = s.items[:last]
-	s.replaced(-it.variant.Size())
-	it.segment = nil
+// restate puts a body in the place of one that has the same bytes. What is encoded stays.
+func (s *segment) restate(at uint32, body *xds.Variant) {
+	if s.variants[at] != body {
+		s.edit()
+		s.variants[at] = body
+	}
+}
+
+// remove takes out what is in a place of the view.
+func (x *segments) remove(p place, v *view) {
+	s, last := p.segment, len(p.segment.variants)-1
+	s.edit()
+	size := s.variants[p.at].Size()
+	if moved := s.variants[last]; int(p.at) != last {
+		v.moved(moved.Name, p)
+		s.variants[p.at] = moved
+	}
+	s.variants[last] = nil
+	s.variants, s.bytes, s.chunk = s.variants[:last], s.bytes-size, nil
 }
 
 // body is all there is.
-func (x *segments) body() *Body {
-	x.fit()
+func (x *segments) body(v *view) *Body {
+	x.fit(v)
 	b, n := newShared(), 0
 	for _, s := range x.list {
-		n += len(s.items)
+		n += len(s.variants)
 	}
 	b.Variants, b.shared.chunks = make([]*xds.Variant, 0, n), make([]*chunk, 0, len(x.list))
 	for _, s := range x.list {
@@ -96,11 +123,11 @@ func (x *segments) body() *Body {
 }
 
 // fit joins neighbours that have become small, and divides what has become large.
-func (x *segments) fit() {
+func (x *segments) fit(v *view) {
 	fits := true
 	for i, s := range x.list {
 		small := i > 0 && x.list[i-1].bytes+s.bytes <= segmentBytes
-		fits = fits && !small && (s.bytes <= 2*segmentBytes || len(s.items) == 1) && len(s.items) > 0
+		fits = fits && !small && (s.bytes <= 2*segmentBytes || len(s.variants) == 1) && len(s.variants) > 0
 	}
 	if fits {
 		return
@@ -110,10 +137,10 @@ func (x *segments) fit() {
 	for _, s := range old {
 		n := len(x.list)
 		switch {
-		case len(s.items) == 0:
-		case n > 0 && x.list[n-1].bytes+s.bytes <= segmentBytes, s.bytes > 2*segmentBytes && len(s.items) > 1:
-			for _, it := range s.items {
-				x.add(it)
+		case len(s.variants) == 0:
+		case n > 0 && x.list[n-1].bytes+s.bytes <= segmentBytes, s.bytes > 2*segmentBytes && len(s.variants) > 1:
+			for _, body := range s.variants {
+				v.moved(body.Name, x.add(body))
 			}
 		default:
 			x.list = append(x.list, s)
@@ -143,20 +170,20 @@ func (x *segments) check(v *view, fail func(string, ...any)) {
 	n := 0
 	for _, s := range x.list {
 		bytes := 0
-		for i, it := range s.items {
-			n, bytes = n+1, bytes+it.variant.Size()
-			if it.dead || it.segment != s || it.at != uint32(i) || v.item(it.variant.Name) != it {
-				fail("item %q is in the wrong segment", it.variant.Name)
+		for i, body := range s.variants {
+			n, bytes = n+1, bytes+body.Size()
+			if v.placeOf(body.Name) != (place{s, uint32(i)}) {
+				fail("%q is in the wrong segment", body.Name)
 			}
-			if s.chunk != nil && !s.chunk.variants[i].SharesBytes(it.variant) {
-				fail("item %q has another body than its segment", it.variant.Name)
+			if s.chunk != nil && !s.chunk.variants[i].SharesBytes(body) {
+				fail("%q is another body than its segment has encoded", body.Name)
 			}
 		}
-		if bytes != s.bytes || s.chunk != nil && len(s.chunk.variants) != len(s.items) {
-			fail("a segment has %d items of %d bytes, and counts %d", len(s.items), bytes, s.bytes)
+		if bytes != s.bytes || s.chunk != nil && len(s.chunk.variants) != len(s.variants) || s.shared && s.chunk == nil {
+			fail("a segment has %d bodies of %d bytes, and counts %d", len(s.variants), bytes, s.bytes)
 		}
 	}
 	if n != v.live {
-		fail("%d items are in segments, %d live", n, v.live)
+		fail("%d bodies are in segments, %d live", n, v.live)
 	}
 }

@@ -16,7 +16,7 @@ type set struct {
 	kind  selectorKind
 	reach xds.Glob // of a glob
 
-	members map[string]*member
+	members members
 	views   map[bool]*view // by whether TTLs are told
 	interest
 	// inChanged: a collection that its lane has to look at, besides asking anew.
@@ -86,7 +86,7 @@ type set struct {
 }
 
 func newSet(s *shard, selector string) *set {
-	t := &set{members: map[string]*member{}, views: map[bool]*view{}}
+	t := &set{views: map[bool]*view{}}
 	t.scope = scope{shard: s, of: t, selector: selector}
 	return t
 }
@@ -132,7 +132,7 @@ func (t *set) dropClient(now time.Time) {
 	if t.clients > 0 {
 		return
 	}
-	if t.kind != wild && (t.shard.cfg().Linger == 0 || len(t.uncached) > 0 || t.firm && len(t.members) == 0) {
+	if t.kind != wild && (t.shard.cfg().Linger == 0 || len(t.uncached) > 0 || t.firm && t.members.len() == 0) {
 		t.unwant()
 		return
 	}
@@ -206,10 +206,10 @@ func (t *set) clear() {
 	// to the members that are dropped here.
 	t.askedGen, t.answeredGen = 0, 0
 	t.revived, t.uncached, t.needsOrigin = false, nil, false
-	for name := range t.members {
-		t.shard.expiring.track(expiringKey{t, name}, nil)
+	for m := range t.members.all() {
+		t.shard.expiring.track(expiringKey{t, m.name}, nil)
 	}
-	t.members, t.nameErrors, t.refetch = map[string]*member{}, nameErrors{}, nil
+	t.members, t.nameErrors, t.refetch = members{}, nameErrors{}, nil
 	t.first, t.lastNew, t.settled, t.firm, t.badParts, t.awaited = time.Time{}, time.Time{}, false, false, badParts{}, time.Time{}
 	t.sweepGen, t.from, t.restored, t.guard = 0, nil, false, guard{}
 }
@@ -235,7 +235,7 @@ func (t *set) subject() gate.Subject {
 	return gate.Subject{Set: true, Complete: t.firm, Restored: t.restored, Revived: t.revived}
 }
 
-func (t *set) size() int { return len(t.members) }
+func (t *set) size() int { return t.members.len() }
 
 // standsIn reports whether the members are those of the last resort, and no stream has replaced
 // them yet.
@@ -244,9 +244,7 @@ func (t *set) standsIn() bool { return t.revived && t.fallback }
 // expectMembers allocates the maps for a first answer at once. If they grew step by step they would
 // be copied several times under the lock.
 func (t *set) expectMembers(n int) {
-	if len(t.members) == 0 {
-		t.members = make(map[string]*member, n)
-	}
+	t.members.expect(n)
 	if v := t.views[true]; v != nil && len(v.items) == 0 {
 		v.items = make(map[string]*item, n)
 	}
@@ -260,7 +258,7 @@ func (t *set) offer(m *member, rev uint64) {
 		v.offer(m, rev)
 	}
 	if len(m.variants) == 0 {
-		delete(t.members, m.name)
+		t.members.delete(m.name)
 	}
 }
 

@@ -22,9 +22,9 @@ func TestSizes(t *testing.T) {
 		{"position: one for each client of a set", unsafe.Sizeof(position{}), 144},
 		{"Answer: one for each delivery", unsafe.Sizeof(Answer{}), 144},
 		{"Body: one for each delivery", unsafe.Sizeof(Body{}), 112},
-		{"item: one for each member of a view", unsafe.Sizeof(item{}), 64},
-		{"member: one for each of a set", unsafe.Sizeof(member{}), 64},
-		{"Variant: one for each body", unsafe.Sizeof(xds.Variant{}), 192},
+		{"item: one for each member of a view that has changed", unsafe.Sizeof(item{}), 64},
+		{"member: one for each of a set", unsafe.Sizeof(member{}), 80},
+		{"Variant: one for each body", unsafe.Sizeof(xds.Variant{}), 24},
 		{"entry: one for each name", unsafe.Sizeof(entry{}), 192},
 	} {
 		if x.size > x.most {

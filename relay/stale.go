@@ -28,7 +28,7 @@ func (s *shard) stale(name string, gen uint32) (vs []*xds.Variant) {
 		vs = append(vs, e.variants...)
 	}
 	s.sets(func(t *set) {
-		if m := t.members[name]; m != nil && !m.seenOn(gen) && t.askedGen == gen {
+		if m := t.members.get(name); m != nil && !m.seenOn(gen) && t.askedGen == gen {
 			vs = append(vs, m.variants...)
 		}
 	})

@@ -125,8 +125,8 @@ func TestSeedOfOverlapping(t *testing.T) {
 	if err := r.table.Check(); err != nil {
 		t.Error(err)
 	}
-	members := func(p string) map[string]*member { return r.group.shard(xds.EndpointType, params(p)).star.members }
-	if m := members("env=prod")["n"]; m == nil || len(m.variants) != 2 {
+	member := func(p string) *member { return r.group.shard(xds.EndpointType, params(p)).star.members.get("n") }
+	if m := member("env=prod"); m == nil || len(m.variants) != 2 {
 		t.Errorf("the other map begins with %+v, want the two variants that match it", m)
 	}
 	r = newStoreRig(t, OriginConfig{})
@@ -137,7 +137,7 @@ func TestSeedOfOverlapping(t *testing.T) {
 	r.table.Advance(zero.Add(time.Hour))                    // linger is over, and the lane has not looked
 	r.sub(xds.EndpointType, "env=prod", true, xds.Wildcard) // looked at before the other
 	r.asks(mainLane, false)
-	if m := members("env=prod")["n"]; m != nil {
+	if m := member("env=prod"); m != nil {
 		t.Errorf("a map begins with %+v, of a set that is given up", m)
 	}
 }

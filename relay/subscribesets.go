@@ -49,7 +49,7 @@ func (p *position) demand() {
 func (s *Sub) overlap() {
 	p := s.sets.first
 	sent := map[string]xds.Digest{}
-	for it := p.view.head; it != nil; it = it.next {
+	for it := range p.view.all() {
 		name := it.variant.Name
 		if d, told := s.sets.sent(name); told && s.record(name) == nil {
 			sent[name] = d

@@ -192,7 +192,7 @@ func (s *shard) ambiguous(name string) bool {
 	}
 	found := false
 	s.sets(func(t *set) {
-		if m := t.members[name]; m != nil {
+		if m := t.members.get(name); m != nil {
 			found = found || several(m.variants)
 		}
 	})

@@ -18,8 +18,11 @@ type view struct {
 	items map[string]*item
 
 	// head..tail are all items ordered by their last event, oldest first. Invariant: last never
-	// falls along next.
+	// falls along next, and is not before base. unchanged is how many members have no item, since
+	// they are as they were at revision base.
 	head, tail *item
+	unchanged  int
+	base       uint64
 	live       int
 	bytes      int
 	sum        xds.Sum // of the live items' digests (VER-4)
@@ -64,6 +67,12 @@ type item struct {
 	prev, next *item
 }
 
+// place is where a view has the body of a member.
+type place struct {
+	segment *segment // nil: nowhere
+	at      uint32   // in the segment
+}
+
 type tomb struct {
 	item *item
 	rev  uint64
@@ -78,7 +87,7 @@ func (t *set) view(ttl bool) *view {
 	v := t.views[ttl]
 	if v == nil {
 		v = &view{set: t, ttl: ttl, items: map[string]*item{}}
-		for _, m := range t.members {
+		for m := range t.members.all() {
 			v.offer(m, t.shard.rev)
 		}
 		v.changed, v.contentRev = false, t.shard.rev
@@ -91,8 +100,8 @@ func (t *set) view(ttl bool) *view {
 func (t *set) dropView(v *view) {
 	delete(t.views, v.ttl)
 	if !v.ttl {
-		for _, m := range t.members {
-			m.item = nil
+		for m := range t.members.all() {
+			m.item, m.place = nil, place{}
 		}
 	}
 	t.shard.table().budget.views.Add(-1)
@@ -100,7 +109,7 @@ func (t *set) dropView(v *view) {
 
 // item is that of a name; nil: there is none.
 func (v *view) item(name string) *item {
-	if m := v.set.members[name]; m != nil && !v.ttl {
+	if m := v.set.members.get(name); m != nil && !v.ttl {
 		return v.itemOf(m)
 	}
 	return v.items[name]
@@ -109,6 +118,9 @@ func (v *view) item(name string) *item {
 // itemOf is the item of a member; nil: there is none. A look-up costs more than all else that is
 // done for a member, so the member says. What it says of a dead item may be over.
 func (v *view) itemOf(m *member) *item {
+	if !v.ttl && m.isUnchanged() {
+		return v.itemise(m)
+	}
 	if it := m.item; !v.ttl && (it == nil && v.dead == 0 || it != nil && !it.dead) {
 		return it
 	}
@@ -118,11 +130,16 @@ func (v *view) itemOf(m *member) *item {
 // offer updates the item of a member to the member's variants.
 func (v *view) offer(m *member, rev uint64) {
 	chosen := pick(m.variants, v.set.shard.params)
+	if !v.ttl && m.isUnchanged() && v.stays(m, chosen) {
+		return
+	}
 	it := v.itemOf(m)
 	switch {
 	case chosen == nil && (it == nil || it.dead):
 	case chosen == nil:
 		v.kill(it, rev)
+	case it == nil && v.startsWith(m, chosen, rev):
+		return
 	case it == nil:
 		it = &item{birth: rev}
 		if v.ttl {
@@ -155,7 +172,9 @@ func (v *view) offer(m *member, rev uint64) {
 		}
 		// Another origin version, metadata or TTL is no change of content (VER-7, TTL-7).
 		if it.variant = chosen; renewed || other {
-			it.segment.replaced(more)
+			it.segment.replaced(it.at, chosen, more)
+		} else {
+			it.segment.restate(it.at, chosen)
 		}
 	default:
 		v.unlink(it)
@@ -188,10 +207,15 @@ func (v *view) born(it *item, body *xds.Variant, rev uint64) {
 	it.variant, it.rev, it.last = body, rev, rev
 	v.append(it)
 	if it.segment == nil {
-		v.segments.add(it)
+		it.onto(v.segments.add(body))
 	} else {
-		it.segment.replaced(body.Size() - was.Size())
+		it.segment.replaced(it.at, body, body.Size()-was.Size())
 	}
+	v.enters(body)
+}
+
+// enters counts a body that lives.
+func (v *view) enters(body *xds.Variant) {
 	v.live++
 	v.bytes += body.Size()
 	v.sum.Add(body.Digest)
@@ -207,7 +231,8 @@ func (v *view) gone(it *item) {
 func (v *view) kill(it *item, rev uint64) {
 	v.unlink(it)
 	v.gone(it)
-	it.leave()
+	v.segments.remove(place{it.segment, it.at}, v)
+	it.onto(place{})
 	v.tombs = append(v.tombs, tomb{it, rev, it.rev})
 	it.dead, it.rev, it.last = true, rev, rev
 	v.items[it.variant.Name] = it

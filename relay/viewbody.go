@@ -40,7 +40,7 @@ func (v *view) fullBody(delta bool) *Body {
 		v.segments.held, v.segments.asked = true, true
 	}
 	if v.full == nil {
-		v.full = v.segments.body()
+		v.full = v.segments.body(v)
 	}
 	return v.full
 }
@@ -68,6 +68,11 @@ func (v *view) since(from uint64) *Body {
 	it := v.tail
 	for it != nil && it.prev != nil && it.prev.last > from {
 		it = it.prev
+	}
+	if from < v.base {
+		for body := range v.allUnchanged() {
+			b.Variants, b.nameless = append(b.Variants, body), b.nameless || body.Nameless
+		}
 	}
 	for ; it != nil; it = it.next {
 		b.nameless = b.nameless || it.variant.Nameless

@@ -27,7 +27,7 @@ func (s *shard) walk(wanted func(*set) bool, f func(known)) {
 }
 
 func (t *set) each(f func(known)) {
-	for _, m := range t.members {
+	for m := range t.members.all() {
 		f(t.known(m))
 	}
 }
@@ -39,7 +39,7 @@ func (n *namedTable) each(f func(known)) {
 }
 
 func (t *set) lookUp(name string) (k known, is bool) {
-	if m := t.members[name]; m != nil {
+	if m := t.members.get(name); m != nil {
 		return t.known(m), true
 	}
 	return k, false
@@ -56,7 +56,7 @@ func (n *namedTable) lookUp(name string) (k known, is bool) {
 // the resource of that name by another (ALIAS-1). Of entries that hold one resource one is shown.
 func (s *shard) walkName(name string, f func(known)) {
 	s.sets(func(t *set) {
-		if m := t.members[name]; m != nil {
+		if m := t.members.get(name); m != nil {
 			f(t.known(m))
 		}
 	})

@@ -106,7 +106,7 @@ func (s *Sub) OweNamespaces(routes []string, except []*xds.Variant) {
 		}
 	}
 	for p := s.sets.first; p != nil; p = p.also {
-		for it := p.view.head; it != nil; it = it.next {
+		for it := range p.view.all() {
 			if name := it.variant.Name; covers(name) && !it.dead && s.record(name) == nil {
 				s.oweMember(name)
 			}

@@ -17,7 +17,9 @@ type content struct {
 	Constraints *constraints.Set
 	DoNotCache  bool
 	Nameless    bool // RELAY-18: only SotW wildcard clients can be told of it
-	shows       bool // the version in buf is the origin's (VER-5), not the digest (VER-3)
+	// version is what its origin calls it, that of the one that sent it first if there are several.
+	version string
+	shows   bool // the version in buf is the origin's (VER-5), not the digest (VER-3)
 
 	// Offsets in buf, which is part of a message and so shorter than 4 GiB.
 	inner uint32 // where the fields of the Resource begin
@@ -55,6 +57,7 @@ func newContent(from *Provenance, r *Resource, d Digest, version string) *conten
 		Nameless:    r.Nameless,
 		Spelt:       r.spelt,
 		Aliases:     r.Aliases,
+		version:     version,
 	}
 	if len(r.Metadata) > 0 || r.Constraints != nil {
 		c.rare = &rare{metadata: bytes.Clone(r.Metadata)}
@@ -88,6 +91,7 @@ func (c *content) withVersion(version string) *content {
 	if c.rare != nil { // the located forms have the version in them
 		n.rare = &rare{metadata: c.rare.metadata, constraints: c.rare.constraints}
 	}
+	n.version = version
 	n.showAs(true, version, c.Any())
 	return &n
 }

@@ -26,7 +26,7 @@ type BodyImage struct {
 func (v *Variant) Image(now, wall time.Time) BodyImage {
 	b := BodyImage{Server: v.From.Server, Resource: v.resource()}
 	if v.Timed() {
-		b.Left = v.end.Sub(now)
+		b.Left = v.Expires().Sub(now)
 		// without the monotonic reading, which means nothing after a restart
 		b.Expires = wall.Add(b.Left).Round(0)
 	}
@@ -36,9 +36,10 @@ func (v *Variant) Image(now, wall time.Time) BodyImage {
 // resource returns the encoded Resource, with the origin's own version.
 func (v *Variant) resource() []byte {
 	name := v.Spelling()
-	b := make([]byte, 0, len(v.buf)+len(v.originVersion)+8)
-	if v.originVersion != "" {
-		b = AppendString(b, FieldVersion, v.originVersion)
+	version := v.OriginVersion()
+	b := make([]byte, 0, len(v.buf)+len(version)+8)
+	if version != "" {
+		b = AppendString(b, FieldVersion, version)
 	}
 	switch {
 	case v.Nameless:

@@ -4,7 +4,7 @@ import "bytes"
 
 // Again returns the resource that the body came in.
 func (v *Variant) Again() Resource {
-	return Resource{Name: v.Name, Version: v.originVersion, Any: v.Any()}
+	return Resource{Name: v.Name, Version: v.OriginVersion(), Any: v.Any()}
 }
 
 // Peek has the parts of a resource that tell whether it is a repeat. It shares the response. Name
@@ -44,10 +44,10 @@ func (r *Response) Peek(number int) (g Peek) {
 
 // Shows reports whether it is that body, with the version that the server last gave it.
 func (g *Peek) Shows(v *Variant, server uint8) bool {
-	return v.plain() && v.originVersion == string(g.Version) && v.From.Server == server && bytes.Equal(v.Any(), g.Any)
+	return v.plain() && v.OriginVersion() == string(g.Version) && v.From.Server == server && bytes.Equal(v.Any(), g.Any)
 }
 
 // plain reports whether the body has only a name, a version and a payload.
 func (v *Variant) plain() bool {
-	return v.Spelt == "" && v.Constraints == nil && len(v.Aliases) == 0 && v.rare == nil && v.end == nil && !v.DoNotCache && !v.Nameless
+	return v.Spelt == "" && v.Constraints == nil && len(v.Aliases) == 0 && v.rare == nil && !v.Timed() && !v.DoNotCache && !v.Nameless
 }

@@ -19,24 +19,23 @@ func (r *Resource) Expiry(now time.Time) (at time.Time, over bool) {
 }
 
 // Timed reports whether the body has a TTL.
-func (v *Variant) Timed() bool { return v.end != nil }
+func (v *Variant) Timed() bool { return v.own != nil && !v.own.end.IsZero() }
 
 // Expires returns when the body expires unless the origin renews it; zero: it has no TTL.
 func (v *Variant) Expires() time.Time {
-	if v.end == nil {
+	if v.own == nil {
 		return time.Time{}
 	}
-	return *v.end
+	return v.own.end
 }
 
 // Expired reports whether the body's TTL has ended.
-func (v *Variant) Expired(now time.Time) bool { return v.Timed() && !v.end.After(now) }
+func (v *Variant) Expired(now time.Time) bool { return v.Timed() && !v.own.end.After(now) }
 
 // EndAt sets the end of a body that is not published yet. The zero time: it has no TTL.
 func (v *Variant) EndAt(expires time.Time) {
-	if v.end = nil; !expires.IsZero() {
-		end := expires // the parameter itself would be allocated for every body
-		v.end = &end
+	if !v.Expires().Equal(expires) {
+		v.change(func(o *own) { o.end = expires })
 	}
 }
 
@@ -48,7 +47,7 @@ const SamePromise = 10 * time.Millisecond
 // Lasting returns the body with another end, or none. Content and version stay (TTL-7), and the
 // bytes are shared.
 func (v *Variant) Lasting(expires time.Time) *Variant {
-	if had, has := v.Timed(), !expires.IsZero(); had == has && (!has || v.end.Sub(expires).Abs() < SamePromise) {
+	if had, has := v.Timed(), !expires.IsZero(); had == has && (!has || v.own.end.Sub(expires).Abs() < SamePromise) {
 		return v
 	}
 	c := *v
@@ -58,7 +57,7 @@ func (v *Variant) Lasting(expires time.Time) *Variant {
 
 // Outlasts reports whether v expires after x.
 func (v *Variant) Outlasts(x *Variant) bool {
-	return x.Timed() && (!v.Timed() || v.end.After(*x.end))
+	return x.Timed() && (!v.Timed() || v.own.end.After(x.own.end))
 }
 
 // Remaining returns what is left of the TTL, rounded down to milliseconds (RELAY-47). ok is false

@@ -38,12 +38,15 @@ type Resource struct {
 type Variant struct {
 	*content
 
-	From          *Provenance // the response it came in last
-	originVersion string
-	end           *time.Time // Provenance and TTL (RELAY-47); nil: it has none, as nearly all
-	// Orphaned: endpoints that were emptied with their Cluster, which goes (emptied.go). Set before
-	// anybody can see it.
-	Orphaned bool
+	From *Provenance // the response it came in last
+	own  *own        // nil: it has nothing of that, as nearly all
+}
+
+// own is what a Variant has of its own, besides its content. It is immutable once it is published.
+type own struct {
+	version  string    // what its origin calls it, if not as the content says
+	end      time.Time // of its TTL (RELAY-47); zero: it has none
+	orphaned bool
 }
 
 // namelessKey begins the key of a resource without a name. No origin can send such a name: it is
@@ -69,7 +72,9 @@ const (
 // NewVariant copies what it keeps of r, unless the process holds the same body already: then it
 // shares that one. version is what the origin calls it.
 func NewVariant(from *Provenance, r *Resource, version string) *Variant {
-	return &Variant{content: contentOf(from, r, version), From: from, originVersion: version}
+	v := &Variant{content: contentOf(from, r, version), From: from}
+	v.setVersion(version)
+	return v
 }
 
 // Same reports whether r is this body again: then the old value is kept and nothing is hashed
@@ -79,21 +84,21 @@ func (v *Variant) Same(r *Resource) bool { return v.is(r) }
 // WithOriginVersion is v as a later response brought it again (VER-8): content and digest are
 // shared, and the bytes too unless they carry a version that changed.
 func (v *Variant) WithOriginVersion(from *Provenance, version string) *Variant {
-	if !from.Shown && v.originVersion == version && v.From.Server == from.Server {
+	if !from.Shown && v.OriginVersion() == version && v.From.Server == from.Server {
 		return v
 	}
 	c := *v
-	c.originVersion, c.From = version, from
-	if from.Shown && v.originVersion != version {
+	if c.From = from; from.Shown && v.OriginVersion() != version {
 		c.content = v.withVersion(version)
 	}
+	c.setVersion(version)
 	return &c
 }
 
 // Version is the resource version clients are told (VER-3, VER-5).
 func (v *Variant) Version() string {
 	if v.From.Shown {
-		return v.originVersion
+		return v.OriginVersion()
 	}
 	return v.Digest.String()
 }
@@ -102,7 +107,7 @@ func (v *Variant) Version() string {
 // for this body (DELTA-11).
 func (v *Variant) ClaimedAs(d Digest) bool {
 	if v.From.Shown {
-		return d != (Digest{}) && d == Claim(v.originVersion, true)
+		return d != (Digest{}) && d == Claim(v.OriginVersion(), true)
 	}
 	return d == v.Digest
 }
@@ -124,7 +129,39 @@ func Claim(version string, shown bool) (d Digest) {
 func (r *Resource) Spelling() string { return Spelling(r.Name, r.spelt) }
 
 // OriginVersion is the version the origin gave this body.
-func (v *Variant) OriginVersion() string { return v.originVersion }
+func (v *Variant) OriginVersion() string {
+	if v.own == nil {
+		return v.version
+	}
+	return v.own.version
+}
+
+// setVersion sets the version of a body that is not published yet.
+func (v *Variant) setVersion(version string) {
+	if v.OriginVersion() != version {
+		v.change(func(o *own) { o.version = version })
+	}
+}
+
+// change changes what a body that is not published yet has of its own.
+func (v *Variant) change(f func(*own)) {
+	o := own{version: v.OriginVersion()}
+	if v.own != nil {
+		o = *v.own
+	}
+	if f(&o); o == (own{version: v.version}) {
+		v.own = nil
+		return
+	}
+	v.own = &o
+}
+
+// Orphaned reports whether these are endpoints that were emptied with their Cluster, which goes
+// (emptied.go).
+func (v *Variant) Orphaned() bool { return v.own != nil && v.own.orphaned }
+
+// Orphan marks a body that nobody else can see yet as orphaned.
+func (v *Variant) Orphan() { v.change(func(o *own) { o.orphaned = true }) }
 
 // SharesBytes reports whether both are encoded in the same memory, as a body and its copy with
 // another TTL are.
@@ -134,7 +171,8 @@ func (v *Variant) SharesBytes(x *Variant) bool { return &v.buf[0] == &x.buf[0] }
 // the bytes.
 func (v *Variant) GivenBy(from *Provenance) *Variant {
 	c := *v
-	c.From, c.originVersion, c.Orphaned = from, "", false
+	c.From = from
+	c.change(func(o *own) { o.version, o.orphaned = "", false })
 	return &c
 }
 
