@@ -6,7 +6,10 @@ import (
 	"encoding/base64"
 	"io"
 	"net"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -251,6 +254,48 @@ func TestReplicasShareTickets(t *testing.T) {
 		b.want("a file that is no list of keys", notUsable, notUsable)
 	}
 	b.resumes("the keys from before are in force", client, first, true)
+}
+
+// TestRotateTicketKeys: the commands of the page on operations make the first keys, and rotate them
+// so that nobody shakes hands in full, though a replica reads the new file later than another.
+func TestRotateTicketKeys(t *testing.T) {
+	fenced, _ := blocksOf(t)
+	i := slices.IndexFunc(fenced, func(b block) bool { return b.first == "# rotate-ticket-keys" })
+	if i < 0 {
+		t.Fatal("no page has the commands")
+	}
+	b, ca, dir := newBench(t), weirtest.NewAuthority(t, "ca"), t.TempDir()
+	ca.Issue("server", 1)
+	ca.Issue("client", 2)
+	keys, later := filepath.Join(dir, "keys"), filepath.Join(dir, "later")
+	rotate := func() {
+		t.Helper()
+		cmd := exec.Command("sh", "-e", "-c", fenced[i].text)
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+			t.Fatalf("%v: %s", err, out)
+		}
+		b.look(time.Now())
+	}
+	rotate()
+	if l, err := readTickets(keys); err != nil || len(l.tickets) != 3 {
+		t.Fatalf("the first time: %+v, %v", l, err)
+	}
+	if info, err := os.Stat(keys); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("others may read the keys: %v, %v", info.Mode(), err)
+	}
+	b.write(later, b.read(keys))
+	first, slow := b.replica(ca, keys), b.replica(ca, later)
+	old, fresh := newVisitor(ca), newVisitor(ca)
+	b.resumes("before the rotation", old, first, false)
+	rotate()
+	b.resumes("after it", fresh, first, false)
+	b.resumes("at a replica that has not read the new file", fresh, slow, true)
+	b.resumes("with a ticket from before", old, first, true)
+
+	b.resumes("back", fresh, slow, true) // its ticket is of the old key
+	rotate()
+	b.resumes("with the ticket of a key that is gone", fresh, first, false)
 }
 
 // TestTicketErrorsShowNoKey: an error has the file and the line, and nothing of what is in it.
