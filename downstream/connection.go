@@ -62,18 +62,28 @@ func (s *Server) newHandshaker(lc *ListenerConfig) credentials.TransportCredenti
 // ServerHandshake implements credentials.TransportCredentials.
 func (g handshaker) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	c := &connection{id: connections.Add(1), raw: raw, server: g.server}
-	conn, err := g.server.greet(c, g.TransportCredentials.ServerHandshake)
+	conn, err := g.server.greet(c, g.Info().SecurityProtocol == "tls", g.TransportCredentials.ServerHandshake)
 	return conn, c, err
 }
 
-// greet does the TLS handshake, if any, and wraps the connection so that its frames are counted.
+// greet does the handshake, which is that of TLS if secured, and wraps the connection so that its
+// frames are counted.
 func (s *Server) greet(
-	c *connection, shake func(net.Conn) (net.Conn, credentials.AuthInfo, error),
+	c *connection, secured bool, shake func(net.Conn) (net.Conn, credentials.AuthInfo, error),
 ) (conn net.Conn, err error) {
 	s.greetLater(peerOf(c.raw.RemoteAddr()))
-	if conn, c.info, err = shake(c.raw); err != nil {
+	raw, over := c.raw, (*tlsConn)(nil)
+	if secured {
+		over = newTLSConn(c.raw)
+		raw = &over.records
+	}
+	if conn, c.info, err = shake(raw); err != nil {
 		s.handshakeFailed(err, c.raw.RemoteAddr())
 		return conn, err
+	}
+	if secured {
+		over.Conn = conn
+		conn = over
 	}
 	return c.follow(conn), nil
 }

@@ -1,6 +1,7 @@
 package downstream
 
 import (
+	"crypto/tls"
 	"io"
 	"net"
 	"runtime"
@@ -126,11 +127,25 @@ func TestIdleConnectionIsToldToGo(t *testing.T) {
 // TestIdleConnectionBytes: a connection that says nothing keeps no read buffer, though its net.Conn
 // is wrapped: the buffer alone is 32 KiB.
 func TestIdleConnectionBytes(t *testing.T) {
+	idleConnections(t, nil, nil, 20<<10)
+}
+
+// TestIdleTLSConnectionBytes: no more than TLS's own state comes to that, which the test has twice,
+// as it is the client, too.
+func TestIdleTLSConnectionBytes(t *testing.T) {
+	ours, theirs := certificates(t)
+	theirs.NextProtos = []string{"h2"}
+	idleConnections(t, ours, theirs, 40<<10)
+}
+
+// idleConnections opens connections that say nothing, and judges the heap that each keeps.
+func idleConnections(t *testing.T, ours, theirs *tls.Config, most uint64) {
+	t.Helper()
 	const n = 200
 	r := newRig(t)
 	s, l := serverAndPort(t, r)
 	served := make(chan error, 1)
-	go func() { served <- s.Serve(l, ListenerConfig{Origin: r.origin}) }()
+	go func() { served <- s.Serve(l, ListenerConfig{Origin: r.origin, TLS: ours}) }()
 	before := liveHeap()
 	for range n {
 		c, err := net.Dial("tcp", l.Addr().String())
@@ -138,6 +153,9 @@ func TestIdleConnectionBytes(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = c.Close() }()
+		if theirs != nil {
+			c = tls.Client(c, theirs)
+		}
 		if _, err := io.WriteString(c, http2.ClientPreface+"\x00\x00\x00\x04\x00\x00\x00\x00\x00"); err != nil {
 			t.Fatal(err)
 		}
@@ -145,7 +163,7 @@ func TestIdleConnectionBytes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if each := (liveHeap() - before) / n; runtime.GOOS == "linux" && each > 20<<10 {
+	if each := (liveHeap() - before) / n; runtime.GOOS == "linux" && uint64(each) > most {
 		t.Errorf("an idle connection keeps %d bytes on the heap", each)
 	} else {
 		t.Logf("%d bytes", each)

@@ -60,7 +60,7 @@ type restConn struct {
 // greet does the handshake. It is called by the first read, on the goroutine that net/http has for
 // the connection.
 func (c *restConn) greet() {
-	c.inner, _ = c.client.server.greet(c.client, c.shake) // the error is counted there
+	c.inner, _ = c.client.server.greet(c.client, c.tls != nil, c.shake) // the error is counted there
 }
 
 // shake is the handshake.

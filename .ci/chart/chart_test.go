@@ -302,6 +302,7 @@ func TestToggles(t *testing.T) {
 		"claim":          {"snapshot.volume.persistentVolumeClaim.claimName=weir", "replicas=1"},
 		"tls":            {"tls.existingSecret=weir-tls"},
 		"mutual tls":     {"tls.existingSecret=weir-tls", "tls.requireClientCertificate=true"},
+		"tickets":        {"tls.existingSecret=weir-tls", "tls.tickets.existingSecret=weir-tickets"},
 		"headless":       {"service.headless=true"},
 		"one replica":    {"replicas=1"},
 		"two listeners":  {"config.listeners[0].address=0.0.0.0:18080", "config.listeners[1].address=0.0.0.0:18081"},
@@ -378,6 +379,8 @@ func TestRefused(t *testing.T) {
 		"terminationMarginSeconds=1":      "terminationMarginSeconds",
 		"snapshot.seed=seed":              "seed",
 		"tls.minVersion=old":              "minVersion",
+		"tls.tickets.key=x":               "tickets",
+		"tls.tickets.existingSecret=x":    "tls.tickets.existingSecret needs tls.existingSecret",
 		"config.listeners[0].adress=:180": "address",
 	} {
 		_, errs, err := helm(t, append([]string{"template", "weir", chart, "--set", value}, origin...)...)

@@ -6,8 +6,10 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
@@ -114,6 +116,13 @@ func startWeir(t *testing.T, text, origin string, a *authority) *weirRun {
 	dir := t.TempDir()
 	for _, mount := range []string{"tls", "edge", "origin", "region"} {
 		a.issue(filepath.Join(dir, "etc", mount))
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "etc", "tickets"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	keys := base64.StdEncoding.EncodeToString(make([]byte, 32)) + "\n" // all have the same
+	if err := os.WriteFile(filepath.Join(dir, "etc", "tickets", "keys"), []byte(keys), 0o600); err != nil {
+		t.Fatal(err)
 	}
 	text = strings.NewReplacer("/etc/weir/", dir+"/etc/", "/var/lib/weir/", dir+"/lib/").Replace(text)
 	tree := map[string]any{}
@@ -280,6 +289,57 @@ func TestTiers(t *testing.T) {
 	edge := startWeir(t, outer, inner.address(1), a)
 	flags, _ := edge.asks(0, a)
 	await(t, "a client of the edge", func() error { return edge.gets(0, flags...) })
+}
+
+// TestTickets: pods of a release with ticket keys take up each other's sessions; those of one
+// without do not.
+func TestTickets(t *testing.T) {
+	for _, shared := range []bool{false, true} {
+		args := append(origin[:len(origin):len(origin)], "--set", "tls.existingSecret=x", "--set", "tls.requireClientCertificate=true")
+		if shared {
+			args = append(args, "--set", "tls.tickets.existingSecret=weir-tickets")
+		}
+		r := render(t, args...)
+		mounted := false
+		for _, v := range r.deployment.Spec.Template.Spec.Volumes {
+			mounted = mounted || v.Name == "tickets" && v.Secret.SecretName == "weir-tickets"
+		}
+		if mounted != shared || strings.Contains(r.only(t), "tickets: /etc/weir/tickets/keys") != shared {
+			t.Fatalf("with keys: %v; the secret is mounted: %v, and the file is\n%s", shared, mounted, r.only(t))
+		}
+		a := newAuthority(t)
+		plane, dir := startPlane(t, t.TempDir()), a.issue(t.TempDir())
+		pair, err := tls.LoadX509KeyPair(dir+"/tls.crt", dir+"/tls.key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		roots := x509.NewCertPool()
+		roots.AppendCertsFromPEM(a.pem)
+		client := &tls.Config{
+			RootCAs: roots, ServerName: "127.0.0.1", NextProtos: []string{"h2"}, Certificates: []tls.Certificate{pair},
+			ClientSessionCache: tls.NewLRUClientSessionCache(1),
+		}
+		for i := range 2 {
+			pod := startWeir(t, r.only(t), plane, a)
+			await(t, "a client of a pod", func() error {
+				conn, err := tls.Dial("tcp", pod.address(0), client)
+				if err != nil {
+					return err
+				}
+				defer conn.Close()
+				if _, err := conn.Write([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")); err != nil {
+					return err
+				}
+				if _, err := conn.Read(make([]byte, 1)); err != nil { // its settings, after the ticket
+					return err
+				}
+				if got, want := conn.ConnectionState().DidResume, shared && i > 0; got != want {
+					t.Errorf("with keys: %v; at pod %d the session is taken up: %v", shared, i, got)
+				}
+				return nil
+			})
+		}
+	}
 }
 
 // TestOutside: what others can reach asks for a client certificate, and is no port for operators.

@@ -66,6 +66,7 @@ var blocksShownBy = map[string]string{
 	"# weir.yaml":            "TestExamplesServe",
 	"# envoy-bootstrap.yaml": "TestReadme",
 	"common_tls_context:":    "TestEnvoyTLS",
+	"# rotate-ticket-keys":   "TestRotateTicketKeys",
 	"origin mesh: 4000 groups, 4000 of them answered; group_by: [cluster, metadata]":              "TestGroupsSuggest",
 	"LAST  FIRST  ORIGIN  TYPE  RESOURCE  VERSION  CLIENTS  HAVE IT  TIMES  FOR EXAMPLE  BECAUSE": "TestNacks",
 	"# config/endpoints.yaml": "TestReadmeFiles",

@@ -91,6 +91,9 @@ func (s *secured) handshake() *tls.Config {
 	t := &tls.Config{
 		MinVersion: s.oldest, NextProtos: slices.Clone(s.protocols),
 		Certificates: []tls.Certificate{*s.pair.current.Load().pair},
+		// A client can do nothing with the beginning of a message, so records are whole from the
+		// first on: package downstream writes them together.
+		DynamicRecordSizingDisabled: true,
 	}
 	if s.ca != nil {
 		t.ClientAuth, t.ClientCAs = tls.RequireAndVerifyClientCert, s.ca.current.Load().pool

@@ -64,6 +64,7 @@ func addFleetFlags(fs *pflag.FlagSet, c *fleet.Config) {
 	fs.IntVar(&c.ConnectRate, "connect-rate", 0, "how many clients come in a second; 0: all at once")
 	fs.IntVar(&c.Window, "window", 16<<20, "bytes that each stream and connection may be sent ahead; the default is Envoy's")
 	fs.BoolVar(&c.Cold, "cold", false, "no client comes before the storm, so that it meets a server that has nothing yet")
+	fs.DurationVar(&c.Away, "away", 0, "how long all clients are gone after the storm, before they come back at once, with the TLS sessions that they have; 0: they stay")
 	fs.DurationVar(&c.Idle, "idle", 0, "how long nothing happens before memory is looked at")
 	fs.DurationVar(&c.Rest, "rest", 0, "how long clients stay when all is measured, before memory is looked at once more")
 	fs.IntVar(&c.Deaf, "deaf", 0, "further clients that read nothing once they have subscribed")

@@ -75,10 +75,16 @@ func (a *Authority) file(name, kind string, der []byte) {
 // Issue writes NAME.pem and NAME.key, and replaces earlier ones.
 func (a *Authority) Issue(name string, serial int64) {
 	a.tb.Helper()
+	a.IssueUntil(name, serial, time.Now().Add(time.Hour))
+}
+
+// IssueUntil is Issue of a certificate that ends then.
+func (a *Authority) IssueUntil(name string, serial int64, ends time.Time) {
+	a.tb.Helper()
 	key := newKey(a.tb)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: name},
-		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(time.Hour),
+		NotBefore: time.Now().Add(-time.Minute), NotAfter: ends,
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}

@@ -18,26 +18,35 @@ import (
 type comparison struct {
 	study
 	scenarios, subjects []string
-	rounds              int // 0: only profiles
+	rounds              int           // 0: only profiles
+	within              time.Duration // see newCompareCommand; 0: however long it takes
 	profiles            profiles
 	profileFor          time.Duration
-	secure              bool
-	tls                 mtls.Files // if secure
+	tls                 mtls.Files // of scenarios with TLS
+}
+
+// job is a scenario of a run, and what was found so far.
+type job struct {
+	scenario
+	took  time.Duration       // its last round
+	found map[string][]result // by subject
 }
 
 func newCompareCommand() *cobra.Command {
 	c := &comparison{}
 	var names []string
 	for _, sc := range scenarios() {
-		names = append(names, sc.name)
+		if sc.mode != reporting { // it takes minutes, and has a table of its own
+			names = append(names, sc.name)
+		}
 	}
 	cmd := c.command(&cobra.Command{Use: "compare", Short: "Run every scenario against every subject, and print the table"}, c.run)
 	fs := cmd.Flags()
-	fs.StringSliceVar(&c.scenarios, "scenarios", names, "which of them")
+	fs.StringSliceVar(&c.scenarios, "scenarios", names, "which of them; there is also "+reportsName)
 	fs.StringSliceVar(&c.subjects, "subjects", subjects, "which of them")
-	fs.IntVar(&c.rounds, "rounds", 3, "how often each is measured; 0: not at all, only profiles are taken")
+	fs.IntVar(&c.rounds, "rounds", 3, "how often each is measured, if there is time; 0: not at all, only profiles are taken")
+	fs.DurationVar(&c.within, "within", 12*time.Minute, "after the first round, what would not end within this time is left out; 0: nothing is")
 	fs.StringVar((*string)(&c.profiles), "profile", "", "directory for CPU and heap profiles of weir and the yardstick, for which each scenario is run once more")
-	fs.BoolVar(&c.secure, "tls", false, "clients and every subject speak TLS 1.3, with certificates on both sides")
 	fs.DurationVar(&c.profileFor, "profile-for", 4*time.Second, "how long CPU profiles last")
 	return cmd
 }
@@ -51,25 +60,47 @@ func (c *comparison) compare(ctx context.Context) (findings, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.secure {
-		if c.tls, err = mtls.Make(c.dir); err != nil {
-			return nil, err
-		}
+	if c.tls, err = mtls.Make(c.dir); err != nil {
+		return nil, err
 	}
 	rep := &report{Machine: thisMachine(), Rounds: c.rounds}
-	rep.Machine.TLS = c.secure
+	if rep.Rows, err = c.measureAll(ctx, chosen); c.rounds == 0 {
+		return nil, err
+	}
+	return rep, err
+}
+
+// measureAll measures scenarios in rounds: each once, then each again. What fails is left out, and
+// is an error.
+func (c *comparison) measureAll(ctx context.Context, chosen []scenario) (rows []row, err error) {
 	var failed []error
-	for i := range chosen {
-		rows, err := c.scenario(ctx, &chosen[i])
-		rep.Rows = append(rep.Rows, rows...)
-		if failed = append(failed, err); ctx.Err() != nil {
-			break
+	jobs := make([]job, len(chosen))
+	began := time.Now()
+	for round := range c.rounds {
+		for i := range jobs {
+			j := &jobs[i]
+			if round == 0 {
+				j.scenario, j.found = chosen[i], map[string][]result{}
+			} else if c.within > 0 && time.Since(began)+j.took > c.within {
+				continue
+			}
+			start := time.Now()
+			failed = append(failed, c.round(ctx, j, round))
+			j.took = time.Since(start)
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
 		}
 	}
-	if c.rounds == 0 {
-		return nil, errors.Join(failed...)
+	for i := range chosen {
+		if c.rounds > 0 {
+			rows = append(rows, rowsOf(&chosen[i], jobs[i].found)...)
+		}
+		if c.profiles != "" {
+			failed = append(failed, c.profile(ctx, &chosen[i]))
+		}
 	}
-	return rep, errors.Join(failed...)
+	return rows, errors.Join(failed...)
 }
 
 func (c *comparison) choose() ([]scenario, error) {
@@ -93,53 +124,37 @@ func (c *comparison) choose() ([]scenario, error) {
 		if i < 0 {
 			return nil, fmt.Errorf("scenarios: there is no %q", name)
 		}
-		if c.secure && all[i].mode == reporting {
-			continue // whose reporters speak plain text
-		}
 		chosen = append(chosen, all[i])
 	}
 	return chosen, nil
 }
 
-// scenario measures one scenario in interleaved rounds.
-func (c *comparison) scenario(ctx context.Context, sc *scenario) ([]row, error) {
-	rounds := c.rounds
-	if sc.rounds > 0 && rounds > 0 {
-		rounds = sc.rounds
-	}
-	found := map[string][]result{} // by subject
+// round measures a scenario once, the subjects in turn.
+func (c *comparison) round(ctx context.Context, j *job, round int) error {
 	var failed []error
-	for round := range rounds {
-		for _, subject := range c.subjects {
-			if ctx.Err() != nil {
-				return nil, ctx.Err()
-			}
-			if !sc.measures(subject, round) {
-				continue
-			}
-			var got result
-			err := c.timed(fmt.Sprintf("%s, round %d, %s", sc.name, round+1, subject), func() (err error) {
-				got, err = c.measure(ctx, sc, subject)
-				return err
-			})
-			if err != nil {
-				failed = append(failed, fmt.Errorf("%s, %s, round %d: %w", sc.name, subject, round+1, err))
-				continue
-			}
-			found[subject] = append(found[subject], got)
-			for _, f := range sc.figures {
-				if _, ok := got[f.key]; !ok {
-					return nil, fmt.Errorf("%s: no measurement finds %s", sc.name, f.key)
-				}
-				fmt.Fprintf(c.log, "%s, round %d, %s: %s %.*f %s\n", sc.name, round+1, subject, f.title, f.digits, got[f.key], f.unit)
-			}
+	for _, subject := range c.subjects {
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
+		if !j.measures(subject, round) {
+			continue
+		}
+		var got result
+		err := c.timed(fmt.Sprintf("%s, round %d, %s", j.name, round+1, subject), func() (err error) {
+			got, err = c.measure(ctx, &j.scenario, subject)
+			return err
+		})
+		if err != nil {
+			failed = append(failed, fmt.Errorf("%s, %s, round %d: %w", j.name, subject, round+1, err))
+			continue
+		}
+		for _, f := range j.figures {
+			if _, ok := got[f.key]; !ok {
+				return fmt.Errorf("%s: no measurement finds %s", j.name, f.key)
+			}
+			fmt.Fprintf(c.log, "%s, round %d, %s: %s %.*f %s\n", j.name, round+1, subject, f.title, f.digits, got[f.key], f.unit)
+		}
+		j.found[subject] = append(j.found[subject], got)
 	}
-	if c.profiles != "" {
-		failed = append(failed, c.profile(ctx, sc))
-	}
-	if rounds == 0 {
-		return nil, errors.Join(failed...)
-	}
-	return rowsOf(sc, found), errors.Join(failed...)
+	return errors.Join(failed...)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -14,7 +15,7 @@ import (
 
 // small is a scenario with few of everything.
 func small(sc scenario) scenario {
-	sc.clients, sc.world.Resources, sc.rounds, sc.settle = 5, 20, 1, 100*time.Millisecond
+	sc.clients, sc.world.Resources, sc.rounds, sc.settle = 5, 20, 0, 100*time.Millisecond
 	if sc.world.NamesPerClient > 0 {
 		sc.world.NamesPerClient = 8
 	}
@@ -32,6 +33,10 @@ func TestCompare(t *testing.T) {
 	if err := c.programs.build(t.Context(), c.dir); err != nil {
 		t.Fatal(err)
 	}
+	var err error
+	if c.tls, err = mtls.Make(c.dir); err != nil {
+		t.Fatal(err)
+	}
 	for _, sc := range scenarios() {
 		t.Run(sc.name, func(t *testing.T) {
 			if sc = small(sc); sc.name != "delta" {
@@ -43,7 +48,7 @@ func TestCompare(t *testing.T) {
 			compareSmall(t, c, &sc)
 			none := *c
 			none.rounds, none.profiles = 0, profiles(t.TempDir())
-			if rows, err := none.scenario(t.Context(), &sc); err != nil || len(rows) > 0 {
+			if rows, err := none.measureAll(t.Context(), []scenario{sc}); err != nil || len(rows) > 0 {
 				t.Errorf("without rounds there are %d rows, %v", len(rows), err)
 			}
 			for _, dir := range []profiles{c.profiles, none.profiles} {
@@ -53,20 +58,67 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// TestCompareTLS: with certificates on both sides every subject is measured as without. No subject
-// is reached if only one side has them.
+// TestCompareTLS: what costs the writing of bytes is measured with TLS by default, for every subject
+// that has it without. A subject without certificates is not reached by clients with them, so
+// TestCompare measures TLS where it says so.
 func TestCompareTLS(t *testing.T) {
-	c := &comparison{study: smallStudy(t), rounds: 1, subjects: subjects, secure: true}
+	all := map[string]scenario{}
+	for _, sc := range scenarios() {
+		all[sc.name] = sc
+	}
+	chosen, err := newCompareCommand().Flags().GetStringSlice("scenarios")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"sotw", "delta", "eds", "storm", "idle"} {
+		plain, secured := all[name], all[name+"-tls"]
+		if plain.tls || !secured.tls || !slices.Equal(plain.only, secured.only) || len(plain.figures) != len(secured.figures) {
+			t.Errorf("%s is measured as %+v, and with TLS as %+v", name, plain, secured)
+		}
+		if !slices.Contains(chosen, plain.name) || !slices.Contains(chosen, secured.name) {
+			t.Errorf("%s is not in both forms what is measured by default: %q", name, chosen)
+		}
+		if targets := secured.figures[0].targets; len(targets) != 1 || targets[0].of != yardstick {
+			t.Errorf("%s with TLS is judged by %+v", name, targets)
+		}
+	}
+
+	c := &comparison{study: smallStudy(t), rounds: 1, subjects: []string{weir, yardstick}}
 	if err := c.programs.build(t.Context(), c.dir); err != nil {
 		t.Fatal(err)
 	}
-	var err error
 	if c.tls, err = mtls.Make(c.dir); err != nil {
 		t.Fatal(err)
 	}
-	all := scenarios()
-	sc := small(all[slices.IndexFunc(all, func(sc scenario) bool { return sc.name == "delta" })])
-	compareSmall(t, c, &sc)
+	for _, subject := range c.subjects {
+		sc := small(all["delta"])
+		err := c.on(t.Context(), &sc, subject, func(ctx context.Context, s *server) error {
+			cfg := c.config(&sc, subject, s)
+			cfg.TLS, cfg.Patience = c.tls, time.Second
+			_, err := c.programs.fleet(ctx, cfg, sc.world.Kind)
+			return err
+		})
+		if err == nil {
+			t.Errorf("%s in plain text is reached with TLS", subject)
+		}
+	}
+}
+
+// TestWithin: the first round is whole; what would end too late is left out of the others.
+func TestWithin(t *testing.T) {
+	c := &comparison{study: smallStudy(t), rounds: 3, within: time.Nanosecond, subjects: []string{yardstick}}
+	if err := c.programs.build(t.Context(), c.dir); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := c.measureAll(t.Context(), []scenario{small(plainScenarios()[0]), small(plainScenarios()[1])})
+	if err != nil || len(rows) != 3 {
+		t.Fatalf("%d rows, %v", len(rows), err)
+	}
+	for _, row := range rows {
+		if runs := row.Cells[yardstick].Runs; len(runs) != 1 {
+			t.Errorf("%s: measured %d times", row.Title, len(runs))
+		}
+	}
 }
 
 func checkProfiles(t *testing.T, dir profiles, scenario string) {
@@ -80,7 +132,7 @@ func checkProfiles(t *testing.T, dir profiles, scenario string) {
 
 func compareSmall(t *testing.T, c *comparison, sc *scenario) {
 	t.Helper()
-	rows, err := c.scenario(t.Context(), sc)
+	rows, err := c.measureAll(t.Context(), []scenario{*sc})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,6 +45,9 @@ func arguments(c *fleet.Config, kind world.Kind) []string {
 	if c.Idle > 0 {
 		args = append(args, "--idle", c.Idle.String())
 	}
+	if c.Away > 0 {
+		args = append(args, "--away", c.Away.String())
+	}
 	if c.Rest > 0 {
 		args = append(args, "--rest", c.Rest.String())
 	}
@@ -57,34 +60,37 @@ func arguments(c *fleet.Config, kind world.Kind) []string {
 // cue is something to be done when the fleet prints a line.
 type cue struct {
 	line string // a part of the line
-	then func() // must return soon; nil: nothing to do
+	then func() // must return soon
 }
 
 // The lines to wait for.
 const (
 	allThere = "first state" // all clients have theirs, and the measurement begins
 	resting  = fleet.Resting
+	left     = fleet.Left
 )
 
-// listener keeps the fleet's output, and acts on the cue.
+// listener keeps the fleet's output, and acts on the cues.
 type listener struct {
 	said bytes.Buffer
-	cue  cue
+	cues []cue
 }
 
 func (l *listener) Write(p []byte) (int, error) {
 	l.said.Write(p)
-	if l.cue.then != nil && bytes.Contains(l.said.Bytes(), []byte(l.cue.line)) {
-		l.cue.then()
-		l.cue.then = nil
+	for i := range l.cues {
+		if c := &l.cues[i]; c.then != nil && bytes.Contains(l.said.Bytes(), []byte(c.line)) {
+			c.then()
+			c.then = nil
+		}
 	}
 	return len(p), nil
 }
 
 // fleet runs a fleet.
-func (p *programs) fleet(ctx context.Context, c *fleet.Config, kind world.Kind, at cue) (*fleet.Report, error) {
+func (p *programs) fleet(ctx context.Context, c *fleet.Config, kind world.Kind, at ...cue) (*fleet.Report, error) {
 	cmd := exec.CommandContext(ctx, p.weirload, arguments(c, kind)...)
-	f := &listener{cue: at}
+	f := &listener{cues: at}
 	cmd.Stderr = f
 	out, err := cmd.Output()
 	if err != nil {

@@ -17,7 +17,6 @@ type machine struct {
 	Go     string `json:"go"`
 	Kernel string `json:"kernel"`
 	Arch   string `json:"arch"`
-	TLS    bool   `json:"tls,omitempty"`
 }
 
 func thisMachine() machine {
@@ -46,9 +45,5 @@ func field(b []byte, key string) string {
 
 // String returns one line for people.
 func (m machine) String() string {
-	security := "no TLS"
-	if m.TLS {
-		security = "TLS 1.3 with certificates of clients and server"
-	}
-	return fmt.Sprintf("%s, %d cores of %s, %s, Linux %s, %s, loopback, %s", m.Date, m.Cores, m.CPU, m.Arch, m.Kernel, m.Go, security)
+	return fmt.Sprintf("%s, %d cores of %s, %s, Linux %s, %s, loopback", m.Date, m.Cores, m.CPU, m.Arch, m.Kernel, m.Go)
 }

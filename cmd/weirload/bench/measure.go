@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 
 	"github.com/weir-xds/weir/cmd/weirload/fleet"
+	"github.com/weir-xds/weir/cmd/weirload/mtls"
 	"github.com/weir-xds/weir/cmd/weirload/world"
 )
 
@@ -27,20 +29,37 @@ func (c *comparison) start(ctx context.Context, sc *scenario, subject string) (*
 		more = append(more, "--report-interval", sc.interval.String())
 	}
 	if subject != weir {
-		more = append(more, c.tls.Arguments()...)
+		more = append(more, c.security(sc).Arguments()...)
 	}
 	s, err := startPlane(ctx, self, kind, &sc.world, more...)
 	if err != nil || subject != weir {
 		return s, err
 	}
 	config := s.config()
-	if c.secure {
-		config["listeners"].([]any)[0].(map[string]any)["tls"] = map[string]any{"cert": c.tls.Cert, "key": c.tls.Key, "client_ca": c.tls.CA}
+	if sc.tls {
+		files := map[string]any{"cert": c.tls.Cert, "key": c.tls.Key, "client_ca": c.tls.CA}
+		if sc.tickets {
+			if files["tickets"], err = c.ticketKeys(); err != nil {
+				return nil, errors.Join(err, s.stop())
+			}
+		}
+		config["listeners"].([]any)[0].(map[string]any)["tls"] = files
 	}
 	if sc.mode == reporting {
 		config["origins"].([]any)[0].(map[string]any)["lrs"] = "aggregate"
 	}
+	if sc.mode == returning { // handshakes are measured, not the pace at which streams are admitted
+		config["limits"] = map[string]any{"connections": 2 * sc.clients, "connections_per_peer": 2 * sc.clients, "new_streams_per_second": 100_000}
+	}
 	return s, s.before(c.programs.weir, c.dir, config)
+}
+
+// security has the certificates of a scenario's clients, and of a subject other than weir.
+func (c *comparison) security(sc *scenario) mtls.Files {
+	if !sc.tls {
+		return mtls.Files{}
+	}
+	return c.tls
 }
 
 // on starts a subject, runs a measurement on it, and stops it.
@@ -55,7 +74,7 @@ func (c *comparison) on(ctx context.Context, sc *scenario, subject string, measu
 // config returns the configuration of a scenario's fleet.
 func (c *comparison) config(sc *scenario, subject string, s *server) *fleet.Config {
 	cfg := &fleet.Config{
-		TLS:    c.tls,
+		TLS:    c.security(sc),
 		Server: s.xds, Control: s.control, Dialect: fleet.Dialect(sc.dialect), Clients: sc.clients,
 		Names: sc.world.NamesPerClient, Resources: sc.world.Resources, PIDs: s.pids,
 	}
@@ -81,10 +100,12 @@ func (c *comparison) measure(ctx context.Context, sc *scenario, subject string) 
 		return c.neighbours(ctx, sc)
 	case reporting:
 		return c.reports(ctx, sc, subject)
+	case returning:
+		return c.returns(ctx, sc)
 	}
 	var r *fleet.Report
 	err := c.on(ctx, sc, subject, func(ctx context.Context, s *server) (err error) {
-		r, err = c.programs.fleet(ctx, c.config(sc, subject, s), sc.world.Kind, cue{})
+		r, err = c.programs.fleet(ctx, c.config(sc, subject, s), sc.world.Kind)
 		return err
 	})
 	if err != nil {
@@ -133,7 +154,7 @@ func (c *comparison) shield(ctx context.Context, sc *scenario) (result, error) {
 		err := c.on(ctx, sc, weir, func(ctx context.Context, s *server) (err error) {
 			cfg := c.config(sc, weir, s)
 			cfg.Clients = clients
-			if r, err = c.programs.fleet(ctx, cfg, sc.world.Kind, cue{}); err != nil {
+			if r, err = c.programs.fleet(ctx, cfg, sc.world.Kind); err != nil {
 				return err
 			}
 			counts[i], err = (&world.Client{Addr: s.control}).Counts(ctx)
@@ -158,7 +179,7 @@ func (c *comparison) neighbours(ctx context.Context, sc *scenario) (result, erro
 		err := c.on(ctx, sc, weir, func(ctx context.Context, s *server) error {
 			cfg := c.config(sc, weir, s)
 			cfg.Deaf, cfg.Mute, cfg.Slow = bad, bad, bad
-			r, err := c.programs.fleet(ctx, cfg, sc.world.Kind, cue{})
+			r, err := c.programs.fleet(ctx, cfg, sc.world.Kind)
 			if err != nil {
 				return fmt.Errorf("with %d bad clients of each kind: %w", bad, err)
 			}

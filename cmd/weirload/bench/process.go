@@ -20,6 +20,7 @@ type server struct {
 	pids     []int  // the measured process first
 	cancel   context.CancelCauseFunc
 	children []*bed.Child
+	file     map[string]any // of weir
 }
 
 // startPlane starts the plane of a program, with further arguments.
@@ -61,9 +62,17 @@ func (s *server) before(program, dir string, config map[string]any) error {
 	if err != nil {
 		return errors.Join(err, s.stop())
 	}
-	s.xds, s.pprof = at.XDS, at.Admin
+	s.xds, s.pprof, s.file = at.XDS, at.Admin, config
 	s.pids, s.children = append([]int{child.PID()}, s.pids...), append([]*bed.Child{child}, s.children...)
 	return nil
+}
+
+// restart ends weir, and starts it again on the port that it had.
+func (s *server) restart(program, dir string) error {
+	err := s.children[0].End()
+	s.children, s.pids = s.children[1:], s.pids[1:]
+	s.file["listeners"].([]any)[0].(map[string]any)["address"] = s.xds
+	return errors.Join(err, s.before(program, dir, s.file))
 }
 
 // stop stops weir, and then the plane.

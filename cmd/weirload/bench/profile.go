@@ -56,7 +56,7 @@ func (c *comparison) profileOf(ctx context.Context, sc *scenario, subject string
 		if sc.mode == storm || sc.mode == idle {
 			cfg.For, cfg.Idle = 0, cfg.For
 			go take()
-			_, err = c.programs.fleet(ctx, cfg, sc.world.Kind, cue{})
+			_, err = c.programs.fleet(ctx, cfg, sc.world.Kind)
 		} else {
 			_, err = c.programs.fleet(ctx, cfg, sc.world.Kind, cue{allThere, func() { go take() }})
 		}

@@ -179,7 +179,8 @@ func decimal(v float64, digits int, unit string) string {
 const explanation = `
 snapshot, linear: go-control-plane's caches by themselves, served by its own server, one snapshot for all nodes; bare: grpc-go with one
 encoded body for all clients and nothing of xDS but subscriptions and nonces, the yardstick. weir's origin is the one named in the second
-column. Figures with a number in parentheses are of so many runs, since they take long. Server CPU is user and system time of the server's
+column. Rows that begin with TLS are of TLS 1.3 with certificates on both sides, the others of plain text. Figures with a number in
+parentheses are of so many runs, since they take long. Server CPU is user and system time of the server's
 process, divided by the deliveries; a delivery is one change at one client. Memory of idle clients is read in a pause in which nothing else
 happens: what is in use is objects and stacks after a collection, and resident is what the system counts some seconds later. Diderot and
 xds-relay are not in the table: they are not dependencies of this module.
@@ -188,7 +189,7 @@ xds-relay are not in the table: they are not dependencies of this module.
 // markdown writes the table and its explanation.
 func (r *report) markdown(w io.Writer) error {
 	b := &strings.Builder{}
-	fmt.Fprintf(b, "%s. Medians of %d rounds, subjects in turn within a round.\n\n", r.Machine, r.Rounds)
+	fmt.Fprintf(b, "%s. Medians of at most %d rounds, subjects in turn within a round.\n\n", r.Machine, r.Rounds)
 	fmt.Fprintf(b, "| scenario, clients | weir's origin | figure | %s |", strings.Join(subjects, " | "))
 	for _, subject := range others {
 		fmt.Fprintf(b, " weir/%s |", subject)

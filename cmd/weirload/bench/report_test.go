@@ -82,7 +82,7 @@ func TestMarkdown(t *testing.T) {
 	if err := r.markdown(&b); err != nil {
 		t.Fatal(err)
 	}
-	const want = "2026-01-02, 2 cores of a CPU, linux/amd64, Linux 6, go1, loopback, no TLS. Medians of 2 rounds, subjects in turn within a round.\n\n" +
+	const want = "2026-01-02, 2 cores of a CPU, linux/amd64, Linux 6, go1, loopback. Medians of at most 2 rounds, subjects in turn within a round.\n\n" +
 		"| scenario, clients | weir's origin | figure | weir | snapshot | linear | bare | weir/bare | weir/linear | weir/snapshot | targets |\n" +
 		"| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |\n" +
 		"| a scenario: 7 | linear | cost, us | 3.0 |  | 1.0 | 6.0 (1) | 0.50 | 3.00 |  | " +

@@ -25,13 +25,15 @@ type scenario struct {
 	clients     int
 	origin      string   // of weir: another subject
 	only        []string // subjects; empty: all
-	rounds      int      // 0: as many as the command says
+	rounds      int      // at most; 0: as many as the command says
 	mode        mode
 	changes     int           // closed loop: number of changes
 	rate        int           // open loop: changes a second
 	span        time.Duration // open loop, reporting
 	interval    time.Duration // reporting: between a client's reports
 	settle      time.Duration // storm: before memory is read
+	tickets     bool          // with tls: weir has a file of ticket keys
+	tls         bool          // 1.3, with certificates on both sides; weir's origin speaks plain text
 	slow        slower
 	figures     []figure
 }
@@ -47,6 +49,7 @@ const (
 	shield     // weir with one client, then with all: the load of its origin
 	neighbours // weir without bad clients, then with them
 	reporting  // all report their load
+	returning  // weir is restarted, and all come back at once: with full handshakes, and with resumed ones
 )
 
 // slower reduces a scenario for subjects that would take minutes.
@@ -87,7 +90,35 @@ func cpu(t []target) figure {
 // weir's origin is the snapshot cache, which most control planes use. The exceptions are where the
 // origin's own time for a change would count as weir's: latencies, and 100 changes a second, for
 // each of which the snapshot cache makes a snapshot of everything.
+//
+// What costs the writing and reading of bytes, and their memory, is measured with TLS, too.
 func scenarios() []scenario {
+	all := plainScenarios()
+	for i := range all {
+		sc := all[i]
+		bare := 0.0
+		switch sc.name {
+		case "sotw", "delta", "eds":
+			bare = 1.10
+		case "storm":
+			bare = 1.5
+		case "idle":
+			bare = 1.25
+		default:
+			continue
+		}
+		sc.name, sc.title, sc.tls = sc.name+"-tls", "TLS: "+sc.title, true
+		sc.figures = slices.Clone(sc.figures)
+		for f := range sc.figures {
+			sc.figures[f].targets = nil
+		}
+		sc.figures[0].targets = targets(bare, 0, 0)
+		all = append(all, sc)
+	}
+	return all
+}
+
+func plainScenarios() []scenario {
 	const bytes, larger = 436, 540 // 600 bytes in a response
 	clusters := world.Options{Kind: world.Clusters, Resources: 1000, Bytes: bytes}
 	return []scenario{
@@ -124,7 +155,7 @@ func scenarios() []scenario {
 		{
 			name: "idle", title: "delta, idle, each on a connection of its own, `*` of 1,000 clusters", world: clusters, dialect: "delta",
 			// Half a minute each.
-			clients: 1000, origin: snapshot, mode: idle, slow: slower{subjects: subjects, rounds: 2},
+			clients: 1000, origin: snapshot, mode: idle, rounds: 1,
 			figures: []figure{
 				{
 					key: "rss_kib_per_client", title: "resident memory per client after a collection", unit: "KiB", digits: 1,
@@ -153,7 +184,7 @@ func scenarios() []scenario {
 		},
 		{
 			name: "neighbours", title: "delta, `*` of 1,000 clusters, one changes, beside one client that reads nothing, one that ACKs nothing, one at 10 KB/s",
-			world: clusters, dialect: "delta", clients: 997, origin: linear, only: []string{weir}, rounds: 5, mode: neighbours, changes: 40,
+			world: clusters, dialect: "delta", clients: 997, origin: linear, only: []string{weir}, mode: neighbours, changes: 40,
 			figures: []figure{
 				{key: "latency_ms_with", title: "from the change to a client, median", unit: "ms", digits: 1},
 				{key: "latency_ms_without", title: "the same without them", unit: "ms", digits: 1},
@@ -161,7 +192,22 @@ func scenarios() []scenario {
 			},
 		},
 		{
-			name: "reports", title: "load reports of five clusters each 10 s, aggregated by weir, dropped by bare", world: clusters,
+			name: "return", title: "TLS: weir is restarted and all come back at once, each on a connection of its own, `*` of 10 clusters", tls: true,
+			world: world.Options{Kind: world.Clusters, Resources: 10, Bytes: bytes}, dialect: "delta", clients: 10_000,
+			origin: linear, only: []string{weir}, rounds: 1, mode: returning,
+			figures: []figure{
+				{key: "return_s_full", title: "full handshakes: until the last is served", unit: "s", digits: 2},
+				{key: "return_s_resumed", title: "resumed sessions: until the last is served", unit: "s", digits: 2},
+				{key: "return_ratio", title: "their quotient", digits: 2, targets: []target{{most: 0.5}}},
+				{key: "server_us_full", title: "full handshakes: server CPU per client", unit: "us"},
+				{key: "server_us_resumed", title: "resumed sessions: server CPU per client", unit: "us"},
+				{key: "server_ratio", title: "their quotient", digits: 2},
+				{key: "client_us_full", title: "full handshakes: CPU of a client", unit: "us"},
+				{key: "client_us_resumed", title: "resumed sessions: CPU of a client", unit: "us"},
+			},
+		},
+		{
+			name: reportsName, title: "load reports of five clusters each 10 s, aggregated by weir, dropped by bare", world: clusters,
 			dialect: "delta", clients: 10_000, origin: yardstick, only: []string{weir, yardstick}, mode: reporting, slow: slower{subjects: subjects, rounds: 2},
 			interval: 10 * time.Second, span: 20 * time.Second,
 			figures: []figure{
@@ -172,8 +218,14 @@ func scenarios() []scenario {
 	}
 }
 
+// reportsName is the scenario of load reports.
+const reportsName = "reports"
+
 // measures reports whether a subject takes part in a round, counted from 0.
 func (sc *scenario) measures(subject string, round int) bool {
+	if sc.rounds > 0 && round >= sc.rounds {
+		return false
+	}
 	if len(sc.only) > 0 && !slices.Contains(sc.only, subject) {
 		return false
 	}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
@@ -128,9 +130,17 @@ func (c *client) stream(ctx context.Context) error {
 		<-ctx.Done() // nothing is read any more
 		return ctx.Err()
 	}
-	for {
+	for first := true; ; {
 		if err := s.RecvMsg(&c.in); err != nil {
 			return err
+		}
+		if first {
+			first = false
+			if p, ok := peer.FromContext(s.Context()); ok {
+				if security, ok := p.AuthInfo.(credentials.TLSInfo); ok && security.State.DidResume {
+					c.fleet.resumed.Add(1)
+				}
+			}
 		}
 		if c.manner == mute {
 			continue

@@ -50,6 +50,9 @@ type Config struct {
 	// Cold omits the one client that otherwise connects before all others. So the storm meets a
 	// server without resources.
 	Cold bool
+	// Away is how long all clients are gone after the storm, before they come back at once, on new
+	// connections and with the TLS sessions that they have (Left). 0: they stay.
+	Away time.Duration
 	// Idle is the pause between the storm and reading the memory.
 	Idle time.Duration
 	// Rest is how long all clients stay after the measurement, before the memory is read once more.
@@ -136,6 +139,8 @@ func (c *Config) complete() error {
 	refuse(c.Names > 0 && c.Batch > world.NamesMax, "batch: more than %d resources with names", world.NamesMax)
 	refuse(c.For < 0 || c.For > MaxFor, "for: %v is not between 0s and %v", c.For, MaxFor)
 	refuse(c.Idle < 0 || c.Idle > MaxFor, "idle: %v is not between 0s and %v", c.Idle, MaxFor)
+	refuse(c.Away < 0 || c.Away > MaxFor, "away: %v is not between 0s and %v", c.Away, MaxFor)
+	refuse(c.Away > 0 && c.Deaf+c.Mute+c.Slow > 0, "away: bad clients do not go")
 	refuse(c.Rest < 0 || c.Rest > MaxFor, "rest: %v is not between 0s and %v", c.Rest, MaxFor)
 	refuse(c.Patience < 0 || c.Patience > MaxFor, "patience: %v is not between 0s and %v", c.Patience, MaxFor)
 	refuse(c.Control == "" && (c.Rate > 0 || c.Changes > 0), "control: an address is needed to have something changed")

@@ -23,19 +23,22 @@ type Fleet struct {
 	config  Config
 	numbers requestFields
 	control *world.Client // nil: changes are only observed
-	// what secures connections; it may be plain text
-	security credentials.TransportCredentials
+	// makes what secures a connection; it may be plain text
+	security func() credentials.TransportCredentials
 	board    *board
 
 	// Owned by Run.
 	conns []*grpc.ClientConn
-	fail  context.CancelCauseFunc // ends the run
+	// By connection, so that the next one in its place has its TLS session.
+	secured []credentials.TransportCredentials
+	fail    context.CancelCauseFunc // ends the run
 
 	stormBegan atomic.Int64 // nanoseconds of the wall clock
 	began      atomic.Int64 // a world.Stamp: older changes are not counted
 	storm      histogram    // from the storm's start to each client's first state
 
 	responses, resources, bytes, ends atomic.Int64
+	resumed                           atomic.Int64 // streams on connections that resumed a TLS session
 
 	clients sync.WaitGroup
 
@@ -51,7 +54,7 @@ func New(c Config) (*Fleet, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
 	}
-	security, err := c.TLS.Client()
+	security, err := c.TLS.Clients()
 	if err != nil {
 		return nil, err
 	}
@@ -88,8 +91,16 @@ func (f *Fleet) Run(ctx context.Context) (*Report, error) {
 	}()
 	r := &Report{config: &f.config}
 	r.describe(&f.config)
-	if err := f.weather(ctx, r); err != nil {
+	stay, leave := context.WithCancel(ctx)
+	defer leave()
+	if err := f.weather(stay, r); err != nil {
 		return nil, err
+	}
+	if f.config.Away > 0 {
+		leave()
+		if err := f.comeBack(ctx, r); err != nil {
+			return nil, err
+		}
 	}
 	if f.config.Changes > 0 || f.config.For > 0 {
 		if err := f.measure(ctx, r); err != nil {
@@ -130,7 +141,7 @@ func (f *Fleet) weather(ctx context.Context, r *Report) error {
 	early := 0
 	if !c.Cold {
 		early = 1
-		if err := f.launch(ctx, 0, 1); err != nil {
+		if err := f.launch(ctx, 0, 1, 0); err != nil {
 			return err
 		}
 		if err := f.awaitFull(ctx, 1); err != nil {
@@ -143,7 +154,7 @@ func (f *Fleet) weather(ctx context.Context, r *Report) error {
 		return err
 	}
 	f.stormBegan.Store(time.Now().UnixNano())
-	if err := f.launch(ctx, early, c.Clients); err != nil {
+	if err := f.launch(ctx, early, c.Clients, c.ConnectRate); err != nil {
 		return err
 	}
 	if err := f.launchBad(ctx); err != nil {
@@ -168,11 +179,46 @@ func (f *Fleet) weather(ctx context.Context, r *Report) error {
 	return nil
 }
 
-// launch starts the well-behaved clients with numbers from (included) to to (excluded).
-func (f *Fleet) launch(ctx context.Context, from, to int) error {
+// Left begins the line that says that all clients are gone, for Config.Away.
+const Left = "all clients are gone"
+
+// comeBack ends all connections, waits, and makes all clients connect again.
+func (f *Fleet) comeBack(ctx context.Context, r *Report) error {
+	c := &f.config
+	f.clients.Wait()
+	for _, conn := range f.conns {
+		_ = conn.Close()
+	}
+	f.conns = nil
+	c.Say(fmt.Sprintf("%s for %v", Left, c.Away))
+	if err := sleep(ctx, c.Away); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	f.full = 0
+	f.mu.Unlock()
+	f.storm = histogram{}
+	f.resumed.Store(0)
+	own := ownCPU()
+	f.stormBegan.Store(time.Now().UnixNano())
+	if err := f.launch(ctx, 0, c.Clients, 0); err != nil {
+		return err
+	}
+	if err := f.awaitFull(ctx, c.Clients); err != nil {
+		return err
+	}
+	r.Resumed = f.resumed.Load()
+	r.ReturnSeconds, r.ReturnFleetCPUSeconds = time.Duration(f.storm.most.Load()).Seconds(), ownCPU()-own
+	c.Say(fmt.Sprintf("%d clients are back after %.3f s", c.Clients, r.ReturnSeconds))
+	return nil
+}
+
+// launch starts the well-behaved clients with numbers from (included) to to (excluded), as
+// many in a second as rate says; 0: all at once.
+func (f *Fleet) launch(ctx context.Context, from, to, rate int) error {
 	began := time.Now()
 	for i := from; i < to; i++ {
-		if rate := f.config.ConnectRate; rate > 0 {
+		if rate > 0 {
 			due := began.Add(time.Duration(i-from) * time.Second / time.Duration(rate))
 			if err := sleep(ctx, time.Until(due)); err != nil {
 				return err
@@ -213,8 +259,11 @@ func (f *Fleet) start(ctx context.Context, c *client) { f.clients.Go(func() { c.
 // the bandwidth.
 func (f *Fleet) connect(d *dialer, window int) error {
 	quick := backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.5, MaxDelay: time.Second}
+	if i := len(f.conns); i == len(f.secured) {
+		f.secured = append(f.secured, f.security())
+	}
 	conn, err := grpc.NewClient("passthrough:///"+f.config.Server,
-		grpc.WithTransportCredentials(f.security),
+		grpc.WithTransportCredentials(f.secured[len(f.conns)]),
 		grpc.WithContextDialer(d.dial),
 		grpc.WithNoProxy(),
 		grpc.WithIdleTimeout(0),

@@ -30,6 +30,11 @@ type Report struct {
 	StormP50     float64 `json:"storm_p50_ms"`
 	StormP99     float64 `json:"storm_p99_ms"`
 
+	// The return: from when all come back to their first states.
+	ReturnSeconds         float64 `json:"return_seconds"` // to the last of them
+	ReturnFleetCPUSeconds float64 `json:"return_fleet_cpu_seconds"`
+	Resumed               int64   `json:"return_resumed"` // clients whose connections resumed a TLS session
+
 	// The changes: from the start of each to when a client had it.
 	Loop               string  `json:"loop"` // closed, open, observed, or empty: there were none
 	MeasuredSeconds    float64 `json:"measured_seconds"`
@@ -142,6 +147,9 @@ func (r *Report) Table(w io.Writer) error {
 		row("bad clients", "%d deaf, %d mute, %d slow", r.Deaf, r.Mute, r.Slow)
 	}
 	row("first states", "%d in %.3f s, p50 %.1f ms, p99 %.1f ms", r.StormClients, r.StormSeconds, r.StormP50, r.StormP99)
+	if r.ReturnSeconds > 0 {
+		row("all back", "in %.3f s, %.2f s CPU of the fleet, %d resumed a TLS session", r.ReturnSeconds, r.ReturnFleetCPUSeconds, r.Resumed)
+	}
 	if r.Loop != "" {
 		row("changes", "%d in %.2f s (%s loop), %d lost", r.Changes, r.MeasuredSeconds, r.Loop, r.ChangesLost)
 		expected := ""

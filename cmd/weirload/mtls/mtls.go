@@ -47,14 +47,19 @@ func (f Files) Arguments() []string {
 	return []string{"--tls-ca", f.CA, "--tls-cert", f.Cert, "--tls-key", f.Key}
 }
 
-// Client is for connections to 127.0.0.1. The error names the file.
-func (f Files) Client() (credentials.TransportCredentials, error) {
+// Clients makes credentials for connections to 127.0.0.1, each with a session of its own that it
+// keeps. The error names the file.
+func (f Files) Clients() (func() credentials.TransportCredentials, error) {
 	c, pool, err := f.config()
 	if c == nil {
-		return insecure.NewCredentials(), err
+		return insecure.NewCredentials, err
 	}
 	c.RootCAs, c.ServerName = pool, "127.0.0.1"
-	return credentials.NewTLS(c), nil
+	return func() credentials.TransportCredentials {
+		c := c.Clone()
+		c.ClientSessionCache = tls.NewLRUClientSessionCache(1)
+		return credentials.NewTLS(c)
+	}, nil
 }
 
 // Server requires client certificates. The error names the file.

@@ -92,10 +92,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- define "weir.config" -}}
 {{- $c := deepCopy .Values.config }}
 {{- if not $c.origins }}{{ fail "config.origins: at least one control plane is needed, e.g. --set 'config.origins[0].name=mesh' --set 'config.origins[0].grpc.addresses={control-plane:18000}'" }}{{ end }}
+{{- if and .Values.tls.tickets.existingSecret (not .Values.tls.existingSecret) }}{{ fail "tls.tickets.existingSecret needs tls.existingSecret: there are no sessions without TLS" }}{{ end }}
 {{- if .Values.tls.existingSecret }}
 {{- range $c.listeners }}
 {{- if not .tls }}
 {{- $tls := dict "cert" "/etc/weir/tls/tls.crt" "key" "/etc/weir/tls/tls.key" "min_version" $.Values.tls.minVersion }}
+{{- if $.Values.tls.tickets.existingSecret }}{{ $_ := set $tls "tickets" "/etc/weir/tickets/keys" }}{{ end }}
 {{- if $.Values.tls.requireClientCertificate }}{{ $_ := set $tls "client_ca" "/etc/weir/tls/ca.crt" }}{{ end }}
 {{- $_ := set . "tls" $tls }}
 {{- end }}
