@@ -132,3 +132,14 @@ func thousands(n int) string {
 	}
 	return fmt.Sprintf("%s,%03d", thousands(n/1000), n%1000)
 }
+
+// ChangeCPU is the CPU that all weirs take for a change while all is well, by the costs alone.
+func (r *Report) ChangeCPU() time.Duration {
+	c, weirs := &r.Config.Costs, 0
+	for _, n := range r.Config.Tiers {
+		weirs += n
+	}
+	sends := r.Config.Clients + weirs - r.Config.Tiers[0]
+	body := r.Config.Bytes
+	return time.Duration(weirs)*(c.Change.duration()+c.ChangeKiB.of(body)) + time.Duration(sends)*(c.Delivery.duration()+c.KiB.of(body))
+}

@@ -1,5 +1,6 @@
 // Package leastsq fits linear formulas to measurements, by least squares of the relative error: a
-// small deployment counts as much as a large one.
+// small deployment counts as much as a large one. Below a value that the caller names errors are
+// taken as relative to that one, since what was measured is no more exact.
 //
 // # Who imports it
 //
@@ -15,7 +16,7 @@ import (
 // Row is one measurement: what was measured, and the factors of the terms of the formula.
 type Row struct {
 	Terms []float64
-	Value float64 // more than 0
+	Value float64
 }
 
 // Fit is a formula, the sum of its coefficients times the terms, and how well it fits.
@@ -38,8 +39,9 @@ func (f *Fit) At(terms []float64) (sum float64) {
 
 var errSingular = errors.New("the measurements do not tell the terms apart")
 
-// Solve fits a formula to measurements. There have to be at least as many as terms.
-func Solve(rows []Row) (*Fit, error) {
+// Solve fits a formula to measurements. There have to be at least as many as terms. least is more
+// than 0.
+func Solve(rows []Row, least float64) (*Fit, error) {
 	if len(rows) == 0 || len(rows) < len(rows[0].Terms) {
 		return nil, fmt.Errorf("%d measurements are too few", len(rows))
 	}
@@ -47,11 +49,8 @@ func Solve(rows []Row) (*Fit, error) {
 	// Terms differ by orders of magnitude, so each is divided by its largest.
 	scale := make([]float64, n)
 	for _, r := range rows {
-		if r.Value <= 0 {
-			return nil, fmt.Errorf("a measurement is %v, and not more than 0", r.Value)
-		}
 		for i, x := range r.Terms {
-			scale[i] = max(scale[i], math.Abs(x)/r.Value)
+			scale[i] = max(scale[i], math.Abs(x)/max(r.Value, least))
 		}
 	}
 	// The normal equations, with their right side as the last column.
@@ -62,11 +61,12 @@ func Solve(rows []Row) (*Fit, error) {
 		}
 		eq[i] = make([]float64, n+1)
 		for _, r := range rows {
-			x := r.Terms[i] / r.Value / scale[i]
+			weight := 1 / max(r.Value, least)
+			x := weight * r.Terms[i] / scale[i]
 			for k := range n {
-				eq[i][k] += x * r.Terms[k] / r.Value / scale[k]
+				eq[i][k] += x * weight * r.Terms[k] / scale[k]
 			}
-			eq[i][n] += x
+			eq[i][n] += x * weight * r.Value
 		}
 	}
 	if !eliminate(eq) {
@@ -76,7 +76,7 @@ func Solve(rows []Row) (*Fit, error) {
 	for i := range eq {
 		f.Coefficients[i] = eq[i][n] / scale[i]
 	}
-	f.judge(rows)
+	f.judge(rows, least)
 	return f, nil
 }
 
@@ -106,7 +106,7 @@ func eliminate(eq [][]float64) bool {
 	return true
 }
 
-func (f *Fit) judge(rows []Row) {
+func (f *Fit) judge(rows []Row, least float64) {
 	mean, off, all := 0.0, 0.0, 0.0
 	for _, r := range rows {
 		mean += r.Value / float64(len(rows))
@@ -115,7 +115,7 @@ func (f *Fit) judge(rows []Row) {
 		d := f.At(r.Terms) - r.Value
 		off += d * d
 		all += (r.Value - mean) * (r.Value - mean)
-		if e := math.Abs(d) / r.Value; e > f.Worst {
+		if e := math.Abs(d) / max(r.Value, least); e > f.Worst {
 			f.Worst, f.WorstAt = e, i
 		}
 	}

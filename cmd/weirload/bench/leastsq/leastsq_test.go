@@ -18,7 +18,7 @@ func TestSolve(t *testing.T) {
 			}
 		}
 	}
-	f, err := Solve(rows)
+	f, err := Solve(rows, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +31,7 @@ func TestSolve(t *testing.T) {
 		t.Errorf("an exact formula has R2 %v and is off by %v", f.R2, f.Worst)
 	}
 	rows[7].Value *= 1.2
-	if f, err = Solve(rows); err != nil || f.WorstAt != 7 || f.Worst < 0.05 || f.Worst > 0.2 || f.R2 >= 1 {
+	if f, err = Solve(rows, 1); err != nil || f.WorstAt != 7 || f.Worst < 0.05 || f.Worst > 0.2 || f.R2 >= 1 {
 		t.Errorf("with one value that is off: %+v, %v", f, err)
 	}
 }
@@ -39,7 +39,7 @@ func TestSolve(t *testing.T) {
 // TestSolveByHand: a straight line through three points, by hand: with y = 1, 2, 4 at x = 0, 1, 2 and
 // weights 1, 1/4, 1/16 the normal equations are 1.3125 a + 0.375 b = 1.75 and 0.375 a + 0.5 b = 1.
 func TestSolveByHand(t *testing.T) {
-	f, err := Solve([]Row{{[]float64{1, 0}, 1}, {[]float64{1, 1}, 2}, {[]float64{1, 2}, 4}})
+	f, err := Solve([]Row{{[]float64{1, 0}, 1}, {[]float64{1, 1}, 2}, {[]float64{1, 2}, 4}}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,15 +50,23 @@ func TestSolveByHand(t *testing.T) {
 	}
 }
 
+// TestSolveLeast: what is too small to be measured exactly does not decide.
+func TestSolveLeast(t *testing.T) {
+	rows := []Row{{[]float64{1}, 0}, {[]float64{2}, 0}, {[]float64{1000}, 2000}, {[]float64{3000}, 6000}}
+	f, err := Solve(rows, 100)
+	if err != nil || math.Abs(f.Coefficients[0]-2) > 0.002 || f.Worst > 0.05 {
+		t.Errorf("%+v, %v", f, err)
+	}
+}
+
 func TestSolveRefuses(t *testing.T) {
 	for name, rows := range map[string][]Row{
-		"none":          nil,
-		"too few":       {{[]float64{1, 2}, 3}},
-		"not apart":     {{[]float64{1, 2}, 3}, {[]float64{2, 4}, 6}, {[]float64{3, 6}, 9}},
-		"a term of 0":   {{[]float64{1, 0}, 3}, {[]float64{2, 0}, 6}},
-		"nothing there": {{[]float64{1, 2}, 0}, {[]float64{2, 1}, 6}},
+		"none":        nil,
+		"too few":     {{[]float64{1, 2}, 3}},
+		"not apart":   {{[]float64{1, 2}, 3}, {[]float64{2, 4}, 6}, {[]float64{3, 6}, 9}},
+		"a term of 0": {{[]float64{1, 0}, 3}, {[]float64{2, 0}, 6}},
 	} {
-		if f, err := Solve(rows); err == nil {
+		if f, err := Solve(rows, 1); err == nil {
 			t.Errorf("%s: %+v", name, f)
 		}
 	}
