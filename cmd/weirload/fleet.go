@@ -27,7 +27,7 @@ clock; of another server's resources responses and bytes are counted.`,
 	}
 	fs := cmd.Flags()
 	addFleetFlags(fs, &c)
-	fs.StringVar(&c.Server, "server", "", "address of the server, host:port")
+	fs.StringVar(&c.Server, "server", "", "address of the server, host:port; with commas several, which connections take in turn")
 	fs.StringVar(&c.Control, "control", "", "address of the control endpoint of the plane that has the resources")
 	fs.StringVar(&typeName, "type", "cds", "type to ask for: cds, eds, or a type URL")
 	fs.IntVar(&c.Resources, "resources", 0, "how many resources the server has; with it, a first state is complete when they are all there")

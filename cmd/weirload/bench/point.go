@@ -47,6 +47,12 @@ type sample struct {
 	P50MS         float64 `json:"latency_p50_ms"`
 	P99MS         float64 `json:"latency_p99_ms"`
 	LastMS        float64 `json:"last_p50_ms"`
+	// Of the changes: what weir and the fleet used in all, and in which time.
+	Changes    int     `json:"changes"`
+	Seconds    float64 `json:"seconds"`
+	CPUSeconds float64 `json:"cpu_seconds"`
+	FleetCPU   float64 `json:"fleet_cpu_seconds"`
+	StormCPU   float64 `json:"storm_cpu_seconds"` // for all but the first client
 }
 
 // axes returns the points along each axis. The other axes are as in the middle: 1,000 clients of
@@ -127,7 +133,10 @@ func (p *point) measure(ctx context.Context, with *study) (*sample, error) {
 			Server: server.xds, Control: server.control, Dialect: fleet.Dialect(p.Dialect), Clients: p.Clients, Names: p.Names,
 			Resources: p.Resources, Groups: p.Groups, PIDs: server.pids[:1], Idle: wait, Rate: p.Rate, Patience: 90 * time.Second,
 		}
-		if cfg.For = 5 * time.Second; p.Rate == 0 {
+		if cfg.For = 5 * time.Second; with.short {
+			cfg.Idle, cfg.For = wait/10, time.Second
+		}
+		if p.Rate == 0 {
 			cfg.Changes, cfg.For = max(5, min(300, 100_000/p.Clients)), 0
 		}
 		r, bytes, err := with.fleetAndMemory(ctx, cfg, p.kind(), server.pprof)
@@ -149,5 +158,6 @@ func (s *sample) take(r *fleet.Report) {
 	s.RSSBytes, s.StormRSSBytes, s.StormS, s.Deliveries = float64(server.RSSRested), float64(server.RSSAfter), r.StormSeconds, r.Deliveries
 	s.ConnectUS = 1e6 * server.StormCPUSeconds / float64(max(1, r.StormClients))
 	s.DeliveryUS, s.CorePercent = server.CPUPerDelivery, server.CPUPercentOfACore
+	s.Changes, s.Seconds, s.CPUSeconds, s.FleetCPU, s.StormCPU = r.Changes, r.MeasuredSeconds, server.CPUSeconds, r.FleetCPUSeconds, server.StormCPUSeconds
 	s.P50MS, s.P99MS, s.LastMS = r.LatencyP50, r.LatencyP99, r.LastP50
 }

@@ -21,6 +21,7 @@ type study struct {
 	json     string        // file to write
 	from     []string      // files to read instead of measuring
 	pause    time.Duration // in which memory is read, see fleetAndMemory
+	short    bool          // points take less time than good figures need
 	dir      string        // for files of processes, and built programs
 	log      io.Writer     // progress
 }
@@ -117,7 +118,7 @@ func (p *programs) build(ctx context.Context, dir string) error {
 	return nil
 }
 
-func writeJSON(file string, found findings) error {
+func writeJSON(file string, found any) error {
 	b, err := json.MarshalIndent(found, "", "  ")
 	if err != nil {
 		return err

@@ -22,7 +22,8 @@ const (
 
 // Config configures a fleet. It must not be changed after New.
 type Config struct {
-	// Server is the address of the measured server, host:port.
+	// Server is the address of the measured server, host:port. There may be several, with commas:
+	// connections take them in turn.
 	Server  string
 	Dialect Dialect
 	// TypeURL is the only type that is subscribed, on the aggregated service.
@@ -91,6 +92,9 @@ const (
 	MaxNames   = 100_000
 	MaxFor     = world.MaxFor
 )
+
+// servers are the addresses in Server.
+func (c *Config) servers() []string { return strings.Split(c.Server, ",") }
 
 // complete sets the defaults, and returns all problems.
 func (c *Config) complete() error {

@@ -262,7 +262,8 @@ func (f *Fleet) connect(d *dialer, window int) error {
 	if i := len(f.conns); i == len(f.secured) {
 		f.secured = append(f.secured, f.security())
 	}
-	conn, err := grpc.NewClient("passthrough:///"+f.config.Server,
+	servers := f.config.servers()
+	conn, err := grpc.NewClient("passthrough:///"+servers[len(f.conns)%len(servers)],
 		grpc.WithTransportCredentials(f.secured[len(f.conns)]),
 		grpc.WithContextDialer(d.dial),
 		grpc.WithNoProxy(),
@@ -332,14 +333,20 @@ func (f *Fleet) checkMachine(ctx context.Context) error {
 	if err := checkFiles(conns); err != nil {
 		return err
 	}
-	if err := checkPorts(c.Server, conns); err != nil {
-		return err
+	servers := c.servers()
+	for _, server := range servers {
+		if err := checkPorts(server, (conns+len(servers)-1)/len(servers)); err != nil {
+			return err
+		}
+		conn, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", server)
+		if err != nil {
+			return fmt.Errorf("server: %w", err)
+		}
+		if err := conn.Close(); err != nil {
+			return err
+		}
 	}
-	conn, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", c.Server)
-	if err != nil {
-		return fmt.Errorf("server: %w", err)
-	}
-	return conn.Close()
+	return nil
 }
 
 // sleep waits for d. If ctx ends first, it returns the reason.

@@ -532,6 +532,18 @@ func TestSharedConnections(t *testing.T) {
 	equal(t, "clients of the storm", r.StormClients, 5)
 }
 
+// TestSeveralServers: connections take the servers in turn.
+func TestSeveralServers(t *testing.T) {
+	one, two := newScript(t, world.Clusters, 2), newScript(t, world.Clusters, 2)
+	c := one.config(Delta, 5)
+	c.Server, c.Control, c.For = one.addr+","+two.addr, "", 10*time.Millisecond
+	mustRun(t, c)
+	one.stop()
+	two.stop()
+	equal(t, "streams of the first", len(one.streams), 3)
+	equal(t, "streams of the second", len(two.streams), 2)
+}
+
 func TestNobodyThere(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
