@@ -25,7 +25,10 @@ type connection struct {
 	raw    net.Conn
 	server *Server
 
-	info credentials.AuthInfo // set once by greet
+	// Set once by greet.
+	info    credentials.AuthInfo
+	user    uint32 // at the other end of a Unix socket
+	hasUser bool   // user is known
 
 	churn churn
 
@@ -75,6 +78,7 @@ func (s *Server) greet(
 		s.handshakeFailed(err, c.raw.RemoteAddr())
 		return conn, err
 	}
+	c.user, c.hasUser = userOf(c.raw)
 	return c.follow(conn), nil
 }
 
