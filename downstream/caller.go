@@ -1,10 +1,13 @@
 package downstream
 
 import (
-	"crypto/x509"
+	"cmp"
 	"net"
 	"net/netip"
 
+	"github.com/weir-xds/weir/downstream/identity"
+
+	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
@@ -16,7 +19,7 @@ type caller struct {
 	local    bool // over loopback or a Unix socket
 	tls      bool
 	verified bool   // its certificate is signed by the listener's client_ca
-	identity string // the identity in that certificate; "" without one
+	identity string // of that certificate, or else of the user at a Unix socket; "" if it shows none
 	// peer is an object of its own, since within the session it would double the session's rounded
 	// size; nil: nobody.
 	peer *peerKey
@@ -31,6 +34,12 @@ type peerKey struct {
 	conn     uint64 // connection.id
 }
 
+// who is the client's identity, for people and rules.
+func (c *caller) who() string { return cmp.Or(c.identity, identity.Anonymous) }
+
+// field is who in a log line.
+func (c *caller) field() zap.Field { return zap.String("identity", c.who()) }
+
 // opener is what the groups are counted by that the client opens.
 func (c *caller) opener() any {
 	if c.peer == nil {
@@ -41,43 +50,38 @@ func (c *caller) opener() any {
 
 // callerOf is the caller of a connection.
 func callerOf(p *peer.Peer) caller {
-	auth, id := p.AuthInfo, uint64(0)
-	if c, ok := auth.(*connection); ok {
-		auth, id = c.info, c.id
+	if c, ok := p.AuthInfo.(*connection); ok {
+		return callerFrom(p.Addr, p.LocalAddr, c.info, c)
 	}
-	return callerFrom(p.Addr, p.LocalAddr, auth, id)
+	return callerFrom(p.Addr, p.LocalAddr, p.AuthInfo, &connection{})
 }
 
-// callerFrom is the caller of the connection with that number, from one address to another.
-func callerFrom(peer, local net.Addr, auth credentials.AuthInfo, id uint64) caller {
+// caller is the client of the connection.
+func (c *connection) caller() caller {
+	return callerFrom(c.raw.RemoteAddr(), c.raw.LocalAddr(), c.info, c)
+}
+
+// callerFrom is the caller of a connection from one address to another.
+func callerFrom(peer, local net.Addr, auth credentials.AuthInfo, conn *connection) caller {
 	info, tls := auth.(credentials.TLSInfo)
 	c := caller{
 		local: isLocal(peer) && isLocal(local), tls: tls, verified: len(info.State.VerifiedChains) > 0,
 	}
-	if c.verified {
-		c.identity = identityOf(info.State.VerifiedChains[0][0])
+	switch {
+	case c.verified:
+		c.identity = identity.Of(info.State.VerifiedChains[0][0])
+	case conn.hasUser:
+		c.identity = identity.OfUser(conn.user)
 	}
 	switch address := peerOf(peer); {
-	case c.identity != "":
+	case c.verified:
 		c.peer = &peerKey{identity: c.identity}
 	case address.IsValid():
 		c.peer = &peerKey{address: address}
-	case id != 0:
-		c.peer = &peerKey{conn: id}
+	case conn.id != 0: // one user has all the clients of a host
+		c.peer = &peerKey{conn: conn.id}
 	}
 	return c
-}
-
-// identityOf is the identity in a certificate: its first URI, as in SPIFFE, or else its first DNS
-// name, or else its subject. It is the same in the next certificate of the same workload.
-func identityOf(cert *x509.Certificate) string {
-	switch {
-	case len(cert.URIs) > 0:
-		return cert.URIs[0].String()
-	case len(cert.DNSNames) > 0:
-		return cert.DNSNames[0]
-	}
-	return cert.Subject.String()
 }
 
 func isLocal(addr net.Addr) bool {

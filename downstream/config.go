@@ -55,8 +55,9 @@ type Limits struct {
 	// StreamsPerConnection is how many streams one connection may have open
 	// (`limits.streams_per_connection`). The client queues further ones. Default 100.
 	StreamsPerConnection int
-	// StreamsPerIdentity is the number of streams open at a time for one identity, as stated by a
-	// verified client certificate (`limits.streams_per_identity`). Zero means no limit, too.
+	// StreamsPerIdentity is the number of streams open at a time for one identity, of a verified
+	// client certificate or a user at a Unix socket (`limits.streams_per_identity`). Zero means no
+	// limit, too.
 	StreamsPerIdentity int
 	// NewStreamsPerSecond is the rate at which streams are admitted
 	// (`limits.new_streams_per_second`). Streams beyond it wait up to two seconds, with turns by

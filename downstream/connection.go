@@ -25,7 +25,10 @@ type connection struct {
 	raw    net.Conn
 	server *Server
 
-	info credentials.AuthInfo // set once by greet
+	// Set once by greet.
+	info    credentials.AuthInfo
+	user    uint32 // at the other end of a Unix socket
+	hasUser bool   // user is known
 
 	churn churn
 
@@ -85,6 +88,7 @@ func (s *Server) greet(
 		over.Conn = conn
 		conn = over
 	}
+	c.user, c.hasUser = userOf(c.raw)
 	return c.follow(conn), nil
 }
 

@@ -228,7 +228,7 @@ func TestWhoGetsSecrets(t *testing.T) {
 		"loopback":    {caller{local: true}, nil},
 		"tls":         {caller{tls: true}, strangerSecrets},
 		"tls on host": {caller{local: true, tls: true}, nil},
-		"certificate": {caller{tls: true, verified: true}, nil},
+		"certificate": {caller{tls: true, verified: true, identity: "subject:"}, nil},
 	} {
 		for _, typeURL := range []string{sds, "type.googleapis.com/envoy.api.v2.auth.Secret"} {
 			r := newRigOf(t, relay.OriginConfig{Name: "mesh", Secrets: true})
@@ -307,7 +307,7 @@ func TestCaller(t *testing.T) {
 		"nothing known": {peer.Peer{}, caller{}},
 		"tls":           {peer.Peer{Addr: tcp("10.0.0.1"), LocalAddr: tcp("10.0.0.2"), AuthInfo: info()}, caller{tls: true}},
 		"mutual": {
-			peer.Peer{Addr: tcp("10.0.0.1"), LocalAddr: tcp("10.0.0.2"), AuthInfo: info([]*x509.Certificate{{}})}, caller{tls: true, verified: true},
+			peer.Peer{Addr: tcp("10.0.0.1"), LocalAddr: tcp("10.0.0.2"), AuthInfo: info([]*x509.Certificate{{}})}, caller{tls: true, verified: true, identity: "subject:"},
 		},
 	} {
 		got := callerOf(&c.peer)

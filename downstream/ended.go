@@ -96,7 +96,7 @@ func (s *Server) sayEnded(st *stream, now time.Time, why ended, err error) {
 		return
 	}
 	if more, write := s.ends.admit(string(why), now); write {
-		s.cfg.Log.Info("a client stream was ended", zap.Uint64("stream", st.id), zap.String("client", st.session.client()),
+		s.cfg.Log.Info("a client stream was ended", zap.Uint64("stream", st.id), zap.String("client", st.session.client()), st.session.from.field(),
 			zap.String("peer", st.address()), zap.String("reason", string(why)), zap.Error(err), zap.Int("not_logged", more))
 	}
 }

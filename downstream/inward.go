@@ -76,6 +76,6 @@ func (c *connection) note(in incoming, bye []byte) {
 		return
 	}
 	if bytes := in.calls*c.server.headers.least() + c.churn.chatter(in.idle, sent)*idleBytes; bytes > 0 {
-		c.server.pace(c, callerFrom(c.raw.RemoteAddr(), c.raw.LocalAddr(), c.info, c.id), bytes)
+		c.server.pace(c, c.caller(), bytes)
 	}
 }

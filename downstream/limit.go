@@ -60,7 +60,7 @@ func (l *limitLog) note(now time.Time, key, text string, st *stream) {
 	if !write {
 		return
 	}
-	l.log.Warn("a limit refuses what clients ask for", zap.String("limit", key), zap.String("client", st.session.client()),
+	l.log.Warn("a limit refuses what clients ask for", zap.String("limit", key), zap.String("client", st.session.client()), st.session.from.field(),
 		zap.String("peer", st.address()), zap.Uint64("stream", st.id), zap.String("message", clip(text, maxNackText)),
 		zap.Int("not_logged", more))
 }
@@ -81,10 +81,10 @@ func (l *limitLog) calm(now time.Time, c *connection) {
 	if !write {
 		return
 	}
-	from, to := c.raw.RemoteAddr(), c.raw.LocalAddr()
+	from := c.caller()
 	l.log.Warn("a connection is closed with ENHANCE_YOUR_CALM: "+
 		"most of its streams were refused or reset before an answer, or most of its frames carry nothing",
-		zap.Stringer("peer", from), zap.String("identity", callerFrom(from, to, c.info, c.id).identity), zap.Int("not_logged", more))
+		zap.Stringer("peer", c.raw.RemoteAddr()), from.field(), zap.Int("not_logged", more))
 }
 
 // dialect logs that clients ask for a type that the origin's dialect does not have (ALIAS-7).
@@ -94,7 +94,7 @@ func (l *limitLog) dialect(now time.Time, typeURL, text string, st *stream) {
 		return
 	}
 	l.log.Warn("clients ask for what the origin's dialect does not have", zap.String("type_url", typeURL),
-		zap.String("client", st.session.client()), zap.Uint64("stream", st.id), zap.String("message", text),
+		zap.String("client", st.session.client()), st.session.from.field(), zap.Uint64("stream", st.id), zap.String("message", text),
 		zap.Int("not_logged", more))
 }
 

@@ -1,10 +1,7 @@
 package downstream
 
 import (
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"fmt"
-	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -253,21 +250,6 @@ func TestIdentities(t *testing.T) {
 	}
 	if len(s.crowd) != 0 {
 		t.Errorf("%v is left of them", s.crowd)
-	}
-}
-
-// TestIdentityOf: a certificate's identity is its URI, else its DNS name, else its subject.
-func TestIdentityOf(t *testing.T) {
-	id, _ := url.Parse("spiffe://mesh/ns/a/sa/b")
-	subject := pkix.Name{CommonName: "edge"}
-	for want, cert := range map[string]*x509.Certificate{
-		"spiffe://mesh/ns/a/sa/b": {URIs: []*url.URL{id}, DNSNames: []string{"a.example"}, Subject: subject},
-		"a.example":               {DNSNames: []string{"a.example", "b.example"}, Subject: subject},
-		"CN=edge":                 {Subject: subject},
-	} {
-		if got := identityOf(cert); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
 	}
 }
 

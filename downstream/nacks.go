@@ -24,7 +24,7 @@ func (s *Server) refused(n *note, st *stream, session *session) {
 	if session.from.peer != nil {
 		who.key = *session.from.peer
 	}
-	s.nacks.note(n.typeURL, n.nack, st.id, who.node)
+	s.nacks.note(n.typeURL, n.nack, st, who.node)
 	s.book.refused(n, who)
 }
 
@@ -32,12 +32,12 @@ func (s *Server) refused(n *note, st *stream, session *session) {
 const maxNackText = 1 << 10
 
 // note logs a NACK, unless its type was logged within the last second.
-func (l *nackLog) note(typeURL string, n Nack, stream uint64, node string) {
+func (l *nackLog) note(typeURL string, n Nack, st *stream, node string) {
 	more, write := l.rate.admit(metrics.ShortName(typeURL), n.At)
 	if !write {
 		return
 	}
 	l.log.Warn("a client refused a response", zap.String("type_url", typeURL), zap.String("client", node),
-		zap.Uint64("stream", stream), zap.String("nonce", n.Nonce), zap.String("message", clip(n.Message, maxNackText)),
+		st.session.from.field(), zap.Uint64("stream", st.id), zap.String("nonce", n.Nonce), zap.String("message", clip(n.Message, maxNackText)),
 		zap.Int("not_logged", more))
 }

@@ -85,7 +85,7 @@ type restHandler struct {
 // ServeHTTP implements http.Handler.
 func (h *restHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	conn, _ := r.Context().Value(connectionKey{}).(*connection)
-	from := callerFrom(conn.raw.RemoteAddr(), conn.raw.LocalAddr(), conn.info, conn.id)
+	from := conn.caller()
 	if r.ProtoMajor == 1 { // with HTTP/2 the frame was counted already
 		conn.note(incoming{calls: 1}, nil)
 	}

@@ -37,7 +37,7 @@ func (l *sizeLog) response(now time.Time, r *response, st *stream) {
 	l.log.Warn("a response is longer than what gRPC clients take by default, and cannot be cut: raise the client's limit "+
 		"(max receive message size), or let it speak delta",
 		zap.String("type_url", r.kind.typeURL), zap.Int("bytes", r.size), zap.Int("clients_take", clientLimit),
-		zap.Uint64("stream", st.id), zap.String("client", st.session.client()))
+		zap.Uint64("stream", st.id), zap.String("client", st.session.client()), st.session.from.field())
 }
 
 // request checks a request that is within the limit.
@@ -51,7 +51,7 @@ func (l *sizeLog) request(now time.Time, in *request, st *stream) {
 	}
 	l.log.Warn("a request is longer than half of limits.request_bytes", zap.String("type_url", clip(typeURL, maxTypeURL)),
 		zap.Int("bytes", in.size), zap.Int("request_bytes", in.most()),
-		zap.Uint64("stream", st.id), zap.String("client", st.session.client()))
+		zap.Uint64("stream", st.id), zap.String("client", st.session.client()), st.session.from.field())
 }
 
 // admit reports whether the type may be logged now. It locks the log.

@@ -20,7 +20,7 @@ type ClientStatus struct {
 	Dedicated   []string
 	NodeID      string
 	NodeCluster string
-	// Identity is that of the client's verified certificate; "" without one.
+	// Identity is who the client is by its connection, as package identity writes it.
 	Identity string
 	Dialect  string // "delta" or "sotw"
 	Since    time.Time
@@ -127,7 +127,7 @@ func (s *session) status() ClientStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := ClientStatus{
-		Origin: s.cfg.origin.Name(), NodeID: s.nodeID, NodeCluster: s.nodeCluster, Dialect: s.dialect(), Identity: s.from.identity,
+		Origin: s.cfg.origin.Name(), NodeID: s.nodeID, NodeCluster: s.nodeCluster, Dialect: s.dialect(), Identity: s.from.who(),
 		Since: s.opened, NodeChanges: s.nodeChanges,
 	}
 	if s.group != nil {

@@ -5,6 +5,8 @@ import (
 	"net/url"
 	"testing"
 
+	"github.com/weir-xds/weir/downstream/identity"
+
 	"google.golang.org/grpc/credentials"
 )
 
@@ -55,7 +57,10 @@ func TestStatusHasIdentity(t *testing.T) {
 	info.State.VerifiedChains = [][]*x509.Certificate{{{URIs: []*url.URL{u}}}}
 	r := newRig(t)
 	p := r.client(true)
-	p.session.from = callerFrom(nil, nil, info, 1)
+	if got := p.session.status().Identity; got != identity.Anonymous {
+		t.Errorf("identity %q of a client whose connection shows none", got)
+	}
+	p.session.from = callerFrom(nil, nil, info, &connection{id: 1})
 	if got := p.session.status().Identity; got != spiffe {
 		t.Errorf("identity %q", got)
 	}

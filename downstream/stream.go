@@ -256,7 +256,7 @@ func (st *stream) accept(now time.Time, in *request) error {
 			st.server.limits.dialect(now, n.typeURL, n.dialect.text, st)
 		case n.nack.At.IsZero():
 			st.server.cfg.Log.Info("a client names another node than at first, which is ignored",
-				zap.Uint64("stream", st.id), zap.String("client", st.session.client()))
+				zap.Uint64("stream", st.id), zap.String("client", st.session.client()), st.session.from.field())
 		default:
 			st.server.refused(&n, st, st.session)
 		}

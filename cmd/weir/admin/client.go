@@ -13,7 +13,7 @@ type client struct {
 	Peer        string    `json:"peer"`
 	NodeID      string    `json:"node_id"`
 	NodeCluster string    `json:"node_cluster"`
-	Identity    string    `json:"identity,omitempty"` // of its verified certificate
+	Identity    string    `json:"identity,omitempty"` // by its connection
 	Origin      string    `json:"origin"`
 	Group       string    `json:"group"`
 	Dedicated   []string  `json:"dedicated_groups,omitempty"` // as origin/key

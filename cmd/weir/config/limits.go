@@ -65,9 +65,9 @@ type Limits struct {
 	// StreamsPerConnection is how many one connection may have open, announced in HTTP/2: a client
 	// queues further streams, or opens another connection. Default: 100.
 	StreamsPerConnection int `yaml:"streams_per_connection"`
-	// StreamsPerIdentity is how many one identity may have open: the first URI of a certificate
-	// that the listener's client_ca verifies, else its first DNS name, else its subject. Clients
-	// without one are not counted. Default: 0.
+	// StreamsPerIdentity is how many one identity may have open: that of a certificate that the
+	// listener's client_ca verifies, or else of the user at the other end of a Unix socket. All
+	// other clients are not counted. Default: 0.
 	StreamsPerIdentity int `yaml:"streams_per_identity"`
 	// NewStreamsPerSecond is the rate at which streams are admitted, after a burst of one second's
 	// worth. Streams beyond it wait up to 2s, and are then refused. They are admitted by turns: by
