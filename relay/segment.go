@@ -6,9 +6,9 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// segment is some of a view's live bodies, about segmentBytes of them. They are encoded together, so
-// that one change costs one segment and not the set. A name stays where it is as long as it lives.
-// Guarded by the shard's lock.
+// segment is some of a view's live bodies, about segmentBytes of them. They are encoded together,
+// so that one change costs one segment and not the set. A name stays where it is as long as it
+// lives. Guarded by the shard's lock.
 type segment struct {
 	variants []*xds.Variant
 	bytes    int
