@@ -173,6 +173,34 @@ func TestLongListsWaitForTheAnswer(t *testing.T) {
 	}
 }
 
+// TestListsArePaused: of a SotW list of a few hundred names the next is made 10 ms later, and another
+// type is asked at once.
+func TestListsArePaused(t *testing.T) {
+	r := newRig(t, Config{Origins: []OriginConfig{{Name: "mesh", SotW: true}}})
+	many := r.sub(xds.EndpointType, true, manyNames("n", shortAsk+1)...)
+	l := r.group.lanes[mainLane]
+	l.Open(zero, 0)
+	counts := func(at time.Duration) (names []int) {
+		taken, _ := l.Take(zero.Add(at), true)
+		for _, a := range taken {
+			names = append(names, len(a.All))
+		}
+		return names
+	}
+	if got := counts(0); !slices.Equal(got, []int{shortAsk + 1}) {
+		t.Errorf("the first request lists %v names", got)
+	}
+	many.Update(zero, []string{"m1"}, nil)
+	r.sub(xds.ClusterType, true, "c1")
+	if got := counts(9 * time.Millisecond); !slices.Equal(got, []int{1}) {
+		t.Errorf("soon after %v names are listed, want the other type's one", got)
+	}
+	r.table.Advance(zero.Add(10 * time.Millisecond))
+	if got := counts(10 * time.Millisecond); !slices.Equal(got, []int{shortAsk + 2}) {
+		t.Errorf("then %v names are listed, want all", got)
+	}
+}
+
 // TestLongListsAreListedRarely: a SotW request lists every name, so after 10,000 the next that
 // lists them is sent 50 ms later. Meanwhile another type is asked. It was sent after 10 ms, and the
 // next again.

@@ -12,8 +12,11 @@ import (
 
 const (
 	// listPause is how long changes are collected for each name of a list that has more than
-	// askedAtOnce.
+	// shortAsk.
 	listPause = 5 * time.Microsecond
+	// leastListPause is how long they are collected at least: the names of one client come by shares
+	// (longlist.go).
+	leastListPause = 10 * time.Millisecond
 	// longestListPause is how long they are collected at most.
 	longestListPause = 2 * time.Second
 )
@@ -26,10 +29,10 @@ type lastList struct {
 
 // again is when the next one may list names.
 func (x *lastList) again() time.Time {
-	if x.names <= askedAtOnce {
+	if x.names <= shortAsk {
 		return x.at
 	}
-	return x.at.Add(min(time.Duration(x.names)*listPause, longestListPause))
+	return x.at.Add(min(max(time.Duration(x.names)*listPause, leastListPause), longestListPause))
 }
 
 // listsLater reports whether the names have to wait, and sets the timer for asking them. It is

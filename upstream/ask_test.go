@@ -95,6 +95,28 @@ func TestNextNameIsNotCollected(t *testing.T) {
 	})
 }
 
+// TestNextTypeIsNotCollected: nor does the next type wait after a request for many names, once that
+// is answered.
+func TestNextTypeIsNotCollected(t *testing.T) {
+	both(t, options{}, func(w *world) {
+		var names []string
+		for i := range 400 {
+			names = append(names, fmt.Sprintf("n%03d", i))
+		}
+		w.want(opaque, names...)
+		s := w.origin.ExpectStream("a stream")
+		s.ExpectNames(opaque, "the first is asked at once", names...)
+		s.Respond(opaque, "1", res("n000", "1"))
+		s.Expect("the ACK")
+		asked := time.Now()
+		w.want(lds, "*")
+		s.ExpectNames(lds, "nothing is unanswered")
+		if d := time.Since(asked); d > 0 {
+			t.Errorf("the next type is asked %v later", d)
+		}
+	})
+}
+
 func TestNodeAlways(t *testing.T) {
 	both(t, options{config: func(c *Config) { c.NodeAlways = true }}, func(w *world) {
 		w.want(opaque, "a")

@@ -85,7 +85,7 @@ type Config struct {
 	// Keepalive is the HTTP/2 keepalive (ERR-12).
 	Keepalive Keepalive
 	// Batch is how long further changes of the subscriptions are collected after a request
-	// (RELAY-24). A response to a short request ends it early (shortAsk). Default 10 ms; negative:
+	// (RELAY-24). A response ends it early. Default 10 ms; negative:
 	// not at all.
 	Batch time.Duration
 

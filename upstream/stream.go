@@ -50,7 +50,6 @@ type stream struct {
 	node    bool                  // the node was sent
 	owed    bool                  // something was asked that requires an answer
 	askTo   time.Time             // changes are collected until then (RELAY-24)
-	short   bool                  // the last request was short
 	leaving bool                  // the stream is closed at askTo (RELAY-20)
 	changed bool                  // the table has something to ask
 	timed   bool                  // silence is set, or not needed

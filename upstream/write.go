@@ -37,10 +37,12 @@ func (s *stream) write(better <-chan *stream) (ending, error) {
 		if err != nil {
 			return ending{}, err
 		}
-		if s.answered.Swap(false) && s.short && s.lane.table.OnlyType() == "" {
-			// An answered client asks for its next type, which must not wait (RELAY-24). A type on
-			// probation returns to the common lane once it is answered, and the other suspects need
-			// the time for their own answers (RELAY-92).
+		if s.answered.Swap(false) && !s.leaving && s.lane.table.OnlyType() == "" {
+			// A client that was answered asks for what the answer names, or for its next type, and
+			// that must not wait (RELAY-24): each wait is one of a start. Long lists of state of the
+			// world have a pause of their own, in the table. A type on probation returns to the
+			// common lane once it is answered, and the other suspects need the time for their own
+			// answers (RELAY-92).
 			s.askTo = time.Time{}
 		}
 		if s.changed && (!now.Before(s.askTo) || s.lane.table.Urgent()) {
@@ -51,7 +53,7 @@ func (s *stream) write(better <-chan *stream) (ending, error) {
 			}
 			// the other lane has the names that move, and is about to ask for them (RELAY-20)
 			if why.reopen {
-				s.leaving, s.changed, s.short, s.askTo = true, true, false, now.Add(s.lane.origin.cfg.Batch)
+				s.leaving, s.changed, s.askTo = true, true, now.Add(s.lane.origin.cfg.Batch)
 			}
 			if first && !s.owed {
 				s.lane.origin.pool.owesNothing(s.slot)
@@ -90,10 +92,6 @@ func sooner(a, b time.Time) time.Time {
 	return a
 }
 
-// shortAsk is the most names in a request whose response ends Batch early. A longer request, which
-// in SotW lists all names each time, always waits for the whole of Batch.
-const shortAsk = 100
-
 // ask sends the questions that were not sent yet.
 func (s *stream) ask(now time.Time) (ending, error) {
 	asks, reopen := s.lane.table.Take(now, s.sotw)
@@ -101,11 +99,10 @@ func (s *stream) ask(now time.Time) (ending, error) {
 		return ending{unwanted: true}, nil // the end of the stream unsubscribes
 	}
 	if len(asks) > 0 {
-		s.short, s.askTo = true, now.Add(s.lane.origin.cfg.Batch)
+		s.askTo = now.Add(s.lane.origin.cfg.Batch)
 	}
 	for i := range asks {
 		a := &asks[i]
-		s.short = s.short && max(len(a.All), len(a.Subscribe)+len(a.Unsubscribe)) <= shortAsk
 		if err := s.askFor(now, a); err != nil {
 			return ending{}, err
 		}
