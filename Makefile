@@ -75,7 +75,7 @@ bench:
 	go test -run '^$$' -bench '$(BENCH)' -benchmem -benchtime 200ms -count $(COUNT) -timeout 2h ./...
 	$(MAKE) --no-print-directory compare
 
-# weir, go-control-plane and the limit of grpc-go side by side, in about twelve minutes: a table in Markdown. ARGS="-h" tells how to have less.
+# weir, go-control-plane and the limit of grpc-go side by side, in plain text and with TLS, in about twelve minutes: a table in Markdown. ARGS="-h" tells how to have less.
 compare:
 	cd cmd/weirload/bench && go run . compare $(ARGS)
 

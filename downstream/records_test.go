@@ -84,11 +84,11 @@ func TestRecordsGoTogether(t *testing.T) {
 // returns.
 func TestCloseEndsAWriteOfRecords(t *testing.T) {
 	ours, _, theirs := secured(t, tls.VersionTLS13)
-	ended := make(chan error, 1)
+	ended := make(chan struct{})
 	go func() {
+		defer close(ended)
 		for {
 			if _, err := ours.Write(make([]byte, writeBuffer)); err != nil {
-				ended <- err
 				return
 			}
 		}

@@ -70,6 +70,16 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// TestComeBack: clients that all went and came back are measured as those that stayed, and count as
+// ended by nobody.
+func TestComeBack(t *testing.T) {
+	r := report(t, "run", "--weir", weirtest.Binary, "--clients", "20", "--resources", "25", "--changes", "10", "--away", "100ms")
+	judge(t, r, 0, false)
+	if r.ReturnSeconds <= 0 || r.Resumed != 0 {
+		t.Errorf("the return: %+v", r)
+	}
+}
+
 func judge(t *testing.T, r *fleet.Report, names int, direct bool) {
 	t.Helper()
 	perChange := 20 // clients that each change concerns

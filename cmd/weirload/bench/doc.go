@@ -13,7 +13,7 @@
 //
 // # Use
 //
-//	go run . compare      the table of all scenarios (scenario.go), as Markdown; twelve minutes
+//	go run . compare      the table of scenarios (scenario.go), plain and with TLS, as Markdown; twelve minutes
 //	go run . compare -h   fewer scenarios, subjects, rounds; JSON; profiles
 //	go run . scale        weir alone along each axis (point.go), and the model (model.go) behind
 //	                      deploy/docs/scale.md; thirteen minutes

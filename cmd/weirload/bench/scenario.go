@@ -96,7 +96,7 @@ func scenarios() []scenario {
 	all := plainScenarios()
 	for i := range all {
 		sc := all[i]
-		bare := 0.0
+		var bare float64
 		switch sc.name {
 		case "sotw", "delta", "eds":
 			bare = 1.10
