@@ -30,9 +30,13 @@ var (
 	locatorFaults   = []string{"unheeded", "unconstrained", "empty_or", other}
 	driftKinds      = []string{"changed", "missing", "extra", other}
 	certRoles       = []string{"listener", "admin", "origin", "client_ca", "origin_ca", other}
-	adminReasons    = []string{"host", "origin", "credentials", "token", "slowed", other}
-	stages          = []string{"sent", "acked"}
-	directions      = [...]string{"from_origin", "to_origin", "from_client", "to_client"}
+	// nodeFields are those of node.WatchedFields.
+	nodeFields = []string{
+		"node_type", "cluster", "locality", "user_agent_version", "metadata.NAMESPACE", "metadata.CLUSTER_ID", "metadata.LABELS", "metadata.app", other,
+	}
+	adminReasons = []string{"host", "origin", "credentials", "token", "slowed", other}
+	stages       = []string{"sent", "acked"}
+	directions   = [...]string{"from_origin", "to_origin", "from_client", "to_client"}
 )
 
 var shortNames = map[string]string{

@@ -49,6 +49,7 @@ var catalogue = map[string]string{
 	"weir_polls_total":                              "result",
 	"weir_propagation_seconds":                      "stage",
 	"weir_groups":                                   "origin",
+	"weir_groups_differing":                         "field,origin",
 	"weir_views":                                    "origin",
 	"weir_parameter_sets":                           "origin",
 	"weir_cache_entries":                            "origin,type",
@@ -94,6 +95,9 @@ var closed = map[string][]string{
 	"result": {
 		"ok", "error", "live", "stale", "retired", "absent", "miss", "mismatch", "clean", "drift", "postponed", "changed", "unchanged", "unresolved",
 		"no_descriptor", "refused", "other",
+	},
+	"field": {
+		"node_type", "cluster", "locality", "user_agent_version", "metadata.NAMESPACE", "metadata.CLUSTER_ID", "metadata.LABELS", "metadata.app", "other",
 	},
 	"kind":      {"changed", "missing", "extra", "other"},
 	"direction": {"from_origin", "to_origin", "from_client", "to_client"},
@@ -162,7 +166,7 @@ func exercise(m *Metrics) {
 	m.Gauges(func() Picture {
 		types := []TypePicture{{Type: clusterURL}, {Type: junk}, {Type: ""}, {Type: "\xff"}, {Type: "leds"}}
 		return Picture{
-			Origins:      []OriginPicture{{Origin: "mesh", Types: types}},
+			Origins:      []OriginPicture{{Origin: "mesh", Types: types, Differing: map[string]int{junk: 1, "cluster": 1}}},
 			Certificates: map[string]time.Time{"listener": time.Unix(1, 0), junk: time.Unix(2, 0), "\xff": time.Unix(3, 0)},
 			Dialects: []DialectPicture{
 				{Dialect: "delta", Subscriptions: map[string]int{clusterURL: 1, junk: 2}},

@@ -32,7 +32,10 @@ type OriginPicture struct {
 	LastUpdate time.Time // when it last changed something; zero: never, shown as 0
 	Streams    int       // open upstream streams
 	Groups     int
-	Views      int
+	// Differing is the number of groups whose members differ in a node field that the key leaves
+	// out, by field.
+	Differing map[string]int
+	Views     int
 	// ParameterSets is the number of distinct parameter maps of clients, counted per group
 	// (RELAY-73).
 	ParameterSets int
@@ -72,6 +75,7 @@ var (
 	upstreamStreams       = newGauge("weir_upstream_streams", "Open streams to the origin.", "origin")
 	upstreamSubscriptions = newGauge("weir_upstream_subscriptions", "Names and selectors subscribed at the origin.", "origin", "type")
 	groups                = newGauge("weir_groups", "Client groups that the origin is asked for.", "origin")
+	groupsDiffering       = newGauge("weir_groups_differing", "Groups whose members differ in a node field that control planes tailor by and that group_by leaves out.", "origin", "field")
 	views                 = newGauge("weir_views", "Views that subscribers share.", "origin")
 	parameterSets         = newGauge("weir_parameter_sets", "Distinct sets of dynamic parameters that clients have, in each group.", "origin")
 	cacheStale            = newGauge("weir_cache_stale_entries", "Entries served without the origin behind them.", "origin")
@@ -91,7 +95,7 @@ var (
 	certificateExpiry     = newGauge("weir_tls_certificate_expiry_timestamp_seconds", "When the first of the certificates of a role expires.", "role")
 
 	pictureGauges = []gauge{
-		upstreamConnected, upstreamLastProof, upstreamLastUpdate, upstreamStreams, upstreamSubscriptions, groups, views, parameterSets,
+		upstreamConnected, upstreamLastProof, upstreamLastUpdate, upstreamStreams, upstreamSubscriptions, groups, groupsDiffering, views, parameterSets,
 		cacheStale, cacheRetired, cacheEntries, cacheBytes, guardHeld, upstreamFrozen, upstreamFrozenChanges,
 		connections, downstreamStreams, downstreamSubs, downstreamUnsynced, downstreamLag,
 		memoryUsed, memoryLimit,
@@ -177,6 +181,9 @@ func (s sample) addOrigin(o *OriginPicture) {
 	s.sum(upstreamLastUpdate, unixSeconds(o.LastUpdate), o.Origin)
 	s.sum(upstreamStreams, float64(o.Streams), o.Origin)
 	s.sum(groups, float64(o.Groups), o.Origin)
+	for field, n := range o.Differing {
+		s.sum(groupsDiffering, float64(n), o.Origin, oneOf(nodeFields, field))
+	}
 	s.sum(views, float64(o.Views), o.Origin)
 	s.sum(parameterSets, float64(o.ParameterSets), o.Origin)
 	s.sum(cacheStale, float64(o.Stale), o.Origin)

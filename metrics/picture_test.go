@@ -23,6 +23,7 @@ func TestPicture(t *testing.T) {
 				{
 					Origin: "mesh", Connected: true, LastProof: time.Unix(1700000000, 500e6), LastUpdate: time.Unix(1600000000, 0),
 					Streams: 2, Groups: 3, Views: 4, Stale: 5, ParameterSets: 6, Frozen: true,
+					Differing: map[string]int{"metadata.NAMESPACE": 2, "a client's": 1, "another": 1},
 					Types: []TypePicture{
 						{Type: clusterURL, Subscriptions: 1, Entries: 10, Bytes: 1000, Held: 9, FrozenChanges: 7},
 						{Type: "vendor.A", Subscriptions: 2, Entries: 20, Bytes: 2000},
@@ -62,6 +63,8 @@ func TestPicture(t *testing.T) {
 		"weir_parameter_sets mesh":                          6,
 		"weir_groups files":                                 0,
 		"weir_groups mesh":                                  3,
+		"weir_groups_differing metadata.NAMESPACE mesh":     2,
+		"weir_groups_differing other mesh":                  2,
 		"weir_guard_held_removals mesh cds":                 9,
 		"weir_guard_held_removals mesh other":               0,
 		"weir_upstream_frozen files":                        0,

@@ -50,6 +50,10 @@
 // any group, are dropped with their last client: they neither linger nor retire, and queries show
 // secrets by name alone (TestSecretsDoNotLinger; inspect: TestSecretsAreNamesAlone).
 //
+// Members may differ in what the key leaves out, and are given one answer all the same. So a group
+// notes whether they do in the fields by which control planes are known to tailor (watched.go): two
+// values of each, when a client comes, and without a lock (TestDiffering, TestDifferingIsBounded).
+//
 // Where an origin understands parameters, fields of the node's metadata may be mapped to them
 // (node/params.go). The map of a client's plain names consists of these and of the parameters that
 // its node states itself (TestParams, TestMappedScalars). Mapped fields are in neither key nor

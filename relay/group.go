@@ -40,6 +40,8 @@ type Group struct {
 	seen atomic.Bool
 	used atomic.Bool // a client acknowledged something in it, or the snapshot has it
 
+	watched watched // of the nodes of its members; not of a dedicated group's
+
 	// Guarded by origin.mu.
 	// the peer that it counts for (Config.MaxGroupsPerPeer); nil: none
 	opener any

@@ -59,6 +59,14 @@ func (g *GroupView) Lanes() (all [2]LaneStatus) {
 // Fields are what the group's members have in common in the terms of its key (node.Rules.Fields).
 func (g *GroupView) Fields() map[string]string { return g.group.origin.nodeRules().Fields(g.Node) }
 
+// Differing are the watched fields in which the group's members differ, though its key leaves them
+// out.
+func (g *GroupView) Differing() []Differing { return g.group.watched.differing() }
+
+// Agreed are the watched fields that are not in the group's key and that its members have one value
+// of, without those who lack it.
+func (g *GroupView) Agreed() map[string]string { return g.group.watched.agreed() }
+
 // GroupBy are the terms of the keys of the origin's groups. The caller must not change it.
 func (o *Origin) GroupBy() []string { return o.config().GroupBy }
 

@@ -85,7 +85,7 @@ func live(old, next *OriginConfig) bool {
 		// What holds is of a dialect's stream, and that is opened anew.
 		c.SotW, c.NoResume = false, false
 		c.AbsenceTransient, c.DropOnDataError, c.AbsenceKeeps = false, false, nil
-		c.Authorities, c.Guard = nil, gate.GuardConfig{}
+		c.Authorities, c.Guard, c.Untailored = nil, gate.GuardConfig{}, false
 		if len(c.GroupBy) == 0 {
 			c.GroupBy = nil
 		}

@@ -65,6 +65,9 @@ type OriginConfig struct {
 	// user_agent_name, user_agent_version, client_features, metadata, metadata.KEY, id,
 	// dynamic_parameters. Empty: one group for all (RELAY-60, RELAY-63).
 	GroupBy []string
+	// Untailored: the origin's answers depend on nothing of a node, so members of a group may
+	// differ in whatever they like (RELAY-63).
+	Untailored bool
 	// NodeID and NodeCluster, if set, are presented upstream instead of the group's (RELAY-62).
 	NodeID, NodeCluster string
 	// Authorities are those of the xdstp names that the origin is asked for; "" is the empty one
@@ -306,6 +309,17 @@ func (o *Origin) GroupFor(n *corev3.Node, peer any) (*Group, error) {
 	rules := o.nodeRules()
 	key, up := rules.Group(n)
 	o.counts.UnfitParameters(rules.Unfit(n))
+	g, err := o.enter(key, up, peer)
+	if err == nil && !o.config().Untailored {
+		values := rules.Watched(n)
+		g.watched.note(&values, n.GetId())
+	}
+	return g, err
+}
+
+// enter takes a reference to the group of a key, which it makes if there is none. It locks the
+// origin.
+func (o *Origin) enter(key string, up *corev3.Node, peer any) (*Group, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	g := o.groups[key]

@@ -65,6 +65,17 @@ func TestValidateWarns(t *testing.T) {
 	}
 }
 
+// TestValidateOfTheDefaultKey: what is a warning of id is said of the default key as well, with the
+// line and the key. The file is good, so it is part of what is said of good files.
+func TestValidateOfTheDefaultKey(t *testing.T) {
+	path := write(t, "origins:\n  - name: a\n    grpc: { addresses: ['a:1'] }\n")
+	code, stdout, stderr := weir(t, "validate", "-c", path)
+	want := path + ":2:5: warning: origins[0].group_by: is not written, and has all metadata by default: each client whose metadata has something of its own"
+	if code != exitOK || stderr != "" || !strings.Contains(stdout, "\n"+want) {
+		t.Errorf("got %d, %q, %q", code, stdout, stderr)
+	}
+}
+
 // What clients can bring upon an origin at worst is said of each whose clients are told apart.
 func TestValidateSaysTheWorst(t *testing.T) {
 	for text, want := range map[string]string{
@@ -75,7 +86,10 @@ func TestValidateSaysTheWorst(t *testing.T) {
 			"unlimited a second (limits.new_groups_per_second)\n",
 		"origins:\n  - { name: a, grpc: { addresses: ['a:1'] }, group_by: [] }\n": "",
 	} {
-		if code, stdout, stderr := weir(t, "validate", "-c", write(t, text)); code != exitOK || stdout != "ok\n"+want || stderr != "" {
+		path := write(t, text)
+		code, stdout, stderr := weir(t, "validate", "-c", path)
+		said, note, noted := strings.Cut(stdout, path) // the last line: TestValidateOfTheDefaultKey
+		if code != exitOK || said != "ok\n"+want || noted != (want != "") || strings.Count(note, "\n") > 1 || stderr != "" {
 			t.Errorf("%s: got %d, %q, %q, want %q", text, code, stdout, stderr, want)
 		}
 	}

@@ -24,7 +24,7 @@ func suggestCommand() *cobra.Command {
 	o, output, origin := &operator{}, "", ""
 	cmd := &cobra.Command{
 		Use:   "suggest",
-		Short: "Say which node fields split groups that the origin answers alike, and a group_by without them",
+		Short: "Say which node fields split groups that the origin answers alike, a group_by without them, and which fields may be missing in it",
 		Args:  arguments,
 	}
 	o.register(cmd)
@@ -74,6 +74,9 @@ func suggestOrigin(w io.Writer, s *admin.Suggestion) error {
 	if err := tw.Flush(); err != nil {
 		return err
 	}
+	for i := range s.Differing {
+		_, _ = fmt.Fprintln(w, "  "+differs(&s.Differing[i]))
+	}
 	if !leave {
 		_, err := fmt.Fprintln(w, "nothing can be left out, as far as the answers tell")
 		return err
@@ -83,16 +86,33 @@ func suggestOrigin(w io.Writer, s *admin.Suggestion) error {
 	return err
 }
 
+// differs is a line about a field that may have to be added.
+func differs(d *admin.DifferingField) string {
+	text := fmt.Sprintf("WARNING: %s is not in the key, and members of %d groups differ in it: %q (%s) and %q (%s) in group %s",
+		d.Field, d.Groups, d.Values[0], d.NodeIDs[0], d.Values[1], d.NodeIDs[1], d.Group)
+	if d.Tailored {
+		text += "; elsewhere the answers went by it: " + difference(d.Type, d.Name, d.Between)
+	}
+	if d.Field == inspect.NodeType {
+		return text + "; only id in group_by tells them apart"
+	}
+	return text + "; add it to group_by if the origin goes by it"
+}
+
+func difference(typ, name string, between []string) string {
+	what := fmt.Sprintf("%s %q", typ, name)
+	if name == "*" {
+		what = "all " + typ
+	}
+	return fmt.Sprintf("%s is not the same in groups %s", what, strings.Join(between, " and "))
+}
+
 func evidence(f *admin.FieldEvidence) string {
 	switch f.Verdict {
 	case inspect.NoDifference:
 		return fmt.Sprintf("made no difference: without it, %d groups fewer", f.FewerGroups)
 	case inspect.Difference:
-		what := fmt.Sprintf("%s %q", f.Type, f.Name)
-		if f.Name == "*" {
-			what = "all " + f.Type
-		}
-		return fmt.Sprintf("is needed: %s is not the same in groups %s", what, strings.Join(f.Between, " and "))
+		return "is needed: " + difference(f.Type, f.Name, f.Between)
 	}
 	return "no evidence: no two groups differ in it alone"
 }

@@ -53,3 +53,40 @@ func TestGroupsSuggest(t *testing.T) {
 		t.Errorf("as CSV: %d: %s", code, stderr)
 	}
 }
+
+// TestGroupsThatDiffer: two namespaces that are one group, and are given one answer, are warned of
+// wherever groups are shown.
+func TestGroupsThatDiffer(t *testing.T) {
+	origin := relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Serving: true})
+	origin.Set(relaytest.ClusterType, "a", "1", relaytest.Cluster("a", time.Second))
+	w := startWeir(t, freePorts+strings.Replace(controlPlane(origin.Net().Addr()), "{ ", "{ group_by: [cluster], ", 1))
+	for _, namespace := range []string{"shop", "bill"} {
+		c := openClient(t, dial(t, w.listenAddress()), relaytest.Delta)
+		n := relaytest.Node("of "+namespace, "edge")
+		n.Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{"NAMESPACE": structpb.NewStringValue(namespace)}}
+		c.Open(n)
+		c.Request(relaytest.ClusterType)
+		c.AwaitNames(relaytest.ClusterType, "the cluster arrives", "a")
+	}
+	for path, part := range map[string]string{
+		"/groups":         `"field": "metadata.NAMESPACE"`,
+		"/groups/suggest": `"tailored": false`,
+		"/origins":        `"differing_groups": 1`,
+		"/":               `<span class="bad">members differ in metadata.NAMESPACE</span>: shop, bill`,
+		"/metrics":        `weir_groups_differing{field="metadata.NAMESPACE",origin="mesh"} 1`,
+	} {
+		if _, body := w.get(path); !strings.Contains(body, part) {
+			t.Errorf("%s has no %s:\n%s", path, part, body)
+		}
+	}
+	port := w.admin.listener.Addr().String()
+	for _, c := range []struct{ command, part string }{
+		{"groups suggest", `  WARNING: metadata.NAMESPACE is not in the key, and members of 1 groups differ in it: "shop" (of shop) and "bill" (of bill) in group `},
+		{"status", "MEMBERS DIFFER IN\n"},
+		{"status", "  metadata.NAMESPACE\n"},
+	} {
+		if code, stdout, stderr := weir(t, append(strings.Fields(c.command), "--admin", port)...); code != exitOK || !strings.Contains(stdout, c.part) {
+			t.Errorf("weir %s: exit status %d, no %q in\n%s%s", c.command, code, c.part, stdout, stderr)
+		}
+	}
+}

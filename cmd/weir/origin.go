@@ -197,8 +197,12 @@ func (p *process) picture() metrics.Picture {
 		op := metrics.OriginPicture{
 			Origin: o.Name, Connected: o.Connected, LastProof: o.LastProof, LastUpdate: o.LastUpdate,
 			Streams: o.Streams, Groups: o.Groups, Views: o.Views, ParameterSets: o.ParameterSets, Stale: o.Stale, Frozen: !o.Frozen.IsZero(),
+			Differing: map[string]int{},
 		}
 		for j := range groups[i] {
+			for _, d := range groups[i][j].Differing {
+				op.Differing[d.Field]++
+			}
 			for k := range groups[i][j].Types {
 				op.Types = append(op.Types, typePicture(&groups[i][j].Types[k]))
 			}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -51,6 +52,8 @@ type groupLine struct {
 	Dedicated bool `json:"dedicated"`
 	// ParameterSets is the number of parameter maps in use.
 	ParameterSets int `json:"parameter_sets"`
+	// MembersDiffer are fields that the origin may tailor by, and in which its clients differ.
+	MembersDiffer []admin.Differing `json:"members_differ"`
 	Types         []struct {
 		Resources int `json:"resources"`
 		Stale     int `json:"stale"`
@@ -219,6 +222,10 @@ func (s *standing) groups(w io.Writer) {
 	if params {
 		head = append(head, "PARAMETER SETS")
 	}
+	differ := slices.ContainsFunc(s.Groups.Groups, func(g groupLine) bool { return len(g.MembersDiffer) > 0 })
+	if differ {
+		head = append(head, "MEMBERS DIFFER IN")
+	}
 	row(w, head...)
 	for i := range s.Groups.Groups {
 		g := &s.Groups.Groups[i]
@@ -230,8 +237,19 @@ func (s *standing) groups(w io.Writer) {
 		if params {
 			cells = append(cells, g.ParameterSets)
 		}
+		if differ {
+			cells = append(cells, fieldNames(g.MembersDiffer))
+		}
 		row(w, cells...)
 	}
+}
+
+func fieldNames(all []admin.Differing) string {
+	names := make([]string, len(all))
+	for i := range all {
+		names[i] = all[i].Field
+	}
+	return strings.Join(names, ", ")
 }
 
 func (s *standing) summary(w io.Writer) {

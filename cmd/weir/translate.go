@@ -67,6 +67,7 @@ func tableConfig(cfg *config.Config) relay.Config {
 		oc := relay.OriginConfig{
 			Name: o.Name, GroupBy: o.GroupBy, NodeID: o.Node.ID, NodeCluster: o.Node.Cluster, Types: o.Types,
 			Authorities:    o.Authorities,
+			Untailored:     o.Files != nil || cfg.OnlyAuthorities(o),
 			OriginVersions: o.VersionMode == config.VersionModeOrigin,
 			CanonicalHash:  o.Hash == config.HashCanonical,
 			Secrets:        o.Secrets == config.SecretsDedicated,

@@ -43,7 +43,11 @@ func validateCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintln(cmd.OutOrStdout(), strings.Join(append([]string{"ok"}, exposures(cfg)...), "\n"))
+		lines := append([]string{"ok"}, exposures(cfg)...)
+		for _, n := range cfg.KeyNotes() {
+			lines = append(lines, n.Error())
+		}
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), strings.Join(lines, "\n"))
 		return err
 	})
 	return cmd

@@ -1,6 +1,7 @@
 // Package inspect describes the content of a table for people and metrics: [Query] lists resources,
 // [Status] groups and their types, [Lanes] what the origin is asked, and [Suggest] which node
-// fields made a difference to its answers. [Sharing] and [StandIns] are two figures.
+// fields made a difference to its answers, and which may have to. [Sharing] and [StandIns] are two
+// figures.
 //
 // It never changes a table, and package relay never imports it (cmd/weir: TestShape). Package relay
 // gives it copies, of one type of one group at a time, which are made under that type's lock. Texts

@@ -16,6 +16,7 @@ type GroupStatus struct {
 	// ParameterSets is how many distinct parameter maps are in use, not counting the empty one
 	// (RELAY-73).
 	ParameterSets int
+	Differing     []relay.Differing // in which members differ, though the key leaves it out
 	Revision      uint64
 	Lanes         [2]relay.LaneStatus      // main, side; or of all types, if they have their own
 	Types         []relay.TypeStatus       // in ORD-1 order, and of one type by parameters
@@ -29,7 +30,7 @@ func Status(o *relay.Origin) []GroupStatus {
 	for _, g := range o.Groups() {
 		gs := GroupStatus{
 			Origin: o.Name(), Key: g.Key, Dedicated: g.Dedicated, Node: g.Node, Clients: g.Clients,
-			ParameterSets: g.ParameterSets, Lanes: g.Lanes(),
+			ParameterSets: g.ParameterSets, Differing: g.Differing(), Lanes: g.Lanes(),
 		}
 		for v := range g.Types() {
 			gs.add(v)

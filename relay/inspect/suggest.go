@@ -29,6 +29,8 @@ type Suggestion struct {
 	After     int
 	// Fields are those of the keys, the ones that can be left out first, then by their values.
 	Fields []FieldEvidence
+	// Differing are fields that may have to be added to the key, those with evidence first.
+	Differing []DifferingField
 }
 
 // FieldVerdict says whether a field makes a difference.
@@ -67,11 +69,13 @@ func Suggest(o *relay.Origin) Suggestion {
 			continue
 		}
 		s.Groups++
+		s.differ(g.Key, g.Differing())
 		if c.held < maxFacts {
 			c.add(&g)
 		}
 	}
 	s.Compared = len(c.groups)
+	s.Differing = c.differing(s.Differing)
 	keep := c.fields()
 	for _, f := range slices.Clone(keep) {
 		e := FieldEvidence{Field: f, Values: c.values(f)}
@@ -79,7 +83,7 @@ func Suggest(o *relay.Origin) Suggestion {
 		switch merged := c.partitions(keep) - c.partitions(rest); {
 		case merged == 0:
 			e.Verdict = NoEvidence
-		case c.differ(rest, &e):
+		case c.differ(byKey(rest), &e):
 			e.Verdict = Difference
 		default:
 			e.Verdict, e.Merged, keep = NoDifference, merged, rest
@@ -107,6 +111,7 @@ type comparison struct {
 type comparedGroup struct {
 	key    string
 	fields map[string]string
+	agreed map[string]string
 	class  int // groups of one class were answered the same
 	facts  []fact
 }
@@ -122,7 +127,7 @@ type fact struct {
 
 // add looks at a group, unless nothing was answered to it yet.
 func (c *comparison) add(g *relay.GroupView) {
-	x := comparedGroup{key: g.Key, fields: g.Fields()}
+	x := comparedGroup{key: g.Key, fields: g.Fields(), agreed: g.Agreed()}
 	for v := range g.Types() {
 		for _, m := range v.Maps() {
 			status, digest, _ := m.Status(nil)
@@ -234,8 +239,14 @@ func (c *comparison) partitions(fields []string) int {
 	return len(seen)
 }
 
+// byKey puts a group where it would be if these were the fields of the key.
+func byKey(fields []string) func(*comparedGroup) (string, bool) {
+	return func(g *comparedGroup) (string, bool) { return g.partition(fields), true }
+}
+
 // differ reports whether two groups that would be one were answered differently, and says which.
-func (c *comparison) differ(fields []string, e *FieldEvidence) bool {
+// Groups that have no place take no part.
+func (c *comparison) differ(place func(*comparedGroup) (string, bool), e *FieldEvidence) bool {
 	type answered struct {
 		is    xds.Digest
 		group int
@@ -247,7 +258,10 @@ func (c *comparison) differ(fields []string, e *FieldEvidence) bool {
 	all := map[string]partition{}
 	for i := range c.groups {
 		g := &c.groups[i]
-		at := g.partition(fields)
+		at, has := place(g)
+		if !has {
+			continue
+		}
 		p, known := all[at]
 		if !known {
 			p = partition{map[int]bool{}, map[uint32]answered{}}

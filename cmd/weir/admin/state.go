@@ -7,6 +7,7 @@ import (
 	"github.com/weir-xds/weir/cmd/weir/snapshot"
 	"github.com/weir-xds/weir/downstream"
 	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/inspect"
 )
 
@@ -34,6 +35,9 @@ type Origin struct {
 	Groups  int `json:"groups"`
 	// Dedicated is the number of groups of one client stream (RELAY-29).
 	Dedicated int `json:"dedicated_groups,omitempty"`
+	// Differing is the number of groups whose members differ in a field that control planes tailor
+	// by, though group_by leaves it out.
+	Differing int `json:"differing_groups,omitempty"`
 	// ParameterSets are the parameter maps in use, counted per group, not counting the empty one.
 	ParameterSets int `json:"parameter_sets,omitempty"`
 	Views         int `json:"views"`
@@ -113,11 +117,28 @@ type group struct {
 	Node    json.RawMessage `json:"node,omitempty"`
 	Clients int             `json:"clients"` // streams; none while the group lingers
 	// Number of parameter maps in use, not counting the empty one.
-	ParameterSets int         `json:"parameter_sets,omitempty"`
+	ParameterSets int `json:"parameter_sets,omitempty"`
+	// MembersDiffer are fields that control planes tailor by, that group_by leaves out, and in
+	// which members differ, or once did.
+	MembersDiffer []Differing `json:"members_differ,omitempty"`
 	Revision      uint64      `json:"revision"`
 	Main          lane        `json:"main_lane"`
 	Side          lane        `json:"side_lane"`
 	Types         []groupType `json:"types"`
+}
+
+// Differing is a field in which members of a group differ: two values, and a member with each.
+type Differing struct {
+	Field   string    `json:"field"`
+	Values  [2]string `json:"values"`
+	NodeIDs [2]string `json:"node_ids"`
+}
+
+func differing(all []relay.Differing) (out []Differing) {
+	for _, d := range all {
+		out = append(out, Differing{d.Field, d.Values, d.IDs})
+	}
+	return out
 }
 
 type lane struct {
@@ -128,7 +149,7 @@ type lane struct {
 func groupOf(s *inspect.GroupStatus, full bool) group {
 	return group{
 		Origin: s.Origin, Key: s.Key, Dedicated: s.Dedicated, NodeID: s.Node.GetId(), Cluster: s.Node.GetCluster(),
-		Clients: s.Clients, ParameterSets: s.ParameterSets, Revision: s.Revision,
+		Clients: s.Clients, ParameterSets: s.ParameterSets, Revision: s.Revision, MembersDiffer: differing(s.Differing),
 		Main: lane(s.Lanes[0]), Side: lane(s.Lanes[1]), Types: typesOf(s, full),
 	}
 }
@@ -138,6 +159,9 @@ func (o *Origin) Sum(groups []inspect.GroupStatus) {
 	o.Groups = len(groups)
 	for i := range groups {
 		o.ParameterSets += groups[i].ParameterSets
+		if len(groups[i].Differing) > 0 {
+			o.Differing++
+		}
 		if groups[i].Dedicated {
 			o.Dedicated++
 		}

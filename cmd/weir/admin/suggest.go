@@ -24,6 +24,21 @@ type Suggestion struct {
 	Suggested       []string        `json:"suggested"`
 	SuggestedGroups int             `json:"suggested_groups"`
 	Fields          []FieldEvidence `json:"fields"`
+	// Differing are fields that may have to be added to the key.
+	Differing []DifferingField `json:"differing"`
+}
+
+// DifferingField is a field that control planes tailor by, that the key leaves out, and in which
+// members of groups differ.
+type DifferingField struct {
+	Differing        // in
+	Group     string `json:"group"` // one of
+	Groups    int    `json:"groups"`
+	// Tailored: elsewhere the answers went by it. Between, Type and Name are as in FieldEvidence.
+	Tailored bool     `json:"tailored"`
+	Between  []string `json:"between,omitempty"`
+	Type     string   `json:"type,omitempty"`
+	Name     string   `json:"name,omitempty"`
 }
 
 // FieldEvidence is what is known of one field of the keys.
@@ -53,7 +68,7 @@ func (a *Admin) suggest(w http.ResponseWriter, r *http.Request) {
 func suggestionOf(s inspect.Suggestion) Suggestion {
 	out := Suggestion{
 		Origin: s.Origin, GroupBy: s.GroupBy, Groups: s.Groups, Compared: s.Compared,
-		Suggested: s.Suggested, SuggestedGroups: s.After, Fields: []FieldEvidence{},
+		Suggested: s.Suggested, SuggestedGroups: s.After, Fields: []FieldEvidence{}, Differing: []DifferingField{},
 	}
 	for _, e := range s.Fields {
 		f := FieldEvidence{Field: e.Field, Values: e.Values, Verdict: e.Verdict, FewerGroups: e.Merged}
@@ -61,6 +76,14 @@ func suggestionOf(s inspect.Suggestion) Suggestion {
 			f.Between, f.Type, f.Name = e.Groups[:], metrics.ShortName(e.TypeURL), e.Name
 		}
 		out.Fields = append(out.Fields, f)
+	}
+	for i := range s.Differing {
+		d := &s.Differing[i]
+		f := DifferingField{Differing: Differing{d.Field, d.Values, d.IDs}, Group: d.Group, Groups: d.Count, Tailored: d.Tailored}
+		if d.Tailored {
+			f.Between, f.Type, f.Name = d.Groups[:], metrics.ShortName(d.TypeURL), d.Name
+		}
+		out.Differing = append(out.Differing, f)
 	}
 	return out
 }

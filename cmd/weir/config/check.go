@@ -62,15 +62,15 @@ func (c *Config) normalise() {
 		c.Origins[0].Default = true
 	}
 	for i := range c.Origins {
-		if o := &c.Origins[i]; o.GroupBy == nil && !c.onlyAuthorities(o) {
+		if o := &c.Origins[i]; o.GroupBy == nil && !c.OnlyAuthorities(o) {
 			o.GroupBy = slices.Clone(defaultGroupBy)
 		}
 	}
 }
 
-// onlyAuthorities reports whether an origin is asked only for xdstp names of its authorities, which
+// OnlyAuthorities reports whether an origin is asked only for xdstp names of its authorities, which
 // do not depend on the client (RELAY-63).
-func (c *Config) onlyAuthorities(o *Origin) bool {
+func (c *Config) OnlyAuthorities(o *Origin) bool {
 	return len(o.Authorities) > 0 && !o.Default &&
 		!slices.ContainsFunc(c.Listeners, func(l Listener) bool { return l.Origin == o.Name })
 }

@@ -60,6 +60,50 @@ func ofOpenPort(w *Problem) bool {
 	return strings.Contains(w.Msg, "others can reach it") || strings.Contains(w.Msg, "without client_ca no client has")
 }
 
+// TestKeysAreWarnedOf: of the default key is said what is said of id, at the place of the origin;
+// and of a key that tells istio's proxies apart while one of them is presented for all (RELAY-61).
+func TestKeysAreWarnedOf(t *testing.T) {
+	const metadata = "each client whose metadata has something of its own, such as an address (istio's INSTANCE_IPS), will be a group of its own, " +
+		"with its own streams to the origin; list the metadata.KEY that the origin goes by, which weir groups suggest tells (RELAY-61)"
+	const sidecar = "node: {id: 'sidecar~10.0.0.1~web.shop~shop.svc.cluster.local'}"
+	const istio = "istio takes all clients for this one proxy, and gives clients of other namespaces, kinds and addresses what is its; " +
+		"leave it out and write group_by: [id, cluster, metadata]"
+	for name, c := range map[string]struct {
+		more string
+		want []string
+	}{
+		"the default":        {"", []string{"f:3:5: warning: origins[0].group_by: is not written, and has all metadata by default: " + metadata}},
+		"written":            {"group_by: [cluster, metadata]", []string{"f:4:25: warning: origins[0].group_by[1]: " + metadata}},
+		"some metadata":      {"group_by: [cluster, metadata.NAMESPACE]", nil},
+		"no key":             {"group_by: []", nil},
+		"names alone":        {"authorities: [x]\n    default: false", nil},
+		"one proxy":          {"group_by: [cluster]\n    " + sidecar, []string{"f:5:16: warning: origins[0].node.id: " + istio}},
+		"one proxy for all":  {"group_by: []\n    " + sidecar, []string{"f:5:16: warning: origins[0].node.id: " + istio}},
+		"an id of one's own": {"group_by: [cluster]\n    node: {id: weir}", nil},
+	} {
+		second := "  - {name: b, group_by: [], default: true, grpc: {addresses: ['b:1']}}\n"
+		text := "name: w\norigins:\n  - name: a\n    " + c.more + "\n    grpc: {addresses: ['a:1']}\n"
+		if strings.Contains(c.more, "authorities") {
+			text += second
+		}
+		cfg, err := Parse("f", []byte(text), noEnv)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		var got []string
+		for _, w := range append(cfg.Warnings(), cfg.KeyNotes()...) {
+			got = append(got, w.Error())
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, strings.Join(got, "\n"), strings.Join(c.want, "\n"))
+		}
+	}
+	cfg, err := Parse("f", []byte("origins: [{name: a, files: {path: x}}]\n"), noEnv)
+	if err != nil || len(cfg.KeyNotes()) > 0 {
+		t.Errorf("of files: %v, %v", cfg.KeyNotes(), err)
+	}
+}
+
 // RELAY-63: an origin that is asked for xdstp names alone has one group, unless the file says
 // otherwise.
 func TestGroupByDefault(t *testing.T) {
