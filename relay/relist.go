@@ -14,8 +14,8 @@ const (
 	// listPause is how long changes are collected for each name of a list that has more than
 	// shortAsk.
 	listPause = 5 * time.Microsecond
-	// leastListPause is how long they are collected at least: the names of one client come by shares
-	// (longlist.go).
+	// leastListPause is how long they are collected at least: the names of one client come by
+	// shares (longlist.go).
 	leastListPause = 10 * time.Millisecond
 	// longestListPause is how long they are collected at most.
 	longestListPause = 2 * time.Second

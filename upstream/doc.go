@@ -197,8 +197,8 @@
 // RELAY-14: an unwrapped resource of a type that is neither known nor configured is named by field
 // 1, if that reads like a name. So new types work without configuration (relay: TestBareNames).
 //
-// RELAY-24: after a SotW request of more than 100 names the next one with these names waits for 5 us
-// for each, 10 ms at least and two seconds at most (relay: TestLongListsAreListedRarely).
+// RELAY-24: after a SotW request of more than 100 names the next one with these names waits for 5
+// us for each, 10 ms at least and two seconds at most (relay: TestLongListsAreListedRarely).
 //
 // RELAY-32: in SotW a rejection that is held back goes out early with a change of names: the same
 // message without its error would accept what was rejected (TestHeldRefusalGoesWithNewNames).

@@ -39,8 +39,8 @@ func (s *stream) write(better <-chan *stream) (ending, error) {
 		}
 		if s.answered.Swap(false) && !s.leaving && s.lane.table.OnlyType() == "" {
 			// A client that was answered asks for what the answer names, or for its next type, and
-			// that must not wait (RELAY-24): each wait is one of a start. Long lists of state of the
-			// world have a pause of their own, in the table. A type on probation returns to the
+			// that must not wait (RELAY-24): each wait is one of a start. Long lists of state of
+			// the world have a pause of their own, in the table. A type on probation returns to the
 			// common lane once it is answered, and the other suspects need the time for their own
 			// answers (RELAY-92).
 			s.askTo = time.Time{}
