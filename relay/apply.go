@@ -82,7 +82,7 @@ func (l *Lane) Apply(now time.Time, response *xds.Update) (a Applied, ok bool) {
 func (l *Lane) take(now time.Time, k *store, gen uint32, u *update, a *Applied) {
 	cfg := l.group.origin.config()
 	from := &xds.Provenance{
-		TypeURL: u.TypeURL, Server: uint8(l.server.Load()), Version: u.Version,
+		TypeURL: u.TypeURL, Among: l.group.origin.sharing, Server: uint8(l.server.Load()), Version: u.Version,
 		Shown: cfg.OriginVersions, Canonical: cfg.CanonicalHash, Came: now.UnixNano(),
 	}
 	x := arrival{lane: l, store: k, gen: gen, u: u, from: from, came: now}

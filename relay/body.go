@@ -3,6 +3,7 @@ package relay
 import (
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/weir-xds/weir/relay/xds"
@@ -30,11 +31,10 @@ type Body struct {
 // encodings are a shared body as it is sent.
 type encodings struct {
 	delta, sotw joined
-	gone        joined // Removed
-	// see Body.needs, once needed is set; made under the lock of the shard whose body it is
-	needs  []string
-	needed bool
-	chunks []*chunk // that have the Variants, and have them encoded; nil: none
+	gone        joined   // Removed
+	needs       []string // see Body.needs
+	needsOnce   sync.Once
+	chunks      []*chunk // that have the Variants, and have them encoded; nil: none
 }
 
 func (e *encodings) of(delta bool) *joined {
@@ -131,9 +131,7 @@ func (b *Body) needs() []string {
 	if b.shared == nil {
 		return needs(b.Variants)
 	}
-	if e := b.shared; !e.needed {
-		e.needs, e.needed = needs(b.Variants), true
-	}
+	b.shared.needsOnce.Do(func() { b.shared.needs = needs(b.Variants) })
 	return b.shared.needs
 }
 

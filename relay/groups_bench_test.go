@@ -19,6 +19,7 @@ func BenchmarkEqualGroups(b *testing.B) {
 		for _, groups := range []int{1, 100, 1000} {
 			b.Run(fmt.Sprintf("delta=%t/groups=%d", delta, groups), func(b *testing.B) {
 				a := newArrivals(xds.ClusterType, delta, resources)
+				raw := a.response(a.all...)
 				for range b.N {
 					before := inUse()
 					first := newRig(b, Config{Origins: []OriginConfig{{Name: "mesh", SotW: !delta, GroupBy: []string{"id"}}}})
@@ -31,7 +32,7 @@ func BenchmarkEqualGroups(b *testing.B) {
 						r := &rig{b, first.table, g}
 						subs[i] = r.sub(a.typeURL, delta, xds.Wildcard)
 						r.open()
-						r.arrive(a.response(a.all...), delta)
+						r.arrive(raw, delta)
 					}
 					first.table.Advance(zero.Add(time.Minute))
 					for _, s := range subs {
@@ -69,6 +70,7 @@ func BenchmarkEqualGroupsChange(b *testing.B) {
 				table := newRig(b, Config{Origins: []OriginConfig{{Name: "mesh", SotW: !delta, GroupBy: []string{"id"}}}}).table
 				var rigs []*rig
 				var subs []*Sub
+				first := a.response(a.all...)
 				for i := range groups {
 					g, err := table.Origin("mesh").Group(&corev3.Node{Id: fmt.Sprint(i)})
 					if err != nil {
@@ -80,7 +82,7 @@ func BenchmarkEqualGroupsChange(b *testing.B) {
 						subs = append(subs, r.sub(a.typeURL, delta, xds.Wildcard))
 					}
 					r.open()
-					r.arrive(a.response(a.all...), delta)
+					r.arrive(first, delta)
 				}
 				now := zero.Add(time.Minute)
 				table.Advance(now)

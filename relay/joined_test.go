@@ -19,6 +19,7 @@ func TestEqualGroupsShareBytes(t *testing.T) {
 			cfg := Config{Origins: []OriginConfig{{Name: "mesh", SotW: !delta, GroupBy: []string{"id"}}}}
 			table := newRig(t, cfg).table
 			a := newArrivals(xds.ClusterType, delta, 350)
+			raw := a.response(a.all...)
 			var rigs []*rig
 			var subs []*Sub
 			for i := range 3 {
@@ -29,7 +30,7 @@ func TestEqualGroupsShareBytes(t *testing.T) {
 				r := &rig{t, table, g}
 				rigs, subs = append(rigs, r), append(subs, r.sub(a.typeURL, delta, xds.Wildcard))
 				r.open()
-				r.arrive(a.response(a.all...), delta)
+				r.arrive(raw, delta)
 			}
 			now := zero.Add(time.Minute)
 			table.Advance(now)
@@ -50,6 +51,12 @@ func TestEqualGroupsShareBytes(t *testing.T) {
 					if &p[0] != &first[i][0] {
 						t.Fatalf("piece %d is stored twice", i)
 					}
+				}
+			}
+			v := subs[0].shard.star.views[false]
+			for _, s := range subs[1:] {
+				if w := s.shard.star.views[false]; w.full != v.full || w.segments.list[0].chunk != v.segments.list[0].chunk {
+					t.Error("the set is held twice")
 				}
 			}
 			rigs[0].arrive(a.changed(7), delta)

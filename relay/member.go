@@ -100,6 +100,9 @@ func (t *set) apply(a *Applied, u *update, bodies []*xds.Variant, gen uint32) {
 // another, clients are not notified.
 func (t *set) swap(a *Applied, m *member, body *xds.Variant) {
 	old := find(m.variants, body.Constraints.Key())
+	if old != body {
+		body = body.Share()
+	}
 	if old == body {
 		a.Resumed++
 		return

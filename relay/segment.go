@@ -1,8 +1,10 @@
 package relay
 
 import (
+	"encoding/binary"
 	"slices"
 
+	"github.com/weir-xds/weir/relay/intern"
 	"github.com/weir-xds/weir/relay/xds"
 )
 
@@ -20,6 +22,7 @@ type segment struct {
 // immutable.
 type chunk struct {
 	variants    []*xds.Variant
+	key         uint64  // in chunks
 	nameless    bool    // some have no name
 	delta, sotw *joined // never nil
 }
@@ -29,8 +32,8 @@ func (s *segment) chunked() *chunk {
 		if cap(s.variants) > len(s.variants)+len(s.variants)/8 { // it may stay as it is for long
 			s.variants = append(make([]*xds.Variant, 0, len(s.variants)), s.variants...)
 		}
-		s.chunk, s.shared = &chunk{variants: s.variants, delta: &joined{}, sotw: &joined{}}, true
-		s.chunk.nameless = slices.ContainsFunc(s.variants, func(v *xds.Variant) bool { return v.Nameless })
+		s.chunk = chunkOf(s.variants)
+		s.variants, s.shared = s.chunk.variants, true
 	}
 	if !s.shared { // its bytes are what they were, and came once more
 		c := *s.chunk
@@ -38,6 +41,34 @@ func (s *segment) chunked() *chunk {
 	}
 	return s.chunk
 }
+
+// chunks are those that the process holds, and fullBodies those of whole sets, by digests of them.
+// Groups that are sent the same have the same Variants (xds.Variant.Share), so they have the same
+// chunks and bodies.
+var (
+	chunks     = intern.New[uint64, chunk]()
+	fullBodies = intern.New[uint64, Body]()
+)
+
+func chunkOf(variants []*xds.Variant) *chunk {
+	key, timed, nameless := uint64(0), false, false
+	for _, v := range variants {
+		key = key*digestPrime + binary.LittleEndian.Uint64(v.Digest[:])
+		timed, nameless = timed || v.Timed(), nameless || v.Nameless
+	}
+	c := &chunk{variants: variants, key: key, nameless: nameless, delta: &joined{}, sotw: &joined{}}
+	if timed { // a view for TTLs and one without have the same Variants, and not the same bytes
+		return c
+	}
+	equal := func(c *chunk) bool { return slices.Equal(c.variants, variants) }
+	if c := chunks.Find(key, equal); c != nil {
+		return c
+	}
+	return chunks.Put(key, c, equal)
+}
+
+// digestPrime makes the order count. Digests are random enough for all else.
+const digestPrime = 0x9e3779b97f4a7c15
 
 // edit makes variants such that they may be changed.
 func (s *segment) edit() {
@@ -108,18 +139,23 @@ func (x *segments) remove(p place, v *view) {
 // body is all there is.
 func (x *segments) body(v *view) *Body {
 	x.fit(v)
-	b, n := newShared(), 0
-	for _, s := range x.list {
+	all, key, n := make([]*chunk, len(x.list)), uint64(0), 0
+	for i, s := range x.list {
+		all[i] = s.chunked()
+		key = key*digestPrime + all[i].key
 		n += len(s.variants)
 	}
-	b.Variants, b.shared.chunks = make([]*xds.Variant, 0, n), make([]*chunk, 0, len(x.list))
-	for _, s := range x.list {
-		c := s.chunked()
-		b.shared.chunks = append(b.shared.chunks, c)
+	equal := func(b *Body) bool { return slices.Equal(b.shared.chunks, all) }
+	if b := fullBodies.Find(key, equal); b != nil {
+		return b
+	}
+	b := newShared()
+	b.Variants, b.shared.chunks = make([]*xds.Variant, 0, n), all
+	for _, c := range all {
 		b.Variants = append(b.Variants, c.variants...)
 		b.nameless = b.nameless || c.nameless
 	}
-	return b
+	return fullBodies.Put(key, b, equal)
 }
 
 // fit joins neighbours that have become small, and divides what has become large.

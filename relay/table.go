@@ -13,6 +13,7 @@ import (
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay/gate"
 	"github.com/weir-xds/weir/relay/node"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // Config of a Table. It is not modified after New or Prepare.
@@ -216,10 +217,11 @@ func (t *Table) Origins() []*Origin { return t.routes.Load().list }
 // Origin is one config source's part of the table: its groups, and the lanes they want open.
 type Origin struct {
 	// Set once by newOrigin.
-	table  *Table
-	name   string
-	counts *metrics.Origin
-	wake   chan struct{}
+	table   *Table
+	name    string
+	counts  *metrics.Origin
+	sharing *xds.Sharing // of its groups
+	wake    chan struct{}
 
 	cfg    atomic.Pointer[OriginConfig] // replaced by Next.Commit
 	ended  atomic.Bool                  // no longer in force: nothing new is kept of it
@@ -248,6 +250,7 @@ func newOrigin(t *Table, cfg *OriginConfig, counts *metrics.Origin) *Origin {
 	o := &Origin{
 		table: t, name: cfg.Name, counts: counts, wake: make(chan struct{}, 1),
 		groups: map[string]*Group{}, opened: map[any]int{}, proven: map[string]bool{}, servers: map[string]uint8{},
+		sharing: &xds.Sharing{},
 	}
 	o.cfg.Store(cfg)
 	return o

@@ -31,6 +31,9 @@ type content struct {
 	rare      *rare  // nil: it has nothing of that, as nearly all
 	endpoints string // see Endpoints
 
+	// given is the Variant that was shared last (Share); nil: none was.
+	given atomic.Pointer[Variant]
+
 	// buf is the `resources` field of a DeltaDiscoveryResponse, tag and length included, the
 	// payload last. Its suffix from sotw on is the `resources` field of a DiscoveryResponse: both
 	// are field 2, and so is Resource.resource.
@@ -87,7 +90,10 @@ func (c *content) showsAs(shown bool, version string) bool {
 
 // withVersion is the content with another version of its origin's.
 func (c *content) withVersion(version string) *content {
-	n := *c
+	n := content{
+		Name: c.Name, Digest: c.Digest, Constraints: c.Constraints, DoNotCache: c.DoNotCache, Nameless: c.Nameless,
+		Spelt: c.Spelt, Aliases: c.Aliases, endpoints: c.endpoints,
+	}
 	if c.rare != nil { // the located forms have the version in them
 		n.rare = &rare{metadata: c.rare.metadata, constraints: c.rare.constraints}
 	}

@@ -2,6 +2,7 @@ package xds
 
 import (
 	"testing"
+	"time"
 )
 
 // TestEqualBodiesAreOne: what two origins send alike is stored once, and what each says of it is
@@ -39,5 +40,49 @@ func TestEqualBodiesAreOne(t *testing.T) {
 	x, y, z := NewVariant(shown, resource(), "1"), NewVariant(shown, resource(), "1"), NewVariant(shown, resource(), "2")
 	if !x.SharesBytes(y) || x.SharesBytes(z) {
 		t.Error("of bodies that carry their origin's version, those of one version alone share the bytes")
+	}
+}
+
+// TestShare: groups that are sent the same body at the same time hold one Variant, and each its own
+// where what is told of the response would be another.
+func TestShare(t *testing.T) {
+	among := &Sharing{}
+	sent := func(version string, change func(*Provenance, *Resource)) *Variant {
+		r := &Resource{Name: "of version " + version, Any: AppendString(AppendString(nil, 1, ClusterType), 2, "\x0a\x01c"), Version: version}
+		from := &Provenance{TypeURL: ClusterType, Among: among, Version: "7", Revision: 1, Came: int64(time.Hour)}
+		if change != nil {
+			change(from, r)
+		}
+		r.PayloadType, r.Payload, _ = AnyParts(r.Any)
+		return NewVariant(from, r, r.Version)
+	}
+	for _, version := range []string{"", "1"} {
+		for what, x := range map[string]struct {
+			change func(*Provenance, *Resource)
+			shared bool
+		}{
+			"the revision":           {func(from *Provenance, _ *Resource) { from.Revision++ }, true},
+			"part of a second":       {func(from *Provenance, _ *Resource) { from.Came += int64(time.Second) - 1 }, true},
+			"a second":               {func(from *Provenance, _ *Resource) { from.Came -= int64(time.Second) }, false},
+			"the response's version": {func(from *Provenance, _ *Resource) { from.Version = "8" }, version != ""},
+			"its own version":        {func(_ *Provenance, r *Resource) { r.Version = "2" }, false},
+			"the server":             {func(from *Provenance, _ *Resource) { from.Server++ }, false},
+			"the origin":             {func(from *Provenance, _ *Resource) { from.Among = &Sharing{} }, false},
+			"that none is shared":    {func(from *Provenance, _ *Resource) { from.Among = nil }, false},
+			"that versions are told": {func(from *Provenance, _ *Resource) { from.Shown = true }, false},
+			"the content":            {func(_ *Provenance, r *Resource) { r.Metadata = []byte{0x0a, 0} }, false},
+		} {
+			first := sent(version, nil).Share()
+			if sent(version, nil).Share() != first {
+				t.Fatal("two of the same are not one")
+			}
+			if v := sent(version, x.change); (v.Share() == first) != x.shared {
+				t.Errorf("version %q: what differs by %s is shared: %t, want %t", version, what, !x.shared, x.shared)
+			}
+		}
+		timed := sent(version, nil)
+		if timed.EndAt(time.Unix(1, 0)); timed.Share() != timed {
+			t.Error("a body with a TTL is shared")
+		}
 	}
 }

@@ -3,7 +3,9 @@ package xds
 // Provenance is what the bodies of one response have in common. It is immutable once published.
 type Provenance struct {
 	TypeURL string
-	Server  uint8 // the origin's server that sent the bodies and their versions
+	// Among are the groups whose Variants may be the same (Variant.Share); nil: none are.
+	Among  *Sharing
+	Server uint8 // the origin's server that sent the bodies and their versions
 	// Shown: clients are sent the origin's versions (VER-5). Canonical: equal content may have
 	// different bytes (VER-6).
 	Shown, Canonical bool
@@ -16,6 +18,9 @@ type Provenance struct {
 	Revision uint64 // of the response
 	Came     int64  // time of receipt, in nanoseconds of Unix time; 0: unknown
 }
+
+// Sharing stands for groups whose revisions compare, and that are sent what an origin says.
+type Sharing struct{ _ bool }
 
 // Newer returns the Provenance of the later response; either may be nil.
 func Newer(a, b *Provenance) *Provenance {
