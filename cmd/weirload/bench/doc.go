@@ -17,6 +17,10 @@
 //	go run . compare -h   fewer scenarios, subjects, rounds; JSON; profiles
 //	go run . scale        weir alone along each axis (point.go), and the model (model.go) behind
 //	                      deploy/docs/scale.md; thirteen minutes
+//	go run . growth       weir alone on a grid (growth.go), formulas fitted to it (formulas.go), and
+//	                      what fleets need by them (readoff.go); five minutes
+//	go run . farm         tiers of weirs in virtual time (package farm); with --real a small farm of
+//	                      processes beside its simulation (farmreal.go)
 //
 // # What the figures are
 //

@@ -63,7 +63,7 @@ func (c *farming) complete() error {
 	if cfg.Seed == 0 {
 		cfg.Seed = uint64(time.Now().UnixNano())
 	}
-	cfg.Costs = farm.MeasuredCosts
+	cfg.Costs = farm.UsualCosts
 	if len(c.costs) > 0 {
 		var samples []sample
 		if err := readJSON(c.costs, func(one *grown) { samples = append(samples, one.Samples...) }); err != nil {

@@ -77,7 +77,7 @@ func TestFarmIsReal(t *testing.T) {
 	}
 	realFarm(&c.cfg)
 	c.cfg.Clients, c.cfg.Changes, c.cfg.Resources, c.cfg.Bytes, c.cfg.Over = 30, 10, 50, 436, time.Second
-	c.cfg.Costs = farm.MeasuredCosts
+	c.cfg.Costs = farm.UsualCosts
 	found, err := c.compare(t.Context())
 	if err != nil {
 		t.Fatal(err)

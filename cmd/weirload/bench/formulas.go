@@ -49,7 +49,6 @@ func newFormulas() *formulas {
 			{"a byte in use", func(s *sample) float64 { return s.LiveBytes }},
 		}},
 		changing: &formula{name: "CPU while resources change", unit: "us", least: ticks, value: func(s *sample) float64 { return 1e6 * s.CPUSeconds }, terms: []term{
-			{"a second", func(s *sample) float64 { return s.Seconds }},
 			{"a change, in each group that is sent it", func(s *sample) float64 { return float64(s.Changes * s.Groups) }},
 			{"a delivery to a client", func(s *sample) float64 { return float64(s.Deliveries) }},
 		}},
@@ -102,7 +101,7 @@ func (f *formulas) costs(samples []sample) farm.Costs {
 		deliveries += float64(samples[i].Deliveries)
 	}
 	return farm.Costs{
-		Delivery: farm.Micros(f.changing.of(2)), KiB: farm.Micros(sent), Change: farm.Micros(f.changing.of(1)),
+		Delivery: farm.Micros(f.changing.of(1)), KiB: farm.Micros(sent), Change: farm.Micros(f.changing.of(0)),
 		ChangeKiB: farm.Micros(f.connecting.of(2)), Connect: farm.Micros(f.connecting.of(0)), Client: farm.Micros(client / max(1, deliveries)),
 	}
 }
@@ -118,19 +117,23 @@ func (f *formulas) markdown(b *strings.Builder, samples []sample) {
 	for _, x := range f.all() {
 		fmt.Fprintf(b, "| %s | %.4f | %.0f %% | %s |\n", x.name, x.fit.R2, 100*x.fit.Worst, samples[x.fit.WorstAt].grown())
 	}
-	b.WriteString("\n| point | in use MiB | formula | resident MiB | formula | CPU of changes, % of a core | formula | CPU of connecting, ms | formula |\n" +
+	b.WriteString("\n| point | in use MiB | formula | resident MiB | formula | CPU of a delivery, all changes in it, us | formula | CPU of connecting, ms | formula |\n" +
 		"| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
 	for i := range samples {
 		s := &samples[i]
 		at := func(x *formula) float64 { return x.fit.At(x.factors(s)) }
 		fmt.Fprintf(b, "| %s | %.1f | %.1f | %.0f | %.0f | %.1f | %.1f | %.0f | %.0f |\n", s.grown(), s.LiveBytes/mebi, at(f.memory)/mebi,
-			s.RSSBytes/mebi, at(f.resident)/mebi, 100*s.CPUSeconds/s.Seconds, at(f.changing)/1e4/s.Seconds, 1e3*s.StormCPU, at(f.connecting)/1e3)
+			s.RSSBytes/mebi, at(f.resident)/mebi, 1e6*s.CPUSeconds/float64(s.Deliveries), at(f.changing)/float64(s.Deliveries), 1e3*s.StormCPU, at(f.connecting)/1e3)
 	}
 }
 
 // grown names a point of the grid.
 func (p *point) grown() string {
-	return fmt.Sprintf("%d clients, %d groups, %d resources of %d bytes, %d changes/s", p.Clients, p.Groups, p.Resources, p.Bytes, p.Rate)
+	rate := "changes one by one"
+	if p.Rate > 0 {
+		rate = fmt.Sprint(p.Rate, " changes/s")
+	}
+	return fmt.Sprintf("%d clients, %d groups, %d resources of %d bytes, %s", p.Clients, p.Groups, p.Resources, p.Bytes, rate)
 }
 
 // significant writes a number with three digits.

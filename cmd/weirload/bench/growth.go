@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -34,7 +35,7 @@ func newGrowthCommand() *cobra.Command {
 		Use: "growth", Short: "Fit formulas to a grid of measurements: what a client, a group, a resource and a change cost, and what a fleet needs",
 	}, c.run)
 	fs := cmd.Flags()
-	fs.Lookup("pause").DefValue, c.pause = "6s", growthPause
+	fs.Lookup("pause").DefValue, c.pause = growthPause.String(), growthPause
 	fs.Float64Var(&c.each.cores, "cores", usual.cores, "of a replica")
 	fs.Float64Var(&c.each.bytes, "memory", usual.bytes, "of a replica, in bytes")
 	fs.Float64Var(&c.each.streams, "streams", usual.streams, "that a replica may have (limits.streams)")
@@ -45,7 +46,10 @@ func newGrowthCommand() *cobra.Command {
 }
 
 func (c *growing) run(ctx context.Context, out io.Writer) error {
-	c.each.full, c.short = 1-c.spare, c.smoke
+	c.each.full, c.most = 1-c.spare, 30_000
+	if c.smoke {
+		c.most, c.short = 500, true
+	}
 	return c.study.run(ctx, out, func(files []string) (findings, error) {
 		all := &grown{with: c}
 		return all, readJSON(files, func(one *grown) {
@@ -56,10 +60,10 @@ func (c *growing) run(ctx context.Context, out io.Writer) error {
 }
 
 // growthPause is shorter than that of scale: what is resident at its end may be some more.
-const growthPause = 6 * pause / 12
+const growthPause = 10 * time.Second
 
-// grid returns the points of growth. Each has less than half of a core's work in deliveries, so that
-// none is merged with another.
+// grid returns the points of growth. In most of them a change waits until all clients have the one
+// before (rate 0), so that none is merged with another, however busy the machine is.
 func (c *growing) grid() []point {
 	var all []point
 	add := func(clients, groups, resources, bytes, rate int) {
@@ -69,25 +73,25 @@ func (c *growing) grid() []point {
 	}
 	if c.smoke {
 		for _, groups := range []int{1, 4} {
-			add(8, groups, 50, 436, 10)
+			add(8, groups, 50, 436, 0)
 			add(40, groups, 50, 436, 40)
-			add(40, groups, 400, 300, 10)
+			add(40, groups, 400, 300, 0)
 		}
 		return all
 	}
 	add(100, 1, 1000, 436, 20)
-	add(100, 1, 1000, 436, 100)
+	add(100, 1, 1000, 436, 0)
 	add(1000, 1, 1000, 436, 2)
-	add(1000, 1, 1000, 436, 10)
-	add(3000, 1, 1000, 436, 3)
-	add(100, 1, 10_000, 436, 20)
-	add(100, 1, 30_000, 436, 50)
-	add(100, 1, 10_000, 1500, 20)
-	add(300, 10, 1000, 436, 20)
+	add(1000, 1, 1000, 436, 0)
+	add(2000, 1, 1000, 436, 0)
+	add(100, 1, 10_000, 436, 0)
+	add(100, 1, 30_000, 436, 0)
+	add(100, 1, 10_000, 1500, 0)
+	add(300, 10, 1000, 436, 0)
 	add(300, 100, 1000, 436, 5)
-	add(300, 300, 1000, 436, 2)
-	add(300, 100, 3000, 436, 5)
-	add(2000, 20, 2000, 436, 4)
+	add(300, 300, 1000, 436, 0)
+	add(300, 100, 3000, 436, 0)
+	add(1500, 20, 2000, 436, 0)
 	return all
 }
 

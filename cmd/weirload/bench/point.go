@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -137,7 +138,7 @@ func (p *point) measure(ctx context.Context, with *study) (*sample, error) {
 			cfg.Idle, cfg.For = wait/10, time.Second
 		}
 		if p.Rate == 0 {
-			cfg.Changes, cfg.For = max(5, min(300, 100_000/p.Clients)), 0
+			cfg.Changes, cfg.For = max(5, min(300, cmp.Or(with.most, 100_000)/p.Clients)), 0
 		}
 		r, bytes, err := with.fleetAndMemory(ctx, cfg, p.kind(), server.pprof)
 		if err != nil {

@@ -43,7 +43,7 @@ func (f *formulas) residentOf(p *fleetPlan, clients float64) float64 {
 // coresOf is the CPU that a weir with so many clients uses.
 func (f *formulas) coresOf(p *fleetPlan, clients float64) float64 {
 	c := f.changing
-	return (c.of(0) + p.changes*p.groups*c.of(1) + p.changes*clients*c.of(2)) / 1e6
+	return p.changes * (p.groups*c.of(0) + clients*c.of(1)) / 1e6
 }
 
 // size returns the least number of replicas that carry so many clients when one of them is lost.

@@ -21,6 +21,7 @@ type study struct {
 	json     string        // file to write
 	from     []string      // files to read instead of measuring
 	pause    time.Duration // in which memory is read, see fleetAndMemory
+	most     int           // deliveries of the closed loop of a point; 0: 100,000
 	short    bool          // points take less time than good figures need
 	dir      string        // for files of processes, and built programs
 	log      io.Writer     // progress

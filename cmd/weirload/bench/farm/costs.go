@@ -24,5 +24,5 @@ type Costs struct {
 	Client    Micros `json:"client_us"`       // a delivery at the client, where it shares the cores
 }
 
-// MeasuredCosts were measured with `bench growth` on the machine that deploy/docs/scale.md names.
-var MeasuredCosts = Costs{Delivery: 38, KiB: 0.4, Change: 240, ChangeKiB: 5, Connect: 250, Client: 40}
+// UsualCosts are those of the machine that deploy/docs/scale.md names, rounded.
+var UsualCosts = Costs{Delivery: 38, KiB: 0.4, Change: 240, ChangeKiB: 5, Connect: 250, Client: 40}

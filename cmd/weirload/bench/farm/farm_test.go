@@ -14,7 +14,7 @@ func small(clients int) Config {
 	return Config{
 		Clients: clients, Tiers: []int{2, 3, 6}, Resources: 50, Bytes: 300, Cores: 2,
 		Links: []Link{lan, lan, lan, {Latency: 5 * time.Millisecond, BitsPerSecond: 1e9}},
-		Costs: MeasuredCosts, Over: 2 * time.Second, Changes: 5, Every: time.Second,
+		Costs: UsualCosts, Over: 2 * time.Second, Changes: 5, Every: time.Second,
 	}
 }
 

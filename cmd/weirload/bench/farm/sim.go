@@ -142,7 +142,7 @@ func (m *sim) until(ctx context.Context, what string, done func() bool) error {
 				what, m.clock.now, m.filled, m.cfg.Clients, m.behind, m.orphans)
 		case m.clock.now > end:
 			return fmt.Errorf("%s: not within %v", what, longest)
-		case n%100_000 == 0 && ctx.Err() != nil:
+		case n%10_000 == 0 && ctx.Err() != nil:
 			return ctx.Err()
 		}
 	}
