@@ -102,24 +102,14 @@ func (e *entry) due() {
 
 // notifyAbsent marks the clients of a name that does not exist. again: an earlier stream stated so,
 // too. That is no change to a client which was sent it (RELAY-45), so no order_hold begins with it
-// (ORD-5). A client to which anything else is still to be sent is marked, since that may have waited
-// for the name.
+// (ORD-5). A client to which anything else is still to be sent is marked, since that may have
+// waited for the name.
 func (e *entry) notifyAbsent(rev uint64, again bool) {
 	for r := e.head; r != nil; r = r.next {
 		if !again || !r.knowsAbsence() || !r.sub.sentAll() {
 			r.touched(rev)
 		}
 	}
-}
-
-// sentAll reports whether the client was sent all of its sets, and nothing is withheld from it.
-func (s *Sub) sentAll() bool {
-	for p := s.sets.first; p != nil; p = p.also {
-		if p.fresh || p.resend || p.sent < p.view.contentRev || p.blocked() || p.defersRemoval() {
-			return false
-		}
-	}
-	return len(s.claims.versions)+len(s.sets.again)+len(s.deferred) == 0 && s.alias.none()
 }
 
 // knowsAbsence reports whether the client was sent that the name does not exist, in the words that

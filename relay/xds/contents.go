@@ -12,8 +12,8 @@ var contents = intern.New[Digest, content]()
 // Share is the Variant to hold for one of a set. Groups are sent the same at nearly the same time,
 // and hold one Variant then, that of the group that took it in first. So the revision of its
 // response, its time to the second, and its version where the body has one, may be those of another
-// group's. One with a TTL is not shared, nor one with constraints or a version that clients are sent
-// (VER-5): there the response decides. v must be complete.
+// group's. One with a TTL is not shared, nor one with constraints or a version that clients are
+// sent (VER-5): there the response decides. v must be complete.
 func (v *Variant) Share() *Variant {
 	if v.Timed() || v.Orphaned() || v.From.Among == nil || v.From.Shown || v.Constraints != nil {
 		return v
