@@ -146,8 +146,20 @@ func (m *model) keepsAll(c *modelSub) bool {
 // refused reports whether a part of what the client's wildcard was sent was refused: then nothing
 // is concluded from what is left out, not even the end of an error of the stream before (RELAY-32).
 func (m *model) refused(c *modelSub) bool {
-	a := m.lanes[mainLane].types[c.typeURL]
+	a := m.ofStar(c.typeURL)
 	return a != nil && a.refused && c.wildcard
+}
+
+// ofStar is what is asked of a type on the stream that carries `*`. It is the group's main one, or
+// one that the type has to itself.
+func (m *model) ofStar(ty string) *modelAsked {
+	k := m.group.store(ty)
+	for _, l := range m.lanes {
+		if l.index == mainLane && l.carries(k) {
+			return l.types[ty]
+		}
+	}
+	return nil
 }
 
 // hears notes what a response on the stream of `*` says of names in error.
@@ -181,7 +193,7 @@ func (m *model) hears(l *modelLane, u *xds.Update) {
 // stream before: as a part of a response was refused, nobody knows whether it is in error still
 // (RELAY-32).
 func (m *model) spared(c *modelSub, name string) bool {
-	return m.refused(c) && c.delta && !c.names[name] && m.lanes[mainLane].types[c.typeURL].statedBefore[name]
+	return m.refused(c) && c.delta && !c.names[name] && m.ofStar(c.typeURL).statedBefore[name]
 }
 
 // quietErrors: a client was told every error that stands, and remembers none of what is in order. A

@@ -67,9 +67,7 @@ func (t *take) whole() *Answer {
 		return nil // for example, the set changed only what the client has by name (RELAY-25)
 	}
 	for r := range s.records.all() {
-		if r.at == 0 { // to leave a name out of the list is the statement that there is none
-			r.at = s.takes + 1
-		}
+		r.at = s.takes + 1 // to leave a name out of the list is the statement that there is none
 	}
 	s.whole, s.sentWhole, s.removalDue = a.Version, true, false
 	s.holds = s.holds && s.sets.first != nil && !a.gone
@@ -166,7 +164,7 @@ func (t *take) listAll() (all *Body, sum xds.Sum) {
 		}
 		r.setSent(v.Digest)
 		r.setLastError(nil)
-		r.flags, r.at = r.flags&^claimed|holds, s.takes+1
+		r.flags = r.flags&^claimed | holds
 		r.owe(false)
 		a.Rev = max(a.Rev, at)
 		named = append(named, v)
