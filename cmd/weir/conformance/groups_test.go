@@ -32,11 +32,17 @@ var groupKeyCases = []testCase{
 	{"RELAY-62", "virtual: whatever build they run", func(t *testing.T) {
 		virtual(t, "../../../relay/node", "TestGroupKeysAreGolden")
 		virtual(t, "../../../relay/node", "TestUnknownFieldsOfMembersStay")
+		virtual(t, "../../../relay/node", "TestOwnIdIsPresented")
 	}},
 	{"RELAY-62", "an id and a cluster may be fixed; an id that is part of the key is the members'", fixedNode},
 	{"RELAY-61", "weir validate warns where every client would be a group", groupLint},
 	{"RELAY-61", "virtual: a running weir says so where they are, once an hour", func(t *testing.T) {
 		virtual(t, "../../../cmd/weir", "TestGroupsEqualClients")
+	}},
+	{"RELAY-61", "virtual: and where members of a group differ in what control planes go by, once a group and field", func(t *testing.T) {
+		virtual(t, "../../../cmd/weir", "TestMembersDiffer")
+		virtual(t, "../../../relay", "TestDiffering")
+		virtual(t, "../../../relay/inspect", "TestSuggestDiffering")
 	}},
 	{"RELAY-63", "with no fields in the key all clients share one lane", oneGroup},
 	{"RELAY-63", "an origin asked for xdstp names alone has one lane, whatever groups its clients are in elsewhere", oneGroupByAuthority},
@@ -168,20 +174,28 @@ func groupOnReplicas(t *testing.T) {
 func fixedNode(t *testing.T) {
 	for name, c := range map[string]struct {
 		config      func(weirtest.Config)
+		members     []string
 		id, cluster []string
 	}{
 		"fixed": {
 			func(c weirtest.Config) {
 				c.Origin().Set("group_by", []any{"cluster"}).Set("node", map[string]any{"id": "the-id", "cluster": "the-cluster"})
 			},
+			[]string{"one", "two"},
 			[]string{"the-id"},
 			[]string{"the-cluster"},
 		},
-		"members'": {byID, []string{"one", "two"}, []string{"", ""}},
+		"members'": {byID, []string{"one", "two"}, []string{"one", "two"}, []string{"", ""}},
+		"of istio's four parts": {
+			func(c weirtest.Config) { c.Origin().Set("group_by", []any{"id", "cluster", "metadata"}) },
+			[]string{"sidecar~10.0.0.1~web-0.shop~shop.svc.cluster.local", "router~10.0.0.2~in-0.edge~edge.svc.cluster.local"},
+			[]string{"sidecar~10.0.0.1~web-0.shop~shop.svc.cluster.local", "router~10.0.0.2~in-0.edge~edge.svc.cluster.local"},
+			[]string{"edge", "edge"},
+		},
 	} {
 		w := start(t, setup{config: c.config})
 		w.origin.Put(cds, cdsAt("a", 1))
-		for _, id := range []string{"one", "two"} {
+		for _, id := range c.members {
 			w.as(relaytest.Delta, relaytest.Node(id, "edge")).AwaitNames(cds, "the clusters arrive", "a")
 		}
 		var ids, clusters []string

@@ -20,10 +20,13 @@ import java.net.InetSocketAddress;
 import java.util.ArrayList;
 import java.util.Base64;
 import java.util.List;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 
 /**
  * A control plane made of java-control-plane, with one snapshot for all nodes. Each line that it reads is
- * all it has from now on: a DiscoveryResponse of all types, in base 64. It serves on the port that is
+ * all it has from now on: a DiscoveryResponse of all types, in base 64; or, if it has a control plane's
+ * identifier, all it has for nodes of that id, which is how to have other snapshots. It serves on the port that is
  * its argument, from the first of them on, and prints a line for what happens:
  *
  * <pre>
@@ -33,17 +36,24 @@ import java.util.List;
  */
 public final class ControlPlane {
   public static void main(String[] args) throws Exception {
+    Set<String> own = ConcurrentHashMap.newKeySet(); // ids of nodes with a snapshot of their own
     SimpleCache<String> cache = new SimpleCache<>(new NodeGroup<String>() {
       @Override
       public String hash(Node node) {
-        return "all";
+        return own.contains(node.getId()) ? node.getId() : "all";
       }
     });
     BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
     boolean serves = false;
     for (String line; (line = input.readLine()) != null; ) {
       DiscoveryResponse all = DiscoveryResponse.parseFrom(Base64.getDecoder().decode(line));
-      cache.setSnapshot("all", snapshot(all));
+      String id = all.getControlPlane().getIdentifier();
+      if (id.isEmpty()) {
+        id = "all";
+      } else {
+        own.add(id);
+      }
+      cache.setSnapshot(id, snapshot(all));
       if (!serves) {
         serve(cache, Integer.parseInt(args[0]));
         serves = true;
