@@ -25,6 +25,11 @@ func (b *bench) serveTLS(s *secured) net.Addr {
 	if err != nil {
 		b.t.Fatal(err)
 	}
+	return b.serve(l)
+}
+
+// serve shakes hands with all who come to a port.
+func (b *bench) serve(l net.Listener) net.Addr {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -182,6 +187,47 @@ func TestResumedSessionsEndWithTheCertificate(t *testing.T) {
 			client.Certificates = []tls.Certificate{ca.Pair("client")}
 			b.resumes("with a new certificate", client, row.back(b, ca, keys, first), false)
 		})
+	}
+}
+
+// Who a client is, is read from the same certificate whether it resumes or not: what it may have and
+// how many streams it is counted for go by that (downstream: caller.go).
+func TestResumedSessionsHaveTheCertificate(t *testing.T) {
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		b, ca := newBench(t), weirtest.NewAuthority(t, "ca")
+		ca.Issue("server", 1)
+		ca.Issue("client", 2)
+		keys := b.keys(false)
+		client := newVisitor(ca)
+		client.MaxVersion = version
+		for _, resumed := range []bool{false, true} {
+			s, err := b.certificates.port(&config.Config{}, "listeners[0].tls", roleListener, config.ServerTLS{
+				Cert: ca.Path("server.pem"), Key: ca.Path("server.key"), ClientCA: ca.Path("ca.pem"), Tickets: keys, MinVersion: config.TLS12,
+			}, "h2")
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := s.server()
+			var seen []string
+			c.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+				c := s.handshake()
+				c.VerifyConnection = func(state tls.ConnectionState) error { // for resumed ones, too
+					for _, chain := range state.VerifiedChains {
+						seen = append(seen, chain[0].Subject.CommonName)
+					}
+					return nil
+				}
+				return c, nil
+			}
+			l, err := tls.Listen("tcp", "127.0.0.1:0", c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.resumes("a client", client, b.serve(l), resumed)
+			if !slices.Equal(seen, []string{"client"}) {
+				t.Errorf("%s, resumed %v: it is known as %q", tls.VersionName(version), resumed, seen)
+			}
+		}
 	}
 }
 
