@@ -115,7 +115,21 @@ func scenarios() []scenario {
 		sc.figures[0].targets = targets(bare, 0, 0)
 		all = append(all, sc)
 	}
-	return all
+	return append(all, scenario{
+		name: "return", title: "TLS: weir is restarted and all come back at once, each on a connection of its own, `*` of 10 clusters", tls: true,
+		world: world.Options{Kind: world.Clusters, Resources: 10, Bytes: 436}, dialect: "delta", clients: 10_000,
+		origin: linear, only: []string{weir}, rounds: 1, mode: returning,
+		figures: []figure{
+			{key: "return_s_full", title: "full handshakes: until the last is served", unit: "s", digits: 2},
+			{key: "return_s_resumed", title: "resumed sessions: until the last is served", unit: "s", digits: 2},
+			{key: "return_ratio", title: "their quotient", digits: 2, targets: []target{{most: 0.5}}},
+			{key: "server_us_full", title: "full handshakes: server CPU per client", unit: "us"},
+			{key: "server_us_resumed", title: "resumed sessions: server CPU per client", unit: "us"},
+			{key: "server_ratio", title: "their quotient", digits: 2},
+			{key: "client_us_full", title: "full handshakes: CPU of a client", unit: "us"},
+			{key: "client_us_resumed", title: "resumed sessions: CPU of a client", unit: "us"},
+		},
+	})
 }
 
 func plainScenarios() []scenario {
@@ -189,21 +203,6 @@ func plainScenarios() []scenario {
 				{key: "latency_ms_with", title: "from the change to a client, median", unit: "ms", digits: 1},
 				{key: "latency_ms_without", title: "the same without them", unit: "ms", digits: 1},
 				{key: "latency_ratio", title: "their quotient", digits: 2, targets: []target{{most: 1.3}}},
-			},
-		},
-		{
-			name: "return", title: "TLS: weir is restarted and all come back at once, each on a connection of its own, `*` of 10 clusters", tls: true,
-			world: world.Options{Kind: world.Clusters, Resources: 10, Bytes: bytes}, dialect: "delta", clients: 10_000,
-			origin: linear, only: []string{weir}, rounds: 1, mode: returning,
-			figures: []figure{
-				{key: "return_s_full", title: "full handshakes: until the last is served", unit: "s", digits: 2},
-				{key: "return_s_resumed", title: "resumed sessions: until the last is served", unit: "s", digits: 2},
-				{key: "return_ratio", title: "their quotient", digits: 2, targets: []target{{most: 0.5}}},
-				{key: "server_us_full", title: "full handshakes: server CPU per client", unit: "us"},
-				{key: "server_us_resumed", title: "resumed sessions: server CPU per client", unit: "us"},
-				{key: "server_ratio", title: "their quotient", digits: 2},
-				{key: "client_us_full", title: "full handshakes: CPU of a client", unit: "us"},
-				{key: "client_us_resumed", title: "resumed sessions: CPU of a client", unit: "us"},
 			},
 		},
 		{
