@@ -218,6 +218,25 @@ func TestMessageOverTheLimit(t *testing.T) {
 	})
 }
 
+// TestInflatedMessageOverTheLimit: a compressed response that is short on the wire and becomes longer
+// than max_message is refused like any other that is too long.
+func TestInflatedMessageOverTheLimit(t *testing.T) {
+	zip := func(c *Config) { c.MaxMessage, c.Compression = 10_000, "gzip" }
+	both(t, options{config: zip}, func(w *world) {
+		s := w.asked()
+		s.ExpectACK(opaque, s.Respond(opaque, "1", res("a", strings.Repeat("x", 4_900))), "within the limit")
+		s.Respond(opaque, "2", res("b", strings.Repeat("x", 1<<20)))
+		s.ExpectEnd("over it, the stream ends")
+		s, _ = w.gap(s, "a new stream")
+		s.Expect("the request")
+		w.wantLines(1, "max_message, and ended", "the log names the key")
+		if told := w.logs.FilterMessageSnippet("max_message, and ended").All()[0].ContextMap()["error"]; !strings.Contains(fmt.Sprint(told), "decompression") {
+			t.Errorf("the origin did not compress: %v", told)
+		}
+		w.wantHeld(opaque, "what was held stays", "a")
+	})
+}
+
 func TestStopEndsEverything(t *testing.T) {
 	both(t, options{}, func(w *world) {
 		s := w.asked()
