@@ -60,8 +60,10 @@ func TestDiffering(t *testing.T) {
 		{"who lacks the field has no value", OriginConfig{GroupBy: []string{"cluster"}}, []*corev3.Node{sidecarOf("web-0", "shop"), {Id: "x", Cluster: "web"}}, ""},
 		{"answers that depend on no node", OriginConfig{Untailored: true}, []*corev3.Node{sidecarOf("web-0", "shop"), sidecarOf("web-0", "bill")}, ""},
 		{
-			"a field that is a parameter", OriginConfig{TP2: true, FromNode: map[string]string{"ns": "metadata.NAMESPACE"}},
-			[]*corev3.Node{sidecarOf("web-0", "shop"), sidecarOf("web-0", "bill")}, "",
+			"a field that is a parameter",
+			OriginConfig{TP2: true, FromNode: map[string]string{"ns": "metadata.NAMESPACE"}},
+			[]*corev3.Node{sidecarOf("web-0", "shop"), sidecarOf("web-0", "bill")},
+			"",
 		},
 	} {
 		c.cfg.Name = "mesh"
