@@ -54,7 +54,7 @@ gateway:
 istio:
 	.ci/real/install envoy istio
 	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/weir
-	cd .ci/real && go vet -tags istio ./... && WEIR_BINARY="$(CURDIR)/bin/weir" go test -tags istio -run '^TestIstio$$' -count=1 -timeout 10m $(TESTFLAGS) .
+	cd .ci/real && go vet -tags istio ./... && WEIR_BINARY="$(CURDIR)/bin/weir" go test -tags istio -run '^TestIstio(Keys)?$$' -count=1 -timeout 10m $(TESTFLAGS) .
 
 demo:
 	go run ./cmd/weir demo $(ARGS)

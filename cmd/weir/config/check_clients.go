@@ -57,7 +57,7 @@ func (c *Config) KeyNotes() (notes []*Problem) {
 func (k checker) onePartOfIstio(path string, o *Origin) {
 	if strings.Count(o.Node.ID, "~") == 3 {
 		k.warnf(path+".node.id", "istio takes all clients for this one proxy, and gives clients of other namespaces, kinds and addresses "+
-			"what is its; leave it out and write group_by: [id, cluster, metadata]")
+			"what is its; leave it out and write group_by: [id, cluster, metadata], unless all are gateways of one namespace")
 	}
 }
 

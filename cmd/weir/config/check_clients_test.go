@@ -67,7 +67,7 @@ func TestKeysAreWarnedOf(t *testing.T) {
 		"with its own streams to the origin; list the metadata.KEY that the origin goes by, which weir groups suggest tells (RELAY-61)"
 	const sidecar = "node: {id: 'sidecar~10.0.0.1~web.shop~shop.svc.cluster.local'}"
 	const istio = "istio takes all clients for this one proxy, and gives clients of other namespaces, kinds and addresses what is its; " +
-		"leave it out and write group_by: [id, cluster, metadata]"
+		"leave it out and write group_by: [id, cluster, metadata], unless all are gateways of one namespace"
 	for name, c := range map[string]struct {
 		more string
 		want []string
