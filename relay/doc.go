@@ -141,9 +141,11 @@
 // segments last as long as there is a client of it, for delta until the content has changed twice
 // without a new client (TestEncodedIsLetGoOf).
 //
-// Groups that are sent the same hold its bodies once (package xds), and what is encoded of a set or
-// of a long change once (joined.go, TestEqualGroupsShareBytes, BenchmarkEqualGroups). The entries,
-// members and views are each group's own.
+// Groups that are sent the same hold its bodies once (package xds), and the segments of a set and
+// what is encoded of it or of a long change once (segment.go, joined.go,
+// TestEqualGroupsShareBytes). A member is each group's own: 100 bytes with its place in the table
+// of the set (members.go). Only one that has changed since the set was first sent has an item in a
+// view besides (unchanged.go, BenchmarkEqualGroups).
 //
 // # Ordering
 //

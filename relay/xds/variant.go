@@ -238,7 +238,7 @@ func (v *Variant) HasEndpoints() bool {
 }
 
 // Received is when the response came that brought the body last; zero: not known, as of what a
-// snapshot or a file of last resort has.
+// snapshot or a file of last resort has. Of a member of a set it is right to the second (Share).
 func (v *Variant) Received() time.Time {
 	if v.From.Came == 0 {
 		return time.Time{}
