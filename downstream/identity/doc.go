@@ -3,9 +3,9 @@
 //
 // # What an identity is
 //
-// A text whose beginning says where it comes from. Of a certificate that was verified: its SPIFFE ID
-// (`spiffe://...`), else its first other URI (`uri:...`), else its first DNS name (`dns:...`), else
-// its subject (`subject:...`). Of the other end of a Unix socket: its user (`uid:...`). Else
+// A text whose beginning says where it comes from. Of a certificate that was verified: its SPIFFE
+// ID (`spiffe://...`), else its first other URI (`uri:...`), else its first DNS name (`dns:...`),
+// else its subject (`subject:...`). Of the other end of a Unix socket: its user (`uid:...`). Else
 // [Anonymous]. Equal workloads have equal identities, in each of their certificates.
 //
 // # What a hostile client can do
