@@ -33,7 +33,6 @@ func (n *namedTable) offer(e *entry, rev uint64, gen uint32, stated bool) {
 	case stated:
 		// if there was no body, its end is no news
 		known, words := e.absentOn(gen) || gen == 0 && e.chosen == nil, e.nameError
-		again := e.absence == absentBefore
 		if !e.aliasDropped && (words == nil || !n.shard.group.origin.ends(words)) {
 			words = notFound(e.name) // for clients who could not be told otherwise (ABS-10)
 		}
@@ -54,7 +53,7 @@ func (n *namedTable) offer(e *entry, rev uint64, gen uint32, stated bool) {
 		if !known {
 			e.rev = rev
 			e.due()
-			e.notifyAbsent(rev, again)
+			e.notify(rev)
 		}
 		if e.lingers() && !e.existed { // RELAY-39: absence does not linger
 			n.unwant(e)
@@ -98,25 +97,6 @@ func (e *entry) due() {
 			r.flags = r.flags&^claimed | holds
 		}
 	}
-}
-
-// notifyAbsent marks the clients of a name that does not exist. again: an earlier stream stated so,
-// too. That is no change to a client which was sent it (RELAY-45), so no order_hold begins with it
-// (ORD-5). A client to which anything else is still to be sent is marked, since that may have
-// waited for the name.
-func (e *entry) notifyAbsent(rev uint64, again bool) {
-	for r := e.head; r != nil; r = r.next {
-		if !again || !r.knowsAbsence() || !r.sub.sentAll() {
-			r.touched(rev)
-		}
-	}
-}
-
-// knowsAbsence reports whether the client was sent that the name does not exist, in the words that
-// are valid now.
-func (r *record) knowsAbsence() bool {
-	f := r.entry.nameError
-	return !r.is(owed|holds|unavailableDue) && f != nil && (f == r.lastError() || f.Own && r.sub.delta)
 }
 
 // notify marks the clients of a name.

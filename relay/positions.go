@@ -208,13 +208,3 @@ func (x *positions) behind() bool {
 	}
 	return false
 }
-
-// sentAll reports whether the client was sent all of its sets, and nothing of them is withheld.
-func (x *positions) sentAll() bool {
-	for p := x.first; p != nil; p = p.also {
-		if p.fresh || p.resend || p.blocked() || p.defersRemoval() {
-			return false
-		}
-	}
-	return len(x.again) == 0 && !x.behind()
-}

@@ -252,11 +252,6 @@ func (s *Sub) pend(rev uint64, what uint32) {
 	}
 }
 
-// sentAll reports whether the client was sent all there is, and nothing is withheld from it.
-func (s *Sub) sentAll() bool {
-	return s.sets.sentAll() && len(s.claims.versions)+len(s.deferred) == 0 && s.alias.none()
-}
-
 // answersWhole reports whether every SotW answer holds the full view (SOTW-2, SOTW-4).
 func (s *Sub) answersWhole() bool {
 	return !s.delta && (s.sets.star() != nil || s.asList || xds.SentWhole(s.typeURL))
