@@ -60,7 +60,7 @@ func (r *record) recognize() {
 			r.flags |= holds | claimed
 			r.owe(false)
 		}
-	case s.shard.named.absent(e):
+	case r.absent():
 	case e.isInDoubt():
 		// Nothing is known of the name, so it may stand for what the client holds. Nothing is
 		// removed.
