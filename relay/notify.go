@@ -31,8 +31,8 @@ func (n *namedTable) offer(e *entry, rev uint64, gen uint32, stated bool) {
 			n.abandon(e)
 		}
 	case stated:
-		// if there was no body, its end is no news
-		known, words := e.absentOn(gen) || gen == 0 && e.chosen == nil, e.nameError
+		// If there was no body, its end is no news, unless clients remember an error since (ABS-7).
+		known, words := e.absentOn(gen) && !e.inError || gen == 0 && e.chosen == nil, e.nameError
 		if !e.aliasDropped && (words == nil || !n.shard.group.origin.ends(words)) {
 			words = notFound(e.name) // for clients who could not be told otherwise (ABS-10)
 		}
@@ -97,6 +97,13 @@ func (e *entry) due() {
 			r.flags = r.flags&^claimed | holds
 		}
 	}
+}
+
+// remembersError reports whether the last that the client was sent of the name is an error that is
+// no absence. It remembers that until it is told otherwise (ABS-7).
+func (r *record) remembersError() bool {
+	f := r.lastError()
+	return f != nil && !r.sub.shard.group.origin.ends(f)
 }
 
 // notify marks the clients of a name.

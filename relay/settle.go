@@ -101,7 +101,7 @@ func (r *record) settle() (what event, body *xds.Variant, rev uint64) {
 		}
 		return resource, v, rev
 	case absent:
-		tell := r.is(owed | holds)
+		tell := r.is(owed|holds) || s.delta && !r.entry.inError && r.remembersError()
 		s.newest = xds.Newer(s.newest, s.shard.named.from)
 		if tell && s.delta { // SotW has no removal, and an absence is sent once (WARM-7)
 			r.setLastError(nil) // its error follows the removal, or is sent with it
