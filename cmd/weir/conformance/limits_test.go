@@ -37,9 +37,10 @@ var limitCases = []testCase{
 		virtual(t, "../../../relay", "TestRefusedWay")
 	}},
 	{"ERR-7", "virtual: streams, by server, connection and identity", func(t *testing.T) {
-		for _, name := range []string{"TestStreamLimit", "TestRefusedClientsAreLetGo", "TestHalfAClient", "TestIdentities", "TestIdentityOf"} {
+		for _, name := range []string{"TestStreamLimit", "TestRefusedClientsAreLetGo", "TestHalfAClient", "TestIdentities"} {
 			virtual(t, "../../../downstream", name)
 		}
+		virtual(t, "../../../downstream/identity", "TestOf")
 	}},
 	{"ERR-7", "virtual: streams that come too fast, and requests on one of them", func(t *testing.T) {
 		for _, name := range []string{"TestArrivals", "TestArrivalsEnd", "TestFastClientIsReadSlowly"} {
