@@ -37,7 +37,8 @@ func TestIstioKeys(t *testing.T) {
 	if err := run.give([]byte(istioKeys)); err != nil {
 		t.Fatal(err)
 	}
-	straight := answers(t, addr, relaytest.Delta, nodes, patience)
+	all := keyClients{relaytest.Delta, []string{relaytest.ClusterType, relaytest.ListenerType}, nodes}
+	straight := all.answers(t, addr, patience)
 	for i := range nodes {
 		for j := range i {
 			same := straight[i] == straight[j]
@@ -51,14 +52,15 @@ func TestIstioKeys(t *testing.T) {
 			"name": "istio", "grpc": map[string]any{"addresses": []any{addr}},
 		}}}
 	}
-	tryKeys(t, []keyTrial{
+	all.try(t, []keyTrial{
 		{groupBy: []any{"id", "cluster", "metadata"}, groups: 5},
 		{groupBy: []any{"cluster"}, node: map[string]any{"id": nodes[0].Id}, groups: 3, wrong: 5},
-	}, config, relaytest.Delta, nodes, straight)
+	}, config, straight)
 	workload := []any{"cluster", "metadata.NAMESPACE", "metadata.CLUSTER_ID", "metadata.LABELS", "metadata.ISTIO_VERSION"}
-	tryKeys(t, []keyTrial{
+	gateways := keyClients{all.dialect, all.types, nodes[3:]}
+	gateways.try(t, []keyTrial{
 		{groupBy: workload, node: map[string]any{"id": nodes[3].Id}, groups: 1},
-	}, config, relaytest.Delta, nodes[3:], straight[3:])
+	}, config, straight[3:])
 }
 
 // istioKeys is a service in each of two namespaces, of which one keeps its own to itself, and a

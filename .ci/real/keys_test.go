@@ -30,19 +30,23 @@ func keyNode(id, cluster string, metadata map[string]any) *core.Node {
 	return &core.Node{Id: id, Cluster: cluster, Metadata: fields}
 }
 
-// keyTypes are what answers are compared in.
-var keyTypes = []string{relaytest.ClusterType, relaytest.ListenerType}
+// keyClients are clients whose answers are compared: a node each, which asks for `*` of types.
+type keyClients struct {
+	dialect relaytest.Dialect
+	types   []string
+	nodes   []*core.Node
+}
 
-// answers are what each node is answered to `*` of keyTypes at a server, as text; "" for one that
-// is not answered within wait. All are connected at the same time.
-func answers(t *testing.T, server string, d relaytest.Dialect, nodes []*core.Node, wait time.Duration, options ...grpc.DialOption) []string {
+// answers are what each node is answered at a server, as text; "" for one that is not answered
+// within wait. All are connected at the same time.
+func (k keyClients) answers(t *testing.T, server string, wait time.Duration, options ...grpc.DialOption) []string {
 	t.Helper()
-	clients := make([]*relaytest.Client, len(nodes))
+	clients := make([]*relaytest.Client, len(k.nodes))
 	conn := weirtest.Connect(t, server, options...)
-	for i, n := range nodes {
-		clients[i] = relaytest.NewClient(t, conn, relaytest.ClientConfig{Dialect: d})
+	for i, n := range k.nodes {
+		clients[i] = relaytest.NewClient(t, conn, relaytest.ClientConfig{Dialect: k.dialect})
 		clients[i].Open(n)
-		for _, typeURL := range keyTypes {
+		for _, typeURL := range k.types {
 			clients[i].Request(typeURL)
 		}
 	}
@@ -51,7 +55,7 @@ func answers(t *testing.T, server string, d relaytest.Dialect, nodes []*core.Nod
 			c.Cancel()
 		}
 	}()
-	all := make([]string, len(nodes))
+	all := make([]string, len(k.nodes))
 	ctx, cancel := context.WithTimeout(t.Context(), wait)
 	defer cancel()
 	// A control plane may answer in several pieces: what has been the same for a second is the answer.
@@ -60,7 +64,7 @@ func answers(t *testing.T, server string, d relaytest.Dialect, nodes []*core.Nod
 			break
 		}
 		for i, c := range clients {
-			if text := held(c); text != all[i] {
+			if text := k.held(c); text != all[i] {
 				all[i], same = text, 0
 			}
 			if all[i] == "" {
@@ -72,10 +76,10 @@ func answers(t *testing.T, server string, d relaytest.Dialect, nodes []*core.Nod
 	return all
 }
 
-// held is what a client has of keyTypes: names, and bodies.
-func held(c *relaytest.Client) string {
+// held is what a client has: names, and bodies.
+func (k keyClients) held(c *relaytest.Client) string {
 	var text strings.Builder
-	for _, typeURL := range keyTypes {
+	for _, typeURL := range k.types {
 		for _, name := range c.Names(typeURL) {
 			fmt.Fprintf(&text, "%s %s %x\n", typeURL, name, c.Body(typeURL, name))
 		}
@@ -91,8 +95,8 @@ type keyTrial struct {
 	wrong   int // nodes that are answered otherwise than straight at the control plane
 }
 
-// tryKeys measures keys before a control plane at an address, with an own weir for each.
-func tryKeys(t *testing.T, trials []keyTrial, config func() weirtest.Config, d relaytest.Dialect, nodes []*core.Node, straight []string) {
+// try measures keys before a control plane that answers straight, with an own weir for each.
+func (k keyClients) try(t *testing.T, trials []keyTrial, config func() weirtest.Config, straight []string) {
 	t.Helper()
 	for _, x := range trials {
 		c := config()
@@ -106,18 +110,18 @@ func tryKeys(t *testing.T, trials []keyTrial, config func() weirtest.Config, d r
 		}
 		weir := weirtest.Start(t, c)
 		wait := patience
-		if x.wrong == len(nodes) {
+		if x.wrong == len(k.nodes) {
 			wait = 3 * time.Second // they are never answered
 		}
-		behind := answers(t, weir.Addr, d, nodes, wait)
+		behind := k.answers(t, weir.Addr, wait)
 		groups, _ := weir.Metric("weir_groups")
 		wrong := 0
-		for i := range nodes {
+		for i := range k.nodes {
 			if behind[i] != straight[i] {
 				wrong++
 			}
 		}
-		t.Logf("group_by %v, node %v: %d nodes, %v groups, %d answered otherwise than straight", x.groupBy, x.node, len(nodes), groups, wrong)
+		t.Logf("group_by %v, node %v: %d nodes, %v groups, %d answered otherwise than straight", x.groupBy, x.node, len(k.nodes), groups, wrong)
 		if int(groups) != x.groups || wrong != x.wrong {
 			t.Errorf("group_by %v, node %v: %v groups and %d wrong answers, want %d and %d", x.groupBy, x.node, groups, wrong, x.groups, x.wrong)
 		}
@@ -172,15 +176,15 @@ func TestKeysByNodeID(t *testing.T) {
 		pod := map[string]any{"pod": fmt.Sprint("pod-", i), "NAMESPACE": fmt.Sprint("ns-", i%3)}
 		nodes = append(nodes, keyNode([]string{"a", "b"}[i%2], "edge", pod))
 	}
-	clusters := keyTypes[:1] // a listener of a snapshot that has none is never answered by all of them
+	clusters := []string{relaytest.ClusterType} // a listener of a snapshot that has none is never answered by all of them
 	for _, o := range []origin{
 		{name: "snapshot-delta by id", dialect: relaytest.Delta, caches: byNodeID},
 		{name: "snapshot-sotw by id", dialect: relaytest.SotW, caches: byNodeID},
 		javaDelta, javaSotW,
 	} {
 		t.Run(o.name, func(t *testing.T) {
-			defer func(all []string) { keyTypes = all }(keyTypes)
-			keyTypes = clusters
+			t.Parallel()
+			clients := keyClients{o.dialect, clusters, nodes}
 			p := newPlane(t, o, keyWorld())
 			if p.program != nil {
 				for _, id := range []string{"a", "b"} {
@@ -195,11 +199,11 @@ func TestKeysByNodeID(t *testing.T) {
 					}
 				}
 			}
-			straight := answers(t, p.Addr(), o.dialect, nodes, patience)
+			straight := clients.answers(t, p.Addr(), patience)
 			if straight[0] == straight[1] || straight[0] != straight[2] || straight[0] == "" {
 				t.Fatalf("straight at it: %q", straight)
 			}
-			tryKeys(t, []keyTrial{
+			clients.try(t, []keyTrial{
 				{groupBy: []any{"id"}, groups: 2},
 				{groups: 6, wrong: 6},
 				{groupBy: []any{}, node: map[string]any{"id": "a"}, groups: 1, wrong: 3},
@@ -210,7 +214,7 @@ func TestKeysByNodeID(t *testing.T) {
 				}}}
 				maps.Copy(c.Origin(), o.weir)
 				return c
-			}, o.dialect, nodes, straight)
+			}, straight)
 		})
 	}
 }
