@@ -323,6 +323,9 @@
 //     a variant that every map matches (DYN-16, DYN-12).
 //   - RELAY-69: at a SotW origin nothing is shared of grouped types, since such an origin never
 //     states that a variant is gone.
+//   - RELAY-70: the cold_wait of a map that shared a subscription counts from the question for the
+//     map, on a stream that stays open. Counted from the removal it would pass in an outage, and
+//     the map would lose what the origin had no chance to speak of (RELAY-2, RELAY-8).
 //   - RELAY-96: a wildcard client with initial versions is sent nothing of a restored set until
 //     that is confirmed, not even names that it lacks: they may have been deleted before it came
 //     back. Silence for firm_settle confirms only what was presented to the origin. For anything

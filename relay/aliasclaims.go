@@ -128,13 +128,35 @@ func (s *Sub) mayKeep(x heldName) {
 // not answered yet.
 func (s *Sub) keepAs(v *xds.Variant, d xds.Digest) {
 	for _, alias := range v.Aliases {
-		r := s.record(xds.NameKey(alias))
-		if r == nil || r.is(holds) {
+		if r := s.record(xds.NameKey(alias)); r != nil && !r.is(holds) {
+			r.keep(v, d)
+		}
+	}
+}
+
+// takeBack is called with the resources that a delta client is sent by name. One of them may list
+// an alias that, as the client was sent, stands for nothing. The client may take the list as the
+// later statement. So it holds the resource by the alias until it was sent the absence again.
+func (s *Sub) takeBack(sent []*xds.Variant) {
+	if s.shard.named.other.held == nil { // no alias was ever seen
+		return
+	}
+	for _, v := range sent {
+		if v.Notice() {
 			continue
 		}
-		s.alias.set(r, v.Name, v.Spelt)
-		r.setSent(d)
-		r.flags |= holds
-		r.markDirty(s.shard.rev)
+		for _, alias := range v.Aliases {
+			if r := s.record(xds.NameKey(alias)); r != nil && !r.is(holds|owed) {
+				r.keep(v, v.Digest)
+			}
+		}
 	}
+}
+
+// keep records that the client has the resource v, in the form d, by an alias.
+func (r *record) keep(v *xds.Variant, d xds.Digest) {
+	r.sub.alias.set(r, v.Name, v.Spelt)
+	r.setSent(d)
+	r.flags |= holds
+	r.markDirty(r.sub.shard.rev)
 }

@@ -295,6 +295,7 @@ func (n *namedTable) lookChanged(a *Ask, gen uint32, now time.Time, all bool) (a
 func (n *namedTable) noteAsked(e *entry, gen uint32, now time.Time) Name {
 	e.onAsked(gen)
 	n.unheard = append(n.unheard, unheard{e, gen, e.asks, now})
+	n.askedRetained(e, now)
 	n.park(e, gen, now)
 	if e.chosen != nil && e.chosen.DoNotCache {
 		e.markRecords(n.shard.rev) // from now on it may be given to clients

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"testing"
 
 	"github.com/weir-xds/weir/relay/xds"
 )
@@ -79,6 +80,38 @@ func (c *modelSub) keepsBy(aliases []string, resource string) bool {
 		}
 		return true
 	})
+}
+
+// standForNothing: an answer says that these names do not resolve. So nothing that was sent before
+// goes by them. What the same answer brings may: nobody says which of the two is the later word.
+func (c *modelSub) standForNothing(names []string, brought map[string]bool) {
+	for n, aliases := range c.aliases {
+		if !brought[n] {
+			c.aliases[n] = slices.DeleteFunc(slices.Clone(aliases), func(x string) bool { return slices.Contains(names, x) })
+		}
+	}
+}
+
+// TestModelKeepsByAlias: the model's client keeps a resource by an alias that the resource listed
+// last, unless a later answer said that the alias stands for nothing.
+func TestModelKeepsByAlias(t *testing.T) {
+	for _, x := range []struct {
+		what    string
+		absent  []string
+		brought map[string]bool
+		keeps   bool
+	}{
+		{what: "nothing was said of the alias since", absent: []string{"a2"}, keeps: true},
+		{what: "it stands for nothing", absent: []string{"a1"}},
+		{what: "it stands for nothing, beside the resource that lists it", absent: []string{"a1"}, brought: map[string]bool{"n1": true}, keeps: true},
+		{what: "beside another resource", absent: []string{"a1"}, brought: map[string]bool{"n2": true}},
+	} {
+		c := &modelSub{names: map[string]bool{"a1": true}, held: map[string]int{"n1": 1}, aliases: map[string][]string{"n1": {"a1", "a2"}}}
+		c.standForNothing(x.absent, x.brought)
+		if got := c.named1(c.aliases["n1"]) && c.keepsBy(c.aliases["n1"], "n1"); got != x.keeps {
+			t.Errorf("%s: the client keeps it: %v, want %v", x.what, got, x.keeps)
+		}
+	}
 }
 
 // produceAliased says of each name asked what it stands for now, if that was not told. That an

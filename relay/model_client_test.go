@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -258,6 +259,12 @@ func (m *model) take(c *modelSub) {
 		delete(c.held, n)
 		delete(c.versions, n)
 	}
+	for _, v := range a.Variants {
+		if v.Notice() {
+			c.standForNothing(v.Aliases, seen)
+		}
+	}
+	c.standForNothing(a.Removed, seen)
 	for name := range c.held {
 		if c.alias.undecided > 0 {
 			// it came back, and a name that is not answered yet may be an alias of what it said it
@@ -271,7 +278,11 @@ func (m *model) take(c *modelSub) {
 	clear(c.unsubbed)
 	c.left = false
 	m.judgeTimed(c)
-	m.logf("client %d answer refused %v -%v: holds %v, in error %v", c.id, refuses, slices.Sorted(slices.Values(a.Removed)), c.held, c.errs)
+	var sent []string
+	for _, v := range a.Variants {
+		sent = append(sent, fmt.Sprint(v.Name, v.Aliases))
+	}
+	m.logf("client %d answer refused %v +%v -%v: holds %v, in error %v", c.id, refuses, sent, slices.Sorted(slices.Values(a.Removed)), c.held, c.errs)
 	if !c.delta && !c.wildcard && !xds.SentWhole(c.typeURL) {
 		total := xds.Sum{}
 		for _, v := range c.versions {

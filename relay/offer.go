@@ -240,7 +240,7 @@ func (k *store) divide(asked []*shard, u *update, bodies []*xds.Variant, rev uin
 	for _, r := range u.RemovedVariants {
 		for _, s := range k.shardsMatching(r.Set) {
 			early := s.turn == rev && s.named.doubt(now, xds.Identity{Name: r.Name, Constraints: r.Constraints}, gen)
-			if s.turn == rev && !early && !s.named.retains(s.updateShare, xds.Identity{Name: r.Name, Constraints: r.Constraints}, gen, now) {
+			if s.turn == rev && !early && !s.named.retains(s.updateShare, xds.Identity{Name: r.Name, Constraints: r.Constraints}, gen) {
 				p := s.shareOf(u)
 				p.RemovedVariants = append(p.RemovedVariants, r)
 			}
@@ -259,7 +259,7 @@ func (k *store) divide(asked []*shard, u *update, bodies []*xds.Variant, rev uin
 			if s.named.doubt(now, xds.Identity{Name: name}, gen) {
 				continue
 			}
-			if (!s.holdsConstrained(name, gen) || s.named.awaits(name, gen)) && !s.named.retains(s.updateShare, xds.Identity{Name: name}, gen, now) {
+			if (!s.holdsConstrained(name, gen) || s.named.awaits(name, gen)) && !s.named.retains(s.updateShare, xds.Identity{Name: name}, gen) {
 				p := s.shareOf(u)
 				p.Removed = append(p.Removed, name)
 			}

@@ -11,13 +11,16 @@ import (
 // one map serves another map as well, the name is not asked for the other map. The entry that is
 // asked represents the one that is not. When the variant goes or is replaced by one that does not
 // match both, the name is asked for its own map, and keeps its body until that is answered
-// (RELAY-70).
+// (RELAY-70). If the origin is silent, the body goes after cold_wait. That is counted from the
+// question, on a stream that stays open: an origin that is away takes nothing from anyone
+// (RELAY-2).
 
 // sharedWant is how an entry shares a subscription with the entries of other maps.
 type sharedWant struct {
 	rep      *entry       // is asked in place of this one
 	heir     *entry       // takes the place of this one, which is given up
 	retained *xds.Variant // is kept until the origin has answered for the map
+	asked    time.Time    // when the retained name was last asked for its own map
 }
 
 func (e *entry) rep() *entry {
@@ -183,9 +186,9 @@ func (n *namedTable) waitsForHeir(e *entry) bool {
 }
 
 // retains reports whether a removal does not apply to what the shard holds of a name, because the
-// name was never asked for this map. Then it is asked, and its body stays until the answer, or for
-// cold_wait. gen is that of the stream: a removal on the stream of `*` concerns `*` alone.
-func (n *namedTable) retains(p *updateShare, id xds.Identity, gen uint32, now time.Time) bool {
+// name was never asked for this map. Then it is asked, and its body stays until the answer, or
+// until endRetained. gen is that of the stream: a removal on the stream of `*` concerns `*` alone.
+func (n *namedTable) retains(p *updateShare, id xds.Identity, gen uint32) bool {
 	e := n.entries[id.Name]
 	if e == nil || !e.askedOn(gen) || find(e.variants, id.Constraints) == nil || p.brings(id.Name) {
 		return false
@@ -195,7 +198,6 @@ func (n *namedTable) retains(p *updateShare, id xds.Identity, gen uint32, now ti
 	}
 	e.sharedWant = &sharedWant{retained: e.chosen}
 	n.look(e)
-	n.shard.push(timer{at: now.Add(n.shard.cfg().ColdWait), kind: retainedEnd, shard: n.shard, entry: e})
 	return true
 }
 
@@ -231,16 +233,36 @@ func (p *updateShare) replaceRetained(s *shard, gen uint32) {
 	}
 }
 
-// endRetained removes the retained body of a name for which the origin has not answered. It locks
-// the shard.
+// askedRetained begins the wait for the answer if the name has a retained body.
+func (n *namedTable) askedRetained(e *entry, now time.Time) {
+	if e.retained() != nil {
+		e.sharedWant.asked = now
+		n.endRetainedAt(e, now.Add(n.shard.cfg().ColdWait))
+	}
+}
+
+func (n *namedTable) endRetainedAt(e *entry, at time.Time) {
+	n.shard.push(timer{at: at, kind: retainedEnd, shard: n.shard, entry: e})
+}
+
+// endRetained removes the retained body of a name if the stream on which it was asked has stayed
+// open for cold_wait without an answer. Without a stream the next question begins the wait anew. It
+// locks the shard.
 func (n *namedTable) endRetained(e *entry, now time.Time) {
 	s := n.shard
 	s.mu.Lock()
-	if v := e.retained(); v != nil && n.entries[e.name] == e {
-		s.now, e.sharedWant = now, nil
-		rev := s.nextRev()
-		n.removeName(xds.Identity{Name: e.name, Constraints: v.Constraints.Key()})
-		s.unshareTouched(n.offerTouched(rev, e.asked())...)
+	defer s.unlock()
+	v := e.retained()
+	if v == nil || n.entries[e.name] != e || !n.isAsked(e) {
+		return
 	}
-	s.unlock()
+	at := s.lane(n.lane).arrivals.Load().Over(e.sharedWant.asked, s.cfg().ColdWait)
+	if at.After(now) {
+		n.endRetainedAt(e, at)
+		return
+	}
+	s.now, e.sharedWant = now, nil
+	rev := s.nextRev()
+	n.removeName(xds.Identity{Name: e.name, Constraints: v.Constraints.Key()})
+	s.unshareTouched(n.offerTouched(rev, e.asked())...)
 }

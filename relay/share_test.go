@@ -76,15 +76,61 @@ func TestShare(t *testing.T) {
 		}
 		check(r)
 	})
-	t.Run("what is kept is kept for cold_wait from the removal on", func(t *testing.T) {
+	t.Run("what is kept is kept for cold_wait from the question on", func(t *testing.T) {
 		r, _, two := begin(true)
 		r.asks(mainLane, false)
 		at := zero.Add(time.Hour) // nobody has asked or been told anything for long
 		r.says(mainLane, at, xds.EndpointType, "n{env=prod,v=1}=a", "-n{env=prod}")
-		r.table.Advance(at.Add(9 * time.Second))
+		r.group.lanes[mainLane].Take(at.Add(2*time.Second), false)
+		r.table.Advance(at.Add(11 * time.Second))
 		isTold(t, "v2", told(two), "nothing")
-		r.table.Advance(at.Add(10 * time.Second))
+		r.table.Advance(at.Add(12 * time.Second))
 		isTold(t, "v2", told(two), "-n")
+		check(r)
+	})
+	t.Run("what is kept is kept while the origin is away", func(t *testing.T) { // RELAY-2
+		r, _, two := begin(true)
+		r.asks(mainLane, false)
+		lane, at := r.group.lanes[mainLane], zero
+		r.says(mainLane, at, xds.EndpointType, "n{env=prod,v=1}=a", "-n{env=prod}")
+		later := func(d time.Duration) {
+			at = at.Add(d)
+			r.table.Advance(at)
+		}
+		lane.Close() // before the other map is asked
+		later(time.Hour)
+		isTold(t, "v2, not asked", told(two), "nothing")
+		for range 5 { // and each stream ends before cold_wait has passed
+			lane.Open(at, 0)
+			lane.Take(at, false)
+			later(9 * time.Second)
+			lane.Close()
+			later(9 * time.Second)
+		}
+		isTold(t, "v2, asked in vain", told(two), "nothing")
+		three := r.sub(xds.EndpointType, "env=prod,v=2", true, "n")
+		isTold(t, "who comes now", told(three), "n=1")
+		lane.Open(at, 0)
+		lane.Take(at, false)
+		later(9 * time.Second)
+		isTold(t, "v2, before cold_wait", told(two), "nothing")
+		later(time.Second)
+		isTold(t, "v2, after cold_wait", told(two), "-n")
+		check(r)
+	})
+	t.Run("what is kept is kept while the answer may be arriving", func(t *testing.T) {
+		r, _, two := begin(true)
+		r.asks(mainLane, false)
+		lane := r.group.lanes[mainLane]
+		var arriving Arrivals
+		lane.Over(&arriving)
+		r.says(mainLane, zero, xds.EndpointType, "n{env=prod,v=1}=a", "-n{env=prod}")
+		lane.Take(zero, false)
+		arriving.Bytes(zero.Add(8*time.Second), 1<<20)
+		r.table.Advance(zero.Add(17 * time.Second))
+		isTold(t, "v2, while bytes arrive", told(two), "nothing")
+		r.table.Advance(zero.Add(18 * time.Second))
+		isTold(t, "v2, cold_wait after them", told(two), "-n")
 		check(r)
 	})
 	t.Run("a split that states both", func(t *testing.T) {

@@ -31,6 +31,7 @@ func (t *take) changes() *Answer {
 		if !s.alias.none() {
 			base, t.a.Errors = s.tidy(t.a.Body, base, t.a.Errors)
 		}
+		s.takeBack(t.a.Variants)
 	}
 	switch own := t.a.Body; {
 	case base == nil:

@@ -17,13 +17,14 @@ import (
 // clientList is what a running weir says of its clients: the part that is shown as a table.
 type clientList struct {
 	Clients []struct {
-		NodeID  string       `json:"node_id"`
-		Cluster string       `json:"node_cluster"`
-		Peer    string       `json:"peer"`
-		Origin  string       `json:"origin"`
-		Group   string       `json:"group"`
-		Since   time.Time    `json:"since"`
-		Types   []clientType `json:"types"`
+		NodeID   string       `json:"node_id"`
+		Cluster  string       `json:"node_cluster"`
+		Peer     string       `json:"peer"`
+		Identity string       `json:"identity"`
+		Origin   string       `json:"origin"`
+		Group    string       `json:"group"`
+		Since    time.Time    `json:"since"`
+		Types    []clientType `json:"types"`
 	} `json:"clients"`
 	Total int `json:"total"`
 }
@@ -53,7 +54,7 @@ func clientsCommand() *cobra.Command {
 	f.String("type", "", "only those subscribed to the `type`, as cds or a full URL; --unsynced, --nacking and --older are then of it alone")
 	f.String("group", "", "only those in the group with this `key`")
 	f.String("node", "", "only those with this node `id`, in which * stands for any characters")
-	f.String("identity", "", "only those whose certificate has this `identity`, in which * stands for any characters")
+	f.String("identity", "", "only those with this `identity` (spiffe:, uri:, dns:, subject:, uid: or anonymous), in which * stands for any characters")
 	f.Duration("older", 0, "only those that have been out of sync for longer than this")
 	f.Int("limit", 1000, "list so many at most")
 	complete(cmd, "type", config.ShortNames()...)
@@ -85,7 +86,7 @@ func clientsTable(w io.Writer, body []byte) error {
 	now := time.Now()
 	// A tabwriter keeps its first error for Flush.
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	row(tw, "NODE", "CLUSTER", "PEER", "ORIGIN", "GROUP", "CONNECTED", "BEHIND", "REJECTS")
+	row(tw, "NODE", "CLUSTER", "PEER", "IDENTITY", "ORIGIN", "GROUP", "CONNECTED", "BEHIND", "REJECTS")
 	for i := range all.Clients {
 		c := &all.Clients[i]
 		var behind, rejects []string
@@ -97,7 +98,8 @@ func clientsTable(w io.Writer, body []byte) error {
 				rejects = append(rejects, fmt.Sprintf("%s %s ago: %s", t.Type, ago(now, r.At), r.Message))
 			}
 		}
-		row(tw, c.NodeID, c.Cluster, c.Peer, c.Origin, c.Group, ago(now, c.Since), strings.Join(behind, ", "), strings.Join(rejects, "; "))
+		row(tw, c.NodeID, c.Cluster, c.Peer, c.Identity, c.Origin, c.Group, ago(now, c.Since),
+			strings.Join(behind, ", "), strings.Join(rejects, "; "))
 	}
 	if err := tw.Flush(); err != nil {
 		return err

@@ -42,6 +42,7 @@ func TestClients(t *testing.T) {
 		{"--older 1h", ""},
 		{"--group nobody", ""},
 		{"--identity nobody", ""},
+		{"--identity anonymous --node bad-2", "bad-2"},
 		{"--limit 1", "bad-2"},
 	} {
 		code, stdout, stderr := weir(t, append([]string{"clients", "--admin", port}, strings.Fields(row.flags)...)...)
@@ -57,7 +58,7 @@ func TestClients(t *testing.T) {
 		if strings.Contains(stdout, "\x1b") {
 			t.Errorf("%q: what a client says reaches the terminal: %q", row.flags, stdout)
 		}
-		for _, part := range []string{"NODE", "my taste"} {
+		for _, part := range []string{"NODE", "IDENTITY", "  anonymous  ", "my taste"} {
 			if strings.HasPrefix(row.nodes, "bad") && !strings.Contains(stdout, part) {
 				t.Errorf("%q: no %q in\n%s", row.flags, part, stdout)
 			}

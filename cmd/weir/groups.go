@@ -88,8 +88,12 @@ func suggestOrigin(w io.Writer, s *admin.Suggestion) error {
 
 // differs is a line about a field that may have to be added.
 func differs(d *admin.DifferingField) string {
-	text := fmt.Sprintf("WARNING: %s is not in the key, and members of %d groups differ in it: %q (%s) and %q (%s) in group %s",
-		d.Field, d.Groups, d.Values[0], d.NodeIDs[0], d.Values[1], d.NodeIDs[1], d.Group)
+	groups := fmt.Sprintf("%d groups", d.Groups)
+	if d.Groups == 1 {
+		groups = "1 group"
+	}
+	text := fmt.Sprintf("WARNING: %s is not in the key, and members of %s differ in it: %q (%s) and %q (%s) in group %s",
+		d.Field, groups, d.Values[0], d.NodeIDs[0], d.Values[1], d.NodeIDs[1], d.Group)
 	if d.Tailored {
 		text += "; elsewhere the answers went by it: " + difference(d.Type, d.Name, d.Between)
 	}

@@ -81,7 +81,7 @@ func TestGroupsThatDiffer(t *testing.T) {
 	}
 	port := w.admin.listener.Addr().String()
 	for _, c := range []struct{ command, part string }{
-		{"groups suggest", `  WARNING: metadata.NAMESPACE is not in the key, and members of 1 groups differ in it: "shop" (of shop) and "bill" (of bill) in group `},
+		{"groups suggest", `  WARNING: metadata.NAMESPACE is not in the key, and members of 1 group differ in it: "shop" (of shop) and "bill" (of bill) in group `},
 		{"status", "MEMBERS DIFFER IN\n"},
 		{"status", "  metadata.NAMESPACE\n"},
 	} {
