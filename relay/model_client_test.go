@@ -282,6 +282,7 @@ func (m *model) take(c *modelSub) {
 	for _, v := range a.Variants {
 		sent = append(sent, fmt.Sprint(v.Name, v.Aliases))
 	}
+	slices.Sort(sent) // their order is that of no promise
 	m.logf("client %d answer refused %v +%v -%v: holds %v, in error %v", c.id, refuses, sent, slices.Sorted(slices.Values(a.Removed)), c.held, c.errs)
 	if !c.delta && !c.wildcard && !xds.SentWhole(c.typeURL) {
 		total := xds.Sum{}
