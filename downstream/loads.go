@@ -25,10 +25,10 @@ import (
 )
 
 // LoadReports opens a stream of load reports at an origin, for a client whose stream has come
-// through the relays of via. first is the client's first message, which is not sent yet; it names
-// the client. The stream ends with ctx. The error is the status that the client's stream ends with:
-// UNIMPLEMENTED if the origin takes no reports (LRS-5).
-type LoadReports func(ctx context.Context, origin *relay.Origin, via []string, first []byte) (LoadStream, error)
+// through the relays of via. who is the client's identity. first is its first message, which is not
+// sent yet; it names the client. The stream ends with ctx. The error is the status that the
+// client's stream ends with: UNIMPLEMENTED if the origin takes no reports (LRS-5).
+type LoadReports func(ctx context.Context, origin *relay.Origin, via []string, who string, first []byte) (LoadStream, error)
 
 // LoadStream is a stream of load reports at an origin. Messages are in wire format. Send and Recv
 // may be called concurrently.
@@ -94,7 +94,7 @@ type loadStream struct {
 	wire      grpc.ServerStream
 	transport transport
 	conn      *connection
-	from      *peerKey // the peer that long compressed messages are counted for
+	from      caller
 
 	in loadReport // owned by serve, and from then on by report
 
@@ -144,14 +144,14 @@ func (l *loadStream) serve(ctx context.Context) error {
 	}
 	if p, ok := peer.FromContext(ctx); ok {
 		l.conn = connectionOf(p)
-		l.from = callerOf(p).peer
-		l.in.from = l.from
+		l.from = callerOf(p)
+		l.in.from = l.from.peer
 	}
 	if err := s.enterLoads(l); err != nil {
 		return err
 	}
 	defer s.leaveLoads(l)
-	if err := s.turn(ctx, l.set, l.from, l.conn); err != nil {
+	if err := s.turn(ctx, l.set, l.from.peer, l.conn); err != nil {
 		return err
 	}
 	first, err := l.first()
@@ -160,7 +160,7 @@ func (l *loadStream) serve(ctx context.Context) error {
 	}
 	up, cancel := context.WithCancel(ctx)
 	defer cancel()
-	origin, err := s.cfg.LoadReports(up, l.set.origin, via, first)
+	origin, err := s.cfg.LoadReports(up, l.set.origin, via, l.from.who(), first)
 	if err != nil {
 		return err
 	}

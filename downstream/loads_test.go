@@ -54,7 +54,10 @@ func TestEndsOfLoadReportsAreCounted(t *testing.T) {
 			cfg.Metrics = metrics.New(registry)
 			cfg.Via = "here"
 			cfg.Limits.RequestBytes = 100
-			cfg.LoadReports = func(ctx context.Context, _ *relay.Origin, _ []string, _ []byte) (LoadStream, error) {
+			cfg.LoadReports = func(ctx context.Context, _ *relay.Origin, _ []string, who string, _ []byte) (LoadStream, error) {
+				if who != "anonymous" {
+					t.Errorf("the client is %q", who)
+				}
 				o := &originLoads{ctx, make(chan error, 1)}
 				if refused == nil {
 					origins <- o

@@ -44,7 +44,7 @@ func (s *session) join(node *corev3.Node) error {
 	if s.cfg.requireNodeID && node.GetId() == "" {
 		return status.Error(codes.InvalidArgument, "node.id is empty, and require_node_id is set here")
 	}
-	g, err := s.cfg.origin.GroupFor(node, s.from.opener())
+	g, err := s.cfg.origin.GroupFor(node, s.from.who(), s.from.opener())
 	if err != nil {
 		return s.noGroup(err)
 	}
@@ -132,9 +132,11 @@ func kept(n *corev3.Node) *corev3.Node {
 // own origin is joined by the first request, and any other when it is first needed. All are
 // released at close. noGroup converts the error.
 func (s *session) groupOf(st *streamType, o *relay.Origin) (*relay.Group, error) {
-	groups, join, need := &s.others, o.GroupFor, nodeFacts
+	groups, need := &s.others, nodeFacts
+	join := func() (*relay.Group, error) { return o.GroupFor(s.node, s.from.who(), s.from.opener()) }
 	if st.dedicated {
-		groups, join, need = &s.dedicated, o.DedicatedFor, nodeWhole
+		groups, need = &s.dedicated, nodeWhole
+		join = func() (*relay.Group, error) { return o.DedicatedFor(s.node, s.from.opener()) }
 	} else if o == s.cfg.origin {
 		return s.group, nil
 	}
@@ -144,7 +146,7 @@ func (s *session) groupOf(st *streamType, o *relay.Origin) (*relay.Group, error)
 	if err := s.need(need); err != nil {
 		return nil, err
 	}
-	g, err := join(s.node, s.from.opener())
+	g, err := join()
 	if err != nil {
 		return nil, err
 	}

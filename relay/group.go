@@ -24,7 +24,8 @@ type Group struct {
 	origin    *Origin
 	key       string
 	node      *corev3.Node
-	dedicated bool // to one client stream (RELAY-29)
+	identity  string // of all its clients, where the key has it; else ""
+	dedicated bool   // to one client stream (RELAY-29)
 	lanes     [2]*Lane
 
 	// gens numbers the upstream streams of both lanes, so that a generation names one stream of the
@@ -59,8 +60,8 @@ type Group struct {
 	all atomic.Pointer[[]*shard]
 }
 
-func newGroup(o *Origin, key string, node *corev3.Node) *Group {
-	g := &Group{origin: o, key: key, node: node, types: map[string]*store{}}
+func newGroup(o *Origin, key string, node *corev3.Node, who string) *Group {
+	g := &Group{origin: o, key: key, node: node, identity: who, types: map[string]*store{}}
 	g.all.Store(&[]*shard{})
 	for i := range g.lanes {
 		g.lanes[i] = newLane(g, laneIndex(i), nil)

@@ -22,9 +22,11 @@ type TypeImage struct {
 	Origin string
 	Group  string // its key
 	// Node is what the group presents upstream, an encoded corev3.Node, deterministic.
-	Node    []byte
-	TypeURL string
-	Params  constraints.Params // the parameter map that all of it is for
+	Node []byte
+	// Identity is that of all the group's clients, where the key has it; else "".
+	Identity string
+	TypeURL  string
+	Params   constraints.Params // the parameter map that all of it is for
 	// Revision tells two images of the type that one Table gave apart: it differs if they do. It is
 	// never 0, and means nothing after a restart.
 	Revision uint64
@@ -83,7 +85,7 @@ func (t *Table) Images(changedSince func(*TypeImage) uint64) iter.Seq[TypeImage]
 					if xds.IsSecret(s.typeURL) {
 						continue
 					}
-					x := TypeImage{Origin: o.name, Group: g.key, TypeURL: s.typeURL, Params: s.params}
+					x := TypeImage{Origin: o.name, Group: g.key, Identity: g.identity, TypeURL: s.typeURL, Params: s.params}
 					if !s.image(&x, changedSince(&x)) {
 						continue
 					}

@@ -213,7 +213,7 @@ func TestRestoreRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	key, presented := cfg.Origins[0].nodeRules("weir").Group(&corev3.Node{Cluster: "edge"})
+	key, presented := cfg.Origins[0].nodeRules("weir").Group(&corev3.Node{Cluster: "edge"}, "")
 	of := func(r xds.Resource) *xds.Variant {
 		return xds.NewVariant(&xds.Provenance{TypeURL: xds.ClusterType}, &r, "1")
 	}

@@ -16,6 +16,7 @@ import (
 type GroupView struct {
 	Key       string
 	Node      *corev3.Node // presented upstream; not to be changed
+	Identity  string       // of all its clients, where the key has it; else ""
 	Dedicated bool         // to one client stream (RELAY-29)
 	Clients   int          // streams
 	// ParameterSets is how many distinct parameter maps they have in use, the empty one not counted
@@ -33,7 +34,7 @@ func (o *Origin) Groups() []GroupView {
 	list := o.groupList()
 	views := make([]GroupView, len(list))
 	for i, g := range list {
-		views[i] = GroupView{g.key, g.node, g.dedicated, g.Clients(), g.paramSets.len(), g}
+		views[i] = GroupView{g.key, g.node, g.identity, g.dedicated, g.Clients(), g.paramSets.len(), g}
 	}
 	return views
 }
@@ -57,7 +58,9 @@ func (g *GroupView) Lanes() (all [2]LaneStatus) {
 }
 
 // Fields are what the group's members have in common in the terms of its key (node.Rules.Fields).
-func (g *GroupView) Fields() map[string]string { return g.group.origin.nodeRules().Fields(g.Node) }
+func (g *GroupView) Fields() map[string]string {
+	return g.group.origin.nodeRules().Fields(g.Node, g.Identity)
+}
 
 // Differing are the watched fields in which the group's members differ, though its key leaves them
 // out.

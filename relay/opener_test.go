@@ -90,7 +90,7 @@ func TestGroupsPerPeer(t *testing.T) {
 	o, now := table.Origin("mesh"), zero
 	joins := func(peer any, cluster string, want error) *Group {
 		t.Helper()
-		g, err := o.GroupFor(&corev3.Node{Cluster: cluster}, peer)
+		g, err := o.GroupFor(&corev3.Node{Cluster: cluster}, "", peer)
 		if !errors.Is(err, want) {
 			t.Errorf("%v opens %s: %v, want %v", peer, cluster, err, want)
 		}
@@ -131,7 +131,7 @@ func TestGroupsOfAPeerWithoutLimit(t *testing.T) {
 	}
 	o := table.Origin("mesh")
 	for i := range 101 {
-		_, err := o.GroupFor(&corev3.Node{Cluster: fmt.Sprint(i)}, "a")
+		_, err := o.GroupFor(&corev3.Node{Cluster: fmt.Sprint(i)}, "", "a")
 		if errors.Is(err, ErrPeerGroups) || (err != nil) != (i == 100) {
 			t.Fatalf("the group number %d: %v", i+1, err)
 		}

@@ -19,7 +19,7 @@ func (o *Origin) nodeRules() node.Rules { return o.config().nodeRules(o.table.co
 
 // OwnNode is the node that is presented upstream for clients that present none (RELAY-62).
 func (o *Origin) OwnNode() *corev3.Node {
-	_, up := o.nodeRules().Group(nil)
+	_, up := o.nodeRules().Group(nil, "")
 	return up
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"github.com/weir-xds/weir/relay/node"
 	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/protobuf/proto"
 )
@@ -53,14 +54,14 @@ func (t *Table) Restore(now time.Time, x TypeImage) error {
 	case x.Empty():
 		return nil
 	}
-	node, err := o.restoredNode(x.Group, x.Node)
+	up, err := o.restoredNode(x.Group, x.Node, x.Identity)
 	if err != nil {
 		return fail(err)
 	}
 	if err := o.checkImage(&x); err != nil {
 		return fail(err)
 	}
-	g, err := o.restoredGroup(now, x.Group, node)
+	g, err := o.restoredGroup(now, x.Group, up, x.Identity)
 	if err != nil {
 		return fail(err)
 	}
@@ -77,9 +78,9 @@ func (t *Table) Restore(now time.Time, x TypeImage) error {
 }
 
 // restoredNode is the node to present upstream for a group that presented the encoded node when it
-// was recorded. The group's key is made of the same fields. If they give another key now, clients
-// are grouped in another way, which is an error.
-func (o *Origin) restoredNode(key string, encoded []byte) (*corev3.Node, error) {
+// was recorded. The group's key is made of the same fields, and of the identity of its clients. If
+// they give another key now, clients are grouped in another way, which is an error.
+func (o *Origin) restoredNode(key string, encoded []byte, who string) (*corev3.Node, error) {
 	n := &corev3.Node{}
 	if err := proto.Unmarshal(encoded, n); err != nil {
 		return nil, fmt.Errorf("its node does not decode: %w", err)
@@ -89,13 +90,13 @@ func (o *Origin) restoredNode(key string, encoded []byte) (*corev3.Node, error) 
 	if n.Id == own {
 		n.Id = "" // it is the group's, and no member's
 	}
-	now, up := rules.Group(n)
+	now, up := rules.Group(n, who)
 	fixed := o.config().NodeID != "" && slices.Contains(o.config().GroupBy, "id") ||
 		// The members' own values are not in the node.
 		o.config().NodeCluster != "" && slices.Contains(o.config().GroupBy, "cluster")
 	switch {
 	case now == key:
-	case !fixed:
+	case !fixed || slices.Contains(rules.GroupBy, node.Identity) != (who != ""):
 		return nil, errors.New("group_by, or what is mapped to parameters, is another by now")
 	case len(key) != len(now):
 		return nil, errors.New("it is no group's key")
@@ -108,13 +109,13 @@ func (o *Origin) restoredNode(key string, encoded []byte) (*corev3.Node, error) 
 
 // restoredGroup finds or makes the group of a key. The group ends as if its last client had left
 // now. It locks the origin.
-func (o *Origin) restoredGroup(now time.Time, key string, node *corev3.Node) (*Group, error) {
+func (o *Origin) restoredGroup(now time.Time, key string, up *corev3.Node, who string) (*Group, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	g := o.groups[key]
 	if g == nil {
 		var err error
-		if g, err = o.addGroup(key, node, nil); err != nil {
+		if g, err = o.addGroup(key, up, who, nil); err != nil {
 			return nil, err
 		}
 		g.ending = true

@@ -64,7 +64,8 @@ type OriginConfig struct {
 	SotW bool
 	// GroupBy are the node fields that decide what the origin answers: cluster, locality,
 	// user_agent_name, user_agent_version, client_features, metadata, metadata.KEY, id,
-	// dynamic_parameters. Empty: one group for all (RELAY-60, RELAY-63).
+	// dynamic_parameters; or identity, which is no field. Empty: one group for all (RELAY-60,
+	// RELAY-63).
 	GroupBy []string
 	// Untailored: the origin's answers depend on nothing of a node, so members of a group may
 	// differ in whatever they like (RELAY-63).
@@ -304,15 +305,15 @@ var ErrPeerGroups = errors.New("limits.groups_per_peer is reached")
 
 // Group finds or makes the group of a node and takes a reference, which the caller gives back by
 // Group.Release. n may be nil (STREAM-2).
-func (o *Origin) Group(n *corev3.Node) (*Group, error) { return o.GroupFor(n, nil) }
+func (o *Origin) Group(n *corev3.Node) (*Group, error) { return o.GroupFor(n, "", nil) }
 
-// GroupFor is Group for a peer, which a group that it opens counts for until somebody else comes to
-// use it as well, or it ends. peer is comparable; nil: it counts for nobody.
-func (o *Origin) GroupFor(n *corev3.Node, peer any) (*Group, error) {
+// GroupFor is Group for a client of an identity. A group that it opens counts for peer until
+// somebody else comes to use it as well, or it ends. peer is comparable; nil: it counts for nobody.
+func (o *Origin) GroupFor(n *corev3.Node, who string, peer any) (*Group, error) {
 	rules := o.nodeRules()
-	key, up := rules.Group(n)
+	key, up := rules.Group(n, who)
 	o.counts.UnfitParameters(rules.Unfit(n))
-	g, err := o.enter(key, up, peer)
+	g, err := o.enter(key, up, rules.IdentityOf(who), peer)
 	if err == nil && !o.config().Untailored {
 		values := rules.Watched(n)
 		g.watched.note(&values, n.GetId())
@@ -322,13 +323,13 @@ func (o *Origin) GroupFor(n *corev3.Node, peer any) (*Group, error) {
 
 // enter takes a reference to the group of a key, which it makes if there is none. It locks the
 // origin.
-func (o *Origin) enter(key string, up *corev3.Node, peer any) (*Group, error) {
+func (o *Origin) enter(key string, up *corev3.Node, who string, peer any) (*Group, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	g := o.groups[key]
 	if g == nil {
 		var err error
-		if g, err = o.addGroup(key, up, peer); err != nil {
+		if g, err = o.addGroup(key, up, who, peer); err != nil {
 			return nil, err
 		}
 	} else if g.opener != peer {
@@ -350,7 +351,7 @@ func (o *Origin) DedicatedFor(n *corev3.Node, peer any) (*Group, error) {
 	defer o.mu.Unlock()
 	o.lastID++
 	// which no hash is
-	g, err := o.addGroup("dedicated-"+strconv.FormatUint(o.lastID, 10), up, peer)
+	g, err := o.addGroup("dedicated-"+strconv.FormatUint(o.lastID, 10), up, "", peer)
 	if err != nil {
 		return nil, err
 	}
@@ -359,7 +360,7 @@ func (o *Origin) DedicatedFor(n *corev3.Node, peer any) (*Group, error) {
 	return g, nil
 }
 
-func (o *Origin) addGroup(key string, up *corev3.Node, peer any) (*Group, error) {
+func (o *Origin) addGroup(key string, up *corev3.Node, who string, peer any) (*Group, error) {
 	cfg := o.table.config()
 	if most := cfg.MaxGroupsPerPeer; most > 0 && peer != nil && o.opened[peer] >= most {
 		return nil, ErrPeerGroups
@@ -367,7 +368,7 @@ func (o *Origin) addGroup(key string, up *corev3.Node, peer any) (*Group, error)
 	if most := cfg.MaxGroups; most > 0 && len(o.groups) >= most {
 		return nil, ErrGroups
 	}
-	g := newGroup(o, key, up)
+	g := newGroup(o, key, up, who)
 	if o.groups[key] = g; peer != nil {
 		g.opener = peer
 		o.opened[peer]++

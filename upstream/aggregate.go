@@ -71,14 +71,14 @@ type aggregate struct {
 	err     error         // why it ended
 }
 
-// AggregateLoads adds a client to the stream of its group. first is the client's first message.
-// Other than that it is like LoadReports.
-func (o *Origin) AggregateLoads(ctx context.Context, via []string, first []byte) (*LoadShare, error) {
+// AggregateLoads adds a client to the stream of its group. first is the client's first message, and
+// who its identity. Other than that it is like LoadReports.
+func (o *Origin) AggregateLoads(ctx context.Context, via []string, who string, first []byte) (*LoadShare, error) {
 	r := &loadstats.LoadStatsRequest{}
 	if err := proto.Unmarshal(first, r); err != nil {
 		return nil, unreadable(err)
 	}
-	group, err := o.table.Group(r.GetNode())
+	group, err := o.table.GroupFor(r.GetNode(), who, nil)
 	if err != nil {
 		return nil, status.Error(codes.ResourceExhausted, err.Error())
 	}

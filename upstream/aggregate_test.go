@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -22,6 +23,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/relaytest"
 	"github.com/weir-xds/weir/upstream/loads"
 
@@ -138,10 +140,16 @@ type share struct {
 
 func (w *world) share(id string) *share {
 	w.t.Helper()
+	return w.shareOf("", id)
+}
+
+// shareOf is share of a client of an identity.
+func (w *world) shareOf(who, id string) *share {
+	w.t.Helper()
 	synctest.Wait() // until Run is under way
 	ctx, cancel := context.WithCancel(w.t.Context())
 	first := loadReport(w.t, relaytest.Node(id, "edge"), 0)
-	s, err := w.up.AggregateLoads(ctx, nil, first)
+	s, err := w.up.AggregateLoads(ctx, nil, who, first)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -229,6 +237,30 @@ func TestAggregateCountsOnce(t *testing.T) {
 		time.Sleep(time.Minute)
 		if len(c.open) != 0 {
 			t.Error("all clients have left, and the stream is still there")
+		}
+	})
+}
+
+// TestAggregateByIdentity: where groups are of one identity each, so are the reports of a group.
+func TestAggregateByIdentity(t *testing.T) {
+	c := newCollector(time.Minute)
+	grouped := func(rc *relay.Config) { rc.Origins[0].GroupBy = []string{"cluster", "identity"} }
+	in(t, options{table: grouped, config: noJitter, origin: relaytest.OriginConfig{Loads: c.serve}}, func(w *world) {
+		want := map[string]bool{}
+		for i, who := range []string{"uid:1", "anonymous", "uid:1"} {
+			g, err := w.table.Origin("mesh").GroupFor(relaytest.Node("client", "edge"), who, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer g.Release(time.Now())
+			want[g.Node().GetId()] = true
+			defer w.shareOf(who, fmt.Sprint("client-", i)).leave()
+		}
+		synctest.Wait()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if len(want) != 2 || !maps.Equal(c.nodes, want) {
+			t.Errorf("reports of %v, want %v", c.nodes, want)
 		}
 	})
 }
@@ -370,7 +402,7 @@ func TestLoadReportsAwaitRun(t *testing.T) {
 			opened <- err
 		}()
 		go func() {
-			_, err := w.up.AggregateLoads(w.t.Context(), nil, loadReport(t, relaytest.Node("client", "edge"), 1))
+			_, err := w.up.AggregateLoads(w.t.Context(), nil, "", loadReport(t, relaytest.Node("client", "edge"), 1))
 			opened <- err
 		}()
 		time.Sleep(time.Second)

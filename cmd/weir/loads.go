@@ -12,7 +12,7 @@ import (
 )
 
 // loadReports opens a stream of load reports at an origin of the configuration in force.
-func (p *process) loadReports(ctx context.Context, part *relay.Origin, via []string, first []byte) (downstream.LoadStream, error) {
+func (p *process) loadReports(ctx context.Context, part *relay.Origin, via []string, who string, first []byte) (downstream.LoadStream, error) {
 	f := p.active.Load()
 	for i, o := range f.origins {
 		if o.table != part {
@@ -26,7 +26,7 @@ func (p *process) loadReports(ctx context.Context, part *relay.Origin, via []str
 			return nil, status.Errorf(codes.Unimplemented, "origins[].lrs: origin %q takes no load reports", o.name)
 		}
 		if f.cfg.Origins[i].LRS == config.LRSAggregate {
-			return g.AggregateLoads(ctx, via, first)
+			return g.AggregateLoads(ctx, via, who, first)
 		}
 		return g.LoadReports(ctx, via)
 	}

@@ -92,6 +92,14 @@ func blankedBody(body *anypb.Any) json.RawMessage {
 	return readable(body, nil)
 }
 
+// groupText is a group as people know it: the id that it presents, and whose it is.
+func groupText(t *snapshot.TypeSummary) string {
+	if t.Identity == "" {
+		return t.NodeID
+	}
+	return t.NodeID + " of " + t.Identity
+}
+
 func inspectTable(w io.Writer, s *snapshot.Summary) error {
 	now := time.Now()
 	// A tabwriter keeps its first error for Flush.
@@ -111,7 +119,7 @@ func inspectTable(w io.Writer, s *snapshot.Summary) error {
 	}
 	for i := range s.Types {
 		t := &s.Types[i]
-		row(tw, metrics.ShortName(t.TypeURL), t.Origin, t.NodeID, t.Resources, t.Bytes, t.Expiring, t.Names, setsText(t.Sets))
+		row(tw, metrics.ShortName(t.TypeURL), t.Origin, groupText(t), t.Resources, t.Bytes, t.Expiring, t.Names, setsText(t.Sets))
 	}
 	for i := range s.Types {
 		t := &s.Types[i]
@@ -124,7 +132,7 @@ func inspectTable(w io.Writer, s *snapshot.Summary) error {
 			if !r.Expires.IsZero() {
 				expires = r.Expires.UTC().Format(time.RFC3339)
 			}
-			row(tw, metrics.ShortName(t.TypeURL), t.Origin, t.NodeID, r.Set, r.Name, r.Version, r.Bytes, expires)
+			row(tw, metrics.ShortName(t.TypeURL), t.Origin, groupText(t), r.Set, r.Name, r.Version, r.Bytes, expires)
 		}
 	}
 	return tw.Flush()

@@ -47,7 +47,9 @@ type groupLine struct {
 	Origin  string `json:"origin"`
 	NodeID  string `json:"node_id"`
 	Cluster string `json:"node_cluster"`
-	Clients int    `json:"clients"`
+	// Identity is that of all its clients, where group_by has it.
+	Identity string `json:"identity"`
+	Clients  int    `json:"clients"`
 	// Dedicated: the group is one client stream's alone, and not listed.
 	Dedicated bool `json:"dedicated"`
 	// ParameterSets is the number of parameter maps in use.
@@ -210,7 +212,7 @@ func lastError(now time.Time, o *admin.Origin) string {
 	return text
 }
 
-// groups lists the groups that clients share, with parameter sets if there are any.
+// groups lists the groups that clients share, with identities and parameter sets if there are any.
 func (s *standing) groups(w io.Writer) {
 	s.Groups.Groups = slices.DeleteFunc(s.Groups.Groups, func(g groupLine) bool { return g.Dedicated })
 	if len(s.Groups.Groups) == 0 {
@@ -219,6 +221,10 @@ func (s *standing) groups(w io.Writer) {
 	params := slices.ContainsFunc(s.Groups.Groups, func(g groupLine) bool { return g.ParameterSets > 0 })
 	_, _ = fmt.Fprintln(w)
 	head := []any{"GROUP", "ORIGIN", "CLUSTER", "CLIENTS", "RESOURCES", "STALE", "WAITING"}
+	identities := slices.ContainsFunc(s.Groups.Groups, func(g groupLine) bool { return g.Identity != "" })
+	if identities {
+		head = append(head, "IDENTITY")
+	}
 	if params {
 		head = append(head, "PARAMETER SETS")
 	}
@@ -234,6 +240,9 @@ func (s *standing) groups(w io.Writer) {
 			resources, stale, waiting = resources+t.Resources, stale+t.Stale, waiting+t.Waiting
 		}
 		cells := []any{g.NodeID, g.Origin, g.Cluster, g.Clients, resources, stale, waiting}
+		if identities {
+			cells = append(cells, g.Identity)
+		}
 		if params {
 			cells = append(cells, g.ParameterSets)
 		}

@@ -18,5 +18,5 @@
 //
 // # Who imports it
 //
-// Package downstream.
+// Package downstream, and packages below it.
 package identity

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"github.com/weir-xds/weir/downstream/identity"
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/xds"
 )
@@ -36,7 +38,7 @@ type entry struct {
 // newFeed joins as a client of the type and subscribes. held are the names with files: restored
 // content is then not sent before the origin has confirmed it.
 func newFeed(k *kind, m *relay.Subscriber, cfg *Config, held []string, now time.Time) (*feed, error) {
-	join := cfg.Origin.Group
+	join := func(n *corev3.Node) (*relay.Group, error) { return cfg.Origin.GroupFor(n, identity.Anonymous, nil) }
 	if k.typeURL == xds.SecretType {
 		join = cfg.Origin.Dedicated // a secret is for one client only (RELAY-75)
 	}

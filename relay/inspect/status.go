@@ -12,6 +12,7 @@ type GroupStatus struct {
 	Key       string
 	Dedicated bool         // of one client stream (RELAY-29)
 	Node      *corev3.Node // presented upstream; must not be changed
+	Identity  string       // of all its clients, where the key has it; else ""
 	Clients   int          // streams
 	// ParameterSets is how many distinct parameter maps are in use, not counting the empty one
 	// (RELAY-73).
@@ -29,7 +30,7 @@ func Status(o *relay.Origin) []GroupStatus {
 	var all []GroupStatus
 	for _, g := range o.Groups() {
 		gs := GroupStatus{
-			Origin: o.Name(), Key: g.Key, Dedicated: g.Dedicated, Node: g.Node, Clients: g.Clients,
+			Origin: o.Name(), Key: g.Key, Dedicated: g.Dedicated, Node: g.Node, Identity: g.Identity, Clients: g.Clients,
 			ParameterSets: g.ParameterSets, Differing: g.Differing(), Lanes: g.Lanes(),
 		}
 		for v := range g.Types() {

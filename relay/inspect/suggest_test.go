@@ -22,16 +22,17 @@ func newFleet(t *testing.T, groupBy ...string) *fleet {
 	return &fleet{newRig(t, relay.OriginConfig{GroupBy: groupBy})}
 }
 
-// group answers one of them. Metadata is k=v,k=v; answers are as in rig.says, to a subscription to
+// group answers one of them. The cluster is followed by @ and an identity if that counts. Metadata is k=v,k=v; answers are as in rig.says, to a subscription to
 // `*` of Clusters, and, those that begin with @, to Endpoints by name.
 func (f *fleet) group(cluster, metadata string, answers ...string) {
 	f.tb.Helper()
+	cluster, who, _ := strings.Cut(cluster, "@")
 	n := &corev3.Node{Id: "one of them", Cluster: cluster, Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{}}}
 	for _, word := range strings.FieldsFunc(metadata, func(r rune) bool { return r == ',' }) {
 		k, v, _ := strings.Cut(word, "=")
 		n.Metadata.Fields[k] = structpb.NewStringValue(v)
 	}
-	g, err := f.origin.Group(n)
+	g, err := f.origin.GroupFor(n, who, nil)
 	if err != nil {
 		f.tb.Fatal(err)
 	}
@@ -116,6 +117,16 @@ func TestSuggest(t *testing.T) {
 			"a name that one group was told does not exist", "cluster",
 			[][]string{{"web", "", "@e=1"}, {"api", "", "@-e"}},
 			"2 of 2: cluster, 2 groups\ncluster 2 difference eds \"e\"",
+		},
+		{
+			"an identity made a difference, and one made none", "identity cluster",
+			[][]string{{"web@uid:1", "", "x=1"}, {"web@uid:2", "", "x=2"}, {"api@anonymous", "", "x=2"}},
+			"3 of 3: identity cluster, 3 groups\nidentity 3 difference cds \"*\"\ncluster 2 no_evidence",
+		},
+		{
+			"identities that are answered alike", "cluster identity",
+			[][]string{{"web@uid:1", "", "x=1"}, {"web@uid:2", "", "x=1"}},
+			"2 of 2: cluster, 1 groups\nidentity 2 no_difference -1\ncluster 1 no_evidence",
 		},
 		{
 			"an absent key is a value", "cluster metadata",

@@ -35,8 +35,8 @@ func FuzzNode(f *testing.F) {
 			{GroupBy: []string{"metadata.a"}},
 			{GroupBy: groupTerms, Mapped: map[string]string{"x": "metadata.a.x", "z": "metadata.z", "none": "metadata.a.y.none"}},
 		} {
-			key, up := cfg.Group(n)
-			other, same := cfg.Group(again)
+			key, up := cfg.Group(n, "uid:1")
+			other, same := cfg.Group(again, "uid:1")
 			if key != other || !bytes.Equal(canonicalBytes(t, up), canonicalBytes(t, same)) {
 				t.Errorf("%v: %s and %s of one node", cfg.GroupBy, key, other)
 			}
@@ -48,7 +48,7 @@ func FuzzNode(f *testing.F) {
 			if len(cfg.Mapped) > 0 {
 				bare := proto.Clone(up).(*corev3.Node)
 				bare.Id = n.GetId() // of the group's own node
-				if restored, _ := cfg.Group(bare); restored != key {
+				if restored, _ := cfg.Group(bare, "uid:1"); restored != key {
 					t.Errorf("%s of what is presented for %s", restored, key)
 				}
 			}

@@ -24,12 +24,16 @@ type Rules struct {
 }
 
 var groupTerms = []string{
-	"cluster", "locality", "user_agent_name", "user_agent_version", "client_features", "metadata", "id", DynamicParameters,
+	"cluster", "locality", "user_agent_name", "user_agent_version", "client_features", "metadata", "id", DynamicParameters, Identity,
 }
 
 // DynamicParameters is the one term whose value a client may change during a stream (STREAM-4). A
 // group spans all types, so the key has the parameters of all of them.
 const DynamicParameters = "dynamic_parameters"
+
+// Identity is the one term that is no field of a node: it is who the client is by its connection,
+// whatever its node claims.
+const Identity = "identity"
 
 // metadataPrefix begins the terms that are metadata fields, and the fields in Rules.Mapped.
 const metadataPrefix = "metadata."
@@ -47,13 +51,17 @@ func CheckGroupBy(terms []string) error {
 // Group reduces a node to the key of its group and the node presented upstream (RELAY-60,
 // RELAY-62). The presented node has the fields of the key as the members sent them, and nothing
 // else of any member, not even fields that this build does not know. Both are equal on every
-// replica and build. Mapped fields are in neither (RELAY-64). n may be nil (STREAM-2).
-func (r Rules) Group(n *corev3.Node) (key string, presented *corev3.Node) {
+// replica and build. Mapped fields are in neither (RELAY-64). n may be nil (STREAM-2). who is the
+// identity of the client. It is in the key alone, if GroupBy has it.
+func (r Rules) Group(n *corev3.Node, who string) (key string, presented *corev3.Node) {
 	n = r.unmapped(n)
 	presented = &corev3.Node{UserAgentName: "weir"}
 	h := sha256.New()
 	for _, term := range slices.Sorted(slices.Values(r.GroupBy)) {
-		part := groupPart(term, n, presented)
+		part := who
+		if term != Identity {
+			part = groupPart(term, n, presented)
+		}
 		fmt.Fprintf(h, "%d:%s%d:%s", len(term), term, len(part), part)
 	}
 	key = hex.EncodeToString(h.Sum(nil)[:16])
@@ -72,11 +80,16 @@ func (r Rules) Group(n *corev3.Node) (key string, presented *corev3.Node) {
 
 // Fields are what a node has of each term of the key, in canonical form, and of `metadata` what it
 // has of each key: as terms of a key in which metadata is listed key by key. What it lacks is "",
-// or is not there. n may be what Group presents.
-func (r Rules) Fields(n *corev3.Node) map[string]string {
+// or is not there. n may be what Group presents. who is the identity of the members.
+func (r Rules) Fields(n *corev3.Node, who string) map[string]string {
 	fields, scratch := map[string]string{}, &corev3.Node{}
 	for _, term := range r.GroupBy {
-		if term != "metadata" {
+		switch term {
+		case Identity:
+			fields[term] = who
+			continue
+		case "metadata":
+		default:
 			fields[term] = groupPart(term, n, scratch)
 			continue
 		}
@@ -85,6 +98,15 @@ func (r Rules) Fields(n *corev3.Node) map[string]string {
 		}
 	}
 	return fields
+}
+
+// IdentityOf returns what of a client's identity all members of its group have in common: the
+// identity, or "" if GroupBy does not have it.
+func (r Rules) IdentityOf(who string) string {
+	if slices.Contains(r.GroupBy, Identity) {
+		return who
+	}
+	return ""
 }
 
 // GroupID returns the node id of a group without a member's id in its key.

@@ -48,9 +48,10 @@ func TestGroupKeysAreGolden(t *testing.T) {
 		"metadata.list":      "aa635aca6dd9fcbf9ef6be1f8cc3078c",
 		"id":                 "d5d049f0e696fb668249f833f6d02333",
 		"dynamic_parameters": "2dd2f3a3fd75c47630e23089042d57da",
+		"identity":           "18a5c70e93d85a9020b6f977f95fded4",
 		"cluster locality user_agent_name client_features metadata": "51f9985bff1347f6d269e81ffc373aa5",
 	} {
-		key, up := Rules{GroupBy: strings.Fields(terms), Deployment: "edge"}.Group(richNode())
+		key, up := Rules{GroupBy: strings.Fields(terms), Deployment: "edge"}.Group(richNode(), "spiffe://corp/ns/shop/sa/web")
 		if key != want {
 			t.Errorf("%q: the key is %s, want %s", terms, key, want)
 		}
@@ -98,8 +99,8 @@ func TestUnknownFieldsOfMembersStay(t *testing.T) {
 	for _, terms := range [][]string{
 		{"cluster", "locality", "user_agent_name", "user_agent_version", "client_features", "metadata", "dynamic_parameters"}, {"metadata.a"},
 	} {
-		key, up := Rules{GroupBy: terms}.Group(n)
-		plain, want := Rules{GroupBy: terms}.Group(richNode())
+		key, up := Rules{GroupBy: terms}.Group(n, "")
+		plain, want := Rules{GroupBy: terms}.Group(richNode(), "")
 		if key != plain || !proto.Equal(up, want) {
 			t.Errorf("presented is %v, want %v", up, want)
 		}
@@ -113,7 +114,7 @@ func TestGroups(t *testing.T) {
 		change(n)
 		return n
 	}
-	base, up := cfg.Group(envoyNode())
+	base, up := cfg.Group(envoyNode(), "")
 	if up.Id != "weir/weir/"+base || up.Cluster != "c" || up.GetUserAgentVersion() != "" {
 		t.Errorf("presented: %v", up)
 	}
@@ -126,7 +127,7 @@ func TestGroups(t *testing.T) {
 		"id":                  changed(func(n *corev3.Node) { n.Id = "other" }),
 		"hop-by-hop features": changed(func(n *corev3.Node) { n.ClientFeatures = append(n.ClientFeatures, "xds.config.resource-in-sotw") }),
 	} {
-		if key, _ := cfg.Group(same); key != base {
+		if key, _ := cfg.Group(same, ""); key != base {
 			t.Errorf("%s makes another group", name)
 		}
 	}
@@ -138,15 +139,15 @@ func TestGroups(t *testing.T) {
 		"metadata": changed(func(n *corev3.Node) { n.Metadata.Fields["k"].GetStructValue().Fields["in"] = nil }),
 		"no node":  nil,
 	} {
-		if key, _ := cfg.Group(other); key == base {
+		if key, _ := cfg.Group(other, ""); key == base {
 			t.Errorf("%s does not make another group", name)
 		}
 	}
-	key, up := Rules{GroupBy: []string{"id", "metadata.k"}, Cluster: "fixed"}.Group(envoyNode())
+	key, up := Rules{GroupBy: []string{"id", "metadata.k"}, Cluster: "fixed"}.Group(envoyNode(), "")
 	if up.Id != "i" || up.Cluster != "fixed" || len(up.Metadata.Fields) != 1 || up.Locality != nil || key == base {
 		t.Errorf("by id and one key: %v", up)
 	}
-	if _, up := (Rules{ID: "fixed"}).Group(envoyNode()); up.Id != "fixed" || up.Cluster != "" || up.UserAgentName != "weir" {
+	if _, up := (Rules{ID: "fixed"}).Group(envoyNode(), ""); up.Id != "fixed" || up.Cluster != "" || up.UserAgentName != "weir" {
 		t.Errorf("one group, fixed id: %v", up)
 	}
 }

@@ -71,7 +71,7 @@ func TestMappedFieldsLeaveTheGroup(t *testing.T) {
 	fields := map[string]string{"env": "metadata.env", "shard": "metadata.app.shard", "on": "metadata.app.deep.on"}
 	for _, terms := range []string{"cluster metadata", "cluster metadata.app metadata.k"} {
 		cfg := Rules{Mapped: fields, GroupBy: strings.Fields(terms)}
-		base, up := cfg.Group(metadataNode(t, map[string]any{"k": "v"}))
+		base, up := cfg.Group(metadataNode(t, map[string]any{"k": "v"}), "")
 		for name, n := range map[string]map[string]any{
 			"a field":                     {"k": "v", "env": "prod"},
 			"another value":               {"k": "v", "env": "test"},
@@ -84,7 +84,7 @@ func TestMappedFieldsLeaveTheGroup(t *testing.T) {
 		} {
 			whole := metadataNode(t, n)
 			before := proto.Clone(whole)
-			key, presented := cfg.Group(whole)
+			key, presented := cfg.Group(whole, "")
 			if key != base || !proto.Equal(presented, up) {
 				t.Errorf("%s, %s: another group, presented as %v, want %v", terms, name, presented, up)
 			}
@@ -98,14 +98,14 @@ func TestMappedFieldsLeaveTheGroup(t *testing.T) {
 			"a neighbour of a deep one": {"k": "v", "app": map[string]any{"deep": map[string]any{"on": true, "off": false}}},
 			"what is not mapped":        {"k": "w", "env": "prod"},
 		} {
-			if key, _ := cfg.Group(metadataNode(t, n)); key == base {
+			if key, _ := cfg.Group(metadataNode(t, n), ""); key == base {
 				t.Errorf("%s, %s: the same group", terms, name)
 			}
 		}
 		// A group that is restored has what it presented.
 		n := metadataNode(t, map[string]any{"k": "v", "env": "prod", "app": map[string]any{"shard": 2, "tier": 1}})
-		key, presented := cfg.Group(n)
-		if again, _ := cfg.Group(&corev3.Node{Cluster: presented.Cluster, Metadata: presented.Metadata}); again != key {
+		key, presented := cfg.Group(n, "")
+		if again, _ := cfg.Group(&corev3.Node{Cluster: presented.Cluster, Metadata: presented.Metadata}, ""); again != key {
 			t.Errorf("%s: the key of what is presented is another", terms)
 		}
 	}

@@ -94,17 +94,17 @@ func TestOwnIdIsPresented(t *testing.T) {
 		"id":                  "c9bd5e7b8fe4bba3936de31dac74f747",
 		"id cluster metadata": "b924923300cd216896c544290e3b7b9d",
 	} {
-		key, up := Rules{GroupBy: strings.Fields(terms), Deployment: "edge"}.Group(istioNode())
+		key, up := Rules{GroupBy: strings.Fields(terms), Deployment: "edge"}.Group(istioNode(), "")
 		if key != want || up.Id != "sidecar~10.0.0.1~web-0.shop~shop.svc.cluster.local" {
 			t.Errorf("%q: the key is %s, want %s; presented as %q", terms, key, want, up.Id)
 		}
 	}
-	if key, up := (Rules{GroupBy: []string{"cluster", "metadata"}, Deployment: "edge"}).Group(istioNode()); up.Id != "weir/edge/"+key {
+	if key, up := (Rules{GroupBy: []string{"cluster", "metadata"}, Deployment: "edge"}).Group(istioNode(), ""); up.Id != "weir/edge/"+key {
 		t.Errorf("without id in the key presented as %q", up.Id)
 	}
 	nameless := istioNode()
 	nameless.Id = ""
-	if key, up := (Rules{GroupBy: []string{"id"}, Deployment: "edge"}).Group(nameless); up.Id != "weir/edge/"+key {
+	if key, up := (Rules{GroupBy: []string{"id"}, Deployment: "edge"}).Group(nameless, ""); up.Id != "weir/edge/"+key {
 		t.Errorf("a member without an id is presented as %q", up.Id)
 	}
 }

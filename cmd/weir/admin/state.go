@@ -115,7 +115,9 @@ type group struct {
 	NodeID  string          `json:"node_id"`
 	Cluster string          `json:"node_cluster"`
 	Node    json.RawMessage `json:"node,omitempty"`
-	Clients int             `json:"clients"` // streams; none while the group lingers
+	// Identity is that of all its clients, where group_by has it.
+	Identity string `json:"identity,omitempty"`
+	Clients  int    `json:"clients"` // streams; none while the group lingers
 	// Number of parameter maps in use, not counting the empty one.
 	ParameterSets int `json:"parameter_sets,omitempty"`
 	// MembersDiffer are fields that control planes tailor by, that group_by leaves out, and in
@@ -149,7 +151,7 @@ type lane struct {
 func groupOf(s *inspect.GroupStatus, full bool) group {
 	return group{
 		Origin: s.Origin, Key: s.Key, Dedicated: s.Dedicated, NodeID: s.Node.GetId(), Cluster: s.Node.GetCluster(),
-		Clients: s.Clients, ParameterSets: s.ParameterSets, Revision: s.Revision, MembersDiffer: differing(s.Differing),
+		Identity: s.Identity, Clients: s.Clients, ParameterSets: s.ParameterSets, Revision: s.Revision, MembersDiffer: differing(s.Differing),
 		Main: lane(s.Lanes[0]), Side: lane(s.Lanes[1]), Types: typesOf(s, full),
 	}
 }

@@ -109,6 +109,7 @@ func (c *Config) check(r *report) {
 		k.listener(fmt.Sprintf("listeners[%d]", i), &c.Listeners[i], c.Origins)
 	}
 	k.origins(c.Origins)
+	k.identities(c)
 	k.sinks(c)
 	k.messages(c.Types)
 	k.size("limits.request_bytes", c.Limits.RequestBytes)

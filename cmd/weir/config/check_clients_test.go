@@ -30,6 +30,11 @@ func TestWarnings(t *testing.T) {
 		"parameters, of files": {"origins: [{name: a, tp2: true, group_by: [dynamic_parameters], files: {path: x}}]\n", nil},
 		"parameters, old":      {grpc("group_by: [cluster, dynamic_parameters]"), nil},
 		"tp2":                  {grpc("tp2: true"), nil},
+		"identity":             {grpc("group_by: [cluster, identity]"), []string{"1:44: warning: origins[0].group_by[1]: all clients will be anonymous, and one group"}},
+		"identity, tls":        {grpc("group_by: [identity]") + "listeners: [{address: ':1', tls: {cert: c, key: k}}]\n", []string{"all clients will be anonymous"}},
+		"identity, mutual":     {grpc("group_by: [identity]") + "listeners: [{address: ':1', tls: {cert: c, key: k, client_ca: a}}, {address: ':2'}]\n", nil},
+		"identity, socket":     {grpc("group_by: [identity]") + "listeners: [{address: 'unix:///run/weir.sock'}]\n", nil},
+		"identity, files":      {"origins: [{name: a, group_by: [identity], files: {path: x}}]\n", nil},
 		"two, by line": {"listeners: [{address: ':1'}]\n" + grpc("secrets: dedicated, group_by: [id]"), []string{
 			"1:23: warning: listeners[0].address", "2:55: warning: origins[0].group_by[0]",
 		}},

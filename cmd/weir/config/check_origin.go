@@ -257,7 +257,7 @@ func dialable(address string) bool {
 }
 
 var groupTerms = []string{
-	"cluster", "locality", "user_agent_name", "user_agent_version", "client_features", "metadata", "id", "dynamic_parameters",
+	"cluster", "locality", "user_agent_name", "user_agent_version", "client_features", "metadata", "id", "dynamic_parameters", "identity",
 }
 
 func (k checker) groupBy(path string, terms []string) {

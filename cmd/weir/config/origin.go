@@ -36,7 +36,8 @@ type Origin struct {
 	// GroupBy lists the node fields in which the clients of a group are equal: cluster, locality,
 	// user_agent_name, user_agent_version, client_features, metadata, metadata.KEY, id,
 	// dynamic_parameters (the only one that may change during a stream; the stream then ends, and
-	// the client comes back in its new group). A group shares an upstream stream. The stream's node
+	// the client comes back in its new group). One is no field: identity, who the client is by its
+	// connection, whatever its node claims. A group shares an upstream stream. The stream's node
 	// has these fields of the members, and an id of its own that is equal on every replica. With id
 	// it has the members' id, so nothing is shared, and weir warns of that (RELAY-61). An empty
 	// list is one group for all. An origin of files always has one group: files cannot tell clients

@@ -155,6 +155,7 @@ func TestProblems(t *testing.T) {
 		"last resort, tp2":   {"origins: [{name: a, grpc: {addresses: ['a:1']}, tp2: true, fallback: {grpc: {addresses: ['b:1']}}}]\n", "1:70: origins[0].fallback: of grpc or rest is asked without dynamic parameters"},
 		"last resort of its": {"origins: [{name: a, grpc: {addresses: ['a:1']}, fallback: {grpc: {addresses: ['b:1']}, fallback: {}}}]\n", "origins[0].fallback.fallback: unknown key"},
 		"group term":         {"origins: [{name: a, files: {path: x}, group_by: [clutser]}]\n", `did you mean "cluster"?`},
+		"group identity":     {"origins: [{name: a, files: {path: x}, group_by: [identty]}]\n", `did you mean "identity"?`},
 		"group metadata":     {"origins: [{name: a, files: {path: x}, group_by: [metadata.]}]\n", "lacks its key"},
 		"resume":             {"origins: [{name: a, files: {path: x}, resume: never}]\n", "is not one of versions, none"},
 		"absence that goes":  {"origins: [{name: a, files: {path: x}, absence_keeps: [eds, cds]}]\n", "lacks is always gone"},

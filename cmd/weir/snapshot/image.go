@@ -25,6 +25,7 @@ const (
 	shardResponse = 5
 	shardSet      = 6 // repeated
 	shardParams   = 7 // the parameter map of all of it; missing: the empty map
+	shardIdentity = 8 // of the group's clients; missing: the group is of no identity
 
 	setSelector = 1
 	setSpelt    = 2
@@ -133,6 +134,7 @@ func shardHead(x *relay.TypeImage, sets []setSummary) []byte {
 	b = appendBytes(b, shardNode, x.Node)
 	b = appendText(b, shardTypeURL, x.TypeURL)
 	b = appendText(b, shardResponse, x.Response)
+	b = appendText(b, shardIdentity, x.Identity)
 	if x.Params.Len() > 0 {
 		b = appendBytes(b, shardParams, encodeParams(x.Params))
 	}
@@ -169,6 +171,8 @@ func readShard(meta []byte) (x relay.TypeImage, sets []setSummary, err error) {
 			x.TypeURL = f.text()
 		case shardResponse:
 			x.Response = f.text()
+		case shardIdentity:
+			x.Identity = f.text()
 		case shardParams:
 			if x.Params, err = readParams(f.bytes); err != nil {
 				return x, nil, err

@@ -43,6 +43,7 @@ type TypeSummary struct {
 	Origin    string            `json:"origin"`
 	Group     string            `json:"group"`
 	NodeID    string            `json:"node_id"`
+	Identity  string            `json:"identity,omitempty"` // of the group's clients, where group_by has it
 	TypeURL   string            `json:"type_url"`
 	Params    string            `json:"params,omitempty"` // parameter map, canonical
 	Resources int               `json:"resources"`
@@ -97,7 +98,7 @@ func (c *Content) Summary(list bool) Summary {
 }
 
 func summaryOf(shard *shardRecords, x *relay.TypeImage, sets map[string]*keptSet, list bool) TypeSummary {
-	t := TypeSummary{Origin: x.Origin, Group: x.Group, TypeURL: x.TypeURL, Params: x.Params.Key()}
+	t := TypeSummary{Origin: x.Origin, Group: x.Group, Identity: x.Identity, TypeURL: x.TypeURL, Params: x.Params.Key()}
 	var node corev3.Node
 	if proto.Unmarshal(x.Node, &node) == nil {
 		t.NodeID = node.GetId()

@@ -36,6 +36,10 @@ type Child struct {
 // resources first.
 const startTimeout = time.Minute
 
+// endTimeout is how long a process may take to end: a weir with 10,000 groups closes as many
+// streams on either side first.
+const endTimeout = 30 * time.Second
+
 // tailBytes is how much of a child's output is kept, to be shown if it fails.
 const tailBytes = 4 << 10
 
@@ -116,7 +120,7 @@ func (c *Child) End() error {
 	c.ending = true
 	c.mu.Unlock()
 	_ = c.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
-	patience := time.NewTimer(10 * time.Second)
+	patience := time.NewTimer(endTimeout)
 	defer patience.Stop()
 	select {
 	case <-c.done:

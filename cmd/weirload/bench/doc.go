@@ -19,6 +19,8 @@
 //	                      deploy/docs/scale.md; thirteen minutes
 //	go run . growth       weir alone on a grid (growth.go), formulas fitted to it (formulas.go), and
 //	                      what fleets need by them (readoff.go); five minutes
+//	go run . equal        weir alone with 10,000 groups of one client each, all answered the same,
+//	                      beside one group of all the clients (equal.go); ten minutes
 //	go run . farm         tiers of weirs in virtual time (package farm); with --real a small farm of
 //	                      processes beside its simulation (farmreal.go)
 //

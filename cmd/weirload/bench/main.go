@@ -28,7 +28,7 @@ func newCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use: "bench", Short: "weir beside go-control-plane and the limit of grpc-go", SilenceUsage: true, SilenceErrors: true,
 	}
-	root.AddCommand(newCompareCommand(), newScaleCommand(), newGrowthCommand(), newFarmCommand())
+	root.AddCommand(newCompareCommand(), newScaleCommand(), newGrowthCommand(), newFarmCommand(), newEqualCommand())
 	for kind, short := range kinds {
 		root.AddCommand(newPlaneCommand(kind, short))
 	}

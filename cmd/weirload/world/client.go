@@ -30,6 +30,11 @@ func (c *Client) Change(ctx context.Context, count int) (Stamp, []string, error)
 	return s, out.Names, nil
 }
 
+// Repeat makes the plane send the last change once more, as it was.
+func (c *Client) Repeat(ctx context.Context) error {
+	return c.ask(ctx, http.MethodPost, "/repeat", &Changed{})
+}
+
 // Churn changes rate resources a second, one at a time, and returns after d.
 func (c *Client) Churn(ctx context.Context, rate int, d time.Duration) (Churned, error) {
 	var out Churned

@@ -63,11 +63,13 @@ const (
 	NamesMax = 100
 )
 
-// Control serves the endpoint: POST /change?count=K, POST /churn?rate=R&for=10s, GET /counts.
+// Control serves the endpoint: POST /change?count=K, POST /repeat, POST /churn?rate=R&for=10s,
+// GET /counts.
 func Control(w *World, p Plane) http.Handler {
 	c := &control{world: w, plane: p}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /change", c.change)
+	mux.HandleFunc("POST /repeat", c.repeat)
 	mux.HandleFunc("POST /churn", c.churn)
 	mux.HandleFunc("GET /counts", func(rw http.ResponseWriter, _ *http.Request) { answer(rw, p.Counts()) })
 	return mux
@@ -77,8 +79,11 @@ type control struct {
 	world *World
 	plane Plane
 
-	mu   sync.Mutex // guards next; held during changes, so that there is one at a time
+	mu   sync.Mutex // guards what follows; held during changes, so that there is one at a time
 	next int        // index of the resource to change next
+	// The last change.
+	stamp   Stamp
+	indices []int
 }
 
 // turn changes the next resources, once each.
@@ -94,7 +99,23 @@ func (c *control) turn(count int) (Stamp, []int, error) {
 		return 0, nil, err
 	}
 	c.next = (c.next + count) % c.world.Len()
+	c.stamp, c.indices = s, indices
 	return s, indices, nil
+}
+
+// repeat makes the last change once more: a plane of shared bytes sends what its clients have.
+func (c *control) repeat(rw http.ResponseWriter, _ *http.Request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.indices) == 0 {
+		http.Error(rw, "nothing has changed yet", http.StatusConflict)
+		return
+	}
+	if err := c.plane.Change(c.indices, c.stamp); err != nil {
+		http.Error(rw, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	answer(rw, Changed{Stamp: c.stamp.Digits()})
 }
 
 func (c *control) change(rw http.ResponseWriter, r *http.Request) {

@@ -124,6 +124,9 @@ func TestControl(t *testing.T) {
 	defer server.Close()
 	c := &world.Client{Addr: strings.TrimPrefix(server.URL, "http://"), HTTP: server.Client()}
 
+	if err := c.Repeat(t.Context()); err == nil || !strings.Contains(err.Error(), "nothing has changed") {
+		t.Errorf("a repetition of nothing: %v", err)
+	}
 	before := world.Now()
 	s, names, err := c.Change(t.Context(), 2)
 	if err != nil || len(names) != 2 || names[1] != world.Name(1) || s < before || s > world.Now() || s != plane.stamps[0] {
@@ -135,6 +138,9 @@ func TestControl(t *testing.T) {
 	if got := plane.changes; len(got) != 2 || got[0][0] != 0 || got[0][1] != 1 || got[1][0] != 2 || got[1][1] != 0 {
 		t.Errorf("changed were %v, not in turn", got)
 	}
+	if err := c.Repeat(t.Context()); err != nil || len(plane.changes) != 3 || plane.changes[2][1] != 0 || plane.stamps[2] != plane.stamps[1] {
+		t.Errorf("repeated were %v with the stamps %v: %v", plane.changes, plane.stamps, err)
+	}
 	if counts, err := c.Counts(t.Context()); err != nil || counts.Requests != 7 {
 		t.Errorf("counts: %+v, %v", counts, err)
 	}
@@ -142,8 +148,8 @@ func TestControl(t *testing.T) {
 	if err != nil || churned.Changes != 20 || churned.Seconds < 0.09 {
 		t.Errorf("churn: %+v, %v", churned, err)
 	}
-	if len(plane.changes) != 22 {
-		t.Errorf("the plane was told of %d changes, not 22", len(plane.changes))
+	if len(plane.changes) != 23 {
+		t.Errorf("the plane was told of %d changes, not 23", len(plane.changes))
 	}
 	if _, _, err := c.Change(t.Context(), 4); err == nil || !strings.Contains(err.Error(), "count") {
 		t.Errorf("more changes than resources: %v", err)
