@@ -46,6 +46,7 @@ type control struct {
 type controlLane struct {
 	*relay.Lane
 	open  bool
+	since time.Time // when it was opened last
 	types map[string]*askedType
 	queue []*stated
 }
@@ -120,7 +121,7 @@ func (c *control) ask(now time.Time, l *controlLane) {
 			return
 		}
 		if !l.open {
-			l.open, l.types, l.queue = true, map[string]*askedType{}, nil
+			l.open, l.since, l.types, l.queue = true, now, map[string]*askedType{}, nil
 			l.Open(now, 0)
 			l.Identify("origin")
 		}

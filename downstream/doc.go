@@ -298,10 +298,6 @@
 //     wait nor are waited for.
 //   - ORD-3: a kept cluster also stays while what was pending waits for the ACK or NACK of an
 //     earlier response, at most order_hold.
-//   - ORD-5: of a SotW client order_hold is counted from the oldest change that a type has waiting.
-//     That may be a change of `*` that is nothing to the client, because it has the name by itself
-//     as well. What comes after it is then held for less than order_hold. To a delta client such a
-//     change is none (Sub.Restated, testdata/ads_hold_restated.txt).
 //   - STREAM-4: a later node without dynamic parameters removes none if it has no user agent name
 //     either. It is a thinner node (RELAY-94), and ending the stream for it would be repeated again
 //     and again.

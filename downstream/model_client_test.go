@@ -426,7 +426,6 @@ func (m *model) turn(c *modelClient) {
 		for _, r := range batch {
 			m.judge(c, decode(m.t, r, c.delta))
 		}
-		c.calms()
 		c.stuck = batch
 		if !m.calm && m.rnd.IntN(4) == 0 {
 			return

@@ -45,9 +45,6 @@ type served struct {
 	shifted map[string]bool // had with "*", and now by name: may be sent once more
 	late    map[string]bool // the same, of a removal that waits (ORD-2)
 	lame    map[string]bool // unsubscribed while an answer with it was held
-	// SotW: number of the first response that changed a name which the client has in both ways, and
-	// that may be nothing to it; 0: all there was has left
-	stirred int
 	// SotW: had by name, and left to a `*` that was not answered yet
 	gaveUp map[string]bool
 }
@@ -299,11 +296,8 @@ func (c *modelClient) changed(m *model, typeURL, name, body string, kind int) {
 	if s == nil || !s.wants(name) {
 		return
 	}
-	switch of := s.kind(name); {
-	case of >= 0 && of != kind:
+	if of := s.kind(name); of >= 0 && of != kind {
 		return
-	case of < 0 && s.stirred == 0 && !c.delta:
-		s.stirred = m.seq
 	}
 	switch listed := s.wildcard || xds.SentWhole(typeURL); {
 	case s.news[name] != 0 && c.holds(typeURL, name): // an answer that was taken leaves as it is
@@ -725,15 +719,6 @@ func (m *model) oldest(s *served, typeURL string, bodies map[string]string, remo
 	return oldest
 }
 
-// calms forgets what may have been nothing to the client, when the table has no more for it.
-func (c *modelClient) calms() {
-	for _, st := range c.session.types {
-		if s := c.served[st.typeURL]; s != nil && st.held == nil && (st.sub.None() || st.sub.Unsent() == 0) {
-			s.stirred = 0
-		}
-	}
-}
-
 // judgeHold: listeners and routes do not leave while clusters wait for a verdict that came no
 // later, unless what they say came order_hold ago (ORD-5).
 func (m *model) judgeHold(c *modelClient, s *served, typeURL string, bodies map[string]string) {
@@ -754,9 +739,6 @@ func (m *model) judgeHold(c *modelClient, s *served, typeURL string, bodies map[
 	}
 	if s.asks() && s.asked.Before(came) {
 		came = s.asked
-	}
-	if t := m.times[s.stirred]; s.stirred != 0 && t.Before(came) {
-		came = t // doc.go, "Departures from the rules"
 	}
 	cl := c.served[cds]
 	if cl == nil || !m.rig.now.Before(came.Add(hold)) {

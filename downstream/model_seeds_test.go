@@ -20,6 +20,8 @@ func TestModelSeeds(t *testing.T) {
 		{203, 7, 1520, "a client asks for `*` while an answer by name is held, and leaves it before the list"},
 		{9296, 6, 640, "removals that waited are no answer to the request that dropped a name under `*` meanwhile"},
 		{9749, 7, 160, "a response by name is on its way when the client asks for `*`, and is no list"},
+		{9923, 1, 2160, "a route that does not exist is stated so again by a new upstream stream"},
+		{9968, 2, 2080, "a lane is opened anew while a name of a client that came back is silent"},
 		{9236, 1, 2080, "a client of `*` drops the name of a cluster that had another body by that name"},
 		{9900, 2, 1520, "a client of `*` drops a name, and subscribes to it again while the answer is held"},
 	} {

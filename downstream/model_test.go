@@ -459,9 +459,17 @@ func (m *model) quiet() {
 	}
 }
 
-// waiting reports whether a client is not told something because a name is still asked: for 15 s on
-// each stream, and a lane that is opened anew begins again (ABS-2).
+// waiting reports whether a client may not be told something because a name is still asked: for 15 s
+// on each stream, and a lane that is opened anew begins again (ABS-2). Who came back with the name
+// waits for nothing, and is told all the same that it is gone.
 func (m *model) waiting() bool {
+	for _, c := range m.controls() {
+		for _, l := range c.lanes {
+			if l.open && m.rig.now.Before(l.since.Add(18*time.Second)) {
+				return true
+			}
+		}
+	}
 	return slices.ContainsFunc(m.clients, func(c *modelClient) bool {
 		return slices.ContainsFunc(c.session.types, func(st *streamType) bool { return !st.sub.None() && st.sub.Standing().Waiting })
 	})

@@ -171,9 +171,13 @@ func (m *model) take(c *modelSub) {
 	if !c.Pending() {
 		return
 	}
+	restated := c.Restated()
 	a := c.Take(m.now)
 	if a == nil {
 		return
+	}
+	if restated {
+		m.t.Fatalf("client %d is sent something, and nothing but what it has was pending: %v %v\n%s", c.id, a.Body, a.Errors, m.tail())
 	}
 	c.came = false
 	refuses := m.rnd.IntN(4) == 0

@@ -175,6 +175,14 @@ func (n *namedTable) nameOf(e *entry) Name {
 	return Name{Name: xds.Spelling(e.name, e.spelt), Params: n.shard.params, Located: n.shard.byLocator()}
 }
 
+// retained is the variant that waits for the answer to the question for this map; nil: none does.
+func (e *entry) retained() *xds.Variant {
+	if e.sharedWant == nil {
+		return nil
+	}
+	return e.sharedWant.retained
+}
+
 // want subscribes to a name. e is its entry, or nil if it has none yet. name may be a part of a
 // larger string, so it is copied before it is kept.
 func (n *namedTable) want(e *entry, name, spelt string) *entry {

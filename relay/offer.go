@@ -256,7 +256,7 @@ func (k *store) divide(asked []*shard, u *update, bodies []*xds.Variant, rev uin
 	}
 	for _, name := range u.Removed {
 		for _, s := range asked {
-			if s.named.doubt(now, xds.Identity{Name: name}, gen) {
+			if s.named.doubt(now, xds.Identity{Name: name}, gen) || s.named.meantForOthers(name, gen) {
 				continue
 			}
 			if (!s.holdsConstrained(name, gen) || s.named.awaits(name, gen)) && !s.named.retains(s.updateShare, xds.Identity{Name: name}, gen) {

@@ -325,7 +325,11 @@ func (s *script) take(c *scriptSub) []string {
 	default:
 	}
 	c.Pending()
+	restated := c.Restated()
 	a := c.Take(s.now)
+	if a != nil && restated {
+		s.t.Fatal("the client is sent something, and nothing but what it has was pending")
+	}
 	if a == nil {
 		if c.Standing().Lagging {
 			return []string{"lagging"}

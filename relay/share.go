@@ -30,13 +30,6 @@ func (e *entry) rep() *entry {
 	return e.sharedWant.rep
 }
 
-func (e *entry) retained() *xds.Variant {
-	if e.sharedWant == nil {
-		return nil
-	}
-	return e.sharedWant.retained
-}
-
 // unshare ends that the name is represented. What it holds came for another map: the first
 // statement for its own map replaces it, or puts it in doubt (stale.go).
 func (e *entry) unshare() {

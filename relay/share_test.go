@@ -187,6 +187,35 @@ func TestShare(t *testing.T) {
 			check(r)
 		}
 	})
+	t.Run("an absence that may be another map's is no answer", func(t *testing.T) { // DYN-13
+		for _, variant := range []string{"n{env=prod}", "n"} {
+			for _, asked := range []bool{true, false} {
+				r := newStoreRig(t, OriginConfig{Share: true})
+				r.sub(xds.EndpointType, "env=prod,v=1", true, "n")
+				r.open()
+				r.says(mainLane, zero, xds.EndpointType, variant+"=1")
+				two := r.sub(xds.EndpointType, "env=prod,v=2", true, "n")
+				isTold(t, "v2", told(two), "n=1")
+				r.asks(mainLane, false)
+				r.says(mainLane, zero, xds.EndpointType, "n{env=prod,v=1}=a", "-"+variant)
+				three := r.sub(xds.EndpointType, "env=test", true, "n")
+				if asked {
+					isTold(t, "asked", r.asks(mainLane, false), "+n{env=prod,v=2} +n{env=test} ;")
+				}
+				r.says(mainLane, zero, xds.EndpointType, "-n")
+				isTold(t, "v2, of "+variant, told(two), "nothing")
+				if asked {
+					isTold(t, "test", told(three), "-n")
+				}
+				r.asks(mainLane, false)
+				r.says(mainLane, zero, xds.EndpointType, "n{env=prod,v=2}=b")
+				isTold(t, "v2, answered", told(two), "n=b")
+				r.table.Advance(zero.Add(time.Hour))
+				isTold(t, "v2, later", told(two), "nothing")
+				check(r)
+			}
+		}
+	})
 	t.Run("removed, and no answer", func(t *testing.T) {
 		r, _, two := begin(true)
 		r.asks(mainLane, false)

@@ -79,6 +79,23 @@ func (n *namedTable) early(e *entry, key string, gen uint32) bool {
 	return !n.shard.updateShare.brings(e.name) && len(n.shard.collections.memberBodies(gen, e.name)) == 0
 }
 
+// meantForOthers reports whether the statement that a name does not exist may be about other maps
+// than this one, which has a retained body (DYN-13). That is so if this map is not asked yet, or if
+// another map was asked for the name and is not answered. Then the body stays until an answer for
+// this map.
+func (n *namedTable) meantForOthers(name string, gen uint32) bool {
+	e, s := n.entries[name], n.shard
+	if e == nil || e.retained() == nil || !s.lane(n.lane).live(gen) || len(s.collections.memberBodies(gen, name)) > 0 {
+		return false
+	}
+	others := !e.asksOn(gen)
+	s.others(func(x *shard) {
+		y := x.named.entries[name]
+		others = others || y != nil && y.asksOn(gen) && !y.answeredOn(gen)
+	})
+	return others
+}
+
 // endDoubts removes what has been in doubt for long enough and was not brought by the stream of
 // generation gen. It locks the shard.
 func (n *namedTable) endDoubts(gen uint32, now time.Time) {

@@ -188,7 +188,7 @@ func (s *shard) others(f func(*shard)) {
 }
 
 // match is what other maps hold of a name that matches this map too. It answers a new name at once
-// (RELAY-68).
+// (RELAY-68). What a map only retains is not live: the origin has removed it.
 func (n *namedTable) match(name string) (vs []*xds.Variant) {
 	for _, x := range n.shard.store.all {
 		e := x.named.entries[name]
@@ -196,7 +196,7 @@ func (n *namedTable) match(name string) (vs []*xds.Variant) {
 			continue
 		}
 		for _, v := range e.variants {
-			if v.Name == name && v.Constraints.Match(n.shard.params) && !v.DoNotCache && find(vs, v.Constraints.Key()) == nil {
+			if v.Name == name && v != e.retained() && v.Constraints.Match(n.shard.params) && !v.DoNotCache && find(vs, v.Constraints.Key()) == nil {
 				vs = append(vs, v)
 			}
 		}
