@@ -44,9 +44,13 @@ func (v *Variant) isLike(other *Variant) bool {
 // proof here: what is found is compared byte for byte, and so bodies that differ in what the digest
 // leaves out are kept apart.
 func contentOf(from *Provenance, r *Resource, version string) *content {
-	d := from.Digest(r)
 	equal := func(c *content) bool { return c.showsAs(from.Shown, version) && c.is(r) }
+	if c := recent.find(from, r, equal); c != nil {
+		return c
+	}
+	d := from.Digest(r)
 	if c := contents.Find(d, equal); c != nil {
+		recent.note(from, r, c)
 		return c
 	}
 	return contents.Put(d, newContent(from, r, d, version), equal)

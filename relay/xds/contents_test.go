@@ -1,6 +1,9 @@
 package xds
 
 import (
+	"fmt"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 )
@@ -83,6 +86,78 @@ func TestShare(t *testing.T) {
 		timed := sent(version, nil)
 		if timed.EndAt(time.Unix(1, 0)); timed.Share() != timed {
 			t.Error("a body with a TTL is shared")
+		}
+	}
+}
+
+// TestRecent: what several groups were sent is found without its digest, and only where the digest
+// would be the same. A body that one group alone is sent is not looked for.
+func TestRecent(t *testing.T) {
+	resource := func() *Resource {
+		r := &Resource{Name: "recent", Any: AppendString(AppendString(nil, 1, ClusterType), 2, "\x0a\x06recent")}
+		r.PayloadType, r.Payload, _ = AnyParts(r.Any)
+		return r
+	}
+	from := &Provenance{TypeURL: ClusterType}
+	find := func(from *Provenance, r *Resource) *content {
+		return recent.find(from, r, func(c *content) bool { return c.is(r) })
+	}
+	recent.credit.Store(0)
+	first := NewVariant(from, resource(), "")
+	if recent.credit.Load() != 0 {
+		t.Error("a body of one group has others looked for")
+	}
+	if NewVariant(from, resource(), "2"); find(from, resource()) != first.content {
+		t.Error("what two groups were sent is not found")
+	}
+	for what, change := range map[string]func(*Provenance, *Resource){
+		"the type":               func(from *Provenance, _ *Resource) { from.TypeURL = OtherSpelling(ClusterType) },
+		"that bytes may differ":  func(from *Provenance, _ *Resource) { from.Canonical = true },
+		"the name":               func(_ *Provenance, r *Resource) { r.Name = "other" },
+		"an alias":               func(_ *Provenance, r *Resource) { r.Aliases = []string{"a"} },
+		"the bytes of the body":  func(_ *Provenance, r *Resource) { r.Any = append(r.Any, 0x18, 1) },
+		"what is beside it":      func(_ *Provenance, r *Resource) { r.Metadata = []byte{0x0a, 0} },
+		"that it is not to keep": func(_ *Provenance, r *Resource) { r.DoNotCache = true },
+	} {
+		from, r := *from, resource()
+		change(&from, r)
+		if c := find(&from, r); c != nil {
+			t.Errorf("what differs by %s is found", what)
+		}
+		if NewVariant(&from, r, "").Digest != from.Digest(r) {
+			t.Errorf("what differs by %s has the digest of another", what)
+		}
+	}
+	recent.credit.Store(3)
+	for i := range 5 {
+		r := resource()
+		r.Name = string(rune('a' + i))
+		NewVariant(from, r, "")
+	}
+	if got := recent.credit.Load(); got != 0 {
+		t.Errorf("after five bodies of one group, %d more are looked for", got)
+	}
+	runtime.KeepAlive(first)
+}
+
+// BenchmarkContentAgain is a body that comes to one group after another.
+func BenchmarkContentAgain(b *testing.B) {
+	for _, canonical := range []bool{false, true} {
+		for _, size := range []int{400, 4000, 100_000} {
+			b.Run(fmt.Sprintf("canonical=%t/bytes=%d", canonical, size), func(b *testing.B) {
+				payload := AppendString(AppendString(nil, 1, "c1"), 28, strings.Repeat("x", size))
+				r := &Resource{Name: "c1", Any: AppendString(AppendString(nil, 1, ClusterType), 2, string(payload))}
+				r.PayloadType, r.Payload, _ = AnyParts(r.Any)
+				from := &Provenance{TypeURL: ClusterType, Canonical: canonical}
+				held := NewVariant(from, r, "")
+				b.SetBytes(int64(size))
+				b.ReportAllocs()
+				for b.Loop() {
+					if !NewVariant(from, r, "").SharesBytes(held) {
+						b.Fatal("it is stored twice")
+					}
+				}
+			})
 		}
 	}
 }
