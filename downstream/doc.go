@@ -7,9 +7,9 @@
 // (services.go). A stream (stream.go) is a reader around a session (session.go). The session is the
 // state machine of one client stream. It does no I/O and reads no clock. The reader passes requests
 // to it (session_sotw.go, session_delta.go). Writers (writerpool.go) take from it what to write, in
-// order (order.go). A session has one streamType for each type that the client asked for
-// (streamtype.go). A streamType has one relay.Union, which has a relay.Sub for each origin that its
-// names belong to. route.go divides names by origin. Names that no origin is ever asked for are
+// order (order.go, release.go). A session has one streamType for each type that the client asked
+// for (streamtype.go). A streamType has one relay.Union, which has a relay.Sub for each origin that
+// its names belong to. route.go divides names by origin. Names that no origin is ever asked for are
 // refused (refuse.go). A response is a small head of its own and bytes that all clients share
 // (response.go, codec.go). Long compressed messages are inflated one at a time, peer by peer
 // (inflate.go).
@@ -350,7 +350,7 @@
 //
 // # What to read next
 //
-// stream.go, writerpool.go, session.go, node.go, order.go, removals.go. testdata/*.txt reads as
-// conversations. The tests order_test.go and model_test.go play streams at random and judge every
-// response.
+// stream.go, writerpool.go, session.go, node.go, order.go, release.go, removals.go. testdata/*.txt
+// reads as conversations. The tests order_test.go and model_test.go play streams at random and
+// judge every response.
 package downstream

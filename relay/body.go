@@ -10,31 +10,33 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Body is what an answer carries: immutable, and shared by all who are told the same.
+// Body is the content of an answer. It is immutable, and shared by all clients that are sent the
+// same.
 type Body struct {
 	Variants []*xds.Variant
-	// Heartbeats are bodies of which only the TTL is told: the client has accepted them (TTL-10).
-	// In state of the world there are none beside Variants, since they go under the version that
-	// the client accepted (TTL-9).
+	// Heartbeats are bodies of which only the TTL is sent, since the client has accepted them
+	// (TTL-10). A SotW answer has either Heartbeats or Variants: heartbeats are sent under the
+	// version that the client accepted (TTL-9).
 	Heartbeats []*xds.Variant
-	// delta only; canonical within this package, and as they are to be told outside it
-	// (spell)
+	// Removed are names, in delta only. They are canonical until spell gives them the spelling
+	// that the client is sent.
 	Removed []string
 
-	spelt map[string]string // of Removed, names that have another spelling
-	of    *Body             // has the same Variants, and has them encoded; nil: this one
-	// of a body that many are told; nil: it is encoded for the one client it is for
+	spelt map[string]string // other spellings of names in Removed, by canonical name
+	of    *Body             // a body with the same Variants that has them encoded; nil: this one
+	// shared is the encoded form of a body that is sent to many clients; nil: the body is for one
+	// client and is encoded for it.
 	shared   *encodings
-	nameless bool // some have no name (RELAY-18)
+	nameless bool // some Variants have no name (RELAY-18)
 }
 
-// encodings are a shared body as it is sent.
+// encodings are the encoded forms of a shared body. Each is made when it is first needed.
 type encodings struct {
 	delta, sotw joined
 	gone        joined   // Removed
 	needs       []string // see Body.needs
 	needsOnce   sync.Once
-	chunks      []*chunk // that have the Variants, and have them encoded; nil: none
+	chunks      []*chunk // they have the Variants encoded; nil: there are none
 }
 
 func (e *encodings) of(delta bool) *joined {
@@ -44,7 +46,7 @@ func (e *encodings) of(delta bool) *joined {
 	return &e.sotw
 }
 
-// newShared is a body that many are told.
+// newShared makes a body that is sent to many clients.
 func newShared() *Body {
 	x := &struct {
 		Body
@@ -54,19 +56,19 @@ func newShared() *Body {
 	return &x.Body
 }
 
-// Pieces are encoded fields of a response by what they are, to be written in this order. The bytes
+// Pieces are the encoded fields of a response, by kind, and are written in this order. The bytes
 // must not be changed.
 type Pieces [3][][]byte
 
 const (
 	Plain    = iota // `resources` fields
-	Pairs           // more of them, of which two at a time make one: do not part them
-	Removals        // the names removed in delta, last (ORD-2)
+	Pairs           // more `resources` fields, of two pieces each, which must stay together
+	Removals        // the names removed in delta, which come last (ORD-2)
 )
 
-// Pieces are what the answer has for the dialect, but for what is in located form. What is left of
-// a TTL is told as it is now, so call it when the answer is written. What is not encoded for many
-// is listed in own, as far as that has room.
+// Pieces returns the answer's encoded fields for a dialect, without those in located form. Call it
+// when the answer is written: each TTL that is sent is the time that is left now. own is used for
+// the list of bodies that are not encoded in common, as far as it has room.
 func (a *Answer) Pieces(delta bool, now time.Time, own [][]byte) (p Pieces) {
 	plain, timed := a.encoded(delta, a.ttl(), own)
 	if p[Plain] = plain; len(a.Heartbeats) > 0 {
@@ -78,7 +80,7 @@ func (a *Answer) Pieces(delta bool, now time.Time, own [][]byte) (p Pieces) {
 		}
 	}
 	for _, v := range timed {
-		if ttl, ok := v.Remaining(now); ok { // or else it is about to be removed
+		if ttl, ok := v.Remaining(now); ok { // otherwise it is about to be removed
 			head, rest := v.TimedParts(delta, ttl)
 			p[Pairs] = append(p[Pairs], head, rest)
 		}
@@ -89,8 +91,8 @@ func (a *Answer) Pieces(delta bool, now time.Time, own [][]byte) (p Pieces) {
 	return p
 }
 
-// PiecesV2 are the Pieces for a client of transport v2 in delta, which knows neither TTLs nor what
-// else its messages lack (V2-3).
+// PiecesV2 returns the Pieces for a delta client of transport v2, without TTLs and other fields
+// that messages of v2 lack (V2-3).
 func (a *Answer) PiecesV2(own [][]byte) (p Pieces) {
 	for _, v := range a.Variants {
 		if !v.Nameless {
@@ -103,7 +105,8 @@ func (a *Answer) PiecesV2(own [][]byte) (p Pieces) {
 	return p
 }
 
-// encoded is what all who are told the body share. All of them are told TTLs, or none is.
+// encoded returns the encoded Variants. Clients that are sent the same body share them: all of
+// these are sent TTLs, or none is.
 func (b *Body) encoded(delta, ttl bool, own [][]byte) (plain [][]byte, timed []*xds.Variant) {
 	switch {
 	case b.of != nil:
@@ -126,7 +129,7 @@ func (b *Body) encoded(delta, ttl bool, own [][]byte) (plain [][]byte, timed []*
 	return j.pieces, j.timed
 }
 
-// needs are the names of the endpoints that its Clusters refer to.
+// needs returns the names of the endpoints that the body's Clusters refer to.
 func (b *Body) needs() []string {
 	if b.shared == nil {
 		return needs(b.Variants)
@@ -144,7 +147,7 @@ func needs(clusters []*xds.Variant) (endpoints []string) {
 	return endpoints
 }
 
-// removals are the names removed as delta tells them.
+// removals returns the encoded Removed.
 func (b *Body) removals() [][]byte {
 	if b.shared == nil {
 		return joinNames(b.Removed)
@@ -154,7 +157,7 @@ func (b *Body) removals() [][]byte {
 	return j.pieces
 }
 
-// joinNames encodes names removed, in pieces that a response may be cut between.
+// joinNames encodes removed names in pieces. A response may be cut between any two of them.
 func joinNames(names []string) (pieces [][]byte) {
 	for len(names) > 0 {
 		n, size := 0, 0
@@ -171,13 +174,13 @@ func joinNames(names []string) (pieces [][]byte) {
 	return pieces
 }
 
-// named is b without what delta cannot express: resources without a name (RELAY-18), which are told
-// apart by a first byte that no name has.
+// named returns b without resources that have no name (RELAY-18), since delta cannot express these.
+// Their keys begin with a byte that no name has.
 func (b *Body) named() *Body {
 	if !b.nameless {
 		return b
 	}
-	c := &Body{spelt: b.spelt, Heartbeats: b.Heartbeats} // a nameless one has no heartbeat in delta
+	c := &Body{spelt: b.spelt, Heartbeats: b.Heartbeats} // all of named resources in delta
 	for _, v := range b.Variants {
 		if !v.Nameless {
 			c.Variants = append(c.Variants, v)
@@ -191,7 +194,7 @@ func (b *Body) named() *Body {
 	return c
 }
 
-// remove adds a removal. spelt is how the name is written where that is known and another.
+// remove adds a removal. spelt is the spelling of the name; empty: it is not known.
 func (b *Body) remove(name, spelt string) {
 	b.Removed = append(b.Removed, name)
 	if spelt != "" && spelt != name {
@@ -199,7 +202,7 @@ func (b *Body) remove(name, spelt string) {
 	}
 }
 
-// spell takes over spellings.
+// spell adds spellings of names in Removed.
 func (b *Body) spell(spelt map[string]string) {
 	if b.spelt == nil && len(spelt) > 0 {
 		b.spelt = make(map[string]string, len(spelt))
@@ -207,10 +210,10 @@ func (b *Body) spell(spelt map[string]string) {
 	maps.Copy(b.spelt, spelt)
 }
 
-// spell writes the names in an answer as they are to be told. What is said of a name that the
-// client named is said in its own spelling: that is the name it asked for (ABS-4, NAME-9), and
-// clients keep their books of subscriptions by it. Members that it has by `*` go by the spelling
-// they were sent under. Bodies carry the origin's in any case (DELTA-17).
+// spell gives the names of an answer the spelling that the client is sent. A removal or an error of
+// a name that the client subscribed to has the client's spelling (ABS-4, NAME-9), by which it finds
+// its subscription. For members of `*` it has the spelling that the member was sent with. Bodies
+// always have the origin's spelling (DELTA-17).
 func (s *Sub) spell(a *Answer) {
 	if b := a.Body; len(b.Removed) > 0 && len(s.spelt)+len(b.spelt) > 0 {
 		told := &Body{
@@ -239,8 +242,8 @@ func (s *Sub) spelling(name, other string) string {
 
 func (b *Body) empty() bool { return len(b.Variants)+len(b.Heartbeats)+len(b.Removed) == 0 }
 
-// emptyInDelta reports whether delta has nothing to say, where SotW may have nameless members
-// (RELAY-18).
+// emptyInDelta reports whether the body is empty for a delta client, which is not sent resources
+// without a name (RELAY-18).
 func (b *Body) emptyInDelta() bool {
 	return len(b.Removed)+len(b.Heartbeats) == 0 && !slices.ContainsFunc(b.Variants, func(v *xds.Variant) bool { return !v.Nameless })
 }

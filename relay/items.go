@@ -16,32 +16,33 @@ const (
 	ItemRefused                       // the client refused what it was sent last
 )
 
-// Item is a picture of one resource that a client is subscribed to, by its name or by a set.
+// Item describes one resource that a client is subscribed to, by its name or by a set.
 type Item struct {
 	Name   string
 	Status ItemStatus
-	// Refusal is which of Judged.Refused it was in, if Status says so.
+	// Refusal is the index in Judged.Refused of the answer that had it. It is set if Status is
+	// ItemRefused.
 	Refusal int
-	// Version is the version last sent; "" if nothing was, if that version is not known any more,
-	// or if it must not be seen (RELAY-76).
+	// Version is the version that was sent last. It is "" if nothing was sent, if that version is
+	// not known any more, or if people must not see it (RELAY-76).
 	Version string
-	// Updated is when the resource came from the origin; zero if that is not known, or nothing was
-	// sent.
+	// Updated is when the resource came from the origin. It is zero if that is not known, or if
+	// nothing was sent.
 	Updated time.Time
-	// Body is what was sent last, if it is still held; nil also where it must not be kept (RELAY-9)
-	// or seen.
+	// Body is what was sent last. It is nil if it is not held any more, must not be cached
+	// (RELAY-9), or must not be seen.
 	Body *xds.Variant
 }
 
-// Judged are the answers of a stream-type of which the client has not said the best, oldest first.
+// Judged are the answers of a stream-type that the client has not accepted, oldest first.
 type Judged struct {
 	Unwritten []Receipt // taken, and not written yet
-	Unjudged  []Receipt // written
+	Unjudged  []Receipt // written, and neither accepted nor refused yet
 	Refused   []Receipt
 }
 
-// Items gives a picture of each resource that the client is subscribed to. A name may occur for
-// several parts of the Union. The table is locked for one part at a time, and not while f runs.
+// Items calls f with each resource that the client is subscribed to. A name may occur once for each
+// Sub of the Union. The store of one Sub is locked at a time, and none is locked while f runs.
 func (u *Union) Items(j *Judged, f func(Item)) {
 	for i := range u.Len() {
 		for _, x := range u.Part(i).items(j) {
@@ -50,14 +51,14 @@ func (u *Union) Items(j *Judged, f func(Item)) {
 	}
 }
 
-// seenItem is an Item before its texts are made, which is done outside the lock.
+// seenItem is an Item whose texts are still to be made, which needs no lock.
 type seenItem struct {
 	name, spelt string
 	status      ItemStatus
 	refusal     int
-	body        *xds.Variant // sent last; nil: it is not held
-	sent        xds.Digest   // if body is nil
-	shown       bool         // the versions are the origin's
+	body        *xds.Variant // sent last; nil: it is not held any more
+	sent        xds.Digest   // of what was sent last, if body is nil
+	shown       bool         // clients are sent the origin's versions
 	secret      bool
 }
 
@@ -81,7 +82,7 @@ func (x *seenItem) item() Item {
 	return it
 }
 
-// items looks at what the Sub selects. It locks the shard.
+// items lists the resources that the Sub is subscribed to. It locks the shard.
 func (s *Sub) items(j *Judged) []seenItem {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
@@ -100,22 +101,22 @@ func (s *Sub) items(j *Judged) []seenItem {
 	return l.all
 }
 
-// itemList is being made of what one Sub selects.
+// itemList is a list of one Sub's resources while it is made.
 type itemList struct {
 	sub    *Sub
 	judged *Judged
 	all    []seenItem
-	listed map[string]bool // members of one of several sets; nil: there is one
+	listed map[string]bool // names that a set has added; nil: there is one set only
 }
 
-// blank is an item of which nothing is known yet.
+// blank makes an item of a name. Its status is not set.
 func (l *itemList) blank(name, spelt string) seenItem {
 	return seenItem{
 		name: name, spelt: spelt, secret: xds.IsSecret(l.sub.typeURL), shown: l.sub.shard.group.origin.config().OriginVersions,
 	}
 }
 
-// record adds a name that the client asked for.
+// record adds a name that the client is subscribed to.
 func (l *itemList) record(r *record) {
 	if r.is(unsubscribed) {
 		return
@@ -128,7 +129,7 @@ func (l *itemList) record(r *record) {
 	case !holdsIt && r.is(owed|claimed):
 		x.status = ItemNotSent
 	case !holdsIt:
-		x.status = ItemSynced // it was told that there is none
+		x.status = ItemSynced // it was sent that the name does not exist
 	default:
 		x.sent = r.sent
 		x.status, x.refusal = l.judge(func(e *extent) bool { return e.number == r.at || e.whole && r.at <= e.number })
@@ -144,14 +145,14 @@ func (l *itemList) record(r *record) {
 	l.all = append(l.all, x)
 }
 
-// member adds a member of a set that no name stands for.
+// member adds a member of a set, unless the client is subscribed to it by name, too.
 func (l *itemList) member(p *position, it *item) {
 	name := it.variant.Name
 	switch {
 	case it.variant.Nameless && l.sub.delta, l.sub.record(name) != nil, l.listed[name]:
 		return
 	case it.dead && (p.fresh || it.rev <= p.sent || it.birth > p.sent):
-		return // the client knows, or never heard of it
+		return // the client was sent its removal, or was never sent the member
 	}
 	x := l.blank(name, it.variant.Spelt)
 	switch {
@@ -160,7 +161,7 @@ func (l *itemList) member(p *position, it *item) {
 	case it.dead:
 		x.status, x.body = ItemStale, it.variant
 	case it.rev > p.sent:
-		x.status = ItemStale // of what it was before nothing is kept
+		x.status = ItemStale // the body that was sent is not kept
 	default:
 		x.body = it.variant
 		x.status, x.refusal = l.judge(func(e *extent) bool { return it.rev <= e.to && (e.whole || it.rev > e.from) })
@@ -174,8 +175,9 @@ func (l *itemList) member(p *position, it *item) {
 	l.all = append(l.all, x)
 }
 
-// judge is what the client said of the newest answer that covers what is asked about. What is in no
-// answer that is remembered, it accepted.
+// judge returns the status by the newest answer for which covers is true. Answers that the client
+// accepted are not remembered, so without such an answer the client is in sync. refusal is the
+// index in Judged.Refused.
 func (l *itemList) judge(covers func(*extent) bool) (status ItemStatus, refusal int) {
 	status, newest := ItemSynced, uint32(0)
 	look := func(all []Receipt, is ItemStatus) {
@@ -191,7 +193,7 @@ func (l *itemList) judge(covers func(*extent) bool) (status ItemStatus, refusal 
 	return status, refusal
 }
 
-// of is the extent of what was told of a Sub; nil: nothing was.
+// of is the part of the answer that came from a Sub; nil: there is none.
 func (t *Receipt) of(s *Sub) *extent {
 	if t.sub == s {
 		return &t.extent
@@ -204,8 +206,8 @@ func (t *Receipt) of(s *Sub) *extent {
 	return nil
 }
 
-// Covers reports whether an answer was a list of all there was, earlier answers too: the verdict on
-// it is the later word on those.
+// Covers reports whether the answer was a whole list for each Sub of an earlier answer. Then the
+// client's verdict on it replaces that on the earlier one.
 func (t *Receipt) Covers(earlier *Receipt) bool {
 	whole := func(s *Sub) bool {
 		e := t.of(s)

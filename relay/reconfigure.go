@@ -19,6 +19,32 @@ type routes struct {
 	authorities map[string]*Origin // by the authorities of xdstp names (FED-1)
 }
 
+// Authority is the origin that is asked for xdstp names of the authority; nil if none is (FED-1,
+// FED-2).
+func (t *Table) Authority(authority string) *Origin { return t.routes.Load().authorities[authority] }
+
+// SecretsFrom reports whether any origin that a client stream of own's may have names of has
+// secrets enabled.
+func (t *Table) SecretsFrom(own *Origin) bool {
+	for _, o := range t.routes.Load().authorities {
+		if o.Secrets() {
+			return true
+		}
+	}
+	return own.Secrets()
+}
+
+// Federated reports whether names of one client stream may belong to other origins than the one
+// given.
+func (t *Table) Federated(own *Origin) bool {
+	for _, o := range t.routes.Load().authorities {
+		if o != own {
+			return true
+		}
+	}
+	return false
+}
+
 // Next is a configuration that is checked and not in force. Between Prepare and Commit whatever
 // else depends on it can be opened, so that what fails there leaves all as it was.
 type Next struct {

@@ -12,14 +12,15 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// What a snapshot restores (RELAY-96). It is treated as what was live when a stream broke
-// (RELAY-2). Its interest lingers, so the origin is asked for it at once. Another replica may
-// meanwhile have sent a client something newer. So a client that says that it holds something is
-// sent nothing restored until the origin has confirmed it: a restored set is settled and not firm
-// (set.go), and a restored entry is unconfirmed (confirm.go). All other clients are served.
+// Restoring a snapshot (RELAY-96). Restored content counts as content that was live when its stream
+// broke (RELAY-2). Its subscriptions linger, so the origin is asked for them at once. Another
+// replica may meanwhile have sent a client something newer. So a client that says it holds
+// something is sent restored content only after the origin has confirmed it: a restored set is
+// settled and not firm (set.go), and a restored entry is unconfirmed (confirm.go). All other
+// clients are served at once.
 
-// leastRestored is how long restored content is wanted at least, since clients need time to come
-// back.
+// leastRestored is the shortest time for which restored subscriptions linger. Clients need it to
+// come back.
 const leastRestored = time.Minute
 
 // RestoreBody makes a body from what a snapshot recorded of it. The body is checked as if the
@@ -78,8 +79,9 @@ func (t *Table) Restore(now time.Time, x TypeImage) error {
 }
 
 // restoredNode is the node to present upstream for a group that presented the encoded node when it
-// was recorded. The group's key is made of the same fields, and of the identity of its clients. If
-// they give another key now, clients are grouped in another way, which is an error.
+// restoredNode is the node to present upstream for a group that presented the encoded node when it
+// was recorded. The group's key is made from the same fields, and from the identity of its clients.
+// It is an error if they make another key now, since then clients are grouped in another way.
 func (o *Origin) restoredNode(key string, encoded []byte, who string) (*corev3.Node, error) {
 	n := &corev3.Node{}
 	if err := proto.Unmarshal(encoded, n); err != nil {
@@ -88,11 +90,11 @@ func (o *Origin) restoredNode(key string, encoded []byte, who string) (*corev3.N
 	rules := o.nodeRules()
 	own := rules.GroupID(key)
 	if n.Id == own {
-		n.Id = "" // it is the group's, and no member's
+		n.Id = "" // it was made for the group, and is no client's
 	}
 	now, up := rules.Group(n, who)
 	fixed := o.config().NodeID != "" && slices.Contains(o.config().GroupBy, "id") ||
-		// The members' own values are not in the node.
+		// The node has the configured value in place of the clients' own.
 		o.config().NodeCluster != "" && slices.Contains(o.config().GroupBy, "cluster")
 	switch {
 	case now == key:
@@ -126,7 +128,7 @@ func (o *Origin) restoredGroup(now time.Time, key string, up *corev3.Node, who s
 
 // checkImage reports why an image cannot be restored; nil: it can.
 func (o *Origin) checkImage(x *TypeImage) error {
-	// This shard only tells what names stand for.
+	// This shard is only used to find out which names are collections.
 	s := &shard{store: &store{group: &Group{origin: o}, typeURL: x.TypeURL}}
 	seen := map[string]bool{}
 	for i := range x.Sets {
@@ -172,13 +174,15 @@ func (o *Origin) checkImage(x *TypeImage) error {
 	return nil
 }
 
-// collectionOf returns the kind of collection that a name in a snapshot stands for. Of virtual
-// hosts it is a namespace, whatever the name looks like, since a client may have declared it
+// collectionOf returns the kind of collection that a name in a snapshot stands for. For virtual
+// hosts that is a namespace, also if the name has a slash: a client may have declared it so
 // (ALIAS-6).
 func (s *shard) collectionOf(name string) (selectorKind, bool) {
 	return s.selectorOf(name, map[string]bool{name: true})
 }
 
+// checkBodies reports why bodies of an image cannot be restored; nil: they can. covers reports
+// whether a set may have a member of that name; nil: the bodies are of a name.
 func checkBodies(x *TypeImage, vs []*xds.Variant, covers func(string) bool) error {
 	seen := make(map[xds.Identity]bool, len(vs))
 	for _, v := range vs {
@@ -203,6 +207,7 @@ func checkBodies(x *TypeImage, vs []*xds.Variant, covers func(string) bool) erro
 	return nil
 }
 
+// restore puts an image that was checked into an empty shard.
 func (s *shard) restore(now time.Time, x *TypeImage) {
 	s.now = now
 	rev := s.nextRev()
@@ -228,21 +233,21 @@ func (s *shard) restore(now time.Time, x *TypeImage) {
 	s.rememberRestored(now)
 }
 
-// says reports whether the image has anything that the origin stated, and not only what was wanted.
+// says reports whether the image has anything that the origin stated, and not only subscriptions.
 func (x *TypeImage) says() bool {
 	return slices.ContainsFunc(x.Sets, func(y SetImage) bool { return y.Settled || len(y.Members) > 0 }) ||
 		slices.ContainsFunc(x.Names, func(y NameImage) bool { return len(y.Variants) > 0 })
 }
 
-// restoration is one image while it is restored into its shard.
+// restoration is the state while one image is restored.
 type restoration struct {
 	shard    *shard
 	receipts map[xds.Provenance]*xds.Provenance
-	until    time.Time // what nobody wants by then goes
+	until    time.Time // the end of the linger of what no client has subscribed to by then
 }
 
-// Provenance returns one object for all bodies that have it in common, since it is larger than some
-// bodies.
+// provenance returns the provenance of a body. Bodies with the same one share the object, which is
+// larger than some bodies.
 func (r *restoration) provenance(of *xds.Provenance, version string) *xds.Provenance {
 	key := *of
 	key.Version, key.Revision = version, r.shard.rev
@@ -252,15 +257,15 @@ func (r *restoration) provenance(of *xds.Provenance, version string) *xds.Proven
 	return r.receipts[key]
 }
 
-// answered notes the version of the last response, if no body has it.
+// answered records the version of the last response, if no body came with one.
 func (r *restoration) answered(c *scope, version string) {
 	if s := r.shard; c.from == nil && version != "" {
 		c.from = r.provenance(&xds.Provenance{TypeURL: s.typeURL, Shown: s.group.origin.config().OriginVersions}, version)
 	}
 }
 
-// bodies are those that have not expired. No client has them yet, so their Provenance may be set
-// here.
+// bodies returns the bodies that have not expired, with their provenance. No client has them yet,
+// so they may be changed here.
 func (r *restoration) bodies(vs []*xds.Variant, response string) []*xds.Variant {
 	vs = slices.Clone(vs)
 	vs, _ = living(vs, r.shard.now)
@@ -271,6 +276,7 @@ func (r *restoration) bodies(vs []*xds.Variant, response string) []*xds.Variant 
 	return vs
 }
 
+// set restores a set with its members.
 func (r *restoration) set(x *SetImage) {
 	s := r.shard
 	t := s.star
@@ -292,6 +298,7 @@ func (r *restoration) set(x *SetImage) {
 	t.look()
 }
 
+// name restores a name with its variants.
 func (r *restoration) name(x *NameImage, response string) {
 	s := r.shard
 	e := s.named.newEntry(x.Name, x.Spelt)

@@ -137,6 +137,9 @@ func (rows *rowList) addName(k known) {
 		return
 	}
 	chosen, clients := pick(given, k.shard.params), r.Clients
+	// All variants of a name are held back, or none: a removal that leaves another variant is no
+	// loss, and one that is held back is made when another variant comes
+	// (TestHeldVariantGoesForAnother).
 	r.Held = k.heldBack()
 	r.Live, r.Absent = r.Live && !r.Held, false
 	for _, v := range given {

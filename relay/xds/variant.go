@@ -10,19 +10,20 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Resource is one resource as an origin sent it: structurally checked (accept.go), not interpreted.
-// Byte slices alias the response they were read from and are copied before they are kept.
+// Resource is one resource as an origin sent it. Its structure was checked (accept.go), and its
+// payload was not interpreted. Byte slices are parts of the response that they were read from, and
+// are copied before they are kept.
 type Resource struct {
 	Name    string // canonical (NAME-4)
-	spelt   string // as the origin writes it, if that is another
+	spelt   string // the origin's spelling; empty: it is Name
 	Version string // the origin's own; may be empty (RELAY-91)
 	Aliases []string
 	// Any is the payload as received, an encoded google.protobuf.Any; nil for a heartbeat (TTL-2).
 	Any []byte
-	// PayloadType and payload are Any's two parts.
+	// PayloadType and Payload are the two fields of Any.
 	PayloadType, Payload []byte
 	Constraints          *constraints.Set
-	// ResourceName message with the constraints as the origin wrote them (DYN-6)
+	// RawConstraints is the ResourceName message with the constraints, as received (DYN-6).
 	RawConstraints []byte
 	Metadata       []byte // core.Metadata as received (RELAY-10)
 	TTL            time.Duration
@@ -32,29 +33,28 @@ type Resource struct {
 	Nameless bool
 }
 
-// Variant is one immutable body of a name with its constraints. It never changes after it was made,
-// so pointers are shared freely and comparing pointers detects change. What many groups may hold is
-// in its content, which equal bodies share; here is what its group's origin said of it.
+// Variant is one body of a name with its constraints. It is immutable, so pointers to it are
+// shared, and another pointer means a change. Equal bodies share their content, also those of
+// several groups. The other fields are what the origin of one group stated of it.
 type Variant struct {
 	*content
 
-	From *Provenance // the response it came in last
-	own  *own        // nil: it has nothing of that, as nearly all
+	From *Provenance // of the response that brought it last
+	own  *own        // nil for nearly all variants
 }
 
-// own is what a Variant has of its own, besides its content. It is immutable once it is published.
+// own are the fields of a Variant that are rarely set. They are immutable once the Variant is
+// published.
 type own struct {
-	version  string    // what its origin calls it, if not as the content says
-	end      time.Time // of its TTL (RELAY-47); zero: it has none
-	orphaned bool
+	version  string    // the origin's version, if it differs from the content's
+	end      time.Time // of the TTL (RELAY-47); zero: it has none
+	orphaned bool      // see Orphaned
 }
 
-// namelessKey begins the key of a resource without a name. No origin can send such a name: it is
-// refused in acceptance.
+// namelessKey begins the key of a resource without a name. Accept refuses names that begin with it.
 const namelessKey = "\x00"
 
-// Field numbers of the messages that are read and written here. Those without a remark are of
-// envoy.service.discovery.v3.Resource.
+// Field numbers of messages of envoy.service.discovery.v3. Those without a comment are of Resource.
 const (
 	FieldResources = 2 // DiscoveryResponse and DeltaDiscoveryResponse
 	FieldRemoved   = 6 // DeltaDiscoveryResponse
@@ -69,20 +69,20 @@ const (
 	FieldMetadata     = 9
 )
 
-// NewVariant copies what it keeps of r, unless the process holds the same body already: then it
-// shares that one. version is what the origin calls it.
+// NewVariant makes a variant of r. It copies what it keeps, or shares the content if the process
+// holds the same body already. version is the origin's version.
 func NewVariant(from *Provenance, r *Resource, version string) *Variant {
 	v := &Variant{content: contentOf(from, r, version), From: from}
 	v.setVersion(version)
 	return v
 }
 
-// Same reports whether r is this body again: then the old value is kept and nothing is hashed
-// (RELAY-45). The origin's version takes no part in it (VER-7).
+// Same reports whether r is this body again. Then the Variant is kept, and nothing is hashed
+// (RELAY-45). The origin's version is not compared (VER-7).
 func (v *Variant) Same(r *Resource) bool { return v.is(r) }
 
-// WithOriginVersion is v as a later response brought it again (VER-8): content and digest are
-// shared, and the bytes too unless they carry a version that changed.
+// WithOriginVersion returns v as a later response brought it again (VER-8). It shares content and
+// digest. It shares the encoded bytes, too, unless they have the origin's version and that changed.
 func (v *Variant) WithOriginVersion(from *Provenance, version string) *Variant {
 	if !from.Shown && v.OriginVersion() == version && v.From.Server == from.Server {
 		return v
@@ -95,7 +95,7 @@ func (v *Variant) WithOriginVersion(from *Provenance, version string) *Variant {
 	return &c
 }
 
-// Version is the resource version clients are told (VER-3, VER-5).
+// Version is the resource version that clients are sent (VER-3, VER-5).
 func (v *Variant) Version() string {
 	if v.From.Shown {
 		return v.OriginVersion()
@@ -103,8 +103,8 @@ func (v *Variant) Version() string {
 	return v.Digest.String()
 }
 
-// ClaimedAs reports whether d, which Claim made of a version that a client says it holds, stands
-// for this body (DELTA-11).
+// ClaimedAs reports whether a client that says it holds the version of d has this body (DELTA-11).
+// d is the result of Claim.
 func (v *Variant) ClaimedAs(d Digest) bool {
 	if v.From.Shown {
 		return d != (Digest{}) && d == Claim(v.OriginVersion(), true)
@@ -112,8 +112,9 @@ func (v *Variant) ClaimedAs(d Digest) bool {
 	return d == v.Digest
 }
 
-// Claim is a version a client says it holds: the zero Digest if it can stand for no body. An
-// origin's version (VER-5) is only as good as its counter, and an empty one says nothing.
+// Claim makes a Digest of a version that a client says it holds. It is the zero Digest if the
+// version can be that of no body. shown: clients are sent the origin's versions (VER-5). These are
+// hashed: they are as good as the origin's counter, and an empty one says nothing.
 func Claim(version string, shown bool) (d Digest) {
 	switch {
 	case !shown:
@@ -125,10 +126,10 @@ func Claim(version string, shown bool) (d Digest) {
 	return d
 }
 
-// Spelling is the name as the origin writes it.
+// Spelling is the name in the origin's spelling.
 func (r *Resource) Spelling() string { return Spelling(r.Name, r.spelt) }
 
-// OriginVersion is the version the origin gave this body.
+// OriginVersion is the version that the origin gave this body.
 func (v *Variant) OriginVersion() string {
 	if v.own == nil {
 		return v.version
@@ -136,14 +137,14 @@ func (v *Variant) OriginVersion() string {
 	return v.own.version
 }
 
-// setVersion sets the version of a body that is not published yet.
+// setVersion sets the origin's version of a variant that is not published yet.
 func (v *Variant) setVersion(version string) {
 	if v.OriginVersion() != version {
 		v.change(func(o *own) { o.version = version })
 	}
 }
 
-// change changes what a body that is not published yet has of its own.
+// change changes the own fields of a variant that is not published yet.
 func (v *Variant) change(f func(*own)) {
 	o := own{version: v.OriginVersion()}
 	if v.own != nil {
@@ -156,19 +157,19 @@ func (v *Variant) change(f func(*own)) {
 	v.own = &o
 }
 
-// Orphaned reports whether these are endpoints that were emptied with their Cluster, which goes
-// (emptied.go).
+// Orphaned reports whether the variant is empty endpoints of a Cluster that is removed (package
+// relay, emptied.go).
 func (v *Variant) Orphaned() bool { return v.own != nil && v.own.orphaned }
 
-// Orphan marks a body that nobody else can see yet as orphaned.
+// Orphan marks a variant that is not published yet as orphaned.
 func (v *Variant) Orphan() { v.change(func(o *own) { o.orphaned = true }) }
 
-// SharesBytes reports whether both are encoded in the same memory, as a body and its copy with
-// another TTL are.
+// SharesBytes reports whether both have the same encoded bytes in memory. A body and its copy with
+// another TTL have.
 func (v *Variant) SharesBytes(x *Variant) bool { return &v.buf[0] == &x.buf[0] }
 
-// GivenBy is the body as if it had come in another response, without an origin's version. It shares
-// the bytes.
+// GivenBy returns the body as if it had come in another response, without an origin's version. It
+// shares the encoded bytes.
 func (v *Variant) GivenBy(from *Provenance) *Variant {
 	c := *v
 	c.From = from
@@ -176,14 +177,14 @@ func (v *Variant) GivenBy(from *Provenance) *Variant {
 	return &c
 }
 
-// Size is the memory the encoded body takes, in bytes.
+// Size is the length of the encoded body in bytes.
 func (v *Variant) Size() int { return len(v.buf) }
 
 // Delta is the encoded `resources` field of a DeltaDiscoveryResponse. The caller must not change
 // it.
 func (v *Variant) Delta() []byte { return v.buf }
 
-// DeltaV2 is Delta without what a Resource lacks in v2: cache_control and metadata.
+// DeltaV2 is Delta without cache_control and metadata, fields that a Resource of v2 lacks.
 func (v *Variant) DeltaV2() []byte {
 	if !v.DoNotCache && len(v.meta()) == 0 {
 		return v.buf
@@ -202,12 +203,12 @@ func (v *Variant) DeltaV2() []byte {
 // SotW is the encoded `resources` field of a DiscoveryResponse. The caller must not change it.
 func (v *Variant) SotW() []byte { return v.buf[v.sotw:] }
 
-// Endpoints is the name of the endpoints that must follow this body if it is a Cluster (WARM-1): ""
-// if there are none, Wildcard if the body does not tell, and then it may be any.
+// Endpoints is the name of the endpoints that must follow the body if it is a Cluster (WARM-1). It
+// is "" if there are none, and Wildcard if the body does not say which, so that they may be any.
 func (v *Variant) Endpoints() string { return v.endpoints }
 
-// NewNotice makes the statement that aliases did not resolve, as it is sent to clients. It has no
-// content. Its version only has to differ each time it is sent (hosts.go).
+// NewNotice makes the statement that aliases did not resolve, in the form that clients are sent. It
+// has no payload. version has to differ each time it is sent (package relay, hosts.go).
 func NewNotice(name string, aliases []string, version string) *Variant {
 	v := &Variant{content: &content{Aliases: aliases}, From: &Provenance{}}
 	v.Name, v.Spelt = Spell(name)
@@ -223,8 +224,8 @@ func NewNotice(name string, aliases []string, version string) *Variant {
 	return v
 }
 
-// Notice reports whether the variant has no body, and is the origin's statement that the aliases in
-// it did not resolve (ALIAS-5).
+// Notice reports whether the variant has no payload, and states that its aliases did not resolve
+// (ALIAS-5).
 func (v *Variant) Notice() bool { return int(v.any) == len(v.buf) }
 
 // ListsAs reports whether the name is the resource's own, or one of its aliases.
@@ -232,13 +233,15 @@ func (v *Variant) ListsAs(name string) bool {
 	return v.Name == name || slices.ContainsFunc(v.Aliases, func(alias string) bool { return NameKey(alias) == name })
 }
 
+// HasEndpoints reports whether the variant, if it is endpoints, has any or may have some.
 func (v *Variant) HasEndpoints() bool {
 	_, payload, err := AnyParts(v.Any())
 	return err != nil || HasEndpoints(payload)
 }
 
-// Received is when the response came that brought the body last; zero: not known, as of what a
-// snapshot or a file of last resort has. Of a member of a set it is right to the second (Share).
+// Received is when the response came that brought the body last. It is zero if that is not known,
+// as for bodies of a snapshot or of a fallback file. For a member of a set it is right to the
+// second (Share).
 func (v *Variant) Received() time.Time {
 	if v.From.Came == 0 {
 		return time.Time{}
@@ -254,4 +257,5 @@ func (r *Resource) AnyName(f func(name string) bool) bool {
 	return f(r.Name) || slices.ContainsFunc(r.Aliases, func(alias string) bool { return f(NameKey(alias)) })
 }
 
+// IsNameless reports whether the key is that of a resource without a name.
 func IsNameless(key string) bool { return strings.HasPrefix(key, namelessKey) }
