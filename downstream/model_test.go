@@ -304,12 +304,18 @@ func (m *model) produce(c *control, l *controlLane) {
 func (m *model) applied(l *controlLane, s *stated, a relay.Applied) {
 	m.seq++
 	m.times = append(m.times, m.rig.now)
-	if a.Changed == 0 {
-		return // nothing new, or the names are on another lane by now
-	}
 	kind := byName
 	if l.types[s.typeURL].wildcard {
 		kind = byStar
+	}
+	if a.Changed == 0 { // nothing new, or the names are on another lane by now
+		for _, name := range s.removed {
+			// but what clients of the name were sent may have been a retired body
+			if kind == byName && l.types[s.typeURL].names[name] {
+				m.told(s.typeURL, name, "", kind)
+			}
+		}
+		return
 	}
 	m.logf("the table takes %s of kind %d: %v -%v full %v", scriptType(s.typeURL), kind, s.bodies, s.removed, s.full)
 	for name, body := range s.bodies {
