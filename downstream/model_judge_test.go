@@ -826,6 +826,16 @@ func (m *model) judgeClusters(c *modelClient, s *served, bodies map[string]strin
 	}
 }
 
+// firstNews is the first of the changes that the client was not sent yet; 0: there is none.
+func (s *served) firstNews() (first int) {
+	for _, at := range s.news {
+		if first == 0 || at < first {
+			first = at
+		}
+	}
+	return first
+}
+
 // warmed: endpoints that are owed have followed in time (WARM-2, WARM-3).
 func (m *model) warmed() {
 	for _, c := range m.clients {
@@ -850,6 +860,8 @@ func (m *model) warmed() {
 			}
 			if cl := c.served[cds].flight; len(cl) > 0 {
 				from = later(from, cl[len(cl)-1].at).Add(hold) // newer clusters, which go first
+			} else if at := c.served[cds].firstNews(); at > 0 {
+				from = later(from, m.times[at].Add(c.window)) // newer clusters, which are gathered
 			}
 			if late := m.rig.now.Sub(from.Add(hold)); late > 0 && !c.dueNow(m.rig.now) {
 				m.fail("client %d was sent cluster %s, and its endpoints are late by %v (WARM-1)", c.id, name, late)
