@@ -1,6 +1,10 @@
 package relay
 
-import "github.com/weir-xds/weir/relay/xds"
+import (
+	"sync"
+
+	"github.com/weir-xds/weir/relay/xds"
+)
 
 // A repeat is a resource of a response that is held already, byte for byte. Origins send whole
 // lists for one change. A repeat is compared, and neither checked, copied nor hashed
@@ -16,6 +20,10 @@ const (
 	stepNames = 512
 )
 
+// peeked are what is read of the resources of one step. Garbage of that length for each response of
+// each group would cost more than the comparing (BenchmarkChange). What is in the pool is empty.
+var peeked = sync.Pool{New: func() any { return new([stepNames]xds.Peek) }}
+
 // FindRepeats finds the resources of a response that are held byte for byte. Accept and Apply pass
 // over them. Only the reader of the lane's present stream calls it.
 func (l *Lane) FindRepeats(r *xds.Response) {
@@ -26,7 +34,12 @@ func (l *Lane) FindRepeats(r *xds.Response) {
 		return
 	}
 	all := make(repeated, r.Len())
-	at := make([]xds.Peek, min(stepNames, r.Len()))
+	step := peeked.Get().(*[stepNames]xds.Peek)
+	at := step[:min(stepNames, r.Len())]
+	defer func() {
+		clear(at) // it shares the response
+		peeked.Put(step)
+	}()
 	for first := 0; first < r.Len(); first += len(at) {
 		found := all[first:min(first+len(at), len(all))]
 		for i := range found {
