@@ -12,7 +12,6 @@ import (
 
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay/gate"
-	"github.com/weir-xds/weir/relay/node"
 	"github.com/weir-xds/weir/relay/xds"
 )
 
@@ -72,6 +71,10 @@ type OriginConfig struct {
 	Untailored bool
 	// NodeID and NodeCluster, if set, are presented upstream instead of the group's (RELAY-62).
 	NodeID, NodeCluster string
+	// IdentityTo is the key of the metadata presented upstream that has the client's identity,
+	// where GroupBy has it and in dedicated groups. What clients say under the key is dropped. "":
+	// none.
+	IdentityTo string
 	// Authorities are those of the xdstp names that the origin is asked for; "" is the empty one
 	// (FED-1).
 	Authorities []string
@@ -341,11 +344,12 @@ func (o *Origin) enter(key string, up *corev3.Node, who string, peer any) (*Grou
 
 // Dedicated makes a group for one client stream alone, whose own node is presented (RELAY-29). The
 // caller gives it back by Group.Release, and with its last want goes what it holds.
-func (o *Origin) Dedicated(n *corev3.Node) (*Group, error) { return o.DedicatedFor(n, nil) }
+func (o *Origin) Dedicated(n *corev3.Node) (*Group, error) { return o.DedicatedFor(n, "", nil) }
 
-// DedicatedFor is Dedicated for a peer, as GroupFor is Group.
-func (o *Origin) DedicatedFor(n *corev3.Node, peer any) (*Group, error) {
-	rules, up := o.nodeRules(), node.Dedicated(n)
+// DedicatedFor is Dedicated for a client of an identity, as GroupFor is Group.
+func (o *Origin) DedicatedFor(n *corev3.Node, who string, peer any) (*Group, error) {
+	rules := o.nodeRules()
+	up := rules.Dedicated(n, who)
 	o.counts.UnfitParameters(rules.Unfit(n))
 	o.mu.Lock()
 	defer o.mu.Unlock()
