@@ -16,7 +16,8 @@ const turnAway = time.Second
 
 // connection is a client's connection, as far as streams need to know it. A refused client retries
 // on the connection that it has, so a load balancer would never move it away from a full replica. A
-// connection on which all streams were refused is therefore closed (TestRefusedClientsAreLetGo).
+// connection on which all streams were refused is therefore closed (TestRefusedClientsAreLetGo). So
+// is one whose certificate has ended, since the next one is shown on another connection alone.
 type connection struct {
 	framed framedReady // first, for the CPU's cache
 
@@ -27,8 +28,9 @@ type connection struct {
 
 	// Set once by greet.
 	info    credentials.AuthInfo
-	user    uint32 // at the other end of a Unix socket
-	hasUser bool   // user is known
+	until   time.Time // when its streams end with the client's certificate; zero: never
+	user    uint32    // at the other end of a Unix socket
+	hasUser bool      // user is known
 
 	churn churn
 
@@ -89,6 +91,7 @@ func (s *Server) greet(
 		conn = over
 	}
 	c.user, c.hasUser = userOf(c.raw)
+	c.until = trustEnd(time.Now(), c.info)
 	return c.follow(conn), nil
 }
 

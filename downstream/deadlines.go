@@ -13,14 +13,15 @@ import (
 var errLagging = status.Error(codes.Unavailable,
 	"lagging: the client fell behind by more removals than are kept; come again, and resume by version")
 
-// tick ends the stream if it is too old (RELAY-59), has sent no request (STREAM-9), has nothing to
-// serve (RELAY-8), or is too far behind. The writer calls it after take. It locks the session.
+// tick ends the stream if it is too old (RELAY-59), its certificate has ended, it has sent no
+// request (STREAM-9), has nothing to serve (RELAY-8), or is too far behind. The writer calls it
+// after take. It locks the session.
 func (s *session) tick(now time.Time) error {
 	s.writerLock()
 	defer s.mu.Unlock()
 	s.now = now
 	if !s.until.IsZero() && !now.Before(s.until) {
-		return errAged
+		return s.overage()
 	}
 	if s.group == nil {
 		if !now.Before(s.opened.Add(s.cfg.timing.FirstRequest)) {

@@ -282,8 +282,8 @@
 //   - ABS-9: for the same reason a whole list does not have the error of a name that it lists
 //     (ABS-11).
 //   - RELAY-74: a SotW client that may not have secrets is sent nothing, since a response would
-//     state that there are none (SOTW-9). No key configures how a client's identity is passed on:
-//     the origin sees the client's node.
+//     state that there are none (SOTW-9). The origin sees the client's node, and in it the client's
+//     identity where relay.OriginConfig.IdentityTo says so.
 //   - RELAY-20, ALIAS-6: where `*` of virtual hosts is wanted beside a namespace, both are asked on
 //     the main lane, and a host that comes for one counts for both. A virtual host whose name is
 //     the namespace itself, without a slash, belongs to it.

@@ -13,18 +13,19 @@ import (
 type ended string
 
 const (
-	endedByClient     ended = "client"
-	endedByDrain      ended = "drain"
-	endedByAge        ended = "max_stream_age"
-	endedByReload     ended = "reconfigured"
-	endedByLimit      ended = "limit"
-	endedLagging      ended = "lagging"
-	endedStalled      ended = "send_stall"
-	endedSilent       ended = "first_request"
-	endedBadRequest   ended = "bad_request"
-	endedUnavailable  ended = "unavailable"
-	endedRefused      ended = "refused"
-	endedByOtherMeans ended = "other"
+	endedByClient      ended = "client"
+	endedByDrain       ended = "drain"
+	endedByAge         ended = "max_stream_age"
+	endedByCertificate ended = "certificate"
+	endedByReload      ended = "reconfigured"
+	endedByLimit       ended = "limit"
+	endedLagging       ended = "lagging"
+	endedStalled       ended = "send_stall"
+	endedSilent        ended = "first_request"
+	endedBadRequest    ended = "bad_request"
+	endedUnavailable   ended = "unavailable"
+	endedRefused       ended = "refused"
+	endedByOtherMeans  ended = "other"
 )
 
 // endedBy maps the status of a stream to the reason.
@@ -37,6 +38,8 @@ func endedBy(err error) ended {
 		return endedByDrain
 	case errors.Is(err, errAged):
 		return endedByAge
+	case errors.Is(err, errExpired):
+		return endedByCertificate
 	case errors.Is(err, errReconfigured):
 		return endedByReload
 	case errors.Is(err, errLagging):
@@ -83,6 +86,9 @@ func (st *stream) account(err error) {
 		if limit.elsewhere && st.conn != nil {
 			s.letGo(st.conn)
 		}
+	}
+	if why == endedByCertificate {
+		s.letGo(st.conn)
 	}
 	if why == endedLagging || why == endedStalled {
 		s.cfg.Metrics.Stalled(string(why))

@@ -14,6 +14,9 @@ func (s *Server) enter(st *stream) error {
 	if s.draining {
 		return errDraining
 	}
+	if st.conn.expired(time.Now()) {
+		return errExpired
+	}
 	if err := s.crowded(st); err != nil {
 		return err
 	}

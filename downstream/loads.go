@@ -130,7 +130,11 @@ func (s *Server) serveLoads(ln *listener, wire grpc.ServerStream) error {
 	err := l.serve(ctx)
 	l.in.done()
 	l.end(err)
-	s.cfg.Metrics.StreamEnded(string(endedBy(*l.ended.Load())))
+	why := endedBy(*l.ended.Load())
+	s.cfg.Metrics.StreamEnded(string(why))
+	if why == endedByCertificate {
+		s.letGo(l.conn)
+	}
 	return err
 }
 
@@ -151,6 +155,7 @@ func (l *loadStream) serve(ctx context.Context) error {
 		return err
 	}
 	defer s.leaveLoads(l)
+	defer l.expire()()
 	if err := s.turn(ctx, l.set, l.from.peer, l.conn); err != nil {
 		return err
 	}
@@ -260,6 +265,9 @@ func (s *Server) enterLoads(l *loadStream) error {
 	defer s.mu.Unlock()
 	if s.draining {
 		return errDraining
+	}
+	if l.conn.expired(time.Now()) {
+		return errExpired
 	}
 	s.loads[l] = struct{}{}
 	if l.conn != nil {

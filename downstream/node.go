@@ -132,11 +132,9 @@ func kept(n *corev3.Node) *corev3.Node {
 // own origin is joined by the first request, and any other when it is first needed. All are
 // released at close. noGroup converts the error.
 func (s *session) groupOf(st *streamType, o *relay.Origin) (*relay.Group, error) {
-	groups, need := &s.others, nodeFacts
-	join := func() (*relay.Group, error) { return o.GroupFor(s.node, s.from.who(), s.from.opener()) }
+	groups, join, need := &s.others, o.GroupFor, nodeFacts
 	if st.dedicated {
-		groups, need = &s.dedicated, nodeWhole
-		join = func() (*relay.Group, error) { return o.DedicatedFor(s.node, s.from.opener()) }
+		groups, join, need = &s.dedicated, o.DedicatedFor, nodeWhole
 	} else if o == s.cfg.origin {
 		return s.group, nil
 	}
@@ -146,7 +144,7 @@ func (s *session) groupOf(st *streamType, o *relay.Origin) (*relay.Group, error)
 	if err := s.need(need); err != nil {
 		return nil, err
 	}
-	g, err := join()
+	g, err := join(s.node, s.from.who(), s.from.opener())
 	if err != nil {
 		return nil, err
 	}

@@ -72,13 +72,15 @@ type session struct {
 	from  caller
 	delta bool
 	poll  bool // it has one request and one answer (poll.go)
+	// expires: until is the end of the client's certificate (expiry.go).
+	expires bool
 	// v2: the transport is v2, whose messages lack what is new in v3 (v2.go). It is set by the
 	// owner before the first request.
 	v2      bool
 	only    string   // the type of the service; "" on ADS, which has all types
 	pollers *pollers // of polls; nil on streams
 	opened  time.Time
-	until   time.Time // when the stream is too old (RELAY-59); zero: never
+	until   time.Time // when the stream is too old (RELAY-59), or expires; zero: never
 	// Of nonces, so that a nonce of another stream is not taken for one of this stream (NONCE-3).
 	prefix  string
 	mailbox *relay.Subscriber

@@ -113,6 +113,9 @@ func (s *Server) serve(ln *listener, wire grpc.ServerStream, v *xds.Service, del
 	if p, ok := peer.FromContext(ctx); ok {
 		st.peer, st.conn, st.session.from = p.Addr, connectionOf(p), callerOf(p)
 	}
+	if st.conn != nil {
+		st.session.expire(st.conn.until)
+	}
 	st.session.only, st.session.v2 = v.TypeURL, v2
 	err := s.enter(st)
 	if err == nil {

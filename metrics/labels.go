@@ -16,8 +16,8 @@ var (
 	}
 	stallReasons = []string{"send_stall", "lagging", other}
 	endReasons   = []string{
-		"client", "drain", "max_stream_age", "reconfigured", "limit", "lagging", "send_stall", "first_request", "bad_request",
-		"unavailable", "refused", other,
+		"client", "drain", "max_stream_age", "certificate", "reconfigured", "limit", "lagging", "send_stall", "first_request",
+		"bad_request", "unavailable", "refused", other,
 	}
 	handshakeReasons = []string{
 		"closed", "timeout", "not_tls", "no_certificate", "bad_certificate", "refused_by_client", "no_common_version", "no_http2", other,

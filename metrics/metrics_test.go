@@ -103,7 +103,7 @@ var closed = map[string][]string{
 	"direction": {"from_origin", "to_origin", "from_client", "to_client"},
 	"reason": {
 		"send_stall", "lagging", "entries", "bytes", "max_stale", "memory", "unheeded", "unconstrained", "empty_or",
-		"host", "origin", "credentials", "token", "slowed", "client", "drain", "max_stream_age", "reconfigured", "limit",
+		"host", "origin", "credentials", "token", "slowed", "client", "drain", "max_stream_age", "certificate", "reconfigured", "limit",
 		"first_request", "bad_request", "unavailable", "refused", "closed", "timeout", "not_tls", "no_certificate",
 		"bad_certificate", "refused_by_client", "no_common_version", "no_http2", "other",
 	},

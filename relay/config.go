@@ -64,6 +64,10 @@ type OriginConfig struct {
 	Untailored bool
 	// NodeID and NodeCluster, if set, are presented upstream instead of the group's (RELAY-62).
 	NodeID, NodeCluster string
+	// IdentityTo is the key of the metadata presented upstream that has the client's identity,
+	// where GroupBy has it and in dedicated groups. What clients say under the key is dropped. "":
+	// none.
+	IdentityTo string
 	// Authorities are those of the xdstp names that the origin is asked for; "" is the empty one
 	// (FED-1).
 	Authorities []string

@@ -25,7 +25,7 @@ func TestDedicated(t *testing.T) {
 	n.DynamicParameters = parameters("shard", "1")
 	n.ProtoReflect().SetUnknown(protowire.AppendString(protowire.AppendTag(nil, 5, protowire.BytesType), "v2-build"))
 	want := proto.Clone(n).(*corev3.Node)
-	want.ClientFeatures = node.Dedicated(n).ClientFeatures
+	want.ClientFeatures = node.Rules{}.Dedicated(n, "").ClientFeatures
 	var groups []*Group
 	for range 2 {
 		g, err := o.Dedicated(n)

@@ -287,6 +287,8 @@ func TestRestoredGroupKeepsItsNode(t *testing.T) {
 		{Name: "mesh", GroupBy: []string{"id"}},
 		{Name: "mesh", GroupBy: []string{"cluster", "id"}, NodeID: "fixed", NodeCluster: "fixed too"},
 		{Name: "mesh", GroupBy: []string{"metadata.role"}, NodeCluster: "fixed"},
+		{Name: "mesh", GroupBy: []string{"identity", "metadata", "id"}, IdentityTo: "role"},
+		{Name: "mesh", GroupBy: []string{"identity"}, IdentityTo: "role", NodeID: "fixed"},
 		{Name: "mesh", GroupBy: []string{"metadata"}, TP2: true, FromNode: map[string]string{"x": "metadata.a.x", "z": "metadata.z"}},
 	} {
 		for _, n := range []*corev3.Node{nil, {}, fullNode(t)} {
@@ -297,7 +299,7 @@ func TestRestoredGroupKeepsItsNode(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			g, err := tables[0].Origin("mesh").Group(n)
+			g, err := tables[0].Origin("mesh").GroupFor(n, "uid:1", nil)
 			if err != nil {
 				t.Fatal(err)
 			}

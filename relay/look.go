@@ -6,6 +6,7 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/relay/node"
 	"github.com/weir-xds/weir/relay/xds"
 )
 
@@ -69,6 +70,12 @@ func (g *GroupView) Differing() []Differing { return g.group.watched.differing()
 // Agreed are the watched fields that are not in the group's key and that its members have one value
 // of, without those who lack it.
 func (g *GroupView) Agreed() map[string]string { return g.group.watched.agreed() }
+
+// Told reports whether a term of the keys is the identity, which the origin is told so that it can
+// judge by it.
+func (o *Origin) Told(term string) bool {
+	return term == node.Identity && o.config().IdentityTo != ""
+}
 
 // GroupBy are the terms of the keys of the origin's groups. The caller must not change it.
 func (o *Origin) GroupBy() []string { return o.config().GroupBy }

@@ -114,7 +114,7 @@ func TestGroupsPerPeer(t *testing.T) {
 	joins("a", "7", ErrPeerGroups)
 	joins("c", "6", nil)
 	joins("a", "7", nil)
-	if _, err := o.DedicatedFor(nil, "a"); !errors.Is(err, ErrPeerGroups) {
+	if _, err := o.DedicatedFor(nil, "", "a"); !errors.Is(err, ErrPeerGroups) {
 		t.Errorf("a group of one stream alone does not count: %v", err)
 	}
 	if n := o.opened["a"]; n != 2 || len(o.opened) != 2 {

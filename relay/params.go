@@ -12,7 +12,7 @@ import (
 
 // nodeRules are what the origin learns of its clients' nodes.
 func (cfg *OriginConfig) nodeRules(deployment string) node.Rules {
-	return node.Rules{GroupBy: cfg.GroupBy, Mapped: cfg.FromNode, ID: cfg.NodeID, Cluster: cfg.NodeCluster, Deployment: deployment}
+	return node.Rules{GroupBy: cfg.GroupBy, Mapped: cfg.FromNode, ID: cfg.NodeID, Cluster: cfg.NodeCluster, IdentityTo: cfg.IdentityTo, Deployment: deployment}
 }
 
 func (o *Origin) nodeRules() node.Rules { return o.config().nodeRules(o.table.config().Name) }
@@ -23,8 +23,13 @@ func (o *Origin) OwnNode() *corev3.Node {
 	return up
 }
 
-// checkParams says what is wrong with the settings that have to do with parameters; the error
-// begins with the key.
+// Identified returns a client's own node as it is presented upstream (node.Rules.Identified).
+func (o *Origin) Identified(n *corev3.Node, who string) *corev3.Node {
+	return o.nodeRules().Identified(n, who)
+}
+
+// checkParams says what is wrong with the settings that have to do with parameters and identities;
+// the error begins with the key.
 func checkParams(cfg *OriginConfig) error {
 	switch {
 	case cfg.TP2 && cfg.IgnoreParams:
@@ -34,8 +39,12 @@ func checkParams(cfg *OriginConfig) error {
 	case !cfg.TP2 && cfg.Share:
 		return errors.New("share: the origin is not known to understand parameters")
 	}
-	if err := cfg.nodeRules("").CheckMapped(); err != nil {
+	rules := cfg.nodeRules("")
+	if err := rules.CheckMapped(); err != nil {
 		return fmt.Errorf("dynamic_parameters.from_node: %w", err)
+	}
+	if err := rules.CheckIdentityTo(); err != nil {
+		return fmt.Errorf("identity_to: %w", err)
 	}
 	return nil
 }

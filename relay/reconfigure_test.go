@@ -41,6 +41,7 @@ func TestReconfigureOrigins(t *testing.T) {
 		"no types":        {func(c *OriginConfig) { c.Types = []string{} }, false},
 		"types":           {func(c *OriginConfig) { c.Types = []string{xds.ClusterType} }, true},
 		"group_by":        {func(c *OriginConfig) { c.GroupBy = nil }, true},
+		"identity_to":     {func(c *OriginConfig) { c.IdentityTo = "WHO" }, true},
 		"node.id":         {func(c *OriginConfig) { c.NodeID = "x" }, true},
 		"node.cluster":    {func(c *OriginConfig) { c.NodeCluster = "x" }, true},
 		"version_mode":    {func(c *OriginConfig) { c.OriginVersions = true }, true},
@@ -107,11 +108,17 @@ func TestPrepareRefuses(t *testing.T) {
 	}
 	part := table.Origin("mesh")
 	for want, cfg := range map[string]Config{
-		"at least one":      {},
-		"name: is part of":  {Name: "other", Origins: []OriginConfig{{Name: "mesh"}}},
-		"is used twice":     {Origins: []OriginConfig{{Name: "new"}, {Name: "new"}}},
-		"must not be":       {Settle: -1, Origins: []OriginConfig{{Name: "new"}}},
-		"is none of":        {Origins: []OriginConfig{{Name: "new", GroupBy: []string{"weather"}}}},
+		"at least one":     {},
+		"name: is part of": {Name: "other", Origins: []OriginConfig{{Name: "mesh"}}},
+		"is used twice":    {Origins: []OriginConfig{{Name: "new"}, {Name: "new"}}},
+		"must not be":      {Settle: -1, Origins: []OriginConfig{{Name: "new"}}},
+		"is none of":       {Origins: []OriginConfig{{Name: "new", GroupBy: []string{"weather"}}}},
+		"origins[0].identity_to: \"metadata.WHO\" has the identity, and is in group_by": {Origins: []OriginConfig{{
+			Name: "new", GroupBy: []string{"metadata.WHO"}, IdentityTo: "WHO",
+		}}},
+		"cannot be the parameter \"env\"": {Origins: []OriginConfig{{
+			Name: "new", IdentityTo: "WHO", TP2: true, FromNode: map[string]string{"env": "metadata.WHO.env"},
+		}}},
 		"is already one of": {Origins: []OriginConfig{{Name: "new", Authorities: []string{"a"}}, {Name: "mesh", Authorities: []string{"a"}}}},
 	} {
 		if _, err := table.Prepare(cfg); err == nil || !strings.Contains(err.Error(), want) {

@@ -11,7 +11,6 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
 	"github.com/weir-xds/weir/metrics"
-	"github.com/weir-xds/weir/relay/node"
 	"github.com/weir-xds/weir/relay/xds"
 )
 
@@ -202,11 +201,12 @@ func (o *Origin) enter(key string, up *corev3.Node, who string, peer any) (*Grou
 
 // Dedicated makes a group for one client stream alone, whose own node is presented (RELAY-29). The
 // caller gives it back by Group.Release, and with its last want goes what it holds.
-func (o *Origin) Dedicated(n *corev3.Node) (*Group, error) { return o.DedicatedFor(n, nil) }
+func (o *Origin) Dedicated(n *corev3.Node) (*Group, error) { return o.DedicatedFor(n, "", nil) }
 
-// DedicatedFor is Dedicated for a peer, as GroupFor is Group.
-func (o *Origin) DedicatedFor(n *corev3.Node, peer any) (*Group, error) {
-	rules, up := o.nodeRules(), node.Dedicated(n)
+// DedicatedFor is Dedicated for a client of an identity, as GroupFor is Group.
+func (o *Origin) DedicatedFor(n *corev3.Node, who string, peer any) (*Group, error) {
+	rules := o.nodeRules()
+	up := rules.Dedicated(n, who)
 	o.counts.UnfitParameters(rules.Unfit(n))
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -127,6 +127,7 @@ func secondOrigin(o *config.Origin) *config.Origin {
 	second.Name += "/fallback"
 	second.GRPC, second.REST, second.Files, second.Fallback = o.Fallback.GRPC, o.Fallback.REST, nil, nil
 	second.GroupBy, second.Node = nil, config.Node{} // the groups are those of the first
+	second.IdentityTo = ""                           // it is in their nodes
 	second.DynamicParameters = config.DynamicParameters{}
 	second.Secrets, second.Share, second.Audit, second.Guard = config.SecretsRefuse, false, 0, config.Guard{}
 	return &second

@@ -11,7 +11,12 @@ import (
 	"testing"
 	"time"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	loadstats "github.com/envoyproxy/go-control-plane/envoy/service/load_stats/v3"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/weir-xds/weir/cmd/weir/weirtest"
 	"github.com/weir-xds/weir/relay/relaytest"
@@ -29,7 +34,7 @@ type identities struct {
 func (i *identities) text(originKeys string) string {
 	return fmt.Sprintf(`
 listeners:
-  - { address: "127.0.0.1:0", tls: { cert: %q, key: %q, client_ca: %q } }
+  - { address: "127.0.0.1:0", tls: { cert: %q, key: %q, client_ca: %q }, dedicated: [eds] }
   - { address: "unix://%s" }
   - { address: "127.0.0.2:0" }
 admin: { address: "127.0.0.1:0" }
@@ -42,9 +47,14 @@ timing: { pause: 20ms, backoff: { base: 20ms, max: 100ms }, cold_wait: 1s, drain
 
 func startIdentities(t *testing.T, originKeys string) *identities {
 	t.Helper()
+	return startIdentitiesAt(t, originKeys, relaytest.OriginConfig{Serving: true, Patience: patience})
+}
+
+func startIdentitiesAt(t *testing.T, originKeys string, cfg relaytest.OriginConfig) *identities {
+	t.Helper()
 	i := &identities{
 		ca: weirtest.NewAuthority(t, "ca"), dir: t.TempDir(),
-		origin: relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Serving: true, Patience: patience}),
+		origin: relaytest.NewOrigin(t, relaytest.TCP(), cfg),
 	}
 	for n, name := range []string{"server", "web", "bill", "late"} {
 		i.ca.Issue(name, int64(n+1))
@@ -53,19 +63,24 @@ func startIdentities(t *testing.T, originKeys string) *identities {
 	return i
 }
 
-// client is a client who is somebody: the subject of a certificate, "uid" or "anonymous". All have
-// one node.
-func (i *identities) client(who string, dialect relaytest.Dialect) *relaytest.Client {
+// dial connects as somebody: the subject of a certificate, "uid" or "anonymous".
+func (i *identities) dial(who string) *grpc.ClientConn {
 	i.t.Helper()
 	ports := i.active.Load().ports
 	switch who {
 	case "uid":
-		return openClient(i.t, dial(i.t, "unix:"+ports[1].Addr().String()), dialect)
+		return dial(i.t, "unix:"+ports[1].Addr().String())
 	case "anonymous":
-		return openClient(i.t, dial(i.t, ports[2].Addr().String()), dialect)
+		return dial(i.t, ports[2].Addr().String())
 	}
-	return openClient(i.t, dial(i.t, ports[0].Addr().String(),
-		withTLS(&tls.Config{RootCAs: i.ca.Pool, Certificates: []tls.Certificate{i.ca.Pair(who)}})), dialect)
+	return dial(i.t, ports[0].Addr().String(),
+		withTLS(&tls.Config{RootCAs: i.ca.Pool, Certificates: []tls.Certificate{i.ca.Pair(who)}}))
+}
+
+// client is a client who is somebody. All have one node.
+func (i *identities) client(who string, dialect relaytest.Dialect) *relaytest.Client {
+	i.t.Helper()
+	return openClient(i.t, i.dial(who), dialect)
 }
 
 // groups are the identities of the clients' groups, by key, as /groups has them, and of the clients
@@ -177,5 +192,91 @@ func TestTwoIdentitiesOfOneNode(t *testing.T) {
 	}
 	for _, c := range clients {
 		c.CheckClean()
+	}
+}
+
+// TestOriginIsToldIdentities: with identity_to the origin finds the identity of the client in the
+// node, on streams of groups by identity, dedicated ones and those of load reports. A client cannot
+// set it itself: whatever it claims under the key, the origin is never told.
+func TestOriginIsToldIdentities(t *testing.T) {
+	reports := make(chan []byte, 10)
+	i := startIdentitiesAt(t, "group_by: [identity, cluster, metadata], identity_to: metadata.WHO", relaytest.OriginConfig{
+		Serving: true, Patience: patience, Loads: func(wire grpc.ServerStream) error {
+			for {
+				var b []byte
+				if err := wire.RecvMsg(&b); err != nil {
+					return nil //nolint:nilerr // the client has gone
+				}
+				reports <- b
+			}
+		},
+	})
+	i.origin.Set(relaytest.ClusterType, "a", "1", relaytest.Cluster("a", time.Second))
+	i.origin.Set(relaytest.EndpointType, "a", "1", relaytest.Endpoints("a", "10.0.0.1:80"))
+	told := func(n *corev3.Node) (string, bool) {
+		v, is := n.GetMetadata().GetFields()["WHO"]
+		return v.GetStringValue(), is
+	}
+	claims := map[string]string{"web": "subject:CN=bill", "bill": "subject:CN=web", "uid": "uid:0", "anonymous": "subject:CN=web"}
+	names := map[string]string{"web": "subject:CN=web", "bill": "subject:CN=bill", "uid": fmt.Sprintf("uid:%d", os.Getuid()), "anonymous": "anonymous"}
+	for n, who := range slices.Sorted(maps.Keys(claims)) {
+		node := relaytest.Node("node-"+who, "edge")
+		node.Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{"WHO": structpb.NewStringValue(claims[who])}}
+		conn := i.dial(who)
+		c := relaytest.NewClient(t, conn, relaytest.ClientConfig{Dialect: bothDialects[n%2], Patience: patience})
+		c.Open(node)
+		c.Request(relaytest.ClusterType)
+		c.AwaitNames(relaytest.ClusterType, "each is served", "a")
+		c.Request(relaytest.EndpointType, "a")
+		c.AwaitNames(relaytest.EndpointType, "also on a dedicated stream, at one of the listeners", "a")
+
+		loads := relaytest.NewClient(t, conn, relaytest.ClientConfig{Method: relaytest.LoadMethod, Patience: patience})
+		loads.Open(nil)
+		for range 2 { // the second need not have it, and might have another
+			b, err := proto.Marshal(&loadstats.LoadStatsRequest{Node: node})
+			if err != nil {
+				t.Fatal(err)
+			}
+			loads.SendRaw(b)
+			var r loadstats.LoadStatsRequest
+			if err := proto.Unmarshal(<-reports, &r); err != nil {
+				t.Fatal(err)
+			}
+			if got, _ := told(r.Node); got != names[who] || r.Node.GetId() != node.Id {
+				t.Errorf("load reports of %s: the origin is told %q", who, got)
+			}
+		}
+		if who == "web" {
+			loads.SendRaw([]byte{0xff})
+			if code := loads.AwaitEnd("what cannot be read could name anybody"); code != codes.InvalidArgument {
+				t.Errorf("ended with %s", code)
+			}
+		}
+	}
+	groups, seen := map[string]int{}, map[string]string{}
+	for _, r := range i.origin.Requests() {
+		n := r.Node()
+		if n == nil {
+			continue
+		}
+		got, is := told(n)
+		who, own := strings.CutPrefix(n.GetId(), "node-")
+		switch {
+		case own && got != names[who]:
+			t.Errorf("a dedicated stream of %s: the origin is told %q", who, got)
+		case own:
+			seen[who] = got
+		case is:
+			groups[got]++
+		}
+	}
+	if len(groups) != 4 || groups["uid:0"] > 0 != (os.Getuid() == 0) {
+		t.Errorf("the streams of groups tell %v", groups)
+	}
+	if len(seen) != 2 { // the listener with certificates has dedicated types
+		t.Errorf("the dedicated streams tell %v", seen)
+	}
+	if shown, _ := i.groups(); len(shown) != 4+2 {
+		t.Errorf("%d groups: what is claimed makes one more", len(shown))
 	}
 }

@@ -65,7 +65,7 @@ func tableConfig(cfg *config.Config) relay.Config {
 	for i := range cfg.Origins {
 		o := &cfg.Origins[i]
 		oc := relay.OriginConfig{
-			Name: o.Name, GroupBy: o.GroupBy, NodeID: o.Node.ID, NodeCluster: o.Node.Cluster, Types: o.Types,
+			Name: o.Name, GroupBy: o.GroupBy, NodeID: o.Node.ID, NodeCluster: o.Node.Cluster, IdentityTo: o.IdentityKey(), Types: o.Types,
 			Authorities:    o.Authorities,
 			Untailored:     o.Files != nil || cfg.OnlyAuthorities(o),
 			OriginVersions: o.VersionMode == config.VersionModeOrigin,

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/weir-xds/weir/downstream/identity"
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/xds"
@@ -38,11 +37,11 @@ type entry struct {
 // newFeed joins as a client of the type and subscribes. held are the names with files: restored
 // content is then not sent before the origin has confirmed it.
 func newFeed(k *kind, m *relay.Subscriber, cfg *Config, held []string, now time.Time) (*feed, error) {
-	join := func(n *corev3.Node) (*relay.Group, error) { return cfg.Origin.GroupFor(n, identity.Anonymous, nil) }
+	join := cfg.Origin.GroupFor
 	if k.typeURL == xds.SecretType {
-		join = cfg.Origin.Dedicated // a secret is for one client only (RELAY-75)
+		join = cfg.Origin.DedicatedFor // a secret is for one client only (RELAY-75)
 	}
-	g, err := join(cfg.Node)
+	g, err := join(cfg.Node, identity.Anonymous, nil)
 	if err != nil {
 		return nil, fmt.Errorf("asking origin %s: %w", cfg.Origin.Name(), err)
 	}

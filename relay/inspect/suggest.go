@@ -78,6 +78,9 @@ func Suggest(o *relay.Origin) Suggestion {
 	s.Differing = c.differing(s.Differing)
 	keep := c.fields()
 	for _, f := range slices.Clone(keep) {
+		if o.Told(f) {
+			continue // it may refuse one of them tomorrow
+		}
 		e := FieldEvidence{Field: f, Values: c.values(f)}
 		rest := slices.DeleteFunc(slices.Clone(keep), func(x string) bool { return x == f })
 		switch merged := c.partitions(keep) - c.partitions(rest); {

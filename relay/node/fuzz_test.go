@@ -33,6 +33,7 @@ func FuzzNode(f *testing.F) {
 			{},
 			{GroupBy: groupTerms},
 			{GroupBy: []string{"metadata.a"}},
+			{GroupBy: groupTerms, IdentityTo: "a"},
 			{GroupBy: groupTerms, Mapped: map[string]string{"x": "metadata.a.x", "z": "metadata.z", "none": "metadata.a.y.none"}},
 		} {
 			key, up := cfg.Group(n, "uid:1")
@@ -60,7 +61,7 @@ func FuzzNode(f *testing.F) {
 				t.Errorf("%v: presented is what we do not know: %v", cfg.GroupBy, up)
 			}
 		}
-		mine := Dedicated(n)
+		mine := Rules{}.Dedicated(n, "uid:1")
 		mine.ClientFeatures, n.ClientFeatures = nil, nil
 		if !bytes.Equal(canonicalBytes(t, mine), canonicalBytes(t, n)) {
 			t.Errorf("presented is %v, want %v", mine, n)

@@ -20,6 +20,7 @@ type Rules struct {
 	Mapped     map[string]string
 	ID         string // presented instead of the group's own id; "": none
 	Cluster    string // presented instead of the members' cluster; "": none
+	IdentityTo string // the metadata key under which the client's identity is presented; "": none
 	Deployment string // deployment name in the node ids that weir makes
 }
 
@@ -52,9 +53,9 @@ func CheckGroupBy(terms []string) error {
 // RELAY-62). The presented node has the fields of the key as the members sent them, and nothing
 // else of any member, not even fields that this build does not know. Both are equal on every
 // replica and build. Mapped fields are in neither (RELAY-64). n may be nil (STREAM-2). who is the
-// identity of the client. It is in the key alone, if GroupBy has it.
+// identity of the client. It is in the key, and presented under IdentityTo, if GroupBy has it.
 func (r Rules) Group(n *corev3.Node, who string) (key string, presented *corev3.Node) {
-	n = r.unmapped(n)
+	n = r.unmapped(r.unclaimed(n))
 	presented = &corev3.Node{UserAgentName: "weir"}
 	h := sha256.New()
 	for _, term := range slices.Sorted(slices.Values(r.GroupBy)) {
@@ -65,6 +66,7 @@ func (r Rules) Group(n *corev3.Node, who string) (key string, presented *corev3.
 		fmt.Fprintf(h, "%d:%s%d:%s", len(term), term, len(part), part)
 	}
 	key = hex.EncodeToString(h.Sum(nil)[:16])
+	r.identify(presented, r.IdentityOf(who))
 	presented.ClientFeatures = withOwn(presented.ClientFeatures)
 	if presented.Id == "" {
 		presented.Id = r.GroupID(key)
@@ -82,6 +84,7 @@ func (r Rules) Group(n *corev3.Node, who string) (key string, presented *corev3.
 // has of each key: as terms of a key in which metadata is listed key by key. What it lacks is "",
 // or is not there. n may be what Group presents. who is the identity of the members.
 func (r Rules) Fields(n *corev3.Node, who string) map[string]string {
+	n = r.unclaimed(n)
 	fields, scratch := map[string]string{}, &corev3.Node{}
 	for _, term := range r.GroupBy {
 		switch term {
@@ -100,26 +103,14 @@ func (r Rules) Fields(n *corev3.Node, who string) map[string]string {
 	return fields
 }
 
-// IdentityOf returns what of a client's identity all members of its group have in common: the
-// identity, or "" if GroupBy does not have it.
-func (r Rules) IdentityOf(who string) string {
-	if slices.Contains(r.GroupBy, Identity) {
-		return who
-	}
-	return ""
-}
-
 // GroupID returns the node id of a group without a member's id in its key.
 func (r Rules) GroupID(key string) string { return "weir/" + r.Deployment + "/" + key }
 
 // Dedicated returns a client's own node with everything in it, unknown fields too, except the
-// features of its connection (RELAY-29, FEAT-2, V2-6). The origin's fixed values are for groups and
-// are not used.
-func Dedicated(n *corev3.Node) *corev3.Node {
-	up := &corev3.Node{}
-	if n != nil {
-		up = proto.Clone(n).(*corev3.Node)
-	}
+// features of its connection (RELAY-29, FEAT-2, V2-6), and with its identity. The origin's fixed
+// values are for groups and are not used.
+func (r Rules) Dedicated(n *corev3.Node, who string) *corev3.Node {
+	up := r.Identified(n, who)
 	up.ClientFeatures = withOwn(endToEnd(n.GetClientFeatures()))
 	return up
 }

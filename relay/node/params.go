@@ -88,10 +88,7 @@ func (r Rules) unmapped(n *corev3.Node) *corev3.Node {
 	for _, field := range slices.Sorted(maps.Values(r.Mapped)) {
 		metadata = without(metadata, pathOf(field))
 	}
-	return &corev3.Node{
-		Id: n.Id, Cluster: n.Cluster, Metadata: metadata, DynamicParameters: n.DynamicParameters, Locality: n.Locality,
-		UserAgentName: n.UserAgentName, UserAgentVersionType: n.UserAgentVersionType, ClientFeatures: n.ClientFeatures,
-	}
+	return withMetadata(n, metadata)
 }
 
 // without returns a struct without the field at a path. A struct on the path that becomes empty is

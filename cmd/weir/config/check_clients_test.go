@@ -35,6 +35,8 @@ func TestWarnings(t *testing.T) {
 		"identity, mutual":     {grpc("group_by: [identity]") + "listeners: [{address: ':1', tls: {cert: c, key: k, client_ca: a}}, {address: ':2'}]\n", nil},
 		"identity, socket":     {grpc("group_by: [identity]") + "listeners: [{address: 'unix:///run/weir.sock'}]\n", nil},
 		"identity, files":      {"origins: [{name: a, group_by: [identity], files: {path: x}}]\n", nil},
+		"identity, told":       {grpc("identity_to: metadata.WHO, secrets: dedicated"), []string{"1:37: warning: origins[0].identity_to: all clients will be anonymous: no"}},
+		"identity, told, tls":  {grpc("identity_to: metadata.WHO, group_by: [identity, metadata]") + "listeners: [{address: 'unix:///s'}]\n", nil},
 		"two, by line": {"listeners: [{address: ':1'}]\n" + grpc("secrets: dedicated, group_by: [id]"), []string{
 			"1:23: warning: listeners[0].address", "2:55: warning: origins[0].group_by[0]",
 		}},

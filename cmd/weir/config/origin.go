@@ -45,6 +45,11 @@ type Origin struct {
 	// origin that is no listener's and is asked only for names of its authorities, which are the
 	// same for all clients (RELAY-63).
 	GroupBy []string `yaml:"group_by"`
+	// IdentityTo is metadata.KEY: the key of the metadata presented upstream under which the origin
+	// is told the identity of the client, where group_by has identity and on dedicated streams. It
+	// is in place of what the client says there, which nobody is told. It needs one of the two.
+	// Default: empty, the origin is not told.
+	IdentityTo string `yaml:"identity_to"`
 	// Node has fixed values to present upstream, for control planes that choose by them. A
 	// dedicated stream presents its client's own node all the same.
 	Node Node `yaml:"node"`

@@ -65,6 +65,7 @@ var reloads = map[string]Reload{
 	"origins[].lrs":                ReloadLive,
 	"origins[].types":              ReloadAnew,
 	"origins[].group_by":           ReloadAnew,
+	"origins[].identity_to":        ReloadAnew,
 	"origins[].node":               ReloadAnew,
 	"origins[].secrets":            ReloadAnew,
 	"origins[].version_mode":       ReloadAnew,
