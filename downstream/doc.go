@@ -115,8 +115,8 @@
 //     cmd/weir/chaos).
 //   - Be refused: a connection that has only refused streams is closed after a second. So a client
 //     that a load balancer sent to a full replica is balanced again (TestRefusedClientsAreLetGo,
-//     TestHalfAClient). A stream on which names were refused for lack of memory ends after five
-//     minutes, since the client would not ask for them again.
+//     TestStreamLimitServesWholeClients). A stream on which names were refused for lack of memory
+//     ends after five minutes, since the client would not ask for them again.
 //   - Come all at once: streams wait up to two seconds for their turn, and are refused beyond that
 //     (TestArrivals, TestArrivalsEnd). Turns rotate among peers, and among the connections of a
 //     peer (TestTurns).

@@ -104,9 +104,9 @@ func TestRefusedClientsAreLetGo(t *testing.T) {
 	})
 }
 
-// TestHalfAClient: a client with a stream for each type is not to be half served here and half
-// refused: an eighth more than limits.streams is for connections that have one.
-func TestHalfAClient(t *testing.T) {
+// TestStreamLimitServesWholeClients: a client with a stream for each type is served whole or
+// refused whole. An eighth more than limits.streams is for connections that have a stream.
+func TestStreamLimitServesWholeClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimited(t, func(l *Limits) { l.Streams = 8 })
 		conn := l.net.Connect(t)

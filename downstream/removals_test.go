@@ -369,9 +369,9 @@ func TestVirtualHostsAreOwed(t *testing.T) {
 	q.gets("is owed the hosts of the routes it was sent, whatever it says to hold", "vhds s/t/a=1")
 }
 
-// TestErrorOfAKeptCluster: a cluster that stays in the list is not in error at the same time
+// TestListedClusterIsNotInError: a cluster that stays in the list is not in error at the same time
 // (ABS-11).
-func TestErrorOfAKeptCluster(t *testing.T) {
+func TestListedClusterIsNotInError(t *testing.T) {
 	p := newRig(t).client(false)
 	p.both(cds, rds)
 	p.says(cds, "y=1", "z=1")

@@ -326,8 +326,9 @@ func TestNeverAnswered(t *testing.T) {
 	}
 }
 
-// TestNothingToTell: who resumes with all that it names is told nothing (DELTA-11), and is in sync.
-func TestNothingToTell(t *testing.T) {
+// TestResumeInSyncIsSentNothing: a client that resumes with all that it names is sent nothing
+// (DELTA-11), and is in sync.
+func TestResumeInSyncIsSentNothing(t *testing.T) {
 	r := newRig(t)
 	p := r.client(true)
 	p.subscribes(eds, "a")

@@ -8,9 +8,10 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// TestKeptClusters: a removal newer than what was looked at, or taken while something older than it
-// is pending, stays in the list, for as long as what was pending then (ORD-3).
-func TestKeptClusters(t *testing.T) {
+// TestDeferredClustersStayListed: a removed Cluster stays in the list if it was removed after the
+// walk began, or while an older update was pending. It stays for as long as what was pending then
+// (ORD-3).
+func TestDeferredClustersStayListed(t *testing.T) {
 	r := newRig(t, Config{})
 	s := r.sub(xds.ClusterType, false, "a", "b", "c")
 	r.open()

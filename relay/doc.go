@@ -139,7 +139,7 @@
 // A set that is sent whole is held twice: as bodies, and encoded in segments of about 64 KiB, of
 // which a change costs one (TestOneSegmentIsRebuilt, BenchmarkWhole). For state of the world the
 // segments last as long as there is a client of it, for delta until the content has changed twice
-// without a new client (TestEncodedIsLetGoOf).
+// without a new client (TestEncodedFormIsReleased).
 //
 // Groups that are sent the same hold its bodies once (package xds), and the segments of a set and
 // what is encoded of it or of a long change once (segment.go, joined.go,
@@ -152,7 +152,7 @@
 // Responses of one lane are applied in order, each under one lock, with one revision. Revisions of
 // all types, groups and origins compare. An [Answer] has the oldest and the newest revision in it,
 // so that package downstream can keep ORD-1. A client that named resources is sent what a response
-// changed in the order of the response (TestToldInOrder).
+// changed in the order of the response (TestSentInResponseOrder).
 //
 // A change of listeners or routes is applied Config.Gather after it came. By then the clusters of
 // the same moment are there, whatever order the origin writes in (ORD-9; gather.go,

@@ -11,9 +11,9 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// TestFoundAndGone: what a response brings was looked up before the lock is taken to apply it. What
-// has gone in between, or has come, is looked up again.
-func TestFoundAndGone(t *testing.T) {
+// TestLookupsBeforeTheLockAreChecked: what a response brings is looked up before the lock is taken
+// to apply it. What has gone or come in between is looked up again.
+func TestLookupsBeforeTheLockAreChecked(t *testing.T) {
 	r := newRig(t, Config{Linger: -1})
 	take := func() { r.group.lanes[mainLane].Take(zero, false) }
 	// applied takes up a response of one resource of a type, and has something happen before it has

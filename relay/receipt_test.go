@@ -9,9 +9,9 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// TestToldInOrder: who named resources is told what changed of them in the order of the response,
-// first what has a body: origins know why they write one thing before another.
-func TestToldInOrder(t *testing.T) {
+// TestSentInResponseOrder: a client that named resources is sent their changes in the order of the
+// response, bodies first: origins know why they write one thing before another.
+func TestSentInResponseOrder(t *testing.T) {
 	r := newRig(t, Config{})
 	var all []string
 	for i := range 100 {

@@ -134,9 +134,9 @@ func unique(names []string) (once []string) {
 	return once
 }
 
-// TestEncodedIsLetGoOf: what is encoded of all for delta goes when the content has changed twice
-// since a newcomer wanted it, and what is for state of the world with its last client.
-func TestEncodedIsLetGoOf(t *testing.T) {
+// TestEncodedFormIsReleased: the encoded form of a whole set is released for delta when the content
+// has changed twice since a new client wanted it, and for state of the world with its last client.
+func TestEncodedFormIsReleased(t *testing.T) {
 	r := newRig(t, Config{})
 	d, w := r.sub(xds.ClusterType, true, xds.Wildcard), r.sub(xds.ClusterType, false, xds.Wildcard)
 	r.open()

@@ -487,9 +487,10 @@ func TestStoreMassSplitIsNoLoss(t *testing.T) {
 	}
 }
 
-// TestStoreAtRest: what is said of one map's variants is no business of the others, once their sets
-// wait for nothing; those that do are told that there was a response.
-func TestStoreAtRest(t *testing.T) {
+// TestStoreResponseConcernsOneMap: a response with variants for one map is applied to that map
+// alone, once the sets of the others wait for nothing. Those that wait are told that there was a
+// response.
+func TestStoreResponseConcernsOneMap(t *testing.T) {
 	r := newStoreRig(t, OriginConfig{})
 	var subs []*Sub
 	for i := range 8 {

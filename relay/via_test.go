@@ -10,10 +10,10 @@ import (
 	"github.com/weir-xds/weir/relay/node"
 )
 
-// TestLongestWay: a lane presents the longest way of the group's members and is opened anew when
-// there is a longer one, not for one as long, and not when one goes. A lane that presents none, as
-// to a directory, is left alone.
-func TestLongestWay(t *testing.T) {
+// TestLongestPathIsPresented: a lane presents the longest path of the group's members. It is opened
+// anew when there is a longer one, not for one as long, and not when one goes. A lane that presents
+// none, as to a directory, is left alone.
+func TestLongestPathIsPresented(t *testing.T) {
 	table, err := New(Config{Origins: []OriginConfig{{Name: "mesh"}}})
 	if err != nil {
 		t.Fatal(err)

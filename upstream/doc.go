@@ -53,8 +53,8 @@
 //
 // The lanes of a group stay together. A lane of which the better server has nothing follows the
 // others after 15 s, and a group that the better server does not answer at all stays where it is
-// (TestGroupMovesWhole). A server that is lost again soon after lanes moved to it is probed ever
-// more rarely, every five minutes in the end (TestFlappingServer).
+// (TestGroupFailsBackTogether). A server that is lost again soon after lanes moved to it is probed
+// ever more rarely, every five minutes in the end (TestFlappingServer).
 //
 // An address that is a name with several IPs is one server: versions from one IP are presented to
 // the others (FED-7).

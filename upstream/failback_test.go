@@ -169,9 +169,9 @@ func TestManyLanesMoveTogether(t *testing.T) {
 	})
 }
 
-// TestGroupMovesWhole: a lane whose questions the better server does not answer, since it has
-// nothing of that, follows the group's other lane; a group that it does not answer at all stays.
-func TestGroupMovesWhole(t *testing.T) {
+// TestGroupFailsBackTogether: a lane that the better server does not answer, since it has nothing
+// of what is asked, follows the group's other lane. A group that it does not answer at all stays.
+func TestGroupFailsBackTogether(t *testing.T) {
 	servers(t, 2, relaytest.OriginConfig{}, options{}, func(l *ladder) {
 		l.lose(0)
 		l.want(cds, "*")

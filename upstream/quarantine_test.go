@@ -241,9 +241,9 @@ func TestRestartsThatLookLikeRefusals(t *testing.T) {
 	})
 }
 
-// TestAllIsSuspect: the first stream of all ends for one of its types, of which none was answered
-// yet.
-func TestAllIsSuspect(t *testing.T) {
+// TestFirstStreamSuspectsAllTypes: the first stream of all ends for one of its types, before any
+// was answered.
+func TestFirstStreamSuspectsAllTypes(t *testing.T) {
 	both(t, options{}, func(w *world) {
 		answers := map[string]relaytest.Resource{
 			cds: clusterOf("c", "1", time.Second),

@@ -158,9 +158,9 @@ func TestFullWaitsBeforeItFallsBack(t *testing.T) {
 	})
 }
 
-// TestNobodyWaitsAnyMore: a name that its client left before the origin said anything lingers, and
-// sends nobody to a server that may be stale: FED-6 speaks of what is subscribed to.
-func TestNobodyWaitsAnyMore(t *testing.T) {
+// TestLingeringNameTriesNoServer: a name that its client left before the origin said anything
+// lingers, and moves no lane to a server that may be stale: FED-6 concerns what is subscribed to.
+func TestLingeringNameTriesNoServer(t *testing.T) {
 	servers(t, 2, served, options{sotw: true}, func(l *ladder) {
 		l.set(0, "a")
 		l.set(1, "a")

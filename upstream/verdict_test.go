@@ -338,9 +338,9 @@ func TestOriginThatIgnoresInitialVersions(t *testing.T) {
 	})
 }
 
-// TestBackAndForthAfterAResume: a resource that changes and changes back, or goes and comes again,
+// TestChangesUndoneAfterAResume: a resource that changes and changes back, or goes and comes again,
 // soon after a resume does not make an origin look as if it ignored the versions presented.
-func TestBackAndForthAfterAResume(t *testing.T) {
+func TestChangesUndoneAfterAResume(t *testing.T) {
 	in(t, options{origin: relaytest.OriginConfig{Serving: true}}, func(w *world) {
 		w.origin.Put(opaque, res("a", "1"))
 		w.origin.Put(opaque, res("b", "1"))

@@ -293,8 +293,8 @@ func TestWaitsForTheFirst(t *testing.T) {
 	})
 }
 
-// TestStandsInWhole: part of a set is worse than none (RELAY-7).
-func TestStandsInWhole(t *testing.T) {
+// TestFallbackSetIsWhole: part of a set is worse than none (RELAY-7).
+func TestFallbackSetIsWhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := begin(t, false, 3*time.Second)
 		w.last.set(cds, "a", "b")

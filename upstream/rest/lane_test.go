@@ -393,7 +393,7 @@ func TestURLs(t *testing.T) {
 }
 
 // A lost server is tried by one lane at a time, and its return is everybody's.
-func TestOneTriesForAll(t *testing.T) {
+func TestOneLaneTriesALostServer(t *testing.T) {
 	in(t, nil, func(w *world) {
 		w.set(func() { w.down["a"] = true })
 		for _, g := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {

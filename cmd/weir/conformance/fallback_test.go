@@ -22,7 +22,7 @@ var fallbackCases = []testCase{
 	{"FED-6 FED-8", "virtual: the stream in use is left once the better server has answered; many lanes, flapping, silence", func(t *testing.T) {
 		for _, name := range []string{
 			"TestTakeover", "TestTakeoverWhileInterestChanges", "TestSilentServerNeverTakesOver", "TestFlappingServer",
-			"TestManyLanesMoveTogether", "TestGroupMovesWhole", "TestServersInOrder",
+			"TestManyLanesMoveTogether", "TestGroupFailsBackTogether", "TestServersInOrder",
 		} {
 			virtual(t, "../../../upstream", name)
 		}

@@ -37,7 +37,7 @@ var limitCases = []testCase{
 		virtual(t, "../../../relay", "TestRefusedWay")
 	}},
 	{"ERR-7", "virtual: streams, by server, connection and identity", func(t *testing.T) {
-		for _, name := range []string{"TestStreamLimit", "TestRefusedClientsAreLetGo", "TestHalfAClient", "TestIdentities"} {
+		for _, name := range []string{"TestStreamLimit", "TestRefusedClientsAreLetGo", "TestStreamLimitServesWholeClients", "TestIdentities"} {
 			virtual(t, "../../../downstream", name)
 		}
 		virtual(t, "../../../downstream/identity", "TestOf")
