@@ -280,7 +280,7 @@ func (m *model) take(c *modelSub) {
 		}
 	}
 	clear(c.unsubbed)
-	c.left = false
+	c.left, c.took = false, m.now
 	m.judgeTimed(c)
 	var sent []string
 	for _, v := range a.Variants {

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/weir-xds/weir/constraints"
@@ -34,6 +36,9 @@ type promises struct {
 	// told is when they end by what was delivered last, for `*` and for names: names may change the
 	// lane.
 	told map[promised]map[bool]time.Time
+	// past are ends that had passed when the body was renewed all the same. weir had dropped it by
+	// then, and fetches it (TTL-4).
+	past map[promised]time.Time
 	// over are names of which a body expired, with the step.
 	over map[promised]int
 	at   time.Time // when the origin looked last
@@ -117,6 +122,9 @@ func (m *model) arrives(l *modelLane, u *xds.Update) {
 			// so it only prolongs
 			continue
 		}
+		if last, told := m.promises.told[key][wild]; told && !last.After(m.now) {
+			m.promises.past[key] = last
+		}
 		m.promises.told[key][wild] = end
 	}
 }
@@ -170,14 +178,17 @@ func (m *model) expire() {
 	}
 }
 
-// ended reports whether a TTL of the body is over that some lane told last.
-func (m *model) ended(ty, name string, body int) bool {
-	for _, end := range m.promises.told[promised{ty, name, body}] {
+// ended reports whether a TTL of the body is over that some lane told last, or was over when it was
+// renewed: the client hears of that with what it takes next.
+func (m *model) ended(c *modelSub, name string, body int) bool {
+	key := promised{c.typeURL, name, body}
+	for _, end := range m.promises.told[key] {
 		if !end.After(m.now.Add(xds.SamePromise)) {
 			return true
 		}
 	}
-	return false
+	end, was := m.promises.past[key]
+	return was && !end.Before(c.took)
 }
 
 // losesTimed takes note of a loss by expiry, and reports whether it is one.
@@ -185,12 +196,12 @@ func (m *model) losesTimed(c *modelSub, name string, body int) bool {
 	if !m.ttls() {
 		return false
 	}
-	if !m.ended(c.typeURL, name, body) {
+	if !m.ended(c, name, body) {
 		all := m.lives[c.typeURL][name]
 		first := slices.IndexFunc(all, func(x life) bool { return x.body == body })
 		// Or else what took its place has: its renewal, or what came after it, was lost with a
 		// stream.
-		return first >= 0 && slices.ContainsFunc(all[first:], func(x life) bool { return m.ended(c.typeURL, name, x.body) })
+		return first >= 0 && slices.ContainsFunc(all[first:], func(x life) bool { return m.ended(c, name, x.body) })
 	}
 	m.promises.expired++
 	m.promises.over[promised{c.typeURL, name, c.id}] = m.at
@@ -256,6 +267,46 @@ func (m *model) judgeAllTimed() {
 			m.judgeTimed(c)
 		} else {
 			c.Remind()
+		}
+	}
+}
+
+// TestModelLosesTimed: a client may lose a name whose body ended, or ended before it was renewed,
+// if it has taken nothing since. Any other loss is a fault of weir.
+func TestModelLosesTimed(t *testing.T) {
+	sec := func(n int) time.Time { return time.Unix(1e9+int64(n), 0) }
+	for _, x := range []struct {
+		what                string
+		told, renewed, took int // the end of the TTL, when it was renewed by 100 s, when the client took
+		is                  bool
+	}{
+		{"it ended", 10, -1, 0, true},
+		{"it ended, and was told before that", 10, -1, 5, true},
+		{"it was renewed in time", 10, 9, 0, false},
+		{"it was renewed too late", 10, 11, 5, true},
+		{"it was renewed too late, and the client has taken since", 10, 11, 12, false},
+		{"it lasts", 100, -1, 0, false},
+	} {
+		m := newModel(t, rand.New(rand.NewPCG(1, 1)), "ttl")
+		l := m.lanes[0]
+		l.types = map[string]*modelAsked{xds.ClusterType: {wildcard: true}}
+		tell := func(at, end int) {
+			m.now = sec(at)
+			m.arrives(l, &xds.Update{TypeURL: xds.ClusterType, Resources: []xds.Resource{
+				{Name: "n1", Version: "v6", HasTTL: true, TTL: sec(end).Sub(m.now)},
+			}})
+		}
+		m.lives.note(xds.ClusterType, "n1", 0, 7)
+		m.lives.note(xds.ClusterType, "n1", 1, 6)
+		if tell(0, x.told); x.renewed >= 0 {
+			tell(x.renewed, x.renewed+100)
+		}
+		m.now = sec(20)
+		c := &modelSub{Sub: m.group.Open(NewSubscriber(), SubOptions{TypeURL: xds.ClusterType, Delta: true}), took: sec(x.took)}
+		for body, holds := range map[int]string{6: "the body", 7: "the one before"} {
+			if got := m.losesTimed(c, "n1", body); got != x.is {
+				t.Errorf("%s: who holds %s may lose it: %v, want %v", x.what, holds, got, x.is)
+			}
 		}
 	}
 }
