@@ -88,9 +88,18 @@ func (l *posList) remove(p *position) {
 	p.prev, p.next = nil, nil
 }
 
-// passed moves a position to revision rev. No other position is beyond rev.
+// passed moves a position to revision rev. No other position is beyond rev. What no client needs
+// any more is dropped.
 func (v *view) passed(p *position, rev uint64) {
 	slowest := v.ordered.head == p
+	v.advance(p, rev)
+	if slowest {
+		v.prune()
+	}
+}
+
+// advance is passed for a caller that still looks at what left the view, and prunes it afterwards.
+func (v *view) advance(p *position, rev uint64) {
 	if p.fresh {
 		v.fresh.remove(p)
 		p.fresh = false
@@ -99,9 +108,6 @@ func (v *view) passed(p *position, rev uint64) {
 	}
 	p.sent = rev
 	v.ordered.push(p)
-	if slowest {
-		v.prune()
-	}
 }
 
 func (v *view) enter(p *position) {

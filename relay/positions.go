@@ -208,3 +208,10 @@ func (x *positions) behind() bool {
 	}
 	return false
 }
+
+// prune drops what no client of the sets needs any more.
+func (x *positions) prune() {
+	for p := x.first; p != nil; p = p.also {
+		p.view.prune()
+	}
+}

@@ -17,6 +17,7 @@ func (t *take) changes() *Answer {
 	if !s.delta {
 		t.a = newAnswer()
 		t.names()
+		s.sets.prune() // names look at what left the sets
 		t.members(base, rev)
 		t.setErrors()
 		return t.finishChanged()
@@ -33,6 +34,7 @@ func (t *take) changes() *Answer {
 		}
 		s.takeBack(t.a.Variants)
 	}
+	s.sets.prune()
 	switch own := t.a.Body; {
 	case base == nil:
 	case own.empty():

@@ -178,7 +178,8 @@ func (x *setsTake) rest() {
 		}
 	}
 	for _, p := range x.taken { // last, since a position says what the client was sent
-		p.passed()
+		p.resend = false
+		p.view.advance(p, p.view.contentRev)
 	}
 }
 
