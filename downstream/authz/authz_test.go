@@ -18,6 +18,18 @@ func fields(words ...string) Fields {
 	}
 }
 
+// over is fields with settings put over them.
+func over(said Fields, settings []Setting) Fields {
+	return func(field string) (string, bool) {
+		for _, s := range settings {
+			if s.Field == field {
+				return s.Value, true
+			}
+		}
+		return said(field)
+	}
+}
+
 func compiled(t testing.TB, rules ...Rule) *Rules {
 	t.Helper()
 	out, problems := Compile(rules)
@@ -74,6 +86,129 @@ func TestDecisions(t *testing.T) {
 		p := a.Permit(row.origin, row.typeURL, said)
 		if allowed := p.Allows(row.name); fits != row.fits || allowed != row.allowed || p.None() && allowed {
 			t.Errorf("%+v: fits %v, allowed %v", row, fits, allowed)
+		}
+	}
+}
+
+// TestSets: the first rule for the client that names a field sets it, whatever is claimed, and one
+// that sets it otherwise does not hold.
+func TestSets(t *testing.T) {
+	set := func(who string, words ...string) Rule {
+		r := Rule{Who: []string{who}, Set: map[string]string{}, Names: []string{"of-" + words[0]}}
+		for _, w := range words[1:] {
+			field, value, _ := strings.Cut(w, "=")
+			r.Set[field] = value
+		}
+		return r
+	}
+	claiming := func(r Rule, field, value string) Rule {
+		r.Claims = map[string][]string{field: {value}}
+		return r
+	}
+	at := func(r Rule, origin, typeURL string) Rule {
+		r.Origins, r.Types = []string{origin}, []string{typeURL}
+		return r
+	}
+	for name, row := range map[string]struct {
+		rules      []Rule
+		said       string
+		node, para string // what is set
+		allowed    string // names
+		ends       bool
+	}{
+		"over what was said": {
+			rules: []Rule{set(workload, "a", "node.metadata.TEAM={ns}")},
+			said:  "node.metadata.TEAM=b", node: "node.metadata.TEAM=a", allowed: "of-a",
+		},
+		"where nothing was said": {
+			rules: []Rule{set(workload, "a", "node.cluster={ns}-{sa}", "parameters.env=prod")},
+			node:  "node.cluster=a-web", para: "parameters.env=prod", allowed: "of-a",
+		},
+		"the first wins": {
+			rules: []Rule{set(workload, "a", "node.cluster=x"), set(workload, "b", "node.cluster=y"), set(workload, "c", "node.cluster=x")},
+			said:  "node.cluster=y", node: "node.cluster=x", allowed: "of-a of-c",
+		},
+		"one of two fields": {
+			rules: []Rule{set(workload, "a", "node.cluster=x"), set(workload, "b", "node.cluster=y", "node.id=i"), set(workload, "c", "node.id=i")},
+			node:  "node.cluster=x node.id=i", allowed: "of-a of-c",
+		},
+		"others set nothing": {
+			rules: []Rule{set("anonymous", "a", "node.cluster=x"), set(workload, "b", "node.cluster=y")},
+			node:  "node.cluster=y", allowed: "of-b",
+		},
+		"claims do not choose what is set": {
+			rules: []Rule{claiming(set(workload, "a", "node.cluster=x"), "node.id", "1"), claiming(set(workload, "b", "node.cluster=y"), "node.id", "2")},
+			said:  "node.id=2", node: "node.cluster=x", ends: true,
+		},
+		"nor what is set in parameters": {
+			rules: []Rule{claiming(set(workload, "a", "parameters.env=x"), "node.id", "1"), claiming(set(workload, "b", "parameters.env=y"), "node.id", "2"),
+				set(workload, "c", "parameters.env=x")},
+			said: "node.id=2", para: "parameters.env=x", allowed: "of-c",
+		},
+		"a claim of what another sets": {
+			rules: []Rule{set(workload, "a", "node.cluster=x"), claiming(Rule{Who: []string{workload}, Names: []string{"of-b"}}, "node.cluster", "x"),
+				claiming(Rule{Who: []string{workload}, Names: []string{"of-c"}}, "node.cluster", "y")},
+			said: "node.cluster=y", node: "node.cluster=x", allowed: "of-a of-b",
+		},
+		"parameters of another type or origin": {
+			rules: []Rule{at(set(workload, "a", "parameters.env=x"), "east", "cds"), at(set(workload, "b", "parameters.env=y"), "mesh", "eds"),
+				at(set(workload, "c", "parameters.env=z"), "mesh", "cds")},
+			para: "parameters.env=z", allowed: "of-c",
+		},
+		"a part that has no value": {rules: []Rule{set("spiffe://**", "a", "node.cluster={ns}")}, said: "node.cluster={ns}", ends: true},
+		"a part of another pattern of who": {
+			rules: []Rule{{Who: []string{"spiffe://**", workload}, Set: map[string]string{"node.cluster": "{sa}"}, Names: []string{"of-a"}}},
+			node:  "node.cluster=web", allowed: "of-a",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rules, _ := Compile(row.rules)
+			said := fields(strings.Fields(row.said)...)
+			a := rules.For("spiffe://corp/ns/a/sa/web", "")
+			said = over(said, a.SetNode())
+			fit, ok := a.Fit(said)
+			said = over(said, fit.SetParameters("mesh", "cds"))
+			p := fit.Permit("mesh", "cds", said)
+			var allowed []string
+			for _, name := range []string{"of-a", "of-b", "of-c"} {
+				if p.Allows(name) {
+					allowed = append(allowed, name)
+				}
+			}
+			node, para := words(a.SetNode()), words(fit.SetParameters("mesh", "cds"))
+			if node != row.node || para != row.para || strings.Join(allowed, " ") != row.allowed || ok == row.ends {
+				t.Errorf("node %q, parameters %q, allowed %q, fits %v", node, para, allowed, ok)
+			}
+			if before := words(a.SetParameters("mesh", "cds")); before != para {
+				t.Errorf("parameters %q before the node was seen, %q after", before, para)
+			}
+		})
+	}
+}
+
+// words are settings as a test writes them.
+func words(settings []Setting) string {
+	out := make([]string, len(settings))
+	for i, s := range settings {
+		out[i] = s.Field + "=" + s.Value
+	}
+	return strings.Join(out, " ")
+}
+
+// TestSetsOfNobodyAllowLess: a caller that does not put there what the rules set allows only
+// clients that said the same.
+func TestSetsOfNobodyAllowLess(t *testing.T) {
+	a := compiled(t, Rule{Who: []string{workload}, Set: map[string]string{"node.cluster": "{sa}", "parameters.env": "prod"}}).
+		For("spiffe://corp/ns/a/sa/web", "")
+	for said, want := range map[string]bool{
+		"": false, "node.cluster=web": false, "node.cluster=api parameters.env=prod": false, "node.cluster=web parameters.env=dev": false,
+		"node.cluster=web parameters.env=prod": true,
+	} {
+		said := fields(strings.Fields(said)...)
+		fit, ok := a.Fit(said)
+		p := fit.Permit("", "", said)
+		if got := ok && p.Allows("x"); got != want {
+			t.Errorf("%v: allowed %v", said, got)
 		}
 	}
 }
@@ -213,6 +348,12 @@ func TestProblems(t *testing.T) {
 		{Rule{Who: []string{"uid:1"}, Claims: map[string][]string{"cluster": {"x"}}}, "claims.cluster: is none of", false},
 		{Rule{Who: []string{"uid:1"}, Claims: map[string][]string{"node.metadata.": {"x"}}}, "claims.node.metadata.: is none of", false},
 		{Rule{Who: []string{"uid:1"}, Claims: map[string][]string{"node.id": {}}}, "claims.node.id: has no value", false},
+		{Rule{Who: []string{"uid:{u}"}, Set: map[string]string{"node.id": "a-{u}"}}, "", false},
+		{Rule{Who: []string{"uid:1"}, Set: map[string]string{"node.id": "a-{u}"}}, "set.node.id: never matches", true},
+		{Rule{Who: []string{"uid:1"}, Set: map[string]string{"node.id": "a-*"}}, "set.node.id: has a star", false},
+		{Rule{Who: []string{"uid:1"}, Set: map[string]string{"node.id": "**"}}, "set.node.id: has a star", false},
+		{Rule{Who: []string{"uid:1"}, Set: map[string]string{"node.id": ""}}, "set.node.id: is empty", false},
+		{Rule{Who: []string{"uid:1"}, Set: map[string]string{"id": "x"}}, "set.id: is none of", false},
 	} {
 		_, problems := Compile([]Rule{row.rule})
 		path, text, _ := strings.Cut(row.want, ": ")

@@ -5,14 +5,18 @@ import (
 	"strings"
 )
 
-// Fields are what a client claims: the value of node.cluster, node.metadata.KEY, parameters.KEY;
-// false: there is none.
+// Fields are the values of node.id, node.cluster, node.metadata.KEY or parameters.KEY: what the
+// client claims, with what the rules set put over it. False: there is none.
 type Fields func(field string) (value string, ok bool)
+
+// Setting is a value that a field gets, whatever the client said.
+type Setting struct{ Field, Value string }
 
 // Allowances are the rules for one identity at one listener, with its parts put in. They do not
 // change.
 type Allowances struct {
-	all  bool // there are no rules
+	all  bool        // there are no rules
+	sets []allowance // of all rules for the identity, in their order, whatever was claimed
 	list []allowance
 }
 
@@ -22,6 +26,7 @@ type allowance struct {
 	all            bool // all names
 	names          []glob
 	claims         []boundClaim
+	sets           []Setting
 }
 
 type boundClaim struct {
@@ -39,20 +44,36 @@ func (r *Rules) For(identity, listener string) *Allowances {
 		}
 		for j := range x.who {
 			// Each pattern that fits may bind other parts.
-			if values, ok := x.who[j].match(who); ok {
-				a.list = append(a.list, x.bind(i, values))
+			values, ok := x.who[j].match(who)
+			if !ok {
+				continue
+			}
+			if y, ok := x.bind(i, values); ok {
+				a.list = append(a.list, y)
+				if len(y.sets) > 0 {
+					a.sets = append(a.sets, y)
+				}
 			}
 		}
 	}
 	return a
 }
 
-func (r *rule) bind(index int, values parts) allowance {
-	a := allowance{rule: index, origins: r.origins, types: r.types, all: len(r.names) == 0, names: bindAll(r.names, values)}
+// bind returns false if a part of what the rule sets has no value: it cannot be set, so the rule
+// never holds.
+func (r *rule) bind(index int, values parts) (a allowance, ok bool) {
+	a = allowance{rule: index, origins: r.origins, types: r.types, all: len(r.names) == 0, names: bindAll(r.names, values)}
 	for _, c := range r.claims {
 		a.claims = append(a.claims, boundClaim{c.field, bindAll(c.values, values)})
 	}
-	return a
+	for _, s := range r.sets {
+		g, ok := bind(s.value, values)
+		if !ok {
+			return a, false
+		}
+		a.sets = append(a.sets, Setting{s.field, g.text()})
+	}
+	return a, true
 }
 
 func bindAll(patterns [][]piece, values parts) (globs []glob) {
@@ -64,13 +85,41 @@ func bindAll(patterns [][]piece, values parts) (globs []glob) {
 	return globs
 }
 
-// Fit are the rules whose claims of the node hold, false if there is none: the client's stream
-// has to end.
+// SetNode returns what the rules set in the node, by who the client is alone: it is put there
+// before Fit is asked. The first rule that names a field sets it.
+func (a *Allowances) SetNode() []Setting {
+	return a.set("node.", func(*allowance) bool { return true })
+}
+
+// SetParameters returns what the rules for a type at an origin set in the parameters of a
+// subscription: it is put there before Permit is asked. The first rule that names a field sets it.
+func (a *Allowances) SetParameters(origin, typeURL string) []Setting {
+	return a.set("parameters.", func(x *allowance) bool { return admits(x.origins, origin) && admits(x.types, typeURL) })
+}
+
+func (a *Allowances) set(prefix string, concerned func(*allowance) bool) (out []Setting) {
+	for i := range a.sets {
+		if !concerned(&a.sets[i]) {
+			continue
+		}
+		for _, s := range a.sets[i].sets {
+			taken := slices.ContainsFunc(out, func(t Setting) bool { return t.Field == s.Field })
+			if strings.HasPrefix(s.Field, prefix) && !taken {
+				out = append(out, s)
+			}
+		}
+	}
+	return out
+}
+
+// Fit are the rules whose claims of the node hold, and which set nothing in it that another rule
+// set otherwise; false if there is none: the client's stream has to end. A client whose node was
+// not given what SetNode returned fits no rule that sets something else than it said.
 func (a *Allowances) Fit(node Fields) (*Allowances, bool) {
 	if a.all {
 		return a, true
 	}
-	out := &Allowances{}
+	out := &Allowances{sets: a.sets}
 	for i := range a.list {
 		if x := &a.list[i]; x.holds(node, "node.") {
 			out.list = append(out.list, *x)
@@ -86,6 +135,11 @@ func (a *allowance) holds(said Fields, prefix string) bool {
 		}
 		value, ok := said(c.field)
 		if !ok || !slices.ContainsFunc(c.values, func(g glob) bool { return g.matches(value) }) {
+			return false
+		}
+	}
+	for _, s := range a.sets {
+		if value, ok := said(s.Field); strings.HasPrefix(s.Field, prefix) && (!ok || value != s.Value) {
 			return false
 		}
 	}

@@ -8,6 +8,14 @@
 // meet, once for a stream. [Allowances.Permit] is what they allow of one type, and Permit.Allows
 // answers for a name. As soon as there is one rule, what none allows is denied (TestDecisions).
 //
+// # What rules set
+//
+// [Allowances.SetNode] and [Allowances.SetParameters] return the values that fields get, whatever
+// the client said. The caller puts them there first, and asks Fit and Permit with the result. Who
+// the client is, and the type and origin it asks, choose what is set; what it claims does not. The
+// first rule that names a field sets it, and a rule that sets it otherwise does not hold. A caller
+// that puts nothing there allows less, not more (TestSets, TestSetsOfNobodyAllowLess).
+//
 // It is pure: no lock, no clock, no I/O, and nothing changes once it is made.
 //
 // # What a hostile client can do
@@ -19,8 +27,7 @@
 //
 // # Known limits
 //
-// A name with a star or a brace in it can be allowed by a star alone. A rule cannot set a field of
-// the node yet.
+// A name with a star or a brace in it can be allowed by a star alone.
 //
 // # Who imports it
 //

@@ -128,6 +128,14 @@ func (g glob) afterStar(text string) bool {
 	return at >= 0 && g[1:].from(text[at+len(word):])
 }
 
+// text returns what a glob without stars matches.
+func (g glob) text() string {
+	if len(g) == 0 {
+		return ""
+	}
+	return g[0].text
+}
+
 // key is equal for equal globs alone.
 func (g glob) key() string {
 	var b strings.Builder

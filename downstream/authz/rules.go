@@ -14,6 +14,9 @@ type Rule struct {
 	// Claims are the values that fields must have: node.id, node.cluster, node.metadata.KEY or
 	// parameters.KEY. Each has one of the patterns.
 	Claims map[string][]string
+	// Set are the values that fields get, whatever the client said of them. A value may have parts,
+	// and no stars.
+	Set map[string]string
 }
 
 // Rules are compiled rules. They do not change.
@@ -24,11 +27,17 @@ type rule struct {
 	listeners, origins, types []string
 	names                     [][]piece // none: all
 	claims                    []claim   // by field
+	sets                      []set     // by field
 }
 
 type claim struct {
 	field  string
 	values [][]piece
+}
+
+type set struct {
+	field string
+	value []piece
 }
 
 // Problem is what is wrong with a rule.
@@ -85,10 +94,7 @@ func (c *compiler) compile(r *Rule) rule {
 		}
 	}
 	for _, field := range slices.Sorted(maps.Keys(r.Claims)) {
-		path := "claims." + field
-		if !knownField(field) {
-			c.addf(path, false, "is none of node.id, node.cluster, node.metadata.KEY, parameters.KEY")
-		}
+		path := c.field("claims.", field)
 		if len(r.Claims[field]) == 0 {
 			c.addf(path, false, "has no value")
 		}
@@ -100,7 +106,23 @@ func (c *compiler) compile(r *Rule) rule {
 		}
 		out.claims = append(out.claims, x)
 	}
+	for _, field := range slices.Sorted(maps.Keys(r.Set)) {
+		path, text := c.field("set.", field), r.Set[field]
+		pieces, ok := c.pattern(path, text)
+		if ok && slices.ContainsFunc(pieces, func(p piece) bool { return p.kind == star || p.kind == rest }) {
+			c.addf(path, false, "%q has a star, and a field is set to one value", text)
+		}
+		out.sets = append(out.sets, set{field, pieces})
+	}
 	return out
+}
+
+// field returns the path of a field, and reports one that no client has.
+func (c *compiler) field(list, field string) (path string) {
+	if path = list + field; !knownField(field) {
+		c.addf(path, false, "is none of node.id, node.cluster, node.metadata.KEY, parameters.KEY")
+	}
+	return path
 }
 
 func (c *compiler) pattern(path, text string) ([]piece, bool) {
