@@ -344,7 +344,7 @@ func TestProblems(t *testing.T) {
 		{Rule{Who: []string{"uid:1"}, Names: []string{""}}, "names[0]: is empty", false},
 		{Rule{Who: []string{"uid:1"}, Names: []string{"**/a"}}, "names[0]: before its end", false},
 		{Rule{Who: []string{"uid:1"}, Names: []string{"{x}/a"}}, "names[0]: never matches", true},
-		{Rule{Who: []string{"uid:1"}, Claims: map[string][]string{"node.cluster": {"{x}"}}}, "claims.node.cluster: never matches", true},
+		{Rule{Who: []string{"uid:1"}, Claims: map[string][]string{"node.cluster": {"{x}"}}}, "claims.node.cluster[0]: never matches", true},
 		{Rule{Who: []string{"uid:1"}, Claims: map[string][]string{"cluster": {"x"}}}, "claims.cluster: is none of", false},
 		{Rule{Who: []string{"uid:1"}, Claims: map[string][]string{"node.metadata.": {"x"}}}, "claims.node.metadata.: is none of", false},
 		{Rule{Who: []string{"uid:1"}, Claims: map[string][]string{"node.id": {}}}, "claims.node.id: has no value", false},
@@ -354,12 +354,75 @@ func TestProblems(t *testing.T) {
 		{Rule{Who: []string{"uid:1"}, Set: map[string]string{"node.id": "**"}}, "set.node.id: has a star", false},
 		{Rule{Who: []string{"uid:1"}, Set: map[string]string{"node.id": ""}}, "set.node.id: is empty", false},
 		{Rule{Who: []string{"uid:1"}, Set: map[string]string{"id": "x"}}, "set.id: is none of", false},
+		{Rule{Who: []string{"uid:root"}}, "who[0]: never matches", true},
+		{Rule{Who: []string{"uid:"}}, "who[0]: never matches", true},
+		{Rule{Who: []string{"uid:*"}}, "", false},
+		{Rule{Who: []string{"uid:10{x}"}}, "", false},
+		{Rule{Who: []string{"spiffe://"}}, "who[0]: never matches", true},
+		{Rule{Who: []string{"spiffe://**"}}, "", false},
+		{Rule{Who: []string{"spiffe://corp/ns/"}}, "who[0]: never matches", true},
+		{Rule{Who: []string{"spiffe://corp/ns//{x}"}}, "who[0]: never matches", true},
+		{Rule{Who: []string{"spiffe://corp/../{x}"}}, "who[0]: never matches", true},
+		{Rule{Who: []string{"spiffe://corp:8443/{x}"}}, "who[0]: never matches", true},
+		{Rule{Who: []string{"spiffe://Corp/ns.1/a-{x}_B/**"}}, "", false},
+		{Rule{Who: []string{"uri:spiffe://corp:8443/"}}, "", false},
 	} {
 		_, problems := Compile([]Rule{row.rule})
 		path, text, _ := strings.Cut(row.want, ": ")
 		if row.want == "" && len(problems) > 0 || row.want != "" &&
 			(len(problems) != 1 || problems[0].Path != path || !strings.Contains(problems[0].Text, text) || problems[0].Warning != row.warn) {
 			t.Errorf("%+v: %+v, want %s", row.rule, problems, row.want)
+		}
+	}
+}
+
+// TestContradictions: a rule that wants another value than it, or one before it, sets is warned of,
+// unless it may hold for some client.
+func TestContradictions(t *testing.T) {
+	const id, env = "node.id", "parameters.env"
+	rule := func(who, set, claim string) Rule {
+		r := Rule{Who: strings.Fields(who)}
+		if field, value, ok := strings.Cut(set, "="); ok {
+			r.Set = map[string]string{field: value}
+		}
+		if field, value, ok := strings.Cut(claim, "="); ok {
+			r.Claims = map[string][]string{field: strings.Split(value, ",")}
+		}
+		return r
+	}
+	of := func(r Rule, origin string) Rule {
+		r.Origins = []string{origin}
+		return r
+	}
+	for name, row := range map[string]struct {
+		rules []Rule
+		want  string // of the last rule
+	}{
+		"itself":                   {[]Rule{rule("uid:1", id+"=a", id+"=b,c*")}, "claims.node.id: authorization[0]"},
+		"itself, and it may":       {[]Rule{rule("uid:1", id+"=a", id+"=b,a*")}, ""},
+		"itself, by a part":        {[]Rule{rule("uid:{u}", id+"=a", id+"={u}")}, ""},
+		"before":                   {[]Rule{rule("uid:1", id+"=a", ""), rule("uid:1", id+"=b", "")}, "set.node.id: authorization[0]"},
+		"before, and equal":        {[]Rule{rule("uid:1", id+"=a", ""), rule("uid:1", id+"=a", "")}, ""},
+		"before, claimed":          {[]Rule{rule("uid:1 uid:2", id+"=a", ""), rule("uid:2", "", id+"=b")}, "claims.node.id: authorization[0]"},
+		"others":                   {[]Rule{rule("uid:1", id+"=a", ""), rule("uid:2", id+"=b", "")}, ""},
+		"some others":              {[]Rule{rule("uid:1", id+"=a", ""), rule("uid:1 uid:2", id+"=b", "")}, ""},
+		"a part before":            {[]Rule{rule("uid:{u}", id+"={u}", ""), rule("uid:{u}", id+"=b", "")}, ""},
+		"a part":                   {[]Rule{rule("uid:{u}", id+"=a", ""), rule("uid:{u}", id+"={u}", "")}, ""},
+		"one before both":          {[]Rule{rule("uid:*", id+"=b", ""), rule("uid:1", id+"=a", ""), rule("uid:1", id+"=b", "")}, ""},
+		"parameters":               {[]Rule{rule("uid:1", env+"=a", ""), of(rule("uid:1", env+"=b", ""), "mesh")}, "set.parameters.env: authorization[0]"},
+		"parameters of one origin": {[]Rule{of(rule("uid:1", env+"=a", ""), "mesh"), rule("uid:1", env+"=b", "")}, ""},
+		"parameters of another":    {[]Rule{of(rule("uid:1", env+"=a", ""), "mesh"), of(rule("uid:1", env+"=b", ""), "east")}, ""},
+		"a node, whatever origin":  {[]Rule{of(rule("uid:1", id+"=a", ""), "mesh"), of(rule("uid:1", id+"=b", ""), "east")}, "set.node.id: authorization[0]"},
+	} {
+		var got []string
+		_, problems := Compile(row.rules)
+		for _, p := range problems {
+			if got = append(got, p.Path+": "+p.Text); !p.Warning || p.Rule != len(row.rules)-1 {
+				t.Errorf("%s: %+v", name, p)
+			}
+		}
+		if row.want == "" && len(got) > 0 || row.want != "" && (len(got) != 1 || !strings.HasPrefix(got[0], row.want)) {
+			t.Errorf("%s: %q, want %q", name, got, row.want)
 		}
 	}
 }

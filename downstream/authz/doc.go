@@ -31,5 +31,6 @@
 //
 // # Who imports it
 //
-// None yet: the key authorization is refused until streams are held to it.
+// Package cmd/weir/config compiles the key authorization, and cmd/weir answers questions about it.
+// weir does not serve with it yet.
 package authz

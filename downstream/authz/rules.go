@@ -43,7 +43,7 @@ type set struct {
 // Problem is what is wrong with a rule.
 type Problem struct {
 	Rule    int
-	Path    string // within the rule, such as who[0] or claims.node.cluster
+	Path    string // within the rule, such as who[0], claims.node.cluster[1] or set.node.id
 	Text    string
 	Warning bool // it compiles, and can never match
 }
@@ -55,6 +55,7 @@ func Compile(rules []Rule) (*Rules, []Problem) {
 	for i := range rules {
 		c.rule = i
 		out.list = append(out.list, c.compile(&rules[i]))
+		c.contradictions(rules[:i+1], out.list)
 	}
 	return out, c.problems
 }
@@ -86,6 +87,9 @@ func (c *compiler) compile(r *Rule) rule {
 				c.bound[p.text] = c.bound[p.text] || p.kind == named
 			}
 		}
+		if !w.possible() {
+			c.addf(fmt.Sprintf("who[%d]", i), true, "%q never matches: no identity looks like this", text)
+		}
 		out.who = append(out.who, w)
 	}
 	for i, text := range r.Names {
@@ -99,8 +103,8 @@ func (c *compiler) compile(r *Rule) rule {
 			c.addf(path, false, "has no value")
 		}
 		x := claim{field: field}
-		for _, text := range r.Claims[field] {
-			if pieces, ok := c.pattern(path, text); ok {
+		for j, text := range r.Claims[field] {
+			if pieces, ok := c.pattern(fmt.Sprintf("%s[%d]", path, j), text); ok {
 				x.values = append(x.values, pieces)
 			}
 		}
