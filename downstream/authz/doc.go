@@ -18,6 +18,8 @@
 //
 // It is pure: no lock, no clock, no I/O, and nothing changes once it is made.
 //
+// [Rules.Explain] answers a question as these do, with the rule that decides.
+//
 // # What a hostile client can do
 //
 // A part's value is never read as a pattern. It is one plain segment, without slashes, stars,

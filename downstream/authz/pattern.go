@@ -136,6 +136,15 @@ func (g glob) text() string {
 	return g[0].text
 }
 
+// String returns a glob as a pattern is written. A star of a value looks like one of the pattern.
+func (g glob) String() string {
+	var b strings.Builder
+	for _, p := range g {
+		b.WriteString([]string{literal: p.text, star: "*", rest: "**"}[p.kind])
+	}
+	return b.String()
+}
+
 // key is equal for equal globs alone.
 func (g glob) key() string {
 	var b strings.Builder
@@ -248,50 +257,56 @@ func subjectOf(identity string) (s subject) {
 
 // match binds the parts to what an identity has in their places.
 func (w *who) match(s subject) (values parts, ok bool) {
-	segments := s.segments
-	if s.separator != w.separator || len(segments) < len(w.segments) || (len(segments) > len(w.segments)) != w.rest {
+	n := len(w.segments)
+	if s.separator != w.separator || len(s.segments) < n || (len(s.segments) > n) != w.rest {
 		return nil, false
 	}
-	for i, pieces := range w.segments {
-		text := segments[i]
-		if len(pieces) == 0 {
-			if text != "" {
-				return nil, false
-			}
-			continue
-		}
-		open := slices.IndexFunc(pieces, func(p piece) bool { return p.kind != literal })
-		if open < 0 {
-			if text != pieces[0].text {
-				return nil, false
-			}
-			continue
-		}
-		if open > 0 {
-			if text, ok = strings.CutPrefix(text, pieces[0].text); !ok {
-				return nil, false
-			}
-		}
-		if open < len(pieces)-1 {
-			if text, ok = strings.CutSuffix(text, pieces[open+1].text); !ok {
-				return nil, false
-			}
-		}
-		if text == "" {
-			return nil, false
-		}
-		p := pieces[open]
-		if p.kind == star {
-			continue
-		}
-		if old, bound := values[p.text]; bound && old != text || !plain(text) {
-			return nil, false
-		}
-		if values == nil {
-			values = parts{}
-		}
-		values[p.text] = text
+	values, bound := w.leading(s)
+	return values, bound == n
+}
+
+// leading binds the parts of the first segments that fit, and counts these.
+func (w *who) leading(s subject) (values parts, n int) {
+	if s.separator != w.separator {
+		return nil, 0
 	}
+	for n < min(len(w.segments), len(s.segments)) {
+		var ok bool
+		if values, ok = bindSegment(w.segments[n], s.segments[n], values); !ok {
+			break
+		}
+		n++
+	}
+	return values, n
+}
+
+// bindSegment adds the value of the segment's part, if it has one, to the values.
+func bindSegment(pieces []piece, text string, values parts) (_ parts, ok bool) {
+	open := slices.IndexFunc(pieces, func(p piece) bool { return p.kind != literal })
+	if open < 0 {
+		return values, len(pieces) == 0 && text == "" || len(pieces) > 0 && text == pieces[0].text
+	}
+	if open > 0 {
+		if text, ok = strings.CutPrefix(text, pieces[0].text); !ok {
+			return values, false
+		}
+	}
+	if open < len(pieces)-1 {
+		if text, ok = strings.CutSuffix(text, pieces[open+1].text); !ok {
+			return values, false
+		}
+	}
+	p := pieces[open]
+	if text == "" || p.kind == star {
+		return values, text != ""
+	}
+	if old, bound := values[p.text]; bound && old != text || !plain(text) {
+		return values, false
+	}
+	if values == nil {
+		values = parts{}
+	}
+	values[p.text] = text
 	return values, true
 }
 
