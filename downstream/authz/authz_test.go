@@ -141,18 +141,24 @@ func TestSets(t *testing.T) {
 			said:  "node.id=2", node: "node.cluster=x", ends: true,
 		},
 		"nor what is set in parameters": {
-			rules: []Rule{claiming(set(workload, "a", "parameters.env=x"), "node.id", "1"), claiming(set(workload, "b", "parameters.env=y"), "node.id", "2"),
-				set(workload, "c", "parameters.env=x")},
+			rules: []Rule{
+				claiming(set(workload, "a", "parameters.env=x"), "node.id", "1"), claiming(set(workload, "b", "parameters.env=y"), "node.id", "2"),
+				set(workload, "c", "parameters.env=x"),
+			},
 			said: "node.id=2", para: "parameters.env=x", allowed: "of-c",
 		},
 		"a claim of what another sets": {
-			rules: []Rule{set(workload, "a", "node.cluster=x"), claiming(Rule{Who: []string{workload}, Names: []string{"of-b"}}, "node.cluster", "x"),
-				claiming(Rule{Who: []string{workload}, Names: []string{"of-c"}}, "node.cluster", "y")},
+			rules: []Rule{
+				set(workload, "a", "node.cluster=x"), claiming(Rule{Who: []string{workload}, Names: []string{"of-b"}}, "node.cluster", "x"),
+				claiming(Rule{Who: []string{workload}, Names: []string{"of-c"}}, "node.cluster", "y"),
+			},
 			said: "node.cluster=y", node: "node.cluster=x", allowed: "of-a of-b",
 		},
 		"parameters of another type or origin": {
-			rules: []Rule{at(set(workload, "a", "parameters.env=x"), "east", "cds"), at(set(workload, "b", "parameters.env=y"), "mesh", "eds"),
-				at(set(workload, "c", "parameters.env=z"), "mesh", "cds")},
+			rules: []Rule{
+				at(set(workload, "a", "parameters.env=x"), "east", "cds"), at(set(workload, "b", "parameters.env=y"), "mesh", "eds"),
+				at(set(workload, "c", "parameters.env=z"), "mesh", "cds"),
+			},
 			para: "parameters.env=z", allowed: "of-c",
 		},
 		"a part that has no value": {rules: []Rule{set("spiffe://**", "a", "node.cluster={ns}")}, said: "node.cluster={ns}", ends: true},
