@@ -68,6 +68,7 @@ var blocksShownBy = map[string]string{
 	"# envoy-bootstrap.yaml": "TestReadme",
 	"common_tls_context:":    "TestEnvoyTLS",
 	"authorization:":         "TestRulesOfThePage",
+	"# rules-test.yaml":      "TestRulesOfThePage",
 	"# rotate-ticket-keys":   "TestRotateTicketKeys",
 	"origin mesh: 4000 groups, 4000 of them answered; group_by: [cluster, metadata]":              "TestGroupsSuggest",
 	"LAST  FIRST  ORIGIN  TYPE  RESOURCE  VERSION  CLIENTS  HAVE IT  TIMES  FOR EXAMPLE  BECAUSE": "TestNacks",

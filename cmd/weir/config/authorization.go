@@ -70,7 +70,7 @@ func (k checker) authorization(c *Config) {
 	var problems []authz.Problem
 	c.rules, problems = authz.Compile(rules)
 	for _, p := range problems {
-		at := fmt.Sprintf("authorization[%d].%s", p.Rule, k.written(p))
+		at := k.pointOf(p.Rule, p.Path)
 		if p.Warning {
 			k.warnf(at, "%s", p.Text)
 		} else {
@@ -79,21 +79,35 @@ func (k checker) authorization(c *Config) {
 	}
 }
 
-// written returns the path of a problem as this package writes paths.
-func (k checker) written(p authz.Problem) string {
-	list, field, _ := strings.Cut(p.Path, ".")
-	if list != "claims" && list != "set" {
-		return p.Path
+// RulePoint makes a problem at a point of a rule, as package authz writes its path; "": the rule.
+func (c *Config) RulePoint(rule int, path, text string) *Problem {
+	src := c.source
+	if src == nil {
+		src = newReport("")
 	}
-	index := ""
+	return src.problem(src.pointOf(rule, path), text)
+}
+
+// pointOf returns the path of a point of a rule. A pattern of claims has an index only if it was
+// written in a list.
+func (r *report) pointOf(rule int, path string) string {
+	at := fmt.Sprintf("authorization[%d]", rule)
+	list, field, _ := strings.Cut(path, ".")
+	switch {
+	case path == "":
+		return at
+	case field == "":
+		return at + "." + path
+	}
+	key, index := field, ""
 	if begin := strings.LastIndexByte(field, '['); begin >= 0 && strings.HasSuffix(field, "]") {
-		field, index = field[:begin], field[begin:]
+		key, index = field[:begin], field[begin:]
 	}
-	path := join(list, field)
-	if _, many := k.at[fmt.Sprintf("authorization[%d].%s%s", p.Rule, path, index)]; many {
-		path += index
+	at = join(at+"."+list, key)
+	if _, many := r.at[at+index]; many {
+		at += index
 	}
-	return path
+	return at
 }
 
 // known reports names that the file has nothing for, and repeated ones.
