@@ -1,10 +1,13 @@
 package authz
 
 import (
+	"fmt"
+	"maps"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 )
 
 func fields(words ...string) Fields {
@@ -267,6 +270,64 @@ func FuzzPartsDoNotWiden(f *testing.F) {
 	})
 }
 
+// FuzzWho: a pattern fits the identities that the regular expression of the same meaning does, and
+// binds what that finds.
+func FuzzWho(f *testing.F) {
+	for _, pattern := range []string{
+		"anonymous", "uid:{x}", "spiffe://corp/{x}/a-{y}", "spiffe://Corp/**", "uri:{x}/*/{x}", "dns:*.Corp", "dns:a{x}b.c.**", "subject:CN={x},O=*",
+	} {
+		for _, identity := range []string{
+			"anonymous", "uid:1", "spiffe://corp/b/a-c", "spiffe://corp/", "uri:a/b/a", "uri:a/b/c", "dns:x.corp", "dns:a..b.c.d", "subject:CN=a,O=b,c",
+		} {
+			f.Add(pattern, identity)
+		}
+	}
+	part := regexp.MustCompile(`\\\{([a-z][a-z0-9_]*)\\\}`)
+	f.Fuzz(func(t *testing.T, pattern, identity string) {
+		w, err := parseWho(pattern)
+		if err != nil || strings.ContainsAny(pattern+identity, "\\\x00") || !utf8.ValidString(pattern+identity) {
+			return
+		}
+		// The separator is one of the identity's as well.
+		separator, written := regexp.QuoteMeta(string(rune(w.separator))), pattern
+		if domain, path, ok := strings.Cut(strings.TrimPrefix(pattern, "spiffe://"), "/"); strings.HasPrefix(pattern, "spiffe://") && ok && path != "" {
+			written = "spiffe://" + strings.ToLower(domain) + "/" + path
+		} else if w.separator == '.' {
+			written = strings.ToLower(pattern)
+		}
+		words := part.ReplaceAllString(regexp.QuoteMeta(written), `([-A-Za-z0-9_.~:@=+]+)`)
+		if w.rest {
+			words = strings.TrimSuffix(words, `\*\*`) + `(?s:.*)`
+		}
+		words = strings.ReplaceAll(words, `\*`, "[^"+separator+"]+")
+		m := regexp.MustCompile("^" + words + "$").FindStringSubmatch(identity)
+		want, fits := parts{}, m != nil && separatorOfAny(identity) == w.separator
+		for i, name := range part.FindAllStringSubmatch(regexp.QuoteMeta(written), -1) {
+			if m == nil {
+				break
+			}
+			value, old := m[i+1], want[name[1]]
+			if value == "." || value == ".." || w.separator != 0 && strings.Contains(value, string(rune(w.separator))) || old != "" && old != value {
+				fits = false
+			}
+			want[name[1]] = value
+		}
+		values, ok := w.match(subjectOf(identity))
+		if ok != fits || ok && len(want)+len(values) > 0 && !maps.Equal(want, values) {
+			t.Errorf("%q, %q: fits %v with %v, want %v with %v", pattern, identity, ok, values, fits, want)
+		}
+	})
+}
+
+// separatorOfAny is the separator of an identity; 1: it is none.
+func separatorOfAny(identity string) byte {
+	separator, ok := separatorOf(identity)
+	if !ok {
+		return 1
+	}
+	return separator
+}
+
 // FuzzGlob: a glob matches what the regular expression of the same meaning does.
 func FuzzGlob(f *testing.F) {
 	for _, pattern := range []string{"a", "*", "**", "a*", "*a", "*a*b*", "a/*", "*/a", "*a/b*c", "a**", "*/a**", "*a/*"} {
@@ -433,28 +494,42 @@ func TestContradictions(t *testing.T) {
 	}
 }
 
-// BenchmarkAdmission is the cost of a stream's rules, and of one subscription after that.
+// BenchmarkAdmission is the cost of 100 rules for 50 roles: of a stream, and of a subscription after
+// that. Of the second kind of rules each fits every client, and only the last allows the name.
 func BenchmarkAdmission(b *testing.B) {
-	var rules []Rule
-	for i := range 100 {
-		rules = append(rules, Rule{
-			Who: []string{"spiffe://corp" + strings.Repeat("x", i%50) + "/ns/{ns}/sa/{sa}"}, Names: []string{"{ns}/*", "shared"},
-			Claims: map[string][]string{"node.cluster": {"{sa}"}},
+	const identity = "spiffe://corp/ns/a/sa/role-49"
+	roles, wide := make([]Rule, 100), make([]Rule, 100)
+	for i := range roles {
+		roles[i] = Rule{
+			Who: []string{fmt.Sprintf("spiffe://corp/ns/{ns}/sa/role-%d", i%50)}, Types: []string{"cds", "eds"}, Names: []string{"{ns}/*", "shared"},
+			Claims: map[string][]string{"node.cluster": {"{ns}"}, "parameters.env": {"prod"}}, Set: map[string]string{"node.metadata.TEAM": "{ns}"},
+		}
+		wide[i] = roles[i]
+		wide[i].Who, wide[i].Names = []string{workload}, []string{fmt.Sprintf("{ns}-%d/*", i), fmt.Sprintf("shared-*-%d", i)}
+	}
+	for _, row := range []struct {
+		kind, name string
+		rules      []Rule
+	}{{"roles", "a/x", roles}, {"wide", "shared-of-all-99", wide}} {
+		r := compiled(b, row.rules...)
+		said := over(fields("node.cluster=a", "parameters.env=prod"), r.For(identity, "").SetNode())
+		b.Run(row.kind+"/stream", func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				a := r.For(identity, "")
+				a.SetNode()
+				a.Fit(said)
+			}
+		})
+		b.Run(row.kind+"/subscription", func(b *testing.B) {
+			b.ReportAllocs()
+			a, _ := r.For(identity, "").Fit(said)
+			for b.Loop() {
+				a.SetParameters("mesh", "cds")
+				if p := a.Permit("mesh", "cds", said); !p.Allows(row.name) {
+					b.Fatal("denied")
+				}
+			}
 		})
 	}
-	r := compiled(b, rules...)
-	said := fields("node.cluster=b")
-	b.Run("stream", func(b *testing.B) {
-		for b.Loop() {
-			r.For("spiffe://corp/ns/a/sa/b", "").Fit(said)
-		}
-	})
-	b.Run("subscription", func(b *testing.B) {
-		a, _ := r.For("spiffe://corp/ns/a/sa/b", "").Fit(said)
-		for b.Loop() {
-			if p := a.Permit("mesh", "cds", said); !p.Allows("a/x") {
-				b.Fatal("denied")
-			}
-		}
-	})
 }

@@ -18,6 +18,14 @@ type Allowances struct {
 	all  bool        // there are no rules
 	sets []allowance // of all rules for the identity, in their order, whatever was claimed
 	list []allowance
+	// globs are those of all rules for the identity, sorted by key, each once: so a permit is
+	// collected, and not sorted.
+	globs []keyed
+}
+
+type keyed struct {
+	glob
+	key string
 }
 
 type allowance struct {
@@ -25,6 +33,7 @@ type allowance struct {
 	origins, types []string
 	all            bool // all names
 	names          []glob
+	at             []int // of each name, in globs
 	claims         []boundClaim
 	sets           []Setting
 }
@@ -56,7 +65,28 @@ func (r *Rules) For(identity, listener string) *Allowances {
 			}
 		}
 	}
+	a.collect()
 	return a
+}
+
+// collect fills globs, and the places of the rules' names in it.
+func (a *Allowances) collect() {
+	for i := range a.list {
+		for _, g := range a.list[i].names {
+			a.globs = append(a.globs, keyed{g, g.key()})
+		}
+	}
+	all := slices.Clone(a.globs)
+	slices.SortFunc(a.globs, func(x, y keyed) int { return strings.Compare(x.key, y.key) })
+	a.globs = slices.CompactFunc(a.globs, func(x, y keyed) bool { return x.key == y.key })
+	for i := range a.list {
+		n := len(a.list[i].names)
+		for _, g := range all[:n] {
+			at, _ := slices.BinarySearchFunc(a.globs, g.key, func(x keyed, key string) int { return strings.Compare(x.key, key) })
+			a.list[i].at = append(a.list[i].at, at)
+		}
+		all = all[n:]
+	}
 }
 
 // bind returns false if a part of what the rule sets has no value: it cannot be set, so the rule
@@ -119,7 +149,7 @@ func (a *Allowances) Fit(node Fields) (*Allowances, bool) {
 	if a.all {
 		return a, true
 	}
-	out := &Allowances{sets: a.sets}
+	out := &Allowances{sets: a.sets, globs: a.globs}
 	for i := range a.list {
 		if x := &a.list[i]; x.holds(node, "node.") {
 			out.list = append(out.list, *x)
@@ -156,23 +186,35 @@ type Permit struct {
 
 // Permit returns what is allowed of a type. The receiver is what Fit returned.
 func (a *Allowances) Permit(origin, typeURL string, params Fields) Permit {
-	p := Permit{all: a.all}
+	p, allowed := Permit{all: a.all}, make([]bool, len(a.globs))
+	n, size := 0, 0
 	for i := range a.list {
 		x := &a.list[i]
-		if admits(x.origins, origin) && admits(x.types, typeURL) && x.holds(params, "parameters.") {
-			p.all = p.all || x.all
-			p.names = append(p.names, x.names...)
+		if !admits(x.origins, origin) || !admits(x.types, typeURL) || !x.holds(params, "parameters.") {
+			continue
+		}
+		p.all = p.all || x.all
+		for _, at := range x.at {
+			if !allowed[at] {
+				allowed[at] = true
+				n, size = n+1, size+len(a.globs[at].key)+1
+			}
 		}
 	}
 	if p.all {
 		return Permit{all: true, key: "all"}
 	}
-	keys := make([]string, len(p.names))
-	for i, g := range p.names {
-		keys[i] = g.key()
+	var key strings.Builder
+	key.Grow(size)
+	p.names = make([]glob, 0, n)
+	for at, is := range allowed {
+		if is {
+			p.names = append(p.names, a.globs[at].glob)
+			key.WriteString(a.globs[at].key)
+			key.WriteByte(' ')
+		}
 	}
-	slices.Sort(keys)
-	p.key = strings.Join(slices.Compact(keys), " ")
+	p.key = key.String()
 	return p
 }
 

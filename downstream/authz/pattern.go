@@ -261,6 +261,12 @@ func (w *who) match(s subject) (values parts, ok bool) {
 	if s.separator != w.separator || len(s.segments) < n || (len(s.segments) > n) != w.rest {
 		return nil, false
 	}
+	// Most identities differ from most patterns in a word, so these are compared first.
+	for i, pieces := range w.segments {
+		if len(pieces) == 1 && pieces[0].kind == literal && pieces[0].text != s.segments[i] {
+			return nil, false
+		}
+	}
 	values, bound := w.leading(s)
 	return values, bound == n
 }
