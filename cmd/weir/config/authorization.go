@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -66,6 +67,7 @@ func (k checker) authorization(c *Config) {
 		k.known(path+".listeners", "listener's address", r.Listeners, addresses(c))
 		k.known(path+".origins", "origin", r.Origins, names(c))
 		k.unseen(path, r, c.Listeners)
+		k.unasked(path, r, c.Origins)
 	}
 	var problems []authz.Problem
 	c.rules, problems = authz.Compile(rules)
@@ -163,6 +165,23 @@ func (k checker) unseen(path string, r *Rule, listeners []Listener) {
 			k.warnf(at, "%q never matches: no listener that the rule is for is a Unix socket without tls.client_ca", pattern)
 		case pattern == "anonymous" && !stranger:
 			k.warnf(at, "%q never matches: each listener that the rule is for has tls.client_ca, so that every client shows a certificate", pattern)
+		}
+	}
+}
+
+// unasked warns of parameters where no origin of the rule is asked with any: there a client has
+// none.
+func (k checker) unasked(path string, r *Rule, origins []Origin) {
+	for i := range origins {
+		if o := &origins[i]; o.TP2 && (len(r.Origins) == 0 || slices.Contains(r.Origins, o.Name)) {
+			return
+		}
+	}
+	for list, fields := range map[string][]string{"claims": slices.Sorted(maps.Keys(r.Claims)), "set": slices.Sorted(maps.Keys(r.Set))} {
+		for _, field := range fields {
+			if strings.HasPrefix(field, "parameters.") {
+				k.warnf(join(path+"."+list, field), "never matches: no origin that the rule is for has tp2, without which no parameter reaches it")
+			}
 		}
 	}
 }

@@ -98,6 +98,8 @@ func TestAuthorizationProblems(t *testing.T) {
 // line; what may match is not.
 func TestAuthorizationWarnings(t *testing.T) {
 	for text, want := range map[string]string{
+		"- {who: ['uid:0'], claims: {parameters.env: a}}": `6:45: warning: authorization[0].claims."parameters.env": never matches: no origin that the rule is for has tp2`,
+		"- {who: ['uid:0'], set: {parameters.env: a}}":    `6:42: warning: authorization[0].set."parameters.env": never matches: no origin that the rule is for has tp2`,
 		"- {who: [anonymous, 'uid:{u}', 'spiffe://corp/{a}/**', 'dns:*.corp', 'uri:https://**', 'subject:CN={x}'], names: [a]}": "",
 		"- {who: ['uid:0'], names: ['{x}/a', b]}":                                      `6:28: warning: authorization[0].names[0]: {x} is in no pattern of who, so "{x}/a" never matches`,
 		"- {who: ['uid:0'], claims: {node.cluster: '{x}'}}":                            `6:43: warning: authorization[0].claims."node.cluster": {x} is in no pattern of who`,
@@ -118,6 +120,19 @@ func TestAuthorizationWarnings(t *testing.T) {
 		}
 		if want == "" && len(got) > 0 || want != "" && (len(got) != 1 || !strings.Contains(got[0], want)) {
 			t.Errorf("%s: got\n%s\nwant\n%s", text, strings.Join(got, "\n"), want)
+		}
+	}
+	tp2 := strings.Replace(ruled, "name: east,", "name: east, tp2: true,", 1)
+	for text, want := range map[string]int{"[mesh]": 1, "[east]": 0, "[mesh, east]": 0, "[]": 0} {
+		c := parsed(t, tp2+"- {who: ['uid:0'], claims: {parameters.env: a}, origins: "+text+"}\n")
+		n := 0
+		for _, w := range c.Warnings() {
+			if strings.HasPrefix(w.Path, "authorization") {
+				n++
+			}
+		}
+		if n != want {
+			t.Errorf("origins %s, of which east has tp2: %d warnings, want %d", text, n, want)
 		}
 	}
 }
