@@ -382,6 +382,8 @@ func TestRefused(t *testing.T) {
 		"tls.tickets.key=x":               "tickets",
 		"tls.tickets.existingSecret=x":    "tls.tickets.existingSecret needs tls.existingSecret",
 		"config.listeners[0].adress=:180": "address",
+		"config.authorization[0].allow=x": "allow",
+		"config.authorization[0].types=x": "who",
 	} {
 		_, errs, err := helm(t, append([]string{"template", "weir", chart, "--set", value}, origin...)...)
 		if err == nil || !strings.Contains(errs, want) {

@@ -53,7 +53,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetVersionTemplate("{{.Version}}")
 	root.AddCommand(
 		runCommand(), validateCommand(), getCommand(), statusCommand(), clientsCommand(), nacksCommand(),
-		groupsCommand(), drainCommand(),
+		groupsCommand(), authzCommand(), drainCommand(),
 		freezeCommand(), unfreezeCommand(), snapshotCommand(), demoCommand(), configCommand(), versionCommand(),
 	)
 	root.SetArgs(args)

@@ -20,6 +20,7 @@ import (
 
 // shownBy has every file of deploy, and the tests that start it by what it is for.
 var shownBy = map[string]string{
+	"deploy/docs/authorization.md":                        "TestRulesOfThePage",
 	"deploy/docs/behaviour.md":                            "TestPagesHaveOnlyWhatIsStarted",
 	"deploy/docs/client-status.md":                        "TestGenericTools TestPagesHaveOnlyWhatIsStarted",
 	"deploy/docs/compatibility.md":                        "TestPage TestPagesHaveOnlyWhatIsStarted",
@@ -66,6 +67,8 @@ var blocksShownBy = map[string]string{
 	"# weir.yaml":            "TestExamplesServe",
 	"# envoy-bootstrap.yaml": "TestReadme",
 	"common_tls_context:":    "TestEnvoyTLS",
+	"authorization:":         "TestRulesOfThePage",
+	"# rules-test.yaml":      "TestRulesOfThePage",
 	"# rotate-ticket-keys":   "TestRotateTicketKeys",
 	"origin mesh: 4000 groups, 4000 of them answered; group_by: [cluster, metadata]":              "TestGroupsSuggest",
 	"LAST  FIRST  ORIGIN  TYPE  RESOURCE  VERSION  CLIENTS  HAVE IT  TIMES  FOR EXAMPLE  BECAUSE": "TestNacks",

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"slices"
 	"strings"
@@ -27,6 +28,7 @@ func validateCommand() *cobra.Command {
 			return err
 		}
 		if err := checkRooms(cfg); err != nil {
+			printWarnings(cmd.ErrOrStderr(), cfg.Warnings())
 			return err
 		}
 		types, warnings, err := checkTypes(cfg)
@@ -36,10 +38,7 @@ func validateCommand() *cobra.Command {
 		for _, w := range cfg.Warnings() {
 			warnings = append(warnings, w)
 		}
-		for _, w := range warnings {
-			// as with errors, there is nobody left to tell
-			_, _ = fmt.Fprintln(cmd.ErrOrStderr(), w)
-		}
+		printWarnings(cmd.ErrOrStderr(), warnings)
 		if err != nil {
 			return err
 		}
@@ -51,6 +50,13 @@ func validateCommand() *cobra.Command {
 		return err
 	})
 	return cmd
+}
+
+// printWarnings prints a line for each. As with errors, there is nobody left to tell if it fails.
+func printWarnings[W error](w io.Writer, warnings []W) {
+	for _, x := range warnings {
+		_, _ = fmt.Fprintln(w, x)
+	}
 }
 
 // checkFiles reads file origins, and fallback files of others, as run does at the start. A missing

@@ -7,5 +7,5 @@
 //
 // # Who imports it
 //
-// Packages relay, upstream and downstream, and packages below them.
+// Packages relay, upstream and downstream, and packages below them, and cmd/weir.
 package node

@@ -57,6 +57,9 @@ func (c *Config) normalise() {
 	for i := range c.Sinks {
 		normaliseTypes(c.Sinks[i].Types)
 	}
+	for i := range c.Authorization {
+		normaliseTypes(c.Authorization[i].Types)
+	}
 	normaliseTypes(c.Ready.Types)
 	if len(c.Origins) > 0 && !slices.ContainsFunc(c.Origins, func(o Origin) bool { return o.Default }) {
 		c.Origins[0].Default = true
@@ -112,6 +115,7 @@ func (c *Config) check(r *report) {
 	k.identities(c)
 	k.sinks(c)
 	k.messages(c.Types)
+	k.authorization(c)
 	k.size("limits.request_bytes", c.Limits.RequestBytes)
 	k.size("limits.name_bytes", c.Limits.NameBytes)
 	if m := c.Limits.Memory; m > 0 && m < leastMemory {

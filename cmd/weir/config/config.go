@@ -5,6 +5,8 @@ import (
 	"os"
 	"regexp"
 	"slices"
+
+	"github.com/weir-xds/weir/downstream/authz"
 )
 
 // Config is the whole file. It is not modified after Parse.
@@ -30,8 +32,8 @@ type Config struct {
 	// Types are resource types beside those of xDS, and messages within resources that weir does
 	// not know, by full type URL. Default: none.
 	Types map[string]Type `yaml:"types"`
-	// Authorization holds access rules. Default: empty, everything the
-	// listener admits. Rules are not supported by this version.
+	// Authorization lists rules of who may ask what. As soon as there is one, what none of them
+	// allows is denied. Default: empty, everything the listener admits.
 	Authorization []Rule `yaml:"authorization"`
 	// Limits bound what clients can cost. Every refusal names its key.
 	Limits Limits `yaml:"limits"`
@@ -48,6 +50,7 @@ type Config struct {
 
 	// source has the position of each value, for Problemf.
 	source *report
+	rules  *authz.Rules // of Authorization; nil: none
 }
 
 // Type describes a message to weir. A new type of resource needs no code: payloads are opaque,
@@ -76,9 +79,6 @@ type Ready struct {
 	// connection was opened, TLS included, that was not closed at once.
 	Types []string `yaml:"types"`
 }
-
-// Rule is one authorisation rule; this version knows none.
-type Rule struct{}
 
 // Admin is the operators' port.
 type Admin struct {

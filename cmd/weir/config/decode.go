@@ -108,6 +108,12 @@ func (d *decoder) value(path string, n *yaml.Node, v reflect.Value) {
 		d.scalar(path, n, v, read)
 		return
 	}
+	if v.Type() == patterns && n.Kind == yaml.ScalarNode {
+		one := reflect.New(patterns.Elem()).Elem()
+		d.scalar(path, n, one, readString)
+		v.Set(reflect.Append(reflect.MakeSlice(patterns, 0, 1), one))
+		return
+	}
 	switch v.Kind() {
 	case reflect.Pointer:
 		fresh := newDefault(v.Type().Elem())
@@ -124,6 +130,9 @@ func (d *decoder) value(path string, n *yaml.Node, v reflect.Value) {
 		panic("config: no decoder for " + v.Type().String())
 	}
 }
+
+// patterns is the list that may be written as its only element.
+var patterns = reflect.TypeFor[Patterns]()
 
 func isNull(n *yaml.Node) bool {
 	return n.Kind == yaml.ScalarNode && n.Tag == "!!null"

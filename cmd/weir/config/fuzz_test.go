@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/weir-xds/weir/downstream/authz"
 )
 
 // FuzzParse: whatever the file, Parse returns a configuration or problems that
@@ -26,6 +28,9 @@ func FuzzParse(f *testing.F) {
 		"", "a: &a [*a]", "? {a: b}\n: c", "origins: [*x]", "- - -", "---\n---\n", "\x00", "<<: 1", "name: ${",
 		"&a a: *a\n", "log: &l {level: info}\nadmin: *l\n", "headers: {\"\": 1}", "\xff\xfe", "%YAML 1.2\n---\n...\n",
 		"origins: [{name: a, rest: &r [*r]}]",
+		ruled + "- {who: ['spiffe://a/{x}/**', 'uid:{x}'], types: [cds], names: ['{x}/*'], claims: {node.id: '{x}'}, set: {parameters.a: b}}\n",
+		ruled + "- {who: &w ['dns:*.a'], names: *w, claims: {node.id: *w, node.metadata.a: [b, 'c**']}, set: {'': ''}}\n- *w\n",
+		"questions: [{identity: a, type: cds, name: x, answer: denied, node: {metadata: {a: b}}}]",
 	} {
 		f.Add([]byte(s))
 	}
@@ -41,6 +46,15 @@ func FuzzParse(f *testing.F) {
 			if p.Line < 1 || p.Column < 1 || p.Msg == "" {
 				t.Fatalf("no place or message: %v", p)
 			}
+		}
+		if err == nil {
+			// The rules are of use to the last: they decide, whatever they are.
+			if a := c.Rules().Explain(authz.Question{Identity: "uid:1", Said: func(string) (string, bool) { return "", false }}); (a.Rule < 0) != (len(c.Authorization) == 0) {
+				t.Fatalf("%d rules are explained as %+v", len(c.Authorization), a)
+			}
+		}
+		if q, err := ParseQuestions("f", data, nil); (q == nil) == (err == nil) || err != nil && len(Problems(err)) == 0 {
+			t.Fatalf("questions: got %v and %v", q, err)
 		}
 	})
 }

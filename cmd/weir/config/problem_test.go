@@ -204,7 +204,6 @@ func TestProblems(t *testing.T) {
 		"type of nothing":    {origin + "types: {a/b: {}}\n", `2:14: types."a/b": says nothing`},
 		"type that is known": {origin + "types: {type.googleapis.com/envoy.config.cluster.v3.Cluster: {name_field: name}}\n", "are known to have their name in field 1"},
 		"type unknown key":   {origin + "types: {a/b: {name_fields: x}}\n", `did you mean "name_field"?`},
-		"unsupported rules":  {origin + "authorization: [{allow: all}]\n", "2:16: authorization: not supported"},
 		"coalesce":           {origin + "timing: {coalesce: 11s}\n", "2:20: timing.coalesce: must be at most 10s: clients are behind by as much"},
 		"coalesce before":    {origin + "timing: {coalesce: -1s}\n", "negative"},
 		"unsupported wait":   {origin + "cache: {max_stale: 1s}\n", "2:20: cache.max_stale: not supported by this version yet; leave it out"},

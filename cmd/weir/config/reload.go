@@ -78,6 +78,8 @@ var reloads = map[string]Reload{
 
 	"types": ReloadReconnect,
 
+	"authorization": ReloadLive,
+
 	"cache.linger":   ReloadLive,
 	"cache.retired":  ReloadLive,
 	"cache.snapshot": ReloadRestart,

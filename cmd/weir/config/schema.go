@@ -15,7 +15,7 @@ import (
 
 // manual is where the fields of Config are explained.
 //
-//go:embed config.go limits.go listener.go origin.go sink.go
+//go:embed authorization.go config.go limits.go listener.go origin.go sink.go
 var manual embed.FS
 
 // node is a part of a JSON schema.
@@ -103,6 +103,10 @@ func (s schema) of(path string, v reflect.Value) node {
 		} else if required[path] {
 			n["minItems"] = 1
 		}
+		if v.Type() == patterns {
+			n["minItems"] = 1
+			return node{"anyOf": []any{n, node{"type": "string"}}}
+		}
 		return n
 	case reflect.Map:
 		return node{"type": "object", "additionalProperties": s.of(path+".*", newDefault(v.Type().Elem()))}
@@ -139,7 +143,7 @@ func (s schema) object(path string, v reflect.Value) node {
 var required = map[string]bool{
 	"origins": true, "origins[].name": true, "origins[].grpc.addresses": true, "origins[].files.path": true, "sinks[].path": true,
 	"origins[].rest.urls": true, "origins[].fallback.files.path": true, "origins[].fallback.grpc.addresses": true,
-	"origins[].fallback.rest.urls": true,
+	"origins[].fallback.rest.urls": true, "authorization[].who": true,
 }
 
 // scalarSchema describes a single value. Like the loader, it accepts a variable for any.

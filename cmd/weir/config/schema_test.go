@@ -122,6 +122,15 @@ func TestSchemaAgreesWithTheLoader(t *testing.T) {
 		"origins: [{ name: a, rest: { urls: ['https://x'], tls: {}, token_file: t } }]":     true,
 		"origins: [{ name: a, rest: { urls: [] } }]":                                        false,
 		"origins: [{ name: a, rest: { poll: 5s } }]":                                        false,
+		base + "authorization: [{ who: [] }]":                                               false,
+		base + "authorization: [{ who: [anonymous] }]":                                      true,
+		base + "authorization: [{ who: anonymous }]":                                        false,
+		base + "authorization: [{ who: [anonymous], claims: { node.id: a } }]":              true,
+		base + "authorization: [{ who: [anonymous], claims: { node.id: [a, b] } }]":         true,
+		base + "authorization: [{ who: [anonymous], claims: { node.id: [] } }]":             false,
+		base + "authorization: [{ who: [anonymous], claims: { node.id: { a: b } } }]":       false,
+		base + "authorization: [{ who: [anonymous], set: { node.id: a } }]":                 true,
+		base + "authorization: [{ who: [anonymous], set: { node.id: [a] } }]":               false,
 	} {
 		if _, err := Parse("weir.yaml", []byte(text), env); (err == nil) != good {
 			t.Errorf("the loader: %v of\n%s", err, text)

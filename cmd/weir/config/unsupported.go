@@ -7,8 +7,6 @@ import "reflect"
 // value, so that nobody relies on a missing protection. To support a key, delete its line here and
 // the sentence in its field's comment.
 var unsupported = map[string]bool{
-	"authorization": true,
-
 	"origins[].resume_sotw": true,
 	"origins[].nack_report": true,
 

@@ -1,0 +1,237 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/weir-xds/weir/cmd/weir/config"
+	"github.com/weir-xds/weir/downstream/authz"
+	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay/node"
+	"github.com/weir-xds/weir/relay/xds"
+)
+
+func authzCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "authz", Short: "Ask the rules of a configuration", Args: arguments}
+	cmd.AddCommand(authzExplainCommand(), authzTestCommand())
+	return cmd
+}
+
+func authzExplainCommand() *cobra.Command {
+	q := config.Question{}
+	var metadata, params []string
+	cmd := &cobra.Command{
+		Use:   "explain TYPE NAME",
+		Short: "Say which rule lets a client have a resource, or which comes nearest and why it does not",
+		Long: `Say which rule of the configuration lets a client have a resource, or which comes
+nearest and on which points it fails. The exit code is 0 if the client may have
+it, and 1 if not.
+
+TYPE is cds, eds, lds, rds, srds, vhds, sds, rtds, ecds, leds or a full type URL.
+NAME is a resource's name; of '*', an xdstp glob or a virtual host's namespace the
+patterns of the part are printed that the client gets.`,
+		Args:              arguments,
+		ValidArgsFunction: completeType,
+	}
+	f := cmd.Flags()
+	f.StringP("config", "c", "weir.yaml", "the configuration `file`")
+	_ = cmd.MarkFlagFilename("config", yamlFiles...) // fails only for flags that do not exist
+	f.StringVar(&q.Identity, "identity", "", "the client's `identity`, as /clients shows it")
+	f.StringVar(&q.Listener, "listener", "", "the `address` of the listener; without it, the first")
+	f.StringVar(&q.Origin, "origin", "", "the `name` of the origin; without it, by the name's authority or the listener")
+	f.StringVar(&q.Node.ID, "node-id", "", "the node `id` that the client presents")
+	f.StringVar(&q.Node.Cluster, "node-cluster", "", "the node `cluster` that it presents")
+	f.StringArrayVar(&metadata, "metadata", nil, "`KEY=VALUE` of its node's metadata, a string; may be repeated")
+	f.StringArrayVar(&params, "param", nil, "`KEY=VALUE`, a dynamic parameter that it asks with; may be repeated")
+	_ = cmd.MarkFlagRequired("identity") // the same
+	cmd.RunE = action(func(cmd *cobra.Command, args []string) error {
+		var ok bool
+		if q.Type, ok = config.TypeURL(args[0]); !ok {
+			return usageError{fmt.Errorf("%q is neither a short name such as cds nor a full type URL", args[0])}
+		}
+		q.Name = args[1]
+		var err error
+		if q.Node.Metadata, err = pairs("metadata", metadata); err != nil {
+			return err
+		}
+		if q.Parameters, err = pairs("param", params); err != nil {
+			return err
+		}
+		_, cfg, err := loadConfig(cmd, nil)
+		if err != nil {
+			return err
+		}
+		e, err := explain(cfg, q)
+		if err != nil {
+			return err
+		}
+		if _, err := io.WriteString(cmd.OutOrStdout(), e.text()); err != nil {
+			return err
+		}
+		if e.answer() != config.AnswerAllowed {
+			return fmt.Errorf("%s: %s %q to %s", e.answer(), metrics.ShortName(q.Type), q.Name, q.Identity)
+		}
+		return nil
+	})
+	return cmd
+}
+
+// explanation is the answer of a configuration's rules to a question.
+type explanation struct {
+	authz.Answer
+	cfg      *config.Config
+	question authz.Question
+}
+
+// explain asks the rules of a configuration.
+func explain(cfg *config.Config, q config.Question) (*explanation, error) {
+	name, err := xds.CanonicalName(q.Name)
+	if err != nil {
+		return nil, fmt.Errorf("%q %w", q.Name, err)
+	}
+	l, err := listenerOf(cfg, q.Listener)
+	if err != nil {
+		return nil, err
+	}
+	o, err := originOf(cfg, l, q.Origin, name)
+	if err != nil {
+		return nil, err
+	}
+	asked := authz.Question{
+		Identity: q.Identity, Listener: l.Address, Origin: o.Name, TypeURL: q.Type, Name: name, Part: standsForMany(q.Type, name),
+	}
+	if asked.Said, err = said(cfg.Rules(), asked, q, o); err != nil {
+		return nil, err
+	}
+	return &explanation{cfg.Rules().Explain(asked), cfg, asked}, nil
+}
+
+// listenerOf returns the listener with an address; "": the first.
+func listenerOf(cfg *config.Config, address string) (*config.Listener, error) {
+	for i := range cfg.Listeners {
+		if l := &cfg.Listeners[i]; address == "" || l.Address == address {
+			return l, nil
+		}
+	}
+	return nil, fmt.Errorf("the configuration has no listener %q", address)
+}
+
+// originOf returns the origin that is asked for a name at a listener: the named one, or that of the
+// name's authority, or that of the listener, or the default.
+func originOf(cfg *config.Config, l *config.Listener, named, name string) (*config.Origin, error) {
+	if named != "" {
+		if o := cfg.OriginNamed(named); o != nil {
+			return o, nil
+		}
+		return nil, fmt.Errorf("the configuration has no origin %q", named)
+	}
+	if u, err := xds.ParseURN(name); err == nil {
+		for i := range cfg.Origins {
+			if slices.Contains(cfg.Origins[i].Authorities, u.Authority) {
+				return &cfg.Origins[i], nil
+			}
+		}
+		return nil, fmt.Errorf("no origin has the authority %q of %q", u.Authority, name)
+	}
+	if o := cfg.OriginNamed(l.Origin); o != nil {
+		return o, nil
+	}
+	return &cfg.Origins[slices.IndexFunc(cfg.Origins, func(o config.Origin) bool { return o.Default })], nil
+}
+
+// standsForMany reports whether a name is a wildcard, a glob or a namespace of virtual hosts.
+func standsForMany(typeURL, name string) bool {
+	if u, err := xds.ParseURN(name); err == nil {
+		return u.Glob()
+	}
+	return name == xds.Wildcard || xds.IsVirtualHost(typeURL) && !strings.Contains(name, "/")
+}
+
+// said returns the fields as the client says them. Parameters that it does not name are those that
+// the origin takes from the node, after what the rules set in it.
+func said(rules *authz.Rules, asked authz.Question, q config.Question, o *config.Origin) (authz.Fields, error) {
+	fields := map[string]string{}
+	for field, value := range map[string]string{"node.id": q.Node.ID, "node.cluster": q.Node.Cluster} {
+		if value != "" {
+			fields[field] = value
+		}
+	}
+	for key, value := range q.Node.Metadata {
+		fields["node.metadata."+key] = value
+	}
+	params := q.Parameters
+	switch {
+	case o.TP2 && len(params) == 0:
+		params = map[string]string{}
+		n := &corev3.Node{Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{}}}
+		for key, value := range q.Node.Metadata {
+			n.Metadata.Fields[key] = structpb.NewStringValue(value)
+		}
+		for _, s := range rules.For(asked.Identity, asked.Listener).SetNode() {
+			if key, ok := strings.CutPrefix(s.Field, "node.metadata."); ok {
+				n.Metadata.Fields[key] = structpb.NewStringValue(s.Value)
+			}
+		}
+		for key, value := range (node.Rules{Mapped: o.DynamicParameters.FromNode}).Params(n, q.Type).All() {
+			params[key] = value
+		}
+	case !o.TP2 && len(params) > 0 && o.DynamicParameters.Otherwise == config.OtherwiseRefuse:
+		return nil, fmt.Errorf("origin %s has no tp2, so a name that is asked with parameters is refused, whatever the rules say", o.Name)
+	case !o.TP2:
+		params = nil
+	}
+	for key, value := range params {
+		fields["parameters."+key] = value
+	}
+	return func(field string) (string, bool) { value, ok := fields[field]; return value, ok }, nil
+}
+
+// answer is the word for the answer in a file of questions.
+func (e *explanation) answer() string {
+	switch {
+	case e.Allowed:
+		return config.AnswerAllowed
+	case e.Fits:
+		return config.AnswerDenied
+	}
+	return config.AnswerEnded
+}
+
+// text explains the answer to people, in a few lines.
+func (e *explanation) text() string {
+	var b strings.Builder
+	if e.Rule < 0 {
+		fmt.Fprintf(&b, "%s: there are no rules\n", e.answer())
+		return b.String()
+	}
+	at := func(rule int, path, text string) string { return e.cfg.RulePoint(rule, path, text).Error() }
+	switch e.answer() {
+	case config.AnswerAllowed:
+		fmt.Fprintln(&b, at(e.Rule, "", "allows it"))
+	case config.AnswerDenied:
+		fmt.Fprintln(&b, at(e.Rule, "", "is nearest, and does not allow it"))
+	default:
+		fmt.Fprintln(&b, at(e.Rule, "", "is nearest; no rule fits what the client is and says of its node, so its stream ends"))
+	}
+	for _, p := range e.Points {
+		fmt.Fprintln(&b, at(e.Rule, p.Path, p.Text))
+	}
+	for i, s := range e.Set {
+		fmt.Fprintln(&b, at(e.SetBy[i], "set."+s.Field, fmt.Sprintf("sets it to %q", s.Value)))
+	}
+	if e.question.Part && e.Allowed {
+		what := "all"
+		if e.Names != nil {
+			what = strings.Join(e.Names, " ")
+		}
+		fmt.Fprintf(&b, "of %q the client gets what fits: %s\n", e.question.Name, what)
+	}
+	fmt.Fprintf(&b, "asked at listener %s, of origin %s\n", e.question.Listener, e.question.Origin)
+	return b.String()
+}

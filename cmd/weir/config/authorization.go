@@ -1,0 +1,187 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/weir-xds/weir/downstream/authz"
+)
+
+// Rule is an allowance: who may ask what. deploy/docs/authorization.md explains it.
+type Rule struct {
+	// Who lists patterns of identities, of which one has to fit: spiffe://, uri:, dns:, subject:,
+	// uid:, or anonymous. {part} takes what stands in its place, * anything in one segment, and **
+	// at the end one or more segments. Required.
+	Who []string `yaml:"who"`
+	// Listeners are addresses of listeners, as written there, at which the rule holds. Default:
+	// empty, all.
+	Listeners []string `yaml:"listeners"`
+	// Origins are names of origins that may be asked. Default: empty, all.
+	Origins []string `yaml:"origins"`
+	// Types may be asked for, as short names or full type URLs; full type URLs after Parse.
+	// Default: empty, all.
+	Types []string `yaml:"types"`
+	// Names lists patterns of resource names. {part} is what the identity has there, * takes
+	// anything but slashes, and ** at the end takes anything. xdstp names are matched in canonical
+	// form. Default: empty, all.
+	Names []string `yaml:"names"`
+	// Claims are values that fields have to have: node.id, node.cluster, node.metadata.KEY or
+	// parameters.KEY. A field has one pattern, or a list of which one has to fit. Default: none.
+	Claims map[string]Patterns `yaml:"claims"`
+	// Set has values that these fields are given, whatever the client says. They may have parts,
+	// and no stars. The first rule for a client that names a field sets it, and a rule that sets it
+	// otherwise does not hold. Default: none.
+	Set map[string]string `yaml:"set"`
+}
+
+// Patterns are one pattern, or a list of them.
+type Patterns []string
+
+// Rules returns the rules of authorization, compiled.
+func (c *Config) Rules() *authz.Rules {
+	if c.rules == nil {
+		return &authz.Rules{}
+	}
+	return c.rules
+}
+
+// authorization compiles the rules, and reports what is wrong with them, and those that never
+// match.
+func (k checker) authorization(c *Config) {
+	if len(c.Authorization) == 0 {
+		return
+	}
+	rules := make([]authz.Rule, len(c.Authorization))
+	for i := range c.Authorization {
+		r, path := &c.Authorization[i], fmt.Sprintf("authorization[%d]", i)
+		rules[i] = authz.Rule{
+			Who: r.Who, Listeners: r.Listeners, Origins: r.Origins, Types: r.Types, Names: r.Names,
+			Claims: make(map[string][]string, len(r.Claims)), Set: r.Set,
+		}
+		for field, patterns := range r.Claims {
+			rules[i].Claims[field] = patterns
+		}
+		k.types(path+".types", r.Types)
+		k.known(path+".listeners", "listener's address", r.Listeners, addresses(c))
+		k.known(path+".origins", "origin", r.Origins, names(c))
+		k.unseen(path, r, c.Listeners)
+		k.unasked(path, r, c.Origins)
+	}
+	var problems []authz.Problem
+	c.rules, problems = authz.Compile(rules)
+	for _, p := range problems {
+		at := k.pointOf(p.Rule, p.Path)
+		if p.Warning {
+			k.warnf(at, "%s", p.Text)
+		} else {
+			k.addf(at, "%s", p.Text)
+		}
+	}
+}
+
+// RulePoint makes a problem at a point of a rule, as package authz writes its path; "": the rule.
+func (c *Config) RulePoint(rule int, path, text string) *Problem {
+	src := c.source
+	if src == nil {
+		src = newReport("")
+	}
+	return src.problem(src.pointOf(rule, path), text)
+}
+
+// pointOf returns the path of a point of a rule. A pattern of claims has an index only if it was
+// written in a list.
+func (r *report) pointOf(rule int, path string) string {
+	at := fmt.Sprintf("authorization[%d]", rule)
+	list, field, _ := strings.Cut(path, ".")
+	switch {
+	case path == "":
+		return at
+	case field == "":
+		return at + "." + path
+	}
+	key, index := field, ""
+	if begin := strings.LastIndexByte(field, '['); begin >= 0 && strings.HasSuffix(field, "]") {
+		key, index = field[:begin], field[begin:]
+	}
+	at = join(at+"."+list, key)
+	if _, many := r.at[at+index]; many {
+		at += index
+	}
+	return at
+}
+
+// known reports names that the file has nothing for, and repeated ones.
+func (k checker) known(path, what string, given, known []string) {
+	for i, name := range given {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		if slices.Contains(given[:i], name) {
+			k.addf(at, "%q is listed twice", name)
+		} else if near, ok := nearest(name, known); !slices.Contains(known, name) && ok {
+			k.addf(at, "%q is no %s; did you mean %q?", name, what, near)
+		} else if !slices.Contains(known, name) {
+			k.addf(at, "%q is no %s of this file", name, what)
+		}
+	}
+}
+
+func addresses(c *Config) (out []string) {
+	for i := range c.Listeners {
+		out = append(out, c.Listeners[i].Address)
+	}
+	return out
+}
+
+func names(c *Config) (out []string) {
+	for i := range c.Origins {
+		out = append(out, c.Origins[i].Name)
+	}
+	return out
+}
+
+// unseen warns of identities that no client has at the rule's listeners.
+func (k checker) unseen(path string, r *Rule, listeners []Listener) {
+	var certificate, user, stranger, any bool // that clients of some listener show
+	for i := range listeners {
+		l := &listeners[i]
+		if len(r.Listeners) > 0 && !slices.Contains(r.Listeners, l.Address) {
+			continue
+		}
+		any = true
+		certificate = certificate || l.TLS.ClientCA != ""
+		stranger = stranger || l.TLS.ClientCA == ""
+		user = user || l.TLS.ClientCA == "" && strings.HasPrefix(l.Address, "unix:")
+	}
+	if !any {
+		return // its listeners are none of the file, which is reported
+	}
+	for i, pattern := range r.Who {
+		at := fmt.Sprintf("%s.who[%d]", path, i)
+		switch scheme, _, _ := strings.Cut(pattern, ":"); {
+		case slices.Contains([]string{"spiffe", "uri", "dns", "subject"}, scheme) && !certificate:
+			k.warnf(at, "%q never matches: no listener that the rule is for has tls.client_ca, without which no client shows a certificate", pattern)
+		case scheme == "uid" && !user:
+			k.warnf(at, "%q never matches: no listener that the rule is for is a Unix socket without tls.client_ca", pattern)
+		case pattern == "anonymous" && !stranger:
+			k.warnf(at, "%q never matches: each listener that the rule is for has tls.client_ca, so that every client shows a certificate", pattern)
+		}
+	}
+}
+
+// unasked warns of parameters where no origin of the rule is asked with any: there a client has
+// none.
+func (k checker) unasked(path string, r *Rule, origins []Origin) {
+	for i := range origins {
+		if o := &origins[i]; o.TP2 && (len(r.Origins) == 0 || slices.Contains(r.Origins, o.Name)) {
+			return
+		}
+	}
+	for list, fields := range map[string][]string{"claims": slices.Sorted(maps.Keys(r.Claims)), "set": slices.Sorted(maps.Keys(r.Set))} {
+		for _, field := range fields {
+			if strings.HasPrefix(field, "parameters.") {
+				k.warnf(join(path+"."+list, field), "never matches: no origin that the rule is for has tp2, without which no parameter reaches it")
+			}
+		}
+	}
+}

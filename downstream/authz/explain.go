@@ -1,0 +1,199 @@
+package authz
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Question is who asks for what.
+type Question struct {
+	Identity, Listener, Origin, TypeURL string
+	// Name is in canonical form. Part: it is a wildcard, glob or namespace, of which the client
+	// gets the part that the rules allow; the name itself is not judged.
+	Name string
+	Part bool
+	// Said are the fields as the client says them.
+	Said Fields
+}
+
+// Answer is what the rules say to a question.
+type Answer struct {
+	// Fits: the node meets the claims of some rule. If it does not, the client's stream ends.
+	Fits    bool
+	Allowed bool
+	// Rule is the first that allows it, or the one that comes nearest; -1: there are no rules.
+	Rule int
+	// Points are those on which the nearest fails; none if it is allowed.
+	Points []Point
+	// Names are the patterns of the names of this type that the client may have; nil: all, if it
+	// may have any.
+	Names []string
+	// Set is what the rules set, and SetBy which of them.
+	Set   []Setting
+	SetBy []int
+}
+
+// Point is one thing that a rule wants and a question does not have.
+type Point struct {
+	Path string // within the rule, as in a Problem
+	Text string
+}
+
+// Explain answers a question as For, Fit and Permit do, with the rule that decides (TestExplain,
+// FuzzExplain).
+func (r *Rules) Explain(q Question) (out Answer) {
+	a := r.For(q.Identity, q.Listener)
+	out.Set = a.SetNode()
+	fit, fits := a.Fit(q.over(out.Set))
+	out.Fits = fits
+	out.Set = append(out.Set, a.SetParameters(q.Origin, q.TypeURL)...)
+	said := q.over(out.Set)
+	for _, s := range out.Set {
+		out.SetBy = append(out.SetBy, a.setter(s.Field, q))
+	}
+	p := fit.Permit(q.Origin, q.TypeURL, said)
+	if out.Allowed = fits && p.Allows(q.Name); q.Part {
+		out.Allowed = fits && !p.None()
+	}
+	if !p.all {
+		for _, g := range p.names {
+			out.Names = append(out.Names, g.String())
+		}
+		slices.Sort(out.Names)
+		out.Names = slices.Compact(out.Names)
+	}
+	out.Rule, out.Points = r.nearest(q, said)
+	return out
+}
+
+// over is what is said, with settings in the place of what the client says.
+func (q *Question) over(settings []Setting) Fields {
+	return func(field string) (string, bool) {
+		for _, s := range settings {
+			if s.Field == field {
+				return s.Value, true
+			}
+		}
+		return q.Said(field)
+	}
+}
+
+// setter returns the rule that sets a field.
+func (a *Allowances) setter(field string, q Question) int {
+	for i := range a.sets {
+		x := &a.sets[i]
+		for _, s := range x.sets {
+			if s.Field == field && (strings.HasPrefix(field, "node.") || admits(x.origins, q.Origin) && admits(x.types, q.TypeURL)) {
+				return x.rule
+			}
+		}
+	}
+	return -1
+}
+
+// distance says how far a rule is from allowing something: whether it is for somebody else, how
+// little of the identity fits, how many of listener, origin and type do not, then on how many
+// points it fails, and whether the name is one. What comes first counts most.
+type distance [5]int
+
+func (d distance) compare(e distance) int { return slices.Compare(d[:], e[:]) }
+
+// nearest returns the first rule with the least distance, and the points on which it fails.
+func (r *Rules) nearest(q Question, said Fields) (rule int, points []Point) {
+	rule = -1
+	var least distance
+	who := subjectOf(q.Identity)
+	for i := range r.list {
+		d, failed := r.list[i].distance(q, who, said)
+		if rule < 0 || d.compare(least) < 0 {
+			rule, least, points = i, d, failed
+		}
+	}
+	return rule, points
+}
+
+func (r *rule) distance(q Question, who subject, said Fields) (d distance, points []Point) {
+	scope := r.scope(q)
+	matched := false
+	for i := range r.who {
+		values, ok := r.who[i].match(who)
+		if !ok {
+			continue
+		}
+		bound, ok := r.bind(0, values)
+		failed := append(slices.Clone(scope), bound.points(q, said, ok)...)
+		e := distance{2: len(scope), 3: len(failed)}
+		if slices.ContainsFunc(failed, func(p Point) bool { return p.Path == "names" }) {
+			e[4] = 1
+		}
+		if !matched || e.compare(d) < 0 {
+			d, points, matched = e, failed, true
+		}
+	}
+	if matched {
+		return d, points
+	}
+	fitting := 0
+	for i := range r.who {
+		_, n := r.who[i].leading(who)
+		fitting = max(fitting, n)
+	}
+	points = append([]Point{{"who", fmt.Sprintf("the identity %q fits no pattern", q.Identity)}}, scope...)
+	return distance{1, -fitting, len(scope)}, points
+}
+
+// scope returns the points that do not depend on the client.
+func (r *rule) scope(q Question) (points []Point) {
+	for _, x := range []struct {
+		path, is string
+		list     []string
+	}{{"listeners", q.Listener, r.listeners}, {"origins", q.Origin, r.origins}, {"types", q.TypeURL, r.types}} {
+		if !admits(x.list, x.is) {
+			points = append(points, Point{x.path, fmt.Sprintf("%q is not among them", x.is)})
+		}
+	}
+	return points
+}
+
+// points returns those on which an allowance fails. Without values for all parts of what it sets,
+// it fails.
+func (a *allowance) points(q Question, said Fields, settable bool) (points []Point) {
+	for _, c := range a.claims {
+		value, ok := said(c.field)
+		if !ok || !slices.ContainsFunc(c.values, func(g glob) bool { return g.matches(value) }) {
+			points = append(points, Point{"claims." + c.field, spoken(value, ok) + ", and " + wanted("it", c.values)})
+		}
+	}
+	for _, s := range a.sets {
+		if value, ok := said(s.Field); !ok || value != s.Value {
+			points = append(points, Point{"set." + s.Field, spoken(value, ok) + fmt.Sprintf(", and this rule sets it to %q", s.Value)})
+		}
+	}
+	if !settable {
+		points = append(points, Point{"set", "has a part that the identity does not have"})
+	}
+	if p := (Permit{all: a.all, names: a.names}); !q.Part && !p.Allows(q.Name) || p.None() {
+		points = append(points, Point{"names", wanted(fmt.Sprintf("%q", q.Name), a.names)})
+	}
+	return points
+}
+
+func spoken(value string, ok bool) string {
+	if !ok {
+		return "there is none"
+	}
+	return fmt.Sprintf("it is %q", value)
+}
+
+// wanted says what a value has to be.
+func wanted(what string, globs []glob) string {
+	if len(globs) == 0 {
+		return what + " cannot fit: the identity lacks the parts of the patterns"
+	}
+	words := make([]string, len(globs))
+	for i, g := range globs {
+		words[i] = fmt.Sprintf("%q", g.String())
+	}
+	return what + " has to be " + strings.Join(words, " or ")
+}
