@@ -1,0 +1,28 @@
+// Package authz decides who may ask what: by the identity of a client's connection, and by what the
+// client claims in its node and its parameters.
+//
+// # What it is
+//
+// [Compile] reads rules, each of which allows something. [Rules.For] puts the parts of an identity
+// into them, once for a connection. [Allowances.Fit] drops those whose claims the node does not
+// meet, once for a stream. [Allowances.Permit] is what they allow of one type, and Permit.Allows
+// answers for a name. As soon as there is one rule, what none allows is denied (TestDecisions).
+//
+// It is pure: no lock, no clock, no I/O, and nothing changes once it is made.
+//
+// # What a hostile client can do
+//
+// A part's value is never read as a pattern. It is one plain segment, without slashes, stars,
+// braces, percent signs and dots alone. An identity that has anything else in the place of a part
+// fits no rule (TestPartsDoNotWiden, FuzzPartsDoNotWiden). The time to match a name is that of a
+// few passes over it (TestLongNames).
+//
+// # Known limits
+//
+// A name with a star or a brace in it can be allowed by a star alone. A rule cannot set a field of
+// the node yet.
+//
+// # Who imports it
+//
+// No package yet: what asks it is to be in package downstream, and what reads rules in cmd/weir.
+package authz

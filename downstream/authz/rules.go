@@ -1,0 +1,127 @@
+package authz
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Rule is an allowance as it is written. Empty lists admit all.
+type Rule struct {
+	Who                              []string
+	Listeners, Origins, Types, Names []string
+	// Claims are the values that fields must have: node.id, node.cluster, node.metadata.KEY or
+	// parameters.KEY. Each has one of the patterns.
+	Claims map[string][]string
+}
+
+// Rules are compiled rules. They do not change.
+type Rules struct{ list []rule }
+
+type rule struct {
+	who                       []who
+	listeners, origins, types []string
+	names                     [][]piece // none: all
+	claims                    []claim   // by field
+}
+
+type claim struct {
+	field  string
+	values [][]piece
+}
+
+// Problem is what is wrong with a rule.
+type Problem struct {
+	Rule    int
+	Path    string // within the rule, such as who[0] or claims.node.cluster
+	Text    string
+	Warning bool // it compiles, and can never match
+}
+
+// Compile reads rules. The rules are of use only if all problems are warnings.
+func Compile(rules []Rule) (*Rules, []Problem) {
+	c := compiler{}
+	out := &Rules{}
+	for i := range rules {
+		c.rule = i
+		out.list = append(out.list, c.compile(&rules[i]))
+	}
+	return out, c.problems
+}
+
+type compiler struct {
+	rule     int
+	bound    map[string]bool
+	problems []Problem
+}
+
+func (c *compiler) addf(path string, warning bool, format string, args ...any) {
+	c.problems = append(c.problems, Problem{c.rule, path, fmt.Sprintf(format, args...), warning})
+}
+
+func (c *compiler) compile(r *Rule) rule {
+	out := rule{listeners: r.Listeners, origins: r.Origins, types: r.Types}
+	c.bound = map[string]bool{}
+	if len(r.Who) == 0 {
+		c.addf("who", false, "is required: a rule without it would be for nobody or for all")
+	}
+	for i, text := range r.Who {
+		w, err := parseWho(text)
+		if err != nil {
+			c.addf(fmt.Sprintf("who[%d]", i), false, "%q %v", text, err)
+			continue
+		}
+		for _, pieces := range w.segments {
+			for _, p := range pieces {
+				c.bound[p.text] = c.bound[p.text] || p.kind == named
+			}
+		}
+		out.who = append(out.who, w)
+	}
+	for i, text := range r.Names {
+		if pieces, ok := c.pattern(fmt.Sprintf("names[%d]", i), text); ok {
+			out.names = append(out.names, pieces)
+		}
+	}
+	for _, field := range slices.Sorted(maps.Keys(r.Claims)) {
+		path := "claims." + field
+		if !knownField(field) {
+			c.addf(path, false, "is none of node.id, node.cluster, node.metadata.KEY, parameters.KEY")
+		}
+		if len(r.Claims[field]) == 0 {
+			c.addf(path, false, "has no value")
+		}
+		x := claim{field: field}
+		for _, text := range r.Claims[field] {
+			if pieces, ok := c.pattern(path, text); ok {
+				x.values = append(x.values, pieces)
+			}
+		}
+		out.claims = append(out.claims, x)
+	}
+	return out
+}
+
+func (c *compiler) pattern(path, text string) ([]piece, bool) {
+	pieces, err := parsePattern(text)
+	if err != nil {
+		c.addf(path, false, "%q %v", text, err)
+		return nil, false
+	}
+	for _, p := range pieces {
+		if p.kind == named && !c.bound[p.text] {
+			c.addf(path, true, "{%s} is in no pattern of who, so %q never matches", p.text, text)
+		}
+	}
+	return pieces, true
+}
+
+func knownField(field string) bool {
+	for _, prefix := range []string{"node.metadata.", "parameters."} {
+		if key, ok := strings.CutPrefix(field, prefix); ok {
+			return key != ""
+		}
+	}
+	return field == "node.id" || field == "node.cluster"
+}
