@@ -185,7 +185,7 @@ func TestKeys(t *testing.T) {
 		t.Error("different permits have equal keys")
 	}
 	literal, _ := bind([]piece{{text: "*"}}, nil)
-	if any := (glob{{kind: star}}); literal.key() == any.key() {
+	if open := (glob{{kind: star}}); literal.key() == open.key() {
 		t.Error("a literal star has the key of a star")
 	}
 }

@@ -24,5 +24,5 @@
 //
 // # Who imports it
 //
-// No package yet: what asks it is to be in package downstream, and what reads rules in cmd/weir.
+// None yet: the key authorization is refused until streams are held to it.
 package authz
