@@ -92,8 +92,8 @@ func (a *allowance) holds(said Fields, prefix string) bool {
 	return true
 }
 
-// Permit is the names of one type at one origin that a client may have with some parameters. It does
-// not change. Clients whose permits have equal keys may have the same names.
+// Permit is the names of one type at one origin that a client may have with some parameters. It
+// does not change. Clients whose permits have equal keys may have the same names.
 type Permit struct {
 	all   bool
 	names []glob

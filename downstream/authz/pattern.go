@@ -287,8 +287,8 @@ func (w *who) match(s subject) (values parts, ok bool) {
 	return values, true
 }
 
-// plain reports whether a text may be the value of a part: one segment of a name, with nothing in it
-// that a pattern, a path or a URI reads as anything else.
+// plain reports whether a text may be the value of a part: one segment of a name, with nothing in
+// it that a pattern, a path or a URI reads as anything else.
 func plain(text string) bool {
 	for i := range len(text) {
 		switch c := text[i]; {
