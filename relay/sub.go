@@ -28,8 +28,8 @@ type SubOptions struct {
 	// TTL: the client may be sent TTLs (TTL-5). For all other clients the relay watches the expiry
 	// itself (RELAY-51).
 	TTL bool
-	// Permit is what the client may have; nil: everything. Of sets it is sent that part. A name that
-	// it may not have is not subscribed to; the caller refuses it.
+	// Permit is what the client may have; nil: everything. Of sets it is sent that part. A name
+	// that it may not have is not subscribed to; the caller refuses it.
 	Permit *Permit
 	// Polls: the client ends its subscription after each answer, and subscribes again later
 	// (REST-10).

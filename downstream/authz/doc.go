@@ -24,5 +24,5 @@
 //
 // # Who imports it
 //
-// None yet: the key authorization is refused until streams are held to it.
+// Package downstream, for the rights of a stream.
 package authz
