@@ -37,10 +37,9 @@
 // A server may have rules of who may ask what (package authz). What a client may have is found when
 // its node is known, and before its stream joins a group (rights.go). A client that no rule fits is
 // ended with PERMISSION_DENIED. A name that none allows is refused, and stated absent as well. Of
-// `*`, globs and namespaces a client is sent its part (testdata/rules*.txt,
-// TestNobodyGetsWhatIsDenied). A client that may have
-// something else by other rules has its stream ended at once (testdata/rules_reload.txt). Load
-// reports are held to no rule yet.
+// `*`, globs and namespaces a client is sent its part (TestNobodyGetsWhatIsDenied,
+// testdata/rules*.txt). A client that may have something else by other rules has its stream ended
+// at once (testdata/rules_reload.txt). Load reports are held to no rule yet.
 //
 // # Dynamic parameters
 //
