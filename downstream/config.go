@@ -7,6 +7,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/weir-xds/weir/downstream/authz"
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/xds"
@@ -31,6 +32,8 @@ type Config struct {
 	Log *zap.Logger
 	// Resolver finds the types nested in resources, for REST-JSON (REST-9). Nil: those linked in.
 	Resolver Resolver
+	// Rules say who may ask what (`authorization`); nil: everybody may ask everything.
+	Rules *authz.Rules
 	// LoadReports opens load-report streams at origins; nil: the service is UNIMPLEMENTED.
 	LoadReports LoadReports
 	// Limits bound what clients can use.
@@ -134,6 +137,8 @@ type Keepalive struct {
 
 // ListenerConfig configures one listener. It is not modified after Serve.
 type ListenerConfig struct {
+	// Address is the listener's, as Config.Rules name it (`address`).
+	Address string
 	// Origin is the listener's own origin: it has the names that no rule gives to another
 	// (`origin`). Required.
 	Origin *relay.Origin

@@ -244,8 +244,8 @@ func (c *control) produce(l *controlLane, typeURL string) {
 	}
 }
 
-// members are the names a lane asked for, and those that its globs select (COLL-1): a glob itself
-// if it selects none (COLL-3).
+// members are the names a lane asked for, and those that its globs and namespaces select (COLL-1,
+// ALIAS-6): a glob itself if it selects none (COLL-3).
 func (c *control) members(typeURL string, ty *askedType) map[string]bool {
 	names := c.variants(typeURL, ty)
 	for name := range ty.names {
@@ -253,7 +253,7 @@ func (c *control) members(typeURL string, ty *askedType) map[string]bool {
 			continue
 		}
 		prefix, glob := strings.CutSuffix(name, "/*")
-		if !glob || !xds.IsNewStyle(name) {
+		if space := xds.IsVirtualHost(typeURL) && !strings.Contains(name, "/"); !space && (!glob || !xds.IsNewStyle(name)) {
 			names[name] = true
 			continue
 		}

@@ -163,7 +163,9 @@ func (s *session) next() time.Time {
 		return next
 	}
 	at(s.warm.at)
-	at(s.shortAt)
+	if s.lack != nil {
+		at(s.lack.next)
+	}
 	at(s.gathered())
 	anyHeld, anyKept := false, false
 	for _, st := range s.types {

@@ -17,12 +17,19 @@ const shortFor = 5 * time.Minute
 // shortLook is how often such a stream checks whether there is memory again. Then it ends at once.
 const shortLook = 10 * time.Second
 
+// lack is that names are missing because of a limit.
+type lack struct {
+	limit string
+	since time.Time
+	next  time.Time // when to check it
+}
+
 // short records that a name is missing because of a limit.
 func (s *session) short(now time.Time, limit string) {
-	if s.shortOf == "" {
-		s.shortOf, s.shortFrom, s.shortAt = limit, now, now.Add(shortFor)
+	if s.lack == nil {
+		s.lack = &lack{limit, now, now.Add(shortFor)}
 		if limit == "memory" {
-			s.shortAt = now.Add(shortLook)
+			s.lack.next = now.Add(shortLook)
 		}
 	}
 }
@@ -31,10 +38,10 @@ func (s *session) short(now time.Time, limit string) {
 // shortFor.
 func (s *session) lookShort(now time.Time) error {
 	switch {
-	case s.shortOf == "" || now.Before(s.shortAt):
+	case s.lack == nil || now.Before(s.lack.next):
 		return nil
-	case now.Before(s.shortFrom.Add(shortFor)) && s.cfg.table.Tight():
-		s.shortAt = now.Add(shortLook)
+	case now.Before(s.lack.since.Add(shortFor)) && s.cfg.table.Tight():
+		s.lack.next = now.Add(shortLook)
 		return nil
 	}
 	return s.errShort()
@@ -43,8 +50,8 @@ func (s *session) lookShort(now time.Time) error {
 // errShort is the status of that end.
 func (s *session) errShort() error {
 	return &limitError{
-		key: s.shortOf, code: codes.Unavailable, elsewhere: true,
-		text: "limits." + s.shortOf + ": names were refused for want of room: come again, there may be some now, and resume by version",
+		key: s.lack.limit, code: codes.Unavailable, elsewhere: true,
+		text: "limits." + s.lack.limit + ": names were refused for want of room: come again, there may be some now, and resume by version",
 	}
 }
 

@@ -32,6 +32,15 @@
 // since it may quote the secret (TestSecrets). The node is the client's own claim. An origin that
 // trusts it gives a client with a certificate the secrets of any node that the client claims to be.
 //
+// # Rules
+//
+// A server may have rules of who may ask what (package authz). What a client may have is found when
+// its node is known, and before its stream joins a group (rights.go). A client that no rule fits is
+// ended with PERMISSION_DENIED. A name that none allows is refused, and stated absent as well. Of
+// `*`, globs and namespaces a client is sent its part (TestNobodyGetsWhatIsDenied,
+// testdata/rules*.txt). A client that may have something else by other rules has its stream ended
+// at once (testdata/rules_reload.txt). Load reports are held to no rule yet.
+//
 // # Dynamic parameters
 //
 // A locator is a subscription of its own for each map of parameters (locate.go), and is answered in

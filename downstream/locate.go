@@ -62,6 +62,11 @@ func (s *session) batchFor(st *streamType, to *routed, name string, p constraint
 	if p, why = s.mapAt(o, name, p); why != nil {
 		return nil, why
 	}
+	if s.rights != nil {
+		if why = s.deny(st, o, name, s.permit(o, st.typeURL, p), true); why != nil {
+			return nil, why
+		}
+	}
 	g, why := s.reach(st, o)
 	if why != nil {
 		return nil, why
@@ -218,6 +223,7 @@ func (s *session) open(st *streamType, x *locatorBatch, version string) *relay.S
 	}
 	return st.sub.Open(x.group, s.mailbox, relay.SubOptions{
 		TypeURL: st.typeURL, Delta: s.delta, Params: x.params, Located: true, Version: version, TTL: s.ttl,
+		Permit: s.permit(x.group.Origin(), st.typeURL, x.params),
 	})
 }
 

@@ -120,8 +120,8 @@ func TestParameterSetsOfGroup(t *testing.T) {
 	}
 	r.says(eds, "a{env=prod}=1")
 	p.gets("what there is room for", "eds a{env=prod}=1 !a{env=test}:ResourceExhausted")
-	if p.session.shortOf != "parameter_sets_per_group" {
-		t.Errorf("short of %q", p.session.shortOf)
+	if p.session.lack == nil || p.session.lack.limit != "parameter_sets_per_group" {
+		t.Errorf("short of %+v", p.session.lack)
 	}
 	if err := r.client(true).locates(eds, "*{env=test}"); status.Code(err) != codes.ResourceExhausted ||
 		!strings.Contains(err.Error(), "limits.parameter_sets_per_group 1") {

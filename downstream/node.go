@@ -44,6 +44,10 @@ func (s *session) join(node *corev3.Node) error {
 	if s.cfg.requireNodeID && node.GetId() == "" {
 		return status.Error(codes.InvalidArgument, "node.id is empty, and require_node_id is set here")
 	}
+	rights, err := rightsOf(s.cfg, &s.from, node)
+	if err != nil {
+		return err
+	}
 	g, err := s.cfg.origin.GroupFor(node, s.from.who(), s.from.opener())
 	if err != nil {
 		return s.noGroup(err)
@@ -51,7 +55,7 @@ func (s *session) join(node *corev3.Node) error {
 	if err := s.takePath(g); err != nil {
 		return s.noGroup(err)
 	}
-	s.group, s.nodeID, s.nodeCluster = g, node.GetId(), node.GetCluster()
+	s.rights, s.group, s.nodeID, s.nodeCluster = rights, g, node.GetId(), node.GetCluster()
 	wrapper, ttl := hopFeatures(node.GetClientFeatures())
 	s.ttl = ttl && (s.delta || wrapper) // in SotW a TTL needs the wrapper (TTL-5)
 	// No heartbeat can come between two polls, and v2 has no TTLs (V2-3).
@@ -59,7 +63,7 @@ func (s *session) join(node *corev3.Node) error {
 	switch {
 	case len(s.cfg.dedicated) > 0 || s.cfg.secrets:
 		s.node, s.nodeKept = node, nodeWhole // with the fields that this build does not know (V2-6)
-	case s.cfg.federated:
+	case s.cfg.federated || s.cfg.rules != nil:
 		s.node, s.nodeKept = kept(node), nodeFacts
 	default:
 		s.node = s.cfg.origin.ParamsNode(node)

@@ -117,5 +117,9 @@ func (s *session) refusedAll(st *streamType) error {
 		return nil
 	}
 	r := &st.refusals[0]
-	return status.Errorf(codes.FailedPrecondition, "%s: %s", clip(r.name, maxNodeShown), r.why.text)
+	code := codes.FailedPrecondition
+	if r.why == notAllowed {
+		code = r.why.code
+	}
+	return status.Errorf(code, "%s: %s", clip(r.name, maxNodeShown), r.why.text)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weir-xds/weir/downstream/authz"
 	"github.com/weir-xds/weir/relay"
 
 	"google.golang.org/grpc/codes"
@@ -30,6 +31,9 @@ type Reconfiguration struct {
 	// stay those of New.
 	Limits Limits
 	Timing Timing
+	// Rules are Config.Rules. A stream whose client may have something else by them is one that
+	// Concerned ends at once.
+	Rules *authz.Rules
 	// Listeners are all listeners that are or will be served, with their settings. A listener that
 	// is missing is closed. TLS, and the kind of a listener that is served already, do not change.
 	Listeners map[net.Listener]ListenerConfig
@@ -42,11 +46,12 @@ type Reconfiguration struct {
 type Concerned struct {
 	server  *Server
 	streams []*stream
+	denied  []*stream // whose clients may have something else by the rules
 	closed  []*listener
 }
 
 // Len is the number of streams.
-func (c *Concerned) Len() int { return len(c.streams) }
+func (c *Concerned) Len() int { return len(c.streams) + len(c.denied) }
 
 // Reconfigure activates other settings. From now on no stream joins what the change has ended. The
 // streams that joined it before are returned, for the caller to end. All other streams go on with
@@ -55,7 +60,7 @@ func (c *Concerned) Len() int { return len(c.streams) }
 // It is called after the table's Commit, by one goroutine at a time.
 func (s *Server) Reconfigure(r Reconfiguration) (*Concerned, error) {
 	cfg := s.cfg
-	cfg.Limits, cfg.Timing = r.Limits, r.Timing
+	cfg.Limits, cfg.Timing, cfg.Rules = r.Limits, r.Timing, r.Rules
 	err := cfg.normalize()
 	for l, lc := range r.Listeners {
 		err = errors.Join(err, lc.normalize(cfg.Table))
@@ -66,7 +71,7 @@ func (s *Server) Reconfigure(r Reconfiguration) (*Concerned, error) {
 	}
 	c := &Concerned{server: s}
 	s.mu.Lock()
-	s.cfg.Limits, s.cfg.Timing, s.configs = cfg.Limits, cfg.Timing, r.Listeners
+	s.cfg.Limits, s.cfg.Timing, s.cfg.Rules, s.configs = cfg.Limits, cfg.Timing, cfg.Rules, r.Listeners
 	for _, ln := range s.listeners {
 		lc, served := r.Listeners[ln.port]
 		if !served {
@@ -85,7 +90,9 @@ func (s *Server) Reconfigure(r Reconfiguration) (*Concerned, error) {
 	s.conns.set(cfg.Limits.Connections, cfg.Limits.ConnectionsPerPeer)
 	// A stream that is not in the list yet looks at the settings again when it is (serve).
 	for _, st := range s.list() {
-		if slices.Contains(c.closed, st.listener) || !st.session.adopt(st.listener.settings.Load(), r.Change) {
+		if !st.session.keepsRights(st.listener.settings.Load()) {
+			c.denied = append(c.denied, st)
+		} else if slices.Contains(c.closed, st.listener) || !st.session.adopt(st.listener.settings.Load(), r.Change) {
 			c.streams = append(c.streams, st)
 		} else {
 			st.session.mailbox.Signal() // its deadlines may have changed
@@ -95,9 +102,14 @@ func (s *Server) Reconfigure(r Reconfiguration) (*Concerned, error) {
 }
 
 // End ends the streams spread over the time, so that their clients do not all come back at once,
-// and closes the listeners that are to be closed. It returns early if ctx or the server ends.
+// but at once those whose clients may have something else: they are sent the difference when they
+// come back. It closes the listeners that are to be closed. It returns early if ctx or the server
+// ends.
 func (c *Concerned) End(ctx context.Context, over time.Duration) {
 	s := c.server
+	for _, st := range c.denied {
+		st.end(errReruled)
+	}
 	for _, ln := range c.closed {
 		ln.health.Shutdown()
 		s.graceful.Add(1)
@@ -114,10 +126,11 @@ func (c *Concerned) End(ctx context.Context, over time.Duration) {
 func (s *session) adopt(set *settings, change *relay.Change) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.concerned(set, change) {
+	rights, same := s.rightsBy(set)
+	if !same || s.concerned(set, change) {
 		return false
 	}
-	s.cfg = set
+	s.cfg, s.rights = set, rights
 	for _, st := range s.types {
 		st.responseHeader = nil
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // reason is why a name is refused without asking an origin. Such a name is in error and not absent,
-// so nothing is removed.
+// so nothing is removed; but one that the client may not have is absent, too (notAllowed).
 type reason struct {
 	code  codes.Code
 	text  string
@@ -131,7 +131,7 @@ func (s *session) refuseAbout(st *streamType, name, about string, key uint64, wh
 	if n := len(s.notes); why == noDelta && (n == 0 || s.notes[n-1].dialect == nil) {
 		s.notes = append(s.notes, note{typeURL: st.typeURL, dialect: why})
 	}
-	if name != xds.Wildcard && s.tellsRefusals(st) {
+	if name != xds.Wildcard && s.tellsRefusals(st, why) {
 		r := refusal{strings.Clone(shown(name)), about, key, why}
 		st.refusals = append(st.refusals, r)
 		s.noteUntold(r.kept())

@@ -94,14 +94,16 @@ func (p *responseHeaders) of(key headerKey, instance string) *responseHeader {
 
 // fieldNumbers are those of one dialect's response message. Resources and removals are encoded
 // already.
-type fieldNumbers struct{ version, typeURL, nonce, gone, controlPlane, errors protowire.Number }
+type fieldNumbers struct {
+	version, typeURL, nonce, removed, gone, controlPlane, errors protowire.Number
+}
 
 var (
 	sotwFields  = fieldNumbers{version: 1, typeURL: 4, nonce: 5, controlPlane: 6, errors: 7}
-	deltaFields = fieldNumbers{version: 1, typeURL: 4, nonce: 5, controlPlane: 7, gone: 8, errors: 9}
+	deltaFields = fieldNumbers{version: 1, typeURL: 4, nonce: 5, removed: 6, controlPlane: 7, gone: 8, errors: 9}
 	// V2 lacks the other fields (V2-3): 0.
 	sotwFieldsV2  = fieldNumbers{version: 1, typeURL: 4, nonce: 5, controlPlane: 6}
-	deltaFieldsV2 = fieldNumbers{version: 1, typeURL: 4, nonce: 5, controlPlane: 7}
+	deltaFieldsV2 = fieldNumbers{version: 1, typeURL: 4, nonce: 5, removed: 6, controlPlane: 7}
 )
 
 func (k *headerKey) numbers() *fieldNumbers {
@@ -173,6 +175,9 @@ func (d *draft) append(b []byte, n *fieldNumbers, nonce uint64) []byte {
 	}
 	for i := range d.refusals {
 		size += d.refusals[i].size()
+		if d.refusals[i].why == notAllowed {
+			size += d.refusals[i].size()
+		}
 	}
 	for _, e := range d.errors {
 		size += e.Size()
@@ -184,6 +189,9 @@ func (d *draft) append(b []byte, n *fieldNumbers, nonce uint64) []byte {
 	if d.prefix != "" {
 		b = protowire.AppendVarint(protowire.AppendTag(b, n.nonce, protowire.BytesType), uint64(len(d.prefix)+len(digits)))
 		b = append(append(b, d.prefix...), digits...)
+	}
+	for i := range d.refusals {
+		b = d.refusals[i].appendGone(b, n)
 	}
 	if n.errors == 0 { // v2 has no errors, and no locators that could be removed (V2-3)
 		return append(b, d.hosts...)
@@ -199,6 +207,19 @@ func (d *draft) append(b []byte, n *fieldNumbers, nonce uint64) []byte {
 		b = e.Append(b, n.errors)
 	}
 	return b
+}
+
+// appendGone writes that the name does not exist, in delta, if the client may not have it.
+func (r *refusal) appendGone(b []byte, n *fieldNumbers) []byte {
+	switch {
+	case r.why != notAllowed || n.removed == 0:
+		return b
+	case r.about == "":
+		return xds.AppendString(b, n.removed, r.name)
+	case n.gone == 0: // v2 has no locators
+		return b
+	}
+	return xds.AppendResourceName(b, n.gone, r.name, r.about)
 }
 
 // append writes a ResourceError: resource_name (a ResourceName) is field 1, error_detail (a

@@ -15,6 +15,7 @@ import (
 type routed struct {
 	own            []string // nearly always all names, and then the request's own slice
 	wildcard       bool     // SotW: `*` is among them, and is not in own
+	denies         bool     // SotW: some are denied by the rules
 	others         []place
 	locatorBatches locatorBatches
 }
@@ -30,8 +31,14 @@ type place struct {
 // route divides names. refuse is called for each name that is asked of no origin.
 func (s *session) route(st *streamType, names []string, refuse func(name string, why *reason)) (to routed) {
 	to.own = names
+	var permits plainPermits
 	for i, name := range names {
 		o, why := s.judge(st, name)
+		if why == nil && s.rights != nil {
+			if why = s.deny(st, o, name, permits.of(s, st, o), false); why != nil {
+				o = nil
+			}
+		}
 		mine := o == s.cfg.origin
 		switch {
 		case why != nil:

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-xds/weir/downstream/authz"
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/xds"
 
@@ -42,7 +43,8 @@ var update = flag.Bool("update", false, "rewrite the expected output in testdata
 //	origin mutes|unmutes TYPE      it leaves a type unanswered
 //	snapshot                       what is kept on disk from now on
 //	restart                        the process ends, and begins again with that; a client's versions stay known
-//	client NAME delta|sotw [KEY=VALUE..]    a new stream, with that metadata; it ends the client's former one
+//	rules [WHO KEY=VALUE,VALUE..] [; WHO ..]    the rules from now on: KEY is names, types, origins, or a claim; streams that lose by it end
+//	client NAME delta|sotw [as=IDENTITY] [KEY=VALUE..]    a new stream, with that metadata; it ends the client's former one
 //	NAME -> TYPE V= N= R={..}      a SotW request: version, nonce, names; error=WORD makes it a NACK
 //	NAME -> TYPE N= +NAME -NAME    a delta request; has={NAME@BODY} are its initial_resource_versions, ? is no version of ours
 //	NAME acks [TYPE..]             an ACK of the last response of each type, or of these, as the dialect wants it
@@ -121,6 +123,7 @@ func scriptType(typeURL string) string {
 type script struct {
 	t        *testing.T
 	rig      *rig
+	config   relay.Config
 	control  *control            // of the listener's own origin
 	others   map[string]*control // by name
 	down     map[*control]bool
@@ -151,6 +154,8 @@ func (s *script) run(f []string) {
 		s.origin(s.others[f[0]], f[1:])
 	case f[0] == "coalesce":
 		s.rig.configure(func(c *Config, _ *ListenerConfig) { c.Timing.Coalesce = s.duration(f[1]) })
+	case f[0] == "rules":
+		s.rules(f[1:])
 	case f[0] == "snapshot":
 		s.disk = snapshot(s.rig.table, s.rig.now)
 	case f[0] == "restart":
@@ -174,7 +179,8 @@ func (s *script) world(f []string) {
 	if s.gather = 0; strings.Contains(f[0], "+gather") {
 		s.gather = 20 * time.Millisecond
 	}
-	s.rig = newRigWith(s.t, relay.Config{Origins: origins, Gather: s.gather})
+	s.config = relay.Config{Origins: origins, Gather: s.gather, Settle: 250 * time.Millisecond}
+	s.rig = newRigWith(s.t, s.config)
 	s.others, s.down = map[string]*control{}, map[*control]bool{}
 	for _, o := range origins {
 		c := newControl(s.t, s.rig.table.Origin(o.Name), o.SotW)
@@ -205,6 +211,51 @@ func scriptOrigin(name, words string) relay.OriginConfig {
 		}
 	}
 	return o
+}
+
+// rules puts others in force, as a reload does.
+func (s *script) rules(f []string) {
+	var rules []authz.Rule
+	for _, w := range f {
+		key, value, is := strings.Cut(w, "=")
+		last := len(rules) - 1
+		switch values := strings.Split(value, ","); {
+		case w == ";":
+		case !is:
+			rules = append(rules, authz.Rule{Who: []string{w}})
+		case key == "names":
+			rules[last].Names = values
+		case key == "origins":
+			rules[last].Origins = values
+		case key == "types":
+			for _, short := range values {
+				rules[last].Types = append(rules[last].Types, s.typeURL(short))
+			}
+		default:
+			rules[last].Claims = map[string][]string{key: values}
+		}
+	}
+	compiled, problems := authz.Compile(rules)
+	for _, p := range problems {
+		s.t.Fatal(p)
+	}
+	s.rig.configure(func(c *Config, _ *ListenerConfig) { c.Rules = compiled })
+	next, err := s.rig.table.Prepare(s.config)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	change := next.Commit(s.rig.now)
+	for _, c := range s.clients {
+		if c.closed {
+			continue
+		}
+		if !c.session.keepsRights(s.rig.set) { // its versions stay known
+			s.out = append(s.out, fmt.Sprintf("%s ends: %v", c.name, status.Code(errReruled)))
+			c.close(s.rig.now)
+		} else if !c.session.adopt(s.rig.set, change) {
+			s.t.Fatalf("%s keeps its rights, and ends", c.name)
+		}
+	}
 }
 
 func (s *script) controls() []*control {
@@ -305,6 +356,10 @@ func (s *script) open(name string, delta bool, metadata []string) {
 	c.pipe = newPipe(s.rig, delta)
 	for _, w := range metadata {
 		key, value, _ := strings.Cut(w, "=")
+		if key == "as" {
+			c.session.from.identity = value
+			continue
+		}
 		if c.node.Metadata == nil {
 			c.node.Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{}}
 		}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weir-xds/weir/downstream/authz"
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/xds"
@@ -45,6 +46,8 @@ type settings struct {
 	seed           maphash.Seed     // for the hashes of lists
 	responseHeader *responseHeaders // the headers of responses
 	tooLong        *reason          // for the refusal of a name
+	rules          *authz.Rules     // nil: everything is allowed
+	address        string           // of the listener, for the rules
 }
 
 func newSettings(cfg Config, lc ListenerConfig) *settings {
@@ -52,6 +55,7 @@ func newSettings(cfg Config, lc ListenerConfig) *settings {
 		table: cfg.Table, origin: lc.Origin, instance: cfg.Instance, via: cfg.Via, limits: cfg.Limits, timing: cfg.Timing, metrics: cfg.Metrics,
 		federated: cfg.Table.Federated(lc.Origin), compression: lc.Compression, requireNodeID: lc.RequireNodeID, noLegacy: map[string]bool{},
 		seed: maphash.MakeSeed(), responseHeader: &responseHeaders{}, secrets: cfg.Table.SecretsFrom(lc.Origin), dedicated: map[string]bool{}, assumed: lc.AssumeFeatures,
+		rules: cfg.Rules, address: lc.Address,
 	}
 	set.tooLong = limitReason("name_bytes", cfg.Limits.NameBytes, "the name is longer")
 	for _, typeURL := range lc.Dedicated {
@@ -95,6 +99,8 @@ type session struct {
 	mu    sync.Mutex // guards what follows; never held during a send; before a shard's
 	cfg   *settings
 	group *relay.Group // of the listener's own origin; nil before the first request
+	// rights are what the client may have, set with group; nil: everything.
+	rights *rights
 	// others are the groups of other origins, and dedicated those that only this stream uses. They
 	// were joined with this node when their names were first asked for; nil: none was.
 	others      map[*relay.Origin]*relay.Group
@@ -120,12 +126,10 @@ type session struct {
 	batch       []*response // backing array of the lists that take returns
 	names       int         // number over all types, with refused ones that are kept
 	untold      int         // bytes kept of names that are refused and whose refusals are not sent yet
-	// The limit that kept a name from being subscribed (denied.go); "": there is none.
-	shortOf   string
-	shortFrom time.Time // since when shortOf is set
-	shortAt   time.Time // when to check shortOf next; zero: it is not set
-	now       time.Time // time of the last call that had one; no earlier deadline is pending
-	routedAt  time.Time // when a Listener or a route was written last
+	// lack is of names that a limit kept from being subscribed (denied.go); nil: there are none.
+	lack     *lack
+	now      time.Time // time of the last call that had one; no earlier deadline is pending
+	routedAt time.Time // when a Listener or a route was written last
 	// unsureTo is the time after opened when unsure was last seen, or was seen to have ended; 0:
 	// never.
 	unsureTo time.Duration

@@ -182,8 +182,9 @@ func (s *session) update(
 	update := func(g *relay.Group, subscribe, unsubscribe []string, initial map[string]string) {
 		sub := st.sub.In(g)
 		if sub == nil {
+			p := s.params(g.Origin(), st.typeURL)
 			sub = st.sub.Open(g, s.mailbox, relay.SubOptions{
-				TypeURL: st.typeURL, Delta: true, Initial: initial, Params: s.params(g.Origin(), st.typeURL), TTL: s.ttl,
+				TypeURL: st.typeURL, Delta: true, Initial: initial, Params: p, TTL: s.ttl, Permit: s.permit(g.Origin(), st.typeURL, p),
 			})
 		}
 		if sub == nil {

@@ -196,9 +196,10 @@ func (s *session) replace(now time.Time, st *streamType, to routed, version stri
 	replace := func(g *relay.Group, names []string, wildcard bool) {
 		sub := st.sub.In(g)
 		if sub == nil {
+			p := s.params(g.Origin(), st.typeURL)
 			sub = st.sub.Open(g, s.mailbox, relay.SubOptions{
 				TypeURL: st.typeURL, Version: version, StandIn: s.ofStandIn(version),
-				Params: s.params(g.Origin(), st.typeURL), TTL: s.ttl, Polls: s.poll,
+				Params: p, TTL: s.ttl, Polls: s.poll, Permit: s.permit(g.Origin(), st.typeURL, p),
 			})
 		}
 		if sub == nil {
@@ -224,6 +225,9 @@ func (s *session) replace(now time.Time, st *streamType, to routed, version stri
 	}
 	if err := s.replaceLocated(now, st, &to.locatorBatches, version, before); err != nil {
 		return err
+	}
+	if s.rights != nil && !st.sub.None() {
+		st.sub.Part(0).Denies(to.denies)
 	}
 	for i := range st.sub.Len() { // what is named no longer
 		sub := st.sub.Part(i)
@@ -259,7 +263,9 @@ func (s *session) replaceLocated(
 func (s *session) sift(st *streamType, names []string, locators []*discoveryv3.ResourceLocator) routed {
 	before := st.refused
 	st.refused = nil
+	denies := false
 	refuse := func(key, name string, p constraints.Params, why *reason) {
+		denies = denies || why == notAllowed
 		if st.refused == nil {
 			st.refused = map[string]struct{}{}
 		}
@@ -276,6 +282,7 @@ func (s *session) sift(st *streamType, names []string, locators []*discoveryv3.R
 	s.locators(st, &to, keptFirst(st, locators), func(name string, p constraints.Params, why *reason) {
 		refuse(locatorKey(name, p), name, p, why)
 	})
+	to.denies = denies
 	return to
 }
 

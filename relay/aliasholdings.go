@@ -131,7 +131,9 @@ func (a *aliasHoldings) heldAs(r *record) heldName {
 // of the name itself. A resource that has to be removed besides is added to dropped.
 func (r *record) ends() (what event, notice *xds.Variant) {
 	s := r.sub
-	notice = r.entry.notice
+	if notice = r.entry.notice; notice != nil && !s.mayRead(notice) {
+		notice = nil
+	}
 	name, own := s.alias.resource(r), r.entry.name
 	// an owed record may be marked as holding something (due)
 	held := name != own || r.sent != (xds.Digest{})
@@ -152,6 +154,12 @@ func (r *record) ends() (what event, notice *xds.Variant) {
 		what = resource
 	}
 	return what, notice
+}
+
+// mayRead reports whether the client may have all names that a notice has.
+func (s *Sub) mayRead(notice *xds.Variant) bool {
+	denied := func(name string) bool { return !s.permit.Allows(xds.NameKey(name)) }
+	return s.permit == nil || !denied(notice.Name) && !slices.ContainsFunc(notice.Aliases, denied)
 }
 
 // knownAs are the records that an unsubscribe of this name ends, although they have other names. If

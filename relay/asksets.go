@@ -291,7 +291,7 @@ func (t *set) noteAsked(gen uint32, now time.Time, sweep bool) {
 		}
 		t.startPause(now)
 	}
-	if len(t.uncached) > 0 {
+	if len(t.uncached) > 0 || t.firm && t.views.limited != nil {
 		t.wakeFresh() // from now on clients may be sent it
 	}
 	sweep = sweep || t.revived

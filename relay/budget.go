@@ -115,7 +115,7 @@ func (s *Sub) denied(e *entry, name, spelt string) bool {
 // deniedSet is denied for a set; nil: there is none yet of that selector.
 func (s *Sub) deniedSet(set *set, selector, spelt string) bool {
 	t := s.shard.table()
-	if set != nil && set.views[s.ttl] != nil {
+	if set != nil && set.views.of(s.ttl, s.permit) != nil {
 		return false
 	}
 	if most := t.config().MaxViews; most > 0 && t.budget.views.Load() >= int64(most) {

@@ -24,7 +24,7 @@ func (t *Table) Check() error {
 				if s.quarantine != nil && s.quarantine.stage == stageProbing {
 					trials++
 				}
-				s.sets(func(t *set) { views += len(t.views) })
+				s.sets(func(t *set) { views += t.views.len() })
 				s.mu.Unlock()
 			}
 			if n := int(g.probing.Load()); n != trials || n > maxProbing {
@@ -105,7 +105,7 @@ func (t *set) uncachedMembers() (n int) {
 
 func (t *set) check(fail func(string, ...any)) {
 	clients := 0
-	for _, v := range t.views {
+	for v := range t.views.all() {
 		clients += v.check(fail)
 	}
 	if clients != int(t.clients) {
@@ -125,7 +125,7 @@ func (t *set) check(fail func(string, ...any)) {
 		if !t.includes(name) {
 			fail("member %q: %q does not select it", name, t.selector)
 		}
-		if v := t.views[false]; v == nil && (m.item != nil || m.isUnchanged()) || v != nil && m.item == nil && !m.isUnchanged() && v.item(name) == nil && pick(m.variants, t.shard.params) != nil {
+		if v := t.views.plain; v == nil && (m.item != nil || m.isUnchanged()) || v != nil && m.item == nil && !m.isUnchanged() && v.item(name) == nil && pick(m.variants, t.shard.params) != nil {
 			fail("member %q of %q: its item is not the one in the view", name, t.selector)
 		}
 	}
@@ -150,7 +150,7 @@ func (t *set) checkErrors(fail func(string, ...any)) {
 		if m != nil && t.shard.group.origin.ends(f.nameError) {
 			fail("error %d of member %q, which it should have ended", f.nameError.Code, m.name)
 		}
-		for _, v := range t.views {
+		for v := range t.views.all() {
 			for p := v.ordered.head; p != nil; p = p.next {
 				if p.errorsSent < x.seq && p.sub.unsent == 0 && f.gen == t.answeredGen && t.live() {
 					fail("error of %q, told up to %d of %d, and the client was not told", f.nameError.Name, p.errorsSent, x.seq)
@@ -241,6 +241,9 @@ func (v *view) check(fail func(string, ...any)) int {
 		if v.item(it.variant.Name) != it {
 			fail("item %q: in the list, and not found by its name", it.variant.Name)
 		}
+		if !v.permit.Allows(it.variant.Name) {
+			fail("item %q: clients of the view may not have it", it.variant.Name)
+		}
 		if it.dead {
 			dead++
 			continue
@@ -265,7 +268,7 @@ func (v *view) check(fail func(string, ...any)) int {
 	if unchanged != v.unchanged || v.unchanged > 0 && v.head != nil && v.head.last < v.base {
 		fail("view: counts %d members unchanged since %d, found %d", v.unchanged, v.base, unchanged)
 	}
-	if live != v.live || dead != v.dead || bytes != v.bytes || total != v.sum || len(v.items) != dead && !v.ttl || len(v.items) != live+dead && v.ttl {
+	if live != v.live || dead != v.dead || bytes != v.bytes || total != v.sum || len(v.items) != dead && !v.own || len(v.items) != live+dead && v.own {
 		fail("view: counts %d live %d dead %d bytes, found %d %d %d in %d items", v.live, v.dead, v.bytes, live, dead, bytes, len(v.items))
 	}
 	if dead > live+spareTombs && v.ordered.head != nil {

@@ -144,7 +144,7 @@ func (t *set) membersGo(p *excerpt) {
 // they remember the error until something comes (ABS-7).
 func (t *set) cured(rev uint64) {
 	t.collectionError, t.collectionErrorGen = nil, 0
-	for _, v := range t.views {
+	for v := range t.views.all() {
 		for p := v.ordered.head; p != nil; p = p.next {
 			if p.collectionError != nil && !p.collectionError.Own {
 				p.resend = true
@@ -161,7 +161,7 @@ func (t *set) cured(rev uint64) {
 // notifyAll marks every client of the set, including those that wait for its first answer.
 func (t *set) notifyAll(rev uint64) {
 	t.stated(rev)
-	for _, v := range t.views {
+	for v := range t.views.all() {
 		for p := v.fresh.head; p != nil; p = p.next {
 			p.sub.arrived()
 			p.sub.mark(rev)

@@ -69,11 +69,11 @@ func (s *shard) endRestored(now time.Time) {
 	s.push(timer{at: now.Add(leastRestored), kind: restoredEnd, shard: s})
 }
 
-// isGone returns the restored Clusters that the view no longer has.
+// isGone returns the restored Clusters that the view no longer has, and its clients may have.
 func (x *restoredSet) isGone(v *view) []*xds.Variant {
 	if x.view != v || x.rev != v.contentRev {
 		x.view, x.rev = v, v.contentRev
-		x.gone = slices.DeleteFunc(slices.Clone(x.members), func(m *xds.Variant) bool { return v.has(m.Name) })
+		x.gone = slices.DeleteFunc(slices.Clone(x.members), func(m *xds.Variant) bool { return v.has(m.Name) || !v.permit.Allows(m.Name) })
 	}
 	return x.gone
 }

@@ -265,6 +265,15 @@
 // hold the stream-type back (Standing.Arriving). Clients with several sets, with names besides, of
 // several origins or with locators wait as all others do.
 //
+// # Permits
+//
+// A Sub may have a permit: the names of its type that its client may have (permit.go). Clients with
+// equal permits share a view of a set, which has the members that they may have
+// (TestRolesShareViews). A resource that a client may not have is to it as one that does not exist:
+// also under an alias, and if the client says that it holds it (testdata/permits*.txt).
+// TestConvergence plays clients with permits. `*` of a client that may have nothing of a type is
+// asked upstream nevertheless.
+//
 // # What is not believed, or not applied, at once
 //
 // Package gate decides what the guard holds back and what a freeze lets pass. The tables of what is

@@ -87,7 +87,7 @@ func TestOneNameFlaps(t *testing.T) {
 		r.apply(made(xds.ClusterType, fmt.Sprint(i), nil, "flap"))
 		r.apply(made(xds.ClusterType, "", []string{"flap"}))
 	}
-	for _, v := range r.group.shard(xds.ClusterType, constraints.Params{}).star.views {
+	for v := range r.group.shard(xds.ClusterType, constraints.Params{}).star.views.all() {
 		if len(v.tombs) > 2*spareTombs || v.dead != 1 || still.Standing().Lagging {
 			t.Errorf("%d tombs for %d dead, lagging %v", len(v.tombs), v.dead, still.Standing().Lagging)
 		}

@@ -53,9 +53,9 @@ func TestEqualGroupsShareBytes(t *testing.T) {
 					}
 				}
 			}
-			v := subs[0].shard.star.views[false]
+			v := subs[0].shard.star.views.plain
 			for _, s := range subs[1:] {
-				if w := s.shard.star.views[false]; w.full != v.full || w.segments.list[0].chunk != v.segments.list[0].chunk {
+				if w := s.shard.star.views.plain; w.full != v.full || w.segments.list[0].chunk != v.segments.list[0].chunk {
 					t.Error("the set is held twice")
 				}
 			}

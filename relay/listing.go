@@ -83,7 +83,9 @@ func (s *Sub) members(collection string) (names []string) {
 	for p := s.sets.first; p != nil; p = p.also {
 		if t := p.view.set; t.kind != wild && t.selector == key && !p.fresh {
 			for m := range t.members.all() {
-				names = append(names, m.name)
+				if s.permit.Allows(m.name) {
+					names = append(names, m.name)
+				}
 			}
 		}
 	}

@@ -209,8 +209,8 @@ func (m MapView) Status(seen map[*xds.Variant]bool) (_ TypeStatus, digest TypeDi
 	}
 	s.sets(func(t *set) {
 		ts.Members += t.members.len()
-		ts.Views += len(t.views)
-		for _, v := range t.views {
+		ts.Views += t.views.len()
+		for v := range t.views.all() {
 			ts.Tombstones += v.dead
 		}
 	})

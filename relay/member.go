@@ -64,7 +64,7 @@ func (t *set) apply(a *Applied, u *update, bodies []*xds.Variant, gen uint32) {
 		t.list(m, rev)
 		t.swap(a, m, body)
 		if t.nameErrors.clear(name) && m.touched == untouched {
-			for _, v := range t.views {
+			for v := range t.views.all() {
 				v.renew(name, rev)
 			}
 		}
@@ -112,7 +112,7 @@ func (t *set) swap(a *Applied, m *member, body *xds.Variant) {
 		a.Resumed++
 		t.shard.expiring.track(expiringKey{t, m.name}, m.variants)
 		t.noteUncached(m)
-		for _, v := range t.views {
+		for v := range t.views.all() {
 			v.offer(m, t.shard.rev)
 		}
 		return

@@ -33,7 +33,7 @@ func (m *model) openSub() {
 		c.aliases = map[string][]string{}
 		maps.DeleteFunc(c.back, func(n string, _ int) bool { return !known(n) })
 	}
-	o := SubOptions{TypeURL: ty, Delta: c.delta, TTL: m.ttls() && m.rnd.IntN(2) == 0}
+	o := SubOptions{TypeURL: ty, Delta: c.delta, TTL: m.ttls() && m.rnd.IntN(2) == 0, Permit: m.permit(c, ty)}
 	if c.delta {
 		o.Initial = map[string]string{}
 		for _, n := range slices.Sorted(maps.Keys(c.versions)) {
@@ -89,6 +89,9 @@ func (m *model) subscribeOne(c *modelSub) {
 		}
 		// to unsubscribe by another name than was subscribed has scripts of its own
 		on = on || !c.names[name]
+	}
+	if !m.may(c, name) {
+		return // its caller sees to that
 	}
 	if m.collects() && (!m.has("names") || m.rnd.IntN(2) == 0) {
 		name = collection(name)
@@ -193,6 +196,7 @@ func (m *model) take(c *modelSub) {
 		}
 	}
 	m.takeErrors(c, a)
+	m.judgePermit(c, a)
 	for r := range c.records.all() {
 		if r.is(revived) {
 			m.revivals++
@@ -346,7 +350,7 @@ func (m *model) quiet() {
 	for _, c := range m.subs {
 		want := map[string]int{}
 		for n, b := range m.state[c.typeURL] {
-			if m.wants(c, n) || c.named1(m.aliasesOf(c.typeURL, n)) {
+			if m.wants(c, n) || m.may(c, n) && c.named1(m.aliasesOf(c.typeURL, n)) {
 				want[n] = b
 			}
 		}

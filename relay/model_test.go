@@ -30,7 +30,7 @@ func newSeed(t *testing.T) uint64 {
 
 // TestConvergence drives the table by random steps of an origin and of clients, in all crossings of
 // the dialects: responses in flight, lanes served apart, chunked first answers, bad responses,
-// errors of names, TTLs that are renewed or run out, origins without resume or versions, members
+// errors of names, clients that may have a part of what there is, TTLs that are renewed or run out, origins without resume or versions, members
 // that are not in the wildcard, clients that return with what they held, resources that go by
 // aliases which move and are dropped, a stream for each type, streams refused for types never
 // answered, outages in which what had retired comes back, bodies that must not be cached, and
@@ -99,6 +99,7 @@ var modelKinds = []string{
 	"namespaces", "namespaces no-resume", "namespaces names",
 	"guarded", "sotw guarded", "no-resume guarded", "no-versions guarded", "globs guarded", "namespaces guarded", "aliases guarded",
 	"frozen", "sotw frozen", "no-resume frozen", "globs frozen", "frozen guarded",
+	"permits", "sotw permits", "permits restarts", "permits ttl", "aliases permits", "globs permits", "namespaces permits",
 }
 
 type model struct {
@@ -191,6 +192,7 @@ type modelSub struct {
 	lost     map[string]int    // by "*": its place in lives
 	back     modelBack
 	took     time.Time // when it was last sent anything
+	may      *Permit   // of names as they are written here
 }
 
 var modelTypes = []string{xds.ClusterType, xds.EndpointType, xds.ScopedRouteType}
@@ -280,6 +282,9 @@ func isCollection(name string) bool { return strings.HasSuffix(name, "/*") }
 func (m *model) wants(c *modelSub, n string) bool { return m.ways(c, n) > 0 }
 
 func (m *model) ways(c *modelSub, n string) (ways int) {
+	if !m.may(c, n) {
+		return 0
+	}
 	for _, way := range []bool{c.wildcard && visible(n), c.names[n], c.names[collection(n)]} {
 		if way {
 			ways++

@@ -130,7 +130,7 @@ func (t *set) forgetErrors(gen uint32, rev uint64) (ended bool) {
 			continue
 		}
 		ended = t.nameErrors.clear(name)
-		for _, v := range t.views {
+		for v := range t.views.all() {
 			v.renew(name, rev)
 		}
 	}
@@ -176,7 +176,23 @@ func (t *set) noteLack() {
 
 // lacks reports whether the client may hold a resource that the set lacks.
 func (p *position) lacks() bool {
-	return p.fresh && p.sub.holds && !p.sub.delta && p.view.set.nameErrors.lackUntil.After(p.sub.shard.now)
+	t, now := p.view.set, p.sub.shard.now
+	if !p.fresh || !p.sub.holds || p.sub.delta || !t.nameErrors.lackUntil.After(now) {
+		return false
+	}
+	return p.view.permit == nil || p.inErrors(func(name string, f *nameErrorState) bool {
+		return t.members.get(name) == nil && f.at.Add(silence).After(now) && !t.shard.group.origin.ends(f.nameError)
+	})
+}
+
+// inErrors reports whether a name that the client may have is in an error of a kind.
+func (p *position) inErrors(of func(name string, f *nameErrorState) bool) bool {
+	for name, f := range p.view.set.nameErrors.byName {
+		if p.view.permit.Allows(name) && of(name, f) {
+			return true
+		}
+	}
+	return false
 }
 
 // endSpared returns the spared names that are no longer in error and have no body either.
@@ -207,7 +223,7 @@ func (p *position) errorAgain(name string) {
 // stated marks the clients of the set that have to look at its errors. A client that waits for the
 // first answer gets them with it or after it.
 func (t *set) stated(rev uint64) {
-	for _, v := range t.views {
+	for v := range t.views.all() {
 		for p := v.ordered.head; p != nil; p = p.next {
 			p.sub.markChanged(rev)
 		}
@@ -238,7 +254,7 @@ func (p *position) takeErrors(going *Answer) (errs []*NameError, rev uint64) {
 	// add reports whether the error of a name could go, or need not.
 	add := func(f *nameErrorState) bool {
 		name := f.nameError.Name
-		if f.gen != set.answeredGen || s.record(name) != nil {
+		if f.gen != set.answeredGen || s.record(name) != nil || !p.view.permit.Allows(name) {
 			return true
 		}
 		if it := s.sets.live(name); it != nil {

@@ -26,15 +26,23 @@ type position struct {
 	spared map[string]bool
 }
 
-// unsettled reports whether the first answer has to wait for the set. An empty collection is known
-// to be empty only while the upstream stream is open on which that was stated (RELAY-38).
+// unsettled reports whether the first answer has to wait for the set.
 func (p *position) unsettled() bool {
 	t := p.view.set
 	if p.flows() {
 		return false
 	}
 	holds := p.sub.holds && !(p.sub.holdsFallback && t.standsIn())
-	return p.fresh && (!t.ready(holds) || t.kind != wild && p.view.live == 0 && !t.live())
+	return p.fresh && (!t.ready(holds) || t.kind != wild && p.view.live == 0 && !p.view.emptyNow())
+}
+
+// emptyNow reports whether a collection without members for the view's clients is known to have
+// none. It is only while the upstream stream is open on which that was stated (RELAY-38). If only
+// these clients may not have them it is as known as the members are, and on a stream that resumes
+// the origin may have nothing to say of these.
+func (v *view) emptyNow() bool {
+	t := v.set
+	return t.live() || v.permit != nil && t.members.len() > 0 && t.firm && t.lane().live(t.askedGen)
 }
 
 // flows reports whether the client is sent members as they come, before the set has settled. That

@@ -188,7 +188,7 @@ func (x *positions) dropped(name string) {
 func (x *positions) spared(name string) (spared bool) {
 	x.covering(name, func(p *position) {
 		f := p.view.set.nameErrors.byName[name]
-		if !p.sub.delta || f == nil || p.sub.shard.group.origin.ends(f.nameError) {
+		if !p.sub.delta || f == nil || !p.view.permit.Allows(name) || p.sub.shard.group.origin.ends(f.nameError) {
 			return
 		}
 		if p.spared == nil {

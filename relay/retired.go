@@ -250,6 +250,22 @@ func (e *entry) markRecords(rev uint64) {
 // body is the body of a name by itself for this client. While no stream is open on which it was
 // asked, what must not be cached is sent only to clients that were sent a body before (RELAY-9).
 func (r *record) body() *xds.Variant {
+	v := r.anyBody()
+	if v != nil && !r.sub.permit.Allows(v.Name) {
+		return nil
+	}
+	return v
+}
+
+// isDenied reports whether the name is an alias of a resource that the client may not have. For
+// this client there is none.
+func (r *record) isDenied() bool {
+	v := r.entry.chosen
+	return v != nil && v.Name != r.entry.name && !r.sub.permit.Allows(v.Name)
+}
+
+// anyBody is body whether the client may have it or not.
+func (r *record) anyBody() *xds.Variant {
 	s := r.sub
 	switch v := r.entry.chosen; {
 	case r.heldBack(), r.entry.unconfirmed && !r.is(holds) && s.shard.named.answersSoon(r.entry):

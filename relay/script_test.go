@@ -181,6 +181,8 @@ func (s *script) run(f []string) []string {
 		return s.lacks()
 	case "stand": // what it has of a type: stand TYPE [names NAME=BODY...] [set SELECTOR NAME=BODY...]...
 		return s.stand(f[1:])
+	case "views":
+		return []string{fmt.Sprint(s.table.budget.views.Load())}
 	case "sources": // of what is held
 		return s.sources()
 	case "retired":
@@ -251,7 +253,7 @@ func (s *script) woken() []string {
 	return []string{"wakes " + strings.Join(names, " ")}
 }
 
-// open NAME delta|sotw[+ttl] TYPE [version=V] [holds NAME=BODY...]
+// open NAME delta|sotw[+ttl] TYPE [version=V] [may=NAME,PREFIX*] [holds NAME=BODY...]
 func (s *script) open(f []string) {
 	dialect, ttl := strings.CutSuffix(f[1], "+ttl")
 	o := SubOptions{TypeURL: shortTypes[f[2]], Delta: dialect == "delta", TTL: ttl}
@@ -261,6 +263,9 @@ func (s *script) open(f []string) {
 			if from := s.subs[v]; from != nil { // the version another client was sent
 				o.Version = from.last.Version
 			}
+		}
+		if v, ok := strings.CutPrefix(w, "may="); ok {
+			o.Permit = permitted(v)
 		}
 		if w == "holds" {
 			o.Initial = map[string]string{}
@@ -282,6 +287,16 @@ func (s *script) open(f []string) {
 	}
 	owner := NewSubscriber()
 	s.subs[f[0]] = &scriptSub{Sub: s.group.Open(owner, o), owner: owner}
+}
+
+// permitted is the permit of names, and of prefixes with a star.
+func permitted(names string) *Permit {
+	return NewPermit(names, func(name string) bool {
+		return slices.ContainsFunc(strings.Split(names, ","), func(pattern string) bool {
+			prefix, star := strings.CutSuffix(pattern, "*")
+			return name == pattern || star && strings.HasPrefix(name, prefix)
+		})
+	})
 }
 
 func (s *script) client(c *scriptSub, f []string) []string {

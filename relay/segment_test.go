@@ -24,7 +24,7 @@ func (r *rig) check() {
 
 // whole is what a client of the dialect is sent of all Clusters there are.
 func (r *rig) whole(delta bool) []*chunk {
-	body := r.group.store(xds.ClusterType).all[0].star.views[false].fullBody(delta)
+	body := r.group.store(xds.ClusterType).all[0].star.views.plain.fullBody(delta)
 	body.encoded(delta, false, nil)
 	return body.shared.chunks
 }
@@ -148,7 +148,7 @@ func TestEncodedFormIsReleased(t *testing.T) {
 		}
 	}
 	held := func() (got string) {
-		v := w.shard.star.views[false]
+		v := w.shard.star.views.plain
 		for _, g := range v.segments.list {
 			if g.chunk != nil && len(g.chunk.delta.pieces) > 0 {
 				got += "delta "
@@ -179,7 +179,7 @@ func TestEncodedFormIsReleased(t *testing.T) {
 	send(again)
 	want("one is new", "delta sotw delta sotw ")
 	w.Close(zero)
-	v := again.shard.star.views[false]
+	v := again.shard.star.views.plain
 	if v.full != nil || v.segments.list[0].chunk.sotw.pieces != nil {
 		t.Error("the last client of state of the world is gone, and what was encoded for it is held")
 	}

@@ -17,7 +17,7 @@ type set struct {
 	reach xds.Glob // of a glob
 
 	members members
-	views   map[bool]*view // by whether TTLs are told
+	views   byPermit[view]
 	interest
 	// inChanged: a collection that its lane has to look at, besides asking anew.
 	inChanged bool
@@ -86,7 +86,7 @@ type set struct {
 }
 
 func newSet(s *shard, selector string) *set {
-	t := &set{views: map[bool]*view{}}
+	t := &set{}
 	t.scope = scope{shard: s, of: t, selector: selector}
 	return t
 }
@@ -245,7 +245,7 @@ func (t *set) standsIn() bool { return t.revived && t.fallback }
 // be copied several times under the lock.
 func (t *set) expectMembers(n int) {
 	t.members.expect(n)
-	if v := t.views[true]; v != nil && len(v.items) == 0 {
+	if v := t.views.timed; v != nil && len(v.items) == 0 {
 		v.items = make(map[string]*item, n)
 	}
 }
@@ -254,7 +254,7 @@ func (t *set) expectMembers(n int) {
 func (t *set) offer(m *member, rev uint64) {
 	t.shard.expiring.track(expiringKey{t, m.name}, m.variants)
 	t.noteUncached(m)
-	for _, v := range t.views {
+	for v := range t.views.all() {
 		v.offer(m, rev)
 	}
 	if len(m.variants) == 0 {
@@ -264,7 +264,7 @@ func (t *set) offer(m *member, rev uint64) {
 
 // markChanged marks the clients of all views once the members of one response were offered.
 func (t *set) markChanged(rev uint64) {
-	for _, v := range t.views {
+	for v := range t.views.all() {
 		v.markChanged(rev)
 	}
 }
@@ -275,7 +275,7 @@ func (t *set) wakeFresh() {
 	s := t.shard
 	s.edited() // it may have settled
 	t.awaited = time.Time{}
-	for _, v := range t.views {
+	for v := range t.views.all() {
 		for p := v.fresh.head; p != nil; p = p.next {
 			p.sub.mark(s.rev)
 			// marked before or not: other types of the stream may wait for the set

@@ -44,12 +44,13 @@ func (r *record) effective() (v *xds.Variant, absent bool, rev uint64) {
 	return v, (absent || gone && !waits) && v == nil, rev
 }
 
-// absent reports whether the client may be sent that the origin stated the name not to exist. An
+// absent reports whether the client may be sent that the origin stated the name not to exist, or
+// stated something of it that the client may not have. An
 // absence that was stated before the upstream stream broke is not sent to a client that asks now
 // (RELAY-38). A removal that a client was about to be sent still is, since it did happen.
 func (r *record) absent() bool {
 	e := r.entry
-	return r.sub.shard.named.absent(e) || e.wasStatedAbsent() && r.is(holds) && !r.is(claimed)
+	return r.isDenied() || r.sub.shard.named.absent(e) || e.wasStatedAbsent() && r.is(holds) && !r.is(claimed)
 }
 
 // event is what a client must be sent of a name.

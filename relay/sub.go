@@ -28,6 +28,9 @@ type SubOptions struct {
 	// TTL: the client may be sent TTLs (TTL-5). For all other clients the relay watches the expiry
 	// itself (RELAY-51).
 	TTL bool
+	// Permit is what the client may have; nil: everything. Of sets it is sent that part. A name
+	// that it may not have is not subscribed to; the caller refuses it.
+	Permit *Permit
 	// Polls: the client ends its subscription after each answer, and subscribes again later
 	// (REST-10).
 	Polls bool
@@ -41,6 +44,7 @@ type Sub struct {
 	owner   *Subscriber
 	shard   *shard
 	typeURL string
+	permit  *Permit // see SubOptions
 	delta   bool
 	ttl     bool // the client is sent TTLs
 	located bool // see SubOptions
@@ -80,6 +84,7 @@ type Sub struct {
 	moreLeft       bool // during a Take: there is more than fits into one answer (absences.go)
 	sentWhole      bool // a whole list was sent
 	removalDue     bool // an empty list is due, once all names are known to be gone
+	denies         bool // SotW: see Denies
 	sentTTLs       bool // the client was sent answers of a type with TTLs
 	lagging        bool
 	partial        bool // only a part of a long list has been processed (longlist.go)
@@ -106,7 +111,7 @@ func (g *Group) Open(owner *Subscriber, o SubOptions) *Sub {
 		return nil
 	}
 	sub := &Sub{
-		owner: owner, typeURL: o.TypeURL, delta: o.Delta, ttl: o.TTL, located: o.Located, polls: o.Polls, version: o.Version,
+		owner: owner, typeURL: o.TypeURL, delta: o.Delta, ttl: o.TTL, located: o.Located, permit: o.Permit, polls: o.Polls, version: o.Version,
 		holds: o.Version != "" || len(o.Initial) > 0, holdsFallback: o.StandIn, first: true, alias: noAliases,
 	}
 	if len(o.Initial) > 0 {

@@ -142,6 +142,19 @@ func (s *Sub) Replace(now time.Time, names []string, wildcard bool) []Denied {
 	return list.done()
 }
 
+// Denies records for a SotW client whether its list has names that it may not have. They are as if
+// they did not exist: a client that comes back with something is sent a list without them, even if
+// that has nothing else.
+func (s *Sub) Denies(some bool) {
+	s.shard.mu.Lock()
+	defer s.shard.unlock()
+	if some && !s.denies && s.holds && xds.SentWhole(s.typeURL) {
+		s.removalDue = true
+		s.mark(s.shard.rev)
+	}
+	s.denies = some
+}
+
 func (s *Sub) joinStar() {
 	if star := s.shard.star; !s.deniedSet(star, xds.Wildcard, "") {
 		s.join(star)

@@ -18,6 +18,9 @@ func (s *Sub) subscribe(name, spelt string, e *entry) *record {
 		}
 		return nil
 	}
+	if !s.permit.Allows(name) {
+		return nil
+	}
 	r := s.recordOf(e)
 	if r == nil {
 		if s.denied(e, name, spelt) {

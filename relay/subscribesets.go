@@ -12,7 +12,7 @@ func (s *Sub) join(t *set) {
 		p.demand()
 		return
 	}
-	p := &position{sub: s, view: t.view(s.ttl), fresh: true}
+	p := &position{sub: s, view: t.view(s.ttl, s.permit), fresh: true}
 	p.view.enter(p)
 	if s.sets.first != nil && s.sets.more == nil {
 		s.overlap()

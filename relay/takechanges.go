@@ -232,6 +232,8 @@ func (r *record) errorFor(what event) *NameError {
 		return nil
 	case f == r.lastError(), f.Own && s.delta:
 		return nil
+	case r.isDenied(), f.Name != e.name && !s.permit.Allows(f.Name):
+		return nil // it is of a resource that the client may not have, and the name an alias
 	case (!s.shard.named.isAsked(e) || !e.isAnswered()) && !(f.Expired && what == removal):
 		return nil
 	case !sent && s.inSet(e) && s.shard.group.origin.ends(f):

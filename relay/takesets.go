@@ -80,7 +80,11 @@ func (p *position) sharedNews() *Body {
 // empty adds the statement that a collection is empty, if all of it is sent and it has no members
 // (COLL-3). A collection with members in error may not be empty.
 func (p *position) empty(b *Body) {
-	if t := p.view.set; t.kind != wild && p.view.live == 0 && len(t.nameErrors.byName) == 0 && (p.fresh || p.resend) && t.live() {
+	t := p.view.set
+	if t.kind == wild || p.view.live > 0 || !p.fresh && !p.resend || !p.view.emptyNow() {
+		return
+	}
+	if !p.inErrors(func(string, *nameErrorState) bool { return true }) {
 		b.remove(t.selector, t.spelt)
 	}
 }

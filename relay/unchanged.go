@@ -9,7 +9,8 @@ import (
 // Nearly all members of a set came with its first answer, and have not changed since. Of such a
 // member a view knows the body, which its segment has, and that it is of revision view.base. So it
 // has no item, only its place, until it changes or somebody asks for its item. There may be as many
-// members as groups times resources (BenchmarkEqualGroups). Views for TTLs have items for all.
+// members as groups times resources (BenchmarkEqualGroups). Views for TTLs have
+// items for all, and so have limited ones.
 
 func (p *place) variant() *xds.Variant { return p.segment.variants[p.at] }
 
@@ -20,7 +21,7 @@ func (m *member) isUnchanged() bool { return m.place.segment != nil }
 // does not.
 func (v *view) startsWith(m *member, body *xds.Variant, rev uint64) bool {
 	switch {
-	case v.ttl, v.live+v.dead > 0 && rev != v.base:
+	case v.own, v.live+v.dead > 0 && rev != v.base:
 		return false
 	case v.live+v.dead == 0:
 		v.base = rev
@@ -100,7 +101,7 @@ func (it *item) onto(p place) { it.segment, it.at = p.segment, p.at }
 func (v *view) moved(name string, to place) {
 	m := v.set.members.get(name)
 	switch {
-	case v.ttl:
+	case v.own:
 		v.items[name].onto(to)
 	case m.isUnchanged():
 		m.place = to
@@ -112,7 +113,7 @@ func (v *view) moved(name string, to place) {
 // placeOf is where the body of that name is, of a member that lives.
 func (v *view) placeOf(name string) place {
 	it := v.items[name]
-	if m := v.set.members.get(name); !v.ttl {
+	if m := v.set.members.get(name); !v.own {
 		if m.isUnchanged() {
 			return m.place
 		}

@@ -8,13 +8,16 @@ import (
 
 // view is what all subscribers of one selector share: the items by revision, the tombstones, the
 // version and the encoded bodies. Subscribers that are sent TTLs have a view of their own, since
-// only for them a new TTL is an event. A view begins with the first subscriber and ends with the
-// last. Guarded by its shard's lock.
+// only for them a new TTL is an event. So have those that may have a part of the members, with all
+// whose permits are equal. A view begins with the first subscriber and ends with the last. Guarded
+// by its shard's lock.
 type view struct {
-	set *set
-	ttl bool
-	// items are by name all there are, if TTLs are sent. Else they are the tombstones: a member
-	// says itself which live item is its own.
+	set    *set
+	permit *Permit // nil: it has all members
+	ttl    bool
+	own    bool // it has TTLs or a permit, so items are all there are
+	// items are by name all there are, if own. Else they are the tombstones: a member says itself
+	// which live item is its own.
 	items map[string]*item
 
 	// head..tail are all items ordered by their last event, oldest first. Invariant: last never
@@ -83,23 +86,24 @@ type tomb struct {
 // streams are ended.
 const spareTombs = 1000
 
-func (t *set) view(ttl bool) *view {
-	v := t.views[ttl]
+// view is the set's view for clients that are sent TTLs or not, and have a permit.
+func (t *set) view(ttl bool, p *Permit) *view {
+	v := t.views.of(ttl, p)
 	if v == nil {
-		v = &view{set: t, ttl: ttl, items: map[string]*item{}}
+		v = &view{set: t, ttl: ttl, own: ttl || p != nil, permit: p, items: map[string]*item{}}
 		for m := range t.members.all() {
 			v.offer(m, t.shard.rev)
 		}
 		v.changed, v.contentRev = false, t.shard.rev
-		t.views[ttl] = v
+		t.views.put(ttl, p, v)
 		t.shard.table().budget.views.Add(1)
 	}
 	return v
 }
 
 func (t *set) dropView(v *view) {
-	delete(t.views, v.ttl)
-	if !v.ttl {
+	t.views.put(v.ttl, v.permit, nil)
+	if !v.own {
 		for m := range t.members.all() {
 			m.item, m.place = nil, place{}
 		}
@@ -109,7 +113,7 @@ func (t *set) dropView(v *view) {
 
 // item is that of a name; nil: there is none.
 func (v *view) item(name string) *item {
-	if m := v.set.members.get(name); m != nil && !v.ttl {
+	if m := v.set.members.get(name); m != nil && !v.own {
 		return v.itemOf(m)
 	}
 	return v.items[name]
@@ -118,19 +122,22 @@ func (v *view) item(name string) *item {
 // itemOf is the item of a member; nil: there is none. A look-up costs more than all else that is
 // done for a member, so the member says. What it says of a dead item may be over.
 func (v *view) itemOf(m *member) *item {
-	if !v.ttl && m.isUnchanged() {
+	if !v.own && m.isUnchanged() {
 		return v.itemise(m)
 	}
-	if it := m.item; !v.ttl && (it == nil && v.dead == 0 || it != nil && !it.dead) {
+	if it := m.item; !v.own && (it == nil && v.dead == 0 || it != nil && !it.dead) {
 		return it
 	}
 	return v.items[m.name]
 }
 
-// offer updates the item of a member to the member's variants.
+// offer updates the item of a member to the member's variants, if clients may have the member.
 func (v *view) offer(m *member, rev uint64) {
+	if !v.permit.Allows(m.name) {
+		return
+	}
 	chosen := pick(m.variants, v.set.shard.params)
-	if !v.ttl && m.isUnchanged() && v.stays(m, chosen) {
+	if !v.own && m.isUnchanged() && v.stays(m, chosen) {
 		return
 	}
 	it := v.itemOf(m)
@@ -142,7 +149,7 @@ func (v *view) offer(m *member, rev uint64) {
 		return
 	case it == nil:
 		it = &item{birth: rev}
-		if v.ttl {
+		if v.own {
 			v.items[m.name] = it
 		}
 		v.born(it, chosen, rev)
@@ -152,7 +159,7 @@ func (v *view) offer(m *member, rev uint64) {
 		v.unlink(it)
 		it.dead = false
 		v.dead--
-		if !v.ttl {
+		if !v.own {
 			delete(v.items, m.name)
 		}
 		v.born(it, chosen, rev)
@@ -181,7 +188,7 @@ func (v *view) offer(m *member, rev uint64) {
 		v.gone(it)
 		v.born(it, chosen, rev)
 	}
-	if !v.ttl {
+	if !v.own {
 		m.item = it
 	}
 }

@@ -118,10 +118,10 @@ func (t *take) nothingUnknown() bool {
 		}
 	}
 	// denied: all names are in errors that leave bodies in use, and the client may hold resources
-	// from before the stream; or it names nothing more.
-	byName, denied := s.sets.first == nil, s.holds && !s.sentWhole
+	// from before the stream; or it names nothing more that it may have.
+	byName, denied := s.sets.first == nil, s.holds && !s.sentWhole && !s.denies
 	for r := range s.records.all() {
-		if !r.entry.isGone() && !(byName && r.ended()) {
+		if !r.isGone() && !(byName && r.ended()) {
 			return false
 		}
 		denied = denied && r.inError()
@@ -257,8 +257,11 @@ func (t *take) settleWhole() (changed bool) {
 // stream. A body that was received but is held back from this client does not count as known, since
 // the client may hold the name.
 func (r *record) known() bool {
-	return r.body() != nil || r.entry.isGone() && !r.heldBack()
+	return r.body() != nil || r.isGone() && !r.heldBack()
 }
+
+// isGone is entry.isGone for this client.
+func (r *record) isGone() bool { return r.entry.isGone() || r.isDenied() }
 
 func (s *Sub) resolved() bool {
 	for r := range s.records.all() {
@@ -275,7 +278,7 @@ func (s *Sub) resolved() bool {
 // like silence. The same holds for secrets, since Envoy refuses a list without them.
 func (r *record) ended() bool {
 	s := r.sub
-	return r.entry.isGone() || r.inError() && r.lastError() != nil && !s.holds && !xds.IsSecret(s.typeURL)
+	return r.isGone() || r.inError() && r.lastError() != nil && !s.holds && !xds.IsSecret(s.typeURL)
 }
 
 // inError reports whether there is no body, and the last error would leave a body in use (ABS-8).

@@ -34,5 +34,5 @@
 // # Who imports it
 //
 // Package cmd/weir/config compiles the key authorization, and cmd/weir answers questions about it.
-// weir does not serve with it yet.
+// Package downstream asks for the rights of a stream.
 package authz

@@ -129,6 +129,9 @@ func pathOf(field string) []string {
 	return strings.Split(strings.TrimPrefix(field, metadataPrefix), ".")
 }
 
+// Scalar returns the value of the field metadata.PATH as text; false: it has none.
+func Scalar(n *corev3.Node, field string) (string, bool) { return scalar(fieldOf(n, field)) }
+
 // scalar returns the parameter value of a field, equal on every replica; false: it can be none
 // (RELAY-65). Zero has no sign.
 func scalar(v *structpb.Value) (string, bool) {

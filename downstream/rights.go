@@ -1,0 +1,171 @@
+package downstream
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/downstream/authz"
+	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/node"
+	"github.com/weir-xds/weir/relay/xds"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// rights are what one stream's client may have: by the identity of its connection, and by what its
+// node says. They are found before the stream joins a group. Guarded by the session's lock.
+type rights struct {
+	allowances *authz.Allowances
+	permits    []permit // those asked for so far
+}
+
+// permit is what the client may have of one type at one origin with some parameters.
+type permit struct {
+	origin  *relay.Origin
+	typeURL string
+	params  constraints.Params
+	names   *relay.Permit // nil: all
+}
+
+var (
+	// errNoRule ends a stream. The client may come again with another node.
+	errNoRule = status.Error(codes.PermissionDenied, "authorization: no rule fits the identity of this client and what its node says")
+	// errReruled ends a stream. The client that resumes is sent the difference.
+	errReruled = status.Error(codes.Unavailable, "authorization: what this client may have has changed: come again, and resume by version")
+	// notAllowed is the one reason that is told as an absence, too: clients that do not know
+	// resource errors take the name for one that does not exist.
+	notAllowed = &reason{code: codes.PermissionDenied, text: "authorization: no rule allows this name to the client"}
+)
+
+// rightsOf are those of a client with a node; nil: it may have everything. The error is the status
+// that its stream ends with.
+func rightsOf(set *settings, from *caller, n *corev3.Node) (*rights, error) {
+	if set.rules == nil {
+		return nil, nil
+	}
+	a, fits := set.rules.For(from.who(), set.address).Fit(func(field string) (string, bool) {
+		switch name, _ := strings.CutPrefix(field, "node."); name {
+		case "id":
+			return n.GetId(), n.GetId() != ""
+		case "cluster":
+			return n.GetCluster(), n.GetCluster() != ""
+		default:
+			return node.Scalar(n, name)
+		}
+	})
+	if !fits {
+		return nil, errNoRule
+	}
+	return &rights{allowances: a}, nil
+}
+
+// permit is what the client may have of a type at an origin with some parameters; nil: everything.
+func (s *session) permit(o *relay.Origin, typeURL string, p constraints.Params) *relay.Permit {
+	if s.rights == nil {
+		return nil
+	}
+	return s.rights.permit(o, typeURL, p)
+}
+
+func (r *rights) permit(o *relay.Origin, typeURL string, p constraints.Params) *relay.Permit {
+	for i := range r.permits {
+		if x := &r.permits[i]; x.origin == o && x.typeURL == typeURL && x.params.Key() == p.Key() {
+			return x.names
+		}
+	}
+	a := r.allowances.Permit(o.Name(), typeURL, func(field string) (string, bool) {
+		return p.Lookup(strings.TrimPrefix(field, "parameters."))
+	})
+	x := permit{origin: o, typeURL: typeURL, params: p}
+	if !a.All() {
+		x.names = relay.NewPermit(a.Key(), a.Allows)
+	}
+	r.permits = append(r.permits, x)
+	return x.names
+}
+
+// plainPermits finds the permits of plain names, of which a request may have a million.
+type plainPermits struct {
+	origin *relay.Origin // of the last one
+	names  *relay.Permit
+}
+
+func (x *plainPermits) of(s *session, st *streamType, o *relay.Origin) *relay.Permit {
+	if x.origin != o {
+		x.origin, x.names = o, s.permit(o, st.typeURL, s.params(o, st.typeURL))
+	}
+	return x.names
+}
+
+// deny is the reason why a name is refused by the rules; nil: it is allowed. Of a name that stands
+// for others the client is sent what it may have. located: it is that of a locator.
+func (s *session) deny(st *streamType, o *relay.Origin, name string, p *relay.Permit, located bool) *reason {
+	if p == nil || p.Allows(xds.NameKey(name)) || s.selects(st, o, name, located) {
+		return nil
+	}
+	return notAllowed
+}
+
+// selects reports whether a name stands for others (COLL-1, ALIAS-6).
+func (s *session) selects(st *streamType, o *relay.Origin, name string, located bool) bool {
+	switch {
+	case name == xds.Wildcard:
+		return true
+	case xds.IsNewStyle(name):
+		u, err := xds.ParseURN(name)
+		return err == nil && u.Glob()
+	case !xds.IsVirtualHost(st.typeURL):
+		return false
+	case !strings.Contains(name, "/"):
+		return true
+	}
+	g := s.joined(st, s.cfg.origin)
+	return !located && g != nil && o == s.cfg.origin && len(s.spaces(st, g, []string{name})) > 0
+}
+
+// keepsRights reports whether the client may have the same with other settings, as far as it has
+// asked. It locks the session.
+func (s *session) keepsRights(set *settings) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, same := s.rightsBy(set)
+	return same
+}
+
+// rightsBy are the client's rights with other settings, and whether they are the same, as far as it
+// has asked.
+func (s *session) rightsBy(set *settings) (next *rights, same bool) {
+	switch {
+	case s.closed || s.group == nil || set.rules == s.cfg.rules && set.address == s.cfg.address:
+		return s.rights, true
+	case set.rules != nil && s.nodeKept < nodeFacts:
+		return nil, false
+	}
+	next, err := rightsOf(set, &s.from, s.node)
+	if err != nil {
+		return nil, false
+	}
+	if s.rights == nil && next == nil {
+		return nil, true
+	}
+	was := s.rights
+	if was == nil { // everything, of what it has asked for
+		was = &rights{}
+		for _, st := range s.types {
+			for i := range st.sub.Len() {
+				sub := st.sub.Part(i)
+				was.permits = append(was.permits, permit{origin: sub.Group().Origin(), typeURL: st.typeURL, params: sub.Params()})
+			}
+		}
+	}
+	return next, !slices.ContainsFunc(was.permits, func(x permit) bool {
+		return next == nil && x.names != nil || next != nil && !samePermit(x.names, next.permit(x.origin, x.typeURL, x.params))
+	})
+}
+
+func samePermit(a, b *relay.Permit) bool {
+	return a == b || a != nil && b != nil && a.Key() == b.Key()
+}
