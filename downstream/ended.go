@@ -40,7 +40,7 @@ func endedBy(err error) ended {
 		return endedByAge
 	case errors.Is(err, errExpired):
 		return endedByCertificate
-	case errors.Is(err, errReconfigured):
+	case errors.Is(err, errReconfigured), errors.Is(err, errReruled):
 		return endedByReload
 	case errors.Is(err, errLagging):
 		return endedLagging

@@ -90,6 +90,7 @@ func (r *loadReport) done() {
 type loadStream struct {
 	// Set once.
 	server    *Server
+	listener  *listener
 	set       *settings
 	wire      grpc.ServerStream
 	transport transport
@@ -97,6 +98,10 @@ type loadStream struct {
 	from      caller
 
 	in loadReport // owned by serve, and from then on by report
+
+	// rights are set once, by the first report, under the server's lock; nil: it has not come. The
+	// stream's own goroutines need no lock.
+	rights *loadRights
 
 	ended atomic.Pointer[error] // the status that it ends with; nil: nothing has ended it
 }
@@ -125,7 +130,7 @@ func (s *Server) serveLoads(ln *listener, wire grpc.ServerStream) error {
 	if !ok {
 		return status.Error(codes.Internal, "the stream cannot be ended")
 	}
-	l := &loadStream{server: s, set: set, wire: wire, transport: end}
+	l := &loadStream{server: s, listener: ln, set: set, wire: wire, transport: end}
 	l.in = loadReport{ctx: ctx, intake: s.intake, most: set.limits.RequestBytes}
 	err := l.serve(ctx)
 	l.in.done()
@@ -161,6 +166,9 @@ func (l *loadStream) serve(ctx context.Context) error {
 	}
 	first, err := l.first()
 	if err != nil {
+		return err
+	}
+	if first, err = s.admitLoads(l, first); err != nil {
 		return err
 	}
 	up, cancel := context.WithCancel(ctx)
@@ -223,6 +231,9 @@ func (l *loadStream) report(origin LoadStream, message []byte, cancel func()) {
 		if message, err = l.receive(); errors.Is(err, io.EOF) {
 			_ = origin.CloseSend() // answer gets the error if the stream has ended
 			return
+		}
+		if err == nil {
+			message, err = l.rights.set(message)
 		}
 		if err != nil {
 			l.end(err)

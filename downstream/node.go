@@ -31,7 +31,7 @@ func (s *session) lookAtNode(in *content) error {
 		s.showNode(in, node) // before it is changed
 		err = s.join(node)
 	default:
-		err = s.checkNode(node)
+		err = s.checkNode(s.rights.set(node))
 	}
 	s.nodeHash = hash
 	return err
@@ -40,11 +40,12 @@ func (s *session) lookAtNode(in *content) error {
 // join sets the stream's node, for the life of the stream, to that of the first request (STREAM-1,
 // STREAM-2, RELAY-94).
 func (s *session) join(node *corev3.Node) error {
-	node = s.assume(node)
+	of := s.cfg.allowances(&s.from)
+	node = setIn(s.assume(node), of)
 	if s.cfg.requireNodeID && node.GetId() == "" {
 		return status.Error(codes.InvalidArgument, "node.id is empty, and require_node_id is set here")
 	}
-	rights, err := rightsOf(s.cfg, &s.from, node)
+	rights, err := rightsOf(of, node)
 	if err != nil {
 		return err
 	}
@@ -167,7 +168,7 @@ func (s *session) params(o *relay.Origin, typeURL string) constraints.Params {
 	if s.node == nil {
 		return constraints.Params{}
 	}
-	return o.Params(s.node, typeURL)
+	return s.rights.params(s.node, o, typeURL)
 }
 
 // errRegrouped ends a stream whose node no longer fits its group: a stream stays in its group, and
@@ -212,19 +213,21 @@ func (s *session) stays(node *corev3.Node) bool {
 			}
 		}
 	}
-	return s.group.Keeps(node) && s.keepsParams(node)
-}
-
-// keepsParams reports whether plain names still have the parameters that they were subscribed with.
-// Nothing else of a later node counts (STREAM-3).
-func (s *session) keepsParams(node *corev3.Node) bool {
 	if s.node == nil {
-		return true
+		return s.group.Keeps(node)
 	}
 	next := &corev3.Node{Metadata: s.node.Metadata, DynamicParameters: node.DynamicParameters}
+	return s.group.Keeps(node) && s.keepsParams(s.rights, next)
+}
+
+// keepsParams reports whether plain names still have the parameters that they were subscribed with,
+// by the rights and the node that the client has now. Nothing else of a later node counts
+// (STREAM-3).
+func (s *session) keepsParams(by *rights, node *corev3.Node) bool {
 	for _, st := range s.types {
 		for i := range st.sub.Len() {
-			if sub := st.sub.Part(i); !sub.Located() && sub.Group().Origin().Params(next, st.typeURL).Key() != sub.Params().Key() {
+			sub := st.sub.Part(i)
+			if !sub.Located() && by.params(node, sub.Group().Origin(), st.typeURL).Key() != sub.Params().Key() {
 				return false
 			}
 		}

@@ -110,6 +110,7 @@ func (c *Concerned) End(ctx context.Context, over time.Duration) {
 	for _, st := range c.denied {
 		st.end(errReruled)
 	}
+	s.reruleLoads()
 	for _, ln := range c.closed {
 		ln.health.Shutdown()
 		s.graceful.Add(1)

@@ -1,6 +1,7 @@
 package downstream
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -40,13 +41,36 @@ var (
 	notAllowed = &reason{code: codes.PermissionDenied, text: "authorization: no rule allows this name to the client"}
 )
 
-// rightsOf are those of a client with a node; nil: it may have everything. The error is the status
-// that its stream ends with.
-func rightsOf(set *settings, from *caller, n *corev3.Node) (*rights, error) {
+// allowances are the rules for a client of the listener; nil: there are none.
+func (set *settings) allowances(from *caller) *authz.Allowances {
 	if set.rules == nil {
+		return nil
+	}
+	return set.rules.For(from.who(), set.address)
+}
+
+// setIn puts what the rules set into a client's node, over what the client said. It returns the
+// node, which it changes.
+func setIn(n *corev3.Node, a *authz.Allowances) *corev3.Node {
+	if a == nil {
+		return n
+	}
+	for _, x := range a.SetNode() {
+		if n == nil {
+			n = &corev3.Node{}
+		}
+		node.Put(n, strings.TrimPrefix(x.Field, "node."), x.Value)
+	}
+	return n
+}
+
+// rightsOf are those of a client with a node, in which is set what the rules set; nil: it may have
+// everything. The error is the status that its stream ends with.
+func rightsOf(of *authz.Allowances, n *corev3.Node) (*rights, error) {
+	if of == nil {
 		return nil, nil
 	}
-	a, fits := set.rules.For(from.who(), set.address).Fit(func(field string) (string, bool) {
+	a, fits := of.Fit(func(field string) (string, bool) {
 		switch name, _ := strings.CutPrefix(field, "node."); name {
 		case "id":
 			return n.GetId(), n.GetId() != ""
@@ -60,6 +84,32 @@ func rightsOf(set *settings, from *caller, n *corev3.Node) (*rights, error) {
 		return nil, errNoRule
 	}
 	return &rights{allowances: a}, nil
+}
+
+// set puts what the rules set into a node of a request, which it changes.
+func (r *rights) set(n *corev3.Node) *corev3.Node {
+	if r == nil {
+		return n
+	}
+	return setIn(n, r.allowances)
+}
+
+// params are the parameters that plain names of a client with a node have at an origin (DYN-1,
+// RELAY-64), with what the rules set over those that it states.
+func (r *rights) params(n *corev3.Node, o *relay.Origin, typeURL string) constraints.Params {
+	p := o.Params(n, typeURL)
+	if r == nil || !o.TP2() {
+		return p
+	}
+	set := r.allowances.SetParameters(o.Name(), typeURL)
+	if len(set) == 0 {
+		return p
+	}
+	m := maps.Collect(p.All())
+	for _, x := range set {
+		m[strings.TrimPrefix(x.Field, "parameters.")] = x.Value
+	}
+	return constraints.NewParams(m)
 }
 
 // permit is what the client may have of a type at an origin with some parameters; nil: everything.
@@ -144,14 +194,17 @@ func (s *session) rightsBy(set *settings) (next *rights, same bool) {
 	case set.rules != nil && s.nodeKept < nodeFacts:
 		return nil, false
 	}
-	next, err := rightsOf(set, &s.from, s.node)
-	if err != nil {
+	of, was := set.allowances(&s.from), s.rights
+	if !was.setsSame(of) {
+		return nil, false // the node that its groups were joined with would be another
+	}
+	next, err := rightsOf(of, s.node)
+	if err != nil || !s.keepsParams(next, s.node) {
 		return nil, false
 	}
-	if s.rights == nil && next == nil {
+	if was == nil && next == nil {
 		return nil, true
 	}
-	was := s.rights
 	if was == nil { // everything, of what it has asked for
 		was = &rights{}
 		for _, st := range s.types {
@@ -164,6 +217,18 @@ func (s *session) rightsBy(set *settings) (next *rights, same bool) {
 	return next, !slices.ContainsFunc(was.permits, func(x permit) bool {
 		return next == nil && x.names != nil || next != nil && !samePermit(x.names, next.permit(x.origin, x.typeURL, x.params))
 	})
+}
+
+// setsSame reports whether other rules set the same in the client's node.
+func (r *rights) setsSame(of *authz.Allowances) bool {
+	var was, is []authz.Setting
+	if r != nil {
+		was = r.allowances.SetNode()
+	}
+	if of != nil {
+		is = of.SetNode()
+	}
+	return slices.Equal(was, is)
 }
 
 func samePermit(a, b *relay.Permit) bool {

@@ -43,7 +43,7 @@ var update = flag.Bool("update", false, "rewrite the expected output in testdata
 //	origin mutes|unmutes TYPE      it leaves a type unanswered
 //	snapshot                       what is kept on disk from now on
 //	restart                        the process ends, and begins again with that; a client's versions stay known
-//	rules [WHO KEY=VALUE,VALUE..] [; WHO ..]    the rules from now on: KEY is names, types, origins, or a claim; streams that lose by it end
+//	rules [WHO KEY=VALUE,VALUE..] [; WHO ..]    the rules from now on: KEY is names, types, origins, a claim, or set:FIELD; streams that lose by it end
 //	client NAME delta|sotw [as=IDENTITY] [KEY=VALUE..]    a new stream, with that metadata; it ends the client's former one
 //	NAME -> TYPE V= N= R={..}      a SotW request: version, nonce, names; error=WORD makes it a NACK
 //	NAME -> TYPE N= +NAME -NAME    a delta request; has={NAME@BODY} are its initial_resource_versions, ? is no version of ours
@@ -231,6 +231,8 @@ func (s *script) rules(f []string) {
 			for _, short := range values {
 				rules[last].Types = append(rules[last].Types, s.typeURL(short))
 			}
+		case strings.HasPrefix(key, "set:"):
+			rules[last].Set = map[string]string{strings.TrimPrefix(key, "set:"): value}
 		default:
 			rules[last].Claims = map[string][]string{key: values}
 		}

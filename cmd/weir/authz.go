@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -8,7 +9,6 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/weir-xds/weir/cmd/weir/config"
 	"github.com/weir-xds/weir/downstream/authz"
@@ -106,10 +106,11 @@ func explain(cfg *config.Config, q config.Question) (*explanation, error) {
 	asked := authz.Question{
 		Identity: q.Identity, Listener: l.Address, Origin: o.Name, TypeURL: q.Type, Name: name, Part: standsForMany(q.Type, name),
 	}
-	if asked.Said, err = said(cfg.Rules(), asked, q, o); err != nil {
+	rules := cmp.Or(cfg.Rules(), &authz.Rules{})
+	if asked.Said, err = said(rules, asked, q, o); err != nil {
 		return nil, err
 	}
-	return &explanation{cfg.Rules().Explain(asked), cfg, asked}, nil
+	return &explanation{rules.Explain(asked), cfg, asked}, nil
 }
 
 // listenerOf returns the listener with an address; "": the first.
@@ -169,14 +170,12 @@ func said(rules *authz.Rules, asked authz.Question, q config.Question, o *config
 	switch {
 	case o.TP2 && len(params) == 0:
 		params = map[string]string{}
-		n := &corev3.Node{Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{}}}
+		n := &corev3.Node{}
 		for key, value := range q.Node.Metadata {
-			n.Metadata.Fields[key] = structpb.NewStringValue(value)
+			node.Put(n, "metadata."+key, value)
 		}
 		for _, s := range rules.For(asked.Identity, asked.Listener).SetNode() {
-			if key, ok := strings.CutPrefix(s.Field, "node.metadata."); ok {
-				n.Metadata.Fields[key] = structpb.NewStringValue(s.Value)
-			}
+			node.Put(n, strings.TrimPrefix(s.Field, "node."), s.Value)
 		}
 		for key, value := range (node.Rules{Mapped: o.DynamicParameters.FromNode}).Params(n, q.Type).All() {
 			params[key] = value

@@ -159,20 +159,3 @@ func TestAuthzTest(t *testing.T) {
 		t.Errorf("without a configuration: got %d, %q", code, stderr)
 	}
 }
-
-// TestRulesAreNotServed: a file with rules is checked, warnings of them included, and refused by
-// what would serve with it.
-func TestRulesAreNotServed(t *testing.T) {
-	path := write(t, "origins:\n  - { name: a, grpc: { addresses: ['a:1'] } }\nauthorization:\n  - who: [anonymous]\n    names: ['{ns}/*']\n")
-	refusal := path + ":4:3: authorization: this version does not serve with rules"
-	warning := path + ":5:13: warning: authorization[0].names[0]: {ns} is in no pattern of who"
-	for _, command := range []string{"run", "validate"} {
-		code, stdout, stderr := weir(t, command, "-c", path)
-		if code != exitFailed || stdout != "" || !strings.Contains(stderr, refusal) {
-			t.Errorf("%s: got %d, %q, %q", command, code, stdout, stderr)
-		}
-		if command == "validate" && !strings.HasPrefix(stderr, warning) {
-			t.Errorf("validate: %q", stderr)
-		}
-	}
-}

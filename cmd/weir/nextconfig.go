@@ -205,7 +205,7 @@ func (p *process) start(ctx context.Context, parts *errgroup.Group, f *activeCon
 func (p *process) listenerConfig(cfg *config.Config, i int, l *port) downstream.ListenerConfig {
 	c := &cfg.Listeners[i]
 	return downstream.ListenerConfig{
-		Origin: p.table.Origin(listenerOrigin(cfg, c)), TLS: l.secured.server(), REST: c.REST,
+		Address: c.Address, Origin: p.table.Origin(listenerOrigin(cfg, c)), TLS: l.secured.server(), REST: c.REST,
 		RequireNodeID: c.RequireNodeID, NoLegacyWildcard: c.NoLegacyWildcard, Compression: c.Compression,
 		Dedicated: c.Dedicated, AssumeFeatures: c.AssumeFeatures, V2: c.V2,
 	}

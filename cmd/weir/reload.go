@@ -218,7 +218,7 @@ func (p *process) apply(ctx context.Context, parts *errgroup.Group, now time.Tim
 func (p *process) reconfigure(f *activeConfig, change *relay.Change) *downstream.Concerned {
 	s, err := serverConfig(f.cfg)
 	if err == nil {
-		r := downstream.Reconfiguration{Limits: s.Limits, Timing: s.Timing, Change: change, Listeners: make(map[net.Listener]downstream.ListenerConfig)}
+		r := downstream.Reconfiguration{Limits: s.Limits, Timing: s.Timing, Rules: s.Rules, Change: change, Listeners: make(map[net.Listener]downstream.ListenerConfig)}
 		for i, l := range f.ports {
 			r.Listeners[l.Listener] = p.listenerConfig(f.cfg, i, l)
 		}

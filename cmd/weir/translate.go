@@ -94,27 +94,14 @@ func tableConfig(cfg *config.Config) relay.Config {
 	return t
 }
 
-// unenforced refuses rules: no stream is held to them yet, so who serves with them must not believe
-// that it is. To enforce them, remove it with TestRulesAreNotServed, and the part of
-// deploy/docs/authorization.md that says so.
-func unenforced(cfg *config.Config) error {
-	if len(cfg.Authorization) == 0 {
-		return nil
-	}
-	return cfg.Problemf("authorization", "this version does not serve with rules: it checks them, and answers weir authz explain and weir authz test")
-}
-
 func serverConfig(cfg *config.Config) (downstream.Config, error) {
 	name, err := instance(cfg)
-	if err == nil {
-		err = unenforced(cfg)
-	}
 	if err != nil {
 		return downstream.Config{}, err
 	}
 	l, t := &cfg.Limits, &cfg.Timing
 	return downstream.Config{
-		Instance: name,
+		Instance: name, Rules: cfg.Rules(),
 		Limits: downstream.Limits{
 			Connections: limitOf(l.Connections), ConnectionsPerPeer: limitOf(l.ConnectionsPerPeer),
 			ConnectionIdle: idleOf(l.ConnectionIdle),

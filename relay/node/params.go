@@ -129,6 +129,38 @@ func pathOf(field string) []string {
 	return strings.Split(strings.TrimPrefix(field, metadataPrefix), ".")
 }
 
+// Put gives a field of a node a value as text: id, cluster, or metadata.PATH. What is no struct on
+// the path is replaced by one.
+func Put(n *corev3.Node, field, value string) {
+	switch field {
+	case "id":
+		n.Id = value
+		return
+	case "cluster":
+		n.Cluster = value
+		return
+	}
+	if n.Metadata == nil {
+		n.Metadata = &structpb.Struct{}
+	}
+	s, path := n.Metadata, pathOf(field)
+	for i, key := range path {
+		if s.Fields == nil {
+			s.Fields = map[string]*structpb.Value{}
+		}
+		if i == len(path)-1 {
+			s.Fields[key] = structpb.NewStringValue(value)
+			return
+		}
+		inner := s.Fields[key].GetStructValue()
+		if inner == nil {
+			inner = &structpb.Struct{}
+			s.Fields[key] = structpb.NewStructValue(inner)
+		}
+		s = inner
+	}
+}
+
 // Scalar returns the value of the field metadata.PATH as text; false: it has none.
 func Scalar(n *corev3.Node, field string) (string, bool) { return scalar(fieldOf(n, field)) }
 

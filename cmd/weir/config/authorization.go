@@ -39,13 +39,8 @@ type Rule struct {
 // Patterns are one pattern, or a list of them.
 type Patterns []string
 
-// Rules returns the rules of authorization, compiled.
-func (c *Config) Rules() *authz.Rules {
-	if c.rules == nil {
-		return &authz.Rules{}
-	}
-	return c.rules
-}
+// Rules returns the rules of authorization, compiled; nil: there are none.
+func (c *Config) Rules() *authz.Rules { return c.rules }
 
 // authorization compiles the rules, and reports what is wrong with them, and those that never
 // match.
@@ -170,8 +165,19 @@ func (k checker) unseen(path string, r *Rule, listeners []Listener) {
 }
 
 // unasked warns of parameters where no origin of the rule is asked with any: there a client has
-// none.
+// none. It reports those that are set where the node is presented with what the client says of them.
 func (k checker) unasked(path string, r *Rule, origins []Origin) {
+	for i := range origins {
+		o := &origins[i]
+		if !o.TP2 || len(r.Origins) > 0 && !slices.Contains(r.Origins, o.Name) || !slices.Contains(o.GroupBy, dynamicParameters) {
+			continue
+		}
+		for _, field := range slices.Sorted(maps.Keys(r.Set)) {
+			if strings.HasPrefix(field, "parameters.") {
+				k.addf(join(path+".set", field), "origin %q has %s in group_by, so it is told what the client says of them, and not what is set", o.Name, dynamicParameters)
+			}
+		}
+	}
 	for i := range origins {
 		if o := &origins[i]; o.TP2 && (len(r.Origins) == 0 || slices.Contains(r.Origins, o.Name)) {
 			return

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -52,11 +53,8 @@ func TestAuthorization(t *testing.T) {
 	if _, fits := c.Rules().For("spiffe://corp/ns/shop/sa/web", "127.0.0.1:2").Fit(fields); fits {
 		t.Error("it fits at another listener")
 	}
-	none := parsed(t, strings.TrimSuffix(ruled, "authorization:\n"))
-	if a, fits := none.Rules().For("anonymous", "").Fit(fields); !fits {
-		t.Error("without rules, nobody fits")
-	} else if p := a.Permit("mesh", "cds", fields); !p.All() {
-		t.Error("without rules, nothing is allowed")
+	if none := parsed(t, strings.TrimSuffix(ruled, "authorization:\n")); none.Rules() != nil {
+		t.Error("there are rules where none is written")
 	}
 }
 
@@ -133,6 +131,17 @@ func TestAuthorizationWarnings(t *testing.T) {
 		}
 		if n != want {
 			t.Errorf("origins %s, of which east has tp2: %d warnings, want %d", text, n, want)
+		}
+	}
+	told := strings.Replace(tp2, "tp2: true,", "tp2: true, group_by: [dynamic_parameters],", 1)
+	for text, want := range map[string]string{
+		"set: {parameters.env: a}":                     `authorization[0].set."parameters.env": origin "east" has dynamic_parameters in group_by`,
+		"set: {parameters.env: a}, origins: [mesh]":    "",
+		"claims: {parameters.env: a}, origins: [east]": "",
+	} {
+		_, err := Parse("weir.yaml", []byte(told+"- {who: ['uid:0'], "+text+"}\n"), nil)
+		if got := fmt.Sprint(err); want == "" && err != nil || want != "" && !strings.Contains(got, want) {
+			t.Errorf("%s: got %v, want %q", text, err, want)
 		}
 	}
 }

@@ -7,6 +7,9 @@ import (
 	"strings"
 )
 
+// dynamicParameters is the term of group_by that presents the parameters which clients state.
+const dynamicParameters = "dynamic_parameters"
+
 // parameters reports parameters for an origin that does not understand them (DYN-17), and fields
 // that cannot be mapped (RELAY-64, RELAY-65).
 func (k checker) parameters(path string, o *Origin) {
@@ -21,7 +24,7 @@ func (k checker) parameters(path string, o *Origin) {
 	if o.Share && !o.TP2 {
 		k.addf(path+".share", "needs tp2: true, without which the origin is asked without parameters")
 	}
-	if i := slices.Index(o.GroupBy, "dynamic_parameters"); o.TP2 && i >= 0 && o.Files == nil {
+	if i := slices.Index(o.GroupBy, dynamicParameters); o.TP2 && i >= 0 && o.Files == nil {
 		k.warnf(fmt.Sprintf("%s.group_by[%d]", path, i), "clients of different parameters will be groups of their own, with their own streams "+
 			"to the origin, although tp2: true has it asked by parameters within one; leave it out")
 	}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"testing"
@@ -49,7 +50,8 @@ func FuzzParse(f *testing.F) {
 		}
 		if err == nil {
 			// The rules are of use to the last: they decide, whatever they are.
-			if a := c.Rules().Explain(authz.Question{Identity: "uid:1", Said: func(string) (string, bool) { return "", false }}); (a.Rule < 0) != (len(c.Authorization) == 0) {
+			rules := cmp.Or(c.Rules(), &authz.Rules{})
+			if a := rules.Explain(authz.Question{Identity: "uid:1", Said: func(string) (string, bool) { return "", false }}); (a.Rule < 0) != (len(c.Authorization) == 0) {
 				t.Fatalf("%d rules are explained as %+v", len(c.Authorization), a)
 			}
 		}
