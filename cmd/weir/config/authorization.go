@@ -165,7 +165,8 @@ func (k checker) unseen(path string, r *Rule, listeners []Listener) {
 }
 
 // unasked warns of parameters where no origin of the rule is asked with any: there a client has
-// none. It reports those that are set where the node is presented with what the client says of them.
+// none. It reports those that are set where the node is presented with what the client says of
+// them.
 func (k checker) unasked(path string, r *Rule, origins []Origin) {
 	for i := range origins {
 		o := &origins[i]
