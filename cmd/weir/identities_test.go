@@ -50,7 +50,7 @@ func startIdentities(t *testing.T, originKeys string) *identities {
 	return startIdentitiesAt(t, originKeys, relaytest.OriginConfig{Serving: true, Patience: patience})
 }
 
-func startIdentitiesAt(t *testing.T, originKeys string, cfg relaytest.OriginConfig) *identities {
+func startIdentitiesAt(t *testing.T, originKeys string, cfg relaytest.OriginConfig, more ...string) *identities {
 	t.Helper()
 	i := &identities{
 		ca: weirtest.NewAuthority(t, "ca"), dir: t.TempDir(),
@@ -59,7 +59,7 @@ func startIdentitiesAt(t *testing.T, originKeys string, cfg relaytest.OriginConf
 	for n, name := range []string{"server", "web", "bill", "late"} {
 		i.ca.Issue(name, int64(n+1))
 	}
-	i.reloading = startReloading(t, i.text(originKeys))
+	i.reloading = startReloading(t, i.text(originKeys)+strings.Join(more, ""))
 	return i
 }
 

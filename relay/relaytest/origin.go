@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -35,6 +36,10 @@ type OriginConfig struct {
 
 	// Behaviour is how a serving origin answers at first; Behave changes it later.
 	Behaviour Behaviour
+
+	// Tailor makes what a serving origin sends to a node of a resource; nil: it is the same for all.
+	// Behaviour.OnlyIfAllExist and versions are as without it.
+	Tailor func(*core.Node, Resource) Resource
 
 	// Patience is how long an expectation waits. Zero: 10 s.
 	Patience time.Duration

@@ -297,12 +297,12 @@ func (s *Stream) answerType(typeURL string, sub *subscription) {
 	whole := s.Dialect == SotW && (fullState(typeURL) || sub.wildcard)
 	switch {
 	case whole && (answer || len(changed)+len(removed) > 0):
-		sub.unanswered = s.respond(typeURL, board.version(typeURL), b.dress(all, s.Dialect), removal{}, 0)
+		sub.unanswered = s.respond(typeURL, board.version(typeURL), s.tailored(b.dress(all, s.Dialect)), removal{}, 0)
 	case whole:
 	case s.Dialect == SotW && len(changed) > 0:
-		sub.unanswered = s.respond(typeURL, board.version(typeURL), b.dress(changed, s.Dialect), removal{}, 0)
+		sub.unanswered = s.respond(typeURL, board.version(typeURL), s.tailored(b.dress(changed, s.Dialect)), removal{}, 0)
 	case s.Dialect == Delta && (answer || len(changed)+len(removed) > 0):
-		sub.unanswered = s.respondCut(typeURL, b.dress(changed, s.Dialect), removal{names: removed})
+		sub.unanswered = s.respondCut(typeURL, s.tailored(b.dress(changed, s.Dialect)), removal{names: removed})
 	}
 }
 
@@ -333,6 +333,20 @@ func (s *Stream) respondCut(typeURL string, rs []*Resource, gone removal) (nonce
 		}
 	}
 	return s.respond(typeURL, board.version(typeURL), rs, gone, pause)
+}
+
+// tailored returns the resources as the stream's node is sent them.
+func (s *Stream) tailored(rs []*Resource) []*Resource {
+	tailor := s.origin.cfg.Tailor
+	if tailor == nil {
+		return rs
+	}
+	own := make([]*Resource, len(rs))
+	for i, r := range rs {
+		c := tailor(s.requests[0].Node(), *r)
+		own[i] = &c
+	}
+	return own
 }
 
 // dress returns the resources as the behaviour wants them sent.
