@@ -138,7 +138,7 @@ func (c caller) unnamed(set *settings) *reason {
 		return c.stranger()
 	case c.identity == "":
 		return anonymousSecrets
-	case set.rules.Empty():
+	case set.rules.Len() == 0:
 		return unruledSecrets
 	}
 	return nil

@@ -49,6 +49,10 @@
 // node before its group is found, and over the parameters of plain names (testdata/rules_set.txt).
 // A client that no rule fits reports no load.
 //
+// What the rules decide is added up in the session, and counted, booked and logged once for each
+// request after it is unlocked (decisions.go, TestDecisionsOnRequests, TestAudit). What was denied
+// is kept in bounded room (denials.go, TestDenialsAreBounded).
+//
 // # Dynamic parameters
 //
 // A locator is a subscription of its own for each map of parameters (locate.go), and is answered in

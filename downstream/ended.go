@@ -96,9 +96,10 @@ func (st *stream) account(err error) {
 	s.sayEnded(st, now, why, err)
 }
 
-// sayEnded logs the end of a stream unless it is expected or the reason was logged just now.
+// sayEnded logs the end of a stream unless it is expected, or the reason was logged just now or has
+// lines of its own (denialLog).
 func (s *Server) sayEnded(st *stream, now time.Time, why ended, err error) {
-	if why.expected() {
+	if why.expected() || errors.Is(err, errNoRule) {
 		return
 	}
 	if more, write := s.ends.admit(string(why), now); write {

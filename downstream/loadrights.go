@@ -1,10 +1,14 @@
 package downstream
 
 import (
+	"errors"
+	"time"
+
 	"github.com/weir-xds/weir/downstream/authz"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	loadstatsv3 "github.com/envoyproxy/go-control-plane/envoy/service/load_stats/v3"
+	"go.uber.org/zap"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -23,7 +27,11 @@ func (s *Server) admitLoads(l *loadStream, first []byte) ([]byte, error) {
 	for {
 		set := l.listener.settings.Load()
 		rights, report, err := loadRightsOf(set, &l.from, first)
+		who := deniedTo(set, &l.from, rights.node(), l.address())
 		if err != nil {
+			if errors.Is(err, errNoRule) {
+				s.decided(time.Now(), unfit(rights.allow), who, loadReports)
+			}
 			return nil, err
 		}
 		s.mu.Lock()
@@ -34,11 +42,27 @@ func (s *Server) admitLoads(l *loadStream, first []byte) ([]byte, error) {
 		}
 		s.mu.Unlock()
 		if same {
+			if set.rules != nil {
+				s.decided(time.Now(), &decisions{allowed: 1}, who)
+			}
 			return report, nil
 		}
 	}
 }
 
+// node is the client's node id, for people.
+func (r *loadRights) node() string {
+	if r == nil {
+		return ""
+	}
+	return clip(r.said.GetId(), maxNodeShown)
+}
+
+// loadReports is said in the line of log of a stream of them that ends.
+var loadReports = zap.Bool("load_reports", true)
+
+// loadRightsOf are what the rules say of a stream by its first report, which is returned with what
+// they set in its node. With errNoRule the rights are for the log alone.
 func loadRightsOf(set *settings, from *caller, first []byte) (*loadRights, []byte, error) {
 	if set.rules == nil {
 		return &loadRights{}, first, nil
@@ -50,7 +74,7 @@ func loadRightsOf(set *settings, from *caller, first []byte) (*loadRights, []byt
 	}
 	r.Node = setIn(r.Node, of)
 	if _, err := rightsOf(of, r.Node); err != nil {
-		return nil, nil, err
+		return &loadRights{said: r.Node, allow: of}, nil, err
 	}
 	if len(of.SetNode()) > 0 {
 		first = encodeLoads(r)

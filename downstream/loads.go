@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"sync/atomic"
 	"time"
 
@@ -94,6 +95,7 @@ type loadStream struct {
 	set       *settings
 	wire      grpc.ServerStream
 	transport transport
+	peer      net.Addr // nil: unknown
 	conn      *connection
 	from      caller
 
@@ -152,7 +154,7 @@ func (l *loadStream) serve(ctx context.Context) error {
 		return status.Error(codes.FailedPrecondition, err.Error())
 	}
 	if p, ok := peer.FromContext(ctx); ok {
-		l.conn = connectionOf(p)
+		l.peer, l.conn = p.Addr, connectionOf(p)
 		l.from = callerOf(p)
 		l.in.from = l.from.peer
 	}
@@ -262,6 +264,14 @@ func (l *loadStream) answer(origin LoadStream) error {
 		}
 		l.server.cfg.Metrics.Message(metrics.ToClient, len(m))
 	}
+}
+
+// address is the client's address, for people.
+func (l *loadStream) address() string {
+	if l.peer == nil {
+		return ""
+	}
+	return l.peer.String()
 }
 
 // end ends the stream with a status, unless it has one.

@@ -47,6 +47,8 @@ func (s *session) join(node *corev3.Node) error {
 	}
 	rights, err := rightsOf(of, node)
 	if err != nil {
+		s.nodeID = node.GetId() // for the line of log
+		s.notes = append(s.notes, note{decided: unfit(of)})
 		return err
 	}
 	g, err := s.cfg.origin.GroupFor(node, s.from.who(), s.from.opener())
@@ -56,7 +58,10 @@ func (s *session) join(node *corev3.Node) error {
 	if err := s.takePath(g); err != nil {
 		return s.noGroup(err)
 	}
-	s.rights, s.group, s.nodeID, s.nodeCluster = rights, g, node.GetId(), node.GetCluster()
+	if s.rights = rights; rights != nil {
+		rights.decided.allowed++
+	}
+	s.group, s.nodeID, s.nodeCluster = g, node.GetId(), node.GetCluster()
 	wrapper, ttl := hopFeatures(node.GetClientFeatures())
 	s.ttl = ttl && (s.delta || wrapper) // in SotW a TTL needs the wrapper (TTL-5)
 	// No heartbeat can come between two polls, and v2 has no TTLs (V2-3).

@@ -236,8 +236,11 @@ func (p *poll) ask(session *session) error {
 	now := time.Now()
 	err := session.request(now, in)
 	for _, n := range in.notes {
-		if n.limit != nil {
+		switch {
+		case n.limit != nil:
 			st.server.limits.note(now, n.limit.limit, n.limit.text, st)
+		case n.decided != nil && session == st.session: // else the client has not asked again
+			st.decided(now, in.set, n.decided)
 		}
 	}
 	if session == st.session {

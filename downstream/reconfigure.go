@@ -69,9 +69,10 @@ func (s *Server) Reconfigure(r Reconfiguration) (*Concerned, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Concerned{server: s}
+	c, now := &Concerned{server: s}, time.Now()
 	s.mu.Lock()
 	s.cfg.Limits, s.cfg.Timing, s.cfg.Rules, s.configs = cfg.Limits, cfg.Timing, cfg.Rules, r.Listeners
+	s.ruled.put(cfg.Rules, now)
 	for _, ln := range s.listeners {
 		lc, served := r.Listeners[ln.port]
 		if !served {

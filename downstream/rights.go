@@ -21,6 +21,7 @@ import (
 type rights struct {
 	allowances *authz.Allowances
 	permits    []permit // those asked for so far
+	decided    decisions
 }
 
 // permit is what the client may have of one type at one origin with some parameters.
@@ -166,13 +167,15 @@ func (x *plainPermits) of(s *session, st *streamType, o *relay.Origin) *relay.Pe
 // deny is the reason why a name is refused by the rules; nil: it is allowed. Of a name that stands
 // for others the client is sent what it may have. located: it is that of a locator.
 func (s *session) deny(st *streamType, o *relay.Origin, name string, p *relay.Permit, located bool) *reason {
-	if p == nil || p.Allows(xds.NameKey(name)) || s.selects(st, o, name, located) {
-		return nil
+	selects := p != nil && !p.Allows(xds.NameKey(name))
+	if selects && !s.selects(st, o, name, located) {
+		if sharesSecrets(o, st.typeURL) {
+			return notNamed
+		}
+		return notAllowed
 	}
-	if sharesSecrets(o, st.typeURL) {
-		return notNamed
-	}
-	return notAllowed
+	s.judged(st, o, name, p, selects)
+	return nil
 }
 
 // selects reports whether a name stands for others (COLL-1, ALIAS-6).

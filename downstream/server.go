@@ -57,6 +57,8 @@ type Server struct {
 	cfg        Config
 	nacks      *nackLog
 	book       *nackBook
+	denials    *denialBook
+	denialLog  *denialLog
 	limits     *limitLog
 	sizes      *sizeLog
 	ends       sampler // rate limit of the log lines about ended streams
@@ -78,6 +80,7 @@ type Server struct {
 	listeners []*listener
 	configs   map[net.Listener]ListenerConfig // of the last Reconfigure; nil: there was none
 	streams   map[*stream]struct{}
+	ruled     inForce
 	crowd     map[string]int // streams by client identity; streams without an identity are not counted
 	loads     map[*loadStream]struct{}
 	lastID    uint64
@@ -109,9 +112,11 @@ func New(cfg Config) (*Server, error) {
 	}
 	n := &connCount{peers: map[netip.Prefix]int{}}
 	n.set(cfg.Limits.Connections, cfg.Limits.ConnectionsPerPeer)
+	ruled := inForce{}
+	ruled.put(cfg.Rules, time.Now())
 	return &Server{
-		ends: sampler{every: endLogEvery},
-		cfg:  cfg, nacks: newNackLog(cfg.Log), book: newNackBook(), limits: newLimitLog(cfg.Log), sizes: newSizeLog(cfg.Log), quit: make(chan struct{}),
+		ends: sampler{every: endLogEvery}, denials: newDenialBook(), denialLog: newDenialLog(cfg.Log), ruled: ruled,
+		cfg: cfg, nacks: newNackLog(cfg.Log), book: newNackBook(), limits: newLimitLog(cfg.Log), sizes: newSizeLog(cfg.Log), quit: make(chan struct{}),
 		intake: newIntake(cfg.Table), writerPool: &writerPool{places: runtime.GOMAXPROCS(0)}, conns: n,
 		streams: map[*stream]struct{}{}, crowd: map[string]int{}, arrivals: &arrivals{rate: newBucket(cfg.Limits.NewStreamsPerSecond)},
 		headers: newHeaderPace(cfg.Limits.NewStreamsPerSecond), names: newNamePace(cfg.Limits.NewNamesPerSecond), calmed: newCalmed(),

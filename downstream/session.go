@@ -150,6 +150,7 @@ type note struct {
 	origin, group string
 	limit         *reason // of a refusal because of a limit
 	dialect       *reason // of a refusal because of the origin's dialect
+	decided       *decisions
 }
 
 func newSession(cfg *settings, delta bool, now time.Time, mailbox *relay.Subscriber) *session {
@@ -201,6 +202,7 @@ func (s *session) request(now time.Time, in *request) (err error) {
 	} else {
 		err = s.sotw(now, in.content)
 	}
+	s.noteDecisions()
 	in.set, in.notes, s.notes = s.cfg, s.notes, nil
 	return err
 }

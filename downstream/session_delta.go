@@ -100,6 +100,7 @@ func (s *session) subscribe(now time.Time, st *streamType, in *content, first bo
 			// The legacy wildcard (WILD-2, WILD-6). It stays until `*` is unsubscribed (WILD-3),
 			// which may be in this request (WILD-7).
 			to.own = []string{xds.Wildcard}
+			s.judgedAll(st)
 		}
 		// Only the first request of a type says what the client holds (DELTA-11, DELTA-14). What it
 		// holds of a name with a locator may be any variant (DYN-20).

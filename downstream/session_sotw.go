@@ -86,6 +86,9 @@ func (s *session) list(now time.Time, st *streamType, in *content) error {
 		st.legacy = false // for good (WILD-3, WILD-6)
 	}
 	to := s.sift(st, in.names.strings(), in.locators)
+	if st.legacy && !st.wildcard {
+		s.judgedAll(st)
+	}
 	to.wildcard = to.wildcard || st.legacy
 	wildcard := to.wildcard || slices.ContainsFunc(to.locatorBatches.list, func(x *locatorBatch) bool { return x.wildcard })
 	if wildcard && !st.wildcard && !xds.SentWhole(st.typeURL) {
@@ -165,7 +168,7 @@ func (s *session) forgotten(now time.Time, st *streamType) (left relay.Union) {
 	}
 	left, st.sub = st.sub, relay.Union{}
 	s.unnamed(st, func(uint64) bool { return true })
-	st.refused, st.denied = nil, nil
+	st.refused, st.denied, st.allowed = nil, nil, 0
 	st.held, st.changed, st.keeps = nil, false, false
 	st.unhold()
 	st.heard, st.lagging, st.ackedVersion = false, false, ""
@@ -264,6 +267,9 @@ func (s *session) sift(st *streamType, names []string, locators []*discoveryv3.R
 	before := st.refused
 	st.refused = nil
 	denies := false
+	if s.rights != nil {
+		defer s.judgedList(st, s.rights.decided.allowed)
+	}
 	refuse := func(key, name string, p constraints.Params, why *reason) {
 		denies = denies || why.absent
 		if st.refused == nil {

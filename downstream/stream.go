@@ -257,6 +257,8 @@ func (st *stream) accept(now time.Time, in *request) error {
 			st.server.limits.note(now, n.limit.limit, n.limit.text, st)
 		case n.dialect != nil:
 			st.server.limits.dialect(now, n.typeURL, n.dialect.text, st)
+		case n.decided != nil:
+			st.decided(now, in.set, n.decided)
 		case n.nack.At.IsZero():
 			st.server.cfg.Log.Info("a client names another node than at first, which is ignored",
 				zap.Uint64("stream", st.id), zap.String("client", st.session.client()), st.session.from.field())

@@ -34,6 +34,7 @@ type streamType struct {
 	asked   time.Time // when something was subscribed first
 	// heard: SotW: a request has had one of the stream's nonces since the type began.
 	heard    bool
+	allowed  uint32              // SotW: names of the list that the rules allow
 	refused  map[string]struct{} // SotW: names of the list that were refused
 	denied   map[uint64]struct{} // SotW: keys (refusalKey) of those that the table had no room for
 	refusals []refusal           // to be sent

@@ -19,6 +19,7 @@ var (
 		"client", "drain", "max_stream_age", "certificate", "reconfigured", "limit", "lagging", "send_stall", "first_request",
 		"bad_request", "unavailable", "refused", other,
 	}
+	decisionResults  = []string{"allowed", "denied", "ended", other}
 	handshakeReasons = []string{
 		"closed", "timeout", "not_tls", "no_certificate", "bad_certificate", "refused_by_client", "no_common_version", "no_http2", other,
 	}

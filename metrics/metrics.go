@@ -21,6 +21,7 @@ type Metrics struct {
 	evictions     map[string]prometheus.Counter // by reason
 	lookups       [len(lookups)]prometheus.Counter
 	rejections    map[string]prometheus.Counter // by limit
+	decisions     map[string]prometheus.Counter // by result
 	turnedAway    prometheus.Counter
 	calmedDown    prometheus.Counter
 	adminRefusals map[string]prometheus.Counter // by reason
@@ -54,6 +55,9 @@ func New(reg *prometheus.Registry) *Metrics {
 			"Retired cache entries dropped, by the bound that was reached.", "reason"), evictionReasons),
 		rejections: children(counterVec(f, "weir_limit_rejections_total",
 			"Things refused because of a limit, by the limit's key in the config file.", "limit"), limits),
+		decisions: children(counterVec(f, "weir_authz_decisions_total",
+			"Decisions of the rules of authorization: streams and subscriptions that were allowed, subscriptions that were denied, "+
+				"and streams ended because no rule fits the client.", "result"), decisionResults),
 		turnedAway: f.NewCounter(prometheus.CounterOpts{
 			Name: "weir_connections_turned_away_total",
 			Help: "Connections closed at once because files ran out.",
@@ -201,6 +205,14 @@ func (m *Metrics) Evicted(reason string, n int) {
 func (m *Metrics) LimitRejection(limit string) {
 	if m != nil {
 		m.rejections[oneOf(limits, limit)].Inc()
+	}
+}
+
+// Decided counts n decisions of the rules of authorization: "allowed", "denied" or "ended". It
+// takes no lock.
+func (m *Metrics) Decided(result string, n int) {
+	if m != nil {
+		m.decisions[oneOf(decisionResults, result)].Add(float64(n))
 	}
 }
 

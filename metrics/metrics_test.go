@@ -64,6 +64,7 @@ var catalogue = map[string]string{
 	"weir_cache_lookups_total":                      "result",
 	"weir_cache_retired_entries":                    "",
 	"weir_limit_rejections_total":                   "limit",
+	"weir_authz_decisions_total":                    "result",
 	"weir_connections_turned_away_total":            "",
 	"weir_connections_calmed_total":                 "",
 	"weir_admin_refusals_total":                     "reason",
@@ -94,7 +95,7 @@ var closed = map[string][]string{
 	"stage":   {"sent", "acked"},
 	"result": {
 		"ok", "error", "live", "stale", "retired", "absent", "miss", "mismatch", "clean", "drift", "postponed", "changed", "unchanged", "unresolved",
-		"no_descriptor", "refused", "other",
+		"no_descriptor", "refused", "allowed", "denied", "ended", "other",
 	},
 	"field": {
 		"node_type", "cluster", "locality", "user_agent_version", "metadata.NAMESPACE", "metadata.CLUSTER_ID", "metadata.LABELS", "metadata.app", "other",
@@ -128,6 +129,7 @@ func exercise(m *Metrics) {
 		m.Poll(s)
 		m.Evicted(s, 2)
 		m.LimitRejection(s)
+		m.Decided(s, 2)
 		o := m.Origin("mesh")
 		o.Type(s).Nack()
 		o.Type(s).Unrequested(1)
@@ -273,6 +275,7 @@ func TestCounters(t *testing.T) {
 	m.Lookup(Retired)
 	m.Lookup(Mismatch)
 	m.LimitRejection("names_per_stream")
+	m.Decided("denied", 9)
 	m.Message(ToClient, 500)
 	m.Message(ToClient, 300)
 	m.PropagationAcked(2 * time.Second)
@@ -311,6 +314,7 @@ func TestCounters(t *testing.T) {
 		"weir_cache_lookups_total mismatch":                1,
 		"weir_upstream_unmatched_variants_total mesh cds":  6,
 		"weir_limit_rejections_total names_per_stream":     1,
+		"weir_authz_decisions_total denied":                9,
 		"weir_largest_message_bytes to_client":             500,
 		"weir_propagation_seconds acked":                   2,
 		"weir_config_reloads_total ok":                     1,

@@ -18,8 +18,8 @@ import (
 )
 
 func authzCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "authz", Short: "Ask the rules of a configuration", Args: arguments}
-	cmd.AddCommand(authzExplainCommand(), authzTestCommand())
+	cmd := &cobra.Command{Use: "authz", Short: "Ask the rules of a configuration, and a running weir whom its rules deny what", Args: arguments}
+	cmd.AddCommand(authzExplainCommand(), authzTestCommand(), authzDenialsCommand())
 	return cmd
 }
 

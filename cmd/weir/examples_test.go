@@ -73,6 +73,7 @@ var blocksShownBy = map[string]string{
 	"# rotate-ticket-keys":   "TestRotateTicketKeys",
 	"origin mesh: 4000 groups, 4000 of them answered; group_by: [cluster, metadata]":              "TestGroupsSuggest",
 	"LAST  FIRST  ORIGIN  TYPE  RESOURCE  VERSION  CLIENTS  HAVE IT  TIMES  FOR EXAMPLE  BECAUSE": "TestNacks",
+	"rules in force: 2 since 3h2m10s ago; 8123 allowed, 12 denied, 1 streams ended":               "TestDenialsAreTold",
 	"# config/endpoints.yaml": "TestReadmeFiles",
 	"# Every setting that works in this version, at its default, unless a comment calls it a sample. Durations are written 30s,": "TestReadmeTellsTheTruth",
 }

@@ -113,6 +113,7 @@ func (p *process) openAdmin(ctx context.Context) error {
 		},
 		Clients:    func() []downstream.ClientStatus { return p.server.Clients() },
 		Rejections: func() []downstream.Rejection { return p.server.Rejections() },
+		Decisions:  func() downstream.Decisions { return p.server.Decisions() },
 		Snapshot:   p.kept.status,
 		Drain:      p.drain,
 		TokenFile:  c.TokenFile,

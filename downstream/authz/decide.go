@@ -72,6 +72,9 @@ func (r *Rules) For(identity, listener string) *Allowances {
 	return a
 }
 
+// None reports whether no rule is for the identity at the listener.
+func (a *Allowances) None() bool { return !a.all && len(a.list) == 0 }
+
 // collect fills globs, and the places of the rules' names in it.
 func (a *Allowances) collect() {
 	for i := range a.list {

@@ -3,6 +3,7 @@ package authz
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 )
@@ -22,8 +23,18 @@ type Rule struct {
 // Rules are compiled rules. They do not change.
 type Rules struct{ list []rule }
 
-// Empty reports whether there are no rules.
-func (r *Rules) Empty() bool { return r == nil || len(r.list) == 0 }
+// Len is the number of rules. Nil has none.
+func (r *Rules) Len() int {
+	if r == nil {
+		return 0
+	}
+	return len(r.list)
+}
+
+// Equal reports whether the rules are the same, as they are written.
+func (r *Rules) Equal(other *Rules) bool {
+	return r == other || r.Len() == other.Len() && (r.Len() == 0 || reflect.DeepEqual(r, other))
+}
 
 type rule struct {
 	who                       []who

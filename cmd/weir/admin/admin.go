@@ -32,6 +32,8 @@ type Config struct {
 	Readiness func() Readiness
 	// Rejections are what clients refused, the newest first; nil: nothing is known of it.
 	Rejections func() []downstream.Rejection
+	// Decisions is what the rules of authorization decided; nil: nothing is known of it.
+	Decisions func() downstream.Decisions
 	// Snapshot returns the state of the snapshot; nil: there is none.
 	Snapshot func() *Snapshot
 	// Metrics are served at /metrics.
@@ -111,6 +113,7 @@ func (a *Admin) Handler() http.Handler {
 	mux.HandleFunc("GET /resources", a.resources)
 	mux.HandleFunc("GET /nacks", a.nacks)
 	mux.HandleFunc("GET /nacks/book", a.nackBook)
+	mux.HandleFunc("GET /authz", a.authz)
 	mux.HandleFunc("GET /config", a.config)
 	if a.cfg.Pprof {
 		mux.HandleFunc("GET /debug/pprof/", pprof.Index)

@@ -50,14 +50,19 @@ func filterOf(r *http.Request, now time.Time, origins []*relay.Origin) (f client
 	if err := cmp.Or(problems[:]...); err != nil {
 		return f, err
 	}
+	return f, knownOrigin(f.origin, origins)
+}
+
+// knownOrigin is an error unless the name is that of an origin, or empty.
+func knownOrigin(name string, origins []*relay.Origin) error {
 	names := make([]string, 0, len(origins))
 	for _, o := range origins {
 		names = append(names, o.Name())
 	}
-	if f.origin != "" && !slices.Contains(names, f.origin) {
-		return f, fmt.Errorf("origin=%q: the origins are %s", f.origin, strings.Join(names, ", "))
+	if name != "" && !slices.Contains(names, name) {
+		return fmt.Errorf("origin=%q: the origins are %s", name, strings.Join(names, ", "))
 	}
-	return f, nil
+	return nil
 }
 
 // known refuses a query with a parameter that would have no effect: the answer would look like one

@@ -40,6 +40,7 @@ type pageData struct {
 	Book          []rejection
 	BookLeftOut   int
 	OriginNACKs   []originNACK
+	Authz         *decisions
 	Snapshot      *Snapshot // nil: there is none
 	Config        ConfigState
 	Pprof         bool
@@ -77,6 +78,7 @@ func (a *Admin) page(w http.ResponseWriter, r *http.Request) {
 		d.Clients.add(clientOf(c, false))
 	}
 	d.Book, d.BookLeftOut = a.book("", "", pageBook)
+	d.Authz = a.decided(&denialFilter{}, pageRows)
 	for _, n := range a.clientNACKs() {
 		d.NACKs.add(n)
 	}
