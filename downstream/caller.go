@@ -94,12 +94,22 @@ func isLocal(addr net.Addr) bool {
 	return false
 }
 
+// secretKinds are the ways in which origins have secrets enabled (RELAY-74).
+type secretKinds struct{ dedicated, byIdentity bool }
+
 var (
 	noSecrets = &reason{
 		code: codes.PermissionDenied, text: "origins[].secrets: secrets are not enabled for the origin of this name (RELAY-74)",
 	}
 	plainSecrets = &reason{
 		code: codes.PermissionDenied, text: "listeners[].tls: secrets are not sent in plain text but over loopback or a Unix socket (RELAY-77)",
+	}
+	anonymousSecrets = &reason{
+		code: codes.PermissionDenied, text: "origins[].secrets: by_identity serves clients with an identity alone: that of a verified " +
+			"certificate, or of the user at a Unix socket (RELAY-74)",
+	}
+	unruledSecrets = &reason{
+		code: codes.PermissionDenied, text: "authorization: without rules nobody may have secrets by identity (RELAY-74)",
 	}
 	strangerSecrets = &reason{
 		code: codes.PermissionDenied, text: "listeners[].tls.client_ca: secrets are for clients with a verified certificate, or on this host (RELAY-74)",
@@ -116,6 +126,20 @@ func (c caller) stranger() *reason {
 		return plainSecrets
 	case !c.verified:
 		return strangerSecrets
+	}
+	return nil
+}
+
+// unnamed is the reason why no secrets by identity are for the client; nil: some may be. Where it
+// comes from does not excuse a client without an identity.
+func (c caller) unnamed(set *settings) *reason {
+	switch {
+	case c.stranger() != nil:
+		return c.stranger()
+	case c.identity == "":
+		return anonymousSecrets
+	case set.rules.Empty():
+		return unruledSecrets
 	}
 	return nil
 }

@@ -208,7 +208,7 @@ func (s *session) ownerOf(name string) *relay.Origin {
 // joined is groupOf for a group that is joined already; nil: it is not joined.
 func (s *session) joined(st *streamType, o *relay.Origin) *relay.Group {
 	switch {
-	case st.dedicated:
+	case st.dedicatedAt(o):
 		return s.dedicated[o]
 	case o == s.cfg.origin:
 		return s.group

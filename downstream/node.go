@@ -62,7 +62,7 @@ func (s *session) join(node *corev3.Node) error {
 	// No heartbeat can come between two polls, and v2 has no TTLs (V2-3).
 	s.ttl = s.ttl && !s.poll && !s.v2
 	switch {
-	case len(s.cfg.dedicated) > 0 || s.cfg.secrets:
+	case len(s.cfg.dedicated) > 0 || s.cfg.secrets.dedicated:
 		s.node, s.nodeKept = node, nodeWhole // with the fields that this build does not know (V2-6)
 	case s.cfg.federated || s.cfg.rules != nil:
 		s.node, s.nodeKept = kept(node), nodeFacts
@@ -138,7 +138,7 @@ func kept(n *corev3.Node) *corev3.Node {
 // released at close. noGroup converts the error.
 func (s *session) groupOf(st *streamType, o *relay.Origin) (*relay.Group, error) {
 	groups, join, need := &s.others, o.GroupFor, nodeFacts
-	if st.dedicated {
+	if st.dedicatedAt(o) {
 		groups, join, need = &s.dedicated, o.DedicatedFor, nodeWhole
 	} else if o == s.cfg.origin {
 		return s.group, nil

@@ -118,7 +118,7 @@ func (s *session) refusedAll(st *streamType) error {
 	}
 	r := &st.refusals[0]
 	code := codes.FailedPrecondition
-	if r.why == notAllowed {
+	if r.why.absent {
 		code = r.why.code
 	}
 	return status.Errorf(code, "%s: %s", clip(r.name, maxNodeShown), r.why.text)

@@ -12,11 +12,12 @@ import (
 )
 
 // reason is why a name is refused without asking an origin. Such a name is in error and not absent,
-// so nothing is removed; but one that the client may not have is absent, too (notAllowed).
+// so nothing is removed; but one that the rules deny is absent, too.
 type reason struct {
-	code  codes.Code
-	text  string
-	limit string // the key, if it is a limit
+	code   codes.Code
+	text   string
+	limit  string // the key, if it is a limit
+	absent bool   // it is told as an absence, too
 }
 
 func limitReason(key string, n int, words string) *reason {
@@ -39,10 +40,7 @@ func (s *session) judge(st *streamType, name string) (*relay.Origin, *reason) {
 	}
 	o, why := s.originOf(st, name)
 	if why == nil && xds.IsSecret(st.typeURL) {
-		if !o.Secrets() {
-			return nil, noSecrets
-		}
-		why = s.from.stranger()
+		why = s.secretless(o)
 	}
 	if why != nil {
 		return nil, why
@@ -50,12 +48,24 @@ func (s *session) judge(st *streamType, name string) (*relay.Origin, *reason) {
 	return o, nil
 }
 
+// secretless is the reason why no secret of an origin is for the client; nil: some may be.
+func (s *session) secretless(o *relay.Origin) *reason {
+	switch {
+	case o.SecretsByIdentity():
+		return s.from.unnamed(s.cfg)
+	case o.Secrets():
+		return s.from.stranger()
+	}
+	return noSecrets
+}
+
 // barred reports whether nothing of a type can be asked for on the stream. That is so for secrets
 // if no origin has any for the client.
 func (s *session) barred(typeURL string) bool { return s.barredBy(s.cfg, typeURL) }
 
 func (s *session) barredBy(set *settings, typeURL string) bool {
-	return xds.IsSecret(typeURL) && (!set.secrets || s.from.stranger() != nil)
+	return xds.IsSecret(typeURL) && (!set.secrets.dedicated || s.from.stranger() != nil) &&
+		(!set.secrets.byIdentity || s.from.unnamed(set) != nil)
 }
 
 // originOf is the origin that a name belongs to, for any client.

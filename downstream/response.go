@@ -175,7 +175,7 @@ func (d *draft) append(b []byte, n *fieldNumbers, nonce uint64) []byte {
 	}
 	for i := range d.refusals {
 		size += d.refusals[i].size()
-		if d.refusals[i].why == notAllowed {
+		if d.refusals[i].why.absent {
 			size += d.refusals[i].size()
 		}
 	}
@@ -212,7 +212,7 @@ func (d *draft) append(b []byte, n *fieldNumbers, nonce uint64) []byte {
 // appendGone writes that the name does not exist, in delta, if the client may not have it.
 func (r *refusal) appendGone(b []byte, n *fieldNumbers) []byte {
 	switch {
-	case r.why != notAllowed || n.removed == 0:
+	case !r.why.absent || n.removed == 0:
 		return b
 	case r.about == "":
 		return xds.AppendString(b, n.removed, r.name)

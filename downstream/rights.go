@@ -36,9 +36,11 @@ var (
 	errNoRule = status.Error(codes.PermissionDenied, "authorization: no rule fits the identity of this client and what its node says")
 	// errReruled ends a stream. The client that resumes is sent the difference.
 	errReruled = status.Error(codes.Unavailable, "authorization: what this client may have has changed: come again, and resume by version")
-	// notAllowed is the one reason that is told as an absence, too: clients that do not know
-	// resource errors take the name for one that does not exist.
-	notAllowed = &reason{code: codes.PermissionDenied, text: "authorization: no rule allows this name to the client"}
+	// These are told as an absence, too: clients that do not know resource errors take the name for
+	// one that does not exist.
+	notAllowed = &reason{code: codes.PermissionDenied, text: "authorization: no rule allows this name to the client", absent: true}
+	notNamed   = &reason{code: codes.PermissionDenied, text: "authorization: no rule that names the client's identity allows this secret " +
+		"(origins[].secrets: by_identity)", absent: true}
 )
 
 // allowances are the rules for a client of the listener; nil: there are none.
@@ -126,7 +128,11 @@ func (r *rights) permit(o *relay.Origin, typeURL string, p constraints.Params) *
 			return x.names
 		}
 	}
-	a := r.allowances.Permit(o.Name(), typeURL, func(field string) (string, bool) {
+	allowed := r.allowances.Permit
+	if sharesSecrets(o, typeURL) {
+		allowed = r.allowances.OwnPermit
+	}
+	a := allowed(o.Name(), typeURL, func(field string) (string, bool) {
 		return p.Lookup(strings.TrimPrefix(field, "parameters."))
 	})
 	x := permit{origin: o, typeURL: typeURL, params: p}
@@ -135,6 +141,13 @@ func (r *rights) permit(o *relay.Origin, typeURL string, p constraints.Params) *
 	}
 	r.permits = append(r.permits, x)
 	return x.names
+}
+
+// sharesSecrets reports whether the type is Secret, and clients of several identities may share
+// those of the origin. Then a client is given those alone that a rule allows to its identity in
+// particular (RELAY-74).
+func sharesSecrets(o *relay.Origin, typeURL string) bool {
+	return xds.IsSecret(typeURL) && o.SecretsByIdentity() && o.MixesIdentities()
 }
 
 // plainPermits finds the permits of plain names, of which a request may have a million.
@@ -155,6 +168,9 @@ func (x *plainPermits) of(s *session, st *streamType, o *relay.Origin) *relay.Pe
 func (s *session) deny(st *streamType, o *relay.Origin, name string, p *relay.Permit, located bool) *reason {
 	if p == nil || p.Allows(xds.NameKey(name)) || s.selects(st, o, name, located) {
 		return nil
+	}
+	if sharesSecrets(o, st.typeURL) {
+		return notNamed
 	}
 	return notAllowed
 }

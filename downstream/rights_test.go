@@ -24,7 +24,7 @@ import (
 // every type, by name, `*`, glob and namespace, while resources come, change, go and are in error,
 // while the origin is away, and over changes of the rules. What a client is sent is searched for the
 // names and bodies of what it may not have, and in the end it has all that it may have. What it may
-// have is judged by the rules' text alone.
+// have is judged by the rules' text alone. Secrets are shared by identity.
 func TestNobodyGetsWhatIsDenied(t *testing.T) {
 	sets := [][]authz.Rule{
 		{
@@ -79,7 +79,9 @@ type seat struct {
 }
 
 func newMatrix(t *testing.T, how string, rules []authz.Rule) *matrix {
-	m := &matrix{t: t, how: how, config: relay.Config{Settle: 250 * time.Millisecond, Origins: []relay.OriginConfig{{Name: "mesh", Authorities: []string{"mesh"}}}}}
+	m := &matrix{t: t, how: how, config: relay.Config{Settle: 250 * time.Millisecond, Origins: []relay.OriginConfig{
+		{Name: "mesh", Authorities: []string{"mesh"}, Secrets: true, SecretsByIdentity: true},
+	}}}
 	m.rig = newRigWith(t, m.config)
 	m.control = newControl(t, m.rig.origin, false)
 	m.ruled(rules)
@@ -115,9 +117,9 @@ func (m *matrix) delta() bool { return strings.HasPrefix(m.how, "delta") }
 
 func (m *matrix) types() []string {
 	if m.delta() {
-		return []string{cds, eds, vhd}
+		return []string{cds, eds, vhd, sds}
 	}
-	return []string{cds, eds, lds, rds}
+	return []string{cds, eds, lds, rds, sds}
 }
 
 func (m *matrix) subscriptions(typeURL string) (all [][]string) {
@@ -127,6 +129,8 @@ func (m *matrix) subscriptions(typeURL string) (all [][]string) {
 	}
 	all = append(all, names, []string{xds.Wildcard})
 	switch {
+	case m.how == "poll" && typeURL == sds:
+		return all[:1] // nothing lingers, and a set settles only while it is wanted
 	case m.how == "poll":
 	case !m.delta():
 		all = append(all, []string{xds.Wildcard, "hidden", "shared"})
@@ -205,7 +209,11 @@ func (m *matrix) may(who, cluster, typeURL, name string) (fits, allowed bool) {
 			if len(r.Origins) > 0 && !slices.Contains(r.Origins, "mesh") || len(r.Types) > 0 && !slices.Contains(r.Types, typeURL) {
 				continue
 			}
-			allowed = allowed || len(r.Names) == 0 || slices.ContainsFunc(r.Names, func(p string) bool { return expression(p, parts, false).MatchString(name) })
+			// A secret is for whom a pattern names (RELAY-74).
+			alone := typeURL != sds || pattern == who && who != "anonymous"
+			allowed = allowed || alone && len(r.Names) == 0 || slices.ContainsFunc(r.Names, func(p string) bool {
+				return (alone || strings.Contains(p, "{")) && expression(p, parts, false).MatchString(name)
+			})
 		}
 	}
 	return fits, allowed
@@ -269,7 +277,7 @@ func (s *seat) enter() {
 		return // each pass polls
 	}
 	s.pipe = newPipe(m.rig, m.delta())
-	s.session.from.identity, s.node = s.who, &corev3.Node{Id: "x", Cluster: s.cluster}
+	s.session.from, s.node = s.caller(), &corev3.Node{Id: "x", Cluster: s.cluster}
 	if strings.HasSuffix(m.how, "per-type") {
 		s.session.only = s.typeURL
 	}
@@ -291,6 +299,8 @@ func (s *seat) enter() {
 	}
 	s.ends(err)
 }
+
+func (s *seat) caller() caller { return caller{local: true, tls: s.who != "", verified: s.who != "", identity: s.who} }
 
 // ends judges whether a client is ended, by what it says or by that.
 func (s *seat) ends(err error) {
@@ -363,7 +373,7 @@ func (s *seat) reads() {
 // polls is a poll from its beginning to its end.
 func (s *seat) polls() {
 	m := s.m
-	from := caller{identity: s.who}
+	from := s.caller()
 	session := newPollSession(m.rig.set, &pollers{}, s.typeURL, false, from, m.rig.now)
 	defer session.close(m.rig.now)
 	wire := encoded(m.t, &discoveryv3.DiscoveryRequest{Node: &corev3.Node{Id: "x", Cluster: s.cluster}, TypeUrl: s.typeURL, ResourceNames: s.asks})

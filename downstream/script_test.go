@@ -35,6 +35,7 @@ var update = flag.Bool("update", false, "rewrite the expected output in testdata
 //	origin DIALECT beside NAME=DIALECT..    the same, with other origins that have their name as authority; //NAME/ID is short for an
 //	                               xdstp name of that authority, and a line that begins with NAME is what "origin" is for the first
 //	origin DIALECT+tp2[+PARAM=metadata.KEY|+ignored]    one that understands dynamic parameters, and maps some from the node; or whose are ignored
+//	origin DIALECT+secrets[+identity]    one whose secrets are shared by identity; in groups by identity, else by metadata
 //	origin DIALECT+gather          with the default of timing.gather, which is else nothing
 //	origin DIALECT+unversioned     one that gives its resources no versions
 //	coalesce DURATION              for the streams that begin from now on
@@ -205,6 +206,10 @@ func scriptOrigin(name, words string) relay.OriginConfig {
 			o.FromNode[param] = field
 		case w == "ignored":
 			o.IgnoreParams = true
+		case w == "secrets":
+			o.Secrets, o.SecretsByIdentity, o.GroupBy = true, true, []string{"metadata"}
+		case w == "identity":
+			o.GroupBy, o.IdentityTo = []string{"identity"}, "WHO"
 		case w == "gather", w == "unversioned":
 		default:
 			o.TP2 = true
@@ -359,7 +364,7 @@ func (s *script) open(name string, delta bool, metadata []string) {
 	for _, w := range metadata {
 		key, value, _ := strings.Cut(w, "=")
 		if key == "as" {
-			c.session.from.identity = value
+			c.session.from = caller{tls: true, verified: true, identity: value}
 			continue
 		}
 		if c.node.Metadata == nil {

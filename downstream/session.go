@@ -39,7 +39,7 @@ type settings struct {
 	compression    string // "" or gzip
 	requireNodeID  bool
 	federated      bool             // names may belong to other origins
-	secrets        bool             // an origin that names may belong to has them enabled
+	secrets        secretKinds      // of the origins that names may belong to
 	dedicated      map[string]bool  // type URLs (RELAY-29)
 	assumed        []string         // client features (FEAT-5)
 	noLegacy       map[string]bool  // type URLs (WILD-5)
@@ -54,9 +54,10 @@ func newSettings(cfg Config, lc ListenerConfig) *settings {
 	set := &settings{
 		table: cfg.Table, origin: lc.Origin, instance: cfg.Instance, via: cfg.Via, limits: cfg.Limits, timing: cfg.Timing, metrics: cfg.Metrics,
 		federated: cfg.Table.Federated(lc.Origin), compression: lc.Compression, requireNodeID: lc.RequireNodeID, noLegacy: map[string]bool{},
-		seed: maphash.MakeSeed(), responseHeader: &responseHeaders{}, secrets: cfg.Table.SecretsFrom(lc.Origin), dedicated: map[string]bool{}, assumed: lc.AssumeFeatures,
+		seed: maphash.MakeSeed(), responseHeader: &responseHeaders{}, dedicated: map[string]bool{}, assumed: lc.AssumeFeatures,
 		rules: cfg.Rules, address: lc.Address,
 	}
+	set.secrets.dedicated, set.secrets.byIdentity = cfg.Table.SecretsFrom(lc.Origin)
 	set.tooLong = limitReason("name_bytes", cfg.Limits.NameBytes, "the name is longer")
 	for _, typeURL := range lc.Dedicated {
 		set.dedicated[typeURL] = true

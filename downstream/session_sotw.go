@@ -265,7 +265,7 @@ func (s *session) sift(st *streamType, names []string, locators []*discoveryv3.R
 	st.refused = nil
 	denies := false
 	refuse := func(key, name string, p constraints.Params, why *reason) {
-		denies = denies || why == notAllowed
+		denies = denies || why.absent
 		if st.refused == nil {
 			st.refused = map[string]struct{}{}
 		}

@@ -20,7 +20,7 @@ type streamType struct {
 	typeURL   string
 	counts    *metrics.DownstreamType
 	barred    bool // nothing can be asked for, so every name is refused (RELAY-74)
-	dedicated bool // asked in a group that only this stream uses (RELAY-29)
+	dedicated bool // the listener has it asked in groups that only this stream uses (RELAY-29)
 
 	sub relay.Union // none: nothing of the type is ever asked of the table
 
@@ -99,8 +99,14 @@ type sent struct {
 func newStreamType(cfg *settings, typeURL, dialect string) *streamType {
 	return &streamType{
 		typeURL: typeURL, counts: cfg.metrics.Downstream(typeURL, dialect), legacy: !cfg.noLegacy[typeURL],
-		dedicated: cfg.dedicated[typeURL] || xds.IsSecret(typeURL),
+		dedicated: cfg.dedicated[typeURL],
 	}
+}
+
+// dedicatedAt reports whether the type is asked of an origin in a group that only this stream uses
+// (RELAY-29, RELAY-74).
+func (st *streamType) dedicatedAt(o *relay.Origin) bool {
+	return st.dedicated || xds.IsSecret(st.typeURL) && !o.SecretsByIdentity()
 }
 
 // peek reports whether there may be something to take.

@@ -22,7 +22,7 @@ func (s *session) pieces(a *relay.Answer, now time.Time, own [][]byte) relay.Pie
 // tellsRefusals reports whether the client can be sent a refusal of a name. In v2 that is possible
 // only for virtual hosts, by a resource (ALIAS-7), and for what is stated not to exist.
 func (s *session) tellsRefusals(st *streamType, why *reason) bool {
-	return !s.v2 || xds.IsVirtualHost(st.typeURL) || s.delta && why == notAllowed
+	return !s.v2 || xds.IsVirtualHost(st.typeURL) || s.delta && why.absent
 }
 
 // expressible returns what can be sent of an answer; nil if nothing can. In v2 an answer of errors

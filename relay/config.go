@@ -85,9 +85,12 @@ type OriginConfig struct {
 	// AbsenceTransient: a name that a SotW origin leaves unanswered is in error after 30 s, and
 	// never absent (ABS-6).
 	AbsenceTransient bool
-	// Secrets: resources of type Secret may be asked of the origin, in dedicated groups (RELAY-74).
+	// Secrets: resources of type Secret may be asked of the origin (RELAY-74), in dedicated groups.
 	// Package downstream sees to it.
 	Secrets bool
+	// SecretsByIdentity: they are asked in the groups of all other types, for clients with an
+	// identity and by the rules. It counts with Secrets alone.
+	SecretsByIdentity bool
 	// DropOnDataError: a name whose error is about itself (PERMISSION_DENIED) loses its cached body
 	// (ABS-8).
 	DropOnDataError bool

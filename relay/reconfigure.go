@@ -24,14 +24,17 @@ type routes struct {
 func (t *Table) Authority(authority string) *Origin { return t.routes.Load().authorities[authority] }
 
 // SecretsFrom reports whether any origin that a client stream of own's may have names of has
-// secrets enabled.
-func (t *Table) SecretsFrom(own *Origin) bool {
-	for _, o := range t.routes.Load().authorities {
-		if o.Secrets() {
-			return true
-		}
+// secrets enabled, in dedicated groups or by identity.
+func (t *Table) SecretsFrom(own *Origin) (dedicated, byIdentity bool) {
+	count := func(o *Origin) {
+		dedicated = dedicated || o.Secrets() && !o.SecretsByIdentity()
+		byIdentity = byIdentity || o.SecretsByIdentity()
 	}
-	return own.Secrets()
+	for _, o := range t.routes.Load().authorities {
+		count(o)
+	}
+	count(own)
+	return dedicated, byIdentity
 }
 
 // Federated reports whether names of one client stream may belong to other origins than the one

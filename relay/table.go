@@ -11,6 +11,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
 	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay/node"
 	"github.com/weir-xds/weir/relay/xds"
 )
 
@@ -250,6 +251,13 @@ func (o *Origin) disown(g *Group) {
 
 // Secrets reports whether resources of type Secret may be asked of the origin (RELAY-74).
 func (o *Origin) Secrets() bool { return o.config().Secrets }
+
+// SecretsByIdentity reports whether secrets are asked in the groups that clients have for all other
+// types.
+func (o *Origin) SecretsByIdentity() bool { return o.Secrets() && o.config().SecretsByIdentity }
+
+// MixesIdentities reports whether clients of several identities may be in one group.
+func (o *Origin) MixesIdentities() bool { return !slices.Contains(o.config().GroupBy, node.Identity) }
 
 // Wake is signalled when TakeLanes has something.
 func (o *Origin) Wake() <-chan struct{} { return o.wake }

@@ -31,9 +31,11 @@ type keyed struct {
 type allowance struct {
 	rule           int
 	origins, types []string
+	exact          bool // the pattern of who is one identity
 	all            bool // all names
 	names          []glob
-	at             []int // of each name, in globs
+	parts          []bool // of each name: its pattern has a part of the identity
+	at             []int  // of each name, in globs
 	claims         []boundClaim
 	sets           []Setting
 }
@@ -58,6 +60,7 @@ func (r *Rules) For(identity, listener string) *Allowances {
 				continue
 			}
 			if y, ok := x.bind(i, values); ok {
+				y.exact = x.who[j].exact()
 				a.list = append(a.list, y)
 				if len(y.sets) > 0 {
 					a.sets = append(a.sets, y)
@@ -92,7 +95,12 @@ func (a *Allowances) collect() {
 // bind returns false if a part of what the rule sets has no value: it cannot be set, so the rule
 // never holds.
 func (r *rule) bind(index int, values parts) (a allowance, ok bool) {
-	a = allowance{rule: index, origins: r.origins, types: r.types, all: len(r.names) == 0, names: bindAll(r.names, values)}
+	a = allowance{rule: index, origins: r.origins, types: r.types, all: len(r.names) == 0}
+	for _, pieces := range r.names {
+		if g, ok := bind(pieces, values); ok {
+			a.names, a.parts = append(a.names, g), append(a.parts, slices.ContainsFunc(pieces, piece.isPart))
+		}
+	}
 	for _, c := range r.claims {
 		a.claims = append(a.claims, boundClaim{c.field, bindAll(c.values, values)})
 	}
@@ -186,16 +194,27 @@ type Permit struct {
 
 // Permit returns what is allowed of a type. The receiver is what Fit returned.
 func (a *Allowances) Permit(origin, typeURL string, params Fields) Permit {
-	p, allowed := Permit{all: a.all}, make([]bool, len(a.globs))
+	return a.permit(origin, typeURL, params, false)
+}
+
+// OwnPermit returns what is allowed to this identity in particular: by a pattern of names with a
+// part of the identity, or by a rule that has the whole identity in who, without parts and stars.
+// Without rules that is nothing.
+func (a *Allowances) OwnPermit(origin, typeURL string, params Fields) Permit {
+	return a.permit(origin, typeURL, params, true)
+}
+
+func (a *Allowances) permit(origin, typeURL string, params Fields, own bool) Permit {
+	p, allowed := Permit{all: a.all && !own}, make([]bool, len(a.globs))
 	n, size := 0, 0
 	for i := range a.list {
 		x := &a.list[i]
 		if !admits(x.origins, origin) || !admits(x.types, typeURL) || !x.holds(params, "parameters.") {
 			continue
 		}
-		p.all = p.all || x.all
-		for _, at := range x.at {
-			if !allowed[at] {
+		p.all = p.all || x.all && (x.exact || !own)
+		for i, at := range x.at {
+			if !allowed[at] && (x.exact || x.parts[i] || !own) {
 				allowed[at] = true
 				n, size = n+1, size+len(a.globs[at].key)+1
 			}

@@ -13,6 +13,8 @@ type Question struct {
 	// gets the part that the rules allow; the name itself is not judged.
 	Name string
 	Part bool
+	// Own: what OwnPermit returns counts alone.
+	Own bool
 	// Said are the fields as the client says them.
 	Said Fields
 }
@@ -52,7 +54,7 @@ func (r *Rules) Explain(q Question) (out Answer) {
 	for _, s := range out.Set {
 		out.SetBy = append(out.SetBy, a.setter(s.Field, q))
 	}
-	p := fit.Permit(q.Origin, q.TypeURL, said)
+	p := fit.permit(q.Origin, q.TypeURL, said, q.Own)
 	if out.Allowed = fits && p.Allows(q.Name); q.Part {
 		out.Allowed = fits && !p.None()
 	}
@@ -122,6 +124,7 @@ func (r *rule) distance(q Question, who subject, said Fields) (d distance, point
 			continue
 		}
 		bound, ok := r.bind(0, values)
+		bound.exact = r.who[i].exact()
 		failed := append(slices.Clone(scope), bound.points(q, said, ok)...)
 		e := distance{2: len(scope), 3: len(failed)}
 		if slices.ContainsFunc(failed, func(p Point) bool { return p.Path == "names" }) {
@@ -173,10 +176,27 @@ func (a *allowance) points(q Question, said Fields, settable bool) (points []Poi
 	if !settable {
 		points = append(points, Point{"set", "has a part that the identity does not have"})
 	}
-	if p := (Permit{all: a.all, names: a.names}); !q.Part && !p.Allows(q.Name) || p.None() {
+	p, own := Permit{all: a.all, names: a.names}, a.own()
+	switch {
+	case !q.Part && !p.Allows(q.Name) || p.None():
 		points = append(points, Point{"names", wanted(fmt.Sprintf("%q", q.Name), a.names)})
+	case q.Own && (!q.Part && !own.Allows(q.Name) || own.None()):
+		points = append(points, Point{"names", fmt.Sprintf("%q fits no pattern with a part of the identity, and who is not this identity alone", q.Name)})
 	}
 	return points
+}
+
+// own returns the names that an allowance has for the identity in particular.
+func (a *allowance) own() (p Permit) {
+	if a.exact {
+		return Permit{all: a.all, names: a.names}
+	}
+	for i, g := range a.names {
+		if a.parts[i] {
+			p.names = append(p.names, g)
+		}
+	}
+	return p
 }
 
 func spoken(value string, ok bool) string {

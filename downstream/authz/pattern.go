@@ -53,6 +53,8 @@ func parsePattern(text string) (pieces []piece, err error) {
 	return pieces, nil
 }
 
+func (p piece) isPart() bool { return p.kind == named }
+
 // parts are the values of an identity's named parts.
 type parts map[string]string
 
@@ -221,6 +223,18 @@ func parseWho(text string) (w who, err error) {
 		w.segments = append(w.segments, pieces)
 	}
 	return w, nil
+}
+
+// exact reports whether the pattern is one identity, which a client shows. Strangers share one that
+// they do not.
+func (w *who) exact() bool {
+	return !w.rest && !w.anonymous() && !slices.ContainsFunc(w.segments, func(pieces []piece) bool {
+		return slices.ContainsFunc(pieces, func(p piece) bool { return p.kind != literal })
+	})
+}
+
+func (w *who) anonymous() bool {
+	return len(w.segments) == 1 && len(w.segments[0]) == 1 && w.segments[0][0].text == "anonymous"
 }
 
 // split divides an identity into segments. In a subject a comma after a backslash is a character of

@@ -22,6 +22,9 @@ type Rule struct {
 // Rules are compiled rules. They do not change.
 type Rules struct{ list []rule }
 
+// Empty reports whether there are no rules.
+func (r *Rules) Empty() bool { return r == nil || len(r.list) == 0 }
+
 type rule struct {
 	who                       []who
 	listeners, origins, types []string
