@@ -106,6 +106,9 @@ func explain(cfg *config.Config, q config.Question) (*explanation, error) {
 	asked := authz.Question{
 		Identity: q.Identity, Listener: l.Address, Origin: o.Name, TypeURL: q.Type, Name: name, Part: standsForMany(q.Type, name),
 	}
+	if o.Secrets == config.SecretsByIdentity && xds.IsSecret(q.Type) {
+		asked.Own = o.MixesIdentities() || q.Identity == "anonymous"
+	}
 	rules := cmp.Or(cfg.Rules(), &authz.Rules{})
 	if asked.Said, err = said(rules, asked, q, o); err != nil {
 		return nil, err

@@ -159,3 +159,33 @@ func TestAuthzTest(t *testing.T) {
 		t.Errorf("without a configuration: got %d, %q", code, stderr)
 	}
 }
+
+// TestAuthzExplainsSecrets: of a secret by identity it says whether a rule names the identity.
+func TestAuthzExplainsSecrets(t *testing.T) {
+	const rules = `authorization:
+  - { who: ["spiffe://corp/ns/{ns}/sa/*"], names: ["{ns}/key", "*"] }
+  - { who: ["anonymous"], names: ["a/key"] }
+`
+	origin := func(group string) string {
+		return "origins: [{ name: mesh, secrets: by_identity, group_by: [" + group + `], grpc: { addresses: ["unix:///o"] } }]` + "\n" + rules
+	}
+	mixed, apart := write(t, origin("cluster")), write(t, origin("cluster, identity"))
+	for _, row := range []struct {
+		path, who, ask string
+		code           int
+		want           string
+	}{
+		{mixed, "spiffe://corp/ns/a/sa/x", "sds a/key", exitOK, "authorization[0]: allows it"},
+		{mixed, "spiffe://corp/ns/a/sa/x", "sds other", exitFailed, `authorization[0].names: "other" fits no pattern with a part of the identity`},
+		{mixed, "spiffe://corp/ns/a/sa/x", "type.googleapis.com/envoy.api.v2.auth.Secret other", exitFailed, "fits no pattern with a part"},
+		{mixed, "spiffe://corp/ns/a/sa/x", "cds other", exitOK, "allows it"},
+		{mixed, "spiffe://corp/ns/a/sa/x", "sds *", exitOK, "the client gets what fits: a/key\n"},
+		{apart, "spiffe://corp/ns/a/sa/x", "sds other", exitOK, "allows it"},
+		{apart, "anonymous", "sds a/key", exitFailed, "is nearest"},
+	} {
+		code, stdout, _ := weir(t, append([]string{"authz", "explain", "-c", row.path, "--identity", row.who}, strings.Fields(row.ask)...)...)
+		if code != row.code || !strings.Contains(stdout, row.want) {
+			t.Errorf("%+v: got %d\n%s", row, code, stdout)
+		}
+	}
+}

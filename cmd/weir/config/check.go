@@ -116,6 +116,7 @@ func (c *Config) check(r *report) {
 	k.sinks(c)
 	k.messages(c.Types)
 	k.authorization(c)
+	k.secretsByIdentity(c)
 	k.size("limits.request_bytes", c.Limits.RequestBytes)
 	k.size("limits.name_bytes", c.Limits.NameBytes)
 	if m := c.Limits.Memory; m > 0 && m < leastMemory {
@@ -254,7 +255,7 @@ var choices = map[string][]string{
 	"origins[].fallback.grpc.wildcard":       {WildcardLegacy, WildcardExplicit},
 	"origins[].dynamic_parameters.otherwise": {OtherwiseRefuse, OtherwiseIgnored},
 	"origins[].resume":                       {ResumeVersions, ResumeNone},
-	"origins[].secrets":                      {SecretsRefuse, SecretsDedicated},
+	"origins[].secrets":                      {SecretsRefuse, SecretsDedicated, SecretsByIdentity},
 	"origins[].version_mode":                 {VersionModeContent, VersionModeOrigin},
 	"origins[].hash":                         {HashBytes, HashCanonical},
 	"origins[].lrs":                          {LRSPass, LRSAggregate, LRSRefuse},

@@ -7,6 +7,8 @@ import (
 	"testing"
 )
 
+const socket = "listeners: [{address: 'unix:///s'}]\n"
+
 // Each file can be used, and gets these warnings.
 func TestWarnings(t *testing.T) {
 	grpc := func(more string) string {
@@ -25,6 +27,14 @@ func TestWarnings(t *testing.T) {
 		"secrets, plain":       {grpc("secrets: dedicated") + "listeners: [{address: ':1'}]\n", []string{"2:23: warning: listeners[0].address: clients of other hosts will be refused the secrets of origin \"mesh\""}},
 		"secrets, tls":         {grpc("secrets: dedicated") + "listeners: [{address: ':1', tls: {cert: c, key: k}}]\n", []string{"2:34: warning: listeners[0].tls: clients of other hosts"}},
 		"secrets, mutual":      {grpc("secrets: dedicated") + "listeners: [{address: ':1', tls: {cert: c, key: k, client_ca: a}}]\n", nil},
+		"secrets, own":         {grpc("secrets: by_identity, group_by: [identity]") + socket + "authorization: [{who: ['uid:*'], types: [sds]}]\n", nil},
+		"secrets, own, none":   {grpc("secrets: by_identity, group_by: [identity]") + socket + "authorization: [{who: ['uid:*'], types: [cds]}]\n", []string{"1:33: warning: origins[0].secrets: nobody will be given a secret: no rule allows any"}},
+		"secrets, own, nobody": {grpc("secrets: by_identity, group_by: [identity]") + socket + "authorization: [{who: [anonymous]}]\n", []string{"nobody will be given a secret"}},
+		"secrets, part":        {grpc("secrets: by_identity") + socket + "authorization: [{who: ['uid:{id}'], names: ['{id}']}]\n", nil},
+		"secrets, v2":          {grpc("secrets: by_identity") + socket + "authorization: [{who: ['uid:{id}'], names: ['{id}'], types: [type.googleapis.com/envoy.api.v2.auth.Secret]}]\n", nil},
+		"secrets, one":         {grpc("secrets: by_identity") + socket + "authorization: [{who: ['uid:0'], origins: [mesh]}]\n", nil},
+		"secrets, no part":     {grpc("secrets: by_identity") + socket + "authorization: [{who: ['uid:{id}'], names: ['*'], claims: {node.id: '{id}'}}]\n", []string{"no rule allows any by a pattern of names with a part of the identity"}},
+		"secrets, not here":    {grpc("secrets: by_identity") + "authorization: [{who: ['uid:0']}]\n", []string{"warning: listeners[0].address: clients will be refused the secrets of origin \"mesh\" here", `"uid:0" never matches`}},
 		"refused, plain":       {grpc("secrets: refuse") + "listeners: [{address: ':1'}]\n", nil},
 		"parameters":           {grpc("tp2: true, group_by: [cluster, dynamic_parameters]"), []string{"1:55: warning: origins[0].group_by[1]: clients of different parameters"}},
 		"parameters, of files": {"origins: [{name: a, tp2: true, group_by: [dynamic_parameters], files: {path: x}}]\n", nil},

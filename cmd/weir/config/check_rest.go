@@ -34,7 +34,7 @@ func (k checker) rest(origin string, o *Origin) {
 			k.addf(path+".token_file", "is sent over TLS only, and %q is reached in plain text", u)
 		case !isLocal(hostPort(u)):
 			k.plainHeaders(path, r.Headers, u, "write https")
-			if o.Secrets == SecretsDedicated {
+			if o.Secrets != SecretsRefuse {
 				k.addf(at, "%q is not loopback: with secrets: %s it needs https, or secrets would travel in plain text (RELAY-77)",
 					u, o.Secrets)
 			}
