@@ -36,6 +36,8 @@ type control struct {
 
 	// hidden names are served when they are asked for, and are not in `*`.
 	hidden func(name string) bool
+	// tailor makes the body that a lane is sent of a body; nil: it is the same for all.
+	tailor func(l *controlLane, name, body string) string
 	// pieces says into how many responses n resources are cut (delta).
 	pieces func(n int) int
 	// applied is told of every response the table has taken.
@@ -202,7 +204,7 @@ func (c *control) produce(l *controlLane, typeURL string) {
 		if !names[name] {
 			continue
 		}
-		body, exists := c.state[typeURL][name]
+		body, exists := c.body(l, typeURL, name)
 		was, told := ty.known[name]
 		if code, failed := c.faults[typeURL][name]; failed && !ty.wildcard {
 			if ty.faults[name] != code {
@@ -235,13 +237,21 @@ func (c *control) produce(l *controlLane, typeURL string) {
 	for i := range pieces {
 		s := &stated{typeURL: typeURL, full: full, bodies: map[string]string{}, first: first || c.sotw}
 		for _, name := range bodies[i*len(bodies)/pieces : (i+1)*len(bodies)/pieces] {
-			s.bodies[name] = c.state[typeURL][name]
+			s.bodies[name], _ = c.body(l, typeURL, name)
 		}
 		if i == pieces-1 {
 			s.removed, s.faults = removed, faults
 		}
 		l.queue = append(l.queue, s)
 	}
+}
+
+// body is what a lane is sent of a name.
+func (c *control) body(l *controlLane, typeURL, name string) (body string, exists bool) {
+	if body, exists = c.state[typeURL][name]; exists && c.tailor != nil {
+		body = c.tailor(l, name, body)
+	}
+	return body, exists
 }
 
 // members are the names a lane asked for, and those that its globs and namespaces select (COLL-1,
