@@ -32,6 +32,12 @@
 // since it may quote the secret (TestSecrets). The node is the client's own claim. An origin that
 // trusts it gives a client with a certificate the secrets of any node that the client claims to be.
 //
+// Secrets by identity are shared in the groups of all other types (RELAY-74). They are for clients
+// with an identity, and by the rules. Where a group may have several identities, a rule has to name
+// the client's: by a part of it in the pattern of names that allows the name, or by being for that
+// identity alone (rights.go, testdata/secrets_identity.txt). In groups by identity any rule does,
+// and each identity has its own secret of one name (TestEachIdentityHasItsOwnSecret).
+//
 // # Rules
 //
 // A server may have rules of who may ask what (package authz). What a client may have is found when
@@ -294,7 +300,8 @@
 //     (ABS-11).
 //   - RELAY-74: a SotW client that may not have secrets is sent nothing, since a response would
 //     state that there are none (SOTW-9). The origin sees the client's node, and in it the client's
-//     identity where relay.OriginConfig.IdentityTo says so.
+//     identity where relay.OriginConfig.IdentityTo says so. By identity, a group key that does not
+//     contain the identity will do where a rule names it: the rule says who shares the secret.
 //   - RELAY-20, ALIAS-6: where `*` of virtual hosts is wanted beside a namespace, both are asked on
 //     the main lane, and a host that comes for one counts for both. A virtual host whose name is
 //     the namespace itself, without a slash, belongs to it.

@@ -300,7 +300,9 @@ func (s *seat) enter() {
 	s.ends(err)
 }
 
-func (s *seat) caller() caller { return caller{local: true, tls: s.who != "", verified: s.who != "", identity: s.who} }
+func (s *seat) caller() caller {
+	return caller{local: true, tls: s.who != "", verified: s.who != "", identity: s.who}
+}
 
 // ends judges whether a client is ended, by what it says or by that.
 func (s *seat) ends(err error) {

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -48,6 +49,26 @@ origins: [{ name: mesh, grpc: { addresses: ["a:1"] } }]
 	}
 	if code, stdout, stderr := weir(t, "authz", "test", file); code != exitOK || stdout != "ok: 4 questions\n" || stderr != "" {
 		t.Errorf("got %d, %q, %q", code, stdout, stderr)
+	}
+}
+
+// TestSecretsOfThePage: of the page's rules for secrets those count that the page says.
+func TestSecretsOfThePage(t *testing.T) {
+	path := write(t, `listeners: [{ address: "0.0.0.0:18080", tls: { cert: c, key: k, client_ca: a } }]
+`+pageOfRules(t, "# secrets by identity"))
+	if cfg, err := config.Load(path); err != nil {
+		t.Fatal(err)
+	} else if w := cfg.Warnings(); slices.ContainsFunc(w, func(p *config.Problem) bool { return strings.Contains(p.Error(), "secret") }) {
+		t.Error(w)
+	}
+	const web, gateway = "spiffe://corp/ns/shop/sa/web", "spiffe://corp/ns/edge/sa/gateway"
+	for ask, want := range map[string]int{
+		web + " sds shop/web/tls": exitOK, web + " sds shared-ca": exitFailed, web + " cds shared-ca": exitOK, web + " sds shop/api/tls": exitFailed,
+		gateway + " sds public-tls": exitOK, web + " sds public-tls": exitFailed, "anonymous sds public-tls": exitFailed,
+	} {
+		if code, stdout, stderr := weir(t, append([]string{"authz", "explain", "-c", path, "--identity"}, strings.Fields(ask)...)...); code != want {
+			t.Errorf("%s: got %d\n%s%s", ask, code, stdout, stderr)
+		}
 	}
 }
 

@@ -69,6 +69,7 @@ var blocksShownBy = map[string]string{
 	"common_tls_context:":    "TestEnvoyTLS",
 	"authorization:":         "TestRulesOfThePage",
 	"# rules-test.yaml":      "TestRulesOfThePage",
+	"# secrets by identity":  "TestSecretsOfThePage",
 	"# rotate-ticket-keys":   "TestRotateTicketKeys",
 	"origin mesh: 4000 groups, 4000 of them answered; group_by: [cluster, metadata]":              "TestGroupsSuggest",
 	"LAST  FIRST  ORIGIN  TYPE  RESOURCE  VERSION  CLIENTS  HAVE IT  TIMES  FOR EXAMPLE  BECAUSE": "TestNacks",

@@ -16,6 +16,12 @@
 // first rule that names a field sets it, and a rule that sets it otherwise does not hold. A caller
 // that puts nothing there allows less, not more (TestSets, TestSetsOfNobodyAllowLess).
 //
+// # What is allowed in particular
+//
+// [Allowances.OwnPermit] returns what is allowed of what a shared cache must not hand to whoever
+// names it. A rule for many identities counts there only by those patterns of its names that have a
+// part of the identity (TestOwnPermits).
+//
 // It is pure: no lock, no clock, no I/O, and nothing changes once it is made.
 //
 // [Rules.Explain] answers a question as these do, with the rule that decides.

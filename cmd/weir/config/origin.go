@@ -69,17 +69,17 @@ type Origin struct {
 	// ResumeSotW presents the last version on a new SotW stream. Default: false.
 	// Not supported by this version.
 	ResumeSotW bool `yaml:"resume_sotw"`
-	// Secrets is refuse, dedicated or by_identity. With refuse no Secret is asked of the origin, and the names
-	// are refused. With dedicated each client stream that asks for secrets has an upstream stream
-	// of its own, with its own node, and the secrets are dropped when it ends (RELAY-74, RELAY-75).
-	// Only a client with a verified certificate is served, except over loopback or a Unix socket;
-	// and the origin has to be reached over TLS, with the same exception (RELAY-77). The node is
-	// the client's own claim, and the origin authorises weir. So a listener's client_ca should
-	// admit only clients that may have the secrets of all of them. With by_identity secrets are
-	// asked in the groups of all other types, for clients with an identity and by the rules of
-	// authorization, which it needs. Where group_by has no identity, a client is given a secret
-	// only if a pattern of names with a part of the identity allows it, or a rule for its identity
-	// alone. Default: refuse.
+	// Secrets is refuse, dedicated or by_identity. With refuse no Secret is asked of the origin,
+	// and the names are refused. With dedicated each client stream that asks for secrets has an
+	// upstream stream of its own, with its own node, and the secrets are dropped when it ends
+	// (RELAY-74, RELAY-75). Only a client with a verified certificate is served, except over
+	// loopback or a Unix socket; and the origin has to be reached over TLS, with the same exception
+	// (RELAY-77). The node is the client's own claim, and the origin authorises weir. So a
+	// listener's client_ca should admit only clients that may have the secrets of all of them. With
+	// by_identity secrets are asked in the groups of all other types, for clients with an identity
+	// and by the rules of authorization, which it needs. Where group_by has no identity, a client
+	// is given a secret only if a pattern of names with a part of the identity allows it, or a rule
+	// for its identity alone. Default: refuse.
 	Secrets string `yaml:"secrets"`
 	// VersionMode says which versions clients are sent: content, those that weir makes of the
 	// content, equal on every replica; or origin, the origin's own (VER-5). With origin a client
