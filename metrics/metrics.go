@@ -30,6 +30,7 @@ type Metrics struct {
 	configInfo    *prometheus.GaugeVec
 	snapshots     map[string]prometheus.Counter // by result
 	snapshotSaved prometheus.Gauge
+	snapshotLeft  *prometheus.GaugeVec
 	upstream      upstreamVecs
 	buildInfo     *prometheus.GaugeVec
 
@@ -84,6 +85,10 @@ func New(reg *prometheus.Registry) *Metrics {
 			Name: "weir_snapshot_last_success_timestamp_seconds",
 			Help: "When the snapshot on disk last was all there is to keep; 0: never, or there is none.",
 		}),
+		snapshotLeft: f.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "weir_snapshot_left_out_resources",
+			Help: "Resources that the snapshot on disk leaves out because cache.snapshot.key_file is not set: secrets, and others with a private key in them.",
+		}, []string{"reason"}),
 		upstream: newUpstreamVecs(f),
 		buildInfo: f.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "weir_build_info", Help: "Always 1; the labels say which build this is.",
@@ -107,6 +112,7 @@ func New(reg *prometheus.Registry) *Metrics {
 			ConstLabels: prometheus.Labels{"direction": direction},
 		}, func() float64 { return float64(m.largest[i].Load()) })
 	}
+	m.SnapshotLeftOut(0, 0)
 	reg.MustRegister(&m.picture)
 	return m
 }
@@ -270,6 +276,15 @@ func (m *Metrics) ConfigInfo(hash string) {
 func (m *Metrics) SnapshotWrite(err error) {
 	if m != nil {
 		m.snapshots[result(err)].Inc()
+	}
+}
+
+// SnapshotLeftOut records how many resources the snapshot leaves out, since it is not encrypted: of
+// type Secret, and others with a key in them.
+func (m *Metrics) SnapshotLeftOut(secrets, withKeys int) {
+	if m != nil {
+		m.snapshotLeft.WithLabelValues("secret").Set(float64(secrets))
+		m.snapshotLeft.WithLabelValues("key").Set(float64(withKeys))
 	}
 }
 

@@ -85,6 +85,7 @@ var catalogue = map[string]string{
 
 	"weir_snapshot_writes_total":                   "result",
 	"weir_snapshot_last_success_timestamp_seconds": "",
+	"weir_snapshot_left_out_resources":             "reason",
 }
 
 // closed lists the values that a label may have, whatever callers pass. The labels of build_info
@@ -106,7 +107,7 @@ var closed = map[string][]string{
 		"send_stall", "lagging", "entries", "bytes", "max_stale", "memory", "unheeded", "unconstrained", "empty_or",
 		"host", "origin", "credentials", "token", "slowed", "client", "drain", "max_stream_age", "certificate", "reconfigured", "limit",
 		"first_request", "bad_request", "unavailable", "refused", "closed", "timeout", "not_tls", "no_certificate",
-		"bad_certificate", "refused_by_client", "no_common_version", "no_http2", "other",
+		"bad_certificate", "refused_by_client", "no_common_version", "no_http2", "secret", "key", "other",
 	},
 	"limit": {
 		"connections", "connections_per_peer", "streams", "streams_per_connection", "streams_per_identity", "new_streams_per_second", "requests_per_second",
@@ -159,6 +160,7 @@ func exercise(m *Metrics) {
 	m.ConfigReload(nil)
 	m.SnapshotWrite(nil)
 	m.SnapshotSaved(time.Unix(1, 0))
+	m.SnapshotLeftOut(2, 3)
 	m.Origin("mesh").FileLoad(nil)
 	m.Lookup(Miss)
 	m.PropagationSent(time.Millisecond)

@@ -313,6 +313,7 @@ func TestToggles(t *testing.T) {
 		"no limits":      {"resources.limits=null"},
 		"restart":        {"restartOnConfigChange=true"},
 		"seed":           {"snapshot.seed.configMap.name=seed"},
+		"snapshot key":   {"snapshot.key.existingSecret=weir-snapshot-key"},
 		"labels":         {"commonLabels.team=edge", "podLabels.x=y", "podAnnotations.a=b", "nodeSelector.pool=edge"},
 		"other fullname": {"fullnameOverride=relay"},
 	} {

@@ -117,12 +117,14 @@ func startWeir(t *testing.T, text, origin string, a *authority) *weirRun {
 	for _, mount := range []string{"tls", "edge", "origin", "region"} {
 		a.issue(filepath.Join(dir, "etc", mount))
 	}
-	if err := os.MkdirAll(filepath.Join(dir, "etc", "tickets"), 0o755); err != nil {
-		t.Fatal(err)
-	}
 	keys := base64.StdEncoding.EncodeToString(make([]byte, 32)) + "\n" // all have the same
-	if err := os.WriteFile(filepath.Join(dir, "etc", "tickets", "keys"), []byte(keys), 0o600); err != nil {
-		t.Fatal(err)
+	for _, mount := range []string{"tickets", "snapshot"} {
+		if err := os.MkdirAll(filepath.Join(dir, "etc", mount), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "etc", mount, "keys"), []byte(keys), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	text = strings.NewReplacer("/etc/weir/", dir+"/etc/", "/var/lib/weir/", dir+"/lib/").Replace(text)
 	tree := map[string]any{}

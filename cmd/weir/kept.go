@@ -22,22 +22,44 @@ type kept struct {
 	origins map[string]bool // origins with restored resources
 }
 
-// openSnapshot makes the keeper. It reads nothing.
+// openSnapshot makes the keeper. It reads the key file, and has it watched.
 func (p *process) openSnapshot() error {
 	cfg := p.config()
 	c := &cfg.Cache.Snapshot
 	if c.Path == "" {
 		return nil
 	}
+	var keys *snapshot.Keys
+	if c.KeyFile != "" {
+		p.files.add(func(time.Time) { p.readKeysAgain(c.KeyFile) }, c.KeyFile)
+		var warning, err error
+		if keys, warning, err = snapshot.ReadKeys(c.KeyFile); err != nil {
+			return cfg.Problemf("cache.snapshot.key_file", "%v", err)
+		}
+		if warning != nil {
+			p.log.Warn("the key of the snapshot", zap.Error(warning))
+		}
+	}
 	k, err := snapshot.New(snapshot.Config{
 		Path: c.Path, Interval: c.Interval, MaxAge: c.MaxAge, Deployment: cfg.Name, Table: p.table,
-		Origins: p.keptOrigins, Metrics: p.metrics, Log: p.log,
+		Origins: p.keptOrigins, Keys: keys, Metrics: p.metrics, Log: p.log,
 	})
 	if err != nil {
 		return errors.Join(problems(cfg, "cache.snapshot", err)...)
 	}
 	p.kept.Keeper = k
 	return nil
+}
+
+// readKeysAgain reads a key file that has changed. One that cannot be used changes nothing.
+func (p *process) readKeysAgain(path string) {
+	keys, _, err := snapshot.ReadKeys(path)
+	if err != nil {
+		p.log.Error("the key of the snapshot is not renewed; the old one stays in force", zap.Error(err))
+		return
+	}
+	p.kept.SetKeys(keys)
+	p.log.Info("the key of the snapshot was read again", zap.String("key", keys.ID()))
 }
 
 // restore puts the snapshot into the table, which serves nobody yet.

@@ -115,7 +115,7 @@ func TestKilledWithoutOrigin(t *testing.T) {
 			if code := second.waitEnd(); code != exitOK {
 				t.Errorf("exit code %d", code)
 			}
-			kept, err := snapshot.Read(snapshot.File(dir))
+			kept, err := snapshot.Read(snapshot.File(dir), nil)
 			if err != nil || len(kept.Report.Damages) > 0 || kept.Report.CutOff > 0 {
 				t.Errorf("after an orderly end: %v %+v", err, kept.Report)
 			}
@@ -126,7 +126,7 @@ func TestKilledWithoutOrigin(t *testing.T) {
 // wholeOnDisk reports whether every set on disk is settled.
 func wholeOnDisk(t *testing.T, dir string) bool {
 	t.Helper()
-	c, err := snapshot.Read(snapshot.File(dir))
+	c, err := snapshot.Read(snapshot.File(dir), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +176,7 @@ func TestFrozenOverRestart(t *testing.T) {
 		t.Fatalf("%s%s", out, errs)
 	}
 	await(t, "the mark is on disk", func() bool {
-		c, err := snapshot.Read(snapshot.File(dir))
+		c, err := snapshot.Read(snapshot.File(dir), nil)
 		return err == nil && !c.Summary(false).Origins[0].Frozen.IsZero()
 	})
 	first.signal(syscall.SIGKILL)

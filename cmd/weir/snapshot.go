@@ -27,15 +27,17 @@ func snapshotCommand() *cobra.Command {
 
 // where holds the flags that say which snapshot a command is about.
 type where struct {
-	config, path string
+	config, path, keyFile string
 }
 
 func (w *where) register(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&w.config, "config", "c", "weir.yaml", "the configuration `file` whose cache.snapshot.path is meant")
 	cmd.Flags().StringVar(&w.path, "path", "", "the `directory` itself")
+	cmd.Flags().StringVar(&w.keyFile, "key-file", "", "the `file` with the key it is encrypted with; default: cache.snapshot.key_file, without --path")
 }
 
 // directory returns the directory, and the deployment in the configuration; empty: none was read.
+// It sets the key file that is meant.
 func (w *where) directory() (dir, deployment string, err error) {
 	if w.path != "" {
 		return w.path, "", nil
@@ -47,7 +49,19 @@ func (w *where) directory() (dir, deployment string, err error) {
 	if cfg.Cache.Snapshot.Path == "" {
 		return "", "", cfg.Problemf("cache.snapshot.path", "is empty: there is no snapshot; or name its directory with --path")
 	}
+	if w.keyFile == "" {
+		w.keyFile = cfg.Cache.Snapshot.KeyFile
+	}
 	return cfg.Cache.Snapshot.Path, cfg.Name, nil
+}
+
+// keys reads the key file. directory comes first.
+func (w *where) keys() (*snapshot.Keys, error) {
+	if w.keyFile == "" {
+		return nil, nil
+	}
+	keys, _, err := snapshot.ReadKeys(w.keyFile)
+	return keys, err
 }
 
 // read reads a directory, or an exported file. A running weir may be writing to it.
@@ -59,7 +73,11 @@ func (w *where) read() (*snapshot.Content, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		path = snapshot.File(path)
 	}
-	return snapshot.Read(path)
+	keys, err := w.keys()
+	if err != nil {
+		return nil, err
+	}
+	return snapshot.Read(path, keys)
 }
 
 func verifyCommand() *cobra.Command {
@@ -94,7 +112,10 @@ func exportCommand() *cobra.Command {
 		Use:   "export FILE",
 		Short: "Write what is in a snapshot to one file that import takes; weir may be running",
 		Long: `Write what is in a snapshot to one file that import takes. A dash stands for
-standard output. weir may be running.`,
+standard output. weir may be running.
+
+The file is in plain text, so it has neither secrets nor resources with a private
+key in them. How many are left out is said.`,
 		Args: arguments,
 	}
 	w.register(cmd)
@@ -104,21 +125,37 @@ standard output. weir may be running.`,
 			return err
 		}
 		warnOf(cmd, c)
+		var left snapshot.LeftOut
 		if args[0] == "-" {
-			return c.Export(cmd.OutOrStdout())
+			left, err = c.Export(cmd.OutOrStdout())
+		} else {
+			left, err = exportTo(args[0], c)
 		}
-		return exportTo(args[0], c)
+		sayLeftOut(cmd, left)
+		return err
 	})
 	return cmd
 }
 
+// sayLeftOut says what is not in what was written.
+func sayLeftOut(cmd *cobra.Command, left snapshot.LeftOut) {
+	if left != (snapshot.LeftOut{}) {
+		// as with errors, there is nobody left to tell
+		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "left out, since it is in plain text: %s\n", leftOutText(left))
+	}
+}
+
+func leftOutText(left snapshot.LeftOut) string {
+	return fmt.Sprintf("%d secrets, %d other resources with a private key in them", left.Secrets, left.WithKeys)
+}
+
 // exportTo writes the whole file or none.
-func exportTo(path string, c *snapshot.Content) error {
+func exportTo(path string, c *snapshot.Content) (left snapshot.LeftOut, err error) {
 	f, err := os.OpenFile(path+".tmp", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
-		return err
+		return left, err
 	}
-	err = c.Export(f)
+	left, err = c.Export(f)
 	if err == nil {
 		err = f.Sync()
 	}
@@ -128,7 +165,7 @@ func exportTo(path string, c *snapshot.Content) error {
 	if err != nil {
 		_ = os.Remove(f.Name()) // the first error is returned
 	}
-	return err
+	return left, err
 }
 
 func importCommand() *cobra.Command {
@@ -138,7 +175,10 @@ func importCommand() *cobra.Command {
 		Short: "Give a directory a snapshot that was exported, before weir starts",
 		Long: `Give a directory a snapshot that export made, so that a weir that starts there
 serves it from the first moment, whether its origin can be reached or not. A dash
-stands for standard input. No weir may have the directory.`,
+stands for standard input. No weir may have the directory.
+
+With a key file the snapshot is encrypted. It may also be an encrypted one that
+was copied.`,
 		Args: arguments,
 	}
 	w.register(cmd)
@@ -154,7 +194,11 @@ stands for standard input. No weir may have the directory.`,
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: left as it is\n", snapshot.File(dir))
 			return err
 		}
-		c, err := readExport(cmd.InOrStdin(), args[0])
+		keys, err := w.keys()
+		if err != nil {
+			return err
+		}
+		c, err := readExport(cmd.InOrStdin(), args[0], keys)
 		if err != nil {
 			return err
 		}
@@ -167,7 +211,8 @@ stands for standard input. No weir may have the directory.`,
 		if force && deployment != "" {
 			c.Header.Deployment = deployment
 		}
-		warning, err := c.Import(dir, force)
+		before := c.Report.LeftOut
+		warning, err := c.Import(dir, force, keys)
 		if warning != nil {
 			// as with errors
 			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s: %v\n", dir, warning)
@@ -175,19 +220,22 @@ stands for standard input. No weir may have the directory.`,
 		if err != nil {
 			return err
 		}
+		if left := c.Report.LeftOut; left != before {
+			sayLeftOut(cmd, left)
+		}
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %d resources\n", snapshot.File(dir), c.Summary(false).Resources)
 		return err
 	})
 	return cmd
 }
 
-func readExport(stdin io.Reader, path string) (*snapshot.Content, error) {
+func readExport(stdin io.Reader, path string, keys *snapshot.Keys) (*snapshot.Content, error) {
 	if path != "-" {
-		return snapshot.Read(path)
+		return snapshot.Read(path, keys)
 	}
 	data, err := io.ReadAll(stdin)
 	if err != nil {
 		return nil, fmt.Errorf("standard input: %w", err)
 	}
-	return snapshot.Decode("standard input", data)
+	return snapshot.Decode("standard input", data, keys)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	"github.com/weir-xds/weir/cmd/weir/admin"
+	"github.com/weir-xds/weir/cmd/weir/sensitive"
 	"github.com/weir-xds/weir/cmd/weir/snapshot"
 	"github.com/weir-xds/weir/metrics"
 )
@@ -88,7 +88,7 @@ func inspected(s *snapshot.Summary, bodies bool) any {
 }
 
 func blankedBody(body *anypb.Any) json.RawMessage {
-	admin.Blank(body)
+	sensitive.Blank(body)
 	return readable(body, nil)
 }
 
@@ -107,7 +107,13 @@ func inspectTable(w io.Writer, s *snapshot.Summary) error {
 	row(tw, "snapshot", s.Path)
 	row(tw, "deployment", s.Deployment)
 	row(tw, "format", s.Version)
+	if s.Key != "" {
+		row(tw, "encrypted", "with the key "+s.Key)
+	}
 	row(tw, "resources", fmt.Sprintf("%d, in %d bytes", s.Resources, s.Bytes))
+	if s.LeftOut != (snapshot.LeftOut{}) {
+		row(tw, "left out", leftOutText(s.LeftOut)+": cache.snapshot.key_file keeps them")
+	}
 	_, _ = fmt.Fprintln(tw)
 	row(tw, "ORIGIN", "VOUCHED", "FROZEN", "ADDRESSES")
 	for _, o := range s.Origins {

@@ -15,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/weir-xds/weir/cmd/weir/admin"
+	"github.com/weir-xds/weir/cmd/weir/snapshot"
 )
 
 // statusStreams is how many client streams the command reads.
@@ -281,6 +282,9 @@ func (s *standing) summary(w io.Writer) {
 		text := fmt.Sprintf("%d resources, whole %s ago", k.Resources, ago(time.Now(), k.SavedAt))
 		if k.Error != "" {
 			text = fmt.Sprintf("not written: %s; last whole %s ago", k.Error, ago(time.Now(), k.SavedAt))
+		}
+		if k.LeftOut != (snapshot.LeftOut{}) {
+			text += "; left out: " + leftOutText(k.LeftOut)
 		}
 		row(w, "snapshot", text)
 	}

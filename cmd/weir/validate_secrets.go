@@ -13,10 +13,12 @@ import (
 
 	"github.com/weir-xds/weir/cmd/weir/admin"
 	"github.com/weir-xds/weir/cmd/weir/config"
+	"github.com/weir-xds/weir/cmd/weir/snapshot"
 )
 
-// checkSecrets reads certificates, keys, authorities and the admin token as run does at the start.
-// For files whose directory is missing it only warns: they may exist where weir will run.
+// checkSecrets reads certificates, keys, authorities, the admin token and the key of the snapshot
+// as run does at the start. For files whose directory is missing it only warns: they may exist
+// where weir will run.
 func checkSecrets(cfg *config.Config) (warnings []error, err error) {
 	c := newCertificates(newWatch(zap.NewNop()), zap.NewNop()) // it is never run
 	var errs []error
@@ -62,6 +64,17 @@ func checkSecrets(cfg *config.Config) (warnings []error, err error) {
 	if file := cfg.Admin.TokenFile; file != "" {
 		if _, err := admin.ReadToken(file); err != nil {
 			found(cfg.Problemf("admin.token_file", "%v", err), file)
+		}
+	}
+	if s := &cfg.Cache.Snapshot; s.Path != "" && s.KeyFile != "" {
+		_, warning, err := snapshot.ReadKeys(s.KeyFile)
+		if err != nil {
+			found(cfg.Problemf("cache.snapshot.key_file", "%v", err), s.KeyFile)
+		}
+		if warning != nil {
+			w := cfg.Problemf("cache.snapshot.key_file", "%v", warning)
+			w.Warning = true
+			warnings = append(warnings, w)
 		}
 	}
 	now := time.Now()

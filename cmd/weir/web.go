@@ -16,6 +16,7 @@ import (
 
 	"github.com/weir-xds/weir/cmd/weir/admin"
 	"github.com/weir-xds/weir/cmd/weir/csds"
+	"github.com/weir-xds/weir/cmd/weir/sensitive"
 	"github.com/weir-xds/weir/downstream"
 )
 
@@ -100,7 +101,7 @@ func (p *process) openAdmin(ctx context.Context) error {
 	}
 	p.admin = newWeb("admin", l, secured.server(), p.log)
 	version, _ := buildVersion()
-	clients := csds.New(csds.Config{Table: p.table, Clients: func() *downstream.Server { return p.server }, Blank: admin.Blank})
+	clients := csds.New(csds.Config{Table: p.table, Clients: func() *downstream.Server { return p.server }, Blank: sensitive.Blank})
 	calls := p.operatorCalls(clients)
 	p.admin.server.RegisterOnShutdown(calls.Stop) // open streams would take closeWait
 	pages, err := admin.New(admin.Config{

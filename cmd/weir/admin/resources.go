@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/weir-xds/weir/cmd/weir/config"
+	"github.com/weir-xds/weir/cmd/weir/sensitive"
 	"github.com/weir-xds/weir/constraints"
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay/inspect"
@@ -155,6 +156,6 @@ func (a *Admin) body(encoded []byte) json.RawMessage {
 	if err := proto.Unmarshal(encoded, &body); err != nil {
 		return nil // cannot happen: the table checked it
 	}
-	Blank(&body)
+	sensitive.Blank(&body)
 	return a.cfg.Readable(&body)
 }

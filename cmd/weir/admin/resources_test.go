@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/weir-xds/weir/cmd/weir/sensitive"
 	"github.com/weir-xds/weir/downstream"
 	"github.com/weir-xds/weir/relay/relaytest"
 )
@@ -83,6 +84,7 @@ func TestSecretsAreNeverShown(t *testing.T) {
 // A private key inside a cluster's transport socket, which is an Any of its
 // own, is blanked; the rest stays.
 func TestSensitiveFieldsAreBlanked(t *testing.T) {
+	const blanked = "[blanked]"
 	inline := func(s string) *corev3.DataSource {
 		return &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: s}}
 	}
@@ -112,7 +114,7 @@ func TestSensitiveFieldsAreBlanked(t *testing.T) {
 		t.Errorf("what is sensitive is shown: %s", shown.Body)
 	}
 
-	Blank(body)
+	sensitive.Blank(body)
 	text, err := protojson.Marshal(body)
 	if err != nil {
 		t.Fatal(err)

@@ -125,6 +125,9 @@ func (c *Config) check(r *report) {
 	if s := &c.Cache.Snapshot; s.Path != "" && s.Interval < 100*time.Millisecond {
 		k.addf("cache.snapshot.interval", "must be at least 100ms")
 	}
+	if s := &c.Cache.Snapshot; s.Path == "" && s.KeyFile != "" {
+		k.warnf("cache.snapshot.key_file", "is not used: cache.snapshot.path is empty, so nothing is written")
+	}
 	k.timing(&c.Timing)
 	k.types("ready.types", c.Ready.Types)
 	k.admin(&c.Admin)

@@ -36,6 +36,11 @@ type Snapshot struct {
 	// MaxAge is how long ago an origin may have last vouched for what is restored. Default: 0s, any
 	// time.
 	MaxAge time.Duration `yaml:"max_age"`
+	// KeyFile has the key that the snapshot is encrypted with (AES-256-GCM): a line with 32 bytes
+	// in base64 or hexadecimal. A second line is a key that may still decrypt. The file is read
+	// again when it changes. Without it, secrets and resources that have a private key in them are
+	// not kept. Default: empty, plain text.
+	KeyFile string `yaml:"key_file" path:"file"`
 }
 
 func (c *Cache) setDefaults() {

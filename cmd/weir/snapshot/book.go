@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weir-xds/weir/relay/xds"
-
+	"github.com/weir-xds/weir/cmd/weir/sensitive"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // book has what should be on disk, and what of that is not yet: the table's state at the last look,
@@ -19,9 +19,19 @@ type book struct {
 	pages   map[string]*page // by shardKey
 	origins map[string]Origin
 	round   uint64 // of the last look
+	// secrets are the types that are left out of a file in plain text, by shardKey.
+	secrets map[string]secretPage
+	// encrypted: the file is, so nothing is left out. Set once.
+	encrypted bool
 
 	savedOrigins map[string]Origin // as the file has them
 	gone         map[string]bool   // pages that the file still has, by key
+}
+
+// secretPage is a type of which nothing is written.
+type secretPage struct {
+	revision  uint64 // as that of page
+	resources int
 }
 
 // page is one type of one group, for one parameter map.
@@ -46,11 +56,15 @@ type entry struct {
 	mark   sum              // mark of the record; members only
 	size   int64            // of the record
 	round  uint64           // of the last look at which the table had it
+	// leftOut is how many of the bodies have a key in them and may not be written. If there are
+	// any, a member has no record, and a name has one without bodies.
+	leftOut int
 }
 
-func newBook() *book {
+func newBook(encrypted bool) *book {
 	return &book{
-		pages: map[string]*page{}, origins: map[string]Origin{}, savedOrigins: map[string]Origin{}, gone: map[string]bool{},
+		pages: map[string]*page{}, origins: map[string]Origin{}, secrets: map[string]secretPage{}, encrypted: encrypted,
+		savedOrigins: map[string]Origin{}, gone: map[string]bool{},
 	}
 }
 
@@ -64,13 +78,14 @@ func (b *book) look(t *relay.Table, now, wall time.Time, keep map[string]bool) {
 		there[key] = true
 		p := b.pages[key]
 		if p == nil || p.keeps && !keep[x.Origin] {
-			return 0
+			return b.secrets[key].revision
 		}
 		return p.revision
 	}
 	for x := range t.Images(changedSince) {
 		b.take(&x, now, wall, keep[x.Origin])
 	}
+	maps.DeleteFunc(b.secrets, func(key string, _ secretPage) bool { return !there[key] })
 	for key, p := range b.pages {
 		switch {
 		case there[key]:
@@ -90,6 +105,10 @@ func (b *book) drop(p *page) {
 // take updates a page from an image.
 func (b *book) take(x *relay.TypeImage, now, wall time.Time, keep bool) {
 	key := shardKey(x)
+	if xds.IsSecret(x.TypeURL) && !b.encrypted {
+		b.secrets[key] = secretPage{x.Revision, resources(x)}
+		return
+	}
 	p := b.pages[key]
 	if p == nil {
 		if x.Empty() {
@@ -101,8 +120,8 @@ func (b *book) take(x *relay.TypeImage, now, wall time.Time, keep bool) {
 		b.pages[key] = p
 	}
 	p.revision, p.keeps = x.Revision, false
-	kept := p.takeSets(x.Sets, b.round, now, wall, keep)
-	p.takeNames(x.Names, b.round, now, wall, keep)
+	kept := b.takeSets(p, x.Sets, now, wall, keep)
+	b.takeNames(p, x.Names, now, wall, keep)
 	for id, e := range p.items {
 		switch {
 		case e.round == b.round:
@@ -128,7 +147,7 @@ func (b *book) take(x *relay.TypeImage, now, wall time.Time, keep bool) {
 
 // takeSets returns the sets that are left as they were: with keep, those that are gone, and those
 // that were complete and are not.
-func (p *page) takeSets(sets []relay.SetImage, round uint64, now, wall time.Time, keep bool) (kept map[string]bool) {
+func (b *book) takeSets(p *page, sets []relay.SetImage, now, wall time.Time, keep bool) (kept map[string]bool) {
 	kept = map[string]bool{}
 	old := p.sets
 	p.sets = make(map[string]*setSummary, len(sets))
@@ -151,10 +170,14 @@ func (p *page) takeSets(sets []relay.SetImage, round uint64, now, wall time.Time
 			id := memberID(x.Selector, v)
 			e := p.items[id]
 			if e == nil || e.member != v {
-				r := memberRecord(p.key, id, v, now, wall)
-				e = p.put(id, &entry{member: v, mark: markOf(&r), size: r.size()})
+				e = p.put(id, b.member(p.key, id, v, e, now, wall))
 			}
-			e.round = round
+			e.round = b.round
+			if e.leftOut > 0 {
+				y.members--
+				y.lacking = true
+				continue
+			}
 			y.sum.add(e.mark)
 		}
 		p.sets[x.Selector] = y
@@ -162,7 +185,36 @@ func (p *page) takeSets(sets []relay.SetImage, round uint64, now, wall time.Time
 	return kept
 }
 
-func (p *page) takeNames(names []relay.NameImage, round uint64, now, wall time.Time, keep bool) {
+// member returns the entry of a member of a set. old is the one before, if there was one.
+func (b *book) member(page string, id itemID, v *xds.Variant, old *entry, now, wall time.Time) *entry {
+	e := &entry{member: v}
+	if old != nil && old.member.SharesBytes(v) {
+		e.leftOut = old.leftOut
+	} else if b.holds(v) {
+		e.leftOut = 1
+	}
+	if e.leftOut == 0 {
+		r := memberRecord(page, id, v, now, wall)
+		e.mark, e.size = markOf(&r), r.size()
+	}
+	return e
+}
+
+// holds reports whether a body may not be written. It is called once for each new body.
+func (b *book) holds(v *xds.Variant) bool { return !b.encrypted && sensitive.Holds(v.Any()) }
+
+// name returns the entry of a name.
+func (b *book) name(page string, id itemID, x *relay.NameImage, now, wall time.Time) *entry {
+	e := &entry{name: x}
+	if slices.ContainsFunc(x.Variants, b.holds) {
+		e.leftOut = len(x.Variants)
+	}
+	r := e.record(page, id, now, wall)
+	e.size = r.size()
+	return e
+}
+
+func (b *book) takeNames(p *page, names []relay.NameImage, now, wall time.Time, keep bool) {
 	for i := range names {
 		x := &names[i]
 		id := itemID{named: true, name: x.Name}
@@ -171,10 +223,9 @@ func (p *page) takeNames(names []relay.NameImage, round uint64, now, wall time.T
 		case e != nil && keep && len(x.Variants) == 0 && len(e.name.Variants) > 0:
 			p.keeps = true
 		case e == nil || !sameName(e.name, x):
-			r := nameRecord(p.key, id, x, now, wall)
-			e = p.put(id, &entry{name: x, size: r.size()})
+			e = p.put(id, b.name(p.key, id, x, now, wall))
 		}
-		e.round = round
+		e.round = b.round
 	}
 }
 
@@ -201,7 +252,7 @@ func (b *book) everything(now, wall time.Time) iter.Seq[record] {
 				return
 			}
 			for id, e := range p.items {
-				if !yield(e.record(p.key, id, now, wall)) {
+				if e.isWritten() && !yield(e.record(p.key, id, now, wall)) {
 					return
 				}
 			}
@@ -228,7 +279,7 @@ func (b *book) unsaved(now, wall time.Time) iter.Seq[record] {
 			}
 			for id := range p.unsavedItems {
 				r := removal(classItem, id.key(p.key))
-				if e := p.items[id]; e != nil {
+				if e := p.items[id]; e != nil && e.isWritten() {
 					r = e.record(p.key, id, now, wall)
 				}
 				if !yield(r) {
@@ -245,9 +296,15 @@ func removal(of class, key string) record {
 
 func (p *page) record() record { return record{class: classShard, key: p.key, meta: p.head} }
 
+// isWritten reports whether there is a record of the entry.
+func (e *entry) isWritten() bool { return e.member == nil || e.leftOut == 0 }
+
 func (e *entry) record(shard string, id itemID, now, wall time.Time) record {
-	if e.member != nil {
+	switch {
+	case e.member != nil:
 		return memberRecord(shard, id, e.member, now, wall)
+	case e.leftOut > 0:
+		return bareName(id.key(shard), e.name)
 	}
 	return nameRecord(shard, id, e.name, now, wall)
 }
@@ -280,19 +337,22 @@ func (b *book) saved() {
 	}
 }
 
-// size returns the number of resources, and the bytes of a complete file.
-func (b *book) size() (resources int, live int64) {
+// size returns the number of resources, those that are left out, and the bytes of a complete file.
+func (b *book) size() (resources int, left LeftOut, live int64) {
 	live = headerSize
+	for _, s := range b.secrets {
+		left.Secrets += s.resources
+	}
 	for _, p := range b.pages {
 		live += headSize + int64(len(p.key)+len(p.head))
 		for _, e := range p.items {
 			live += e.size
-			if e.member != nil {
+			if left.WithKeys += e.leftOut; e.member != nil {
 				resources++
 			} else {
 				resources += len(e.name.Variants)
 			}
 		}
 	}
-	return resources, live
+	return resources - left.WithKeys, left, live
 }

@@ -37,16 +37,38 @@ type Report struct {
 	CutOff int64 `json:"cut_off,omitempty"`
 	// Damages are sorted by offset.
 	Damages []Damage `json:"damages,omitempty"`
+	// Key is what the key is called that the file is encrypted with; empty: it is in plain text.
+	// Offsets of records and of damage to them are those in plain text.
+	Key string `json:"key,omitempty"`
+	// LeftOut is what the last write left out.
+	LeftOut LeftOut `json:"left_out,omitzero"`
 }
 
-// Read reads a file that another process may be writing to. The error is about the file as a whole;
-// damaged parts are in the report.
-func Read(path string) (*Content, error) {
+// Read reads a file that another process may be writing to. It may be in plain text, or encrypted
+// with one of the keys. The error is about the file as a whole; damaged parts are in the report.
+func Read(path string, keys *Keys) (*Content, error) {
 	data, err := readAll(path)
 	if err != nil {
 		return nil, err
 	}
-	return parse(path, data)
+	return Decode(path, data, keys)
+}
+
+// Decode is Read of a file that was read already, and changes data. name is for messages.
+func Decode(name string, data []byte, keys *Keys) (*Content, error) {
+	size := int64(len(data))
+	s, err := unseal(data, keys)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	c, err := parse(name, s.plain)
+	if err != nil {
+		return nil, err
+	}
+	c.Report.Key, c.Report.Bytes = s.key, size
+	c.Report.CutOff += s.cutOff
+	c.Report.Damages = append(s.damages, c.Report.Damages...)
+	return c, nil
 }
 
 // readAll reads as much of the file as it has when it is opened. (Mapped into memory, a file that
@@ -127,6 +149,7 @@ func (c *Content) apply(records []record) {
 		case classRemove:
 			c.remove(r.key)
 		case classCommit:
+			c.Report.LeftOut = readLeftOut(r.meta)
 		default:
 			c.Report.Unknown++
 		}

@@ -161,26 +161,26 @@ func TestDiskFull(t *testing.T) {
 	for i := range 50 {
 		many = append(many, item(1, fmt.Sprint("item", i), rest))
 	}
-	if err := l.replace(start, slices.Values(many)); err != nil {
+	if err := l.replace(start, slices.Values(many), LeftOut{}); err != nil {
 		t.Fatal(err)
 	}
 	before := m.used()
 	m.room = before + 2500
-	if err := l.replace(start, slices.Values(many)); !errors.Is(err, syscall.ENOSPC) || m.used() != before || len(m.files) != 1 {
+	if err := l.replace(start, slices.Values(many), LeftOut{}); !errors.Is(err, syscall.ENOSPC) || m.used() != before || len(m.files) != 1 {
 		t.Errorf("a whole file where there is no room: %v, %d bytes are left of %d", err, m.used(), before)
 	}
-	if err := l.append(start, slices.Values([]record{item(2, "a", rest)})); err != nil {
+	if err := l.append(start, slices.Values([]record{item(2, "a", rest)}), LeftOut{}); err != nil {
 		t.Errorf("an append that there is room for: %v", err)
 	}
 	good := m.used()
-	if err := l.append(start, slices.Values(many)); !errors.Is(err, syscall.ENOSPC) || m.used() != good {
+	if err := l.append(start, slices.Values(many), LeftOut{}); !errors.Is(err, syscall.ENOSPC) || m.used() != good {
 		t.Errorf("an append that there is no room for: %v, %d bytes are left of %d", err, m.used(), good)
 	}
 	if c, err := parse("x", m.files[testFile].data); err != nil || c.Report.CutOff > 0 || len(c.Report.Damages) > 0 || c.Report.Commits != 2 {
 		t.Errorf("%v %+v", err, c.Report)
 	}
 	m.room = 0
-	if err := l.append(start, slices.Values(many)); err != nil {
+	if err := l.append(start, slices.Values(many), LeftOut{}); err != nil {
 		t.Error(err)
 	}
 }
@@ -337,7 +337,7 @@ func TestRate(t *testing.T) {
 			for i := range 64 {
 				many = append(many, item(1, fmt.Sprint(i), body))
 			}
-			if err := l.replace(began, slices.Values(many)); err != nil {
+			if err := l.replace(began, slices.Values(many), LeftOut{}); err != nil {
 				t.Fatal(err)
 			}
 			want := 2 * time.Second
@@ -356,7 +356,7 @@ func TestRate(t *testing.T) {
 func TestUnsyncedFileIsLeft(t *testing.T) {
 	m := newMemory()
 	l := &log{files: m, path: testFile}
-	if err := l.replace(start, slices.Values([]record{item(1, "a", "x")})); err != nil {
+	if err := l.replace(start, slices.Values([]record{item(1, "a", "x")}), LeftOut{}); err != nil {
 		t.Fatal(err)
 	}
 	m.fail = func(op, _ string) error {
@@ -365,7 +365,7 @@ func TestUnsyncedFileIsLeft(t *testing.T) {
 		}
 		return nil
 	}
-	if err := l.append(start, slices.Values([]record{item(1, "b", "x")})); !errors.Is(err, syscall.EIO) || l.file != nil {
+	if err := l.append(start, slices.Values([]record{item(1, "b", "x")}), LeftOut{}); !errors.Is(err, syscall.EIO) || l.file != nil {
 		t.Errorf("%v; the file is in use: %t", err, l.file != nil)
 	}
 }

@@ -85,5 +85,9 @@ func (f field) text() string    { return string(f.bytes) }
 func (f field) bool() bool      { return f.n != 0 }
 func (f field) time() time.Time { return time.Unix(0, int64(f.n)) }
 
-// Field of classCommit.
-const commitTime = 1
+// Fields of classCommit.
+const (
+	commitTime     = 1
+	commitSecrets  = 2 // left out, as LeftOut
+	commitWithKeys = 3
+)

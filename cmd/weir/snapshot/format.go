@@ -66,11 +66,14 @@ func (h *Header) encode() []byte {
 }
 
 // VersionError says that a file has a format that this build cannot read.
-type VersionError struct{ Major uint16 }
+type VersionError struct {
+	Major uint16
+	reads int // the version that this build reads
+}
 
 // Error implements error.
 func (e *VersionError) Error() string {
-	return fmt.Sprintf("format version %d is not %d, the one this build reads", e.Major, formatMajor)
+	return fmt.Sprintf("format version %d is not %d, the one this build reads", e.Major, e.reads)
 }
 
 var errNoHeader = errors.New("no header: this is no snapshot, or its beginning is damaged")
@@ -92,7 +95,7 @@ func readHeader(data []byte) (h Header, damaged int, err error) {
 	}
 	if len(data) >= 10 && string(data[:8]) == magic {
 		if major := binary.LittleEndian.Uint16(data[8:]); major != formatMajor {
-			return h, damaged, &VersionError{major} // its header may differ
+			return h, damaged, &VersionError{major, formatMajor} // its header may differ
 		}
 	}
 	return h, damaged, errNoHeader

@@ -11,7 +11,7 @@ import (
 func FuzzRecords(f *testing.F) {
 	dir := f.TempDir()
 	filled(f, dir, 2).end()
-	c, err := Read(File(dir))
+	c, err := Read(File(dir), nil)
 	if err != nil {
 		f.Fatal(err)
 	}

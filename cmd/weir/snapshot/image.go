@@ -103,6 +103,8 @@ type setSummary struct {
 	relay.SetImage // without its members
 	members        uint64
 	sum            sum
+	// lacking: it has members that are left out, so what is written is not all of it.
+	lacking bool
 }
 
 // sum adds up marks of records. The order does not matter.
@@ -148,7 +150,7 @@ func (y *setSummary) encode() []byte {
 	b := appendText(nil, setSelector, y.Selector)
 	b = appendText(b, setSpelt, y.Spelt)
 	b = appendText(b, setResponse, y.Response)
-	b = appendBool(b, setSettled, y.Settled)
+	b = appendBool(b, setSettled, y.Settled && !y.lacking)
 	b = appendBool(b, setRetired, y.Retired)
 	b = appendNumber(b, setMembers, y.members)
 	return appendBytes(b, setSum, y.sum.bytes())

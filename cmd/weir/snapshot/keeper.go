@@ -29,6 +29,9 @@ type Config struct {
 	Table *relay.Table
 	// Origins returns the state of the origins. Required.
 	Origins func() []OriginState
+	// Keys encrypt the file; nil: it is in plain text, without secrets and resources that have a
+	// key in them.
+	Keys *Keys
 	// Metrics counts writes; nil: nothing is counted.
 	Metrics *metrics.Metrics
 	// Log gets changes of state; nil: no log.
@@ -55,6 +58,10 @@ type Status struct {
 	Resources int   `json:"resources"`
 	Live      int64 `json:"live_bytes"`
 	Bytes     int64 `json:"bytes"`
+	// Key is what the key is called that the file is encrypted with; empty: it is in plain text.
+	Key string `json:"key,omitempty"`
+	// LeftOut is what is not kept, since the file is in plain text.
+	LeftOut LeftOut `json:"left_out"`
 	// SavedAt is when the file last had everything.
 	SavedAt time.Time `json:"saved_at,omitzero"`
 	// Error is why it does not; empty: it does.
@@ -78,6 +85,7 @@ type Keeper struct {
 	cfg    Config
 	asked  chan struct{} // one slot: a look is due at once
 	status atomic.Pointer[Status]
+	keys   atomic.Pointer[Keys] // nil: always
 
 	draining atomic.Bool
 
@@ -89,7 +97,10 @@ type Keeper struct {
 	away     map[string]bool // at the last look
 	failures int             // in a row
 	told     string          // the last error that was logged
-	state    Status
+	left     LeftOut         // of what the file has
+	// unfit: the file that was found is in another form than it should be.
+	unfit bool
+	state Status
 }
 
 // New checks the configuration. It reads and writes nothing.
@@ -113,8 +124,9 @@ func New(cfg Config) (*Keeper, error) {
 	if cfg.files == nil {
 		cfg.files = disk{}
 	}
-	k := &Keeper{cfg: cfg, asked: make(chan struct{}, 1), book: newBook(), away: map[string]bool{}}
-	k.log = log{files: cfg.files, path: File(cfg.Path), deployment: cfg.Deployment}
+	k := &Keeper{cfg: cfg, asked: make(chan struct{}, 1), book: newBook(cfg.Keys != nil), away: map[string]bool{}}
+	k.log = log{files: cfg.files, path: File(cfg.Path), deployment: cfg.Deployment, keys: cfg.Keys}
+	k.keys.Store(cfg.Keys)
 	k.state.Path = cfg.Path
 	k.publish()
 	return k, nil
@@ -158,7 +170,7 @@ func (k *Keeper) load(now time.Time) Restored {
 	case err != nil:
 		k.fail(err)
 	}
-	c, err := Read(File(k.cfg.Path))
+	c, err := Read(File(k.cfg.Path), k.keys.Load())
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return Restored{}
@@ -173,6 +185,11 @@ func (k *Keeper) load(now time.Time) Restored {
 	for _, d := range c.Report.Damages {
 		k.cfg.Log.Error("the snapshot is damaged", zap.String("path", c.Report.Path), zap.Int64("offset", d.Offset),
 			zap.Int64("bytes", d.Length), zap.String("what", d.What))
+	}
+	keys := k.keys.Load()
+	k.unfit = keys == nil || c.Report.Key != keys.ID()
+	if keys != nil && c.Report.Key == "" {
+		k.cfg.Log.Info("the snapshot is in plain text; the next write encrypts it", zap.String("path", c.Report.Path))
 	}
 	r := c.Restore(k.cfg.Table, RestoreConfig{Now: now, Wall: now, MaxAge: k.cfg.MaxAge, Addresses: k.addresses()})
 	if r.Damaged {
@@ -202,13 +219,25 @@ func (k *Keeper) setAside(now time.Time) {
 	}
 }
 
+// SetKeys changes the keys, of a keeper that has some. The file is written anew with the first one
+// at once.
+func (k *Keeper) SetKeys(keys *Keys) {
+	k.keys.Store(keys)
+	k.wake()
+}
+
 // Drain takes a last complete look at the table and has it written. After it clients' streams end,
 // and what they wanted is kept.
 func (k *Keeper) Drain() {
 	k.draining.Store(true)
+	k.wake()
+}
+
+// wake has a look taken at once.
+func (k *Keeper) wake() {
 	select {
 	case k.asked <- struct{}{}:
-	default:
+	default: // the pending one covers this
 	}
 }
 
@@ -256,28 +285,72 @@ func pause(ctx context.Context, d time.Duration) {
 // save writes what the file lacks.
 func (k *Keeper) save(now time.Time) {
 	k.look(now)
-	k.state.Resources, k.state.Live = k.book.size()
+	k.state.Resources, k.state.LeftOut, k.state.Live = k.book.size()
+	k.cfg.Metrics.SnapshotLeftOut(k.state.LeftOut.Secrets, k.state.LeftOut.WithKeys)
+	if keys := k.keys.Load(); keys != k.log.keys {
+		if !keys.same(k.log.keys) {
+			k.log.close() // a file has one key
+			k.unfit = true
+		}
+		k.log.keys = keys
+	}
 	if k.log.file != nil && !Exists(k.cfg.Path) {
 		k.log.close() // the file was removed
 	}
 	switch {
 	case k.log.file == nil && len(k.book.pages) == 0: // what may be on disk is better than nothing
+		if err := k.refit(); err != nil {
+			k.cfg.Metrics.SnapshotWrite(err)
+			k.fail(err)
+			return
+		}
 		k.publish()
 		return
-	case k.log.file == nil || k.book.hasUnsaved():
+	case k.log.file == nil || k.book.hasUnsaved() || k.left != k.state.LeftOut:
 		err := k.ready()
 		if err == nil {
 			err = k.write(now)
 		}
 		k.cfg.Metrics.SnapshotWrite(err)
-		k.state.Bytes = k.log.size
+		k.state.Bytes, k.state.Key = k.log.size, k.log.keys.ID()
 		if err != nil {
 			k.fail(err)
 			return
 		}
 		k.book.saved()
+		k.left, k.unfit = k.state.LeftOut, false
 	}
 	k.succeed(now)
+}
+
+// refit writes the file that is there once more if it is in another form than it should be: with
+// another key, in plain text, or in plain text with keys in it as older versions of weir wrote
+// them. There is nothing newer to write.
+func (k *Keeper) refit() error {
+	if !k.unfit {
+		return nil
+	}
+	c, err := Read(File(k.cfg.Path), k.log.keys)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	}
+	if before := c.Report.LeftOut; k.log.keys != nil || c.strip() != before {
+		if err := k.ready(); errors.Is(err, ErrLocked) {
+			return nil // the other process writes it
+		} else if err != nil {
+			return err
+		}
+		if err := k.log.rewrite(c); err != nil {
+			return err
+		}
+		k.state.Bytes, k.state.Key = k.log.size, k.log.keys.ID()
+		k.log.close() // what the file has is not known here
+	}
+	k.unfit = false
+	return nil
 }
 
 // look takes over changes of the table. Removals count in the round in which an origin went away;
@@ -313,13 +386,13 @@ func (k *Keeper) ready() error {
 // write appends changes, or writes a new file if we have none yet or it grew too large.
 func (k *Keeper) write(now time.Time) error {
 	if k.log.file == nil || k.log.size > 2*k.state.Live+slack {
-		err := k.log.replace(now, k.book.everything(now, now))
+		err := k.log.replace(now, k.book.everything(now, now), k.state.LeftOut)
 		if err == nil || k.log.file == nil || k.log.size > 4*k.state.Live+hardSlack {
 			return err
 		}
 		// There is no room for two files, but there may be for the changes.
 	}
-	return k.log.append(now, k.book.unsaved(now, now))
+	return k.log.append(now, k.book.unsaved(now, now), k.state.LeftOut)
 }
 
 func (k *Keeper) succeed(now time.Time) {

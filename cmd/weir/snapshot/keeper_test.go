@@ -222,10 +222,10 @@ func TestDamage(t *testing.T) {
 		t.Errorf("one file is set aside twice: %q", names)
 	}
 	again.save()
-	if c, err := Read(File(dir)); err != nil || len(c.Report.Damages) > 0 {
+	if c, err := Read(File(dir), nil); err != nil || len(c.Report.Damages) > 0 {
 		t.Errorf("the file is not replaced: %v %+v", err, c.Report)
 	}
-	if c, err := Read(aside(t, dir)[0]); err != nil || len(c.Report.Damages) != 1 {
+	if c, err := Read(aside(t, dir)[0], nil); err != nil || len(c.Report.Damages) != 1 {
 		t.Errorf("the copy is not what was damaged: %v", err)
 	}
 }

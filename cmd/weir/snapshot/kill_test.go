@@ -89,7 +89,7 @@ func checkKilled(t *testing.T, dir string) (k int, cutOff bool) {
 	if !Exists(dir) {
 		return -1, false
 	}
-	c, err := Read(File(dir))
+	c, err := Read(File(dir), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,23 +21,31 @@ type log struct {
 	// pace is called with the number of bytes to be written, and may wait.
 	pace func(n int)
 
-	file file  // nil: none of ours is in place, so the next write is a whole file
-	size int64 // of the file, up to the last finished write
-	mark mark
+	keys     *Keys // of the next file
+	file     file  // nil: none of ours is in place, so the next write is a whole file
+	size     int64 // of the file, up to the last finished write
+	mark     mark
+	envelope *envelope // nil: the file is in plain text
 }
 
 // writeBuffer is how many bytes are written to the file at once.
 const writeBuffer = 256 << 10
 
 // replace puts a new file in the place of the old one.
-func (l *log) replace(now time.Time, records iter.Seq[record]) error {
+func (l *log) replace(now time.Time, records iter.Seq[record], left LeftOut) error {
 	temp := l.path + tempSuffix
 	f, err := l.files.Open(temp, true)
 	if err != nil {
 		return err
 	}
 	h := Header{Major: formatMajor, Minor: formatMinor, Created: now, Deployment: l.deployment, mark: newMark()}
-	size, err := l.whole(f, &h, records)
+	e := newEnvelope(l.keys)
+	size, err := e.write(&pacedWriter{io.NewOffsetWriter(f, 0), l.pace}, 0, func(w io.Writer) (int64, error) {
+		return writeFile(w, &h, records, left)
+	})
+	if err == nil {
+		err = f.Sync()
+	}
 	if err == nil {
 		err = l.files.Rename(temp, l.path)
 	}
@@ -47,7 +55,7 @@ func (l *log) replace(now time.Time, records iter.Seq[record]) error {
 		return err
 	}
 	l.close() // of the old file, which has no name any more
-	l.file, l.size, l.mark = f, size, h.mark
+	l.file, l.size, l.mark, l.envelope = f, size, h.mark, e
 	// The new file is in place and complete. If the directory does not sync, a crash of the machine
 	// may bring back the old file, which was complete as well. So the error is returned, and the
 	// next write syncs again.
@@ -58,18 +66,12 @@ func (l *log) replace(now time.Time, records iter.Seq[record]) error {
 	return nil
 }
 
-// whole writes a complete file, and returns its size.
-func (l *log) whole(f file, h *Header, records iter.Seq[record]) (int64, error) {
-	size, err := writeFile(&pacedWriter{io.NewOffsetWriter(f, 0), l.pace}, h, records)
-	if err != nil {
-		return 0, err
-	}
-	return size, f.Sync()
-}
-
 // append appends a write to the file. If it fails, the file is as before.
-func (l *log) append(now time.Time, records iter.Seq[record]) error {
-	size, err := writeRecords(&pacedWriter{io.NewOffsetWriter(l.file, l.size), l.pace}, l.mark, now, records)
+func (l *log) append(now time.Time, records iter.Seq[record], left LeftOut) error {
+	to := &pacedWriter{io.NewOffsetWriter(l.file, l.size), l.pace}
+	size, err := l.envelope.write(to, l.size, func(w io.Writer) (int64, error) {
+		return writeRecords(w, l.mark, now, records, left)
+	})
 	if err == nil {
 		// File systems differ in what they do with pages that failed to sync; a later sync may
 		// succeed without them. So the file is not written to again.
@@ -89,16 +91,18 @@ func (l *log) append(now time.Time, records iter.Seq[record]) error {
 }
 
 // writeFile writes a complete file, and returns its size.
-func writeFile(w io.Writer, h *Header, records iter.Seq[record]) (int64, error) {
+func writeFile(w io.Writer, h *Header, records iter.Seq[record], left LeftOut) (int64, error) {
 	if _, err := w.Write(h.encode()); err != nil {
 		return 0, err
 	}
-	size, err := writeRecords(w, h.mark, h.Created, records)
+	size, err := writeRecords(w, h.mark, h.Created, records, left)
 	return headerSize + size, err
 }
 
 // writeRecords writes records and the commit that makes them count, and returns their size.
-func writeRecords(to io.Writer, m mark, now time.Time, records iter.Seq[record]) (size int64, err error) {
+func writeRecords(
+	to io.Writer, m mark, now time.Time, records iter.Seq[record], left LeftOut,
+) (size int64, err error) {
 	w := bufio.NewWriterSize(to, writeBuffer)
 	var head []byte
 	put := func(r *record) error {
@@ -118,7 +122,7 @@ func writeRecords(to io.Writer, m mark, now time.Time, records iter.Seq[record])
 			return 0, err
 		}
 	}
-	if err := put(&record{class: classCommit, meta: appendTime(nil, commitTime, now)}); err != nil {
+	if err := put(&record{class: classCommit, meta: left.append(appendTime(nil, commitTime, now))}); err != nil {
 		return 0, err
 	}
 	return size, w.Flush()

@@ -47,9 +47,9 @@ func written(t testing.TB) (data []byte, states []string, ends []int) {
 	for i, records := range writes {
 		var err error
 		if i == 0 {
-			err = l.replace(start, slices.Values(records))
+			err = l.replace(start, slices.Values(records), LeftOut{})
 		} else {
-			err = l.append(start.Add(time.Duration(i)*time.Second), slices.Values(records))
+			err = l.append(start.Add(time.Duration(i)*time.Second), slices.Values(records), LeftOut{})
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -194,7 +194,7 @@ func TestBodiesAreNotRecords(t *testing.T) {
 	forged := item(1, "forged", "evil")
 	inner := append(forged.appendHead(nil, mark{1, 2, 3}), forged.key...)
 	inner = append(append(inner, forged.meta...), forged.body...)
-	if err := l.replace(start, slices.Values([]record{item(1, "a", string(inner)), item(1, "b", "good")})); err != nil {
+	if err := l.replace(start, slices.Values([]record{item(1, "a", string(inner)), item(1, "b", "good")}), LeftOut{}); err != nil {
 		t.Fatal(err)
 	}
 	data := m.files[testFile].data
@@ -224,7 +224,7 @@ func TestVersions(t *testing.T) {
 	future := record{class: 77, key: "?", meta: []byte("??")}
 	known := item(1, "a", "kept")
 	known.meta = appendBytes(appendNumber(known.meta, 1000, 7), 1001, []byte("new"))
-	if err := l.replace(start, slices.Values([]record{future, known})); err != nil {
+	if err := l.replace(start, slices.Values([]record{future, known}), LeftOut{}); err != nil {
 		t.Fatal(err)
 	}
 	data := m.files[testFile].data

@@ -20,14 +20,18 @@ import (
 
 // Summary describes a content.
 type Summary struct {
-	Path       string          `json:"path"`
-	Version    string          `json:"version"` // of the format
-	Deployment string          `json:"deployment"`
-	Created    time.Time       `json:"created"`
-	Bytes      int64           `json:"bytes"`
-	Resources  int             `json:"resources"`
-	Origins    []OriginSummary `json:"origins"`
-	Types      []TypeSummary   `json:"types"`
+	Path       string    `json:"path"`
+	Version    string    `json:"version"` // of the format
+	Deployment string    `json:"deployment"`
+	Created    time.Time `json:"created"`
+	Bytes      int64     `json:"bytes"`
+	Resources  int       `json:"resources"`
+	// Key is what the key is called that the file is encrypted with; empty: it is in plain text.
+	Key string `json:"key,omitempty"`
+	// LeftOut is what is not in it, since it is in plain text.
+	LeftOut LeftOut         `json:"left_out"`
+	Origins []OriginSummary `json:"origins"`
+	Types   []TypeSummary   `json:"types"`
 }
 
 // OriginSummary describes an origin.
@@ -77,6 +81,7 @@ func (c *Content) Summary(list bool) Summary {
 	s := Summary{
 		Path: c.Report.Path, Version: fmt.Sprintf("%d.%d", c.Header.Major, c.Header.Minor), Deployment: c.Header.Deployment,
 		Created: c.Header.Created, Bytes: c.Report.Bytes,
+		Key: c.Report.Key, LeftOut: c.Report.LeftOut,
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.origins)) {
 		o := c.origin(name)

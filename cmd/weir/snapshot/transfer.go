@@ -9,7 +9,8 @@ import (
 	"slices"
 )
 
-// An export is a file of the same format without superseded records.
+// An export is a file in plain text, without superseded records, and without secrets and resources
+// that have a key in them: it is carried elsewhere.
 
 // records yields the records of a content, in an order that depends on nothing else.
 func (c *Content) records() iter.Seq[record] {
@@ -33,23 +34,23 @@ func (c *Content) records() iter.Seq[record] {
 	}
 }
 
-// Export writes a file without superseded records.
-func (c *Content) Export(w io.Writer) error {
+// Export writes a file without superseded records. What it leaves out is gone from the content,
+// too.
+func (c *Content) Export(w io.Writer) (LeftOut, error) {
+	left := c.strip()
 	h := c.Header
 	h.Major, h.Minor = formatMajor, formatMinor
-	_, err := writeFile(w, &h, c.records())
-	return err
+	_, err := writeFile(w, &h, c.records(), left)
+	return left, err
 }
-
-// Decode decodes an export; name is for messages.
-func Decode(name string, data []byte) (*Content, error) { return parse(name, data) }
 
 // ErrExists says that the directory has a snapshot already.
 var ErrExists = errors.New("there is a snapshot already")
 
-// Import makes a content the snapshot of a directory, atomically. It refuses a directory that a
-// running weir has locked, and, without force, one that has a snapshot.
-func (c *Content) Import(dir string, force bool) (warning, err error) {
+// Import makes a content the snapshot of a directory, atomically: encrypted, or else without
+// secrets and resources that have a key in them. It refuses a directory that a running weir has
+// locked, and, without force, one that has a snapshot.
+func (c *Content) Import(dir string, force bool, keys *Keys) (warning, err error) {
 	d, warning, err := OpenDir(dir)
 	if d != nil {
 		defer d.Close()
@@ -60,7 +61,16 @@ func (c *Content) Import(dir string, force bool) (warning, err error) {
 	case Exists(dir) && !force:
 		return warning, fmt.Errorf("%s: %w", File(dir), ErrExists)
 	}
-	l := log{files: disk{}, path: File(dir), deployment: c.Header.Deployment}
+	l := log{files: disk{}, path: File(dir), deployment: c.Header.Deployment, keys: keys}
 	defer l.close()
-	return warning, l.replace(c.Header.Created, c.records())
+	return warning, l.rewrite(c)
+}
+
+// rewrite puts a content in place as a whole: encrypted, or else without what needs that.
+func (l *log) rewrite(c *Content) error {
+	left := c.Report.LeftOut
+	if l.keys == nil {
+		left = c.strip()
+	}
+	return l.replace(c.Header.Created, c.records(), left)
 }

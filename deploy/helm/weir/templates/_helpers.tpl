@@ -109,6 +109,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if not $snapshot.path }}
 {{- $_ := set $c "cache" (mergeOverwrite $cache (dict "snapshot" (mergeOverwrite $snapshot (dict "path" "/var/lib/weir/snapshot")))) }}
 {{- end }}
+{{- if and .Values.snapshot.key.existingSecret (not $c.cache.snapshot.key_file) }}
+{{- $_ := set $c.cache.snapshot "key_file" "/etc/weir/snapshot/keys" }}
+{{- end }}
 {{- end }}
 {{- toYaml $c }}
 {{- end }}

@@ -1,4 +1,4 @@
-package admin
+package sensitive
 
 import (
 	"github.com/cncf/xds/go/udpa/annotations"

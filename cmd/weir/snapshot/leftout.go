@@ -1,0 +1,110 @@
+package snapshot
+
+import (
+	"maps"
+	"slices"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/weir-xds/weir/cmd/weir/sensitive"
+	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
+)
+
+// LeftOut is how many resources are not in a file, since it is in plain text and they are secret.
+type LeftOut struct {
+	// Secrets are resources of type Secret. WithKeys are others with a private key, a password or
+	// the like in them (package sensitive).
+	Secrets  int `json:"secrets"`
+	WithKeys int `json:"with_keys"`
+}
+
+// append appends the fields of classCommit.
+func (x LeftOut) append(meta []byte) []byte {
+	meta = appendNumber(meta, commitSecrets, uint64(x.Secrets))
+	return appendNumber(meta, commitWithKeys, uint64(x.WithKeys))
+}
+
+func readLeftOut(meta []byte) (x LeftOut) {
+	for f, err := range fields(meta) {
+		switch {
+		case err != nil:
+			return LeftOut{}
+		case f.number == commitSecrets:
+			x.Secrets = int(min(f.n, maxPart))
+		case f.number == commitWithKeys:
+			x.WithKeys = int(min(f.n, maxPart))
+		}
+	}
+	return x
+}
+
+// strip drops secrets, and resources with a key in them. A set that lacks one is not settled from
+// then on (RELAY-81). A name that lacks one is still asked for.
+func (c *Content) strip() LeftOut {
+	left := c.Report.LeftOut
+	for _, key := range slices.Collect(maps.Keys(c.shards)) {
+		s := c.shards[key]
+		x, sets, err := readShard(s.head.meta)
+		switch {
+		case err != nil || s.head.class != classShard:
+			delete(c.shards, key) // of what type they are is not known, and they are not restored
+		case xds.IsSecret(x.TypeURL):
+			left.Secrets += s.resources()
+			delete(c.shards, key)
+		default:
+			if n := s.strip(sets); n > 0 {
+				left.WithKeys += n
+				s.head.meta = shardHead(&x, sets)
+			}
+		}
+	}
+	c.Report.LeftOut = left
+	return left
+}
+
+// strip drops the items with a key in them, and corrects the sets. An item that cannot be read may
+// have one.
+func (s *shardRecords) strip(sets []setSummary) (n int) {
+	for key, r := range s.items {
+		x, err := readItem(&r)
+		if err == nil && !slices.ContainsFunc(x.bodies, func(b xds.BodyImage) bool { return resourceHolds(b.Resource) }) {
+			continue
+		}
+		n += max(1, len(x.bodies))
+		if err != nil || x.member {
+			delete(s.items, key)
+		} else {
+			s.items[key] = bareName(r.key, &x.name)
+		}
+		i := slices.IndexFunc(sets, func(y setSummary) bool { return x.member && y.Selector == x.selector })
+		if err == nil && i >= 0 {
+			sets[i].lose(markOf(&r))
+		}
+	}
+	return n
+}
+
+// bareName is the record of a name without what it stands for.
+func bareName(key string, x *relay.NameImage) record {
+	return record{class: classItem, key: key, meta: appendText(appendText(nil, itemName, x.Name), itemSpelt, x.Spelt)}
+}
+
+// lose takes a member with its mark from a set that was written with it.
+func (y *setSummary) lose(m sum) {
+	y.members--
+	y.sum[0] -= m[0]
+	y.sum[1] -= m[1]
+	y.Settled = false
+}
+
+// resourceHolds reports whether an encoded Resource has a key in it.
+func resourceHolds(resource []byte) bool {
+	f := xds.Walk(resource)
+	for f.Next() {
+		if f.IsBytes(protowire.Number(xds.FieldPayload)) && sensitive.Holds(f.Bytes) {
+			return true
+		}
+	}
+	return f.Err() != nil
+}
