@@ -39,9 +39,9 @@
 // ended with PERMISSION_DENIED. A name that none allows is refused, and stated absent as well. Of
 // `*`, globs and namespaces a client is sent its part (TestNobodyGetsWhatIsDenied,
 // testdata/rules*.txt). A client that may have something else by other rules has its stream ended
-// at once (testdata/rules_reload.txt, TestRulesOfALiveServer). What the rules set is put into the node
-// before its group is found, and over the parameters of plain names (testdata/rules_set.txt). A
-// client that no rule fits reports no load.
+// at once (testdata/rules_reload.txt, TestRulesOfALiveServer). What the rules set is put into the
+// node before its group is found, and over the parameters of plain names (testdata/rules_set.txt).
+// A client that no rule fits reports no load.
 //
 // # Dynamic parameters
 //
