@@ -138,7 +138,7 @@ func (r *rights) permit(o *relay.Origin, typeURL string, p constraints.Params) *
 	})
 	x := permit{origin: o, typeURL: typeURL, params: p}
 	if !a.All() {
-		x.names = relay.NewPermit(a.Key(), a.Allows)
+		x.names = relay.NewPermit(a.Key(), a.Allows, a.Some)
 	}
 	r.permits = append(r.permits, x)
 	return x.names

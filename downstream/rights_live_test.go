@@ -14,6 +14,7 @@ import (
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/inspect"
 	"github.com/weir-xds/weir/relay/relaytest"
+	"github.com/weir-xds/weir/relay/xds"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -215,5 +216,76 @@ func TestSetIsWhatTheOriginIsTold(t *testing.T) {
 	}
 	if p.session.nodeID != "web" {
 		t.Errorf("its id is %q", p.session.nodeID)
+	}
+}
+
+// TestWhoMayHaveNothingAsksNothing: names, sets and locators of which a client may have nothing open
+// no stream at any origin, whatever the client knows of them; what there is to say it is told, and
+// the origins that are down have no part in it.
+func TestWhoMayHaveNothingAsksNothing(t *testing.T) {
+	far := func(typeURL, id string) string { return long(typeURL, "//far/"+id) }
+	for _, dialect := range []string{"delta", "sotw", "poll"} {
+		for _, rules := range [][]authz.Rule{
+			{{Who: []string{"anonymous"}, Names: []string{"{nobody}/*"}}},
+			{{Who: []string{"anonymous"}, Types: []string{sds}}},
+			{{Who: []string{"anonymous"}, Names: []string{"mine/*", "xdstp://far/*/mine/*"}}},
+			{{Who: []string{"anonymous"}, Claims: map[string][]string{"parameters.env": {"prod"}}}},
+		} {
+			r := newRigWith(t, relay.Config{Origins: []relay.OriginConfig{{Name: "mesh", TP2: true}, {Name: "far", Authorities: []string{"far"}, TP2: true}}})
+			problems := []authz.Problem(nil)
+			r.configure(func(c *Config, _ *ListenerConfig) { c.Rules, problems = authz.Compile(rules) })
+			star := rules[0].Names == nil || rules[0].Names[0] == "{nobody}/*" // nothing of it either
+			for _, p := range problems {
+				if !p.Warning {
+					t.Fatal(p)
+				}
+			}
+			for _, typeURL := range []string{cds, eds, rds, vhd} {
+				names := []string{"theirs/a", "shared", far(typeURL, "theirs/a")}
+				if dialect == "delta" {
+					names = append(names, far(typeURL, "theirs/*"))
+				}
+				if star && typeURL != vhd {
+					names = append(names, xds.Wildcard)
+				}
+				located := []*discoveryv3.ResourceLocator{{Name: "theirs/a", DynamicParameters: map[string]string{"env": "test"}}}
+				switch dialect {
+				case "poll":
+					session := newPollSession(r.set, &pollers{}, typeURL, false, caller{}, r.now)
+					wire := encoded(t, &discoveryv3.DiscoveryRequest{TypeUrl: typeURL, ResourceNames: names, ResourceLocators: located})
+					if _, err := takeIn(t, session, r.now, wire); err != nil {
+						t.Error(err)
+					}
+					session.close(r.now)
+				case "sotw":
+					p := newPipe(r, false)
+					if err := p.send(r.now, &discoveryv3.DiscoveryRequest{TypeUrl: typeURL, ResourceNames: names, ResourceLocators: located, VersionInfo: "before"}); err != nil {
+						t.Error(err)
+					}
+				default:
+					p := newPipe(r, true)
+					err := p.send(r.now, &discoveryv3.DeltaDiscoveryRequest{
+						TypeUrl: typeURL, ResourceNamesSubscribe: names, ResourceLocatorsSubscribe: located, InitialResourceVersions: map[string]string{"theirs/a": "before"},
+					})
+					if err != nil {
+						t.Error(err)
+					}
+					batch, err := p.take(r.now)
+					if err != nil || len(batch) == 0 {
+						t.Errorf("%s %s: is told nothing of %v: %v", dialect, typeURL, names, err)
+					}
+				}
+				for _, name := range []string{"mesh", "far"} {
+					for _, l := range r.table.Origin(name).TakeLanes() {
+						if l.Wanted() {
+							t.Errorf("%s, %s of %v, by %v: %s is asked", dialect, typeURL, names, rules, name)
+						}
+					}
+				}
+			}
+			if err := r.table.Check(); err != nil {
+				t.Error(err)
+			}
+		}
 	}
 }

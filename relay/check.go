@@ -47,6 +47,11 @@ func (s *shard) check() (errs []error) {
 	s.checkQuarantine(fail)
 	s.expiring.check(fail)
 	s.sets(func(t *set) { t.check(fail) })
+	for selector, t := range s.collections.barred {
+		if t.check(fail); t.selector != selector || !t.barred || t.clients == 0 || t.members.len() > 0 || t.askedGen != 0 {
+			fail("barred set %q: of %q, %d clients, %d members, asked in %d", selector, t.selector, t.clients, t.members.len(), t.askedGen)
+		}
+	}
 	for selector, t := range s.collections.byName {
 		switch {
 		case t.selector != selector || t.kind == wild:

@@ -271,8 +271,8 @@
 // equal permits share a view of a set, which has the members that they may have
 // (TestRolesShareViews). A resource that a client may not have is to it as one that does not exist:
 // also under an alias, and if the client says that it holds it (testdata/permits*.txt).
-// TestConvergence plays clients with permits. `*` of a client that may have nothing of a type is
-// asked upstream nevertheless.
+// A set of which a client may have nothing is empty for it at once, and is not asked upstream for
+// its sake (testdata/permits_nothing.txt). TestConvergence plays clients with permits.
 //
 // # What is not believed, or not applied, at once
 //

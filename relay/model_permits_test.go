@@ -24,7 +24,7 @@ func (m *model) permit(c *modelSub, typeURL string) *Permit {
 	c.may = NewPermit(part, func(name string) bool {
 		other := name == xds.Wildcard || isCollection(name) || m.aliasHoldings() && isAlias(name)
 		return other || strings.Contains(part, name[len(name)-1:])
-	})
+	}, nil)
 	denied := func(n string) bool { return !m.may(c, n) }
 	maps.DeleteFunc(c.names, func(n string, _ bool) bool { return denied(n) })
 	// What no set covers a delta client drops by itself, and in state of the world only a list can
@@ -36,7 +36,8 @@ func (m *model) permit(c *modelSub, typeURL string) *Permit {
 	maps.DeleteFunc(c.held, func(n string, _ int) bool { return !kept(n) })
 	maps.DeleteFunc(c.versions, func(n string, _ string) bool { return !kept(n) })
 	maps.DeleteFunc(c.back, func(n string, _ int) bool { return denied(n) })
-	return NewPermit(part, func(name string) bool { return c.may.Allows(m.plain(name)) })
+	some := func(string, string, bool) bool { return part != "" }
+	return NewPermit(part, func(name string) bool { return c.may.Allows(m.plain(name)) }, some)
 }
 
 // judgePermit: a client is told of nothing that it may not have, but that it is gone.

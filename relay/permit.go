@@ -5,13 +5,18 @@ import "iter"
 // Permit is the names of one type that a client may have (SubOptions.Permit). It does not change.
 // Clients whose permits have equal keys share views. A nil Permit is every name.
 type Permit struct {
-	key string
-	has func(name string) bool
+	key  string
+	has  func(name string) bool
+	some func(before, after string, deep bool) bool
 }
 
-// NewPermit makes a Permit. has is called with names in canonical form, and with the type's store
-// locked. Permits have equal keys only if they have the same names.
-func NewPermit(key string, has func(name string) bool) *Permit { return &Permit{key, has} }
+// NewPermit makes a Permit. has is called with names in canonical form. some tells whether there
+// can be names that the client may have among those that begin and end with a text and have one
+// segment between, or any number if deep. Both are called with the type's store locked. Permits
+// have equal keys only if they have the same names.
+func NewPermit(key string, has func(name string) bool, some func(before, after string, deep bool) bool) *Permit {
+	return &Permit{key, has, some}
+}
 
 // Allows reports whether the client may have a name, in canonical form.
 func (p *Permit) Allows(name string) bool { return p == nil || p.has(name) }

@@ -42,7 +42,7 @@ func (p *position) unsettled() bool {
 // the origin may have nothing to say of these.
 func (v *view) emptyNow() bool {
 	t := v.set
-	return t.live() || v.permit != nil && t.members.len() > 0 && t.firm && t.lane().live(t.askedGen)
+	return t.barred || t.live() || v.permit != nil && t.members.len() > 0 && t.firm && t.lane().live(t.askedGen)
 }
 
 // flows reports whether the client is sent members as they come, before the set has settled. That

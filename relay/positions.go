@@ -60,7 +60,13 @@ func (x *positions) selects(name string) *position {
 	if x.first == nil {
 		return nil
 	}
-	if t := x.first.view.set.shard.collections.byName[name]; t != nil {
+	c := &x.first.view.set.shard.collections
+	if t := c.byName[name]; t != nil {
+		if p := x.of(t); p != nil {
+			return p
+		}
+	}
+	if t := c.barred[name]; t != nil && t.kind != wild {
 		return x.of(t)
 	}
 	return nil

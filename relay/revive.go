@@ -159,6 +159,9 @@ func (t *set) abandon() {
 
 // lookedUp counts for the metrics what a client found that subscribes to the set.
 func (t *set) lookedUp() {
+	if t.barred {
+		return
+	}
 	result := metrics.Miss
 	switch {
 	case t.revived:

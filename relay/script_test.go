@@ -291,10 +291,16 @@ func (s *script) open(f []string) {
 
 // permitted is the permit of names, and of prefixes with a star.
 func permitted(names string) *Permit {
+	patterns := strings.Split(names, ",")
 	return NewPermit(names, func(name string) bool {
-		return slices.ContainsFunc(strings.Split(names, ","), func(pattern string) bool {
+		return slices.ContainsFunc(patterns, func(pattern string) bool {
 			prefix, star := strings.CutSuffix(pattern, "*")
 			return name == pattern || star && strings.HasPrefix(name, prefix)
+		})
+	}, func(before, after string, _ bool) bool {
+		return slices.ContainsFunc(patterns, func(pattern string) bool {
+			prefix, star := strings.CutSuffix(pattern, "*")
+			return pattern != "-" && (strings.HasPrefix(prefix, before) && (star || strings.HasSuffix(prefix, after)) || star && strings.HasPrefix(before, prefix))
 		})
 	})
 }

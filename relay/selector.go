@@ -30,7 +30,9 @@ const maxGlobDepth = 64
 type collections struct {
 	shard *shard // set once, by newShard
 
-	byName  map[string]*set // nil: none
+	byName map[string]*set // nil: none
+	// barred are the sets that are barred (set.go), by selector. That of `*` is one of them.
+	barred  map[string]*set // nil: none
 	changed []*set          // to be looked at by their lane
 	// spacesGen is the generation of the main lane in which namespaces were first asked, and
 	// spacesAt when.
@@ -89,11 +91,14 @@ func (c *collections) eachOf(gen uint32, name string, f func(*set)) {
 // covering calls f with every collection that may have a resource of that name. It looks for
 // them by the name's own parts: there may be many.
 func (c *collections) covering(name string, f func(*set)) {
-	if len(c.byName) == 0 {
+	if len(c.byName)+len(c.barred) == 0 {
 		return
 	}
 	look := func(selector string) {
 		if t := c.byName[selector]; t != nil && t.includes(name) {
+			f(t)
+		}
+		if t := c.barred[selector]; t != nil && t.includes(name) {
 			f(t)
 		}
 	}
@@ -125,16 +130,35 @@ func (c *collections) covering(name string, f func(*set)) {
 func (c *collections) set(name, spelt string, k selectorKind) *set {
 	t := c.byName[name]
 	if t == nil {
-		name = strings.Clone(name)
-		t = newSet(c.shard, name)
-		t.kind, t.spelt = k, strings.Clone(spelt)
-		if k == glob {
-			t.reach = xds.GlobOf(name)
-		}
+		t = c.newSet(name, spelt, k)
 		if c.byName == nil {
 			c.byName = map[string]*set{}
 		}
-		c.byName[name] = t
+		c.byName[t.selector] = t
+	}
+	return t
+}
+
+func (c *collections) newSet(name, spelt string, k selectorKind) *set {
+	name = strings.Clone(name)
+	t := newSet(c.shard, name)
+	t.kind, t.spelt = k, strings.Clone(spelt)
+	if k == glob {
+		t.reach = xds.GlobOf(name)
+	}
+	return t
+}
+
+// bar finds or makes the barred set of a selector.
+func (c *collections) bar(name, spelt string, k selectorKind) *set {
+	t := c.barred[name]
+	if t == nil {
+		t = c.newSet(name, spelt, k)
+		t.barred, t.settled, t.firm = true, true, true
+		if c.barred == nil {
+			c.barred = map[string]*set{}
+		}
+		c.barred[t.selector] = t
 	}
 	return t
 }

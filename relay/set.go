@@ -15,6 +15,9 @@ type set struct {
 	// Set once by newSet.
 	kind  selectorKind
 	reach xds.Glob // of a glob
+	// barred: it is that of clients that may have no member. It is known to be empty, and never
+	// asked for.
+	barred bool
 
 	members members
 	views   byPermit[view]
@@ -108,6 +111,9 @@ func (t *set) ask() Name {
 
 func (t *set) addClient() {
 	t.join()
+	if t.barred {
+		return
+	}
 	t.expect()
 	if t.clients == 1 {
 		t.shard.edited()
@@ -129,7 +135,11 @@ func (t *set) look() {
 // known to be empty does not, since clients can make such names up (RELAY-39).
 func (t *set) dropClient(now time.Time) {
 	t.clients--
-	if t.clients > 0 {
+	switch {
+	case t.clients > 0:
+		return
+	case t.barred:
+		delete(t.shard.collections.barred, t.selector)
 		return
 	}
 	if t.kind != wild && (t.shard.cfg().Linger == 0 || len(t.uncached) > 0 || t.firm && t.members.len() == 0) {

@@ -156,8 +156,12 @@ func (s *Sub) Denies(some bool) {
 }
 
 func (s *Sub) joinStar() {
-	if star := s.shard.star; !s.deniedSet(star, xds.Wildcard, "") {
+	star, c := s.shard.star, &s.shard.collections
+	switch may := s.permit.meets(xds.Wildcard, wild, true); {
+	case may && !s.deniedSet(star, xds.Wildcard, ""):
 		s.join(star)
+	case !may && !s.deniedSet(c.barred[xds.Wildcard], xds.Wildcard, ""):
+		s.join(c.bar(xds.Wildcard, "", wild))
 	}
 }
 

@@ -12,10 +12,7 @@ import (
 // result is the name's record; nil if the name stands for a collection or is denied.
 func (s *Sub) subscribe(name, spelt string, e *entry) *record {
 	if k, ok := s.shard.selectorOf(name, s.spaces); ok {
-		if !s.deniedSet(s.shard.collections.byName[name], name, spelt) {
-			s.spellAs(name, spelt)
-			s.join(s.shard.collections.set(name, spelt, k))
-		}
+		s.joinCollection(name, spelt, k)
 		return nil
 	}
 	if !s.permit.Allows(name) {
@@ -61,6 +58,19 @@ func (s *Sub) subscribe(name, spelt string, e *entry) *record {
 	}
 	r.demand()
 	return r
+}
+
+// joinCollection subscribes to a glob or a namespace.
+func (s *Sub) joinCollection(name, spelt string, k selectorKind) {
+	c := &s.shard.collections
+	known, of := c.byName, c.set
+	if !s.permit.meets(name, k, s.shard.group.origin.config().RecursiveGlobs) {
+		known, of = c.barred, c.bar
+	}
+	if !s.deniedSet(known[name], name, spelt) {
+		s.spellAs(name, spelt)
+		s.join(of(name, spelt, k))
+	}
 }
 
 // demand makes a name owed, whatever the client was sent of it before.

@@ -37,6 +37,21 @@ func (s *Sub) join(t *set) {
 	s.mark(s.shard.rev)
 }
 
+// meets reports whether the client may have any of the names that a selector stands for. deep:
+// globs reach to any depth.
+func (p *Permit) meets(selector string, k selectorKind, deep bool) bool {
+	switch {
+	case p == nil:
+		return true
+	case k == glob:
+		before, after := xds.GlobOf(selector).Ends()
+		return p.some(before, after, deep)
+	case k == namespace:
+		return p.has(selector) || p.some(selector+"/", "", false)
+	}
+	return p.some("", "", true)
+}
+
 // demand makes a set owed, whatever the client was sent of it before.
 func (p *position) demand() {
 	s := p.sub

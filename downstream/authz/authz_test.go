@@ -533,3 +533,53 @@ func BenchmarkAdmission(b *testing.B) {
 		})
 	}
 }
+
+// TestSome: whether a permit has names that begin and end like this, against trying short ones.
+func TestSome(t *testing.T) {
+	words := []string{"a", "b", "ab", "a?b", "x?k", "?k", "ab?b", "a?k", "x?b"}
+	var names []string
+	for _, one := range words {
+		names = append(names, one)
+		for _, two := range words {
+			names = append(names, one+"/"+two)
+			for _, three := range words {
+				names = append(names, one+"/"+two+"/"+three)
+			}
+		}
+	}
+	for _, pattern := range []string{
+		"a", "*", "**", "a/*", "a/**", "a/b", "a/b/**", "a/b/a", "*/b", "a*/*b", "a/*b", "a/a*", "a/*?b", "a/x?*", "b/*/a", "*/*", "*/*/*", "a*/**", "ab/a*b**",
+		"a/?k", "a/ab?b", "*b/**",
+	} {
+		pieces, err := parsePattern(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, _ := bind(pieces, nil)
+		p := Permit{names: []glob{g}}
+		for _, begin := range []string{"", "a/", "b/", "ab/", "a/b/", "b/a/"} {
+			for _, end := range []string{"", "?b", "?k"} {
+				for _, deep := range []bool{false, true} {
+					found := false
+					for _, name := range names {
+						between, begins := strings.CutPrefix(name, begin)
+						between, ends := strings.CutSuffix(between, end)
+						found = found || begins && ends && between != "" && (deep || !strings.Contains(between, "/")) && p.Allows(name)
+					}
+					got := p.Some(begin, end, deep)
+					if found && !got {
+						t.Errorf("%q has none between %q and %q, deep %v", pattern, begin, end, deep)
+					}
+					if got && !found && !deep && !strings.Contains(pattern, "**") {
+						t.Errorf("%q has some between %q and %q", pattern, begin, end)
+					}
+				}
+			}
+		}
+	}
+	for _, p := range []Permit{{}, {all: true}} {
+		if got := p.Some("", "", true); got != p.all {
+			t.Errorf("of everything some is allowed: %v, want %v", got, p.all)
+		}
+	}
+}

@@ -254,5 +254,12 @@ func (p *Permit) Allows(name string) bool {
 	return p.all || slices.ContainsFunc(p.names, func(g glob) bool { return g.matches(name) })
 }
 
+// Some reports whether a name can be allowed that begins and ends with a text, of which begin is
+// empty or ends with a slash, and has one segment between, or any number if deep. It may say so of
+// names that there cannot be.
+func (p *Permit) Some(begin, end string, deep bool) bool {
+	return p.all || slices.ContainsFunc(p.names, func(g glob) bool { return g.meets(begin, end, deep) })
+}
+
 // admits reports whether a list is empty or has a value.
 func admits(list []string, value string) bool { return len(list) == 0 || slices.Contains(list, value) }

@@ -11,6 +11,9 @@ func GlobOf(selector string) Glob {
 	return Glob{strings.TrimSuffix(path, Wildcard), context}
 }
 
+// Ends returns what the names begin and end with that the glob covers.
+func (g Glob) Ends() (begin, end string) { return g.prefix, g.context }
+
 // Covers reports whether the glob covers a canonical name: with one segment in place of the `*`, or
 // several if recursive.
 func (g Glob) Covers(name string, recursive bool) bool {
