@@ -37,8 +37,8 @@ type OriginConfig struct {
 	// Behaviour is how a serving origin answers at first; Behave changes it later.
 	Behaviour Behaviour
 
-	// Tailor makes what a serving origin sends to a node of a resource; nil: it is the same for all.
-	// Behaviour.OnlyIfAllExist and versions are as without it.
+	// Tailor makes what a serving origin sends to a node of a resource; nil: it is the same for
+	// all. Behaviour.OnlyIfAllExist and versions are as without it.
 	Tailor func(*core.Node, Resource) Resource
 
 	// Patience is how long an expectation waits. Zero: 10 s.
