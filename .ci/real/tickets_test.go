@@ -40,22 +40,9 @@ func envoyResumes(t *testing.T, version string, shared bool) {
 		secured["tickets"] = keys
 	}
 	e := envoy{pinned("ENVOY_NEWEST"), relaytest.Delta, true}
-	bootstrap := e.bootstrap("client", "")
 	b := mounted(t, e)
-	xdsOf(bootstrap)["endpoint"] = map[string]any{"address": tree(address(b.front.Addr()))}
-	bootstrap["static_resources"].(map[string]any)["clusters"].([]any)[0].(map[string]any)["transport_socket"] = map[string]any{
-		"name": "envoy.transport_sockets.tls", "typed_config": map[string]any{
-			"@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
-			"common_tls_context": map[string]any{
-				"tls_params":         map[string]any{"tls_minimum_protocol_version": version, "tls_maximum_protocol_version": version},
-				"validation_context": map[string]any{"trusted_ca": map[string]any{"filename": ca.Path("ca.pem")}},
-				"tls_certificates": []any{map[string]any{
-					"certificate_chain": map[string]any{"filename": ca.Path("client.pem")},
-					"private_key":       map[string]any{"filename": ca.Path("client.key")},
-				}},
-			},
-		},
-	}
+	bootstrap := securedBootstrap(e, ca, "client", b.front.Addr())
+	tlsOf(bootstrap)["tls_params"] = map[string]any{"tls_minimum_protocol_version": version, "tls_maximum_protocol_version": version}
 	start := func(disk string) *weirtest.Process {
 		config := weirConfig(b.plane, disk)
 		config.Listener()["tls"] = secured
@@ -92,6 +79,30 @@ func envoyResumes(t *testing.T, version string, shared bool) {
 	}
 	b.client.Stop()
 	b.tally.Check(t)
+}
+
+// securedBootstrap is that of an Envoy with the client certificate of a name, before a weir with TLS.
+func securedBootstrap(e envoy, ca *weirtest.Authority, name, server string) map[string]any {
+	bootstrap := e.bootstrap("client", server)
+	bootstrap["static_resources"].(map[string]any)["clusters"].([]any)[0].(map[string]any)["transport_socket"] = map[string]any{
+		"name": "envoy.transport_sockets.tls", "typed_config": map[string]any{
+			"@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
+			"common_tls_context": map[string]any{
+				"validation_context": map[string]any{"trusted_ca": map[string]any{"filename": ca.Path("ca.pem")}},
+				"tls_certificates": []any{map[string]any{
+					"certificate_chain": map[string]any{"filename": ca.Path(name + ".pem")},
+					"private_key":       map[string]any{"filename": ca.Path(name + ".key")},
+				}},
+			},
+		},
+	}
+	return bootstrap
+}
+
+// tlsOf is the common TLS context of a securedBootstrap.
+func tlsOf(bootstrap map[string]any) map[string]any {
+	socket := bootstrap["static_resources"].(map[string]any)["clusters"].([]any)[0].(map[string]any)["transport_socket"].(map[string]any)
+	return socket["typed_config"].(map[string]any)["common_tls_context"].(map[string]any)
 }
 
 // counter is one of those of the cluster that is the control plane.
