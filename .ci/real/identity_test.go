@@ -105,7 +105,7 @@ func secretsByIdentity(t *testing.T, e envoy) {
 	start := func() {
 		t.Helper()
 		c := weirConfig(b.plane, b.disk)
-		c.Listener()["tls"] = map[string]any{"cert": ca.Path("server.pem"), "key": ca.Path("server.key"), "client_ca": ca.Path("ca.pem")}
+		c.Listener()["tls"] = map[string]any{"cert": ca.Path("server.pem"), "key": ca.Path("server.key"), "client_ca": ca.Path("ca.pem"), "min_version": "1.2"}
 		c.Set("cache.snapshot.key_file", keys)
 		c.Set("cache.snapshot.interval", "100ms")
 		maps.Copy(c.Origin(), map[string]any{"group_by": []any{"identity", "cluster"}, "identity_to": "metadata." + whoKey, "secrets": "by_identity"})
