@@ -190,7 +190,7 @@ func (p *process) picture() metrics.Picture {
 	p.server.Picture(now, &m)
 	m.Retired, _ = p.table.Retired()
 	m.Memory, m.MemoryLimit = p.memory.used.Load(), p.memory.limit.Load()
-	m.Certificates = p.tls.expiry()
+	m.Certificates, m.CRLDue = p.tls.expiry()
 	states, groups := p.originStates()
 	for i := range states {
 		o := &states[i]
