@@ -37,8 +37,9 @@ const renewalDue = 7 * 24 * time.Hour
 // authorities. What is in force is what was read last and could be used:
 // half of a new pair, a file that is cut off or gone, leave the old in force
 // (TestKeepsWhatCanBeUsed). Connections that are open are left alone; the next
-// handshake goes by what is new (TestRotation). Only those whose certificate the
-// new authorities do not verify, or the new CRLs name, are ended (whenTrustChanges).
+// handshake goes by what is new (TestRotation). Only those are ended whose
+// certificate the new authorities do not verify, or the new CRLs name
+// (whenTrustChanges).
 //
 // It is our own and not grpc's provider of the same kind, which logs the bytes
 // of a key that does not match (TestKeyNeverShows).

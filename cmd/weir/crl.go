@@ -243,12 +243,12 @@ func (l *loaded) still(state *tls.ConnectionState, usage x509.ExtKeyUsage) (chai
 	})
 }
 
-// judge is trusts for the clients of a port; nil: they show no certificates.
-func (s *secured) judge() func(*tls.ConnectionState) error {
+// judge is trusts for one use; nil: no file says whom to trust.
+func (s *secured) judge(usage x509.ExtKeyUsage) func(*tls.ConnectionState) error {
 	if s == nil || s.ca == nil {
 		return nil
 	}
-	return func(state *tls.ConnectionState) error { return s.trusts(state, x509.ExtKeyUsageClientAuth) }
+	return func(state *tls.ConnectionState) error { return s.trusts(state, usage) }
 }
 
 // whenTrustChanges has f called after each change of the authorities or the CRLs. It is called

@@ -308,14 +308,14 @@ func TestStillTrusted(t *testing.T) {
 	} {
 		row.change()
 		b.look(time.Now())
-		switch err := s.judge()(state); {
+		switch err := s.judge(x509.ExtKeyUsageClientAuth)(state); {
 		case row.want == "" && err != nil:
 			t.Errorf("%s: %v", row.sentence, err)
 		case row.want != "" && (err == nil || !strings.Contains(err.Error(), row.want)):
 			t.Errorf("%s: %v, want %s", row.sentence, err, row.want)
 		}
 	}
-	if err := s.judge()(&tls.ConnectionState{}); err != nil {
+	if err := s.judge(x509.ExtKeyUsageClientAuth)(&tls.ConnectionState{}); err != nil {
 		t.Errorf("without a certificate: %v", err)
 	}
 }

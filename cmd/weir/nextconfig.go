@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"reflect"
@@ -206,7 +207,8 @@ func (p *process) start(ctx context.Context, parts *errgroup.Group, f *activeCon
 func (p *process) listenerConfig(cfg *config.Config, i int, l *port) downstream.ListenerConfig {
 	c := &cfg.Listeners[i]
 	return downstream.ListenerConfig{
-		Address: c.Address, Origin: p.table.Origin(listenerOrigin(cfg, c)), TLS: l.secured.server(), Trusts: l.secured.judge(), REST: c.REST,
+		Address: c.Address, Origin: p.table.Origin(listenerOrigin(cfg, c)), TLS: l.secured.server(), REST: c.REST,
+		Trusts:        l.secured.judge(x509.ExtKeyUsageClientAuth),
 		RequireNodeID: c.RequireNodeID, NoLegacyWildcard: c.NoLegacyWildcard, Compression: c.Compression,
 		Dedicated: c.Dedicated, AssumeFeatures: c.AssumeFeatures, V2: c.V2,
 	}

@@ -7,7 +7,10 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +18,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials"
 
 	"github.com/weir-xds/weir/cmd/weir/weirtest"
 	"github.com/weir-xds/weir/relay/relaytest"
@@ -197,5 +201,70 @@ func TestAdminOfTheRevoked(t *testing.T) {
 	}
 	if resp, err := ask(); err == nil {
 		t.Error("on a new connection", resp)
+	}
+}
+
+// TestOriginIsTrustedNoMore: when the ca of an origin changes, weir hears nothing more of a server
+// whose certificate it does not verify. Clients keep what they have, and new ones are served it.
+// Once the server shows another certificate they are sent the difference.
+func TestOriginIsTrustedNoMore(t *testing.T) {
+	old, next := weirtest.NewAuthority(t, "old"), weirtest.NewAuthority(t, "next")
+	old.Issue("server", 1)
+	next.Issue("server", 2)
+	var shown atomic.Pointer[weirtest.Authority]
+	shown.Store(old)
+	origin := relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Serving: true, Options: []grpc.ServerOption{
+		grpc.Creds(credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			pair := shown.Load().Pair("server")
+			return &pair, nil
+		}})),
+	}})
+	origin.Set(relaytest.ClusterType, "a", "1", relaytest.Cluster("a", time.Second))
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	trust := func(authorities ...*weirtest.Authority) {
+		t.Helper()
+		var all []byte
+		for _, a := range authorities {
+			text, err := os.ReadFile(a.Path("ca.pem"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, text...)
+		}
+		if err := os.WriteFile(file, all, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	trust(old)
+	w := startWeir(t, fmt.Sprintf(`
+listeners: [{ address: "127.0.0.1:0" }]
+admin: { address: "127.0.0.1:0" }
+origins: [{ name: mesh, grpc: { addresses: [%q], tls: { ca: %q, server_name: 127.0.0.1 } } }]
+timing: { pause: 50ms, backoff: { base: 50ms, max: 200ms } }
+`, origin.Net().Addr(), file))
+	first := openClient(t, dial(t, w.listenAddress()), relaytest.Delta)
+	first.Request(relaytest.ClusterType)
+	first.AwaitNames(relaytest.ClusterType, "served", "a")
+
+	trust(old, next)
+	await(t, "both are in use", func() bool { return w.logs.FilterMessage(inUse).Len() == 1 })
+	if n := len(origin.Streams()); n != 1 || !w.origin(t).Connected {
+		t.Errorf("with both authorities the origin saw %d streams", n)
+	}
+
+	trust(next)
+	await(t, "weir is not connected", func() bool { return !w.origin(t).Connected })
+	origin.Set(relaytest.ClusterType, "b", "1", relaytest.Cluster("b", time.Second))
+	second := openClient(t, dial(t, w.listenAddress()), relaytest.SotW)
+	second.Request(relaytest.ClusterType)
+	second.AwaitNames(relaytest.ClusterType, "served from the cache", "a")
+	if names := first.Names(relaytest.ClusterType); first.Err() != nil || !slices.Equal(names, []string{"a"}) {
+		t.Errorf("the first client has %v: %v", names, first.Err())
+	}
+
+	shown.Store(next)
+	for _, c := range []*relaytest.Client{first, second} {
+		c.AwaitNames(relaytest.ClusterType, "the server shows a certificate that is trusted", "a", "b")
+		c.CheckClean()
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -144,7 +145,7 @@ func (p *process) openAdmin(ctx context.Context) error {
 
 // trusted refuses requests on connections whose client certificate is not trusted any more.
 func trusted(s *secured, next http.Handler) http.Handler {
-	judge := s.judge()
+	judge := s.judge(x509.ExtKeyUsageClientAuth)
 	if judge == nil {
 		return next
 	}
