@@ -144,6 +144,10 @@ type ListenerConfig struct {
 	Origin *relay.Origin
 	// TLS is the server's TLS configuration (`tls`); nil: plaintext.
 	TLS *tls.Config
+	// Trusts says why a certificate that a handshake verified is not trusted any more; nil: it is.
+	// Recheck asks it of open connections. The error wraps ErrRevoked if that is the reason. A nil
+	// func trusts all of them for as long as they last. Reconfigure cannot change it.
+	Trusts func(*tls.ConnectionState) error
 	// REST serves REST-JSON instead of gRPC (`rest`).
 	REST bool
 	// RequireNodeID refuses streams whose node has no id (`require_node_id`, STREAM-2).

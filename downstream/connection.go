@@ -32,6 +32,10 @@ type connection struct {
 	user    uint32    // at the other end of a Unix socket
 	hasUser bool      // user is known
 
+	// distrusted is the status of its streams since its certificate is not trusted any more; nil:
+	// it is. Set once.
+	distrusted atomic.Pointer[error]
+
 	churn churn
 
 	// Guarded by Server.mu.
@@ -77,6 +81,7 @@ func (s *Server) greet(
 	c *connection, secured bool, shake func(net.Conn) (net.Conn, credentials.AuthInfo, error),
 ) (conn net.Conn, err error) {
 	s.greetLater(peerOf(c.raw.RemoteAddr()))
+	since := c.trustRound()
 	raw, over := c.raw, (*tlsConn)(nil)
 	if secured {
 		over = newTLSConn(c.raw)
@@ -92,6 +97,10 @@ func (s *Server) greet(
 	}
 	c.user, c.hasUser = userOf(c.raw)
 	c.until = trustEnd(time.Now(), c.info)
+	if err = c.enlist(since); err != nil {
+		s.handshakeFailed(err, c.raw.RemoteAddr())
+		return nil, err
+	}
 	return c.follow(conn), nil
 }
 

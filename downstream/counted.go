@@ -95,6 +95,7 @@ type countedListener struct {
 	// unacknowledged is how long TCP may have unacknowledged data before the connection counts as
 	// dead. grpc sets it itself only on connections of types that it knows (gRFC A18).
 	unacknowledged time.Duration
+	trust          trust // in the certificates of clients
 
 	mu     sync.Mutex // guards what follows; held for map work only
 	conns  map[*countedConn]struct{}
@@ -160,7 +161,11 @@ type countedConn struct {
 	listener *countedListener
 	peer     netip.Prefix
 	left     sync.Once
+	client   *connection // guarded by the listener's mutex; nil: the handshake is not done
 }
+
+// self finds the countedConn of what embeds it.
+func (c *countedConn) self() *countedConn { return c }
 
 // Close implements net.Conn.
 func (c *countedConn) Close() error {

@@ -162,6 +162,9 @@
 //   - Send garbage: INVALID_ARGUMENT (TestEndCarriesStatus); nothing panics (FuzzRequest). Ends of
 //     streams are counted by reason, and one of each kind is logged in ten seconds (ended.go,
 //     TestEndsAreCounted).
+//   - Show a certificate that is revoked later, or whose authority is trusted no more: its streams
+//     end, and its connection (trust.go, TestStreamsEndWithTrust, TestHandshakeBesideRecheck).
+//     Connections are judged with no lock held.
 //   - Fail at TLS: failures are counted by reason, and one of each kind is logged in a minute
 //     (handshake.go, TestHandshakeFailures).
 //   - NACK everything: one line for each type and second is logged (TestNackLog). NACKs are counted

@@ -38,7 +38,7 @@ func endedBy(err error) ended {
 		return endedByDrain
 	case errors.Is(err, errAged):
 		return endedByAge
-	case errors.Is(err, errExpired):
+	case errors.Is(err, errExpired), errors.Is(err, errRevoked), errors.Is(err, errUntrusted):
 		return endedByCertificate
 	case errors.Is(err, errReconfigured), errors.Is(err, errReruled):
 		return endedByReload

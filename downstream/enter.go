@@ -14,8 +14,8 @@ func (s *Server) enter(st *stream) error {
 	if s.draining {
 		return errDraining
 	}
-	if st.conn.expired(time.Now()) {
-		return errExpired
+	if err := st.conn.over(time.Now()); err != nil {
+		return err
 	}
 	if err := s.crowded(st); err != nil {
 		return err

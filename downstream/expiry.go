@@ -55,10 +55,8 @@ func chainEnds(chain []*x509.Certificate) time.Time {
 }
 
 // expired reports whether the certificate that opened the connection has ended, for the streams of
-// the connection. c may be nil.
-func (c *connection) expired(now time.Time) bool {
-	return c != nil && !c.until.IsZero() && !now.Before(c.until)
-}
+// the connection.
+func (c *connection) expired(now time.Time) bool { return !c.until.IsZero() && !now.Before(c.until) }
 
 // expire has the stream end with the certificate that opened its connection, unless it is too old
 // before.

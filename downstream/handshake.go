@@ -24,6 +24,7 @@ const (
 	handshakeNotTLS        handshakeFailure = "not_tls"
 	handshakeNoCertificate handshakeFailure = "no_certificate"
 	handshakeCertificate   handshakeFailure = "bad_certificate" // the client's
+	handshakeRevoked       handshakeFailure = "revoked"         // the client's certificate
 	handshakeAlert         handshakeFailure = "refused_by_client"
 	handshakeVersion       handshakeFailure = "no_common_version"
 	handshakeProtocol      handshakeFailure = "no_http2"
@@ -52,6 +53,8 @@ func failedBy(err error) handshakeFailure {
 	switch {
 	case errors.As(err, &header), says("does not look like a TLS handshake", "HTTP request to an HTTPS server"):
 		return handshakeNotTLS
+	case errors.Is(err, ErrRevoked):
+		return handshakeRevoked
 	case errors.As(err, &cert), errors.As(err, &unknown), says("failed to verify certificate"):
 		return handshakeCertificate
 	case says("didn't provide a certificate"):

@@ -287,8 +287,8 @@ func (s *Server) enterLoads(l *loadStream) error {
 	if s.draining {
 		return errDraining
 	}
-	if l.conn.expired(time.Now()) {
-		return errExpired
+	if err := l.conn.over(time.Now()); err != nil {
+		return err
 	}
 	s.loads[l] = struct{}{}
 	if l.conn != nil {

@@ -170,6 +170,7 @@ func (s *Server) newListener(port net.Listener, lc ListenerConfig) *listener {
 	l, t := s.cfg.Limits, s.cfg.Timing
 	s.mu.Unlock()
 	ln := &listener{port: port, health: health.NewServer(), counted: newCountedListener(s, port, t.Keepalive)}
+	ln.counted.trust.judge = lc.Trusts
 	if lc.REST {
 		ln.rest, ln.polled = s.newREST(ln, &lc, l, t), newRESTListener(s, ln.counted, lc.TLS)
 		return ln

@@ -27,6 +27,7 @@ type Metrics struct {
 	adminRefusals map[string]prometheus.Counter // by reason
 	configReloads map[string]prometheus.Counter // by result
 	configGood    prometheus.Gauge
+	tlsReloads    map[string]map[string]prometheus.Counter // by role and result
 	configInfo    *prometheus.GaugeVec
 	snapshots     map[string]prometheus.Counter // by result
 	snapshotSaved prometheus.Gauge
@@ -76,6 +77,9 @@ func New(reg *prometheus.Registry) *Metrics {
 			Name: "weir_config_last_reload_successful",
 			Help: "1 if the config file was accepted when it was read last, at the start or since; 0 if it was refused, and another text is in force.",
 		}),
+		tlsReloads: tlsReloads(counterVec(f, "weir_tls_reloads_total",
+			"Changes of files of certificates, keys, authorities, CRLs and ticket keys; after an error what was there before stays in force.",
+			"role", "result")),
 		configInfo: f.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "weir_config_info", Help: "Always 1; the label is the SHA-256 of the text of the configuration that is in force.",
 		}, []string{"hash"}),
@@ -250,6 +254,24 @@ func (m *Metrics) ConfigReload(err error) {
 		m.configReloads[result(err)].Inc()
 		m.ConfigLoaded(err)
 	}
+}
+
+// TLSReload counts a change of TLS files, by their role; err != nil: they cannot be used.
+func (m *Metrics) TLSReload(role string, err error) {
+	if m != nil {
+		m.tlsReloads[oneOf(tlsRoles, role)][result(err)].Inc()
+	}
+}
+
+func tlsReloads(vec *prometheus.CounterVec) map[string]map[string]prometheus.Counter {
+	out := make(map[string]map[string]prometheus.Counter, len(tlsRoles))
+	for _, role := range tlsRoles {
+		out[role] = map[string]prometheus.Counter{}
+		for _, r := range results {
+			out[role][r] = vec.WithLabelValues(role, r)
+		}
+	}
+	return out
 }
 
 // ConfigLoaded records whether the config file was accepted when it was last read; err != nil: it

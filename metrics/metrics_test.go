@@ -81,6 +81,8 @@ var catalogue = map[string]string{
 	"weir_config_last_reload_successful":            "",
 	"weir_config_info":                              "hash",
 	"weir_tls_certificate_expiry_timestamp_seconds": "role",
+	"weir_tls_crl_next_update_timestamp_seconds":    "",
+	"weir_tls_reloads_total":                        "result,role",
 	"weir_build_info":                               "goversion,revision,version",
 
 	"weir_snapshot_writes_total":                   "result",
@@ -107,7 +109,7 @@ var closed = map[string][]string{
 		"send_stall", "lagging", "entries", "bytes", "max_stale", "memory", "unheeded", "unconstrained", "empty_or",
 		"host", "origin", "credentials", "token", "slowed", "client", "drain", "max_stream_age", "certificate", "reconfigured", "limit",
 		"first_request", "bad_request", "unavailable", "refused", "closed", "timeout", "not_tls", "no_certificate",
-		"bad_certificate", "refused_by_client", "no_common_version", "no_http2", "secret", "key", "other",
+		"bad_certificate", "revoked", "refused_by_client", "no_common_version", "no_http2", "secret", "key", "other",
 	},
 	"limit": {
 		"connections", "connections_per_peer", "streams", "streams_per_connection", "streams_per_identity", "new_streams_per_second", "requests_per_second",
@@ -116,7 +118,7 @@ var closed = map[string][]string{
 		"other",
 	},
 	"origin": {"mesh"},
-	"role":   {"listener", "admin", "origin", "client_ca", "origin_ca", "other"},
+	"role":   {"listener", "admin", "origin", "client_ca", "origin_ca", "crl", "tickets", "other"},
 }
 
 // exercise calls everything, with good values and with what must never become a label.
@@ -152,12 +154,14 @@ func exercise(m *Metrics) {
 		o.SinkWrite(errors.New(s))
 		m.AdminRefusal(s)
 		m.ConfigReload(errors.New(s))
+		m.TLSReload(s, errors.New(s))
 		m.SnapshotWrite(errors.New(s))
 	}
 	m.AdminRefusal("slowed")
 	m.ConfigLoaded(nil)
 	m.ConfigInfo("0a1b")
 	m.ConfigReload(nil)
+	m.TLSReload("crl", nil)
 	m.SnapshotWrite(nil)
 	m.SnapshotSaved(time.Unix(1, 0))
 	m.SnapshotLeftOut(2, 3)
@@ -171,6 +175,7 @@ func exercise(m *Metrics) {
 		types := []TypePicture{{Type: clusterURL}, {Type: junk}, {Type: ""}, {Type: "\xff"}, {Type: "leds"}}
 		return Picture{
 			Origins:      []OriginPicture{{Origin: "mesh", Types: types, Differing: map[string]int{junk: 1, "cluster": 1}}},
+			CRLDue:       time.Unix(4, 0),
 			Certificates: map[string]time.Time{"listener": time.Unix(1, 0), junk: time.Unix(2, 0), "\xff": time.Unix(3, 0)},
 			Dialects: []DialectPicture{
 				{Dialect: "delta", Subscriptions: map[string]int{clusterURL: 1, junk: 2}},

@@ -21,6 +21,7 @@ type Picture struct {
 	// Certificates are the next ends of validity by role: "listener", "admin" and "origin" for our
 	// own, "client_ca" and "origin_ca" for those that we trust. Missing roles are not shown.
 	Certificates map[string]time.Time
+	CRLDue       time.Time // when the first CRL is due for its next update; zero: there is none
 }
 
 // OriginPicture is the state of one origin, over all its groups.
@@ -92,6 +93,7 @@ var (
 	downstreamSubs        = newGauge("weir_downstream_subscriptions", "Names and selectors subscribed by clients.", "type", "dialect")
 	downstreamUnsynced    = newGauge("weir_downstream_unsynced_streams", "Client streams that have not acknowledged all they are owed, or were never told what they asked for.")
 	downstreamLag         = newGauge("weir_downstream_lag_seconds", "For how long the longest unsynced client stream has been so.")
+	crlDue                = newGauge("weir_tls_crl_next_update_timestamp_seconds", "When the first CRL is due for its next update; absent without CRLs.")
 	certificateExpiry     = newGauge("weir_tls_certificate_expiry_timestamp_seconds", "When the first of the certificates of a role expires.", "role")
 
 	pictureGauges = []gauge{
@@ -99,7 +101,7 @@ var (
 		cacheStale, cacheRetired, cacheEntries, cacheBytes, guardHeld, upstreamFrozen, upstreamFrozenChanges,
 		connections, downstreamStreams, downstreamSubs, downstreamUnsynced, downstreamLag,
 		memoryUsed, memoryLimit,
-		certificateExpiry,
+		certificateExpiry, crlDue,
 	}
 )
 
@@ -166,6 +168,9 @@ func (s sample) add(p Picture) {
 	s.sum(downstreamLag, p.Lag.Seconds())
 	s.sum(memoryUsed, float64(p.Memory))
 	s.sum(memoryLimit, float64(p.MemoryLimit))
+	if !p.CRLDue.IsZero() {
+		s.sum(crlDue, unixSeconds(p.CRLDue))
+	}
 	for role, ends := range p.Certificates {
 		key := sampleKey{gauge: certificateExpiry, n: 1, label: [2]string{oneOf(certRoles, role)}}
 		if at, ok := s[key]; !ok || unixSeconds(ends) < at {

@@ -161,6 +161,9 @@
 //     (TestSilenceAboutANameThatIsGone).
 //   - Close the connection over TLS: the log and the status name the config key to check
 //     (TestHints).
+//   - Show a certificate that is not trusted any more: the connection is closed, and the lanes
+//     connect again by what is trusted now; what is held stays (trust.go,
+//     TestServersAreJudgedAgain).
 //   - Refuse our keepalive: the interval doubles until it does not (TestTooManyPings).
 //
 // # Known limits

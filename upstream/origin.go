@@ -70,6 +70,10 @@ func (o *Origin) Succeed(before *Origin) {
 	h.connected, h.since, h.err, h.errAt, h.proof, h.update = was.connected, was.since, was.err, was.errAt, was.proof, was.update
 }
 
+// Recheck closes the connections to servers that are not trusted any more, by Config.Trusts, which
+// the caller has changed. Their lanes connect again. It locks the pool's trust.
+func (o *Origin) Recheck() { o.pool.trust.Recheck(o.log) }
+
 // Run opens streams for the lanes that the table wants, until ctx ends. It returns when everything
 // that it started has ended; the lanes then wait for the next Origin's Run. It is called once.
 func (o *Origin) Run(ctx context.Context) error {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-xds/weir/relay"
@@ -42,6 +43,7 @@ type pool struct {
 	rateLimitedLog *rateLimitedLog
 	table          *relay.Origin
 	servers        []*server // in order of preference
+	trust          *Trust
 
 	mu      sync.Mutex    // guards what follows and the servers; held for list work only
 	ended   bool          // no idle connection is kept
@@ -67,7 +69,7 @@ type conn struct {
 }
 
 func newPool(cfg *Config, table *relay.Origin, h *health, n *rateLimitedLog) *pool {
-	p := &pool{cfg: cfg, table: table, health: h, rateLimitedLog: n, changed: make(chan struct{})}
+	p := &pool{cfg: cfg, table: table, health: h, rateLimitedLog: n, changed: make(chan struct{}), trust: NewTrust(cfg.Trusts)}
 	rests := cfg.Backoff
 	rests.Max = max(rests.Max, longestSteady)
 	for i, address := range cfg.Addresses {
@@ -187,13 +189,16 @@ func (p *pool) patience() time.Duration {
 // dial connects to one server, and returns once the connection is up.
 func (p *pool) dial(ctx context.Context, s *server, interval time.Duration) (*conn, error) {
 	own, address, arrivals := p.cfg.Backoff, s.address, new(relay.Arrivals)
+	var raw atomic.Pointer[Secured]
 	options := []grpc.DialOption{
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			c, err := p.cfg.Dial(ctx, address)
 			if err != nil {
 				return nil, err
 			}
-			return &watched{Conn: c, arrivals: arrivals}, nil
+			secured := p.trust.Secure(c)
+			raw.Store(secured)
+			return &watched{Conn: secured, arrivals: arrivals}, nil
 		}),
 		grpc.WithUserAgent("weir/" + p.cfg.Version),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: interval, Timeout: p.cfg.Keepalive.Timeout}),
@@ -209,7 +214,8 @@ func (p *pool) dial(ctx context.Context, s *server, interval time.Duration) (*co
 	}
 	serverName := ""
 	if p.cfg.TLS != nil {
-		t := p.cfg.TLS()
+		t := p.cfg.TLS().Clone()
+		t.VerifyConnection = p.trust.Shown(raw.Load, t.VerifyConnection)
 		options = append(options, grpc.WithTransportCredentials(credentials.NewTLS(t)))
 		serverName = t.ServerName
 	} else {

@@ -26,6 +26,7 @@ const (
 	roleClientCA = "client_ca"
 	roleOriginCA = "origin_ca"
 	roleTickets  = "tickets" // which have no end
+	roleCRL      = "crl"
 )
 
 // renewalDue is the longest before its end that a certificate's renewal counts
@@ -36,7 +37,9 @@ const renewalDue = 7 * 24 * time.Hour
 // authorities. What is in force is what was read last and could be used:
 // half of a new pair, a file that is cut off or gone, leave the old in force
 // (TestKeepsWhatCanBeUsed). Connections that are open are left alone; the next
-// handshake goes by what is new (TestRotation).
+// handshake goes by what is new (TestRotation). Only those are ended whose
+// certificate the new authorities do not verify, or the new CRLs name
+// (whenTrustChanges).
 //
 // It is our own and not grpc's provider of the same kind, which logs the bytes
 // of a key that does not match (TestKeyNeverShows).
@@ -44,6 +47,7 @@ type certificates struct {
 	// Set once by newCertificates.
 	files *watch
 	log   *zap.Logger
+	count func(role string, err error) // of changes; err != nil: what was before stays
 
 	mu  sync.Mutex // guards all; held for list work only
 	all []*material
@@ -58,6 +62,7 @@ type material struct {
 	drop func() // ends the watch
 
 	current atomic.Pointer[loaded]
+	changed atomic.Pointer[func()] // called after each change; nil: nobody is told
 
 	told told // owned by the watch: what was told of current
 }
@@ -75,6 +80,9 @@ const (
 type loaded struct {
 	pair *tls.Certificate
 	pool *x509.CertPool
+	// roots are those of pool, as encoded.
+	roots map[string]bool
+	crl   *revocations
 	// tickets are keys for session tickets: the first seals, all open.
 	tickets [][32]byte
 	// From the one of a chain that ends first; of authorities, from the one that
@@ -91,7 +99,7 @@ type fileError struct {
 // newCertificates has files told of, which does not run yet, tell of their end
 // too.
 func newCertificates(files *watch, log *zap.Logger) *certificates {
-	c := &certificates{files: files, log: log}
+	c := &certificates{files: files, log: log, count: func(string, error) {}}
 	files.each = c.warn
 	return c
 }
@@ -131,6 +139,7 @@ func (c *certificates) close(m *material) {
 // calls it, once for each change.
 func (c *certificates) renew(m *material) {
 	next, err := m.read()
+	c.count(m.role, err)
 	if err != nil {
 		c.log.Warn("changed certificate files cannot be used; the old ones stay in force",
 			zap.String("key", m.at(err)), zap.Time("expire", m.current.Load().ends), zap.Error(err))
@@ -139,6 +148,9 @@ func (c *certificates) renew(m *material) {
 	m.told = nothing
 	m.current.Store(next)
 	c.log.Info("changed certificate files are in use", zap.String("key", m.path), zap.Time("expire", next.ends))
+	if changed := m.changed.Load(); changed != nil {
+		(*changed)()
+	}
 }
 
 // at is the place in the config file of an error.
@@ -161,12 +173,20 @@ func (c *certificates) warn(now time.Time) {
 		switch {
 		case left <= 0 && m.told != ended:
 			m.told = ended
+			if m.role == roleCRL {
+				c.log.Error("a CRL is older than it says it may be; it stays in force, and what was revoked since is not known",
+					zap.String("key", m.path), zap.Time("next_update", l.ends))
+				continue
+			}
 			c.log.Error("a certificate has expired; those who are shown it, or show it, refuse each other",
 				zap.String("key", m.path), zap.Time("expired", l.ends))
 		case left > 0 && left < due && m.told == nothing:
 			m.told = endsSoon
-			c.log.Warn("a certificate expires soon and is not renewed",
-				zap.String("key", m.path), zap.Time("expires", l.ends), zap.Duration("left", left.Round(time.Second)))
+			what := "a certificate expires soon and is not renewed"
+			if m.role == roleCRL {
+				what = "a CRL is due for its next update, and there is none"
+			}
+			c.log.Warn(what, zap.String("key", m.path), zap.Time("expires", l.ends), zap.Duration("left", left.Round(time.Second)))
 		}
 	}
 }
@@ -177,9 +197,10 @@ func (c *certificates) list() []*material {
 	return slices.Clone(c.all)
 }
 
-// expiry is when the first of each role ends.
-func (c *certificates) expiry() map[string]time.Time {
-	first := make(map[string]time.Time)
+// expiry is when the first of each role ends. due is when the first CRL is due for its next update;
+// zero: there is none.
+func (c *certificates) expiry() (first map[string]time.Time, due time.Time) {
+	first = make(map[string]time.Time)
 	for _, m := range c.list() {
 		ends := m.current.Load().ends
 		if ends.IsZero() {
@@ -189,7 +210,9 @@ func (c *certificates) expiry() map[string]time.Time {
 			first[m.role] = ends
 		}
 	}
-	return first
+	due = first[roleCRL]
+	delete(first, roleCRL)
+	return first, due
 }
 
 // readPair reads a certificate and its key. No error says anything of what is
@@ -231,9 +254,10 @@ func readPool(file, key string) (*loaded, error) {
 	if err != nil {
 		return nil, &fileError{key, err}
 	}
-	l := &loaded{pool: x509.NewCertPool()}
+	l := &loaded{pool: x509.NewCertPool(), roots: make(map[string]bool, len(certs))}
 	for _, cert := range certs {
 		l.pool.AddCert(cert)
+		l.roots[string(cert.Raw)] = true
 		if cert.NotAfter.After(l.ends) {
 			l.begins, l.ends = cert.NotBefore, cert.NotAfter
 		}

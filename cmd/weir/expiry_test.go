@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
 	"strings"
@@ -48,7 +49,9 @@ func TestStreamOfAnOldCertificate(t *testing.T) {
 	if _, body := w.get("/metrics"); !strings.Contains(body, `weir_streams_ended_total{reason="certificate"} 1`) {
 		t.Error("it is not counted")
 	}
-	if !conn.WaitForStateChange(t.Context(), connectivity.Ready) {
+	soon, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if !conn.WaitForStateChange(soon, connectivity.Ready) {
 		t.Fatal("the connection stays")
 	}
 	c.Open(relaytest.Node("client-delta", "edge"))

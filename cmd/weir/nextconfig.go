@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"reflect"
@@ -191,6 +192,7 @@ func (p *process) start(ctx context.Context, parts *errgroup.Group, f *activeCon
 	for _, l := range ports {
 		i := slices.Index(f.ports, l)
 		lc := p.listenerConfig(f.cfg, i, l)
+		l.secured.whenTrustChanges(func() { p.server.Recheck(l.Listener) })
 		parts.Go(func() error {
 			if err := p.server.Serve(l.Listener, lc); err != nil && !p.draining.Load() {
 				return fmt.Errorf("listeners[%d], %s: %w", i, l.Addr(), err)
@@ -206,6 +208,7 @@ func (p *process) listenerConfig(cfg *config.Config, i int, l *port) downstream.
 	c := &cfg.Listeners[i]
 	return downstream.ListenerConfig{
 		Address: c.Address, Origin: p.table.Origin(listenerOrigin(cfg, c)), TLS: l.secured.server(), REST: c.REST,
+		Trusts:        l.secured.judge(x509.ExtKeyUsageClientAuth),
 		RequireNodeID: c.RequireNodeID, NoLegacyWildcard: c.NoLegacyWildcard, Compression: c.Compression,
 		Dedicated: c.Dedicated, AssumeFeatures: c.AssumeFeatures, V2: c.V2,
 	}

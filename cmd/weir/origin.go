@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"time"
 
@@ -49,7 +50,7 @@ func (p *process) openOrigin(f *activeConfig, o *config.Origin, path string, par
 	u.NameFields = f.types.NameFields(o.NameFields)
 	u.Log, u.Metrics, u.AuditTurn = p.log, p.metrics, p.auditing
 	if secured != nil {
-		u.TLS = secured.client
+		u.TLS, u.Trusts = secured.client, secured.judge(x509.ExtKeyUsageServerAuth)
 	}
 	u.Version, _ = buildVersion()
 	u.Instance = p.via
@@ -59,6 +60,7 @@ func (p *process) openOrigin(f *activeConfig, o *config.Origin, path string, par
 		// The outer error names the origin.
 		return nil, errors.Join(problems(cfg, path+".grpc", errors.Unwrap(err))...)
 	}
+	secured.whenTrustChanges(up.Recheck)
 	last, err := p.openFallback(f, o, path+".fallback", part)
 	if err != nil {
 		secured.close()
@@ -190,7 +192,7 @@ func (p *process) picture() metrics.Picture {
 	p.server.Picture(now, &m)
 	m.Retired, _ = p.table.Retired()
 	m.Memory, m.MemoryLimit = p.memory.used.Load(), p.memory.limit.Load()
-	m.Certificates = p.tls.expiry()
+	m.Certificates, m.CRLDue = p.tls.expiry()
 	states, groups := p.originStates()
 	for i := range states {
 		o := &states[i]

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"reflect"
 	"slices"
@@ -32,7 +33,7 @@ func (p *process) openREST(f *activeConfig, o *config.Origin, origin string, par
 	c.Log, c.Metrics, c.Instance = p.log, p.metrics, p.via
 	c.Version, _ = buildVersion()
 	if secured != nil {
-		c.TLS = secured.client
+		c.TLS, c.Trusts = secured.client, secured.judge(x509.ExtKeyUsageServerAuth)
 	}
 	up, err := rest.New(c, part)
 	if err != nil {
@@ -40,6 +41,7 @@ func (p *process) openREST(f *activeConfig, o *config.Origin, origin string, par
 		// The outer error names the origin.
 		return nil, errors.Join(problems(f.cfg, path, errors.Unwrap(err))...)
 	}
+	secured.whenTrustChanges(up.Recheck)
 	last, err := p.openFallback(f, o, origin+".fallback", part)
 	if err != nil {
 		secured.close()

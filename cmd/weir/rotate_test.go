@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 
 	"github.com/weir-xds/weir/cmd/weir/weirtest"
@@ -61,7 +62,7 @@ func serverFiles(a *weirtest.Authority) map[string]string {
 }
 
 // Both sides change from one authority to another while a client is served: no
-// stream is cut, and new connections go by what is new.
+// stream is cut while both are trusted, and new connections go by what is new.
 func TestRotation(t *testing.T) {
 	old, next := weirtest.NewAuthority(t, "old"), weirtest.NewAuthority(t, "next")
 	for _, a := range []*weirtest.Authority{old, next} {
@@ -104,8 +105,22 @@ timing: { pause: 50ms, backoff: { base: 50ms, max: 200ms } }
 	first := client(old)
 	first.AwaitNames(relaytest.ClusterType, "served under the old authority", "a")
 
-	ours.swap(serverFiles(next))
-	theirs.swap(map[string]string{"ca.crt": next.Path("ca.pem"), "tls.crt": next.Path("client.pem"), "tls.key": next.Path("client.key")})
+	var text []byte
+	for _, a := range []*weirtest.Authority{old, next} {
+		one, err := os.ReadFile(a.Path("ca.pem"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = append(text, one...)
+	}
+	both := filepath.Join(t.TempDir(), "both.pem")
+	if err := os.WriteFile(both, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	files := serverFiles(next)
+	files["ca.crt"] = both
+	ours.swap(files)
+	theirs.swap(map[string]string{"ca.crt": both, "tls.crt": next.Path("client.pem"), "tls.key": next.Path("client.key")})
 	await(t, "all four files are taken, two of them as one pair each", func() bool { return w.logs.FilterMessage(inUse).Len() == 4 })
 	second := client(next)
 	second.AwaitNames(relaytest.ClusterType, "a client of the new authority is served", "a")
@@ -128,6 +143,13 @@ timing: { pause: 50ms, backoff: { base: 50ms, max: 200ms } }
 	}
 	if _, body := w.get("/metrics"); !strings.Contains(body, `weir_tls_certificate_expiry_timestamp_seconds{role="origin_ca"} 1.`) {
 		t.Error("the metrics lack when the origin's authority ends")
+	}
+	ours.swap(serverFiles(next))
+	if code := first.AwaitEnd("the old authority is gone"); code != codes.Unavailable {
+		t.Errorf("the client of the old authority ends with %v", first.Err())
+	}
+	if second.Err() != nil || len(origin.Streams()) != 2 {
+		t.Errorf("the other one: %v; the origin saw %d streams", second.Err(), len(origin.Streams()))
 	}
 	if n := w.logs.FilterMessage(notUsable).Len(); n != 0 {
 		t.Errorf("%d times files could not be used: a volume changes all at once", n)

@@ -13,6 +13,7 @@ type secured struct {
 	// Set once.
 	certificates *certificates
 	pair, ca     *material // nil: there is none
+	crl          *material // of a port; nil: nothing is revoked
 	tickets      *material // of a port; nil: the process has keys of its own, new ones each day
 	serverName   string    // of an origin
 	oldest       uint16    // version of TLS, of a port
@@ -28,11 +29,15 @@ func (c *certificates) port(cfg *config.Config, path, role string, files config.
 	if files.MinVersion == config.TLS12 {
 		s.oldest = tls.VersionTLS12
 	}
-	if err := s.open(cfg, path, [2]string{role, roleClientCA}, files.Cert, files.Key, files.ClientCA, "client_ca"); err != nil || files.Tickets == "" {
-		return s, err
+	err := s.open(cfg, path, [2]string{role, roleClientCA}, files.Cert, files.Key, files.ClientCA, "client_ca")
+	if err == nil && files.CRL != "" {
+		read := func() (*loaded, error) { return readCRL(files.CRL, files.ClientCA) }
+		s.crl, err = c.open(cfg, path, roleCRL, read, files.CRL, files.ClientCA)
 	}
-	var err error
-	if s.tickets, err = c.open(cfg, path, roleTickets, func() (*loaded, error) { return readTickets(files.Tickets) }, files.Tickets); err != nil {
+	if err == nil && files.Tickets != "" {
+		s.tickets, err = c.open(cfg, path, roleTickets, func() (*loaded, error) { return readTickets(files.Tickets) }, files.Tickets)
+	}
+	if err != nil {
 		s.close()
 	}
 	return s, err
@@ -72,6 +77,7 @@ func (s *secured) close() {
 	}
 	s.certificates.close(s.pair)
 	s.certificates.close(s.ca)
+	s.certificates.close(s.crl)
 	s.certificates.close(s.tickets)
 }
 
@@ -97,6 +103,9 @@ func (s *secured) handshake() *tls.Config {
 	}
 	if s.ca != nil {
 		t.ClientAuth, t.ClientCAs = tls.RequireAndVerifyClientCert, s.ca.current.Load().pool
+	}
+	if s.crl != nil {
+		t.VerifyConnection = s.crl.current.Load().crl.unrevoked(t.VerifyConnection)
 	}
 	if s.tickets != nil {
 		t.SetSessionTicketKeys(s.tickets.current.Load().tickets)

@@ -37,7 +37,7 @@ func checkSecrets(cfg *config.Config) (warnings []error, err error) {
 	}
 	port := func(path, role string, t config.ServerTLS) {
 		_, err := c.port(cfg, path, role, t)
-		found(err, t.Cert, t.Key, t.ClientCA)
+		found(err, t.Cert, t.Key, t.ClientCA, t.CRL)
 	}
 	for i := range cfg.Listeners {
 		port(fmt.Sprintf("listeners[%d].tls", i), roleListener, cfg.Listeners[i].TLS)
@@ -79,8 +79,12 @@ func checkSecrets(cfg *config.Config) (warnings []error, err error) {
 	}
 	now := time.Now()
 	for _, m := range c.list() {
-		if ends := m.current.Load().ends; now.After(ends) {
-			w := cfg.Problemf(m.path, "a certificate has expired at %s", ends.UTC().Format(time.RFC3339))
+		if ends := m.current.Load().ends; !ends.IsZero() && now.After(ends) {
+			what := "a certificate has expired"
+			if m.role == roleCRL {
+				what = "a CRL was due for its next update"
+			}
+			w := cfg.Problemf(m.path, "%s at %s", what, ends.UTC().Format(time.RFC3339))
 			w.Warning = true
 			warnings = append(warnings, w)
 		}

@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"crypto/x509"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weir-xds/weir/cmd/weir/weirtest"
 )
@@ -123,6 +125,7 @@ func TestValidateReadsCertificates(t *testing.T) {
 		"another's key":   config(pair(ca.Path("server.pem"), other.Path("server.key"), ""), "", ""),
 		"no certificate":  config(pair(empty, ca.Path("server.key"), ""), "", ""),
 		"client_ca":       config(pair(ca.Path("server.pem"), ca.Path("server.key"), fmt.Sprintf(", client_ca: %q", empty)), "", ""),
+		"crl":             config(pair(ca.Path("server.pem"), ca.Path("server.key"), fmt.Sprintf(", client_ca: %q, crl: %q", ca.Path("ca.pem"), empty)), "", ""),
 		"admin":           config("", pair(ca.Path("server.key"), ca.Path("server.pem"), ""), ""),
 		"origin":          config("", "", fmt.Sprintf(" ca: %q ", empty)),
 		"origin's own":    config("", "", fmt.Sprintf(" cert: %q, key: %q ", ca.Path("server.pem"), other.Path("server.key"))),
@@ -158,5 +161,28 @@ func TestValidateReadsCertificates(t *testing.T) {
 	if code, stdout, stderr := weir(t, "validate", "-c", write(t, config(good, good, fmt.Sprintf(" ca: %q ", ca.Path("ca.pem"))))); code != exitOK ||
 		!strings.HasPrefix(stdout, "ok\n") || stderr != "" {
 		t.Errorf("good files: %d, %q and\n%s", code, stdout, stderr)
+	}
+}
+
+// TestValidateOfLateFiles: validate warns of a CRL that was due, and not of keys for tickets, which
+// have no end.
+func TestValidateOfLateFiles(t *testing.T) {
+	ca := weirtest.NewAuthority(t, "ca")
+	ca.Issue("server", 1)
+	keys, crl := filepath.Join(t.TempDir(), "keys"), filepath.Join(t.TempDir(), "crl.der")
+	for late, ends := range map[bool]time.Duration{true: -time.Minute, false: time.Hour} {
+		for file, text := range map[string][]byte{
+			keys: []byte(ticketKey(1)), crl: ca.CRL(x509.RevocationList{NextUpdate: time.Now().Add(ends)}),
+		} {
+			if err := os.WriteFile(file, text, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		code, _, said := weir(t, "validate", "-c", write(t, fmt.Sprintf("listeners: [{ address: \"127.0.0.1:0\", %s }]\n"+
+			"origins: [{ name: mesh, grpc: { addresses: [\"127.0.0.1:1\"] } }]\n",
+			tlsOf(ca, fmt.Sprintf(", client_ca: %q, crl: %q, tickets: %q", ca.Path("ca.pem"), crl, keys)))))
+		if code != exitOK || strings.Contains(said, "a CRL was due for its next update at ") != late || strings.Contains(said, "expired") {
+			t.Errorf("late %v: exit code %d, %s", late, code, said)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -129,7 +130,7 @@ func (p *process) openAdmin(ctx context.Context) error {
 	if err != nil {
 		return cfg.Problemf("admin.token_file", "%v", err)
 	}
-	p.admin.server.Handler, p.admin.server.ConnContext = pages.Handler(), admin.ConnContext
+	p.admin.server.Handler, p.admin.server.ConnContext = trusted(secured, pages.Handler()), admin.ConnContext
 	address := cfg.Probes.Address
 	if address == "" {
 		return nil
@@ -140,6 +141,22 @@ func (p *process) openAdmin(ctx context.Context) error {
 	p.probes = newWeb("probes", l, nil, p.log)
 	p.probes.server.Handler = pages.Probes()
 	return nil
+}
+
+// trusted refuses requests on connections whose client certificate is not trusted any more.
+func trusted(s *secured, next http.Handler) http.Handler {
+	judge := s.judge(x509.ExtKeyUsageClientAuth)
+	if judge == nil {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := judge(r.TLS); err != nil {
+			w.Header().Set("Connection", "close")
+			http.Error(w, "the certificate of this connection is not trusted any more", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // local reports whether only this machine can reach an address.

@@ -34,6 +34,8 @@ type Config struct {
 	// TLS returns the configuration for the next connection to an https URL, so that certificates
 	// and authorities may be renewed. Nil: the system's authorities.
 	TLS func() *tls.Config
+	// Trusts is that of upstream.Config.
+	Trusts func(*tls.ConnectionState) error
 	// Headers are sent with every poll.
 	Headers map[string]string
 	// TokenFile is a file with a bearer token, or "". It is read for each poll, and the token is

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/upstream"
 	"go.uber.org/zap"
 )
 
@@ -22,6 +23,7 @@ type Origin struct {
 	metrics *metrics.Metrics
 	counts  *metrics.Origin
 	client  *http.Client
+	trust   *upstream.Trust
 	servers *servers
 	health  health
 	started atomic.Bool
@@ -45,7 +47,8 @@ func New(cfg Config, table *relay.Origin) (*Origin, error) {
 		cfg: c, table: table, log: c.Log.With(zap.String("origin", c.Name)), metrics: c.Metrics,
 		counts: c.Metrics.Origin(c.Name), lanes: map[*lane]struct{}{},
 	}
-	o.client = newClient(&o.cfg)
+	o.trust = upstream.NewTrust(c.Trusts)
+	o.client = newClient(&o.cfg, o.trust)
 	o.servers = newServers(&o.cfg, table)
 	return o, nil
 }
@@ -53,6 +56,9 @@ func New(cfg Config, table *relay.Origin) (*Origin, error) {
 // Succeed takes over the state of the Origin that polled the same origin under the last
 // configuration. It is called after the other's Run has ended, and before Run.
 func (o *Origin) Succeed(before *Origin) { o.health.succeed(&before.health) }
+
+// Recheck is that of upstream.Origin. A poll that is under way fails, and is repeated.
+func (o *Origin) Recheck() { o.trust.Recheck(o.log) }
 
 // Run polls for what the table wants, until ctx ends. It returns when everything that it started
 // has ended; the lanes then wait for the next Origin's Run. It is called once.

@@ -20,6 +20,7 @@ import (
 
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay/xds"
+	"github.com/weir-xds/weir/upstream"
 )
 
 const (
@@ -52,7 +53,7 @@ func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
 // newClient makes the HTTP client of an origin.
-func newClient(cfg *Config) *http.Client {
+func newClient(cfg *Config, trust *upstream.Trust) *http.Client {
 	dial := cfg.Dial
 	if dial == nil {
 		d := &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{
@@ -69,9 +70,11 @@ func newClient(cfg *Config) *http.Client {
 		if err != nil {
 			return nil, err
 		}
-		secured := tls.Client(conn, cfg.clientTLS(address))
+		below, settings := trust.Secure(conn), cfg.clientTLS(address)
+		settings.VerifyConnection = trust.Shown(func() *upstream.Secured { return below }, settings.VerifyConnection)
+		secured := tls.Client(below, settings)
 		if err := secured.HandshakeContext(ctx); err != nil {
-			_ = conn.Close() // the connection is given up
+			_ = below.Close() // the connection is given up
 			return nil, err
 		}
 		return secured, nil

@@ -209,6 +209,9 @@ func (k checker) serverTLS(path string, t ServerTLS) {
 	if t.ClientCA != "" && t.Cert == "" {
 		k.addf(path+".client_ca", "needs cert and key as well")
 	}
+	if t.CRL != "" && t.ClientCA == "" {
+		k.addf(path+".crl", "needs client_ca as well: without it no client shows a certificate")
+	}
 	if t.Tickets != "" && t.Cert == "" {
 		k.addf(path+".tickets", "needs cert and key as well")
 	}

@@ -57,6 +57,11 @@ type ServerTLS struct {
 	Key  string `yaml:"key" path:"file"`
 	// ClientCA is a PEM file. If set, clients need a certificate signed by it. Default: empty.
 	ClientCA string `yaml:"client_ca" path:"file"`
+	// CRL is a file of certificate revocation lists: one in DER, or any number in PEM, each signed
+	// by an authority of client_ca. Clients whose certificate, or an authority below that of
+	// client_ca, is in one of them are refused, and their open streams end. Default: empty, nothing
+	// is revoked.
+	CRL string `yaml:"crl" path:"file"`
 	// MinVersion is the oldest TLS version, 1.3 or 1.2. Default: 1.3.
 	MinVersion string `yaml:"min_version"`
 	// Tickets is a file of the keys that session tickets are sealed with, so that clients resume

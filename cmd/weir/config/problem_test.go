@@ -95,6 +95,7 @@ func TestProblems(t *testing.T) {
 		"same address":       {origin + "probes: {address: '127.0.0.1:18080'}\n", "probes.address: \"127.0.0.1:18080\" is already listeners[0].address"},
 		"mode":               {origin + "listeners: [{socket_mode: 0999}]\n", "is not an octal file mode"},
 		"tls key":            {origin + "listeners: [{tls: {cert: a}}]\n", "2:19: listeners[0].tls.key: is missing, but cert is given"},
+		"tls crl":            {origin + "listeners: [{tls: {cert: a, key: b, crl: c}}]\n", "listeners[0].tls.crl: needs client_ca as well"},
 		"tls client_ca":      {origin + "admin: {tls: {client_ca: a}}\n", "admin.tls.client_ca: needs cert and key"},
 		"listener origin":    {origin + "listeners: [{origin: mash}]\n", `listeners[0].origin: there is no origin "mash"`},
 		"type":               {origin + "listeners: [{no_legacy_wildcard: [xds]}]\n", `listeners[0].no_legacy_wildcard[0]: "xds" is no type`},

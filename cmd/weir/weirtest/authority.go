@@ -24,28 +24,81 @@ type Authority struct {
 	dir  string
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
+	// above are the PEM certificates of authorities that follow those which it issues; empty: it is
+	// the root.
+	above []byte
 }
 
 // NewAuthority makes an Authority. Its own certificate is in ca.pem.
 func NewAuthority(tb testing.TB, name string) *Authority {
 	tb.Helper()
-	a := &Authority{tb: tb, dir: tb.TempDir(), Pool: x509.NewCertPool()}
+	a := &Authority{tb: tb, dir: tb.TempDir(), key: newKey(tb)}
+	a.certify(a, name, 1)
+	return a
+}
+
+// Intermediate makes an Authority below it. What that one issues has its certificate behind it.
+func (a *Authority) Intermediate(name string, serial int64) *Authority {
+	a.tb.Helper()
+	below := &Authority{tb: a.tb, dir: a.tb.TempDir(), key: newKey(a.tb)}
+	below.certify(a, name, serial)
+	below.above = append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: below.cert.Raw}), a.above...)
+	return below
+}
+
+// Renew writes another certificate of the root, of the same key and name.
+func (a *Authority) Renew(serial int64) {
+	a.tb.Helper()
+	a.certify(a, a.cert.Subject.CommonName, serial)
+}
+
+// certify has an authority sign its certificate.
+func (a *Authority) certify(by *Authority, name string, serial int64) {
+	a.tb.Helper()
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
+		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: name},
 		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 	}
-	a.cert, a.key = template, newKey(tb)
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &a.key.PublicKey, a.key)
+	parent := by.cert
+	if a == by {
+		parent = template
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &a.key.PublicKey, by.key)
 	if err != nil {
-		tb.Fatal(err)
+		a.tb.Fatal(err)
 	}
 	if a.cert, err = x509.ParseCertificate(der); err != nil {
-		tb.Fatal(err)
+		a.tb.Fatal(err)
 	}
+	a.Pool = x509.NewCertPool()
 	a.Pool.AddCert(a.cert)
-	a.file("ca.pem", "CERTIFICATE", der)
-	return a
+	a.write("ca.pem", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+}
+
+// CRL returns a revocation list, in DER, that names certificates of the Authority.
+func (a *Authority) CRL(template x509.RevocationList, serials ...int64) []byte {
+	a.tb.Helper()
+	template.Number, template.ThisUpdate = big.NewInt(1), time.Now().Add(-time.Hour)
+	if template.NextUpdate.IsZero() {
+		template.NextUpdate = time.Now().Add(time.Hour)
+	}
+	for _, serial := range serials {
+		template.RevokedCertificateEntries = append(template.RevokedCertificateEntries, x509.RevocationListEntry{
+			SerialNumber: big.NewInt(serial), RevocationTime: time.Now().Add(-time.Minute), ReasonCode: 1,
+		})
+	}
+	der, err := x509.CreateRevocationList(rand.Reader, &template, a.cert, a.key)
+	if err != nil {
+		a.tb.Fatal(err)
+	}
+	return der
+}
+
+// Revoke writes crl.pem, which names certificates of the Authority, and replaces an earlier one.
+func (a *Authority) Revoke(serials ...int64) {
+	a.tb.Helper()
+	a.write("crl.pem", pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: a.CRL(x509.RevocationList{}, serials...)}))
 }
 
 func newKey(tb testing.TB) *ecdsa.PrivateKey {
@@ -60,11 +113,11 @@ func newKey(tb testing.TB) *ecdsa.PrivateKey {
 // Path returns the path of a file of the Authority.
 func (a *Authority) Path(name string) string { return filepath.Join(a.dir, name) }
 
-// file writes a PEM file by renaming.
-func (a *Authority) file(name, kind string, der []byte) {
+// write writes a file by renaming.
+func (a *Authority) write(name string, text []byte) {
 	a.tb.Helper()
 	next := a.Path(name + ".next")
-	if err := os.WriteFile(next, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+	if err := os.WriteFile(next, text, 0o600); err != nil {
 		a.tb.Fatal(err)
 	}
 	if err := os.Rename(next, a.Path(name)); err != nil {
@@ -96,8 +149,8 @@ func (a *Authority) IssueUntil(name string, serial int64, ends time.Time) {
 	if err != nil {
 		a.tb.Fatal(err)
 	}
-	a.file(name+".pem", "CERTIFICATE", der)
-	a.file(name+".key", "EC PRIVATE KEY", keyDER)
+	a.write(name+".pem", append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), a.above...))
+	a.write(name+".key", pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}))
 }
 
 // Pair returns what Issue wrote.
