@@ -24,11 +24,16 @@ const (
 	handshakeNotTLS        handshakeFailure = "not_tls"
 	handshakeNoCertificate handshakeFailure = "no_certificate"
 	handshakeCertificate   handshakeFailure = "bad_certificate" // the client's
+	handshakeNotAllowed    handshakeFailure = "not_allowed"     // ErrNotAllowed
 	handshakeAlert         handshakeFailure = "refused_by_client"
 	handshakeVersion       handshakeFailure = "no_common_version"
 	handshakeProtocol      handshakeFailure = "no_http2"
 	handshakeOther         handshakeFailure = "other"
 )
+
+// ErrNotAllowed is wrapped by the error of ListenerConfig.TLS if it refuses a client whose
+// certificate it has verified.
+var ErrNotAllowed = errors.New("who the certificate is for may not connect")
 
 // failedBy classifies the error of a handshake by its text where the libraries have no type for it;
 // net/http has none at all.
@@ -52,6 +57,8 @@ func failedBy(err error) handshakeFailure {
 	switch {
 	case errors.As(err, &header), says("does not look like a TLS handshake", "HTTP request to an HTTPS server"):
 		return handshakeNotTLS
+	case errors.Is(err, ErrNotAllowed):
+		return handshakeNotAllowed
 	case errors.As(err, &cert), errors.As(err, &unknown), says("failed to verify certificate"):
 		return handshakeCertificate
 	case says("didn't provide a certificate"):

@@ -20,7 +20,7 @@ var (
 		"bad_request", "unavailable", "refused", other,
 	}
 	handshakeReasons = []string{
-		"closed", "timeout", "not_tls", "no_certificate", "bad_certificate", "refused_by_client", "no_common_version", "no_http2", other,
+		"closed", "timeout", "not_tls", "no_certificate", "bad_certificate", "not_allowed", "refused_by_client", "no_common_version", "no_http2", other,
 	}
 	pollResults     = []string{"changed", "unchanged", "unresolved", "no_descriptor", "refused", other}
 	evictionReasons = []string{"entries", "bytes", "max_stale", "memory", other}

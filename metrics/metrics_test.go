@@ -105,7 +105,7 @@ var closed = map[string][]string{
 		"send_stall", "lagging", "entries", "bytes", "max_stale", "memory", "unheeded", "unconstrained", "empty_or",
 		"host", "origin", "credentials", "token", "slowed", "client", "drain", "max_stream_age", "certificate", "reconfigured", "limit",
 		"first_request", "bad_request", "unavailable", "refused", "closed", "timeout", "not_tls", "no_certificate",
-		"bad_certificate", "refused_by_client", "no_common_version", "no_http2", "other",
+		"bad_certificate", "not_allowed", "refused_by_client", "no_common_version", "no_http2", "other",
 	},
 	"limit": {
 		"connections", "connections_per_peer", "streams", "streams_per_connection", "streams_per_identity", "new_streams_per_second", "requests_per_second",

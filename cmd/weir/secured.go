@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/weir-xds/weir/cmd/weir/config"
+	"github.com/weir-xds/weir/downstream/authz"
 )
 
 // secured is the TLS of one port, or of the connections to one origin. Each
@@ -15,8 +16,12 @@ type secured struct {
 	pair, ca     *material // nil: there is none
 	tickets      *material // of a port; nil: the process has keys of its own, new ones each day
 	serverName   string    // of an origin
-	oldest       uint16    // version of TLS, of a port
-	protocols    []string  // of a port, for ALPN
+	// who are patterns of who the other side has to be; none: whoever the authorities have signed.
+	who       []authz.Who
+	whoKey    string   // where they are in the config file
+	nameless  bool     // an origin is verified by ca and who alone, and not by its host name
+	oldest    uint16   // version of TLS, of a port
+	protocols []string // of a port, for ALPN
 }
 
 // port reads a port's files; nil is plain text.
@@ -28,10 +33,14 @@ func (c *certificates) port(cfg *config.Config, path, role string, files config.
 	if files.MinVersion == config.TLS12 {
 		s.oldest = tls.VersionTLS12
 	}
-	if err := s.open(cfg, path, [2]string{role, roleClientCA}, files.Cert, files.Key, files.ClientCA, "client_ca"); err != nil || files.Tickets == "" {
+	var err error
+	s.whoKey = path + ".allowed"
+	if s.who, err = patterns(cfg, s.whoKey, files.Allowed...); err != nil {
+		return nil, err
+	}
+	if err = s.open(cfg, path, [2]string{role, roleClientCA}, files.Cert, files.Key, files.ClientCA, "client_ca"); err != nil || files.Tickets == "" {
 		return s, err
 	}
-	var err error
 	if s.tickets, err = c.open(cfg, path, roleTickets, func() (*loaded, error) { return readTickets(files.Tickets) }, files.Tickets); err != nil {
 		s.close()
 	}
@@ -43,7 +52,14 @@ func (c *certificates) origin(cfg *config.Config, path string, files *config.Cli
 	if files == nil {
 		return nil, nil
 	}
-	s := &secured{certificates: c, serverName: files.ServerName}
+	s := &secured{certificates: c, serverName: files.ServerName, whoKey: path + ".server_identity"}
+	if text := files.ServerIdentity; text != "" {
+		var err error
+		if s.who, err = patterns(cfg, s.whoKey, text); err != nil {
+			return nil, err
+		}
+		s.nameless = config.IsSPIFFE(text) && files.CA != ""
+	}
 	return s, s.open(cfg, path, [2]string{roleOrigin, roleOriginCA}, files.Cert, files.Key, files.CA, "ca")
 }
 
@@ -97,6 +113,7 @@ func (s *secured) handshake() *tls.Config {
 	}
 	if s.ca != nil {
 		t.ClientAuth, t.ClientCAs = tls.RequireAndVerifyClientCert, s.ca.current.Load().pool
+		t.VerifyConnection = s.admit
 	}
 	if s.tickets != nil {
 		t.SetSessionTicketKeys(s.tickets.current.Load().tickets)
@@ -106,7 +123,7 @@ func (s *secured) handshake() *tls.Config {
 
 // client is what one connection to an origin goes by.
 func (s *secured) client() *tls.Config {
-	t := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: s.serverName}
+	t := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: s.serverName, VerifyConnection: s.confirm, InsecureSkipVerify: s.nameless}
 	if s.ca != nil {
 		t.RootCAs = s.ca.current.Load().pool
 	}

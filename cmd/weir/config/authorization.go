@@ -144,9 +144,9 @@ func (k checker) unseen(path string, r *Rule, listeners []Listener) {
 			continue
 		}
 		any = true
-		certificate = certificate || l.TLS.ClientCA != ""
-		stranger = stranger || l.TLS.ClientCA == ""
-		user = user || l.TLS.ClientCA == "" && strings.HasPrefix(l.Address, "unix:")
+		certificate = certificate || l.TLS.AsksClients()
+		stranger = stranger || !l.TLS.AsksClients()
+		user = user || !l.TLS.AsksClients() && strings.HasPrefix(l.Address, "unix:")
 	}
 	if !any {
 		return // its listeners are none of the file, which is reported

@@ -200,26 +200,6 @@ func (k checker) timing(t *Timing) {
 	}
 }
 
-func (k checker) serverTLS(path string, t ServerTLS) {
-	k.pair(path, t.Cert, t.Key)
-	if t.ClientCA != "" && t.Cert == "" {
-		k.addf(path+".client_ca", "needs cert and key as well")
-	}
-	if t.Tickets != "" && t.Cert == "" {
-		k.addf(path+".tickets", "needs cert and key as well")
-	}
-	k.oneOf(path+".min_version", t.MinVersion, TLS13, TLS12)
-}
-
-func (k checker) pair(path, cert, key string) {
-	if cert != "" && key == "" {
-		k.addf(path+".key", "is missing, but cert is given")
-	}
-	if key != "" && cert == "" {
-		k.addf(path+".cert", "is missing, but key is given")
-	}
-}
-
 // distinctAddresses reports an address on two ports; port 0 is a new one each time.
 func (k checker) distinctAddresses(c *Config) {
 	first := make(map[string]string)

@@ -102,7 +102,7 @@ func (k checker) secretsHere(path string, l *Listener, origins []Origin) {
 	case !l.TLS.Enabled():
 		k.warnf(path+".address", "clients of other hosts will be refused the secrets of origin %q here: the listener has no tls (RELAY-77)",
 			origins[i].Name)
-	case l.TLS.ClientCA == "":
+	case !l.TLS.AsksClients():
 		k.warnf(path+".tls", "clients of other hosts will be refused the secrets of origin %q here: without client_ca none has an "+
 			"authenticated identity (RELAY-74)", origins[i].Name)
 	}

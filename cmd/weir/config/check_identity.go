@@ -36,7 +36,7 @@ func oneGroup(term int) string {
 
 // tellsIdentities reports whether clients of a listener are more than anonymous.
 func tellsIdentities(l Listener) bool {
-	return l.TLS.ClientCA != "" || strings.HasPrefix(l.Address, "unix:")
+	return l.TLS.AsksClients() || strings.HasPrefix(l.Address, "unix:")
 }
 
 // identityTo reports whether an origin can be told identities.

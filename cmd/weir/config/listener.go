@@ -57,6 +57,10 @@ type ServerTLS struct {
 	Key  string `yaml:"key" path:"file"`
 	// ClientCA is a PEM file. If set, clients need a certificate signed by it. Default: empty.
 	ClientCA string `yaml:"client_ca" path:"file"`
+	// Allowed lists patterns of identities, as in authorization, of which a client's certificate
+	// has to fit one, or its handshake fails. It needs client_ca. Default: empty, all that
+	// client_ca has signed.
+	Allowed []string `yaml:"allowed"`
 	// MinVersion is the oldest TLS version, 1.3 or 1.2. Default: 1.3.
 	MinVersion string `yaml:"min_version"`
 	// Tickets is a file of the keys that session tickets are sealed with, so that clients resume
@@ -73,3 +77,6 @@ const (
 
 // Enabled reports whether the port uses TLS.
 func (t ServerTLS) Enabled() bool { return t.Cert != "" }
+
+// AsksClients reports whether clients need a certificate.
+func (t ServerTLS) AsksClients() bool { return t.ClientCA != "" }

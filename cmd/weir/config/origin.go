@@ -254,6 +254,11 @@ type ClientTLS struct {
 	Key  string `yaml:"key" path:"file"`
 	// ServerName is verified instead of the address's host. Default: empty.
 	ServerName string `yaml:"server_name"`
+	// ServerIdentity is a pattern of identities, as in authorization, that the origin's certificate
+	// has to fit: spiffe://, uri:, dns: or subject:. With one of spiffe:// no host name is
+	// verified, since SPIFFE certificates have none; then it needs ca. Default: empty, anybody whom
+	// the host name fits.
+	ServerIdentity string `yaml:"server_identity"`
 }
 
 // Files is a file or directory of resources, watched.
