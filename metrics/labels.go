@@ -29,7 +29,7 @@ var (
 	auditResults    = []string{"clean", "drift", "postponed", other}
 	locatorFaults   = []string{"unheeded", "unconstrained", "empty_or", other}
 	driftKinds      = []string{"changed", "missing", "extra", other}
-	certRoles       = []string{"listener", "admin", "origin", "client_ca", "origin_ca", other}
+	certRoles       = []string{"listener", "admin", "origin", "client_ca", "origin_ca", "svid", "trust_bundle", other}
 	// nodeFields are those of node.WatchedFields.
 	nodeFields = []string{
 		"node_type", "cluster", "locality", "user_agent_version", "metadata.NAMESPACE", "metadata.CLUSTER_ID", "metadata.LABELS", "metadata.app", other,

@@ -114,7 +114,7 @@ var closed = map[string][]string{
 		"other",
 	},
 	"origin": {"mesh"},
-	"role":   {"listener", "admin", "origin", "client_ca", "origin_ca", "other"},
+	"role":   {"listener", "admin", "origin", "client_ca", "origin_ca", "svid", "trust_bundle", "other"},
 }
 
 // exercise calls everything, with good values and with what must never become a label.

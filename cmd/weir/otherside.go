@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/spiffe/go-spiffe/v2/svid/x509svid"
+
 	"github.com/weir-xds/weir/cmd/weir/config"
 	"github.com/weir-xds/weir/downstream"
 	"github.com/weir-xds/weir/downstream/authz"
@@ -33,6 +35,11 @@ func (s *secured) permits(cert *x509.Certificate) (who string, ok bool) {
 
 // admit ends a handshake with a client that may not connect. It is asked for resumed sessions too.
 func (s *secured) admit(state tls.ConnectionState) error {
+	if s.agent != nil {
+		if err := s.verifySVID(&state); err != nil {
+			return err
+		}
+	}
 	if who, ok := s.permits(state.PeerCertificates[0]); !ok {
 		return fmt.Errorf("%w: %q fits no pattern of %s", downstream.ErrNotAllowed, who, s.whoKey)
 	}
@@ -41,10 +48,15 @@ func (s *secured) admit(state tls.ConnectionState) error {
 
 // confirm ends a handshake with an origin that is not who it has to be.
 func (s *secured) confirm(state tls.ConnectionState) error {
-	if s.nameless {
-		if err := verified(&state, s.ca.current.Load().pool); err != nil {
-			return err
-		}
+	err := error(nil)
+	switch {
+	case s.agent != nil:
+		err = s.verifySVID(&state)
+	case s.nameless:
+		err = verifyChain(&state, s.ca.current.Load().pool)
+	}
+	if err != nil {
+		return err
 	}
 	if who, ok := s.permits(state.PeerCertificates[0]); !ok {
 		return fmt.Errorf("the server is %q, and does not fit %s", who, s.whoKey)
@@ -52,8 +64,17 @@ func (s *secured) confirm(state tls.ConnectionState) error {
 	return nil
 }
 
-// verified is what crypto/tls does by itself, but for the host name.
-func verified(state *tls.ConnectionState, roots *x509.CertPool) error {
+// verifySVID is verifyChain by the authorities of the certificate's own trust domain: those of
+// another one cannot vouch for it.
+func (s *secured) verifySVID(state *tls.ConnectionState) error {
+	if _, _, err := x509svid.Verify(state.PeerCertificates, s.ca.current.Load().bundles); err != nil {
+		return &tls.CertificateVerificationError{UnverifiedCertificates: state.PeerCertificates, Err: err}
+	}
+	return nil
+}
+
+// verifyChain is what crypto/tls does by itself, but for the host name.
+func verifyChain(state *tls.ConnectionState, roots *x509.CertPool) error {
 	options := x509.VerifyOptions{Roots: roots, Intermediates: x509.NewCertPool()}
 	for _, cert := range state.PeerCertificates[1:] {
 		options.Intermediates.AddCert(cert)

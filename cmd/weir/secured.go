@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"slices"
 
@@ -13,6 +14,7 @@ import (
 type secured struct {
 	// Set once.
 	certificates *certificates
+	agent        *agent    // gives pair and ca; nil: they are of files
 	pair, ca     *material // nil: there is none
 	tickets      *material // of a port; nil: the process has keys of its own, new ones each day
 	serverName   string    // of an origin
@@ -38,8 +40,13 @@ func (c *certificates) port(cfg *config.Config, path, role string, files config.
 	if s.who, err = patterns(cfg, s.whoKey, files.Allowed...); err != nil {
 		return nil, err
 	}
-	if err = s.open(cfg, path, [2]string{role, roleClientCA}, files.Cert, files.Key, files.ClientCA, "client_ca"); err != nil || files.Tickets == "" {
+	if files.SPIFFE != "" {
+		s.agent, s.pair, s.ca = c.join(path, files.SPIFFE)
+	} else if err = s.open(cfg, path, [2]string{role, roleClientCA}, files.Cert, files.Key, files.ClientCA, "client_ca"); err != nil {
 		return s, err
+	}
+	if files.Tickets == "" {
+		return s, nil
 	}
 	if s.tickets, err = c.open(cfg, path, roleTickets, func() (*loaded, error) { return readTickets(files.Tickets) }, files.Tickets); err != nil {
 		s.close()
@@ -58,7 +65,11 @@ func (c *certificates) origin(cfg *config.Config, path string, files *config.Cli
 		if s.who, err = patterns(cfg, s.whoKey, text); err != nil {
 			return nil, err
 		}
-		s.nameless = config.IsSPIFFE(text) && files.CA != ""
+		s.nameless = config.IsSPIFFE(text) && (files.CA != "" || files.SPIFFE != "")
+	}
+	if files.SPIFFE != "" {
+		s.agent, s.pair, s.ca = c.join(path, files.SPIFFE)
+		return s, nil
 	}
 	return s, s.open(cfg, path, [2]string{roleOrigin, roleOriginCA}, files.Cert, files.Key, files.CA, "ca")
 }
@@ -89,6 +100,14 @@ func (s *secured) close() {
 	s.certificates.close(s.pair)
 	s.certificates.close(s.ca)
 	s.certificates.close(s.tickets)
+}
+
+// ready waits until a port has a certificate to show.
+func (s *secured) ready(ctx context.Context) error {
+	if s == nil || s.agent == nil || s.agent.given(ctx, s.certificates.svidWait) {
+		return nil
+	}
+	return s.certificates.none(s.agent)
 }
 
 // server is what a port hands to whoever speaks TLS; nil is plain text. It
@@ -124,6 +143,10 @@ func (s *secured) handshake() *tls.Config {
 // client is what one connection to an origin goes by.
 func (s *secured) client() *tls.Config {
 	t := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: s.serverName, VerifyConnection: s.confirm, InsecureSkipVerify: s.nameless}
+	if s.agent != nil && !s.agent.given(context.Background(), svidMoment) {
+		t.InsecureSkipVerify, t.VerifyConnection = true, func(tls.ConnectionState) error { return s.certificates.none(s.agent) }
+		return t
+	}
 	if s.ca != nil {
 		t.RootCAs = s.ca.current.Load().pool
 	}

@@ -159,6 +159,9 @@ func (k checker) admin(a *Admin) {
 	if !isLocal(a.Address) && !a.TLS.Enabled() && !a.Insecure {
 		k.addf("admin.address", "%q can be reached by others: it needs admin.tls, or admin.insecure: true", a.Address)
 	}
+	if a.TLS.SPIFFE != "" && len(a.TLS.Allowed) == 0 {
+		k.addf("admin.tls.spiffe", "needs allowed as well: every workload of the trust domain could do everything here")
+	}
 	k.openAdmin(a)
 	for i, host := range a.Hosts {
 		if _, err := netip.ParseAddr(host); err != nil && !hostShape.MatchString(host) {

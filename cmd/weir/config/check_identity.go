@@ -21,7 +21,7 @@ func (k checker) identities(c *Config) {
 			continue
 		}
 		if !slices.ContainsFunc(c.Listeners, tellsIdentities) {
-			k.warnf(at, "all clients will be anonymous%s: no listener has tls.client_ca, and none is a Unix socket", oneGroup(term))
+			k.warnf(at, "all clients will be anonymous%s: no listener has tls.client_ca or tls.spiffe, and none is a Unix socket", oneGroup(term))
 		}
 	}
 }

@@ -61,6 +61,9 @@ func newKey(tb testing.TB) *ecdsa.PrivateKey {
 // Path returns the path of a file of the Authority.
 func (a *Authority) Path(name string) string { return filepath.Join(a.dir, name) }
 
+// DER returns the Authority's own certificate.
+func (a *Authority) DER() []byte { return a.cert.Raw }
+
 // file writes a PEM file by renaming.
 func (a *Authority) file(name, kind string, der []byte) {
 	a.tb.Helper()
