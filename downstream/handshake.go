@@ -25,11 +25,16 @@ const (
 	handshakeNoCertificate handshakeFailure = "no_certificate"
 	handshakeCertificate   handshakeFailure = "bad_certificate" // the client's
 	handshakeRevoked       handshakeFailure = "revoked"         // the client's certificate
+	handshakeNotAllowed    handshakeFailure = "not_allowed"     // ErrNotAllowed
 	handshakeAlert         handshakeFailure = "refused_by_client"
 	handshakeVersion       handshakeFailure = "no_common_version"
 	handshakeProtocol      handshakeFailure = "no_http2"
 	handshakeOther         handshakeFailure = "other"
 )
+
+// ErrNotAllowed is wrapped by the error of ListenerConfig.TLS if it refuses a client whose
+// certificate it has verified.
+var ErrNotAllowed = errors.New("who the certificate is for may not connect")
 
 // failedBy classifies the error of a handshake by its text where the libraries have no type for it;
 // net/http has none at all.
@@ -55,6 +60,8 @@ func failedBy(err error) handshakeFailure {
 		return handshakeNotTLS
 	case errors.Is(err, ErrRevoked):
 		return handshakeRevoked
+	case errors.Is(err, ErrNotAllowed):
+		return handshakeNotAllowed
 	case errors.As(err, &cert), errors.As(err, &unknown), says("failed to verify certificate"):
 		return handshakeCertificate
 	case says("didn't provide a certificate"):

@@ -21,7 +21,7 @@ var (
 	}
 	decisionResults  = []string{"allowed", "denied", "ended", other}
 	handshakeReasons = []string{
-		"closed", "timeout", "not_tls", "no_certificate", "bad_certificate", "revoked", "refused_by_client", "no_common_version", "no_http2", other,
+		"closed", "timeout", "not_tls", "no_certificate", "bad_certificate", "revoked", "not_allowed", "refused_by_client", "no_common_version", "no_http2", other,
 	}
 	pollResults     = []string{"changed", "unchanged", "unresolved", "no_descriptor", "refused", other}
 	evictionReasons = []string{"entries", "bytes", "max_stale", "memory", other}
@@ -30,7 +30,7 @@ var (
 	auditResults    = []string{"clean", "drift", "postponed", other}
 	locatorFaults   = []string{"unheeded", "unconstrained", "empty_or", other}
 	driftKinds      = []string{"changed", "missing", "extra", other}
-	certRoles       = []string{"listener", "admin", "origin", "client_ca", "origin_ca", other}
+	certRoles       = []string{"listener", "admin", "origin", "client_ca", "origin_ca", "svid", "trust_bundle", other}
 	tlsRoles        = []string{"listener", "admin", "origin", "client_ca", "origin_ca", "crl", "tickets", other}
 	// nodeFields are those of node.WatchedFields.
 	nodeFields = []string{

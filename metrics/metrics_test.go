@@ -109,7 +109,7 @@ var closed = map[string][]string{
 		"send_stall", "lagging", "entries", "bytes", "max_stale", "memory", "unheeded", "unconstrained", "empty_or",
 		"host", "origin", "credentials", "token", "slowed", "client", "drain", "max_stream_age", "certificate", "reconfigured", "limit",
 		"first_request", "bad_request", "unavailable", "refused", "closed", "timeout", "not_tls", "no_certificate",
-		"bad_certificate", "revoked", "refused_by_client", "no_common_version", "no_http2", "secret", "key", "other",
+		"bad_certificate", "revoked", "not_allowed", "refused_by_client", "no_common_version", "no_http2", "secret", "key", "other",
 	},
 	"limit": {
 		"connections", "connections_per_peer", "streams", "streams_per_connection", "streams_per_identity", "new_streams_per_second", "requests_per_second",
@@ -118,7 +118,7 @@ var closed = map[string][]string{
 		"other",
 	},
 	"origin": {"mesh"},
-	"role":   {"listener", "admin", "origin", "client_ca", "origin_ca", "crl", "tickets", "other"},
+	"role":   {"listener", "admin", "origin", "client_ca", "origin_ca", "svid", "trust_bundle", "crl", "tickets", "other"},
 }
 
 // exercise calls everything, with good values and with what must never become a label.

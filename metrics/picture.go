@@ -19,7 +19,8 @@ type Picture struct {
 	MemoryLimit int64            // 0: none
 	Lag         time.Duration    // how long the longest of Unsynced has been so; 0: there are none
 	// Certificates are the next ends of validity by role: "listener", "admin" and "origin" for our
-	// own, "client_ca" and "origin_ca" for those that we trust. Missing roles are not shown.
+	// own, "client_ca" and "origin_ca" for those that we trust; "svid" and "trust_bundle" are both,
+	// of the Workload API. Missing roles are not shown.
 	Certificates map[string]time.Time
 	CRLDue       time.Time // when the first CRL is due for its next update; zero: there is none
 }

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/spiffe/go-spiffe/v2/bundle/x509bundle"
 	"go.uber.org/zap"
 
 	"github.com/weir-xds/weir/cmd/weir/config"
@@ -27,6 +28,8 @@ const (
 	roleOriginCA = "origin_ca"
 	roleTickets  = "tickets" // which have no end
 	roleCRL      = "crl"
+	roleSVID     = "svid" // of an agent, as the next
+	roleBundle   = "trust_bundle"
 )
 
 // renewalDue is the longest before its end that a certificate's renewal counts
@@ -48,23 +51,28 @@ type certificates struct {
 	files *watch
 	log   *zap.Logger
 	count func(role string, err error) // of changes; err != nil: what was before stays
+	// svidWait is how long a port waits for its first certificate of an agent.
+	svidWait time.Duration
 
-	mu  sync.Mutex // guards all; held for list work only
-	all []*material
+	mu     sync.Mutex // guards what follows; held for list work only
+	all    []*material
+	agents map[string]*agent // by socket
 }
 
 // material is what one place of the config file names: a pair, authorities, or keys for tickets.
 type material struct {
 	// Set once.
-	path string // in the config file
-	role string
-	read func() (*loaded, error)
-	drop func() // ends the watch
+	path  string // in the config file
+	role  string
+	agent *agent                  // nil: there are files
+	read  func() (*loaded, error) // of files
+	drop  func()                  // ends the watch
 
 	current atomic.Pointer[loaded]
 	changed atomic.Pointer[func()] // called after each change; nil: nobody is told
 
-	told told // owned by the watch: what was told of current
+	told   told    // owned by the watch: what was told of toldOf
+	toldOf *loaded // owned by the watch
 }
 
 // told is what was told of the end of a certificate.
@@ -83,6 +91,8 @@ type loaded struct {
 	// roots are those of pool, as encoded.
 	roots map[string]bool
 	crl   *revocations
+	// bundles are those of pool by their trust domains, if an agent gave them.
+	bundles *x509bundle.Set
 	// tickets are keys for session tickets: the first seals, all open.
 	tickets [][32]byte
 	// From the one of a chain that ends first; of authorities, from the one that
@@ -99,7 +109,7 @@ type fileError struct {
 // newCertificates has files told of, which does not run yet, tell of their end
 // too.
 func newCertificates(files *watch, log *zap.Logger) *certificates {
-	c := &certificates{files: files, log: log, count: func(string, error) {}}
+	c := &certificates{files: files, log: log, count: func(string, error) {}, svidWait: svidWait, agents: make(map[string]*agent)}
 	files.each = c.warn
 	return c
 }
@@ -145,7 +155,6 @@ func (c *certificates) renew(m *material) {
 			zap.String("key", m.at(err)), zap.Time("expire", m.current.Load().ends), zap.Error(err))
 		return
 	}
-	m.told = nothing
 	m.current.Store(next)
 	c.log.Info("changed certificate files are in use", zap.String("key", m.path), zap.Time("expire", next.ends))
 	if changed := m.changed.Load(); changed != nil {
@@ -166,6 +175,9 @@ func (m *material) at(err error) string {
 func (c *certificates) warn(now time.Time) {
 	for _, m := range c.list() {
 		l := m.current.Load()
+		if m.toldOf != l {
+			m.told, m.toldOf = nothing, l
+		}
 		if l.ends.IsZero() {
 			continue
 		}

@@ -213,8 +213,13 @@ func (r *revocations) unrevoked(next func(tls.ConnectionState) error) func(tls.C
 // trusts returns why the certificate of an open connection is not trusted any more; nil: it is.
 // usage is what the other side used it for.
 func (s *secured) trusts(state *tls.ConnectionState, usage x509.ExtKeyUsage) error {
-	if len(state.VerifiedChains) == 0 {
+	switch {
+	case len(state.PeerCertificates) == 0:
 		return nil
+	case s.agent != nil:
+		return s.verifySVID(state)
+	case s.nameless:
+		return verifyChain(state, s.ca.current.Load().pool)
 	}
 	chains, err := s.ca.current.Load().still(state, usage)
 	if err == nil && s.crl != nil {

@@ -67,6 +67,7 @@ var blocksShownBy = map[string]string{
 	"# weir.yaml":            "TestExamplesServe",
 	"# envoy-bootstrap.yaml": "TestReadme",
 	"common_tls_context:":    "TestEnvoyTLS",
+	"# spiffe.yaml":          "TestSPIFFEOfThePage",
 	"authorization:":         "TestRulesOfThePage",
 	"# rules-test.yaml":      "TestRulesOfThePage",
 	"# secrets by identity":  "TestSecretsOfThePage",

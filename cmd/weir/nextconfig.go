@@ -74,6 +74,13 @@ func (pl *nextConfig) openPorts(ctx context.Context) error {
 			errs = append(errs, err)
 			continue
 		}
+		if len(errs) == 0 { // else it is not opened anyway
+			if err := secured.ready(ctx); err != nil {
+				secured.close()
+				errs = append(errs, cfg.Problemf(path+".tls.spiffe", "%v", err))
+				continue
+			}
+		}
 		open, err := listen(ctx, l.Address, l.SocketMode)
 		if err != nil {
 			secured.close()

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"slices"
 
 	"github.com/weir-xds/weir/cmd/weir/config"
+	"github.com/weir-xds/weir/downstream/authz"
 )
 
 // secured is the TLS of one port, or of the connections to one origin. Each
@@ -12,12 +14,17 @@ import (
 type secured struct {
 	// Set once.
 	certificates *certificates
+	agent        *agent    // gives pair and ca; nil: they are of files
 	pair, ca     *material // nil: there is none
 	crl          *material // of a port; nil: nothing is revoked
 	tickets      *material // of a port; nil: the process has keys of its own, new ones each day
 	serverName   string    // of an origin
-	oldest       uint16    // version of TLS, of a port
-	protocols    []string  // of a port, for ALPN
+	// who are patterns of who the other side has to be; none: whoever the authorities have signed.
+	who       []authz.Who
+	whoKey    string   // where they are in the config file
+	nameless  bool     // an origin is verified by ca and who alone, and not by its host name
+	oldest    uint16   // version of TLS, of a port
+	protocols []string // of a port, for ALPN
 }
 
 // port reads a port's files; nil is plain text.
@@ -29,7 +36,16 @@ func (c *certificates) port(cfg *config.Config, path, role string, files config.
 	if files.MinVersion == config.TLS12 {
 		s.oldest = tls.VersionTLS12
 	}
-	err := s.open(cfg, path, [2]string{role, roleClientCA}, files.Cert, files.Key, files.ClientCA, "client_ca")
+	var err error
+	s.whoKey = path + ".allowed"
+	if s.who, err = patterns(cfg, s.whoKey, files.Allowed...); err != nil {
+		return nil, err
+	}
+	if files.SPIFFE != "" {
+		s.agent, s.pair, s.ca = c.join(path, files.SPIFFE)
+	} else {
+		err = s.open(cfg, path, [2]string{role, roleClientCA}, files.Cert, files.Key, files.ClientCA, "client_ca")
+	}
 	if err == nil && files.CRL != "" {
 		read := func() (*loaded, error) { return readCRL(files.CRL, files.ClientCA) }
 		s.crl, err = c.open(cfg, path, roleCRL, read, files.CRL, files.ClientCA)
@@ -48,7 +64,18 @@ func (c *certificates) origin(cfg *config.Config, path string, files *config.Cli
 	if files == nil {
 		return nil, nil
 	}
-	s := &secured{certificates: c, serverName: files.ServerName}
+	s := &secured{certificates: c, serverName: files.ServerName, whoKey: path + ".server_identity"}
+	if text := files.ServerIdentity; text != "" {
+		var err error
+		if s.who, err = patterns(cfg, s.whoKey, text); err != nil {
+			return nil, err
+		}
+		s.nameless = config.IsSPIFFE(text) && (files.CA != "" || files.SPIFFE != "")
+	}
+	if files.SPIFFE != "" {
+		s.agent, s.pair, s.ca = c.join(path, files.SPIFFE)
+		return s, nil
+	}
 	return s, s.open(cfg, path, [2]string{roleOrigin, roleOriginCA}, files.Cert, files.Key, files.CA, "ca")
 }
 
@@ -81,6 +108,14 @@ func (s *secured) close() {
 	s.certificates.close(s.tickets)
 }
 
+// ready waits until a port has a certificate to show.
+func (s *secured) ready(ctx context.Context) error {
+	if s == nil || s.agent == nil || s.agent.given(ctx, s.certificates.svidWait) {
+		return nil
+	}
+	return s.certificates.none(s.agent)
+}
+
 // server is what a port hands to whoever speaks TLS; nil is plain text. It
 // stays the same and is asked at each handshake.
 func (s *secured) server() *tls.Config {
@@ -103,6 +138,7 @@ func (s *secured) handshake() *tls.Config {
 	}
 	if s.ca != nil {
 		t.ClientAuth, t.ClientCAs = tls.RequireAndVerifyClientCert, s.ca.current.Load().pool
+		t.VerifyConnection = s.admit
 	}
 	if s.crl != nil {
 		t.VerifyConnection = s.crl.current.Load().crl.unrevoked(t.VerifyConnection)
@@ -115,7 +151,11 @@ func (s *secured) handshake() *tls.Config {
 
 // client is what one connection to an origin goes by.
 func (s *secured) client() *tls.Config {
-	t := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: s.serverName}
+	t := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: s.serverName, VerifyConnection: s.confirm, InsecureSkipVerify: s.nameless}
+	if s.agent != nil && !s.agent.given(context.Background(), svidMoment) {
+		t.InsecureSkipVerify, t.VerifyConnection = true, func(tls.ConnectionState) error { return s.certificates.none(s.agent) }
+		return t
+	}
 	if s.ca != nil {
 		t.RootCAs = s.ca.current.Load().pool
 	}

@@ -153,6 +153,7 @@ func newProcess(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *pr
 // discard closes what newProcess has opened if nothing is served.
 func (p *process) discard() {
 	p.first.close()
+	p.tls.end()
 	for _, w := range []*web{p.admin, p.probes} {
 		if w != nil {
 			_ = w.listener.Close()
@@ -201,6 +202,7 @@ func (p *process) run(ctx context.Context) error {
 		w.close(context.WithoutCancel(ctx))
 	}
 	err := parts.Wait()
+	p.tls.end()
 	p.log.Info("ended", zap.Duration("up", time.Since(p.started)))
 	_ = p.log.Sync() // terminals and pipes refuse it
 	return err

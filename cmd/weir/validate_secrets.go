@@ -36,6 +36,9 @@ func checkSecrets(cfg *config.Config) (warnings []error, err error) {
 		warnings = append(warnings, p)
 	}
 	port := func(path, role string, t config.ServerTLS) {
+		if t.SPIFFE != "" {
+			return // the agent knows weir where it will run
+		}
 		_, err := c.port(cfg, path, role, t)
 		found(err, t.Cert, t.Key, t.ClientCA, t.CRL)
 	}
@@ -45,6 +48,9 @@ func checkSecrets(cfg *config.Config) (warnings []error, err error) {
 	port("admin.tls", roleAdmin, cfg.Admin.TLS)
 	for i := range cfg.Origins {
 		client := func(kind string, t *config.ClientTLS) {
+			if t.SPIFFE != "" {
+				return
+			}
 			_, err := c.origin(cfg, fmt.Sprintf("origins[%d].%s.tls", i, kind), t)
 			found(err, t.Cert, t.Key, t.CA)
 		}

@@ -96,6 +96,9 @@ func (p *process) openAdmin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := secured.ready(ctx); err != nil {
+		return cfg.Problemf("admin.tls.spiffe", "%v", err)
+	}
 	l, err := listen(ctx, c.Address, adminSocketMode)
 	if err != nil {
 		return cfg.Problemf("admin.address", "cannot listen on %s: %v", c.Address, err)

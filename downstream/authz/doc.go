@@ -24,7 +24,8 @@
 //
 // It is pure: no lock, no clock, no I/O, and nothing changes once it is made.
 //
-// [Rules.Explain] answers a question as these do, with the rule that decides.
+// [Rules.Explain] answers a question as these do, with the rule that decides. A [Who] is a pattern
+// of identities without a rule (TestWho).
 //
 // # What a hostile client can do
 //
@@ -39,6 +40,7 @@
 //
 // # Who imports it
 //
-// Package cmd/weir/config compiles the key authorization, and cmd/weir answers questions about it.
+// Package cmd/weir/config compiles the key authorization, and cmd/weir answers questions about it,
+// and compares the other side of a TLS connection with patterns.
 // Package downstream asks for the rights of a stream.
 package authz

@@ -18,5 +18,6 @@
 //
 // # Who imports it
 //
-// Package downstream, and packages below it.
+// Package downstream, and packages below it. Package cmd/weir compares the other side of a TLS
+// connection with who it has to be.
 package identity

@@ -144,9 +144,9 @@ func (k checker) unseen(path string, r *Rule, listeners []Listener) {
 			continue
 		}
 		any = true
-		certificate = certificate || l.TLS.ClientCA != ""
-		stranger = stranger || l.TLS.ClientCA == ""
-		user = user || l.TLS.ClientCA == "" && strings.HasPrefix(l.Address, "unix:")
+		certificate = certificate || l.TLS.AsksClients()
+		stranger = stranger || !l.TLS.AsksClients()
+		user = user || !l.TLS.AsksClients() && strings.HasPrefix(l.Address, "unix:")
 	}
 	if !any {
 		return // its listeners are none of the file, which is reported
@@ -155,11 +155,11 @@ func (k checker) unseen(path string, r *Rule, listeners []Listener) {
 		at := fmt.Sprintf("%s.who[%d]", path, i)
 		switch scheme, _, _ := strings.Cut(pattern, ":"); {
 		case slices.Contains([]string{"spiffe", "uri", "dns", "subject"}, scheme) && !certificate:
-			k.warnf(at, "%q never matches: no listener that the rule is for has tls.client_ca, without which no client shows a certificate", pattern)
+			k.warnf(at, "%q never matches: no listener that the rule is for has tls.client_ca or tls.spiffe, without which no client shows a certificate", pattern)
 		case scheme == "uid" && !user:
-			k.warnf(at, "%q never matches: no listener that the rule is for is a Unix socket without tls.client_ca", pattern)
+			k.warnf(at, "%q never matches: no listener that the rule is for is a Unix socket without tls.client_ca and tls.spiffe", pattern)
 		case pattern == "anonymous" && !stranger:
-			k.warnf(at, "%q never matches: each listener that the rule is for has tls.client_ca, so that every client shows a certificate", pattern)
+			k.warnf(at, "%q never matches: each listener that the rule is for has tls.client_ca or tls.spiffe, so that every client shows a certificate", pattern)
 		}
 	}
 }

@@ -163,6 +163,9 @@ func (k checker) admin(a *Admin) {
 	if !isLocal(a.Address) && !a.TLS.Enabled() && !a.Insecure {
 		k.addf("admin.address", "%q can be reached by others: it needs admin.tls, or admin.insecure: true", a.Address)
 	}
+	if a.TLS.SPIFFE != "" && len(a.TLS.Allowed) == 0 {
+		k.addf("admin.tls.spiffe", "needs allowed as well: every workload of the trust domain could do everything here")
+	}
 	k.openAdmin(a)
 	for i, host := range a.Hosts {
 		if _, err := netip.ParseAddr(host); err != nil && !hostShape.MatchString(host) {
@@ -201,29 +204,6 @@ func (k checker) timing(t *Timing) {
 	}
 	if a.Time != 0 && a.Timeout == 0 {
 		k.addf("timing.keepalive.timeout", "must be more than 0s")
-	}
-}
-
-func (k checker) serverTLS(path string, t ServerTLS) {
-	k.pair(path, t.Cert, t.Key)
-	if t.ClientCA != "" && t.Cert == "" {
-		k.addf(path+".client_ca", "needs cert and key as well")
-	}
-	if t.CRL != "" && t.ClientCA == "" {
-		k.addf(path+".crl", "needs client_ca as well: without it no client shows a certificate")
-	}
-	if t.Tickets != "" && t.Cert == "" {
-		k.addf(path+".tickets", "needs cert and key as well")
-	}
-	k.oneOf(path+".min_version", t.MinVersion, TLS13, TLS12)
-}
-
-func (k checker) pair(path, cert, key string) {
-	if cert != "" && key == "" {
-		k.addf(path+".key", "is missing, but cert is given")
-	}
-	if key != "" && cert == "" {
-		k.addf(path+".cert", "is missing, but key is given")
 	}
 }
 

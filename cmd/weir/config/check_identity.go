@@ -21,7 +21,7 @@ func (k checker) identities(c *Config) {
 			continue
 		}
 		if !slices.ContainsFunc(c.Listeners, tellsIdentities) {
-			k.warnf(at, "all clients will be anonymous%s: no listener has tls.client_ca, and none is a Unix socket", oneGroup(term))
+			k.warnf(at, "all clients will be anonymous%s: no listener has tls.client_ca or tls.spiffe, and none is a Unix socket", oneGroup(term))
 		}
 	}
 }
@@ -36,7 +36,7 @@ func oneGroup(term int) string {
 
 // tellsIdentities reports whether clients of a listener are more than anonymous.
 func tellsIdentities(l Listener) bool {
-	return l.TLS.ClientCA != "" || strings.HasPrefix(l.Address, "unix:")
+	return l.TLS.AsksClients() || strings.HasPrefix(l.Address, "unix:")
 }
 
 // identityTo reports whether an origin can be told identities.

@@ -193,9 +193,7 @@ func (k checker) grpc(path string, g *GRPC) {
 		}
 	}
 	k.credentials(path, g)
-	if g.TLS != nil {
-		k.pair(path+".tls", g.TLS.Cert, g.TLS.Key)
-	}
+	k.clientTLS(path+".tls", g.TLS)
 	if g.TokenFile != "" && g.TLS == nil {
 		k.addf(path+".token_file", "is sent over TLS only; add tls: {} for the system's roots")
 	}

@@ -12,7 +12,7 @@ import (
 func (k checker) openListener(path string, l *Listener) {
 	switch {
 	case isLocal(l.Address):
-	case l.TLS.Enabled() && l.TLS.ClientCA == "":
+	case l.TLS.Enabled() && !l.TLS.AsksClients():
 		k.warnf(path+".tls", "without client_ca no client has to show a certificate: whoever reaches %q is served", l.Address)
 	case !l.TLS.Enabled():
 		k.warnf(path+".address", "%q: others can reach it and it has no tls: whoever does is served, and whoever is on the way reads and "+
@@ -24,7 +24,7 @@ func (k checker) openListener(path string, l *Listener) {
 func (k checker) openAdmin(a *Admin) {
 	switch {
 	case isLocal(a.Address):
-	case a.TokenFile == "" && a.TLS.ClientCA == "":
+	case a.TokenFile == "" && !a.TLS.AsksClients():
 		k.warnf("admin.address", "others can reach %q, and nothing tells who is asking: only what admin.open lists will be answered; "+
 			"set admin.token_file or admin.tls.client_ca", a.Address)
 	case a.TokenFile != "" && !a.TLS.Enabled():

@@ -51,9 +51,7 @@ func (k checker) rest(origin string, o *Origin) {
 	if r.Poll < leastPoll {
 		k.addf(path+".poll", "must be at least %v", leastPoll)
 	}
-	if r.TLS != nil {
-		k.pair(path+".tls", r.TLS.Cert, r.TLS.Key)
-	}
+	k.clientTLS(path+".tls", r.TLS)
 	k.size(path+".max_message", r.MaxMessage)
 	if r.MaxMessage == 0 {
 		k.addf(path+".max_message", "must be more than 0")

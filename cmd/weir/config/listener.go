@@ -50,7 +50,7 @@ func (l *Listener) setDefaults() {
 	}
 }
 
-// ServerTLS is the certificate of a port that weir opens. The files are watched.
+// ServerTLS is the certificate of a port that weir opens. The files, and the agent, are watched.
 type ServerTLS struct {
 	// Cert and Key are PEM files; both or neither. Default: empty, plaintext.
 	Cert string `yaml:"cert" path:"file"`
@@ -62,12 +62,20 @@ type ServerTLS struct {
 	// client_ca, is in one of them are refused, and their open streams end. Default: empty, nothing
 	// is revoked.
 	CRL string `yaml:"crl" path:"file"`
+	// Allowed lists patterns of identities, as in authorization, of which a client's certificate
+	// has to fit one, or its handshake fails. It needs client_ca or spiffe. Default: empty, all
+	// whom client_ca, or the Workload API, vouches for.
+	Allowed []string `yaml:"allowed"`
 	// MinVersion is the oldest TLS version, 1.3 or 1.2. Default: 1.3.
 	MinVersion string `yaml:"min_version"`
 	// Tickets is a file of the keys that session tickets are sealed with, so that clients resume
 	// sessions at other replicas and after a restart: a line for each key, 32 bytes in base64; the
 	// first seals, all open. Default: empty, keys of the process alone.
 	Tickets string `yaml:"tickets" path:"file"`
+	// SPIFFE is the Workload API, unix:///path of an agent's socket, which gives the certificate
+	// and the authorities of clients, in place of cert, key and client_ca. Clients need a SPIFFE
+	// certificate. Default: empty.
+	SPIFFE string `yaml:"spiffe"`
 }
 
 // Values of ServerTLS.MinVersion.
@@ -77,4 +85,7 @@ const (
 )
 
 // Enabled reports whether the port uses TLS.
-func (t ServerTLS) Enabled() bool { return t.Cert != "" }
+func (t ServerTLS) Enabled() bool { return t.Cert != "" || t.SPIFFE != "" }
+
+// AsksClients reports whether clients need a certificate.
+func (t ServerTLS) AsksClients() bool { return t.ClientCA != "" || t.SPIFFE != "" }

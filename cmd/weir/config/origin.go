@@ -249,7 +249,7 @@ func (g *GRPC) setDefaults() {
 	}
 }
 
-// ClientTLS secures the connection to an origin. The files are watched.
+// ClientTLS secures the connection to an origin. The files, and the agent, are watched.
 type ClientTLS struct {
 	// CA is a PEM file. Default: empty, the system's roots.
 	CA string `yaml:"ca" path:"file"`
@@ -258,6 +258,15 @@ type ClientTLS struct {
 	Key  string `yaml:"key" path:"file"`
 	// ServerName is verified instead of the address's host. Default: empty.
 	ServerName string `yaml:"server_name"`
+	// ServerIdentity is a pattern of identities, as in authorization, that the origin's certificate
+	// has to fit: spiffe://, uri:, dns: or subject:. With one of spiffe:// no host name is
+	// verified, since SPIFFE certificates have none; then it needs ca or spiffe. Default: empty,
+	// anybody whom the host name fits.
+	ServerIdentity string `yaml:"server_identity"`
+	// SPIFFE is the Workload API, unix:///path of an agent's socket, which gives the client
+	// certificate and the authorities, in place of ca, cert and key. It needs server_identity.
+	// Default: empty.
+	SPIFFE string `yaml:"spiffe"`
 }
 
 // Files is a file or directory of resources, watched.

@@ -10,6 +10,7 @@ import (
 	"encoding/pem"
 	"math/big"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"testing"
@@ -113,6 +114,9 @@ func newKey(tb testing.TB) *ecdsa.PrivateKey {
 // Path returns the path of a file of the Authority.
 func (a *Authority) Path(name string) string { return filepath.Join(a.dir, name) }
 
+// DER returns the Authority's own certificate.
+func (a *Authority) DER() []byte { return a.cert.Raw }
+
 // write writes a file by renaming.
 func (a *Authority) write(name string, text []byte) {
 	a.tb.Helper()
@@ -134,13 +138,43 @@ func (a *Authority) Issue(name string, serial int64) {
 // IssueUntil is Issue of a certificate that ends then.
 func (a *Authority) IssueUntil(name string, serial int64, ends time.Time) {
 	a.tb.Helper()
-	key := newKey(a.tb)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: name},
-		NotBefore: time.Now().Add(-time.Minute), NotAfter: ends,
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	a.issue(name, leaf(serial, ends, func(c *x509.Certificate) {
+		c.Subject, c.IPAddresses = pkix.Name{CommonName: name}, []net.IP{net.IPv4(127, 0, 0, 1)}
+	}))
+}
+
+// IssueSPIFFE is Issue of a certificate that has a SPIFFE ID, and nothing else of whose it is.
+func (a *Authority) IssueSPIFFE(name string, serial int64, id string) {
+	a.tb.Helper()
+	u, err := url.Parse(id)
+	if err != nil {
+		a.tb.Fatal(err)
+	}
+	a.issue(name, leaf(serial, time.Now().Add(time.Hour), func(c *x509.Certificate) { c.URIs = []*url.URL{u} }))
+}
+
+// IssueDNS is Issue of a certificate that has a DNS name besides the address.
+func (a *Authority) IssueDNS(name string, serial int64, dns string) {
+	a.tb.Helper()
+	a.issue(name, leaf(serial, time.Now().Add(time.Hour), func(c *x509.Certificate) {
+		c.DNSNames, c.IPAddresses = []string{dns}, []net.IP{net.IPv4(127, 0, 0, 1)}
+	}))
+}
+
+func leaf(serial int64, ends time.Time, whose func(*x509.Certificate)) *x509.Certificate {
+	c := &x509.Certificate{
+		SerialNumber: big.NewInt(serial), NotBefore: time.Now().Add(-time.Minute), NotAfter: ends,
+		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
+	whose(c)
+	return c
+}
+
+// issue signs a certificate, and writes it and its key.
+func (a *Authority) issue(name string, template *x509.Certificate) {
+	a.tb.Helper()
+	key := newKey(a.tb)
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
 	if err != nil {
 		a.tb.Fatal(err)

@@ -62,7 +62,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 
 {{/* Nothing, or the end if a listener that others can reach admits everybody: (its place, the listener, who opens it to them). */}}
 {{- define "weir.certified" -}}
-{{- if not (dig "tls" "client_ca" "" (index . 1)) }}{{ fail (printf "config.listeners[%d] asks for no client certificate (tls.client_ca), and %s opens it to others" (index . 0) (index . 2)) }}{{ end }}
+{{- if not (or (dig "tls" "client_ca" "" (index . 1)) (dig "tls" "spiffe" "" (index . 1))) }}{{ fail (printf "config.listeners[%d] asks for no client certificate (tls.client_ca), and %s opens it to others" (index . 0) (index . 2)) }}{{ end }}
 {{- end }}
 
 {{/* Whole seconds of a duration such as 1m30s or 500ms, rounded up. */}}
