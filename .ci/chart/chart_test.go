@@ -303,6 +303,7 @@ func TestToggles(t *testing.T) {
 		"tls":            {"tls.existingSecret=weir-tls"},
 		"mutual tls":     {"tls.existingSecret=weir-tls", "tls.requireClientCertificate=true"},
 		"tickets":        {"tls.existingSecret=weir-tls", "tls.tickets.existingSecret=weir-tickets"},
+		"crl":            {"tls.existingSecret=weir-tls", "tls.requireClientCertificate=true", "tls.crl.existingConfigMap=crl"},
 		"headless":       {"service.headless=true"},
 		"one replica":    {"replicas=1"},
 		"two listeners":  {"config.listeners[0].address=0.0.0.0:18080", "config.listeners[1].address=0.0.0.0:18081"},
@@ -335,6 +336,14 @@ func TestTLS(t *testing.T) {
 				t.Errorf("weir.yaml lacks %q:\n%s", want, text)
 			}
 		}
+	}
+	revoking := render(t, append(origin, "--set", "tls.existingSecret=weir-tls", "--set", "tls.requireClientCertificate=true",
+		"--set", "tls.crl.existingConfigMap=lists")...)
+	mounted := slices.ContainsFunc(revoking.deployment.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool {
+		return v.Name == "crl" && v.ConfigMap != nil && v.ConfigMap.Name == "lists"
+	})
+	if text := revoking.only(t); !mounted || !strings.Contains(text, "crl: /etc/weir/crl/crl.pem") {
+		t.Errorf("the CRLs are mounted: %v, and weir.yaml is\n%s", mounted, text)
 	}
 	old := render(t, append(origin, "--set", "tls.existingSecret=weir-tls", "--set-string", "tls.minVersion=1.2")...)
 	old.check(t)
@@ -382,6 +391,7 @@ func TestRefused(t *testing.T) {
 		"tls.minVersion=old":              "minVersion",
 		"tls.tickets.key=x":               "tickets",
 		"tls.tickets.existingSecret=x":    "tls.tickets.existingSecret needs tls.existingSecret",
+		"tls.crl.existingConfigMap=x":     "tls.crl.existingConfigMap needs tls.existingSecret and tls.requireClientCertificate",
 		"config.listeners[0].adress=:180": "address",
 		"config.authorization[0].allow=x": "allow",
 		"config.authorization[0].types=x": "who",

@@ -319,3 +319,46 @@ func TestStillTrusted(t *testing.T) {
 		t.Errorf("without a certificate: %v", err)
 	}
 }
+
+// BenchmarkTrusts judges one open connection again, by a CRL of 10,000 certificates: its authority
+// is in client_ca still, or another certificate of it is, or it is gone.
+func BenchmarkTrusts(b *testing.B) {
+	bench, ca, other := newBench(b), weirtest.NewAuthority(b, "ca"), weirtest.NewAuthority(b, "other")
+	ca.Issue("server", 1)
+	ca.Issue("client", 2)
+	serials := make([]int64, 10_000)
+	for i := range serials {
+		serials[i] = int64(i + 1000)
+	}
+	ca.Revoke(serials...)
+	s, _ := bench.revoking(ca, ca, "")
+	leaf, err := x509.ParseCertificate(ca.Pair("client").Certificate[0])
+	if err != nil {
+		b.Fatal(err)
+	}
+	chains, err := leaf.Verify(x509.VerifyOptions{Roots: ca.Pool, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	state := &tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf}, VerifiedChains: chains}
+	judge := s.judge(x509.ExtKeyUsageClientAuth)
+	for _, row := range []struct {
+		name    string
+		change  func()
+		trusted bool
+	}{
+		{"same", func() {}, true},
+		{"renewed", func() { ca.Renew(77) }, true},
+		{"gone", func() { bench.write(ca.Path("ca.pem"), bench.read(other.Path("ca.pem"))) }, false},
+	} {
+		row.change()
+		bench.look(time.Now())
+		b.Run(row.name, func(b *testing.B) {
+			for b.Loop() {
+				if err := judge(state); (err == nil) != row.trusted {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -93,12 +93,14 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- $c := deepCopy .Values.config }}
 {{- if not $c.origins }}{{ fail "config.origins: at least one control plane is needed, e.g. --set 'config.origins[0].name=mesh' --set 'config.origins[0].grpc.addresses={control-plane:18000}'" }}{{ end }}
 {{- if and .Values.tls.tickets.existingSecret (not .Values.tls.existingSecret) }}{{ fail "tls.tickets.existingSecret needs tls.existingSecret: there are no sessions without TLS" }}{{ end }}
+{{- if and .Values.tls.crl.existingConfigMap (not (and .Values.tls.existingSecret .Values.tls.requireClientCertificate)) }}{{ fail "tls.crl.existingConfigMap needs tls.existingSecret and tls.requireClientCertificate: it revokes certificates of clients" }}{{ end }}
 {{- if .Values.tls.existingSecret }}
 {{- range $c.listeners }}
 {{- if not .tls }}
 {{- $tls := dict "cert" "/etc/weir/tls/tls.crt" "key" "/etc/weir/tls/tls.key" "min_version" $.Values.tls.minVersion }}
 {{- if $.Values.tls.tickets.existingSecret }}{{ $_ := set $tls "tickets" "/etc/weir/tickets/keys" }}{{ end }}
 {{- if $.Values.tls.requireClientCertificate }}{{ $_ := set $tls "client_ca" "/etc/weir/tls/ca.crt" }}{{ end }}
+{{- if $.Values.tls.crl.existingConfigMap }}{{ $_ := set $tls "crl" "/etc/weir/crl/crl.pem" }}{{ end }}
 {{- $_ := set . "tls" $tls }}
 {{- end }}
 {{- end }}
