@@ -20,7 +20,19 @@ const sds = relaytest.SecretType
 
 // secretCases are about type Secret.
 var secretCases = []testCase{
-	{"RELAY-74", "secrets are refused by their names unless an origin has them enabled, and no origin hears of them", secretsRefused},
+	{"RELAY-74", "secrets are refused by their names unless an origin has them enabled, and no origin hears of them", func(t *testing.T) {
+		secretsRefused(t, setup{})
+	}},
+	{"RELAY-74", "by identity they are refused to who has none, over loopback, too, whatever the rules allow", func(t *testing.T) {
+		secretsRefused(t, setup{config: func(c weirtest.Config) {
+			c.Origin().Set("secrets", "by_identity")
+			c["authorization"] = []any{map[string]any{"who": []any{"anonymous"}}}
+		}})
+	}},
+	{"RELAY-74", "virtual: by identity each is given its own, and what a rule allows to it in particular", func(t *testing.T) {
+		virtual(t, "../../../downstream", "TestEachIdentityHasItsOwnSecret")
+		virtual(t, "../../../downstream", "TestScripts/secrets_identity")
+	}},
 	{"RELAY-74 SOTW-4", "over loopback each client is served on a stream of its own, in SotW with all it named", perDialect(secretsServed)},
 	{"RELAY-74 RELAY-29", "so it is on streams of the service of their own, both ways", perDialect(secretsApart)},
 	{"RELAY-74", "each origin has them enabled by itself", perDialect(secretsOfOthers)},
@@ -59,8 +71,8 @@ func holdsSecrets(c *relaytest.Client, sentence string, want ...relaytest.Resour
 	}, sentence)
 }
 
-func secretsRefused(t *testing.T) {
-	w := start(t, setup{})
+func secretsRefused(t *testing.T, with setup) {
+	w := start(t, with)
 	w.origin.Put(sds, secretAt("s", "hunter2"))
 	w.origin.Put(cds, cdsAt("a", 1))
 	for _, d := range []relaytest.Dialect{relaytest.Delta, relaytest.SotW} {
