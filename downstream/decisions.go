@@ -1,6 +1,7 @@
 package downstream
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -46,17 +47,18 @@ type deniedReason struct {
 
 var (
 	deniedName     = &deniedReason{text: "no rule allows the name"}
-	deniedPart     = &deniedReason{text: "no rule allows any name of the type"}
+	deniedPart     = &deniedReason{text: "no rule allows any of the names that it stands for"}
+	deniedSecret   = &deniedReason{text: "no rule that names the client's identity allows the secret"}
 	deniedClaims   = &deniedReason{text: "the node meets the claims of no rule", ends: true}
 	deniedIdentity = &deniedReason{text: "no rule is for the identity at this listener", ends: true}
 )
 
 // deny adds a name that is denied.
 func (d *decisions) deny(o *relay.Origin, typeURL, name string, why *deniedReason) {
-	n := len(d.denials) - 1
-	if n < 0 || d.denials[n].why != why || d.denials[n].origin != o.Name() {
+	n := slices.IndexFunc(d.denials, func(x denial) bool { return x.why == why && x.origin == o.Name() })
+	if n < 0 {
+		n = len(d.denials)
 		d.denials = append(d.denials, denial{origin: o.Name(), typeURL: typeURL, why: why})
-		n++
 	}
 	x := &d.denials[n]
 	if x.count++; len(x.names) < maxDeniedNames {
@@ -76,7 +78,7 @@ func unfit(of *authz.Allowances) *decisions {
 // judged records a subscription that is allowed, or the part of what it stands for (selects).
 func (s *session) judged(st *streamType, o *relay.Origin, name string, p *relay.Permit, selects bool) {
 	switch {
-	case !selects || p.Key() != "": // that of no names
+	case !selects || p.Meets(o, name):
 		s.rights.decided.allowed++
 	case s.delta || !st.wildcard: // a list of state of the world has it each time
 		s.rights.decided.deny(o, st.typeURL, name, deniedPart)

@@ -58,18 +58,20 @@ func (p *clientEnd) decides(sentence, want string) {
 // TestDecisionsOnRequests: each admission of a stream and each new subscription is one decision, in both
 // dialects.
 func TestDecisionsOnRequests(t *testing.T) {
-	rule := authz.Rule{Who: []string{"uri:{x}"}, Types: []string{cds, eds}, Names: []string{"{x}/*", "xdstp://served/**"}}
-	const name, part = " of mesh because no rule allows the name: ", " of mesh because no rule allows any name of the type: "
+	rule := authz.Rule{Who: []string{"uri:{x}"}, Types: []string{cds, eds}, Names: []string{"{x}/*", "xdstp://served/*/a/*"}}
+	const name, part = " of mesh because no rule allows the name: ", " of mesh because no rule allows any of the names that it stands for: "
 
 	p := ruled(t, true, rule)
 	p.subscribes(cds, "a/1", "b/1", "a/2", "b/2")
 	p.decides("a stream and four names", "allowed 3; 2"+name+"b/1 b/2")
 	p.subscribes(cds, "b/1", "-a/1")
 	p.decides("one again", "allowed 0; 1"+name+"b/1")
-	p.subscribes(cds, "*", long(cds, "//served/*"))
-	p.decides("what stands for others", "allowed 2")
-	p.subscribes(eds, "b/1", long(eds, "//served/b/1"))
+	p.subscribes(cds, "*", long(cds, "//served/a/*"), long(cds, "//served/b/*"))
+	p.decides("what stands for others", "allowed 2; 1"+part+long(cds, "//served/b/*"))
+	p.subscribes(eds, "b/1", long(eds, "//served/a/1"))
 	p.decides("another type", "allowed 1; 1"+name+"b/1")
+	p.subscribes(vhd, "a", "b", "b/1")
+	p.decides("namespaces, of a type that no rule is for", "allowed 0; 2"+part+"a b; 1"+name+"b/1")
 	p.subscribes(lds)
 	p.decides("everything is meant, of a type that no rule is for", "allowed 0; 1"+part+"*")
 	p.settled(cds, "a/1=1")
@@ -92,6 +94,18 @@ func TestDecisionsOnRequests(t *testing.T) {
 	p.decides("and a name", "allowed 0; 1"+name+"x")
 	p.asks(rds, "x", "*")
 	p.decides("a name and everything", "allowed 0; 1"+name+"x; 1"+part+"*")
+}
+
+// TestDeniedSecrets: a secret that a rule allows to anybody, and none to the identity in particular.
+func TestDeniedSecrets(t *testing.T) {
+	r := newRigOf(t, relay.OriginConfig{Name: "mesh", Secrets: true, SecretsByIdentity: true, GroupBy: []string{"cluster"}})
+	r.configure(func(c *Config, _ *ListenerConfig) {
+		c.Rules = compiled(t, authz.Rule{Who: []string{"uri:{x}"}, Names: []string{"{x}/*", "all"}})
+	})
+	p := r.client(true)
+	p.session.from = caller{identity: "uri:a", local: true}
+	p.subscribes(sds, "a/key", "all", "b/key")
+	p.decides("a stream and three secrets", "allowed 2; 2 of mesh because no rule that names the client's identity allows the secret: all b/key")
 }
 
 // TestDecisionsThatEnd: a client that no rule fits, by its identity or by its claims.
@@ -134,6 +148,19 @@ func TestLongDenial(t *testing.T) {
 		if len(d.names) != maxDeniedNames || d.count != 100_000 || len(d.names[0]) > maxBookedName+3 {
 			t.Errorf("%d names of %d, the first with %d bytes", len(d.names), d.count, len(d.names[0]))
 		}
+	}
+}
+
+// TestDenialsOfARequestAreFew: there is one for each reason and origin, in whatever order they come.
+func TestDenialsOfARequestAreFew(t *testing.T) {
+	var d decisions
+	o := newRig(t).origin
+	for range 1000 {
+		d.deny(o, cds, "*", deniedPart)
+		d.deny(o, cds, "a", deniedName)
+	}
+	if len(d.denials) != 2 || d.denials[1].count != 1000 {
+		t.Errorf("%+v", d.denials)
 	}
 }
 

@@ -138,8 +138,11 @@ func (s *session) refuseAbout(st *streamType, name, about string, key uint64, wh
 			s.notes = append(s.notes, note{limit: why})
 		}
 	}
-	if why.absent {
+	switch why {
+	case notAllowed:
 		s.rights.decided.deny(s.ownerOf(name), st.typeURL, name, deniedName)
+	case notNamed:
+		s.rights.decided.deny(s.ownerOf(name), st.typeURL, name, deniedSecret)
 	}
 	if n := len(s.notes); why == noDelta && (n == 0 || s.notes[n-1].dialect == nil) {
 		s.notes = append(s.notes, note{typeURL: st.typeURL, dialect: why})

@@ -37,6 +37,19 @@ func (s *Sub) join(t *set) {
 	s.mark(s.shard.rev)
 }
 
+// Meets reports whether the client may have any of the names that `*`, a glob or a namespace stands
+// for, which is asked of an origin.
+func (p *Permit) Meets(o *Origin, selector string) bool {
+	k := namespace
+	switch {
+	case selector == xds.Wildcard:
+		k = wild
+	case xds.IsNewStyle(selector):
+		k = glob
+	}
+	return p.meets(xds.NameKey(selector), k, o.config().RecursiveGlobs)
+}
+
 // meets reports whether the client may have any of the names that a selector stands for. deep:
 // globs reach to any depth.
 func (p *Permit) meets(selector string, k selectorKind, deep bool) bool {
