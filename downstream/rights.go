@@ -126,15 +126,11 @@ func (r *rights) permit(o *relay.Origin, typeURL string, p constraints.Params) *
 			return x.names
 		}
 	}
-	a := r.allowances.Permit(o.Name(), typeURL, func(field string) (string, bool) {
+	names := permitOf(r.allowances.Holding(o.Name(), typeURL, func(field string) (string, bool) {
 		return p.Lookup(strings.TrimPrefix(field, "parameters."))
-	})
-	x := permit{origin: o, typeURL: typeURL, params: p}
-	if !a.All() {
-		x.names = relay.NewPermit(a.Key(), a.Allows)
-	}
-	r.permits = append(r.permits, x)
-	return x.names
+	}))
+	r.permits = append(r.permits, permit{o, typeURL, p, names})
+	return names
 }
 
 // plainPermits finds the permits of plain names, of which a request may have a million.

@@ -246,7 +246,7 @@ func TestPartsDoNotWiden(t *testing.T) {
 	}
 	// Even a value that got through would be literal.
 	pieces, _ := parsePattern("{x}/*")
-	if g, _ := bind(pieces, parts{"x": "*"}); g.matches("a/b") || !g.matches("*/b") {
+	if g, _ := bind(pieces, parts{{"x", "*"}}); g.matches("a/b") || !g.matches("*/b") {
 		t.Error("a value is read as a pattern")
 	}
 	if _, ok := bind(pieces, parts{}); ok {
@@ -301,7 +301,7 @@ func FuzzWho(f *testing.F) {
 		}
 		words = strings.ReplaceAll(words, `\*`, "[^"+separator+"]+")
 		m := regexp.MustCompile("^" + words + "$").FindStringSubmatch(identity)
-		want, fits := parts{}, m != nil && separatorOfAny(identity) == w.separator
+		want, fits := map[string]string{}, m != nil && separatorOfAny(identity) == w.separator
 		for i, name := range part.FindAllStringSubmatch(regexp.QuoteMeta(written), -1) {
 			if m == nil {
 				break
@@ -312,7 +312,14 @@ func FuzzWho(f *testing.F) {
 			}
 			want[name[1]] = value
 		}
-		values, ok := w.match(subjectOf(identity))
+		bound, ok := w.match(subjectOf(identity), nil)
+		values := map[string]string{}
+		for _, p := range bound {
+			values[p.name] = p.value
+		}
+		if len(values) != len(bound) {
+			t.Errorf("%q, %q: a part is bound twice: %v", pattern, identity, bound)
+		}
 		if ok != fits || ok && len(want)+len(values) > 0 && !maps.Equal(want, values) {
 			t.Errorf("%q, %q: fits %v with %v, want %v with %v", pattern, identity, ok, values, fits, want)
 		}

@@ -57,7 +57,7 @@ func (r *Rules) Explain(q Question) (out Answer) {
 		out.Allowed = fits && !p.None()
 	}
 	if !p.all {
-		for _, g := range p.names {
+		for _, g := range p.names.all {
 			out.Names = append(out.Names, g.String())
 		}
 		slices.Sort(out.Names)
@@ -81,12 +81,10 @@ func (q *Question) over(settings []Setting) Fields {
 
 // setter returns the rule that sets a field.
 func (a *Allowances) setter(field string, q Question) int {
-	for i := range a.sets {
-		x := &a.sets[i]
-		for _, s := range x.sets {
-			if s.Field == field && (strings.HasPrefix(field, "node.") || admits(x.origins, q.Origin) && admits(x.types, q.TypeURL)) {
-				return x.rule
-			}
+	for _, m := range a.list {
+		c, r, _ := a.clause(m)
+		if (ofNode(field) || r.concerns(q.Origin, q.TypeURL)) && slices.ContainsFunc(r.sets, func(s set) bool { return s.field == field }) {
+			return c.rule
 		}
 	}
 	return -1
@@ -117,11 +115,11 @@ func (r *rule) distance(q Question, who subject, said Fields) (d distance, point
 	scope := r.scope(q)
 	matched := false
 	for i := range r.who {
-		values, ok := r.who[i].match(who)
+		values, ok := r.who[i].match(who, nil)
 		if !ok {
 			continue
 		}
-		bound, ok := r.bind(0, values)
+		bound, ok := r.bind(values)
 		failed := append(slices.Clone(scope), bound.points(q, said, ok)...)
 		e := distance{2: len(scope), 3: len(failed)}
 		if slices.ContainsFunc(failed, func(p Point) bool { return p.Path == "names" }) {
@@ -136,7 +134,7 @@ func (r *rule) distance(q Question, who subject, said Fields) (d distance, point
 	}
 	fitting := 0
 	for i := range r.who {
-		_, n := r.who[i].leading(who)
+		_, n := r.who[i].leading(who, nil)
 		fitting = max(fitting, n)
 	}
 	points = append([]Point{{"who", fmt.Sprintf("the identity %q fits no pattern", q.Identity)}}, scope...)
@@ -156,6 +154,36 @@ func (r *rule) scope(q Question) (points []Point) {
 	return points
 }
 
+// allowance is a rule with the parts of an identity put in.
+type allowance struct {
+	all    bool // all names
+	names  []glob
+	claims []boundClaim
+	sets   []Setting
+}
+
+type boundClaim struct {
+	field  string
+	values []glob
+}
+
+// bind returns false if a part of what the rule sets has no value: it cannot be set, so the rule
+// never holds.
+func (r *rule) bind(values parts) (a allowance, ok bool) {
+	a = allowance{all: len(r.names) == 0, names: bindAll(r.names, values)}
+	for _, c := range r.claims {
+		a.claims = append(a.claims, boundClaim{c.field, bindAll(c.values, values)})
+	}
+	for _, s := range r.sets {
+		g, ok := bind(s.value, values)
+		if !ok {
+			return a, false
+		}
+		a.sets = append(a.sets, Setting{s.field, g.text()})
+	}
+	return a, true
+}
+
 // points returns those on which an allowance fails. Without values for all parts of what it sets,
 // it fails.
 func (a *allowance) points(q Question, said Fields, settable bool) (points []Point) {
@@ -173,7 +201,7 @@ func (a *allowance) points(q Question, said Fields, settable bool) (points []Poi
 	if !settable {
 		points = append(points, Point{"set", "has a part that the identity does not have"})
 	}
-	if p := (Permit{all: a.all, names: a.names}); !q.Part && !p.Allows(q.Name) || p.None() {
+	if p := (Permit{all: a.all, names: namesOf(a.names)}); !q.Part && !p.Allows(q.Name) || p.None() {
 		points = append(points, Point{"names", wanted(fmt.Sprintf("%q", q.Name), a.names)})
 	}
 	return points

@@ -54,7 +54,18 @@ func parsePattern(text string) (pieces []piece, err error) {
 }
 
 // parts are the values of an identity's named parts.
-type parts map[string]string
+type parts []part
+
+type part struct{ name, value string }
+
+func (p parts) of(name string) (value string, ok bool) {
+	for i := range p {
+		if p[i].name == name {
+			return p[i].value, true
+		}
+	}
+	return "", false
+}
 
 // glob is a pattern with the parts put in. It has neither parts nor two literals in a row.
 type glob []piece
@@ -64,7 +75,7 @@ type glob []piece
 func bind(pieces []piece, values parts) (g glob, ok bool) {
 	for _, p := range pieces {
 		if p.kind == named {
-			value, is := values[p.text]
+			value, is := values.of(p.text)
 			if !is {
 				return nil, false
 			}
@@ -77,6 +88,40 @@ func bind(pieces []piece, values parts) (g glob, ok bool) {
 		}
 	}
 	return g, true
+}
+
+func bindAll(patterns [][]piece, values parts) (globs []glob) {
+	for _, pieces := range patterns {
+		if g, ok := bind(pieces, values); ok {
+			globs = append(globs, g)
+		}
+	}
+	return globs
+}
+
+// fits is bind and matches in one. It makes no glob where there is no need.
+func fits(pieces []piece, values parts, text string) bool {
+	for i, p := range pieces {
+		switch p.kind {
+		case rest:
+			return true
+		case star:
+			if !slices.ContainsFunc(pieces[i:], func(p piece) bool { return p.kind == named }) {
+				return glob(pieces[i:]).matches(text)
+			}
+			g, ok := bind(pieces[i:], values)
+			return ok && g.matches(text)
+		}
+		word, ok := p.text, true
+		if p.kind == named {
+			word, ok = values.of(p.text)
+		}
+		if !ok || !strings.HasPrefix(text, word) {
+			return false
+		}
+		text = text[len(word):]
+	}
+	return text == ""
 }
 
 // matches reports whether a text is as the glob says. The time is that of a few passes over the
@@ -163,6 +208,7 @@ func (g glob) key() string {
 
 // who is a pattern of identities: segments, each with at most one part or star.
 type who struct {
+	text      string // as it is written
 	segments  [][]piece
 	separator byte // 0: there is one segment
 	rest      bool // any segments may follow, one at least
@@ -183,6 +229,7 @@ func separatorOf(identity string) (separator byte, ok bool) {
 }
 
 func parseWho(text string) (w who, err error) {
+	w.text = text
 	var ok bool
 	if w.separator, ok = separatorOf(text); !ok {
 		return w, fmt.Errorf("begins with none of spiffe://, uri:, dns:, subject:, uid:, and is not anonymous")
@@ -223,12 +270,25 @@ func parseWho(text string) (w who, err error) {
 	return w, nil
 }
 
+// parts are the names of its parts, each once.
+func (w *who) parts() (names []string) {
+	for _, pieces := range w.segments {
+		for _, p := range pieces {
+			if p.kind == named && !slices.Contains(names, p.text) {
+				names = append(names, p.text)
+			}
+		}
+	}
+	return names
+}
+
 // split divides an identity into segments. In a subject a comma after a backslash is a character of
 // a name.
 func split(text string, separator byte) (segments []string) {
 	if separator == 0 {
 		return []string{text}
 	}
+	segments = make([]string, 0, strings.Count(text, string(rune(separator)))+1)
 	begin := 0
 	for i := 0; i < len(text); i++ {
 		switch {
@@ -255,24 +315,27 @@ func subjectOf(identity string) (s subject) {
 	return s
 }
 
-// match binds the parts to what an identity has in their places.
-func (w *who) match(s subject) (values parts, ok bool) {
+// match binds the parts to what an identity has in their places. It adds them to an empty list, which
+// may have room.
+func (w *who) match(s subject, room parts) (values parts, ok bool) {
 	n := len(w.segments)
 	if s.separator != w.separator || len(s.segments) < n || (len(s.segments) > n) != w.rest {
 		return nil, false
 	}
-	// Most identities differ from most patterns in a word, so these are compared first.
-	for i, pieces := range w.segments {
+	// Most identities differ from most patterns in a word, mostly a late one, so these are compared
+	// first.
+	for i, pieces := range slices.Backward(w.segments) {
 		if len(pieces) == 1 && pieces[0].kind == literal && pieces[0].text != s.segments[i] {
 			return nil, false
 		}
 	}
-	values, bound := w.leading(s)
+	values, bound := w.leading(s, room)
 	return values, bound == n
 }
 
 // leading binds the parts of the first segments that fit, and counts these.
-func (w *who) leading(s subject) (values parts, n int) {
+func (w *who) leading(s subject, room parts) (values parts, n int) {
+	values = room
 	if s.separator != w.separator {
 		return nil, 0
 	}
@@ -306,14 +369,13 @@ func bindSegment(pieces []piece, text string, values parts) (_ parts, ok bool) {
 	if text == "" || p.kind == star {
 		return values, text != ""
 	}
-	if old, bound := values[p.text]; bound && old != text || !plain(text) {
+	if !plain(text) {
 		return values, false
 	}
-	if values == nil {
-		values = parts{}
+	if old, bound := values.of(p.text); bound {
+		return values, old == text
 	}
-	values[p.text] = text
-	return values, true
+	return append(values, part{p.text, text}), true
 }
 
 // plain reports whether a text may be the value of a part: one segment of a name, with nothing in
