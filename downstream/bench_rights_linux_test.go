@@ -16,44 +16,6 @@ import (
 // What rules cost is a difference of what is done with and without them. Both are done in turn in
 // one run, and measured in CPU time of the process, which other work on the machine disturbs least.
 
-const roles = 50
-
-// benchRules are 100 rules for 50 roles. roles: two of them fit a client. wide: all fit, and have
-// the same pattern of who. patterns: all fit, and each has a pattern of its own. all: two fit, and
-// allow every name.
-func benchRules(tb testing.TB, kind string) *authz.Rules {
-	rules := make([]authz.Rule, 2*roles)
-	for i := range rules {
-		r := authz.Rule{
-			Who: []string{fmt.Sprintf("spiffe://corp/ns/{ns}/sa/role-%d/pod/*", i%roles)}, Types: []string{cds, eds},
-			Claims: map[string][]string{"node.cluster": {"{ns}"}}, Set: map[string]string{"node.metadata.TEAM": "{ns}"},
-		}
-		switch kind {
-		case "roles":
-			r.Names = []string{fmt.Sprintf("role-%d/*", i%roles), fmt.Sprintf("shared-%d/*", i/roles)}
-		case "globs":
-			r.Names = []string{"role-*/*", "shared-*/*"}
-		case "wide":
-			r.Who, r.Names = []string{"spiffe://corp/ns/{ns}/**"}, []string{fmt.Sprintf("{ns}-%d/*", i), fmt.Sprintf("shared-*-%d/*", i)}
-		case "patterns":
-			part := fmt.Sprintf("{ns%d}", i)
-			r.Who, r.Names = []string{"spiffe://corp/ns/" + part + "/**"}, []string{part + fmt.Sprintf("-%d/*", i), fmt.Sprintf("shared-%d/*", i)}
-			r.Claims, r.Set = map[string][]string{"node.cluster": {part}}, map[string]string{"node.metadata.TEAM": part}
-		}
-		rules[i] = r
-	}
-	out, problems := authz.Compile(rules)
-	if len(problems) > 0 {
-		tb.Fatal(problems)
-	}
-	return out
-}
-
-// roleIdentity is that of a client, which it has alone.
-func roleIdentity(i int) string {
-	return fmt.Sprintf("spiffe://corp/ns/team-%d/sa/role-%d/pod/%d", i%roles%10, i%roles, i)
-}
-
 // cpu is the CPU time of the process.
 func cpu(tb testing.TB) time.Duration {
 	var t unix.Timespec
@@ -65,10 +27,10 @@ func cpu(tb testing.TB) time.Duration {
 
 // BenchmarkRulesAdmission is a delta client's first request, `*` of a type, and its request for a
 // name of another type after that, from the bytes to the session being subscribed. Each client has
-// an identity of its own. A client of each role is there before.
+// an identity of its own, but for "shared". A client of each role is there before.
 func BenchmarkRulesAdmission(b *testing.B) {
 	const batch = 500
-	for _, kind := range []string{"roles", "wide", "patterns", "all"} {
+	for _, kind := range []string{"roles", "shared", "wide", "patterns", "all"} {
 		b.Run(kind, func(b *testing.B) {
 			plain, ruled := newRig(b), newRig(b)
 			ruled.configure(func(c *Config, _ *ListenerConfig) { c.Rules = benchRules(b, kind) })
@@ -87,7 +49,7 @@ func BenchmarkRulesAdmission(b *testing.B) {
 						encoded(b, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: eds, ResourceNamesSubscribe: []string{"shared-1/x"}}),
 					}
 					s := newSession(r.set, true, r.now, relay.NewSubscriber())
-					s.from.identity = roleIdentity(id)
+					s.from.identity = roleIdentity(kind, id)
 					sessions = append(sessions, s)
 				}
 				take := func(wire func(*wires) []byte) time.Duration {
@@ -186,7 +148,7 @@ func newRoleFleet(b *testing.B, rules *authz.Rules) *fleet {
 	f.configure(func(c *Config, _ *ListenerConfig) { c.Rules = rules })
 	for i := range 10_000 {
 		p := f.client(true)
-		p.session.from.identity, p.node.Cluster = roleIdentity(i), fmt.Sprintf("team-%d", i%roles%10)
+		p.session.from.identity, p.node.Cluster = roleIdentity("roles", i), fmt.Sprintf("team-%d", i%roles%10)
 		f.ask(p, cds)
 		f.ends = append(f.ends, p)
 	}

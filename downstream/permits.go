@@ -8,15 +8,32 @@ import (
 	"github.com/weir-xds/weir/relay/intern"
 )
 
-// permits are those that clients have now: all who may have the same by the same rules have one
-// (TestRolesSharePermits). To find it costs far less than to make it. What nobody has any more is
-// dropped, so clients that come and go with ever new identities leave nothing
-// (TestIdentitiesLeaveNoPermits).
-var permits = intern.New[permitKey, relay.Permit]()
+// Clients of one identity have the same allowances, and all who may have the same by the same rules
+// have one permit (TestRolesSharePermits). To find one costs far less than to make it. What no client
+// has any more is dropped, so clients that come and go with ever new identities leave nothing
+// (TestIdentitiesLeaveNothing).
+var (
+	identities = intern.New[identityKey, authz.Allowances]()
+	permits    = intern.New[permitKey, relay.Permit]()
+)
+
+type identityKey struct {
+	rules              weak.Pointer[authz.Rules]
+	identity, listener string
+}
 
 type permitKey struct {
 	rules weak.Pointer[authz.Rules]
 	key   string
+}
+
+// allowancesOf are the rules for an identity at a listener.
+func allowancesOf(rules *authz.Rules, identity, listener string) *authz.Allowances {
+	key, same := identityKey{weak.Make(rules), identity, listener}, func(*authz.Allowances) bool { return true }
+	if a := identities.Find(key, same); a != nil {
+		return a
+	}
+	return identities.Put(key, rules.For(identity, listener), same)
 }
 
 // permitOf is the permit of the rules that hold; nil: everything.

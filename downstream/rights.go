@@ -21,7 +21,12 @@ import (
 type rights struct {
 	allowances *authz.Allowances
 	permits    []permit // those asked for so far
+	forgot     bool     // there were more than maxPermits, and some are left out
 }
+
+// maxPermits bounds the permits of one stream, since a client may ask with ever new parameters. A
+// stream that has more is ended by other rules, as it is not known what they take from it.
+const maxPermits = 256
 
 // permit is what the client may have of one type at one origin with some parameters.
 type permit struct {
@@ -46,7 +51,7 @@ func (set *settings) allowances(from *caller) *authz.Allowances {
 	if set.rules == nil {
 		return nil
 	}
-	return set.rules.For(from.who(), set.address)
+	return allowancesOf(set.rules, from.who(), set.address)
 }
 
 // setIn puts what the rules set into a client's node, over what the client said. It returns the
@@ -129,6 +134,9 @@ func (r *rights) permit(o *relay.Origin, typeURL string, p constraints.Params) *
 	names := permitOf(r.allowances.Holding(o.Name(), typeURL, func(field string) (string, bool) {
 		return p.Lookup(strings.TrimPrefix(field, "parameters."))
 	}))
+	if len(r.permits) == maxPermits {
+		r.permits, r.forgot = nil, true
+	}
 	r.permits = append(r.permits, permit{o, typeURL, p, names})
 	return names
 }
@@ -210,7 +218,7 @@ func (s *session) rightsBy(set *settings) (next *rights, same bool) {
 			}
 		}
 	}
-	return next, !slices.ContainsFunc(was.permits, func(x permit) bool {
+	return next, !was.forgot && !slices.ContainsFunc(was.permits, func(x permit) bool {
 		return next == nil && x.names != nil || next != nil && !samePermit(x.names, next.permit(x.origin, x.typeURL, x.params))
 	})
 }

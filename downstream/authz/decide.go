@@ -10,6 +10,19 @@ import (
 // client claims, with what the rules set put over it. False: there is none.
 type Fields func(field string) (value string, ok bool)
 
+// remembered looks a field up once for all rules that have it one after the other, as most have.
+func (said Fields) remembered() Fields {
+	var last, value string
+	var ok bool
+	return func(field string) (string, bool) {
+		if field != last || field == "" {
+			value, ok = said(field)
+			last = field
+		}
+		return value, ok
+	}
+}
+
 // Setting is a value that a field gets, whatever the client said.
 type Setting struct{ Field, Value string }
 
@@ -113,6 +126,7 @@ func (a *Allowances) Fit(node Fields) (*Allowances, bool) {
 		return a, true
 	}
 	n, met := 0, a.answers()
+	node = node.remembered()
 	holds := func(m match) bool {
 		c, _, values := a.clause(m)
 		return met.of(c.node, values, node)
