@@ -1,9 +1,9 @@
 package authz
 
 import (
+	"bytes"
 	"encoding/binary"
 	"slices"
-	"strings"
 )
 
 // Fields are the values of node.id, node.cluster, node.metadata.KEY or parameters.KEY: what the
@@ -256,26 +256,28 @@ func (h *Held) Permit() Permit {
 		return Permit{all: true, key: "all"}
 	}
 	type keyed struct {
-		glob glob
-		key  string
+		glob       glob
+		begin, end int // of its key in keys
 	}
 	var globs []keyed
+	var keys []byte
 	for _, m := range h.list {
 		c, _, values := h.of.clause(m)
 		for _, g := range bindAll(c.names, values) {
-			globs = append(globs, keyed{g, g.key()})
+			begin := len(keys)
+			keys = g.appendKey(keys)
+			globs = append(globs, keyed{g, begin, len(keys)})
 		}
 	}
-	slices.SortFunc(globs, func(x, y keyed) int { return strings.Compare(x.key, y.key) })
-	globs = slices.CompactFunc(globs, func(x, y keyed) bool { return x.key == y.key })
-	var key strings.Builder
-	all := make([]glob, len(globs))
+	keyOf := func(x keyed) []byte { return keys[x.begin:x.end] }
+	slices.SortFunc(globs, func(x, y keyed) int { return bytes.Compare(keyOf(x), keyOf(y)) })
+	globs = slices.CompactFunc(globs, func(x, y keyed) bool { return bytes.Equal(keyOf(x), keyOf(y)) })
+	all, key := make([]glob, len(globs)), make([]byte, 0, len(keys)+len(globs))
 	for i, g := range globs {
 		all[i] = g.glob
-		key.WriteString(g.key)
-		key.WriteByte(' ')
+		key = append(append(key, keyOf(g)...), ' ')
 	}
-	return Permit{names: namesOf(all), key: key.String()}
+	return Permit{names: namesOf(all), key: string(key)}
 }
 
 // All reports whether every name is allowed.

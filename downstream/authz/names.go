@@ -5,14 +5,21 @@ import "slices"
 // names are the globs of a permit, found by how they begin: a client may ask for a million names,
 // and rules may have hundreds of patterns.
 type names struct {
+	all []glob
+	// The same, but for a few, which are tried one after the other.
 	plain map[string]bool   // those without stars
 	open  map[string][]glob // those with one, by the text before it
 	sizes []int             // of these texts, ascending
-	all   []glob
 }
 
+const fewNames = 8
+
 func namesOf(globs []glob) *names {
-	n := &names{plain: map[string]bool{}, open: map[string][]glob{}, all: globs}
+	n := &names{all: globs}
+	if len(globs) <= fewNames {
+		return n
+	}
+	n.plain, n.open = map[string]bool{}, make(map[string][]glob, len(globs))
 	for _, g := range globs {
 		begin, rest := "", g
 		if len(g) > 0 && g[0].kind == literal {
@@ -33,6 +40,9 @@ func namesOf(globs []glob) *names {
 func (n *names) match(name string) bool {
 	if n == nil {
 		return false
+	}
+	if len(n.all) <= fewNames {
+		return slices.ContainsFunc(n.all, func(g glob) bool { return g.matches(name) })
 	}
 	if n.plain[name] {
 		return true

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -73,6 +74,7 @@ type glob []piece
 // bind puts the parts in, as literals: a value is never read as a pattern. It returns false if a
 // part has no value.
 func bind(pieces []piece, values parts) (g glob, ok bool) {
+	g = make(glob, 0, len(pieces))
 	for _, p := range pieces {
 		if p.kind == named {
 			value, is := values.of(p.text)
@@ -91,6 +93,7 @@ func bind(pieces []piece, values parts) (g glob, ok bool) {
 }
 
 func bindAll(patterns [][]piece, values parts) (globs []glob) {
+	globs = make([]glob, 0, len(patterns))
 	for _, pieces := range patterns {
 		if g, ok := bind(pieces, values); ok {
 			globs = append(globs, g)
@@ -190,20 +193,19 @@ func (g glob) String() string {
 	return b.String()
 }
 
-// key is equal for equal globs alone.
-func (g glob) key() string {
-	var b strings.Builder
+// appendKey adds what is equal for equal globs alone.
+func (g glob) appendKey(key []byte) []byte {
 	for _, p := range g {
 		switch p.kind {
 		case literal:
-			fmt.Fprintf(&b, "%q", p.text)
+			key = strconv.AppendQuote(key, p.text)
 		case star:
-			b.WriteString("*")
+			key = append(key, '*')
 		default:
-			b.WriteString("**")
+			key = append(key, "**"...)
 		}
 	}
-	return b.String()
+	return key
 }
 
 // who is a pattern of identities: segments, each with at most one part or star.
