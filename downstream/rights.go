@@ -22,7 +22,12 @@ type rights struct {
 	allowances *authz.Allowances
 	permits    []permit // those asked for so far
 	decided    decisions
+	forgot     bool // there were more than maxPermits, and some are left out
 }
+
+// maxPermits bounds the permits of one stream, since a client may ask with ever new parameters. A
+// stream that has more is ended by other rules, as it is not known what they take from it.
+const maxPermits = 256
 
 // permit is what the client may have of one type at one origin with some parameters.
 type permit struct {
@@ -49,7 +54,7 @@ func (set *settings) allowances(from *caller) *authz.Allowances {
 	if set.rules == nil {
 		return nil
 	}
-	return set.rules.For(from.who(), set.address)
+	return allowancesOf(set.rules, from.who(), set.address)
 }
 
 // setIn puts what the rules set into a client's node, over what the client said. It returns the
@@ -129,19 +134,18 @@ func (r *rights) permit(o *relay.Origin, typeURL string, p constraints.Params) *
 			return x.names
 		}
 	}
-	allowed := r.allowances.Permit
+	holding := r.allowances.Holding
 	if sharesSecrets(o, typeURL) {
-		allowed = r.allowances.OwnPermit
+		holding = r.allowances.Owning
 	}
-	a := allowed(o.Name(), typeURL, func(field string) (string, bool) {
+	names := permitOf(holding(o.Name(), typeURL, func(field string) (string, bool) {
 		return p.Lookup(strings.TrimPrefix(field, "parameters."))
-	})
-	x := permit{origin: o, typeURL: typeURL, params: p}
-	if !a.All() {
-		x.names = relay.NewPermit(a.Key(), a.Allows, a.Some)
+	}))
+	if len(r.permits) == maxPermits {
+		r.permits, r.forgot = nil, true
 	}
-	r.permits = append(r.permits, x)
-	return x.names
+	r.permits = append(r.permits, permit{o, typeURL, p, names})
+	return names
 }
 
 // sharesSecrets reports whether the type is Secret, and clients of several identities may share
@@ -233,7 +237,7 @@ func (s *session) rightsBy(set *settings) (next *rights, same bool) {
 			}
 		}
 	}
-	return next, !slices.ContainsFunc(was.permits, func(x permit) bool {
+	return next, !was.forgot && !slices.ContainsFunc(was.permits, func(x permit) bool {
 		return next == nil && x.names != nil || next != nil && !samePermit(x.names, next.permit(x.origin, x.typeURL, x.params))
 	})
 }

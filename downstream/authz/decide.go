@@ -1,153 +1,121 @@
 package authz
 
 import (
+	"bytes"
+	"encoding/binary"
 	"slices"
-	"strings"
 )
 
 // Fields are the values of node.id, node.cluster, node.metadata.KEY or parameters.KEY: what the
 // client claims, with what the rules set put over it. False: there is none.
 type Fields func(field string) (value string, ok bool)
 
+// remembered looks a field up once for all rules that have it one after the other, as most have.
+func (said Fields) remembered() Fields {
+	var last, value string
+	var ok bool
+	return func(field string) (string, bool) {
+		if field != last || field == "" {
+			value, ok = said(field)
+			last = field
+		}
+		return value, ok
+	}
+}
+
 // Setting is a value that a field gets, whatever the client said.
 type Setting struct{ Field, Value string }
 
-// Allowances are the rules for one identity at one listener, with its parts put in. They do not
-// change.
+// Allowances are the rules for one identity at one listener. They do not change. There is one for
+// each stream, so they have no more than which rules these are, and the parts of the identity.
 type Allowances struct {
-	all  bool        // there are no rules
-	sets []allowance // of all rules for the identity, in their order, whatever was claimed
-	list []allowance
-	// globs are those of all rules for the identity, sorted by key, each once: so a permit is
-	// collected, and not sorted.
-	globs []keyed
+	rules *Rules
+	bound []parts // of the patterns of who that the identity fits
+	list  []match // all, in the rules' order, whatever was claimed
+	held  []match // those whose claims of the node hold, once Fit said so
+	all   bool    // there are no rules
 }
 
-type keyed struct {
-	glob
-	key string
-}
-
-type allowance struct {
-	rule           int
-	origins, types []string
-	exact          bool // the pattern of who is one identity
-	all            bool // all names
-	names          []glob
-	parts          []bool // of each name: its pattern has a part of the identity
-	at             []int  // of each name, in globs
-	claims         []boundClaim
-	sets           []Setting
-}
-
-type boundClaim struct {
-	field  string
-	values []glob
-}
+// match is a clause for the identity.
+type match struct{ clause, parts int32 } // places in Rules.clauses and bound
 
 // For are the rules for an identity at a listener.
 func (r *Rules) For(identity, listener string) *Allowances {
-	a, who := &Allowances{all: len(r.list) == 0}, subjectOf(identity)
-	for i := range r.list {
-		x := &r.list[i]
-		if !admits(x.listeners, listener) {
+	a := &Allowances{rules: r, all: len(r.list) == 0}
+	who := subjectOf(identity)
+	fit := make([]int32, len(r.whos)) // a place in bound and one; -1: it does not fit
+	n, room := 0, make(parts, 0, 2)
+	for i := range r.clauses {
+		c := &r.clauses[i]
+		if fit[c.who] < 0 || !r.admits(c, listener) {
 			continue
 		}
-		for j := range x.who {
-			// Each pattern that fits may bind other parts.
-			values, ok := x.who[j].match(who)
+		if fit[c.who] == 0 {
+			values, ok := r.whos[c.who].match(who, room[len(room):])
 			if !ok {
+				fit[c.who] = -1
 				continue
 			}
-			if y, ok := x.bind(i, values); ok {
-				y.exact = x.who[j].exact()
-				a.list = append(a.list, y)
-				if len(y.sets) > 0 {
-					a.sets = append(a.sets, y)
-				}
+			a.bound = append(a.bound, slices.Clip(values))
+			fit[c.who] = int32(len(a.bound))
+			if room = room[:min(len(room)+len(values), cap(room))]; len(room) == cap(room) {
+				room = make(parts, 0, 2*cap(room))
 			}
 		}
+		n++
 	}
-	a.collect()
+	a.list = make([]match, 0, n)
+	for i := range r.clauses {
+		if c := &r.clauses[i]; fit[c.who] > 0 && r.admits(c, listener) {
+			a.list = append(a.list, match{int32(i), fit[c.who] - 1})
+		}
+	}
+	a.held = a.list
 	return a
 }
 
 // None reports whether no rule is for the identity at the listener.
 func (a *Allowances) None() bool { return !a.all && len(a.list) == 0 }
 
-// collect fills globs, and the places of the rules' names in it.
-func (a *Allowances) collect() {
-	for i := range a.list {
-		for _, g := range a.list[i].names {
-			a.globs = append(a.globs, keyed{g, g.key()})
-		}
-	}
-	all := slices.Clone(a.globs)
-	slices.SortFunc(a.globs, func(x, y keyed) int { return strings.Compare(x.key, y.key) })
-	a.globs = slices.CompactFunc(a.globs, func(x, y keyed) bool { return x.key == y.key })
-	for i := range a.list {
-		n := len(a.list[i].names)
-		for _, g := range all[:n] {
-			at, _ := slices.BinarySearchFunc(a.globs, g.key, func(x keyed, key string) int { return strings.Compare(x.key, key) })
-			a.list[i].at = append(a.list[i].at, at)
-		}
-		all = all[n:]
-	}
+func (r *Rules) admits(c *clause, listener string) bool {
+	return admits(r.list[c.rule].listeners, listener)
 }
 
-// bind returns false if a part of what the rule sets has no value: it cannot be set, so the rule
-// never holds.
-func (r *rule) bind(index int, values parts) (a allowance, ok bool) {
-	a = allowance{rule: index, origins: r.origins, types: r.types, all: len(r.names) == 0}
-	for _, pieces := range r.names {
-		if g, ok := bind(pieces, values); ok {
-			a.names, a.parts = append(a.names, g), append(a.parts, slices.ContainsFunc(pieces, piece.isPart))
-		}
-	}
-	for _, c := range r.claims {
-		a.claims = append(a.claims, boundClaim{c.field, bindAll(c.values, values)})
-	}
-	for _, s := range r.sets {
-		g, ok := bind(s.value, values)
-		if !ok {
-			return a, false
-		}
-		a.sets = append(a.sets, Setting{s.field, g.text()})
-	}
-	return a, true
-}
-
-func bindAll(patterns [][]piece, values parts) (globs []glob) {
-	for _, pieces := range patterns {
-		if g, ok := bind(pieces, values); ok {
-			globs = append(globs, g)
-		}
-	}
-	return globs
+func (a *Allowances) clause(m match) (c *clause, r *rule, values parts) {
+	c = &a.rules.clauses[m.clause]
+	return c, &a.rules.list[c.rule], a.bound[m.parts]
 }
 
 // SetNode returns what the rules set in the node, by who the client is alone: it is put there
 // before Fit is asked. The first rule that names a field sets it.
-func (a *Allowances) SetNode() []Setting {
-	return a.set("node.", func(*allowance) bool { return true })
+func (a *Allowances) SetNode() (out []Setting) {
+	for _, m := range a.list {
+		c, _, values := a.clause(m)
+		out = put(out, a.rules.conditions[c.node].sets, values)
+	}
+	return out
 }
 
 // SetParameters returns what the rules for a type at an origin set in the parameters of a
 // subscription: it is put there before Permit is asked. The first rule that names a field sets it.
-func (a *Allowances) SetParameters(origin, typeURL string) []Setting {
-	return a.set("parameters.", func(x *allowance) bool { return admits(x.origins, origin) && admits(x.types, typeURL) })
+func (a *Allowances) SetParameters(origin, typeURL string) (out []Setting) {
+	for _, m := range a.list {
+		c, r, values := a.clause(m)
+		if sets := a.rules.conditions[c.params].sets; len(sets) > 0 && r.concerns(origin, typeURL) {
+			out = put(out, sets, values)
+		}
+	}
+	return out
 }
 
-func (a *Allowances) set(prefix string, concerned func(*allowance) bool) (out []Setting) {
-	for i := range a.sets {
-		if !concerned(&a.sets[i]) {
+// put adds settings of fields that are not set yet.
+func put(out []Setting, sets []set, values parts) []Setting {
+	for _, s := range sets {
+		if slices.ContainsFunc(out, func(t Setting) bool { return t.Field == s.field }) {
 			continue
 		}
-		for _, s := range a.sets[i].sets {
-			taken := slices.ContainsFunc(out, func(t Setting) bool { return t.Field == s.Field })
-			if strings.HasPrefix(s.Field, prefix) && !taken {
-				out = append(out, s)
-			}
+		if g, ok := bind(s.value, values); ok {
+			out = append(out, Setting{s.field, g.text()})
 		}
 	}
 	return out
@@ -160,105 +128,201 @@ func (a *Allowances) Fit(node Fields) (*Allowances, bool) {
 	if a.all {
 		return a, true
 	}
-	out := &Allowances{sets: a.sets, globs: a.globs}
-	for i := range a.list {
-		if x := &a.list[i]; x.holds(node, "node.") {
-			out.list = append(out.list, *x)
+	n, met := 0, a.answers()
+	node = node.remembered()
+	holds := func(m match) bool {
+		c, _, values := a.clause(m)
+		return met.of(c.node, values, node)
+	}
+	for _, m := range a.held {
+		if holds(m) {
+			n++
 		}
 	}
-	return out, len(out.list) > 0
+	if n == len(a.held) {
+		return a, n > 0
+	}
+	out := *a
+	out.held = make([]match, 0, n) // one that lasts, and has no more than it needs
+	for _, m := range a.held {
+		if holds(m) {
+			out.held = append(out.held, m)
+		}
+	}
+	return &out, n > 0
 }
 
-func (a *allowance) holds(said Fields, prefix string) bool {
-	for _, c := range a.claims {
-		if !strings.HasPrefix(c.field, prefix) {
-			continue
+// answers are whether the conditions are met: each is looked at once, however many rules have it.
+type answers struct {
+	conditions []condition
+	known      []int8 // 1: it is met; -1: it is not
+}
+
+func (a *Allowances) answers() answers {
+	return answers{a.rules.conditions, make([]int8, len(a.rules.conditions))}
+}
+
+func (x *answers) of(condition int, values parts, said Fields) bool {
+	if x.known[condition] == 0 {
+		x.known[condition] = -1
+		if x.conditions[condition].met(values, said) {
+			x.known[condition] = 1
 		}
-		value, ok := said(c.field)
-		if !ok || !slices.ContainsFunc(c.values, func(g glob) bool { return g.matches(value) }) {
+	}
+	return x.known[condition] > 0
+}
+
+// met reports whether fields have the values that are claimed, and those that are set.
+func (c *condition) met(values parts, said Fields) bool {
+	for i := range c.claims {
+		value, ok := said(c.claims[i].field)
+		if !ok || !slices.ContainsFunc(c.claims[i].values, func(pieces []piece) bool { return fits(pieces, values, value) }) {
 			return false
 		}
 	}
-	for _, s := range a.sets {
-		if value, ok := said(s.Field); strings.HasPrefix(s.Field, prefix) && (!ok || value != s.Value) {
+	for i := range c.sets {
+		if value, ok := said(c.sets[i].field); !ok || !fits(c.sets[i].value, values, value) {
 			return false
 		}
 	}
 	return true
 }
 
+func (r *rule) concerns(origin, typeURL string) bool {
+	return admits(r.origins, origin) && admits(r.types, typeURL)
+}
+
+// Held are the rules that hold for one type at one origin with some parameters.
+type Held struct {
+	of   *Allowances
+	list []match
+	own  bool // only what is allowed to the identity in particular counts
+	all  bool
+}
+
+// Holding returns the rules that hold for a type. The receiver is what Fit returned.
+func (a *Allowances) Holding(origin, typeURL string, params Fields) Held {
+	return a.holding(origin, typeURL, params, false)
+}
+
+// Owning is Holding for what is allowed to this identity in particular: by a pattern of names with a
+// part of the identity, or by a rule that has the whole identity in who, without parts and stars.
+// Without rules that is nothing.
+func (a *Allowances) Owning(origin, typeURL string, params Fields) Held {
+	return a.holding(origin, typeURL, params, true)
+}
+
+func (a *Allowances) holding(origin, typeURL string, params Fields, own bool) Held {
+	h, met := Held{of: a, own: own, all: a.all && !own, list: make([]match, 0, len(a.held))}, a.answers()
+	for _, m := range a.held {
+		c, r, values := a.clause(m)
+		if !r.concerns(origin, typeURL) || !met.of(c.params, values, params) {
+			continue
+		}
+		h.all = h.all || c.all && (c.exact || !own)
+		h.list = append(h.list, m)
+	}
+	return h
+}
+
+// Rules are those that it is of.
+func (h *Held) Rules() *Rules { return h.of.rules }
+
+// All reports whether every name is allowed.
+func (h *Held) All() bool { return h.all }
+
+// Key is equal for those that make equal permits, of the same Rules. It is much cheaper than a
+// permit.
+func (h *Held) Key() string {
+	if h.all {
+		return ""
+	}
+	var some [1024]byte
+	key := append(some[:0], "any "...)
+	if h.own {
+		key = append(key[:0], "own "...)
+	}
+	for _, m := range h.list {
+		c, _, values := h.of.clause(m)
+		key = binary.AppendUvarint(key, uint64(m.clause))
+		for _, name := range c.parts {
+			value, _ := values.of(name)
+			key = binary.AppendUvarint(key, uint64(len(value)))
+			key = append(key, value...)
+		}
+	}
+	return string(key)
+}
+
 // Permit is the names of one type at one origin that a client may have with some parameters. It
 // does not change. Clients whose permits have equal keys may have the same names.
 type Permit struct {
 	all   bool
-	names []glob
+	names *names
 	key   string
 }
 
 // Permit returns what is allowed of a type. The receiver is what Fit returned.
 func (a *Allowances) Permit(origin, typeURL string, params Fields) Permit {
-	return a.permit(origin, typeURL, params, false)
+	h := a.Holding(origin, typeURL, params)
+	return h.Permit()
 }
 
-// OwnPermit returns what is allowed to this identity in particular: by a pattern of names with a
-// part of the identity, or by a rule that has the whole identity in who, without parts and stars.
-// Without rules that is nothing.
+// OwnPermit is Permit of what Owning returns.
 func (a *Allowances) OwnPermit(origin, typeURL string, params Fields) Permit {
-	return a.permit(origin, typeURL, params, true)
+	h := a.Owning(origin, typeURL, params)
+	return h.Permit()
 }
 
-func (a *Allowances) permit(origin, typeURL string, params Fields, own bool) Permit {
-	p, allowed := Permit{all: a.all && !own}, make([]bool, len(a.globs))
-	n, size := 0, 0
-	for i := range a.list {
-		x := &a.list[i]
-		if !admits(x.origins, origin) || !admits(x.types, typeURL) || !x.holds(params, "parameters.") {
-			continue
-		}
-		p.all = p.all || x.all && (x.exact || !own)
-		for i, at := range x.at {
-			if !allowed[at] && (x.exact || x.parts[i] || !own) {
-				allowed[at] = true
-				n, size = n+1, size+len(a.globs[at].key)+1
-			}
-		}
-	}
-	if p.all {
+// Permit returns what the rules allow.
+func (h *Held) Permit() Permit {
+	if h.all {
 		return Permit{all: true, key: "all"}
 	}
-	var key strings.Builder
-	key.Grow(size)
-	p.names = make([]glob, 0, n)
-	for at, is := range allowed {
-		if is {
-			p.names = append(p.names, a.globs[at].glob)
-			key.WriteString(a.globs[at].key)
-			key.WriteByte(' ')
+	type keyed struct {
+		glob       glob
+		begin, end int // of its key in keys
+	}
+	var globs []keyed
+	var keys []byte
+	for _, m := range h.list {
+		c, _, values := h.of.clause(m)
+		for _, g := range bindAll(c.allows(h.own), values) {
+			begin := len(keys)
+			keys = g.appendKey(keys)
+			globs = append(globs, keyed{g, begin, len(keys)})
 		}
 	}
-	p.key = key.String()
-	return p
+	keyOf := func(x keyed) []byte { return keys[x.begin:x.end] }
+	slices.SortFunc(globs, func(x, y keyed) int { return bytes.Compare(keyOf(x), keyOf(y)) })
+	globs = slices.CompactFunc(globs, func(x, y keyed) bool { return bytes.Equal(keyOf(x), keyOf(y)) })
+	all, key := make([]glob, len(globs)), make([]byte, 0, len(keys)+len(globs))
+	for i, g := range globs {
+		all[i] = g.glob
+		key = append(append(key, keyOf(g)...), ' ')
+	}
+	return Permit{names: namesOf(all), key: string(key)}
 }
 
 // All reports whether every name is allowed.
 func (p *Permit) All() bool { return p.all }
 
 // None reports whether no name is allowed.
-func (p *Permit) None() bool { return !p.all && len(p.names) == 0 }
+func (p *Permit) None() bool { return !p.all && len(p.names.list()) == 0 }
 
 // Key is equal for permits that were made of equal patterns with equal parts.
 func (p *Permit) Key() string { return p.key }
 
 // Allows reports whether a name, in canonical form, is allowed.
 func (p *Permit) Allows(name string) bool {
-	return p.all || slices.ContainsFunc(p.names, func(g glob) bool { return g.matches(name) })
+	return p.all || p.names.match(name)
 }
 
 // Some reports whether a name can be allowed that begins and ends with a text, of which begin is
 // empty or ends with a slash, and has one segment between, or any number if deep. It may say so of
 // names that there cannot be.
 func (p *Permit) Some(begin, end string, deep bool) bool {
-	return p.all || slices.ContainsFunc(p.names, func(g glob) bool { return g.meets(begin, end, deep) })
+	return p.all || slices.ContainsFunc(p.names.list(), func(g glob) bool { return g.meets(begin, end, deep) })
 }
 
 // admits reports whether a list is empty or has a value.

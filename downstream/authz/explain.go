@@ -54,12 +54,13 @@ func (r *Rules) Explain(q Question) (out Answer) {
 	for _, s := range out.Set {
 		out.SetBy = append(out.SetBy, a.setter(s.Field, q))
 	}
-	p := fit.permit(q.Origin, q.TypeURL, said, q.Own)
+	h := fit.holding(q.Origin, q.TypeURL, said, q.Own)
+	p := h.Permit()
 	if out.Allowed = fits && p.Allows(q.Name); q.Part {
 		out.Allowed = fits && !p.None()
 	}
 	if !p.all {
-		for _, g := range p.names {
+		for _, g := range p.names.list() {
 			out.Names = append(out.Names, g.String())
 		}
 		slices.Sort(out.Names)
@@ -83,12 +84,10 @@ func (q *Question) over(settings []Setting) Fields {
 
 // setter returns the rule that sets a field.
 func (a *Allowances) setter(field string, q Question) int {
-	for i := range a.sets {
-		x := &a.sets[i]
-		for _, s := range x.sets {
-			if s.Field == field && (strings.HasPrefix(field, "node.") || admits(x.origins, q.Origin) && admits(x.types, q.TypeURL)) {
-				return x.rule
-			}
+	for _, m := range a.list {
+		c, r, _ := a.clause(m)
+		if (ofNode(field) || r.concerns(q.Origin, q.TypeURL)) && slices.ContainsFunc(r.sets, func(s set) bool { return s.field == field }) {
+			return c.rule
 		}
 	}
 	return -1
@@ -119,11 +118,11 @@ func (r *rule) distance(q Question, who subject, said Fields) (d distance, point
 	scope := r.scope(q)
 	matched := false
 	for i := range r.who {
-		values, ok := r.who[i].match(who)
+		values, ok := r.who[i].match(who, nil)
 		if !ok {
 			continue
 		}
-		bound, ok := r.bind(0, values)
+		bound, ok := r.bind(values)
 		bound.exact = r.who[i].exact()
 		failed := append(slices.Clone(scope), bound.points(q, said, ok)...)
 		e := distance{2: len(scope), 3: len(failed)}
@@ -139,7 +138,7 @@ func (r *rule) distance(q Question, who subject, said Fields) (d distance, point
 	}
 	fitting := 0
 	for i := range r.who {
-		_, n := r.who[i].leading(who)
+		_, n := r.who[i].leading(who, nil)
 		fitting = max(fitting, n)
 	}
 	points = append([]Point{{"who", fmt.Sprintf("the identity %q fits no pattern", q.Identity)}}, scope...)
@@ -159,6 +158,43 @@ func (r *rule) scope(q Question) (points []Point) {
 	return points
 }
 
+// allowance is a rule with the parts of an identity put in.
+type allowance struct {
+	exact  bool // the pattern of who is one identity
+	all    bool // all names
+	names  []glob
+	own    []glob // those of patterns with a part of the identity
+	claims []boundClaim
+	sets   []Setting
+}
+
+type boundClaim struct {
+	field  string
+	values []glob
+}
+
+// bind returns false if a part of what the rule sets has no value: it cannot be set, so the rule
+// never holds.
+func (r *rule) bind(values parts) (a allowance, ok bool) {
+	a = allowance{all: len(r.names) == 0, names: bindAll(r.names, values)}
+	for _, pieces := range r.names {
+		if g, ok := bind(pieces, values); ok && slices.ContainsFunc(pieces, piece.isPart) {
+			a.own = append(a.own, g)
+		}
+	}
+	for _, c := range r.claims {
+		a.claims = append(a.claims, boundClaim{c.field, bindAll(c.values, values)})
+	}
+	for _, s := range r.sets {
+		g, ok := bind(s.value, values)
+		if !ok {
+			return a, false
+		}
+		a.sets = append(a.sets, Setting{s.field, g.text()})
+	}
+	return a, true
+}
+
 // points returns those on which an allowance fails. Without values for all parts of what it sets,
 // it fails.
 func (a *allowance) points(q Question, said Fields, settable bool) (points []Point) {
@@ -176,7 +212,11 @@ func (a *allowance) points(q Question, said Fields, settable bool) (points []Poi
 	if !settable {
 		points = append(points, Point{"set", "has a part that the identity does not have"})
 	}
-	p, own := Permit{all: a.all, names: a.names}, a.own()
+	p := Permit{all: a.all, names: namesOf(a.names)}
+	own := p
+	if !a.exact {
+		own = Permit{names: namesOf(a.own)}
+	}
 	switch {
 	case !q.Part && !p.Allows(q.Name) || p.None():
 		points = append(points, Point{"names", wanted(fmt.Sprintf("%q", q.Name), a.names)})
@@ -184,19 +224,6 @@ func (a *allowance) points(q Question, said Fields, settable bool) (points []Poi
 		points = append(points, Point{"names", fmt.Sprintf("%q fits no pattern with a part of the identity, and who is not this identity alone", q.Name)})
 	}
 	return points
-}
-
-// own returns the names that an allowance has for the identity in particular.
-func (a *allowance) own() (p Permit) {
-	if a.exact {
-		return Permit{all: a.all, names: a.names}
-	}
-	for i, g := range a.names {
-		if a.parts[i] {
-			p.names = append(p.names, g)
-		}
-	}
-	return p
 }
 
 func spoken(value string, ok bool) string {

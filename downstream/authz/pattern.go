@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -56,7 +57,18 @@ func parsePattern(text string) (pieces []piece, err error) {
 func (p piece) isPart() bool { return p.kind == named }
 
 // parts are the values of an identity's named parts.
-type parts map[string]string
+type parts []part
+
+type part struct{ name, value string }
+
+func (p parts) of(name string) (value string, ok bool) {
+	for i := range p {
+		if p[i].name == name {
+			return p[i].value, true
+		}
+	}
+	return "", false
+}
 
 // glob is a pattern with the parts put in. It has neither parts nor two literals in a row.
 type glob []piece
@@ -64,9 +76,10 @@ type glob []piece
 // bind puts the parts in, as literals: a value is never read as a pattern. It returns false if a
 // part has no value.
 func bind(pieces []piece, values parts) (g glob, ok bool) {
+	g = make(glob, 0, len(pieces))
 	for _, p := range pieces {
 		if p.kind == named {
-			value, is := values[p.text]
+			value, is := values.of(p.text)
 			if !is {
 				return nil, false
 			}
@@ -79,6 +92,41 @@ func bind(pieces []piece, values parts) (g glob, ok bool) {
 		}
 	}
 	return g, true
+}
+
+func bindAll(patterns [][]piece, values parts) (globs []glob) {
+	globs = make([]glob, 0, len(patterns))
+	for _, pieces := range patterns {
+		if g, ok := bind(pieces, values); ok {
+			globs = append(globs, g)
+		}
+	}
+	return globs
+}
+
+// fits is bind and matches in one. It makes no glob where there is no need.
+func fits(pieces []piece, values parts, text string) bool {
+	for i, p := range pieces {
+		switch p.kind {
+		case rest:
+			return true
+		case star:
+			if !slices.ContainsFunc(pieces[i:], func(p piece) bool { return p.kind == named }) {
+				return glob(pieces[i:]).matches(text)
+			}
+			g, ok := bind(pieces[i:], values)
+			return ok && g.matches(text)
+		}
+		word, ok := p.text, true
+		if p.kind == named {
+			word, ok = values.of(p.text)
+		}
+		if !ok || !strings.HasPrefix(text, word) {
+			return false
+		}
+		text = text[len(word):]
+	}
+	return text == ""
 }
 
 // matches reports whether a text is as the glob says. The time is that of a few passes over the
@@ -130,62 +178,6 @@ func (g glob) afterStar(text string) bool {
 	return at >= 0 && g[1:].from(text[at+len(word):])
 }
 
-// meets reports whether the glob may match a text that begins and ends like this (Permit.Some).
-func (g glob) meets(begin, end string, deep bool) bool {
-	segments := g.segments()
-	for begin != "" {
-		var segment string
-		segment, begin, _ = strings.Cut(begin, "/")
-		switch {
-		case len(segments) == 0 || !segments[0].matches(segment):
-			return false
-		case segments[0].open():
-			return true
-		}
-		segments = segments[1:]
-	}
-	switch {
-	case len(segments) == 0:
-		return false
-	case deep || segments[0].open():
-		return true
-	case len(segments) > 1 && !strings.Contains(end, "/"):
-		return false
-	}
-	end, _, _ = strings.Cut(end, "/")
-	last := segments[0]
-	if n := len(last); n > 0 && last[n-1].kind == literal {
-		text := last[n-1].text
-		return strings.HasSuffix(text, end) && (n > 1 || text != end) || n > 1 && strings.HasSuffix(end, text)
-	}
-	return len(last) > 0
-}
-
-// segments divides a glob at its slashes. Only the last of them may be open.
-func (g glob) segments() []glob {
-	all := []glob{nil}
-	for _, p := range g {
-		last := &all[len(all)-1]
-		if p.kind != literal {
-			*last = append(*last, p)
-			continue
-		}
-		for i, text := range strings.Split(p.text, "/") {
-			if i > 0 {
-				all = append(all, nil)
-				last = &all[len(all)-1]
-			}
-			if text != "" {
-				*last = append(*last, piece{text: text})
-			}
-		}
-	}
-	return all
-}
-
-// open reports whether more segments may follow.
-func (g glob) open() bool { return len(g) > 0 && g[len(g)-1].kind == rest }
-
 // text returns what a glob without stars matches.
 func (g glob) text() string {
 	if len(g) == 0 {
@@ -203,24 +195,24 @@ func (g glob) String() string {
 	return b.String()
 }
 
-// key is equal for equal globs alone.
-func (g glob) key() string {
-	var b strings.Builder
+// appendKey adds what is equal for equal globs alone.
+func (g glob) appendKey(key []byte) []byte {
 	for _, p := range g {
 		switch p.kind {
 		case literal:
-			fmt.Fprintf(&b, "%q", p.text)
+			key = strconv.AppendQuote(key, p.text)
 		case star:
-			b.WriteString("*")
+			key = append(key, '*')
 		default:
-			b.WriteString("**")
+			key = append(key, "**"...)
 		}
 	}
-	return b.String()
+	return key
 }
 
 // who is a pattern of identities: segments, each with at most one part or star.
 type who struct {
+	text      string // as it is written
 	segments  [][]piece
 	separator byte // 0: there is one segment
 	rest      bool // any segments may follow, one at least
@@ -241,6 +233,7 @@ func separatorOf(identity string) (separator byte, ok bool) {
 }
 
 func parseWho(text string) (w who, err error) {
+	w.text = text
 	var ok bool
 	if w.separator, ok = separatorOf(text); !ok {
 		return w, fmt.Errorf("begins with none of spiffe://, uri:, dns:, subject:, uid:, and is not anonymous")
@@ -281,6 +274,18 @@ func parseWho(text string) (w who, err error) {
 	return w, nil
 }
 
+// parts are the names of its parts, each once.
+func (w *who) parts() (names []string) {
+	for _, pieces := range w.segments {
+		for _, p := range pieces {
+			if p.kind == named && !slices.Contains(names, p.text) {
+				names = append(names, p.text)
+			}
+		}
+	}
+	return names
+}
+
 // exact reports whether the pattern is one identity, which a client shows. Strangers share one that
 // they do not.
 func (w *who) exact() bool {
@@ -299,6 +304,7 @@ func split(text string, separator byte) (segments []string) {
 	if separator == 0 {
 		return []string{text}
 	}
+	segments = make([]string, 0, strings.Count(text, string(rune(separator)))+1)
 	begin := 0
 	for i := 0; i < len(text); i++ {
 		switch {
@@ -325,24 +331,27 @@ func subjectOf(identity string) (s subject) {
 	return s
 }
 
-// match binds the parts to what an identity has in their places.
-func (w *who) match(s subject) (values parts, ok bool) {
+// match binds the parts to what an identity has in their places. It adds them to an empty list, which
+// may have room.
+func (w *who) match(s subject, room parts) (values parts, ok bool) {
 	n := len(w.segments)
 	if s.separator != w.separator || len(s.segments) < n || (len(s.segments) > n) != w.rest {
 		return nil, false
 	}
-	// Most identities differ from most patterns in a word, so these are compared first.
-	for i, pieces := range w.segments {
+	// Most identities differ from most patterns in a word, mostly a late one, so these are compared
+	// first.
+	for i, pieces := range slices.Backward(w.segments) {
 		if len(pieces) == 1 && pieces[0].kind == literal && pieces[0].text != s.segments[i] {
 			return nil, false
 		}
 	}
-	values, bound := w.leading(s)
+	values, bound := w.leading(s, room)
 	return values, bound == n
 }
 
 // leading binds the parts of the first segments that fit, and counts these.
-func (w *who) leading(s subject) (values parts, n int) {
+func (w *who) leading(s subject, room parts) (values parts, n int) {
+	values = room
 	if s.separator != w.separator {
 		return nil, 0
 	}
@@ -376,14 +385,13 @@ func bindSegment(pieces []piece, text string, values parts) (_ parts, ok bool) {
 	if text == "" || p.kind == star {
 		return values, text != ""
 	}
-	if old, bound := values[p.text]; bound && old != text || !plain(text) {
+	if !plain(text) {
 		return values, false
 	}
-	if values == nil {
-		values = parts{}
+	if old, bound := values.of(p.text); bound {
+		return values, old == text
 	}
-	values[p.text] = text
-	return values, true
+	return append(values, part{p.text, text}), true
 }
 
 // plain reports whether a text may be the value of a part: one segment of a name, with nothing in

@@ -21,7 +21,31 @@ type Rule struct {
 }
 
 // Rules are compiled rules. They do not change.
-type Rules struct{ list []rule }
+type Rules struct {
+	list    []rule
+	clauses []clause // in the rules' order
+	// Each once, since many rules have the same ones.
+	whos       []who
+	conditions []condition
+}
+
+// clause is a rule for one of its patterns of who. Which parts that binds is known, so names that
+// have others are left out, and a rule that sets a field to others has no clause: it never holds.
+type clause struct {
+	rule, who    int  // places in list and whos
+	node, params int  // places in conditions: of the node, and of parameters
+	exact        bool // the pattern of who is one identity
+	all          bool
+	names        [][]piece
+	parts        []string // of names, each once
+}
+
+// condition is what a clause wants of fields. Who binds its parts is part of it.
+type condition struct {
+	who    int
+	claims []claim
+	sets   []set
+}
 
 // Len is the number of rules. Nil has none.
 func (r *Rules) Len() int {
@@ -71,8 +95,93 @@ func Compile(rules []Rule) (*Rules, []Problem) {
 		out.list = append(out.list, c.compile(&rules[i]))
 		c.contradictions(rules[:i+1], out.list)
 	}
+	out.divide()
 	return out, c.problems
 }
+
+// divide makes the clauses.
+func (r *Rules) divide() {
+	known := map[string]int{} // whos and conditions, by what they say
+	place := func(key string, next int) (at int, is bool) {
+		if at, is = known[key]; !is {
+			at, known[key] = next, next
+		}
+		return at, is
+	}
+	for i := range r.list {
+		for _, w := range r.list[i].who {
+			c, of, ok := r.list[i].clause(&w)
+			if !ok {
+				continue
+			}
+			c.rule = i
+			if c.who, ok = place("who "+w.text, len(r.whos)); !ok {
+				r.whos = append(r.whos, w)
+			}
+			for j, at := range []*int{&c.node, &c.params} {
+				of[j].who = c.who
+				if *at, ok = place(fmt.Sprintf("%#v", of[j]), len(r.conditions)); !ok {
+					r.conditions = append(r.conditions, of[j])
+				}
+			}
+			r.clauses = append(r.clauses, c)
+		}
+	}
+}
+
+// clause returns one with its conditions, of the node and of parameters. False: a part of what the
+// rule sets has no value. It cannot be set, so the rule never holds.
+func (r *rule) clause(w *who) (c clause, of [2]condition, ok bool) {
+	bound := w.parts()
+	unbound := func(pieces []piece) bool {
+		return slices.ContainsFunc(pieces, func(p piece) bool { return p.kind == named && !slices.Contains(bound, p.text) })
+	}
+	c.exact, c.all = w.exact(), len(r.names) == 0
+	for _, pieces := range r.names {
+		if unbound(pieces) {
+			continue
+		}
+		c.names = append(c.names, pieces)
+		c.all = c.all || pieces[0].kind == rest
+		for _, p := range pieces {
+			if p.kind == named && !slices.Contains(c.parts, p.text) {
+				c.parts = append(c.parts, p.text)
+			}
+		}
+	}
+	for _, x := range r.claims {
+		x.values = slices.DeleteFunc(slices.Clone(x.values), unbound)
+		to := &of[concern(x.field)]
+		to.claims = append(to.claims, x)
+	}
+	for _, x := range r.sets {
+		if unbound(x.value) {
+			return c, of, false
+		}
+		to := &of[concern(x.field)]
+		to.sets = append(to.sets, x)
+	}
+	return c, of, true
+}
+
+// allows returns the patterns of names, or of these those that allow something to the identity in
+// particular.
+func (c *clause) allows(own bool) [][]piece {
+	if !own || c.exact {
+		return c.names
+	}
+	return slices.DeleteFunc(slices.Clone(c.names), func(pieces []piece) bool { return !slices.ContainsFunc(pieces, piece.isPart) })
+}
+
+// concern is the place of a field's condition.
+func concern(field string) int {
+	if ofNode(field) {
+		return 0
+	}
+	return 1
+}
+
+func ofNode(field string) bool { return strings.HasPrefix(field, "node.") }
 
 type compiler struct {
 	rule     int

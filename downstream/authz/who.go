@@ -12,7 +12,7 @@ func ParseWho(text string) (Who, error) {
 
 // Matches reports whether an identity is as the pattern says.
 func (w Who) Matches(identity string) bool {
-	_, ok := w.pattern.match(subjectOf(identity))
+	_, ok := w.pattern.match(subjectOf(identity), nil)
 	return ok
 }
 
