@@ -292,6 +292,7 @@ func TestPollsEndWithTrust(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+				defer func() { _ = resp.Body.Close() }()
 				text, err := io.ReadAll(resp.Body)
 				if err != nil {
 					t.Fatal(err)

@@ -61,8 +61,10 @@ func TestReadCRL(t *testing.T) {
 		{"PEM cut off", pemCRL(one)[:100], "is cut off or broken after 0 CRLs", 0},
 		{"the second cut off", append(pemCRL(one), pemCRL(next)[:100]...), "is cut off or broken after 1 CRLs", 0},
 		{"the second is no CRL", append(pemCRL(one), pemCRL([]byte("no"))...), "CRL 2", 0},
-		{"of another authority", append(pemCRL(one), pemCRL(other.CRL(x509.RevocationList{}, 2))...),
-			"CRL 2 of 2, by CN=other: that is no authority of client_ca", 0},
+		{
+			"of another authority", append(pemCRL(one), pemCRL(other.CRL(x509.RevocationList{}, 2))...),
+			"CRL 2 of 2, by CN=other: that is no authority of client_ca", 0,
+		},
 		{"of another one with the name", twin.CRL(x509.RevocationList{}, 2), "by CN=root: the authority of client_ca did not sign it", 0},
 		{"a delta CRL", extended(asn1.ObjectIdentifier{2, 5, 29, 27}, true), "delta CRL", 0},
 		{"a critical extension", extended(asn1.ObjectIdentifier{1, 2, 3}, true), "critical extension 1.2.3", 0},

@@ -165,7 +165,6 @@ func TestKeysAreKept(t *testing.T) {
 	dir := t.TempDir()
 	old, both, young := testKeys(t, 'x'), testKeys(t, 'y', 'x'), testKeys(t, 'y')
 	w := withKeys(t, dir, old)
-	want := w.text()
 	if s := w.keeper.Status(); s.LeftOut != (LeftOut{}) || s.Resources != 4 || s.Key != old.ID() || s.Bytes != fileSize(t, dir) {
 		t.Errorf("%+v", s)
 	}
@@ -173,7 +172,7 @@ func TestKeysAreKept(t *testing.T) {
 		w.give(relaytest.EDSCluster("plain", strings.Repeat("x", i)))
 		w.save()
 	}
-	want = w.text()
+	want := w.text()
 	w.keeper.SetKeys(both) // while it runs
 	w.save()
 	if s := w.keeper.Status(); s.Key != both.ID() {
