@@ -34,6 +34,8 @@ type control struct {
 	lanes       []*controlLane
 	nonce       int
 
+	// aliases are those that virtual hosts go by, if they are asked for.
+	aliases map[string][]string
 	// hidden names are served when they are asked for, and are not in `*`.
 	hidden func(name string) bool
 	// tailor makes the body that a lane is sent of a body; nil: it is the same for all.
@@ -168,7 +170,8 @@ func (c *control) asked(l *controlLane, a relay.Ask) {
 	for _, n := range a.Subscribe {
 		ty.names[askedWord(n)] = true
 		if !a.First {
-			delete(ty.known, n.Name)
+			delete(ty.known, c.resource(a.TypeURL, n.Name))
+			ty.repeatMembers(a.TypeURL, n.Name)
 			ty.repeatVariants(n)
 		}
 	}
@@ -262,6 +265,10 @@ func (c *control) members(typeURL string, ty *askedType) map[string]bool {
 		if c.hasVariants(typeURL, ty, name) {
 			continue
 		}
+		if real := c.resource(typeURL, name); real != name {
+			names[real] = true
+			continue
+		}
 		prefix, glob := strings.CutSuffix(name, "/*")
 		if space := xds.IsVirtualHost(typeURL) && !strings.Contains(name, "/"); !space && (!glob || !xds.IsNewStyle(name)) {
 			names[name] = true
@@ -269,15 +276,36 @@ func (c *control) members(typeURL string, ty *askedType) map[string]bool {
 		}
 		none := true
 		for _, of := range []map[string]string{c.state[typeURL], ty.known} {
-			for member := range of {
+			for member, body := range of {
 				if rest, ok := strings.CutPrefix(member, prefix+"/"); ok && rest != "*" && !strings.Contains(rest, "/") {
-					names[member], none = true, false
+					names[member], none = true, none && body == ""
 				}
 			}
 		}
 		names[name] = none
 	}
 	return names
+}
+
+// repeatMembers has all be told again that a glob or a namespace selects.
+func (ty *askedType) repeatMembers(typeURL, name string) {
+	prefix, glob := strings.CutSuffix(name, "/*")
+	if glob || xds.IsVirtualHost(typeURL) && !strings.Contains(name, "/") {
+		maps.DeleteFunc(ty.known, func(member, _ string) bool {
+			rest, within := strings.CutPrefix(member, prefix+"/")
+			return within && !strings.Contains(rest, "/")
+		})
+	}
+}
+
+// resource is the name of the resource that an alias stands for, if there is one.
+func (c *control) resource(typeURL, name string) string {
+	for real, aliases := range c.aliases {
+		if xds.IsVirtualHost(typeURL) && c.state[typeURL][real] != "" && slices.Contains(aliases, name) {
+			return real
+		}
+	}
+	return name
 }
 
 // deliver has the table take the oldest response in flight.
@@ -337,6 +365,9 @@ func (c *control) encode(s *stated) []byte {
 		x := &discoveryv3.Resource{Name: name, Version: s.bodies[name], Resource: a}
 		if c.unversioned {
 			x.Version = ""
+		}
+		if xds.IsVirtualHost(s.typeURL) {
+			x.Aliases = c.aliases[name]
 		}
 		delta.Resources = append(delta.Resources, x)
 	}

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -168,6 +169,18 @@ func (m *matrix) ruled(rules []authz.Rule) {
 
 // expression reads a pattern in another way than the product does.
 func expression(pattern string, parts map[string]string, bind bool) *regexp.Regexp {
+	key := fmt.Sprint(pattern, parts, bind)
+	if x, known := expressions.Load(key); known {
+		return x.(*regexp.Regexp)
+	}
+	x := readExpression(pattern, parts, bind)
+	expressions.Store(key, x)
+	return x
+}
+
+var expressions sync.Map
+
+func readExpression(pattern string, parts map[string]string, bind bool) *regexp.Regexp {
 	words := regexp.MustCompile(`\*\*|\*|\{[a-z]+\}`)
 	out, last := "^", 0
 	for _, at := range words.FindAllStringIndex(pattern, -1) {
