@@ -205,8 +205,8 @@ func (a *Allowances) Holding(origin, typeURL string, params Fields) Held {
 	return a.holding(origin, typeURL, params, false)
 }
 
-// Owning is Holding for what is allowed to this identity in particular: by a pattern of names with a
-// part of the identity, or by a rule that has the whole identity in who, without parts and stars.
+// Owning is Holding for what is allowed to this identity in particular: by a pattern of names with
+// a part of the identity, or by a rule that has the whole identity in who, without parts and stars.
 // Without rules that is nothing.
 func (a *Allowances) Owning(origin, typeURL string, params Fields) Held {
 	return a.holding(origin, typeURL, params, true)
