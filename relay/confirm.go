@@ -9,9 +9,6 @@ import "time"
 // the longest pause. A name is held back until the origin speaks of it, or for 15 s if a list waits
 // for it.
 
-// unconfirmed reports whether the members were restored and no stream has confirmed them.
-func (t *set) unconfirmed() bool { return t.restored && !t.firm }
-
 // heldBack reports whether restored content is held back from the client because the client says
 // that it holds something.
 func (p *position) heldBack() bool {

@@ -230,7 +230,9 @@
 // FuzzRestoreBody). What was restored is stale, lingers and is asked for at once
 // (testdata/restored*.txt). A client that says it holds something is sent no restored form of it
 // until the origin has confirmed that (confirm.go, testdata/restored_names.txt,
-// restored_sotw.txt); a client of a set waits as for a set that is not firm. If a SotW origin
+// restored_sotw.txt); a client of a set waits as for a set that is not firm. Secrets by identity
+// have images of their own (SecretImages), since they may only be written in encrypted form
+// (testdata/restored_secrets.txt). If a SotW origin
 // answers, a restored name without clients is sent to nobody before it was asked. A restored
 // Cluster that is gone stays in the first list of a client whose version shows that it holds it,
 // until the client's routes are written (comeback.go, downstream/testdata/ads_restarted_sotw.txt).

@@ -15,9 +15,9 @@ import (
 // TypeImage is what a snapshot keeps of one type of one group, for one parameter map. Nothing in it
 // may be changed: the bodies are the table's own.
 //
-// Not in it are secrets (RELAY-75), what must not be cached (RELAY-9; a set with such a member is
-// its interest alone, RELAY-81), absence, errors, and the groups of one client. What was restored
-// and is not confirmed yet is in it like all else.
+// Not in it are what must not be cached (RELAY-9; a set with such a member is its interest alone,
+// RELAY-81), absence, errors, and the groups of one client. What was restored and is not confirmed
+// yet is in it like all else. Secrets have images of their own (SecretImages).
 type TypeImage struct {
 	Origin string
 	Group  string // its key
@@ -74,6 +74,16 @@ type NameImage struct {
 // The lock of a type is held while the pointers to its bodies are collected (BenchmarkImages), and
 // no lock is held outside of a step of the iteration.
 func (t *Table) Images(changedSince func(*TypeImage) uint64) iter.Seq[TypeImage] {
+	return t.images(false, changedSince)
+}
+
+// SecretImages is Images of the secrets that are shared by identity. They may be written in
+// encrypted form alone (RELAY-75).
+func (t *Table) SecretImages(changedSince func(*TypeImage) uint64) iter.Seq[TypeImage] {
+	return t.images(true, changedSince)
+}
+
+func (t *Table) images(secrets bool, changedSince func(*TypeImage) uint64) iter.Seq[TypeImage] {
 	return func(yield func(TypeImage) bool) {
 		for _, o := range t.Origins() {
 			for _, g := range o.groupList() {
@@ -82,7 +92,7 @@ func (t *Table) Images(changedSince func(*TypeImage) uint64) iter.Seq[TypeImage]
 				}
 				var node []byte
 				for _, s := range *g.all.Load() {
-					if xds.IsSecret(s.typeURL) {
+					if xds.IsSecret(s.typeURL) != secrets || secrets && !o.SecretsByIdentity() {
 						continue
 					}
 					x := TypeImage{Origin: o.name, Group: g.key, Identity: g.identity, TypeURL: s.typeURL, Params: s.params}

@@ -44,7 +44,8 @@ func (d *diskImages) snapshot(t *Table, now time.Time) (out []string) {
 		}
 		return x.Revision
 	}
-	for x := range t.Images(since) {
+	images := slices.AppendSeq(slices.Collect(t.Images(since)), t.SecretImages(since))
+	for _, x := range images {
 		key := x.key()
 		y := diskImage{TypeImage: x, bodies: map[*xds.Variant]xds.BodyImage{}}
 		for _, v := range x.variants() {

@@ -269,7 +269,11 @@ func (n *namedTable) unlink(r *record, now time.Time) {
 		n.abandon(e)
 		return
 	}
-	if linger := n.shard.linger(); linger > 0 && (e.existed || !n.absent(e)) {
+	linger := n.shard.linger()
+	if n.shard.outlasts(e.unconfirmed) {
+		linger = leastRestored
+	}
+	if linger > 0 && (e.existed || !n.absent(e)) {
 		n.shard.lingerUntil(&e.interest, now.Add(linger), timer{entry: e})
 		n.lapse(e)
 		return

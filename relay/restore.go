@@ -19,9 +19,8 @@ import (
 // settled and not firm (set.go), and a restored entry is unconfirmed (confirm.go). All other
 // clients are served at once.
 
-// leastRestored is the shortest time for which restored subscriptions linger. Clients need it to
-// come back.
-const leastRestored = time.Minute
+// Restored secrets stay until the origin has confirmed them, whether or not a client has them: they
+// do not retire, and a client that starts later in the outage needs them as much (RELAY-75).
 
 // RestoreBody makes a body from what a snapshot recorded of it. The body is checked as if the
 // origin sent it, since a damaged file may have anything in it. The error names the resource. Give
@@ -48,8 +47,8 @@ func (t *Table) Restore(now time.Time, x TypeImage) error {
 		return fail(errors.New("the origin is not configured"))
 	case !o.Serves(x.TypeURL) || x.TypeURL == "" || len(x.TypeURL) > xds.MaxTypeURL:
 		return fail(errors.New("the origin is not asked for the type"))
-	case xds.IsSecret(x.TypeURL):
-		return fail(errors.New("secrets are not restored (RELAY-75)"))
+	case xds.IsSecret(x.TypeURL) && !o.SecretsByIdentity():
+		return fail(errors.New("secrets are not restored, unless they are shared by identity (RELAY-75)"))
 	case x.Params.Len() > 0 && !o.TP2():
 		return fail(errors.New("the origin is not known to understand parameters by now (DYN-17)"))
 	case x.Empty():

@@ -209,6 +209,8 @@ func (s *script) configure(f []string) {
 	o.DropOnDataError = slices.Contains(f, "drop")
 	o.RecursiveGlobs = slices.Contains(f, "recursive")
 	o.WithholdTTL = slices.Contains(f, "withhold")
+	o.Secrets = slices.Contains(f, "secrets") // by identity
+	o.SecretsByIdentity = o.Secrets
 	if s.cfg.Gather = 0; slices.Contains(f, "gather") {
 		s.cfg.Gather = 20 * time.Millisecond
 	}

@@ -153,21 +153,25 @@ func (t *set) dropClient(now time.Time) {
 	t.shard.lingerUntil(&t.interest, now.Add(t.shard.linger()), timer{set: t})
 }
 
+// unconfirmed reports whether the members were restored and no stream has confirmed them.
+func (t *set) unconfirmed() bool { return t.restored && !t.firm }
+
 // endLinger ends the interest in a set, or else in a name, once linger has passed. It locks the
 // shard.
 func (s *shard) endLinger(end timer, now time.Time) {
 	s.mu.Lock()
 	t, e := end.set, end.entry
 	var w *interest
-	var holds bool
+	var holds, unconfirmed bool
 	if t != nil {
-		w, holds = &t.interest, t.firm
+		w, holds, unconfirmed = &t.interest, t.firm, t.unconfirmed()
 	} else {
-		w, holds = &e.interest, e.chosen != nil
+		w, holds, unconfirmed = &e.interest, e.chosen != nil, e.unconfirmed
 	}
 	w.timer = false
 	if w.lingers() {
-		end.at = gate.Linger(w.lingerAt, now, s.cfg().Linger, holds, s.group.origin.frozen.Load() != nil)
+		outlasts := s.outlasts(unconfirmed)
+		end.at = gate.Linger(w.lingerAt, now, s.cfg().Linger, holds || outlasts, outlasts || s.group.origin.frozen.Load() != nil)
 		switch {
 		case !end.at.IsZero(): // it is kept for longer
 			w.timer = true

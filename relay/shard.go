@@ -95,6 +95,16 @@ func (s *shard) private() bool {
 	return s.group.dedicated || xds.IsSecret(s.typeURL) || s.group.origin.ended.Load()
 }
 
+// leastRestored is the shortest time for which restored subscriptions linger. Clients need it to
+// come back.
+const leastRestored = time.Minute
+
+// outlasts reports whether content without clients is kept for as long as it is unconfirmed. That
+// holds for restored secrets (restore.go).
+func (s *shard) outlasts(unconfirmed bool) bool {
+	return unconfirmed && xds.IsSecret(s.typeURL) && !s.group.dedicated && !s.group.origin.ended.Load()
+}
+
 // retires reports whether content is kept for an outage after its last client has left. The content
 // of a group in which no client acknowledged anything is not kept: a made-up node would displace
 // what real clients may come back for.

@@ -85,6 +85,13 @@ func (b *book) look(t *relay.Table, now, wall time.Time, keep map[string]bool) {
 	for x := range t.Images(changedSince) {
 		b.take(&x, now, wall, keep[x.Origin])
 	}
+	for x := range t.SecretImages(changedSince) {
+		if b.encrypted {
+			b.take(&x, now, wall, keep[x.Origin])
+		} else {
+			b.secrets[shardKey(&x)] = secretPage{x.Revision, resources(&x)}
+		}
+	}
 	maps.DeleteFunc(b.secrets, func(key string, _ secretPage) bool { return !there[key] })
 	for key, p := range b.pages {
 		switch {
@@ -105,10 +112,6 @@ func (b *book) drop(p *page) {
 // take updates a page from an image.
 func (b *book) take(x *relay.TypeImage, now, wall time.Time, keep bool) {
 	key := shardKey(x)
-	if xds.IsSecret(x.TypeURL) && !b.encrypted {
-		b.secrets[key] = secretPage{x.Revision, resources(x)}
-		return
-	}
 	p := b.pages[key]
 	if p == nil {
 		if x.Empty() {

@@ -4,8 +4,8 @@
 // # What it is
 //
 // A [Keeper] has a directory. [Keeper.Load] restores what is there, and [Keeper.Run] writes.
-// Package relay decides what is kept and how restored content is used (relay.TypeImage). Secrets,
-// and what must not be cached, are never written (TestNoSecrets).
+// Package relay decides what is kept and how restored content is used (relay.TypeImage). What must
+// not be cached is never written.
 //
 // # The file
 //
@@ -30,6 +30,25 @@
 //     weir.snapshot.damaged-TIME, before it is replaced; three of these are kept
 //     (TestFewAreSetAside).
 //   - An export is such a file without superseded records.
+//
+// # Encryption
+//
+// With [Keys] the file is encrypted: the file above, sealed in blocks of 4 KiB (seal.go). Nothing
+// of it is in plain text but the format's version and an id of the key (TestSealed). Writes are
+// appended, cut off and damaged as above: a block that was changed, moved, or taken from another
+// file does not open, and costs what is in it (TestSealedFlipAnywhere, TestSealedReordered,
+// TestSealedCutAnywhere, FuzzUnseal). No key and nonce are used twice, also where a write failed
+// and is repeated in its place (TestNoNonceTwice). The first key of the key file encrypts, both
+// decrypt, and another first key has the file written anew at once (TestKeysAreKept). A file in
+// plain text is read, and replaced by the first write (TestPlainBecomesEncrypted). One whose key is
+// not at hand is treated as one that cannot be restored.
+//
+// Without keys, secrets and resources with a private key in them are not written, and counted
+// (leftout.go, TestNoSecrets, TestKeysAreLeftOut). A set that lacks such a member is restored as
+// not settled; a name that lacks it is asked for. Each body is looked at once, when it is new
+// (package sensitive). What an older version of weir wrote is cleaned with the first write
+// (TestOlderFilesAreCleaned). An export is in plain text, and never has any of it
+// (TestExportHasNoKeys).
 //
 // An operator's freeze is kept with the origin (TestFrozenIsKept). An origin is identified by its
 // configured name. If its servers have changed it is restored all the same, but its versions are
@@ -64,8 +83,9 @@
 // A kill loses the changes of up to an interval, a freeze among them. What was restored may have
 // been removed by the origin in that time; the origin says so when it is back.
 //
-// Keys and passwords that an origin puts into listeners and clusters, instead of secrets, are on
-// disk as they are in memory; the command line blanks them.
+// Somebody who can write to the directory can put back the whole file, or cut off its last writes:
+// they once were what weir wrote, and encryption does not tell. Copies that were set aside stay as
+// they were written. A key in a message of an unknown type is found in PEM form alone.
 //
 // A file is read into memory as a whole at the start. Damage to both copies of the header, in the
 // first 256 bytes, costs the file. Of network file systems nothing is expected beyond what fsync
@@ -77,7 +97,8 @@
 //
 // # What to read next
 //
-// format.go, scan.go and content.go read the file; log.go writes it; image.go turns an image into
+// format.go, scan.go and content.go read the file; log.go writes it; keys.go, seal.go and unseal.go
+// encrypt it; image.go turns an image into
 // records; book.go is what the file lacks; keeper.go has the rounds; restore.go restores;
 // summary.go and transfer.go are for the command line.
 package snapshot

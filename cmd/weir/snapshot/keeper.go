@@ -53,6 +53,8 @@ type Status struct {
 	// Restored is the number of resources restored at the start.
 	Restored int `json:"restored"` // resources
 	Lost     int `json:"lost,omitempty"`
+	// NotRestored is what that snapshot left out, since it was in plain text.
+	NotRestored LeftOut `json:"not_restored,omitzero"`
 	// Resources and Live are the number of resources kept, and their bytes. Bytes is the size of
 	// the file, which has superseded records as well.
 	Resources int   `json:"resources"`
@@ -190,6 +192,11 @@ func (k *Keeper) load(now time.Time) Restored {
 	k.unfit = keys == nil || c.Report.Key != keys.ID()
 	if keys != nil && c.Report.Key == "" {
 		k.cfg.Log.Info("the snapshot is in plain text; the next write encrypts it", zap.String("path", c.Report.Path))
+	}
+	if left := c.Report.LeftOut; left != (LeftOut{}) {
+		k.state.NotRestored = left
+		k.cfg.Log.Warn("the snapshot lacks what has a private key in it, since it was written without cache.snapshot.key_file",
+			zap.Int("secrets", left.Secrets), zap.Int("others", left.WithKeys))
 	}
 	r := c.Restore(k.cfg.Table, RestoreConfig{Now: now, Wall: now, MaxAge: k.cfg.MaxAge, Addresses: k.addresses()})
 	if r.Damaged {

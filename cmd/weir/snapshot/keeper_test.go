@@ -3,6 +3,7 @@ package snapshot
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -304,6 +305,47 @@ func TestNoSecrets(t *testing.T) {
 		if bytes.Contains(data, []byte(text)) {
 			t.Errorf("the file has %q", text)
 		}
+	}
+	c, err := Read(File(dir), nil)
+	if err != nil || c.Report.LeftOut != (LeftOut{Secrets: 1}) || w.keeper.Status().LeftOut != c.Report.LeftOut {
+		t.Errorf("%v %+v", err, c.Report)
+	}
+	w.apply(xds.SecretType, map[string]string{"key": ""})
+	w.save()
+	if s := w.keeper.Status(); s.LeftOut.Secrets != 0 {
+		t.Errorf("when it is gone: %+v", s)
+	}
+}
+
+// TestSecretsAreKept: with a key file those that are shared by identity are, encrypted, and are
+// restored where secrets are still shared so.
+func TestSecretsAreKept(t *testing.T) {
+	dir, keys := t.TempDir(), testKeys(t, 'x')
+	keyed := func(cfg *Config) { cfg.Keys = keys }
+	w := newWorld(t, dir, keyed)
+	w.want(xds.SecretType, "key")
+	w.apply(xds.SecretType, map[string]string{"key": hush})
+	w.save()
+	w.end()
+	next := newWorld(t, dir, keyed)
+	if r := next.load(); r.Resources != 1 || next.text() != w.text() || !strings.Contains(next.text(), "Secret name key key") {
+		t.Errorf("%+v\n%s", r, next.text())
+	}
+	next.end()
+	table, err := relay.New(relay.Config{Origins: []relay.OriginConfig{{Name: "mesh", Secrets: true}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	next = newWorld(t, dir, keyed, func(cfg *Config) { cfg.Table = table })
+	if r := next.keeper.Load(next.now); r.Resources > 0 || r.Damaged || next.said("a part of the snapshot is not restored") != 1 {
+		t.Errorf("dedicated by now: %+v", r)
+	}
+	c, err := Read(File(dir), keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left, err := c.Export(io.Discard); err != nil || left != (LeftOut{Secrets: 1}) || len(grep(t, dir, hush)) > 0 {
+		t.Errorf("%v %+v", err, left)
 	}
 }
 

@@ -116,6 +116,10 @@ func (r *restoration) shard(s *shardRecords) {
 		r.TooOld += s.resources()
 		return
 	}
+	if xds.IsSecret(x.TypeURL) && !r.table.Origin(x.Origin).SecretsByIdentity() {
+		r.fail(fmt.Errorf("origin %q: %d secrets are left out: it has no secrets: by_identity by now", x.Origin, s.resources()), false)
+		return
+	}
 	r.Lost += r.fill(&x, s, sets)
 	if err := r.table.Restore(r.cfg.Now, x); err != nil {
 		r.fail(err, true)

@@ -42,7 +42,7 @@ func newWorld(t testing.TB, dir string, edit ...func(*Config)) *world {
 	core, logs := observer.New(zapcore.InfoLevel)
 	w := &world{t: t, dir: dir, now: start, log: logs, sub: map[string]*relay.Sub{}, vouched: start}
 	var err error
-	if w.table, err = relay.New(relay.Config{Origins: []relay.OriginConfig{{Name: "mesh"}}}); err != nil {
+	if w.table, err = relay.New(relay.Config{Origins: []relay.OriginConfig{{Name: "mesh", Secrets: true, SecretsByIdentity: true}}}); err != nil {
 		t.Fatal(err)
 	}
 	w.cfg = Config{
@@ -166,7 +166,8 @@ func (w *world) text() string { return tableText(w.table) }
 
 func tableText(t *relay.Table) string {
 	var lines []string
-	for x := range t.Images(func(*relay.TypeImage) uint64 { return 0 }) {
+	every := func(*relay.TypeImage) uint64 { return 0 }
+	for _, x := range slices.AppendSeq(slices.Collect(t.Images(every)), t.SecretImages(every)) {
 		at := fmt.Sprintf("%s %s ", x.Origin, x.TypeURL[strings.LastIndexByte(x.TypeURL, '.')+1:])
 		for _, set := range x.Sets {
 			lines = append(lines, fmt.Sprintf("%s%s settled=%t", at, set.Selector, set.Settled))
