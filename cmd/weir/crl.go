@@ -217,9 +217,9 @@ func (s *secured) trusts(state *tls.ConnectionState, usage x509.ExtKeyUsage) err
 	case len(state.PeerCertificates) == 0:
 		return nil
 	case s.agent != nil:
-		return s.verifySVID(state)
+		return s.verifySVID(state, lastGood(state))
 	case s.nameless:
-		return verifyChain(state, s.ca.current.Load().pool)
+		return verifyChain(state, s.ca.current.Load().pool, lastGood(state))
 	}
 	chains, err := s.ca.current.Load().still(state, usage)
 	if err == nil && s.crl != nil {

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/spiffe/go-spiffe/v2/svid/x509svid"
 
@@ -36,7 +37,7 @@ func (s *secured) permits(cert *x509.Certificate) (who string, ok bool) {
 // admit ends a handshake with a client that may not connect. It is asked for resumed sessions too.
 func (s *secured) admit(state tls.ConnectionState) error {
 	if s.agent != nil {
-		if err := s.verifySVID(&state); err != nil {
+		if err := s.verifySVID(&state, time.Now()); err != nil {
 			return err
 		}
 	}
@@ -51,9 +52,9 @@ func (s *secured) confirm(state tls.ConnectionState) error {
 	err := error(nil)
 	switch {
 	case s.agent != nil:
-		err = s.verifySVID(&state)
+		err = s.verifySVID(&state, time.Now())
 	case s.nameless:
-		err = verifyChain(&state, s.ca.current.Load().pool)
+		err = verifyChain(&state, s.ca.current.Load().pool, time.Now())
 	}
 	if err != nil {
 		return err
@@ -66,16 +67,16 @@ func (s *secured) confirm(state tls.ConnectionState) error {
 
 // verifySVID is verifyChain by the authorities of the certificate's own trust domain: those of
 // another one cannot vouch for it.
-func (s *secured) verifySVID(state *tls.ConnectionState) error {
-	if _, _, err := x509svid.Verify(state.PeerCertificates, s.ca.current.Load().bundles); err != nil {
+func (s *secured) verifySVID(state *tls.ConnectionState, at time.Time) error {
+	if _, _, err := x509svid.Verify(state.PeerCertificates, s.ca.current.Load().bundles, x509svid.WithTime(at)); err != nil {
 		return &tls.CertificateVerificationError{UnverifiedCertificates: state.PeerCertificates, Err: err}
 	}
 	return nil
 }
 
 // verifyChain is what crypto/tls does by itself, but for the host name.
-func verifyChain(state *tls.ConnectionState, roots *x509.CertPool) error {
-	options := x509.VerifyOptions{Roots: roots, Intermediates: x509.NewCertPool()}
+func verifyChain(state *tls.ConnectionState, roots *x509.CertPool, at time.Time) error {
+	options := x509.VerifyOptions{CurrentTime: at, Roots: roots, Intermediates: x509.NewCertPool()}
 	for _, cert := range state.PeerCertificates[1:] {
 		options.Intermediates.AddCert(cert)
 	}
@@ -83,4 +84,14 @@ func verifyChain(state *tls.ConnectionState, roots *x509.CertPool) error {
 		return &tls.CertificateVerificationError{UnverifiedCertificates: state.PeerCertificates, Err: err}
 	}
 	return nil
+}
+
+// lastGood is now, or when the certificate ended. Connections to origins outlive certificates: what
+// is asked of one that is open is whether the authority is trusted still.
+func lastGood(state *tls.ConnectionState) time.Time {
+	now, ends := time.Now(), state.PeerCertificates[0].NotAfter
+	if ends.Before(now) {
+		return ends
+	}
+	return now
 }

@@ -250,6 +250,34 @@ func TestSPIFFEWhoElse(t *testing.T) {
 	}
 }
 
+// TestSPIFFEOpenConnections: a connection to an origin whose certificate ends is not cut, also when
+// what the Workload API gives is judged anew: it is only if the authority is not trusted any more.
+func TestSPIFFEOpenConnections(t *testing.T) {
+	ca, next := weirtest.NewAuthority(t, "ca"), weirtest.NewAuthority(t, "next")
+	trusted := []*weirtest.Authority{ca}
+	ends := time.Now().Add(4 * time.Second)
+	ca.IssueSPIFFEUntil("brief", 2, planeID, ends)
+	planeAgent := spire.New(t)
+	planeAgent.Start()
+	planeAgent.Give(spire.Workload{ID: planeID, Pair: ca.Pair("brief"), Bundle: trusted})
+	w := startWorkloads(t, agentOf(t, ca, weirID, 1), planeAgent)
+	client := w.client("served", svid(ca, webID, 3), "a")
+	cut := func() int {
+		return w.logs.FilterMessageSnippet("of a server of the origin is not trusted any more").Len()
+	}
+	planeAgent.Give(spire.Workload{ID: planeID, Pair: svid(ca, planeID, 4), Bundle: trusted})
+	time.Sleep(time.Until(ends) + time.Second)
+	w.agent.Give(spire.Workload{ID: weirID, Pair: svid(ca, weirID, 5), Bundle: trusted})
+	await(t, "it is judged", func() bool { return w.logs.FilterMessage(given).Len() == 2 })
+	w.files.put(t, "cds.yaml", clusters("a", "b"))
+	client.AwaitNames(relaytest.ClusterType, "the origin is heard", "a", "b")
+	if cut() != 0 {
+		t.Error("the connection to the origin is cut since its certificate has ended")
+	}
+	w.agent.Give(spire.Workload{ID: weirID, Pair: svid(ca, weirID, 6), Bundle: []*weirtest.Authority{next}})
+	await(t, "the authority is not trusted any more", func() bool { return cut() == 1 })
+}
+
 // TestSPIFFEAtStart: a listener waits for its first certificate, for so long; then weir does not
 // start. An origin fails to connect, says why, and is served when the agent is there.
 func TestSPIFFEAtStart(t *testing.T) {

@@ -146,11 +146,17 @@ func (a *Authority) IssueUntil(name string, serial int64, ends time.Time) {
 // IssueSPIFFE is Issue of a certificate that has a SPIFFE ID, and nothing else of whose it is.
 func (a *Authority) IssueSPIFFE(name string, serial int64, id string) {
 	a.tb.Helper()
+	a.IssueSPIFFEUntil(name, serial, id, time.Now().Add(time.Hour))
+}
+
+// IssueSPIFFEUntil is IssueSPIFFE of a certificate that ends then.
+func (a *Authority) IssueSPIFFEUntil(name string, serial int64, id string, ends time.Time) {
+	a.tb.Helper()
 	u, err := url.Parse(id)
 	if err != nil {
 		a.tb.Fatal(err)
 	}
-	a.issue(name, leaf(serial, time.Now().Add(time.Hour), func(c *x509.Certificate) { c.URIs = []*url.URL{u} }))
+	a.issue(name, leaf(serial, ends, func(c *x509.Certificate) { c.URIs = []*url.URL{u} }))
 }
 
 // IssueDNS is Issue of a certificate that has a DNS name besides the address.
