@@ -9,9 +9,9 @@ import (
 )
 
 // Clients of one identity have the same allowances, and all who may have the same by the same rules
-// have one permit (TestRolesSharePermits). To find one costs far less than to make it. What no client
-// has any more is dropped, so clients that come and go with ever new identities leave nothing
-// (TestIdentitiesLeaveNothing).
+// have one permit (TestRolesSharePermits). To find one costs far less than to make it. What no
+// client has any more is dropped, so clients that come and go with ever new identities leave
+// nothing (TestIdentitiesLeaveNothing).
 var (
 	identities = intern.New[identityKey, authz.Allowances]()
 	permits    = intern.New[permitKey, relay.Permit]()

@@ -331,8 +331,8 @@ func subjectOf(identity string) (s subject) {
 	return s
 }
 
-// match binds the parts to what an identity has in their places. It adds them to an empty list, which
-// may have room.
+// match binds the parts to what an identity has in their places. It adds them to an empty list,
+// which may have room.
 func (w *who) match(s subject, room parts) (values parts, ok bool) {
 	n := len(w.segments)
 	if s.separator != w.separator || len(s.segments) < n || (len(s.segments) > n) != w.rest {

@@ -6,7 +6,7 @@
 //
 // # Who imports it
 //
-// Packages relay and relay/xds.
+// Packages relay, relay/xds and downstream.
 package intern
 
 import (
