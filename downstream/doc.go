@@ -47,7 +47,8 @@
 // testdata/rules*.txt). A client that may have something else by other rules has its stream ended
 // at once (testdata/rules_reload.txt, TestRulesOfALiveServer). What the rules set is put into the
 // node before its group is found, and over the parameters of plain names (testdata/rules_set.txt).
-// A client that no rule fits reports no load.
+// A client that no rule fits reports no load. Clients that may have the same have one permit
+// (permits.go).
 //
 // What the rules decide is added up in the session, and counted, booked and logged once for each
 // request after it is unlocked (decisions.go, TestDecisionsOnRequests, TestAudit). What was denied

@@ -3,10 +3,12 @@
 //
 // # What it is
 //
-// [Compile] reads rules, each of which allows something. [Rules.For] puts the parts of an identity
-// into them, once for a connection. [Allowances.Fit] drops those whose claims the node does not
-// meet, once for a stream. [Allowances.Permit] is what they allow of one type, and Permit.Allows
-// answers for a name. As soon as there is one rule, what none allows is denied (TestDecisions).
+// [Compile] reads rules, each of which allows something. [Rules.For] finds those that an identity
+// fits, and binds its parts, once for a connection. [Allowances.Fit] drops those whose claims the
+// node does not meet, once for a stream. [Allowances.Holding] is which of them hold for one type.
+// It is cheap, since it puts no part into a pattern of names. [Held.Permit] does, and is dear: it
+// is for all who have the same key. Permit.Allows answers for a name. As soon as there is one rule,
+// what none allows is denied (TestDecisions).
 //
 // # What rules set
 //
