@@ -3,7 +3,11 @@ package real
 import (
 	"context"
 	"encoding/pem"
+	"errors"
 	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"iter"
 	"maps"
 	"os"
 	"path/filepath"
@@ -11,7 +15,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/cache/types"
@@ -163,20 +166,37 @@ func secretsByIdentity(t *testing.T, e envoy) {
 // awaitDisk waits until the snapshot has been the same for ten intervals.
 func (b *bed) awaitDisk() {
 	b.Helper()
-	var last time.Time
-	same := 0
+	last, same := "", 0
 	if !weirtest.Until(patience, func() bool {
-		info, err := os.Stat(b.disk)
-		if err != nil || !info.ModTime().Equal(last) {
-			same = 0
+		now := ""
+		for path, text := range b.written() {
+			now += fmt.Sprint(path, len(text), crc32.ChecksumIEEE([]byte(text)), " ")
 		}
-		if err == nil {
-			last = info.ModTime()
+		if same++; now == "" || now != last {
+			last, same = now, 0
 		}
-		same++
 		return same > 10 || !pause()
 	}) {
 		b.Fatal("the snapshot does not come to rest")
+	}
+}
+
+// written are weir's files, by their paths.
+func (b *bed) written() iter.Seq2[string, string] {
+	return func(yield func(path, text string) bool) {
+		err := filepath.WalkDir(b.disk, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			if err == nil && !yield(path, string(text)) {
+				return fs.SkipAll
+			}
+			return err
+		})
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // one that was replaced meanwhile
+			b.Error(err)
+		}
 	}
 }
 
@@ -194,24 +214,20 @@ func (b *bed) hasAsked(p *proxy) {
 // findNoKeys looks for private keys in weir's files, its log and on its pages.
 func (b *bed) findNoKeys() {
 	b.Helper()
-	places := map[string]string{"the log": b.weir.Output()}
-	for _, page := range []string{"/", "/config", "/status", "/clients", "/groups", "/resources?type=" + relaytest.SecretType, "/nacks", "/authz", "/metrics"} {
+	written, places := false, map[string]string{"the log": b.weir.Output()}
+	for _, page := range []string{"/", "/config", "/origins", "/clients", "/groups", "/resources?type=" + relaytest.SecretType, "/nacks", "/authz", "/metrics"} {
 		body, err := weirtest.Fetch("http://" + b.weir.Admin + page)
 		if err != nil {
 			b.Errorf("%s: %v", page, err)
 		}
 		places[page] = body
 	}
-	files, err := filepath.Glob(b.disk + "*")
-	if err != nil || len(files) == 0 {
-		b.Fatalf("weir has no files: %v", err)
+	for path, text := range b.written() {
+		places[path] = text
+		written = true
 	}
-	for _, f := range files {
-		text, err := os.ReadFile(f)
-		if err != nil {
-			b.Fatal(err)
-		}
-		places[f] = string(text)
+	if !written {
+		b.Error("weir has no files")
 	}
 	for n := range 2 {
 		text, err := os.ReadFile(b.authority.Path(certificateOf(n) + ".key"))
