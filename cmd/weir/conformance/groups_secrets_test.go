@@ -311,7 +311,7 @@ func secretsUnseen(t *testing.T, d relaytest.Dialect) {
 	}
 	pages := map[string]string{"the log": w.weir.Output()}
 	for _, path := range []string{
-		"/", "/groups", "/clients", "/nacks", "/origins", "/metrics", "/config", "/resources", "/resources?bodies=true", "/resources?type=sds&name=the-name",
+		"/", "/groups", "/clients", "/nacks", "/authz", "/origins", "/metrics", "/config", "/resources", "/resources?bodies=true", "/resources?type=sds&name=the-name",
 	} {
 		body, err := weirtest.Fetch("http://" + w.weir.Admin + path)
 		if err != nil {
