@@ -309,8 +309,8 @@
 //     state that there are none (SOTW-9). The origin sees the client's node, and in it the client's
 //     identity where relay.OriginConfig.IdentityTo says so. By identity, a group key that does not
 //     contain the identity will do where a rule names it: the rule says who shares the secret.
-//   - RELAY-75: with cache.snapshot.key_file secrets by identity are written to disk, encrypted, and
-//     restored: without them an Envoy that starts during an outage has no certificate. What was
+//   - RELAY-75: with cache.snapshot.key_file secrets by identity are written to disk, encrypted,
+//     and restored: without them an Envoy that starts during an outage has no certificate. What was
 //     restored stays without clients until the origin has confirmed it (relay, restore.go).
 //   - RELAY-20, ALIAS-6: where `*` of virtual hosts is wanted beside a namespace, both are asked on
 //     the main lane, and a host that comes for one counts for both. A virtual host whose name is
