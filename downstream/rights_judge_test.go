@@ -17,7 +17,6 @@ import (
 type claimant struct {
 	who, listener string
 	fields        map[string]string // of the node: node.cluster, node.metadata.KEY
-	params        map[string]string // parameters.KEY, of plain names, as the node states them
 }
 
 // bound is a rule with the parts of an identity put in.

@@ -87,9 +87,9 @@ func TestKeysOverRestart(t *testing.T) {
 			origin.Set(relaytest.SecretType, me+"/key", "1", relaytest.Secret(me+"/key", hush))
 			top := t.TempDir()
 			dir, socket, keys := filepath.Join(top, "kept"), filepath.Join(top, "weir.sock"), keyFile(t, 'x')
-			text := keptConfig(origin.Net().Addr(), "delta", dir) + fmt.Sprintf(`
+			text := keptConfig(origin.Net().Addr(), "delta", dir) + `
 authorization: [{ who: ["uid:{uid}"], types: [sds], names: ["{uid}/*"] }, { who: ["uid:*"], types: [cds], names: ["**"] }]
-`)
+`
 			text = strings.Replace(text, `listeners: [{ address: "127.0.0.1:0" }]`, "listeners: [{ address: \"unix://"+socket+"\" }]", 1)
 			text = strings.Replace(text, "group_by: []", "group_by: [], secrets: by_identity", 1)
 			want := 1
