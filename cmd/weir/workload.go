@@ -153,9 +153,7 @@ func (w agentWatcher) OnX509ContextWatchError(err error) { w.certificates.missed
 // give takes what an agent gives into use in all places.
 func (c *certificates) give(a *agent, next *workload) {
 	c.mu.Lock()
-	if a.latest == nil {
-		close(a.first)
-	}
+	first := a.latest == nil
 	a.latest, a.silent = next, nil
 	var changed []func()
 	for _, m := range c.all {
@@ -166,6 +164,9 @@ func (c *certificates) give(a *agent, next *workload) {
 		if f := m.changed.Load(); f != nil {
 			changed = append(changed, *f)
 		}
+	}
+	if first {
+		close(a.first) // now all places have it, and who waited for it takes no lock
 	}
 	c.mu.Unlock()
 	for _, f := range changed {

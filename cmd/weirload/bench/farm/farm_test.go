@@ -42,7 +42,9 @@ func TestFarm(t *testing.T) {
 		if least := 6500 * time.Microsecond; s.P50 < least || s.P99 < s.P50 || s.Max < s.P99 {
 			t.Errorf("%s: p50 %v, p99 %v, max %v: the links alone take %v", s.Name, s.P50, s.P99, s.Max, least)
 		}
-		if killed := i > 0; killed != (s.Lost > 0) || killed != (s.InSync > 0) {
+		killed := i > 0
+		// The three streams of tier 2 may all be at the one weir of tier 1 that stays.
+		if few := killed && cfg.Kill[i-1] == 1; killed != (s.Lost > 0) && !few || killed != (s.InSync > 0) {
 			t.Errorf("%s: %d streams lost, in sync after %v", s.Name, s.Lost, s.InSync)
 		}
 	}
