@@ -367,6 +367,9 @@ func (m *model) quiet() {
 			if !exists && (c.errs[n].text != "" && m.refused(c) || m.spared(c, n)) {
 				return true
 			}
+			if _, wanted := want[n]; !wanted && m.keepsDenied(c) {
+				return true
+			}
 			if _, wanted := want[n]; m.aliasHoldings() && !c.delta && !wanted && !xds.SentWhole(c.typeURL) && !c.wildcard {
 				return true // what an alias stood for before, and there is no word to take it back
 			}

@@ -36,8 +36,21 @@ func (m *model) permit(c *modelSub, typeURL string) *Permit {
 	maps.DeleteFunc(c.held, func(n string, _ int) bool { return !kept(n) })
 	maps.DeleteFunc(c.versions, func(n string, _ string) bool { return !kept(n) })
 	maps.DeleteFunc(c.back, func(n string, _ int) bool { return denied(n) })
+	if !c.delta && !c.wildcard && len(c.names) == 0 { // it has left the list
+		c.held, c.versions, c.back, c.version = map[string]int{}, map[string]string{}, nil, ""
+	}
 	some := func(string, string, bool) bool { return part != "" }
 	return NewPermit(part, func(name string) bool { return c.may.Allows(m.plain(name)) }, some)
+}
+
+// keepsDenied reports whether a client may keep what it may not have, or might not when it asked
+// last: in state of the world only a list takes it away, and there is none before what the client
+// may hold by its names is known (RELAY-7).
+func (m *model) keepsDenied(c *modelSub) bool {
+	return m.has("permits") && !c.delta && slices.ContainsFunc(slices.Collect(maps.Keys(c.names)), func(n string) bool {
+		f := m.faults[c.typeURL][n]
+		return f.code != 0 && f.code != codeNotFound
+	})
 }
 
 // judgePermit: a client is told of nothing that it may not have, but that it is gone.
