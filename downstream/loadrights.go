@@ -9,6 +9,8 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	loadstatsv3 "github.com/envoyproxy/go-control-plane/envoy/service/load_stats/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -77,7 +79,10 @@ func loadRightsOf(set *settings, from *caller, first []byte) (*loadRights, []byt
 		return &loadRights{said: r.Node, allow: of}, nil, err
 	}
 	if len(of.SetNode()) > 0 {
-		first = encodeLoads(r)
+		var err error
+		if first, err = encodeLoads(r); err != nil {
+			return nil, nil, err
+		}
 	}
 	said := &corev3.Node{Id: r.GetNode().GetId(), Cluster: r.GetNode().GetCluster(), Metadata: r.GetNode().GetMetadata()}
 	return &loadRights{rules: set.rules, said: said, allow: of}, first, nil
@@ -96,15 +101,15 @@ func (r *loadRights) set(report []byte) ([]byte, error) {
 		return report, nil
 	}
 	m.Node = setIn(m.Node, r.allow)
-	return encodeLoads(m), nil
+	return encodeLoads(m)
 }
 
-func encodeLoads(r *loadstatsv3.LoadStatsRequest) []byte {
+func encodeLoads(r *loadstatsv3.LoadStatsRequest) ([]byte, error) {
 	b, err := proto.Marshal(r)
 	if err != nil {
-		panic("downstream: a load report cannot be encoded: " + err.Error()) // our own bug: it was decoded
+		return nil, status.Errorf(codes.Internal, "authorization: with what is set the load report cannot be encoded: %v", err)
 	}
-	return b
+	return b, nil
 }
 
 // keeps reports whether a stream of load reports goes on by other rules: the client fits one, and

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
 )
@@ -210,6 +211,8 @@ func variable(inner string, env func(string) (string, bool)) (string, error) {
 		return fallback, nil
 	case !set && !hasFallback:
 		return "", fmt.Errorf("environment variable %s is not set", name)
+	case !utf8.ValidString(value):
+		return "", fmt.Errorf("environment variable %s is not UTF-8", name)
 	}
 	return value, nil
 }
