@@ -221,7 +221,8 @@ func (m *multiUnion) takeWhole(now time.Time, k Deferral) *Answer {
 	switch {
 	case !complete, all.lists() == 0 && (!gone || m.stars == 0 && !holds && len(all.Errors) == 0 && m.due == nil):
 		all.Body, all.Located, m.due = nil, nil, nil
-		if !complete || holds || len(all.Errors) > 0 { // they are sent with the next list (SOTW-9)
+		// It is sent with the next list (SOTW-9). So is the first answer to `*` (SOTW-10).
+		if !complete || holds || m.stars > 0 || len(all.Errors) > 0 {
 			m.due = all
 		}
 		return nil
