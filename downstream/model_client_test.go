@@ -20,6 +20,7 @@ type modelClient struct {
 	id     int
 	delta  bool
 	window time.Duration // in which the server gathers changes
+	wrote  time.Time     // when a response was last written
 
 	// The client's side.
 	wishes map[string]*wishes

@@ -861,7 +861,8 @@ func (m *model) warmed() {
 			if cl := c.served[cds].flight; len(cl) > 0 {
 				from = later(from, cl[len(cl)-1].at).Add(hold) // newer clusters, which go first
 			} else if at := c.served[cds].firstNews(); at > 0 {
-				from = later(from, m.times[at].Add(c.window)) // newer clusters, which are gathered
+				// newer clusters, which are gathered until the window is over that the last write began
+				from = later(from, later(m.times[at], c.wrote).Add(c.window))
 			}
 			if late := m.rig.now.Sub(from.Add(hold)); late > 0 && !c.dueNow(m.rig.now) {
 				m.fail("client %d was sent cluster %s, and its endpoints are late by %v (WARM-1)", c.id, name, late)
@@ -872,6 +873,7 @@ func (m *model) warmed() {
 
 // left notes that a response was written.
 func (c *modelClient) left(m *model, msg *message) {
+	c.wrote = m.rig.now
 	for _, f := range c.served[msg.typeURL].flight {
 		if f.nonce == msg.nonce {
 			f.at = m.rig.now
