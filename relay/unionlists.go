@@ -101,7 +101,7 @@ func (m *multiUnion) takeChanges(now time.Time, k Deferral) *Answer {
 		all.join(a)
 	}
 	// Last, since it has members in place of names that the others lost.
-	if a := m.takeStar(now); a != nil {
+	if a := m.takeStar(now, bodies); a != nil {
 		all.join(a)
 		bodies = append(bodies, a.Body)
 	}
@@ -129,7 +129,8 @@ func (m *multiUnion) namesVersion() string {
 }
 
 // takeStar takes from `*` what no other origin has by name. A body that was asked for by name wins.
-func (m *multiUnion) takeStar(now time.Time) *Answer {
+// named are the bodies of the other Subs in the same answer.
+func (m *multiUnion) takeStar(now time.Time, named []*Body) *Answer {
 	if m.star == nil {
 		return nil
 	}
@@ -138,7 +139,7 @@ func (m *multiUnion) takeStar(now time.Time) *Answer {
 	if a == nil {
 		return nil
 	}
-	b := m.withoutNamed(a.Body)
+	b := m.withoutNamed(a.Body, named)
 	if b != a.Body && b.empty() && len(a.Errors) == 0 && !fresh {
 		a.Receipt().judged(accepted) // it is not sent, so no client acknowledges it
 		return nil
@@ -147,10 +148,20 @@ func (m *multiUnion) takeStar(now time.Time) *Answer {
 	return a
 }
 
-// withoutNamed is a body from `*` without the names that another origin has a body of.
-func (m *multiUnion) withoutNamed(b *Body) *Body {
+// withoutNamed is a body from `*` without the names that another origin has a body of, or that the
+// other bodies of the answer remove: a name is in a response once (DELTA-20).
+func (m *multiUnion) withoutNamed(b *Body, others []*Body) *Body {
+	removed := map[string]bool{}
+	if slices.ContainsFunc(b.Removed, xds.IsNewStyle) {
+		for _, x := range others {
+			for _, name := range x.Removed {
+				removed[name] = true
+			}
+		}
+	}
 	named := func(name string) bool {
-		return xds.IsNewStyle(name) && slices.ContainsFunc(m.subs, func(s *Sub) bool { return s != m.star && !s.located && s.hasBody(name) })
+		return xds.IsNewStyle(name) && (removed[name] ||
+			slices.ContainsFunc(m.subs, func(s *Sub) bool { return s != m.star && !s.located && s.hasBody(name) }))
 	}
 	ofVariant := func(v *xds.Variant) bool { return named(v.Name) }
 	if !slices.ContainsFunc(b.Variants, ofVariant) && !slices.ContainsFunc(b.Heartbeats, ofVariant) &&
