@@ -59,8 +59,8 @@ type Seed struct {
 	// PeersAllowed lists patterns of identities, as in authorization, of which the certificate of
 	// each side has to fit one. Needed with tls.
 	PeersAllowed []string `yaml:"peers_allowed"`
-	// File is a snapshot or an export of one, which is taken if no sibling has anything. It may come
-	// until timeout; an empty file says that none comes. Default: empty.
+	// File is a snapshot or an export of one, which is taken if no sibling has anything. It may
+	// come until timeout; an empty file says that none comes. Default: empty.
 	File string `yaml:"file" path:"file"`
 	// Timeout bounds how long the start waits for all of it. Default: 10s.
 	Timeout time.Duration `yaml:"timeout"`

@@ -20,12 +20,12 @@
 //
 // # What is believed
 //
-// A sibling is known by its certificate, on both sides; that is the caller's to see to (Config.Dial).
-// Beyond that a state is as untrusted as a file. It is refused if it is of another deployment or
-// another version of the format, if its checksum differs, if any record in it is damaged, if it
-// is larger than allowed, or if it says that something happened later than in a minute from now
-// (TestLies). A head says most of that before any byte is moved. A head is at most 1 MiB
-// (FuzzHead).
+// A sibling is known by its certificate, on both sides; that is the caller's to see to
+// (Config.Dial). Beyond that a state is as untrusted as a file. It is refused if it is of another
+// deployment or another version of the format, if its checksum differs, if any record in it is
+// damaged, if it is larger than allowed, or if it says that something happened later than in a
+// minute from now (TestLies). A head says most of that before any byte is moved. A head is at most
+// 1 MiB (FuzzHead).
 //
 // # How long it takes
 //

@@ -59,13 +59,14 @@ type ServerConfig struct {
 
 // Server answers siblings.
 type Server struct {
-	cfg   ServerConfig
-	slots chan struct{} // one for each transfer
+	cfg    ServerConfig
+	slots  chan struct{} // one for each transfer
+	within time.Duration // writeWithin, but in tests
 }
 
 // NewServer makes a Server.
 func NewServer(cfg ServerConfig) *Server {
-	return &Server{cfg: cfg, slots: make(chan struct{}, maxTransfers)}
+	return &Server{cfg: cfg, slots: make(chan struct{}, maxTransfers), within: writeWithin}
 }
 
 // Handler returns what answers on the port. Who may ask is decided before.
@@ -121,7 +122,7 @@ func (s *Server) state(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Trailer", checksum)
-	out := &sending{ctx: ctx, to: w, deadlines: http.NewResponseController(w), sum: sha256.New()}
+	out := &sending{ctx: ctx, to: w, deadlines: http.NewResponseController(w), sum: sha256.New(), within: s.within}
 	if err := state.Write(out); err != nil {
 		s.cfg.Metrics.SeedTransfer(served, resultError)
 		s.cfg.Log.Warn("a sibling did not take all of the state that it asked for", zap.String("sibling", r.RemoteAddr), zap.Int64("bytes", out.size), zap.Error(err))
@@ -142,6 +143,7 @@ type sending struct {
 	ctx       context.Context
 	to        http.ResponseWriter
 	deadlines *http.ResponseController
+	within    time.Duration // for each chunk
 	sum       hash.Hash
 	size      int64
 }
@@ -151,7 +153,7 @@ func (s *sending) Write(b []byte) (n int, err error) {
 	for len(b) > 0 {
 		part := b[:min(len(b), chunk)]
 		b = b[len(part):]
-		if err := s.deadlines.SetWriteDeadline(time.Now().Add(writeWithin)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		if err := s.deadlines.SetWriteDeadline(time.Now().Add(s.within)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 			return n, err
 		}
 		if _, err := s.to.Write(part); err != nil {
