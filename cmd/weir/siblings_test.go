@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -387,4 +388,36 @@ func TestSeedReload(t *testing.T) {
 			t.Errorf("%s: %v", seed, err)
 		}
 	}
+}
+
+// TestSiblingsOfThePage: the page's configuration is that of two replicas, with paths, ports and a
+// control plane that are there. The second one starts with what the first one has.
+func TestSiblingsOfThePage(t *testing.T) {
+	fenced, _ := blocksOf(t)
+	at := slices.IndexFunc(fenced, func(b block) bool { return b.first == "# siblings.yaml" })
+	if at < 0 {
+		t.Fatal("the page does not have it any more")
+	}
+	ca := weirtest.NewAuthority(t, "ca")
+	ca.IssueSPIFFE("weir", 2, "spiffe://corp/ns/mesh/sa/weir")
+	origin := relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Serving: true, Patience: patience})
+	origin.Set(relaytest.ClusterType, "a", "1", relaytest.EDSCluster("a", "x"))
+	start := func(peer string) (*running, string) {
+		dir := filepath.Join(t.TempDir(), "kept")
+		text := strings.NewReplacer(
+			"/etc/weir/tls/tls.crt", ca.Path("weir.pem"), "/etc/weir/tls/tls.key", ca.Path("weir.key"), "/etc/weir/tls/ca.crt", ca.Path("ca.pem"),
+			"/var/lib/weir }", dir+", interval: 100ms }", "0.0.0.0:18080", "127.0.0.1:0", "0.0.0.0:19082", "127.0.0.1:0",
+			"dns:///weir-headless:19082", peer, "control-plane:18000", origin.Net().Addr(),
+		).Replace(fenced[at].text)
+		return startWeir(t, text+"admin: { address: \"127.0.0.1:0\" }\n").up(), dir
+	}
+	first, dir := start("127.0.0.1:1")
+	c := openClient(t, dial(t, first.listenAddress()), relaytest.Delta)
+	c.Request(relaytest.ClusterType)
+	await(t, "the first is full", func() bool { return first.kept.Status().Resources == 1 && wholeOnDisk(t, dir) })
+	origin.Stop()
+	second, _ := start(first.seedAddress())
+	c = openClient(t, dial(t, second.listenAddress()), relaytest.Delta)
+	c.Request(relaytest.ClusterType)
+	c.AwaitNames(relaytest.ClusterType, "and so is the second", "a")
 }
