@@ -37,7 +37,8 @@
 // # Who imports it
 //
 // Packages relay, relay/inspect, upstream, upstream/file, upstream/rest, downstream,
-// downstream/sink, cmd/weir, cmd/weir/admin and cmd/weir/snapshot. It imports nothing of weir.
+// downstream/sink, cmd/weir, cmd/weir/admin, cmd/weir/seed and cmd/weir/snapshot. It imports
+// nothing of weir.
 //
 // # What to read next
 //

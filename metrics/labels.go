@@ -27,11 +27,13 @@ var (
 	evictionReasons = []string{"entries", "bytes", "max_stale", "memory", other}
 	lookups         = [...]string{"live", "stale", "retired", "absent", "miss", "mismatch"}
 	results         = []string{"ok", "error"}
+	seedRoles       = []string{"served", "taken", other}
+	seedResults     = []string{"ok", "error", "busy", other}
 	auditResults    = []string{"clean", "drift", "postponed", other}
 	locatorFaults   = []string{"unheeded", "unconstrained", "empty_or", other}
 	driftKinds      = []string{"changed", "missing", "extra", other}
-	certRoles       = []string{"listener", "admin", "origin", "client_ca", "origin_ca", "svid", "trust_bundle", other}
-	tlsRoles        = []string{"listener", "admin", "origin", "client_ca", "origin_ca", "crl", "tickets", other}
+	certRoles       = []string{"listener", "admin", "origin", "client_ca", "origin_ca", "sibling", "sibling_ca", "svid", "trust_bundle", other}
+	tlsRoles        = []string{"listener", "admin", "origin", "client_ca", "origin_ca", "sibling", "sibling_ca", "crl", "tickets", other}
 	// nodeFields are those of node.WatchedFields.
 	nodeFields = []string{
 		"node_type", "cluster", "locality", "user_agent_version", "metadata.NAMESPACE", "metadata.CLUSTER_ID", "metadata.LABELS", "metadata.app", other,

@@ -32,6 +32,7 @@ type Metrics struct {
 	snapshots     map[string]prometheus.Counter // by result
 	snapshotSaved prometheus.Gauge
 	snapshotLeft  *prometheus.GaugeVec
+	seeds         map[string]map[string]prometheus.Counter // by role and result
 	upstream      upstreamVecs
 	buildInfo     *prometheus.GaugeVec
 
@@ -77,9 +78,9 @@ func New(reg *prometheus.Registry) *Metrics {
 			Name: "weir_config_last_reload_successful",
 			Help: "1 if the config file was accepted when it was read last, at the start or since; 0 if it was refused, and another text is in force.",
 		}),
-		tlsReloads: tlsReloads(counterVec(f, "weir_tls_reloads_total",
+		tlsReloads: byRole(counterVec(f, "weir_tls_reloads_total",
 			"Changes of files of certificates, keys, authorities, CRLs and ticket keys; after an error what was there before stays in force.",
-			"role", "result")),
+			"role", "result"), tlsRoles, results),
 		configInfo: f.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "weir_config_info", Help: "Always 1; the label is the SHA-256 of the text of the configuration that is in force.",
 		}, []string{"hash"}),
@@ -93,6 +94,8 @@ func New(reg *prometheus.Registry) *Metrics {
 			Name: "weir_snapshot_left_out_resources",
 			Help: "Resources that the snapshot on disk leaves out because cache.snapshot.key_file is not set: secrets, and others with a private key in them.",
 		}, []string{"reason"}),
+		seeds: byRole(counterVec(f, "weir_seed_transfers_total",
+			"Whole states that were sent to a sibling, or taken from one at the start.", "role", "result"), seedRoles, seedResults),
 		upstream: newUpstreamVecs(f),
 		buildInfo: f.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "weir_build_info", Help: "Always 1; the labels say which build this is.",
@@ -263,9 +266,10 @@ func (m *Metrics) TLSReload(role string, err error) {
 	}
 }
 
-func tlsReloads(vec *prometheus.CounterVec) map[string]map[string]prometheus.Counter {
-	out := make(map[string]map[string]prometheus.Counter, len(tlsRoles))
-	for _, role := range tlsRoles {
+// byRole returns the counters of a vector with the labels role and result.
+func byRole(vec *prometheus.CounterVec, roles, results []string) map[string]map[string]prometheus.Counter {
+	out := make(map[string]map[string]prometheus.Counter, len(roles))
+	for _, role := range roles {
 		out[role] = map[string]prometheus.Counter{}
 		for _, r := range results {
 			out[role][r] = vec.WithLabelValues(role, r)
@@ -307,6 +311,13 @@ func (m *Metrics) SnapshotLeftOut(secrets, withKeys int) {
 	if m != nil {
 		m.snapshotLeft.WithLabelValues("secret").Set(float64(secrets))
 		m.snapshotLeft.WithLabelValues("key").Set(float64(withKeys))
+	}
+}
+
+// SeedTransfer counts a whole state that was sent to a sibling, or taken from one.
+func (m *Metrics) SeedTransfer(role, result string) {
+	if m != nil {
+		m.seeds[oneOf(seedRoles, role)][oneOf(seedResults, result)].Inc()
 	}
 }
 

@@ -88,6 +88,7 @@ var catalogue = map[string]string{
 	"weir_snapshot_writes_total":                   "result",
 	"weir_snapshot_last_success_timestamp_seconds": "",
 	"weir_snapshot_left_out_resources":             "reason",
+	"weir_seed_transfers_total":                    "result,role",
 }
 
 // closed lists the values that a label may have, whatever callers pass. The labels of build_info
@@ -98,7 +99,7 @@ var closed = map[string][]string{
 	"stage":   {"sent", "acked"},
 	"result": {
 		"ok", "error", "live", "stale", "retired", "absent", "miss", "mismatch", "clean", "drift", "postponed", "changed", "unchanged", "unresolved",
-		"no_descriptor", "refused", "allowed", "denied", "ended", "other",
+		"no_descriptor", "refused", "allowed", "denied", "ended", "busy", "other",
 	},
 	"field": {
 		"node_type", "cluster", "locality", "user_agent_version", "metadata.NAMESPACE", "metadata.CLUSTER_ID", "metadata.LABELS", "metadata.app", "other",
@@ -118,7 +119,7 @@ var closed = map[string][]string{
 		"other",
 	},
 	"origin": {"mesh"},
-	"role":   {"listener", "admin", "origin", "client_ca", "origin_ca", "svid", "trust_bundle", "crl", "tickets", "other"},
+	"role":   {"listener", "admin", "origin", "client_ca", "origin_ca", "sibling", "sibling_ca", "svid", "trust_bundle", "crl", "tickets", "served", "taken", "other"},
 }
 
 // exercise calls everything, with good values and with what must never become a label.
@@ -156,7 +157,9 @@ func exercise(m *Metrics) {
 		m.ConfigReload(errors.New(s))
 		m.TLSReload(s, errors.New(s))
 		m.SnapshotWrite(errors.New(s))
+		m.SeedTransfer(s, s)
 	}
+	m.SeedTransfer("taken", "busy")
 	m.AdminRefusal("slowed")
 	m.ConfigLoaded(nil)
 	m.ConfigInfo("0a1b")

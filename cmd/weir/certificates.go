@@ -26,10 +26,13 @@ const (
 	roleOrigin   = "origin"
 	roleClientCA = "client_ca"
 	roleOriginCA = "origin_ca"
-	roleTickets  = "tickets" // which have no end
-	roleCRL      = "crl"
-	roleSVID     = "svid" // of an agent, as the next
-	roleBundle   = "trust_bundle"
+	// Of replicas among themselves.
+	roleSibling   = "sibling"
+	roleSiblingCA = "sibling_ca"
+	roleTickets   = "tickets" // which have no end
+	roleCRL       = "crl"
+	roleSVID      = "svid" // of an agent, as the next
+	roleBundle    = "trust_bundle"
 )
 
 // renewalDue is the longest before its end that a certificate's renewal counts

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -18,31 +19,54 @@ import (
 type kept struct {
 	*snapshot.Keeper // nil: it is off
 
-	// Set once by restore, before its first use.
-	origins map[string]bool // origins with restored resources
+	keys atomic.Pointer[snapshot.Keys] // of the key file; nil: there is none
+
+	// Set by restore, before anything is served.
+	restored map[string]snapshot.Origin // origins with restored resources, as they were
+	origins  map[string]bool            // these
+	from     string                     // where they are from: fromSnapshot, or as seed.Found says
+}
+
+// fromSnapshot says that something was restored from the own snapshot.
+const fromSnapshot = "snapshot"
+
+// take notes what was restored.
+func (k *kept) take(r snapshot.Restored, from string) {
+	k.restored, k.origins, k.from = r.Origins, map[string]bool{}, from
+	for name := range r.Origins {
+		k.origins[name] = true
+	}
+}
+
+// source is where what was restored of an origin is from; "": nothing was.
+func (k *kept) source(origin string) string {
+	if k.origins[origin] {
+		return k.from
+	}
+	return ""
 }
 
 // openSnapshot makes the keeper. It reads the key file, and has it watched.
 func (p *process) openSnapshot() error {
 	cfg := p.config()
 	c := &cfg.Cache.Snapshot
-	if c.Path == "" {
-		return nil
-	}
-	var keys *snapshot.Keys
-	if c.KeyFile != "" {
+	if cfg.Cache.UsesKey() {
 		p.files.add(func(time.Time) { p.readKeysAgain(c.KeyFile) }, c.KeyFile)
-		var warning, err error
-		if keys, warning, err = snapshot.ReadKeys(c.KeyFile); err != nil {
+		keys, warning, err := snapshot.ReadKeys(c.KeyFile)
+		if err != nil {
 			return cfg.Problemf("cache.snapshot.key_file", "%v", err)
 		}
 		if warning != nil {
 			p.log.Warn("the key of the snapshot", zap.Error(warning))
 		}
+		p.kept.keys.Store(keys)
+	}
+	if c.Path == "" {
+		return nil
 	}
 	k, err := snapshot.New(snapshot.Config{
 		Path: c.Path, Interval: c.Interval, MaxAge: c.MaxAge, Deployment: cfg.Name, Table: p.table,
-		Origins: p.keptOrigins, Keys: keys, Metrics: p.metrics, Log: p.log,
+		Origins: p.keptOrigins, Keys: p.kept.keys.Load(), Metrics: p.metrics, Log: p.log,
 	})
 	if err != nil {
 		return errors.Join(problems(cfg, "cache.snapshot", err)...)
@@ -58,25 +82,39 @@ func (p *process) readKeysAgain(path string) {
 		p.log.Error("the key of the snapshot is not renewed; the old one stays in force", zap.Error(err))
 		return
 	}
-	p.kept.SetKeys(keys)
+	p.kept.keys.Store(keys)
+	if p.kept.Keeper != nil {
+		p.kept.SetKeys(keys)
+	}
 	p.log.Info("the key of the snapshot was read again", zap.String("key", keys.ID()))
 }
 
-// restore puts the snapshot into the table, which serves nobody yet.
-func (p *process) restore() {
-	if p.kept.Keeper == nil {
-		return
+// restore puts the snapshot into the table, which serves nobody yet; or else what a sibling has.
+func (p *process) restore(ctx context.Context) {
+	var r snapshot.Restored
+	if p.kept.Keeper != nil {
+		r = p.kept.Load(time.Now())
+		p.kept.take(r, fromSnapshot)
+		p.freezeAgain(r.Frozen, "as it was before the restart: clients stay at what was restored")
 	}
-	p.kept.origins = map[string]bool{}
-	r := p.kept.Load(time.Now())
-	for name := range r.Origins {
-		p.kept.origins[name] = true
-	}
-	for name, since := range r.Frozen {
+	p.askSiblings(ctx, r.Types == 0)
+}
+
+// freezeAgain freezes the origins that were frozen where their content is from.
+func (p *process) freezeAgain(frozen map[string]time.Time, why string) {
+	for name, since := range frozen {
 		p.table.Origin(name).Freeze(since)
-		p.log.Warn("the origin is frozen, as it was before the restart: clients stay at what was restored",
-			zap.String("origin", name), zap.Time("since", since))
+		p.log.Warn("the origin is frozen, "+why, zap.String("origin", name), zap.Time("since", since))
 	}
+}
+
+// originAddresses returns the servers of each configured origin.
+func (p *process) originAddresses() map[string][]string {
+	m := map[string][]string{}
+	for _, o := range p.keptOrigins() {
+		m[o.Name] = o.Addresses
+	}
+	return m
 }
 
 // run writes changes until ctx ends.

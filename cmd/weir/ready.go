@@ -24,7 +24,7 @@ func (p *process) readiness() admin.Readiness {
 			missing = append(missing, o.Name)
 		}
 		r.Origins = append(r.Origins, admin.OriginReadiness{
-			Name: o.Name, Reached: o.Reached, Restored: p.kept.origins[o.Name], Connected: o.Connected, Unanswered: unanswered(groups[i]),
+			Name: o.Name, Reached: o.Reached, Restored: p.kept.origins[o.Name], RestoredFrom: p.kept.source(o.Name), Connected: o.Connected, Unanswered: unanswered(groups[i]),
 		})
 	}
 	left := time.Until(p.started.Add(p.config().Timing.ReadyWait))

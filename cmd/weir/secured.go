@@ -79,6 +79,27 @@ func (c *certificates) origin(cfg *config.Config, path string, files *config.Cli
 	return s, s.open(cfg, path, [2]string{roleOrigin, roleOriginCA}, files.Cert, files.Key, files.CA, "ca")
 }
 
+// siblings reads what replicas know each other by, on both sides; nil is plain text. Host names are
+// not verified: replicas are asked by their addresses.
+func (c *certificates) siblings(cfg *config.Config) (*secured, error) {
+	const path = "cache.seed.tls"
+	seed := &cfg.Cache.Seed
+	files := seed.TLS
+	if !files.Enabled() {
+		return nil, nil
+	}
+	s := &secured{certificates: c, protocols: []string{"http/1.1"}, oldest: tls.VersionTLS13, nameless: true, whoKey: "cache.seed.peers_allowed"}
+	var err error
+	if s.who, err = patterns(cfg, s.whoKey, seed.PeersAllowed...); err != nil {
+		return nil, err
+	}
+	if files.SPIFFE != "" {
+		s.agent, s.pair, s.ca = c.join(path, files.SPIFFE)
+		return s, nil
+	}
+	return s, s.open(cfg, path, [2]string{roleSibling, roleSiblingCA}, files.Cert, files.Key, files.CA, "ca")
+}
+
 // open reads the files there are; if that fails it leaves nothing behind.
 func (s *secured) open(cfg *config.Config, path string, roles [2]string, cert, key, ca, caKey string) (err error) {
 	if cert != "" {

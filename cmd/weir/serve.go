@@ -44,6 +44,7 @@ type process struct {
 	files    *watch
 	tls      *certificates
 	kept     kept
+	siblings siblings
 	first    *nextConfig // what was opened at the start
 	// refusedAtStart is why the file was refused at the start, so that the configuration that was
 	// last accepted is in force; nil: it was accepted.
@@ -128,7 +129,7 @@ func newProcess(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *pr
 	if err = first.openSinks(); err != nil {
 		return nil, err
 	}
-	if err = p.openSnapshot(); err != nil {
+	if err = errors.Join(p.openSnapshot(), p.openSiblings(ctx)); err != nil {
 		return nil, err
 	}
 	server, err := serverConfig(cfg)
@@ -154,7 +155,7 @@ func newProcess(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *pr
 func (p *process) discard() {
 	p.first.close()
 	p.tls.end()
-	for _, w := range []*web{p.admin, p.probes} {
+	for _, w := range []*web{p.admin, p.probes, p.siblings.port} {
 		if w != nil {
 			_ = w.listener.Close()
 		}
@@ -168,7 +169,10 @@ func (p *process) run(ctx context.Context) error {
 	work, stopWork := context.WithCancel(work)
 	defer stopWork()
 
-	p.restore()
+	if s := p.siblings.port; s != nil {
+		parts.Go(s.serve)
+	}
+	p.restore(ctx)
 	for _, w := range p.webs() {
 		parts.Go(w.serve)
 	}
@@ -198,7 +202,7 @@ func (p *process) run(ctx context.Context) error {
 	p.server.Drain(context.WithoutCancel(ctx), p.config().Timing.Drain)
 	stopWork()
 	// The ports for operators close last, so that the shutdown can be watched.
-	for _, w := range p.webs() {
+	for _, w := range p.allWebs() {
 		w.close(context.WithoutCancel(ctx))
 	}
 	err := parts.Wait()
@@ -231,7 +235,7 @@ func advance(ctx context.Context, table *relay.Table) error {
 }
 
 func (p *process) sayStarted() {
-	for _, w := range p.webs() {
+	for _, w := range p.allWebs() {
 		p.log.Info("listening", zap.String("port", w.name), zap.Stringer("address", w.listener.Addr()))
 	}
 }

@@ -46,6 +46,10 @@ func checkSecrets(cfg *config.Config) (warnings []error, err error) {
 		port(fmt.Sprintf("listeners[%d].tls", i), roleListener, cfg.Listeners[i].TLS)
 	}
 	port("admin.tls", roleAdmin, cfg.Admin.TLS)
+	if t := cfg.Cache.Seed.TLS; t.SPIFFE == "" {
+		_, err := c.siblings(cfg)
+		found(err, t.Cert, t.Key, t.CA)
+	}
 	for i := range cfg.Origins {
 		client := func(kind string, t *config.ClientTLS) {
 			if t.SPIFFE != "" {
@@ -72,7 +76,7 @@ func checkSecrets(cfg *config.Config) (warnings []error, err error) {
 			found(cfg.Problemf("admin.token_file", "%v", err), file)
 		}
 	}
-	if s := &cfg.Cache.Snapshot; s.Path != "" && s.KeyFile != "" {
+	if s := &cfg.Cache.Snapshot; cfg.Cache.UsesKey() {
 		_, warning, err := snapshot.ReadKeys(s.KeyFile)
 		if err != nil {
 			found(cfg.Problemf("cache.snapshot.key_file", "%v", err), s.KeyFile)

@@ -88,6 +88,14 @@ func (p *process) webs() []*web {
 	return []*web{p.probes, p.admin}
 }
 
+// allWebs returns webs, and the port for siblings, which is served before all else.
+func (p *process) allWebs() []*web {
+	if p.siblings.port == nil {
+		return p.webs()
+	}
+	return append([]*web{p.siblings.port}, p.webs()...)
+}
+
 // openAdmin opens the ports for operators.
 func (p *process) openAdmin(ctx context.Context) error {
 	cfg := p.config()

@@ -28,9 +28,11 @@ type Readiness struct {
 type OriginReadiness struct {
 	Name    string `json:"name"`
 	Reached bool   `json:"reached"` // it has answered at least once since the start
-	// Restored: from the snapshot, which counts as reached.
-	Restored  bool `json:"restored,omitempty"`
-	Connected bool `json:"connected"`
+	// Restored: from the snapshot or a seed, which counts as reached. RestoredFrom says from which:
+	// snapshot, a sibling with its address, or a file.
+	Restored     bool   `json:"restored,omitempty"`
+	RestoredFrom string `json:"restored_from,omitempty"`
+	Connected    bool   `json:"connected"`
 	// Unanswered lists types that clients wait for, short names.
 	Unanswered []string `json:"unanswered,omitempty"`
 }

@@ -125,9 +125,10 @@ func (c *Config) check(r *report) {
 	if s := &c.Cache.Snapshot; s.Path != "" && s.Interval < 100*time.Millisecond {
 		k.addf("cache.snapshot.interval", "must be at least 100ms")
 	}
-	if s := &c.Cache.Snapshot; s.Path == "" && s.KeyFile != "" {
+	if c.Cache.Snapshot.KeyFile != "" && !c.Cache.UsesKey() {
 		k.warnf("cache.snapshot.key_file", "is not used: cache.snapshot.path is empty, so nothing is written")
 	}
+	k.seed(&c.Cache.Seed)
 	k.timing(&c.Timing)
 	k.types("ready.types", c.Ready.Types)
 	k.admin(&c.Admin)
@@ -225,6 +226,7 @@ func (k checker) distinctAddresses(c *Config) {
 	}
 	use("admin.address", c.Admin.Address)
 	use("probes.address", c.Probes.Address)
+	use("cache.seed.listen", c.Cache.Seed.Listen)
 }
 
 // choices are the values of keys with few of them. An empty default is allowed as well.

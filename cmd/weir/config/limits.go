@@ -14,6 +14,9 @@ type Cache struct {
 	MaxStale time.Duration `yaml:"max_stale"`
 	// Snapshot is the last known good configuration on disk.
 	Snapshot Snapshot `yaml:"snapshot"`
+	// Seed is where a weir that has no snapshot takes what its siblings hold, the other replicas of
+	// its deployment.
+	Seed Seed `yaml:"seed"`
 }
 
 // Retired bounds what no client wants any more. Beyond it, what was unused longest is dropped
@@ -43,11 +46,58 @@ type Snapshot struct {
 	KeyFile string `yaml:"key_file" path:"file"`
 }
 
+// Seed is how the replicas of a deployment give each other what they hold. One that has no snapshot
+// takes the newest whole state of a sibling before it serves anybody.
+type Seed struct {
+	// Listen is the host:port where siblings ask. Default: empty, nobody is answered.
+	Listen string `yaml:"listen"`
+	// TLS is how replicas know each other. Without it everything has to be on loopback.
+	TLS SeedTLS `yaml:"tls"`
+	// Peers are the siblings to ask: host:port, or dns:///NAME:PORT for all addresses of a name.
+	// The process leaves out itself. Default: none.
+	Peers []string `yaml:"peers"`
+	// PeersAllowed lists patterns of identities, as in authorization, of which the certificate of
+	// each side has to fit one. Needed with tls.
+	PeersAllowed []string `yaml:"peers_allowed"`
+	// File is a snapshot or an export of one, which is taken if no sibling has anything. It may
+	// come until timeout; an empty file says that none comes. Default: empty.
+	File string `yaml:"file" path:"file"`
+	// Timeout bounds how long the start waits for all of it. Default: 10s.
+	Timeout time.Duration `yaml:"timeout"`
+}
+
+// SeedTLS is the certificate that a replica shows its siblings, whether it asks or answers, and
+// the authorities of theirs. The files, and the agent, are watched.
+type SeedTLS struct {
+	// Cert and Key are PEM files; both or neither. The certificate is used as a server's and as a
+	// client's. Default: empty, plaintext.
+	Cert string `yaml:"cert" path:"file"`
+	Key  string `yaml:"key" path:"file"`
+	// CA is a PEM file of authorities. Host names are not verified: peers_allowed says who is a
+	// sibling. Default: empty.
+	CA string `yaml:"ca" path:"file"`
+	// SPIFFE is the Workload API, unix:///path of an agent's socket, in place of cert, key and ca.
+	// Default: empty.
+	SPIFFE string `yaml:"spiffe"`
+}
+
+// Enabled reports whether siblings speak TLS.
+func (t SeedTLS) Enabled() bool { return t.Cert != "" || t.SPIFFE != "" }
+
+// Asks reports whether the process looks for something to take.
+func (s *Seed) Asks() bool { return len(s.Peers) > 0 || s.File != "" }
+
+// UsesKey reports whether there is a key file, and something to seal or to open with it.
+func (c *Cache) UsesKey() bool {
+	return c.Snapshot.KeyFile != "" && (c.Snapshot.Path != "" || c.Seed.Listen != "" || c.Seed.Asks())
+}
+
 func (c *Cache) setDefaults() {
 	*c = Cache{
 		Linger:   60 * time.Second,
 		Retired:  Retired{Entries: 100_000, Bytes: 256 << 20},
 		Snapshot: Snapshot{Interval: 10 * time.Second},
+		Seed:     Seed{Timeout: 10 * time.Second},
 	}
 }
 

@@ -44,6 +44,9 @@ type Report struct {
 	LeftOut LeftOut `json:"left_out,omitzero"`
 }
 
+// ErrEmpty says that a file has not a single byte.
+var ErrEmpty = errors.New("it is empty")
+
 // Read reads a file that another process may be writing to. It may be in plain text, or encrypted
 // with one of the keys. The error is about the file as a whole; damaged parts are in the report.
 func Read(path string, keys *Keys) (*Content, error) {
@@ -60,6 +63,9 @@ func Decode(name string, data []byte, keys *Keys) (*Content, error) {
 	s, err := unseal(data, keys)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if size == 0 {
+		return nil, fmt.Errorf("%s: %w", name, ErrEmpty)
 	}
 	c, err := parse(name, s.plain)
 	if err != nil {

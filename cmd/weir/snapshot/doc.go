@@ -93,12 +93,12 @@
 //
 // # Who imports it
 //
-// Packages cmd/weir and cmd/weir/admin.
+// Packages cmd/weir, cmd/weir/admin and cmd/weir/seed.
 //
 // # What to read next
 //
 // format.go, scan.go and content.go read the file; log.go writes it; keys.go, seal.go and unseal.go
 // encrypt it; image.go turns an image into
 // records; book.go is what the file lacks; keeper.go has the rounds; restore.go restores;
-// summary.go and transfer.go are for the command line.
+// state.go is for siblings; summary.go and transfer.go are for the command line.
 package snapshot

@@ -52,7 +52,9 @@ type Status struct {
 	Path string `json:"path"`
 	// Restored is the number of resources restored at the start.
 	Restored int `json:"restored"` // resources
-	Lost     int `json:"lost,omitempty"`
+	// From is where they are from, if the directory had nothing: a sibling, or a file.
+	From string `json:"restored_from,omitempty"`
+	Lost int    `json:"lost,omitempty"`
 	// NotRestored is what that snapshot left out, since it was in plain text.
 	NotRestored LeftOut `json:"not_restored,omitzero"`
 	// Resources and Live are the number of resources kept, and their bytes. Bytes is the size of

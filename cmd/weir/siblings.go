@@ -1,0 +1,228 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/hex"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/weir-xds/weir/cmd/weir/config"
+	"github.com/weir-xds/weir/cmd/weir/seed"
+	"github.com/weir-xds/weir/cmd/weir/snapshot"
+)
+
+const (
+	// seedBytes bounds the state of a sibling.
+	seedBytes = 4 << 30
+	// headsWait bounds how long a process that has a snapshot waits for what siblings say of
+	// freezes.
+	headsWait = 2 * time.Second
+)
+
+// siblings are the other replicas, which give each other what they hold (cache.seed).
+type siblings struct {
+	// Set once by openSiblings.
+	id      string   // of this process, random
+	secured *secured // nil: plain text
+	port    *web     // nil: nobody is answered
+	loaded  chan struct{}
+
+	settled atomic.Bool // what this process starts with is in the table
+}
+
+// openSiblings opens the port for siblings, and reads what they are known by.
+func (p *process) openSiblings(ctx context.Context) error {
+	s, cfg := &p.siblings, p.config()
+	c := &cfg.Cache.Seed
+	s.loaded = make(chan struct{})
+	var id [16]byte
+	_, _ = rand.Read(id[:]) // never fails
+	s.id = hex.EncodeToString(id[:])
+	if c.Listen == "" && len(c.Peers) == 0 {
+		return nil
+	}
+	var err error
+	if s.secured, err = p.tls.siblings(cfg); err != nil {
+		return err
+	}
+	if err := s.secured.ready(ctx); err != nil {
+		return cfg.Problemf("cache.seed.tls.spiffe", "%v", err)
+	}
+	if c.Listen == "" {
+		return nil
+	}
+	l, err := listen(ctx, c.Listen, 0)
+	if err != nil {
+		return cfg.Problemf("cache.seed.listen", "cannot listen on %s: %v", c.Listen, err)
+	}
+	s.port = newWeb("seed", newRationed(l, p), s.secured.server(), p.log)
+	s.port.server.Protocols.SetHTTP2(false)
+	s.port.server.Protocols.SetUnencryptedHTTP2(false)
+	s.port.server.Handler = seed.NewServer(seed.ServerConfig{
+		Loaded: s.loaded, Head: p.seedHead, Capture: p.seedState, Metrics: p.metrics, Log: p.log,
+	}).Handler()
+	return nil
+}
+
+// seedHead is what this process says of itself to siblings.
+func (p *process) seedHead() seed.Head {
+	cfg := p.config()
+	h := seed.Head{Process: p.siblings.id, Deployment: cfg.Name, Format: snapshot.Format, Key: p.kept.keys.Load().ID()}
+	if !p.siblings.settled.Load() {
+		return h // it asks siblings itself
+	}
+	held := snapshot.Holdings(p.table)
+	for _, o := range p.vouchedOrigins() {
+		h.Origins = append(h.Origins, seed.Origin{Name: o.Name, Vouched: o.Vouched, Resources: held[o.Name], Frozen: o.Frozen})
+	}
+	return h
+}
+
+// seedState is what a sibling is given; nil: there is nothing yet.
+func (p *process) seedState() *snapshot.State {
+	if !p.siblings.settled.Load() {
+		return nil
+	}
+	return snapshot.Capture(p.table, p.vouchedOrigins(), p.config().Name, p.kept.keys.Load(), time.Now())
+}
+
+// vouchedOrigins is keptOrigins, with the word of what was restored for those that have not vouched
+// since the start.
+func (p *process) vouchedOrigins() []snapshot.Origin {
+	var out []snapshot.Origin
+	for _, o := range p.keptOrigins() {
+		if o.Vouched.IsZero() {
+			o.Vouched = p.kept.restored[o.Name].Vouched
+		}
+		out = append(out, o.Origin)
+	}
+	return out
+}
+
+// askSiblings gives a process that has nothing what a sibling has, or else the file. A process that
+// has a snapshot only hears what siblings say of freezes: nothing that it has is replaced.
+func (p *process) askSiblings(ctx context.Context, empty bool) {
+	s, cfg := &p.siblings, p.config()
+	if !empty {
+		s.settled.Store(true)
+	}
+	close(s.loaded)
+	defer s.settled.Store(true)
+	if !cfg.Cache.Seed.Asks() {
+		return
+	}
+	wait := cfg.Cache.Seed.Timeout
+	if !empty {
+		wait = min(wait, headsWait)
+	}
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	began := time.Now()
+	search := p.search(cfg)
+	heads := search.Heads(ctx)
+	if empty {
+		frozen := p.takeSeed(ctx, search, heads, began)
+		for name := range lastActs(heads) {
+			delete(frozen, name) // siblings know better
+		}
+		p.freezeAgain(frozen, "as it was where the seed is from: clients stay at what was restored")
+	}
+	p.applyFreezes(heads)
+}
+
+func (p *process) search(cfg *config.Config) *seed.Search {
+	c := &cfg.Cache.Seed
+	s := seed.Config{
+		Process: p.siblings.id, Deployment: cfg.Name, File: c.File, Keys: p.kept.keys.Load(), MaxBytes: seedBytes,
+		Dial: p.dialSibling, Metrics: p.metrics, Log: p.log,
+	}
+	for i := range cfg.Origins {
+		s.Origins = append(s.Origins, cfg.Origins[i].Name)
+	}
+	for _, peer := range c.Peers {
+		address, each := config.SeedPeer(peer)
+		s.Peers = append(s.Peers, seed.Peer{Address: address, Each: each})
+	}
+	return seed.New(s)
+}
+
+// dialSibling connects to a sibling, and fails if it is none.
+func (p *process) dialSibling(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	if err != nil || p.siblings.secured == nil {
+		return conn, err
+	}
+	t := p.siblings.secured.client()
+	t.MinVersion, t.NextProtos = tls.VersionTLS13, []string{"http/1.1"}
+	secured := tls.Client(conn, t)
+	if err := secured.HandshakeContext(ctx); err != nil {
+		_ = conn.Close() // nothing was written
+		return nil, err
+	}
+	return secured, nil
+}
+
+// takeSeed restores the first of what was found that can be. It returns the origins that were
+// frozen there.
+func (p *process) takeSeed(ctx context.Context, search *seed.Search, heads []seed.Answer, began time.Time) (frozen map[string]time.Time) {
+	cfg := p.config()
+	for found := range search.Sources(ctx, heads) {
+		now := time.Now()
+		r := found.Content.Restore(p.table, snapshot.RestoreConfig{Now: now, Wall: now, MaxAge: cfg.Cache.Snapshot.MaxAge, Addresses: p.originAddresses()})
+		for _, err := range r.Problems {
+			p.log.Warn("a part of the seed is not restored", zap.String("from", found.From), zap.Error(err))
+		}
+		if r.Types == 0 {
+			continue // nothing of it is in the table
+		}
+		left := found.Content.Report.LeftOut
+		if left != (snapshot.LeftOut{}) {
+			p.log.Warn("the seed lacks what has a private key in it, since it was made without cache.snapshot.key_file",
+				zap.Int("secrets", left.Secrets), zap.Int("others", left.WithKeys))
+		}
+		p.kept.take(r, found.From)
+		if p.kept.Keeper != nil {
+			p.kept.Seeded(r, found.From, left)
+		}
+		p.log.Info("restored from a seed", zap.String("from", found.From), zap.Int("types", r.Types), zap.Int("resources", r.Resources),
+			zap.Int("lost", r.Lost), zap.Int("too_old", r.TooOld), zap.Int64("bytes", found.Content.Report.Bytes), zap.Duration("took", time.Since(began)))
+		return r.Frozen
+	}
+	p.log.Info("there is no seed: this process starts with what its origins and clients bring",
+		zap.Int("siblings", len(heads)), zap.Duration("took", time.Since(began)))
+	return nil
+}
+
+// lastActs returns what siblings say of each origin. If they differ, the one is right whose
+// operator acted last.
+func lastActs(heads []seed.Answer) map[string]seed.Origin {
+	last := map[string]seed.Origin{}
+	for i := range heads {
+		for _, o := range heads[i].Head.Origins {
+			if was, known := last[o.Name]; !known || o.Acted().After(was.Acted()) {
+				last[o.Name] = o
+			}
+		}
+	}
+	return last
+}
+
+// applyFreezes freezes the origins that siblings say an operator has frozen, where this process has
+// no word of its own.
+func (p *process) applyFreezes(heads []seed.Answer) {
+	last := lastActs(heads)
+	for _, r := range p.active.Load().origins {
+		o := last[r.name]
+		if _, frozen := r.table.Frozen(); frozen || o.Frozen.IsZero() || p.kept.source(r.name) == fromSnapshot {
+			continue
+		}
+		r.table.Freeze(o.Frozen)
+		p.log.Warn("the origin is frozen, as siblings say: clients stay at what they have",
+			zap.String("origin", r.name), zap.Time("since", o.Frozen))
+	}
+}
