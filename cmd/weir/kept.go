@@ -41,7 +41,7 @@ func (p *process) openSnapshot() error {
 		}
 	}
 	k, err := snapshot.New(snapshot.Config{
-		Path: c.Path, Interval: c.Interval, MaxAge: c.MaxAge, Deployment: cfg.Name, Table: p.table,
+		Path: c.Path, Interval: c.Interval, MaxBytes: int64(c.MaxBytes), MaxAge: c.MaxAge, Deployment: cfg.Name, Table: p.table,
 		Origins: p.keptOrigins, Keys: keys, Metrics: p.metrics, Log: p.log,
 	})
 	if err != nil {
