@@ -92,7 +92,7 @@ func New(reg *prometheus.Registry) *Metrics {
 		}),
 		snapshotLeft: f.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "weir_snapshot_left_out_resources",
-			Help: "Resources that the snapshot on disk leaves out because cache.snapshot.key_file is not set: secrets, and others with a private key in them.",
+			Help: "Resources that the snapshot on disk leaves out: without cache.snapshot.key_file secrets, and others with a private key in them; and those of groups that cache.snapshot.max_bytes has no room for.",
 		}, []string{"reason"}),
 		seeds: byRole(counterVec(f, "weir_seed_transfers_total",
 			"Whole states that were sent to a sibling, or taken from one at the start.", "role", "result"), seedRoles, seedResults),
@@ -119,7 +119,7 @@ func New(reg *prometheus.Registry) *Metrics {
 			ConstLabels: prometheus.Labels{"direction": direction},
 		}, func() float64 { return float64(m.largest[i].Load()) })
 	}
-	m.SnapshotLeftOut(0, 0)
+	m.SnapshotLeftOut(0, 0, 0)
 	reg.MustRegister(&m.picture)
 	return m
 }
@@ -305,12 +305,13 @@ func (m *Metrics) SnapshotWrite(err error) {
 	}
 }
 
-// SnapshotLeftOut records how many resources the snapshot leaves out, since it is not encrypted: of
-// type Secret, and others with a key in them.
-func (m *Metrics) SnapshotLeftOut(secrets, withKeys int) {
+// SnapshotLeftOut records how many resources the snapshot leaves out: since it is not encrypted, of
+// type Secret, and others with a key in them; and those of groups that it has no room for.
+func (m *Metrics) SnapshotLeftOut(secrets, withKeys, noRoom int) {
 	if m != nil {
 		m.snapshotLeft.WithLabelValues("secret").Set(float64(secrets))
 		m.snapshotLeft.WithLabelValues("key").Set(float64(withKeys))
+		m.snapshotLeft.WithLabelValues("max_bytes").Set(float64(noRoom))
 	}
 }
 

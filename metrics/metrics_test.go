@@ -110,7 +110,7 @@ var closed = map[string][]string{
 		"send_stall", "lagging", "entries", "bytes", "max_stale", "memory", "unheeded", "unconstrained", "empty_or",
 		"host", "origin", "credentials", "token", "slowed", "client", "drain", "max_stream_age", "certificate", "reconfigured", "limit",
 		"first_request", "bad_request", "unavailable", "refused", "closed", "timeout", "not_tls", "no_certificate",
-		"bad_certificate", "revoked", "not_allowed", "refused_by_client", "no_common_version", "no_http2", "secret", "key", "other",
+		"bad_certificate", "revoked", "not_allowed", "refused_by_client", "no_common_version", "no_http2", "secret", "key", "max_bytes", "other",
 	},
 	"limit": {
 		"connections", "connections_per_peer", "streams", "streams_per_connection", "streams_per_identity", "new_streams_per_second", "requests_per_second",
@@ -167,7 +167,7 @@ func exercise(m *Metrics) {
 	m.TLSReload("crl", nil)
 	m.SnapshotWrite(nil)
 	m.SnapshotSaved(time.Unix(1, 0))
-	m.SnapshotLeftOut(2, 3)
+	m.SnapshotLeftOut(2, 3, 4)
 	m.Origin("mesh").FileLoad(nil)
 	m.Lookup(Miss)
 	m.PropagationSent(time.Millisecond)

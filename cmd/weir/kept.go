@@ -65,7 +65,7 @@ func (p *process) openSnapshot() error {
 		return nil
 	}
 	k, err := snapshot.New(snapshot.Config{
-		Path: c.Path, Interval: c.Interval, MaxAge: c.MaxAge, Deployment: cfg.Name, Table: p.table,
+		Path: c.Path, Interval: c.Interval, MaxBytes: int64(c.MaxBytes), MaxAge: c.MaxAge, Deployment: cfg.Name, Table: p.table,
 		Origins: p.keptOrigins, Keys: p.kept.keys.Load(), Metrics: p.metrics, Log: p.log,
 	})
 	if err != nil {

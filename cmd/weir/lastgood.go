@@ -16,6 +16,7 @@ import (
 
 	"github.com/weir-xds/weir/cmd/weir/admin"
 	"github.com/weir-xds/weir/cmd/weir/config"
+	"github.com/weir-xds/weir/cmd/weir/snapshot"
 )
 
 const (
@@ -141,10 +142,19 @@ func (p *process) keep(cfg *config.Config) {
 	if kept, err := os.ReadFile(file); err == nil && bytes.Equal(kept, cfg.Text()) {
 		return
 	}
-	if err := writeWhole(file, cfg.Text()); err != nil {
+	if err := p.keepWhole(file, cfg); err != nil {
 		p.log.Warn("the accepted configuration cannot be kept; at a start with a refused file --last-good gives an older one, or none",
 			zap.String("path", file), zap.Error(err))
 	}
+}
+
+// keepWhole replaces the file, unless it would take the room of the snapshot beside it.
+func (p *process) keepWhole(file string, cfg *config.Config) error {
+	c, text := &cfg.Cache.Snapshot, cfg.Text()
+	if most := snapshot.MaxBeside(int64(c.MaxBytes)); c.MaxBytes > 0 && p.keepIn == c.Path && int64(len(text)) > most {
+		return fmt.Errorf("it has %d bytes, and cache.snapshot.max_bytes leaves %d for it", len(text), most)
+	}
+	return writeWhole(file, text)
 }
 
 // writeWhole replaces a file atomically and durably.

@@ -28,6 +28,8 @@ func snapshotCommand() *cobra.Command {
 // where holds the flags that say which snapshot a command is about.
 type where struct {
 	config, path, keyFile string
+
+	maxBytes int64 // cache.snapshot.max_bytes; 0: there is no bound, or no configuration was read
 }
 
 func (w *where) register(cmd *cobra.Command) {
@@ -37,7 +39,7 @@ func (w *where) register(cmd *cobra.Command) {
 }
 
 // directory returns the directory, and the deployment in the configuration; empty: none was read.
-// It sets the key file that is meant.
+// It sets the key file and the bound that are meant.
 func (w *where) directory() (dir, deployment string, err error) {
 	if w.path != "" {
 		return w.path, "", nil
@@ -52,6 +54,7 @@ func (w *where) directory() (dir, deployment string, err error) {
 	if w.keyFile == "" {
 		w.keyFile = cfg.Cache.Snapshot.KeyFile
 	}
+	w.maxBytes = int64(cfg.Cache.Snapshot.MaxBytes)
 	return cfg.Cache.Snapshot.Path, cfg.Name, nil
 }
 
@@ -212,7 +215,7 @@ was copied.`,
 			c.Header.Deployment = deployment
 		}
 		before := c.Report.LeftOut
-		warning, err := c.Import(dir, force, keys)
+		warning, err := c.Import(dir, force, keys, w.maxBytes)
 		if warning != nil {
 			// as with errors
 			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s: %v\n", dir, warning)

@@ -286,7 +286,13 @@ func (s *standing) summary(w io.Writer) {
 		if k.LeftOut != (snapshot.LeftOut{}) {
 			text += "; left out: " + leftOutText(k.LeftOut)
 		}
+		if x := k.LeftOutGroups; x.Groups > 0 {
+			text += fmt.Sprintf("; left out, since cache.snapshot.max_bytes has no room: %d groups, %d resources, %d bytes", x.Groups, x.Resources, x.Bytes)
+		}
 		row(w, "snapshot", text)
+		for _, large := range k.LeftOutGroups.TooLarge {
+			row(w, "", large)
+		}
 	}
 	row(w, "clients", fmt.Sprintf("%d streams%s, %d not in sync", len(s.Clients.Clients), more, unsynced))
 }

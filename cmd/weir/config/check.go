@@ -125,6 +125,9 @@ func (c *Config) check(r *report) {
 	if s := &c.Cache.Snapshot; s.Path != "" && s.Interval < 100*time.Millisecond {
 		k.addf("cache.snapshot.interval", "must be at least 100ms")
 	}
+	if m := c.Cache.Snapshot.MaxBytes; m > 0 && m < leastSnapshot {
+		k.addf("cache.snapshot.max_bytes", "must be at least 1MiB, or 0 for no bound")
+	}
 	if c.Cache.Snapshot.KeyFile != "" && !c.Cache.UsesKey() {
 		k.warnf("cache.snapshot.key_file", "is not used: cache.snapshot.path is empty, so nothing is written")
 	}
@@ -142,6 +145,9 @@ func (c *Config) check(r *report) {
 
 // leastMemory is more than a weir without clients needs, in bytes.
 const leastMemory = 32 << 20
+
+// leastSnapshot is snapshot.LeastBytes.
+const leastSnapshot = 1 << 20
 
 func (k checker) listener(path string, l *Listener, origins []Origin) {
 	k.address(path+".address", l.Address)

@@ -31,14 +31,19 @@ type Retired struct {
 // Snapshot is the last known good configuration on disk: a weir that starts while its origin is
 // down serves it.
 type Snapshot struct {
-	// Path is a directory for this process only, on a file system with room for three times what is
-	// kept. It is made if it does not exist, for its owner only. Default: empty, off.
+	// Path is a directory for this process only, on a file system with room for MaxBytes. It is
+	// made if it does not exist, for its owner only. Default: empty, off.
 	Path string `yaml:"path" path:"file"`
 	// Interval is the time between two writes of changes. Default: 10s.
 	Interval time.Duration `yaml:"interval"`
 	// MaxAge is how long ago an origin may have last vouched for what is restored. Default: 0s, any
 	// time.
 	MaxAge time.Duration `yaml:"max_age"`
+	// MaxBytes is how much the directory holds at most, at any moment. About a third of it is for
+	// what is kept, the rest for changes and for writing it anew. Groups that there is no room for
+	// are left out, those first that have had no clients for longest. 0 is no bound; then it needs
+	// room for three times what is kept. Default: 1GiB.
+	MaxBytes Bytes `yaml:"max_bytes"`
 	// KeyFile has the key that the snapshot is encrypted with (AES-256-GCM): a line with 32 bytes
 	// in base64 or hexadecimal. A second line is a key that may still decrypt. The file is read
 	// again when it changes. Without it, secrets and resources that have a private key in them are
@@ -96,7 +101,7 @@ func (c *Cache) setDefaults() {
 	*c = Cache{
 		Linger:   60 * time.Second,
 		Retired:  Retired{Entries: 100_000, Bytes: 256 << 20},
-		Snapshot: Snapshot{Interval: 10 * time.Second},
+		Snapshot: Snapshot{Interval: 10 * time.Second, MaxBytes: 1 << 30},
 		Seed:     Seed{Timeout: 10 * time.Second},
 	}
 }

@@ -229,6 +229,7 @@ func TestProblems(t *testing.T) {
 		"memory":             {origin + "limits: {memory: 1MiB}\n", "2:18: limits.memory: must be at least 32MiB, without which nothing can be served, or 0"},
 		"retired":            {origin + "cache: {retired: {entries: -1}}\n", "cache.retired.entries"},
 		"unsupported nested": {origin + "cache: {max_stale: wrong}\n", "cache.max_stale: not supported"},
+		"snapshot bytes":     {origin + "cache:\n  snapshot: {path: /x, max_bytes: 1023KiB}\n", "3:35: cache.snapshot.max_bytes: must be at least 1MiB, or 0 for no bound"},
 		"snapshot":           {origin + "cache: {snapshot: {path: /x, interval: 1ms}}\n", "2:40: cache.snapshot.interval: must be at least 100ms"},
 	} {
 		t.Run(name, func(t *testing.T) {

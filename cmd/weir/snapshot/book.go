@@ -17,12 +17,15 @@ import (
 // the state and what was written.
 type book struct {
 	pages   map[string]*page // by shardKey
+	groups  map[groupID]*group
 	origins map[string]Origin
 	round   uint64 // of the last look
 	// secrets are the types that are left out of a file in plain text, by shardKey.
 	secrets map[string]secretPage
 	// encrypted: the file is, so nothing is left out. Set once.
 	encrypted bool
+	// restored are the groups that the file had at the start.
+	restored map[groupID]bool
 
 	savedOrigins map[string]Origin // as the file has them
 	gone         map[string]bool   // pages that the file still has, by key
@@ -37,7 +40,7 @@ type secretPage struct {
 // page is one type of one group, for one parameter map.
 type page struct {
 	key      string
-	origin   string
+	group    *group
 	revision uint64 // of the image that it was made from
 	// keeps: it has something that the table has no more.
 	keeps bool
@@ -63,7 +66,7 @@ type entry struct {
 
 func newBook(encrypted bool) *book {
 	return &book{
-		pages: map[string]*page{}, origins: map[string]Origin{}, secrets: map[string]secretPage{}, encrypted: encrypted,
+		pages: map[string]*page{}, groups: map[groupID]*group{}, origins: map[string]Origin{}, secrets: map[string]secretPage{}, encrypted: encrypted,
 		savedOrigins: map[string]Origin{}, gone: map[string]bool{},
 	}
 }
@@ -96,7 +99,7 @@ func (b *book) look(t *relay.Table, now, wall time.Time, keep map[string]bool) {
 	for key, p := range b.pages {
 		switch {
 		case there[key]:
-		case keep[p.origin]:
+		case keep[p.group.id.origin]:
 			p.keeps = true
 		default:
 			b.drop(p)
@@ -106,7 +109,9 @@ func (b *book) look(t *relay.Table, now, wall time.Time, keep map[string]bool) {
 
 func (b *book) drop(p *page) {
 	delete(b.pages, p.key)
-	b.gone[p.key] = true
+	if p.group.in {
+		b.gone[p.key] = true
+	}
 }
 
 // take updates a page from an image.
@@ -118,7 +123,7 @@ func (b *book) take(x *relay.TypeImage, now, wall time.Time, keep bool) {
 			return
 		}
 		p = &page{
-			key: key, origin: x.Origin, sets: map[string]*setSummary{}, items: map[itemID]*entry{}, unsavedItems: map[itemID]bool{},
+			key: key, group: b.group(x, now), sets: map[string]*setSummary{}, items: map[itemID]*entry{}, unsavedItems: map[itemID]bool{},
 		}
 		b.pages[key] = p
 	}
@@ -250,7 +255,7 @@ func (b *book) everything(now, wall time.Time) iter.Seq[record] {
 				return
 			}
 		}
-		for _, p := range b.pages {
+		for p := range b.kept() {
 			if !yield(p.record()) {
 				return
 			}
@@ -276,7 +281,7 @@ func (b *book) unsaved(now, wall time.Time) iter.Seq[record] {
 				return
 			}
 		}
-		for _, p := range b.pages {
+		for p := range b.kept() {
 			if p.unsavedHead && !yield(p.record()) {
 				return
 			}
@@ -322,7 +327,7 @@ func (b *book) hasUnsaved() bool {
 			return true
 		}
 	}
-	for _, p := range b.pages {
+	for p := range b.kept() {
 		if p.unsavedHead || len(p.unsavedItems) > 0 {
 			return true
 		}
@@ -338,24 +343,4 @@ func (b *book) saved() {
 		p.unsavedHead = false
 		clear(p.unsavedItems)
 	}
-}
-
-// size returns the number of resources, those that are left out, and the bytes of a complete file.
-func (b *book) size() (resources int, left LeftOut, live int64) {
-	live = headerSize
-	for _, s := range b.secrets {
-		left.Secrets += s.resources
-	}
-	for _, p := range b.pages {
-		live += headSize + int64(len(p.key)+len(p.head))
-		for _, e := range p.items {
-			live += e.size
-			if left.WithKeys += e.leftOut; e.member != nil {
-				resources++
-			} else {
-				resources += len(e.name.Variants)
-			}
-		}
-	}
-	return resources - left.WithKeys, left, live
 }

@@ -186,3 +186,14 @@ func (c *Content) remove(key string) {
 		}
 	}
 }
+
+// groups returns the groups of which something is in the file.
+func (c *Content) groups() map[groupID]bool {
+	all := map[groupID]bool{}
+	for _, s := range c.shards {
+		if x, _, err := readShard(s.head.meta); err == nil {
+			all[groupID{x.Origin, x.Group}] = true
+		}
+	}
+	return all
+}

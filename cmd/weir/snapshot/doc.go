@@ -19,8 +19,9 @@
 //     is cut (TestCutAnywhere) and whenever the process is killed (TestKilled).
 //   - Changes are appended (TestWritesWhatChanged). If that would make the file more than twice as
 //     large as its content, plus 1 MiB, a new one is written beside it, synced, and renamed over it
-//     (TestFileStaysSmall). So is the first file of a process. Hence a directory needs room for
-//     three times its content. With less, changes are still appended for a while (TestDiskFull).
+//     (TestFileStaysSmall). So is the first file of a process. Hence a directory without a bound
+//     needs room for three times its content. With less, changes are still appended for a while
+//     (TestDiskFull).
 //   - Damage costs the records that it hits (TestFlipAnywhere, FuzzParse). A set has the number of
 //     its members and a sum over them. One that lacks a member is restored as not settled
 //     (TestDamage): clients of `*` then wait for the origin.
@@ -30,6 +31,25 @@
 //     weir.snapshot.damaged-TIME, before it is replaced; three of these are kept
 //     (TestFewAreSetAside).
 //   - An export is such a file without superseded records.
+//
+// # The bound
+//
+// With [Config.MaxBytes] the directory never has more than that, whatever weir writes there, and
+// whenever it is killed (TestDirectoryStaysBounded, TestKilledWithinBounds). A volume of that size
+// is enough (TestBoundedVolume). The content has 5/16 of it: the file may grow to twice that, and
+// there is always room for a new one (bound.go). Copies that were set aside go, the oldest first,
+// as the room is needed (TestCopiesMakeRoom). Other files there count, with a reserve for the
+// configuration that weir keeps beside the snapshot (TestForeignFilesCount).
+//
+// What the content has no room for is left out by whole groups, those first that have had no
+// clients for longest, and comes in again (groups.go, TestLeastRecentlyUsedIsLeftOut). A group that
+// is too large alone costs itself (TestTooLargeGroup). Groups at the edge do not take turns: one
+// that was left out stays so for ten minutes (TestGroupsDoNotTakeTurns), and what the file had at
+// the start is left out for nothing that is new (TestRestartKeepsTheSame). Where no group has room
+// at the start, the file that is there stays (TestAllTooLarge).
+//
+// One exception: a file that was written under a larger bound stays until its replacement is whole,
+// and until then there may be more (TestAnotherBound).
 //
 // # Encryption
 //
@@ -97,8 +117,8 @@
 //
 // # What to read next
 //
-// format.go, scan.go and content.go read the file; log.go writes it; keys.go, seal.go and unseal.go
-// encrypt it; image.go turns an image into
-// records; book.go is what the file lacks; keeper.go has the rounds; restore.go restores;
-// state.go is for siblings; summary.go and transfer.go are for the command line.
+// format.go, scan.go and content.go read the file; log.go writes it; bound.go has how much may be
+// written; keys.go, seal.go and unseal.go encrypt it; image.go turns an image into records; book.go
+// is what the file lacks; groups.go is what it leaves out; keeper.go has the rounds; restore.go
+// restores; state.go is for siblings; summary.go and transfer.go are for the command line.
 package snapshot

@@ -20,6 +20,9 @@ type Config struct {
 	Path string
 	// Interval is the time between two writes of changes. Required.
 	Interval time.Duration
+	// MaxBytes is how much the directory may have at any time; 0: any amount. Groups that there is
+	// no room for are left out.
+	MaxBytes int64
 	// MaxAge is that of RestoreConfig.
 	MaxAge time.Duration
 	// Deployment is the configured name of this weir and its replicas. The file of another
@@ -66,11 +69,17 @@ type Status struct {
 	Key string `json:"key,omitempty"`
 	// LeftOut is what is not kept, since the file is in plain text.
 	LeftOut LeftOut `json:"left_out"`
+	// MaxBytes is how much the directory may have; 0: any amount.
+	MaxBytes      int64         `json:"max_bytes,omitempty"`
+	LeftOutGroups LeftOutGroups `json:"left_out_groups,omitzero"`
 	// SavedAt is when the file last had everything.
 	SavedAt time.Time `json:"saved_at,omitzero"`
 	// Error is why it does not; empty: it does.
 	Error string `json:"error,omitempty"`
 }
+
+// LeastBytes is the least that cache.snapshot.max_bytes may be.
+const LeastBytes = 1 << 20
 
 const (
 	// writeRate is how many bytes are written per second, to leave the disk to others.
@@ -102,6 +111,8 @@ type Keeper struct {
 	failures int             // in a row
 	told     string          // the last error that was logged
 	left     LeftOut         // of what the file has
+	out      []groupID       // groups that were left out at the last look
+	tooLarge []groupID       // those of out that have no room even alone
 	// unfit: the file that was found is in another form than it should be.
 	unfit bool
 	state Status
@@ -115,6 +126,9 @@ func New(cfg Config) (*Keeper, error) {
 	}
 	if cfg.Interval <= 0 {
 		errs = append(errs, errors.New("interval: must be more than 0s"))
+	}
+	if cfg.MaxBytes != 0 && cfg.MaxBytes < LeastBytes {
+		errs = append(errs, fmt.Errorf("max_bytes: must be at least %d, or 0", LeastBytes))
 	}
 	if len(cfg.Deployment) > maxDeployment {
 		errs = append(errs, fmt.Errorf("name: is longer than %d", maxDeployment))
@@ -130,8 +144,11 @@ func New(cfg Config) (*Keeper, error) {
 	}
 	k := &Keeper{cfg: cfg, asked: make(chan struct{}, 1), book: newBook(cfg.Keys != nil), away: map[string]bool{}}
 	k.log = log{files: cfg.files, path: File(cfg.Path), deployment: cfg.Deployment, keys: cfg.Keys}
+	k.log.bound = bound{cfg.files, File(cfg.Path), cfg.MaxBytes, func(copied string) {
+		cfg.Log.Warn("a copy that was set aside is removed: cache.snapshot.max_bytes has no room for it", zap.String("copy", copied))
+	}}
 	k.keys.Store(cfg.Keys)
-	k.state.Path = cfg.Path
+	k.state.Path, k.state.MaxBytes = cfg.Path, cfg.MaxBytes
 	k.publish()
 	return k, nil
 }
@@ -199,6 +216,11 @@ func (k *Keeper) load(now time.Time) Restored {
 		k.state.NotRestored = left
 		k.cfg.Log.Warn("the snapshot lacks what has a private key in it, since it was written without cache.snapshot.key_file",
 			zap.Int("secrets", left.Secrets), zap.Int("others", left.WithKeys))
+	}
+	k.book.restored = c.groups()
+	if u, err := k.log.bound.usage(); err == nil && k.cfg.MaxBytes > 0 && u.file > u.grown() {
+		k.cfg.Log.Warn("the snapshot was written under another cache.snapshot.max_bytes: until it is replaced the directory may have more",
+			zap.String("path", c.Report.Path), zap.Int64("bytes", u.file), zap.Int64("max_bytes", k.cfg.MaxBytes))
 	}
 	r := c.Restore(k.cfg.Table, RestoreConfig{Now: now, Wall: now, MaxAge: k.cfg.MaxAge, Addresses: k.addresses()})
 	if r.Damaged {
@@ -294,8 +316,9 @@ func pause(ctx context.Context, d time.Duration) {
 // save writes what the file lacks.
 func (k *Keeper) save(now time.Time) {
 	k.look(now)
+	k.choose(now)
 	k.state.Resources, k.state.LeftOut, k.state.Live = k.book.size()
-	k.cfg.Metrics.SnapshotLeftOut(k.state.LeftOut.Secrets, k.state.LeftOut.WithKeys)
+	k.cfg.Metrics.SnapshotLeftOut(k.state.LeftOut.Secrets, k.state.LeftOut.WithKeys, k.state.LeftOutGroups.Resources)
 	if keys := k.keys.Load(); keys != k.log.keys {
 		if !keys.same(k.log.keys) {
 			k.log.close() // a file has one key
@@ -307,7 +330,7 @@ func (k *Keeper) save(now time.Time) {
 		k.log.close() // the file was removed
 	}
 	switch {
-	case k.log.file == nil && len(k.book.pages) == 0: // what may be on disk is better than nothing
+	case k.log.file == nil && k.book.empty(): // what may be on disk is better than nothing
 		if err := k.refit(); err != nil {
 			k.cfg.Metrics.SnapshotWrite(err)
 			k.fail(err)
@@ -400,8 +423,13 @@ func (k *Keeper) write(now time.Time) error {
 			return err
 		}
 		// There is no room for two files, but there may be for the changes.
+		return k.log.append(now, k.book.unsaved(now, now), k.state.LeftOut)
 	}
-	return k.log.append(now, k.book.unsaved(now, now), k.state.LeftOut)
+	err := k.log.append(now, k.book.unsaved(now, now), k.state.LeftOut)
+	if errors.Is(err, errNoRoom) { // the bound leaves it for a new file
+		err = k.log.replace(now, k.book.everything(now, now), k.state.LeftOut)
+	}
+	return err
 }
 
 func (k *Keeper) succeed(now time.Time) {

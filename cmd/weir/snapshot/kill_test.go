@@ -13,8 +13,11 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest/seed"
 )
 
-// writerDir makes TestKilled the process that is killed.
-const writerDir = "WEIR_SNAPSHOT_WRITER"
+// writerDir makes TestKilled the process that is killed. writerBytes is its max_bytes.
+const (
+	writerDir   = "WEIR_SNAPSHOT_WRITER"
+	writerBytes = "WEIR_SNAPSHOT_WRITER_BYTES"
+)
 
 const (
 	killedItems = 100
@@ -42,15 +45,29 @@ func TestKilled(t *testing.T) {
 	if dir := os.Getenv(writerDir); dir != "" {
 		writeForEver(t, dir)
 	}
-	random := seed.Rand(t) // repeats the moments, as far as a machine does
 	rounds := 30
 	if testing.Short() {
 		rounds = 8
 	}
+	killed(t, rounds, 0)
+}
+
+// TestKilledWithinBounds: so it is where the directory is bounded, so that the file is made anew
+// much more often; and the directory keeps to the bound.
+func TestKilledWithinBounds(t *testing.T) {
+	rounds := 15
+	if testing.Short() {
+		rounds = 5
+	}
+	killed(t, rounds, 8<<20)
+}
+
+func killed(t *testing.T, rounds int, maxBytes int64) {
+	random := seed.Rand(t) // repeats the moments, as far as a machine does
 	dir, last, cut := t.TempDir(), -1, 0
 	for range rounds {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestKilled$")
-		cmd.Env = append(os.Environ(), writerDir+"="+dir)
+		cmd.Env = append(os.Environ(), writerDir+"="+dir, fmt.Sprintf("%s=%d", writerBytes, maxBytes))
 		ready, err := cmd.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -69,6 +86,9 @@ func TestKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = cmd.Wait() // killed, as it should be
+		if n := used(dir); maxBytes > 0 && n > maxBytes {
+			t.Errorf("the directory has %d bytes", n)
+		}
 		k, cutOff := checkKilled(t, dir)
 		if k < last {
 			t.Fatalf("step %d is found, after step %d was", k, last)
@@ -122,7 +142,11 @@ func checkKilled(t *testing.T, dir string) (k int, cutOff bool) {
 
 // writeForEver goes on where the one before it was killed.
 func writeForEver(t *testing.T, dir string) {
-	w := newWorld(t, dir)
+	maxBytes, err := strconv.ParseInt(os.Getenv(writerBytes), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, dir, func(cfg *Config) { cfg.MaxBytes = maxBytes })
 	w.load()
 	k, _ := checkKilled(t, dir)
 	w.want(clusters, "*")

@@ -149,7 +149,7 @@ func TestNamesWithKeysAreLeftOut(t *testing.T) {
 			t.Fatal(err)
 		}
 		exported := t.TempDir()
-		if _, err := c.Import(exported, false, nil); err != nil || len(grep(t, exported, hush)) > 0 {
+		if _, err := c.Import(exported, false, nil, 0); err != nil || len(grep(t, exported, hush)) > 0 {
 			t.Errorf("import: %v", err)
 		}
 		next := newWorld(t, exported)
@@ -332,7 +332,7 @@ func TestExportHasNoKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 		imported := filepath.Join(t.TempDir(), "imported")
-		if _, err := c.Import(imported, false, to); err != nil || len(grep(t, imported, hush)) > 0 {
+		if _, err := c.Import(imported, false, to, 0); err != nil || len(grep(t, imported, hush)) > 0 {
 			t.Errorf("import: %v", err)
 		}
 		want := 2

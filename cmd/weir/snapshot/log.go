@@ -21,6 +21,7 @@ type log struct {
 	// pace is called with the number of bytes to be written, and may wait.
 	pace func(n int)
 
+	bound    bound
 	keys     *Keys // of the next file
 	file     file  // nil: none of ours is in place, so the next write is a whole file
 	size     int64 // of the file, up to the last finished write
@@ -40,9 +41,13 @@ func (l *log) replace(now time.Time, records iter.Seq[record], left LeftOut) err
 	}
 	h := Header{Major: formatMajor, Minor: formatMinor, Created: now, Deployment: l.deployment, mark: newMark()}
 	e := newEnvelope(l.keys)
-	size, err := e.write(&pacedWriter{io.NewOffsetWriter(f, 0), l.pace}, 0, func(w io.Writer) (int64, error) {
-		return writeFile(w, &h, records, left)
-	})
+	var size int64
+	room, err := l.bound.share(false)
+	if err == nil {
+		size, err = e.write(&pacedWriter{io.NewOffsetWriter(f, 0), room, l.pace}, 0, func(w io.Writer) (int64, error) {
+			return writeFile(w, &h, records, left)
+		})
+	}
 	if err == nil {
 		err = f.Sync()
 	}
@@ -63,12 +68,17 @@ func (l *log) replace(now time.Time, records iter.Seq[record], left LeftOut) err
 		l.close()
 		return failed
 	}
-	return nil
+	return l.bound.trim()
 }
 
-// append appends a write to the file. If it fails, the file is as before.
+// append appends a write to the file. If it fails, the file is as before. With errNoRoom the
+// directory's bound allows no more of it.
 func (l *log) append(now time.Time, records iter.Seq[record], left LeftOut) error {
-	to := &pacedWriter{io.NewOffsetWriter(l.file, l.size), l.pace}
+	room, err := l.bound.share(true)
+	if err != nil {
+		return err
+	}
+	to := &pacedWriter{io.NewOffsetWriter(l.file, l.size), room, l.pace}
 	size, err := l.envelope.write(to, l.size, func(w io.Writer) (int64, error) {
 		return writeRecords(w, l.mark, now, records, left)
 	})
@@ -137,10 +147,14 @@ func (l *log) close() {
 
 type pacedWriter struct {
 	w    io.Writer
+	room *share
 	pace func(n int)
 }
 
 func (p *pacedWriter) Write(b []byte) (int, error) {
+	if err := p.room.take(int64(len(b))); err != nil {
+		return 0, err
+	}
 	if p.pace != nil {
 		p.pace(len(b))
 	}

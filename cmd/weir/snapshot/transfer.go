@@ -49,8 +49,8 @@ var ErrExists = errors.New("there is a snapshot already")
 
 // Import makes a content the snapshot of a directory, atomically: encrypted, or else without
 // secrets and resources that have a key in them. It refuses a directory that a running weir has
-// locked, and, without force, one that has a snapshot.
-func (c *Content) Import(dir string, force bool, keys *Keys) (warning, err error) {
+// locked, and, without force, one that has a snapshot. maxBytes is that of Config.
+func (c *Content) Import(dir string, force bool, keys *Keys, maxBytes int64) (warning, err error) {
 	d, warning, err := OpenDir(dir)
 	if d != nil {
 		defer d.Close()
@@ -62,6 +62,7 @@ func (c *Content) Import(dir string, force bool, keys *Keys) (warning, err error
 		return warning, fmt.Errorf("%s: %w", File(dir), ErrExists)
 	}
 	l := log{files: disk{}, path: File(dir), deployment: c.Header.Deployment, keys: keys}
+	l.bound = bound{files: l.files, path: l.path, max: maxBytes}
 	defer l.close()
 	return warning, l.rewrite(c)
 }
