@@ -199,6 +199,15 @@ func (g *group) takeIn() {
 	}
 }
 
+// takeAllIn leaves no group out. It comes after measure.
+func (b *book) takeAllIn() {
+	for _, g := range b.groups {
+		if !g.in {
+			g.takeIn()
+		}
+	}
+}
+
 // LeftOutGroups are the groups that are not in the snapshot, since cache.snapshot.max_bytes has no
 // room for them.
 type LeftOutGroups struct {
@@ -217,11 +226,7 @@ func (k *Keeper) choose(now time.Time) {
 	k.book.measure()
 	k.book.restored = nil // what is new from now on was not
 	if k.cfg.MaxBytes == 0 {
-		for _, g := range k.book.groups {
-			if !g.in {
-				g.takeIn()
-			}
-		}
+		k.book.takeAllIn()
 		return
 	}
 	u, err := k.log.bound.usage()

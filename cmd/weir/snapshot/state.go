@@ -31,6 +31,8 @@ func Capture(t *relay.Table, origins []Origin, deployment string, keys *Keys, no
 		s.book.origins[o.Name] = o
 	}
 	s.book.look(t, now, now, nil)
+	s.book.measure()
+	s.book.takeAllIn() // cache.snapshot.max_bytes is for a disk
 	return s
 }
 
