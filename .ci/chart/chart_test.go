@@ -110,7 +110,7 @@ func TestToggles(t *testing.T) {
 		"without claims": {"workload.kind=StatefulSet", "snapshot.enabled=false"},
 		"daemon":         {"workload.kind=DaemonSet"},
 		"open admin":     {"config.admin.address=0.0.0.0:19080", "config.admin.insecure=true"},
-		"spiffe":         {"spiffe.enabled=true", "spiffe.origins=true", "config.origins[0].grpc.tls.server_identity=spiffe://corp/plane"},
+		"spiffe":         {"spiffe.enabled=true", "config.origins[0].grpc.tls.server_identity=spiffe://corp/plane"},
 		"certificate":    {"certificate.enabled=true", "certificate.issuerRef.name=ca", "tls.requireClientCertificate=true"},
 		"no services":    {"service.enabled=false", "metricsService.enabled=false"},
 		"placed":         {"priorityClassName=high", "runtimeClassName=gvisor", "dnsPolicy=None", "dnsConfig.nameservers={10.0.0.1}", "schedulerName=own"},

@@ -112,7 +112,7 @@ func TestClaim(t *testing.T) {
 
 // TestSnapshotSize: the volume has room for what weir keeps, and so kubelet evicts no pod for it.
 func TestSnapshotSize(t *testing.T) {
-	for max, want := range map[string]string{"": "3136Mi"} {
+	for max, want := range map[string]string{"": "1216Mi"} {
 		args := with()
 		if max != "" {
 			args = with("config.cache.snapshot.max_bytes=" + max)

@@ -19,8 +19,8 @@
 
 {{/* The fewest and the most pods that there are to be. */}}
 {{- define "weir.minReplicas" -}}
-{{- .Values.replicas }}
+{{- ternary .Values.autoscaling.minReplicas .Values.replicas .Values.autoscaling.enabled }}
 {{- end }}
 {{- define "weir.maxReplicas" -}}
-{{- .Values.replicas }}
+{{- ternary .Values.autoscaling.maxReplicas .Values.replicas .Values.autoscaling.enabled }}
 {{- end }}

@@ -23,7 +23,7 @@
 {{- end }}
 {{- end }}
 
-{{/* The socket of the Workload API, for those that say of no other certificate: (root, config). */}}
+{{/* The socket of the Workload API, for listeners without tls and origins that have nothing but a server_identity: (root, config). */}}
 {{- define "weir.config.spiffe" -}}
 {{- $root := index . 0 }}{{ $c := index . 1 }}
 {{- with include "weir.spiffe" $root }}
@@ -32,10 +32,8 @@
 {{- if and (not .tls) (not (hasPrefix "unix:" .address)) }}{{ $_ := set . "tls" (dict "spiffe" $socket "min_version" $root.Values.tls.minVersion) }}{{ end }}
 {{- end }}
 {{- range $c.origins }}
-{{- if and $root.Values.spiffe.origins .grpc }}
-{{- $tls := .grpc.tls | default dict }}
-{{- if not (or $tls.ca $tls.cert $tls.spiffe) }}{{ $_ := set .grpc "tls" (set $tls "spiffe" $socket) }}{{ end }}
-{{- end }}
+{{- $tls := dig "tls" dict (.grpc | default dict) | default dict }}
+{{- if and $tls.server_identity (not (or $tls.ca $tls.cert $tls.spiffe)) }}{{ $_ := set $tls "spiffe" $socket }}{{ end }}
 {{- end }}
 {{- end }}
 {{- end }}

@@ -31,8 +31,7 @@
 {{- printf "%.0f" (mulf 0.8 (regexFind "^[0-9.]+" $q | float64) (get $units $unit)) }}
 {{- end }}
 
-{{/* The size of the volume of the snapshot. Three times what is kept: the file, the next one beside it
-     and a damaged one that is set aside; and some room for the last good config and the file system. */}}
+{{/* The size of the volume of the snapshot: all that weir ever writes there, and room for the file system. */}}
 {{- define "weir.snapshotSize" -}}
 {{- if .Values.snapshot.sizeLimit }}{{ .Values.snapshot.sizeLimit }}
 {{- else }}
@@ -43,6 +42,6 @@
 {{- $n := regexFind "^[0-9]+" $max }}
 {{- $unit := trimPrefix $n $max }}
 {{- if or (not $n) (eq $n "0") (not (hasKey $units $unit)) }}{{ fail (printf "snapshot.sizeLimit: config.cache.snapshot.max_bytes is %q, of which the chart knows no size; say how large the volume is to be" $max) }}{{ end }}
-{{- printf "%dMi" (add 64 (ceil (divf (mulf 3.0 (float64 $n) (get $units $unit)) 1048576.0) | int64)) }}
+{{- printf "%dMi" (add 64 (ceil (divf (mulf 1.125 (float64 $n) (get $units $unit)) 1048576.0) | int64)) }}
 {{- end }}
 {{- end }}
