@@ -1,216 +1,17 @@
 package chart
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/client-go/kubernetes/scheme"
 )
-
-const (
-	root     = "../.."
-	chart    = root + "/deploy/helm/weir"
-	examples = root + "/deploy/helm/examples"
-)
-
-// origin is what the chart has no default for.
-var origin = []string{"--set", "config.origins[0].name=mesh", "--set", "config.origins[0].grpc.addresses={control-plane:18000}"}
-
-// tool is the program that an environment variable names, or one of the path.
-func tool(t *testing.T, variable, name string) string {
-	t.Helper()
-	if path := os.Getenv(variable); path != "" {
-		if path, err := filepath.Abs(path); err == nil {
-			return path
-		}
-	}
-	path, err := exec.LookPath(name)
-	if err != nil {
-		t.Fatalf("%s names no program, and %s is not on the path: use make chart", variable, name)
-	}
-	return path
-}
-
-func helm(t *testing.T, args ...string) (stdout, stderr string, err error) {
-	t.Helper()
-	cmd := exec.Command(tool(t, "HELM", "helm"), args...)
-	var out, errs bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	err = cmd.Run()
-	return out.String(), errs.String(), err
-}
-
-// release is what the chart renders with some values.
-type release struct {
-	objects    []runtime.Object
-	deployment *appsv1.Deployment
-	service    *corev1.Service            // inside the cluster
-	services   map[string]*corev1.Service // all of them
-	budget     *policyv1.PodDisruptionBudget
-	configs    map[string]string // weir.yaml of each ConfigMap
-}
-
-func render(t *testing.T, args ...string) *release {
-	t.Helper()
-	out, errs, err := helm(t, append([]string{"template", "weir", chart, "--namespace", "mesh"}, args...)...)
-	if err != nil {
-		t.Fatalf("helm template %v: %v\n%s", args, err, errs)
-	}
-	return read(t, out)
-}
-
-// read decodes manifests strictly: unknown and repeated fields are errors.
-func read(t *testing.T, manifests string) *release {
-	t.Helper()
-	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
-	r := &release{configs: map[string]string{}, services: map[string]*corev1.Service{}}
-	for document := range strings.SplitSeq("\n"+manifests, "\n---") {
-		if strings.TrimSpace(stripComments(document)) == "" {
-			continue
-		}
-		object, _, err := decoder.Decode([]byte(document), nil, nil)
-		if err != nil {
-			t.Fatalf("not decoded strictly: %v\n%s", err, document)
-		}
-		r.objects = append(r.objects, object)
-		switch object := object.(type) {
-		case *appsv1.Deployment:
-			r.deployment = object
-		case *corev1.Service:
-			r.services[object.Name] = object
-			if !strings.HasSuffix(object.Name, "-external") {
-				r.service = object
-			}
-		case *policyv1.PodDisruptionBudget:
-			r.budget = object
-		case *corev1.ConfigMap:
-			if text, ok := object.Data["weir.yaml"]; ok {
-				r.configs[object.Name] = text
-			}
-		}
-	}
-	return r
-}
-
-func stripComments(document string) string {
-	var b strings.Builder
-	for line := range strings.Lines(document) {
-		if !strings.HasPrefix(line, "#") {
-			b.WriteString(line)
-		}
-	}
-	return b.String()
-}
-
-// weir is the container of that name, which in a sidecar is an init container.
-func (r *release) weir(t *testing.T) *corev1.Container {
-	t.Helper()
-	spec := &r.deployment.Spec.Template.Spec
-	for _, cs := range [][]corev1.Container{spec.Containers, spec.InitContainers} {
-		for i := range cs {
-			if cs[i].Name == "weir" {
-				return &cs[i]
-			}
-		}
-	}
-	t.Fatal("the pod has no container weir")
-	return nil
-}
-
-// validate puts every rendered weir.yaml before the binary.
-func (r *release) validate(t *testing.T) {
-	t.Helper()
-	if len(r.configs) == 0 {
-		t.Error("no weir.yaml is rendered")
-	}
-	for name, text := range r.configs {
-		file := filepath.Join(t.TempDir(), "weir.yaml")
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		cmd := exec.Command(tool(t, "WEIR", "weir"), "validate", "--config", file)
-		cmd.Env = append(os.Environ(), "CONTROL_PLANE_TOKEN=sample")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("weir.yaml of %s: %v\n%s\n%s", name, err, out, text)
-		}
-	}
-}
-
-// check is what holds of every pod, whatever the values.
-func (r *release) check(t *testing.T) {
-	t.Helper()
-	r.validate(t)
-	spec := &r.deployment.Spec.Template.Spec
-	c := r.weir(t)
-	pod, own := spec.SecurityContext, c.SecurityContext
-	if pod == nil || pod.RunAsNonRoot == nil || !*pod.RunAsNonRoot || pod.SeccompProfile == nil ||
-		pod.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault || *pod.RunAsUser != 65532 {
-		t.Errorf("the pod's security context is %+v", pod)
-	}
-	if own == nil || own.ReadOnlyRootFilesystem == nil || !*own.ReadOnlyRootFilesystem || own.AllowPrivilegeEscalation == nil ||
-		*own.AllowPrivilegeEscalation || len(own.Capabilities.Drop) != 1 || own.Capabilities.Drop[0] != "ALL" {
-		t.Errorf("the container's security context is %+v", own)
-	}
-	if spec.AutomountServiceAccountToken == nil || *spec.AutomountServiceAccountToken {
-		t.Error("a token of the service account is mounted")
-	}
-	if limit, ok := c.Resources.Limits[corev1.ResourceMemory]; ok {
-		wantMemoryLimit(t, c, limit)
-	}
-	mounts := map[string]bool{}
-	for i := range spec.Volumes {
-		mounts[spec.Volumes[i].Name] = true
-	}
-	for i := range c.VolumeMounts {
-		if m := &c.VolumeMounts[i]; !mounts[m.Name] {
-			t.Errorf("%s is mounted and no volume of the pod", m.Name)
-		}
-	}
-	named := map[string]bool{}
-	for _, p := range c.Ports {
-		named[p.Name] = true
-	}
-	for _, p := range []*corev1.Probe{c.StartupProbe, c.LivenessProbe, c.ReadinessProbe} {
-		if p != nil && !named[p.HTTPGet.Port.StrVal] {
-			t.Errorf("a probe asks port %s, which the container has not", p.HTTPGet.Port.StrVal)
-		}
-	}
-	for _, s := range r.services {
-		for _, p := range s.Spec.Ports {
-			if !named[p.TargetPort.StrVal] {
-				t.Errorf("port %s of the service %s is %s, which the container has not", p.Name, s.Name, p.TargetPort.StrVal)
-			}
-		}
-	}
-}
-
-func wantMemoryLimit(t *testing.T, c *corev1.Container, limit resource.Quantity) {
-	t.Helper()
-	for _, e := range c.Env {
-		if e.Name != "GOMEMLIMIT" {
-			continue
-		}
-		n, err := strconv.ParseInt(e.Value, 10, 64)
-		if got := float64(n) / float64(limit.Value()); err != nil || got < 0.75 || got > 0.85 {
-			t.Errorf("GOMEMLIMIT is %s of a limit of %s", e.Value, limit.String())
-		}
-		return
-	}
-	t.Error("there is a limit of memory, and no GOMEMLIMIT")
-}
 
 func TestExamples(t *testing.T) {
 	files, err := filepath.Glob(examples + "/*.yaml")
@@ -241,8 +42,8 @@ func TestPlainManifests(t *testing.T) {
 func TestDefaults(t *testing.T) {
 	r := render(t, origin...)
 	r.check(t)
-	if r.budget == nil || r.budget.Spec.MaxUnavailable.IntValue() != 1 {
-		t.Errorf("the disruption budget is %+v", r.budget)
+	if b := object[*policyv1.PodDisruptionBudget](t, r); b == nil || b.Spec.MaxUnavailable.IntValue() != 1 || *b.Spec.UnhealthyPodEvictionPolicy != policyv1.AlwaysAllow {
+		t.Errorf("the disruption budget is %+v", b)
 	}
 	if r.service.Spec.Ports[0].Port != 18080 || *r.deployment.Spec.Replicas != 2 {
 		t.Errorf("service %+v, replicas %d", r.service.Spec.Ports, *r.deployment.Spec.Replicas)
@@ -289,8 +90,8 @@ func TestLastGood(t *testing.T) {
 // A pod is given more time to end than its streams take.
 func TestGracePeriod(t *testing.T) {
 	for drain, want := range map[string]int64{"30s": 45, "1m30s": 105, "1500ms": 17, "1h": 3615, "0s": 15} {
-		r := render(t, append(origin, "--set", "config.timing.drain="+drain)...)
-		if got := *r.deployment.Spec.Template.Spec.TerminationGracePeriodSeconds; got != want {
+		r := render(t, with("config.timing.drain="+drain)...)
+		if got := *r.template.Spec.TerminationGracePeriodSeconds; got != want {
 			t.Errorf("drain %s: %d s, want %d", drain, got, want)
 		}
 	}
@@ -305,6 +106,15 @@ func TestToggles(t *testing.T) {
 		"tickets":        {"tls.existingSecret=weir-tls", "tls.tickets.existingSecret=weir-tickets"},
 		"crl":            {"tls.existingSecret=weir-tls", "tls.requireClientCertificate=true", "tls.crl.existingConfigMap=crl"},
 		"headless":       {"service.headless=true"},
+		"stateful":       {"workload.kind=StatefulSet"},
+		"without claims": {"workload.kind=StatefulSet", "snapshot.enabled=false"},
+		"daemon":         {"workload.kind=DaemonSet"},
+		"open admin":     {"config.admin.address=0.0.0.0:19080", "config.admin.insecure=true"},
+		"spiffe":         {"spiffe.enabled=true", "config.origins[0].grpc.tls.server_identity=spiffe://corp/plane"},
+		"certificate":    {"certificate.enabled=true", "certificate.issuerRef.name=ca", "tls.requireClientCertificate=true"},
+		"no services":    {"service.enabled=false", "metricsService.enabled=false"},
+		"placed":         {"priorityClassName=high", "runtimeClassName=gvisor", "dnsPolicy=None", "dnsConfig.nameservers={10.0.0.1}", "schedulerName=own"},
+		"socket alone":   {"config.listeners[0].address=unix:///run/weir.sock"},
 		"one replica":    {"replicas=1"},
 		"two listeners":  {"config.listeners[0].address=0.0.0.0:18080", "config.listeners[1].address=0.0.0.0:18081"},
 		"socket":         {"config.listeners[0].address=unix:///run/weir.sock", "config.listeners[1].address=0.0.0.0:18081"},
@@ -319,11 +129,7 @@ func TestToggles(t *testing.T) {
 		"other fullname": {"fullnameOverride=relay"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			args := origin
-			for _, s := range extra {
-				args = append(args[:len(args):len(args)], "--set", s)
-			}
-			render(t, args...).check(t)
+			render(t, with(extra...)...).check(t)
 		})
 	}
 }
@@ -339,7 +145,7 @@ func TestTLS(t *testing.T) {
 	}
 	revoking := render(t, append(origin, "--set", "tls.existingSecret=weir-tls", "--set", "tls.requireClientCertificate=true",
 		"--set", "tls.crl.existingConfigMap=lists")...)
-	mounted := slices.ContainsFunc(revoking.deployment.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool {
+	mounted := slices.ContainsFunc(revoking.template.Spec.Volumes, func(v corev1.Volume) bool {
 		return v.Name == "crl" && v.ConfigMap != nil && v.ConfigMap.Name == "lists"
 	})
 	if text := revoking.only(t); !mounted || !strings.Contains(text, "crl: /etc/weir/crl/crl.pem") {
@@ -360,7 +166,7 @@ func TestTLS(t *testing.T) {
 // What a running weir takes up by itself does not roll the pods; what it cannot take up does.
 func TestRestartKey(t *testing.T) {
 	key := func(extra ...string) string {
-		return render(t, append(origin[:len(origin):len(origin)], extra...)...).deployment.Spec.Template.Annotations["weir/restart-key"]
+		return render(t, append(origin[:len(origin):len(origin)], extra...)...).template.Annotations["weir/restart-key"]
 	}
 	before := key()
 	if before == "" || before != key("--set", "config.limits.streams=7") {
@@ -392,7 +198,7 @@ func TestRefused(t *testing.T) {
 		"tls.tickets.key=x":               "tickets",
 		"tls.tickets.existingSecret=x":    "tls.tickets.existingSecret needs tls.existingSecret",
 		"tls.crl.existingConfigMap=x":     "tls.crl.existingConfigMap needs tls.existingSecret and tls.requireClientCertificate",
-		"config.listeners[0].adress=:180": "address",
+		"config.listeners[0].adress=:180": "adress",
 		"config.authorization[0].allow=x": "allow",
 		"config.authorization[0].types=x": "who",
 	} {

@@ -102,7 +102,7 @@ func TestPodRuns(t *testing.T) {
 		"--set", "config.origins[0].name=mesh", "--set", fmt.Sprintf("config.origins[0].grpc.addresses={%s}", plane),
 		"--set", "config.listeners[0].address="+xds, "--set", "config.probes.address="+probes, "--set", "config.admin.address="+admin,
 		"--set", "config.timing.drain=1s")
-	c, spec := r.weir(t), &r.deployment.Spec.Template.Spec
+	c, spec := r.weir(t), &r.template.Spec
 	mounts := map[string]string{"config": filepath.Join(dir, "config"), "snapshot": filepath.Join(dir, "snapshot")}
 	for _, m := range mounts {
 		if err := os.MkdirAll(m, 0o755); err != nil {

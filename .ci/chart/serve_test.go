@@ -216,16 +216,6 @@ func (w *weirRun) gets(i int, flags ...string) error {
 	return nil
 }
 
-// only is the one weir.yaml of a release.
-func (r *release) only(t *testing.T) string {
-	t.Helper()
-	for _, text := range r.configs {
-		return text
-	}
-	t.Fatal("no weir.yaml is rendered")
-	return ""
-}
-
 // secureOrigin says whether the file asks for TLS upstream.
 func secureOrigin(t *testing.T, text string) bool {
 	t.Helper()
@@ -303,7 +293,7 @@ func TestTickets(t *testing.T) {
 		}
 		r := render(t, args...)
 		mounted := false
-		for _, v := range r.deployment.Spec.Template.Spec.Volumes {
+		for _, v := range r.template.Spec.Volumes {
 			mounted = mounted || v.Name == "tickets" && v.Secret.SecretName == "weir-tickets"
 		}
 		if mounted != shared || strings.Contains(r.only(t), "tickets: /etc/weir/tickets/keys") != shared {
@@ -347,7 +337,7 @@ func TestTickets(t *testing.T) {
 // TestOutside: what others can reach asks for a client certificate, and is no port for operators.
 func TestOutside(t *testing.T) {
 	certified := []string{"--set", "tls.existingSecret=x", "--set", "tls.requireClientCertificate=true"}
-	with := func(extra ...string) []string { return append(origin[:len(origin):len(origin)], extra...) }
+	with := func(extra ...string) []string { return append(with(), extra...) }
 
 	r := render(t, with(append(certified, "--set", "service.type=LoadBalancer")...)...)
 	if ports := r.service.Spec.Ports; len(ports) != 1 || ports[0].Name != "xds" {
@@ -364,7 +354,7 @@ func TestOutside(t *testing.T) {
 		len(external.Spec.LoadBalancerSourceRanges) != 1 {
 		t.Errorf("the external service is %+v", external)
 	}
-	if r.service.Spec.Type != "ClusterIP" || len(r.service.Spec.Ports) != 2 {
+	if r.service.Spec.Type != "ClusterIP" || len(r.service.Spec.Ports) != 1 {
 		t.Errorf("the other one is %+v", r.service.Spec)
 	}
 	for want, values := range map[string][]string{
@@ -376,29 +366,6 @@ func TestOutside(t *testing.T) {
 	} {
 		if _, errs, err := helm(t, append([]string{"template", "weir", chart}, values...)...); err == nil || !strings.Contains(errs, want) {
 			t.Errorf("%v: %v, %s, want %q", values, err, errs, want)
-		}
-	}
-}
-
-// TestClaim: a claim that one pod at a time can mount is let go before the next pod wants it, and
-// is for one replica.
-func TestClaim(t *testing.T) {
-	claim := append(origin[:len(origin):len(origin)], "--set", "snapshot.volume.persistentVolumeClaim.claimName=weir")
-	r := render(t, append(claim, "--set", "replicas=1")...)
-	if s := r.deployment.Spec.Strategy; s.Type != "Recreate" || s.RollingUpdate != nil {
-		t.Errorf("with a claim the strategy is %+v", s)
-	}
-	if _, errs, err := helm(t, append([]string{"template", "weir", chart}, append(claim, "--set", "replicas=2")...)...); err == nil ||
-		!strings.Contains(errs, "replicas must be 1") {
-		t.Errorf("two replicas with one claim: %v, %s", err, errs)
-	}
-	ephemeral := append(origin[:len(origin):len(origin)], "--set", "snapshot.volume.ephemeral.volumeClaimTemplate.spec.accessModes={ReadWriteOnce}",
-		"--set", "snapshot.volume.ephemeral.volumeClaimTemplate.spec.resources.requests.storage=1Gi")
-	for name, args := range map[string][]string{
-		"emptyDir": origin, "ephemeral": ephemeral, "off": append(claim, "--set", "snapshot.enabled=false"),
-	} {
-		if s := render(t, args...).deployment.Spec.Strategy; s.Type != "RollingUpdate" || s.RollingUpdate.MaxUnavailable.IntValue() != 0 {
-			t.Errorf("%s: the strategy is %+v", name, s)
 		}
 	}
 }
