@@ -81,7 +81,9 @@ var shownBy = map[string]string{
 	"deploy/helm/weir/values.yaml":                        "TestDefaults",
 	"deploy/image/Dockerfile":                             "TestImageIsReproducible",
 	"deploy/kubernetes/sidecar.yaml":                      "TestPlainManifests TestSidecar",
-	"deploy/systemd/weir.service":                         "TestUnit TestUnitServes",
+	"deploy/systemd/credentials.conf":                     "TestUnitCredentials TestUnit",
+	"deploy/systemd/weir.service":                         "TestUnit TestUnitServes TestUnitLimits",
+	"deploy/systemd/weir.yaml":                            "TestUnitCredentials",
 }
 
 // blocksShownBy has the first line of every kind of fenced block in the pages, and its tests.

@@ -94,7 +94,7 @@ func (s *start) open(ctx context.Context, cfg *config.Config) (*process, error) 
 	if err != nil {
 		return nil, err
 	}
-	p.path, p.level, p.hangup = s.path, level, s.hangup
+	p.path, p.level, p.hangup, p.service = s.path, level, s.hangup, newService(p)
 	p.keepIn = cfg.Cache.Snapshot.Path
 	if s.lastGood != "" && s.lastGood != besideSnapshot {
 		p.keepIn = s.lastGood

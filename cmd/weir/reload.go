@@ -75,6 +75,7 @@ func (p *process) asAtStart(text []byte, err error) bool {
 // reload reads the file and puts all of it into force, or nothing. It returns what it has read.
 func (p *process) reload(ctx context.Context, parts *errgroup.Group, why string) []byte {
 	now := time.Now()
+	p.service.reloading()
 	text, err := os.ReadFile(p.path)
 	if err == nil {
 		err = p.take(ctx, parts, now, text, why)
@@ -86,6 +87,7 @@ func (p *process) reload(ctx context.Context, parts *errgroup.Group, why string)
 		p.refused(now, why, err)
 	}
 	p.metrics.ConfigReload(err)
+	p.service.reloaded()
 	return text
 }
 

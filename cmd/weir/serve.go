@@ -45,6 +45,7 @@ type process struct {
 	tls      *certificates
 	kept     kept
 	siblings siblings
+	service  *service    // nil: nobody is told how the process stands
 	first    *nextConfig // what was opened at the start
 	// refusedAtStart is why the file was refused at the start, so that the configuration that was
 	// last accepted is in force; nil: it was accepted.
@@ -169,6 +170,7 @@ func (p *process) run(ctx context.Context) error {
 	work, stopWork := context.WithCancel(work)
 	defer stopWork()
 
+	p.service.starting()
 	if s := p.siblings.port; s != nil {
 		parts.Go(s.serve)
 	}
@@ -187,6 +189,7 @@ func (p *process) run(ctx context.Context) error {
 	p.startSinks(work, parts, first.sinks)
 	parts.Go(func() error { return p.reloads(work, parts) })
 	p.sayStarted()
+	parts.Go(func() error { return p.service.run(work) })
 
 	why := "a signal"
 	select {
@@ -198,6 +201,7 @@ func (p *process) run(ctx context.Context) error {
 	}
 	p.log.Info("draining", zap.String("because_of", why), zap.Duration("at_most", p.config().Timing.Drain))
 	p.draining.Store(true)
+	p.service.stopping(why, p.config().Timing.Drain)
 	p.kept.drain()
 	p.server.Drain(context.WithoutCancel(ctx), p.config().Timing.Drain)
 	stopWork()
