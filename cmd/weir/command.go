@@ -41,8 +41,8 @@ func action(work func(*cobra.Command, []string) error) func(*cobra.Command, []st
 	}
 }
 
-// run executes one command line and returns the exit code.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+// commandTree has every command with its flags.
+func commandTree() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "weir",
 		Short:         "A caching xDS relay",
@@ -56,6 +56,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		groupsCommand(), authzCommand(), drainCommand(),
 		freezeCommand(), unfreezeCommand(), snapshotCommand(), demoCommand(), configCommand(), versionCommand(),
 	)
+	return root
+}
+
+// run executes one command line and returns the exit code.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	root := commandTree()
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)

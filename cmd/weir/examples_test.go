@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io/fs"
 	"maps"
 	"os"
@@ -37,7 +38,18 @@ var shownBy = map[string]string{
 	"deploy/docs/security.md":                             "TestPagesHaveOnlyWhatIsStarted",
 	"deploy/docs/siblings.md":                             "TestSiblingsOfThePage TestPagesHaveOnlyWhatIsStarted",
 	"deploy/docs/scale.md":                                "TestPagesHaveOnlyWhatIsStarted",
+	"deploy/docs/kubernetes.md":                           "TestWeirOfThePages TestHelmOfThePages",
+	"deploy/docs/migration.md":                            "TestMigrationOfThePage",
+	"deploy/docs/recipes.md":                              "TestRecipesOfThePage",
+	"deploy/docs/sizing.md":                               "TestSizesOfThePage",
+	"deploy/docs/upgrade.md":                              "TestWeirOfThePages TestHelmOfThePages",
+	"deploy/examples/consul.yaml":                         "TestExamplesServe",
+	"deploy/examples/envoy-gateway.yaml":                  "TestExamplesServe TestRecipesOfThePage",
 	"deploy/examples/examples.go":                         "TestConfigExample",
+	"deploy/examples/from-xds-relay.yaml":                 "TestExamplesServe TestMigrationOfThePage",
+	"deploy/examples/go-control-plane.yaml":               "TestExamplesServe",
+	"deploy/examples/istiod.yaml":                         "TestExamplesServe",
+	"deploy/examples/java-control-plane.yaml":             "TestExamplesServe",
 	"deploy/examples/full.yaml":                           "TestExamplesServe",
 	"deploy/examples/minimal.yaml":                        "TestExamplesServe",
 	"deploy/examples/tp2/config/clusters.yaml":            "TestTP2Example",
@@ -86,8 +98,23 @@ var shownBy = map[string]string{
 	"deploy/systemd/weir.yaml":                            "TestUnitCredentials",
 }
 
-// blocksShownBy has the first line of every kind of fenced block in the pages, and its tests.
+// blocksShownBy has the first line of every kind of fenced block in the pages, and its tests. Those
+// of indented ones are in commandsShownBy.
 var blocksShownBy = map[string]string{
+	"# values.yaml":                              "TestHelmOfThePages",
+	"# cds.yaml":                                 "TestFilesOfThePage",
+	"# files.yaml":                               "TestHelmOfThePages",
+	"# xds-relay's bootstrap":                    "TestMigrationOfThePage",
+	"# xds-relay's aggregation rules":            "TestMigrationOfThePage",
+	"# istio's gateways":                         "TestRecipesOfThePage",
+	"# a sidecar of istio's":                     "TestRecipesOfThePage",
+	"# xds_cluster of an Envoy of Envoy Gateway": "TestRecipesOfThePage",
+	"# Before a go-control-plane with a snapshot cache that tells nodes apart by their ids (cache.IDHash): deploy/docs/recipes.md.":       "TestExamplesServe TestRecipesOfThePage",
+	"# Before a java-control-plane whose NodeGroup tells nodes apart by their ids: deploy/docs/recipes.md.":                               "TestExamplesServe TestRecipesOfThePage",
+	"# Before istio's discovery server: deploy/docs/recipes.md.":                                                                          "TestExamplesServe TestRecipesOfThePage",
+	"# Before an Envoy Gateway with one Gateway: deploy/docs/recipes.md. Towards proxies weir is Envoy Gateway, with its certificate and": "TestExamplesServe TestRecipesOfThePage",
+	"# Before Consul's servers: deploy/docs/recipes.md. It was not run before a Consul.":                                                  "TestExamplesServe TestRecipesOfThePage",
+	"# What deploy/docs/migration.md comes to: xds-relay's bootstrap and aggregation rules as a weir.yaml.":                               "TestExamplesServe TestMigrationOfThePage",
 	"# weir.yaml":            "TestExamplesServe",
 	"# envoy-bootstrap.yaml": "TestReadme",
 	"common_tls_context:":    "TestEnvoyTLS",
@@ -161,60 +188,6 @@ func testNames(t *testing.T) map[string]bool {
 	return tests
 }
 
-// block is code in a page.
-type block struct{ page, first, text string }
-
-// blocksOf are the fenced blocks of all pages, and the indented ones, which have no first.
-func blocksOf(t *testing.T) (fenced, indented []block) {
-	t.Helper()
-	pages, err := filepath.Glob(filepath.Join(root, "deploy", "docs", "*.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	fence := regexp.MustCompile("(?ms)^```[a-z]*\n(.*?)^```$")
-	indent := regexp.MustCompile(`(?m)(^    [^\n]*\n)+`)
-	for _, page := range append(pages, filepath.Join(root, "README.md")) {
-		text := readText(t, page)
-		for _, m := range fence.FindAllStringSubmatch(text, -1) {
-			first, _, _ := strings.Cut(m[1], "\n")
-			fenced = append(fenced, block{page, first, m[1]})
-		}
-		for _, m := range indent.FindAllString(fence.ReplaceAllString(text, ""), -1) {
-			indented = append(indented, block{page: page, text: strings.ReplaceAll("\n"+m, "\n    ", "\n")})
-		}
-	}
-	return fenced, indented
-}
-
-// TestPagesHaveOnlyWhatIsStarted: each fenced block is of a kind that a test starts, and a line of
-// configuration among the commands is one that weir takes.
-func TestPagesHaveOnlyWhatIsStarted(t *testing.T) {
-	fenced, indented := blocksOf(t)
-	tests := testNames(t)
-	if len(fenced) < 6 || len(indented) < 6 {
-		t.Fatalf("%d fenced blocks and %d indented ones are found", len(fenced), len(indented))
-	}
-	for _, b := range fenced {
-		if names := blocksShownBy[b.first]; names == "" || !tests[strings.Fields(names)[0]] {
-			t.Errorf("%s: which test starts the block that begins with %q?", b.page, b.first)
-		}
-	}
-	found := 0
-	for _, b := range indented {
-		var tree map[string]any
-		if yaml.Load([]byte(b.text), &tree) != nil || tree["origins"] == nil && tree["listeners"] == nil && tree["static_resources"] == nil {
-			continue // commands
-		}
-		found++
-		if code, _, stderr := weir(t, "validate", write(t, b.text)); code != exitOK {
-			t.Errorf("%s: refused: %s\n%s", b.page, stderr, b.text)
-		}
-	}
-	if found == 0 {
-		t.Error("no configuration is found among the commands: is the pattern right?")
-	}
-}
-
 // exampleConfigs are all configurations of deploy/examples and of the pages, by a name.
 func exampleConfigs(t *testing.T) map[string]string {
 	t.Helper()
@@ -263,29 +236,51 @@ func TestExamplesServe(t *testing.T) {
 			}
 			ca := weirtest.NewAuthority(t, "ca")
 			ca.Issue("server", 1)
-			text = strings.ReplaceAll(text, "/etc/weir/", filepath.Join(dir, "etc")+"/")
+			ca.IssueDNS("origin", 2, firstOr(regexp.MustCompile(`server_name: ([\w.-]+)`).FindStringSubmatch(text), "origin"))
+			ca.IssueDNS("proxy", 3, "web.proxies.example.com") // a client of who have to show something
+			t.Setenv("CONSUL_TOKEN", "hush")
+			text = strings.NewReplacer("/etc/weir/", filepath.Join(dir, "etc")+"/", "/var/lib/weir/", filepath.Join(dir, "lib")+"/").Replace(text)
 			put("weir.yaml", text)
 			put("config/cds.yaml", clusters("a"))
 			put("last/cds.yaml", clusters("b")) // a last resort
-			put("etc/tls/tls.crt", readText(t, ca.Path("server.pem")))
-			put("etc/tls/tls.key", readText(t, ca.Path("server.key")))
+			for _, m := range regexp.MustCompile(`\b(?:cert|ca|client_ca): (/[\w./-]+)`).FindAllStringSubmatch(text, -1) {
+				name, err := filepath.Rel(dir, filepath.Dir(m[1]))
+				if err != nil {
+					t.Fatal(err)
+				}
+				put(name+"/tls.crt", readText(t, ca.Path("server.pem")))
+				put(name+"/tls.key", readText(t, ca.Path("server.key")))
+				put(name+"/ca.crt", readText(t, ca.Path("ca.pem")))
+			}
 			put("etc/admin/token", "hush")
+			put("etc/snapshot.key", strings.Repeat("0", 64))
 			put("etc/filter.pb", exampleDescriptors(t))
-			if code, _, stderr := weir(t, "validate", path); code != exitOK || stderr != "" {
+			// Nothing is shared where an origin tells each node something of its own: that is so.
+			ofItsOwn := regexp.MustCompile(`(?m)^.*warning: origins\[0\].group_by\[0\]: each client will be a group of its own.*\n`)
+			code, _, stderr := weir(t, "validate", path)
+			if code != exitOK || strings.Contains(text, "group_by: [id") != ofItsOwn.MatchString(stderr) || ofItsOwn.ReplaceAllString(stderr, "") != "" {
 				t.Errorf("validate: %d, %s", code, stderr)
 			}
 			served := newFiles(t)
 			served.put(t, "cds.yaml", clusters("a"))
 			files := strings.Replace(filesOrigin(served), "name: disk", "name: disk, tp2: true", 1)
-			plane, rest := startWeir(t, freePorts+files), startWeir(t, strings.Replace(freePorts, "}", ", rest: true }", 1)+files)
+			secured := freePorts
+			if regexp.MustCompile(`(?m)^      tls: .*\bca: `).MatchString(text) {
+				secured = strings.Replace(freePorts, "}", fmt.Sprintf(`, tls: { cert: %q, key: %q } }`, ca.Path("origin.pem"), ca.Path("origin.key")), 1)
+			}
+			plane, rest := startWeir(t, secured+files), startWeir(t, strings.Replace(freePorts, "}", ", rest: true }", 1)+files)
 			put("weir.yaml", moved(t, text, plane.listenAddress(), rest.listenAddress()))
 			w := spawn(t, os.Args[0], "run", path)
 			listener, adminPort := w.addresses()
-			if code, stdout, stderr := weir(t, "get", "cds", "a", "--from", listener); code != exitOK || !strings.Contains(stdout, "\na ") {
+			get := []string{"get", "cds", "a", "--from", listener, "--node-id", "web"}
+			if regexp.MustCompile(`(?m)^    tls: .*client_ca: /`).MatchString(text) {
+				get = append(get, "--ca", ca.Path("ca.pem"), "--cert", ca.Path("proxy.pem"), "--key", ca.Path("proxy.key"))
+			}
+			if code, stdout, stderr := weir(t, get...); code != exitOK || !strings.Contains(stdout, "\na ") {
 				t.Errorf("get: %d, %s, %s", code, stdout, stderr)
 			}
 			args := []string{"status", "--admin", adminPort}
-			if regexp.MustCompile(`(?m)^  tls: .*etc/tls`).MatchString(text) {
+			if regexp.MustCompile(`(?m)^  tls: .*etc/tls`).MatchString(text) { // of admin
 				args = append(args, "--ca", ca.Path("ca.pem"), "--token-file", filepath.Join(dir, "etc/admin/token"))
 			}
 			if code, _, stderr := weir(t, args...); code != exitOK {
@@ -297,6 +292,14 @@ func TestExamplesServe(t *testing.T) {
 			}
 		})
 	}
+}
+
+// firstOr is the first group of a match, or another text where there is none.
+func firstOr(m []string, otherwise string) string {
+	if m == nil {
+		return otherwise
+	}
+	return m[1]
 }
 
 // exampleDescriptors are those of the message that the pages take for an example.
