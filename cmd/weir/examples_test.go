@@ -252,7 +252,7 @@ func TestExamplesServe(t *testing.T) {
 			served := newFiles(t)
 			served.put(t, "cds.yaml", clusters("a"))
 			files := strings.Replace(filesOrigin(served), "name: disk", "name: disk, tp2: true", 1)
-			plane, rest := startWeir(t, freePorts+files), startWeir(t, strings.Replace(freePorts, "}", ", rest: true }", 1)+files)
+			plane, rest := startWeir(t, freePorts+files), startWeir(t, strings.Replace(ports, "}", ", rest: true }", 1)+files)
 			put("weir.yaml", moved(t, text, plane.listenAddress(), rest.listenAddress()))
 			w := spawn(t, os.Args[0], "run", path)
 			listener, adminPort := w.addresses()
