@@ -14,9 +14,10 @@ import (
 )
 
 const (
-	// reachAfter is how long the first client has until we ask the origin ourselves. Beside a
-	// sidecar it comes at once.
-	reachAfter = 250 * time.Millisecond
+	// reachAfter is how long the first client has until we ask the origin ourselves. What an origin
+	// is asked should be its clients' questions alone where there are any, and those of a sidecar,
+	// of a restored group, or of a weir that replaces another come at once.
+	reachAfter = time.Second
 	// reachAgain is how often we look whether clients still ask an origin that answers none of
 	// them.
 	reachAgain = time.Second

@@ -27,6 +27,14 @@ func typesOf(s *relaytest.Stream) (types []string) {
 func TestReach(t *testing.T) {
 	both(t, options{origin: relaytest.OriginConfig{Serving: true}, config: reaching}, func(w *world) {
 		w.origin.Set(cds, "c", "1", relaytest.Cluster("c", time.Second))
+		time.Sleep(990 * time.Millisecond)
+		if n := len(w.origin.Streams()); n != 0 {
+			t.Errorf("it is asked on %d streams within a second", n)
+		}
+		time.Sleep(20 * time.Millisecond)
+		if st := w.status(); st.ProofAt.IsZero() {
+			t.Errorf("it is not asked after a second: %+v", st)
+		}
 		time.Sleep(time.Minute)
 		st := w.status()
 		if !st.Connected || st.ProofAt.IsZero() || st.Err != "" || st.Connections != 0 || len(st.Lanes) != 0 {
@@ -64,6 +72,21 @@ func TestReachGivesWay(t *testing.T) {
 		}
 		if st := w.status(); !st.ProofAt.IsZero() {
 			t.Errorf("nobody has answered: %+v", st)
+		}
+	})
+}
+
+// TestReachLeavesTheFirstSecondToClients: an origin that a client asks at once is asked nothing
+// else.
+func TestReachLeavesTheFirstSecondToClients(t *testing.T) {
+	both(t, options{config: reaching, origin: relaytest.OriginConfig{Serving: true}}, func(w *world) {
+		time.Sleep(900 * time.Millisecond)
+		w.want(eds, "a")
+		time.Sleep(time.Minute)
+		for _, s := range w.origin.Streams() {
+			if types := slices.Compact(typesOf(s)); !slices.Equal(types, []string{eds}) {
+				t.Errorf("it is asked for %q", types)
+			}
 		}
 	})
 }

@@ -264,11 +264,11 @@ func TestExamplesServe(t *testing.T) {
 			served := newFiles(t)
 			served.put(t, "cds.yaml", clusters("a"))
 			files := strings.Replace(filesOrigin(served), "name: disk", "name: disk, tp2: true", 1)
-			secured := freePorts
+			secured := ports
 			if regexp.MustCompile(`(?m)^      tls: .*\bca: `).MatchString(text) {
-				secured = strings.Replace(freePorts, "}", fmt.Sprintf(`, tls: { cert: %q, key: %q } }`, ca.Path("origin.pem"), ca.Path("origin.key")), 1)
+				secured = strings.Replace(ports, "}", fmt.Sprintf(`, tls: { cert: %q, key: %q } }`, ca.Path("origin.pem"), ca.Path("origin.key")), 1)
 			}
-			plane, rest := startWeir(t, secured+files), startWeir(t, strings.Replace(freePorts, "}", ", rest: true }", 1)+files)
+			plane, rest := startWeir(t, secured+files), startWeir(t, strings.Replace(ports, "}", ", rest: true }", 1)+files)
 			put("weir.yaml", moved(t, text, plane.listenAddress(), rest.listenAddress()))
 			w := spawn(t, os.Args[0], "run", path)
 			listener, adminPort := w.addresses()

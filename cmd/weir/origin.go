@@ -66,7 +66,7 @@ func (p *process) openOrigin(f *activeConfig, o *config.Origin, path string, par
 		secured.close()
 		return nil, err
 	}
-	return &grpcOrigin{Origin: up, secured: secured, reach: newReach(cfg, u.Addresses, secured), fallback: last}, nil
+	return &grpcOrigin{Origin: up, secured: secured, fallback: last}, nil
 }
 
 // grpcOrigin is a gRPC control plane.
@@ -74,19 +74,15 @@ type grpcOrigin struct {
 	*upstream.Origin
 	fallback lastResort
 	secured  *secured
-	*reach
 }
 
 func (o *grpcOrigin) run(ctx context.Context) error {
-	return beside(ctx, o.fallback, func(ctx context.Context) error {
-		return o.while(ctx, func() bool { return !o.Status().ProofAt.IsZero() }, o.Run)
-	})
+	return beside(ctx, o.fallback, o.Run)
 }
 
 func (o *grpcOrigin) succeed(before origin) {
 	if was, ok := before.(*grpcOrigin); ok {
 		o.Succeed(was.Origin)
-		o.touched.Store(was.touched.Load())
 	}
 }
 
@@ -97,13 +93,13 @@ func (o *grpcOrigin) close() {
 
 func (o *grpcOrigin) status() admin.Origin {
 	s := o.Status()
-	return statusBeside(statusOf("grpc", &s, o.touched.Load()), o.fallback)
+	return statusBeside(statusOf("grpc", &s), o.fallback)
 }
 
 // statusOf returns the status of an origin on the network.
-func statusOf(kind string, s *upstream.Status, touched bool) admin.Origin {
+func statusOf(kind string, s *upstream.Status) admin.Origin {
 	out := admin.Origin{
-		Kind: kind, Source: s.Address, Reached: touched || !s.ProofAt.IsZero(),
+		Kind: kind, Source: s.Address, Reached: !s.ProofAt.IsZero(),
 		Connected: s.Connected, Since: s.Since, LastProof: s.ProofAt, LastUpdate: s.UpdateAt,
 		Error: s.Err, ErrorAt: s.ErrAt, Failures: s.Failures,
 	}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -59,9 +60,6 @@ func serveGRPC(t *testing.T) string {
 	return n.Addr()
 }
 
-// asking has weir ask by itself.
-const asking = "ready: { types: [cds, lds] }\n"
-
 // TestReadyMeansAnswered: a server that takes connections, and gives no xDS answer, makes nobody
 // ready. Before any client comes the log, the admin page and /readyz say that it is wrong. After
 // timing.ready_wait the process is ready, and says why.
@@ -72,6 +70,12 @@ func TestReadyMeansAnswered(t *testing.T) {
 		return relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Serving: true, Options: options})
 	}
 	pair, ca := other.Pair("server"), trusted.Path("ca.pem")
+	guarded := relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Serving: true})
+	guarded.Refuse(status.Error(codes.Unauthenticated, "the token is not valid"))
+	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte("<html><body>It works!</body></html>"))
+	}))
+	t.Cleanup(page.Close)
 	refusing := relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Serving: true})
 	refusing.Refuse(status.Error(codes.PermissionDenied, "no such node here"))
 	grpcAt := func(address string) string { return fmt.Sprintf("grpc: { addresses: [%q] }", address) }
@@ -96,16 +100,19 @@ func TestReadyMeansAnswered(t *testing.T) {
 		"gRPC without xDS":    {origin: grpcAt(serveGRPC(t)), page: "Unimplemented"},
 		"no gRPC":             {origin: grpcAt(strings.TrimPrefix(webServer(t).URL, "http://")), page: "gives no answer"},
 		"the node is refused": {origin: grpcAt(refusing.Net().Addr()), page: "no such node here"},
+		"a wrong token":       {origin: grpcAt(guarded.Net().Addr()), page: "the token is not valid"},
 		"the node is not known": {
 			origin: grpcAt(relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{}).Net().Addr()),
 			page:   "may not know the node", late: true,
 		},
-		"REST, and not xDS": {origin: fmt.Sprintf("rest: { urls: [%q] }", webServer(t).URL), page: "404"},
+		"REST, and not xDS":        {origin: fmt.Sprintf("rest: { urls: [%q] }", webServer(t).URL), page: "404"},
+		"a web server":             {origin: fmt.Sprintf("rest: { urls: [%q] }", page.URL), page: "a response of"},
+		"nobody is there for REST": {origin: `rest: { urls: ["http://127.0.0.1:1"] }`, page: "refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			text := func(wait string) string {
-				return freePorts + asking + fmt.Sprintf("origins: [{ name: mesh, %s }]\ntiming: { ready_wait: %s, backoff: { base: 20ms, max: 100ms }, drain: 1s }\n", row.origin, wait)
+				return ports + fmt.Sprintf("origins: [{ name: mesh, %s }]\ntiming: { ready_wait: %s, backoff: { base: 20ms, max: 100ms }, drain: 1s }\n", row.origin, wait)
 			}
 			w := spawn(t, os.Args[0], "run", "-c", write(t, text("1h")))
 			_, adminPort := w.addresses()
@@ -148,7 +155,7 @@ func TestReadyWithoutClients(t *testing.T) {
 		for row, aggregated := range map[string]bool{"ads": true, "per type": false} {
 			t.Run(string(dialect)+" "+row, func(t *testing.T) {
 				origin := relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Serving: true})
-				w := spawn(t, os.Args[0], "run", "-c", write(t, freePorts+asking+fmt.Sprintf(
+				w := spawn(t, os.Args[0], "run", "-c", write(t, ports+fmt.Sprintf(
 					"name: region\norigins: [{ name: mesh, grpc: { addresses: [%q], dialect: %s, aggregated: %v }, node: { cluster: here } }]\ntiming: { ready_wait: 1h }\n",
 					origin.Net().Addr(), dialect, aggregated)))
 				_, adminPort := w.addresses()
@@ -191,9 +198,9 @@ func TestReadyByWhatItAnswers(t *testing.T) {
 		text string
 		want string // the type that is answered
 	}{
-		"one of the two":   {asking, relaytest.ListenerType},
+		"one of the two":   {"", relaytest.ListenerType},
 		"another by name":  {"ready: { types: [rds] }\n", relaytest.RouteType},
-		"what it has only": {asking, relaytest.EndpointType},
+		"what it has only": {"", relaytest.EndpointType},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -202,7 +209,7 @@ func TestReadyByWhatItAnswers(t *testing.T) {
 			if row.want == relaytest.EndpointType {
 				types = "[eds]"
 			}
-			w := startWeir(t, freePorts+fmt.Sprintf("origins: [{ name: mesh, grpc: { addresses: [%q] }, types: %s }]\n"+
+			w := startWeir(t, ports+fmt.Sprintf("origins: [{ name: mesh, grpc: { addresses: [%q] }, types: %s }]\n"+
 				"timing: { ready_wait: 1h, backoff: { base: 20ms, max: 100ms } }\n", origin.Net().Addr(), types)+row.text)
 			seen := 0
 			await(t, "it is ready", func() bool {
@@ -231,7 +238,7 @@ func TestReadyByWhatItAnswers(t *testing.T) {
 // client asks for something.
 func TestFirstClientEndsTheQuestion(t *testing.T) {
 	origin := relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{})
-	w := startWeir(t, freePorts+asking+controlPlane(origin.Net().Addr()))
+	w := startWeir(t, ports+controlPlane(origin.Net().Addr()))
 	await(t, "the origin is asked", func() bool { return len(origin.Requests()) > 0 })
 	own := origin.Open()[0]
 	c := openClient(t, dial(t, w.listenAddress()), relaytest.Delta)
@@ -249,47 +256,73 @@ func TestFirstClientEndsTheQuestion(t *testing.T) {
 	await(t, "the answer to the client makes it ready", func() bool { code, _ := w.get("/readyz"); return code == http.StatusOK })
 }
 
-// TestReadyByConnection: by default weir asks an origin for nothing. A connection makes it ready if
-// it stays open, and both sides agree on TLS.
-func TestReadyByConnection(t *testing.T) {
-	other := weirtest.NewAuthority(t, "other")
-	other.Issue("server", 1)
+// TestReadyByClientsAlone: where ready.types is an empty list, weir asks an origin for nothing. A
+// client's answered request makes it ready; a connection, TLS included, does not.
+func TestReadyByClientsAlone(t *testing.T) {
 	trusted := weirtest.NewAuthority(t, "trusted")
-	tlsServer := relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Options: []grpc.ServerOption{
-		grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{other.Pair("server")}, MinVersion: tls.VersionTLS12})),
-	}})
-	silent := relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{})
-	withTLS := func(address string, ca *weirtest.Authority) string {
-		return fmt.Sprintf("grpc: { addresses: [%q], tls: { ca: %q, server_name: 127.0.0.1 } }", address, ca.Path("ca.pem"))
-	}
-	for name, row := range map[string]struct {
-		origin string
-		ready  bool
-	}{
-		"a balancer before a dead server": {fmt.Sprintf("grpc: { addresses: [%q] }", serveRaw(t, func(c net.Conn) { _ = c.Close() })), false},
-		"another authority":               {withTLS(tlsServer.Net().Addr(), trusted), false},
-		"no TLS there":                    {withTLS(silent.Net().Addr(), trusted), false},
-		"a control plane with TLS":        {withTLS(tlsServer.Net().Addr(), other), true},
-		"a control plane":                 {fmt.Sprintf("grpc: { addresses: [%q] }", silent.Net().Addr()), true},
-		"REST":                            {fmt.Sprintf("rest: { urls: [%q] }", webServer(t).URL), true},
-		"nobody is there for REST":        {`rest: { urls: ["http://127.0.0.1:1"] }`, false},
+	trusted.Issue("server", 1)
+	for name, row := range map[string]struct{ tls string }{
+		"plain text": {},
+		"TLS":        {tls: fmt.Sprintf(", tls: { ca: %q, server_name: 127.0.0.1 }", trusted.Path("ca.pem"))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := startWeir(t, freePorts+fmt.Sprintf("origins: [{ name: mesh, %s }]\ntiming: { ready_wait: 1h, backoff: { base: 20ms, max: 100ms } }\n", row.origin))
-			if row.ready {
-				await(t, "it is ready", func() bool { code, _ := w.get("/readyz"); return code == http.StatusOK })
-				return
+			c := relaytest.OriginConfig{Serving: true}
+			if row.tls != "" {
+				c.Options = []grpc.ServerOption{grpc.Creds(credentials.NewTLS(&tls.Config{
+					Certificates: []tls.Certificate{trusted.Pair("server")}, MinVersion: tls.VersionTLS12,
+				}))}
 			}
-			for range 10 {
-				if code, body := w.get("/readyz"); code != http.StatusServiceUnavailable {
-					t.Fatalf("ready: %s", body)
-				}
-				time.Sleep(50 * time.Millisecond) // in which it tries again and again
+			origin := relaytest.NewOrigin(t, relaytest.TCP(), c)
+			w := startWeir(t, freePorts+fmt.Sprintf("origins: [{ name: mesh, grpc: { addresses: [%q]%s } }]\ntiming: { ready_wait: 1h }\n", origin.Net().Addr(), row.tls))
+			time.Sleep(1500 * time.Millisecond) // longer than an origin would be left alone
+			if code, body := w.get("/readyz"); code != http.StatusServiceUnavailable {
+				t.Errorf("ready: %s", body)
 			}
+			if n := len(origin.Streams()); n != 0 {
+				t.Errorf("the origin was asked on %d streams", n)
+			}
+			openClient(t, dial(t, w.listenAddress()), relaytest.Delta).Request(relaytest.ClusterType)
+			await(t, "an answer to a client makes it ready", func() bool { code, _ := w.get("/readyz"); return code == http.StatusOK })
 		})
 	}
-	if n := len(silent.Requests()); n != 0 {
-		t.Errorf("the origin was asked %d times", n)
+}
+
+// TestRestoredIsAsked: an origin whose content was restored makes the process ready at once, alive
+// or not, and is asked all the same before any client comes: so it counts as connected, or the log
+// says what is wrong.
+func TestRestoredIsAsked(t *testing.T) {
+	for _, dialect := range bothDialects {
+		for name, alive := range map[string]bool{"alive": true, "dead": false} {
+			t.Run(string(dialect)+" "+name, func(t *testing.T) {
+				t.Parallel()
+				origin := relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Serving: true, Patience: patience})
+				origin.Set(relaytest.EndpointType, "a", "1", relaytest.Endpoints("a", "10.0.0.1:80"))
+				dir := filepath.Join(t.TempDir(), "kept")
+				config := write(t, strings.Replace(keptConfig(origin.Net().Addr(), string(dialect), dir), "ready: { types: [] }\n", "", 1))
+				first := spawn(t, os.Args[0], "run", "-c", config)
+				address, adminPort := first.addresses()
+				openClient(t, dial(t, address), relaytest.Delta).Request(relaytest.EndpointType, "a")
+				first.awaitSaved(adminPort, 1)
+				first.signal(syscall.SIGKILL)
+				first.waitEnd()
+				if !alive {
+					origin.Stop()
+				}
+				second := spawn(t, os.Args[0], "run", "-c", config)
+				_, adminPort = second.addresses()
+				if code, body := fetch(t, http.MethodGet, "http://"+adminPort+"/readyz"); code != http.StatusOK || !strings.Contains(body, `"restored": true`) {
+					t.Errorf("/readyz: %d %s", code, body)
+				}
+				if !alive {
+					await(t, "the log has it", func() bool { return strings.Contains(second.errs.String(), "the origin gives no answer") })
+					return
+				}
+				await(t, "it counts as connected", func() bool {
+					_, body := fetch(t, http.MethodGet, "http://"+adminPort+"/metrics")
+					return strings.Contains(body, `weir_upstream_connected{origin="mesh"} 1`)
+				})
+			})
+		}
 	}
 }

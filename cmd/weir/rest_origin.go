@@ -19,7 +19,6 @@ type restOrigin struct {
 	*rest.Origin
 	fallback lastResort
 	secured  *secured
-	*reach
 }
 
 func (p *process) openREST(f *activeConfig, o *config.Origin, origin string, part *relay.Origin) (origin, error) {
@@ -47,19 +46,16 @@ func (p *process) openREST(f *activeConfig, o *config.Origin, origin string, par
 		secured.close()
 		return nil, err
 	}
-	return &restOrigin{Origin: up, secured: secured, reach: newReach(f.cfg, o.REST.HostPorts(), secured), fallback: last}, nil
+	return &restOrigin{Origin: up, secured: secured, fallback: last}, nil
 }
 
 func (o *restOrigin) run(ctx context.Context) error {
-	return beside(ctx, o.fallback, func(ctx context.Context) error {
-		return o.while(ctx, func() bool { return !o.Status().ProofAt.IsZero() }, o.Run)
-	})
+	return beside(ctx, o.fallback, o.Run)
 }
 
 func (o *restOrigin) succeed(before origin) {
 	if was, ok := before.(*restOrigin); ok {
 		o.Succeed(was.Origin)
-		o.touched.Store(was.touched.Load())
 	}
 }
 
@@ -70,7 +66,7 @@ func (o *restOrigin) close() {
 
 func (o *restOrigin) status() admin.Origin {
 	s := o.Status()
-	return statusBeside(statusOf("rest", &s, o.touched.Load()), o.fallback)
+	return statusBeside(statusOf("rest", &s), o.fallback)
 }
 
 // restConfig returns the configuration of a REST origin.

@@ -72,11 +72,11 @@ func TestRESTOrigin(t *testing.T) {
 	s := startREST(t)
 	s.put("1", "a", "b")
 	text := func(poll string) string {
-		return freePorts + fmt.Sprintf("origins: [{ name: poll, rest: { urls: [%q], poll: %s, headers: { x-tenant: t } } }]\n", s.URL+"/base/", poll) +
+		return ports + fmt.Sprintf("origins: [{ name: poll, rest: { urls: [%q], poll: %s, headers: { x-tenant: t } } }]\n", s.URL+"/base/", poll) +
 			"timing: { pause: 20ms, backoff: { base: 20ms, max: 100ms }, drain: 1s }\n"
 	}
 	w := startReloading(t, text("100ms"))
-	await(t, "it can be reached, and nobody has asked for anything", func() bool { return w.active.Load().origins[0].status().Reached })
+	await(t, "it is reached, and no client has asked for anything", func() bool { return w.active.Load().origins[0].status().Reached })
 	var clients []*relaytest.Client
 	for _, dialect := range bothDialects {
 		c := openClient(t, dial(t, w.listenAddress()), dialect)

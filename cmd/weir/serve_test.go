@@ -129,7 +129,7 @@ func TestDrains(t *testing.T) {
 // it as soon as it is reached, although no client asks for anything.
 func TestReadiness(t *testing.T) {
 	start := func(t *testing.T, address, wait string) *running {
-		return startWeir(t, freePorts+strings.Replace(controlPlane(address), "timing: {", "timing: { ready_wait: "+wait+",", 1))
+		return startWeir(t, ports+strings.Replace(controlPlane(address), "timing: {", "timing: { ready_wait: "+wait+",", 1))
 	}
 	t.Run("origin dead", func(t *testing.T) {
 		code, body := start(t, deadAddress(t), "1h").get("/readyz")
@@ -157,7 +157,7 @@ func TestReadiness(t *testing.T) {
 	})
 	t.Run("origin alive, then gone", func(t *testing.T) {
 		origin := relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Serving: true})
-		w := startWeir(t, freePorts+controlPlane(origin.Net().Addr()))
+		w := startWeir(t, ports+controlPlane(origin.Net().Addr()))
 		await(t, "the origin is found", func() bool { code, _ := w.get("/readyz"); return code == http.StatusOK })
 		origin.Stop()
 		c := openClient(t, dial(t, w.listenAddress()), relaytest.Delta)

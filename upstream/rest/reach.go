@@ -15,7 +15,7 @@ import (
 const (
 	// As in package upstream: how long the first client has until we ask the origin ourselves, and
 	// how often we look whether clients still ask an origin that answers none of them.
-	reachAfter, reachAgain = 250 * time.Millisecond, time.Second
+	reachAfter, reachAgain = time.Second, time.Second
 )
 
 // reach polls for the types of Config.Reach, one after the other, until the origin has answered

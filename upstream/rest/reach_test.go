@@ -14,6 +14,10 @@ func reaching(c *Config) { c.Reach = []string{lds, cds} }
 func TestReach(t *testing.T) {
 	in(t, reaching, func(w *world) {
 		w.serve(clusters, "1", cluster("x")) // and listeners are 404
+		time.Sleep(990 * time.Millisecond)
+		if polls := w.taken(); len(polls) != 0 {
+			t.Errorf("%d polls within a second", len(polls))
+		}
 		time.Sleep(time.Minute)
 		if st := w.up.Status(); !st.Connected || st.ProofAt.IsZero() || st.Err != "" || len(st.Lanes) != 0 {
 			t.Errorf("the status is %+v", st)

@@ -78,11 +78,3 @@ func hostPort(s string) string {
 	}
 	return net.JoinHostPort(u.Hostname(), port)
 }
-
-// HostPorts returns the hosts and ports of the URLs.
-func (r *REST) HostPorts() (addresses []string) {
-	for _, u := range r.URLs {
-		addresses = append(addresses, hostPort(u))
-	}
-	return addresses
-}

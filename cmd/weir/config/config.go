@@ -68,15 +68,15 @@ type Type struct {
 	Descriptors string `yaml:"descriptors" path:"file"`
 }
 
-// Ready says what makes the process ready: that each origin was reached, or was
-// restored from the snapshot.
+// Ready says what makes the process ready: that each origin has answered a request since the
+// start, or that what it last said was restored.
 type Ready struct {
-	// Types are those that an origin is asked for by weir itself, with the node
-	// of a client that has none, until it has answered once and while no client
-	// asks it for anything: it counts as reached then. Of an origin with types of
-	// its own, only those; all of its own but secrets, if it has none of these.
-	// Default: empty, clients alone ask, and an origin counts as reached once a
-	// connection was opened, TLS included, that was not closed at once.
+	// Types are those that weir itself asks an origin for that has answered nobody yet, with the
+	// node of a client that has none. It does so while no client asks that origin, and not in the
+	// first second, so that where clients come at once they alone ask. Of an origin with types of
+	// its own it asks for those only; for all of its own but secrets, if it has none of these. An
+	// empty list: clients alone ask, so without them weir is ready when timing.ready_wait is over.
+	// Default: [cds, lds].
 	Types []string `yaml:"types"`
 }
 
@@ -131,6 +131,7 @@ func Default() *Config {
 	c.Cache.setDefaults()
 	c.Limits.setDefaults()
 	c.Timing.setDefaults()
+	c.Ready.Types = []string{"cds", "lds"}
 	return c
 }
 

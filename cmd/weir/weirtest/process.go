@@ -107,6 +107,20 @@ func (o *output) String() string {
 	return o.b.String()
 }
 
+// encode returns the file. Unless it says otherwise, clients alone ask its origins: a test judges
+// what an origin is asked, and does not know how soon its clients come.
+func (c Config) encode(tb testing.TB) []byte {
+	tb.Helper()
+	if c["ready"] == nil {
+		c.Set("ready.types", []any{})
+	}
+	data, err := json.MarshalIndent(c, "", "  ")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return data
+}
+
 // Start runs weir with a file, on ports that the system chooses, on loopback if a listener has no
 // address. It returns when weir listens. The end of tb ends the process.
 func Start(tb testing.TB, c Config) *Process {
@@ -137,10 +151,7 @@ func (l Launch) Start(tb testing.TB, c Config) *Process {
 	}
 	listeners := len(c["listeners"].([]any))
 	c.Set("admin.address", "127.0.0.1:0")
-	var err error
-	if p.config, err = json.MarshalIndent(c, "", "  "); err != nil {
-		tb.Fatal(err)
-	}
+	p.config = c.encode(tb)
 	p.file = filepath.Join(tb.TempDir(), "weir.yaml")
 	if err := os.WriteFile(p.file, p.config, 0o600); err != nil {
 		tb.Fatal(err)
@@ -171,10 +182,7 @@ func (l Launch) Start(tb testing.TB, c Config) *Process {
 func (p *Process) Reload(c Config) {
 	p.tb.Helper()
 	before, _ := p.Metric("weir_config_reloads_total", `result="ok"`)
-	var err error
-	if p.config, err = json.MarshalIndent(c, "", "  "); err != nil {
-		p.tb.Fatal(err)
-	}
+	p.config = c.encode(p.tb)
 	if err := os.WriteFile(p.file+".next", p.config, 0o600); err != nil {
 		p.tb.Fatal(err)
 	}
