@@ -351,11 +351,17 @@ func TestFreezeIsJoined(t *testing.T) {
 	}
 }
 
-// TestEndsWhileItAsks: a process that is told to end while it waits for siblings ends.
+// TestEndsWhileItAsks: a process that waits for a seed is alive and not ready, and ends if it is
+// told to.
 func TestEndsWhileItAsks(t *testing.T) {
 	files := newFiles(t)
 	w := startWeir(t, freePorts+filesOrigin(files)+fmt.Sprintf("cache: { seed: { timeout: 10m, file: %q } }\n", filepath.Join(t.TempDir(), "never")))
-	time.Sleep(50 * time.Millisecond)
+	if code, body := w.get("/healthz"); code != http.StatusOK {
+		t.Errorf("/healthz: %d %s", code, body)
+	}
+	if code, body := w.get("/readyz"); code != http.StatusServiceUnavailable || !strings.HasPrefix(body, "starting: ") {
+		t.Errorf("/readyz: %d %s", code, body)
+	}
 	w.end()
 }
 
