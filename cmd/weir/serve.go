@@ -51,6 +51,7 @@ type process struct {
 	// last accepted is in force; nil: it was accepted.
 	refusedAtStart error
 	auditing       chan struct{} // one slot, so that one origin is audited at a time
+	restored       chan struct{} // closed when the table has what the process starts with
 
 	active atomic.Pointer[activeConfig] // in force; replaced by reload
 	last   atomic.Pointer[admin.ConfigState]
@@ -88,7 +89,7 @@ type port struct {
 func newProcess(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *process, err error) {
 	p := &process{
 		log: log, started: time.Now(), registry: prometheus.NewRegistry(), asked: make(chan struct{}),
-		files: newWatch(log), auditing: make(chan struct{}, 1),
+		files: newWatch(log), auditing: make(chan struct{}, 1), restored: make(chan struct{}),
 	}
 	p.tls = newCertificates(p.files, log)
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -174,10 +175,11 @@ func (p *process) run(ctx context.Context) error {
 	if s := p.siblings.port; s != nil {
 		parts.Go(s.serve)
 	}
-	p.restore(ctx)
 	for _, w := range p.webs() {
 		parts.Go(w.serve)
 	}
+	p.restore(ctx)
+	close(p.restored)
 	parts.Go(func() error { return p.kept.run(work) })
 	parts.Go(func() error { return advance(work, p.table) })
 	parts.Go(func() error { return p.files.run(work) })

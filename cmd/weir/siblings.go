@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// seedBytes bounds the state of a sibling.
+	// seedBytes bounds the state of a sibling, if nothing bounds the own snapshot.
 	seedBytes = 4 << 30
 	// headsWait bounds how long a process that has a snapshot waits for what siblings say of
 	// freezes.
@@ -140,6 +140,9 @@ func (p *process) search(cfg *config.Config) *seed.Search {
 	s := seed.Config{
 		Process: p.siblings.id, Deployment: cfg.Name, File: c.File, Keys: p.kept.keys.Load(), MaxBytes: seedBytes,
 		Dial: p.dialSibling, Metrics: p.metrics, Log: p.log,
+	}
+	if most := int64(cfg.Cache.Snapshot.MaxBytes); most > 0 {
+		s.MaxBytes = min(s.MaxBytes, 4*most) // a sibling gives what has no room on a disk, too
 	}
 	for i := range cfg.Origins {
 		s.Origins = append(s.Origins, cfg.Origins[i].Name)

@@ -351,11 +351,17 @@ func TestFreezeIsJoined(t *testing.T) {
 	}
 }
 
-// TestEndsWhileItAsks: a process that is told to end while it waits for siblings ends.
+// TestEndsWhileItAsks: a process that waits for a seed is alive and not ready, and ends if it is
+// told to.
 func TestEndsWhileItAsks(t *testing.T) {
 	files := newFiles(t)
 	w := startWeir(t, freePorts+filesOrigin(files)+fmt.Sprintf("cache: { seed: { timeout: 10m, file: %q } }\n", filepath.Join(t.TempDir(), "never")))
-	time.Sleep(50 * time.Millisecond)
+	if code, body := w.get("/healthz"); code != http.StatusOK {
+		t.Errorf("/healthz: %d %s", code, body)
+	}
+	if code, body := w.get("/readyz"); code != http.StatusServiceUnavailable || !strings.HasPrefix(body, "starting: ") {
+		t.Errorf("/readyz: %d %s", code, body)
+	}
 	w.end()
 }
 
@@ -420,4 +426,47 @@ func TestSiblingsOfThePage(t *testing.T) {
 	c = openClient(t, dial(t, second.listenAddress()), relaytest.Delta)
 	c.Request(relaytest.ClusterType)
 	c.AwaitNames(relaytest.ClusterType, "and so is the second", "a")
+}
+
+// TestRollingUpdateLosesNothing: three replicas serve clients of three groups, each one of its own.
+// The origin dies, and the replicas are replaced one after the other, with nothing on disk. In the
+// end each new replica serves the clients of all groups.
+func TestRollingUpdateLosesNothing(t *testing.T) {
+	origin := relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Serving: true, Patience: patience})
+	origin.Set(relaytest.ClusterType, "a", "1", relaytest.EDSCluster("a", "x"))
+	origin.Set(relaytest.EndpointType, "a", "1", relaytest.Endpoints("a", "10.0.0.1:80"))
+	groups := []string{"red", "green", "blue"}
+	ask := func(w *running, group string) *relaytest.Client {
+		c := relaytest.NewClient(t, dial(t, w.listenAddress()), relaytest.ClientConfig{Dialect: relaytest.Delta, Patience: patience})
+		c.Open(relaytest.Node("client", group))
+		c.Request(relaytest.ClusterType)
+		c.Request(relaytest.EndpointType, "a")
+		return c
+	}
+	var replicas []*running
+	for _, group := range groups {
+		dir := filepath.Join(t.TempDir(), "kept")
+		w := startWeir(t, strings.Replace(replica(origin.Net().Addr(), dir, answers), "group_by: []", "group_by: [cluster]", 1))
+		ask(w, group)
+		await(t, "it has its group", func() bool { return w.kept.Status().Resources == 2 && wholeOnDisk(t, dir) })
+		replicas = append(replicas, w)
+	}
+	origin.Stop()
+	for i := range replicas {
+		var peers []string
+		for _, w := range replicas {
+			peers = append(peers, w.seedAddress())
+		}
+		text := replica(origin.Net().Addr(), "", answers+", "+asks(peers...))
+		next := startWeir(t, strings.Replace(text, "group_by: []", "group_by: [cluster]", 1)).up()
+		replicas[i].end()
+		replicas[i] = next
+	}
+	for _, w := range replicas {
+		for _, group := range groups {
+			c := ask(w, group)
+			c.AwaitNames(relaytest.ClusterType, "clients of "+group+" are served", "a")
+			c.AwaitNames(relaytest.EndpointType, "and by name", "a")
+		}
+	}
 }

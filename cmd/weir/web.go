@@ -141,7 +141,7 @@ func (p *process) openAdmin(ctx context.Context) error {
 	if err != nil {
 		return cfg.Problemf("admin.token_file", "%v", err)
 	}
-	p.admin.server.Handler, p.admin.server.ConnContext = trusted(secured, pages.Handler()), admin.ConnContext
+	p.admin.server.Handler, p.admin.server.ConnContext = p.whenRestored(trusted(secured, pages.Handler())), admin.ConnContext
 	address := cfg.Probes.Address
 	if address == "" {
 		return nil
@@ -150,8 +150,30 @@ func (p *process) openAdmin(ctx context.Context) error {
 		return cfg.Problemf("probes.address", "cannot listen on %s: %v", address, err)
 	}
 	p.probes = newWeb("probes", l, nil, p.log)
-	p.probes.server.Handler = pages.Probes()
+	p.probes.server.Handler = p.whenRestored(pages.Probes())
 	return nil
+}
+
+// restoredWait is how long a request waits for the end of the restoring. A kubelet gives a probe a
+// second.
+const restoredWait = 900 * time.Millisecond
+
+// whenRestored answers for the pages while the process restores what it starts with, or asks its
+// siblings: it is alive, and not ready.
+func (p *process) whenRestored(pages http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/healthz" {
+			ctx, cancel := context.WithTimeout(r.Context(), restoredWait)
+			defer cancel()
+			select {
+			case <-p.restored:
+			case <-ctx.Done():
+				http.Error(w, "starting: the snapshot is being restored, or siblings are asked (cache.seed.timeout)", http.StatusServiceUnavailable)
+				return
+			}
+		}
+		pages.ServeHTTP(w, r)
+	})
 }
 
 // trusted refuses requests on connections whose client certificate is not trusted any more.

@@ -16,7 +16,8 @@
 // The one whose origins vouched last for what it holds, so that nothing newer is passed over for
 // something older. What is less than a minute apart counts as equally new; of such siblings the one
 // with more resources is taken. If it is busy, slow, lies, or dies half-way, the next one follows
-// (TestNextBest).
+// (TestNextBest). Each sibling serves clients of its own, so what the others have beyond that is
+// added, as far as a third of the time allows (TestFilledUp).
 //
 // # What is believed
 //

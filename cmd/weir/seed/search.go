@@ -23,6 +23,8 @@ import (
 const (
 	// grace is how long the other siblings have to answer once one has that has something.
 	grace = time.Second
+	// fillWithin is how long a process without a deadline waits for more than it needs.
+	fillWithin = 10 * time.Second
 	// maxPeers bounds how many siblings are asked.
 	maxPeers = 256
 )
@@ -233,6 +235,10 @@ func (s *Search) siblings(ctx context.Context, answers []Answer, yield func(Foun
 		}
 		return n == 0 || a.Unfit != nil
 	})
+	fillBy := time.Now().Add(fillWithin)
+	if deadline, ok := ctx.Deadline(); ok {
+		fillBy = time.Now().Add(time.Until(deadline) / 3)
+	}
 	for len(rest) > 0 && ctx.Err() == nil {
 		var busy []Answer
 		for len(rest) > 0 && ctx.Err() == nil {
@@ -241,18 +247,17 @@ func (s *Search) siblings(ctx context.Context, answers []Answer, yield func(Foun
 			rest = slices.Delete(rest, best, best+1)
 			began := time.Now()
 			c, err := s.fetch(ctx, a, len(rest)+len(busy) == 0 && s.cfg.File == "")
+			s.cfg.Metrics.SeedTransfer(taken, resultOf(err))
 			if errors.Is(err, errBusy) {
-				s.cfg.Metrics.SeedTransfer(taken, resultBusy)
 				busy = append(busy, a)
 				continue
 			}
 			if err != nil {
-				s.cfg.Metrics.SeedTransfer(taken, resultError)
 				s.cfg.Log.Warn("the state of a sibling is not taken", zap.String("sibling", a.Address), zap.Duration("took", time.Since(began)), zap.Error(err))
 				continue
 			}
-			s.cfg.Metrics.SeedTransfer(taken, resultOK)
 			s.cfg.Log.Info("the state of a sibling is there", zap.String("sibling", a.Address), zap.Int64("bytes", c.Report.Bytes), zap.Duration("took", time.Since(began)))
+			s.fill(ctx, fillBy, c, rest)
 			if !yield(Found{c, "sibling " + a.Address}) {
 				return false
 			}
@@ -262,6 +267,37 @@ func (s *Search) siblings(ctx context.Context, answers []Answer, yield func(Foun
 		}
 	}
 	return true
+}
+
+// fill adds to a content what the other siblings have and it lacks, until the time is over: none
+// of them serves all clients.
+func (s *Search) fill(ctx context.Context, by time.Time, c *snapshot.Content, others []Answer) {
+	ctx, cancel := context.WithDeadline(ctx, by)
+	defer cancel()
+	for len(others) > 0 && ctx.Err() == nil {
+		best := s.best(others)
+		a := others[best]
+		others = slices.Delete(slices.Clone(others), best, best+1)
+		other, err := s.fetch(ctx, a, false)
+		s.cfg.Metrics.SeedTransfer(taken, resultOf(err))
+		if err != nil {
+			s.cfg.Log.Warn("a sibling may have more, which is not taken", zap.String("sibling", a.Address), zap.Error(err))
+			continue
+		}
+		if n := c.Fill(other); n > 0 {
+			s.cfg.Log.Info("a sibling has more", zap.String("sibling", a.Address), zap.Int("resources", n))
+		}
+	}
+}
+
+func resultOf(err error) string {
+	switch {
+	case err == nil:
+		return resultOK
+	case errors.Is(err, errBusy):
+		return resultBusy
+	}
+	return resultError
 }
 
 // busyPause is how long a process waits if all siblings are busy.

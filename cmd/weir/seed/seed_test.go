@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/cmd/weir/snapshot"
+	"github.com/weir-xds/weir/relay/relaytest"
 )
 
 // TestTaken: a sibling's state is what its table has, in plain text and sealed.
@@ -465,4 +466,26 @@ func FuzzHead(f *testing.F) {
 		}
 		_ = h.readable(nil)
 	})
+}
+
+// TestFilledUp: what the best sibling lacks and another one has is there as well, and one that
+// cannot give it changes nothing.
+func TestFilledUp(t *testing.T) {
+	more := newSibling(t, 30, 2*time.Minute)
+	more.table = newTable(t, 0, "")
+	group, err := more.table.Origin("mesh").Group(relaytest.Node("n", "another group"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fillTable(t, more.table, group, 7, "x")
+	best := newSibling(t, 10, 0)
+	search := newSearch(t, nil, best, more)
+	if found, _ := search.run(patience); resourcesOf(t, found) != 17 || found.From != "sibling "+best.address() {
+		t.Errorf("%d resources, want 17:\n%s", resourcesOf(t, found), search.lines())
+	}
+	altered(func(_ *sibling, b []byte) []byte { return b[:300] })(more)
+	search = newSearch(t, nil, best, more)
+	if found, _ := search.run(patience); resourcesOf(t, found) != 10 || !search.said("may have more, which is not taken") {
+		t.Errorf("%d resources, want 10:\n%s", resourcesOf(t, found), search.lines())
+	}
 }

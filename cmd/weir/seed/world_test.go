@@ -27,18 +27,25 @@ const patience = time.Minute
 // newTable returns a table with so many clusters of the origin mesh.
 func newTable(t testing.TB, clusters int, text string) *relay.Table {
 	t.Helper()
-	table, err := relay.New(relay.Config{Origins: []relay.OriginConfig{{Name: "mesh"}}})
+	table, err := relay.New(relay.Config{Origins: []relay.OriginConfig{{Name: "mesh", GroupBy: []string{"cluster"}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if clusters == 0 {
 		return table
 	}
-	now := time.Now()
 	group, err := table.Origin("mesh").Group(relaytest.Node("n", "c"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	fillTable(t, table, group, clusters, text)
+	return table
+}
+
+// fillTable has a client of a group ask for all clusters, and the origin answer.
+func fillTable(t testing.TB, table *relay.Table, group *relay.Group, clusters int, text string) {
+	t.Helper()
+	now := time.Now()
 	group.Open(relay.NewSubscriber(), relay.SubOptions{TypeURL: relaytest.ClusterType, Delta: true}).Update(now, []string{"*"}, nil)
 	lane := table.Origin("mesh").TakeLanes()[0]
 	lane.Open(now, 0)
@@ -62,7 +69,6 @@ func newTable(t testing.TB, clusters int, text string) *relay.Table {
 	}
 	lane.Apply(now, &update)
 	table.Advance(now.Add(time.Minute)) // it is quiet, so the set is whole
-	return table
 }
 
 // sibling is a Server with a table.

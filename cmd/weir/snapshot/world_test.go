@@ -137,6 +137,8 @@ func body(typeURL, name, text string) *anypb.Any {
 	switch typeURL {
 	case relaytest.EndpointType:
 		return relaytest.Endpoints(name, text+":80")
+	case relaytest.RouteType:
+		return relaytest.Route(name, text)
 	case xds.SecretType:
 		return &anypb.Any{TypeUrl: typeURL, Value: append([]byte{0x0a, byte(len(name))}, name+"\x12\x00"+text...)}
 	}
