@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/cmd/weir/admin"
+	"github.com/weir-xds/weir/cmd/weir/snapshot"
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
@@ -20,7 +21,7 @@ func declared(config string, freeze bool) string {
 	return config
 }
 
-// origin returns the state of the origin mesh.
+// mesh returns the state of the origin mesh.
 func (r *running) mesh() (o admin.Origin) {
 	r.t.Helper()
 	var page struct{ Origins []admin.Origin }
@@ -210,5 +211,70 @@ func TestFrozenRestart(t *testing.T) {
 			c.Request(cds)
 			c.AwaitNames(cds, "clients are let go", "a", "b")
 		})
+	}
+}
+
+// TestFreezeWhileDown: a replica that comes back with its snapshot is frozen as its siblings are
+// now, whatever an operator said to them while it was down. Orders that none of them knows hold.
+func TestFreezeWhileDown(t *testing.T) {
+	const cds = relaytest.ClusterType
+	origin := relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Serving: true})
+	origin.Set(cds, "a", "1", relaytest.EDSCluster("a", "first"))
+	dir := filepath.Join(t.TempDir(), "kept")
+	stays := startWeir(t, replica(origin.Net().Addr(), "", answers)).up()
+	back := func() *running {
+		return startWeir(t, declared(replica(origin.Net().Addr(), dir, answers+", "+asks(stays.seedAddress())), false)).up()
+	}
+	w := back()
+	c := openClient(t, dial(t, w.listenAddress()), relaytest.Delta)
+	c.Request(cds)
+	c.AwaitNames(cds, "the cluster comes", "a")
+	await(t, "it is on disk", func() bool {
+		s := w.kept.status()
+		return s.Resources == 1 && !s.SavedAt.IsZero() && wholeOnDisk(t, dir)
+	})
+	before := c.Body(cds, "a")
+
+	stays.ask("freeze", http.StatusOK, "mesh is frozen")
+	w.ask("freeze", http.StatusOK, "mesh is frozen")
+	saved := func() {
+		t.Helper()
+		await(t, "the order is on disk", func() bool {
+			c, err := snapshot.Read(snapshot.File(dir), nil)
+			return err == nil && c.Summary(false).Origins[0].FrozenChanged.Equal(w.mesh().FrozenChanged)
+		})
+		w.end()
+	}
+	saved()
+	stays.ask("unfreeze", http.StatusOK, "mesh is frozen no more")
+	origin.Set(cds, "a", "2", relaytest.EDSCluster("a", "second"))
+	w = back()
+	if o := w.mesh(); !o.Frozen.IsZero() || !o.FrozenChanged.Equal(stays.mesh().FrozenChanged) {
+		t.Errorf("it is frozen still: %+v", o)
+	}
+	if n := w.logs.FilterMessage("the origin is frozen no more").Len(); n != 1 {
+		t.Errorf("the log says so %d times", n)
+	}
+	c = openClient(t, dial(t, w.listenAddress()), relaytest.Delta)
+	c.Request(cds)
+	await(t, "what is new comes", func() bool { return c.Body(cds, "a") != "" && c.Body(cds, "a") != before })
+	await(t, "it is on disk", func() bool { return w.kept.status().Resources == 1 && wholeOnDisk(t, dir) })
+	before = c.Body(cds, "a")
+	saved()
+
+	stays.ask("freeze", http.StatusOK, "mesh is frozen")
+	origin.Set(cds, "a", "3", relaytest.EDSCluster("a", "third"))
+	w = back()
+	c = openClient(t, dial(t, w.listenAddress()), relaytest.Delta)
+	c.Request(cds)
+	c.AwaitNames(cds, "it serves what it had", "a")
+	await(t, "what is new waits", func() bool { o := w.mesh(); return !o.Frozen.IsZero() && o.FrozenChanges == 1 })
+	if got := c.Body(cds, "a"); got != before {
+		t.Errorf("a client has %s, want %s", got, before)
+	}
+	w.ask("unfreeze", http.StatusOK, "mesh is frozen no more")
+	saved()
+	if o := back().mesh(); !o.Frozen.IsZero() {
+		t.Errorf("an older order of a sibling is obeyed: %+v", o)
 	}
 }
