@@ -13,9 +13,9 @@ import (
 // Nothing waits on our side, so nothing there can grow old or be lost; should the origin be away by
 // then, what is held stays until it is back.
 //
-// The freeze is the operator's alone: nothing else begins or ends it. A snapshot keeps it, with
-// what it keeps clients at. TTLs run out as they do (RELAY-53), and heartbeats of what is held
-// count.
+// The freeze is the operator's alone, by a command or in the configuration file (cmd/weir): nothing
+// else begins or ends it. A snapshot keeps it, with what it keeps clients at. TTLs run out as they
+// do (RELAY-53), and heartbeats of what is held count.
 
 // Freeze keeps clients at what they have, since the time given. False: it was frozen before.
 func (o *Origin) Freeze(since time.Time) bool { return o.frozen.CompareAndSwap(nil, &since) }

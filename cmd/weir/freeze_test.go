@@ -212,3 +212,32 @@ func TestFreezeOutlivesTheProcess(t *testing.T) {
 		t.Errorf("it is frozen again:\n%s", body)
 	}
 }
+
+// newest goes by the last order, wherever it was given.
+func TestNewestOrder(t *testing.T) {
+	at := func(hour int) time.Time { return time.Date(2026, 1, 1, hour, 0, 0, 0, time.UTC) }
+	froze := func(hour int) order { return order{frozen: at(hour), changed: at(hour)} }
+	thawed := func(hour int) order { return order{changed: at(hour)} }
+	for name, row := range map[string]struct {
+		own      order
+		siblings []order
+		want     order
+	}{
+		"nobody said anything":                      {order{}, []order{{}, {}}, order{}},
+		"no siblings":                               {froze(1), nil, froze(1)},
+		"siblings that know nothing":                {froze(1), []order{{}}, froze(1)},
+		"new here, frozen there":                    {order{}, []order{{}, froze(1)}, froze(1)},
+		"thawed while this one was down":            {froze(1), []order{thawed(2), {}}, thawed(2)},
+		"frozen while this one was down":            {thawed(1), []order{froze(2)}, froze(2)},
+		"a sibling missed that it was thawed":       {thawed(2), []order{froze(1)}, thawed(2)},
+		"a sibling missed that it was frozen":       {froze(2), []order{thawed(1)}, froze(2)},
+		"siblings that disagree":                    {froze(1), []order{froze(1), thawed(3), froze(2)}, thawed(3)},
+		"frozen again":                              {froze(1), []order{{frozen: at(1), changed: at(3)}, thawed(2)}, order{frozen: at(1), changed: at(3)}},
+		"at the same time, and the freeze wins":     {thawed(2), []order{froze(2), thawed(2)}, froze(2)},
+		"at the same time, and the freeze was here": {froze(2), []order{thawed(2)}, froze(2)},
+	} {
+		if got := newest(row.own, row.siblings); got != row.want {
+			t.Errorf("%s: %+v, want %+v", name, got, row.want)
+		}
+	}
+}

@@ -89,23 +89,19 @@ func (p *process) readKeysAgain(path string) {
 	p.log.Info("the key of the snapshot was read again", zap.String("key", keys.ID()))
 }
 
-// restore puts the snapshot into the table, which serves nobody yet; or else what a sibling has.
+// restore puts the snapshot into the table, which serves nobody yet; or else what a sibling has. It
+// freezes what is to stay at that.
 func (p *process) restore(ctx context.Context) {
 	var r snapshot.Restored
 	if p.kept.Keeper != nil {
 		r = p.kept.Load(time.Now())
 		p.kept.take(r, fromSnapshot)
-		p.freezeAgain(r.Frozen, "as it was before the restart: clients stay at what was restored")
+		for name, o := range r.Freezes {
+			p.obey(name, []order{{o.Frozen, o.FrozenChanged}}, "as before the restart")
+		}
 	}
 	p.askSiblings(ctx, r.Types == 0)
-}
-
-// freezeAgain freezes the origins that were frozen where their content is from.
-func (p *process) freezeAgain(frozen map[string]time.Time, why string) {
-	for name, since := range frozen {
-		p.table.Origin(name).Freeze(since)
-		p.log.Warn("the origin is frozen, "+why, zap.String("origin", name), zap.Time("since", since))
-	}
+	p.freezeAsConfigured(p.config(), time.Now())
 }
 
 // originAddresses returns the servers of each configured origin.
@@ -148,7 +144,8 @@ func (p *process) keptOrigins() []snapshot.OriginState {
 	for i, o := range f.origins {
 		s := o.status()
 		x := &out[i]
-		x.Frozen, _ = o.table.Frozen()
+		said := p.freezes.get(o.name)
+		x.Frozen, x.FrozenChanged = said.frozen, said.changed
 		x.Name, x.Addresses, x.Away = o.name, sources(o.table), !s.Connected
 		switch {
 		case s.Connected && !s.LastProof.IsZero():

@@ -160,6 +160,8 @@ func (p *process) originStates() ([]admin.Origin, [][]inspect.GroupStatus) {
 		groups[i] = inspect.Status(o.table)
 		states[i].Sum(groups[i])
 		states[i].Frozen, _ = o.table.Frozen()
+		f := p.freezes.get(c.Name)
+		states[i].FrozenBy, states[i].FrozenChanged = f.by(), f.changed
 		if states[i].Fallback != nil {
 			states[i].Fallback.Serving = inspect.StandIns(o.table)
 		}

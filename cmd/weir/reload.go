@@ -137,7 +137,7 @@ func (p *process) prepare(ctx context.Context, before, next *activeConfig) (_ *n
 	if err != nil {
 		return nil, nil, cfg.Problemf("origins", "%v", err)
 	}
-	if err := thawFirst(before, cfg, table); err != nil {
+	if err := p.thawFirst(before, cfg, table); err != nil {
 		return nil, nil, err
 	}
 	pl := &nextConfig{process: p, before: before, next: next, part: table.Origin}
@@ -152,12 +152,20 @@ func (p *process) prepare(ctx context.Context, before, next *activeConfig) (_ *n
 	return pl, table, errors.Join(pl.openPorts(ctx), pl.openOrigins(), pl.openSinks())
 }
 
-// thawFirst returns an error if the configuration would drop a frozen origin.
-func thawFirst(before *activeConfig, cfg *config.Config, table *relay.Next) error {
+// thawFirst returns an error if the configuration would drop what the clients of an origin are kept
+// at, by an operator or by the configuration file, or what it says itself that they are to be kept
+// at. One that ends its own freeze may drop it.
+func (p *process) thawFirst(before *activeConfig, cfg *config.Config, table *relay.Next) error {
 	var errs []error
 	for _, r := range before.origins {
-		if _, frozen := r.table.Frozen(); !frozen || table.Origin(r.name) == r.table {
+		f, next := p.freezes.get(r.name), cfg.OriginNamed(r.name)
+		byFile := next != nil && next.Freeze || next == nil && !f.file.IsZero()
+		if f.frozen.IsZero() && !byFile || table.Origin(r.name) == r.table {
 			continue
+		}
+		first := "unfreeze it first"
+		if byFile {
+			first = "a file with freeze: false has to be in force first"
 		}
 		at := "origins"
 		for _, path := range cfg.Changed(before.cfg) {
@@ -166,7 +174,7 @@ func thawFirst(before *activeConfig, cfg *config.Config, table *relay.Next) erro
 				at = path
 			}
 		}
-		errs = append(errs, cfg.Problemf(at, "origin %q is frozen, and this would drop what its clients are kept at: unfreeze it first", r.name))
+		errs = append(errs, cfg.Problemf(at, "origin %q is frozen, and this would drop what its clients are kept at: %s", r.name, first))
 	}
 	return errors.Join(errs...)
 }
@@ -183,6 +191,7 @@ func (p *process) apply(ctx context.Context, parts *errgroup.Group, now time.Tim
 		<-o.done
 	}
 	change := table.Commit(now)
+	p.freezeAsConfigured(cfg, now)
 	for _, second := range pl.seconds {
 		second.Commit(now)
 	}

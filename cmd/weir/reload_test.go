@@ -409,7 +409,13 @@ func TestReloadFrozen(t *testing.T) {
 	near, east := newFiles(t), newFiles(t)
 	east.put(t, "cds.yaml", clusters(far("east", "e")))
 	w := startReloading(t, twoOrigins(near, east, "", ""))
-	w.table.Origin("east").Freeze(time.Now())
+	post := func(action, want string) {
+		t.Helper()
+		if code, body := fetch(t, http.MethodPost, "http://"+w.admin.listener.Addr().String()+"/origins/east/"+action); code != http.StatusOK || body != want {
+			t.Fatalf("%s: %d %s", action, code, body)
+		}
+	}
+	post("freeze", "east is frozen\n")
 	if s := w.again(twoOrigins(near, east, ", version_mode: origin", "")); len(s.Problems) != 1 || !strings.Contains(s.Problems[0], "origins[1].version_mode: origin \"east\" is frozen") {
 		t.Errorf("%+v", s)
 	}
@@ -421,6 +427,6 @@ func TestReloadFrozen(t *testing.T) {
 	if _, frozen := w.table.Origin("east").Frozen(); !frozen {
 		t.Error("the reload has ended the freeze")
 	}
-	w.table.Origin("east").Unfreeze()
+	post("unfreeze", "east is frozen no more\n")
 	w.applied(removed)
 }

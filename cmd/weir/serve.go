@@ -35,6 +35,7 @@ type process struct {
 	level    *zap.AtomicLevel // of log; nil: it does not change
 	started  time.Time
 	table    *relay.Table
+	freezes  *freezes
 	metrics  *metrics.Metrics
 	registry *prometheus.Registry
 	server   *downstream.Server
@@ -103,6 +104,7 @@ func newProcess(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *pr
 	if p.table, err = relay.New(tc); err != nil {
 		return nil, cfg.Problemf("origins", "%v", err)
 	}
+	p.freezes = &freezes{table: p.table, of: map[string]freeze{}}
 	first := &nextConfig{process: p, next: &activeConfig{cfg: cfg}, part: p.table.Origin}
 	p.first = first
 	p.active.Store(first.next) // completed below

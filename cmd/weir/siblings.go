@@ -78,7 +78,7 @@ func (p *process) seedHead() seed.Head {
 	}
 	held := snapshot.Holdings(p.table)
 	for _, o := range p.vouchedOrigins() {
-		h.Origins = append(h.Origins, seed.Origin{Name: o.Name, Vouched: o.Vouched, Resources: held[o.Name], Frozen: o.Frozen})
+		h.Origins = append(h.Origins, seed.Origin{Name: o.Name, Vouched: o.Vouched, Resources: held[o.Name], Frozen: o.Frozen, FrozenChanged: o.FrozenChanged})
 	}
 	return h
 }
@@ -125,14 +125,11 @@ func (p *process) askSiblings(ctx context.Context, empty bool) {
 	began := time.Now()
 	search := p.search(cfg)
 	heads := search.Heads(ctx)
+	var seeded map[string]snapshot.Origin
 	if empty {
-		frozen := p.takeSeed(ctx, search, heads, began)
-		for name := range lastActs(heads) {
-			delete(frozen, name) // siblings know better
-		}
-		p.freezeAgain(frozen, "as it was where the seed is from: clients stay at what was restored")
+		seeded = p.takeSeed(ctx, search, heads, began)
 	}
-	p.applyFreezes(heads)
+	p.obeySiblings(heads, seeded)
 }
 
 func (p *process) search(cfg *config.Config) *seed.Search {
@@ -170,9 +167,9 @@ func (p *process) dialSibling(ctx context.Context, network, address string) (net
 	return secured, nil
 }
 
-// takeSeed restores the first of what was found that can be. It returns the origins that were
-// frozen there.
-func (p *process) takeSeed(ctx context.Context, search *seed.Search, heads []seed.Answer, began time.Time) (frozen map[string]time.Time) {
+// takeSeed restores the first of what was found that can be. It returns the orders of
+// operators that were kept there.
+func (p *process) takeSeed(ctx context.Context, search *seed.Search, heads []seed.Answer, began time.Time) map[string]snapshot.Origin {
 	cfg := p.config()
 	for found := range search.Sources(ctx, heads) {
 		now := time.Now()
@@ -194,38 +191,9 @@ func (p *process) takeSeed(ctx context.Context, search *seed.Search, heads []see
 		}
 		p.log.Info("restored from a seed", zap.String("from", found.From), zap.Int("types", r.Types), zap.Int("resources", r.Resources),
 			zap.Int("lost", r.Lost), zap.Int("too_old", r.TooOld), zap.Int64("bytes", found.Content.Report.Bytes), zap.Duration("took", time.Since(began)))
-		return r.Frozen
+		return r.Freezes
 	}
 	p.log.Info("there is no seed: this process starts with what its origins and clients bring",
 		zap.Int("siblings", len(heads)), zap.Duration("took", time.Since(began)))
 	return nil
-}
-
-// lastActs returns what siblings say of each origin. If they differ, the one is right whose
-// operator acted last.
-func lastActs(heads []seed.Answer) map[string]seed.Origin {
-	last := map[string]seed.Origin{}
-	for i := range heads {
-		for _, o := range heads[i].Head.Origins {
-			if was, known := last[o.Name]; !known || o.Acted().After(was.Acted()) {
-				last[o.Name] = o
-			}
-		}
-	}
-	return last
-}
-
-// applyFreezes freezes the origins that siblings say an operator has frozen, where this process has
-// no word of its own.
-func (p *process) applyFreezes(heads []seed.Answer) {
-	last := lastActs(heads)
-	for _, r := range p.active.Load().origins {
-		o := last[r.name]
-		if _, frozen := r.table.Frozen(); frozen || o.Frozen.IsZero() || p.kept.source(r.name) == fromSnapshot {
-			continue
-		}
-		r.table.Freeze(o.Frozen)
-		p.log.Warn("the origin is frozen, as siblings say: clients stay at what they have",
-			zap.String("origin", r.name), zap.Time("since", o.Frozen))
-	}
 }

@@ -343,7 +343,7 @@ func TestFreezeIsJoined(t *testing.T) {
 	empty := startWeir(t, replica(origin.Net().Addr(), "", answers)).up()
 	since := time.Now().Truncate(time.Millisecond).UTC()
 	for _, w := range []*running{full, empty} {
-		w.table.Origin("mesh").Freeze(since)
+		w.freezes.join("mesh", []order{{since, since}})
 		next := startWeir(t, replica(origin.Net().Addr(), "", asks(w.seedAddress()))).up()
 		if at, frozen := next.table.Origin("mesh").Frozen(); !frozen || !at.Equal(since) {
 			t.Errorf("frozen %t since %s, want %s", frozen, at, since)

@@ -157,7 +157,7 @@ func statusTable(w io.Writer, pages []byte) error {
 			state = "connected"
 		}
 		if !o.Frozen.IsZero() {
-			state += fmt.Sprintf(", frozen for %s, %d changes wait", ago(now, o.Frozen), o.FrozenChanges)
+			state += fmt.Sprintf(", frozen for %s by %s, %d changes wait", ago(now, o.Frozen), strings.Join(o.FrozenBy, " and "), o.FrozenChanges)
 		}
 		if o.HeldRemovals > 0 {
 			state += fmt.Sprintf(", %d removals held for %s", o.HeldRemovals, ago(o.HeldUntil, now))

@@ -128,13 +128,16 @@ func (p *process) openAdmin(ctx context.Context) error {
 		Rejections: func() []downstream.Rejection { return p.server.Rejections() },
 		Decisions:  func() downstream.Decisions { return p.server.Decisions() },
 		Snapshot:   p.kept.status,
-		Drain:      p.drain,
-		TokenFile:  c.TokenFile,
-		Reachable:  !local(l.Addr()),
-		Hosts:      append(slices.Clone(c.Hosts), c.Address),
-		Open:       c.Open,
-		Pprof:      c.Pprof,
-		GRPC:       calls, ClientStatus: clients,
+		Freeze: func(origin string, on bool) (string, bool, error) {
+			return p.freezes.operate(origin, on, time.Now())
+		},
+		Drain:     p.drain,
+		TokenFile: c.TokenFile,
+		Reachable: !local(l.Addr()),
+		Hosts:     append(slices.Clone(c.Hosts), c.Address),
+		Open:      c.Open,
+		Pprof:     c.Pprof,
+		GRPC:      calls, ClientStatus: clients,
 		Counts: p.metrics,
 		Log:    p.log,
 	})

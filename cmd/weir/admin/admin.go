@@ -43,6 +43,9 @@ type Config struct {
 	// Readable returns a body as JSON.
 	Readable func(*anypb.Any) json.RawMessage
 
+	// Freeze has an operator keep the clients of a configured origin at what they have, or let them
+	// go. It returns an answer of one line and whether anything has changed, or why not.
+	Freeze func(origin string, on bool) (said string, changed bool, _ error)
 	// Drain begins an orderly shutdown and returns at once.
 	Drain func()
 	// TokenFile has the bearer token that requests need; it is read for each. Empty: none is
@@ -131,8 +134,8 @@ func (a *Admin) Handler() http.Handler {
 		mux.Handle("POST "+csds.Path, a.cfg.ClientStatus)
 	}
 	mux.HandleFunc("POST /drain", a.drain)
-	mux.HandleFunc("POST /origins/{name}/freeze", a.freeze)
-	mux.HandleFunc("POST /origins/{name}/unfreeze", a.unfreeze)
+	mux.HandleFunc("POST /origins/{name}/freeze", a.freeze(true))
+	mux.HandleFunc("POST /origins/{name}/unfreeze", a.freeze(false))
 	mux.HandleFunc("POST /guard/release", a.release)
 	return a.hardened(a.admitted(a.split(mux)))
 }

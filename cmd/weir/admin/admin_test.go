@@ -34,6 +34,7 @@ type world struct {
 	ready   Readiness
 	config  ConfigState
 	drained int
+	refusal error // of a freeze
 }
 
 func newWorld(t *testing.T) *world {
@@ -59,7 +60,8 @@ func newWorld(t *testing.T) *world {
 			}
 			return text
 		},
-		Drain: func() { w.drained++ }, Pprof: true,
+		Freeze: func(origin string, on bool) (string, bool, error) { return origin + " is told", true, w.refusal },
+		Drain:  func() { w.drained++ }, Pprof: true,
 	}
 	return w
 }

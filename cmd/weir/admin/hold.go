@@ -23,30 +23,27 @@ func (a *Admin) origin(w http.ResponseWriter, name string) *relay.Origin {
 	return o
 }
 
-func (a *Admin) freeze(w http.ResponseWriter, r *http.Request) {
-	o := a.origin(w, r.PathValue("name"))
-	if o == nil {
-		return
+// freeze keeps the clients of an origin at what they have, or lets them go.
+func (a *Admin) freeze(on bool) http.HandlerFunc {
+	message := "the origin is frozen no more"
+	if on {
+		message = "the origin is frozen: clients stay at what they have"
 	}
-	if !o.Freeze(time.Now()) {
-		writeText(w, o.Name()+" was frozen already\n")
-		return
+	return func(w http.ResponseWriter, r *http.Request) {
+		o := a.origin(w, r.PathValue("name"))
+		if o == nil {
+			return
+		}
+		said, changed, err := a.cfg.Freeze(o.Name(), on)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusConflict)
+			return
+		}
+		if changed {
+			a.cfg.Log.Warn(message, append(who(r), zap.String("origin", o.Name()))...)
+		}
+		writeText(w, said+"\n")
 	}
-	a.cfg.Log.Warn("the origin is frozen: clients stay at what they have", append(who(r), zap.String("origin", o.Name()))...)
-	writeText(w, o.Name()+" is frozen\n")
-}
-
-func (a *Admin) unfreeze(w http.ResponseWriter, r *http.Request) {
-	o := a.origin(w, r.PathValue("name"))
-	if o == nil {
-		return
-	}
-	if !o.Unfreeze() {
-		writeText(w, o.Name()+" was not frozen\n")
-		return
-	}
-	a.cfg.Log.Warn("the origin is frozen no more", append(who(r), zap.String("origin", o.Name()))...)
-	writeText(w, o.Name()+" is frozen no more\n")
 }
 
 // release applies held removals, of one origin and type or of all.

@@ -45,9 +45,12 @@ type Origin struct {
 	Bytes         int `json:"bytes"`
 	Stale         int `json:"stale"` // resources that no open stream vouches for
 
-	// Frozen is since when clients are kept at what they have; zero: they are not. FrozenChanges is
-	// the number of resources that the origin has changed or removed.
+	// Frozen is since when clients are kept at what they have; zero: they are not. FrozenBy says by
+	// whom: config, operator. FrozenChanged is when an operator last froze or unfroze it.
+	// FrozenChanges is the number of resources that the origin has changed or removed.
 	Frozen        time.Time `json:"frozen,omitzero"`
+	FrozenBy      []string  `json:"frozen_by,omitempty"`
+	FrozenChanged time.Time `json:"frozen_changed,omitzero"`
 	FrozenChanges int       `json:"frozen_changes,omitempty"`
 	// HeldRemovals are resources of a mass removal that is held back until HeldUntil (RELAY-97).
 	HeldRemovals int       `json:"held_removals,omitempty"`

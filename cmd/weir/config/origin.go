@@ -98,6 +98,11 @@ type Origin struct {
 	// for. refuse: UNIMPLEMENTED. An origin of files takes none. With aggregate a kill loses one
 	// interval's numbers at most, and unknown fields are left out. Default: pass.
 	LRS string `yaml:"lrs"`
+	// Freeze keeps clients at what they have, whatever the origin says, on every replica that reads
+	// the file, from its start on. While it is true, weir unfreeze is refused; an operator's freeze
+	// is independent of it. A weir that starts with nothing restored takes the origin's first
+	// answers, and stays at them. Default: false.
+	Freeze bool `yaml:"freeze"`
 	// NACKReport tells the origin what clients reject. Default: false.
 	// Not supported by this version.
 	NACKReport bool `yaml:"nack_report"`

@@ -60,6 +60,7 @@ var reloads = map[string]Reload{
 	"origins[].name_fields":        ReloadReconnect,
 	"origins[].absence_timer":      ReloadLive,
 	"origins[].guard":              ReloadLive,
+	"origins[].freeze":             ReloadLive,
 	"origins[].on_data_error":      ReloadLive,
 	"origins[].absence_keeps":      ReloadLive,
 	"origins[].lrs":                ReloadLive,

@@ -70,7 +70,8 @@
 // (TestOlderFilesAreCleaned). An export is in plain text, and never has any of it
 // (TestExportHasNoKeys).
 //
-// An operator's freeze is kept with the origin (TestFrozenIsKept). An origin is identified by its
+// An operator's freeze is kept with the origin, and so is when an operator last began or ended one
+// (TestFrozenIsKept). A freeze by the configuration file is not. An origin is identified by its
 // configured name. If its servers have changed it is restored all the same, but its versions are
 // not presented to the new servers.
 //

@@ -349,20 +349,39 @@ func TestSecretsAreKept(t *testing.T) {
 	}
 }
 
-// TestFrozenIsKept: an operator's mark survives a restart.
+// TestFrozenIsKept: an operator's mark survives a restart, and so does the time of the last action,
+// the end of a freeze among them. A file without that time has the freeze as the last action.
 func TestFrozenIsKept(t *testing.T) {
 	dir := t.TempDir()
 	w := filled(t, dir, 1)
-	w.frozen = start.Add(time.Hour)
+	w.frozen, w.changed = start.Add(time.Hour), start.Add(time.Hour)
+	w.save()
+	w.changed = start.Add(2 * time.Hour)
+	w.save()
+	restarted := func() {
+		t.Helper()
+		w.end()
+		frozen, changed := w.frozen, w.changed
+		w = newWorld(t, dir)
+		if changed.IsZero() {
+			changed = frozen
+		}
+		r := w.load()
+		if o := r.Freezes["mesh"]; !o.Frozen.Equal(frozen) || !o.FrozenChanged.Equal(changed) {
+			t.Errorf("%+v, want since %s, changed %s", r, frozen, changed)
+		}
+	}
+	restarted()
+	w.changed = start.Add(3 * time.Hour) // and not frozen any more
+	w.save()
+	restarted()
+	w.frozen = start.Add(4 * time.Hour) // as an older version writes it
+	w.save()
+	restarted()
+	w.frozen = time.Time{}
 	w.save()
 	w.end()
-	next := newWorld(t, dir)
-	if r := next.load(); !r.Frozen["mesh"].Equal(w.frozen) {
-		t.Errorf("%+v", r)
-	}
-	next.save()
-	next.end()
-	if r := newWorld(t, dir).load(); len(r.Frozen) != 0 {
+	if r := newWorld(t, dir).load(); len(r.Freezes) != 0 {
 		t.Errorf("it stays frozen: %+v", r)
 	}
 }

@@ -15,6 +15,9 @@ type Origin struct {
 	Vouched time.Time
 	// Frozen is since when an operator keeps clients at what they have; zero: it is not frozen.
 	Frozen time.Time
+	// FrozenChanged is when an operator last froze or unfroze it; zero: never. Older files do not
+	// have it: there it is Frozen.
+	FrozenChanged time.Time
 }
 
 // Fields of classOrigin.
@@ -23,6 +26,7 @@ const (
 	originAddress = 2 // repeated
 	originVouched = 3
 	originFrozen  = 4
+	originChanged = 5 // of Frozen
 )
 
 func (o *Origin) record() record {
@@ -31,7 +35,8 @@ func (o *Origin) record() record {
 		b = appendBytes(b, originAddress, []byte(a))
 	}
 	b = appendTime(b, originVouched, o.Vouched)
-	return record{class: classOrigin, key: o.Name, meta: appendTime(b, originFrozen, o.Frozen)}
+	b = appendTime(b, originFrozen, o.Frozen)
+	return record{class: classOrigin, key: o.Name, meta: appendTime(b, originChanged, o.FrozenChanged)}
 }
 
 func readOrigin(meta []byte) (o Origin, err error) {
@@ -48,7 +53,12 @@ func readOrigin(meta []byte) (o Origin, err error) {
 			o.Vouched = f.time()
 		case originFrozen:
 			o.Frozen = f.time()
+		case originChanged:
+			o.FrozenChanged = f.time()
 		}
+	}
+	if o.FrozenChanged.IsZero() {
+		o.FrozenChanged = o.Frozen
 	}
 	return o, nil
 }
@@ -58,5 +68,5 @@ const vouchStep = time.Minute
 
 // worthWriting reports whether o differs enough from old to be written.
 func (o *Origin) worthWriting(old *Origin) bool {
-	return !o.Frozen.Equal(old.Frozen) || !slices.Equal(o.Addresses, old.Addresses) || o.Vouched.Sub(old.Vouched) >= vouchStep
+	return !o.Frozen.Equal(old.Frozen) || !o.FrozenChanged.Equal(old.FrozenChanged) || !slices.Equal(o.Addresses, old.Addresses) || o.Vouched.Sub(old.Vouched) >= vouchStep
 }

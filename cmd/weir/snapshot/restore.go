@@ -32,9 +32,9 @@ type Restored struct {
 	TooOld int
 	// Origins are the origins with restored resources, and their state in the snapshot.
 	Origins map[string]Origin
-	// Frozen are the configured origins that were frozen, and since when, with or without
+	// Freezes are the configured origins that an operator ever froze or unfroze, with or without
 	// resources.
-	Frozen map[string]time.Time
+	Freezes map[string]Origin
 	// Problems is what could not be restored and why; only the first ones. Damaged: some of it is
 	// damage of the file.
 	Problems []error
@@ -43,14 +43,14 @@ type Restored struct {
 
 // Restore puts the content into a table before anything is served. Bad parts are left out.
 func (c *Content) Restore(t *relay.Table, cfg RestoreConfig) Restored {
-	r := restoration{Restored: Restored{Origins: map[string]Origin{}, Frozen: map[string]time.Time{}}, table: t, cfg: cfg, content: c, tooOld: map[string]int{}, unknown: map[string]int{}}
+	r := restoration{Restored: Restored{Origins: map[string]Origin{}, Freezes: map[string]Origin{}}, table: t, cfg: cfg, content: c, tooOld: map[string]int{}, unknown: map[string]int{}}
 	r.Damaged = len(c.Report.Damages) > 0
 	for _, key := range slices.Sorted(maps.Keys(c.shards)) {
 		r.shard(c.shards[key])
 	}
 	for name := range c.origins {
-		if _, ok := cfg.Addresses[name]; ok && !c.origin(name).Frozen.IsZero() {
-			r.Frozen[name] = c.origin(name).Frozen
+		if _, ok := cfg.Addresses[name]; ok && !c.origin(name).FrozenChanged.IsZero() {
+			r.Freezes[name] = c.origin(name)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.unknown)) {

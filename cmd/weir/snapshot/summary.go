@@ -40,6 +40,8 @@ type OriginSummary struct {
 	Addresses []string  `json:"addresses"`
 	Vouched   time.Time `json:"vouched,omitzero"`
 	Frozen    time.Time `json:"frozen,omitzero"` // since when; zero: it is not
+	// FrozenChanged is when an operator last froze or unfroze it.
+	FrozenChanged time.Time `json:"frozen_changed,omitzero"`
 }
 
 // TypeSummary describes one type of one group.
@@ -85,7 +87,7 @@ func (c *Content) Summary(list bool) Summary {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.origins)) {
 		o := c.origin(name)
-		s.Origins = append(s.Origins, OriginSummary{name, o.Addresses, o.Vouched, o.Frozen})
+		s.Origins = append(s.Origins, OriginSummary{name, o.Addresses, o.Vouched, o.Frozen, o.FrozenChanged})
 	}
 	for _, shard := range c.shards {
 		x, sets, err := shard.countedSets()

@@ -35,6 +35,7 @@ type world struct {
 	away    bool
 	vouched time.Time
 	frozen  time.Time
+	changed time.Time // of frozen
 }
 
 func newWorld(t testing.TB, dir string, edit ...func(*Config)) *world {
@@ -48,7 +49,7 @@ func newWorld(t testing.TB, dir string, edit ...func(*Config)) *world {
 	w.cfg = Config{
 		Path: dir, Interval: 10 * time.Second, Deployment: "weir", Table: w.table, Log: zap.New(core),
 		Origins: func() []OriginState {
-			return []OriginState{{Origin{Name: "mesh", Addresses: []string{"cp:1"}, Vouched: w.vouched, Frozen: w.frozen}, w.away}}
+			return []OriginState{{Origin{Name: "mesh", Addresses: []string{"cp:1"}, Vouched: w.vouched, Frozen: w.frozen, FrozenChanged: w.changed}, w.away}}
 		},
 	}
 	for _, e := range edit {
