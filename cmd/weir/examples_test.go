@@ -60,6 +60,8 @@ var shownBy = map[string]string{
 	"deploy/helm/examples/edge.yaml":                      "TestValuesServe TestTiers",
 	"deploy/helm/examples/regional.yaml":                  "TestValuesServe",
 	"deploy/helm/examples/tiers.yaml":                     "TestValuesServe TestTiers",
+	"deploy/helm/weir/.helmignore":                        "TestLint",
+	"deploy/helm/weir/README.md":                          "TestReadme",
 	"deploy/helm/weir/Chart.yaml":                         "TestLint",
 	"deploy/helm/weir/files/dashboard.json":               "TestMetricsExist TestRulesAndDashboard",
 	"deploy/helm/weir/files/rules.yaml":                   "TestPromtool TestAlertsAreExplained",
