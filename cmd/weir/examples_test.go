@@ -67,7 +67,7 @@ var shownBy = map[string]string{
 	"deploy/helm/weir/files/rules.yaml":                   "TestPromtool TestAlertsAreExplained",
 	"deploy/helm/weir/templates/NOTES.txt":                "TestLint",
 	"deploy/helm/weir/templates/_checks.tpl":              "TestAutoscaling TestRefused",
-	"deploy/helm/weir/templates/_config.tpl":              "TestTLS TestRestartKey",
+	"deploy/helm/weir/templates/_config.tpl":              "TestTLS TestRestartKey TestSeed",
 	"deploy/helm/weir/templates/_container.tpl":           "TestDefaults TestToggles",
 	"deploy/helm/weir/templates/_names.tpl":               "TestDefaults",
 	"deploy/helm/weir/templates/_network.tpl":             "TestNetworkPolicy",
