@@ -77,7 +77,7 @@ func allowed(p *networkingv1.NetworkPolicy) (rules []string) {
 // TestNetworkPolicy: clients and Prometheus come from the cluster, others where a service lets them in,
 // and operators only if the values say so.
 func TestNetworkPolicy(t *testing.T) {
-	tls := []string{"tls.existingSecret=x", "tls.requireClientCertificate=true"}
+	tls := []string{"tls.existingSecret=x", "tls.requireClientCertificate=true", "seed.enabled=false"}
 	admin := []string{"config.admin.address=0.0.0.0:19080", "config.admin.insecure=true"}
 	two := []string{"config.listeners[0].address=0.0.0.0:18080", "config.listeners[1].address=0.0.0.0:18443"}
 	for name, c := range map[string]struct{ values, want []string }{
@@ -87,6 +87,7 @@ func TestNetworkPolicy(t *testing.T) {
 		"nobody":     {[]string{"networkPolicy.metrics=null", "networkPolicy.clients=null"}, nil},
 		"external":   {append(append(tls, two...), "externalService.enabled=true", "externalService.listeners={1}"), []string{"18080 cluster", "18443 cluster", "18443 everybody", "19081 cluster"}},
 		"balancer":   {append(tls, "service.type=LoadBalancer", "networkPolicy.outside[0].ipBlock.cidr=10.2.0.0/16"), []string{"18080 cluster", "18080 10.2.0.0/16", "19081 cluster"}},
+		"siblings":   {[]string{"tls.existingSecret=x", "tls.requireClientCertificate=true"}, []string{"18080 cluster", "19081 cluster", "19082 own"}},
 		"no network": {[]string{"config.listeners[0].address=unix:///x", "config.probes.address="}, nil},
 	} {
 		r := render(t, with(c.values...)...)
@@ -123,6 +124,9 @@ func TestCertificate(t *testing.T) {
 		if !slices.Contains(c.Spec.DNSNames, name) {
 			t.Errorf("it is not for %s: %v", name, c.Spec.DNSNames)
 		}
+	}
+	if c.Spec.DNSNames[0] != "weir.mesh.svc" {
+		t.Errorf("a pod is %s to others, which seed.peersAllowed has not", c.Spec.DNSNames[0])
 	}
 	for _, usage := range []certmanager.KeyUsage{certmanager.UsageServerAuth, certmanager.UsageClientAuth} {
 		if !slices.Contains(c.Spec.Usages, usage) {

@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	github.com/cert-manager/cert-manager v1.20.2
 	github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring v0.92.1
+	go.yaml.in/yaml/v4 v4.0.0
 	k8s.io/api v0.36.3
 	k8s.io/apimachinery v0.36.3
 	k8s.io/client-go v0.36.3

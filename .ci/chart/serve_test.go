@@ -68,7 +68,7 @@ func (a *authority) issue(dir string) string {
 	key := a.newKey()
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(2), NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"control-plane.mesh.svc"},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"weir.mesh.svc", "control-plane.mesh.svc"},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
@@ -107,14 +107,15 @@ type weirRun struct {
 	done      chan struct{}
 	listeners []map[string]any // of its file, with their ports
 	probes    string
+	seed      string // where siblings ask
 }
 
 // startWeir runs a weir.yaml whose directories are below dir, on ports that are free, with an
-// origin at an address. Secrets are where the file has them, of the authority.
-func startWeir(t *testing.T, text, origin string, a *authority) *weirRun {
+// origin at an address, and with siblings. Secrets are where the file has them, of the authority.
+func startWeir(t *testing.T, text, origin string, a *authority, siblings ...*weirRun) *weirRun {
 	t.Helper()
 	dir := t.TempDir()
-	for _, mount := range []string{"tls", "edge", "origin", "region"} {
+	for _, mount := range []string{"tls", "edge", "origin", "region", "seed"} {
 		a.issue(filepath.Join(dir, "etc", mount))
 	}
 	keys := base64.StdEncoding.EncodeToString(make([]byte, 32)) + "\n" // all have the same
@@ -140,6 +141,15 @@ func startWeir(t *testing.T, text, origin string, a *authority) *weirRun {
 	for _, o := range tree["origins"].([]any) {
 		grpc := o.(map[string]any)["grpc"].(map[string]any)
 		grpc["addresses"] = []string{origin}
+	}
+	cache, _ := tree["cache"].(map[string]any)
+	if seed, ok := cache["seed"].(map[string]any); ok {
+		peers := []string{}
+		for _, s := range siblings {
+			peers = append(peers, s.seed)
+		}
+		w.seed = free(t)
+		seed["listen"], seed["peers"] = w.seed, peers
 	}
 	tree["admin"], tree["probes"] = map[string]any{"address": free(t)}, map[string]any{"address": w.probes}
 	timing, _ := tree["timing"].(map[string]any)

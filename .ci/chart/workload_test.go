@@ -112,7 +112,7 @@ func TestClaim(t *testing.T) {
 
 // TestSnapshotSize: the volume has room for what weir keeps, and so kubelet evicts no pod for it.
 func TestSnapshotSize(t *testing.T) {
-	for max, want := range map[string]string{"": "1216Mi"} {
+	for max, want := range map[string]string{"": "1216Mi", "64MiB": "136Mi", "100MB": "172Mi", "2 GiB": "2368Mi", "1073741824": "1216Mi"} {
 		args := with()
 		if max != "" {
 			args = with("config.cache.snapshot.max_bytes=" + max)
@@ -128,6 +128,11 @@ func TestSnapshotSize(t *testing.T) {
 	}
 	if limit := render(t, with("snapshot.sizeLimit=5Gi")...).volume("snapshot").EmptyDir.SizeLimit; limit.String() != "5Gi" {
 		t.Errorf("sizeLimit is not taken: %s", limit)
+	}
+	for _, max := range []string{"0", "${MAX}"} {
+		if said := refused(t, append(with(), "--set-string", "config.cache.snapshot.max_bytes="+max)...); !strings.Contains(said, "say how large the volume is to be") {
+			t.Errorf("max_bytes %q: %s", max, said)
+		}
 	}
 }
 

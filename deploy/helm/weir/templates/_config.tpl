@@ -4,6 +4,7 @@
 {{- include "weir.config.tls" (list . $c) }}
 {{- include "weir.config.spiffe" (list . $c) }}
 {{- include "weir.config.snapshot" (list . $c) }}
+{{- include "weir.config.seed" (list . $c) }}
 {{- toYaml $c }}
 {{- end }}
 
@@ -51,6 +52,49 @@
 {{- end }}
 {{- end }}
 
+{{/* Where pods ask each other, unless the values say so themselves: (root, config). */}}
+{{- define "weir.config.seed" -}}
+{{- $root := index . 0 }}{{ $c := index . 1 }}
+{{- $tls := include "weir.seedTLS" $root | fromYaml }}
+{{- if and $root.Values.seed.enabled $tls (not (dig "cache" "seed" dict $c)) }}
+{{- $port := int $root.Values.seed.port }}
+{{- $host := printf "%s-headless.%s.svc" (include "weir.fullname" $root) $root.Release.Namespace }}
+{{- $seed := dict "listen" (printf ":%d" $port) "tls" $tls "peers" (list (printf "dns:///%s:%d" $host $port)) "peers_allowed" (include "weir.seedPeers" (list $root $tls) | fromYamlArray) }}
+{{- $_ := set $c "cache" (set ($c.cache | default dict) "seed" $seed) }}
+{{- end }}
+{{- end }}
+
+{{/* The certificate that pods show each other; nothing if there is none. */}}
+{{- define "weir.seedTLS" -}}
+{{- $dir := "" }}
+{{- if .Values.seed.existingSecret }}{{ $dir = "/etc/weir/seed" }}
+{{- else if and (include "weir.tlsSecret" .) (or .Values.certificate.enabled .Values.tls.requireClientCertificate) }}{{ $dir = "/etc/weir/tls" }}
+{{- end }}
+{{- if $dir }}
+{{- toYaml (dict "cert" (printf "%s/tls.crt" $dir) "key" (printf "%s/tls.key" $dir) "ca" (printf "%s/ca.crt" $dir)) }}
+{{- else if and .Values.spiffe.enabled (or .Values.spiffe.trustDomain .Values.seed.peersAllowed) }}
+{{- toYaml (dict "spiffe" (include "weir.spiffe" .)) }}
+{{- end }}
+{{- end }}
+
+{{/* Who pods are by that certificate: a SPIFFE ID, or its first other URI, or its first DNS name: (root, tls). */}}
+{{- define "weir.seedPeers" -}}
+{{- $root := index . 0 }}{{ $v := $root.Values }}
+{{- if $v.seed.peersAllowed }}{{ toYaml $v.seed.peersAllowed }}
+{{- else if hasKey (index . 1) "spiffe" }}
+- spiffe://{{ $v.spiffe.trustDomain }}/ns/{{ $root.Release.Namespace }}/sa/{{ include "weir.serviceAccount" $root }}
+{{- else if and $v.certificate.enabled $v.certificate.uris (not $v.seed.existingSecret) }}
+{{- range $v.certificate.uris }}
+- {{ ternary . (printf "uri:%s" .) (hasPrefix "spiffe://" .) }}
+{{- end }}
+{{- else }}
+{{- range list "" "-headless" }}
+- dns:{{ include "weir.fullname" $root }}{{ . }}.{{ $root.Release.Namespace }}.svc
+- dns:{{ include "weir.fullname" $root }}{{ . }}.{{ $root.Release.Namespace }}.svc.cluster.local
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{/* What a change of rolls the pods. */}}
 {{- define "weir.restartKey" -}}
 {{- if .Values.restartOnConfigChange }}{{ include "weir.config" . | sha256sum }}
@@ -58,6 +102,7 @@
 {{- $c := include "weir.config" . | fromYaml }}
 {{- $key := pick $c "name" "instance" "listeners" "admin" "probes" }}
 {{- $_ := set $key "snapshot" (dig "cache" "snapshot" dict $c) }}
+{{- $_ := set $key "seed" (dig "cache" "seed" dict $c) }}
 {{- $_ := set $key "log" (dig "log" "format" "" $c) }}
 {{- $_ := set $key "limits" (pick ($c.limits | default dict) "request_bytes" "streams_per_connection" "connection_idle") }}
 {{- $_ := set $key "timing" (pick ($c.timing | default dict) "keepalive" "max_stream_age") }}

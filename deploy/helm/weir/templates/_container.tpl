@@ -61,7 +61,7 @@
 {{- $ports = append $ports $port }}
 {{- end }}
 {{- end }}
-{{- range $name, $address := dict "admin" (dig "admin" "address" "127.0.0.1:19080" $config) "probes" (dig "probes" "address" "" $config | default "unix:") }}
+{{- range $name, $address := dict "admin" (dig "admin" "address" "127.0.0.1:19080" $config) "probes" (dig "probes" "address" "" $config | default "unix:") "seed" (dig "cache" "seed" "listen" "unix:" $config) }}
 {{- with include "weir.port" $address }}{{ $ports = append $ports (dict "name" $name "containerPort" (int .)) }}{{ end }}
 {{- end }}
 {{- toYaml $ports }}
@@ -77,6 +77,9 @@
 {{- include "weir.clientMounts" . }}
 {{- if .Values.spiffe.enabled }}
 - { name: spiffe, mountPath: /run/spiffe, readOnly: true }
+{{- end }}
+{{- if and .Values.seed.enabled .Values.seed.existingSecret }}
+- { name: seed-tls, mountPath: /etc/weir/seed, readOnly: true }
 {{- end }}
 {{- if .Values.tls.tickets.existingSecret }}
 - { name: tickets, mountPath: /etc/weir/tickets, readOnly: true }
@@ -122,6 +125,10 @@
 {{- if .Values.spiffe.enabled }}
 - name: spiffe
   csi: { driver: {{ .Values.spiffe.driver }}, readOnly: true }
+{{- end }}
+{{- if and .Values.seed.enabled .Values.seed.existingSecret }}
+- name: seed-tls
+  secret: { secretName: {{ .Values.seed.existingSecret }}, defaultMode: 0440 }
 {{- end }}
 {{- with .Values.tls.tickets.existingSecret }}
 - name: tickets

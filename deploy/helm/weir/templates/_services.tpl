@@ -28,9 +28,11 @@ type: {{ .type }}
 {{ include "weir.servicePort" (list $ $i $l) }}
 {{- end }}
 {{- end }}
-{{- with include "weir.openPort" (dig "admin" "address" "127.0.0.1:19080" $config) }}
-- name: admin
+{{- range $name, $address := dict "admin" (dig "admin" "address" "127.0.0.1:19080" $config) "seed" (dig "cache" "seed" "listen" "unix:" $config) }}
+{{- with include "weir.openPort" $address }}
+- name: {{ $name }}
   port: {{ . }}
-  targetPort: admin
+  targetPort: {{ $name }}
+{{- end }}
 {{- end }}
 {{- end }}
