@@ -5,10 +5,8 @@ SHELL := /bin/bash
 
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
-HELM_VERSION := v4.3.1
-HELM := bin/helm-$(HELM_VERSION)
 
-.PHONY: build test conformance demo lint bench compare image binaries chart chaos soak redteam real gateway istio
+.PHONY: build test conformance demo lint bench compare image binaries chart chaos soak redteam real gateway istio kube
 
 build:
 	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/...
@@ -89,11 +87,13 @@ TAG ?= dev
 image: binaries
 	for arch in $(ARCHS); do buildah bud --isolation chroot --timestamp 0 --arch $$arch -f deploy/image/Dockerfile -t weir:$(TAG)-$$arch .; done
 
-# The chart, the manifests and the image, with real tools: helm is fetched; without buildah and root the image's tests are skipped.
-chart: $(HELM) binaries
-	cd .ci/chart && go vet ./... && HELM="$(CURDIR)/$(HELM)" WEIR="$(CURDIR)/bin/linux-$$(go env GOARCH)/weir" go test -count=1 -timeout 10m $(TESTFLAGS) ./...
+# The chart, the manifests and the image, with real tools: helm is built; without buildah and root the image's tests are skipped.
+chart: binaries
+	.ci/kube/install helm
+	cd .ci/chart && go vet ./... && HELM="$(CURDIR)/bin/kube/helm" WEIR="$(CURDIR)/bin/linux-$$(go env GOARCH)/weir" go test -count=1 -timeout 10m $(TESTFLAGS) ./...
 
-$(HELM):
-	mkdir -p bin
-	GOBIN="$(CURDIR)/bin/install" go install helm.sh/helm/v4/cmd/helm@$(HELM_VERSION)
-	mv bin/install/helm $(HELM) && rmdir bin/install
+# The chart on a live API server, with the real weir in every pod. The server is built once, in some minutes. Needs root.
+kube: binaries
+	.ci/kube/install
+	.ci/real/install envoy
+	cd .ci/kube && go vet ./... && go test -count=1 -timeout 10m -parallel 4 $(TESTFLAGS) ./...

@@ -1,0 +1,49 @@
+package standin
+
+import (
+	"net/netip"
+	"os/exec"
+	"syscall"
+	"time"
+)
+
+// Machine is a host outside of the cluster, with an address of its own on the same bridge.
+type Machine struct {
+	Address netip.Addr
+
+	launcher  *launcher
+	own       *namespaces
+	processes []*process
+}
+
+// NewMachine makes a machine of that name.
+func (c *Cluster) NewMachine(name string) (*Machine, error) {
+	own, address, err := c.network.join(name)
+	if err != nil {
+		return nil, err
+	}
+	return &Machine{Address: address, launcher: c.launcher, own: own}, nil
+}
+
+// Start runs a command on the machine, which says where its output goes.
+func (m *Machine) Start(cmd *exec.Cmd) error {
+	p, err := m.launcher.start(cmd, m.own)
+	if err == nil {
+		m.processes = append(m.processes, p)
+	}
+	return err
+}
+
+// Close ends what runs there, in order, or after ten seconds by force.
+func (m *Machine) Close() {
+	for _, p := range m.processes {
+		_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+		select {
+		case <-p.done:
+		case <-time.After(10 * time.Second):
+			_ = p.cmd.Process.Kill()
+			<-p.done
+		}
+	}
+	m.own.close()
+}
