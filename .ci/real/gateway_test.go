@@ -164,30 +164,10 @@ func (g *gateway) startEnvoy(server string, t *tally) client {
 	return startEnvoy(g.tb, e, g.bootstrap(server), t, func(*http.Client) (string, error) { return get(listener, "/") })
 }
 
-// weirConfig is weir before the gateway: towards its proxies it is the gateway, with the same
-// certificate and name, and towards the gateway a proxy.
+// weirConfig is the page's recipe: towards its proxies weir is the gateway, with the same certificate
+// and name, and towards the gateway a proxy.
 func (g *gateway) weirConfig(disk string) weirtest.Config {
-	certs := filepath.Join(g.dir, "config", "certs")
-	own := func(who, what string) string { return filepath.Join(certs, who, what) }
-	c := weirtest.Config{
-		"listeners": []any{map[string]any{"tls": map[string]any{
-			"cert": own("envoy-gateway", "tls.crt"), "key": own("envoy-gateway", "tls.key"), "client_ca": own("envoy-gateway", "ca.crt"),
-		}}},
-		"origins": []any{map[string]any{
-			"name": "gateway",
-			"grpc": map[string]any{
-				"addresses": []any{gatewayXDS},
-				"tls": map[string]any{
-					"ca": own("envoy", "ca.crt"), "cert": own("envoy", "tls.crt"), "key": own("envoy", "tls.key"),
-					"server_name": "envoy-gateway",
-				},
-			},
-			"node": map[string]any{"id": "weir"}, // its cache is by node id
-		}},
-	}
-	c.Set("cache.snapshot.path", disk)
-	c.Set("timing.drain", "200ms")
-	return c.Set("log.level", logLevel())
+	return recipe(g.tb, "envoy-gateway", gatewayXDS, disk, "/etc/weir/", filepath.Join(g.dir, "config", "certs")+"/")
 }
 
 // TestEnvoyGateway: no request fails behind weir whatever ends and comes back, and an Envoy

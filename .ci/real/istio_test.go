@@ -85,20 +85,8 @@ func (i *istio) startEnvoy(server string, t *tally) client {
 	return startEnvoy(i.tb, e, bootstrap, t, func(c *http.Client) (string, error) { return getURL(c, "http://front.shop.example/") })
 }
 
-// weirConfig is weir before istio, which tells each proxy what is for it: every node is a group.
-func (i *istio) weirConfig(disk string) weirtest.Config {
-	c := weirtest.Config{
-		"listeners": []any{map[string]any{}},
-		"origins": []any{map[string]any{
-			"name":     "istio",
-			"grpc":     map[string]any{"addresses": []any{i.addr}},
-			"group_by": []any{"id", "cluster", "metadata"},
-		}},
-	}
-	c.Set("cache.snapshot.path", disk)
-	c.Set("timing.drain", "200ms")
-	return c.Set("log.level", logLevel())
-}
+// weirConfig is the page's recipe: istio tells each proxy what is for it, so every node is a group.
+func (i *istio) weirConfig(disk string) weirtest.Config { return recipe(i.tb, "istiod", i.addr, disk) }
 
 // TestIstio: no request fails behind weir whatever changes, ends and comes back, and an Envoy holds
 // what it holds straight at istio.

@@ -41,6 +41,51 @@ func TestReadme(t *testing.T) {
 	})
 }
 
+// recipe is a file of deploy/examples with its control plane and snapshot elsewhere.
+func recipe(t testing.TB, name, address, disk string, files ...string) weirtest.Config {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "examples", name+".yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tree map[string]any
+	if err := yaml.Unmarshal([]byte(strings.NewReplacer(files...).Replace(string(text))), &tree); err != nil {
+		t.Fatal(err)
+	}
+	c := weirtest.Config(tree)
+	c.Listener()["address"] = "127.0.0.1:0"
+	c.Origin()["grpc"].(map[string]any)["addresses"] = []any{address}
+	c.Set("cache.snapshot.path", disk)
+	c.Set("timing.drain", "200ms")
+	return c.Set("log.level", logLevel())
+}
+
+// TestRecipes: the files of deploy/examples for go-control-plane and java-control-plane carry
+// requests before them, and go on when the control plane is dead and weir is restarted. Those for
+// istio and Envoy Gateway are what TestIstio and TestEnvoyGateway run.
+func TestRecipes(t *testing.T) {
+	for name, o := range map[string]origin{"go-control-plane": snapshotDelta, "java-control-plane": javaSotW} {
+		t.Run(name, func(t *testing.T) {
+			e := envoy{pinned("ENVOY_NEWEST"), relaytest.Delta, true}
+			b := newBed(t, row{program: e, origin: o})
+			begin := func() {
+				b.weir = weirtest.Start(t, recipe(t, name, b.plane.Addr(), b.disk))
+				b.front.To(b.weir.Addr)
+			}
+			begin()
+			b.startClient()
+			b.shift(1)
+			b.plane.Stop()
+			b.weir.Stop()
+			begin()
+			b.tally.More(t, 20, "requests go on behind a restored weir, without the control plane")
+			b.plane.Start(b.mesh.world())
+			b.shift(2)
+			b.finish()
+		})
+	}
+}
+
 // TestEnvoyTLS: the README's Envoy with what the page on security adds to it, at a weir with a
 // certificate.
 func TestEnvoyTLS(t *testing.T) {
