@@ -62,6 +62,7 @@ var commandsShownBy = map[string]string{
 	"weir authz explain -c weir.yaml --identity spiffe://corp/ns/shop/sa/web --node-cluster api \\":              "TestWeirOfThePages",
 	"grpcurl -plaintext 127.0.0.1:19080 envoy.service.status.v3.ClientStatusDiscoveryService/FetchClientStatus":  "TestGenericTools TestCurlOfThePages",
 	"make chaos":         "TestCommandsAreThere",
+	"make kube":          "TestCommandsAreThere",
 	"dynamic_resources:": "TestSink",
 	"weir run -c /etc/weir/weir.yaml --last-good=/var/lib/weir":                                                 "TestWeirOfThePages TestLastGood",
 	"weir clients --unsynced":                                                                                   "TestWeirOfThePages",
