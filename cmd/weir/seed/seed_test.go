@@ -447,8 +447,10 @@ func TestFile(t *testing.T) {
 // has not come.
 func FuzzHead(f *testing.F) {
 	good, _ := json.Marshal(Head{Process: "p", Deployment: "weir", Format: 1, Origins: []Origin{{Name: "mesh", Resources: 3, Vouched: time.Now()}}})
-	for _, text := range []string{string(good), "", "{}", "[]", `{"process":"p","origins":[{"resources":9223372036854775807},{"resources":9223372036854775807}]}`,
-		`{"process":"p","deployment":"weir","origins":[{"name":"mesh","resources":1,"vouched":"9999-12-31T23:59:59Z"}]}`} {
+	for _, text := range []string{
+		string(good), "", "{}", "[]", `{"process":"p","origins":[{"resources":9223372036854775807},{"resources":9223372036854775807}]}`,
+		`{"process":"p","deployment":"weir","origins":[{"name":"mesh","resources":1,"vouched":"9999-12-31T23:59:59Z"}]}`,
+	} {
 		f.Add([]byte(text))
 	}
 	now := time.Now()
