@@ -14,13 +14,30 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 )
 
+// TestExamples: each value set passes helm lint, and is whole. Where it takes certificates, clients show
+// theirs, and pods ask each other.
 func TestExamples(t *testing.T) {
 	files, err := filepath.Glob(examples + "/*.yaml")
 	if err != nil || len(files) < 3 {
 		t.Fatalf("examples: %v, %v", files, err)
 	}
 	for _, f := range files {
-		t.Run(filepath.Base(f), func(t *testing.T) { render(t, "--values", f).check(t) })
+		t.Run(filepath.Base(f), func(t *testing.T) {
+			if out, errs, err := helm(t, "lint", "--strict", chart, "--values", f); err != nil {
+				t.Errorf("helm lint: %v\n%s%s", err, out, errs)
+			}
+			r := render(t, "--values", f)
+			r.check(t)
+			for i, l := range r.listeners(t) {
+				if l.TLS["client_ca"] == nil {
+					t.Errorf("listener %d asks for no certificate", i)
+				}
+			}
+			if r.seed(t).Listen == "" || len(r.tests) != 1 {
+				t.Errorf("pods do not ask each other, or there is no helm test: %+v, %v", r.seed(t), r.tests)
+			}
+			render(t, "--values", f, "--set", "workload.kind=DaemonSet").check(t)
+		})
 	}
 }
 

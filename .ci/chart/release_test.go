@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/yaml"
 )
 
 const (
@@ -193,4 +194,19 @@ func (r *release) only(t *testing.T) string {
 	}
 	t.Fatal("no weir.yaml is rendered")
 	return ""
+}
+
+// listener is one of a weir.yaml, as far as tests look at it.
+type listener struct {
+	Address string
+	TLS     map[string]any
+}
+
+func (r *release) listeners(t *testing.T) []listener {
+	t.Helper()
+	var file struct{ Listeners []listener }
+	if err := yaml.Unmarshal([]byte(r.only(t)), &file); err != nil {
+		t.Fatal(err)
+	}
+	return file.Listeners
 }

@@ -31,7 +31,8 @@ func TestSeed(t *testing.T) {
 	files := func(dir string) map[string]string {
 		return map[string]string{"cert": dir + "/tls.crt", "key": dir + "/tls.key", "ca": dir + "/ca.crt"}
 	}
-	const own = "dns:weir.mesh.svc dns:weir.mesh.svc.cluster.local dns:weir-headless.mesh.svc dns:weir-headless.mesh.svc.cluster.local"
+	const own = "dns:weir.mesh dns:weir.mesh.svc dns:weir.mesh.svc.cluster.local " +
+		"dns:weir-headless.mesh dns:weir-headless.mesh.svc dns:weir-headless.mesh.svc.cluster.local"
 	for name, c := range map[string]struct {
 		values  []string
 		tls     map[string]string

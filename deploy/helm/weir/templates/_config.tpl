@@ -88,9 +88,10 @@
 - {{ ternary . (printf "uri:%s" .) (hasPrefix "spiffe://" .) }}
 {{- end }}
 {{- else }}
-{{- range list "" "-headless" }}
-- dns:{{ include "weir.fullname" $root }}{{ . }}.{{ $root.Release.Namespace }}.svc
-- dns:{{ include "weir.fullname" $root }}{{ . }}.{{ $root.Release.Namespace }}.svc.cluster.local
+{{- range $service := list "" "-headless" }}
+{{- range $end := list "" ".svc" ".svc.cluster.local" }}
+- dns:{{ include "weir.fullname" $root }}{{ $service }}.{{ $root.Release.Namespace }}{{ $end }}
+{{- end }}
 {{- end }}
 {{- end }}
 {{- end }}
