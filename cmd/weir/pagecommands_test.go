@@ -33,6 +33,7 @@ var programs = map[string]string{
 // set off, and its tests. Those without a line are configurations, which validate takes.
 var commandsShownBy = map[string]string{
 	"helm install weir deploy/helm/weir -f values.yaml":                                            "TestHelmOfThePages TestKubectlOfThePages",
+	"helm install weir deploy/helm/weir -f values.yaml --set workload.kind=StatefulSet":            "TestHelmOfThePages",
 	"helm upgrade weir deploy/helm/weir -f values.yaml":                                            "TestHelmOfThePages",
 	"helm upgrade weir deploy/helm/weir -f values.yaml --set image.tag=1.2.0 --wait --timeout 10m": "TestHelmOfThePages TestKubectlOfThePages TestWeirOfThePages",
 	"helm history weir": "TestHelmOfThePages TestKubectlOfThePages",
