@@ -167,8 +167,13 @@ func expiredOnDisk(t *testing.T) {
 	w.origin.Put(eds, relaytest.Resource{Name: "b", Version: "1", Body: relaytest.Endpoints("b", "10.0.0.1:80")})
 	w.begin(file)
 	received := time.Now()
-	for _, c := range each(w, func(c *relaytest.Client) { c.Subscribe(eds, "a", "b") }) {
+	clients := each(w, func(c *relaytest.Client) { c.Subscribe(eds, "a", "b") })
+	for _, c := range clients {
 		c.AwaitNames(eds, "both arrive", "a", "b")
+	}
+	// Of a group that never acknowledged anything nothing is kept.
+	w.weir.AwaitMetric(0, "weir has read what the clients acknowledge", "weir_downstream_unsynced_streams")
+	for _, c := range clients {
 		c.Cancel()
 	}
 	w.weir.Stop()
