@@ -243,3 +243,30 @@ func TestServesWithoutDisk(t *testing.T) {
 		t.Error("the metrics do not show it")
 	}
 }
+
+// TestSnapshotHasNoRoom: a group that cache.snapshot.max_bytes has no room for is served all the
+// same, and that it is left out is shown everywhere.
+func TestSnapshotHasNoRoom(t *testing.T) {
+	files := newFiles(t)
+	var names []string
+	for i := range 2000 {
+		names = append(names, fmt.Sprintf("%s-%04d", strings.Repeat("long", 40), i))
+	}
+	files.put(t, "cds.yaml", clusters(names...))
+	dir := filepath.Join(t.TempDir(), "kept")
+	w := startWeir(t, freePorts+filesOrigin(files)+"cache: { snapshot: { path: "+dir+", interval: 100ms, max_bytes: 1MiB } }\n")
+	c := openClient(t, dial(t, w.listenAddress()), relaytest.Delta)
+	c.Request(relaytest.ClusterType)
+	c.AwaitNames(relaytest.ClusterType, "clients are served", names...)
+	for path, part := range map[string]string{
+		"/origins": `"left_out_groups": {`, "/": "left out 1 groups", "/metrics": `weir_snapshot_left_out_resources{reason="max_bytes"} 2000`,
+	} {
+		await(t, path+" shows it", func() bool { _, body := w.get(path); return strings.Contains(body, part) })
+	}
+	if _, out, _ := weir(t, "status", "--admin", w.admin.listener.Addr().String()); !strings.Contains(out, "1 groups, 2000 resources") || !strings.Contains(out, "has room for") {
+		t.Errorf("weir status does not show it:\n%s", out)
+	}
+	if n := w.logs.FilterMessageSnippet("a group is not in the snapshot: it is too large").Len(); n != 1 {
+		t.Errorf("it is logged %d times, want once", n)
+	}
+}

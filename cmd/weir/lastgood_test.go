@@ -240,3 +240,22 @@ func TestLastGoodIsAskedFor(t *testing.T) {
 		t.Error("nothing is said of there being no place")
 	}
 }
+
+// TestLastGoodHasNoRoom: a configuration that would take the room of a bounded snapshot beside it
+// is not kept, and that is said. What was kept before stays.
+func TestLastGoodHasNoRoom(t *testing.T) {
+	k := newKeeping(t)
+	bounded := strings.Replace(k.text(""), "path: snap,", "path: snap, max_bytes: 1MiB,", 1)
+	k.put(bounded)
+	admin := k.serves(k.start())
+	k.wants(admin, "/metrics", reloadOK, info(bounded))
+	long := bounded + strings.Repeat("# much to say\n", 3000)
+	k.put(long)
+	k.wants(admin, "/metrics", reloadOK, info(long))
+	if text, err := os.ReadFile(filepath.Join(k.dir, "snap", lastGoodName)); err != nil || string(text) != bounded {
+		t.Errorf("%v, kept are %d bytes", err, len(text))
+	}
+	if log := k.last.errs.String(); !strings.Contains(log, "the accepted configuration cannot be kept") || !strings.Contains(log, "cache.snapshot.max_bytes leaves 32768 for it") {
+		t.Errorf("the log does not say it:\n%s", log)
+	}
+}
