@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"os"
+	"strconv"
 	"testing"
 )
 
@@ -22,6 +23,19 @@ func BenchmarkLoad(b *testing.B) {
 			b.Fatalf("%+v", r)
 		}
 		next.keeper.close()
+	}
+}
+
+// BenchmarkChoose is what a bound costs in each interval, where half of 10,000 groups have no room.
+func BenchmarkChoose(b *testing.B) {
+	book := newBook(false)
+	for i := range 10_000 {
+		id := groupID{"mesh", strconv.Itoa(i)}
+		book.groups[id] = &group{id: id, used: start, bytes: 10_000}
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		book.choose(50_000_000, start)
 	}
 }
 

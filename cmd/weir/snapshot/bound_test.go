@@ -167,6 +167,30 @@ func TestAnotherBound(t *testing.T) {
 	}
 }
 
+// TestFullDirectoryIsEncrypted: there is room for the whole content once more, in another form, also
+// where the directory is as full as it gets, and nothing of it is restored.
+func TestFullDirectoryIsEncrypted(t *testing.T) {
+	dir := t.TempDir()
+	c := newCrowd(t, dir, least)
+	c.comes("aa")
+	for i := range 30 {
+		c.gives("aa", 10, 26_500, fmt.Sprintf("%02d", i))
+		if c.save(); i > 2 && fileSize(t, dir) > 500_000 {
+			break
+		}
+	}
+	c.end()
+	keys := testKeys(t, 'x')
+	next := newCrowd(t, dir, least, func(cfg *Config) {
+		cfg.Keys, cfg.Origins = keys, func() []OriginState { return nil }
+	})
+	next.load()
+	next.save()
+	if s := next.keeper.Status(); s.Key != keys.ID() || next.disk.largest > least || next.disk.largest < 800_000 {
+		t.Errorf("the directory was %d bytes: %+v", next.disk.largest, s)
+	}
+}
+
 // TestImportIsBounded: what has no room is refused, and nothing is left of it.
 func TestImportIsBounded(t *testing.T) {
 	dir := t.TempDir()
