@@ -148,12 +148,12 @@ func TestGroupsDoNotTakeTurns(t *testing.T) {
 			c.gives("bb", 10, 11_000, fmt.Sprintf("%05d", minute))
 		},
 		"clients come and go": func(c *crowd, minute int) {
-			come, goes := "aa", "bb"
+			come, leave := "aa", "bb"
 			if minute%2 == 0 {
-				come, goes = goes, come
+				come, leave = leave, come
 			}
-			if c.has(goes) {
-				c.goes(goes)
+			if c.has(leave) {
+				c.goes(leave)
 			}
 			if !c.has(come) {
 				c.comes(come)
