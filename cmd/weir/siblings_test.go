@@ -5,15 +5,19 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/weir-xds/weir/cmd/weir/admin"
 	"github.com/weir-xds/weir/cmd/weir/config"
@@ -70,9 +74,15 @@ const servesWithin = 5 * time.Second
 
 // TestColdFromSibling: the origin is dead, and a replica starts that has nothing. It is ready and
 // serves what its sibling has, and so does one that asks this one, after the first has been killed.
-// What they have is on their own disks then.
+// What they have is on their own disks then. WEIR_SNAPSHOT_CLUSTERS says how many resources.
 func TestColdFromSibling(t *testing.T) {
-	const n = 500
+	n := 500
+	if text := os.Getenv("WEIR_SNAPSHOT_CLUSTERS"); text != "" {
+		var err error
+		if n, err = strconv.Atoi(text); err != nil {
+			t.Fatal(err)
+		}
+	}
 	origin := relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Serving: true, Patience: patience})
 	origin.Batch(func() {
 		for i := range n {
@@ -88,7 +98,10 @@ func TestColdFromSibling(t *testing.T) {
 	dir := filepath.Join(top, "first")
 	first := start(dir, answers)
 	address, adminPort := first.addresses()
-	client := openClient(t, dial(t, address), relaytest.Delta)
+	large := []grpc.DialOption{
+		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(1 << 30)),
+	}
+	client := openClient(t, dial(t, address, large...), relaytest.Delta)
 	client.Request(relaytest.ClusterType)
 	client.Request(relaytest.EndpointType, "a")
 	first.awaitSaved(adminPort, n+1)
@@ -102,7 +115,7 @@ func TestColdFromSibling(t *testing.T) {
 		next := start(filepath.Join(top, name), answers+", "+asks(from))
 		address, adminPort := next.addresses()
 		for _, dialect := range bothDialects {
-			c := openClient(t, dial(t, address), dialect)
+			c := openClient(t, dial(t, address, large...), dialect)
 			c.Request(relaytest.ClusterType)
 			await(t, "a new client is served the set", func() bool { return c.Count(relaytest.ClusterType) == n })
 			c.Request(relaytest.EndpointType, "a")
@@ -468,5 +481,55 @@ func TestRollingUpdateLosesNothing(t *testing.T) {
 			c.AwaitNames(relaytest.ClusterType, "clients of "+group+" are served", "a")
 			c.AwaitNames(relaytest.EndpointType, "and by name", "a")
 		}
+	}
+}
+
+// TestStartsWithWhatItHas: whatever its only sibling does wrong, a replica says so, starts without
+// it within the time, and serves what its origin says.
+func TestStartsWithWhatItHas(t *testing.T) {
+	origin := relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Serving: true, Patience: patience})
+	origin.Set(relaytest.ClusterType, "a", "1", relaytest.EDSCluster("a", "x"))
+	head := func(w http.ResponseWriter, deployment string, format int, vouched time.Time) {
+		_, _ = fmt.Fprintf(w, `{"process":"p","deployment":%q,"format":%d,"origins":[{"name":"mesh","resources":9,"vouched":%q}]}`,
+			deployment, format, vouched.Format(time.RFC3339))
+	}
+	for what, row := range map[string]struct {
+		head  func(w http.ResponseWriter)
+		state func(w http.ResponseWriter, r *http.Request)
+		said  string
+	}{
+		"of another version":    {func(w http.ResponseWriter) { head(w, "weir", 2, time.Now()) }, nil, "it is of another version: its format is 2"},
+		"of another deployment": {func(w http.ResponseWriter) { head(w, "other", 1, time.Now()) }, nil, "it is of the deployment"},
+		"lies of the time":      {func(w http.ResponseWriter) { head(w, "weir", 1, time.Now().Add(time.Hour)) }, nil, "which has not come"},
+		"dies half-way": {func(w http.ResponseWriter) { head(w, "weir", 1, time.Now()) }, func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write(make([]byte, 10_000))
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		}, "unexpected EOF"},
+		"is stuck": {func(w http.ResponseWriter) { head(w, "weir", 1, time.Now()) }, func(_ http.ResponseWriter, r *http.Request) {
+			<-r.Context().Done()
+		}, "context deadline exceeded"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			sibling := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/seed/head" {
+					row.head(w)
+				} else {
+					row.state(w, r)
+				}
+			}))
+			defer sibling.Close()
+			w := startWeir(t, replica(origin.Net().Addr(), "", "timeout: 1s, "+asks(sibling.Listener.Addr().String()))).up()
+			c := openClient(t, dial(t, w.listenAddress()), relaytest.Delta)
+			c.Request(relaytest.ClusterType)
+			c.AwaitNames(relaytest.ClusterType, "it serves", "a")
+			text := ""
+			for _, e := range w.logs.All() {
+				text += fmt.Sprintln(e.Level, e.Message, e.ContextMap())
+			}
+			if !strings.Contains(text, row.said) || w.kept.from != "" {
+				t.Errorf("no %q in\n%s", row.said, text)
+			}
+		})
 	}
 }
