@@ -50,8 +50,11 @@ func TestCapture(t *testing.T) {
 	if held := Holdings(w.table); len(held) != 1 || held["mesh"] != 3 {
 		t.Errorf("it holds %v", held)
 	}
-	if at := w.captured(nil, Origin{Name: "mesh", Frozen: w.now.Add(time.Hour)}).Latest(); !at.Equal(w.now.Add(time.Hour)) {
-		t.Errorf("the latest time is %s", at)
+	later := w.now.Add(time.Hour)
+	for _, o := range []Origin{{Name: "mesh", Vouched: later}, {Name: "mesh", Frozen: later}, {Name: "mesh", FrozenChanged: later}} {
+		if at := w.captured(nil, o).Latest(); !at.Equal(later) {
+			t.Errorf("%+v: the latest time is %s", o, at)
+		}
 	}
 }
 
