@@ -54,7 +54,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.AddCommand(
 		runCommand(), validateCommand(), getCommand(), statusCommand(), clientsCommand(), nacksCommand(),
 		groupsCommand(), authzCommand(), drainCommand(),
-		freezeCommand(), unfreezeCommand(), snapshotCommand(), demoCommand(), configCommand(), versionCommand(),
+		freezeCommand(), unfreezeCommand(), guardCommand(), snapshotCommand(), demoCommand(), configCommand(), versionCommand(),
 	)
 	root.SetArgs(args)
 	root.SetOut(stdout)
