@@ -1,10 +1,6 @@
 package main
 
-import (
-	"fmt"
-
-	"github.com/spf13/cobra"
-)
+import "github.com/spf13/cobra"
 
 func drainCommand() *cobra.Command {
 	o := &operator{}
@@ -17,12 +13,6 @@ command returns at once.`,
 		Args: arguments,
 	}
 	o.register(cmd)
-	cmd.RunE = action(func(cmd *cobra.Command, _ []string) error {
-		said, err := o.post(cmd.Context(), "/drain")
-		if err == nil {
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), said)
-		}
-		return err
-	})
+	cmd.RunE = action(func(cmd *cobra.Command, _ []string) error { return o.act(cmd, "/drain") })
 	return cmd
 }

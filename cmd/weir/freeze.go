@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"net/url"
 
 	"github.com/spf13/cobra"
@@ -20,13 +19,9 @@ func onOrigin(verb, short string) *cobra.Command {
 	o := &operator{}
 	cmd := &cobra.Command{Use: verb + " ORIGIN", Short: short, Args: arguments, ValidArgsFunction: o.completeOrigin}
 	o.register(cmd)
+	o.registerAll(cmd)
 	cmd.RunE = action(func(cmd *cobra.Command, args []string) error {
-		said, err := o.post(cmd.Context(), "/origins/"+url.PathEscape(args[0])+"/"+verb)
-		if err != nil {
-			return err
-		}
-		_, err = fmt.Fprintln(cmd.OutOrStdout(), said)
-		return err
+		return o.act(cmd, "/origins/"+url.PathEscape(args[0])+"/"+verb)
 	})
 	return cmd
 }

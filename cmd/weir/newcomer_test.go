@@ -216,6 +216,9 @@ func TestCompletion(t *testing.T) {
 		"freeze |":                     {"disk"},
 		"unfreeze d":                   {"disk"},
 		"freeze disk |":                nil,
+		"guard |":                      {"release"},
+		"guard release |":              {"disk"},
+		"guard release --type c":       {"cds", "eds", "lds", "leds", "rds", "rtds", "sds", "srds", "vhds", "ecds"},
 		"freeze --admin " + deadAddress(t) + " |":        nil,
 		"freeze --admin " + stuck.Addr().String() + " |": nil,
 	} {

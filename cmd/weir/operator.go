@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,6 +28,7 @@ const (
 type operator struct {
 	address   string
 	given     func() bool // whether the flag was given
+	all       string      // dns:///NAME:PORT: every replica is asked instead (replicas.go); empty: address is
 	tokenFile string
 	tls       security
 }
@@ -180,7 +182,11 @@ func (o *operator) completeOrigin(cmd *cobra.Command, args []string, _ string) (
 			Name string `json:"name"`
 		} `json:"origins"`
 	}
-	if len(args) > 0 || o.get(ctx, "/origins", &known) != nil {
+	asked := []*operator{o}
+	if o.all != "" {
+		asked, _ = o.replicas(ctx) // of none nothing is known
+	}
+	if len(args) > 0 || !slices.ContainsFunc(asked, func(o *operator) bool { return o.get(ctx, "/origins", &known) == nil }) {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	var names []string
