@@ -86,9 +86,10 @@ func (b *bed) configMap(name string, data map[string]string, binary map[string][
 	}
 }
 
-// names are those by which clients may know a release in the namespace.
+// names are those by which clients may know a release in the namespace. By the first one its pods
+// know each other.
 func (b *bed) names(release string) []string {
-	var names []string
+	names := []string{release + "." + b.namespace + ".svc"}
 	for _, service := range []string{release, release + "-headless", "*." + release + "-headless", release + "-external"} {
 		for _, end := range []string{"", "." + b.namespace, "." + b.namespace + ".svc", "." + b.namespace + ".svc.cluster.local"} {
 			names = append(names, service+end)

@@ -17,6 +17,24 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
+// TestDefaults: the chart as it is needs an origin and no more.
+func TestDefaults(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, "defaults")
+	newOrigin(t, b.namespace, pair(t, b.ca.issue("control-plane")), "control-plane")
+	type object = map[string]any
+	b.helm(flags([]string{"install", "weir", chart}, wait(), set("config.origins", []any{
+		object{"name": "mesh", "grpc": object{"addresses": []string{"control-plane:18000"}}},
+	}))...)
+	if pods := b.pods(); len(pods) != 2 {
+		t.Errorf("ready are %v", pods)
+	}
+	b.serves("as it is", asked{"weir", 18080, nil})
+	if text := b.helm("test", "weir"); !strings.Contains(text, "Succeeded") {
+		t.Errorf("helm test: %s", text)
+	}
+}
+
 // asked is how a listener is asked: its service and port, and the authority of its certificates.
 type asked struct {
 	service string
