@@ -326,7 +326,7 @@ func TestStuckSibling(t *testing.T) {
 		}
 	})
 	search = newSearch(t, nil, good, halts)
-	const within = 4 * time.Second
+	const within = 8 * time.Second
 	if found, took := search.run(within); resourcesOf(t, found) != 10 || !search.said(errSlow.Error()) {
 		t.Errorf("%q after %s:\n%s", found.From, took, search.lines())
 	}
