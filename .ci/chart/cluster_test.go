@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"sigs.k8s.io/yaml"
 )
 
 // TestAutoscaling: the number of pods is the autoscaler's, and a budget is kept by the fewest.
@@ -108,6 +109,38 @@ func TestNetworkPolicy(t *testing.T) {
 	}
 	if object[*networkingv1.NetworkPolicy](t, render(t, with("networkPolicy.enabled=false")...)) != nil {
 		t.Error("it cannot be left out")
+	}
+}
+
+// TestAdmin: with a token the pods of the release, and operators, reach the admin port by TLS, under the
+// names of the services.
+func TestAdmin(t *testing.T) {
+	r := render(t, with("certificate.enabled=true", "certificate.issuerRef.name=ca", "admin.existingSecret=weir-admin")...)
+	r.check(t)
+	var file struct {
+		Admin struct {
+			Address   string
+			TokenFile string `json:"token_file"`
+			Hosts     []string
+			TLS       map[string]string
+		}
+	}
+	if err := yaml.Unmarshal([]byte(r.only(t)), &file); err != nil {
+		t.Fatal(err)
+	}
+	a := file.Admin
+	if a.Address != "0.0.0.0:19080" || a.TokenFile != "/etc/weir/admin/token" || a.TLS["cert"] != "/etc/weir/tls/tls.crt" ||
+		!slices.Contains(a.Hosts, "weir-headless.mesh.svc") {
+		t.Errorf("the admin port is %+v", a)
+	}
+	if v := r.volume("admin-token"); v == nil || v.Secret.SecretName != "weir-admin" || v.Secret.Items[0].Key != "token" {
+		t.Errorf("the token is %+v", v)
+	}
+	if !slices.Contains(portsOf(r.services["weir-headless"]), "admin") || !slices.Contains(allowed(object[*networkingv1.NetworkPolicy](t, r)), "19080 own") {
+		t.Error("pods do not reach each other")
+	}
+	if said := refused(t, with("admin.existingSecret=weir-admin")...); !strings.Contains(said, "not sent in plain text") {
+		t.Error(said)
 	}
 }
 

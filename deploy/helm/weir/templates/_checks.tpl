@@ -7,6 +7,7 @@
 {{- if and $v.certificate.enabled $v.tls.existingSecret }}{{ fail "certificate.enabled and tls.existingSecret: one certificate, not both" }}{{ end }}
 {{- if and $v.certificate.enabled (not $v.certificate.issuerRef.name) }}{{ fail "certificate.issuerRef.name: which issuer of cert-manager signs?" }}{{ end }}
 {{- if and $v.tls.tickets.existingSecret (not (include "weir.tlsSecret" .)) }}{{ fail "tls.tickets.existingSecret needs tls.existingSecret: there are no sessions without TLS" }}{{ end }}
+{{- if and $v.admin.existingSecret (not (include "weir.tlsSecret" .)) }}{{ fail "admin.existingSecret needs tls.existingSecret or certificate.enabled: a token is not sent in plain text" }}{{ end }}
 {{- if and $v.tls.crl.existingConfigMap (not (and (include "weir.tlsSecret" .) $v.tls.requireClientCertificate)) }}{{ fail "tls.crl.existingConfigMap needs tls.existingSecret and tls.requireClientCertificate: it revokes certificates of clients" }}{{ end }}
 {{- if and $claim (eq $v.workload.kind "DaemonSet") }}{{ fail "snapshot.volume.persistentVolumeClaim: a snapshot is of one process, and a DaemonSet has many; snapshot.volume.ephemeral is a volume for each pod" }}{{ end }}
 {{- if and $claim (gt (int (include "weir.maxReplicas" .)) 1) }}{{ fail "snapshot.volume.persistentVolumeClaim: a snapshot is of one process, so replicas must be 1; snapshot.volume.ephemeral is a volume for each pod" }}{{ end }}

@@ -3,6 +3,7 @@
 {{- $c := deepCopy .Values.config }}
 {{- include "weir.config.tls" (list . $c) }}
 {{- include "weir.config.spiffe" (list . $c) }}
+{{- include "weir.config.admin" (list . $c) }}
 {{- include "weir.config.snapshot" (list . $c) }}
 {{- include "weir.config.seed" (list . $c) }}
 {{- toYaml $c }}
@@ -36,6 +37,22 @@
 {{- $tls := dig "tls" dict (.grpc | default dict) | default dict }}
 {{- if and $tls.server_identity (not (or $tls.ca $tls.cert $tls.spiffe)) }}{{ $_ := set $tls "spiffe" $socket }}{{ end }}
 {{- end }}
+{{- end }}
+{{- end }}
+
+{{/* The admin port, if it is to be reached: (root, config). */}}
+{{- define "weir.config.admin" -}}
+{{- $root := index . 0 }}{{ $c := index . 1 }}
+{{- if $root.Values.admin.existingSecret }}
+{{- $hosts := list }}
+{{- range $service := list "" "-headless" }}
+{{- range $end := list "" ".svc" ".svc.cluster.local" }}
+{{- $hosts = append $hosts (printf "%s%s.%s%s" (include "weir.fullname" $root) $service $root.Release.Namespace $end) }}
+{{- end }}
+{{- end }}
+{{- $port := include "weir.port" (dig "admin" "address" "127.0.0.1:19080" $c) }}
+{{- $admin := dict "address" (printf "0.0.0.0:%s" $port) "token_file" "/etc/weir/admin/token" "hosts" $hosts "tls" (dict "cert" "/etc/weir/tls/tls.crt" "key" "/etc/weir/tls/tls.key") }}
+{{- $_ := set $c "admin" (mergeOverwrite ($c.admin | default dict) $admin) }}
 {{- end }}
 {{- end }}
 

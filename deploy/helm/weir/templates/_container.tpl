@@ -81,6 +81,9 @@
 {{- if and .Values.seed.enabled .Values.seed.existingSecret }}
 - { name: seed-tls, mountPath: /etc/weir/seed, readOnly: true }
 {{- end }}
+{{- if .Values.admin.existingSecret }}
+- { name: admin-token, mountPath: /etc/weir/admin, readOnly: true }
+{{- end }}
 {{- if .Values.tls.tickets.existingSecret }}
 - { name: tickets, mountPath: /etc/weir/tickets, readOnly: true }
 {{- end }}
@@ -129,6 +132,10 @@
 {{- if and .Values.seed.enabled .Values.seed.existingSecret }}
 - name: seed-tls
   secret: { secretName: {{ .Values.seed.existingSecret }}, defaultMode: 0440 }
+{{- end }}
+{{- with .Values.admin.existingSecret }}
+- name: admin-token
+  secret: { secretName: {{ . }}, defaultMode: 0440, items: [{ key: token, path: token }] }
 {{- end }}
 {{- with .Values.tls.tickets.existingSecret }}
 - name: tickets
