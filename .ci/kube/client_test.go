@@ -33,7 +33,6 @@ type client struct {
 
 	mu      sync.Mutex // guards all below
 	held    map[string]map[string]string
-	streams int      // so many were opened
 	removed []string // what any stream took away
 	err     error    // of the last stream
 }
@@ -87,7 +86,6 @@ func (c *client) stream(ctx context.Context) error {
 		return err
 	}
 	c.mu.Lock()
-	c.streams++
 	c.held = map[string]map[string]string{}
 	c.mu.Unlock()
 	names := map[string][]string{relaytest.EndpointType: endpointNames(), relaytest.RouteType: {routes}}
@@ -140,13 +138,6 @@ func (c *client) whole() error {
 		}
 	}
 	return nil
-}
-
-// opened is how many streams the client has had.
-func (c *client) opened() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.streams
 }
 
 // lost has no error if nothing was ever taken from the client.

@@ -166,14 +166,14 @@ func (e *envoy) request() {
 			return
 		case <-tick.C:
 		}
-		word, err := fetch(fmt.Sprintf("http://%s:%d/", e.machine.Address, envoyPort))
+		word, err := e.answer()
 		e.mu.Lock()
 		switch {
-		case err == nil && word == "first":
+		case err == nil:
 			listens = true
 			e.answered++
 		case listens:
-			e.failed = append(e.failed, fmt.Errorf("it answers %q: %v", word, err))
+			e.failed = append(e.failed, fmt.Errorf("it answers %q: %w", word, err))
 		}
 		e.mu.Unlock()
 	}
@@ -198,10 +198,24 @@ func fetch(url string) (string, error) {
 // connected is the gauge that Envoy has for its stream.
 var connected = regexp.MustCompile(`(?m)^control_plane\.connected_state: (\d+)`)
 
+// answer is what a request to the Envoy gets: the word of its routes.
+func (e *envoy) answer() (string, error) {
+	return fetch(fmt.Sprintf("http://%s:%d/", e.machine.Address, envoyPort))
+}
+
+// says has no error if that is a word.
+func (e *envoy) says(want string) error {
+	word, err := e.answer()
+	if err == nil && word != want {
+		err = fmt.Errorf("%s answers %q", e.name, word)
+	}
+	return err
+}
+
 // whole has no error if the Envoy answers requests and has a stream and all clusters.
 func (e *envoy) whole() error {
-	if word, err := fetch(fmt.Sprintf("http://%s:%d/", e.machine.Address, envoyPort)); err != nil || word != "first" {
-		return fmt.Errorf("%s answers %q: %v", e.name, word, err)
+	if err := e.says("first"); err != nil {
+		return err
 	}
 	stats, err := fetch(fmt.Sprintf("http://%s:%d/stats", e.machine.Address, adminPort))
 	if err != nil {

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -178,4 +180,17 @@ func (b *bed) uids() (uids []string) {
 		uids = append(uids, string(pods.Items[i].UID))
 	}
 	return uids
+}
+
+// replaced has no error if so many pods are ready and none of the old ones is there. They are told
+// apart by their uids: a pod of a StatefulSet has the name of its predecessor.
+func (b *bed) replaced(replicas int, before []string) error {
+	if now := b.pods(); len(now) != replicas {
+		return fmt.Errorf("ready are %v", now)
+	}
+	now := b.uids()
+	if slices.ContainsFunc(before, func(old string) bool { return slices.Contains(now, old) }) {
+		return errors.New("an old pod is there")
+	}
+	return nil
 }

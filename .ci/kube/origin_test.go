@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -245,6 +244,3 @@ func endpointNames() (names []string) {
 	}
 	return names
 }
-
-// lines counts those of a text.
-func lines(text string) int { return strings.Count(text, "\n") }

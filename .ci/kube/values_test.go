@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -79,16 +78,8 @@ func (b *bed) lifecycle(replicas int, install []string, listeners ...asked) {
 		flags([]string{"rollback", "weir", "1"}, wait()),
 	} {
 		b.helm(step...)
-		pods := b.pods()
-		for _, pod := range pods {
-			if slices.Contains(before, pod) {
-				b.t.Errorf("%s has not replaced %s", step[0], pod)
-			}
-		}
-		if len(pods) != replicas {
-			b.t.Errorf("after %s the pods %v are ready", step[0], pods)
-		}
-		before = pods
+		await(b.t, "after "+step[0]+" no old pod runs", func() error { return b.replaced(replicas, before) })
+		before = b.uids()
 		b.serves(step[0], listeners...)
 		if text := b.helm("test", "weir"); !strings.Contains(text, "Succeeded") {
 			b.t.Errorf("helm test: %s", text)
@@ -221,7 +212,7 @@ func (b *bed) proxies(d *appsv1.Deployment, step string) {
 	}
 	for i := range pods.Items {
 		if p := &pods.Items[i]; p.DeletionTimestamp == nil {
-			within(b.t, time.Second, step+": a request to the Envoy of "+p.Name, func() error {
+			within(b.t, 2*time.Second, step+": a request to the Envoy of "+p.Name, func() error {
 				word, err := fetch(fmt.Sprintf("http://%s:%d/", p.Status.PodIP, envoyPort))
 				if err == nil && word != "first" {
 					err = fmt.Errorf("it answers %q", word)

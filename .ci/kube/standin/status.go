@@ -90,8 +90,10 @@ func (p *pod) status(since map[corev1.PodConditionType]corev1.PodCondition) core
 		kind corev1.PodConditionType
 		is   bool
 	}{
-		{corev1.PodScheduled, true}, {corev1.PodInitialized, initialized},
-		{corev1.ContainersReady, ready}, {corev1.PodReady, ready},
+		{corev1.PodScheduled, true},
+		{corev1.PodInitialized, initialized},
+		{corev1.ContainersReady, ready},
+		{corev1.PodReady, ready},
 	} {
 		now := corev1.PodCondition{Type: condition.kind, Status: corev1.ConditionFalse, LastTransitionTime: metav1.Now()}
 		if condition.is {

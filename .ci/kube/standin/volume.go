@@ -44,7 +44,8 @@ func (p *pod) writeVolume(v *corev1.Volume) error {
 		return p.claim(at, p.name+"-"+v.Name)
 	}
 	files := projected{}
-	sources, mode := []corev1.VolumeProjection{}, (*int32)(nil)
+	var sources []corev1.VolumeProjection
+	var mode *int32
 	switch {
 	case v.ConfigMap != nil:
 		mode = v.ConfigMap.DefaultMode
