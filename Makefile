@@ -107,4 +107,4 @@ release:
 # Releases twice, in two directories, from a copy of the tree that is tagged, and compares. TARGETS names fewer systems.
 release-check:
 	.ci/kube/install helm
-	cd .ci/release && go vet ./... && HELM="$(CURDIR)/bin/kube/helm" go test -count=1 -timeout 15m $(TESTFLAGS) .
+	cd .ci/release && go vet ./... && HELM="$(CURDIR)/bin/kube/helm" go test -count=1 -timeout 25m $(TESTFLAGS) .
