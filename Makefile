@@ -6,10 +6,11 @@ SHELL := /bin/bash
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
 
-.PHONY: build test conformance demo lint bench compare image binaries chart chaos soak redteam real gateway istio kube
+.PHONY: build test conformance demo lint bench compare image binaries chart release release-check chaos soak redteam real gateway istio kube
 
+# VERSION=v1.2.3 is for a source archive. In a clone Go finds the tag by itself.
 build:
-	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/...
+	CGO_ENABLED=0 go build -trimpath -ldflags "$(if $(VERSION),-X main.linked=$(VERSION))" -o bin/ ./cmd/...
 
 test:
 	.ci/test $(TESTFLAGS)
@@ -85,7 +86,7 @@ binaries:
 # Needs buildah. The architecture is part of the tag: push them, and a manifest list over them.
 TAG ?= dev
 image: binaries
-	for arch in $(ARCHS); do buildah bud --isolation chroot --timestamp 0 --arch $$arch -f deploy/image/Dockerfile -t weir:$(TAG)-$$arch .; done
+	for arch in $(ARCHS); do buildah bud --isolation chroot --timestamp 0 --arch $$arch --build-arg VERSION=$(TAG) -f deploy/image/Dockerfile -t weir:$(TAG)-$$arch .; done
 
 # The chart, the manifests and the image, with real tools: helm is built; without buildah and root the image's tests are skipped.
 chart: binaries
@@ -97,3 +98,13 @@ kube: binaries
 	.ci/kube/install
 	.ci/real/install envoy
 	cd .ci/kube && go vet ./... && go test -count=1 -timeout 10m -parallel 4 $(TESTFLAGS) ./...
+
+# What is published for the tag at HEAD, in dist/. VERSION=v1.2.3, if given, has to be that tag. See contributing.md.
+release:
+	.ci/kube/install helm
+	HELM="$(CURDIR)/bin/kube/helm" .ci/release/run $(VERSION)
+
+# Releases twice, in two directories, from a copy of the tree that is tagged, and compares. TARGETS names fewer systems.
+release-check:
+	.ci/kube/install helm
+	cd .ci/release && go vet ./... && HELM="$(CURDIR)/bin/kube/helm" go test -count=1 -timeout 25m $(TESTFLAGS) .

@@ -77,6 +77,7 @@ func TestImageIsReproducible(t *testing.T) {
 				Config       struct {
 					User       string
 					Entrypoint []string
+					Labels     map[string]string
 				} `json:"config"`
 			}
 		}
@@ -86,6 +87,11 @@ func TestImageIsReproducible(t *testing.T) {
 		c := image.OCIv1.Config
 		if image.OCIv1.Architecture != arch || c.User != "65532:65532" || len(c.Entrypoint) != 1 || c.Entrypoint[0] != "/weir" {
 			t.Errorf("%s: %+v", arch, image.OCIv1)
+		}
+		for _, label := range []string{"title", "description", "licenses", "source", "documentation", "version", "revision", "created"} {
+			if c.Labels["org.opencontainers.image."+label] == "" {
+				t.Errorf("%s: no label for the %s: %v", arch, label, c.Labels)
+			}
 		}
 	}
 }

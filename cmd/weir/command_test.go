@@ -139,6 +139,14 @@ func TestVersion(t *testing.T) {
 	if want := "weir v0.1.0\nrevision abc (modified)\ngo go1.26.0\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
+	linked = "v0.2.0"
+	defer func() { linked = "" }()
+	if got := versionText(&debug.BuildInfo{GoVersion: "go1.26.0"}); got != "weir v0.2.0\nrevision unknown\ngo go1.26.0\n" {
+		t.Errorf("of a source archive: %q", got)
+	}
+	if got, _ := buildVersion(); got != "v0.2.0" {
+		t.Errorf("metrics and origins are told %q", got)
+	}
 	if got := versionText(nil); got != "weir unknown\n" {
 		t.Errorf("without build information: %q", got)
 	}

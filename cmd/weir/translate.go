@@ -2,7 +2,6 @@ package main
 
 import (
 	"math"
-	"runtime/debug"
 	"slices"
 	"time"
 
@@ -181,22 +180,4 @@ func defaultOrigin(cfg *config.Config) string {
 		}
 	}
 	panic("config: no origin is the default") // our own bug: Parse ensures that there is one
-}
-
-// buildVersion returns version and revision of this binary.
-func buildVersion() (version, revision string) {
-	version, revision = "(devel)", "unknown"
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return version, revision
-	}
-	if info.Main.Version != "" {
-		version = info.Main.Version
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			revision = s.Value
-		}
-	}
-	return version, revision
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"runtime/debug"
 
@@ -19,6 +20,10 @@ func versionCommand() *cobra.Command {
 	}
 }
 
+// linked is the version that `make build VERSION=v1.2.3` puts into a binary. It is for source
+// archives. In a clone the Go command finds the tag by itself.
+var linked string
+
 // builtFrom returns the build information, as lines.
 func builtFrom() string {
 	info, _ := debug.ReadBuildInfo()
@@ -30,17 +35,34 @@ func versionText(info *debug.BuildInfo) string {
 	if info == nil {
 		return "weir unknown\n"
 	}
-	version, revision, modified := info.Main.Version, "unknown", ""
-	if version == "" {
-		version = "(devel)"
+	version, revision, modified := versionOf(info)
+	if modified {
+		revision += " (modified)"
 	}
+	return fmt.Sprintf("weir %s\nrevision %s\ngo %s\n", version, revision, info.GoVersion)
+}
+
+// buildVersion returns version and revision of this binary.
+func buildVersion() (version, revision string) {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		info = &debug.BuildInfo{}
+	}
+	version, revision, _ = versionOf(info)
+	return version, revision
+}
+
+// versionOf returns what `weir version`, weir_build_info and the node presented to origins say. The
+// version is the tag in a clone at a tag, and a pseudo-version in any other clone.
+func versionOf(info *debug.BuildInfo) (version, revision string, modified bool) {
+	version, revision = cmp.Or(linked, info.Main.Version, "(devel)"), "unknown"
 	for _, s := range info.Settings {
-		switch {
-		case s.Key == "vcs.revision":
+		switch s.Key {
+		case "vcs.revision":
 			revision = s.Value
-		case s.Key == "vcs.modified" && s.Value == "true":
-			modified = " (modified)"
+		case "vcs.modified":
+			modified = s.Value == "true"
 		}
 	}
-	return fmt.Sprintf("weir %s\nrevision %s%s\ngo %s\n", version, revision, modified, info.GoVersion)
+	return version, revision, modified
 }
