@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -46,6 +47,31 @@ func TestWeirOfThePages(t *testing.T) {
 		if code != exitOK {
 			t.Errorf("%s: weir %s\nas %s: %d\n%s%s", c.page, strings.Join(c.args, " "), strings.Join(args, " "), code, stdout, stderr)
 		}
+	}
+}
+
+// TestWeirInText: so are those in the middle of a sentence, but for what stands for something else,
+// in capitals.
+func TestWeirInText(t *testing.T) {
+	found := 0
+	for page, text := range docPages(t) {
+		text = codeIndent.ReplaceAllString(codeBlock.ReplaceAllString(text, ""), "\n")
+		for _, span := range regexp.MustCompile("`weir ([a-z][^`]*)`").FindAllStringSubmatch(text, -1) {
+			found++
+			cmd, rest, err := commandTree().Find(strings.Fields(strings.NewReplacer("[", "", "]", "").Replace(span[1])))
+			if err == nil && !cmd.Runnable() && len(rest) > 0 {
+				err = fmt.Errorf("%s has no %s", cmd.CommandPath(), rest[0])
+			}
+			if err == nil {
+				err = cmd.ParseFlags(rest)
+			}
+			if err != nil {
+				t.Errorf("%s: weir %s: %v", page, span[1], err)
+			}
+		}
+	}
+	if found < 30 {
+		t.Errorf("only %d are found", found)
 	}
 }
 
