@@ -25,7 +25,7 @@ func (c addressed) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.ParseIP(c
 func TestCalmedPeersAreGreetedLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLive(t, relaytest.Memory(), nil)
-		g := handshaker{insecure.NewCredentials(), l.server}
+		g := handshaker{insecure.NewCredentials(), l.server, 0}
 		greeted := func(from string) (*connection, time.Duration) {
 			t.Helper()
 			ours, theirs := net.Pipe()

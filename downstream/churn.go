@@ -94,15 +94,16 @@ const calmDown = "most streams of this connection were refused or reset before a
 
 var errCalmDown = status.Error(codes.ResourceExhausted, calmDown)
 
-// goaway is GOAWAY with ENHANCE_YOUR_CALM. It names no last stream, since the open streams may
-// still be answered.
-var goaway = func() []byte {
+var goaway = goAway(http2.ErrCodeEnhanceYourCalm, calmDown)
+
+// goAway is a GOAWAY frame. It names no last stream, since the open streams may still be answered.
+func goAway(code http2.ErrCode, why string) []byte {
 	var b bytes.Buffer
-	if err := http2.NewFramer(&b, nil).WriteGoAway(1<<31-1, http2.ErrCodeEnhanceYourCalm, []byte(calmDown)); err != nil {
+	if err := http2.NewFramer(&b, nil).WriteGoAway(1<<31-1, code, []byte(why)); err != nil {
 		panic(err) // our own bug: a buffer takes everything
 	}
 	return b.Bytes()
-}()
+}
 
 // calm tells a connection to calm down, by a frame, and closes it a moment later. HTTP/1.1 has no
 // frames (nil), and there the next request is refused.

@@ -116,9 +116,11 @@ type Timing struct {
 	// RESTHold is how long a poll is held when nothing has changed since the client's version
 	// (`timing.rest_hold`, REST-7). Default 0: it is answered at once.
 	RESTHold time.Duration
-	// MaxStreamAge bounds the age of a stream (`timing.max_stream_age`, RELAY-59). The stream ends
-	// at a random time in the last tenth of it. Its connection is sent GOAWAY before, so that the
-	// client's next stream may reach another replica. Default 0: no bound.
+	// MaxStreamAge bounds the age of a stream (`timing.max_stream_age`, RELAY-59). The streams of a
+	// connection last for a random time between half and the whole of it; of three times the
+	// process's uptime while that is less, but for at least a sixth of it. The connection is sent
+	// GOAWAY before, so that the client's next stream may reach another replica. Default 0: no
+	// bound.
 	MaxStreamAge time.Duration
 	// Keepalive detects dead peers (`timing.keepalive`, ERR-12).
 	Keepalive Keepalive

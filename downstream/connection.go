@@ -32,6 +32,8 @@ type connection struct {
 	user    uint32    // at the other end of a Unix socket
 	hasUser bool      // user is known
 
+	life lifespan // set once by grow
+
 	// distrusted is the status of its streams since its certificate is not trusted any more; nil:
 	// it is. Set once.
 	distrusted atomic.Pointer[error]
@@ -59,19 +61,23 @@ func connectionOf(p *peer.Peer) *connection {
 type handshaker struct {
 	credentials.TransportCredentials
 	server *Server
+	age    time.Duration // Timing.MaxStreamAge
 }
 
-func (s *Server) newHandshaker(lc *ListenerConfig) credentials.TransportCredentials {
+func (s *Server) newHandshaker(lc *ListenerConfig, age time.Duration) credentials.TransportCredentials {
 	if lc.TLS != nil {
-		return handshaker{credentials.NewTLS(lc.TLS), s}
+		return handshaker{credentials.NewTLS(lc.TLS), s, age}
 	}
-	return handshaker{insecure.NewCredentials(), s}
+	return handshaker{insecure.NewCredentials(), s, age}
 }
 
 // ServerHandshake implements credentials.TransportCredentials.
 func (g handshaker) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	c := &connection{id: connections.Add(1), raw: raw, server: g.server}
 	conn, err := g.server.greet(c, g.Info().SecurityProtocol == "tls", g.TransportCredentials.ServerHandshake)
+	if err == nil {
+		c.grow(g.age)
+	}
 	return conn, c, err
 }
 
@@ -106,7 +112,7 @@ func (s *Server) greet(
 
 // Clone implements credentials.TransportCredentials.
 func (g handshaker) Clone() credentials.TransportCredentials {
-	return handshaker{g.TransportCredentials.Clone(), g.server}
+	return handshaker{g.TransportCredentials.Clone(), g.server, g.age}
 }
 
 // letGo closes a connection after turnAway, unless it has a stream by then. It locks the server.

@@ -124,7 +124,8 @@
 //     (TestStreamsArePaced, TestChatterIsPaced).
 //   - Connect and never speak HTTP/2: the connection is closed after 10 s (TestSilentConnections).
 //   - Stay connected for long: with max_stream_age the connection is sent GOAWAY, and then its
-//     streams end (TestMaxStreamAge, TestLateStreamsGoWithTheirConnection).
+//     streams end (TestMaxStreamAge, TestLateStreamsGoWithTheirConnection), so that clients spread
+//     over replicas (TestBalance).
 //   - Ask for nothing: the stream ends at first_request (TestFirstRequest).
 //   - Ask for too much: limits end the stream, or refuse the name, and the status names the limit
 //     (TestStreamLimit, TestIdentities, TestRequestLimit, TestRequestErrors, TestRefusedNames,

@@ -143,6 +143,7 @@ type framedConn struct {
 	// out is where writes go: Conn, or for plain text the connection below the one that counts.
 	out    net.Conn
 	client *connection // the connection that it is part of
+	bye    *time.Timer // sends GOAWAY at its age; nil: it has none; set once by grow
 	frames frames
 	inward inward // owned by its reader
 }

@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 	"weak"
 
 	"github.com/weir-xds/weir/relay/relaytest"
@@ -33,7 +34,9 @@ func TestEndedStreamIsGarbage(t *testing.T) {
 	for name, way := range ways {
 		for _, dialect := range []relaytest.Dialect{relaytest.Delta, relaytest.SotW} {
 			t.Run(name+", "+string(dialect), func(t *testing.T) {
-				l := newLive(t, relaytest.TCP(), func(cfg *Config, _ *ListenerConfig) { cfg.Limits.RequestBytes = 1 << 20 })
+				l := newLive(t, relaytest.TCP(), func(cfg *Config, _ *ListenerConfig) {
+					cfg.Limits.RequestBytes, cfg.Timing.MaxStreamAge = 1<<20, 24*time.Hour
+				})
 				way.client.Dialect = dialect
 				c := l.open(t, way.client)
 				c.Subscribe(eds, "a")

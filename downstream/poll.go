@@ -95,7 +95,6 @@ func newPollSession(set *settings, all *pollers, typeURL string, v2 bool, from c
 	session := newSession(set, false, now, relay.NewSubscriber())
 	session.only, session.v2, session.from, session.poll, session.prefix = typeURL, v2, from, true, ""
 	session.pollers = all
-	session.until = time.Time{} // it ends long before it would be too old
 	return session
 }
 

@@ -48,7 +48,7 @@ func secured(t *testing.T, version uint16) (ours net.Conn, counted *countingConn
 	counted = &countingConn{Conn: accepted}
 	shaken := make(chan error, 1)
 	go func() { shaken <- theirs.Handshake() }()
-	ours, _, err = l.server.newHandshaker(&ListenerConfig{TLS: server}).ServerHandshake(counted)
+	ours, _, err = l.server.newHandshaker(&ListenerConfig{TLS: server}, 0).ServerHandshake(counted)
 	if err = errors.Join(err, <-shaken); err != nil {
 		t.Fatal(err)
 	}

@@ -55,6 +55,7 @@ var errStopped = errors.New("the server is stopped")
 type Server struct {
 	// Set once by New, but for Limits and Timing of cfg, which mu guards.
 	cfg        Config
+	began      time.Time
 	nacks      *nackLog
 	book       *nackBook
 	denials    *denialBook
@@ -116,7 +117,7 @@ func New(cfg Config) (*Server, error) {
 	ruled.put(cfg.Rules, time.Now())
 	return &Server{
 		ends: sampler{every: endLogEvery}, denials: newDenialBook(), denialLog: newDenialLog(cfg.Log), ruled: ruled,
-		cfg: cfg, nacks: newNackLog(cfg.Log), book: newNackBook(), limits: newLimitLog(cfg.Log), sizes: newSizeLog(cfg.Log), quit: make(chan struct{}),
+		cfg: cfg, began: time.Now(), nacks: newNackLog(cfg.Log), book: newNackBook(), limits: newLimitLog(cfg.Log), sizes: newSizeLog(cfg.Log), quit: make(chan struct{}),
 		intake: newIntake(cfg.Table), writerPool: &writerPool{places: runtime.GOMAXPROCS(0)}, conns: n,
 		streams: map[*stream]struct{}{}, crowd: map[string]int{}, arrivals: &arrivals{rate: newBucket(cfg.Limits.NewStreamsPerSecond)},
 		headers: newHeaderPace(cfg.Limits.NewStreamsPerSecond), names: newNamePace(cfg.Limits.NewNamesPerSecond), calmed: newCalmed(),
@@ -182,7 +183,7 @@ func (s *Server) newListener(port net.Listener, lc ListenerConfig) *listener {
 		grpc.StaticConnWindowSize(window),
 		grpc.WriteBufferSize(writeBuffer),
 		grpc.MaxHeaderListSize(headerList),
-		grpc.Creds(s.newHandshaker(&lc)),
+		grpc.Creds(s.newHandshaker(&lc, t.MaxStreamAge)),
 		grpc.InTapHandle(s.arrive),
 		grpc.UnaryInterceptor(countUnary),
 		grpc.StreamInterceptor(countStream),
@@ -192,7 +193,7 @@ func (s *Server) newListener(port net.Listener, lc ListenerConfig) *listener {
 		grpc.MaxRecvMsgSize(int(min(2*int64(l.RequestBytes), math.MaxInt32))),
 		grpc.ConnectionTimeout(handshake),
 		grpc.WaitForHandlers(true),
-		grpc.KeepaliveParams(keepaliveParams(t, l.ConnectionIdle)),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: t.Keepalive.Time, Timeout: t.Keepalive.Timeout, MaxConnectionIdle: l.ConnectionIdle}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
 			// A tenth less than configured: of pings sent at exactly this interval about half
 			// arrive a little early, and grpc forgets no strike while nothing is sent to the

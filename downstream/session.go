@@ -155,7 +155,7 @@ type note struct {
 
 func newSession(cfg *settings, delta bool, now time.Time, mailbox *relay.Subscriber) *session {
 	return &session{
-		cfg: cfg, delta: delta, opened: now, now: now, until: ageEnd(now, cfg.timing.MaxStreamAge), mailbox: mailbox,
+		cfg: cfg, delta: delta, opened: now, now: now, mailbox: mailbox,
 		prefix: strconv.FormatInt(now.UnixNano(), 36) + ".",
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"sync/atomic"
 	"time"
@@ -114,6 +115,7 @@ func (s *Server) serve(ln *listener, wire grpc.ServerStream, v *xds.Service, del
 		st.peer, st.conn, st.session.from = p.Addr, connectionOf(p), callerOf(p)
 	}
 	if st.conn != nil {
+		st.session.until = st.conn.life.end(now, rand.Int64N)
 		st.session.expire(st.conn.until)
 	}
 	st.session.only, st.session.v2 = v.TypeURL, v2

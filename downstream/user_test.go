@@ -38,7 +38,7 @@ func TestUserAtSocket(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer raw.Close()
-		_, auth, err := s.newHandshaker(&ListenerConfig{}).ServerHandshake(raw)
+		_, auth, err := s.newHandshaker(&ListenerConfig{}, 0).ServerHandshake(raw)
 		if err != nil {
 			t.Fatal(err)
 		}

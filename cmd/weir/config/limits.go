@@ -253,8 +253,10 @@ type Timing struct {
 	Backoff Backoff `yaml:"backoff"`
 	// Keepalive is that of connections on both sides (ERR-12).
 	Keepalive Keepalive `yaml:"keepalive"`
-	// MaxStreamAge spreads clients over replicas: a stream ends at a random time in the last tenth
-	// of this age, after its connection was sent GOAWAY (RELAY-59). At least 1s. Default: 0s, off.
+	// MaxStreamAge spreads clients over replicas: the streams of a connection end at a random age
+	// between half and the whole of this, after it was sent GOAWAY (RELAY-59). Soon after its start
+	// weir ends them sooner: at three times its uptime instead, but not before a sixth of this. At
+	// least 1s. Default: 0s, off.
 	MaxStreamAge time.Duration `yaml:"max_stream_age"`
 	// ReadyWait is how long /readyz waits for origins to answer. Default: 30s.
 	ReadyWait time.Duration `yaml:"ready_wait"`

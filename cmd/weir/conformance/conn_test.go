@@ -26,7 +26,7 @@ var connCases = []testCase{
 		virtual(t, "../../../upstream", "TestTooManyPings")
 	}},
 	{"RELAY-58 ERR-6", "a drain tells every connection to go, and ends the streams spread over its time; nothing is withdrawn", perDialect(drains)},
-	{"RELAY-59", "streams end within the last tenth of max_stream_age, after their connections were told to go", ages},
+	{"RELAY-59", "streams end between half and the whole of max_stream_age, after their connections were told to go", ages},
 	{"RELAY-59", "virtual: and by the hour", func(t *testing.T) { virtual(t, "../../../downstream", "TestMaxStreamAge") }},
 }
 
@@ -170,6 +170,7 @@ func ages(t *testing.T) {
 		edge:   func(c weirtest.Config) { c.Set("timing.max_stream_age", age.String()) },
 		origin: func(o *relaytest.Origin) { o.Put(cds, cdsAt("a", 1)) },
 	})
+	time.Sleep(age) // soon after its start it ends them sooner
 	opened := time.Now()
 	all := w.crowd(many, relaytest.Delta)
 	opening := time.Since(opened)
@@ -177,8 +178,8 @@ func ages(t *testing.T) {
 	told := 0
 	for _, c := range all {
 		// it should be the age itself, and the machine may be loaded
-		if c.gone < age-age/10 || c.gone > opening+5*age {
-			t.Errorf("a stream ended %v after the first was opened, and all were after %v; want it in the last tenth of %v", c.gone, opening, age)
+		if c.gone < age*45/100 || c.gone > opening+5*age {
+			t.Errorf("a stream ended %v after the first was opened, and all were after %v; want it in the second half of %v", c.gone, opening, age)
 		}
 		if c.told != 0 {
 			told++
@@ -188,7 +189,7 @@ func ages(t *testing.T) {
 		}
 		c.CheckClean()
 	}
-	if told == 0 { // 80 ms lie between, which a loaded machine may not see
+	if told == 0 { // at least 200 ms lie between the two, but for the last streams
 		t.Errorf("%d of %d connections were told to go before their stream ended", told, many)
 	}
 	back := all[0]
