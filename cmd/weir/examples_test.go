@@ -94,6 +94,7 @@ var shownBy = map[string]string{
 	"deploy/helm/weir/values.schema.json":                 "TestSchema TestMisspelt",
 	"deploy/helm/weir/values.yaml":                        "TestDefaults",
 	"deploy/image/Dockerfile":                             "TestImageIsReproducible",
+	"deploy/kubernetes/inject/patch.yaml":                 "TestInject",
 	"deploy/kubernetes/sidecar.yaml":                      "TestPlainManifests TestSidecar",
 	"deploy/systemd/credentials.conf":                     "TestUnitCredentials TestUnit",
 	"deploy/systemd/weir.service":                         "TestUnit TestUnitServes TestUnitLimits",
