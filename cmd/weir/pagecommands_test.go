@@ -78,6 +78,8 @@ var commandsShownBy = map[string]string{
 	"weirload run    --clients 1000 --changes 50 --idle 5s":                                                         "TestPages",
 	"curl -d '{\"node\": {\"id\": \"me\", \"cluster\": \"edge\"}}' http://127.0.0.1:18081/v3/discovery:clusters":    "TestCurlOfThePages",
 	"in use   = base + groups * (per group + resources of * (overhead + 2 * bytes) + by name * (overhead + bytes))": picture,
+
+	"kubectl exec deployment/weir -- /weir freeze mesh --all dns:///weir-headless.default.svc:19080 \\": "TestKubectlOfThePages TestWeirOfThePages TestAllReplicas",
 }
 
 // commandsOf are the commands of a block, each as its words. A line that begins with a space goes on
