@@ -16,11 +16,11 @@
 //     it.
 //   - the kubelet (kubelet.go, pod.go, container.go, probe.go, status.go): init containers,
 //     sidecars and containers, in order, with restarts, grace periods, probes and conditions.
-//   - the container runtime (root.go, volume.go, env.go, command.go, network.go): a directory for the pod's
-//     root (chroot), the user and groups of the security context, a network namespace with an
-//     address of its own. ConfigMaps and Secrets are files behind a link that is swapped, as the
-//     kubelet's are. Memory and processors are not limited, capabilities are gone with the user,
-//     and seccomp is not looked at.
+//   - the container runtime (root.go, volume.go, env.go, command.go, network.go): a directory for
+//     the pod's root (chroot), the user and groups of the security context, a network namespace
+//     with an address of its own. ConfigMaps and Secrets are files behind a link that is swapped,
+//     as the kubelet's are. Memory and processors are not limited, capabilities are gone with the
+//     user, and seccomp is not looked at.
 //   - kube-proxy (proxy.go): a service's address accepts connections, and passes each to one of its
 //     ready endpoints, drawn at random.
 //   - the cluster's DNS (dns.go).
