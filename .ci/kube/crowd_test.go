@@ -29,8 +29,8 @@ const (
 	later     = 12
 )
 
-// newCrowd installs a release of a kind, and waits until every client has everything. The origin and
-// all clients speak TLS.
+// newCrowd installs a release of a kind, and waits until every client has everything. The origin
+// and all clients speak TLS.
 func newCrowd(t *testing.T, namespace, kind string, values ...string) *crowd {
 	t.Helper()
 	c := &crowd{bed: newBed(t, namespace)}

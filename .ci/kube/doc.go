@@ -4,21 +4,21 @@
 //
 // # What runs
 //
-// One cluster for all tests: package standin, which says what of it is real. helm installs the chart
-// as anybody does. Each test has namespaces of its own, which are labelled for Pod Security
+// One cluster for all tests: package standin, which says what of it is real. helm installs the
+// chart as anybody does. Each test has namespaces of its own, which are labelled for Pod Security
 // restricted; helm may print no warning.
 //
 // A bed (bed_test.go) is a namespace with secrets, and an origin on the machine that pods know as
-// control-plane (origin_test.go); its certificate can be made wrong. Clients are outside of pods and
-// connect to the service: those of client_test.go, which follow the state of their stream, and real
-// Envoys (envoy_test.go), each on a machine of its own, with a request all the time.
+// control-plane (origin_test.go); its certificate can be made wrong. Clients are outside of pods
+// and connect to the service: those of client_test.go, which follow the state of their stream, and
+// real Envoys (envoy_test.go), each on a machine of its own, with a request all the time.
 //
 // # Tests
 //
-// values_test.go installs, upgrades, rolls back and tests the value sets of deploy/helm/examples and
-// the sidecar. rollout_test.go is why this stage is there: the origin's certificate becomes wrong, a
-// rolling update replaces every pod, and nobody loses anything. drain_test.go drains nodes and kills
-// all pods at once. freeze_test.go freezes all replicas.
+// values_test.go installs, upgrades, rolls back and tests the value sets of deploy/helm/examples
+// and the sidecar. rollout_test.go is why this stage is there: the origin's certificate becomes
+// wrong, and nobody loses anything when weir is updated, every node is drained and pods are killed.
+// freeze_test.go freezes all replicas.
 //
 // # Times
 //

@@ -21,8 +21,8 @@ const (
 	examples = root + "/deploy/helm/examples"
 )
 
-// patience is how long a condition may take to come true. It is far beyond what anything here takes,
-// and no figure.
+// patience is how long a condition may take to come true. It is far beyond what anything here
+// takes, and no figure.
 const patience = 90 * time.Second
 
 // cluster is that of all tests; nil if this machine cannot run one, and then unable says why.

@@ -21,8 +21,8 @@ var kinds = map[string][]string{
 	"Deployment":  nil, // its pods ask each other
 }
 
-// TestNothingIsLost: the origin's certificate becomes wrong, and then weir is updated, every node is
-// drained, and pods are killed without a warning: all those of a StatefulSet, all but one of a
+// TestNothingIsLost: the origin's certificate becomes wrong, and then weir is updated, every node
+// is drained, and pods are killed without a warning: all those of a StatefulSet, all but one of a
 // Deployment. Each time every client, old or new, is served what was last known good.
 func TestNothingIsLost(t *testing.T) {
 	t.Parallel()

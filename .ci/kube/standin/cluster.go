@@ -181,9 +181,6 @@ func (c *Cluster) Lookup(name string) []string {
 	return addresses
 }
 
-// ControlLog is what etcd, the API server and the controller manager wrote last.
-func (c *Cluster) ControlLog() string { return c.control.log() }
-
 // Warnings are those with which the API server answered the clients of this package.
 func (c *Cluster) Warnings() string { return c.control.warnings.String() }
 

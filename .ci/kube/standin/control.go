@@ -77,7 +77,8 @@ func startControl(ctx context.Context, l *launcher, dir, programs string) (*cont
 		"--token-auth-file="+c.path("tokens"), "--authorization-mode=AlwaysAllow", "--anonymous-auth=true",
 		"--service-account-issuer=https://standin", "--service-account-key-file="+c.path("sa.key"),
 		"--service-account-signing-key-file="+c.path("sa.key"), "--service-cluster-ip-range="+servicesCIDR,
-		// Nobody takes the finalizer from a claim again, and nobody renews the certificates of nodes.
+		// Nobody takes the finalizer from a claim again, and nobody renews the certificates of
+		// nodes.
 		"--disable-admission-plugins=StorageObjectInUseProtection", "--enable-priority-and-fairness=false",
 		"--endpoint-reconciler-type=none"); err != nil {
 		return c, err

@@ -142,15 +142,6 @@ func (k *kubelet) find(namespace, name string) *pod {
 	return nil
 }
 
-// Log is what the containers of a pod wrote, and what the stand-in has to say of it. It is known as
-// long as the pod exists.
-func (c *Cluster) Log(namespace, name string) string {
-	if p := c.kubelet.find(namespace, name); p != nil {
-		return p.log()
-	}
-	return "no pod " + namespace + "/" + name
-}
-
 // Logs are those of all pods of a namespace, also of those that have gone.
 func (c *Cluster) Logs(namespace string) (text string) {
 	left, _ := filepath.Glob(filepath.Join(c.dir, "pods", namespace+"_*", "logs", "*"))

@@ -270,13 +270,3 @@ func (p *pod) remove(ctx context.Context) error {
 func (p *pod) note(format string, args ...any) {
 	fmt.Fprintf(p.diary, "%s %s\n", time.Now().Format("15:04:05.000"), fmt.Sprintf(format, args...))
 }
-
-// log is what its containers wrote, and its diary.
-func (p *pod) log() (text string) {
-	left, _ := filepath.Glob(filepath.Join(p.dir, "logs", "*"))
-	for _, name := range left {
-		b, _ := os.ReadFile(name) // it may be empty
-		text += fmt.Sprintf("--- %s/%s %s\n%s", p.namespace, p.name, filepath.Base(name), b)
-	}
-	return text
-}

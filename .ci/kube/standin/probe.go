@@ -49,8 +49,8 @@ func (c *container) probe(ctx context.Context) *probing {
 }
 
 // repeat asks until ctx ends or the probe has failed for good, which is false, or until it has
-// succeeded if that is all that is wanted (once). If told is not nil it is told what the answers come
-// to, and a failure is not for good.
+// succeeded if that is all that is wanted (once). If told is not nil it is told what the answers
+// come to, and a failure is not for good.
 func (c *container) repeat(ctx context.Context, probe *corev1.Probe, kind string, once bool, told func(good bool)) bool {
 	failures, successes := int32(0), int32(0)
 	wait := time.Duration(probe.InitialDelaySeconds) * time.Second

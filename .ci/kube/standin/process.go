@@ -13,8 +13,8 @@ type process struct {
 	done chan struct{} // closed when it has ended; then cmd.ProcessState says how
 }
 
-// start runs cmd from the launcher's thread, in namespaces of a pod's or in the machine's own (nil).
-// The kernel kills it when this process ends.
+// start runs cmd from the launcher's thread, in namespaces of a pod's or in the machine's own
+// (nil). The kernel kills it when this process ends.
 func (l *launcher) start(cmd *exec.Cmd, own *namespaces) (*process, error) {
 	p := &process{cmd: cmd, done: make(chan struct{})}
 	if cmd.SysProcAttr == nil {

@@ -88,8 +88,8 @@ func (s *servicePort) serve(p *proxies) {
 	}
 }
 
-// choose draws one of the endpoints that kube-proxy would draw from: the ready ones, and if there is
-// none those that serve although they end.
+// choose draws one of the endpoints that kube-proxy would draw from: the ready ones, and if there
+// is none those that serve although they end.
 func (s *servicePort) choose(all *store[*discoveryv1.EndpointSlice]) string {
 	var ready, ending []string
 	for _, slice := range all.list(s.service.Namespace) {

@@ -60,8 +60,8 @@ func (p *pod) makeRoot() error {
 	return nil
 }
 
-// install links the files of the container's image and its mounts into the root. A pod with an image
-// that nobody has goes on without it: the container says so.
+// install links the files of the container's image and its mounts into the root. A pod with an
+// image that nobody has goes on without it: the container says so.
 func (c *container) install(root string) error {
 	dir, image, err := c.image()
 	if err != nil {

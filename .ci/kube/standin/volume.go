@@ -98,8 +98,8 @@ func (p *pod) group() (int, bool) {
 	return 0, false
 }
 
-// claim is a directory that outlives pods. It is moved into the pod's root, where the pod has it and
-// nobody else, and moved back when the pod has ended (giveBack).
+// claim is a directory that outlives pods. It is moved into the pod's root, where the pod has it
+// and nobody else, and moved back when the pod has ended (giveBack).
 func (p *pod) claim(at, name string) error {
 	if _, err := os.Lstat(at); err == nil {
 		return nil
@@ -215,8 +215,8 @@ func (f projected) same(dir string) bool {
 	return len(tops) == len(entries)
 }
 
-// project writes files as a kubelet does: into a directory of their own, to which the link ..data is
-// swapped, and to which every visible name leads.
+// project writes files as a kubelet does: into a directory of their own, to which the link ..data
+// is swapped, and to which every visible name leads.
 func (p *pod) project(at string, files projected) error {
 	if err := p.directory(at, 0o777); err != nil {
 		return err
