@@ -177,8 +177,8 @@ func TestAllReplicas(t *testing.T) {
 	}
 }
 
-// TestSlowReplica: replicas are asked side by side, and one that says nothing keeps nobody waiting
-// but the command.
+// TestSlowReplica: replicas are asked side by side, so one that says nothing keeps no other one
+// waiting. The command waits for all.
 func TestSlowReplica(t *testing.T) {
 	nameServer(t, map[string][]net.IP{"two.test.": {net.IPv4(127, 0, 0, 1), net.IPv4(127, 0, 0, 2)}})
 	stuck, err := net.Listen("tcp", "127.0.0.1:0") // accepts, and says nothing
@@ -193,14 +193,19 @@ func TestSlowReplica(t *testing.T) {
 		code, stdout, _ := weir(t, "freeze", "disk", "--all", "dns:///two.test:"+port)
 		ended <- fmt.Sprint(code, " ", stdout)
 	}()
+	held, err := stuck.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
 	await(t, "the other one is frozen", func() bool { _, frozen := w.table.Origin("disk").Frozen(); return frozen })
 	select {
 	case <-ended:
 		t.Error("the command did not wait for both")
 	default:
 	}
+	_ = held.Close() // before the command gives up
 	got := <-ended
-	if !strings.HasPrefix(got, "1 127.0.0.1:"+port+": ") || !strings.Contains(got, "deadline exceeded") || !strings.Contains(got, "\n127.0.0.2:"+port+": disk is frozen\n") {
+	if !strings.HasPrefix(got, "1 127.0.0.1:"+port+": ") || strings.Contains(got, "deadline exceeded") || !strings.Contains(got, "\n127.0.0.2:"+port+": disk is frozen\n") {
 		t.Errorf("got %s", got)
 	}
 }
