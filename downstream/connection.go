@@ -115,6 +115,16 @@ func (g handshaker) Clone() credentials.TransportCredentials {
 	return handshaker{g.TransportCredentials.Clone(), g.server, g.age}
 }
 
+// leave tells the client to open no more streams on the connection, because what this process has
+// not got, a replica may have. Many clients otherwise ask again on the same connection, for as long
+// as it is open. Open streams go on.
+func (c *connection) leave() {
+	if c.framed.out != nil {
+		// As long as the client does not read, this waits.
+		time.AfterFunc(0, func() { c.framed.frames.send(c.framed.out, aged) })
+	}
+}
+
 // letGo closes a connection after turnAway, unless it has a stream by then. It locks the server.
 func (s *Server) letGo(c *connection) {
 	s.mu.Lock()

@@ -87,8 +87,11 @@ func (st *stream) account(err error) {
 			s.letGo(st.conn)
 		}
 	}
-	if why == endedByCertificate {
+	switch {
+	case why == endedByCertificate:
 		s.letGo(st.conn)
+	case why == endedUnavailable && st.conn != nil:
+		st.conn.leave()
 	}
 	if why == endedLagging || why == endedStalled {
 		s.cfg.Metrics.Stalled(string(why))
