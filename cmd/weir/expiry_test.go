@@ -43,9 +43,9 @@ func TestStreamOfAnOldCertificate(t *testing.T) {
 	if at := time.Since(begin); at < 4*time.Second {
 		t.Errorf("ended after %v", at)
 	}
-	if w.logs.FilterField(zap.String("reason", "certificate")).FilterField(zap.String("identity", "subject:CN=client")).Len() != 1 {
-		t.Error("no line of the log says why")
-	}
+	await(t, "a line of the log says why", func() bool { // the client is told first
+		return w.logs.FilterField(zap.String("reason", "certificate")).FilterField(zap.String("identity", "subject:CN=client")).Len() == 1
+	})
 	if _, body := w.get("/metrics"); !strings.Contains(body, `weir_streams_ended_total{reason="certificate"} 1`) {
 		t.Error("it is not counted")
 	}
