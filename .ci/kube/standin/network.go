@@ -95,6 +95,7 @@ func (l *launcher) within(n *namespaces, do func() error) error {
 // goHome is called by the thread.
 func (l *launcher) goHome() {
 	if err := l.home.enter(); err != nil {
+		// All that the thread starts from now on would be in a pod.
 		panic("the launcher cannot leave a pod's namespaces: " + err.Error())
 	}
 }
