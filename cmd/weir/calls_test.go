@@ -11,12 +11,15 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	statusv3 "github.com/envoyproxy/go-control-plane/envoy/service/status/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+	channelzpb "google.golang.org/grpc/channelz/grpc_channelz_v1"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
@@ -106,6 +109,10 @@ func TestCallsNeedWhatPagesDo(t *testing.T) {
 			},
 			func(ctx context.Context) error {
 				_, err := healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{})
+				return err
+			},
+			func(ctx context.Context) error {
+				_, err := channelzpb.NewChannelzClient(conn).GetServers(ctx, &channelzpb.GetServersRequest{})
 				return err
 			},
 			func(ctx context.Context) error { _, err := servicesOf(ctx, conn); return err },
@@ -202,7 +209,7 @@ func TestGenericTools(t *testing.T) {
 		t.Fatal(err)
 	}
 	const service = "envoy.service.status.v3.ClientStatusDiscoveryService"
-	for _, name := range []string{service, "grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection"} {
+	for _, name := range []string{service, "grpc.channelz.v1.Channelz", "grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection"} {
 		if !slices.Contains(names, name) {
 			t.Errorf("%s is not among %q", name, names)
 		}
@@ -344,4 +351,88 @@ func TestProxyStatus(t *testing.T) {
 	if len(table) != 2 || table["bad-1"][relaytest.ClusterType] != statusv3.ConfigStatus_ERROR {
 		t.Errorf("the table is %v", table)
 	}
+}
+
+// TestChannelz: channelz has the connection of a client, with its stream, and that to an origin.
+func TestChannelz(t *testing.T) {
+	o := relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Serving: true})
+	w := startWeir(t, freePorts+controlPlane(o.Net().Addr()))
+	conn := dial(t, w.listenAddress())
+	c := openClient(t, conn, relaytest.Delta)
+	c.Request(relaytest.ClusterType)
+	z, ctx := channelzpb.NewChannelzClient(dial(t, w.admin.listener.Addr().String())), callContext(t, "")
+	await(t, "the client's connection is listed", func() bool {
+		servers, err := z.GetServers(ctx, &channelzpb.GetServersRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range servers.Server {
+			sockets, err := z.GetServerSockets(ctx, &channelzpb.GetServerSocketsRequest{ServerId: s.Ref.ServerId})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, ref := range sockets.SocketRef {
+				socket, err := z.GetSocket(ctx, &channelzpb.GetSocketRequest{SocketId: ref.SocketId})
+				if err != nil || socket.Socket.Data.StreamsStarted == 0 || socket.Socket.Data.MessagesReceived == 0 {
+					continue // of another test, or about to end
+				}
+				local := socket.Socket.Local.GetTcpipAddress()
+				if local != nil && strings.HasSuffix(w.listenAddress(), fmt.Sprintf(":%d", local.Port)) {
+					return true
+				}
+			}
+		}
+		return false
+	})
+	await(t, "the connection to the origin is listed", func() bool {
+		top, err := z.GetTopChannels(ctx, &channelzpb.GetTopChannelsRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.ContainsFunc(top.Channel, func(c *channelzpb.Channel) bool {
+			return strings.HasSuffix(c.Data.Target, o.Net().Addr()) && c.Data.CallsStarted > 0
+		})
+	})
+}
+
+// TestHealthIsWatched: whoever watches is told at once, and of each change alone; a service that is
+// not there is unknown.
+func TestHealthIsWatched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ready atomic.Bool
+		h := health{ready: ready.Load, services: func() map[string]grpc.ServiceInfo { return map[string]grpc.ServiceInfo{"known": {}} }}
+		for service, states := range map[string][]healthpb.HealthCheckResponse_ServingStatus{
+			"":      {healthpb.HealthCheckResponse_NOT_SERVING, healthpb.HealthCheckResponse_SERVING, healthpb.HealthCheckResponse_NOT_SERVING},
+			"known": {healthpb.HealthCheckResponse_NOT_SERVING, healthpb.HealthCheckResponse_SERVING, healthpb.HealthCheckResponse_NOT_SERVING},
+			"other": {healthpb.HealthCheckResponse_SERVICE_UNKNOWN},
+		} {
+			ready.Store(false)
+			ctx, cancel := context.WithCancel(t.Context())
+			s := &healthStream{ctx: ctx}
+			ended := make(chan error, 1)
+			go func() { ended <- h.Watch(&healthpb.HealthCheckRequest{Service: service}, s) }()
+			for _, now := range []bool{false, true, true, false} {
+				ready.Store(now)
+				time.Sleep(3 * healthEvery)
+			}
+			cancel()
+			if err := <-ended; status.Code(err) != codes.Canceled || !slices.Equal(s.sent, states) {
+				t.Errorf("%q: %v, %v", service, s.sent, err)
+			}
+		}
+	})
+}
+
+// healthStream notes what is sent.
+type healthStream struct {
+	grpc.ServerStream
+	ctx  context.Context
+	sent []healthpb.HealthCheckResponse_ServingStatus
+}
+
+func (s *healthStream) Context() context.Context { return s.ctx }
+
+func (s *healthStream) Send(r *healthpb.HealthCheckResponse) error {
+	s.sent = append(s.sent, r.Status)
+	return nil
 }

@@ -28,10 +28,6 @@
 // What clients reject is shown with the number of clients that have it. Each rejected resource is
 // looked up in each group for that: 50 resources for the page, limit= for /nacks/book.
 //
-// # Known limits
-//
-// channelz is not served. gRPC health can be checked, but not watched.
-//
 // # Who imports it
 //
 // Package cmd/weir.
