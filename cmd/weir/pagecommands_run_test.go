@@ -123,7 +123,7 @@ origins: [{ name: mesh, files: { path: %q } }]
 	if err := os.MkdirAll(p.dir+"/etc", 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string]string{"weir.yaml": "origins: [{ name: mesh, grpc: { addresses: [\"a:1\"] } }]\n", "rules.yaml": rules, "rules-test.yaml": strings.Replace(questions, "weir.yaml", "rules.yaml", 1)} {
+	for name, text := range map[string]string{"cds.yaml": clusters("cluster-000001", "cluster-000002"), "weir.yaml": "origins: [{ name: mesh, grpc: { addresses: [\"a:1\"] } }]\n", "rules.yaml": rules, "rules-test.yaml": strings.Replace(questions, "weir.yaml", "rules.yaml", 1)} {
 		if err := os.WriteFile(filepath.Join(p.dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -181,6 +181,9 @@ func (p *place) local(cmd *cobra.Command, args []string) (local []string) {
 			}
 		}
 		arg = p.names.Replace(arg)
+		if cmd.CommandPath() == "weir diff" && regexp.MustCompile(`^[a-z][a-z0-9.-]*:[0-9]+$`).MatchString(arg) {
+			arg = p.listeners()[0]
+		}
 		if strings.HasPrefix(cmd.CommandPath(), "weir authz") && filepath.Base(arg) == "weir.yaml" {
 			arg = "rules.yaml"
 		}

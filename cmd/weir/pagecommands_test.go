@@ -54,6 +54,7 @@ var commandsShownBy = map[string]string{
 	"weir get cds --from xds-relay.example.com:9991 --dialect sotw --node-id web-1 --node-cluster web": "TestWeirOfThePages",
 	"weir clients --node web-1": "TestWeirOfThePages",
 	"weir groups suggest":       "TestWeirOfThePages",
+	"weir diff cds my-control-plane.example.com:18000 weir.example.com:18080 --node-cluster web":                                  "TestWeirOfThePages TestDiff",
 	"in use   = 4832623 + 32539 * clients + 28466 * groups + 113 * resources * groups":                                            picture,
 	"control plane  <-- one ADS stream per node group --  weir  <-- delta or SotW, ADS or per type --  Envoy, gRPC, another weir": picture,
 	"make demo":  "TestCommandsAreThere",

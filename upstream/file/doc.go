@@ -69,8 +69,9 @@
 //   - Size, depth and what YAML aliases expand to are bounded (TestProblems, FuzzLoad).
 //
 // Each distinct error is logged once, each load is counted, and [Origin.Status] has the state of
-// every file. [Check] returns all errors, and warnings, of files that are not served. Errors name
-// file, line, column and field where the parsers do.
+// every file. [Check] returns all errors, and warnings, of files that are not served, and
+// [Resources] what they would answer. Errors name file, line, column and field where the parsers
+// do.
 //
 // # When files are read
 //
