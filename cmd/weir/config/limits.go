@@ -36,8 +36,8 @@ type History struct {
 	// Versions is how many earlier versions of one resource are kept. 0 keeps no history, and costs
 	// nothing. Default: 10.
 	Versions int `yaml:"versions"`
-	// Bytes is the memory for all of it, in the whole process. Beyond it the oldest change of the
-	// group that has most is dropped first. Default: 64MiB.
+	// Bytes is the memory for all of it, in the whole process. Beyond it the type of a group
+	// that has most loses its oldest change. Default: 64MiB.
 	Bytes Bytes `yaml:"bytes"`
 	// Age is how long a change is kept. Default: 24h.
 	Age time.Duration `yaml:"age"`
