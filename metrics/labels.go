@@ -25,6 +25,7 @@ var (
 	}
 	pollResults     = []string{"changed", "unchanged", "unresolved", "no_descriptor", "refused", other}
 	evictionReasons = []string{"entries", "bytes", "max_stale", "memory", other}
+	historyReasons  = []string{"versions", "bytes", "age", "memory", other}
 	lookups         = [...]string{"live", "stale", "retired", "absent", "miss", "mismatch"}
 	results         = []string{"ok", "error"}
 	seedRoles       = []string{"served", "taken", other}

@@ -19,6 +19,7 @@ type Metrics struct {
 	handshakes    map[string]prometheus.Counter // by reason
 	polls         map[string]prometheus.Counter // by result
 	evictions     map[string]prometheus.Counter // by reason
+	dropped       map[string]prometheus.Counter // from the history, by reason
 	lookups       [len(lookups)]prometheus.Counter
 	rejections    map[string]prometheus.Counter // by limit
 	decisions     map[string]prometheus.Counter // by result
@@ -56,6 +57,8 @@ func New(reg *prometheus.Registry) *Metrics {
 			"Polls over REST-JSON and Fetch methods, by what came of them.", "result"), pollResults),
 		evictions: children(counterVec(f, "weir_cache_evictions_total",
 			"Retired cache entries dropped, by the bound that was reached.", "reason"), evictionReasons),
+		dropped: children(counterVec(f, "weir_history_dropped_total",
+			"Changes dropped from the history, by the bound that was reached.", "reason"), historyReasons),
 		rejections: children(counterVec(f, "weir_limit_rejections_total",
 			"Things refused because of a limit, by the limit's key in the config file.", "limit"), limits),
 		decisions: children(counterVec(f, "weir_authz_decisions_total",
@@ -211,6 +214,14 @@ func (m *Metrics) Lookup(result Lookup) {
 func (m *Metrics) Evicted(reason string, n int) {
 	if m != nil {
 		m.evictions[oneOf(evictionReasons, reason)].Add(float64(n))
+	}
+}
+
+// HistoryDropped counts n changes dropped from the history because of a bound: "versions", "bytes",
+// "age" or "memory". It takes no lock.
+func (m *Metrics) HistoryDropped(reason string, n int) {
+	if m != nil && n > 0 {
+		m.dropped[oneOf(historyReasons, reason)].Add(float64(n))
 	}
 }
 

@@ -63,6 +63,9 @@ var catalogue = map[string]string{
 	"weir_upstream_too_many_pings_total":            "origin",
 	"weir_cache_lookups_total":                      "result",
 	"weir_cache_retired_entries":                    "",
+	"weir_history_bytes":                            "",
+	"weir_history_versions":                         "",
+	"weir_history_dropped_total":                    "reason",
 	"weir_limit_rejections_total":                   "limit",
 	"weir_authz_decisions_total":                    "result",
 	"weir_connections_turned_away_total":            "",
@@ -107,7 +110,7 @@ var closed = map[string][]string{
 	"kind":      {"changed", "missing", "extra", "other"},
 	"direction": {"from_origin", "to_origin", "from_client", "to_client"},
 	"reason": {
-		"send_stall", "lagging", "entries", "bytes", "max_stale", "memory", "unheeded", "unconstrained", "empty_or",
+		"send_stall", "lagging", "entries", "bytes", "max_stale", "memory", "versions", "age", "unheeded", "unconstrained", "empty_or",
 		"host", "origin", "credentials", "token", "slowed", "client", "drain", "max_stream_age", "certificate", "reconfigured", "limit",
 		"first_request", "bad_request", "unavailable", "refused", "closed", "timeout", "not_tls", "no_certificate",
 		"bad_certificate", "revoked", "not_allowed", "refused_by_client", "no_common_version", "no_http2", "secret", "key", "max_bytes", "other",
@@ -132,6 +135,7 @@ func exercise(m *Metrics) {
 		m.HandshakeFailure(s)
 		m.Poll(s)
 		m.Evicted(s, 2)
+		m.HistoryDropped(s, 2)
 		m.LimitRejection(s)
 		m.Decided(s, 2)
 		o := m.Origin("mesh")
@@ -280,6 +284,7 @@ func TestCounters(t *testing.T) {
 	m.Downstream("eds", "sotw").Nack()
 	m.Stalled("lagging")
 	m.Evicted("bytes", 3)
+	m.HistoryDropped("age", 4)
 	m.Lookup(Live)
 	m.Lookup(Retired)
 	m.Lookup(Retired)
@@ -319,6 +324,7 @@ func TestCounters(t *testing.T) {
 		"weir_downstream_nacks_total sotw eds":             1,
 		"weir_downstream_stalled_total lagging":            1,
 		"weir_cache_evictions_total bytes":                 3,
+		"weir_history_dropped_total age":                   4,
 		"weir_cache_lookups_total live":                    1,
 		"weir_cache_lookups_total retired":                 2,
 		"weir_cache_lookups_total mismatch":                1,

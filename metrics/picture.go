@@ -15,9 +15,11 @@ type Picture struct {
 	Connections int              // open connections of clients
 	Unsynced    int              // client streams that have not accepted the current state
 	Retired     int              // retired names and sets
-	Memory      int64            // bytes used when last measured; 0: not measured
-	MemoryLimit int64            // 0: none
-	Lag         time.Duration    // how long the longest of Unsynced has been so; 0: there are none
+	// HistoryBytes and HistoryVersions are what is kept of the past.
+	HistoryBytes, HistoryVersions int
+	Memory                        int64         // bytes used when last measured; 0: not measured
+	MemoryLimit                   int64         // 0: none
+	Lag                           time.Duration // how long the longest of Unsynced has been so; 0: there are none
 	// Certificates are the next ends of validity by role: "listener", "admin" and "origin" for our
 	// own, "client_ca" and "origin_ca" for those that we trust; "svid" and "trust_bundle" are both,
 	// of the Workload API. Missing roles are not shown.
@@ -82,6 +84,8 @@ var (
 	parameterSets         = newGauge("weir_parameter_sets", "Distinct sets of dynamic parameters that clients have, in each group.", "origin")
 	cacheStale            = newGauge("weir_cache_stale_entries", "Entries served without the origin behind them.", "origin")
 	cacheRetired          = newGauge("weir_cache_retired_entries", "Names and whole sets that nobody wants, kept for an outage.")
+	historyBytes          = newGauge("weir_history_bytes", "Memory that the history takes, held against cache.history.bytes.")
+	historyVersions       = newGauge("weir_history_versions", "Changes in the history, each with the version that was before it.")
 	memoryUsed            = newGauge("weir_memory_used_bytes", "What the process cannot free by itself, held against limits.memory; 0 without one.")
 	memoryLimit           = newGauge("weir_memory_limit_bytes", "The limit in force, given or derived; 0: none.")
 	cacheEntries          = newGauge("weir_cache_entries", "Entries in the table.", "origin", "type")
@@ -101,7 +105,7 @@ var (
 		upstreamConnected, upstreamLastProof, upstreamLastUpdate, upstreamStreams, upstreamSubscriptions, groups, groupsDiffering, views, parameterSets,
 		cacheStale, cacheRetired, cacheEntries, cacheBytes, guardHeld, upstreamFrozen, upstreamFrozenChanges,
 		connections, downstreamStreams, downstreamSubs, downstreamUnsynced, downstreamLag,
-		memoryUsed, memoryLimit,
+		historyBytes, historyVersions, memoryUsed, memoryLimit,
 		certificateExpiry, crlDue,
 	}
 )
@@ -166,6 +170,8 @@ func (s sample) add(p Picture) {
 	s.sum(connections, float64(p.Connections))
 	s.sum(downstreamUnsynced, float64(p.Unsynced))
 	s.sum(cacheRetired, float64(p.Retired))
+	s.sum(historyBytes, float64(p.HistoryBytes))
+	s.sum(historyVersions, float64(p.HistoryVersions))
 	s.sum(downstreamLag, p.Lag.Seconds())
 	s.sum(memoryUsed, float64(p.Memory))
 	s.sum(memoryLimit, float64(p.MemoryLimit))

@@ -36,8 +36,8 @@ func TestPicture(t *testing.T) {
 				{Dialect: "delta", Streams: 7, Subscriptions: map[string]int{clusterURL: 7, "vendor.A": 1, "vendor.B": 2}},
 			},
 			Unsynced: 6, Connections: 12,
-			Retired: 8,
-			Memory:  9, MemoryLimit: 10,
+			Retired: 8, HistoryBytes: 13, HistoryVersions: 14,
+			Memory: 9, MemoryLimit: 10,
 			Lag: 1500 * time.Millisecond,
 		}
 	})
@@ -48,6 +48,8 @@ func TestPicture(t *testing.T) {
 		"weir_cache_entries mesh cds":                       10,
 		"weir_cache_entries mesh other":                     50,
 		"weir_cache_retired_entries":                        8,
+		"weir_history_bytes":                                13,
+		"weir_history_versions":                             14,
 		"weir_memory_used_bytes":                            9,
 		"weir_memory_limit_bytes":                           10,
 		"weir_cache_stale_entries files":                    0,

@@ -110,6 +110,7 @@ func (s *shard) seedStar(gen uint32) {
 	rev := s.nextRev()
 	for m := range seeded {
 		s.star.offer(m, rev)
+		s.star.noteChange(m, nil)
 	}
 	s.star.markChanged(rev)
 }
@@ -199,6 +200,7 @@ func (c *collections) seed(asked []*set, now time.Time) {
 					rev = c.shard.nextRev()
 				}
 				m = t.member(name)
+				was := t.given(m)
 				m.variants = slices.Clone(vs)
 				m.onMentioned(t.askedGen)
 				if !t.settled && t.first.IsZero() { // there may be no other member, and no answer
@@ -206,6 +208,7 @@ func (c *collections) seed(asked []*set, now time.Time) {
 				}
 				seeded[t] = true
 				t.offer(m, rev)
+				t.noteChange(m, was)
 			}
 		})
 	}
@@ -237,6 +240,7 @@ func (c *collections) drop(t *set) {
 	}
 	delete(c.byName, t.selector)
 	t.retire()
+	t.noteUnwanted()
 	for m := range t.members.all() {
 		c.shard.expiring.track(expiringKey{t, m.name}, nil)
 	}

@@ -57,10 +57,15 @@ func (t *Table) Measured(used, limit int64) (shed int64) {
 		return 0
 	}
 	if used > limit {
-		shed = t.retired.shed(used - limit + limit/slack)
+		more := used - limit + limit/slack
+		shed = t.past.Shed(more)
+		if more > shed {
+			shed += t.retired.shed(more - shed)
+		}
 		used -= shed
 	}
 	_, reserve := t.retired.size()
+	reserve += t.past.Kept().Bytes
 	left := limit - used + int64(reserve)
 	r.left.Store(left)
 	r.limit.Store(limit)

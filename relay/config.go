@@ -6,6 +6,7 @@ import (
 
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay/gate"
+	"github.com/weir-xds/weir/relay/history"
 )
 
 // Config of a Table. It is not modified after New or Prepare.
@@ -34,6 +35,8 @@ type Config struct {
 	// for an outage of the origin (RELAY-78): names and whole sets, and the bytes of their bodies.
 	// Default 100,000 and 256 MiB; negative: nothing is kept.
 	RetiredEntries, RetiredBytes int
+	// History bounds what is kept of the past. Its zero value keeps nothing.
+	History history.Bounds
 	// Metrics counts look-ups, evictions and what expires; nil counts nothing.
 	Metrics *metrics.Metrics
 	// MaxGroups bounds the groups of one origin (RELAY-67). 0: no limit.

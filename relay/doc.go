@@ -210,6 +210,15 @@
 // type, to be compared among replicas (upstream: TestDigestsCompare). While bytes of a message
 // arrive no set settles (pause.go).
 //
+// # Earlier versions
+//
+// Package history keeps what clients had of a resource before, and when it changed, for people and
+// for going back to an earlier state. It is told by noteChange at the revision of a change: of a
+// member in offerTouched or beside a call of set.offer, of a name in namedTable.offer, where
+// variants that are held back have not come to yet (TestWhatIsAVersion). [Origin.At] undoes what it
+// knows: TestConvergence compares that with what the table held then. Off, it costs a load of a
+// flag (BenchmarkHistory, TestHistoryIsBounded).
+//
 // # What nobody wants
 //
 // An entry without clients lingers, and then retires: its bodies leave the shard for an LRU of the

@@ -104,8 +104,10 @@ func (x *expiring) expire(now time.Time) (n int) {
 
 // expire removes the expired variants of a member.
 func (t *set) expire(m *member, now time.Time) (n int) {
+	was := t.given(m)
 	m.variants, n = living(m.variants, now)
 	t.offer(m, t.shard.rev)
+	t.noteChange(m, was)
 	return n
 }
 
@@ -151,6 +153,7 @@ func (n *namedTable) standIn(e *entry, t *set, it *item, now time.Time) {
 	if e.onHeld(pick(e.variants, s.params)); e.chosen != nil {
 		e.onOutlived()
 		e.rev = it.rev
+		n.noteFirst(e)
 		e.notify(s.rev)
 	}
 	if over { // before the client was sent the expiry

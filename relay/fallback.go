@@ -277,14 +277,18 @@ func (t *set) followFallback() {
 	for name, of := range next {
 		m := t.member(name)
 		if !sameBodies(of, m.variants) {
+			was := t.given(m)
 			m.variants = of
 			t.offer(m, rev)
+			t.noteChange(m, was)
 		}
 	}
 	for m := range t.members.all() {
 		if next[m.name] == nil {
+			was := t.given(m)
 			m.variants = nil
 			t.offer(m, rev)
+			t.noteChange(m, was)
 		}
 	}
 	t.markChanged(rev)

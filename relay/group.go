@@ -163,6 +163,9 @@ func (g *Group) end(now time.Time) {
 	default:
 		delete(o.groups, g.key)
 		o.disown(g)
+		if g.dedicated {
+			o.table.past.Forget(o.name, g.key)
+		}
 	}
 }
 

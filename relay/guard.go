@@ -291,9 +291,9 @@ func (t *set) release(g *guard) (n int) {
 	rev, held, told := t.shard.rev, g.held, false
 	for id := range held {
 		if m := t.members.get(id.Name); m != nil && find(m.variants, id.Constraints) != nil {
+			t.touch(m)
 			m.variants = cut(m.variants, id.Constraints)
 			told = t.nameErrors.clear(id.Name) || told
-			t.touch(m)
 			n++
 		}
 	}

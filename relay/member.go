@@ -12,22 +12,29 @@ func (t *set) member(name string) *member {
 	return m
 }
 
-// touch notes that the member has to be offered to clients again. Members are offered in the order
-// of the response.
+// touch notes that the member has to be offered to clients again. It is called before the member is
+// changed. Members are offered in the order of the response.
 func (t *set) touch(m *member) {
 	if m.touched == untouched {
 		m.touched = spokenOf
 		t.touched = append(t.touched, m)
+		if t.shard.past.On() {
+			t.were = append(t.were, t.given(m))
+		}
 	}
 }
 
 // offerTouched offers the members that a response touched.
 func (t *set) offerTouched() {
-	for _, m := range t.touched {
+	noted := len(t.were) == len(t.touched) // otherwise that has just begun, or ended
+	for i, m := range t.touched {
 		m.touched = untouched
 		t.offer(m, t.shard.rev)
+		if noted {
+			t.noteChange(m, t.were[i])
+		}
 	}
-	t.touched = nil
+	t.touched, t.were = nil, nil
 }
 
 // apply applies a response to the set.
@@ -107,8 +114,8 @@ func (t *set) swap(a *Applied, m *member, body *xds.Variant) {
 		a.Resumed++
 		return
 	}
-	m.variants = put(m.variants, body)
 	if old != nil && old.Digest == body.Digest {
+		m.variants = put(m.variants, body)
 		a.Resumed++
 		t.shard.expiring.track(expiringKey{t, m.name}, m.variants)
 		t.noteUncached(m)
@@ -118,6 +125,7 @@ func (t *set) swap(a *Applied, m *member, body *xds.Variant) {
 		return
 	}
 	t.touch(m)
+	m.variants = put(m.variants, body)
 	a.Changed++
 }
 
@@ -149,8 +157,8 @@ func (t *set) failMembers(a *Applied, u *update, kept map[xds.Identity]bool, rev
 			m.onMentioned(gen) // so a sweep does not remove what stays in use (RELAY-46)
 			t.guard.cancelAll(m.variants)
 		case len(m.variants) > 0:
-			m.variants = nil
 			t.touch(m)
+			m.variants = nil
 			a.Changed++
 		}
 	}
@@ -174,15 +182,15 @@ func (t *set) remove(id xds.Identity, _ uint32, kept bool) bool {
 	if m == nil || find(m.variants, id.Constraints) == nil {
 		return false // DEL-4
 	}
-	m.variants = cut(m.variants, id.Constraints)
 	t.touch(m)
+	m.variants = cut(m.variants, id.Constraints)
 	return true
 }
 
 func (t *set) drop(k known) {
 	t.nameErrors.clear(k.name)
-	k.member.variants = nil
 	t.touch(k.member)
+	k.member.variants = nil
 }
 
 // omits: a response with a bad part states no absence (RELAY-32), nor does one of a type in

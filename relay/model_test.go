@@ -82,11 +82,21 @@ func (m *model) play() {
 		if err := m.table.Check(); err != nil {
 			t.Fatalf("step %d: %v\n%s", i, err, m.tail())
 		}
+		m.past.see(m.table)
+		if i%3 == 0 {
+			if wrong := m.past.check(m.table, m.rnd, true); wrong != "" {
+				t.Fatalf("step %d: %s\n%s", i, wrong, m.tail())
+			}
+		}
 		if i%60 == 59 {
 			m.quiet()
 			m.forget()
 		}
 	}
+	if *steps >= 3000 && m.past.known < 100 {
+		t.Errorf("of %d resources alone it is known what they were, and of %d it is not", m.past.known, m.past.unknown)
+	}
+	t.Logf("%d resources were found as they had been, and %d not", m.past.known, m.past.unknown)
 	t.Logf("%d types were refused, %d bodies had retired, %d heartbeats were told, %d came again", m.refusals, m.revivals, m.heartbeats, m.repeats)
 }
 
@@ -142,6 +152,7 @@ type model struct {
 
 	disk  diskImages
 	lives lives
+	past  pastStates
 }
 
 type modelLane struct {
@@ -220,7 +231,8 @@ func newModel(t *testing.T, rnd *rand.Rand, kind string) *model {
 
 // start makes the table.
 func (m *model) start() {
-	table, err := New(Config{Linger: 5 * time.Second, Gather: 20 * time.Millisecond, Origins: []OriginConfig{
+	m.past.all = nil
+	table, err := New(Config{Linger: 5 * time.Second, Gather: 20 * time.Millisecond, History: wholeHistory, Origins: []OriginConfig{
 		{Name: "mesh", SotW: m.sotw, NoResume: m.has("no-resume"), OriginVersions: m.asOrigin, PerType: m.has("per"), Guard: m.guard()},
 	}})
 	if err != nil {

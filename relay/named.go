@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/relay/history"
 	"github.com/weir-xds/weir/relay/xds"
 )
 
@@ -193,6 +194,7 @@ func (n *namedTable) want(e *entry, name, spelt string) *entry {
 		// It dropped a body that must not be cached. An entry of another alias may still have it.
 		n.share(e)
 		e.onHeld(pick(e.variants, n.shard.params))
+		n.noteFirst(e)
 	}
 	if e.clients == 0 && n.shard.group.origin.config().SotW {
 		n.look(e) // it left the request, or now other names have to leave it
@@ -229,6 +231,7 @@ func (n *namedTable) newWant(name, spelt string) *entry {
 	// a live variant that matches answers a new map at once (RELAY-68)
 	e.onHeld(pick(e.variants, s.params))
 	e.rev = s.rev
+	n.noteFirst(e)
 	s.edited()
 	n.look(e)
 	return e
@@ -294,6 +297,7 @@ func (n *namedTable) abandon(e *entry) {
 			e.onNamed()
 		}
 		n.shard.expiring.track(expiringKey{name: e.name}, e.variants)
+		n.noteUnwanted(e)
 		e.onUnkept(pick(e.variants, n.shard.params), n.isAsked(e))
 	}
 	n.unwant(e)
@@ -318,6 +322,7 @@ func (n *namedTable) delete(e *entry) {
 	if n.entries[e.name] != e {
 		return
 	}
+	n.noteUnwanted(e)
 	e.gone = true
 	n.listAsked(e)
 	delete(n.entries, e.name)
@@ -329,4 +334,14 @@ func (n *namedTable) delete(e *entry) {
 		s.moved()
 	}
 	s.lane(n.lane).poke() // it may have been the last thing the lane was open for
+}
+
+// noteFirst notes what a name has from the start.
+func (n *namedTable) noteFirst(e *entry) {
+	n.shard.noteChange("", e.name, history.Change{Is: e.chosen, First: true, Since: n.shard.rev})
+}
+
+// noteUnwanted notes that the content of a name is about to be dropped, since nobody wants it.
+func (n *namedTable) noteUnwanted(e *entry) {
+	n.shard.noteChange("", e.name, history.Change{Was: e.chosen, Unwanted: true})
 }

@@ -1,6 +1,9 @@
 package relay
 
-import "github.com/weir-xds/weir/relay/xds"
+import (
+	"github.com/weir-xds/weir/relay/history"
+	"github.com/weir-xds/weir/relay/xds"
+)
 
 // What a response changed of a name, and which clients are to be sent it.
 
@@ -8,7 +11,7 @@ import "github.com/weir-xds/weir/relay/xds"
 // another. stated: the origin spoke of the name itself, so that no matching variant means that
 // there is none.
 func (n *namedTable) offer(e *entry, rev uint64, gen uint32, stated bool) {
-	old := e.retiredBodies()
+	old, was := e.retiredBodies(), n.givenOf(e)
 	if stated || len(e.variants) > 0 {
 		e.onRetired(nil) // the origin has spoken
 	}
@@ -24,6 +27,7 @@ func (n *namedTable) offer(e *entry, rev uint64, gen uint32, stated bool) {
 		e.onBody(chosen, gen)
 		e.last = nil
 		if changed {
+			n.noteChange(e, was)
 			e.rev = rev
 			e.notify(rev)
 		}
@@ -50,6 +54,7 @@ func (n *namedTable) offer(e *entry, rev uint64, gen uint32, stated bool) {
 			}
 		}
 		e.onAbsent(words, gen)
+		n.noteChange(e, was)
 		if !known {
 			e.rev = rev
 			e.due()
@@ -62,6 +67,29 @@ func (n *namedTable) offer(e *entry, rev uint64, gen uint32, stated bool) {
 	if len(e.variants) == 0 {
 		e.onNamed()
 	}
+}
+
+// given is what clients have of a name, and since which revision: its content, or what they were
+// sent in its place during an outage.
+type given struct {
+	variant *xds.Variant
+	since   uint64
+	first   bool // nobody was told whether there is one
+}
+
+func (n *namedTable) givenOf(e *entry) given {
+	switch {
+	case e.chosen != nil:
+		return given{variant: e.chosen, since: e.rev}
+	case e.isServed():
+		return given{variant: pick(e.retiredBodies(), n.shard.params), since: n.shard.rev}
+	}
+	return given{since: e.rev, first: e.absence == notAbsent}
+}
+
+// noteChange notes that the content of a name has changed.
+func (n *namedTable) noteChange(e *entry, was given) {
+	n.shard.noteChange("", e.name, history.Change{Was: was.variant, Is: e.chosen, First: was.first, Since: was.since})
 }
 
 // cured sends an unchanged resource again to the clients that were sent an error of it, since they

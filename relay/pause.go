@@ -136,9 +136,11 @@ func (t *set) sweep() {
 	kept, _ := t.screen(t.unmentioned(gen), true, true)
 	for m := range t.members.all() {
 		if t.swept(m, gen) && !m.isIn(kept) {
+			was := t.given(m)
 			m.variants = nil
 			t.nameErrors.clear(m.name)
 			t.offer(m, rev)
+			t.noteChange(m, was)
 		}
 	}
 	t.refetch = nil

@@ -150,6 +150,7 @@ func (n *Next) Commit(now time.Time) *Change {
 	t.cfg.Store(&n.cfg)
 	t.routes.Store(n.routes)
 	t.retired.bound(n.cfg.RetiredEntries, n.cfg.RetiredBytes)
+	t.expireHistory(t.past.Bound(n.cfg.History, now, t.Revision()))
 	if c.before == nil {
 		return c
 	}
@@ -160,6 +161,7 @@ func (n *Next) Commit(now time.Time) *Change {
 				next.frozen.Store(o.frozen.Load()) // an operator ends it, and nothing else
 			}
 			t.retired.forget(o.name)
+			t.past.Forget(o.name, "")
 		}
 	}
 	return c

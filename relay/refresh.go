@@ -154,8 +154,8 @@ func (t *set) heard(a *Applied, u *update, r *xds.Resource, gen uint32) {
 	switch what, longer := t.heed(a, held, u, r, true); what {
 	case over:
 		if held != nil {
-			m.variants = cut(m.variants, key)
 			t.touch(m)
+			m.variants = cut(m.variants, key)
 			a.Changed++
 		}
 	case lasts:

@@ -292,6 +292,7 @@ func (r *restoration) set(x *SetImage) {
 		t.offer(m, s.rev)
 	}
 	r.answered(&t.scope, x.Response)
+	t.unnoted = s.rev
 	t.settled, t.restored, t.revived = x.Settled, x.Settled, x.Retired && x.Settled
 	s.lingerUntil(&t.interest, r.until, timer{set: t})
 	t.look()

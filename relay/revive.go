@@ -93,6 +93,7 @@ func (t *set) revive() {
 		}
 		for m := range t.members.all() {
 			t.offer(m, rev)
+			t.noteChange(m, nil)
 		}
 		t.markChanged(rev)
 	case t.fallback && t.shard.heard: // it may be half of what the origin has, and half of the last resort's
@@ -117,6 +118,7 @@ func (t *set) wakeFlowing() {
 // forget drops the members. No client was sent them.
 func (t *set) forget() {
 	t.askedGen, t.answeredGen = 0, 0 // as in clear
+	t.noteUnwanted()
 	rev := t.shard.nextRev()
 	for m := range t.members.all() {
 		m.variants = nil

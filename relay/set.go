@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/relay/gate"
+	"github.com/weir-xds/weir/relay/history"
 	"github.com/weir-xds/weir/relay/xds"
 )
 
@@ -29,6 +30,10 @@ type set struct {
 	// error of a name has ended.
 	touched    []*member
 	errorEnded bool
+	// were is what clients had of touched, if that is noted. unnoted is the revision of the last
+	// change that was not: content that was the first, or the end of what nobody wanted.
+	were    []*xds.Variant
+	unnoted uint64
 
 	// listed is how many members the response of revision listedRev lists.
 	listed    int
@@ -89,7 +94,7 @@ type set struct {
 }
 
 func newSet(s *shard, selector string) *set {
-	t := &set{}
+	t := &set{unnoted: s.table().Revision() + 1}
 	t.scope = scope{shard: s, of: t, selector: selector}
 	return t
 }
@@ -220,6 +225,7 @@ func (t *set) clear() {
 	// to the members that are dropped here.
 	t.askedGen, t.answeredGen = 0, 0
 	t.revived, t.uncached, t.needsOrigin = false, nil, false
+	t.noteUnwanted()
 	for m := range t.members.all() {
 		t.shard.expiring.track(expiringKey{t, m.name}, nil)
 	}
@@ -280,6 +286,30 @@ func (t *set) offer(m *member, rev uint64) {
 func (t *set) markChanged(rev uint64) {
 	for v := range t.views.all() {
 		v.markChanged(rev)
+	}
+}
+
+// given is what clients are given of a member; nil: nothing.
+func (t *set) given(m *member) *xds.Variant { return pick(m.variants, t.shard.params) }
+
+// noteChange notes that a member has changed, of which clients were given something before. Until
+// the set has settled, what is new is the first that anybody is given of it.
+func (t *set) noteChange(m *member, was *xds.Variant) {
+	first := was == nil && !t.settled
+	if first {
+		t.unnoted = t.shard.rev
+	}
+	t.shard.noteChange(t.selector, m.name, history.Change{Was: was, Is: t.given(m), First: first, Since: t.unnoted})
+}
+
+// noteUnwanted notes that the members are about to be dropped, since nobody wants the set.
+func (t *set) noteUnwanted() {
+	s := t.shard
+	if t.unnoted = s.table().Revision() + 1; !s.past.Any() {
+		return
+	}
+	for m := range t.members.all() {
+		s.noteChange(t.selector, m.name, history.Change{Was: t.given(m), Unwanted: true})
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/relay/history"
 	"github.com/weir-xds/weir/relay/xds"
 )
 
@@ -215,6 +216,17 @@ func (s *shard) nextRev() uint64 {
 	s.rev = s.table().rev.Add(1)
 	s.edited()
 	return s.rev
+}
+
+// noteChange notes a change of a resource of the shard, if it is one. set is empty for a name.
+func (s *shard) noteChange(set, name string, c history.Change) {
+	same := c.Was == nil && c.Is == nil || c.Was != nil && c.Is != nil && c.Was.Digest == c.Is.Digest
+	if same || !s.past.On() || s.group.origin.ended.Load() {
+		return
+	}
+	c.Revision, c.At, c.Unkept = s.rev, s.now, xds.IsSecret(s.typeURL)
+	due := s.past.Note(history.Resource{Params: s.params.Key(), Set: set, Name: name}, c)
+	s.table().expireHistory(due)
 }
 
 // put replaces the variant of the same constraints, or adds it.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/relay/history"
 	"github.com/weir-xds/weir/relay/xds"
 )
 
@@ -24,6 +25,8 @@ type store struct {
 	typeURL string
 	// the group's two lanes, or the type's own where the origin has a service for each type
 	home *[2]*Lane
+
+	past history.Track // of what was held before; its methods lock by themselves
 
 	questions atomic.Uint64 // how often a collection was asked; stored under mu
 
@@ -72,6 +75,7 @@ type store struct {
 
 func newStore(g *Group, typeURL string) *store {
 	k := &store{group: g, typeURL: typeURL}
+	k.past = g.origin.table.past.Track(history.Place{Origin: g.origin.name, Group: g.key, TypeURL: typeURL})
 	k.home = &g.lanes
 	if c := g.origin.config(); c.PerType && xds.ServiceOf(typeURL, c.V2) != nil {
 		k.home = k.ownLanes()

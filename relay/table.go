@@ -11,6 +11,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
 	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay/history"
 	"github.com/weir-xds/weir/relay/node"
 	"github.com/weir-xds/weir/relay/xds"
 )
@@ -33,6 +34,7 @@ type Table struct {
 	routes  atomic.Pointer[routes]
 	timers  timers
 	retired *retirement
+	past    *history.Log
 	budget  budget
 
 	// rev is the last revision given out. Every accepted response takes the next, whatever its
@@ -45,7 +47,7 @@ type Table struct {
 
 // New makes a table. The error joins every problem of the config.
 func New(cfg Config) (*Table, error) {
-	t := &Table{timers: timers{wake: make(chan struct{}, 1)}, retired: newRetirement(cfg.Metrics)}
+	t := &Table{timers: timers{wake: make(chan struct{}, 1)}, retired: newRetirement(cfg.Metrics), past: history.New(cfg.Metrics)}
 	n, err := t.Prepare(cfg)
 	if err != nil {
 		return nil, err
@@ -64,6 +66,9 @@ func (t *Table) config() *Config { return t.cfg.Load() }
 
 // Revision is the newest revision: what is applied from now on has a higher one.
 func (t *Table) Revision() uint64 { return t.rev.Load() }
+
+// History is what was held before. Its methods may be called at any time.
+func (t *Table) History() *history.Log { return t.past }
 
 // Origin is the handle on one origin's part of the table; nil if there is none of that name.
 func (t *Table) Origin(name string) *Origin {

@@ -28,6 +28,7 @@ const (
 	gatherEnd   // changes of listeners or routes have waited long enough
 	unheardLong // a type should have been answered by now
 	restoredEnd // what was restored may be forgotten
+	historyEnd  // what is kept of the past is too old
 	listAgain   // names that waited may be listed in a SotW request
 )
 
@@ -120,9 +121,18 @@ func (t *Table) Advance(now time.Time) (next time.Time) {
 			x.scope.guardEnd(now)
 		case restoredEnd:
 			x.shard.endRestored(now)
+		case historyEnd:
+			t.expireHistory(t.past.Expire(now))
 		case listAgain:
 			x.shard.named.listAgain()
 		}
+	}
+}
+
+// expireHistory sets the timer for what is too old then; zero: there is nothing to set.
+func (t *Table) expireHistory(at time.Time) {
+	if !at.IsZero() {
+		t.timers.push(timer{at: at, kind: historyEnd})
 	}
 }
 

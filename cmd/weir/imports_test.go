@@ -36,11 +36,12 @@ var leaves = map[string][]string{
 	"downstream/authz":    nil,
 	"downstream/identity": nil,
 
-	"relay/gate":   nil,
-	"relay/intern": nil,
-	"relay/node":   {"constraints"},
-	"relay/xds":    {"relay/intern", "constraints"},
-	looker:         {"relay", "relay/xds", "constraints", "metrics"},
+	"relay/gate":    nil,
+	"relay/history": {"relay/xds", "metrics"},
+	"relay/intern":  nil,
+	"relay/node":    {"constraints"},
+	"relay/xds":     {"relay/intern", "constraints"},
+	looker:          {"relay", "relay/xds", "constraints", "metrics"},
 }
 
 // looker is the package that says what a table holds: nothing of the table may depend on it.

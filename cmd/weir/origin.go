@@ -189,6 +189,8 @@ func (p *process) picture() metrics.Picture {
 	var m metrics.Picture
 	p.server.Picture(now, &m)
 	m.Retired, _ = p.table.Retired()
+	kept := p.table.History().Kept()
+	m.HistoryBytes, m.HistoryVersions = kept.Bytes, kept.Versions
 	m.Memory, m.MemoryLimit = p.memory.used.Load(), p.memory.limit.Load()
 	m.Certificates, m.CRLDue = p.tls.expiry()
 	states, groups := p.originStates()

@@ -9,6 +9,7 @@ import (
 	"github.com/weir-xds/weir/downstream"
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/gate"
+	"github.com/weir-xds/weir/relay/history"
 	"github.com/weir-xds/weir/relay/xds"
 	"github.com/weir-xds/weir/upstream"
 )
@@ -53,6 +54,7 @@ func tableConfig(cfg *config.Config) relay.Config {
 		OnDemandWait: orNone(cfg.Timing.OnDemandWait),
 		Linger:       cfg.Cache.Linger, MaxGroups: cfg.Limits.Groups, MaxGroupsPerPeer: cfg.Limits.GroupsPerPeer, MaxViews: cfg.Limits.Views,
 		MaxParameterSets: cfg.Limits.ParameterSetsPerGroup,
+		History:          history.Bounds{Versions: cfg.Cache.History.Versions, Bytes: int(cfg.Cache.History.Bytes), Age: cfg.Cache.History.Age},
 	}
 	if t.Linger == 0 {
 		t.Linger = -1
