@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay/xds"
 )
 
@@ -24,6 +25,7 @@ type store struct {
 	typeURL string
 	// the group's two lanes, or the type's own where the origin has a service for each type
 	home *[2]*Lane
+	lag  *metrics.Propagation // of its changes; nil: it is not measured
 
 	questions atomic.Uint64 // how often a collection was asked; stored under mu
 
@@ -71,7 +73,7 @@ type store struct {
 }
 
 func newStore(g *Group, typeURL string) *store {
-	k := &store{group: g, typeURL: typeURL}
+	k := &store{group: g, typeURL: typeURL, lag: g.origin.counts.Type(typeURL).Propagation()}
 	k.home = &g.lanes
 	if c := g.origin.config(); c.PerType && xds.ServiceOf(typeURL, c.V2) != nil {
 		k.home = k.ownLanes()
