@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
 )
 
@@ -90,7 +92,9 @@ func fleetBody(version int) string { return fmt.Sprintf("%s %d", strings.Repeat(
 func newFleet(tb testing.TB, kind string, clients, resources int) *fleet {
 	f := &fleet{kind: kind, typeURL: cds, delta: !strings.HasPrefix(kind, "SotW")}
 	located := kind == "EDS by locator"
-	f.rig = newRigOf(tb, relay.OriginConfig{Name: "mesh", TP2: located})
+	m := metrics.New(prometheus.NewRegistry())
+	f.rig = newRigWith(tb, relay.Config{Metrics: m, Origins: []relay.OriginConfig{{Name: "mesh", TP2: located}}})
+	f.configure(func(c *Config, _ *ListenerConfig) { c.Metrics = m })
 	if strings.HasSuffix(kind, "EDS by name") {
 		f.typeURL, f.names = eds, []string{"n0", "n1", "n2"}
 	}

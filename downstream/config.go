@@ -32,6 +32,10 @@ type Config struct {
 	Log *zap.Logger
 	// Resolver finds the types nested in resources, for REST-JSON (REST-9). Nil: those linked in.
 	Resolver Resolver
+	// TraceID is the trace of a type's changes that were received at a time, for the exemplars of
+	// propagation; "": they have none. It is called for each delivery while exemplars are on, under
+	// a lock. Nil: there are no traces.
+	TraceID func(typeURL string, received time.Time) string
 	// Rules say who may ask what (`authorization`); nil: everybody may ask everything.
 	Rules *authz.Rules
 	// LoadReports opens load-report streams at origins; nil: the service is UNIMPLEMENTED.

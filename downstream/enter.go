@@ -21,7 +21,7 @@ func (s *Server) enter(st *stream) error {
 		return err
 	}
 	s.lastID++
-	st.id = s.lastID
+	st.id, st.session.id = s.lastID, s.lastID
 	s.streams[st] = struct{}{}
 	if st.conn != nil {
 		st.conn.streams++

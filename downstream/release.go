@@ -189,6 +189,9 @@ func (s *session) write(now time.Time, st *streamType, out []*response) []*respo
 		x.several = &all
 	}
 	r.last, r.dated, r.since = true, !x.told.Since.IsZero(), x.told.Since.Sub(s.opened)
+	if r.dated {
+		st.lag = x.told.Oldest().Lag()
+	}
 	st.responses++
 	st.remember(x)
 	return out
@@ -209,7 +212,8 @@ func (s *session) wrote(now time.Time, batch []*response) {
 			x.at = now
 		}
 		if r.dated {
-			s.cfg.metrics.PropagationSent(now.Sub(s.opened) - r.since)
+			took, lag := now.Sub(s.opened)-r.since, r.kind.lag
+			lag.Sent(took, s.exemplar(lag, r.kind, now.Add(-took)))
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/relaytest"
 	"github.com/weir-xds/weir/relay/xds"
 
@@ -39,7 +40,11 @@ type live struct {
 
 func newLive(t *testing.T, n *relaytest.Net, change func(*Config, *ListenerConfig)) *live {
 	t.Helper()
-	r := newRig(t)
+	return newLiveOf(t, n, newRig(t), change)
+}
+
+func newLiveOf(t *testing.T, n *relaytest.Net, r *rig, change func(*Config, *ListenerConfig)) *live {
+	t.Helper()
 	lc := ListenerConfig{Origin: r.origin}
 	cfg := Config{Table: r.table, Instance: "here"}
 	if change != nil {
@@ -396,6 +401,9 @@ func TestSaysHowItStands(t *testing.T) {
 		}
 		var p metrics.Picture
 		l.server.Picture(time.Now(), &p)
+		if endpoints, want := p.Ages[metrics.AgeKey{Origin: "mesh", Type: "eds"}], (metrics.Ages{1, 1}); endpoints == nil || *endpoints != want {
+			t.Errorf("who lacks endpoints: %v, want %v", endpoints, want)
+		}
 		if p.Unsynced != 2 || p.Lag < 3*time.Second || p.Lag > 4*time.Second || len(p.Dialects) != 2 {
 			t.Errorf("%+v", p)
 		}
@@ -411,6 +419,11 @@ func TestSaysHowItStands(t *testing.T) {
 		if l.server.Picture(time.Now(), &p); p.Unsynced != 1 || p.Lag < 3*time.Second {
 			t.Errorf("after the ACK, with clusters that were never answered: %+v", p)
 		}
+		for typeName, want := range map[string]metrics.Ages{"eds": {}, "cds": {1, 1}} {
+			if got := p.Ages[metrics.AgeKey{Origin: "mesh", Type: typeName}]; got == nil || *got != want {
+				t.Errorf("after the ACK, who lacks %s: %v, want %v", typeName, got, want)
+			}
+		}
 		l.settle()
 		sotw.Cancel()
 		delta.Cancel()
@@ -420,7 +433,9 @@ func TestSaysHowItStands(t *testing.T) {
 // TestCounts: what is sent and answered is counted under its type and dialect.
 func TestCounts(t *testing.T) {
 	reg := prometheus.NewRegistry()
-	l := newLive(t, relaytest.TCP(), func(c *Config, _ *ListenerConfig) { c.Metrics = metrics.New(reg) })
+	m := metrics.New(reg)
+	r := newRigWith(t, relay.Config{Metrics: m, Origins: []relay.OriginConfig{{Name: "mesh"}}})
+	l := newLiveOf(t, relaytest.TCP(), r, func(c *Config, _ *ListenerConfig) { c.Metrics = m })
 	c := l.open(t, relaytest.ClientConfig{ManualACK: true})
 	c.Subscribe(eds, "a")
 	l.asked(t, 1)
@@ -457,7 +472,8 @@ func TestCounts(t *testing.T) {
 	}
 	for name, want := range map[string]float64{
 		"weir_downstream_responses_total delta eds": 2, "weir_downstream_nacks_total delta eds": 1,
-		"weir_propagation_seconds sent": 2, "weir_propagation_seconds acked": 1,
+		"weir_propagation_seconds mesh sent eds": 2, "weir_propagation_seconds mesh acked eds": 1,
+		"weir_streams_opened_total delta": 1, "weir_streams_opened_total sotw": 0,
 	} {
 		if got[name] != want {
 			t.Errorf("%s is %v, want %v", name, got[name], want)

@@ -48,6 +48,7 @@ type settings struct {
 	tooLong        *reason          // for the refusal of a name
 	rules          *authz.Rules     // nil: everything is allowed
 	address        string           // of the listener, for the rules
+	traceID        func(typeURL string, received time.Time) string
 }
 
 func newSettings(cfg Config, lc ListenerConfig) *settings {
@@ -55,7 +56,7 @@ func newSettings(cfg Config, lc ListenerConfig) *settings {
 		table: cfg.Table, origin: lc.Origin, instance: cfg.Instance, via: cfg.Via, limits: cfg.Limits, timing: cfg.Timing, metrics: cfg.Metrics,
 		federated: cfg.Table.Federated(lc.Origin), compression: lc.Compression, requireNodeID: lc.RequireNodeID, noLegacy: map[string]bool{},
 		seed: maphash.MakeSeed(), responseHeader: &responseHeaders{}, dedicated: map[string]bool{}, assumed: lc.AssumeFeatures,
-		rules: cfg.Rules, address: lc.Address,
+		rules: cfg.Rules, address: lc.Address, traceID: cfg.TraceID,
 	}
 	set.secrets.dedicated, set.secrets.byIdentity = cfg.Table.SecretsFrom(lc.Origin)
 	set.tooLong = limitReason("name_bytes", cfg.Limits.NameBytes, "the name is longer")
@@ -84,6 +85,7 @@ type session struct {
 	v2      bool
 	only    string   // the type of the service; "" on ADS, which has all types
 	pollers *pollers // of polls; nil on streams
+	id      uint64   // of the stream; 0: it has none
 	opened  time.Time
 	until   time.Time // when the stream is too old (RELAY-59), or expires; zero: never
 	// Of nonces, so that a nonce of another stream is not taken for one of this stream (NONCE-3).
@@ -179,8 +181,10 @@ func (s *session) settings() *settings {
 	return s.cfg
 }
 
-func (s *session) dialect() string {
-	if s.delta {
+func (s *session) dialect() string { return dialectOf(s.delta) }
+
+func dialectOf(delta bool) string {
+	if delta {
 		return "delta"
 	}
 	return "sotw"

@@ -45,8 +45,10 @@ type TypeStatus struct {
 	InFlightSince time.Time
 	// UnsyncedSince is since when the client has not accepted the current state; zero: it has.
 	UnsyncedSince time.Time
-	Nacks         uint64
-	LastNack      Nack // the last one; zero: none
+	// Behind is the origin whose change it has not accepted; if it has, the first that it asks.
+	Behind   string
+	Nacks    uint64
+	LastNack Nack // the last one; zero: none
 	// Nacking: the client refused the response that it judged last.
 	Nacking bool
 	// Refused counts names that were refused without asking an origin.
@@ -100,12 +102,14 @@ func (s *Server) Picture(now time.Time, p *metrics.Picture) {
 			if t.Wildcard {
 				subs[c.Dialect][t.TypeURL]++
 			}
+			late := time.Duration(-1) // nothing is
 			if at := t.UnsyncedSince; !at.IsZero() {
-				unsynced = true
+				unsynced, late = true, max(now.Sub(at), 0)
 				if oldest.IsZero() || at.Before(oldest) {
 					oldest = at
 				}
 			}
+			p.Age(t.Behind, t.TypeURL, late)
 		}
 		if unsynced {
 			p.Unsynced++
@@ -147,7 +151,7 @@ func (s *session) status() ClientStatus {
 func (st *streamType) status(own *relay.Origin, delta bool) TypeStatus {
 	t := TypeStatus{
 		TypeURL: st.typeURL, SentVersion: st.sentVersion, AckedVersion: st.ackedVersion, Responses: st.responses,
-		UnsyncedSince: st.lacksSince(), Nacks: st.nacks, LastNack: st.nacked.last(), Nacking: st.nacking,
+		UnsyncedSince: st.lacksSince(), Behind: st.behind(own).Name(), Nacks: st.nacks, LastNack: st.nacked.last(), Nacking: st.nacking,
 		Refused: st.refusedCount, Held: st.heldCount, Cold: st.coldCount,
 	}
 	if delta || xds.IsSecret(st.typeURL) {
@@ -167,6 +171,27 @@ func (st *streamType) status(own *relay.Origin, delta bool) TypeStatus {
 		}
 	}
 	return t
+}
+
+// behind is the origin whose change the client has not accepted. If it has accepted all, or it is
+// not known, it is the first that it asks.
+func (st *streamType) behind(own *relay.Origin) *relay.Origin {
+	if st.sub.None() {
+		return own
+	}
+	part := st.sub.Part(0)
+	for i := range st.sub.Len() {
+		if p := st.sub.Part(i); p.Unsent() != 0 || p.Standing().Waiting {
+			part = p
+			break
+		}
+	}
+	if len(st.unanswered) > 0 {
+		if sent := st.unanswered[0].told.Oldest(); sent != nil {
+			part = sent
+		}
+	}
+	return part.Group().Origin()
 }
 
 func partStatus(part *relay.Sub) PartStatus {

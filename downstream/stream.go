@@ -95,6 +95,7 @@ func (s *Server) serve(ln *listener, wire grpc.ServerStream, v *xds.Service, del
 	if !ok {
 		return status.Error(codes.Internal, "the stream cannot be ended")
 	}
+	s.cfg.Metrics.StreamOpened(dialectOf(delta))
 	if ctx.Err() != nil { // its client has reset it, as hostile clients do by the thousand
 		s.cfg.Metrics.StreamEnded(string(endedByClient))
 		return status.FromContextError(ctx.Err()).Err()

@@ -68,6 +68,8 @@ type streamType struct {
 	keepsFrom      time.Time       // since when the oldest of these is deferred
 	unanswered     []sent          // oldest first; at most maxUnanswered
 	responseHeader *responseHeader // of the last response; nil: of none yet
+	// lag measures the propagation of the changes that were written last; nil: nothing does.
+	lag *metrics.Propagation
 
 	lagging bool // the client fell too far behind, and its stream has to end
 

@@ -17,8 +17,8 @@ func (s *session) ack(now time.Time, st *streamType, x *sent) {
 		st.nacked.accepted(x)
 		st.sub.Ack(x.told)
 		st.ackedVersion = x.told.Version
-		if !x.told.Since.IsZero() {
-			s.cfg.metrics.PropagationAcked(now.Sub(x.told.Since))
+		if lag := x.told.Oldest().Lag(); lag != nil {
+			lag.Acked(now.Sub(x.told.Since), s.exemplar(lag, st, x.told.Since))
 		}
 	}
 	st.synced()

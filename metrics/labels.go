@@ -1,6 +1,9 @@
 package metrics
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // The closed sets of label values. A new limit, reason or type is added here first.
 const other = "other"
@@ -40,8 +43,21 @@ var (
 		"node_type", "cluster", "locality", "user_agent_version", "metadata.NAMESPACE", "metadata.CLUSTER_ID", "metadata.LABELS", "metadata.app", other,
 	}
 	adminReasons = []string{"host", "origin", "credentials", "token", "slowed", other}
-	stages       = []string{"sent", "acked"}
-	directions   = [...]string{"from_origin", "to_origin", "from_client", "to_client"}
+	// ageBounds are those of weir_downstream_unsynced_older_streams.
+	ageBounds = [...]struct {
+		label string
+		older time.Duration
+	}{
+		{"0s", 0}, {"1s", time.Second}, {"5s", 5 * time.Second}, {"15s", 15 * time.Second}, {"30s", 30 * time.Second},
+		{"1m", time.Minute}, {"5m", 5 * time.Minute}, {"15m", 15 * time.Minute}, {"1h", time.Hour},
+	}
+	stages = []string{"sent", "acked"}
+	// failureReasons are those of FailureOf and the kinds of origins.
+	failureReasons = []string{
+		"refused", "dns", "unreachable", "tls", "credentials", "unauthenticated", "permission_denied", "unavailable", "timeout", "ended",
+		"unimplemented", "limited", "loop", "bad_response", "file", other,
+	}
+	directions = [...]string{"from_origin", "to_origin", "from_client", "to_client"}
 )
 
 var shortNames = map[string]string{

@@ -13,7 +13,7 @@ import (
 type Metrics struct {
 	// Set once by New. The maps are read-only, so lookups take no lock.
 	downstream    map[downstreamKey]*DownstreamType
-	sent, acked   prometheus.Observer
+	opened        map[string]prometheus.Counter // by dialect
 	stalled       map[string]prometheus.Counter // by reason
 	ended         map[string]prometheus.Counter // by reason
 	handshakes    map[string]prometheus.Counter // by reason
@@ -28,7 +28,9 @@ type Metrics struct {
 	adminRefusals map[string]prometheus.Counter // by reason
 	configReloads map[string]prometheus.Counter // by result
 	configGood    prometheus.Gauge
+	configRead    prometheus.Gauge
 	tlsReloads    map[string]map[string]prometheus.Counter // by role and result
+	tlsRead       *prometheus.GaugeVec
 	configInfo    *prometheus.GaugeVec
 	snapshots     map[string]prometheus.Counter // by result
 	snapshotSaved prometheus.Gauge
@@ -37,8 +39,9 @@ type Metrics struct {
 	upstream      upstreamVecs
 	buildInfo     *prometheus.GaugeVec
 
-	largest [len(directions)]atomic.Int64 // bytes, by Direction; only grows
-	picture pictureCollector
+	largest   [len(directions)]atomic.Int64 // bytes, by Direction; only grows
+	exemplars atomic.Bool
+	picture   pictureCollector
 }
 
 // New registers the catalogue on reg, which must not have any of it yet. Series whose labels are
@@ -49,6 +52,8 @@ func New(reg *prometheus.Registry) *Metrics {
 		downstream: newDownstream(f),
 		stalled: children(counterVec(f, "weir_downstream_stalled_total",
 			"Client streams ended because the client did not read.", "reason"), stallReasons),
+		opened: children(counterVec(f, "weir_streams_opened_total",
+			"Discovery streams that clients opened, including those that were refused.", "dialect"), dialects),
 		ended: children(counterVec(f, "weir_streams_ended_total",
 			"Client streams that ended, by why.", "reason"), endReasons),
 		handshakes: children(counterVec(f, "weir_handshake_failures_total",
@@ -81,9 +86,17 @@ func New(reg *prometheus.Registry) *Metrics {
 			Name: "weir_config_last_reload_successful",
 			Help: "1 if the config file was accepted when it was read last, at the start or since; 0 if it was refused, and another text is in force.",
 		}),
+		configRead: f.NewGauge(prometheus.GaugeOpts{
+			Name: "weir_config_last_reload_success_timestamp_seconds",
+			Help: "When the config file was last read and accepted, at the start or since.",
+		}),
 		tlsReloads: byRole(counterVec(f, "weir_tls_reloads_total",
 			"Changes of files of certificates, keys, authorities, CRLs and ticket keys; after an error what was there before stays in force.",
 			"role", "result"), tlsRoles, results),
+		tlsRead: f.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "weir_tls_last_reload_success_timestamp_seconds",
+			Help: "When files of certificates, keys, authorities, CRLs and ticket keys were last read and taken into use, at the start or since; absent without any.",
+		}, []string{"role"}),
 		configInfo: f.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "weir_config_info", Help: "Always 1; the label is the SHA-256 of the text of the configuration that is in force.",
 		}, []string{"hash"}),
@@ -99,7 +112,7 @@ func New(reg *prometheus.Registry) *Metrics {
 		}, []string{"reason"}),
 		seeds: byRole(counterVec(f, "weir_seed_transfers_total",
 			"Whole states that were sent to a sibling, or taken from one at the start.", "role", "result"), seedRoles, seedResults),
-		upstream: newUpstreamVecs(f),
+		upstream: newUpstreamVecs(f, reg),
 		buildInfo: f.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "weir_build_info", Help: "Always 1; the labels say which build this is.",
 		}, []string{"version", "revision", "goversion"}),
@@ -109,12 +122,6 @@ func New(reg *prometheus.Registry) *Metrics {
 	for i, result := range lookups {
 		m.lookups[i] = lookedUp.WithLabelValues(result)
 	}
-	propagation := f.NewHistogramVec(prometheus.HistogramOpts{
-		Name:    "weir_propagation_seconds",
-		Help:    "Time from the receipt of an update to its being sent to, and acknowledged by, one client stream.",
-		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
-	}, []string{"stage"})
-	m.sent, m.acked = propagation.WithLabelValues(stages[0]), propagation.WithLabelValues(stages[1])
 	for i, direction := range directions {
 		f.NewGaugeFunc(prometheus.GaugeOpts{
 			Name:        "weir_largest_message_bytes",
@@ -143,26 +150,18 @@ func (m *Metrics) BuildInfo(version, revision string) {
 	}
 }
 
-// PropagationSent records that an update was sent to a client d after its receipt from the origin.
-func (m *Metrics) PropagationSent(d time.Duration) {
-	if m != nil {
-		m.sent.Observe(d.Seconds())
-	}
-}
-
-// PropagationAcked records that a client acknowledged an update d after its receipt from the
-// origin.
-func (m *Metrics) PropagationAcked(d time.Duration) {
-	if m != nil {
-		m.acked.Observe(d.Seconds())
-	}
-}
-
 // Stalled counts a client stream that was ended because the client does not read: "send_stall" or
 // "lagging".
 func (m *Metrics) Stalled(reason string) {
 	if m != nil {
 		m.stalled[oneOf(stallReasons, reason)].Inc()
+	}
+}
+
+// StreamOpened counts a client stream that was opened, by its dialect.
+func (m *Metrics) StreamOpened(dialect string) {
+	if m != nil {
+		m.opened[dialectName(dialect)].Inc()
 	}
 }
 
@@ -274,6 +273,16 @@ func (m *Metrics) ConfigReload(err error) {
 func (m *Metrics) TLSReload(role string, err error) {
 	if m != nil {
 		m.tlsReloads[oneOf(tlsRoles, role)][result(err)].Inc()
+		if err == nil {
+			m.TLSLoaded(role)
+		}
+	}
+}
+
+// TLSLoaded records that TLS files of a role were read and taken into use.
+func (m *Metrics) TLSLoaded(role string) {
+	if m != nil {
+		m.tlsRead.WithLabelValues(oneOf(tlsRoles, role)).Set(unixSeconds(time.Now()))
 	}
 }
 
@@ -298,6 +307,14 @@ func (m *Metrics) ConfigLoaded(err error) {
 		m.configGood.Set(0)
 	default:
 		m.configGood.Set(1)
+		m.ConfigAccepted(time.Now())
+	}
+}
+
+// ConfigAccepted records when the text that is in force was read from the config file.
+func (m *Metrics) ConfigAccepted(at time.Time) {
+	if m != nil {
+		m.configRead.Set(unixSeconds(at))
 	}
 }
 

@@ -20,34 +20,44 @@ const (
 
 // catalogue is the contract: names, and the labels of each in Prometheus's order.
 var catalogue = map[string]string{
-	"weir_upstream_connected":                       "origin",
-	"weir_upstream_last_proof_timestamp_seconds":    "origin",
-	"weir_upstream_last_update_timestamp_seconds":   "origin",
-	"weir_upstream_reconnects_total":                "origin",
-	"weir_upstream_nacks_total":                     "origin,type",
-	"weir_upstream_subscriptions":                   "origin,type",
-	"weir_upstream_streams":                         "origin",
-	"weir_upstream_unrequested_total":               "origin,type",
-	"weir_upstream_unmatched_variants_total":        "origin,type",
-	"weir_upstream_rejected_resources_total":        "origin,type",
-	"weir_upstream_quarantines_total":               "origin,type",
-	"weir_audits_total":                             "origin,result",
-	"weir_drift_resources_total":                    "kind,origin,type",
-	"weir_ttl_expirations_total":                    "origin,type",
-	"weir_upstream_silent_total":                    "origin",
-	"weir_connections":                              "",
-	"weir_downstream_streams":                       "dialect",
-	"weir_downstream_subscriptions":                 "dialect,type",
-	"weir_downstream_responses_total":               "dialect,type",
-	"weir_downstream_bytes_total":                   "dialect,type",
-	"weir_downstream_nacks_total":                   "dialect,type",
-	"weir_downstream_unsynced_streams":              "",
-	"weir_downstream_lag_seconds":                   "",
-	"weir_downstream_stalled_total":                 "reason",
-	"weir_streams_ended_total":                      "reason",
-	"weir_handshake_failures_total":                 "reason",
-	"weir_polls_total":                              "result",
-	"weir_propagation_seconds":                      "stage",
+	"weir_upstream_connected":                     "origin",
+	"weir_upstream_last_proof_timestamp_seconds":  "origin",
+	"weir_upstream_last_update_timestamp_seconds": "origin",
+	"weir_upstream_reconnects_total":              "origin",
+	"weir_upstream_nacks_total":                   "origin,type",
+	"weir_upstream_subscriptions":                 "origin,type",
+	"weir_upstream_streams":                       "origin",
+	"weir_upstream_wanted_streams":                "origin",
+	"weir_downstream_unsynced_older_streams":      "older,origin,type",
+	"weir_upstream_unrequested_total":             "origin,type",
+	"weir_upstream_unmatched_variants_total":      "origin,type",
+	"weir_upstream_rejected_resources_total":      "origin,type",
+	"weir_upstream_quarantines_total":             "origin,type",
+	"weir_audits_total":                           "origin,result",
+	"weir_drift_resources_total":                  "kind,origin,type",
+	"weir_ttl_expirations_total":                  "origin,type",
+	"weir_upstream_silent_total":                  "origin",
+	"weir_connections":                            "",
+	"weir_downstream_streams":                     "dialect",
+	"weir_downstream_subscriptions":               "dialect,type",
+	"weir_downstream_responses_total":             "dialect,type",
+	"weir_downstream_bytes_total":                 "dialect,type",
+	"weir_downstream_nacks_total":                 "dialect,type",
+	"weir_downstream_unsynced_streams":            "",
+	"weir_downstream_lag_seconds":                 "",
+	"weir_downstream_stalled_total":               "reason",
+	"weir_streams_ended_total":                    "reason",
+	"weir_handshake_failures_total":               "reason",
+	"weir_polls_total":                            "result",
+	"weir_propagation_seconds":                    "origin,stage,type",
+	"weir_streams_opened_total":                   "dialect",
+	"weir_upstream_answer_seconds":                "origin,type",
+	"weir_upstream_attempts_total":                "origin",
+	"weir_upstream_failures_total":                "origin,reason",
+	"weir_upstream_bytes_total":                   "direction,origin",
+
+	"weir_config_last_reload_success_timestamp_seconds": "",
+	"weir_tls_last_reload_success_timestamp_seconds":    "role",
 	"weir_groups":                                   "origin",
 	"weir_groups_differing":                         "field,origin",
 	"weir_views":                                    "origin",
@@ -100,6 +110,7 @@ var closed = map[string][]string{
 	"type":    {"cds", "eds", "lds", "rds", "srds", "vhds", "sds", "rtds", "ecds", "leds", "other"},
 	"dialect": {"delta", "sotw"},
 	"stage":   {"sent", "acked"},
+	"older":   {"0s", "1s", "5s", "15s", "30s", "1m", "5m", "15m", "1h"},
 	"result": {
 		"ok", "error", "live", "stale", "retired", "absent", "miss", "mismatch", "clean", "drift", "postponed", "changed", "unchanged", "unresolved",
 		"no_descriptor", "refused", "allowed", "denied", "ended", "busy", "other",
@@ -113,7 +124,9 @@ var closed = map[string][]string{
 		"send_stall", "lagging", "entries", "bytes", "max_stale", "memory", "versions", "age", "unheeded", "unconstrained", "empty_or",
 		"host", "origin", "credentials", "token", "slowed", "client", "drain", "max_stream_age", "certificate", "reconfigured", "limit",
 		"first_request", "bad_request", "unavailable", "refused", "closed", "timeout", "not_tls", "no_certificate",
-		"bad_certificate", "revoked", "not_allowed", "refused_by_client", "no_common_version", "no_http2", "secret", "key", "max_bytes", "other",
+		"bad_certificate", "revoked", "not_allowed", "refused_by_client", "no_common_version", "no_http2", "secret", "key", "max_bytes",
+		"dns", "unreachable", "tls", "unauthenticated", "permission_denied", "ended", "unimplemented", "limited", "loop", "bad_response", "file",
+		"other",
 	},
 	"limit": {
 		"connections", "connections_per_peer", "streams", "streams_per_connection", "streams_per_identity", "new_streams_per_second", "requests_per_second",
@@ -131,6 +144,7 @@ func exercise(m *Metrics) {
 		m.Downstream(s, s).Response(10)
 		m.Downstream(s, s).Nack()
 		m.Stalled(s)
+		m.StreamOpened(s)
 		m.StreamEnded(s)
 		m.HandshakeFailure(s)
 		m.Poll(s)
@@ -146,6 +160,14 @@ func exercise(m *Metrics) {
 		o.Type(s).Quarantined()
 		o.Type(s).Drifted(s)
 		o.Audited(s)
+		o.Attempt()
+		o.Failure(s)
+		o.Bytes(FromClient, 1)
+		o.Bytes(ToOrigin, 1)
+		o.Type(s).Asked()
+		o.Type(s).Answered(time.Second)
+		o.Type(s).Propagation().Sent(time.Second, Exemplar{})
+		o.Type(s).Propagation().Acked(time.Second, Exemplar{Stream: 1, Node: s, Trace: s})
 		o.Type(s).Expired(1)
 		o.Reconnect()
 		o.Loop()
@@ -174,13 +196,11 @@ func exercise(m *Metrics) {
 	m.SnapshotLeftOut(2, 3, 4)
 	m.Origin("mesh").FileLoad(nil)
 	m.Lookup(Miss)
-	m.PropagationSent(time.Millisecond)
-	m.PropagationAcked(time.Second)
 	m.Message(FromOrigin, 10)
 	m.BuildInfo("v1.2.3", "abcdef")
 	m.Gauges(func() Picture {
 		types := []TypePicture{{Type: clusterURL}, {Type: junk}, {Type: ""}, {Type: "\xff"}, {Type: "leds"}}
-		return Picture{
+		p := Picture{
 			Origins:      []OriginPicture{{Origin: "mesh", Types: types, Differing: map[string]int{junk: 1, "cluster": 1}}},
 			CRLDue:       time.Unix(4, 0),
 			Certificates: map[string]time.Time{"listener": time.Unix(1, 0), junk: time.Unix(2, 0), "\xff": time.Unix(3, 0)},
@@ -189,6 +209,10 @@ func exercise(m *Metrics) {
 				{Dialect: junk, Subscriptions: map[string]int{"": 1}},
 			},
 		}
+		for _, t := range types {
+			p.Age("mesh", t.Type, time.Hour)
+		}
+		return p
 	})
 }
 
@@ -293,8 +317,8 @@ func TestCounters(t *testing.T) {
 	m.Decided("denied", 9)
 	m.Message(ToClient, 500)
 	m.Message(ToClient, 300)
-	m.PropagationAcked(2 * time.Second)
-	m.ConfigReload(nil)
+	m.StreamOpened("sotw")
+	m.ConfigAccepted(time.Unix(1234, 0))
 	m.BuildInfo("v1", "abc")
 	m.BuildInfo("v2", "def")
 	o := m.Origin("mesh")
@@ -315,26 +339,43 @@ func TestCounters(t *testing.T) {
 	o.Type("cds").Unmatched(6)
 	o.Type("eds").Quarantined()
 	o.Type("eds").Expired(2)
+	o.Type(clusterURL).Propagation().Acked(2*time.Second, Exemplar{})
+	o.Type("cds").Propagation().Acked(3*time.Second, Exemplar{})
+	o.Type("cds").Propagation().Sent(time.Second, Exemplar{})
+	o.Attempt()
+	o.Failure("dns")
+	o.Bytes(FromOrigin, 20)
+	o.Bytes(ToClient, 30) // no bytes of the origin
+	o.Type("lds").Asked()
+	o.Type("lds").Answered(4 * time.Second)
+	o.Type("lds").Answered(6 * time.Minute) // no answer
 
 	got := values(t, reg)
 	maps.DeleteFunc(got, func(_ string, v float64) bool { return v == 0 })
 	for series, want := range map[string]float64{
-		"weir_downstream_responses_total delta cds":        2,
-		"weir_downstream_bytes_total delta cds":            111,
-		"weir_downstream_nacks_total sotw eds":             1,
-		"weir_downstream_stalled_total lagging":            1,
-		"weir_cache_evictions_total bytes":                 3,
-		"weir_history_dropped_total age":                   4,
-		"weir_cache_lookups_total live":                    1,
-		"weir_cache_lookups_total retired":                 2,
-		"weir_cache_lookups_total mismatch":                1,
-		"weir_upstream_unmatched_variants_total mesh cds":  6,
-		"weir_limit_rejections_total names_per_stream":     1,
-		"weir_authz_decisions_total denied":                9,
-		"weir_largest_message_bytes to_client":             500,
-		"weir_propagation_seconds acked":                   2,
-		"weir_config_reloads_total ok":                     1,
-		"weir_config_last_reload_successful":               1,
+		"weir_downstream_responses_total delta cds":       2,
+		"weir_downstream_bytes_total delta cds":           111,
+		"weir_downstream_nacks_total sotw eds":            1,
+		"weir_downstream_stalled_total lagging":           1,
+		"weir_cache_evictions_total bytes":                3,
+		"weir_history_dropped_total age":                  4,
+		"weir_cache_lookups_total live":                   1,
+		"weir_cache_lookups_total retired":                2,
+		"weir_cache_lookups_total mismatch":               1,
+		"weir_upstream_unmatched_variants_total mesh cds": 6,
+		"weir_limit_rejections_total names_per_stream":    1,
+		"weir_authz_decisions_total denied":               9,
+		"weir_largest_message_bytes to_client":            500,
+		"weir_propagation_seconds mesh acked cds":         5,
+		"weir_propagation_seconds mesh sent cds":          1,
+		"weir_streams_opened_total sotw":                  1,
+		"weir_upstream_attempts_total mesh":               1,
+		"weir_upstream_failures_total mesh dns":           1,
+		"weir_upstream_bytes_total from_origin mesh":      20,
+		"weir_upstream_answer_seconds mesh lds":           4,
+
+		"weir_config_last_reload_success_timestamp_seconds": 1234,
+
 		"weir_upstream_loops_total mesh":                   1,
 		"weir_upstream_reconnects_total mesh":              2,
 		"weir_upstream_silent_total mesh":                  1,
@@ -401,11 +442,11 @@ func TestLargestMessageKeepsTheLargest(t *testing.T) {
 // What happens per message neither allocates nor looks a label up.
 func TestHotPathDoesNotAllocate(t *testing.T) {
 	m := New(prometheus.NewPedanticRegistry())
-	d := m.Downstream("cds", "delta")
+	d, p := m.Downstream("cds", "delta"), m.Origin("mesh").Type("cds").Propagation()
 	if n := testing.AllocsPerRun(100, func() {
 		d.Response(100)
 		d.Nack()
-		m.PropagationSent(time.Millisecond)
+		p.Sent(time.Millisecond, Exemplar{})
 		m.Message(ToClient, 100)
 		m.LimitRejection("streams")
 		m.Downstream(clusterURL, "sotw").Response(1)

@@ -20,11 +20,36 @@ type Picture struct {
 	Memory                        int64         // bytes used when last measured; 0: not measured
 	MemoryLimit                   int64         // 0: none
 	Lag                           time.Duration // how long the longest of Unsynced has been so; 0: there are none
+	// Ages are how long the unsynced streams have been so, by what they lack.
+	Ages map[AgeKey]*Ages
 	// Certificates are the next ends of validity by role: "listener", "admin" and "origin" for our
 	// own, "client_ca" and "origin_ca" for those that we trust; "svid" and "trust_bundle" are both,
 	// of the Workload API. Missing roles are not shown.
 	Certificates map[string]time.Time
 	CRLDue       time.Time // when the first CRL is due for its next update; zero: there is none
+}
+
+// AgeKey is what a client stream lacks the newest of: a type of an origin.
+type AgeKey struct{ Origin, Type string }
+
+// Ages count client streams by how long they have lacked something: for longer than each of the
+// bounds.
+type Ages [len(ageBounds)]int
+
+// Age counts a client stream that has lacked something of a type for so long.
+func (p *Picture) Age(origin, typeURL string, d time.Duration) {
+	key := AgeKey{origin, ShortName(typeURL)}
+	if p.Ages == nil {
+		p.Ages = map[AgeKey]*Ages{}
+	}
+	if p.Ages[key] == nil {
+		p.Ages[key] = &Ages{}
+	}
+	for i, bound := range ageBounds {
+		if d >= bound.older {
+			p.Ages[key][i]++
+		}
+	}
 }
 
 // OriginPicture is the state of one origin, over all its groups.
@@ -35,6 +60,7 @@ type OriginPicture struct {
 	LastProof  time.Time
 	LastUpdate time.Time // when it last changed something; zero: never, shown as 0
 	Streams    int       // open upstream streams
+	Wanted     int       // streams that the subscriptions need
 	Groups     int
 	// Differing is the number of groups whose members differ in a node field that the key leaves
 	// out, by field.
@@ -77,6 +103,7 @@ var (
 	upstreamLastProof     = newGauge("weir_upstream_last_proof_timestamp_seconds", "When the origin last proved to be alive; 0: never.", "origin")
 	upstreamLastUpdate    = newGauge("weir_upstream_last_update_timestamp_seconds", "When the origin last changed something; 0: never.", "origin")
 	upstreamStreams       = newGauge("weir_upstream_streams", "Open streams to the origin.", "origin")
+	upstreamWanted        = newGauge("weir_upstream_wanted_streams", "Streams to the origin that clients' subscriptions need; more than weir_upstream_streams if some cannot be opened.", "origin")
 	upstreamSubscriptions = newGauge("weir_upstream_subscriptions", "Names and selectors subscribed at the origin.", "origin", "type")
 	groups                = newGauge("weir_groups", "Client groups that the origin is asked for.", "origin")
 	groupsDiffering       = newGauge("weir_groups_differing", "Groups whose members differ in a node field that control planes tailor by and that group_by leaves out.", "origin", "field")
@@ -97,14 +124,15 @@ var (
 	downstreamStreams     = newGauge("weir_downstream_streams", "Open client streams.", "dialect")
 	downstreamSubs        = newGauge("weir_downstream_subscriptions", "Names and selectors subscribed by clients.", "type", "dialect")
 	downstreamUnsynced    = newGauge("weir_downstream_unsynced_streams", "Client streams that have not acknowledged all they are owed, or were never told what they asked for.")
+	downstreamOlder       = newGauge("weir_downstream_unsynced_older_streams", "Client streams that have lacked something of the type for longer than the label says; those of 0s are all of them.", "origin", "type", "older")
 	downstreamLag         = newGauge("weir_downstream_lag_seconds", "For how long the longest unsynced client stream has been so.")
 	crlDue                = newGauge("weir_tls_crl_next_update_timestamp_seconds", "When the first CRL is due for its next update; absent without CRLs.")
 	certificateExpiry     = newGauge("weir_tls_certificate_expiry_timestamp_seconds", "When the first of the certificates of a role expires.", "role")
 
 	pictureGauges = []gauge{
-		upstreamConnected, upstreamLastProof, upstreamLastUpdate, upstreamStreams, upstreamSubscriptions, groups, groupsDiffering, views, parameterSets,
+		upstreamConnected, upstreamLastProof, upstreamLastUpdate, upstreamStreams, upstreamWanted, upstreamSubscriptions, groups, groupsDiffering, views, parameterSets,
 		cacheStale, cacheRetired, cacheEntries, cacheBytes, guardHeld, upstreamFrozen, upstreamFrozenChanges,
-		connections, downstreamStreams, downstreamSubs, downstreamUnsynced, downstreamLag,
+		connections, downstreamStreams, downstreamSubs, downstreamUnsynced, downstreamOlder, downstreamLag,
 		historyBytes, historyVersions, memoryUsed, memoryLimit,
 		certificateExpiry, crlDue,
 	}
@@ -142,7 +170,7 @@ type sample map[sampleKey]float64
 type sampleKey struct {
 	gauge gauge
 	n     int // number of labels
-	label [2]string
+	label [3]string
 }
 
 func (k *sampleKey) labels() []string { return k.label[:k.n] }
@@ -173,13 +201,18 @@ func (s sample) add(p Picture) {
 	s.sum(historyBytes, float64(p.HistoryBytes))
 	s.sum(historyVersions, float64(p.HistoryVersions))
 	s.sum(downstreamLag, p.Lag.Seconds())
+	for key, n := range p.Ages {
+		for i, bound := range ageBounds {
+			s.sum(downstreamOlder, float64(n[i]), key.Origin, key.Type, bound.label)
+		}
+	}
 	s.sum(memoryUsed, float64(p.Memory))
 	s.sum(memoryLimit, float64(p.MemoryLimit))
 	if !p.CRLDue.IsZero() {
 		s.sum(crlDue, unixSeconds(p.CRLDue))
 	}
 	for role, ends := range p.Certificates {
-		key := sampleKey{gauge: certificateExpiry, n: 1, label: [2]string{oneOf(certRoles, role)}}
+		key := sampleKey{gauge: certificateExpiry, n: 1, label: [3]string{oneOf(certRoles, role)}}
 		if at, ok := s[key]; !ok || unixSeconds(ends) < at {
 			s[key] = unixSeconds(ends)
 		}
@@ -192,6 +225,7 @@ func (s sample) addOrigin(o *OriginPicture) {
 	s.sum(upstreamLastProof, unixSeconds(o.LastProof), o.Origin)
 	s.sum(upstreamLastUpdate, unixSeconds(o.LastUpdate), o.Origin)
 	s.sum(upstreamStreams, float64(o.Streams), o.Origin)
+	s.sum(upstreamWanted, float64(o.Wanted), o.Origin)
 	s.sum(groups, float64(o.Groups), o.Origin)
 	for field, n := range o.Differing {
 		s.sum(groupsDiffering, float64(n), o.Origin, oneOf(nodeFields, field))

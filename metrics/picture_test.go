@@ -22,7 +22,7 @@ func TestPicture(t *testing.T) {
 			Origins: []OriginPicture{
 				{
 					Origin: "mesh", Connected: true, LastProof: time.Unix(1700000000, 500e6), LastUpdate: time.Unix(1600000000, 0),
-					Streams: 2, Groups: 3, Views: 4, Stale: 5, ParameterSets: 6, Frozen: true,
+					Streams: 2, Wanted: 12, Groups: 3, Views: 4, Stale: 5, ParameterSets: 6, Frozen: true,
 					Differing: map[string]int{"metadata.NAMESPACE": 2, "a client's": 1, "another": 1},
 					Types: []TypePicture{
 						{Type: clusterURL, Subscriptions: 1, Entries: 10, Bytes: 1000, Held: 9, FrozenChanges: 7},
@@ -81,6 +81,8 @@ func TestPicture(t *testing.T) {
 		"weir_upstream_last_update_timestamp_seconds mesh":  1.6e+09,
 		"weir_upstream_streams files":                       0,
 		"weir_upstream_streams mesh":                        2,
+		"weir_upstream_wanted_streams files":                0,
+		"weir_upstream_wanted_streams mesh":                 12,
 		"weir_upstream_subscriptions mesh cds":              1,
 		"weir_upstream_subscriptions mesh other":            5,
 		"weir_views files":                                  0,

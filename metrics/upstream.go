@@ -1,6 +1,8 @@
 package metrics
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
@@ -16,10 +18,25 @@ type upstreamVecs struct {
 	audits                       *prometheus.CounterVec // by origin, result
 	locatorFaults                *prometheus.CounterVec // by origin, reason
 	drift                        *prometheus.CounterVec // by origin, type, kind
+	attempts                     *prometheus.CounterVec // by origin
+	failures                     *prometheus.CounterVec // by origin, reason
+	bytes                        *prometheus.CounterVec // by origin, direction
+	answers, propagation         *delays                // by origin, type; of propagation by stage, too
 }
 
-func newUpstreamVecs(f promauto.Factory) upstreamVecs {
+func newUpstreamVecs(f promauto.Factory, reg prometheus.Registerer) upstreamVecs {
 	return upstreamVecs{
+		attempts: counterVec(f, "weir_upstream_attempts_total",
+			"Attempts to open a stream to the origin, with the connection that it needs, to poll it, or to load its files.", "origin"),
+		failures: counterVec(f, "weir_upstream_failures_total",
+			"Attempts that failed, and streams that ended without an answer, by why.", "origin", "reason"),
+		bytes: counterVec(f, "weir_upstream_bytes_total",
+			"Bytes of the messages to and from the origin, uncompressed; of its files, what was read.", "origin", "direction"),
+		answers: newDelays(reg, "weir_upstream_answer_seconds",
+			"Time from a request that asks the origin for something new until its next response of the type; longer than 5 minutes is no answer.",
+			"origin", "type"),
+		propagation: newDelays(reg, "weir_propagation_seconds",
+			"Time from the receipt of an origin's change to its being sent to, and acknowledged by, one client stream.", "stage", "origin", "type"),
 		reconnects: counterVec(f, "weir_upstream_reconnects_total",
 			"Upstream streams opened again after one ended.", "origin"),
 		loadsLost: counterVec(f, "weir_load_requests_lost_total",
@@ -67,6 +84,9 @@ type Origin struct {
 	loadsLost                                          prometheus.Counter
 	fileLoads, sinkWrites, audits                      map[string]prometheus.Counter // by result
 	locatorFaults                                      map[string]prometheus.Counter // by reason
+	attempts                                           prometheus.Counter
+	failures                                           map[string]prometheus.Counter // by reason
+	bytes                                              [len(directions)]prometheus.Counter
 	// By short name; complete and read-only.
 	types map[string]*OriginType
 }
@@ -75,7 +95,9 @@ type Origin struct {
 type OriginType struct {
 	nacks, unrequested, unmatched, rejected, quarantines, expirations prometheus.Counter
 	// By kind.
-	drift map[string]prometheus.Counter
+	drift       map[string]prometheus.Counter
+	answers     *delay
+	propagation Propagation
 }
 
 // Origin returns the counters of an origin, by its name in the config file. It looks up labels
@@ -97,7 +119,15 @@ func (m *Metrics) Origin(name string) *Origin {
 		fileLoads:  make(map[string]prometheus.Counter, len(results)),
 		sinkWrites: make(map[string]prometheus.Counter, len(results)),
 		audits:     make(map[string]prometheus.Counter, len(auditResults)),
+		attempts:   v.attempts.WithLabelValues(name),
+		failures:   make(map[string]prometheus.Counter, len(failureReasons)),
 		types:      make(map[string]*OriginType, len(typeNames)),
+	}
+	for _, r := range failureReasons {
+		o.failures[r] = v.failures.WithLabelValues(name, r)
+	}
+	for _, d := range []Direction{FromOrigin, ToOrigin} {
+		o.bytes[d] = v.bytes.WithLabelValues(name, directions[d])
 	}
 	o.locatorFaults = make(map[string]prometheus.Counter, len(locatorFaults))
 	for _, r := range locatorFaults {
@@ -119,6 +149,8 @@ func (m *Metrics) Origin(name string) *Origin {
 			quarantines: v.quarantines.WithLabelValues(name, t),
 			expirations: v.expirations.WithLabelValues(name, t),
 			drift:       make(map[string]prometheus.Counter, len(driftKinds)),
+			answers:     v.answers.with(name, t),
+			propagation: Propagation{v.propagation.with(stages[0], name, t), v.propagation.with(stages[1], name, t), &m.exemplars},
 		}
 		for _, kind := range driftKinds {
 			o.types[t].drift[kind] = v.drift.WithLabelValues(name, t, kind)
@@ -133,6 +165,27 @@ func (o *Origin) Type(typeShort string) *OriginType {
 		return nil
 	}
 	return o.types[ShortName(typeShort)]
+}
+
+// Attempt counts an attempt to reach the origin.
+func (o *Origin) Attempt() {
+	if o != nil {
+		o.attempts.Inc()
+	}
+}
+
+// Failure counts a failed attempt, or a stream that ended without an answer, by reason.
+func (o *Origin) Failure(reason string) {
+	if o != nil {
+		o.failures[oneOf(failureReasons, reason)].Inc()
+	}
+}
+
+// Bytes counts the bytes of a message FromOrigin or ToOrigin.
+func (o *Origin) Bytes(d Direction, n int) {
+	if o != nil && o.bytes[d] != nil {
+		o.bytes[d].Add(float64(n))
+	}
 }
 
 // LoadsLost counts requests in load reports that may not have reached the origin.
@@ -262,4 +315,32 @@ func (t *OriginType) Expired(n int) {
 	if t != nil {
 		t.expirations.Add(float64(n))
 	}
+}
+
+// mostAnswer is how long an answer takes at most. What comes later was sent for another reason:
+// many origins leave a request for what they do not have unanswered.
+const mostAnswer = 5 * time.Minute
+
+// Asked says that the type is asked of the origin, so that there may be answers.
+func (t *OriginType) Asked() {
+	if t != nil {
+		t.answers.shown.Store(true)
+	}
+}
+
+// Answered records that a request for something new was answered after d.
+func (t *OriginType) Answered(d time.Duration) {
+	if t != nil && d <= mostAnswer {
+		t.answers.Observe(d.Seconds())
+	}
+}
+
+// Propagation returns what measures changes of the type on their way to clients. It takes no lock.
+// Callers should keep the result, which never changes.
+func (t *OriginType) Propagation() *Propagation {
+	if t == nil {
+		return nil
+	}
+	t.propagation.show()
+	return &t.propagation
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay/history"
 	"github.com/weir-xds/weir/relay/xds"
 )
@@ -25,6 +26,7 @@ type store struct {
 	typeURL string
 	// the group's two lanes, or the type's own where the origin has a service for each type
 	home *[2]*Lane
+	lag  *metrics.Propagation // of its changes; nil: it is not measured
 
 	past history.Track // of what was held before; its methods lock by themselves
 
@@ -74,7 +76,7 @@ type store struct {
 }
 
 func newStore(g *Group, typeURL string) *store {
-	k := &store{group: g, typeURL: typeURL}
+	k := &store{group: g, typeURL: typeURL, lag: g.origin.counts.Type(typeURL).Propagation()}
 	k.past = g.origin.table.past.Track(history.Place{Origin: g.origin.name, Group: g.key, TypeURL: typeURL})
 	k.home = &g.lanes
 	if c := g.origin.config(); c.PerType && xds.ServiceOf(typeURL, c.V2) != nil {

@@ -36,10 +36,10 @@ func (a *Answer) join(x *Answer) {
 	a.Demanded = a.Demanded || x.Demanded
 	a.Rev, a.First = max(a.Rev, x.Rev), older(a.First, x.First)
 	if x.sub != nil {
-		a.parts = &subExtent{x.sub, a.parts, x.extent()}
+		a.parts = &subExtent{x.sub, a.parts, x.Since, x.extent()}
 	}
 	for p := x.parts; p != nil; p = p.next {
-		a.parts = &subExtent{p.sub, a.parts, p.extent}
+		a.parts = &subExtent{p.sub, a.parts, p.since, p.extent}
 	}
 	if a.Since.IsZero() || !x.Since.IsZero() && x.Since.Before(a.Since) {
 		a.Since = x.Since

@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/weir-xds/weir/metrics"
 )
 
 // verdict is the client's reaction to an answer.
@@ -38,6 +40,30 @@ type Receipt struct {
 	extent
 }
 
+// Oldest is the Sub whose change is the one of Since; nil: there is none.
+func (t *Receipt) Oldest() *Sub {
+	switch {
+	case t.Since.IsZero():
+		return nil
+	case t.sub != nil:
+		return t.sub
+	}
+	for p := t.parts; p != nil; p = p.next {
+		if p.since.Equal(t.Since) {
+			return p.sub
+		}
+	}
+	return nil
+}
+
+// Lag measures the propagation of changes of the Sub's type and origin; nil: nothing does.
+func (s *Sub) Lag() *metrics.Propagation {
+	if s == nil {
+		return nil
+	}
+	return s.shard.store.lag
+}
+
 // extent is the content of an answer: of sets what happened after revision from, up to revision to,
 // and of names what was sent with this number. whole: it was a whole list.
 type extent struct {
@@ -66,8 +92,9 @@ func (a *Answer) extent() extent {
 
 // subExtent is the extent of one Sub's answer, in the list of those that an answer merges.
 type subExtent struct {
-	sub  *Sub
-	next *subExtent
+	sub   *Sub
+	next  *subExtent
+	since time.Time // of its changes, as in the answer
 	extent
 }
 

@@ -42,6 +42,9 @@ type typeState struct {
 	touched map[string]struct{}
 	back    int
 	asked   time.Time
+	// When something was asked first that requires an answer; zero: there is no such question, or
+	// it is answered.
+	waits time.Time
 
 	status TypeStatus // carried over from stream to stream
 }
@@ -67,6 +70,14 @@ func (t *typeState) ask(a *relay.Ask, all list, now time.Time) {
 	t.all = all
 	t.status.TypeURL, t.status.Wildcard, t.status.AskedAt = a.TypeURL, a.Wildcard, now
 	t.status.Names += len(a.Subscribe) - len(a.Unsubscribe)
+}
+
+// answeredAt returns how long the present question has waited for the response that has come;
+// false: there is no question, and the origin has something new.
+func (t *typeState) answeredAt(now time.Time) (time.Duration, bool) {
+	since := t.waits
+	t.waits = time.Time{}
+	return now.Sub(since), !since.IsZero()
 }
 
 // judge records the verdict on a response.

@@ -3,18 +3,21 @@ package upstream
 import (
 	"fmt"
 
+	"github.com/weir-xds/weir/metrics"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 )
 
 // codec sends messages and receives raw bytes: xds.ParseResponse reads a response in place, and a
-// payload is never decoded (RELAY-10). Its name is proto, since the wire format is protobuf.
-type codec struct{}
+// payload is never decoded (RELAY-10). It counts their bytes. Its name is proto, since the wire
+// format is protobuf.
+type codec struct{ counts *metrics.Origin }
 
 func (codec) Name() string { return "proto" }
 
-func (codec) Marshal(v any) (mem.BufferSlice, error) {
+func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	if raw, ok := v.([]byte); ok { // a load report, passed on unchanged
+		c.counts.Bytes(metrics.ToOrigin, len(raw))
 		return mem.BufferSlice{mem.SliceBuffer(raw)}, nil
 	}
 	m, ok := v.(proto.Message)
@@ -25,14 +28,16 @@ func (codec) Marshal(v any) (mem.BufferSlice, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.counts.Bytes(metrics.ToOrigin, len(b))
 	return mem.BufferSlice{mem.SliceBuffer(b)}, nil
 }
 
-func (codec) Unmarshal(data mem.BufferSlice, v any) error {
+func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	raw, ok := v.(*[]byte)
 	if !ok {
 		return fmt.Errorf("cannot receive into a %T", v)
 	}
 	*raw = data.Materialize()
+	c.counts.Bytes(metrics.FromOrigin, len(*raw))
 	return nil
 }

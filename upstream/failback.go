@@ -140,6 +140,8 @@ func (l *lane) missed(ctx context.Context, sl *slot, err error) error {
 	}
 	if pool.release(sl, unserved) {
 		pool.failed(sl.server, l, err, zap.String("group", l.table.Group().Key()))
+	} else {
+		pool.counts.Failure(FailureOf(err))
 	}
 	return err
 }

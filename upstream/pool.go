@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/xds"
 	"go.uber.org/zap"
@@ -39,6 +40,7 @@ const (
 type pool struct {
 	// Set once by newPool.
 	cfg            *Config
+	counts         *metrics.Origin
 	health         *health
 	rateLimitedLog *rateLimitedLog
 	table          *relay.Origin
@@ -69,7 +71,7 @@ type conn struct {
 }
 
 func newPool(cfg *Config, table *relay.Origin, h *health, n *rateLimitedLog) *pool {
-	p := &pool{cfg: cfg, table: table, health: h, rateLimitedLog: n, changed: make(chan struct{}), trust: NewTrust(cfg.Trusts)}
+	p := &pool{cfg: cfg, counts: cfg.Metrics.Origin(cfg.Name), table: table, health: h, rateLimitedLog: n, changed: make(chan struct{}), trust: NewTrust(cfg.Trusts)}
 	rests := cfg.Backoff
 	rests.Max = max(rests.Max, longestSteady)
 	for i, address := range cfg.Addresses {
@@ -146,6 +148,7 @@ func (p *pool) open(ctx context.Context, sl *slot) {
 	p.grant(time.Now())
 	p.mu.Unlock()
 	if err != nil && ctx.Err() == nil {
+		p.counts.Attempt()
 		p.failed(s, nil, err)
 	}
 }
@@ -160,6 +163,7 @@ func (p *pool) dialled(s *server) {
 // does not count for the origin. It locks the pool.
 func (p *pool) failed(s *server, l *lane, err error, fields ...zap.Field) {
 	now := time.Now()
+	p.counts.Failure(FailureOf(err))
 	err = p.hinted(err)
 	p.mu.Lock()
 	others := s.answering > 0
@@ -210,7 +214,7 @@ func (p *pool) dial(ctx context.Context, s *server, interval time.Duration) (*co
 		grpc.WithIdleTimeout(0),
 		grpc.WithDisableRetry(), // streams are never replayed, so nothing is buffered for it
 		grpc.WithDisableServiceConfig(),
-		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(codec{}), grpc.MaxCallRecvMsgSize(p.cfg.MaxMessage)),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(codec{p.counts}), grpc.MaxCallRecvMsgSize(p.cfg.MaxMessage)),
 	}
 	serverName := ""
 	if p.cfg.TLS != nil {

@@ -47,6 +47,7 @@ func (l *lane) suspects(s *stream, err error, typeURLs []string) {
 func (l *lane) quarantined(s *stream, err error, r *relay.StreamRejection) {
 	o, now, typeURL := l.origin, time.Now(), l.table.OnlyType()
 	o.pool.release(s.slot, noMiss)
+	o.counts.Failure(FailureOf(err))
 	wait := o.restAfter(r.Failures)
 	l.table.RetryAt(now.Add(wait), printable(err.Error()))
 	if !r.First {

@@ -145,7 +145,7 @@ func (o *Origin) ask(ctx context.Context, c *conn, node *corev3.Node, typeURLs [
 	case own.Err() != nil && ctx.Err() == nil:
 		return errSilent
 	case errors.Is(err, io.EOF):
-		return errors.New("the origin ended the stream")
+		return errEnded
 	default:
 		return err
 	}
@@ -159,5 +159,8 @@ func (o *Origin) answers(raw []byte, typeURLs []string) (err error) {
 	if err == nil && !slices.Contains(typeURLs, r.TypeURL) {
 		err = fmt.Errorf("a response of type %q, which was not asked", printable(r.TypeURL))
 	}
-	return err
+	if err != nil {
+		return BadResponse(err)
+	}
+	return nil
 }

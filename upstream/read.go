@@ -45,14 +45,14 @@ func (s *stream) read() {
 		}
 		if s.candidate != nil {
 			if err := s.await(raw); err != nil {
-				s.err, s.broken = err, true
+				s.err, s.broken = BadResponse(err), true
 				return
 			}
 		}
 		if err := s.receive(time.Now(), raw); err != nil {
 			// A type with nothing but undecodable responses disturbs the others as much as a
 			// refused one.
-			s.err, s.broken, s.refused = err, true, true
+			s.err, s.broken, s.refused = BadResponse(err), true, true
 			return
 		}
 	}
@@ -77,7 +77,7 @@ func tooLarge(err error) bool {
 // message that we cannot read.
 func (s *stream) explain(err error) (broken bool, _ error) {
 	if errors.Is(err, io.EOF) {
-		return false, errors.New("the origin ended the stream")
+		return false, errEnded
 	}
 	if !tooLarge(err) {
 		return false, err
@@ -93,7 +93,7 @@ func (s *stream) explain(err error) (broken bool, _ error) {
 	l.origin.metrics.LimitRejection("max_message")
 	l.origin.rateLimitedLog.warn(time.Now(), "too large", "a response is longer than max_message, and ended the stream",
 		zap.Int("max_message", l.origin.cfg.MaxMessage), zap.String("group", l.table.Group().Key()), zap.Error(err))
-	return true, fmt.Errorf("a response is longer than max_message: %w", err)
+	return true, BadResponse(fmt.Errorf("a response is longer than max_message: %w", err))
 }
 
 // receive handles one response. An error ends the stream.
@@ -236,6 +236,9 @@ func (s *stream) judge(now time.Time, r *xds.Response, u *xds.Update, reject *xd
 	waiting := 0
 	l.mu.Lock()
 	t := s.types[r.TypeURL]
+	if waited, is := t.answeredAt(now); is {
+		l.origin.counts.Type(r.TypeURL).Answered(waited)
+	}
 	t.judge(now, v, r.Version, s.sotw)
 	ignored := t.resumed(now, u)
 	for _, t := range s.types {

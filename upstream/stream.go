@@ -102,6 +102,7 @@ func openStream(ctx context.Context, l *lane, sl *slot) (*stream, error) {
 // of via. cancel ends ctx.
 func (o *Origin) newStream(ctx context.Context, cancel context.CancelFunc, c *conn, via []string, method string) (grpc.ClientStream, error) {
 	cfg := &o.cfg
+	o.counts.Attempt()
 	ctx, err := withHeaders(ctx, cfg)
 	if err != nil {
 		return nil, err
@@ -135,7 +136,7 @@ func withHeaders(ctx context.Context, cfg *Config) (context.Context, error) {
 	}
 	token, err := os.ReadFile(cfg.TokenFile)
 	if err != nil {
-		return ctx, fmt.Errorf("token_file: %w", err)
+		return ctx, fmt.Errorf("%w: %w", ErrToken, err)
 	}
 	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+strings.TrimSpace(string(token))), nil
 }

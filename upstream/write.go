@@ -134,6 +134,10 @@ func (s *stream) askFor(now time.Time, a *relay.Ask) error {
 		s.types[a.TypeURL] = t
 	}
 	t.ask(a, all, now)
+	if t.waits.IsZero() && (a.Wildcard || len(a.Subscribe) > len(a.Initial)) {
+		t.waits = now
+		l.origin.counts.Type(a.TypeURL).Asked()
+	}
 	t.deferredAsk = s.sotw && t.taking
 	unsaid := t.deferredAsk
 	if owed && !s.owed {

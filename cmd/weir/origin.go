@@ -103,6 +103,7 @@ func statusOf(kind string, s *upstream.Status) admin.Origin {
 		Connected: s.Connected, Since: s.Since, LastProof: s.ProofAt, LastUpdate: s.UpdateAt,
 		Error: s.Err, ErrorAt: s.ErrAt, Failures: s.Failures,
 	}
+	out.Wanted = len(s.Lanes)
 	for i := range s.Lanes {
 		l := &s.Lanes[i]
 		if l.Open {
@@ -166,21 +167,24 @@ func (p *process) originStates() ([]admin.Origin, [][]inspect.GroupStatus) {
 			states[i].Fallback.Serving = inspect.StandIns(o.table)
 		}
 		if c.Files != nil {
-			states[i].Streams = openLanes(groups[i])
+			states[i].Wanted, states[i].Streams = lanesOf(groups[i])
 		}
 	}
 	return states, groups
 }
 
-func openLanes(groups []inspect.GroupStatus) (n int) {
+func lanesOf(groups []inspect.GroupStatus) (wanted, open int) {
 	for i := range groups {
 		for _, l := range groups[i].Lanes {
+			if l.Wanted {
+				wanted++
+			}
 			if l.Open {
-				n++
+				open++
 			}
 		}
 	}
-	return n
+	return wanted, open
 }
 
 // picture returns the state behind the gauges.
@@ -198,7 +202,7 @@ func (p *process) picture() metrics.Picture {
 		o := &states[i]
 		op := metrics.OriginPicture{
 			Origin: o.Name, Connected: o.Connected, LastProof: o.LastProof, LastUpdate: o.LastUpdate,
-			Streams: o.Streams, Groups: o.Groups, Views: o.Views, ParameterSets: o.ParameterSets, Stale: o.Stale, Frozen: !o.Frozen.IsZero(),
+			Streams: o.Streams, Wanted: o.Wanted, Groups: o.Groups, Views: o.Views, ParameterSets: o.ParameterSets, Stale: o.Stale, Frozen: !o.Frozen.IsZero(),
 			Differing: map[string]int{},
 		}
 		for j := range groups[i] {

@@ -190,6 +190,11 @@ func (o *Origin) load(t touched) {
 		err = problems
 	}
 	o.metrics.FileLoad(err)
+	o.metrics.Attempt()
+	o.metrics.Bytes(metrics.FromOrigin, p.bytes)
+	if err != nil {
+		o.metrics.Failure("file")
+	}
 	o.report(next)
 
 	o.mu.Lock()

@@ -118,6 +118,12 @@ func TestBrokenFileKeepsItsContent(t *testing.T) {
 	before := w.logs.FilterLevelExact(2).Len()
 	w.put("cds.yaml", broken+"# the same mistake\n")
 	w.until("the second broken file should be counted", func() bool { return w.loads("error") == 2 })
+	if failures, attempts := w.counted("weir_upstream_failures_total", "file"), w.counted("weir_upstream_attempts_total", ""); failures != 2 || attempts != 3 {
+		t.Errorf("%d failures and %d attempts are counted, of 2 broken files and a good one", failures, attempts)
+	}
+	if n := w.counted("weir_upstream_bytes_total", "from_origin"); n < 3*len(cluster("a", 1)+cluster("b", 1)) {
+		t.Errorf("%d bytes were read of three files", n)
+	}
 	if n := w.logs.FilterLevelExact(2).Len(); before != 1 || n != 1 {
 		t.Errorf("one distinct error should be logged once, not %d, then %d times", before, n)
 	}

@@ -32,6 +32,7 @@ type file struct {
 	// What was read last. Invariant: good is the newest valid content, whatever was read after it.
 	info     fs.FileInfo // nil: read it again
 	problems problems
+	bytes    int // 0: it could not be read
 	good     []placed
 	loaded   time.Time // when good was read
 	known    bool      // good was read once; until then the file's content is unknown
@@ -52,6 +53,7 @@ const everything = ""
 // pass is the result of one check of the files.
 type pass struct {
 	read, removed int
+	bytes         int  // of what was read
 	listing       bool // problem appeared or is over
 	problems      problems
 }
@@ -116,6 +118,7 @@ func (s *source) look(now time.Time, t touched) pass {
 	for name, f := range s.files {
 		if f.look(now, t[name] || t[everything], s.rest, s.lim) {
 			p.read++
+			p.bytes += f.bytes
 			p.problems = append(p.problems, f.problems...)
 		}
 	}
@@ -192,7 +195,7 @@ func (f *file) look(now time.Time, touched bool, rest time.Duration, lim limits)
 	if err != nil {
 		return f.unreadable(err)
 	}
-	f.info = info
+	f.info, f.bytes = info, len(data)
 	good, problems := parse(f.path, data, lim)
 	f.problems = problems
 	if len(problems) == 0 {
@@ -205,7 +208,7 @@ func (f *file) look(now time.Time, touched bool, rest time.Duration, lim limits)
 // tries again.
 func (f *file) unreadable(err error) bool {
 	before := f.problems.Error()
-	f.info, f.seen = nil, nil
+	f.info, f.seen, f.bytes = nil, nil, 0
 	f.problems = problems{{file: f.path, msg: reason(err)}}
 	return f.problems.Error() != before
 }

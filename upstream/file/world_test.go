@@ -145,17 +145,23 @@ func (w *world) wantNoErrors() {
 }
 
 // loads is weir_file_loads_total by result.
-func (w *world) loads(result string) int {
+func (w *world) loads(result string) int { return w.counted("weir_file_loads_total", result) }
+
+// counted is the counter of a metric with a label's value; "": the origin's.
+func (w *world) counted(metric, value string) int {
 	w.t.Helper()
+	if value == "" {
+		value = "files"
+	}
 	families, err := w.registry.Gather()
 	w.must(err)
 	for _, f := range families {
-		if f.GetName() != "weir_file_loads_total" {
+		if f.GetName() != metric {
 			continue
 		}
 		for _, m := range f.GetMetric() {
 			for _, l := range m.GetLabel() {
-				if l.GetName() == "result" && l.GetValue() == result {
+				if l.GetValue() == value {
 					return int(m.GetCounter().GetValue())
 				}
 			}

@@ -56,6 +56,7 @@ func newLane(o *Origin, t *relay.Lane) *lane {
 	l.log = o.log.With(zap.String("group", t.Group().Key()), zap.Bool("side", t.Side()), zap.String("type_url", l.typeURL))
 	l.status = upstream.LaneStatus{Group: t.Group().Key(), Side: t.Side(), OnlyType: l.typeURL}
 	l.shown.TypeURL = l.typeURL
+	o.counts.Type(l.typeURL).Asked()
 	return l
 }
 
@@ -213,12 +214,12 @@ func (l *lane) poll(ctx context.Context, s *server) time.Duration {
 	a, err := l.ask(ctx, s, m)
 	now := time.Now()
 	if err == nil && a.unchanged && m.VersionInfo == "" {
-		err = &failure{fault: ownFault, err: errors.New(s.url + " answers 304 to a poll without a version")}
+		err = &failure{fault: ownFault, reason: upstream.FailedBadResponse, err: errors.New(s.url + " answers 304 to a poll without a version")}
 	}
 	var r *response
 	if err == nil && !a.unchanged {
 		if r, err = o.parse(l.typeURL, a.body); err != nil {
-			err = &failure{fault: unclear, err: errors.New("a response of " + s.url + " " + err.Error())}
+			err = &failure{fault: unclear, reason: upstream.FailedBadResponse, err: errors.New("a response of " + s.url + " " + err.Error())}
 		}
 	}
 	switch {
@@ -230,6 +231,9 @@ func (l *lane) poll(ctx context.Context, s *server) time.Duration {
 		return 0
 	case err != nil:
 		return l.failed(now, begun, s, err)
+	}
+	if m.VersionInfo == "" { // else the server may hold it until something changes
+		o.counts.Type(l.typeURL).Answered(now.Sub(begun))
 	}
 	return l.answered(now, s, here, r, wildcard, names)
 }
@@ -339,6 +343,7 @@ func (l *lane) failed(now, begun time.Time, s *server, err error) time.Duration 
 	o, was := l.origin, l.at
 	var f *failure
 	errors.As(err, &f)
+	o.counts.Failure(f.why())
 	if f.looped != "" {
 		o.counts.Loop()
 		if l.table.Looped(now, f.looped) { // a client's path, whose stream ends (RELAY-88)

@@ -55,11 +55,11 @@ func (o *Origin) reachOnce(ctx context.Context, typeURL string, rounds int) time
 	}
 	a, err := o.ask(ctx, s, typeURL, nil, &discoveryv3.DiscoveryRequest{Node: o.table.OwnNode(), TypeUrl: typeURL})
 	if err == nil && a.unchanged {
-		err = &failure{fault: ownFault, err: errors.New(s.url + " answers 304 to a poll without a version")}
+		err = &failure{fault: ownFault, reason: upstream.FailedBadResponse, err: errors.New(s.url + " answers 304 to a poll without a version")}
 	}
 	if err == nil {
 		if _, err = o.parse(typeURL, a.body); err != nil {
-			err = &failure{fault: unclear, err: errors.New("a response of " + s.url + " " + err.Error())}
+			err = &failure{fault: unclear, reason: upstream.FailedBadResponse, err: errors.New("a response of " + s.url + " " + err.Error())}
 		}
 	}
 	now := time.Now()
@@ -76,6 +76,7 @@ func (o *Origin) reachOnce(ctx context.Context, typeURL string, rounds int) time
 	}
 	var f *failure
 	errors.As(err, &f)
+	o.counts.Failure(f.why())
 	blamed := o.servers.failed(s, begun, f.fault)
 	if o.health.failed(now, nil, err) {
 		o.log.Warn("the origin gives no answer", zap.Error(err))

@@ -47,10 +47,36 @@ type failure struct {
 	fault  fault
 	err    error
 	looped string // error text of a relay that refuses the path of the poll (RELAY-87)
+	reason string // for metrics; "": err says it
 }
 
 func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
+
+// why is the failure's reason, for metrics.
+func (f *failure) why() string {
+	if f.reason != "" {
+		return f.reason
+	}
+	return upstream.FailureOf(f.err)
+}
+
+// whyStatus is the reason of a failure by the status of the response.
+func whyStatus(code int) string {
+	switch {
+	case code == http.StatusUnauthorized:
+		return upstream.FailedIdentity
+	case code == http.StatusForbidden:
+		return upstream.FailedPermission
+	case code == http.StatusNotFound, code == http.StatusMethodNotAllowed, code == http.StatusNotImplemented:
+		return upstream.FailedNoService
+	case code == http.StatusTooManyRequests:
+		return upstream.FailedLimited
+	case code >= http.StatusInternalServerError:
+		return upstream.FailedUnavailable
+	}
+	return "other"
+}
 
 // newClient makes the HTTP client of an origin.
 func newClient(cfg *Config, trust *upstream.Trust) *http.Client {
@@ -103,6 +129,7 @@ func (o *Origin) ask(ctx context.Context, s *server, typeURL string, via []strin
 	if err != nil {
 		return nil, &failure{fault: ownFault, err: fmt.Errorf("the request cannot be written as JSON: %w", err)}
 	}
+	o.counts.Attempt()
 	ctx, cancel := context.WithTimeout(ctx, headersWithin+bodyWithin)
 	defer cancel()
 	// includes connecting, unlike ResponseHeaderTimeout
@@ -112,6 +139,7 @@ func (o *Origin) ask(ctx context.Context, s *server, typeURL string, via []strin
 		return nil, &failure{fault: unclear, err: err}
 	}
 	o.metrics.Message(metrics.ToOrigin, len(body))
+	o.counts.Bytes(metrics.ToOrigin, len(body))
 	resp, err := o.client.Do(req)
 	if !slow.Stop() && err != nil {
 		err = fmt.Errorf("no answer within %v: %w", headersWithin, err)
@@ -133,12 +161,13 @@ func (o *Origin) ask(ctx context.Context, s *server, typeURL string, via []strin
 	}
 	data, err := io.ReadAll(io.LimitReader(resp.Body, int64(o.cfg.MaxMessage)+1))
 	o.metrics.Message(metrics.FromOrigin, len(data))
+	o.counts.Bytes(metrics.FromOrigin, len(data))
 	switch {
 	case err != nil:
 		return nil, &failure{fault: unclear, err: fmt.Errorf("reading a response of %s: %w", s.url, err)}
 	case len(data) > o.cfg.MaxMessage:
 		o.metrics.LimitRejection("max_message")
-		return nil, &failure{fault: ownFault, err: fmt.Errorf("%s: a response is longer than max_message, %d bytes", s.url, o.cfg.MaxMessage)}
+		return nil, &failure{fault: ownFault, reason: upstream.FailedBadResponse, err: fmt.Errorf("%s: a response is longer than max_message, %d bytes", s.url, o.cfg.MaxMessage)}
 	}
 	return &answer{body: data}, nil
 }
@@ -155,7 +184,7 @@ func (o *Origin) request(ctx context.Context, url string, body []byte, via []str
 	if o.cfg.TokenFile != "" {
 		token, err := os.ReadFile(o.cfg.TokenFile)
 		if err != nil {
-			return nil, fmt.Errorf("token_file: %w", err)
+			return nil, fmt.Errorf("%w: %w", upstream.ErrToken, err)
 		}
 		req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
 	}
@@ -173,14 +202,14 @@ func (o *Origin) request(ctx context.Context, url string, body []byte, via []str
 // refusal makes the failure of a status other than 200 and 304. Below 500 the server works, and
 // refuses the question.
 func refusal(url string, resp *http.Response) *failure {
-	f := &failure{fault: unclear}
+	f := &failure{fault: unclear, reason: whyStatus(resp.StatusCode)}
 	if resp.StatusCode < http.StatusInternalServerError {
 		f.fault = ownFault
 	}
 	said, _ := io.ReadAll(io.LimitReader(resp.Body, errorBytes)) // as much as there is
 	text := strings.TrimSpace(strings.ToValidUTF8(string(said), "?"))
 	if node.LoopRefused(text) {
-		f.fault, f.looped = unreachable, text
+		f.fault, f.looped, f.reason = unreachable, text, upstream.FailedLoop
 	}
 	if resp.StatusCode/100 == 3 {
 		text = "redirects are not followed"

@@ -31,7 +31,8 @@ type Origin struct {
 	ErrorAt  time.Time `json:"error_at,omitzero"`
 	Failures int       `json:"failures,omitempty"` // since the last response
 
-	Streams int `json:"streams"` // open
+	Streams int `json:"streams"`        // open
+	Wanted  int `json:"wanted_streams"` // needed by what clients are subscribed to
 	Groups  int `json:"groups"`
 	// Dedicated is the number of groups of one client stream (RELAY-29).
 	Dedicated int `json:"dedicated_groups,omitempty"`
