@@ -1,19 +1,16 @@
 package downstream
 
 import (
-	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/weir-xds/weir/downstream/authz"
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/gate"
 	"github.com/weir-xds/weir/relay/xds"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
 
 // waits are what a type waits for: reason+until, and the time counted from now; a reason alone has
@@ -28,6 +25,47 @@ func (p *clientEnd) waits(typeURL string) (all []string) {
 		all = append(all, text)
 	}
 	return all
+}
+
+// applies has the lane that asked apply a response.
+func (r *rig) applies(u *xds.Update) {
+	r.tb.Helper()
+	for _, l := range r.lanes {
+		if _, ok := l.Apply(r.now, u); ok {
+			return
+		}
+	}
+	r.tb.Fatalf("%s was never asked for", u.TypeURL)
+}
+
+// restored is a rig after a restart, with what a client had been sent before.
+func restored(t *testing.T) *rig {
+	r := newRig(t)
+	p := r.client(true)
+	p.subscribes(cds, "*")
+	r.settled(cds, "a=1")
+	p.gets("the set", "cds a=1")
+	p.acks(cds)
+	d := snapshot(r.table, r.now)
+	again := newRig(t)
+	again.now = r.now
+	d.restore(t, again.table, again.now)
+	return again
+}
+
+// hasClusters has a client of clusters and listeners accept what there is of both.
+func hasClusters(p *clientEnd) *clientEnd {
+	p.tb.Helper()
+	p.subscribes(cds, "*")
+	p.subscribes(lds, "*")
+	p.says(cds, "a=1")
+	p.settled(lds, "l=1")
+	p.gets("the clusters", "cds a=1")
+	p.acks(cds)
+	p.gets("the listeners", "lds l=1")
+	p.acks(lds)
+	p.wait(time.Minute)
+	return p
 }
 
 // TestWaits brings a client into each wait that a session or the table knows, in virtual time, and
@@ -46,81 +84,73 @@ func TestWaits(t *testing.T) {
 			p.gets("the set", "cds a=1")
 			return p
 		}},
-		{"ack+4s", cds, func(t *testing.T) *clientEnd {
-			p := delta(newRig(t))
-			p.subscribes(cds, "*")
-			p.settled(cds, "a=1")
-			p.gets("the set", "cds a=1")
-			p.wait(time.Second)
+		{"ack+400ms", cds, func(t *testing.T) *clientEnd {
+			p := hasClusters(newRig(t).client(true))
 			p.says(cds, "a=2")
+			p.gets("the next", "cds a=2")
+			p.wait(100 * time.Millisecond)
+			p.says(cds, "a=3")
 			p.gets("nothing before the ACK")
 			return p
 		}},
 		{"nack", cds, func(t *testing.T) *clientEnd {
-			p := delta(newRig(t))
-			p.subscribes(cds, "*")
-			p.settled(cds, "a=1")
-			p.gets("the set", "cds a=1")
+			p := hasClusters(newRig(t).client(true))
+			p.says(cds, "a=2")
+			p.gets("the next", "cds a=2")
 			p.refuses(cds, "no")
 			return p
 		}},
-		{"clusters+5s", lds, func(t *testing.T) *clientEnd {
-			p := delta(newRig(t))
-			p.subscribes(cds, "*")
-			p.settled(cds, "a=1")
-			p.gets("the clusters", "cds a=1")
-			p.subscribes(lds, "*")
-			p.settled(lds, "l=1")
+		{"clusters+400ms", lds, func(t *testing.T) *clientEnd {
+			p := hasClusters(newRig(t).client(true))
+			p.says(cds, "a=2")
+			p.gets("the clusters", "cds a=2")
+			p.says(lds, "l=2")
 			p.gets("not the listeners")
+			p.wait(100 * time.Millisecond)
 			return p
 		}},
-		{"endpoints+5s", lds, func(t *testing.T) *clientEnd {
-			p := delta(newRig(t))
-			p.subscribes(cds, "*")
+		{"endpoints+500ms", lds, func(t *testing.T) *clientEnd {
+			p := hasClusters(newRig(t).client(true))
 			p.subscribes(eds, "a")
-			p.settled(cds, "a=eds1")
-			p.gets("the clusters", "cds a=eds1")
+			p.says(eds, "a=1")
+			p.gets("the endpoints", "eds a=1")
+			p.acks(eds)
+			p.subscribes(eds, "b")
+			p.says(cds, "b=eds1")
+			p.gets("the clusters", "cds b=eds1")
 			p.acks(cds)
-			p.subscribes(lds, "*")
-			p.says(lds, "l=1")
-			p.wait(time.Second)
+			p.says(lds, "l=2")
 			p.gets("not the listeners")
 			return p
 		}},
 		{"earlier_set+10s", lds, func(t *testing.T) *clientEnd {
-			p := delta(newRig(t))
-			p.subscribes(lds, "*")
-			p.settled(lds, "l=1")
+			r := newRig(t)
+			other := r.client(true)
+			other.subscribes(lds, "*")
+			r.settled(lds, "l=1")
+			p := r.client(true)
 			p.subscribes(cds, "*")
+			p.subscribes(lds, "*")
 			p.gets("not the listeners")
 			return p
 		}},
-		{"order+5s", lds, func(t *testing.T) *clientEnd {
-			p := delta(newRig(t))
-			p.subscribes(cds, "*")
-			p.subscribes(lds, "*")
-			p.settled(cds, "a=1")
-			p.settled(lds, "l=1")
-			p.gets("both", "cds a=1")
-			p.acks(cds)
-			p.gets("both", "lds l=1")
-			p.acks(lds)
+		{"order+500ms", lds, func(t *testing.T) *clientEnd {
+			p := hasClusters(newRig(t).client(true))
 			p.says(cds, "a=2")
 			p.gets("the clusters", "cds a=2")
 			p.says(cds, "a=3")
 			p.says(lds, "l=2")
-			p.wait(time.Second)
 			p.gets("the clusters first")
 			return p
 		}},
-		{"removal+5s", cds, func(t *testing.T) *clientEnd {
+		{"removal+500ms", cds, func(t *testing.T) *clientEnd {
 			p := newRig(t).client(false)
 			p.asks(cds, "a", "b")
 			p.asks(lds)
-			p.settled(cds, "a=1", "b=1")
-			p.settled(lds, "l=1")
+			p.says(cds, "a=1", "b=1")
 			p.gets("the clusters", "cds a=1 b=1")
 			p.asks(cds, "a", "b")
+			p.settled(lds, "l=1")
 			p.gets("the listeners", "lds l=1")
 			p.asks(lds)
 			p.wait(time.Minute)
@@ -128,28 +158,24 @@ func TestWaits(t *testing.T) {
 			p.gets("not yet")
 			return p
 		}},
-		{"endpoint_request+5s", eds, func(t *testing.T) *clientEnd {
+		{"endpoint_request+500ms", eds, func(t *testing.T) *clientEnd {
 			p := newRig(t).client(false)
-			p.asks(cds)
+			p.asks(cds, "a")
 			p.asks(eds, "a")
-			p.settled(cds, "a=eds1")
+			p.says(cds, "a=eds1")
 			p.says(eds, "a=1")
 			p.gets("both", "cds a=eds1", "eds a=1")
-			p.asks(cds)
+			p.asks(cds, "a")
 			p.asks(eds, "a")
 			p.says(cds, "a=eds2")
 			p.gets("another form", "cds a=eds2")
-			p.asks(cds)
+			p.asks(cds, "a")
 			return p
 		}},
 		{"coalesce+1s", cds, func(t *testing.T) *clientEnd {
 			r := newRig(t)
 			r.configure(func(c *Config, _ *ListenerConfig) { c.Timing.Coalesce = time.Second })
-			p := delta(r)
-			p.subscribes(cds, "*")
-			p.settled(cds, "a=1")
-			p.gets("the set", "cds a=1")
-			p.acks(cds)
+			p := hasClusters(r.client(true))
 			p.says(cds, "a=2")
 			p.gets("the first at once", "cds a=2")
 			p.acks(cds)
@@ -176,9 +202,87 @@ func TestWaits(t *testing.T) {
 		}},
 		{"names,origin+15s", cds, func(t *testing.T) *clientEnd {
 			p := newRig(t).client(false)
-			p.asks(cds, "a", "b")
+			p.sends(&discoveryv3.DiscoveryRequest{TypeUrl: cds, ResourceNames: []string{"a", "b"}, VersionInfo: "held"})
 			p.says(cds, "a=1")
 			p.gets("the list waits")
+			return p
+		}},
+		{"error+15s", cds, func(t *testing.T) *clientEnd {
+			p := newRig(t).client(false)
+			p.sends(&discoveryv3.DiscoveryRequest{TypeUrl: cds, ResourceNames: []string{"*"}, VersionInfo: "held"})
+			p.says(cds, "a=1", "!b:INTERNAL")
+			p.wait(5 * time.Second)
+			p.gets("the list waits")
+			p.now = p.now.Add(-5 * time.Second)
+			return p
+		}},
+		{"bad_part+1m0s", cds, func(t *testing.T) *clientEnd {
+			p := newRig(t).client(true)
+			p.sends(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: cds, ResourceNamesSubscribe: []string{"*"}, InitialResourceVersions: map[string]string{"b": "x"}})
+			u := p.response(cds, []string{"a=1"})
+			u.Bad, u.Refused = true, []string{"b"}
+			p.applies(&u)
+			return p
+		}},
+		{"bad_part+10s", cds, func(t *testing.T) *clientEnd {
+			p := newRig(t).client(false)
+			p.asks(cds, "*")
+			u := p.response(cds, []string{"a=1"})
+			u.Bad, u.Refused = true, []string{"b"}
+			p.applies(&u)
+			return p
+		}},
+		{"confirm+2.5s", cds, func(t *testing.T) *clientEnd {
+			p := restored(t).client(true)
+			p.sends(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: cds, ResourceNamesSubscribe: []string{"*"}, InitialResourceVersions: map[string]string{"a": "x"}})
+			return p
+		}},
+		{"host+1s", vhd, func(t *testing.T) *clientEnd {
+			p := newRigWith(t, relay.Config{OnDemandWait: time.Second, Origins: []relay.OriginConfig{{Name: "mesh"}}}).client(true)
+			p.subscribes(vhd, "r/h")
+			return p
+		}},
+		{"lane_queue,cold_wait+10s", cds, func(t *testing.T) *clientEnd {
+			p := newRig(t).client(true)
+			p.subscribes(cds, "*")
+			p.down()
+			return p
+		}},
+		{"backoff+3s,cold_wait+10s", cds, func(t *testing.T) *clientEnd {
+			p := newRig(t).client(true)
+			p.subscribes(cds, "*")
+			p.down()
+			p.lanes[0].Waiting(p.now, metrics.WaitBackoff, p.now.Add(3*time.Second), "")
+			return p
+		}},
+		{"poll+30s", cds, func(t *testing.T) *clientEnd {
+			p := newRig(t).client(true)
+			p.subscribes(cds, "*")
+			p.lanes[0].Waiting(p.now, metrics.WaitPoll, p.now.Add(30*time.Second), "")
+			return p
+		}},
+		{"batch", cds, func(t *testing.T) *clientEnd {
+			p := newRig(t).client(true)
+			p.subscribes(lds, "*")
+			wire := encoded(t, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: cds, ResourceNamesSubscribe: []string{"*"}})
+			if _, err := takeIn(t, p.session, p.now, wire); err != nil {
+				t.Fatal(err)
+			}
+			return p
+		}},
+		{"quarantine+1m0s,cold_wait+10s", cds, func(t *testing.T) *clientEnd {
+			p := newRig(t).client(true)
+			p.subscribes(cds, "*")
+			p.lanes[0].Refused(p.now)
+			p.up() // a lane of the type alone
+			for _, l := range p.lanes {
+				if l.OnlyType() == cds {
+					if !l.Refused(p.now).Quarantined {
+						t.Fatal("the type is not in quarantine")
+					}
+					l.RetryAt(p.now.Add(time.Minute), "the origin's words")
+				}
+			}
 			return p
 		}},
 		{"origin", cds, func(t *testing.T) *clientEnd {
@@ -239,6 +343,4 @@ func TestWaits(t *testing.T) {
 			}
 		})
 	}
-	_, _, _, _ = fmt.Sprint, slices.Sort[[]string], authz.Compile, corev3.Node{}
-	_, _ = metrics.WaitAck, xds.Wildcard
 }
