@@ -95,6 +95,9 @@ func (s *session) explainType(st *streamType, name string, x *Explained) {
 	}
 	for i := range st.sub.Len() {
 		part := ExplainedPart{NameView: st.sub.Part(i).View(name, &j)}
+		if xds.IsSecret(st.typeURL) {
+			part.unsay()
+		}
 		switch it := &part.Item; {
 		case it.Unjudged:
 			part.SentAt = written[it.Refusal]
@@ -102,6 +105,19 @@ func (s *session) explainType(st *streamType, name string, x *Explained) {
 			part.Nack = why[it.Refusal]
 		}
 		x.Parts = append(x.Parts, part)
+	}
+}
+
+// unsaidOfOrigin replaces what is said of a secret between weir and the origin.
+const unsaidOfOrigin = "(what is said of a secret is not kept)"
+
+// unsay replaces what was said of a secret, which may quote it (RELAY-76).
+func (p *ExplainedPart) unsay() {
+	if e := p.Error; e != nil {
+		p.Error = &relay.NameError{Name: e.Name, Code: e.Code, Message: unsaidOfOrigin}
+	}
+	if p.Rejected != nil {
+		p.Rejected = &relay.Rejection{At: p.Rejected.At, Reason: unsaidOfOrigin}
 	}
 }
 

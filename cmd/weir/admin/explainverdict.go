@@ -3,6 +3,7 @@ package admin
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/weir-xds/weir/downstream"
@@ -79,7 +80,7 @@ func (e *explained) verdict(now time.Time, x *downstream.Explained, p *downstrea
 	case p.Variant == nil && it.Status != 0:
 		e.conclude(stateAbsent, "there is no %s as far as weir knows", what)
 	case p.Variant == nil:
-		e.conclude(stateAbsent, "there is no %s in what the origin sent for %s", what, p.Sets)
+		e.conclude(stateAbsent, "there is no %s in what the origin sent for %s", what, strings.Join(p.Sets, ", "))
 	case !p.Live && p.Opened.IsZero():
 		e.conclude(stateCurrent, "the client has %s, the newest that weir knows of; it is stale, since the origin is away: %s", version, headlineOf(now, p.Away, ""))
 	default:
