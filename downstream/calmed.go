@@ -57,6 +57,8 @@ func (s *Server) greetLater(peer netip.Prefix) {
 	if wait == 0 {
 		return
 	}
+	s.greeting.Add(1)
+	defer s.greeting.Add(-1)
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {

@@ -3,6 +3,7 @@ package downstream
 import (
 	"time"
 
+	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/xds"
 
@@ -152,46 +153,52 @@ func (s *session) next() time.Time {
 	s.writerLock()
 	defer s.mu.Unlock()
 	var next time.Time
-	at := func(t time.Time) {
+	s.deadlines(func(_ metrics.WaitReason, t time.Time) {
 		if t.After(s.now) && (next.IsZero() || t.Before(next)) {
 			next = t
 		}
-	}
-	at(s.until)
+	})
+	return next
+}
+
+// deadlines calls at with all times at which the stream may have to be looked at, and what waits
+// for them. Some are over, or zero.
+func (s *session) deadlines(at func(metrics.WaitReason, time.Time)) {
+	at(metrics.NoWait, s.until)
 	if s.group == nil {
-		at(s.opened.Add(s.cfg.timing.FirstRequest))
-		return next
+		at(metrics.WaitFirstRequest, s.opened.Add(s.cfg.timing.FirstRequest))
+		return
 	}
-	at(s.warm.at)
+	at(metrics.WaitEndpointRequest, s.warm.at)
 	if s.lack != nil {
-		at(s.lack.next)
+		at(metrics.WaitLimit, s.lack.next)
 	}
-	at(s.gathered())
+	at(metrics.WaitCoalesce, s.gathered())
 	anyHeld, anyKept := false, false
 	for _, st := range s.types {
 		anyKept = anyKept || st.keeps
 		if st.held != nil || !st.heldSince.IsZero() {
 			anyHeld = true
 			if !st.heldFrom.IsZero() {
-				at(st.heldFrom.Add(s.cfg.timing.OrderHold))
-				at(st.heldFrom.Add(2 * s.cfg.timing.OrderHold))
+				at(metrics.WaitOrder, st.heldFrom.Add(s.cfg.timing.OrderHold))
+				at(metrics.WaitEndpoints, st.heldFrom.Add(2*s.cfg.timing.OrderHold))
 			}
 		}
 	}
 	if anyHeld {
 		for i := range s.warm.missing {
-			at(s.warm.missing[i].until)
+			at(metrics.WaitEndpoints, s.warm.missing[i].until)
 		}
 	}
 	for _, st := range s.types {
 		if anyHeld {
-			at(st.settles)
+			at(metrics.WaitEarlierSet, st.settles)
 		}
 		if anyKept {
-			at(st.stuckSince.Add(s.cfg.timing.ColdWait))
+			at(metrics.WaitNames, st.stuckSince.Add(s.cfg.timing.ColdWait))
 		}
 		if st.rest != nil {
-			at(st.removals)
+			at(metrics.WaitRemoval, st.removals)
 			s.went(st.rest.oldest(), at)
 		}
 		if st.keeps {
@@ -199,7 +206,7 @@ func (s *session) next() time.Time {
 		}
 		for i := range st.sub.Len() {
 			if from := st.sub.Part(i).ColdFrom; !from.IsZero() {
-				at(from.Add(s.cfg.timing.ColdWait))
+				at(metrics.WaitColdWait, from.Add(s.cfg.timing.ColdWait))
 			}
 		}
 		last := st.last()
@@ -207,8 +214,7 @@ func (s *session) next() time.Time {
 			continue
 		}
 		if anyHeld || st.held != nil || st.rest != nil || st.keeps || len(st.refusals) > 0 || st.peek() {
-			at(last.at.Add(s.cfg.timing.OrderHold))
+			at(metrics.WaitAck, last.at.Add(s.cfg.timing.OrderHold))
 		}
 	}
-	return next
 }

@@ -80,7 +80,7 @@ func TestDedicatedType(t *testing.T) {
 		ps[1].gets("the second what is shared", "cds a=1")
 		r.answers(r.lanesOf(true)[1], eds, "x=two")
 		ps[1].gets("and then its own", "eds x=two")
-		if s := ps[0].session.status(); !slices.Equal(s.Dedicated, []string{"mesh/dedicated-1"}) {
+		if s := ps[0].session.status(time.Now()); !slices.Equal(s.Dedicated, []string{"mesh/dedicated-1"}) {
 			t.Errorf("dedicated to the first are %v", s.Dedicated)
 		}
 		ps[0].session.close(r.now)

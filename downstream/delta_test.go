@@ -399,7 +399,7 @@ func TestRefusedNames(t *testing.T) {
 			p := r.client(row.delta)
 			row.ask(p)
 			p.gets("the refusal", row.want...)
-			if got := p.session.status().Types[0]; got.Names != 0 || got.Refused == 0 {
+			if got := p.session.status(time.Now()).Types[0]; got.Names != 0 || got.Refused == 0 {
 				t.Errorf("recorded as %+v", got)
 			}
 			for _, l := range r.lanes {

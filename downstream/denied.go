@@ -75,6 +75,7 @@ func (s *session) denied(now time.Time, st *streamType, denied []relay.Denied, a
 			why = limitReason(d.Limit, d.Most, noRoom[d.Limit])
 		}
 		s.short(now, d.Limit)
+		st.short = true
 		named := d.Name
 		if at != nil {
 			named = locatorKey(d.Name, at.params)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/weir-xds/weir/metrics"
 )
 
 // enter counts a stream, or returns why it is refused. A counted stream then waits to be admitted
@@ -34,6 +36,9 @@ func (s *Server) enter(st *stream) error {
 
 // admit waits until the stream is admitted, or returns why it is refused.
 func (s *Server) admit(ctx context.Context, st *stream) error {
+	now := time.Now()
+	st.session.reading.begin(metrics.WaitArrival, now, now.Add(arrivalWait))
+	defer st.session.reading.end()
 	return s.turn(ctx, st.session.cfg, st.session.from.peer, st.conn)
 }
 

@@ -322,7 +322,7 @@ func (g *locatedGame) rest() {
 					g.logf("  %s names %v known %v", ty, x.names, x.known)
 				}
 			}
-			g.logf("standing %+v", g.client.session.status())
+			g.logf("standing %+v", g.client.session.status(time.Now()))
 			g.fatalf("at rest the client has %v of %s, want %v", got, l, want)
 		}
 		g.gaps[l] = g.there(l) == ""

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weir-xds/weir/metrics"
+
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
@@ -122,6 +124,8 @@ func (p *namePace) enter(ctx context.Context, in *request, repeats func(*content
 		}
 	default:
 	}
+	in.waits.begin(metrics.WaitNewNames, time.Now(), time.Time{})
+	defer in.waits.end()
 	had := in.parts > 0
 	in.intake.leave(in.parts)
 	in.parts = 0
@@ -164,10 +168,14 @@ func (p *namePace) leave(b bringing, names int) {
 
 // settled waits for a peer's debt before a compressed message is inflated. How many names it has is
 // not known yet, and after inflating it has a turn that others wait for.
-func (p *namePace) settled(ctx context.Context, who *peerKey) error {
-	n := p.of(who)
+func (p *namePace) settled(ctx context.Context, in *request) error {
+	n := p.of(in.from)
 	if n == nil {
 		return nil
+	}
+	if now := time.Now(); p.debt(n, now) > 0 {
+		in.waits.begin(metrics.WaitNewNames, now, time.Time{})
+		defer in.waits.begin(metrics.WaitIntake, now, time.Time{})
 	}
 	_, err := p.settle(ctx, n)
 	return err

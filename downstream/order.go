@@ -3,6 +3,7 @@ package downstream
 import (
 	"time"
 
+	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay/xds"
 )
 
@@ -151,7 +152,11 @@ func (s *session) leaves(now time.Time, st *streamType, w *walk) bool {
 	if !settles && s.overdue(now, st) || st.sub.Unsent() == 0 || st.restated() {
 		return false
 	}
-	s.holdBack(now, st, settles)
+	why := metrics.WaitOrder
+	if settles {
+		why = metrics.WaitEarlierSet
+	}
+	s.holdBack(now, st, why)
 	return true
 }
 
@@ -182,14 +187,14 @@ func (s *session) earlier(now time.Time, st *streamType) (settles, changed bool)
 	return false, changed
 }
 
-// holdBack records that a type is held back.
-func (s *session) holdBack(now time.Time, st *streamType, settles bool) {
-	st.heldFrom = st.from(now)
+// holdBack records that a type is held back, and why.
+func (s *session) holdBack(now time.Time, st *streamType, why metrics.WaitReason) {
+	st.heldFrom, st.heldFor = st.from(now), why
 	if st.heldSince.IsZero() {
 		st.heldSince = now
 		st.heldCount++
 	}
-	if settles {
+	if why == metrics.WaitEarlierSet {
 		st.heldFrom = time.Time{}
 	}
 }

@@ -102,7 +102,7 @@ func TestPartsInStatus(t *testing.T) {
 	}
 }
 
-func (r *rig) group(p *clientEnd) string { return p.session.status().Group }
+func (r *rig) group(p *clientEnd) string { return p.session.status(time.Now()).Group }
 
 // TestLaggingPart: a client that is given up at one origin is ended, though another has something
 // to tell.

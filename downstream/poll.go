@@ -87,7 +87,7 @@ func (s *Server) newPoll(
 	st := &stream{server: s, listener: ln, transport: pollEnd{cancel}, peer: peer, conn: conn}
 	st.session = newPollSession(set, &s.pollers, v.TypeURL, v2, from, now)
 	in := st.session.newRequest()
-	in.ctx, in.intake, in.from = ctx, s.intake, from.peer
+	in.ctx, in.intake, in.from, in.waits = ctx, s.intake, from.peer, &st.session.reading
 	return ctx, &poll{stream: st, in: in, end: cancel}
 }
 
@@ -168,6 +168,8 @@ func (p *poll) answer(ctx context.Context) (polled, error) {
 	if names.over {
 		st.overNames(time.Now(), session.cfg)
 	}
+	session.reading.begin(metrics.WaitRESTWait, now, now.Add(timing.RESTWait))
+	defer session.reading.end()
 	answer, err := p.resolve(wait, session)
 	switch {
 	case ctx.Err() != nil:
@@ -175,6 +177,7 @@ func (p *poll) answer(ctx context.Context) (polled, error) {
 	case err != nil || !answer.unchanged || timing.RESTHold == 0:
 		return answer, err
 	}
+	session.reading.begin(metrics.WaitRESTHold, now, now.Add(timing.RESTHold))
 	hold, cancel := context.WithDeadline(ctx, now.Add(timing.RESTHold))
 	defer cancel()
 	for {

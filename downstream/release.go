@@ -4,6 +4,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/xds"
 )
@@ -22,16 +23,16 @@ func (s *session) release(now time.Time) []*response {
 			case s.urgent(st):
 				out = s.write(now, st, out)
 			case a.Rev >= oldest:
-				s.holdBack(now, st, false)
+				s.holdBack(now, st, metrics.WaitOrder)
 			case late(st.typeURL) && now.Before(settles):
-				s.holdBack(now, st, true)
-			case late(st.typeURL) && !s.overdue(now, st) && s.awaitsClusters(now, st, clusters):
-				s.holdBack(now, st, false)
+				s.holdBack(now, st, metrics.WaitEarlierSet)
+			case late(st.typeURL) && !s.overdue(now, st) && s.awaitsClusters(now, st, clusters) != metrics.NoWait:
+				s.holdBack(now, st, s.awaitsClusters(now, st, clusters))
 				if st.after == 0 {
 					st.after = s.lastNonce
 				}
 			case late(st.typeURL) && s.awaitsNamed(now, st, clusters):
-				s.holdBack(now, st, false)
+				s.holdBack(now, st, metrics.WaitEndpoints)
 			default:
 				out = s.write(now, st, out)
 			}
@@ -71,19 +72,22 @@ func (s *session) release(now time.Time) []*response {
 	return s.batch
 }
 
-// awaitsClusters reports whether a late type's answer waits for the ACK or NACK of clusters, or for
-// endpoints of theirs. That concerns the responses that were written when it began to wait, and
-// none that were written since (ORD-5).
-func (s *session) awaitsClusters(now time.Time, st, clusters *streamType) bool {
+// awaitsClusters is whether a late type's answer waits for the ACK or NACK of clusters, or for
+// endpoints of theirs; NoWait: for neither. That concerns the responses that were written when it
+// began to wait, and none that were written since (ORD-5).
+func (s *session) awaitsClusters(now time.Time, st, clusters *streamType) metrics.WaitReason {
 	after := s.waitsFor(st)
 	if clusters != nil {
 		for i := range clusters.unanswered {
 			if x := &clusters.unanswered[i]; x.last <= after && now.Before(x.at.Add(s.cfg.timing.OrderHold)) {
-				return true
+				return metrics.WaitClusters
 			}
 		}
 	}
-	return s.coldEndpoints(now, after)
+	if s.coldEndpoints(now, after) {
+		return metrics.WaitEndpoints
+	}
+	return metrics.NoWait
 }
 
 // awaitsNamed reports whether a late type's answer waits even after order_hold: for endpoints that
@@ -208,6 +212,7 @@ func (s *session) wrote(now time.Time, batch []*response) {
 		if !r.last {
 			continue
 		}
+		r.kind.sentAt = now.Sub(s.opened)
 		if x := r.kind.find(r.nonce); x != nil { // nil: it is acknowledged already
 			x.at = now
 		}

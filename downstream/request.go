@@ -6,7 +6,10 @@ import (
 	"iter"
 	"strings"
 	"sync"
+	"time"
 	"unicode/utf8"
+
+	"github.com/weir-xds/weir/metrics"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -31,6 +34,7 @@ type request struct {
 	intake *intake         // the intake that it may have to wait for; nil: messages are decoded at once
 	pace   *namePace       // its peer's; nil: there is none
 	from   *peerKey        // its peer, which the intake takes turns by
+	waits  *waitCell       // what the reader waits for; nil: nobody asks
 
 	set   *settings // in force when the last message was applied
 	notes []note    // to be logged, from applying the message
@@ -60,11 +64,19 @@ var contents = sync.Pool{New: func() any { return &content{} }}
 // errTooLarge: the request is not read (ERR-7).
 var errTooLarge = errors.New("the request is too large")
 
+// longRequest is the size from which a request may have to wait for the intake, in bytes.
+const longRequest = 4 << 10
+
 // read decodes a message. If something is wrong with it, err is set.
 func (r *request) read(data mem.BufferSlice) {
 	r.size, r.parts, r.err = data.Len(), 0, nil
-	if isGzip(data) && r.intake != nil {
-		if r.pace != nil && r.pace.settled(r.ctx, r.from) != nil {
+	inflates := isGzip(data) && r.intake != nil
+	if inflates || r.size >= longRequest {
+		defer r.waits.end()
+		r.waits.begin(metrics.WaitIntake, time.Now(), time.Time{})
+	}
+	if inflates {
+		if r.pace != nil && r.pace.settled(r.ctx, r) != nil {
 			r.err = errNotEntered
 			return
 		}

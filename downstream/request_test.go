@@ -227,7 +227,7 @@ func FuzzSession(f *testing.F) {
 				return
 			}
 			s.next()
-			s.status()
+			s.status(time.Now())
 		}
 		if err := r.table.Check(); err != nil {
 			t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/weir-xds/weir/relay/node"
 
@@ -138,7 +139,9 @@ func (h *restHandler) read(ctx context.Context, w http.ResponseWriter, r *http.R
 	}
 	h.server.cfg.Metrics.Message(metrics.FromClient, len(text))
 	intake := p.in.intake
+	p.in.waits.begin(metrics.WaitIntake, time.Now(), time.Time{})
 	parts, err := intake.enter(ctx, p.in.from, len(text))
+	p.in.waits.end()
 	if err != nil {
 		p.in.leaveTurn()
 		return p.reason(ctx)

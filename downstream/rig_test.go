@@ -533,7 +533,7 @@ func (p *clientEnd) refuses(typeURL, message string, names ...string) {
 // of is how a type stands.
 func (p *clientEnd) of(typeURL string) TypeStatus {
 	p.tb.Helper()
-	for _, t := range p.session.status().Types {
+	for _, t := range p.session.status(p.now).Types {
 		if t.TypeURL == typeURL {
 			return t
 		}

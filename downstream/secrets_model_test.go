@@ -302,7 +302,7 @@ func (w *secretWorld) looks() {
 	})
 	for _, c := range w.clients {
 		if c.pipe != nil {
-			fmt.Fprintf(&pages, "%+v\n", c.pipe.session.status())
+			fmt.Fprintf(&pages, "%+v\n", c.pipe.session.status(time.Now()))
 		}
 	}
 	for x := range w.rig.table.Images(func(*relay.TypeImage) uint64 { return 0 }) {

@@ -69,6 +69,7 @@ type Server struct {
 	headers    *headerPace
 	names      *namePace
 	calmed     calmed
+	greeting   atomic.Int32 // connections that wait because of calmed
 	conns      *connCount
 	quit       chan struct{}  // closed by Stop
 	watching   sync.WaitGroup // the watchdog

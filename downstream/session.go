@@ -91,6 +91,7 @@ type session struct {
 	// Of nonces, so that a nonce of another stream is not taken for one of this stream (NONCE-3).
 	prefix  string
 	mailbox *relay.Subscriber
+	reading waitCell // what the stream's reader waits for (waits.go)
 	// via are the relays that the stream has come through (RELAY-87). It is set by the owner before
 	// the first request.
 	via []string

@@ -278,7 +278,7 @@ func TestNode(t *testing.T) {
 		p.node = n
 		p.asks(cds)
 	}
-	s := p.session.status()
+	s := p.session.status(time.Now())
 	if s.NodeID != "envoy-1" || s.NodeCluster != "edge" || s.NodeChanges != 2 {
 		t.Errorf("the stream's node is %+v", s)
 	}
@@ -323,7 +323,7 @@ func TestDynamicParameters(t *testing.T) {
 				if len(groupBy) == 2 && (status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "dynamic_parameters")) {
 					t.Errorf("delta %v: %v in place of shard 1 gave %v", delta, changed.DynamicParameters, err)
 				}
-				if n := p.session.status().NodeChanges; n != 0 {
+				if n := p.session.status(time.Now()).NodeChanges; n != 0 {
 					t.Errorf("delta %v, group_by %v: %d changes of node are counted", delta, groupBy, n)
 				}
 			}

@@ -24,7 +24,8 @@ type ClientStatus struct {
 	Identity string
 	Dialect  string // "delta" or "sotw"
 	Since    time.Time
-	Types    []TypeStatus // in the order of writing (ORD-1)
+	Types    []TypeStatus   // in the order of writing (ORD-1)
+	Waits    []metrics.Wait // what the stream waits for, whatever the type
 	// NodeChanges counts later requests with a different node, which is ignored (STREAM-3).
 	NodeChanges int
 }
@@ -57,6 +58,8 @@ type TypeStatus struct {
 	Held uint64
 	// Cold counts waits of cold_wait with nothing to serve that did not end the stream (RELAY-8).
 	Cold uint64
+	// Waits is what the type waits for. It may wait for several things.
+	Waits []metrics.Wait
 }
 
 // PartStatus is what a type of a client stream is subscribed to at one origin with one map of
@@ -78,13 +81,20 @@ type Nack struct {
 
 // Clients returns the state of every stream, oldest first.
 func (s *Server) Clients() []ClientStatus {
-	streams := s.list()
+	streams, now := s.list(), time.Now()
 	clients := make([]ClientStatus, len(streams))
 	for i, st := range streams {
-		clients[i] = st.session.status()
-		clients[i].Stream, clients[i].Peer = st.id, st.address()
+		clients[i] = st.status(now)
 	}
 	return clients
+}
+
+// status is the state of the stream. It locks the session.
+func (st *stream) status(now time.Time) ClientStatus {
+	c := st.session.status(now)
+	c.Stream, c.Peer = st.id, st.address()
+	c.Waits = append(c.Waits, st.waits(now)...)
+	return c
 }
 
 // Picture fills in the client side of p at time now.
@@ -92,12 +102,17 @@ func (s *Server) Picture(now time.Time, p *metrics.Picture) {
 	subs := map[string]map[string]int{"delta": {}, "sotw": {}}
 	streams := map[string]int{}
 	var oldest time.Time
+	if p.Waiting == nil {
+		p.Waiting = map[metrics.WaitReason]int{}
+	}
 	for _, st := range s.list() {
-		c := st.session.status()
+		c := st.status(now)
 		streams[c.Dialect]++
+		count(p, c.Waits)
 		unsynced := false
 		for i := range c.Types {
 			t := &c.Types[i]
+			count(p, t.Waits)
 			subs[c.Dialect][t.TypeURL] += t.Names
 			if t.Wildcard {
 				subs[c.Dialect][t.TypeURL]++
@@ -116,6 +131,7 @@ func (s *Server) Picture(now time.Time, p *metrics.Picture) {
 		}
 	}
 	p.Connections = s.conns.count()
+	p.Waiting[metrics.WaitCalmed] += int(s.greeting.Load())
 	for _, dialect := range []string{"delta", "sotw"} {
 		p.Dialects = append(p.Dialects, metrics.DialectPicture{
 			Dialect: dialect, Streams: streams[dialect], Subscriptions: subs[dialect],
@@ -126,13 +142,22 @@ func (s *Server) Picture(now time.Time, p *metrics.Picture) {
 	}
 }
 
+// count counts what something waits for, each reason once.
+func count(p *metrics.Picture, waits []metrics.Wait) {
+	for i := range waits {
+		if !slices.ContainsFunc(waits[:i], func(w metrics.Wait) bool { return w.Reason == waits[i].Reason }) {
+			p.Waiting[waits[i].Reason]++
+		}
+	}
+}
+
 // status returns the session's part of a ClientStatus. It locks the session.
-func (s *session) status() ClientStatus {
+func (s *session) status(now time.Time) ClientStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := ClientStatus{
 		Origin: s.cfg.origin.Name(), NodeID: s.nodeID, NodeCluster: s.nodeCluster, Dialect: s.dialect(), Identity: s.from.who(),
-		Since: s.opened, NodeChanges: s.nodeChanges,
+		Since: s.opened, NodeChanges: s.nodeChanges, Waits: s.streamWaits(),
 	}
 	if s.group != nil {
 		c.Group = s.group.Key()
@@ -144,6 +169,7 @@ func (s *session) status() ClientStatus {
 	c.Types = make([]TypeStatus, 0, len(s.types))
 	for _, st := range s.types {
 		c.Types = append(c.Types, st.status(s.cfg.origin, s.delta))
+		c.Types[len(c.Types)-1].Waits = s.waits(now, st)
 	}
 	return c
 }

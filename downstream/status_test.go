@@ -4,6 +4,7 @@ import (
 	"crypto/x509"
 	"net/url"
 	"testing"
+	"time"
 
 	"github.com/weir-xds/weir/downstream/identity"
 
@@ -57,11 +58,11 @@ func TestStatusHasIdentity(t *testing.T) {
 	info.State.VerifiedChains = [][]*x509.Certificate{{{URIs: []*url.URL{u}}}}
 	r := newRig(t)
 	p := r.client(true)
-	if got := p.session.status().Identity; got != identity.Anonymous {
+	if got := p.session.status(time.Now()).Identity; got != identity.Anonymous {
 		t.Errorf("identity %q of a client whose connection shows none", got)
 	}
 	p.session.from = callerFrom(nil, nil, info, &connection{id: 1})
-	if got := p.session.status().Identity; got != spiffe {
+	if got := p.session.status(time.Now()).Identity; got != spiffe {
 		t.Errorf("identity %q", got)
 	}
 }

@@ -159,7 +159,7 @@ func (st *stream) run(ctx context.Context) error {
 // writer.
 func (st *stream) read(ctx context.Context) error {
 	in := st.session.newRequest()
-	in.ctx, in.intake, in.pace, in.from = ctx, st.server.intake, st.server.names, st.session.from.peer
+	in.ctx, in.intake, in.pace, in.from, in.waits = ctx, st.server.intake, st.server.names, st.session.from.peer, &st.session.reading
 	for {
 		if err := st.wire.RecvMsg(in); err != nil {
 			return st.reason(err)
@@ -231,6 +231,8 @@ func (st *stream) pace(ctx context.Context, now time.Time, set *settings, nack b
 	}
 	if st.short {
 		st.short = false
+		st.session.reading.begin(metrics.WaitPace, now, now.Add(max(wait, shortPause)))
+		defer st.session.reading.end()
 		// Even a request that is refused has to be read, and memory is scarce.
 		sleep(ctx, max(wait, shortPause))
 		return
@@ -240,6 +242,8 @@ func (st *stream) pace(ctx context.Context, now time.Time, set *settings, nack b
 	}
 	set.metrics.LimitRejection(key)
 	st.server.limits.note(now, key, limitText(key, n, "the stream is read more slowly"), st)
+	st.session.reading.begin(metrics.WaitPace, now, now.Add(wait))
+	defer st.session.reading.end()
 	sleep(ctx, wait)
 }
 

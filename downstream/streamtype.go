@@ -72,6 +72,9 @@ type streamType struct {
 	lag *metrics.Propagation
 
 	lagging bool // the client fell too far behind, and its stream has to end
+	// heldFor is why held, or what is left in the table, was held back last.
+	heldFor metrics.WaitReason
+	short   bool // names were refused for want of room (denied.go)
 
 	// Between the two walks of take.
 	unsent  uint64    // revision of the oldest change that is not taken now; 0: none
@@ -80,13 +83,16 @@ type streamType struct {
 
 	// For people.
 	sentVersion, ackedVersion string
-	unsyncedSince             time.Time
-	answers                   uint64 // number of responses that had something of the table
-	responses, nacks          uint64
-	refusedCount, heldCount   uint64
-	coldCount                 uint64
-	nacked                    *nacked // nil: no response was refused
-	nacking                   bool    // the client refused the response that it judged last
+	// When the last response was written, and when one was accepted last, after the stream was
+	// opened; 0: none was.
+	sentAt, ackedAt         time.Duration
+	unsyncedSince           time.Time
+	answers                 uint64 // number of responses that had something of the table
+	responses, nacks        uint64
+	refusedCount, heldCount uint64
+	coldCount               uint64
+	nacked                  *nacked // nil: no response was refused
+	nacking                 bool    // the client refused the response that it judged last
 }
 
 // sent is a response that the client has not acknowledged.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/xds"
 )
@@ -100,13 +101,13 @@ func (h hold) of(named bool) time.Duration {
 
 // went calls at with each time at which the hold of a removal may end that would have been written
 // at went.
-func (s *session) went(went time.Time, at func(time.Time)) {
+func (s *session) went(went time.Time, at func(metrics.WaitReason, time.Time)) {
 	d := s.cfg.timing.OrderHold
-	at(went.Add(d))
-	at(s.routedAt.Add(d))
-	at(s.opened.Add(s.unsureTo + d))
-	at(went.Add(longestHold * d))
-	at(went.Add(s.cfg.timing.ColdWait))
+	at(metrics.WaitRemoval, went.Add(d))
+	at(metrics.WaitRemoval, s.routedAt.Add(d))
+	at(metrics.WaitRemoval, s.opened.Add(s.unsureTo+d))
+	at(metrics.WaitRemoval, went.Add(longestHold*d))
+	at(metrics.WaitRemoval, went.Add(s.cfg.timing.ColdWait))
 }
 
 // oldest is since when the oldest removal is held back; the zero time if there is none.

@@ -273,7 +273,7 @@ func TestStatus(t *testing.T) {
 	at := r.now
 	r.wait(time.Second)
 	p.gets("the first", "eds a=1")
-	s := p.session.status()
+	s := p.session.status(time.Now())
 	if s.Dialect != "delta" || s.Origin != "mesh" || s.Group == "" || !s.Since.Equal(zero) || len(s.Types) != 1 {
 		t.Errorf("%+v", s)
 	}

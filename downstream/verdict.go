@@ -13,7 +13,7 @@ import (
 // ack records that the client accepted a response.
 func (s *session) ack(now time.Time, st *streamType, x *sent) {
 	if x.real {
-		st.nacking = false
+		st.nacking, st.ackedAt = false, now.Sub(s.opened)
 		st.nacked.accepted(x)
 		st.sub.Ack(x.told)
 		st.ackedVersion = x.told.Version

@@ -112,3 +112,55 @@ func result(err error) string {
 	}
 	return "ok"
 }
+
+// waitReason is the name of a WaitReason, and what it means.
+type waitReason struct{ name, meaning string }
+
+// waitReasons are all reasons to wait. deploy/docs/explain.md has them too.
+var waitReasons = [waitReasonsEnd]waitReason{
+	NoWait: {"none", "a deadline that nothing waits for"},
+
+	WaitAck:          {"ack", "the client has not answered the response of the type that was written last"},
+	WaitNack:         {"nack", "the client rejected the response; what it rejected is sent again when it changes"},
+	WaitStalled:      {"write_stalled", "the client does not read, so the connection takes no more"},
+	WaitWriter:       {"writer", "the stream waits for its turn to be written to"},
+	WaitCalmed:       {"calmed", "a new connection of a peer that was told to calm down is accepted later"},
+	WaitArrival:      {"arrival", "new streams are admitted one after the other (limits.new_streams_per_second)"},
+	WaitPace:         {"pace", "the client sends requests or NACKs too fast, and is read more slowly"},
+	WaitNewNames:     {"new_names", "the client's peer brings too many names (limits.new_names_per_second)"},
+	WaitIntake:       {"intake", "long requests of all clients are read one after the other"},
+	WaitFirstRequest: {"first_request", "the client has opened a stream and has sent no request"},
+	WaitRESTWait:     {"rest_wait", "a poll waits until all that it asks for is known (timing.rest_wait)"},
+	WaitRESTHold:     {"rest_hold", "a poll has what it asks for, and waits for a change (timing.rest_hold)"},
+
+	WaitOrder:           {"order", "a type that is written before this one has changes to be written first"},
+	WaitClusters:        {"clusters", "the client has not answered the Clusters that were written before"},
+	WaitEndpoints:       {"endpoints", "endpoints of Clusters that were written have to be written first"},
+	WaitEarlierSet:      {"earlier_set", "a type that is written before this one is not complete yet"},
+	WaitRemoval:         {"removal", "a removal waits until what may still refer to it was written"},
+	WaitEndpointRequest: {"endpoint_request", "endpoints are sent when the client asks for them, or after timing.order_hold"},
+	WaitCoalesce:        {"coalesce", "changes are collected, so that one response has them (timing.coalesce)"},
+
+	WaitPermission: {"permission", "no rule allows it to the client"},
+	WaitLimit:      {"limit", "it was refused because of a limit, until there is room"},
+
+	WaitLongList:   {"long_list", "a long list of names is taken in piece by piece"},
+	WaitConfirm:    {"confirm", "what was restored from the snapshot waits until the origin confirms it"},
+	WaitNames:      {"names", "a list waits for the names in it of which nothing is known yet"},
+	WaitError:      {"error", "a list waits for what is in an error and not held"},
+	WaitBadPart:    {"bad_part", "weir refused a part of the origin's answer, and waits for it to be stated again"},
+	WaitSettle:     {"settle", "the origin's answer is arriving, and may not be complete (timing.settle)"},
+	WaitGather:     {"gather", "a change waits for the other changes of the same moment (timing.gather)"},
+	WaitGuard:      {"guard", "a removal is held back as part of a mass removal (guard.hold)"},
+	WaitFreeze:     {"freeze", "the origin is frozen, and has something else than clients have"},
+	WaitHost:       {"host", "a virtual host was asked for on demand, and the origin has not answered"},
+	WaitColdWait:   {"cold_wait", "nothing is known yet, and no stream to the origin is open (timing.cold_wait)"},
+	WaitOrigin:     {"origin", "the origin was asked, and has not answered"},
+	WaitQuarantine: {"quarantine", "the origin ends streams that ask for the type, so it is asked rarely"},
+	WaitAsk:        {"ask", "the origin is asked for long lists of names piece by piece"},
+	WaitBatch:      {"batch", "subscriptions are collected before the origin is asked (timing.batch)"},
+	WaitQueue:      {"lane_queue", "the group waits for its turn to open a stream to the origin"},
+	WaitConnect:    {"connect", "a connection or a stream to the origin is being opened"},
+	WaitBackoff:    {"backoff", "the last attempt to reach the origin failed, and the next is later"},
+	WaitPoll:       {"poll", "the origin is polled, and the next poll is later"},
+}

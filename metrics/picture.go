@@ -22,6 +22,9 @@ type Picture struct {
 	Lag                           time.Duration // how long the longest of Unsynced has been so; 0: there are none
 	// Ages are how long the unsynced streams have been so, by what they lack.
 	Ages map[AgeKey]*Ages
+	// Waiting is how many types of client streams, and streams and connections that have no type
+	// yet, wait now, by reason. One may wait for several reasons.
+	Waiting map[WaitReason]int
 	// Certificates are the next ends of validity by role: "listener", "admin" and "origin" for our
 	// own, "client_ca" and "origin_ca" for those that we trust; "svid" and "trust_bundle" are both,
 	// of the Workload API. Missing roles are not shown.
@@ -125,6 +128,7 @@ var (
 	downstreamSubs        = newGauge("weir_downstream_subscriptions", "Names and selectors subscribed by clients.", "type", "dialect")
 	downstreamUnsynced    = newGauge("weir_downstream_unsynced_streams", "Client streams that have not acknowledged all they are owed, or were never told what they asked for.")
 	downstreamOlder       = newGauge("weir_downstream_unsynced_older_streams", "Client streams that have lacked something of the type for longer than the label says; those of 0s are all of them.", "origin", "type", "older")
+	waiting               = newGauge("weir_waiting", "Types of client streams that wait, and streams and connections that have none yet, by what for.", "reason")
 	downstreamLag         = newGauge("weir_downstream_lag_seconds", "For how long the longest unsynced client stream has been so.")
 	crlDue                = newGauge("weir_tls_crl_next_update_timestamp_seconds", "When the first CRL is due for its next update; absent without CRLs.")
 	certificateExpiry     = newGauge("weir_tls_certificate_expiry_timestamp_seconds", "When the first of the certificates of a role expires.", "role")
@@ -132,7 +136,7 @@ var (
 	pictureGauges = []gauge{
 		upstreamConnected, upstreamLastProof, upstreamLastUpdate, upstreamStreams, upstreamWanted, upstreamSubscriptions, groups, groupsDiffering, views, parameterSets,
 		cacheStale, cacheRetired, cacheEntries, cacheBytes, guardHeld, upstreamFrozen, upstreamFrozenChanges,
-		connections, downstreamStreams, downstreamSubs, downstreamUnsynced, downstreamOlder, downstreamLag,
+		connections, downstreamStreams, downstreamSubs, downstreamUnsynced, downstreamOlder, downstreamLag, waiting,
 		historyBytes, historyVersions, memoryUsed, memoryLimit,
 		certificateExpiry, crlDue,
 	}
@@ -194,6 +198,9 @@ func (s sample) add(p Picture) {
 		for typeURL, n := range d.Subscriptions {
 			s.sum(downstreamSubs, float64(n), ShortName(typeURL), dialect)
 		}
+	}
+	for _, r := range WaitReasons() {
+		s.sum(waiting, float64(p.Waiting[r]), r.String())
 	}
 	s.sum(connections, float64(p.Connections))
 	s.sum(downstreamUnsynced, float64(p.Unsynced))

@@ -38,7 +38,8 @@ func TestPicture(t *testing.T) {
 			Unsynced: 6, Connections: 12,
 			Retired: 8, HistoryBytes: 13, HistoryVersions: 14,
 			Memory: 9, MemoryLimit: 10,
-			Lag: 1500 * time.Millisecond,
+			Lag:     1500 * time.Millisecond,
+			Waiting: map[WaitReason]int{WaitAck: 2, WaitGuard: 1},
 		}
 	})
 
@@ -88,6 +89,10 @@ func TestPicture(t *testing.T) {
 		"weir_views files":                                  0,
 		"weir_views mesh":                                   4,
 	}
+	for _, r := range WaitReasons() {
+		want["weir_waiting "+r.String()] = 0
+	}
+	want["weir_waiting ack"], want["weir_waiting guard"] = 2, 1
 	got := values(t, reg)
 	for series, v := range want {
 		if got[series] != v {

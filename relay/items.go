@@ -21,8 +21,9 @@ type Item struct {
 	Name   string
 	Status ItemStatus
 	// Refusal is the index in Judged.Refused of the answer that had it. It is set if Status is
-	// ItemRefused.
-	Refusal int
+	// ItemRefused. If Unjudged, it is the index in Judged.Unjudged instead.
+	Refusal  int
+	Unjudged bool // the client has not answered what it was sent last
 	// Version is the version that was sent last. It is "" if nothing was sent, if that version is
 	// not known any more, or if people must not see it (RELAY-76).
 	Version string
@@ -56,6 +57,7 @@ type seenItem struct {
 	name, spelt string
 	status      ItemStatus
 	refusal     int
+	unjudged    bool
 	body        *xds.Variant // sent last; nil: it is not held any more
 	sent        xds.Digest   // of what was sent last, if body is nil
 	shown       bool         // clients are sent the origin's versions
@@ -63,7 +65,7 @@ type seenItem struct {
 }
 
 func (x *seenItem) item() Item {
-	it := Item{Name: xds.Spelling(x.name, x.spelt), Status: x.status, Refusal: x.refusal}
+	it := Item{Name: xds.Spelling(x.name, x.spelt), Status: x.status, Refusal: x.refusal, Unjudged: x.unjudged}
 	switch {
 	case x.body != nil:
 		it.Updated = x.body.Received()
@@ -133,6 +135,7 @@ func (l *itemList) record(r *record) {
 	default:
 		x.sent = r.sent
 		x.status, x.refusal = l.judge(func(e *extent) bool { return e.number == r.at || e.whole && r.at <= e.number })
+		x.unjudged = x.status == ItemStale
 		if body != nil && body.Digest == r.sent {
 			x.body = body
 		} else if x.status == ItemSynced {
@@ -165,6 +168,7 @@ func (l *itemList) member(p *position, it *item) {
 	default:
 		x.body = it.variant
 		x.status, x.refusal = l.judge(func(e *extent) bool { return it.rev <= e.to && (e.whole || it.rev > e.from) })
+		x.unjudged = x.status == ItemStale
 		if x.status == ItemNotSent {
 			x.body = nil
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"github.com/weir-xds/weir/metrics"
 )
 
 type laneIndex uint8
@@ -43,6 +44,9 @@ type Lane struct {
 	doubt atomic.Bool // the next one is to be so
 
 	suspicion chan struct{} // see Suspicion
+
+	// waits is what the owner waits for before the next stream (Waiting); nil: nothing is known.
+	waits atomic.Pointer[metrics.Wait]
 
 	arrivals atomic.Pointer[Arrivals] // on the connection of the present stream; nil: not known
 
@@ -127,6 +131,7 @@ func (l *Lane) Open(now time.Time, server uint8) {
 	l.gen.Store(gen)
 	l.mu.Unlock()
 	l.down.Store(false)
+	l.waits.Store(nil)
 	l.reopen.Store(false)
 	l.freshen()
 	l.checkVia()

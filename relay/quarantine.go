@@ -37,6 +37,7 @@ type quarantine struct {
 	stage    quarantineStage
 	since    time.Time // in quarantine since; zero: only suspect
 	failures int       // streams of its own that the origin refused, in a row
+	retryAt  time.Time // when the backoff ends
 	reason   string    // the origin's message of the last time
 }
 
@@ -153,7 +154,7 @@ func (l *Lane) RetryAt(until time.Time, reason string) {
 	k := l.only
 	k.mu.Lock()
 	if k.quarantine != nil {
-		k.quarantine.reason = reason
+		k.quarantine.reason, k.quarantine.retryAt = reason, until
 	}
 	k.mu.Unlock()
 	k.push(timer{at: until, kind: retryDue, lane: l})

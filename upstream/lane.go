@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
 	"go.uber.org/zap"
 	"google.golang.org/grpc/status"
@@ -87,7 +88,7 @@ func (l *lane) acquire(ctx context.Context) *slot {
 	l.mu.Lock()
 	was := l.server
 	l.mu.Unlock()
-	q := &place{group: l.table.Group(), was: was, failures: l.failures, brief: l.brief > 1, uncached: l.uncached()}
+	q := &place{group: l.table.Group(), lane: l.table, was: was, failures: l.failures, brief: l.brief > 1, uncached: l.uncached()}
 	pool.join(q)
 	for {
 		select {
@@ -129,6 +130,8 @@ func (l *lane) rest(ctx context.Context, d time.Duration) {
 	if d <= 0 {
 		return
 	}
+	now := time.Now()
+	l.table.Waiting(now, metrics.WaitBackoff, now.Add(d), "the last stream has ended")
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	for {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
 )
 
@@ -25,6 +26,7 @@ const (
 type place struct {
 	// Set once by whoever joins.
 	group    *relay.Group
+	lane     *relay.Lane // for which it is; nil: it has a stream elsewhere
 	to       *server // the only server to use; nil: choose decides
 	was      *server // server of the lane's last stream; nil: there was none
 	failures int     // of the lane, in a row
@@ -35,6 +37,13 @@ type place struct {
 	// Guarded by pool.mu.
 	uncached bool // argument of choose
 	warned   bool // missed was signalled
+}
+
+// waits notes what the lane waits for.
+func (q *place) waits(now time.Time, why metrics.WaitReason, until time.Time, text string) {
+	if q.lane != nil {
+		q.lane.Waiting(now, why, until, text)
+	}
 }
 
 // slot is the permission to open one stream at a server, and then the stream's place on a
@@ -65,6 +74,7 @@ func (p *pool) join(q *place) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.queue = append(p.queue, q)
+	q.waits(now, metrics.WaitQueue, time.Time{}, "")
 	p.grant(now)
 	p.warn(now, q)
 }
@@ -123,6 +133,7 @@ func (p *pool) grant(now time.Time) {
 				}
 				p.queue = slices.DeleteFunc(p.queue, func(x *place) bool { return x == q })
 				p.last = q.group
+				q.waits(now, metrics.WaitConnect, now.Add(p.patience()), s.address)
 				q.granted <- p.slot(now, s, c)
 				continue
 			}
@@ -306,10 +317,12 @@ func (p *pool) missed(s *server, since time.Time, m miss) {
 // warn signals lanes that no server can be tried now; the table needs to know (RELAY-4).
 func (p *pool) warn(now time.Time, queue ...*place) {
 	for _, q := range queue {
-		if q.warned {
+		s, again := p.server(q, now)
+		if s != nil {
 			continue
 		}
-		if s, _ := p.server(q, now); s == nil {
+		q.waits(now, metrics.WaitBackoff, again, "")
+		if !q.warned {
 			q.warned = true
 			q.missed <- struct{}{}
 		}

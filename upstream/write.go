@@ -62,6 +62,7 @@ func (s *stream) write(better <-chan *stream) (ending, error) {
 		}
 		if s.changed {
 			next = sooner(next, s.askTo)
+			s.lane.table.Waiting(now, metrics.WaitBatch, s.askTo, "")
 		}
 		if err := s.prove(now); err != nil {
 			return ending{}, err

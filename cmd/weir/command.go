@@ -52,7 +52,7 @@ func commandTree() *cobra.Command {
 	}
 	root.SetVersionTemplate("{{.Version}}")
 	root.AddCommand(
-		runCommand(), validateCommand(), getCommand(), diffCommand(), statusCommand(), clientsCommand(), nacksCommand(),
+		runCommand(), validateCommand(), getCommand(), diffCommand(), statusCommand(), clientsCommand(), explainCommand(), nacksCommand(),
 		groupsCommand(), authzCommand(), drainCommand(),
 		freezeCommand(), unfreezeCommand(), guardCommand(), snapshotCommand(), demoCommand(), configCommand(), versionCommand(),
 	)

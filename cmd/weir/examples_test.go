@@ -23,6 +23,7 @@ import (
 var shownBy = map[string]string{
 	"deploy/docs/authorization.md":                        "TestRulesOfThePage",
 	"deploy/docs/behaviour.md":                            "TestPagesHaveOnlyWhatIsStarted",
+	"deploy/docs/explain.md":                              "TestExplainOrder",
 	"deploy/docs/client-status.md":                        "TestGenericTools TestPagesHaveOnlyWhatIsStarted",
 	"deploy/docs/compatibility.md":                        "TestPage TestPagesHaveOnlyWhatIsStarted",
 	"deploy/docs/configuration.md":                        "TestReadmeTellsTheTruth TestPagesHaveOnlyWhatIsStarted",
@@ -104,6 +105,7 @@ var shownBy = map[string]string{
 // blocksShownBy has the first line of every kind of fenced block in the pages, and its tests. Those
 // of indented ones are in commandsShownBy.
 var blocksShownBy = map[string]string{
+	"waiting: waits for the client to acknowledge CDS web version w1rUemtFrYmTO_3FXLrZ8ipw, sent 12s ago": "TestExplainOrder",
 	"# values.yaml":                              "TestHelmOfThePages",
 	"# cds.yaml":                                 "TestFilesOfThePage",
 	"# files.yaml":                               "TestHelmOfThePages",

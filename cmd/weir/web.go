@@ -124,7 +124,10 @@ func (p *process) openAdmin(ctx context.Context) error {
 			states, _ := p.originStates()
 			return states
 		},
-		Clients:    func() []downstream.ClientStatus { return p.server.Clients() },
+		Clients: func() []downstream.ClientStatus { return p.server.Clients() },
+		Explain: func(nodeID, typeURL, name string) []downstream.Explained {
+			return p.server.Explain(nodeID, typeURL, name)
+		},
 		Rejections: func() []downstream.Rejection { return p.server.Rejections() },
 		Decisions:  func() downstream.Decisions { return p.server.Decisions() },
 		Snapshot:   p.kept.status,

@@ -11,6 +11,7 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/upstream"
 	"go.uber.org/zap"
@@ -88,6 +89,7 @@ func (l *lane) run(ctx context.Context) {
 
 // wait waits for a time, for a server that answers again, for new subscriptions, or for the end.
 func (l *lane) wait(ctx context.Context, until time.Time, changed <-chan struct{}) {
+	l.table.Waiting(time.Now(), metrics.WaitBackoff, until, "")
 	timer := time.NewTimer(time.Until(until))
 	defer timer.Stop()
 	select {
@@ -100,6 +102,8 @@ func (l *lane) wait(ctx context.Context, until time.Time, changed <-chan struct{
 
 // rest waits until the next poll is due: after d, or soon after there are new subscriptions.
 func (l *lane) rest(ctx context.Context, d time.Duration) {
+	now := time.Now()
+	l.table.Waiting(now, metrics.WaitPoll, now.Add(d), "")
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	soon := d <= l.origin.cfg.Batch

@@ -30,6 +30,9 @@ type Config struct {
 	Origins   func() []Origin
 	Clients   func() []downstream.ClientStatus
 	Readiness func() Readiness
+	// Explain returns what the streams of a node have to do with a name of a type; nil: nothing is
+	// known of it.
+	Explain func(nodeID, typeURL, name string) []downstream.Explained
 	// Rejections are what clients refused, the newest first; nil: nothing is known of it.
 	Rejections func() []downstream.Rejection
 	// Decisions is what the rules of authorization decided; nil: nothing is known of it.
@@ -113,6 +116,7 @@ func (a *Admin) Handler() http.Handler {
 	mux.HandleFunc("GET /groups", a.groups)
 	mux.HandleFunc("GET /groups/suggest", a.suggest)
 	mux.HandleFunc("GET /clients", a.clients)
+	mux.HandleFunc("GET /explain", a.explain)
 	mux.HandleFunc("GET /resources", a.resources)
 	mux.HandleFunc("GET /nacks", a.nacks)
 	mux.HandleFunc("GET /nacks/book", a.nackBook)

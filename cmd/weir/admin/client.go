@@ -23,6 +23,22 @@ type client struct {
 	// ParameterSets are the distinct parameter maps in use, not counting the empty one.
 	ParameterSets int          `json:"parameter_sets,omitempty"`
 	Types         []clientType `json:"types"`
+	Waits         []wait       `json:"waits,omitempty"` // of the stream as a whole
+}
+
+// wait is what a client or a type of it waits for.
+type wait struct {
+	Reason string    `json:"reason"`
+	Since  time.Time `json:"since,omitzero"`
+	Until  time.Time `json:"until,omitzero"` // at the latest; missing: it has no such time
+	Text   string    `json:"text,omitempty"` // in /explain alone
+}
+
+func waitsOf(all []metrics.Wait) (out []wait) {
+	for _, w := range all {
+		out = append(out, wait{Reason: w.Reason.String(), Since: w.Since, Until: w.Until})
+	}
+	return out
 }
 
 type clientType struct {
@@ -47,6 +63,7 @@ type clientType struct {
 	Refused  uint64    `json:"refused_names,omitempty"`
 	Held     uint64    `json:"held,omitempty"`
 	Cold     uint64    `json:"cold,omitempty"`
+	Waits    []wait    `json:"waits,omitempty"`
 }
 
 // rejected is the last refusal of a type by a client.
@@ -71,7 +88,7 @@ func clientOf(s *downstream.ClientStatus, full bool) client {
 	maps := map[string]bool{}
 	c := client{
 		Stream: s.Stream, Peer: s.Peer, NodeID: s.NodeID, NodeCluster: s.NodeCluster, Identity: s.Identity, Origin: s.Origin, Group: s.Group,
-		Dedicated: s.Dedicated, Dialect: s.Dialect, Since: s.Since, Synced: true, Types: make([]clientType, 0, len(s.Types)),
+		Dedicated: s.Dedicated, Dialect: s.Dialect, Since: s.Since, Synced: true, Types: make([]clientType, 0, len(s.Types)), Waits: waitsOf(s.Waits),
 	}
 	for i := range s.Types {
 		t := &s.Types[i]
@@ -80,7 +97,7 @@ func clientOf(s *downstream.ClientStatus, full bool) client {
 			Type: metrics.ShortName(t.TypeURL), TypeURL: t.TypeURL, Wildcard: t.Wildcard, Names: t.Names,
 			SentVersion: t.SentVersion, AckedVersion: t.AckedVersion, Responses: t.Responses,
 			InFlightSince: t.InFlightSince, UnsyncedSince: t.UnsyncedSince, NACKs: t.Nacks,
-			Refused: t.Refused, Held: t.Held, Cold: t.Cold,
+			Refused: t.Refused, Held: t.Held, Cold: t.Cold, Waits: waitsOf(t.Waits),
 		})
 		last := &c.Types[i]
 		if t.Nacking {

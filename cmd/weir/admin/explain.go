@@ -1,0 +1,200 @@
+package admin
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/weir-xds/weir/downstream"
+	"github.com/weir-xds/weir/metrics"
+)
+
+// explanation says why a client has a resource or has it not.
+type explanation struct {
+	NodeID string `json:"node_id"`
+	Type   string `json:"type,omitempty"`
+	Name   string `json:"name,omitempty"`
+	// Headline and State are those of the stream with most trouble, or of no stream.
+	Headline string      `json:"headline"`
+	State    state       `json:"state"`
+	Streams  []explained `json:"streams"`
+}
+
+// state is a closed list.
+type state string
+
+const (
+	stateCurrent       state = "current"        // it has the newest that weir knows of
+	stateWaiting       state = "waiting"        // it has not, and the waits say why
+	stateRejected      state = "rejected"       // it refused what it was sent last
+	stateAbsent        state = "absent"         // there is none, or the origin says what is wrong
+	stateDenied        state = "denied"         // the rules do not allow it
+	stateNotSubscribed state = "not_subscribed" // the client does not ask for it
+	stateNotAsked      state = "not_asked"      // no origin is asked for it
+	stateUnknown       state = "unknown"        // no stream of the node is open
+)
+
+// byTrouble are the states in the order in which they are the headline of all streams.
+var byTrouble = []state{
+	stateUnknown, stateRejected, stateWaiting, stateDenied, stateNotAsked, stateAbsent, stateCurrent, stateNotSubscribed,
+}
+
+// explained is one stream's part, or that of one of its parameter maps.
+type explained struct {
+	Stream     uint64         `json:"stream"`
+	Peer       string         `json:"peer"`
+	Identity   string         `json:"identity,omitempty"`
+	Dialect    string         `json:"dialect"`
+	Since      time.Time      `json:"since"`
+	Parameters string         `json:"parameters,omitempty"`
+	Type       string         `json:"type,omitempty"` // only if none was asked about
+	Headline   string         `json:"headline"`
+	State      state          `json:"state"`
+	Group      explainedGroup `json:"group"`
+	Steps      []step         `json:"steps"`
+	Waits      []wait         `json:"waits"`
+}
+
+// explainedGroup is the group that serves it, and why the client is in it.
+type explainedGroup struct {
+	Origin string   `json:"origin"`
+	Key    string   `json:"key"`
+	Why    []string `json:"why"`
+}
+
+// step is one thing that was found on the way from the client to the origin and back.
+type step struct {
+	Step string    `json:"step"`
+	Text string    `json:"text"`
+	At   time.Time `json:"at,omitzero"`
+}
+
+// explainParameters are those that /explain takes.
+var explainParameters = []string{"node", "type", "name"}
+
+func (a *Admin) explain(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	node, name := q.Get("node"), q.Get("name")
+	typeURL, wrong := typeOf(q.Get("type"))
+	err := cmp.Or(known(r.URL.RawQuery, explainParameters), wrong)
+	switch {
+	case err != nil:
+	case node == "":
+		err = fmt.Errorf("node= is missing: write the id of a node, as /clients lists them")
+	case name != "" && typeURL == "":
+		err = fmt.Errorf("name=%q: write the type too", name)
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	writeJSON(w, http.StatusOK, a.why(time.Now(), node, typeURL, name))
+}
+
+// why explains what the streams of a node have to do with a name of a type.
+func (a *Admin) why(now time.Time, node, typeURL, name string) *explanation {
+	x := &explanation{NodeID: node, Name: name, Streams: []explained{}}
+	if typeURL != "" {
+		x.Type = metrics.ShortName(typeURL)
+	}
+	if a.cfg.Explain == nil {
+		x.State, x.Headline = stateUnknown, "nothing is known of clients"
+		return x
+	}
+	for _, found := range a.cfg.Explain(node, typeURL, name) {
+		x.Streams = append(x.Streams, a.explainStream(now, &found, typeURL, name)...)
+	}
+	if len(x.Streams) == 0 {
+		x.State, x.Headline = stateUnknown, "no stream of this node is open: it is not connected to this replica"
+		if last := a.lastRejection(node); last != "" {
+			x.Headline += "; " + last
+		}
+		return x
+	}
+	worst := slices.MinFunc(x.Streams, func(a, b explained) int {
+		return slices.Index(byTrouble, a.State) - slices.Index(byTrouble, b.State)
+	})
+	x.State, x.Headline = worst.State, worst.Headline
+	return x
+}
+
+// lastRejection is what the node rejected last before it went, if that is in the book.
+func (a *Admin) lastRejection(node string) string {
+	if a.cfg.Rejections == nil {
+		return ""
+	}
+	for _, x := range a.cfg.Rejections() {
+		for _, e := range slices.Backward(x.Examples) {
+			if e.NodeID == node {
+				return fmt.Sprintf("before it went it rejected %s %s at %s: %s",
+					typeName(x.TypeURL), cmp.Or(x.Resource, "(it does not say which)"), e.At.UTC().Format(time.RFC3339), e.Message)
+			}
+		}
+	}
+	return ""
+}
+
+// explainStream explains one stream: its parts, or without a type all its types in short.
+func (a *Admin) explainStream(now time.Time, x *downstream.Explained, typeURL, name string) (all []explained) {
+	about := func() explained {
+		return explained{
+			Stream: x.Stream, Peer: x.Peer, Identity: x.Identity, Dialect: x.Dialect, Since: x.Since,
+			Group: explainedGroup{Origin: x.Origin, Key: x.Group, Why: []string{}}, Steps: []step{}, Waits: []wait{},
+		}
+	}
+	switch {
+	case typeURL == "" && len(x.Types) > 0:
+		for i := range x.Types {
+			e := about()
+			e.Type = metrics.ShortName(x.Types[i].TypeURL)
+			e.ofType(now, x, &x.Types[i])
+			all = append(all, e)
+		}
+		return all
+	case x.Type == nil:
+		e := about()
+		e.notAsked(now, x, typeURL)
+		return append(all, e)
+	}
+	for i := range x.Parts {
+		p := &x.Parts[i]
+		asks := p.Named != "" || len(p.Sets) > 0
+		if name != "" && !asks && (i < len(x.Parts)-1 || len(all) > 0) {
+			continue // another part has it, or the last one says that none has
+		}
+		e := about()
+		e.Parameters = p.Params
+		e.Group = groupWhy(p)
+		e.walk(now, x, p, name)
+		all = append(all, e)
+	}
+	if len(x.Parts) == 0 { // all names are refused
+		e := about()
+		e.walk(now, x, nil, name)
+		all = append(all, e)
+	}
+	return all
+}
+
+// groupWhy is the group of a part, and what makes the client a member of it.
+func groupWhy(p *downstream.ExplainedPart) explainedGroup {
+	g := explainedGroup{Origin: p.Group.Origin().Name(), Key: p.Group.Key(), Why: []string{}}
+	if p.Group.IsDedicated() {
+		g.Why = append(g.Why, "the listener has the type asked in a group of this stream alone, with its whole node")
+		return g
+	}
+	by, fields := p.Group.Origin().GroupBy(), p.Group.Fields()
+	if len(by) == 0 {
+		g.Why = append(g.Why, "group_by has no field, so all clients of the origin are one group")
+	}
+	for _, term := range by {
+		value, has := fields[term]
+		if !has || value == "" {
+			value = "(not stated)"
+		}
+		g.Why = append(g.Why, term+" = "+value)
+	}
+	return g
+}
