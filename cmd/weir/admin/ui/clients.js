@@ -4,6 +4,7 @@ import { Load } from './fetch.js';
 import { View, Badge, Table, Facts } from './parts.js';
 import { Why } from './why.js';
 import { live } from './live.js';
+import { groupName } from './map.js';
 
 export const clientState = (c) => {
   if (c.types.some((t) => t.nacking)) return ['bad', 'rejects'];
@@ -19,7 +20,7 @@ export const waits = (t) => (t.waits ?? []).map((w) => html`<${Badge} key=${w.re
 const columns = [
   { head: 'Client', cell: (c) => html`<a href=${links.client(c.node_id)}>${c.node_id || html`<span class="dim">no node id</span>`}</a>` },
   { head: 'State', cell: (c) => { const [s, text] = clientState(c); return html`<${Badge} state=${s}>${text}<//>`; } },
-  { head: 'For', num: true, cell: (c) => html`<${Ago} at=${unsyncedSince(c)} suffix=${false} none="" />` },
+  { head: 'For', num: true, cell: (c) => unsyncedSince(c) && html`<${Ago} at=${unsyncedSince(c)} suffix=${false} />` },
   { head: 'What', wide: true, cell: (c) => {
     const r = rejected(c);
     if (r) return html`<span class="clip" title=${r.rejected?.message}><b>${r.type}</b> ${r.rejected?.message}</span>`;
@@ -27,8 +28,8 @@ const columns = [
     return behind.length ? html`${behind.map((t) => html`<span key=${t.type}><b>${t.type}</b> ${waits(t)} </span>`)}`
       : html`<span class="dim">${c.types.map((t) => t.type).join(', ')}</span>`;
   } },
-  { head: 'Origin', cell: (c) => html`<a href=${links.group(c.origin, c.group)}>${c.origin}</a>` },
-  { head: 'Cluster', cell: (c) => c.node_cluster },
+  { head: 'Origin', cell: (c) => html`<a href=${links.origin(c.origin)}>${c.origin}</a>` },
+  { head: 'Group', cell: (c) => html`<a href=${links.group(c.origin, c.group)} title=${c.group}>${groupName(c.origin, c.group)}</a>` },
   { head: 'Peer', cell: (c) => html`<span class="dim num">${c.peer}</span>` },
   { head: 'Since', num: true, cell: (c) => html`<${Ago} at=${c.since} suffix=${false} />` },
 ];
@@ -91,7 +92,7 @@ function Stream({ c }) {
     <h3>Stream ${c.stream} <${Badge} state=${state}>${text}<//></h3>
     <${Facts} of=${[
     ['Peer', c.peer], ['Since', html`<${Ago} at=${c.since} />`], ['Cluster', c.node_cluster], ['Identity', c.identity], ['Dialect', c.dialect],
-    ['Origin', html`<a href=${links.origin(c.origin)}>${c.origin}</a>`], ['Group', html`<a href=${links.group(c.origin, c.group)}><code>${c.group}</code></a>`],
+    ['Origin', html`<a href=${links.origin(c.origin)}>${c.origin}</a>`], ['Group', html`<a href=${links.group(c.origin, c.group)} title=${c.group}>${groupName(c.origin, c.group)}</a>`],
     ['Dedicated groups', c.dedicated_groups?.join(', ')], ['Parameter sets', c.parameter_sets],
   ]} />
     <${Table} label="Types" rows=${c.types} attrs=${(t) => ({ key: t.type_url })} empty="It has asked for nothing yet." columns=${[
@@ -100,10 +101,10 @@ function Stream({ c }) {
     { head: 'Asks', cell: (t) => [t.wildcard && 'all', t.names > 0 && `${num(t.names)} by name`].filter(Boolean).join(' and ') || 'nothing' },
     { head: 'Responses', num: true, cell: (t) => num(t.responses) },
     { head: 'NACKs', num: true, cell: (t) => num(t.nacks) },
-    { head: 'Waits', wide: true, cell: (t) => html`${waits(t)}${t.in_flight_since && html`<span class="dim">sent <${Ago} at=${t.in_flight_since} />, not answered </span>`}
+    { head: 'Waits', wide: true, cell: (t) => (t.waits?.length || t.in_flight_since || t.refused_names || t.origins) && html`${waits(t)}${t.in_flight_since && html`<span class="dim">sent <${Ago} at=${t.in_flight_since} />, not answered </span>`}
         ${t.refused_names > 0 && html`<span class="dim">${num(t.refused_names)} names refused </span>`}
         ${t.origins?.map((p) => html`<span key=${p.origin + p.group + p.parameters} class="dim">${p.origin}${p.parameters && ` with ${p.parameters}`} </span>`)}` },
-    { head: 'Version', cell: (t) => html`<code class="clip">${t.acked_version}</code>${t.sent_version && t.sent_version !== t.acked_version && html` <span class="dim">sent ${t.sent_version}</span>`}` },
+    { head: 'Version', cell: (t) => (t.acked_version || t.sent_version) && html`<code class="clip">${t.acked_version}</code>${t.sent_version && t.sent_version !== t.acked_version && html` <span class="dim">sent ${t.sent_version}</span>`}` },
   ]} />
     ${c.types.filter((t) => t.rejected).map((t) => html`<p key=${t.type_url} class="note is-bad reason" data-reason><b>${t.type}</b> <${Ago} at=${t.rejected.at} />: ${t.rejected.message}</p>`)}
   </section>`;

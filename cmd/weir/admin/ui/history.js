@@ -3,6 +3,7 @@ import { html, Ago, bytes, links, query, plural } from './lib.js';
 import { Load } from './fetch.js';
 import { View, Badge, Table } from './parts.js';
 import { live } from './live.js';
+import { groupName } from './map.js';
 import { Chart } from './chart.js';
 
 const missing = 'This weir keeps no history (cache.history).';
@@ -15,7 +16,7 @@ const columns = [
   { head: 'Type', cell: (c) => c.type },
   { head: 'Name', cell: (c) => html`<a href=${links.resource(c)}>${c.name}</a>` },
   { head: 'Origin', cell: (c) => html`<a href=${links.origin(c.origin)}>${c.origin}</a>` },
-  { head: 'Group', cell: (c) => html`<code class="clip">${c.group}</code>` },
+  { head: 'Group', cell: (c) => html`<span title=${c.group}>${groupName(c.origin, c.group)}</span>` },
   { head: 'Version', cell: (c) => html`<code class="clip">${c.origin_version || c.version}</code>${c.was_version && html` <span class="dim">was <code class="clip">${c.was_version}</code></span>`}` },
   { head: 'Bytes', num: true, cell: (c) => c.bytes > 0 && bytes(c.bytes) },
 ];

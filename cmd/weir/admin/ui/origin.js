@@ -3,7 +3,7 @@ import { html, Ago, num, bytes, plural, links, query, isTime } from './lib.js';
 import { Load } from './fetch.js';
 import { View, Badge, Table, Facts, Action } from './parts.js';
 import { live, Watching } from './live.js';
-import { Flow, originState } from './map.js';
+import { Flow, groupName, originState } from './map.js';
 import { ClientRows } from './clients.js';
 
 // Actions are what an operator can do to an origin.
@@ -86,7 +86,7 @@ const Types = ({ origin, group, types }) => html`<${Table} label="Types" rows=${
 export function Group({ origin, group }) {
   return html`<${Load} path=${`/groups${query({ origin, limit: 100000 })}`} every=${5000}>${(data) => {
     const g = data.groups.find((x) => x.key === group);
-    return html`<${View} name="group" title=${g?.node_cluster || g?.node_id || group} json=${`/groups${query({ origin })}`}
+    return html`<${View} name="group" title=${groupName(origin, group)} json=${`/groups${query({ origin })}`}
         back=${{ href: links.origin(origin), text: origin }} sub=${html`<code>${group}</code>`}>
       ${!g ? html`<p class="note">There is no such group now: its last client has left.</p>` : html`
         <${Facts} of=${[
