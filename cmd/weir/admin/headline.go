@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"slices"
@@ -143,16 +144,16 @@ func (o *Overview) clients(add adder) {
 		}
 		add(Bad, "#/nacks", "%s %s %s of %s: %s", counted(o.Nacking, "client"), verb, what, r.Origin, short(r.Message))
 	}
-	if w := o.Worst; w != nil && o.WorstLag >= lagNoted.Seconds() {
+	if w := o.Stuck; w != nil && o.At.Sub(w.Since) >= lagNoted {
 		why := ""
 		if w.Unanswered {
 			why = ": the origin has not answered"
 		}
 		others := ""
-		if o.Unsynced > 1 {
-			others = fmt.Sprintf(", and %d others not either", o.Unsynced-1)
+		if n := o.Unsynced - o.Nacking - 1; n > 0 {
+			others = fmt.Sprintf(", nor have %d others", n)
 		}
-		add(Warn, "#/clients?unsynced=1", "Client %s has not had the newest %s of %s since %s%s%s.", short(w.NodeID), w.Type, w.Origin, clock(w.Since), others, why)
+		add(Warn, "#/clients?unsynced=1", "Client %s has not had the newest %s of %s since %s%s%s.", short(cmp.Or(w.NodeID, w.Peer)), w.Type, w.Origin, clock(w.Since), others, why)
 	}
 }
 

@@ -25,8 +25,8 @@ func TestHeadline(t *testing.T) {
 	well := mesh(func(*OriginOverview) {})
 	lag := func(seconds float64, unanswered bool, unsynced int) func(*Overview) {
 		return func(o *Overview) {
-			o.Clients, o.Unsynced, o.WorstLag = 10, unsynced, seconds
-			o.Worst = &Worst{NodeID: "web-1", Type: "cds", Origin: "mesh", Since: at, Unanswered: unanswered}
+			o.Clients, o.Unsynced, o.At = 10, unsynced, at.Add(time.Duration(seconds)*time.Second)
+			o.Stuck = &Worst{NodeID: "web-1", Type: "cds", Origin: "mesh", Since: at, Unanswered: unanswered}
 		}
 	}
 	for _, row := range []struct {
@@ -62,7 +62,7 @@ func TestHeadline(t *testing.T) {
 		}}, Bad, "3 clients reject cds web of mesh: no such thing"},
 		{"one rejects a list", []func(*Overview){well, func(o *Overview) { o.Nacking, o.Rejected = 1, &Rejected{Origin: "mesh", Type: "lds", Message: "no"} }}, Bad, "1 client rejects lds of mesh: no"},
 		{"stuck", []func(*Overview){well, lag(45, false, 1)}, Warn, "Client web-1 has not had the newest cds of mesh since 2026-11-26 03:00:00Z."},
-		{"slow origin", []func(*Overview){well, lag(45, true, 4)}, Warn, "Client web-1 has not had the newest cds of mesh since 2026-11-26 03:00:00Z, and 3 others not either: the origin has not answered."},
+		{"slow origin", []func(*Overview){well, lag(45, true, 4)}, Warn, "Client web-1 has not had the newest cds of mesh since 2026-11-26 03:00:00Z, nor have 3 others: the origin has not answered."},
 		{"disk full", []func(*Overview){well, func(o *Overview) { o.Snapshot = &Snapshot{Error: "no space left on device"} }}, Warn, "The snapshot is not written: no space left on device."},
 		{"certificate expired", []func(*Overview){well, func(o *Overview) {
 			o.Certificates = map[string]time.Time{"listener": at.Add(time.Hour), "admin": at, "origin": at.Add(30 * 24 * time.Hour)}
@@ -88,7 +88,7 @@ func TestHeadline(t *testing.T) {
 func TestHeadlineOrder(t *testing.T) {
 	at := time.Unix(1, 0)
 	o := &Overview{
-		At: at, Clients: 9, Unsynced: 9, Nacking: 1, WorstLag: 100, Worst: &Worst{Type: "cds"}, Rejected: &Rejected{Type: "cds"}, Ready: Readiness{State: "draining"},
+		At: at, Clients: 9, Unsynced: 9, Nacking: 1, Stuck: &Worst{Type: "cds", Since: at.Add(-time.Minute)}, Rejected: &Rejected{Type: "cds"}, Ready: Readiness{State: "draining"},
 		Config: ConfigState{Refused: at}, Snapshot: &Snapshot{Error: "x"}, Certificates: map[string]time.Time{"admin": at}, Memory: Memory{Short: true},
 		Held:    []Held{{Origin: "b", By: "guard"}},
 		Origins: []OriginOverview{{Origin: Origin{Name: "a/b", Error: "x"}}, {Origin: Origin{Name: "b", Connected: true, FrozenBy: []string{"operator"}}}},

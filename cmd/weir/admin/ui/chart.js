@@ -71,7 +71,7 @@ export class Chart extends Component {
       legend: { show: false },
       hooks: { setCursor: [(u) => u.cursor.idx !== this.state.index && this.setState({ index: u.cursor.idx ?? null })] },
       scales: { y: { range: (_, low, high) => [0, max ?? Math.max(high * 1.1, 1)] } },
-      axes: [{ ...axis, space: 70, values: (_, all) => all.map((t) => hours(t, all.length > 1 && all[1] - all[0] < 60)) }, { ...axis, size: 56, values: (_, all) => all.map((v) => format(v)) }],
+      axes: [{ ...axis, size: 28, space: 70, values: (_, all) => all.map((t) => hours(t, all.length > 1 && all[1] - all[0] < 60)) }, { ...axis, size: 56, values: (_, all) => all.map((v) => format(v)) }],
       series: [{},
         ...lines.map(([label, name]) => ({
           label,

@@ -30,8 +30,8 @@ const columns = [
   } },
   { head: 'Origin', cell: (c) => html`<a href=${links.origin(c.origin)}>${c.origin}</a>` },
   { head: 'Group', cell: (c) => html`<a href=${links.group(c.origin, c.group)} title=${c.group}>${groupName(c.origin, c.group)}</a>` },
-  { head: 'Peer', cell: (c) => html`<span class="dim num">${c.peer}</span>` },
-  { head: 'Since', num: true, cell: (c) => html`<${Ago} at=${c.since} suffix=${false} />` },
+  { head: 'Peer', minor: true, cell: (c) => html`<span class="dim num">${c.peer}</span>` },
+  { head: 'Since', num: true, minor: true, cell: (c) => html`<${Ago} at=${c.since} suffix=${false} />` },
 ];
 
 // ClientRows are the clients of a filter, page by page. Pages are kept by where they begin, so that
@@ -93,7 +93,7 @@ function Stream({ c }) {
     <${Facts} of=${[
     ['Peer', c.peer], ['Since', html`<${Ago} at=${c.since} />`], ['Cluster', c.node_cluster], ['Identity', c.identity], ['Dialect', c.dialect],
     ['Origin', html`<a href=${links.origin(c.origin)}>${c.origin}</a>`], ['Group', html`<a href=${links.group(c.origin, c.group)} title=${c.group}>${groupName(c.origin, c.group)}</a>`],
-    ['Dedicated groups', c.dedicated_groups?.join(', ')], ['Parameter sets', c.parameter_sets],
+    ['Waits', c.waits?.length > 0 && waits(c)], ['Dedicated groups', c.dedicated_groups?.join(', ')], ['Parameter sets', c.parameter_sets],
   ]} />
     <${Table} label="Types" rows=${c.types} attrs=${(t) => ({ key: t.type_url })} empty="It has asked for nothing yet." columns=${[
     { head: 'Type', cell: (t) => html`<a href=${links.resources({ origin: c.origin, group: c.group, type: t.type })}>${t.type}</a>` },

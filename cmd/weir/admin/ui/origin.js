@@ -47,7 +47,7 @@ export class Origin extends Watching {
     }
     const f = o.fallback;
     return html`<${View} name="origin" title=${name} json="/origins" back=${{ href: '#/', text: 'Overview' }}
-        sub=${html`<${Badge} state=${o.state}>${originState(o)}<//> ${o.kind} ${o.source}`}>
+        sub=${html`<${Badge} state=${o.connected ? 'good' : o.state}>${originState(o)}<//> ${o.kind} ${o.source}`}>
       <div class="columns">
         <${Facts} of=${[
     ['State', html`${originState(o)} <${Ago} at=${o.since} suffix=${false} none="" />`],

@@ -21,8 +21,8 @@ const columns = [
   { head: 'Origin', cell: (r) => r.origin },
   { head: 'Group', cell: (r) => html`<span title=${r.group}>${groupName(r.origin, r.group)}</span>` },
   { head: 'Variant', cell: (r) => r.constraints || r.parameters?.join(', ') },
-  { head: 'Version', cell: (r) => html`<code class="clip">${r.origin_version || r.version}</code>` },
-  { head: 'Bytes', num: true, cell: (r) => !r.secret && bytes(r.bytes) },
+  { head: 'Version', minor: true, cell: (r) => html`<code class="clip">${r.origin_version || r.version}</code>` },
+  { head: 'Bytes', num: true, minor: true, cell: (r) => !r.secret && bytes(r.bytes) },
   { head: 'Clients', num: true, cell: (r) => num(r.clients) },
 ];
 
