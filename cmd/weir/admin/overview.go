@@ -28,6 +28,8 @@ type Overview struct {
 	InSyncPercent float64 `json:"in_sync_percent"`
 	Unsynced      int     `json:"unsynced"`
 	Nacking       int     `json:"nacking"`
+	// Young are those that came within the last minute.
+	Young int `json:"new_clients"`
 	// WorstLag is for how long Worst has not had the newest configuration. Nil: all have it.
 	WorstLag float64 `json:"worst_lag_seconds"`
 	Worst    *Worst  `json:"worst,omitempty"`
@@ -209,6 +211,9 @@ func (a *Admin) count(o *Overview) tally {
 	for i := range clients {
 		c := &clients[i]
 		nacking, since := trouble(c)
+		if o.At.Sub(c.Since) < youngFor {
+			o.Young++
+		}
 		if !since.IsZero() {
 			o.Unsynced++
 		}

@@ -86,6 +86,8 @@ export const clock = (t) => new Date(t).toLocaleString(undefined, {
   month: 'short', day: 'numeric', hour: '2-digit', minute: '2-digit', second: '2-digit', hour12: false,
 });
 
+export const hour = (t) => new Date(t).toLocaleTimeString(undefined, { hour12: false });
+
 // Ago is a relative time that ticks; its title is the time.
 const ticking = new Set();
 setInterval(() => ticking.forEach((c) => c.forceUpdate()), 1000);

@@ -14,6 +14,7 @@ export function groupState(g) {
 
 export function originState(o) {
   if (o.connected) return 'connected';
+  if (o.kind === 'files' && o.error) return 'files refused';
   if (o.state === 'bad') return o.reached ? 'away' : 'never answered';
   return 'not asked yet';
 }
