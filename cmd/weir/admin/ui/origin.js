@@ -1,5 +1,5 @@
 // An origin with its groups and actions, and a group with its types and clients.
-import { html, Ago, num, bytes, plural, links, query, isTime } from './lib.js';
+import { html, Ago, num, bytes, plural, links, query, isTime, typeOf, typeName } from './lib.js';
 import { Load } from './fetch.js';
 import { View, Badge, Table, Facts, Action } from './parts.js';
 import { live, Watching } from './live.js';
@@ -70,9 +70,9 @@ export class Origin extends Watching {
 
 // Types are those of a group, as its origin is asked for them.
 const Types = ({ origin, group, types }) => html`<${Table} label="Types" rows=${types} empty="Nothing is asked."
-  attrs=${(t) => ({ key: t.type_url })} href=${(t) => links.resources({ origin, group, type: t.type })}
+  attrs=${(t) => ({ key: t.type_url })} href=${(t) => links.resources({ origin, group, type: typeOf(t) })}
   columns=${[
-    { head: 'Type', cell: (t) => html`<a href=${links.resources({ origin, group, type: t.type })}>${t.type}</a>` },
+    { head: 'Type', cell: (t) => html`<a href=${links.resources({ origin, group, type: typeOf(t) })}>${typeName(t)}</a>` },
     { head: 'Resources', num: true, cell: (t) => html`${num(t.resources)} <span class="dim">${bytes(t.bytes)}</span>` },
     { head: 'Asked', cell: (t) => [t.wildcard && 'all', t.names > 0 && `${num(t.names)} by name`, t.collections > 0 && plural(t.collections, 'collection')].filter(Boolean).join(', ') || 'nothing' },
     { head: 'State', cell: (t) => html`${t.waiting > 0 && html`<${Badge} state="warn">${num(t.waiting)} unanswered<//> `}

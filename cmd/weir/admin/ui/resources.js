@@ -1,5 +1,5 @@
 // The list of resources, and one resource with its variants, holders, versions and diff.
-import { html, Component, num, bytes, plural, links, query } from './lib.js';
+import { html, Component, num, bytes, plural, links, query, typeName } from './lib.js';
 import { Load } from './fetch.js';
 import { View, Badge, Table, Facts, Code, pretty } from './parts.js';
 import { live } from './live.js';
@@ -16,7 +16,7 @@ const state = (r) => {
 
 const columns = [
   { head: 'Name', cell: (r) => html`<a href=${links.resource(r)}>${r.name}</a>` },
-  { head: 'Type', cell: (r) => r.type },
+  { head: 'Type', cell: typeName },
   { head: 'State', cell: (r) => { const [s, text] = state(r); return html`<${Badge} state=${s}>${text}<//>${r.fallback && html` <${Badge} state="warn">fallback<//>`}${r.shadowed && html` <${Badge} state="warn">shadowed<//>`}`; } },
   { head: 'Origin', cell: (r) => r.origin },
   { head: 'Group', cell: (r) => html`<span title=${r.group}>${groupName(r.origin, r.group)}</span>` },
