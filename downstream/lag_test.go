@@ -95,7 +95,7 @@ func TestLateClientIsTheOrigins(t *testing.T) {
 	east.up()
 	behind := func(want string) {
 		t.Helper()
-		if got := p.session.status().Types[0].Behind; got != want {
+		if got := p.session.status(time.Now()).Types[0].Behind; got != want {
 			t.Errorf("it is behind %s, want %s", got, want)
 		}
 	}
