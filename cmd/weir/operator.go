@@ -31,6 +31,7 @@ type operator struct {
 	all       string      // dns:///NAME:PORT: every replica is asked instead (replicas.go); empty: address is
 	tokenFile string
 	tls       security
+	body      string // of actions, in JSON
 }
 
 // adminVariable is the environment variable for --admin, used if the flag is not given.
@@ -86,7 +87,7 @@ func (o *operator) ask(ctx context.Context, method, path string) (code int, body
 	}
 	ctx, cancel := context.WithTimeout(ctx, operatorWait)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, method, base+path, http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, method, base+path, strings.NewReader(o.body))
 	if err != nil {
 		return 0, nil, o.unusable()
 	}

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/weir-xds/weir/cmd/weir/csds"
+	"github.com/weir-xds/weir/cmd/weir/levels"
 	"github.com/weir-xds/weir/downstream"
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
@@ -70,6 +71,8 @@ type Config struct {
 	Counts *metrics.Metrics
 	// Log gets actions and refusals; nil: no log.
 	Log *zap.Logger
+	// Levels say what is logged; nil: as if all packages logged at level info.
+	Levels *levels.Levels
 }
 
 // Admin has the handlers of the port.
@@ -87,6 +90,9 @@ type Admin struct {
 func New(cfg Config) (*Admin, error) {
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
+	}
+	if cfg.Levels == nil {
+		cfg.Levels = levels.New("info", nil)
 	}
 	if cfg.TokenFile != "" {
 		if _, err := ReadToken(cfg.TokenFile); err != nil {
@@ -118,6 +124,8 @@ func (a *Admin) Handler() http.Handler {
 	mux.HandleFunc("GET /nacks/book", a.nackBook)
 	mux.HandleFunc("GET /authz", a.authz)
 	mux.HandleFunc("GET /config", a.config)
+	mux.HandleFunc("GET /log", a.levels)
+	mux.HandleFunc("POST /log", a.setLevel)
 	if a.cfg.Pprof {
 		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
