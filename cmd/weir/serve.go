@@ -32,8 +32,8 @@ type process struct {
 	keepIn   string
 	hangup   <-chan os.Signal // asks for a reload; nil: nothing does
 	via      string           // viaName
-	base     *zap.Logger // of all packages
-	log      *zap.Logger // of the process itself
+	base     *zap.Logger      // of all packages
+	log      *zap.Logger      // of the process itself
 	levels   *levels.Levels
 	started  time.Time
 	table    *relay.Table

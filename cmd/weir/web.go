@@ -128,6 +128,7 @@ func (p *process) openAdmin(ctx context.Context) error {
 		Clients:    func() []downstream.ClientStatus { return p.server.Clients() },
 		Rejections: func() []downstream.Rejection { return p.server.Rejections() },
 		Decisions:  func() downstream.Decisions { return p.server.Decisions() },
+		Follow:     func(node string) (*downstream.Follower, func(), error) { return p.server.Follow(node) },
 		Snapshot:   p.kept.status,
 		Freeze: func(origin string, on bool) (string, bool, error) {
 			return p.freezes.operate(origin, on, time.Now())

@@ -35,6 +35,8 @@ type Config struct {
 	Rejections func() []downstream.Rejection
 	// Decisions is what the rules of authorization decided; nil: nothing is known of it.
 	Decisions func() downstream.Decisions
+	// Follow begins to follow the client with a node id; nil: nobody can be followed.
+	Follow func(node string) (_ *downstream.Follower, stop func(), _ error)
 	// Snapshot returns the state of the snapshot; nil: there is none.
 	Snapshot func() *Snapshot
 	// Metrics are served at /metrics.
@@ -124,6 +126,7 @@ func (a *Admin) Handler() http.Handler {
 	mux.HandleFunc("GET /nacks/book", a.nackBook)
 	mux.HandleFunc("GET /authz", a.authz)
 	mux.HandleFunc("GET /config", a.config)
+	mux.HandleFunc("GET /explain/follow", a.follow)
 	mux.HandleFunc("GET /log", a.levels)
 	mux.HandleFunc("POST /log", a.setLevel)
 	if a.cfg.Pprof {
