@@ -264,7 +264,8 @@ func (p *poll) refusal(now time.Time) {
 	s.refused(&n, p.stream, session)
 }
 
-// tell tells those who watch the client of the answer, and that the poll has ended.
+// tell tells those who watch the client of the answer, and that the poll has ended. It locks the
+// session.
 func (p *poll) tell(err error) {
 	st := p.stream
 	st.session.mu.Lock()

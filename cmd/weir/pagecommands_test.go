@@ -71,7 +71,6 @@ var commandsShownBy = map[string]string{
 	"weir run -c /etc/weir/weir.yaml --last-good=/var/lib/weir": "TestWeirOfThePages TestLastGood",
 	"weir clients --unsynced":                                   "TestWeirOfThePages",
 	"weir log":                                                  "TestWeirOfThePages TestLogCommand",
-	"curl -N 'http://127.0.0.1:19080/explain/follow?node=envoy-1'":                                              "TestFollowClient",
 	"openssl rand -base64 32 > /etc/weir/snapshot.key && chmod 0400 /etc/weir/snapshot.key":                     "TestKeyOfThePage",
 	"kubectl create secret generic weir-tickets --from-file=keys --dry-run=client -o yaml | kubectl apply -f -": "TestKubectlOfThePages",
 	"cd cmd/weirload/bench":                                                                                         "TestStudiesOfThePages",
