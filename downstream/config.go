@@ -28,7 +28,8 @@ type Config struct {
 	Via string
 	// Metrics counts events; nil: nothing is counted.
 	Metrics *metrics.Metrics
-	// Log gets changes of state of streams; nil: no log.
+	// Log gets changes of state of streams, and at level debug what happens to each client
+	// (Event); nil: no log.
 	Log *zap.Logger
 	// Resolver finds the types nested in resources, for REST-JSON (REST-9). Nil: those linked in.
 	Resolver Resolver
@@ -44,6 +45,10 @@ type Config struct {
 	Limits Limits
 	// Timing has the timeouts and delays.
 	Timing Timing
+	// Traces is told what becomes of updates that are traced; nil: nothing is.
+	Traces Traces
+
+	watchers *watchers // set by New
 }
 
 // Limits bound what clients can use (ERR-7). In each field zero means the default, and a negative

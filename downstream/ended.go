@@ -96,7 +96,18 @@ func (st *stream) account(err error) {
 	if why == endedLagging || why == endedStalled {
 		s.cfg.Metrics.Stalled(string(why))
 	}
+	st.ends(now, why, err)
 	s.sayEnded(st, now, why, err)
+}
+
+// ends tells those who watch the client that its stream has ended.
+func (st *stream) ends(now time.Time, why ended, err error) {
+	st.server.cfg.watchers.tellStream(st, EventEnded, func(e *Event) {
+		e.Why, e.Waited = string(why), now.Sub(st.session.opened)
+		if err != nil {
+			e.Text = clip(err.Error(), maxNackText)
+		}
+	})
 }
 
 // sayEnded logs the end of a stream unless it is expected, or the reason was logged just now or has

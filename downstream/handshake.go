@@ -86,6 +86,9 @@ func failedBy(err error) handshakeFailure {
 func (s *Server) handshakeFailed(err error, from net.Addr) {
 	why := failedBy(err)
 	s.cfg.Metrics.HandshakeFailure(string(why))
+	if ce := s.cfg.Log.Check(zap.DebugLevel, "a TLS handshake failed"); ce != nil {
+		ce.Write(zap.String("reason", string(why)), zap.Stringer("peer", from), zap.String("error", clip(err.Error(), maxNackText)))
+	}
 	if why == handshakeClosed {
 		return
 	}

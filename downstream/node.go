@@ -3,6 +3,7 @@ package downstream
 import (
 	"errors"
 	"hash/maphash"
+	"time"
 
 	"github.com/weir-xds/weir/constraints"
 	"github.com/weir-xds/weir/relay"
@@ -14,7 +15,7 @@ import (
 
 // lookAtNode handles the node of a request. Nearly all clients that send it again send the same,
 // which needs no second look.
-func (s *session) lookAtNode(in *content) error {
+func (s *session) lookAtNode(now time.Time, in *content) error {
 	if s.group != nil && in.node.n == 0 {
 		return nil
 	}
@@ -29,7 +30,9 @@ func (s *session) lookAtNode(in *content) error {
 		return undecoded(err)
 	case s.group == nil:
 		s.showNode(in, node) // before it is changed
-		err = s.join(node)
+		if err = s.join(node); err == nil {
+			s.eventJoined(now)
+		}
 	default:
 		err = s.checkNode(s.rights.set(node))
 	}

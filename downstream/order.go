@@ -39,6 +39,7 @@ func (s *session) take(now time.Time) []*response {
 	s.writerLock()
 	defer s.mu.Unlock()
 	s.now = now
+	s.looks()
 	if s.group == nil || s.closed {
 		return nil
 	}
@@ -52,6 +53,9 @@ func (s *session) take(now time.Time) []*response {
 	batch := s.release(now)
 	if w.gathers && !s.gathers(now) {
 		s.mailbox.Signal() // the answer to a request waited behind what was held, and ends the window
+	}
+	if s.telling && s.writer != nil {
+		s.writer.notes, s.notes = s.notes, nil
 	}
 	return batch
 }
@@ -193,6 +197,9 @@ func (s *session) holdBack(now time.Time, st *streamType, why metrics.WaitReason
 	if st.heldSince.IsZero() {
 		st.heldSince = now
 		st.heldCount++
+		if s.telling {
+			s.event(now, EventWaits, st).Why = heldForOrder
+		}
 	}
 	if why == metrics.WaitEarlierSet {
 		st.heldFrom = time.Time{}

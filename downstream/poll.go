@@ -104,6 +104,7 @@ func (p *poll) serve(ctx context.Context, via []string, read func() error, write
 	s := p.stream.server
 	defer p.end(nil)
 	defer func() { p.account(err) }()
+	defer func() { p.tell(err) }()
 	if err := node.CheckVia(via, p.stream.session.cfg.via); err != nil {
 		return status.Error(codes.FailedPrecondition, err.Error())
 	}
@@ -243,6 +244,8 @@ func (p *poll) ask(session *session) error {
 			st.server.limits.note(now, n.limit.limit, n.limit.text, st)
 		case n.decided != nil && session == st.session: // else the client has not asked again
 			st.decided(now, in.set, n.decided)
+		case n.event != nil && session == st.session:
+			in.set.watchers.tell(st, n.event)
 		}
 	}
 	if session == st.session {
@@ -262,6 +265,18 @@ func (p *poll) refusal(now time.Time) {
 	s.cfg.Metrics.Downstream(session.only, session.dialect()).Nack()
 	n := note{typeURL: session.only, nack: nack, origin: session.settings().origin.Name(), group: session.group.Key()}
 	s.refused(&n, p.stream, session)
+}
+
+// tell tells those who watch the client of the answer, and that the poll has ended. It locks the
+// session.
+func (p *poll) tell(err error) {
+	st := p.stream
+	st.session.mu.Lock()
+	notes := st.session.notes
+	st.session.notes = nil
+	st.session.mu.Unlock()
+	st.tell(notes)
+	st.ends(time.Now(), endedBy(err), err)
 }
 
 // late is the answer if not everything is known in time.

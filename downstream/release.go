@@ -140,14 +140,15 @@ func (s *session) tellable(st *streamType) bool {
 
 // write makes the messages of a type's held answer and refusals, and records them as in flight.
 func (s *session) write(now time.Time, st *streamType, out []*response) []*response {
-	a := st.held
+	a, heldSince, from := st.held, st.heldSince, len(out)
 	st.held, st.blank, st.stuckSince = nil, false, time.Time{}
 	st.unhold()
 	if st.changed {
 		st.changed, s.changesAt = false, now
 	}
 	x, r, parts := sent{at: now, real: a != nil}, newResponse(st, !s.delta && st.wildcard), []part{{}}
-	d := draft{prefix: s.prefix, refusals: s.takeRefusals(st)}
+	refusals := s.takeRefusals(st)
+	d := draft{prefix: s.prefix, refusals: refusals}
 	d.hosts = s.refusedHosts(st, d.refusals)
 	if a != nil {
 		if late(st.typeURL) {
@@ -198,6 +199,12 @@ func (s *session) write(now time.Time, st *streamType, out []*response) []*respo
 	}
 	st.responses++
 	st.remember(x)
+	if s.telling {
+		e := s.eventSent(now, st, a, len(refusals), out[from:])
+		if !heldSince.IsZero() {
+			e.Held, e.Why = now.Sub(heldSince), heldForOrder
+		}
+	}
 	return out
 }
 

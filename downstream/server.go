@@ -114,6 +114,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	n := &connCount{peers: map[netip.Prefix]int{}}
 	n.set(cfg.Limits.Connections, cfg.Limits.ConnectionsPerPeer)
+	cfg.watchers = &watchers{log: cfg.Log, traces: cfg.Traces}
 	ruled := inForce{}
 	ruled.put(cfg.Rules, time.Now())
 	return &Server{

@@ -49,6 +49,7 @@ type settings struct {
 	rules          *authz.Rules     // nil: everything is allowed
 	address        string           // of the listener, for the rules
 	traceID        func(typeURL string, received time.Time) string
+	watchers       *watchers // nil: nobody can watch
 }
 
 func newSettings(cfg Config, lc ListenerConfig) *settings {
@@ -56,7 +57,7 @@ func newSettings(cfg Config, lc ListenerConfig) *settings {
 		table: cfg.Table, origin: lc.Origin, instance: cfg.Instance, via: cfg.Via, limits: cfg.Limits, timing: cfg.Timing, metrics: cfg.Metrics,
 		federated: cfg.Table.Federated(lc.Origin), compression: lc.Compression, requireNodeID: lc.RequireNodeID, noLegacy: map[string]bool{},
 		seed: maphash.MakeSeed(), responseHeader: &responseHeaders{}, dedicated: map[string]bool{}, assumed: lc.AssumeFeatures,
-		rules: cfg.Rules, address: lc.Address, traceID: cfg.TraceID,
+		rules: cfg.Rules, address: lc.Address, traceID: cfg.TraceID, watchers: cfg.watchers,
 	}
 	set.secrets.dedicated, set.secrets.byIdentity = cfg.Table.SecretsFrom(lc.Origin)
 	set.tooLong = limitReason("name_bytes", cfg.Limits.NameBytes, "the name is longer")
@@ -123,6 +124,7 @@ type session struct {
 	served      bool // an answer was written
 	unsure      bool // a restored Listener or route is not confirmed (ORD-11)
 	closed      bool
+	telling     bool            // events are noted, since somebody wants to know
 	authorities authorities     // of the names asked for
 	deltaOf     []*relay.Origin // those asked for something that depends on their dialect
 	types       []*streamType   // in ORD-1 order
@@ -154,6 +156,7 @@ type note struct {
 	limit         *reason // of a refusal because of a limit
 	dialect       *reason // of a refusal because of the origin's dialect
 	decided       *decisions
+	event         *Event
 }
 
 func newSession(cfg *settings, delta bool, now time.Time, mailbox *relay.Subscriber) *session {
@@ -199,6 +202,7 @@ func (s *session) newRequest() *request { return &request{delta: s.delta, set: s
 func (s *session) request(now time.Time, in *request) (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.looks()
 	if s.v2 {
 		in.locators, in.leaving = nil, nil // v2 has no such fields (V2-3)
 	}
@@ -221,7 +225,7 @@ func (s *session) client() string {
 
 // enter handles what all requests have in common, and finds the stream-type. first: the stream-type
 // is new.
-func (s *session) enter(in *content) (st *streamType, first bool, err error) {
+func (s *session) enter(now time.Time, in *content) (st *streamType, first bool, err error) {
 	switch {
 	case s.only != "" && len(in.typeURL) == 0: // TRANS-4
 	case s.only != "" && string(in.typeURL) != s.only:
@@ -232,7 +236,7 @@ func (s *session) enter(in *content) (st *streamType, first bool, err error) {
 	case len(in.typeURL) > maxTypeURL:
 		return nil, false, status.Errorf(codes.InvalidArgument, "type_url is longer than %d bytes", maxTypeURL)
 	}
-	if err := s.lookAtNode(in); err != nil {
+	if err := s.lookAtNode(now, in); err != nil {
 		return nil, false, err
 	}
 	for _, st := range s.types {
@@ -343,6 +347,14 @@ func (s *session) nonceOf(nonce []byte) (n uint64, ours bool) {
 		n = 10*n + uint64(c-'0')
 	}
 	return n, true
+}
+
+// nonce is the nonce with a number; "": there are none.
+func (s *session) nonce(n uint64) string {
+	if s.poll {
+		return "" // REST-4
+	}
+	return s.prefix + strconv.FormatUint(n, 10)
 }
 
 // header is the header of a response of the type (STREAM-10). It names the control plane that all

@@ -16,7 +16,7 @@ import (
 // takeInDelta applies a request of a delta stream, which may do several things at once (DELTA-1).
 // The error is the status that the stream ends with.
 func (s *session) takeInDelta(now time.Time, in *content) error {
-	st, first, err := s.enter(in)
+	st, first, err := s.enter(now, in)
 	if err != nil {
 		return err
 	}
@@ -90,6 +90,7 @@ func (s *session) subscribe(now time.Time, st *streamType, in *content, first bo
 		s.refuseAbout(st, name, s.about(p), s.refusalKey(locatorKey(name, p)), why)
 	})
 	s.leaveLocators(st, &to, in.leaving)
+	defer s.eventSubscribed(now, st, in)
 	if st.barred {
 		s.unsubscribed(st, in.unsubscribe.strings(), in.leaving)
 		return s.countNames(st)

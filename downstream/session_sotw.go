@@ -17,7 +17,7 @@ import (
 
 // sotw applies a request of a SotW stream. The error is the status that the stream ends with.
 func (s *session) sotw(now time.Time, in *content) error {
-	st, first, err := s.enter(in)
+	st, first, err := s.enter(now, in)
 	if err != nil {
 		return err
 	}
@@ -112,6 +112,7 @@ func (s *session) list(now time.Time, st *streamType, in *content) error {
 	if err := s.replace(now, st, to, version); err != nil {
 		return err
 	}
+	s.eventSubscribed(now, st, in)
 	if len(st.refusals) > 0 {
 		s.stillNamed(st)
 	}

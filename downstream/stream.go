@@ -122,6 +122,7 @@ func (s *Server) serve(ln *listener, wire grpc.ServerStream, v *xds.Service, del
 	st.session.only, st.session.v2 = v.TypeURL, v2
 	err := s.enter(st)
 	if err == nil {
+		s.cfg.watchers.tellStream(st, EventOpened, func(e *Event) { e.Dialect, e.TypeURL = st.session.dialect(), v.TypeURL })
 		err = st.run(ctx)
 		s.leave(st)
 	}
@@ -266,6 +267,8 @@ func (st *stream) accept(now time.Time, in *request) error {
 			st.server.limits.dialect(now, n.typeURL, n.dialect.text, st)
 		case n.decided != nil:
 			st.decided(now, in.set, n.decided)
+		case n.event != nil:
+			in.set.watchers.tell(st, n.event)
 		case n.nack.At.IsZero():
 			st.server.cfg.Log.Info("a client names another node than at first, which is ignored",
 				zap.Uint64("stream", st.id), zap.String("client", st.session.client()), st.session.from.field())
@@ -306,6 +309,10 @@ func (st *stream) look(w *writer) {
 	defer func() { st.session.writer = nil }()
 	now := time.Now()
 	batch := st.session.take(now)
+	if w.notes != nil {
+		st.tell(w.notes)
+		w.notes = nil
+	}
 	err := st.session.tick(now)
 	if err == nil {
 		err = st.send(now, batch, w)
@@ -315,6 +322,15 @@ func (st *stream) look(w *writer) {
 		return
 	}
 	st.alarm(st.session.next())
+}
+
+// tell tells of events that the session noted.
+func (st *stream) tell(notes []note) {
+	for _, n := range notes {
+		if n.event != nil {
+			st.server.cfg.watchers.tell(st, n.event)
+		}
+	}
 }
 
 // alarm wakes the stream at the next deadline. The usual stream has no deadline, and so no timer.

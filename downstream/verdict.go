@@ -12,6 +12,9 @@ import (
 
 // ack records that the client accepted a response.
 func (s *session) ack(now time.Time, st *streamType, x *sent) {
+	if s.telling {
+		s.eventJudged(now, EventAcked, st, x)
+	}
 	if x.real {
 		st.nacking, st.ackedAt = false, now.Sub(s.opened)
 		st.nacked.accepted(x)
@@ -36,6 +39,9 @@ func (s *session) nack(now time.Time, st *streamType, x *sent, nonce string, det
 		n.about = st.sub.Contents(&x.told, names)
 	}
 	s.notes = append(s.notes, n)
+	if s.telling {
+		s.eventJudged(now, EventNacked, st, x).Text = clip(nack.Message, maxNackText)
+	}
 	if x.real && !x.nacked {
 		st.sub.Nack(x.told)
 	}

@@ -85,7 +85,8 @@ func (c *writerPool) next() *stream {
 // writer is one goroutine of the pool.
 type writer struct {
 	writerPool *writerPool
-	away       bool // it has no place
+	away       bool   // it has no place
+	notes      []note // of the stream that it serves, to be told; nearly always none
 }
 
 // leave gives the writer's place to another writer if streams are ready, since this one may have to

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/weir-xds/weir/cmd/weir/config"
+	"github.com/weir-xds/weir/cmd/weir/levels"
 )
 
 func TestMain(m *testing.M) {
@@ -153,12 +154,9 @@ func TestVersion(t *testing.T) {
 }
 
 func TestLogger(t *testing.T) {
-	for format, want := range map[string]string{"json": `"msg":"seen","origin":"mesh"`, "console": "seen\t"} {
+	for format, want := range map[string]string{"json": `"logger":"weir","msg":"seen","origin":"mesh"`, "console": "weir\tseen\t"} {
 		var out bytes.Buffer
-		log, _, err := newLogger(config.Log{Level: "warn", Format: format}, &out)
-		if err != nil {
-			t.Fatal(err)
-		}
+		log := levels.New("warn", nil).Logger(newLogger(config.Log{Format: format}, &out), levels.Weir)
 		log.Info("hidden")
 		log.Sugar().Warnw("seen", "origin", "mesh")
 		if got := out.String(); !strings.Contains(got, want) || strings.Contains(got, "hidden") {

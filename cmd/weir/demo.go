@@ -39,10 +39,7 @@ func demoCommand() *cobra.Command {
 			defer cancel()
 			ctx = limited
 		}
-		log, _, err := newLogger(config.Log{Level: "warn", Format: "console"}, cmd.ErrOrStderr())
-		if err != nil {
-			return err
-		}
+		log := newLogger(config.Log{Format: "console"}, cmd.ErrOrStderr())
 		return newDemo(cmd.OutOrStdout(), log).run(ctx)
 	})
 	return cmd
@@ -102,6 +99,7 @@ listeners: [{ address: "127.0.0.1:0" }]
 admin: { address: "127.0.0.1:0" }
 origins: [{ name: %s, tp2: true, %s }]
 timing: { drain: 1s }
+log: { level: warn }
 `, name, name+"-origin", source), nil)
 	if err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-xds/weir/cmd/weir/admin"
 	"github.com/weir-xds/weir/cmd/weir/config"
+	"github.com/weir-xds/weir/cmd/weir/levels"
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/upstream/file"
 	"github.com/weir-xds/weir/upstream/resort"
@@ -32,7 +33,7 @@ func (p *process) openFallback(f *activeConfig, o *config.Origin, path string, p
 	}
 	opened, err := file.New(file.Config{
 		Name: o.Name, Path: o.Fallback.Files.Path, Fallback: true, NameBytes: int(f.cfg.Limits.NameBytes),
-		NameFields: f.types.NameFields(o.NameFields), Types: f.types, TP2: o.TP2, Log: p.log, Metrics: p.metrics,
+		NameFields: f.types.NameFields(o.NameFields), Types: f.types, TP2: o.TP2, Log: p.logger(levels.Upstream), Metrics: p.metrics,
 	}, part)
 	if err != nil {
 		return nil, f.cfg.Problemf(path+".files", "%v", errors.Unwrap(err)) // it names the origin
@@ -105,7 +106,7 @@ func (p *process) openAsked(f *activeConfig, o *config.Origin, path string, part
 		return nil, err
 	}
 	source := opened.status()
-	return &askedResort{p, table, opened, resort.New(part, last, source.Kind+" "+source.Source, p.log)}, nil
+	return &askedResort{p, table, opened, resort.New(part, last, source.Kind+" "+source.Source, p.logger(levels.Upstream))}, nil
 }
 
 func (r *askedResort) run(ctx context.Context) {

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/weir-xds/weir/cmd/weir/admin"
+	"github.com/weir-xds/weir/cmd/weir/levels"
 	"github.com/weir-xds/weir/cmd/weir/snapshot"
 	"github.com/weir-xds/weir/relay"
 )
@@ -57,7 +58,7 @@ func (p *process) openSnapshot() error {
 			return cfg.Problemf("cache.snapshot.key_file", "%v", err)
 		}
 		if warning != nil {
-			p.log.Warn("the key of the snapshot", zap.Error(warning))
+			p.logger(levels.Snapshot).Warn("the key of the snapshot", zap.Error(warning))
 		}
 		p.kept.keys.Store(keys)
 	}
@@ -66,7 +67,7 @@ func (p *process) openSnapshot() error {
 	}
 	k, err := snapshot.New(snapshot.Config{
 		Path: c.Path, Interval: c.Interval, MaxBytes: int64(c.MaxBytes), MaxAge: c.MaxAge, Deployment: cfg.Name, Table: p.table,
-		Origins: p.keptOrigins, Keys: p.kept.keys.Load(), Metrics: p.metrics, Log: p.log,
+		Origins: p.keptOrigins, Keys: p.kept.keys.Load(), Metrics: p.metrics, Log: p.logger(levels.Snapshot),
 	})
 	if err != nil {
 		return errors.Join(problems(cfg, "cache.snapshot", err)...)
@@ -79,14 +80,14 @@ func (p *process) openSnapshot() error {
 func (p *process) readKeysAgain(path string) {
 	keys, _, err := snapshot.ReadKeys(path)
 	if err != nil {
-		p.log.Error("the key of the snapshot is not renewed; the old one stays in force", zap.Error(err))
+		p.logger(levels.Snapshot).Error("the key of the snapshot is not renewed; the old one stays in force", zap.Error(err))
 		return
 	}
 	p.kept.keys.Store(keys)
 	if p.kept.Keeper != nil {
 		p.kept.SetKeys(keys)
 	}
-	p.log.Info("the key of the snapshot was read again", zap.String("key", keys.ID()))
+	p.logger(levels.Snapshot).Info("the key of the snapshot was read again", zap.String("key", keys.ID()))
 }
 
 // restore puts the snapshot into the table, which serves nobody yet; or else what a sibling has. It

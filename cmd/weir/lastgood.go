@@ -16,6 +16,7 @@ import (
 
 	"github.com/weir-xds/weir/cmd/weir/admin"
 	"github.com/weir-xds/weir/cmd/weir/config"
+	"github.com/weir-xds/weir/cmd/weir/levels"
 	"github.com/weir-xds/weir/cmd/weir/snapshot"
 )
 
@@ -83,23 +84,21 @@ func (s *start) process(ctx context.Context, cfg *config.Config, refusal error) 
 
 // open opens the process of a configuration, with the configured log.
 func (s *start) open(ctx context.Context, cfg *config.Config) (*process, error) {
-	log, level, err := newLogger(cfg.Log, s.stderr)
-	if err != nil {
-		return nil, err
-	}
+	log := newLogger(cfg.Log, s.stderr)
+	ofConfig := levels.New(cfg.Log.Level, cfg.Log.Levels).Logger(log, levels.Config)
 	for _, w := range cfg.Warnings() {
-		warn(log, w)
+		warn(ofConfig, w)
 	}
 	p, err := newProcess(ctx, cfg, log)
 	if err != nil {
 		return nil, err
 	}
-	p.path, p.level, p.hangup, p.service = s.path, level, s.hangup, newService(p)
+	p.path, p.hangup, p.service = s.path, s.hangup, newService(p)
 	p.keepIn = cfg.Cache.Snapshot.Path
 	if s.lastGood != "" && s.lastGood != besideSnapshot {
 		p.keepIn = s.lastGood
 	} else if s.lastGood != "" && p.keepIn == "" {
-		log.Warn("--last-good has nothing to give: cache.snapshot.path is empty, so the configuration is kept nowhere; name a directory with --last-good=DIR")
+		ofConfig.Warn("--last-good has nothing to give: cache.snapshot.path is empty, so the configuration is kept nowhere; name a directory with --last-good=DIR")
 	}
 	return p, nil
 }
@@ -143,7 +142,7 @@ func (p *process) keep(cfg *config.Config) {
 		return
 	}
 	if err := p.keepWhole(file, cfg); err != nil {
-		p.log.Warn("the accepted configuration cannot be kept; at a start with a refused file --last-good gives an older one, or none",
+		p.logger(levels.Config).Warn("the accepted configuration cannot be kept; at a start with a refused file --last-good gives an older one, or none",
 			zap.String("path", file), zap.Error(err))
 	}
 }

@@ -31,6 +31,7 @@ type operator struct {
 	all       string      // dns:///NAME:PORT: every replica is asked instead (replicas.go); empty: address is
 	tokenFile string
 	tls       security
+	body      string // of actions, in JSON
 }
 
 // adminVariable is the environment variable for --admin, used if the flag is not given.
@@ -80,20 +81,34 @@ func (o *operator) refused(method, path string, code int, body []byte) error {
 
 // ask makes one request on a connection of its own.
 func (o *operator) ask(ctx context.Context, method, path string) (code int, body []byte, err error) {
-	base, transport, err := o.transport()
+	ctx, cancel := context.WithTimeout(ctx, operatorWait)
+	defer cancel()
+	resp, err := o.send(ctx, method, path)
 	if err != nil {
 		return 0, nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, operatorWait)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, method, base+path, http.NoBody)
+	defer func() { _ = resp.Body.Close() }() // it was only read
+	body, err = io.ReadAll(io.LimitReader(resp.Body, operatorAnswer))
 	if err != nil {
-		return 0, nil, o.unusable()
+		return 0, nil, fmt.Errorf("%s: %s %s: %w", o.address, method, path, err)
+	}
+	return resp.StatusCode, body, nil
+}
+
+// send makes one request. The caller closes the body of the response.
+func (o *operator) send(ctx context.Context, method, path string) (*http.Response, error) {
+	base, transport, err := o.transport()
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, method, base+path, strings.NewReader(o.body))
+	if err != nil {
+		return nil, o.unusable()
 	}
 	if o.tokenFile != "" {
 		token, err := os.ReadFile(o.tokenFile)
 		if err != nil {
-			return 0, nil, fmt.Errorf("--token-file: %w", err)
+			return nil, fmt.Errorf("--token-file: %w", err)
 		}
 		req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
 	}
@@ -108,14 +123,9 @@ func (o *operator) ask(ctx context.Context, method, path string) (code int, body
 		if inner := errors.Unwrap(err); inner != nil {
 			err = inner
 		}
-		return 0, nil, fmt.Errorf("%s: %w", o.address, err)
+		return nil, fmt.Errorf("%s: %w", o.address, err)
 	}
-	defer func() { _ = resp.Body.Close() }() // it was only read
-	body, err = io.ReadAll(io.LimitReader(resp.Body, operatorAnswer))
-	if err != nil {
-		return 0, nil, fmt.Errorf("%s: %s %s: %w", o.address, method, path, err)
-	}
-	return resp.StatusCode, body, nil
+	return resp, nil
 }
 
 // transport returns how the address is reached, and the base of its URLs. It uses no proxy: the

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-xds/weir/cmd/weir/admin"
 	"github.com/weir-xds/weir/cmd/weir/config"
+	"github.com/weir-xds/weir/cmd/weir/levels"
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/inspect"
@@ -35,7 +36,7 @@ func (p *process) openOrigin(f *activeConfig, o *config.Origin, path string, par
 	if o.Files != nil {
 		opened, err := file.New(file.Config{
 			Name: o.Name, Path: o.Files.Path, NameBytes: int(cfg.Limits.NameBytes), NameFields: f.types.NameFields(o.NameFields),
-			Types: f.types, TP2: o.TP2, Log: p.log, Metrics: p.metrics,
+			Types: f.types, TP2: o.TP2, Log: p.logger(levels.Upstream), Metrics: p.metrics,
 		}, part)
 		if err != nil {
 			return nil, cfg.Problemf(path+".files", "%v", errors.Unwrap(err)) // it names the origin
@@ -48,7 +49,7 @@ func (p *process) openOrigin(f *activeConfig, o *config.Origin, path string, par
 	}
 	u := upstreamConfig(cfg, o)
 	u.NameFields = f.types.NameFields(o.NameFields)
-	u.Log, u.Metrics, u.AuditTurn = p.log, p.metrics, p.auditing
+	u.Log, u.Metrics, u.AuditTurn = p.logger(levels.Upstream), p.metrics, p.auditing
 	if secured != nil {
 		u.TLS, u.Trusts = secured.client, secured.judge(x509.ExtKeyUsageServerAuth)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/weir-xds/weir/cmd/weir/levels"
 	"github.com/weir-xds/weir/metrics"
 )
 
@@ -31,7 +32,7 @@ type rationed struct {
 }
 
 func newRationed(l net.Listener, p *process) *rationed {
-	r := &rationed{Listener: l, log: p.log, metrics: p.metrics, short: &p.noFiles}
+	r := &rationed{Listener: l, log: p.logger(levels.Downstream), metrics: p.metrics, short: &p.noFiles}
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) == nil && limit.Cur < 1<<30 {
 		r.files = clientFiles(int(limit.Cur))

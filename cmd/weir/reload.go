@@ -12,11 +12,11 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/weir-xds/weir/cmd/weir/admin"
 	"github.com/weir-xds/weir/cmd/weir/config"
+	"github.com/weir-xds/weir/cmd/weir/levels"
 	"github.com/weir-xds/weir/downstream"
 	"github.com/weir-xds/weir/relay"
 )
@@ -110,7 +110,7 @@ func (p *process) take(ctx context.Context, parts *errgroup.Group, now time.Time
 		p.last.Store(&admin.ConfigState{File: p.path, Since: p.last.Load().Since, Read: now, Hash: hashOf(text)})
 		p.keep(cfg)
 		p.metrics.ConfigInfo(hashOf(text))
-		p.log.Info("the configuration was read again, and is the one in force", zap.String("because_of", why))
+		p.logger(levels.Config).Info("the configuration was read again, and is the one in force", zap.String("because_of", why))
 		return nil
 	}
 	pl, table, err := p.prepare(ctx, before, &activeConfig{cfg: cfg, types: types})
@@ -204,15 +204,13 @@ func (p *process) apply(ctx context.Context, parts *errgroup.Group, now time.Tim
 	p.active.Store(pl.next)
 	p.keep(cfg)
 	p.metrics.ConfigInfo(hashOf(cfg.Text()))
-	if level, err := zapcore.ParseLevel(cfg.Log.Level); err == nil && p.level != nil {
-		p.level.SetLevel(level)
-	}
+	p.levels.Configure(cfg.Log.Level, cfg.Log.Levels)
 	p.memory.configure(int64(cfg.Limits.Memory))
-	p.log.Info("another configuration is in force", append(said, zap.Int("streams_concerned", concerned.Len()))...)
+	p.logger(levels.Config).Info("another configuration is in force", append(said, zap.Int("streams_concerned", concerned.Len()))...)
 	// Whoever reads that it is in force finds it logged, at the configured level.
 	p.last.Store(&admin.ConfigState{File: p.path, Since: now, Read: now, Hash: hashOf(cfg.Text())})
 	for _, w := range cfg.Warnings() {
-		warn(p.log, w)
+		warn(p.logger(levels.Config), w)
 	}
 	p.start(ctx, parts, pl.next, pl.newOrigins, pl.newPorts)
 	p.startSinks(ctx, parts, pl.newSinks)
@@ -247,21 +245,22 @@ func (p *process) refused(now time.Time, why string, err error) {
 	problems := config.Problems(err)
 	state := *p.last.Load()
 	state.Read, state.Refused, state.Problems = now, now, nil
+	log := p.logger(levels.Config)
 	said, message := zap.String("because_of", why), "the configuration is refused; the one before stays in force"
 	if state.LastGood != "" {
 		message = "the configuration is refused; the one that was accepted last is in force"
 	}
 	if len(problems) == 0 {
 		state.Problems = []string{err.Error()}
-		p.log.Error(message, said, zap.Error(err))
+		log.Error(message, said, zap.Error(err))
 	}
 	for i, x := range problems {
 		if i == maxProblemLines {
-			p.log.Error("the configuration has more problems", zap.Int("not_logged", len(problems)-i))
+			log.Error("the configuration has more problems", zap.Int("not_logged", len(problems)-i))
 			break
 		}
 		state.Problems = append(state.Problems, x.Error())
-		p.log.Error(message, said, zap.String("file", x.File), zap.Int("line", x.Line),
+		log.Error(message, said, zap.String("file", x.File), zap.Int("line", x.Line),
 			zap.Int("column", x.Column), zap.String("key", x.Path), zap.String("problem", x.Msg))
 	}
 	p.last.Store(&state)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/weir-xds/weir/cmd/weir/admin"
 	"github.com/weir-xds/weir/cmd/weir/config"
+	"github.com/weir-xds/weir/cmd/weir/levels"
 	"github.com/weir-xds/weir/relay/relaytest"
 	"github.com/weir-xds/weir/relay/xds"
 )
@@ -43,9 +44,8 @@ func (r *reloading) begin(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	level := zap.NewAtomicLevelAt(zapcore.InfoLevel)
-	core, logs := observer.New(&level)
-	r.running = runWeir(t, cfg, zap.New(core), logs, func(p *process) { p.path, p.level, p.hangup = r.file, &level, r.hangup })
+	core, logs := observer.New(zap.DebugLevel)
+	r.running = runWeir(t, cfg, zap.New(core), logs, func(p *process) { p.path, p.hangup = r.file, r.hangup })
 	await(t, "the file is watched", func() bool { p := r.last.Load(); return p.File != "" })
 }
 
@@ -350,7 +350,7 @@ func TestReloadRefused(t *testing.T) {
 				t.Errorf("%v refusals are counted as before", n)
 			}
 			refusals = w.reloads("error")
-			if w.active.Load() != inForce || w.level.Level() != zapcore.InfoLevel {
+			if w.active.Load() != inForce || w.levelOf(levels.Downstream) != zapcore.InfoLevel {
 				t.Error("something of it is in force")
 			}
 			lines := w.logs.FilterMessage("the configuration is refused; the one before stays in force").All()
@@ -387,16 +387,21 @@ func TestReloadRefused(t *testing.T) {
 	q.wantUndisturbed(t, near, "a", "b")
 }
 
+// levelOf is the level of a package, as its logger has it.
+func (r *reloading) levelOf(name string) zapcore.Level { return r.logger(name).Level() }
+
 // TestReloadLogLevel: what is logged changes at once, and a change is told with its keys.
 func TestReloadLogLevel(t *testing.T) {
 	near, east := newFiles(t), newFiles(t)
 	w := startReloading(t, twoOrigins(near, east, "", ""))
-	w.applied(twoOrigins(near, east, "", "log: { level: debug }\ncache: { linger: 5s }\n"))
-	if w.level.Level() != zapcore.DebugLevel {
-		t.Errorf("the level is %v", w.level.Level())
+	w.applied(twoOrigins(near, east, "", "log: { level: debug, levels: { seed: error } }\ncache: { linger: 5s }\n"))
+	for name, want := range map[string]zapcore.Level{levels.Downstream: zapcore.DebugLevel, levels.Seed: zapcore.ErrorLevel} {
+		if got := w.levelOf(name); got != want {
+			t.Errorf("the level of %s is %v", name, got)
+		}
 	}
 	said := w.logs.FilterMessage("another configuration is in force").All()
-	if len(said) != 1 || fmt.Sprint(said[0].ContextMap()["changed"]) != "[cache.linger log.level]" {
+	if len(said) != 1 || fmt.Sprint(said[0].ContextMap()["changed"]) != "[cache.linger log.level log.levels]" {
 		t.Errorf("said: %v", said)
 	}
 	await(t, "it is counted once its streams are told", func() bool { return w.reloads("ok") == 1 })

@@ -94,7 +94,7 @@ func (o *operator) replicas(ctx context.Context) ([]*operator, error) {
 	slices.SortFunc(found, netip.Addr.Compare)
 	var all []*operator
 	for _, ip := range slices.Compact(found) {
-		r := &operator{address: netip.AddrPortFrom(ip, port).String(), given: func() bool { return true }, tokenFile: o.tokenFile, tls: o.tls}
+		r := &operator{address: netip.AddrPortFrom(ip, port).String(), given: func() bool { return true }, tokenFile: o.tokenFile, tls: o.tls, body: o.body}
 		if r.tls.enabled() {
 			r.tls.ServerName = cmp.Or(r.tls.ServerName, strings.TrimSuffix(host, "."))
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-xds/weir/cmd/weir/admin"
 	"github.com/weir-xds/weir/cmd/weir/config"
+	"github.com/weir-xds/weir/cmd/weir/levels"
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/upstream/rest"
 )
@@ -29,7 +30,7 @@ func (p *process) openREST(f *activeConfig, o *config.Origin, origin string, par
 	}
 	c := restConfig(f.cfg, o)
 	c.NameFields, c.Types = f.types.NameFields(o.NameFields), f.types
-	c.Log, c.Metrics, c.Instance = p.log, p.metrics, p.via
+	c.Log, c.Metrics, c.Instance = p.logger(levels.Upstream), p.metrics, p.via
 	c.Version, _ = buildVersion()
 	if secured != nil {
 		c.TLS, c.Trusts = secured.client, secured.judge(x509.ExtKeyUsageServerAuth)

@@ -47,12 +47,8 @@ The configuration that was accepted last is kept in cache.snapshot.path. With
 	return cmd
 }
 
-// newLogger writes to w, one line per entry. The level may be changed later.
-func newLogger(cfg config.Log, w io.Writer) (*zap.Logger, *zap.AtomicLevel, error) {
-	level, err := zap.ParseAtomicLevel(cfg.Level)
-	if err != nil {
-		return nil, nil, err
-	}
+// newLogger writes to w, one line per entry, whatever its level: packages have levels of their own.
+func newLogger(cfg config.Log, w io.Writer) *zap.Logger {
 	fields := zap.NewProductionEncoderConfig()
 	fields.EncodeTime = zapcore.RFC3339NanoTimeEncoder
 	fields.EncodeDuration = zapcore.StringDurationEncoder
@@ -60,5 +56,5 @@ func newLogger(cfg config.Log, w io.Writer) (*zap.Logger, *zap.AtomicLevel, erro
 	if cfg.Format == "console" {
 		encoder = zapcore.NewConsoleEncoder(fields)
 	}
-	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(w)), level)), &level, nil
+	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(w)), zap.DebugLevel))
 }

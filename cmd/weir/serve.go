@@ -17,6 +17,7 @@ import (
 
 	"github.com/weir-xds/weir/cmd/weir/admin"
 	"github.com/weir-xds/weir/cmd/weir/config"
+	"github.com/weir-xds/weir/cmd/weir/levels"
 	"github.com/weir-xds/weir/downstream"
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
@@ -31,8 +32,9 @@ type process struct {
 	keepIn   string
 	hangup   <-chan os.Signal // asks for a reload; nil: nothing does
 	via      string           // viaName
-	log      *zap.Logger
-	level    *zap.AtomicLevel // of log; nil: it does not change
+	base     *zap.Logger      // of all packages
+	log      *zap.Logger      // of the process itself
+	levels   *levels.Levels
 	started  time.Time
 	table    *relay.Table
 	freezes  *freezes
@@ -89,11 +91,12 @@ type port struct {
 // newProcess checks and opens everything that can be checked and opened, so that a process that
 // starts has its ports. If it fails, nothing is left open.
 func newProcess(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *process, err error) {
+	l := levels.New(cfg.Log.Level, cfg.Log.Levels)
 	p := &process{
-		log: log, started: time.Now(), registry: prometheus.NewRegistry(), asked: make(chan struct{}),
-		files: newWatch(log), auditing: make(chan struct{}, 1), restored: make(chan struct{}),
+		base: log, log: l.Logger(log, levels.Weir), levels: l, started: time.Now(), registry: prometheus.NewRegistry(), asked: make(chan struct{}),
+		files: newWatch(l.Logger(log, levels.Config)), auditing: make(chan struct{}, 1), restored: make(chan struct{}),
 	}
-	p.tls = newCertificates(p.files, log)
+	p.tls = newCertificates(p.files, p.logger(levels.TLS))
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	p.metrics = metrics.New(p.registry)
 	p.tls.count = p.metrics.TLSReload
@@ -141,12 +144,12 @@ func newProcess(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *pr
 	if err != nil {
 		return nil, err
 	}
-	server.Via, server.Table, server.Metrics, server.Log = p.via, p.table, p.metrics, log
+	server.Via, server.Table, server.Metrics, server.Log = p.via, p.table, p.metrics, p.logger(levels.Downstream)
 	server.LoadReports, server.Resolver = p.loadReports, describedTypes{p}
 	if p.server, err = downstream.New(server); err != nil {
 		return nil, errors.Join(problems(cfg, "", err)...)
 	}
-	p.memory = openMemory(int64(cfg.Limits.Memory), p.table, log)
+	p.memory = openMemory(int64(cfg.Limits.Memory), p.table, p.log)
 	p.memory.each = func(now time.Time) {
 		why, admitted := p.server.Full()
 		why = cmp.Or(why, p.noFiles.why(now))
@@ -155,6 +158,9 @@ func newProcess(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *pr
 	p.metrics.Gauges(p.picture)
 	return p, nil
 }
+
+// logger returns the logger of a package, one of levels.Packages.
+func (p *process) logger(name string) *zap.Logger { return p.levels.Logger(p.base, name) }
 
 // discard closes what newProcess has opened if nothing is served.
 func (p *process) discard() {

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/weir-xds/weir/cmd/weir/config"
+	"github.com/weir-xds/weir/cmd/weir/levels"
 	"github.com/weir-xds/weir/cmd/weir/seed"
 	"github.com/weir-xds/weir/cmd/weir/snapshot"
 )
@@ -60,11 +61,11 @@ func (p *process) openSiblings(ctx context.Context) error {
 	if err != nil {
 		return cfg.Problemf("cache.seed.listen", "cannot listen on %s: %v", c.Listen, err)
 	}
-	s.port = newWeb("seed", newRationed(l, p), s.secured.server(), p.log)
+	s.port = newWeb("seed", newRationed(l, p), s.secured.server(), p.logger(levels.Seed))
 	s.port.server.Protocols.SetHTTP2(false)
 	s.port.server.Protocols.SetUnencryptedHTTP2(false)
 	s.port.server.Handler = seed.NewServer(seed.ServerConfig{
-		Loaded: s.loaded, Head: p.seedHead, Capture: p.seedState, Metrics: p.metrics, Log: p.log,
+		Loaded: s.loaded, Head: p.seedHead, Capture: p.seedState, Metrics: p.metrics, Log: p.logger(levels.Seed),
 	}).Handler()
 	return nil
 }
@@ -136,7 +137,7 @@ func (p *process) search(cfg *config.Config) *seed.Search {
 	c := &cfg.Cache.Seed
 	s := seed.Config{
 		Process: p.siblings.id, Deployment: cfg.Name, File: c.File, Keys: p.kept.keys.Load(), MaxBytes: seedBytes,
-		Dial: p.dialSibling, Metrics: p.metrics, Log: p.log,
+		Dial: p.dialSibling, Metrics: p.metrics, Log: p.logger(levels.Seed),
 	}
 	if most := int64(cfg.Cache.Snapshot.MaxBytes); most > 0 {
 		s.MaxBytes = min(s.MaxBytes, 4*most) // a sibling gives what has no room on a disk, too
@@ -175,25 +176,25 @@ func (p *process) takeSeed(ctx context.Context, search *seed.Search, heads []see
 		now := time.Now()
 		r := found.Content.Restore(p.table, snapshot.RestoreConfig{Now: now, Wall: now, MaxAge: cfg.Cache.Snapshot.MaxAge, Addresses: p.originAddresses()})
 		for _, err := range r.Problems {
-			p.log.Warn("a part of the seed is not restored", zap.String("from", found.From), zap.Error(err))
+			p.logger(levels.Seed).Warn("a part of the seed is not restored", zap.String("from", found.From), zap.Error(err))
 		}
 		if r.Types == 0 {
 			continue // nothing of it is in the table
 		}
 		left := found.Content.Report.LeftOut
 		if left != (snapshot.LeftOut{}) {
-			p.log.Warn("the seed lacks what has a private key in it, since it was made without cache.snapshot.key_file",
+			p.logger(levels.Seed).Warn("the seed lacks what has a private key in it, since it was made without cache.snapshot.key_file",
 				zap.Int("secrets", left.Secrets), zap.Int("others", left.WithKeys))
 		}
 		p.kept.take(r, found.From)
 		if p.kept.Keeper != nil {
 			p.kept.Seeded(r, found.From, left)
 		}
-		p.log.Info("restored from a seed", zap.String("from", found.From), zap.Int("types", r.Types), zap.Int("resources", r.Resources),
+		p.logger(levels.Seed).Info("restored from a seed", zap.String("from", found.From), zap.Int("types", r.Types), zap.Int("resources", r.Resources),
 			zap.Int("lost", r.Lost), zap.Int("too_old", r.TooOld), zap.Int64("bytes", found.Content.Report.Bytes), zap.Duration("took", time.Since(began)))
 		return r.Freezes
 	}
-	p.log.Info("there is no seed: this process starts with what its origins and clients bring",
+	p.logger(levels.Seed).Info("there is no seed: this process starts with what its origins and clients bring",
 		zap.Int("siblings", len(heads)), zap.Duration("took", time.Since(began)))
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/weir-xds/weir/cmd/weir/config"
+	"github.com/weir-xds/weir/cmd/weir/levels"
 	"github.com/weir-xds/weir/downstream/sink"
 	"github.com/weir-xds/weir/relay"
 
@@ -33,7 +34,7 @@ func (pl *nextConfig) openSinks() error {
 	cfg := pl.next.cfg
 	for i := range cfg.Sinks {
 		sc := sinkConfig(cfg, &cfg.Sinks[i], pl.part)
-		sc.Log, sc.Metrics = pl.process.log, pl.process.metrics
+		sc.Log, sc.Metrics = pl.process.logger(levels.Sink), pl.process.metrics
 		if was := pl.before.sink(sc); was != nil {
 			pl.next.sinks = append(pl.next.sinks, was)
 			continue

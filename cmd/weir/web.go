@@ -17,6 +17,7 @@ import (
 
 	"github.com/weir-xds/weir/cmd/weir/admin"
 	"github.com/weir-xds/weir/cmd/weir/csds"
+	"github.com/weir-xds/weir/cmd/weir/levels"
 	"github.com/weir-xds/weir/cmd/weir/sensitive"
 	"github.com/weir-xds/weir/downstream"
 )
@@ -111,7 +112,7 @@ func (p *process) openAdmin(ctx context.Context) error {
 	if err != nil {
 		return cfg.Problemf("admin.address", "cannot listen on %s: %v", c.Address, err)
 	}
-	p.admin = newWeb("admin", l, secured.server(), p.log)
+	p.admin = newWeb("admin", l, secured.server(), p.logger(levels.Admin))
 	version, _ := buildVersion()
 	clients := csds.New(csds.Config{Table: p.table, Clients: func() *downstream.Server { return p.server }, Blank: sensitive.Blank})
 	calls := p.operatorCalls(clients)
@@ -130,6 +131,7 @@ func (p *process) openAdmin(ctx context.Context) error {
 		},
 		Rejections: func() []downstream.Rejection { return p.server.Rejections() },
 		Decisions:  func() downstream.Decisions { return p.server.Decisions() },
+		Follow:     func(node string) (*downstream.Follower, func(), error) { return p.server.Follow(node) },
 		Snapshot:   p.kept.status,
 		Certificates: func() map[string]time.Time {
 			ends, _ := p.tls.expiry()
@@ -149,7 +151,8 @@ func (p *process) openAdmin(ctx context.Context) error {
 		Pprof:     c.Pprof,
 		GRPC:      calls, ClientStatus: clients,
 		Counts: p.metrics,
-		Log:    p.log,
+		Log:    p.logger(levels.Admin),
+		Levels: p.levels,
 	})
 	if err != nil {
 		return cfg.Problemf("admin.token_file", "%v", err)
@@ -163,7 +166,7 @@ func (p *process) openAdmin(ctx context.Context) error {
 	if l, err = listen(ctx, address, probesSocketMode); err != nil {
 		return cfg.Problemf("probes.address", "cannot listen on %s: %v", address, err)
 	}
-	p.probes = newWeb("probes", l, nil, p.log)
+	p.probes = newWeb("probes", l, nil, p.logger(levels.Admin))
 	p.probes.server.Handler = p.whenRestored(pages.Probes())
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/weir-xds/weir/cmd/weir/csds"
+	"github.com/weir-xds/weir/cmd/weir/levels"
 	"github.com/weir-xds/weir/downstream"
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
@@ -41,6 +42,8 @@ type Config struct {
 	Certificates func() map[string]time.Time
 	// Memory is what is used of the limit; nil: there is none.
 	Memory func() Memory
+	// Follow begins to follow the client with a node id; nil: nobody can be followed.
+	Follow func(node string) (_ *downstream.Follower, stop func(), _ error)
 	// Snapshot returns the state of the snapshot; nil: there is none.
 	Snapshot func() *Snapshot
 	// Metrics are served at /metrics.
@@ -77,6 +80,8 @@ type Config struct {
 	Counts *metrics.Metrics
 	// Log gets actions and refusals; nil: no log.
 	Log *zap.Logger
+	// Levels say what is logged; nil: as if all packages logged at level info.
+	Levels *levels.Levels
 }
 
 // Admin has the handlers of the port.
@@ -100,6 +105,9 @@ type Admin struct {
 func New(cfg Config) (*Admin, error) {
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
+	}
+	if cfg.Levels == nil {
+		cfg.Levels = levels.New("info", nil)
 	}
 	if cfg.TokenFile != "" {
 		if _, err := ReadToken(cfg.TokenFile); err != nil {
@@ -137,6 +145,9 @@ func (a *Admin) Handler() http.Handler {
 	mux.HandleFunc("GET /nacks/book", a.nackBook)
 	mux.HandleFunc("GET /authz", a.authz)
 	mux.HandleFunc("GET /config", a.config)
+	mux.HandleFunc("GET /explain/follow", a.follow)
+	mux.HandleFunc("GET /log", a.levels)
+	mux.HandleFunc("POST /log", a.setLevel)
 	if a.cfg.Pprof {
 		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)

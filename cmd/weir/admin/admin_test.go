@@ -143,7 +143,7 @@ func TestEveryPathAnswers(t *testing.T) {
 	for path, part := range map[string]string{
 		"/": "<h1>weir", "/overview": `"name": "weir"`, "/series": `"at":[]`, "/ui/app.js": "import", "/healthz": "alive", "/readyz": `"ready"`, "/metrics": "", "/origins": `"mesh"`, "/groups": "[]",
 		"/groups/suggest": `"compared": 0`,
-		"/clients":        "[]", "/explain?node=a&type=cds&name=b": `"state": "unknown"`, "/resources": "[]", "/nacks": "[]", "/nacks/book": `"book": []`, "/authz": `"denials": []`, "/config": "name: weir", "/debug/pprof/": "goroutine",
+		"/clients":        "[]", "/explain?node=a&type=cds&name=b": `"state": "unknown"`, "/resources": "[]", "/nacks": "[]", "/nacks/book": `"book": []`, "/authz": `"denials": []`, "/config": "name: weir", "/log": `"package": "admin"`, "/debug/pprof/": "goroutine",
 		"/debug/pprof/heap": "", "/debug/pprof/cmdline": "",
 	} {
 		want(t, w.get(path), http.StatusOK, part)

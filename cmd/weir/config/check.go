@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"net"
 	"net/netip"
@@ -12,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/net/http/httpguts"
+
+	"github.com/weir-xds/weir/cmd/weir/levels"
 )
 
 // checker applies the rules that the Go types cannot express.
@@ -141,6 +144,10 @@ func (c *Config) check(r *report) {
 	}
 	k.distinctAddresses(c)
 	k.choice("log.level", c.Log.Level)
+	for _, name := range slices.Sorted(maps.Keys(c.Log.Levels)) {
+		k.oneOf(join("log.levels", name), name, levels.Packages...)
+		k.oneOf(join("log.levels", name), c.Log.Levels[name], levels.Texts...)
+	}
 	k.choice("log.format", c.Log.Format)
 }
 
@@ -271,7 +278,8 @@ var choices = map[string][]string{
 	"origins[].on_data_error":                {OnDataErrorKeep, OnDataErrorDrop},
 	"origins[].glob":                         {GlobOneLevel, GlobRecursive},
 	"origins[].ttl_unsupported":              {TTLUnsupportedServe, TTLUnsupportedWithhold},
-	"log.level":                              {"debug", "info", "warn", "error"},
+	"log.level":                              levels.Texts,
+	"log.levels.*":                           levels.Texts,
 	"log.format":                             {"json", "console"},
 }
 

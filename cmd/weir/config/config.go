@@ -115,6 +115,9 @@ type Probes struct {
 type Log struct {
 	// Level is debug, info, warn or error. Default: info.
 	Level string `yaml:"level"`
+	// Levels are those of some packages, by name, where they differ from Level: admin, config,
+	// downstream, seed, sink, snapshot, tls, tracing, upstream, weir. Default: none.
+	Levels map[string]string `yaml:"levels"`
 	// Format is json or console. Default: json.
 	Format string `yaml:"format"`
 }

@@ -122,6 +122,8 @@ func TestProblems(t *testing.T) {
 		"any host":           {origin + "admin: {hosts: ['*']}\n", `admin.hosts[0]: "*" is no host name`},
 		"old TLS":            {origin + "listeners: [{tls: {cert: a, key: b, min_version: '1.1'}}]\n", `listeners[0].tls.min_version: "1.1" is not one of 1.3, 1.2`},
 		"log level":          {origin + "log: {level: wran}\n", `log.level: "wran" is not one of debug, info, warn, error; did you mean "warn"?`},
+		"log level of one":   {origin + "log: {levels: {seed: wran}}\n", `log.levels.seed: "wran" is not one of debug, info, warn, error; did you mean "warn"?`},
+		"log of no package":  {origin + "log: {levels: {relay: debug}}\n", `log.levels.relay: "relay" is not one of admin, config, downstream`},
 		"backoff max":        {origin + "timing: {backoff: {base: 1m}}\n", "timing.backoff.max: must be at least"},
 		"factor":             {origin + "timing: {backoff: {factor: 0.5}}\n", "must be at least 1"},
 		"jitter":             {origin + "timing: {backoff: {jitter: 2}}\n", "must be between 0 and 1"},

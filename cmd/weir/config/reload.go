@@ -135,6 +135,7 @@ var reloads = map[string]Reload{
 	"admin":      ReloadRestart,
 	"probes":     ReloadRestart,
 	"log.level":  ReloadLive,
+	"log.levels": ReloadLive,
 	"log.format": ReloadRestart,
 }
 
