@@ -116,6 +116,9 @@ func (a *Admin) Handler() http.Handler {
 	mux.HandleFunc("GET /resources", a.resources)
 	mux.HandleFunc("GET /nacks", a.nacks)
 	mux.HandleFunc("GET /nacks/book", a.nackBook)
+	mux.HandleFunc("GET /history", a.history)
+	mux.HandleFunc("GET /history/diff", a.historyDiff)
+	mux.HandleFunc("GET /history/chart", a.historyChart)
 	mux.HandleFunc("GET /authz", a.authz)
 	mux.HandleFunc("GET /config", a.config)
 	if a.cfg.Pprof {
