@@ -52,7 +52,7 @@ func commandTree() *cobra.Command {
 	}
 	root.SetVersionTemplate("{{.Version}}")
 	root.AddCommand(
-		runCommand(), validateCommand(), getCommand(), statusCommand(), clientsCommand(), nacksCommand(),
+		runCommand(), validateCommand(), getCommand(), statusCommand(), clientsCommand(), nacksCommand(), historyCommand(),
 		groupsCommand(), authzCommand(), drainCommand(),
 		freezeCommand(), unfreezeCommand(), guardCommand(), snapshotCommand(), demoCommand(), configCommand(), versionCommand(),
 	)

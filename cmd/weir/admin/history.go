@@ -33,6 +33,7 @@ type historyChange struct {
 	Version       string `json:"version,omitempty"`
 	OriginVersion string `json:"origin_version,omitempty"`
 	WasVersion    string `json:"was_version,omitempty"`
+	WasOrigin     string `json:"was_origin_version,omitempty"`
 	Source        string `json:"source,omitempty"` // the server, or path, that it came from
 	Fallback      bool   `json:"fallback,omitempty"`
 	Bytes         int    `json:"bytes"`
@@ -165,7 +166,7 @@ func changeOf(r *history.Row, servers map[string]map[uint8]string) historyChange
 		c.Source, c.Fallback = sourceOf(r.Is, servers[r.Origin])
 	}
 	if r.Was != nil {
-		c.WasVersion = r.Was.String()
+		c.WasVersion, c.WasOrigin = r.Was.String(), r.Was.Origin
 	}
 	return c
 }
