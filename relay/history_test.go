@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-xds/weir/relay/gate"
 	"github.com/weir-xds/weir/relay/history"
 	"github.com/weir-xds/weir/relay/xds"
 )
@@ -122,6 +123,60 @@ func TestWhatIsAVersion(t *testing.T) {
 	want(r, "by name a changed: v1 -> v2")
 	r.apply(made(xds.EndpointType, "1", nil, "b"))
 	want(r, "by name b added: - -> v1", "by name a changed: v1 -> v2")
+	r.apply(made(xds.EndpointType, "", []string{"a"}))
+	want(r, "by name a removed: v2 -> -", "by name b added: - -> v1", "by name a changed: v1 -> v2")
+}
+
+// TestGuardedIsNoVersion: a mass removal that is held back is noted when it is made.
+func TestGuardedIsNoVersion(t *testing.T) {
+	r := newRig(t, Config{
+		History: history.Bounds{Versions: 10, Bytes: 1 << 20, Age: time.Hour},
+		Origins: []OriginConfig{{Name: "mesh", SotW: true, Guard: gate.GuardConfig{Share: 0.5, Min: 1, Hold: time.Minute}}},
+	})
+	r.sub(xds.ClusterType, false, xds.Wildcard)
+	list := func(names ...string) {
+		u := made(xds.ClusterType, "1", nil, names...)
+		u.Full = true
+		r.apply(u)
+	}
+	r.open()
+	list("a", "b", "c", "d")
+	r.group.lanes[mainLane].Close()
+	r.open()
+	list("a")
+	if got := pastLines(r.table); len(got) > 0 {
+		t.Errorf("what is held back is noted: %q", got)
+	}
+	if n := r.table.Origin("mesh").ReleaseGuard(zero.Add(time.Second), ""); n != 3 {
+		t.Fatalf("%d removals were held back", n)
+	}
+	if got := pastLines(r.table); len(got) != 3 {
+		t.Errorf("the removals are noted as %q", got)
+	}
+}
+
+// TestHistoryGoesFirst: when memory is short the history goes, and before what had retired.
+func TestHistoryGoesFirst(t *testing.T) {
+	r := newRig(t, Config{History: history.Bounds{Versions: 10, Bytes: 1 << 20, Age: time.Hour}})
+	r.sub(xds.ClusterType, true, xds.Wildcard)
+	r.open()
+	for i := range 5 {
+		r.apply(made(xds.ClusterType, fmt.Sprint(i), nil, "a", "b", "c"))
+		r.table.Advance(zero.Add(time.Minute))
+	}
+	r.table.retired.add(retiredKey{name: "x"}, r.group.store(xds.ClusterType).all[0].star.members.get("a").variants, false)
+	before := r.table.History().Kept().Bytes
+	shed := r.table.Measured(1000, 999)
+	if k := r.table.History().Kept(); int(shed) != before-k.Bytes || k.Bytes >= before {
+		t.Errorf("%d bytes were given up, and of %d of the history %d are left", shed, before, k.Bytes)
+	}
+	if n, _ := r.table.Retired(); n != 1 {
+		t.Error("what had retired went before the history")
+	}
+	r.table.Measured(1<<30, 1)
+	if n, _ := r.table.Retired(); n != 0 || r.table.History().Kept().Versions != 0 {
+		t.Error("something is left though memory is short")
+	}
 }
 
 // TestSecretsHaveNoHistory: that a secret changed is noted, and no body of it is kept.

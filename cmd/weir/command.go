@@ -52,7 +52,7 @@ func commandTree() *cobra.Command {
 	}
 	root.SetVersionTemplate("{{.Version}}")
 	root.AddCommand(
-		runCommand(), validateCommand(), getCommand(), diffCommand(), statusCommand(), clientsCommand(), explainCommand(), nacksCommand(),
+		runCommand(), validateCommand(), getCommand(), diffCommand(), statusCommand(), clientsCommand(), explainCommand(), nacksCommand(), historyCommand(),
 		groupsCommand(), authzCommand(), drainCommand(),
 		freezeCommand(), unfreezeCommand(), guardCommand(), logCommand(), snapshotCommand(), demoCommand(), configCommand(), versionCommand(),
 	)

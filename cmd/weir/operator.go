@@ -209,15 +209,19 @@ func (o *operator) completeOrigin(cmd *cobra.Command, args []string, _ string) (
 // oneLine makes a remote text safe for a terminal: no control characters, bounded.
 func oneLine[T string | []byte](text T) string {
 	const most = 500
-	s := strings.Join(strings.Fields(string(text)), " ")
-	s = strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 {
-			return '?'
-		}
-		return r
-	}, s)
+	s := printable(strings.Join(strings.Fields(string(text)), " "))
 	if len(s) > most {
 		s = strings.ToValidUTF8(s[:most], "") + "..."
 	}
 	return s
+}
+
+// printable replaces what a terminal would act on.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r >= 0x7f && r < 0xa0 {
+			return '?'
+		}
+		return r
+	}, text)
 }

@@ -249,7 +249,8 @@ func (s *secretive) searched() {
 	s.collects()
 	seen := map[string]string{"the log": s.logs.String()}
 	for _, path := range []string{
-		"/", "/groups", "/groups/suggest", "/clients", "/nacks", "/nacks/book", "/origins", "/metrics", "/config", "/resources",
+		"/", "/groups", "/groups/suggest", "/clients", "/nacks", "/nacks/book", "/origins", "/metrics", "/config", "/resources", "/history",
+		"/history?type=sds&name=key&full=true", "/history/diff?type=sds&name=key",
 		"/resources?bodies=true", "/resources?type=sds&name=key", "/explain?node=client-delta&type=sds&name=key", "/explain?node=client-sotw&type=sds&name=key",
 	} {
 		_, seen[path] = s.get(path)

@@ -121,10 +121,10 @@ func (c *collector) collect(l *Log, p *place) {
 			continue
 		}
 		row := r.row(slices.Index(r.records, x))
-		if name := c.query.Name; name != "" && r.Name != name && !row.names(name) {
+		if name := c.query.Name; name != "" && r.Name != name && row.OwnName() != name {
 			continue
 		}
-		key := seenRow{row.name(), r.Set, r.Params, x.revision, x.kind}
+		key := seenRow{row.OwnName(), r.Set, r.Params, x.revision, x.kind}
 		if r.Set == "" && seen[key] {
 			continue
 		}
@@ -141,8 +141,8 @@ type seenRow struct {
 	kind              Kind
 }
 
-// name is the resource's own name.
-func (r *Row) name() string {
+// OwnName is the resource's own name, which another is an alias of.
+func (r *Row) OwnName() string {
 	switch {
 	case r.Is != nil:
 		return r.Is.Name
@@ -152,12 +152,10 @@ func (r *Row) name() string {
 	return r.Name
 }
 
-func (r *Row) names(name string) bool { return r.name() == name }
-
 // cut leaves the newest rows.
 func (c *collector) cut() {
 	slices.SortStableFunc(c.rows, func(a, b Row) int {
-		return cmp.Or(cmp.Compare(b.Revision, a.Revision), cmp.Compare(a.TypeURL, b.TypeURL), cmp.Compare(a.name(), b.name()),
+		return cmp.Or(cmp.Compare(b.Revision, a.Revision), cmp.Compare(a.TypeURL, b.TypeURL), cmp.Compare(a.OwnName(), b.OwnName()),
 			cmp.Compare(a.Set, b.Set), cmp.Compare(a.Params, b.Params))
 	})
 	if n := c.query.Most; len(c.rows) > n {

@@ -1,0 +1,359 @@
+package admin
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay/history"
+	"github.com/weir-xds/weir/relay/inspect"
+	"github.com/weir-xds/weir/relay/xds"
+)
+
+// historyChange is one change of a resource. Of a secret it has names and times alone (RELAY-76).
+type historyChange struct {
+	At         time.Time `json:"at"`
+	Origin     string    `json:"origin"`
+	Group      string    `json:"group"`
+	Revision   uint64    `json:"revision"`
+	Type       string    `json:"type"`
+	TypeURL    string    `json:"type_url"`
+	Name       string    `json:"name"`
+	Wildcard   bool      `json:"wildcard"` // member of `*`; or by name, or in Collection
+	Collection string    `json:"collection,omitempty"`
+	Parameters string    `json:"parameters,omitempty"` // the map, as canonical text
+	Change     string    `json:"change"`               // added, changed, removed
+	// Version is what clients were sent from then on, and WasVersion before; "": none.
+	Version       string `json:"version,omitempty"`
+	OriginVersion string `json:"origin_version,omitempty"`
+	WasVersion    string `json:"was_version,omitempty"`
+	WasOrigin     string `json:"was_origin_version,omitempty"`
+	Source        string `json:"source,omitempty"` // the server, or path, that it came from
+	Fallback      bool   `json:"fallback,omitempty"`
+	Bytes         int    `json:"bytes"`
+	Secret        bool   `json:"secret,omitempty"`
+}
+
+// historyVersion is one version of a resource.
+type historyVersion struct {
+	Origin        string     `json:"origin"`
+	Group         string     `json:"group"`
+	Parameters    string     `json:"parameters,omitempty"`
+	Version       string     `json:"version,omitempty"`
+	OriginVersion string     `json:"origin_version,omitempty"`
+	Since         *time.Time `json:"since,omitempty"` // absent: before what is kept
+	Until         *time.Time `json:"until,omitempty"` // absent: clients have it now
+	Source        string     `json:"source,omitempty"`
+	Fallback      bool       `json:"fallback,omitempty"`
+	Bytes         int        `json:"bytes"`
+	Secret        bool       `json:"secret,omitempty"`
+	// Body is present with full=true, if it is kept.
+	Body json.RawMessage `json:"body,omitempty"`
+
+	encoded []byte // the body; nil: it is not kept
+}
+
+// historyKept is how much is kept.
+type historyKept struct {
+	Versions int        `json:"versions"`
+	Bytes    int        `json:"bytes"`
+	Oldest   *time.Time `json:"oldest,omitempty"`
+	Off      bool       `json:"off,omitempty"` // nothing is, by cache.history.versions
+}
+
+// mostChanges bounds an answer, whatever limit= says.
+const mostChanges = 10_000
+
+// historyParameters are those that /history takes.
+var historyParameters = []string{"origin", "group", "type", "name", "since", "limit", "full"}
+
+// pastQuery reads what the endpoints of the history have in common.
+func (a *Admin) pastQuery(r *http.Request, parameters []string) (q history.Query, err error) {
+	values := r.URL.Query()
+	q = history.Query{Origin: values.Get("origin"), Group: values.Get("group"), Name: xds.NameKey(values.Get("name")), Most: mostChanges}
+	typeURL, wrong := typeOf(values.Get("type"))
+	q.TypeURL = typeURL
+	return q, cmp.Or(known(r.URL.RawQuery, parameters), wrong, knownOrigin(q.Origin, a.cfg.Table.Origins()))
+}
+
+// sinceOf reads since=1h, the time from which on something is shown.
+func sinceOf(r *http.Request, now time.Time, otherwise time.Duration) (time.Time, error) {
+	text := r.URL.Query().Get("since")
+	if text == "" {
+		if otherwise == 0 {
+			return time.Time{}, nil
+		}
+		return now.Add(-otherwise), nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 {
+		return time.Time{}, fmt.Errorf("since=%q: write a duration such as 1h", text)
+	}
+	return now.Add(-d), nil
+}
+
+// history are the changes that a request asks for, and the versions of the one resource that it
+// names.
+func (a *Admin) history(w http.ResponseWriter, r *http.Request) {
+	q, err := a.pastQuery(r, historyParameters)
+	since, wrong := sinceOf(r, time.Now(), 0)
+	l, unfit := newList[historyChange](r)
+	full, odd := flag(r, "full")
+	if err = cmp.Or(err, wrong, unfit, odd); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	named := q
+	q.Since, q.Most = since, min(l.limit, mostChanges)
+	rows, more := a.cfg.Table.History().Changes(q)
+	servers := a.servers()
+	for i := range rows {
+		l.items = append(l.items, changeOf(&rows[i], servers))
+	}
+	out := map[string]any{"changes": l.items, "truncated": more, "kept": a.kept()}
+	if q.TypeURL != "" && q.Name != "" {
+		versions := a.versions(named)
+		if n := min(l.limit, mostChanges); len(versions) > n {
+			versions = versions[:n]
+		}
+		for i := range versions {
+			if v := &versions[i]; full && v.encoded != nil {
+				v.Body = a.body(v.encoded)
+			}
+		}
+		out["versions"] = versions
+	}
+	writeJSON(w, http.StatusOK, out)
+}
+
+func (a *Admin) kept() historyKept {
+	k := a.cfg.Table.History().Kept()
+	out := historyKept{Versions: k.Versions, Bytes: k.Bytes, Off: !a.cfg.Table.History().On()}
+	if !k.Oldest.IsZero() {
+		out.Oldest = &k.Oldest
+	}
+	return out
+}
+
+// servers are those of each origin by number.
+func (a *Admin) servers() map[string]map[uint8]string {
+	out := map[string]map[uint8]string{}
+	for _, o := range a.cfg.Table.Origins() {
+		out[o.Name()] = o.Servers()
+	}
+	return out
+}
+
+func changeOf(r *history.Row, servers map[string]map[uint8]string) historyChange {
+	c := historyChange{
+		At: r.At, Origin: r.Origin, Group: r.Group, Revision: r.Revision, Type: metrics.ShortName(r.TypeURL), TypeURL: r.TypeURL,
+		Name: r.OwnName(), Wildcard: r.Set == xds.Wildcard, Parameters: r.Params, Change: r.Kind.String(), Secret: xds.IsSecret(r.TypeURL),
+	}
+	if !c.Wildcard {
+		c.Collection = r.Set
+	}
+	if c.Secret {
+		return c
+	}
+	if r.Is != nil {
+		c.Version, c.OriginVersion, c.Bytes = r.Is.String(), r.Is.Origin, r.Is.Bytes
+		c.Source, c.Fallback = sourceOf(r.Is, servers[r.Origin])
+	}
+	if r.Was != nil {
+		c.WasVersion, c.WasOrigin = r.Was.String(), r.Was.Origin
+	}
+	return c
+}
+
+func sourceOf(v *history.Version, servers map[uint8]string) (source string, fallback bool) {
+	if v.Fallback {
+		return v.Source, true
+	}
+	return servers[v.Server], false
+}
+
+// versions are those of the resource that a query names, in each group: what clients have now, and
+// then what they had before, the newest first.
+func (a *Admin) versions(q history.Query) (all []historyVersion) {
+	rows, _ := a.cfg.Table.History().Changes(q)
+	servers := a.servers()
+	secret := xds.IsSecret(q.TypeURL)
+	all = a.liveVersions(q, rows)
+	type seen struct {
+		group, origin, params string
+		revision              uint64
+	}
+	told := map[seen]bool{} // a resource may be held by name and in sets
+	for i := range rows {
+		r := &rows[i]
+		key := seen{r.Group, r.Origin, r.Params, r.Revision}
+		if r.Was == nil || told[key] {
+			continue
+		}
+		told[key] = true
+		v := historyVersion{Origin: r.Origin, Group: r.Group, Parameters: r.Params, Until: &r.At, Secret: secret}
+		if !r.Since.IsZero() {
+			v.Since = &r.Since
+		}
+		if !secret {
+			v.Version, v.OriginVersion, v.Bytes = r.Was.String(), r.Was.Origin, r.Was.Bytes
+			v.Source, v.Fallback = sourceOf(r.Was, servers[r.Origin])
+			if r.Was.Body != nil {
+				v.encoded = r.Was.Body.Any()
+			}
+		}
+		all = append(all, v)
+	}
+	return all
+}
+
+// liveVersions are what clients have now of the resource. rows are its changes.
+func (a *Admin) liveVersions(q history.Query, rows []history.Row) (all []historyVersion) {
+	all = []historyVersion{}
+	for _, o := range a.cfg.Table.Origins() {
+		if q.Origin != "" && o.Name() != q.Origin {
+			continue
+		}
+		inspect.Query(o, inspect.ResourceQuery{Group: q.Group, TypeURL: q.TypeURL, Name: q.Name}, func(s inspect.ResourceInfo) bool {
+			if s.Absent || s.Shadowed || s.Version == "" && !xds.IsSecret(s.TypeURL) {
+				return true
+			}
+			v := historyVersion{
+				Origin: o.Name(), Group: s.Group, Parameters: s.Params[0], Version: s.Version, OriginVersion: s.OriginVersion,
+				Source: s.Source, Fallback: s.Fallback, Bytes: s.Bytes, Secret: xds.IsSecret(s.TypeURL), encoded: s.Body,
+			}
+			if v.Secret {
+				v.Version, v.OriginVersion, v.Source, v.Bytes, v.encoded = "", "", "", 0, nil
+			}
+			i := slices.IndexFunc(rows, func(r history.Row) bool {
+				return r.Origin == v.Origin && r.Group == v.Group && r.Params == v.Parameters
+			})
+			if i >= 0 && rows[i].Is != nil {
+				v.Since = &rows[i].At
+			}
+			same := func(x historyVersion) bool {
+				return x.Origin == v.Origin && x.Group == v.Group && x.Parameters == v.Parameters && x.Version == v.Version
+			}
+			if !slices.ContainsFunc(all, same) {
+				all = append(all, v)
+			}
+			return true
+		})
+	}
+	return all
+}
+
+// historyDiff compares two versions of a resource: by default what clients have with what they had
+// before.
+func (a *Admin) historyDiff(w http.ResponseWriter, r *http.Request) {
+	q, err := a.pastQuery(r, []string{"origin", "group", "type", "name", "from", "to"})
+	if err == nil && (q.TypeURL == "" || q.Name == "") {
+		err = errors.New("type and name say which resource")
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	if xds.IsSecret(q.TypeURL) {
+		http.Error(w, "secrets are not shown", http.StatusForbidden)
+		return
+	}
+	all := a.versions(q)
+	from, to, err := choose(all, r.URL.Query().Get("from"), r.URL.Query().Get("to"))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusNotFound)
+		return
+	}
+	if n := max(len(from.encoded), len(to.encoded)); n > mostDiffBytes {
+		http.Error(w, fmt.Sprintf("a version has %d bytes, and up to %d are compared; /history?full=true has the versions", n, mostDiffBytes),
+			http.StatusUnprocessableEntity)
+		return
+	}
+	d, err := diffJSON(a.body(from.encoded), a.body(to.encoded), from.label(), to.label())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusUnprocessableEntity)
+		return
+	}
+	writeJSON(w, http.StatusOK, map[string]any{
+		"from": from, "to": to, "changes": d.changes, "unified": d.unified, "truncated": d.truncated,
+	})
+}
+
+func (v *historyVersion) label() string { return cmp.Or(v.OriginVersion, v.Version) }
+
+// is reports whether the version goes by that name: as clients are sent it, or the origin's.
+func (v *historyVersion) is(name string) bool { return v.Version == name || v.OriginVersion == name }
+
+// choose finds two versions of the same group and parameters by what they are called. An empty to
+// is what clients have, or had last; an empty from is what they had before that.
+func choose(all []historyVersion, from, to string) (x, y *historyVersion, err error) {
+	if len(all) == 0 {
+		return nil, nil, errors.New("nothing is known of such a resource")
+	}
+	for j := range all {
+		y = &all[j]
+		if to != "" && !y.is(to) {
+			continue
+		}
+		for i := range all {
+			x = &all[i]
+			fits := from != "" && x.is(from)
+			if from == "" && i != j && x.Until != nil {
+				fits = y.Until == nil || x.Until.Before(*y.Until)
+			}
+			if !fits || x.Origin != y.Origin || x.Group != y.Group || x.Parameters != y.Parameters {
+				continue
+			}
+			if x.encoded == nil || y.encoded == nil {
+				return nil, nil, errors.New("the bodies of these versions are not kept: they must not be cached")
+			}
+			return x, y, nil
+		}
+	}
+	names := make([]string, 0, len(all))
+	for i := range all {
+		if name := all[i].label(); !slices.Contains(names, name) && len(names) < 20 {
+			names = append(names, name)
+		}
+	}
+	return nil, nil, fmt.Errorf("there are no such two versions in one group; those that are known are %q", names)
+}
+
+// mostPoints bounds a chart.
+const mostPoints = 1500
+
+// historyChart counts changes by time.
+func (a *Admin) historyChart(w http.ResponseWriter, r *http.Request) {
+	q, err := a.pastQuery(r, []string{"origin", "since", "step"})
+	now, step := time.Now(), time.Minute
+	since, wrong := sinceOf(r, now, time.Hour)
+	if text := r.URL.Query().Get("step"); text != "" && wrong == nil {
+		if step, wrong = time.ParseDuration(text); wrong != nil || step < time.Minute || step%time.Minute != 0 {
+			wrong = fmt.Errorf("step=%q: write whole minutes, such as 5m", text)
+		}
+	}
+	if err = cmp.Or(err, wrong); err == nil && now.Sub(since)/step > mostPoints {
+		err = errors.New("since and step make more than " + strconv.Itoa(mostPoints) + " points")
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	type point struct {
+		At      time.Time `json:"at"`
+		Added   int       `json:"added"`
+		Changed int       `json:"changed"`
+		Removed int       `json:"removed"`
+	}
+	points := []point{}
+	for _, p := range a.cfg.Table.History().Chart(q.Origin, since, now, step) {
+		points = append(points, point(p))
+	}
+	writeJSON(w, http.StatusOK, map[string]any{"step": step.String(), "points": points})
+}
