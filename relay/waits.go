@@ -74,6 +74,9 @@ func (p *position) wait() (w metrics.Wait, waits bool) {
 // namesWait is what the first answers for names wait for. A part of many names stands for all.
 func (s *Sub) namesWait() (w metrics.Wait, waits bool) {
 	n, looked := &s.shard.named, 0
+	if s.owed == 0 && !n.unconfirmed {
+		return w, false
+	}
 	var unknown *record
 	for r := range s.records.all() {
 		switch {
@@ -89,11 +92,12 @@ func (s *Sub) namesWait() (w metrics.Wait, waits bool) {
 	if unknown == nil {
 		return w, false
 	}
-	return n.wait(unknown.entry), true
+	return n.wait(unknown.entry, mostLooked), true
 }
 
-// wait is what a name waits for of which nothing is known.
-func (n *namedTable) wait(e *entry) metrics.Wait {
+// wait is what a name waits for of which nothing is known. It is looked for among the last names
+// that were asked, so many at most.
+func (n *namedTable) wait(e *entry, most int) metrics.Wait {
 	s := n.shard
 	l := s.lane(n.lane)
 	switch {
@@ -110,16 +114,12 @@ func (n *namedTable) wait(e *entry) metrics.Wait {
 	case l.polls() != nil:
 		return *l.polls()
 	}
-	w := metrics.Wait{Reason: metrics.WaitOrigin, Since: n.askedAt(e), Text: "it was asked for " + n.nameOf(e).Name}
+	w := metrics.Wait{Reason: metrics.WaitOrigin, Since: n.askedAt(e, most), Text: "it was asked for " + n.nameOf(e).Name}
 	if e.question == answered { // with an error
 		w.Text = "it answered with an error for " + n.nameOf(e).Name
 	}
-	for i := range n.parked {
-		if n.parked[i].entry == e && !e.waited {
-			w.Reason, w.Since = metrics.WaitHost, n.parked[i].at
-			w.Until = w.Since.Add(s.cfg().OnDemandWait)
-			return w
-		}
+	if at := lastAsked(n.parked, e, most); !at.IsZero() && !e.waited {
+		return metrics.Wait{Reason: metrics.WaitHost, Since: at, Until: at.Add(s.cfg().OnDemandWait)}
 	}
 	if !w.Since.IsZero() && e.silence == notLong {
 		w.Until = w.Since.Add(s.group.origin.patience())
@@ -127,16 +127,19 @@ func (n *namedTable) wait(e *entry) metrics.Wait {
 	return w
 }
 
-// askedAt is when a name was asked last; zero: that is not known any more.
-func (n *namedTable) askedAt(e *entry) time.Time {
-	for i := len(n.unheard) - 1; i >= 0; i-- {
-		if n.unheard[i].entry == e {
-			return n.unheard[i].at
-		}
+// askedAt is when a name was asked last; zero: that is not known any more, or not found.
+func (n *namedTable) askedAt(e *entry, most int) time.Time {
+	if at := lastAsked(n.unheard, e, most); !at.IsZero() {
+		return at
 	}
-	for i := len(n.parked) - 1; i >= 0; i-- {
-		if n.parked[i].entry == e {
-			return n.parked[i].at
+	return lastAsked(n.parked, e, most)
+}
+
+// lastAsked looks for a name among the last ones of a list.
+func lastAsked(list []unheard, e *entry, most int) time.Time {
+	for i := len(list) - 1; i >= max(0, len(list)-most); i-- {
+		if list[i].entry == e {
+			return list[i].at
 		}
 	}
 	return time.Time{}

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"math"
 	"time"
 
 	"github.com/weir-xds/weir/metrics"
@@ -154,7 +155,7 @@ func (v *NameView) ofName(r *record) {
 	known := n.known(e)
 	v.Lane = n.shard.lane(n.lane)
 	if v.Shared = e.rep() != nil; e.askedOn(v.Lane.gen.Load()) {
-		v.AskedAs, v.AskedAt = n.nameOf(e).Name, n.askedAt(e)
+		v.AskedAs, v.AskedAt = n.nameOf(e).Name, n.askedAt(e, math.MaxInt)
 	}
 	v.Variant, v.Live, v.Held = e.chosen, known.live() && !known.heldBack(), known.heldBack()
 	if v.Variant == nil && e.isServed() {
@@ -166,7 +167,7 @@ func (v *NameView) ofName(r *record) {
 		v.HeardAt = time.Unix(0, n.from.Came)
 	}
 	if !v.Denied && r.is(owed) && !r.known() {
-		v.Waits = append(v.Waits, n.wait(e))
+		v.Waits = append(v.Waits, n.wait(e, math.MaxInt))
 	}
 	if n.unconfirmed && r.heldBack() {
 		v.Waits = append(v.Waits, metrics.Wait{Reason: metrics.WaitConfirm, Until: n.confirmAt})
