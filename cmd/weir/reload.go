@@ -207,6 +207,7 @@ func (p *process) apply(ctx context.Context, parts *errgroup.Group, now time.Tim
 	if level, err := zapcore.ParseLevel(cfg.Log.Level); err == nil && p.level != nil {
 		p.level.SetLevel(level)
 	}
+	p.metrics.Exemplars(cfg.Metrics.Exemplars)
 	p.memory.configure(int64(cfg.Limits.Memory))
 	p.log.Info("another configuration is in force", append(said, zap.Int("streams_concerned", concerned.Len()))...)
 	// Whoever reads that it is in force finds it logged, at the configured level.
