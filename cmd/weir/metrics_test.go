@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -99,4 +100,27 @@ func TestReloadIsDated(t *testing.T) {
 	time.Sleep(5 * time.Millisecond) // the metric has milliseconds
 	w.applied(twoOrigins(near, east, "", "limits: { streams: 7 }\n"))
 	await(t, "the date is that of the reload", func() bool { return w.value(name) > started })
+}
+
+// TestWantedAndNotConnected: an origin that is away is one whose streams are wanted and not open, and
+// why they are not is counted. Files have as many as are wanted.
+func TestWantedAndNotConnected(t *testing.T) {
+	dir := newFiles(t)
+	dir.put(t, "cds.yaml", clusters("a"))
+	w := startReloading(t, fmt.Sprintf("%sorigins: [{ name: away, grpc: { addresses: [%q] } }, { name: disk, files: { path: %q }, authorities: [disk] }]\n",
+		freePorts, deadAddress(t), string(dir)))
+	c := openClient(t, dial(t, w.listenAddress()), relaytest.Delta)
+	c.Subscribe(cds, "a", far("disk", "b"))
+	const wanted, open = "weir_upstream_wanted_streams", "weir_upstream_streams"
+	await(t, "a stream is wanted of each, and open to the files", func() bool {
+		return w.value(wanted, "away") == 1 && w.value(open, "away") == 0 && w.value(wanted, "disk") == 1 && w.value(open, "disk") == 1
+	})
+	await(t, "it is counted why", func() bool {
+		_, body := w.get("/metrics")
+		return strings.Contains(body, `weir_upstream_failures_total{origin="away",reason="refused"} `) &&
+			!strings.Contains(body, `weir_upstream_failures_total{origin="away",reason="refused"} 0`)
+	})
+	if _, body := w.get("/origins"); !strings.Contains(body, `"wanted_streams": 1`) {
+		t.Errorf("/origins does not have it: %s", body)
+	}
 }
