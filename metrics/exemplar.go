@@ -46,6 +46,9 @@ func clip(s string, most int) string {
 	return s
 }
 
+// HasExemplars reports whether the exemplars of propagation are on.
+func (m *Metrics) HasExemplars() bool { return m != nil && m.exemplars.Load() }
+
 // Exemplars switches the exemplars of propagation on or off.
 func (m *Metrics) Exemplars(on bool) {
 	if m != nil {

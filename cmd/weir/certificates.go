@@ -54,6 +54,7 @@ type certificates struct {
 	files *watch
 	log   *zap.Logger
 	count func(role string, err error) // of changes; err != nil: what was before stays
+	taken func(role string)            // of what is read first
 	// svidWait is how long a port waits for its first certificate of an agent.
 	svidWait time.Duration
 
@@ -112,7 +113,7 @@ type fileError struct {
 // newCertificates has files told of, which does not run yet, tell of their end
 // too.
 func newCertificates(files *watch, log *zap.Logger) *certificates {
-	c := &certificates{files: files, log: log, count: func(string, error) {}, svidWait: svidWait, agents: make(map[string]*agent)}
+	c := &certificates{files: files, log: log, count: func(string, error) {}, taken: func(string) {}, svidWait: svidWait, agents: make(map[string]*agent)}
 	files.each = c.warn
 	return c
 }
@@ -131,6 +132,7 @@ func (c *certificates) open(cfg *config.Config, path, role string, read func() (
 	if again, err := read(); err == nil {
 		m.current.CompareAndSwap(first, again)
 	}
+	c.taken(role)
 	c.mu.Lock()
 	c.all = append(c.all, m)
 	c.mu.Unlock()

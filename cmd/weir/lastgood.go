@@ -73,6 +73,7 @@ func (s *start) process(ctx context.Context, cfg *config.Config, refusal error) 
 			p.refusedAtStart = refusal
 			p.refused(p.started, "the start", refusal)
 			p.metrics.ConfigLoaded(refusal)
+			p.metrics.ConfigAccepted(accepted)
 			return p, nil
 		}
 	}

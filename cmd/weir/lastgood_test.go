@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/weir-xds/weir/relay/relaytest"
 )
@@ -108,6 +110,21 @@ const (
 	reloadFailed = "weir_config_last_reload_successful 0\n"
 )
 
+// accepted is when the metrics say that the file in force was accepted.
+func (k *keeping) accepted(admin string) time.Time {
+	k.t.Helper()
+	for line := range strings.Lines(k.page(admin, "/metrics")) {
+		if text, is := strings.CutPrefix(line, "weir_config_last_reload_success_timestamp_seconds "); is {
+			seconds, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+			if err != nil {
+				k.t.Fatal(err)
+			}
+			return time.UnixMilli(int64(1000 * seconds))
+		}
+	}
+	return time.Time{}
+}
+
 // TestLastGood: a config file that is broken while weir runs is no time bomb: killed and started,
 // weir serves with what it accepted last, and says so everywhere.
 func TestLastGood(t *testing.T) {
@@ -129,8 +146,13 @@ func TestLastGood(t *testing.T) {
 	k.put(broken)
 	k.wants(admin, "/metrics", reloadFailed, info(second))
 
+	again := time.Now()
+	time.Sleep(1100 * time.Millisecond) // dates in the file are of seconds
 	admin = k.serves(k.start("--last-good"))
 	k.wants(admin, "/metrics", reloadFailed, info(second))
+	if at := k.accepted(admin); at.IsZero() || at.After(again) {
+		t.Errorf("what is in force was accepted at %v, and weir was started again after %v", at, again)
+	}
 	const problem = `limits.groups: \"many\" is not a whole number`
 	k.wants(admin, "/overview", "was refused", "at the start", "accepted last", problem)
 	k.wants(admin, "/config", "groups: 7", "# the file was refused at ", `"many" is not a whole number`, kept, fmt.Sprintf("%x", sha256.Sum256([]byte(second))))

@@ -205,6 +205,7 @@ func (p *process) apply(ctx context.Context, parts *errgroup.Group, now time.Tim
 	p.keep(cfg)
 	p.metrics.ConfigInfo(hashOf(cfg.Text()))
 	p.levels.Configure(cfg.Log.Level, cfg.Log.Levels)
+	p.metrics.Exemplars(cfg.Metrics.Exemplars)
 	p.memory.configure(int64(cfg.Limits.Memory))
 	p.logger(levels.Config).Info("another configuration is in force", append(said, zap.Int("streams_concerned", concerned.Len()))...)
 	// Whoever reads that it is in force finds it logged, at the configured level.

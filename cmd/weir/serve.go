@@ -99,8 +99,9 @@ func newProcess(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *pr
 	p.tls = newCertificates(p.files, p.logger(levels.TLS))
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	p.metrics = metrics.New(p.registry)
-	p.tls.count = p.metrics.TLSReload
+	p.tls.count, p.tls.taken = p.metrics.TLSReload, p.metrics.TLSLoaded
 	p.metrics.BuildInfo(buildVersion())
+	p.metrics.Exemplars(cfg.Metrics.Exemplars)
 	p.metrics.ConfigLoaded(nil)
 	p.metrics.ConfigInfo(hashOf(cfg.Text()))
 	tc := tableConfig(cfg)

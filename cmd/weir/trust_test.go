@@ -99,6 +99,11 @@ func TestTrustEnds(t *testing.T) {
 		t.Error("no line of the log says who is refused")
 	}
 
+	const takenAt = "weir_tls_last_reload_success_timestamp_seconds"
+	at := w.value(takenAt, "crl")
+	if at < float64(time.Now().Add(-patience).Unix()) || w.value(takenAt, "listener") == 0 {
+		t.Errorf("the CRL was taken at %v, the certificate at %v", at, w.value(takenAt, "listener"))
+	}
 	if err := os.WriteFile(w.root.Path("crl.pem"), []byte("-----BEGIN X509 CRL-----\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -106,6 +111,9 @@ func TestTrustEnds(t *testing.T) {
 		_, body := w.get("/metrics")
 		return strings.Contains(body, `weir_tls_reloads_total{result="error",role="crl"} 1`)
 	})
+	if now := w.value(takenAt, "crl"); now != at {
+		t.Errorf("a CRL that cannot be used was taken at %v, it says", now)
+	}
 	if line := w.logs.FilterMessage(notUsable).All(); len(line) != 1 || line[0].ContextMap()["key"] != "listeners[0].tls.crl" ||
 		!strings.Contains(fmt.Sprint(line[0].ContextMap()["error"]), w.root.Path("crl.pem")+" is cut off") {
 		t.Errorf("the log has %v", line)

@@ -205,8 +205,15 @@ func (a *Admin) hardened(next http.Handler) http.Handler {
 }
 
 func (a *Admin) metrics() http.Handler {
-	return promhttp.HandlerFor(a.cfg.Metrics, promhttp.HandlerOpts{
-		ErrorHandling: promhttp.HTTPErrorOnError,
+	plain := promhttp.HandlerFor(a.cfg.Metrics, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError})
+	// Only OpenMetrics has exemplars.
+	open := promhttp.HandlerFor(a.cfg.Metrics, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError, EnableOpenMetrics: true})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if a.cfg.Counts.HasExemplars() {
+			open.ServeHTTP(w, r)
+			return
+		}
+		plain.ServeHTTP(w, r)
 	})
 }
 

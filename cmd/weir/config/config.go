@@ -47,6 +47,8 @@ type Config struct {
 	Probes Probes `yaml:"probes"`
 	// Log configures the log.
 	Log Log `yaml:"log"`
+	// Metrics configures /metrics.
+	Metrics Metrics `yaml:"metrics"`
 
 	// source has the position of each value, for Problemf.
 	source *report
@@ -120,6 +122,14 @@ type Log struct {
 	Levels map[string]string `yaml:"levels"`
 	// Format is json or console. Default: json.
 	Format string `yaml:"format"`
+}
+
+// Metrics configures /metrics.
+type Metrics struct {
+	// Exemplars gives weir_propagation_seconds exemplars, which name the stream and the node of a
+	// client. /metrics is then in the OpenMetrics format for those who ask for it, as Prometheus
+	// does with exemplar storage. Default: false.
+	Exemplars bool `yaml:"exemplars"`
 }
 
 // Default is the meaning of an empty file. It lacks an origin, so Parse would refuse it.

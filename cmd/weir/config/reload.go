@@ -81,6 +81,8 @@ var reloads = map[string]Reload{
 
 	"authorization": ReloadLive,
 
+	"metrics": ReloadLive,
+
 	"cache.linger":   ReloadLive,
 	"cache.retired":  ReloadLive,
 	"cache.history":  ReloadLive,
