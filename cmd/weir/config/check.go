@@ -122,6 +122,7 @@ func (c *Config) check(r *report) {
 	if m := c.Limits.Memory; m > 0 && m < leastMemory {
 		k.addf("limits.memory", "must be at least 32MiB, without which nothing can be served, or 0")
 	}
+	k.history(&c.Cache.History)
 	if s := &c.Cache.Snapshot; s.Path != "" && s.Interval < 100*time.Millisecond {
 		k.addf("cache.snapshot.interval", "must be at least 100ms")
 	}
@@ -142,6 +143,22 @@ func (c *Config) check(r *report) {
 	k.choice("log.level", c.Log.Level)
 	k.choice("log.format", c.Log.Format)
 }
+
+// history reports bounds under which nothing could be kept: versions alone turns history off.
+func (k checker) history(h *History) {
+	if h.Bytes < 1<<20 {
+		k.addf("cache.history.bytes", "must be at least 1MiB; cache.history.versions: 0 keeps no history")
+	}
+	if h.Age < time.Minute {
+		k.addf("cache.history.age", "must be at least 1m; cache.history.versions: 0 keeps no history")
+	}
+	if h.Versions > mostVersions {
+		k.addf("cache.history.versions", "must be at most %d", mostVersions)
+	}
+}
+
+// mostVersions is more than anybody compares; so many of one resource are looked through at once.
+const mostVersions = 1000
 
 // leastMemory is more than a weir without clients needs, in bytes.
 const leastMemory = 32 << 20

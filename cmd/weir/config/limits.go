@@ -12,6 +12,8 @@ type Cache struct {
 	// MaxStale ends serving from the cache after an outage of this length. Default: 0s, no bound.
 	// Not supported by this version.
 	MaxStale time.Duration `yaml:"max_stale"`
+	// History bounds the earlier versions of resources that are kept for people.
+	History History `yaml:"history"`
 	// Snapshot is the last known good configuration on disk.
 	Snapshot Snapshot `yaml:"snapshot"`
 	// Seed is where a weir that has no snapshot takes what its siblings hold, the other replicas of
@@ -26,6 +28,19 @@ type Retired struct {
 	Entries int `yaml:"entries"`
 	// Bytes is the size of their bodies. Default: 256MiB.
 	Bytes Bytes `yaml:"bytes"`
+}
+
+// History bounds what is kept of the past: earlier versions of resources, and when they changed. An
+// entry ends by whichever bound comes first.
+type History struct {
+	// Versions is how many earlier versions of one resource are kept. 0 keeps no history, and costs
+	// nothing. Default: 10.
+	Versions int `yaml:"versions"`
+	// Bytes is the memory for all of it, in the whole process. Beyond it the oldest change of the
+	// group that has most is dropped first. Default: 64MiB.
+	Bytes Bytes `yaml:"bytes"`
+	// Age is how long a change is kept. Default: 24h.
+	Age time.Duration `yaml:"age"`
 }
 
 // Snapshot is the last known good configuration on disk: a weir that starts while its origin is
@@ -101,6 +116,7 @@ func (c *Cache) setDefaults() {
 	*c = Cache{
 		Linger:   60 * time.Second,
 		Retired:  Retired{Entries: 100_000, Bytes: 256 << 20},
+		History:  History{Versions: 10, Bytes: 64 << 20, Age: 24 * time.Hour},
 		Snapshot: Snapshot{Interval: 10 * time.Second, MaxBytes: 1 << 30},
 		Seed:     Seed{Timeout: 10 * time.Second},
 	}

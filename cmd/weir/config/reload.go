@@ -83,6 +83,7 @@ var reloads = map[string]Reload{
 
 	"cache.linger":   ReloadLive,
 	"cache.retired":  ReloadLive,
+	"cache.history":  ReloadLive,
 	"cache.snapshot": ReloadRestart,
 	"cache.seed":     ReloadRestart,
 
