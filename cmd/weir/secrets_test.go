@@ -251,6 +251,7 @@ func (s *secretive) searched() {
 	for _, path := range []string{
 		"/", "/groups", "/groups/suggest", "/clients", "/nacks", "/nacks/book", "/origins", "/metrics", "/config", "/resources",
 		"/resources?bodies=true", "/resources?type=sds&name=key",
+		"/overview", "/series", "/resources?match=*e*&bodies=true",
 	} {
 		_, seen[path] = s.get(path)
 	}
