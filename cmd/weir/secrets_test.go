@@ -252,6 +252,7 @@ func (s *secretive) searched() {
 		"/", "/groups", "/groups/suggest", "/clients", "/nacks", "/nacks/book", "/origins", "/metrics", "/config", "/resources", "/history",
 		"/history?type=sds&name=key&full=true", "/history/diff?type=sds&name=key",
 		"/resources?bodies=true", "/resources?type=sds&name=key", "/explain?node=client-delta&type=sds&name=key", "/explain?node=client-sotw&type=sds&name=key",
+		"/overview", "/series", "/resources?match=*e*&bodies=true",
 	} {
 		_, seen[path] = s.get(path)
 	}

@@ -54,8 +54,15 @@ export class Chart extends Component {
   redraw(before) {
     if (before.at !== this.props.at) this.plot.setData(this.data());
   }
+  // data has what uPlot draws. Bars stand on one another; the first line is the top.
   data() {
-    return [this.props.at, ...this.props.lines.map(([, , values]) => values)];
+    const { at, lines, bars } = this.props;
+    const values = lines.map(([, , all]) => all);
+    if (!bars) return [at, ...values];
+    return [at, ...values.map((all, i) => all.map((v, j) => {
+      const sum = values.slice(i).reduce((n, below) => n + below[j], 0);
+      return v > 0 ? sum : null;
+    }))];
   }
   async make() {
     const UPlot = await load();
@@ -70,14 +77,15 @@ export class Chart extends Component {
       cursor: { points: { size: 6 }, drag: { x: false, y: false } },
       legend: { show: false },
       hooks: { setCursor: [(u) => u.cursor.idx !== this.state.index && this.setState({ index: u.cursor.idx ?? null })] },
-      scales: { y: { range: (_, low, high) => [0, max ?? Math.max(high * 1.1, 1)] } },
+      // Half a bar has room at each end.
+      scales: { x: !bars ? {} : { range: (u, low, high) => { const half = (u.data[0][1] - u.data[0][0]) / 2 || 30; return [low - half, high + half]; } }, y: { range: (_, low, high) => [0, max ?? Math.max(high * 1.1, 1)] } },
       axes: [{ ...axis, size: 28, space: 70, values: (_, all) => all.map((t) => hours(t, all.length > 1 && all[1] - all[0] < 60)) }, { ...axis, size: 56, values: (_, all) => all.map((v) => format(v)) }],
       series: [{},
         ...lines.map(([label, name]) => ({
           label,
           stroke: colour(name),
           width: 1.5,
-          fill: lines.length === 1 ? `${colour(name)}22` : undefined,
+          fill: bars ? colour(name) : lines.length === 1 ? `${colour(name)}22` : undefined,
           paths: bars ? UPlot.paths.bars({ size: [0.7, 24] }) : UPlot.paths.linear(),
           points: { show: false },
           spanGaps: false,

@@ -10,13 +10,25 @@ const missing = 'This weir keeps no history (cache.history).';
 const colours = { added: 'good', changed: 'dim', removed: 'bad' };
 const steps = { '15m': '1m', '1h': '1m', '6h': '5m', '24h': '15m' };
 
+// together joins changes that are one to people: the same of a resource, in several groups.
+function together(changes) {
+  const all = new Map();
+  for (const c of changes) {
+    const key = [c.origin, c.type_url, c.name, c.parameters, c.change, c.origin_version, c.was_origin_version ?? c.was_version].join('\n');
+    const same = all.get(key);
+    if (same && Math.abs(Date.parse(same.at) - Date.parse(c.at)) < 60000) same.others += 1;
+    else all.set(key, { ...c, others: 0 });
+  }
+  return [...all.values()];
+}
+
 const columns = [
   { head: 'When', num: true, cell: (c) => html`<${Ago} at=${c.at} />` },
   { head: 'Change', cell: (c) => html`<${Badge} state=${colours[c.change]}>${c.change}<//>` },
   { head: 'Type', cell: typeName },
   { head: 'Name', cell: (c) => html`<a href=${links.resource(c)}>${c.name}</a>` },
   { head: 'Origin', cell: (c) => html`<a href=${links.origin(c.origin)}>${c.origin}</a>` },
-  { head: 'Group', cell: (c) => html`<span title=${c.group}>${groupName(c.origin, c.group)}</span>` },
+  { head: 'Group', cell: (c) => html`<span title=${c.group}>${groupName(c.origin, c.group)}</span>${c.others > 0 && html` <span class="dim">and ${plural(c.others, 'other')}</span>`}` },
   { head: 'Version', cell: (c) => html`<code class="clip">${c.origin_version || c.version}</code>${c.was_version && html` <span class="dim">was <code class="clip">${c.was_version}</code></span>`}` },
   { head: 'Bytes', num: true, cell: (c) => c.bytes > 0 && bytes(c.bytes) },
 ];
@@ -24,7 +36,7 @@ const columns = [
 export function History({ filter }) {
   const { since = '1h', ...rest } = filter;
   const set = (change) => { location.hash = `#/history${query({ ...filter, ...change })}`; };
-  const path = `/history${query({ ...rest, since, limit: 200 })}`;
+  const path = `/history${query({ ...rest, since, limit: 500 })}`;
   return html`<${View} name="history" title="History" sub="What origins changed, the newest first." json=${path}>
     <form class="filter" aria-label="Filter" onSubmit=${(e) => e.preventDefault()}>
       <label>In the last<select name="since" onChange=${(e) => set({ since: e.target.value })}>${Object.keys(steps).map((s) => html`<option key=${s} value=${s} selected=${s === since}>${s}</option>`)}</select></label>
@@ -38,8 +50,8 @@ export function History({ filter }) {
         lines=${[['added', 'good', d.points.map((p) => p.added)], ['changed', 'accent', d.points.map((p) => p.changed)], ['removed', 'bad', d.points.map((p) => p.removed)]]} />`}<//>
     <${Load} path=${path} every=${3000} missing=${missing}>${(d) => html`
       ${d.kept?.off && html`<p class="note">${missing}</p>`}
-      <${Table} label="Changes" rows=${d.changes} columns=${columns} empty="Nothing has changed in that time." href=${links.resource}
-        attrs=${(c) => ({ key: [c.at, c.origin, c.group, c.type, c.name, c.parameters].join(' '), 'data-change': c.change })} />
+      <${Table} label="Changes" rows=${together(d.changes)} columns=${columns} empty="Nothing has changed in that time." href=${links.resource}
+        attrs=${(c) => ({ key: [c.at, c.origin, c.group, c.type_url, c.name, c.parameters].join(' '), 'data-change': c.change })} />
       <p class="dim">${plural(d.changes.length, 'change')}${d.truncated && ', and more'}${d.kept && html`; ${plural(d.kept.versions, 'version')} kept, ${bytes(d.kept.bytes)}`}</p>`}<//>
   <//>`;
 }

@@ -6,7 +6,7 @@ import { live, Watching } from './live.js';
 
 function Entry({ r }) {
   const id = [r.origin, r.type, r.resource ?? '', r.origin_version ?? '', r.message].join(' ');
-  const share = r.have_it ? Math.min(r.clients / r.have_it, 1) : 1;
+  const share = r.have_it ? Math.min(r.clients / r.have_it, 1) : 0;
   return html`<article class="entry panel" data-rejection=${id}>
     <div class="entry-head">
       <${Badge} state="bad">${typeName(r)}<//>
