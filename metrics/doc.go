@@ -9,7 +9,7 @@
 // [Picture] that the process supplies with [Metrics.Gauges].
 //
 // Every method may be called on nil: a nil *Metrics counts nothing, and returns nil children that
-// count nothing (TestNilIsANoOp).
+// count nothing (TestNilIsANoOp). [Metrics.Totals] adds up a few of them, for charts.
 //
 // # Labels are closed sets
 //

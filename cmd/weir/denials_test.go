@@ -90,7 +90,7 @@ authorization:
 	if _, body := i.get("/metrics"); !strings.Contains(body, `weir_authz_decisions_total{result="denied"} 2`) {
 		t.Error("the metric does not count them")
 	}
-	if _, body := i.get("/"); !strings.Contains(body, "subject:CN=web") || !strings.Contains(body, "2 streams ended.") {
+	if _, body := i.get("/authz?limit=50"); !strings.Contains(body, "subject:CN=web") || !strings.Contains(body, `"ended": 2`) {
 		t.Errorf("the page does not show it:\n%s", body)
 	}
 	if n := i.logs.FilterMessageSnippet("rules of authorization").Len(); n != 4 {

@@ -45,9 +45,10 @@ func TestFallbackIsAnotherOrigin(t *testing.T) {
 	if f == nil || f.Kind != "grpc" || f.Source != one.Net().Addr() || !f.Ready || f.Serving != 2 {
 		t.Errorf("the admin page shows %+v", f)
 	}
-	if _, body := w.get("/"); !strings.Contains(body, "2 resources of the fallback served</span>, grpc "+one.Net().Addr()) {
-		t.Errorf("the page does not say that the fallback is served: %s", body)
-	}
+	await(t, "the page says that the fallback is served", func() bool {
+		_, body := w.get("/overview")
+		return strings.Contains(body, `"serving": 2`) && strings.Contains(body, one.Net().Addr()) && strings.Contains(body, "weir serves 2 resources of its fallback")
+	})
 
 	before := asked()
 	w.applied(text(at(one), 50))

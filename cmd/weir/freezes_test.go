@@ -73,9 +73,10 @@ func TestFreezeByReload(t *testing.T) {
 			if code != exitFailed || !strings.Contains(stderr, "409 Conflict: the configuration file freezes mesh") {
 				t.Errorf("weir unfreeze: %d, %q", code, stderr)
 			}
-			if _, body := w.get("/"); !strings.Contains(body, ">frozen</span> by config and by operator, ") {
-				t.Error("the page does not say by whom")
-			}
+			await(t, "the page says by whom", func() bool {
+				_, body := w.get("/overview")
+				return strings.Contains(body, "Origin mesh is frozen by config and operator since ")
+			})
 			if _, stdout, _ := weir(t, "status", "--admin", w.admin.listener.Addr().String()); !strings.Contains(stdout, " by config and operator, 2 changes wait") {
 				t.Errorf("weir status does not say by whom:\n%s", stdout)
 			}

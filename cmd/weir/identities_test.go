@@ -160,9 +160,10 @@ func TestTwoIdentitiesOfOneNode(t *testing.T) {
 		!strings.Contains(stdout, "IDENTITY") || !strings.Contains(stdout, "subject:CN=bill") {
 		t.Errorf("weir status: %d\n%s", code, stdout)
 	}
-	if _, page := i.get("/"); !strings.Contains(page, "clients of subject:CN=web") {
-		t.Error("the page does not say whose a group is")
-	}
+	await(t, "the page says whose a group is", func() bool {
+		_, page := i.get("/overview")
+		return strings.Contains(page, `"identity": "subject:CN=web"`)
+	})
 	if code, stdout, _ := weir(t, "groups", "suggest", "--admin", i.admin.listener.Addr().String()); code != exitOK ||
 		!strings.Contains(stdout, "group_by: [identity, cluster]") || !strings.Contains(stdout, "identity") {
 		t.Errorf("weir groups suggest: %d\n%s", code, stdout)

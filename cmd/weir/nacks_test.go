@@ -49,7 +49,7 @@ func TestNacks(t *testing.T) {
 	if code != exitOK || stderr != "" || strings.Contains(stdout, "\x1b") || strings.Count(stdout, "\n") != 2 {
 		t.Errorf("%d, %q in\n%s", code, stderr, stdout)
 	}
-	if _, body := w.get("/"); !strings.Contains(body, "line #") || !strings.Contains(body, "and 1 have it now") {
+	if _, body := w.get("/nacks/book?limit=100"); !strings.Contains(body, "line #") || !strings.Contains(body, `"have_it": 1`) {
 		t.Errorf("the page does not show it:\n%s", body)
 	}
 	if code, stdout, _ := weir(t, "nacks", "--admin", port, "--type", "eds", "-o", "json"); code != exitOK || !strings.Contains(stdout, `"book": []`) {

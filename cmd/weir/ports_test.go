@@ -247,7 +247,7 @@ func TestAdminToken(t *testing.T) {
 	dir := newFiles(t)
 	dir.put(t, "cds.yaml", clusters("a"))
 	w := startWeir(t, fmt.Sprintf("listeners: [{ address: \"127.0.0.1:0\" }]\nadmin: { address: \"127.0.0.1:0\", token_file: %q }\n", token)+filesOrigin(dir))
-	for path, want := range map[string]int{"/": 401, "/clients": 401, "/metrics": 401, "/readyz": 200, "/healthz": 200} {
+	for path, want := range map[string]int{"/": 401, "/overview": 401, "/events": 401, "/ui/app.js": 401, "/clients": 401, "/metrics": 401, "/readyz": 200, "/healthz": 200} {
 		if code, _ := w.get(path); code != want {
 			t.Errorf("%s without the token: %d, want %d", path, code, want)
 		}

@@ -41,7 +41,8 @@ type process struct {
 	server   *downstream.Server
 	memory   *memory
 	admin    *web
-	probes   *web // nil: there is none
+	pages    *admin.Admin // what it serves
+	probes   *web         // nil: there is none
 	files    *watch
 	tls      *certificates
 	kept     kept
@@ -187,6 +188,7 @@ func (p *process) run(ctx context.Context) error {
 	parts.Go(func() error { return p.files.run(work) })
 	parts.Go(func() error { return newSharing(p).watch(work) })
 	parts.Go(func() error { return p.memory.watch(work) })
+	parts.Go(func() error { return p.pages.Run(work) })
 	p.first = nil // it is served now
 	first := p.active.Load()
 	p.start(work, parts, first, first.origins, first.ports)

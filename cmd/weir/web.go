@@ -128,6 +128,13 @@ func (p *process) openAdmin(ctx context.Context) error {
 		Rejections: func() []downstream.Rejection { return p.server.Rejections() },
 		Decisions:  func() downstream.Decisions { return p.server.Decisions() },
 		Snapshot:   p.kept.status,
+		Certificates: func() map[string]time.Time {
+			ends, _ := p.tls.expiry()
+			return ends
+		},
+		Memory: func() admin.Memory {
+			return admin.Memory{Used: p.memory.used.Load(), Limit: p.memory.limit.Load(), Short: p.table.Tight()}
+		},
 		Freeze: func(origin string, on bool) (string, bool, error) {
 			return p.freezes.operate(origin, on, time.Now())
 		},
@@ -144,6 +151,7 @@ func (p *process) openAdmin(ctx context.Context) error {
 	if err != nil {
 		return cfg.Problemf("admin.token_file", "%v", err)
 	}
+	p.pages = pages
 	p.admin.server.Handler, p.admin.server.ConnContext = p.whenRestored(trusted(secured, pages.Handler())), admin.ConnContext
 	address := cfg.Probes.Address
 	if address == "" {

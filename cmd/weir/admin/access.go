@@ -118,7 +118,7 @@ func (a *Admin) judge(r *http.Request) (caller, *refusal) {
 		return by, nil
 	case a.cfg.TokenFile == "":
 		return "", nobody
-	case reading && r.URL.Path == "/readyz" && !a.cfg.Reachable, r.URL.Path == signInPath:
+	case reading && r.URL.Path == "/readyz" && !a.cfg.Reachable, r.URL.Path == signInPath, reading && r.URL.Path == signInStyle:
 		return by, nil
 	}
 	with, refused := a.credentials(r)

@@ -57,7 +57,7 @@ func TestHosts(t *testing.T) {
 		"evil.example", "evil.example:19080", "", "localhost.evil.example", "127.0.0.1.evil.example", "xlocalhost", "10.1.2.4", "[2001:db8::1]:19080",
 		"0.0.0.0", "weir.example.com@evil.example",
 	} {
-		for _, path := range []string{"/", "/clients", "/config", "/metrics", "/readyz", "/debug/pprof/heap"} {
+		for _, path := range []string{"/", "/overview", "/events", "/series", "/ui/style.css", "/clients", "/config", "/metrics", "/readyz", "/debug/pprof/heap"} {
 			want(t, w.get(path, host(name), pod), http.StatusMisdirectedRequest, "admin.hosts")
 		}
 		want(t, w.do(http.MethodPost, "/drain", host(name), pod), http.StatusMisdirectedRequest, "admin.hosts")
@@ -93,7 +93,7 @@ func TestForeignPages(t *testing.T) {
 func TestReachable(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.Reachable = true
-	all := []string{"/", "/healthz", "/readyz", "/metrics", "/clients", "/config", "/debug/pprof/"}
+	all := []string{"/", "/overview", "/series", "/ui/app.js", "/healthz", "/readyz", "/metrics", "/clients", "/config", "/debug/pprof/"}
 	for _, path := range all {
 		want(t, w.get(path), http.StatusForbidden, "admin.token_file or admin.tls.client_ca")
 	}

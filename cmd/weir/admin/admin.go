@@ -34,6 +34,10 @@ type Config struct {
 	Rejections func() []downstream.Rejection
 	// Decisions is what the rules of authorization decided; nil: nothing is known of it.
 	Decisions func() downstream.Decisions
+	// Certificates are the next ends of validity by role, as in metrics; nil: there are none.
+	Certificates func() map[string]time.Time
+	// Memory is what is used of the limit; nil: there is none.
+	Memory func() Memory
 	// Snapshot returns the state of the snapshot; nil: there is none.
 	Snapshot func() *Snapshot
 	// Metrics are served at /metrics.
@@ -78,6 +82,12 @@ type Admin struct {
 	cfg      Config
 	hosts    []string // in normal form
 	sessions *sessions
+	ui       *ui
+
+	board      board
+	series     series
+	eventRooms chan struct{} // one for each open stream of events
+	ended      chan struct{} // closed when Run has ended
 
 	tries                   tries
 	wrongTokens, unreadable seldom
@@ -93,7 +103,8 @@ func New(cfg Config) (*Admin, error) {
 			return nil, err
 		}
 	}
-	a := &Admin{cfg: cfg, sessions: newSessions()}
+	a := &Admin{cfg: cfg, sessions: newSessions(), ui: newUI(), eventRooms: make(chan struct{}, mostEvents), ended: make(chan struct{})}
+	a.board.compute = a.overview
 	for _, text := range cfg.Hosts {
 		if host := hostOf(text); host != "" {
 			a.hosts = append(a.hosts, host)
@@ -108,6 +119,10 @@ func (a *Admin) Handler() http.Handler {
 	mux.HandleFunc("GET /healthz", a.healthz)
 	mux.HandleFunc("GET /readyz", a.readyz)
 	mux.HandleFunc("GET /{$}", a.page)
+	mux.HandleFunc("GET "+uiPath+"{file...}", a.uiFile)
+	mux.HandleFunc("GET /overview", a.getOverview)
+	mux.HandleFunc("GET /events", a.events)
+	mux.HandleFunc("GET /series", a.getSeries)
 	mux.Handle("GET /metrics", a.metrics())
 	mux.HandleFunc("GET /origins", a.origins)
 	mux.HandleFunc("GET /groups", a.groups)
@@ -126,6 +141,7 @@ func (a *Admin) Handler() http.Handler {
 		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	}
 	if a.cfg.TokenFile != "" {
+		mux.HandleFunc("GET "+signInStyle, a.style)
 		mux.Handle("GET "+signInPath, http.RedirectHandler("/", http.StatusSeeOther))
 		mux.HandleFunc("POST "+signInPath, a.signIn)
 		mux.HandleFunc("POST "+signOutPath, a.signOut)
@@ -149,6 +165,11 @@ func (a *Admin) Probes() http.Handler {
 	return a.hardened(mux)
 }
 
+// contentSecurity has browsers run scripts and styles of this port's files only, and talk to nobody
+// else. With trusted types a script cannot turn a peer's text into markup.
+const contentSecurity = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " +
+	"frame-ancestors 'none'; form-action 'self'; base-uri 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+
 // hardened keeps browsers from acting, or reading answers, on behalf of other web sites.
 func (a *Admin) hardened(next http.Handler) http.Handler {
 	pages := http.NewCrossOriginProtection()
@@ -158,7 +179,7 @@ func (a *Admin) hardened(next http.Handler) http.Handler {
 	}))
 	return pages.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
-		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; form-action 'self'; base-uri 'none'")
+		h.Set("Content-Security-Policy", contentSecurity)
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Cache-Control", "no-store")
 		next.ServeHTTP(w, r)
@@ -174,6 +195,7 @@ func (a *Admin) metrics() http.Handler {
 func (a *Admin) drain(w http.ResponseWriter, r *http.Request) {
 	a.cfg.Log.Info("a drain was asked for", who(r)...)
 	a.cfg.Drain()
+	a.board.outdated()
 	w.WriteHeader(http.StatusAccepted)
 	writeText(w, "draining\n")
 }
@@ -187,6 +209,17 @@ func (a *Admin) config(w http.ResponseWriter, _ *http.Request) {
 // writeText writes an answer. An error means that the client has left, which does not matter.
 func writeText(w http.ResponseWriter, s string) {
 	_, _ = w.Write([]byte(s))
+}
+
+// writeLine writes JSON without indentation: a long answer for a program.
+func writeLine(w http.ResponseWriter, v any) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	writeText(w, string(text)+"\n")
 }
 
 func writeJSON(w http.ResponseWriter, code int, v any) {

@@ -141,7 +141,7 @@ func bearer(token string) func(*http.Request) {
 func TestEveryPathAnswers(t *testing.T) {
 	w := newWorld(t)
 	for path, part := range map[string]string{
-		"/": "<h1>weir", "/healthz": "alive", "/readyz": `"ready"`, "/metrics": "", "/origins": `"mesh"`, "/groups": "[]",
+		"/": "<h1>weir", "/overview": `"name": "weir"`, "/series": `"at":[]`, "/ui/app.js": "import", "/healthz": "alive", "/readyz": `"ready"`, "/metrics": "", "/origins": `"mesh"`, "/groups": "[]",
 		"/groups/suggest": `"compared": 0`,
 		"/clients":        "[]", "/resources": "[]", "/nacks": "[]", "/nacks/book": `"book": []`, "/authz": `"denials": []`, "/config": "name: weir", "/debug/pprof/": "goroutine",
 		"/debug/pprof/heap": "", "/debug/pprof/cmdline": "",
@@ -243,14 +243,20 @@ func TestPageEscapes(t *testing.T) {
 			TypeURL: script, Nacks: 1, LastNack: downstream.Nack{Message: script + `"'`, At: time.Now()},
 		}},
 	}}
-	rec := w.get("/")
-	want(t, rec, http.StatusOK, "&lt;script&gt;")
-	if strings.Contains(rec.Body.String(), "<script") {
-		t.Errorf("a peer's text is markup:\n%s", rec.Body)
+	for _, path := range []string{"/", "/overview", "/clients", "/nacks", "/nacks/book"} {
+		rec := w.get(path)
+		want(t, rec, http.StatusOK)
+		// The page has one script, which is its own.
+		if n := strings.Count(rec.Body.String(), "<script"); n > 1 || n == 1 && path != "/" || strings.Contains(rec.Body.String(), "alert(1)</") {
+			t.Errorf("%s: a peer's text is markup:\n%s", path, rec.Body)
+		}
+		if csp := rec.Header().Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") || strings.Contains(csp, "unsafe") {
+			t.Errorf("%s may load things: %q", path, csp)
+		}
 	}
-	if csp := rec.Header().Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") {
-		t.Errorf("the page may load things: %q", csp)
-	}
+	want(t, w.get("/clients"), http.StatusOK, `\u003cscript\u003e`)
+	w.cfg.Name = script
+	want(t, w.get("/"), http.StatusOK, "&lt;script&gt;")
 	want(t, w.get("/nacks"), http.StatusOK, `"count": 1`, `"message"`)
 }
 
@@ -269,7 +275,7 @@ func TestQuarantineIsShown(t *testing.T) {
 	if strings.Contains(rec.Body.String(), xds.ClusterType) {
 		t.Errorf("a type that is only suspect is listed:\n%s", rec.Body)
 	}
-	want(t, w.get("/"), http.StatusOK, "1 in quarantine")
+	want(t, w.get("/overview"), http.StatusOK, `"quarantined"`, `"reason": "no such type"`, `"state": "warn"`)
 }
 
 // TestGroupsTellTheirParameterMaps: as many as are in use (RELAY-73).

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -116,15 +117,18 @@ func TestClientFilters(t *testing.T) {
 	}
 }
 
+// pageClients is how many clients the page asks for at first (clients.js).
+const pageClients = 100
+
 // TestPageHasTroubleFirst: of many clients the page shows those that are looked for.
 func TestPageHasTroubleFirst(t *testing.T) {
 	w := fleet(t)
 	var calm []downstream.ClientStatus
-	for range pageRows {
+	for range pageClients {
 		calm = append(calm, downstream.ClientStatus{NodeID: "calm"})
 	}
 	w.clients = append(calm, w.clients...)
-	want(t, w.get("/"), http.StatusOK, "web-2", "db/3")
+	want(t, w.get(fmt.Sprintf("/clients?limit=%d", pageClients)), http.StatusOK, "web-2", "db/3")
 }
 
 // TestBadClientFilters: a value that makes no sense is named, and so is a filter that does not

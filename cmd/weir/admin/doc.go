@@ -5,7 +5,14 @@
 //
 // [New] makes two HTTP handlers of one [Config]: [Admin.Handler] with everything, and
 // [Admin.Probes] with /healthz, /readyz and /metrics only. What they show is computed for each
-// request, by functions of the process. Nothing is kept here.
+// request, by functions of the process. Two things are kept: the last overview, for all pages that
+// are open, and the samples of the last hours, which [Admin.Run] takes.
+//
+// # The page
+//
+// The files in ui are the page: index.html, style sheets, and ES modules by Preact, without a build
+// step. It reads JSON, and [Overview] as server-sent events (events.go). [Headline] is its first
+// sentence. The libraries in ui/vendor are unmodified (TestVendored).
 //
 // # What is never shown
 //
@@ -17,11 +24,16 @@
 // # Who owns which goroutine, lock order
 //
 // None is started, and none of the table's locks is held while an answer is written. Requests run
-// on net/http's goroutines.
+// on net/http's goroutines. Streams of events end with Run (TestEventsEnd). The lock of the board
+// is held while an overview is computed, which takes the table's locks; nothing is called under
+// that of the series.
 //
 // # What a slow or hostile caller can do to us
 //
-// Read the table once per request, which locks one type at a time. Lists end at limit=, 1000 by
+// Read the table once per request, which locks one type at a time. An overview is made once for all
+// pages, at most each second, and so rarely that it takes a hundredth of a processor (board.go). At
+// most 64 streams of events are open, and one whose reader is slow is ended
+// (TestSlowReaderOfEvents). Lists end at limit=, 1000 by
 // default (TestLimit). Pages of other web sites can make a browser neither act (TestDrain,
 // TestForeignPages) nor read answers, even if they have their own name resolve to this address
 // (TestHosts). Guesses of the token are limited, and nothing waits for it (TestTries).
@@ -38,6 +50,6 @@
 //
 // # What to read next
 //
-// admin.go, access.go, session.go, state.go, clients.go, nackbook.go, denials.go, then
-// resources.go.
+// admin.go, access.go, session.go, state.go, overview.go, headline.go, board.go, events.go,
+// series.go, ui.go, clients.go, nackbook.go, denials.go, then resources.go.
 package admin

@@ -35,6 +35,7 @@ func (a *Admin) freeze(on bool) http.HandlerFunc {
 			return
 		}
 		said, changed, err := a.cfg.Freeze(o.Name(), on)
+		a.board.outdated()
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusConflict)
 			return
@@ -74,6 +75,7 @@ func (a *Admin) release(w http.ResponseWriter, r *http.Request) {
 		}
 		released += part.ReleaseGuard(time.Now(), typeURL)
 	}
+	a.board.outdated()
 	a.cfg.Log.Info("held removals were let go", append(who(r), zap.Int("resources", released), zap.String("origin", only),
 		zap.String("type_url", typeURL))...)
 	writeText(w, fmt.Sprintf("%d resources are removed%s\n", released, frozen))

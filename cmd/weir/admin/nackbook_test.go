@@ -44,7 +44,9 @@ func TestBookTellsWhoHasIt(t *testing.T) {
 		want(t, w.get("/nacks/book?type=rds"), http.StatusOK, `"book": []`)
 	}
 	want(t, w.get("/nacks/book?typ=rds"), http.StatusBadRequest, `"typ"`)
-	if rec := w.get("/"); strings.Contains(rec.Body.String(), "<b>") || strings.Contains(rec.Body.String(), "<i>") {
-		t.Errorf("a peer's text is markup:\n%s", rec.Body)
+	for _, path := range []string{"/", "/nacks/book", "/overview"} {
+		if rec := w.get(path); strings.Contains(rec.Body.String(), "<b>") || strings.Contains(rec.Body.String(), "<i>") {
+			t.Errorf("%s: a peer's text is markup:\n%s", path, rec.Body)
+		}
 	}
 }

@@ -52,13 +52,14 @@ type resource struct {
 // query are the parameters of /resources; empty strings match all.
 type query struct {
 	origin string
+	match  string // glob of names
 	bodies bool
 	inspect.ResourceQuery
 }
 
 func queryOf(r *http.Request) (q query, err error) {
 	values := r.URL.Query()
-	q = query{origin: values.Get("origin")}
+	q = query{origin: values.Get("origin"), match: values.Get("match")}
 	q.Group, q.Name = values.Get("group"), values.Get("name")
 	if q.TypeURL, err = typeOf(values.Get("type")); err != nil {
 		return q, err
@@ -125,6 +126,9 @@ func (a *Admin) resources(w http.ResponseWriter, r *http.Request) {
 			continue
 		}
 		inspect.Query(o, q.ResourceQuery, func(s inspect.ResourceInfo) bool {
+			if !matches(q.match, s.Name) {
+				return true
+			}
 			return l.add(a.resourceOf(o.Name(), &s, q.bodies))
 		})
 		if l.more {

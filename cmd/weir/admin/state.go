@@ -44,6 +44,8 @@ type Origin struct {
 	Resources     int `json:"resources"`
 	Bytes         int `json:"bytes"`
 	Stale         int `json:"stale"` // resources that no open stream vouches for
+	// Revisions is the sum of the groups' revisions, which grow with each change.
+	Revisions uint64 `json:"revisions"`
 
 	// Frozen is since when clients are kept at what they have; zero: they are not. FrozenBy says by
 	// whom: config, operator. FrozenChanged is when an operator last froze or unfroze it.
@@ -164,6 +166,7 @@ func (o *Origin) Sum(groups []inspect.GroupStatus) {
 	o.Groups = len(groups)
 	for i := range groups {
 		o.ParameterSets += groups[i].ParameterSets
+		o.Revisions += groups[i].Revision
 		if len(groups[i].Differing) > 0 {
 			o.Differing++
 		}

@@ -1,0 +1,205 @@
+package admin
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// State is how good or bad something is, for its colour.
+type State string
+
+// In this order: nothing is to be done; something is to be looked at; clients are affected, or will
+// be.
+const (
+	Good State = "good"
+	Warn State = "warn"
+	Bad  State = "bad"
+)
+
+// Finding is one thing that is wrong. Link is the view of the page that has more.
+type Finding struct {
+	State State  `json:"state"`
+	Text  string `json:"text"`
+	Link  string `json:"link,omitempty"`
+}
+
+const (
+	// lagNoted is from which lag on a client is named.
+	lagNoted = 10 * time.Second
+	// certificateSoon is how long before its end a certificate is named.
+	certificateSoon = 3 * 24 * time.Hour
+	// headlineText bounds texts of peers in a sentence, in bytes.
+	headlineText = 160
+)
+
+// Headline says in one sentence how a weir stands: what is wrong first, or that all is well.
+func Headline(o *Overview) (sentence string, state State) {
+	if all := o.findings(); len(all) > 0 {
+		return all[0].Text, all[0].State
+	}
+	origins := counted(len(o.Origins), "origin")
+	switch {
+	case o.Clients == 0:
+		return "No client is connected; " + origins + " configured.", Good
+	case o.Unsynced > 0:
+		return fmt.Sprintf("%d of %s have the newest configuration of %s; %d are being sent it.", o.Clients-o.Unsynced, counted(o.Clients, "client"), origins, o.Unsynced), Good
+	case o.Clients == 1:
+		return "The only client has the newest configuration of " + origins + ".", Good
+	}
+	return fmt.Sprintf("All %d clients have the newest configuration of %s.", o.Clients, origins), Good
+}
+
+// findings are what is wrong, the worst first.
+func (o *Overview) findings() []Finding {
+	all := []Finding{}
+	add := func(state State, link, format string, args ...any) {
+		all = append(all, Finding{state, fmt.Sprintf(format, args...), link})
+	}
+	o.process(add)
+	for i := range o.Origins {
+		o.Origins[i].lost(add)
+	}
+	o.kept(add)
+	o.clients(add)
+	o.files(add)
+	return all
+}
+
+type adder func(state State, link, format string, args ...any)
+
+// process adds what is wrong with the whole process.
+func (o *Overview) process(add adder) {
+	switch r := &o.Ready; {
+	case r.State == "draining":
+		add(Bad, "#/config", "Draining: clients are sent to other replicas, and none is admitted.")
+	case !r.Ready && r.Why != "":
+		add(Bad, "#/config", "Not ready (%s): %s.", r.State, r.Why)
+	case !r.Ready:
+		add(Bad, "#/config", "Not ready: %s.", r.State)
+	}
+	if c := &o.Config; !c.Refused.IsZero() {
+		why := ""
+		if len(c.Problems) > 0 {
+			why = ": " + short(c.Problems[0])
+		}
+		stays := fmt.Sprintf("at %s, and what was in force before stays", clock(c.Refused))
+		if c.LastGood != "" {
+			stays = fmt.Sprintf("at the start and since, and what was accepted last, at %s, is in force", clock(c.Accepted))
+		}
+		add(Bad, "#/config", "The configuration file was refused %s%s.", stays, why)
+	}
+}
+
+// lost adds that the origin is away, or does not answer.
+func (o *OriginOverview) lost(add adder) {
+	if !o.away() {
+		return
+	}
+	text := fmt.Sprintf("Origin %s has never answered", o.Name)
+	switch {
+	case o.Reached && !o.Since.IsZero():
+		text = fmt.Sprintf("Origin %s is away since %s", o.Name, clock(o.Since))
+	case !o.Since.IsZero():
+		text += ", asked since " + clock(o.Since)
+	}
+	switch {
+	case o.Fallback != nil && o.Fallback.Serving > 0:
+		text += fmt.Sprintf("; weir serves %s of its fallback", counted(o.Fallback.Serving, "resource"))
+	case o.Stale > 0:
+		text += fmt.Sprintf("; clients keep %s, which may be old", counted(o.Stale, "resource"))
+	}
+	if o.Error != "" {
+		text += ": " + short(o.Error)
+	}
+	add(Bad, originLink(o.Name), "%s.", text)
+}
+
+// kept adds what clients are not given, by the guard and by freezes.
+func (o *Overview) kept(add adder) {
+	for _, h := range o.Held {
+		if h.By == "guard" {
+			add(Warn, originLink(h.Origin), "The guard holds back %s of %s until %s.", counted(h.Resources, "removal"), h.Origin, clock(h.Until))
+		}
+	}
+	for i := range o.Origins {
+		if x := &o.Origins[i]; len(x.FrozenBy) > 0 {
+			add(Warn, originLink(x.Name), "Origin %s is frozen by %s since %s; %s waiting.", x.Name, strings.Join(x.FrozenBy, " and "), clock(x.Frozen), counted(x.FrozenChanges, "change"))
+		}
+	}
+}
+
+// clients adds what clients reject, and who has waited for long.
+func (o *Overview) clients(add adder) {
+	if r := o.Rejected; o.Nacking > 0 && r != nil {
+		what, verb := r.Type, "reject"
+		if r.Resource != "" {
+			what += " " + short(r.Resource)
+		}
+		if o.Nacking == 1 {
+			verb = "rejects"
+		}
+		add(Bad, "#/nacks", "%s %s %s of %s: %s", counted(o.Nacking, "client"), verb, what, r.Origin, short(r.Message))
+	}
+	if w := o.Worst; w != nil && o.WorstLag >= lagNoted.Seconds() {
+		why := ""
+		if w.Unanswered {
+			why = ": the origin has not answered"
+		}
+		others := ""
+		if o.Unsynced > 1 {
+			others = fmt.Sprintf(", and %d others not either", o.Unsynced-1)
+		}
+		add(Warn, "#/clients?unsynced=1", "Client %s has not had the newest %s of %s since %s%s%s.", short(w.NodeID), w.Type, w.Origin, clock(w.Since), others, why)
+	}
+}
+
+// files adds what is wrong with the disk, with certificates and with the memory.
+func (o *Overview) files(add adder) {
+	if s := o.Snapshot; s != nil && s.Error != "" {
+		add(Warn, "#/config", "The snapshot is not written: %s.", short(s.Error))
+	}
+	roles := make([]string, 0, len(o.Certificates))
+	for role := range o.Certificates {
+		roles = append(roles, role)
+	}
+	slices.SortFunc(roles, func(x, y string) int { return o.Certificates[x].Compare(o.Certificates[y]) })
+	for _, role := range roles {
+		switch ends := o.Certificates[role]; {
+		case !ends.After(o.At):
+			add(Bad, "#/config", "A certificate (%s) has expired at %s.", role, clock(ends))
+		case ends.Sub(o.At) < certificateSoon:
+			add(Warn, "#/config", "A certificate (%s) expires at %s.", role, clock(ends))
+		}
+	}
+	if r := &o.Ready; r.Ready && r.Why != "" && !o.Memory.Short {
+		add(Warn, "#/config", "Ready, but: %s.", r.Why)
+	}
+	if m := &o.Memory; m.Short {
+		add(Warn, "#/charts", "Memory is short: %d of %d MiB are used, and names that nobody has asked for yet are refused.", m.Used>>20, m.Limit>>20)
+	}
+}
+
+func originLink(name string) string { return "#/origins/" + url.PathEscape(name) }
+
+// counted is a number with its noun.
+func counted(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// clock is a time as sentences have it.
+func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
+
+// short is a peer's text on one line, cut off if it is long.
+func short(text string) string {
+	text = strings.TrimRight(strings.Join(strings.Fields(text), " "), ".")
+	if len(text) > headlineText {
+		text = strings.ToValidUTF8(text[:headlineText], "") + "..."
+	}
+	return text
+}

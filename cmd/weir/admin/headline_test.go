@@ -1,0 +1,109 @@
+package admin
+
+import (
+	"testing"
+	"time"
+)
+
+// TestHeadline: the sentence says what is wrong first, or that all is well, and a colour with it.
+func TestHeadline(t *testing.T) {
+	at := time.Date(2026, 11, 26, 3, 0, 0, 0, time.UTC)
+	ready := func(o *Overview) { o.At, o.Ready.Ready, o.Ready.State = at, true, "ready" }
+	mesh := func(edit func(*OriginOverview)) func(*Overview) {
+		return func(o *Overview) {
+			x := OriginOverview{Origin: Origin{Name: "mesh", Reached: true, Connected: true, Since: at}}
+			edit(&x)
+			for _, by := range x.FrozenBy {
+				o.Held = append(o.Held, Held{Origin: "mesh", By: by})
+			}
+			if x.HeldRemovals > 0 {
+				o.Held = append(o.Held, Held{Origin: "mesh", By: "guard", Resources: x.HeldRemovals, Until: x.HeldUntil})
+			}
+			o.Origins = append(o.Origins, x)
+		}
+	}
+	well := mesh(func(*OriginOverview) {})
+	lag := func(seconds float64, unanswered bool, unsynced int) func(*Overview) {
+		return func(o *Overview) {
+			o.Clients, o.Unsynced, o.WorstLag = 10, unsynced, seconds
+			o.Worst = &Worst{NodeID: "web-1", Type: "cds", Origin: "mesh", Since: at, Unanswered: unanswered}
+		}
+	}
+	for _, row := range []struct {
+		name  string
+		edits []func(*Overview)
+		state State
+		want  string
+	}{
+		{"well", []func(*Overview){well, mesh(func(o *OriginOverview) { o.Name = "edge" }), func(o *Overview) { o.Clients = 7 }}, Good, "All 7 clients have the newest configuration of 2 origins."},
+		{"one", []func(*Overview){well, func(o *Overview) { o.Clients = 1 }}, Good, "The only client has the newest configuration of 1 origin."},
+		{"nobody", []func(*Overview){well}, Good, "No client is connected; 1 origin configured."},
+		{"not asked yet", []func(*Overview){mesh(func(o *OriginOverview) { o.Connected, o.Reached, o.Since = false, false, time.Time{} })}, Good, "No client is connected; 1 origin configured."},
+		{"on its way", []func(*Overview){well, lag(2, false, 3)}, Good, "7 of 10 clients have the newest configuration of 1 origin; 3 are being sent it."},
+		{"draining", []func(*Overview){well, func(o *Overview) { o.Ready = Readiness{State: "draining"} }}, Bad, "Draining: clients are sent to other replicas, and none is admitted."},
+		{"starting", []func(*Overview){well, func(o *Overview) { o.Ready = Readiness{State: "starting", Why: "not reached yet: mesh"} }}, Bad, "Not ready (starting): not reached yet: mesh."},
+		{"full", []func(*Overview){well, func(o *Overview) { o.Ready = Readiness{State: "full"} }}, Bad, "Not ready: full."},
+		{"file refused", []func(*Overview){well, func(o *Overview) {
+			o.Config = ConfigState{Refused: at, Problems: []string{"weir.yaml:3: limits:\n  \"many\" is not a whole number.", "more"}}
+		}}, Bad, `The configuration file was refused at 2026-11-26 03:00:00Z, and what was in force before stays: weir.yaml:3: limits: "many" is not a whole number.`},
+		{"file refused at the start", []func(*Overview){well, func(o *Overview) { o.Config = ConfigState{Refused: at, LastGood: "x", Accepted: at} }}, Bad, "The configuration file was refused at the start and since, and what was accepted last, at 2026-11-26 03:00:00Z, is in force."},
+		{"origin away", []func(*Overview){mesh(func(o *OriginOverview) { o.Connected, o.Stale, o.Error = false, 12, "connection refused" })}, Bad, "Origin mesh is away since 2026-11-26 03:00:00Z; clients keep 12 resources, which may be old: connection refused."},
+		{"wrong token", []func(*Overview){mesh(func(o *OriginOverview) {
+			o.Connected, o.Reached, o.Since, o.Error = false, false, time.Time{}, "Unauthenticated: no such token"
+		})}, Bad, "Origin mesh has never answered: Unauthenticated: no such token."},
+		{"never answered", []func(*Overview){mesh(func(o *OriginOverview) { o.Connected, o.Reached = false, false })}, Bad, "Origin mesh has never answered, asked since 2026-11-26 03:00:00Z."},
+		{"fallback", []func(*Overview){mesh(func(o *OriginOverview) { o.Connected, o.Fallback = false, &Fallback{Serving: 1} })}, Bad, "Origin mesh is away since 2026-11-26 03:00:00Z; weir serves 1 resource of its fallback."},
+		{"guard", []func(*Overview){mesh(func(o *OriginOverview) { o.HeldRemovals, o.HeldUntil = 9, at })}, Warn, "The guard holds back 9 removals of mesh until 2026-11-26 03:00:00Z."},
+		{"frozen", []func(*Overview){mesh(func(o *OriginOverview) {
+			o.FrozenBy, o.Frozen, o.FrozenChanges = []string{"config", "operator"}, at, 1
+		})}, Warn, "Origin mesh is frozen by config and operator since 2026-11-26 03:00:00Z; 1 change waiting."},
+		{"rejects", []func(*Overview){well, lag(99, false, 1), func(o *Overview) {
+			o.Nacking, o.Rejected = 3, &Rejected{Origin: "mesh", Type: "cds", Resource: "web", Message: "no\n such  thing"}
+		}}, Bad, "3 clients reject cds web of mesh: no such thing"},
+		{"one rejects a list", []func(*Overview){well, func(o *Overview) { o.Nacking, o.Rejected = 1, &Rejected{Origin: "mesh", Type: "lds", Message: "no"} }}, Bad, "1 client rejects lds of mesh: no"},
+		{"stuck", []func(*Overview){well, lag(45, false, 1)}, Warn, "Client web-1 has not had the newest cds of mesh since 2026-11-26 03:00:00Z."},
+		{"slow origin", []func(*Overview){well, lag(45, true, 4)}, Warn, "Client web-1 has not had the newest cds of mesh since 2026-11-26 03:00:00Z, and 3 others not either: the origin has not answered."},
+		{"disk full", []func(*Overview){well, func(o *Overview) { o.Snapshot = &Snapshot{Error: "no space left on device"} }}, Warn, "The snapshot is not written: no space left on device."},
+		{"certificate expired", []func(*Overview){well, func(o *Overview) {
+			o.Certificates = map[string]time.Time{"listener": at.Add(time.Hour), "admin": at, "origin": at.Add(30 * 24 * time.Hour)}
+		}}, Bad, "A certificate (admin) has expired at 2026-11-26 03:00:00Z."},
+		{"certificate expires", []func(*Overview){well, func(o *Overview) { o.Certificates = map[string]time.Time{"listener": at.Add(time.Hour)} }}, Warn, "A certificate (listener) expires at 2026-11-26 04:00:00Z."},
+		{"ready, but", []func(*Overview){well, func(o *Overview) { o.Ready.Why = "timing.ready_wait is over" }}, Warn, "Ready, but: timing.ready_wait is over."},
+		{"memory short", []func(*Overview){well, func(o *Overview) {
+			o.Ready.Why, o.Memory = "memory is short", Memory{Used: 900 << 20, Limit: 1000 << 20, Short: true}
+		}}, Warn, "Memory is short: 900 of 1000 MiB are used, and names that nobody has asked for yet are refused."},
+	} {
+		o := &Overview{}
+		ready(o)
+		for _, edit := range row.edits {
+			edit(o)
+		}
+		if sentence, state := Headline(o); sentence != row.want || state != row.state {
+			t.Errorf("%s: %s, %q; want %s, %q", row.name, state, sentence, row.state, row.want)
+		}
+	}
+}
+
+// TestHeadlineOrder: of all that is wrong at once the worst comes first, and the others follow.
+func TestHeadlineOrder(t *testing.T) {
+	at := time.Unix(1, 0)
+	o := &Overview{
+		At: at, Clients: 9, Unsynced: 9, Nacking: 1, WorstLag: 100, Worst: &Worst{Type: "cds"}, Rejected: &Rejected{Type: "cds"}, Ready: Readiness{State: "draining"},
+		Config: ConfigState{Refused: at}, Snapshot: &Snapshot{Error: "x"}, Certificates: map[string]time.Time{"admin": at}, Memory: Memory{Short: true},
+		Held:    []Held{{Origin: "b", By: "guard"}},
+		Origins: []OriginOverview{{Origin: Origin{Name: "a/b", Error: "x"}}, {Origin: Origin{Name: "b", Connected: true, FrozenBy: []string{"operator"}}}},
+	}
+	var links []string
+	for _, f := range o.findings() {
+		links = append(links, f.Link)
+	}
+	want := []string{"#/config", "#/config", "#/origins/a%2Fb", "#/origins/b", "#/origins/b", "#/nacks", "#/clients?unsynced=1", "#/config", "#/config", "#/charts"}
+	if len(links) != len(want) {
+		t.Fatalf("%q, want %q", links, want)
+	}
+	for i := range want {
+		if links[i] != want[i] {
+			t.Errorf("%d is %q, want %q", i, links[i], want[i])
+		}
+	}
+}

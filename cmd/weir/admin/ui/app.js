@@ -1,0 +1,99 @@
+// The page: routes, the bar at the top, and keys.
+import { html, Component, render } from './lib.js';
+import { start, LiveMark, Watching, live } from './live.js';
+import { Search } from './search.js';
+import { Keys, listen } from './keys.js';
+import { Overview } from './overview.js';
+import { Origin, Group } from './origin.js';
+import { Clients, Client } from './clients.js';
+import { Resources, Resource } from './resources.js';
+import { Nacks } from './nacks.js';
+import { History } from './history.js';
+import { Charts } from './charts.js';
+import { Config } from './config.js';
+
+const views = [
+  ['', 'Overview'], ['clients', 'Clients'], ['resources', 'Resources'], ['nacks', 'NACKs'],
+  ['history', 'History'], ['charts', 'Charts'], ['config', 'Config'],
+];
+
+// decode is a part of a path; one that is not well encoded stays as it is.
+function decode(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+// route is the hash in parts: the path, and the parameters after the question mark.
+export function route(hash = location.hash) {
+  const [path, search = ''] = hash.replace(/^#\/?/, '').split(/\?(.*)/s);
+  const [view, ...rest] = path.split('/').map(decode);
+  return { view, rest, params: Object.fromEntries(new URLSearchParams(search)) };
+}
+
+function viewOf({ view, rest, params }) {
+  switch (view) {
+    case '': return html`<${Overview} />`;
+    case 'origins': return html`<${Origin} key=${rest[0]} name=${rest[0]} />`;
+    case 'groups': return html`<${Group} key=${rest.join('/')} origin=${rest[0]} group=${rest.slice(1).join('/')} />`;
+    case 'clients': return rest[0]
+      ? html`<${Client} key=${rest.join('/')} node=${rest.join('/')} />`
+      : html`<${Clients} filter=${params} />`;
+    case 'resources': return html`<${Resources} filter=${params} />`;
+    case 'resource': return html`<${Resource} key=${JSON.stringify(params)} of=${params} />`;
+    case 'nacks': return html`<${Nacks} filter=${params} />`;
+    case 'history': return html`<${History} filter=${params} />`;
+    case 'charts': return html`<${Charts} since=${params.since || '1h'} />`;
+    case 'config': return html`<${Config} />`;
+    default: return html`<main id="view" data-view="none" tabindex="-1"><h2>There is no such view</h2><p class="note"><a href="#/">Overview</a></p></main>`;
+  }
+}
+
+// Nav is the list of views; the one that is shown is marked, and those with trouble.
+class Nav extends Watching {
+  render({ view }) {
+    const at = { origins: '', groups: '', resource: 'resources' }[view] ?? view;
+    return views.map(([path, text]) => html`<a key=${path} href=${`#/${path}`} aria-current=${at === path ? 'page' : undefined}>
+      ${text}${path === 'nacks' && live.overview?.nacking > 0 && html`<i class="count">${live.overview.nacking}</i>`}</a>`);
+  }
+}
+
+// Places remembers how far each view was scrolled, for the way back.
+const places = new Map();
+
+class App extends Component {
+  constructor(props) {
+    super(props);
+    this.state = { at: location.hash };
+  }
+  componentDidMount() {
+    if ('scrollRestoration' in history) history.scrollRestoration = 'manual';
+    addEventListener('scroll', () => places.set(this.state.at, scrollY), { passive: true });
+    addEventListener('hashchange', () => this.go());
+    this.nav();
+  }
+  go() {
+    const before = route(this.state.at);
+    this.setState({ at: location.hash }, () => {
+      const after = route();
+      this.nav();
+      if (before.view === after.view && before.rest.join('/') === after.rest.join('/')) return; // another filter of it
+      scrollTo(0, places.get(location.hash) ?? 0);
+      document.getElementById('view')?.focus({ preventScroll: true });
+    });
+  }
+  nav() {
+    render(html`<${Nav} view=${route().view} />`, document.getElementById('nav'));
+  }
+  render() {
+    return html`${viewOf(route(this.state.at))}<${Keys} />`;
+  }
+}
+
+render(html`<${LiveMark} />`, document.getElementById('live'));
+render(html`<${Search} />`, document.getElementById('finder'));
+render(html`<${App} />`, document.getElementById('app'));
+listen();
+start();

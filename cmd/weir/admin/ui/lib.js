@@ -1,0 +1,106 @@
+// What all views share: the view library, formats of numbers and times, links.
+import { h, Component, render, Fragment } from './vendor/preact.js';
+import htm from './vendor/htm.js';
+
+// html makes nodes. Text in it is text, whatever it contains: peers choose node ids and messages.
+export const html = htm.bind(h);
+export { Component, render, Fragment };
+
+const head = document.documentElement.dataset;
+export const page = {
+  name: head.name,
+  version: head.version,
+  signedIn: head.signedIn === 'true',
+  profiles: head.profiles, // where they are, if they are served
+};
+
+// enc is a text as a part of a URL.
+export const enc = encodeURIComponent;
+
+// query is the text after the question mark; empty values are left out.
+export function query(values) {
+  const parts = Object.entries(values)
+    .filter(([, v]) => v !== undefined && v !== null && v !== '' && v !== false)
+    .map(([k, v]) => `${enc(k)}=${enc(v === true ? 1 : v)}`);
+  return parts.length ? `?${parts.join('&')}` : '';
+}
+
+export const links = {
+  origin: (name) => `#/origins/${enc(name)}`,
+  group: (origin, key) => `#/groups/${enc(origin)}/${enc(key)}`,
+  clients: (filter = {}) => `#/clients${query(filter)}`,
+  client: (id) => (id ? `#/clients/${enc(id)}` : '#/clients'),
+  resources: (filter = {}) => `#/resources${query(filter)}`,
+  resource: (r) => `#/resource${query({ origin: r.origin, group: r.group, type: r.type, name: r.name })}`,
+};
+
+const whole = new Intl.NumberFormat('en');
+export const num = (n) => whole.format(n ?? 0);
+
+export function plural(n, one, many = `${one}s`) {
+  return `${num(n)} ${n === 1 ? one : many}`;
+}
+
+// percent never rounds up to 100: one client of ten thousand counts.
+export function percent(p) {
+  if (p >= 100) return '100';
+  return (Math.floor(p * 10) / 10).toFixed(p >= 10 && p < 99 ? 0 : 1);
+}
+
+export function bytes(n) {
+  if (n < 1024) return `${Math.round(n)} B`;
+  for (const unit of ['KiB', 'MiB', 'GiB']) {
+    n /= 1024;
+    if (n < 1024 || unit === 'GiB') return `${n.toFixed(n < 10 ? 1 : 0)} ${unit}`;
+  }
+  return '';
+}
+
+export function rate(n) {
+  if (!n) return '0';
+  return n < 10 ? n.toFixed(1) : num(Math.round(n));
+}
+
+// span is a length of time in words as short as they can be.
+export function span(seconds) {
+  const s = Math.max(0, Math.floor(seconds));
+  if (s < 60) return `${s}s`;
+  if (s < 3600) return `${Math.floor(s / 60)}m ${s % 60}s`;
+  if (s < 86400) return `${Math.floor(s / 3600)}h ${Math.floor((s % 3600) / 60)}m`;
+  return `${Math.floor(s / 86400)}d ${Math.floor((s % 86400) / 3600)}h`;
+}
+
+// skew is how far this machine's clock is ahead of the server's, in milliseconds.
+let skew = 0;
+export function setClock(serverTime) {
+  const ahead = Date.now() - Date.parse(serverTime);
+  // What the way took is in it as well; half a second does not matter.
+  skew = Math.abs(ahead) < 500 ? 0 : ahead;
+}
+export const now = () => Date.now() - skew;
+
+// isTime is false of Go's zero time, and of none.
+export const isTime = (t) => Boolean(t) && !t.startsWith('0001-');
+
+export const clock = (t) => new Date(t).toLocaleString(undefined, {
+  month: 'short', day: 'numeric', hour: '2-digit', minute: '2-digit', second: '2-digit', hour12: false,
+});
+
+// Ago is a relative time that ticks; its title is the time.
+const ticking = new Set();
+setInterval(() => ticking.forEach((c) => c.forceUpdate()), 1000);
+
+export class Ago extends Component {
+  componentDidMount() { ticking.add(this); }
+  componentWillUnmount() { ticking.delete(this); }
+  render({ at, until, suffix = true, none = 'never' }) {
+    const t = until || at;
+    if (!isTime(t)) return html`<span class="dim">${none}</span>`;
+    const passed = (now() - Date.parse(t)) / 1000;
+    const text = until ? `for ${span(-passed)}` : passed < 1 ? 'now' : `${span(passed)}${suffix ? ' ago' : ''}`;
+    return html`<time class="num" datetime=${t} title=${clock(t)}>${text}</time>`;
+  }
+}
+
+// shortType is a type as people write it.
+export const shortType = (url) => url.split('.').pop();

@@ -1,0 +1,93 @@
+// The stream of events: the overview, as it changes. Views subscribe to it.
+import { html, Component, Ago, setClock } from './lib.js';
+
+const silence = 12000; // the server beats every five seconds
+const hiddenFor = 60000; // a page that nobody sees gives its stream back
+
+export const live = { overview: null, open: false, since: new Date().toISOString(), paused: false };
+const watchers = new Set();
+let source = null;
+let last = 0;
+let wait = 500;
+let retry = 0;
+let hidden = 0;
+
+export function watch(f) {
+  watchers.add(f);
+  return () => watchers.delete(f);
+}
+
+function tell() {
+  document.documentElement.dataset.live = live.open ? 'open' : 'closed';
+  watchers.forEach((f) => f());
+}
+
+function heard(event) {
+  last = Date.now();
+  wait = 500;
+  const was = live.open;
+  live.open = true;
+  if (event.type === 'overview') {
+    live.overview = JSON.parse(event.data);
+    setClock(live.overview.at);
+  }
+  if (!was || event.type === 'overview') tell();
+}
+
+function lost() {
+  source?.close();
+  source = null;
+  if (live.open) {
+    live.open = false;
+    live.since = new Date(last).toISOString();
+  }
+  tell();
+  clearTimeout(retry);
+  if (live.paused) return;
+  // Half of it by chance, so that the pages of a team do not come back together.
+  retry = setTimeout(open, wait / 2 + (Math.random() * wait) / 2);
+  wait = Math.min(wait * 2, 15000);
+}
+
+function open() {
+  clearTimeout(retry);
+  source?.close();
+  last = Date.now();
+  source = new EventSource('/events');
+  source.addEventListener('overview', heard);
+  source.addEventListener('beat', heard);
+  source.onerror = lost;
+}
+
+export function start() {
+  open();
+  setInterval(() => {
+    if (source && Date.now() - last > silence) lost();
+  }, 1000);
+  document.addEventListener('visibilitychange', () => {
+    clearTimeout(hidden);
+    if (document.hidden) {
+      hidden = setTimeout(() => { live.paused = true; lost(); }, hiddenFor);
+    } else if (live.paused || !source) {
+      live.paused = false;
+      wait = 500;
+      open();
+    }
+  });
+}
+
+// Watching is a component that renders again with each event.
+export class Watching extends Component {
+  componentDidMount() { this.stop = watch(() => this.forceUpdate()); }
+  componentWillUnmount() { this.stop(); }
+}
+
+// LiveMark says whether what is shown is live.
+export class LiveMark extends Watching {
+  render() {
+    return live.open
+      ? html`<span class="live is-good" role="status"><i class="dot"></i>Live</span>`
+      : html`<span class="live is-bad" role="status"><i class="dot"></i>${live.overview
+        ? html`Not live since <${Ago} at=${live.since} />` : 'Connecting'}</span>`;
+  }
+}

@@ -1,0 +1,90 @@
+// The map: an origin at the left, its groups as bars as wide as they have clients, the worst first.
+// Between them the flow is as broad as a group is large.
+import { html, Component, Ago, num, plural, links, rate } from './lib.js';
+import { Badge } from './parts.js';
+
+const rowHeight = 30;
+const few = 8; // groups that are shown at first
+
+export function groupState(g) {
+  if (g.nacking) return 'bad';
+  return g.unsynced ? 'warn' : 'good';
+}
+
+export function originState(o) {
+  if (o.connected) return 'connected';
+  if (o.state === 'bad') return o.reached ? 'away' : 'never answered';
+  return 'not asked yet';
+}
+
+const nameOf = (g) => g.node_cluster || g.node_id || g.identity || g.key;
+
+// OriginCard is an origin in short.
+export function OriginCard({ o, changes }) {
+  return html`<a class="origin is-${o.state}" href=${links.origin(o.name)} data-origin=${o.name} data-state=${o.state} data-href=${links.origin(o.name)}>
+    <span class="name"><i class="dot"></i>${o.name}</span>
+    <span class="state">${originState(o)} <${Ago} at=${o.since} suffix=${false} none="" /></span>
+    <span class="dim source">${o.kind} ${o.source}</span>
+    <span class="chips">
+      ${o.stale > 0 && o.state === 'bad' && html`<${Badge} state="bad">${num(o.stale)} stale<//>`}
+      ${o.frozen_by?.length > 0 && html`<${Badge} state="warn">frozen by ${o.frozen_by.join(' and ')}<//>`}
+      ${o.held_removals > 0 && html`<${Badge} state="warn">${num(o.held_removals)} removals held<//>`}
+      ${o.quarantined?.length > 0 && html`<${Badge} state="warn">${o.quarantined.length} in quarantine<//>`}
+      ${o.fallback?.serving > 0 && html`<${Badge} state="warn">${num(o.fallback.serving)} of the fallback<//>`}
+      ${o.differing_groups > 0 && html`<${Badge} state="warn">${plural(o.differing_groups, 'group')} with members that differ<//>`}
+    </span>
+    <span class="dim num">${num(o.resources)} resources, ${plural(o.streams, 'stream')}${changes > 0 ? `, ${rate(changes)} changes/s` : ''}</span>
+  </a>`;
+}
+
+// Pipes are the lines from the origin to its groups.
+function Pipes({ groups, most, state, flows }) {
+  const height = Math.max(groups.length, 1) * rowHeight;
+  return html`<svg class="pipes ${flows ? 'flows' : ''}" viewBox=${`0 0 100 ${height}`} height=${height} preserveAspectRatio="none" aria-hidden="true">
+    ${groups.map((g, i) => {
+    const y = i * rowHeight + rowHeight / 2;
+    const width = 1.5 + (g.clients / most) * 8;
+    return html`<path key=${g.key} class="is-${state === 'bad' ? 'bad' : groupState(g)} ${state === 'bad' ? 'cut' : ''}" d=${`M0 ${height / 2} C50 ${height / 2} 50 ${y} 100 ${y}`} stroke-width=${width.toFixed(1)} />`;
+  })}
+  </svg>`;
+}
+
+// GroupRow is a group: its name, its bar, and what is wrong with it since when.
+export function GroupRow({ origin, g, most }) {
+  const state = groupState(g);
+  const share = (n) => ({ width: `${g.clients ? (Math.min(n, g.clients) / g.clients) * 100 : 0}%` });
+  const behind = Math.max(g.unsynced - g.nacking, 0);
+  const rest = Math.max(g.clients - behind - g.nacking, 0);
+  return html`<a class="group is-${state}" href=${links.group(origin, g.key)} data-group=${g.key} data-state=${state} data-href=${links.group(origin, g.key)} title=${g.key}>
+    <span class="name">${nameOf(g)}</span>
+    <span class="track" role="img" aria-label=${`${g.clients - g.unsynced} of ${g.clients} in sync`}>
+      <span class="bar" style=${{ width: `${most ? Math.max((g.clients / most) * 100, g.clients ? 1.5 : 0) : 0}%` }}>
+        <i class="nacking" style=${share(g.nacking)}></i><i class="unsynced" style=${share(behind)}></i><i class="synced" style=${share(rest)}></i>
+      </span>
+    </span>
+    <span class="what num">${g.nacking > 0 ? html`${num(g.nacking)} reject ` : ''}${behind > 0 ? html`${num(behind)} behind ` : ''}${g.since ? html`<${Ago} at=${g.since} suffix=${false} />` : ''}
+      <b>${num(g.clients)}</b></span>
+  </a>`;
+}
+
+export class Flow extends Component {
+  constructor(props) {
+    super(props);
+    this.state = { all: false };
+  }
+  render({ o, changes, every }, { all }) {
+    const groups = all || every ? o.worst_groups : o.worst_groups.slice(0, few);
+    const most = Math.max(1, ...o.worst_groups.map((g) => g.clients));
+    const more = o.worst_groups.length - groups.length;
+    return html`<div class="flow">
+      <${OriginCard} o=${o} changes=${changes} />
+      <${Pipes} groups=${groups} most=${most} state=${o.state} flows=${changes > 0} />
+      <div class="groups">
+        ${groups.map((g) => html`<${GroupRow} key=${g.key} origin=${o.name} g=${g} most=${most} />`)}
+        ${!groups.length && html`<p class="note dim">No client has asked it yet.</p>`}
+        ${more > 0 && html`<button class="quiet" onClick=${() => this.setState({ all: true })}>${plural(more, 'more group')}</button>`}
+        ${!more && o.groups_left_out > 0 && html`<a class="dim" href=${links.origin(o.name)}>and ${num(o.groups_left_out)} more</a>`}
+      </div>
+    </div>`;
+  }
+}

@@ -1,0 +1,35 @@
+// The versions of a resource, and the difference between two of them.
+import { html, Component, Ago, bytes, query, isTime } from './lib.js';
+import { Load } from './fetch.js';
+import { Table } from './parts.js';
+import { Diff } from './diff.js';
+
+const missing = 'This weir keeps no history of it (cache.history).';
+const label = (v) => v.origin_version || v.version;
+
+export class Versions extends Component {
+  constructor(props) {
+    super(props);
+    this.state = { from: '', to: '' };
+  }
+  render({ origin, group, type, name }, s) {
+    const of = { origin, group, type, name };
+    return html`<section class="panel"><h3>Versions</h3>
+      <${Load} path=${`/history${query(of)}`} every=${5000} missing=${missing}>${(d) => {
+    const all = d.versions ?? [];
+    if (!all.length) return html`<p class="note dim">None is kept yet.</p>`;
+    const to = s.to || all[0].version;
+    const from = s.from || all.find((v) => v.version !== to)?.version;
+    const pick = (which, v, now) => html`<input type="radio" name=${which} value=${v.version} checked=${v.version === now} aria-label=${`${which} ${label(v)}`} onChange=${() => this.setState({ [which]: v.version })} />`;
+    return html`<${Table} label="Versions" rows=${all} attrs=${(v) => ({ key: v.version + v.since })} columns=${[
+      { head: 'From', cell: (v) => pick('from', v, from) }, { head: 'To', cell: (v) => pick('to', v, to) },
+      { head: 'Version', cell: (v) => html`<code>${label(v)}</code>` },
+      { head: 'Since', num: true, cell: (v) => html`<${Ago} at=${v.since} />` },
+      { head: 'Until', num: true, cell: (v) => (isTime(v.until) ? html`<${Ago} at=${v.until} />` : 'now') },
+      { head: 'Source', cell: (v) => v.source }, { head: 'Bytes', num: true, cell: (v) => bytes(v.bytes ?? 0) },
+    ]} />
+      ${from && html`<${Load} path=${`/history/diff${query({ ...of, from, to })}`} every=${0} missing=${missing}>${(x) => html`
+        <${Diff} text=${x.unified} empty="They are the same, as far as they may be shown." />`}<//>`}`;
+  }}<//></section>`;
+  }
+}
