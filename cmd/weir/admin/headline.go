@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"slices"
@@ -31,6 +32,9 @@ const (
 	lagNoted = 10 * time.Second
 	// certificateSoon is how long before its end a certificate is named.
 	certificateSoon = 3 * 24 * time.Hour
+	// youngFor is how long a client is new, and stormClients how many new ones are a storm.
+	youngFor     = time.Minute
+	stormClients = 20
 	// headlineText bounds texts of peers in a sentence, in bytes.
 	headlineText = 160
 )
@@ -62,8 +66,12 @@ func (o *Overview) findings() []Finding {
 	for i := range o.Origins {
 		o.Origins[i].lost(add)
 	}
+	for i := range o.Origins {
+		o.Origins[i].refused(add)
+	}
 	o.kept(add)
 	o.clients(add)
+	o.storm(add)
 	o.files(add)
 	return all
 }
@@ -100,6 +108,8 @@ func (o *OriginOverview) lost(add adder) {
 	}
 	text := fmt.Sprintf("Origin %s has never answered", o.Name)
 	switch {
+	case o.Kind == "files":
+		text = fmt.Sprintf("Origin %s: the files cannot be used since %s", o.Name, clock(cmp.Or(o.ErrorAt, o.Since)))
 	case o.Reached && !o.Since.IsZero():
 		text = fmt.Sprintf("Origin %s is away since %s", o.Name, clock(o.Since))
 	case !o.Since.IsZero():
@@ -108,13 +118,33 @@ func (o *OriginOverview) lost(add adder) {
 	switch {
 	case o.Fallback != nil && o.Fallback.Serving > 0:
 		text += fmt.Sprintf("; weir serves %s of its fallback", counted(o.Fallback.Serving, "resource"))
+	case o.Kind == "files" && o.Resources > 0:
+		text += ", and clients keep what was read before"
 	case o.Stale > 0:
 		text += fmt.Sprintf("; clients keep %s, which may be old", counted(o.Stale, "resource"))
 	}
 	if o.Error != "" {
-		text += ": " + short(o.Error)
+		text += ": " + cause(o.Error)
 	}
 	add(Bad, originLink(o.Name), "%s.", text)
+}
+
+// refused adds what is wrong with an origin that is there: files, types that it ends streams for.
+func (o *OriginOverview) refused(add adder) {
+	link := originLink(o.Name)
+	if !o.away() && o.Error != "" {
+		add(Warn, link, "Origin %s: %s.", o.Name, cause(o.Error))
+	}
+	for _, f := range o.Files {
+		if f.Error != "" && f.Error != o.Error {
+			add(Warn, link, "Origin %s: a file is refused since %s, and what it said before stays: %s.", o.Name, clock(f.ErrorAt), short(f.Error))
+			break
+		}
+	}
+	if len(o.Quarantined) > 0 {
+		q := &o.Quarantined[0]
+		add(Warn, link, "Origin %s ends streams that ask for %s, since %s: %s.", o.Name, q.Type, clock(q.Since), cause(q.Reason))
+	}
 }
 
 // kept adds what clients are not given, by the guard and by freezes.
@@ -143,16 +173,23 @@ func (o *Overview) clients(add adder) {
 		}
 		add(Bad, "#/nacks", "%s %s %s of %s: %s", counted(o.Nacking, "client"), verb, what, r.Origin, short(r.Message))
 	}
-	if w := o.Worst; w != nil && o.WorstLag >= lagNoted.Seconds() {
+	if w := o.Stuck; w != nil && o.At.Sub(w.Since) >= lagNoted {
 		why := ""
 		if w.Unanswered {
 			why = ": the origin has not answered"
 		}
 		others := ""
-		if o.Unsynced > 1 {
-			others = fmt.Sprintf(", and %d others not either", o.Unsynced-1)
+		if n := o.Unsynced - o.Nacking - 1; n > 0 {
+			others = fmt.Sprintf(", nor have %d others", n)
 		}
-		add(Warn, "#/clients?unsynced=1", "Client %s has not had the newest %s of %s since %s%s%s.", short(w.NodeID), w.Type, w.Origin, clock(w.Since), others, why)
+		add(Warn, "#/clients?unsynced=1", "Client %s has not had the newest %s of %s since %s%s%s.", short(cmp.Or(w.NodeID, w.Peer)), w.Type, w.Origin, clock(w.Since), others, why)
+	}
+}
+
+// storm adds that most clients have come within a minute, though weir has not.
+func (o *Overview) storm(add adder) {
+	if o.Young >= stormClients && 2*o.Young >= o.Clients && o.At.Sub(o.Started) > 3*youngFor {
+		add(Warn, "#/clients", "%d of %s came within the last minute: they come again and again, or a balancer has moved them.", o.Young, counted(o.Clients, "client"))
 	}
 }
 
@@ -195,11 +232,19 @@ func counted(n int, noun string) string {
 // clock is a time as sentences have it.
 func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
 
+// cause is an error without what gRPC says around it.
+func cause(text string) string {
+	if i := strings.LastIndex(text, "desc = "); i >= 0 {
+		text = strings.Trim(text[i+len("desc = "):], `"`)
+	}
+	return short(strings.TrimPrefix(text, "transport: Error while dialing: "))
+}
+
 // short is a peer's text on one line, cut off if it is long.
 func short(text string) string {
 	text = strings.TrimRight(strings.Join(strings.Fields(text), " "), ".")
 	if len(text) > headlineText {
-		text = strings.ToValidUTF8(text[:headlineText], "") + "..."
+		text = strings.ToValidUTF8(text[:headlineText], "") + " …"
 	}
 	return text
 }

@@ -25,8 +25,8 @@ func TestHeadline(t *testing.T) {
 	well := mesh(func(*OriginOverview) {})
 	lag := func(seconds float64, unanswered bool, unsynced int) func(*Overview) {
 		return func(o *Overview) {
-			o.Clients, o.Unsynced, o.WorstLag = 10, unsynced, seconds
-			o.Worst = &Worst{NodeID: "web-1", Type: "cds", Origin: "mesh", Since: at, Unanswered: unanswered}
+			o.Clients, o.Unsynced, o.At = 10, unsynced, at.Add(time.Duration(seconds)*time.Second)
+			o.Stuck = &Worst{NodeID: "web-1", Type: "cds", Origin: "mesh", Since: at, Unanswered: unanswered}
 		}
 	}
 	for _, row := range []struct {
@@ -47,12 +47,26 @@ func TestHeadline(t *testing.T) {
 			o.Config = ConfigState{Refused: at, Problems: []string{"weir.yaml:3: limits:\n  \"many\" is not a whole number.", "more"}}
 		}}, Bad, `The configuration file was refused at 2026-11-26 03:00:00Z, and what was in force before stays: weir.yaml:3: limits: "many" is not a whole number.`},
 		{"file refused at the start", []func(*Overview){well, func(o *Overview) { o.Config = ConfigState{Refused: at, LastGood: "x", Accepted: at} }}, Bad, "The configuration file was refused at the start and since, and what was accepted last, at 2026-11-26 03:00:00Z, is in force."},
-		{"origin away", []func(*Overview){mesh(func(o *OriginOverview) { o.Connected, o.Stale, o.Error = false, 12, "connection refused" })}, Bad, "Origin mesh is away since 2026-11-26 03:00:00Z; clients keep 12 resources, which may be old: connection refused."},
+		{"origin away", []func(*Overview){mesh(func(o *OriginOverview) {
+			o.Connected, o.Stale, o.Error = false, 12, "cp:1: rpc error: code = Unavailable desc = connection error: desc = \"transport: Error while dialing: dial tcp cp:1: connect: connection refused\""
+		})}, Bad, "Origin mesh is away since 2026-11-26 03:00:00Z; clients keep 12 resources, which may be old: dial tcp cp:1: connect: connection refused."},
+		{"files refused", []func(*Overview){mesh(func(o *OriginOverview) {
+			o.Kind, o.Connected, o.Error, o.ErrorAt, o.Resources = "files", false, "clusters.yaml:1: no list", at, 3
+		})}, Bad, "Origin mesh: the files cannot be used since 2026-11-26 03:00:00Z, and clients keep what was read before: clusters.yaml:1: no list."},
 		{"wrong token", []func(*Overview){mesh(func(o *OriginOverview) {
 			o.Connected, o.Reached, o.Since, o.Error = false, false, time.Time{}, "Unauthenticated: no such token"
 		})}, Bad, "Origin mesh has never answered: Unauthenticated: no such token."},
 		{"never answered", []func(*Overview){mesh(func(o *OriginOverview) { o.Connected, o.Reached = false, false })}, Bad, "Origin mesh has never answered, asked since 2026-11-26 03:00:00Z."},
 		{"fallback", []func(*Overview){mesh(func(o *OriginOverview) { o.Connected, o.Fallback = false, &Fallback{Serving: 1} })}, Bad, "Origin mesh is away since 2026-11-26 03:00:00Z; weir serves 1 resource of its fallback."},
+		{"file refused by an origin", []func(*Overview){mesh(func(o *OriginOverview) {
+			o.Files = []File{{Path: "b.yaml"}, {Path: "a.yaml", Error: "a.yaml:3: no list", ErrorAt: at}}
+		})}, Warn, "Origin mesh: a file is refused since 2026-11-26 03:00:00Z, and what it said before stays: a.yaml:3: no list."},
+		{"an error that passes", []func(*Overview){mesh(func(o *OriginOverview) { o.Error = "rpc error: code = Unavailable desc = restarting" })}, Warn, "Origin mesh: restarting."},
+		{"quarantine", []func(*Overview){mesh(func(o *OriginOverview) {
+			o.Quarantined = []QuarantinedType{{Type: "sds", Since: at, Reason: "no such type"}}
+		})}, Warn, "Origin mesh ends streams that ask for sds, since 2026-11-26 03:00:00Z: no such type."},
+		{"storm", []func(*Overview){well, func(o *Overview) { o.Clients, o.Young = 90, 50 }}, Warn, "50 of 90 clients came within the last minute: they come again and again, or a balancer has moved them."},
+		{"a start", []func(*Overview){well, func(o *Overview) { o.Clients, o.Young, o.Started = 90, 90, at.Add(-time.Minute) }}, Good, "All 90 clients have the newest configuration of 1 origin."},
 		{"guard", []func(*Overview){mesh(func(o *OriginOverview) { o.HeldRemovals, o.HeldUntil = 9, at })}, Warn, "The guard holds back 9 removals of mesh until 2026-11-26 03:00:00Z."},
 		{"frozen", []func(*Overview){mesh(func(o *OriginOverview) {
 			o.FrozenBy, o.Frozen, o.FrozenChanges = []string{"config", "operator"}, at, 1
@@ -62,7 +76,7 @@ func TestHeadline(t *testing.T) {
 		}}, Bad, "3 clients reject cds web of mesh: no such thing"},
 		{"one rejects a list", []func(*Overview){well, func(o *Overview) { o.Nacking, o.Rejected = 1, &Rejected{Origin: "mesh", Type: "lds", Message: "no"} }}, Bad, "1 client rejects lds of mesh: no"},
 		{"stuck", []func(*Overview){well, lag(45, false, 1)}, Warn, "Client web-1 has not had the newest cds of mesh since 2026-11-26 03:00:00Z."},
-		{"slow origin", []func(*Overview){well, lag(45, true, 4)}, Warn, "Client web-1 has not had the newest cds of mesh since 2026-11-26 03:00:00Z, and 3 others not either: the origin has not answered."},
+		{"slow origin", []func(*Overview){well, lag(45, true, 4)}, Warn, "Client web-1 has not had the newest cds of mesh since 2026-11-26 03:00:00Z, nor have 3 others: the origin has not answered."},
 		{"disk full", []func(*Overview){well, func(o *Overview) { o.Snapshot = &Snapshot{Error: "no space left on device"} }}, Warn, "The snapshot is not written: no space left on device."},
 		{"certificate expired", []func(*Overview){well, func(o *Overview) {
 			o.Certificates = map[string]time.Time{"listener": at.Add(time.Hour), "admin": at, "origin": at.Add(30 * 24 * time.Hour)}
@@ -88,7 +102,7 @@ func TestHeadline(t *testing.T) {
 func TestHeadlineOrder(t *testing.T) {
 	at := time.Unix(1, 0)
 	o := &Overview{
-		At: at, Clients: 9, Unsynced: 9, Nacking: 1, WorstLag: 100, Worst: &Worst{Type: "cds"}, Rejected: &Rejected{Type: "cds"}, Ready: Readiness{State: "draining"},
+		At: at, Clients: 9, Unsynced: 9, Nacking: 1, Stuck: &Worst{Type: "cds", Since: at.Add(-time.Minute)}, Rejected: &Rejected{Type: "cds"}, Ready: Readiness{State: "draining"},
 		Config: ConfigState{Refused: at}, Snapshot: &Snapshot{Error: "x"}, Certificates: map[string]time.Time{"admin": at}, Memory: Memory{Short: true},
 		Held:    []Held{{Origin: "b", By: "guard"}},
 		Origins: []OriginOverview{{Origin: Origin{Name: "a/b", Error: "x"}}, {Origin: Origin{Name: "b", Connected: true, FrozenBy: []string{"operator"}}}},

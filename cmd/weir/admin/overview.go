@@ -28,9 +28,13 @@ type Overview struct {
 	InSyncPercent float64 `json:"in_sync_percent"`
 	Unsynced      int     `json:"unsynced"`
 	Nacking       int     `json:"nacking"`
+	// Young are those that came within the last minute.
+	Young int `json:"new_clients"`
 	// WorstLag is for how long Worst has not had the newest configuration. Nil: all have it.
 	WorstLag float64 `json:"worst_lag_seconds"`
 	Worst    *Worst  `json:"worst,omitempty"`
+	// Stuck is the same of those that reject nothing of that type.
+	Stuck *Worst `json:"stuck,omitempty"`
 	// Rejected is what most of the clients that reject something now reject; nil: none does.
 	Rejected *Rejected `json:"rejected,omitempty"`
 	// StaleSince is when the first origin was lost that clients have resources of, StaleFor how
@@ -134,8 +138,10 @@ func (a *Admin) overview(now time.Time) *Overview {
 	}
 	if o.Worst != nil {
 		o.WorstLag = max(now.Sub(o.Worst.Since), 0).Seconds()
-		o.Worst.Unanswered = slices.ContainsFunc(o.Ready.Origins, func(x OriginReadiness) bool {
-			return x.Name == o.Worst.Origin && slices.Contains(x.Unanswered, o.Worst.Type)
+	}
+	if s := o.Stuck; s != nil {
+		s.Unanswered = slices.ContainsFunc(o.Ready.Origins, func(x OriginReadiness) bool {
+			return x.Name == s.Origin && slices.Contains(x.Unanswered, s.Type)
 		})
 	}
 	o.Findings = o.findings()
@@ -205,6 +211,9 @@ func (a *Admin) count(o *Overview) tally {
 	for i := range clients {
 		c := &clients[i]
 		nacking, since := trouble(c)
+		if o.At.Sub(c.Since) < youngFor {
+			o.Young++
+		}
 		if !since.IsZero() {
 			o.Unsynced++
 		}
@@ -213,8 +222,11 @@ func (a *Admin) count(o *Overview) tally {
 		}
 		for j := range c.Types {
 			x := &c.Types[j]
-			if at := x.UnsyncedSince; !at.IsZero() && (o.Worst == nil || at.Before(o.Worst.Since)) {
-				o.Worst = &Worst{NodeID: c.NodeID, Peer: c.Peer, Origin: c.Origin, Group: c.Group, Type: metrics.ShortName(x.TypeURL), Since: at}
+			if !x.UnsyncedSince.IsZero() {
+				worst(&o.Worst, c, x)
+				if !x.Nacking {
+					worst(&o.Stuck, c, x)
+				}
 			}
 			if x.Nacking {
 				rejects[[2]string{c.Origin, x.TypeURL}] = c.NodeID
@@ -227,6 +239,13 @@ func (a *Admin) count(o *Overview) tally {
 	}
 	a.rejected(o, rejects)
 	return t
+}
+
+// worst keeps a type of a client if it has been behind for longer than what is there.
+func worst(is **Worst, c *downstream.ClientStatus, x *downstream.TypeStatus) {
+	if *is == nil || x.UnsyncedSince.Before((*is).Since) {
+		*is = &Worst{NodeID: c.NodeID, Peer: c.Peer, Origin: c.Origin, Group: c.Group, Type: metrics.ShortName(x.TypeURL), Since: x.UnsyncedSince}
+	}
 }
 
 // rejected takes from the book what most clients have rejected, of what somebody rejects now.

@@ -64,10 +64,10 @@ func (a *Admin) Run(ctx context.Context) error {
 			return nil
 		case <-timer.C:
 		}
-		began := time.Now()
-		a.series.take(a.board.get(began).Overview, a.cfg.Counts.Totals(), began)
-		// A large fleet takes long to count.
-		timer.Reset(max(seriesStep, seriesShare*time.Since(began)))
+		now := time.Now()
+		s := a.board.get(now)
+		a.series.take(s.Overview, a.cfg.Counts.Totals(), now)
+		timer.Reset(max(seriesStep, seriesShare*s.cost)) // a large fleet takes long to count
 	}
 }
 

@@ -60,8 +60,28 @@ class Nav extends Watching {
   }
 }
 
-// Places remembers how far each view was scrolled, for the way back.
+// Places has how far each view was scrolled, and the row that had the focus, for the way back.
 const places = new Map();
+
+function leave(hash) {
+  const row = document.activeElement?.closest?.('#view [data-href]');
+  places.set(hash, { y: scrollY, href: row?.dataset.href });
+}
+
+// arrive puts a view back to where it was left. Its rows may take a moment to come.
+function arrive(hash) {
+  const { y = 0, href } = places.get(hash) ?? {};
+  const until = performance.now() + 1500;
+  const step = () => {
+    if (location.hash !== hash) return;
+    scrollTo(0, y);
+    const row = href && [...document.querySelectorAll('#view [data-href]')].find((r) => r.dataset.href === href);
+    row?.focus({ preventScroll: true });
+    if ((Math.abs(scrollY - y) > 2 || (href && !row)) && performance.now() < until) requestAnimationFrame(step);
+  };
+  document.getElementById('view')?.focus({ preventScroll: true });
+  step();
+}
 
 class App extends Component {
   constructor(props) {
@@ -70,18 +90,17 @@ class App extends Component {
   }
   componentDidMount() {
     if ('scrollRestoration' in history) history.scrollRestoration = 'manual';
-    addEventListener('scroll', () => places.set(this.state.at, scrollY), { passive: true });
     addEventListener('hashchange', () => this.go());
     this.nav();
   }
   go() {
     const before = route(this.state.at);
+    leave(this.state.at);
     this.setState({ at: location.hash }, () => {
       const after = route();
       this.nav();
       if (before.view === after.view && before.rest.join('/') === after.rest.join('/')) return; // another filter of it
-      scrollTo(0, places.get(location.hash) ?? 0);
-      document.getElementById('view')?.focus({ preventScroll: true });
+      arrive(location.hash);
     });
   }
   nav() {

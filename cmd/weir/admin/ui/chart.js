@@ -13,8 +13,25 @@ const colour = (name) => getComputedStyle(document.documentElement).getPropertyV
 const height = 180;
 const dark = matchMedia('(prefers-color-scheme: dark)');
 
+// hours is a time of day.
+const hours = (t, seconds) => new Date(t * 1000).toLocaleTimeString(undefined, { hour: '2-digit', minute: '2-digit', second: seconds ? '2-digit' : undefined, hour12: false });
+
+// Legend has the values where the pointer is, or else the last ones.
+function Legend({ title, at, lines, format, index }) {
+  const i = index ?? at.length - 1;
+  return html`<figcaption><b>${title}</b>
+    ${lines.map(([name, colour, values]) => html`<span key=${name} class="key">${lines.length > 1 && html`<i class=${`swatch line-${colour}`}></i>${name} `}<span class="num">${values[i] === null || values[i] === undefined ? '' : format(values[i])}</span></span>`)}
+    <span class="when dim num">${index !== null && at[i] ? hours(at[i], true) : ''}</span></figcaption>`;
+}
+
+const plain = (v) => String(Math.round(v * 100) / 100);
+
 // Chart is one chart. Lines are [name, colour, values]; format makes a value a text.
 export class Chart extends Component {
+  constructor(props) {
+    super(props);
+    this.state = { index: null };
+  }
   componentDidMount() {
     this.draw = () => this.make();
     dark.addEventListener('change', this.draw);
@@ -30,8 +47,12 @@ export class Chart extends Component {
   }
   componentDidUpdate(before) {
     const names = (lines) => lines.map(([name]) => name).join();
-    if (this.plot && names(before.lines) === names(this.props.lines)) this.plot.setData(this.data());
+    if (this.plot && names(before.lines) === names(this.props.lines)) this.redraw(before);
     else this.make();
+  }
+  // redraw draws what is new, and nothing where the legend alone has changed.
+  redraw(before) {
+    if (before.at !== this.props.at) this.plot.setData(this.data());
   }
   data() {
     return [this.props.at, ...this.props.lines.map(([, , values]) => values)];
@@ -40,17 +61,18 @@ export class Chart extends Component {
     const UPlot = await load();
     if (this.gone) return;
     this.plot?.destroy();
-    const { lines, bars, format = (v) => String(Math.round(v * 100) / 100), max } = this.props;
+    const { lines, bars, format = plain, max } = this.props;
     const axis = { stroke: colour('dim'), grid: { stroke: colour('line'), width: 1 }, ticks: { show: false }, font: '11px system-ui, sans-serif' };
     this.plot = new UPlot({
       width: this.box.clientWidth,
       height,
       padding: [8, 8, 0, 0],
       cursor: { points: { size: 6 }, drag: { x: false, y: false } },
-      legend: { live: true },
+      legend: { show: false },
+      hooks: { setCursor: [(u) => u.cursor.idx !== this.state.index && this.setState({ index: u.cursor.idx ?? null })] },
       scales: { y: { range: (_, low, high) => [0, max ?? Math.max(high * 1.1, 1)] } },
-      axes: [axis, { ...axis, size: 56, values: (_, all) => all.map((v) => format(v)) }],
-      series: [{ value: (_, v) => (v ? new Date(v * 1000).toLocaleTimeString(undefined, { hour12: false }) : '') },
+      axes: [{ ...axis, size: 28, space: 70, values: (_, all) => all.map((t) => hours(t, all.length > 1 && all[1] - all[0] < 60)) }, { ...axis, size: 56, values: (_, all) => all.map((v) => format(v)) }],
+      series: [{},
         ...lines.map(([label, name]) => ({
           label,
           stroke: colour(name),
@@ -59,11 +81,10 @@ export class Chart extends Component {
           paths: bars ? UPlot.paths.bars({ size: [0.7, 24] }) : UPlot.paths.linear(),
           points: { show: false },
           spanGaps: false,
-          value: (_, v) => (v === null || v === undefined ? '' : format(v)),
         }))],
     }, this.data(), this.box);
   }
-  render({ title }) {
-    return html`<figure class="chart"><figcaption>${title}</figcaption><div ref=${(e) => { this.box = e ?? this.box; }} class="plot"></div></figure>`;
+  render({ title, at, lines, format = plain }, { index }) {
+    return html`<figure class="chart"><${Legend} title=${title} at=${at} lines=${lines} format=${format} index=${index} /><div ref=${(e) => { this.box = e ?? this.box; }} class="plot"></div></figure>`;
   }
 }

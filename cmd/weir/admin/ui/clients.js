@@ -1,9 +1,10 @@
 // The list of clients, and one client with its streams and why it has what it has.
-import { html, Component, Ago, num, plural, links, query, enc } from './lib.js';
+import { html, Component, Ago, num, plural, links, query, enc, typeOf, typeName } from './lib.js';
 import { Load } from './fetch.js';
 import { View, Badge, Table, Facts } from './parts.js';
 import { Why } from './why.js';
 import { live } from './live.js';
+import { groupName } from './map.js';
 
 export const clientState = (c) => {
   if (c.types.some((t) => t.nacking)) return ['bad', 'rejects'];
@@ -19,18 +20,18 @@ export const waits = (t) => (t.waits ?? []).map((w) => html`<${Badge} key=${w.re
 const columns = [
   { head: 'Client', cell: (c) => html`<a href=${links.client(c.node_id)}>${c.node_id || html`<span class="dim">no node id</span>`}</a>` },
   { head: 'State', cell: (c) => { const [s, text] = clientState(c); return html`<${Badge} state=${s}>${text}<//>`; } },
-  { head: 'For', num: true, cell: (c) => html`<${Ago} at=${unsyncedSince(c)} suffix=${false} none="" />` },
+  { head: 'For', num: true, cell: (c) => unsyncedSince(c) && html`<${Ago} at=${unsyncedSince(c)} suffix=${false} />` },
   { head: 'What', wide: true, cell: (c) => {
     const r = rejected(c);
-    if (r) return html`<span class="clip" title=${r.rejected?.message}><b>${r.type}</b> ${r.rejected?.message}</span>`;
+    if (r) return html`<span class="clip" title=${r.rejected?.message}><b>${typeName(r)}</b> ${r.rejected?.message}</span>`;
     const behind = c.types.filter((t) => t.unsynced_since);
-    return behind.length ? html`${behind.map((t) => html`<span key=${t.type}><b>${t.type}</b> ${waits(t)} </span>`)}`
-      : html`<span class="dim">${c.types.map((t) => t.type).join(', ')}</span>`;
+    return behind.length ? html`${behind.map((t) => html`<span key=${t.type}><b>${typeName(t)}</b> ${waits(t)} </span>`)}`
+      : html`<span class="dim">${c.types.map(typeName).join(', ')}</span>`;
   } },
-  { head: 'Origin', cell: (c) => html`<a href=${links.group(c.origin, c.group)}>${c.origin}</a>` },
-  { head: 'Cluster', cell: (c) => c.node_cluster },
-  { head: 'Peer', cell: (c) => html`<span class="dim num">${c.peer}</span>` },
-  { head: 'Since', num: true, cell: (c) => html`<${Ago} at=${c.since} suffix=${false} />` },
+  { head: 'Origin', cell: (c) => html`<a href=${links.origin(c.origin)}>${c.origin}</a>` },
+  { head: 'Group', cell: (c) => html`<a href=${links.group(c.origin, c.group)} title=${c.group}>${groupName(c.origin, c.group)}</a>` },
+  { head: 'Peer', minor: true, cell: (c) => html`<span class="dim num">${c.peer}</span>` },
+  { head: 'Since', num: true, minor: true, cell: (c) => html`<${Ago} at=${c.since} suffix=${false} />` },
 ];
 
 // ClientRows are the clients of a filter, page by page. Pages are kept by where they begin, so that
@@ -91,21 +92,21 @@ function Stream({ c }) {
     <h3>Stream ${c.stream} <${Badge} state=${state}>${text}<//></h3>
     <${Facts} of=${[
     ['Peer', c.peer], ['Since', html`<${Ago} at=${c.since} />`], ['Cluster', c.node_cluster], ['Identity', c.identity], ['Dialect', c.dialect],
-    ['Origin', html`<a href=${links.origin(c.origin)}>${c.origin}</a>`], ['Group', html`<a href=${links.group(c.origin, c.group)}><code>${c.group}</code></a>`],
-    ['Dedicated groups', c.dedicated_groups?.join(', ')], ['Parameter sets', c.parameter_sets],
+    ['Origin', html`<a href=${links.origin(c.origin)}>${c.origin}</a>`], ['Group', html`<a href=${links.group(c.origin, c.group)} title=${c.group}>${groupName(c.origin, c.group)}</a>`],
+    ['Waits', c.waits?.length > 0 && waits(c)], ['Dedicated groups', c.dedicated_groups?.join(', ')], ['Parameter sets', c.parameter_sets],
   ]} />
     <${Table} label="Types" rows=${c.types} attrs=${(t) => ({ key: t.type_url })} empty="It has asked for nothing yet." columns=${[
-    { head: 'Type', cell: (t) => html`<a href=${links.resources({ origin: c.origin, group: c.group, type: t.type })}>${t.type}</a>` },
+    { head: 'Type', cell: (t) => html`<a href=${links.resources({ origin: c.origin, group: c.group, type: typeOf(t) })}>${typeName(t)}</a>` },
     { head: 'State', cell: (t) => (t.nacking ? html`<${Badge} state="bad">rejects<//>` : t.unsynced_since ? html`<${Badge} state="warn">behind <${Ago} at=${t.unsynced_since} suffix=${false} /><//>` : html`<${Badge} state="good">in sync<//>`) },
     { head: 'Asks', cell: (t) => [t.wildcard && 'all', t.names > 0 && `${num(t.names)} by name`].filter(Boolean).join(' and ') || 'nothing' },
     { head: 'Responses', num: true, cell: (t) => num(t.responses) },
     { head: 'NACKs', num: true, cell: (t) => num(t.nacks) },
-    { head: 'Waits', wide: true, cell: (t) => html`${waits(t)}${t.in_flight_since && html`<span class="dim">sent <${Ago} at=${t.in_flight_since} />, not answered </span>`}
+    { head: 'Waits', wide: true, cell: (t) => (t.waits?.length || t.in_flight_since || t.refused_names || t.origins) && html`${waits(t)}${t.in_flight_since && html`<span class="dim">sent <${Ago} at=${t.in_flight_since} />, not answered </span>`}
         ${t.refused_names > 0 && html`<span class="dim">${num(t.refused_names)} names refused </span>`}
         ${t.origins?.map((p) => html`<span key=${p.origin + p.group + p.parameters} class="dim">${p.origin}${p.parameters && ` with ${p.parameters}`} </span>`)}` },
-    { head: 'Version', cell: (t) => html`<code class="clip">${t.acked_version}</code>${t.sent_version && t.sent_version !== t.acked_version && html` <span class="dim">sent ${t.sent_version}</span>`}` },
+    { head: 'Version', cell: (t) => (t.acked_version || t.sent_version) && html`<code class="clip">${t.acked_version}</code>${t.sent_version && t.sent_version !== t.acked_version && html` <span class="dim">sent ${t.sent_version}</span>`}` },
   ]} />
-    ${c.types.filter((t) => t.rejected).map((t) => html`<p key=${t.type_url} class="note is-bad reason" data-reason><b>${t.type}</b> <${Ago} at=${t.rejected.at} />: ${t.rejected.message}</p>`)}
+    ${c.types.filter((t) => t.rejected).map((t) => html`<p key=${t.type_url} class="note is-bad reason" data-reason><b>${typeName(t)}</b> <${Ago} at=${t.rejected.at} />: ${t.rejected.message}</p>`)}
   </section>`;
 }
 
@@ -117,8 +118,8 @@ export function Client({ node }) {
       return html`<p class="note">No stream of this client is open. What it rejected is in the <a href="#/nacks">NACK book</a>.</p>`;
     }
     return html`${streams.map((c) => html`<${Stream} key=${c.stream} c=${c} />`)}
-      <${Why} node=${node} types=${[...new Set(streams.flatMap((c) => c.types.map((t) => t.type)))]}
-        first=${streams.flatMap((c) => c.types).find((t) => t.nacking || t.unsynced_since)?.type} />`;
+      <${Why} node=${node} types=${[...new Set(streams.flatMap((c) => c.types.map(typeOf)))]}
+        first=${streams.flatMap((c) => c.types).filter((t) => t.nacking || t.unsynced_since).map(typeOf)[0]} />`;
   }}<//>
   <//>`;
 }

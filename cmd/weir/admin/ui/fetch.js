@@ -73,7 +73,7 @@ export class Load extends Component {
       return html`<p class="note ${error.status === 404 ? '' : 'is-bad'}">${error.status === 404 && missing ? missing : error.message}</p>`;
     }
     if (!data) return html`<p class="note dim" aria-busy="true">Loading</p>`;
-    return html`<div class=${of !== path ? 'loading' : ''}>
+    return html`<div class=${of !== path ? 'stack loading' : 'stack'}>
       ${error && html`<p class="note is-bad">Not up to date: ${error.message}</p>`}
       ${child(data, () => this.get())}
     </div>`;

@@ -1,21 +1,22 @@
 // What changed in the last hours, as a chart and as a list.
-import { html, Ago, bytes, links, query, plural } from './lib.js';
+import { html, Ago, bytes, links, query, plural, typeName } from './lib.js';
 import { Load } from './fetch.js';
 import { View, Badge, Table } from './parts.js';
 import { live } from './live.js';
+import { groupName } from './map.js';
 import { Chart } from './chart.js';
 
 const missing = 'This weir keeps no history (cache.history).';
 const colours = { added: 'good', changed: 'dim', removed: 'bad' };
-const steps = { '15m': '15s', '1h': '1m', '6h': '5m', '24h': '15m' };
+const steps = { '15m': '1m', '1h': '1m', '6h': '5m', '24h': '15m' };
 
 const columns = [
   { head: 'When', num: true, cell: (c) => html`<${Ago} at=${c.at} />` },
   { head: 'Change', cell: (c) => html`<${Badge} state=${colours[c.change]}>${c.change}<//>` },
-  { head: 'Type', cell: (c) => c.type },
+  { head: 'Type', cell: typeName },
   { head: 'Name', cell: (c) => html`<a href=${links.resource(c)}>${c.name}</a>` },
   { head: 'Origin', cell: (c) => html`<a href=${links.origin(c.origin)}>${c.origin}</a>` },
-  { head: 'Group', cell: (c) => html`<code class="clip">${c.group}</code>` },
+  { head: 'Group', cell: (c) => html`<span title=${c.group}>${groupName(c.origin, c.group)}</span>` },
   { head: 'Version', cell: (c) => html`<code class="clip">${c.origin_version || c.version}</code>${c.was_version && html` <span class="dim">was <code class="clip">${c.was_version}</code></span>`}` },
   { head: 'Bytes', num: true, cell: (c) => c.bytes > 0 && bytes(c.bytes) },
 ];
@@ -36,6 +37,7 @@ export function History({ filter }) {
       <${Chart} title="Changes" at=${d.points.map((p) => Date.parse(p.at) / 1000)} bars
         lines=${[['added', 'good', d.points.map((p) => p.added)], ['changed', 'accent', d.points.map((p) => p.changed)], ['removed', 'bad', d.points.map((p) => p.removed)]]} />`}<//>
     <${Load} path=${path} every=${3000} missing=${missing}>${(d) => html`
+      ${d.kept?.off && html`<p class="note">${missing}</p>`}
       <${Table} label="Changes" rows=${d.changes} columns=${columns} empty="Nothing has changed in that time." href=${links.resource}
         attrs=${(c) => ({ key: [c.at, c.origin, c.group, c.type, c.name, c.parameters].join(' '), 'data-change': c.change })} />
       <p class="dim">${plural(d.changes.length, 'change')}${d.truncated && ', and more'}${d.kept && html`; ${plural(d.kept.versions, 'version')} kept, ${bytes(d.kept.bytes)}`}</p>`}<//>

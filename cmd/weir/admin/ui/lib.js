@@ -31,7 +31,7 @@ export const links = {
   clients: (filter = {}) => `#/clients${query(filter)}`,
   client: (id) => (id ? `#/clients/${enc(id)}` : '#/clients'),
   resources: (filter = {}) => `#/resources${query(filter)}`,
-  resource: (r) => `#/resource${query({ origin: r.origin, group: r.group, type: r.type, name: r.name })}`,
+  resource: (r) => `#/resource${query({ origin: r.origin, group: r.group, type: typeOf(r), name: r.name })}`,
 };
 
 const whole = new Intl.NumberFormat('en');
@@ -86,6 +86,8 @@ export const clock = (t) => new Date(t).toLocaleString(undefined, {
   month: 'short', day: 'numeric', hour: '2-digit', minute: '2-digit', second: '2-digit', hour12: false,
 });
 
+export const hour = (t) => new Date(t).toLocaleTimeString(undefined, { hour12: false });
+
 // Ago is a relative time that ticks; its title is the time.
 const ticking = new Set();
 setInterval(() => ticking.forEach((c) => c.forceUpdate()), 1000);
@@ -102,5 +104,8 @@ export class Ago extends Component {
   }
 }
 
-// shortType is a type as people write it.
-export const shortType = (url) => url.split('.').pop();
+// typeOf is the type of something as queries take it: types without a short name have their URL.
+export const typeOf = (x) => (x.type === 'other' && x.type_url ? x.type_url : x.type);
+
+// typeName is the same as people read it.
+export const typeName = (x) => (x.type === 'other' && x.type_url ? x.type_url.split('.').pop() : x.type);

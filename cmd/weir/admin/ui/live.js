@@ -1,5 +1,5 @@
 // The stream of events: the overview, as it changes. Views subscribe to it.
-import { html, Component, Ago, setClock } from './lib.js';
+import { html, Component, hour, setClock } from './lib.js';
 
 const silence = 12000; // the server beats every five seconds
 const hiddenFor = 60000; // a page that nobody sees gives its stream back
@@ -18,7 +18,9 @@ export function watch(f) {
 }
 
 function tell() {
-  document.documentElement.dataset.live = live.open ? 'open' : 'closed';
+  const root = document.documentElement;
+  root.dataset.live = live.open ? 'open' : 'closed';
+  root.toggleAttribute('data-lost', !live.open && Boolean(live.overview));
   watchers.forEach((f) => f());
 }
 
@@ -88,6 +90,6 @@ export class LiveMark extends Watching {
     return live.open
       ? html`<span class="live is-good" role="status"><i class="dot"></i>Live</span>`
       : html`<span class="live is-bad" role="status"><i class="dot"></i>${live.overview
-        ? html`Not live since <${Ago} at=${live.since} />` : 'Connecting'}</span>`;
+        ? `Not live since ${hour(live.since)}` : 'Connecting'}</span>`;
   }
 }

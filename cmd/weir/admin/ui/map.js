@@ -2,6 +2,7 @@
 // Between them the flow is as broad as a group is large.
 import { html, Component, Ago, num, plural, links, rate } from './lib.js';
 import { Badge } from './parts.js';
+import { live } from './live.js';
 
 const rowHeight = 30;
 const few = 8; // groups that are shown at first
@@ -13,17 +14,31 @@ export function groupState(g) {
 
 export function originState(o) {
   if (o.connected) return 'connected';
+  if (o.kind === 'files' && o.error) return 'files refused';
   if (o.state === 'bad') return o.reached ? 'away' : 'never answered';
   return 'not asked yet';
 }
 
-const nameOf = (g) => g.node_cluster || g.node_id || g.identity || g.key;
+// nameOf is what people know a group by. One that all clients share has no node of theirs.
+export function nameOf(g, o) {
+  if (g.identity) return g.identity;
+  if (g.node_cluster) return g.node_cluster;
+  if (!g.node_id || (o.worst_groups.length === 1 && g.node_id.startsWith('weir/'))) return 'all clients';
+  return g.node_id;
+}
+
+// groupName is the name of a group by its key, if the overview has it.
+export function groupName(origin, key) {
+  const o = live.overview?.origins.find((x) => x.name === origin);
+  const g = o?.worst_groups.find((x) => x.key === key);
+  return g ? nameOf(g, o) : `${key.slice(0, 8)}…`;
+}
 
 // OriginCard is an origin in short.
 export function OriginCard({ o, changes }) {
   return html`<a class="origin is-${o.state}" href=${links.origin(o.name)} data-origin=${o.name} data-state=${o.state} data-href=${links.origin(o.name)}>
     <span class="name"><i class="dot"></i>${o.name}</span>
-    <span class="state">${originState(o)} <${Ago} at=${o.since} suffix=${false} none="" /></span>
+    <span class="state ${o.connected ? 'is-good' : ''}">${originState(o)} <${Ago} at=${o.since} suffix=${false} none="" /></span>
     <span class="dim source">${o.kind} ${o.source}</span>
     <span class="chips">
       ${o.stale > 0 && o.state === 'bad' && html`<${Badge} state="bad">${num(o.stale)} stale<//>`}
@@ -44,19 +59,21 @@ function Pipes({ groups, most, state, flows }) {
     ${groups.map((g, i) => {
     const y = i * rowHeight + rowHeight / 2;
     const width = 1.5 + (g.clients / most) * 8;
-    return html`<path key=${g.key} class="is-${state === 'bad' ? 'bad' : groupState(g)} ${state === 'bad' ? 'cut' : ''}" d=${`M0 ${height / 2} C50 ${height / 2} 50 ${y} 100 ${y}`} stroke-width=${width.toFixed(1)} />`;
+    const d = `M0 ${height / 2} C50 ${height / 2} 50 ${y} 100 ${y}`;
+    return html`<g key=${g.key} class="is-${state === 'bad' ? 'bad' : groupState(g)} ${state === 'bad' ? 'cut' : ''}">
+      <path d=${d} stroke-width=${width.toFixed(1)} />${flows && state !== 'bad' && html`<path class="stream" d=${d} />`}</g>`;
   })}
   </svg>`;
 }
 
 // GroupRow is a group: its name, its bar, and what is wrong with it since when.
-export function GroupRow({ origin, g, most }) {
+export function GroupRow({ o, g, most }) {
   const state = groupState(g);
   const share = (n) => ({ width: `${g.clients ? (Math.min(n, g.clients) / g.clients) * 100 : 0}%` });
   const behind = Math.max(g.unsynced - g.nacking, 0);
   const rest = Math.max(g.clients - behind - g.nacking, 0);
-  return html`<a class="group is-${state}" href=${links.group(origin, g.key)} data-group=${g.key} data-state=${state} data-href=${links.group(origin, g.key)} title=${g.key}>
-    <span class="name">${nameOf(g)}</span>
+  return html`<a class="group is-${state}" href=${links.group(o.name, g.key)} data-group=${g.key} data-state=${state} data-href=${links.group(o.name, g.key)} title=${g.key}>
+    <span class="name">${nameOf(g, o)}</span>
     <span class="track" role="img" aria-label=${`${g.clients - g.unsynced} of ${g.clients} in sync`}>
       <span class="bar" style=${{ width: `${most ? Math.max((g.clients / most) * 100, g.clients ? 1.5 : 0) : 0}%` }}>
         <i class="nacking" style=${share(g.nacking)}></i><i class="unsynced" style=${share(behind)}></i><i class="synced" style=${share(rest)}></i>
@@ -80,8 +97,10 @@ export class Flow extends Component {
       <${OriginCard} o=${o} changes=${changes} />
       <${Pipes} groups=${groups} most=${most} state=${o.state} flows=${changes > 0} />
       <div class="groups">
-        ${groups.map((g) => html`<${GroupRow} key=${g.key} origin=${o.name} g=${g} most=${most} />`)}
+        ${groups.map((g) => html`<${GroupRow} key=${g.key} o=${o} g=${g} most=${most} />`)}
         ${!groups.length && html`<p class="note dim">No client has asked it yet.</p>`}
+      </div>
+      <div class="rest">
         ${more > 0 && html`<button class="quiet" onClick=${() => this.setState({ all: true })}>${plural(more, 'more group')}</button>`}
         ${!more && o.groups_left_out > 0 && html`<a class="dim" href=${links.origin(o.name)}>and ${num(o.groups_left_out)} more</a>`}
       </div>

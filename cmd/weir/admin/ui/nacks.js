@@ -1,5 +1,5 @@
 // The NACK book: what clients rejected, and why, though they may be gone; and what weir rejected.
-import { html, Ago, num, plural, links, query } from './lib.js';
+import { html, Ago, num, plural, links, query, typeName } from './lib.js';
 import { Load } from './fetch.js';
 import { View, Badge, Table } from './parts.js';
 import { live, Watching } from './live.js';
@@ -9,8 +9,8 @@ function Entry({ r }) {
   const share = r.have_it ? Math.min(r.clients / r.have_it, 1) : 1;
   return html`<article class="entry panel" data-rejection=${id}>
     <div class="entry-head">
-      <${Badge} state="bad">${r.type}<//>
-      <h3>${r.resource ? html`<a href=${links.resource({ origin: r.origin, type: r.type, name: r.resource })}>${r.resource}</a>` : 'some resource of a list'}</h3>
+      <${Badge} state="bad">${typeName(r)}<//>
+      <h3>${r.resource ? html`<a href=${links.resource({ ...r, name: r.resource, group: '' })}>${r.resource}</a>` : 'some resource of a list'}</h3>
       <span class="dim">${r.origin}${r.origin_version && html`, version <code class="clip">${r.origin_version}</code>`}</span>
       <span class="when dim">last <${Ago} at=${r.last} />, first <${Ago} at=${r.first} /></span>
     </div>

@@ -1,9 +1,9 @@
 // An origin with its groups and actions, and a group with its types and clients.
-import { html, Ago, num, bytes, plural, links, query, isTime } from './lib.js';
+import { html, Ago, num, bytes, plural, links, query, isTime, typeOf, typeName } from './lib.js';
 import { Load } from './fetch.js';
 import { View, Badge, Table, Facts, Action } from './parts.js';
 import { live, Watching } from './live.js';
-import { Flow, originState } from './map.js';
+import { Flow, groupName, originState } from './map.js';
 import { ClientRows } from './clients.js';
 
 // Actions are what an operator can do to an origin.
@@ -47,7 +47,7 @@ export class Origin extends Watching {
     }
     const f = o.fallback;
     return html`<${View} name="origin" title=${name} json="/origins" back=${{ href: '#/', text: 'Overview' }}
-        sub=${html`<${Badge} state=${o.state}>${originState(o)}<//> ${o.kind} ${o.source}`}>
+        sub=${html`<${Badge} state=${o.connected ? 'good' : o.state}>${originState(o)}<//> ${o.kind} ${o.source}`}>
       <div class="columns">
         <${Facts} of=${[
     ['State', html`${originState(o)} <${Ago} at=${o.since} suffix=${false} none="" />`],
@@ -70,9 +70,9 @@ export class Origin extends Watching {
 
 // Types are those of a group, as its origin is asked for them.
 const Types = ({ origin, group, types }) => html`<${Table} label="Types" rows=${types} empty="Nothing is asked."
-  attrs=${(t) => ({ key: t.type_url })} href=${(t) => links.resources({ origin, group, type: t.type })}
+  attrs=${(t) => ({ key: t.type_url })} href=${(t) => links.resources({ origin, group, type: typeOf(t) })}
   columns=${[
-    { head: 'Type', cell: (t) => html`<a href=${links.resources({ origin, group, type: t.type })}>${t.type}</a>` },
+    { head: 'Type', cell: (t) => html`<a href=${links.resources({ origin, group, type: typeOf(t) })}>${typeName(t)}</a>` },
     { head: 'Resources', num: true, cell: (t) => html`${num(t.resources)} <span class="dim">${bytes(t.bytes)}</span>` },
     { head: 'Asked', cell: (t) => [t.wildcard && 'all', t.names > 0 && `${num(t.names)} by name`, t.collections > 0 && plural(t.collections, 'collection')].filter(Boolean).join(', ') || 'nothing' },
     { head: 'State', cell: (t) => html`${t.waiting > 0 && html`<${Badge} state="warn">${num(t.waiting)} unanswered<//> `}
@@ -86,7 +86,7 @@ const Types = ({ origin, group, types }) => html`<${Table} label="Types" rows=${
 export function Group({ origin, group }) {
   return html`<${Load} path=${`/groups${query({ origin, limit: 100000 })}`} every=${5000}>${(data) => {
     const g = data.groups.find((x) => x.key === group);
-    return html`<${View} name="group" title=${g?.node_cluster || g?.node_id || group} json=${`/groups${query({ origin })}`}
+    return html`<${View} name="group" title=${groupName(origin, group)} json=${`/groups${query({ origin })}`}
         back=${{ href: links.origin(origin), text: origin }} sub=${html`<code>${group}</code>`}>
       ${!g ? html`<p class="note">There is no such group now: its last client has left.</p>` : html`
         <${Facts} of=${[

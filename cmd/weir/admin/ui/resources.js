@@ -1,8 +1,9 @@
 // The list of resources, and one resource with its variants, holders, versions and diff.
-import { html, Component, num, bytes, plural, links, query } from './lib.js';
+import { html, Component, num, bytes, plural, links, query, typeName } from './lib.js';
 import { Load } from './fetch.js';
 import { View, Badge, Table, Facts, Code, pretty } from './parts.js';
 import { live } from './live.js';
+import { groupName } from './map.js';
 import { Diff, lines } from './diff.js';
 import { ClientRows } from './clients.js';
 import { Versions } from './versions.js';
@@ -15,13 +16,13 @@ const state = (r) => {
 
 const columns = [
   { head: 'Name', cell: (r) => html`<a href=${links.resource(r)}>${r.name}</a>` },
-  { head: 'Type', cell: (r) => r.type },
+  { head: 'Type', cell: typeName },
   { head: 'State', cell: (r) => { const [s, text] = state(r); return html`<${Badge} state=${s}>${text}<//>${r.fallback && html` <${Badge} state="warn">fallback<//>`}${r.shadowed && html` <${Badge} state="warn">shadowed<//>`}`; } },
   { head: 'Origin', cell: (r) => r.origin },
-  { head: 'Group', cell: (r) => html`<code class="clip">${r.group}</code>` },
+  { head: 'Group', cell: (r) => html`<span title=${r.group}>${groupName(r.origin, r.group)}</span>` },
   { head: 'Variant', cell: (r) => r.constraints || r.parameters?.join(', ') },
-  { head: 'Version', cell: (r) => html`<code class="clip">${r.origin_version || r.version}</code>` },
-  { head: 'Bytes', num: true, cell: (r) => !r.secret && bytes(r.bytes) },
+  { head: 'Version', minor: true, cell: (r) => html`<code class="clip">${r.origin_version || r.version}</code>` },
+  { head: 'Bytes', num: true, minor: true, cell: (r) => !r.secret && bytes(r.bytes) },
   { head: 'Clients', num: true, cell: (r) => num(r.clients) },
 ];
 
@@ -49,7 +50,7 @@ export function Resources({ filter }) {
 }
 
 // variantName says which of the variants it is.
-const variantName = (r) => [r.group, r.constraints || r.parameters?.join(', ')].filter(Boolean).join(' · ');
+const variantName = (r) => [groupName(r.origin, r.group), r.constraints || r.parameters?.join(', ')].filter(Boolean).join(' · ');
 
 // Variants are the same name as groups and parameter maps have it; two can be compared.
 class Variants extends Component {

@@ -1,5 +1,5 @@
 // The search in the bar: origins, groups, clients, and resources by a part of their name.
-import { html, Component, links, query, plural } from './lib.js';
+import { html, Component, links, query, plural, typeName } from './lib.js';
 import { live } from './live.js';
 import { getJSON } from './fetch.js';
 
@@ -35,7 +35,7 @@ async function far(text, signal) {
     else names.set(key, { r, n: 1 });
   }
   for (const { r, n } of [...names.values()].slice(0, most)) {
-    found.push({ kind: r.type, name: r.name, more: n > 1 ? `${r.origin}, ${n} times` : r.origin, href: links.resource({ origin: r.origin, type: r.type, name: r.name }) });
+    found.push({ kind: typeName(r), name: r.name, more: n > 1 ? `${r.origin}, ${n} times` : r.origin, href: links.resource({ ...r, group: '' }) });
   }
   return found;
 }

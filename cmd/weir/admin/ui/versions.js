@@ -17,18 +17,21 @@ export class Versions extends Component {
     return html`<section class="panel"><h3>Versions</h3>
       <${Load} path=${`/history${query(of)}`} every=${5000} missing=${missing}>${(d) => {
     const all = d.versions ?? [];
+    if (d.kept?.off) return html`<p class="note">${missing}</p>`;
     if (!all.length) return html`<p class="note dim">None is kept yet.</p>`;
-    const to = s.to || all[0].version;
-    const from = s.from || all.find((v) => v.version !== to)?.version;
-    const pick = (which, v, now) => html`<input type="radio" name=${which} value=${v.version} checked=${v.version === now} aria-label=${`${which} ${label(v)}`} onChange=${() => this.setState({ [which]: v.version })} />`;
-    return html`<${Table} label="Versions" rows=${all} attrs=${(v) => ({ key: v.version + v.since })} columns=${[
+    const to = all.find((v) => v.version === s.to) ?? all[0];
+    const before = all.filter((v) => v.version !== to.version && v.parameters === to.parameters);
+    const from = before.find((v) => v.version === s.from) ?? before[0];
+    const pick = (which, v, now) => html`<input type="radio" name=${which} value=${v.version} checked=${v === now} aria-label=${`${which} ${label(v)}`} onChange=${() => this.setState({ [which]: v.version })} />`;
+    return html`<${Table} label="Versions" rows=${all} attrs=${(v) => ({ key: [v.version, v.since, v.parameters].join(' ') })} columns=${[
       { head: 'From', cell: (v) => pick('from', v, from) }, { head: 'To', cell: (v) => pick('to', v, to) },
       { head: 'Version', cell: (v) => html`<code>${label(v)}</code>` },
-      { head: 'Since', num: true, cell: (v) => html`<${Ago} at=${v.since} />` },
+      { head: 'Parameters', cell: (v) => v.parameters },
+      { head: 'Since', num: true, cell: (v) => html`<${Ago} at=${v.since} none="before" />` },
       { head: 'Until', num: true, cell: (v) => (isTime(v.until) ? html`<${Ago} at=${v.until} />` : 'now') },
       { head: 'Source', cell: (v) => v.source }, { head: 'Bytes', num: true, cell: (v) => bytes(v.bytes ?? 0) },
     ]} />
-      ${from && html`<${Load} path=${`/history/diff${query({ ...of, from, to })}`} every=${0} missing=${missing}>${(x) => html`
+      ${from?.version && html`<${Load} path=${`/history/diff${query({ ...of, from: from.version, to: to.version })}`} every=${0}>${(x) => html`
         <${Diff} text=${x.unified} empty="They are the same, as far as they may be shown." />`}<//>`}`;
   }}<//></section>`;
   }
