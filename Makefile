@@ -6,7 +6,7 @@ SHELL := /bin/bash
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
 
-.PHONY: build test conformance demo lint bench compare image binaries chart release release-check chaos soak redteam real gateway istio kube
+.PHONY: build test conformance demo lint bench compare image binaries chart release release-check chaos soak redteam real gateway istio kube page
 
 # VERSION=v1.2.3 is for a source archive. In a clone Go finds the tag by itself.
 build:
@@ -98,6 +98,11 @@ kube: binaries
 	.ci/kube/install
 	.ci/real/install envoy
 	cd .ci/kube && go vet ./... && go test -count=1 -timeout 10m -parallel 4 $(TESTFLAGS) ./...
+
+# The admin page in a headless Chromium, before 2,000 simulated clients. Without a Chromium it is skipped. Pictures go to bin/page.
+page:
+	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/weir
+	cd .ci/page && go vet ./... && WEIR_BINARY="$(CURDIR)/bin/weir" go test -count=1 -timeout 9m $(TESTFLAGS) .
 
 # What is published for the tag at HEAD, in dist/. VERSION=v1.2.3, if given, has to be that tag. See contributing.md.
 release:
