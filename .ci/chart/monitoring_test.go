@@ -2,10 +2,12 @@ package chart
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -77,18 +79,15 @@ func TestMetricsExist(t *testing.T) {
 	if len(known) < 50 {
 		t.Fatalf("operations.md has %d metrics", len(known))
 	}
-	rules, _ := rulesOf(t)
-	_, queries := panelsOf(t)
-	for _, q := range queries {
-		rules += "\nexpr: " + strings.Join(q, "\nexpr: ")
+	_, alerts := rulesOf(t)
+	_, panels := panelsOf(t)
+	exprs := slices.Concat(slices.Collect(maps.Values(panels))...)
+	for i := range alerts {
+		exprs = append(exprs, alerts[i].Expr.String())
 	}
 	metric := regexp.MustCompile(`\b(weir_[a-z_]+[a-z])(\{[^}]*\})?`)
 	n := 0
-	for line := range strings.Lines(rules) {
-		_, expr, is := strings.Cut(line, "expr: ")
-		if !is {
-			continue
-		}
+	for _, expr := range exprs {
 		for _, m := range metric.FindAllStringSubmatch(expr, -1) {
 			has, ok := known[strings.TrimSuffix(m[1], "_bucket")]
 			if n++; !ok {
@@ -101,7 +100,7 @@ func TestMetricsExist(t *testing.T) {
 			}
 		}
 	}
-	if n < 35 {
+	if n < 60 {
 		t.Errorf("only %d uses of metrics are found", n)
 	}
 }
@@ -202,7 +201,8 @@ func TestMonitors(t *testing.T) {
 // TestRulesAndDashboard: the chart hands on its files, and the values change what they say they do.
 func TestRulesAndDashboard(t *testing.T) {
 	r := render(t, with("prometheusRule.enabled=true", "prometheusRule.labels.team=edge", "prometheusRule.ruleLabels.severity=page",
-		"prometheusRule.without={WeirDenies}", "prometheusRule.groups[0].name=own", "dashboard.enabled=true")...)
+		"prometheusRule.without={WeirDenies}", "prometheusRule.groups[0].name=own",
+		"prometheusRule.runbookURL=https://wiki.example/weir", "dashboard.enabled=true")...)
 	r.check(t)
 	_, alerts := rulesOf(t)
 	p := object[*monitoring.PrometheusRule](t, r)
@@ -210,7 +210,10 @@ func TestRulesAndDashboard(t *testing.T) {
 		t.Fatalf("the rules are %+v", p)
 	}
 	for _, a := range p.Spec.Groups[0].Rules {
-		if a.Alert == "WeirDenies" || a.Labels["severity"] != "page" || !strings.Contains(a.Annotations["summary"], "{{ $labels.") {
+		if a.Annotations["runbook_url"] != "https://wiki.example/weir#"+strings.ToLower(a.Alert) {
+			t.Errorf("the runbook of %s is at %s", a.Alert, a.Annotations["runbook_url"])
+		}
+		if a.Alert == "WeirDenies" || a.Labels["severity"] != "page" || !strings.Contains(a.Annotations["summary"], "{{ $labels.") && a.Alert != "WeirAbsent" {
 			t.Errorf("%+v", a)
 		}
 	}

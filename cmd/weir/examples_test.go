@@ -38,6 +38,7 @@ var shownBy = map[string]string{
 	"deploy/docs/rest.md":                                 "TestPagesHaveOnlyWhatIsStarted",
 	"deploy/docs/security.md":                             "TestPagesHaveOnlyWhatIsStarted",
 	"deploy/docs/siblings.md":                             "TestSiblingsOfThePage TestPagesHaveOnlyWhatIsStarted",
+	"deploy/docs/runbooks.md":                             "TestRunbooks TestRunbookCommands",
 	"deploy/docs/scale.md":                                "TestPagesHaveOnlyWhatIsStarted",
 	"deploy/docs/kubernetes.md":                           "TestWeirOfThePages TestHelmOfThePages",
 	"deploy/docs/migration.md":                            "TestMigrationOfThePage",
