@@ -27,6 +27,8 @@
 // (TestHosts). Guesses of the token are limited, and nothing waits for it (TestTries).
 // What clients reject is shown with the number of clients that have it. Each rejected resource is
 // looked up in each group for that: 50 resources for the page, limit= for /nacks/book.
+// /history has 10,000 changes at most. What is compared there is bounded in size, and the
+// comparison in time and memory (TestDiffIsBounded).
 //
 // # Known limits
 //
@@ -39,5 +41,5 @@
 // # What to read next
 //
 // admin.go, access.go, session.go, state.go, clients.go, nackbook.go, denials.go, then
-// resources.go.
+// resources.go, history.go and diff.go.
 package admin
