@@ -156,7 +156,7 @@ func (m *memory) say(now time.Time) {
 	m.tight, m.said = tight, now
 	fields := []zap.Field{zap.Int64("used", m.used.Load()), zap.Int64("limits.memory", m.limit.Load())}
 	if tight {
-		m.log.Warn("memory is short: what retired is given up, and names that nobody has asked for yet are refused", fields...)
+		m.log.Warn("memory is short: the history and what retired are given up, and names that nobody has asked for yet are refused", fields...)
 		return
 	}
 	m.log.Info("memory is no longer short", fields...)

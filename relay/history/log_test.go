@@ -280,10 +280,9 @@ func TestUnwanted(t *testing.T) {
 	for _, r := range rows {
 		text := r.Kind.String()
 		for _, v := range []*Version{r.Was, r.Is} {
-			switch {
-			case v == nil:
+			if v == nil {
 				text += " -"
-			default:
+			} else {
 				text += " " + v.Origin
 			}
 		}

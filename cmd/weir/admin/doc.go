@@ -39,6 +39,8 @@
 // (TestHosts). Guesses of the token are limited, and nothing waits for it (TestTries).
 // What clients reject is shown with the number of clients that have it. Each rejected resource is
 // looked up in each group for that: 50 resources for the page, limit= for /nacks/book.
+// /history has 10,000 changes at most. What is compared there is bounded in size, and the
+// comparison in time and memory (TestDiffIsBounded).
 //
 // # Who imports it
 //
@@ -47,5 +49,6 @@
 // # What to read next
 //
 // admin.go, access.go, session.go, state.go, overview.go, headline.go, board.go, events.go,
-// series.go, ui.go, clients.go, nackbook.go, denials.go, then resources.go.
+// series.go, ui.go, clients.go, nackbook.go, denials.go, resources.go,
+// history.go, then diff.go.
 package admin
