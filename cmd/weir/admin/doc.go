@@ -38,6 +38,6 @@
 //
 // # What to read next
 //
-// admin.go, access.go, session.go, state.go, clients.go, nackbook.go, denials.go, then
+// admin.go, access.go, session.go, state.go, clients.go, explain.go, nackbook.go, denials.go, then
 // resources.go.
 package admin
