@@ -113,6 +113,24 @@ func TestExplainOrigins(t *testing.T) {
 	}
 }
 
+// TestExplainDedicated: a type that the listener has asked for each stream alone has a group of its
+// own, and a SotW client a list.
+func TestExplainDedicated(t *testing.T) {
+	r := newRig(t)
+	r.configure(func(_ *Config, lc *ListenerConfig) { lc.Dedicated = []string{cds} })
+	p := r.client(false)
+	p.asks(cds, "a")
+	p.asks(eds, "a")
+	p.says(cds, "a=1")
+	p.gets("the cluster", "cds a=1")
+	if x := p.explained(cds, "a").Parts[0]; !x.Group.IsDedicated() || !x.Item.Unjudged || x.SentAt.IsZero() {
+		t.Errorf("%+v", x)
+	}
+	if x := p.explained(eds, "a").Parts[0]; x.Group.IsDedicated() || x.reasons() != "origin" {
+		t.Errorf("%+v", x)
+	}
+}
+
 // TestExplainSecrets: what an origin or a client says of a secret is not told (RELAY-76).
 func TestExplainSecrets(t *testing.T) {
 	p := newRigOf(t, relay.OriginConfig{Name: "mesh", Secrets: true}).client(true)

@@ -330,6 +330,9 @@
 // while one type of one group is locked (rows.go, asked.go), and counts (look.go). These, and what
 // a snapshot keeps, come from one walk over sets and names (walk.go).
 //
+// A Sub says what it waits for (waits.go), and what it knows of one name (why.go). Both read what
+// the waits themselves go by, and change nothing (downstream: TestWaits, TestExplainNames).
+//
 // # Who imports it
 //
 // Packages upstream, downstream and cmd/weir, packages below them, and relay/inspect.

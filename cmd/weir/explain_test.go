@@ -181,7 +181,7 @@ func TestExplainAway(t *testing.T) {
 	w := startWeir(t, freePorts+strings.Replace(controlPlane(deadAddress(t)), "timing: {", "timing: { cold_wait: 9s, ", 1))
 	c := opened(t, w, "web-1", relaytest.ClientConfig{})
 	c.Request(relaytest.ClusterType, "web")
-	w.awaitExplained(t, "web-1", "cds", "web", "waiting", "cold_wait", "the last attempt to reach the origin failed")
+	w.awaitExplained(t, "web-1", "cds", "web", "waiting", "cold_wait", "the last attempt to reach the origin failed", "connection refused")
 
 	o, w := explainedOrigin(t, "", "")
 	c = opened(t, w, "web-1", relaytest.ClientConfig{})

@@ -55,6 +55,39 @@ type explained struct {
 	Group      explainedGroup `json:"group"`
 	Steps      []step         `json:"steps"`
 	Waits      []wait         `json:"waits"`
+
+	errors *originErrors
+}
+
+// originErrors are what is wrong with origins, looked up if somebody waits for one.
+type originErrors struct {
+	admin *Admin
+	known map[string]string // nil: not looked up yet
+}
+
+// of is what is wrong with an origin; "" if nothing is.
+func (x *originErrors) of(origin string) string {
+	if x.known == nil {
+		x.known = map[string]string{}
+		for _, o := range x.admin.cfg.Origins() {
+			x.known[o.Name] = o.Error
+		}
+	}
+	return x.known[origin]
+}
+
+// told are the waits, with what is wrong with the origin if one is for an attempt to reach it.
+func (e *explained) told(all []metrics.Wait) []metrics.Wait {
+	all = slices.Clone(all)
+	for i := range all {
+		if all[i].Reason != metrics.WaitBackoff && all[i].Reason != metrics.WaitConnect {
+			continue
+		}
+		if text := e.errors.of(e.Group.Origin); text != "" {
+			all[i].Text = text
+		}
+	}
+	return all
 }
 
 // explainedGroup is the group that serves it, and why the client is in it.
@@ -103,8 +136,9 @@ func (a *Admin) why(now time.Time, node, typeURL, name string) *explanation {
 		x.State, x.Headline = stateUnknown, "nothing is known of clients"
 		return x
 	}
+	errors := &originErrors{admin: a}
 	for _, found := range a.cfg.Explain(node, typeURL, name) {
-		x.Streams = append(x.Streams, a.explainStream(now, &found, typeURL, name)...)
+		x.Streams = append(x.Streams, explainStream(now, &found, errors, typeURL, name)...)
 	}
 	if len(x.Streams) == 0 {
 		x.State, x.Headline = stateUnknown, "no stream of this node is open: it is not connected to this replica"
@@ -137,11 +171,11 @@ func (a *Admin) lastRejection(node string) string {
 }
 
 // explainStream explains one stream: its parts, or without a type all its types in short.
-func (a *Admin) explainStream(now time.Time, x *downstream.Explained, typeURL, name string) (all []explained) {
+func explainStream(now time.Time, x *downstream.Explained, errors *originErrors, typeURL, name string) (all []explained) {
 	about := func() explained {
 		return explained{
 			Stream: x.Stream, Peer: x.Peer, Identity: x.Identity, Dialect: x.Dialect, Since: x.Since,
-			Group: explainedGroup{Origin: x.Origin, Key: x.Group, Why: []string{}}, Steps: []step{}, Waits: []wait{},
+			Group: explainedGroup{Origin: x.Origin, Key: x.Group, Why: []string{}}, Steps: []step{}, Waits: []wait{}, errors: errors,
 		}
 	}
 	switch {
