@@ -113,9 +113,10 @@ func (s *Sub) View(name string, j *Judged) (v NameView) {
 		v.Revived = v.Revived || v.Fallback
 	}
 	if v.Lane != nil {
-		open := false
-		if v.Opened, open = v.Lane.openedAt(); !open {
-			v.Opened, v.Away = time.Time{}, s.shard.laneWait(v.Lane.index)
+		if at, open := v.Lane.openedAt(); open {
+			v.Opened = at
+		} else {
+			v.Away = s.shard.laneWait(v.Lane.index)
 		}
 	}
 	return v

@@ -27,10 +27,10 @@ type place struct {
 	// Set once by whoever joins.
 	group    *relay.Group
 	lane     *relay.Lane // for which it is; nil: it has a stream elsewhere
-	to       *server // the only server to use; nil: choose decides
-	was      *server // server of the lane's last stream; nil: there was none
-	failures int     // of the lane, in a row
-	brief    bool    // the lane's last streams were answered, and ended soon after
+	to       *server     // the only server to use; nil: choose decides
+	was      *server     // server of the lane's last stream; nil: there was none
+	failures int         // of the lane, in a row
+	brief    bool        // the lane's last streams were answered, and ended soon after
 	granted  chan *slot
 	missed   chan struct{} // one slot: no server can be tried now
 
