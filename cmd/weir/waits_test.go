@@ -80,6 +80,7 @@ var timerKinds = map[string][]string{
 	"unheardLong":   {"origin"},
 	"restoredEnd":   {noWait, "what was restored is forgotten"},
 	"listAgain":     {"ask"},
+	"historyEnd":    {noWait, "old versions go"},
 }
 
 // waitCalls are what makes a function wait, or has something done later.
