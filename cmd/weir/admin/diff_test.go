@@ -121,7 +121,7 @@ func TestDiffIsBounded(t *testing.T) {
 	if err != nil || !d.truncated || len(d.changes) != mostPaths || len(d.unified) > 1<<20 || len(d.unified) < 10_000 {
 		t.Errorf("%d paths, %d bytes of text, cut: %v, %v", len(d.changes), len(d.unified), d.truncated, err)
 	}
-	if took := time.Since(began); took > 20*time.Second {
+	if took := time.Since(began); took > time.Minute {
 		t.Errorf("it took %v", took)
 	}
 	if _, err := diffJSON(json.RawMessage(`"`+strings.Repeat("x", mostTextBytes)+`"`), texts[0], "a", "b"); err == nil {
