@@ -48,7 +48,8 @@ type Event struct {
 	Resources, Removed, Errors, Messages, Bytes int
 	// Waited is how long it took: of EventSent since the oldest change in the answer came from the
 	// origin; of EventAcked and EventNacked since the answer was written; of EventEnded since the
-	// stream was opened. Held is how much of that the answer was held back, and Why what for.
+	// stream was opened. Held is how much of that the answer was held back, and Why what for, as a
+	// wait of package metrics; of EventEnded why, as in the metric of ended streams.
 	Waited, Held time.Duration
 	Why          string
 	// Text is what the client says of a NACK, or how the stream ended.
@@ -62,9 +63,6 @@ type Event struct {
 
 // maxEventNames is how many names of a request an event has.
 const maxEventNames = 5
-
-// heldForOrder is why answers are held back.
-const heldForOrder = "order"
 
 // event notes an event, for the caller to tell once the session is unlocked.
 func (s *session) event(now time.Time, kind EventKind, st *streamType) *Event {

@@ -216,3 +216,36 @@ func TestFollowPolls(t *testing.T) {
 		}
 	}
 }
+
+// TestHeldIsTold: an answer that is held back is told of when the wait begins, with its reason, and
+// when it is written, with how long that was.
+func TestHeldIsTold(t *testing.T) {
+	r := newRig(t)
+	core, _ := observer.New(zap.DebugLevel)
+	r.set.watchers = &watchers{log: zap.New(core)}
+	p := hasClusters(r.client(true))
+	p.says(cds, "a=2")
+	p.gets("the clusters", "cds a=2")
+	p.says(lds, "l=2")
+	p.session.notes = nil
+	p.gets("not the listeners")
+	p.wait(100 * time.Millisecond)
+	told := func(kind EventKind) *Event {
+		t.Helper()
+		for _, n := range p.session.notes {
+			if n.event != nil && n.event.Kind == kind && n.event.TypeURL == lds {
+				return n.event
+			}
+		}
+		t.Fatalf("no event %s", kind)
+		return nil
+	}
+	if e := told(EventWaits); e.Why != "clusters" {
+		t.Errorf("%+v", e)
+	}
+	p.acks(cds)
+	p.gets("the listeners", "lds l=2")
+	if e := told(EventSent); e.Why != "clusters" || e.Held != 100*time.Millisecond || e.Waited != 100*time.Millisecond || e.Resources != 1 {
+		t.Errorf("%+v", e)
+	}
+}

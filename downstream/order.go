@@ -198,7 +198,7 @@ func (s *session) holdBack(now time.Time, st *streamType, why metrics.WaitReason
 		st.heldSince = now
 		st.heldCount++
 		if s.telling {
-			s.event(now, EventWaits, st).Why = heldForOrder
+			s.event(now, EventWaits, st).Why = why.String()
 		}
 	}
 	if why == metrics.WaitEarlierSet {

@@ -202,7 +202,7 @@ func (s *session) write(now time.Time, st *streamType, out []*response) []*respo
 	if s.telling {
 		e := s.eventSent(now, st, a, len(refusals), out[from:])
 		if !heldSince.IsZero() {
-			e.Held, e.Why = now.Sub(heldSince), heldForOrder
+			e.Held, e.Why = now.Sub(heldSince), st.heldFor.String()
 		}
 	}
 	return out

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -42,7 +43,7 @@ type explainAnswer struct {
 }
 
 func explainCommand() *cobra.Command {
-	o, output := &operator{}, ""
+	o, output, follow := &operator{}, "", false
 	cmd := &cobra.Command{
 		Use:   "explain NODE [TYPE] [NAME]",
 		Short: "Say why a client of a running weir has a resource, or has it not: what was asked, sent and answered, and what it waits for",
@@ -50,13 +51,23 @@ func explainCommand() *cobra.Command {
 
 NODE is a node id, as weir clients lists them; all its streams are explained.
 TYPE is cds, eds, lds, rds, srds, vhds, sds, rtds, ecds, leds or a full type URL.
-Without NAME the type as a whole is explained, and without TYPE all types in short.`,
+Without NAME the type as a whole is explained, and without TYPE all types in short.
+
+With --follow it prints what happens to the client from now on, until it is interrupted:
+requests, answers, and what became of them.`,
 		Args:              arguments,
 		ValidArgsFunction: completeExplain,
 	}
 	o.register(cmd)
 	outputFlag(cmd, &output)
+	cmd.Flags().BoolVar(&follow, "follow", false, "print what happens to the client from now on, as it happens")
 	cmd.RunE = action(func(cmd *cobra.Command, args []string) error {
+		if follow && (len(args) > 1 || output == "yaml") {
+			return usageError{errors.New("--follow takes NODE alone, and --output table or json")}
+		}
+		if follow {
+			return o.followClient(cmd.Context(), args[0], output == "json", cmd.OutOrStdout())
+		}
 		show, ok := map[string]func(io.Writer, []byte) error{"table": explainTable, "json": statusJSON, "yaml": statusYAML}[output]
 		if !ok {
 			return usageError{fmt.Errorf("--output %q is none of table, yaml, json", output)}

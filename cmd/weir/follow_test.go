@@ -56,6 +56,11 @@ func TestFollowClient(t *testing.T) {
 	if w.logs.FilterMessage("an answer is written to a client").Len() > 0 {
 		t.Error("it is in the log as well")
 	}
+	for _, args := range [][]string{{"envoy-1", "cds"}, {"envoy-1", "-o", "yaml"}} {
+		if code, _, stderr := weir(t, append([]string{"explain", "--follow"}, args...)...); code != exitUsage || !strings.Contains(stderr, "--follow takes NODE alone") {
+			t.Errorf("%v: %d %s", args, code, stderr)
+		}
+	}
 	if code, body := w.get("/explain/follow"); code != http.StatusBadRequest || !strings.Contains(body, "node= is missing") {
 		t.Errorf("%d %s", code, body)
 	}
@@ -63,7 +68,12 @@ func TestFollowClient(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Errorf("interrupted: %v", err)
 	}
-	go func() { done <- o.followClient(t.Context(), "envoy-1", true, said) }()
+	go func() {
+		root := commandTree()
+		root.SetArgs([]string{"explain", "envoy-1", "--follow", "-o", "json", "--admin", o.address})
+		root.SetOut(said)
+		done <- root.ExecuteContext(t.Context())
+	}()
 	await(t, "it follows again", func() bool { return said.has(`"event":"following"`) })
 	begun := time.Now()
 	w.end()
