@@ -69,6 +69,17 @@ func TestLimit(t *testing.T) {
 	}
 }
 
+// TestMatch: resources are found by a part of their name, as the search of the page does.
+func TestMatch(t *testing.T) {
+	w := newWorld(t)
+	w.hold(map[string]*anypb.Any{"web-1": relaytest.Cluster("web-1", time.Second), "db-1": relaytest.Cluster("db-1", time.Second)}, relaytest.ClusterType)
+	for query, n := range map[string]int{"match=*eb*": 1, "match=*-1": 2, "match=web": 0, "match=db-1": 1, "match=": 2} {
+		if got := strings.Count(w.get("/resources?"+query).Body.String(), `"bytes"`); got != n {
+			t.Errorf("%s: %d resources, want %d", query, got, n)
+		}
+	}
+}
+
 func TestSecretsAreNeverShown(t *testing.T) {
 	w := newWorld(t)
 	w.hold(map[string]*anypb.Any{"s": relaytest.Secret("s", "hush-hush")}, relaytest.SecretType)
