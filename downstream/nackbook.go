@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-xds/weir/relay/xds"
@@ -35,9 +36,12 @@ type RejectionExample struct {
 	At                  time.Time
 }
 
-// Rejections are what clients refused since the start, the newest first. Those of streams that have
-// ended are among them.
-func (s *Server) Rejections() []Rejection { return s.book.all() }
+// Rejections are what clients refused within the age that is set, the newest first. Those of streams
+// that have ended are among them.
+func (s *Server) Rejections() []Rejection { return s.book.all(time.Now()) }
+
+// KeepRejections sets for how long after it was said last a rejection is kept; 0: for good.
+func (s *Server) KeepRejections(age time.Duration) { s.book.age.Store(int64(age)) }
 
 // The bounds of the book. Its entries take at most 12 KiB each.
 const (
@@ -56,6 +60,7 @@ const (
 // an entry counts for whoever begins it, and who has many loses an own one for a further one.
 type nackBook struct {
 	seed maphash.Seed // set once
+	age  atomic.Int64 // how long an entry is kept after it was said last; 0: for good
 
 	mu      sync.Mutex // guards what follows; held for work on the maps only
 	entries map[bookKey]*bookEntry
@@ -80,17 +85,21 @@ func newNackBook() *nackBook {
 	return &nackBook{seed: maphash.MakeSeed(), entries: map[bookKey]*bookEntry{}, own: map[peerKey]int{}}
 }
 
+// hash tells one client from another.
+func (b *nackBook) hash(who client) uint64 {
+	return maphash.Comparable(b.seed, struct {
+		peerKey
+		node string
+	}{who.key, who.node})
+}
+
 // refused records what a client said of a response, once for each resource that it is about.
 func (b *nackBook) refused(n *note, who client) {
 	names := make([]string, 0, len(n.about))
 	for i := range n.about {
 		names = append(names, n.about[i].Name)
 	}
-	who.key.conn = 0 // the next connection is the same client's
-	hash := maphash.Comparable(b.seed, struct {
-		peerKey
-		node string
-	}{who.key, who.node})
+	hash := b.hash(who)
 	key := bookKey{
 		origin: n.origin, typeURL: n.typeURL, message: pattern(n.nack.Message, names, who.node),
 	}
@@ -117,7 +126,12 @@ func (b *nackBook) add(key bookKey, example RejectionExample, by peerKey, hash u
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	e := b.entries[key]
+	if e != nil && b.isOver(e, example.At) {
+		b.remove(key)
+		e = nil
+	}
 	if e == nil {
+		b.end(example.At)
 		b.makeRoom(key, by)
 		e = &bookEntry{by: by, Rejection: Rejection{First: example.At}}
 		b.entries[key] = e
@@ -188,15 +202,36 @@ func (b *nackBook) drop(which func(bookKey, *bookEntry) bool, rank func(*bookEnt
 	if least == nil {
 		return
 	}
+	b.remove(at)
+}
+
+func (b *nackBook) remove(at bookKey) {
+	by := b.entries[at].by
 	delete(b.entries, at)
-	if b.own[least.by]--; b.own[least.by] == 0 {
-		delete(b.own, least.by)
+	if b.own[by]--; b.own[by] == 0 {
+		delete(b.own, by)
 	}
 }
 
-// all are the entries, the newest first. It locks the book.
-func (b *nackBook) all() []Rejection {
+// isOver reports whether an entry was said last for longer than entries are kept.
+func (b *nackBook) isOver(e *bookEntry, now time.Time) bool {
+	age := time.Duration(b.age.Load())
+	return age > 0 && now.Sub(e.Last) > age
+}
+
+// end removes the entries whose time is over.
+func (b *nackBook) end(now time.Time) {
+	for key, e := range b.entries {
+		if b.isOver(e, now) {
+			b.remove(key)
+		}
+	}
+}
+
+// all are the entries at a time, the newest first. It locks the book.
+func (b *nackBook) all(now time.Time) []Rejection {
 	b.mu.Lock()
+	b.end(now)
 	all := make([]Rejection, 0, len(b.entries))
 	for k, e := range b.entries {
 		x := e.Rejection

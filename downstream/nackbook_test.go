@@ -3,6 +3,7 @@ package downstream
 import (
 	"fmt"
 	"net/netip"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -14,7 +15,7 @@ import (
 // booked is what the book has of what the client said, as resource@version.
 func (p *clientEnd) booked(b *nackBook, typeURL, message string, names ...string) []string {
 	p.tb.Helper()
-	before := len(b.all())
+	before := len(b.all(zero))
 	p.now = p.now.Add(time.Second)
 	p.notes = nil
 	p.refuses(typeURL, message, names...)
@@ -22,7 +23,7 @@ func (p *clientEnd) booked(b *nackBook, typeURL, message string, names ...string
 		b.refused(&p.notes[i], client{node: "envoy-1", peer: "10.0.0.1:1"})
 	}
 	var got []string
-	for _, x := range b.all()[:len(b.all())-before] {
+	for _, x := range b.all(zero)[:len(b.all(zero))-before] {
 		got = append(got, x.Resource+"@"+x.Version)
 	}
 	return got
@@ -95,7 +96,7 @@ func strip(all []string) string {
 func TestSecretsAreNotBooked(t *testing.T) {
 	b := newNackBook()
 	b.refused(&note{typeURL: sds, nack: Nack{Message: unsaid, At: zero}, about: []relay.Content{{Name: "s", Origin: "mesh"}}}, client{})
-	if got := b.all(); len(got) != 1 || got[0].Message != unsaid || got[0].Version != "" {
+	if got := b.all(zero); len(got) != 1 || got[0].Message != unsaid || got[0].Version != "" {
 		t.Errorf("%+v", got)
 	}
 	r := newRig(t)
@@ -137,7 +138,7 @@ func TestBookAggregates(t *testing.T) {
 		}
 	}
 	b.refused(rejection("a", "8", "cluster a: bad line 5", zero), somebody(1))
-	all := b.all()
+	all := b.all(zero)
 	if len(all) != 2 {
 		t.Fatalf("%d entries: %+v", len(all), all)
 	}
@@ -158,7 +159,7 @@ func TestBookAggregates(t *testing.T) {
 	for i := range 300 {
 		few.refused(rejection("a", "7", "no", zero), somebody(i%150))
 	}
-	if got := few.all()[0].Clients; got != 150 {
+	if got := few.all(zero)[0].Clients; got != 150 {
 		t.Errorf("%d clients, want exactly 150", got)
 	}
 }
@@ -174,13 +175,13 @@ func TestHostileClientsDoNotFillTheBook(t *testing.T) {
 	kept := func(sentence string) {
 		t.Helper()
 		found := map[string]int{}
-		for _, x := range b.all() {
+		for _, x := range b.all(zero) {
 			found[x.Resource] = x.Clients
 		}
 		if found["one"] != 1 || found["all"] != 100 {
 			t.Errorf("%s: one has %d clients, all has %d", sentence, found["one"], found["all"])
 		}
-		if n := len(b.all()); n > maxBooked {
+		if n := len(b.all(zero)); n > maxBooked {
 			t.Errorf("%s: %d entries", sentence, n)
 		}
 	}
@@ -191,7 +192,7 @@ func TestHostileClientsDoNotFillTheBook(t *testing.T) {
 		b.refused(rejection(word(i), word(i), word(i), zero.Add(time.Hour)), somebody(7))
 	}
 	kept("after one that never says the same")
-	if n := len(b.all()); n > 2+maxOwn {
+	if n := len(b.all(zero)); n > 2+maxOwn {
 		t.Errorf("one client has %d entries", n-2)
 	}
 	for i := range 1000 {
@@ -210,7 +211,7 @@ func TestHostileClientsDoNotFillTheBook(t *testing.T) {
 	}
 	kept("after one that says the same of all it has")
 	bytes := 0
-	for _, x := range b.all() {
+	for _, x := range b.all(zero) {
 		bytes += len(x.Resource) + len(x.Version) + len(x.Message)
 		for _, e := range x.Examples {
 			bytes += len(e.NodeID) + len(e.Peer) + len(e.Message) + len(e.Group)
@@ -219,6 +220,74 @@ func TestHostileClientsDoNotFillTheBook(t *testing.T) {
 	if bytes > 8<<20 {
 		t.Errorf("%d bytes", bytes)
 	}
+}
+
+// TestRejectionsEnd: an entry ends when it was said last for longer than it is kept; what was said
+// again stays, with when it began.
+func TestRejectionsEnd(t *testing.T) {
+	b := newNackBook()
+	b.age.Store(int64(time.Hour))
+	for _, resource := range []string{"once", "again"} {
+		b.refused(rejection(resource, "1", "no "+resource, zero), somebody(1))
+	}
+	b.refused(rejection("again", "1", "no again", zero.Add(time.Hour)), somebody(1))
+	later := zero.Add(time.Hour + time.Minute)
+	if all := b.all(later); len(all) != 1 || all[0].Resource != "again" || !all[0].First.Equal(zero) {
+		t.Errorf("%+v", all)
+	}
+	b.refused(rejection("again", "1", "no again", zero.Add(3*time.Hour)), somebody(2))
+	if all := b.all(zero.Add(3 * time.Hour)); len(all) != 1 || all[0].Count != 1 || len(b.own) != 1 {
+		t.Errorf("what ended was counted on: %+v, %v", all, b.own)
+	}
+}
+
+// TestBookIsBounded: 10,000 clients reject something every minute for an hour, each in words of its
+// own, and some in the words of all. The book stays small, and has counted the latter.
+func TestBookIsBounded(t *testing.T) {
+	const clients, often = 10_000, 3
+	b := newNackBook()
+	b.age.Store(int64(24 * time.Hour))
+	word := func(i int) string {
+		return strings.Map(func(r rune) rune { return 'g' + r - '0' }, fmt.Sprint(i)) + strings.Repeat(" so it goes", 60)
+	}
+	before := heapBytes()
+	for minute := range 60 {
+		now := zero.Add(time.Duration(minute) * time.Minute)
+		for i := range clients / 60 * 2 { // two in sixty each minute, so that all come twice
+			c := (minute*clients/60*2 + i) % clients
+			b.refused(rejection("x"+word(minute*clients+c), "1", word(minute*clients+c), now), somebody(c))
+			for k := range often {
+				if c%100 == k {
+					b.refused(rejection(fmt.Sprint("often-", k), "1", "all say so", now), somebody(c))
+				}
+			}
+		}
+	}
+	if grown := heapBytes() - before; grown > 16<<20 {
+		t.Errorf("the book takes %d bytes", grown)
+	}
+	if n := len(b.all(zero.Add(time.Hour))); n > maxBooked {
+		t.Errorf("%d entries", n)
+	}
+	found := 0
+	for _, x := range b.all(zero.Add(time.Hour)) {
+		if strings.HasPrefix(x.Resource, "often-") {
+			if found++; x.Clients < 95 || x.Clients > 100 {
+				t.Errorf("%s: %d clients, want all 100", x.Resource, x.Clients)
+			}
+		}
+	}
+	if found != often {
+		t.Errorf("%d of %d frequent ones are left", found, often)
+	}
+	runtime.KeepAlive(b)
+}
+
+func heapBytes() int {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
 }
 
 // TestManyVersionsAreBounded: a resource that all clients reject in each of its versions does not
@@ -231,7 +300,7 @@ func TestManyVersionsAreBounded(t *testing.T) {
 			b.refused(rejection("often", fmt.Sprint(i), "bad again", zero.Add(time.Duration(i)*time.Second)), somebody(2*i+j))
 		}
 	}
-	all := b.all()
+	all := b.all(zero)
 	if len(all) != 1+maxAlike {
 		t.Errorf("%d entries, want %d", len(all), 1+maxAlike)
 	}

@@ -24,8 +24,16 @@ func (s *Server) refused(n *note, st *stream, session *session) {
 	if session.from.peer != nil {
 		who.key = *session.from.peer
 	}
+	who.key.conn = 0 // the next connection is the same client's
 	s.nacks.note(n.typeURL, n.nack, st, who.node)
 	s.book.refused(n, who)
+	said := n.nack.Message
+	if n.mixed {
+		said = "" // an origin is told nothing of what another has
+	}
+	for i := range n.about {
+		n.about[i].Report(n.nack.At, s.book.hash(who), said)
+	}
 }
 
 // maxNackText bounds the client's error text in the log, in bytes.

@@ -152,6 +152,7 @@ type note struct {
 	nack    Nack // zero: the node changed
 	// What was refused: the resources, as far as they are known, and whose they are.
 	about         []relay.Content
+	mixed         bool // what the client says may be about resources of several origins
 	origin, group string
 	limit         *reason // of a refusal because of a limit
 	dialect       *reason // of a refusal because of the origin's dialect

@@ -36,7 +36,7 @@ func (s *session) nack(now time.Time, st *streamType, x *sent, nonce string, det
 	st.nacked = st.nacked.with(x, nack)
 	n := note{typeURL: st.typeURL, nack: nack, origin: s.cfg.origin.Name(), group: s.group.Key()}
 	if x.real {
-		n.about = st.sub.Contents(&x.told, names)
+		n.about, n.mixed = st.sub.Contents(&x.told, names), mixed(&st.sub)
 	}
 	s.notes = append(s.notes, n)
 	if s.telling {
@@ -47,6 +47,16 @@ func (s *session) nack(now time.Time, st *streamType, x *sent, nonce string, det
 	}
 	st.nacking = st.nacking || x.real
 	x.nacked = true
+}
+
+// mixed reports whether answers may have resources of several origins.
+func mixed(u *relay.Union) bool {
+	for i := 1; i < u.Len(); i++ {
+		if u.Part(i).Group().Origin() != u.Part(0).Group().Origin() {
+			return true
+		}
+	}
+	return false
 }
 
 // nackOf is what is kept of a refusal, and the words in it that may name resources.

@@ -25,6 +25,7 @@ var catalogue = map[string]string{
 	"weir_upstream_last_update_timestamp_seconds": "origin",
 	"weir_upstream_reconnects_total":              "origin",
 	"weir_upstream_nacks_total":                   "origin,type",
+	"weir_upstream_nack_reports_total":            "origin,type",
 	"weir_upstream_subscriptions":                 "origin,type",
 	"weir_upstream_streams":                       "origin",
 	"weir_upstream_wanted_streams":                "origin",

@@ -8,20 +8,20 @@ import (
 )
 
 type upstreamVecs struct {
-	reconnects, loops, pings     *prometheus.CounterVec // by origin
-	silent, ambiguity, unfit     *prometheus.CounterVec // by origin
-	loadsLost                    *prometheus.CounterVec // by origin
-	fileLoads, sinkWrites        *prometheus.CounterVec // by origin, result
-	nacks, unrequested, rejected *prometheus.CounterVec // by origin, type
-	quarantines, expirations     *prometheus.CounterVec // by origin, type
-	unmatched                    *prometheus.CounterVec // by origin, type
-	audits                       *prometheus.CounterVec // by origin, result
-	locatorFaults                *prometheus.CounterVec // by origin, reason
-	drift                        *prometheus.CounterVec // by origin, type, kind
-	attempts                     *prometheus.CounterVec // by origin
-	failures                     *prometheus.CounterVec // by origin, reason
-	bytes                        *prometheus.CounterVec // by origin, direction
-	answers, propagation         *delays                // by origin, type; of propagation by stage, too
+	reconnects, loops, pings                  *prometheus.CounterVec // by origin
+	silent, ambiguity, unfit                  *prometheus.CounterVec // by origin
+	loadsLost                                 *prometheus.CounterVec // by origin
+	fileLoads, sinkWrites                     *prometheus.CounterVec // by origin, result
+	nacks, nackReports, unrequested, rejected *prometheus.CounterVec // by origin, type
+	quarantines, expirations                  *prometheus.CounterVec // by origin, type
+	unmatched                                 *prometheus.CounterVec // by origin, type
+	audits                                    *prometheus.CounterVec // by origin, result
+	locatorFaults                             *prometheus.CounterVec // by origin, reason
+	drift                                     *prometheus.CounterVec // by origin, type, kind
+	attempts                                  *prometheus.CounterVec // by origin
+	failures                                  *prometheus.CounterVec // by origin, reason
+	bytes                                     *prometheus.CounterVec // by origin, direction
+	answers, propagation                      *delays                // by origin, type; of propagation by stage, too
 }
 
 func newUpstreamVecs(f promauto.Factory, reg prometheus.Registerer) upstreamVecs {
@@ -57,6 +57,8 @@ func newUpstreamVecs(f promauto.Factory, reg prometheus.Registerer) upstreamVecs
 			"Files of sinks that were written or removed, and attempts that failed.", "origin", "result"),
 		nacks: counterVec(f, "weir_upstream_nacks_total",
 			"Responses of the origin that weir rejected.", "origin", "type"),
+		nackReports: counterVec(f, "weir_upstream_nack_reports_total",
+			"Requests that told the origin what clients rejected (origins[].nack_report).", "origin", "type"),
 		unrequested: counterVec(f, "weir_upstream_unrequested_total",
 			"Resources received that match no subscription.", "origin", "type"),
 		unmatched: counterVec(f, "weir_upstream_unmatched_variants_total",
@@ -93,7 +95,7 @@ type Origin struct {
 
 // OriginType counts the events of one type of an origin. Nil counts nothing.
 type OriginType struct {
-	nacks, unrequested, unmatched, rejected, quarantines, expirations prometheus.Counter
+	nacks, nackReports, unrequested, unmatched, rejected, quarantines, expirations prometheus.Counter
 	// By kind.
 	drift       map[string]prometheus.Counter
 	answers     *delay
@@ -143,6 +145,7 @@ func (m *Metrics) Origin(name string) *Origin {
 	for _, t := range typeNames {
 		o.types[t] = &OriginType{
 			nacks:       v.nacks.WithLabelValues(name, t),
+			nackReports: v.nackReports.WithLabelValues(name, t),
 			unrequested: v.unrequested.WithLabelValues(name, t),
 			unmatched:   v.unmatched.WithLabelValues(name, t),
 			rejected:    v.rejected.WithLabelValues(name, t),
@@ -279,6 +282,13 @@ func (o *Origin) SinkWrite(err error) {
 func (t *OriginType) Nack() {
 	if t != nil {
 		t.nacks.Inc()
+	}
+}
+
+// NackReport counts a request that told the origin what clients rejected (RELAY-35).
+func (t *OriginType) NackReport() {
+	if t != nil {
+		t.nackReports.Inc()
 	}
 }
 

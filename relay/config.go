@@ -113,6 +113,8 @@ type OriginConfig struct {
 	// AbsenceKeeps lists types of which a SotW response to `*` may leave out what there still is:
 	// absence from it deletes nothing (RELAY-11).
 	AbsenceKeeps []string
+	// NACKReport: the origin is told what clients reject of it (RELAY-35).
+	NACKReport bool
 	// TP2: the origin understands resource_locators, so it may be sent dynamic parameters (DYN-17).
 	TP2 bool
 	// FromNode gives clients that name no parameters theirs: by parameter, the field of the node

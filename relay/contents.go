@@ -1,15 +1,23 @@
 package relay
 
-import "github.com/weir-xds/weir/relay/xds"
+import (
+	"cmp"
+	"time"
+
+	"github.com/weir-xds/weir/relay/xds"
+)
 
 // Content is a resource that an answer had.
 type Content struct {
-	Name   string // as the origin spells it
+	Name   string // as the origin spells it; "": the list as a whole
 	Origin string
 	Group  string // key
-	// Version is the origin's, of the body that was sent; "" if that is not known any more, or must
-	// not be seen (RELAY-76).
+	// Version is the origin's, of the body that was sent: its own, or else that of the response
+	// that brought it. "" if that is not known any more, or must not be seen (RELAY-76).
 	Version string
+
+	lane *Lane
+	from *xds.Provenance // of the response that Report is about; nil: there is none
 }
 
 // mostChanges is how far a set, or a list of names, is looked through for the only resource of an
@@ -17,7 +25,8 @@ type Content struct {
 const mostChanges = 64
 
 // Contents gives the one resource that an answer had, and if it had several, those of names that
-// were among them. It costs a look-up for each name, however much the client is subscribed to.
+// were among them. If none was, it gives the list as a whole, unless that is of several origins or
+// parameter maps. It costs a look-up for each name, however much the client is subscribed to.
 func (u *Union) Contents(t *Receipt, names []string) (all []Content) {
 	for i := range u.Len() {
 		s := u.Part(i)
@@ -25,7 +34,28 @@ func (u *Union) Contents(t *Receipt, names []string) (all []Content) {
 			all = append(all, s.contents(e, names, t.parts == nil)...)
 		}
 	}
+	if len(all) == 0 && t.sub != nil && t.parts == nil {
+		if c, ok := t.sub.list(&t.extent); ok {
+			all = append(all, c)
+		}
+	}
 	return all
+}
+
+// list is the answer as a whole, if nothing newer has been sent since. It locks the shard.
+func (s *Sub) list(e *extent) (c Content, ok bool) {
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	from := s.from()
+	if from == nil || from.Fallback || from.Revision > e.to {
+		return c, false
+	}
+	c = s.content(nil, "", s.sets.first != nil && from != s.newest)
+	c.from = from
+	if !xds.IsSecret(s.typeURL) {
+		c.Version = from.Version
+	}
+	return c, true
 }
 
 // contents are those of one Sub. alone: the answer has nothing of others. It locks the shard.
@@ -48,7 +78,7 @@ func (s *Sub) contents(e *extent, names []string, alone bool) (all []Content) {
 		}
 		for p := s.sets.first; p != nil; p = p.also {
 			if it := p.view.item(key); it != nil && it.within(e) {
-				all = append(all, s.content(it.variant, it.variant.Name))
+				all = append(all, s.content(it.variant, it.variant.Name, true))
 				break
 			}
 		}
@@ -86,7 +116,7 @@ func (s *Sub) only(e *extent) (c Content, ok bool) {
 		case ok:
 			return Content{}, false
 		default:
-			c, ok = s.content(it.variant, it.variant.Name), true
+			c, ok = s.content(it.variant, it.variant.Name, true), true
 		}
 	}
 	if unchanged := v.unchangedItem(nil); !unchanged.within(e) {
@@ -96,7 +126,7 @@ func (s *Sub) only(e *extent) (c Content, ok bool) {
 		if ok || v.unchanged > 1 {
 			return Content{}, false
 		}
-		c, ok = s.content(body, body.Name), true
+		c, ok = s.content(body, body.Name, true), true
 	}
 	return c, ok
 }
@@ -118,17 +148,44 @@ func (s *Sub) contentOf(r *record) Content {
 	if body != nil && body.Digest != r.sent {
 		body = nil
 	}
-	return s.content(body, r.entry.name)
+	return s.content(body, r.entry.name, false)
 }
 
-func (s *Sub) content(body *xds.Variant, name string) Content {
-	g := s.shard.group
-	c := Content{Name: name, Origin: g.origin.Name(), Group: g.Key()}
-	if body != nil {
-		c.Name = body.Spelling()
-		if !xds.IsSecret(s.typeURL) {
-			c.Version = body.OriginVersion()
-		}
+// content describes a resource of the answer. set: the client has it from a set, and not by name.
+func (s *Sub) content(body *xds.Variant, name string, set bool) Content {
+	k, g := s.shard.store, s.shard.group
+	c, scope := Content{Name: name, Origin: g.origin.Name(), Group: g.Key()}, &s.shard.named.scope
+	if c.lane = k.lane(s.shard.named.lane); set {
+		c.lane, scope = k.lane(mainLane), &s.shard.star.scope
+	}
+	if body == nil {
+		return c
+	}
+	c.Name = body.Spelling()
+	if !xds.IsSecret(s.typeURL) {
+		c.Version = cmp.Or(body.OriginVersion(), body.From.Version)
+	}
+	if body.From.Fallback {
+		return c
+	}
+	if c.from = body.From; xds.FullState(s.typeURL) && g.origin.config().SotW && len(scope.guard.held) == 0 {
+		c.from = xds.Newer(c.from, scope.from) // each list has all that there is
 	}
 	return c
+}
+
+// Report notes for the origin that a client rejected this (RELAY-35), unless the origin is not to be
+// told. The client is told apart from others by a hash. It locks the lane.
+func (c *Content) Report(now time.Time, client uint64, message string) {
+	if c.from == nil || !c.lane.Reporting() {
+		return
+	}
+	c.lane.mu.Lock()
+	isNew := c.lane.reports.note(now, Report{
+		TypeURL: c.from.TypeURL, Came: c.from.Came, Version: c.from.Version, Resource: c.Name, Message: message,
+	}, client)
+	c.lane.mu.Unlock()
+	if isNew {
+		signal(c.lane.wake)
+	}
 }

@@ -52,6 +52,7 @@ type Lane struct {
 
 	mu      sync.Mutex // guards what follows; a leaf
 	later   []Late     // not returned by Later yet
+	reports reports    // of what clients rejected
 	opened  time.Time
 	fetched time.Time // when it was last opened anew to fetch a body
 }
@@ -166,6 +167,24 @@ func (l *Lane) Close() {
 			s.group.dropShard(s)
 		}
 	}
+}
+
+// Reporting reports whether the origin is told what clients reject (RELAY-35).
+func (l *Lane) Reporting() bool { return l.group.origin.config().NACKReport }
+
+// Reports returns what is to be reported by now, and when the next report is due; zero: there is
+// none. Wake is signalled when there is a new one.
+func (l *Lane) Reports(now time.Time) (due []*Report, next time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.reports.take(now)
+}
+
+// Reported notes that a report is sent. False: there was one of its version before.
+func (l *Lane) Reported(r *Report) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.reports.tell(r.TypeURL, r.Version)
 }
 
 // openedAt is when the present stream was opened; false if there is none. It locks the lane.

@@ -113,7 +113,7 @@ func live(old, next *OriginConfig) bool {
 	for _, c := range []*OriginConfig{&a, &b} {
 		// What holds is of a dialect's stream, and that is opened anew.
 		c.SotW, c.NoResume = false, false
-		c.AbsenceTransient, c.DropOnDataError, c.AbsenceKeeps = false, false, nil
+		c.AbsenceTransient, c.DropOnDataError, c.AbsenceKeeps, c.NACKReport = false, false, nil, false
 		c.Authorities, c.Guard, c.Untailored = nil, gate.GuardConfig{}, false
 		if len(c.GroupBy) == 0 {
 			c.GroupBy = nil

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"slices"
 	"time"
 
 	"github.com/weir-xds/weir/relay/xds"
@@ -26,6 +27,9 @@ type typeState struct {
 
 	nonce    string // SotW: of the newest response
 	accepted string // SotW: the version_info last accepted on this stream
+	// answers are the accepted responses that a report of the clients may be about (RELAY-35): in
+	// SotW the newest, and in delta the last maxAnswers.
+	answers []answer
 	// pending are the verdicts to be sent, in the order of the responses. Invariant: in SotW at
 	// most one, for nonce, since a verdict on an older response is ignored.
 	pending []verdict
@@ -53,6 +57,33 @@ type typeState struct {
 type verdict struct {
 	nonce string
 	err   error
+}
+
+// answer is an accepted response, by when it came.
+type answer struct {
+	came  int64 // nanoseconds of Unix time
+	nonce string
+}
+
+// maxAnswers bounds the responses that are remembered of one type.
+const maxAnswers = 1000
+
+// accept notes an accepted response.
+func (t *typeState) accept(now time.Time, nonce string) {
+	if len(t.answers) == maxAnswers {
+		t.answers = slices.Delete(t.answers, 0, maxAnswers/2)
+	}
+	t.answers = append(t.answers, answer{now.UnixNano(), nonce})
+}
+
+// nonceOf is the nonce of the response that came then; "": a report on it would come too late, or
+// the response has none.
+func (t *typeState) nonceOf(came int64) string {
+	i := slices.IndexFunc(t.answers, func(a answer) bool { return a.came == came })
+	if i < 0 || t.taking {
+		return ""
+	}
+	return t.answers[i].nonce
 }
 
 // ask records a question to the origin, and returns the state of its type.
@@ -99,6 +130,7 @@ func (t *typeState) judge(now time.Time, v verdict, version string, sotw bool) {
 		t.status.Reason = v.err.Error()
 	}
 	if sotw {
+		t.answers = nil // their nonces are stale
 		t.nonce = v.nonce
 		t.pending = t.pending[:0]
 	}

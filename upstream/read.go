@@ -240,6 +240,9 @@ func (s *stream) judge(now time.Time, r *xds.Response, u *xds.Update, reject *xd
 		l.origin.counts.Type(r.TypeURL).Answered(waited)
 	}
 	t.judge(now, v, r.Version, s.sotw)
+	if reject == nil && l.table.Reporting() {
+		t.accept(now, r.Nonce)
+	}
 	ignored := t.resumed(now, u)
 	for _, t := range s.types {
 		waiting += len(t.pending)
@@ -257,8 +260,9 @@ func (s *stream) judge(now time.Time, r *xds.Response, u *xds.Update, reject *xd
 }
 
 // printable returns a peer's text, quoted and bounded.
-func printable(s string) string {
-	const most = 200
+func printable(s string) string { return printableTo(200, s) }
+
+func printableTo(most int, s string) string {
 	if len(s) > most {
 		s = s[:most] + "..."
 	}

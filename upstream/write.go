@@ -37,6 +37,11 @@ func (s *stream) write(better <-chan *stream) (ending, error) {
 		if err != nil {
 			return ending{}, err
 		}
+		reports, err := s.sendReports(now)
+		if err != nil {
+			return ending{}, err
+		}
+		next = sooner(next, reports)
 		if s.answered.Swap(false) && !s.leaving && s.lane.table.OnlyType() == "" {
 			// A client that was answered asks for what the answer names, or for its next type, and
 			// that must not wait (RELAY-24): each wait is one of a start. Long lists of state of

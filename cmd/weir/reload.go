@@ -234,6 +234,7 @@ func (p *process) reconfigure(f *activeConfig, change *relay.Change) *downstream
 		}
 		var concerned *downstream.Concerned
 		if concerned, err = p.server.Reconfigure(r); err == nil {
+			p.server.KeepRejections(f.cfg.Cache.History.Age)
 			return concerned
 		}
 	}

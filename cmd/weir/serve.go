@@ -150,6 +150,7 @@ func newProcess(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *pr
 	if p.server, err = downstream.New(server); err != nil {
 		return nil, errors.Join(problems(cfg, "", err)...)
 	}
+	p.server.KeepRejections(cfg.Cache.History.Age)
 	p.memory = openMemory(int64(cfg.Limits.Memory), p.table, p.log)
 	p.memory.each = func(now time.Time) {
 		why, admitted := p.server.Full()

@@ -78,6 +78,7 @@ func tableConfig(cfg *config.Config) relay.Config {
 			RecursiveGlobs:   o.Glob == config.GlobRecursive,
 			WithholdTTL:      o.TTLUnsupported == config.TTLUnsupportedWithhold,
 			Guard:            gate.GuardConfig(o.Guard),
+			NACKReport:       o.NACKReport,
 			TP2:              o.TP2, FromNode: o.DynamicParameters.FromNode, Share: o.Share,
 			IgnoreParams: o.DynamicParameters.Otherwise == config.OtherwiseIgnored,
 		}

@@ -63,6 +63,9 @@ func (k checker) origin(path string, o *Origin) {
 	if o.Audit != 0 && o.GRPC == nil {
 		k.addf(path+".audit", "is for origins of grpc")
 	}
+	if o.NACKReport && o.GRPC == nil {
+		k.addf(path+".nack_report", "is for origins of grpc")
+	}
 	if o.Files != nil && o.Files.Path == "" {
 		k.addf(path+".files.path", "is required")
 	}

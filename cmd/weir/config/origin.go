@@ -103,8 +103,10 @@ type Origin struct {
 	// is independent of it. A weir that starts with nothing restored takes the origin's first
 	// answers, and stays at them. Default: false.
 	Freeze bool `yaml:"freeze"`
-	// NACKReport tells the origin what clients reject. Default: false.
-	// Not supported by this version.
+	// NACKReport tells the origin what clients reject (RELAY-35): half a second after the first
+	// rejection of a version weir sends one more request for the type, with the nonce of that
+	// version and an error that says how many clients reject it, and what the first one says. The
+	// version was accepted before, as always. For grpc only. Default: false.
 	NACKReport bool `yaml:"nack_report"`
 	// AbsenceTimer says what it means that a SotW origin leaves a name unanswered: absence, after
 	// 15 s; or transient, an UNAVAILABLE error after 30 s (ABS-6). Default: absence.

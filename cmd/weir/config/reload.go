@@ -64,6 +64,7 @@ var reloads = map[string]Reload{
 	"origins[].on_data_error":      ReloadLive,
 	"origins[].absence_keeps":      ReloadLive,
 	"origins[].lrs":                ReloadLive,
+	"origins[].nack_report":        ReloadLive,
 	"origins[].types":              ReloadAnew,
 	"origins[].group_by":           ReloadAnew,
 	"origins[].identity_to":        ReloadAnew,

@@ -8,7 +8,6 @@ import "reflect"
 // the sentence in its field's comment.
 var unsupported = map[string]bool{
 	"origins[].resume_sotw": true,
-	"origins[].nack_report": true,
 
 	"cache.max_stale": true,
 }

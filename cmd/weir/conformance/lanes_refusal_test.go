@@ -2,9 +2,11 @@ package conformance
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/weir-xds/weir/cmd/weir/weirtest"
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
@@ -15,6 +17,8 @@ var refusalCases = []testCase{
 	{"RELAY-32", "virtual: refusals slow down to one a minute", func(t *testing.T) {
 		virtual(t, "../../../upstream", "TestRefusalsSlowDown")
 	}},
+	{"RELAY-35", "a report of clients' refusals: one for each bad version, after the ACK and with its nonce", inBoth(refusalsAreReported)},
+	{"RELAY-35", "without nack_report nothing is reported", inBoth(refusalsAreNotReported)},
 }
 
 func clusters(names ...string) (all []relaytest.Resource) {
@@ -100,4 +104,107 @@ func slowerRefusals(t *testing.T, dialect relaytest.Dialect) {
 	holds(c, "a", 2, "and used")
 	s.ExpectNACK(eds, s.Respond(eds, "bad", misfit("a")), `"a"`, "and the next bad one is refused at once")
 	c.CheckClean()
+}
+
+// refusesList opens clients that refuse a list of clusters, and returns the origin's stream.
+func refusesList(t *testing.T, dialect relaytest.Dialect, report bool) (w *world, s *relaytest.Stream, all []*relaytest.Client) {
+	w = start(t, setup{scripted: true, sotw: dialect == relaytest.SotW, config: func(c weirtest.Config) {
+		c.Origin()["nack_report"] = report
+	}})
+	for range 3 { // one client to weir, as node and address are alike
+		all = append(all, w.manual(relaytest.Delta), w.manual(relaytest.SotW))
+	}
+	for _, c := range all {
+		c.Subscribe(cds, "*")
+	}
+	s := w.lane(cds, "the wildcard is asked", "*")
+	s.ExpectACK(cds, s.Respond(cds, "1", clusters("a", "b", "c")...), "the set is accepted")
+	for _, c := range all {
+		c.AwaitNames(cds, "and arrives", "a", "b", "c")
+	}
+	s.ExpectNACK(cds, s.Respond(cds, "2", append(clusters("a", "d"), misfit("b"))...), `"b"`, "an unreadable cluster is refused")
+	for _, c := range all {
+		c.AwaitNames(cds, "what it left out stays, and what is new comes", "a", "b", "c", "d")
+		c.WantIdle(quiet)
+		c.CheckClean()
+	}
+	if dialect == relaytest.Delta {
+		return
+	}
+	s.ExpectACK(cds, s.Respond(cds, "3", clusters("a", "d")...), "a good set is accepted")
+	for _, c := range all {
+		c.AwaitNames(cds, "and proves what is gone", "a", "d")
+		c.CheckClean()
+	}
+}
+
+func slowerRefusals(t *testing.T, dialect relaytest.Dialect) {
+	_, s, c := script(t, dialect, nil)
+	last := s.ExpectNACK(eds, s.Respond(eds, "bad", misfit("a")), `"a"`, "a bad response is refused at once").At
+	for _, pause := range []time.Duration{time.Second, 2 * time.Second} {
+		nonce := s.Respond(eds, "bad", misfit("a"))
+		s.WantIdle(quiet)
+		at := s.ExpectNACK(eds, nonce, `"a"`, "the same again is refused later").At
+		if got := at.Sub(last); got < pause-100*time.Millisecond {
+			t.Errorf("the next refusal comes after %v, want at least %v", got, pause)
+		}
+		last = at
+	}
+	s.ExpectACK(eds, s.Respond(eds, "good", endpoints("a", 2)), "a good one is accepted at once")
+	holds(c, "a", 2, "and used")
+	s.ExpectNACK(eds, s.Respond(eds, "bad", misfit("a")), `"a"`, "and the next bad one is refused at once")
+	c.CheckClean()
+}
+
+// refusesList opens clients that refuse a list of clusters, and returns the origin's stream.
+func refusesList(t *testing.T, dialect relaytest.Dialect, report bool) (w *world, s *relaytest.Stream, all []*relaytest.Client) {
+	w = start(t, setup{scripted: true, sotw: dialect == relaytest.SotW, config: func(c weirtest.Config) {
+		c.Origin()["nack_report"] = report
+	}})
+	for i := range 6 {
+		d := []relaytest.Dialect{relaytest.Delta, relaytest.SotW}[i%2]
+		all = append(all, w.clientWith(relaytest.ClientConfig{Dialect: d, ManualACK: true, Node: relaytest.Node(fmt.Sprint("n-", i), "edge")}))
+	}
+	for _, c := range all {
+		c.Subscribe(cds, "*")
+	}
+	return w, w.lane(cds, "the wildcard is asked", "*"), all
+}
+
+func refusalsAreReported(t *testing.T, dialect relaytest.Dialect) {
+	w, s, all := refusesList(t, dialect, true)
+	for i, version := range []string{"1", "2", "2", "3"} {
+		nonce := s.Respond(cds, version, cdsAt("a", i+1), cdsAt("b", 1))
+		s.ExpectACK(cds, nonce, "the origin has its ACK at once")
+		for _, c := range all {
+			c.Expect(cds, "the list comes")
+			c.NACK(cds, "a: I do not like it")
+		}
+		if i == 2 {
+			s.WantIdle(time.Second) // a version is reported once
+			continue
+		}
+		r := s.ExpectNACK(cds, nonce, "1 client rejects \"a\"; the first says: a: I do not like it", "and then what clients refuse, and why")
+		if r.SotW != nil && r.SotW.VersionInfo != version {
+			t.Errorf("the report is at version %q, want %q", r.SotW.VersionInfo, version)
+		}
+		if len(r.Names()) > 0 && r.SotW == nil {
+			t.Errorf("the report asks for %q", r.Names())
+		}
+		s.WantIdle(quiet)
+	}
+	page, err := weirtest.Fetch("http://" + w.weir.Admin + "/metrics")
+	if line := `weir_upstream_nack_reports_total{origin="plane",type="cds"} 3`; err != nil || !strings.Contains(page, line) {
+		t.Errorf("the metrics lack %s: %v", line, err)
+	}
+}
+
+func refusalsAreNotReported(t *testing.T, dialect relaytest.Dialect) {
+	_, s, all := refusesList(t, dialect, false)
+	s.ExpectACK(cds, s.Respond(cds, "1", clusters("a")...), "the origin has its ACK")
+	for _, c := range all {
+		c.Expect(cds, "the list comes")
+		c.NACK(cds, "a: I do not like it")
+	}
+	s.WantIdle(time.Second)
 }
