@@ -105,8 +105,8 @@ func testOverview(t *testing.T, s *stage) {
 	if state := evaluate[string](p, `document.querySelector("#headline").dataset.state`); state == "good" {
 		t.Errorf("clients reject what they are sent, and yet the headline is good: %s", headline)
 	}
-	if !strings.Contains(headline, "reject") {
-		t.Errorf("clients reject what they are sent, and the headline does not say so: %s", headline)
+	if want := fmt.Sprintf("%d clients reject lds %s of %s", refusing, refusedListener, originNames[0]); !strings.Contains(headline, want) {
+		t.Errorf("the headline does not say that %s: %s", want, headline)
 	}
 	p.await("the stream of events is open", `document.documentElement.dataset.live === "open"`)
 	if refreshing := p.count(`meta[http-equiv="refresh"]`); refreshing > 0 {
