@@ -165,13 +165,17 @@ func (p *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// load opens the page anew, at a route such as "/nacks".
+// load goes to a route of the page, such as "/nacks". The page is loaded if the tab does not show it.
 func (p *tab) load(route string) {
 	p.t.Helper()
-	p.do(chromedp.Navigate("about:blank"), chromedp.Navigate(p.base+"/#"+route))
+	if at := evaluate[string](p, `location.href`); strings.HasPrefix(at, p.base+"/#") {
+		evaluate[string](p, fmt.Sprintf(`location.hash = %q`, "#"+route))
+		return
+	}
+	p.do(chromedp.Navigate(p.base + "/#" + route))
 }
 
-// open loads the page at a route and waits for its view.
+// open goes to a route of the page and waits for its view.
 func (p *tab) open(route, view string) {
 	p.t.Helper()
 	p.load(route)

@@ -93,7 +93,7 @@ func percents(all []float64) string {
 	return strings.Join(texts, ", ")
 }
 
-// testViewTime: each view has its content within 200 ms of the click.
+// testViewTime: each view has its content within 200 ms of the click, at the median of three.
 func testViewTime(t *testing.T, s *stage) {
 	p := s.browser.tab(t, s.weir.Admin)
 	views := s.views(t)
@@ -125,11 +125,12 @@ func testViewTime(t *testing.T, s *stage) {
 	slices.Sort(all)
 	for _, v := range views {
 		slices.Sort(took[v.name])
-		t.Logf("view %-9s median %4d ms, worst %4d ms", v.name, took[v.name][1].Milliseconds(), took[v.name][2].Milliseconds())
+		median := took[v.name][1]
+		t.Logf("view %-9s median %4d ms, worst %4d ms", v.name, median.Milliseconds(), took[v.name][2].Milliseconds())
+		if median > allowance*promisedView {
+			t.Errorf("the view %s takes %v", v.name, median)
+		}
 	}
 	worst := all[len(all)-1]
 	t.Logf("a view takes %v, the worst %v; promised are %v", all[len(all)/2].Round(time.Millisecond), worst.Round(time.Millisecond), promisedView)
-	if worst > allowance*promisedView {
-		t.Errorf("a view took %v", worst)
-	}
 }

@@ -137,7 +137,9 @@ func testHostileNames(t *testing.T, s *stage) {
 		p.await("the client is named", fmt.Sprintf(`document.querySelector("#view").innerText.replace(/\s+/g, " ").includes(%q)`, strings.Join(strings.Fields(id), " ")[:min(len(id), 60)]))
 		p.steady()
 		p.fits()
-		p.shot(fmt.Sprintf("hostile-client-%d", i))
+		if i == 2 || i == 3 {
+			p.shot(fmt.Sprintf("hostile-client-%d", i))
+		}
 	}
 	p.open("/nacks", "nacks")
 	p.await("the reason is text", `[...document.querySelectorAll("[data-rejection]")].some(e => e.innerText.includes("<img src=x onerror="))`)
@@ -149,7 +151,9 @@ func testHostileNames(t *testing.T, s *stage) {
 		p.await("the resource is named", fmt.Sprintf(`document.querySelector("#view").innerText.includes(%q)`, name[:min(len(name), 60)]))
 		p.steady()
 		p.fits()
-		p.shot(fmt.Sprintf("hostile-resource-%d", i))
+		if i < 2 {
+			p.shot(fmt.Sprintf("hostile-resource-%d", i))
+		}
 	}
 	p.size(390, 844, true)
 	for _, route := range []struct{ view, route string }{

@@ -168,10 +168,14 @@ func (o *Overview) clients(add adder) {
 		if r.Resource != "" {
 			what += " " + short(r.Resource)
 		}
-		if o.Nacking == 1 {
+		if r.Clients == 1 {
 			verb = "rejects"
 		}
-		add(Bad, "#/nacks", "%s %s %s of %s: %s", counted(o.Nacking, "client"), verb, what, r.Origin, short(r.Message))
+		others := ""
+		if n := o.Nacking - r.Clients; n > 0 {
+			others = fmt.Sprintf(", and %d more something else", n)
+		}
+		add(Bad, "#/nacks", "%s %s %s of %s%s: %s", counted(r.Clients, "client"), verb, what, r.Origin, others, short(r.Message))
 	}
 	if w := o.Stuck; w != nil && o.At.Sub(w.Since) >= lagNoted {
 		why := ""

@@ -72,9 +72,12 @@ func TestHeadline(t *testing.T) {
 			o.FrozenBy, o.Frozen, o.FrozenChanges = []string{"config", "operator"}, at, 1
 		})}, Warn, "Origin mesh is frozen by config and operator since 2026-11-26 03:00:00Z; 1 change waiting."},
 		{"rejects", []func(*Overview){well, lag(99, false, 1), func(o *Overview) {
-			o.Nacking, o.Rejected = 3, &Rejected{Origin: "mesh", Type: "cds", Resource: "web", Message: "no\n such  thing"}
+			o.Nacking, o.Rejected = 3, &Rejected{Origin: "mesh", Type: "cds", Resource: "web", Message: "no\n such  thing", Clients: 3}
 		}}, Bad, "3 clients reject cds web of mesh: no such thing"},
-		{"one rejects a list", []func(*Overview){well, func(o *Overview) { o.Nacking, o.Rejected = 1, &Rejected{Origin: "mesh", Type: "lds", Message: "no"} }}, Bad, "1 client rejects lds of mesh: no"},
+		{"others reject", []func(*Overview){well, lag(99, false, 1), func(o *Overview) {
+			o.Nacking, o.Rejected = 16, &Rejected{Origin: "mesh", Type: "lds", Message: "no", Clients: 12}
+		}}, Bad, "12 clients reject lds of mesh, and 4 more something else: no"},
+		{"one rejects a list", []func(*Overview){well, func(o *Overview) { o.Nacking, o.Rejected = 1, &Rejected{Origin: "mesh", Type: "lds", Message: "no", Clients: 1} }}, Bad, "1 client rejects lds of mesh: no"},
 		{"stuck", []func(*Overview){well, lag(45, false, 1)}, Warn, "Client web-1 has not had the newest cds of mesh since 2026-11-26 03:00:00Z."},
 		{"slow origin", []func(*Overview){well, lag(45, true, 4)}, Warn, "Client web-1 has not had the newest cds of mesh since 2026-11-26 03:00:00Z, nor have 3 others: the origin has not answered."},
 		{"disk full", []func(*Overview){well, func(o *Overview) { o.Snapshot = &Snapshot{Error: "no space left on device"} }}, Warn, "The snapshot is not written: no space left on device."},

@@ -79,6 +79,7 @@ type Rejected struct {
 	Resource string `json:"resource,omitempty"`
 	Message  string `json:"message"`
 	NodeID   string `json:"node_id"` // one of them
+	Clients  int    `json:"clients"` // that reject something of that type now
 }
 
 // Held is what clients of an origin are not given. By is config, operator or guard.
@@ -207,7 +208,7 @@ func (a *Admin) count(o *Overview) tally {
 	t := tally{}
 	clients := a.cfg.Clients()
 	o.Clients = len(clients)
-	rejects := map[[2]string]string{} // a client that rejects something, by origin and type
+	rejects := map[[2]string]*Rejected{} // by origin and type
 	for i := range clients {
 		c := &clients[i]
 		nacking, since := trouble(c)
@@ -229,9 +230,14 @@ func (a *Admin) count(o *Overview) tally {
 				}
 			}
 			if x.Nacking {
-				rejects[[2]string{c.Origin, x.TypeURL}] = c.NodeID
+				key := [2]string{c.Origin, x.TypeURL}
+				if rejects[key] == nil {
+					rejects[key] = &Rejected{Origin: c.Origin, Type: metrics.ShortName(x.TypeURL), Message: x.LastNack.Message}
+				}
+				rejects[key].NodeID = c.NodeID
+				rejects[key].Clients++
 				if o.Rejected == nil {
-					o.Rejected = &Rejected{Origin: c.Origin, Type: metrics.ShortName(x.TypeURL), Message: x.LastNack.Message, NodeID: c.NodeID}
+					o.Rejected = rejects[key]
 				}
 			}
 		}
@@ -249,15 +255,16 @@ func worst(is **Worst, c *downstream.ClientStatus, x *downstream.TypeStatus) {
 }
 
 // rejected takes from the book what most clients have rejected, of what somebody rejects now.
-func (a *Admin) rejected(o *Overview, now map[[2]string]string) {
+func (a *Admin) rejected(o *Overview, now map[[2]string]*Rejected) {
 	if len(now) == 0 || a.cfg.Rejections == nil {
 		return
 	}
 	most := 0
 	for _, x := range a.cfg.Rejections() {
-		if node, is := now[[2]string{x.Origin, x.TypeURL}]; is && x.Clients > most {
+		if is := now[[2]string{x.Origin, x.TypeURL}]; is != nil && x.Clients > most {
 			most = x.Clients
-			o.Rejected = &Rejected{Origin: x.Origin, Type: metrics.ShortName(x.TypeURL), Resource: x.Resource, Message: x.Message, NodeID: node}
+			is.Resource, is.Message = x.Resource, x.Message
+			o.Rejected = is
 		}
 	}
 }
