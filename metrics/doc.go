@@ -8,6 +8,9 @@
 // counted up and down, which would drift from the truth. It is computed at each scrape, from one
 // [Picture] that the process supplies with [Metrics.Gauges].
 //
+// The histograms of delays have series by origin and type once somebody asks for the type. An
+// origin would cost 600 otherwise (TestDelaysAreShownOnceTheyMayBe).
+//
 // Every method may be called on nil: a nil *Metrics counts nothing, and returns nil children that
 // count nothing (TestNilIsANoOp). [Metrics.Totals] adds up a few of them, for charts.
 //
