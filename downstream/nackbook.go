@@ -36,8 +36,8 @@ type RejectionExample struct {
 	At                  time.Time
 }
 
-// Rejections are what clients refused within the age that is set, the newest first. Those of streams
-// that have ended are among them.
+// Rejections are what clients refused within the age that is set, the newest first. Those of
+// streams that have ended are among them.
 func (s *Server) Rejections() []Rejection { return s.book.all(time.Now()) }
 
 // KeepRejections sets for how long after it was said last a rejection is kept; 0: for good.

@@ -174,8 +174,8 @@ func (s *Sub) content(body *xds.Variant, name string, set bool) Content {
 	return c
 }
 
-// Report notes for the origin that a client rejected this (RELAY-35), unless the origin is not to be
-// told. The client is told apart from others by a hash. It locks the lane.
+// Report notes for the origin that a client rejected this (RELAY-35), unless the origin is not to
+// be told. The client is told apart from others by a hash. It locks the lane.
 func (c *Content) Report(now time.Time, client uint64, message string) {
 	if c.from == nil || !c.lane.Reporting() {
 		return

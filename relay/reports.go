@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// What clients reject is told to the origin, if that is configured (RELAY-35). A report is about one
-// response on the present stream of a lane: the one that brought what was rejected.
+// What clients reject is told to the origin, if that is configured (RELAY-35). A report is about
+// one response on the present stream of a lane: the one that brought what was rejected.
 
 const (
 	// reportAfter is how long the clients are counted that reject a response, after the first. They

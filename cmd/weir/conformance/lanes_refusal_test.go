@@ -117,57 +117,6 @@ func refusesList(t *testing.T, dialect relaytest.Dialect, report bool) (w *world
 	for _, c := range all {
 		c.Subscribe(cds, "*")
 	}
-	s := w.lane(cds, "the wildcard is asked", "*")
-	s.ExpectACK(cds, s.Respond(cds, "1", clusters("a", "b", "c")...), "the set is accepted")
-	for _, c := range all {
-		c.AwaitNames(cds, "and arrives", "a", "b", "c")
-	}
-	s.ExpectNACK(cds, s.Respond(cds, "2", append(clusters("a", "d"), misfit("b"))...), `"b"`, "an unreadable cluster is refused")
-	for _, c := range all {
-		c.AwaitNames(cds, "what it left out stays, and what is new comes", "a", "b", "c", "d")
-		c.WantIdle(quiet)
-		c.CheckClean()
-	}
-	if dialect == relaytest.Delta {
-		return
-	}
-	s.ExpectACK(cds, s.Respond(cds, "3", clusters("a", "d")...), "a good set is accepted")
-	for _, c := range all {
-		c.AwaitNames(cds, "and proves what is gone", "a", "d")
-		c.CheckClean()
-	}
-}
-
-func slowerRefusals(t *testing.T, dialect relaytest.Dialect) {
-	_, s, c := script(t, dialect, nil)
-	last := s.ExpectNACK(eds, s.Respond(eds, "bad", misfit("a")), `"a"`, "a bad response is refused at once").At
-	for _, pause := range []time.Duration{time.Second, 2 * time.Second} {
-		nonce := s.Respond(eds, "bad", misfit("a"))
-		s.WantIdle(quiet)
-		at := s.ExpectNACK(eds, nonce, `"a"`, "the same again is refused later").At
-		if got := at.Sub(last); got < pause-100*time.Millisecond {
-			t.Errorf("the next refusal comes after %v, want at least %v", got, pause)
-		}
-		last = at
-	}
-	s.ExpectACK(eds, s.Respond(eds, "good", endpoints("a", 2)), "a good one is accepted at once")
-	holds(c, "a", 2, "and used")
-	s.ExpectNACK(eds, s.Respond(eds, "bad", misfit("a")), `"a"`, "and the next bad one is refused at once")
-	c.CheckClean()
-}
-
-// refusesList opens clients that refuse a list of clusters, and returns the origin's stream.
-func refusesList(t *testing.T, dialect relaytest.Dialect, report bool) (w *world, s *relaytest.Stream, all []*relaytest.Client) {
-	w = start(t, setup{scripted: true, sotw: dialect == relaytest.SotW, config: func(c weirtest.Config) {
-		c.Origin()["nack_report"] = report
-	}})
-	for i := range 6 {
-		d := []relaytest.Dialect{relaytest.Delta, relaytest.SotW}[i%2]
-		all = append(all, w.clientWith(relaytest.ClientConfig{Dialect: d, ManualACK: true, Node: relaytest.Node(fmt.Sprint("n-", i), "edge")}))
-	}
-	for _, c := range all {
-		c.Subscribe(cds, "*")
-	}
 	return w, w.lane(cds, "the wildcard is asked", "*"), all
 }
 
