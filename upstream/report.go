@@ -13,8 +13,8 @@ import (
 )
 
 // sendReports tells the origin what clients rejected (RELAY-35): one request for each report that
-// is due, with the nonce of the response, which was acknowledged before. It returns when the next is
-// due. What can be said of no response on this stream is dropped.
+// is due, with the nonce of the response, which was acknowledged before. It returns when the next
+// is due. What can be said of no response on this stream is dropped.
 func (s *stream) sendReports(now time.Time) (next time.Time, err error) {
 	due, next := s.lane.table.Reports(now)
 	for _, r := range due {
@@ -31,8 +31,8 @@ func (s *stream) sendReports(now time.Time) (next time.Time, err error) {
 }
 
 // reportOf is the request of a report; nil: the stream has no such response, or in SotW a newer
-// one, and an older nonce is ignored. In SotW it repeats names and version, so that it asks for nothing
-// new. It locks the lane.
+// one, and an older nonce is ignored. In SotW it repeats names and version, so that it asks for
+// nothing new. It locks the lane.
 func (s *stream) reportOf(r *relay.Report) proto.Message {
 	s.lane.mu.Lock()
 	defer s.lane.mu.Unlock()
