@@ -48,8 +48,15 @@ var (
 		label string
 		older time.Duration
 	}{
-		{"0s", 0}, {"1s", time.Second}, {"5s", 5 * time.Second}, {"15s", 15 * time.Second}, {"30s", 30 * time.Second},
-		{"1m", time.Minute}, {"5m", 5 * time.Minute}, {"15m", 15 * time.Minute}, {"1h", time.Hour},
+		{"0s", 0},
+		{"1s", time.Second},
+		{"5s", 5 * time.Second},
+		{"15s", 15 * time.Second},
+		{"30s", 30 * time.Second},
+		{"1m", time.Minute},
+		{"5m", 5 * time.Minute},
+		{"15m", 15 * time.Minute},
+		{"1h", time.Hour},
 	}
 	stages = []string{"sent", "acked"}
 	// failureReasons are those of FailureOf and the kinds of origins.

@@ -77,7 +77,9 @@ func TestHeadline(t *testing.T) {
 		{"others reject", []func(*Overview){well, lag(99, false, 1), func(o *Overview) {
 			o.Nacking, o.Rejected = 16, &Rejected{Origin: "mesh", Type: "lds", Message: "no", Clients: 12}
 		}}, Bad, "12 clients reject lds of mesh, and 4 more something else: no"},
-		{"one rejects a list", []func(*Overview){well, func(o *Overview) { o.Nacking, o.Rejected = 1, &Rejected{Origin: "mesh", Type: "lds", Message: "no", Clients: 1} }}, Bad, "1 client rejects lds of mesh: no"},
+		{"one rejects a list", []func(*Overview){well, func(o *Overview) {
+			o.Nacking, o.Rejected = 1, &Rejected{Origin: "mesh", Type: "lds", Message: "no", Clients: 1}
+		}}, Bad, "1 client rejects lds of mesh: no"},
 		{"stuck", []func(*Overview){well, lag(45, false, 1)}, Warn, "Client web-1 has not had the newest cds of mesh since 2026-11-26 03:00:00Z."},
 		{"slow origin", []func(*Overview){well, lag(45, true, 4)}, Warn, "Client web-1 has not had the newest cds of mesh since 2026-11-26 03:00:00Z, nor have 3 others: the origin has not answered."},
 		{"disk full", []func(*Overview){well, func(o *Overview) { o.Snapshot = &Snapshot{Error: "no space left on device"} }}, Warn, "The snapshot is not written: no space left on device."},

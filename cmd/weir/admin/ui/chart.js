@@ -26,7 +26,12 @@ function Legend({ title, at, lines, format, index }) {
 
 const plain = (v) => String(Math.round(v * 100) / 100);
 
-// Chart is one chart. Lines are [name, colour, values]; format makes a value a text.
+// Steps between the lines of the value axis: whole numbers, and powers of two for bytes.
+export const wholes = Array.from({ length: 10 }, (_, i) => [1, 2, 5].map((n) => n * 10 ** i)).flat();
+export const twos = Array.from({ length: 42 }, (_, i) => 2 ** i);
+
+// Chart is one chart. Lines are [name, colour, values]; format makes a value a text; steps are those
+// of the value axis, if not any.
 export class Chart extends Component {
   constructor(props) {
     super(props);
@@ -68,7 +73,7 @@ export class Chart extends Component {
     const UPlot = await load();
     if (this.gone) return;
     this.plot?.destroy();
-    const { lines, bars, format = plain, max } = this.props;
+    const { lines, bars, format = plain, max, steps } = this.props;
     const axis = { stroke: colour('dim'), grid: { stroke: colour('line'), width: 1 }, ticks: { show: false }, font: '11px system-ui, sans-serif' };
     this.plot = new UPlot({
       width: this.box.clientWidth,
@@ -79,7 +84,7 @@ export class Chart extends Component {
       hooks: { setCursor: [(u) => u.cursor.idx !== this.state.index && this.setState({ index: u.cursor.idx ?? null })] },
       // Half a bar has room at each end.
       scales: { x: !bars ? {} : { range: (u, low, high) => { const half = (u.data[0][1] - u.data[0][0]) / 2 || 30; return [low - half, high + half]; } }, y: { range: (_, low, high) => [0, max ?? Math.max(high * 1.1, 1)] } },
-      axes: [{ ...axis, size: 28, space: 70, values: (_, all) => all.map((t) => hours(t, all.length > 1 && all[1] - all[0] < 60)) }, { ...axis, size: 56, values: (_, all) => all.map((v) => format(v)) }],
+      axes: [{ ...axis, size: 28, space: 70, values: (_, all) => all.map((t) => hours(t, all.length > 1 && all[1] - all[0] < 60)) }, { ...axis, size: 56, incrs: steps, values: (_, all) => all.map((v) => format(v)) }],
       series: [{},
         ...lines.map(([label, name]) => ({
           label,

@@ -81,7 +81,7 @@ export function Clients({ filter }) {
   const { limit, ...rest } = filter;
   return html`<${View} name="clients" title="Clients" sub="Worst first: who rejects, then who has been behind for longest." json=${`/clients${query(rest)}`}>
     <${Filter} filter=${rest} />
-    <${ClientRows} filter=${rest} size=${Number(limit) || 100} />
+    <${ClientRows} filter=${rest} size=${Number(limit) || 50} />
   <//>`;
 }
 

@@ -17,7 +17,7 @@ function Entry({ r }) {
     <p class="message">${r.message}</p>
     <div class="entry-foot">
       <span class="share" role="img" aria-label=${`${r.clients} of ${r.have_it}`}><i style=${{ width: `${share * 100}%` }}></i></span>
-      <span class="num"><b>${plural(r.clients, 'client')}</b> said so, ${num(r.count)} times; ${num(r.have_it)} have it now</span>
+      <span class="num"><b>${plural(r.clients, 'client')}</b> said so, ${plural(r.count, 'time')}; ${num(r.have_it)} have it now</span>
     </div>
     <ul class="examples" aria-label="Examples">${(r.examples ?? []).map((e) => html`<li key=${e.node_id + e.at}>
       <a href=${links.client(e.node_id)} data-node=${e.node_id} data-href=${links.client(e.node_id)}>${e.node_id || e.peer}</a> <span class="dim num">${e.peer}, <${Ago} at=${e.at} /></span>

@@ -30,7 +30,7 @@ export function Resources({ filter }) {
   const { q, limit, ...rest } = filter;
   const set = (change) => { location.hash = links.resources({ ...filter, ...change }); };
   const match = q ? (q.includes('*') ? q : `*${q}*`) : '';
-  const path = `/resources${query({ ...rest, match, limit: limit || 200 })}`;
+  const path = `/resources${query({ ...rest, match, limit: limit || 100 })}`;
   return html`<${View} name="resources" title="Resources" json=${path}>
     <form class="filter" role="search" aria-label="Filter" onSubmit=${(e) => e.preventDefault()}>
       <label>Name<input name="q" value=${q ?? ''} placeholder="a part of it, * for some" onInput=${(e) => set({ q: e.target.value })} /></label>
@@ -45,7 +45,7 @@ export function Resources({ filter }) {
       <${Table} label="Resources" rows=${d.resources} columns=${columns} empty="No resource is like that." href=${links.resource}
         attrs=${(r) => ({ key: [r.origin, r.group, r.type, r.name, r.collection, r.constraints, r.wildcard].join(' '), 'data-resource': r.name })} />
       <div class="paging"><span class="dim">${plural(d.resources.length, 'resource')}${d.truncated && ', and more'}</span>
-        ${d.truncated && html`<button class="quiet" onClick=${() => set({ limit: 5 * (Number(limit) || 200) })}>More</button>`}</div>`}<//>
+        ${d.truncated && html`<button class="quiet" onClick=${() => set({ limit: 5 * (Number(limit) || 100) })}>More</button>`}</div>`}<//>
   <//>`;
 }
 
