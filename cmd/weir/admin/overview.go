@@ -264,6 +264,9 @@ func (a *Admin) rejected(o *Overview, now map[[2]string]*Rejected) {
 		if is := now[[2]string{x.Origin, x.TypeURL}]; is != nil && x.Clients > most {
 			most = x.Clients
 			is.Resource, is.Message = x.Resource, x.Message
+			if n := len(x.Examples); n > 0 { // in a client's own words, where the book has # and {node}
+				is.Message = x.Examples[n-1].Message
+			}
 			o.Rejected = is
 		}
 	}
