@@ -47,7 +47,7 @@ func TestOverview(t *testing.T) {
 		return []downstream.Rejection{
 			{Origin: "mesh", TypeURL: xds.ListenerType, Message: "of nobody now", Clients: 99},
 			{Origin: "mesh", TypeURL: xds.ClusterType, Resource: "a", Message: "few", Clients: 1},
-			{Origin: "mesh", TypeURL: xds.ClusterType, Resource: "b", Message: "many", Clients: 2},
+			{Origin: "mesh", TypeURL: xds.ClusterType, Resource: "b", Message: "many {node}", Clients: 2, Examples: []downstream.RejectionExample{{Message: "many"}}},
 		}
 	}
 	w.ready.Origins = []OriginReadiness{{Name: "mesh", Unanswered: []string{"eds"}}}
