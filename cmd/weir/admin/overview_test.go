@@ -65,7 +65,7 @@ func TestOverview(t *testing.T) {
 	if s := o.Stuck; s == nil || s.NodeID != "slow" || s.Type != "eds" || !s.Unanswered {
 		t.Errorf("stuck is %+v", s)
 	}
-	if r := o.Rejected; r == nil || r.Resource != "b" || r.NodeID != "no" || r.Clients != 1 {
+	if r := o.Rejected; r == nil || r.Resource != "b" || r.NodeID != "no" || r.Clients != 1 || r.Message != "many" {
 		t.Errorf("rejected is %+v", r)
 	}
 	if o.Stale != 3 || o.StaleFor < 4 || o.StaleFor > 15 || o.State != Bad || !strings.HasPrefix(o.Sentence, "Origin mesh is away since ") {
