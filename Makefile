@@ -6,7 +6,7 @@ SHELL := /bin/bash
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
 
-.PHONY: build test conformance demo lint bench compare image binaries chart release release-check chaos soak redteam real gateway istio kube page
+.PHONY: build test conformance demo lint bench compare image binaries chart release release-check chaos soak redteam real gateway istio kube page stories
 
 # VERSION=v1.2.3 is for a source archive. In a clone Go finds the tag by itself.
 build:
@@ -103,6 +103,11 @@ kube: binaries
 page:
 	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/weir
 	cd .ci/page && go vet ./... && WEIR_BINARY="$(CURDIR)/bin/weir" go test -count=1 -timeout 9m $(TESTFLAGS) .
+
+# Twelve faults in running fleets, and what somebody on call sees of each. Needs prometheus; root for the disk that is full.
+stories:
+	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/weir
+	cd .ci/stories && go vet ./... && WEIR_BINARY="$(CURDIR)/bin/weir" go test -count=1 -parallel 12 -timeout 5m $(TESTFLAGS) .
 
 # What is published for the tag at HEAD, in dist/. VERSION=v1.2.3, if given, has to be that tag. See contributing.md.
 release:

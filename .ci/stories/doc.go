@@ -1,0 +1,7 @@
+// Package stories makes twelve faults in running fleets, and holds what somebody on call sees of each
+// against the cause: the alert, the headline of the page, weir status, and weir explain.
+//
+// A fleet is the real weir between a scripted origin and clients. One real Prometheus scrapes all of
+// them once a second, with a copy of the chart's rules in which hours and minutes are read as seconds,
+// in for and in windows; nothing else is changed. Each fleet is a job of its own. Run it by make stories.
+package stories

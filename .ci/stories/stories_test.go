@@ -1,0 +1,194 @@
+package stories
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
+
+	"github.com/weir-xds/weir/cmd/weir/weirtest"
+	"github.com/weir-xds/weir/relay/relaytest"
+)
+
+func TestSlowOrigin(t *testing.T) {
+	f := newFleet(t, nil)
+	f.crowd(10)
+	f.calm()
+	f.link.delay.Store(int64(8 * time.Second))
+	for i := range 16 {
+		f.client(fmt.Sprintf("new-%02d", i), fmt.Sprintf("group-%02d", i), relaytest.ClientConfig{})
+		time.Sleep(time.Second)
+	}
+	f.check(tells{alert: "WeirOriginSlow", may: []string{"WeirOriginPartlyAway", "WeirPropagationSlow"}, headline: `.`, status: `.`,
+		node: "new-15", name: cluster(0), explain: `.`})
+}
+
+func TestHalfReject(t *testing.T) {
+	f := newFleet(t, nil)
+	var bad atomic.Bool
+	for i := range 10 {
+		f.client(fmt.Sprintf("strict-%02d", i), "web", relaytest.ClientConfig{Reject: func(*relaytest.Response) string {
+			if bad.Load() {
+				return "no such field: lb_subset"
+			}
+			return ""
+		}})
+	}
+	f.crowd(10)
+	f.calm()
+	bad.Store(true)
+	for _, word := range []string{"ba", "bad", "badd", "baddd"} {
+		f.change(word)
+		time.Sleep(time.Second)
+	}
+	f.check(tells{alert: "WeirManyClientsReject", may: []string{"WeirClientsReject"}, headline: `10 clients reject cds.*no such field: lb_subset`,
+		status: `no such field: lb_subset`, node: "strict-03", name: cluster(0), explain: `no such field: lb_subset`})
+}
+
+func TestStuckClient(t *testing.T) {
+	f := newFleet(t, nil)
+	f.crowd(10)
+	f.calm()
+	f.client("stuck", "web", relaytest.ClientConfig{ManualACK: true})
+	f.check(tells{alert: "WeirClientBehind", headline: `stuck has not had the newest cds`, status: `1 not in sync|stuck`,
+		node: "stuck", name: cluster(0), explain: `not answered|has not acknowledged|ack`})
+}
+
+func TestCertificateExpired(t *testing.T) {
+	authority := weirtest.NewAuthority(t, "corp")
+	authority.IssueUntil("weir", 2, time.Now().Add(20*time.Second))
+	f := newFleet(t, func(c weirtest.Config) {
+		c.Listener().Set("tls", map[string]any{"cert": authority.Path("weir.pem"), "key": authority.Path("weir.key")})
+	})
+	f.dial = []grpc.DialOption{grpc.WithTransportCredentials(credentials.NewClientTLSFromCert(authority.Pool, ""))}
+	f.crowd(10)
+	f.check(tells{alert: "WeirCertificateExpired", may: []string{"WeirCertificateExpires", "WeirHandshakesFail"}, headline: `certificate \(listener\) has expired`,
+		status: `certificate \(listener\) has expired`})
+}
+
+func TestGuardHolds(t *testing.T) {
+	f := newFleet(t, nil)
+	f.crowd(10)
+	f.calm()
+	f.origin.Stop()
+	for i := range 18 {
+		f.origin.Remove(relaytest.ClusterType, cluster(i))
+	}
+	f.origin.Start()
+	f.check(tells{alert: "WeirGuardHolds", headline: `guard holds back 18 removals of plane`, status: `18 removals held`,
+		node: "good-00", name: cluster(0), explain: `guard`})
+}
+
+func TestDiskFull(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("mounting a disk of some size needs root")
+	}
+	disk := t.TempDir()
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=1m", "stories", disk).CombinedOutput(); err != nil {
+		t.Skipf("no disk can be mounted: %v, %s", err, out)
+	}
+	t.Cleanup(func() { _ = exec.Command("umount", "-l", disk).Run() })
+	f := newFleet(t, func(c weirtest.Config) {
+		c.Set("cache.snapshot", map[string]any{"path": filepath.Join(disk, "snapshot"), "interval": "1s"})
+	})
+	f.crowd(10)
+	f.calm()
+	fill, err := os.Create(disk + "/fill")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, err = fill.Write(make([]byte, 4096))
+	}
+	_ = fill.Close()
+	for _, word := range []string{"a", "ab", "abc", "abcd", "abcde", "abcdef"} {
+		f.change(word)
+		time.Sleep(1500 * time.Millisecond)
+	}
+	f.check(tells{alert: "WeirSnapshotNotWritten", headline: `snapshot is not written.*no space left`, status: `not written.*no space left`})
+}
+
+func TestWrongToken(t *testing.T) {
+	f := newFleet(t, nil)
+	f.crowd(10)
+	f.calm()
+	f.origin.Refuse(status.Error(codes.Unauthenticated, "the token is unknown"))
+	f.origin.CloseConns()
+	f.check(tells{alert: "WeirOriginDistrusts", may: []string{"WeirServesStale"}, headline: `plane is away.*the token is unknown`, status: `the token is unknown`,
+		node: "good-00", name: cluster(0), explain: `the token is unknown`})
+}
+
+func TestReconnectStorm(t *testing.T) {
+	f := newFleet(t, nil)
+	f.crowd(10)
+	f.calm()
+	stop := time.Now().Add(15 * time.Second)
+	for time.Now().Before(stop) {
+		for i, c := range f.clients {
+			c.Close()
+			c.Open(relaytest.Node(fmt.Sprintf("good-%02d", i), "web"))
+			c.Subscribe(relaytest.ClusterType, "*")
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	f.check(tells{alert: "WeirReconnectStorm", headline: `.`, status: `.`})
+}
+
+func TestColdGroup(t *testing.T) {
+	f := newFleet(t, nil)
+	f.crowd(10)
+	f.calm()
+	f.origin.Stop()
+	f.client("cold", "new", relaytest.ClientConfig{})
+	f.check(tells{alert: "WeirOriginAway", may: []string{"WeirServesStale", "WeirClientBehind"}, headline: `plane is away`, status: `disconnected`,
+		node: "cold", name: cluster(0), explain: `plane`})
+}
+
+func TestFileRefused(t *testing.T) {
+	f := newFleet(t, nil)
+	f.crowd(10)
+	f.calm()
+	if err := os.WriteFile(f.file(), []byte("origins: [{ name: plane, gprc: {} }]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f.check(tells{alert: "WeirConfigRefused", headline: `configuration file was refused.*gprc`, status: `file was refused(.|\n)*gprc`})
+}
+
+func TestMemoryShort(t *testing.T) {
+	f := newFleet(t, func(c weirtest.Config) { c.Set("limits.memory", 1<<30) })
+	f.crowd(10)
+	// More than the least limit that weir takes, of 32 MiB.
+	for i := range 40 {
+		name := fmt.Sprintf("large-%02d", i)
+		f.origin.Set(relaytest.OpaqueType, name, "1", relaytest.Opaque(name, strings.Repeat(fmt.Sprint(i%10), 1<<20)))
+	}
+	large := f.client("large", "web", relaytest.ClientConfig{})
+	large.Subscribe(relaytest.OpaqueType, "*")
+	large.Await(patience, func(s *relaytest.State) bool { return s.Count(relaytest.OpaqueType) == 40 }, "the client has what is large")
+	f.calm()
+	used, _ := f.weir.Metric("weir_memory_used_bytes")
+	f.weir.Reload(f.config.Set("limits.memory", int(used)))
+	time.Sleep(2 * time.Second)
+	f.client("late", "late", relaytest.ClientConfig{}, "brand-new")
+	f.check(tells{alert: "WeirMemoryShort", may: []string{"WeirLimitReached"}, headline: `Memory is short`, status: `.`,
+		node: "late", name: "brand-new", explain: `limit|memory`})
+}
+
+func TestForgottenFreeze(t *testing.T) {
+	f := newFleet(t, nil)
+	f.crowd(10)
+	f.calm()
+	f.run("freeze", "plane")
+	f.change("second")
+	f.check(tells{alert: "WeirFrozen", headline: `plane is frozen by operator`, status: `frozen for .* by operator`,
+		node: "good-00", name: cluster(0), explain: `frozen`})
+}
