@@ -142,7 +142,7 @@ func statusYAML(w io.Writer, pages []byte) error {
 func statusTable(w io.Writer, pages []byte) error {
 	var s standing
 	if err := json.Unmarshal(pages, &s); err != nil {
-		return fmt.Errorf("what the admin port says is not understood: %w", err)
+		return notUnderstood(err)
 	}
 	now := time.Now()
 	// A tabwriter keeps its first error for Flush.
