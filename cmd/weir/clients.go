@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/url"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -56,7 +58,7 @@ func clientsCommand() *cobra.Command {
 	f.String("node", "", "only those with this node `id`, in which * stands for any characters")
 	f.String("identity", "", "only those with this `identity` (spiffe:, uri:, dns:, subject:, uid: or anonymous), in which * stands for any characters")
 	f.Duration("older", 0, "only those that have been out of sync for longer than this")
-	f.Int("limit", 1000, "list so many at most")
+	limit := f.Int("limit", 1000, "list so many at most")
 	complete(cmd, "type", config.ShortNames()...)
 	cmd.RunE = action(func(cmd *cobra.Command, _ []string) error {
 		show, ok := map[string]func(io.Writer, []byte) error{"table": clientsTable, "json": statusJSON, "yaml": statusYAML}[output]
@@ -64,13 +66,13 @@ func clientsCommand() *cobra.Command {
 			return usageError{fmt.Errorf("--output %q is none of table, yaml, json", output)}
 		}
 		q := url.Values{}
-		for _, name := range []string{"unsynced", "nacking", "origin", "type", "group", "node", "identity", "older", "limit"} {
+		for _, name := range []string{"unsynced", "nacking", "origin", "type", "group", "node", "identity", "older"} {
 			if flag := f.Lookup(name); flag.Changed {
 				q.Set(name, flag.Value.String())
 			}
 		}
-		var body json.RawMessage
-		if err := o.get(cmd.Context(), "/clients?"+q.Encode(), &body); err != nil {
+		body, err := o.clients(cmd.Context(), q, *limit)
+		if err != nil {
 			return err
 		}
 		return show(cmd.OutOrStdout(), body)
@@ -78,10 +80,61 @@ func clientsCommand() *cobra.Command {
 	return cmd
 }
 
+// clientsPage is how many clients are asked for at a time.
+const clientsPage = 1000
+
+// clients returns the clients of a running weir that a query admits, up to a limit, page by page.
+// Who has got better meanwhile is on a later page again, and is listed once, as it was.
+func (o *operator) clients(ctx context.Context, q url.Values, limit int) ([]byte, error) {
+	listed, seen := []json.RawMessage{}, map[uint64]bool{}
+	for left := limit; ; {
+		q.Set("limit", strconv.Itoa(min(left, clientsPage)))
+		var answer map[string]json.RawMessage
+		if err := o.get(ctx, "/clients?"+q.Encode(), &answer); err != nil {
+			return nil, err
+		}
+		var page struct {
+			Clients []json.RawMessage `json:"clients"`
+			Next    string            `json:"next"`
+		}
+		body, err := json.Marshal(answer)
+		if err == nil {
+			err = json.Unmarshal(body, &page)
+		}
+		if err != nil {
+			return nil, notUnderstood(err)
+		}
+		for _, c := range page.Clients {
+			var is struct {
+				Stream uint64 `json:"stream"`
+			}
+			if err := json.Unmarshal(c, &is); err != nil {
+				return nil, notUnderstood(err)
+			}
+			if !seen[is.Stream] {
+				listed = append(listed, c)
+			}
+			seen[is.Stream] = true
+		}
+		if left -= len(page.Clients); page.Next == "" || left <= 0 {
+			if answer["clients"], err = json.Marshal(listed); err != nil {
+				return nil, err
+			}
+			return json.Marshal(answer)
+		}
+		q.Set("after", page.Next)
+	}
+}
+
+// notUnderstood is the error of an answer that is not as an admin port's.
+func notUnderstood(err error) error {
+	return fmt.Errorf("what the admin port says is not understood: %w", err)
+}
+
 func clientsTable(w io.Writer, body []byte) error {
 	var all clientList
 	if err := json.Unmarshal(body, &all); err != nil {
-		return fmt.Errorf("what the admin port says is not understood: %w", err)
+		return notUnderstood(err)
 	}
 	now := time.Now()
 	// A tabwriter keeps its first error for Flush.

@@ -2,6 +2,10 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -94,5 +98,75 @@ func TestClients(t *testing.T) {
 		if code != want.code || !strings.Contains(stderr, want.text) || strings.Count(stderr, "\n") != 1 {
 			t.Errorf("%s: %d, %q", flags, code, stderr)
 		}
+	}
+}
+
+// pagedAdmin is an admin port that has so many clients, the first of each page but the first being
+// one that was listed before. It returns its address, and what it was asked.
+func pagedAdmin(t *testing.T, clients int) (address string, asked *[]string) {
+	asked = &[]string{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		*asked = append(*asked, r.URL.RawQuery)
+		limit, err := strconv.Atoi(r.URL.Query().Get("limit"))
+		from, _ := strconv.Atoi(r.URL.Query().Get("after"))
+		if err != nil || limit < 1 {
+			http.Error(w, "limit", http.StatusBadRequest)
+			return
+		}
+		page := map[string]any{"total": clients}
+		var all []map[string]any
+		for i := from; i < clients && len(all) < limit; i++ {
+			stream := i
+			if from > 0 && i == from {
+				stream = 0
+			}
+			all = append(all, map[string]any{"stream": stream, "node_id": fmt.Sprint("web-", stream)})
+		}
+		if from += len(all); from < clients {
+			page["next"] = strconv.Itoa(from)
+		}
+		page["clients"], page["truncated"] = all, from < clients
+		if err := json.NewEncoder(w).Encode(page); err != nil {
+			t.Error(err)
+		}
+	}))
+	t.Cleanup(server.Close)
+	return server.URL, asked
+}
+
+// TestClientsPages: the command asks for one page after the other until it has as many clients as its
+// limit allows, with its filters, and lists none twice.
+func TestClientsPages(t *testing.T) {
+	for _, row := range []struct {
+		limit  string
+		listed int // the table has a line less for each one that is there twice
+		more   string
+		asked  []string
+	}{
+		{"2500", 2498, "", []string{"limit=1000&node=%2A", "after=1000&limit=1000&node=%2A", "after=2000&limit=500&node=%2A"}},
+		{"1500", 1499, "and 1001 more; --limit says how many are listed", []string{"limit=1000&node=%2A", "after=1000&limit=500&node=%2A"}},
+		{"7", 7, "and 2493 more", []string{"limit=7&node=%2A"}},
+	} {
+		address, asked := pagedAdmin(t, 2500)
+		code, stdout, stderr := weir(t, "clients", "--admin", address, "--node", "*", "--limit", row.limit)
+		if code != exitOK || stderr != "" || strings.Count(stdout, "\nweb-") != row.listed || !strings.Contains(stdout, row.more) {
+			t.Errorf("%s: %d, %q, %d clients, want %d", row.limit, code, stderr, strings.Count(stdout, "\nweb-"), row.listed)
+		}
+		if strings.Join(*asked, " ") != strings.Join(row.asked, " ") {
+			t.Errorf("%s: asked %q, want %q", row.limit, *asked, row.asked)
+		}
+	}
+	address, _ := pagedAdmin(t, 2500)
+	_, stdout, _ := weir(t, "clients", "--admin", address, "--limit", "3000", "-o", "json")
+	var all struct {
+		Clients []any `json:"clients"`
+		Total   int   `json:"total"`
+		Next    any   `json:"next"`
+	}
+	if err := json.Unmarshal([]byte(stdout), &all); err != nil || len(all.Clients) != 2498 || all.Total != 2500 || all.Next != nil {
+		t.Errorf("JSON: %v, %d clients of %d, next %v", err, len(all.Clients), all.Total, all.Next)
+	}
+	if code, _, stderr := weir(t, "clients", "--admin", address, "--limit", "0"); code != exitFailed || !strings.Contains(stderr, "limit") {
+		t.Errorf("a limit of nothing: %d, %q", code, stderr)
 	}
 }

@@ -77,7 +77,7 @@ func nacksCommand() *cobra.Command {
 func nacksTable(w io.Writer, body []byte) error {
 	var all nackList
 	if err := json.Unmarshal(body, &all); err != nil {
-		return fmt.Errorf("what the admin port says is not understood: %w", err)
+		return notUnderstood(err)
 	}
 	now := time.Now()
 	// A tabwriter keeps its first error for Flush.

@@ -41,7 +41,10 @@ func TestStatus(t *testing.T) {
 			t.Errorf("the table lacks %q", part)
 		}
 	}
-	if code != exitOK || stderr != "" || strings.Contains(stdout, "\x1b") || strings.Count(stdout, "\n") != 11 {
+	if first, _, _ := strings.Cut(stdout, "\n"); !strings.Contains(first, "client") {
+		t.Errorf("it does not begin with the headline, but with %q", first)
+	}
+	if code != exitOK || stderr != "" || strings.Contains(stdout, "\x1b") || strings.Count(stdout, "\n") != 13 {
 		t.Errorf("got %d, %q and\n%s", code, stderr, stdout)
 	}
 	for format, read := range map[string]func(string, any) error{
@@ -53,7 +56,7 @@ func TestStatus(t *testing.T) {
 		if err := read(stdout, &all); err != nil || code != exitOK || stderr != "" {
 			t.Fatalf("%s: %d, %v, %q in\n%s", format, code, err, stderr, stdout)
 		}
-		for key, inner := range map[string]string{"ready": "state", "origins": "origins", "groups": "groups", "clients": "clients", "nacks": "clients"} {
+		for key, inner := range map[string]string{"overview": "sentence", "ready": "state", "origins": "origins", "groups": "groups", "clients": "clients", "nacks": "clients"} {
 			if all[key][inner] == nil {
 				t.Errorf("%s lacks %s.%s:\n%s", format, key, inner, stdout)
 			}

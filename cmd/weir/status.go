@@ -24,6 +24,9 @@ const statusStreams = 100_000
 // standing is the part of a running weir's admin pages that is shown as tables. As JSON and YAML
 // they are printed as they are.
 type standing struct {
+	Overview struct {
+		Sentence string `json:"sentence"`
+	} `json:"overview"`
 	Ready   admin.Readiness `json:"ready"`
 	Origins struct {
 		Origins  []admin.Origin    `json:"origins"`
@@ -82,16 +85,20 @@ func statusCommand() *cobra.Command {
 	}
 	o.register(cmd)
 	outputFlag(cmd, &output)
+	var again redraw
+	again.register(cmd)
 	cmd.RunE = action(func(cmd *cobra.Command, _ []string) error {
 		show, ok := map[string]func(io.Writer, []byte) error{"table": statusTable, "json": statusJSON, "yaml": statusYAML}[output]
 		if !ok {
 			return usageError{fmt.Errorf("--output %q is none of table, yaml, json", output)}
 		}
-		pages, err := o.pages(cmd.Context())
-		if err != nil {
-			return err
-		}
-		return show(cmd.OutOrStdout(), pages)
+		return again.run(cmd, output, func(ctx context.Context, w io.Writer) error {
+			pages, err := o.pages(ctx)
+			if err != nil {
+				return err
+			}
+			return show(w, pages)
+		})
 	})
 	return cmd
 }
@@ -100,6 +107,7 @@ func statusCommand() *cobra.Command {
 func (o *operator) pages(ctx context.Context) ([]byte, error) {
 	pages := make(map[string]json.RawMessage)
 	for _, page := range []struct{ key, path string }{
+		{"overview", "/overview"},
 		{"origins", "/origins"},
 		{"groups", "/groups"},
 		{"clients", fmt.Sprintf("/clients?limit=%d", statusStreams)},
@@ -142,11 +150,15 @@ func statusYAML(w io.Writer, pages []byte) error {
 func statusTable(w io.Writer, pages []byte) error {
 	var s standing
 	if err := json.Unmarshal(pages, &s); err != nil {
-		return fmt.Errorf("what the admin port says is not understood: %w", err)
+		return notUnderstood(err)
 	}
 	now := time.Now()
 	// A tabwriter keeps its first error for Flush.
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	if s.Overview.Sentence != "" {
+		row(tw, s.Overview.Sentence)
+		_, _ = fmt.Fprintln(tw)
+	}
 	s.summary(tw)
 	_, _ = fmt.Fprintln(tw)
 	row(tw, "ORIGIN", "STATE", "FOR", "SOURCE", "GROUPS", "STREAMS", "RESOURCES", "STALE", "UPDATED", "LAST ERROR")

@@ -25,7 +25,7 @@ type clientFilter struct {
 }
 
 // clientParameters are those that /clients takes.
-var clientParameters = []string{"unsynced", "nacking", "origin", "type", "group", "node", "identity", "older", "limit", "full"}
+var clientParameters = []string{"unsynced", "nacking", "origin", "type", "group", "node", "identity", "older", "limit", "after", "full"}
 
 // filterOf reads the filter of a request. The error names the value that makes no sense.
 func filterOf(r *http.Request, now time.Time, origins []*relay.Origin) (f clientFilter, err error) {
@@ -155,26 +155,6 @@ func matches(glob, text string) bool {
 	return strings.HasSuffix(rest, pieces[last])
 }
 
-// worse orders clients by how much there is to look at: first those that reject what they were
-// sent, then those that have been out of sync for longest, then the rest by age.
-func worse(a, b *downstream.ClientStatus) int {
-	nackingA, sinceA := trouble(a)
-	nackingB, sinceB := trouble(b)
-	switch {
-	case nackingA != nackingB:
-		if nackingA {
-			return -1
-		}
-		return 1
-	case sinceA.IsZero() != sinceB.IsZero():
-		if sinceB.IsZero() {
-			return -1
-		}
-		return 1
-	}
-	return cmp.Or(sinceA.Compare(sinceB), cmp.Compare(a.Stream, b.Stream))
-}
-
 // trouble is whether a client rejects something, and since when it is not in sync; zero: it is.
 func trouble(c *downstream.ClientStatus) (nacking bool, since time.Time) {
 	for i := range c.Types {
@@ -188,30 +168,39 @@ func trouble(c *downstream.ClientStatus) (nacking bool, since time.Time) {
 }
 
 // worst are the clients that a filter admits, those with trouble first.
-func (a *Admin) worst(f *clientFilter) (all []*downstream.ClientStatus) {
+func (a *Admin) worst(f *clientFilter) (all []*placed) {
 	clients := a.cfg.Clients()
 	for i := range clients {
 		if f.admits(&clients[i]) {
-			all = append(all, &clients[i])
+			all = append(all, &placed{placeOf(&clients[i]), &clients[i]})
 		}
 	}
-	slices.SortFunc(all, worse)
+	slices.SortFunc(all, func(x, y *placed) int { return x.place.compare(y.place) })
 	return all
 }
 
 func (a *Admin) clients(w http.ResponseWriter, r *http.Request) {
 	l, err := newList[client](r)
 	full, wrong := flag(r, "full")
+	after, unknown := cursor(r)
 	f, unfit := filterOf(r, time.Now(), a.cfg.Table.Origins())
-	if err = cmp.Or(unfit, err, wrong); err != nil {
+	if err = cmp.Or(unfit, err, wrong, unknown); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	all := a.worst(&f)
+	all, last := a.worst(&f), place{}
 	for _, c := range all {
-		if !l.add(clientOf(c, full)) {
+		if after != nil && c.place.compare(*after) <= 0 {
+			continue
+		}
+		if !l.add(clientOf(c.client, full)) {
 			break
 		}
+		last = c.place
 	}
-	writeJSON(w, http.StatusOK, map[string]any{"clients": l.items, "total": len(all), "truncated": l.more})
+	page := map[string]any{"clients": l.items, "total": len(all), "truncated": l.more}
+	if l.more {
+		page["next"] = last.cursor()
+	}
+	writeJSON(w, http.StatusOK, page)
 }

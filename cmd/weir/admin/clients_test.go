@@ -131,6 +131,60 @@ func TestPageHasTroubleFirst(t *testing.T) {
 	want(t, w.get(fmt.Sprintf("/clients?limit=%d", pageClients)), http.StatusOK, "web-2", "db/3")
 }
 
+// TestClientPages: the pages of a list have every client once, in the order of the whole list, while
+// clients before and after the place of the cursor come and go, the one of the cursor too.
+func TestClientPages(t *testing.T) {
+	w := newWorld(t)
+	now := time.Now()
+	add := func(stream uint64, nacking bool, lacks time.Duration) {
+		s := downstream.TypeStatus{TypeURL: xds.ClusterType, Nacking: nacking}
+		if lacks > 0 {
+			s.UnsyncedSince = now.Add(-lacks)
+		}
+		w.clients = append(w.clients, downstream.ClientStatus{Stream: stream, NodeID: "web", Types: []downstream.TypeStatus{s}})
+	}
+	for i := range uint64(12) {
+		add(i+1, i%4 == 0, time.Duration(i%3)*time.Minute) // with equal times
+	}
+	whole := w.shown("")
+	leave := func(stream uint64) {
+		w.clients = slices.DeleteFunc(w.clients, func(c downstream.ClientStatus) bool { return c.Stream == stream })
+	}
+	var paged []uint64
+	sizes, next := []int{}, ""
+	for turn := 0; turn == 0 || next != ""; turn++ {
+		var page struct {
+			Clients   []client `json:"clients"`
+			Total     int      `json:"total"`
+			Truncated bool     `json:"truncated"`
+			Next      *string  `json:"next"`
+		}
+		rec := w.get("/clients?node=web&limit=5&after=" + next)
+		if err := json.Unmarshal(rec.Body.Bytes(), &page); err != nil || page.Total != len(w.clients) || page.Truncated != (page.Next != nil) || turn > 9 {
+			t.Fatalf("page %d: %v in\n%s", turn, err, rec.Body)
+		}
+		for _, c := range page.Clients {
+			paged = append(paged, c.Stream)
+		}
+		sizes = append(sizes, len(page.Clients))
+		if next = ""; page.Next != nil {
+			next = *page.Next
+		}
+		if turn == 0 {
+			// Of those that were listed two leave, with the last one, and one comes before it.
+			leave(whole[0])
+			leave(whole[4])
+			add(20, true, time.Hour)
+			whole = append(whole, 21)
+			add(21, false, 0)
+			slices.Reverse(w.clients)
+		}
+	}
+	if !slices.Equal(paged, whole) || !slices.Equal(sizes, []int{5, 5, 3}) {
+		t.Errorf("the pages of %v have %v, want %v", sizes, paged, whole)
+	}
+}
+
 // TestBadClientFilters: a value that makes no sense is named, and so is a filter that does not
 // exist: the whole list would look like the answer.
 func TestBadClientFilters(t *testing.T) {
@@ -148,6 +202,9 @@ func TestBadClientFilters(t *testing.T) {
 		"?type=cds&type=eds":  {"type", "twice"},
 		"?older=5s&nacking=x": {`nacking="x"`},
 		"?node=%zz":           {"query"},
+		"?after=2":            {`after="2"`, "next"},
+		"?after=MSAwIDE":      {`after="MSAwIDE"`}, // 1 0 1: another way to write a place
+		"?after=dHJ1ZSAw":     {`after="dHJ1ZSAw"`},
 	} {
 		want(t, w.get("/clients"+query), http.StatusBadRequest, parts...)
 	}

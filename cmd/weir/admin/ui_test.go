@@ -164,7 +164,7 @@ func TestPageShowsFacts(t *testing.T) {
 		"constraints", "shadowed", "absent", "secret", "origin_version", "source", // resources
 		"have_it", "clients", "count", "first", "last", "examples", "message", "left_out", // the book
 		"in_force", "allowed", "denied", "ended", "denials", // authorization
-		"headline", "steps", "versions", "unified", "truncated",
+		"headline", "steps", "versions", "unified", "truncated", "next",
 	} {
 		if !regexp.MustCompile(`\b` + regexp.QuoteMeta(field) + `\b`).Match(all.Bytes()) {
 			t.Errorf("the page does not read %q", field)
