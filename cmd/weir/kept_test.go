@@ -218,7 +218,7 @@ func TestServesWithoutDisk(t *testing.T) {
 	c.Request(relaytest.ClusterType)
 	c.AwaitNames(relaytest.ClusterType, "clients are served", "a")
 	for path, part := range map[string]string{
-		"/origins": `"error": "mkdir `, "/": "not written: mkdir ", "/metrics": `weir_snapshot_last_success_timestamp_seconds 0`,
+		"/origins": `"error": "mkdir `, "/overview": "mkdir ", "/metrics": `weir_snapshot_last_success_timestamp_seconds 0`,
 	} {
 		await(t, path+" shows it", func() bool { _, body := w.get(path); return strings.Contains(body, part) })
 	}
@@ -259,7 +259,7 @@ func TestSnapshotHasNoRoom(t *testing.T) {
 	c.Request(relaytest.ClusterType)
 	c.AwaitNames(relaytest.ClusterType, "clients are served", names...)
 	for path, part := range map[string]string{
-		"/origins": `"left_out_groups": {`, "/": "left out 1 groups", "/metrics": `weir_snapshot_left_out_resources{reason="max_bytes"} 2000`,
+		"/origins": `"left_out_groups": {`, "/overview": `"left_out_groups": {`, "/metrics": `weir_snapshot_left_out_resources{reason="max_bytes"} 2000`,
 	} {
 		await(t, path+" shows it", func() bool { _, body := w.get(path); return strings.Contains(body, part) })
 	}

@@ -33,7 +33,7 @@ var programs = map[string]string{
 // commandsShownBy has the first line of every indented block in the pages, without a comment that is
 // set off, and its tests. Those without a line are configurations, which validate takes.
 var commandsShownBy = map[string]string{
-	"weir explain web-7f9c cds web":                                                                "TestExplainOrder",
+	"weir explain web-7f9c cds web":                                                                "TestExplainOrder TestWeirOfThePages TestCurlOfThePages",
 	"helm install weir deploy/helm/weir -f values.yaml":                                            "TestHelmOfThePages TestKubectlOfThePages",
 	"helm install weir deploy/helm/weir -f values.yaml --set workload.kind=StatefulSet":            "TestHelmOfThePages",
 	"helm upgrade weir deploy/helm/weir -f values.yaml":                                            "TestHelmOfThePages",

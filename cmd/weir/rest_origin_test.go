@@ -94,7 +94,7 @@ func TestRESTOrigin(t *testing.T) {
 	if o := shown.Origins[0]; o.Kind != "rest" || o.Source != s.URL+"/base/" || !o.Connected || o.Streams != 1 {
 		t.Errorf("the admin page shows %+v", o)
 	}
-	if _, body := w.get("/"); !strings.Contains(body, s.URL) {
+	if _, body := w.get("/overview"); !strings.Contains(body, s.URL) {
 		t.Error("the page has no URL")
 	}
 	w.applied(text("150ms"))

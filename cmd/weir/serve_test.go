@@ -210,6 +210,10 @@ func TestAdminPort(t *testing.T) {
 		_, body := w.get("/groups")
 		return strings.Contains(body, `"settled": true`)
 	})
+	await(t, "the overview, which may be a second old, has it", func() bool {
+		_, body := w.get("/overview")
+		return strings.Contains(body, "not to my taste")
+	})
 	for path, parts := range map[string][]string{
 		"/clients":                   {`"node_id": "node-7"`, `"node_cluster": "edge"`, `"dialect": "delta"`, `"type": "cds"`, `"wildcard": true`, `"nacks": 1`},
 		"/origins":                   {`"name": "mesh"`, `"connected": true`, `"resources": 2`, origin.Net().Addr()},
@@ -218,7 +222,7 @@ func TestAdminPort(t *testing.T) {
 		"/resources?type=cds&name=a": {`"@type": "` + relaytest.ClusterType, `"live": true`},
 		"/resources?bodies=true":     {`"connect_timeout": "1s"`},
 		"/config":                    {"x-key: '***'", "ready_wait: 30s", origin.Net().Addr()},
-		"/":                          {"node-7", "mesh", "connected", "not to my taste"},
+		"/overview":                  {"node-7", "mesh", "connected", "not to my taste"},
 		"/metrics": {
 			`weir_upstream_connected{origin="mesh"} 1`, `weir_downstream_streams{dialect="delta"} 1`,
 			`weir_cache_entries{origin="mesh",type="cds"} 1`, `weir_downstream_nacks_total{dialect="delta",type="lds"} 1`,
