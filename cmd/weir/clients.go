@@ -1,11 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -18,21 +21,25 @@ import (
 
 // clientList is what a running weir says of its clients: the part that is shown as a table.
 type clientList struct {
-	Clients []struct {
-		NodeID   string       `json:"node_id"`
-		Cluster  string       `json:"node_cluster"`
-		Peer     string       `json:"peer"`
-		Identity string       `json:"identity"`
-		Origin   string       `json:"origin"`
-		Group    string       `json:"group"`
-		Since    time.Time    `json:"since"`
-		Types    []clientType `json:"types"`
-	} `json:"clients"`
-	Total int `json:"total"`
+	Clients []clientLine `json:"clients"`
+	Total   int          `json:"total"`
+}
+
+type clientLine struct {
+	replica  string
+	NodeID   string       `json:"node_id"`
+	Cluster  string       `json:"node_cluster"`
+	Peer     string       `json:"peer"`
+	Identity string       `json:"identity"`
+	Origin   string       `json:"origin"`
+	Group    string       `json:"group"`
+	Since    time.Time    `json:"since"`
+	Types    []clientType `json:"types"`
 }
 
 type clientType struct {
 	Type          string    `json:"type"`
+	Nacking       bool      `json:"nacking"`
 	UnsyncedSince time.Time `json:"unsynced_since"`
 	Rejected      *struct {
 		Message string    `json:"message"`
@@ -48,6 +55,7 @@ func clientsCommand() *cobra.Command {
 		Args:  arguments,
 	}
 	o.register(cmd)
+	o.registerAll(cmd)
 	outputFlag(cmd, &output)
 	f := cmd.Flags()
 	f.Bool("unsynced", false, "only those that have not accepted all they are owed")
@@ -61,21 +69,16 @@ func clientsCommand() *cobra.Command {
 	limit := f.Int("limit", 1000, "list so many at most")
 	complete(cmd, "type", config.ShortNames()...)
 	cmd.RunE = action(func(cmd *cobra.Command, _ []string) error {
-		show, ok := map[string]func(io.Writer, []byte) error{"table": clientsTable, "json": statusJSON, "yaml": statusYAML}[output]
-		if !ok {
-			return usageError{fmt.Errorf("--output %q is none of table, yaml, json", output)}
-		}
 		q := url.Values{}
 		for _, name := range []string{"unsynced", "nacking", "origin", "type", "group", "node", "identity", "older"} {
 			if flag := f.Lookup(name); flag.Changed {
 				q.Set(name, flag.Value.String())
 			}
 		}
-		body, err := o.clients(cmd.Context(), q, *limit)
-		if err != nil {
-			return err
-		}
-		return show(cmd.OutOrStdout(), body)
+		return o.show(cmd.Context(), cmd.OutOrStdout(), output, lookup{
+			func(ctx context.Context, o *operator) ([]byte, error) { return o.clients(ctx, maps.Clone(q), *limit) },
+			func(w io.Writer, all []reply[[]byte]) error { return clientsTable(w, all, *limit) },
+		})
 	})
 	return cmd
 }
@@ -131,15 +134,52 @@ func notUnderstood(err error) error {
 	return fmt.Errorf("what the admin port says is not understood: %w", err)
 }
 
-func clientsTable(w io.Writer, body []byte) error {
+// worse orders the clients of several replicas as each orders its own.
+func (c *clientLine) worse(other *clientLine) int {
+	trouble := func(c *clientLine) (calm int, since time.Time) {
+		calm = 2
+		for i := range c.Types {
+			t := &c.Types[i]
+			if t.Nacking {
+				calm = 0
+			}
+			if at := t.UnsyncedSince; !at.IsZero() && (since.IsZero() || at.Before(since)) {
+				since = at
+			}
+		}
+		if calm > 0 && !since.IsZero() {
+			calm = 1
+		}
+		return calm, since
+	}
+	calm, since := trouble(c)
+	otherCalm, otherSince := trouble(other)
+	return cmp.Or(cmp.Compare(calm, otherCalm), since.Compare(otherSince))
+}
+
+func clientsTable(w io.Writer, said []reply[[]byte], limit int) error {
 	var all clientList
-	if err := json.Unmarshal(body, &all); err != nil {
-		return notUnderstood(err)
+	for i := range said {
+		var one clientList
+		if said[i].err != nil {
+			continue
+		}
+		if err := json.Unmarshal(said[i].said, &one); err != nil {
+			return notUnderstood(err)
+		}
+		for j := range one.Clients {
+			one.Clients[j].replica = said[i].replica
+		}
+		all.Clients, all.Total = append(all.Clients, one.Clients...), all.Total+one.Total
+	}
+	if len(said) > 1 {
+		slices.SortStableFunc(all.Clients, func(a, b clientLine) int { return a.worse(&b) })
+		all.Clients = all.Clients[:min(limit, len(all.Clients))]
 	}
 	now := time.Now()
 	// A tabwriter keeps its first error for Flush.
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	row(tw, "NODE", "CLUSTER", "PEER", "IDENTITY", "ORIGIN", "GROUP", "CONNECTED", "BEHIND", "REJECTS")
+	row(tw, headOf(said, "NODE", "CLUSTER", "PEER", "IDENTITY", "ORIGIN", "GROUP", "CONNECTED", "BEHIND", "REJECTS")...)
 	for i := range all.Clients {
 		c := &all.Clients[i]
 		var behind, rejects []string
@@ -151,15 +191,16 @@ func clientsTable(w io.Writer, body []byte) error {
 				rejects = append(rejects, fmt.Sprintf("%s %s ago: %s", t.Type, ago(now, r.At), r.Message))
 			}
 		}
-		row(tw, c.NodeID, c.Cluster, c.Peer, c.Identity, c.Origin, c.Group, ago(now, c.Since),
-			strings.Join(behind, ", "), strings.Join(rejects, "; "))
+		row(tw, withReplica(c.replica, c.NodeID, c.Cluster, c.Peer, c.Identity, c.Origin, c.Group, ago(now, c.Since),
+			strings.Join(behind, ", "), strings.Join(rejects, "; "))...)
 	}
 	if err := tw.Flush(); err != nil {
 		return err
 	}
 	if more := all.Total - len(all.Clients); more > 0 {
-		_, err := fmt.Fprintf(w, "and %d more; --limit says how many are listed\n", more)
-		return err
+		if _, err := fmt.Fprintf(w, "and %d more; --limit says how many are listed\n", more); err != nil {
+			return err
+		}
 	}
-	return nil
+	return failures(w, said)
 }

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/url"
+	"sort"
 	"text/tabwriter"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 // nackList is what a running weir says of rejections: the part that is shown as tables.
 type nackList struct {
 	Book []struct {
+		replica       string
 		Origin        string    `json:"origin"`
 		Type          string    `json:"type"`
 		Resource      string    `json:"resource"`
@@ -30,7 +33,7 @@ type nackList struct {
 			NodeID string `json:"node_id"`
 		} `json:"examples"`
 	} `json:"book"`
-	LeftOut int `json:"book_left_out"`
+	LeftOut int `json:"left_out"`
 	Origins []struct {
 		Origin string `json:"origin"`
 		Group  string `json:"group"`
@@ -48,49 +51,66 @@ func nacksCommand() *cobra.Command {
 		Args:  arguments,
 	}
 	o.register(cmd)
+	o.registerAll(cmd)
 	outputFlag(cmd, &output)
 	f := cmd.Flags()
 	f.String("origin", "", "only what the origin of this `name` has")
 	f.String("type", "", "only the `type`, as cds or a full URL")
-	f.Int("limit", 1000, "list so many at most")
+	limit := f.Int("limit", 1000, "list so many at most")
 	complete(cmd, "type", config.ShortNames()...)
 	cmd.RunE = action(func(cmd *cobra.Command, _ []string) error {
-		show, ok := map[string]func(io.Writer, []byte) error{"table": nacksTable, "json": statusJSON, "yaml": statusYAML}[output]
-		if !ok {
-			return usageError{fmt.Errorf("--output %q is none of table, yaml, json", output)}
-		}
 		q := url.Values{}
 		for _, name := range []string{"origin", "type", "limit"} {
 			if flag := f.Lookup(name); flag.Changed {
 				q.Set(name, flag.Value.String())
 			}
 		}
-		var body json.RawMessage
-		if err := o.get(cmd.Context(), "/nacks/book?"+q.Encode(), &body); err != nil {
-			return err
-		}
-		return show(cmd.OutOrStdout(), body)
+		return o.show(cmd.Context(), cmd.OutOrStdout(), output, lookup{
+			func(ctx context.Context, o *operator) ([]byte, error) {
+				var body json.RawMessage
+				err := o.get(ctx, "/nacks/book?"+q.Encode(), &body)
+				return body, err
+			},
+			func(w io.Writer, all []reply[[]byte]) error { return nacksTable(w, all, *limit) },
+		})
 	})
 	return cmd
 }
 
-func nacksTable(w io.Writer, body []byte) error {
+func nacksTable(w io.Writer, said []reply[[]byte], limit int) error {
 	var all nackList
-	if err := json.Unmarshal(body, &all); err != nil {
-		return notUnderstood(err)
+	for i := range said {
+		var one nackList
+		if said[i].err != nil {
+			continue
+		}
+		if err := json.Unmarshal(said[i].said, &one); err != nil {
+			return notUnderstood(err)
+		}
+		for j := range one.Book {
+			one.Book[j].replica = said[i].replica
+		}
+		all.Book, all.LeftOut = append(all.Book, one.Book...), all.LeftOut+one.LeftOut
+		all.Origins = append(all.Origins, one.Origins...)
+	}
+	if len(said) > 1 {
+		sort.SliceStable(all.Book, func(i, j int) bool { return all.Book[i].Last.After(all.Book[j].Last) })
+		if more := len(all.Book) - limit; more > 0 {
+			all.Book, all.LeftOut = all.Book[:limit], all.LeftOut+more
+		}
 	}
 	now := time.Now()
 	// A tabwriter keeps its first error for Flush.
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	row(tw, "LAST", "FIRST", "ORIGIN", "TYPE", "RESOURCE", "VERSION", "CLIENTS", "HAVE IT", "TIMES", "FOR EXAMPLE", "BECAUSE")
+	row(tw, headOf(said, "LAST", "FIRST", "ORIGIN", "TYPE", "RESOURCE", "VERSION", "CLIENTS", "HAVE IT", "TIMES", "FOR EXAMPLE", "BECAUSE")...)
 	for i := range all.Book {
 		x := &all.Book[i]
 		example := ""
 		if n := len(x.Examples); n > 0 {
 			example = x.Examples[n-1].NodeID
 		}
-		row(tw, ago(now, x.Last), ago(now, x.First), x.Origin, x.Type, x.Resource, x.OriginVersion,
-			x.Clients, x.HaveIt, x.Count, example, x.Message)
+		row(tw, withReplica(x.replica, ago(now, x.Last), ago(now, x.First), x.Origin, x.Type, x.Resource, x.OriginVersion,
+			x.Clients, x.HaveIt, x.Count, example, x.Message)...)
 	}
 	if all.LeftOut > 0 {
 		row(tw, fmt.Sprintf("and %d more", all.LeftOut))
@@ -103,5 +123,8 @@ func nacksTable(w io.Writer, body []byte) error {
 		x := &all.Origins[i]
 		row(tw, x.Origin, x.Group, x.Type, x.Count, x.Reason)
 	}
-	return tw.Flush()
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	return failures(w, said)
 }

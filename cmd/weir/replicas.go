@@ -3,8 +3,10 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"slices"
@@ -22,7 +24,7 @@ const (
 	replicasAtOnce = 16
 )
 
-// registerAll adds --all, for commands that act, to those of register.
+// registerAll adds --all to the flags of register.
 func (o *operator) registerAll(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.all, "all", "",
 		"`dns:///NAME:PORT` instead of --admin: ask the admin ports of all addresses behind a name, so every replica")
@@ -39,35 +41,152 @@ func (o *operator) act(cmd *cobra.Command, path string) error {
 		}
 		return err
 	}
-	replicas, err := o.replicas(cmd.Context())
+	all, err := askAll(cmd.Context(), o, func(ctx context.Context, r *operator) (string, error) { return r.post(ctx, path) })
 	if err != nil {
 		return err
 	}
-	lines, failed := make([]string, len(replicas)), make([]bool, len(replicas))
-	var asked errgroup.Group
-	asked.SetLimit(replicasAtOnce)
-	for i, r := range replicas {
-		asked.Go(func() error {
-			said, err := r.post(cmd.Context(), path)
-			lines[i], failed[i] = r.address+": "+said, err != nil
-			if err != nil {
-				lines[i] = oneLine(strings.ReplaceAll(err.Error(), "\n", "; "))
-			}
-			return nil
-		})
-	}
-	_ = asked.Wait() // none fails as a whole
-	var missing []string
-	for i, line := range lines {
-		if failed[i] {
-			missing = append(missing, replicas[i].address)
+	for i := range all {
+		line := all[i].replica + ": " + all[i].said
+		if all[i].err != nil {
+			line = all[i].failure()
 		}
 		if _, err := fmt.Fprintln(cmd.OutOrStdout(), line); err != nil {
 			return err
 		}
 	}
-	if len(missing) > 0 {
-		return fmt.Errorf("%s: %d of %d replicas failed: %s", o.all, len(missing), len(replicas), strings.Join(missing, ", "))
+	return failedOf(o, all)
+}
+
+// reply is what a replica said, or why it said nothing.
+type reply[T any] struct {
+	replica string // its address; empty without --all
+	said    T
+	err     error
+}
+
+// failure is the error in one line, which names the replica.
+func (a *reply[T]) failure() string {
+	return oneLine(strings.ReplaceAll(a.err.Error(), "\n", "; "))
+}
+
+// askAll asks every replica, side by side, and has a reply of each, in the order of addresses.
+func askAll[T any](ctx context.Context, o *operator, ask func(context.Context, *operator) (T, error)) ([]reply[T], error) {
+	replicas, err := o.replicas(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]reply[T], len(replicas))
+	var asked errgroup.Group
+	asked.SetLimit(replicasAtOnce)
+	for i, r := range replicas {
+		asked.Go(func() error {
+			all[i].replica = r.address
+			all[i].said, all[i].err = ask(ctx, r)
+			return nil
+		})
+	}
+	return all, asked.Wait() // none fails as a whole
+}
+
+// failedOf returns an error that names the replicas that failed, if some did.
+func failedOf[T any](o *operator, all []reply[T]) error {
+	var missing []string
+	for i := range all {
+		if all[i].err != nil {
+			missing = append(missing, all[i].replica)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s: %d of %d replicas failed: %s", o.all, len(missing), len(all), strings.Join(missing, ", "))
+}
+
+// lookup is how a command shows what a running weir says, which is a JSON object.
+type lookup struct {
+	ask   func(context.Context, *operator) ([]byte, error)
+	table func(io.Writer, []reply[[]byte]) error
+}
+
+// show shows what a running weir says, or with --all every replica. A replica that says nothing has
+// a line, too, and the error says how many these are.
+func (o *operator) show(ctx context.Context, w io.Writer, output string, l lookup) error {
+	text, ok := map[string]func(io.Writer, []byte) error{"table": nil, "json": statusJSON, "yaml": statusYAML}[output]
+	if !ok {
+		return usageError{fmt.Errorf("--output %q is none of table, yaml, json", output)}
+	}
+	var all []reply[[]byte]
+	var err error
+	if o.all != "" {
+		all, err = askAll(ctx, o, l.ask)
+	} else {
+		all = make([]reply[[]byte], 1)
+		all[0].said, err = l.ask(ctx, o)
+	}
+	if err != nil {
+		return err
+	}
+	switch {
+	case text == nil:
+		err = l.table(w, all)
+	case o.all == "":
+		err = text(w, all[0].said)
+	default:
+		var body []byte
+		if body, err = listed(all); err == nil {
+			err = text(w, body)
+		}
+	}
+	return cmp.Or(err, failedOf(o, all))
+}
+
+// listed is a JSON list of what the replicas say, each with its address as replica.
+func listed(all []reply[[]byte]) ([]byte, error) {
+	list := []map[string]any{}
+	for i := range all {
+		item := map[string]any{}
+		if all[i].err != nil {
+			item["error"] = all[i].failure()
+		} else {
+			var said map[string]json.RawMessage
+			if err := json.Unmarshal(all[i].said, &said); err != nil {
+				return nil, notUnderstood(err)
+			}
+			for key, value := range said {
+				item[key] = value
+			}
+		}
+		item["replica"] = all[i].replica
+		list = append(list, item)
+	}
+	return json.Marshal(list)
+}
+
+// withReplica puts the address of a replica before the cells of a row, where there is one.
+func withReplica(replica string, cells ...any) []any {
+	if replica == "" {
+		return cells
+	}
+	return append([]any{replica}, cells...)
+}
+
+// headOf is the head of a table, with a column for the replica if it shows several.
+func headOf(all []reply[[]byte], cells ...any) []any {
+	if all[0].replica == "" {
+		return cells
+	}
+	return append([]any{"REPLICA"}, cells...)
+}
+
+// failures writes a line for each replica that said nothing.
+func failures(w io.Writer, all []reply[[]byte]) error {
+	for i := range all {
+		if all[i].err == nil {
+			continue
+		}
+		if _, err := fmt.Fprintln(w, all[i].failure()); err != nil {
+			return err
+		}
 	}
 	return nil
 }

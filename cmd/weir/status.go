@@ -26,6 +26,9 @@ const statusStreams = 100_000
 type standing struct {
 	Overview struct {
 		Sentence string `json:"sentence"`
+		Clients  int    `json:"clients"`
+		Unsynced int    `json:"unsynced"`
+		Stale    int    `json:"stale"`
 	} `json:"overview"`
 	Ready   admin.Readiness `json:"ready"`
 	Origins struct {
@@ -84,29 +87,28 @@ func statusCommand() *cobra.Command {
 		Args:  arguments,
 	}
 	o.register(cmd)
+	o.registerAll(cmd)
 	outputFlag(cmd, &output)
 	var again redraw
 	again.register(cmd)
 	cmd.RunE = action(func(cmd *cobra.Command, _ []string) error {
-		show, ok := map[string]func(io.Writer, []byte) error{"table": statusTable, "json": statusJSON, "yaml": statusYAML}[output]
-		if !ok {
-			return usageError{fmt.Errorf("--output %q is none of table, yaml, json", output)}
-		}
 		return again.run(cmd, output, func(ctx context.Context, w io.Writer) error {
-			pages, err := o.pages(ctx)
-			if err != nil {
-				return err
-			}
-			return show(w, pages)
+			return o.show(ctx, w, output, lookup{
+				func(ctx context.Context, r *operator) ([]byte, error) {
+					// Of several replicas there is one line each, for which no list is needed.
+					return r.pages(ctx, o.all != "" && output == formats[0])
+				},
+				statusTables,
+			})
 		})
 	})
 	return cmd
 }
 
-// pages merges the admin pages into one JSON object.
-func (o *operator) pages(ctx context.Context) ([]byte, error) {
+// pages merges the admin pages into one JSON object. Brief: with the overview alone.
+func (o *operator) pages(ctx context.Context, brief bool) ([]byte, error) {
 	pages := make(map[string]json.RawMessage)
-	for _, page := range []struct{ key, path string }{
+	for i, page := range []struct{ key, path string }{
 		{"overview", "/overview"},
 		{"origins", "/origins"},
 		{"groups", "/groups"},
@@ -114,6 +116,9 @@ func (o *operator) pages(ctx context.Context) ([]byte, error) {
 		{"nacks", "/nacks"},
 		{"ready", "/readyz"},
 	} {
+		if brief && i > 0 {
+			break
+		}
 		var body json.RawMessage
 		if err := o.get(ctx, page.path, &body); err != nil {
 			return nil, err
@@ -145,6 +150,28 @@ func statusYAML(w io.Writer, pages []byte) error {
 	}
 	_, err = w.Write(out)
 	return err
+}
+
+// statusTables is how one weir stands, or with --all a line for each replica.
+func statusTables(w io.Writer, all []reply[[]byte]) error {
+	if all[0].replica == "" {
+		return statusTable(w, all[0].said)
+	}
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	row(tw, headOf(all, "CLIENTS", "NOT IN SYNC", "STALE", "IN ONE SENTENCE")...)
+	for i := range all {
+		var s standing
+		a := &all[i]
+		if a.err != nil {
+			row(tw, a.replica, "", "", "", "error: "+strings.TrimPrefix(a.failure(), a.replica+": "))
+			continue
+		}
+		if err := json.Unmarshal(a.said, &s); err != nil {
+			return notUnderstood(err)
+		}
+		row(tw, a.replica, s.Overview.Clients, s.Overview.Unsynced, s.Overview.Stale, s.Overview.Sentence)
+	}
+	return tw.Flush()
 }
 
 func statusTable(w io.Writer, pages []byte) error {
