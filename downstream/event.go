@@ -37,6 +37,8 @@ type Event struct {
 	TypeURL string
 	// Version is of the answer, in state of the world; Nonce that of the last of its messages.
 	Version, Nonce string
+	// Number is that of the answer on its stream. Later ones have higher numbers.
+	Number uint64
 	// Of EventJoined.
 	Identity, NodeCluster, Dialect, Origin, Group string
 	// Of EventSubscribed: the first few names, how many were subscribed and unsubscribed, or in
@@ -115,6 +117,7 @@ func (s *session) eventSubscribed(now time.Time, st *streamType, in *content) {
 func (s *session) eventSent(now time.Time, st *streamType, a *relay.Answer, refused int, out []*response) *Event {
 	e := s.event(now, EventSent, st)
 	e.Messages, e.Errors, e.Nonce = len(out), refused, s.nonce(s.lastNonce)
+	e.Number = s.lastNonce
 	for _, r := range out {
 		e.Bytes += r.size
 	}
@@ -135,7 +138,7 @@ func (s *session) eventSent(now time.Time, st *streamType, a *relay.Answer, refu
 // eventJudged is the event of an answer that was acknowledged or refused.
 func (s *session) eventJudged(now time.Time, kind EventKind, st *streamType, x *sent) *Event {
 	e := s.event(now, kind, st)
-	e.Nonce, e.Waited = s.nonce(x.last), now.Sub(x.at)
+	e.Number, e.Nonce, e.Waited = x.last, s.nonce(x.last), now.Sub(x.at)
 	if !s.delta {
 		e.Version = s.shownVersion(st, x.told.Version)
 	}

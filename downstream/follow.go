@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weir-xds/weir/relay"
+
 	"go.uber.org/zap"
 )
 
@@ -71,6 +73,47 @@ func (s *Server) Follow(node string) (_ *Follower, stop func(), _ error) {
 	all = append(slices.Clone(all), f)
 	w.followers.Store(&all)
 	return f, func() { w.leave(f) }, nil
+}
+
+// Unsent returns of each traced update how many streams have still to be sent it, as far as
+// revisions tell: a client of names counts that has not been sent older changes of other names.
+func (s *Server) Unsent(all []*relay.Traced) []int {
+	unsent := make([]int, len(all))
+	for _, st := range s.list() {
+		st.session.countUnsent(all, unsent)
+	}
+	return unsent
+}
+
+// countUnsent adds those that the client has still to be sent. It locks the session.
+func (s *session) countUnsent(all []*relay.Traced, unsent []int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, st := range s.types {
+		for i, x := range all {
+			if st.typeURL == x.TypeURL && st.lacks(x) {
+				unsent[i]++
+			}
+		}
+	}
+}
+
+// lacks reports whether the client has still to be sent a traced update of the type.
+func (st *streamType) lacks(x *relay.Traced) bool {
+	if a := st.held; a != nil {
+		from := a.Group()
+		return (from == nil || from == x.Source) && a.First <= x.Revision && x.Revision <= a.Rev
+	}
+	for i := range st.sub.Len() {
+		part := st.sub.Part(i)
+		if part.Group() != x.Source {
+			continue
+		}
+		if unsent := part.Unsent(); unsent != 0 && unsent <= x.Revision {
+			return !st.restated()
+		}
+	}
+	return false
 }
 
 // leave ends a Follow. It locks the watchers.

@@ -119,9 +119,16 @@ func (x *arrival) makeBodies(a *Applied) {
 // apply applies the response to its store. It locks the store.
 func (x *arrival) apply(a *Applied) {
 	k, u, l := x.store, x.u, x.lane
+	traces, before := l.group.origin.table.config().Traces, a.Changed
 	k.mu.Lock()
 	k.spoken()
 	k.apply(a, x.came, u, x.bodies, l.index, x.gen, x.from)
+	if a.Changed > before && traces.draws() { // before any client can take it
+		traces.add(&Traced{
+			Source: l.group, TypeURL: u.TypeURL, Version: u.Version, Came: x.came, Revision: x.from.Revision,
+			Resources: len(u.Resources), Removed: len(u.Removed), Changed: a.Changed - before,
+		})
+	}
 	a.Released = k.prove()
 	for _, s := range k.all {
 		s.named.longAnswer()

@@ -39,6 +39,8 @@ type Config struct {
 	History history.Bounds
 	// Metrics counts look-ups, evictions and what expires; nil counts nothing.
 	Metrics *metrics.Metrics
+	// Traces draws updates to be followed to the clients; nil: none is.
+	Traces *Traces
 	// MaxGroups bounds the groups of one origin (RELAY-67). 0: no limit.
 	MaxGroups int
 	// MaxGroupsPerPeer bounds those of them that one peer opened (Origin.GroupFor) and that nobody

@@ -72,9 +72,10 @@
 // # Lock order
 //
 // A group's queue (gather.go), a store's mutex, which its shards share, then one of the leaves: the
-// heap of deadlines, the origin's list of lanes, a group's map of shards (which is never held while
-// a shard is locked by the same goroutine the other way round). Never two stores. A caller may hold
-// a lock of its own while it calls a Sub. Wake-ups are sent after the store is unlocked.
+// heap of deadlines, the origin's list of lanes, the updates that are traced (traced.go), a group's
+// map of shards (which is never held while a shard is locked by the same goroutine the other way
+// round). Never two stores. A caller may hold a lock of its own while it calls a Sub. Wake-ups are
+// sent after the store is unlocked.
 //
 // # Who locks
 //

@@ -44,6 +44,7 @@ var shownBy = map[string]string{
 	"deploy/docs/migration.md":                            "TestMigrationOfThePage",
 	"deploy/docs/recipes.md":                              "TestRecipesOfThePage",
 	"deploy/docs/sizing.md":                               "TestSizesOfThePage",
+	"deploy/docs/tracing.md":                              "TestTracingFollowsAnUpdate TestTracingUnfinished TestTracingDeadCollector",
 	"deploy/docs/upgrade.md":                              "TestWeirOfThePages TestHelmOfThePages",
 	"deploy/examples/consul.yaml":                         "TestExamplesServe TestRecipesOfThePage",
 	"deploy/examples/envoy-gateway.yaml":                  "TestExamplesServe TestRecipesOfThePage TestEnvoyGateway",

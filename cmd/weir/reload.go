@@ -132,7 +132,7 @@ func (p *process) prepare(ctx context.Context, before, next *activeConfig) (_ *n
 		return nil, nil, err
 	}
 	tc := tableConfig(cfg)
-	tc.Metrics = p.metrics
+	tc.Metrics, tc.Traces = p.metrics, p.draws
 	table, err := p.table.Prepare(tc)
 	if err != nil {
 		return nil, nil, cfg.Problemf("origins", "%v", err)

@@ -18,6 +18,7 @@ import (
 	"github.com/weir-xds/weir/cmd/weir/admin"
 	"github.com/weir-xds/weir/cmd/weir/config"
 	"github.com/weir-xds/weir/cmd/weir/levels"
+	"github.com/weir-xds/weir/cmd/weir/tracing"
 	"github.com/weir-xds/weir/downstream"
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
@@ -49,8 +50,10 @@ type process struct {
 	tls      *certificates
 	kept     kept
 	siblings siblings
-	service  *service    // nil: nobody is told how the process stands
-	first    *nextConfig // what was opened at the start
+	service  *service // nil: nobody is told how the process stands
+	tracing  *tracing.Tracing
+	draws    *relay.Traces // with tracing; nil: there is none
+	first    *nextConfig   // what was opened at the start
 	// refusedAtStart is why the file was refused at the start, so that the configuration that was
 	// last accepted is in force; nil: it was accepted.
 	refusedAtStart error
@@ -104,8 +107,16 @@ func newProcess(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *pr
 	p.metrics.Exemplars(cfg.Metrics.Exemplars)
 	p.metrics.ConfigLoaded(nil)
 	p.metrics.ConfigInfo(hashOf(cfg.Text()))
+	if err = p.openTracing(ctx, cfg); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil && p.tracing != nil {
+			p.tracing.Close()
+		}
+	}()
 	tc := tableConfig(cfg)
-	tc.Metrics = p.metrics
+	tc.Metrics, tc.Traces = p.metrics, p.draws
 	if p.table, err = relay.New(tc); err != nil {
 		return nil, cfg.Problemf("origins", "%v", err)
 	}
@@ -147,6 +158,9 @@ func newProcess(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *pr
 	}
 	server.Via, server.Table, server.Metrics, server.Log = p.via, p.table, p.metrics, p.logger(levels.Downstream)
 	server.LoadReports, server.Resolver = p.loadReports, describedTypes{p}
+	if p.tracing != nil {
+		server.Traces, server.TraceID = p.tracing, p.tracing.TraceID
+	}
 	if p.server, err = downstream.New(server); err != nil {
 		return nil, errors.Join(problems(cfg, "", err)...)
 	}
@@ -197,6 +211,9 @@ func (p *process) run(ctx context.Context) error {
 	parts.Go(func() error { return newSharing(p).watch(work) })
 	parts.Go(func() error { return p.memory.watch(work) })
 	parts.Go(func() error { return p.pages.Run(work) })
+	if p.tracing != nil {
+		parts.Go(func() error { return p.tracing.Run(work) })
+	}
 	p.first = nil // it is served now
 	first := p.active.Load()
 	p.start(work, parts, first, first.origins, first.ports)

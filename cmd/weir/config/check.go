@@ -149,6 +149,7 @@ func (c *Config) check(r *report) {
 		k.oneOf(join("log.levels", name), c.Log.Levels[name], levels.Texts...)
 	}
 	k.choice("log.format", c.Log.Format)
+	k.tracing(&c.Tracing)
 }
 
 // history reports bounds under which nothing could be kept: versions alone turns history off.

@@ -49,6 +49,8 @@ type Config struct {
 	Log Log `yaml:"log"`
 	// Metrics configures /metrics.
 	Metrics Metrics `yaml:"metrics"`
+	// Tracing exports traces of updates.
+	Tracing Tracing `yaml:"tracing"`
 
 	// source has the position of each value, for Problemf.
 	source *report
@@ -135,9 +137,10 @@ type Metrics struct {
 // Default is the meaning of an empty file. It lacks an origin, so Parse would refuse it.
 func Default() *Config {
 	c := &Config{
-		Name:  "weir",
-		Admin: Admin{Address: "127.0.0.1:19080", TLS: ServerTLS{MinVersion: TLS13}, Pprof: true},
-		Log:   Log{Level: "info", Format: "json"},
+		Name:    "weir",
+		Admin:   Admin{Address: "127.0.0.1:19080", TLS: ServerTLS{MinVersion: TLS13}, Pprof: true},
+		Log:     Log{Level: "info", Format: "json"},
+		Tracing: Tracing{Sample: 0.01},
 	}
 	c.Listeners = []Listener{{}}
 	c.Listeners[0].setDefaults()

@@ -140,6 +140,7 @@ var reloads = map[string]Reload{
 	"log.level":  ReloadLive,
 	"log.levels": ReloadLive,
 	"log.format": ReloadRestart,
+	"tracing":    ReloadRestart,
 }
 
 // ReloadOf returns what a reload does with a change at a path or key; "" if it is not listed, so

@@ -15,7 +15,7 @@ import (
 
 // manual is where the fields of Config are explained.
 //
-//go:embed authorization.go config.go limits.go listener.go origin.go sink.go
+//go:embed authorization.go config.go limits.go listener.go origin.go sink.go tracing.go
 var manual embed.FS
 
 // node is a part of a JSON schema.
