@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/weir-xds/weir/relay"
@@ -241,46 +242,72 @@ func TestRejectionsEnd(t *testing.T) {
 	}
 }
 
-// TestBookIsBounded: 10,000 clients reject something every minute for an hour, each in words of its
-// own, and some in the words of all. The book stays small, and has counted the latter.
+// TestBookIsBounded: 10,000 clients reject something again and again for an hour, each time in other
+// words. Some say the same: 300 of one resource, and 100 of each of three. The book stays small, and
+// has counted those. Nothing is left when its time is over.
 func TestBookIsBounded(t *testing.T) {
-	const clients, often = 10_000, 3
-	b := newNackBook()
-	b.age.Store(int64(24 * time.Hour))
-	word := func(i int) string {
-		return strings.Map(func(r rune) rune { return 'g' + r - '0' }, fmt.Sprint(i)) + strings.Repeat(" so it goes", 60)
-	}
-	before := heapBytes()
-	for minute := range 60 {
-		now := zero.Add(time.Duration(minute) * time.Minute)
-		for i := range clients / 60 * 2 { // two in sixty each minute, so that all come twice
-			c := (minute*clients/60*2 + i) % clients
-			b.refused(rejection("x"+word(minute*clients+c), "1", word(minute*clients+c), now), somebody(c))
+	synctest.Test(t, func(t *testing.T) {
+		const (
+			clients, often, same = 10_000, 3, 300
+			every, age           = 15 * time.Minute, 24 * time.Hour
+		)
+		b := newNackBook()
+		b.age.Store(int64(age))
+		word := func(i int) string {
+			return strings.Map(func(r rune) rune { return 'g' + r - '0' }, fmt.Sprint(i)) + strings.Repeat(" so it goes", 60)
+		}
+		before := heapBytes()
+		var first, last time.Time
+		for n := range int(time.Hour/every) * clients {
+			c, now := n%clients, time.Now()
+			b.refused(rejection("x"+word(n), "1", word(n), now), somebody(c))
+			if c%33 == 16 && c/33 < same {
+				b.refused(rejection("same", "1", fmt.Sprint("bad port ", n), now), somebody(c))
+				if last = now; first.IsZero() {
+					first = now
+				}
+			}
 			for k := range often {
 				if c%100 == k {
 					b.refused(rejection(fmt.Sprint("often-", k), "1", "all say so", now), somebody(c))
 				}
 			}
+			if len(b.entries) > maxBooked || len(b.own) > maxBooked {
+				t.Fatalf("%d entries of %d clients after %d rejections", len(b.entries), len(b.own), n)
+			}
+			time.Sleep(every / clients)
 		}
-	}
-	if grown := heapBytes() - before; grown > 16<<20 {
-		t.Errorf("the book takes %d bytes", grown)
-	}
-	if n := len(b.all(zero.Add(time.Hour))); n > maxBooked {
-		t.Errorf("%d entries", n)
-	}
-	found := 0
-	for _, x := range b.all(zero.Add(time.Hour)) {
-		if strings.HasPrefix(x.Resource, "often-") {
-			if found++; x.Clients < 95 || x.Clients > 100 {
-				t.Errorf("%s: %d clients, want all 100", x.Resource, x.Clients)
+		if grown := heapBytes() - before; grown > maxBooked*12<<10 {
+			t.Errorf("the book takes %d bytes", grown)
+		}
+		if len(b.entries) != maxBooked {
+			t.Errorf("%d entries, so the bound was not reached", len(b.entries))
+		}
+		found := 0
+		for _, x := range b.all(time.Now()) {
+			switch {
+			case x.Resource == "same":
+				if found++; x.Clients != same || x.Count != uint64(same*time.Hour/every) || !x.First.Equal(first) || !x.Last.Equal(last) {
+					t.Errorf("%+v, want %d clients from %v to %v", x, same, first, last)
+				}
+			case strings.HasPrefix(x.Resource, "often-"):
+				if found++; x.Clients < 95 || x.Clients > 100 {
+					t.Errorf("%s: %d clients, want all 100", x.Resource, x.Clients)
+				}
 			}
 		}
-	}
-	if found != often {
-		t.Errorf("%d of %d frequent ones are left", found, often)
-	}
-	runtime.KeepAlive(b)
+		if found != often+1 {
+			t.Errorf("%d of %d frequent ones are left", found, often+1)
+		}
+		time.Sleep(age - time.Hour)
+		if len(b.all(time.Now())) == 0 {
+			t.Error("nothing is left before its time is over")
+		}
+		time.Sleep(time.Hour)
+		if n := len(b.all(time.Now())); n != 0 || len(b.entries) != 0 || len(b.own) != 0 {
+			t.Errorf("%d entries are left for good", n)
+		}
+	})
 }
 
 func heapBytes() int {

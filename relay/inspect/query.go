@@ -23,8 +23,10 @@ type ResourceInfo struct {
 	Collection    string
 	Version       string
 	OriginVersion string
-	Constraints   string // canonical; "" for none
-	Bytes         int
+	// ResponseVersion is that of the response in state of the world, and else OriginVersion.
+	ResponseVersion string
+	Constraints     string // canonical; "" for none
+	Bytes           int
 	// Clients that are subscribed to it by name, or to the set that it is a member of.
 	Clients int
 	Live    bool // an open upstream stream vouches for it
@@ -241,6 +243,7 @@ func (p *resourceRow) status(group, typeURL string, servers map[uint8]string) Re
 		return r
 	}
 	r.Version, r.OriginVersion, r.Bytes = v.Version(), v.OriginVersion(), v.Size()
+	r.ResponseVersion = p.ResponseVersion()
 	if !v.DoNotCache {
 		r.Body = v.Any()
 	}

@@ -93,7 +93,7 @@ func TestSecretsAreNamesAlone(t *testing.T) {
 	n := 0
 	Query(r.origin, ResourceQuery{}, func(s ResourceInfo) bool {
 		n++
-		if s.Name != "s" || !s.Live || s.Version != "" || s.OriginVersion != "" || s.Bytes != 0 || s.Body != nil {
+		if s.Name != "s" || !s.Live || s.Version != "" || s.OriginVersion != "" || s.ResponseVersion != "" || s.Bytes != 0 || s.Body != nil {
 			t.Errorf("a picture tells of a secret more than its name: %+v", s)
 		}
 		return true

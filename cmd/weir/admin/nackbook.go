@@ -92,7 +92,7 @@ func (h *holders) of(x *downstream.Rejection) (n int) {
 	all, known := h.held[key]
 	if o := h.admin.cfg.Table.Origin(x.Origin); !known && o != nil {
 		inspect.Query(o, inspect.ResourceQuery{TypeURL: x.TypeURL, Name: x.Resource}, func(s inspect.ResourceInfo) bool {
-			all = append(all, held{s.OriginVersion, s.Clients})
+			all = append(all, held{s.ResponseVersion, s.Clients})
 			return true
 		})
 		h.held[key] = all

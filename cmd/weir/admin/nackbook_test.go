@@ -6,12 +6,51 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/weir-xds/weir/downstream"
+	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/relaytest"
 	"github.com/weir-xds/weir/relay/xds"
 )
+
+// TestBookTellsWhoHasItInSotW: named resources of state of the world have the version of the
+// response, and no own one. Three clients have it, of which two refuse it.
+func TestBookTellsWhoHasItInSotW(t *testing.T) {
+	w := newWorld(t)
+	table, err := relay.New(relay.Config{Origins: []relay.OriginConfig{{Name: "mesh", SotW: true}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.cfg.Table = table
+	origin, now := table.Origin("mesh"), time.Now()
+	for range 3 {
+		group, err := origin.Group(relaytest.Node("n", "c"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		group.Open(relay.NewSubscriber(), relay.SubOptions{TypeURL: xds.EndpointType, Delta: true}).
+			Update(now, []string{"a"}, nil)
+	}
+	lane := origin.TakeLanes()[0]
+	lane.Open(now, 0)
+	lane.Take(now, false)
+	body, err := proto.Marshal(relaytest.Endpoints("a", "127.0.0.1:1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := &xds.Update{TypeURL: xds.EndpointType, Version: "7", Full: true, Resources: []xds.Resource{{Name: "a", Any: body}}}
+	if _, ok := lane.Apply(now, u); !ok {
+		t.Fatal("the lane never asked for the type")
+	}
+	for version, have := range map[string]string{"7": `"have_it": 3`, "6": `"have_it": 0`} {
+		w.cfg.Rejections = func() []downstream.Rejection {
+			return []downstream.Rejection{{Origin: "mesh", TypeURL: xds.EndpointType, Resource: "a", Version: version, Clients: 2}}
+		}
+		want(t, w.get("/nacks/book"), http.StatusOK, have, `"clients": 2`)
+	}
+}
 
 // TestBookTellsWhoHasIt: of a version that is held it is counted who is to have it, of a replaced
 // one nobody, and of a list who is subscribed to the type.
