@@ -70,7 +70,11 @@ func (o *Overview) findings() []Finding {
 		o.Origins[i].refused(add)
 	}
 	o.kept(add)
-	o.clients(add)
+	o.rejects(add)
+	for i := range o.Origins {
+		o.Origins[i].slow(add)
+	}
+	o.stuck(add)
 	o.storm(add)
 	o.files(add)
 	return all
@@ -161,8 +165,30 @@ func (o *Overview) kept(add adder) {
 	}
 }
 
-// clients adds what clients reject, and who has waited for long.
-func (o *Overview) clients(add adder) {
+// slow adds what the origin was asked for and has not answered, though it is there.
+func (o *OriginOverview) slow(add adder) {
+	if o.away() || len(o.Slow) == 0 {
+		return
+	}
+	var types []string
+	groups := 0
+	for i := range o.Slow {
+		types = append(types, o.Slow[i].Type)
+		groups = max(groups, o.Slow[i].Groups)
+	}
+	what := types[0]
+	if n := len(types) - 1; n > 0 {
+		what = strings.Join(types[:n], ", ") + " and " + types[n]
+	}
+	verb := "wait"
+	if groups == 1 {
+		verb = "waits"
+	}
+	add(Warn, originLink(o.Name), "Origin %s is connected, and has not answered for %s since %s: it was asked, and %s %s.", o.Name, what, clock(o.Slow[0].Since), counted(groups, "group"), verb)
+}
+
+// rejects adds what clients reject.
+func (o *Overview) rejects(add adder) {
 	if r := o.Rejected; o.Nacking > 0 && r != nil {
 		what, verb := r.Type, "reject"
 		if r.Resource != "" {
@@ -177,6 +203,10 @@ func (o *Overview) clients(add adder) {
 		}
 		add(Bad, "#/nacks", "%s %s %s of %s%s: %s", counted(r.Clients, "client"), verb, what, r.Origin, others, short(r.Message))
 	}
+}
+
+// stuck adds who has waited for long.
+func (o *Overview) stuck(add adder) {
 	if w := o.Stuck; w != nil && o.At.Sub(w.Since) >= lagNoted {
 		why := ""
 		if w.Unanswered {

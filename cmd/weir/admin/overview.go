@@ -191,7 +191,7 @@ func (o *OriginOverview) standing() State {
 	switch {
 	case o.away():
 		return Bad
-	case len(o.FrozenBy) > 0, o.HeldRemovals > 0, o.Error != "", len(o.Quarantined) > 0, o.Fallback != nil && o.Fallback.Serving > 0:
+	case len(o.FrozenBy) > 0, o.HeldRemovals > 0, o.Error != "", len(o.Quarantined) > 0, len(o.Slow) > 0, o.Fallback != nil && o.Fallback.Serving > 0:
 		return Warn
 	}
 	return state
