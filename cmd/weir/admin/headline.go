@@ -35,6 +35,9 @@ const (
 	// youngFor is how long a client is new, and stormClients how many new ones are a storm.
 	youngFor     = time.Minute
 	stormClients = 20
+	// stormEnds is how many streams that end within youngFor are a storm, and stormTimes how many
+	// times the number of clients, as in the alert WeirReconnectStorm.
+	stormEnds, stormTimes = 100, 3
 	// headlineText bounds texts of peers in a sentence, in bytes.
 	headlineText = 160
 )
@@ -209,7 +212,10 @@ func (o *Overview) rejects(add adder) {
 func (o *Overview) stuck(add adder) {
 	if w := o.Stuck; w != nil && o.At.Sub(w.Since) >= lagNoted {
 		why := ""
-		if w.Unanswered {
+		switch {
+		case w.Unacknowledged:
+			why = ": it has not acknowledged what it was sent"
+		case w.Unanswered:
 			why = ": the origin has not answered"
 		}
 		others := ""
@@ -220,9 +226,12 @@ func (o *Overview) stuck(add adder) {
 	}
 }
 
-// storm adds that most clients have come within a minute, though weir has not.
+// storm adds that clients come again and again, or that most have come within a minute, though weir
+// has not.
 func (o *Overview) storm(add adder) {
-	if o.Young >= stormClients && 2*o.Young >= o.Clients && o.At.Sub(o.Started) > 3*youngFor {
+	if o.Ended > stormEnds && o.Ended > stormTimes*o.Clients {
+		add(Warn, "#/clients", "%s ended within the last minute, with %s connected: they reconnect again and again.", counted(o.Ended, "client stream"), counted(o.Clients, "client"))
+	} else if o.Young >= stormClients && 2*o.Young >= o.Clients && o.At.Sub(o.Started) > 3*youngFor {
 		add(Warn, "#/clients", "%d of %s came within the last minute: they come again and again, or a balancer has moved them.", o.Young, counted(o.Clients, "client"))
 	}
 }

@@ -82,6 +82,9 @@ func TestHeadline(t *testing.T) {
 			o.Connected, o.Slow = false, []SlowType{{Type: "cds", Groups: 1, Since: at}}
 		})}, Bad, "Origin mesh is away since 2026-11-26 03:00:00Z."},
 		{"storm", []func(*Overview){well, func(o *Overview) { o.Clients, o.Young = 90, 50 }}, Warn, "50 of 90 clients came within the last minute: they come again and again, or a balancer has moved them."},
+		{"streams that end", []func(*Overview){well, func(o *Overview) { o.Clients, o.Ended = 40, 121 }}, Warn, "121 client streams ended within the last minute, with 40 clients connected: they reconnect again and again."},
+		{"few streams that end", []func(*Overview){well, func(o *Overview) { o.Clients, o.Ended = 2, 100 }}, Good, "All 2 clients have the newest configuration of 1 origin."},
+		{"clients that end", []func(*Overview){well, func(o *Overview) { o.Clients, o.Ended = 41, 121 }}, Good, "All 41 clients have the newest configuration of 1 origin."},
 		{"a start", []func(*Overview){well, func(o *Overview) { o.Clients, o.Young, o.Started = 90, 90, at.Add(-time.Minute) }}, Good, "All 90 clients have the newest configuration of 1 origin."},
 		{"guard", []func(*Overview){mesh(func(o *OriginOverview) { o.HeldRemovals, o.HeldUntil = 9, at })}, Warn, "The guard holds back 9 removals of mesh until 2026-11-26 03:00:00Z."},
 		{"frozen", []func(*Overview){mesh(func(o *OriginOverview) {
@@ -97,6 +100,7 @@ func TestHeadline(t *testing.T) {
 			o.Nacking, o.Rejected = 1, &Rejected{Origin: "mesh", Type: "lds", Message: "no", Clients: 1}
 		}}, Bad, "1 client rejects lds of mesh: no"},
 		{"stuck", []func(*Overview){well, lag(45, false, 1)}, Warn, "Client web-1 has not had the newest cds of mesh since 2026-11-26 03:00:00Z."},
+		{"slow client", []func(*Overview){well, lag(45, true, 1), func(o *Overview) { o.Stuck.Unacknowledged = true }}, Warn, "Client web-1 has not had the newest cds of mesh since 2026-11-26 03:00:00Z: it has not acknowledged what it was sent."},
 		{"slow origin", []func(*Overview){well, lag(45, true, 4)}, Warn, "Client web-1 has not had the newest cds of mesh since 2026-11-26 03:00:00Z, nor have 3 others: the origin has not answered."},
 		{"disk full", []func(*Overview){well, func(o *Overview) { o.Snapshot = &Snapshot{Error: "no space left on device"} }}, Warn, "The snapshot is not written: no space left on device."},
 		{"certificate expired", []func(*Overview){well, func(o *Overview) {
