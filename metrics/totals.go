@@ -7,7 +7,7 @@ import (
 
 // Totals are sums of counters since the start, for the charts of the admin page.
 type Totals struct {
-	Responses, Bytes, Nacks float64 // of client streams
+	Responses, Bytes, Nacks, Ended float64 // of client streams
 }
 
 // Totals adds up what was counted so far. It takes no lock.
@@ -19,6 +19,9 @@ func (m *Metrics) Totals() (t Totals) {
 		t.Responses += valueOf(d.responses)
 		t.Bytes += valueOf(d.bytes)
 		t.Nacks += valueOf(d.nacks)
+	}
+	for _, c := range m.ended {
+		t.Ended += valueOf(c)
 	}
 	return t
 }

@@ -126,25 +126,42 @@ func TestAnswerIsMeasured(t *testing.T) {
 				t.Errorf("%s: %v s, want %v", sentence, got, want)
 			}
 		}
+		open := func(sentence string, since time.Time) {
+			t.Helper()
+			synctest.Wait()
+			if got := w.status().Lanes[0].Types[0].UnansweredSince; got.Sub(since).Abs() > time.Second/2 {
+				t.Errorf("%s: a question is open since %v, want %v", sentence, got, since)
+			}
+		}
 		w.want(cds, "a")
 		s := w.origin.ExpectStream("the stream")
 		s.Expect("the request")
 		took("before the answer", 0)
+		open("before the answer", time.Now())
 		time.Sleep(3 * time.Second)
+		open("later", time.Now().Add(-3*time.Second))
 		s.Respond(cds, "1", relaytest.Resource{Name: "a", Version: "1", Body: relaytest.Cluster("a", time.Second)})
 		s.Expect("the ACK")
 		took("the answer", 3)
+		open("the answer", time.Time{})
 		time.Sleep(20 * time.Second)
 		s.Respond(cds, "2", relaytest.Resource{Name: "a", Version: "2", Body: relaytest.Cluster("a", 2*time.Second)})
 		s.Expect("the ACK")
 		took("a change is no answer", 3)
+		open("a change", time.Time{})
 		w.want(cds, "b")
 		s.Expect("the second request")
+		open("the second request", time.Now())
 		time.Sleep(4 * time.Second)
 		s.Respond(cds, "3", relaytest.Resource{Name: "b", Version: "3", Body: relaytest.Cluster("b", time.Second)},
 			relaytest.Resource{Name: "a", Version: "2", Body: relaytest.Cluster("a", 2*time.Second)})
 		s.Expect("the ACK")
 		took("the second answer", 7)
+		w.want(cds, "c")
+		s.Expect("the third request")
+		s.End(nil)
+		time.Sleep(time.Second / 10)
+		open("there is no stream", time.Time{})
 	})
 }
 

@@ -67,6 +67,9 @@ type TypeStatus struct {
 	// AskedAt is the time of the last request, AnsweredAt of the last response; zero: never.
 	AskedAt    time.Time
 	AnsweredAt time.Time
+	// UnansweredSince is when the open stream was asked first what requires an answer, if there was
+	// no response of the type since; otherwise zero.
+	UnansweredSince time.Time
 	// Version is the last accepted version_info (delta: system_version_info).
 	Version string
 	// NACKs is the number of NACKs, and Reason the text of the last.
@@ -128,6 +131,9 @@ func (l *lane) status() LaneStatus {
 	}
 	for _, t := range l.types {
 		s.Types = append(s.Types, t.status)
+		if l.open {
+			s.Types[len(s.Types)-1].UnansweredSince = t.waits
+		}
 	}
 	slices.SortFunc(s.Types, func(a, b TypeStatus) int { return cmp.Compare(a.TypeURL, b.TypeURL) })
 	return s

@@ -111,7 +111,11 @@ func statusOf(kind string, s *upstream.Status) admin.Origin {
 			out.Streams++
 		}
 		for j := range l.Types {
-			if t := &l.Types[j]; t.NACKs > 0 {
+			t := &l.Types[j]
+			if !t.UnansweredSince.IsZero() {
+				out.Questions = append(out.Questions, admin.Question{Group: l.Group, Type: metrics.ShortName(t.TypeURL), Since: t.UnansweredSince})
+			}
+			if t.NACKs > 0 {
 				out.NACKs = append(out.NACKs, admin.OriginNACK{
 					Group: l.Group, Type: metrics.ShortName(t.TypeURL), Count: t.NACKs, Reason: t.Reason,
 				})

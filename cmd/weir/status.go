@@ -201,6 +201,9 @@ func statusTable(w io.Writer, pages []byte) error {
 		if o.HeldRemovals > 0 {
 			state += fmt.Sprintf(", %d removals held for %s", o.HeldRemovals, ago(o.HeldUntil, now))
 		}
+		if len(o.Slow) > 0 {
+			state += fmt.Sprintf(", %s unanswered for %s", o.Slow[0].Type, ago(now, o.Slow[0].Since))
+		}
 		if f := o.Fallback; f != nil && f.Serving > 0 {
 			state += fmt.Sprintf(", %d resources of its fallback served", f.Serving)
 		}

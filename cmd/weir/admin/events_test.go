@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -229,7 +230,11 @@ func TestSeries(t *testing.T) {
 	o := &Overview{Clients: 4, Unsynced: 1, Nacking: 1, InSyncPercent: 75, WorstLag: 3, Origins: []OriginOverview{{Origin: Origin{Name: "mesh", Connected: true, Stale: 2, Streams: 3}}}}
 	for i := range seriesKept + 5 {
 		o.Origins[0].Revisions += 20
-		s.take(o, metrics.Totals{Responses: float64(100 * i), Bytes: float64(5000 * i), Nacks: float64(10 * i)}, at.Add(time.Duration(i)*seriesStep))
+		s.take(o, metrics.Totals{Responses: float64(100 * i), Bytes: float64(5000 * i), Nacks: float64(10 * i), Ended: float64(i)}, at.Add(time.Duration(i)*seriesStep))
+	}
+	total, end := float64(seriesKept+4), at.Add((seriesKept+4)*seriesStep)
+	if got := []int{s.endedSince(end.Add(-time.Minute), total+3), s.endedSince(end, total+3), s.endedSince(at, total), (&series{}).endedSince(at, 9)}; !slices.Equal(got, []int{9, 3, seriesKept - 1, 0}) {
+		t.Errorf("ended in a minute, now, since the first sample, and without any: %v", got)
 	}
 	o.Origins = append(o.Origins, OriginOverview{Origin: Origin{Name: "edge"}})
 	s.take(o, metrics.Totals{}, at.Add((seriesKept+5)*seriesStep)) // counters that went back are no rate

@@ -35,6 +35,9 @@ const (
 	// youngFor is how long a client is new, and stormClients how many new ones are a storm.
 	youngFor     = time.Minute
 	stormClients = 20
+	// stormEnds is how many streams that end within youngFor are a storm, and stormTimes how many
+	// times the number of clients, as in the alert WeirReconnectStorm.
+	stormEnds, stormTimes = 100, 3
 	// headlineText bounds texts of peers in a sentence, in bytes.
 	headlineText = 160
 )
@@ -70,7 +73,11 @@ func (o *Overview) findings() []Finding {
 		o.Origins[i].refused(add)
 	}
 	o.kept(add)
-	o.clients(add)
+	o.rejects(add)
+	for i := range o.Origins {
+		o.Origins[i].slow(add)
+	}
+	o.stuck(add)
 	o.storm(add)
 	o.files(add)
 	return all
@@ -161,8 +168,30 @@ func (o *Overview) kept(add adder) {
 	}
 }
 
-// clients adds what clients reject, and who has waited for long.
-func (o *Overview) clients(add adder) {
+// slow adds what the origin was asked for and has not answered, though it is there.
+func (o *OriginOverview) slow(add adder) {
+	if o.away() || len(o.Slow) == 0 {
+		return
+	}
+	var types []string
+	groups := 0
+	for i := range o.Slow {
+		types = append(types, o.Slow[i].Type)
+		groups = max(groups, o.Slow[i].Groups)
+	}
+	what := types[0]
+	if n := len(types) - 1; n > 0 {
+		what = strings.Join(types[:n], ", ") + " and " + types[n]
+	}
+	verb := "wait"
+	if groups == 1 {
+		verb = "waits"
+	}
+	add(Warn, originLink(o.Name), "Origin %s is connected, and has not answered for %s since %s: it was asked, and %s %s.", o.Name, what, clock(o.Slow[0].Since), counted(groups, "group"), verb)
+}
+
+// rejects adds what clients reject.
+func (o *Overview) rejects(add adder) {
 	if r := o.Rejected; o.Nacking > 0 && r != nil {
 		what, verb := r.Type, "reject"
 		if r.Resource != "" {
@@ -177,9 +206,16 @@ func (o *Overview) clients(add adder) {
 		}
 		add(Bad, "#/nacks", "%s %s %s of %s%s: %s", counted(r.Clients, "client"), verb, what, r.Origin, others, short(r.Message))
 	}
+}
+
+// stuck adds who has waited for long.
+func (o *Overview) stuck(add adder) {
 	if w := o.Stuck; w != nil && o.At.Sub(w.Since) >= lagNoted {
 		why := ""
-		if w.Unanswered {
+		switch {
+		case w.Unacknowledged:
+			why = ": it has not acknowledged what it was sent"
+		case w.Unanswered:
 			why = ": the origin has not answered"
 		}
 		others := ""
@@ -190,9 +226,12 @@ func (o *Overview) clients(add adder) {
 	}
 }
 
-// storm adds that most clients have come within a minute, though weir has not.
+// storm adds that clients come again and again, or that most have come within a minute, though weir
+// has not.
 func (o *Overview) storm(add adder) {
-	if o.Young >= stormClients && 2*o.Young >= o.Clients && o.At.Sub(o.Started) > 3*youngFor {
+	if o.Ended > stormEnds && o.Ended > stormTimes*o.Clients {
+		add(Warn, "#/clients", "%s ended within the last minute, with %s connected: they reconnect again and again.", counted(o.Ended, "client stream"), counted(o.Clients, "client"))
+	} else if o.Young >= stormClients && 2*o.Young >= o.Clients && o.At.Sub(o.Started) > 3*youngFor {
 		add(Warn, "#/clients", "%d of %s came within the last minute: they come again and again, or a balancer has moved them.", o.Young, counted(o.Clients, "client"))
 	}
 }

@@ -1,8 +1,15 @@
 package admin
 
 import (
+	"bytes"
+	"encoding/json"
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/inspect"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // TestHeadline: the sentence says what is wrong first, or that all is well, and a colour with it.
@@ -65,7 +72,19 @@ func TestHeadline(t *testing.T) {
 		{"quarantine", []func(*Overview){mesh(func(o *OriginOverview) {
 			o.Quarantined = []QuarantinedType{{Type: "sds", Since: at, Reason: "no such type"}}
 		})}, Warn, "Origin mesh ends streams that ask for sds, since 2026-11-26 03:00:00Z: no such type."},
+		{"slow", []func(*Overview){mesh(func(o *OriginOverview) {
+			o.Slow = []SlowType{{Type: "cds", Groups: 1, Since: at}}
+		})}, Warn, "Origin mesh is connected, and has not answered for cds since 2026-11-26 03:00:00Z: it was asked, and 1 group waits."},
+		{"slow with many types", []func(*Overview){mesh(func(o *OriginOverview) {
+			o.Slow = []SlowType{{Type: "eds", Groups: 3, Since: at}, {Type: "lds", Groups: 4, Since: at.Add(time.Second)}, {Type: "cds", Groups: 1, Since: at.Add(time.Second)}}
+		}), lag(99, true, 1)}, Warn, "Origin mesh is connected, and has not answered for eds, lds and cds since 2026-11-26 03:00:00Z: it was asked, and 4 groups wait."},
+		{"slow and away", []func(*Overview){mesh(func(o *OriginOverview) {
+			o.Connected, o.Slow = false, []SlowType{{Type: "cds", Groups: 1, Since: at}}
+		})}, Bad, "Origin mesh is away since 2026-11-26 03:00:00Z."},
 		{"storm", []func(*Overview){well, func(o *Overview) { o.Clients, o.Young = 90, 50 }}, Warn, "50 of 90 clients came within the last minute: they come again and again, or a balancer has moved them."},
+		{"streams that end", []func(*Overview){well, func(o *Overview) { o.Clients, o.Ended = 40, 121 }}, Warn, "121 client streams ended within the last minute, with 40 clients connected: they reconnect again and again."},
+		{"few streams that end", []func(*Overview){well, func(o *Overview) { o.Clients, o.Ended = 2, 100 }}, Good, "All 2 clients have the newest configuration of 1 origin."},
+		{"clients that end", []func(*Overview){well, func(o *Overview) { o.Clients, o.Ended = 41, 121 }}, Good, "All 41 clients have the newest configuration of 1 origin."},
 		{"a start", []func(*Overview){well, func(o *Overview) { o.Clients, o.Young, o.Started = 90, 90, at.Add(-time.Minute) }}, Good, "All 90 clients have the newest configuration of 1 origin."},
 		{"guard", []func(*Overview){mesh(func(o *OriginOverview) { o.HeldRemovals, o.HeldUntil = 9, at })}, Warn, "The guard holds back 9 removals of mesh until 2026-11-26 03:00:00Z."},
 		{"frozen", []func(*Overview){mesh(func(o *OriginOverview) {
@@ -81,6 +100,7 @@ func TestHeadline(t *testing.T) {
 			o.Nacking, o.Rejected = 1, &Rejected{Origin: "mesh", Type: "lds", Message: "no", Clients: 1}
 		}}, Bad, "1 client rejects lds of mesh: no"},
 		{"stuck", []func(*Overview){well, lag(45, false, 1)}, Warn, "Client web-1 has not had the newest cds of mesh since 2026-11-26 03:00:00Z."},
+		{"slow client", []func(*Overview){well, lag(45, true, 1), func(o *Overview) { o.Stuck.Unacknowledged = true }}, Warn, "Client web-1 has not had the newest cds of mesh since 2026-11-26 03:00:00Z: it has not acknowledged what it was sent."},
 		{"slow origin", []func(*Overview){well, lag(45, true, 4)}, Warn, "Client web-1 has not had the newest cds of mesh since 2026-11-26 03:00:00Z, nor have 3 others: the origin has not answered."},
 		{"disk full", []func(*Overview){well, func(o *Overview) { o.Snapshot = &Snapshot{Error: "no space left on device"} }}, Warn, "The snapshot is not written: no space left on device."},
 		{"certificate expired", []func(*Overview){well, func(o *Overview) {
@@ -110,13 +130,13 @@ func TestHeadlineOrder(t *testing.T) {
 		At: at, Clients: 9, Unsynced: 9, Nacking: 1, Stuck: &Worst{Type: "cds", Since: at.Add(-time.Minute)}, Rejected: &Rejected{Type: "cds"}, Ready: Readiness{State: "draining"},
 		Config: ConfigState{Refused: at}, Snapshot: &Snapshot{Error: "x"}, Certificates: map[string]time.Time{"admin": at}, Memory: Memory{Short: true},
 		Held:    []Held{{Origin: "b", By: "guard"}},
-		Origins: []OriginOverview{{Origin: Origin{Name: "a/b", Error: "x"}}, {Origin: Origin{Name: "b", Connected: true, FrozenBy: []string{"operator"}}}},
+		Origins: []OriginOverview{{Origin: Origin{Name: "a/b", Error: "x"}}, {Origin: Origin{Name: "b", Connected: true, FrozenBy: []string{"operator"}, Slow: []SlowType{{Type: "cds"}}}}},
 	}
 	var links []string
 	for _, f := range o.findings() {
 		links = append(links, f.Link)
 	}
-	want := []string{"#/config", "#/config", "#/origins/a%2Fb", "#/origins/b", "#/origins/b", "#/nacks", "#/clients?unsynced=1", "#/config", "#/config", "#/charts"}
+	want := []string{"#/config", "#/config", "#/origins/a%2Fb", "#/origins/b", "#/origins/b", "#/nacks", "#/origins/b", "#/clients?unsynced=1", "#/config", "#/config", "#/charts"}
 	if len(links) != len(want) {
 		t.Fatalf("%q, want %q", links, want)
 	}
@@ -124,5 +144,29 @@ func TestHeadlineOrder(t *testing.T) {
 		if links[i] != want[i] {
 			t.Errorf("%d is %q, want %q", i, links[i], want[i])
 		}
+	}
+}
+
+// TestSlowOrigin: an origin is slow with what it was asked for long ago and somebody waits for, the
+// longest first, whatever the number of its groups.
+func TestSlowOrigin(t *testing.T) {
+	now := time.Now()
+	ago := func(seconds int) time.Time { return now.Add(-time.Duration(seconds) * time.Second) }
+	waits := func(key string) inspect.GroupStatus {
+		return inspect.GroupStatus{Key: key, Types: []relay.TypeStatus{
+			{TypeURL: xds.ClusterType, Wildcard: true}, {TypeURL: xds.EndpointType, Waiting: 2},
+			{TypeURL: xds.ListenerType, Wildcard: true, Settled: true}, {TypeURL: xds.RouteType},
+		}}
+	}
+	o := Origin{Questions: []Question{
+		{"a", "eds", ago(6)}, {"a", "cds", ago(3)}, {"a", "lds", ago(60)}, {"a", "rds", ago(60)}, {"gone", "eds", ago(60)},
+		{"b", "eds", ago(9)}, {"b", "cds", ago(20)},
+	}}
+	o.Sum([]inspect.GroupStatus{waits("a"), waits("b")})
+	if want := []SlowType{{"cds", 1, ago(20)}, {"eds", 2, ago(9)}}; !slices.Equal(o.Slow, want) {
+		t.Errorf("slow are %v, want %v", o.Slow, want)
+	}
+	if b, err := json.Marshal(o); err != nil || bytes.Contains(b, []byte("uestions")) {
+		t.Errorf("%v: the list of groups is shown: %s", err, b)
 	}
 }

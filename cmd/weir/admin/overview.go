@@ -30,6 +30,8 @@ type Overview struct {
 	Nacking       int     `json:"nacking"`
 	// Young are those that came within the last minute.
 	Young int `json:"new_clients"`
+	// Ended is how many client streams ended within the last minute.
+	Ended int `json:"ended_streams"`
 	// WorstLag is for how long Worst has not had the newest configuration. Nil: all have it.
 	WorstLag float64 `json:"worst_lag_seconds"`
 	Worst    *Worst  `json:"worst,omitempty"`
@@ -70,6 +72,8 @@ type Worst struct {
 	Since  time.Time `json:"since"`
 	// Unanswered: clients wait for the origin's answer for this type.
 	Unanswered bool `json:"unanswered,omitempty"`
+	// Unacknowledged: it has not answered what it was sent.
+	Unacknowledged bool `json:"unacknowledged,omitempty"`
 }
 
 // Rejected is what clients reject now.
@@ -129,6 +133,7 @@ func (a *Admin) overview(now time.Time) *Overview {
 	if a.cfg.Memory != nil {
 		o.Memory = a.cfg.Memory()
 	}
+	o.Ended = a.series.endedSince(now.Add(-youngFor), a.cfg.Counts.Totals().Ended)
 	c := a.count(o)
 	origins := a.cfg.Origins()
 	for i := range origins {
@@ -191,7 +196,7 @@ func (o *OriginOverview) standing() State {
 	switch {
 	case o.away():
 		return Bad
-	case len(o.FrozenBy) > 0, o.HeldRemovals > 0, o.Error != "", len(o.Quarantined) > 0, o.Fallback != nil && o.Fallback.Serving > 0:
+	case len(o.FrozenBy) > 0, o.HeldRemovals > 0, o.Error != "", len(o.Quarantined) > 0, len(o.Slow) > 0, o.Fallback != nil && o.Fallback.Serving > 0:
 		return Warn
 	}
 	return state
@@ -250,7 +255,7 @@ func (a *Admin) count(o *Overview) tally {
 // worst keeps a type of a client if it has been behind for longer than what is there.
 func worst(is **Worst, c *downstream.ClientStatus, x *downstream.TypeStatus) {
 	if *is == nil || x.UnsyncedSince.Before((*is).Since) {
-		*is = &Worst{NodeID: c.NodeID, Peer: c.Peer, Origin: c.Origin, Group: c.Group, Type: metrics.ShortName(x.TypeURL), Since: x.UnsyncedSince}
+		*is = &Worst{NodeID: c.NodeID, Peer: c.Peer, Origin: c.Origin, Group: c.Group, Type: metrics.ShortName(x.TypeURL), Since: x.UnsyncedSince, Unacknowledged: !x.InFlightSince.IsZero()}
 	}
 }
 

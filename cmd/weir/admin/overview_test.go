@@ -26,7 +26,7 @@ func TestOverview(t *testing.T) {
 	group.Open(relay.NewSubscriber(), relay.SubOptions{TypeURL: xds.ClusterType, Delta: true})
 	key := group.Key()
 	behind := func(url string, ago time.Duration, nacking bool) downstream.TypeStatus {
-		s := downstream.TypeStatus{TypeURL: url, UnsyncedSince: now.Add(-ago), Nacking: nacking}
+		s := downstream.TypeStatus{TypeURL: url, UnsyncedSince: now.Add(-ago), Nacking: nacking, InFlightSince: now.Add(-ago)}
 		s.LastNack.Message = "no"
 		return s
 	}
@@ -62,7 +62,7 @@ func TestOverview(t *testing.T) {
 	if o.Worst == nil || o.Worst.NodeID != "no" || o.WorstLag < 59 || o.WorstLag > 70 {
 		t.Errorf("the worst is %+v, %v s", o.Worst, o.WorstLag)
 	}
-	if s := o.Stuck; s == nil || s.NodeID != "slow" || s.Type != "eds" || !s.Unanswered {
+	if s := o.Stuck; s == nil || s.NodeID != "slow" || s.Type != "eds" || !s.Unanswered || !s.Unacknowledged {
 		t.Errorf("stuck is %+v", s)
 	}
 	if r := o.Rejected; r == nil || r.Resource != "b" || r.NodeID != "no" || r.Clients != 1 || r.Message != "many" {

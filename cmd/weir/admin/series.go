@@ -28,6 +28,7 @@ type sample struct {
 	inSync, lag, heap                     float64
 	clients, unsynced, nacking, upstream  int
 	deliveries, bytesSent, nacks, changes float64
+	ended                                 float64 // client streams since the start
 	origins                               []originSample
 }
 
@@ -83,7 +84,7 @@ func (s *series) take(o *Overview, now metrics.Totals, at time.Time) {
 	}
 	x := sample{
 		at: at, inSync: o.InSyncPercent, lag: o.WorstLag, heap: float64(s.heap[0].Value.Uint64()), clients: o.Clients, unsynced: o.Unsynced, nacking: o.Nacking,
-		deliveries: rate(now.Responses - s.totals.Responses), bytesSent: rate(now.Bytes - s.totals.Bytes), nacks: rate(now.Nacks - s.totals.Nacks),
+		ended: now.Ended, deliveries: rate(now.Responses - s.totals.Responses), bytesSent: rate(now.Bytes - s.totals.Bytes), nacks: rate(now.Nacks - s.totals.Nacks),
 	}
 	revisions := make(map[string]uint64, len(o.Origins))
 	for i := range o.Origins {
@@ -109,6 +110,22 @@ func (s *series) take(o *Overview, now metrics.Totals, at time.Time) {
 	}
 	s.ring[s.next] = x
 	s.next = (s.next + 1) % seriesKept
+}
+
+// endedSince returns how many client streams have ended since a time, or since the first sample.
+func (s *series) endedSince(t time.Time, total float64) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := len(s.ring)
+	before := total
+	for i := range n {
+		x := &s.ring[(s.next+n-1-i)%n] // the newest first
+		before = x.ended
+		if !x.at.After(t) {
+			break
+		}
+	}
+	return int(total - before)
 }
 
 // since returns the samples after a time, the oldest first.

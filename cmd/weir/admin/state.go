@@ -1,7 +1,9 @@
 package admin
 
 import (
+	"cmp"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/weir-xds/weir/cmd/weir/snapshot"
@@ -60,6 +62,10 @@ type Origin struct {
 	HeldUntil    time.Time `json:"held_until,omitzero"`
 
 	NACKs []OriginNACK `json:"nacks,omitempty"` // ours, of its responses
+	// Slow are the types that it was asked for more than five seconds ago, on a stream that is
+	// open, and that clients wait for. Those that have waited longest come first.
+	Slow      []SlowType `json:"slow,omitempty"`
+	Questions []Question `json:"-"` // those of Slow are taken from them
 	// Quarantined are the types that it ends streams for. They are asked on streams of their own,
 	// ever more rarely, until they are answered (RELAY-92).
 	Quarantined []QuarantinedType `json:"quarantined,omitempty"`
@@ -89,6 +95,19 @@ type OriginNACK struct {
 	Type   string `json:"type"`
 	Count  uint64 `json:"count"`
 	Reason string `json:"reason"` // of the last
+}
+
+// SlowType is a type that an origin leaves unanswered, in that many groups.
+type SlowType struct {
+	Type   string    `json:"type"`
+	Groups int       `json:"groups"`
+	Since  time.Time `json:"since"` // when it was asked for the first of them
+}
+
+// Question is what an origin was asked and has not answered, of one group.
+type Question struct {
+	Group, Type string
+	Since       time.Time
 }
 
 // QuarantinedType is a type in quarantine, of one group.
@@ -162,8 +181,45 @@ func groupOf(s *inspect.GroupStatus, full bool) group {
 	}
 }
 
-// Sum adds up what the groups hold, and collects their types in quarantine.
+// slowAfter is from when on an origin that answers nothing is slow, as in the alert WeirOriginSlow.
+const slowAfter = 5 * time.Second
+
+// late notes the questions that have been open for long, and whose answer is waited for. Others may
+// stay open: a SotW origin does not say that what it is asked for does not exist.
+func (o *Origin) late(now time.Time, groups []inspect.GroupStatus) {
+	waits := map[[2]string]bool{} // by group and type
+	for i := range groups {
+		for j := range groups[i].Types {
+			if t := &groups[i].Types[j]; t.Waiting > 0 || t.Wildcard && !t.Settled {
+				waits[[2]string{groups[i].Key, metrics.ShortName(t.TypeURL)}] = true
+			}
+		}
+	}
+	at := map[string]int{}
+	for _, q := range o.Questions {
+		if now.Sub(q.Since) < slowAfter || !waits[[2]string{q.Group, q.Type}] {
+			continue
+		}
+		n, known := at[q.Type]
+		if !known {
+			n = len(o.Slow)
+			at[q.Type], o.Slow = n, append(o.Slow, SlowType{Type: q.Type, Since: q.Since})
+		}
+		s := &o.Slow[n]
+		s.Groups++
+		if q.Since.Before(s.Since) {
+			s.Since = q.Since
+		}
+	}
+	slices.SortFunc(o.Slow, func(x, y SlowType) int { return cmp.Or(x.Since.Compare(y.Since), cmp.Compare(x.Type, y.Type)) })
+}
+
+// Sum adds up what the groups hold, and collects their types in quarantine, and those that the
+// origin is slow with.
 func (o *Origin) Sum(groups []inspect.GroupStatus) {
+	if len(o.Questions) > 0 {
+		o.late(time.Now(), groups)
+	}
 	o.Groups = len(groups)
 	for i := range groups {
 		o.ParameterSets += groups[i].ParameterSets

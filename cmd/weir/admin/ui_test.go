@@ -157,7 +157,7 @@ func TestPageShowsFacts(t *testing.T) {
 	for _, field := range []string{
 		"sentence", "findings", "in_sync_percent", "worst_lag_seconds", "stale_seconds", "held", "nacking", "unsynced", "rejected", // /overview
 		"connected", "reached", "since", "last_proof", "last_update", "streams", "resources", "stale", "error", "error_at", "files", "failures", // origins
-		"frozen_by", "frozen", "frozen_changes", "held_removals", "held_until", "quarantined", "differing_groups", "fallback.serving", "f.ready", "nacks", "parameter_sets",
+		"frozen_by", "frozen", "frozen_changes", "held_removals", "held_until", "quarantined", "slow", "differing_groups", "fallback.serving", "f.ready", "nacks", "parameter_sets",
 		"refused", "accepted", "problems", "saved_at", "restored", "lost", "left_out", "left_out_groups", "too_large", "certificates", "memory", "why", "state", // the process
 		"members_differ", "identity", "node_cluster", "dedicated", "revision", "waiting", "settled", "wildcard", // groups
 		"peer", "dialect", "sent_version", "acked_version", "refused_names", "waits", "unsynced_since", "in_flight_since", // clients

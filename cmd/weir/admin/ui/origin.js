@@ -32,6 +32,7 @@ function Errors({ o }) {
     if (f.error) all.push({ what: f.path, text: f.error, at: f.error_at });
   }
   if (o.fallback?.error) all.push({ what: 'fallback', text: o.fallback.error, at: o.fallback.error_at });
+  for (const s of o.slow ?? []) all.push({ what: `no answer for ${s.type}`, text: `asked, and ${plural(s.groups, 'group')} waiting`, at: s.since });
   for (const n of o.nacks ?? []) all.push({ what: `weir rejected ${n.type}, ${n.count} times`, text: n.reason });
   for (const q of o.quarantined ?? []) all.push({ what: `${q.type} in quarantine, refused ${q.refused} times`, text: q.reason, at: q.since });
   return all.length > 0 && html`<section class="panel"><h3>What is wrong</h3>
