@@ -249,7 +249,7 @@ func TestBookIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const (
 			clients, often, same = 10_000, 3, 300
-			every, age           = 15 * time.Minute, 24 * time.Hour
+			every, age           = 30 * time.Minute, 24 * time.Hour
 		)
 		b := newNackBook()
 		b.age.Store(int64(age))

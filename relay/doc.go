@@ -99,7 +99,9 @@
 // set had a bad part, a client that holds something waits until that was stated again, a minute at
 // most, before it is sent the set (badparts.go, testdata/case_bad*.txt). While an origin is away
 // nothing changes: what it answered stays servable, and no client that asks now is told of an
-// absence (RELAY-2, RELAY-38; testdata/resume.txt). Of errors of members the newest are kept, one
+// absence (RELAY-2, RELAY-38; testdata/resume.txt). What clients reject is the business of each of
+// them alone; the lane counts them for the origin, if that is to be told (reports.go, RELAY-35), at
+// most 100 responses at a time. Of errors of members the newest are kept, one
 // for each member and 1,000 more (TestFaultsAreBounded); a client of `*` costs its place in their
 // order.
 //

@@ -59,6 +59,12 @@
 // An address that is a name with several IPs is one server: versions from one IP are presented to
 // the others (FED-7).
 //
+// # Reports
+//
+// What clients reject is told to the origin, if that is configured (RELAY-35): one more request for
+// each version, with the nonce of the response (report.go, TestReportsOfRejections). The table says
+// when. Only this package has the nonces, so it drops a report on what this stream did not bring.
+//
 // # Opening streams
 //
 // Lanes without a stream wait in one queue for each origin (queue.go). limits.new_groups_per_second
