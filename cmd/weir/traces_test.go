@@ -47,7 +47,9 @@ func newCollector(t *testing.T) *otlpCollector {
 	go func() { served <- s.Serve(l) }()
 	t.Cleanup(func() {
 		s.Stop()
-		<-served
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
 	})
 	return c
 }

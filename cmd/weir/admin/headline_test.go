@@ -154,13 +154,20 @@ func TestSlowOrigin(t *testing.T) {
 	ago := func(seconds int) time.Time { return now.Add(-time.Duration(seconds) * time.Second) }
 	waits := func(key string) inspect.GroupStatus {
 		return inspect.GroupStatus{Key: key, Types: []relay.TypeStatus{
-			{TypeURL: xds.ClusterType, Wildcard: true}, {TypeURL: xds.EndpointType, Waiting: 2},
-			{TypeURL: xds.ListenerType, Wildcard: true, Settled: true}, {TypeURL: xds.RouteType},
+			{TypeURL: xds.ClusterType, Wildcard: true},
+			{TypeURL: xds.EndpointType, Waiting: 2},
+			{TypeURL: xds.ListenerType, Wildcard: true, Settled: true},
+			{TypeURL: xds.RouteType},
 		}}
 	}
 	o := Origin{Questions: []Question{
-		{"a", "eds", ago(6)}, {"a", "cds", ago(3)}, {"a", "lds", ago(60)}, {"a", "rds", ago(60)}, {"gone", "eds", ago(60)},
-		{"b", "eds", ago(9)}, {"b", "cds", ago(20)},
+		{"a", "eds", ago(6)},
+		{"a", "cds", ago(3)},
+		{"a", "lds", ago(60)},
+		{"a", "rds", ago(60)},
+		{"gone", "eds", ago(60)},
+		{"b", "eds", ago(9)},
+		{"b", "cds", ago(20)},
 	}}
 	o.Sum([]inspect.GroupStatus{waits("a"), waits("b")})
 	if want := []SlowType{{"cds", 1, ago(20)}, {"eds", 2, ago(9)}}; !slices.Equal(o.Slow, want) {
