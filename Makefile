@@ -107,7 +107,7 @@ page:
 # Twelve faults in running fleets, and what somebody on call sees of each. Needs prometheus; root for the disk that is full.
 stories:
 	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/weir
-	cd .ci/stories && go vet ./... && WEIR_BINARY="$(CURDIR)/bin/weir" go test -count=1 -parallel 12 -timeout 5m $(TESTFLAGS) .
+	cd .ci/stories && go vet ./... && WEIR_BINARY="$(CURDIR)/bin/weir" go test -count=1 -parallel 13 -timeout 5m $(TESTFLAGS) .
 
 # What is published for the tag at HEAD, in dist/. VERSION=v1.2.3, if given, has to be that tag. See contributing.md.
 release:

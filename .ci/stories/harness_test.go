@@ -104,6 +104,8 @@ type fleet struct {
 	weir    *weirtest.Process
 	clients []*relaytest.Client
 	dial    []grpc.DialOption // of clients
+	// from when on there is a fault, and when its alert fired
+	fault, fired time.Time
 }
 
 // newFleet has an origin with twenty clusters, before a weir to which nobody has come.
@@ -178,6 +180,7 @@ func (f *fleet) calm() {
 	if got := f.alerts(); len(got) > 0 {
 		f.t.Fatalf("before the fault there are %v", got)
 	}
+	f.fault = time.Now()
 }
 
 type series struct{ Metric map[string]string }
@@ -219,17 +222,26 @@ type tells struct {
 	may      []string // alerts of what the fault causes
 	headline string   // a regular expression, as the two below
 	status   string
-	node     string // a client that is concerned, and its name of the type; empty: none is
-	name     string
+	node     string // a client that is concerned; empty: none is
+	name     string // of the type; empty: the type as a whole
 	explain  string
+}
+
+// alerted waits for the alert.
+func (f *fleet) alerted(name string) {
+	f.t.Helper()
+	if !weirtest.Until(patience, func() bool { return slices.Contains(f.alerts(), name) }) {
+		f.t.Errorf("%s does not fire; these do: %v", name, f.alerts())
+	}
+	if f.fired.IsZero() {
+		f.fired = time.Now()
+	}
 }
 
 // check waits for the alert, and holds the views against the cause. No other alert may have fired.
 func (f *fleet) check(w tells) {
 	f.t.Helper()
-	if !weirtest.Until(patience, func() bool { return slices.Contains(f.alerts(), w.alert) }) {
-		f.t.Errorf("%s does not fire; these do: %v", w.alert, f.alerts())
-	}
+	f.alerted(w.alert)
 	for _, got := range f.alerts() {
 		if got != w.alert && !slices.Contains(w.may, got) {
 			f.t.Errorf("%s fires as well, which has nothing to do with it", got)
@@ -243,15 +255,19 @@ func (f *fleet) check(w tells) {
 		f.t.Errorf("weir status: %v", err)
 	}
 	f.matches("weir status", w.status, string(out))
+	f.t.Logf("alerts %v, after %.0f s; headline: %s", f.alerts(), f.fired.Sub(f.fault).Seconds(), overview.Sentence)
 	if w.node == "" {
 		return
 	}
-	out, err = exec.Command(weirtest.Binary, "explain", w.node, "cds", w.name, "--admin", f.weir.Admin).CombinedOutput()
+	args := []string{"explain", w.node, "cds"}
+	if w.name != "" {
+		args = append(args, w.name)
+	}
+	out, err = exec.Command(weirtest.Binary, append(args, "--admin", f.weir.Admin)...).CombinedOutput()
 	if err != nil {
 		f.t.Errorf("weir explain: %v", err)
 	}
 	f.matches("weir explain", w.explain, string(out))
-	f.t.Logf("alerts %v; headline: %s", f.alerts(), overview.Sentence)
 }
 
 func (f *fleet) matches(what, pattern, text string) {
