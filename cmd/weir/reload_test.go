@@ -404,7 +404,8 @@ func TestReloadLogLevel(t *testing.T) {
 	if len(said) != 1 || fmt.Sprint(said[0].ContextMap()["changed"]) != "[cache.linger log.level log.levels]" {
 		t.Errorf("said: %v", said)
 	}
-	await(t, "it is counted once its streams are told", func() bool { return w.reloads("ok") == 1 })
+	// by the watch, the signal, or each of them
+	await(t, "it is counted once its streams are told", func() bool { return w.reloads("ok") >= 1 })
 	if _, body := w.get("/config"); !strings.Contains(body, "linger: 5s") || !strings.Contains(body, "# in force since ") {
 		t.Errorf("/config shows\n%s", body)
 	}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -80,14 +81,14 @@ type sibling struct {
 	seed  *Server
 	// change alters answers; nil: they stay.
 	change func(w http.ResponseWriter, r *http.Request) bool
-	asked  chan string // paths
+	asked  atomic.Int64 // how often the state was, since states
 	opened chan struct{}
 }
 
 // newSibling starts a sibling that has so many clusters, for which the origin vouched so long ago.
 func newSibling(t *testing.T, clusters int, ago time.Duration, edit ...func(*sibling)) *sibling {
 	t.Helper()
-	s := &sibling{table: newTable(t, clusters, "x"), asked: make(chan string, 100), opened: make(chan struct{})}
+	s := &sibling{table: newTable(t, clusters, "x"), opened: make(chan struct{})}
 	s.head = Head{
 		Process: t.Name() + fmt.Sprint(time.Now().UnixNano()), Deployment: "weir", Format: snapshot.Format,
 		Origins: []Origin{{Name: "mesh", Resources: clusters, Vouched: time.Now().Add(-ago)}},
@@ -102,7 +103,9 @@ func newSibling(t *testing.T, clusters int, ago time.Duration, edit ...func(*sib
 	})
 	handler := s.seed.Handler()
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.asked <- r.URL.Path
+		if r.URL.Path == statePath {
+			s.asked.Add(1)
+		}
 		if s.change == nil || !s.change(w, r) {
 			handler.ServeHTTP(w, r)
 		}
@@ -118,19 +121,8 @@ func (s *sibling) capture(deployment string, now time.Time) *snapshot.State {
 
 func (s *sibling) address() string { return s.Listener.Addr().String() }
 
-// states is how often the state was asked for.
-func (s *sibling) states() (n int) {
-	for {
-		select {
-		case path := <-s.asked:
-			if path == statePath {
-				n++
-			}
-		default:
-			return n
-		}
-	}
-}
+// states is how often the state was asked for since the last call.
+func (s *sibling) states() int { return int(s.asked.Swap(0)) }
 
 // search is a Search, with what it logs.
 type search struct {
