@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"slices"
 	"time"
 
 	"github.com/weir-xds/weir/relay/gate"
@@ -44,6 +45,9 @@ func (o *Origin) Unfreeze() bool {
 	return true
 }
 
+// kept reports whether clients are kept at what they have: by a freeze of the origin, or by a hold.
+func (g *Group) kept() bool { return g.origin.frozen.Load() != nil || g.hold.Load() != nil }
+
 // thaw has the origin asked again for what waits. It locks the shard.
 func (s *shard) thaw() {
 	s.mu.Lock()
@@ -70,15 +74,30 @@ func (c *scope) freezes() (none gate.Waits) {
 // class is that of the type with regard to a freeze, or a hold, for which it is configured what is
 // urgent.
 func (s *shard) class() gate.Class {
-	typeURL, o := s.typeURL, s.group.origin
-	held := o.config().Urgent != nil && s.group.hold.Load() != nil
+	if s.group.hold.Load() != nil {
+		return s.group.origin.holdClass(s.typeURL)
+	}
+	return freezeClass(s.typeURL)
+}
+
+// holdClass is the class of a type with regard to a hold.
+func (o *Origin) holdClass(typeURL string) gate.Class {
+	urgent := o.config().Urgent
+	is := func(t string) bool { return slices.Contains(urgent, t) }
 	switch {
-	case held && typeURL == xds.LbEndpointType && o.urgent(xds.EndpointType):
+	case urgent == nil:
+		return freezeClass(typeURL)
+	case typeURL == xds.LbEndpointType && is(xds.EndpointType):
 		return gate.CollectionMembers
-	case held && (o.urgent(typeURL) || typeURL == xds.EndpointTypeV2 && o.urgent(xds.EndpointType)):
+	case is(typeURL), typeURL == xds.EndpointTypeV2 && is(xds.EndpointType):
 		return gate.Moving
-	case held:
-		return gate.Settings
+	}
+	return gate.Settings
+}
+
+// freezeClass is the class of a type with regard to a freeze.
+func freezeClass(typeURL string) gate.Class {
+	switch {
 	case typeURL == xds.LbEndpointType:
 		return gate.CollectionMembers
 	case typeURL == xds.EndpointType || typeURL == xds.EndpointTypeV2 || xds.IsSecret(typeURL):

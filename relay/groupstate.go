@@ -99,6 +99,52 @@ func (t *TypeAt) set(selector string) *SetAt {
 	return nil
 }
 
+// Differs reports whether two states of a group say different things of what both know, urgent types
+// and secrets aside. What clients have begun to ask for in between is no difference.
+func (s *State) Differs(o *Origin, from *State) bool {
+	for i := range s.Types {
+		x := &s.Types[i]
+		if !o.configures(x.TypeURL) || x.Unknown {
+			continue
+		}
+		if y, _ := from.of(x.TypeURL, x.Params); y != nil && x.differs(y) {
+			return true
+		}
+	}
+	return false
+}
+
+// differs reports whether what both know of a type is not the same.
+func (t *TypeAt) differs(from *TypeAt) bool {
+	for i := range t.Sets {
+		x := &t.Sets[i]
+		if y := from.set(x.Selector); !x.Unknown && y != nil && x.sum() != y.sum() {
+			return true
+		}
+	}
+	was := make(map[string]*NameAt, len(from.Names))
+	for i := range from.Names {
+		was[from.Names[i].Name] = &from.Names[i]
+	}
+	return slices.ContainsFunc(t.Names, func(x NameAt) bool {
+		y := was[x.Name]
+		return y != nil && !x.Unknown && !y.Unknown && !sameBody(x.Variant, y.Variant)
+	})
+}
+
+// sum is that of the members.
+func (x *SetAt) sum() (sum xds.Sum) {
+	for _, v := range x.Members {
+		sum.Add(v.Digest)
+	}
+	return sum
+}
+
+// sameBody reports whether two bodies are equal, or there is none of both.
+func sameBody(a, b *xds.Variant) bool {
+	return a == nil && b == nil || a != nil && b != nil && a.Digest == b.Digest
+}
+
 // StateAt is what the group of a key held at a revision; false: there is no such group. Whole tells
 // whether the history reaches so far.
 func (o *Origin) StateAt(group string, revision uint64) (*State, bool) {

@@ -2,7 +2,6 @@ package relay
 
 import (
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/weir-xds/weir/relay/gate"
@@ -129,14 +128,6 @@ func (g *Group) Waiting() (n int, last time.Time) {
 	return n, last
 }
 
-// kept reports whether clients are kept at what they have: by a freeze of the origin, or by a hold.
-func (g *Group) kept() bool { return g.origin.frozen.Load() != nil || g.hold.Load() != nil }
-
-// urgent reports whether changes of a type pass although a group is held.
-func (o *Origin) urgent(typeURL string) bool {
-	return slices.Contains(o.config().Urgent, typeURL)
-}
-
 // stateBody is the body that the group is held at, of a name that nobody had asked for; nil: none.
 func (s *shard) stateBody(name string) *xds.Variant {
 	h := s.group.hold.Load()
@@ -187,7 +178,7 @@ func (s *shard) serve(at *State, done *Held) {
 // stays reports whether what a set or a name has is to stay, and not to become what it was.
 func (s *shard) stays(has, was *xds.Variant) bool {
 	switch {
-	case has == nil && was == nil, has != nil && was != nil && has.Digest == was.Digest, was != nil && was.Expired(s.now):
+	case sameBody(has, was), was != nil && was.Expired(s.now):
 		return true
 	case has == nil:
 		return false
