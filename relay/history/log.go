@@ -96,6 +96,9 @@ type record struct {
 	at         int64 // Unix nanoseconds
 	kind       Kind
 	dropped    bool
+	// first: somebody asked again for what nobody wanted any more, so it is not known what was
+	// before.
+	first bool
 	// was is what was held before; nil: nothing, or unkept says what.
 	was    *xds.Variant
 	unkept *Version
@@ -233,7 +236,7 @@ func (t *Track) Note(of Resource, c Change) (due time.Time) {
 // append adds a record.
 func (l *Log) append(r *resource, c *Change) {
 	p := r.place
-	x := &record{resource: r, prev: p.last, revision: c.Revision, at: c.At.UnixNano(), kind: r.kind(c), bytes: recordBytes}
+	x := &record{resource: r, prev: p.last, revision: c.Revision, at: c.At.UnixNano(), kind: r.kind(c), first: c.First, bytes: recordBytes}
 	if !r.left(c.Was) {
 		x.since = c.Since
 	}

@@ -252,17 +252,17 @@ func (l *Log) Before(of Place, params string, revision uint64, since map[string]
 		if r.Set != "" && len(since) > 0 {
 			from = max(from, since[r.Set])
 		}
-		if r.Params == params && x.revision > from && !x.wantedAgain() {
+		if r.Params != params || x.revision <= from {
+			continue
+		}
+		if held, is := b.Was[r.Resource]; !x.first {
 			b.Was[r.Resource] = x.held(from)
+		} else if is {
+			held.Late = true
+			b.Was[r.Resource] = held
 		}
 	}
 	return b
-}
-
-// wantedAgain reports whether the change is only that somebody asked again for what nobody wanted
-// any more, so that what was before it is not known.
-func (x *record) wantedAgain() bool {
-	return x.kind == again || x.kind == Changed && x.was == nil && x.unkept == nil
 }
 
 // held is what the record says of an earlier revision, if no older record says anything of it.
