@@ -265,15 +265,15 @@ func TestResolve(t *testing.T) {
 			origin.Good(zero, key, r.table.Revision())
 			r.table.Advance(zero.Add(time.Minute))
 		}
-		r.group.lanes[mainLane].Apply(zero.Add(time.Hour), made(xds.ClusterType, fmt.Sprint(i%2), nil, "a"))
+		r.group.lanes[mainLane].Apply(zero.Add(time.Duration(i)*time.Hour), made(xds.ClusterType, fmt.Sprint(i%2), nil, "a"))
 	}
 	if revision, err := origin.Resolve(key, "last-good", now); err == nil || !strings.Contains(err.Error(), "seen good, and that was") {
 		t.Errorf("before the only good state: %d, %v", revision, err)
 	}
-	if revision, err := origin.Resolve(key, zero.Format(time.RFC3339), zero.Add(2*time.Hour)); err != nil || revision != 0 {
+	if revision, err := origin.Resolve(key, zero.Format(time.RFC3339), zero.Add(9*time.Hour)); err != nil || revision != 0 {
 		t.Errorf("as it began: %d, %v", revision, err)
 	}
-	if revision, err := origin.Resolve(key, "3h", zero.Add(2*time.Hour)); err == nil || !strings.Contains(err.Error(), "is not known") {
+	if revision, err := origin.Resolve(key, "10h", zero.Add(9*time.Hour)); err == nil || !strings.Contains(err.Error(), "is not known") {
 		t.Errorf("before it began: %d, %v", revision, err)
 	}
 	if _, err := origin.Resolve("nobody", "4", now); err == nil || !strings.Contains(err.Error(), "no group nobody") {
