@@ -120,6 +120,7 @@ func newProcess(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *pr
 	if p.table, err = relay.New(tc); err != nil {
 		return nil, cfg.Problemf("origins", "%v", err)
 	}
+	p.table.History().Began(p.started)
 	p.freezes = &freezes{table: p.table, of: map[string]freeze{}}
 	first := &nextConfig{process: p, next: &activeConfig{cfg: cfg}, part: p.table.Origin}
 	p.first = first
@@ -210,6 +211,7 @@ func (p *process) run(ctx context.Context) error {
 	parts.Go(func() error { return p.files.run(work) })
 	parts.Go(func() error { return newSharing(p).watch(work) })
 	parts.Go(func() error { return p.memory.watch(work) })
+	parts.Go(func() error { return newGoods(p).run(work) })
 	parts.Go(func() error { return p.pages.Run(work) })
 	if p.tracing != nil {
 		parts.Go(func() error { return p.tracing.Run(work) })
