@@ -194,4 +194,6 @@ func (c *scope) passes(body *xds.Variant, held []*xds.Variant) bool {
 }
 
 // passesUncached reports whether a hold lets a body pass because no state may keep it (RELAY-9).
-func (s *shard) passesUncached(body *xds.Variant) bool { return body.DoNotCache && s.group.hold.Load() != nil }
+func (s *shard) passesUncached(body *xds.Variant) bool {
+	return body.DoNotCache && s.group.hold.Load() != nil
+}

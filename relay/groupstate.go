@@ -99,8 +99,9 @@ func (t *TypeAt) set(selector string) *SetAt {
 	return nil
 }
 
-// Differs reports whether two states of a group say different things of what both know, urgent types
-// and secrets aside. What clients have begun to ask for in between is no difference.
+// Differs reports whether two states of a group say different things of what both know. Urgent
+// types and secrets do not count, and what clients have begun to ask for in between is no
+// difference.
 func (s *State) Differs(o *Origin, from *State) bool {
 	for i := range s.Types {
 		x := &s.Types[i]

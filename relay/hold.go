@@ -103,7 +103,8 @@ func (o *Origin) Holds() (groups []string) {
 	return groups
 }
 
-// inherit takes over which groups are held, from the part of the table that this one replaces.
+// inherit takes over which groups are held, from the part of the table that this one replaces. It
+// locks both.
 func (o *Origin) inherit(from *Origin) {
 	from.mu.Lock()
 	held := maps.Clone(from.holds)
