@@ -105,7 +105,7 @@ func (p *pastStates) compare(x *pastState, at *TypeAt, whole bool) string {
 	key := pastKey{typeURL: at.TypeURL, params: at.Params.Key()}
 	for _, set := range at.Sets {
 		key := key
-		if key.set = set.Selector; set.Unknown {
+		if key.set = set.Selector; set.Unknown || set.Late {
 			p.unknown++
 			continue
 		}
@@ -135,7 +135,7 @@ func (p *pastStates) compare(x *pastState, at *TypeAt, whole bool) string {
 		var got xds.Digest
 		switch {
 		// what must not be cached goes with its last client, at no revision
-		case n.Unknown, !subscribed, x.uncached[key], x.entries[key] != p.entryOf(key):
+		case n.Unknown, n.Late, !subscribed, x.uncached[key], x.entries[key] != p.entryOf(key):
 			p.unknown++
 			continue
 		case n.Variant != nil:

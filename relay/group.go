@@ -27,6 +27,7 @@ type Group struct {
 	identity  string // of all its clients, where the key has it; else ""
 	dedicated bool   // to one client stream (RELAY-29)
 	lanes     [2]*Lane
+	begun     uint64 // the table's revision then: nothing before it is known of the group
 
 	// gens numbers the upstream streams of both lanes, so that a generation names one stream of the
 	// group.
@@ -63,7 +64,7 @@ type Group struct {
 }
 
 func newGroup(o *Origin, key string, node *corev3.Node, who string) *Group {
-	g := &Group{origin: o, key: key, node: node, identity: who, types: map[string]*store{}}
+	g := &Group{origin: o, key: key, node: node, identity: who, begun: o.table.Revision(), types: map[string]*store{}}
 	g.all.Store(&[]*shard{})
 	for i := range g.lanes {
 		g.lanes[i] = newLane(g, laneIndex(i), nil)

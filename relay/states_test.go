@@ -13,7 +13,7 @@ func stateNow(t testing.TB, r *rig) string {
 	if !is {
 		t.Fatal("there is no such group")
 	}
-	return r.table.Origin("mesh").stateID(types)
+	return stateID(types)
 }
 
 // TestStateIDs: tables that hold the same have the same ID, whatever the order in which it came.

@@ -171,6 +171,9 @@ type Track struct {
 // Track makes a track of a place.
 func (l *Log) Track(of Place) Track { return Track{log: l, of: of} }
 
+// Place is what the track is of.
+func (t *Track) Place() Place { return t.of }
+
 // On is Log.On.
 func (t *Track) On() bool { return t.log != nil && t.log.On() }
 
