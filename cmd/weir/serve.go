@@ -30,30 +30,32 @@ type process struct {
 	// Set once by newProcess.
 	path string // of the config file; "": there is none, so no reloads
 	// Directory for the configuration that was last accepted; "": it is not written.
-	keepIn   string
-	hangup   <-chan os.Signal // asks for a reload; nil: nothing does
-	via      string           // viaName
-	base     *zap.Logger      // of all packages
-	log      *zap.Logger      // of the process itself
-	levels   *levels.Levels
-	started  time.Time
-	table    *relay.Table
-	freezes  *freezes
-	metrics  *metrics.Metrics
-	registry *prometheus.Registry
-	server   *downstream.Server
-	memory   *memory
-	admin    *web
-	pages    *admin.Admin // what it serves
-	probes   *web         // nil: there is none
-	files    *watch
-	tls      *certificates
-	kept     kept
-	siblings siblings
-	service  *service // nil: nobody is told how the process stands
-	tracing  *tracing.Tracing
-	draws    *relay.Traces // with tracing; nil: there is none
-	first    *nextConfig   // what was opened at the start
+	keepIn  string
+	hangup  <-chan os.Signal // asks for a reload; nil: nothing does
+	via     string           // viaName
+	base    *zap.Logger      // of all packages
+	log     *zap.Logger      // of the process itself
+	levels  *levels.Levels
+	started time.Time
+	table   *relay.Table
+	freezes *freezes
+	// rollbacks has what operators keep groups at.
+	rollbacks *rollbacks
+	metrics   *metrics.Metrics
+	registry  *prometheus.Registry
+	server    *downstream.Server
+	memory    *memory
+	admin     *web
+	pages     *admin.Admin // what it serves
+	probes    *web         // nil: there is none
+	files     *watch
+	tls       *certificates
+	kept      kept
+	siblings  siblings
+	service   *service // nil: nobody is told how the process stands
+	tracing   *tracing.Tracing
+	draws     *relay.Traces // with tracing; nil: there is none
+	first     *nextConfig   // what was opened at the start
 	// refusedAtStart is why the file was refused at the start, so that the configuration that was
 	// last accepted is in force; nil: it was accepted.
 	refusedAtStart error
@@ -121,6 +123,7 @@ func newProcess(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *pr
 		return nil, cfg.Problemf("origins", "%v", err)
 	}
 	p.freezes = &freezes{table: p.table, of: map[string]freeze{}}
+	p.rollbacks = &rollbacks{table: p.table, freezes: p.freezes, of: map[string]*rolledOrigin{}}
 	first := &nextConfig{process: p, next: &activeConfig{cfg: cfg}, part: p.table.Origin}
 	p.first = first
 	p.active.Store(first.next) // completed below
