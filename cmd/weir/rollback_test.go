@@ -122,29 +122,45 @@ func (r *running) keyOf(cluster string) string {
 type rolling struct {
 	*running
 	origin  *relaytest.Origin
+	config  string
 	proxies []*proxy
 	began   [4]time.Time // when all were at the state of that number
 }
 
-func startRolling(t *testing.T, upstream relaytest.Dialect, more string) *rolling {
+// rollingConfig is the configuration of an origin. cache is what it says of that.
+func rollingConfig(origin *relaytest.Origin, upstream relaytest.Dialect, cache string) string {
+	return fmt.Sprintf(`
+origins: [{ name: mesh, grpc: { addresses: [%q], dialect: %s }, group_by: [cluster] }]
+cache: { %s }
+timing: { settle: 20ms, firm_settle: 200ms, pause: 20ms, backoff: { base: 20ms, max: 100ms }, drain: 200ms }
+`, origin.Net().Addr(), upstream, cache)
+}
+
+func startRolling(t *testing.T, upstream relaytest.Dialect, cache string) *rolling {
 	t.Helper()
-	origin := relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Serving: true})
-	config := strings.Replace(controlPlane(origin.Net().Addr()), "grpc: {", "grpc: { dialect: "+string(upstream)+",", 1)
-	r := &rolling{origin: origin, running: startWeir(t, freePorts+strings.Replace(config, "timing: {", "timing: { settle: 20ms, firm_settle: 200ms,", 1)+more)}
-	push(origin, 1)
+	r := &rolling{origin: relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Serving: true})}
+	r.config = freePorts + rollingConfig(r.origin, upstream, cache)
+	r.running = startWeir(t, r.config)
+	r.push(t)
+	return r
+}
+
+// push has proxies of two groups connect, and takes the origin through its states.
+func (r *rolling) push(t *testing.T) {
+	t.Helper()
+	push(r.origin, 1)
 	for _, dialect := range bothDialects {
 		r.proxies = append(r.proxies, openProxy(t, r.running, dialect, "edge"), openProxy(t, r.running, dialect, "core"))
 	}
 	r.at(1, "the first state comes")
 	r.proxies[0].WantIdle(500 * time.Millisecond) // firm_settle, and more
 	for n := 1; n <= 3; n++ {
-		push(origin, n)
+		push(r.origin, n)
 		r.at(n, "pushed")
 		time.Sleep(5 * time.Millisecond)
 		r.began[n] = time.Now()
 		time.Sleep(5 * time.Millisecond)
 	}
-	return r
 }
 
 func (r *rolling) at(n int, sentence string) {
