@@ -94,8 +94,8 @@ type Origin struct {
 	// how the newest of tiers is spoken to by the others (tier.go); replaced with cfg
 	tierCfg  atomic.Pointer[OriginConfig]
 	tierWake chan struct{}
-	ended  atomic.Bool                  // no longer in force: nothing new is kept of it
-	frozen atomic.Pointer[time.Time]    // since when; nil: it is not (freeze.go)
+	ended    atomic.Bool               // no longer in force: nothing new is kept of it
+	frozen   atomic.Pointer[time.Time] // since when; nil: it is not (freeze.go)
 	// fallback is what the last resort has; nil: there is none (fallback.go).
 	fallback atomic.Pointer[Fallback]
 	// unheard is how many stores are not heard: mostly none, so that nothing needs to be looked for
