@@ -125,6 +125,7 @@ func live(old, next *OriginConfig) bool {
 		if len(c.FromNode) == 0 {
 			c.FromNode = nil
 		}
+		c.Urgent = nil // looked at when a response comes
 	}
 	return reflect.DeepEqual(a, b)
 }
@@ -163,6 +164,7 @@ func (n *Next) Commit(now time.Time) *Change {
 			o.ended.Store(true)
 			if next := n.routes.origins[o.name]; next != nil {
 				next.frozen.Store(o.frozen.Load()) // an operator ends it, and nothing else
+				next.inherit(o)
 			}
 			t.retired.forget(o.name)
 			t.past.Forget(o.name, "")

@@ -39,8 +39,12 @@ func CheckCanaryTerm(term string) error {
 	if path, metadata := strings.CutPrefix(term, metadataPrefix); metadata && path != "" || slices.Contains(canaryTerms, term) {
 		return nil
 	}
-	return fmt.Errorf("%q is none of %s, %s, metadata.PATH", term, strings.Join(canaryTerms, ", "), Identity)
+	return fmt.Errorf("%q is none of %s, metadata.PATH, %s", term, strings.Join(canaryTerms, ", "), Identity)
 }
+
+// CanaryTerms returns the terms of a canary's match that are fields of a node, without those of its
+// metadata.
+func CanaryTerms() []string { return slices.Clone(canaryTerms) }
 
 // On reports whether any client can be a canary.
 func (c *Canary) On() bool { return c != nil && (c.matches() || c.Share > 0) }
