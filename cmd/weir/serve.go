@@ -30,32 +30,33 @@ type process struct {
 	// Set once by newProcess.
 	path string // of the config file; "": there is none, so no reloads
 	// Directory for the configuration that was last accepted; "": it is not written.
-	keepIn  string
-	hangup  <-chan os.Signal // asks for a reload; nil: nothing does
-	via     string           // viaName
-	base    *zap.Logger      // of all packages
-	log     *zap.Logger      // of the process itself
-	levels  *levels.Levels
-	started time.Time
-	table   *relay.Table
-	freezes *freezes
-	// rollbacks has what operators keep groups at.
+	keepIn   string
+	hangup   <-chan os.Signal // asks for a reload; nil: nothing does
+	via      string           // viaName
+	base     *zap.Logger      // of all packages
+	log      *zap.Logger      // of the process itself
+	levels   *levels.Levels
+	started  time.Time
+	table    *relay.Table
+	freezes  *freezes
+	metrics  *metrics.Metrics
+	registry *prometheus.Registry
+	server   *downstream.Server
+	memory   *memory
+	admin    *web
+	pages    *admin.Admin // what it serves
+	probes   *web         // nil: there is none
+	files    *watch
+	tls      *certificates
+	kept     kept
+	siblings siblings
+	service  *service // nil: nobody is told how the process stands
+	tracing  *tracing.Tracing
+	draws    *relay.Traces // with tracing; nil: there is none
+	first    *nextConfig   // what was opened at the start
+	feeds    feeds         // owned by run, and then by reloads
+
 	rollbacks *rollbacks
-	metrics   *metrics.Metrics
-	registry  *prometheus.Registry
-	server    *downstream.Server
-	memory    *memory
-	admin     *web
-	pages     *admin.Admin // what it serves
-	probes    *web         // nil: there is none
-	files     *watch
-	tls       *certificates
-	kept      kept
-	siblings  siblings
-	service   *service // nil: nobody is told how the process stands
-	tracing   *tracing.Tracing
-	draws     *relay.Traces // with tracing; nil: there is none
-	first     *nextConfig   // what was opened at the start
 	// refusedAtStart is why the file was refused at the start, so that the configuration that was
 	// last accepted is in force; nil: it was accepted.
 	refusedAtStart error
@@ -122,6 +123,7 @@ func newProcess(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *pr
 	if p.table, err = relay.New(tc); err != nil {
 		return nil, cfg.Problemf("origins", "%v", err)
 	}
+	p.feeds = feeds{}
 	p.freezes = &freezes{table: p.table, of: map[string]freeze{}}
 	p.rollbacks = &rollbacks{table: p.table, freezes: p.freezes, of: map[string]*rolledOrigin{}}
 	first := &nextConfig{process: p, next: &activeConfig{cfg: cfg}, part: p.table.Origin}
@@ -219,6 +221,7 @@ func (p *process) run(ctx context.Context) error {
 	}
 	p.first = nil // it is served now
 	first := p.active.Load()
+	p.feeds.start(work, parts, p.table, p.via)
 	p.start(work, parts, first, first.origins, first.ports)
 	p.startSinks(work, parts, first.sinks)
 	parts.Go(func() error { return p.reloads(work, parts) })

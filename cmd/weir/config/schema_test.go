@@ -39,6 +39,14 @@ func TestSchemaKnowsEveryKey(t *testing.T) {
 		if items, ok := node["items"].(map[string]any); ok {
 			walk(path+"[]", items)
 		}
+		if forms, ok := node["anyOf"].([]any); ok {
+			for _, form := range forms {
+				if form := form.(map[string]any); form["properties"] != nil { // else it is one value
+					form["description"] = node["description"]
+					walk(path, form)
+				}
+			}
+		}
 		properties, _ := node["properties"].(map[string]any)
 		for key, value := range properties {
 			walk(below(path, key), value.(map[string]any))
@@ -122,6 +130,15 @@ func TestSchemaAgreesWithTheLoader(t *testing.T) {
 		"origins: [{ name: a, rest: { urls: ['https://x'], tls: {}, token_file: t } }]":     true,
 		"origins: [{ name: a, rest: { urls: [] } }]":                                        false,
 		"origins: [{ name: a, rest: { poll: 5s } }]":                                        false,
+		"origins: [{ name: a, files: { path: x }, canary: { match: { cluster: b, identity: [anonymous] }, acks: 2 } }]":                   true,
+		"origins: [{ name: a, files: { path: x }, canary: { share: 0.1, acks: { count: 2, share: 0.5 }, bake: 5m } }]":                    true,
+		"origins: [{ name: a, files: { path: x }, canary: { share: 0.1, acks: { counts: 2 } } }]":                                         false,
+		"origins: [{ name: a, files: { path: x }, canary: { share: 0.1, acks: many } }]":                                                  false,
+		"origins: [{ name: a, files: { path: x }, canary: { share: 0.1, on_stop: leave } }]":                                              false,
+		"origins: [{ name: a, files: { path: x }, canary: { share: 0.1, check: { http: { url: 'http://x' }, on_error: pass } } }]":         true,
+		"origins: [{ name: a, files: { path: x }, canary: { share: 0.1, check: { http: {} } } }]":                                         false,
+		"origins: [{ name: a, files: { path: x }, canary: { share: 0.1, check: { prometheus: { url: 'http://x', query: up } } } }]":        false,
+		"origins: [{ name: a, files: { path: x }, canary: { check: { prometheus: { url: 'http://x', query: up, threshold: 0 } } } }]":      true,
 		base + "authorization: [{ who: [] }]":                                               false,
 		base + "authorization: [{ who: [anonymous] }]":                                      true,
 		base + "authorization: [{ who: anonymous }]":                                        false,
