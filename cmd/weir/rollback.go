@@ -20,14 +20,19 @@ import (
 const toLastGood = "last-good"
 
 func rollbackCommand() *cobra.Command {
-	to := ""
+	to, partial := "", false
 	cmd := rollingCommand("rollback", "Give the clients of an origin an earlier state of it, and keep them there", func() (url.Values, error) {
 		at, err := momentOf(to, time.Now())
-		return url.Values{"to": {at}}, err
+		q := url.Values{"to": {at}}
+		if partial {
+			q.Set("partial", "true")
+		}
+		return q, err
 	})
 	cmd.Long = `Give the clients of an origin an earlier state of it, over all types at once, and keep
 them there until weir rollforward. Each group is held at its own state. If that is not
 known of one of them, nothing is changed. weir history ORIGIN --states lists them.`
+	cmd.Flags().BoolVar(&partial, "partial", false, "have groups that cannot go back stay at what they have, and the others go back")
 	cmd.Flags().StringVar(&to, "to", "", "`last-good`, an ID, a time such as 2026-01-02T15:04:05Z, 10m for that long ago, or a revision of one replica")
 	if err := cmd.MarkFlagRequired("to"); err != nil {
 		panic(err) // our own bug: the flag does not exist

@@ -32,8 +32,8 @@ const wholeOrigin = ""
 
 // rolledOrigin is what operators have said of an origin.
 type rolledOrigin struct {
-	orders map[string]snapshot.Order // the last ones, by group; those of groups that are let go, too
-	held   map[string]admin.RolledBackGroup
+	orders map[string]snapshot.Order        // the last ones, by group; those of groups that are let go, too
+	held   map[string]admin.RolledBackGroup // by the key that all tiers of a group have in common
 }
 
 // origin returns what was said of an origin. b.mu is held.
@@ -71,8 +71,8 @@ func (o *rolledOrigin) whole() bool { return !o.orders[wholeOrigin].Since.IsZero
 // groups are those that are held, in order.
 func (o *rolledOrigin) groups() []string { return slices.Sorted(maps.Keys(o.held)) }
 
-// holds reports whether an operator has a group of an origin held, or is nothing if group is empty,
-// all of it. It locks.
+// holds reports whether an operator has a group of an origin held, by the key of all its tiers; if
+// that is empty, whether any. It locks.
 func (b *rollbacks) holds(origin, group string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -102,7 +102,8 @@ func (b *rollbacks) configure(cfg *config.Config) {
 	maps.DeleteFunc(b.of, func(name string, _ *rolledOrigin) bool { return cfg.OriginNamed(name) == nil })
 }
 
-// kept are the orders that a snapshot keeps, and siblings are told. It locks.
+// kept are the orders that a snapshot keeps, and siblings are told. Dedicated groups end with the
+// process. It locks.
 func (b *rollbacks) kept(origin string) (orders []snapshot.Order) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -111,7 +112,9 @@ func (b *rollbacks) kept(origin string) (orders []snapshot.Order) {
 		return nil
 	}
 	for _, group := range slices.Sorted(maps.Keys(o.orders)) {
-		orders = append(orders, o.orders[group])
+		if !isDedicated(group) {
+			orders = append(orders, o.orders[group])
+		}
 	}
 	return orders
 }
@@ -125,12 +128,7 @@ func (b *rollbacks) status(origin string, groups []inspect.GroupStatus) *admin.R
 		return nil
 	}
 	out := &admin.Rollback{Whole: o.whole(), Groups: []admin.RolledBackGroup{}}
-	waiting := map[string]int{}
-	for i := range groups {
-		for j := range groups[i].Types {
-			waiting[groups[i].Key] += groups[i].Types[j].Frozen
-		}
-	}
+	waiting := b.waiting(origin, groups)
 	last := o.orders[wholeOrigin]
 	for _, key := range o.groups() {
 		g := o.held[key]
@@ -143,6 +141,24 @@ func (b *rollbacks) status(origin string, groups []inspect.GroupStatus) *admin.R
 	}
 	out.Since, out.By, out.To = last.Since, last.By, last.To
 	return out
+}
+
+// waiting is of how many resources the origin has something else than the groups of each key, in the
+// tier that differs most.
+func (b *rollbacks) waiting(origin string, groups []inspect.GroupStatus) map[string]int {
+	most := map[string]int{}
+	part := b.table.Origin(origin)
+	for i := range groups {
+		key, n := groups[i].Key, 0
+		if part != nil {
+			key = keyOfTiers(part, key)
+		}
+		for j := range groups[i].Types {
+			n += groups[i].Types[j].Frozen
+		}
+		most[key] = max(most[key], n)
+	}
+	return most
 }
 
 // join puts orders into force that others know, or that were kept, where they are newer. Groups are
@@ -162,13 +178,15 @@ func (b *rollbacks) join(origin string, orders []snapshot.Order, now time.Time) 
 	keys := maps.Clone(o.orders)
 	delete(keys, wholeOrigin)
 	for _, g := range part.Groups() {
-		keys[g.Key] = snapshot.Order{}
+		if !isDedicated(g.Key) {
+			keys[keyOfTiers(part, g.Key)] = snapshot.Order{}
+		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		order := o.order(key)
 		switch was, is := o.held[key]; {
 		case order.Since.IsZero() && is:
-			part.Free(key)
+			free(part, key)
 			delete(o.held, key)
 			freed = append(freed, key)
 		case !order.Since.IsZero() && (!is || !was.Since.Equal(order.Since)):
@@ -182,13 +200,9 @@ func (b *rollbacks) join(origin string, orders []snapshot.Order, now time.Time) 
 // restored has a group held at what was restored of it; nothing: it stays at what it gets first.
 func restored(part *relay.Origin, key string, order *snapshot.Order, now time.Time) admin.RolledBackGroup {
 	g := admin.RolledBackGroup{Group: key, Since: order.Since, By: order.By, To: order.To}
-	state, known := part.Capture(key)
-	if !known {
-		state = &relay.State{}
-	} else {
-		g.State = state.ID(part)
-	}
-	part.Hold(now, key, state)
+	t := stayAt(part, key, nil)
+	g.State = t.row.ID
+	t.hold(part, now)
 	return g
 }
 

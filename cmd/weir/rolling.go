@@ -1,11 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/weir-xds/weir/cmd/weir/admin"
@@ -16,14 +15,12 @@ import (
 // What an order of an operator to go back, or forward, does at once. All groups that it concerns go
 // back, or none.
 
-// keyDigits is how much of a group's key has to be given, if it is the only one that begins so.
-const keyDigits = 6
-
 // target is a state that a group goes back to.
 type target struct {
 	key   string
 	state *relay.State
 	row   stateRow // of the state
+	stays error    // why the group cannot go back, and stays at what it has
 }
 
 // conflict is an error that says why an order is refused.
@@ -46,20 +43,18 @@ func (b *rollbacks) rollback(order admin.RollbackOrder, now time.Time) (said adm
 	if err != nil {
 		return said, err
 	}
-	o := b.origin(order.Origin)
-	x := snapshot.Order{To: order.To, By: order.By, Since: now, Changed: now}
 	said = admin.Rolled{Origin: order.Origin, Done: true}
+	o, x := b.origin(order.Origin), snapshot.Order{To: order.To, By: order.By, Since: now, Changed: now}
 	for i := range targets {
 		t := &targets[i]
-		done := part.Hold(now, t.key, t.state)
-		g := admin.RolledGroup{Group: t.key, State: t.row.ID, Of: t.row.At, Revision: t.row.Revision, Changed: done.Changed, Unknown: done.Unknown}
-		said.Groups, said.Lines = append(said.Groups, g), append(said.Lines, heldLine(order.Origin, &g))
+		g := t.hold(part, now)
+		said.Groups, said.Lines = append(said.Groups, g), append(said.Lines, heldLine(order.Origin, &g, t.stays))
 		o.held[t.key] = admin.RolledBackGroup{Group: t.key, Since: now, By: x.By, To: x.To, State: g.State, Of: g.Of}
-		if order.Group != "" {
+		if order.Group != wholeOrigin {
 			x.Group = t.key
 		}
 	}
-	if order.Group == "" {
+	if order.Group == wholeOrigin {
 		clear(o.orders) // they are older
 		_, _, _ = b.freezes.operate(order.Origin, true, now)
 		said.Lines = append(said.Lines, fmt.Sprintf("%s: frozen, so that new groups stay at what they get first; weir rollforward %s ends it", order.Origin, order.Origin))
@@ -68,29 +63,41 @@ func (b *rollbacks) rollback(order admin.RollbackOrder, now time.Time) (said adm
 	return said, nil
 }
 
+// hold has the group held at the state, in all its tiers.
+func (t *target) hold(part *relay.Origin, now time.Time) admin.RolledGroup {
+	g := admin.RolledGroup{Group: t.key, State: t.row.ID, Of: t.row.At, Revision: t.row.Revision}
+	for _, key := range tiersOf(part, t.key) {
+		done := part.Hold(now, key, t.state)
+		g.Changed, g.Unknown = g.Changed+done.Changed, max(g.Unknown, done.Unknown)
+	}
+	return g
+}
+
 // targetsOf are the states that the groups of an order go back to. An error has a line for each
 // group that cannot.
 func (b *rollbacks) targetsOf(part *relay.Origin, order *admin.RollbackOrder, now time.Time) (targets []target, _ error) {
-	keys, err := groupsOf(part, order.Group)
+	all, err := groupsOf(part, order.Group)
 	if err != nil {
 		return nil, err
 	}
 	var why []string
-	same := 0
-	for _, key := range keys {
-		t, is, err := b.targetOf(part, key, order.To, now)
+	moves := 0
+	for _, of := range all {
+		t, same, err := b.targetOf(part, of.key, order.To, now)
 		switch {
-		case err != nil:
-			why = append(why, fmt.Sprintf("%s: group %s: %v", part.Name(), shortKey(key), err))
-		case is:
-			same++
+		case err == nil && same:
+		case err == nil:
+			moves++
+		default:
+			t = stayAt(part, of.key, err)
+			if !of.mayStay && !order.Partial {
+				why = append(why, fmt.Sprintf("%s: group %s: %v", part.Name(), shortKey(of.key), err))
+			}
 		}
 		targets = append(targets, t)
 	}
-	if len(why) == 0 && same == len(keys) {
-		for i := range targets {
-			why = append(why, fmt.Sprintf("%s: group %s: it is at state %s already; weir freeze keeps it there", part.Name(), shortKey(targets[i].key), shortID(targets[i].row.ID)))
-		}
+	if len(why) == 0 && moves == 0 {
+		why = nowhere(part, targets)
 	}
 	if len(why) > 0 {
 		return nil, &admin.RefusedOrder{Code: http.StatusConflict, Lines: why}
@@ -98,25 +105,48 @@ func (b *rollbacks) targetsOf(part *relay.Origin, order *admin.RollbackOrder, no
 	return targets, nil
 }
 
+// nowhere says why no group goes back.
+func nowhere(part *relay.Origin, targets []target) (why []string) {
+	for i := range targets {
+		t := &targets[i]
+		text := fmt.Sprintf("it is at state %s already; weir freeze keeps it there", shortID(t.row.ID))
+		if t.stays != nil {
+			text = t.stays.Error()
+		}
+		why = append(why, fmt.Sprintf("%s: group %s: %s", part.Name(), shortKey(t.key), text))
+	}
+	return why
+}
+
+// stayAt is what a group has, which cannot go back.
+func stayAt(part *relay.Origin, key string, why error) target {
+	t := target{key: key, state: &relay.State{}, stays: why}
+	if state, known := part.Capture(shownTier(part, key)); known {
+		t.state, t.row.Revision, t.row.ID = state, state.Revision, state.ID(part)
+	}
+	return t
+}
+
 // targetOf is the state of a group that an order means, and whether that is what it has now.
 func (b *rollbacks) targetOf(part *relay.Origin, key, to string, now time.Time) (t target, same bool, _ error) {
+	tier := shownTier(part, key)
 	t.key = key
-	revision, err := resolveState(part, b, key, to, now)
+	revision, err := resolveState(part, b, tier, to, now)
 	if err != nil {
 		return t, false, err
 	}
-	state, known := part.StateAt(key, revision)
+	state, known := part.StateAt(tier, revision)
 	if !known {
-		return t, false, fmt.Errorf("the group has ended")
+		return t, false, errors.New("the group has ended")
 	}
-	if t.state, t.row = state, rowOf(part, key, revision); t.row.ID == "" {
+	if t.state, t.row = state, rowOf(part, tier, revision); t.row.ID == "" {
 		t.row.ID = state.ID(part)
 	}
 	if !state.Whole() {
 		return t, false, fmt.Errorf("the history does not reach to state %s of revision %d any more (cache.history)", shortID(t.row.ID), revision)
 	}
-	present, known := part.Capture(key)
-	return t, known && !state.Differs(part, present), nil
+	has, known := part.Capture(tier)
+	return t, known && !state.Differs(part, has), nil
 }
 
 // rowOf is the row of the state that a group had at a revision.
@@ -132,35 +162,15 @@ func rowOf(part *relay.Origin, key string, revision uint64) stateRow {
 // mostStates bounds the states among which one is looked for.
 const mostStates = 10_000
 
-// groupsOf are the groups that an order concerns: all of the origin, or the one whose key is given,
-// or as much of it as no other begins with.
-func groupsOf(part *relay.Origin, group string) (keys []string, _ error) {
-	for _, g := range part.Groups() {
-		keys = append(keys, g.Key)
-	}
-	slices.Sort(keys)
-	if group == "" {
-		if len(keys) == 0 {
-			return nil, conflict("%s has no groups: there is nothing to go back to", part.Name())
-		}
-		return keys, nil
-	}
-	switch found := thatBegin(keys, group); len(found) {
-	case 0:
-		return nil, notFound("%s has no group %q; GET /groups lists them", part.Name(), group)
-	case 1:
-		return found, nil
-	default:
-		return nil, tooShort(part.Name(), group, len(found))
-	}
-}
-
 func notFound(format string, args ...any) error {
 	return &admin.RefusedOrder{Code: http.StatusNotFound, Lines: []string{fmt.Sprintf(format, args...)}}
 }
 
-// heldLine says what came of an order for one group.
-func heldLine(origin string, g *admin.RolledGroup) string {
+// heldLine says what came of an order for one group. stays: why it is where it was.
+func heldLine(origin string, g *admin.RolledGroup, stays error) string {
+	if stays != nil {
+		return fmt.Sprintf("%s: group %s: stays at what it has: %v", origin, shortKey(g.Group), stays)
+	}
 	of := ""
 	if !g.Of.IsZero() {
 		of = " of " + g.Of.UTC().Format("2006-01-02 15:04:05Z")
@@ -206,6 +216,7 @@ func (b *rollbacks) rollforward(order admin.RollbackOrder, now time.Time) (said 
 	}
 	o := b.origin(order.Origin)
 	said = admin.Rolled{Origin: order.Origin, Groups: []admin.RolledGroup{}}
+	order.Group = keyOfTiers(part, order.Group)
 	keys, err := o.groupsForward(order.Origin, order.Group)
 	if err != nil {
 		return said, err
@@ -222,7 +233,7 @@ func (b *rollbacks) rollforward(order admin.RollbackOrder, now time.Time) (said 
 		still = b.thaw(order.Origin, now)
 	}
 	for _, key := range keys {
-		part.Free(key)
+		free(part, key)
 		delete(o.held, key)
 		said.Groups = append(said.Groups, admin.RolledGroup{Group: key})
 		said.Lines = append(said.Lines, fmt.Sprintf("%s: group %s: goes on to what the origin has", order.Origin, shortKey(key)))
@@ -257,23 +268,6 @@ func (o *rolledOrigin) groupsForward(origin, group string) (keys []string, _ err
 		return nil, conflict("%s: no group %q is rolled back", origin, group)
 	}
 	return keys, nil
-}
-
-// thatBegin are the keys that begin with so much of a key, if it is enough, or the one that is it.
-func thatBegin(keys []string, group string) (found []string) {
-	for _, key := range keys {
-		if key == group {
-			return []string{key}
-		}
-		if len(group) >= keyDigits && strings.HasPrefix(key, group) {
-			found = append(found, key)
-		}
-	}
-	return found
-}
-
-func tooShort(origin, group string, n int) error {
-	return conflict("%s has %d groups whose keys begin with %q: give more of the key", origin, n, group)
 }
 
 // letGo notes that groups are let go, or all of the origin if group is empty. If one of an origin

@@ -19,6 +19,9 @@ type RollbackOrder struct {
 	Group  string // its key; empty: all of the origin
 	To     string // as relay.Origin.Resolve takes it; not used to go forward
 	By     string // who wants it
+	// Partial: groups that cannot go back stay at what they have. Without it they keep the others
+	// from going back.
+	Partial bool
 }
 
 // Rolled is what came of an order.
@@ -89,16 +92,17 @@ func (a *Admin) orderOf(w http.ResponseWriter, r *http.Request, parameters ...st
 	}
 	q := r.URL.Query()
 	_, err := flag(r, "json")
-	if err = cmp.Or(known(r.URL.RawQuery, append(parameters, "json")), err); err != nil {
+	partial, wrong := flag(r, "partial")
+	if err = cmp.Or(known(r.URL.RawQuery, append(parameters, "json")), err, wrong); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return order, false
 	}
-	return RollbackOrder{Origin: o.Name(), Group: q.Get("group"), To: strings.TrimSpace(q.Get("to")), By: nameOf(r)}, true
+	return RollbackOrder{Origin: o.Name(), Group: q.Get("group"), To: strings.TrimSpace(q.Get("to")), By: nameOf(r), Partial: partial}, true
 }
 
 // rollback holds groups at an earlier state.
 func (a *Admin) rollback(w http.ResponseWriter, r *http.Request) {
-	order, ok := a.orderOf(w, r, "to", "group")
+	order, ok := a.orderOf(w, r, "to", "group", "partial")
 	if !ok {
 		return
 	}

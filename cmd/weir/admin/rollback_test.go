@@ -35,8 +35,8 @@ func TestRollbackRequests(t *testing.T) {
 		t.Errorf("an order was given or logged: %+v", got)
 	}
 
-	want(t, w.do(http.MethodPost, "/origins/mesh/rollback?to=last-good&group=a", signed), http.StatusOK, "one\ntwo\n")
-	if want := (RollbackOrder{"mesh", "a", "last-good", "token"}); got != want {
+	want(t, w.do(http.MethodPost, "/origins/mesh/rollback?to=last-good&group=a&partial=true", signed), http.StatusOK, "one\ntwo\n")
+	if want := (RollbackOrder{"mesh", "a", "last-good", "token", true}); got != want {
 		t.Errorf("the order is %+v, want %+v", got, want)
 	}
 	said := logs.FilterMessageSnippet("rolled back").All()
