@@ -3,9 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"os"
@@ -178,14 +176,15 @@ func (g *largeGroup) connect(listener string, n int) {
 		if i%20 == 0 {
 			conn = dial(g.t, listener)
 		}
-		c := &counter{}
+		c, conn := &counter{}, conn
 		c.expect(g.count)
 		g.clients = append(g.clients, c)
 		streams.Go(func() error {
 			err := c.run(ctx, conn, fmt.Sprint("counter-", i))
-			if ctx.Err() != nil || errors.Is(err, io.EOF) {
+			if ctx.Err() != nil {
 				return nil
 			}
+			g.t.Errorf("a client has ended: %v", err)
 			return err
 		})
 	}
