@@ -86,3 +86,6 @@ func (r *resourceKey) digest(content xds.Digest) (d xds.Digest) {
 	copy(d[:], sum[:])
 	return d
 }
+
+// Configures reports whether what the Sub is subscribed to is a part of the states of its group.
+func (s *Sub) Configures() bool { return s.shard.configures() }

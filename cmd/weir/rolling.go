@@ -19,7 +19,7 @@ import (
 type target struct {
 	key   string
 	state *relay.State
-	row   stateRow // of the state
+	row   relay.StateRow // of the state
 	stays error    // why the group cannot go back, and stays at what it has
 }
 
@@ -131,7 +131,7 @@ func stayAt(part *relay.Origin, key string, why error) target {
 func (b *rollbacks) targetOf(part *relay.Origin, key, to string, now time.Time) (t target, same bool, _ error) {
 	tier := shownTier(part, key)
 	t.key = key
-	revision, err := resolveState(part, b, tier, to, now)
+	revision, err := part.Resolve(tier, to, now)
 	if err != nil {
 		return t, false, err
 	}
@@ -150,13 +150,13 @@ func (b *rollbacks) targetOf(part *relay.Origin, key, to string, now time.Time) 
 }
 
 // rowOf is the row of the state that a group had at a revision.
-func rowOf(part *relay.Origin, key string, revision uint64) stateRow {
-	for _, row := range statesOf(part, key, mostStates) {
+func rowOf(part *relay.Origin, key string, revision uint64) relay.StateRow {
+	for _, row := range part.States(key, mostStates) {
 		if row.Revision <= revision {
 			return row
 		}
 	}
-	return stateRow{Revision: revision}
+	return relay.StateRow{Revision: revision}
 }
 
 // mostStates bounds the states among which one is looked for.

@@ -124,6 +124,7 @@ func newProcess(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *pr
 		return nil, cfg.Problemf("origins", "%v", err)
 	}
 	p.feeds = feeds{}
+	p.table.History().Began(p.started)
 	p.freezes = &freezes{table: p.table, of: map[string]freeze{}}
 	p.rollbacks = &rollbacks{table: p.table, freezes: p.freezes, of: map[string]*rolledOrigin{}}
 	first := &nextConfig{process: p, next: &activeConfig{cfg: cfg}, part: p.table.Origin}
@@ -215,6 +216,7 @@ func (p *process) run(ctx context.Context) error {
 	parts.Go(func() error { return p.files.run(work) })
 	parts.Go(func() error { return newSharing(p).watch(work) })
 	parts.Go(func() error { return p.memory.watch(work) })
+	parts.Go(func() error { return newGoods(p).run(work) })
 	parts.Go(func() error { return p.pages.Run(work) })
 	if p.tracing != nil {
 		parts.Go(func() error { return p.tracing.Run(work) })

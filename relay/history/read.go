@@ -240,34 +240,34 @@ type Held struct {
 func (l *Log) Before(of Place, params string, revision uint64, since map[string]uint64) (b Before) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	b.Floor = l.floor
+	b.Floor = l.floor.Revision
 	p := l.places[of]
 	if p == nil {
 		return b
 	}
-	b.Floor, b.Was = max(b.Floor, p.floor), map[Resource]Held{}
+	b.Floor, b.Was = max(b.Floor, p.floor.Revision), map[Resource]Held{}
 	for x := p.last; x != nil && x.revision > revision; x = x.prev {
 		r := x.resource
 		from := revision
 		if r.Set != "" && len(since) > 0 {
 			from = max(from, since[r.Set])
 		}
-		if r.Params == params && x.revision > from && !x.wantedAgain() {
+		if r.Params != params || x.revision <= from {
+			continue
+		}
+		if held, is := b.Was[r.Resource]; !x.first {
 			b.Was[r.Resource] = x.held(from)
+		} else if is {
+			held.Late = true
+			b.Was[r.Resource] = held
 		}
 	}
 	return b
 }
 
-// wantedAgain reports whether the change is only that somebody asked again for what nobody wanted
-// any more, so that what was before it is not known.
-func (x *record) wantedAgain() bool {
-	return x.kind == again || x.kind == Changed && x.was == nil && x.unkept == nil
-}
-
 // held is what the record says of an earlier revision, if no older record says anything of it.
 func (x *record) held(revision uint64) Held {
-	if lost := x.resource.since > revision; lost || x.unkept != nil {
+	if lost := x.resource.since.Revision > revision; lost || x.unkept != nil {
 		return Held{Unknown: true, Lost: lost}
 	}
 	return Held{Variant: x.was, Late: x.since > revision}
