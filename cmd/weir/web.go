@@ -141,15 +141,17 @@ func (p *process) openAdmin(ctx context.Context) error {
 			return admin.Memory{Used: p.memory.used.Load(), Limit: p.memory.limit.Load(), Short: p.table.Tight()}
 		},
 		Freeze: func(origin string, on bool) (string, bool, error) {
-			return p.freezes.operate(origin, on, time.Now())
+			return p.rollbacks.freeze(origin, on, time.Now())
 		},
-		Drain:     p.drain,
-		TokenFile: c.TokenFile,
-		Reachable: !local(l.Addr()),
-		Hosts:     append(slices.Clone(c.Hosts), c.Address),
-		Open:      c.Open,
-		Pprof:     c.Pprof,
-		GRPC:      calls, ClientStatus: clients,
+		Rollback:    func(o admin.RollbackOrder) (admin.Rolled, error) { return p.rollbacks.rollback(o, time.Now()) },
+		Rollforward: func(o admin.RollbackOrder) (admin.Rolled, error) { return p.rollbacks.rollforward(o, time.Now()) },
+		Drain:       p.drain,
+		TokenFile:   c.TokenFile,
+		Reachable:   !local(l.Addr()),
+		Hosts:       append(slices.Clone(c.Hosts), c.Address),
+		Open:        c.Open,
+		Pprof:       c.Pprof,
+		GRPC:        calls, ClientStatus: clients,
 		Counts: p.metrics,
 		Log:    p.logger(levels.Admin),
 		Levels: p.levels,

@@ -56,6 +56,9 @@ type Config struct {
 	// Freeze has an operator keep the clients of a configured origin at what they have, or let them
 	// go. It returns an answer of one line and whether anything has changed, or why not.
 	Freeze func(origin string, on bool) (said string, changed bool, _ error)
+	// Rollback has an operator take groups of a configured origin back to an earlier state, and
+	// Rollforward let them go on. A RefusedOrder says why not.
+	Rollback, Rollforward func(RollbackOrder) (Rolled, error)
 	// Drain begins an orderly shutdown and returns at once.
 	Drain func()
 	// TokenFile has the bearer token that requests need; it is read for each. Empty: none is
@@ -170,6 +173,8 @@ func (a *Admin) Handler() http.Handler {
 	mux.HandleFunc("POST /drain", a.drain)
 	mux.HandleFunc("POST /origins/{name}/freeze", a.freeze(true))
 	mux.HandleFunc("POST /origins/{name}/unfreeze", a.freeze(false))
+	mux.HandleFunc("POST /origins/{name}/rollback", a.rollback)
+	mux.HandleFunc("POST /origins/{name}/rollforward", a.rollforward)
 	mux.HandleFunc("POST /guard/release", a.release)
 	return a.hardened(a.admitted(a.split(mux)))
 }
