@@ -235,3 +235,35 @@ func tierStory(t *testing.T, origin *relaytest.Origin, h *hop, d relaytest.Diale
 	}
 	return strings.Join(told, ", ")
 }
+
+// TestTierRejections: the origin is told what a client of a tier rejects, of what the tier asked
+// for and of what it was given (RELAY-35).
+func TestTierRejections(t *testing.T) {
+	for _, dialect := range bothDialects {
+		t.Run(string(dialect), func(t *testing.T) {
+			origin := relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Serving: true, Patience: patience})
+			origin.Set(cds, "a", "1", relaytest.Cluster("a", time.Second))
+			w := startWeir(t, strings.Replace(canaried(origin.Net().Addr(), dialect), "group_by: []", "group_by: [], nack_report: true", 1))
+			c := relaytest.NewClient(t, dial(t, w.listenAddress()), relaytest.ClientConfig{Dialect: relaytest.Delta, Patience: patience, ManualACK: true})
+			c.Open(relaytest.Node("c", "canary"))
+			c.Subscribe(cds, "*")
+			rejected := func(detail string) {
+				t.Helper()
+				c.Expect(cds, "the clusters come")
+				c.NACK(cds, detail)
+				origin.Await(0, func() bool {
+					return slices.ContainsFunc(origin.Requests(), func(r *relaytest.Request) bool {
+						return strings.Contains(r.Detail().GetMessage(), detail)
+					})
+				}, "the origin is told that "+detail)
+			}
+			rejected("the first is bad")
+			origin.Set(cds, "a", "2", relaytest.Cluster("a", 2*time.Second))
+			await(t, "the change waits", func() bool { return waiting(t, w, relay.Canary) == 1 })
+			part, key := w.table.Origin("mesh"), tierGroup(t, w, relay.Canary).Newest().Key()
+			at, _ := part.Capture(key)
+			part.Hold(time.Now(), relay.Canary.Of(key), at)
+			rejected("the second is bad")
+		})
+	}
+}
