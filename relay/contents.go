@@ -194,8 +194,8 @@ func (s *shard) lastSaid(body *xds.Variant, set bool) *xds.Provenance {
 
 // atOrigin is where the origin brought what a client of a tier rejected: the lane of the newest
 // tier, and the response there. What was given to the tier when it was held has the response with
-// it. Of what the tier asked for, the newest has the same body; nil: it has another by now. It locks
-// the newest tier's group, and then its store.
+// it. Of what the tier asked for, the newest has the same body; nil: it has another by now. It
+// locks the newest tier's group, and then its store.
 func (c *Content) atOrigin() (*Lane, *xds.Provenance) {
 	g := c.lane.group
 	k := g.newest.store(c.from.TypeURL)

@@ -226,7 +226,9 @@ func tierStory(t *testing.T, origin *relaytest.Origin, h *hop, d relaytest.Diale
 	late.AwaitNames(cds, "it is served what is known", "a")
 	late.Request(rds, "unknown")
 	time.Sleep(30 * time.Second)
-	late.Look(func(s *relaytest.State) { note("unknown: ", s.Error(rds, "unknown").GetCode(), s.Error(rds, "unknown").GetMessage()) })
+	late.Look(func(s *relaytest.State) {
+		note("unknown: ", s.Error(rds, "unknown").GetCode(), s.Error(rds, "unknown").GetMessage())
+	})
 	h.refuse.Store(false)
 	origin.Set(eds, "a", "2", relaytest.Endpoints("a", "10.0.0.2:80"))
 	was := early.Body(eds, "a")

@@ -52,7 +52,8 @@ func (pl *nextConfig) openSinks() error {
 	return errors.Join(errs...)
 }
 
-// regrouped reports whether clients of an origin may belong in other groups (relay.Change.Regrouped).
+// regrouped reports whether clients of an origin may belong in other groups
+// (relay.Change.Regrouped).
 func (pl *nextConfig) regrouped(origin string) bool {
 	was, is := pl.before.cfg.OriginNamed(origin), pl.next.cfg.OriginNamed(origin)
 	return was != nil && !was.Canary.Clients().Equal(is.Canary.Clients())
