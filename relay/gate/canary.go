@@ -4,8 +4,8 @@ import "time"
 
 // The canary gate. What an origin says reaches some clients first, the canaries, and the rest only
 // when it is good: acknowledged by enough canaries, rejected by none, and in use for a while. Both
-// are held at a state of the origin, over all types. What is tried on the canaries is the candidate,
-// and what the rest have is the stable state.
+// are held at a state of the origin, over all types. What is tried on the canaries is the
+// candidate, and what the rest have is the stable state.
 //
 // The caller looks at a group from time to time, gives what it [Seen] to [Trial.Look], keeps the
 // Trial that is returned, and does what is asked for ([Do]). Whatever it fails to do is asked for
@@ -23,8 +23,8 @@ const (
 // Canary says when a candidate is good.
 type Canary struct {
 	Bake time.Duration // how long the canaries have to use it
-	// Acks is how many canaries have to have acknowledged it, and AckShare which share of them. Both
-	// have to be reached.
+	// Acks is how many canaries have to have acknowledged it, and AckShare which share of them.
+	// Both have to be reached.
 	Acks     int
 	AckShare float64
 	Stay     bool // canaries stay at a candidate that was stopped; false: they return
