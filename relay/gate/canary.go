@@ -65,10 +65,11 @@ func (v Verdict) String() string { return [...]string{"unknown", "fine", "object
 
 // Seen is what a caller sees of a group at one time.
 type Seen struct {
-	Known   bool // the origin has answered the group
-	Stable  bool // the rest are held at a state
-	Paused  bool
-	Differs bool // the origin says something else than the rest have
+	Known  bool // the origin has answered the group
+	Stable bool // the rest are held at a state
+	Paused bool
+	// Differs: the origin says something else than the rest have, or may.
+	Differs bool
 	Apart   bool // the canaries are held at another state than the rest
 	// Changed is when the origin last changed what it says; zero: it did not since the start.
 	Changed time.Time
@@ -85,11 +86,13 @@ type Trial struct {
 	Since time.Time // when the phase began
 	// Candidate is the state that is tried, or that was stopped; "": none.
 	Candidate string
-	// Tried is Seen.Changed as of the last capture. What is newer has not been looked at.
-	Tried   time.Time
-	Stops   []string // candidates that were stopped, the last one last
-	Because Because  // why the last candidate ended
-	Alarmed bool     // of the candidate
+	// Captured: the newest state was captured, and the origin has not changed it since if
+	// Seen.Changed is Tried.
+	Captured bool
+	Tried    time.Time
+	Stops    []string // candidates that were stopped, the last one last
+	Because  Because  // why the last candidate ended
+	Alarmed  bool     // of the candidate
 }
 
 // Do is what the caller has to do.

@@ -23,6 +23,7 @@ type canaryWorld struct {
 	hook             Verdict
 	bad              map[string]bool // rejected, or objected to, as a candidate
 	alarmed          bool
+	leftover         bool // something differs that is not tried
 	log              []string
 }
 
@@ -39,19 +40,19 @@ func (w *canaryWorld) fatal(format string, args ...any) {
 
 // look does what the gate says until it says nothing more.
 func (w *canaryWorld) look() {
-	for range 10 {
+	for range 12 {
 		s := Seen{
-			Known: true, Stable: w.rest != "", Paused: w.paused, Differs: w.newest != w.rest, Apart: w.canary != w.rest, Changed: w.changed,
+			Known: true, Stable: w.rest != "", Paused: w.paused, Differs: w.newest != w.rest || w.leftover, Apart: w.canary != w.rest, Changed: w.changed,
 			Clients: w.clients, Acked: w.acked, Rejected: w.rejected, Hook: w.hook,
 		}
 		trial, d := w.policy.Look(w.trial, s, w.now)
-		if d.Do == Capture {
-			trial, d = w.policy.Captured(trial, s, w.newest, w.rest, w.now)
-		}
-		w.trial = trial
-		if w.do(d); d.Do == Nothing {
+		if w.trial = trial; d.Do == Nothing {
 			return
 		}
+		if d.Do == Capture {
+			w.trial, d = w.policy.Captured(trial, s, w.newest, w.rest, w.now)
+		}
+		w.do(d)
 	}
 	w.fatal("the gate is never done")
 }
@@ -109,7 +110,7 @@ func (w *canaryWorld) promote(d Decision) {
 // happen has something happen.
 func (w *canaryWorld) happen() {
 	w.now = w.now.Add(time.Duration(w.Int64N(int64(20 * time.Second))))
-	switch w.IntN(12) {
+	switch w.IntN(13) {
 	case 0, 1, 2:
 		if to := fmt.Sprint("s", w.IntN(8)); to != w.newest && !w.paused {
 			w.newest, w.changed = to, w.now
@@ -128,7 +129,7 @@ func (w *canaryWorld) happen() {
 		w.note("paused: %v", w.paused)
 	case 9:
 		w.note("restart in phase %v", w.trial.Phase)
-		w.trial = w.trial.Resume()
+		w.trial, w.leftover = w.trial.Resume(), false
 		w.changed = time.Time{}
 	case 10:
 		has, was := w.canary == w.trial.Candidate, w.trial.Candidate
@@ -140,6 +141,8 @@ func (w *canaryWorld) happen() {
 			w.do(d)
 		}
 	case 11:
+		w.leftover = !w.leftover
+	case 12:
 		if w.trial.Phase != Baking { // as after a rollback to another state
 			w.canary = "other"
 		}

@@ -36,7 +36,7 @@ func (c Canary) Look(t Trial, s Seen, now time.Time) (Trial, Decision) {
 		return c.starting(t, s, now)
 	case Paused:
 		// Canaries may have been moved. A candidate is tried anew.
-		if t.Candidate = ""; !s.Stable {
+		if t.Candidate, t.Captured = "", false; !s.Stable {
 			return c.starting(t.to(Starting, now), s, now)
 		}
 		return c.between(t.to(Idle, now), s, now)
@@ -74,7 +74,7 @@ func (c Canary) starting(t Trial, s Seen, now time.Time) (Trial, Decision) {
 	if at := settled(t.Since, later(t.Since, s.Changed)); at.After(now) {
 		return t, Decision{Again: at}
 	}
-	t.Tried = s.Changed
+	t.Captured, t.Tried = true, s.Changed
 	return t.to(Idle, now), Decision{Do: First}
 }
 
@@ -82,12 +82,10 @@ func (c Canary) starting(t Trial, s Seen, now time.Time) (Trial, Decision) {
 func (c Canary) between(t Trial, s Seen, now time.Time) (Trial, Decision) {
 	if !s.Differs {
 		// Without a difference, what was stopped is not what the origin says any more.
-		t = t.to(Idle, now)
-		t.Tried = s.Changed
-		return t, Decision{Do: onlyIf(s.Apart, Return)}
+		return t.to(Idle, now), Decision{Do: onlyIf(s.Apart, Return)}
 	}
-	if t.Phase == Stopped && !s.Changed.After(t.Tried) {
-		return t, Decision{Do: onlyIf(s.Apart && !c.Stay, Return)}
+	if t.knows(s) {
+		return t, Decision{Do: onlyIf(s.Apart && (t.Phase != Stopped || !c.Stay), Return)}
 	}
 	t = t.to(Settling, now)
 	last := s.Changed
@@ -103,8 +101,12 @@ func (c Canary) between(t Trial, s Seen, now time.Time) (Trial, Decision) {
 // Captured says what to do with the newest state, which has been captured after s was seen. stable
 // is the ID of what the rest have.
 func (c Canary) Captured(t Trial, s Seen, id, stable string, now time.Time) (Trial, Decision) {
-	t.Tried = s.Changed
+	t.Captured, t.Tried = true, s.Changed
 	switch {
+	case t.Phase == Baking && id != stable:
+		return t, Decision{} // what is newer waits
+	case t.Phase == Baking:
+		return t.ended(now)
 	case id == stable:
 		return t.to(Idle, now), Decision{Do: Pass}
 	case slices.Contains(t.Stops, id):
@@ -122,14 +124,31 @@ func (c Canary) baking(t Trial, s Seen, now time.Time) (Trial, Decision) {
 		return c.stopped(t, WasRejected, now)
 	case s.Hook == Objects:
 		return c.stopped(t, HookObjected, now)
-	case !s.Differs:
-		at := s.Changed.Add(CanarySettle)
-		if at.After(now) {
-			return t, Decision{Again: at}
-		}
-		t.Candidate, t.Because, t.Tried = "", OriginWent, s.Changed
-		return t.to(Idle, now), Decision{Do: Return, Because: OriginWent}
 	}
+	if !s.Differs || !t.knows(s) {
+		switch quiet := s.Changed.Add(CanarySettle); {
+		case quiet.After(now):
+			t, d := c.judge(t, s, now)
+			if d.Again.IsZero() || d.Again.After(quiet) {
+				d.Again = quiet
+			}
+			return t, d
+		case s.Differs:
+			return t, Decision{Do: Capture} // it may have gone back
+		}
+		return t.ended(now)
+	}
+	return c.judge(t, s, now)
+}
+
+// ended is when the origin itself has gone back to the stable state.
+func (t Trial) ended(now time.Time) (Trial, Decision) {
+	t.Candidate, t.Because = "", OriginWent
+	return t.to(Idle, now), Decision{Do: Return, Because: OriginWent}
+}
+
+// judge finds out whether a candidate that nobody objects to is good.
+func (c Canary) judge(t Trial, s Seen, now time.Time) (Trial, Decision) {
 	good := t.Since.Add(c.Bake)
 	switch {
 	case good.After(now):
@@ -172,7 +191,7 @@ func (c Canary) late(since time.Time) (alarm, most time.Time) {
 
 func (t Trial) promoted(why Because, now time.Time) (Trial, Decision) {
 	t.Stops = without(t.Stops, t.Candidate)
-	t.Candidate, t.Because = "", why
+	t.Candidate, t.Because, t.Captured = "", why, false
 	return t.to(Idle, now), Decision{Do: Promote, Because: why, Again: now}
 }
 
@@ -182,7 +201,7 @@ func (c Canary) stopped(t Trial, why Because, now time.Time) (Trial, Decision) {
 
 // stop remembers the candidate as one that was stopped.
 func (t Trial) stop(why Because) Trial {
-	t.Because = why
+	t.Because, t.Captured = why, false
 	if slices.Contains(t.Stops, t.Candidate) {
 		return t
 	}
@@ -239,7 +258,7 @@ func (c Canary) Operate(t Trial, act Act, has bool, now time.Time) (Trial, Decis
 		return t, Decision{}, errors.New("no candidate is tried")
 	case act == ActRetry:
 		t.Stops = without(t.Stops, t.Candidate)
-		t.Candidate, t.Tried = "", time.Time{}
+		t.Candidate, t.Captured = "", false
 		return t.to(Settling, now), Decision{Again: now}, nil
 	case act == ActStop:
 		t, d := c.stopped(t, ByOperator, now)
@@ -250,6 +269,9 @@ func (c Canary) Operate(t Trial, act Act, has bool, now time.Time) (Trial, Decis
 	t, d := t.promoted(ByOperator, now)
 	return t, d, nil
 }
+
+// knows reports whether the newest state has been captured.
+func (t Trial) knows(s Seen) bool { return t.Captured && !s.Changed.After(t.Tried) }
 
 func without(all []string, id string) []string {
 	return slices.DeleteFunc(slices.Clone(all), func(x string) bool { return x == id })
