@@ -160,6 +160,7 @@ var waitReasons = [waitReasonsEnd]waitReason{
 	WaitGather:     {"gather", "a change waits for the other changes of the same moment (timing.gather)"},
 	WaitGuard:      {"guard", "a removal is held back as part of a mass removal (guard.hold)"},
 	WaitFreeze:     {"freeze", "the origin is frozen, and has something else than clients have"},
+	WaitHold:       {"hold", "the group is held at a state, by a rollback or for its canaries, and the origin has something else"},
 	WaitHost:       {"host", "a virtual host was asked for on demand, and the origin has not answered"},
 	WaitColdWait:   {"cold_wait", "nothing is known yet, and no stream to the origin is open (timing.cold_wait)"},
 	WaitOrigin:     {"origin", "the origin was asked, and has not answered"},

@@ -115,6 +115,9 @@ type OriginConfig struct {
 	// AbsenceKeeps lists types of which a SotW response to `*` may leave out what there still is:
 	// absence from it deletes nothing (RELAY-11).
 	AbsenceKeeps []string
+	// Urgent are the types whose changes pass although a group is held (Origin.Hold); nil: those of
+	// endpoints and secrets.
+	Urgent []string
 	// NACKReport: the origin is told what clients reject of it (RELAY-35).
 	NACKReport bool
 	// TP2: the origin understands resource_locators, so it may be sent dynamic parameters (DYN-17).

@@ -41,6 +41,8 @@ type Group struct {
 	seen atomic.Bool
 	used atomic.Bool // a client acknowledged something in it, or the snapshot has it
 
+	hold atomic.Pointer[hold] // nil: it is not held; written under origin.mu
+
 	watched watched // of the nodes of its members; not of a dedicated group's
 
 	// Guarded by origin.mu.

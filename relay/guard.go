@@ -147,7 +147,7 @@ func (c *scope) screen(leaving []pendingRemoval, counts, whole bool) (kept map[x
 		kept = make(map[xds.Identity]bool, len(leaving))
 		for _, p := range leaving {
 			kept[p.Identity] = true
-			c.markFrozen(p.Identity)
+			c.markFrozen(p.Identity, xds.Digest{})
 		}
 		return kept, false
 	}

@@ -216,6 +216,9 @@ func (n *namedTable) newWant(name, spelt string) *entry {
 			e.onBorrowed()
 		}
 	}
+	if v := s.stateBody(e.name); v != nil && len(e.variants) == 0 {
+		n.hold(e, v)
+	}
 	if e.unconfirmed {
 		n.unconfirmed = true
 	}

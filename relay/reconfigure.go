@@ -159,6 +159,7 @@ func (n *Next) Commit(now time.Time) *Change {
 			o.ended.Store(true)
 			if next := n.routes.origins[o.name]; next != nil {
 				next.frozen.Store(o.frozen.Load()) // an operator ends it, and nothing else
+				next.inherit(o)
 			}
 			t.retired.forget(o.name)
 			t.past.Forget(o.name, "")

@@ -85,7 +85,7 @@ func (k *store) lookUp(found []lookup, at []xds.Peek, i laneIndex, gen uint32) b
 // is nil where it may change something: there are several maps or collections, something waits for
 // the statement that a resource still exists, or a list counts by its names.
 func (k *store) repeats(i laneIndex, gen uint32) *shard {
-	if len(k.all) != 1 || k.constrained || k.byLocator() || k.group.origin.frozen.Load() != nil {
+	if len(k.all) != 1 || k.constrained || k.byLocator() || k.group.kept() {
 		return nil
 	}
 	s := k.all[0]

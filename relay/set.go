@@ -119,6 +119,7 @@ func (t *set) addClient() {
 	if t.barred {
 		return
 	}
+	t.fill()
 	t.expect()
 	if t.clients == 1 {
 		t.shard.edited()

@@ -93,6 +93,7 @@ type Origin struct {
 	cfg    atomic.Pointer[OriginConfig] // replaced by Next.Commit
 	ended  atomic.Bool                  // no longer in force: nothing new is kept of it
 	frozen atomic.Pointer[time.Time]    // since when; nil: it is not (freeze.go)
+	holds  map[string]*hold             // by group key; of groups that are held (hold.go). Guarded by mu.
 	// fallback is what the last resort has; nil: there is none (fallback.go).
 	fallback atomic.Pointer[Fallback]
 	// unheard is how many stores are not heard: mostly none, so that nothing needs to be looked for
@@ -236,6 +237,7 @@ func (o *Origin) addGroup(key string, up *corev3.Node, who string, peer any) (*G
 		return nil, ErrGroups
 	}
 	g := newGroup(o, key, up, who)
+	g.hold.Store(o.holds[key])
 	if o.groups[key] = g; peer != nil {
 		g.opener = peer
 		o.opened[peer]++
