@@ -50,7 +50,7 @@ func (w *canaryWorld) look() {
 			return
 		}
 		if d.Do == Capture {
-			w.trial, d = w.policy.Captured(trial, s, w.newest, w.rest, w.now)
+			w.trial, d = w.policy.Captured(trial, s, w.newest, w.newest == w.rest, w.now)
 		}
 		w.do(d)
 	}

@@ -149,7 +149,7 @@ func TestCanary(t *testing.T) {
 				if trial, got = c.policy.Look(trial, s.seen, now); got.Do != Capture {
 					break
 				}
-				if trial, got = c.policy.Captured(trial, s.seen, s.id, "stable", now); got.Do != Nothing {
+				if trial, got = c.policy.Captured(trial, s.seen, s.id, s.id == "stable", now); got.Do != Nothing {
 					break
 				}
 			}

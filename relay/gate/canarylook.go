@@ -98,16 +98,16 @@ func (c Canary) between(t Trial, s Seen, now time.Time) (Trial, Decision) {
 	return t, Decision{Do: Capture}
 }
 
-// Captured says what to do with the newest state, which has been captured after s was seen. stable
-// is the ID of what the rest have.
-func (c Canary) Captured(t Trial, s Seen, id, stable string, now time.Time) (Trial, Decision) {
+// Captured says what to do with the newest state, which has been captured after s was seen. same:
+// nothing that is tried differs between it and what the rest have.
+func (c Canary) Captured(t Trial, s Seen, id string, same bool, now time.Time) (Trial, Decision) {
 	t.Captured, t.Tried = true, s.Changed
 	switch {
-	case t.Phase == Baking && id != stable:
+	case t.Phase == Baking && !same:
 		return t, Decision{} // what is newer waits
 	case t.Phase == Baking:
 		return t.ended(now)
-	case id == stable:
+	case same:
 		return t.to(Idle, now), Decision{Do: Pass}
 	case slices.Contains(t.Stops, id):
 		t.Candidate = id
@@ -156,7 +156,7 @@ func (c Canary) judge(t Trial, s Seen, now time.Time) (Trial, Decision) {
 	case s.Acked >= c.Needed(s.Clients) && s.Hook == Fine:
 		return t.promoted(Good, now)
 	}
-	alarm, most := c.late(t.Since)
+	alarm, most := c.Late(t.Since)
 	switch {
 	case !t.Alarmed && alarm.After(now):
 		return t, Decision{Again: alarm}
@@ -179,9 +179,9 @@ func (c Canary) Needed(clients int) int {
 // BakedAt is when a candidate that began at a time has baked.
 func (c Canary) BakedAt(since time.Time) time.Time { return since.Add(c.Bake) }
 
-// late is when people are told that a candidate is neither good nor bad, and when it is promoted
+// Late returns when people are told that a candidate is neither good nor bad, and when it is promoted
 // nevertheless; zero: never.
-func (c Canary) late(since time.Time) (alarm, most time.Time) {
+func (c Canary) Late(since time.Time) (alarm, most time.Time) {
 	if c.MaxHold <= 0 {
 		return since.Add(max(2*c.Bake, time.Minute)), time.Time{}
 	}
