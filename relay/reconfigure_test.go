@@ -54,6 +54,7 @@ func TestReconfigureOrigins(t *testing.T) {
 		"nothing mapped":  {func(c *OriginConfig) { c.FromNode = map[string]string{} }, false},
 		"otherwise":       {func(c *OriginConfig) { c.IgnoreParams = true }, true},
 		"share":           {func(c *OriginConfig) { c.TP2, c.Share = true, true }, true},
+		"urgent":          {func(c *OriginConfig) { c.Urgent = []string{xds.ListenerType} }, false},
 		"aggregated":      {func(c *OriginConfig) { c.PerType = true }, true},
 		"name":            {func(c *OriginConfig) { c.Name = "other" }, true},
 	} {
