@@ -61,8 +61,17 @@ func newCall(ctx context.Context, p *peer.Peer, info *tap.Info) (context.Context
 	}
 	deadline, _ := ctx.Deadline()
 	own := peer.NewContext(&call{ctx.Done(), deadline}, p)
-	if via := info.Header[node.ViaKey]; via != nil {
-		own = metadata.NewIncomingContext(own, metadata.MD{node.ViaKey: via})
+	kept := metadata.MD(nil)
+	for _, key := range []string{node.ViaKey, node.GroupKey} {
+		if values := info.Header[key]; values != nil {
+			if kept == nil {
+				kept = metadata.MD{}
+			}
+			kept[key] = values
+		}
+	}
+	if kept != nil {
+		own = metadata.NewIncomingContext(own, kept)
 	}
 	return own, nil
 }

@@ -127,6 +127,9 @@ func (s *Server) arrive(ctx context.Context, info *tap.Info) (context.Context, e
 	if c == nil {
 		return ctx, nil
 	}
+	if s.cfg.Tiers {
+		return newCall(ctx, p, info)
+	}
 	if c.churn.over() {
 		return ctx, errCalmDown
 	}

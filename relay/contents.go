@@ -168,7 +168,7 @@ func (s *Sub) content(body *xds.Variant, name string, set bool) Content {
 	if body.From.Fallback {
 		return c
 	}
-	if c.from = body.From; xds.FullState(s.typeURL) && g.origin.config().SotW && len(scope.guard.held) == 0 {
+	if c.from = body.From; xds.FullState(s.typeURL) && g.config().SotW && len(scope.guard.held) == 0 {
 		c.from = xds.Newer(c.from, scope.from) // each list has all that there is
 	}
 	return c

@@ -25,6 +25,18 @@ type hold struct {
 	since time.Time
 }
 
+// untold is what a tier is held at before anybody says at what (tier.go): what it is answered first.
+var untold = &hold{state: &State{}}
+
+// holdOf is what a group is held at that is new; nil: it is not held.
+func (o *Origin) holdOf(g *Group) *hold {
+	h := o.holds[g.key]
+	if h == nil && g.tier != Newest {
+		return untold
+	}
+	return h
+}
+
 // Held is what Hold did.
 type Held struct {
 	Changed int // resources that are others now, new, or gone
@@ -112,8 +124,8 @@ func (o *Origin) inherit(from *Origin) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.holds = held
-	for key, g := range o.groups {
-		g.hold.Store(held[key])
+	for _, g := range o.groups {
+		g.hold.Store(o.holdOf(g))
 	}
 }
 

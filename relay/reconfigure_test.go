@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-xds/weir/relay/node"
 	"github.com/weir-xds/weir/relay/xds"
 )
 
@@ -50,6 +51,7 @@ func TestReconfigureOrigins(t *testing.T) {
 		"glob":            {func(c *OriginConfig) { c.RecursiveGlobs = true }, true},
 		"ttl_unsupported": {func(c *OriginConfig) { c.WithholdTTL = true }, true},
 		"tp2":             {func(c *OriginConfig) { c.TP2 = true }, true},
+		"canary":          {func(c *OriginConfig) { c.Canary = &node.Canary{Share: 0.5} }, false},
 		"from_node":       {func(c *OriginConfig) { c.TP2, c.FromNode = true, map[string]string{"env": "metadata.env"} }, true},
 		"nothing mapped":  {func(c *OriginConfig) { c.FromNode = map[string]string{} }, false},
 		"otherwise":       {func(c *OriginConfig) { c.IgnoreParams = true }, true},
@@ -76,6 +78,9 @@ func TestReconfigureOrigins(t *testing.T) {
 			}
 			if c.Dialect(part) != (name == "dialect") || c.Dialect(untouched) {
 				t.Errorf("its dialect has changed: %v", c.Dialect(part))
+			}
+			if c.Regrouped(part) != (name == "canary") || c.Regrouped(untouched) {
+				t.Errorf("its clients belong in other groups: %v", c.Regrouped(part))
 			}
 		})
 	}

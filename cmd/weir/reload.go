@@ -190,6 +190,7 @@ func (p *process) apply(ctx context.Context, parts *errgroup.Group, now time.Tim
 	for _, o := range leaving {
 		<-o.done
 	}
+	p.feeds.end(func(part *relay.Origin) bool { return table.Origin(part.Name()) != part })
 	change := table.Commit(now)
 	p.freezeAsConfigured(cfg, now)
 	for _, second := range pl.seconds {
@@ -213,12 +214,14 @@ func (p *process) apply(ctx context.Context, parts *errgroup.Group, now time.Tim
 	for _, w := range cfg.Warnings() {
 		warn(p.logger(levels.Config), w)
 	}
+	p.feeds.start(ctx, parts, p.table, p.via)
 	p.start(ctx, parts, pl.next, pl.newOrigins, pl.newPorts)
 	p.startSinks(ctx, parts, pl.newSinks)
 	for _, o := range leaving {
 		o.close()
 	}
 	concerned.End(ctx, cfg.Timing.Drain)
+	p.feeds.end(func(part *relay.Origin) bool { return !part.Canaries() }) // until then clients need them
 	for _, l := range closing {
 		l.secured.close()
 	}

@@ -54,6 +54,7 @@ type process struct {
 	tracing  *tracing.Tracing
 	draws    *relay.Traces // with tracing; nil: there is none
 	first    *nextConfig   // what was opened at the start
+	feeds    feeds         // owned by run, and then by reloads
 	// refusedAtStart is why the file was refused at the start, so that the configuration that was
 	// last accepted is in force; nil: it was accepted.
 	refusedAtStart error
@@ -120,6 +121,7 @@ func newProcess(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *pr
 	if p.table, err = relay.New(tc); err != nil {
 		return nil, cfg.Problemf("origins", "%v", err)
 	}
+	p.feeds = feeds{}
 	p.freezes = &freezes{table: p.table, of: map[string]freeze{}}
 	first := &nextConfig{process: p, next: &activeConfig{cfg: cfg}, part: p.table.Origin}
 	p.first = first
@@ -216,6 +218,7 @@ func (p *process) run(ctx context.Context) error {
 	}
 	p.first = nil // it is served now
 	first := p.active.Load()
+	p.feeds.start(work, parts, p.table, p.via)
 	p.start(work, parts, first, first.origins, first.ports)
 	p.startSinks(work, parts, first.sinks)
 	parts.Go(func() error { return p.reloads(work, parts) })

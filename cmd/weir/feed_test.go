@@ -1,0 +1,152 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/relaytest"
+)
+
+// canaried is the configuration of a control plane whose clients of the cluster "canary" are
+// canaries, all in one group.
+func canaried(address string, dialect relaytest.Dialect) string {
+	text := strings.Replace(controlPlane(address), "grpc: {", "group_by: [], canary: { match: { cluster: canary } }, grpc: { dialect: "+string(dialect)+",", 1)
+	return freePorts + strings.Replace(text, "timing: {", "timing: { settle: 20ms, firm_settle: 200ms,", 1)
+}
+
+// tieredClients are a canary and another client of each dialect.
+type tieredClients struct {
+	canaries, rest []*relaytest.Client
+}
+
+func openTiered(t *testing.T, w *running) (c tieredClients) {
+	t.Helper()
+	for _, dialect := range bothDialects {
+		for cluster, into := range map[string]*[]*relaytest.Client{"canary": &c.canaries, "other": &c.rest} {
+			client := relaytest.NewClient(t, dial(t, w.listenAddress()), relaytest.ClientConfig{Dialect: dialect, Patience: patience})
+			client.Open(relaytest.Node(fmt.Sprintf("%s-%s", cluster, dialect), cluster))
+			*into = append(*into, client)
+		}
+	}
+	return c
+}
+
+func (c *tieredClients) all() []*relaytest.Client { return slices.Concat(c.canaries, c.rest) }
+
+// tierGroup is the group of a tier's clients.
+func tierGroup(t *testing.T, w *running, tier relay.Tier) *relay.Group {
+	t.Helper()
+	cluster := map[relay.Tier]string{relay.Canary: "canary", relay.Rest: "other"}[tier]
+	g, err := w.table.Origin("mesh").GroupFor(relaytest.Node("looks", cluster), "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Release(time.Now())
+	return g
+}
+
+// waiting is how many resources a tier has otherwise than the newest.
+func waiting(t *testing.T, w *running, tier relay.Tier) int {
+	t.Helper()
+	n, _ := tierGroup(t, w, tier).Waiting()
+	return n
+}
+
+// TestTiersAreFed: clients of all tiers are served what the origin says, who is asked once for all;
+// what is urgent passes, and all else waits until a tier is given it.
+func TestTiersAreFed(t *testing.T) {
+	for _, dialect := range bothDialects {
+		t.Run(string(dialect), func(t *testing.T) { testTiersAreFed(t, dialect) })
+	}
+}
+
+func testTiersAreFed(t *testing.T, dialect relaytest.Dialect) {
+	const cds, eds, lds = relaytest.ClusterType, relaytest.EndpointType, relaytest.ListenerType
+	origin := relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Serving: true})
+	for _, name := range []string{"a", "b"} {
+		origin.Set(cds, name, "1", relaytest.Cluster(name, time.Second))
+		origin.Set(eds, name, "1", relaytest.Endpoints(name, "10.0.0.1:80"))
+	}
+	origin.Set(eds, "c", "1", relaytest.Endpoints("c", "10.0.0.1:80"))
+	origin.Set(lds, "l", "1", relaytest.Listener("l", 80))
+	w := startWeir(t, canaried(origin.Net().Addr(), dialect))
+	clients := openTiered(t, w)
+	for _, c := range clients.all() {
+		c.Request(cds)
+		c.AwaitNames(cds, "the clusters come", "a", "b")
+		c.Request(eds, "a", "b")
+		c.AwaitNames(eds, "and their endpoints", "a", "b")
+		c.Request(lds, "l")
+		c.AwaitNames(lds, "and a listener by name", "l")
+	}
+	asked := map[string]int{}
+	for _, r := range origin.Requests() {
+		if dialect == relaytest.Delta {
+			for _, name := range r.Names() {
+				asked[name]++
+			}
+		}
+	}
+	for name, n := range asked {
+		if n > 1 {
+			t.Errorf("the origin was asked %d times for %q", n, name)
+		}
+	}
+	if n := len(origin.Streams()); n != 1 {
+		t.Errorf("the origin has had %d streams, want one for all tiers", n)
+	}
+	key := tierGroup(t, w, relay.Rest).Newest().Key()
+	for _, c := range clients.all() {
+		c.WantIdle(300 * time.Millisecond)
+	}
+
+	origin.Set(eds, "a", "2", relaytest.Endpoints("a", "10.0.0.2:80"))
+	for _, c := range clients.all() {
+		moved := c.Held(eds)["b"]
+		c.Await(0, func(s *relaytest.State) bool { return s.Held(eds)["a"] != moved }, "endpoints pass")
+	}
+	for _, c := range clients.canaries {
+		c.Request(eds, "a", "b", "c")
+		c.AwaitNames(eds, "and so do names that are asked for later", "a", "b", "c")
+	}
+	before := clients.rest[0].Body(cds, "a")
+	origin.Set(cds, "a", "2", relaytest.Cluster("a", 2*time.Second))
+	origin.Set(cds, "d", "1", relaytest.Cluster("d", time.Second))
+	origin.Set(lds, "l", "2", relaytest.Listener("l", 81))
+	for _, tier := range []relay.Tier{relay.Canary, relay.Rest} {
+		await(t, "the changes wait at "+tier.String(), func() bool { return waiting(t, w, tier) == 3 })
+	}
+	late := openTiered(t, w)
+	for _, c := range late.all() {
+		c.Request(cds)
+		c.AwaitNames(cds, "who comes now gets what the others have", "a", "b")
+	}
+	time.Sleep(300 * time.Millisecond)
+	for _, c := range slices.Concat(clients.all(), late.all()) {
+		if c.Body(cds, "a") != before || len(c.Names(cds)) != 2 || len(c.Responses(cds)) != 1 {
+			t.Errorf("a change has passed: %v", c.Held(cds))
+		}
+	}
+	part := w.table.Origin("mesh")
+	for tier, lists := range map[relay.Tier][]*relaytest.Client{
+		relay.Canary: slices.Concat(clients.canaries, late.canaries), relay.Rest: slices.Concat(clients.rest, late.rest),
+	} {
+		at, known := part.Capture(key)
+		if !known {
+			t.Fatal("the newest is gone")
+		}
+		part.Hold(time.Now(), tier.Of(key), at)
+		for _, c := range lists {
+			c.AwaitNames(cds, "the tier is given what the newest has", "a", "b", "d")
+			c.Await(0, func(s *relaytest.State) bool { return s.Body(cds, "a") != before }, "and the newest of it")
+			c.CheckClean()
+		}
+		if n := waiting(t, w, tier); n != 0 {
+			t.Errorf("%d resources wait at %v, which has all", n, tier)
+		}
+	}
+}
