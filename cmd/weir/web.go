@@ -143,6 +143,7 @@ func (p *process) openAdmin(ctx context.Context) error {
 		Freeze: func(origin string, on bool) (string, bool, error) {
 			return p.freezes.operate(origin, on, time.Now())
 		},
+		Canary:    p.operateCanary,
 		Drain:     p.drain,
 		TokenFile: c.TokenFile,
 		Reachable: !local(l.Addr()),

@@ -51,8 +51,8 @@ type Groups interface {
 	Hold(now time.Time, key string, t Tier, at *relay.State) relay.Held
 	// Held is what a tier is held at; nil: it is not, or at nothing that was ever known.
 	Held(key string, t Tier) *relay.State
-	// Free ends what is held of a key that is gone.
-	Free(key string)
+	// Forget ends that anything is held of a key whose groups have ended.
+	Forget(key string)
 	// ID is that of a state, and Same reports whether two differ in nothing that is tried.
 	ID(*relay.State) string
 	Same(a, b *relay.State) bool
@@ -74,7 +74,8 @@ type Origin struct {
 type Config struct {
 	// Origins are those that have canaries, by the configuration in force.
 	Origins func() []Origin
-	// Count is told what became of a candidate: begun, promoted, stopped, returned, timed_out.
+	// Count is told what became of a candidate: begun, promoted, stopped, returned, timed_out; and
+	// "" for an origin that is looked at.
 	Count func(origin, result string)
 	Log   *zap.Logger
 }
@@ -195,7 +196,7 @@ func (g *Gates) look(ctx context.Context, now time.Time, origins []Origin) (next
 		for _, key := range keys {
 			of := groupKey{o.Name, key}
 			x := g.group(of, now)
-			x.gone = time.Time{}
+			x.gone, x.groups = time.Time{}, o.Groups
 			seen[of] = true
 			if again := x.look(now, o, members[key]); !again.IsZero() && again.Before(next) {
 				next = again
@@ -227,6 +228,7 @@ func (g *Gates) group(of groupKey, now time.Time) *group {
 			x.trial = trial.Resume()
 		}
 		x.since = now
+		g.cfg.Count(of.origin, "")
 		g.of[of] = x
 	}
 	return x
@@ -250,13 +252,14 @@ func (g *Gates) forget(now time.Time, seen map[groupKey]bool, origins []Origin) 
 		case seen[of]:
 			continue
 		case i < 0:
+			x.groups.Forget(of.key)
 		case x.gone.IsZero():
 			x.gone = now
 			continue
 		case now.Sub(x.gone) < goneAfter || x.trial.Phase == gate.Stopped || x.trial.Phase == gate.Paused:
 			continue
 		default:
-			origins[i].Groups.Free(of.key)
+			x.groups.Forget(of.key)
 		}
 		delete(g.of, of)
 		g.bakes(of, false)

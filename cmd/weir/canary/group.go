@@ -16,13 +16,14 @@ import (
 
 // group is the gate of one group. Run owns it.
 type group struct {
-	gates *Gates
-	of    groupKey
-	since time.Time // of the first look
-	gone  time.Time // since when the group has ended; zero: it has not
-	trial gate.Trial
-	seen  gate.Seen // at the last look
-	wait  int       // resources of which the rest lack the newest
+	gates  *Gates
+	of     groupKey
+	groups Groups    // of the origin, at the last look
+	since  time.Time // of the first look
+	gone   time.Time // since when the group has ended; zero: it has not
+	trial  gate.Trial
+	seen   gate.Seen // at the last look
+	wait   int       // resources of which the rest lack the newest
 
 	captured  *relay.State // for the decision that follows
 	candidate *relay.State // that is tried, or was stopped

@@ -180,7 +180,7 @@ func (w *world) logged(words ...string) bool {
 
 func (w *world) Keys() []string    { return []string{"k"} }
 func (w *world) Known(string) bool { return true }
-func (w *world) Free(string)       {}
+func (w *world) Forget(string)     {}
 
 func (w *world) Waiting(_ string, t Tier) (n int, last time.Time) {
 	w.mu.Lock()
