@@ -143,6 +143,7 @@ func (p *process) openAdmin(ctx context.Context) error {
 		Freeze: func(origin string, on bool) (string, bool, error) {
 			return p.rollbacks.freeze(origin, on, time.Now())
 		},
+		Canary:      p.operateCanary,
 		Rollback:    func(o admin.RollbackOrder) (admin.Rolled, error) { return p.rollbacks.rollback(o, time.Now()) },
 		Rollforward: func(o admin.RollbackOrder) (admin.Rolled, error) { return p.rollbacks.rollforward(o, time.Now()) },
 		Drain:       p.drain,
