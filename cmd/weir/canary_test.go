@@ -157,8 +157,9 @@ func testCanary(t *testing.T, dialect relaytest.Dialect) {
 		t.Errorf("%+v", s)
 	}
 	w.origin.Await(0, func() bool {
-		nacks := w.origin.Asked(relaytest.ClusterType).NACKs
-		return len(nacks) > 0 && strings.Contains(nacks[0].Detail.GetMessage(), "the timeout is bad")
+		return slices.ContainsFunc(w.origin.Requests(), func(r *relaytest.Request) bool {
+			return strings.Contains(r.Detail().GetMessage(), `2 clients reject "a"; the first says: cluster a: the timeout is bad`)
+		})
 	}, "the origin is told")
 	w.weir.end()
 	w.start()
@@ -167,9 +168,12 @@ func testCanary(t *testing.T, dialect relaytest.Dialect) {
 	time.Sleep(4 * time.Second)
 	w.never(w.clients.all(), badTimeout)
 
+	stopped := w.gate().Candidate
 	w.set("b", 3)
-	w.phase("baking")
-	w.phase("stopped") // it has the bad one, too
+	await(t, "another one is stopped, which has the bad one, too", func() bool {
+		s := w.gate()
+		return s.Phase == "stopped" && s.Candidate != stopped
+	})
 	w.set("a", 4)
 	w.has(w.clients.rest, 4, "the next good one reaches all")
 	w.never(w.clients.rest, badTimeout)
