@@ -58,8 +58,8 @@ type Config struct {
 	// Freeze has an operator keep the clients of a configured origin at what they have, or let them
 	// go. It returns an answer of one line and whether anything has changed, or why not.
 	Freeze func(origin string, on bool) (said string, changed bool, _ error)
-	// Canary has an operator act on the candidate of a group of a configured origin; of no group, on
-	// the only one. It returns an answer of one line, or why not.
+	// Canary has an operator act on the candidate of a group of a configured origin; of no group,
+	// on the only one. It returns an answer of one line, or why not.
 	Canary func(ctx context.Context, origin, group string, act gate.Act, by string) (said string, err error)
 	// Drain begins an orderly shutdown and returns at once.
 	Drain func()

@@ -27,5 +27,5 @@
 //
 // # Who imports it
 //
-// Package cmd/weir. It imports relay, its package gate, downstream and metrics.
+// Packages cmd/weir and cmd/weir/admin; the latter for [Status].
 package canary
