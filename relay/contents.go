@@ -2,7 +2,6 @@ package relay
 
 import (
 	"cmp"
-	"time"
 
 	"github.com/weir-xds/weir/relay/xds"
 )
@@ -18,6 +17,12 @@ type Content struct {
 
 	lane *Lane
 	from *xds.Provenance // of the response that Report is about; nil: there is none
+
+	// Of what was sent, to find it in the newest tier (tierreport.go).
+	shard *shard
+	set   bool         // it is from a set
+	body  *xds.Variant // nil: the list as a whole
+	upTo  uint64       // the revision of the list
 }
 
 // mostChanges is how far a set, or a list of names, is looked through for the only resource of an
@@ -51,7 +56,7 @@ func (s *Sub) list(e *extent) (c Content, ok bool) {
 		return c, false
 	}
 	c = s.content(nil, "", s.sets.first != nil && from != s.newest)
-	c.from = from
+	c.from, c.upTo = from, e.to
 	if !xds.IsSecret(s.typeURL) {
 		c.Version = from.Version
 	}
@@ -154,7 +159,8 @@ func (s *Sub) contentOf(r *record) Content {
 // content describes a resource of the answer. set: the client has it from a set, and not by name.
 func (s *Sub) content(body *xds.Variant, name string, set bool) Content {
 	k, g := s.shard.store, s.shard.group
-	c, scope := Content{Name: name, Origin: g.origin.Name(), Group: g.Key()}, &s.shard.named.scope
+	c := Content{Name: name, Origin: g.origin.Name(), Group: g.Key(), shard: s.shard, set: set, body: body}
+	scope := &s.shard.named.scope
 	if c.lane = k.lane(s.shard.named.lane); set {
 		c.lane, scope = k.lane(mainLane), &s.shard.star.scope
 	}
@@ -172,20 +178,4 @@ func (s *Sub) content(body *xds.Variant, name string, set bool) Content {
 		c.from = xds.Newer(c.from, scope.from) // each list has all that there is
 	}
 	return c
-}
-
-// Report notes for the origin that a client rejected this (RELAY-35), unless the origin is not to
-// be told. The client is told apart from others by a hash. It locks the lane.
-func (c *Content) Report(now time.Time, client uint64, message string) {
-	if c.from == nil || !c.lane.Reporting() {
-		return
-	}
-	c.lane.mu.Lock()
-	isNew := c.lane.reports.note(now, Report{
-		TypeURL: c.from.TypeURL, Came: c.from.Came, Version: c.from.Version, Resource: c.Name, Message: message,
-	}, client)
-	c.lane.mu.Unlock()
-	if isNew {
-		signal(c.lane.wake)
-	}
 }

@@ -191,9 +191,17 @@ func (p *process) obeySiblings(heads []seed.Answer, seeded map[string]snapshot.O
 		}
 	}
 	for _, r := range p.active.Load().origins {
+		for j := range heads {
+			for k := range heads[j].Head.Origins {
+				if o := &heads[j].Head.Origins[k]; o.Name == r.name {
+					p.recallGates(r.name, o.Gates)
+				}
+			}
+		}
 		orders, spoken := of[r.name]
 		because := "as siblings say"
 		if o, is := seeded[r.name]; is && !spoken {
+			p.recallGates(r.name, o.Gates)
 			orders, because = []order{{o.Frozen, o.FrozenChanged}}, "as where the seed is from"
 		}
 		p.obey(r.name, orders, because)

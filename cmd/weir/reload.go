@@ -220,6 +220,7 @@ func (p *process) apply(ctx context.Context, parts *errgroup.Group, now time.Tim
 		warn(p.logger(levels.Config), w)
 	}
 	p.feeds.start(ctx, parts, p.table, p.via)
+	p.canaries.Wake()
 	p.start(ctx, parts, pl.next, pl.newOrigins, pl.newPorts)
 	p.startSinks(ctx, parts, pl.newSinks)
 	for _, o := range leaving {

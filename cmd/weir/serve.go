@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/weir-xds/weir/cmd/weir/admin"
+	"github.com/weir-xds/weir/cmd/weir/canary"
 	"github.com/weir-xds/weir/cmd/weir/config"
 	"github.com/weir-xds/weir/cmd/weir/levels"
 	"github.com/weir-xds/weir/cmd/weir/tracing"
@@ -39,6 +40,7 @@ type process struct {
 	started  time.Time
 	table    *relay.Table
 	freezes  *freezes
+	canaries *canary.Gates
 	metrics  *metrics.Metrics
 	registry *prometheus.Registry
 	server   *downstream.Server
@@ -125,6 +127,7 @@ func newProcess(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *pr
 	}
 	p.feeds = feeds{}
 	p.table.History().Began(p.started)
+	p.openCanaries()
 	p.freezes = &freezes{table: p.table, of: map[string]freeze{}}
 	p.rollbacks = &rollbacks{table: p.table, freezes: p.freezes, of: map[string]*rolledOrigin{}}
 	first := &nextConfig{process: p, next: &activeConfig{cfg: cfg}, part: p.table.Origin}
@@ -163,6 +166,7 @@ func newProcess(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *pr
 		return nil, err
 	}
 	server.Via, server.Table, server.Metrics, server.Log = p.via, p.table, p.metrics, p.logger(levels.Downstream)
+	server.Refused = p.refusal
 	server.LoadReports, server.Resolver = p.loadReports, describedTypes{p}
 	if p.tracing != nil {
 		server.Traces, server.TraceID = p.tracing, p.tracing.TraceID
@@ -215,6 +219,7 @@ func (p *process) run(ctx context.Context) error {
 	parts.Go(func() error { return advance(work, p.table) })
 	parts.Go(func() error { return p.files.run(work) })
 	parts.Go(func() error { return newSharing(p).watch(work) })
+	parts.Go(func() error { return p.canaries.Run(work) })
 	parts.Go(func() error { return p.memory.watch(work) })
 	parts.Go(func() error { return newGoods(p).run(work) })
 	parts.Go(func() error { return p.pages.Run(work) })

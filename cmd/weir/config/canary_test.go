@@ -44,7 +44,7 @@ func TestCanaryProblems(t *testing.T) {
 		"acks list":       {canaryOf("{acks: [1]}"), "origins[0].canary.acks: must be a mapping, not a list"},
 		"on stop":         {canaryOf("{on_stop: retrun}"), `3:22: origins[0].canary.on_stop: "retrun" is not one of return, stay; did you mean "return"?`},
 		"bake":            {canaryOf("{bake: soon}"), `origins[0].canary.bake: "soon" is not a duration`},
-		"max hold":        {canaryOf("{bake: 2h}"), "3:12: origins[0].canary.max_hold: must be more than bake, which is 2h0m0s"},
+		"max hold":        {canaryOf("{share: 0.1, bake: 2h}"), "3:12: origins[0].canary.max_hold: must be more than bake, which is 2h0m0s"},
 		"urgent":          {canaryOf("{urgent: [eds, xds]}"), `3:27: origins[0].canary.urgent[1]: "xds" is no type`},
 		"urgent twice":    {canaryOf("{urgent: [eds, type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment]}"), "is listed twice"},
 		"groups of one":   {matched("group_by: [cluster, id], ", "canary: {share: 0.1}"), "1:82: origins[0].canary: needs groups of several clients"},
@@ -87,6 +87,7 @@ func TestCanaryWarnings(t *testing.T) {
 		want string // "": none
 	}{
 		"off":               {canaryOf("{}"), ""},
+		"bake alone":        {canaryOf("{bake: 2h}"), ""},
 		"share":             {canaryOf("{share: 0.1}"), ""},
 		"none waits":        {canaryOf("{share: 1}"), "3:20: warning: origins[0].canary.share: all clients with a node id will be canaries"},
 		"check, off":        {canaryOf("{check: {http: {url: 'http://x'}}}"), "3:20: warning: origins[0].canary.check: is not asked"},

@@ -39,7 +39,7 @@ func (k checker) canary(path string, c *Canary) {
 		k.addf(path+".acks.share", "%v is not from 0 to 1", c.Acks.Share)
 	}
 	k.choice(path+".on_stop", c.OnStop)
-	if c.MaxHold != 0 && c.MaxHold <= c.Bake {
+	if c.On() && c.MaxHold != 0 && c.MaxHold <= c.Bake {
 		k.addf(path+".max_hold", "must be more than bake, which is %s, or no change could be good before it is over; 0s is no bound", c.Bake)
 	}
 	k.types(path+".urgent", c.Urgent)
