@@ -5,9 +5,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/node"
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
@@ -149,4 +151,87 @@ func testTiersAreFed(t *testing.T, dialect relaytest.Dialect) {
 			t.Errorf("%d resources wait at %v, which has all", n, tier)
 		}
 	}
+}
+
+// tieredHop is a hop whose clients of the cluster "canary" are canaries, all in one group.
+func tieredHop(t *testing.T, from *relaytest.Net, dialect relaytest.Dialect, canary *node.Canary) *hop {
+	t.Helper()
+	return newHopOf(t, from, relay.OriginConfig{Name: "up", SotW: dialect == relaytest.SotW, Canary: canary})
+}
+
+var inCluster = &node.Canary{Match: map[string]string{"cluster": "canary"}}
+
+// TestTiersWaitAsOthers: a client of a tier waits for an origin that is away exactly as long as one
+// where there are no tiers, and is told the same of it and of names; but that the silence of a SotW
+// origin about a name is an absence that is told, as it is behind two relays.
+func TestTiersWaitAsOthers(t *testing.T) {
+	for _, up := range bothDialects {
+		for _, down := range bothDialects {
+			t.Run(fmt.Sprintf("%v client, %v origin", down, up), func(t *testing.T) {
+				var seen [2]string
+				for i, canary := range []*node.Canary{nil, inCluster} {
+					synctest.Test(t, func(t *testing.T) {
+						origin := relaytest.NewOrigin(t, relaytest.Memory(), relaytest.OriginConfig{Serving: true})
+						origin.Set(cds, "a", "1", relaytest.Cluster("a", time.Second))
+						origin.Set(eds, "a", "1", relaytest.Endpoints("a", "10.0.0.1:80"))
+						seen[i] = tierStory(t, origin, tieredHop(t, origin.Net(), up, canary), down)
+					})
+				}
+				if down == relaytest.SotW && up == relaytest.SotW {
+					seen[1] = strings.Replace(seen[1], "none: false 5the origin says that it does not exist, ", "", 1)
+				}
+				if seen[0] != seen[1] {
+					t.Errorf("without tiers: %s\nwith tiers:    %s", seen[0], seen[1])
+				}
+			})
+		}
+	}
+}
+
+// tierStory plays a client through an origin that is away, lacks a name, and is away again, and
+// tells what came of it.
+func tierStory(t *testing.T, origin *relaytest.Origin, h *hop, d relaytest.Dialect) string {
+	var told []string
+	note := func(what ...any) { told = append(told, fmt.Sprint(what...)) }
+	open := func(id string) *relaytest.Client {
+		c := relaytest.NewClient(t, h.net.Connect(t), relaytest.ClientConfig{Dialect: d})
+		c.Open(relaytest.Node(id, "edge"))
+		return c
+	}
+	h.refuse.Store(true)
+	began := time.Now()
+	early := open("early")
+	early.Request(cds)
+	note(early.AwaitEnd("nothing is known, and the origin is away"), " after ", time.Since(began).Round(time.Millisecond))
+	h.refuse.Store(false)
+	early.Open(relaytest.Node("early", "edge"))
+	early.Request(cds)
+	early.AwaitNames(cds, "it comes again", "a")
+	early.Request(eds, "a", "none")
+	early.AwaitNames(eds, "what there is of the endpoints", "a")
+	time.Sleep(40 * time.Second)
+	early.Look(func(s *relaytest.State) {
+		if e := s.Error(eds, "none"); s.Absent(eds, "none") || e != nil {
+			note("none: ", s.Absent(eds, "none"), e.GetCode(), e.GetMessage())
+		}
+	})
+
+	origin.CloseConns()
+	h.refuse.Store(true)
+	time.Sleep(time.Minute)
+	late := open("late")
+	late.Request(cds)
+	late.AwaitNames(cds, "it is served what is known", "a")
+	late.Request(rds, "unknown")
+	time.Sleep(30 * time.Second)
+	late.Look(func(s *relaytest.State) { note("unknown: ", s.Error(rds, "unknown").GetCode(), s.Error(rds, "unknown").GetMessage()) })
+	h.refuse.Store(false)
+	origin.Set(eds, "a", "2", relaytest.Endpoints("a", "10.0.0.2:80"))
+	was := early.Body(eds, "a")
+	early.Await(0, func(s *relaytest.State) bool { return s.Body(eds, "a") != was }, "the origin is back")
+	for _, c := range []*relaytest.Client{early, late} {
+		c.CheckClean()
+		c.Close()
+	}
+	return strings.Join(told, ", ")
 }

@@ -168,6 +168,7 @@ func (p *process) originStates() ([]admin.Origin, [][]inspect.GroupStatus) {
 		states[i].Frozen, _ = o.table.Frozen()
 		f := p.freezes.get(c.Name)
 		states[i].FrozenBy, states[i].FrozenChanged = f.by(), f.changed
+		states[i].Rollback = p.rollbacks.status(c.Name, groups[i])
 		states[i].Canary = p.canaries.Look(c.Name)
 		if states[i].Fallback != nil {
 			states[i].Fallback.Serving = inspect.StandIns(o.table)

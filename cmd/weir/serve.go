@@ -57,6 +57,8 @@ type process struct {
 	draws    *relay.Traces // with tracing; nil: there is none
 	first    *nextConfig   // what was opened at the start
 	feeds    feeds         // owned by run, and then by reloads
+
+	rollbacks *rollbacks
 	// refusedAtStart is why the file was refused at the start, so that the configuration that was
 	// last accepted is in force; nil: it was accepted.
 	refusedAtStart error
@@ -124,8 +126,10 @@ func newProcess(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *pr
 		return nil, cfg.Problemf("origins", "%v", err)
 	}
 	p.feeds = feeds{}
+	p.table.History().Began(p.started)
 	p.openCanaries()
 	p.freezes = &freezes{table: p.table, of: map[string]freeze{}}
+	p.rollbacks = &rollbacks{table: p.table, freezes: p.freezes, of: map[string]*rolledOrigin{}}
 	first := &nextConfig{process: p, next: &activeConfig{cfg: cfg}, part: p.table.Origin}
 	p.first = first
 	p.active.Store(first.next) // completed below
@@ -217,6 +221,7 @@ func (p *process) run(ctx context.Context) error {
 	parts.Go(func() error { return newSharing(p).watch(work) })
 	parts.Go(func() error { return p.canaries.Run(work) })
 	parts.Go(func() error { return p.memory.watch(work) })
+	parts.Go(func() error { return newGoods(p).run(work) })
 	parts.Go(func() error { return p.pages.Run(work) })
 	if p.tracing != nil {
 		parts.Go(func() error { return p.tracing.Run(work) })
