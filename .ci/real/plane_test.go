@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"google.golang.org/genproto/googleapis/rpc/status"
+
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	clusterservice "github.com/envoyproxy/go-control-plane/envoy/service/cluster/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -90,8 +92,9 @@ type plane struct {
 
 	program *planeRun // of a program of its own; nil while stopped
 
-	mu   sync.Mutex // guards said
-	said []string   // warnings and errors of the caches
+	mu      sync.Mutex // guards what follows
+	said    []string   // warnings and errors of the caches
+	refused []string   // what clients say of what they refuse
 
 	loads *loadSink // what is reported to it
 }
@@ -138,8 +141,10 @@ func (p *plane) Start(w world) {
 	p.cancel, p.server, p.served = cancel, grpc.NewServer(grpc.WaitForHandlers(true)), make(chan error, 1)
 	p.asked.Store(0)
 	s := server.NewServer(ctx, c, server.CallbackFuncs{
-		StreamRequestFunc:      func(int64, *discovery.DiscoveryRequest) error { p.asked.Add(1); return nil },
-		StreamDeltaRequestFunc: func(int64, *discovery.DeltaDiscoveryRequest) error { p.asked.Add(1); return nil },
+		StreamRequestFunc: func(_ int64, r *discovery.DiscoveryRequest) error { return p.hears(r.GetErrorDetail()) },
+		StreamDeltaRequestFunc: func(_ int64, r *discovery.DeltaDiscoveryRequest) error {
+			return p.hears(r.GetErrorDetail())
+		},
 	})
 	discovery.RegisterAggregatedDiscoveryServiceServer(p.server, s)
 	clusterservice.RegisterClusterDiscoveryServiceServer(p.server, s)
@@ -148,6 +153,24 @@ func (p *plane) Start(w world) {
 	routeservice.RegisterRouteDiscoveryServiceServer(p.server, s)
 	loadstats.RegisterLoadReportingServiceServer(p.server, p.loads)
 	go func(s *grpc.Server, served chan<- error) { served <- s.Serve(l) }(p.server, p.served)
+}
+
+// hears counts a request, and notes the refusal in it.
+func (p *plane) hears(refusal *status.Status) error {
+	p.asked.Add(1)
+	if refusal != nil {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.refused = append(p.refused, refusal.GetMessage())
+	}
+	return nil
+}
+
+// Refused is what clients have said of what they refuse.
+func (p *plane) Refused() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.refused)
 }
 
 // Publish makes w all the plane has, in one change.
