@@ -103,6 +103,11 @@ func testTiersAreFed(t *testing.T, dialect relaytest.Dialect) {
 	if n := len(origin.Streams()); n != 1 {
 		t.Errorf("the origin has had %d streams, want one for all tiers", n)
 	}
+	for _, c := range clients.all() {
+		if id := c.Responses(cds)[0].Identifier(); strings.Count(id, ";weir=") != 1 {
+			t.Errorf("the control plane calls itself %q", id)
+		}
+	}
 	key := tierGroup(t, w, relay.Rest).Newest().Key()
 	for _, c := range clients.all() {
 		c.WantIdle(300 * time.Millisecond)
