@@ -52,6 +52,9 @@ type Config struct {
 	Timing Timing
 	// Traces is told what becomes of updates that are traced; nil: nothing is.
 	Traces Traces
+	// Refused is called when a client has rejected something, once for each group that it is about,
+	// without a lock, by the goroutine that reads of the client. Nil: nobody wants to know.
+	Refused func(Refusal)
 
 	watchers *watchers // set by New
 }

@@ -29,6 +29,7 @@ type Group struct {
 	tier      Tier   // of the key's groups (tier.go)
 	newest    *Group // what a tier asks; nil: it is the newest
 	lanes     [2]*Lane
+	begun     uint64 // the table's revision then: nothing before it is known of the group
 
 	// gens numbers the upstream streams of both lanes, so that a generation names one stream of the
 	// group.
@@ -67,7 +68,7 @@ type Group struct {
 }
 
 func newGroup(o *Origin, key string, t Tier, node *corev3.Node, who string) *Group {
-	g := &Group{origin: o, key: key, tier: t, node: node, identity: who, types: map[string]*store{}}
+	g := &Group{origin: o, key: key, tier: t, node: node, identity: who, begun: o.table.Revision(), types: map[string]*store{}}
 	g.all.Store(&[]*shard{})
 	for i := range g.lanes {
 		g.lanes[i] = newLane(g, laneIndex(i), nil)

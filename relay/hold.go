@@ -77,10 +77,15 @@ func (o *Origin) Hold(now time.Time, group string, at *State) (done Held) {
 }
 
 // Free ends that a group is held. The origin states the differences, as when a freeze ends. False:
-// it was not held. It locks the origin, and the types of the group.
+// it was not held. A tier (tier.go) stays where it is held: it is for the canary gate to give it
+// something else. It locks the origin, and the types of the group.
 func (o *Origin) Free(group string) bool {
 	o.mu.Lock()
 	_, was := o.holds[group]
+	if _, tier := CutTier(group); tier != Newest && o.Canaries() {
+		o.mu.Unlock()
+		return was
+	}
 	delete(o.holds, group)
 	g := o.groups[group]
 	if g != nil {
@@ -93,6 +98,15 @@ func (o *Origin) Free(group string) bool {
 		}
 	}
 	return was
+}
+
+// Forget ends that a group is held that has ended. It locks the origin.
+func (o *Origin) Forget(group string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.groups[group] == nil {
+		delete(o.holds, group)
+	}
 }
 
 // HeldAt is what the group of a key is held at, and since when; false: it is not held.

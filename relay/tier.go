@@ -100,6 +100,25 @@ func (o *Origin) set(cfg *OriginConfig) {
 // Canaries reports whether the origin's clients are in tiers.
 func (o *Origin) Canaries() bool { return o.config().Canary.On() }
 
+// TierKeys are the keys of the groups that have tiers, in no order. It locks the origin.
+func (o *Origin) TierKeys() (keys []string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for key, g := range o.groups {
+		if g.tier == Newest && g.feeds > 0 {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// GroupOf is the group of a key; nil: there is none. It locks the origin.
+func (o *Origin) GroupOf(key string) *Group {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.groups[key]
+}
+
 // tierOf is the tier of a client.
 func (o *Origin) tierOf(n *corev3.Node, who string) Tier {
 	switch c := o.config().Canary; {

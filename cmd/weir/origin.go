@@ -168,6 +168,8 @@ func (p *process) originStates() ([]admin.Origin, [][]inspect.GroupStatus) {
 		states[i].Frozen, _ = o.table.Frozen()
 		f := p.freezes.get(c.Name)
 		states[i].FrozenBy, states[i].FrozenChanged = f.by(), f.changed
+		states[i].Rollback = p.rollbacks.status(c.Name, groups[i])
+		states[i].Canary = p.canaries.Look(c.Name)
 		if states[i].Fallback != nil {
 			states[i].Fallback.Serving = inspect.StandIns(o.table)
 		}
@@ -211,7 +213,7 @@ func (p *process) picture() metrics.Picture {
 		op := metrics.OriginPicture{
 			Origin: o.Name, Connected: o.Connected, LastProof: o.LastProof, LastUpdate: o.LastUpdate,
 			Streams: o.Streams, Wanted: o.Wanted, Groups: o.Groups, Views: o.Views, ParameterSets: o.ParameterSets, Stale: o.Stale, Frozen: !o.Frozen.IsZero(),
-			Differing: map[string]int{},
+			Differing: map[string]int{}, Canary: canaryPicture(o.Canary),
 		}
 		for j := range groups[i] {
 			for _, d := range groups[i][j].Differing {

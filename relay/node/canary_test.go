@@ -34,14 +34,32 @@ func TestCanaryMatch(t *testing.T) {
 		term, value string
 		fits        bool
 	}{
-		{"id", "web-0", true}, {"cluster", "shop", true}, {"user_agent_name", "envoy", true}, {"user_agent_version", "1.34.2", true},
-		{"locality", "eu/eu-1", true}, {"locality", "eu", false}, {"cluster", "shop2", false}, {"cluster", "", false},
-		{"metadata.text", "true", true}, {"metadata.bool", "true", true}, {"metadata.bool", "false", false},
-		{"metadata.whole", "7", true}, {"metadata.half", "0.5", true}, {"metadata.null", "null", false}, {"metadata.list", "true", false},
-		{"metadata.empty", "", false}, {"metadata.missing", "", false}, {"metadata.missing", "true", false},
-		{"metadata.LABELS.canary", "yes", true}, {"metadata.LABELS.app.kubernetes.io/name", "web", true},
-		{"metadata.LABELS.deep.er", "1", true}, {"metadata.LABELS.text", "true", false}, {"metadata.text.more", "true", false},
-		{"metadata.a.b", "whole key", true}, {"metadata.a.b", "path", false}, {"dynamic_parameters", "", false},
+		{"id", "web-0", true},
+		{"cluster", "shop", true},
+		{"user_agent_name", "envoy", true},
+		{"user_agent_version", "1.34.2", true},
+		{"locality", "eu/eu-1", true},
+		{"locality", "eu", false},
+		{"cluster", "shop2", false},
+		{"cluster", "", false},
+		{"metadata.text", "true", true},
+		{"metadata.bool", "true", true},
+		{"metadata.bool", "false", false},
+		{"metadata.whole", "7", true},
+		{"metadata.half", "0.5", true},
+		{"metadata.null", "null", false},
+		{"metadata.list", "true", false},
+		{"metadata.empty", "", false},
+		{"metadata.missing", "", false},
+		{"metadata.missing", "true", false},
+		{"metadata.LABELS.canary", "yes", true},
+		{"metadata.LABELS.app.kubernetes.io/name", "web", true},
+		{"metadata.LABELS.deep.er", "1", true},
+		{"metadata.LABELS.text", "true", false},
+		{"metadata.text.more", "true", false},
+		{"metadata.a.b", "whole key", true},
+		{"metadata.a.b", "path", false},
+		{"dynamic_parameters", "", false},
 	} {
 		c := &Canary{Match: map[string]string{test.term: test.value}}
 		if got := c.Is(n, ""); got != test.fits {
@@ -159,5 +177,37 @@ func TestCheckCanaryTerm(t *testing.T) {
 		if err := CheckCanaryTerm(term); (err == nil) != good {
 			t.Errorf("%q: %v", term, err)
 		}
+	}
+}
+
+// TestCanaryIsOfTheGroup: where groups are by all metadata, what makes a client a canary is no part
+// of it. Canaries and the others are one group, which the origin is not told of.
+func TestCanaryIsOfTheGroup(t *testing.T) {
+	of := func(fields map[string]any) *corev3.Node {
+		metadata, err := structpb.NewStruct(fields)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &corev3.Node{Cluster: "c", Metadata: metadata}
+	}
+	canary := of(map[string]any{"canary": "true", "zone": "a", "x": map[string]any{"y": 1}})
+	other := of(map[string]any{"zone": "a"})
+	rules := Rules{GroupBy: []string{"cluster", "metadata"}, Canary: &Canary{Match: map[string]string{"metadata.canary": "true", "metadata.x.y": "1"}}}
+	key, presented := rules.Group(canary, "")
+	if plain, _ := rules.Group(other, ""); plain != key {
+		t.Error("canaries and the others have two keys")
+	}
+	if got := presented.GetMetadata().GetFields(); got["canary"] != nil || got["x"] != nil || got["zone"] == nil {
+		t.Errorf("presented: %v", got)
+	}
+	if canary.Metadata.Fields["canary"] == nil {
+		t.Error("the client's node has changed")
+	}
+	if elsewhere, _ := rules.Group(of(map[string]any{"zone": "b"}), ""); elsewhere == key {
+		t.Error("what else is in the metadata counts no more")
+	}
+	rules.Canary = nil
+	if off, _ := rules.Group(canary, ""); off == key {
+		t.Error("without canaries the field is left out as well")
 	}
 }

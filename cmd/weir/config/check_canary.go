@@ -39,7 +39,7 @@ func (k checker) canary(path string, c *Canary) {
 		k.addf(path+".acks.share", "%v is not from 0 to 1", c.Acks.Share)
 	}
 	k.choice(path+".on_stop", c.OnStop)
-	if c.MaxHold != 0 && c.MaxHold <= c.Bake {
+	if c.On() && c.MaxHold != 0 && c.MaxHold <= c.Bake {
 		k.addf(path+".max_hold", "must be more than bake, which is %s, or no change could be good before it is over; 0s is no bound", c.Bake)
 	}
 	k.types(path+".urgent", c.Urgent)
@@ -134,6 +134,9 @@ func (k checker) bothInOneGroup(path string, o *Origin) {
 // groupedBy reports whether all clients of a group have the same in a field of a canary's match.
 func (o *Origin) groupedBy(field string) bool {
 	for _, term := range o.GroupBy {
+		if term == metadata {
+			continue // what canaries are chosen by is no part of the key then (node.Rules)
+		}
 		if partOf(field, term) {
 			// Fields that are parameters are in no group's key.
 			return !slices.ContainsFunc(slices.Collect(maps.Values(o.DynamicParameters.FromNode)), func(mapped string) bool {
