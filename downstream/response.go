@@ -58,8 +58,13 @@ type headerKey struct {
 // maxIdentifier bounds what is sent of an origin's identifier, since it is in every response.
 const maxIdentifier = 1024
 
+// newResponseHeader makes the header of a key. instance is this relay's name; "": between tiers the
+// control plane's identifier stays as it is.
 func newResponseHeader(key headerKey, instance string) *responseHeader {
-	f, n, identifier := &responseHeader{key: key}, key.numbers(), clip(key.identifier, maxIdentifier)+";weir="+instance
+	f, n, identifier := &responseHeader{key: key}, key.numbers(), clip(key.identifier, maxIdentifier)
+	if instance != "" {
+		identifier += ";weir=" + instance
+	}
 	b := xds.AppendString(nil, n.typeURL, key.typeURL)
 	b = protowire.AppendTag(b, n.controlPlane, protowire.BytesType)
 	b = protowire.AppendVarint(b, uint64(protowire.SizeTag(1)+protowire.SizeBytes(len(identifier))))

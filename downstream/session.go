@@ -60,6 +60,9 @@ func newSettings(cfg Config, lc ListenerConfig) *settings {
 		seed: maphash.MakeSeed(), responseHeader: &responseHeaders{}, dedicated: map[string]bool{}, assumed: lc.AssumeFeatures,
 		rules: cfg.Rules, address: lc.Address, traceID: cfg.TraceID, watchers: cfg.watchers,
 	}
+	if cfg.Tiers {
+		set.instance = ""
+	}
 	set.secrets.dedicated, set.secrets.byIdentity = cfg.Table.SecretsFrom(lc.Origin)
 	set.tooLong = limitReason("name_bytes", cfg.Limits.NameBytes, "the name is longer")
 	for _, typeURL := range lc.Dedicated {

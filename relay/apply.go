@@ -138,7 +138,7 @@ func (x *arrival) apply(a *Applied) {
 	k.unlock()
 	l.group.putAside(left, x.came)
 	u.found, u.holder, x.bodies = nil, nil, nil
-	if a.Expired > 0 {
+	if a.Expired > 0 && l.group.tier == Newest {
 		l.group.origin.counts.Type(u.TypeURL).Expired(a.Expired)
 	}
 	l.group.origin.counts.VariantAmbiguity(a.Overlapping)

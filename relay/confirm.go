@@ -132,7 +132,8 @@ func (n *namedTable) confirm(now time.Time) {
 	gen := n.firstGen[n.lane]
 	switch {
 	case !n.unconfirmed, !n.shard.lane(n.lane).live(gen): // the next stream asks again
-	case n.confirmAt.After(now):
+	case n.shard.confirmsAt(n.confirmAt).After(now):
+		n.confirmAt = n.shard.confirmsAt(n.confirmAt)
 		n.confirmTimer()
 	default:
 		n.unconfirmed = false

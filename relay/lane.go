@@ -167,6 +167,9 @@ func (l *Lane) Close() {
 			s.group.dropShard(s)
 		}
 	}
+	if !l.reopen.Load() { // else it is for us that it ends
+		l.group.tiersAnew()
+	}
 }
 
 // Reporting reports whether the origin is told what clients reject (RELAY-35).

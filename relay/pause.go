@@ -103,7 +103,10 @@ func (t *set) startPause(now time.Time) {
 	sweeps = sweeps || t.restored && t.sweepGen != 0 && !t.sweepFirst.IsZero()
 	if !t.first.IsZero() && !t.firm && !t.badParts.bad && !sweeps {
 		x := earlier(later(arrivals.Over(t.lastNew, cfg.FirmSettle), t.gathered), t.first.Add(firmMost))
-		if x = t.badParts.over(x); x.After(now) {
+		if x = t.badParts.over(x); t.restored {
+			x = t.shard.confirmsAt(x)
+		}
+		if x.After(now) {
 			at(x)
 		} else {
 			t.firm = true
@@ -111,7 +114,11 @@ func (t *set) startPause(now time.Time) {
 		}
 	}
 	if t.sweepGen != 0 && !t.sweepFirst.IsZero() {
-		if x := earlier(later(arrivals.Over(t.sweepLastNew, cfg.FirmSettle), t.gathered), t.sweepFirst.Add(firmMost)); x.After(now) {
+		x := earlier(later(arrivals.Over(t.sweepLastNew, cfg.FirmSettle), t.gathered), t.sweepFirst.Add(firmMost))
+		if t.restored {
+			x = t.shard.confirmsAt(x)
+		}
+		if x.After(now) {
 			at(x)
 		} else {
 			t.sweep()

@@ -126,6 +126,9 @@ func newOrigin(t *Table, cfg *OriginConfig, counts *metrics.Origin) *Origin {
 		sharing: &xds.Sharing{},
 	}
 	o.set(cfg)
+	if o.Canaries() {
+		o.Server(TierServer) // a snapshot is restored by it, before anything else is asked
+	}
 	return o
 }
 

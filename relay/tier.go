@@ -203,6 +203,59 @@ func (g *Group) use() {
 // fed reports whether the group is the newest of tiers, and has no client of its own.
 func (g *Group) fed() bool { return g.refs.Load() == 0 && !g.dedicated }
 
+// tiersAnew has the other tiers ask anew, as what they asked has lost its stream to the origin: what
+// the origin stated there to be absent is not known any more (RELAY-38). It locks the origin.
+func (g *Group) tiersAnew() {
+	if g.behind.Load() == 0 {
+		return
+	}
+	o := g.origin
+	o.mu.Lock()
+	tiers := []*Group{o.groups[Canary.Of(g.key)], o.groups[Rest.Of(g.key)]}
+	o.mu.Unlock()
+	for _, t := range tiers {
+		if t == nil {
+			continue
+		}
+		for _, l := range t.lanes {
+			if l.gen.Load() != 0 {
+				l.reopenSoon()
+			}
+		}
+	}
+}
+
+// confirmsAt is when the silence about what was restored confirms it, which would be at a time. To
+// a tier it means nothing before the newest has heard what the origin says. It locks lanes.
+func (s *shard) confirmsAt(at time.Time) time.Time {
+	newest := s.group.newest
+	if newest == nil {
+		return at
+	}
+	pause := s.cfg().FirmSettle
+	since, open := newest.opened(s.typeURL)
+	if !open {
+		return later(at, s.now.Add(pause))
+	}
+	return later(at, since.Add(2*pause)) // as long as the newest waits itself, and then what it says
+}
+
+// opened is when the last stream to the origin was opened that may carry a type; false: none is. It
+// locks lanes.
+func (g *Group) opened(typeURL string) (since time.Time, open bool) {
+	for _, s := range *g.all.Load() {
+		if s.typeURL != typeURL {
+			continue
+		}
+		for _, l := range s.lanes.Load() {
+			if at, is := l.openedAt(); is {
+				since, open = later(since, at), true
+			}
+		}
+	}
+	return since, open
+}
+
 // TierWake is signalled when TierLanes has something.
 func (o *Origin) TierWake() <-chan struct{} { return o.tierWake }
 

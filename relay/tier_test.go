@@ -36,7 +36,7 @@ func tiersOf(t *testing.T, o *Origin, cluster string) (canary, rest *Group) {
 // TestTiers: canaries and the rest have a group each, which ask the newest and not the origin, and
 // count as one.
 func TestTiers(t *testing.T) {
-	table, err := New(Config{MaxGroups: 1, MaxGroupsPerPeer: 2, Origins: []OriginConfig{canaryOrigin()}})
+	table, err := New(Config{MaxGroups: 2, MaxGroupsPerPeer: 2, Origins: []OriginConfig{canaryOrigin()}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,8 +70,13 @@ func TestTiers(t *testing.T) {
 	if n := len(o.TierLanes()); n != 2 {
 		t.Errorf("%d lanes of tiers are wanted, want 2", n)
 	}
-	if _, err := o.GroupFor(&corev3.Node{Cluster: "d"}, "", nil); !errors.Is(err, ErrGroups) {
-		t.Errorf("a second key: %v, want the limit's error (RELAY-67)", err)
+	for cluster, want := range map[string]error{"d": nil, "e": ErrGroups} {
+		if cluster == "e" {
+			tiersOf(t, o, "d")
+		}
+		if _, err := o.GroupFor(&corev3.Node{Cluster: cluster}, "", nil); !errors.Is(err, want) {
+			t.Errorf("the key of %s: %v, want %v (RELAY-67)", cluster, err, want)
+		}
 	}
 	if g, err := o.DedicatedFor(nil, "", nil); err == nil {
 		t.Errorf("a dedicated group beyond the limit: %v", g.Tier())
@@ -183,6 +188,41 @@ func TestTiersRestored(t *testing.T) {
 		if err := table.Restore(zero, x); err == nil {
 			t.Error("a tier is restored by a key that is not its node's")
 		}
+	}
+}
+
+// TestRestoredNewestStays: the newest that was restored does not end with what lingers of it, if a
+// tier needs it by then.
+func TestRestoredNewestStays(t *testing.T) {
+	cfg := canaryOrigin()
+	cfg.PerType = false
+	table, err := New(Config{Origins: []OriginConfig{cfg}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, rules := table.Origin("mesh"), cfg.nodeRules("weir")
+	key, up := rules.Group(&corev3.Node{Cluster: "c"}, "")
+	encoded, err := proto.Marshal(up)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := table.Restore(zero, TypeImage{
+		Origin: "mesh", Group: key, Node: encoded, TypeURL: xds.ClusterType, Sets: []SetImage{{Selector: xds.Wildcard, Settled: true}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	_, rest := tiersOf(t, o, "c")
+	for _, l := range o.TakeLanes() {
+		l.Open(zero, 0)
+		table.Advance(zero.Add(time.Hour))
+		if !l.Release() {
+			t.Fatal("what nobody wants does not end")
+		}
+		l.Close()
+	}
+	table.Advance(zero.Add(2 * time.Hour))
+	if g, err := o.Feed(rest.Newest().Key()); err != nil || g != rest.Newest() {
+		t.Errorf("the newest of a tier has ended: %v", err)
 	}
 }
 

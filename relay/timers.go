@@ -102,7 +102,9 @@ func (t *Table) Advance(now time.Time) (next time.Time) {
 			x.lane.only.endBackoff()
 		case expiries:
 			n := x.shard.expiring.expire(now)
-			x.shard.group.origin.counts.Type(x.shard.typeURL).Expired(n)
+			if x.shard.group.tier == Newest { // in other tiers it is the same that expires
+				x.shard.group.origin.counts.Type(x.shard.typeURL).Expired(n)
+			}
 		case confirmations:
 			x.shard.named.confirm(now)
 		case laneDown:

@@ -103,6 +103,11 @@ func testTiersAreFed(t *testing.T, dialect relaytest.Dialect) {
 	if n := len(origin.Streams()); n != 1 {
 		t.Errorf("the origin has had %d streams, want one for all tiers", n)
 	}
+	for _, c := range clients.all() {
+		if id := c.Responses(cds)[0].Identifier(); strings.Count(id, ";weir=") != 1 {
+			t.Errorf("the control plane calls itself %q", id)
+		}
+	}
 	key := tierGroup(t, w, relay.Rest).Newest().Key()
 	for _, c := range clients.all() {
 		c.WantIdle(300 * time.Millisecond)
@@ -225,7 +230,11 @@ func tierStory(t *testing.T, origin *relaytest.Origin, h *hop, d relaytest.Diale
 	late.Request(cds)
 	late.AwaitNames(cds, "it is served what is known", "a")
 	late.Request(rds, "unknown")
+	late.Request(eds, "none")
 	time.Sleep(30 * time.Second)
+	late.Look(func(s *relaytest.State) {
+		note("none in the outage: ", s.Absent(eds, "none"), s.Error(eds, "none").GetCode(), s.Error(eds, "none").GetMessage())
+	})
 	late.Look(func(s *relaytest.State) {
 		note("unknown: ", s.Error(rds, "unknown").GetCode(), s.Error(rds, "unknown").GetMessage())
 	})
@@ -297,6 +306,7 @@ func TestTiersAfterARestart(t *testing.T) {
 				await(t, "the change waits at "+tier.String(), func() bool { return waiting(t, first, tier) == 1 })
 			}
 			first.end()
+			heldOutOfReach(t, origin, text)
 
 			origin.Set(eds, "a", "2", relaytest.Endpoints("a", "10.0.0.2:80"))
 			second := startWeir(t, text)
@@ -320,6 +330,23 @@ func TestTiersAfterARestart(t *testing.T) {
 			}
 		})
 	}
+}
+
+// heldOutOfReach shows that a client that may have something newer than the snapshot is not sent
+// what was restored while the origin is away (RELAY-96).
+func heldOutOfReach(t *testing.T, origin *relaytest.Origin, text string) {
+	t.Helper()
+	origin.Stop()
+	w := startWeir(t, text)
+	c := relaytest.NewClient(t, dial(t, w.listenAddress()), relaytest.ClientConfig{Dialect: relaytest.Delta, Patience: patience})
+	c.Open(relaytest.Node("holds", "other"))
+	c.SubscribeWith(cds, map[string]string{"a": "newer"}, "*")
+	c.SubscribeWith(eds, map[string]string{"a": "newer"}, "a")
+	c.WantIdle(1500 * time.Millisecond) // much longer than firm_settle
+	origin.Start()
+	c.AwaitNames(cds, "the origin has confirmed it", "a")
+	c.AwaitNames(eds, "and the endpoints", "a")
+	w.end()
 }
 
 // TestTiersComeAndGo: when canaries are chosen in another way, the clients come again, for their

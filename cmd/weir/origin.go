@@ -220,7 +220,11 @@ func (p *process) picture() metrics.Picture {
 				op.Differing[d.Field]++
 			}
 			for k := range groups[i][j].Types {
-				op.Types = append(op.Types, typePicture(&groups[i][j].Types[k]))
+				t := typePicture(&groups[i][j].Types[k])
+				if _, tier := relay.CutTier(groups[i][j].Key); tier != relay.Newest {
+					t.Subscriptions = 0 // the origin is not asked for them
+				}
+				op.Types = append(op.Types, t)
 			}
 		}
 		m.Origins = append(m.Origins, op)

@@ -225,8 +225,10 @@ func (o *Origin) Sum(groups []inspect.GroupStatus) {
 	if len(o.Questions) > 0 {
 		o.late(time.Now(), groups)
 	}
-	o.Groups = len(groups)
 	for i := range groups {
+		if _, tier := relay.CutTier(groups[i].Key); tier == relay.Newest {
+			o.Groups++ // with canaries, each has its tiers
+		}
 		o.ParameterSets += groups[i].ParameterSets
 		o.Revisions += groups[i].Revision
 		if len(groups[i].Differing) > 0 {
