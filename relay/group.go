@@ -169,6 +169,7 @@ func (g *Group) end(now time.Time) {
 		if g.dedicated {
 			o.table.past.Forget(o.name, g.key)
 		}
+		o.table.past.Unmark(o.name, g.key)
 	}
 }
 
