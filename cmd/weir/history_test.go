@@ -5,6 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+
+	"github.com/weir-xds/weir/cmd/weir/config"
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
@@ -12,7 +15,11 @@ import (
 func TestHistoryCommand(t *testing.T) {
 	dir := newFiles(t)
 	dir.put(t, "cds.yaml", clusters("web", "db"))
-	w := startWeir(t, freePorts+filesOrigin(dir))
+	cfg, err := config.Parse("weir.yaml", []byte(freePorts+filesOrigin(dir)), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := runWeir(t, cfg, zap.NewNop(), nil, func(p *process) { p.goods.bake = func(string) time.Duration { return time.Second } })
 	c := relaytest.NewClient(t, dial(t, w.listenAddress()), relaytest.ClientConfig{Patience: patience})
 	c.Open(relaytest.Node("node-7", "edge"))
 	c.Request(relaytest.ClusterType)
@@ -22,10 +29,6 @@ func TestHistoryCommand(t *testing.T) {
 		return strings.Contains(body, `"settled": true`)
 	})
 	port := w.admin.listener.Addr().String()
-	origin := w.table.Origin("disk")
-	group := origin.Groups()[0].Key
-	revision, _ := origin.StateSince(group)
-	origin.Good(time.Now(), group, revision)
 	if code, stdout, _ := weir(t, "history", "disk", "--admin", port); code != exitOK || strings.Count(stdout, "\n") != 1 {
 		t.Errorf("a start lists\n%s", stdout)
 	}
@@ -34,6 +37,10 @@ func TestHistoryCommand(t *testing.T) {
 	await(t, "all of it is noted", func() bool {
 		_, body := w.get("/history?origin=disk")
 		return strings.Count(body, `"change"`) == 3
+	})
+	await(t, "all clients have accepted it", func() bool {
+		_, body := w.get("/history?states=1&origin=disk&limit=1")
+		return strings.Contains(body, `"good"`)
 	})
 	for args, want := range map[string][]string{
 		"":                                     {"AGO ", "cds ", "web ", "changed", "new ", "added", "db ", "removed"},
@@ -44,10 +51,10 @@ func TestHistoryCommand(t *testing.T) {
 		"--limit 1":                            {"and more; --limit"},
 		"--type cds --name web --diff":         {"--- ", "+++ ", "@@ -", `+  "connect_timeout": "7s"`},
 		"--diff --type cds --name web -o json": {`"path": "$.connect_timeout"`, `"to": "7s"`},
-		"--states":                            {"GROUP ", "+1 ~1 -1 cds ", " now ", " yes\n"},
-		"--states --limit 1":                  {"and more; --limit"},
-		"--states -o json":                    {`"added": 1`, `"present": true`, `"good": "`, `"types": [`},
-		"--states -o yaml":                    {"removed: 1", "id: ", "truncated: false"},
+		"--states":                             {"GROUP ", "+1 ~1 -1 cds ", " now ", " yes\n"},
+		"--states --limit 1":                   {"and more; --limit"},
+		"--states -o json":                     {`"added": 1`, `"present": true`, `"good": "`, `"types": [`},
+		"--states -o yaml":                     {"removed: 1", "id: ", "truncated: false"},
 	} {
 		code, stdout, stderr := weir(t, append([]string{"history", "disk", "--admin", port}, strings.Fields(args)...)...)
 		for _, part := range want {
