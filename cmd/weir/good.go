@@ -14,7 +14,7 @@ const (
 	// goodAgain is the interval between looks at the clients of groups of which some lag, or
 	// reject.
 	goodAgain = 10 * time.Second
-	// goodBake is how long a state has to be in force where the origin has no canaries.
+	// goodBake is how long a state has to be in force of an origin that a reload has removed.
 	goodBake = time.Minute
 )
 
@@ -48,7 +48,12 @@ func newGoods(p *process) *goods {
 }
 
 // bake is how long a state of an origin has to be in force before it is good.
-func (p *process) bake(string) time.Duration { return goodBake }
+func (p *process) bake(origin string) time.Duration {
+	if o := p.config().OriginNamed(origin); o != nil {
+		return o.Canary.Bake
+	}
+	return goodBake
+}
 
 // run looks until ctx ends.
 func (g *goods) run(ctx context.Context) error {
