@@ -226,6 +226,11 @@
 // knows: TestConvergence compares that with what the table held then. Off, it costs a load of a
 // flag (BenchmarkHistory, TestHistoryIsBounded).
 //
+// A state is what a group held at a revision, of all types but urgent ones. [Origin.States] lists
+// them, with an ID that is a sum over what is held: each earlier one costs what has changed
+// (TestStates, BenchmarkStates). [Origin.Resolve] finds the one that people mean, and [Origin.Good]
+// notes that one was good.
+//
 // # What nobody wants
 //
 // An entry without clients lingers, and then retires: its bodies leave the shard for an LRU of the

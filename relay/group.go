@@ -180,6 +180,7 @@ func (g *Group) end(now time.Time) {
 		if g.dedicated {
 			o.table.past.Forget(o.name, g.key)
 		}
+		o.table.past.Unmark(o.name, g.key)
 		if g.newest != nil {
 			g.newest.unfeed(now)
 		}

@@ -42,42 +42,6 @@ func (o *Origin) States(group string, most int) []StateRow {
 	return rows
 }
 
-// Good notes that the state of a group at a revision was seen good: all its clients have
-// acknowledged it, and it has proven itself since. The note lives as long as the history knows the
-// state.
-func (o *Origin) Good(now time.Time, group string, revision uint64) {
-	if _, end, is := o.stateSince(group); is && revision >= end.Revision {
-		o.table.past.Mark(o.name, group, history.Mark{Revision: revision, At: now}, end.Revision)
-	}
-}
-
-// StateSince is the revision of the present state of a group, and since when it has been in force;
-// zero: since before what is known, or there is no such group. It costs little.
-func (o *Origin) StateSince(group string) (revision uint64, at time.Time) {
-	last, end, _ := o.stateSince(group)
-	last = end.Newer(last)
-	return last.Revision, last.At()
-}
-
-// stateSince finds the last change of a group, and the end of what is known of it. It locks the
-// origin, and then the types of the group.
-func (o *Origin) stateSince(group string) (last, end history.Edge, is bool) {
-	o.mu.Lock()
-	g := o.groups[group]
-	o.mu.Unlock()
-	if g == nil {
-		return last, end, false
-	}
-	end.Revision = g.begun
-	for _, s := range *g.all.Load() {
-		if s.configures() {
-			l, e := s.table().past.Changed(s.past.Place())
-			last, end = last.Newer(l), end.Newer(e)
-		}
-	}
-	return last, end, true
-}
-
 // seenGood notes which of the states were seen good. A state that came back is as good as before.
 func seenGood(rows []StateRow, marks []history.Mark) {
 	good := map[string]time.Time{}

@@ -4,7 +4,9 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"time"
 
+	"github.com/weir-xds/weir/relay/history"
 	"github.com/weir-xds/weir/relay/xds"
 )
 
@@ -89,3 +91,39 @@ func (r *resourceKey) digest(content xds.Digest) (d xds.Digest) {
 
 // Configures reports whether what the Sub is subscribed to is a part of the states of its group.
 func (s *Sub) Configures() bool { return s.shard.configures() }
+
+// Good notes that the state of a group at a revision was seen good: all its clients have
+// acknowledged it, and it has proven itself since. The note lives as long as the history knows the
+// state.
+func (o *Origin) Good(now time.Time, group string, revision uint64) {
+	if _, end, is := o.stateSince(group); is && revision >= end.Revision {
+		o.table.past.Mark(o.name, group, history.Mark{Revision: revision, At: now}, end.Revision)
+	}
+}
+
+// StateSince is the revision of the present state of a group, and since when it has been in force;
+// zero: since before what is known, or there is no such group. It costs little.
+func (o *Origin) StateSince(group string) (revision uint64, at time.Time) {
+	last, end, _ := o.stateSince(group)
+	last = end.Newer(last)
+	return last.Revision, last.At()
+}
+
+// stateSince is when the group has changed last, and where what is known of it ends; false:
+// there is no such group. It locks the origin.
+func (o *Origin) stateSince(group string) (last, end history.Edge, is bool) {
+	o.mu.Lock()
+	g := o.groups[group]
+	o.mu.Unlock()
+	if g == nil {
+		return last, end, false
+	}
+	end.Revision = g.begun
+	for _, s := range *g.all.Load() {
+		if s.configures() {
+			l, e := s.table().past.Changed(s.past.Place())
+			last, end = last.Newer(l), end.Newer(e)
+		}
+	}
+	return last, end, true
+}

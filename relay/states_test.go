@@ -167,6 +167,9 @@ func TestStateRows(t *testing.T) {
 			if ids[row.ID] == "" {
 				ids[row.ID] = string(rune('A' + len(ids)))
 			}
+			if !row.Whole {
+				t.Errorf("the state of %d is not whole", row.Revision)
+			}
 			text := fmt.Sprintf("%s +%d ~%d -%d %s", ids[row.ID], row.Added, row.Changed, row.Removed, strings.Join(row.Types, ","))
 			if !row.Good.IsZero() {
 				text += " good"

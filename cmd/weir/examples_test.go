@@ -132,6 +132,7 @@ var blocksShownBy = map[string]string{
 	"# secrets by identity":  "TestSecretsOfThePage",
 	"# rotate-ticket-keys":   "TestRotateTicketKeys",
 	"origin mesh: 4000 groups, 4000 of them answered; group_by: [cluster, metadata]":              "TestGroupsSuggest",
+	"GROUP     STATE         REVISION  AGO    CHANGES         GOOD SINCE  NOW  WHOLE":             "TestHistoryCommand",
 	"AGO    GROUP     TYPE  NAME  CHANGE   VERSION  WAS  FROM":                                    "TestHistoryCommand",
 	"LAST  FIRST  ORIGIN  TYPE  RESOURCE  VERSION  CLIENTS  HAVE IT  TIMES  FOR EXAMPLE  BECAUSE": "TestNacks",
 	"rules in force: 2 since 3h2m10s ago; 8123 allowed, 12 denied, 1 streams ended":               "TestDenialsAreTold",

@@ -26,7 +26,7 @@ type goods struct {
 	// Set once by newGoods.
 	table *relay.Table
 	stand func(map[downstream.GroupKey]*downstream.Standing)
-	bake  func(origin string) time.Duration
+	bake  func(origin string) time.Duration // how long a state of an origin has to be in force
 
 	// Owned by run.
 	of    map[downstream.GroupKey]*candidate

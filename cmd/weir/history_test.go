@@ -3,7 +3,11 @@ package main
 import (
 	"strings"
 	"testing"
+	"time"
 
+	"go.uber.org/zap"
+
+	"github.com/weir-xds/weir/cmd/weir/config"
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
@@ -11,7 +15,11 @@ import (
 func TestHistoryCommand(t *testing.T) {
 	dir := newFiles(t)
 	dir.put(t, "cds.yaml", clusters("web", "db"))
-	w := startWeir(t, freePorts+filesOrigin(dir))
+	cfg, err := config.Parse("weir.yaml", []byte(freePorts+filesOrigin(dir)), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := runWeir(t, cfg, zap.NewNop(), nil, func(p *process) { p.goods.bake = func(string) time.Duration { return time.Second } })
 	c := relaytest.NewClient(t, dial(t, w.listenAddress()), relaytest.ClientConfig{Patience: patience})
 	c.Open(relaytest.Node("node-7", "edge"))
 	c.Request(relaytest.ClusterType)
@@ -30,6 +38,10 @@ func TestHistoryCommand(t *testing.T) {
 		_, body := w.get("/history?origin=disk")
 		return strings.Count(body, `"change"`) == 3
 	})
+	await(t, "all clients have accepted it", func() bool {
+		_, body := w.get("/history?states=1&origin=disk&limit=1")
+		return strings.Contains(body, `"good"`)
+	})
 	for args, want := range map[string][]string{
 		"":                                     {"AGO ", "cds ", "web ", "changed", "new ", "added", "db ", "removed"},
 		"--name new --since 1h":                {"new ", "added"},
@@ -39,6 +51,10 @@ func TestHistoryCommand(t *testing.T) {
 		"--limit 1":                            {"and more; --limit"},
 		"--type cds --name web --diff":         {"--- ", "+++ ", "@@ -", `+  "connect_timeout": "7s"`},
 		"--diff --type cds --name web -o json": {`"path": "$.connect_timeout"`, `"to": "7s"`},
+		"--states":                             {"GROUP ", "+1 ~1 -1 cds ", " now ", " yes\n"},
+		"--states --limit 1":                   {"and more; --limit"},
+		"--states -o json":                     {`"added": 1`, `"present": true`, `"good": "`, `"types": [`},
+		"--states -o yaml":                     {"removed: 1", "id: ", "truncated: false"},
 	} {
 		code, stdout, stderr := weir(t, append([]string{"history", "disk", "--admin", port}, strings.Fields(args)...)...)
 		for _, part := range want {
@@ -52,6 +68,7 @@ func TestHistoryCommand(t *testing.T) {
 	}
 	for args, want := range map[string]int{
 		"disk --diff --type cds": exitUsage, "disk --from 1": exitUsage, "disk -o csv": exitUsage, "disk --diff --type cds --name web --since 1h": exitUsage,
+		"disk --states --type cds": exitUsage, "disk --states --diff": exitUsage, "disk --states --group none": exitFailed,
 		"other": exitFailed, "": exitUsage, "disk --diff --type cds --name none": exitFailed,
 	} {
 		if code, _, stderr := weir(t, append([]string{"history", "--admin", port}, strings.Fields(args)...)...); code != want {

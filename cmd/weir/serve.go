@@ -45,6 +45,7 @@ type process struct {
 	registry *prometheus.Registry
 	server   *downstream.Server
 	memory   *memory
+	goods    *goods
 	admin    *web
 	pages    *admin.Admin // what it serves
 	probes   *web         // nil: there is none
@@ -175,6 +176,7 @@ func newProcess(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *pr
 		return nil, errors.Join(problems(cfg, "", err)...)
 	}
 	p.server.KeepRejections(cfg.Cache.History.Age)
+	p.goods = newGoods(p)
 	p.memory = openMemory(int64(cfg.Limits.Memory), p.table, p.log)
 	p.memory.each = func(now time.Time) {
 		why, admitted := p.server.Full()
@@ -221,7 +223,7 @@ func (p *process) run(ctx context.Context) error {
 	parts.Go(func() error { return newSharing(p).watch(work) })
 	parts.Go(func() error { return p.canaries.Run(work) })
 	parts.Go(func() error { return p.memory.watch(work) })
-	parts.Go(func() error { return newGoods(p).run(work) })
+	parts.Go(func() error { return p.goods.run(work) })
 	parts.Go(func() error { return p.pages.Run(work) })
 	if p.tracing != nil {
 		parts.Go(func() error { return p.tracing.Run(work) })

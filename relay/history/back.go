@@ -176,7 +176,7 @@ func (l *Log) Marks(origin, group string) []Mark {
 func (l *Log) Unmark(origin, group string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.unmark(origin, group)
+	delete(l.marks, groupKey{origin, group})
 }
 
 // unmark drops the marks of an origin, or of one group of it.

@@ -23,7 +23,11 @@
 // is allocated for a client.
 //
 // [Log.Before] tells how a type of a group differed at a revision from what it is now. It says of
-// what that is not known any more.
+// what that is not known any more: it was lost. What nobody had asked for then is known as it came
+// first. [Log.Back] has the changes themselves, to go back over them one by one.
+//
+// A [Mark] says that the state of a group was seen good. There are 100 of a group at most, of what
+// the log still knows.
 //
 // # Locks and time
 //
