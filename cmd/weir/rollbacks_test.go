@@ -289,6 +289,9 @@ func TestReloadRolledBack(t *testing.T) {
 	if s := w.again(strings.Replace(config, "group_by: [cluster]", "group_by: [cluster, id]", 1)); len(s.Problems) != 1 || !strings.Contains(s.Problems[0], `origin "mesh" is rolled back, and this would drop what its clients are kept at: roll it forward first`) {
 		t.Errorf("%+v", s)
 	}
+	if s := w.again(strings.Replace(config, "bake: 1s", "bake: 1s, share: 0.5", 1)); len(s.Problems) != 1 || !strings.Contains(s.Problems[0], "roll it forward first") {
+		t.Errorf("other groups: %+v", s)
+	}
 	w.applied(strings.Replace(config, "settle: 20ms", "settle: 30ms", 1))
 	w.applied(strings.Replace(config, "dialect: delta", "dialect: delta, headers: { a: b }", 1))
 	push(r.origin, 4)
