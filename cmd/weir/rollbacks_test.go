@@ -34,6 +34,9 @@ func atAll(all []*proxy, n int, sentence string) {
 func TestRollbackOfOneGroup(t *testing.T) {
 	r := startRolling(t, relaytest.Delta, "linger: 50ms, retired: { entries: 0, bytes: 0 }")
 	key := r.keyOf("edge")
+	if code, stdout, _ := weir(t, "__complete", "rollback", "mesh", "--admin", r.admin.listener.Addr().String(), "--group", ""); code != exitOK || !strings.Contains(stdout, key+"\t") {
+		t.Errorf("completion: %d, %q", code, stdout)
+	}
 	said := r.says(exitOK, "", "rollback", "mesh", "--group", key[:keyDigits], "--to", moment(r.began[1]), "-o", "json")
 	for _, part := range []string{`"group": "` + key + `"`, `"changed": 4`, `"state": "`} {
 		if !strings.Contains(said, part) {
