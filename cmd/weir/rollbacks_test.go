@@ -304,3 +304,36 @@ func TestReloadRolledBack(t *testing.T) {
 	atAll(r.of("edge"), 4, "forward")
 	w.applied(strings.Replace(config, "group_by: [cluster]", "group_by: [cluster, id]", 1))
 }
+
+// TestOrderInForce: the last order counts, whether it is for a group or for all of them, wherever it
+// was given; at the same time, the one that keeps clients back.
+func TestOrderInForce(t *testing.T) {
+	at := func(hour int) time.Time { return time.Date(2026, 1, 1, hour, 0, 0, 0, time.UTC) }
+	back := func(group string, hour int) snapshot.Order {
+		return snapshot.Order{Group: group, Since: at(hour), Changed: at(hour)}
+	}
+	forward := func(group string, hour int) snapshot.Order { return snapshot.Order{Group: group, Changed: at(hour)} }
+	for name, row := range map[string]struct {
+		orders []snapshot.Order
+		want   snapshot.Order // for group a
+	}{
+		"none":                            {nil, snapshot.Order{}},
+		"of the group":                    {[]snapshot.Order{back("a", 1)}, back("a", 1)},
+		"of another one":                  {[]snapshot.Order{back("b", 1)}, snapshot.Order{}},
+		"of all":                          {[]snapshot.Order{back("", 1)}, back("", 1)},
+		"the group goes on":               {[]snapshot.Order{back("", 1), forward("a", 2)}, forward("a", 2)},
+		"then all go back":                {[]snapshot.Order{forward("a", 2), back("", 3), back("", 1)}, back("", 3)},
+		"all go on":                       {[]snapshot.Order{back("a", 1), forward("", 2)}, forward("", 2)},
+		"a sibling missed that it went":   {[]snapshot.Order{back("a", 1), forward("a", 2), back("a", 1)}, forward("a", 2)},
+		"at the same time, for the group": {[]snapshot.Order{forward("", 2), back("a", 2)}, back("a", 2)},
+		"at the same time, of two":        {[]snapshot.Order{forward("a", 2), back("a", 2), forward("a", 2)}, back("a", 2)},
+	} {
+		o := rolledOrigin{orders: map[string]snapshot.Order{}}
+		for _, x := range row.orders {
+			o.orders[x.Group] = later(o.orders[x.Group], x)
+		}
+		if got := o.order("a"); got != row.want {
+			t.Errorf("%s: %+v, want %+v", name, got, row.want)
+		}
+	}
+}
