@@ -135,13 +135,13 @@ func targetOf(part *relay.Origin, key, to string, now time.Time) (t target, same
 	if err != nil {
 		return t, false, err
 	}
-	known := false
-	t.row = row
-	if t.state, known = part.StateAt(tier, row.Revision); !known {
+	state, known := part.StateAt(tier, row.Revision)
+	if !known {
 		return t, false, errors.New("the group has ended")
 	}
+	t.state, t.row = state, row
 	has, known := part.Capture(tier)
-	return t, known && !t.state.Differs(part, has), nil
+	return t, known && !state.Differs(part, has), nil
 }
 
 // rowOf is the state of a group that is meant.
