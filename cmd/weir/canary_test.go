@@ -256,3 +256,38 @@ func TestCanaryCheck(t *testing.T) {
 		t.Error("it is not logged")
 	}
 }
+
+// TestCanaryRestart: a restart while a candidate bakes, and while the origin is away, gives the rest
+// what they had. The candidate is tried anew when the origin is back.
+func TestCanaryRestart(t *testing.T) {
+	for _, dialect := range bothDialects {
+		t.Run(string(dialect), func(t *testing.T) {
+			t.Parallel()
+			w := newCanaryWorld(t, dialect, ", acks: 9, max_hold: 0", "")
+			w.phase("idle")
+			w.set("a", 2)
+			w.has(w.clients.canaries, 2, "it is tried")
+			w.phase("baking")
+			w.weir.end()
+			w.origin.Stop()
+			w.start()
+			w.has(w.clients.canaries, 2, "canaries have what is tried")
+			w.has(w.clients.rest, 1, "the rest have what they had")
+			w.origin.Restart()
+			await(t, "the origin answers again", func() bool { return len(w.origin.Open()) > 0 })
+			w.phase("baking")
+			time.Sleep(time.Second)
+			w.never(w.clients.rest, 2)
+			w.set("b", 2)
+			time.Sleep(4 * time.Second)
+			if s := w.gate(); s.Phase != "baking" || s.Waiting == 0 {
+				t.Errorf("%+v", s)
+			}
+			if code, said := w.act("promote"); code != http.StatusOK {
+				t.Errorf("%d %s", code, said)
+			}
+			w.has(w.clients.rest, 2, "an operator promotes it")
+			w.phase("baking") // the next
+		})
+	}
+}
