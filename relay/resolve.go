@@ -24,12 +24,18 @@ const mostStates = 100_000
 // of it, a TIME as in RFC 3339 or as a duration before now, or last-good, which is the newest good
 // state before the present one. An error is one line that names what is known.
 func (o *Origin) Resolve(group, to string, now time.Time) (revision uint64, err error) {
+	row, err := o.ResolveState(group, to, now)
+	return row.Revision, err
+}
+
+// ResolveState is Resolve for all that is known of the state.
+func (o *Origin) ResolveState(group, to string, now time.Time) (state StateRow, err error) {
 	if !o.table.past.On() {
-		return 0, errors.New("no history is kept: cache.history.versions is 0")
+		return state, errors.New("no history is kept: cache.history.versions is 0")
 	}
 	rows := o.States(group, mostStates)
 	if len(rows) == 0 {
-		return 0, fmt.Errorf("there is no group %s", group)
+		return state, fmt.Errorf("there is no group %s", group)
 	}
 	r := resolving{rows, to, now, o.table.Revision(), o.table.past.Start().At()}
 	row, err := r.row()
@@ -37,9 +43,9 @@ func (o *Origin) Resolve(group, to string, now time.Time) (revision uint64, err 
 		err = fmt.Errorf("the state of revision %d is not whole any more: %s", row.Revision, r.oldest())
 	}
 	if err != nil {
-		return 0, err
+		return state, err
 	}
-	return row.Revision, nil
+	return *row, nil
 }
 
 // resolving is the states of a group, the newest first, and what is meant.

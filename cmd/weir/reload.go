@@ -161,7 +161,8 @@ func (p *process) thawFirst(before *activeConfig, cfg *config.Config, table *rel
 		f, next := p.freezes.get(r.name), cfg.OriginNamed(r.name)
 		byFile := next != nil && next.Freeze || next == nil && !f.file.IsZero()
 		back := p.rollbacks.holds(r.name, "")
-		if f.frozen.IsZero() && !byFile && !back || table.Origin(r.name) == r.table {
+		regroups := back && next != nil && next.Canary.On() != before.cfg.OriginNamed(r.name).Canary.On()
+		if f.frozen.IsZero() && !byFile && !back || table.Origin(r.name) == r.table && !regroups {
 			continue
 		}
 		is, first := "frozen", "unfreeze it first"

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -53,7 +54,10 @@ func rollingCommand(verb, short string, values func() (url.Values, error)) *cobr
 	o.register(cmd)
 	o.registerAll(cmd)
 	outputFlag(cmd, &output)
-	cmd.Flags().StringVar(&group, "group", "", "only the group with this `key`")
+	cmd.Flags().StringVar(&group, "group", "", "only the group with this `key`, or the only one whose key begins so")
+	if err := cmd.RegisterFlagCompletionFunc("group", o.completeGroup); err != nil {
+		panic(err) // our own bug: the flag does not exist
+	}
 	cmd.RunE = action(func(cmd *cobra.Command, args []string) error {
 		q, err := values()
 		if err != nil {
@@ -73,6 +77,30 @@ func rollingCommand(verb, short string, values func() (url.Values, error)) *cobr
 		})
 	})
 	return cmd
+}
+
+// completeGroup completes a group of the origin that is given.
+func (o *operator) completeGroup(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionWait)
+	defer cancel()
+	var known struct {
+		Groups []groupLine `json:"groups"`
+	}
+	asked := []*operator{o}
+	if o.all != "" {
+		asked, _ = o.replicas(ctx) // of none nothing is known
+	}
+	if len(args) == 0 || !slices.ContainsFunc(asked, func(r *operator) bool {
+		return r.get(ctx, "/groups?origin="+url.QueryEscape(args[0]), &known) == nil
+	}) {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var keys []string
+	for i := range known.Groups {
+		g := &known.Groups[i]
+		keys = append(keys, cobra.CompletionWithDesc(oneLine(g.Key), oneLine(g.NodeID+" "+g.Cluster)))
+	}
+	return keys, cobra.ShellCompDirectiveNoFileComp
 }
 
 // momentOf makes a time of a duration, which is how long ago it was, so that all replicas are told

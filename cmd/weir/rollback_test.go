@@ -200,6 +200,12 @@ func testRollback(t *testing.T, upstream relaytest.Dialect) {
 	late := openProxy(t, r.running, relaytest.Delta, "edge")
 	late.at(2, "a new client")
 	r.proxies = append(r.proxies, late)
+	fresh := openProxy(t, r.running, relaytest.SotW, "fresh")
+	fresh.at(4, "a new group gets what there is")
+	fresh.WantIdle(500 * time.Millisecond)
+	push(r.origin, 5)
+	fresh.WantIdle(500 * time.Millisecond)
+	fresh.at(4, "and stays at it")
 
 	b := r.mesh().Rollback
 	if !b.Whole || b.By != "anonymous" || b.To != moment(r.began[2]) || len(b.Groups) != 2 || time.Since(b.Since) > time.Minute || len(b.Groups[0].State) < 12 {
@@ -215,17 +221,20 @@ func testRollback(t *testing.T, upstream relaytest.Dialect) {
 	r.at(1, "farther back")
 	r.origin.Restart()
 	await(t, "the origin answers again", func() bool { return len(r.origin.Open()) > 0 })
+	push(r.origin, 6)
 	p.WantIdle(300 * time.Millisecond)
 	r.at(1, "it stays")
+	fresh.at(4, "so does the new group")
 
 	r.says(exitOK, "goes on to what the origin has", "rollforward", "mesh")
-	r.at(4, "forward")
+	r.proxies = append(r.proxies, fresh)
+	r.at(6, "forward")
 	r.says(exitOK, "mesh was not rolled back", "rollforward", "mesh")
 	if o := r.mesh(); o.Rollback != nil || !o.Frozen.IsZero() {
 		t.Errorf("/origins has %+v, frozen %v", o.Rollback, o.Frozen)
 	}
-	push(r.origin, 5)
-	r.at(5, "and it goes on")
+	push(r.origin, 7)
+	r.at(7, "and it goes on")
 	for _, p := range r.proxies {
 		p.wantNoGap(t)
 	}

@@ -34,6 +34,9 @@ func atAll(all []*proxy, n int, sentence string) {
 func TestRollbackOfOneGroup(t *testing.T) {
 	r := startRolling(t, relaytest.Delta, "linger: 50ms, retired: { entries: 0, bytes: 0 }")
 	key := r.keyOf("edge")
+	if code, stdout, _ := weir(t, "__complete", "rollback", "mesh", "--admin", r.admin.listener.Addr().String(), "--group", ""); code != exitOK || !strings.Contains(stdout, key+"\t") {
+		t.Errorf("completion: %d, %q", code, stdout)
+	}
 	said := r.says(exitOK, "", "rollback", "mesh", "--group", key[:keyDigits], "--to", moment(r.began[1]), "-o", "json")
 	for _, part := range []string{`"group": "` + key + `"`, `"changed": 4`, `"state": "`} {
 		if !strings.Contains(said, part) {
@@ -289,6 +292,9 @@ func TestReloadRolledBack(t *testing.T) {
 	if s := w.again(strings.Replace(config, "group_by: [cluster]", "group_by: [cluster, id]", 1)); len(s.Problems) != 1 || !strings.Contains(s.Problems[0], `origin "mesh" is rolled back, and this would drop what its clients are kept at: roll it forward first`) {
 		t.Errorf("%+v", s)
 	}
+	if s := w.again(strings.Replace(config, "bake: 1s", "bake: 1s, share: 0.5", 1)); len(s.Problems) != 1 || !strings.Contains(s.Problems[0], "roll it forward first") {
+		t.Errorf("other groups: %+v", s)
+	}
 	w.applied(strings.Replace(config, "settle: 20ms", "settle: 30ms", 1))
 	w.applied(strings.Replace(config, "dialect: delta", "dialect: delta, headers: { a: b }", 1))
 	push(r.origin, 4)
@@ -297,4 +303,37 @@ func TestReloadRolledBack(t *testing.T) {
 	r.says(exitOK, "goes on", "rollforward", "mesh")
 	atAll(r.of("edge"), 4, "forward")
 	w.applied(strings.Replace(config, "group_by: [cluster]", "group_by: [cluster, id]", 1))
+}
+
+// TestOrderInForce: the last order counts, whether it is for a group or for all of them, wherever it
+// was given; at the same time, the one that keeps clients back.
+func TestOrderInForce(t *testing.T) {
+	at := func(hour int) time.Time { return time.Date(2026, 1, 1, hour, 0, 0, 0, time.UTC) }
+	back := func(group string, hour int) snapshot.Order {
+		return snapshot.Order{Group: group, Since: at(hour), Changed: at(hour)}
+	}
+	forward := func(group string, hour int) snapshot.Order { return snapshot.Order{Group: group, Changed: at(hour)} }
+	for name, row := range map[string]struct {
+		orders []snapshot.Order
+		want   snapshot.Order // for group a
+	}{
+		"none":                            {nil, snapshot.Order{}},
+		"of the group":                    {[]snapshot.Order{back("a", 1)}, back("a", 1)},
+		"of another one":                  {[]snapshot.Order{back("b", 1)}, snapshot.Order{}},
+		"of all":                          {[]snapshot.Order{back("", 1)}, back("", 1)},
+		"the group goes on":               {[]snapshot.Order{back("", 1), forward("a", 2)}, forward("a", 2)},
+		"then all go back":                {[]snapshot.Order{forward("a", 2), back("", 3), back("", 1)}, back("", 3)},
+		"all go on":                       {[]snapshot.Order{back("a", 1), forward("", 2)}, forward("", 2)},
+		"a sibling missed that it went":   {[]snapshot.Order{back("a", 1), forward("a", 2), back("a", 1)}, forward("a", 2)},
+		"at the same time, for the group": {[]snapshot.Order{forward("", 2), back("a", 2)}, back("a", 2)},
+		"at the same time, of two":        {[]snapshot.Order{forward("a", 2), back("a", 2), forward("a", 2)}, back("a", 2)},
+	} {
+		o := rolledOrigin{orders: map[string]snapshot.Order{}}
+		for _, x := range row.orders {
+			o.orders[x.Group] = later(o.orders[x.Group], x)
+		}
+		if got := o.order("a"); got != row.want {
+			t.Errorf("%s: %+v, want %+v", name, got, row.want)
+		}
+	}
 }

@@ -135,32 +135,21 @@ func targetOf(part *relay.Origin, key, to string, now time.Time) (t target, same
 	if err != nil {
 		return t, false, err
 	}
-	if t.row = row; !row.Whole {
-		return t, false, fmt.Errorf("the history does not reach to the state of revision %d any more (cache.history)", row.Revision)
-	}
-	known := false
-	if t.state, known = part.StateAt(tier, row.Revision); !known {
+	state, known := part.StateAt(tier, row.Revision)
+	if !known {
 		return t, false, errors.New("the group has ended")
 	}
+	t.state, t.row = state, row
 	has, known := part.Capture(tier)
-	return t, known && !t.state.Differs(part, has), nil
+	return t, known && !state.Differs(part, has), nil
 }
 
 // rowOf is the state of a group that is meant.
-func rowOf(part *relay.Origin, tier, to string, now time.Time) (row relay.StateRow, _ error) {
+func rowOf(part *relay.Origin, tier, to string, now time.Time) (relay.StateRow, error) {
 	if _, _, held := part.HeldAt(tier); held && to == toLastGood {
 		return goodBefore(part.States(tier, mostStates))
 	}
-	revision, err := part.Resolve(tier, to, now)
-	if err != nil {
-		return row, err
-	}
-	for _, row = range part.States(tier, mostStates) {
-		if row.Revision <= revision {
-			return row, nil
-		}
-	}
-	return row, fmt.Errorf("the state of revision %d is not known", revision)
+	return part.ResolveState(tier, to, now)
 }
 
 // goodBefore is the newest good state before the one that a group is held at, in the order in which

@@ -52,6 +52,7 @@ type standing struct {
 
 type groupLine struct {
 	Origin  string `json:"origin"`
+	Key     string `json:"key"`
 	NodeID  string `json:"node_id"`
 	Cluster string `json:"node_cluster"`
 	// Identity is that of all its clients, where group_by has it.
