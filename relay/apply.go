@@ -123,7 +123,7 @@ func (x *arrival) apply(a *Applied) {
 	k.mu.Lock()
 	k.spoken()
 	k.apply(a, x.came, u, x.bodies, l.index, x.gen, x.from)
-	if a.Changed > before && traces.draws() { // before any client can take it
+	if a.Changed > before && l.group.behind.Load() == 0 && traces.draws() { // before any client can take it; a tier draws for itself
 		traces.add(&Traced{
 			Source: l.group, TypeURL: u.TypeURL, Version: u.Version, Came: x.came, Revision: x.from.Revision,
 			Resources: len(u.Resources), Removed: len(u.Removed), Changed: a.Changed - before,

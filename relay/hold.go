@@ -25,7 +25,8 @@ type hold struct {
 	since time.Time
 }
 
-// untold is what a tier is held at before anybody says at what (tier.go): what it is answered first.
+// untold is what a tier is held at before anybody says at what (tier.go): what it is answered
+// first.
 var untold = &hold{state: &State{}}
 
 // holdOf is what a group is held at that is new; nil: it is not held.

@@ -33,6 +33,9 @@ const (
 	Rest
 )
 
+// TierServer is the key of the newest tier among the servers of the other tiers (Origin.Server).
+const TierServer = "tiers"
+
 var tierNames = [...]string{"newest", "canary", "rest"}
 
 func (t Tier) String() string { return tierNames[t] }

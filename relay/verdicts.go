@@ -58,8 +58,8 @@ func (t *Receipt) Oldest() *Sub {
 
 // Lag measures the propagation of changes of the Sub's type and origin; nil: nothing does.
 func (s *Sub) Lag() *metrics.Propagation {
-	if s == nil {
-		return nil
+	if s == nil || s.shard.group.fed() {
+		return nil // what goes from tier to tier is on its way yet
 	}
 	return s.shard.store.lag
 }

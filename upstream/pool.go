@@ -88,7 +88,7 @@ func newPool(cfg *Config, table *relay.Origin, h *health, n *rateLimitedLog) *po
 func (c *Config) serverKey(address string) string {
 	switch {
 	case c.Tiers:
-		return "tiers"
+		return relay.TierServer
 	case c.SameVersions:
 		address = "all"
 	}

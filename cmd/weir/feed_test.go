@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc/codes"
+
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/node"
 	"github.com/weir-xds/weir/relay/relaytest"
@@ -224,7 +226,9 @@ func tierStory(t *testing.T, origin *relaytest.Origin, h *hop, d relaytest.Diale
 	late.AwaitNames(cds, "it is served what is known", "a")
 	late.Request(rds, "unknown")
 	time.Sleep(30 * time.Second)
-	late.Look(func(s *relaytest.State) { note("unknown: ", s.Error(rds, "unknown").GetCode(), s.Error(rds, "unknown").GetMessage()) })
+	late.Look(func(s *relaytest.State) {
+		note("unknown: ", s.Error(rds, "unknown").GetCode(), s.Error(rds, "unknown").GetMessage())
+	})
 	h.refuse.Store(false)
 	origin.Set(eds, "a", "2", relaytest.Endpoints("a", "10.0.0.2:80"))
 	was := early.Body(eds, "a")
@@ -234,4 +238,168 @@ func tierStory(t *testing.T, origin *relaytest.Origin, h *hop, d relaytest.Diale
 		c.Close()
 	}
 	return strings.Join(told, ", ")
+}
+
+// TestTierRejections: the origin is told what a client of a tier rejects, of what the tier asked
+// for and of what it was given (RELAY-35).
+func TestTierRejections(t *testing.T) {
+	for _, dialect := range bothDialects {
+		t.Run(string(dialect), func(t *testing.T) {
+			origin := relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Serving: true, Patience: patience})
+			origin.Set(cds, "a", "1", relaytest.Cluster("a", time.Second))
+			w := startWeir(t, strings.Replace(canaried(origin.Net().Addr(), dialect), "group_by: []", "group_by: [], nack_report: true", 1))
+			c := relaytest.NewClient(t, dial(t, w.listenAddress()), relaytest.ClientConfig{Dialect: relaytest.Delta, Patience: patience, ManualACK: true})
+			c.Open(relaytest.Node("c", "canary"))
+			c.Subscribe(cds, "*")
+			rejected := func(detail string) {
+				t.Helper()
+				c.Expect(cds, "the clusters come")
+				c.NACK(cds, detail)
+				origin.Await(0, func() bool {
+					return slices.ContainsFunc(origin.Requests(), func(r *relaytest.Request) bool {
+						return strings.Contains(r.Detail().GetMessage(), detail)
+					})
+				}, "the origin is told that "+detail)
+			}
+			rejected("the first is bad")
+			origin.Set(cds, "a", "2", relaytest.Cluster("a", 2*time.Second))
+			await(t, "the change waits", func() bool { return waiting(t, w, relay.Canary) == 1 })
+			part, key := w.table.Origin("mesh"), tierGroup(t, w, relay.Canary).Newest().Key()
+			at, _ := part.Capture(key)
+			part.Hold(time.Now(), relay.Canary.Of(key), at)
+			rejected("the second is bad")
+		})
+	}
+}
+
+// TestTiersAfterARestart: clients of a tier are kept at what they had, though the origin says
+// something else when weir comes back.
+func TestTiersAfterARestart(t *testing.T) {
+	for _, dialect := range bothDialects {
+		t.Run(string(dialect), func(t *testing.T) {
+			origin := relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Serving: true})
+			origin.Set(cds, "a", "1", relaytest.Cluster("a", time.Second))
+			origin.Set(eds, "a", "1", relaytest.Endpoints("a", "10.0.0.1:80"))
+			text := canaried(origin.Net().Addr(), dialect) + fmt.Sprintf("cache: { snapshot: { path: %q, interval: 100ms } }\n", t.TempDir())
+			before := map[*relaytest.Client]string{}
+			first := startWeir(t, text)
+			clients := openTiered(t, first)
+			for _, c := range clients.all() {
+				c.Request(cds)
+				c.AwaitNames(cds, "the clusters come", "a")
+				c.Request(eds, "a")
+				c.AwaitNames(eds, "and their endpoints", "a")
+				before[c] = c.Body(cds, "a")
+			}
+			time.Sleep(300 * time.Millisecond) // firm_settle, and more
+			origin.Set(cds, "a", "2", relaytest.Cluster("a", 2*time.Second))
+			for _, tier := range []relay.Tier{relay.Canary, relay.Rest} {
+				await(t, "the change waits at "+tier.String(), func() bool { return waiting(t, first, tier) == 1 })
+			}
+			first.end()
+
+			origin.Set(eds, "a", "2", relaytest.Endpoints("a", "10.0.0.2:80"))
+			second := startWeir(t, text)
+			again := openTiered(t, second)
+			for i, c := range again.all() {
+				c.Request(cds)
+				c.AwaitNames(cds, "the clusters come", "a")
+				c.Request(eds, "a")
+				c.Await(0, func(s *relaytest.State) bool { return strings.Contains(s.Body(eds, "a"), "10.0.0.2") }, "endpoints are those of now")
+				if was := before[clients.all()[i]]; c.Body(cds, "a") != was {
+					t.Errorf("%q is served, and before the restart %q", c.Body(cds, "a"), was)
+				}
+			}
+			for _, tier := range []relay.Tier{relay.Canary, relay.Rest} {
+				await(t, "the change waits again at "+tier.String(), func() bool { return waiting(t, second, tier) == 1 })
+			}
+			for _, c := range again.all() {
+				if len(c.Responses(cds)) != 1 {
+					t.Errorf("%d responses of clusters, want the first alone", len(c.Responses(cds)))
+				}
+			}
+		})
+	}
+}
+
+// TestTiersComeAndGo: when canaries are chosen in another way, the clients come again, for their
+// tiers; the origin is asked nothing again. Without canaries all are at what it says now.
+func TestTiersComeAndGo(t *testing.T) {
+	origin := relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Serving: true, Patience: patience})
+	origin.Set(cds, "a", "1", relaytest.Cluster("a", time.Second))
+	on := canaried(origin.Net().Addr(), relaytest.Delta)
+	off := strings.Replace(on, "canary: { match: { cluster: canary } }, ", "", 1)
+	w := startReloading(t, off)
+	clients := openTiered(t, w.running)
+	opened := func(sentence string) {
+		t.Helper()
+		for i, c := range clients.all() {
+			if len(c.Responses(cds)) > 0 {
+				if code := c.AwaitEnd(sentence); code != codes.Unavailable {
+					t.Errorf("a stream ended with %v", code)
+				}
+				c.Open(relaytest.Node(fmt.Sprint("client-", i), []string{"canary", "canary", "other", "other"}[i]))
+				c.Resume(cds)
+				continue
+			}
+			c.Request(cds)
+			c.AwaitNames(cds, "the clusters come", "a")
+		}
+	}
+	groups := func(n int) {
+		t.Helper()
+		await(t, fmt.Sprintf("there are %d groups with clients", n), func() bool {
+			now := 0
+			for _, g := range w.table.Origin("mesh").Groups() {
+				if g.Clients > 0 {
+					now++
+				}
+			}
+			return now == n
+		})
+	}
+	opened("")
+	groups(1)
+	time.Sleep(300 * time.Millisecond) // firm_settle, and more
+	w.applied(on)
+	opened("there are tiers")
+	groups(2)
+	held := clients.rest[0].Body(cds, "a")
+	for _, tier := range []relay.Tier{relay.Canary, relay.Rest} {
+		await(t, tier.String()+" has what there is", func() bool { return len(tierTypes(w.running, tier)) == 1 })
+	}
+	time.Sleep(300 * time.Millisecond)
+	origin.Set(cds, "a", "2", relaytest.Cluster("a", 2*time.Second))
+	for _, tier := range []relay.Tier{relay.Canary, relay.Rest} {
+		await(t, "the change waits at "+tier.String(), func() bool { return waiting(t, w.running, tier) == 1 })
+	}
+	w.applied(strings.Replace(on, "match: { cluster: canary }", "share: 1", 1))
+	opened("others are canaries")
+	groups(1)
+	if got := clients.rest[0].Body(cds, "a"); got != held {
+		t.Errorf("a change passed with the choice of canaries: %q, before it %q", got, held)
+	}
+	w.applied(off)
+	opened("there are no tiers any more")
+	for _, c := range clients.all() {
+		c.Await(0, func(s *relaytest.State) bool { return s.Body(cds, "a") != held }, "without tiers all have what the origin says")
+		c.CheckClean()
+	}
+	groups(1)
+	if n := len(origin.Streams()); n != 1 {
+		t.Errorf("the origin has had %d streams, want one all the time", n)
+	}
+}
+
+// tierTypes are the types of the tier's groups.
+func tierTypes(w *running, tier relay.Tier) (types []string) {
+	for _, g := range w.table.Origin("mesh").Groups() {
+		if _, of := relay.CutTier(g.Key); of != tier {
+			continue
+		}
+		for v := range g.Types() {
+			types = append(types, v.TypeURL)
+		}
+	}
+	return types
 }

@@ -182,6 +182,9 @@ func (p *process) originStates() ([]admin.Origin, [][]inspect.GroupStatus) {
 
 func lanesOf(groups []inspect.GroupStatus) (wanted, open int) {
 	for i := range groups {
+		if _, tier := relay.CutTier(groups[i].Key); tier != relay.Newest {
+			continue // its lanes are not the origin's
+		}
 		for _, l := range groups[i].Lanes {
 			if l.Wanted {
 				wanted++

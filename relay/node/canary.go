@@ -114,6 +114,26 @@ func Field(n *corev3.Node, term string) (text string, ok bool) {
 	return text, text != ""
 }
 
+// unmatched returns the node without the metadata fields by which canaries are chosen, if the key
+// has all of the metadata.
+func (r Rules) unmatched(n *corev3.Node) *corev3.Node {
+	if !r.Canary.On() || n.GetMetadata() == nil || !slices.Contains(r.GroupBy, "metadata") {
+		return n
+	}
+	metadata := n.Metadata
+	for _, term := range slices.Sorted(maps.Keys(r.Canary.Match)) {
+		field, is := strings.CutPrefix(term, metadataPrefix)
+		switch _, whole := metadata.GetFields()[field]; {
+		case !is:
+		case whole:
+			metadata = without(metadata, []string{field})
+		default:
+			metadata = without(metadata, pathOf(term))
+		}
+	}
+	return withMetadata(n, metadata)
+}
+
 // at returns the value at a path of a struct; nil: there is none. Keys may have dots, as labels of
 // Kubernetes do, so the rest of a path is first taken for a key, as group_by does, and then divided
 // at each of its dots, the first one first.

@@ -179,3 +179,35 @@ func TestCheckCanaryTerm(t *testing.T) {
 		}
 	}
 }
+
+// TestCanaryIsOfTheGroup: where groups are by all metadata, what makes a client a canary is no part
+// of it. Canaries and the others are one group, which the origin is not told of.
+func TestCanaryIsOfTheGroup(t *testing.T) {
+	of := func(fields map[string]any) *corev3.Node {
+		metadata, err := structpb.NewStruct(fields)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &corev3.Node{Cluster: "c", Metadata: metadata}
+	}
+	canary := of(map[string]any{"canary": "true", "zone": "a", "x": map[string]any{"y": 1}})
+	other := of(map[string]any{"zone": "a"})
+	rules := Rules{GroupBy: []string{"cluster", "metadata"}, Canary: &Canary{Match: map[string]string{"metadata.canary": "true", "metadata.x.y": "1"}}}
+	key, presented := rules.Group(canary, "")
+	if plain, _ := rules.Group(other, ""); plain != key {
+		t.Error("canaries and the others have two keys")
+	}
+	if got := presented.GetMetadata().GetFields(); got["canary"] != nil || got["x"] != nil || got["zone"] == nil {
+		t.Errorf("presented: %v", got)
+	}
+	if canary.Metadata.Fields["canary"] == nil {
+		t.Error("the client's node has changed")
+	}
+	if elsewhere, _ := rules.Group(of(map[string]any{"zone": "b"}), ""); elsewhere == key {
+		t.Error("what else is in the metadata counts no more")
+	}
+	rules.Canary = nil
+	if off, _ := rules.Group(canary, ""); off == key {
+		t.Error("without canaries the field is left out as well")
+	}
+}

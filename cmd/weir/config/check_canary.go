@@ -134,6 +134,9 @@ func (k checker) bothInOneGroup(path string, o *Origin) {
 // groupedBy reports whether all clients of a group have the same in a field of a canary's match.
 func (o *Origin) groupedBy(field string) bool {
 	for _, term := range o.GroupBy {
+		if term == metadata {
+			continue // what canaries are chosen by is no part of the key then (node.Rules)
+		}
 		if partOf(field, term) {
 			// Fields that are parameters are in no group's key.
 			return !slices.ContainsFunc(slices.Collect(maps.Values(o.DynamicParameters.FromNode)), func(mapped string) bool {
