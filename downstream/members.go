@@ -13,12 +13,14 @@ import (
 type Member struct {
 	Stream uint64 // as ClientStatus.Stream
 	NodeID string
-	// InSync: the client has accepted everything that it is subscribed to, of all types.
+	// InSync: the client has accepted all that it is subscribed to of what is a part of the states
+	// of the group (relay.Origin.States), so without endpoints that change all the time.
 	InSync bool
 }
 
 // Members are the streams that have resources of some groups of an origin, by the key of the group.
-// A stream that is subscribed to nothing is left out. keys says which groups are meant.
+// A stream that is subscribed to nothing else than endpoints is left out. keys says which groups
+// are meant.
 func (s *Server) Members(origin *relay.Origin, keys map[string]bool) map[string][]Member {
 	all := map[string][]Member{}
 	for _, st := range s.list() {
@@ -30,23 +32,22 @@ func (s *Server) Members(origin *relay.Origin, keys map[string]bool) map[string]
 }
 
 // member is which of some groups of an origin the client is in, and whether it has accepted all
-// that it is owed; "": it is in none, or not subscribed to anything there. It locks the session.
+// that it is owed of its configuration; "": it is in none, or not subscribed to anything there. It
+// locks the session.
 func (s *session) member(origin *relay.Origin, keys map[string]bool) (key string, inSync bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.group == nil || s.closed {
-		return "", false
-	}
 	inSync = true
 	for _, st := range s.types {
 		for i := range st.sub.Len() {
-			if g := st.sub.Part(i).Group(); g.Origin() == origin && keys[g.Key()] {
-				key = g.Key()
+			part := st.sub.Part(i)
+			if g := part.Group(); g.Origin() != origin || !keys[g.Key()] || !part.Configures() {
+				continue
 			}
+			key, inSync = part.Group().Key(), inSync && !st.nacking && st.lacksSince().IsZero()
 		}
-		inSync = inSync && !st.nacking && len(st.unanswered) == 0 && st.lacksSince().IsZero()
 	}
-	return key, inSync
+	return key, inSync && key != ""
 }
 
 // Refusal is what a client rejects of one group, at once.

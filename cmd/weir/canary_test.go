@@ -291,3 +291,40 @@ func TestCanaryRestart(t *testing.T) {
 		})
 	}
 }
+
+// TestCanaryRollback: a rollback takes canaries and the rest back, and pauses the gate. Forward it
+// goes by way of the canaries.
+func TestCanaryRollback(t *testing.T) {
+	t.Parallel()
+	w := newCanaryWorld(t, relaytest.Delta, "", "")
+	post := func(path string) {
+		t.Helper()
+		if code, said := fetch(t, http.MethodPost, "http://"+w.weir.admin.listener.Addr().String()+"/origins/mesh/"+path); code != http.StatusOK {
+			t.Fatalf("%s: %d %s", path, code, said)
+		}
+	}
+	w.phase("idle")
+	first := w.gate().Stable
+	w.set("a", 2)
+	w.has(w.clients.rest, 2, "it is good")
+	w.phase("idle")
+	post("rollback?to=" + first)
+	w.has(w.clients.all(), 1, "all go back")
+	w.phase("paused")
+	if s := w.gate(); s.Why == "" || s.Stable != first {
+		t.Errorf("%+v", s)
+	}
+	w.set("a", 3)
+	time.Sleep(4 * time.Second)
+	w.has(w.clients.all(), 1, "and stay")
+	post("rollforward")
+	w.has(w.clients.canaries, 3, "canaries go forward first")
+	w.has(w.clients.rest, 3, "and then the rest")
+	for _, c := range w.clients.rest {
+		tried := slices.IndexFunc(w.clients.canaries[0].Responses(relaytest.ClusterType), func(r *relaytest.Response) bool { return string(r.Items[0].Body.GetValue()) == bodyOf("a", 3) })
+		last := c.Responses(relaytest.ClusterType)
+		if got := last[len(last)-1].At.Sub(w.clients.canaries[0].Responses(relaytest.ClusterType)[tried].At); got < time.Second {
+			t.Errorf("the rest went forward %v after the canaries", got)
+		}
+	}
+}

@@ -14,6 +14,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/weir-xds/weir/downstream"
 	"github.com/weir-xds/weir/relay"
@@ -47,7 +49,12 @@ func stateOf(content string) *relay.State {
 	var members []*xds.Variant
 	for name, payload := range map[string]string{"c": content, "other": ""} {
 		from := &xds.Provenance{TypeURL: xds.ClusterType, Version: content}
-		members = append(members, xds.NewVariant(from, &xds.Resource{Name: name, PayloadType: []byte(xds.ClusterType), Payload: []byte(payload)}, content))
+		body, err := proto.Marshal(&anypb.Any{TypeUrl: xds.ClusterType, Value: []byte(payload)})
+		if err != nil {
+			panic(err)
+		}
+		r := &xds.Resource{Name: name, Any: body, PayloadType: []byte(xds.ClusterType), Payload: []byte(payload)}
+		members = append(members, xds.NewVariant(from, r, content))
 	}
 	return &relay.State{Revision: 1, Types: []relay.TypeAt{{TypeURL: xds.ClusterType, Sets: []relay.SetAt{{Selector: "*", Members: members}}}}}
 }
