@@ -75,7 +75,7 @@ func (x *trial) gate() (*gateView, error) {
 		return nil, err
 	}
 	var of struct {
-		Items []struct {
+		Origins []struct {
 			Canary []struct {
 				Phase     string `json:"phase"`
 				Why       string `json:"why"`
@@ -85,12 +85,12 @@ func (x *trial) gate() (*gateView, error) {
 					Message string `json:"message"`
 				} `json:"rejected"`
 			} `json:"canary"`
-		} `json:"items"`
+		} `json:"origins"`
 	}
 	if err := json.Unmarshal([]byte(body), &of); err != nil {
 		return nil, fmt.Errorf("%w: %s", err, body)
 	}
-	all := of.Items
+	all := of.Origins
 	if len(all) != 1 || len(all[0].Canary) != 1 {
 		return nil, fmt.Errorf("no gate of one group: %s", body)
 	}
