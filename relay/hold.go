@@ -2,6 +2,7 @@ package relay
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/weir-xds/weir/relay/gate"
@@ -36,6 +37,7 @@ type Held struct {
 // nothing keeps the group at what it has. It locks the origin, and then all types of the group.
 func (o *Origin) Hold(now time.Time, group string, at *State) (done Held) {
 	h := &hold{at, now}
+	at.prepare()
 	o.mu.Lock()
 	if o.holds == nil {
 		o.holds = map[string]*hold{}
@@ -135,7 +137,7 @@ func (s *shard) stateBody(name string) *xds.Variant {
 	if h == nil {
 		return nil
 	}
-	if v := h.state.body(s.typeURL, s.params, name); v != nil && !v.Expired(s.now) {
+	if v, _ := h.state.body(s.typeURL, s.params, name); v != nil && !v.Expired(s.now) {
 		return v
 	}
 	return nil
@@ -159,7 +161,7 @@ func (t *set) fill() {
 
 // serve gives clients of the shard what it was in a state.
 func (s *shard) serve(at *State, done *Held) {
-	of, _ := at.of(s.typeURL, s.params)
+	of, index := at.of(s.typeURL, s.params)
 	if of == nil {
 		return
 	}
@@ -171,7 +173,7 @@ func (s *shard) serve(at *State, done *Held) {
 			done.Unknown++
 		}
 	})
-	s.named.serve(of, done)
+	s.named.serve(index.bodies, done)
 	s.unmark()
 	s.spoken()
 }
@@ -202,6 +204,7 @@ func (t *set) serve(x *SetAt, done *Held) {
 			was[name] = t.given(m)
 		}
 	}
+	t.errorEnded = false
 	for m := range t.members.all() {
 		v := was[m.name]
 		delete(was, m.name)
@@ -212,10 +215,22 @@ func (t *set) serve(x *SetAt, done *Held) {
 			t.become(t.member(name), v, done)
 		}
 	}
+	for name := range t.nameErrors.byName { // of what does not exist nothing else is to be said
+		if t.members.get(name) == nil && !slices.Contains(x.Lacks, name) {
+			t.nameErrors.clear(name)
+			t.errorEnded, s.errorsCut = true, true
+		}
+	}
 	t.offerTouched()
 	t.markChanged(s.rev)
-	if !t.settled || !t.firm {
-		t.settled, t.firm = true, true
+	if t.errorEnded {
+		t.stated(s.rev)
+	}
+	if len(t.nameErrors.byName) > 0 || !t.nameErrors.lackUntil.IsZero() {
+		t.noteLack()
+	}
+	if !t.settled || !t.firm || t.revived { // it is what the origin had, and not what stands in
+		t.settled, t.firm, t.revived, t.fallback = true, true, false, false
 		t.wakeFresh()
 	}
 }
@@ -229,6 +244,9 @@ func (t *set) become(m *member, v *xds.Variant, done *Held) {
 	s.markLeft(t.selector, m.name, m.variants, v)
 	t.guard.cancelAll(m.variants)
 	t.touch(m)
+	if t.nameErrors.clear(m.name) { // with a body, or its removal (ABS-7)
+		t.errorEnded, s.errorsCut = true, true
+	}
 	if m.variants = nil; v != nil {
 		m.variants = []*xds.Variant{v}
 		s.constrained = s.constrained || v.Constraints != nil
@@ -236,35 +254,47 @@ func (t *set) become(m *member, v *xds.Variant, done *Held) {
 	done.Changed++
 }
 
-// serve gives clients of the names what they were in a state.
-func (n *namedTable) serve(of *TypeAt, done *Held) {
+// serve gives clients of the names what they were in a state. That a name did not exist then counts
+// as the word of the stream on which it is asked, so that it is told to those who come back with
+// it, too (RELAY-38).
+func (n *namedTable) serve(bodies map[string]*xds.Variant, done *Held) {
 	s := n.shard
-	for i := range of.Names {
-		x := &of.Names[i]
-		e := n.entries[x.Name]
+	gone := map[uint32][]*entry{} // by the generation of the stream
+	for name, e := range n.entries {
+		v, known := bodies[name]
 		switch {
-		case e == nil:
-			continue
-		case x.Unknown:
+		case !known:
 			done.Unknown++
 			continue
-		case s.stays(e.chosen, x.Variant):
+		case s.stays(e.chosen, v) && (v != nil || e.retired == nil):
 			continue
 		}
-		s.markLeft("", e.name, e.variants, x.Variant)
-		n.guard.cancelAll(e.variants)
-		n.empty(e)
-		if x.Variant != nil {
-			n.hold(e, x.Variant)
-			s.constrained = s.constrained || x.Variant.Constraints != nil
-		}
-		n.touch(e, x.Variant == nil)
 		done.Changed++
+		s.errorsCut = s.errorsCut || e.nameError != nil
+		s.markLeft("", e.name, e.variants, v)
+		n.guard.cancelAll(e.variants)
+		if n.empty(e); v == nil {
+			gen := e.asked()
+			if !n.isAsked(e) {
+				gen = 0
+			}
+			gone[gen] = append(gone[gen], e)
+			continue
+		}
+		n.hold(e, v)
+		s.constrained = s.constrained || v.Constraints != nil
+		n.touch(e, false)
 	}
 	for _, h := range n.other.held {
 		n.other.list(h)
 	}
 	s.unshareTouched(n.offerTouched(s.rev, 0)...)
+	for gen, es := range gone {
+		for _, e := range es {
+			n.touch(e, true)
+		}
+		s.unshareTouched(n.offerTouched(s.rev, gen)...)
+	}
 }
 
 // markLeft marks that the origin has something else of a resource than the state that it becomes,

@@ -218,6 +218,7 @@ func (n *namedTable) newWant(name, spelt string) *entry {
 	}
 	if v := s.stateBody(e.name); v != nil && len(e.variants) == 0 {
 		n.hold(e, v)
+		s.expiring.track(expiringKey{name: e.name}, e.variants)
 	}
 	if e.unconfirmed {
 		n.unconfirmed = true
