@@ -174,7 +174,6 @@ func (s *shard) serve(at *State, done *Held) {
 		}
 	})
 	s.named.serve(index.bodies, done)
-	s.unmark()
 	s.spoken()
 }
 
@@ -194,26 +193,21 @@ func (s *shard) stays(has, was *xds.Variant) bool {
 // serve gives clients of the set what it was in a state. What it lacked then is unknown.
 func (t *set) serve(x *SetAt, done *Held) {
 	s := t.shard
-	was := make(map[string]*xds.Variant, len(x.Members))
-	for _, v := range x.Members {
-		was[v.Name] = v
-	}
 	done.Unknown += len(x.Lacks)
-	for _, name := range x.Lacks {
-		if m := t.members.get(name); m != nil {
-			was[name] = t.given(m)
-		}
-	}
 	t.errorEnded = false
-	for m := range t.members.all() {
-		v := was[m.name]
-		delete(was, m.name)
+	common := 0
+	for _, v := range x.Members {
+		m := t.members.get(v.Name)
+		if m == nil && v.Expired(s.now) {
+			continue
+		}
+		if common++; m == nil {
+			m = t.member(v.Name)
+		}
 		t.become(m, v, done)
 	}
-	for name, v := range was {
-		if v != nil && !v.Expired(s.now) {
-			t.become(t.member(name), v, done)
-		}
+	if t.members.len() > common {
+		t.keepOnly(x, done)
 	}
 	for name := range t.nameErrors.byName { // of what does not exist nothing else is to be said
 		if t.members.get(name) == nil && !slices.Contains(x.Lacks, name) {
@@ -235,13 +229,29 @@ func (t *set) serve(x *SetAt, done *Held) {
 	}
 }
 
+// keepOnly drops the members that the set did not have in a state.
+func (t *set) keepOnly(x *SetAt, done *Held) {
+	had := make(map[string]bool, len(x.Members)+len(x.Lacks))
+	for _, v := range x.Members {
+		had[v.Name] = true
+	}
+	for _, name := range x.Lacks {
+		had[name] = true
+	}
+	for m := range t.members.all() {
+		if !had[m.name] {
+			t.become(m, nil, done)
+		}
+	}
+}
+
 // become gives a member another body, or none.
 func (t *set) become(m *member, v *xds.Variant, done *Held) {
 	s := t.shard
 	if s.stays(t.given(m), v) {
 		return
 	}
-	s.markLeft(t.selector, m.name, m.variants, v)
+	s.markLeft(t.selector, m.variants, v)
 	t.guard.cancelAll(m.variants)
 	t.touch(m)
 	if t.nameErrors.clear(m.name) { // with a body, or its removal (ABS-7)
@@ -271,7 +281,7 @@ func (n *namedTable) serve(bodies map[string]*xds.Variant, done *Held) {
 		}
 		done.Changed++
 		s.errorsCut = s.errorsCut || e.nameError != nil
-		s.markLeft("", e.name, e.variants, v)
+		s.markLeft("", e.variants, v)
 		n.guard.cancelAll(e.variants)
 		if n.empty(e); v == nil {
 			gen := e.asked()
@@ -297,47 +307,26 @@ func (n *namedTable) serve(bodies map[string]*xds.Variant, done *Held) {
 	}
 }
 
-// markLeft marks that the origin has something else of a resource than the state that it becomes,
-// unless that is known already. It was as the origin has it.
-func (s *shard) markLeft(selector, name string, has []*xds.Variant, becomes *xds.Variant) {
-	mark := func(id xds.Identity, d xds.Digest) {
-		if _, known := s.frozen[frozenResource{selector, id}]; !known {
-			s.mark(frozenResource{selector, id}, d)
+// markLeft marks that the origin has something else of a resource than the state that it becomes.
+// What was not marked was as the origin has it. The mark ends where it becomes that again.
+func (s *shard) markLeft(selector string, has []*xds.Variant, becomes *xds.Variant) {
+	mark := func(v *xds.Variant, d xds.Digest) {
+		x := frozenResource{selector, xds.Identity{Name: v.Name, Constraints: v.Constraints.Key()}}
+		will := xds.Digest{}
+		if becomes != nil && becomes.Name == v.Name && becomes.Constraints.Key() == x.Constraints {
+			will = becomes.Digest
 		}
-	}
-	for _, v := range has {
-		mark(xds.Identity{Name: v.Name, Constraints: v.Constraints.Key()}, v.Digest)
-	}
-	if becomes != nil && find(has, becomes.Constraints.Key()) == nil {
-		mark(xds.Identity{Name: becomes.Name, Constraints: becomes.Constraints.Key()}, xds.Digest{})
-	}
-}
-
-// unmark ends the marks of what is again as the origin has it.
-func (s *shard) unmark() {
-	for x, d := range s.frozen {
-		var has xds.Digest
-		if v := find(s.heldBy(x.selector, x.Name), x.Constraints); v != nil {
-			has = v.Digest
-		}
-		if has == d {
+		switch was, known := s.frozen[x]; {
+		case !known:
+			s.mark(x, d)
+		case was == will:
 			delete(s.frozen, x)
 		}
 	}
-}
-
-// heldBy are the variants that a set has of a resource, or those had by name if selector is empty.
-func (s *shard) heldBy(selector, name string) (vs []*xds.Variant) {
-	if selector == "" {
-		for _, e := range s.named.holders(name) {
-			vs = e.variants
-		}
-		return vs
+	for _, v := range has {
+		mark(v, v.Digest)
 	}
-	s.sets(func(t *set) {
-		if m := t.members.get(name); m != nil && t.selector == selector {
-			vs = m.variants
-		}
-	})
-	return vs
+	if becomes != nil && find(has, becomes.Constraints.Key()) == nil {
+		mark(becomes, xds.Digest{})
+	}
 }
