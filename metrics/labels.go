@@ -35,6 +35,8 @@ var (
 	seedResults     = []string{"ok", "error", "busy", other}
 	auditResults    = []string{"clean", "drift", "postponed", other}
 	locatorFaults   = []string{"unheeded", "unconstrained", "empty_or", other}
+	canaryResults   = []string{"begun", "promoted", "stopped", "returned", "timed_out", other}
+	canaryPhases    = []string{"starting", "idle", "settling", "baking", "stopped", "paused", other}
 	driftKinds      = []string{"changed", "missing", "extra", other}
 	certRoles       = []string{"listener", "admin", "origin", "client_ca", "origin_ca", "sibling", "sibling_ca", "svid", "trust_bundle", other}
 	tlsRoles        = []string{"listener", "admin", "origin", "client_ca", "origin_ca", "sibling", "sibling_ca", "crl", "tickets", other}

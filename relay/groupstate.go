@@ -27,7 +27,7 @@ func newState(revision uint64, types []TypeAt) *State {
 	return &State{Revision: revision, Types: types, index: make([]typeIndex, len(types))}
 }
 
-// Whole reports whether all of it is known, so that it can be served as it was.
+// Whole reports whether nothing of it was lost, so that it can be served as it was.
 func (s *State) Whole() bool {
 	return !slices.ContainsFunc(s.Types, func(t TypeAt) bool { return !t.Whole() })
 }
@@ -219,12 +219,12 @@ func (g *Group) unlockAll(stores []*store) {
 
 // capture is what the shard holds now, as its clients are given it.
 func (s *shard) capture() TypeAt {
-	x := TypeAt{TypeURL: s.typeURL, Params: s.params}
+	x := TypeAt{TypeURL: s.typeURL, Params: s.params, Aside: !s.configures()}
 	s.sets(func(t *set) {
-		if !t.wanted() && t.members.len() == 0 {
+		if !t.isHeld() {
 			return
 		}
-		y := SetAt{Selector: t.selector, Spelt: t.spelt, Unknown: !t.settled || t.standsIn() || len(t.uncached) > 0 || t.needsOrigin}
+		y := SetAt{Selector: t.selector, Spelt: t.spelt, Unknown: !t.isKept() || t.standsIn()}
 		if !y.Unknown {
 			y.Members = make([]*xds.Variant, 0, t.members.len())
 			for m := range t.members.all() {
@@ -237,9 +237,9 @@ func (s *shard) capture() TypeAt {
 	})
 	x.Names = make([]NameAt, 0, len(s.named.entries))
 	for _, e := range s.named.entries {
-		y := NameAt{Name: e.name, Spelt: e.spelt, Variant: e.chosen, Unknown: e.isNew()}
-		if v := e.chosen; v != nil && v.DoNotCache {
-			y.Variant, y.Unknown = nil, true
+		y := NameAt{Name: e.name, Spelt: e.spelt, Unknown: !e.isKept()}
+		if !y.Unknown {
+			y.Variant = e.chosen
 		}
 		x.Names = append(x.Names, y)
 	}

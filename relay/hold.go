@@ -26,6 +26,19 @@ type hold struct {
 	since time.Time
 }
 
+// untold is what a tier is held at before anybody says at what (tier.go): what it is answered
+// first.
+var untold = &hold{state: &State{}}
+
+// holdOf is what a group is held at that is new; nil: it is not held.
+func (o *Origin) holdOf(g *Group) *hold {
+	h := o.holds[g.key]
+	if h == nil && g.tier != Newest {
+		return untold
+	}
+	return h
+}
+
 // Held is what Hold did.
 type Held struct {
 	Changed int // resources that are others now, new, or gone
@@ -66,10 +79,15 @@ func (o *Origin) Hold(now time.Time, group string, at *State) (done Held) {
 }
 
 // Free ends that a group is held. The origin states the differences, as when a freeze ends. False:
-// it was not held. It locks the origin, and the types of the group.
+// it was not held. A tier (tier.go) stays where it is held: it is for the canary gate to give it
+// something else. It locks the origin, and the types of the group.
 func (o *Origin) Free(group string) bool {
 	o.mu.Lock()
 	_, was := o.holds[group]
+	if _, tier := CutTier(group); tier != Newest && o.Canaries() {
+		o.mu.Unlock()
+		return was
+	}
 	delete(o.holds, group)
 	g := o.groups[group]
 	if g != nil {
@@ -82,6 +100,15 @@ func (o *Origin) Free(group string) bool {
 		}
 	}
 	return was
+}
+
+// Forget ends that a group is held that has ended. It locks the origin.
+func (o *Origin) Forget(group string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.groups[group] == nil {
+		delete(o.holds, group)
+	}
 }
 
 // HeldAt is what the group of a key is held at, and since when; false: it is not held.
@@ -114,8 +141,8 @@ func (o *Origin) inherit(from *Origin) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.holds = held
-	for key, g := range o.groups {
-		g.hold.Store(held[key])
+	for _, g := range o.groups {
+		g.hold.Store(o.holdOf(g))
 	}
 }
 

@@ -25,8 +25,8 @@ type modelHolds struct {
 	judged, unknown          int // names that clients were found to have from the state, and others
 }
 
-// mostStates is how many captured states the model keeps.
-const mostStates = 6
+// mostCaptured is how many captured states the model keeps.
+const mostCaptured = 6
 
 func (m *model) stepHold() {
 	if !m.has("held") {
@@ -44,7 +44,7 @@ func (m *model) stepHold() {
 		}
 	case 2:
 		at, _ := o.Capture(m.group.key)
-		if h.states = append(h.states, at); len(h.states) > mostStates {
+		if h.states = append(h.states, at); len(h.states) > mostCaptured {
 			h.states = h.states[1:]
 		}
 		m.logf("capture of revision %d", at.Revision)

@@ -196,7 +196,7 @@ func (n *namedTable) want(e *entry, name, spelt string) *entry {
 		e.onHeld(pick(e.variants, n.shard.params))
 		n.noteFirst(e)
 	}
-	if e.clients == 0 && n.shard.group.origin.config().SotW {
+	if e.clients == 0 && n.shard.group.config().SotW {
 		n.look(e) // it left the request, or now other names have to leave it
 	}
 	return e

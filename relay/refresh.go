@@ -92,7 +92,7 @@ func (c *scope) hear(held *xds.Variant, u *update, r *xds.Resource) heard {
 		return ignored
 	}
 	same := held != nil && held.OriginVersion() == r.Version
-	if s := c.shard; s.group.origin.config().SotW {
+	if s := c.shard; s.group.config().SotW {
 		same = held != nil && c.from != nil && c.from.Version == u.Version && c.from.Server == held.From.Server
 		_, waits := s.frozen[frozenResource{c.selector, xds.Identity{Name: r.Name, Constraints: r.Constraints.Key()}}]
 		if s.group.kept() && held != nil {

@@ -29,7 +29,7 @@ var peeked = sync.Pool{New: func() any { return new([stepNames]xds.Peek) }}
 func (l *Lane) FindRepeats(r *xds.Response) {
 	gen, k := l.gen.Load(), l.group.store(r.TypeURL)
 	// clients are sent the versions, which may have changed
-	shown := l.group.origin.config().OriginVersions
+	shown := l.group.config().OriginVersions
 	if k == nil || gen == 0 || r.Len() < fewestRepeats || shown || !r.Delta && !xds.Named(r.TypeURL) {
 		return
 	}
@@ -98,7 +98,7 @@ func (k *store) repeats(i laneIndex, gen uint32) *shard {
 			return nil
 		}
 	case kindNamed:
-		listed := xds.FullState(s.typeURL) && s.group.origin.config().SotW
+		listed := xds.FullState(s.typeURL) && s.group.config().SotW
 		if n := &s.named; listed || len(n.guard.held)+len(n.other.held)+len(n.doubts) > 0 {
 			return nil
 		}

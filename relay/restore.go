@@ -78,10 +78,13 @@ func (t *Table) Restore(now time.Time, x TypeImage) error {
 }
 
 // restoredNode is the node to present upstream for a group that presented the encoded node when it
-// restoredNode is the node to present upstream for a group that presented the encoded node when it
 // was recorded. The group's key is made from the same fields, and from the identity of its clients.
 // It is an error if they make another key now, since then clients are grouped in another way.
 func (o *Origin) restoredNode(key string, encoded []byte, who string) (*corev3.Node, error) {
+	key, tier := CutTier(key)
+	if tier != Newest && !o.Canaries() {
+		return nil, errors.New("the origin has no canaries by now, so all clients are served what the origin says now")
+	}
 	n := &corev3.Node{}
 	if err := proto.Unmarshal(encoded, n); err != nil {
 		return nil, fmt.Errorf("its node does not decode: %w", err)
@@ -116,7 +119,8 @@ func (o *Origin) restoredGroup(now time.Time, key string, up *corev3.Node, who s
 	g := o.groups[key]
 	if g == nil {
 		var err error
-		if g, err = o.addGroup(key, up, who, nil); err != nil {
+		of, tier := CutTier(key)
+		if g, err = o.open(of, tier, up, who, nil); err != nil {
 			return nil, err
 		}
 		g.ending = true
@@ -259,7 +263,7 @@ func (r *restoration) provenance(of *xds.Provenance, version string) *xds.Proven
 // answered records the version of the last response, if no body came with one.
 func (r *restoration) answered(c *scope, version string) {
 	if s := r.shard; c.from == nil && version != "" {
-		c.from = r.provenance(&xds.Provenance{TypeURL: s.typeURL, Shown: s.group.origin.config().OriginVersions}, version)
+		c.from = r.provenance(&xds.Provenance{TypeURL: s.typeURL, Shown: s.group.config().OriginVersions}, version)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 
-	"github.com/weir-xds/weir/relay/gate"
 	"github.com/weir-xds/weir/relay/xds"
 )
 
@@ -54,23 +53,17 @@ func (s *stateSum) id() string {
 
 // ID is the same for states of equal content of a group, on all replicas. What is urgent, and
 // secrets, are no part of it.
-func (s *State) ID(o *Origin) string { return o.stateID(s.Types) }
+func (s *State) ID(*Origin) string { return stateID(s.Types) }
 
-// stateID is the ID of a state of a group of the origin, without what is no configuration.
-func (o *Origin) stateID(types []TypeAt) string {
+// stateID is the ID of a state of a group.
+func stateID(types []TypeAt) string {
 	var s stateSum
 	for i := range types {
-		if o.configures(types[i].TypeURL) {
+		if !types[i].Aside {
 			s.addType(&types[i])
 		}
 	}
 	return s.id()
-}
-
-// configures reports whether resources of a type are a part of the states of a group. Urgent types
-// are none, since they follow the running system, and secrets are none.
-func (o *Origin) configures(typeURL string) bool {
-	return o.holdClass(typeURL) == gate.Settings && !xds.IsSecret(typeURL)
 }
 
 // resourceKey is where something is held in a group.
@@ -93,3 +86,6 @@ func (r *resourceKey) digest(content xds.Digest) (d xds.Digest) {
 	copy(d[:], sum[:])
 	return d
 }
+
+// Configures reports whether what the Sub is subscribed to is a part of the states of its group.
+func (s *Sub) Configures() bool { return s.shard.configures() }

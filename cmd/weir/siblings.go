@@ -79,7 +79,10 @@ func (p *process) seedHead() seed.Head {
 	}
 	held := snapshot.Holdings(p.table)
 	for _, o := range p.vouchedOrigins() {
-		h.Origins = append(h.Origins, seed.Origin{Name: o.Name, Vouched: o.Vouched, Resources: held[o.Name], Frozen: o.Frozen, FrozenChanged: o.FrozenChanged})
+		h.Origins = append(h.Origins, seed.Origin{
+			Name: o.Name, Vouched: o.Vouched, Resources: held[o.Name], Frozen: o.Frozen, FrozenChanged: o.FrozenChanged,
+			Rollbacks: o.Rollbacks, Gates: o.Gates,
+		})
 	}
 	return h
 }

@@ -64,8 +64,9 @@ type Log struct {
 	counts map[string]*chart // by origin
 	bytes  int
 	n      int // records
+	marks  map[groupKey][]Mark
 	// floor: of places that are no more nothing before this revision is known.
-	floor uint64
+	floor Edge
 	due   time.Time // when Expire is to be called; zero: not at all
 }
 
@@ -76,8 +77,9 @@ type place struct {
 	resources   map[Resource]*resource
 	first, last *record
 	bytes, n    int
-	floor       uint64 // what was dropped is older than this revision
-	gone        bool   // from Log.places
+	floor       Edge // what was dropped is older than this
+	changed     Edge // the last change, of which the record may be dropped
+	gone        bool // from Log.places
 }
 
 type resource struct {
@@ -85,7 +87,7 @@ type resource struct {
 	place   *place
 	records []*record // oldest first, at least one
 	newest  Version   // what the last record made of it; of no Digest: there is none
-	since   uint64    // nothing before this revision is known of it
+	since   Edge      // nothing before this revision is known of it
 }
 
 // record is one change.
@@ -96,6 +98,9 @@ type record struct {
 	at         int64 // Unix nanoseconds
 	kind       Kind
 	dropped    bool
+	// first: somebody asked again for what nobody wanted any more, so it is not known what was
+	// before.
+	first bool
 	// was is what was held before; nil: nothing, or unkept says what.
 	was    *xds.Variant
 	unkept *Version
@@ -115,7 +120,7 @@ const (
 
 // New makes a log that keeps nothing before Bound.
 func New(m *metrics.Metrics) *Log {
-	return &Log{metrics: m, places: map[Place]*place{}, counts: map[string]*chart{}}
+	return &Log{metrics: m, places: map[Place]*place{}, counts: map[string]*chart{}, marks: map[groupKey][]Mark{}}
 }
 
 // On reports whether anything is kept. It takes no lock.
@@ -131,10 +136,11 @@ func (l *Log) Bound(b Bounds, now time.Time, revision uint64) time.Time {
 	if l.bounds = b; b.Versions <= 0 {
 		l.on.Store(false)
 		l.places, l.counts, l.bytes, l.n, l.due = map[Place]*place{}, map[string]*chart{}, 0, 0, time.Time{}
+		clear(l.marks)
 		return l.due
 	}
 	if l.on.Swap(true); was.Versions <= 0 {
-		l.floor = revision
+		l.floor = Edge{revision, unixNano(now)}
 		return l.due
 	}
 	for _, p := range l.places {
@@ -145,6 +151,14 @@ func (l *Log) Bound(b Bounds, now time.Time, revision uint64) time.Time {
 	l.expire(now)
 	l.shrink(b.Bytes, byBytes)
 	return l.due
+}
+
+// unixNano is 0 for the zero time.
+func unixNano(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
 }
 
 // Change is what happened to a resource.
@@ -170,6 +184,9 @@ type Track struct {
 
 // Track makes a track of a place.
 func (l *Log) Track(of Place) Track { return Track{log: l, of: of} }
+
+// Place is what the track is of.
+func (t *Track) Place() Place { return t.of }
 
 // On is Log.On.
 func (t *Track) On() bool { return t.log != nil && t.log.On() }
@@ -230,7 +247,7 @@ func (t *Track) Note(of Resource, c Change) (due time.Time) {
 // append adds a record.
 func (l *Log) append(r *resource, c *Change) {
 	p := r.place
-	x := &record{resource: r, prev: p.last, revision: c.Revision, at: c.At.UnixNano(), kind: r.kind(c), bytes: recordBytes}
+	x := &record{resource: r, prev: p.last, revision: c.Revision, at: c.At.UnixNano(), kind: r.kind(c), first: c.First, bytes: recordBytes}
 	if !r.left(c.Was) {
 		x.since = c.Since
 	}
@@ -257,6 +274,9 @@ func (l *Log) append(r *resource, c *Change) {
 	r.records = append(r.records, x)
 	p.n, l.n = p.n+1, l.n+1
 	l.grow(p, x.bytes)
+	if x.changes() {
+		p.changed = Edge{x.revision, x.at}
+	}
 	if x.kind.shown() {
 		l.count(p.Origin, x)
 	}

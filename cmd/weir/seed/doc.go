@@ -26,7 +26,7 @@
 // deployment or another version of the format, if its checksum differs, if any record in it is
 // damaged, if it is larger than allowed, or if it says that something happened later than in a
 // minute from now (TestLies). A head says most of that before any byte is moved. A head is at most
-// 1 MiB (FuzzHead).
+// 8 MiB (FuzzHead).
 //
 // # How long it takes
 //

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// maxHead bounds a head, in bytes.
-	maxHead = 1 << 20
+	// maxHead bounds a head, in bytes: an order and the memory of a gate for each of 20,000 groups.
+	maxHead = 8 << 20
 	// maxAhead is how far ahead of ours a sibling's clock may be.
 	maxAhead = time.Minute
 	// step is how far apart two times may be and still count as equally new: clocks differ, and
@@ -43,6 +43,16 @@ type Origin struct {
 	Frozen time.Time `json:"frozen,omitzero"`
 	// FrozenChanged is when an operator last froze or unfroze it; zero: never.
 	FrozenChanged time.Time `json:"frozen_changed,omitzero"`
+	// Rollbacks are the last orders of operators to go back to an earlier state, at most one for
+	// each group, and Gates is what the canary gates remember. Older replicas say nothing of them.
+	Rollbacks []snapshot.Order      `json:"rollbacks,omitempty"`
+	Gates     []snapshot.GateMemory `json:"gates,omitempty"`
+}
+
+// times are when something was said to happen.
+func (o *Origin) times() []time.Time {
+	x := snapshot.Origin{Vouched: o.Vouched, Frozen: o.Frozen, FrozenChanged: o.FrozenChanged, Rollbacks: o.Rollbacks, Gates: o.Gates}
+	return x.Times()
 }
 
 // ParseHead reads a head. Fields that a later version adds are skipped.
@@ -68,7 +78,7 @@ func (h *Head) believe(deployment string, now time.Time) error {
 	}
 	for i := range h.Origins {
 		o := &h.Origins[i]
-		for _, at := range []time.Time{o.Vouched, o.Frozen, o.FrozenChanged} {
+		for _, at := range o.times() {
 			if err := notAhead(at, now); err != nil {
 				return fmt.Errorf("origin %q: %w", o.Name, err)
 			}

@@ -133,8 +133,14 @@ func TestLies(t *testing.T) {
 		"another one in the file": {altered(func(s *sibling, _ []byte) []byte { return written(s.capture("other", time.Now())) }), `it is of the deployment "other", and this is "weir"`},
 		"the future":              {func(s *sibling) { s.head.Origins[0].Vouched = time.Now().Add(time.Hour) }, "which has not come"},
 		"frozen in the future":    {func(s *sibling) { s.head.Origins[0].Frozen = time.Now().Add(time.Hour) }, "which has not come"},
-		"the future in the file":  {altered(func(s *sibling, _ []byte) []byte { return written(s.capture("weir", time.Now().Add(time.Hour))) }), "which has not come"},
-		"another version":         {func(s *sibling) { s.head.Format = 9 }, "it is of another version: its format is 9, and this build reads 1"},
+		"rolled back in the future": {func(s *sibling) {
+			s.head.Origins[0].Rollbacks = []snapshot.Order{{To: "ab12cd", Changed: time.Now().Add(time.Hour)}}
+		}, "which has not come"},
+		"a gate in the future": {func(s *sibling) {
+			s.head.Origins[0].Gates = []snapshot.GateMemory{{Group: "g", Since: time.Now().Add(time.Hour)}}
+		}, "which has not come"},
+		"the future in the file": {altered(func(s *sibling, _ []byte) []byte { return written(s.capture("weir", time.Now().Add(time.Hour))) }), "which has not come"},
+		"another version":        {func(s *sibling) { s.head.Format = 9 }, "it is of another version: its format is 9, and this build reads 1"},
 		"another version in the file": {altered(func(_ *sibling, b []byte) []byte {
 			b[8] = 9
 			return b[:200]

@@ -20,6 +20,7 @@ type book struct {
 	groups  map[groupID]*group
 	origins map[string]Origin
 	round   uint64 // of the last look
+	base    int64  // bytes of the header and the origins, as of the last measure
 	// secrets are the types that are left out of a file in plain text, by shardKey.
 	secrets map[string]secretPage
 	// encrypted: the file is, so nothing is left out. Set once.
@@ -272,7 +273,7 @@ func (b *book) everything(now, wall time.Time) iter.Seq[record] {
 func (b *book) unsaved(now, wall time.Time) iter.Seq[record] {
 	return func(yield func(record) bool) {
 		for _, o := range b.origins {
-			if !yield(o.record()) {
+			if r := o.record(); b.isWritten(&o, &r) && !yield(r) {
 				return
 			}
 		}
@@ -296,6 +297,16 @@ func (b *book) unsaved(now, wall time.Time) iter.Seq[record] {
 			}
 		}
 	}
+}
+
+// largeOrigin is how many bytes of metadata an origin may have to be written with every write, only
+// since it has vouched again.
+const largeOrigin = 4 << 10
+
+// isWritten reports whether a write of changes has the record of an origin.
+func (b *book) isWritten(o *Origin, r *record) bool {
+	old, is := b.savedOrigins[o.Name]
+	return len(r.meta) <= largeOrigin || !is || o.worthWriting(&old)
 }
 
 func removal(of class, key string) record {
@@ -337,7 +348,11 @@ func (b *book) hasUnsaved() bool {
 
 // saved records that the file has everything.
 func (b *book) saved() {
-	b.savedOrigins = maps.Clone(b.origins)
+	for name, o := range b.origins {
+		if r := o.record(); b.isWritten(&o, &r) {
+			b.savedOrigins[name] = o
+		}
+	}
 	clear(b.gone)
 	for _, p := range b.pages {
 		p.unsavedHead = false

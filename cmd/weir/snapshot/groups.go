@@ -72,8 +72,13 @@ func (b *book) empty() bool {
 	return true
 }
 
-// measure counts what the groups have, and forgets those that have nothing.
+// measure counts what the origins and groups have, and forgets the groups that have nothing.
 func (b *book) measure() {
+	b.base = headerSize
+	for _, o := range b.origins {
+		r := o.record()
+		b.base += r.size()
+	}
 	for _, g := range b.groups {
 		g.pages, g.bytes, g.resources, g.withKeys = g.pages[:0], 0, 0, 0
 	}
@@ -96,7 +101,7 @@ func (b *book) measure() {
 // size returns the number of resources that are kept, of those that are left out of a file in plain
 // text, and the bytes of a complete file.
 func (b *book) size() (resources int, left LeftOut, live int64) {
-	live = headerSize
+	live = b.base
 	for _, s := range b.secrets {
 		left.Secrets += s.resources
 	}
@@ -134,11 +139,11 @@ func (b *book) choose(limit int64, now time.Time) {
 	order := slices.SortedFunc(maps.Values(b.groups), func(x, y *group) int {
 		return cmp.Or(y.used.Compare(x.used), cmp.Compare(y.clients, x.clients), compareIDs(x.id, y.id))
 	})
-	total := int64(headerSize)
+	total := b.base
 	for _, g := range order {
 		switch {
 		case !g.in:
-		case headerSize+g.bytes > limit:
+		case b.base+g.bytes > limit:
 			b.leaveOut(g, now)
 		default:
 			total += g.bytes
@@ -152,7 +157,7 @@ func (b *book) choose(limit int64, now time.Time) {
 	}
 	room := gap(limit)
 	for _, g := range order {
-		if g.in || !g.out.IsZero() && now.Sub(g.out) < patience || headerSize+g.bytes > room {
+		if g.in || !g.out.IsZero() && now.Sub(g.out) < patience || b.base+g.bytes > room {
 			continue
 		}
 		var unused []*group // that make room for it
@@ -245,7 +250,7 @@ func (k *Keeper) choose(now time.Time) {
 		left.Resources += g.resources
 		left.Bytes += g.bytes
 		out = append(out, g.id)
-		if headerSize+g.bytes > gap(u.content()) {
+		if k.book.base+g.bytes > gap(u.content()) {
 			tooLarge = append(tooLarge, g.id)
 		}
 	}

@@ -1,7 +1,7 @@
 package snapshot
 
 import (
-	"slices"
+	"bytes"
 	"time"
 )
 
@@ -18,6 +18,11 @@ type Origin struct {
 	// FrozenChanged is when an operator last froze or unfroze it; zero: never. Older files do not
 	// have it: there it is Frozen.
 	FrozenChanged time.Time
+	// Rollbacks are the last orders of operators to go back to an earlier state, at most one for
+	// each group, and Gates is what the canary gates remember. Older files have neither. The lists
+	// are not changed any more once they were given to a Keeper.
+	Rollbacks []Order
+	Gates     []GateMemory
 }
 
 // Fields of classOrigin.
@@ -27,6 +32,8 @@ const (
 	originVouched = 3
 	originFrozen  = 4
 	originChanged = 5 // of Frozen
+	originOrder   = 6 // repeated
+	originGate    = 7 // repeated
 )
 
 func (o *Origin) record() record {
@@ -36,7 +43,9 @@ func (o *Origin) record() record {
 	}
 	b = appendTime(b, originVouched, o.Vouched)
 	b = appendTime(b, originFrozen, o.Frozen)
-	return record{class: classOrigin, key: o.Name, meta: appendTime(b, originChanged, o.FrozenChanged)}
+	b = appendTime(b, originChanged, o.FrozenChanged)
+	b = appendOrders(b, originOrder, o.Rollbacks)
+	return record{class: classOrigin, key: o.Name, meta: appendGates(b, originGate, o.Gates)}
 }
 
 func readOrigin(meta []byte) (o Origin, err error) {
@@ -55,6 +64,18 @@ func readOrigin(meta []byte) (o Origin, err error) {
 			o.Frozen = f.time()
 		case originChanged:
 			o.FrozenChanged = f.time()
+		case originOrder:
+			x, err := readOrder(f.bytes)
+			if err != nil {
+				return o, err
+			}
+			o.Rollbacks = append(o.Rollbacks, x)
+		case originGate:
+			x, err := readGate(f.bytes)
+			if err != nil {
+				return o, err
+			}
+			o.Gates = append(o.Gates, x)
 		}
 	}
 	if o.FrozenChanged.IsZero() {
@@ -68,5 +89,29 @@ const vouchStep = time.Minute
 
 // worthWriting reports whether o differs enough from old to be written.
 func (o *Origin) worthWriting(old *Origin) bool {
-	return !o.Frozen.Equal(old.Frozen) || !o.FrozenChanged.Equal(old.FrozenChanged) || !slices.Equal(o.Addresses, old.Addresses) || o.Vouched.Sub(old.Vouched) >= vouchStep
+	return o.Vouched.Sub(old.Vouched) >= vouchStep || !o.sameBut(old)
+}
+
+// sameBut reports whether o is what old is, but for Vouched.
+func (o *Origin) sameBut(old *Origin) bool {
+	x, y := *o, *old
+	x.Vouched, y.Vouched = time.Time{}, time.Time{}
+	return bytes.Equal(x.record().meta, y.record().meta)
+}
+
+// ordered reports whether an operator, or a gate, has decided something that outlives a restart.
+func (o *Origin) ordered() bool {
+	return !o.FrozenChanged.IsZero() || len(o.Rollbacks)+len(o.Gates) > 0
+}
+
+// Times are when something was said to happen.
+func (o *Origin) Times() []time.Time {
+	all := []time.Time{o.Vouched, o.Frozen, o.FrozenChanged}
+	for i := range o.Rollbacks {
+		all = append(all, o.Rollbacks[i].Since, o.Rollbacks[i].Changed)
+	}
+	for i := range o.Gates {
+		all = append(all, o.Gates[i].Since)
+	}
+	return all
 }

@@ -32,8 +32,8 @@ type Restored struct {
 	TooOld int
 	// Origins are the origins with restored resources, and their state in the snapshot.
 	Origins map[string]Origin
-	// Freezes are the configured origins that an operator ever froze or unfroze, with or without
-	// resources.
+	// Freezes are the configured origins that an operator ever froze, unfroze or rolled back, or of
+	// which a gate remembers something, with or without resources.
 	Freezes map[string]Origin
 	// Problems is what could not be restored and why; only the first ones. Damaged: some of it is
 	// damage of the file.
@@ -49,8 +49,9 @@ func (c *Content) Restore(t *relay.Table, cfg RestoreConfig) Restored {
 		r.shard(c.shards[key])
 	}
 	for name := range c.origins {
-		if _, ok := cfg.Addresses[name]; ok && !c.origin(name).FrozenChanged.IsZero() {
-			r.Freezes[name] = c.origin(name)
+		o := c.origin(name)
+		if _, ok := cfg.Addresses[name]; ok && o.ordered() {
+			r.Freezes[name] = o
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.unknown)) {

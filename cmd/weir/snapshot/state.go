@@ -64,7 +64,7 @@ func (c *Content) Latest() time.Time {
 	latest := c.Header.Created
 	for name := range c.origins {
 		o := c.origin(name)
-		latest = slices.MaxFunc([]time.Time{latest, o.Vouched, o.Frozen, o.FrozenChanged}, time.Time.Compare)
+		latest = slices.MaxFunc(append(o.Times(), latest), time.Time.Compare)
 	}
 	return latest
 }

@@ -42,6 +42,9 @@ type OriginSummary struct {
 	Frozen    time.Time `json:"frozen,omitzero"` // since when; zero: it is not
 	// FrozenChanged is when an operator last froze or unfroze it.
 	FrozenChanged time.Time `json:"frozen_changed,omitzero"`
+	// Rollbacks are the last orders of operators to go back, and Gates what the gates remember.
+	Rollbacks []Order      `json:"rollbacks,omitempty"`
+	Gates     []GateMemory `json:"gates,omitempty"`
 }
 
 // TypeSummary describes one type of one group.
@@ -87,7 +90,7 @@ func (c *Content) Summary(list bool) Summary {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.origins)) {
 		o := c.origin(name)
-		s.Origins = append(s.Origins, OriginSummary{name, o.Addresses, o.Vouched, o.Frozen, o.FrozenChanged})
+		s.Origins = append(s.Origins, OriginSummary{name, o.Addresses, o.Vouched, o.Frozen, o.FrozenChanged, o.Rollbacks, o.Gates})
 	}
 	for _, shard := range c.shards {
 		x, sets, err := shard.countedSets()

@@ -36,6 +36,8 @@ type world struct {
 	vouched time.Time
 	frozen  time.Time
 	changed time.Time // of frozen
+	orders  []Order
+	gates   []GateMemory
 }
 
 func newWorld(t testing.TB, dir string, edit ...func(*Config)) *world {
@@ -49,7 +51,9 @@ func newWorld(t testing.TB, dir string, edit ...func(*Config)) *world {
 	w.cfg = Config{
 		Path: dir, Interval: 10 * time.Second, Deployment: "weir", Table: w.table, Log: zap.New(core),
 		Origins: func() []OriginState {
-			return []OriginState{{Origin{Name: "mesh", Addresses: []string{"cp:1"}, Vouched: w.vouched, Frozen: w.frozen, FrozenChanged: w.changed}, w.away}}
+			return []OriginState{{Origin{
+				Name: "mesh", Addresses: []string{"cp:1"}, Vouched: w.vouched, Frozen: w.frozen, FrozenChanged: w.changed, Rollbacks: w.orders, Gates: w.gates,
+			}, w.away}}
 		},
 	}
 	for _, e := range edit {
