@@ -51,8 +51,8 @@ func (g *Group) kept() bool { return g.origin.frozen.Load() != nil || g.hold.Loa
 // thaw has the origin asked again for what waits. It locks the shard.
 func (s *shard) thaw() {
 	s.mu.Lock()
-	waited := len(s.frozen) > 0
-	s.frozen = nil
+	waited := len(s.frozen) > 0 || s.errorsCut
+	s.frozen, s.errorsCut = nil, false
 	s.mu.Unlock()
 	if waited {
 		for _, l := range s.lanes.Load() {
@@ -174,9 +174,13 @@ func (n *namedTable) stays(body *xds.Variant, held []*xds.Variant, gen uint32) (
 		return true
 	}
 	for _, e := range n.holders(body.Name) {
-		if e.askedOn(gen) && len(e.variants) > 0 {
+		switch {
+		case !e.askedOn(gen):
+		case len(e.variants) > 0:
 			e.onSeen(gen)
 			n.touch(e, false)
+		case n.shard.heldAbsent(e.name): // so clients are told
+			n.touch(e, true)
 		}
 	}
 	return false
@@ -187,7 +191,7 @@ func (c *scope) passes(body *xds.Variant, held []*xds.Variant) bool {
 	id := xds.Identity{Name: body.Name, Constraints: body.Constraints.Key()}
 	if waits := c.freezes(); waits.Changes() && !c.shard.passesUncached(body) {
 		old := find(held, id.Constraints)
-		if waits.Body(c.selector != "" || len(held) > 0, old != nil && old.Digest == body.Digest) {
+		if waits.Body(c.selector != "" || len(held) > 0 || c.shard.heldAbsent(body.Name), old != nil && old.Digest == body.Digest) {
 			c.markFrozen(id, body.Digest)
 			return false
 		}
@@ -199,6 +203,28 @@ func (c *scope) passes(body *xds.Variant, held []*xds.Variant) bool {
 		}
 	}
 	return true
+}
+
+// heldAbsent reports whether the group is held at a state in which a name is known not to exist. So
+// even its first body waits.
+func (s *shard) heldAbsent(name string) bool {
+	h := s.group.hold.Load()
+	if h == nil {
+		return false
+	}
+	v, known := h.state.body(s.typeURL, s.params, name)
+	return known && v == nil
+}
+
+// heldOut is heldAbsent for a member. It looks through all of the set.
+func (t *set) heldOut(name string) bool {
+	h := t.shard.group.hold.Load()
+	if h == nil {
+		return false
+	}
+	of, _ := h.state.of(t.shard.typeURL, t.shard.params)
+	x := of.set(t.selector)
+	return x != nil && !slices.Contains(x.Lacks, name) && !slices.ContainsFunc(x.Members, func(v *xds.Variant) bool { return v.Name == name })
 }
 
 // passesUncached reports whether a hold lets a body pass because no state may keep it (RELAY-9).

@@ -17,10 +17,10 @@ type State struct {
 	index    []typeIndex // of Types, made when the first name is looked up
 }
 
-// typeIndex has the bodies of a type by name.
+// typeIndex is what is known of a type by name.
 type typeIndex struct {
 	once   sync.Once
-	bodies map[string]*xds.Variant
+	bodies map[string]*xds.Variant // nil: it is known that there is none
 }
 
 func newState(revision uint64, types []TypeAt) *State {
@@ -60,17 +60,17 @@ func (s *State) of(typeURL string, p constraints.Params) (*TypeAt, *typeIndex) {
 	return nil, nil
 }
 
-// body is the body that a name had; nil: it had none, or that is not known.
-func (s *State) body(typeURL string, p constraints.Params, name string) *xds.Variant {
-	t, x := s.of(typeURL, p)
-	if t == nil {
-		return nil
+// prepare makes the indexes, for which there would be no time under a lock.
+func (s *State) prepare() {
+	for i := range s.Types {
+		s.index[i].make(&s.Types[i])
 	}
-	x.once.Do(func() { x.bodies = t.byName() })
-	return x.bodies[name]
 }
 
-// byName are the bodies by name. What was had by name comes before what a set had.
+func (x *typeIndex) make(t *TypeAt) { x.once.Do(func() { x.bodies = t.byName() }) }
+
+// byName is what is known by name: a body, or that there was none. What was had by name comes
+// before what a set had.
 func (t *TypeAt) byName() map[string]*xds.Variant {
 	all := make(map[string]*xds.Variant, len(t.Names))
 	for i := range t.Sets {
@@ -79,11 +79,22 @@ func (t *TypeAt) byName() map[string]*xds.Variant {
 		}
 	}
 	for i := range t.Names {
-		if x := &t.Names[i]; x.Variant != nil {
+		if x := &t.Names[i]; !x.Unknown {
 			all[x.Name] = x.Variant
 		}
 	}
 	return all
+}
+
+// body is the body that a name had; nil: it had none, which is known or not.
+func (s *State) body(typeURL string, p constraints.Params, name string) (v *xds.Variant, known bool) {
+	t, x := s.of(typeURL, p)
+	if t == nil {
+		return nil, false
+	}
+	x.make(t)
+	v, known = x.bodies[name]
+	return v, known
 }
 
 // set is what the set of a selector was; nil: that is not known.
@@ -213,7 +224,7 @@ func (s *shard) capture() TypeAt {
 		if !t.isHeld() {
 			return
 		}
-		y := SetAt{Selector: t.selector, Spelt: t.spelt, Unknown: !t.isKept()}
+		y := SetAt{Selector: t.selector, Spelt: t.spelt, Unknown: !t.isKept() || t.standsIn()}
 		if !y.Unknown {
 			y.Members = make([]*xds.Variant, 0, t.members.len())
 			for m := range t.members.all() {

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/weir-xds/weir/relay/gate"
@@ -49,6 +50,7 @@ type Held struct {
 // nothing keeps the group at what it has. It locks the origin, and then all types of the group.
 func (o *Origin) Hold(now time.Time, group string, at *State) (done Held) {
 	h := &hold{at, now}
+	at.prepare()
 	o.mu.Lock()
 	if o.holds == nil {
 		o.holds = map[string]*hold{}
@@ -162,7 +164,7 @@ func (s *shard) stateBody(name string) *xds.Variant {
 	if h == nil {
 		return nil
 	}
-	if v := h.state.body(s.typeURL, s.params, name); v != nil && !v.Expired(s.now) {
+	if v, _ := h.state.body(s.typeURL, s.params, name); v != nil && !v.Expired(s.now) {
 		return v
 	}
 	return nil
@@ -186,7 +188,7 @@ func (t *set) fill() {
 
 // serve gives clients of the shard what it was in a state.
 func (s *shard) serve(at *State, done *Held) {
-	of, _ := at.of(s.typeURL, s.params)
+	of, index := at.of(s.typeURL, s.params)
 	if of == nil {
 		return
 	}
@@ -198,8 +200,7 @@ func (s *shard) serve(at *State, done *Held) {
 			done.Unknown++
 		}
 	})
-	s.named.serve(of, done)
-	s.unmark()
+	s.named.serve(index.bodies, done)
 	s.spoken()
 }
 
@@ -219,31 +220,55 @@ func (s *shard) stays(has, was *xds.Variant) bool {
 // serve gives clients of the set what it was in a state. What it lacked then is unknown.
 func (t *set) serve(x *SetAt, done *Held) {
 	s := t.shard
-	was := make(map[string]*xds.Variant, len(x.Members))
-	for _, v := range x.Members {
-		was[v.Name] = v
-	}
 	done.Unknown += len(x.Lacks)
-	for _, name := range x.Lacks {
-		if m := t.members.get(name); m != nil {
-			was[name] = t.given(m)
+	t.errorEnded = false
+	common := 0
+	for _, v := range x.Members {
+		m := t.members.get(v.Name)
+		if m == nil && v.Expired(s.now) {
+			continue
 		}
-	}
-	for m := range t.members.all() {
-		v := was[m.name]
-		delete(was, m.name)
+		if common++; m == nil {
+			m = t.member(v.Name)
+		}
 		t.become(m, v, done)
 	}
-	for name, v := range was {
-		if v != nil && !v.Expired(s.now) {
-			t.become(t.member(name), v, done)
+	if t.members.len() > common {
+		t.keepOnly(x, done)
+	}
+	for name := range t.nameErrors.byName { // of what does not exist nothing else is to be said
+		if t.members.get(name) == nil && !slices.Contains(x.Lacks, name) {
+			t.nameErrors.clear(name)
+			t.errorEnded, s.errorsCut = true, true
 		}
 	}
 	t.offerTouched()
 	t.markChanged(s.rev)
-	if !t.settled || !t.firm {
-		t.settled, t.firm = true, true
+	if t.errorEnded {
+		t.stated(s.rev)
+	}
+	if len(t.nameErrors.byName) > 0 || !t.nameErrors.lackUntil.IsZero() {
+		t.noteLack()
+	}
+	if !t.settled || !t.firm || t.revived { // it is what the origin had, and not what stands in
+		t.settled, t.firm, t.revived, t.fallback = true, true, false, false
 		t.wakeFresh()
+	}
+}
+
+// keepOnly drops the members that the set did not have in a state.
+func (t *set) keepOnly(x *SetAt, done *Held) {
+	had := make(map[string]bool, len(x.Members)+len(x.Lacks))
+	for _, v := range x.Members {
+		had[v.Name] = true
+	}
+	for _, name := range x.Lacks {
+		had[name] = true
+	}
+	for m := range t.members.all() {
+		if !had[m.name] {
+			t.become(m, nil, done)
+		}
 	}
 }
 
@@ -253,9 +278,12 @@ func (t *set) become(m *member, v *xds.Variant, done *Held) {
 	if s.stays(t.given(m), v) {
 		return
 	}
-	s.markLeft(t.selector, m.name, m.variants, v)
+	s.markLeft(t.selector, m.variants, v)
 	t.guard.cancelAll(m.variants)
 	t.touch(m)
+	if t.nameErrors.clear(m.name) { // with a body, or its removal (ABS-7)
+		t.errorEnded, s.errorsCut = true, true
+	}
 	if m.variants = nil; v != nil {
 		m.variants = []*xds.Variant{v}
 		s.constrained = s.constrained || v.Constraints != nil
@@ -263,78 +291,69 @@ func (t *set) become(m *member, v *xds.Variant, done *Held) {
 	done.Changed++
 }
 
-// serve gives clients of the names what they were in a state.
-func (n *namedTable) serve(of *TypeAt, done *Held) {
+// serve gives clients of the names what they were in a state. That a name did not exist then counts
+// as the word of the stream on which it is asked, so that it is told to those who come back with
+// it, too (RELAY-38).
+func (n *namedTable) serve(bodies map[string]*xds.Variant, done *Held) {
 	s := n.shard
-	for i := range of.Names {
-		x := &of.Names[i]
-		e := n.entries[x.Name]
+	gone := map[uint32][]*entry{} // by the generation of the stream
+	for name, e := range n.entries {
+		v, known := bodies[name]
 		switch {
-		case e == nil:
-			continue
-		case x.Unknown:
+		case !known:
 			done.Unknown++
 			continue
-		case s.stays(e.chosen, x.Variant):
+		case s.stays(e.chosen, v) && (v != nil || e.retired == nil):
 			continue
 		}
-		s.markLeft("", e.name, e.variants, x.Variant)
-		n.guard.cancelAll(e.variants)
-		n.empty(e)
-		if x.Variant != nil {
-			n.hold(e, x.Variant)
-			s.constrained = s.constrained || x.Variant.Constraints != nil
-		}
-		n.touch(e, x.Variant == nil)
 		done.Changed++
+		s.errorsCut = s.errorsCut || e.nameError != nil
+		s.markLeft("", e.variants, v)
+		n.guard.cancelAll(e.variants)
+		if n.empty(e); v == nil {
+			gen := e.asked()
+			if !n.isAsked(e) {
+				gen = 0
+			}
+			gone[gen] = append(gone[gen], e)
+			continue
+		}
+		n.hold(e, v)
+		s.constrained = s.constrained || v.Constraints != nil
+		n.touch(e, false)
 	}
 	for _, h := range n.other.held {
 		n.other.list(h)
 	}
 	s.unshareTouched(n.offerTouched(s.rev, 0)...)
-}
-
-// markLeft marks that the origin has something else of a resource than the state that it becomes,
-// unless that is known already. It was as the origin has it.
-func (s *shard) markLeft(selector, name string, has []*xds.Variant, becomes *xds.Variant) {
-	mark := func(id xds.Identity, d xds.Digest) {
-		if _, known := s.frozen[frozenResource{selector, id}]; !known {
-			s.mark(frozenResource{selector, id}, d)
+	for gen, es := range gone {
+		for _, e := range es {
+			n.touch(e, true)
 		}
-	}
-	for _, v := range has {
-		mark(xds.Identity{Name: v.Name, Constraints: v.Constraints.Key()}, v.Digest)
-	}
-	if becomes != nil && find(has, becomes.Constraints.Key()) == nil {
-		mark(xds.Identity{Name: becomes.Name, Constraints: becomes.Constraints.Key()}, xds.Digest{})
+		s.unshareTouched(n.offerTouched(s.rev, gen)...)
 	}
 }
 
-// unmark ends the marks of what is again as the origin has it.
-func (s *shard) unmark() {
-	for x, d := range s.frozen {
-		var has xds.Digest
-		if v := find(s.heldBy(x.selector, x.Name), x.Constraints); v != nil {
-			has = v.Digest
+// markLeft marks that the origin has something else of a resource than the state that it becomes.
+// What was not marked was as the origin has it. The mark ends where it becomes that again.
+func (s *shard) markLeft(selector string, has []*xds.Variant, becomes *xds.Variant) {
+	mark := func(v *xds.Variant, d xds.Digest) {
+		x := frozenResource{selector, xds.Identity{Name: v.Name, Constraints: v.Constraints.Key()}}
+		will := xds.Digest{}
+		if becomes != nil && becomes.Name == v.Name && becomes.Constraints.Key() == x.Constraints {
+			will = becomes.Digest
 		}
-		if has == d {
+		switch was, known := s.frozen[x]; {
+		case !known:
+			s.mark(x, d)
+		case was == will:
 			delete(s.frozen, x)
 		}
 	}
-}
-
-// heldBy are the variants that a set has of a resource, or those had by name if selector is empty.
-func (s *shard) heldBy(selector, name string) (vs []*xds.Variant) {
-	if selector == "" {
-		for _, e := range s.named.holders(name) {
-			vs = e.variants
-		}
-		return vs
+	for _, v := range has {
+		mark(v, v.Digest)
 	}
-	s.sets(func(t *set) {
-		if m := t.members.get(name); m != nil && t.selector == selector {
-			vs = m.variants
-		}
-	})
-	return vs
+	if becomes != nil && find(has, becomes.Constraints.Key()) == nil {
+		mark(becomes, xds.Digest{})
+	}
 }

@@ -58,6 +58,10 @@ func (t *set) apply(a *Applied, u *update, bodies []*xds.Variant, gen uint32) {
 		t.guard.cancel(xds.Identity{Name: name, Constraints: body.Constraints.Key()})
 		if !t.passes(body, m.bodies()) {
 			t.mentioned(m, gen)
+			if t.nameErrors.byName[name] != nil && t.heldOut(name) { // what it is held at settles it
+				t.nameErrors.clear(name)
+				t.errorEnded, s.errorsCut = true, true
+			}
 			stays = t.nameErrors.carryOver(s.now, name, gen, rev) || stays
 			a.Waiting++
 			continue

@@ -156,7 +156,7 @@ const leftVersion = "of a part of it that it has left"
 
 // loses judges a removal.
 func (m *model) loses(c *modelSub, n string) {
-	if !c.names[n] && (!m.wants(c, n) || c.unsubbed[n]) {
+	if !c.names[n] && (!m.wants(c, n) || c.unsubbed[n]) || m.holds.turned {
 		return
 	}
 	if at, ever := m.faulted[c.typeURL][n]; !c.delta && (m.faults[c.typeURL][n].code != 0 || ever && at >= m.made[c.held[n]]) {
@@ -320,8 +320,24 @@ func (m *model) takeHeartbeats(c *modelSub, a *Answer) {
 }
 
 func (m *model) quiet() {
-	m.calm = true
 	m.table.Origin("mesh").Unfreeze()
+	m.free()
+	m.deliverAllCalm()
+	m.holds.turned = false
+	m.judgeQuiet()
+}
+
+// quietHeld has all delivered while the group is held.
+func (m *model) quietHeld() {
+	if m.holds.at != nil && m.rnd.IntN(4) > 0 {
+		m.deliverAllCalm()
+		m.judgeHeld()
+	}
+}
+
+// deliverAllCalm has all asked, answered and taken.
+func (m *model) deliverAllCalm() {
+	m.calm = true
 	// a collection of which nothing is said takes the longest wait, and a set of which a part was
 	// refused
 	rounds := 12
@@ -347,6 +363,9 @@ func (m *model) quiet() {
 		}
 	}
 	m.calm = false
+}
+
+func (m *model) judgeQuiet() {
 	for _, c := range m.subs {
 		want := map[string]int{}
 		for n, b := range m.state[c.typeURL] {

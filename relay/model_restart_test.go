@@ -65,6 +65,10 @@ func (m *model) restart() {
 	if want, got := m.disk.all(), again.all(); !slices.Equal(want, got) {
 		m.t.Fatalf("what was restored is kept as\n%s\nwant\n%s\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"), m.tail())
 	}
+	if m.holds.at != nil { // what orders of holds say is kept apart, and they are given again
+		at, _ := m.table.Origin("mesh").Capture(m.group.key)
+		m.hold(at)
+	}
 	m.breaks += 2
 	if m.rnd.IntN(2) == 0 { // without the origin for a while
 		m.outage = m.at + m.rnd.IntN(60)
@@ -87,7 +91,7 @@ func (m *model) backing(c *modelSub) modelBack {
 // goesBack judges what a client that came back after a restart is told of a name: -1 for nothing.
 func (m *model) goesBack(c *modelSub, name string, body int) {
 	knew, known := c.back[name]
-	if !known {
+	if !known || m.holds.turned {
 		return
 	}
 	if m.lives[c.typeURL][name][knew].body < 0 && c.names[name] {

@@ -89,6 +89,7 @@ func (m *model) play() {
 			}
 		}
 		if i%60 == 59 {
+			m.quietHeld()
 			m.quiet()
 			m.forget()
 		}
@@ -97,6 +98,13 @@ func (m *model) play() {
 		t.Errorf("of %d resources alone it is known what they were, and of %d it is not", m.past.known, m.past.unknown)
 	}
 	t.Logf("%d resources were found as they had been, and %d not", m.past.known, m.past.unknown)
+	if h := &m.holds; m.has("held") {
+		t.Logf("held at what was captured %d times, at what the history has %d, at what is elsewhere %d; %d names were of the state, and %d are unknown to it",
+			h.captured, h.earlier, h.other, h.judged, h.unknown)
+		if *steps >= 3000 && !m.aliasHoldings() && h.judged < 30 {
+			t.Errorf("%d names were found to be of the state", h.judged)
+		}
+	}
 	t.Logf("%d types were refused, %d bodies had retired, %d heartbeats were told, %d came again", m.refusals, m.revivals, m.heartbeats, m.repeats)
 }
 
@@ -109,6 +117,8 @@ var modelKinds = []string{
 	"namespaces", "namespaces no-resume", "namespaces names",
 	"guarded", "sotw guarded", "no-resume guarded", "no-versions guarded", "globs guarded", "namespaces guarded", "aliases guarded",
 	"frozen", "sotw frozen", "no-resume frozen", "globs frozen", "frozen guarded",
+	"held", "sotw held", "no-resume held", "no-versions held", "held per type", "globs held", "namespaces held", "held restarts", "held guarded",
+	"frozen held", "held spellings", "held permits", "held ttl", "sotw held ttl",
 	"permits", "sotw permits", "permits restarts", "permits ttl", "aliases permits", "globs permits", "namespaces permits",
 }
 
@@ -153,6 +163,7 @@ type model struct {
 	disk  diskImages
 	lives lives
 	past  pastStates
+	holds modelHolds
 }
 
 type modelLane struct {
@@ -231,7 +242,7 @@ func newModel(t *testing.T, rnd *rand.Rand, kind string) *model {
 
 // start makes the table.
 func (m *model) start() {
-	m.past.all = nil
+	m.past.all, m.holds.states = nil, nil
 	table, err := New(Config{Linger: 5 * time.Second, Gather: 20 * time.Millisecond, History: wholeHistory, Origins: []OriginConfig{
 		{Name: "mesh", SotW: m.sotw, NoResume: m.has("no-resume"), OriginVersions: m.asOrigin, PerType: m.has("per"), Guard: m.guard()},
 	}})
@@ -355,6 +366,7 @@ func visible(name string) bool {
 
 func (m *model) step() {
 	m.stepGuard()
+	m.stepHold()
 	switch k := m.rnd.IntN(100); {
 	case m.restarts() && m.rnd.IntN(150) == 0:
 		m.restart()

@@ -217,7 +217,9 @@ func (n *namedTable) newWant(name, spelt string) *entry {
 		}
 	}
 	if v := s.stateBody(e.name); v != nil && len(e.variants) == 0 {
+		s.nextRev() // the shard may be a new one, and its history goes on
 		n.hold(e, v)
+		s.expiring.track(expiringKey{name: e.name}, e.variants)
 	}
 	if e.unconfirmed {
 		n.unconfirmed = true

@@ -95,8 +95,8 @@ func (c *scope) hear(held *xds.Variant, u *update, r *xds.Resource) heard {
 	if s := c.shard; s.group.config().SotW {
 		same = held != nil && c.from != nil && c.from.Version == u.Version && c.from.Server == held.From.Server
 		_, waits := s.frozen[frozenResource{c.selector, xds.Identity{Name: r.Name, Constraints: r.Constraints.Key()}}]
-		if s.group.kept() && held != nil && !waits {
-			same = true // the version is of a list of which other resources wait for the thaw
+		if s.group.kept() && held != nil {
+			same = !waits // the version is of a list of which resources wait for the thaw
 		}
 	}
 	_, ended := r.Expiry(c.shard.now)

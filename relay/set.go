@@ -214,6 +214,7 @@ func (t *set) clear() {
 	}
 	if t.needsOrigin && t.wanted() {
 		t.forget()
+		t.fill()
 	}
 	if t.wanted() {
 		return

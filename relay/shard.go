@@ -48,6 +48,8 @@ type shard struct {
 	// of which the origin has something that is not taken, which is of that Digest (freeze.go)
 	frozen   map[frozenResource]xds.Digest
 	frozenAt time.Time // when that has changed last
+	// errorsCut: a hold has ended errors that the origin does not state again on its present stream
+	errorsCut bool
 
 	unrequested uint64   // resources that matched no subscription (RELAY-28)
 	unanswered  uint64   // names a healthy origin left unanswered (ABS-5)
