@@ -95,7 +95,7 @@ func (s *shard) at(revision uint64) (x TypeAt) {
 		y := NameAt{Name: e.name, Spelt: e.spelt}
 		if was, changed := b.Was[history.Resource{Params: s.params.Key(), Name: e.name}]; changed {
 			y.Variant, y.Unknown = was.Variant, was.Unknown
-		} else if y.Unknown = e.rev > revision || e.isNew(); !y.Unknown {
+		} else if y.Unknown = s.named.since(e) > revision || e.isNew(); !y.Unknown {
 			y.Variant = e.chosen
 		}
 		x.Names = append(x.Names, y)

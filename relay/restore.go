@@ -53,6 +53,10 @@ func (t *Table) Restore(now time.Time, x TypeImage) error {
 		return fail(errors.New("the origin is not known to understand parameters by now (DYN-17)"))
 	case x.Empty():
 		return nil
+	case x.Past != nil:
+		if err := x.Past.Check(t.Revision() + 1); err != nil {
+			return fail(fmt.Errorf("its history: %w", err))
+		}
 	}
 	up, err := o.restoredNode(x.Group, x.Node, x.Identity)
 	if err != nil {
@@ -77,7 +81,6 @@ func (t *Table) Restore(now time.Time, x TypeImage) error {
 	return nil
 }
 
-// restoredNode is the node to present upstream for a group that presented the encoded node when it
 // restoredNode is the node to present upstream for a group that presented the encoded node when it
 // was recorded. The group's key is made from the same fields, and from the identity of its clients.
 // It is an error if they make another key now, since then clients are grouped in another way.
@@ -210,7 +213,8 @@ func checkBodies(x *TypeImage, vs []*xds.Variant, covers func(string) bool) erro
 func (s *shard) restore(now time.Time, x *TypeImage) {
 	s.now = now
 	rev := s.nextRev()
-	r := restoration{shard: s, receipts: map[xds.Provenance]*xds.Provenance{}, until: now.Add(max(s.linger(), leastRestored))}
+	s.named.restoredAt = rev
+	r := restoration{shard: s, past: x.Past != nil, receipts: map[xds.Provenance]*xds.Provenance{}, until: now.Add(max(s.linger(), leastRestored))}
 	for i := range x.Sets {
 		r.set(&x.Sets[i])
 	}
@@ -230,6 +234,7 @@ func (s *shard) restore(now time.Time, x *TypeImage) {
 		s.spoken()
 	}
 	s.rememberRestored(now)
+	s.restorePast(x)
 }
 
 // says reports whether the image has anything that the origin stated, and not only subscriptions.
@@ -241,6 +246,7 @@ func (x *TypeImage) says() bool {
 // restoration is the state while one image is restored.
 type restoration struct {
 	shard    *shard
+	past     bool // the history is restored, too
 	receipts map[xds.Provenance]*xds.Provenance
 	until    time.Time // the end of the linger of what no client has subscribed to by then
 }
@@ -283,7 +289,8 @@ func (r *restoration) set(x *SetImage) {
 		k, _ := s.collectionOf(x.Selector)
 		t = s.collections.set(x.Selector, x.Spelt, k)
 	}
-	for _, v := range r.bodies(x.Members, x.Response) {
+	members := r.bodies(x.Members, x.Response)
+	for _, v := range members {
 		m := t.member(v.Name)
 		m.variants = append(m.variants, v)
 		t.from = v.From
@@ -292,7 +299,7 @@ func (r *restoration) set(x *SetImage) {
 		t.offer(m, s.rev)
 	}
 	r.answered(&t.scope, x.Response)
-	t.unnoted = s.rev
+	t.unnoted = r.sinceOf(x.Since, x.Settled && !x.Retired && len(members) == len(x.Members))
 	t.settled, t.restored, t.revived = x.Settled, x.Settled, x.Retired && x.Settled
 	s.lingerUntil(&t.interest, r.until, timer{set: t})
 	t.look()
@@ -303,6 +310,9 @@ func (r *restoration) name(x *NameImage, response string) {
 	s := r.shard
 	e := s.named.newEntry(x.Name, x.Spelt)
 	variants := r.bodies(x.Variants, response)
+	if since := r.sinceOf(x.Since, !x.Retired && len(variants) == len(x.Variants)); since < s.rev {
+		s.named.remember(e, since)
+	}
 	if x.Retired {
 		e.onRetired(variants)
 		variants = nil
