@@ -21,9 +21,10 @@ type Noted struct {
 	Kind     Kind
 	// Was is what was held before, with its body if that is kept; nil: nothing.
 	Was *Version
-	// Since is the revision from which on that is known to have been held; 0: ever since what is
-	// known of the place.
+	// Since is the revision from which on that was held, if it is not that of the change before.
 	Since uint64
+	// Lost: nothing before this revision is known of the resource any more.
+	Lost uint64
 	// Is is the content from then on; zero: none.
 	Is xds.Digest
 }
@@ -95,10 +96,8 @@ func (x *record) noted() Noted {
 	r := x.resource
 	i := slices.Index(r.records, x)
 	n := Noted{
-		Seq: x.seq, Resource: r.Resource, Revision: x.revision, At: time.Unix(0, x.at), Kind: x.kind, Was: x.before(), Since: max(x.since, r.since),
-	}
-	if i > 0 {
-		n.Since = max(x.since, r.records[i-1].revision)
+		Seq: x.seq, Resource: r.Resource, Revision: x.revision, At: time.Unix(0, x.at), Kind: x.kind,
+		Was: x.before(), Since: x.since, Lost: r.since,
 	}
 	if is := r.after(i); is != nil {
 		n.Is = is.Digest

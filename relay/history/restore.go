@@ -27,8 +27,8 @@ func (p *Past) Check(revision uint64) error {
 		switch x := &p.Changes[i]; {
 		case x.Revision < last || x.Revision >= revision:
 			return fmt.Errorf("a change at revision %d comes after one at %d, before %d", x.Revision, last, revision)
-		case x.Since > x.Revision:
-			return fmt.Errorf("what was changed at revision %d is said to be held since %d", x.Revision, x.Since)
+		case max(x.Since, x.Lost) > x.Revision:
+			return fmt.Errorf("what was changed at revision %d is said to be held, or lost, since %d", x.Revision, max(x.Since, x.Lost))
 		case x.Kind > again:
 			return fmt.Errorf("a change is of the kind %d, which is not known", x.Kind)
 		default:
@@ -60,10 +60,18 @@ func (l *Log) Fit(past Past, now time.Time) Past {
 		delete(past.ended, x.Resource)
 		left[x.Resource]++
 	}
+	lost := map[Resource]uint64{}
 	past.Changes = slices.DeleteFunc(past.Changes, func(x Noted) bool {
-		left[x.Resource]--
-		return left[x.Resource] >= b.Versions
+		if left[x.Resource]--; left[x.Resource] < b.Versions {
+			return false
+		}
+		lost[x.Resource] = x.Revision
+		return true
 	})
+	for i := range past.Changes {
+		x := &past.Changes[i]
+		x.Lost = max(x.Lost, lost[x.Resource])
+	}
 	return past
 }
 
@@ -133,6 +141,7 @@ func (r *restoration) change(n *Noted) {
 		x.unkept = n.Was
 	}
 	r.add(x)
+	of.since = max(of.since, n.Lost)
 	r.ends[of] = n.Is
 	if x.kind.shown() {
 		r.log.counted(r.place.Origin).insert(x)

@@ -27,6 +27,7 @@ func (g *game) restart(rnd *rand.Rand, b Bounds) (others int) {
 	if rnd.IntN(3) == 0 {
 		g.now = g.now.Add(time.Duration(rnd.IntN(90)) * time.Second) // so some is too old
 	}
+	b.Versions = 1 + rnd.IntN(b.Versions)
 	g.Log = New(nil)
 	g.Bound(b, g.now, 0)
 	g.revision++
