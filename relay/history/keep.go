@@ -29,7 +29,8 @@ type Noted struct {
 	Is xds.Digest
 }
 
-// Seq is the number of the change that was noted last. It locks the log.
+// Seq is the number of the change that was noted last, at least 1; 0: nothing is kept. It locks the
+// log.
 func (t *Track) Seq() uint64 {
 	if !t.On() {
 		return 0

@@ -117,7 +117,7 @@ const (
 
 // New makes a log that keeps nothing before Bound.
 func New(m *metrics.Metrics) *Log {
-	return &Log{metrics: m, places: map[Place]*place{}, counts: map[string]*chart{}}
+	return &Log{metrics: m, places: map[Place]*place{}, counts: map[string]*chart{}, seq: 1}
 }
 
 // On reports whether anything is kept. It takes no lock.

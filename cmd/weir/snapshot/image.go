@@ -34,6 +34,7 @@ const (
 	setRetired  = 5
 	setMembers  = 6 // number of bodies
 	setSum      = 7 // of the marks of their records
+	setSince    = 8 // revision
 )
 
 // Fields of classItem. A member has a selector and one variant. The body is the concatenated
@@ -44,6 +45,7 @@ const (
 	itemSpelt   = 3
 	itemRetired = 5
 	itemVariant = 6 // repeated
+	itemSince   = 7 // revision; of a name
 
 	paramsPair = 1 // repeated
 	pairKey    = 1
@@ -153,7 +155,8 @@ func (y *setSummary) encode() []byte {
 	b = appendBool(b, setSettled, y.Settled && !y.lacking)
 	b = appendBool(b, setRetired, y.Retired)
 	b = appendNumber(b, setMembers, y.members)
-	return appendBytes(b, setSum, y.sum.bytes())
+	b = appendBytes(b, setSum, y.sum.bytes())
+	return appendNumber(b, setSince, y.Since)
 }
 
 // readShard decodes what shardHead encoded. The image has its sets without members, and no names.
@@ -208,6 +211,8 @@ func readSet(b []byte) (y setSummary, err error) {
 			y.Retired = f.bool()
 		case setMembers:
 			y.members = f.n
+		case setSince:
+			y.Since = f.n
 		case setSum:
 			if len(f.bytes) == 16 {
 				y.sum = sum{binary.LittleEndian.Uint64(f.bytes), binary.LittleEndian.Uint64(f.bytes[8:])}
@@ -229,6 +234,7 @@ func memberRecord(shard string, id itemID, v *xds.Variant, now, wall time.Time) 
 func nameRecord(shard string, id itemID, x *relay.NameImage, now, wall time.Time) record {
 	meta := appendText(appendText(nil, itemName, x.Name), itemSpelt, x.Spelt)
 	r := record{class: classItem, key: id.key(shard), meta: appendBool(meta, itemRetired, x.Retired)}
+	r.meta = appendNumber(r.meta, itemSince, x.Since)
 	for _, v := range x.Variants {
 		r.meta, r.body = appendVariant(r.meta, r.body, v, now, wall)
 	}
@@ -270,6 +276,8 @@ func readItem(r *record) (x itemImage, err error) {
 			x.name.Spelt = f.text()
 		case itemRetired:
 			x.name.Retired = f.bool()
+		case itemSince:
+			x.name.Since = f.n
 		case itemVariant:
 			b, n, err := readVariant(f.bytes)
 			if err != nil || n > uint64(len(rest)) {
