@@ -162,8 +162,8 @@ func (k *Keeper) sayHistory() {
 	}
 }
 
-// historyRecords yields the records of the history of a page that a file lacks which has the changes
-// up to one, in so many parts.
+// historyRecords yields the records of the history of a page that a file lacks. The file has the
+// changes up to one, in so many parts.
 func (b *book) historyRecords(p *page, saved uint64, parts int, now, wall time.Time) iter.Seq[record] {
 	return func(yield func(record) bool) {
 		h := &p.history
@@ -242,8 +242,8 @@ func (b *book) wholeHistory(p *page, now, wall time.Time) iter.Seq[record] {
 	}
 }
 
-// unsavedHistory yields what the file lacks of the history of a page. The floor is written with each
-// change of the content, since there may be none of the history.
+// unsavedHistory yields what the file lacks of the history of a page. The floor is written with
+// each change of the content, since there may be none of the history.
 func (b *book) unsavedHistory(p *page, now, wall time.Time) iter.Seq[record] {
 	return func(yield func(record) bool) {
 		h := &p.history
