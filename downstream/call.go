@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/weir-xds/weir/relay/node"
-
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
@@ -41,15 +39,15 @@ func (c *call) Err() error {
 	return context.Canceled
 }
 
-// Value implements context.Context. The values are in contexts around it: the peer, and node.ViaKey
-// if there is one.
+// Value implements context.Context. The values are in contexts around it: the peer, and the headers
+// that are read later.
 func (c *call) Value(any) any { return nil }
 
 // mostKept is the longest header, in bytes, that may stay in grpc's context while the stream lasts.
 const mostKept = 256
 
-// newCall returns the context of a new RPC, made from grpc's own.
-func newCall(ctx context.Context, p *peer.Peer, info *tap.Info) (context.Context, error) {
+// newCall returns the context of a new RPC, made from grpc's own, with these headers of it.
+func newCall(ctx context.Context, p *peer.Peer, info *tap.Info, headers ...string) (context.Context, error) {
 	for _, name := range []string{"content-type", "grpc-accept-encoding"} {
 		length := 0
 		for _, value := range info.Header[name] {
@@ -61,8 +59,17 @@ func newCall(ctx context.Context, p *peer.Peer, info *tap.Info) (context.Context
 	}
 	deadline, _ := ctx.Deadline()
 	own := peer.NewContext(&call{ctx.Done(), deadline}, p)
-	if via := info.Header[node.ViaKey]; via != nil {
-		own = metadata.NewIncomingContext(own, metadata.MD{node.ViaKey: via})
+	kept := metadata.MD(nil)
+	for _, key := range headers {
+		if values := info.Header[key]; values != nil {
+			if kept == nil {
+				kept = metadata.MD{}
+			}
+			kept[key] = values
+		}
+	}
+	if kept != nil {
+		own = metadata.NewIncomingContext(own, kept)
 	}
 	return own, nil
 }

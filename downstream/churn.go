@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
+
+	"github.com/weir-xds/weir/relay/node"
 )
 
 // churn counts what a connection asks of weir, and what it is answered. Two things end a
@@ -127,11 +129,14 @@ func (s *Server) arrive(ctx context.Context, info *tap.Info) (context.Context, e
 	if c == nil {
 		return ctx, nil
 	}
+	if s.cfg.Tiers {
+		return newCall(ctx, p, info, node.ViaKey, node.GroupKey)
+	}
 	if c.churn.over() {
 		return ctx, errCalmDown
 	}
 	s.paceHeaders(c, callerOf(p), info.Header, 0)
-	return newCall(ctx, p, info)
+	return newCall(ctx, p, info, node.ViaKey)
 }
 
 // Calls of health and reflection count as answered if they end well. Discovery streams count their

@@ -41,12 +41,20 @@ type Config struct {
 	Rules *authz.Rules
 	// LoadReports opens load-report streams at origins; nil: the service is UNIMPLEMENTED.
 	LoadReports LoadReports
+	// Tiers: the server is for this process alone, which asks it for what the tiers of an origin
+	// want of the newest (package relay, tier.go). A stream joins the group that it names in its
+	// headers, is no client, and is not ended for what is missing at the origin: the tiers' own
+	// clients wait for that.
+	Tiers bool
 	// Limits bound what clients can use.
 	Limits Limits
 	// Timing has the timeouts and delays.
 	Timing Timing
 	// Traces is told what becomes of updates that are traced; nil: nothing is.
 	Traces Traces
+	// Refused is called when a client has rejected something, once for each group that it is about,
+	// without a lock, by the goroutine that reads of the client. Nil: nobody wants to know.
+	Refused func(Refusal)
 
 	watchers *watchers // set by New
 }

@@ -68,6 +68,9 @@ func (s *session) cold(st *streamType, now time.Time) error {
 // stream goes on (FED-5).
 func (s *session) coldPart(st *streamType, sub *relay.Sub, now time.Time) error {
 	wait := s.cfg.timing.ColdWait
+	if s.cfg.tiers { // the clients of the tier wait for themselves
+		sub.ColdFrom = time.Time{}
+	}
 	if sub.ColdFrom.IsZero() || now.Before(sub.ColdFrom.Add(wait)) {
 		return nil
 	}

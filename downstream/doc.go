@@ -70,6 +70,13 @@
 // initial_resource_versions cannot distinguish variants (DYN-20), so what they state of a name that
 // comes with a locator is ignored.
 //
+// # Tiers
+//
+// With Config.Tiers the clients are groups of this process, whose own clients were judged and
+// admitted where they came in (tiers.go). No limit, rule or rate applies to their streams, and no
+// stream ends because the origin is out of reach (cmd/weir: TestTiersAreFed,
+// TestTiersWaitAsOthers).
+//
 // # Polls
 //
 // A listener with REST has an http.Server instead (rest.go). Its connections are accepted and

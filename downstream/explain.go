@@ -141,7 +141,7 @@ func (s *session) refusedFor(st *streamType, name string) *reason {
 // and not one of a stream or a type.
 func OfName(w metrics.WaitReason) bool {
 	switch w {
-	case metrics.WaitConfirm, metrics.WaitError, metrics.WaitBadPart, metrics.WaitSettle, metrics.WaitGather, metrics.WaitGuard, metrics.WaitFreeze,
+	case metrics.WaitConfirm, metrics.WaitError, metrics.WaitBadPart, metrics.WaitSettle, metrics.WaitGather, metrics.WaitGuard, metrics.WaitFreeze, metrics.WaitHold,
 		metrics.WaitHost, metrics.WaitOrigin, metrics.WaitQuarantine, metrics.WaitAsk, metrics.WaitBatch, metrics.WaitQueue, metrics.WaitConnect,
 		metrics.WaitBackoff, metrics.WaitPoll:
 		return true

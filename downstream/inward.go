@@ -66,6 +66,9 @@ func (c *framedConn) receive(b []byte) {
 // note counts what a connection sent and delays it if that is too much. bye is what the client is
 // sent when it is cut off for it.
 func (c *connection) note(in incoming, bye []byte) {
+	if c.server.cfg.Tiers {
+		return
+	}
 	now, sent := time.Now(), c.framed.frames.sent.Load()
 	over, first := c.churn.note(now, in, sent)
 	if first {

@@ -27,6 +27,11 @@ func (s *Server) refused(n *note, st *stream, session *session) {
 	who.key.conn = 0 // the next connection is the same client's
 	s.nacks.note(n.typeURL, n.nack, st, who.node)
 	s.book.refused(n, who)
+	if s.cfg.Refused != nil {
+		for _, r := range n.refusals(who.node) {
+			s.cfg.Refused(r)
+		}
+	}
 	said := n.nack.Message
 	if n.mixed {
 		said = "" // an origin is told nothing of what another has

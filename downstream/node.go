@@ -43,6 +43,9 @@ func (s *session) lookAtNode(now time.Time, in *content) error {
 // join sets the stream's node, for the life of the stream, to that of the first request (STREAM-1,
 // STREAM-2, RELAY-94).
 func (s *session) join(node *corev3.Node) error {
+	if s.cfg.tiers {
+		return s.joinTier(node)
+	}
 	of := s.cfg.allowances(&s.from)
 	node = setIn(s.assume(node), of)
 	if s.cfg.requireNodeID && node.GetId() == "" {

@@ -148,6 +148,14 @@ func (s *session) concerned(set *settings, c *relay.Change) bool {
 	if set.origin != s.cfg.origin {
 		return true
 	}
+	if c.Regrouped(s.cfg.origin) {
+		return true
+	}
+	for o := range s.others {
+		if c.Regrouped(o) {
+			return true
+		}
+	}
 	if s.authorities.many && c.Rerouted() {
 		return true
 	}

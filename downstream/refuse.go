@@ -51,6 +51,8 @@ func (s *session) judge(st *streamType, name string) (*relay.Origin, *reason) {
 // secretless is the reason why no secret of an origin is for the client; nil: some may be.
 func (s *session) secretless(o *relay.Origin) *reason {
 	switch {
+	case s.cfg.tiers: // those who want it were judged before
+		return nil
 	case o.SecretsByIdentity():
 		return s.from.unnamed(s.cfg)
 	case o.Secrets():
@@ -64,7 +66,7 @@ func (s *session) secretless(o *relay.Origin) *reason {
 func (s *session) barred(typeURL string) bool { return s.barredBy(s.cfg, typeURL) }
 
 func (s *session) barredBy(set *settings, typeURL string) bool {
-	return xds.IsSecret(typeURL) && (!set.secrets.dedicated || s.from.stranger() != nil) &&
+	return xds.IsSecret(typeURL) && !set.tiers && (!set.secrets.dedicated || s.from.stranger() != nil) &&
 		(!set.secrets.byIdentity || s.from.unnamed(set) != nil)
 }
 
@@ -103,6 +105,9 @@ func (s *session) judgeURN(st *streamType, name string) (*relay.Origin, *reason)
 	}
 	s.authorities.note(u.Authority)
 	o := s.cfg.table.Authority(u.Authority)
+	if s.cfg.tiers {
+		o = s.cfg.origin // the names of a group are its origin's
+	}
 	if o != nil && (u.Glob() || xds.DeltaOnly(st.typeURL)) {
 		s.noteDelta(o)
 	}

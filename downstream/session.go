@@ -38,6 +38,7 @@ type settings struct {
 	metrics        *metrics.Metrics
 	compression    string // "" or gzip
 	requireNodeID  bool
+	tiers          bool             // streams are of this process (tiers.go)
 	federated      bool             // names may belong to other origins
 	secrets        secretKinds      // of the origins that names may belong to
 	dedicated      map[string]bool  // type URLs (RELAY-29)
@@ -55,7 +56,7 @@ type settings struct {
 func newSettings(cfg Config, lc ListenerConfig) *settings {
 	set := &settings{
 		table: cfg.Table, origin: lc.Origin, instance: cfg.Instance, via: cfg.Via, limits: cfg.Limits, timing: cfg.Timing, metrics: cfg.Metrics,
-		federated: cfg.Table.Federated(lc.Origin), compression: lc.Compression, requireNodeID: lc.RequireNodeID, noLegacy: map[string]bool{},
+		tiers: cfg.Tiers, federated: !cfg.Tiers && cfg.Table.Federated(lc.Origin), compression: lc.Compression, requireNodeID: lc.RequireNodeID, noLegacy: map[string]bool{},
 		seed: maphash.MakeSeed(), responseHeader: &responseHeaders{}, dedicated: map[string]bool{}, assumed: lc.AssumeFeatures,
 		rules: cfg.Rules, address: lc.Address, traceID: cfg.TraceID, watchers: cfg.watchers,
 	}
@@ -84,6 +85,7 @@ type session struct {
 	// v2: the transport is v2, whose messages lack what is new in v3 (v2.go). It is set by the
 	// owner before the first request.
 	v2      bool
+	tier    string   // key of the group to join, on a stream between tiers; "": the node's
 	only    string   // the type of the service; "" on ADS, which has all types
 	pollers *pollers // of polls; nil on streams
 	id      uint64   // of the stream; 0: it has none
@@ -316,7 +318,11 @@ func (s *session) close(now time.Time) {
 		p.Close()
 	}
 	// Before the Subs, since what lingers of them depends on the group's other clients.
-	if s.group != nil {
+	switch {
+	case s.group == nil:
+	case s.cfg.tiers:
+		s.group.Unfeed(now)
+	default:
 		s.group.Release(now)
 	}
 	for _, groups := range []map[*relay.Origin]*relay.Group{s.others, s.dedicated} {

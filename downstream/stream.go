@@ -112,7 +112,9 @@ func (s *Server) serve(ln *listener, wire grpc.ServerStream, v *xds.Service, del
 	}
 	st.session = newSession(set, delta, now, relay.CallSubscriber(st.wake))
 	st.session.via = via
-	if p, ok := peer.FromContext(ctx); ok {
+	if set.tiers {
+		st.session.tiersOf(metadata.ValueFromIncomingContext(ctx, node.GroupKey))
+	} else if p, ok := peer.FromContext(ctx); ok {
 		st.peer, st.conn, st.session.from = p.Addr, connectionOf(p), callerOf(p)
 	}
 	if st.conn != nil {

@@ -35,6 +35,8 @@ var (
 	seedResults     = []string{"ok", "error", "busy", other}
 	auditResults    = []string{"clean", "drift", "postponed", other}
 	locatorFaults   = []string{"unheeded", "unconstrained", "empty_or", other}
+	canaryResults   = []string{"begun", "promoted", "stopped", "returned", "timed_out", other}
+	canaryPhases    = []string{"starting", "idle", "settling", "baking", "stopped", "paused", other}
 	driftKinds      = []string{"changed", "missing", "extra", other}
 	certRoles       = []string{"listener", "admin", "origin", "client_ca", "origin_ca", "sibling", "sibling_ca", "svid", "trust_bundle", other}
 	tlsRoles        = []string{"listener", "admin", "origin", "client_ca", "origin_ca", "sibling", "sibling_ca", "crl", "tickets", other}
@@ -160,6 +162,7 @@ var waitReasons = [waitReasonsEnd]waitReason{
 	WaitGather:     {"gather", "a change waits for the other changes of the same moment (timing.gather)"},
 	WaitGuard:      {"guard", "a removal is held back as part of a mass removal (guard.hold)"},
 	WaitFreeze:     {"freeze", "the origin is frozen, and has something else than clients have"},
+	WaitHold:       {"hold", "the group is held at a state, by a rollback or for its canaries, and the origin has something else"},
 	WaitHost:       {"host", "a virtual host was asked for on demand, and the origin has not answered"},
 	WaitColdWait:   {"cold_wait", "nothing is known yet, and no stream to the origin is open (timing.cold_wait)"},
 	WaitOrigin:     {"origin", "the origin was asked, and has not answered"},

@@ -36,6 +36,7 @@ type Metrics struct {
 	snapshotSaved prometheus.Gauge
 	snapshotLeft  *prometheus.GaugeVec
 	seeds         map[string]map[string]prometheus.Counter // by role and result
+	candidates    *prometheus.CounterVec
 	upstream      upstreamVecs
 	buildInfo     *prometheus.GaugeVec
 
@@ -112,6 +113,8 @@ func New(reg *prometheus.Registry) *Metrics {
 		}, []string{"reason"}),
 		seeds: byRole(counterVec(f, "weir_seed_transfers_total",
 			"Whole states that were sent to a sibling, or taken from one at the start.", "role", "result"), seedRoles, seedResults),
+		candidates: counterVec(f, "weir_canary_candidates_total",
+			"States that were tried on canaries first, by what became of them.", "origin", "result"),
 		upstream: newUpstreamVecs(f, reg),
 		buildInfo: f.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "weir_build_info", Help: "Always 1; the labels say which build this is.",

@@ -34,6 +34,11 @@ var catalogue = map[string]string{
 	"weir_upstream_unmatched_variants_total":      "origin,type",
 	"weir_upstream_rejected_resources_total":      "origin,type",
 	"weir_upstream_quarantines_total":             "origin,type",
+	"weir_canary_candidates_total":                "origin,result",
+	"weir_canary_groups":                          "origin,phase",
+	"weir_canary_held_resources":                  "origin",
+	"weir_canary_undecided_groups":                "origin",
+	"weir_canary_candidate_timestamp_seconds":     "origin",
 	"weir_audits_total":                           "origin,result",
 	"weir_drift_resources_total":                  "kind,origin,type",
 	"weir_ttl_expirations_total":                  "origin,type",
@@ -124,8 +129,9 @@ var closed = map[string][]string{
 	"older":   {"0s", "1s", "5s", "15s", "30s", "1m", "5m", "15m", "1h"},
 	"result": {
 		"ok", "error", "live", "stale", "retired", "absent", "miss", "mismatch", "clean", "drift", "postponed", "changed", "unchanged", "unresolved",
-		"no_descriptor", "refused", "allowed", "denied", "ended", "busy", "other",
+		"no_descriptor", "refused", "allowed", "denied", "ended", "busy", "begun", "promoted", "stopped", "returned", "timed_out", "other",
 	},
+	"phase": {"starting", "idle", "settling", "baking", "stopped", "paused", "other"},
 	"field": {
 		"node_type", "cluster", "locality", "user_agent_version", "metadata.NAMESPACE", "metadata.CLUSTER_ID", "metadata.LABELS", "metadata.app", "other",
 	},
@@ -163,6 +169,7 @@ func exercise(m *Metrics) {
 		m.HistoryDropped(s, 2)
 		m.LimitRejection(s)
 		m.Decided(s, 2)
+		m.CanaryCandidate("mesh", s)
 		o := m.Origin("mesh")
 		o.Type(s).Nack()
 		o.Type(s).Unrequested(1)
@@ -212,7 +219,9 @@ func exercise(m *Metrics) {
 	m.Gauges(func() Picture {
 		types := []TypePicture{{Type: clusterURL}, {Type: junk}, {Type: ""}, {Type: "\xff"}, {Type: "leds"}}
 		p := Picture{
-			Origins:      []OriginPicture{{Origin: "mesh", Types: types, Differing: map[string]int{junk: 1, "cluster": 1}}},
+			Origins: []OriginPicture{{
+				Origin: "mesh", Types: types, Differing: map[string]int{junk: 1, "cluster": 1}, Canary: &CanaryPicture{Groups: map[string]int{junk: 1, "idle": 1}},
+			}},
 			CRLDue:       time.Unix(4, 0),
 			Certificates: map[string]time.Time{"listener": time.Unix(1, 0), junk: time.Unix(2, 0), "\xff": time.Unix(3, 0)},
 			Dialects: []DialectPicture{

@@ -74,6 +74,7 @@ type OriginPicture struct {
 	ParameterSets int
 	Stale         int // entries served without an open upstream stream
 	Frozen        bool
+	Canary        *CanaryPicture // nil: it has no canaries
 	Types         []TypePicture
 }
 
@@ -138,7 +139,7 @@ var (
 		cacheStale, cacheRetired, cacheEntries, cacheBytes, guardHeld, upstreamFrozen, upstreamFrozenChanges,
 		connections, downstreamStreams, downstreamSubs, downstreamUnsynced, downstreamOlder, downstreamLag, waiting,
 		historyBytes, historyVersions, memoryUsed, memoryLimit,
-		certificateExpiry, crlDue,
+		certificateExpiry, crlDue, canaryGroups, canaryHeld, canaryUndecided, canarySince,
 	}
 )
 
@@ -240,6 +241,9 @@ func (s sample) addOrigin(o *OriginPicture) {
 	s.sum(views, float64(o.Views), o.Origin)
 	s.sum(parameterSets, float64(o.ParameterSets), o.Origin)
 	s.sum(cacheStale, float64(o.Stale), o.Origin)
+	if o.Canary != nil {
+		s.addCanary(o.Origin, o.Canary)
+	}
 	for _, t := range o.Types {
 		short := ShortName(t.Type)
 		s.sum(upstreamSubscriptions, float64(t.Subscriptions), o.Origin, short)

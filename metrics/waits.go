@@ -49,6 +49,7 @@ const (
 	WaitGather
 	WaitGuard
 	WaitFreeze
+	WaitHold
 	WaitHost
 	WaitColdWait
 	WaitOrigin

@@ -20,7 +20,7 @@ const mostAbsences = 5000
 // anything, if there are many. rest is the response without them. It locks the store, for stepNames
 // names at a time.
 func (k *store) absentOf(u *update, lane laneIndex, gen uint32) (rest *update, absent []string) {
-	cfg := k.group.origin.config()
+	cfg := k.group.config()
 	if len(u.Removed) <= shareNames || u.Full || u.Bad || cfg.SotW || cfg.TP2 || xds.DeltaOnly(k.typeURL) {
 		// a virtual host may be spoken of in several ways (ALIAS-5), and a variant, too
 		return u, nil

@@ -289,7 +289,7 @@ func (n *namedTable) notice(a *Applied, r *xds.Resource, gen uint32) bool {
 			continue
 		}
 		if len(e.variants) > 0 && n.freezes().Changes() {
-			n.markFrozen(xds.Identity{Name: e.name, Constraints: r.Constraints.Key()})
+			n.markFrozen(xds.Identity{Name: e.name, Constraints: r.Constraints.Key()}, xds.Digest{})
 			a.Waiting++
 			continue
 		}

@@ -80,7 +80,7 @@ func (l *Lane) Apply(now time.Time, response *xds.Update) (a Applied, ok bool) {
 
 // take applies a response, or a share of one.
 func (l *Lane) take(now time.Time, k *store, gen uint32, u *update, a *Applied) {
-	cfg := l.group.origin.config()
+	cfg := l.group.config()
 	from := &xds.Provenance{
 		TypeURL: u.TypeURL, Among: l.group.origin.sharing, Server: uint8(l.server.Load()), Version: u.Version,
 		Shown: cfg.OriginVersions, Canonical: cfg.CanonicalHash, Came: now.UnixNano(),
@@ -91,7 +91,7 @@ func (l *Lane) take(now time.Time, k *store, gen uint32, u *update, a *Applied) 
 
 // makeBodies makes the bodies of a response's resources, or finds those that are held already.
 func (x *arrival) makeBodies(a *Applied) {
-	u, from, cfg, made := x.u, x.from, x.lane.group.origin.config(), x.bodies
+	u, from, cfg, made := x.u, x.from, x.lane.group.config(), x.bodies
 	bodies := make([]*xds.Variant, len(u.Resources))
 	for i := range u.Resources {
 		r := &u.Resources[i]
@@ -123,7 +123,7 @@ func (x *arrival) apply(a *Applied) {
 	k.mu.Lock()
 	k.spoken()
 	k.apply(a, x.came, u, x.bodies, l.index, x.gen, x.from)
-	if a.Changed > before && traces.draws() { // before any client can take it
+	if a.Changed > before && l.group.behind.Load() == 0 && traces.draws() { // before any client can take it; a tier draws for itself
 		traces.add(&Traced{
 			Source: l.group, TypeURL: u.TypeURL, Version: u.Version, Came: x.came, Revision: x.from.Revision,
 			Resources: len(u.Resources), Removed: len(u.Removed), Changed: a.Changed - before,

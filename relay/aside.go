@@ -54,7 +54,7 @@ func (l *Lane) Suspicion() <-chan struct{} { return l.suspicion }
 // whole: the probe is on a new stream.
 func (l *Lane) Probe(now time.Time, whole bool) (p *Probe) {
 	gen := l.gen.Load()
-	if gen == 0 || !l.group.origin.config().SotW {
+	if gen == 0 || !l.group.config().SotW {
 		return nil
 	}
 	oldest := time.Time{}
@@ -132,7 +132,7 @@ func (n *namedTable) suspects(gen uint32, now time.Time) (es []*entry) {
 // suspectLater sets the timer for names that were just asked.
 func (n *namedTable) suspectLater(i laneIndex, gen uint32, now time.Time) {
 	s := n.shard
-	if s.group.origin.config().SotW && s.harmlessGen != gen {
+	if s.group.config().SotW && s.harmlessGen != gen {
 		s.push(timer{at: now.Add(suspectAfter), kind: suspectNames, shard: s, lane: s.lane(i), gen: gen})
 	}
 }
@@ -307,7 +307,7 @@ func (n *namedTable) harmless(u *update, gen uint32, now time.Time) {
 
 // noteLeftOut notes the endpoints of a Cluster that an origin's list leaves out.
 func (k *store) noteLeftOut(vs []*xds.Variant) {
-	if !k.group.origin.config().SotW || k.typeURL != xds.ClusterType {
+	if !k.group.config().SotW || k.typeURL != xds.ClusterType {
 		return
 	}
 	for _, v := range vs {

@@ -100,7 +100,7 @@ func (l *Lane) Urgent() bool {
 // would be too long (RELAY-41). Then members that the stream does not mention are swept.
 func (s *shard) initial(lane laneIndex, now time.Time, each func(add func(*xds.Variant) bool)) map[string]string {
 	// DYN-20: such an origin is asked by locators alone.
-	if cfg := s.group.origin.config(); cfg.NoResume || cfg.SotW || s.lane(lane).fresh.Load() || cfg.TP2 {
+	if cfg := s.group.config(); cfg.NoResume || cfg.SotW || s.lane(lane).fresh.Load() || cfg.TP2 {
 		return nil
 	}
 	initial, size, server := map[string]string{}, 0, uint8(s.lane(lane).server.Load())

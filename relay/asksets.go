@@ -77,7 +77,7 @@ func (s *shard) starName() Name { return Name{Name: xds.Wildcard, Params: s.para
 // lists are whole. There the next list has the members, and if that list was made before this map
 // was asked (askedLast), it could not take away what was removed meanwhile.
 func (s *shard) seedStar(gen uint32) {
-	if cfg := s.group.origin.config(); cfg.SotW && cfg.absenceDeletes(s.typeURL) {
+	if cfg := s.group.config(); cfg.SotW && cfg.absenceDeletes(s.typeURL) {
 		return
 	}
 	seeded := map[*member]bool{}
@@ -300,7 +300,7 @@ func (t *set) noteAsked(gen uint32, now time.Time, sweep bool) {
 	}
 	sweep = sweep || t.revived
 	t.sweepGen, t.sweepFirst, t.sweepAll = 0, time.Time{}, sweep
-	if (sweep && t.members.len() > 0 || len(t.nameErrors.byName)+len(t.refetch) > 0) && !t.shard.group.origin.config().SotW {
+	if (sweep && t.members.len() > 0 || len(t.nameErrors.byName)+len(t.refetch) > 0) && !t.shard.group.config().SotW {
 		t.sweepGen = gen
 	}
 }

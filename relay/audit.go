@@ -68,7 +68,7 @@ func (l *Lane) Audit(typeURL string, all bool) (a *Audit, asks []Ask) {
 			asks = k.preview(l, all)
 			a = &Audit{
 				lane: l, store: k, gen: gen, wild: len(asks) > 0 && asks[0].Wildcard,
-				from:  &xds.Provenance{TypeURL: typeURL, Canonical: k.group.origin.config().CanonicalHash},
+				from:  &xds.Provenance{TypeURL: typeURL, Canonical: k.group.config().CanonicalHash},
 				heard: map[auditKey]xds.Digest{}, sets: map[string]*constraints.Set{}, unsure: map[string]bool{},
 			}
 		}
@@ -203,7 +203,7 @@ func (a *Audit) compare() (found map[auditKey]difference, ok bool) {
 // compareShard calls compare with all that is held for one parameter map. ok is false if it
 // is not at rest, or holds what it does on purpose.
 func (a *Audit) compareShard(s *shard, compare func(v *xds.Variant, whole bool)) (ok bool) {
-	cfg := s.group.origin.config()
+	cfg := s.group.config()
 	held, _ := s.guarded()
 	ok = held == 0
 	wholeSet := !cfg.SotW || cfg.absenceDeletes(s.typeURL)

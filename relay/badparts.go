@@ -25,7 +25,7 @@ func (t *set) note(u *update) {
 	if t.firm {
 		return
 	}
-	if t.shard.group.origin.config().SotW {
+	if t.shard.group.config().SotW {
 		*x = badParts{} // it lists all there is
 	}
 	if x.bad = u.Bad; u.Bad {

@@ -38,7 +38,7 @@ type restoredSet struct {
 // rememberRestored records what `*` was restored with. It is kept until clients have had time to
 // come back.
 func (s *shard) rememberRestored(now time.Time) {
-	if s.typeURL != xds.ClusterType || !s.star.restored || s.star.revived || s.group.origin.config().OriginVersions {
+	if s.typeURL != xds.ClusterType || !s.star.restored || s.star.revived || s.group.config().OriginVersions {
 		return
 	}
 	x, all := &restoredSet{members: make([]*xds.Variant, 0, s.star.members.len())}, xds.Sum{}

@@ -7,6 +7,7 @@ import (
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay/gate"
 	"github.com/weir-xds/weir/relay/history"
+	"github.com/weir-xds/weir/relay/node"
 )
 
 // Config of a Table. It is not modified after New or Prepare.
@@ -115,6 +116,9 @@ type OriginConfig struct {
 	// AbsenceKeeps lists types of which a SotW response to `*` may leave out what there still is:
 	// absence from it deletes nothing (RELAY-11).
 	AbsenceKeeps []string
+	// Urgent are the types whose changes pass although a group is held (Origin.Hold); nil: those of
+	// endpoints and secrets.
+	Urgent []string
 	// NACKReport: the origin is told what clients reject of it (RELAY-35).
 	NACKReport bool
 	// TP2: the origin understands resource_locators, so it may be sent dynamic parameters (DYN-17).
@@ -126,6 +130,9 @@ type OriginConfig struct {
 	// IgnoreParams: the parameters of clients are dropped instead of refused, as nothing the origin
 	// has depends on them (DYN-18). It needs an origin that is not TP2.
 	IgnoreParams bool
+	// Canary says which clients are canaries. Clients are then in tiers (tier.go). Nil: none is,
+	// and there are no tiers.
+	Canary *node.Canary
 	// Share: parameter maps may share one upstream subscription while a live variant matches them
 	// all (RELAY-69). It needs TP2.
 	Share bool

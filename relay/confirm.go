@@ -42,13 +42,13 @@ func (r *record) heldBack() bool {
 func (n *namedTable) answersSoon(e *entry) bool {
 	l := n.shard.lane(n.lane)
 	gen := l.gen.Load()
-	return n.shard.group.origin.config().SotW && gen != 0 && l.heard.Load() == gen && !e.isMute() && (!e.asksOn(gen) || !e.answeredOn(gen))
+	return n.shard.group.config().SotW && gen != 0 && l.heard.Load() == gen && !e.isMute() && (!e.asksOn(gen) || !e.answeredOn(gen))
 }
 
 // notSoon is called when the stream has ended on which names were about to be answered. Clients
 // that wait for them are sent what was restored.
 func (n *namedTable) notSoon(l *Lane) {
-	if !n.shard.group.origin.config().SotW || n.shard.lane(n.lane) != l {
+	if !n.shard.group.config().SotW || n.shard.lane(n.lane) != l {
 		return
 	}
 	for _, e := range n.entries {

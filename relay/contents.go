@@ -18,6 +18,8 @@ type Content struct {
 
 	lane *Lane
 	from *xds.Provenance // of the response that Report is about; nil: there is none
+	body *xds.Variant    // nil: it is not known, or the list
+	set  bool            // the client has it from a set
 }
 
 // mostChanges is how far a set, or a list of names, is looked through for the only resource of an
@@ -153,11 +155,9 @@ func (s *Sub) contentOf(r *record) Content {
 
 // content describes a resource of the answer. set: the client has it from a set, and not by name.
 func (s *Sub) content(body *xds.Variant, name string, set bool) Content {
-	k, g := s.shard.store, s.shard.group
-	c, scope := Content{Name: name, Origin: g.origin.Name(), Group: g.Key()}, &s.shard.named.scope
-	if c.lane = k.lane(s.shard.named.lane); set {
-		c.lane, scope = k.lane(mainLane), &s.shard.star.scope
-	}
+	g := s.shard.group
+	c := Content{Name: name, Origin: g.origin.Name(), Group: g.Key(), body: body, set: set}
+	c.lane = s.shard.laneOf(set)
 	if body == nil {
 		return c
 	}
@@ -168,24 +168,101 @@ func (s *Sub) content(body *xds.Variant, name string, set bool) Content {
 	if body.From.Fallback {
 		return c
 	}
-	if c.from = body.From; xds.FullState(s.typeURL) && g.origin.config().SotW && len(scope.guard.held) == 0 {
-		c.from = xds.Newer(c.from, scope.from) // each list has all that there is
-	}
+	c.from = s.shard.lastSaid(body, set)
 	return c
+}
+
+// laneOf is the lane that brings a set, or names.
+func (s *shard) laneOf(set bool) *Lane {
+	if set {
+		return s.lane(mainLane)
+	}
+	return s.lane(s.named.lane)
+}
+
+// lastSaid is of the response that said last what a body is, of a set or by name.
+func (s *shard) lastSaid(body *xds.Variant, set bool) *xds.Provenance {
+	scope := &s.named.scope
+	if set {
+		scope = &s.star.scope
+	}
+	if xds.FullState(s.typeURL) && s.group.config().SotW && len(scope.guard.held) == 0 {
+		return xds.Newer(body.From, scope.from) // each list has all that there is
+	}
+	return body.From
+}
+
+// atOrigin is where the origin brought what a client of a tier rejected: the lane of the newest
+// tier, and the response there. What was given to the tier when it was held has the response with
+// it. Of what the tier asked for, the newest has the same body; nil: it has another by now. It
+// locks the newest tier's group, and then its store.
+func (c *Content) atOrigin() (*Lane, *xds.Provenance) {
+	g := c.lane.group
+	k := g.newest.store(c.from.TypeURL)
+	if k == nil {
+		return nil, nil
+	}
+	given := c.from
+	if g.origin.Servers()[given.Server] == TierServer {
+		given = nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, s := range k.all {
+		if c.body == nil {
+			break
+		}
+		set, by := s.same(c.body)
+		if by != nil {
+			return s.laneOf(set), s.lastSaid(by, set)
+		}
+	}
+	if len(k.all) == 0 {
+		return nil, nil
+	}
+	return k.all[0].laneOf(c.set), given
+}
+
+// same is the body that the shard has, of a set or by name, if it is the same as that of another
+// group; nil: it has none such.
+func (s *shard) same(body *xds.Variant) (set bool, same *xds.Variant) {
+	look := func(vs []*xds.Variant) bool {
+		v := find(vs, body.Constraints.Key())
+		if v != nil && v.Digest == body.Digest {
+			same = v
+		}
+		return same != nil
+	}
+	if m := s.star.members.get(body.Name); m != nil && look(m.variants) {
+		return true, same
+	}
+	if e := s.named.entries[xds.NameKey(body.Name)]; e != nil {
+		look(e.variants)
+	}
+	return false, same
 }
 
 // Report notes for the origin that a client rejected this (RELAY-35), unless the origin is not to
 // be told. The client is told apart from others by a hash. It locks the lane.
 func (c *Content) Report(now time.Time, client uint64, message string) {
-	if c.from == nil || !c.lane.Reporting() {
+	if c.from == nil {
 		return
 	}
-	c.lane.mu.Lock()
-	isNew := c.lane.reports.note(now, Report{
-		TypeURL: c.from.TypeURL, Came: c.from.Came, Version: c.from.Version, Resource: c.Name, Message: message,
+	l, from := c.lane, c.from
+	if l.group.newest != nil {
+		if l, from = c.atOrigin(); from == nil {
+			return
+		}
+	}
+	if !l.Reporting() {
+		return
+	}
+	l.mu.Lock()
+	isNew := l.reports.note(now, Report{
+		TypeURL: from.TypeURL, Came: from.Came, Version: from.Version, Resource: c.Name, Message: message,
 	}, client)
-	c.lane.mu.Unlock()
+	l.mu.Unlock()
 	if isNew {
-		signal(c.lane.wake)
+		signal(l.wake)
 	}
 }

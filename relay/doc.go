@@ -60,6 +60,10 @@
 // node, so a fleet whose members differ in them alone is one group (TestMappedFieldsLeaveTheGroup).
 // No other origin is sent any map (TestParams).
 //
+// With canaries (OriginConfig.Canary) the clients of one key are two groups, and a third, which has
+// no clients, asks the origin for both (tier.go; TestTiers, TestTiersEnd). Those two are held from
+// the start (hold.go): what the origin changes reaches them when somebody says so.
+//
 // All types of a group share its lanes, unless the origin is spoken to in a service for each type
 // (xds/service.go): then each type has two of its own from the start.
 //

@@ -1,6 +1,8 @@
 package relay
 
 import (
+	"slices"
+
 	"github.com/weir-xds/weir/constraints"
 	"github.com/weir-xds/weir/relay/history"
 	"github.com/weir-xds/weir/relay/xds"
@@ -10,11 +12,17 @@ import (
 // since undone. Revisions of all types of a group compare, so what is found for one revision is one
 // state of the group.
 
+// What nobody had asked for then is in it as it was known first: the origin had it or not, and
+// nearer than that nobody knows. So a client that asks for another name makes nothing of the past
+// unknown. Unknown is what nothing was ever said of, what must not be cached (RELAY-9), and what
+// the history has lost.
+
 // TypeAt is what one type of a group was, for one parameter map. What nobody subscribes to now is
 // left out. What clients are given now is in it as it is, secrets included.
 type TypeAt struct {
 	TypeURL string
 	Params  constraints.Params
+	Aside   bool // it is no configuration (configures)
 	Unknown bool // all of it is: the revision is before what is kept
 	Sets    []SetAt
 	Names   []NameAt
@@ -24,7 +32,9 @@ type TypeAt struct {
 type SetAt struct {
 	Selector string
 	Spelt    string
-	Unknown  bool           // it was not held then, or not whole
+	Unknown  bool           // all of it is
+	Lost     bool           // something of it is not known any more
+	Late     bool           // nobody had asked for it then, or it was not whole
 	Members  []*xds.Variant // in no order
 	Lacks    []string       // members of which it is not known whether, and what, they were
 }
@@ -33,26 +43,16 @@ type SetAt struct {
 type NameAt struct {
 	Name    string
 	Spelt   string
-	Unknown bool         // nobody had asked for it then, as far as that is known, or its body is not kept
+	Unknown bool
+	Lost    bool         // it is not known any more
+	Late    bool         // nobody had asked for it then, as far as that is known
 	Variant *xds.Variant // nil: there was none, or it is not known
 }
 
-// Whole reports whether all of it is known.
+// Whole reports whether nothing of it was lost, or it does not matter.
 func (t *TypeAt) Whole() bool {
-	if t.Unknown {
-		return false
-	}
-	for i := range t.Sets {
-		if t.Sets[i].Unknown || len(t.Sets[i].Lacks) > 0 {
-			return false
-		}
-	}
-	for i := range t.Names {
-		if t.Names[i].Unknown {
-			return false
-		}
-	}
-	return true
+	return t.Aside || !t.Unknown && !slices.ContainsFunc(t.Sets, func(x SetAt) bool { return x.Lost }) &&
+		!slices.ContainsFunc(t.Names, func(x NameAt) bool { return x.Lost })
 }
 
 // At is what the group of a key held at a revision; false: there is no such group. The lock of a
@@ -74,10 +74,9 @@ func (o *Origin) At(group string, revision uint64) (types []TypeAt, known bool) 
 func (s *shard) at(revision uint64) (x TypeAt) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	place := history.Place{Origin: s.group.origin.name, Group: s.group.key, TypeURL: s.typeURL}
-	b := s.table().past.Before(place, s.params.Key(), revision)
-	x = TypeAt{TypeURL: s.typeURL, Params: s.params, Unknown: revision < b.Floor}
-	if x.Unknown {
+	x = TypeAt{TypeURL: s.typeURL, Params: s.params, Aside: !s.configures()}
+	b := s.table().past.Before(s.past.Place(), s.params.Key(), revision, s.late(revision))
+	if x.Unknown = revision < max(b.Floor, s.group.begun); x.Unknown {
 		return x
 	}
 	gone := map[string][]history.Resource{} // members of sets that may be members no more
@@ -87,29 +86,59 @@ func (s *shard) at(revision uint64) (x TypeAt) {
 		}
 	}
 	s.sets(func(t *set) {
-		if t.wanted() || t.members.len() > 0 {
+		if t.isHeld() {
 			x.Sets = append(x.Sets, t.at(revision, b.Was, gone[t.selector]))
 		}
 	})
 	for _, e := range s.named.entries {
-		y := NameAt{Name: e.name, Spelt: e.spelt}
-		if was, changed := b.Was[history.Resource{Params: s.params.Key(), Name: e.name}]; changed {
-			y.Variant, y.Unknown = was.Variant, was.Unknown
-		} else if y.Unknown = s.named.since(e) > revision || e.isNew(); !y.Unknown {
-			y.Variant = e.chosen
-		}
-		x.Names = append(x.Names, y)
+		x.Names = append(x.Names, s.nameAt(e, revision, b.Was))
 	}
 	return x
 }
 
+// late are the sets that nobody had asked for at a revision, and from which on they are known.
+func (s *shard) late(revision uint64) (since map[string]uint64) {
+	s.sets(func(t *set) {
+		if t.unnoted > revision {
+			if since == nil {
+				since = map[string]uint64{}
+			}
+			since[t.selector] = t.unnoted
+		}
+	})
+	return since
+}
+
+// nameAt is what a name held at a revision.
+func (s *shard) nameAt(e *entry, revision uint64, was map[history.Resource]history.Held) NameAt {
+	x := NameAt{Name: e.name, Spelt: e.spelt}
+	if held, changed := was[history.Resource{Params: s.params.Key(), Name: e.name}]; changed {
+		x.Variant, x.Unknown, x.Lost, x.Late = held.Variant, held.Unknown, held.Lost, held.Late
+		return x
+	}
+	if x.Unknown = !e.isKept(); !x.Unknown {
+		x.Variant, x.Late = e.chosen, s.named.since(e) > revision
+	}
+	return x
+}
+
+// isKept reports whether what is known of the name now is a part of a state.
+func (st *state) isKept() bool { return !st.isNew() && (st.chosen == nil || !st.chosen.DoNotCache) }
+
 // isNew reports whether nothing was ever said of the name, so that it may have been asked just now.
 func (st *state) isNew() bool { return st.chosen == nil && st.absence == notAbsent }
 
+// isHeld reports whether the group holds the set, or would.
+func (t *set) isHeld() bool { return t.wanted() || t.members.len() > 0 }
+
+// isKept reports whether the set is known now as a whole, and may be cached, so that it is a part
+// of a state.
+func (t *set) isKept() bool { return t.settled && len(t.uncached) == 0 && !t.needsOrigin }
+
 // at is what the set held at a revision. changed are its members in was.
 func (t *set) at(revision uint64, was map[history.Resource]history.Held, changed []history.Resource) (x SetAt) {
-	x = SetAt{Selector: t.selector, Spelt: t.spelt, Unknown: revision < t.unnoted}
-	if x.Unknown {
+	x = SetAt{Selector: t.selector, Spelt: t.spelt, Lost: revision < t.lost, Late: revision < t.unnoted}
+	if x.Unknown = x.Lost || !t.isKept(); x.Unknown {
 		return x
 	}
 	x.Members = make([]*xds.Variant, 0, t.members.len())
@@ -127,7 +156,7 @@ func (t *set) at(revision uint64, was map[history.Resource]history.Held, changed
 	for _, r := range changed {
 		switch held := was[r]; {
 		case held.Unknown:
-			x.Lacks = append(x.Lacks, r.Name)
+			x.Lacks, x.Lost = append(x.Lacks, r.Name), x.Lost || held.Lost
 		case held.Variant != nil:
 			x.Members = append(x.Members, held.Variant)
 		}

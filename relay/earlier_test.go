@@ -122,6 +122,11 @@ func (p *pastStates) check(t *Table, rnd *rand.Rand, whole bool) (wrong string) 
 	for _, o := range t.Origins() {
 		for _, g := range o.groupList() {
 			p.group = g
+			if rnd.IntN(4) == 0 {
+				if wrong := rowsDiffer(o, g); wrong != "" {
+					return wrong
+				}
+			}
 			types, _ := o.At(g.key, x.revision)
 			known := p.known
 			for i := range types {
@@ -147,7 +152,7 @@ func (p *pastStates) compare(x *pastState, at *TypeAt, whole bool) string {
 	key := pastKey{typeURL: at.TypeURL, params: at.Params.Key()}
 	for _, set := range at.Sets {
 		key := key
-		if key.set = set.Selector; set.Unknown {
+		if key.set = set.Selector; set.Unknown || set.Late {
 			p.unknown++
 			continue
 		}
@@ -177,7 +182,7 @@ func (p *pastStates) compare(x *pastState, at *TypeAt, whole bool) string {
 		var got xds.Digest
 		switch {
 		// what must not be cached goes with its last client, at no revision
-		case n.Unknown, !subscribed, x.uncached[key], x.entries[key] != p.entryOf(key):
+		case n.Unknown, n.Late, !subscribed, x.uncached[key], x.entries[key] != p.entryOf(key):
 			p.unknown++
 			continue
 		case n.Variant != nil:
@@ -192,3 +197,28 @@ func (p *pastStates) compare(x *pastState, at *TypeAt, whole bool) string {
 
 // wholeHistory are bounds that no model reaches.
 var wholeHistory = history.Bounds{Versions: 1 << 20, Bytes: 1 << 30, Age: 1 << 60}
+
+// rowsDiffer compares the states that are listed of a group with what it held at their revisions.
+// Nothing happens meanwhile.
+func rowsDiffer(o *Origin, g *Group) string {
+	rows := o.States(g.key, 10_000)
+	if len(rows) == 0 || !rows[0].Present {
+		return fmt.Sprintf("the present state is none of %+v", rows)
+	}
+	for i, row := range rows {
+		at, _ := o.StateAt(g.key, row.Revision)
+		if i > 0 && row.Revision >= rows[i-1].Revision {
+			return fmt.Sprintf("the states are not in order: %+v", rows)
+		}
+		if row.Whole != at.Whole() || row.Whole && row.ID != at.ID(o) {
+			return fmt.Sprintf("of %d states the one at %d is said to be %+v, and was %s, whole %v", len(rows), row.Revision, row, at.ID(o), at.Whole())
+		}
+		if row.Added+row.Changed+row.Removed == 0 && i < len(rows)-1 && rows[i+1].Whole {
+			return fmt.Sprintf("nothing changed with %+v", row)
+		}
+	}
+	if now, _ := o.Capture(g.key); rows[0].ID != now.ID(o) {
+		return fmt.Sprintf("the present state is said to be %+v, and is %s", rows[0], now.ID(o))
+	}
+	return ""
+}

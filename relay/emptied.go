@@ -23,7 +23,7 @@ const maxOrphans = 10_000
 // empties are the names of endpoints that a response empties. What has a TTL must not outlive it,
 // and is left alone. It locks the store.
 func (x *arrival) empties() (names map[string]bool) {
-	if x.u.TypeURL != xds.EndpointType || x.lane.group.origin.frozen.Load() != nil {
+	if x.u.TypeURL != xds.EndpointType || x.lane.group.kept() {
 		return nil
 	}
 	for i := range x.u.Resources {

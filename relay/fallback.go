@@ -109,7 +109,7 @@ func (o *Origin) Fallback() string {
 // fallback is the fallback content of the type, if it may stand in; nil: it may not.
 func (k *store) fallback() *fallbackType {
 	f := k.group.origin.fallback.Load()
-	if f == nil || k.heard || !k.group.origin.Serves(k.typeURL) {
+	if f == nil || k.group.tier != Newest || k.heard || !k.group.origin.Serves(k.typeURL) {
 		return nil
 	}
 	return f.of(Place{k.group.key, k.typeURL})
@@ -140,7 +140,7 @@ func (n *namedTable) fallbackOf(name string) []*xds.Variant {
 // set is empty. There is none where the origin's answers never remove a member: the members could
 // not be taken back.
 func (t *set) fallbackMembers() (vs []*xds.Variant) {
-	if cfg := t.shard.group.origin.config(); cfg.SotW && !cfg.absenceDeletes(t.shard.typeURL) {
+	if cfg := t.shard.group.config(); cfg.SotW && !cfg.absenceDeletes(t.shard.typeURL) {
 		return nil
 	}
 	of := t.shard.fallback()

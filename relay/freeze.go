@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"slices"
 	"time"
 
 	"github.com/weir-xds/weir/relay/gate"
@@ -34,12 +35,18 @@ func (o *Origin) Unfreeze() bool {
 		return false
 	}
 	for _, g := range o.groupList() {
+		if g.kept() {
+			continue // by a hold
+		}
 		for _, s := range *g.all.Load() {
 			s.thaw()
 		}
 	}
 	return true
 }
+
+// kept reports whether clients are kept at what they have: by a freeze of the origin, or by a hold.
+func (g *Group) kept() bool { return g.origin.frozen.Load() != nil || g.hold.Load() != nil }
 
 // thaw has the origin asked again for what waits. It locks the shard.
 func (s *shard) thaw() {
@@ -54,14 +61,38 @@ func (s *shard) thaw() {
 	}
 }
 
-// freezes is which parts of a response have to wait while the origin is frozen.
+// freezes is which parts of a response have to wait while the origin is frozen, or the group held.
 func (c *scope) freezes() (none gate.Waits) {
-	if c.shard.group.origin.frozen.Load() == nil {
+	if !c.shard.group.kept() {
 		return none
 	}
 	of := c.of.subject()
-	of.Class = freezeClass(c.shard.typeURL)
+	of.Class = c.shard.class()
 	return of.Waits()
+}
+
+// class is that of the type with regard to a freeze, or a hold, for which it is configured what is
+// urgent.
+func (s *shard) class() gate.Class {
+	if s.group.hold.Load() != nil {
+		return s.group.origin.holdClass(s.typeURL)
+	}
+	return freezeClass(s.typeURL)
+}
+
+// holdClass is the class of a type with regard to a hold.
+func (o *Origin) holdClass(typeURL string) gate.Class {
+	urgent := o.config().Urgent
+	is := func(t string) bool { return slices.Contains(urgent, t) }
+	switch {
+	case urgent == nil:
+		return freezeClass(typeURL)
+	case typeURL == xds.LbEndpointType && is(xds.EndpointType):
+		return gate.CollectionMembers
+	case is(typeURL), typeURL == xds.EndpointTypeV2 && is(xds.EndpointType):
+		return gate.Moving
+	}
+	return gate.Settings
 }
 
 // freezeClass is the class of a type with regard to a freeze.
@@ -74,6 +105,14 @@ func freezeClass(typeURL string) gate.Class {
 	}
 	return gate.Settings
 }
+
+// configures reports whether resources of a type are a part of the states of a group. Urgent types
+// are none, since they follow the running system, and secrets are none.
+func (o *Origin) configures(typeURL string) bool {
+	return o.holdClass(typeURL) == gate.Settings && !xds.IsSecret(typeURL)
+}
+
+func (k *store) configures() bool { return k.group.origin.configures(k.typeURL) }
 
 // frozenResource is a resource of a set, or one had by name if selector is empty, of which the
 // origin has something else than the table. What is the same in one of them says nothing of the
@@ -88,12 +127,22 @@ type frozenResource struct {
 	xds.Identity
 }
 
-// markFrozen notes that the origin has another form of a resource than the table.
-func (c *scope) markFrozen(id xds.Identity) {
-	if c.shard.frozen == nil {
-		c.shard.frozen = map[frozenResource]bool{}
+// ofOther is the Digest of a body that the origin has and the table does not know.
+var ofOther = xds.Digest{0xff}
+
+// markFrozen notes that the origin has another form of a resource than the table: one of that
+// Digest; zero: it is gone.
+func (c *scope) markFrozen(id xds.Identity, d xds.Digest) {
+	c.shard.mark(frozenResource{c.selector, id}, d)
+}
+
+func (s *shard) mark(x frozenResource, d xds.Digest) {
+	if s.frozen == nil {
+		s.frozen = map[frozenResource]xds.Digest{}
 	}
-	c.shard.frozen[frozenResource{c.selector, id}] = true
+	if old, known := s.frozen[x]; !known || old != d {
+		s.frozen[x], s.frozenAt = d, s.now
+	}
 }
 
 // countFrozen is how many of those kept wait because the origin is frozen.
@@ -117,7 +166,7 @@ func (n *namedTable) stays(body *xds.Variant, held []*xds.Variant, gen uint32) (
 	for _, alias := range body.Aliases {
 		e := n.entries[xds.NameKey(alias)]
 		if taken && e != nil && len(e.variants) > 0 && !e.ownName() && e.variants[0].Name != body.Name && n.freezes().Changes() {
-			n.markFrozen(xds.Identity{Name: body.Name, Constraints: body.Constraints.Key()})
+			n.markFrozen(xds.Identity{Name: body.Name, Constraints: body.Constraints.Key()}, body.Digest)
 			taken = false
 		}
 	}
@@ -136,13 +185,23 @@ func (n *namedTable) stays(body *xds.Variant, held []*xds.Variant, gen uint32) (
 // passes reports whether a body may replace what is held, and otherwise notes that it waits.
 func (c *scope) passes(body *xds.Variant, held []*xds.Variant) bool {
 	id := xds.Identity{Name: body.Name, Constraints: body.Constraints.Key()}
-	if waits := c.freezes(); waits.Changes() {
+	if waits := c.freezes(); waits.Changes() && !c.shard.passesUncached(body) {
 		old := find(held, id.Constraints)
 		if waits.Body(c.selector != "" || len(held) > 0, old != nil && old.Digest == body.Digest) {
-			c.markFrozen(id)
+			c.markFrozen(id, body.Digest)
 			return false
 		}
 	}
-	delete(c.shard.frozen, frozenResource{c.selector, id}) // the origin may have gone back
+	if x := (frozenResource{c.selector, id}); len(c.shard.frozen) > 0 { // the origin may have gone back
+		if _, waited := c.shard.frozen[x]; waited {
+			delete(c.shard.frozen, x)
+			c.shard.frozenAt = c.shard.now
+		}
+	}
 	return true
+}
+
+// passesUncached reports whether a hold lets a body pass because no state may keep it (RELAY-9).
+func (s *shard) passesUncached(body *xds.Variant) bool {
+	return body.DoNotCache && s.group.hold.Load() != nil
 }

@@ -214,7 +214,7 @@ func (g *gathering) queueRemovals(x *arrival, gone []string) {
 	u.Removed = slices.DeleteFunc(slices.Clone(u.Removed), func(name string) bool { return u.later[name] })
 	x.u = &u
 	if len(rest.Removed) > 0 {
-		if x.lane.group.origin.config().SotW {
+		if x.lane.group.config().SotW {
 			x.lane.group.putAside(x.leaves(rest.Removed), x.came)
 		}
 		y := *x

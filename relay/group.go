@@ -26,7 +26,10 @@ type Group struct {
 	node      *corev3.Node
 	identity  string // of all its clients, where the key has it; else ""
 	dedicated bool   // to one client stream (RELAY-29)
+	tier      Tier   // of the key's groups (tier.go)
+	newest    *Group // what a tier asks; nil: it is the newest
 	lanes     [2]*Lane
+	begun     uint64 // the table's revision then: nothing before it is known of the group
 
 	// gens numbers the upstream streams of both lanes, so that a generation names one stream of the
 	// group.
@@ -36,10 +39,13 @@ type Group struct {
 
 	identifier atomic.Pointer[string] // of the origin's control plane, as it said last
 
-	refs atomic.Int32 // clients; written under origin.mu
+	refs   atomic.Int32 // clients; written under origin.mu
+	behind atomic.Int32 // clients of the other tiers of the newest; written under origin.mu
 	// the origin has answered it, to this process or to the one that wrote the snapshot
 	seen atomic.Bool
 	used atomic.Bool // a client acknowledged something in it, or the snapshot has it
+
+	hold atomic.Pointer[hold] // nil: it is not held; written under origin.mu
 
 	watched watched // of the nodes of its members; not of a dedicated group's
 
@@ -49,6 +55,7 @@ type Group struct {
 	paths  map[string]map[*Path]struct{} // of them, those that came through relays, by the path
 	polled map[string]time.Time          // the paths of polls, and until when they count
 	ending bool                          // a groupEnd timer is in the heap
+	feeds  int                           // of the newest: the other tiers, and their streams
 
 	paramSets paramSets
 	gathering gathering
@@ -60,8 +67,8 @@ type Group struct {
 	all atomic.Pointer[[]*shard]
 }
 
-func newGroup(o *Origin, key string, node *corev3.Node, who string) *Group {
-	g := &Group{origin: o, key: key, node: node, identity: who, types: map[string]*store{}}
+func newGroup(o *Origin, key string, t Tier, node *corev3.Node, who string) *Group {
+	g := &Group{origin: o, key: key, tier: t, node: node, identity: who, begun: o.table.Revision(), types: map[string]*store{}}
 	g.all.Store(&[]*shard{})
 	for i := range g.lanes {
 		g.lanes[i] = newLane(g, laneIndex(i), nil)
@@ -107,18 +114,18 @@ func (g *Group) linger() time.Duration {
 
 // vain reports whether the group's clients have all gone and none ever acknowledged anything. A
 // client releases the group before it closes its Subs, so that they know.
-func (g *Group) vain() bool { return !g.used.Load() && g.refs.Load() == 0 }
+func (g *Group) vain() bool { return !g.used.Load() && g.Behind() == 0 }
 
 // Acknowledge counts as a client's first acknowledgement. It is for clients that poll, which give
 // none, so that what they ask for lingers (REST-10).
-func (g *Group) Acknowledge() { g.used.Store(true) }
+func (g *Group) Acknowledge() { g.use() }
 
 // Keeps reports whether a member whose later node is n stays in the group: false if the dynamic
 // parameters are part of what is presented upstream, and n has others (STREAM-4). Nothing else of a
 // later node counts (STREAM-3). Whether they change what its plain names ask with is told by
 // Origin.Params.
 func (g *Group) Keeps(n *corev3.Node) bool {
-	return !g.dedicated && !slices.Contains(g.origin.config().GroupBy, node.DynamicParameters) ||
+	return !g.dedicated && !slices.Contains(g.config().GroupBy, node.DynamicParameters) ||
 		maps.EqualFunc(n.GetDynamicParameters(), g.node.GetDynamicParameters(), func(a, b *xdsv3.ContextParams) bool {
 			return proto.Equal(a, b)
 		})
@@ -128,7 +135,10 @@ func (g *Group) Keeps(n *corev3.Node) bool {
 func (g *Group) Release(now time.Time) {
 	o := g.origin
 	o.mu.Lock()
-	start := g.refs.Add(-1) == 0 && !g.ending
+	if g.newest != nil {
+		g.newest.behind.Add(-1)
+	}
+	start := g.refs.Add(-1) == 0 && g.feeds == 0 && !g.ending
 	g.ending = g.ending || start
 	o.mu.Unlock()
 	if start {
@@ -151,20 +161,27 @@ func (g *Group) end(now time.Time) {
 			busy = busy || s.lane(mainLane).busy() || s.lane(sideLane).busy()
 		}
 	}
-	busy = busy && !o.ended.Load() // nobody runs its lanes any more
+	// else nobody runs its lanes any more
+	busy = busy && !o.ended.Load() && (g.tier == Newest || o.Canaries())
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	g.ending = false
 	switch {
-	case g.refs.Load() > 0:
+	case g.refs.Load() > 0 || g.feeds > 0:
 	case busy:
 		g.ending = true
 		o.table.timers.push(timer{at: now.Add(max(g.linger(), time.Second)), kind: groupEnd, group: g})
 	default:
 		delete(o.groups, g.key)
 		o.disown(g)
+		if g.tier != Newest {
+			o.tierGroups--
+		}
 		if g.dedicated {
 			o.table.past.Forget(o.name, g.key)
+		}
+		if g.newest != nil {
+			g.newest.unfeed(now)
 		}
 	}
 }

@@ -99,7 +99,7 @@ func (c *scope) isFallback(id xds.Identity) bool {
 
 // guardPolicy is the guard's policy of the shard's origin.
 func (s *shard) guardPolicy() gate.Guard {
-	return gate.Guard{GuardConfig: s.group.origin.config().Guard, Quiet: s.cfg().FirmSettle, Most: firmMost}
+	return gate.Guard{GuardConfig: s.group.config().Guard, Quiet: s.cfg().FirmSettle, Most: firmMost}
 }
 
 // hears notes a response on the stream of generation gen. It reports whether removals still count
@@ -147,7 +147,7 @@ func (c *scope) screen(leaving []pendingRemoval, counts, whole bool) (kept map[x
 		kept = make(map[xds.Identity]bool, len(leaving))
 		for _, p := range leaving {
 			kept[p.Identity] = true
-			c.markFrozen(p.Identity)
+			c.markFrozen(p.Identity, xds.Digest{})
 		}
 		return kept, false
 	}

@@ -36,6 +36,8 @@ type TypeImage struct {
 	Response string
 	Sets     []SetImage  // in no order
 	Names    []NameImage // in no order
+	// Begun is the revision before which nothing is known of the group.
+	Begun uint64
 	// Noted is the number of the last change of the history that is in the image already
 	// (history.Noted). It means nothing after a restart.
 	Noted uint64
@@ -59,8 +61,9 @@ type SetImage struct {
 	// Retired: the members had retired, and stand in while the origin is away (RELAY-81).
 	Retired bool
 	Members []*xds.Variant // in no order
-	// Since is the revision from which on the history has all changes of members.
-	Since uint64
+	// Since is the revision from which on the history has all changes of members. What was before
+	// Lost is not known.
+	Since, Lost uint64
 }
 
 // NameImage is one name that is wanted.
@@ -105,7 +108,7 @@ func (t *Table) images(secrets bool, changedSince func(*TypeImage) uint64) iter.
 					if xds.IsSecret(s.typeURL) != secrets || secrets && !o.SecretsByIdentity() {
 						continue
 					}
-					x := TypeImage{Origin: o.name, Group: g.key, Identity: g.identity, TypeURL: s.typeURL, Params: s.params}
+					x := TypeImage{Origin: o.name, Group: g.key, Identity: g.identity, TypeURL: s.typeURL, Params: s.params, Begun: g.begun}
 					if !s.image(&x, changedSince(&x)) {
 						continue
 					}
@@ -156,7 +159,7 @@ type roster struct {
 
 // addSet takes up a set, and reports whether its members are kept.
 func (x *TypeImage) addSet(t *set) bool {
-	x.Sets = append(x.Sets, SetImage{Selector: t.selector, Spelt: t.spelt, Response: t.from.ShownVersion(), Since: t.unnoted})
+	x.Sets = append(x.Sets, SetImage{Selector: t.selector, Spelt: t.spelt, Response: t.from.ShownVersion(), Since: t.unnoted, Lost: t.lost})
 	if len(t.uncached) > 0 || t.needsOrigin || t.standsIn() || t.members.len() == 0 && !t.settled {
 		return false
 	}

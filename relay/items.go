@@ -114,7 +114,7 @@ type itemList struct {
 // blank makes an item of a name. Its status is not set.
 func (l *itemList) blank(name, spelt string) seenItem {
 	return seenItem{
-		name: name, spelt: spelt, secret: xds.IsSecret(l.sub.typeURL), shown: l.sub.shard.group.origin.config().OriginVersions,
+		name: name, spelt: spelt, secret: xds.IsSecret(l.sub.typeURL), shown: l.sub.shard.group.config().OriginVersions,
 	}
 }
 

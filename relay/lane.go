@@ -170,7 +170,7 @@ func (l *Lane) Close() {
 }
 
 // Reporting reports whether the origin is told what clients reject (RELAY-35).
-func (l *Lane) Reporting() bool { return l.group.origin.config().NACKReport }
+func (l *Lane) Reporting() bool { return l.group.config().NACKReport }
 
 // Reports returns what is to be reported by now, and when the next report is due; zero: there is
 // none. Wake is signalled when there is a new one.

@@ -25,7 +25,7 @@ import (
 
 // lists reports whether the name belongs in the requests.
 func (k *store) lists(e *entry) bool {
-	return e.clients > 0 || !e.lingerAt.IsZero() && (!k.group.origin.config().SotW || k.polled(e))
+	return e.clients > 0 || !e.lingerAt.IsZero() && (!k.group.config().SotW || k.polled(e))
 }
 
 // polls notes that a client polls the name, and will come again.

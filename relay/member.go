@@ -196,7 +196,7 @@ func (t *set) drop(k known) {
 // omits: a response with a bad part states no absence (RELAY-32), nor does one of a type in
 // `absence_keeps`.
 func (t *set) omits(u *update) bool {
-	return u.Full && !u.Bad && t.shard.group.origin.config().absenceDeletes(u.TypeURL)
+	return u.Full && !u.Bad && t.shard.group.config().absenceDeletes(u.TypeURL)
 }
 
 // boundErrors drops the oldest errors of names beyond the number of members and a spare.

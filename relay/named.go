@@ -200,7 +200,7 @@ func (n *namedTable) want(e *entry, name, spelt string) *entry {
 		e.onHeld(pick(e.variants, n.shard.params))
 		n.noteFirst(e)
 	}
-	if e.clients == 0 && n.shard.group.origin.config().SotW {
+	if e.clients == 0 && n.shard.group.config().SotW {
 		n.look(e) // it left the request, or now other names have to leave it
 	}
 	return e
@@ -219,6 +219,9 @@ func (n *namedTable) newWant(name, spelt string) *entry {
 			n.hold(e, v)
 			e.onBorrowed()
 		}
+	}
+	if v := s.stateBody(e.name); v != nil && len(e.variants) == 0 {
+		n.hold(e, v)
 	}
 	if e.unconfirmed {
 		n.unconfirmed = true

@@ -206,7 +206,7 @@ func (s *shard) shareOf(u *update) *updateShare {
 // of many shards (BenchmarkVariants).
 func (k *store) divide(asked []*shard, u *update, bodies []*xds.Variant, rev uint64, gen uint32, now time.Time) (divided bool) {
 	k.constrained = k.constrained || u.variants
-	several := len(asked) > 1 && (k.group.origin.config().Share || k.byLocator() && len(u.Removed) > 0)
+	several := len(asked) > 1 && (k.group.config().Share || k.byLocator() && len(u.Removed) > 0)
 	if !k.constrained && !several {
 		k.undivided = updateShare{u, bodies}
 		for _, s := range asked {
@@ -231,7 +231,7 @@ func (k *store) divide(asked []*shard, u *update, bodies []*xds.Variant, rev uin
 	for _, s := range asked {
 		switch {
 		case u.Bad, s.updateShare == nil:
-		case k.group.origin.config().SotW:
+		case k.group.config().SotW:
 			s.updateShare.supersede(s.variants)
 		default:
 			s.updateShare.supersede(func(name string) []*xds.Variant { return s.stale(name, gen) })

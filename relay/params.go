@@ -12,7 +12,7 @@ import (
 
 // nodeRules are what the origin learns of its clients' nodes.
 func (cfg *OriginConfig) nodeRules(deployment string) node.Rules {
-	return node.Rules{GroupBy: cfg.GroupBy, Mapped: cfg.FromNode, ID: cfg.NodeID, Cluster: cfg.NodeCluster, IdentityTo: cfg.IdentityTo, Deployment: deployment}
+	return node.Rules{GroupBy: cfg.GroupBy, Mapped: cfg.FromNode, Canary: cfg.Canary, ID: cfg.NodeID, Cluster: cfg.NodeCluster, IdentityTo: cfg.IdentityTo, Deployment: deployment}
 }
 
 func (o *Origin) nodeRules() node.Rules { return o.config().nodeRules(o.table.config().Name) }

@@ -31,6 +31,7 @@ func (s *shard) restorePast(x *TypeImage) {
 		c.Params = x.Params.Key()
 		if c.Was != nil && c.Was.Body != nil && !s.mayHaveHeld(&c.Resource, c.Was.Body) {
 			c.Was.Body = nil
+			c.Lose()
 		}
 	}
 	s.table().expireHistory(s.past.Restore(past, s.heldOf, s.rev, s.now))

@@ -251,7 +251,9 @@ func (l *Lane) quiet(gen uint32) {
 func (k *store) prove() (released bool) {
 	if !k.proven {
 		k.proven = true
-		k.group.origin.prove(k.typeURL)
+		if k.group.tier == Newest { // else it was the newest tier that answered
+			k.group.origin.prove(k.typeURL)
+		}
 	}
 	switch t := k.quarantine; {
 	case t == nil || t.stage == stageReleased:

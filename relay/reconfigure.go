@@ -115,6 +115,7 @@ func live(old, next *OriginConfig) bool {
 		c.SotW, c.NoResume = false, false
 		c.AbsenceTransient, c.DropOnDataError, c.AbsenceKeeps, c.NACKReport = false, false, nil, false
 		c.Authorities, c.Guard, c.Untailored = nil, gate.GuardConfig{}, false
+		c.Canary = nil // clients come again, for their groups; those stay (Change.Regrouped)
 		if len(c.GroupBy) == 0 {
 			c.GroupBy = nil
 		}
@@ -124,6 +125,7 @@ func live(old, next *OriginConfig) bool {
 		if len(c.FromNode) == 0 {
 			c.FromNode = nil
 		}
+		c.Urgent = nil // looked at when a response comes
 	}
 	return reflect.DeepEqual(a, b)
 }
@@ -140,12 +142,15 @@ func (n *Next) Authority(authority string) *Origin { return n.routes.authorities
 // name may be another (FED-4).
 func (n *Next) Commit(now time.Time) *Change {
 	t := n.table
-	c := &Change{before: t.routes.Load(), after: n.routes, dialects: map[*Origin]bool{}}
+	c := &Change{before: t.routes.Load(), after: n.routes, dialects: map[*Origin]bool{}, regrouped: map[*Origin]bool{}}
 	for i, o := range n.unchanged {
 		if o.config().SotW != n.cfgs[i].SotW {
 			c.dialects[o] = true
 		}
-		o.cfg.Store(n.cfgs[i])
+		if !o.config().Canary.Equal(n.cfgs[i].Canary) {
+			c.regrouped[o] = true
+		}
+		o.set(n.cfgs[i])
 	}
 	t.cfg.Store(&n.cfg)
 	t.routes.Store(n.routes)
@@ -159,6 +164,7 @@ func (n *Next) Commit(now time.Time) *Change {
 			o.ended.Store(true)
 			if next := n.routes.origins[o.name]; next != nil {
 				next.frozen.Store(o.frozen.Load()) // an operator ends it, and nothing else
+				next.inherit(o)
 			}
 			t.retired.forget(o.name)
 			t.past.Forget(o.name, "")
@@ -171,6 +177,7 @@ func (n *Next) Commit(now time.Time) *Change {
 type Change struct {
 	before, after *routes
 	dialects      map[*Origin]bool
+	regrouped     map[*Origin]bool
 }
 
 // Ended reports whether an origin's part is no longer in force: who is subscribed there has to come
@@ -188,3 +195,7 @@ func (c *Change) Rerouted() bool { return !maps.Equal(c.before.authorities, c.af
 
 // Dialect reports whether an origin is asked in another dialect from now on.
 func (c *Change) Dialect(o *Origin) bool { return c.dialects[o] }
+
+// Regrouped reports whether clients of an origin may belong in other groups from now on, since
+// other ones are canaries.
+func (c *Change) Regrouped(o *Origin) bool { return c.regrouped[o] }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-xds/weir/relay/node"
 	"github.com/weir-xds/weir/relay/xds"
 )
 
@@ -50,10 +51,12 @@ func TestReconfigureOrigins(t *testing.T) {
 		"glob":            {func(c *OriginConfig) { c.RecursiveGlobs = true }, true},
 		"ttl_unsupported": {func(c *OriginConfig) { c.WithholdTTL = true }, true},
 		"tp2":             {func(c *OriginConfig) { c.TP2 = true }, true},
+		"canary":          {func(c *OriginConfig) { c.Canary = &node.Canary{Share: 0.5} }, false},
 		"from_node":       {func(c *OriginConfig) { c.TP2, c.FromNode = true, map[string]string{"env": "metadata.env"} }, true},
 		"nothing mapped":  {func(c *OriginConfig) { c.FromNode = map[string]string{} }, false},
 		"otherwise":       {func(c *OriginConfig) { c.IgnoreParams = true }, true},
 		"share":           {func(c *OriginConfig) { c.TP2, c.Share = true, true }, true},
+		"urgent":          {func(c *OriginConfig) { c.Urgent = []string{xds.ListenerType} }, false},
 		"aggregated":      {func(c *OriginConfig) { c.PerType = true }, true},
 		"name":            {func(c *OriginConfig) { c.Name = "other" }, true},
 	} {
@@ -75,6 +78,9 @@ func TestReconfigureOrigins(t *testing.T) {
 			}
 			if c.Dialect(part) != (name == "dialect") || c.Dialect(untouched) {
 				t.Errorf("its dialect has changed: %v", c.Dialect(part))
+			}
+			if c.Regrouped(part) != (name == "canary") || c.Regrouped(untouched) {
+				t.Errorf("its clients belong in other groups: %v", c.Regrouped(part))
 			}
 		})
 	}

@@ -92,9 +92,10 @@ func (c *scope) hear(held *xds.Variant, u *update, r *xds.Resource) heard {
 		return ignored
 	}
 	same := held != nil && held.OriginVersion() == r.Version
-	if s := c.shard; s.group.origin.config().SotW {
+	if s := c.shard; s.group.config().SotW {
 		same = held != nil && c.from != nil && c.from.Version == u.Version && c.from.Server == held.From.Server
-		if _, frozen := s.group.origin.Frozen(); frozen && held != nil && !s.frozen[frozenResource{c.selector, xds.Identity{Name: r.Name, Constraints: r.Constraints.Key()}}] {
+		_, waits := s.frozen[frozenResource{c.selector, xds.Identity{Name: r.Name, Constraints: r.Constraints.Key()}}]
+		if s.group.kept() && held != nil && !waits {
 			same = true // the version is of a list of which other resources wait for the thaw
 		}
 	}
@@ -117,7 +118,7 @@ func (c *scope) heed(a *Applied, held *xds.Variant, u *update, r *xds.Resource, 
 	switch what = c.hear(held, u, r); what {
 	case unknown:
 		if given && c.freezes().Changes() {
-			c.markFrozen(id)
+			c.markFrozen(id, ofOther)
 			return ignored, nil
 		}
 	case over:

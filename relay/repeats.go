@@ -29,7 +29,7 @@ var peeked = sync.Pool{New: func() any { return new([stepNames]xds.Peek) }}
 func (l *Lane) FindRepeats(r *xds.Response) {
 	gen, k := l.gen.Load(), l.group.store(r.TypeURL)
 	// clients are sent the versions, which may have changed
-	shown := l.group.origin.config().OriginVersions
+	shown := l.group.config().OriginVersions
 	if k == nil || gen == 0 || r.Len() < fewestRepeats || shown || !r.Delta && !xds.Named(r.TypeURL) {
 		return
 	}
@@ -85,7 +85,7 @@ func (k *store) lookUp(found []lookup, at []xds.Peek, i laneIndex, gen uint32) b
 // is nil where it may change something: there are several maps or collections, something waits for
 // the statement that a resource still exists, or a list counts by its names.
 func (k *store) repeats(i laneIndex, gen uint32) *shard {
-	if len(k.all) != 1 || k.constrained || k.byLocator() || k.group.origin.frozen.Load() != nil {
+	if len(k.all) != 1 || k.constrained || k.byLocator() || k.group.kept() {
 		return nil
 	}
 	s := k.all[0]
@@ -98,7 +98,7 @@ func (k *store) repeats(i laneIndex, gen uint32) *shard {
 			return nil
 		}
 	case kindNamed:
-		listed := xds.FullState(s.typeURL) && s.group.origin.config().SotW
+		listed := xds.FullState(s.typeURL) && s.group.config().SotW
 		if n := &s.named; listed || len(n.guard.held)+len(n.other.held)+len(n.doubts) > 0 {
 			return nil
 		}

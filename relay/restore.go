@@ -65,9 +65,12 @@ func (t *Table) Restore(now time.Time, x TypeImage) error {
 	if err := o.checkImage(&x); err != nil {
 		return fail(err)
 	}
-	g, err := o.restoredGroup(now, x.Group, up, x.Identity)
+	g, err := o.restoredGroup(now, &x, up)
 	if err != nil {
 		return fail(err)
+	}
+	if x.Past == nil { // of one type it is not known what was before, so it is not of the group
+		g.begun = t.Revision() + 1
 	}
 	g.seen.Store(true)
 	g.used.Store(true)
@@ -85,6 +88,10 @@ func (t *Table) Restore(now time.Time, x TypeImage) error {
 // was recorded. The group's key is made from the same fields, and from the identity of its clients.
 // It is an error if they make another key now, since then clients are grouped in another way.
 func (o *Origin) restoredNode(key string, encoded []byte, who string) (*corev3.Node, error) {
+	key, tier := CutTier(key)
+	if tier != Newest && !o.Canaries() {
+		return nil, errors.New("the origin has no canaries by now, so all clients are served what the origin says now")
+	}
 	n := &corev3.Node{}
 	if err := proto.Unmarshal(encoded, n); err != nil {
 		return nil, fmt.Errorf("its node does not decode: %w", err)
@@ -113,14 +120,18 @@ func (o *Origin) restoredNode(key string, encoded []byte, who string) (*corev3.N
 
 // restoredGroup finds or makes the group of a key. The group ends as if its last client had left
 // now. It locks the origin.
-func (o *Origin) restoredGroup(now time.Time, key string, up *corev3.Node, who string) (*Group, error) {
+func (o *Origin) restoredGroup(now time.Time, x *TypeImage, up *corev3.Node) (*Group, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	g := o.groups[key]
+	g := o.groups[x.Group]
 	if g == nil {
 		var err error
-		if g, err = o.addGroup(key, up, who, nil); err != nil {
+		of, tier := CutTier(x.Group)
+		if g, err = o.open(of, tier, up, x.Identity, nil); err != nil {
 			return nil, err
+		}
+		if x.Past != nil {
+			g.begun = min(g.begun, x.Begun)
 		}
 		g.ending = true
 		o.table.timers.push(timer{at: now.Add(max(g.linger(), leastRestored)), kind: groupEnd, group: g})
@@ -265,7 +276,7 @@ func (r *restoration) provenance(of *xds.Provenance, version string) *xds.Proven
 // answered records the version of the last response, if no body came with one.
 func (r *restoration) answered(c *scope, version string) {
 	if s := r.shard; c.from == nil && version != "" {
-		c.from = r.provenance(&xds.Provenance{TypeURL: s.typeURL, Shown: s.group.origin.config().OriginVersions}, version)
+		c.from = r.provenance(&xds.Provenance{TypeURL: s.typeURL, Shown: s.group.config().OriginVersions}, version)
 	}
 }
 
@@ -299,7 +310,8 @@ func (r *restoration) set(x *SetImage) {
 		t.offer(m, s.rev)
 	}
 	r.answered(&t.scope, x.Response)
-	t.unnoted = r.sinceOf(x.Since, x.Settled && !x.Retired && len(members) == len(x.Members))
+	whole := x.Settled && !x.Retired && len(members) == len(x.Members)
+	t.unnoted, t.lost = r.sinceOf(x.Since, whole), r.sinceOf(x.Lost, whole)
 	t.settled, t.restored, t.revived = x.Settled, x.Settled, x.Retired && x.Settled
 	s.lingerUntil(&t.interest, r.until, timer{set: t})
 	t.look()

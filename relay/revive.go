@@ -26,7 +26,7 @@ func (t *set) key() retiredKey {
 // retire: the absence of a member is never learnt there, so a member that is gone could never be
 // removed.
 func (t *set) retire() {
-	cfg := t.shard.group.origin.config()
+	cfg := t.shard.group.config()
 	told := !cfg.SotW || cfg.absenceDeletes(t.shard.typeURL)
 	if t.standsIn() || !told || !t.firm && !t.revived && !t.restored || len(t.uncached) > 0 || t.needsOrigin || !t.shard.retires() {
 		return
@@ -80,7 +80,7 @@ func (t *set) revive() {
 			return
 		}
 		t.revived = true
-		if t.fallback && t.lane().live(t.askedGen) && !t.shard.group.origin.config().SotW {
+		if t.fallback && t.lane().live(t.askedGen) && !t.shard.group.config().SotW {
 			// as if it had been there when the set was asked
 			t.sweepGen, t.sweepAll, t.sweepFirst = t.askedGen, true, time.Time{}
 		}

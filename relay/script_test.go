@@ -81,6 +81,25 @@ type script struct {
 	subs  map[string]*scriptSub
 	own   map[string]*Lane // lanes of types that are or were apart
 	disk  diskImages
+
+	captured map[string]*State
+}
+
+// hold runs what is about holds: capture STATE, hold STATE, free, waiting.
+func (s *script) hold(f []string) []string {
+	o, key := s.table.Origin("mesh"), s.group.Key()
+	switch f[0] {
+	case "capture":
+		s.captured[f[1]], _ = o.Capture(key)
+		return []string{fmt.Sprintf("%d resources, whole %v", s.captured[f[1]].Resources(), s.captured[f[1]].Whole())}
+	case "hold":
+		done := o.Hold(s.now, key, s.captured[f[1]])
+		return append([]string{fmt.Sprintf("changed %d, unknown %d", done.Changed, done.Unknown)}, s.woken()...)
+	case "free":
+		return append([]string{fmt.Sprint(o.Free(key))}, s.woken()...)
+	}
+	n, last := s.group.Waiting()
+	return []string{fmt.Sprintf("%d, changed %s ago", n, s.now.Sub(last))}
 }
 
 type scriptSub struct {
@@ -90,7 +109,7 @@ type scriptSub struct {
 }
 
 func newScript(t *testing.T) *script {
-	s := &script{t: t, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), subs: map[string]*scriptSub{}, own: map[string]*Lane{}}
+	s := &script{t: t, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), subs: map[string]*scriptSub{}, own: map[string]*Lane{}, captured: map[string]*State{}}
 	s.cfg = Config{Settle: 250 * time.Millisecond, Origins: []OriginConfig{{Name: "mesh"}}}
 	s.start()
 	return s
@@ -165,6 +184,8 @@ func (s *script) run(f []string) []string {
 		return []string{fmt.Sprint(s.table.Origin("mesh").Freeze(s.now))}
 	case "unfreeze":
 		return append([]string{fmt.Sprint(s.table.Origin("mesh").Unfreeze())}, s.woken()...)
+	case "capture", "hold", "free", "waiting":
+		return s.hold(f)
 	case "snapshot": // what a snapshot keeps is noted, as on disk
 		return s.disk.snapshot(s.table, s.now)
 	case "restart": // the process ends, and begins again with what the last snapshot kept

@@ -70,7 +70,7 @@ func (o *Origin) Covers(selector, name string) bool {
 func (t *set) includes(name string) bool {
 	switch t.kind {
 	case glob:
-		return t.reach.Covers(name, t.shard.group.origin.config().RecursiveGlobs)
+		return t.reach.Covers(name, t.shard.group.config().RecursiveGlobs)
 	case namespace:
 		i := strings.LastIndexByte(name, '/')
 		return i < 0 && name == t.selector || i >= 0 && name[:i] == t.selector && !xds.IsNewStyle(name)
@@ -120,7 +120,7 @@ func (c *collections) covering(name string, f func(*set)) {
 		}
 		path = path[:i]
 		look(path + "/" + xds.Wildcard + context)
-		if !c.shard.group.origin.config().RecursiveGlobs {
+		if !c.shard.group.config().RecursiveGlobs {
 			return
 		}
 	}

@@ -31,9 +31,10 @@ type set struct {
 	touched    []*member
 	errorEnded bool
 	// were is what clients had of touched, if that is noted. unnoted is the revision of the last
-	// change that was not: content that was the first, or the end of what nobody wanted.
-	were    []*xds.Variant
-	unnoted uint64
+	// change that was not: content that was the first, or the end of what nobody wanted. lost: what
+	// was before this revision is not known, since nobody wanted the set then.
+	were          []*xds.Variant
+	unnoted, lost uint64
 
 	// listed is how many members the response of revision listedRev lists.
 	listed    int
@@ -119,6 +120,7 @@ func (t *set) addClient() {
 	if t.barred {
 		return
 	}
+	t.fill()
 	t.expect()
 	if t.clients == 1 {
 		t.shard.edited()
@@ -305,7 +307,8 @@ func (t *set) noteChange(m *member, was *xds.Variant) {
 // noteUnwanted notes that the members are about to be dropped, since nobody wants the set.
 func (t *set) noteUnwanted() {
 	s := t.shard
-	if t.unnoted = s.table().Revision() + 1; !s.past.Any() {
+	t.unnoted = s.table().Revision() + 1
+	if t.lost = t.unnoted; !s.past.Any() {
 		return
 	}
 	for m := range t.members.all() {

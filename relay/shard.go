@@ -45,7 +45,9 @@ type shard struct {
 	updateShare *updateShare
 	turn        uint64
 
-	frozen map[frozenResource]bool // of which the origin has something that is not taken (freeze.go)
+	// of which the origin has something that is not taken, which is of that Digest (freeze.go)
+	frozen   map[frozenResource]xds.Digest
+	frozenAt time.Time // when that has changed last
 
 	unrequested uint64   // resources that matched no subscription (RELAY-28)
 	unanswered  uint64   // names a healthy origin left unanswered (ABS-5)

@@ -43,7 +43,7 @@ func (e *entry) unshare() {
 // shared where the origin does not state that a variant is gone (DEL-3), since it would not be
 // noticed that the maps need different variants by then.
 func (n *namedTable) representative(e *entry) (rep *entry) {
-	cfg := n.shard.group.origin.config()
+	cfg := n.shard.group.config()
 	if !cfg.Share || cfg.SotW && !xds.FullState(n.shard.typeURL) || e.refresh || e.retained() != nil {
 		return nil
 	}
@@ -108,7 +108,7 @@ func (k *store) unshare(name string) {
 // unshareTouched does so for names of which one map has lost something in another way than by a
 // response. Other maps had no part in that.
 func (k *store) unshareTouched(touched ...*entry) {
-	if !k.group.origin.config().Share {
+	if !k.group.config().Share {
 		return
 	}
 	for _, e := range touched {
@@ -118,7 +118,7 @@ func (k *store) unshareTouched(touched ...*entry) {
 
 // unshareAll does so for all names that a response concerns.
 func (k *store) unshareAll(u *update) {
-	if !k.group.origin.config().Share || len(k.all) < 2 {
+	if !k.group.config().Share || len(k.all) < 2 {
 		return
 	}
 	for i := range u.Resources {
@@ -146,7 +146,7 @@ func (k *store) unshareAll(u *update) {
 // bequeath is called when a name is given up that represents others. If no other entry that is
 // asked can represent them, one of them is asked, and represents the rest (RELAY-71).
 func (n *namedTable) bequeath(e *entry) {
-	if !n.shard.group.origin.config().Share {
+	if !n.shard.group.config().Share {
 		return
 	}
 	var heir *entry

@@ -90,7 +90,7 @@ func (n *namedTable) heardNothing(e *entry) {
 
 // quiet is what the silence of the origin means.
 func (n *namedTable) quiet() quiet {
-	switch cfg := n.shard.group.origin.config(); {
+	switch cfg := n.shard.group.config(); {
 	case cfg.SotW && cfg.AbsenceTransient:
 		return meansError
 	case cfg.SotW:

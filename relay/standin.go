@@ -38,6 +38,9 @@ func (o *Origin) Lacks(now time.Time, known func(Place) uint64, f func(Lack)) {
 		return
 	}
 	for _, g := range o.groupList() {
+		if g.tier != Newest {
+			continue // what it lacks the newest tier lacks
+		}
 		for k := range kinds(*g.all.Load()) {
 			if l, lacks := k.lack(now, known); lacks {
 				f(l)

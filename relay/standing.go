@@ -108,7 +108,47 @@ func (s *Sub) Upstream() (since time.Time, open bool) {
 	if t != nil {
 		return t.upstream(s.shard.group, lane, quarantined)
 	}
-	return s.shard.lane(lane).openedAt()
+	if since, open = s.shard.lane(lane).openedAt(); !open || s.shard.group.newest == nil {
+		return since, open
+	}
+	if at, is, known := s.shard.group.newest.upstreamOf(s.typeURL); known {
+		since, open = at, is
+	}
+	return since, open
+}
+
+// upstreamOf reports since when the origin carries what a tier asks of a type; open is false if it
+// does not. known is false if the newest tier is not asked for the type yet. It locks the group,
+// and then the store.
+func (g *Group) upstreamOf(typeURL string) (since time.Time, open, known bool) {
+	k := g.store(typeURL)
+	if k == nil {
+		return since, false, false
+	}
+	k.mu.Lock()
+	t, quarantined, lanes := k.quarantine, time.Time{}, *k.lanes.Load()
+	if t != nil {
+		quarantined = t.since
+	}
+	wants := [2]bool{k.wants(mainLane), k.wants(sideLane)}
+	k.mu.Unlock()
+	for i, l := range lanes {
+		if !wants[i] {
+			continue
+		}
+		at, is := l.openedAt()
+		if t != nil {
+			at, is = t.upstream(g, laneIndex(i), quarantined)
+		}
+		if !is {
+			return at, false, true
+		}
+		if at.After(since) {
+			since = at
+		}
+		known = true
+	}
+	return since, known, known
 }
 
 // If a set has been waited for in vain for cold_wait, no other type of any client waits for it any

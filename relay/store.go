@@ -79,7 +79,7 @@ func newStore(g *Group, typeURL string) *store {
 	k := &store{group: g, typeURL: typeURL, lag: g.origin.counts.Type(typeURL).Propagation()}
 	k.past = g.origin.table.past.Track(history.Place{Origin: g.origin.name, Group: g.key, TypeURL: typeURL})
 	k.home = &g.lanes
-	if c := g.origin.config(); c.PerType && xds.ServiceOf(typeURL, c.V2) != nil {
+	if c := g.config(); c.PerType && xds.ServiceOf(typeURL, c.V2) != nil {
 		k.home = k.ownLanes()
 	}
 	k.lanes.Store(k.home)
@@ -225,4 +225,4 @@ func (k *store) wakeLane(i laneIndex) {
 // byLocator reports whether everything is asked by locators, for the empty map too. If the empty
 // map were asked by plain names, the answer would not have the constraints of its variant, and the
 // variant would be taken for one that every map matches (DYN-12, DYN-16).
-func (k *store) byLocator() bool { return k.group.origin.config().TP2 }
+func (k *store) byLocator() bool { return k.group.config().TP2 }

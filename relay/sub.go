@@ -117,7 +117,7 @@ func (g *Group) Open(owner *Subscriber, o SubOptions) *Sub {
 	if len(o.Initial) > 0 {
 		sub.claims.versions = make(map[string]xds.Digest, len(o.Initial))
 		for name, version := range o.Initial {
-			sub.claims.add(name, xds.Claim(version, g.origin.config().OriginVersions))
+			sub.claims.add(name, xds.Claim(version, g.config().OriginVersions))
 		}
 	}
 	for {

@@ -64,7 +64,7 @@ func (s *Sub) subscribe(name, spelt string, e *entry) *record {
 func (s *Sub) joinCollection(name, spelt string, k selectorKind) {
 	c := &s.shard.collections
 	known, of := c.byName, c.set
-	if !s.permit.meets(name, k, s.shard.group.origin.config().RecursiveGlobs) {
+	if !s.permit.meets(name, k, s.shard.group.config().RecursiveGlobs) {
 		known, of = c.barred, c.bar
 	}
 	if !s.deniedSet(known[name], name, spelt) {

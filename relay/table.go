@@ -90,9 +90,13 @@ type Origin struct {
 	sharing *xds.Sharing // of its groups
 	wake    chan struct{}
 
-	cfg    atomic.Pointer[OriginConfig] // replaced by Next.Commit
-	ended  atomic.Bool                  // no longer in force: nothing new is kept of it
-	frozen atomic.Pointer[time.Time]    // since when; nil: it is not (freeze.go)
+	cfg atomic.Pointer[OriginConfig] // replaced by Next.Commit
+	// how the newest of tiers is spoken to by the others (tier.go); replaced with cfg
+	tierCfg  atomic.Pointer[OriginConfig]
+	tierWake chan struct{}
+	ended    atomic.Bool               // no longer in force: nothing new is kept of it
+	frozen   atomic.Pointer[time.Time] // since when; nil: it is not (freeze.go)
+	holds    map[string]*hold          // by group key; of groups that are held (hold.go). Guarded by mu.
 	// fallback is what the last resort has; nil: there is none (fallback.go).
 	fallback atomic.Pointer[Fallback]
 	// unheard is how many stores are not heard: mostly none, so that nothing needs to be looked for
@@ -104,6 +108,8 @@ type Origin struct {
 	groups         map[string]*Group
 	opened         map[any]int     // of them, by the peer they count for
 	queued         []*Lane         // wanted, and nobody runs them yet
+	tierQueue      []*Lane         // of them, those of tiers but the newest
+	tierGroups     int             // groups of tiers but the newest
 	lastID         uint64          // of a dedicated group
 	proven         map[string]bool // types it has answered, whichever group asked (RELAY-92)
 	pathRejections []pathRejection // of ways (via.go)
@@ -115,11 +121,11 @@ type Origin struct {
 
 func newOrigin(t *Table, cfg *OriginConfig, counts *metrics.Origin) *Origin {
 	o := &Origin{
-		table: t, name: cfg.Name, counts: counts, wake: make(chan struct{}, 1),
+		table: t, name: cfg.Name, counts: counts, wake: make(chan struct{}, 1), tierWake: make(chan struct{}, 1),
 		groups: map[string]*Group{}, opened: map[any]int{}, proven: map[string]bool{}, servers: map[string]uint8{},
 		sharing: &xds.Sharing{},
 	}
-	o.cfg.Store(cfg)
+	o.set(cfg)
 	return o
 }
 
@@ -175,11 +181,12 @@ func (o *Origin) Group(n *corev3.Node) (*Group, error) { return o.GroupFor(n, ""
 
 // GroupFor is Group for a client of an identity. A group that it opens counts for peer until
 // somebody else comes to use it as well, or it ends. peer is comparable; nil: it counts for nobody.
+// With canaries it is that of the client's tier.
 func (o *Origin) GroupFor(n *corev3.Node, who string, peer any) (*Group, error) {
 	rules := o.nodeRules()
 	key, up := rules.Group(n, who)
 	o.counts.UnfitParameters(rules.Unfit(n))
-	g, err := o.enter(key, up, rules.IdentityOf(who), peer)
+	g, err := o.enter(key, o.tierOf(n, who), up, rules.IdentityOf(who), peer)
 	if err == nil && !o.config().Untailored {
 		values := rules.Watched(n)
 		g.watched.note(&values, n.GetId())
@@ -187,22 +194,33 @@ func (o *Origin) GroupFor(n *corev3.Node, who string, peer any) (*Group, error) 
 	return g, err
 }
 
-// enter takes a reference to the group of a key, which it makes if there is none. It locks the
-// origin.
-func (o *Origin) enter(key string, up *corev3.Node, who string, peer any) (*Group, error) {
+// enter takes a reference to the group of a key and a tier, which it makes if there is none. It
+// locks the origin.
+func (o *Origin) enter(key string, t Tier, up *corev3.Node, who string, peer any) (*Group, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	g := o.groups[key]
+	g := o.groups[t.Of(key)]
 	if g == nil {
 		var err error
-		if g, err = o.addGroup(key, up, who, peer); err != nil {
+		if g, err = o.open(key, t, up, who, peer); err != nil {
 			return nil, err
 		}
 	} else if g.opener != peer {
 		o.disown(g)
 	}
 	g.refs.Add(1)
+	if g.newest != nil {
+		g.newest.behind.Add(1)
+	}
 	return g, nil
+}
+
+// open makes the group of a key and a tier.
+func (o *Origin) open(key string, t Tier, up *corev3.Node, who string, peer any) (*Group, error) {
+	if t != Newest {
+		return o.tierGroup(key, t, up, who, peer)
+	}
+	return o.addGroup(key, t, up, who, peer)
 }
 
 // Dedicated makes a group for one client stream alone, whose own node is presented (RELAY-29). The
@@ -218,7 +236,7 @@ func (o *Origin) DedicatedFor(n *corev3.Node, who string, peer any) (*Group, err
 	defer o.mu.Unlock()
 	o.lastID++
 	// which no hash is
-	g, err := o.addGroup("dedicated-"+strconv.FormatUint(o.lastID, 10), up, "", peer)
+	g, err := o.addGroup("dedicated-"+strconv.FormatUint(o.lastID, 10), Newest, up, "", peer)
 	if err != nil {
 		return nil, err
 	}
@@ -227,15 +245,27 @@ func (o *Origin) DedicatedFor(n *corev3.Node, who string, peer any) (*Group, err
 	return g, nil
 }
 
-func (o *Origin) addGroup(key string, up *corev3.Node, who string, peer any) (*Group, error) {
+// full reports why a peer cannot open a group; nil: it can. Tiers of one key are one group.
+func (o *Origin) full(peer any) error {
 	cfg := o.table.config()
 	if most := cfg.MaxGroupsPerPeer; most > 0 && peer != nil && o.opened[peer] >= most {
-		return nil, ErrPeerGroups
+		return ErrPeerGroups
 	}
-	if most := cfg.MaxGroups; most > 0 && len(o.groups) >= most {
-		return nil, ErrGroups
+	if most := cfg.MaxGroups; most > 0 && len(o.groups)-o.tierGroups >= most {
+		return ErrGroups
 	}
-	g := newGroup(o, key, up, who)
+	return nil
+}
+
+func (o *Origin) addGroup(key string, t Tier, up *corev3.Node, who string, peer any) (*Group, error) {
+	if err := o.full(peer); err != nil && (t == Newest || !errors.Is(err, ErrGroups)) {
+		return nil, err
+	}
+	g := newGroup(o, key, t, up, who)
+	if t != Newest {
+		o.tierGroups++
+	}
+	g.hold.Store(o.holdOf(g))
 	if o.groups[key] = g; peer != nil {
 		g.opener = peer
 		o.opened[peer]++
@@ -279,10 +309,14 @@ func (o *Origin) TakeLanes() []*Lane {
 
 // enqueue queues a lane for TakeLanes. It locks the origin.
 func (o *Origin) enqueue(l *Lane) {
+	queue, wake := &o.queued, o.wake
+	if l.group.tier != Newest {
+		queue, wake = &o.tierQueue, o.tierWake
+	}
 	o.mu.Lock()
-	o.queued = append(o.queued, l)
+	*queue = append(*queue, l)
 	o.mu.Unlock()
-	signal(o.wake)
+	signal(wake)
 }
 
 // groupList is a copy of the groups, by key. It locks the origin.

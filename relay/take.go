@@ -151,7 +151,7 @@ func (s *Sub) takeAnswer(now time.Time, k Deferral) *Answer {
 			a.Follow = append(a.Follow, s.deferred.needs()...)
 		}
 		switch {
-		case s.shard.group.origin.config().OriginVersions:
+		case s.shard.group.config().OriginVersions:
 			a.Version = s.originVersion(a.Version)
 		case s.delta:
 			a.Version = s.shownVersion()

@@ -13,7 +13,7 @@ func withheld(name string) *NameError {
 // expressed: the client does not support TTLs, and SotW cannot remove a name of a grouped type
 // (DEL-3). A type that is sent whole is removed by leaving it out.
 func (s *Sub) withholds(v *xds.Variant) bool {
-	return v != nil && v.Timed() && !s.ttl && !s.delta && s.shard.group.origin.config().WithholdTTL
+	return v != nil && v.Timed() && !s.ttl && !s.delta && s.shard.group.config().WithholdTTL
 }
 
 // isWithheld reports whether the body of a name is withheld from the client.

@@ -69,7 +69,7 @@ func (m *multiUnion) finish(a *Answer, content string) *Answer {
 func (m *multiUnion) version(content string) string {
 	var from *xds.Provenance
 	for _, s := range m.subs {
-		if !s.shard.group.origin.config().OriginVersions {
+		if !s.shard.group.config().OriginVersions {
 			return content
 		}
 		s.shard.mu.Lock()

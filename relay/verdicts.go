@@ -58,8 +58,8 @@ func (t *Receipt) Oldest() *Sub {
 
 // Lag measures the propagation of changes of the Sub's type and origin; nil: nothing does.
 func (s *Sub) Lag() *metrics.Propagation {
-	if s == nil {
-		return nil
+	if s == nil || s.shard.group.fed() {
+		return nil // what goes from tier to tier is on its way yet
 	}
 	return s.shard.store.lag
 }
@@ -120,8 +120,8 @@ func (s *Sub) Nack(t Receipt) { s.judge(t.number, rejected) }
 
 // judge records what the client said of the answer with that number. It locks the shard.
 func (s *Sub) judge(number uint32, said verdict) {
-	if g := s.shard.group; said == accepted && !g.used.Load() {
-		g.used.Store(true)
+	if said == accepted {
+		s.shard.group.use()
 	}
 	if !s.ttl {
 		return // only clients that are sent TTLs need verdicts

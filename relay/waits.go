@@ -183,8 +183,14 @@ func (c *scope) withheld(all []metrics.Wait, of func(name string) bool) []metric
 			Text: fmt.Sprintf("%d of %d resources are gone at the origin", len(c.guard.held), c.guard.Size()),
 		})
 	}
-	since, frozen := c.shard.group.origin.Frozen()
-	if !frozen {
+	w := metrics.Wait{Reason: metrics.WaitFreeze, Text: "the origin has changed or removed it since"}
+	h := c.shard.group.hold.Load()
+	switch since, frozen := c.shard.group.origin.Frozen(); {
+	case h != nil:
+		w.Reason, w.Since = metrics.WaitHold, h.since
+	case frozen:
+		w.Since = since
+	default:
 		return all
 	}
 	n, looked = 0, 0
@@ -197,7 +203,7 @@ func (c *scope) withheld(all []metrics.Wait, of func(name string) bool) []metric
 		}
 	}
 	if n > 0 {
-		all = append(all, metrics.Wait{Reason: metrics.WaitFreeze, Since: since, Text: "the origin has changed or removed it since"})
+		all = append(all, w)
 	}
 	return all
 }

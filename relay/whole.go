@@ -81,7 +81,7 @@ func (t *take) inSync() bool {
 	s := t.sub
 	p := s.sets.star()
 	if p == nil || p.also != nil || !p.fresh || s.version == "" || s.insisted || s.records.len() > 0 || p.unsettled() ||
-		s.version != p.view.versionInfo() || s.shard.group.origin.config().OriginVersions || p.view.sendsTTLs() {
+		s.version != p.view.versionInfo() || s.shard.group.config().OriginVersions || p.view.sendsTTLs() {
 		return false
 	}
 	s.whole, s.sentWhole = s.version, true

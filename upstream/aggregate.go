@@ -78,7 +78,7 @@ func (o *Origin) AggregateLoads(ctx context.Context, via []string, who string, f
 	if err := proto.Unmarshal(first, r); err != nil {
 		return nil, unreadable(err)
 	}
-	group, err := o.table.GroupFor(r.GetNode(), who, nil)
+	group, err := o.table.NewestFor(r.GetNode(), who)
 	if err != nil {
 		return nil, status.Error(codes.ResourceExhausted, err.Error())
 	}

@@ -48,6 +48,11 @@ type Config struct {
 	// asked by locators, and a wildcard by its name, whatever WildcardExplicit says. It must equal
 	// what the table was told. Default: the origin never sees a parameter (DYN-17).
 	TP2 bool
+	// Tiers: what is run are the lanes of the table's tiers, against the server of this process
+	// that serves the newest tier (package relay, tier.go; downstream.Config.Tiers). Streams name
+	// the group in their headers, and the relays on the path without this one, which they do not
+	// leave.
+	Tiers bool
 	// NodeAlways sends the node in every request. Default: in the first of each stream (STREAM-6).
 	NodeAlways bool
 

@@ -14,6 +14,9 @@
 // (RELAY-20). The other types share the group's lanes on ADS. Nothing orders types then. All lanes
 // share the connections.
 //
+// With Tiers the lanes are those of groups that ask another group of this process and not the
+// origin (relay: tier.go; cmd/weir: feed.go, TestTiersAreFed).
+//
 // Where things are:
 //
 //   - stream.go with its halves read.go and write.go: one stream; asked.go: one type on it

@@ -87,16 +87,18 @@ func (o *Origin) Run(ctx context.Context) error {
 	defer lanes.Wait()
 	lanes.Go(func() { o.audits(ctx) })
 	lanes.Go(func() { o.reach(ctx) })
+	wake, take := o.table.Wake(), o.table.TakeLanes
+	if o.cfg.Tiers {
+		wake, take = o.table.TierWake(), o.table.TierLanes
+	}
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-o.table.Wake():
+		case <-wake:
 		}
-		for _, a := range o.table.TakeAlarms() {
-			o.log.Warn(a.String(), zap.String("group", a.Group), zap.String("type_url", a.TypeURL), zap.Time("until", a.Until))
-		}
-		for _, wanted := range o.table.TakeLanes() {
+		o.sayAlarms()
+		for _, wanted := range take() {
 			l := newLane(o, wanted)
 			o.mu.Lock()
 			o.lanes[l] = struct{}{}
@@ -107,6 +109,16 @@ func (o *Origin) Run(ctx context.Context) error {
 			}
 			lanes.Go(func() { l.run(ctx) })
 		}
+	}
+}
+
+// sayAlarms logs what the table has to say of the origin.
+func (o *Origin) sayAlarms() {
+	if o.cfg.Tiers {
+		return // whoever speaks to the origin says it
+	}
+	for _, a := range o.table.TakeAlarms() {
+		o.log.Warn(a.String(), zap.String("group", a.Group), zap.String("type_url", a.TypeURL), zap.Time("until", a.Until))
 	}
 }
 

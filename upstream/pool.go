@@ -86,7 +86,10 @@ func newPool(cfg *Config, table *relay.Origin, h *health, n *rateLimitedLog) *po
 // serverKey tells apart servers with different versions. A resource's version in one dialect is the
 // version of the whole response in the other, so the dialect is part of it.
 func (c *Config) serverKey(address string) string {
-	if c.SameVersions {
+	switch {
+	case c.Tiers:
+		return relay.TierServer
+	case c.SameVersions:
 		address = "all"
 	}
 	return fmt.Sprintf("%s sotw=%v", address, c.SotW)

@@ -236,7 +236,7 @@ func (p *pool) before(q, o *place, tried bool) bool {
 	case q.group.Seen() != o.group.Seen():
 		return q.group.Seen()
 	}
-	return q.group.Clients() > o.group.Clients()
+	return q.group.Behind() > o.group.Behind()
 }
 
 // slot makes a slot on a connection that has room. Without one the slot's owner dials, and nobody

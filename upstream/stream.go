@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/node"
 
 	"google.golang.org/grpc"
@@ -87,6 +88,10 @@ func (e *ending) miss() miss {
 func openStream(ctx context.Context, l *lane, sl *slot) (*stream, error) {
 	cfg, c := &l.origin.cfg, sl.conn
 	ctx, cancel := context.WithCancel(ctx)
+	if cfg.Tiers {
+		of, _ := relay.CutTier(l.table.Group().Key())
+		ctx = metadata.AppendToOutgoingContext(ctx, node.GroupKey, of)
+	}
 	wire, err := l.origin.newStream(ctx, cancel, c, l.table.Via(), cfg.method(l.table.OnlyType()))
 	if err != nil {
 		cancel()
@@ -107,10 +112,8 @@ func (o *Origin) newStream(ctx context.Context, cancel context.CancelFunc, c *co
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Instance != "" {
-		for _, name := range append(via, node.ViaName(cfg.Instance)) {
-			ctx = metadata.AppendToOutgoingContext(ctx, node.ViaKey, name)
-		}
+	for _, name := range cfg.path(via) {
+		ctx = metadata.AppendToOutgoingContext(ctx, node.ViaKey, name)
 	}
 	var options []grpc.CallOption
 	if cfg.Compression != "" {
@@ -124,6 +127,17 @@ func (o *Origin) newStream(ctx context.Context, cancel context.CancelFunc, c *co
 			lanesPerConnection, err)
 	}
 	return wire, err
+}
+
+// path returns the relays that a stream presents, which has come through those of via.
+func (c *Config) path(via []string) []string {
+	switch {
+	case c.Tiers:
+		return via
+	case c.Instance == "":
+		return nil
+	}
+	return append(via, node.ViaName(c.Instance))
 }
 
 // withHeaders adds the configured headers and the token, which is read again for each stream.

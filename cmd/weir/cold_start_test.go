@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/weir-xds/weir/relay/node"
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
@@ -22,18 +23,23 @@ func TestColdStartWaits(t *testing.T) {
 	const settle, list = 50 * time.Millisecond, 10 * time.Millisecond
 	for _, row := range []struct {
 		client, origin relaytest.Dialect
+		canary         *node.Canary
 		most           time.Duration
 	}{
-		{relaytest.Delta, relaytest.Delta, 0},
-		{relaytest.Delta, relaytest.SotW, list},
-		{relaytest.SotW, relaytest.Delta, 2 * settle},
-		{relaytest.SotW, relaytest.SotW, list},
+		{relaytest.Delta, relaytest.Delta, nil, 0},
+		{relaytest.Delta, relaytest.SotW, nil, list},
+		{relaytest.SotW, relaytest.Delta, nil, 2 * settle},
+		{relaytest.SotW, relaytest.SotW, nil, list},
+		{relaytest.Delta, relaytest.Delta, inCluster, 0},
+		{relaytest.Delta, relaytest.SotW, inCluster, list},
+		{relaytest.SotW, relaytest.Delta, inCluster, 2 * settle},
+		{relaytest.SotW, relaytest.SotW, inCluster, 2*settle + list},
 	} {
 		for _, clusters := range []int{10, 1500} {
-			t.Run(fmt.Sprintf("%v client, %v origin, %d clusters", row.client, row.origin, clusters), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%v client, %v origin, %d clusters, tiers %v", row.client, row.origin, clusters, row.canary.On()), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					o := coldOrigin(t, clusters)
-					h := newHop(t, o.Net(), row.origin)
+					h := tieredHop(t, o.Net(), row.origin, row.canary)
 					if took, steps := startup(t, h.net, row.client, clusters); took > row.most {
 						t.Errorf("a cold start waits for %v, want at most %v: %s", took, row.most, steps)
 					}

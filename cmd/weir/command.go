@@ -54,7 +54,7 @@ func commandTree() *cobra.Command {
 	root.AddCommand(
 		runCommand(), validateCommand(), getCommand(), diffCommand(), statusCommand(), clientsCommand(), explainCommand(), nacksCommand(), historyCommand(),
 		groupsCommand(), authzCommand(), drainCommand(),
-		freezeCommand(), unfreezeCommand(), guardCommand(), logCommand(), snapshotCommand(), demoCommand(), configCommand(), versionCommand(),
+		freezeCommand(), unfreezeCommand(), rollbackCommand(), rollforwardCommand(), guardCommand(), logCommand(), snapshotCommand(), demoCommand(), configCommand(), versionCommand(),
 	)
 	return root
 }

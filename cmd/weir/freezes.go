@@ -147,6 +147,15 @@ func (f *freezes) operate(origin string, on bool, now time.Time) (said string, c
 	return said, changed, nil
 }
 
+// release ends that an operator has an origin frozen, whatever the file says. It locks.
+func (f *freezes) release(origin string, now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	to := f.of[origin]
+	to.order = order{changed: now}
+	f.set(origin, to)
+}
+
 // freezeAsConfigured puts freeze: of the configuration's origins into force.
 func (p *process) freezeAsConfigured(cfg *config.Config, now time.Time) {
 	begun, ended := p.freezes.configure(cfg, now)
@@ -182,11 +191,24 @@ func (p *process) obeySiblings(heads []seed.Answer, seeded map[string]snapshot.O
 		}
 	}
 	for _, r := range p.active.Load().origins {
+		for j := range heads {
+			for k := range heads[j].Head.Origins {
+				if o := &heads[j].Head.Origins[k]; o.Name == r.name {
+					p.recallGates(r.name, o.Gates)
+				}
+			}
+		}
 		orders, spoken := of[r.name]
 		because := "as siblings say"
 		if o, is := seeded[r.name]; is && !spoken {
+			p.recallGates(r.name, o.Gates)
 			orders, because = []order{{o.Frozen, o.FrozenChanged}}, "as where the seed is from"
 		}
 		p.obey(r.name, orders, because)
+		back, spoken := ordersOfSiblings(heads, r.name)
+		if o, is := seeded[r.name]; is && !spoken {
+			back = o.Rollbacks
+		}
+		p.obeyOrders(r.name, back, because)
 	}
 }

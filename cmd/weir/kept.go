@@ -98,10 +98,13 @@ func (p *process) restore(ctx context.Context) {
 		r = p.kept.Load(time.Now())
 		p.kept.take(r, fromSnapshot)
 		for name, o := range r.Freezes {
+			p.recallGates(name, o.Gates)
 			p.obey(name, []order{{o.Frozen, o.FrozenChanged}}, "as before the restart")
+			p.obeyOrders(name, o.Rollbacks, "as before the restart")
 		}
 	}
 	p.askSiblings(ctx, r.Types == 0)
+	p.holdTiers(time.Now())
 	p.freezeAsConfigured(p.config(), time.Now())
 }
 
@@ -147,6 +150,8 @@ func (p *process) keptOrigins() []snapshot.OriginState {
 		x := &out[i]
 		said := p.freezes.get(o.name)
 		x.Frozen, x.FrozenChanged = said.frozen, said.changed
+		x.Rollbacks = p.rollbacks.kept(o.name)
+		x.Gates = p.gateMemory(o.name)
 		x.Name, x.Addresses, x.Away = o.name, sources(o.table), !s.Connected
 		switch {
 		case s.Connected && !s.LastProof.IsZero():

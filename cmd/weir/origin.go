@@ -168,6 +168,8 @@ func (p *process) originStates() ([]admin.Origin, [][]inspect.GroupStatus) {
 		states[i].Frozen, _ = o.table.Frozen()
 		f := p.freezes.get(c.Name)
 		states[i].FrozenBy, states[i].FrozenChanged = f.by(), f.changed
+		states[i].Rollback = p.rollbacks.status(c.Name, groups[i])
+		states[i].Canary = p.canaries.Look(c.Name)
 		if states[i].Fallback != nil {
 			states[i].Fallback.Serving = inspect.StandIns(o.table)
 		}
@@ -180,6 +182,9 @@ func (p *process) originStates() ([]admin.Origin, [][]inspect.GroupStatus) {
 
 func lanesOf(groups []inspect.GroupStatus) (wanted, open int) {
 	for i := range groups {
+		if _, tier := relay.CutTier(groups[i].Key); tier != relay.Newest {
+			continue // its lanes are not the origin's
+		}
 		for _, l := range groups[i].Lanes {
 			if l.Wanted {
 				wanted++
@@ -208,7 +213,7 @@ func (p *process) picture() metrics.Picture {
 		op := metrics.OriginPicture{
 			Origin: o.Name, Connected: o.Connected, LastProof: o.LastProof, LastUpdate: o.LastUpdate,
 			Streams: o.Streams, Wanted: o.Wanted, Groups: o.Groups, Views: o.Views, ParameterSets: o.ParameterSets, Stale: o.Stale, Frozen: !o.Frozen.IsZero(),
-			Differing: map[string]int{},
+			Differing: map[string]int{}, Canary: canaryPicture(o.Canary),
 		}
 		for j := range groups[i] {
 			for _, d := range groups[i][j].Differing {

@@ -155,7 +155,7 @@ func (p *place) listeners() (addresses []string) {
 // elsewhere reports whether the command is one that other tests run: it serves, or ends what does.
 func (p *place) elsewhere(cmd *cobra.Command) bool {
 	switch cmd.CommandPath() {
-	case "weir run", "weir demo", "weir drain": // TestExamplesServe, TestDemo, TestDrainCommand
+	case "weir run", "weir demo", "weir drain", "weir rollback": // TestExamplesServe, TestDemo, TestDrainCommand, TestRollback
 		return true
 	}
 	return false

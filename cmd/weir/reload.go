@@ -160,11 +160,15 @@ func (p *process) thawFirst(before *activeConfig, cfg *config.Config, table *rel
 	for _, r := range before.origins {
 		f, next := p.freezes.get(r.name), cfg.OriginNamed(r.name)
 		byFile := next != nil && next.Freeze || next == nil && !f.file.IsZero()
-		if f.frozen.IsZero() && !byFile || table.Origin(r.name) == r.table {
+		back := p.rollbacks.holds(r.name, "")
+		if f.frozen.IsZero() && !byFile && !back || table.Origin(r.name) == r.table {
 			continue
 		}
-		first := "unfreeze it first"
-		if byFile {
+		is, first := "frozen", "unfreeze it first"
+		switch {
+		case back:
+			is, first = "rolled back", "roll it forward first"
+		case byFile:
 			first = "a file with freeze: false has to be in force first"
 		}
 		at := "origins"
@@ -174,7 +178,7 @@ func (p *process) thawFirst(before *activeConfig, cfg *config.Config, table *rel
 				at = path
 			}
 		}
-		errs = append(errs, cfg.Problemf(at, "origin %q is frozen, and this would drop what its clients are kept at: %s", r.name, first))
+		errs = append(errs, cfg.Problemf(at, "origin %q is %s, and this would drop what its clients are kept at: %s", r.name, is, first))
 	}
 	return errors.Join(errs...)
 }
@@ -190,8 +194,10 @@ func (p *process) apply(ctx context.Context, parts *errgroup.Group, now time.Tim
 	for _, o := range leaving {
 		<-o.done
 	}
+	p.feeds.end(func(part *relay.Origin) bool { return table.Origin(part.Name()) != part })
 	change := table.Commit(now)
 	p.freezeAsConfigured(cfg, now)
+	p.rollbacks.configure(cfg)
 	for _, second := range pl.seconds {
 		second.Commit(now)
 	}
@@ -213,12 +219,15 @@ func (p *process) apply(ctx context.Context, parts *errgroup.Group, now time.Tim
 	for _, w := range cfg.Warnings() {
 		warn(p.logger(levels.Config), w)
 	}
+	p.feeds.start(ctx, parts, p.table, p.via)
+	p.canaries.Wake()
 	p.start(ctx, parts, pl.next, pl.newOrigins, pl.newPorts)
 	p.startSinks(ctx, parts, pl.newSinks)
 	for _, o := range leaving {
 		o.close()
 	}
 	concerned.End(ctx, cfg.Timing.Drain)
+	p.feeds.end(func(part *relay.Origin) bool { return !part.Canaries() }) // until then clients need them
 	for _, l := range closing {
 		l.secured.close()
 	}

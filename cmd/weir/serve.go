@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/weir-xds/weir/cmd/weir/admin"
+	"github.com/weir-xds/weir/cmd/weir/canary"
 	"github.com/weir-xds/weir/cmd/weir/config"
 	"github.com/weir-xds/weir/cmd/weir/levels"
 	"github.com/weir-xds/weir/cmd/weir/tracing"
@@ -39,6 +40,7 @@ type process struct {
 	started  time.Time
 	table    *relay.Table
 	freezes  *freezes
+	canaries *canary.Gates
 	metrics  *metrics.Metrics
 	registry *prometheus.Registry
 	server   *downstream.Server
@@ -54,6 +56,9 @@ type process struct {
 	tracing  *tracing.Tracing
 	draws    *relay.Traces // with tracing; nil: there is none
 	first    *nextConfig   // what was opened at the start
+	feeds    feeds         // owned by run, and then by reloads
+
+	rollbacks *rollbacks
 	// refusedAtStart is why the file was refused at the start, so that the configuration that was
 	// last accepted is in force; nil: it was accepted.
 	refusedAtStart error
@@ -120,7 +125,11 @@ func newProcess(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *pr
 	if p.table, err = relay.New(tc); err != nil {
 		return nil, cfg.Problemf("origins", "%v", err)
 	}
+	p.feeds = feeds{}
+	p.table.History().Began(p.started)
+	p.openCanaries()
 	p.freezes = &freezes{table: p.table, of: map[string]freeze{}}
+	p.rollbacks = &rollbacks{table: p.table, freezes: p.freezes, of: map[string]*rolledOrigin{}}
 	first := &nextConfig{process: p, next: &activeConfig{cfg: cfg}, part: p.table.Origin}
 	p.first = first
 	p.active.Store(first.next) // completed below
@@ -157,6 +166,7 @@ func newProcess(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *pr
 		return nil, err
 	}
 	server.Via, server.Table, server.Metrics, server.Log = p.via, p.table, p.metrics, p.logger(levels.Downstream)
+	server.Refused = p.refusal
 	server.LoadReports, server.Resolver = p.loadReports, describedTypes{p}
 	if p.tracing != nil {
 		server.Traces, server.TraceID = p.tracing, p.tracing.TraceID
@@ -209,13 +219,16 @@ func (p *process) run(ctx context.Context) error {
 	parts.Go(func() error { return advance(work, p.table) })
 	parts.Go(func() error { return p.files.run(work) })
 	parts.Go(func() error { return newSharing(p).watch(work) })
+	parts.Go(func() error { return p.canaries.Run(work) })
 	parts.Go(func() error { return p.memory.watch(work) })
+	parts.Go(func() error { return newGoods(p).run(work) })
 	parts.Go(func() error { return p.pages.Run(work) })
 	if p.tracing != nil {
 		parts.Go(func() error { return p.tracing.Run(work) })
 	}
 	p.first = nil // it is served now
 	first := p.active.Load()
+	p.feeds.start(work, parts, p.table, p.via)
 	p.start(work, parts, first, first.origins, first.ports)
 	p.startSinks(work, parts, first.sinks)
 	parts.Go(func() error { return p.reloads(work, parts) })

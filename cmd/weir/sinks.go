@@ -35,7 +35,7 @@ func (pl *nextConfig) openSinks() error {
 	for i := range cfg.Sinks {
 		sc := sinkConfig(cfg, &cfg.Sinks[i], pl.part)
 		sc.Log, sc.Metrics = pl.process.logger(levels.Sink), pl.process.metrics
-		if was := pl.before.sink(sc); was != nil {
+		if was := pl.before.sink(sc); was != nil && !pl.regrouped(cfg.SinkOrigin(&cfg.Sinks[i]).Name) {
 			pl.next.sinks = append(pl.next.sinks, was)
 			continue
 		}
@@ -50,6 +50,13 @@ func (pl *nextConfig) openSinks() error {
 		pl.newSinks, pl.next.sinks = append(pl.newSinks, r), append(pl.next.sinks, r)
 	}
 	return errors.Join(errs...)
+}
+
+// regrouped reports whether clients of an origin may belong in other groups
+// (relay.Change.Regrouped).
+func (pl *nextConfig) regrouped(origin string) bool {
+	was, is := pl.before.cfg.OriginNamed(origin), pl.next.cfg.OriginNamed(origin)
+	return was != nil && !was.Canary.Clients().Equal(is.Canary.Clients())
 }
 
 // sink returns the runner with an equal configuration; nil if there is none.

@@ -198,6 +198,9 @@ func statusTable(w io.Writer, pages []byte) error {
 		if !o.Frozen.IsZero() {
 			state += fmt.Sprintf(", frozen for %s by %s, %d changes wait", ago(now, o.Frozen), strings.Join(o.FrozenBy, " and "), o.FrozenChanges)
 		}
+		if b := o.Rollback; b != nil {
+			state += fmt.Sprintf(", %s, for %s", b.Said(), ago(now, b.Since))
+		}
 		if o.HeldRemovals > 0 {
 			state += fmt.Sprintf(", %d removals held for %s", o.HeldRemovals, ago(o.HeldUntil, now))
 		}

@@ -79,6 +79,8 @@ func tableConfig(cfg *config.Config) relay.Config {
 			WithholdTTL:      o.TTLUnsupported == config.TTLUnsupportedWithhold,
 			Guard:            gate.GuardConfig(o.Guard),
 			NACKReport:       o.NACKReport,
+			Canary:           o.Canary.Clients(),
+			Urgent:           o.Canary.Urgent,
 			TP2:              o.TP2, FromNode: o.DynamicParameters.FromNode, Share: o.Share,
 			IgnoreParams: o.DynamicParameters.Otherwise == config.OtherwiseIgnored,
 		}

@@ -3,10 +3,12 @@ package main
 import (
 	"os"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/weir-xds/weir/cmd/weir/config"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // TestAbsenceAndErrorsAreTranslated: absence_timer, on_data_error and ttl_unsupported reach the
@@ -99,6 +101,24 @@ func TestParametersAreTranslated(t *testing.T) {
 		}
 		if got := [2]int{s.Limits.ParameterSets, tableConfig(cfg).MaxParameterSets}; got != want {
 			t.Errorf("%q became %v, want %v", text, got, want)
+		}
+	}
+}
+
+// TestUrgentIsTranslated: which types pass although a group is held reaches the table. None is not
+// the same as the default.
+func TestUrgentIsTranslated(t *testing.T) {
+	for keys, want := range map[string][]string{
+		"":                               {xds.EndpointType, xds.SecretType},
+		"canary: {urgent: []}, ":         {},
+		"canary: {urgent: [eds, rds]}, ": {xds.EndpointType, xds.RouteType},
+	} {
+		cfg, err := config.Parse("test", []byte("origins: [{"+keys+"name: a, grpc: {addresses: ['a:1']}}]\n"), os.LookupEnv)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := tableConfig(cfg).Origins[0].Urgent; got == nil || !slices.Equal(got, want) {
+			t.Errorf("%q became %q", keys, got)
 		}
 	}
 }

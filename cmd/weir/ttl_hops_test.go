@@ -14,6 +14,7 @@ import (
 	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/protobuf/proto"
@@ -53,17 +54,24 @@ const (
 // hop is a weir but for its process: a table, its clock, the two edges.
 type hop struct {
 	net    *relaytest.Net
+	table  *relay.Table
 	refuse atomic.Bool // its upstream cannot be dialled
 }
 
 func newHop(t *testing.T, from *relaytest.Net, dialect relaytest.Dialect) *hop {
 	t.Helper()
-	h := &hop{net: relaytest.Memory()}
-	sotw := dialect == relaytest.SotW
-	table, err := relay.New(relay.Config{Origins: []relay.OriginConfig{{Name: "up", SotW: sotw}}})
+	return newHopOf(t, from, relay.OriginConfig{Name: "up", SotW: dialect == relaytest.SotW})
+}
+
+// newHopOf is newHop of an origin with a configuration; with canaries it has the feed of its tiers.
+func newHopOf(t *testing.T, from *relaytest.Net, oc relay.OriginConfig) *hop {
+	t.Helper()
+	sotw := oc.SotW
+	table, err := relay.New(relay.Config{Origins: []relay.OriginConfig{oc}})
 	if err != nil {
 		t.Fatal(err)
 	}
+	h := &hop{net: relaytest.Memory(), table: table}
 	up, err := upstream.New(upstream.Config{
 		Name: "up", Addresses: []string{"memory:1"}, SotW: sotw, Pause: time.Millisecond,
 		Dial: func(ctx context.Context, address string) (net.Conn, error) {
@@ -87,17 +95,23 @@ func newHop(t *testing.T, from *relaytest.Net, dialect relaytest.Dialect) *hop {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 3)
+	var fed errgroup.Group
+	feeds{}.start(ctx, &fed, table, "here")
+	ended := make(chan error, 4)
+	go func() { ended <- fed.Wait() }()
 	go func() { ended <- server.Serve(l, downstream.ListenerConfig{Origin: table.Origin("up")}) }()
 	go func() { ended <- up.Run(ctx) }()
 	go func() { ended <- advance(ctx, table) }()
 	t.Cleanup(func() {
 		server.Stop()
 		cancel()
-		for range 3 {
+		for range 4 {
 			if err := <-ended; err != nil {
 				t.Error(err)
 			}
+		}
+		if err := table.Check(); err != nil {
+			t.Error(err)
 		}
 	})
 	return h

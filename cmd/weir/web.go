@@ -141,8 +141,10 @@ func (p *process) openAdmin(ctx context.Context) error {
 			return admin.Memory{Used: p.memory.used.Load(), Limit: p.memory.limit.Load(), Short: p.table.Tight()}
 		},
 		Freeze: func(origin string, on bool) (string, bool, error) {
-			return p.freezes.operate(origin, on, time.Now())
+			return p.rollbacks.freeze(origin, on, time.Now())
 		},
+		Rollback: p.rollback, Rollforward: p.rollforward,
+		Canary:    p.operateCanary,
 		Drain:     p.drain,
 		TokenFile: c.TokenFile,
 		Reachable: !local(l.Addr()),

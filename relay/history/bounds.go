@@ -18,7 +18,7 @@ const (
 func (l *Log) trim(r *resource) {
 	n := len(r.records) - l.bounds.Versions
 	for i := 0; i < n; i++ {
-		r.since = max(r.since, r.records[0].revision)
+		r.since = r.since.Newer(Edge{r.records[0].revision, r.records[0].at})
 		l.drop(r.records[0])
 	}
 	l.metrics.HistoryDropped(byVersions, max(n, 0))
@@ -55,12 +55,12 @@ func (l *Log) remove(p *place) {
 	delete(l.places, p.Place)
 	l.grow(p, -placeBytes)
 	p.gone = true
-	l.floor = max(l.floor, p.floor)
+	l.floor = l.floor.Newer(p.floor)
 }
 
 // dropFirst drops the oldest record of a place.
 func (l *Log) dropFirst(p *place) {
-	p.floor = max(p.floor, p.first.revision)
+	p.floor = p.floor.Newer(Edge{p.first.revision, p.first.at})
 	l.drop(p.first)
 }
 
@@ -134,18 +134,22 @@ func (l *Log) expire(now time.Time) time.Time {
 	return l.due
 }
 
-// Forget drops what is kept of an origin, or of one group of it.
+// Forget drops what is kept of an origin, or of one group of it, which has ended. That makes
+// nothing of the others unknown.
 func (l *Log) Forget(origin, group string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	was := l.floor
+	defer func() { l.floor = was }()
 	for of, p := range l.places {
 		if of.Origin != origin || group != "" && of.Group != group {
 			continue
 		}
 		for p.first != nil {
-			l.dropFirst(p)
+			l.drop(p.first)
 		}
 	}
+	l.unmark(origin, group)
 	if group == "" {
 		delete(l.counts, origin)
 	}

@@ -23,8 +23,10 @@ type Noted struct {
 	Was *Version
 	// Since is the revision from which on that was held, if it is not that of the change before.
 	Since uint64
-	// Lost: nothing before this revision is known of the resource any more.
-	Lost uint64
+	// Lost: nothing before that is known of the resource any more.
+	Lost Edge
+	// First: somebody asked again for what nobody wanted any more.
+	First bool
 	// Is is the content from then on; zero: none.
 	Is xds.Digest
 }
@@ -98,7 +100,7 @@ func (x *record) noted() Noted {
 	i := slices.Index(r.records, x)
 	n := Noted{
 		Seq: x.seq, Resource: r.Resource, Revision: x.revision, At: time.Unix(0, x.at), Kind: x.kind,
-		Was: x.before(), Since: x.since, Lost: r.since,
+		Was: x.before(), Since: x.since, Lost: r.since, First: x.first,
 	}
 	if is := r.after(i); is != nil {
 		n.Is = is.Digest
@@ -106,14 +108,13 @@ func (x *record) noted() Noted {
 	return n
 }
 
-// FloorOf is the revision before which nothing is known of a place, and how many changes of it are
-// kept.
-func (l *Log) FloorOf(of Place) (floor uint64, kept int) {
+// FloorOf is that before which nothing is known of a place, and how many changes of it are kept.
+func (l *Log) FloorOf(of Place) (floor Edge, kept int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	floor = l.floor
 	if p := l.places[of]; p != nil {
-		floor, kept = max(floor, p.floor), p.n
+		floor, kept = floor.Newer(p.floor), p.n
 	}
 	return floor, kept
 }

@@ -65,8 +65,9 @@ type Log struct {
 	bytes  int
 	n      int    // records
 	seq    uint64 // of the last record
+	marks  map[groupKey][]Mark
 	// floor: of places that are no more nothing before this revision is known.
-	floor uint64
+	floor Edge
 	due   time.Time // when Expire is to be called; zero: not at all
 }
 
@@ -77,8 +78,9 @@ type place struct {
 	resources   map[Resource]*resource
 	first, last *record
 	bytes, n    int
-	floor       uint64 // what was dropped is older than this revision
-	gone        bool   // from Log.places
+	floor       Edge // what was dropped is older than this
+	changed     Edge // the last change, of which the record may be dropped
+	gone        bool // from Log.places
 }
 
 type resource struct {
@@ -86,7 +88,7 @@ type resource struct {
 	place   *place
 	records []*record // oldest first, at least one
 	newest  Version   // what the last record made of it; of no Digest: there is none
-	since   uint64    // nothing before this revision is known of it
+	since   Edge      // nothing before this revision is known of it
 }
 
 // record is one change.
@@ -98,6 +100,9 @@ type record struct {
 	at         int64 // Unix nanoseconds
 	kind       Kind
 	dropped    bool
+	// first: somebody asked again for what nobody wanted any more, so it is not known what was
+	// before.
+	first bool
 	// was is what was held before; nil: nothing, or unkept says what.
 	was    *xds.Variant
 	unkept *Version
@@ -117,7 +122,7 @@ const (
 
 // New makes a log that keeps nothing before Bound.
 func New(m *metrics.Metrics) *Log {
-	return &Log{metrics: m, places: map[Place]*place{}, counts: map[string]*chart{}, seq: 1}
+	return &Log{metrics: m, places: map[Place]*place{}, counts: map[string]*chart{}, marks: map[groupKey][]Mark{}, seq: 1}
 }
 
 // On reports whether anything is kept. It takes no lock.
@@ -133,10 +138,11 @@ func (l *Log) Bound(b Bounds, now time.Time, revision uint64) time.Time {
 	if l.bounds = b; b.Versions <= 0 {
 		l.on.Store(false)
 		l.places, l.counts, l.bytes, l.n, l.due = map[Place]*place{}, map[string]*chart{}, 0, 0, time.Time{}
+		clear(l.marks)
 		return l.due
 	}
 	if l.on.Swap(true); was.Versions <= 0 {
-		l.floor = revision
+		l.floor = Edge{revision, unixNano(now)}
 		return l.due
 	}
 	for _, p := range l.places {
@@ -147,6 +153,14 @@ func (l *Log) Bound(b Bounds, now time.Time, revision uint64) time.Time {
 	l.expire(now)
 	l.shrink(b.Bytes, byBytes)
 	return l.due
+}
+
+// unixNano is 0 for the zero time.
+func unixNano(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
 }
 
 // Change is what happened to a resource.
@@ -172,6 +186,9 @@ type Track struct {
 
 // Track makes a track of a place.
 func (l *Log) Track(of Place) Track { return Track{log: l, of: of} }
+
+// Place is what the track is of.
+func (t *Track) Place() Place { return t.of }
 
 // On is Log.On.
 func (t *Track) On() bool { return t.log != nil && t.log.On() }
@@ -252,7 +269,9 @@ func (l *Log) resource(p *place, of Resource) *resource {
 func (l *Log) append(r *resource, c *Change) {
 	p := r.place
 	l.seq++
-	x := &record{resource: r, prev: p.last, seq: l.seq, revision: c.Revision, at: c.At.UnixNano(), kind: r.kind(c), bytes: recordBytes}
+	x := &record{
+		resource: r, prev: p.last, seq: l.seq, revision: c.Revision, at: c.At.UnixNano(), kind: r.kind(c), first: c.First, bytes: recordBytes,
+	}
 	if !r.left(c.Was) {
 		x.since = c.Since
 	}
@@ -279,6 +298,9 @@ func (l *Log) append(r *resource, c *Change) {
 	r.records = append(r.records, x)
 	p.n, l.n = p.n+1, l.n+1
 	l.grow(p, x.bytes)
+	if x.changes() {
+		p.changed = Edge{x.revision, x.at}
+	}
 	if x.kind.shown() {
 		l.count(p.Origin, x)
 	}

@@ -80,7 +80,7 @@ func (g *game) check(revision uint64) (known int) {
 		g.t.Fatal(wrong)
 	}
 	for i, track := range g.tracks {
-		b := g.Before(track.of, "", revision)
+		b := g.Before(track.of, "", revision, nil)
 		if revision < b.Floor {
 			continue
 		}
@@ -311,7 +311,7 @@ func TestOff(t *testing.T) {
 		t.Errorf("off, %+v is kept", g.Kept())
 	}
 	g.Bound(Bounds{Versions: 9, Bytes: 1 << 20, Age: time.Hour}, g.now, g.revision)
-	if b := g.Before(g.tracks[0].of, "", g.revision-1); b.Floor != g.revision {
+	if b := g.Before(g.tracks[0].of, "", g.revision-1, nil); b.Floor != g.revision {
 		t.Errorf("what was before it was on is said to be known: %+v", b)
 	}
 }

@@ -230,31 +230,50 @@ type Before struct {
 // Held is what was held of a resource.
 type Held struct {
 	Variant *xds.Variant // nil: none, or it is not known
-	Unknown bool
+	Unknown bool         // it was not kept, or Lost
+	Lost    bool         // it is not kept any more
+	// Late: nobody had asked for it then, as far as that is known, so this is what was known of it
+	// first.
+	Late bool
 }
 
 // Before tells how the place differed at a revision from what it is now, for one parameter map. The
-// caller has to hold the place's store, or it is something else by the time that it is told.
-func (l *Log) Before(of Place, params string, revision uint64) (b Before) {
+// caller has to hold the place's store, or it is something else by the time that it is told. Of the
+// sets in since nothing counts but what is newer than the revision given there.
+func (l *Log) Before(of Place, params string, revision uint64, since map[string]uint64) (b Before) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	b.Floor = l.floor
+	b.Floor = l.floor.Revision
 	p := l.places[of]
 	if p == nil {
 		return b
 	}
-	b.Floor, b.Was = max(b.Floor, p.floor), map[Resource]Held{}
+	b.Floor, b.Was = max(b.Floor, p.floor.Revision), map[Resource]Held{}
 	for x := p.last; x != nil && x.revision > revision; x = x.prev {
-		if r := x.resource; r.Params == params {
-			b.Was[r.Resource] = Held{x.was, x.unkept != nil || max(r.since, x.since) > revision}
+		r := x.resource
+		from := revision
+		if r.Set != "" && len(since) > 0 {
+			from = max(from, since[r.Set])
 		}
-	}
-	for r, held := range b.Was {
-		if held.Unknown {
-			b.Was[r] = Held{Unknown: true}
+		if r.Params != params || x.revision <= from {
+			continue
+		}
+		if held, is := b.Was[r.Resource]; !x.first {
+			b.Was[r.Resource] = x.held(from)
+		} else if is {
+			held.Late = true
+			b.Was[r.Resource] = held
 		}
 	}
 	return b
+}
+
+// held is what the record says of an earlier revision, if no older record says anything of it.
+func (x *record) held(revision uint64) Held {
+	if lost := x.resource.since.Revision > revision; lost || x.unkept != nil {
+		return Held{Unknown: true, Lost: lost}
+	}
+	return Held{Variant: x.was, Late: x.since > revision}
 }
 
 // At is the newest revision of a group that was in force at a time, or the table's newest, which is

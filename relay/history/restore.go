@@ -11,7 +11,7 @@ import (
 
 // Past is what a snapshot kept of a place for one parameter map.
 type Past struct {
-	Floor   uint64  // nothing before this revision is known
+	Floor   Edge    // nothing before it is known
 	Changes []Noted // the oldest first
 	// ended is what those that were left out, with all that there was of a resource, ended with.
 	ended map[Resource]xds.Digest
@@ -19,16 +19,16 @@ type Past struct {
 
 // Check reports what is wrong with what was kept; nil: it may be restored at a revision.
 func (p *Past) Check(revision uint64) error {
-	if p.Floor > revision {
-		return fmt.Errorf("it begins at revision %d, and this is %d", p.Floor, revision)
+	if p.Floor.Revision > revision {
+		return fmt.Errorf("it begins at revision %d, and this is %d", p.Floor.Revision, revision)
 	}
 	last := uint64(0)
 	for i := range p.Changes {
 		switch x := &p.Changes[i]; {
 		case x.Revision < last || x.Revision >= revision:
 			return fmt.Errorf("a change at revision %d comes after one at %d, before %d", x.Revision, last, revision)
-		case max(x.Since, x.Lost) > x.Revision:
-			return fmt.Errorf("what was changed at revision %d is said to be held, or lost, since %d", x.Revision, max(x.Since, x.Lost))
+		case x.Since > x.Revision || x.Lost.Revision >= revision:
+			return fmt.Errorf("what was changed at revision %d is said to be held since %d, and lost before %d", x.Revision, x.Since, x.Lost.Revision)
 		case x.Kind > again:
 			return fmt.Errorf("a change is of the kind %d, which is not known", x.Kind)
 		default:
@@ -38,6 +38,15 @@ func (p *Past) Check(revision uint64) error {
 	return nil
 }
 
+// edge is where the change was.
+func (n *Noted) edge() Edge { return Edge{n.Revision, n.At.UnixNano()} }
+
+// Lose says that the body of what was before is not known any more.
+func (n *Noted) Lose() { n.Lost = n.Lost.Newer(n.edge()) }
+
+// EdgeAt is where something ends in the past, at a time; zero: that is not known.
+func EdgeAt(revision uint64, at time.Time) Edge { return Edge{revision, unixNano(at)} }
+
 // Fit leaves out what the bounds of age and versions do not allow. It changes the list in place.
 func (l *Log) Fit(past Past, now time.Time) Past {
 	l.mu.Lock()
@@ -46,7 +55,7 @@ func (l *Log) Fit(past Past, now time.Time) Past {
 	n, over := 0, now.Add(-b.Age)
 	for n < len(past.Changes) && !past.Changes[n].At.After(over) {
 		x := &past.Changes[n]
-		past.Floor = max(past.Floor, x.Revision)
+		past.Floor = past.Floor.Newer(x.edge())
 		if past.ended == nil {
 			past.ended = map[Resource]xds.Digest{}
 		}
@@ -60,17 +69,17 @@ func (l *Log) Fit(past Past, now time.Time) Past {
 		delete(past.ended, x.Resource)
 		left[x.Resource]++
 	}
-	lost := map[Resource]uint64{}
+	lost := map[Resource]Edge{}
 	past.Changes = slices.DeleteFunc(past.Changes, func(x Noted) bool {
 		if left[x.Resource]--; left[x.Resource] < b.Versions {
 			return false
 		}
-		lost[x.Resource] = x.Revision
+		lost[x.Resource] = x.edge()
 		return true
 	})
 	for i := range past.Changes {
 		x := &past.Changes[i]
-		x.Lost = max(x.Lost, lost[x.Resource])
+		x.Lost = x.Lost.Newer(lost[x.Resource])
 	}
 	return past
 }
@@ -104,7 +113,7 @@ func (t *Track) Restore(past Past, is func(Resource) *xds.Variant, revision uint
 		}
 	}
 	p := r.place
-	p.floor = max(p.floor, past.Floor)
+	p.floor = p.floor.Newer(past.Floor)
 	if r.link(); p.n == 0 { // a place has a record at least
 		l.remove(p)
 		return due
@@ -131,7 +140,7 @@ type restoration struct {
 // change puts back one change.
 func (r *restoration) change(n *Noted) {
 	of := r.log.resource(r.place, n.Resource)
-	x := &record{resource: of, revision: n.Revision, at: n.At.UnixNano(), kind: n.Kind, since: n.Since, bytes: recordBytes}
+	x := &record{resource: of, revision: n.Revision, at: n.At.UnixNano(), kind: n.Kind, first: n.First, since: n.Since, bytes: recordBytes}
 	switch {
 	case n.Was == nil:
 	case n.Was.Body != nil:
@@ -141,8 +150,11 @@ func (r *restoration) change(n *Noted) {
 		x.unkept = n.Was
 	}
 	r.add(x)
-	of.since = max(of.since, n.Lost)
+	of.since = of.since.Newer(n.Lost)
 	r.ends[of] = n.Is
+	if x.changes() {
+		r.place.changed = r.place.changed.Newer(n.edge())
+	}
 	if x.kind.shown() {
 		r.log.counted(r.place.Origin).insert(x)
 	}
@@ -156,7 +168,8 @@ func (r *restoration) end(of *resource, digest xds.Digest, is *xds.Variant, revi
 		of.newest.Body = nil
 	}
 	if of.newest.Digest != digest {
-		// a change that is not shown, before which there was something unknown
+		// A change that is not shown. What was before it is lost.
+		of.since = of.since.Newer(Edge{revision, now.UnixNano()})
 		unseen := &Version{Name: of.Name, Digest: digest}
 		r.add(&record{resource: of, revision: revision, at: now.UnixNano(), kind: unwanted, unkept: unseen, bytes: recordBytes})
 	}

@@ -17,7 +17,10 @@ type Rules struct {
 	// The terms of a group's key: clients that are equal in them are one group (RELAY-60).
 	GroupBy []string
 	// Metadata fields that are parameters: by parameter name, each as metadata.PATH (RELAY-64).
-	Mapped     map[string]string
+	Mapped map[string]string
+	// Canary, if set, says who is a canary. The metadata fields that it looks at are in no key that
+	// has all of the metadata, and are not presented: canaries and the others are one group.
+	Canary     *Canary
 	ID         string // presented instead of the group's own id; "": none
 	Cluster    string // presented instead of the members' cluster; "": none
 	IdentityTo string // the metadata key under which the client's identity is presented; "": none
@@ -55,7 +58,7 @@ func CheckGroupBy(terms []string) error {
 // replica and build. Mapped fields are in neither (RELAY-64). n may be nil (STREAM-2). who is the
 // identity of the client. It is in the key, and presented under IdentityTo, if GroupBy has it.
 func (r Rules) Group(n *corev3.Node, who string) (key string, presented *corev3.Node) {
-	n = r.unmapped(r.unclaimed(n))
+	n = r.unmatched(r.unmapped(r.unclaimed(n)))
 	presented = &corev3.Node{UserAgentName: "weir"}
 	h := sha256.New()
 	for _, term := range slices.Sorted(slices.Values(r.GroupBy)) {

@@ -11,6 +11,11 @@ import (
 // name, in order (RELAY-87).
 const ViaKey = "weir-via"
 
+// GroupKey is the gRPC metadata key under which a stream between tiers names the group that it
+// joins (package relay, tier.go). Only the server of tiers reads it, which no other process can
+// reach.
+const GroupKey = "weir-group"
+
 // MaxHops is how many relays a stream may have passed.
 const MaxHops = 4
 

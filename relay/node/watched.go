@@ -46,7 +46,7 @@ func WatchedFields() []string {
 // enough to be kept. It is "" for a field of the key, for one that is mapped to a parameter, and
 // for one that the node lacks.
 func (r Rules) Watched(n *corev3.Node) (values [WatchedCount]string) {
-	n = r.unmapped(r.unclaimed(n))
+	n = r.unmatched(r.unmapped(r.unclaimed(n)))
 	for i := range watched {
 		f := &watched[i]
 		if !slices.Contains(r.GroupBy, f.term) && !slices.Contains(r.GroupBy, f.name) {

@@ -95,13 +95,15 @@ func (s *Sum) Join(x Sum) {
 	s.hi, _ = bits.Add64(s.hi, x.hi, c)
 }
 
-// Version returns the version of the set (VER-4), also of the empty one.
-func (s Sum) Version() string {
-	var d Digest
+// Digest returns the sum as a Digest: of the empty set, the zero one.
+func (s Sum) Digest() (d Digest) {
 	binary.BigEndian.PutUint64(d[:8], s.hi)
 	binary.BigEndian.PutUint64(d[8:], s.lo)
-	return d.String()
+	return d
 }
+
+// Version returns the version of the set (VER-4), also of the empty one.
+func (s Sum) Version() string { return s.Digest().String() }
 
 // Shown returns the version, but "" for the empty set.
 func (s Sum) Shown() string {

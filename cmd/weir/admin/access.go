@@ -36,8 +36,13 @@ type callerKey struct{}
 
 // who returns the caller of an action, for the log.
 func who(r *http.Request) []zap.Field {
+	return []zap.Field{zap.String("by", nameOf(r)), zap.String("remote", r.RemoteAddr)}
+}
+
+// nameOf is what the caller of a request is called.
+func nameOf(r *http.Request) string {
 	by, _ := r.Context().Value(callerKey{}).(caller)
-	return []zap.Field{zap.String("by", string(by)), zap.String("remote", r.RemoteAddr)}
+	return string(by)
 }
 
 // refusal is the answer to a request that is not served.

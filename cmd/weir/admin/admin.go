@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/pprof"
@@ -16,6 +17,7 @@ import (
 	"github.com/weir-xds/weir/downstream"
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/gate"
 )
 
 // Config says what the port shows. It is not modified after New. Fields are required unless they
@@ -56,6 +58,12 @@ type Config struct {
 	// Freeze has an operator keep the clients of a configured origin at what they have, or let them
 	// go. It returns an answer of one line and whether anything has changed, or why not.
 	Freeze func(origin string, on bool) (said string, changed bool, _ error)
+	// Rollback has an operator take groups of a configured origin back to an earlier state, and
+	// Rollforward let them go on. A RefusedOrder says why not.
+	Rollback, Rollforward func(RollbackOrder) (Rolled, error)
+	// Canary has an operator act on the candidate of a group of a configured origin; of no group,
+	// on the only one. It returns an answer of one line, or why not.
+	Canary func(ctx context.Context, origin, group string, act gate.Act, by string) (said string, err error)
 	// Drain begins an orderly shutdown and returns at once.
 	Drain func()
 	// TokenFile has the bearer token that requests need; it is read for each. Empty: none is
@@ -170,6 +178,9 @@ func (a *Admin) Handler() http.Handler {
 	mux.HandleFunc("POST /drain", a.drain)
 	mux.HandleFunc("POST /origins/{name}/freeze", a.freeze(true))
 	mux.HandleFunc("POST /origins/{name}/unfreeze", a.freeze(false))
+	mux.HandleFunc("POST /origins/{name}/rollback", a.rollback)
+	mux.HandleFunc("POST /origins/{name}/rollforward", a.rollforward)
+	mux.HandleFunc("POST /origins/{name}/canary", a.canary)
 	mux.HandleFunc("POST /guard/release", a.release)
 	return a.hardened(a.admitted(a.split(mux)))
 }

@@ -35,7 +35,7 @@ func relevant(x *downstream.Explained, p *downstream.ExplainedPart) (all []metri
 
 // causes are reasons in the order in which they are named as the cause, if there are several.
 var causes = []metrics.WaitReason{
-	metrics.WaitStalled, metrics.WaitFreeze, metrics.WaitGuard, metrics.WaitQuarantine, metrics.WaitBackoff, metrics.WaitConnect, metrics.WaitQueue,
+	metrics.WaitStalled, metrics.WaitFreeze, metrics.WaitHold, metrics.WaitGuard, metrics.WaitQuarantine, metrics.WaitBackoff, metrics.WaitConnect, metrics.WaitQueue,
 	metrics.WaitPoll, metrics.WaitBadPart, metrics.WaitConfirm, metrics.WaitSettle, metrics.WaitHost, metrics.WaitOrigin, metrics.WaitError,
 	metrics.WaitAsk, metrics.WaitBatch, metrics.WaitGather, metrics.WaitLimit, metrics.WaitColdWait, metrics.WaitClusters, metrics.WaitEndpoints,
 	metrics.WaitEarlierSet, metrics.WaitOrder, metrics.WaitNames, metrics.WaitRemoval, metrics.WaitAck,

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/weir-xds/weir/cmd/weir/canary"
 	"github.com/weir-xds/weir/cmd/weir/snapshot"
 	"github.com/weir-xds/weir/downstream"
 	"github.com/weir-xds/weir/metrics"
@@ -57,6 +58,10 @@ type Origin struct {
 	FrozenBy      []string  `json:"frozen_by,omitempty"`
 	FrozenChanged time.Time `json:"frozen_changed,omitzero"`
 	FrozenChanges int       `json:"frozen_changes,omitempty"`
+	// Rollback is which groups an operator has held at an earlier state; nil: none.
+	Rollback *Rollback `json:"rollback,omitempty"`
+	// Canary is how the canary gate of each group stands; empty: the origin has no canaries.
+	Canary []canary.Status `json:"canary,omitempty"`
 	// HeldRemovals are resources of a mass removal that is held back until HeldUntil (RELAY-97).
 	HeldRemovals int       `json:"held_removals,omitempty"`
 	HeldUntil    time.Time `json:"held_until,omitzero"`

@@ -137,29 +137,33 @@ func names(c *Config) (out []string) {
 
 // unseen warns of identities that no client has at the rule's listeners.
 func (k checker) unseen(path string, r *Rule, listeners []Listener) {
-	var certificate, user, stranger, any bool // that clients of some listener show
+	k.shown(path+".who", r.Who, slices.DeleteFunc(slices.Clone(listeners), func(l Listener) bool {
+		return len(r.Listeners) > 0 && !slices.Contains(r.Listeners, l.Address)
+	}), "the rule is for")
+}
+
+// shown warns of patterns that no client of the listeners fits. Of no listeners at all it says
+// nothing: that is reported. which says, after "that", which listeners these are.
+func (k checker) shown(path string, patterns []string, listeners []Listener, which string) {
+	if len(listeners) == 0 {
+		return
+	}
+	var certificate, user, stranger bool // that clients of some listener show
 	for i := range listeners {
 		l := &listeners[i]
-		if len(r.Listeners) > 0 && !slices.Contains(r.Listeners, l.Address) {
-			continue
-		}
-		any = true
 		certificate = certificate || l.TLS.AsksClients()
 		stranger = stranger || !l.TLS.AsksClients()
 		user = user || !l.TLS.AsksClients() && strings.HasPrefix(l.Address, "unix:")
 	}
-	if !any {
-		return // its listeners are none of the file, which is reported
-	}
-	for i, pattern := range r.Who {
-		at := fmt.Sprintf("%s.who[%d]", path, i)
+	for i, pattern := range patterns {
+		at := fmt.Sprintf("%s[%d]", path, i)
 		switch scheme, _, _ := strings.Cut(pattern, ":"); {
 		case slices.Contains([]string{"spiffe", "uri", "dns", "subject"}, scheme) && !certificate:
-			k.warnf(at, "%q never matches: no listener that the rule is for has tls.client_ca or tls.spiffe, without which no client shows a certificate", pattern)
+			k.warnf(at, "%q never matches: no listener that %s has tls.client_ca or tls.spiffe, without which no client shows a certificate", pattern, which)
 		case scheme == "uid" && !user:
-			k.warnf(at, "%q never matches: no listener that the rule is for is a Unix socket without tls.client_ca and tls.spiffe", pattern)
+			k.warnf(at, "%q never matches: no listener that %s is a Unix socket without tls.client_ca and tls.spiffe", pattern, which)
 		case pattern == "anonymous" && !stranger:
-			k.warnf(at, "%q never matches: each listener that the rule is for has tls.client_ca or tls.spiffe, so that every client shows a certificate", pattern)
+			k.warnf(at, "%q never matches: each listener that %s has tls.client_ca or tls.spiffe, so that every client shows a certificate", pattern, which)
 		}
 	}
 }

@@ -55,6 +55,7 @@ func (c *Config) normalise() {
 	for i := range c.Origins {
 		normaliseTypes(c.Origins[i].Types)
 		normaliseTypes(c.Origins[i].AbsenceKeeps)
+		normaliseTypes(c.Origins[i].Canary.Urgent)
 		c.Origins[i].NameFields = normaliseFields(c.Origins[i].NameFields)
 	}
 	for i := range c.Sinks {
@@ -116,6 +117,7 @@ func (c *Config) check(r *report) {
 	}
 	k.origins(c.Origins)
 	k.identities(c)
+	k.canaries(c)
 	k.sinks(c)
 	k.messages(c.Types)
 	k.authorization(c)
@@ -279,6 +281,8 @@ var choices = map[string][]string{
 	"origins[].on_data_error":                {OnDataErrorKeep, OnDataErrorDrop},
 	"origins[].glob":                         {GlobOneLevel, GlobRecursive},
 	"origins[].ttl_unsupported":              {TTLUnsupportedServe, TTLUnsupportedWithhold},
+	"origins[].canary.on_stop":               {OnStopReturn, OnStopStay},
+	"origins[].canary.check.on_error":        {OnErrorHold, OnErrorPass},
 	"log.level":                              levels.Texts,
 	"log.levels.*":                           levels.Texts,
 	"log.format":                             {"json", "console"},

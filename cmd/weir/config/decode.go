@@ -114,6 +114,10 @@ func (d *decoder) value(path string, n *yaml.Node, v reflect.Value) {
 		v.Set(reflect.Append(reflect.MakeSlice(patterns, 0, 1), one))
 		return
 	}
+	if v.Type() == acks && n.Kind == yaml.ScalarNode {
+		d.value(path+".count", n, v.Field(0))
+		return
+	}
 	switch v.Kind() {
 	case reflect.Pointer:
 		fresh := newDefault(v.Type().Elem())
@@ -133,6 +137,9 @@ func (d *decoder) value(path string, n *yaml.Node, v reflect.Value) {
 
 // patterns is the list that may be written as its only element.
 var patterns = reflect.TypeFor[Patterns]()
+
+// acks is the struct that may be written as its first field.
+var acks = reflect.TypeFor[Acks]()
 
 func isNull(n *yaml.Node) bool {
 	return n.Kind == yaml.ScalarNode && n.Tag == "!!null"

@@ -145,6 +145,8 @@ type Origin struct {
 	Audit time.Duration `yaml:"audit"`
 	// Guard holds back mass removals.
 	Guard Guard `yaml:"guard"`
+	// Canary sends changes to some clients first.
+	Canary Canary `yaml:"canary"`
 }
 
 func (o *Origin) setDefaults() {
@@ -161,6 +163,7 @@ func (o *Origin) setDefaults() {
 		Glob:              GlobOneLevel,
 		Guard:             Guard{Share: 0.5, Min: 10, Hold: 30 * time.Second},
 	}
+	o.Canary.setDefaults()
 }
 
 // defaultGroupBy is the default of Origin.GroupBy (RELAY-60).

@@ -51,6 +51,10 @@ func TestChanged(t *testing.T) {
 		"listener changed":    {`compression: gzip`, `require_node_id: true`, "listeners[2].require_node_id listeners[2].compression"},
 		"one more of port 0":  {`{ address: "127.0.0.1:0" },`, `{ address: "127.0.0.1:0" }, { address: "127.0.0.1:0", compression: gzip },`, "listeners[3]"},
 		"listener's own":      {`compression: gzip`, `compression: gzip, origin: disk`, "listeners[2].origin origins[1].group_by"},
+		"canary":              {"files: { path: /p }", "files: { path: /p }, canary: { share: 0.1, bake: 5m, acks: 2 }", "origins[1].canary.share origins[1].canary.bake origins[1].canary.acks.count"},
+		"canaries by field":   {"files: { path: /p }", "files: { path: /p }, canary: { match: { cluster: a } }", "origins[1].canary.match"},
+		"canaries' check":     {"files: { path: /p }", "files: { path: /p }, canary: { check: { http: { url: 'http://x' } } }", "origins[1].canary.check"},
+		"a default canary":    {"files: { path: /p }", "files: { path: /p }, canary: { acks: { share: 0 }, bake: 1m, urgent: [eds, sds] }", ""},
 		"what was not listed": {"name: weir", "name: weir\nadmin: { address: \"127.0.0.1:7\" }", "admin.address"},
 	} {
 		if !strings.Contains(reloadBase, row.old) {

@@ -15,11 +15,11 @@ import (
 
 // manual is where the fields of Config are explained.
 //
-//go:embed authorization.go config.go limits.go listener.go origin.go sink.go tracing.go
+//go:embed authorization.go canary.go config.go limits.go listener.go origin.go sink.go tracing.go
 var manual embed.FS
 
-// node is a part of a JSON schema.
-type node map[string]any
+// fragment is a part of a JSON schema.
+type fragment map[string]any
 
 // variableIn matches a variable, which any value may contain: its value is known at the start.
 const variableIn = `\$\{`
@@ -84,20 +84,24 @@ func (s schema) fields(of string, fields *ast.StructType) {
 }
 
 // of describes the value at a generic path; v holds its default.
-func (s schema) of(path string, v reflect.Value) node {
+func (s schema) of(path string, v reflect.Value) fragment {
 	if _, scalar := scalars[v.Type()]; scalar {
 		return scalarSchema(path, v)
 	}
 	switch v.Kind() {
 	case reflect.Pointer:
 		if unsupported[path] {
-			return node{"not": node{}}
+			return fragment{"not": fragment{}}
 		}
 		return s.of(path, newDefault(v.Type().Elem()))
 	case reflect.Struct:
-		return s.object(path, v)
+		n := s.object(path, v)
+		if v.Type() == acks { // or its first field alone
+			return fragment{"anyOf": []any{n, s.of(path+".count", v.Field(0))}}
+		}
+		return n
 	case reflect.Slice:
-		n := node{"type": "array"}
+		n := fragment{"type": "array"}
 		if n["items"] = s.of(path+"[]", newDefault(v.Type().Elem())); unsupported[path] {
 			n["maxItems"] = 0
 		} else if required[path] {
@@ -105,18 +109,18 @@ func (s schema) of(path string, v reflect.Value) node {
 		}
 		if v.Type() == patterns {
 			n["minItems"] = 1
-			return node{"anyOf": []any{n, node{"type": "string"}}}
+			return fragment{"anyOf": []any{n, fragment{"type": "string"}}}
 		}
 		return n
 	case reflect.Map:
-		return node{"type": "object", "additionalProperties": s.of(path+".*", newDefault(v.Type().Elem()))}
+		return fragment{"type": "object", "additionalProperties": s.of(path+".*", newDefault(v.Type().Elem()))}
 	}
 	// our own bug: no test of Schema passes with it
 	panic("config: no schema for " + v.Type().String())
 }
 
-func (s schema) object(path string, v reflect.Value) node {
-	properties, needed := node{}, []string{}
+func (s schema) object(path string, v reflect.Value) fragment {
+	properties, needed := fragment{}, []string{}
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
 		key := f.Tag.Get("yaml")
@@ -132,7 +136,7 @@ func (s schema) object(path string, v reflect.Value) node {
 			needed = append(needed, key)
 		}
 	}
-	n := node{"type": "object", "additionalProperties": false, "properties": properties}
+	n := fragment{"type": "object", "additionalProperties": false, "properties": properties}
 	if len(needed) > 0 {
 		n["required"] = needed
 	}
@@ -144,23 +148,25 @@ var required = map[string]bool{
 	"origins": true, "origins[].name": true, "origins[].grpc.addresses": true, "origins[].files.path": true, "sinks[].path": true,
 	"origins[].rest.urls": true, "origins[].fallback.files.path": true, "origins[].fallback.grpc.addresses": true,
 	"origins[].fallback.rest.urls": true, "authorization[].who": true,
+	"origins[].canary.check.prometheus.url": true, "origins[].canary.check.prometheus.query": true,
+	"origins[].canary.check.prometheus.threshold": true, "origins[].canary.check.http.url": true,
 }
 
 // scalarSchema describes a single value. Like the loader, it accepts a variable for any.
-func scalarSchema(path string, v reflect.Value) node {
-	text := node{"type": "string"}
+func scalarSchema(path string, v reflect.Value) fragment {
+	text := fragment{"type": "string"}
 	var kinds []any // of which the value has one
 	switch x := v.Interface().(type) {
 	case bool:
-		kinds = []any{node{"type": "boolean"}, node{"enum": []string{"true", "false"}}}
+		kinds = []any{fragment{"type": "boolean"}, fragment{"enum": []string{"true", "false"}}}
 	case int:
-		kinds = []any{node{"type": "integer", "minimum": 0}, numberText(`^[0-9]+$`)}
+		kinds = []any{fragment{"type": "integer", "minimum": 0}, numberText(`^[0-9]+$`)}
 	case float64:
-		kinds = []any{node{"type": "number", "minimum": 0}, numberText(`^[0-9.]+(e[+-]?[0-9]+)?$`)}
+		kinds = []any{fragment{"type": "number", "minimum": 0}, numberText(`^[0-9.]+(e[+-]?[0-9]+)?$`)}
 	case Bytes:
-		kinds = []any{node{"type": "integer", "minimum": 0}, numberText(`^[0-9]+ *([KMGT]i?B|B)?$`)}
+		kinds = []any{fragment{"type": "integer", "minimum": 0}, numberText(`^[0-9]+ *([KMGT]i?B|B)?$`)}
 	case time.Duration:
-		kinds = []any{node{"const": 0}, numberText(`^(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|ms|s|m|h))+$|^0$`)}
+		kinds = []any{fragment{"const": 0}, numberText(`^(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|ms|s|m|h))+$|^0$`)}
 	case fs.FileMode:
 		kinds = []any{numberText(`^[0-7]{1,4}$`)}
 	case string:
@@ -171,18 +177,18 @@ func scalarSchema(path string, v reflect.Value) node {
 		if x == "" {
 			allowed = append([]string{""}, allowed...)
 		}
-		kinds = []any{node{"enum": allowed}}
+		kinds = []any{fragment{"enum": allowed}}
 	default:
 		// our own bug: no test of Schema passes with it
 		panic(fmt.Sprintf("config: no schema for %T", x))
 	}
 	if kinds != nil {
-		text = node{"anyOf": append(kinds, numberText(variableIn))}
+		text = fragment{"anyOf": append(kinds, numberText(variableIn))}
 	}
 	if shown, _ := scalarText(v); unsupported[path] {
-		text = node{"const": v.Interface()}
+		text = fragment{"const": v.Interface()}
 		if _, ok := v.Interface().(time.Duration); ok {
-			text = node{"enum": []any{0, "0", shown.Value}}
+			text = fragment{"enum": []any{0, "0", shown.Value}}
 		}
 	} else if shown.Value != "" && !strings.HasSuffix(path, "[]") && !strings.HasSuffix(path, ".*") {
 		text["default"] = defaultOf(v, shown.Value)
@@ -199,4 +205,4 @@ func defaultOf(v reflect.Value, shown string) any {
 	return shown
 }
 
-func numberText(pattern string) node { return node{"type": "string", "pattern": pattern} }
+func numberText(pattern string) fragment { return fragment{"type": "string", "pattern": pattern} }

@@ -39,6 +39,14 @@ func TestSchemaKnowsEveryKey(t *testing.T) {
 		if items, ok := node["items"].(map[string]any); ok {
 			walk(path+"[]", items)
 		}
+		if forms, ok := node["anyOf"].([]any); ok {
+			for _, form := range forms {
+				if form := form.(map[string]any); form["properties"] != nil { // else it is one value
+					form["description"] = node["description"]
+					walk(path, form)
+				}
+			}
+		}
 		properties, _ := node["properties"].(map[string]any)
 		for key, value := range properties {
 			walk(below(path, key), value.(map[string]any))
@@ -115,22 +123,31 @@ func TestSchemaAgreesWithTheLoader(t *testing.T) {
 		"origins: [{ name: a, files: { path: x }, guard: { share: half } }]":  false,
 		"origins: [{ name: a, files: { path: x }, name_fields: { a/b: 2 } }]": true,
 		"origins: [{ name: a, files: { path: x }, name_fields: { a/b: x } }]": false,
-		"origins: [{ name: a, grpc: { addresses: ['a:1'], headers: { a: b }, tls: {} } }]":  true,
-		"origins: [{ name: a, grpc: { addresses: ['a:1'], headers: [a] } }]":                false,
-		"origins: [{ name: a, grpc: { addresses: ['a:1'], dialect: grpc } }]":               false,
-		"origins: [{ name: a, rest: { urls: ['http://x'], poll: 1s, headers: { a: b } } }]": true,
-		"origins: [{ name: a, rest: { urls: ['https://x'], tls: {}, token_file: t } }]":     true,
-		"origins: [{ name: a, rest: { urls: [] } }]":                                        false,
-		"origins: [{ name: a, rest: { poll: 5s } }]":                                        false,
-		base + "authorization: [{ who: [] }]":                                               false,
-		base + "authorization: [{ who: [anonymous] }]":                                      true,
-		base + "authorization: [{ who: anonymous }]":                                        false,
-		base + "authorization: [{ who: [anonymous], claims: { node.id: a } }]":              true,
-		base + "authorization: [{ who: [anonymous], claims: { node.id: [a, b] } }]":         true,
-		base + "authorization: [{ who: [anonymous], claims: { node.id: [] } }]":             false,
-		base + "authorization: [{ who: [anonymous], claims: { node.id: { a: b } } }]":       false,
-		base + "authorization: [{ who: [anonymous], set: { node.id: a } }]":                 true,
-		base + "authorization: [{ who: [anonymous], set: { node.id: [a] } }]":               false,
+		"origins: [{ name: a, grpc: { addresses: ['a:1'], headers: { a: b }, tls: {} } }]":                                            true,
+		"origins: [{ name: a, grpc: { addresses: ['a:1'], headers: [a] } }]":                                                          false,
+		"origins: [{ name: a, grpc: { addresses: ['a:1'], dialect: grpc } }]":                                                         false,
+		"origins: [{ name: a, rest: { urls: ['http://x'], poll: 1s, headers: { a: b } } }]":                                           true,
+		"origins: [{ name: a, rest: { urls: ['https://x'], tls: {}, token_file: t } }]":                                               true,
+		"origins: [{ name: a, rest: { urls: [] } }]":                                                                                  false,
+		"origins: [{ name: a, rest: { poll: 5s } }]":                                                                                  false,
+		"origins: [{ name: a, files: { path: x }, canary: { match: { cluster: b, identity: [anonymous] }, acks: 2 } }]":               true,
+		"origins: [{ name: a, files: { path: x }, canary: { share: 0.1, acks: { count: 2, share: 0.5 }, bake: 5m } }]":                true,
+		"origins: [{ name: a, files: { path: x }, canary: { share: 0.1, acks: { counts: 2 } } }]":                                     false,
+		"origins: [{ name: a, files: { path: x }, canary: { share: 0.1, acks: many } }]":                                              false,
+		"origins: [{ name: a, files: { path: x }, canary: { share: 0.1, on_stop: leave } }]":                                          false,
+		"origins: [{ name: a, files: { path: x }, canary: { share: 0.1, check: { http: { url: 'http://x' }, on_error: pass } } }]":    true,
+		"origins: [{ name: a, files: { path: x }, canary: { share: 0.1, check: { http: {} } } }]":                                     false,
+		"origins: [{ name: a, files: { path: x }, canary: { share: 0.1, check: { prometheus: { url: 'http://x', query: up } } } }]":   false,
+		"origins: [{ name: a, files: { path: x }, canary: { check: { prometheus: { url: 'http://x', query: up, threshold: 0 } } } }]": true,
+		base + "authorization: [{ who: [] }]":                                                                                         false,
+		base + "authorization: [{ who: [anonymous] }]":                                                                                true,
+		base + "authorization: [{ who: anonymous }]":                                                                                  false,
+		base + "authorization: [{ who: [anonymous], claims: { node.id: a } }]":                                                        true,
+		base + "authorization: [{ who: [anonymous], claims: { node.id: [a, b] } }]":                                                   true,
+		base + "authorization: [{ who: [anonymous], claims: { node.id: [] } }]":                                                       false,
+		base + "authorization: [{ who: [anonymous], claims: { node.id: { a: b } } }]":                                                 false,
+		base + "authorization: [{ who: [anonymous], set: { node.id: a } }]":                                                           true,
+		base + "authorization: [{ who: [anonymous], set: { node.id: [a] } }]":                                                         false,
 	} {
 		if _, err := Parse("weir.yaml", []byte(text), env); (err == nil) != good {
 			t.Errorf("the loader: %v of\n%s", err, text)

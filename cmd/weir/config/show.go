@@ -21,7 +21,11 @@ var masked = map[string]bool{
 	"origins[].rest.headers":          true,
 	"origins[].fallback.grpc.headers": true,
 	"origins[].fallback.rest.headers": true,
-	"tracing.headers":                 true,
+
+	"origins[].canary.check.prometheus.headers": true,
+	"origins[].canary.check.http.headers":       true,
+
+	"tracing.headers": true,
 }
 
 // YAML returns the effective configuration, with defaults and with secrets masked: a file with the

@@ -26,6 +26,7 @@ origins:
     default: true
   - name: poll
     rest: { urls: ["https://x/y"], headers: { authorization: "Bearer hush" }, tls: { ca: c } }
+    canary: { match: { cluster: b, identity: ["dns:a", "dns:b"] }, acks: 3, check: { prometheus: { url: "http://x", query: "rate(x[1m])", threshold: 0.01 } } }
 types: { "a/b.C": { name_field: id } }
 timing: { settle: 1ms, backoff: { factor: 2.5 } }
 admin: { token_file: /t }

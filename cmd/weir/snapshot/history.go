@@ -19,8 +19,9 @@ import (
 const (
 	historyRevision = 1 // without a key: the newest revision of the table
 
-	headFloor = 1 // nothing before this revision is known
-	headParts = 2 // how many there are
+	headFloor   = 1 // nothing before this revision is known
+	headParts   = 2 // how many there are
+	headFloorAt = 3 // when the floor was; missing: that is not known
 
 	partChange = 1 // of a part's body; repeated, the oldest first
 
@@ -34,6 +35,9 @@ const (
 	changeIs       = 8  // digest
 	changeWas      = 9  // what was held before; missing: nothing
 	changeBody     = 10 // of that; missing: it is not kept
+	changeFirst    = 11
+	changeLostAt   = 12
+	changeStripped = 13 // the body was kept, and is not written
 
 	wasDigest   = 1
 	wasName     = 2
@@ -62,8 +66,9 @@ func revisionRecord(revision uint64) record {
 }
 
 // historyHead is the record of the history of a page.
-func historyHead(page string, floor uint64, parts int) record {
-	return record{class: classHistory, key: page, meta: appendNumber(appendNumber(nil, headFloor, floor), headParts, uint64(parts))}
+func historyHead(page string, floor history.Edge, parts int) record {
+	b := appendNumber(appendNumber(nil, headFloor, floor.Revision), headParts, uint64(parts))
+	return record{class: classHistory, key: page, meta: appendTime(b, headFloorAt, floor.At())}
 }
 
 // partRecord is the record of a part of it.
@@ -82,7 +87,10 @@ func appendChange(b []byte, n *history.Noted, withheld bool, now, wall time.Time
 	x = appendTime(x, changeAt, n.At)
 	x = appendNumber(x, changeKind, uint64(n.Kind))
 	x = appendNumber(x, changeSince, n.Since)
-	x = appendNumber(x, changeLost, n.Lost)
+	x = appendNumber(x, changeLost, n.Lost.Revision)
+	x = appendTime(x, changeLostAt, n.Lost.At())
+	x = appendBool(x, changeFirst, n.First)
+	x = appendBool(x, changeStripped, withheld)
 	if n.Is != (xds.Digest{}) {
 		x = appendBytes(x, changeIs, n.Is[:])
 	}
@@ -124,6 +132,9 @@ type keptChange struct {
 	history.Noted
 	response string // of the body
 	body     *xds.BodyImage
+	lost     uint64
+	lostAt   time.Time
+	stripped bool // it was not written
 }
 
 // readPart returns the changes of a part.
@@ -163,7 +174,13 @@ func readChange(b []byte) (x keptChange, err error) {
 		case changeSince:
 			x.Since = f.n
 		case changeLost:
-			x.Lost = f.n
+			x.lost = f.n
+		case changeLostAt:
+			x.lostAt = f.time()
+		case changeFirst:
+			x.First = f.bool()
+		case changeStripped:
+			x.stripped = f.bool()
 		case changeIs:
 			copy(x.Is[:], f.bytes)
 		case changeWas:
@@ -176,6 +193,9 @@ func readChange(b []byte) (x keptChange, err error) {
 	}
 	if x.body != nil && (x.Was == nil || len(x.body.Resource) == 0) {
 		x.body = nil // what is known of it is in Was alone
+	}
+	if x.Lost = history.EdgeAt(x.lost, x.lostAt); x.stripped {
+		x.Lose()
 	}
 	return x, nil
 }
@@ -233,33 +253,37 @@ type historyRecords struct {
 var errNoHead = errors.New("its head was not found")
 
 // changes returns what is there, the oldest first. It has to be all of it.
-func (h *historyRecords) changes(page string) (floor uint64, all []keptChange, err error) {
+func (h *historyRecords) changes(page string) (floor history.Edge, all []keptChange, err error) {
 	if h.head.class != classHistory {
-		return 0, nil, errNoHead
+		return floor, nil, errNoHead
 	}
-	parts := uint64(0)
+	var parts, revision uint64
+	var at time.Time
 	for f, err := range fields(h.head.meta) {
 		switch {
 		case err != nil:
-			return 0, nil, err
+			return floor, nil, err
 		case f.number == headFloor:
-			floor = f.n
+			revision = f.n
+		case f.number == headFloorAt:
+			at = f.time()
 		case f.number == headParts:
 			parts = f.n
 		}
 	}
+	floor = history.EdgeAt(revision, at)
 	if uint64(len(h.parts)) != parts {
-		return 0, nil, fmt.Errorf("it has %d parts, and %d are there", parts, len(h.parts))
+		return floor, nil, fmt.Errorf("it has %d parts, and %d are there", parts, len(h.parts))
 	}
 	for n := range int(parts) {
 		r := partRecord(page, n, nil)
 		part, is := h.parts[r.key]
 		if !is {
-			return 0, nil, fmt.Errorf("part %d of %d is not there", n, parts)
+			return floor, nil, fmt.Errorf("part %d of %d is not there", n, parts)
 		}
 		some, err := readPart(part.body)
 		if err != nil {
-			return 0, nil, fmt.Errorf("part %d of %d: %w", n, parts, err)
+			return floor, nil, fmt.Errorf("part %d of %d: %w", n, parts, err)
 		}
 		all = append(all, some...)
 	}

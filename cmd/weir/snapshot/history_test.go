@@ -52,13 +52,13 @@ func (w *world) at(revision uint64) pastState {
 				for _, name := range s.Lacks {
 					out[of+" * "+name] = "?"
 				}
-				if out[of+" *"] = "whole"; s.Unknown {
+				if out[of+" *"] = "whole"; s.Unknown || s.Late {
 					out[of+" *"] = "?"
 				}
 			}
 			for _, n := range x.Names {
 				out[of+" "+n.Name] = "none"
-				if n.Unknown {
+				if n.Unknown || n.Late {
 					out[of+" "+n.Name] = "?"
 				} else if n.Variant != nil {
 					out[of+" "+n.Name] = n.Variant.Digest.String()
@@ -449,7 +449,7 @@ func TestHistoryLacksAPart(t *testing.T) {
 		if r.Changes != 0 || r.Resources != 3 || len(r.Problems) != 1 || r.Damaged || !strings.Contains(r.Problems[0].Error(), "history is left out") {
 			t.Errorf("%s: %+v", what, r)
 		}
-		if got := x.at(0)["Cluster *"]; got != "?" {
+		if got := x.at(0)["Cluster"]; got != "?" {
 			t.Errorf("%s: of before is said %q", what, got)
 		}
 	}

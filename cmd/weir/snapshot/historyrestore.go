@@ -127,6 +127,7 @@ func (b *bodies) give(n *history.Noted, x *keptChange) {
 	v, err := b.table.RestoreBody(b.cfg.Now, b.cfg.Wall, b.image.Origin, b.image.TypeURL, *x.body)
 	if err != nil {
 		b.fail(fmt.Errorf("origin %q, type %s, in its history: %w", b.image.Origin, b.image.TypeURL, err), false)
+		n.Lose()
 		return
 	}
 	v.From = b.provenance(v.From, n.Was, x.response)
@@ -198,5 +199,5 @@ func withoutBody(change []byte) (out []byte) {
 			out = appendNumber(out, f.number, f.n)
 		}
 	}
-	return out
+	return appendBool(out, changeStripped, true)
 }

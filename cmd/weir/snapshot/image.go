@@ -26,6 +26,7 @@ const (
 	shardSet      = 6 // repeated
 	shardParams   = 7 // the parameter map of all of it; missing: the empty map
 	shardIdentity = 8 // of the group's clients; missing: the group is of no identity
+	shardBegun    = 9 // revision; the group's
 
 	setSelector = 1
 	setSpelt    = 2
@@ -35,6 +36,7 @@ const (
 	setMembers  = 6 // number of bodies
 	setSum      = 7 // of the marks of their records
 	setSince    = 8 // revision
+	setLost     = 9 // revision
 )
 
 // Fields of classItem. A member has a selector and one variant. The body is the concatenated
@@ -139,6 +141,7 @@ func shardHead(x *relay.TypeImage, sets []setSummary) []byte {
 	b = appendText(b, shardTypeURL, x.TypeURL)
 	b = appendText(b, shardResponse, x.Response)
 	b = appendText(b, shardIdentity, x.Identity)
+	b = appendNumber(b, shardBegun, x.Begun)
 	if x.Params.Len() > 0 {
 		b = appendBytes(b, shardParams, encodeParams(x.Params))
 	}
@@ -156,7 +159,7 @@ func (y *setSummary) encode() []byte {
 	b = appendBool(b, setRetired, y.Retired)
 	b = appendNumber(b, setMembers, y.members)
 	b = appendBytes(b, setSum, y.sum.bytes())
-	return appendNumber(b, setSince, y.Since)
+	return appendNumber(appendNumber(b, setSince, y.Since), setLost, y.Lost)
 }
 
 // readShard decodes what shardHead encoded. The image has its sets without members, and no names.
@@ -178,6 +181,8 @@ func readShard(meta []byte) (x relay.TypeImage, sets []setSummary, err error) {
 			x.Response = f.text()
 		case shardIdentity:
 			x.Identity = f.text()
+		case shardBegun:
+			x.Begun = f.n
 		case shardParams:
 			if x.Params, err = readParams(f.bytes); err != nil {
 				return x, nil, err
@@ -213,6 +218,8 @@ func readSet(b []byte) (y setSummary, err error) {
 			y.members = f.n
 		case setSince:
 			y.Since = f.n
+		case setLost:
+			y.Lost = f.n
 		case setSum:
 			if len(f.bytes) == 16 {
 				y.sum = sum{binary.LittleEndian.Uint64(f.bytes), binary.LittleEndian.Uint64(f.bytes[8:])}

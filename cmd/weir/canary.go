@@ -1,0 +1,195 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weir-xds/weir/cmd/weir/canary"
+	"github.com/weir-xds/weir/cmd/weir/config"
+	"github.com/weir-xds/weir/cmd/weir/levels"
+	"github.com/weir-xds/weir/cmd/weir/snapshot"
+	"github.com/weir-xds/weir/downstream"
+	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/gate"
+)
+
+// openCanaries makes the canary gates (origins[].canary), which go by the configuration in force.
+func (p *process) openCanaries() {
+	p.canaries = canary.New(canary.Config{Origins: p.canaryOrigins, Count: p.metrics.CanaryCandidate, Log: p.logger(levels.Weir)})
+}
+
+// canaryOrigins are the origins that have canaries.
+func (p *process) canaryOrigins() (all []canary.Origin) {
+	f := p.active.Load()
+	for i, o := range f.origins {
+		c := &f.cfg.Origins[i].Canary
+		if !c.On() || !o.table.Canaries() {
+			continue
+		}
+		all = append(all, canary.Origin{Name: o.name, Policy: canaryPolicy(c), Check: checkOf(c.Check), Groups: &tiers{p, o.table}})
+	}
+	return all
+}
+
+func canaryPolicy(c *config.Canary) gate.Canary {
+	return gate.Canary{
+		Bake: c.Bake, Acks: c.Acks.Count, AckShare: c.Acks.Share, Stay: c.OnStop == config.OnStopStay, MaxHold: c.MaxHold,
+	}
+}
+
+// refusal passes on what a canary rejects.
+func (p *process) refusal(r downstream.Refusal) {
+	if key, tier := relay.CutTier(r.Group); tier == relay.Canary {
+		p.canaries.Refused(key, &r)
+	}
+}
+
+// tiers are the groups of an origin, for the gates.
+type tiers struct {
+	process *process
+	part    *relay.Origin
+}
+
+var _ canary.Groups = (*tiers)(nil)
+
+// tierNamed is a tier by its name for the gates.
+var tierNamed = [...]relay.Tier{canary.Canaries: relay.Canary, canary.Rest: relay.Rest}
+
+func (t *tiers) Keys() []string { return t.part.TierKeys() }
+
+func (t *tiers) Known(key string) bool {
+	g := t.part.GroupOf(key)
+	return g != nil && g.Seen()
+}
+
+func (t *tiers) Waiting(key string, of canary.Tier) (n int, last time.Time) {
+	if g := t.part.GroupOf(tierNamed[of].Of(key)); g != nil {
+		return g.Waiting()
+	}
+	return 0, last
+}
+
+func (t *tiers) Capture(key string) (*relay.State, bool) { return t.part.Capture(key) }
+
+func (t *tiers) Hold(now time.Time, key string, of canary.Tier, at *relay.State) relay.Held {
+	var done relay.Held
+	t.process.rollbacks.unlessHeld(t.part.Name(), key, func() { done = t.part.Hold(now, tierNamed[of].Of(key), at) })
+	return done
+}
+
+func (t *tiers) Held(key string, of canary.Tier) *relay.State {
+	at, _, is := t.part.HeldAt(tierNamed[of].Of(key))
+	if !is || at.Revision == 0 {
+		return nil
+	}
+	return at
+}
+
+func (t *tiers) Forget(key string) {
+	t.part.Forget(relay.Canary.Of(key))
+	t.part.Forget(relay.Rest.Of(key))
+}
+
+func (t *tiers) ID(at *relay.State) string { return at.ID(t.part) }
+
+func (t *tiers) Same(a, b *relay.State) bool { return !a.Differs(t.part, b) }
+
+func (t *tiers) Paused(key string) string {
+	if by := t.process.rollbacks.by(t.part.Name(), key); by != "" {
+		return "rolled back by " + by
+	}
+	if _, is := t.part.Frozen(); is {
+		return "frozen by " + strings.Join(t.process.freezes.get(t.part.Name()).by(), " and ")
+	}
+	return ""
+}
+
+func (t *tiers) Canaries(keys []string) map[string][]downstream.Member {
+	byTier := make(map[string]bool, len(keys))
+	for _, key := range keys {
+		byTier[relay.Canary.Of(key)] = true
+	}
+	all := map[string][]downstream.Member{}
+	for key, members := range t.process.server.Members(t.part, byTier) {
+		of, _ := relay.CutTier(key)
+		all[of] = members
+	}
+	return all
+}
+
+// operateCanary does what an operator wants of the candidate of a group.
+func (p *process) operateCanary(ctx context.Context, origin, group string, act gate.Act, by string) (said string, err error) {
+	key, _ := relay.CutTier(group)
+	return p.canaries.Operate(ctx, origin, key, act, by)
+}
+
+// holdTiers holds the tiers of all origins at what was restored of them, before anybody is served.
+func (p *process) holdTiers(now time.Time) {
+	for _, part := range p.table.Origins() {
+		if !part.Canaries() {
+			continue
+		}
+		for _, g := range part.Groups() {
+			if _, tier := relay.CutTier(g.Key); tier == relay.Newest {
+				continue
+			}
+			if at, known := part.Capture(g.Key); known {
+				part.Hold(now, g.Key, at)
+			}
+		}
+	}
+}
+
+// gateMemory is what the snapshot, and siblings, are given of the gates of an origin.
+func (p *process) gateMemory(origin string) (all []snapshot.GateMemory) {
+	for key, t := range p.canaries.Memory(origin) {
+		all = append(all, snapshot.GateMemory{Group: key, Phase: t.Phase.String(), Stopped: strings.Join(t.Stops, ","), Since: t.Since})
+	}
+	slices.SortFunc(all, func(a, b snapshot.GateMemory) int { return cmp.Compare(a.Group, b.Group) })
+	return all
+}
+
+// recallGates gives the gates what was remembered of an origin, before they run. What they are told
+// first counts.
+func (p *process) recallGates(origin string, all []snapshot.GateMemory) {
+	known := p.canaries.Memory(origin)
+	for i := range all {
+		m := &all[i]
+		if _, is := known[m.Group]; is {
+			continue
+		}
+		t := gate.Trial{Since: m.Since}
+		if phase := slices.Index(gate.PhaseNames, m.Phase); phase >= 0 {
+			t.Phase = gate.Phase(phase) //nolint:gosec // the index of a name
+		}
+		if m.Stopped != "" {
+			t.Stops = strings.Split(m.Stopped, ",")
+			t.Candidate = t.Stops[len(t.Stops)-1]
+		}
+		p.canaries.Recall(origin, m.Group, t)
+	}
+}
+
+// canaryPicture is how the gates of an origin stand, for the gauges; nil: it has no canaries.
+func canaryPicture(all []canary.Status) *metrics.CanaryPicture {
+	if all == nil {
+		return nil
+	}
+	c := &metrics.CanaryPicture{Groups: map[string]int{}}
+	for i := range all {
+		s := &all[i]
+		c.Groups[s.Phase]++
+		c.Held += s.Waiting
+		if s.Undecided {
+			c.Undecided++
+		}
+		if waits := s.Phase == gate.Baking.String() || s.Phase == gate.Stopped.String(); waits && (c.Since.IsZero() || s.Since.Before(c.Since)) {
+			c.Since = s.Since
+		}
+	}
+	return c
+}

@@ -1,0 +1,115 @@
+package canary
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/weir-xds/weir/relay/gate"
+)
+
+// Check is somebody who knows how the canaries do.
+type Check struct {
+	// Ask asks whether there is an objection, and why. An error says that there is no answer.
+	Ask func(ctx context.Context) (objects bool, why string, err error)
+	// Interval is how often it is asked while a candidate bakes, and how long it may take.
+	Interval time.Duration
+	// Pass: no answer is no objection. False: the candidate waits for one.
+	Pass bool
+}
+
+// checking is what is known of an origin's check. Run owns it.
+type checking struct {
+	asking  bool
+	next    time.Time // when to ask again
+	began   time.Time // when that was asked which has been answered
+	verdict gate.Verdict
+	said    string
+	failed  bool // the last one had no answer
+}
+
+// answered is an answer of a check.
+type answered struct {
+	origin  string
+	began   time.Time
+	verdict gate.Verdict
+	said    string
+	err     error
+}
+
+// check asks the check of an origin, if it is time to, and returns when it will be; zero: nothing
+// is tried.
+func (g *Gates) check(ctx context.Context, now time.Time, o *Origin) (next time.Time) {
+	if o.Check == nil || !g.bakesAny(o.Name) {
+		delete(g.checks, o.Name)
+		return next
+	}
+	c := g.checks[o.Name]
+	if c == nil {
+		c = &checking{}
+		g.checks[o.Name] = c
+	}
+	if !c.asking && !now.Before(c.next) {
+		c.asking, c.next = true, now.Add(o.Check.Interval)
+		g.asking.Go(func() { g.ask(ctx, now, o.Name, o.Check) })
+	}
+	if c.asking {
+		return next // the answer wakes
+	}
+	return c.next
+}
+
+// ask asks once, and hands the answer to Run.
+func (g *Gates) ask(ctx context.Context, now time.Time, origin string, c *Check) {
+	within, stop := context.WithTimeout(ctx, c.Interval)
+	defer stop()
+	x := answered{origin: origin, began: now}
+	objects, why, err := c.Ask(within)
+	switch x.said = why; {
+	case err != nil:
+		x.said, x.err = err.Error(), err
+		if c.Pass {
+			x.verdict = gate.Fine
+		}
+	case objects:
+		x.verdict = gate.Objects
+	default:
+		x.verdict = gate.Fine
+	}
+	select {
+	case g.done <- x:
+	case <-ctx.Done():
+	}
+}
+
+// answered notes an answer. What nobody waits for any more is dropped.
+func (g *Gates) answered(x answered) {
+	c := g.checks[x.origin]
+	if c == nil {
+		return
+	}
+	if x.err != nil && !c.failed {
+		g.cfg.Log.Warn("the check of a candidate has no answer", zap.String("origin", x.origin), zap.Error(x.err))
+	}
+	c.asking, c.began, c.verdict, c.said, c.failed = false, x.began, x.verdict, x.said, x.err != nil
+}
+
+// verdict is what the check of an origin says of what began at a time.
+func (g *Gates) verdict(origin string, since time.Time) (v gate.Verdict, said string) {
+	c := g.checks[origin]
+	if c == nil || c.began.Before(since) {
+		return gate.Unknown, ""
+	}
+	return c.verdict, c.said
+}
+
+// bakesAny reports whether a candidate of an origin is tried.
+func (g *Gates) bakesAny(origin string) bool {
+	for of, x := range g.of {
+		if of.origin == origin && x.trial.Phase == gate.Baking {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,267 @@
+package canary
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/weir-xds/weir/downstream"
+	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/gate"
+	"github.com/weir-xds/weir/relay/xds"
+)
+
+// group is the gate of one group. Run owns it.
+type group struct {
+	gates  *Gates
+	of     groupKey
+	groups Groups    // of the origin, at the last look
+	since  time.Time // of the first look
+	gone   time.Time // since when the group has ended; zero: it has not
+	trial  gate.Trial
+	seen   gate.Seen // at the last look
+	wait   int       // resources of which the rest lack the newest
+
+	captured  *relay.State // for the decision that follows
+	candidate *relay.State // that is tried, or was stopped
+	stable    *relay.State // whose ID is stableID
+	stableID  string
+	changed   map[resource]bool
+	acked     map[uint64]bool // streams of canaries that accepted the candidate
+	rejection *downstream.Refusal
+	checked   string // what the check said last
+	because   string // why the last candidate ended
+	by        string // the operator that decides now; "": none does
+}
+
+// resource is a resource of a group.
+type resource struct{ typeURL, name string }
+
+// mostSteps bounds what is done at one look. More is done at the next.
+const mostSteps = 8
+
+// look does what the policy says, and returns when to look again; zero: when something happens.
+func (x *group) look(now time.Time, o *Origin, members []downstream.Member) (again time.Time) {
+	for range mostSteps {
+		s := x.see(o, members)
+		x.seen = s
+		trial, d := o.Policy.Look(x.trial, s, now)
+		switch d.Do {
+		case gate.Nothing:
+			x.trial = trial
+			return d.Again
+		case gate.Capture:
+			if trial, d = x.capture(now, o, trial, s); x.captured == nil {
+				x.trial = trial
+				return d.Again
+			}
+		}
+		x.do(now, o, trial, d)
+	}
+	return now.Add(lookEvery)
+}
+
+// see gathers what the policy goes by.
+func (x *group) see(o *Origin, members []downstream.Member) gate.Seen {
+	key := x.of.key
+	canaries, rest := o.Groups.Held(key, Canaries), o.Groups.Held(key, Rest)
+	lacking, last := o.Groups.Waiting(key, Canaries)
+	n, lastOfRest := o.Groups.Waiting(key, Rest)
+	x.wait = max(n, lacking)
+	if lastOfRest.After(last) {
+		last = lastOfRest
+	}
+	s := gate.Seen{
+		Known: o.Groups.Known(key), Stable: rest != nil, Paused: o.Groups.Paused(key) != "", Changed: last,
+		Apart: rest != nil && canaries != rest && (canaries == nil || !o.Groups.Same(canaries, rest)),
+		Hook:  gate.Fine,
+	}
+	// While a candidate bakes the rest may lack nothing because none of them is subscribed to what
+	// it changes. A capture tells whether the origin has gone back.
+	if x.candidate == nil && x.trial.Phase == gate.Stopped && s.Apart {
+		x.candidate = canaries // from before a restart
+	}
+	s.Differs = lacking > 0 || n > 0 || x.trial.Phase == gate.Baking && s.Apart
+	if x.trial.Phase != gate.Baking && (x.trial.Phase != gate.Paused || x.trial.Candidate == "") {
+		return s
+	}
+	x.judge(o, &s, members)
+	return s
+}
+
+// judge is what clients and the check say of the candidate.
+func (x *group) judge(o *Origin, s *gate.Seen, members []downstream.Member) {
+	for _, r := range x.gates.take(x.of) {
+		if x.rejection == nil && x.concerns(o, &r) {
+			x.rejection = &r
+		}
+	}
+	s.Rejected = x.rejection != nil
+	clients := map[string]bool{} // and whether all streams of it have accepted the candidate
+	for _, m := range members {
+		if m.InSync {
+			x.acked[m.Stream] = true
+		}
+		id := m.NodeID
+		if id == "" {
+			id = fmt.Sprint(m.Stream)
+		}
+		before, known := clients[id]
+		clients[id] = x.acked[m.Stream] && (before || !known)
+	}
+	s.Clients = len(clients)
+	for _, acked := range clients {
+		if acked {
+			s.Acked++
+		}
+	}
+	if o.Check != nil {
+		s.Hook, x.checked = x.gates.verdict(o.Name, x.trial.Since)
+	}
+}
+
+// concerns reports whether a rejection is about the candidate: not if all that it names is what the
+// rest have as well.
+func (x *group) concerns(o *Origin, r *downstream.Refusal) bool {
+	if r.At.Before(x.trial.Since) {
+		return false
+	}
+	if len(r.Names) == 0 || x.candidate == nil {
+		return true
+	}
+	if x.changed == nil {
+		x.changed = differences(x.candidate, o.Groups.Held(x.of.key, Rest))
+	}
+	return slices.ContainsFunc(r.Names, func(name string) bool { return x.changed[resource{r.TypeURL, name}] })
+}
+
+// capture captures the newest state, and returns what to do with it.
+func (x *group) capture(now time.Time, o *Origin, t gate.Trial, s gate.Seen) (gate.Trial, gate.Decision) {
+	at, ok := o.Groups.Capture(x.of.key)
+	if x.captured = at; !ok {
+		return t, gate.Decision{Again: now.Add(lookEvery)}
+	}
+	stable := o.Groups.Held(x.of.key, Rest)
+	id := o.Groups.ID(at)
+	if t.Candidate != "" && x.candidate != nil && o.Groups.Same(at, x.candidate) {
+		id = t.Candidate // it may have more by now that clients asked for
+	}
+	return o.Policy.Captured(t, s, id, stable != nil && o.Groups.Same(at, stable), now)
+}
+
+// do does what was decided.
+func (x *group) do(now time.Time, o *Origin, trial gate.Trial, d gate.Decision) {
+	key, was := x.of.key, x.trial
+	hold := func(t Tier, at *relay.State) (held relay.Held) {
+		if at != nil {
+			held = o.Groups.Hold(now, key, t, at)
+		}
+		return held
+	}
+	switch x.trial = trial; d.Do {
+	case gate.First:
+		if at, ok := o.Groups.Capture(key); ok {
+			hold(Rest, at)
+			hold(Canaries, at)
+			return
+		}
+		x.trial = was
+	case gate.Pass:
+		hold(Rest, x.captured)
+		hold(Canaries, x.captured)
+	case gate.Begin:
+		x.begin(hold)
+	case gate.Promote:
+		held := hold(Rest, x.candidate)
+		hold(Canaries, x.candidate)
+		x.ended(was, d, held)
+	case gate.Stop, gate.Return:
+		var held relay.Held
+		if d.Do == gate.Return || d.Return {
+			held = hold(Canaries, o.Groups.Held(key, Rest))
+		}
+		x.ended(was, d, held)
+	case gate.Alarm:
+		x.alarm(o)
+	}
+	if x.trial.Candidate == "" {
+		x.candidate, x.changed, x.acked = nil, nil, nil
+	}
+}
+
+// begin tries what was captured on the canaries.
+func (x *group) begin(hold func(Tier, *relay.State) relay.Held) {
+	x.candidate, x.changed, x.acked, x.rejection, x.because = x.captured, nil, map[uint64]bool{}, nil, ""
+	x.checked, x.by = "", ""
+	x.gates.bakes(x.of, true) // before a client can reject it
+	held := hold(Canaries, x.candidate)
+	x.gates.cfg.Count(x.of.origin, "begun")
+	x.gates.cfg.Log.Info("a candidate begins: canaries are given a state that the rest have not",
+		append(x.fields(x.trial), zap.Int("changed", held.Changed), zap.Int("unknown", held.Unknown))...)
+}
+
+// operate does what an operator wants.
+func (x *group) operate(now time.Time, o *Origin, a *act) (said string, err error) {
+	was := x.trial
+	trial, d, err := o.Policy.Operate(was, a.act, x.candidate != nil, now)
+	if err != nil {
+		return "", fmt.Errorf("%s, group %s: %w", a.of.origin, a.of.key, err)
+	}
+	x.by = a.by
+	defer func() { x.by = "" }()
+	if x.do(now, o, trial, d); a.act == gate.ActRetry {
+		x.rejection, x.candidate, x.because = nil, nil, ""
+		x.gates.bakes(x.of, false)
+		x.gates.cfg.Log.Warn("a candidate is to be tried again", append(x.fields(was), zap.String("by", a.by))...)
+	}
+	done := [...]string{"is promoted: the rest are given it", "is stopped", "is dropped: the newest state is tried next"}[a.act]
+	return fmt.Sprintf("%s, group %s: the candidate %s %s", a.of.origin, a.of.key, short(was.Candidate), done), nil
+}
+
+// short is the form of an ID for people.
+func short(id string) string { return id[:min(len(id), 12)] }
+
+func list(keys []string) string {
+	const most = 10
+	if len(keys) > most {
+		return strings.Join(keys[:most], ", ") + ", ..."
+	}
+	return strings.Join(keys, ", ")
+}
+
+// differences are the resources that a state has in another form than another one, or that the
+// other one lacks.
+func differences(at, from *relay.State) map[resource]bool {
+	had := map[resource]xds.Digest{}
+	each(from, func(r resource, d xds.Digest) { had[r] = d })
+	differ := map[resource]bool{}
+	each(at, func(r resource, d xds.Digest) {
+		if was, is := had[r]; !is || was != d {
+			differ[r] = true
+		}
+	})
+	return differ
+}
+
+// each passes all bodies of a state.
+func each(s *relay.State, pass func(r resource, d xds.Digest)) {
+	if s == nil {
+		return
+	}
+	for i := range s.Types {
+		t := &s.Types[i]
+		for j := range t.Sets {
+			for _, v := range t.Sets[j].Members {
+				pass(resource{t.TypeURL, v.Spelling()}, v.Digest)
+			}
+		}
+		for j := range t.Names {
+			if v := t.Names[j].Variant; v != nil {
+				pass(resource{t.TypeURL, v.Spelling()}, v.Digest)
+			}
+		}
+	}
+}

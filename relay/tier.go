@@ -1,0 +1,217 @@
+package relay
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+
+	"github.com/weir-xds/weir/relay/gate"
+)
+
+// Tiers (origins[].canary). A change of the origin reaches the canaries among a group's clients
+// first, and the rest when the canaries have shown it to be good. So the clients that would be one
+// group are two: those of the key K are in K-canary and K-rest. K itself has no clients. It holds
+// what the origin says now, the lanes of the origin are its own, and nobody but it asks the origin.
+//
+// The lanes of the other two tiers are asked of K in the same process: package cmd/weir runs them
+// against a server of its own that serves K (TierLanes, Feed). To such a group K is an origin that
+// speaks delta on one stream, whatever the origin speaks (ofTiers). What has to do with an origin
+// that is away is K's matter, since the hop is always there: a client of a tier waits as long as it
+// would in K (upstreamOf), and fallbacks stand in there.
+
+// Tier is which of the groups of a key a group is.
+type Tier uint8
+
+const (
+	// Newest holds what the origin says now. Without canaries it has the clients.
+	Newest Tier = iota
+	// Canary has the canaries.
+	Canary
+	// Rest has all other clients.
+	Rest
+)
+
+// TierServer is the key of the newest tier among the servers of the other tiers (Origin.Server).
+const TierServer = "tiers"
+
+var tierNames = [...]string{"newest", "canary", "rest"}
+
+func (t Tier) String() string { return tierNames[t] }
+
+// Of returns the key of the tier's group, of the key of all tiers.
+func (t Tier) Of(key string) string {
+	if t == Newest {
+		return key
+	}
+	return key + "-" + tierNames[t]
+}
+
+// CutTier divides the key of a group in the key of all its tiers, and its tier.
+func CutTier(key string) (of string, t Tier) {
+	for _, t := range []Tier{Canary, Rest} {
+		if of, is := strings.CutSuffix(key, "-"+tierNames[t]); is {
+			return of, t
+		}
+	}
+	return key, Newest
+}
+
+// Tier is which tier the group is.
+func (g *Group) Tier() Tier { return g.tier }
+
+// Newest is the group of the newest tier; nil: it is gone. It is the group itself without canaries.
+func (g *Group) Newest() *Group {
+	if g.tier == Newest {
+		return g
+	}
+	return g.newest
+}
+
+// Behind is how many clients depend on the group's lanes: its own, and those of its tiers. It takes
+// no lock.
+func (g *Group) Behind() int { return int(g.refs.Load() + g.behind.Load()) }
+
+// config is the origin's configuration, as far as the group goes by it: what it asks is the origin
+// to the newest tier, and the newest tier to all others.
+func (g *Group) config() *OriginConfig {
+	if g.tier == Newest {
+		return g.origin.config()
+	}
+	return g.origin.tierCfg.Load()
+}
+
+// ofTiers is how the newest tier is spoken to by the others.
+func (cfg *OriginConfig) ofTiers() *OriginConfig {
+	c := *cfg
+	c.SotW, c.PerType, c.V2, c.NoResume, c.Share = false, false, false, false, false
+	c.AbsenceTransient, c.AbsenceKeeps, c.NACKReport = false, nil, false
+	c.Guard = gate.GuardConfig{} // the newest tier has it
+	return &c
+}
+
+// set puts a configuration of the origin into force.
+func (o *Origin) set(cfg *OriginConfig) {
+	o.cfg.Store(cfg)
+	o.tierCfg.Store(cfg.ofTiers())
+}
+
+// Canaries reports whether the origin's clients are in tiers.
+func (o *Origin) Canaries() bool { return o.config().Canary.On() }
+
+// TierKeys are the keys of the groups that have tiers, in no order. It locks the origin.
+func (o *Origin) TierKeys() (keys []string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for key, g := range o.groups {
+		if g.tier == Newest && g.feeds > 0 {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// GroupOf is the group of a key; nil: there is none. It locks the origin.
+func (o *Origin) GroupOf(key string) *Group {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.groups[key]
+}
+
+// tierOf is the tier of a client.
+func (o *Origin) tierOf(n *corev3.Node, who string) Tier {
+	switch c := o.config().Canary; {
+	case !c.On():
+		return Newest
+	case c.Is(n, who):
+		return Canary
+	}
+	return Rest
+}
+
+// NewestFor is GroupFor, whatever the client's tier: its group at the origin.
+func (o *Origin) NewestFor(n *corev3.Node, who string) (*Group, error) {
+	rules := o.nodeRules()
+	key, up := rules.Group(n, who)
+	return o.enter(key, Newest, up, rules.IdentityOf(who), nil)
+}
+
+// ErrNoTier: the key is that of no group that is the newest of tiers.
+var ErrNoTier = errors.New("there is no such group, or it has no tiers")
+
+// Feed takes a reference to the newest tier of a key, for a stream of another tier. It is given
+// back by Unfeed.
+func (o *Origin) Feed(key string) (*Group, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	g := o.groups[key]
+	if g == nil || g.tier != Newest || g.feeds == 0 {
+		return nil, ErrNoTier
+	}
+	g.feeds++
+	return g, nil
+}
+
+// Unfeed gives back a reference that Feed took.
+func (g *Group) Unfeed(now time.Time) {
+	g.origin.mu.Lock()
+	defer g.origin.mu.Unlock()
+	g.unfeed(now)
+}
+
+// unfeed gives back a reference of a tier to its newest.
+func (g *Group) unfeed(now time.Time) {
+	if g.feeds--; g.feeds == 0 && g.refs.Load() == 0 && !g.ending {
+		g.ending = true
+		g.origin.table.timers.push(timer{at: now.Add(g.linger()), kind: groupEnd, group: g})
+	}
+}
+
+// tierGroup makes the group of a tier, and the newest, if there is none.
+func (o *Origin) tierGroup(of string, t Tier, up *corev3.Node, who string, peer any) (*Group, error) {
+	newest, err := o.groups[of], error(nil)
+	if newest == nil {
+		if err := o.full(peer); err != nil {
+			return nil, err
+		}
+		if newest, err = o.addGroup(of, Newest, up, who, nil); err != nil {
+			return nil, err
+		}
+	}
+	g, err := o.addGroup(t.Of(of), t, newest.node, who, peer)
+	if err != nil {
+		return nil, err
+	}
+	g.newest = newest
+	newest.feeds++
+	return g, nil
+}
+
+// use notes that a client acknowledged something, so that what the group has is worth keeping. The
+// streams of the other tiers are no clients of the newest.
+func (g *Group) use() {
+	switch {
+	case g.used.Load() || g.tier == Newest && g.fed():
+		return
+	case g.newest != nil:
+		g.newest.used.Store(true)
+	}
+	g.used.Store(true)
+}
+
+// fed reports whether the group is the newest of tiers, and has no client of its own.
+func (g *Group) fed() bool { return g.refs.Load() == 0 && !g.dedicated }
+
+// TierWake is signalled when TierLanes has something.
+func (o *Origin) TierWake() <-chan struct{} { return o.tierWake }
+
+// TierLanes is TakeLanes for the lanes of the tiers, which are not asked of the origin but of the
+// newest tier.
+func (o *Origin) TierLanes() []*Lane {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	q := o.tierQueue
+	o.tierQueue = nil
+	return q
+}
