@@ -86,9 +86,9 @@ func (l *Log) Fit(past Past, now time.Time) Past {
 
 // Restore puts back what was kept, and Check finds nothing wrong with, of the place for a parameter
 // map. Nothing was noted of that so far. now is the time, and is gives what is held of a resource
-// now, at a revision that is greater than all of the past; nil: nothing. Where the past does not end
-// with that, something has happened that nobody saw, so it is not known what was held after the
-// last change. It returns when Expire is to be called, if nobody was told so far; else zero.
+// now, at a revision that is greater than all of the past; nil: nothing. Where the past does not
+// end with that, something has happened that nobody saw, so what was held before is lost. It
+// returns when Expire is to be called, if nobody was told so far; else zero.
 func (t *Track) Restore(past Past, is func(Resource) *xds.Variant, revision uint64, now time.Time) (due time.Time) {
 	if !t.On() {
 		return due

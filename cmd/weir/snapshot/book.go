@@ -287,6 +287,7 @@ func (b *book) everything(now, wall time.Time) iter.Seq[record] {
 				}
 			}
 		}
+		b.unsavedMarks(true, yield)
 	}
 }
 
@@ -330,6 +331,7 @@ func (b *book) unsaved(now, wall time.Time) iter.Seq[record] {
 				}
 			}
 		}
+		b.unsavedMarks(false, yield)
 	}
 }
 
@@ -372,6 +374,11 @@ func (b *book) hasUnsaved() bool {
 			return true
 		}
 	}
+	for _, g := range b.groups {
+		if g.hasUnsavedMarks() {
+			return true
+		}
+	}
 	for p := range b.kept() {
 		if p.unsavedHead || len(p.unsavedItems) > 0 || p.history.unsaved && p.group.historyIn {
 			return true
@@ -389,6 +396,11 @@ func (b *book) saved() {
 	}
 	clear(b.gone)
 	clear(b.goneHistory)
+	for _, g := range b.groups {
+		if g.in && g.historyIn {
+			g.savedMarks = g.marks
+		}
+	}
 	for _, p := range b.pages {
 		p.history.historySaved()
 		p.unsavedHead = false

@@ -19,6 +19,7 @@ type Content struct {
 	// the same keys.
 	revision  record
 	histories map[string]*historyRecords
+	marks     map[string]record
 }
 
 // shardRecords are the records of one type of one group.
@@ -145,7 +146,7 @@ func parse(path string, data []byte) (*Content, error) {
 }
 
 func newContent() *Content {
-	return &Content{origins: map[string]record{}, shards: map[string]*shardRecords{}, histories: map[string]*historyRecords{}}
+	return &Content{origins: map[string]record{}, shards: map[string]*shardRecords{}, histories: map[string]*historyRecords{}, marks: map[string]record{}}
 }
 
 func (c *Content) apply(records []record) {
@@ -162,6 +163,8 @@ func (c *Content) apply(records []record) {
 			}
 		case classHistory:
 			c.setHistory(r)
+		case classMarks:
+			c.marks[r.key] = *r
 		case classRemove:
 			c.remove(r.key)
 		case classCommit:

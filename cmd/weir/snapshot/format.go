@@ -130,6 +130,7 @@ const (
 	// What was held before (history.go). Key: that of the page for its head, and with a number for
 	// a part of the changes. Without a key: the table's revision. Since minor version 1.
 	classHistory class = 6
+	classMarks   class = 7 // which states of a group were seen good (marks.go)
 )
 
 // record is one record of a file. Metadata are protobuf fields; the body is opaque.

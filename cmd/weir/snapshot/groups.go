@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/history"
 )
 
 // Where cache.snapshot.max_bytes has no room for all, whole groups are left out, those first that
@@ -47,6 +48,8 @@ type group struct {
 	historyIn    bool
 	historyOut   time.Time
 	historyBytes int64 // as of the last measure
+	// marks are the states that were seen good, and savedMarks those of the file.
+	marks, savedMarks []history.Mark
 }
 
 // group returns the group of an image.

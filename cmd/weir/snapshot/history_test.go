@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -68,6 +69,9 @@ func (w *world) at(revision uint64) pastState {
 	}
 	return out
 }
+
+// group is the key of the only group.
+func (w *world) group() string { return w.table.Origin("mesh").Groups()[0].Key }
 
 // wrong is what a state says that was not so. known is how much of it was.
 func (x pastState) wrong(was pastState) (wrong string, known int) {
@@ -152,6 +156,7 @@ func TestHistoryIsKept(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir, seen, known, changes, now := t.TempDir(), map[uint64]pastState{}, 0, 0, start
+			good := uint64(0)
 			for round := range 6 {
 				w := withHistory(t, dir, row.bounds, func(c *Config) { c.Keys = row.keys })
 				w.now = now
@@ -161,14 +166,22 @@ func TestHistoryIsKept(t *testing.T) {
 					t.Fatal(r.Problems)
 				}
 				known += w.comparePast(seen)
+				if good > 0 {
+					is := func(m history.Mark) bool { return m.Revision == good }
+					if marks := w.table.History().Marks("mesh", w.group()); !slices.ContainsFunc(marks, is) {
+						t.Errorf("that the state of revision %d was good is forgotten: %v", good, marks)
+					}
+				}
 				if w.wantPast(); round > 0 { // so before that nothing is known of it
 					w.want(clusters, xds.Wildcard)
 				}
 				w.playHistory(rnd, seen, 30)
 				w.comparePast(seen)
-				w.save()
 				last := w.table.Revision()
+				w.table.Origin("mesh").Good(w.now, w.group(), last)
+				w.save()
 				seen[last] = w.at(last)
+				good = last
 				if round%2 == 1 { // what is not saved is lost
 					w.apply(clusters, map[string]string{"n0": "lost"})
 				}

@@ -67,6 +67,7 @@ func (b *book) lookAtHistory(t *relay.Table) {
 		}
 		h.seen = h.noted
 	}
+	b.lookAtMarks()
 }
 
 // aboutChange is how many bytes a change takes besides names and body, about.

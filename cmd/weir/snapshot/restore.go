@@ -44,12 +44,13 @@ type Restored struct {
 
 // Restore puts the content into a table before anything is served. Bad parts are left out.
 func (c *Content) Restore(t *relay.Table, cfg RestoreConfig) Restored {
-	r := restoration{Restored: Restored{Origins: map[string]Origin{}, Freezes: map[string]Origin{}}, table: t, cfg: cfg, content: c, tooOld: map[string]int{}, unknown: map[string]int{}}
+	r := restoration{Restored: Restored{Origins: map[string]Origin{}, Freezes: map[string]Origin{}}, table: t, cfg: cfg, content: c, remembered: map[groupID]bool{}, tooOld: map[string]int{}, unknown: map[string]int{}}
 	r.Damaged = len(c.Report.Damages) > 0
 	r.resume()
 	for _, key := range slices.Sorted(maps.Keys(c.shards)) {
 		r.shard(key, c.shards[key])
 	}
+	r.restoreMarks()
 	for name := range c.origins {
 		o := c.origin(name)
 		if _, ok := cfg.Addresses[name]; ok && o.ordered() {
@@ -83,6 +84,8 @@ type restoration struct {
 	cfg     RestoreConfig
 	content *Content
 	newest  uint64 // revision of the history; 0: it is not restored
+	// remembered are the groups of which a history was restored.
+	remembered map[groupID]bool
 	// Number of resources that are left out on purpose, by origin.
 	tooOld, unknown map[string]int
 }
@@ -131,6 +134,9 @@ func (r *restoration) shard(key string, s *shardRecords) {
 		return
 	}
 	r.Types++
+	if x.Past != nil {
+		r.remembered[groupID{x.Origin, x.Group}] = true
+	}
 	r.Resources += resources(&x)
 	r.Origins[x.Origin] = o
 }

@@ -23,6 +23,11 @@ func (c *Content) records() iter.Seq[record] {
 		if c.revision.class == classHistory && !yield(c.revision) {
 			return
 		}
+		for _, key := range slices.Sorted(maps.Keys(c.marks)) {
+			if !yield(c.marks[key]) {
+				return
+			}
+		}
 		for _, key := range slices.Sorted(maps.Keys(c.histories)) {
 			h := c.histories[key]
 			for _, key := range slices.Sorted(maps.Keys(h.parts)) {
