@@ -117,7 +117,7 @@ func (s *shard) nameAt(e *entry, revision uint64, was map[history.Resource]histo
 		return x
 	}
 	if x.Unknown = !e.isKept(); !x.Unknown {
-		x.Variant, x.Late = e.chosen, e.rev > revision
+		x.Variant, x.Late = e.chosen, s.named.since(e) > revision
 	}
 	return x
 }

@@ -13,7 +13,44 @@ import (
 type pastStates struct {
 	all            []pastState
 	known, unknown int    // resources that were compared, and that nothing is said of
+	restored       int    // of known, those of a state of before a restart
 	group          *Group // that is looked at
+
+	written pastState // that of the last snapshot
+}
+
+// write notes that a snapshot was written.
+func (p *pastStates) write(t *Table) {
+	seen := p.all
+	p.all = nil
+	p.see(t)
+	p.all, p.written = seen, p.all[0]
+}
+
+// kept are the states that the last snapshot knows of.
+func (p *pastStates) kept() (all []pastState) {
+	for _, x := range p.all {
+		if x.revision < p.written.revision {
+			all = append(all, x)
+		}
+	}
+	return append(all, p.written)
+}
+
+// restore has the states of before a restart compared with what was restored. An entry of the
+// snapshot goes on as the one that was restored.
+func (p *pastStates) restore(all []pastState) {
+	for _, x := range all {
+		entries := map[pastKey]*entry{}
+		for key, e := range x.entries {
+			if e == p.written.entries[key] {
+				entries[key] = p.entryOf(key)
+			}
+		}
+		x.entries, x.restored = entries, true
+		p.all = append(p.all, x)
+	}
+	p.all = p.all[max(0, len(p.all)-manyStates):]
 }
 
 // entryOf is the present entry of a name.
@@ -31,6 +68,7 @@ type pastState struct {
 	held     map[pastKey]xds.Digest // zero: subscribed by name, and there is none
 	entries  map[pastKey]*entry
 	uncached map[pastKey]bool
+	restored bool // it is of before a restart
 }
 
 type pastKey struct{ typeURL, params, set, name string }
@@ -40,7 +78,7 @@ const manyStates = 60
 
 // see keeps the present state.
 func (p *pastStates) see(t *Table) {
-	x := pastState{t.Revision(), map[pastKey]xds.Digest{}, map[pastKey]*entry{}, map[pastKey]bool{}}
+	x := pastState{t.Revision(), map[pastKey]xds.Digest{}, map[pastKey]*entry{}, map[pastKey]bool{}, false}
 	for _, o := range t.Origins() {
 		for _, g := range o.groupList() {
 			for _, s := range *g.all.Load() {
@@ -90,10 +128,14 @@ func (p *pastStates) check(t *Table, rnd *rand.Rand, whole bool) (wrong string) 
 				}
 			}
 			types, _ := o.At(g.key, x.revision)
+			known := p.known
 			for i := range types {
 				if wrong := p.compare(&x, &types[i], whole); wrong != "" {
 					return fmt.Sprintf("at revision %d, now %d: %s, params %q: %s", x.revision, t.Revision(), types[i].TypeURL, types[i].Params.Key(), wrong)
 				}
+			}
+			if x.restored {
+				p.restored += p.known - known
 			}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"iter"
 
 	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/relay/history"
 	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/protobuf/proto"
 )
@@ -35,6 +36,13 @@ type TypeImage struct {
 	Response string
 	Sets     []SetImage  // in no order
 	Names    []NameImage // in no order
+	// Begun is the revision before which nothing is known of the group.
+	Begun uint64
+	// Noted is the number of the last change of the history that is in the image already
+	// (history.Noted). It means nothing after a restart.
+	Noted uint64
+	// Past is what was kept of the history, for Restore. nil: nothing is known of what was before.
+	Past *history.Past
 }
 
 // Empty reports whether there is nothing to keep: what was kept of the type before is to be
@@ -53,6 +61,9 @@ type SetImage struct {
 	// Retired: the members had retired, and stand in while the origin is away (RELAY-81).
 	Retired bool
 	Members []*xds.Variant // in no order
+	// Since is the revision from which on the history has all changes of members. What was before
+	// Lost is not known.
+	Since, Lost uint64
 }
 
 // NameImage is one name that is wanted.
@@ -64,6 +75,8 @@ type NameImage struct {
 	// Variants are the bodies of the one resource that goes by the name, or by an alias of it
 	// (ALIAS-1). Empty: none is known.
 	Variants []*xds.Variant
+	// Since is the revision from which on they are held, or changes are in the history.
+	Since uint64
 }
 
 // Images gives an image of each type and parameter map of each group that has changed. changedSince
@@ -95,7 +108,7 @@ func (t *Table) images(secrets bool, changedSince func(*TypeImage) uint64) iter.
 					if xds.IsSecret(s.typeURL) != secrets || secrets && !o.SecretsByIdentity() {
 						continue
 					}
-					x := TypeImage{Origin: o.name, Group: g.key, Identity: g.identity, TypeURL: s.typeURL, Params: s.params}
+					x := TypeImage{Origin: o.name, Group: g.key, Identity: g.identity, TypeURL: s.typeURL, Params: s.params, Begun: g.begun}
 					if !s.image(&x, changedSince(&x)) {
 						continue
 					}
@@ -119,9 +132,9 @@ func (s *shard) image(x *TypeImage, before uint64) bool {
 	if s.edition == before {
 		return false
 	}
-	x.Revision, x.Response = s.edition, s.named.from.ShownVersion()
+	x.Revision, x.Response, x.Noted = s.edition, s.named.from.ShownVersion(), s.past.Seq()
 	n := len(s.named.entries)
-	c := roster{names: make([]NameImage, 0, n), variants: make([]*xds.Variant, 0, n)}
+	c := roster{since: s.named.since, names: make([]NameImage, 0, n), variants: make([]*xds.Variant, 0, n)}
 	s.walk(func(t *set) bool { return t == nil || t.wanted() && x.addSet(t) }, func(k known) {
 		if k.set == nil {
 			c.add(k.entry)
@@ -139,13 +152,14 @@ func (s *shard) image(x *TypeImage, before uint64) bool {
 // roster is the names of an image while the lock is held: what they have is in one piece for all,
 // since there may be many.
 type roster struct {
+	since    func(*entry) uint64
 	names    []NameImage
 	variants []*xds.Variant
 }
 
 // addSet takes up a set, and reports whether its members are kept.
 func (x *TypeImage) addSet(t *set) bool {
-	x.Sets = append(x.Sets, SetImage{Selector: t.selector, Spelt: t.spelt, Response: t.from.ShownVersion()})
+	x.Sets = append(x.Sets, SetImage{Selector: t.selector, Spelt: t.spelt, Response: t.from.ShownVersion(), Since: t.unnoted, Lost: t.lost})
 	if len(t.uncached) > 0 || t.needsOrigin || t.standsIn() || t.members.len() == 0 && !t.settled {
 		return false
 	}
@@ -161,7 +175,7 @@ func (c *roster) add(e *entry) {
 	if !e.wanted() || e.wasStatedAbsent() {
 		return
 	}
-	x := NameImage{Name: e.name, Spelt: e.spelt}
+	x := NameImage{Name: e.name, Spelt: e.spelt, Since: c.since(e)}
 	variants := e.variants
 	switch {
 	case e.aliasDropped:

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/relay/history"
 	"github.com/weir-xds/weir/relay/xds"
 )
 
@@ -27,6 +28,7 @@ type diskImages map[string]diskImage
 type diskImage struct {
 	TypeImage
 	bodies map[*xds.Variant]xds.BodyImage
+	past   history.Past
 }
 
 func (x *TypeImage) key() string {
@@ -51,6 +53,12 @@ func (d *diskImages) snapshot(t *Table, now time.Time) (out []string) {
 		for _, v := range x.variants() {
 			y.bodies[v] = v.Image(now, now)
 		}
+		y.past = t.keptPast(&x)
+		for _, n := range y.past.Changes {
+			if n.Was != nil && n.Was.Body != nil {
+				y.bodies[n.Was.Body] = n.Was.Body.Image(now, now)
+			}
+		}
 		if kept[key] = y; x.Empty() {
 			delete(kept, key)
 		}
@@ -58,6 +66,14 @@ func (d *diskImages) snapshot(t *Table, now time.Time) (out []string) {
 	}
 	*d = kept
 	return out
+}
+
+// keptPast is what the history has of what is in an image.
+func (t *Table) keptPast(x *TypeImage) (past history.Past) {
+	of := history.Place{Origin: x.Origin, Group: x.Group, TypeURL: x.TypeURL}
+	past.Changes = slices.Collect(t.past.Noted(of, x.Params.Key(), 0, x.Noted))
+	past.Floor, _ = t.past.FloorOf(of)
+	return past
 }
 
 func (x *TypeImage) variants() (vs []*xds.Variant) {
@@ -95,6 +111,18 @@ func (d *diskImages) restore(t *Table, now time.Time) (out []string) {
 		}
 		for i := range y.Names {
 			y.Names[i].Variants = again(y.Names[i].Variants)
+		}
+		if x.Noted > 0 {
+			y.Past = &history.Past{Floor: x.past.Floor}
+			for _, n := range x.past.Changes {
+				if n.Was != nil {
+					was := *n.Was
+					if n.Was = &was; was.Body != nil {
+						was.Body = again([]*xds.Variant{was.Body})[0]
+					}
+				}
+				y.Past.Changes = append(y.Past.Changes, n)
+			}
 		}
 		if err := t.Restore(now, y); err != nil {
 			out = append(out, err.Error())

@@ -43,6 +43,7 @@ func (m *model) restarts() bool { return m.has("restarts") }
 
 func (m *model) snapshot() {
 	m.disk.snapshot(m.table, m.now)
+	m.past.write(m.table)
 	m.logf("snapshot")
 }
 
@@ -56,10 +57,14 @@ func (m *model) restart() {
 	for _, c := range m.ghosts {
 		c.back = m.backing(c)
 	}
+	kept := m.past.kept()
 	m.start()
+	m.table.Resume(m.past.written.revision)
 	for _, problem := range m.disk.restore(m.table, m.now) {
 		m.t.Fatalf("restored: %s\n%s", problem, m.tail())
 	}
+	m.past.group = m.group
+	m.past.restore(kept)
 	var again diskImages
 	again.snapshot(m.table, m.now)
 	if want, got := m.disk.all(), again.all(); !slices.Equal(want, got) {

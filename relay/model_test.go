@@ -97,7 +97,6 @@ func (m *model) play() {
 	if *steps >= 3000 && m.past.known < 100 {
 		t.Errorf("of %d resources alone it is known what they were, and of %d it is not", m.past.known, m.past.unknown)
 	}
-	t.Logf("%d resources were found as they had been, and %d not", m.past.known, m.past.unknown)
 	if h := &m.holds; m.has("held") {
 		t.Logf("held at what was captured %d times, at what the history has %d, at what is elsewhere %d; %d names were of the state, and %d are unknown to it",
 			h.captured, h.earlier, h.other, h.judged, h.unknown)
@@ -105,6 +104,10 @@ func (m *model) play() {
 			t.Errorf("%d names were found to be of the state", h.judged)
 		}
 	}
+	if *steps >= 3000 && m.restarts() && m.past.restored == 0 {
+		t.Errorf("of no resource it is known what it was before a restart")
+	}
+	t.Logf("%d resources were found as they had been, %d of them before a restart, and %d not", m.past.known, m.past.restored, m.past.unknown)
 	t.Logf("%d types were refused, %d bodies had retired, %d heartbeats were told, %d came again", m.refusals, m.revivals, m.heartbeats, m.repeats)
 }
 

@@ -15,7 +15,11 @@ type namedTable struct {
 	scope
 	entries map[string]*entry
 	made    uint32 // entries, ever
-	other   aliasIndex
+	// restoredAt is the revision at which a snapshot was restored; 0: none was. before are the
+	// revisions from which on, before that, entries had what they have since.
+	restoredAt uint64
+	before     map[*entry]uint64
+	other      aliasIndex
 	// lane is where the names are asked (RELAY-20): the main lane unless it carries the type's
 	// wildcard.
 	lane laneIndex
@@ -332,6 +336,7 @@ func (n *namedTable) delete(e *entry) {
 	n.listAsked(e)
 	delete(n.entries, e.name)
 	delete(n.polled, e)
+	delete(n.before, e)
 	s.expiring.track(expiringKey{name: e.name}, nil)
 	n.retire(e)
 	n.empty(e)

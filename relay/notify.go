@@ -80,11 +80,22 @@ type given struct {
 func (n *namedTable) givenOf(e *entry) given {
 	switch {
 	case e.chosen != nil:
-		return given{variant: e.chosen, since: e.rev}
+		return given{variant: e.chosen, since: n.since(e)}
 	case e.isServed():
 		return given{variant: pick(e.retiredBodies(), n.shard.params), since: n.shard.rev}
 	}
-	return given{since: e.rev, first: e.absence == notAbsent}
+	return given{since: n.since(e), first: e.absence == notAbsent}
+}
+
+// since is the revision from which on the content of a name is held, or from which on the history
+// has its changes.
+func (n *namedTable) since(e *entry) uint64 {
+	if e.rev == n.restoredAt {
+		if since, is := n.before[e]; is {
+			return since
+		}
+	}
+	return e.rev
 }
 
 // noteChange notes that the content of a name has changed.

@@ -53,6 +53,10 @@ func (t *Table) Restore(now time.Time, x TypeImage) error {
 		return fail(errors.New("the origin is not known to understand parameters by now (DYN-17)"))
 	case x.Empty():
 		return nil
+	case x.Past != nil:
+		if err := x.Past.Check(t.Revision() + 1); err != nil {
+			return fail(fmt.Errorf("its history: %w", err))
+		}
 	}
 	up, err := o.restoredNode(x.Group, x.Node, x.Identity)
 	if err != nil {
@@ -61,9 +65,12 @@ func (t *Table) Restore(now time.Time, x TypeImage) error {
 	if err := o.checkImage(&x); err != nil {
 		return fail(err)
 	}
-	g, err := o.restoredGroup(now, x.Group, up, x.Identity)
+	g, err := o.restoredGroup(now, &x, up)
 	if err != nil {
 		return fail(err)
+	}
+	if x.Past == nil { // of one type it is not known what was before, so it is not of the group
+		g.begun = t.Revision() + 1
 	}
 	g.seen.Store(true)
 	g.used.Store(true)
@@ -113,15 +120,18 @@ func (o *Origin) restoredNode(key string, encoded []byte, who string) (*corev3.N
 
 // restoredGroup finds or makes the group of a key. The group ends as if its last client had left
 // now. It locks the origin.
-func (o *Origin) restoredGroup(now time.Time, key string, up *corev3.Node, who string) (*Group, error) {
+func (o *Origin) restoredGroup(now time.Time, x *TypeImage, up *corev3.Node) (*Group, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	g := o.groups[key]
+	g := o.groups[x.Group]
 	if g == nil {
 		var err error
-		of, tier := CutTier(key)
-		if g, err = o.open(of, tier, up, who, nil); err != nil {
+		of, tier := CutTier(x.Group)
+		if g, err = o.open(of, tier, up, x.Identity, nil); err != nil {
 			return nil, err
+		}
+		if x.Past != nil {
+			g.begun = min(g.begun, x.Begun)
 		}
 		g.ending = true
 		o.table.timers.push(timer{at: now.Add(max(g.linger(), leastRestored)), kind: groupEnd, group: g})
@@ -214,7 +224,8 @@ func checkBodies(x *TypeImage, vs []*xds.Variant, covers func(string) bool) erro
 func (s *shard) restore(now time.Time, x *TypeImage) {
 	s.now = now
 	rev := s.nextRev()
-	r := restoration{shard: s, receipts: map[xds.Provenance]*xds.Provenance{}, until: now.Add(max(s.linger(), leastRestored))}
+	s.named.restoredAt = rev
+	r := restoration{shard: s, past: x.Past != nil, receipts: map[xds.Provenance]*xds.Provenance{}, until: now.Add(max(s.linger(), leastRestored))}
 	for i := range x.Sets {
 		r.set(&x.Sets[i])
 	}
@@ -234,6 +245,7 @@ func (s *shard) restore(now time.Time, x *TypeImage) {
 		s.spoken()
 	}
 	s.rememberRestored(now)
+	s.restorePast(x)
 }
 
 // says reports whether the image has anything that the origin stated, and not only subscriptions.
@@ -245,6 +257,7 @@ func (x *TypeImage) says() bool {
 // restoration is the state while one image is restored.
 type restoration struct {
 	shard    *shard
+	past     bool // the history is restored, too
 	receipts map[xds.Provenance]*xds.Provenance
 	until    time.Time // the end of the linger of what no client has subscribed to by then
 }
@@ -287,7 +300,8 @@ func (r *restoration) set(x *SetImage) {
 		k, _ := s.collectionOf(x.Selector)
 		t = s.collections.set(x.Selector, x.Spelt, k)
 	}
-	for _, v := range r.bodies(x.Members, x.Response) {
+	members := r.bodies(x.Members, x.Response)
+	for _, v := range members {
 		m := t.member(v.Name)
 		m.variants = append(m.variants, v)
 		t.from = v.From
@@ -296,7 +310,8 @@ func (r *restoration) set(x *SetImage) {
 		t.offer(m, s.rev)
 	}
 	r.answered(&t.scope, x.Response)
-	t.unnoted = s.rev
+	whole := x.Settled && !x.Retired && len(members) == len(x.Members)
+	t.unnoted, t.lost = r.sinceOf(x.Since, whole), r.sinceOf(x.Lost, whole)
 	t.settled, t.restored, t.revived = x.Settled, x.Settled, x.Retired && x.Settled
 	s.lingerUntil(&t.interest, r.until, timer{set: t})
 	t.look()
@@ -307,6 +322,9 @@ func (r *restoration) name(x *NameImage, response string) {
 	s := r.shard
 	e := s.named.newEntry(x.Name, x.Spelt)
 	variants := r.bodies(x.Variants, response)
+	if since := r.sinceOf(x.Since, !x.Retired && len(variants) == len(x.Variants)); since < s.rev {
+		s.named.remember(e, since)
+	}
 	if x.Retired {
 		e.onRetired(variants)
 		variants = nil

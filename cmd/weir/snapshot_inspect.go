@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -119,13 +120,14 @@ func inspectTable(w io.Writer, s *snapshot.Summary) error {
 	for _, o := range s.Origins {
 		row(tw, o.Name, ago(now, o.Vouched), ago(now, o.Frozen), fmt.Sprint(o.Addresses))
 	}
+	ordersTable(tw, s.Origins)
 	if len(s.Types) > 0 {
 		_, _ = fmt.Fprintln(tw)
-		row(tw, "TYPE", "ORIGIN", "GROUP", "RESOURCES", "BYTES", "EXPIRING", "NAMES", "SETS")
+		row(tw, "TYPE", "ORIGIN", "GROUP", "RESOURCES", "BYTES", "EXPIRING", "NAMES", "CHANGES", "SETS")
 	}
 	for i := range s.Types {
 		t := &s.Types[i]
-		row(tw, metrics.ShortName(t.TypeURL), t.Origin, groupText(t), t.Resources, t.Bytes, t.Expiring, t.Names, setsText(t.Sets))
+		row(tw, metrics.ShortName(t.TypeURL), t.Origin, groupText(t), t.Resources, t.Bytes, t.Expiring, t.Names, changesText(t.History), setsText(t.Sets))
 	}
 	for i := range s.Types {
 		t := &s.Types[i]
@@ -142,6 +144,31 @@ func inspectTable(w io.Writer, s *snapshot.Summary) error {
 		}
 	}
 	return tw.Flush()
+}
+
+// ordersTable lists the orders of operators to go back, and what gates remember.
+func ordersTable(tw io.Writer, origins []snapshot.OriginSummary) {
+	now := time.Now()
+	for i := range origins {
+		for _, o := range origins[i].Rollbacks {
+			what := "rolled back to " + o.To
+			if o.Since.IsZero() {
+				what = "let go"
+			}
+			row(tw, origins[i].Name, cmp.Or(o.Group, "all groups"), what, "by "+o.By, ago(now, o.Changed))
+		}
+		for _, g := range origins[i].Gates {
+			row(tw, origins[i].Name, g.Group, "gate: "+g.Phase, g.Stopped, ago(now, g.Since))
+		}
+	}
+}
+
+// changesText is how many changes there are, and since when.
+func changesText(h *snapshot.HistorySummary) string {
+	if h == nil {
+		return "0"
+	}
+	return fmt.Sprintf("%d since %s", h.Changes, h.Oldest.UTC().Format(time.RFC3339))
 }
 
 func setsText(sets []snapshot.SetSummary) (text string) {

@@ -39,7 +39,7 @@ func TestSnapshotCommands(t *testing.T) {
 	config := write(t, text)
 
 	code, out, errs := weir(t, "snapshot", "inspect", "-c", config)
-	for _, part := range []string{"deployment  weir", "format      1.0", "resources   3,", "* 2", "cds", "eds"} {
+	for _, part := range []string{"deployment  weir", "format      1.1", "resources   3,", "* 2", "cds", "eds"} {
 		if !strings.Contains(out, part) {
 			t.Errorf("inspect: no %q in\n%s", part, out)
 		}

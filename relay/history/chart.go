@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -18,13 +19,32 @@ type minute struct {
 // mostMinutes bounds a chart: a week.
 const mostMinutes = 7 * 24 * 60
 
-// count counts a change.
-func (l *Log) count(origin string, x *record) {
+// counted is the chart of an origin.
+func (l *Log) counted(origin string) *chart {
 	c := l.counts[origin]
 	if c == nil {
 		c = &chart{}
 		l.counts[origin] = c
 	}
+	return c
+}
+
+// insert counts a change of a snapshot, which may be older than others.
+func (c *chart) insert(x *record) {
+	at := x.at / int64(time.Minute)
+	i, is := slices.BinarySearchFunc(c.minutes, at, func(m minute, at int64) int { return cmp.Compare(m.at, at) })
+	if !is {
+		if len(c.minutes) >= mostMinutes {
+			return
+		}
+		c.minutes = slices.Insert(c.minutes, i, minute{at: at})
+	}
+	c.minutes[i].counts[x.kind]++
+}
+
+// count counts a change.
+func (l *Log) count(origin string, x *record) {
+	c := l.counted(origin)
 	at := x.at / int64(time.Minute)
 	if n := len(c.minutes); n == 0 || c.minutes[n-1].at < at { // a clock may have gone back
 		if n >= mostMinutes {

@@ -63,7 +63,8 @@ type Log struct {
 	places map[Place]*place
 	counts map[string]*chart // by origin
 	bytes  int
-	n      int // records
+	n      int    // records
+	seq    uint64 // of the last record
 	marks  map[groupKey][]Mark
 	// floor: of places that are no more nothing before this revision is known.
 	floor Edge
@@ -94,6 +95,7 @@ type resource struct {
 type record struct {
 	resource   *resource
 	prev, next *record // of the place
+	seq        uint64
 	revision   uint64
 	at         int64 // Unix nanoseconds
 	kind       Kind
@@ -120,7 +122,7 @@ const (
 
 // New makes a log that keeps nothing before Bound.
 func New(m *metrics.Metrics) *Log {
-	return &Log{metrics: m, places: map[Place]*place{}, counts: map[string]*chart{}, marks: map[groupKey][]Mark{}}
+	return &Log{metrics: m, places: map[Place]*place{}, counts: map[string]*chart{}, marks: map[groupKey][]Mark{}, seq: 1}
 }
 
 // On reports whether anything is kept. It takes no lock.
@@ -223,14 +225,11 @@ func (t *Track) Note(of Resource, c Change) (due time.Time) {
 		return due
 	}
 	if p == nil {
-		p = &place{Place: t.of, resources: map[Resource]*resource{}}
-		l.places[p.Place], t.in = p, p
-		l.grow(p, placeBytes)
+		p = l.place(t.of)
+		t.in = p
 	}
 	if r == nil {
-		r = &resource{Resource: of, place: p}
-		p.resources[of] = r
-		l.grow(p, r.cost())
+		r = l.resource(p, of)
 	}
 	l.append(r, &c)
 	l.trim(r)
@@ -244,10 +243,35 @@ func (t *Track) Note(of Resource, c Change) (due time.Time) {
 	return due
 }
 
+// place finds or makes a place.
+func (l *Log) place(of Place) *place {
+	p := l.places[of]
+	if p == nil {
+		p = &place{Place: of, resources: map[Resource]*resource{}}
+		l.places[of] = p
+		l.grow(p, placeBytes)
+	}
+	return p
+}
+
+// resource finds or makes a resource of a place.
+func (l *Log) resource(p *place, of Resource) *resource {
+	r := p.resources[of]
+	if r == nil {
+		r = &resource{Resource: of, place: p}
+		p.resources[of] = r
+		l.grow(p, r.cost())
+	}
+	return r
+}
+
 // append adds a record.
 func (l *Log) append(r *resource, c *Change) {
 	p := r.place
-	x := &record{resource: r, prev: p.last, revision: c.Revision, at: c.At.UnixNano(), kind: r.kind(c), first: c.First, bytes: recordBytes}
+	l.seq++
+	x := &record{
+		resource: r, prev: p.last, seq: l.seq, revision: c.Revision, at: c.At.UnixNano(), kind: r.kind(c), first: c.First, bytes: recordBytes,
+	}
 	if !r.left(c.Was) {
 		x.since = c.Since
 	}

@@ -84,9 +84,17 @@ func (g *game) check(revision uint64) (known int) {
 		if revision < b.Floor {
 			continue
 		}
+		if b.Was == nil {
+			b.Was = map[Resource]Held{}
+		}
 		for key := range g.was[revision] {
 			if key.place == i && b.Was[key.Resource] == (Held{}) && !has(b.Was, key.Resource) {
 				b.Was[key.Resource] = Held{Variant: g.held[key]}
+			}
+		}
+		for key, v := range g.held {
+			if key.place == i && !has(b.Was, key.Resource) && g.was[revision][key] != v {
+				g.t.Fatalf("at revision %d of %d %v is said to have been as it is", revision, g.revision, key)
 			}
 		}
 		for r, held := range b.Was {

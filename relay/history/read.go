@@ -187,7 +187,10 @@ func (r *resource) row(i int) Row {
 // after is what the i-th change made of the resource; nil: there was none from then on.
 func (r *resource) after(i int) *Version {
 	if i+1 < len(r.records) {
-		return r.records[i+1].before()
+		if v := r.records[i+1].before(); v != nil && v.Digest != (xds.Digest{}) {
+			return v
+		}
+		return nil
 	}
 	if r.newest.Digest == (xds.Digest{}) {
 		return nil

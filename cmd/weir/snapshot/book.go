@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-xds/weir/cmd/weir/sensitive"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/history"
 	"github.com/weir-xds/weir/relay/xds"
 )
 
@@ -28,8 +29,12 @@ type book struct {
 	// restored are the groups that the file had at the start.
 	restored map[groupID]bool
 
+	past     *history.Log
+	revision uint64 // of the table at the last look; 0: it keeps no history
+
 	savedOrigins map[string]Origin // as the file has them
 	gone         map[string]bool   // pages that the file still has, by key
+	goneHistory  map[string]bool   // pages of which the file still has the history
 }
 
 // secretPage is a type of which nothing is written.
@@ -47,6 +52,8 @@ type page struct {
 	keeps bool
 	sets  map[string]*setSummary
 	items map[itemID]*entry
+
+	history pageHistory
 
 	head         []byte // metadata of the page's own record
 	unsavedHead  bool
@@ -68,7 +75,7 @@ type entry struct {
 func newBook(encrypted bool) *book {
 	return &book{
 		pages: map[string]*page{}, groups: map[groupID]*group{}, origins: map[string]Origin{}, secrets: map[string]secretPage{}, encrypted: encrypted,
-		savedOrigins: map[string]Origin{}, gone: map[string]bool{},
+		savedOrigins: map[string]Origin{}, gone: map[string]bool{}, goneHistory: map[string]bool{},
 	}
 }
 
@@ -81,8 +88,11 @@ func (b *book) look(t *relay.Table, now, wall time.Time, keep map[string]bool) {
 		key := shardKey(x)
 		there[key] = true
 		p := b.pages[key]
-		if p == nil || p.keeps && !keep[x.Origin] {
+		switch {
+		case p == nil, p.keeps && !keep[x.Origin]:
 			return b.secrets[key].revision
+		case p.history.noted == 0 && t.History().On():
+			return 0 // it has been switched on
 		}
 		return p.revision
 	}
@@ -106,10 +116,12 @@ func (b *book) look(t *relay.Table, now, wall time.Time, keep map[string]bool) {
 			b.drop(p)
 		}
 	}
+	b.lookAtHistory(t)
 }
 
 func (b *book) drop(p *page) {
 	delete(b.pages, p.key)
+	delete(b.goneHistory, p.key) // it goes with the page
 	if p.group.in {
 		b.gone[p.key] = true
 	}
@@ -125,10 +137,11 @@ func (b *book) take(x *relay.TypeImage, now, wall time.Time, keep bool) {
 		}
 		p = &page{
 			key: key, group: b.group(x, now), sets: map[string]*setSummary{}, items: map[itemID]*entry{}, unsavedItems: map[itemID]bool{},
+			history: pageHistory{of: history.Place{Origin: x.Origin, Group: x.Group, TypeURL: x.TypeURL}, params: x.Params.Key()},
 		}
 		b.pages[key] = p
 	}
-	p.revision, p.keeps = x.Revision, false
+	p.revision, p.keeps, p.history.noted = x.Revision, false, x.Noted
 	kept := b.takeSets(p, x.Sets, now, wall, keep)
 	b.takeNames(p, x.Names, now, wall, keep)
 	for id, e := range p.items {
@@ -239,7 +252,7 @@ func (b *book) takeNames(p *page, names []relay.NameImage, now, wall time.Time, 
 }
 
 func sameName(a, b *relay.NameImage) bool {
-	return a.Spelt == b.Spelt && a.Retired == b.Retired && slices.Equal(a.Variants, b.Variants)
+	return a.Spelt == b.Spelt && a.Retired == b.Retired && a.Since == b.Since && slices.Equal(a.Variants, b.Variants)
 }
 
 func (p *page) put(id itemID, e *entry) *entry {
@@ -256,6 +269,9 @@ func (b *book) everything(now, wall time.Time) iter.Seq[record] {
 				return
 			}
 		}
+		if b.revision > 0 && !yield(revisionRecord(b.revision)) {
+			return
+		}
 		for p := range b.kept() {
 			if !yield(p.record()) {
 				return
@@ -265,7 +281,13 @@ func (b *book) everything(now, wall time.Time) iter.Seq[record] {
 					return
 				}
 			}
+			for r := range b.wholeHistory(p, now, wall) {
+				if !yield(r) {
+					return
+				}
+			}
 		}
+		b.unsavedMarks(true, yield)
 	}
 }
 
@@ -282,6 +304,14 @@ func (b *book) unsaved(now, wall time.Time) iter.Seq[record] {
 				return
 			}
 		}
+		for key := range b.goneHistory {
+			if !yield(removal(classHistory, key)) {
+				return
+			}
+		}
+		if b.revision > 0 && !yield(revisionRecord(b.revision)) {
+			return
+		}
 		for p := range b.kept() {
 			if p.unsavedHead && !yield(p.record()) {
 				return
@@ -295,7 +325,13 @@ func (b *book) unsaved(now, wall time.Time) iter.Seq[record] {
 					return
 				}
 			}
+			for r := range b.unsavedHistory(p, now, wall) {
+				if !yield(r) {
+					return
+				}
+			}
 		}
+		b.unsavedMarks(false, yield)
 	}
 }
 
@@ -330,7 +366,7 @@ func (e *entry) record(shard string, id itemID, now, wall time.Time) record {
 
 // hasUnsaved reports whether the file lacks anything.
 func (b *book) hasUnsaved() bool {
-	if len(b.gone) > 0 {
+	if len(b.gone)+len(b.goneHistory) > 0 {
 		return true
 	}
 	for name, o := range b.origins {
@@ -338,8 +374,13 @@ func (b *book) hasUnsaved() bool {
 			return true
 		}
 	}
+	for _, g := range b.groups {
+		if g.hasUnsavedMarks() {
+			return true
+		}
+	}
 	for p := range b.kept() {
-		if p.unsavedHead || len(p.unsavedItems) > 0 {
+		if p.unsavedHead || len(p.unsavedItems) > 0 || p.history.unsaved && p.group.historyIn {
 			return true
 		}
 	}
@@ -354,7 +395,14 @@ func (b *book) saved() {
 		}
 	}
 	clear(b.gone)
+	clear(b.goneHistory)
+	for _, g := range b.groups {
+		if g.in && g.historyIn {
+			g.savedMarks = g.marks
+		}
+	}
 	for _, p := range b.pages {
+		p.history.historySaved()
 		p.unsavedHead = false
 		clear(p.unsavedItems)
 	}

@@ -15,6 +15,11 @@ type Content struct {
 
 	origins map[string]record
 	shards  map[string]*shardRecords
+	// revision is the record of the table's revision, and histories are the histories of shards, by
+	// the same keys.
+	revision  record
+	histories map[string]*historyRecords
+	marks     map[string]record
 }
 
 // shardRecords are the records of one type of one group.
@@ -105,7 +110,7 @@ func readAll(path string) ([]byte, error) {
 // state that existed. Exceptions are the first write, which cannot have been cut since the file was
 // complete when it was put in place, and writes around damage: of these all valid records count.
 func parse(path string, data []byte) (*Content, error) {
-	c := &Content{origins: map[string]record{}, shards: map[string]*shardRecords{}}
+	c := newContent()
 	c.Report.Path, c.Report.Bytes = path, int64(len(data))
 	header, bad, err := readHeader(data)
 	if err != nil {
@@ -140,6 +145,10 @@ func parse(path string, data []byte) (*Content, error) {
 	return c, nil
 }
 
+func newContent() *Content {
+	return &Content{origins: map[string]record{}, shards: map[string]*shardRecords{}, histories: map[string]*historyRecords{}, marks: map[string]record{}}
+}
+
 func (c *Content) apply(records []record) {
 	for i := range records {
 		r := &records[i]
@@ -152,6 +161,10 @@ func (c *Content) apply(records []record) {
 			if len(r.key) >= shardKeySize {
 				c.shard(r.key[:shardKeySize]).items[r.key] = *r
 			}
+		case classHistory:
+			c.setHistory(r)
+		case classMarks:
+			c.marks[r.key] = *r
 		case classRemove:
 			c.remove(r.key)
 		case classCommit:
@@ -180,6 +193,9 @@ func (c *Content) remove(key string) {
 		delete(c.origins, key)
 	case classShard:
 		delete(c.shards, key)
+		delete(c.histories, key)
+	case classHistory:
+		delete(c.histories, key)
 	case classItem:
 		if s := c.shards[key[:min(len(key), shardKeySize)]]; s != nil {
 			delete(s.items, key)

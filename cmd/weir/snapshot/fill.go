@@ -24,7 +24,10 @@ func (c *Content) Fill(other *Content) (added int) {
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(other.shards)) {
-		added += f.shard(key, other.shards[key])
+		n := f.shard(key, other.shards[key])
+		if added += n; n > 0 {
+			f.forgetHistory(other.shards[key])
+		}
 	}
 	left, theirs := &c.Report.LeftOut, other.Report.LeftOut
 	left.Secrets, left.WithKeys = max(left.Secrets, theirs.Secrets), max(left.WithKeys, theirs.WithKeys)
@@ -61,6 +64,23 @@ func (f *filling) origin(name string) bool {
 	}
 	f.fits[name] = fits
 	return fits
+}
+
+// forgetHistory drops the history of a group that something was added to: each process counts its
+// revisions by itself.
+func (f *filling) forgetHistory(theirs *shardRecords) {
+	of, _, err := readShard(theirs.head.meta)
+	if err != nil {
+		return
+	}
+	maps.DeleteFunc(f.c.histories, func(key string, _ *historyRecords) bool {
+		s := f.c.shards[key]
+		if s == nil {
+			return true
+		}
+		x, _, err := readShard(s.head.meta)
+		return err != nil || x.Origin == of.Origin && x.Group == of.Group
+	})
 }
 
 // shard adds what c lacks of one type of one group.

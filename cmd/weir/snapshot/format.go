@@ -14,7 +14,7 @@ import (
 // version is left alone. The places of magic and major version never change.
 const (
 	formatMajor = 1
-	formatMinor = 0
+	formatMinor = 1
 )
 
 const (
@@ -127,6 +127,10 @@ const (
 	// Key: the class as a byte, and the key of what is removed; items go with their shard.
 	classRemove class = 4
 	classCommit class = 5 // the write since the last one is complete
+	// What was held before (history.go). Key: that of the page for its head, and with a number for
+	// a part of the changes. Without a key: the table's revision. Since minor version 1.
+	classHistory class = 6
+	classMarks   class = 7 // which states of a group were seen good (marks.go)
 )
 
 // record is one record of a file. Metadata are protobuf fields; the body is opaque.

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/history"
 )
 
 // Where cache.snapshot.max_bytes has no room for all, whole groups are left out, those first that
@@ -37,9 +39,17 @@ type group struct {
 
 	// As of the last measure.
 	pages     []*page
-	bytes     int64 // of its records
+	bytes     int64 // of its records, without those of the history
 	resources int
 	withKeys  int // of the resources, how many are left out since the file is in plain text
+
+	// historyIn: its history is written. Otherwise it is left out, since the time in historyOut;
+	// zero: it never was in.
+	historyIn    bool
+	historyOut   time.Time
+	historyBytes int64 // as of the last measure
+	// marks are the states that were seen good, and savedMarks those of the file.
+	marks, savedMarks []history.Mark
 }
 
 // group returns the group of an image.
@@ -80,12 +90,13 @@ func (b *book) measure() {
 		b.base += r.size()
 	}
 	for _, g := range b.groups {
-		g.pages, g.bytes, g.resources, g.withKeys = g.pages[:0], 0, 0, 0
+		g.pages, g.bytes, g.resources, g.withKeys, g.historyBytes = g.pages[:0], 0, 0, 0, 0
 	}
 	for _, p := range b.pages {
 		g := p.group
 		g.pages = append(g.pages, p)
 		g.bytes += headSize + int64(len(p.key)+len(p.head))
+		g.historyBytes += p.history.size(b.past)
 		for _, e := range p.items {
 			g.bytes += e.size
 			if g.withKeys += e.leftOut; e.member != nil {
@@ -110,6 +121,9 @@ func (b *book) size() (resources int, left LeftOut, live int64) {
 			live += g.bytes
 			resources += g.resources
 			left.WithKeys += g.withKeys
+			if g.historyIn {
+				live += g.historyBytes
+			}
 		}
 	}
 	return resources - left.WithKeys, left, live
@@ -182,6 +196,17 @@ func (b *book) choose(limit int64, now time.Time) {
 	}
 }
 
+// chosen is how many bytes a complete file has of what was chosen, without the history.
+func (b *book) chosen() int64 {
+	total := b.base
+	for _, g := range b.groups {
+		if g.in {
+			total += g.bytes
+		}
+	}
+	return total
+}
+
 // gap is what a file may have with a group that comes in. It is less than limit, so that a bit of
 // growth does not have the group left out again.
 func gap(limit int64) int64 { return limit - limit/16 }
@@ -189,6 +214,8 @@ func gap(limit int64) int64 { return limit - limit/16 }
 func (b *book) leaveOut(g *group, now time.Time) {
 	g.in, g.out = false, now
 	for _, p := range g.pages {
+		b.forgetHistory(p)
+		delete(b.goneHistory, p.key) // it goes with the page
 		b.gone[p.key] = true
 	}
 }
@@ -232,6 +259,7 @@ func (k *Keeper) choose(now time.Time) {
 	k.book.restored = nil // what is new from now on was not
 	if k.cfg.MaxBytes == 0 {
 		k.book.takeAllIn()
+		k.chooseHistory(math.MaxInt64, now)
 		return
 	}
 	u, err := k.log.bound.usage()
@@ -240,6 +268,7 @@ func (k *Keeper) choose(now time.Time) {
 	}
 	k.book.meet(k.cfg.Table, now)
 	k.book.choose(u.content(), now)
+	k.chooseHistory(u.content()-k.book.chosen(), now)
 	var left LeftOutGroups
 	var out, tooLarge []groupID
 	for _, g := range k.book.groups {

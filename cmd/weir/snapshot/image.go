@@ -26,6 +26,7 @@ const (
 	shardSet      = 6 // repeated
 	shardParams   = 7 // the parameter map of all of it; missing: the empty map
 	shardIdentity = 8 // of the group's clients; missing: the group is of no identity
+	shardBegun    = 9 // revision; the group's
 
 	setSelector = 1
 	setSpelt    = 2
@@ -34,6 +35,8 @@ const (
 	setRetired  = 5
 	setMembers  = 6 // number of bodies
 	setSum      = 7 // of the marks of their records
+	setSince    = 8 // revision
+	setLost     = 9 // revision
 )
 
 // Fields of classItem. A member has a selector and one variant. The body is the concatenated
@@ -44,6 +47,7 @@ const (
 	itemSpelt   = 3
 	itemRetired = 5
 	itemVariant = 6 // repeated
+	itemSince   = 7 // revision; of a name
 
 	paramsPair = 1 // repeated
 	pairKey    = 1
@@ -137,6 +141,7 @@ func shardHead(x *relay.TypeImage, sets []setSummary) []byte {
 	b = appendText(b, shardTypeURL, x.TypeURL)
 	b = appendText(b, shardResponse, x.Response)
 	b = appendText(b, shardIdentity, x.Identity)
+	b = appendNumber(b, shardBegun, x.Begun)
 	if x.Params.Len() > 0 {
 		b = appendBytes(b, shardParams, encodeParams(x.Params))
 	}
@@ -153,7 +158,8 @@ func (y *setSummary) encode() []byte {
 	b = appendBool(b, setSettled, y.Settled && !y.lacking)
 	b = appendBool(b, setRetired, y.Retired)
 	b = appendNumber(b, setMembers, y.members)
-	return appendBytes(b, setSum, y.sum.bytes())
+	b = appendBytes(b, setSum, y.sum.bytes())
+	return appendNumber(appendNumber(b, setSince, y.Since), setLost, y.Lost)
 }
 
 // readShard decodes what shardHead encoded. The image has its sets without members, and no names.
@@ -175,6 +181,8 @@ func readShard(meta []byte) (x relay.TypeImage, sets []setSummary, err error) {
 			x.Response = f.text()
 		case shardIdentity:
 			x.Identity = f.text()
+		case shardBegun:
+			x.Begun = f.n
 		case shardParams:
 			if x.Params, err = readParams(f.bytes); err != nil {
 				return x, nil, err
@@ -208,6 +216,10 @@ func readSet(b []byte) (y setSummary, err error) {
 			y.Retired = f.bool()
 		case setMembers:
 			y.members = f.n
+		case setSince:
+			y.Since = f.n
+		case setLost:
+			y.Lost = f.n
 		case setSum:
 			if len(f.bytes) == 16 {
 				y.sum = sum{binary.LittleEndian.Uint64(f.bytes), binary.LittleEndian.Uint64(f.bytes[8:])}
@@ -229,6 +241,7 @@ func memberRecord(shard string, id itemID, v *xds.Variant, now, wall time.Time) 
 func nameRecord(shard string, id itemID, x *relay.NameImage, now, wall time.Time) record {
 	meta := appendText(appendText(nil, itemName, x.Name), itemSpelt, x.Spelt)
 	r := record{class: classItem, key: id.key(shard), meta: appendBool(meta, itemRetired, x.Retired)}
+	r.meta = appendNumber(r.meta, itemSince, x.Since)
 	for _, v := range x.Variants {
 		r.meta, r.body = appendVariant(r.meta, r.body, v, now, wall)
 	}
@@ -270,6 +283,8 @@ func readItem(r *record) (x itemImage, err error) {
 			x.name.Spelt = f.text()
 		case itemRetired:
 			x.name.Retired = f.bool()
+		case itemSince:
+			x.name.Since = f.n
 		case itemVariant:
 			b, n, err := readVariant(f.bytes)
 			if err != nil || n > uint64(len(rest)) {

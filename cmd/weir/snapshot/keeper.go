@@ -72,6 +72,9 @@ type Status struct {
 	// MaxBytes is how much the directory may have; 0: any amount.
 	MaxBytes      int64         `json:"max_bytes,omitempty"`
 	LeftOutGroups LeftOutGroups `json:"left_out_groups,omitzero"`
+	// HistoryLeftOut is of how many groups that are kept the history is not, since there is no room
+	// for it.
+	HistoryLeftOut int `json:"history_left_out,omitempty"`
 	// SavedAt is when the file last had everything.
 	SavedAt time.Time `json:"saved_at,omitzero"`
 	// Error is why it does not; empty: it does.
@@ -173,7 +176,7 @@ func (k *Keeper) Load(now time.Time) Restored {
 		k.cfg.Log.Warn("a part of the snapshot is not restored", zap.Error(err))
 	}
 	if r.Types > 0 || r.Lost > 0 {
-		k.cfg.Log.Info("restored from the snapshot", zap.Int("types", r.Types), zap.Int("resources", r.Resources),
+		k.cfg.Log.Info("restored from the snapshot", zap.Int("types", r.Types), zap.Int("resources", r.Resources), zap.Int("changes", r.Changes),
 			zap.Int("lost", r.Lost), zap.Int("too_old", r.TooOld), zap.Duration("took", time.Since(began)))
 	}
 	return r
@@ -418,7 +421,7 @@ func (k *Keeper) ready() error {
 // write appends changes, or writes a new file if we have none yet or it grew too large.
 func (k *Keeper) write(now time.Time) error {
 	if k.log.file == nil || k.log.size > 2*k.state.Live+slack {
-		err := k.log.replace(now, k.book.everything(now, now), k.state.LeftOut)
+		err := k.replace(now)
 		if err == nil || k.log.file == nil || k.log.size > 4*k.state.Live+hardSlack {
 			return err
 		}
@@ -427,6 +430,17 @@ func (k *Keeper) write(now time.Time) error {
 	}
 	err := k.log.append(now, k.book.unsaved(now, now), k.state.LeftOut)
 	if errors.Is(err, errNoRoom) { // the bound leaves it for a new file
+		err = k.replace(now)
+	}
+	return err
+}
+
+// replace writes a new file. Where there is no room for it although its size seemed to fit, it has
+// none of the history.
+func (k *Keeper) replace(now time.Time) error {
+	err := k.log.replace(now, k.book.everything(now, now), k.state.LeftOut)
+	if errors.Is(err, errNoRoom) && k.book.leaveHistoryOut(now) {
+		k.sayHistory()
 		err = k.log.replace(now, k.book.everything(now, now), k.state.LeftOut)
 	}
 	return err

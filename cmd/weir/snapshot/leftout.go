@@ -48,11 +48,14 @@ func (c *Content) strip() LeftOut {
 		x, sets, err := readShard(s.head.meta)
 		switch {
 		case err != nil || s.head.class != classShard:
+			delete(c.histories, key)
 			delete(c.shards, key) // of what type they are is not known, and they are not restored
 		case xds.IsSecret(x.TypeURL):
 			left.Secrets += s.resources()
 			delete(c.shards, key)
+			delete(c.histories, key)
 		default:
+			c.stripHistory(key)
 			if n := s.strip(sets); n > 0 {
 				left.WithKeys += n
 				s.head.meta = shardHead(&x, sets)

@@ -25,6 +25,7 @@ type RestoreConfig struct {
 type Restored struct {
 	Types     int // of groups
 	Resources int
+	Changes   int // of the history
 	// Lost is the number of resources that were written, as far as that is known, and are not
 	// restored because of damage.
 	Lost int
@@ -43,11 +44,13 @@ type Restored struct {
 
 // Restore puts the content into a table before anything is served. Bad parts are left out.
 func (c *Content) Restore(t *relay.Table, cfg RestoreConfig) Restored {
-	r := restoration{Restored: Restored{Origins: map[string]Origin{}, Freezes: map[string]Origin{}}, table: t, cfg: cfg, content: c, tooOld: map[string]int{}, unknown: map[string]int{}}
+	r := restoration{Restored: Restored{Origins: map[string]Origin{}, Freezes: map[string]Origin{}}, table: t, cfg: cfg, content: c, remembered: map[groupID]bool{}, tooOld: map[string]int{}, unknown: map[string]int{}}
 	r.Damaged = len(c.Report.Damages) > 0
+	r.resume()
 	for _, key := range slices.Sorted(maps.Keys(c.shards)) {
-		r.shard(c.shards[key])
+		r.shard(key, c.shards[key])
 	}
+	r.restoreMarks()
 	for name := range c.origins {
 		o := c.origin(name)
 		if _, ok := cfg.Addresses[name]; ok && o.ordered() {
@@ -80,6 +83,9 @@ type restoration struct {
 	table   *relay.Table
 	cfg     RestoreConfig
 	content *Content
+	newest  uint64 // revision of the history; 0: it is not restored
+	// remembered are the groups of which a history was restored.
+	remembered map[groupID]bool
 	// Number of resources that are left out on purpose, by origin.
 	tooOld, unknown map[string]int
 }
@@ -95,7 +101,7 @@ func (r *restoration) fail(err error, damaged bool) {
 }
 
 // shard restores one type of one group.
-func (r *restoration) shard(s *shardRecords) {
+func (r *restoration) shard(key string, s *shardRecords) {
 	if s.head.class != classShard {
 		r.Lost += len(s.items)
 		r.fail(fmt.Errorf("%d resources of a type that is not known any more", len(s.items)), true)
@@ -122,11 +128,15 @@ func (r *restoration) shard(s *shardRecords) {
 		return
 	}
 	r.Lost += r.fill(&x, s, sets)
+	x.Past = r.past(key, &x)
 	if err := r.table.Restore(r.cfg.Now, x); err != nil {
 		r.fail(err, true)
 		return
 	}
 	r.Types++
+	if x.Past != nil {
+		r.remembered[groupID{x.Origin, x.Group}] = true
+	}
 	r.Resources += resources(&x)
 	r.Origins[x.Origin] = o
 }
@@ -154,7 +164,7 @@ func (s *shardRecords) resources() (n int) {
 // fill gives an image its bodies. Damaged ones are left out, and a set that lacks a member is not
 // settled (RELAY-81).
 func (r *restoration) fill(x *relay.TypeImage, s *shardRecords, sets map[string]*keptSet) (lost int) {
-	sameServers := slices.Equal(r.content.origin(x.Origin).Addresses, r.cfg.Addresses[x.Origin])
+	sameServers := r.sameServers(x.Origin)
 	for _, record := range s.items {
 		item, err := readItem(&record)
 		set := sets[item.selector]
@@ -191,6 +201,11 @@ func (r *restoration) fill(x *relay.TypeImage, s *shardRecords, sets map[string]
 		x.Sets = append(x.Sets, y.SetImage)
 	}
 	return lost
+}
+
+// sameServers reports whether numbers of servers mean now what they meant in the file.
+func (r *restoration) sameServers(origin string) bool {
+	return slices.Equal(r.content.origin(origin).Addresses, r.cfg.Addresses[origin])
 }
 
 // keptSet is a set with the members that were found.

@@ -13,6 +13,10 @@ import (
 // Format is the major version of the format that this build writes and reads.
 const Format = formatMajor
 
+// mostSeeded is how much of the history one replica gives another, in bytes: a moment of the time
+// that a start may take.
+const mostSeeded = 32 << 20
+
 // State is what a table held at one moment.
 type State struct {
 	header Header
@@ -33,6 +37,7 @@ func Capture(t *relay.Table, origins []Origin, deployment string, keys *Keys, no
 	s.book.look(t, now, now, nil)
 	s.book.measure()
 	s.book.takeAllIn() // cache.snapshot.max_bytes is for a disk
+	s.book.chooseHistory(mostSeeded, now)
 	return s
 }
 

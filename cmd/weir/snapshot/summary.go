@@ -60,7 +60,16 @@ type TypeSummary struct {
 	Expiring  int               `json:"expiring,omitempty"`
 	Names     int               `json:"names,omitempty"` // by name, with or without a resource
 	Sets      []SetSummary      `json:"sets,omitempty"`
+	History   *HistorySummary   `json:"history,omitempty"`
 	Listed    []ResourceSummary `json:"listed,omitempty"` // if asked for
+}
+
+// HistorySummary describes what was held before.
+type HistorySummary struct {
+	Changes int       `json:"changes"`
+	Bytes   int64     `json:"bytes"` // of all that is written of it
+	Oldest  time.Time `json:"oldest,omitzero"`
+	Newest  time.Time `json:"newest,omitzero"`
 }
 
 // SetSummary describes a set, or the members that were found.
@@ -92,12 +101,13 @@ func (c *Content) Summary(list bool) Summary {
 		o := c.origin(name)
 		s.Origins = append(s.Origins, OriginSummary{name, o.Addresses, o.Vouched, o.Frozen, o.FrozenChanged, o.Rollbacks, o.Gates})
 	}
-	for _, shard := range c.shards {
+	for key, shard := range c.shards {
 		x, sets, err := shard.countedSets()
 		if err != nil {
 			continue // Check reports it
 		}
 		t := summaryOf(shard, &x, sets, list)
+		t.History = c.historySummary(key)
 		s.Resources += t.Resources
 		s.Types = append(s.Types, t)
 	}
@@ -157,6 +167,23 @@ func resourceOf(item *itemImage, b *xds.BodyImage) ResourceSummary {
 	return r
 }
 
+// historySummary describes the history of a shard; nil: there is none that can be read.
+func (c *Content) historySummary(key string) *HistorySummary {
+	h := c.histories[key]
+	if h == nil {
+		return nil
+	}
+	_, changes, err := h.changes(key)
+	if err != nil || len(changes) == 0 {
+		return nil // Check reports it
+	}
+	s := &HistorySummary{Changes: len(changes), Oldest: changes[0].At, Newest: changes[len(changes)-1].At}
+	for _, r := range h.parts {
+		s.Bytes += r.size()
+	}
+	return s
+}
+
 // Check returns all damages, as joined errors that name the file and the offset.
 func (c *Content) Check() error {
 	var errs []error
@@ -165,6 +192,14 @@ func (c *Content) Check() error {
 	}
 	for _, key := range slices.Sorted(maps.Keys(c.shards)) {
 		errs = append(errs, c.checkShard(c.shards[key])...)
+	}
+	for _, key := range slices.Sorted(maps.Keys(c.histories)) {
+		if _, _, err := c.histories[key].changes(key); err != nil {
+			errs = append(errs, fmt.Errorf("%s: the history of a type of a group: %w", c.Report.Path, err))
+		}
+	}
+	if _, err := c.newest(); err != nil {
+		errs = append(errs, fmt.Errorf("%s: the history: %w", c.Report.Path, err))
 	}
 	return errors.Join(errs...)
 }

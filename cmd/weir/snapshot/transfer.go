@@ -20,6 +20,25 @@ func (c *Content) records() iter.Seq[record] {
 				return
 			}
 		}
+		if c.revision.class == classHistory && !yield(c.revision) {
+			return
+		}
+		for _, key := range slices.Sorted(maps.Keys(c.marks)) {
+			if !yield(c.marks[key]) {
+				return
+			}
+		}
+		for _, key := range slices.Sorted(maps.Keys(c.histories)) {
+			h := c.histories[key]
+			for _, key := range slices.Sorted(maps.Keys(h.parts)) {
+				if !yield(h.parts[key]) {
+					return
+				}
+			}
+			if h.head.class == classHistory && !yield(h.head) {
+				return
+			}
+		}
 		for _, key := range slices.Sorted(maps.Keys(c.shards)) {
 			s := c.shards[key]
 			if s.head.class == classShard && !yield(s.head) {
