@@ -154,20 +154,6 @@ func (o *OriginOverview) refused(add adder) {
 	}
 }
 
-// kept adds what clients are not given, by the guard and by freezes.
-func (o *Overview) kept(add adder) {
-	for _, h := range o.Held {
-		if h.By == "guard" {
-			add(Warn, originLink(h.Origin), "The guard holds back %s of %s until %s.", counted(h.Resources, "removal"), h.Origin, clock(h.Until))
-		}
-	}
-	for i := range o.Origins {
-		if x := &o.Origins[i]; len(x.FrozenBy) > 0 {
-			add(Warn, originLink(x.Name), "Origin %s is frozen by %s since %s; %s waiting.", x.Name, strings.Join(x.FrozenBy, " and "), clock(x.Frozen), counted(x.FrozenChanges, "change"))
-		}
-	}
-}
-
 // slow adds what the origin was asked for and has not answered, though it is there.
 func (o *OriginOverview) slow(add adder) {
 	if o.away() || len(o.Slow) == 0 {

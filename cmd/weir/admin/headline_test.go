@@ -20,7 +20,7 @@ func TestHeadline(t *testing.T) {
 		return func(o *Overview) {
 			x := OriginOverview{Origin: Origin{Name: "mesh", Reached: true, Connected: true, Since: at}}
 			edit(&x)
-			for _, by := range x.FrozenBy {
+			for _, by := range x.freezers() {
 				o.Held = append(o.Held, Held{Origin: "mesh", By: by})
 			}
 			if x.HeldRemovals > 0 {
@@ -90,6 +90,19 @@ func TestHeadline(t *testing.T) {
 		{"frozen", []func(*Overview){mesh(func(o *OriginOverview) {
 			o.FrozenBy, o.Frozen, o.FrozenChanges = []string{"config", "operator"}, at, 1
 		})}, Warn, "Origin mesh is frozen by config and operator since 2026-11-26 03:00:00Z; 1 change waiting."},
+		{"rolled back", []func(*Overview){mesh(func(o *OriginOverview) {
+			o.FrozenBy, o.Frozen, o.FrozenChanges = []string{"operator"}, at, 1204
+			o.Rollback = &Rollback{Since: at, By: "alice", To: "last-good", Whole: true, Waiting: 1204, Groups: []RolledBackGroup{
+				{State: "1a2b3c4d5e6f7788", Of: at.Add(-time.Hour)}, {State: "1a2b3c4d5e6f7788", Of: at.Add(-time.Hour)},
+			}}
+		})}, Warn, "mesh is rolled back since 2026-11-26 03:00:00Z by alice to the state of 2026-11-26 02:00:00Z (1a2b3c4d5e6f); 1,204 resources wait."},
+		{"groups rolled back", []func(*Overview){mesh(func(o *OriginOverview) {
+			o.FrozenBy, o.Frozen = []string{"config", "operator"}, at
+			o.Rollback = &Rollback{Since: at, By: "alice", To: "last-good", Waiting: 1, Groups: []RolledBackGroup{{State: "1a"}, {State: "2b"}}}
+		})}, Warn, "2 groups of mesh are rolled back since 2026-11-26 03:00:00Z by alice to last-good; 1 resource waits."},
+		{"a group rolled back, and restored", []func(*Overview){mesh(func(o *OriginOverview) {
+			o.Rollback = &Rollback{Since: at, By: "alice", To: "10m", Groups: []RolledBackGroup{{To: "10m"}}}
+		})}, Warn, "1 group of mesh is rolled back since 2026-11-26 03:00:00Z by alice to 10m; 0 resources wait."},
 		{"rejects", []func(*Overview){well, lag(99, false, 1), func(o *Overview) {
 			o.Nacking, o.Rejected = 3, &Rejected{Origin: "mesh", Type: "cds", Resource: "web", Message: "no\n such  thing", Clients: 3}
 		}}, Bad, "3 clients reject cds web of mesh: no such thing"},

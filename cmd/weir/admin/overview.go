@@ -86,7 +86,7 @@ type Rejected struct {
 	Clients  int    `json:"clients"` // that reject something of that type now
 }
 
-// Held is what clients of an origin are not given. By is config, operator or guard.
+// Held is what clients of an origin are not given. By is config, or one of the constants below.
 type Held struct {
 	Origin    string    `json:"origin"`
 	By        string    `json:"by"`
@@ -94,6 +94,13 @@ type Held struct {
 	Since     time.Time `json:"since,omitzero"`
 	Until     time.Time `json:"until,omitzero"`
 }
+
+// What keeps something from clients.
+const (
+	byOperator = "operator" // who has frozen it
+	byGuard    = "guard"
+	byRollback = "rollback"
+)
 
 // OriginOverview is an origin with its groups, the worst first.
 type OriginOverview struct {
@@ -170,11 +177,14 @@ func (o *Overview) addOrigin(s *Origin, groups []GroupOverview, now time.Time) {
 			o.StaleSince, o.StaleFor = s.Since, max(now.Sub(s.Since), 0).Seconds()
 		}
 	}
-	for _, by := range s.FrozenBy {
+	for _, by := range s.freezers() {
 		o.Held = append(o.Held, Held{Origin: s.Name, By: by, Resources: s.FrozenChanges, Since: s.Frozen})
 	}
 	if s.HeldRemovals > 0 {
-		o.Held = append(o.Held, Held{Origin: s.Name, By: "guard", Resources: s.HeldRemovals, Until: s.HeldUntil})
+		o.Held = append(o.Held, Held{Origin: s.Name, By: byGuard, Resources: s.HeldRemovals, Until: s.HeldUntil})
+	}
+	if b := s.Rollback; b != nil {
+		o.Held = append(o.Held, Held{Origin: s.Name, By: byRollback, Resources: b.Waiting, Since: b.Since})
 	}
 	x.State = x.standing()
 	o.Origins = append(o.Origins, x)
@@ -196,7 +206,7 @@ func (o *OriginOverview) standing() State {
 	switch {
 	case o.away():
 		return Bad
-	case len(o.FrozenBy) > 0, o.HeldRemovals > 0, o.Error != "", len(o.Quarantined) > 0, len(o.Slow) > 0, o.Fallback != nil && o.Fallback.Serving > 0:
+	case len(o.FrozenBy) > 0, o.Rollback != nil, o.HeldRemovals > 0, o.Error != "", len(o.Quarantined) > 0, len(o.Slow) > 0, o.Fallback != nil && o.Fallback.Serving > 0:
 		return Warn
 	}
 	return state
