@@ -34,6 +34,9 @@ export function groupName(origin, key) {
   return g ? nameOf(g, o) : `${key.slice(0, 8)}…`;
 }
 
+// gates are how many canary gates of an origin are in a phase.
+const gates = (o, phase) => (o.canary ?? []).filter((s) => s.phase === phase).length;
+
 // OriginCard is an origin in short.
 export function OriginCard({ o, changes }) {
   return html`<a class="origin is-${o.state}" href=${links.origin(o.name)} data-origin=${o.name} data-state=${o.state} data-href=${links.origin(o.name)}>
@@ -42,7 +45,10 @@ export function OriginCard({ o, changes }) {
     <span class="dim source">${o.kind} ${o.source}</span>
     <span class="chips">
       ${o.stale > 0 && o.state === 'bad' && html`<${Badge} state="bad">${num(o.stale)} stale<//>`}
-      ${o.frozen_by?.length > 0 && html`<${Badge} state="warn">frozen by ${o.frozen_by.join(' and ')}<//>`}
+      ${o.frozen_by?.length > 0 && !o.rollback?.whole && html`<${Badge} state="warn">frozen by ${o.frozen_by.join(' and ')}<//>`}
+      ${o.rollback && html`<${Badge} state="warn">rolled back by ${o.rollback.by}<//>`}
+      ${gates(o, 'stopped') > 0 && html`<${Badge} state="warn">${plural(gates(o, 'stopped'), 'candidate')} stopped<//>`}
+      ${gates(o, 'baking') > 0 && html`<${Badge}>${plural(gates(o, 'baking'), 'candidate')} baking<//>`}
       ${o.held_removals > 0 && html`<${Badge} state="warn">${num(o.held_removals)} removals held<//>`}
       ${o.quarantined?.length > 0 && html`<${Badge} state="warn">${o.quarantined.length} in quarantine<//>`}
       ${o.fallback?.serving > 0 && html`<${Badge} state="warn">${num(o.fallback.serving)} of the fallback<//>`}
