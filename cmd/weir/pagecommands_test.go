@@ -49,6 +49,8 @@ var commandsShownBy = map[string]string{
 	"kubectl port-forward deployment/weir 19080":                                                              "TestKubectlOfThePages TestWeirOfThePages TestCurlOfThePages",
 	"weir freeze mesh --all dns:///weir-headless:19080 --token-file admin.token --ca ca.pem":                  "TestAllReplicas TestWeirOfThePages",
 	"weir rollback mesh --to last-good --all dns:///weir-headless:19080 --token-file admin.token --ca ca.pem": "TestRollbackOfAllReplicas TestWeirOfThePages",
+	"weir history mesh --states":                                                                              "TestWeirOfThePages",
+	"curl -X POST 'http://127.0.0.1:19080/origins/mesh/canary?action=retry&group=5a1f9c0e'":                   "TestCurlOfThePages",
 	"weir version": "TestWeirOfThePages",
 	"weir status":  "TestWeirOfThePages",
 	"weir snapshot verify --path /var/lib/weir/snapshot": "TestWeirOfThePages",

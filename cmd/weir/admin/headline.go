@@ -59,7 +59,7 @@ func Headline(o *Overview) (sentence string, state State) {
 	return fmt.Sprintf("All %d clients have the newest configuration of %s.", o.Clients, origins), Good
 }
 
-// findings are what is wrong, the worst first.
+// findings are what is wrong, the worst first, and candidates that are tried.
 func (o *Overview) findings() []Finding {
 	all := []Finding{}
 	add := func(state State, link, format string, args ...any) {
@@ -80,6 +80,9 @@ func (o *Overview) findings() []Finding {
 	o.stuck(add)
 	o.storm(add)
 	o.files(add)
+	for i := range o.Origins {
+		o.Origins[i].bakes(o.At, add)
+	}
 	return all
 }
 

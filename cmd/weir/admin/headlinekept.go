@@ -17,7 +17,8 @@ func (o *Overview) kept(add adder) {
 	for i := range o.Origins {
 		x := &o.Origins[i]
 		x.rolledBack(add)
-		if by := x.freezers(); len(by) > 0 {
+		x.candidates(add)
+		if by := x.all().freezers(); len(by) > 0 {
 			add(Warn, originLink(x.Name), "Origin %s is frozen by %s since %s; %s waiting.", x.Name, strings.Join(by, " and "), clock(x.Frozen), counted(x.FrozenChanges, "change"))
 		}
 	}
@@ -33,7 +34,7 @@ func (o *Origin) freezers() []string {
 
 // rolledBack adds that clients are at an earlier state.
 func (o *OriginOverview) rolledBack(add adder) {
-	b := o.Rollback
+	b := o.all().Rollback
 	if b == nil {
 		return
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-xds/weir/downstream"
 	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay/gate"
 )
 
 // Overview is how a weir stands, in few numbers: the head of the page and of `weir status`. The
@@ -100,6 +101,7 @@ const (
 	byOperator = "operator" // who has frozen it
 	byGuard    = "guard"
 	byRollback = "rollback"
+	byCanary   = "canary" // the gate, from those that are no canaries
 )
 
 // OriginOverview is an origin with its groups, the worst first.
@@ -109,6 +111,11 @@ type OriginOverview struct {
 	Clients int             `json:"clients"`
 	Worst   []GroupOverview `json:"worst_groups"`
 	LeftOut int             `json:"groups_left_out,omitempty"`
+	// Gates counts the canary gates by phase. Of them, and of the groups that are rolled back, the
+	// overview has as many as of groups, those first that wait for somebody.
+	Gates map[string]int `json:"canary_phases,omitempty"`
+
+	full *Origin // with all of them; nil: the embedded one has all
 }
 
 // GroupOverview is a group with clients. Unsynced and Nacking count its clients.
@@ -186,7 +193,11 @@ func (o *Overview) addOrigin(s *Origin, groups []GroupOverview, now time.Time) {
 	if b := s.Rollback; b != nil {
 		o.Held = append(o.Held, Held{Origin: s.Name, By: byRollback, Resources: b.Waiting, Since: b.Since})
 	}
+	if held := heldByGates(s); held.Resources > 0 {
+		o.Held = append(o.Held, held)
+	}
 	x.State = x.standing()
+	x.bound(s)
 	o.Origins = append(o.Origins, x)
 }
 
@@ -206,7 +217,7 @@ func (o *OriginOverview) standing() State {
 	switch {
 	case o.away():
 		return Bad
-	case len(o.FrozenBy) > 0, o.Rollback != nil, o.HeldRemovals > 0, o.Error != "", len(o.Quarantined) > 0, len(o.Slow) > 0, o.Fallback != nil && o.Fallback.Serving > 0:
+	case len(o.FrozenBy) > 0, o.Rollback != nil, len(o.gates(gate.Stopped, false)) > 0, len(o.gates(gate.Baking, true)) > 0, o.HeldRemovals > 0, o.Error != "", len(o.Quarantined) > 0, len(o.Slow) > 0, o.Fallback != nil && o.Fallback.Serving > 0:
 		return Warn
 	}
 	return state

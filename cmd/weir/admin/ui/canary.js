@@ -51,10 +51,11 @@ export function CanaryPanel({ o }) {
   if (!o.canary) return null;
   const all = [...o.canary].sort((a, b) => order.indexOf(a.phase) - order.indexOf(b.phase));
   const busy = all.filter((s) => s.phase !== 'idle').slice(0, most);
-  const idle = all.filter((s) => s.phase === 'idle').length;
+  const { idle = 0, ...others } = o.canary_phases ?? {};
+  const more = Object.values(others).reduce((n, x) => n + x, 0) - busy.length;
   return html`<section class="panel" data-canary>
     <h3>Canary gate</h3>
     ${busy.map((s) => html`<${Gate} key=${s.group} origin=${o.name} s=${s} />`)}
-    <p class="dim">${!all.length ? 'No group has clients yet.' : `${plural(idle, 'group')} with what the origin says${all.length - idle > busy.length ? `; ${num(all.length - idle - busy.length)} more in JSON` : ''}.`}</p>
+    <p class="dim">${plural(idle, 'group')} with what the origin says${more > 0 && `; ${num(more)} more in JSON`}.</p>
   </section>`;
 }

@@ -21,6 +21,11 @@ export function originState(o) {
 
 // nameOf is what people know a group by. One that all clients share has no node of theirs.
 export function nameOf(g, o) {
+  const tier = { '-canary': ', canaries', '-rest': ', the rest' }[/-(canary|rest)$/.exec(g.key)?.[0]] ?? '';
+  return groupLabel(g, o) + tier;
+}
+
+function groupLabel(g, o) {
   if (g.identity) return g.identity;
   if (g.node_cluster) return g.node_cluster;
   if (!g.node_id || (o.worst_groups.length === 1 && g.node_id.startsWith('weir/'))) return 'all clients';
@@ -35,7 +40,7 @@ export function groupName(origin, key) {
 }
 
 // gates are how many canary gates of an origin are in a phase.
-const gates = (o, phase) => (o.canary ?? []).filter((s) => s.phase === phase).length;
+const gates = (o, phase) => o.canary_phases?.[phase] ?? 0;
 
 // OriginCard is an origin in short.
 export function OriginCard({ o, changes }) {

@@ -14,21 +14,24 @@ const stateOf = (g) => (g.state ? html`<code title=${g.state}>${shortState(g.sta
 const Forward = ({ origin, group, label = 'Roll forward', what }) => html`<${Action} action="rollforward" label=${label}
   path=${`/origins/${enc(origin)}/rollforward${query({ group })}`} question=${`Give the clients of ${what} what the origin says now?`} />`;
 
+const most = 20; // groups that are shown
+
 // RollbackPanel says how an origin is rolled back, and leads back and forward.
 export function RollbackPanel({ o }) {
   const b = o.rollback;
   const same = b && new Set(b.groups.map((g) => g.state)).size === 1 ? b.groups[0] : null;
+  const more = b ? b.groups.length + (b.groups_left_out ?? 0) - most : 0;
   return html`<section class="panel" data-rollback=${b ? 'held' : 'none'}>
     <h3>Rollback</h3>
     ${!b ? html`<p class="dim">Not rolled back: clients have what the origin says, unless the above keeps them.</p>` : html`
-      <p><${Badge} state="warn">rolled back<//> ${b.whole ? 'all groups' : plural(b.groups.length, 'group')} since <${Ago} at=${b.since} />, by ${b.by}.</p>
+      <p><${Badge} state="warn">rolled back<//> ${b.whole ? 'all groups' : plural(b.groups.length + (b.groups_left_out ?? 0), 'group')} since <${Ago} at=${b.since} />, by ${b.by}.</p>
       <${Facts} of=${[
     ['State', same ? stateOf(same) : b.to], ['Ordered', b.to], ['Differ from the origin', plural(b.waiting, 'resource')],
   ]} />
-      ${(!b.whole || !same) && html`<ul class="held">${b.groups.slice(0, 20).map((g) => html`<li key=${g.group} data-held=${g.group}>
+      ${(!b.whole || !same) && html`<ul class="held">${b.groups.slice(0, most).map((g) => html`<li key=${g.group} data-held=${g.group}>
         <a href=${links.group(o.name, g.group)} title=${g.group}>${groupName(o.name, g.group)}</a> ${stateOf(g)} <span class="dim">by ${g.by} <${Ago} at=${g.since} />, ${num(g.waiting)} differ</span>
         ${!b.whole && html`<${Forward} origin=${o.name} group=${g.group} what=${groupName(o.name, g.group)} />`}</li>`)}
-        ${b.groups.length > 20 && html`<li class="dim">and ${num(b.groups.length - 20)} more</li>`}</ul>`}`}
+        ${more > 0 && html`<li class="dim">and ${num(more)} more in JSON</li>`}</ul>`}`}
     <div class="actions">
       <a class="button" href=${rollbackLink(o.name)}>Roll back…</a>
       ${b && html`<${Forward} origin=${o.name} what=${`all groups of ${o.name}`} label=${b.whole ? 'Roll forward' : 'Roll all forward'} />`}
