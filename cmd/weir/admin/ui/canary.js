@@ -1,7 +1,7 @@
 // The canary gate of an origin: how far each group is, and what an operator can do about it.
 import { html, Ago, num, plural, links, query, enc, isTime, now } from './lib.js';
 import { Badge, Facts, Action } from './parts.js';
-import { groupName } from './map.js';
+import { groupLabel } from './map.js';
 import { shortState } from './rollback.js';
 
 // order puts first what waits for people.
@@ -20,7 +20,7 @@ const left = (s) => (Date.parse(s.bakes) > now() ? html`<${Ago} until=${s.bakes}
 
 function Gate({ origin, s }) {
   const path = (action) => `/origins/${enc(origin)}/canary${query({ action, group: s.group })}`;
-  const name = groupName(origin, s.group);
+  const name = groupLabel(origin, s.group);
   const tried = s.phase === 'baking' || s.phase === 'stopped';
   return html`<article class="gate" data-gate=${s.group} data-phase=${s.phase}>
     <div class="entry-head">
@@ -56,6 +56,6 @@ export function CanaryPanel({ o }) {
   return html`<section class="panel" data-canary>
     <h3>Canary gate</h3>
     ${busy.map((s) => html`<${Gate} key=${s.group} origin=${o.name} s=${s} />`)}
-    <p class="dim">${plural(idle, 'group')} with what the origin says${more > 0 && `; ${num(more)} more in JSON`}.</p>
+    <p class="dim">${[(idle > 0 || !busy.length) && `${plural(idle, 'group')} with what the origin says`, more > 0 && `${num(more)} more in JSON`].filter(Boolean).join('; ')}</p>
   </section>`;
 }

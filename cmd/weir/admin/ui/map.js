@@ -21,14 +21,20 @@ export function originState(o) {
 
 // nameOf is what people know a group by. One that all clients share has no node of theirs.
 export function nameOf(g, o) {
-  const tier = { '-canary': ', canaries', '-rest': ', the rest' }[/-(canary|rest)$/.exec(g.key)?.[0]] ?? '';
-  return groupLabel(g, o) + tier;
+  return labelOf(g, o) + tierOf(g, o);
 }
 
-function groupLabel(g, o) {
+// base is the key that the tiers of a group have in common (origins[].canary).
+export const base = (key) => key.replace(/-(canary|rest)$/, '');
+
+const tiers = { canary: ', canaries', rest: ', the rest' };
+const tierOf = (g, o) => tiers[/-(canary|rest)$/.exec(g.key)?.[1]] ?? (o.worst_groups.some((x) => x.key !== g.key && base(x.key) === g.key) ? ', newest' : '');
+
+// labelOf is the same for all tiers of a group.
+export function labelOf(g, o) {
   if (g.identity) return g.identity;
   if (g.node_cluster) return g.node_cluster;
-  if (!g.node_id || (o.worst_groups.length === 1 && g.node_id.startsWith('weir/'))) return 'all clients';
+  if (!g.node_id || (new Set(o.worst_groups.map((x) => base(x.key))).size === 1 && g.node_id.startsWith('weir/'))) return 'all clients';
   return g.node_id;
 }
 
@@ -37,6 +43,13 @@ export function groupName(origin, key) {
   const o = live.overview?.origins.find((x) => x.name === origin);
   const g = o?.worst_groups.find((x) => x.key === key);
   return g ? nameOf(g, o) : `${key.slice(0, 8)}…`;
+}
+
+// groupLabel is the same without the tier.
+export function groupLabel(origin, key) {
+  const o = live.overview?.origins.find((x) => x.name === origin);
+  const g = o?.worst_groups.find((x) => base(x.key) === base(key));
+  return g ? labelOf(g, o) : `${key.slice(0, 8)}…`;
 }
 
 // gates are how many canary gates of an origin are in a phase.

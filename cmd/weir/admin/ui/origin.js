@@ -3,7 +3,7 @@ import { html, Ago, num, bytes, plural, links, query, isTime, typeOf, typeName }
 import { Load } from './fetch.js';
 import { View, Badge, Table, Facts, Action } from './parts.js';
 import { live, Watching } from './live.js';
-import { Flow, groupName, originState } from './map.js';
+import { Flow, base, groupName, originState } from './map.js';
 import { ClientRows } from './clients.js';
 import { RollbackPanel } from './rollback.js';
 import { CanaryPanel } from './canary.js';
@@ -101,7 +101,7 @@ export function Group({ origin, group }) {
     ['Stream', g.main_lane.open ? 'open' : g.main_lane.wanted ? 'wanted, not open' : 'not wanted'],
   ]} />
         ${g.members_differ?.map((d) => html`<p key=${d.field} class="note is-warn">Members differ in ${d.field}: ${d.values[0]} (${d.node_ids[0]}) and ${d.values[1]} (${d.node_ids[1]}).</p>`)}
-        <p class="jump"><a href=${`#/rollback${query({ origin, group })}`}>Roll back…</a> <a href=${`#/history${query({ origin, group })}`}>History</a></p>
+        <p class="jump"><a href=${`#/rollback${query({ origin, group: base(group) })}`}>Roll back…</a> <a href=${`#/history${query({ origin, group })}`}>History</a></p>
         <h3>Types</h3><${Types} origin=${origin} group=${group} types=${g.types} />
         <h3>Clients, worst first</h3>
         <${ClientRows} filter=${{ origin, group }} size=${50} />`}

@@ -3,7 +3,7 @@ import { html, Component, Ago, clock, num, plural, links, query, enc, isTime } f
 import { Load } from './fetch.js';
 import { View, Badge, Table, Facts, Action } from './parts.js';
 import { live, Watching } from './live.js';
-import { groupName, nameOf } from './map.js';
+import { base, groupLabel, labelOf } from './map.js';
 
 export const shortState = (id) => (id ? id.slice(0, 12) : '');
 const rollbackLink = (origin, group) => `#/rollback${query({ origin, group })}`;
@@ -23,14 +23,14 @@ export function RollbackPanel({ o }) {
   const more = b ? b.groups.length + (b.groups_left_out ?? 0) - most : 0;
   return html`<section class="panel" data-rollback=${b ? 'held' : 'none'}>
     <h3>Rollback</h3>
-    ${!b ? html`<p class="dim">Not rolled back: clients have what the origin says, unless the above keeps them.</p>` : html`
+    ${!b ? html`<p class="dim">Not rolled back.</p>` : html`
       <p><${Badge} state="warn">rolled back<//> ${b.whole ? 'all groups' : plural(b.groups.length + (b.groups_left_out ?? 0), 'group')} since <${Ago} at=${b.since} />, by ${b.by}.</p>
       <${Facts} of=${[
     ['State', same ? stateOf(same) : b.to], ['Ordered', b.to], ['Differ from the origin', plural(b.waiting, 'resource')],
   ]} />
       ${(!b.whole || !same) && html`<ul class="held">${b.groups.slice(0, most).map((g) => html`<li key=${g.group} data-held=${g.group}>
-        <a href=${links.group(o.name, g.group)} title=${g.group}>${groupName(o.name, g.group)}</a> ${stateOf(g)} <span class="dim">by ${g.by} <${Ago} at=${g.since} />, ${num(g.waiting)} differ</span>
-        ${!b.whole && html`<${Forward} origin=${o.name} group=${g.group} what=${groupName(o.name, g.group)} />`}</li>`)}
+        <a href=${links.group(o.name, g.group)} title=${g.group}>${groupLabel(o.name, g.group)}</a> ${stateOf(g)} <span class="dim">by ${g.by} <${Ago} at=${g.since} />, ${num(g.waiting)} differ</span>
+        ${!b.whole && html`<${Forward} origin=${o.name} group=${g.group} what=${groupLabel(o.name, g.group)} />`}</li>`)}
         ${more > 0 && html`<li class="dim">and ${num(more)} more in JSON</li>`}</ul>`}`}
     <div class="actions">
       <a class="button" href=${rollbackLink(o.name)}>Roll back…</a>
@@ -80,7 +80,7 @@ class Choice extends Component {
   }
   render({ origin, group }, { to }) {
     const choose = (x) => this.setState({ to: x });
-    const what = group ? `the group ${groupName(origin, group)}` : `all groups of ${origin}`;
+    const what = group ? `the group ${groupLabel(origin, group)}` : `all groups of ${origin}`;
     return html`${group ? html`<${States} origin=${origin} group=${group} picked=${to} choose=${choose} />` : html`<${Whole} picked=${to} choose=${choose} />`}
       <section class="panel">
         ${to ? html`<p>In a terminal: <code>weir rollback ${origin}${group && ` --group ${group.slice(0, 12)}`} --to ${shortState(to)}</code></p>` : html`<p class="dim">Choose a state. Clients of ${what} are given it, all types at once, and stay at it until you roll forward.</p>`}
@@ -97,8 +97,8 @@ export class Rollback extends Watching {
       return html`<${View} name="rollback" title="Roll back" json="/origins" back=${{ href: '#/', text: 'Overview' }}>
         <p class="note">${live.overview ? 'There is no such origin.' : 'Loading'}</p><//>`;
     }
-    const groups = o.worst_groups.map((g) => ({ key: g.key, name: nameOf(g, o) }));
-    if (group && !groups.some((g) => g.key === group)) groups.push({ key: group, name: groupName(origin, group) });
+    const groups = [...new Map(o.worst_groups.map((g) => [base(g.key), labelOf(g, o)]))].map(([key, name]) => ({ key, name }));
+    if (group && !groups.some((g) => g.key === group)) groups.push({ key: group, name: groupLabel(origin, group) });
     const set = (key) => { location.hash = rollbackLink(origin, key); };
     return html`<${View} name="rollback" title=${`Roll back ${origin}`} json=${statesPath(origin, group)} back=${{ href: links.origin(origin), text: origin }}
         sub="Clients get an earlier state, and stay at it. Endpoints and secrets go on changing.">
