@@ -51,13 +51,18 @@ func historyCommand() *cobra.Command {
 	f.String("name", "", "only of the resource of this `name`")
 	f.Duration("since", 0, "only what changed within so long")
 	f.Int("limit", 1000, "list so many at most")
+	states := f.Bool("states", false, "list the states of whole groups, which of them were good, and whether they can be served again")
 	diff := f.Bool("diff", false, "compare two versions of the resource of --type and --name: by default what clients have and had before")
 	f.String("from", "", "with --diff, the first `version`, as the origin calls it or as clients are sent it")
 	f.String("to", "", "with --diff, the second `version`")
 	complete(cmd, "type", config.ShortNames()...)
 	cmd.RunE = action(func(cmd *cobra.Command, args []string) error {
 		path, flags, table, unfit, why := "/history?", []string{"group", "type", "name", "since", "limit"}, changesTable, []string{"from", "to"}, "needs --diff"
-		if *diff {
+		switch {
+		case *states:
+			path, table, why = "/history?states=true&", statesTable, "is for changes of resources, and --states lists states of groups"
+			flags, unfit = []string{"group", "limit"}, []string{"type", "name", "since", "diff", "from", "to"}
+		case *diff:
 			path, table, why = "/history/diff?", unifiedDiff, "is for a list, which --diff is not"
 			flags, unfit = []string{"group", "type", "name", "from", "to"}, []string{"since", "limit"}
 			if f.Lookup("type").Value.String() == "" || f.Lookup("name").Value.String() == "" {
@@ -108,11 +113,15 @@ func changesTable(w io.Writer, body []byte) error {
 	if err := tw.Flush(); err != nil {
 		return err
 	}
-	var err error
+	return listEnd(w, all.Kept.Off, all.Truncated)
+}
+
+// listEnd says why a list has no more lines.
+func listEnd(w io.Writer, off, truncated bool) (err error) {
 	switch {
-	case all.Kept.Off:
+	case off:
 		_, err = fmt.Fprintln(w, "nothing is kept: cache.history.versions is 0")
-	case all.Truncated:
+	case truncated:
 		_, err = fmt.Fprintln(w, "and more; --limit says how many are listed")
 	}
 	return err

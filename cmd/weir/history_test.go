@@ -3,6 +3,7 @@ package main
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weir-xds/weir/relay/relaytest"
 )
@@ -21,6 +22,10 @@ func TestHistoryCommand(t *testing.T) {
 		return strings.Contains(body, `"settled": true`)
 	})
 	port := w.admin.listener.Addr().String()
+	origin := w.table.Origin("disk")
+	group := origin.Groups()[0].Key
+	revision, _ := origin.StateSince(group)
+	origin.Good(time.Now(), group, revision)
 	if code, stdout, _ := weir(t, "history", "disk", "--admin", port); code != exitOK || strings.Count(stdout, "\n") != 1 {
 		t.Errorf("a start lists\n%s", stdout)
 	}
@@ -39,6 +44,10 @@ func TestHistoryCommand(t *testing.T) {
 		"--limit 1":                            {"and more; --limit"},
 		"--type cds --name web --diff":         {"--- ", "+++ ", "@@ -", `+  "connect_timeout": "7s"`},
 		"--diff --type cds --name web -o json": {`"path": "$.connect_timeout"`, `"to": "7s"`},
+		"--states":                            {"GROUP ", "+1 ~1 -1 cds ", " now ", " yes\n"},
+		"--states --limit 1":                  {"and more; --limit"},
+		"--states -o json":                    {`"added": 1`, `"present": true`, `"good": "`, `"types": [`},
+		"--states -o yaml":                    {"removed: 1", "id: ", "truncated: false"},
 	} {
 		code, stdout, stderr := weir(t, append([]string{"history", "disk", "--admin", port}, strings.Fields(args)...)...)
 		for _, part := range want {
@@ -52,6 +61,7 @@ func TestHistoryCommand(t *testing.T) {
 	}
 	for args, want := range map[string]int{
 		"disk --diff --type cds": exitUsage, "disk --from 1": exitUsage, "disk -o csv": exitUsage, "disk --diff --type cds --name web --since 1h": exitUsage,
+		"disk --states --type cds": exitUsage, "disk --states --diff": exitUsage, "disk --states --group none": exitFailed,
 		"other": exitFailed, "": exitUsage, "disk --diff --type cds --name none": exitFailed,
 	} {
 		if code, _, stderr := weir(t, append([]string{"history", "--admin", port}, strings.Fields(args)...)...); code != want {

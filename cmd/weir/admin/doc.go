@@ -50,5 +50,5 @@
 //
 // admin.go, access.go, session.go, state.go, overview.go, headline.go, board.go, events.go,
 // series.go, ui.go, clients.go, nackbook.go, denials.go, resources.go,
-// explain.go, explainwalk.go, history.go, then diff.go.
+// explain.go, explainwalk.go, history.go, states.go, then diff.go.
 package admin

@@ -71,7 +71,7 @@ type historyKept struct {
 const mostChanges = 10_000
 
 // historyParameters are those that /history takes.
-var historyParameters = []string{"origin", "group", "type", "name", "since", "limit", "full"}
+var historyParameters = []string{"origin", "group", "type", "name", "since", "limit", "full", "states"}
 
 // pastQuery reads what the endpoints of the history have in common.
 func (a *Admin) pastQuery(r *http.Request, parameters []string) (q history.Query, err error) {
@@ -101,6 +101,14 @@ func sinceOf(r *http.Request, now time.Time, otherwise time.Duration) (time.Time
 // history are the changes that a request asks for, and the versions of the one resource that it
 // names.
 func (a *Admin) history(w http.ResponseWriter, r *http.Request) {
+	if states, err := flag(r, "states"); states || err != nil {
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		a.states(w, r)
+		return
+	}
 	q, err := a.pastQuery(r, historyParameters)
 	since, wrong := sinceOf(r, time.Now(), 0)
 	l, unfit := newList[historyChange](r)

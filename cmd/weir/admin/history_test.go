@@ -29,7 +29,7 @@ type told struct {
 
 func newTold(t *testing.T, typeURL string, b history.Bounds) *told {
 	w := &told{world: newWorld(t), typeURL: typeURL}
-	table, err := relay.New(relay.Config{History: b, Origins: []relay.OriginConfig{{Name: "mesh"}}})
+	table, err := relay.New(relay.Config{History: b, Origins: []relay.OriginConfig{{Name: "mesh", GroupBy: []string{"cluster"}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
