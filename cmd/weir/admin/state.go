@@ -58,8 +58,6 @@ type Origin struct {
 	FrozenBy      []string  `json:"frozen_by,omitempty"`
 	FrozenChanged time.Time `json:"frozen_changed,omitzero"`
 	FrozenChanges int       `json:"frozen_changes,omitempty"`
-	// Canary is how the canary gate of each group stands; empty: the origin has no canaries.
-	Canary []canary.Status `json:"canary,omitempty"`
 	// Rollback is which groups an operator has held at an earlier state; nil: none.
 	Rollback *Rollback `json:"rollback,omitempty"`
 	// Canary is how the canary gate of each group stands; empty: the origin has no canaries.
