@@ -94,7 +94,7 @@ func TestCanaryAndRollback(t *testing.T) {
 	key := strings.TrimSuffix(rollbackGroup(t, b), "-rest")
 	p.open("/rollback?origin=plane&group="+key, "rollback")
 	if !weirtest.Until(patience, func() bool {
-		b.get(t, "/history?origin=plane&states=1&group="+key, &states)
+		b.get(t, "/history?origin=plane&states=1&group="+key+"-rest", &states)
 		return len(states.States) >= 3
 	}) {
 		t.Fatalf("the states are %+v", states)

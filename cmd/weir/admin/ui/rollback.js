@@ -70,7 +70,14 @@ function States({ origin, group, picked, choose }) {
   ]} />`}<//>`;
 }
 
-const statesPath = (origin, group) => `/history${query({ origin, group, states: 1 })}`;
+// shownTier is the tier of a group whose states are those to go back to: with canaries the rest.
+function shownTier(origin, group) {
+  const rest = `${group}-rest`;
+  const o = live.overview?.origins.find((x) => x.name === origin);
+  return group && o?.worst_groups.some((g) => g.key === rest) ? rest : group;
+}
+
+const statesPath = (origin, group) => `/history${query({ origin, group: shownTier(origin, group), states: 1 })}`;
 
 // Choice is a state that was chosen. It is forgotten when the group is another one.
 class Choice extends Component {
