@@ -6,13 +6,16 @@ import { live, Watching } from './live.js';
 import { base, groupLabel, labelOf } from './map.js';
 
 export const shortState = (id) => (id ? id.slice(0, 12) : '');
+
+// shortOrder is what was ordered: an ID in short, or as it is.
+const shortOrder = (to) => (/^[0-9a-f]{32}$/.test(to) ? shortState(to) : to);
 const rollbackLink = (origin, group) => `#/rollback${query({ origin, group })}`;
 
 // stateOf is what a group is held at: the state if it is known, or else what was ordered.
 const stateOf = (g) => (g.state ? html`<code title=${g.state}>${shortState(g.state)}</code>${isTime(g.of) && html` <span class="dim">of ${clock(g.of)}</span>`}` : g.to);
 
 const Forward = ({ origin, group, label = 'Roll forward', what }) => html`<${Action} action="rollforward" label=${label}
-  path=${`/origins/${enc(origin)}/rollforward${query({ group })}`} question=${`Give the clients of ${what} what the origin says now?`} />`;
+  path=${`/origins/${enc(origin)}/rollforward${query({ group })}`} question=${`Give ${what} what the origin says now?`} />`;
 
 const most = 20; // groups that are shown
 
@@ -26,15 +29,15 @@ export function RollbackPanel({ o }) {
     ${!b ? html`<p class="dim">Not rolled back.</p>` : html`
       <p><${Badge} state="warn">rolled back<//> ${b.whole ? 'all groups' : plural(b.groups.length + (b.groups_left_out ?? 0), 'group')} since <${Ago} at=${b.since} />, by ${b.by}.</p>
       <${Facts} of=${[
-    ['State', same ? stateOf(same) : b.to], ['Ordered', b.to], ['Differ from the origin', plural(b.waiting, 'resource')],
+    ['State', same ? stateOf(same) : 'of each group its own'], ['Ordered', html`<code title=${b.to}>--to ${shortOrder(b.to)}</code>`], ['Differ from the origin', plural(b.waiting, 'resource')],
   ]} />
-      ${(!b.whole || !same) && html`<ul class="held">${b.groups.slice(0, most).map((g) => html`<li key=${g.group} data-held=${g.group}>
+      ${b.groups.length > 1 && !(b.whole && same) && html`<ul class="held">${b.groups.slice(0, most).map((g) => html`<li key=${g.group} data-held=${g.group}>
         <a href=${links.group(o.name, g.group)} title=${g.group}>${groupLabel(o.name, g.group)}</a> ${stateOf(g)} <span class="dim">by ${g.by} <${Ago} at=${g.since} />, ${num(g.waiting)} differ</span>
-        ${!b.whole && html`<${Forward} origin=${o.name} group=${g.group} what=${groupLabel(o.name, g.group)} />`}</li>`)}
+        ${!b.whole && html`<${Forward} origin=${o.name} group=${g.group} what=${`the clients of ${groupLabel(o.name, g.group)}`} />`}</li>`)}
         ${more > 0 && html`<li class="dim">and ${num(more)} more in JSON</li>`}</ul>`}`}
     <div class="actions">
       <a class="button" href=${rollbackLink(o.name)}>Roll back…</a>
-      ${b && html`<${Forward} origin=${o.name} what=${`all groups of ${o.name}`} label=${b.whole ? 'Roll forward' : 'Roll all forward'} />`}
+      ${b && html`<${Forward} origin=${o.name} what=${`all clients of ${o.name}`} label=${b.whole || b.groups.length === 1 ? 'Roll forward' : 'Roll all forward'} />`}
     </div>
   </section>`;
 }
@@ -87,12 +90,13 @@ class Choice extends Component {
   }
   render({ origin, group }, { to }) {
     const choose = (x) => this.setState({ to: x });
-    const what = group ? `the group ${groupLabel(origin, group)}` : `all groups of ${origin}`;
+    const label = group && groupLabel(origin, group);
+    const who = !group ? `all clients of ${origin}` : label === 'all clients' ? label : `the clients of ${label}`;
     return html`${group ? html`<${States} origin=${origin} group=${group} picked=${to} choose=${choose} />` : html`<${Whole} picked=${to} choose=${choose} />`}
       <section class="panel">
-        ${to ? html`<p>In a terminal: <code>weir rollback ${origin}${group && ` --group ${group.slice(0, 12)}`} --to ${shortState(to)}</code></p>` : html`<p class="dim">Choose a state. Clients of ${what} are given it, all types at once, and stay at it until you roll forward.</p>`}
+        ${to ? html`<p>In a terminal: <code>weir rollback ${origin}${group && ` --group ${group.slice(0, 12)}`} --to ${shortOrder(to)}</code></p>` : html`<p class="dim">Choose a state. It is given to ${who}, all types at once, and they stay at it until you roll forward.</p>`}
         ${to && html`<${Action} key=${to} action="rollback" label="Roll back" danger path=${`/origins/${enc(origin)}/rollback${query({ to, group })}`}
-          question=${`Give the clients of ${what} the state ${shortState(to)}, and keep them there?`} />`}
+          question=${`Give ${who} ${group ? 'the state ' : ''}${shortOrder(to)}, and keep them there?`} />`}
       </section>`;
   }
 }
@@ -109,7 +113,7 @@ export class Rollback extends Watching {
     const set = (key) => { location.hash = rollbackLink(origin, key); };
     return html`<${View} name="rollback" title=${`Roll back ${origin}`} json=${statesPath(origin, group)} back=${{ href: links.origin(origin), text: origin }}
         sub="Clients get an earlier state, and stay at it. Endpoints and secrets go on changing.">
-      ${o.rollback && html`<p class="note is-warn">Rolled back since <${Ago} at=${o.rollback.since} /> by ${o.rollback.by} to ${o.rollback.to}.</p>`}
+      ${o.rollback && html`<p class="note is-warn">Rolled back since <${Ago} at=${o.rollback.since} /> by ${o.rollback.by} to ${shortOrder(o.rollback.to)}.</p>`}
       <form class="filter" aria-label="Which" onSubmit=${(e) => e.preventDefault()}>
         <label>Group<select name="group" onChange=${(e) => set(e.target.value)}><option value="">all groups</option>
           ${groups.map((g) => html`<option key=${g.key} value=${g.key} selected=${g.key === group}>${g.name}</option>`)}</select></label>
