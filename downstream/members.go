@@ -29,8 +29,8 @@ func (s *Server) Members(origin *relay.Origin, keys map[string]bool) map[string]
 	return all
 }
 
-// member is which of some groups of an origin the client is in, and whether it has accepted all that
-// it is owed; "": it is in none, or not subscribed to anything there. It locks the session.
+// member is which of some groups of an origin the client is in, and whether it has accepted all
+// that it is owed; "": it is in none, or not subscribed to anything there. It locks the session.
 func (s *session) member(origin *relay.Origin, keys map[string]bool) (key string, inSync bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,8 +53,8 @@ func (s *session) member(origin *relay.Origin, keys map[string]bool) (key string
 type Refusal struct {
 	Origin, Group string // key
 	TypeURL       string
-	// Names are the resources that it is about, as the origin spells them; none: the client does not
-	// say which of several, or the list as a whole.
+	// Names are the resources that it is about, as the origin spells them; none: the client does
+	// not say which of several, or the list as a whole.
 	Names           []string
 	NodeID, Message string
 	At              time.Time

@@ -14,8 +14,8 @@ import (
 
 // What nobody had asked for then is in it as it was known first: the origin had it or not, and
 // nearer than that nobody knows. So a client that asks for another name makes nothing of the past
-// unknown. Unknown is what nothing was ever said of, what must not be cached (RELAY-9), and what the
-// history has lost.
+// unknown. Unknown is what nothing was ever said of, what must not be cached (RELAY-9), and what
+// the history has lost.
 
 // TypeAt is what one type of a group was, for one parameter map. What nobody subscribes to now is
 // left out. What clients are given now is in it as it is, secrets included.
@@ -131,8 +131,8 @@ func (st *state) isNew() bool { return st.chosen == nil && st.absence == notAbse
 // isHeld reports whether the group holds the set, or would.
 func (t *set) isHeld() bool { return t.wanted() || t.members.len() > 0 }
 
-// isKept reports whether the set is known now as a whole, and may be cached, so that it is a part of
-// a state.
+// isKept reports whether the set is known now as a whole, and may be cached, so that it is a part
+// of a state.
 func (t *set) isKept() bool { return t.settled && len(t.uncached) == 0 && !t.needsOrigin }
 
 // at is what the set held at a revision. changed are its members in was.

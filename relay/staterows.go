@@ -59,6 +59,8 @@ func (o *Origin) StateSince(group string) (revision uint64, at time.Time) {
 	return last.Revision, last.At()
 }
 
+// stateSince finds the last change of a group, and the end of what is known of it. It locks the
+// origin, and then the types of the group.
 func (o *Origin) stateSince(group string) (last, end history.Edge, is bool) {
 	o.mu.Lock()
 	g := o.groups[group]
@@ -275,8 +277,8 @@ func (w *wayBack) row(revision uint64) *StateRow {
 	return &row
 }
 
-// counter is where a step is counted, which made of a resource what is; nil: nothing has changed. What
-// nobody wanted for a while has changed if it came back as something else.
+// counter is where a step is counted, which made of a resource what is; nil: nothing has changed.
+// What nobody wanted for a while has changed if it came back as something else.
 func (row *StateRow) counter(s *history.Step, is *xds.Variant) *int {
 	switch kind := s.Kind; {
 	case s.First, !s.Counts && sameBody(s.Was, is):

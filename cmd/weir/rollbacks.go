@@ -143,8 +143,8 @@ func (b *rollbacks) status(origin string, groups []inspect.GroupStatus) *admin.R
 	return out
 }
 
-// waiting is of how many resources the origin has something else than the groups of each key, in the
-// tier that differs most.
+// waiting is of how many resources the origin has something else than the groups of each key, in
+// the tier that differs most.
 func (b *rollbacks) waiting(origin string, groups []inspect.GroupStatus) map[string]int {
 	most := map[string]int{}
 	part := b.table.Origin(origin)

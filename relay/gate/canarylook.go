@@ -179,8 +179,8 @@ func (c Canary) Needed(clients int) int {
 // BakedAt is when a candidate that began at a time has baked.
 func (c Canary) BakedAt(since time.Time) time.Time { return since.Add(c.Bake) }
 
-// Late returns when people are told that a candidate is neither good nor bad, and when it is promoted
-// nevertheless; zero: never.
+// Late returns when people are told that a candidate is neither good nor bad, and when it is
+// promoted nevertheless; zero: never.
 func (c Canary) Late(since time.Time) (alarm, most time.Time) {
 	if c.MaxHold <= 0 {
 		return since.Add(max(2*c.Bake, time.Minute)), time.Time{}

@@ -134,8 +134,8 @@ func (l *Log) expire(now time.Time) time.Time {
 	return l.due
 }
 
-// Forget drops what is kept of an origin, or of one group of it, which has ended. That makes nothing
-// of the others unknown.
+// Forget drops what is kept of an origin, or of one group of it, which has ended. That makes
+// nothing of the others unknown.
 func (l *Log) Forget(origin, group string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -61,8 +61,8 @@ type Config struct {
 	// Rollback has an operator take groups of a configured origin back to an earlier state, and
 	// Rollforward let them go on. A RefusedOrder says why not.
 	Rollback, Rollforward func(RollbackOrder) (Rolled, error)
-	// Canary has an operator act on the candidate of a group of a configured origin; of no group, on
-	// the only one. It returns an answer of one line, or why not.
+	// Canary has an operator act on the candidate of a group of a configured origin; of no group,
+	// on the only one. It returns an answer of one line, or why not.
 	Canary func(ctx context.Context, origin, group string, act gate.Act, by string) (said string, err error)
 	// Drain begins an orderly shutdown and returns at once.
 	Drain func()

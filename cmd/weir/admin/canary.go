@@ -11,8 +11,8 @@ import (
 	"github.com/weir-xds/weir/relay/gate"
 )
 
-// canary has an operator act on the candidate of a group: promote, stop or retry it. Without a group
-// it is that of the only one that has a candidate.
+// canary has an operator act on the candidate of a group: promote, stop or retry it. Without a
+// group it is that of the only one that has a candidate.
 func (a *Admin) canary(w http.ResponseWriter, r *http.Request) {
 	o := a.origin(w, r.PathValue("name"))
 	if o == nil {

@@ -27,5 +27,5 @@
 //
 // # Who imports it
 //
-// Package cmd/weir. It imports relay, its package gate, downstream and metrics.
+// Package cmd/weir.
 package canary

@@ -35,8 +35,8 @@ const (
 	Rest
 )
 
-// Groups are the groups of an origin, of which each key has three: the newest, that of the canaries,
-// and that of the rest.
+// Groups are the groups of an origin, of which each key has three: the newest, that of the
+// canaries, and that of the rest.
 type Groups interface {
 	// Keys are those of the groups that have tiers.
 	Keys() []string

@@ -55,8 +55,8 @@ type view struct {
 	trials map[string]map[string]gate.Trial
 }
 
-// Look returns how the gates of an origin stand, by key; none: it has no canaries. It takes no lock,
-// and the caller must not change it.
+// Look returns how the gates of an origin stand, by key; none: it has no canaries. It takes no
+// lock, and the caller must not change it.
 func (g *Gates) Look(origin string) []Status {
 	if v := g.view.Load(); v != nil {
 		return v.status[origin]
