@@ -49,7 +49,7 @@ var commandsShownBy = map[string]string{
 	"kubectl port-forward deployment/weir 19080":                                                              "TestKubectlOfThePages TestWeirOfThePages TestCurlOfThePages",
 	"weir freeze mesh --all dns:///weir-headless:19080 --token-file admin.token --ca ca.pem":                  "TestAllReplicas TestWeirOfThePages",
 	"weir rollback mesh --to last-good --all dns:///weir-headless:19080 --token-file admin.token --ca ca.pem": "TestRollbackOfAllReplicas TestWeirOfThePages",
-	"weir rollback mesh --to last-good":                                                                       "TestWeirOfThePages",
+	"weir history mesh --states":                                                                              "TestWeirOfThePages",
 	"weir version":                                                                                            "TestWeirOfThePages",
 	"weir status":                                                                                             "TestWeirOfThePages",
 	"weir snapshot verify --path /var/lib/weir/snapshot":                                                      "TestWeirOfThePages",

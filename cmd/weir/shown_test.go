@@ -1,9 +1,12 @@
 package main
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/weir-xds/weir/relay/gate"
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
@@ -20,7 +23,7 @@ func TestRollbackIsTold(t *testing.T) {
 
 	state := r.mesh().Rollback.Groups[0].State[:12]
 	r.says(exitOK, "1 group of mesh is rolled back since ", "status")
-	for _, part := range []string{"by anonymous to the state ", state, " resources wait."} {
+	for _, part := range []string{"by anonymous to the state of ", "(" + state + "); ", " resources wait."} {
 		if _, body := r.get("/overview"); !strings.Contains(body, part) {
 			t.Errorf("the overview lacks %q: %s", part, body)
 		}
@@ -32,7 +35,7 @@ func TestRollbackIsTold(t *testing.T) {
 		t.Errorf("no client waits for the hold: %s", body)
 	}
 	for _, part := range []string{
-		"LDS l waits: the group is held at a state", "anonymous rolled it back to the state ", state, ", which weir rollforward mesh --group " + key[:12] + " ends, since ",
+		"LDS l waits: the group is held at a state", "anonymous rolled it back to the state of ", state, ", which weir rollforward mesh --group " + key[:12] + " ends, since ",
 	} {
 		r.says(exitOK, part, "explain", "proxy-of-edge", "lds", "l")
 	}
@@ -45,5 +48,41 @@ func TestRollbackIsTold(t *testing.T) {
 	held.at(4, "forward")
 	if _, body := r.get("/metrics"); !strings.Contains(body, `weir_rolled_back_groups{origin="mesh"} 0`) {
 		t.Error("the metrics have the group still")
+	}
+}
+
+// TestCanaryIsTold: while a candidate is tried on the canaries, and when one of them has stopped it,
+// whoever looks at the weir, or asks why another client has not got it, is told so.
+func TestCanaryIsTold(t *testing.T) {
+	w := newCanaryWorld(t, relaytest.Delta, ", acks: 9", "")
+	w.phase("idle")
+	says := func(args []string, parts ...string) {
+		t.Helper()
+		await(t, fmt.Sprintf("weir %s says %q", strings.Join(args, " "), parts), func() bool {
+			_, stdout, _ := weir(t, append(args, "--admin", w.weir.admin.listener.Addr().String())...)
+			return !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(stdout, part) })
+		})
+	}
+	w.set("a", 2)
+	w.phase("baking")
+	says([]string{"status"}, "A candidate of mesh bakes: ", " of 2 acknowledged, ", "1 candidate baking (")
+	explain := []string{"explain", "other-delta", "cds", "a"}
+	says(explain, "CDS a waits: the group is held at a state", "a candidate is tried on the canaries first: 2 of 2 acknowledged, and it has baked")
+	w.rejects.Store(true)
+	w.set("a", badTimeout)
+	w.set("b", 2)
+	await(t, "what is newer waits", func() bool { return w.gate().Waiting == 2 })
+	if _, err := w.weir.process.canaries.Operate(t.Context(), "mesh", "", gate.ActRetry, "alice"); err != nil {
+		t.Fatal(err)
+	}
+	w.phase("stopped")
+	const why = "rejects it: cluster a: the timeout is bad"
+	says([]string{"status"}, "A candidate of mesh was stopped: canary-", why, "1 candidate stopped (canary-")
+	says(explain, "the candidate was stopped at the canaries (canary-", why, "POST /origins/mesh/canary?group=", "action=retry tries this one again")
+	if _, body := w.weir.get("/clients?node=other-delta"); !strings.Contains(body, `"reason": "hold"`) {
+		t.Errorf("no client waits for the hold: %s", body)
+	}
+	if _, body := w.weir.get("/metrics"); !strings.Contains(body, `weir_canary_groups{origin="mesh",phase="stopped"} 1`) {
+		t.Error("the metrics do not have it")
 	}
 }

@@ -3,6 +3,7 @@ package admin
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/weir-xds/weir/cmd/weir/canary"
@@ -150,4 +151,20 @@ func heldByGates(o *Origin) (held Held) {
 		}
 	}
 	return held
+}
+
+// Candidates is the short form of how the canary gates of an origin stand, for a line about it; "":
+// no candidate is tried or was stopped.
+func (o *Origin) Candidates(now time.Time) string {
+	var all []string
+	say := func(gates []*canary.Status, what string, more func(*canary.Status) string) {
+		if n := len(gates); n > 0 {
+			all = append(all, fmt.Sprintf("%s %s (%s)", counted(n, "candidate"), what, more(gates[0])))
+		}
+	}
+	say(o.gates(gate.Stopped, false), "stopped", func(s *canary.Status) string { return short(s.Why) })
+	progress := func(s *canary.Status) string { return progress(now, s) }
+	say(o.gates(gate.Baking, true), "neither good nor bad", progress)
+	say(o.gates(gate.Baking, false), "baking", progress)
+	return strings.Join(all, ", ")
 }
