@@ -76,7 +76,9 @@ func (t *tiers) Waiting(key string, of canary.Tier) (n int, last time.Time) {
 func (t *tiers) Capture(key string) (*relay.State, bool) { return t.part.Capture(key) }
 
 func (t *tiers) Hold(now time.Time, key string, of canary.Tier, at *relay.State) relay.Held {
-	return t.part.Hold(now, tierNamed[of].Of(key), at)
+	var done relay.Held
+	t.process.rollbacks.unlessHeld(t.part.Name(), key, func() { done = t.part.Hold(now, tierNamed[of].Of(key), at) })
+	return done
 }
 
 func (t *tiers) Held(key string, of canary.Tier) *relay.State {
@@ -96,7 +98,10 @@ func (t *tiers) ID(at *relay.State) string { return at.ID(t.part) }
 
 func (t *tiers) Same(a, b *relay.State) bool { return !a.Differs(t.part, b) }
 
-func (t *tiers) Paused(string) string {
+func (t *tiers) Paused(key string) string {
+	if by := t.process.rollbacks.by(t.part.Name(), key); by != "" {
+		return "rolled back by " + by
+	}
 	if _, is := t.part.Frozen(); is {
 		return "frozen by " + strings.Join(t.process.freezes.get(t.part.Name()).by(), " and ")
 	}

@@ -157,8 +157,9 @@ func testCanary(t *testing.T, dialect relaytest.Dialect) {
 		t.Errorf("%+v", s)
 	}
 	w.origin.Await(0, func() bool {
-		nacks := w.origin.Asked(relaytest.ClusterType).NACKs
-		return len(nacks) > 0 && strings.Contains(nacks[0].Detail.GetMessage(), "the timeout is bad")
+		return slices.ContainsFunc(w.origin.Requests(), func(r *relaytest.Request) bool {
+			return strings.Contains(r.Detail().GetMessage(), `2 clients reject "a"; the first says: cluster a: the timeout is bad`)
+		})
 	}, "the origin is told")
 	w.weir.end()
 	w.start()
@@ -167,9 +168,12 @@ func testCanary(t *testing.T, dialect relaytest.Dialect) {
 	time.Sleep(4 * time.Second)
 	w.never(w.clients.all(), badTimeout)
 
+	stopped := w.gate().Candidate
 	w.set("b", 3)
-	w.phase("baking")
-	w.phase("stopped") // it has the bad one, too
+	await(t, "another one is stopped, which has the bad one, too", func() bool {
+		s := w.gate()
+		return s.Phase == "stopped" && s.Candidate != stopped
+	})
 	w.set("a", 4)
 	w.has(w.clients.rest, 4, "the next good one reaches all")
 	w.never(w.clients.rest, badTimeout)
@@ -250,5 +254,40 @@ func TestCanaryCheck(t *testing.T) {
 	w.has(w.clients.rest, 3, "it goes on")
 	if !slices.ContainsFunc(w.weir.logs.All(), func(e observer.LoggedEntry) bool { return strings.Contains(e.Message, "a candidate is stopped") }) {
 		t.Error("it is not logged")
+	}
+}
+
+// TestCanaryRestart: a restart while a candidate bakes, and while the origin is away, gives the rest
+// what they had. The candidate is tried anew when the origin is back.
+func TestCanaryRestart(t *testing.T) {
+	for _, dialect := range bothDialects {
+		t.Run(string(dialect), func(t *testing.T) {
+			t.Parallel()
+			w := newCanaryWorld(t, dialect, ", acks: 9, max_hold: 0", "")
+			w.phase("idle")
+			w.set("a", 2)
+			w.has(w.clients.canaries, 2, "it is tried")
+			w.phase("baking")
+			w.weir.end()
+			w.origin.Stop()
+			w.start()
+			w.has(w.clients.canaries, 2, "canaries have what is tried")
+			w.has(w.clients.rest, 1, "the rest have what they had")
+			w.origin.Restart()
+			await(t, "the origin answers again", func() bool { return len(w.origin.Open()) > 0 })
+			w.phase("baking")
+			time.Sleep(time.Second)
+			w.never(w.clients.rest, 2)
+			w.set("b", 2)
+			time.Sleep(4 * time.Second)
+			if s := w.gate(); s.Phase != "baking" || s.Waiting == 0 {
+				t.Errorf("%+v", s)
+			}
+			if code, said := w.act("promote"); code != http.StatusOK {
+				t.Errorf("%d %s", code, said)
+			}
+			w.has(w.clients.rest, 2, "an operator promotes it")
+			w.phase("baking") // the next
+		})
 	}
 }

@@ -130,7 +130,7 @@ type rolling struct {
 // rollingConfig is the configuration of an origin. cache is what it says of that.
 func rollingConfig(origin *relaytest.Origin, upstream relaytest.Dialect, cache string) string {
 	return fmt.Sprintf(`
-origins: [{ name: mesh, grpc: { addresses: [%q], dialect: %s }, group_by: [cluster] }]
+origins: [{ name: mesh, grpc: { addresses: [%q], dialect: %s }, group_by: [cluster], canary: { bake: 1s } }]
 cache: { %s }
 timing: { settle: 20ms, firm_settle: 200ms, pause: 20ms, backoff: { base: 20ms, max: 100ms }, drain: 200ms }
 `, origin.Net().Addr(), upstream, cache)

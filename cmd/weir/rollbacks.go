@@ -84,6 +84,29 @@ func (b *rollbacks) holds(origin, group string) bool {
 	return is || group == "" && (o.whole() || len(o.held) > 0)
 }
 
+// by is who has a group held, by the key of all its tiers; "": nobody. It locks.
+func (b *rollbacks) by(origin, group string) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if o := b.of[origin]; o != nil {
+		return o.held[group].By
+	}
+	return ""
+}
+
+// unlessHeld does something with a group, by the key of all its tiers, unless an operator has it
+// held. It locks.
+func (b *rollbacks) unlessHeld(origin, group string, do func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if o := b.of[origin]; o != nil {
+		if _, is := o.held[group]; is {
+			return
+		}
+	}
+	do()
+}
+
 // freeze freezes an origin on behalf of an operator, or ends that, as freezes.operate does. A
 // rollback's freeze ends with that. It locks.
 func (b *rollbacks) freeze(origin string, on bool, now time.Time) (said string, changed bool, _ error) {
@@ -204,6 +227,18 @@ func restored(part *relay.Origin, key string, order *snapshot.Order, now time.Ti
 	g.State = t.row.ID
 	t.hold(part, now)
 	return g
+}
+
+// rollback has an operator take groups back.
+func (p *process) rollback(order admin.RollbackOrder) (admin.Rolled, error) {
+	defer p.canaries.Wake()
+	return p.rollbacks.rollback(order, time.Now())
+}
+
+// rollforward has an operator let groups go on.
+func (p *process) rollforward(order admin.RollbackOrder) (admin.Rolled, error) {
+	defer p.canaries.Wake()
+	return p.rollbacks.rollforward(order, time.Now())
 }
 
 // obeyOrders has orders to go back obeyed that were given before this process serves.

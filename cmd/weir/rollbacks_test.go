@@ -92,21 +92,71 @@ func TestRollbackRefused(t *testing.T) {
 	refused(exitFailed, `404 Not Found: there is no origin "nobody"`, "nobody", "--to", "1m")
 	refused(exitFailed, `404 Not Found: mesh has no group "5aee26ffff"`, "mesh", "--to", "1m", "--group", "5aee26ffff")
 	refused(exitFailed, "is at state ", "mesh", "--to", moment(time.Now()))
-	code, stdout, stderr := weir(t, "rollback", "mesh", "--to", moment(r.began[2]), "--admin", r.admin.listener.Addr().String())
-	if code != exitFailed || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, "409 Conflict: mesh: group "+shortKey(r.keyOf("late"))) {
-		t.Errorf("a group that was not there: %d, %q, %q", code, stdout, stderr)
-	}
-	push(r.origin, 4)
-	r.at(4, "the history is full")
-	code, _, stderr = weir(t, "rollback", "mesh", "--to", moment(r.began[1]), "--admin", r.admin.listener.Addr().String())
-	if code != exitFailed || strings.Count(stderr, "\n") != 3 || !strings.Contains(stderr, "the history does not reach") {
-		t.Errorf("beyond the history: %d, %q", code, stderr)
+	second := r.stateOf("edge", 2)
+	code, stdout, stderr := weir(t, "rollback", "mesh", "--to", second, "--admin", r.admin.listener.Addr().String())
+	if code != exitFailed || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, "409 Conflict: mesh: group "+shortKey(r.keyOf("late"))+": no state with the ID ") {
+		t.Errorf("a state that one group never had: %d, %q, %q", code, stdout, stderr)
 	}
 	if o := r.mesh(); o.Rollback != nil || !o.Frozen.IsZero() {
 		t.Errorf("/origins has %+v, frozen %v", o.Rollback, o.Frozen)
 	}
+	push(r.origin, 4)
+	r.at(4, "nothing is held")
+	late.at(4, "nor of that group")
+	refused(exitFailed, "the oldest state that is known whole is of revision", "mesh", "--group", r.keyOf("edge"), "--to", moment(r.began[1]))
+	said := r.says(exitOK, "stays at what it has: no state with the ID "+second, "rollback", "mesh", "--to", second, "--partial")
+	if strings.Count(said, ": held at state "+second[:12]) != 2 {
+		t.Errorf("it says\n%s", said)
+	}
+	r.at(2, "those that can are back")
+	late.at(4, "the other one stays")
 	push(r.origin, 5)
-	r.at(5, "nothing is held")
+	late.WantIdle(300 * time.Millisecond)
+	late.at(4, "and is held, too")
+	r.says(exitOK, "goes on", "rollforward", "mesh")
+	r.at(5, "forward")
+	late.at(5, "all of them")
+}
+
+// stateOf is the ID of the state that a group had when all were at the origin's state of a number.
+func (r *rolling) stateOf(group string, n int) string {
+	r.t.Helper()
+	part, key := r.table.Origin("mesh"), r.keyOf(group)
+	revision, err := part.Resolve(key, moment(r.began[n]), time.Now())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	state, _ := part.StateAt(key, revision)
+	return state.ID(part)
+}
+
+// TestRollbackToLastGood: the newest good state before the present one is one that all clients of the
+// group had accepted and that was in force for a while. From there it is the one before, and so on.
+func TestRollbackToLastGood(t *testing.T) {
+	r := startRolling(t, relaytest.Delta, "")
+	key := r.keyOf("edge")
+	part := r.table.Origin("mesh")
+	good := func() {
+		t.Helper()
+		await(t, "the state is good", func() bool { return !part.States(key, 1)[0].Good.IsZero() })
+	}
+	good()
+	push(r.origin, 4)
+	r.at(4, "pushed")
+	good()
+	push(r.origin, 5)
+	r.at(5, "a bad one")
+	back := func(code int, want string) {
+		t.Helper()
+		r.says(code, want, "rollback", "mesh", "--group", key, "--to", "last-good")
+	}
+	back(exitOK, "held at state ")
+	atAll(r.of("edge"), 4, "back")
+	back(exitOK, "held at state ")
+	atAll(r.of("edge"), 3, "farther back")
+	back(exitFailed, "no state before the one that it is held at was seen good")
+	r.says(exitOK, "goes on", "rollforward", "mesh")
+	r.at(5, "forward")
 }
 
 // TestRollbackOutlivesTheProcess: after a restart clients stay at what they were taken back to, until

@@ -20,7 +20,7 @@ type target struct {
 	key   string
 	state *relay.State
 	row   relay.StateRow // of the state
-	stays error    // why the group cannot go back, and stays at what it has
+	stays error          // why the group cannot go back, and stays at what it has
 }
 
 // conflict is an error that says why an order is refused.
@@ -39,7 +39,7 @@ func (b *rollbacks) rollback(order admin.RollbackOrder, now time.Time) (said adm
 	if !b.table.History().On() {
 		return said, conflict("%s: nothing is kept of earlier states: cache.history.versions is 0", order.Origin)
 	}
-	targets, err := b.targetsOf(part, &order, now)
+	targets, err := targetsOf(part, &order, now)
 	if err != nil {
 		return said, err
 	}
@@ -75,7 +75,7 @@ func (t *target) hold(part *relay.Origin, now time.Time) admin.RolledGroup {
 
 // targetsOf are the states that the groups of an order go back to. An error has a line for each
 // group that cannot.
-func (b *rollbacks) targetsOf(part *relay.Origin, order *admin.RollbackOrder, now time.Time) (targets []target, _ error) {
+func targetsOf(part *relay.Origin, order *admin.RollbackOrder, now time.Time) (targets []target, _ error) {
 	all, err := groupsOf(part, order.Group)
 	if err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func (b *rollbacks) targetsOf(part *relay.Origin, order *admin.RollbackOrder, no
 	var why []string
 	moves := 0
 	for _, of := range all {
-		t, same, err := b.targetOf(part, of.key, order.To, now)
+		t, same, err := targetOf(part, of.key, order.To, now)
 		switch {
 		case err == nil && same:
 		case err == nil:
@@ -128,35 +128,56 @@ func stayAt(part *relay.Origin, key string, why error) target {
 }
 
 // targetOf is the state of a group that an order means, and whether that is what it has now.
-func (b *rollbacks) targetOf(part *relay.Origin, key, to string, now time.Time) (t target, same bool, _ error) {
+func targetOf(part *relay.Origin, key, to string, now time.Time) (t target, same bool, _ error) {
 	tier := shownTier(part, key)
 	t.key = key
-	revision, err := part.Resolve(tier, to, now)
+	row, err := rowOf(part, tier, to, now)
 	if err != nil {
 		return t, false, err
 	}
-	state, known := part.StateAt(tier, revision)
-	if !known {
+	if t.row = row; !row.Whole {
+		return t, false, fmt.Errorf("the history does not reach to the state of revision %d any more (cache.history)", row.Revision)
+	}
+	known := false
+	if t.state, known = part.StateAt(tier, row.Revision); !known {
 		return t, false, errors.New("the group has ended")
 	}
-	if t.state, t.row = state, rowOf(part, tier, revision); t.row.ID == "" {
-		t.row.ID = state.ID(part)
-	}
-	if !state.Whole() {
-		return t, false, fmt.Errorf("the history does not reach to state %s of revision %d any more (cache.history)", shortID(t.row.ID), revision)
-	}
 	has, known := part.Capture(tier)
-	return t, known && !state.Differs(part, has), nil
+	return t, known && !t.state.Differs(part, has), nil
 }
 
-// rowOf is the row of the state that a group had at a revision.
-func rowOf(part *relay.Origin, key string, revision uint64) relay.StateRow {
-	for _, row := range part.States(key, mostStates) {
+// rowOf is the state of a group that is meant.
+func rowOf(part *relay.Origin, tier, to string, now time.Time) (row relay.StateRow, _ error) {
+	if _, _, held := part.HeldAt(tier); held && to == toLastGood {
+		return goodBefore(part.States(tier, mostStates))
+	}
+	revision, err := part.Resolve(tier, to, now)
+	if err != nil {
+		return row, err
+	}
+	for _, row = range part.States(tier, mostStates) {
 		if row.Revision <= revision {
-			return row
+			return row, nil
 		}
 	}
-	return relay.StateRow{Revision: revision}
+	return row, fmt.Errorf("the state of revision %d is not known", revision)
+}
+
+// goodBefore is the newest good state before the one that a group is held at, in the order in which
+// the origin came to them. What is given to clients now came last, and is older than that.
+func goodBefore(rows []relay.StateRow) (row relay.StateRow, _ error) {
+	at := -1
+	for i := range rows {
+		if !rows[i].Present && rows[i].ID == rows[0].ID {
+			at = i
+		}
+	}
+	for _, row := range rows[at+1:] {
+		if !row.Present && !row.Good.IsZero() && row.Whole && row.ID != rows[0].ID {
+			return row, nil
+		}
+	}
+	return row, errors.New("no state before the one that it is held at was seen good")
 }
 
 // mostStates bounds the states among which one is looked for.

@@ -27,5 +27,5 @@
 //
 // # Who imports it
 //
-// Package cmd/weir.
+// Packages cmd/weir and cmd/weir/admin; the latter for [Status].
 package canary
