@@ -73,6 +73,7 @@ var catalogue = map[string]string{
 	"weir_cache_stale_entries":                      "origin",
 	"weir_guard_held_removals":                      "origin,type",
 	"weir_upstream_frozen":                          "origin",
+	"weir_rolled_back_groups":                       "origin",
 	"weir_upstream_frozen_changes":                  "origin,type",
 	"weir_cache_evictions_total":                    "reason",
 	"weir_upstream_loops_total":                     "origin",

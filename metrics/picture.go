@@ -75,6 +75,7 @@ type OriginPicture struct {
 	Stale         int // entries served without an open upstream stream
 	Frozen        bool
 	Canary        *CanaryPicture // nil: it has no canaries
+	RolledBack    int            // groups that an operator keeps at an earlier state
 	Types         []TypePicture
 }
 
@@ -124,6 +125,7 @@ var (
 	guardHeld             = newGauge("weir_guard_held_removals", "Resources gone in a mass removal that is held back.", "origin", "type")
 	upstreamFrozen        = newGauge("weir_upstream_frozen", "1 if clients are kept at what they have of the origin, else 0.", "origin")
 	upstreamFrozenChanges = newGauge("weir_upstream_frozen_changes", "Changes and removals that wait at a frozen origin.", "origin", "type")
+	rolledBackGroups      = newGauge("weir_rolled_back_groups", "Groups that an operator keeps at an earlier state.", "origin")
 	connections           = newGauge("weir_connections", "Open connections of clients.")
 	downstreamStreams     = newGauge("weir_downstream_streams", "Open client streams.", "dialect")
 	downstreamSubs        = newGauge("weir_downstream_subscriptions", "Names and selectors subscribed by clients.", "type", "dialect")
@@ -136,7 +138,7 @@ var (
 
 	pictureGauges = []gauge{
 		upstreamConnected, upstreamLastProof, upstreamLastUpdate, upstreamStreams, upstreamWanted, upstreamSubscriptions, groups, groupsDiffering, views, parameterSets,
-		cacheStale, cacheRetired, cacheEntries, cacheBytes, guardHeld, upstreamFrozen, upstreamFrozenChanges,
+		cacheStale, cacheRetired, cacheEntries, cacheBytes, guardHeld, upstreamFrozen, upstreamFrozenChanges, rolledBackGroups,
 		connections, downstreamStreams, downstreamSubs, downstreamUnsynced, downstreamOlder, downstreamLag, waiting,
 		historyBytes, historyVersions, memoryUsed, memoryLimit,
 		certificateExpiry, crlDue, canaryGroups, canaryHeld, canaryUndecided, canarySince,
@@ -230,6 +232,7 @@ func (s sample) add(p Picture) {
 func (s sample) addOrigin(o *OriginPicture) {
 	s.sum(upstreamConnected, truth(o.Connected), o.Origin)
 	s.sum(upstreamFrozen, truth(o.Frozen), o.Origin)
+	s.sum(rolledBackGroups, float64(o.RolledBack), o.Origin)
 	s.sum(upstreamLastProof, unixSeconds(o.LastProof), o.Origin)
 	s.sum(upstreamLastUpdate, unixSeconds(o.LastUpdate), o.Origin)
 	s.sum(upstreamStreams, float64(o.Streams), o.Origin)

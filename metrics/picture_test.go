@@ -22,7 +22,7 @@ func TestPicture(t *testing.T) {
 			Origins: []OriginPicture{
 				{
 					Origin: "mesh", Connected: true, LastProof: time.Unix(1700000000, 500e6), LastUpdate: time.Unix(1600000000, 0),
-					Streams: 2, Wanted: 12, Groups: 3, Views: 4, Stale: 5, ParameterSets: 6, Frozen: true,
+					Streams: 2, Wanted: 12, Groups: 3, Views: 4, Stale: 5, ParameterSets: 6, Frozen: true, RolledBack: 2,
 					Differing: map[string]int{"metadata.NAMESPACE": 2, "a client's": 1, "another": 1},
 					Types: []TypePicture{
 						{Type: clusterURL, Subscriptions: 1, Entries: 10, Bytes: 1000, Held: 9, FrozenChanges: 7},
@@ -72,6 +72,8 @@ func TestPicture(t *testing.T) {
 		"weir_guard_held_removals mesh other":               0,
 		"weir_upstream_frozen files":                        0,
 		"weir_upstream_frozen mesh":                         1,
+		"weir_rolled_back_groups files":                     0,
+		"weir_rolled_back_groups mesh":                      2,
 		"weir_upstream_frozen_changes mesh cds":             7,
 		"weir_upstream_frozen_changes mesh other":           0,
 		"weir_upstream_connected files":                     0,

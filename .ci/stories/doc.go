@@ -1,4 +1,4 @@
-// Package stories makes twelve faults in running fleets, and holds what somebody on call sees of each
+// Package stories makes fourteen faults in running fleets, and holds what somebody on call sees of each
 // against the cause: the alert, the headline of the page, weir status, and weir explain.
 //
 // A fleet is the real weir between a scripted origin and clients. One real Prometheus scrapes all of

@@ -201,3 +201,38 @@ func TestForgottenFreeze(t *testing.T) {
 	f.check(tells{alert: "WeirFrozen", headline: `plane is frozen by operator`, status: `frozen for .* by operator`,
 		node: "good-00", name: cluster(0), explain: `frozen`})
 }
+
+func TestCanaryStops(t *testing.T) {
+	f := newFleet(t, func(c weirtest.Config) {
+		c.Origin().Set("group_by", []any{})
+		c.Origin().Set("canary", map[string]any{"match": map[string]any{"cluster": "canary"}, "bake": "5s"})
+	})
+	var bad atomic.Bool
+	for i := range 2 {
+		f.client(fmt.Sprintf("canary-%d", i), "canary", relaytest.ClientConfig{Reject: func(*relaytest.Response) string {
+			if bad.Load() {
+				return "no such field: lb_subset"
+			}
+			return ""
+		}})
+	}
+	f.crowd(10)
+	f.calm()
+	bad.Store(true)
+	f.change("second")
+	f.check(tells{alert: "WeirCanaryStopped", may: []string{"WeirClientsReject", "WeirManyClientsReject"}, headline: `A candidate of plane was stopped: canary-\d rejects it: no such field: lb_subset`,
+		status: `A candidate of plane was stopped: canary-\d rejects it`, node: "good-00", name: cluster(0), explain: `the candidate was stopped at the canaries \(canary-\d rejects it: no such field: lb_subset\)`})
+}
+
+func TestForgottenRollback(t *testing.T) {
+	f := newFleet(t, nil)
+	f.crowd(10)
+	f.calm()
+	good := time.Now()
+	time.Sleep(time.Second)
+	f.change("second")
+	time.Sleep(2 * time.Second)
+	f.run("rollback", "plane", "--to", good.UTC().Format(time.RFC3339Nano))
+	f.check(tells{alert: "WeirRolledBack", may: []string{"WeirFrozen"}, headline: `plane is rolled back since .* by anonymous to the state .*; 20 resources wait`, status: `rolled back to .* by anonymous`,
+		node: "good-00", name: cluster(0), explain: `anonymous rolled it back to the state .*, which weir rollforward plane ends`})
+}

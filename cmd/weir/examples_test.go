@@ -23,6 +23,7 @@ import (
 var shownBy = map[string]string{
 	"deploy/docs/authorization.md":                        "TestRulesOfThePage",
 	"deploy/docs/behaviour.md":                            "TestPagesHaveOnlyWhatIsStarted",
+	"deploy/docs/canary.md":                               "TestExamplesServe TestPagesHaveOnlyWhatIsStarted",
 	"deploy/docs/explain.md":                              "TestExplainOrder",
 	"deploy/docs/client-status.md":                        "TestGenericTools TestPagesHaveOnlyWhatIsStarted",
 	"deploy/docs/compatibility.md":                        "TestPage TestPagesHaveOnlyWhatIsStarted",

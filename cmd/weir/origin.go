@@ -215,6 +215,9 @@ func (p *process) picture() metrics.Picture {
 			Streams: o.Streams, Wanted: o.Wanted, Groups: o.Groups, Views: o.Views, ParameterSets: o.ParameterSets, Stale: o.Stale, Frozen: !o.Frozen.IsZero(),
 			Differing: map[string]int{}, Canary: canaryPicture(o.Canary),
 		}
+		if o.Rollback != nil {
+			op.RolledBack = len(o.Rollback.Groups)
+		}
 		for j := range groups[i] {
 			for _, d := range groups[i][j].Differing {
 				op.Differing[d.Field]++

@@ -202,6 +202,9 @@ func statusTable(w io.Writer, pages []byte) error {
 		if b := o.Rollback; b != nil {
 			state += fmt.Sprintf(", %s, for %s", b.Said(), ago(now, b.Since))
 		}
+		if said := o.Candidates(now); said != "" {
+			state += ", " + said
+		}
 		if o.HeldRemovals > 0 {
 			state += fmt.Sprintf(", %d removals held for %s", o.HeldRemovals, ago(o.HeldUntil, now))
 		}

@@ -56,34 +56,43 @@ type explained struct {
 	Steps      []step         `json:"steps"`
 	Waits      []wait         `json:"waits"`
 
-	errors *originErrors
+	origins *originStates
 }
 
-// originErrors are what is wrong with origins, looked up if somebody waits for one.
-type originErrors struct {
+// originStates are how origins stand, looked up if somebody waits for one.
+type originStates struct {
 	admin *Admin
-	known map[string]string // nil: not looked up yet
+	known map[string]*Origin // nil: not looked up yet
 }
 
-// of is what is wrong with an origin; "" if nothing is.
-func (x *originErrors) of(origin string) string {
+// of is how an origin stands.
+func (x *originStates) of(name string) *Origin {
 	if x.known == nil {
-		x.known = map[string]string{}
-		for _, o := range x.admin.cfg.Origins() {
-			x.known[o.Name] = o.Error
+		x.known = map[string]*Origin{}
+		all := x.admin.cfg.Origins()
+		for i := range all {
+			x.known[all[i].Name] = &all[i]
 		}
 	}
-	return x.known[origin]
+	if o := x.known[name]; o != nil {
+		return o
+	}
+	return &Origin{Name: name}
 }
 
-// told are the waits, with what is wrong with the origin if one is for an attempt to reach it.
-func (e *explained) told(all []metrics.Wait) []metrics.Wait {
+// told are the waits, with what is wrong with the origin if one is for an attempt to reach it, and
+// with who holds the group if it is held.
+func (e *explained) told(now time.Time, all []metrics.Wait) []metrics.Wait {
 	all = slices.Clone(all)
 	for i := range all {
-		if all[i].Reason != metrics.WaitBackoff && all[i].Reason != metrics.WaitConnect {
-			continue
+		text := ""
+		switch all[i].Reason {
+		case metrics.WaitBackoff, metrics.WaitConnect:
+			text = e.origins.of(e.Group.Origin).Error
+		case metrics.WaitHold:
+			text = e.origins.of(e.Group.Origin).heldBecause(now, e.Group.Key)
 		}
-		if text := e.errors.of(e.Group.Origin); text != "" {
+		if text != "" {
 			all[i].Text = text
 		}
 	}
@@ -136,9 +145,9 @@ func (a *Admin) why(now time.Time, node, typeURL, name string) *explanation {
 		x.State, x.Headline = stateUnknown, "nothing is known of clients"
 		return x
 	}
-	errors := &originErrors{admin: a}
+	origins := &originStates{admin: a}
 	for _, found := range a.cfg.Explain(node, typeURL, name) {
-		x.Streams = append(x.Streams, explainStream(now, &found, errors, typeURL, name)...)
+		x.Streams = append(x.Streams, explainStream(now, &found, origins, typeURL, name)...)
 	}
 	if len(x.Streams) == 0 {
 		x.State, x.Headline = stateUnknown, "no stream of this node is open: it is not connected to this replica"
@@ -171,11 +180,11 @@ func (a *Admin) lastRejection(node string) string {
 }
 
 // explainStream explains one stream: its parts, or without a type all its types in short.
-func explainStream(now time.Time, x *downstream.Explained, errors *originErrors, typeURL, name string) (all []explained) {
+func explainStream(now time.Time, x *downstream.Explained, origins *originStates, typeURL, name string) (all []explained) {
 	about := func() explained {
 		return explained{
 			Stream: x.Stream, Peer: x.Peer, Identity: x.Identity, Dialect: x.Dialect, Since: x.Since,
-			Group: explainedGroup{Origin: x.Origin, Key: x.Group, Why: []string{}}, Steps: []step{}, Waits: []wait{}, errors: errors,
+			Group: explainedGroup{Origin: x.Origin, Key: x.Group, Why: []string{}}, Steps: []step{}, Waits: []wait{}, origins: origins,
 		}
 	}
 	switch {

@@ -68,7 +68,7 @@ func (e *explained) notAsked(now time.Time, x *downstream.Explained, typeURL str
 // ofType explains a type as a whole, in short.
 func (e *explained) ofType(now time.Time, x *downstream.Explained, t *downstream.TypeStatus) {
 	what := typeName(t.TypeURL)
-	all := e.told(slices.Concat(x.Waits, t.Waits))
+	all := e.told(now, slices.Concat(x.Waits, t.Waits))
 	e.wait(all)
 	switch {
 	case t.Nacking:
@@ -113,7 +113,7 @@ func (e *explained) walk(now time.Time, x *downstream.Explained, p *downstream.E
 	e.origin(now, p)
 	e.cache(p)
 	e.client(now, x, p)
-	waits := e.told(relevant(x, p))
+	waits := e.told(now, relevant(x, p))
 	e.wait(waits)
 	e.verdict(now, x, p, what, waits)
 }
@@ -176,7 +176,7 @@ func (e *explained) upstream(now time.Time, p *downstream.ExplainedPart) {
 		e.add("lane", "the "+lane+" stream of the group to the origin is open", p.Opened)
 		return
 	}
-	p.Away = e.told([]metrics.Wait{p.Away})[0]
+	p.Away = e.told(now, []metrics.Wait{p.Away})[0]
 	e.add("lane", "no "+lane+" stream of the group to the origin is open: "+headlineOf(now, p.Away, ""), p.Away.Since)
 }
 

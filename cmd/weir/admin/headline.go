@@ -59,7 +59,7 @@ func Headline(o *Overview) (sentence string, state State) {
 	return fmt.Sprintf("All %d clients have the newest configuration of %s.", o.Clients, origins), Good
 }
 
-// findings are what is wrong, the worst first.
+// findings are what is wrong, the worst first, and candidates that are tried.
 func (o *Overview) findings() []Finding {
 	all := []Finding{}
 	add := func(state State, link, format string, args ...any) {
@@ -80,6 +80,9 @@ func (o *Overview) findings() []Finding {
 	o.stuck(add)
 	o.storm(add)
 	o.files(add)
+	for i := range o.Origins {
+		o.Origins[i].bakes(o.At, add)
+	}
 	return all
 }
 
@@ -151,20 +154,6 @@ func (o *OriginOverview) refused(add adder) {
 	if len(o.Quarantined) > 0 {
 		q := &o.Quarantined[0]
 		add(Warn, link, "Origin %s ends streams that ask for %s, since %s: %s.", o.Name, q.Type, clock(q.Since), cause(q.Reason))
-	}
-}
-
-// kept adds what clients are not given, by the guard and by freezes.
-func (o *Overview) kept(add adder) {
-	for _, h := range o.Held {
-		if h.By == "guard" {
-			add(Warn, originLink(h.Origin), "The guard holds back %s of %s until %s.", counted(h.Resources, "removal"), h.Origin, clock(h.Until))
-		}
-	}
-	for i := range o.Origins {
-		if x := &o.Origins[i]; len(x.FrozenBy) > 0 {
-			add(Warn, originLink(x.Name), "Origin %s is frozen by %s since %s; %s waiting.", x.Name, strings.Join(x.FrozenBy, " and "), clock(x.Frozen), counted(x.FrozenChanges, "change"))
-		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-xds/weir/cmd/weir/canary"
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/inspect"
 	"github.com/weir-xds/weir/relay/xds"
@@ -20,7 +21,7 @@ func TestHeadline(t *testing.T) {
 		return func(o *Overview) {
 			x := OriginOverview{Origin: Origin{Name: "mesh", Reached: true, Connected: true, Since: at}}
 			edit(&x)
-			for _, by := range x.FrozenBy {
+			for _, by := range x.freezers() {
 				o.Held = append(o.Held, Held{Origin: "mesh", By: by})
 			}
 			if x.HeldRemovals > 0 {
@@ -90,6 +91,37 @@ func TestHeadline(t *testing.T) {
 		{"frozen", []func(*Overview){mesh(func(o *OriginOverview) {
 			o.FrozenBy, o.Frozen, o.FrozenChanges = []string{"config", "operator"}, at, 1
 		})}, Warn, "Origin mesh is frozen by config and operator since 2026-11-26 03:00:00Z; 1 change waiting."},
+		{"rolled back", []func(*Overview){mesh(func(o *OriginOverview) {
+			o.FrozenBy, o.Frozen, o.FrozenChanges = []string{"operator"}, at, 1204
+			o.Rollback = &Rollback{Since: at, By: "alice", To: "last-good", Whole: true, Waiting: 1204, Groups: []RolledBackGroup{
+				{State: "1a2b3c4d5e6f7788", Of: at.Add(-time.Hour)}, {State: "1a2b3c4d5e6f7788", Of: at.Add(-time.Hour)},
+			}}
+		})}, Warn, "mesh is rolled back since 2026-11-26 03:00:00Z by alice to the state of 2026-11-26 02:00:00Z (1a2b3c4d5e6f); 1,204 resources wait."},
+		{"groups rolled back", []func(*Overview){mesh(func(o *OriginOverview) {
+			o.FrozenBy, o.Frozen = []string{"config", "operator"}, at
+			o.Rollback = &Rollback{Since: at, By: "alice", To: "last-good", Waiting: 1, Groups: []RolledBackGroup{{State: "1a"}, {State: "2b"}}}
+		})}, Warn, "2 groups of mesh are rolled back since 2026-11-26 03:00:00Z by alice to last-good; 1 resource waits."},
+		{"a group rolled back, and restored", []func(*Overview){mesh(func(o *OriginOverview) {
+			o.Rollback = &Rollback{Since: at, By: "alice", To: "10m", Groups: []RolledBackGroup{{To: "10m"}}}
+		})}, Warn, "1 group of mesh is rolled back since 2026-11-26 03:00:00Z by alice to 10m; 0 resources wait."},
+		{"candidate stopped", []func(*Overview){mesh(func(o *OriginOverview) {
+			o.Canary = []canary.Status{{Phase: "idle"}, {Phase: "stopped", Why: "web-1 rejects it: no such\n field."}}
+		})}, Warn, "A candidate of mesh was stopped: web-1 rejects it: no such field."},
+		{"candidates stopped", []func(*Overview){mesh(func(o *OriginOverview) {
+			o.Canary = []canary.Status{{Phase: "stopped", Why: "the check objects: 0.2 is above 0.01"}, {Phase: "baking", Bakes: at.Add(time.Minute)}, {Phase: "stopped"}}
+		})}, Warn, "Candidates of mesh were stopped in 2 groups: the check objects: 0.2 is above 0.01."},
+		{"candidate undecided", []func(*Overview){mesh(func(o *OriginOverview) {
+			o.Canary = []canary.Status{{Phase: "baking", Undecided: true, Needed: 1, Promoted: at, Check: "unknown", CheckSaid: "connection refused"}}
+		})}, Warn, "A candidate of mesh is neither good nor bad: no canary is connected, 1 needed; the check: connection refused. The rest wait until 2026-11-26 03:00:00Z, when they are given it nevertheless."},
+		{"candidate undecided for ever", []func(*Overview){mesh(func(o *OriginOverview) {
+			o.Canary = []canary.Status{{Phase: "baking", Undecided: true, Canaries: 5, Acked: 2, Needed: 3, Check: "fine", CheckSaid: "0"}}
+		})}, Warn, "A candidate of mesh is neither good nor bad: 2 of 5 acknowledged, 3 needed. The rest wait until somebody decides."},
+		{"candidate bakes", []func(*Overview){mesh(func(o *OriginOverview) {
+			o.Canary = []canary.Status{{Phase: "baking", Canaries: 5, Acked: 3, Needed: 3, Bakes: at.Add(39500 * time.Millisecond)}}
+		})}, Good, "A candidate of mesh bakes: 3 of 5 acknowledged, 40 s left."},
+		{"candidates have baked", []func(*Overview){mesh(func(o *OriginOverview) {
+			o.Canary = []canary.Status{{Phase: "baking", Bakes: at.Add(-time.Hour)}, {Phase: "baking", Canaries: 5, Acked: 3, Bakes: at, Check: "unknown"}}
+		})}, Good, "Candidates of mesh bake in 2 groups: 3 of 5 acknowledged, and it has baked; the check has not answered."},
 		{"rejects", []func(*Overview){well, lag(99, false, 1), func(o *Overview) {
 			o.Nacking, o.Rejected = 3, &Rejected{Origin: "mesh", Type: "cds", Resource: "web", Message: "no\n such  thing", Clients: 3}
 		}}, Bad, "3 clients reject cds web of mesh: no such thing"},

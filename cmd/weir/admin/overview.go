@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-xds/weir/downstream"
 	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay/gate"
 )
 
 // Overview is how a weir stands, in few numbers: the head of the page and of `weir status`. The
@@ -86,7 +87,7 @@ type Rejected struct {
 	Clients  int    `json:"clients"` // that reject something of that type now
 }
 
-// Held is what clients of an origin are not given. By is config, operator or guard.
+// Held is what clients of an origin are not given. By is config, or one of the constants below.
 type Held struct {
 	Origin    string    `json:"origin"`
 	By        string    `json:"by"`
@@ -95,6 +96,14 @@ type Held struct {
 	Until     time.Time `json:"until,omitzero"`
 }
 
+// What keeps something from clients.
+const (
+	byOperator = "operator" // who has frozen it
+	byGuard    = "guard"
+	byRollback = "rollback"
+	byCanary   = "canary" // the gate, from those that are no canaries
+)
+
 // OriginOverview is an origin with its groups, the worst first.
 type OriginOverview struct {
 	Origin
@@ -102,6 +111,11 @@ type OriginOverview struct {
 	Clients int             `json:"clients"`
 	Worst   []GroupOverview `json:"worst_groups"`
 	LeftOut int             `json:"groups_left_out,omitempty"`
+	// Gates counts the canary gates by phase. Of them, and of the groups that are rolled back, the
+	// overview has as many as of groups, those first that wait for somebody.
+	Gates map[string]int `json:"canary_phases,omitempty"`
+
+	full *Origin // with all of them; nil: the embedded one has all
 }
 
 // GroupOverview is a group with clients. Unsynced and Nacking count its clients.
@@ -170,13 +184,20 @@ func (o *Overview) addOrigin(s *Origin, groups []GroupOverview, now time.Time) {
 			o.StaleSince, o.StaleFor = s.Since, max(now.Sub(s.Since), 0).Seconds()
 		}
 	}
-	for _, by := range s.FrozenBy {
+	for _, by := range s.freezers() {
 		o.Held = append(o.Held, Held{Origin: s.Name, By: by, Resources: s.FrozenChanges, Since: s.Frozen})
 	}
 	if s.HeldRemovals > 0 {
-		o.Held = append(o.Held, Held{Origin: s.Name, By: "guard", Resources: s.HeldRemovals, Until: s.HeldUntil})
+		o.Held = append(o.Held, Held{Origin: s.Name, By: byGuard, Resources: s.HeldRemovals, Until: s.HeldUntil})
+	}
+	if b := s.Rollback; b != nil {
+		o.Held = append(o.Held, Held{Origin: s.Name, By: byRollback, Resources: b.Waiting, Since: b.Since})
+	}
+	if held := heldByGates(s); held.Resources > 0 {
+		o.Held = append(o.Held, held)
 	}
 	x.State = x.standing()
+	x.bound(s)
 	o.Origins = append(o.Origins, x)
 }
 
@@ -196,7 +217,7 @@ func (o *OriginOverview) standing() State {
 	switch {
 	case o.away():
 		return Bad
-	case len(o.FrozenBy) > 0, o.HeldRemovals > 0, o.Error != "", len(o.Quarantined) > 0, len(o.Slow) > 0, o.Fallback != nil && o.Fallback.Serving > 0:
+	case len(o.FrozenBy) > 0, o.Rollback != nil, len(o.gates(gate.Stopped, false)) > 0, len(o.gates(gate.Baking, true)) > 0, o.HeldRemovals > 0, o.Error != "", len(o.Quarantined) > 0, len(o.Slow) > 0, o.Fallback != nil && o.Fallback.Serving > 0:
 		return Warn
 	}
 	return state

@@ -4,10 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/weir-xds/weir/cmd/weir/canary"
 	"github.com/weir-xds/weir/downstream"
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/relaytest"
@@ -127,4 +129,37 @@ func TestOverviewAfterAnAction(t *testing.T) {
 	want(t, ask(a, http.MethodGet, "/overview"), http.StatusOK, `"state": "good"`)
 	want(t, ask(a, http.MethodPost, "/origins/mesh/freeze"), http.StatusOK)
 	want(t, ask(a, http.MethodGet, "/overview"), http.StatusOK, "frozen by operator")
+}
+
+// TestOverviewOfManyGates: of many canary gates, and of many groups that are rolled back, the
+// overview has those that wait for somebody, and how many there are. The sentence is of all.
+func TestOverviewOfManyGates(t *testing.T) {
+	w := newWorld(t)
+	mesh := Origin{Name: "mesh", Connected: true, Rollback: &Rollback{To: "10m", Waiting: 9}}
+	for i := range overviewGroups + 9 {
+		phase := "idle"
+		if i > 60 {
+			phase = "stopped"
+		}
+		mesh.Canary = append(mesh.Canary, canary.Status{Group: fmt.Sprint(i), Phase: phase, Waiting: i / 61, Why: "no"})
+		mesh.Rollback.Groups = append(mesh.Rollback.Groups, RolledBackGroup{Group: fmt.Sprint(i), State: strings.Repeat("a", 1+i/61)})
+	}
+	w.cfg.Origins = func() []Origin { return []Origin{mesh} }
+	var o Overview
+	if err := json.Unmarshal(w.get("/overview").Body.Bytes(), &o); err != nil {
+		t.Fatal(err)
+	}
+	x := &o.Origins[0]
+	if len(x.Canary) != overviewGroups || x.Canary[7].Phase != "stopped" || x.Canary[8].Phase != "idle" || x.Gates["stopped"] != 8 || x.Gates["idle"] != 61 {
+		t.Errorf("gates %v: %+v", x.Gates, x.Canary)
+	}
+	if b := x.Rollback; len(b.Groups) != overviewGroups || b.LeftOut != 9 || len(mesh.Rollback.Groups) != overviewGroups+9 {
+		t.Errorf("%d groups rolled back, and %d", len(b.Groups), b.LeftOut)
+	}
+	if !strings.HasPrefix(o.Sentence, "69 groups of mesh are rolled back since ") || !strings.Contains(o.Sentence, " to 10m;") || o.Findings[1].Text != "Candidates of mesh were stopped in 8 groups: no." {
+		t.Errorf("%q, %+v", o.Sentence, o.Findings)
+	}
+	if !slices.Contains(o.Held, Held{Origin: "mesh", By: byCanary, Resources: 8}) || !slices.Contains(o.Held, Held{Origin: "mesh", By: byRollback, Resources: 9}) {
+		t.Errorf("held: %+v", o.Held)
+	}
 }

@@ -57,6 +57,8 @@ type Rollback struct {
 	// Whole: the order was for all of the origin, which is frozen as well.
 	Whole  bool              `json:"whole"`
 	Groups []RolledBackGroup `json:"groups"`
+	// LeftOut is how many more there are, in the overview alone.
+	LeftOut int `json:"groups_left_out,omitempty"`
 	// Waiting is the number of resources of which the origin has something else by now, of all of
 	// Groups.
 	Waiting int `json:"waiting"`

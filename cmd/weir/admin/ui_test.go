@@ -164,6 +164,8 @@ func TestPageShowsFacts(t *testing.T) {
 		"constraints", "shadowed", "absent", "secret", "origin_version", "source", // resources
 		"have_it", "clients", "count", "first", "last", "examples", "message", "left_out", // the book
 		"in_force", "allowed", "denied", "ended", "denials", // authorization
+		"rollback", "to", "by", "whole", "of", "waiting", "groups_left_out", "present", "good", "added", "changed", "removed", "types", // rollback
+		"canary", "canary_phases", "phase", "candidate", "canaries", "acked", "needed", "bakes", "check", "check_said", "undecided", "promoted", // canaries
 		"headline", "steps", "versions", "unified", "truncated", "next",
 	} {
 		if !regexp.MustCompile(`\b` + regexp.QuoteMeta(field) + `\b`).Match(all.Bytes()) {

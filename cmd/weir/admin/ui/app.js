@@ -11,6 +11,7 @@ import { Nacks } from './nacks.js';
 import { History } from './history.js';
 import { Charts } from './charts.js';
 import { Config } from './config.js';
+import { Rollback } from './rollback.js';
 
 const views = [
   ['', 'Overview'], ['clients', 'Clients'], ['resources', 'Resources'], ['nacks', 'NACKs'],
@@ -46,6 +47,7 @@ function viewOf({ view, rest, params }) {
     case 'nacks': return html`<${Nacks} filter=${params} />`;
     case 'history': return html`<${History} filter=${params} />`;
     case 'charts': return html`<${Charts} since=${params.since || '1h'} />`;
+    case 'rollback': return html`<${Rollback} filter=${params} />`;
     case 'config': return html`<${Config} />`;
     default: return html`<main id="view" data-view="none" tabindex="-1"><h2>There is no such view</h2><p class="note"><a href="#/">Overview</a></p></main>`;
   }
@@ -54,7 +56,7 @@ function viewOf({ view, rest, params }) {
 // Nav is the list of views; the one that is shown is marked, and those with trouble.
 class Nav extends Watching {
   render({ view }) {
-    const at = { origins: '', groups: '', resource: 'resources' }[view] ?? view;
+    const at = { origins: '', groups: '', rollback: '', resource: 'resources' }[view] ?? view;
     return views.map(([path, text]) => html`<a key=${path} href=${`#/${path}`} aria-current=${at === path ? 'page' : undefined}>
       ${text}${path === 'nacks' && live.overview?.nacking > 0 && html`<i class="count">${live.overview.nacking}</i>`}</a>`);
   }

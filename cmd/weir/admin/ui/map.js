@@ -21,9 +21,20 @@ export function originState(o) {
 
 // nameOf is what people know a group by. One that all clients share has no node of theirs.
 export function nameOf(g, o) {
+  return labelOf(g, o) + tierOf(g, o);
+}
+
+// base is the key that the tiers of a group have in common (origins[].canary).
+export const base = (key) => key.replace(/-(canary|rest)$/, '');
+
+const tiers = { canary: ', canaries', rest: ', the rest' };
+const tierOf = (g, o) => tiers[/-(canary|rest)$/.exec(g.key)?.[1]] ?? (o.worst_groups.some((x) => x.key !== g.key && base(x.key) === g.key) ? ', newest' : '');
+
+// labelOf is the same for all tiers of a group.
+export function labelOf(g, o) {
   if (g.identity) return g.identity;
   if (g.node_cluster) return g.node_cluster;
-  if (!g.node_id || (o.worst_groups.length === 1 && g.node_id.startsWith('weir/'))) return 'all clients';
+  if (!g.node_id || (new Set(o.worst_groups.map((x) => base(x.key))).size === 1 && g.node_id.startsWith('weir/'))) return 'all clients';
   return g.node_id;
 }
 
@@ -34,6 +45,16 @@ export function groupName(origin, key) {
   return g ? nameOf(g, o) : `${key.slice(0, 8)}…`;
 }
 
+// groupLabel is the same without the tier.
+export function groupLabel(origin, key) {
+  const o = live.overview?.origins.find((x) => x.name === origin);
+  const g = o?.worst_groups.find((x) => base(x.key) === base(key));
+  return g ? labelOf(g, o) : `${key.slice(0, 8)}…`;
+}
+
+// gates are how many canary gates of an origin are in a phase.
+const gates = (o, phase) => o.canary_phases?.[phase] ?? 0;
+
 // OriginCard is an origin in short.
 export function OriginCard({ o, changes }) {
   return html`<a class="origin is-${o.state}" href=${links.origin(o.name)} data-origin=${o.name} data-state=${o.state} data-href=${links.origin(o.name)}>
@@ -42,7 +63,10 @@ export function OriginCard({ o, changes }) {
     <span class="dim source">${o.kind} ${o.source}</span>
     <span class="chips">
       ${o.stale > 0 && o.state === 'bad' && html`<${Badge} state="bad">${num(o.stale)} stale<//>`}
-      ${o.frozen_by?.length > 0 && html`<${Badge} state="warn">frozen by ${o.frozen_by.join(' and ')}<//>`}
+      ${o.frozen_by?.length > 0 && !o.rollback?.whole && html`<${Badge} state="warn">frozen by ${o.frozen_by.join(' and ')}<//>`}
+      ${o.rollback && html`<${Badge} state="warn">rolled back by ${o.rollback.by}<//>`}
+      ${gates(o, 'stopped') > 0 && html`<${Badge} state="warn">${plural(gates(o, 'stopped'), 'candidate')} stopped<//>`}
+      ${gates(o, 'baking') > 0 && html`<${Badge}>${plural(gates(o, 'baking'), 'candidate')} baking<//>`}
       ${o.held_removals > 0 && html`<${Badge} state="warn">${num(o.held_removals)} removals held<//>`}
       ${o.quarantined?.length > 0 && html`<${Badge} state="warn">${o.quarantined.length} in quarantine<//>`}
       ${o.fallback?.serving > 0 && html`<${Badge} state="warn">${num(o.fallback.serving)} of the fallback<//>`}

@@ -3,13 +3,16 @@ import { html, Ago, num, bytes, plural, links, query, isTime, typeOf, typeName }
 import { Load } from './fetch.js';
 import { View, Badge, Table, Facts, Action } from './parts.js';
 import { live, Watching } from './live.js';
-import { Flow, groupName, originState } from './map.js';
+import { Flow, base, groupName, originState } from './map.js';
 import { ClientRows } from './clients.js';
+import { RollbackPanel } from './rollback.js';
+import { CanaryPanel } from './canary.js';
 
 // Actions are what an operator can do to an origin.
 function Actions({ o }) {
   const name = encodeURIComponent(o.name);
   const frozen = o.frozen_by?.length > 0;
+  const rolledBack = o.rollback?.whole; // it is frozen as long as that lasts
   return html`<section class="panel">
     <h3>Guard and freeze</h3>
     <p class="dim">${frozen
@@ -17,7 +20,7 @@ function Actions({ o }) {
     : 'Not frozen: clients are given each change.'}
       ${o.held_removals > 0 ? html` The guard holds back ${plural(o.held_removals, 'removal')}, <${Ago} until=${o.held_until} />.` : ' The guard holds nothing back.'}</p>
     <div class="actions">
-      ${frozen
+      ${rolledBack ? html`<p class="dim">Rolling forward ends the freeze, too.</p>` : frozen
     ? html`<${Action} action="unfreeze" label="Unfreeze" path=${`/origins/${name}/unfreeze`} question=${`Give the clients of ${o.name} all that has changed?`} />`
     : html`<${Action} action="freeze" label="Freeze" path=${`/origins/${name}/freeze`} question=${`Keep all clients of ${o.name} at what they have now?`} />`}
       ${o.held_removals > 0 && html`<${Action} action="release" label="Release" danger path=${`/guard/release${query({ origin: o.name })}`} question=${`Remove ${plural(o.held_removals, 'resource')} from clients now?`} />`}
@@ -60,7 +63,9 @@ export class Origin extends Watching {
     ['Failures', o.failures && num(o.failures)],
   ]} />
         <${Actions} o=${o} />
+        <${RollbackPanel} o=${o} />
       </div>
+      <${CanaryPanel} o=${o} />
       <${Errors} o=${o} />
       <p class="jump"><a href=${links.clients({ origin: name })}>Clients</a> <a href=${links.resources({ origin: name })}>Resources</a>
         <a href=${`#/nacks${query({ origin: name })}`}>NACKs</a> <a href=${`#/history${query({ origin: name })}`}>History</a></p>
@@ -96,6 +101,7 @@ export function Group({ origin, group }) {
     ['Stream', g.main_lane.open ? 'open' : g.main_lane.wanted ? 'wanted, not open' : 'not wanted'],
   ]} />
         ${g.members_differ?.map((d) => html`<p key=${d.field} class="note is-warn">Members differ in ${d.field}: ${d.values[0]} (${d.node_ids[0]}) and ${d.values[1]} (${d.node_ids[1]}).</p>`)}
+        <p class="jump"><a href=${`#/rollback${query({ origin, group: base(group) })}`}>Roll back…</a> <a href=${`#/history${query({ origin, group })}`}>History</a></p>
         <h3>Types</h3><${Types} origin=${origin} group=${group} types=${g.types} />
         <h3>Clients, worst first</h3>
         <${ClientRows} filter=${{ origin, group }} size=${50} />`}
