@@ -224,6 +224,7 @@ func (t *set) serve(x *SetAt, done *Held) {
 		was[v.Name] = v
 	}
 	done.Unknown += len(x.Lacks)
+	changed := done.Changed
 	for _, name := range x.Lacks {
 		if m := t.members.get(name); m != nil {
 			was[name] = t.given(m)
@@ -241,7 +242,9 @@ func (t *set) serve(x *SetAt, done *Held) {
 	}
 	t.offerTouched()
 	t.markChanged(s.rev)
-	if !t.settled || !t.firm {
+	// What was restored stays unconfirmed if it is what the set is held at: a client may have
+	// something newer (RELAY-96).
+	if !t.settled || !t.firm && (!t.restored || done.Changed > changed) {
 		t.settled, t.firm = true, true
 		t.wakeFresh()
 	}
