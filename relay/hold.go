@@ -220,6 +220,7 @@ func (s *shard) stays(has, was *xds.Variant) bool {
 // serve gives clients of the set what it was in a state. What it lacked then is unknown.
 func (t *set) serve(x *SetAt, done *Held) {
 	s := t.shard
+	changed := done.Changed
 	done.Unknown += len(x.Lacks)
 	t.errorEnded = false
 	common := 0
@@ -250,7 +251,9 @@ func (t *set) serve(x *SetAt, done *Held) {
 	if len(t.nameErrors.byName) > 0 || !t.nameErrors.lackUntil.IsZero() {
 		t.noteLack()
 	}
-	if !t.settled || !t.firm || t.revived { // it is what the origin had, and not what stands in
+	// What was restored stays unconfirmed if it is what the set is held at: a client may have
+	// something newer (RELAY-96). What stood in is what the origin had now.
+	if !t.settled || t.revived || !t.firm && (!t.restored || done.Changed > changed) {
 		t.settled, t.firm, t.revived, t.fallback = true, true, false, false
 		t.wakeFresh()
 	}

@@ -203,8 +203,8 @@ func (g *Group) use() {
 // fed reports whether the group is the newest of tiers, and has no client of its own.
 func (g *Group) fed() bool { return g.refs.Load() == 0 && !g.dedicated }
 
-// tiersAnew has the other tiers ask anew, as what they asked has lost its stream to the origin: what
-// the origin stated there to be absent is not known any more (RELAY-38). It locks the origin.
+// tiersAnew has the other tiers ask anew, as what they asked has lost its stream to the origin:
+// what the origin stated there to be absent is not known any more (RELAY-38). It locks the origin.
 func (g *Group) tiersAnew() {
 	if g.behind.Load() == 0 {
 		return
