@@ -103,6 +103,7 @@ func TestGoodStates(t *testing.T) {
 			j.hear(xds.EndpointType, 1+i)
 			time.Sleep(time.Second)
 		}
+		synctest.Wait()
 		asked := j.asked
 		j.hear(xds.ClusterType, 1)
 		want(goodBake/2, "-+")
