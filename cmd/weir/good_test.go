@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,8 +21,8 @@ type judged struct {
 	origin *relay.Origin
 	groups []*relay.Group
 	lanes  []*relay.Lane
-	stands downstream.Standing // of every group
-	asked  int                 // how often, and for how many groups
+	stands atomic.Pointer[downstream.Standing] // of every group
+	asked  atomic.Int64                        // how often, and for how many groups
 }
 
 func newJudged(t testing.TB, groups int) *judged {
@@ -32,12 +33,13 @@ func newJudged(t testing.TB, groups int) *judged {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := &judged{t: t, origin: table.Origin("mesh"), stands: downstream.Standing{Clients: 1}}
+	j := &judged{t: t, origin: table.Origin("mesh")}
+	j.stands.Store(&downstream.Standing{Clients: 1})
 	j.goods = &goods{table: table, of: map[downstream.GroupKey]*candidate{}, bake: func(string) time.Duration { return goodBake }}
 	j.stand = func(all map[downstream.GroupKey]*downstream.Standing) {
 		for _, s := range all {
-			*s = j.stands
-			j.asked++
+			*s = *j.stands.Load()
+			j.asked.Add(1)
 		}
 	}
 	for i := range groups {
@@ -103,25 +105,26 @@ func TestGoodStates(t *testing.T) {
 			j.hear(xds.EndpointType, 1+i)
 			time.Sleep(time.Second)
 		}
-		asked := j.asked
+		synctest.Wait()
+		asked := j.asked.Load()
 		j.hear(xds.ClusterType, 1)
 		want(goodBake/2, "-+")
 		j.hear(xds.ListenerType, 1)
 		want(goodBake-3*time.Second, "--+")
 		want(6*time.Second, "+-+")
-		if j.asked != asked+1 {
-			t.Errorf("clients were looked at %d times for one state", j.asked-asked)
+		if j.asked.Load() != asked+1 {
+			t.Errorf("clients were looked at %d times for one state", j.asked.Load()-asked)
 		}
-		j.stands = downstream.Standing{Clients: 2, Behind: 1, Rejecting: 1}
+		j.stands.Store(&downstream.Standing{Clients: 2, Behind: 1, Rejecting: 1})
 		j.hear(xds.ClusterType, 2)
-		asked = j.asked
+		asked = j.asked.Load()
 		want(goodBake+time.Minute, "-+-+")
-		if n := j.asked - asked; n < 2 || n > 8 {
+		if n := j.asked.Load() - asked; n < 2 || n > 8 {
 			t.Errorf("clients that reject were looked at %d times in a minute", n)
 		}
-		j.stands = downstream.Standing{}
+		j.stands.Store(&downstream.Standing{})
 		want(time.Minute, "-+-+") // nobody is there
-		j.stands = downstream.Standing{Clients: 2}
+		j.stands.Store(&downstream.Standing{Clients: 2})
 		want(goodAgain+2*goodLook, "++-+")
 	})
 }
@@ -132,8 +135,8 @@ func BenchmarkGoods(b *testing.B) {
 	now := time.Now()
 	j.look(now)
 	j.look(now.Add(2 * goodBake))
-	if j.asked != 1000 {
-		b.Fatalf("%d groups were judged", j.asked)
+	if j.asked.Load() != 1000 {
+		b.Fatalf("%d groups were judged", j.asked.Load())
 	}
 	b.ReportAllocs()
 	for b.Loop() {
