@@ -191,7 +191,8 @@ func (w *heldWorld) follow() {
 }
 
 func (w *heldWorld) hold() {
-	at, world := (*relay.State)(nil), len(w.worlds)-1
+	var at *relay.State
+	world := len(w.worlds) - 1
 	switch k := w.rnd.IntN(4); {
 	case k == 0 && len(w.seen) > 0:
 		p := w.seen[w.rnd.IntN(len(w.seen))]
