@@ -305,7 +305,7 @@ func (m *model) judgeHeldName(c *modelSub, name string) {
 		return
 	case c.typeURL == xds.EndpointType && has && exists && held == newest:
 		return
-	case c.typeURL == xds.EndpointType && !exists && (has || m.ttls()):
+	case c.typeURL == xds.EndpointType && !exists && (has || m.ttls() || m.collects()):
 		return // what it was last, as its removal waits; but what has expired since is gone
 	case m.ttls() && slices.ContainsFunc(append(may, held), func(body int) bool { return body >= 0 && body%3 == 0 }):
 		return // it may have ended
