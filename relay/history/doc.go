@@ -22,6 +22,9 @@
 // that has most loses its oldest change, so a type that churns costs the others nothing. Nothing
 // is allocated for a client.
 //
+// A snapshot keeps it, too ([Log.Noted]), and it is put back at the start ([Track.Restore]). What
+// changed while nobody ran is lost, and said to be.
+//
 // [Log.Before] tells how a type of a group differed at a revision from what it is now. It says of
 // what that is not known any more: it was lost. What nobody had asked for then is known as it came
 // first. [Log.Back] has the changes themselves, to go back over them one by one.
@@ -36,5 +39,5 @@
 //
 // # Who imports it
 //
-// Packages relay and cmd/weir.
+// Packages relay, cmd/weir, cmd/weir/admin and cmd/weir/snapshot.
 package history

@@ -70,10 +70,27 @@
 // (TestOlderFilesAreCleaned). An export is in plain text, and never has any of it
 // (TestExportHasNoKeys).
 //
+// # History
+//
+// What the table held before is kept, too (history.go): the changes of package relay/history with
+// their bodies, and which states were seen good. So an earlier state can be served again after a
+// restart (TestHistoryIsKept). Revisions go on after those of the file, and keep their meaning. A
+// write appends the changes since the last one (TestHistoryIsAppended), up to the moment of the
+// look at the content, so that the two fit. Where they do not fit, what was before is not known.
+//
+// The history costs the rest nothing. Where there is no room for all it is left out first
+// (TestHistoryIsLeftOutFirst). In a damaged file it is left out as a whole, with a log line
+// (TestHistoryDamaged, TestHistoryLacksAPart). Secrets are in no history, and bodies with a private
+// key in them are in none of a file in plain text (TestHistoryHasNoKeys). A sibling is given 32 MiB
+// of it at most. BenchmarkHistory measures it.
+//
+// # Orders
+//
 // An operator's freeze is kept with the origin, and so is when an operator last began or ended one
-// (TestFrozenIsKept). A freeze by the configuration file is not. An origin is identified by its
-// configured name. If its servers have changed it is restored all the same, but its versions are
-// not presented to the new servers.
+// (TestFrozenIsKept). Orders to go back to an earlier state are kept alike, and what canary gates
+// remember (TestOrdersAreKept, TestManyGates). A freeze by the configuration file is not. An origin
+// is identified by its configured name. If its servers have changed it is restored all the same,
+// but its versions are not presented to the new servers.
 //
 // # Goroutines
 //
@@ -118,9 +135,9 @@
 //
 // # What to read next
 //
-// format.go, scan.go and content.go read the file; log.go writes it; bound.go has how much may be
-// written; keys.go, seal.go and unseal.go encrypt it; image.go turns an image into records; book.go
-// is what the file lacks; groups.go is what it leaves out; keeper.go has the rounds; restore.go
-// restores; state.go and fill.go are for siblings; summary.go and transfer.go are for the command
-// line.
+// format.go, scan.go and content.go read the file; history.go, historybook.go and
+// historyrestore.go are for the history; log.go writes it; bound.go has how much may be written;
+// keys.go, seal.go and unseal.go encrypt it; image.go turns an image into records; book.go is what
+// the file lacks; groups.go is what it leaves out; keeper.go has the rounds; restore.go restores;
+// state.go and fill.go are for siblings; summary.go and transfer.go are for the command line.
 package snapshot

@@ -190,8 +190,9 @@ func strippedPart(b []byte) (out []byte, err error) {
 // withoutBody is a change without the body of what was before. That is not known any more, but that
 // there was something.
 func withoutBody(change []byte) (out []byte) {
-	for f := range fields(change) {
+	for f, err := range fields(change) {
 		switch {
+		case err != nil: // it was read before
 		case f.number == changeBody:
 		case f.bytes != nil:
 			out = appendBytes(out, f.number, f.bytes)
