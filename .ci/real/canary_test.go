@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,7 +20,6 @@ type trial struct {
 	canary client
 	tried  *tally // of the canary's requests
 	check  *httptest.Server
-	broken atomic.Int64 // the canary's failed requests that the check has seen
 }
 
 // gateView is what weir says of the gate of the one group.
@@ -43,8 +41,9 @@ func startTrial(t *testing.T, r row) *trial {
 			http.Error(w, "no such query", http.StatusBadRequest)
 			return
 		}
-		failed := x.tried.failedSoFar()
-		fresh := failed - x.broken.Swap(failed)
+		before := x.tried.failedSoFar()
+		time.Sleep(500 * time.Millisecond)
+		fresh := x.tried.failedSoFar() - before
 		fmt.Fprintf(w, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[%d,"%d"]}]}}`, time.Now().Unix(), fresh)
 	}))
 	t.Cleanup(x.check.Close)

@@ -29,8 +29,8 @@ type group struct {
 	candidate *relay.State // that is tried, or was stopped
 	stable    *relay.State // whose ID is stableID
 	stableID  string
-	changed   map[resource]bool
-	acked     map[uint64]bool // streams of canaries that accepted the candidate
+	shared    map[resource]bool // what the candidate and the state of the rest have alike
+	acked     map[uint64]bool   // streams of canaries that accepted the candidate
 	rejection *downstream.Refusal
 	checked   string // what the check said last
 	because   string // why the last candidate ended
@@ -124,7 +124,7 @@ func (x *group) judge(o *Origin, s *gate.Seen, members []downstream.Member) {
 }
 
 // concerns reports whether a rejection is about the candidate: not if all that it names is what the
-// rest have as well.
+// rest have as well. What a client asks for only since it has the candidate is in no state.
 func (x *group) concerns(o *Origin, r *downstream.Refusal) bool {
 	if r.At.Before(x.trial.Since) {
 		return false
@@ -132,10 +132,10 @@ func (x *group) concerns(o *Origin, r *downstream.Refusal) bool {
 	if len(r.Names) == 0 || x.candidate == nil {
 		return true
 	}
-	if x.changed == nil {
-		x.changed = differences(x.candidate, o.Groups.Held(x.of.key, Rest))
+	if x.shared == nil {
+		x.shared = shared(x.candidate, o.Groups.Held(x.of.key, Rest))
 	}
-	return slices.ContainsFunc(r.Names, func(name string) bool { return x.changed[resource{r.TypeURL, name}] })
+	return slices.ContainsFunc(r.Names, func(name string) bool { return !x.shared[resource{r.TypeURL, name}] })
 }
 
 // capture captures the newest state, and returns what to do with it.
@@ -188,13 +188,13 @@ func (x *group) do(now time.Time, o *Origin, trial gate.Trial, d gate.Decision) 
 		x.alarm(o)
 	}
 	if x.trial.Candidate == "" {
-		x.candidate, x.changed, x.acked = nil, nil, nil
+		x.candidate, x.shared, x.acked = nil, nil, nil
 	}
 }
 
 // begin tries what was captured on the canaries.
 func (x *group) begin(hold func(Tier, *relay.State) relay.Held) {
-	x.candidate, x.changed, x.acked, x.rejection, x.because = x.captured, nil, map[uint64]bool{}, nil, ""
+	x.candidate, x.shared, x.acked, x.rejection, x.because = x.captured, nil, map[uint64]bool{}, nil, ""
 	x.checked, x.by = "", ""
 	x.gates.bakes(x.of, true) // before a client can reject it
 	held := hold(Canaries, x.candidate)
@@ -232,18 +232,17 @@ func list(keys []string) string {
 	return strings.Join(keys, ", ")
 }
 
-// differences are the resources that a state has in another form than another one, or that the
-// other one lacks.
-func differences(at, from *relay.State) map[resource]bool {
+// shared are the resources that two states have alike.
+func shared(at, other *relay.State) map[resource]bool {
 	had := map[resource]xds.Digest{}
-	each(from, func(r resource, d xds.Digest) { had[r] = d })
-	differ := map[resource]bool{}
+	each(other, func(r resource, d xds.Digest) { had[r] = d })
+	alike := map[resource]bool{}
 	each(at, func(r resource, d xds.Digest) {
-		if was, is := had[r]; !is || was != d {
-			differ[r] = true
+		if had[r] == d {
+			alike[r] = true
 		}
 	})
-	return differ
+	return alike
 }
 
 // each passes all bodies of a state.
