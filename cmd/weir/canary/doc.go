@@ -11,7 +11,7 @@
 // A canary counts as having acknowledged a candidate once a stream of it has accepted everything
 // since the candidate began. A stream that was opened later has to do so itself: a client that
 // crashes does not count for what it said before. A rejection counts from then on, whatever becomes
-// of the client, unless it names only resources that the candidate has not changed: a client that
+// of the client, unless it names only resources that the rest have alike: a client that
 // rejects what the rest have as well says nothing of the candidate.
 //
 // # The check
