@@ -70,6 +70,8 @@ func (m *model) restart() {
 	if want, got := m.disk.all(), again.all(); !slices.Equal(want, got) {
 		m.t.Fatalf("what was restored is kept as\n%s\nwant\n%s\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"), m.tail())
 	}
+	m.disk = again // editions of the table of before mean nothing to this one
+	m.past.write(m.table)
 	m.breaks += 2
 	if m.rnd.IntN(2) == 0 { // without the origin for a while
 		m.outage = m.at + m.rnd.IntN(60)
