@@ -70,6 +70,8 @@ func (m *model) restart() {
 	if want, got := m.disk.all(), again.all(); !slices.Equal(want, got) {
 		m.t.Fatalf("what was restored is kept as\n%s\nwant\n%s\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"), m.tail())
 	}
+	m.disk = again // editions of the table of before mean nothing to this one
+	m.past.write(m.table)
 	if m.holds.at != nil { // what orders of holds say is kept apart, and they are given again
 		at, _ := m.table.Origin("mesh").Capture(m.group.key)
 		m.hold(at)
