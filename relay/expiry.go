@@ -152,7 +152,7 @@ func (n *namedTable) standIn(e *entry, t *set, it *item, now time.Time) {
 	s.edited()
 	if e.onHeld(pick(e.variants, s.params)); e.chosen != nil {
 		e.onOutlived()
-		e.rev = it.rev
+		e.rev = s.nextRev() // the name had nothing before
 		n.noteFirst(e)
 		e.notify(s.rev)
 	}
