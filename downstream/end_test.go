@@ -70,6 +70,7 @@ func TestColdClientGoesElsewhere(t *testing.T) {
 		if code := client.AwaitEnd("the stream ends at cold_wait"); code != codes.Unavailable {
 			t.Fatalf("a cold stream ends with %v, want UNAVAILABLE", client.Err())
 		}
+		synctest.Wait() // the client reads the end of the stream and the GOAWAY one after the other
 		before := n.Accepted()
 		client.Open(relaytest.Node("a", "c"))
 		client.Subscribe(relaytest.EndpointType, "a")

@@ -88,7 +88,6 @@ type session struct {
 	// v2: the transport is v2, whose messages lack what is new in v3 (v2.go). It is set by the
 	// owner before the first request.
 	v2      bool
-	tier    string   // key of the group to join, on a stream between tiers; "": the node's
 	only    string   // the type of the service; "" on ADS, which has all types
 	pollers *pollers // of polls; nil on streams
 	id      uint64   // of the stream; 0: it has none

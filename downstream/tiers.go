@@ -13,11 +13,12 @@ import (
 // a stream has no rights and no identity, no limit refuses it, and it is given to the group that it
 // names, whatever its node says. From its node come its features alone.
 
-// tiersOf sets the group to join, from the headers of the stream, and makes the client one of this
-// host.
+// tiersOf notes the key of the group to join, from the headers of the stream, and makes the client
+// one of this host. The key is in the place of the node's id until then: idle clients pay for each
+// field (TestIdleBytes).
 func (s *session) tiersOf(header []string) {
 	if len(header) == 1 {
-		s.tier = header[0]
+		s.nodeID = header[0]
 	}
 	s.from = caller{local: true}
 }
@@ -25,9 +26,10 @@ func (s *session) tiersOf(header []string) {
 // joinTier is join for a stream between tiers. The group may have ended since the stream was
 // opened.
 func (s *session) joinTier(n *corev3.Node) error {
-	g, err := s.cfg.origin.Feed(s.tier)
+	key := s.nodeID
+	g, err := s.cfg.origin.Feed(key)
 	if err != nil {
-		return status.Errorf(codes.Unavailable, "%s: %q: %v", node.GroupKey, s.tier, err)
+		return status.Errorf(codes.Unavailable, "%s: %q: %v", node.GroupKey, key, err)
 	}
 	p, err := g.Join(s.now, s.via, s.mailbox)
 	if err != nil {
