@@ -170,12 +170,13 @@ func (g *Group) unfeed(now time.Time) {
 
 // tierGroup makes the group of a tier, and the newest, if there is none.
 func (o *Origin) tierGroup(of string, t Tier, up *corev3.Node, who string, peer any) (*Group, error) {
-	newest, err := o.groups[of], error(nil)
+	newest := o.groups[of]
 	if newest == nil {
-		if err := o.full(peer); err != nil {
-			return nil, err
+		err := o.full(peer)
+		if err == nil {
+			newest, err = o.addGroup(of, Newest, up, who, nil)
 		}
-		if newest, err = o.addGroup(of, Newest, up, who, nil); err != nil {
+		if err != nil {
 			return nil, err
 		}
 	}
