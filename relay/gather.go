@@ -217,8 +217,8 @@ func (g *gathering) queueRemovals(x *arrival, gone []string) {
 		if x.lane.group.config().SotW {
 			x.lane.group.putAside(x.leaves(rest.Removed), x.came)
 		}
-		y := *x
-		y.u, y.bodies, y.removals = rest, nil, true
+		y, from := *x, *x.from // the bodies of x keep theirs
+		y.u, y.bodies, y.from, y.removals = rest, nil, &from, true
 		g.put(&y)
 		y.confirmLater()
 	}

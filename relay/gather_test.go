@@ -79,3 +79,31 @@ func TestWaitingConfirmsAtLast(t *testing.T) {
 		})
 	}
 }
+
+// TestRemovalsThatWaitLeaveTheRestAsItCame: the part of a response that takes away is applied later
+// than the rest of it. By then the rest is read without the lock, in other groups too, which share
+// it: so nothing of it may change.
+func TestRemovalsThatWaitLeaveTheRestAsItCame(t *testing.T) {
+	const gather = 20 * time.Millisecond
+	a := newArrivals(xds.ClusterType, false, 3)
+	r := newRig(t, Config{Gather: gather, Origins: []OriginConfig{{Name: "mesh", SotW: true}}})
+	s := r.sub(a.typeURL, true, xds.Wildcard)
+	r.open()
+	r.arrive(a.response(a.all...), false)
+	r.table.Advance(zero.Add(time.Minute))
+	s.Take(zero)
+	r.arrive(a.list(a.all[:2], func(i int) string { return []string{"changed", "0"}[i] }), false)
+	star := r.group.store(a.typeURL).all[0].star
+	changed, gone := star.members.get(a.all[0]).variants[0], star.members.get(a.all[2])
+	if gone == nil {
+		t.Fatal("the removal does not wait")
+	}
+	revision := changed.From.Revision
+	r.table.Advance(zero.Add(gather))
+	if star.members.get(a.all[2]) != nil || r.group.store(a.typeURL).all[0].rev == revision {
+		t.Fatal("the removal is not applied")
+	}
+	if changed.From.Revision != revision {
+		t.Errorf("what came at revision %d is said to be of %d", revision, changed.From.Revision)
+	}
+}

@@ -283,10 +283,11 @@ func FuzzWho(f *testing.F) {
 			f.Add(pattern, identity)
 		}
 	}
+	f.Add("spiffe://\xde", "\xa8") // one rune, of both
 	part := regexp.MustCompile(`\\\{([a-z][a-z0-9_]*)\\\}`)
 	f.Fuzz(func(t *testing.T, pattern, identity string) {
 		w, err := parseWho(pattern)
-		if err != nil || strings.ContainsAny(pattern+identity, "\\\x00") || !utf8.ValidString(pattern+identity) {
+		if err != nil || strings.ContainsAny(pattern+identity, "\\\x00") || !utf8.ValidString(pattern) || !utf8.ValidString(identity) {
 			return
 		}
 		// The separator is one of the identity's as well.
