@@ -31,6 +31,8 @@ type Canary struct {
 	// MaxHold is how long the rest wait for a candidate that is neither good nor bad; then they are
 	// given it. 0: until an operator decides.
 	MaxHold time.Duration
+	// PassUnknown: a hook that does not answer does not object. False: the candidate waits for one.
+	PassUnknown bool
 }
 
 // Phase is how far the gate of a group is.
@@ -51,12 +53,14 @@ var PhaseNames = []string{"starting", "idle", "settling", "baking", "stopped", "
 
 func (p Phase) String() string { return PhaseNames[p] }
 
-// Verdict is what the hook says of the candidate.
+// Verdict is what the hook says since the candidate began. What it says first may be of the time
+// before, since it may look at the last minutes: so an objection counts if the hook was fine since
+// the candidate began, or was asked after the bake.
 type Verdict uint8
 
 // The verdicts. If there is no hook it is Fine.
 const (
-	Unknown Verdict = iota // it has not answered
+	Unknown Verdict = iota // it does not answer, or has not been asked
 	Fine
 	Objects
 )
@@ -78,6 +82,8 @@ type Seen struct {
 	Clients, Acked int
 	Rejected       bool
 	Hook           Verdict
+	// HookLast: the hook was asked after the bake, or there is none.
+	HookLast bool
 }
 
 // Trial is what the gate remembers of a group. The zero value knows nothing of it.
@@ -93,6 +99,7 @@ type Trial struct {
 	Stops    []string // candidates that were stopped, the last one last
 	Because  Because  // why the last candidate ended
 	Alarmed  bool     // of the candidate
+	WasFine  bool     // the hook, since the candidate began
 }
 
 // Do is what the caller has to do.

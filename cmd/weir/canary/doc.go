@@ -16,8 +16,9 @@
 //
 // # The check
 //
-// A check ([Check]) is asked once for all groups of an origin in which a candidate bakes. An answer
-// counts for the candidates that began before it was asked for.
+// A check ([Check]) is asked once for all groups of an origin in which a candidate bakes: when one
+// begins, at each interval, and when one has baked. An answer counts for the candidates that began
+// before it was asked for.
 //
 // # Goroutines
 //
