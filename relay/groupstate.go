@@ -11,9 +11,8 @@ import (
 // State is what a group held at one time, of all types. It is not changed after it is made. It
 // keeps the bodies in memory for as long as it is kept itself.
 type State struct {
-	// Revision is the last one of the table that is in it; 0: it is a state that knows nothing.
-	Revision uint64
-	Types    []TypeAt
+	Revision uint64      // the last one of the table that is in it; 0: as the table began
+	Types    []TypeAt    // none: it is a state that knows nothing
 	index    []typeIndex // of Types, made when the first name is looked up
 }
 
