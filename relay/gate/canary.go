@@ -53,9 +53,9 @@ var PhaseNames = []string{"starting", "idle", "settling", "baking", "stopped", "
 
 func (p Phase) String() string { return PhaseNames[p] }
 
-// Verdict is what the hook says since the candidate began. What it says first may be of the time
-// before, since it may look at the last minutes: so an objection counts if the hook was fine since
-// the candidate began, or was asked after the bake.
+// Verdict is what the hook says, while a candidate bakes since that began. It may look at the last
+// minutes, so an objection may be of the time before: it counts if the hook was fine just before the
+// candidate began or since then, or was asked after the bake.
 type Verdict uint8
 
 // The verdicts. If there is no hook it is Fine.
@@ -81,7 +81,7 @@ type Seen struct {
 	// Of the candidate. Rejected: by any client since it began, also by one that has left.
 	Clients, Acked int
 	Rejected       bool
-	Hook           Verdict
+	Hook           Verdict // also before a candidate begins
 	// HookLast: the hook was asked after the bake, or there is none.
 	HookLast bool
 }
@@ -101,7 +101,7 @@ type Trial struct {
 	Stops   []string // candidates that were stopped, the last one last
 	Because Because  // why the last candidate ended
 	Alarmed bool     // of the candidate
-	WasFine bool     // the hook, since the candidate began
+	WasFine bool     // the hook, when the candidate began or since then
 }
 
 // Do is what the caller has to do.

@@ -81,7 +81,8 @@ func (w *canaryWorld) do(d Decision) {
 			w.fatal("%s is begun although it was stopped", w.newest)
 		}
 		w.canary, w.candidate, w.began = w.newest, w.newest, w.now
-		w.rejected, w.acked, w.alarmed, w.hook, w.fine = false, 0, false, Unknown, false
+		w.fine = w.hook == Fine
+		w.rejected, w.acked, w.alarmed, w.hook = false, 0, false, Unknown
 	case Promote:
 		w.promote(d)
 	case Stop, Return:

@@ -115,7 +115,7 @@ func (c Canary) Captured(t Trial, s Seen, id string, same bool, now time.Time) (
 		t.Candidate = id
 		return t.to(Stopped, now), Decision{Do: onlyIf(s.Apart && !c.Stay, Return)}
 	}
-	t.Candidate, t.Alarmed, t.WasFine, t.Because = id, false, false, NoReason
+	t.Candidate, t.Alarmed, t.WasFine, t.Because = id, false, s.Hook == Fine, NoReason
 	t.Phase, t.Since = Baking, now
 	return t, Decision{Do: Begin, Again: now.Add(c.Bake)}
 }

@@ -13,7 +13,7 @@ import (
 type Check struct {
 	// Ask asks whether there is an objection, and why. An error says that there is no answer.
 	Ask func(ctx context.Context) (objects bool, why string, err error)
-	// Interval is how often it is asked while a candidate bakes, and how long it may take.
+	// Interval is how often it is asked while a candidate settles and bakes, and how long it may take.
 	Interval time.Duration
 }
 
@@ -39,7 +39,7 @@ type answered struct {
 // check asks the check of an origin, if it is time to, and returns when it will be; zero: nothing
 // is tried.
 func (g *Gates) check(ctx context.Context, now time.Time, o *Origin) (next time.Time) {
-	if o.Check == nil || !g.bakesAny(o.Name) {
+	if o.Check == nil || !g.triesAny(o.Name) {
 		delete(g.checks, o.Name)
 		return next
 	}
@@ -59,15 +59,19 @@ func (g *Gates) check(ctx context.Context, now time.Time, o *Origin) (next time.
 	return time.Time{}
 }
 
-// due is when to ask the check of an origin: at each interval, and besides when a candidate begins,
-// to know how things were before it, and when one has baked.
+// due is when to ask the check of an origin: at each interval, and besides when a change is seen, to
+// know how things are before it, and when a candidate begins and has baked.
 func (g *Gates) due(o *Origin, c *checking) time.Time {
 	at := c.asked.Add(o.Check.Interval)
 	for of, x := range g.of {
-		if of.origin != o.Name || x.trial.Phase != gate.Baking {
+		if of.origin != o.Name || !x.tries() {
 			continue
 		}
-		for _, moment := range [...]time.Time{x.trial.Since, o.Policy.BakedAt(x.trial.Since)} {
+		moments := []time.Time{x.trial.Since}
+		if x.trial.Phase == gate.Baking {
+			moments = append(moments, o.Policy.BakedAt(x.trial.Since))
+		}
+		for _, moment := range moments {
 			if c.asked.Before(moment) && moment.Before(at) {
 				at = moment
 			}
@@ -108,8 +112,8 @@ func (g *Gates) answered(x answered) {
 	c.asking, c.began, c.verdict, c.said, c.failed = false, x.began, x.verdict, x.said, x.err != nil
 }
 
-// verdict is what the check of an origin says since a candidate began, and whether it was asked for
-// that after the bake.
+// verdict is what the check of an origin says since a time, at which a candidate began, and whether
+// it was asked for that after the bake.
 func (g *Gates) verdict(o *Origin, since time.Time) (v gate.Verdict, last bool, said string) {
 	c := g.checks[o.Name]
 	if c == nil || c.began.Before(since) {
@@ -118,12 +122,14 @@ func (g *Gates) verdict(o *Origin, since time.Time) (v gate.Verdict, last bool, 
 	return c.verdict, !c.began.Before(o.Policy.BakedAt(since)), c.said
 }
 
-// bakesAny reports whether a candidate of an origin is tried.
-func (g *Gates) bakesAny(origin string) bool {
+// triesAny reports whether a candidate of an origin is tried, or will be soon.
+func (g *Gates) triesAny(origin string) bool {
 	for of, x := range g.of {
-		if of.origin == origin && x.trial.Phase == gate.Baking {
+		if of.origin == origin && x.tries() {
 			return true
 		}
 	}
 	return false
 }
+
+func (x *group) tries() bool { return x.trial.Phase == gate.Settling || x.trial.Phase == gate.Baking }

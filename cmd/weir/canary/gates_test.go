@@ -189,6 +189,16 @@ func TestGates(t *testing.T) {
 			w.is(59*second, "b", "a", "baking")
 			w.is(second, "a", "a", "stopped")
 		}},
+		"the check was fine before, and objects to all that it has": {[]func(*world){withCheck(objects)}, func(w *world) {
+			objecting.Store(0)
+			w.says("b")
+			w.is(2*second, "a", "a", "settling")
+			objecting.Store(100)
+			w.is(700*time.Millisecond, "a", "a", "stopped")
+			if w.counts["begun"] != 1 {
+				w.Errorf("counted %v", w.counts)
+			}
+		}},
 		"the check is asked at the end of the bake": {[]func(*world){withCheck(objects), func(w *world) { w.policy.Bake = 25 * second }}, func(w *world) {
 			objecting.Store(0)
 			w.says("b")

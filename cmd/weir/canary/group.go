@@ -79,6 +79,9 @@ func (x *group) see(o *Origin, members []downstream.Member) gate.Seen {
 		Apart: rest != nil && canaries != rest && (canaries == nil || !o.Groups.Same(canaries, rest)),
 		Hook:  gate.Fine, HookLast: true,
 	}
+	if o.Check != nil {
+		s.Hook, s.HookLast, _ = x.gates.verdict(o, time.Time{})
+	}
 	// While a candidate bakes the rest may lack nothing because none of them is subscribed to what
 	// it changes. A capture tells whether the origin has gone back.
 	if x.candidate == nil && x.trial.Phase == gate.Stopped && s.Apart {
