@@ -130,6 +130,45 @@ func (s *State) Differs(o *Origin, from *State) bool {
 	return false
 }
 
+// With is the state, with what another one knows besides: types, sets and names of which the state
+// itself does not say what they were.
+func (s *State) With(more *State) *State {
+	types := slices.Clone(s.Types)
+	for i := range more.Types {
+		from := &more.Types[i]
+		j := slices.IndexFunc(types, func(t TypeAt) bool { return t.TypeURL == from.TypeURL && t.Params.Key() == from.Params.Key() })
+		switch {
+		case j < 0:
+			types = append(types, *from)
+		case types[j].Unknown:
+			types[j] = *from
+		default:
+			types[j] = types[j].with(from)
+		}
+	}
+	return newState(s.Revision, types)
+}
+
+func (t TypeAt) with(more *TypeAt) TypeAt {
+	sets := slices.DeleteFunc(slices.Clone(t.Sets), func(x SetAt) bool { return x.Unknown && more.set(x.Selector) != nil })
+	for i := range more.Sets {
+		if x := &more.Sets[i]; !x.Unknown && t.set(x.Selector) == nil {
+			sets = append(sets, *x)
+		}
+	}
+	known := make(map[string]bool, len(t.Names))
+	for i := range t.Names {
+		known[t.Names[i].Name] = !t.Names[i].Unknown
+	}
+	added := slices.DeleteFunc(slices.Clone(more.Names), func(x NameAt) bool { return x.Unknown || known[x.Name] })
+	for i := range added {
+		known[added[i].Name] = true
+	}
+	names := slices.DeleteFunc(slices.Clone(t.Names), func(x NameAt) bool { return x.Unknown && known[x.Name] })
+	t.Sets, t.Names = sets, append(names, added...)
+	return t
+}
+
 // differs reports whether what both know of a type is not the same.
 func (t *TypeAt) differs(from *TypeAt) bool {
 	for i := range t.Sets {

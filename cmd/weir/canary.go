@@ -76,6 +76,13 @@ func (t *tiers) Waiting(key string, of canary.Tier) (n int, last time.Time) {
 
 func (t *tiers) Capture(key string) (*relay.State, bool) { return t.part.Capture(key) }
 
+func (t *tiers) Tried(key string, at *relay.State) *relay.State {
+	if has, known := t.part.Capture(relay.Canary.Of(key)); known {
+		return at.With(has)
+	}
+	return at
+}
+
 func (t *tiers) Hold(now time.Time, key string, of canary.Tier, at *relay.State) relay.Held {
 	var done relay.Held
 	t.process.rollbacks.unlessHeld(t.part.Name(), key, func() { done = t.part.Hold(now, tierNamed[of].Of(key), at) })

@@ -47,6 +47,9 @@ type Groups interface {
 	Waiting(key string, t Tier) (n int, last time.Time)
 	// Capture is what the newest group of a key holds now; false: there is none.
 	Capture(key string) (*relay.State, bool)
+	// Tried is a state that the canaries are held at, with what they have asked for besides since
+	// then.
+	Tried(key string, at *relay.State) *relay.State
 	// Hold holds a tier at a state.
 	Hold(now time.Time, key string, t Tier, at *relay.State) relay.Held
 	// Held is what a tier is held at; nil: it is not, or at nothing that was ever known.

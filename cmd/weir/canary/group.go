@@ -178,9 +178,7 @@ func (x *group) do(now time.Time, o *Origin, trial gate.Trial, d gate.Decision) 
 	case gate.Begin:
 		x.begin(hold)
 	case gate.Promote:
-		held := hold(Rest, x.candidate)
-		hold(Canaries, x.candidate)
-		x.ended(was, d, held)
+		x.ended(was, d, x.promote(hold))
 	case gate.Stop, gate.Return:
 		var held relay.Held
 		if d.Do == gate.Return || d.Return {
@@ -204,6 +202,18 @@ func (x *group) begin(hold func(Tier, *relay.State) relay.Held) {
 	x.gates.cfg.Count(x.of.origin, "begun")
 	x.gates.cfg.Log.Info("a candidate begins: canaries are given a state that the rest have not",
 		append(x.fields(x.trial), zap.Int("changed", held.Changed), zap.Int("unknown", held.Unknown))...)
+}
+
+// promote gives the rest what was tried. What canaries have asked for only since they have it is in
+// no state, and the origin may have changed it meanwhile. The rest are given it as it was tried.
+func (x *group) promote(hold func(Tier, *relay.State) relay.Held) (held relay.Held) {
+	if x.candidate == nil {
+		return held
+	}
+	at := x.groups.Tried(x.of.key, x.candidate)
+	held = hold(Rest, at)
+	hold(Canaries, at)
+	return held
 }
 
 // operate does what an operator wants.

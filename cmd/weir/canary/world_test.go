@@ -204,6 +204,8 @@ func (w *world) Capture(string) (*relay.State, bool) {
 	return stateOf(w.newest), true
 }
 
+func (w *world) Tried(_ string, at *relay.State) *relay.State { return at }
+
 func (w *world) Hold(_ time.Time, _ string, t Tier, at *relay.State) relay.Held {
 	w.mu.Lock()
 	defer w.mu.Unlock()
