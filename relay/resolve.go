@@ -28,16 +28,15 @@ func (o *Origin) Resolve(group, to string, now time.Time) (revision uint64, err 
 	return row.Revision, err
 }
 
-// ResolveState is Resolve for all that is known of the state.
+// ResolveState is Resolve for all that is known of the state, but for Good.
 func (o *Origin) ResolveState(group, to string, now time.Time) (state StateRow, err error) {
 	if !o.table.past.On() {
 		return state, errors.New("no history is kept: cache.history.versions is 0")
 	}
-	rows := o.States(group, mostStates)
-	if len(rows) == 0 {
+	r := resolving{to: to, now: now, newest: o.table.Revision(), start: o.table.past.Start().At()}
+	if r.rows = o.states(group, mostStates, r.enough()); len(r.rows) == 0 {
 		return state, fmt.Errorf("there is no group %s", group)
 	}
-	r := resolving{rows, to, now, o.table.Revision(), o.table.past.Start().At()}
 	row, err := r.row()
 	if err == nil && !row.Whole {
 		err = fmt.Errorf("the state of revision %d is not whole any more: %s", row.Revision, r.oldest())
@@ -55,6 +54,21 @@ type resolving struct {
 	now    time.Time
 	newest uint64    // the table's revision
 	start  time.Time // when the history began; zero: that is not known
+}
+
+// enough tells which state is the one that is meant without a look at older ones; nil: all have to
+// be looked at.
+func (r *resolving) enough() func(*StateRow) bool {
+	if n, err := strconv.ParseUint(r.to, 10, 64); err == nil {
+		if len(r.to) >= leastID {
+			return nil // it may be an ID
+		}
+		return func(x *StateRow) bool { return x.Revision <= n }
+	}
+	if at, is, err := r.time(); is && err == nil {
+		return func(x *StateRow) bool { return !x.At.After(at) }
+	}
+	return nil
 }
 
 func (r *resolving) row() (*StateRow, error) {

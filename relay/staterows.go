@@ -29,7 +29,11 @@ type StateRow struct {
 // States are those of the group of a key, the newest first, so many at most: one for each revision
 // at which configuration has changed, and the oldest that is known. What clients begin to ask for,
 // or do not want any more, is no change. It is nil if there is no such group, or no history.
-func (o *Origin) States(group string, most int) []StateRow {
+func (o *Origin) States(group string, most int) []StateRow { return o.states(group, most, nil) }
+
+// states are States up to the first one that is enough; nil: all. Marks of older ones, which came
+// back, are not seen then.
+func (o *Origin) states(group string, most int, enough func(*StateRow) bool) []StateRow {
 	o.mu.Lock()
 	g := o.groups[group]
 	o.mu.Unlock()
@@ -37,7 +41,7 @@ func (o *Origin) States(group string, most int) []StateRow {
 		return nil
 	}
 	w := g.wayBack()
-	rows := w.rows(most)
+	rows := w.rows(most, enough)
 	seenGood(rows, o.table.past.Marks(o.name, group))
 	return rows
 }
@@ -170,10 +174,13 @@ func (w *wayBack) begin(x *shardPast) {
 	x.now = nil
 }
 
-// rows are the states, the newest first.
-func (w *wayBack) rows(most int) (rows []StateRow) {
+// rows are the states, the newest first, up to one that is enough; nil: all.
+func (w *wayBack) rows(most int, enough func(*StateRow) bool) (rows []StateRow) {
 	ended := false // the oldest state that is whole is among them
 	for len(rows) < most {
+		if n := len(rows); n > 0 && enough != nil && enough(&rows[n-1]) {
+			break // each of a hundred thousand changes that is undone costs two hashes
+		}
 		revision, more := w.next()
 		if !more && ended {
 			break

@@ -279,6 +279,15 @@ func TestResolve(t *testing.T) {
 	if revision, err := origin.Resolve(key, "10h", zero.Add(9*time.Hour)); err == nil || !strings.Contains(err.Error(), "is not known") {
 		t.Errorf("before it began: %d, %v", revision, err)
 	}
+	for i := 3; ; i++ { // until the beginning of an ID has no letters
+		if rows := origin.States(key, 2); i > 3 && strings.Trim(rows[1].ID[:leastID], "0123456789") == "" {
+			if revision, err := origin.Resolve(key, rows[1].ID[:leastID], zero.Add(9*time.Hour)); err != nil || revision != rows[1].Revision {
+				t.Errorf("%s is revision %d, want %d: %v", rows[1].ID[:leastID], revision, rows[1].Revision, err)
+			}
+			break
+		}
+		r.group.lanes[mainLane].Apply(zero.Add(3*time.Hour), made(xds.ClusterType, fmt.Sprint(i), nil, "a"))
+	}
 	if _, err := origin.Resolve("nobody", "4", now); err == nil || !strings.Contains(err.Error(), "no group nobody") {
 		t.Errorf("of no group: %v", err)
 	}
