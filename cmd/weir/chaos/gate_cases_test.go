@@ -63,8 +63,8 @@ func (g *gate) isBad(typeURL string, body uint64) bool {
 	return false
 }
 
-// judgeCanaries is the check: it objects while a canary holds something bad, once it has done so for
-// half of a bake, as a rate shows it.
+// judgeCanaries is the check: it objects while a canary holds something bad, once it has done so for a
+// quarter of a bake, as a rate shows it late.
 func (g *gate) judgeCanaries(w http.ResponseWriter, _ *http.Request) {
 	what := g.held()
 	g.mu.Lock()
@@ -74,7 +74,7 @@ func (g *gate) judgeCanaries(w http.ResponseWriter, _ *http.Request) {
 	case g.broken.IsZero():
 		g.broken = time.Now()
 	}
-	objects := what != "" && time.Since(g.broken) >= bakes/2
+	objects := what != "" && time.Since(g.broken) >= bakes/4
 	g.mu.Unlock()
 	if objects {
 		http.Error(w, what, http.StatusTeapot)
