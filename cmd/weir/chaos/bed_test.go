@@ -45,6 +45,7 @@ type setup struct {
 	real     bool          // clients ask for nothing that does not exist
 	launch   weirtest.Launch
 	clients  int                     // times the usual dozen; 0: once
+	canaries bool                    // and one of each dialect on which changes are tried
 	disk     func(*testing.T) string // gives the directory of a snapshot; nil: none is kept
 }
 
@@ -67,6 +68,7 @@ type bed struct {
 	disk      string              // the snapshot's directory; empty: none
 	authority *weirtest.Authority // of certificates; nil: plain text
 	churn     *churn
+	gate      *gate     // nil: weir has none
 	since     time.Time // every client held everything then
 	notes     []string
 	breaks    int
@@ -111,6 +113,9 @@ func newBed(t *testing.T, rng *rand.Rand, s setup) *bed {
 		b.down = append(b.down, newLink(t, b.weir.Addr))
 	}
 	b.clients(max(1, s.clients))
+	if s.canaries {
+		b.canaries()
+	}
 	b.converge("at the beginning", weirtest.Patience)
 	b.since = time.Now()
 	b.churn = newChurn(b)
@@ -155,10 +160,10 @@ func (b *bed) clients(times int) {
 	// A list that is sent whole waits up to 15 s for a name that a SotW origin is silent about, if
 	// its client holds something (RELAY-7), so names that do not exist are asked for of the other
 	// types alone.
-	ads := []wants{{typeURL: cds, wild: true}, {typeURL: eds, follow: true}, {typeURL: lds, wild: true}, {typeURL: rds, names: named(routeName, routes)[:routes]}}
+	everything := everything()
 	kinds := map[string][]wants{
-		"ads":       ads,
-		"ads too":   ads,
+		"ads":       everything,
+		"ads too":   everything,
 		"clusters":  {{typeURL: cds, wild: true}},
 		"named":     {{typeURL: cds, names: named(anchorName, anchors)[:anchors]}, {typeURL: eds, names: named(anchorName, anchors/2)}},
 		"endpoints": {{typeURL: eds, names: named(anchorName, anchors)}, {typeURL: lds, wild: true}},
@@ -176,6 +181,25 @@ func (b *bed) clients(times int) {
 	}
 }
 
+// everything is what a proxy asks for.
+func everything() []wants {
+	var names []string
+	for i := range routes {
+		names = append(names, routeName(i))
+	}
+	return []wants{{typeURL: cds, wild: true}, {typeURL: eds, follow: true}, {typeURL: lds, wild: true}, {typeURL: rds, names: names}}
+}
+
+// canaries starts those on which changes are tried.
+func (b *bed) canaries() {
+	for n, dialect := range []relaytest.Dialect{relaytest.Delta, relaytest.SotW} {
+		r := record(b.T, connect(b.T, b.down[n].addr, b.creds), fmt.Sprint("canary ", dialect), dialect, everything()...)
+		r.sotw = r.sotw || b.setup.dialect == relaytest.SotW
+		b.gate.canaries = append(b.gate.canaries, r)
+		b.all = append(b.all, r)
+	}
+}
+
 // wait lets the fault last.
 func (b *bed) wait(d time.Duration) { time.Sleep(d) }
 
@@ -183,8 +207,13 @@ func (b *bed) wait(d time.Duration) { time.Sleep(d) }
 // took.
 func (b *bed) converge(when string, patience time.Duration) time.Duration {
 	b.Helper()
+	return b.holds(when, b.truth.state(), patience)
+}
+
+// holds waits until every client holds exactly a state, and returns how long that took.
+func (b *bed) holds(when string, state map[string]map[string]resource, patience time.Duration) time.Duration {
+	b.Helper()
 	begin := time.Now()
-	state := b.truth.state()
 	var behind []string
 	met := func() bool {
 		behind = nil
@@ -199,7 +228,7 @@ func (b *bed) converge(when string, patience time.Duration) time.Duration {
 		return len(behind) == 0
 	}
 	if !weirtest.Until(patience, met) {
-		b.Fatalf("%s clients do not hold after %v what the origin states:\n%s", when, patience, strings.Join(behind, "\n"))
+		b.Fatalf("%s clients do not hold after %v what they should:\n%s", when, patience, strings.Join(behind, "\n"))
 	}
 	return time.Since(begin)
 }
@@ -228,8 +257,21 @@ func (b *bed) finish() {
 func (b *bed) judge() {
 	b.Helper()
 	messages, streams := 0, 0
+	var canaries []*history
+	if b.gate != nil {
+		for _, r := range b.gate.canaries {
+			canaries = append(canaries, r.past())
+		}
+	}
 	for _, r := range append(b.all, b.late...) {
-		complaints, breaks := try(b.truth, b.since, r.past())
+		var complaints []string
+		breaks := 0
+		if !r.isCanary() { // which go back when a candidate is stopped
+			complaints, breaks = try(b.truth, b.since, r.past())
+		}
+		if b.gate != nil && !r.isCanary() {
+			complaints = append(complaints, b.gate.complaints(r.past(), canaries)...)
+		}
 		for _, c := range complaints {
 			b.Error(c)
 		}

@@ -47,7 +47,7 @@ func TestChaos(t *testing.T) {
 		atOnce = 3
 	}
 	only := os.Getenv("CHAOS_ONLY")
-	mine := slices.DeleteFunc(slices.Concat(acceptance, schedules, onDisk, machine), func(s schedule) bool { return !strings.Contains(s.name, only) })
+	mine := slices.DeleteFunc(slices.Concat(acceptance, schedules, gated, onDisk, machine), func(s schedule) bool { return !strings.Contains(s.name, only) })
 	fmt.Printf("chaos: seed %d, %d schedules, %v\n", drawn, len(mine), length)
 	deadline := time.Now().Add(length)
 	var next atomic.Int64

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -321,7 +322,26 @@ func (r *recorder) known(typeURL string) map[string]string {
 	return versions
 }
 
-func (r *recorder) node() *core.Node { return relaytest.Node(r.name, "chaos") }
+// isCanary reports whether weir tries changes on it, if it has a gate.
+func (r *recorder) isCanary() bool { return strings.HasPrefix(r.name, "canary ") }
+
+func (r *recorder) node() *core.Node {
+	if r.isCanary() {
+		return relaytest.Node(r.name, "canary")
+	}
+	return relaytest.Node(r.name, "chaos")
+}
+
+// holds is a copy of what it holds.
+func (r *recorder) holds() holding {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h := holding{}
+	for typeURL, set := range r.held {
+		h[typeURL] = maps.Clone(set)
+	}
+	return h
+}
 
 // open opens a stream, waiting for the connection.
 func (r *recorder) open(ctx context.Context) (adsStream, error) {

@@ -131,6 +131,25 @@ func (t *truth) recount() {
 	}
 }
 
+// last is the position of the last fact.
+func (t *truth) last() uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.seq
+}
+
+// at is when a content was stated first; zero: it was not.
+func (t *truth) at(typeURL, name string, body uint64) (at time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, f := range t.facts[typeURL][name] {
+		if f.body == body {
+			return f.at
+		}
+	}
+	return at
+}
+
 // isTorn reports whether the origin itself may have torn a cluster from its routes.
 func (t *truth) isTorn(cluster string) bool {
 	t.mu.Lock()
