@@ -31,6 +31,11 @@ func (o *Origin) Frozen() (since time.Time, is bool) {
 
 // Unfreeze lets clients go on. False: it was not frozen.
 func (o *Origin) Unfreeze() bool {
+	if o.frozen.Load() != nil {
+		for _, g := range o.groupList() {
+			g.gathering.all() // it waits, with what came before it
+		}
+	}
 	if o.frozen.Swap(nil) == nil {
 		return false
 	}

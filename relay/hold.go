@@ -80,8 +80,11 @@ func (o *Origin) Hold(now time.Time, group string, at *State) (done Held) {
 
 // Free ends that a group is held. The origin states the differences, as when a freeze ends. False:
 // it was not held. A tier (tier.go) stays where it is held: it is for the canary gate to give it
-// something else. It locks the origin, and the types of the group.
+// something else. It locks the origin, and the queue and the types of the group.
 func (o *Origin) Free(group string) bool {
+	if g := o.GroupOf(group); g != nil {
+		g.gathering.all() // it waits, with what came before it
+	}
 	o.mu.Lock()
 	_, was := o.holds[group]
 	if _, tier := CutTier(group); tier != Newest && o.Canaries() {
