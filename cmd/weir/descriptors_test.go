@@ -61,7 +61,7 @@ func TestTypesNeedNoCode(t *testing.T) {
 	if code != 0 || !strings.Contains(out, "color: red") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
-	if _, body := w.get("/resources?body=true&type=" + widgetURL + "&name=w1"); !strings.Contains(body, `"color"`) {
+	if _, body := w.get("/resources?bodies=true&type=" + widgetURL + "&name=w1"); !strings.Contains(body, `"color"`) {
 		t.Errorf("the admin page shows the fields: %s", body)
 	}
 

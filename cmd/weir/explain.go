@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -59,18 +60,15 @@ requests, answers, and what became of them.`,
 		ValidArgsFunction: completeExplain,
 	}
 	o.register(cmd)
+	o.registerAll(cmd)
 	outputFlag(cmd, &output)
 	cmd.Flags().BoolVar(&follow, "follow", false, "print what happens to the client from now on, as it happens")
 	cmd.RunE = action(func(cmd *cobra.Command, args []string) error {
-		if follow && (len(args) > 1 || output == "yaml") {
-			return usageError{errors.New("--follow takes NODE alone, and --output table or json")}
+		if follow && (len(args) > 1 || output == "yaml" || o.all != "") {
+			return usageError{errors.New("--follow takes NODE alone, --output table or json, and one replica by --admin")}
 		}
 		if follow {
 			return o.followClient(cmd.Context(), args[0], output == "json", cmd.OutOrStdout())
-		}
-		show, ok := map[string]func(io.Writer, []byte) error{"table": explainTable, "json": statusJSON, "yaml": statusYAML}[output]
-		if !ok {
-			return usageError{fmt.Errorf("--output %q is none of table, yaml, json", output)}
 		}
 		q := url.Values{}
 		for i, name := range []string{"node", "type", "name"} {
@@ -78,11 +76,14 @@ requests, answers, and what became of them.`,
 				q.Set(name, args[i])
 			}
 		}
-		var body json.RawMessage
-		if err := o.get(cmd.Context(), "/explain?"+q.Encode(), &body); err != nil {
-			return err
-		}
-		return show(cmd.OutOrStdout(), body)
+		return o.show(cmd.Context(), cmd.OutOrStdout(), output, lookup{
+			func(ctx context.Context, o *operator) ([]byte, error) {
+				var body json.RawMessage
+				err := o.get(ctx, "/explain?"+q.Encode(), &body)
+				return body, err
+			},
+			explainTables,
+		})
 	})
 	return cmd
 }
@@ -95,12 +96,36 @@ func completeExplain(_ *cobra.Command, args []string, _ string) ([]cobra.Complet
 	return config.ShortNames(), cobra.ShellCompDirectiveNoFileComp
 }
 
+// explainTables writes what one weir says, or with --all every replica, each under its address: a
+// client may have streams at several.
+func explainTables(w io.Writer, all []reply[[]byte]) error {
+	for i := range all {
+		a := &all[i]
+		if a.err != nil {
+			continue
+		}
+		if a.replica != "" {
+			between := "\n"
+			if i == 0 {
+				between = ""
+			}
+			if _, err := fmt.Fprintf(w, "%s%s\n", between, a.replica); err != nil {
+				return err
+			}
+		}
+		if err := explainTable(w, a.said); err != nil {
+			return err
+		}
+	}
+	return failures(w, all)
+}
+
 // explainTable writes the headline, and for each stream its own, the way that was walked, and what
 // is waited for.
 func explainTable(w io.Writer, body []byte) error {
 	var x explainAnswer
 	if err := json.Unmarshal(body, &x); err != nil {
-		return fmt.Errorf("what the admin port says is not understood: %w", err)
+		return notUnderstood(err)
 	}
 	now := time.Now()
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)

@@ -16,7 +16,7 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// TestViewsOfAllReplicas: status, clients and nacks show every replica behind a name in one view,
+// TestViewsOfAllReplicas: status, clients, nacks and explain show every replica behind a name in one view,
 // which says of what replica each line is. One that is down is a line, and makes the command fail.
 func TestViewsOfAllReplicas(t *testing.T) {
 	nameServer(t, map[string][]net.IP{
@@ -56,6 +56,13 @@ func TestViewsOfAllReplicas(t *testing.T) {
 		})
 	}
 	first, second, third := "127.0.0.1:"+port, "127.0.0.2:"+port, "127.0.0.3:"+port
+	code, stdout, _ := weir(t, "explain", "bad-2", "cds", "web", "--all", "dns:///two.test:"+port)
+	if none, rejected, _ := strings.Cut(stdout, "\n"+second+"\n"); code != exitOK || !strings.HasPrefix(none, first+"\nunknown: ") || !strings.HasPrefix(rejected, "rejected: ") {
+		t.Errorf("%d: it is not explained where the client is:\n%s", code, stdout)
+	}
+	if code, _, stderr := weir(t, "explain", "bad-2", "--follow", "--all", "dns:///two.test:"+port); code != exitUsage || !strings.Contains(stderr, "one replica") {
+		t.Errorf("--follow of several: %d, %q", code, stderr)
+	}
 	for _, row := range []struct {
 		line string
 		want []string // begins of lines of the table, with one space between cells
@@ -64,6 +71,7 @@ func TestViewsOfAllReplicas(t *testing.T) {
 		{"clients", []string{"REPLICA NODE CLUSTER", second + " bad-2 edge", first + " good-", first + " good-", third + ": dial tcp"}},
 		{"clients --limit 1", []string{"REPLICA NODE CLUSTER", second + " bad-2 edge", "and 2 more", third + ": dial tcp"}},
 		{"nacks", []string{"REPLICA LAST FIRST", second + " ", third + ": dial tcp"}},
+		{"explain nobody", []string{first + " ", "unknown: no stream", " ", second + " ", "unknown: no stream", third + ": dial tcp"}},
 	} {
 		args := strings.Fields(row.line)
 		code, stdout, stderr := weir(t, append(args, "--all", "dns:///three.test:"+port)...)
@@ -88,7 +96,7 @@ func TestViewsOfAllReplicas(t *testing.T) {
 			if err := read(stdout, &all); err != nil || code != exitFailed || len(all) != 3 {
 				t.Fatalf("%s: %s: %d, %v in\n%s", row.line, format, code, err, stdout)
 			}
-			key := map[string]string{"status": "overview", "clients": "clients", "nacks": "book"}[args[0]]
+			key := map[string]string{"status": "overview", "clients": "clients", "nacks": "book", "explain": "streams"}[args[0]]
 			for i, address := range []string{first, second, third} {
 				x := all[i]
 				if down := i == 2; x["replica"] != address || (x["error"] != nil) != down || (x[key] == nil) != down {

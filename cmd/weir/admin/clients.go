@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/downstream"
+	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // clientFilter is what a client has to be like to be listed. Empty fields admit all, and all that
@@ -101,10 +103,15 @@ func (f *clientFilter) admits(c *downstream.ClientStatus) bool {
 		}))
 }
 
+// isType reports whether a type is the one that is asked for, as v2 or v3 spells it; "" is any.
+func isType(asked, typeURL string) bool {
+	return asked == "" || asked == typeURL || metrics.ShortName(typeURL) == metrics.ShortName(asked) && xds.OtherSpelling(typeURL) == asked
+}
+
 // some reports whether something is so of the type that is asked for, or without one of any.
 func (f *clientFilter) some(c *downstream.ClientStatus, is func(*downstream.TypeStatus) bool) bool {
 	for i := range c.Types {
-		if (f.typeURL == "" || c.Types[i].TypeURL == f.typeURL) && is(&c.Types[i]) {
+		if isType(f.typeURL, c.Types[i].TypeURL) && is(&c.Types[i]) {
 			return true
 		}
 	}
@@ -120,7 +127,7 @@ func (f *clientFilter) served(c *downstream.ClientStatus) bool {
 	own := f.typeURL == ""
 	for i := range c.Types {
 		t := &c.Types[i]
-		if f.typeURL != "" && t.TypeURL != f.typeURL {
+		if !isType(f.typeURL, t.TypeURL) {
 			continue
 		}
 		own = own || len(t.Parts) == 0

@@ -115,6 +115,26 @@ func TestClientFilters(t *testing.T) {
 	}
 }
 
+// TestTypesAsVersion2: a type is the same for a client that spells it as v2 does, in each list.
+func TestTypesAsVersion2(t *testing.T) {
+	w := newWorld(t)
+	behind := downstream.TypeStatus{TypeURL: xds.EndpointTypeV2, UnsyncedSince: time.Now(), Nacks: 1, LastNack: downstream.Nack{Message: "no", At: time.Now()}}
+	w.clients = []downstream.ClientStatus{{Stream: 1, Origin: "mesh", Types: []downstream.TypeStatus{behind}}}
+	w.cfg.Rejections = func() []downstream.Rejection {
+		return []downstream.Rejection{{Origin: "mesh", TypeURL: xds.EndpointTypeV2, Message: "no"}}
+	}
+	for query, n := range map[string]int{"eds": 1, xds.EndpointType: 1, xds.EndpointTypeV2: 1, "cds": 0} {
+		if got := w.shown("?unsynced=1&origin=mesh&type=" + query); len(got) != n {
+			t.Errorf("of type %s: %v, want %d", query, got, n)
+		}
+		for path, part := range map[string]string{"/nacks?type=": `"nonce"`, "/nacks/book?type=": `"message": "no"`} {
+			if body := w.get(path + query).Body.String(); strings.Count(body, part) != n {
+				t.Errorf("%s%s: want %d in\n%s", path, query, n, body)
+			}
+		}
+	}
+}
+
 // pageClients is how many clients the page asks for at first (clients.js).
 const pageClients = 100
 

@@ -60,7 +60,7 @@ func (a *Admin) book(origin, typeURL string, most int) (all []rejection, more in
 	h := holders{admin: a, held: map[[3]string][]held{}}
 	for _, x := range a.cfg.Rejections() {
 		switch {
-		case origin != "" && x.Origin != origin, typeURL != "" && x.TypeURL != typeURL:
+		case origin != "" && x.Origin != origin, !isType(typeURL, x.TypeURL):
 		case len(all) == most:
 			more++
 		default:
@@ -135,7 +135,7 @@ func (a *Admin) nacks(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	for _, n := range a.clientNACKs() {
-		if (origin == "" || n.Origin == origin) && (typeURL == "" || n.TypeURL == typeURL) && !l.add(n) {
+		if (origin == "" || n.Origin == origin) && isType(typeURL, n.TypeURL) && !l.add(n) {
 			break
 		}
 	}
