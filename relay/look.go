@@ -23,6 +23,9 @@ type GroupView struct {
 	// ParameterSets is how many distinct parameter maps they have in use, the empty one not counted
 	// (RELAY-73).
 	ParameterSets int
+	// Tier is which one of its key it is. Tiered: the key has tiers.
+	Tier   Tier
+	Tiered bool
 
 	group *Group
 }
@@ -34,8 +37,18 @@ type LaneStatus struct{ Wanted, Open bool }
 func (o *Origin) Groups() []GroupView {
 	list := o.groupList()
 	views := make([]GroupView, len(list))
+	var tiered map[*Group]bool
+	for _, g := range list {
+		if g.newest == nil {
+			continue
+		}
+		if tiered == nil {
+			tiered = map[*Group]bool{}
+		}
+		tiered[g], tiered[g.newest] = true, true
+	}
 	for i, g := range list {
-		views[i] = GroupView{g.key, g.node, g.identity, g.dedicated, g.Clients(), g.paramSets.len(), g}
+		views[i] = GroupView{g.key, g.node, g.identity, g.dedicated, g.Clients(), g.paramSets.len(), g.tier, tiered[g], g}
 	}
 	return views
 }

@@ -131,8 +131,17 @@ func (t *tiers) Canaries(keys []string) map[string][]downstream.Member {
 
 // operateCanary does what an operator wants of the candidate of a group.
 func (p *process) operateCanary(ctx context.Context, origin, group string, act gate.Act, by string) (said string, err error) {
-	key, _ := relay.CutTier(group)
-	return p.canaries.Operate(ctx, origin, key, act, by)
+	if part := p.table.Origin(origin); part != nil && group != "" {
+		key, _ := relay.CutTier(group)
+		found := thatBegin(part.TierKeys(), key)
+		if len(found) > 1 {
+			return "", tooShort(origin, group, len(found))
+		}
+		if group = key; len(found) == 1 {
+			group = found[0]
+		}
+	}
+	return p.canaries.Operate(ctx, origin, group, act, by)
 }
 
 // holdTiers holds the tiers of all origins at what was restored of them, before anybody is served.

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-xds/weir/cmd/weir/config"
+	"github.com/weir-xds/weir/relay"
 )
 
 // changeList is what a running weir says of changes: the part that is shown as a table.
@@ -96,6 +97,12 @@ func historyCommand() *cobra.Command {
 // shownKey is as much of a group's key as a table has.
 const shownKey = 8
 
+// shownGroup is a key as a table has it: its beginning, and the tier (origins[].canary).
+func shownGroup(key string) string {
+	of, tier := relay.CutTier(key)
+	return tier.Of(of[:min(shownKey, len(of))])
+}
+
 func changesTable(w io.Writer, body []byte) error {
 	var all changeList
 	if err := json.Unmarshal(body, &all); err != nil {
@@ -107,7 +114,7 @@ func changesTable(w io.Writer, body []byte) error {
 	row(tw, "AGO", "GROUP", "TYPE", "NAME", "CHANGE", "VERSION", "WAS", "FROM")
 	for i := range all.Changes {
 		x := &all.Changes[i]
-		row(tw, ago(now, x.At), x.Group[:min(shownKey, len(x.Group))], x.Type, x.Name, x.Change,
+		row(tw, ago(now, x.At), shownGroup(x.Group), x.Type, x.Name, x.Change,
 			cmp.Or(x.OriginVersion, x.Version), cmp.Or(x.WasOrigin, x.WasVersion), x.Source)
 	}
 	if err := tw.Flush(); err != nil {

@@ -222,11 +222,11 @@ func (p *process) picture() metrics.Picture {
 			for _, d := range groups[i][j].Differing {
 				op.Differing[d.Field]++
 			}
+			if _, tier := relay.CutTier(groups[i][j].Key); tier != relay.Newest {
+				continue // it asks the newest for what that has
+			}
 			for k := range groups[i][j].Types {
 				t := typePicture(&groups[i][j].Types[k])
-				if _, tier := relay.CutTier(groups[i][j].Key); tier != relay.Newest {
-					t.Subscriptions = 0 // the origin is not asked for them
-				}
 				op.Types = append(op.Types, t)
 			}
 		}

@@ -52,7 +52,7 @@ func statesTable(w io.Writer, body []byte) error {
 		if !x.Good.IsZero() {
 			good = ago(now, x.Good)
 		}
-		row(tw, x.Group[:min(shownKey, len(x.Group))], x.ID[:min(shownID, len(x.ID))], strconv.FormatUint(x.Revision, 10),
+		row(tw, shownGroup(x.Group), x.ID[:min(shownID, len(x.ID))], strconv.FormatUint(x.Revision, 10),
 			ago(now, x.At), x.changes(), good, word(x.Present, "now", ""), word(x.Whole, "yes", "no"))
 	}
 	return cmp.Or(tw.Flush(), listEnd(w, all.Kept.Off, all.Truncated))

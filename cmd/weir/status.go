@@ -15,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/weir-xds/weir/cmd/weir/admin"
+	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/cmd/weir/snapshot"
 )
 
@@ -57,7 +58,10 @@ type groupLine struct {
 	Cluster string `json:"node_cluster"`
 	// Identity is that of all its clients, where group_by has it.
 	Identity string `json:"identity"`
+	// Tier is which of the groups of one key it is; "": there are no others.
+	Tier     string `json:"tier"`
 	Clients  int    `json:"clients"`
+	canaries int    // of the clients
 	// Dedicated: the group is one client stream's alone, and not listed.
 	Dedicated bool `json:"dedicated"`
 	// ParameterSets is the number of parameter maps in use.
@@ -262,15 +266,42 @@ func lastError(now time.Time, o *admin.Origin) string {
 	return text
 }
 
+// asOne makes one line of the tiers of a group: clients are theirs, and all else is that of the
+// newest, which has what the origin says.
+func asOne(groups []groupLine) (lines []groupLine) {
+	clients, canaries := map[[2]string]int{}, map[[2]string]int{}
+	for i := range groups {
+		g := &groups[i]
+		key, tier := relay.CutTier(g.Key)
+		of := [2]string{g.Origin, key}
+		if tier == relay.Newest {
+			lines = append(lines, *g)
+		}
+		if clients[of] += g.Clients; tier == relay.Canary {
+			canaries[of] += g.Clients
+		}
+	}
+	for i := range lines {
+		of := [2]string{lines[i].Origin, lines[i].Key}
+		lines[i].Clients, lines[i].canaries = clients[of], canaries[of]
+	}
+	return lines
+}
+
 // groups lists the groups that clients share, with identities and parameter sets if there are any.
 func (s *standing) groups(w io.Writer) {
 	s.Groups.Groups = slices.DeleteFunc(s.Groups.Groups, func(g groupLine) bool { return g.Dedicated })
+	tiers := slices.ContainsFunc(s.Groups.Groups, func(g groupLine) bool { return g.Tier != "" })
+	s.Groups.Groups = asOne(s.Groups.Groups)
 	if len(s.Groups.Groups) == 0 {
 		return
 	}
 	params := slices.ContainsFunc(s.Groups.Groups, func(g groupLine) bool { return g.ParameterSets > 0 })
 	_, _ = fmt.Fprintln(w)
 	head := []any{"GROUP", "ORIGIN", "CLUSTER", "CLIENTS", "RESOURCES", "STALE", "WAITING"}
+	if tiers {
+		head = append(head, "CANARIES")
+	}
 	identities := slices.ContainsFunc(s.Groups.Groups, func(g groupLine) bool { return g.Identity != "" })
 	if identities {
 		head = append(head, "IDENTITY")
@@ -290,6 +321,9 @@ func (s *standing) groups(w io.Writer) {
 			resources, stale, waiting = resources+t.Resources, stale+t.Stale, waiting+t.Waiting
 		}
 		cells := []any{g.NodeID, g.Origin, g.Cluster, g.Clients, resources, stale, waiting}
+		if tiers {
+			cells = append(cells, g.canaries)
+		}
 		if identities {
 			cells = append(cells, g.Identity)
 		}

@@ -154,6 +154,12 @@ func TestCanary(t *testing.T) {
 			{80, differs(80), "", Nothing, Settling, 82.5},
 			{82.5, differs(80), "c", Begin, Baking, 142.5},
 		}},
+		{"rejected, and what that moves settles: it is stopped all the while", trying, []step{
+			begun,
+			{65, with(bakes(1, 1), func(s *Seen) { s.Rejected = true }), "", Stop, Stopped, 65},
+			{65, differs(65), "", Nothing, Stopped, 67.5},
+			{67.5, differs(65), "b", Nothing, Stopped, 0},
+		}},
 		{"rejected, and canaries stay until the origin goes back", stay, []step{
 			begun,
 			{9, with(bakes(1, 1), func(s *Seen) { s.Rejected = true }), "", Stop, Stopped, 9},

@@ -89,7 +89,9 @@ func (c Canary) between(t Trial, s Seen, now time.Time) (Trial, Decision) {
 	if t.knows(s) {
 		return t, Decision{Do: onlyIf(s.Apart && (t.Phase != Stopped || !c.Stay), Return)}
 	}
-	t = t.to(Settling, now)
+	if t.Phase != Stopped || t.Captured { // just now it was stopped, and stays so if nothing is newer
+		t = t.to(Settling, now)
+	}
 	last := later(s.Changed, t.Resumed)
 	if last.IsZero() {
 		last = t.Since

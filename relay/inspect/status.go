@@ -10,6 +10,7 @@ import (
 type GroupStatus struct {
 	Origin    string
 	Key       string
+	Tier      string       // of the groups of one key, if the origin has canaries; else ""
 	Dedicated bool         // of one client stream (RELAY-29)
 	Node      *corev3.Node // presented upstream; must not be changed
 	Identity  string       // of all its clients, where the key has it; else ""
@@ -32,6 +33,9 @@ func Status(o *relay.Origin) []GroupStatus {
 		gs := GroupStatus{
 			Origin: o.Name(), Key: g.Key, Dedicated: g.Dedicated, Node: g.Node, Identity: g.Identity, Clients: g.Clients,
 			ParameterSets: g.ParameterSets, Differing: g.Differing(), Lanes: g.Lanes(),
+		}
+		if g.Tiered {
+			gs.Tier = g.Tier.String()
 		}
 		for v := range g.Types() {
 			gs.add(v)

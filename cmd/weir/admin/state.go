@@ -139,6 +139,9 @@ type File struct {
 type group struct {
 	Origin string `json:"origin"`
 	Key    string `json:"key"`
+	// Tier is which of the three groups of one key it is, if the origin has canaries: newest has no
+	// clients, and what the origin says; canary and rest have what their clients are given.
+	Tier string `json:"tier,omitempty"`
 	// Dedicated: of one client stream, whose own node is presented (RELAY-29).
 	Dedicated bool `json:"dedicated"`
 	// What is presented upstream. Only lists have Node, which is the whole node.
@@ -180,7 +183,7 @@ type lane struct {
 
 func groupOf(s *inspect.GroupStatus, full bool) group {
 	return group{
-		Origin: s.Origin, Key: s.Key, Dedicated: s.Dedicated, NodeID: s.Node.GetId(), Cluster: s.Node.GetCluster(),
+		Origin: s.Origin, Key: s.Key, Tier: s.Tier, Dedicated: s.Dedicated, NodeID: s.Node.GetId(), Cluster: s.Node.GetCluster(),
 		Identity: s.Identity, Clients: s.Clients, ParameterSets: s.ParameterSets, Revision: s.Revision, MembersDiffer: differing(s.Differing),
 		Main: lane(s.Lanes[0]), Side: lane(s.Lanes[1]), Types: typesOf(s, full),
 	}
@@ -220,20 +223,27 @@ func (o *Origin) late(now time.Time, groups []inspect.GroupStatus) {
 }
 
 // Sum adds up what the groups hold, and collects their types in quarantine, and those that the
-// origin is slow with.
+// origin is slow with. With canaries, the tiers of a group are one, which holds what the newest
+// does; but each has its own views.
 func (o *Origin) Sum(groups []inspect.GroupStatus) {
 	if len(o.Questions) > 0 {
 		o.late(time.Now(), groups)
 	}
+	differing := map[string]bool{}
 	for i := range groups {
-		if _, tier := relay.CutTier(groups[i].Key); tier == relay.Newest {
-			o.Groups++ // with canaries, each has its tiers
-		}
-		o.ParameterSets += groups[i].ParameterSets
+		of, tier := relay.CutTier(groups[i].Key)
 		o.Revisions += groups[i].Revision
-		if len(groups[i].Differing) > 0 {
-			o.Differing++
+		for j := range groups[i].Types {
+			o.Views += groups[i].Types[j].Views
 		}
+		if len(groups[i].Differing) > 0 {
+			differing[of] = true
+		}
+		if tier != relay.Newest {
+			continue
+		}
+		o.Groups++
+		o.ParameterSets += groups[i].ParameterSets
 		if groups[i].Dedicated {
 			o.Dedicated++
 		}
@@ -248,7 +258,6 @@ func (o *Origin) Sum(groups []inspect.GroupStatus) {
 		}
 		for j := range groups[i].Types {
 			t := &groups[i].Types[j]
-			o.Views += t.Views
 			o.Resources += t.Bodies
 			o.Bytes += t.Bytes - t.Shared
 			o.Stale += t.Stale
@@ -259,6 +268,7 @@ func (o *Origin) Sum(groups []inspect.GroupStatus) {
 			}
 		}
 	}
+	o.Differing = len(differing)
 }
 
 // clientNACK is the last NACK of one type by one client stream.

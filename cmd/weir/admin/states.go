@@ -44,13 +44,16 @@ func (a *Admin) states(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	o, group := a.cfg.Table.Origin(values.Get("origin")), values.Get("group")
-	groups := o.Groups()
+	groups := slices.DeleteFunc(o.Groups(), func(g relay.GroupView) bool { return g.Tiered && g.Tier == relay.Newest }) // no client has its states
 	if group != "" {
 		if group, _, err = keyMeant(group, o.Name(), []*relay.Origin{o}); err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		groups = slices.DeleteFunc(groups, func(g relay.GroupView) bool { return g.Key != group })
+		groups = slices.DeleteFunc(groups, func(g relay.GroupView) bool {
+			of, _ := relay.CutTier(g.Key)
+			return g.Key != group && of != group
+		})
 		if len(groups) == 0 {
 			http.Error(w, fmt.Sprintf("origin %s has no group %s now; /groups?origin=%s lists them", o.Name(), group, o.Name()), http.StatusNotFound)
 			return
