@@ -89,10 +89,11 @@ func (c Canary) between(t Trial, s Seen, now time.Time) (Trial, Decision) {
 	if t.knows(s) {
 		return t, Decision{Do: onlyIf(s.Apart && (t.Phase != Stopped || !c.Stay), Return)}
 	}
-	if t.Phase != Stopped || t.Captured { // just now it was stopped, and stays so if nothing is newer
+	last := later(s.Changed, t.Resumed)
+	// What was stopped just now stays so if nothing is newer.
+	if t.Phase != Stopped || t.Captured || last.After(t.Since) {
 		t = t.to(Settling, now)
 	}
-	last := later(s.Changed, t.Resumed)
 	if last.IsZero() {
 		last = t.Since
 	}
