@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/weir-xds/weir/relay/xds"
@@ -131,6 +132,20 @@ func (o *aliasIndex) list(h *aliasGroup) {
 	}
 }
 
+// listAll updates the aliases of all resources. What an alias stood for last, as the origin has it,
+// is kept where the resource lists it still (unbinds).
+func (n *namedTable) listAll() {
+	was := maps.Clone(n.other.lister)
+	for _, h := range n.other.held {
+		n.other.list(h)
+	}
+	for alias, name := range was {
+		if h := n.other.held[name]; h != nil && slices.Contains(h.aliases, alias) {
+			n.other.lister[alias] = name
+		}
+	}
+}
+
 // share fills a new entry with what is already held of the resource that goes by its name, so a
 // client that subscribes to another name of it is served at once (ALIAS-3). The name is asked
 // upstream nevertheless, and the origin's answer corrects the entry.
@@ -140,7 +155,10 @@ func (n *namedTable) share(e *entry) {
 	if h == nil {
 		h = o.held[o.lister[e.name]]
 	}
-	if h == nil {
+	if v := n.shard.stateBody(e.name); v != nil { // the group is held, and the alias may have moved
+		h = o.held[v.Name]
+	}
+	if h == nil || n.shard.heldAbsent(e.name) {
 		return
 	}
 	for _, x := range slices.Clone(h.entries) {
@@ -168,7 +186,7 @@ func (n *namedTable) spread(a *Applied, body *xds.Variant, gen uint32) {
 		listed[e] = true
 	}
 	for _, alias := range body.Aliases {
-		if e := n.entries[xds.NameKey(alias)]; e != nil && !e.ownName() {
+		if e := n.entries[xds.NameKey(alias)]; e != nil && !e.ownName() && !n.bound(e, body) {
 			listed[e] = true
 		}
 	}
@@ -288,7 +306,7 @@ func (n *namedTable) notice(a *Applied, r *xds.Resource, gen uint32) bool {
 		if !e.askedOn(gen) {
 			continue
 		}
-		if len(e.variants) > 0 && n.freezes().Changes() {
+		if len(e.variants) > 0 && n.freezes().Removals() {
 			n.markFrozen(xds.Identity{Name: e.name, Constraints: r.Constraints.Key()}, xds.Digest{})
 			a.Waiting++
 			continue

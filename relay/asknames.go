@@ -198,7 +198,7 @@ func (n *namedTable) lookAll(a *Ask, gen uint32, now time.Time, all bool) {
 		}
 		for _, e := range n.entries {
 			for _, v := range e.variants {
-				if !n.guard.holdsAny(&e.held) && !add(v) {
+				if !n.guard.holdsAny(&e.held) && !n.unbinds(v) && !add(v) {
 					return
 				}
 			}

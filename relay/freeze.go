@@ -150,6 +150,17 @@ func (s *shard) mark(x frozenResource, d xds.Digest) {
 	}
 }
 
+// unmark notes that the origin has what the table has.
+func (s *shard) unmark(x frozenResource) {
+	if len(s.frozen) == 0 {
+		return
+	}
+	if _, waited := s.frozen[x]; waited {
+		delete(s.frozen, x)
+		s.frozenAt = s.now
+	}
+}
+
 // countFrozen is how many of those kept wait because the origin is frozen.
 func (c *scope) countFrozen(kept map[xds.Identity]bool) int {
 	if len(kept) > 0 && c.freezes().Removals() {
@@ -167,25 +178,17 @@ func (n *namedTable) stays(body *xds.Variant, held []*xds.Variant, gen uint32) (
 	for _, alias := range body.Aliases {
 		n.guard.cancel(xds.Identity{Name: xds.NameKey(alias), Constraints: body.Constraints.Key()})
 	}
-	taken = n.passes(body, held)
-	for _, alias := range body.Aliases {
-		e := n.entries[xds.NameKey(alias)]
-		if taken && e != nil && len(e.variants) > 0 && !e.ownName() && e.variants[0].Name != body.Name && n.freezes().Changes() {
-			n.markFrozen(xds.Identity{Name: body.Name, Constraints: body.Constraints.Key()}, body.Digest)
-			taken = false
-		}
-	}
-	if taken {
-		return true
+	if n.passes(body, held) {
+		return len(body.Aliases) == 0 || !n.binds(body, gen)
 	}
 	for _, e := range n.holders(body.Name) {
-		switch {
-		case !e.askedOn(gen):
-		case len(e.variants) > 0:
-			e.onSeen(gen)
-			n.touch(e, false)
-		case n.shard.heldAbsent(e.name): // so clients are told
-			n.touch(e, true)
+		if len(e.variants) > 0 || n.shard.heldAbsent(e.name) { // so clients are told
+			n.answerBound(e, gen)
+		}
+	}
+	for _, alias := range body.Aliases {
+		if e := n.entries[xds.NameKey(alias)]; e != nil && e.name != body.Name {
+			n.answerBound(e, gen)
 		}
 	}
 	return false
@@ -196,17 +199,15 @@ func (c *scope) passes(body *xds.Variant, held []*xds.Variant) bool {
 	id := xds.Identity{Name: body.Name, Constraints: body.Constraints.Key()}
 	if waits := c.freezes(); waits.Changes() && !c.shard.passesUncached(body) {
 		old := find(held, id.Constraints)
-		if waits.Body(c.selector != "" || len(held) > 0 || c.shard.heldAbsent(body.Name), old != nil && old.Digest == body.Digest) {
+		if old == nil && len(held) == 0 && c.selector == "" { // asked for by an alias, it was known by none of its names
+			old = c.shard.stateBody(body.Name)
+		}
+		if waits.Body(c.selector != "" || len(held) > 0 || old != nil || c.shard.heldAbsent(body.Name), old != nil && old.Digest == body.Digest) {
 			c.markFrozen(id, body.Digest)
 			return false
 		}
 	}
-	if x := (frozenResource{c.selector, id}); len(c.shard.frozen) > 0 { // the origin may have gone back
-		if _, waited := c.shard.frozen[x]; waited {
-			delete(c.shard.frozen, x)
-			c.shard.frozenAt = c.shard.now
-		}
-	}
+	c.shard.unmark(frozenResource{c.selector, id}) // the origin may have gone back
 	return true
 }
 
@@ -219,6 +220,18 @@ func (s *shard) heldAbsent(name string) bool {
 	}
 	v, known := h.state.body(s.typeURL, s.params, name)
 	return known && v == nil
+}
+
+// stateBody is the body that the group is held at, of a name that nobody had asked for; nil: none.
+func (s *shard) stateBody(name string) *xds.Variant {
+	h := s.group.hold.Load()
+	if h == nil {
+		return nil
+	}
+	if v, _ := h.state.body(s.typeURL, s.params, name); v != nil && !v.Expired(s.now) {
+		return v
+	}
+	return nil
 }
 
 // heldOut is heldAbsent for a member. It looks through all of the set.

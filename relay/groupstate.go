@@ -83,10 +83,11 @@ func (t *TypeAt) byName() map[string]*xds.Variant {
 		}
 	}
 	for i := range t.Names {
-		if x := &t.Names[i]; !x.Unknown {
+		if x := &t.Names[i]; !x.Unknown && !x.byAlias() {
 			all[x.Name] = x.Variant
 		}
 	}
+	t.resolveAliases(all)
 	return all
 }
 

@@ -161,18 +161,6 @@ func (g *Group) Waiting() (n int, last time.Time) {
 	return n, last
 }
 
-// stateBody is the body that the group is held at, of a name that nobody had asked for; nil: none.
-func (s *shard) stateBody(name string) *xds.Variant {
-	h := s.group.hold.Load()
-	if h == nil {
-		return nil
-	}
-	if v, _ := h.state.body(s.typeURL, s.params, name); v != nil && !v.Expired(s.now) {
-		return v
-	}
-	return nil
-}
-
 // fill gives a set that nobody had asked for the members of the state that the group is held at.
 func (t *set) fill() {
 	s := t.shard
@@ -303,8 +291,9 @@ func (t *set) become(m *member, v *xds.Variant, done *Held) {
 func (n *namedTable) serve(bodies map[string]*xds.Variant, done *Held) {
 	s := n.shard
 	gone := map[uint32][]*entry{} // by the generation of the stream
-	for name, e := range n.entries {
-		v, known := bodies[name]
+	marked := map[string]bool{}
+	for _, e := range n.entries {
+		v, known := n.was(e, bodies)
 		switch {
 		case !known:
 			done.Unknown++
@@ -314,9 +303,10 @@ func (n *namedTable) serve(bodies map[string]*xds.Variant, done *Held) {
 		}
 		done.Changed++
 		s.errorsCut = s.errorsCut || e.nameError != nil
-		s.markLeft("", e.variants, v)
+		n.markLeft(e, v, marked)
 		n.guard.cancelAll(e.variants)
 		if n.empty(e); v == nil {
+			e.onNamed()
 			gen := e.asked()
 			if !n.isAsked(e) {
 				gen = 0
@@ -328,15 +318,34 @@ func (n *namedTable) serve(bodies map[string]*xds.Variant, done *Held) {
 		s.constrained = s.constrained || v.Constraints != nil
 		n.touch(e, false)
 	}
-	for _, h := range n.other.held {
-		n.other.list(h)
-	}
+	n.listAll()
 	s.unshareTouched(n.offerTouched(s.rev, 0)...)
 	for gen, es := range gone {
 		for _, e := range es {
 			n.touch(e, true)
 		}
 		s.unshareTouched(n.offerTouched(s.rev, gen)...)
+	}
+}
+
+// markLeft is markLeft of the shard for an entry that becomes v. A resource is marked once, by
+// whichever of its names it is had: marked has those that were. An alias that comes to stand for
+// another resource, or for none, is marked by its own name.
+func (n *namedTable) markLeft(e *entry, v *xds.Variant, marked map[string]bool) {
+	has := e.name
+	if len(e.variants) > 0 {
+		has = e.variants[0].Name
+	}
+	becomes := has
+	if v != nil {
+		becomes = v.Name
+	}
+	switch {
+	case has != becomes || has != e.name && v == nil:
+		n.shard.markBound(e, v)
+	case !marked[has]:
+		marked[has] = true
+		n.shard.markLeft("", e.variants, v)
 	}
 }
 

@@ -51,26 +51,32 @@ func (m *model) stepGuard() {
 	}
 }
 
+// frozenBody is what frozenState has of a resource, or of a name that may be an alias of another.
+type frozenBody struct {
+	resource string
+	digest   xds.Digest
+}
+
 // frozenState is what clients are to keep of a type while the origin is frozen: the members of sets
 // that are complete and the bodies had by name.
-func (m *model) frozenState(ty string) map[string]xds.Digest {
+func (m *model) frozenState(ty string) map[string]frozenBody {
 	sh := m.group.plain(ty)
 	if sh == nil || !m.group.kept() {
 		return nil
 	}
-	state := map[string]xds.Digest{}
+	state := map[string]frozenBody{}
 	sh.sets(func(t *set) {
 		if !t.firm {
 			return
 		}
-		state[t.selector+" is complete"] = xds.Digest{}
+		state[t.selector+" is complete"] = frozenBody{}
 		for x := range t.members.all() {
-			state[t.selector+" "+x.name] = x.variants[0].Digest
+			state[t.selector+" "+x.name] = frozenBody{x.name, x.variants[0].Digest}
 		}
 	})
 	for name, e := range sh.named.entries {
 		if len(e.variants) > 0 {
-			state[name] = e.variants[0].Digest
+			state[name] = frozenBody{e.variants[0].Name, e.variants[0].Digest}
 		}
 	}
 	return state
@@ -78,12 +84,13 @@ func (m *model) frozenState(ty string) map[string]xds.Digest {
 
 // judgeFrozen: of what clients have nothing changes and nothing goes, and nothing joins a complete
 // set; of endpoints the content may.
-func (m *model) judgeFrozen(ty string, before map[string]xds.Digest, u *xds.Update) {
+func (m *model) judgeFrozen(ty string, before map[string]frozenBody, u *xds.Update) {
 	now := m.frozenState(ty)
 	left := m.leftUncached(ty, u)
-	for name, d := range before {
-		if at, still := now[name]; !still && !left(name) || still && at != d && ty != xds.EndpointType && !m.uncachedPasses(name, u) {
-			m.t.Fatalf("step %d: %s of %s was %v before %+v, and is %v (%v)\n%s", m.at, name, shortType(ty), d, u, at, still, m.tail())
+	for name, was := range before {
+		at, still := now[name]
+		if !still && !left(name, was) || still && at != was && ty != xds.EndpointType && !m.uncachedPasses(was.resource, u) {
+			m.t.Fatalf("step %d: %s of %s was %v before %+v, and is %v (%v)\n%s", m.at, name, shortType(ty), was, u, at, still, m.tail())
 		}
 	}
 	sh := m.group.plain(ty)
@@ -103,28 +110,31 @@ func (m *model) judgeFrozen(ty string, before map[string]xds.Digest, u *xds.Upda
 }
 
 // leftUncached tells of what frozenState has whether it may go all the same: what must not be
-// cached goes at once if nobody wants it, and a set that has come to list such a member goes as a
-// whole (RELAY-9).
-func (m *model) leftUncached(ty string, u *xds.Update) func(key string) bool {
+// cached goes at once if nobody wants it, by whichever of its names it was had, and a set that has
+// come to list such a member goes as a whole (RELAY-9).
+func (m *model) leftUncached(ty string, u *xds.Update) func(key string, was frozenBody) bool {
 	uncached, wanted := map[string]bool{}, map[string]bool{}
 	for i := range u.Resources {
-		if u.Resources[i].DoNotCache {
-			uncached[u.Resources[i].Name] = true
+		if r := &u.Resources[i]; r.DoNotCache {
+			uncached[r.Name] = true
+			for _, alias := range r.Aliases {
+				uncached[alias] = uncached[alias] || ty == xds.EndpointType // which changes
+			}
 		}
 	}
 	if sh := m.group.plain(ty); sh != nil {
 		sh.sets(func(t *set) { wanted[t.selector] = t.clients > 0 })
 	}
-	return func(key string) bool {
+	return func(key string, was frozenBody) bool {
 		selector, _, ofSet := strings.Cut(key, " ")
-		return uncached[key] || ofSet && len(uncached) > 0 && !wanted[selector]
+		return !ofSet && (uncached[key] || uncached[was.resource]) || ofSet && len(uncached) > 0 && !wanted[selector]
 	}
 }
 
-// uncachedPasses reports whether a response has a body that must not be cached, and a hold lets it
-// pass, as no state may have it.
-func (m *model) uncachedPasses(key string, u *xds.Update) bool {
+// uncachedPasses reports whether a response has a body of a resource that must not be cached, and a
+// hold lets it pass, as no state may have it.
+func (m *model) uncachedPasses(resource string, u *xds.Update) bool {
 	return m.holds.at != nil && slices.ContainsFunc(u.Resources, func(r xds.Resource) bool {
-		return r.DoNotCache && (key == r.Name || strings.HasSuffix(key, " "+r.Name))
+		return r.DoNotCache && resource == r.Name
 	})
 }

@@ -184,11 +184,14 @@ func (m *model) judgeSwap(ty string, before bodies) {
 	if at, _ := m.holds.at.of(ty, sh.params); at != nil {
 		sh.sets(func(t *set) { m.wantSet(want, t, at.set(t.selector)) })
 		for _, e := range sh.named.entries {
-			if v, known := m.stateOf(ty, e.name); known {
+			if m.aliasHoldings() {
+				want.put(e.name, m.aliasedIn(at, e, before[e.name], now[e.name]))
+			} else if v, known := m.stateOf(ty, e.name); known {
 				want.put(e.name, v)
 			}
 		}
 	}
+	m.judgeOneForm(ty)
 	for _, key := range slices.Sorted(maps.Keys(union(union(before, want), now))) {
 		was, is, v := before[key], now[key], want[key]
 		switch {
@@ -198,6 +201,66 @@ func (m *model) judgeSwap(ty string, before bodies) {
 		default:
 			m.t.Fatalf("step %d: %s of %s is %s, was %s before, and in the state it is %s\n%s", m.at, key, shortType(ty), m.bodyText(is), m.bodyText(was),
 				m.bodyText(v), m.tail())
+		}
+	}
+}
+
+// aliasedIn is what a name is to be by a state in which resources have aliases: what it was, or one
+// of what it may be if the state does not say that. What a body does not list any more is not
+// known: it may be what lists it, and nothing if that is not known either.
+func (m *model) aliasedIn(at *TypeAt, e *entry, was, is *xds.Variant) *xds.Variant {
+	i := slices.IndexFunc(at.Names, func(x NameAt) bool { return x.Name == e.name && !x.Unknown && !x.Late })
+	if i >= 0 {
+		v := at.Names[i].Variant
+		// of a name that nobody asked for at the time the history says what was known last
+		agreed := v == nil || !slices.ContainsFunc(at.Names, func(x NameAt) bool { return !x.Unknown && x.Name == v.Name && !sameBody(x.Variant, v) })
+		if v == nil || v.ListsAs(e.name) && agreed && (is != nil || !m.hasOther(v)) {
+			return v
+		}
+	}
+	all := []*xds.Variant{nil, was}
+	for _, x := range at.Names {
+		all = append(all, x.Variant)
+	}
+	for _, x := range at.Sets {
+		all = append(all, x.Members...)
+	}
+	for _, v := range all {
+		if sameBody(v, is) && (v == nil || sameBody(v, was) || v.ListsAs(e.name)) {
+			return v
+		}
+	}
+	return was
+}
+
+// hasOther reports whether the table has another body of a resource by name, which is to stay as it
+// is of endpoints that change at once, or must not be cached.
+func (m *model) hasOther(v *xds.Variant) bool {
+	if v == nil {
+		return false
+	}
+	x := m.group.plain(v.From.TypeURL).named.entry(v.Name)
+	return x != nil && x.chosen != nil && !sameBody(x.chosen, v) && (x.chosen.DoNotCache || v.From.TypeURL == xds.EndpointType)
+}
+
+// judgeOneForm: whatever a group is held at, the names of a resource have it in one form (ALIAS-3).
+func (m *model) judgeOneForm(ty string) {
+	sh := m.group.plain(ty)
+	if sh == nil || !m.aliasHoldings() {
+		return
+	}
+	forms := map[string]*entry{}
+	for _, e := range sh.named.entries {
+		switch {
+		case e.chosen == nil && e.wasStatedAbsent() && sh.named.other.held[e.name] != nil:
+			m.t.Fatalf("step %d: %s of %s does not exist by its own name, and does by another\n%s", m.at, e.name, shortType(ty), m.tail())
+		case e.chosen == nil:
+		case forms[e.chosen.Name] == nil:
+			forms[e.chosen.Name] = e
+		case !sameBody(forms[e.chosen.Name].chosen, e.chosen):
+			other := forms[e.chosen.Name]
+			m.t.Fatalf("step %d: %s of %s is %s by %s, and %s by %s\n%s", m.at, e.chosen.Name, shortType(ty), m.bodyText(e.chosen), e.name, m.bodyText(other.chosen),
+				other.name, m.tail())
 		}
 	}
 }

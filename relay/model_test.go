@@ -82,6 +82,9 @@ func (m *model) play() {
 		if err := m.table.Check(); err != nil {
 			t.Fatalf("step %d: %v\n%s", i, err, m.tail())
 		}
+		for _, ty := range m.types {
+			m.judgeOneForm(ty)
+		}
 		m.past.see(m.table)
 		if i%3 == 0 && !(m.has("held") && m.ttls()) { // what ended there is not always known as it was
 			if wrong := m.past.check(m.table, m.rnd, true); wrong != "" {

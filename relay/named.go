@@ -220,9 +220,11 @@ func (n *namedTable) newWant(name, spelt string) *entry {
 			e.onBorrowed()
 		}
 	}
-	if v := s.stateBody(e.name); v != nil && len(e.variants) == 0 {
+	if v := n.stateOf(e.name); v != nil && len(e.variants) == 0 {
 		s.nextRev() // the shard may be a new one, and its history goes on
-		n.hold(e, v)
+		if n.hold(e, v); e.also != nil {
+			n.other.list(e.also)
+		}
 		s.expiring.track(expiringKey{name: e.name}, e.variants)
 	}
 	if e.unconfirmed {
