@@ -31,6 +31,7 @@ type group struct {
 	stableID  string
 	shared    map[resource]bool // what the candidate and the state of the rest have alike
 	acked     map[uint64]bool   // streams of canaries that accepted the candidate
+	given     time.Time         // since when canaries have had what is tried; zero: since before the start
 	rejection *downstream.Refusal
 	checked   string // what the check said last
 	because   string // why the last candidate ended
@@ -84,7 +85,8 @@ func (x *group) see(o *Origin, members []downstream.Member) gate.Seen {
 	if x.candidate == nil && x.trial.Phase == gate.Stopped && s.Apart {
 		x.candidate = canaries // from before a restart
 	}
-	s.Differs = lacking > 0 || n > 0 || x.trial.Phase == gate.Baking && s.Apart
+	x.gates.listen(x.of, x.trial.Phase == gate.Baking || s.Apart && x.trial.Phase != gate.Stopped)
+	s.Differs = lacking > 0 || n > 0 || x.trial.Phase == gate.Baking || s.Apart
 	if x.trial.Phase != gate.Baking && (x.trial.Phase != gate.Paused || x.trial.Candidate == "") {
 		return s
 	}
@@ -126,7 +128,7 @@ func (x *group) judge(o *Origin, s *gate.Seen, members []downstream.Member) {
 // concerns reports whether a rejection is about the candidate: not if all that it names is what the
 // rest have as well. What a client asks for only since it has the candidate is in no state.
 func (x *group) concerns(o *Origin, r *downstream.Refusal) bool {
-	if r.At.Before(x.trial.Since) {
+	if r.At.Before(x.given) {
 		return false
 	}
 	if len(r.Names) == 0 || x.candidate == nil {
@@ -173,7 +175,7 @@ func (x *group) do(now time.Time, o *Origin, trial gate.Trial, d gate.Decision) 
 		hold(Rest, x.captured)
 		hold(Canaries, x.captured)
 	case gate.Begin:
-		x.begin(hold)
+		x.begin(now, o, hold)
 	case gate.Promote:
 		x.ended(was, d, x.promote(hold))
 	case gate.Stop, gate.Return:
@@ -190,11 +192,17 @@ func (x *group) do(now time.Time, o *Origin, trial gate.Trial, d gate.Decision) 
 	}
 }
 
-// begin tries what was captured on the canaries.
-func (x *group) begin(hold func(Tier, *relay.State) relay.Held) {
+// begin tries what was captured on the canaries. They may have it already: from before a freeze, or
+// a restart. Then what they have rejected since they got it counts, as they do not say it again.
+func (x *group) begin(now time.Time, o *Origin, hold func(Tier, *relay.State) relay.Held) {
+	if has := o.Groups.Held(x.of.key, Canaries); has == nil || !o.Groups.Same(x.captured, has) {
+		x.gates.take(x.of)
+		x.given = now
+	}
+
 	x.candidate, x.shared, x.acked, x.rejection, x.because = x.captured, nil, map[uint64]bool{}, nil, ""
 	x.checked, x.by = "", ""
-	x.gates.bakes(x.of, true) // before a client can reject it
+	x.gates.listen(x.of, true) // before a client can reject it
 	held := hold(Canaries, x.candidate)
 	x.gates.cfg.Count(x.of.origin, "begun")
 	x.gates.cfg.Log.Info("a candidate begins: canaries are given a state that the rest have not",
@@ -224,7 +232,7 @@ func (x *group) operate(now time.Time, o *Origin, a *act) (said string, err erro
 	defer func() { x.by = "" }()
 	if x.do(now, o, trial, d); a.act == gate.ActRetry {
 		x.rejection, x.candidate, x.because = nil, nil, ""
-		x.gates.bakes(x.of, false)
+		x.gates.listen(x.of, false)
 		x.gates.cfg.Log.Warn("a candidate is to be tried again", append(x.fields(was), zap.String("by", a.by))...)
 	}
 	done := [...]string{"is promoted: the rest are given it", "is stopped", "is dropped: the newest state is tried next"}[a.act]
