@@ -96,7 +96,7 @@ func TestGates(t *testing.T) {
 			w.says("b")
 			w.is(3*second, "b", "a", "baking")
 			w.rejects("other")
-			w.gates.Refused("k", &downstream.Refusal{Origin: "mesh", Message: "no", At: time.Now().Add(-minute)}) // of what was before
+			w.gates.Refused("k", &downstream.Refusal{Origin: "mesh", Message: "no", At: time.Now(), Sent: time.Now().Add(-minute)}) // of what was before
 			w.canaries(true, "n1")
 			w.is(minute, "b", "b", "idle")
 		}},

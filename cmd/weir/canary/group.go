@@ -128,7 +128,7 @@ func (x *group) judge(o *Origin, s *gate.Seen, members []downstream.Member) {
 // concerns reports whether a rejection is about the candidate: not if all that it names is what the
 // rest have as well. What a client asks for only since it has the candidate is in no state.
 func (x *group) concerns(o *Origin, r *downstream.Refusal) bool {
-	if r.At.Before(x.given) {
+	if r.Sent.Before(x.given) { // a late word about what they had before
 		return false
 	}
 	if len(r.Names) == 0 || x.candidate == nil {
