@@ -30,8 +30,11 @@ type group struct {
 	stable    *relay.State // whose ID is stableID
 	stableID  string
 	shared    map[resource]bool // what the candidate and the state of the rest have alike
+	stayed    map[resource]bool // and what it and the state before have that the canaries had
 	acked     map[uint64]bool   // streams of canaries that accepted the candidate
 	given     time.Time         // since when canaries have had what is tried; zero: since before the start
+	had       *relay.State      // what they had before, since hadSince
+	hadSince  time.Time
 	rejection *downstream.Refusal
 	checked   string // what the check said last
 	because   string // why the last candidate ended
@@ -128,16 +131,20 @@ func (x *group) judge(o *Origin, s *gate.Seen, members []downstream.Member) {
 // concerns reports whether a rejection is about the candidate: not if all that it names is what the
 // rest have as well. What a client asks for only since it has the candidate is in no state.
 func (x *group) concerns(o *Origin, r *downstream.Refusal) bool {
-	if r.Sent.Before(x.given) { // a late word about what they had before
+	late := r.Sent.Before(x.given) // it is about what they had before, which may have some of it
+	switch {
+	case late && (r.Sent.Before(x.hadSince) || x.candidate == nil || x.had == nil):
 		return false
-	}
-	if len(r.Names) == 0 || x.candidate == nil {
+	case !late && (len(r.Names) == 0 || x.candidate == nil):
 		return true
 	}
 	if x.shared == nil {
-		x.shared = shared(x.candidate, o.Groups.Held(x.of.key, Rest))
+		x.shared, x.stayed = shared(x.candidate, o.Groups.Held(x.of.key, Rest)), shared(x.candidate, x.had)
 	}
-	return slices.ContainsFunc(r.Names, func(name string) bool { return !x.shared[resource{r.TypeURL, name}] })
+	return slices.ContainsFunc(r.Names, func(name string) bool {
+		at := resource{r.TypeURL, name}
+		return !x.shared[at] && (!late || x.stayed[at])
+	})
 }
 
 // capture captures the newest state, and returns what to do with it.
@@ -188,7 +195,7 @@ func (x *group) do(now time.Time, o *Origin, trial gate.Trial, d gate.Decision) 
 		x.alarm(o)
 	}
 	if x.trial.Candidate == "" {
-		x.candidate, x.shared, x.acked = nil, nil, nil
+		x.candidate, x.shared, x.acked, x.had, x.stayed = nil, nil, nil, nil, nil
 	}
 }
 
@@ -196,11 +203,10 @@ func (x *group) do(now time.Time, o *Origin, trial gate.Trial, d gate.Decision) 
 // a restart. Then what they have rejected since they got it counts, as they do not say it again.
 func (x *group) begin(now time.Time, o *Origin, hold func(Tier, *relay.State) relay.Held) {
 	if has := o.Groups.Held(x.of.key, Canaries); has == nil || !o.Groups.Same(x.captured, has) {
-		x.gates.take(x.of)
-		x.given = now
+		x.had, x.hadSince, x.given = has, x.given, now
 	}
 
-	x.candidate, x.shared, x.acked, x.rejection, x.because = x.captured, nil, map[uint64]bool{}, nil, ""
+	x.candidate, x.shared, x.stayed, x.acked, x.rejection, x.because = x.captured, nil, nil, map[uint64]bool{}, nil, ""
 	x.checked, x.by = "", ""
 	x.gates.listen(x.of, true) // before a client can reject it
 	held := hold(Canaries, x.candidate)
