@@ -38,6 +38,7 @@ func (p *process) canaryOrigins() (all []canary.Origin) {
 func canaryPolicy(c *config.Canary) gate.Canary {
 	return gate.Canary{
 		Bake: c.Bake, Acks: c.Acks.Count, AckShare: c.Acks.Share, Stay: c.OnStop == config.OnStopStay, MaxHold: c.MaxHold,
+		PassUnknown: c.Check != nil && c.Check.OnError == config.OnErrorPass,
 	}
 }
 
