@@ -59,6 +59,8 @@ type Refusal struct {
 	Names           []string
 	NodeID, Message string
 	At              time.Time
+	// Sent is when the response was written that the client rejects.
+	Sent time.Time
 }
 
 // refusals are what is told of a note: one for each group that it is about.
@@ -70,7 +72,7 @@ func (n *note) refusals(node string) (all []Refusal) {
 			}
 		}
 		all = append(all, Refusal{
-			Origin: origin, Group: group, TypeURL: n.typeURL, NodeID: clip(node, maxNodeShown), Message: clip(n.nack.Message, maxBookedText), At: n.nack.At,
+			Origin: origin, Group: group, TypeURL: n.typeURL, NodeID: clip(node, maxNodeShown), Message: clip(n.nack.Message, maxBookedText), At: n.nack.At, Sent: n.sent,
 		})
 		return &all[len(all)-1]
 	}

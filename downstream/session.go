@@ -153,7 +153,8 @@ type session struct {
 // note is something for the stream to log once the session is unlocked.
 type note struct {
 	typeURL string
-	nack    Nack // zero: the node changed
+	nack    Nack      // zero: the node changed
+	sent    time.Time // when the response was written that is refused
 	// What was refused: the resources, as far as they are known, and whose they are.
 	about         []relay.Content
 	mixed         bool // what the client says may be about resources of several origins

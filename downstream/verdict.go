@@ -34,7 +34,7 @@ func (s *session) nack(now time.Time, st *streamType, x *sent, nonce string, det
 	st.counts.Nack()
 	nack, names := nackOf(now, st.typeURL, nonce, detail)
 	st.nacked = st.nacked.with(x, nack)
-	n := note{typeURL: st.typeURL, nack: nack, origin: s.cfg.origin.Name(), group: s.group.Key()}
+	n := note{typeURL: st.typeURL, nack: nack, sent: x.at, origin: s.cfg.origin.Name(), group: s.group.Key()}
 	if x.real {
 		n.about, n.mixed = st.sub.Contents(&x.told, names), mixed(&st.sub)
 	}

@@ -145,6 +145,8 @@ func (p *process) operateCanary(ctx context.Context, origin, group string, act g
 }
 
 // holdTiers holds the tiers of all origins at what was restored of them, before anybody is served.
+// Canaries of whom nothing was restored are held at what the rest have: at nothing they would be
+// given what the origin says now.
 func (p *process) holdTiers(now time.Time) {
 	for _, part := range p.table.Origins() {
 		if !part.Canaries() {
@@ -154,8 +156,13 @@ func (p *process) holdTiers(now time.Time) {
 			if _, tier := relay.CutTier(g.Key); tier == relay.Newest {
 				continue
 			}
-			if at, known := part.Capture(g.Key); known {
-				part.Hold(now, g.Key, at)
+			at, known := part.Capture(g.Key)
+			if !known {
+				continue
+			}
+			part.Hold(now, g.Key, at)
+			if of, tier := relay.CutTier(g.Key); tier == relay.Rest && part.GroupOf(relay.Canary.Of(of)) == nil {
+				part.Hold(now, relay.Canary.Of(of), at)
 			}
 		}
 	}

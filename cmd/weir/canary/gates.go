@@ -95,8 +95,8 @@ type Gates struct {
 	asking sync.WaitGroup
 	done   chan answered
 
-	mu       sync.Mutex // guards what follows; a leaf
-	baking   map[groupKey]bool
+	mu       sync.Mutex                        // guards what follows; a leaf
+	listens  map[groupKey]bool                 // groups whose canaries have something else than the rest, or soon
 	refusals map[groupKey][]downstream.Refusal // of those
 	recalled map[groupKey]gate.Trial           // before the first look
 }
@@ -124,7 +124,7 @@ func New(cfg Config) *Gates {
 	}
 	return &Gates{
 		cfg: cfg, wake: make(chan struct{}, 1), acts: make(chan *act), of: map[groupKey]*group{}, checks: map[string]*checking{},
-		done: make(chan answered), baking: map[groupKey]bool{}, refusals: map[groupKey][]downstream.Refusal{}, recalled: map[groupKey]gate.Trial{},
+		done: make(chan answered), listens: map[groupKey]bool{}, refusals: map[groupKey][]downstream.Refusal{}, recalled: map[groupKey]gate.Trial{},
 	}
 }
 
@@ -140,7 +140,7 @@ func (g *Gates) Wake() {
 func (g *Gates) Refused(key string, r *downstream.Refusal) {
 	of := groupKey{r.Origin, key}
 	g.mu.Lock()
-	wants := g.baking[of] && len(g.refusals[of]) < mostRefusals
+	wants := g.listens[of] && len(g.refusals[of]) < mostRefusals
 	if wants {
 		g.refusals[of] = append(g.refusals[of], *r)
 	}
@@ -265,19 +265,20 @@ func (g *Gates) forget(now time.Time, seen map[groupKey]bool, origins []Origin) 
 			x.groups.Forget(of.key)
 		}
 		delete(g.of, of)
-		g.bakes(of, false)
+		g.listen(of, false)
 	}
 }
 
-// bakes notes whether rejections of a group's canaries are wanted.
-func (g *Gates) bakes(of groupKey, is bool) {
+// listen notes whether rejections of a group's canaries are wanted.
+func (g *Gates) listen(of groupKey, is bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if delete(g.refusals, of); is {
-		g.baking[of] = true
+	if is {
+		g.listens[of] = true
 		return
 	}
-	delete(g.baking, of)
+	delete(g.listens, of)
+	delete(g.refusals, of)
 }
 
 // take removes and returns the rejections of a group that wait.

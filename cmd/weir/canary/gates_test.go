@@ -98,7 +98,7 @@ func TestGates(t *testing.T) {
 			w.says("b")
 			w.is(3*second, "b", "a", "baking")
 			w.rejects("other")
-			w.gates.Refused("k", &downstream.Refusal{Origin: "mesh", Message: "no", At: time.Now().Add(-minute)}) // of what was before
+			w.gates.Refused("k", &downstream.Refusal{Origin: "mesh", Message: "no", At: time.Now(), Sent: time.Now().Add(-minute)}) // of what was before
 			w.canaries(true, "n1")
 			w.is(minute, "b", "b", "idle")
 		}},
@@ -115,6 +115,31 @@ func TestGates(t *testing.T) {
 			if got := strings.Join(w.history, ""); got != "abd" {
 				w.Errorf("the rest had %s", got)
 			}
+		}},
+		"what is rejected before it bakes again after a freeze counts": {nil, func(w *world) {
+			w.canaries(true, "n1")
+			w.says("b")
+			w.is(3*second, "b", "a", "baking")
+			w.locked(func() { w.paused = "frozen" })
+			w.is(second, "b", "a", "paused")
+			w.locked(func() { w.paused = "" })
+			w.is(second, "b", "a", "settling")
+			w.rejects("c") // they have it already, and do not say it again
+			w.is(3*second, "a", "a", "stopped")
+		}},
+		"what was rejected of the one before does not count": {[]func(*world){stay}, func(w *world) {
+			w.canaries(true, "n1")
+			w.says("b")
+			w.is(3*second, "b", "a", "baking")
+			w.locked(func() { w.paused = "frozen" })
+			w.is(second, "b", "a", "paused")
+			w.says("c")
+			w.locked(func() { w.paused = "" })
+			w.is(second, "b", "a", "settling")
+			w.rejects("c")
+			w.is(3*second, "c", "a", "baking")
+			w.canaries(true, "n1")
+			w.is(minute, "c", "c", "idle")
 		}},
 		"the origin goes back while one bakes": {nil, func(w *world) {
 			w.says("b")

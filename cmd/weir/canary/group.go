@@ -30,7 +30,11 @@ type group struct {
 	stable    *relay.State // whose ID is stableID
 	stableID  string
 	shared    map[resource]bool // what the candidate and the state of the rest have alike
+	stayed    map[resource]bool // and what it and the state before have that the canaries had
 	acked     map[uint64]bool   // streams of canaries that accepted the candidate
+	given     time.Time         // since when canaries have had what is tried; zero: since before the start
+	had       *relay.State      // what they had before, since hadSince
+	hadSince  time.Time
 	rejection *downstream.Refusal
 	checked   string // what the check said last
 	because   string // why the last candidate ended
@@ -87,7 +91,8 @@ func (x *group) see(o *Origin, members []downstream.Member) gate.Seen {
 	if x.candidate == nil && x.trial.Phase == gate.Stopped && s.Apart {
 		x.candidate = canaries // from before a restart
 	}
-	s.Differs = lacking > 0 || n > 0 || x.trial.Phase == gate.Baking && s.Apart
+	x.gates.listen(x.of, x.trial.Phase == gate.Baking || s.Apart && x.trial.Phase != gate.Stopped)
+	s.Differs = lacking > 0 || n > 0 || x.trial.Phase == gate.Baking || s.Apart
 	if x.trial.Phase != gate.Baking && (x.trial.Phase != gate.Paused || x.trial.Candidate == "") {
 		return s
 	}
@@ -129,16 +134,20 @@ func (x *group) judge(o *Origin, s *gate.Seen, members []downstream.Member) {
 // concerns reports whether a rejection is about the candidate: not if all that it names is what the
 // rest have as well. What a client asks for only since it has the candidate is in no state.
 func (x *group) concerns(o *Origin, r *downstream.Refusal) bool {
-	if r.At.Before(x.trial.Since) {
+	late := r.Sent.Before(x.given) // it is about what they had before, which may have some of it
+	switch {
+	case late && (r.Sent.Before(x.hadSince) || x.candidate == nil || x.had == nil):
 		return false
-	}
-	if len(r.Names) == 0 || x.candidate == nil {
+	case !late && (len(r.Names) == 0 || x.candidate == nil):
 		return true
 	}
 	if x.shared == nil {
-		x.shared = shared(x.candidate, o.Groups.Held(x.of.key, Rest))
+		x.shared, x.stayed = shared(x.candidate, o.Groups.Held(x.of.key, Rest)), shared(x.candidate, x.had)
 	}
-	return slices.ContainsFunc(r.Names, func(name string) bool { return !x.shared[resource{r.TypeURL, name}] })
+	return slices.ContainsFunc(r.Names, func(name string) bool {
+		at := resource{r.TypeURL, name}
+		return !x.shared[at] && (!late || x.stayed[at])
+	})
 }
 
 // capture captures the newest state, and returns what to do with it.
@@ -176,7 +185,7 @@ func (x *group) do(now time.Time, o *Origin, trial gate.Trial, d gate.Decision) 
 		hold(Rest, x.captured)
 		hold(Canaries, x.captured)
 	case gate.Begin:
-		x.begin(hold)
+		x.begin(now, o, hold)
 	case gate.Promote:
 		x.ended(was, d, x.promote(hold))
 	case gate.Stop, gate.Return:
@@ -189,15 +198,20 @@ func (x *group) do(now time.Time, o *Origin, trial gate.Trial, d gate.Decision) 
 		x.alarm(o)
 	}
 	if x.trial.Candidate == "" {
-		x.candidate, x.shared, x.acked = nil, nil, nil
+		x.candidate, x.shared, x.acked, x.had, x.stayed = nil, nil, nil, nil, nil
 	}
 }
 
-// begin tries what was captured on the canaries.
-func (x *group) begin(hold func(Tier, *relay.State) relay.Held) {
-	x.candidate, x.shared, x.acked, x.rejection, x.because = x.captured, nil, map[uint64]bool{}, nil, ""
+// begin tries what was captured on the canaries. They may have it already: from before a freeze, or
+// a restart. Then what they have rejected since they got it counts, as they do not say it again.
+func (x *group) begin(now time.Time, o *Origin, hold func(Tier, *relay.State) relay.Held) {
+	if has := o.Groups.Held(x.of.key, Canaries); has == nil || !o.Groups.Same(x.captured, has) {
+		x.had, x.hadSince, x.given = has, x.given, now
+	}
+
+	x.candidate, x.shared, x.stayed, x.acked, x.rejection, x.because = x.captured, nil, nil, map[uint64]bool{}, nil, ""
 	x.checked, x.by = "", ""
-	x.gates.bakes(x.of, true) // before a client can reject it
+	x.gates.listen(x.of, true) // before a client can reject it
 	held := hold(Canaries, x.candidate)
 	x.gates.cfg.Count(x.of.origin, "begun")
 	x.gates.cfg.Log.Info("a candidate begins: canaries are given a state that the rest have not",
@@ -227,7 +241,7 @@ func (x *group) operate(now time.Time, o *Origin, a *act) (said string, err erro
 	defer func() { x.by = "" }()
 	if x.do(now, o, trial, d); a.act == gate.ActRetry {
 		x.rejection, x.candidate, x.because = nil, nil, ""
-		x.gates.bakes(x.of, false)
+		x.gates.listen(x.of, false)
 		x.gates.cfg.Log.Warn("a candidate is to be tried again", append(x.fields(was), zap.String("by", a.by))...)
 	}
 	done := [...]string{"is promoted: the rest are given it", "is stopped", "is dropped: the newest state is tried next"}[a.act]

@@ -168,7 +168,7 @@ func (x *group) ended(was gate.Trial, d gate.Decision, held relay.Held) {
 		log.Info("canaries are given what the rest have", append(fields, zap.Int("changed", held.Changed))...)
 		return
 	}
-	x.gates.bakes(x.of, false)
+	x.gates.listen(x.of, false)
 	x.because = x.why(d)
 	fields = append(fields, zap.String("because", x.because), zap.Int("changed", held.Changed), zap.Int("unknown", held.Unknown))
 	if x.by != "" {

@@ -140,7 +140,7 @@ func (w *world) canaries(inSync bool, ids ...string) {
 
 // rejects has a canary reject a resource.
 func (w *world) rejects(name string) {
-	r := downstream.Refusal{Origin: "mesh", Group: "k-canary", TypeURL: xds.ClusterType, NodeID: "n1", Message: "no", At: time.Now()}
+	r := downstream.Refusal{Origin: "mesh", Group: "k-canary", TypeURL: xds.ClusterType, NodeID: "n1", Message: "no", At: time.Now(), Sent: time.Now()}
 	if name != "" {
 		r.Names = []string{name}
 	}
