@@ -118,6 +118,10 @@
 //     (TestStuckClientsHoldNoPlaces), nor for one whose stream is busy
 //     (TestBusyReadersHoldNoPlaces). A write that is blocked for send_stall ends the stream
 //     (TestEndsBlockedStream). So does lagging behind more removals than are kept (TestLagging).
+//   - Be slow when many are sent what is long, of more than one message: a few streams at a time are,
+//     so that the first clients are whole early. One that does not read keeps its turn for a quarter
+//     of a second, and none waits for a turn for more than a second (longsend.go,
+//     TestLongSendsTakeTurns, TestStuckClientsHoldNoTurns).
 //   - Not acknowledge: the next response is sent after order_hold, and at most 16 unacknowledged
 //     ones are remembered (TestUnansweredAreBounded).
 //   - Vanish: keepalive detects it within a minute, whatever is being written to the client
@@ -387,8 +391,8 @@
 //
 // # What to read next
 //
-// stream.go, writerpool.go, session.go, node.go, order.go, release.go, removals.go, and waits.go
-// for why a stream waits: each deadline and each hold has a reason. testdata/*.txt reads as
+// stream.go, writerpool.go, longsend.go, session.go, node.go, order.go, release.go, removals.go, and
+// waits.go for why a stream waits: each deadline and each hold has a reason. testdata/*.txt reads as
 // conversations. The tests order_test.go and model_test.go play streams at random and judge every
 // response.
 package downstream

@@ -19,8 +19,7 @@ type longSends struct {
 }
 
 const (
-	// longBytes is from which length on responses that are written together are long: one delta
-	// message is not.
+	// longBytes is what responses have together that are long: more than one delta message.
 	longBytes = 4 << 20
 	// longPlaces is for each processor. A client that is far away leaves room for others.
 	longPlaces = 16
@@ -37,6 +36,15 @@ type longSend struct {
 	at     time.Time     // of its turn
 	places chan struct{} // nil: it has got no place
 	left   atomic.Bool   // it has left the place
+}
+
+// isLong reports whether responses that are written together are long.
+func isLong(batch []*response) bool {
+	size := 0
+	for _, r := range batch {
+		size += r.size
+	}
+	return size > longBytes
 }
 
 // enter waits for a turn to send something long, and then for a while the stream needs no other:

@@ -367,14 +367,12 @@ func (st *stream) send(now time.Time, batch []*response, w *writer) error {
 	if len(batch) == 0 {
 		return nil
 	}
-	m, size := st.server.cfg.Metrics, 0
-	for _, r := range batch {
-		size += r.size
-	}
-	if size > longBytes {
+	m := st.server.cfg.Metrics
+	if isLong(batch) {
 		w.leave()
 		st.server.longSends.enter(st.wire.Context(), st.backlog)
 		defer st.backlog.sent()
+		now = time.Now()
 	}
 	for i, r := range batch {
 		if i > 0 {

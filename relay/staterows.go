@@ -32,7 +32,7 @@ type StateRow struct {
 func (o *Origin) States(group string, most int) []StateRow { return o.states(group, most, nil) }
 
 // states are States up to the first one that is enough; nil: all. Marks of older ones, which came
-// back, are not seen then.
+// back, are not seen then. It locks the origin, and the types one after the other.
 func (o *Origin) states(group string, most int, enough func(*StateRow) bool) []StateRow {
 	o.mu.Lock()
 	g := o.groups[group]
