@@ -84,7 +84,7 @@ func (t *tiers) Hold(now time.Time, key string, of canary.Tier, at *relay.State)
 
 func (t *tiers) Held(key string, of canary.Tier) *relay.State {
 	at, _, is := t.part.HeldAt(tierNamed[of].Of(key))
-	if !is || at.Revision == 0 {
+	if !is || at.IsEmpty() {
 		return nil
 	}
 	return at

@@ -96,10 +96,12 @@ type Trial struct {
 	// Seen.Changed is Tried.
 	Captured bool
 	Tried    time.Time
-	Stops    []string // candidates that were stopped, the last one last
-	Because  Because  // why the last candidate ended
-	Alarmed  bool     // of the candidate
-	WasFine  bool     // the hook, when the candidate began or since then
+	// Resumed is when an operator last let clients go on; zero: none did since the start.
+	Resumed time.Time
+	Stops   []string // candidates that were stopped, the last one last
+	Because Because  // why the last candidate ended
+	Alarmed bool     // of the candidate
+	WasFine bool     // the hook, when the candidate began or since then
 }
 
 // Do is what the caller has to do.

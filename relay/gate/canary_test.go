@@ -179,14 +179,16 @@ func TestCanary(t *testing.T) {
 			begun,
 			{20, with(bakes(1, 1), func(s *Seen) { s.Paused = true }), "", Nothing, Paused, 0},
 			{500, with(bakes(1, 1), func(s *Seen) { s.Paused = true }), "", Nothing, Paused, 0},
-			{600, differs(1), "b", Begin, Baking, 660},
+			{600, differs(1), "b", Nothing, Settling, 602.5}, // what was frozen has not caught up yet
+			{602.5, differs(1), "b", Begin, Baking, 662.5},
 		}},
 		{"rejected while frozen", trying, []step{
 			begun,
 			{20, with(bakes(1, 1), func(s *Seen) { s.Paused = true }), "", Nothing, Paused, 0},
 			{30, with(bakes(1, 1), func(s *Seen) { s.Paused, s.Rejected = true, true }), "", Stop, Paused, 0},
 			{31, with(bakes(1, 1), func(s *Seen) { s.Paused, s.Rejected = true, true }), "", Nothing, Paused, 0},
-			{40, bakes(1, 1), "b", Return, Stopped, 0},
+			{40, bakes(1, 1), "b", Nothing, Settling, 42.5},
+			{42.5, bakes(1, 1), "b", Return, Stopped, 0},
 		}},
 	} {
 		var trial Trial

@@ -35,7 +35,9 @@ func (c Canary) Look(t Trial, s Seen, now time.Time) (Trial, Decision) {
 	case Starting:
 		return c.starting(t, s, now)
 	case Paused:
-		// Canaries may have been moved. A candidate is tried anew.
+		// Canaries may have been moved. A candidate is tried anew. What was frozen is behind the
+		// origin, and perhaps half of a change, until the origin has stated the differences.
+		t.Resumed = now
 		if t.Candidate, t.Captured = "", false; !s.Stable {
 			return c.starting(t.to(Starting, now), s, now)
 		}
@@ -88,7 +90,7 @@ func (c Canary) between(t Trial, s Seen, now time.Time) (Trial, Decision) {
 		return t, Decision{Do: onlyIf(s.Apart && (t.Phase != Stopped || !c.Stay), Return)}
 	}
 	t = t.to(Settling, now)
-	last := s.Changed
+	last := later(s.Changed, t.Resumed)
 	if last.IsZero() {
 		last = t.Since
 	}
