@@ -85,6 +85,8 @@ func (l *Lane) take(now time.Time, k *store, gen uint32, u *update, a *Applied) 
 		TypeURL: u.TypeURL, Among: l.group.origin.sharing, Server: uint8(l.server.Load()), Version: u.Version,
 		Shown: cfg.OriginVersions, Canonical: cfg.CanonicalHash, Came: now.UnixNano(),
 	}
+	from.Source = l.group.resort(k.typeURL)
+	from.Fallback = from.Source != ""
 	x := arrival{lane: l, store: k, gen: gen, u: u, from: from, came: now}
 	l.group.gathering.take(&x, l.group.origin.table.config().Gather, a)
 }

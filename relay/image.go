@@ -2,6 +2,7 @@ package relay
 
 import (
 	"iter"
+	"slices"
 
 	"github.com/weir-xds/weir/constraints"
 	"github.com/weir-xds/weir/relay/history"
@@ -160,7 +161,7 @@ type roster struct {
 // addSet takes up a set, and reports whether its members are kept.
 func (x *TypeImage) addSet(t *set) bool {
 	x.Sets = append(x.Sets, SetImage{Selector: t.selector, Spelt: t.spelt, Response: t.from.ShownVersion(), Since: t.unnoted, Lost: t.lost})
-	if len(t.uncached) > 0 || t.needsOrigin || t.standsIn() || t.members.len() == 0 && !t.settled {
+	if len(t.uncached) > 0 || t.needsOrigin || t.standsIn() || t.ofResort() || t.members.len() == 0 && !t.settled {
 		return false
 	}
 	of := &x.Sets[len(x.Sets)-1]
@@ -168,6 +169,19 @@ func (x *TypeImage) addSet(t *set) bool {
 	of.Settled, of.Retired = t.settled || t.revived, t.revived
 	of.Members = make([]*xds.Variant, 0, t.members.len())
 	return true
+}
+
+// ofResort reports whether the newest tier had members of the set from the last resort.
+func (t *set) ofResort() bool {
+	if t.shard.group.tier == Newest {
+		return false
+	}
+	for it := range t.members.all() {
+		if slices.ContainsFunc(it.variants, func(v *xds.Variant) bool { return v.From.Fallback }) {
+			return true
+		}
+	}
+	return false
 }
 
 // add takes up a name. Nobody asks for one only to learn again that it does not exist (RELAY-39).
@@ -186,7 +200,7 @@ func (c *roster) add(e *entry) {
 	}
 	from := len(c.variants)
 	for _, v := range variants {
-		if !v.DoNotCache {
+		if !v.DoNotCache && !v.From.Fallback {
 			c.variants = append(c.variants, v)
 		}
 	}

@@ -119,6 +119,26 @@ func (o *Origin) GroupOf(key string) *Group {
 	return o.groups[key]
 }
 
+// resort is the source of the last resort that stands in for the origin in the newest tier, of a
+// type: what the other tiers are given of it is not the origin's. "": none does. It locks the store
+// of the newest tier.
+func (g *Group) resort(typeURL string) string {
+	f := g.origin.fallback.Load()
+	if f == nil || g.tier == Newest || g.newest == nil {
+		return ""
+	}
+	k := g.newest.store(typeURL)
+	if k == nil {
+		return ""
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.heard {
+		return ""
+	}
+	return f.source
+}
+
 // tierOf is the tier of a client.
 func (o *Origin) tierOf(n *corev3.Node, who string) Tier {
 	switch c := o.config().Canary; {

@@ -21,7 +21,9 @@
 //     counts such excused breaks;
 //   - when all is healed, every client holds what the origin states within 2 s (EC-2). Asserted is
 //     10 s, for busy machines; what was measured is in the line;
-//   - the origin is asked for each thing once (RELAY-5, RELAY-23).
+//   - the origin is asked for each thing once (RELAY-5, RELAY-23);
+//   - behind a canary gate (gate_cases_test.go) clients that are no canaries are only sent what
+//     canaries had before, has baked, and is not bad. In the end all have the newest good state.
 //
 // # How to run it
 //
