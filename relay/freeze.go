@@ -29,42 +29,8 @@ func (o *Origin) Frozen() (since time.Time, is bool) {
 	return time.Time{}, false
 }
 
-// Unfreeze lets clients go on. False: it was not frozen.
-func (o *Origin) Unfreeze() bool {
-	if o.frozen.Load() != nil {
-		for _, g := range o.groupList() {
-			g.gathering.all() // it waits, with what came before it
-		}
-	}
-	if o.frozen.Swap(nil) == nil {
-		return false
-	}
-	for _, g := range o.groupList() {
-		if g.kept() {
-			continue // by a hold
-		}
-		for _, s := range *g.all.Load() {
-			s.thaw()
-		}
-	}
-	return true
-}
-
 // kept reports whether clients are kept at what they have: by a freeze of the origin, or by a hold.
 func (g *Group) kept() bool { return g.origin.frozen.Load() != nil || g.hold.Load() != nil }
-
-// thaw has the origin asked again for what waits. It locks the shard.
-func (s *shard) thaw() {
-	s.mu.Lock()
-	waited := len(s.frozen) > 0 || s.errorsCut
-	s.frozen, s.errorsCut = nil, false
-	s.mu.Unlock()
-	if waited {
-		for _, l := range s.lanes.Load() {
-			l.reopenSoon()
-		}
-	}
-}
 
 // freezes is which parts of a response have to wait while the origin is frozen, or the group held.
 func (c *scope) freezes() (none gate.Waits) {

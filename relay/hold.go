@@ -78,33 +78,6 @@ func (o *Origin) Hold(now time.Time, group string, at *State) (done Held) {
 	return done
 }
 
-// Free ends that a group is held. The origin states the differences, as when a freeze ends. False:
-// it was not held. A tier (tier.go) stays where it is held: it is for the canary gate to give it
-// something else. It locks the origin, and the queue and the types of the group.
-func (o *Origin) Free(group string) bool {
-	if g := o.GroupOf(group); g != nil {
-		g.gathering.all() // it waits, with what came before it
-	}
-	o.mu.Lock()
-	_, was := o.holds[group]
-	if _, tier := CutTier(group); tier != Newest && o.Canaries() {
-		o.mu.Unlock()
-		return was
-	}
-	delete(o.holds, group)
-	g := o.groups[group]
-	if g != nil {
-		g.hold.Store(nil)
-	}
-	o.mu.Unlock()
-	if g != nil && !g.kept() {
-		for _, s := range *g.all.Load() {
-			s.thaw()
-		}
-	}
-	return was
-}
-
 // Forget ends that a group is held that has ended. It locks the origin.
 func (o *Origin) Forget(group string) {
 	o.mu.Lock()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-xds/weir/cmd/weir/admin"
 	"github.com/weir-xds/weir/cmd/weir/canary"
+	"github.com/weir-xds/weir/relay/gate"
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
@@ -29,8 +30,12 @@ type canaryWorld struct {
 	rejects atomic.Bool // canaries reject what gives "a" a timeout of badTimeout
 }
 
-// badTimeout is what clients reject, in seconds.
-const badTimeout = 66
+const (
+	// badTimeout is what clients reject, in seconds.
+	badTimeout = 66
+	// canaryBake is how long canaries have a candidate.
+	canaryBake = time.Second
+)
 
 // newCanaryWorld starts all of it. keys are added to canary, and origin to the origin.
 func newCanaryWorld(t *testing.T, dialect relaytest.Dialect, keys, origin string) *canaryWorld {
@@ -39,7 +44,7 @@ func newCanaryWorld(t *testing.T, dialect relaytest.Dialect, keys, origin string
 	w.set("a", 1)
 	w.set("b", 1)
 	text := strings.Replace(controlPlane(w.origin.Net().Addr()), "grpc: {",
-		"group_by: [], "+origin+" canary: { match: { cluster: canary }, bake: 1s"+keys+" }, grpc: { dialect: "+string(dialect)+",", 1)
+		"group_by: [], "+origin+" canary: { match: { cluster: canary }, bake: "+canaryBake.String()+keys+" }, grpc: { dialect: "+string(dialect)+",", 1)
 	w.text = freePorts + strings.Replace(text, "timing: {", "timing: { settle: 20ms, firm_settle: 200ms,", 1) +
 		fmt.Sprintf("\ncache: { snapshot: { path: %q, interval: 100ms } }\n", filepath.Join(w.dir, "snapshot"))
 	w.start()
@@ -123,6 +128,30 @@ func (w *canaryWorld) never(clients []*relaytest.Client, seconds int) {
 	}
 }
 
+// sent is when one of the clients was sent the Cluster "a" with a timeout for the first time.
+func (w *canaryWorld) sent(clients []*relaytest.Client, seconds int) (first time.Time) {
+	for _, c := range clients {
+		for _, r := range c.Responses(relaytest.ClusterType) {
+			for _, e := range r.Items {
+				if string(e.Body.GetValue()) == bodyOf("a", seconds) && (first.IsZero() || r.At.Before(first)) {
+					first = r.At
+				}
+			}
+		}
+	}
+	return first
+}
+
+// baked fails if one of the rest was sent a timeout before a canary was, or sooner than after the
+// bake of a candidate that began at a time at the earliest.
+func (w *canaryWorld) baked(began time.Time, seconds int) {
+	w.Helper()
+	canaries, rest := w.sent(w.clients.canaries, seconds), w.sent(w.clients.rest, seconds)
+	if d := rest.Sub(began); d < canaryBake || rest.Before(canaries) {
+		w.Errorf("one of the rest was sent it %v after it can have begun, and %v after the canaries", d, rest.Sub(canaries))
+	}
+}
+
 // act has an operator act, and returns the answer.
 func (w *canaryWorld) act(action string) (code int, said string) {
 	w.Helper()
@@ -142,11 +171,11 @@ func TestCanary(t *testing.T) {
 func testCanary(t *testing.T, dialect relaytest.Dialect) {
 	w := newCanaryWorld(t, dialect, "", "nack_report: true,")
 	w.phase("idle")
+	before := time.Now()
 	w.set("a", 2)
 	w.has(w.clients.canaries, 2, "canaries get it first")
-	w.has(w.clients.rest[:1], 1, "the rest do not")
-	w.phase("baking")
 	w.has(w.clients.rest, 2, "the rest get it when it has baked")
+	w.baked(before.Add(gate.CanarySettle), 2)
 	w.phase("idle")
 
 	w.rejects.Store(true)
@@ -180,10 +209,11 @@ func testCanary(t *testing.T, dialect relaytest.Dialect) {
 	w.never(w.clients.rest, badTimeout)
 	late := w.client("other", relaytest.Delta)
 	w.has([]*relaytest.Client{late}, 4, "who comes later has the same")
-	if _, body := w.weir.get("/metrics"); !strings.Contains(body, `weir_canary_candidates_total{origin="mesh",result="stopped"} 1`) ||
-		!strings.Contains(body, `weir_canary_groups{origin="mesh",phase="idle"} 1`) {
-		t.Error("the metrics do not show it")
-	}
+	await(t, "the metrics show it", func() bool {
+		_, body := w.weir.get("/metrics")
+		return strings.Contains(body, `weir_canary_candidates_total{origin="mesh",result="stopped"} 1`) &&
+			strings.Contains(body, `weir_canary_groups{origin="mesh",phase="idle"} 1`)
+	})
 }
 
 // TestCanaryThatCrashes: who rejects a version and is gone has stopped it all the same, canaries
@@ -198,7 +228,10 @@ func TestCanaryThatCrashes(t *testing.T) {
 	crashing := w.clients.canaries[0]
 	w.rejects.Store(true)
 	w.set("a", badTimeout)
-	crashing.Await(0, func(s *relaytest.State) bool { return len(s.Responses(relaytest.ClusterType)) > 1 }, "it is tried")
+	await(t, "it is tried, and rejected", func() bool { // or else its end may come before its word
+		_, body := w.weir.get("/nacks/book")
+		return strings.Contains(body, "the timeout is bad")
+	})
 	crashing.Close()
 	w.phase("stopped")
 	w.rejects.Store(false)
@@ -221,9 +254,12 @@ func TestCanaryThatCrashes(t *testing.T) {
 // TestCanaryCheck: an objection of the check stops a candidate, and a freeze pauses the gate.
 func TestCanaryCheck(t *testing.T) {
 	t.Parallel()
-	objects := atomic.Bool{}
+	objects, silent := atomic.Bool{}, atomic.Bool{}
 	server := serveCheck(t, func(w http.ResponseWriter, _ *http.Request) {
-		if objects.Load() {
+		switch {
+		case silent.Load():
+			panic(http.ErrAbortHandler)
+		case objects.Load():
 			http.Error(w, "5 % of requests fail\nmore", http.StatusTeapot)
 		}
 	})
@@ -240,6 +276,7 @@ func TestCanaryCheck(t *testing.T) {
 	w.has(w.clients.canaries, 2, "canaries return")
 	w.never(w.clients.rest, 3)
 	objects.Store(false)
+	silent.Store(true) // so that it bakes until the freeze
 	if code, said := w.act("retry"); code != http.StatusOK {
 		t.Errorf("%d %s", code, said)
 	}
@@ -249,6 +286,7 @@ func TestCanaryCheck(t *testing.T) {
 		t.Fatalf("%d %s", code, said)
 	}
 	w.phase("paused")
+	silent.Store(false)
 	time.Sleep(3 * time.Second)
 	w.never(w.clients.rest, 3)
 	fetch(t, http.MethodPost, "http://"+w.weir.admin.listener.Addr().String()+"/origins/mesh/unfreeze")
@@ -318,14 +356,9 @@ func TestCanaryRollback(t *testing.T) {
 	w.set("a", 3)
 	time.Sleep(4 * time.Second)
 	w.has(w.clients.all(), 1, "and stay")
+	forward := time.Now()
 	post("rollforward")
 	w.has(w.clients.canaries, 3, "canaries go forward first")
 	w.has(w.clients.rest, 3, "and then the rest")
-	for _, c := range w.clients.rest {
-		tried := slices.IndexFunc(w.clients.canaries[0].Responses(relaytest.ClusterType), func(r *relaytest.Response) bool { return string(r.Items[0].Body.GetValue()) == bodyOf("a", 3) })
-		last := c.Responses(relaytest.ClusterType)
-		if got := last[len(last)-1].At.Sub(w.clients.canaries[0].Responses(relaytest.ClusterType)[tried].At); got < 900*time.Millisecond { // the bake began a little before they had it
-			t.Errorf("the rest went forward %v after the canaries", got)
-		}
-	}
+	w.baked(forward, 3)
 }

@@ -8,8 +8,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
 
+	"github.com/weir-xds/weir/cmd/weir/canary"
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/node"
 	"github.com/weir-xds/weir/relay/relaytest"
@@ -20,6 +22,11 @@ import (
 func canaried(address string, dialect relaytest.Dialect) string {
 	text := strings.Replace(controlPlane(address), "grpc: {", "group_by: [], canary: { match: { cluster: canary } }, grpc: { dialect: "+string(dialect)+",", 1)
 	return freePorts + strings.Replace(text, "timing: {", "timing: { settle: 20ms, firm_settle: 200ms,", 1)
+}
+
+// withoutGates has no gate give a tier what waits: the test does, or nobody.
+func withoutGates(p *process) {
+	p.canaries = canary.New(canary.Config{Origins: func() []canary.Origin { return nil }, Log: zap.NewNop()})
 }
 
 // tieredClients are a canary and another client of each dialect.
@@ -77,7 +84,7 @@ func testTiersAreFed(t *testing.T, dialect relaytest.Dialect) {
 	}
 	origin.Set(eds, "c", "1", relaytest.Endpoints("c", "10.0.0.1:80"))
 	origin.Set(lds, "l", "1", relaytest.Listener("l", 80))
-	w := startWeir(t, canaried(origin.Net().Addr(), dialect))
+	w := startWeir(t, canaried(origin.Net().Addr(), dialect), withoutGates)
 	clients := openTiered(t, w)
 	for _, c := range clients.all() {
 		c.Request(cds)
@@ -256,7 +263,7 @@ func TestTierRejections(t *testing.T) {
 		t.Run(string(dialect), func(t *testing.T) {
 			origin := relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Serving: true, Patience: patience})
 			origin.Set(cds, "a", "1", relaytest.Cluster("a", time.Second))
-			w := startWeir(t, strings.Replace(canaried(origin.Net().Addr(), dialect), "group_by: []", "group_by: [], nack_report: true", 1))
+			w := startWeir(t, strings.Replace(canaried(origin.Net().Addr(), dialect), "group_by: []", "group_by: [], nack_report: true", 1), withoutGates)
 			c := relaytest.NewClient(t, dial(t, w.listenAddress()), relaytest.ClientConfig{Dialect: relaytest.Delta, Patience: patience, ManualACK: true})
 			c.Open(relaytest.Node("c", "canary"))
 			c.Subscribe(cds, "*")
@@ -291,7 +298,7 @@ func TestTiersAfterARestart(t *testing.T) {
 			origin.Set(eds, "a", "1", relaytest.Endpoints("a", "10.0.0.1:80"))
 			text := canaried(origin.Net().Addr(), dialect) + fmt.Sprintf("cache: { snapshot: { path: %q, interval: 100ms } }\n", t.TempDir())
 			before := map[*relaytest.Client]string{}
-			first := startWeir(t, text)
+			first := startWeir(t, text, withoutGates)
 			clients := openTiered(t, first)
 			for _, c := range clients.all() {
 				c.Request(cds)
@@ -309,7 +316,7 @@ func TestTiersAfterARestart(t *testing.T) {
 			heldOutOfReach(t, origin, text)
 
 			origin.Set(eds, "a", "2", relaytest.Endpoints("a", "10.0.0.2:80"))
-			second := startWeir(t, text)
+			second := startWeir(t, text, withoutGates)
 			again := openTiered(t, second)
 			for i, c := range again.all() {
 				c.Request(cds)
@@ -337,7 +344,7 @@ func TestTiersAfterARestart(t *testing.T) {
 func heldOutOfReach(t *testing.T, origin *relaytest.Origin, text string) {
 	t.Helper()
 	origin.Stop()
-	w := startWeir(t, text)
+	w := startWeir(t, text, withoutGates)
 	c := relaytest.NewClient(t, dial(t, w.listenAddress()), relaytest.ClientConfig{Dialect: relaytest.Delta, Patience: patience})
 	c.Open(relaytest.Node("holds", "other"))
 	c.SubscribeWith(cds, map[string]string{"a": "newer"}, "*")
@@ -356,7 +363,7 @@ func TestTiersComeAndGo(t *testing.T) {
 	origin.Set(cds, "a", "1", relaytest.Cluster("a", time.Second))
 	on := canaried(origin.Net().Addr(), relaytest.Delta)
 	off := strings.Replace(on, "canary: { match: { cluster: canary } }, ", "", 1)
-	w := startReloading(t, off)
+	w := startReloading(t, off, withoutGates)
 	clients := openTiered(t, w.running)
 	opened := func(sentence string) {
 		t.Helper()

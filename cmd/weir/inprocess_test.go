@@ -35,23 +35,27 @@ type running struct {
 
 // startWeir runs a weir until the test ends. The text is the configuration but
 // for what says where to listen, which may be given as well.
-func startWeir(t *testing.T, text string) *running {
+func startWeir(t *testing.T, text string, with ...func(*process)) *running {
 	t.Helper()
-	r, err := tryWeir(t, text)
+	r, err := tryWeir(t, text, with...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return r
 }
 
-func tryWeir(t *testing.T, text string) (*running, error) {
+func tryWeir(t *testing.T, text string, with ...func(*process)) (*running, error) {
 	t.Helper()
 	cfg, err := config.Parse("weir.yaml", []byte(text), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	core, logs := observer.New(zap.DebugLevel)
-	return openWeir(t, cfg, zap.New(core), logs, func(*process) {})
+	return openWeir(t, cfg, zap.New(core), logs, func(p *process) {
+		for _, f := range with {
+			f(p)
+		}
+	})
 }
 
 // runWeir is openWeir of a configuration that is in order.

@@ -29,23 +29,28 @@ type reloading struct {
 	hangup chan os.Signal
 }
 
-func startReloading(t *testing.T, text string) *reloading {
+func startReloading(t *testing.T, text string, with ...func(*process)) *reloading {
 	t.Helper()
 	r := &reloading{file: filepath.Join(t.TempDir(), "weir.yaml"), hangup: make(chan os.Signal, 1)}
 	r.put(t, text)
-	r.begin(t)
+	r.begin(t, with...)
 	return r
 }
 
 // begin runs a weir on the file there is.
-func (r *reloading) begin(t *testing.T) {
+func (r *reloading) begin(t *testing.T, with ...func(*process)) {
 	t.Helper()
 	cfg, err := config.Load(r.file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	core, logs := observer.New(zap.DebugLevel)
-	r.running = runWeir(t, cfg, zap.New(core), logs, func(p *process) { p.path, p.hangup = r.file, r.hangup })
+	r.running = runWeir(t, cfg, zap.New(core), logs, func(p *process) {
+		p.path, p.hangup = r.file, r.hangup
+		for _, f := range with {
+			f(p)
+		}
+	})
 	await(t, "the file is watched", func() bool { p := r.last.Load(); return p.File != "" })
 }
 

@@ -132,15 +132,15 @@ func rollingConfig(origin *relaytest.Origin, upstream relaytest.Dialect, cache s
 	return fmt.Sprintf(`
 origins: [{ name: mesh, grpc: { addresses: [%q], dialect: %s }, group_by: [cluster], canary: { bake: 1s } }]
 cache: { %s }
-timing: { settle: 20ms, firm_settle: 200ms, pause: 20ms, backoff: { base: 20ms, max: 100ms }, drain: 200ms }
+timing: { settle: 20ms, firm_settle: 200ms, gather: 500ms, pause: 20ms, backoff: { base: 20ms, max: 100ms }, drain: 200ms }
 `, origin.Net().Addr(), upstream, cache)
 }
 
-func startRolling(t *testing.T, upstream relaytest.Dialect, cache string) *rolling {
+func startRolling(t *testing.T, upstream relaytest.Dialect, cache string, with ...func(*process)) *rolling {
 	t.Helper()
 	r := &rolling{origin: relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Serving: true})}
 	r.config = freePorts + rollingConfig(r.origin, upstream, cache)
-	r.running = startWeir(t, r.config)
+	r.running = startWeir(t, r.config, with...)
 	r.push(t)
 	return r
 }

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -137,12 +138,22 @@ func (r *rolling) stateOf(group string, n int) string {
 // TestRollbackToLastGood: the newest good state before the present one is one that all clients of the
 // group had accepted and that was in force for a while. From there it is the one before, and so on.
 func TestRollbackToLastGood(t *testing.T) {
-	r := startRolling(t, relaytest.Delta, "")
+	judged := atomic.Bool{} // no other state is, however long it takes to come to the next
+	r := startRolling(t, relaytest.Delta, "", func(p *process) {
+		p.goods.bake = func(string) time.Duration {
+			if judged.Load() {
+				return time.Second
+			}
+			return time.Hour
+		}
+	})
 	key := r.keyOf("edge")
 	part := r.table.Origin("mesh")
 	good := func() {
 		t.Helper()
+		judged.Store(true)
 		await(t, "the state is good", func() bool { return !part.States(key, 1)[0].Good.IsZero() })
+		judged.Store(false)
 	}
 	good()
 	push(r.origin, 4)

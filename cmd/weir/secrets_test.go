@@ -98,6 +98,7 @@ func (s *secretive) step() {
 			delete(s.clients, c)
 			break
 		}
+		s.left()
 	case n < 13:
 		s.change()
 	case n < 14:
@@ -233,6 +234,19 @@ func (s *secretive) refuses() {
 	c.NACK(relaytest.SecretType, "bad "+secretKey+"bill")
 	await(s.t, "weir hears the refusal", func() bool { _, page := s.get("/nacks"); return strings.Contains(page, "refusing") })
 	c.Cancel()
+	s.left()
+}
+
+// left waits until weir knows who is gone: who comes next shares a group with those who are there.
+func (s *secretive) left() {
+	s.t.Helper()
+	await(s.t, "who has left is gone", func() bool {
+		n := 0
+		for _, g := range s.table.Origin("mesh").Groups() {
+			n += g.Clients
+		}
+		return n == len(s.clients)
+	})
 }
 
 // collects keeps what the process has logged.
