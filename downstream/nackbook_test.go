@@ -264,10 +264,12 @@ func TestOneBadClientAmongMany(t *testing.T) {
 }
 
 // TestStrangerSaysTheSame: a client of another address that says what the fleet says, of ever other
-// resources, does not push out what the fleet says; and the fleet's next version still gets in.
+// resources and by ever other node ids, does not push out what the fleet says, nor what one client
+// alone says; and the fleet's next version still gets in.
 func TestStrangerSaysTheSame(t *testing.T) {
 	b := newNackBook()
 	at := zero
+	b.refused(rejection("mine", "1", "bad again", at), somebody(50))
 	for v := range maxAlike - 5 {
 		for i := range 10 {
 			at = at.Add(time.Second)
@@ -276,21 +278,24 @@ func TestStrangerSaysTheSame(t *testing.T) {
 	}
 	for i := range 10_000 {
 		at = at.Add(time.Second)
-		b.refused(rejection(fmt.Sprint("x", i), "1", "bad again", at), somebody(99))
+		stranger := somebody(99)
+		stranger.node = fmt.Sprint("stranger-", i)
+		b.refused(rejection(fmt.Sprint("x", i), "1", "bad again", at), stranger)
 	}
 	for i := range 10 {
 		b.refused(rejection("shared", "next", "bad again", at), somebody(i))
 	}
-	fleet := 0
+	fleet, mine := 0, false
 	for _, x := range b.all(at) {
+		mine = mine || x.Resource == "mine"
 		if x.Resource == "shared" {
 			if fleet++; x.Clients != 10 {
 				t.Errorf("version %s has %d clients, want 10", x.Version, x.Clients)
 			}
 		}
 	}
-	if want := maxAlike - 5 + 1; fleet != want || len(b.entries) > maxAlike {
-		t.Errorf("%d of the fleet's %d are left, among %d entries", fleet, want, len(b.entries))
+	if want := maxAlike - 5 + 1; fleet != want || !mine || len(b.entries) > maxAlike {
+		t.Errorf("%d of the fleet's %d are left, and the one of a client alone: %t; %d entries", fleet, want, mine, len(b.entries))
 	}
 }
 
@@ -389,21 +394,27 @@ func heapBytes() int {
 }
 
 // TestManyVersionsAreBounded: a resource that all clients reject in each of its versions does not
-// push out another one.
+// push out another one. Its newest versions stay, also those that fewer clients have come to reject
+// yet.
 func TestManyVersionsAreBounded(t *testing.T) {
 	b := newNackBook()
 	b.refused(rejection("one", "1", "only I", zero), somebody(1))
 	for i := range 5 * maxBooked {
-		for j := range 2 {
-			b.refused(rejection("often", fmt.Sprint(i), "bad again", zero.Add(time.Duration(i)*time.Second)), somebody(2*i+j))
+		for j := range 2 + i%7 {
+			b.refused(rejection("often", fmt.Sprint(i), "bad again", zero.Add(time.Duration(i)*time.Second)), somebody(10*i+j))
 		}
 	}
 	all := b.all(zero)
 	if len(all) != 1+maxAlike {
 		t.Errorf("%d entries, want %d", len(all), 1+maxAlike)
 	}
-	if all[0].Version != fmt.Sprint(5*maxBooked-1) || all[len(all)-1].Resource != "one" {
-		t.Errorf("first %+v, last %+v", all[0], all[len(all)-1])
+	for i := range maxAlike {
+		if want := fmt.Sprint(5*maxBooked - 1 - i); all[i].Version != want {
+			t.Fatalf("version %s is left, want %s", all[i].Version, want)
+		}
+	}
+	if last := all[len(all)-1]; last.Resource != "one" {
+		t.Errorf("the last is %+v", last)
 	}
 }
 

@@ -142,14 +142,30 @@ func TestDiffOfAFile(t *testing.T) {
 }
 
 // TestDiffOfWeir: a weir answers as its origin does, and another replica as this one, with the
-// versions too.
+// versions too. A replica that keeps its clients at something older is told from the other.
 func TestDiffOfWeir(t *testing.T) {
-	_, origin := serves(t, "1", timed("a", 1), timed("b", 1))
-	one, two := startWeir(t, freePorts+controlPlane(origin)), startWeir(t, freePorts+controlPlane(origin))
+	o, origin := serves(t, "1", timed("a", 1), timed("b", 1))
+	text := freePorts + strings.NewReplacer("name: mesh,", "name: mesh, group_by: [],", "timing: {", "timing: { settle: 20ms, firm_settle: 200ms,").Replace(controlPlane(origin))
+	one, two := startWeir(t, text), startWeir(t, text)
 	for _, args := range [][]string{{origin, one.listenAddress()}, {one.listenAddress(), two.listenAddress(), "--versions"}} {
 		if code, out, said := weir(t, append([]string{"diff", "cds"}, args...)...); code != exitOK || !strings.Contains(out, "2 resources") {
 			t.Errorf("%d, %s%s", code, out, said)
 		}
+	}
+	older := openClient(t, dial(t, one.listenAddress()), relaytest.Delta) // without one nothing is kept
+	older.Request(relaytest.ClusterType)
+	older.AwaitNames(relaytest.ClusterType, "the replica has what it is to keep", "a", "b")
+	older.WantIdle(500 * time.Millisecond)
+	if code, _, said := weir(t, "freeze", "mesh", "--admin", one.admin.listener.Addr().String()); code != exitOK {
+		t.Fatal(said)
+	}
+	o.Set(relaytest.ClusterType, "a", "2", timed("a", 7))
+	newer := openClient(t, dial(t, two.listenAddress()), relaytest.Delta)
+	newer.Request(relaytest.ClusterType)
+	newer.Await(0, func(s *relaytest.State) bool { return s.Body(relaytest.ClusterType, "a") == string(relaytest.Body(timed("a", 7)).Value) }, "the other replica has the change")
+	code, out, said := weir(t, "diff", "cds", one.listenAddress(), two.listenAddress())
+	if code != exitFailed || !strings.Contains(out, "7s") || strings.Contains(out, "2 resources, all equal") {
+		t.Errorf("of a frozen replica: %d, %s%s", code, out, said)
 	}
 }
 

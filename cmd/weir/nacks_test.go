@@ -62,6 +62,21 @@ func TestNacks(t *testing.T) {
 	}
 }
 
+// TestNacksOfReplicas: of what weir refuses, too, each line says at which replica that is.
+func TestNacksOfReplicas(t *testing.T) {
+	said := func(replica string) reply[[]byte] {
+		return reply[[]byte]{replica: replica, said: []byte(`{"book": [], "origins": [{"origin": "mesh", "type": "cds", "count": 2, "reason": "bad"}]}`)}
+	}
+	var out strings.Builder
+	if err := nacksTable(&out, []reply[[]byte]{said("one:1"), said("two:1")}, 10); err != nil {
+		t.Fatal(err)
+	}
+	_, own, _ := strings.Cut(strings.Join(strings.Fields(out.String()), " "), " REPLICA WEIR ")
+	if own != "REJECTS OF GROUP TYPE TIMES BECAUSE one:1 mesh - cds 2 bad two:1 mesh - cds 2 bad" {
+		t.Errorf("it says\n%s", out.String())
+	}
+}
+
 // TestNacksOfOrigins: what weir refuses of an origin is told beside what clients refuse, with the
 // reason, of that origin and type alone.
 func TestNacksOfOrigins(t *testing.T) {

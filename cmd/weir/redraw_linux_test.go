@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -44,11 +45,13 @@ func TestStatusWatchOnATerminal(t *testing.T) {
 	go func() {
 		ended <- run(ctx, []string{"status", "--admin", address, "--watch", "--interval", "100ms"}, shell, io.Discard)
 	}()
+	late := time.AfterFunc(patience, func() { _ = shell.Close() }) // or else the read below would not end
+	defer late.Stop()
 	shown, buf := "", make([]byte, 4<<10)
 	for strings.Count(shown, clearScreen) < 3 {
 		n, err := screen.Read(buf)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("%v after %q", err, shown)
 		}
 		shown += string(buf[:n])
 	}

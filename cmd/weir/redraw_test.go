@@ -33,7 +33,7 @@ func statusPages(t *testing.T) (address string, away *atomic.Bool) {
 // time and no code of a terminal in a pipe, goes on while weir is away, and ends in order.
 func TestStatusWatch(t *testing.T) {
 	address, away := statusPages(t)
-	ctx, interrupt := context.WithCancel(t.Context())
+	ctx, interrupt := context.WithTimeout(t.Context(), patience)
 	from, to := io.Pipe()
 	ended := make(chan int, 1)
 	var errs strings.Builder
