@@ -57,8 +57,8 @@ const (
 
 // nackBook is what clients refused (RELAY-34). It outlives their streams: a client that crashes on
 // what it was sent takes no evidence with it. Clients choose what they say, and their node ids. So
-// an entry counts for whoever begins it, and who has many loses an own one for a further one (drop).
-// What several clients say stays longer than what one alone says.
+// an entry counts for whoever begins it, and who has many loses an own one for a further one
+// (drop). What several clients say stays longer than what one alone says.
 type nackBook struct {
 	seed maphash.Seed // set once
 	age  atomic.Int64 // how long an entry is kept after it was said last; 0: for good
