@@ -28,6 +28,9 @@ func (o *Origin) Resolve(group, to string, now time.Time) (revision uint64, err 
 	return row.Revision, err
 }
 
+// ErrNoState: what is given says of no group which state is meant.
+var ErrNoState = errors.New("is no state")
+
 // ResolveState is Resolve for all that is known of the state, but for Good.
 func (o *Origin) ResolveState(group, to string, now time.Time) (state StateRow, err error) {
 	if !o.table.past.On() {
@@ -87,8 +90,8 @@ func (r *resolving) row() (*StateRow, error) {
 	if isHex(r.to) {
 		return r.id()
 	}
-	return nil, fmt.Errorf("%q is no state: write a revision, %d digits of an ID at least, a time as %s or 10m, or %s",
-		r.to, leastID, r.now.UTC().Format(time.RFC3339), lastGood)
+	return nil, fmt.Errorf("%q %w: write a revision, %d digits of an ID at least, a time as %s or 10m, or %s",
+		r.to, ErrNoState, leastID, r.now.UTC().Format(time.RFC3339), lastGood)
 }
 
 // number is the state of a revision, or of an ID that has no letters.
@@ -120,7 +123,7 @@ func (r *resolving) number(n uint64) (*StateRow, error) {
 func (r *resolving) id() (*StateRow, error) {
 	to := strings.ToLower(r.to)
 	if len(to) < leastID {
-		return nil, fmt.Errorf("%q is too short: write %d digits of an ID at least", r.to, leastID)
+		return nil, fmt.Errorf("%q %w: it is too short, write %d digits of an ID at least", r.to, ErrNoState, leastID)
 	}
 	row := r.find(func(x *StateRow) bool { return strings.HasPrefix(x.ID, to) })
 	if row == nil {

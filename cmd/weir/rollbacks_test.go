@@ -96,6 +96,11 @@ func TestRollbackRefused(t *testing.T) {
 	refused(exitUsage, "--to -5m: that has not come", "mesh", "--to", "-5m")
 	refused(exitFailed, `404 Not Found: there is no origin "nobody"`, "nobody", "--to", "1m")
 	refused(exitFailed, `404 Not Found: mesh has no group "5aee26ffff"`, "mesh", "--to", "1m", "--group", "5aee26ffff")
+	for _, to := range []string{"yesterday", "abc"} { // said once, not for each group
+		if _, _, said := weir(t, "rollback", "mesh", "--to", to, "--admin", r.admin.listener.Addr().String()); !strings.Contains(said, `mesh: "`+to+`" is no state: `) || strings.Count(said, "\n") != 1 {
+			t.Errorf("it is refused by\n%s", said)
+		}
+	}
 	refused(exitFailed, "is at state ", "mesh", "--to", moment(time.Now()))
 	second := r.stateOf("edge", 2)
 	code, stdout, stderr := weir(t, "rollback", "mesh", "--to", second, "--admin", r.admin.listener.Addr().String())

@@ -88,6 +88,8 @@ func targetsOf(part *relay.Origin, order *admin.RollbackOrder, now time.Time) (t
 		case err == nil && same:
 		case err == nil:
 			moves++
+		case errors.Is(err, relay.ErrNoState):
+			return nil, conflict("%s: %v", part.Name(), err)
 		default:
 			t = stayAt(part, of.key, err)
 			if !of.mayStay && !order.Partial {
