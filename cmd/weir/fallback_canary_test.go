@@ -35,7 +35,10 @@ func TestFallbackOfTiers(t *testing.T) {
 	if _, body := w.get("/resources?type=cds"); strings.Count(body, `"name": "last"`) != strings.Count(body, `"fallback": true`) || !strings.Contains(body, `"fallback": true`) {
 		t.Errorf("/resources: %s", body)
 	}
-	time.Sleep(500 * time.Millisecond)
+	if _, body := w.get("/origins"); !strings.Contains(body, `"serving": 1`) {
+		t.Errorf("/origins: %s", body)
+	}
+	time.Sleep(500 * time.Millisecond) // some intervals of the snapshot
 	w.end()
 	if c, err := snapshot.Read(snapshot.File(dir), nil); err == nil && c.Summary(false).Resources > 0 {
 		t.Errorf("%d resources are on disk", c.Summary(false).Resources)
