@@ -59,7 +59,7 @@ func TestKeyMeant(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for range 2 {
+	for range 11 {
 		if _, err := o.DedicatedFor(relaytest.Node("n", "c"), "", "peer"); err != nil {
 			t.Fatal(err)
 		}
@@ -67,12 +67,12 @@ func TestKeyMeant(t *testing.T) {
 	i := slices.IndexFunc(o.Groups(), func(g relay.GroupView) bool { return strings.HasSuffix(g.Key, "-rest") })
 	rest := o.Groups()[i].Key
 	of, _ := relay.CutTier(rest)
-	for text, want := range map[string]string{of[:KeyDigits]: of, of: of, rest: rest, "other-key": "other-key"} {
+	for text, want := range map[string]string{of[:KeyDigits]: of, of + "-": of, of: of, rest: rest, "dedicated-1": "dedicated-1", "other-key": "other-key"} {
 		if key, known, err := keyMeant(text, "", table.Origins()); key != want || known != (text != "other-key") || err != nil {
 			t.Errorf("%s means %s, %t, %v; want %s", text, key, known, err, want)
 		}
 	}
-	if key, _, err := keyMeant("dedicated", "mesh", table.Origins()); err == nil || !strings.Contains(err.Error(), `group="dedicated": the keys of 2 groups begin so`) {
+	if key, _, err := keyMeant("dedicated", "mesh", table.Origins()); err == nil || !strings.Contains(err.Error(), `group="dedicated": the keys of 11 groups begin so`) {
 		t.Errorf("what two groups have in common means %s: %v", key, err)
 	}
 }
