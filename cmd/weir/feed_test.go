@@ -383,13 +383,13 @@ func TestTiersComeAndGo(t *testing.T) {
 	groups := func(n int) {
 		t.Helper()
 		await(t, fmt.Sprintf("there are %d groups with clients", n), func() bool {
-			now := 0
+			now, in := 0, 0
 			for _, g := range w.table.Origin("mesh").Groups() {
-				if g.Clients > 0 {
+				if in += g.Clients; g.Clients > 0 {
 					now++
 				}
 			}
-			return now == n
+			return now == n && in == len(clients.all()) // who is on the way would not be sent away by the next reload
 		})
 	}
 	opened("")
