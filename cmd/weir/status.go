@@ -15,8 +15,8 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/weir-xds/weir/cmd/weir/admin"
-	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/cmd/weir/snapshot"
+	"github.com/weir-xds/weir/relay"
 )
 
 // statusStreams is how many client streams the command reads.

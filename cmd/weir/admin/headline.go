@@ -81,6 +81,7 @@ func (o *Overview) findings() []Finding {
 	o.storm(add)
 	o.files(add)
 	for i := range o.Origins {
+		o.Origins[i].timedOut(o.At, add)
 		o.Origins[i].bakes(o.At, add)
 	}
 	return all

@@ -116,6 +116,9 @@ func TestHeadline(t *testing.T) {
 		{"candidate undecided for ever", []func(*Overview){mesh(func(o *OriginOverview) {
 			o.Canary = []canary.Status{{Phase: "baking", Undecided: true, Canaries: 5, Acked: 2, Needed: 3, Check: "fine", CheckSaid: "0"}}
 		})}, Warn, "A candidate of mesh is neither good nor bad: 2 of 5 acknowledged, 3 needed. The rest wait until somebody decides."},
+		{"candidate timed out", []func(*Overview){mesh(func(o *OriginOverview) {
+			o.Canary = []canary.Status{{Phase: "idle", TimedOut: true, Since: at.Add(-2 * time.Hour)}, {Phase: "idle", TimedOut: true, Since: at}, {Phase: "idle", Since: at}}
+		})}, Warn, "A candidate of mesh was given to all at 2026-11-26 03:00:00Z, though not shown to be good: max_hold was over."},
 		{"candidate bakes", []func(*Overview){mesh(func(o *OriginOverview) {
 			o.Canary = []canary.Status{{Phase: "baking", Canaries: 5, Acked: 3, Needed: 3, Bakes: at.Add(39500 * time.Millisecond)}}
 		})}, Good, "A candidate of mesh bakes: 3 of 5 acknowledged, 40 s left."},

@@ -75,6 +75,23 @@ func (o *OriginOverview) candidates(add adder) {
 	}
 }
 
+// timedOutFor is for how long people are told that a candidate has reached the rest so.
+const timedOutFor = time.Hour
+
+// timedOut adds that candidates have reached the rest, though nobody has shown them to be good.
+func (o *OriginOverview) timedOut(now time.Time, add adder) {
+	var all []*canary.Status
+	for _, s := range o.all().gates(gate.Idle, false) {
+		if s.TimedOut && now.Sub(s.Since) < timedOutFor {
+			all = append(all, s)
+		}
+	}
+	if len(all) > 0 {
+		add(Warn, originLink(o.Name), "%s given to all at %s%s, though not shown to be good: max_hold was over.",
+			subject(o.Name, all, "was", "were"), clock(all[0].Since), inGroups(all))
+	}
+}
+
 // bakes adds that a candidate is on its way, which is as it should be.
 func (o *OriginOverview) bakes(now time.Time, add adder) {
 	all := o.all().gates(gate.Baking, false)

@@ -37,6 +37,7 @@ type Status struct {
 	// Undecided: it has baked, and is neither good nor bad. Promoted is when the rest are given it
 	// nevertheless; zero: when an operator decides.
 	Undecided bool      `json:"undecided,omitempty"`
+	TimedOut  bool      `json:"timed_out,omitempty"` // the last one was promoted so
 	Promoted  time.Time `json:"promoted,omitzero"`
 }
 
@@ -116,6 +117,7 @@ func (x *group) status(o *Origin) Status {
 	s := Status{
 		Group: x.of.key, Phase: t.Phase.String(), Since: t.Since, Why: x.because, Waiting: x.wait, Candidate: t.Candidate,
 	}
+	s.TimedOut = t.Phase == gate.Idle && t.Because == gate.TimedOut
 	if s.Since.IsZero() {
 		s.Since = x.since
 	}
