@@ -391,8 +391,8 @@
 //
 // # What to read next
 //
-// stream.go, writerpool.go, longsend.go, session.go, node.go, order.go, release.go, removals.go, and
-// waits.go for why a stream waits: each deadline and each hold has a reason. testdata/*.txt reads as
-// conversations. The tests order_test.go and model_test.go play streams at random and judge every
-// response.
+// stream.go, writerpool.go, longsend.go, session.go, node.go, order.go, release.go, removals.go,
+// and waits.go for why a stream waits: each deadline and each hold has a reason. testdata/*.txt
+// reads as conversations. The tests order_test.go and model_test.go play streams at random and
+// judge every response.
 package downstream

@@ -31,6 +31,8 @@ var timersFor = map[string][]string{
 	"downstream/poll.go answer":       {"rest_wait", "rest_hold"},
 	"downstream/poll.go again":        {"rest_hold"},
 	"downstream/watch.go watch":       {"write_stalled"},
+	"downstream/longsend.go place":   {"writer"},
+	"downstream/longsend.go enter":   {noWait, "a place for what is long is left"},
 	"downstream/drain.go pause":       {noWait, "the process ends"},
 	"downstream/loads.go first":       {noWait, "load reports are no configuration"},
 	"downstream/expiry.go expire":     {noWait, "a stream of load reports ends with its certificate"},
