@@ -118,9 +118,9 @@
 //     (TestStuckClientsHoldNoPlaces), nor for one whose stream is busy
 //     (TestBusyReadersHoldNoPlaces). A write that is blocked for send_stall ends the stream
 //     (TestEndsBlockedStream). So does lagging behind more removals than are kept (TestLagging).
-//   - Be slow when many are sent what is long, of more than one message: a few streams at a time are,
-//     so that the first clients are whole early. One that does not read keeps its turn for a quarter
-//     of a second, and none waits for a turn for more than a second (longsend.go,
+//   - Be slow when many are sent what is long, of more than one message: a few streams at a time
+//     are, so that the first clients are whole early. One that does not read keeps its turn for a
+//     quarter of a second, and none waits for a turn for more than a second (longsend.go,
 //     TestLongSendsTakeTurns, TestStuckClientsHoldNoTurns).
 //   - Not acknowledge: the next response is sent after order_hold, and at most 16 unacknowledged
 //     ones are remembered (TestUnansweredAreBounded).
