@@ -13,8 +13,9 @@ const sendQuota = 64 << 10
 // backlog counts what grpc has accepted of a stream's responses and has not written to the
 // connection yet. It does not depend on ACKs: a client may ACK what it never read.
 type backlog struct {
-	messages atomic.Int32 // queued
-	most     int          // bound of the queued bytes; owned by the writer
+	messages atomic.Int32 // queued, and one while something long is being sent
+	most     uint32       // bound of the queued bytes; owned by the writer
+	long     atomic.Pointer[longSend]
 }
 
 // admits reports whether SendMsg would take a message without blocking.
@@ -29,7 +30,7 @@ func (b *backlog) admits() bool {
 // message. grpc frees that buffer when it has written or dropped the message.
 func (b *backlog) add(size int) mem.Buffer {
 	b.messages.Add(1)
-	b.most += size + messageHead
+	b.most += uint32(size + messageHead) //nolint:gosec // less than sendQuota and one message of grpc, which has 4 bytes for its length
 	return mem.NewBuffer(&nothing, b)
 }
 
@@ -40,7 +41,18 @@ const messageHead = 5
 var nothing = make([]byte, 0, 4<<10)
 
 // Put implements mem.BufferPool. grpc calls it when a message has been written.
-func (b *backlog) Put(*[]byte) { b.messages.Add(-1) }
+func (b *backlog) Put(*[]byte) { b.sent() }
+
+// sent ends what was counted. Once nothing is queued any more, a turn to send something long is
+// over.
+func (b *backlog) sent() {
+	if b.messages.Add(-1) > 0 {
+		return
+	}
+	if s := b.long.Load(); s != nil {
+		s.leave()
+	}
+}
 
 // Get implements mem.BufferPool.
 func (b *backlog) Get(int) *[]byte { return &nothing }

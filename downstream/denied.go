@@ -20,18 +20,35 @@ const shortLook = 10 * time.Second
 // lack is that names are missing because of a limit.
 type lack struct {
 	limit string
+	text  string // as the client was told it
 	since time.Time
 	next  time.Time // when to check it
 }
 
 // short records that a name is missing because of a limit.
-func (s *session) short(now time.Time, limit string) {
+func (s *session) short(now time.Time, why *reason) {
 	if s.lack == nil {
-		s.lack = &lack{limit, now, now.Add(shortFor)}
-		if limit == "memory" {
+		s.lack = &lack{why.limit, why.text, now, now.Add(shortFor)}
+		if why.limit == "memory" {
 			s.lack.next = now.Add(shortLook)
 		}
 	}
+}
+
+// lackOf is why a name that the client is not subscribed to may be one that the table had no room
+// for; "": it is not. In delta it is not kept which names were refused.
+func (s *session) lackOf(st *streamType, name string) string {
+	switch {
+	case name == "" || !st.short || s.lack == nil:
+		return ""
+	case s.delta:
+		return s.lack.text + ". Other names of the type were refused for that; so was this one, unless the client has not asked for it"
+	}
+	_, denied := st.denied[s.refusalKey(name)]
+	if _, refused := st.refused[name]; denied || refused {
+		return s.lack.text
+	}
+	return ""
 }
 
 // lookShort ends the stream because of missing names: when there is memory again, or after
@@ -74,7 +91,7 @@ func (s *session) denied(now time.Time, st *streamType, denied []relay.Denied, a
 		if why == nil || why.limit != d.Limit {
 			why = limitReason(d.Limit, d.Most, noRoom[d.Limit])
 		}
-		s.short(now, d.Limit)
+		s.short(now, why)
 		st.short = true
 		named := d.Name
 		if at != nil {

@@ -85,6 +85,8 @@ func (s *session) explainType(st *streamType, name string, x *Explained) {
 	}
 	if why := s.refusedFor(st, name); why != nil {
 		x.Refused, x.Denied, x.Limited = why.text, why.absent || st.barred, why.limit != ""
+	} else if text := s.lackOf(st, name); text != "" {
+		x.Refused, x.Limited = text, true
 	}
 	j, why := st.judged()
 	var written []time.Time

@@ -1,6 +1,7 @@
 package downstream
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -110,6 +111,45 @@ func TestExplainOrigins(t *testing.T) {
 	}
 	if x := p.explained(cds, "a"); x.Refused != "" || x.Parts[0].Group.Origin().Name() != r.origin.Name() {
 		t.Errorf("%+v", x)
+	}
+}
+
+// TestExplainNoRoom: of a name that was refused because memory is short the limit is told, and that
+// the stream waits for room. What the client has, and in SotW what it has not asked for, is not said
+// to be refused.
+func TestExplainNoRoom(t *testing.T) {
+	const limit = 1 << 20
+	for _, delta := range []bool{true, false} {
+		r := newRig(t)
+		ask := func(p *clientEnd, typeURL string, names ...string) {
+			if delta {
+				p.subscribes(typeURL, names...)
+			} else {
+				p.asks(typeURL, names...)
+			}
+		}
+		first := r.client(delta)
+		ask(first, eds, "a")
+		r.says(eds, "a=1")
+		r.table.Measured(limit+1, limit)
+		p := r.client(delta)
+		ask(p, eds, "a", "b")
+		x := p.explained(eds, "b")
+		if !x.Limited || x.Denied || !strings.HasPrefix(x.Refused, "limits.memory 1048576 is reached") || x.Parts[0].Named != "" {
+			t.Errorf("delta %t: %+v", delta, x)
+		}
+		if w := p.waits(eds); !slices.Contains(w, "limit+"+shortFor.String()) {
+			t.Errorf("delta %t: the type waits for %v", delta, w)
+		}
+		if x := p.explained(eds, "a"); x.Parts[0].Named != "a" {
+			t.Errorf("delta %t: what it has: %+v", delta, x)
+		}
+		if x := p.explained(eds, "other"); x.Limited != delta || delta != strings.Contains(x.Refused, "unless the client has not asked for it") {
+			t.Errorf("delta %t: what it has not asked for: %+v", delta, x)
+		}
+		if x := first.explained(eds, "b"); x.Refused != "" {
+			t.Errorf("of a client that is refused nothing: %+v", x)
+		}
 	}
 }
 

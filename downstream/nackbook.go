@@ -57,7 +57,8 @@ const (
 
 // nackBook is what clients refused (RELAY-34). It outlives their streams: a client that crashes on
 // what it was sent takes no evidence with it. Clients choose what they say, and their node ids. So
-// an entry counts for whoever begins it, and who has many loses an own one for a further one.
+// an entry counts for whoever begins it, and who has many loses an own one for a further one
+// (drop). What several clients say stays longer than what one alone says.
 type nackBook struct {
 	seed maphash.Seed // set once
 	age  atomic.Int64 // how long an entry is kept after it was said last; 0: for good
@@ -72,6 +73,7 @@ type bookKey struct{ origin, typeURL, resource, version, message string }
 type bookEntry struct {
 	Rejection // without the texts of the key, and Clients
 	by        peerKey
+	client    uint64 // which of by began it, as clients has it
 	clients   sketch
 }
 
@@ -133,7 +135,7 @@ func (b *nackBook) add(key bookKey, example RejectionExample, by peerKey, hash u
 	if e == nil {
 		b.end(example.At)
 		b.makeRoom(key, by)
-		e = &bookEntry{by: by, Rejection: Rejection{First: example.At}}
+		e = &bookEntry{by: by, client: hash, Rejection: Rejection{First: example.At}}
 		b.entries[key] = e
 		b.own[by]++
 	}
@@ -153,25 +155,21 @@ func (b *nackBook) add(key bookKey, example RejectionExample, by peerKey, hash u
 	}
 }
 
-// makeRoom drops an entry if there are as many as there may be: of that message or of all, where
-// whoever has begun most of them loses one, or of whom begins a further one.
+// makeRoom drops an entry if there are as many as there may be: of that message, of whom begins a
+// further one, or of all, where one of those who have begun most of them loses one.
 func (b *nackBook) makeRoom(key bookKey, by peerKey) {
-	alike, message := map[peerKey]int{}, bookKey{origin: key.origin, typeURL: key.typeURL, message: key.message}
-	isAlike := func(k bookKey) bool {
-		k.resource, k.version = "", ""
-		return k == message
+	isAlike := func(k bookKey, _ *bookEntry) bool {
+		return k.origin == key.origin && k.typeURL == key.typeURL && k.message == key.message
 	}
-	n := 0
+	alike := 0
 	for k, e := range b.entries {
-		if isAlike(k) {
-			alike[e.by]++
-			n++
+		if isAlike(k, e) {
+			alike++
 		}
 	}
 	switch {
-	case n >= maxAlike:
-		most := greatest(alike)
-		b.drop(func(k bookKey, e *bookEntry) bool { return alike[e.by] == most && isAlike(k) }, func(*bookEntry) int { return 0 })
+	case alike >= maxAlike:
+		b.drop(isAlike, (*bookEntry).several)
 	case b.own[by] >= maxOwn:
 		b.drop(func(_ bookKey, e *bookEntry) bool { return e.by == by }, (*bookEntry).known)
 	case len(b.entries) >= maxBooked:
@@ -180,7 +178,7 @@ func (b *nackBook) makeRoom(key bookKey, by peerKey) {
 	}
 }
 
-func greatest(counts map[peerKey]int) (most int) {
+func greatest[K comparable](counts map[K]int) (most int) {
 	for _, n := range counts {
 		most = max(most, n)
 	}
@@ -190,19 +188,40 @@ func greatest(counts map[peerKey]int) (most int) {
 // known is how many clients said so.
 func (e *bookEntry) known() int { return e.clients.count() }
 
-// drop drops the least of some entries; of equal ones that which was said last the longest ago.
+// several is 1 if several clients said so, else 0. Versions of one resource are ranked by it, as of
+// those that many clients refuse the newest matter, however many have come to refuse them yet.
+func (e *bookEntry) several() int { return min(e.known(), 2) - 1 }
+
+// drop drops one of some entries: of those with the least rank one of the address or identity that
+// has begun most of them, of these one of the client that has, and of these the one that was said
+// last the longest ago. So a client with ever new words loses its own, also where many clients have
+// one address or identity.
 func (b *nackBook) drop(which func(bookKey, *bookEntry) bool, rank func(*bookEntry) int) {
-	var least *bookEntry
-	var at bookKey
+	var least []bookKey
+	lowest := math.MaxInt
+	peers, clients := map[peerKey]int{}, map[uint64]int{}
 	for k, e := range b.entries {
-		if which(k, e) && (least == nil || cmp.Or(cmp.Compare(rank(e), rank(least)), e.Last.Compare(least.Last)) < 0) {
-			least, at = e, k
+		if !which(k, e) {
+			continue
 		}
+		if r := rank(e); r < lowest {
+			lowest, least = r, least[:0]
+			clear(peers)
+			clear(clients)
+		} else if r > lowest {
+			continue
+		}
+		least = append(least, k)
+		peers[e.by]++
+		clients[e.client]++
 	}
-	if least == nil {
+	if len(least) == 0 {
 		return
 	}
-	b.remove(at)
+	b.remove(slices.MinFunc(least, func(x, y bookKey) int {
+		a, c := b.entries[x], b.entries[y]
+		return cmp.Or(cmp.Compare(peers[c.by], peers[a.by]), cmp.Compare(clients[c.client], clients[a.client]), a.Last.Compare(c.Last))
+	}))
 }
 
 func (b *nackBook) remove(at bookKey) {

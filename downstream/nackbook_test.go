@@ -223,6 +223,77 @@ func TestHostileClientsDoNotFillTheBook(t *testing.T) {
 	}
 }
 
+// TestOneBadClientAmongMany: a client that rejects with 10,000 different texts, and has its address
+// or identity in common with many others, loses entries of its own. What others reject stays: what
+// one of them alone says, and what many say of one resource in many versions.
+func TestOneBadClientAmongMany(t *testing.T) {
+	b := newNackBook()
+	who := func(node string) client {
+		return client{node: node, peer: "10.0.0.1:999", key: peerKey{identity: "spiffe://corp/all"}}
+	}
+	word := func(i int) string { return strings.Map(func(r rune) rune { return 'g' + r - '0' }, fmt.Sprint(i)) }
+	lonely, versions, at := 20, 20, zero
+	for i := range lonely {
+		b.refused(rejection("lonely", word(i), "only I say "+word(i), at), who(fmt.Sprint("good-", i)))
+	}
+	for i := range versions {
+		for j := range 5 { // always the same one begins
+			b.refused(rejection("shared", word(i), "bad again", at), who(fmt.Sprint("fleet-", j)))
+		}
+	}
+	for i := range 10_000 {
+		at = at.Add(time.Second)
+		b.refused(rejection("x"+word(i), "1", "whatever "+word(i), at), who("bad"))
+		b.refused(rejection("y"+word(i), "1", "bad again", at), who("bad"))
+	}
+	left := map[string]int{}
+	for _, x := range b.all(at) {
+		if left[x.Resource]++; x.Resource == "shared" && x.Clients != 5 {
+			t.Errorf("version %s has %d clients, want 5", x.Version, x.Clients)
+		}
+	}
+	if left["lonely"] != lonely || left["shared"] != versions {
+		t.Errorf("%d of %d that one client says are left, and %d of %d that many say", left["lonely"], lonely, left["shared"], versions)
+	}
+	if n := len(b.entries); n > maxOwn {
+		t.Errorf("%d entries of one identity", n)
+	}
+	if all := b.all(at); all[0].Last != at {
+		t.Errorf("the newest is of %v, want what was said last", all[0].Last)
+	}
+}
+
+// TestStrangerSaysTheSame: a client of another address that says what the fleet says, of ever other
+// resources, does not push out what the fleet says; and the fleet's next version still gets in.
+func TestStrangerSaysTheSame(t *testing.T) {
+	b := newNackBook()
+	at := zero
+	for v := range maxAlike - 5 {
+		for i := range 10 {
+			at = at.Add(time.Second)
+			b.refused(rejection("shared", fmt.Sprint(v), "bad again", at), somebody(i))
+		}
+	}
+	for i := range 10_000 {
+		at = at.Add(time.Second)
+		b.refused(rejection(fmt.Sprint("x", i), "1", "bad again", at), somebody(99))
+	}
+	for i := range 10 {
+		b.refused(rejection("shared", "next", "bad again", at), somebody(i))
+	}
+	fleet := 0
+	for _, x := range b.all(at) {
+		if x.Resource == "shared" {
+			if fleet++; x.Clients != 10 {
+				t.Errorf("version %s has %d clients, want 10", x.Version, x.Clients)
+			}
+		}
+	}
+	if want := maxAlike - 5 + 1; fleet != want || len(b.entries) > maxAlike {
+		t.Errorf("%d of the fleet's %d are left, among %d entries", fleet, want, len(b.entries))
+	}
+}
+
 // TestRejectionsEnd: an entry ends when it was said last for longer than it is kept; what was said
 // again stays, with when it began.
 func TestRejectionsEnd(t *testing.T) {

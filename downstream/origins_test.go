@@ -3,6 +3,7 @@ package downstream
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -53,6 +54,9 @@ func TestGroupsOfOthers(t *testing.T) {
 		second.node = &corev3.Node{Id: "envoy-2", Cluster: "another"}
 		ask(second, "near", far)
 		second.gets("what it can have, and why not the rest", "eds near=1 !"+far+":ResourceExhausted")
+		if x, _ := second.session.explain(r.now, "envoy-2", eds, far); !x.Limited || !strings.HasPrefix(x.Refused, "limits.groups 1 is reached") {
+			t.Errorf("delta %t: it is explained as %q", delta, x.Refused)
+		}
 		east.says(eds, far+"=2")
 		if delta {
 			first.acks(eds)

@@ -87,8 +87,10 @@ func (s *session) reach(st *streamType, o *relay.Origin) (*relay.Group, *reason)
 	case !errors.Is(err, relay.ErrGroups):
 		return nil, &reason{code: codes.FailedPrecondition, text: err.Error()}
 	}
-	s.short(s.now, "groups")
-	return nil, limitReason("groups", s.cfg.table.MaxGroups(), "the origin of this name has so many groups: try again later")
+	why := limitReason("groups", s.cfg.table.MaxGroups(), "the origin of this name has so many groups: try again later")
+	s.short(s.now, why)
+	st.short = true
+	return nil, why
 }
 
 // at is the place of a group of another origin; nil: nothing belongs to it.

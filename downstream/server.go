@@ -65,6 +65,7 @@ type Server struct {
 	ends       sampler // rate limit of the log lines about ended streams
 	intake     *intake
 	writerPool *writerPool
+	longSends  *longSends
 	arrivals   *arrivals
 	headers    *headerPace
 	names      *namePace
@@ -120,7 +121,7 @@ func New(cfg Config) (*Server, error) {
 	return &Server{
 		ends: sampler{every: endLogEvery}, denials: newDenialBook(), denialLog: newDenialLog(cfg.Log), ruled: ruled,
 		cfg: cfg, began: time.Now(), nacks: newNackLog(cfg.Log), book: newNackBook(), limits: newLimitLog(cfg.Log), sizes: newSizeLog(cfg.Log), quit: make(chan struct{}),
-		intake: newIntake(cfg.Table), writerPool: &writerPool{places: runtime.GOMAXPROCS(0)}, conns: n,
+		intake: newIntake(cfg.Table), writerPool: &writerPool{places: runtime.GOMAXPROCS(0)}, longSends: newLongSends(), conns: n,
 		streams: map[*stream]struct{}{}, crowd: map[string]int{}, arrivals: &arrivals{rate: newBucket(cfg.Limits.NewStreamsPerSecond)},
 		headers: newHeaderPace(cfg.Limits.NewStreamsPerSecond), names: newNamePace(cfg.Limits.NewNamesPerSecond), calmed: newCalmed(),
 		loads: map[*loadStream]struct{}{}, renderer: renderer{resolver: cfg.Resolver},

@@ -367,7 +367,15 @@ func (st *stream) send(now time.Time, batch []*response, w *writer) error {
 	if len(batch) == 0 {
 		return nil
 	}
-	m := st.server.cfg.Metrics
+	m, size := st.server.cfg.Metrics, 0
+	for _, r := range batch {
+		size += r.size
+	}
+	if size > longBytes {
+		w.leave()
+		st.server.longSends.enter(st.wire.Context(), st.backlog)
+		defer st.backlog.sent()
+	}
 	for i, r := range batch {
 		if i > 0 {
 			now = time.Now()

@@ -107,10 +107,11 @@ func (r *budget) admits(bytes int) bool {
 }
 
 // denied reports whether a name has no room, and notes it. What the table knows already is
-// always given: it costs next to nothing.
+// always given: it costs next to nothing. So is what a tier asks of the newest (tier.go), since its
+// client was admitted there; it is counted all the same.
 func (s *Sub) denied(e *entry, name, spelt string) bool {
 	t := s.shard.table()
-	if e != nil || t.budget.admits(nameCost+nameCopies*len(name)) {
+	if e != nil || t.budget.admits(nameCost+nameCopies*len(name)) || s.shard.group.fed() {
 		return false
 	}
 	s.deny(xds.Spelling(name, spelt), "memory", t.MemoryLimit())
@@ -121,6 +122,10 @@ func (s *Sub) denied(e *entry, name, spelt string) bool {
 func (s *Sub) deniedSet(set *set, selector, spelt string) bool {
 	t := s.shard.table()
 	if set != nil && set.views.of(s.ttl, s.permit) != nil {
+		return false
+	}
+	if s.shard.group.fed() { // as for a name
+		t.budget.admits(viewCost + 2*len(selector))
 		return false
 	}
 	if most := t.config().MaxViews; most > 0 && t.budget.views.Load() >= int64(most) {

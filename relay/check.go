@@ -24,7 +24,13 @@ func (t *Table) Check() error {
 				if s.quarantine != nil && s.quarantine.stage == stageProbing {
 					trials++
 				}
-				s.sets(func(t *set) { views += t.views.len() })
+				s.sets(func(t *set) {
+					for v := range t.views.all() {
+						if !v.inner {
+							views++
+						}
+					}
+				})
 				s.mu.Unlock()
 			}
 			if n := int(g.probing.Load()); n != trials || n > maxProbing {

@@ -11,7 +11,8 @@ import (
 // State is what a group held at one time, of all types. It is not changed after it is made. It
 // keeps the bodies in memory for as long as it is kept itself.
 type State struct {
-	// Revision is the last one of the table that is in it; 0: it is a state that knows nothing.
+	// Revision is the last one of the table that is in it. It may be 0: so the history calls what
+	// the first group of a table had first.
 	Revision uint64
 	Types    []TypeAt
 	index    []typeIndex // of Types, made when the first name is looked up
@@ -26,6 +27,9 @@ type typeIndex struct {
 func newState(revision uint64, types []TypeAt) *State {
 	return &State{Revision: revision, Types: types, index: make([]typeIndex, len(types))}
 }
+
+// IsEmpty reports whether it is a state that knows nothing.
+func (s *State) IsEmpty() bool { return len(s.Types) == 0 }
 
 // Whole reports whether nothing of it was lost, so that it can be served as it was.
 func (s *State) Whole() bool {

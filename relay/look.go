@@ -190,7 +190,7 @@ type TypeStatus struct {
 	// how many of the Bytes are those of bodies that a map before it holds too, in memory once.
 	Params     string
 	Shared     int
-	Views      int
+	Views      int // of clients; what a tier asks of the newest has none of its own
 	Tombstones int
 	// Unrequested counts resources that matched no subscription (RELAY-28), Unanswered names a
 	// healthy origin left unanswered for 15 s (ABS-5); both since the start.
@@ -209,9 +209,11 @@ func (m MapView) Status(seen map[*xds.Variant]bool) (_ TypeStatus, digest TypeDi
 	}
 	s.sets(func(t *set) {
 		ts.Members += t.members.len()
-		ts.Views += t.views.len()
 		for v := range t.views.all() {
 			ts.Tombstones += v.dead
+			if !v.inner {
+				ts.Views++
+			}
 		}
 	})
 	var star, names xds.Sum

@@ -37,6 +37,8 @@ var stateEvents = map[string]func(*state){
 	"mentioned before": func(st *state) { st.onMentioned(streamBefore) },
 	"mentioned":        func(st *state) { st.onMentioned(streamNow) },
 
+	"held at": func(st *state) { st.onBody(&xds.Variant{}, 0) },
+
 	"dropped": (*state).onDropped,
 	"listed":  (*state).onListed,
 	"named":   (*state).onNamed,
@@ -126,6 +128,8 @@ func TestState(t *testing.T) {
 		{"RELAY-20", "asked, absent before", "was absent, waits, in error"},
 		{"RELAY-32: it has a body that is not taken", "asked before, body before, asked, heard", "present, existed, answered"},
 		{"RELAY-32: of an error nothing was said", "asked before, error before, asked, heard", "unknown, waits, in error, in doubt"},
+		{"RELAY-1: a hold gives a body, and the stream has answered", "asked, body, held at", "present, existed, answered, seen"},
+		{"RELAY-2: it answers nothing", "asked, held at", "present, existed, waits"},
 
 		// Members of a set.
 		{"RELAY-46", "mentioned", "unknown, unasked, seen"},

@@ -110,6 +110,47 @@ func TestTiersOfAPeer(t *testing.T) {
 	}
 }
 
+// TestTiersAreAdmittedOnce: what a client of a tier may ask the tier may ask the newest, whatever the
+// limits, and has one view for it. A client that is one too many is denied in its tier.
+func TestTiersAreAdmittedOnce(t *testing.T) {
+	table, err := New(Config{MaxViews: 2, Origins: []OriginConfig{canaryOrigin()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := table.Origin("mesh")
+	canary, rest := tiersOf(t, o, "c")
+	newest, err := o.Feed(rest.Newest().Key())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(g *Group, typeURL, name string) []Denied {
+		return g.Open(NewSubscriber(), SubOptions{TypeURL: typeURL, Delta: true}).Update(zero, []string{name}, nil)
+	}
+	for _, g := range []*Group{newest, canary, rest} {
+		if d := ask(g, xds.ClusterType, xds.Wildcard); len(d) > 0 {
+			t.Errorf("%s is denied %+v", g.Key(), d)
+		}
+	}
+	if n := table.budget.views.Load(); n != 2 {
+		t.Errorf("a canary and another client have %d views", n)
+	}
+	if d := ask(rest, xds.ListenerType, xds.Wildcard); len(d) != 1 || d[0].Limit != "views" {
+		t.Errorf("one view too many: denied %+v", d)
+	}
+	table.Measured(100, 50)
+	if d := ask(rest, xds.ClusterType, "a"); len(d) != 1 || d[0].Limit != "memory" {
+		t.Errorf("without memory: denied %+v", d)
+	}
+	for typeURL, name := range map[string]string{xds.ClusterType: "a", xds.ListenerType: xds.Wildcard} {
+		if d := ask(newest, typeURL, name); len(d) > 0 {
+			t.Errorf("a tier that has admitted its client is denied %+v", d)
+		}
+	}
+	if err := table.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestTiersEnd: the newest stays while a tier or a stream of one needs it, and no longer. Of nodes
 // that somebody makes up nothing stays, though the streams between tiers acknowledge all.
 func TestTiersEnd(t *testing.T) {

@@ -129,10 +129,14 @@ func (st *state) onHeard(gen uint32) {
 	}
 }
 
-// onBody: the stream brought the body. For an alias that the body does not list it is no answer.
+// onBody: the stream brought the body. For an alias that the body does not list it is no answer. gen
+// is 0 if no stream did: the group is held at it (hold.go). Then the question stays as it was, since
+// a stream that has answered does not answer again.
 func (st *state) onBody(v *xds.Variant, gen uint32) {
 	st.nameError, st.inError = nil, false
-	st.onAnswer(st.onWord(gen) && !st.aliasDropped)
+	if gen != 0 {
+		st.onAnswer(st.onWord(gen) && !st.aliasDropped)
+	}
 	st.onTold()
 	st.chosen, st.absence, st.existed = v, notAbsent, true
 }

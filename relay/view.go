@@ -16,6 +16,7 @@ type view struct {
 	permit *Permit // nil: it has all members
 	ttl    bool
 	own    bool // it has TTLs or a permit, so items are all there are
+	inner  bool // it is of a tier, which asks the newest (tier.go), and counts as none
 	// items are by name all there are, if own. Else they are the tombstones: a member says itself
 	// which live item is its own.
 	items map[string]*item
@@ -90,13 +91,13 @@ const spareTombs = 1000
 func (t *set) view(ttl bool, p *Permit) *view {
 	v := t.views.of(ttl, p)
 	if v == nil {
-		v = &view{set: t, ttl: ttl, own: ttl || p != nil, permit: p, items: map[string]*item{}}
+		v = &view{set: t, ttl: ttl, own: ttl || p != nil, inner: t.shard.group.fed(), permit: p, items: map[string]*item{}}
 		for m := range t.members.all() {
 			v.offer(m, t.shard.rev)
 		}
 		v.changed, v.contentRev = false, t.shard.rev
 		t.views.put(ttl, p, v)
-		t.shard.table().budget.views.Add(1)
+		v.count(1)
 	}
 	return v
 }
@@ -108,7 +109,14 @@ func (t *set) dropView(v *view) {
 			m.item, m.place = nil, place{}
 		}
 	}
-	t.shard.table().budget.views.Add(-1)
+	v.count(-1)
+}
+
+// count counts a view of clients.
+func (v *view) count(n int64) {
+	if !v.inner {
+		v.set.shard.table().budget.views.Add(n)
+	}
 }
 
 // item is that of a name; nil: there is none.

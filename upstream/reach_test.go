@@ -25,13 +25,17 @@ func typesOf(s *relaytest.Stream) (types []string) {
 // TestReach: an origin that no client asks is asked for everything of the two types, once. That
 // leaves neither a group nor a connection behind, and counts as its word.
 func TestReach(t *testing.T) {
-	both(t, options{origin: relaytest.OriginConfig{Serving: true}, config: reaching}, func(w *world) {
-		w.origin.Set(cds, "c", "1", relaytest.Cluster("c", time.Second))
+	both(t, options{config: reaching}, func(w *world) {
 		time.Sleep(990 * time.Millisecond)
 		if n := len(w.origin.Streams()); n != 0 {
 			t.Errorf("it is asked on %d streams within a second", n)
 		}
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond)
+		own := w.origin.ExpectStream("our own stream")
+		own.ExpectType(cds, "the first type")
+		own.ExpectType(lds, "the second, which would not be read after the answer") // the stream ends then
+		own.Respond(cds, "1", relaytest.Resource{Name: "c", Version: "1", Body: relaytest.Cluster("c", time.Second)})
+		time.Sleep(10 * time.Millisecond)
 		if st := w.status(); st.ProofAt.IsZero() {
 			t.Errorf("it is not asked after a second: %+v", st)
 		}

@@ -19,7 +19,8 @@ type trial struct {
 	*bed
 	canary client
 	tried  *tally // of the canary's requests
-	check  *httptest.Server
+	bakes  time.Duration
+	check  map[string]any // canary.check.prometheus
 }
 
 // gateView is what weir says of the gate of the one group.
@@ -29,14 +30,45 @@ type gateView struct {
 	Rejected              *struct{ Message string }
 }
 
-const bakes = 2 * time.Second
-
-// startTrial starts a bed whose weir tries changes on the client with the node id canary.
+// startTrial starts a bed whose weir tries changes on the client with the node id canary. A
+// Prometheus says how many of the canary's requests fail: a real one, if the client is an Envoy,
+// which has counters for that.
 func startTrial(t *testing.T, r row) *trial {
 	t.Helper()
-	x := &trial{bed: newBed(t, r), tried: newTally()}
-	// As Prometheus answers an instant query: how many requests of the canaries have failed lately.
-	x.check = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	x := &trial{bed: newBed(t, r), tried: newTally(), bakes: 2 * time.Second}
+	_, counts := r.program.(envoy)
+	var m *monitor
+	if counts {
+		m, x.bakes = newMonitor(t), 7*time.Second // more than the window and a scrape
+		x.check = map[string]any{"url": "http://" + m.address, "query": pageQuery(t, "5s"), "threshold": 0.02, "interval": "1s"}
+	} else {
+		x.check = map[string]any{"url": x.standIn(), "query": "failed", "threshold": 0.5, "interval": "1s"}
+	}
+	c := weirConfig(x.plane, x.disk)
+	for path, value := range r.weir {
+		c.Set(path, value)
+	}
+	c.Origin()["nack_report"] = true
+	c.Origin()["canary"] = map[string]any{
+		"match": map[string]any{"id": "canary"}, "bake": x.bakes.String(), "check": map[string]any{"prometheus": x.check},
+	}
+	x.weir = weirtest.Start(t, c)
+	x.front.To(x.weir.Addr)
+	x.startClient()
+	x.canary = r.program.Start(t, "canary", x.front.Addr(), x.tried)
+	x.tried.More(t, 3, "the canary's first requests")
+	if counts {
+		m.start(t, x.canary.(*proxy), x.client.(*proxy))
+	}
+	x.awaits("the first state is the one to compare with", func(g *gateView) bool { return g.Phase == "idle" })
+	return x
+}
+
+// standIn answers as Prometheus answers an instant query: how many requests of the canary have
+// failed lately. It returns its URL.
+func (x *trial) standIn() string {
+	x.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/api/v1/query" || r.FormValue("query") == "" {
 			http.Error(w, "no such query", http.StatusBadRequest)
 			return
@@ -46,25 +78,8 @@ func startTrial(t *testing.T, r row) *trial {
 		fresh := x.tried.failedSoFar() - before
 		fmt.Fprintf(w, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[%d,"%d"]}]}}`, time.Now().Unix(), fresh)
 	}))
-	t.Cleanup(x.check.Close)
-	c := weirConfig(x.plane, x.disk)
-	for path, value := range r.weir {
-		c.Set(path, value)
-	}
-	c.Origin()["nack_report"] = true
-	c.Origin()["canary"] = map[string]any{
-		"match": map[string]any{"id": "canary"}, "bake": bakes.String(),
-		"check": map[string]any{"prometheus": map[string]any{
-			"url": x.check.URL, "query": "sum(rate(envoy_cluster_upstream_rq_5xx[1m]))", "threshold": 0.5, "interval": "1s",
-		}},
-	}
-	x.weir = weirtest.Start(t, c)
-	x.front.To(x.weir.Addr)
-	x.startClient()
-	x.canary = r.program.Start(t, "canary", x.front.Addr(), x.tried)
-	x.tried.More(t, 3, "the canary's first requests")
-	x.awaits("the first state is the one to compare with", func(g *gateView) bool { return g.Phase == "idle" })
-	return x
+	x.Cleanup(s.Close)
+	return s.URL
 }
 
 // gate is what weir says of the gate.
@@ -145,8 +160,8 @@ func TestCanary(t *testing.T) {
 			x := startTrial(t, r)
 			began := x.tries(1, "good", "a good change")
 			x.reach(1, "a good change reaches all")
-			t.Logf("a good change reaches all %s after it was made, of which %s are the bake", time.Since(began).Round(time.Millisecond), bakes)
-			if time.Since(began) < bakes {
+			t.Logf("a good change reaches all %s after it was made, of which %s are the bake", time.Since(began).Round(time.Millisecond), x.bakes)
+			if time.Since(began) < x.bakes {
 				t.Error("it has not baked")
 			}
 			x.rejected()
@@ -188,7 +203,8 @@ func (x *trial) rejected() {
 	x.reach(2, "what was mended reaches all")
 }
 
-// breaks: the canary takes a version that leads its requests to where nobody is. The check objects.
+// breaks: the canary takes a version that leads its requests to where nobody is. The check objects,
+// and goes on to for a while after the canary is back: what was mended passes all the same.
 func (x *trial) breaks() {
 	x.Helper()
 	x.awaits("it is over", func(g *gateView) bool { return g.Phase == "idle" })
@@ -197,8 +213,11 @@ func (x *trial) breaks() {
 		m.clusters["nowhere"] = &service{backends: []*backend{nobody(x.T)}}
 		m.live = "nowhere"
 	})
-	g := x.awaits("the check objects", func(g *gateView) bool { return g.Phase == "stopped" })
-	if x.tried.failedSoFar() == before || g.Rejected != nil || g.Why == "" {
+	x.awaits("it is tried", func(g *gateView) bool { return g.Phase == "baking" })
+	began := time.Now()
+	g := x.awaits("the check objects", func(g *gateView) bool { return strings.Contains(g.Why, "the check objects") })
+	x.Logf("stopped after %s of %s: %s", time.Since(began).Round(time.Millisecond), x.bakes, g.Why)
+	if x.tried.failedSoFar() == before || g.Rejected != nil || !strings.Contains(g.Why, "the query's value") {
 		x.Errorf("the gate says %+v; %d requests of the canary have failed", g, x.tried.failedSoFar()-before)
 	}
 	x.tally.More(x.T, 30, "the rest go on")
@@ -208,6 +227,8 @@ func (x *trial) breaks() {
 		m.clusters["third"] = &service{backends: x.backs(3)}
 		m.live = "third"
 	})
+	g = x.awaits("what was mended is tried", func(g *gateView) bool { return g.Phase == "baking" && g.CheckSaid != "" })
+	x.Logf("when what was mended begins the check says: %s", g.CheckSaid)
 	x.reach(3, "what was mended reaches all")
 }
 

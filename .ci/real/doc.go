@@ -18,7 +18,8 @@
 // further types (features_test.go), Envoy by files (files_test.go), gRPC servers (server_test.go),
 // the ratelimit service (ratelimit_test.go), the files of README and deploy (readme_test.go), the
 // start of an Envoy with 2,000 clusters (cold_test.go: WEIR_REAL_ROUNDS=9 for figures), a weir that
-// has its origin behind 10 Mbit/s (thinlink_test.go). Envoy
+// has its origin behind 10 Mbit/s (thinlink_test.go), the canary gate before Envoys whose counters a
+// real Prometheus scrapes, with the query of the page (canary_test.go, prometheus_test.go). Envoy
 // Gateway (gateway_test.go, make gateway) and istio's discovery server (istio_test.go, make istio)
 // are stages of their own, each with a build tag, since their builds take minutes. The table of
 // what was tried is deploy/docs/compatibility.md.

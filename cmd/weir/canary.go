@@ -38,6 +38,7 @@ func (p *process) canaryOrigins() (all []canary.Origin) {
 func canaryPolicy(c *config.Canary) gate.Canary {
 	return gate.Canary{
 		Bake: c.Bake, Acks: c.Acks.Count, AckShare: c.Acks.Share, Stay: c.OnStop == config.OnStopStay, MaxHold: c.MaxHold,
+		PassUnknown: c.Check != nil && c.Check.OnError == config.OnErrorPass,
 	}
 }
 
@@ -83,7 +84,7 @@ func (t *tiers) Hold(now time.Time, key string, of canary.Tier, at *relay.State)
 
 func (t *tiers) Held(key string, of canary.Tier) *relay.State {
 	at, _, is := t.part.HeldAt(tierNamed[of].Of(key))
-	if !is || at.Revision == 0 {
+	if !is || at.IsEmpty() {
 		return nil
 	}
 	return at

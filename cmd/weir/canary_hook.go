@@ -44,8 +44,7 @@ func checkOf(c *config.CanaryCheck) *canary.Check {
 	if c == nil {
 		return nil
 	}
-	out := &canary.Check{Pass: c.OnError == config.OnErrorPass}
-	var q question
+	out, q := &canary.Check{}, question{}
 	switch m, h := c.Prometheus, c.HTTP; {
 	case m != nil:
 		out.Interval = m.Interval

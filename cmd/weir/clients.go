@@ -62,7 +62,7 @@ func clientsCommand() *cobra.Command {
 	f.Bool("nacking", false, "only those that refused the last response of a type")
 	f.String("origin", "", "only those that are served by the origin of this `name`")
 	f.String("type", "", "only those subscribed to the `type`, as cds or a full URL; --unsynced, --nacking and --older are then of it alone")
-	f.String("group", "", "only those in the group with this `key`")
+	f.String("group", "", "only those in the group with this `key`, or whose key begins so")
 	f.String("node", "", "only those with this node `id`, in which * stands for any characters")
 	f.String("identity", "", "only those with this `identity` (spiffe:, uri:, dns:, subject:, uid: or anonymous), in which * stands for any characters")
 	f.Duration("older", 0, "only those that have been out of sync for longer than this")

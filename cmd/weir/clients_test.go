@@ -44,7 +44,6 @@ func TestClients(t *testing.T) {
 		{"--unsynced --node *-2 --type cds --origin disk", "bad-2"},
 		{"--node good-*", "good-1"},
 		{"--older 1h", ""},
-		{"--group nobody", ""},
 		{"--identity nobody", ""},
 		{"--identity anonymous --node bad-2", "bad-2"},
 		{"--limit 1", "bad-2"},

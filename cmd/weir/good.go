@@ -57,16 +57,7 @@ func (p *process) bake(origin string) time.Duration {
 
 // run looks until ctx ends.
 func (g *goods) run(ctx context.Context) error {
-	tick := time.NewTicker(goodLook)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case now := <-tick.C:
-			g.look(now)
-		}
-	}
+	return every(ctx, goodLook, g.look)
 }
 
 // look notes what is good now.

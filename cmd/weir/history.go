@@ -46,7 +46,7 @@ func historyCommand() *cobra.Command {
 	o.register(cmd)
 	outputFlag(cmd, &output)
 	f := cmd.Flags()
-	f.String("group", "", "only of the group with this `key`")
+	f.String("group", "", "only of the group with this `key`, or as much of it as no other begins with")
 	f.String("type", "", "only of the `type`, as cds or a full URL")
 	f.String("name", "", "only of the resource of this `name`")
 	f.Duration("since", 0, "only what changed within so long")

@@ -77,19 +77,12 @@ func newMemory(table *relay.Table, log *zap.Logger) *memory {
 
 // watch measures until ctx ends.
 func (m *memory) watch(ctx context.Context) error {
-	tick := time.NewTicker(memoryLook)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case now := <-tick.C:
-			m.look(now)
-			if m.each != nil {
-				m.each(now)
-			}
+	return every(ctx, memoryLook, func(now time.Time) {
+		m.look(now)
+		if m.each != nil {
+			m.each(now)
 		}
-	}
+	})
 }
 
 // look tells the table the memory in use, if that is known. Between two collections the live heap

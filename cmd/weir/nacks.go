@@ -34,12 +34,14 @@ type nackList struct {
 		} `json:"examples"`
 	} `json:"book"`
 	LeftOut int `json:"left_out"`
+	// Origins is what weir itself refuses of what origins send, on the streams that are open.
 	Origins []struct {
-		Origin string `json:"origin"`
-		Group  string `json:"group"`
-		Type   string `json:"type"`
-		Count  uint64 `json:"count"`
-		Reason string `json:"reason"`
+		replica string
+		Origin  string `json:"origin"`
+		Group   string `json:"group"`
+		Type    string `json:"type"`
+		Count   uint64 `json:"count"`
+		Reason  string `json:"reason"`
 	} `json:"origins"`
 }
 
@@ -90,6 +92,9 @@ func nacksTable(w io.Writer, said []reply[[]byte], limit int) error {
 		for j := range one.Book {
 			one.Book[j].replica = said[i].replica
 		}
+		for j := range one.Origins {
+			one.Origins[j].replica = said[i].replica
+		}
 		all.Book, all.LeftOut = append(all.Book, one.Book...), all.LeftOut+one.LeftOut
 		all.Origins = append(all.Origins, one.Origins...)
 	}
@@ -117,11 +122,11 @@ func nacksTable(w io.Writer, said []reply[[]byte], limit int) error {
 	}
 	if len(all.Origins) > 0 {
 		_, _ = fmt.Fprintln(tw)
-		row(tw, "WEIR REJECTS OF", "GROUP", "TYPE", "TIMES", "BECAUSE")
+		row(tw, headOf(said, "WEIR REJECTS OF", "GROUP", "TYPE", "TIMES", "BECAUSE")...)
 	}
 	for i := range all.Origins {
 		x := &all.Origins[i]
-		row(tw, x.Origin, x.Group, x.Type, x.Count, x.Reason)
+		row(tw, withReplica(x.replica, x.Origin, x.Group, x.Type, x.Count, x.Reason)...)
 	}
 	if err := tw.Flush(); err != nil {
 		return err

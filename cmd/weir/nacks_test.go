@@ -61,3 +61,29 @@ func TestNacks(t *testing.T) {
 		}
 	}
 }
+
+// TestNacksOfOrigins: what weir refuses of an origin is told beside what clients refuse, with the
+// reason, of that origin and type alone.
+func TestNacksOfOrigins(t *testing.T) {
+	o, w := explainedOrigin(t, "", "")
+	c := opened(t, w, "web-1", relaytest.ClientConfig{})
+	c.Request(relaytest.ClusterType)
+	c.AwaitNames(relaytest.ClusterType, "the clusters come", "web")
+	o.Set(relaytest.ClusterType, "broken", "8", relaytest.Listener("broken", 80))
+	await(t, "weir refuses it", func() bool {
+		_, body := w.get("/nacks/book?origin=mesh&type=cds")
+		return strings.Contains(body, `"reason": `)
+	})
+	port := w.admin.listener.Addr().String()
+	code, stdout, stderr := weir(t, "nacks", "--admin", port)
+	_, own, found := strings.Cut(stdout, "\nWEIR REJECTS OF ")
+	if code != exitOK || !found || !strings.Contains(own, "\nmesh ") || !strings.Contains(own, " cds ") || !strings.Contains(own, "broken") {
+		t.Errorf("%d, %q in\n%s", code, stderr, stdout)
+	}
+	if code, stdout, stderr := weir(t, "nacks", "--admin", port, "--type", "eds"); code != exitOK || strings.Contains(stdout, "WEIR REJECTS") {
+		t.Errorf("of another type: %d, %q in\n%s", code, stderr, stdout)
+	}
+	if code, _, stderr := weir(t, "nacks", "--admin", port, "--origin", "mash"); code != exitFailed || !strings.Contains(stderr, `origin="mash": the origins are mesh`) {
+		t.Errorf("of an origin that is not there: %d, %q", code, stderr)
+	}
+}

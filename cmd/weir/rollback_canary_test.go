@@ -5,7 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-xds/weir/cmd/weir/canary"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/node"
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
@@ -44,4 +46,39 @@ func TestRollbackOfCanaries(t *testing.T) {
 	w.weir.says(exitOK, "goes on to what the origin has", "rollforward", "mesh")
 	w.has(w.clients.canaries, 4, "the canaries go forward")
 	w.has(w.clients.rest, 4, "and the rest after them")
+}
+
+// TestHeldAtTheBeginning: to the gate a tier is held at the state in which the table began, too, so
+// that what the origin has is tried when that goes forward. It is not held at what knows nothing.
+func TestHeldAtTheBeginning(t *testing.T) {
+	table, err := relay.New(relay.Config{Origins: []relay.OriginConfig{{
+		Name: "mesh", GroupBy: []string{}, Canary: &node.Canary{Match: map[string]string{"cluster": "canary"}},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	part := table.Origin("mesh")
+	g, err := part.GroupFor(relaytest.Node("n", "other"), "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Open(relay.NewSubscriber(), relay.SubOptions{TypeURL: relaytest.ClusterType})
+	key := g.Newest().Key()
+	gated := &tiers{part: part}
+	if held := gated.Held(key, canary.Rest); held != nil {
+		t.Errorf("it is held at %+v before anybody says so", held)
+	}
+	now := time.Now()
+	part.Hold(now, g.Key(), &relay.State{})
+	if held := gated.Held(key, canary.Rest); held != nil {
+		t.Errorf("it is held at %+v, which is nothing", held)
+	}
+	first, known := part.StateAt(g.Key(), 0)
+	if !known {
+		t.Fatal("the group is not known")
+	}
+	part.Hold(now, g.Key(), first)
+	if held := gated.Held(key, canary.Rest); held != first {
+		t.Errorf("it is held at %+v, and not at the beginning", held)
+	}
 }

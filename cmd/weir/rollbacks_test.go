@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-xds/weir/cmd/weir/admin"
 	"github.com/weir-xds/weir/cmd/weir/snapshot"
 	"github.com/weir-xds/weir/relay/relaytest"
 )
@@ -37,7 +38,7 @@ func TestRollbackOfOneGroup(t *testing.T) {
 	if code, stdout, _ := weir(t, "__complete", "rollback", "mesh", "--admin", r.admin.listener.Addr().String(), "--group", ""); code != exitOK || !strings.Contains(stdout, key+"\t") {
 		t.Errorf("completion: %d, %q", code, stdout)
 	}
-	said := r.says(exitOK, "", "rollback", "mesh", "--group", key[:keyDigits], "--to", moment(r.began[1]), "-o", "json")
+	said := r.says(exitOK, "", "rollback", "mesh", "--group", key[:admin.KeyDigits], "--to", moment(r.began[1]), "-o", "json")
 	for _, part := range []string{`"group": "` + key + `"`, `"changed": 4`, `"state": "`} {
 		if !strings.Contains(said, part) {
 			t.Errorf("no %s in\n%s", part, said)

@@ -5,14 +5,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weir-xds/weir/cmd/weir/admin"
 	"github.com/weir-xds/weir/relay"
 )
 
 // The groups that an order concerns. What the table has as the tiers of one group is one here: they
 // go back and forward together.
-
-// keyDigits is how much of a group's key has to be given, if it is the only one that begins so.
-const keyDigits = 6
 
 // dedicatedKey begins the keys of groups of one stream alone, which end with it.
 const dedicatedKey = "dedicated-"
@@ -101,7 +99,7 @@ func thatBegin(keys []string, group string) (found []string) {
 		if key == group {
 			return []string{key}
 		}
-		if len(group) >= keyDigits && strings.HasPrefix(key, group) {
+		if len(group) >= admin.KeyDigits && strings.HasPrefix(key, group) {
 			found = append(found, key)
 		}
 	}

@@ -41,16 +41,7 @@ func newSharing(p *process) *sharing {
 
 // watch compares until ctx ends.
 func (s *sharing) watch(ctx context.Context) error {
-	tick := time.NewTicker(sharingLook)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case now := <-tick.C:
-			s.look(now)
-		}
-	}
+	return every(ctx, sharingLook, s.look)
 }
 
 func (s *sharing) look(now time.Time) {

@@ -31,6 +31,8 @@ type Canary struct {
 	// MaxHold is how long the rest wait for a candidate that is neither good nor bad; then they are
 	// given it. 0: until an operator decides.
 	MaxHold time.Duration
+	// PassUnknown: a hook that does not answer does not object. False: the candidate waits for one.
+	PassUnknown bool
 }
 
 // Phase is how far the gate of a group is.
@@ -51,12 +53,14 @@ var PhaseNames = []string{"starting", "idle", "settling", "baking", "stopped", "
 
 func (p Phase) String() string { return PhaseNames[p] }
 
-// Verdict is what the hook says of the candidate.
+// Verdict is what the hook says, while a candidate bakes since that began. It may look at the last
+// minutes, so an objection may be of the time before: it counts if the hook was fine just before the
+// candidate began or since then, or was asked after the bake.
 type Verdict uint8
 
 // The verdicts. If there is no hook it is Fine.
 const (
-	Unknown Verdict = iota // it has not answered
+	Unknown Verdict = iota // it does not answer, or has not been asked
 	Fine
 	Objects
 )
@@ -77,7 +81,9 @@ type Seen struct {
 	// Of the candidate. Rejected: by any client since it began, also by one that has left.
 	Clients, Acked int
 	Rejected       bool
-	Hook           Verdict
+	Hook           Verdict // also before a candidate begins
+	// HookLast: the hook was asked after the bake, or there is none.
+	HookLast bool
 }
 
 // Trial is what the gate remembers of a group. The zero value knows nothing of it.
@@ -90,9 +96,12 @@ type Trial struct {
 	// Seen.Changed is Tried.
 	Captured bool
 	Tried    time.Time
-	Stops    []string // candidates that were stopped, the last one last
-	Because  Because  // why the last candidate ended
-	Alarmed  bool     // of the candidate
+	// Resumed is when an operator last let clients go on; zero: none did since the start.
+	Resumed time.Time
+	Stops   []string // candidates that were stopped, the last one last
+	Because Because  // why the last candidate ended
+	Alarmed bool     // of the candidate
+	WasFine bool     // the hook, when the candidate began or since then
 }
 
 // Do is what the caller has to do.

@@ -21,6 +21,8 @@ type canaryWorld struct {
 	clients, acked   int
 	rejected, paused bool
 	hook             Verdict
+	asked            time.Time       // when the hook was
+	fine             bool            // the hook was, since the candidate began
 	bad              map[string]bool // rejected, or objected to, as a candidate
 	alarmed          bool
 	leftover         bool // something differs that is not tried
@@ -44,9 +46,13 @@ func (w *canaryWorld) look() {
 		s := Seen{
 			Known: true, Stable: w.rest != "", Paused: w.paused, Differs: w.newest != w.rest || w.leftover, Apart: w.canary != w.rest, Changed: w.changed,
 			Clients: w.clients, Acked: w.acked, Rejected: w.rejected, Hook: w.hook,
+			HookLast: !w.asked.Before(w.began.Add(w.policy.Bake)),
 		}
 		trial, d := w.policy.Look(w.trial, s, w.now)
 		if w.trial = trial; d.Do == Nothing {
+			if trial.Phase == Baking && w.hook == Objects && (w.fine || s.HookLast) {
+				w.fatal("%s goes on although the hook objects", w.candidate)
+			}
 			return
 		}
 		if d.Do == Capture {
@@ -75,12 +81,16 @@ func (w *canaryWorld) do(d Decision) {
 			w.fatal("%s is begun although it was stopped", w.newest)
 		}
 		w.canary, w.candidate, w.began = w.newest, w.newest, w.now
+		w.fine = w.hook == Fine
 		w.rejected, w.acked, w.alarmed, w.hook = false, 0, false, Unknown
 	case Promote:
 		w.promote(d)
 	case Stop, Return:
 		if d.Do == Stop {
 			w.bad[w.candidate] = true
+		}
+		if d.Because == HookObjected && !w.fine && w.now.Before(w.began.Add(w.policy.Bake)) {
+			w.fatal("%s is stopped by what may be of the time before it", w.candidate)
 		}
 		if d.Do == Return || d.Return {
 			w.canary = w.rest
@@ -101,7 +111,7 @@ func (w *canaryWorld) promote(d Decision) {
 		w.fatal("%s is promoted after %v", w.canary, held)
 	case d.Because == TimedOut && (w.policy.MaxHold == 0 || held < w.policy.MaxHold || !w.alarmed):
 		w.fatal("%s is given up on after %v, told: %v", w.canary, held, w.alarmed)
-	case d.Because == Good && (w.acked < w.policy.Needed(w.clients) || w.hook != Fine):
+	case d.Because == Good && (w.acked < w.policy.Needed(w.clients) || w.hook != Fine && !w.policy.PassUnknown || w.asked.Before(w.began.Add(w.policy.Bake))):
 		w.fatal("%s counts as good: %d of %d, the hook is %v", w.canary, w.acked, w.clients, w.hook)
 	}
 	w.rest = w.canary
@@ -123,7 +133,8 @@ func (w *canaryWorld) happen() {
 		w.clients = w.IntN(4)
 		w.acked = w.IntN(w.clients + 1)
 	case 6, 7:
-		w.hook = Verdict(w.IntN(3))
+		w.hook, w.asked = Verdict(w.IntN(3)), w.now
+		w.fine = w.fine || w.hook == Fine
 	case 8:
 		w.paused = !w.paused
 		w.note("paused: %v", w.paused)
@@ -160,7 +171,7 @@ func TestCanaryInvariants(t *testing.T) {
 			T: t, Rand: rnd, now: start, changed: start, newest: "s0", bad: map[string]bool{},
 			policy: Canary{
 				Bake: seconds(float64(rnd.IntN(100))), Acks: rnd.IntN(3), AckShare: rnd.Float64(), Stay: rnd.IntN(2) == 0,
-				MaxHold: seconds(float64(rnd.IntN(2) * 600)),
+				MaxHold: seconds(float64(rnd.IntN(2) * 600)), PassUnknown: rnd.IntN(2) == 0,
 			},
 		}
 		for range 100 {
@@ -176,7 +187,7 @@ func (w *canaryWorld) settle() {
 	w.paused, w.clients, w.acked, w.rejected, w.hook = false, 3, 3, false, Fine
 	for range 30 {
 		w.now = w.now.Add(10 * time.Second)
-		w.acked, w.hook = 3, Fine
+		w.acked, w.hook, w.asked = 3, Fine, w.now
 		w.look()
 	}
 	switch {

@@ -22,7 +22,7 @@ func TestCanary(t *testing.T) {
 	at := func(s float64) time.Time { return start.Add(seconds(s)) }
 	// differs is what is seen while the origin has something else since a time.
 	differs := func(changed float64) Seen {
-		return Seen{Known: true, Stable: true, Differs: true, Changed: at(changed), Hook: Fine}
+		return Seen{Known: true, Stable: true, Differs: true, Changed: at(changed), Hook: Fine, HookLast: true}
 	}
 	with := func(s Seen, change func(*Seen)) Seen {
 		change(&s)
@@ -31,10 +31,15 @@ func TestCanary(t *testing.T) {
 	bakes := func(acked, of int) Seen {
 		return with(differs(1), func(s *Seen) { s.Apart, s.Acked, s.Clients = true, acked, of })
 	}
+	says := func(v Verdict, last bool) Seen {
+		return with(bakes(1, 1), func(s *Seen) { s.Hook, s.HookLast = v, last })
+	}
 	same := Seen{Known: true, Stable: true, Hook: Fine}
 	begun := step{5, differs(1), "b", Begin, Baking, 65}
-	stay, forever := trying, trying
-	stay.Stay, forever.MaxHold = true, 0
+	// The hook objects already when it begins.
+	troubled := step{5, with(differs(1), func(s *Seen) { s.Hook = Objects }), "b", Begin, Baking, 65}
+	stay, forever, lenient, brief := trying, trying, trying, trying
+	stay.Stay, forever.MaxHold, lenient.PassUnknown, brief.MaxHold = true, 0, true, seconds(60)
 	for _, c := range []struct {
 		story  string
 		policy Canary
@@ -88,13 +93,56 @@ func TestCanary(t *testing.T) {
 		}},
 		{"the hook does not answer", trying, []step{
 			begun,
-			{65, with(bakes(1, 1), func(s *Seen) { s.Hook = Unknown }), "", Nothing, Baking, 1835},
+			{65, says(Unknown, true), "", Nothing, Baking, 1835},
 			{66, bakes(1, 1), "", Promote, Idle, 66},
 		}},
-		{"the hook objects", trying, []step{
+		{"the hook does not answer, which is no objection", lenient, []step{
 			begun,
-			{6, with(bakes(1, 1), func(s *Seen) { s.Hook = Objects }), "", Stop, Stopped, 6},
+			{64, says(Unknown, false), "", Nothing, Baking, 65},
+			{65, says(Unknown, false), "", Nothing, Baking, 0},
+			{65, says(Unknown, true), "", Promote, Idle, 65},
+		}},
+		{"the hook was fine before, and objects", trying, []step{
+			begun,
+			{6, says(Objects, false), "", Stop, Stopped, 6},
 			{7, differs(1), "b", Nothing, Stopped, 0},
+		}},
+		{"the hook was fine since, did not answer, and objects", trying, []step{
+			troubled,
+			{6, says(Fine, false), "", Nothing, Baking, 65},
+			{16, says(Unknown, false), "", Nothing, Baking, 65},
+			{26, says(Objects, false), "", Stop, Stopped, 26},
+		}},
+		{"the hook has objected since before, and objects after the bake", trying, []step{
+			troubled,
+			{6, says(Objects, false), "", Nothing, Baking, 65},
+			{60, says(Objects, false), "", Nothing, Baking, 65},
+			{65, says(Objects, false), "", Nothing, Baking, 0},
+			{66, says(Objects, true), "", Stop, Stopped, 66},
+		}},
+		{"the hook has objected since before, and max_hold is over with the bake", brief, []step{
+			troubled,
+			{65, says(Objects, false), "", Nothing, Baking, 0},
+			{66, says(Objects, true), "", Stop, Stopped, 66},
+		}},
+		{"the hook has objected since before, and then not any more", trying, []step{
+			troubled,
+			{6, says(Objects, false), "", Nothing, Baking, 65},
+			{16, says(Fine, false), "", Nothing, Baking, 65},
+			{65, says(Fine, false), "", Nothing, Baking, 0},
+			{65, bakes(1, 1), "", Promote, Idle, 65},
+		}},
+		{"the hook is fine at the end of the bake, and objects while canaries are awaited", trying, []step{
+			begun,
+			{65, bakes(0, 1), "", Nothing, Baking, 1835},
+			{75, says(Objects, true), "", Stop, Stopped, 75},
+		}},
+		{"what the hook said of one does not count for the next", trying, []step{
+			begun,
+			{7, says(Objects, false), "", Stop, Stopped, 7},
+			{20, with(differs(20), func(s *Seen) { s.Hook = Objects }), "", Nothing, Settling, 22.5},
+			{22.5, with(differs(20), func(s *Seen) { s.Hook = Objects }), "c", Begin, Baking, 82.5},
+			{23, with(says(Objects, false), func(s *Seen) { s.Changed = at(20) }), "", Nothing, Baking, 82.5},
 		}},
 		{"rejected: what has it still returns, and it is not begun again", trying, []step{
 			begun,
@@ -131,14 +179,16 @@ func TestCanary(t *testing.T) {
 			begun,
 			{20, with(bakes(1, 1), func(s *Seen) { s.Paused = true }), "", Nothing, Paused, 0},
 			{500, with(bakes(1, 1), func(s *Seen) { s.Paused = true }), "", Nothing, Paused, 0},
-			{600, differs(1), "b", Begin, Baking, 660},
+			{600, differs(1), "b", Nothing, Settling, 602.5}, // what was frozen has not caught up yet
+			{602.5, differs(1), "b", Begin, Baking, 662.5},
 		}},
 		{"rejected while frozen", trying, []step{
 			begun,
 			{20, with(bakes(1, 1), func(s *Seen) { s.Paused = true }), "", Nothing, Paused, 0},
 			{30, with(bakes(1, 1), func(s *Seen) { s.Paused, s.Rejected = true, true }), "", Stop, Paused, 0},
 			{31, with(bakes(1, 1), func(s *Seen) { s.Paused, s.Rejected = true, true }), "", Nothing, Paused, 0},
-			{40, bakes(1, 1), "b", Return, Stopped, 0},
+			{40, bakes(1, 1), "b", Nothing, Settling, 42.5},
+			{42.5, bakes(1, 1), "b", Return, Stopped, 0},
 		}},
 	} {
 		var trial Trial

@@ -35,7 +35,9 @@ func (c Canary) Look(t Trial, s Seen, now time.Time) (Trial, Decision) {
 	case Starting:
 		return c.starting(t, s, now)
 	case Paused:
-		// Canaries may have been moved. A candidate is tried anew.
+		// Canaries may have been moved. A candidate is tried anew. What was frozen is behind the
+		// origin, and perhaps half of a change, until the origin has stated the differences.
+		t.Resumed = now
 		if t.Candidate, t.Captured = "", false; !s.Stable {
 			return c.starting(t.to(Starting, now), s, now)
 		}
@@ -88,7 +90,7 @@ func (c Canary) between(t Trial, s Seen, now time.Time) (Trial, Decision) {
 		return t, Decision{Do: onlyIf(s.Apart && (t.Phase != Stopped || !c.Stay), Return)}
 	}
 	t = t.to(Settling, now)
-	last := s.Changed
+	last := later(s.Changed, t.Resumed)
 	if last.IsZero() {
 		last = t.Since
 	}
@@ -113,16 +115,17 @@ func (c Canary) Captured(t Trial, s Seen, id string, same bool, now time.Time) (
 		t.Candidate = id
 		return t.to(Stopped, now), Decision{Do: onlyIf(s.Apart && !c.Stay, Return)}
 	}
-	t.Candidate, t.Alarmed, t.Because = id, false, NoReason
+	t.Candidate, t.Alarmed, t.WasFine, t.Because = id, false, s.Hook == Fine, NoReason
 	t.Phase, t.Since = Baking, now
 	return t, Decision{Do: Begin, Again: now.Add(c.Bake)}
 }
 
 func (c Canary) baking(t Trial, s Seen, now time.Time) (Trial, Decision) {
+	t.WasFine = t.WasFine || s.Hook == Fine
 	switch {
 	case s.Rejected:
 		return c.stopped(t, WasRejected, now)
-	case s.Hook == Objects:
+	case s.Hook == Objects && (t.WasFine || s.HookLast):
 		return c.stopped(t, HookObjected, now)
 	}
 	if !s.Differs || !t.knows(s) {
@@ -153,7 +156,9 @@ func (c Canary) judge(t Trial, s Seen, now time.Time) (Trial, Decision) {
 	switch {
 	case good.After(now):
 		return t, Decision{Again: good}
-	case s.Acked >= c.Needed(s.Clients) && s.Hook == Fine:
+	case !s.HookLast:
+		return t, Decision{} // it is asked now
+	case s.Acked >= c.Needed(s.Clients) && (s.Hook == Fine || c.PassUnknown):
 		return t.promoted(Good, now)
 	}
 	alarm, most := c.Late(t.Since)

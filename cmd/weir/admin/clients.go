@@ -16,7 +16,7 @@ import (
 // clientFilter is what a client has to be like to be listed. Empty fields admit all, and all that
 // are given have to hold.
 type clientFilter struct {
-	origin, group  string
+	origin, group  string // group: as isGroup has it
 	typeURL        string
 	node, identity string // globs
 	// Of typeURL, or of any type without it.
@@ -40,7 +40,8 @@ func filterOf(r *http.Request, now time.Time, origins []*relay.Origin) (f client
 	f.unsynced, problems[0] = flag(r, "unsynced")
 	f.nacking, problems[1] = flag(r, "nacking")
 	f.typeURL, problems[2] = typeOf(values.Get("type"))
-	if text := values.Get("older"); text != "" {
+	if values.Has("older") {
+		text := values.Get("older")
 		older, err := time.ParseDuration(text)
 		if err != nil || older < 0 {
 			problems[3] = fmt.Errorf("older=%q: write a duration such as 30s", text)
@@ -72,10 +73,14 @@ func known(query string, names []string) error {
 	if err != nil {
 		return fmt.Errorf("the query is not understood: %w", err)
 	}
+	return knownValues(values, names)
+}
+
+func knownValues(values url.Values, names []string) error {
 	for name, all := range values {
 		switch {
 		case !slices.Contains(names, name):
-			return fmt.Errorf("there is no parameter %q here, but %s", name, strings.Join(names, ", "))
+			return fmt.Errorf("there is no parameter %q here, but %s", name, cmp.Or(strings.Join(names, ", "), "none"))
 		case len(all) > 1:
 			return fmt.Errorf("%s is given twice", name)
 		}
@@ -110,7 +115,7 @@ func (f *clientFilter) some(c *downstream.ClientStatus, is func(*downstream.Type
 // the group of the filter.
 func (f *clientFilter) served(c *downstream.ClientStatus) bool {
 	is := func(origin, group string) bool {
-		return (f.origin == "" || f.origin == origin) && (f.group == "" || f.group == group)
+		return (f.origin == "" || f.origin == origin) && (f.group == "" || isGroup(f.group, group))
 	}
 	own := f.typeURL == ""
 	for i := range c.Types {
@@ -189,6 +194,10 @@ func (a *Admin) clients(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	all, last := a.worst(&f), place{}
+	if len(all) == 0 && f.group != "" && len(groupsMeant(f.group, f.origin, a.cfg.Table.Origins())) == 0 {
+		http.Error(w, noGroup(f.group, f.origin).Error(), http.StatusBadRequest)
+		return
+	}
 	for _, c := range all {
 		if after != nil && c.place.compare(*after) <= 0 {
 			continue

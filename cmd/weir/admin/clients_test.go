@@ -90,10 +90,8 @@ func TestClientFilters(t *testing.T) {
 		"?origin=mesh&type=lds":           {3, 4},
 		"?group=g1":                       {2, 1, 4},
 		"?group=e1":                       {4},
-		"?group=e1&origin=mesh":           {},
 		"?group=d1":                       {5},
 		"?group=d1&origin=edge":           {5},
-		"?group=nobody":                   {},
 		"?node=web-1":                     {1},
 		"?node=web":                       {},
 		"?node=web-*":                     {2, 1, 4},
@@ -190,21 +188,26 @@ func TestClientPages(t *testing.T) {
 func TestBadClientFilters(t *testing.T) {
 	w := fleet(t)
 	for query, parts := range map[string][]string{
-		"?unsynced=maybe":     {`unsynced="maybe"`, "true or false"},
-		"?nacking=2":          {`nacking="2"`},
-		"?type=clusters":      {`type="clusters"`, "short name"},
-		"?older=30":           {`older="30"`, "30s"},
-		"?older=-5s":          {`older="-5s"`},
-		"?origin=mash":        {`origin="mash"`, "mesh, edge"},
-		"?limit=0":            {`limit="0"`},
-		"?full=x":             {`full="x"`},
-		"?unsinced=1":         {`"unsinced"`, "unsynced"},
-		"?type=cds&type=eds":  {"type", "twice"},
-		"?older=5s&nacking=x": {`nacking="x"`},
-		"?node=%zz":           {"query"},
-		"?after=2":            {`after="2"`, "next"},
-		"?after=MSAwIDE":      {`after="MSAwIDE"`}, // 1 0 1: another way to write a place
-		"?after=dHJ1ZSAw":     {`after="dHJ1ZSAw"`},
+		"?unsynced=maybe":       {`unsynced="maybe"`, "true or false"},
+		"?unsynced":             {`unsynced=""`, "true or false"},
+		"?nacking=":             {`nacking=""`},
+		"?older=":               {`older=""`, "30s"},
+		"?group=nobody":         {`group="nobody"`, "no origin has a group", "/groups lists"},
+		"?group=e1&origin=mesh": {`group="e1"`, "origin mesh has no group", "/groups?origin=mesh"},
+		"?nacking=2":            {`nacking="2"`},
+		"?type=clusters":        {`type="clusters"`, "short name"},
+		"?older=30":             {`older="30"`, "30s"},
+		"?older=-5s":            {`older="-5s"`},
+		"?origin=mash":          {`origin="mash"`, "mesh, edge"},
+		"?limit=0":              {`limit="0"`},
+		"?full=x":               {`full="x"`},
+		"?unsinced=1":           {`"unsinced"`, "unsynced"},
+		"?type=cds&type=eds":    {"type", "twice"},
+		"?older=5s&nacking=x":   {`nacking="x"`},
+		"?node=%zz":             {"query"},
+		"?after=2":              {`after="2"`, "next"},
+		"?after=MSAwIDE":        {`after="MSAwIDE"`}, // 1 0 1: another way to write a place
+		"?after=dHJ1ZSAw":       {`after="dHJ1ZSAw"`},
 	} {
 		want(t, w.get("/clients"+query), http.StatusBadRequest, parts...)
 	}

@@ -79,7 +79,11 @@ func (a *Admin) pastQuery(r *http.Request, parameters []string) (q history.Query
 	q = history.Query{Origin: values.Get("origin"), Group: values.Get("group"), Name: xds.NameKey(values.Get("name")), Most: mostChanges}
 	typeURL, wrong := typeOf(values.Get("type"))
 	q.TypeURL = typeURL
-	return q, cmp.Or(known(r.URL.RawQuery, parameters), wrong, knownOrigin(q.Origin, a.cfg.Table.Origins()))
+	err = cmp.Or(known(r.URL.RawQuery, parameters), wrong, knownOrigin(q.Origin, a.cfg.Table.Origins()))
+	if err == nil && q.Group != "" { // of one that is gone there may be a past
+		q.Group, _, err = keyMeant(q.Group, q.Origin, a.cfg.Table.Origins())
+	}
+	return q, err
 }
 
 // sinceOf reads since=1h, the time from which on something is shown.

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay/inspect"
 )
 
@@ -34,12 +35,14 @@ func newList[T any](r *http.Request) (*list[T], error) {
 	return l, nil
 }
 
-// flag returns a boolean parameter of a request; false if it is missing.
+// flag returns a boolean parameter of a request; false if it is missing. One without a value is
+// refused: it would have no effect, though it looks as if it had.
 func flag(r *http.Request, name string) (bool, error) {
-	text := r.URL.Query().Get(name)
-	if text == "" {
+	values := r.URL.Query()
+	if !values.Has(name) {
 		return false, nil
 	}
+	text := values.Get(name)
 	is, err := strconv.ParseBool(text)
 	if err != nil {
 		return false, fmt.Errorf("%s=%q: write true or false", name, text)
@@ -81,11 +84,11 @@ func (a *Admin) snapshot() *Snapshot {
 func (a *Admin) groups(w http.ResponseWriter, r *http.Request) {
 	l, err := newList[group](r)
 	full, wrong := flag(r, "full")
-	if err = cmp.Or(err, wrong); err != nil {
+	only := r.URL.Query().Get("origin")
+	if err = cmp.Or(known(r.URL.RawQuery, []string{"origin", "limit", "full"}), err, wrong, knownOrigin(only, a.cfg.Table.Origins())); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	only := r.URL.Query().Get("origin")
 	for _, o := range a.cfg.Table.Origins() {
 		if only != "" && o.Name() != only {
 			continue
@@ -114,11 +117,18 @@ func (a *Admin) clientNACKs() []clientNACK {
 	return all
 }
 
-func (a *Admin) originNACKs() []originNACK {
+// originNACKs is what weir refused on the streams to origins, of one origin and type if they are
+// given.
+func (a *Admin) originNACKs(origin, typeURL string) []originNACK {
 	all := []originNACK{}
 	for _, o := range a.cfg.Origins() {
+		if origin != "" && o.Name != origin {
+			continue
+		}
 		for _, n := range o.NACKs {
-			all = append(all, originNACK{o.Name, n})
+			if typeURL == "" || n.Type == metrics.ShortName(typeURL) {
+				all = append(all, originNACK{o.Name, n})
+			}
 		}
 	}
 	return all

@@ -120,15 +120,16 @@ func (h *holders) count() {
 var nackParameters = []string{"origin", "type", "limit"}
 
 // nackQuery reads them.
-func nackQuery(r *http.Request) (l *list[clientNACK], origin, typeURL string, err error) {
+func (a *Admin) nackQuery(r *http.Request) (l *list[clientNACK], origin, typeURL string, err error) {
 	l, err = newList[clientNACK](r)
+	origin = r.URL.Query().Get("origin")
 	typeURL, wrong := typeOf(r.URL.Query().Get("type"))
-	return l, r.URL.Query().Get("origin"), typeURL, cmp.Or(known(r.URL.RawQuery, nackParameters), err, wrong)
+	return l, origin, typeURL, cmp.Or(known(r.URL.RawQuery, nackParameters), err, wrong, knownOrigin(origin, a.cfg.Table.Origins()))
 }
 
 // nacks are the last refusals of the open streams, and our own of what origins sent.
 func (a *Admin) nacks(w http.ResponseWriter, r *http.Request) {
-	l, origin, typeURL, err := nackQuery(r)
+	l, origin, typeURL, err := a.nackQuery(r)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
@@ -138,22 +139,17 @@ func (a *Admin) nacks(w http.ResponseWriter, r *http.Request) {
 			break
 		}
 	}
-	own := []originNACK{}
-	for _, n := range a.originNACKs() {
-		if (origin == "" || n.Origin == origin) && (typeURL == "" || n.Type == metrics.ShortName(typeURL)) {
-			own = append(own, n)
-		}
-	}
-	writeJSON(w, http.StatusOK, map[string]any{"clients": l.items, "truncated": l.more, "origins": own})
+	writeJSON(w, http.StatusOK, map[string]any{"clients": l.items, "truncated": l.more, "origins": a.originNACKs(origin, typeURL)})
 }
 
-// nackBook is what clients refused since the start, put together.
+// nackBook is what clients refused since the start, put together, and our own refusals of what
+// origins sent.
 func (a *Admin) nackBook(w http.ResponseWriter, r *http.Request) {
-	l, origin, typeURL, err := nackQuery(r)
+	l, origin, typeURL, err := a.nackQuery(r)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
 	book, more := a.book(origin, typeURL, l.limit)
-	writeJSON(w, http.StatusOK, map[string]any{"book": book, "left_out": more})
+	writeJSON(w, http.StatusOK, map[string]any{"book": book, "left_out": more, "origins": a.originNACKs(origin, typeURL)})
 }

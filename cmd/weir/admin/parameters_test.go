@@ -87,14 +87,13 @@ func TestResourcesByParameters(t *testing.T) {
 	w.variants("", "prod", "test")
 	const prod, test = `"env"="prod"`, `"env"="test"`
 	for query, want := range map[string][]item{
-		"name=a":                    {{"a", "!" + prod, []string{"", test}, 0, 2}, {"a", prod, []string{prod}, 0, 1}},
-		"name=a&param=env%3Dprod":   {{"a", prod, []string{prod}, 0, 1}},
-		"name=a&param=":             {{"a", "!" + prod, nil, 0, 1}},
-		"param=env=test":            {{"a", "!" + prod, []string{test}, 0, 1}, {"b", "", []string{test}, 0, 1}},
-		"param=env=test&param=v=1":  {{"a", "!" + prod, []string{"", test}, 0, 2}, {"b", "", []string{"", prod, test}, 0, 3}},
-		"name=b&param=env=prod":     {{"b", "", []string{prod}, 0, 1}},
-		"type=eds&param=env=prod":   {},
-		"group=none&param=env=prod": {},
+		"name=a":                   {{"a", "!" + prod, []string{"", test}, 0, 2}, {"a", prod, []string{prod}, 0, 1}},
+		"name=a&param=env%3Dprod":  {{"a", prod, []string{prod}, 0, 1}},
+		"name=a&param=":            {{"a", "!" + prod, nil, 0, 1}},
+		"param=env=test":           {{"a", "!" + prod, []string{test}, 0, 1}, {"b", "", []string{test}, 0, 1}},
+		"param=env=test&param=v=1": {{"a", "!" + prod, []string{"", test}, 0, 2}, {"b", "", []string{"", prod, test}, 0, 3}},
+		"name=b&param=env=prod":    {{"b", "", []string{prod}, 0, 1}},
+		"type=eds&param=env=prod":  {},
 	} {
 		if got := w.items(query); fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%s:\ngot  %v\nwant %v", query, got, want)

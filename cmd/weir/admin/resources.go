@@ -1,8 +1,10 @@
 package admin
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/weir-xds/weir/cmd/weir/sensitive"
 	"github.com/weir-xds/weir/constraints"
 	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/inspect"
 	"github.com/weir-xds/weir/relay/xds"
 )
@@ -57,15 +60,31 @@ type query struct {
 	inspect.ResourceQuery
 }
 
-func queryOf(r *http.Request) (q query, err error) {
+// resourceParameters are those that /resources takes.
+var resourceParameters = []string{"type", "name", "match", "origin", "group", "param", "bodies", "full", "limit"}
+
+func queryOf(r *http.Request, origins []*relay.Origin) (q query, err error) {
 	values := r.URL.Query()
 	q = query{origin: values.Get("origin"), match: values.Get("match")}
-	q.Group, q.Name = values.Get("group"), values.Get("name")
-	if q.TypeURL, err = typeOf(values.Get("type")); err != nil {
+	q.Name = values.Get("name")
+	once := maps.Clone(values)
+	delete(once, "param") // which there may be several of
+	var wrong error
+	q.TypeURL, wrong = typeOf(values.Get("type"))
+	if err = cmp.Or(knownValues(once, resourceParameters), wrong, knownOrigin(q.origin, origins)); err != nil {
 		return q, err
 	}
+	if text := values.Get("group"); text != "" {
+		var known bool
+		if q.Group, known, err = keyMeant(text, q.origin, origins); err == nil && !known {
+			err = noGroup(text, q.origin)
+		}
+		if err != nil {
+			return q, err
+		}
+	}
 	q.bodies = q.Name != ""
-	if values.Get("bodies") != "" {
+	if values.Has("bodies") {
 		if q.bodies, err = flag(r, "bodies"); err != nil {
 			return q, err
 		}
@@ -111,7 +130,7 @@ func paramsOf(values []string) (*constraints.Params, error) {
 }
 
 func (a *Admin) resources(w http.ResponseWriter, r *http.Request) {
-	q, err := queryOf(r)
+	q, err := queryOf(r, a.cfg.Table.Origins())
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return

@@ -36,10 +36,10 @@ func TestResources(t *testing.T) {
 	if strings.Contains(one.Body.String(), `"b"`) {
 		t.Errorf("b was not asked for:\n%s", one.Body)
 	}
-	for _, nothing := range []string{"type=eds", "origin=x", "group=x", "name=x"} {
+	for _, nothing := range []string{"type=eds", "name=x"} {
 		want(t, w.get("/resources?"+nothing), http.StatusOK, `"resources": []`)
 	}
-	for _, wrong := range []string{"type=bogus", "limit=0", "limit=x", "bodies=x"} {
+	for _, wrong := range []string{"type=bogus", "limit=0", "limit=x", "bodies=x", "bodies=", "origin=x", "group=x", "nam=x", "name=a&name=b"} {
 		want(t, w.get("/resources?"+wrong), http.StatusBadRequest, strings.SplitN(wrong, "=", 2)[0])
 	}
 }

@@ -46,6 +46,10 @@ func (a *Admin) states(w http.ResponseWriter, r *http.Request) {
 	o, group := a.cfg.Table.Origin(values.Get("origin")), values.Get("group")
 	groups := o.Groups()
 	if group != "" {
+		if group, _, err = keyMeant(group, o.Name(), []*relay.Origin{o}); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
 		groups = slices.DeleteFunc(groups, func(g relay.GroupView) bool { return g.Key != group })
 		if len(groups) == 0 {
 			http.Error(w, fmt.Sprintf("origin %s has no group %s now; /groups?origin=%s lists them", o.Name(), group, o.Name()), http.StatusNotFound)

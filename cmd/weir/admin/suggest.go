@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"net/http"
 
 	"github.com/weir-xds/weir/metrics"
@@ -57,6 +58,10 @@ type FieldEvidence struct {
 
 func (a *Admin) suggest(w http.ResponseWriter, r *http.Request) {
 	out, only := Suggestions{Origins: []Suggestion{}}, r.URL.Query().Get("origin")
+	if err := cmp.Or(known(r.URL.RawQuery, []string{"origin"}), knownOrigin(only, a.cfg.Table.Origins())); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
 	for _, o := range a.cfg.Table.Origins() {
 		if only == "" || o.Name() == only {
 			out.Origins = append(out.Origins, suggestionOf(inspect.Suggest(o)))

@@ -21,7 +21,9 @@ func TestGates(t *testing.T) {
 	stay := func(w *world) { w.policy.Stay = true }
 	withCheck := func(c *Check) func(*world) { return func(w *world) { w.check = c } }
 	var objecting atomic.Int64 // so many times
-	objects := answers(func() (bool, string, error) { return objecting.Add(-1) >= 0, "errors: 0.2", nil }, false)
+	objects := answers(func() (bool, string, error) { return objecting.Add(-1) >= 0, "errors: 0.2", nil })
+	lenient := func(w *world) { w.policy.PassUnknown = true }
+	away := answers(func() (bool, string, error) { return false, "", errAway })
 	for story, c := range map[string]struct {
 		edit []func(*world)
 		play func(w *world)
@@ -158,7 +160,55 @@ func TestGates(t *testing.T) {
 			w.canaries(true, "n1")
 			w.is(minute, "d", "d", "idle")
 		}},
-		"the check has no answer: it waits": {[]func(*world){withCheck(answers(func() (bool, string, error) { return false, "", errAway }, false))}, func(w *world) {
+		"the check objects to what was stopped when the mended one begins": {[]func(*world){withCheck(objects)}, func(w *world) {
+			objecting.Store(0)
+			w.says("b")
+			w.is(3*second, "b", "a", "baking")
+			objecting.Store(100)
+			w.is(11*second, "a", "a", "stopped")
+			w.says("c")
+			w.is(3*second, "c", "a", "baking")
+			w.is(11*second, "c", "a", "baking")
+			if s := w.status(); s.Check != "objects" || !strings.Contains(s.CheckSaid, "errors: 0.2; it has done so since the candidate began") {
+				w.Errorf("%+v", s)
+			}
+			objecting.Store(0)
+			w.canaries(true, "n1")
+			w.is(minute, "c", "c", "idle")
+			w.says("d")
+			w.is(3*second, "d", "c", "baking")
+			w.canaries(true, "n1")
+			objecting.Store(100)
+			w.is(11*second, "c", "c", "stopped") // of this one it was fine
+		}},
+		"the check objects to what was stopped, and to the next as long as it bakes": {[]func(*world){withCheck(objects)}, func(w *world) {
+			objecting.Store(100)
+			w.says("b")
+			w.is(3*second, "b", "a", "baking")
+			w.canaries(true, "n1")
+			w.is(59*second, "b", "a", "baking")
+			w.is(second, "a", "a", "stopped")
+		}},
+		"the check was fine before, and objects to all that it has": {[]func(*world){withCheck(objects)}, func(w *world) {
+			objecting.Store(0)
+			w.says("b")
+			w.is(2*second, "a", "a", "settling")
+			objecting.Store(100)
+			w.is(700*time.Millisecond, "a", "a", "stopped")
+			if w.counts["begun"] != 1 {
+				w.Errorf("counted %v", w.counts)
+			}
+		}},
+		"the check is asked at the end of the bake": {[]func(*world){withCheck(objects), func(w *world) { w.policy.Bake = 25 * second }}, func(w *world) {
+			objecting.Store(0)
+			w.says("b")
+			w.is(3*second, "b", "a", "baking")
+			w.canaries(true, "n1")
+			w.is(20*second, "b", "a", "baking") // it was asked after 20 s, and would be after 30
+			objecting.Store(1)
+			w.is(5*second, "a", "a", "stopped")
+		}},
+		"the check has no answer: it waits": {[]func(*world){withCheck(away)}, func(w *world) {
 			w.says("b")
 			w.is(3*second, "b", "a", "baking")
 			w.canaries(true, "n1")
@@ -167,7 +217,7 @@ func TestGates(t *testing.T) {
 				w.Errorf("%+v", s)
 			}
 		}},
-		"the check has no answer, which is none": {[]func(*world){withCheck(answers(func() (bool, string, error) { return false, "", errAway }, true))}, func(w *world) {
+		"the check has no answer, which is none": {[]func(*world){withCheck(away), lenient}, func(w *world) {
 			w.says("b")
 			w.is(3*second, "b", "a", "baking")
 			w.canaries(true, "n1")

@@ -77,7 +77,10 @@ func (x *group) see(o *Origin, members []downstream.Member) gate.Seen {
 	s := gate.Seen{
 		Known: o.Groups.Known(key), Stable: rest != nil, Paused: o.Groups.Paused(key) != "", Changed: last,
 		Apart: rest != nil && canaries != rest && (canaries == nil || !o.Groups.Same(canaries, rest)),
-		Hook:  gate.Fine,
+		Hook:  gate.Fine, HookLast: true,
+	}
+	if o.Check != nil {
+		s.Hook, s.HookLast, _ = x.gates.verdict(o, time.Time{})
 	}
 	// While a candidate bakes the rest may lack nothing because none of them is subscribed to what
 	// it changes. A capture tells whether the origin has gone back.
@@ -119,7 +122,7 @@ func (x *group) judge(o *Origin, s *gate.Seen, members []downstream.Member) {
 		}
 	}
 	if o.Check != nil {
-		s.Hook, x.checked = x.gates.verdict(o.Name, x.trial.Since)
+		s.Hook, s.HookLast, x.checked = x.gates.verdict(o, x.trial.Since)
 	}
 }
 

@@ -136,6 +136,9 @@ func (x *group) status(o *Origin) Status {
 	_, s.Promoted = o.Policy.Late(t.Since)
 	if o.Check != nil {
 		s.Check, s.CheckSaid = x.seen.Hook.String(), x.checked
+		if x.seen.Hook == gate.Objects {
+			s.CheckSaid += "; it has done so since the candidate began, so it may be about what was before: it counts at the end of the bake"
+		}
 	}
 	return s
 }

@@ -138,6 +138,7 @@
 // format.go, scan.go and content.go read the file; history.go, historybook.go and
 // historyrestore.go are for the history; log.go writes it; bound.go has how much may be written;
 // keys.go, seal.go and unseal.go encrypt it; image.go turns an image into records; book.go is what
-// the file lacks; groups.go is what it leaves out; keeper.go has the rounds; restore.go restores;
-// state.go and fill.go are for siblings; summary.go and transfer.go are for the command line.
+// the file lacks; groups.go is what it leaves out; keeper.go has the rounds, and save.go what
+// each writes; load.go reads the file at the start; restore.go restores; state.go and fill.go are
+// for siblings; summary.go and transfer.go are for the command line.
 package snapshot
