@@ -136,8 +136,8 @@ func (o *aliasIndex) list(h *aliasGroup) {
 // is kept where the resource lists it still (unbinds).
 func (n *namedTable) listAll() {
 	was := maps.Clone(n.other.lister)
-	for _, h := range n.other.held {
-		n.other.list(h)
+	for _, name := range slices.Sorted(maps.Keys(n.other.held)) {
+		n.other.list(n.other.held[name])
 	}
 	for alias, name := range was {
 		if h := n.other.held[name]; h != nil && slices.Contains(h.aliases, alias) {

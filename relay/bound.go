@@ -17,7 +17,7 @@ import (
 func (n *namedTable) was(e *entry, bodies map[string]*xds.Variant) (v *xds.Variant, known bool) {
 	v, known = bodies[e.name]
 	switch {
-	case known && v != nil:
+	case known && v != nil && (v.Name != e.name || len(n.other.held) > 0):
 		if x := n.entry(v.Name); x != nil && x.chosen != nil && !sameBody(x.chosen, v) && n.shard.stays(x.chosen, v) {
 			if v = x.chosen; !v.ListsAs(e.name) {
 				v = nil

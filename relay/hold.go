@@ -263,18 +263,22 @@ func (t *set) become(m *member, v *xds.Variant, done *Held) {
 // it, too (RELAY-38).
 func (n *namedTable) serve(bodies map[string]*xds.Variant, done *Held) {
 	s := n.shard
-	gone := map[uint32][]*entry{} // by the generation of the stream
-	marked := map[string]bool{}
+	type becoming struct {
+		entry *entry
+		was   *xds.Variant
+	}
+	var changed []becoming // which is decided before anything is
 	for _, e := range n.entries {
-		v, known := n.was(e, bodies)
-		switch {
+		switch v, known := n.was(e, bodies); {
 		case !known:
 			done.Unknown++
-			continue
-		case s.stays(e.chosen, v) && (v != nil || e.retired == nil):
-			continue
+		case !s.stays(e.chosen, v) || v == nil && e.retired != nil:
+			changed = append(changed, becoming{e, v})
 		}
-		done.Changed++
+	}
+	gone, marked := map[uint32][]*entry{}, map[string]bool{} // by the generation of the stream
+	for _, x := range changed {
+		e, v := x.entry, x.was
 		s.errorsCut = s.errorsCut || e.nameError != nil
 		n.markLeft(e, v, marked)
 		n.guard.cancelAll(e.variants)
@@ -291,6 +295,7 @@ func (n *namedTable) serve(bodies map[string]*xds.Variant, done *Held) {
 		s.constrained = s.constrained || v.Constraints != nil
 		n.touch(e, false)
 	}
+	done.Changed += len(changed)
 	n.listAll()
 	s.unshareTouched(n.offerTouched(s.rev, 0)...)
 	for gen, es := range gone {

@@ -214,7 +214,7 @@ func (m *model) aliasedIn(at *TypeAt, e *entry, was, is *xds.Variant) *xds.Varia
 		v := at.Names[i].Variant
 		// of a name that nobody asked for at the time the history says what was known last
 		agreed := v == nil || !slices.ContainsFunc(at.Names, func(x NameAt) bool { return !x.Unknown && x.Name == v.Name && !sameBody(x.Variant, v) })
-		if v == nil || v.ListsAs(e.name) && agreed && (is != nil || !m.hasOther(v)) {
+		if v == nil || v.ListsAs(e.name) && agreed && !m.hasOther(v) {
 			return v
 		}
 	}
@@ -224,6 +224,11 @@ func (m *model) aliasedIn(at *TypeAt, e *entry, was, is *xds.Variant) *xds.Varia
 	}
 	for _, x := range at.Sets {
 		all = append(all, x.Members...)
+	}
+	for _, x := range m.group.plain(at.TypeURL).named.entries { // what stays as it is, it is by all its names
+		if v := x.chosen; v != nil && (v.DoNotCache || at.TypeURL == xds.EndpointType) {
+			all = append(all, x.chosen)
+		}
 	}
 	for _, v := range all {
 		if sameBody(v, is) && (v == nil || sameBody(v, was) || v.ListsAs(e.name)) {
