@@ -162,7 +162,9 @@ func TestDiffOfWeir(t *testing.T) {
 	o.Set(relaytest.ClusterType, "a", "2", timed("a", 7))
 	newer := openClient(t, dial(t, two.listenAddress()), relaytest.Delta)
 	newer.Request(relaytest.ClusterType)
-	newer.Await(0, func(s *relaytest.State) bool { return s.Body(relaytest.ClusterType, "a") == string(relaytest.Body(timed("a", 7)).Value) }, "the other replica has the change")
+	newer.Await(0, func(s *relaytest.State) bool {
+		return s.Body(relaytest.ClusterType, "a") == string(relaytest.Body(timed("a", 7)).Value)
+	}, "the other replica has the change")
 	code, out, said := weir(t, "diff", "cds", one.listenAddress(), two.listenAddress())
 	if code != exitFailed || !strings.Contains(out, "7s") || strings.Contains(out, "2 resources, all equal") {
 		t.Errorf("of a frozen replica: %d, %s%s", code, out, said)
