@@ -129,9 +129,9 @@ func (st *state) onHeard(gen uint32) {
 	}
 }
 
-// onBody: the stream brought the body. For an alias that the body does not list it is no answer. gen
-// is 0 if no stream did: the group is held at it (hold.go). Then the question stays as it was, since
-// a stream that has answered does not answer again.
+// onBody: the stream brought the body. For an alias that the body does not list it is no answer.
+// gen is 0 if no stream did: the group is held at it (hold.go). Then the question stays as it was,
+// since a stream that has answered does not answer again.
 func (st *state) onBody(v *xds.Variant, gen uint32) {
 	st.nameError, st.inError = nil, false
 	if gen != 0 {

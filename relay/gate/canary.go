@@ -54,8 +54,8 @@ var PhaseNames = []string{"starting", "idle", "settling", "baking", "stopped", "
 func (p Phase) String() string { return PhaseNames[p] }
 
 // Verdict is what the hook says, while a candidate bakes since that began. It may look at the last
-// minutes, so an objection may be of the time before: it counts if the hook was fine just before the
-// candidate began or since then, or was asked after the bake.
+// minutes, so an objection may be of the time before: it counts if the hook was fine just before
+// the candidate began or since then, or was asked after the bake.
 type Verdict uint8
 
 // The verdicts. If there is no hook it is Fine.

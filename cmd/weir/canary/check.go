@@ -13,7 +13,8 @@ import (
 type Check struct {
 	// Ask asks whether there is an objection, and why. An error says that there is no answer.
 	Ask func(ctx context.Context) (objects bool, why string, err error)
-	// Interval is how often it is asked while a candidate settles and bakes, and how long it may take.
+	// Interval is how often it is asked while a candidate settles and bakes, and how long it may
+	// take.
 	Interval time.Duration
 }
 
@@ -59,8 +60,8 @@ func (g *Gates) check(ctx context.Context, now time.Time, o *Origin) (next time.
 	return time.Time{}
 }
 
-// due is when to ask the check of an origin: at each interval, and besides when a change is seen, to
-// know how things are before it, and when a candidate begins and has baked.
+// due is when to ask the check of an origin: at each interval, and besides when a change is seen,
+// to know how things are before it, and when a candidate begins and has baked.
 func (g *Gates) due(o *Origin, c *checking) time.Time {
 	at := c.asked.Add(o.Check.Interval)
 	for of, x := range g.of {

@@ -16,9 +16,9 @@
 //
 // # The check
 //
-// A check ([Check]) is asked once for all groups of an origin in which a candidate settles or bakes:
-// when a change is seen, when a candidate begins, at each interval, and when one has baked. An
-// answer counts for the candidates that began before it was asked for. What it said before tells
+// A check ([Check]) is asked once for all groups of an origin in which a candidate settles or
+// bakes: when a change is seen, when a candidate begins, at each interval, and when one has baked.
+// An answer counts for the candidates that began before it was asked for. What it said before tells
 // whether an objection may be of the time before the candidate.
 //
 // # Goroutines
