@@ -77,10 +77,3 @@ func (x *byPermit[view]) all() iter.Seq[*view] {
 		}
 	}
 }
-
-func (x *byPermit[view]) len() (n int) {
-	for range x.all() {
-		n++
-	}
-	return n
-}
