@@ -127,6 +127,17 @@ func TestGates(t *testing.T) {
 			w.rejects("c") // they have it already, and do not say it again
 			w.is(3*second, "a", "a", "stopped")
 		}},
+		"canaries that stay do not say again what they rejected": {[]func(*world){stay}, func(w *world) {
+			w.canaries(true, "n1")
+			w.says("b")
+			w.is(3*second, "b", "a", "baking")
+			w.rejects("c")
+			w.is(second, "b", "a", "stopped")
+			w.says("b+2")
+			w.is(3*second, "b+2", "a", "stopped")
+			w.says("d+2")
+			w.is(3*second, "d+2", "a", "baking")
+		}},
 		"what was rejected of the one before does not count": {[]func(*world){stay}, func(w *world) {
 			w.canaries(true, "n1")
 			w.says("b")

@@ -36,9 +36,10 @@ type group struct {
 	had       *relay.State      // what they had before, since hadSince
 	hadSince  time.Time
 	rejection *downstream.Refusal
-	checked   string // what the check said last
-	because   string // why the last candidate ended
-	by        string // the operator that decides now; "": none does
+	refused   []downstream.Refusal // by canaries that have not been taken back since; at most mostRefusals
+	checked   string               // what the check said last
+	because   string               // why the last candidate ended
+	by        string               // the operator that decides now; "": none does
 }
 
 // resource is a resource of a group.
@@ -91,7 +92,7 @@ func (x *group) see(o *Origin, members []downstream.Member) gate.Seen {
 	if x.candidate == nil && x.trial.Phase == gate.Stopped && s.Apart {
 		x.candidate = canaries // from before a restart
 	}
-	x.gates.listen(x.of, x.trial.Phase == gate.Baking || s.Apart && x.trial.Phase != gate.Stopped)
+	x.gates.listen(x.of, x.trial.Phase == gate.Baking || s.Apart)
 	s.Differs = lacking > 0 || n > 0 || x.trial.Phase == gate.Baking || s.Apart
 	if x.trial.Phase != gate.Baking && (x.trial.Phase != gate.Paused || x.trial.Candidate == "") {
 		return s
@@ -103,6 +104,9 @@ func (x *group) see(o *Origin, members []downstream.Member) gate.Seen {
 // judge is what clients and the check say of the candidate.
 func (x *group) judge(o *Origin, s *gate.Seen, members []downstream.Member) {
 	for _, r := range x.gates.take(x.of) {
+		if len(x.refused) < mostRefusals {
+			x.refused = append(x.refused, r)
+		}
 		if x.rejection == nil && x.concerns(o, &r) {
 			x.rejection = &r
 		}
@@ -202,15 +206,23 @@ func (x *group) do(now time.Time, o *Origin, trial gate.Trial, d gate.Decision) 
 	}
 }
 
-// begin tries what was captured on the canaries. They may have it already: from before a freeze, or
-// a restart. Then what they have rejected since they got it counts, as they do not say it again.
+// begin tries what was captured on the canaries. They may have it already, or a part of it: from
+// before a freeze or a restart, or since they stay at what was stopped. Then what they have rejected
+// since they got it counts, as they do not say it again.
 func (x *group) begin(now time.Time, o *Origin, hold func(Tier, *relay.State) relay.Held) {
+	if !x.seen.Apart {
+		x.refused = nil
+	}
 	if has := o.Groups.Held(x.of.key, Canaries); has == nil || !o.Groups.Same(x.captured, has) {
 		x.had, x.hadSince, x.given = has, x.given, now
 	}
-
 	x.candidate, x.shared, x.stayed, x.acked, x.rejection, x.because = x.captured, nil, nil, map[uint64]bool{}, nil, ""
 	x.checked, x.by = "", ""
+	for i := range x.refused {
+		if x.rejection == nil && x.concerns(o, &x.refused[i]) {
+			x.rejection = &x.refused[i]
+		}
+	}
 	x.gates.listen(x.of, true) // before a client can reject it
 	held := hold(Canaries, x.candidate)
 	x.gates.cfg.Count(x.of.origin, "begun")
@@ -240,7 +252,7 @@ func (x *group) operate(now time.Time, o *Origin, a *act) (said string, err erro
 	x.by = a.by
 	defer func() { x.by = "" }()
 	if x.do(now, o, trial, d); a.act == gate.ActRetry {
-		x.rejection, x.candidate, x.because = nil, nil, ""
+		x.rejection, x.refused, x.candidate, x.because = nil, nil, nil, ""
 		x.gates.listen(x.of, false)
 		x.gates.cfg.Log.Warn("a candidate is to be tried again", append(x.fields(was), zap.String("by", a.by))...)
 	}

@@ -47,7 +47,8 @@ type world struct {
 // stateOf is a state with a Cluster "c" of some content, and one "other" that never changes.
 func stateOf(content string) *relay.State {
 	var members []*xds.Variant
-	for name, payload := range map[string]string{"c": content, "other": ""} {
+	c, other, _ := strings.Cut(content, "+")
+	for name, payload := range map[string]string{"c": c, "other": other} {
 		from := &xds.Provenance{TypeURL: xds.ClusterType, Version: content}
 		body, err := proto.Marshal(&anypb.Any{TypeUrl: xds.ClusterType, Value: []byte(payload)})
 		if err != nil {
