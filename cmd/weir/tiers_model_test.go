@@ -134,6 +134,7 @@ type verdictOf struct {
 	rejected time.Time         // since tried
 	retried  bool              // an operator wants it tried although it was rejected
 	objected bool              // the check did, since tried
+	fine     bool              // the check, since it began
 	stopped  bool              // an operator stopped it, or it was rejected or objected to, and not promoted since
 }
 
@@ -474,14 +475,16 @@ func (w *tiersWorld) restart() {
 	}
 }
 
-// ask is the check.
+// ask is the check. What it objects to from before the candidate counts only if it does so still
+// when the candidate has baked.
 func (w *tiersWorld) ask(context.Context) (objects bool, why string, err error) {
 	time.Sleep(100 * time.Millisecond)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if is, n := w.candidate(); is && w.objects {
+	if is, n := w.candidate(); is {
 		v := w.verdict(n)
-		v.objected, v.stopped = true, true
+		v.objected = w.objects || v.objected && v.fine
+		v.fine, v.stopped = v.fine || !w.objects, v.stopped || w.objects
 	}
 	return w.objects, "errors", nil
 }
