@@ -175,7 +175,7 @@ func (s *shard) stays(has, was *xds.Variant) bool {
 		return true
 	case has == nil:
 		return false
-	case has.DoNotCache:
+	case has.DoNotCache && was == nil:
 		return true // it is no part of any state
 	}
 	return s.class() != gate.Settings
