@@ -131,9 +131,21 @@ func (st *state) isNew() bool { return st.chosen == nil && st.absence == notAbse
 // isHeld reports whether the group holds the set, or would.
 func (t *set) isHeld() bool { return t.wanted() || t.members.len() > 0 }
 
-// isKept reports whether the set is known now as a whole, and may be cached, so that it is a part
-// of a state.
-func (t *set) isKept() bool { return t.settled && len(t.uncached) == 0 && !t.needsOrigin }
+// isKept reports whether the set is known now as a whole, so that it is a part of a state. What of
+// it must not be cached (RELAY-9) is in none: to a state it is as what is not known, and stays as
+// it is.
+func (t *set) isKept() bool { return t.settled && !t.needsOrigin }
+
+// add adds what the set has of a member.
+func (x *SetAt) add(v *xds.Variant) {
+	switch {
+	case v == nil:
+	case v.DoNotCache:
+		x.Lacks = append(x.Lacks, v.Name)
+	default:
+		x.Members = append(x.Members, v)
+	}
+}
 
 // at is what the set held at a revision. changed are its members in was.
 func (t *set) at(revision uint64, was map[history.Resource]history.Held, changed []history.Resource) (x SetAt) {
@@ -149,9 +161,7 @@ func (t *set) at(revision uint64, was map[history.Resource]history.Held, changed
 				continue
 			}
 		}
-		if v := t.given(m); v != nil {
-			x.Members = append(x.Members, v)
-		}
+		x.add(t.given(m))
 	}
 	for _, r := range changed {
 		switch held := was[r]; {

@@ -168,7 +168,7 @@ func (c *scope) passes(body *xds.Variant, held []*xds.Variant) bool {
 		if old == nil && len(held) == 0 && c.selector == "" { // asked for by an alias, it was known by none of its names
 			old = c.shard.stateBody(body.Name)
 		}
-		if waits.Body(c.selector != "" || len(held) > 0 || old != nil || c.shard.heldAbsent(body.Name), old != nil && old.Digest == body.Digest) {
+		if waits.Body(c.selector != "" && !c.lacks(body.Name) || len(held) > 0 || old != nil || c.shard.heldAbsent(body.Name), old != nil && old.Digest == body.Digest) {
 			c.markFrozen(id, body.Digest)
 			return false
 		}
@@ -209,6 +209,22 @@ func (t *set) heldOut(name string) bool {
 	of, _ := h.state.of(t.shard.typeURL, t.shard.params)
 	x := of.set(t.selector)
 	return x != nil && !slices.Contains(x.Lacks, name) && !slices.ContainsFunc(x.Members, func(v *xds.Variant) bool { return v.Name == name })
+}
+
+// lacks reports whether a name is in a set that was filled from a state, and that state does not
+// say what it was: its first body is to come.
+func (c *scope) lacks(name string) bool {
+	t, is := c.of.(*set)
+	if !is || !t.filled || t.firm {
+		return false
+	}
+	h := t.shard.group.hold.Load()
+	if h == nil {
+		return false
+	}
+	of, _ := h.state.of(t.shard.typeURL, t.shard.params)
+	x := of.set(t.selector)
+	return x != nil && slices.Contains(x.Lacks, name)
 }
 
 // passesUncached reports whether a hold lets a body pass because no state may keep it (RELAY-9).

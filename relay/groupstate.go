@@ -272,9 +272,7 @@ func (s *shard) capture() TypeAt {
 		if !y.Unknown {
 			y.Members = make([]*xds.Variant, 0, t.members.len())
 			for m := range t.members.all() {
-				if v := t.given(m); v != nil {
-					y.Members = append(y.Members, v)
-				}
+				y.add(t.given(m))
 			}
 		}
 		x.Sets = append(x.Sets, y)

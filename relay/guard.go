@@ -146,6 +146,9 @@ func (c *scope) screen(leaving []pendingRemoval, counts, whole bool) (kept map[x
 	if c.freezes().Removals() {
 		kept = make(map[xds.Identity]bool, len(leaving))
 		for _, p := range leaving {
+			if v := find(c.bodies(p.Name), p.Constraints); v != nil && c.shard.passesUncached(v) {
+				continue
+			}
 			kept[p.Identity] = true
 			c.markFrozen(p.Identity, xds.Digest{})
 		}

@@ -143,7 +143,7 @@ func (t *set) fill() {
 	}
 	of, _ := h.state.of(s.typeURL, s.params)
 	x := of.set(t.selector)
-	if x == nil || len(x.Lacks) > 0 {
+	if x == nil {
 		return
 	}
 	s.nextRev()
@@ -175,7 +175,7 @@ func (s *shard) stays(has, was *xds.Variant) bool {
 		return true
 	case has == nil:
 		return false
-	case has.DoNotCache:
+	case has.DoNotCache && was == nil:
 		return true // it is no part of any state
 	}
 	return s.class() != gate.Settings
@@ -214,6 +214,9 @@ func (t *set) serve(x *SetAt, done *Held) {
 	}
 	if len(t.nameErrors.byName) > 0 || !t.nameErrors.lackUntil.IsZero() {
 		t.noteLack()
+	}
+	if t.filled = len(x.Lacks) > 0 && !t.settled; t.filled {
+		return // a part of a set must not be sent (RELAY-81)
 	}
 	// What was restored stays unconfirmed if it is what the set is held at: a client may have
 	// something newer (RELAY-96). What stood in is what the origin had now.

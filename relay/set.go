@@ -49,7 +49,10 @@ type set struct {
 	// that brought a new name.
 	first, lastNew time.Time
 	settled, firm  bool
-	shownEarly     bool // clients were sent members before it had settled
+	// filled: it has what a state knows of it, which lacks a member. The set is complete once the
+	// origin has answered, and what the state knows waits in that answer, too.
+	filled     bool
+	shownEarly bool // clients were sent members before it had settled
 	// badParts is what was refused of the answers on the present stream. A client that holds
 	// something waits until it was stated again (RELAY-32). One that holds nothing waits for a good
 	// response, and is sent what there is after cold_wait.
@@ -234,7 +237,7 @@ func (t *set) clear() {
 	}
 	t.members, t.nameErrors, t.refetch = members{}, nameErrors{}, nil
 	t.first, t.lastNew, t.settled, t.firm, t.badParts, t.awaited = time.Time{}, time.Time{}, false, false, badParts{}, time.Time{}
-	t.sweepGen, t.from, t.restored, t.guard = 0, nil, false, guard{}
+	t.sweepGen, t.from, t.restored, t.filled, t.guard = 0, nil, false, false, guard{}
 }
 
 // ready reports whether the set may be sent to a client, which holds something or not (RELAY-6,
@@ -255,7 +258,7 @@ func (t *set) live() bool { return t.lane().live(t.askedGen) && t.answeredGen ==
 func (t *set) stream() gate.Stream { return t.lane().stream(t.askedGen) }
 
 func (t *set) subject() gate.Subject {
-	return gate.Subject{Set: true, Complete: t.firm, Restored: t.restored, Revived: t.revived}
+	return gate.Subject{Set: true, Complete: t.firm || t.filled, Restored: t.restored, Revived: t.revived}
 }
 
 func (t *set) size() int { return t.members.len() }

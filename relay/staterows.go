@@ -121,7 +121,7 @@ func (s *shard) back() (x shardPast, end history.Edge) {
 		sets[t.selector] = t
 		h := heldNow{set: t.selector, variants: make([]*xds.Variant, 0, t.members.len())}
 		for m := range t.members.all() {
-			if v := t.given(m); v != nil {
+			if v := t.given(m); v != nil && !v.DoNotCache {
 				h.variants = append(h.variants, v)
 			}
 		}
