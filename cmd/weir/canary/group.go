@@ -207,8 +207,8 @@ func (x *group) do(now time.Time, o *Origin, trial gate.Trial, d gate.Decision) 
 }
 
 // begin tries what was captured on the canaries. They may have it already, or a part of it: from
-// before a freeze or a restart, or since they stay at what was stopped. Then what they have rejected
-// since they got it counts, as they do not say it again.
+// before a freeze or a restart, or since they stay at what was stopped. Then what they have
+// rejected since they got it counts, as they do not say it again.
 func (x *group) begin(now time.Time, o *Origin, hold func(Tier, *relay.State) relay.Held) {
 	if !x.seen.Apart {
 		x.refused = nil
