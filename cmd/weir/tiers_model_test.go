@@ -199,7 +199,10 @@ func (w *tiersWorld) fail(format string, args ...any) {
 
 // play plays so many steps, with rests in between.
 func (w *tiersWorld) play(steps int) {
-	for w.at = range steps {
+	for at := range steps {
+		w.mu.Lock()
+		w.at = at
+		w.mu.Unlock()
 		w.step()
 		w.deliver()
 		if w.at%60 == 59 {
