@@ -88,15 +88,42 @@ type Problem struct {
 
 // Compile reads rules. The rules are of use only if all problems are warnings.
 func Compile(rules []Rule) (*Rules, []Problem) {
-	c := compiler{}
+	c := compiler{first: map[string]int{}}
 	out := &Rules{}
 	for i := range rules {
 		c.rule = i
+		if c.clauses += rules[i].clauses(); c.clauses > maxClauses {
+			c.addf("", false, "its patterns of who, each with what the rule says, are more than %d with those of the rules before it; divide it", maxClauses)
+			return out, c.problems
+		}
 		out.list = append(out.list, c.compile(&rules[i]))
 		c.contradictions(rules[:i+1], out.list)
 	}
 	out.divide()
 	return out, c.problems
+}
+
+// maxClauses bounds what clauses have together, each pattern of who with all that its rule says: a
+// rule of a thousand identities and a thousand names has a million. Each takes 24 bytes or more.
+const maxClauses = 2_000_000
+
+// clauses is what a rule counts. A long text counts for each 64 bytes.
+func (r *Rule) clauses() int {
+	said := 1
+	count := func(texts ...string) {
+		for _, text := range texts {
+			said += 1 + len(text)/64
+		}
+	}
+	count(r.Names...)
+	for field, patterns := range r.Claims {
+		count(field)
+		count(patterns...)
+	}
+	for field, value := range r.Set {
+		count(field, value)
+	}
+	return len(r.Who) * said
 }
 
 // divide makes the clauses.
@@ -185,7 +212,9 @@ func ofNode(field string) bool { return strings.HasPrefix(field, "node.") }
 
 type compiler struct {
 	rule     int
+	clauses  int // of the rules so far
 	bound    map[string]bool
+	first    map[string]int // the first rule that sets a field
 	problems []Problem
 }
 
@@ -240,6 +269,9 @@ func (c *compiler) compile(r *Rule) rule {
 			c.addf(path, false, "%q has a star, and a field is set to one value", text)
 		}
 		out.sets = append(out.sets, set{field, pieces})
+		if _, is := c.first[field]; !is {
+			c.first[field] = c.rule
+		}
 	}
 	return out
 }
