@@ -83,7 +83,7 @@ type Problem struct {
 	Rule    int
 	Path    string // within the rule, such as who[0], claims.node.cluster[1] or set.node.id
 	Text    string
-	Warning bool // it compiles, and can never match
+	Warning bool // it compiles, and hardly means what was meant
 }
 
 // Compile reads rules. The rules are of use only if all problems are warnings.
@@ -214,6 +214,7 @@ type compiler struct {
 	rule     int
 	clauses  int // of the rules so far
 	bound    map[string]bool
+	whos     []who
 	first    map[string]int // the first rule that sets a field
 	problems []Problem
 }
@@ -244,6 +245,7 @@ func (c *compiler) compile(r *Rule) rule {
 		}
 		out.who = append(out.who, w)
 	}
+	c.whos = out.who
 	for i, text := range r.Names {
 		if pieces, ok := c.pattern(fmt.Sprintf("names[%d]", i), text); ok {
 			out.names = append(out.names, pieces)
@@ -295,6 +297,7 @@ func (c *compiler) pattern(path, text string) ([]piece, bool) {
 			c.addf(path, true, "{%s} is in no pattern of who, so %q never matches", p.text, text)
 		}
 	}
+	c.ambiguous(path, text, pieces)
 	return pieces, true
 }
 

@@ -9,8 +9,9 @@ import (
 const (
 	// maxFile bounds a descriptor file, in bytes.
 	maxFile = 64 << 20
-	// maxDecoded bounds what it is decoded to, and maxNames the full names of all that it describes,
-	// since each holds those of what is around it. All of Envoy's files take a tenth of either.
+	// maxDecoded bounds what it is decoded to, and maxNames the full names of all that it
+	// describes, since each holds those of what is around it. All of Envoy's files take a tenth of
+	// either.
 	maxDecoded, maxNames = 128 << 20, 64 << 20
 )
 

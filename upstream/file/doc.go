@@ -109,10 +109,10 @@
 //
 // 1,000 variants of one name are read and told apart in 0.1 s, and a change of one is sent to 500
 // parameter maps in as much (BenchmarkMergeVariants). A YAML tree takes some forty times the size
-// of its file in memory while it is read (84,000 clusters in 8 MiB: 320 MiB, 2 s). So one document has
-// at most two million values, as package yamltree counts them before it is parsed: up to twice as
-// many as there are where collections are written with brackets. Binary files have no such bound but
-// that of what they decode to.
+// of its file in memory while it is read (84,000 clusters in 8 MiB: 320 MiB, 2 s). So one document
+// has at most two million values, as package yamltree counts them before it is parsed: up to twice
+// as many as there are where collections are written with brackets. Binary files have no such bound
+// but that of what they decode to.
 //
 // # Who imports it
 //

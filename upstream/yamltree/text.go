@@ -4,8 +4,8 @@ import "bytes"
 
 // Text returns the first line up to which a document of the text may have more than so many values,
 // or 0. It never counts fewer values than the library makes nodes (FuzzText). In quoted texts and
-// comments it counts what would be values elsewhere, and in collections with brackets up to twice as
-// many as there are.
+// comments it counts what would be values elsewhere, and in collections with brackets up to twice
+// as many as there are.
 func Text(data []byte, most int) (line int) {
 	line = 1
 	for count, i := 1, 0; i < len(data); i++ {

@@ -173,8 +173,9 @@ var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 var errWritten = fmt.Errorf("with its variables written out the file has more than %d bytes", maxFile)
 
 // expand replaces ${NAME} and ${NAME:-fallback}. $$ is one dollar sign, and any other dollar sign
-// stays. As in a shell, the fallback also replaces an empty variable. A value is not expanded itself.
-// If the result would have more bytes than most, it returns as much as it has by then, and an error.
+// stays. As in a shell, the fallback also replaces an empty variable. A value is not expanded
+// itself. If the result would have more bytes than most, it returns as much as it has by then, and
+// an error.
 func expand(s string, env func(string) (string, bool), most int) (string, error) {
 	var out strings.Builder
 	for out.Len() <= most {
