@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/weir-xds/weir/cmd/weir/visible"
 )
 
 // longestEvent bounds a line of what is followed, in bytes.
@@ -39,7 +41,7 @@ func (o *operator) followClient(ctx context.Context, node string, asJSON bool, t
 		if !asJSON {
 			data = eventLine(data)
 		}
-		if _, err := fmt.Fprintln(to, data); err != nil {
+		if _, err := fmt.Fprintln(to, visible.Text(data)); err != nil {
 			return err
 		}
 	}
@@ -73,5 +75,5 @@ func eventLine(data string) string {
 		}
 	}
 	slices.Sort(more)
-	return oneLine(said + " " + strings.Join(more, " "))
+	return shortened(visible.Text(said + " " + strings.Join(more, " ")))
 }
