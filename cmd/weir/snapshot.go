@@ -130,7 +130,7 @@ key in them. How many are left out is said.`,
 		warnOf(cmd, c)
 		var left snapshot.LeftOut
 		if args[0] == "-" {
-			left, err = c.Export(cmd.OutOrStdout())
+			left, err = c.Export(unshown(cmd.OutOrStdout()))
 		} else {
 			left, err = exportTo(args[0], c)
 		}
