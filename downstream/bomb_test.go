@@ -3,11 +3,13 @@ package downstream
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"fmt"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -15,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/weir-xds/weir/downstream/authz"
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/relaytest"
 )
@@ -127,3 +130,60 @@ func gzipped(b []byte) []byte {
 }
 
 func num(n int) protowire.Number { return protowire.Number(n) } //nolint:gosec // a small one
+
+// TestNothingIsReadOfTheDenied: a client that no rule names is refused before it has sent anything,
+// on a stream of discovery and on one of load reports.
+func TestNothingIsReadOfTheDenied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAudited(t, authz.Rule{Who: []string{"spiffe://corp/*"}})
+		for n, method := range []string{"", relaytest.LoadMethod} {
+			c := relaytest.NewClient(t, a.net.Connect(t), relaytest.ClientConfig{Dialect: relaytest.Delta, Method: method})
+			c.Open(nil)
+			if code := c.AwaitEnd("no rule names it"); code != codes.PermissionDenied {
+				t.Errorf("%q: ended with %v", method, c.Err())
+			}
+			a.decided(t, 0, 0, uint64(n+1))
+		}
+	})
+}
+
+// TestLoadBombs: a load report that needs much more than its size is refused before it is passed on.
+func TestLoadBombs(t *testing.T) {
+	l := newLive(t, relaytest.TCP(), func(c *Config, _ *ListenerConfig) {
+		c.LoadReports = func(context.Context, *relay.Origin, []string, string, []byte) (LoadStream, error) {
+			t.Error("the report is passed on")
+			return nil, status.Error(codes.Internal, "it should not be")
+		}
+	})
+	const n = 2_000_000
+	for name, wire := range map[string][]byte{
+		"clusters":   relaytest.Repeated(2, nil, n),
+		"localities": relaytest.Field(2, relaytest.Repeated(2, nil, n)),
+		"endpoints":  relaytest.Field(2, relaytest.Field(2, relaytest.Repeated(7, nil, n))),
+		"metadata":   relaytest.Field(1, relaytest.Field(3, relaytest.Repeated(1, nil, n))),
+		"deep":       relaytest.Field(1, relaytest.Field(3, relaytest.Nested(1, n))),
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := relaytest.NewClient(t, l.net.Connect(t), relaytest.ClientConfig{Method: relaytest.LoadMethod})
+			c.Open(nil)
+			used := liveAllocated(func() {
+				c.SendRaw(wire)
+				if code := c.AwaitEnd(name); code != codes.InvalidArgument {
+					t.Errorf("ended with %v", c.Err())
+				}
+			})
+			if used > 100<<20 {
+				t.Errorf("%d MiB were used", used>>20)
+			}
+		})
+	}
+}
+
+// liveAllocated is how many bytes are allocated while f runs.
+func liveAllocated(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}

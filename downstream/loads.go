@@ -55,6 +55,7 @@ type loadReport struct {
 	from   *peerKey
 	most   int
 
+	wire   int        // what the message had on the wire
 	buffer mem.Buffer // grpc's; nil: there is no message
 	err    error
 }
@@ -68,6 +69,7 @@ var loadsType = (&loadstatsv3.LoadStatsRequest{}).ProtoReflect().Type()
 
 func (r *loadReport) read(data mem.BufferSlice) {
 	r.err = nil
+	r.wire = data.Len() + leastData
 	if isGzip(data) {
 		inflated, turn, err := r.intake.inflate(r.ctx, r.from, data, r.most)
 		defer r.intake.leaveTurn(turn)
@@ -237,6 +239,9 @@ func (l *loadStream) first() ([]byte, error) {
 // receive waits for the client's next message. It is valid until the next receive.
 func (l *loadStream) receive() ([]byte, error) {
 	m := &l.in
+	if m.buffer != nil {
+		l.conn.applied(m.wire)
+	}
 	m.done()
 	switch err := l.wire.RecvMsg(m); {
 	case err != nil:
@@ -330,10 +335,15 @@ func (s *Server) enterLoads(l *loadStream) error {
 // leaveLoads removes a stream. It locks the server.
 func (s *Server) leaveLoads(l *loadStream) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	delete(s.loads, l)
+	last := false
 	if l.conn != nil {
 		l.conn.streams--
+		last = l.conn.streams == 0
+	}
+	s.mu.Unlock()
+	if last {
+		l.conn.appliedAll()
 	}
 }
 

@@ -42,6 +42,7 @@ type request struct {
 	notes []note    // to be logged, from applying the message
 
 	size  int
+	wire  int   // what it had on the wire, with what gRPC puts before it
 	cost  int   // about what it needs in memory once it is decoded, in bytes; at least size
 	parts int64 // its share of the intake, until the message is applied
 	err   error
@@ -74,6 +75,7 @@ const longRequest = 4 << 10
 // read decodes a message. If something is wrong with it, err is set.
 func (r *request) read(data mem.BufferSlice) {
 	r.size, r.cost, r.parts, r.err = data.Len(), data.Len(), 0, nil
+	r.wire = r.size + leastData
 	inflates := isGzip(data) && r.intake != nil
 	if inflates || r.size >= longRequest {
 		defer r.waits.end()

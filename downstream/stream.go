@@ -186,6 +186,7 @@ func (st *stream) read(ctx context.Context) error {
 		if err != nil {
 			in.done()
 			in.leave()
+			st.conn.applied(in.wire)
 			return st.reason(err)
 		}
 		now := time.Now()
@@ -197,6 +198,7 @@ func (st *stream) read(ctx context.Context) error {
 		nack := in.content != nil && in.detail != nil
 		in.done() // a long one should be garbage while the next is waited for
 		in.leave()
+		st.conn.applied(in.wire)
 		if err != nil {
 			return err
 		}
