@@ -61,6 +61,9 @@ func (f *JSONFields) Next() bool {
 	return true
 }
 
+// End returns where in the text the value ends.
+func (f *JSONFields) End() int { return f.at }
+
 // name reads a name and its colon. It returns false if there is none.
 func (f *JSONFields) name() bool {
 	if f.at == len(f.text) || f.text[f.at] != '"' {
