@@ -15,7 +15,7 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 
 	// Reflection finds the service among the descriptors that this import links in.
-	_ "github.com/envoyproxy/go-control-plane/envoy/service/load_stats/v3"
+	loadstatsv3 "github.com/envoyproxy/go-control-plane/envoy/service/load_stats/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -59,6 +59,13 @@ type loadReport struct {
 	err    error
 }
 
+// maxLoads bounds what a load report may need in memory once it is decoded, in bytes. One of 10,000
+// localities needs a tenth of it.
+const maxLoads = 32 << 20
+
+// loadsType is the type of a load report.
+var loadsType = (&loadstatsv3.LoadStatsRequest{}).ProtoReflect().Type()
+
 func (r *loadReport) read(data mem.BufferSlice) {
 	r.err = nil
 	if isGzip(data) {
@@ -75,6 +82,25 @@ func (r *loadReport) read(data mem.BufferSlice) {
 		return
 	}
 	r.buffer = data.MaterializeToBuffer(mem.DefaultBufferPool())
+	r.err = measureLoads(r.buffer.ReadOnlyData())
+}
+
+// measureLoads returns what is wrong with the size of a report, or with that of the node in it.
+func measureLoads(report []byte) error {
+	var node run
+	f, at := xds.Walk(report), 0
+	for f.Next() {
+		next := len(report) - f.Left()
+		if f.IsBytes(1) {
+			node.add(report, at, next, len(f.Bytes))
+		}
+		at = next
+	}
+	if _, err := measureNode(node.values(), len(node.encoded)); err != nil {
+		return err
+	}
+	_, err := xds.Known.Message(loadsType, report, xds.Bound{Memory: maxLoads})
+	return err
 }
 
 // done releases the message.
@@ -165,6 +191,10 @@ func (l *loadStream) serve(ctx context.Context) error {
 	defer l.expire()()
 	if err := s.turn(ctx, l.set, l.from.peer, l.conn); err != nil {
 		return err
+	}
+	if of := l.set.allowances(&l.from); of != nil && of.None() {
+		s.decided(time.Now(), unfit(of), deniedTo(l.set, &l.from, "", l.address()), loadReports)
+		return errNoRule // nothing that it sends is read
 	}
 	first, err := l.first()
 	if err != nil {

@@ -145,7 +145,7 @@ func (p *poll) done() {
 // its identity, and how many streams are new. It may wait for a turn.
 func (p *poll) admit(ctx context.Context) error {
 	st, begun := p.stream, time.Now()
-	if err := p.barred(begun); err != nil {
+	if err := p.barred(); err != nil {
 		return err
 	}
 	wait, cancel := context.WithDeadline(ctx, begun.Add(st.session.cfg.timing.RESTWait))
@@ -162,19 +162,14 @@ func (p *poll) admit(ctx context.Context) error {
 }
 
 // barred is why the client may have nothing of the type, whatever its node says; nil: it may.
-func (p *poll) barred(now time.Time) error {
+func (p *poll) barred() error {
 	session := p.stream.session
-	set := session.settings()
-	if of := set.allowances(&session.from); of != nil && of.None() {
-		p.stream.decided(now, set, unfit(of))
-		return errNoRule
+	if err := p.stream.fits(); err != nil || !session.barred(session.only) {
+		return err
 	}
-	if !session.barred(session.only) {
-		return nil
-	}
-	why := noSecrets
-	if more := session.secretless(set.origin); more != nil {
-		why = more
+	why := session.secretless(session.settings().origin)
+	if why == nil {
+		why = noSecrets
 	}
 	return status.Error(why.code, why.text)
 }

@@ -160,14 +160,14 @@ func (h *restHandler) decode(ctx context.Context, text []byte, p *poll) error {
 	encoded, err := parseJSON(text, h.server.cfg.Resolver)
 	if err == nil {
 		p.in.read(mem.BufferSlice{mem.SliceBuffer(encoded)})
-		err = p.in.err
+	} else {
+		p.in.err = err
 	}
 	p.in.intake, p.in.parts = intake, parts
-	if err != nil {
+	if err = p.stream.refused(p.in); err != nil {
 		p.done()
-		return undecoded(err)
 	}
-	return nil
+	return err
 }
 
 // readBody reads the body. Its size is bounded after decompression.

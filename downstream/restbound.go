@@ -11,25 +11,16 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// What a request in JSON may have. A text of a few KB, compressed, can cost seconds and hundreds of
-// megabytes when it is decoded, so the text is bounded before (TestPollBombs).
-const (
-	// requestLevels is how deeply objects and arrays may be nested. The metadata of a node has a
-	// few levels.
-	requestLevels = 32
-	// nodeText and nodeMemory bound a node, in bytes of text and of memory once it is decoded.
-	// Nodes of control planes have up to 20 KB.
-	nodeText, nodeMemory = 1 << 20, 4 << 20
-	// decodedRequest is how much memory a request may take, in addition to its node, as a multiple
-	// of limits.request_bytes. The names that it may have, at 30 bytes each, take that.
-	decodedRequest = 4
-)
+// requestLevels is how deeply objects and arrays of a request in JSON may be nested. The metadata of
+// a node has a few levels.
+const requestLevels = 32
 
 // errLocators: dynamic parameters are not available to polls.
 var errLocators = status.Error(codes.InvalidArgument, "resource_locators: a poll has no dynamic parameters (REST-8)")
 
 // boundJSON reports how much memory a request in JSON may take once it is decoded, or why it is not
-// decoded. It changes the text: what costs much and is not read is blanked.
+// decoded. A text of a few KB, compressed, can cost seconds and hundreds of megabytes otherwise
+// (TestPollBombs). It changes the text: what costs much and is not read is blanked.
 func (set *settings) boundJSON(text []byte) (memory int, err error) {
 	for f := xds.WalkJSON(text); f.Next() && err == nil; {
 		switch string(f.Name) {
@@ -48,7 +39,7 @@ func (set *settings) boundJSON(text []byte) (memory int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	bound := xds.JSONBound{Depth: requestLevels, Memory: nodeMemory + decodedRequest*set.limits.RequestBytes}
+	bound := xds.JSONBound{Depth: requestLevels, Memory: maxNodeMemory + decodedShare*set.limits.RequestBytes}
 	if memory, err = bound.Check(text); err != nil {
 		return 0, notDecoded(err)
 	}
@@ -61,10 +52,10 @@ func notDecoded(err error) error {
 }
 
 func boundNode(value []byte) error {
-	if len(value) > nodeText {
-		return notDecoded(fmt.Errorf("node: it has more than %d bytes", nodeText))
+	if len(value) > maxNode {
+		return notDecoded(fmt.Errorf("node: it has %d bytes, and may have %d", len(value), maxNode))
 	}
-	if _, err := (xds.JSONBound{Depth: requestLevels, Memory: nodeMemory}).Check(value); err != nil {
+	if _, err := (xds.JSONBound{Depth: requestLevels, Memory: maxNodeMemory}).Check(value); err != nil {
 		return notDecoded(fmt.Errorf("node: %w", err))
 	}
 	return nil
