@@ -11,8 +11,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// requestLevels is how deeply objects and arrays of a request in JSON may be nested. The metadata of
-// a node has a few levels.
+// requestLevels is how deeply objects and arrays of a request in JSON may be nested. The metadata
+// of a node has a few levels.
 const requestLevels = 32
 
 // errLocators: dynamic parameters are not available to polls.

@@ -4,8 +4,8 @@ import "bytes"
 
 // JSONBound is what a JSON text may have before it is decoded into messages, as Bound is for the
 // wire form. A 0 of a Struct takes 90 bytes of memory. Each google.protobuf.Any, which is an object
-// with "@type", is searched for its type before it is read, so at most MaxAnys of them may be nested
-// in one another.
+// with "@type", is searched for its type before it is read, so at most MaxAnys of them may be
+// nested in one another.
 type JSONBound struct {
 	Depth  int // levels of objects and arrays; at most MaxJSONDepth
 	Memory int // in bytes, as estimated
