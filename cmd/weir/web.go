@@ -162,6 +162,7 @@ func (p *process) openAdmin(ctx context.Context) error {
 		Canary:    p.operateCanary,
 		Drain:     p.drain,
 		TokenFile: c.TokenFile,
+		Trusts:    secured.stillTrusts(),
 		Reachable: !local(l.Addr()),
 		Hosts:     append(slices.Clone(c.Hosts), c.Address),
 		Open:      c.Open,
@@ -175,7 +176,7 @@ func (p *process) openAdmin(ctx context.Context) error {
 		return cfg.Problemf("admin.token_file", "%v", err)
 	}
 	p.pages = pages
-	p.admin.server.Handler, p.admin.server.ConnContext = p.whenRestored(trusted(secured, pages.Handler())), admin.ConnContext
+	p.admin.server.Handler, p.admin.server.ConnContext = p.whenRestored(pages.Handler()), admin.ConnContext
 	address := cfg.Probes.Address
 	if address == "" {
 		return nil
@@ -214,20 +215,19 @@ func (p *process) whenRestored(pages http.Handler) http.Handler {
 	})
 }
 
-// trusted refuses requests on connections whose client certificate is not trusted any more.
-func trusted(s *secured, next http.Handler) http.Handler {
+// stillTrusts returns why the client certificate of an open connection is not trusted any more, as
+// admin.Config has it: it has ended, or the files that say whom to trust have changed.
+func (s *secured) stillTrusts() func(*tls.ConnectionState) error {
 	judge := s.judge(x509.ExtKeyUsageClientAuth)
 	if judge == nil {
-		return next
+		return nil
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := judge(r.TLS); err != nil {
-			w.Header().Set("Connection", "close")
-			http.Error(w, "the certificate of this connection is not trusted any more", http.StatusForbidden)
-			return
+	return func(state *tls.ConnectionState) error {
+		if all := state.PeerCertificates; len(all) > 0 && time.Now().After(all[0].NotAfter) {
+			return errors.New("the certificate has ended")
 		}
-		next.ServeHTTP(w, r)
-	})
+		return judge(state)
+	}
 }
 
 // local reports whether only this machine can reach an address.
