@@ -105,6 +105,9 @@ func (h *restHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "discovery takes POST alone", http.StatusMethodNotAllowed)
 		return
 	}
+	body := &countedBody{ReadCloser: r.Body}
+	r.Body = body
+	defer body.applied(conn, r.ProtoMajor)
 	if !h.listener.requests.enter() {
 		h.refuse(w, errDraining)
 		return
@@ -121,6 +124,28 @@ func (h *restHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		h.refuse(w, err)
 	}
+}
+
+// countedBody counts what is read of the body of a request.
+type countedBody struct {
+	io.ReadCloser
+	n int
+}
+
+// Read is part of io.Reader.
+func (b *countedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.n += n
+	return n, err
+}
+
+// applied counts the body as applied. With HTTP/1.1 a connection has one request at a time.
+func (b *countedBody) applied(c *connection, major int) {
+	if major == 1 {
+		c.appliedAll()
+		return
+	}
+	c.applied(b.n)
 }
 
 // read decodes and checks the request.

@@ -64,6 +64,7 @@ type Server struct {
 	sizes      *sizeLog
 	ends       sampler // rate limit of the log lines about ended streams
 	intake     *intake
+	receiving  *receiving
 	writerPool *writerPool
 	longSends  *longSends
 	arrivals   *arrivals
@@ -118,10 +119,11 @@ func New(cfg Config) (*Server, error) {
 	cfg.watchers = &watchers{log: cfg.Log, traces: cfg.Traces}
 	ruled := inForce{}
 	ruled.put(cfg.Rules, time.Now())
+	limits := newLimitLog(cfg.Log)
 	return &Server{
 		ends: sampler{every: endLogEvery}, denials: newDenialBook(), denialLog: newDenialLog(cfg.Log), ruled: ruled,
-		cfg: cfg, began: time.Now(), nacks: newNackLog(cfg.Log), book: newNackBook(), limits: newLimitLog(cfg.Log), sizes: newSizeLog(cfg.Log), quit: make(chan struct{}),
-		intake: newIntake(cfg.Table), writerPool: &writerPool{places: runtime.GOMAXPROCS(0)}, longSends: newLongSends(), conns: n,
+		cfg: cfg, began: time.Now(), nacks: newNackLog(cfg.Log), book: newNackBook(), limits: limits, sizes: newSizeLog(cfg.Log), quit: make(chan struct{}),
+		intake: newIntake(cfg.Table), receiving: newReceiving(cfg.Table, limits, func() { cfg.Metrics.LimitRejection("memory") }), writerPool: &writerPool{places: runtime.GOMAXPROCS(0)}, longSends: newLongSends(), conns: n,
 		streams: map[*stream]struct{}{}, crowd: map[string]int{}, arrivals: &arrivals{rate: newBucket(cfg.Limits.NewStreamsPerSecond)},
 		headers: newHeaderPace(cfg.Limits.NewStreamsPerSecond), names: newNamePace(cfg.Limits.NewNamesPerSecond), calmed: newCalmed(),
 		loads: map[*loadStream]struct{}{}, renderer: renderer{resolver: cfg.Resolver},
