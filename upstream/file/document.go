@@ -13,11 +13,17 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/weir-xds/weir/upstream/yamltree"
 )
 
 const responseType = typePrefix + "envoy.service.discovery.v3.DiscoveryResponse"
 
 func (p *parser) yaml(data []byte) {
+	if line := yamltree.Text(data, maxValues); line > 0 {
+		p.fail(position{line: line}, "", "may have more than %d values, counted up to this line"+divideIt, maxValues)
+		return
+	}
 	loader, err := yaml.NewLoader(bytes.NewReader(data))
 	if err != nil {
 		p.fail(position{}, "", "%s", err)
@@ -148,6 +154,10 @@ func (p *parser) message(n *yaml.Node, path string, m proto.Message) bool {
 	w.value(n)
 	if w.err != nil {
 		p.fail(w.where, join(path, w.trail()), "%s", w.err)
+		return false
+	}
+	if w.nested != nil {
+		p.fail(at(w.nested), path, "more than %d messages with an \"@type\" are nested in one another", xds.MaxAnys)
 		return false
 	}
 	p.spent += len(w.b)
