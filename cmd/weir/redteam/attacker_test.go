@@ -28,6 +28,8 @@ type target struct {
 	Attack      string
 	Addr, Admin string // host:port
 	Polls       bool   // both are that of a listener of polls
+	PollsAt     string // a listener of polls beside Addr, in a pod
+	Strangers   string // one whose clients no rule admits, in a pod
 	From        string // the attacker's own address
 	For         time.Duration
 }

@@ -182,19 +182,22 @@ func (b *bed) watchMemory() func() int {
 func (b *bed) newClient(from, where string, gone time.Time) time.Duration {
 	b.Helper()
 	var g *good
+	refused := 0
 	served := func() bool {
 		switch {
 		case g == nil:
 			g = open(b.T, b.weir.Addr, from, "new", relaytest.Delta)
 		case g.hasEnded(): // refused: it comes again
-			b.Logf("the stream of a new client from %s: %v", where, g.err)
+			if refused++; refused == 1 {
+				b.Logf("the stream of a new client from %s: %v", where, g.err)
+			}
 			time.Sleep(100 * time.Millisecond)
 			g = open(b.T, b.weir.Addr, from, "new", relaytest.Delta)
 		}
 		return g.count() == clusters
 	}
 	if !weirtest.Until(5*serveAfter, served) {
-		b.Errorf("a new client from %s is not served", where)
+		b.Errorf("a new client from %s is not served, and was refused %d times", where, refused)
 	}
 	g.close()
 	return time.Since(gone)

@@ -1,0 +1,3 @@
+package redteam
+
+var mixedSieges []siege
