@@ -1,6 +1,7 @@
 package redteam
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -46,7 +47,7 @@ type decodeBomb struct {
 	n                  int
 	element            func(i int) []byte // nil: it is empty
 	plain              bool               // not compressed
-	streams            int                // at once; 0: one
+	streams            int                // at once to each listener; 0: three
 	to                 victims
 }
 
@@ -62,7 +63,7 @@ const (
 
 const (
 	most  = 15_000_000 // empty elements in a request of limits.request_bytes
-	names = 3_600_000  // entries with a key of their own
+	names = 1_500_000  // entries with a key of their own
 )
 
 var decodeBombs = []decodeBomb{
@@ -81,10 +82,12 @@ var decodeBombs = []decodeBomb{
 	{name: "node.client_features", method: deltaMethod, path: "node.client_features", n: most},
 	{name: "parameters of a locator", method: deltaMethod, path: "resource_locators_subscribe.dynamic_parameters", n: names, element: entry},
 	{name: "node.listening_addresses", method: sotwMethod, path: "node.listening_addresses", n: most},
-	{name: "20 streams in plain", method: deltaMethod, path: "resource_locators_subscribe", n: 250_000, plain: true, streams: 20},
+	{name: "20 streams in plain", method: deltaMethod, path: "resource_locators_subscribe", n: 250_000, plain: true, streams: 20, to: admitted},
+	{name: "20 streams in plain, of extensions", method: deltaMethod, path: "node.extensions", n: 250_000, plain: true, streams: 20},
 	{name: "cluster stats", method: loadMethod, path: "cluster_stats", n: most},
 	{name: "locality stats", method: loadMethod, path: "cluster_stats.upstream_locality_stats", n: most},
 	{name: "node matchers", method: statusMethod, path: "node_matchers", n: 1_000_000, to: operators},
+	{name: "node matchers, fewer", method: statusMethod, path: "node_matchers.node_metadatas.path", n: 400_000, to: operators},
 }
 
 // bombSieges are the bombs, and the attacks of their names.
@@ -121,7 +124,7 @@ type thrown struct {
 	body    []byte
 	plain   bool // not compressed
 	hello   bool // after a decent request that was answered
-	streams int  // at once to each address; 0: one
+	streams int  // at once to each address; 0: three
 }
 
 // throw sends it on stream after stream for as long as the attack takes, each on a connection of
@@ -137,7 +140,7 @@ func (a *attacker) throw(ctx context.Context, addresses []string, t thrown) erro
 	var all sync.WaitGroup
 	for _, address := range addresses {
 		all.Go(func() {
-			_ = a.each(ctx, max(1, t.streams), func(int) { a.throwOnce(ctx, address, t) })
+			_ = a.each(ctx, cmp.Or(t.streams, 3), func(int) { a.throwOnce(ctx, address, t) })
 		})
 	}
 	all.Wait()

@@ -148,7 +148,7 @@ func (b *bed) poll() {
 		_ = resp.Body.Close()
 		return resp.StatusCode == http.StatusOK
 	}
-	if !weirtest.Until(5*serveAfter, answered) {
+	if !weirtest.Until(5*serveAfter, func() bool { return b.weir.Ended() || answered() }) {
 		b.Error("a poll is not answered")
 	}
 }
@@ -196,9 +196,11 @@ func (b *bed) newClient(from, where string, gone time.Time) time.Duration {
 		}
 		return g.count() == clusters
 	}
-	if !weirtest.Until(5*serveAfter, served) {
+	if !weirtest.Until(5*serveAfter, func() bool { return b.weir.Ended() || served() }) || g == nil {
 		b.Errorf("a new client from %s is not served, and was refused %d times", where, refused)
 	}
-	g.close()
+	if g != nil {
+		g.close()
+	}
 	return time.Since(gone)
 }

@@ -96,23 +96,22 @@ func (p *pod) play(s siege) {
 	kills, stop := p.kills(), p.watch()
 	said := ""
 	during := p.measure(func() { said = s.play(p) })
+	rest := ""
+	if !s.ends && !p.weir.Ended() {
+		rest = p.aftermath(during)
+	}
 	used := stop()
 	if n := p.kills() - kills; n > 0 || used.killed {
-		p.Errorf("weir was killed for its memory")
+		rest = "; KILLED for its memory"
+		p.Error("weir was killed for its memory")
+	} else if p.weir.Ended() && !s.ends {
+		rest = "; ENDED: " + lastWords(p.weir.Output())
+		p.Error("weir has ended")
 	}
 	if used.peak > podMemory {
 		p.Errorf("weir used %d MiB, and may use %d", used.peak>>20, podMemory>>20)
 	}
-	rest := ""
-	switch {
-	case s.ends:
-	case p.weir.Ended():
-		p.Errorf("weir has ended: %s", lastWords(p.weir.Output()))
-		rest = "; weir has ENDED"
-	default:
-		rest = p.aftermath(during)
-	}
-	fmt.Printf("redteam: %s %s: peak %d of %d MiB (%s), %.2f s of processors in %.2f%s; %s\n", p.verdict(), s.name,
+	fmt.Printf("redteam: %s %s: peak %d of %d MiB (%s), %.1f s of processors in %.1f s%s; %s\n", p.verdict(), s.name,
 		used.peak>>20, podMemory>>20, p.how(), used.used.Seconds(), during.length().Seconds(), rest, said)
 }
 

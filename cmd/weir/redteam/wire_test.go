@@ -67,7 +67,8 @@ func many(d protoreflect.MessageDescriptor, path string, n int, element func(int
 		b = bytes.Repeat(field(numbers[last], nil), n)
 	} else {
 		for i := range n {
-			b = append(b, field(numbers[last], element(i))...)
+			b = protowire.AppendTag(b, numbers[last], protowire.BytesType)
+			b = protowire.AppendBytes(b, element(i))
 		}
 	}
 	return wrap(numbers[:last], b)
@@ -167,11 +168,19 @@ func (p *pressed) Close() error {
 	return err
 }
 
-// zip compresses as much as gzip can.
+// zip compresses what repeats itself as much as gzip can, and everything else fast.
 func zip(b []byte) []byte {
+	level := gzip.BestCompression
+	if tail := b[len(b)*9/10:]; len(b) > 1<<20 && len(zipped(tail, gzip.BestSpeed)) > len(tail)/50 {
+		level = gzip.BestSpeed
+	}
+	return zipped(b, level)
+}
+
+func zipped(b []byte, level int) []byte {
 	var out bytes.Buffer
-	w, _ := gzip.NewWriterLevel(&out, gzip.BestCompression) // a level that there is
-	_, _ = w.Write(b)                                       // to memory
+	w, _ := gzip.NewWriterLevel(&out, level) // one that there is
+	_, _ = w.Write(b)                        // to memory
 	_ = w.Close()
 	return out.Bytes()
 }
