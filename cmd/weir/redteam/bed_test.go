@@ -125,16 +125,21 @@ func (b *bed) admit(n int) {
 	b.Cleanup(func() { close(stop); <-stopped })
 }
 
-// join has good clients come in place of those there were.
+// join has good clients come, in place of those there were, which know what came to these.
 func (b *bed) join(n int) {
 	b.Helper()
+	before := b.good
 	b.good = nil
 	for i := range n {
 		dialect := relaytest.Delta
 		if i%2 == 1 {
 			dialect = relaytest.SotW
 		}
-		b.good = append(b.good, open(b.T, b.weir.Addr, goodAddress(i), fmt.Sprintf("good-%d", i), dialect))
+		g := open(b.T, b.weir.Addr, goodAddress(i), fmt.Sprintf("good-%d", i), dialect)
+		if len(before) > 0 {
+			g.inherit(before[i])
+		}
+		b.good = append(b.good, g)
 	}
 	b.converge("at the start")
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -33,8 +34,11 @@ func withEvil(p *pod) {
 // withSnapshot is withEvil, with what is held written to disk.
 func withSnapshot(p *pod) {
 	withEvil(p)
-	p.file.Set("cache.snapshot", map[string]any{"path": p.dir + "/snapshot", "interval": snapshotEvery.String()})
+	p.file.Set("cache.snapshot", map[string]any{"path": p.snapshot(), "interval": snapshotEvery.String()})
 }
+
+// snapshot is the directory of it.
+func (p *pod) snapshot() string { return filepath.Join(p.dir, "snapshot") }
 
 // hostile adds an origin to the file.
 func (p *pod) hostile(origin map[string]any) {
@@ -82,7 +86,9 @@ func acceptAll(ctx context.Context, conn *grpc.ClientConn, typeURL string) error
 }
 
 // say sends every stream of weir a response, and says what weir thinks of it.
-func (e *evil) say(typeURL string, response func(version string) []byte) string {
+func (p *pod) say(typeURL string, response func(version string) []byte) string {
+	p.Helper()
+	e := p.evil
 	e.said++
 	version := fmt.Sprint("evil-", e.said)
 	if !weirtest.Until(late, func() bool { return len(e.asked(typeURL)) > 0 }) {
@@ -92,8 +98,8 @@ func (e *evil) say(typeURL string, response func(version string) []byte) string 
 	for _, s := range e.asked(typeURL) {
 		s.SendRaw(b)
 	}
-	answer := "weir says nothing"
-	weirtest.Until(late, func() bool {
+	answer, begin := "weir says nothing", time.Now()
+	weirtest.Until(3*late, func() bool {
 		for _, r := range e.origin.Requests() {
 			if r.Nonce() == version && r.IsNACK() {
 				answer = "NACK: " + strings.Join(strings.Fields(r.Detail().GetMessage()), " ")
@@ -107,7 +113,10 @@ func (e *evil) say(typeURL string, response func(version string) []byte) string 
 		}
 		return len(e.origin.Open()) == 0
 	})
-	return fmt.Sprintf("%d KiB from the origin, %s", len(b)>>10, answer)
+	if took := time.Since(begin); took > late {
+		p.Errorf("weir takes %v for a response", took)
+	}
+	return fmt.Sprintf("%d KiB from the origin, %s after %.1f s", len(b)>>10, answer, time.Since(begin).Seconds())
 }
 
 // asked are the open streams that have asked for a type.

@@ -1,7 +1,9 @@
 package redteam
 
 import (
-	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	matcher "github.com/cncf/xds/go/xds/type/matcher/v3"
@@ -13,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/weir-xds/weir/cmd/weir/weirtest"
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
@@ -103,12 +106,21 @@ func nestedSieges() []siege {
 // writes or reads the snapshot.
 func (p *pod) nested(body []byte) string {
 	p.Helper()
-	said := p.evil.say(relaytest.ListenerType, func(version string) []byte { return deltaOne(relaytest.ListenerType, version, body) })
-	time.Sleep(2 * snapshotEvery) // so that it is written, if it was accepted
+	begin := time.Now()
+	said := p.say(relaytest.ListenerType, func(version string) []byte { return deltaOne(relaytest.ListenerType, version, body) })
+	if !strings.Contains(said, "NACK") {
+		p.Error("weir does not refuse it")
+	}
+	written := func() bool {
+		info, err := os.Stat(filepath.Join(p.snapshot(), "weir.snapshot"))
+		return err == nil && info.ModTime().After(begin.Add(snapshotEvery)) || p.weir.Ended()
+	}
+	if !weirtest.Until(2*late, written) {
+		p.Errorf("no snapshot is written for %v", time.Since(begin))
+	}
 	if p.weir.Ended() {
 		return said
 	}
 	p.restart()
-	time.Sleep(snapshotEvery)
-	return fmt.Sprintf("%s; started again", said)
+	return said + "; started again"
 }

@@ -54,7 +54,7 @@ func foreign(p *pod) string {
 // foreignPages is foreign with many bodies.
 func (p *pod) foreignPages() string {
 	p.Helper()
-	said := p.evil.say(relaytest.ListenerType, func(version string) []byte { return named(version, 0, 5_000, 4<<10) })
+	said := p.say(relaytest.ListenerType, func(version string) []byte { return named(version, 0, 5_000, 4<<10) })
 	return said + "; " + foreign(p)
 }
 

@@ -22,19 +22,19 @@ import (
 var originSieges = []siege{
 	{name: "origin: any in any, shown and polled", play: (*pod).shownNested},
 	{name: "origin: 6M resources of two bytes", play: func(p *pod) string {
-		return p.evil.say(relaytest.ListenerType, func(version string) []byte {
+		return p.say(relaytest.ListenerType, func(version string) []byte {
 			head := encode(&discovery.DeltaDiscoveryResponse{TypeUrl: relaytest.ListenerType, Nonce: version})
 			return append(head, many((*discovery.DeltaDiscoveryResponse)(nil).ProtoReflect().Descriptor(), "resources", 6_000_000, nil)...)
 		})
 	}},
 	{name: "origin: 6M removals of two bytes", play: func(p *pod) string {
-		return p.evil.say(relaytest.ListenerType, func(version string) []byte {
+		return p.say(relaytest.ListenerType, func(version string) []byte {
 			head := encode(&discovery.DeltaDiscoveryResponse{TypeUrl: relaytest.ListenerType, Nonce: version})
 			return append(head, many((*discovery.DeltaDiscoveryResponse)(nil).ProtoReflect().Descriptor(), "removed_resource_names", 6_000_000, nil)...)
 		})
 	}},
 	{name: "origin: 6M errors of two bytes", play: func(p *pod) string {
-		return p.evil.say(relaytest.ListenerType, func(version string) []byte {
+		return p.say(relaytest.ListenerType, func(version string) []byte {
 			head := encode(&discovery.DeltaDiscoveryResponse{TypeUrl: relaytest.ListenerType, Nonce: version})
 			return append(head, many((*discovery.DeltaDiscoveryResponse)(nil).ProtoReflect().Descriptor(), "resource_errors", 6_000_000, nil)...)
 		})
@@ -61,7 +61,7 @@ func (p *pod) million() string {
 	p.Helper()
 	said := ""
 	for n := range 10 {
-		said = p.evil.say(relaytest.ListenerType, func(version string) []byte { return named(version, n*100_000, (n+1)*100_000, 0) })
+		said = p.say(relaytest.ListenerType, func(version string) []byte { return named(version, n*100_000, (n+1)*100_000, 0) })
 		if p.weir.Ended() {
 			return said
 		}
@@ -74,7 +74,7 @@ func (p *pod) million() string {
 func (p *pod) shownNested() string {
 	p.Helper()
 	body := inFilter(anyInAny(400 << 10 / (len(anyURL) + 7)))
-	said := p.evil.say(relaytest.ListenerType, func(version string) []byte { return deltaOne(relaytest.ListenerType, version, body) })
+	said := p.say(relaytest.ListenerType, func(version string) []byte { return deltaOne(relaytest.ListenerType, version, body) })
 	for _, ask := range []struct{ what, method, url, body string }{
 		{"CSDS", http.MethodPost, "http://" + p.weir.Admin + "/v3/discovery:client_status", "{}"},
 		{"/resources", http.MethodGet, "http://" + p.weir.Admin + "/resources?bodies=1", ""},
@@ -159,12 +159,15 @@ var webBodies = []struct {
 
 func (w *webEvil) say(p *pod, text string) string {
 	b := zip([]byte(text))
-	begin := w.polls.Load()
+	begin, from := w.polls.Load(), time.Now()
 	w.mu.Lock()
 	w.text = b
 	w.mu.Unlock()
-	weirtest.Until(late, func() bool { return w.polls.Load() > begin+3 || p.weir.Ended() })
-	return fmt.Sprintf("%d B compressed of %d KiB, polled %d times", len(b), len(text)>>10, w.polls.Load()-begin)
+	if !weirtest.Until(late, func() bool { return w.polls.Load() > begin+1 || p.weir.Ended() }) {
+		p.Errorf("weir reads one answer for more than %v", late)
+		weirtest.Until(2*late, func() bool { return w.polls.Load() > begin+1 || p.weir.Ended() })
+	}
+	return fmt.Sprintf("%d B compressed of %d KiB, polled %d times in %.1f s", len(b), len(text)>>10, w.polls.Load()-begin, time.Since(from).Seconds())
 }
 
 func webSieges() []siege {
