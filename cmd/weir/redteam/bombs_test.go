@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"sync"
+	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -14,7 +15,6 @@ import (
 	csds "github.com/envoyproxy/go-control-plane/envoy/service/status/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -105,17 +105,20 @@ func bombSieges() []siege {
 func (d decodeBomb) run(ctx context.Context, a *attacker) error {
 	first := methods[d.method]
 	body := append(encode(first), many(first.ProtoReflect().Descriptor(), d.path, d.n, d.element)...)
-	var addresses []string
-	if d.to == everybody || d.to == strangers {
-		addresses = append(addresses, a.Strangers)
+	return a.throw(ctx, d.to, thrown{method: d.method, body: body, plain: d.plain, streams: d.streams, hello: d.method == loadMethod})
+}
+
+// whom are the addresses of victims.
+func (a *attacker) whom(v victims) []string {
+	switch v {
+	case strangers:
+		return []string{a.Strangers}
+	case admitted:
+		return []string{a.Addr}
+	case operators:
+		return []string{a.Admin}
 	}
-	if d.to == everybody || d.to == admitted {
-		addresses = append(addresses, a.Addr)
-	}
-	if d.to == operators {
-		addresses = append(addresses, a.Admin)
-	}
-	return a.throw(ctx, addresses, thrown{method: d.method, body: body, plain: d.plain, streams: d.streams, hello: d.method == loadMethod})
+	return []string{a.Strangers, a.Addr}
 }
 
 // thrown is a message that is sent on streams of a method.
@@ -125,26 +128,35 @@ type thrown struct {
 	plain   bool // not compressed
 	hello   bool // after a decent request that was answered
 	streams int  // at once to each address; 0: three
+	times   int  // on each stream; 0: once
+	// how long it waits for an answer; 0: late
+	patience time.Duration
 }
 
 // throw sends it on stream after stream for as long as the attack takes, each on a connection of
 // its own.
-func (a *attacker) throw(ctx context.Context, addresses []string, t thrown) error {
-	p := &press{made: map[int][]byte{}}
-	encoding.RegisterCompressor(p)
-	if !t.plain {
-		p.zip(t.body) // the clock runs from here
-	}
+func (a *attacker) throw(ctx context.Context, to victims, t thrown) error {
+	a.pack(t)
 	ctx, cancel := a.begin(ctx)
 	defer cancel()
 	var all sync.WaitGroup
-	for _, address := range addresses {
+	for _, address := range a.whom(to) {
 		all.Go(func() {
 			_ = a.each(ctx, cmp.Or(t.streams, 3), func(int) { a.throwOnce(ctx, address, t) })
 		})
 	}
 	all.Wait()
 	return ctx.Err()
+}
+
+// packer compresses what this process throws.
+var packer = press{made: map[int][]byte{}}
+
+// pack has a message compressed beforehand.
+func (a *attacker) pack(t thrown) {
+	if clear(packer.made); !t.plain {
+		packer.zip(t.body)
+	}
 }
 
 // begin is for what has to be made before an attack begins: it lasts from now on.
@@ -154,8 +166,8 @@ func (a *attacker) begin(ctx context.Context) (context.Context, context.CancelFu
 
 // patiently is for one request of an attack, which is not over before weir has had time to answer
 // it: until then it does not end with the attack. answered makes it end so.
-func patiently(ctx context.Context) (life context.Context, answered, cancel func()) {
-	life, cancel = context.WithTimeout(context.WithoutCancel(ctx), late)
+func patiently(ctx context.Context, d time.Duration) (life context.Context, answered, cancel func()) {
+	life, cancel = context.WithTimeout(context.WithoutCancel(ctx), d)
 	return life, func() { context.AfterFunc(ctx, cancel) }, cancel
 }
 
@@ -169,7 +181,7 @@ func (a *attacker) throwOnce(ctx context.Context, address string, t thrown) {
 		return
 	}
 	defer func() { _ = conn.Close() }()
-	ctx, answered, cancel := patiently(ctx)
+	ctx, answered, cancel := patiently(ctx, cmp.Or(t.patience, late))
 	defer cancel()
 	var options []grpc.CallOption
 	if !t.plain {
@@ -187,8 +199,13 @@ func (a *attacker) throwOnce(ctx context.Context, address string, t thrown) {
 			return
 		}
 	}
-	a.add("sent", 1)
-	err = s.SendMsg(t.body)
+	for n := 0; err == nil && n < cmp.Or(t.times, 1); n++ {
+		if n > 0 && n%100 == 0 && ctx.Err() != nil {
+			break
+		}
+		a.add("sent", 1)
+		err = s.SendMsg(t.body)
+	}
 	for err == nil {
 		if err = s.RecvMsg(&answer); err == nil {
 			a.add("answered", 1)

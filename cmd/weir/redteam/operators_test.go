@@ -170,6 +170,9 @@ func (p *pod) idle(address string, say ...string) string {
 		p.Errorf("/readyz: %s %v", status, err)
 	}
 	probed := time.Since(begin) - served
+	if probed > late {
+		p.Errorf("/readyz is answered after %v", probed)
+	}
 	log := len(p.weir.Output())
 	p.weir.Replace(p.weir.Text())
 	if !weirtest.Until(late, func() bool { return strings.Contains(p.weir.Output()[log:], "read again") }) {

@@ -21,31 +21,33 @@ import (
 // originSieges are by an origin that speaks gRPC.
 var originSieges = []siege{
 	{name: "origin: any in any, shown and polled", play: (*pod).shownNested},
-	{name: "origin: 6M resources of two bytes", play: func(p *pod) string {
-		return p.say(relaytest.ListenerType, func(version string) []byte {
-			head := encode(&discovery.DeltaDiscoveryResponse{TypeUrl: relaytest.ListenerType, Nonce: version})
-			return append(head, many((*discovery.DeltaDiscoveryResponse)(nil).ProtoReflect().Descriptor(), "resources", 6_000_000, nil)...)
-		})
-	}},
-	{name: "origin: 6M removals of two bytes", play: func(p *pod) string {
-		return p.say(relaytest.ListenerType, func(version string) []byte {
-			head := encode(&discovery.DeltaDiscoveryResponse{TypeUrl: relaytest.ListenerType, Nonce: version})
-			return append(head, many((*discovery.DeltaDiscoveryResponse)(nil).ProtoReflect().Descriptor(), "removed_resource_names", 6_000_000, nil)...)
-		})
-	}},
-	{name: "origin: 6M errors of two bytes", play: func(p *pod) string {
-		return p.say(relaytest.ListenerType, func(version string) []byte {
-			head := encode(&discovery.DeltaDiscoveryResponse{TypeUrl: relaytest.ListenerType, Nonce: version})
-			return append(head, many((*discovery.DeltaDiscoveryResponse)(nil).ProtoReflect().Descriptor(), "resource_errors", 6_000_000, nil)...)
-		})
-	}},
+	{name: "origin: 6M resources of two bytes", play: says(emptyElements("resources"))},
+	{name: "origin: 6M removals of two bytes", play: says(emptyElements("removed_resource_names"))},
+	{name: "origin: 6M errors of two bytes", play: says(emptyElements("resource_errors"))},
 	{name: "origin: bodies that a foreign page asks for", play: (*pod).foreignPages},
 	{name: "origin: 1M resources", play: (*pod).million},
 }
 
+// says has the hostile origin send one response.
+func says(response func(version string) []byte) func(*pod) string {
+	return func(p *pod) string { return p.say(relaytest.ListenerType, response) }
+}
+
+// emptyElements are 6M of them in a field of a delta response.
+func emptyElements(path string) func(version string) []byte {
+	return func(version string) []byte {
+		return append(deltaHead(version), many((*discovery.DeltaDiscoveryResponse)(nil).ProtoReflect().Descriptor(), path, 6_000_000, nil)...)
+	}
+}
+
+// deltaHead is a response without resources.
+func deltaHead(version string) []byte {
+	return encode(&discovery.DeltaDiscoveryResponse{TypeUrl: relaytest.ListenerType, Nonce: version})
+}
+
 // named is a response with resources first to last, each with a body so long.
 func named(version string, first, last, size int) []byte {
-	b := encode(&discovery.DeltaDiscoveryResponse{TypeUrl: relaytest.ListenerType, Nonce: version})
+	b := deltaHead(version)
 	for i := first; i < last; i++ {
 		name := fmt.Sprintf("l%07d", i)
 		body := append(text(1, name), text(9, strings.Repeat("x", size))...) // traffic_direction's neighbour: an unknown field

@@ -70,7 +70,7 @@ func (a *attacker) post(ctx context.Context, n int, url, text string, compressed
 	ctx, cancel := a.begin(ctx)
 	defer cancel()
 	return a.each(ctx, n, func(int) {
-		ctx, _, cancel := patiently(ctx)
+		ctx, _, cancel := patiently(ctx, late)
 		defer cancel()
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 		if err != nil {

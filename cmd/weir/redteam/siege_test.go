@@ -29,13 +29,15 @@ var camps = []struct {
 	sieges []siege
 }{
 	{"requests", nil, slices.Concat(bombSieges(), pollSieges, pageSieges, fileSieges)},
-	{"mixed", nil, mixedSieges},
+	{"encodings", nil, encodedSieges()},
+	{"mixed", nil, slices.Concat(drawnSieges, mixedSieges)},
 	{"few files", fewFiles, idleSieges},
 	{"a token", withToken, tokenSieges},
-	{"a hostile origin", withEvil, originSieges},
+	{"a hostile origin", withEvil, slices.Concat(originSieges, oddSieges(), mixedEvilSieges)},
 	{"a hostile origin, snapshots", withSnapshot, nestedSieges()},
 	{"a hostile origin that is polled", withWeb, webSieges()},
 	{"drain in polls", nil, drainSieges},
+	{"a hostile origin of state of the world", withEvilSotW, oddSotWSieges()},
 	{"drain in answers", withWeb, webDrainSieges},
 }
 
