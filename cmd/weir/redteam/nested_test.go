@@ -96,18 +96,19 @@ func nestedSieges() []siege {
 	var all []siege
 	for i, n := range nestedBodies {
 		all = append(all, siege{name: "origin: deep " + n.name, always: i == 0, play: func(p *pod) string {
-			return p.nested(n.body(long))
+			body := n.body(long)
+			return p.nested(func(version string) []byte { return deltaOne(relaytest.ListenerType, version, body) })
 		}})
 	}
 	return all
 }
 
-// nested has the hostile origin send a body, which weir should refuse, and not die of when it
+// nested has the hostile origin send what is deep, which weir should refuse, and not die of when it
 // writes or reads the snapshot.
-func (p *pod) nested(body []byte) string {
+func (p *pod) nested(response func(version string) []byte) string {
 	p.Helper()
 	begin := time.Now()
-	said := p.say(relaytest.ListenerType, func(version string) []byte { return deltaOne(relaytest.ListenerType, version, body) })
+	said := p.say(relaytest.ListenerType, response)
 	if !strings.Contains(said, "NACK") {
 		p.Error("weir does not refuse it")
 	}

@@ -71,9 +71,6 @@ var odd = []struct {
 	{"500,000 resources of one name", sotwResponse, func() []byte {
 		return bytes.Repeat(within(sotwResponse, "resources", anyOf(relaytest.ListenerType, text(1, "same"))), 500_000)
 	}},
-	{"deep rbac not_rule", sotwResponse, func() []byte {
-		return within(sotwResponse, "resources", anyOf(relaytest.ListenerType, nestedBodies[1].body(long)))
-	}},
 }
 
 // nestedResource is a listener in a delta response with more beside its body.
@@ -93,9 +90,13 @@ func constrained(constraints []byte) []byte {
 func oddSieges() []siege { return oddOf(deltaResponse, "origin: ", deltaHead) }
 
 func oddSotWSieges() []siege {
-	return oddOf(sotwResponse, "sotw origin: ", func(version string) []byte {
-		return encode(&discovery.DiscoveryResponse{TypeUrl: relaytest.ListenerType, Nonce: version, VersionInfo: version})
-	})
+	all := oddOf(sotwResponse, "sotw origin: ", sotwHead)
+	return append(all, siege{name: "sotw origin: deep rbac not_rule", play: func(p *pod) string {
+		body := anyOf(relaytest.ListenerType, nestedBodies[1].body(long))
+		return p.nested(func(version string) []byte {
+			return append(sotwHead(version), within(sotwResponse, "resources", body)...)
+		})
+	}})
 }
 
 func oddOf(d protoreflect.MessageDescriptor, prefix string, head func(version string) []byte) []siege {
@@ -106,4 +107,9 @@ func oddOf(d protoreflect.MessageDescriptor, prefix string, head func(version st
 		}
 	}
 	return all
+}
+
+// sotwHead is a response without resources.
+func sotwHead(version string) []byte {
+	return encode(&discovery.DiscoveryResponse{TypeUrl: relaytest.ListenerType, Nonce: version, VersionInfo: version})
 }

@@ -66,69 +66,75 @@ func withToken(p *pod) {
 
 // tokenSieges are by an operator who is none any more.
 var tokenSieges = []siege{{name: "admin: streams of a token that was replaced", play: func(p *pod) string {
-	ctx, cancel := context.WithTimeout(p.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(p.Context(), 2*late)
 	defer cancel()
-	ended := make(chan error, 2)
-	follows, asks := p.follow(ctx), p.askStatus(ctx)
+	ready, ended := make(chan struct{}, 2), make(chan error, 2)
+	go func() { ended <- p.follow(ctx, ready) }()
+	go func() { ended <- p.askStatus(ctx, ready) }()
+	for range 2 {
+		select {
+		case <-ready:
+		case err := <-ended:
+			p.Fatalf("with the token: %v", err)
+		}
+	}
 	p.put("token", "the second token")
 	changed := time.Now()
-	go func() { ended <- follows() }()
-	go func() { ended <- asks() }()
 	for range 2 {
 		if err := <-ended; err != nil {
 			p.Error(err)
 		}
 	}
-	return fmt.Sprintf("both were ended after %.1f s", time.Since(changed).Seconds())
+	return fmt.Sprintf("both were over after %.1f s", time.Since(changed).Seconds())
 }}}
 
-// follow opens a stream of what happens to a good client. What it returns waits for its end.
-func (p *pod) follow(ctx context.Context) func() error {
-	req, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.weir.Admin+"/explain/follow?node=good-0", nil)
-	req.Header.Set("Authorization", "Bearer the first token")
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		p.Fatalf("following with the token: %v %v", resp, err)
-	}
-	lines := bufio.NewScanner(resp.Body)
-	lines.Scan() // it follows
-	return func() error {
-		defer func() { _ = resp.Body.Close() }()
-		for lines.Scan() {
-		}
-		if ctx.Err() != nil {
-			return errors.New("/explain/follow goes on with a token that was replaced")
-		}
-		return nil
-	}
-}
-
-// askStatus opens a stream of CSDS. What it returns asks again until the stream is ended.
-func (p *pod) askStatus(ctx context.Context) func() error {
-	ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer the first token")
-	s, err := csds.NewClientStatusDiscoveryServiceClient(weirtest.Connect(p.T, p.weir.Admin)).StreamClientStatus(ctx)
-	ask := func() error {
-		if err := s.Send(&csds.ClientStatusRequest{ExcludeResourceContents: true}); err != nil {
-			return err
-		}
-		_, err := s.Recv()
+// follow is a stream of what happens to a good client, until weir ends it.
+func (p *pod) follow(ctx context.Context, ready chan<- struct{}) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.weir.Admin+"/explain/follow?node=good-0", nil)
+	if err != nil {
 		return err
 	}
-	if err == nil {
-		err = ask()
-	}
+	req.Header.Set("Authorization", "Bearer the first token")
+	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		p.Fatalf("CSDS with the token: %v", err)
+		return err
 	}
-	return func() error {
-		for ask() == nil {
-			time.Sleep(50 * time.Millisecond)
-		}
-		if ctx.Err() != nil {
-			return errors.New("a stream of CSDS goes on with a token that was replaced")
-		}
-		return nil
+	defer func() { _ = resp.Body.Close() }() // it was only read
+	if resp.StatusCode != http.StatusOK {
+		return errors.New(resp.Status)
 	}
+	lines := bufio.NewScanner(resp.Body)
+	for first := true; lines.Scan(); first = false {
+		if first {
+			ready <- struct{}{}
+		}
+	}
+	if ctx.Err() != nil {
+		return errors.New("/explain/follow goes on with a token that was replaced")
+	}
+	return nil
+}
+
+// askStatus asks on a stream of CSDS again and again, until weir ends it.
+func (p *pod) askStatus(ctx context.Context, ready chan<- struct{}) error {
+	ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer the first token")
+	s, err := csds.NewClientStatusDiscoveryServiceClient(weirtest.Connect(p.T, p.weir.Admin)).StreamClientStatus(ctx)
+	for first := true; err == nil; first = false {
+		if err = s.Send(&csds.ClientStatusRequest{ExcludeResourceContents: true}); err == nil {
+			_, err = s.Recv()
+		}
+		switch {
+		case first && err == nil:
+			ready <- struct{}{}
+		case first:
+			return err
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	if ctx.Err() != nil {
+		return errors.New("a stream of CSDS goes on with a token that was replaced")
+	}
+	return nil
 }
 
 // openFiles is what a weir of fewFiles may have open.
