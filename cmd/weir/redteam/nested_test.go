@@ -107,14 +107,14 @@ func nestedSieges() []siege {
 // writes or reads the snapshot.
 func (p *pod) nested(response func(version string) []byte) string {
 	p.Helper()
-	begin := time.Now()
 	said := p.say(relaytest.ListenerType, response)
+	begin := time.Now()
 	if !strings.Contains(said, "NACK") {
 		p.Error("weir does not refuse it")
 	}
 	written := func() bool {
 		info, err := os.Stat(filepath.Join(p.snapshot(), "weir.snapshot"))
-		return err == nil && info.ModTime().After(begin.Add(snapshotEvery)) || p.weir.Ended()
+		return err == nil && info.ModTime().After(begin.Add(2*snapshotEvery)) || p.weir.Ended()
 	}
 	if !weirtest.Until(2*late, written) {
 		p.Errorf("no snapshot is written for %v", time.Since(begin))

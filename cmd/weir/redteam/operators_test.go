@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -39,8 +40,31 @@ func init() {
 	}
 }
 
-// pageSieges are by a web page of somebody else.
-var pageSieges = []siege{{name: "page: foreign", play: foreign}}
+// pageSieges are by a web page of somebody else, and by who asks an operator's questions in JSON.
+var pageSieges = []siege{
+	{name: "page: foreign", play: foreign},
+	{name: "admin: 300,000 node matchers", play: asked(`{"node_matchers":[` + strings.Repeat(`{},`, 300_000) + `{}]}`)},
+	{name: "admin: numbers in a node", play: asked(metadataOf("[" + strings.Repeat("0,", 500_000) + "0]"))},
+	{name: "admin: lists in lists of a node", play: asked(metadataOf(strings.Repeat("[", 9_000) + strings.Repeat("]", 9_000)))},
+}
+
+// asked has CSDS asked with a body, several times at once.
+func asked(body string) func(*pod) string {
+	return func(p *pod) string {
+		begin := time.Now()
+		statuses := make([]string, 8)
+		var all sync.WaitGroup
+		for i := range statuses {
+			all.Go(func() { statuses[i], _ = request(http.MethodPost, "http://"+p.weir.Admin+"/v3/discovery:client_status", body) })
+		}
+		all.Wait()
+		if took := time.Since(begin); took > late {
+			p.Errorf("CSDS takes %v", took)
+		}
+		slices.Sort(statuses)
+		return fmt.Sprintf("%v after %.1f s", slices.Compact(statuses), time.Since(begin).Seconds())
+	}
+}
 
 // foreign has a foreign page ask for everything that is costly.
 func foreign(p *pod) string {

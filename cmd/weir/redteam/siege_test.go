@@ -76,8 +76,8 @@ func TestRedTeamMemory(t *testing.T) {
 					}
 				})
 			}
-			if p.weir.Ended() {
-				return
+			if p == nil || p.weir.Ended() {
+				return // -test.run has picked none of them, or the last one has ended weir
 			}
 			t.Run("drain", func(sub *testing.T) {
 				p.T = sub
