@@ -55,7 +55,9 @@ func asked(body string) func(*pod) string {
 		statuses := make([]string, 8)
 		var all sync.WaitGroup
 		for i := range statuses {
-			all.Go(func() { statuses[i], _ = request(http.MethodPost, "http://"+p.weir.Admin+"/v3/discovery:client_status", body) })
+			all.Go(func() {
+				statuses[i], _ = request(http.MethodPost, "http://"+p.weir.Admin+"/v3/discovery:client_status", body)
+			})
 		}
 		all.Wait()
 		if took := time.Since(begin); took > late {
