@@ -6,6 +6,7 @@ import (
 	"container/list"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"regexp"
 	"sync"
@@ -27,22 +28,22 @@ type Resolver interface {
 }
 
 // parseJSON converts a request to protobuf, which is what sessions read. It accepts both spellings
-// of field names (REST-1) and ignores unknown fields, as protobuf does.
+// of field names (REST-1) and ignores unknown fields, as protobuf does. The text passed boundJSON.
 func parseJSON(text []byte, r Resolver) ([]byte, error) {
 	var m discoveryv3.DiscoveryRequest
 	if err := (protojson.UnmarshalOptions{DiscardUnknown: true, Resolver: r}).Unmarshal(text, &m); err != nil {
-		return nil, err
+		return nil, errors.New(clip(err.Error(), maxNackText)) // it may quote a long value
 	}
 	return proto.Marshal(&m)
 }
 
-// undescribedError says that something in a response has no JSON form, for lack of a descriptor
-// (REST-9).
+// undescribedError says that something in a response has no JSON form, nearly always for lack of a
+// descriptor (REST-9).
 type undescribedError struct{ what string }
 
 // Error implements error.
 func (e *undescribedError) Error() string {
-	return e.what + ", and JSON needs the descriptor of every type in a resource: no part of the response is left out for it"
+	return e.what + ": no part of the response is left out for it"
 }
 
 // GRPCStatus returns the status that the client is sent.
@@ -51,18 +52,28 @@ func (e *undescribedError) GRPCStatus() *status.Status { return status.New(codes
 // typeInError finds the type URL in the library's error text.
 var typeInError = regexp.MustCompile(`unable to resolve "([^"]*)"`)
 
-// renderJSON returns the canonical JSON of an encoded response.
-func renderJSON(encoded []byte, r Resolver) ([]byte, error) {
+// renderMemory is how much memory, in bytes, one resource may need to be rendered. Resources are
+// decoded one after the other, with what is in their Anys.
+const renderMemory = 64 << 20
+
+// json returns the canonical JSON of an encoded response.
+func (c *renderer) json(encoded []byte) ([]byte, error) {
 	var m discoveryv3.DiscoveryResponse
 	if err := proto.Unmarshal(encoded, &m); err != nil {
 		return nil, &undescribedError{fmt.Sprintf("a resource does not decode: %v", err)}
 	}
-	text, err := protojson.MarshalOptions{Resolver: r}.Marshal(&m)
+	for i, a := range m.GetResources() {
+		bound := xds.Bound{Memory: renderMemory, Follow: true}
+		if _, err := c.meter.Any([]byte(a.GetTypeUrl()), a.GetValue(), bound); err != nil {
+			return nil, &undescribedError{fmt.Sprintf("resources[%d] is not written as JSON: %v", i, err)}
+		}
+	}
+	text, err := protojson.MarshalOptions{Resolver: c.resolver}.Marshal(&m)
 	if err == nil {
 		return text, nil
 	}
 	if found := typeInError.FindStringSubmatch(err.Error()); found != nil {
-		return nil, &undescribedError{fmt.Sprintf("no descriptor of %s is linked in", found[1])}
+		return nil, &undescribedError{fmt.Sprintf("no descriptor of %s is linked in, and JSON needs the descriptor of every type in a resource", found[1])}
 	}
 	return nil, &undescribedError{fmt.Sprintf("a resource has no JSON: %v", err)}
 }
@@ -70,13 +81,17 @@ func renderJSON(encoded []byte, r Resolver) ([]byte, error) {
 // renderer caches the JSON of recent responses. Clients of one group with the same version are sent
 // the same, and rendering costs thirty times as much as the look-up (BenchmarkRenderJSON).
 type renderer struct {
-	resolver Resolver // set once
+	// Set once by newRenderer.
+	resolver Resolver
+	meter    *xds.Meter
 
 	mu    sync.Mutex // guards what follows; a leaf
 	all   map[contentKey]*list.Element
 	order list.List // of *rendered, most recently used first
 	bytes int
 }
+
+func newRenderer(r Resolver) *renderer { return &renderer{resolver: r, meter: xds.NewMeter(r)} }
 
 // contentKey is a hash of an encoded response that does not depend on the order of its fields,
 // which differs between encodings of one set.
@@ -133,7 +148,7 @@ func (c *renderer) render(out mem.BufferSlice, keep bool) (*rendered, error) {
 		d = c.entry(keyOf(encoded))
 	}
 	d.once.Do(func() {
-		d.plain, d.err = renderJSON(encoded, c.resolver)
+		d.plain, d.err = c.json(encoded)
 		if keep {
 			c.account(d)
 		}

@@ -186,6 +186,9 @@ func (a *acceptance) check(r *Resource) string {
 	if t := string(r.PayloadType); !a.is(t) && t != RedirectType {
 		return fmt.Sprintf("payload has type %s", Quote(t))
 	}
+	if _, err := Known.Any(r.PayloadType, r.Payload, Bound{Follow: true}); err != nil {
+		return "payload: " + err.Error() // clients do not decode it, and whatever walks through it recurses
+	}
 	if r.Name == "" && !a.delta {
 		// Envoy allows nameless listeners. The key is made of the content, and no name can equal it
 		// (RELAY-18).
@@ -199,13 +202,21 @@ func (a *acceptance) check(r *Resource) string {
 // and clients' libraries accept 100 levels in all.
 const mostNested = 90
 
+// sideMemory bounds what is decoded of a resource besides its payload, of a removal and of an error,
+// in bytes of memory.
+const sideMemory = 8 << 20
+
 // checkMetadata reports whether clients can decode the metadata. Unlike a payload, it is decoded
 // with the response.
 func checkMetadata(b []byte) error {
+	m := &corev3.Metadata{}
 	if b == nil {
 		return nil
 	}
-	return proto.UnmarshalOptions{AllowPartial: true, RecursionLimit: mostNested}.Unmarshal(b, &corev3.Metadata{})
+	if _, err := Known.Message(m.ProtoReflect().Type(), b, Bound{Memory: sideMemory}); err != nil {
+		return err
+	}
+	return proto.UnmarshalOptions{AllowPartial: true, RecursionLimit: mostNested}.Unmarshal(b, m)
 }
 
 // is reports whether a type URL is that of the response, in v2 or v3 (V2-5).
@@ -228,7 +239,7 @@ func (a *acceptance) checkName(name string) string {
 
 func (a *acceptance) checkConstraints(r *Resource) string {
 	var n discoveryv3.ResourceName
-	if err := proto.Unmarshal(r.RawConstraints, &n); err != nil {
+	if err := Unmarshal(r.RawConstraints, &n, sideMemory); err != nil {
 		return "resource_name does not decode: " + err.Error()
 	}
 	if r.Name != "" && r.Name != n.GetName() {
@@ -338,7 +349,7 @@ func (a *acceptance) removals(r *Response) {
 
 func (a *acceptance) removedVariant(b []byte) {
 	var n discoveryv3.ResourceName
-	if err := proto.Unmarshal(b, &n); err != nil {
+	if err := Unmarshal(b, &n, sideMemory); err != nil {
 		a.reject("", "removed_resource_names: does not decode: %v", err)
 		return
 	}

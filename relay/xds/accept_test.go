@@ -11,6 +11,7 @@ import (
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -226,4 +227,65 @@ func accept(t *testing.T, m proto.Message) (Update, *RejectError) {
 		t.Fatal(err)
 	}
 	return Accept(r, 100)
+}
+
+// What clients cannot decode, and what would need a multiple of its size here, is refused, and
+// named (RELAY-30). The rest of the response is accepted.
+func TestAcceptBounds(t *testing.T) {
+	permission := relaytest.Body(&rbacv3.Permission{})
+	permission.Value = relaytest.Nested(8, 1_000_000) // not_rule
+	filter := relaytest.AnyInAny(MaxAnys + 1)
+	type part = discoveryv3.Resource
+	for _, c := range []struct {
+		name, reason string
+		bad          *part
+	}{
+		{"deep in an Any", "nested more than 100 deep", &part{Resource: relaytest.Body(&clusterv3.Cluster{
+			TypedExtensionProtocolOptions: map[string]*anypb.Any{"a": permission},
+		})}},
+		{"Any in Any", "16 google.protobuf.Any are nested", &part{Resource: relaytest.Body(&clusterv3.Cluster{
+			TypedExtensionProtocolOptions: map[string]*anypb.Any{"a": filter},
+		})}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.bad.Name = "bad"
+			good := &part{Name: "good", Resource: relaytest.Body(&clusterv3.Cluster{Name: "good"})}
+			u, reject := accept(t, &discoveryv3.DeltaDiscoveryResponse{TypeUrl: ClusterType, Nonce: "n", Resources: []*part{c.bad, good}})
+			if reject == nil || !strings.Contains(reject.Error(), `"bad"`) || !strings.Contains(reject.Error(), c.reason) {
+				t.Errorf("refused with %v, want %q", reject, c.reason)
+			}
+			if len(u.Resources) != 1 || u.Resources[0].Name != "good" {
+				t.Errorf("accepted %v", u.Resources)
+			}
+		})
+	}
+	const many = 1_000_000
+	name, cluster := relaytest.Field(1, []byte("a")), relaytest.Field(2, relaytest.Field(1, []byte(ClusterType)))
+	for _, c := range []struct {
+		name    string
+		encoded []byte
+	}{
+		{"metadata", relaytest.Field(2, slices.Concat(relaytest.Field(3, []byte("a")), cluster, relaytest.Field(9, relaytest.Repeated(1, nil, many))))},
+		{"constraints", relaytest.Field(2, slices.Concat(cluster, relaytest.Field(8, append(name, relaytest.Field(2, relaytest.Field(3, relaytest.Repeated(1, nil, many)))...))))},
+		{"removal", relaytest.Field(8, append(name, relaytest.Field(2, relaytest.Field(3, relaytest.Repeated(1, nil, many)))...))},
+		{"error", relaytest.Field(9, append(relaytest.Field(1, name), relaytest.Field(2, relaytest.Repeated(3, nil, many))...))},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			encoded := slices.Concat(c.encoded, relaytest.Field(4, []byte(ClusterType)), relaytest.Field(5, []byte("n")))
+			var reject *RejectError
+			used := allocated(func() {
+				r, err := ParseResponse(encoded, true)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, reject = Accept(r, 0)
+			})
+			if reject == nil || !strings.Contains(reject.Error(), "more than 8388608 bytes of memory") {
+				t.Errorf("refused with %v", reject)
+			}
+			if used > len(encoded) {
+				t.Errorf("%d bytes were used for a response of %d", used, len(encoded))
+			}
+		})
+	}
 }

@@ -7,18 +7,24 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// maxAnyDepth bounds how deeply Anys within Anys are followed; configurations need about six
-// levels.
-const maxAnyDepth = 16
+// maxCanonical bounds the memory, in bytes, that a message may need when it is decoded to be put in
+// order.
+const maxCanonical = 64 << 20
 
 // CanonicalMessage returns an encoded message with its map entries sorted, for origins that
 // serialise them in any order. It is for hashing only and is never sent (VER-6). Anys within it are
-// sorted, too. Messages that are unknown or do not decode stay as received. The order may change
-// between builds: then replicas of different builds give different versions, which costs one
-// resend.
-func CanonicalMessage(typeURL string, b []byte) []byte { return canonicalTo(typeURL, b, maxAnyDepth) }
+// sorted, too. Messages that are unknown, do not decode or are too large to be decoded stay as
+// received. The order may change between builds: then replicas of different builds give different
+// versions, which costs one resend.
+func CanonicalMessage(typeURL string, b []byte) []byte {
+	if _, err := Known.Any([]byte(typeURL), b, Bound{Memory: maxCanonical, Follow: true}); err != nil {
+		return b
+	}
+	return canonical(typeURL, b)
+}
 
-func canonicalTo(typeURL string, b []byte, depth int) []byte {
+// canonical is CanonicalMessage for what was measured.
+func canonical(typeURL string, b []byte) []byte {
 	t, err := protoregistry.GlobalTypes.FindMessageByURL(typeURL)
 	if err != nil {
 		return b
@@ -27,7 +33,7 @@ func canonicalTo(typeURL string, b []byte, depth int) []byte {
 	if err := (proto.UnmarshalOptions{AllowPartial: true}).Unmarshal(b, m.Interface()); err != nil {
 		return b
 	}
-	orderAnys(m, depth)
+	orderAnys(m)
 	ordered, err := proto.MarshalOptions{AllowPartial: true, Deterministic: true}.Marshal(m.Interface())
 	if err != nil {
 		return b
@@ -36,27 +42,25 @@ func canonicalTo(typeURL string, b []byte, depth int) []byte {
 }
 
 // orderAnys sorts the Anys in a message.
-func orderAnys(m protoreflect.Message, depth int) {
+func orderAnys(m protoreflect.Message) {
 	if a, ok := m.Interface().(*anypb.Any); ok {
-		if depth > 0 {
-			a.Value = canonicalTo(a.TypeUrl, a.Value, depth-1)
-		}
+		a.Value = canonical(a.TypeUrl, a.Value)
 		return
 	}
 	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		switch {
 		case f.IsMap() && f.MapValue().Message() != nil:
 			v.Map().Range(func(_ protoreflect.MapKey, v protoreflect.Value) bool {
-				orderAnys(v.Message(), depth)
+				orderAnys(v.Message())
 				return true
 			})
 		case f.IsMap() || f.Message() == nil:
 		case f.IsList():
 			for i, l := 0, v.List(); i < l.Len(); i++ {
-				orderAnys(l.Get(i).Message(), depth)
+				orderAnys(l.Get(i).Message())
 			}
 		default:
-			orderAnys(v.Message(), depth)
+			orderAnys(v.Message())
 		}
 		return true
 	})

@@ -2,7 +2,8 @@
 //
 // Names and types: names of resources and their canonical form, globs, the types with the services
 // that carry them, the digests that versions are, and the walker over encoded messages, which is
-// the only one in weir (FuzzFields).
+// the only one in weir (FuzzFields). What encoded messages and JSON cost to decode is bounded
+// before they are decoded (Meter, JSONBound; FuzzJSON).
 //
 // What an origin says: ParseResponse reads a response of either dialect without building messages.
 // Accept checks it as RELAY-30 says, and makes an [Update] of it: resources, removals and errors

@@ -48,7 +48,7 @@ func NewNameError(name string, code uint32, text string) *NameError {
 // constraints unchecked.
 func ParseNameError(b []byte) (*NameError, *discoveryv3.DynamicParameterConstraints, error) {
 	var m discoveryv3.ResourceError
-	if err := proto.Unmarshal(b, &m); err != nil {
+	if err := Unmarshal(b, &m, sideMemory); err != nil {
 		return nil, nil, err
 	}
 	d := m.GetErrorDetail()

@@ -24,6 +24,13 @@ type limits struct {
 	types  *descriptors.Types // nil: those linked in
 }
 
+// decodedLeast is how much memory, in bytes, a resource of the shortest file may take decoded.
+const decodedLeast = 16 << 20
+
+// memory is how much memory, in bytes, may be taken by what is decoded at a time: a resource, or a
+// file in binary form.
+func (l *limits) memory() int { return decodedLeast + l.file }
+
 // parser reads one file.
 type parser struct {
 	file     string
@@ -68,7 +75,7 @@ func (p *parser) fail(at position, path, format string, args ...any) {
 
 func (p *parser) binary(data []byte) {
 	var r discoveryv3.DiscoveryResponse
-	if err := proto.Unmarshal(data, &r); err != nil {
+	if err := xds.Unmarshal(data, &r, p.lim.memory()); err != nil {
 		p.fail(position{}, "", "is not an encoded DiscoveryResponse, as .pb says: %s", bare(err))
 		return
 	}

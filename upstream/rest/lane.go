@@ -222,7 +222,7 @@ func (l *lane) poll(ctx context.Context, s *server) time.Duration {
 	}
 	var r *response
 	if err == nil && !a.unchanged {
-		if r, err = o.parse(l.typeURL, a.body); err != nil {
+		if r, err = o.parse(ctx, l.typeURL, a.body); err != nil {
 			err = &failure{fault: unclear, reason: upstream.FailedBadResponse, err: errors.New("a response of " + s.url + " " + err.Error())}
 		}
 	}

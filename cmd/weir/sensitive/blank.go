@@ -6,14 +6,32 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/descriptorpb"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // blanked replaces sensitive values.
 const blanked = "[blanked]"
 
+// maxShown bounds the memory, in bytes, that a resource may need when it is decoded to be shown. A
+// route configuration of 10,000 routes needs a fifth of it.
+const maxShown = 64 << 20
+
 // Blank blanks what Envoy's API marks as sensitive: private keys, passwords and the like, also
-// inside listeners and clusters. Messages of unknown types stay as they are.
+// inside listeners and clusters. Messages of unknown types stay as they are. A resource that is too
+// large or too deep to be decoded is replaced by a google.protobuf.StringValue that says so.
 func Blank(body *anypb.Any) {
+	_, err := xds.Known.Any([]byte(body.GetTypeUrl()), body.GetValue(), xds.Bound{Memory: maxShown, Follow: true})
+	if err != nil {
+		_ = body.MarshalFrom(wrapperspb.String("[not shown: " + err.Error() + "]")) // it has no error
+		return
+	}
+	blank(body)
+}
+
+// blank is Blank for what can be decoded.
+func blank(body *anypb.Any) {
 	m, err := body.UnmarshalNew()
 	if err != nil {
 		return
@@ -31,7 +49,7 @@ func blankFields(m protoreflect.Message, all bool) {
 			proto.Reset(body) // a type and a mask would be no message
 			return
 		}
-		Blank(body)
+		blank(body)
 		return
 	}
 	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {

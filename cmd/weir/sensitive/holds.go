@@ -14,8 +14,9 @@ import (
 // Holds reports whether a resource, an encoded google.protobuf.Any, has a value in it that Envoy's
 // API marks as sensitive. The name of a file or of an environment variable is none: a listener
 // whose key is in a file of the proxy holds no key. Nor are user names and the settings of
-// ext_authz (noKey). What does not decode may hold anything, and counts.
-func Holds(resource []byte) bool { return hasPEM(resource) || holdsAny(resource, false) }
+// ext_authz (noKey). What does not decode may hold anything, and counts. So does what is nested more
+// deeply than xds.MaxDepth, which an older build may have accepted and written to disk.
+func Holds(resource []byte) bool { return hasPEM(resource) || holdsAny(resource, false, 1) }
 
 // plan is what there is to look at in messages of one type.
 type plan struct {
@@ -114,10 +115,14 @@ const (
 	inlineString protowire.Number = 3
 )
 
-// holds looks at an encoded message. all: it is sensitive as a whole, so each string in it counts.
-func (p *plan) holds(message []byte, all bool) bool {
+// holds looks at an encoded message at a depth. all: it is sensitive as a whole, so each string in
+// it counts.
+func (p *plan) holds(message []byte, all bool, depth int) bool {
 	if !all && !p.leads {
 		return false
+	}
+	if depth > xds.MaxDepth {
+		return true
 	}
 	f := xds.Walk(message)
 	for f.Next() {
@@ -134,11 +139,11 @@ func (p *plan) holds(message []byte, all bool) bool {
 				return true
 			}
 		case s.any:
-			if holdsAny(f.Bytes, whole) {
+			if holdsAny(f.Bytes, whole, depth+1) {
 				return true
 			}
 		case s.message != nil:
-			if s.message.holds(f.Bytes, whole) {
+			if s.message.holds(f.Bytes, whole, depth+1) {
 				return true
 			}
 		case whole:
@@ -149,7 +154,10 @@ func (p *plan) holds(message []byte, all bool) bool {
 }
 
 // holdsAny is holds of an encoded google.protobuf.Any.
-func holdsAny(message []byte, all bool) bool {
+func holdsAny(message []byte, all bool, depth int) bool {
+	if depth > xds.MaxDepth {
+		return true
+	}
 	var url string
 	var value []byte
 	f := xds.Walk(message)
@@ -169,9 +177,9 @@ func holdsAny(message []byte, all bool) bool {
 		return all && len(value) > 0
 	}
 	if t.Descriptor().FullName() == anyName {
-		return holdsAny(value, all)
+		return holdsAny(value, all, depth+1)
 	}
-	return planOf(t.Descriptor()).holds(value, all)
+	return planOf(t.Descriptor()).holds(value, all, depth+1)
 }
 
 var (
