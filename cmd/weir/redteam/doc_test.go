@@ -37,11 +37,10 @@
 // kernel would; each line says which. Several attacks of a kind follow one another on one weir,
 // which drains in the end (siege_test.go has the kinds). They are
 //
-//   - requests that are small on the wire and large once they are decoded (bombs_test.go), or that
-//     are encoded as nobody would (encodings_test.go), or drawn (drawn_test.go), and polls
-//     (polls_test.go);
-//   - responses of an origin that are deep (nested_test.go), have too much (origins_test.go), or
-//     both in places where nobody looks (odd_test.go), over gRPC and polled;
+//   - requests that are small on the wire and large once they are decoded (bombs_test.go), in
+//     unusual encodings (encodings_test.go), drawn (drawn_test.go), and as polls (polls_test.go);
+//   - responses of an origin with deep bodies (nested_test.go), too many elements
+//     (origins_test.go), or either of them outside the bodies (odd_test.go), over gRPC and polled;
 //   - pages of somebody else, idle connections, operators whose token was replaced, and weir's own
 //     file (operators_test.go);
 //   - two of these at once (mixed_test.go).
@@ -50,8 +49,8 @@
 // below 1 GiB; the good clients' streams go on, every change reaches them in time, and in the end
 // they hold what the origin states; a new client is served once the attack is over, and so is a
 // poll; `/readyz` stays 200; SIGTERM ends weir within timing.drain, also in the middle of an attack.
-// What else is asserted of one stands there. After one that failed the next begins with a new weir.
-// The peak of an attack has what those before it left to the collector.
+// An attack may assert more. After one that failed the next begins with a new weir. The peak of an
+// attack includes garbage of the attacks before it on the same weir.
 //
 // # How to run it
 //

@@ -37,7 +37,7 @@ var odd = []struct {
 	{"lists in lists of constraints", deltaResponse, func() []byte {
 		return constrained(fill(20<<20, nil, cycle(&discovery.DynamicParameterConstraints{}, "or_constraints.constraints")))
 	}},
-	{"20M constraints", deltaResponse, func() []byte {
+	{"10M constraints", deltaResponse, func() []byte {
 		return constrained(many((*discovery.DynamicParameterConstraints)(nil).ProtoReflect().Descriptor(), "or_constraints.constraints", 10_000_000, nil))
 	}},
 	{"constraints of what is removed", deltaResponse, func() []byte {
@@ -58,7 +58,7 @@ var odd = []struct {
 		return within(deltaResponse, "control_plane.identifier", []byte(strings.Repeat("i", 30<<20)))
 	}},
 	{"groups in groups", deltaResponse, func() []byte { return groups(12_000_000, true) }},
-	{"a resource in 5M parts", deltaResponse, func() []byte {
+	{"a resource in 10M parts", deltaResponse, func() []byte {
 		return nestedResource(bytes.Repeat(field(2, nil), 10_000_000))
 	}},
 	{"wrappers in wrappers", sotwResponse, func() []byte {
