@@ -3,6 +3,7 @@ package xds
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -77,17 +78,30 @@ func (r *Response) text(to *string, v []byte, field string) {
 	*to = string(v)
 }
 
+// maxIdentifier is what is kept of an origin's identifier, in bytes. Clients are sent a quarter of
+// it.
+const maxIdentifier = 4 << 10
+
 func (r *Response) controlPlane(b []byte) {
 	f := Walk(b)
 	for f.Next() {
 		if f.IsBytes(1) {
 			r.text(&r.Identifier, f.Bytes, "control_plane.identifier")
+			if len(r.Identifier) > maxIdentifier {
+				r.Identifier = strings.ToValidUTF8(strings.Clone(r.Identifier[:maxIdentifier]), "")
+			}
 		}
 	}
 	if err := f.Err(); err != nil {
 		r.bad = append(r.bad, "control_plane does not decode: "+err.Error())
 	}
 }
+
+// maxAliases bounds the aliases of one resource. An empty alias has two bytes on the wire, and many
+// times as much in memory.
+const maxAliases = 100_000
+
+var errAliases = fmt.Errorf("it has more than %d aliases", maxAliases)
 
 // ParseResource parses an encoded envoy.service.discovery.v3.Resource.
 func ParseResource(b []byte, r *Resource) error {
@@ -106,6 +120,9 @@ func ParseResource(b []byte, r *Resource) error {
 		case FieldName:
 			r.Name = string(v)
 		case FieldAliases:
+			if len(r.Aliases) == maxAliases {
+				return errAliases
+			}
 			r.Aliases = append(r.Aliases, string(v))
 		case FieldTTL:
 			ttl = Merged(ttl, v)
