@@ -149,13 +149,14 @@
 //   - Ask in long requests, many at a time: where memory is limited, only as many are decoded and
 //     applied at a time as a sixteenth of it holds, peer by peer, by what they need once decoded
 //     (TestIntake, TestIntakeGoesRoundByPeer, TestLongRequestsAreTakenIn, the schedules "memory
-//     capped" of cmd/weir/chaos). What has arrived and waits, complete or not, takes an eighth of it.
-//     Beyond that only one connection with a long request is read at a time, and those that do not
-//     complete theirs are closed (receiving.go, TestReceivingIsBounded, TestReceivingGoesOn).
+//     capped" of cmd/weir/chaos). What has arrived and waits, complete or not, takes an eighth of
+//     it. Beyond that only one connection with a long request is read at a time, and those that do
+//     not complete theirs are closed (receiving.go, TestReceivingIsBounded, TestReceivingGoesOn).
 //   - Send what is small on the wire and large once decoded: a request is measured before it is
 //     decoded, may need four times request_bytes, and its node 2 MiB (request.go, TestBombs,
 //     xds.Meter). The same applies to load reports (TestLoadBombs).
-//   - Come without a rule that names it: nothing that it sends is read (TestNothingIsReadOfTheDenied).
+//   - Come without a rule that names it: nothing that it sends is read
+//     (TestNothingIsReadOfTheDenied).
 //   - Be refused: a connection that has only refused streams is closed after a second. So a client
 //     that a load balancer sent to a full replica is balanced again (TestRefusedClientsAreLetGo,
 //     TestStreamLimitServesWholeClients). A stream on which names were refused for lack of memory

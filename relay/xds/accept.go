@@ -202,8 +202,8 @@ func (a *acceptance) check(r *Resource) string {
 // and clients' libraries accept 100 levels in all.
 const mostNested = 90
 
-// sideMemory bounds what is decoded of a resource besides its payload, of a removal and of an error,
-// in bytes of memory.
+// sideMemory bounds what is decoded of a resource besides its payload, of a removal and of an
+// error, in bytes of memory.
 const sideMemory = 8 << 20
 
 // checkMetadata reports whether clients can decode the metadata. Unlike a payload, it is decoded
