@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -48,6 +49,25 @@ func FuzzJSONRequest(f *testing.F) {
 			t.Fatalf("%q: its own JSON %s is refused: %v", text, again, err)
 		}
 	})
+}
+
+// TestContentKey: two responses have one key only if they have the same fields, each as often.
+func TestContentKey(t *testing.T) {
+	field := func(text string) []byte { return xds.AppendString(nil, 2, text) }
+	seen := map[contentKey]string{}
+	for _, texts := range [][]string{{}, {"a"}, {"a", "a"}, {"b"}, {"a", "b"}, {"a", "b", "b"}, {"ab"}, {"a", "b", "c", "d"}} {
+		var there, back []byte
+		for i := range texts {
+			there, back = append(there, field(texts[i])...), append(back, field(texts[len(texts)-1-i])...)
+		}
+		key := keyOf(there)
+		if other, known := seen[key]; known {
+			t.Errorf("%q has the key of %s", texts, other)
+		}
+		if seen[key] = fmt.Sprintf("%q", texts); keyOf(back) != key {
+			t.Errorf("%q has another key in another order", texts)
+		}
+	}
 }
 
 // TestRenderedInAnyOrder: the order of resources makes no other JSON, and their content does.

@@ -4,7 +4,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/weir-xds/weir/relay/xds"
@@ -38,8 +37,6 @@ type encodings struct {
 	needs       []string // see Body.needs
 	needsOnce   sync.Once
 	chunks      []*chunk // they have the Variants encoded; nil: there are none
-	// tree is that of the digests of Variants, if they are all of a view; nil: not made yet.
-	tree atomic.Pointer[xds.Tree]
 }
 
 func (e *encodings) of(delta bool) *joined {

@@ -4,8 +4,9 @@ import "github.com/weir-xds/weir/relay/xds"
 
 // A SotW client of a grouped type is sent a version of what it was sent by name and is still
 // subscribed to, beside what it was sent of collections (VER-4). Of few names it is hashed when it
-// is needed, from the records. Of more, the tree of the digests is kept from the first answer on.
-// Delta has no such version, and lists that are sent whole have the version of the list.
+// is needed, from the records. Of more, the tree of the digests is kept from the first answer on,
+// and clients that were sent the same share it. Delta has no such version, and lists that are sent
+// whole have the version of the list.
 
 // fewNames is the number of names that cost no more to hash than to send one of them.
 const fewNames = 128
@@ -25,39 +26,40 @@ func (s *Sub) noteSent(was, is xds.Digest) {
 
 // namesSent is the digest of what was sent by name. Each resource counts once.
 func (s *Sub) namesSent() xds.SetDigest {
-	if len(s.alias.of) > 0 {
+	var few [8]xds.Digest // most clients of names have no more
+	switch n := s.records.len(); {
+	case n <= len(few):
+		return xds.SetOf(s.appendSent(few[:0]))
+	case n <= fewNames || len(s.alias.of) > 0:
 		return xds.SetOf(s.listSent())
-	}
-	if s.names == nil && s.records.len() > fewNames {
+	case s.names == nil:
 		s.names = &xds.TrackedSet{}
 	}
-	if s.names != nil {
-		return s.names.Tree(s.listSent).Digest()
-	}
-	return xds.SetOf(s.listSent())
+	return s.names.Tree(s.listSent).Digest()
 }
 
-// listSent lists the digests of what was sent by name.
 func (s *Sub) listSent() []xds.Digest {
-	all := make([]xds.Digest, 0, s.records.len())
+	return s.appendSent(make([]xds.Digest, 0, s.records.len()))
+}
+
+// appendSent appends the digests of what was sent by name.
+func (s *Sub) appendSent(to []xds.Digest) []xds.Digest {
 	var counted map[string]bool
 	if len(s.alias.of) > 0 {
 		counted = make(map[string]bool, s.records.len())
 	}
 	for r := range s.records.all() {
-		if r.sent == (xds.Digest{}) {
+		switch {
+		case r.sent == xds.Digest{}:
 			continue
+		case counted != nil && counted[s.alias.resource(r)]:
+			continue
+		case counted != nil:
+			counted[s.alias.resource(r)] = true
 		}
-		if counted != nil {
-			name := s.alias.resource(r)
-			if counted[name] {
-				continue
-			}
-			counted[name] = true
-		}
-		all = append(all, r.sent)
+		to = append(to, r.sent)
 	}
-	return all
+	return to
 }
 
 // heldSets lists the sets of content that the client has: what was sent by name, and of each

@@ -68,7 +68,10 @@ func TestNamesVersion(t *testing.T) {
 	r.apply(made(xds.EndpointType, "last", nil, all...))
 	late := r.sub(xds.EndpointType, false, all...)
 	if a, b := s.Take(zero), late.Take(zero); a == nil || b == nil || a.Version != b.Version || s.names == nil {
-		t.Errorf("%+v and %+v, want equal versions", a, b)
+		t.Fatalf("%+v and %+v, want equal versions", a, b)
+	}
+	if s.names.Tree(nil) != late.names.Tree(nil) {
+		t.Error("two clients that were sent the same have a tree each")
 	}
 }
 

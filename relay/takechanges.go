@@ -188,7 +188,8 @@ func (t *take) finishChanged() *Answer {
 			r.at = s.takes + 1
 		}
 	}
-	a.Version = xds.JoinSets(s.heldSets(nil)...).Version()
+	var few [4]xds.SetDigest
+	a.Version = xds.JoinSets(s.heldSets(few[:0])).Version()
 	return a
 }
 

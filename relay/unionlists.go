@@ -125,7 +125,7 @@ func (m *multiUnion) namesVersion() string {
 		sets = s.heldSets(sets)
 		s.shard.mu.Unlock()
 	}
-	return xds.JoinSets(sets...).Version()
+	return xds.JoinSets(sets).Version()
 }
 
 // takeStar takes from `*` what no other origin has by name. A body that was asked for by name wins.

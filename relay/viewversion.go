@@ -4,8 +4,7 @@ import "github.com/weir-xds/weir/relay/xds"
 
 // The version of a view (VER-4) is for SotW clients alone. So a view that has none of them keeps no
 // tree of its digests, and its first answer costs no tree before somebody asks. From then on a
-// change costs its path (BenchmarkVersion). Groups that are sent the same share the tree, as they
-// share the body.
+// change costs its path (BenchmarkVersion). Groups that are sent the same share the tree.
 
 // versionInfo is the version_info of the full view.
 func (v *view) versionInfo() string {
@@ -16,19 +15,7 @@ func (v *view) versionInfo() string {
 }
 
 // tree is that of the digests of the live items.
-func (v *view) tree() *xds.Tree {
-	if v.full == nil || v.changed { // or full may be what was before the change
-		return v.digests.Tree(v.listDigests)
-	}
-	known := &v.full.shared.tree
-	if t := known.Load(); t != nil {
-		v.digests.Is(t)
-		return t
-	}
-	t := v.digests.Tree(v.listDigests)
-	known.Store(t)
-	return t
-}
+func (v *view) tree() *xds.Tree { return v.digests.Tree(v.listDigests) }
 
 func (v *view) listDigests() []xds.Digest {
 	all := make([]xds.Digest, 0, v.live)

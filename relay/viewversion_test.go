@@ -112,7 +112,10 @@ func (r *rig) held(s *Sub) []*xds.Variant {
 // last of them neither, and groups that are sent the same have one tree.
 func TestVersionCostsNothingInDelta(t *testing.T) {
 	table := newRig(t, Config{Origins: []OriginConfig{{Name: "mesh", GroupBy: []string{"id"}}}}).table
-	names := []string{"a", "b", "c"}
+	var names []string
+	for i := range 100 {
+		names = append(names, fmt.Sprint("n", i))
+	}
 	var trees []*xds.Tree
 	for id, delta := range []bool{true, false, false} {
 		g, err := table.Origin("mesh").Group(&corev3.Node{Id: fmt.Sprint(id)})
@@ -173,8 +176,8 @@ func BenchmarkVersion(b *testing.B) {
 		v := shardOf(r).star.views.plain
 		raws := make([][]byte, 2000)
 		for i := range raws {
-			name := a.all[i*7919%size]
-			raws[i] = a.list([]string{name}, func(int) string { return fmt.Sprint(i) })
+			name := a.all[i%1000*7919%size] // each has another body the second time
+			raws[i] = a.list([]string{name}, func(int) string { return fmt.Sprint(1 + i/1000) })
 		}
 		b.ReportAllocs()
 		b.ResetTimer()

@@ -57,9 +57,9 @@ const (
 func SetOf(members []Digest) SetDigest { return digestOf(asSet(members), 0) }
 
 // JoinSets returns the digest of several sets that are held side by side: of one that is not empty,
-// its own. Their order does not count.
-func JoinSets(sets ...SetDigest) SetDigest {
-	sets = slices.DeleteFunc(slices.Clone(sets), func(s SetDigest) bool { return s == SetDigest{} })
+// its own. Their order does not count. The list is used up.
+func JoinSets(sets []SetDigest) SetDigest {
+	sets = slices.DeleteFunc(sets, func(s SetDigest) bool { return s == SetDigest{} })
 	switch len(sets) {
 	case 0:
 		return SetDigest{}
@@ -76,17 +76,12 @@ func JoinSets(sets ...SetDigest) SetDigest {
 
 // asSet sorts a list and drops what is in it twice. It may use the list's own array.
 func asSet(members []Digest) []Digest {
-	if len(members) < manyMembers {
+	if len(members) >= manyMembers {
+		members = distribute(members)
+	} else {
 		slices.SortFunc(members, Digest.compare)
-		return slices.Compact(members)
 	}
-	sorted, ends := distribute(members)
-	from := int32(0)
-	for _, to := range ends {
-		slices.SortFunc(sorted[from:to], Digest.compare)
-		from = to
-	}
-	return slices.Compact(sorted)
+	return slices.Compact(members)
 }
 
 // A list of manyMembers is first distributed by the members' first bits, which are random. That
@@ -96,24 +91,28 @@ const (
 	firstBits   = 12
 )
 
-// distribute returns the members by their first bits, and where those of each end.
-func distribute(members []Digest) (to []Digest, ends [1 << firstBits]int32) {
+// distribute returns the members sorted, in another array.
+func distribute(members []Digest) []Digest {
 	first := func(d *Digest) uint16 { return binary.BigEndian.Uint16(d[:2]) >> (16 - firstBits) }
-	var next [1<<firstBits + 1]int32 // where the next with these bits goes
+	next := make([]int32, 1<<firstBits+1) // where the next member with these first bits goes
 	for i := range members {
 		next[first(&members[i])+1]++
 	}
-	for i := range ends {
+	for i := range 1 << firstBits {
 		next[i+1] += next[i]
 	}
-	to = make([]Digest, len(members))
+	sorted := make([]Digest, len(members))
 	for i := range members {
 		at := first(&members[i])
-		to[next[at]] = members[i]
+		sorted[next[at]] = members[i]
 		next[at]++
 	}
-	copy(ends[:], next[:])
-	return to, ends
+	from := int32(0)
+	for _, to := range next[:1<<firstBits] {
+		slices.SortFunc(sorted[from:to], Digest.compare)
+		from = to
+	}
+	return sorted
 }
 
 func (d Digest) compare(x Digest) int {

@@ -73,11 +73,12 @@ func TestSetsDiffer(t *testing.T) {
 func TestJoinedSets(t *testing.T) {
 	all := digestNumbers(100)
 	a, b, c := SetOf(all[:10:10]), SetOf(all[10:60:60]), SetOf(all[60:])
-	is := JoinSets(a, b, c)
-	if JoinSets(c, SetDigest{}, a, b) != is || JoinSets(SetDigest{}, a) != a || JoinSets() != (SetDigest{}) {
+	join := func(sets ...SetDigest) SetDigest { return JoinSets(sets) }
+	is := join(a, b, c)
+	if join(c, SetDigest{}, a, b) != is || join(SetDigest{}, a) != a || join() != (SetDigest{}) {
 		t.Error("the order counts, or the empty set does")
 	}
-	for i, other := range []SetDigest{SetOf(all), a, JoinSets(a, b), JoinSets(a, b, b), JoinSets(a, b, c, c), JoinSets(JoinSets(a, b), c)} {
+	for i, other := range []SetDigest{SetOf(all), a, join(a, b), join(a, b, b), join(a, b, c, c), join(join(a, b), c)} {
 		if other == is {
 			t.Errorf("other sets have the same digest: %d", i)
 		}
@@ -100,7 +101,7 @@ func (m *treeModel) change(d Digest, in bool) {
 		delete(m.members, d)
 		m.tracked.Remove(d)
 	}
-	m.pending = append(m.pending, Change{d, in})
+	m.pending = append(m.pending, Change{Member: d, In: in})
 }
 
 func (m *treeModel) list() []Digest {
@@ -245,9 +246,9 @@ func BenchmarkTree(b *testing.B) {
 			b.ReportAllocs()
 			for i := range b.N {
 				at := i % (size + 1) // it is the one that is not in the set
-				tree = tree.Apply([]Change{{all[(at+1)%(size+1)], false}, {all[at], true}})
+				tree = tree.Apply([]Change{{Member: all[(at+1)%(size+1)]}, {Member: all[at], In: true}})
 				if i == 0 {
-					tree = tree.Apply([]Change{{all[size], true}, {all[1%size], false}})
+					tree = tree.Apply([]Change{{Member: all[size], In: true}, {Member: all[1%size]}})
 				}
 			}
 		})

@@ -1,5 +1,7 @@
 package xds
 
+import "github.com/weir-xds/weir/relay/intern"
+
 // TrackedSet is the digest of a set that changes now and then, kept from one change to the next. The
 // zero TrackedSet keeps nothing until it is asked: then the members are listed once.
 type TrackedSet struct {
@@ -11,10 +13,10 @@ type TrackedSet struct {
 const fewChanges = 64
 
 // Add notes a member that the set has from now on.
-func (s *TrackedSet) Add(d Digest) { s.note(Change{d, true}) }
+func (s *TrackedSet) Add(d Digest) { s.note(Change{Member: d, In: true}) }
 
 // Remove notes a member that the set no longer has.
-func (s *TrackedSet) Remove(d Digest) { s.note(Change{d, false}) }
+func (s *TrackedSet) Remove(d Digest) { s.note(Change{Member: d}) }
 
 // note keeps a change. If there are so many that listing the members costs no more, the set is
 // forgotten instead.
@@ -30,9 +32,6 @@ func (s *TrackedSet) note(c Change) {
 // Forget gives up what is kept.
 func (s *TrackedSet) Forget() { *s = TrackedSet{} }
 
-// Is takes over the tree of a set that is known to be equal.
-func (s *TrackedSet) Is(t *Tree) { s.tree, s.changes = t, nil }
-
 // IsKept reports whether the set was listed, and is kept since.
 func (s *TrackedSet) IsKept() bool { return s.tree != nil }
 
@@ -40,9 +39,24 @@ func (s *TrackedSet) IsKept() bool { return s.tree != nil }
 func (s *TrackedSet) Tree(list func() []Digest) *Tree {
 	switch {
 	case s.tree == nil:
-		s.tree = NewTree(list())
+		s.tree = NewTree(list()).shared()
 	case len(s.changes) > 0:
-		s.tree, s.changes = s.tree.Apply(s.changes), nil
+		s.tree, s.changes = s.tree.Apply(s.changes).shared(), nil
 	}
 	return s.tree
+}
+
+// trees are those that the process holds. Clients and groups that are sent the same hold one.
+var trees = intern.New[SetDigest, Tree]()
+
+// shared returns the tree that others hold of the same set, or t. A small one is not worth it.
+func (t *Tree) shared() *Tree {
+	if t.Len() <= leafMembers {
+		return t
+	}
+	same := func(*Tree) bool { return true }
+	if other := trees.Find(t.digest, same); other != nil {
+		return other
+	}
+	return trees.Put(t.digest, t, same)
 }
