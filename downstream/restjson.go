@@ -5,10 +5,10 @@ import (
 	"compress/gzip"
 	"container/list"
 	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"sync"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -94,23 +94,27 @@ type renderer struct {
 func newRenderer(r Resolver) *renderer { return &renderer{resolver: r, meter: xds.NewMeter(r)} }
 
 // contentKey is a hash of an encoded response that does not depend on the order of its fields,
-// which differs between encodings of one set.
-type contentKey [4]uint64
+// which differs between encodings of one set. It hashes the sorted hashes of the fields: their sum
+// could be forged by who chooses some of them (VER-4).
+type contentKey [sha256.Size]byte
 
-func keyOf(encoded []byte) (key contentKey) {
+func keyOf(encoded []byte) contentKey {
+	var all [][sha256.Size]byte
 	f := xds.Walk(encoded)
 	for b := encoded; len(b) > 0; {
 		length := len(b) // if it does not decode it has no JSON either
 		if f.Next() {
 			length -= f.Left()
 		}
-		h := sha256.Sum256(b[:length])
-		for i := range key {
-			key[i] += binary.LittleEndian.Uint64(h[8*i:])
-		}
+		all = append(all, sha256.Sum256(b[:length]))
 		b = b[length:]
 	}
-	return key
+	slices.SortFunc(all, func(x, y [sha256.Size]byte) int { return bytes.Compare(x[:], y[:]) })
+	h := sha256.New()
+	for i := range all {
+		h.Write(all[i][:])
+	}
+	return contentKey(h.Sum(nil))
 }
 
 // maxRendered bounds the cached JSON, in bytes.

@@ -13,6 +13,7 @@ import (
 	_ "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3" // a message that nests
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/weir-xds/weir/relay/relaytest"
+	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -85,6 +86,25 @@ func checkBlanked(t *testing.T, set *settings, text, encoded, bounded []byte) {
 	}
 	if !proto.Equal(&want, &got) {
 		t.Fatalf("%q is %v, and %v as %q", text, &want, &got, bounded)
+	}
+}
+
+// TestContentKey: two responses have one key only if they have the same fields, each as often.
+func TestContentKey(t *testing.T) {
+	field := func(text string) []byte { return xds.AppendString(nil, 2, text) }
+	seen := map[contentKey]string{}
+	for _, texts := range [][]string{{}, {"a"}, {"a", "a"}, {"b"}, {"a", "b"}, {"a", "b", "b"}, {"ab"}, {"a", "b", "c", "d"}} {
+		var there, back []byte
+		for i := range texts {
+			there, back = append(there, field(texts[i])...), append(back, field(texts[len(texts)-1-i])...)
+		}
+		key := keyOf(there)
+		if other, known := seen[key]; known {
+			t.Errorf("%q has the key of %s", texts, other)
+		}
+		if seen[key] = fmt.Sprintf("%q", texts); keyOf(back) != key {
+			t.Errorf("%q has another key in another order", texts)
+		}
 	}
 }
 
