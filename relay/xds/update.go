@@ -35,6 +35,8 @@ type Update struct {
 	// Bad: a part of the response was rejected, so what it leaves out is not taken as removed
 	// (RELAY-32).
 	Bad bool
+	// Over: nothing of the response was read, since it has more elements than its origin may fill.
+	Over bool
 	// Refused are the names of the rejected parts that have one; Unread: there are others.
 	Refused []string
 	Unread  bool
@@ -65,6 +67,7 @@ type RemovedVariant struct {
 type RejectError struct {
 	TypeURL string
 	Reasons []string // one for each rejected resource, with its name
+	Limit   string   // LimitResources or LimitBytes, if that is why; else ""
 }
 
 // maxRejectMessage bounds the text sent upstream, in bytes (ERR-10).
