@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,10 +26,11 @@ const maxReasons = 100
 
 // response is a decoded body.
 type response struct {
-	version, nonce, identifier string
-	raw                        []byte // a DiscoveryResponse of the resources that decode
-	refused                    []refused
-	timed                      bool // a resource has a TTL
+	typeURL, version, nonce, identifier string
+	raw                                 []byte // a DiscoveryResponse of the resources that decode
+	refused                             []refused
+	over                                int  // how many resources it has, if that is too many, and so none is read
+	timed                               bool // a resource has a TTL
 }
 
 // refused is a resource that does not decode.
@@ -67,9 +69,17 @@ func (o *Origin) parse(typeURL string, data []byte) (r *response, err error) {
 		return nil, fmt.Errorf("is of type %s, not %s", t, typeURL)
 	}
 	head.TypeUrl = typeURL
-	r = &response{version: head.GetVersionInfo(), nonce: head.GetNonce(), identifier: head.GetControlPlane().GetIdentifier()}
+	r = &response{typeURL: typeURL, version: head.GetVersionInfo(), nonce: head.GetNonce(), identifier: head.GetControlPlane().GetIdentifier()}
 	var resources []json.RawMessage
 	if lists {
+		n, err := elements(listed)
+		if err != nil {
+			return nil, fmt.Errorf("resources are no list: %w", err)
+		}
+		if n > o.table.Elements() {
+			r.over = n
+			return r, nil
+		}
 		if err := json.Unmarshal(listed, &resources); err != nil {
 			return nil, fmt.Errorf("resources are no list: %w", err)
 		}
@@ -86,6 +96,28 @@ func (o *Origin) parse(typeURL string, data []byte) (r *response, err error) {
 	r.raw, err = deterministic.Marshal(&head)
 	return r, err
 }
+
+// elements counts the elements of a list, which has been read as JSON before. One takes two bytes
+// there, and twenty once it is in a list of its own.
+func elements(list json.RawMessage) (n int, err error) {
+	d := json.NewDecoder(bytes.NewReader(list))
+	if _, err := d.Token(); err != nil || list[0] != '[' {
+		return 0, errors.Join(errors.New("it is something else"), err)
+	}
+	for d.More() {
+		var element skipped
+		if err := d.Decode(&element); err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}
+
+// skipped is JSON of which nothing is kept.
+type skipped struct{}
+
+func (*skipped) UnmarshalJSON([]byte) error { return nil }
 
 // resource decodes one Any. Errors quote nothing of secrets (RELAY-76).
 func (o *Origin) resource(typeURL string, raw json.RawMessage) (*anypb.Any, error) {
@@ -165,7 +197,12 @@ func (o *Origin) update(lane *relay.Lane, r *response) (u xds.Update, reject *xd
 			err = fmt.Errorf("reading a response panicked: %v", p)
 		}
 	}()
-	parsed, err := xds.ParseResponse(r.raw, false)
+	if r.over > 0 {
+		why := fmt.Sprintf("%d resources are more than the %d of origins[].limits.resources", r.over, o.table.Elements())
+		u = xds.Update{TypeURL: r.typeURL, Full: true, Version: r.version, Wire: true, Bad: true, Unread: true, Over: true}
+		return u, &xds.RejectError{TypeURL: r.typeURL, Reasons: []string{why}, Limit: xds.LimitResources}, nil
+	}
+	parsed, err := xds.ParseWithin(r.raw, false, o.table.Elements())
 	if err != nil {
 		return u, nil, err
 	}
