@@ -52,7 +52,7 @@ func (l *Lane) admitPart(now time.Time, k *store, u *update, adds amount) (amoun
 	if !held.less(gone).less(omitted).plus(adds).exceeds(most) {
 		return adds, nil
 	}
-	taken, refused := u.keepWithin(held.less(gone), most, l.group.config())
+	taken, refused := u.keepWithin(held.less(gone), most, o)
 	if refused == (amount{}) {
 		return taken, nil
 	}
@@ -104,35 +104,50 @@ func (k *store) takenAway(u *update, l *Lane) (gone, omitted amount) {
 	if len(k.all) != 1 || k.all[0].guardsAny() {
 		return gone, omitted
 	}
-	s, number := k.all[0], counts.Add(1)
-	drop := func(a *amount, x known) {
-		for _, v := range x.variants {
-			if !v.CountedIn(number) {
+	s, seen := k.all[0], map[*xds.Variant]bool{}
+	drop := func(a *amount, vs []*xds.Variant) {
+		for _, v := range vs {
+			if !seen[v] {
+				seen[v] = true
 				*a = a.plus(amount{1, v.Cost() + memberCost})
 			}
 		}
 	}
 	set := l.index == mainLane && k.mainKind == kindSet && l.live(k.mainGen)
-	for _, name := range u.Removed {
+	removed := func(name string, of func([]*xds.Variant) []*xds.Variant) {
 		s.walkName(name, func(x known) {
 			if (x.set != nil) == set {
-				drop(&gone, x)
+				drop(&gone, of(x.variants))
 			}
 		})
+	}
+	for _, name := range u.Removed {
+		removed(name, func(all []*xds.Variant) []*xds.Variant { return all })
+	}
+	for _, r := range u.RemovedVariants {
+		removed(r.Name, func(all []*xds.Variant) []*xds.Variant { return variantOf(all, r.Constraints) })
 	}
 	if !u.Full || u.Bad || !xds.FullState(u.TypeURL) || !set {
 		return gone, omitted
 	}
 	for i := range u.Resources {
 		if v := u.found[i].body; v != nil {
-			v.CountedIn(number)
+			seen[v] = true
 		}
 	}
 	for _, n := range u.Repeats {
-		u.repeats[n].body.CountedIn(number)
+		seen[u.repeats[n].body] = true
 	}
-	s.star.each(func(x known) { drop(&omitted, x) })
+	s.star.each(func(x known) { drop(&omitted, x.variants) })
 	return gone, omitted
+}
+
+// variantOf is the variant of exactly these constraints, alone.
+func variantOf(all []*xds.Variant, key string) []*xds.Variant {
+	if v := find(all, key); v != nil {
+		return []*xds.Variant{v}
+	}
+	return nil
 }
 
 // guardsAny reports whether removals are held back.
@@ -142,13 +157,14 @@ func (s *shard) guardsAny() (held bool) {
 }
 
 // keepWithin drops the resources for which there is no room beside what is held, and gives what the
-// others add and what was dropped would have.
-func (u *update) keepWithin(held, most amount, cfg *OriginConfig) (taken, refused amount) {
+// others add and what was dropped would have. fill.mu is held.
+func (u *update) keepWithin(held, most amount, o *Origin) (taken, refused amount) {
+	cfg := o.config()
 	from := &xds.Provenance{TypeURL: u.TypeURL, Shown: cfg.OriginVersions, Canonical: cfg.CanonicalHash}
 	resources, found := make([]xds.Resource, 0, len(u.Resources)), make([]lookup, 0, len(u.Resources))
 	for i := range u.Resources {
 		r, adds := &u.Resources[i], u.adds(i)
-		if adds.resources > 0 && r.Known(from) {
+		if adds.resources > 0 && r.KnownIn(o.fill.number, from) {
 			adds = amount{bytes: memberCost} // another group has it
 		}
 		if adds != (amount{}) && held.plus(taken).plus(adds).exceeds(most) {

@@ -42,9 +42,10 @@ type fill struct {
 	applying tally // of it, what is of responses that are being applied
 
 	mu sync.Mutex // guards what follows; stores are locked under it
-	// Of the last count: when, and how many places were looked at. came is how many elements the
-	// origin has sent since.
+	// Of the last count: when, its number, and how many places were looked at. came is how many
+	// elements the origin has sent since.
 	counted time.Time
+	number  uint32
 	looked  int
 	came    int
 }

@@ -38,11 +38,11 @@ func (f *fill) count(o *Origin, now time.Time) {
 	}
 	f.counted, f.came, f.looked = now, 0, 0
 	f.total.store(f.applying.load()) // what comes meanwhile may count twice
-	number := counts.Add(1)
+	f.number = counts.Add(1)
 	for _, g := range o.groupList() {
 		for _, s := range *g.all.Load() {
 			s.mu.Lock()
-			a, looked := s.held(number)
+			a, looked := s.held(f.number)
 			s.mu.Unlock()
 			f.total.add(a)
 			f.looked += looked

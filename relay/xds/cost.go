@@ -31,8 +31,9 @@ const aliasCost = 16
 // notes that it is now. Equal bodies share their content, so it costs its memory once.
 func (v *Variant) CountedIn(count uint32) bool { return v.counted.Swap(count) == count }
 
-// Known reports whether the process holds the body that the resource brings, so that one more costs
-// no memory for it. It is as dear as to make the body.
-func (r *Resource) Known(from *Provenance) bool {
-	return contents.Find(from.Digest(r), func(c *content) bool { return c.is(r) }) != nil
+// KnownIn reports whether the body that the resource brings was counted in the count of that
+// number, so that one more place for it costs no more than that. It is as dear as to make the body.
+func (r *Resource) KnownIn(count uint32, from *Provenance) bool {
+	c := contents.Find(from.Digest(r), func(c *content) bool { return c.is(r) })
+	return c != nil && c.counted.Load() == count
 }
