@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"github.com/weir-xds/weir/constraints"
 	"github.com/weir-xds/weir/relay/xds"
 )
 
@@ -168,5 +170,67 @@ func TestLimitIsCheckedRarely(t *testing.T) {
 	}
 	if over := r.says(zero.Add(2*time.Second), made(xds.ClusterType, "1", nil, "z")); over == nil || r.bodies() != 1000 {
 		t.Errorf("%d are held, refused %v", r.bodies(), over)
+	}
+}
+
+// TestRestoredCounts: what is restored beyond the limit is kept, and counts. It may change; what is
+// new is refused.
+func TestRestoredCounts(t *testing.T) {
+	first := newRig(t, Config{})
+	first.sub(xds.ClusterType, true, xds.Wildcard)
+	first.open()
+	first.apply(made(xds.ClusterType, "1", nil, "a", "b", "c"))
+	first.table.Advance(zero.Add(time.Minute))
+	var disk diskImages
+	disk.snapshot(first.table, zero)
+
+	table, err := New(Config{Origins: []OriginConfig{{Name: "mesh", Limits: OriginLimits{Resources: 2}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out := disk.restore(table, zero); len(out) > 0 {
+		t.Fatal(out)
+	}
+	if got := table.Origin("mesh").fill.total.load().resources; got != 3 {
+		t.Errorf("%d of the restored resources count, want 3", got)
+	}
+	r := rigOf(t, table, "mesh")
+	over := r.says(zero, made(xds.ClusterType, "2", nil, "a", "new"))
+	if over == nil || !strings.Contains(over.Error(), "would have 4 resources, of at most 2") {
+		t.Errorf("refused for %v", over)
+	}
+	if n := r.bodies(); n != 3 {
+		t.Errorf("%d are held, want all that were restored", n)
+	}
+	for m := range r.group.shard(xds.ClusterType, constraints.Params{}).star.members.all() {
+		if m.name == "a" && m.variants[0].OriginVersion() != "v2" {
+			t.Error("a restored resource cannot change")
+		}
+	}
+}
+
+// TestManyGroupsOfOneOrigin: each group has less than there may be, and all together more.
+func TestManyGroupsOfOneOrigin(t *testing.T) {
+	table, err := New(Config{Origins: []OriginConfig{{Name: "mesh", GroupBy: []string{"id"}, Limits: OriginLimits{Bytes: 100 << 10}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := 0
+	for i := range 20 {
+		g, err := table.Origin("mesh").Group(&corev3.Node{Id: fmt.Sprint(i)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &rig{t, table, g}
+		r.sub(xds.ClusterType, true, xds.Wildcard)
+		r.open()
+		if over := r.says(zero, made(xds.ClusterType, "1", nil, named(fmt.Sprint("g", i, "-"), 20)...)); over != nil {
+			if refused++; over.Limit != xds.LimitBytes || !strings.Contains(over.Error(), "of at most 102400") {
+				t.Errorf("refused for %v", over)
+			}
+		}
+	}
+	if refused < 8 || refused > 14 { // one takes 13 KB
+		t.Errorf("%d of 20 groups were refused something", refused)
 	}
 }

@@ -12,8 +12,13 @@ type amount struct {
 	bytes     int64
 }
 
-func (a amount) plus(b amount) amount { return amount{a.resources + b.resources, a.bytes + b.bytes} }
-func (a amount) less(b amount) amount { return amount{a.resources - b.resources, a.bytes - b.bytes} }
+func (a amount) plus(b amount) amount {
+	return amount{a.resources + b.resources, a.bytes + b.bytes}
+}
+
+func (a amount) less(b amount) amount {
+	return amount{a.resources - b.resources, a.bytes - b.bytes}
+}
 
 // exceeds reports whether more is needed than there is, of what is bounded. most: below 0 there is
 // no bound.

@@ -1,7 +1,6 @@
 package rest
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -72,9 +71,9 @@ func (o *Origin) parse(typeURL string, data []byte) (r *response, err error) {
 	r = &response{typeURL: typeURL, version: head.GetVersionInfo(), nonce: head.GetNonce(), identifier: head.GetControlPlane().GetIdentifier()}
 	var resources []json.RawMessage
 	if lists {
-		n, err := elements(listed)
-		if err != nil {
-			return nil, fmt.Errorf("resources are no list: %w", err)
+		n, is := elements(listed)
+		if !is {
+			return nil, errors.New("resources are no list")
 		}
 		if n > o.table.Elements() {
 			r.over = n
@@ -98,26 +97,32 @@ func (o *Origin) parse(typeURL string, data []byte) (r *response, err error) {
 }
 
 // elements counts the elements of a list, which has been read as JSON before. One takes two bytes
-// there, and twenty once it is in a list of its own.
-func elements(list json.RawMessage) (n int, err error) {
-	d := json.NewDecoder(bytes.NewReader(list))
-	if _, err := d.Token(); err != nil || list[0] != '[' {
-		return 0, errors.Join(errors.New("it is something else"), err)
+// there, and twenty once it is in a list of its own. It returns false for what is no list.
+func elements(list json.RawMessage) (n int, is bool) {
+	if list[0] != '[' {
+		return 0, false
 	}
-	for d.More() {
-		var element skipped
-		if err := d.Decode(&element); err != nil {
-			return n, err
+	depth, text := 0, false
+	for i := 1; i < len(list)-1; i++ {
+		switch b := list[i]; {
+		case text && b == '\\':
+			i++
+		case b == '"':
+			text = !text
+		case text:
+		case b == '[' || b == '{':
+			depth++
+		case b == ']' || b == '}':
+			depth--
+		case b == ',' && depth == 0:
+			n++
 		}
-		n++
+		if n == 0 && !strings.ContainsRune(" \t\r\n", rune(list[i])) {
+			n = 1
+		}
 	}
-	return n, nil
+	return n, true
 }
-
-// skipped is JSON of which nothing is kept.
-type skipped struct{}
-
-func (*skipped) UnmarshalJSON([]byte) error { return nil }
 
 // resource decodes one Any. Errors quote nothing of secrets (RELAY-76).
 func (o *Origin) resource(typeURL string, raw json.RawMessage) (*anypb.Any, error) {
