@@ -36,20 +36,27 @@ func (s *stream) read() {
 			s.refused = (refused(err) || s.broken) && !s.looped
 			return
 		}
-		s.conn.arrivals.Message()
-		if s.beside() {
-			if s.err = s.hear(time.Now(), raw); s.err != nil {
-				return
-			}
-			continue
-		}
 		if s.candidate != nil {
 			if err := s.await(raw); err != nil {
 				s.err, s.broken = BadResponse(err), true
 				return
 			}
 		}
-		if err := s.receive(time.Now(), raw); err != nil {
+		leave, err := s.enter(raw)
+		if err != nil {
+			s.err = err
+			return
+		}
+		s.conn.arrivals.Message() // not before: while it waits, no set must count as complete
+		if s.beside() {
+			s.err = s.hear(time.Now(), raw)
+			if leave(); s.err != nil {
+				return
+			}
+			continue
+		}
+		err = s.receive(time.Now(), raw)
+		if leave(); err != nil {
 			// A type with nothing but undecodable responses disturbs the others as much as a
 			// refused one.
 			s.err, s.broken, s.refused = BadResponse(err), true, true
