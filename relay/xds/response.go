@@ -23,6 +23,9 @@ type Response struct {
 	Errors       [][]byte // resource_errors (TP3)
 	bad          []string // errors in its own fields, which are left empty
 
+	most int    // of its elements (ParseWithin)
+	over string // why it is refused whole; "": it is not
+
 	Held Held // resources that need not be read; nil: all have to be
 }
 
@@ -34,12 +37,15 @@ func (r *Response) Len() int { return len(r.Resources) }
 var errDuration = errors.New("ttl: nanos are out of range")
 
 // ParseResponse parses an encoded DiscoveryResponse, or with delta a DeltaDiscoveryResponse.
-func ParseResponse(b []byte, delta bool) (*Response, error) {
-	r := &Response{Delta: delta}
+func ParseResponse(b []byte, delta bool) (*Response, error) { return ParseWithin(b, delta, 0) }
+
+// parse reads the fields, of a response that is refused whole its header alone.
+func (r *Response) parse(b []byte) error {
+	delta := r.Delta
 	f := Walk(b)
 	for f.Next() {
 		v := f.Bytes
-		if v == nil {
+		if v == nil || r.over != "" && (f.Number == FieldResources || f.isStatement(delta)) {
 			continue
 		}
 		switch n := f.Number; {
@@ -47,26 +53,26 @@ func ParseResponse(b []byte, delta bool) (*Response, error) {
 			r.text(&r.Version, v, "system_version_info")
 		case n == 1:
 			r.text(&r.Version, v, "version_info")
-		case n == 2:
+		case n == FieldResources:
 			r.Resources = append(r.Resources, v)
 		case n == 4:
 			r.TypeURL = string(v)
 		case n == 5:
 			r.text(&r.Nonce, v, "nonce")
-		case n == 6 && delta:
+		case n == FieldRemoved && delta:
 			r.Removed = append(r.Removed, string(v))
-		case n == 8 && delta:
+		case n == fieldRemovedNames && delta:
 			r.RemovedNames = append(r.RemovedNames, v)
 		case n == 6 && !delta, n == 7 && delta:
 			r.controlPlane(v)
-		case n == 7 && !delta, n == 9 && delta:
+		case n == fieldErrorsSotW && !delta, n == fieldErrorsDelta && delta:
 			r.Errors = append(r.Errors, v)
 		}
 	}
 	if err := f.Err(); err != nil {
-		return nil, fmt.Errorf("discovery response does not decode: %w", err)
+		return fmt.Errorf("discovery response does not decode: %w", err)
 	}
-	return r, nil
+	return nil
 }
 
 // text sets a string field of the response that is sent on to clients, or back to the origin.

@@ -28,10 +28,11 @@ const maxReasons = 100
 
 // response is a decoded body.
 type response struct {
-	version, nonce, identifier string
-	raw                        []byte // a DiscoveryResponse of the resources that decode
-	refused                    []refused
-	timed                      bool // a resource has a TTL
+	typeURL, version, nonce, identifier string
+	raw                                 []byte // a DiscoveryResponse of the resources that decode
+	refused                             []refused
+	over                                int  // how many resources it has, if that is too many, and so none is read
+	timed                               bool // a resource has a TTL
 }
 
 // refused is a resource that does not decode.
@@ -77,7 +78,11 @@ func (o *Origin) parse(ctx context.Context, typeURL string, data []byte) (r *res
 		return nil, fmt.Errorf("is of type %s, not %s", t, typeURL)
 	}
 	head.TypeUrl = typeURL
-	r = &response{version: head.GetVersionInfo(), nonce: head.GetNonce(), identifier: head.GetControlPlane().GetIdentifier()}
+	r = &response{typeURL: typeURL, version: head.GetVersionInfo(), nonce: head.GetNonce(), identifier: head.GetControlPlane().GetIdentifier()}
+	if n := elements(listed); n > o.table.Elements() {
+		r.over = n
+		return r, nil
+	}
 	if r.raw, err = deterministic.Marshal(&head); err != nil {
 		return nil, err
 	}
@@ -119,6 +124,15 @@ func (o *Origin) resources(ctx context.Context, r *response, typeURL string, lis
 
 // fieldResources is the number of DiscoveryResponse.resources.
 const fieldResources = 2
+
+// elements counts the elements of a list. An empty one takes three bytes of it, and fifty times as
+// much once it is refused or decoded.
+func elements(listed []byte) (n int) {
+	for f := xds.WalkJSON(listed); f.Next(); {
+		n++
+	}
+	return n
+}
 
 // resource decodes one Any. Errors quote nothing of secrets (RELAY-76).
 func (o *Origin) resource(typeURL string, raw []byte) (*anypb.Any, error) {
@@ -208,7 +222,12 @@ func (o *Origin) update(lane *relay.Lane, r *response) (u xds.Update, reject *xd
 			err = fmt.Errorf("reading a response panicked: %v", p)
 		}
 	}()
-	parsed, err := xds.ParseResponse(r.raw, false)
+	if r.over > 0 {
+		why := fmt.Sprintf("%d resources are more than the %d of origins[].limits.resources", r.over, o.table.Elements())
+		u = xds.Update{TypeURL: r.typeURL, Full: true, Version: r.version, Wire: true, Bad: true, Unread: true, Over: true}
+		return u, &xds.RejectError{TypeURL: r.typeURL, Reasons: []string{why}, Limit: xds.LimitResources}, nil
+	}
+	parsed, err := xds.ParseWithin(r.raw, false, o.table.Elements())
 	if err != nil {
 		return u, nil, err
 	}
