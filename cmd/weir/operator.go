@@ -208,7 +208,8 @@ func (o *operator) completeOrigin(cmd *cobra.Command, args []string, _ string) (
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// oneLine makes one bounded line of a remote text, which may have several, with what is hidden shown.
+// oneLine makes one bounded line of a remote text, which may have several, with what is hidden
+// shown.
 func oneLine[T string | []byte](text T) string {
 	fields := strings.FieldsFunc(string(text), func(r rune) bool { return strings.ContainsRune(" \t\r\n", r) })
 	return shortened(visible.Text(strings.Join(fields, " ")))

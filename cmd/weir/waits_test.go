@@ -78,6 +78,7 @@ var timerKinds = map[string][]string{
 	"confirmations": {"confirm"},
 	"guardEnd":      {"guard"},
 	"retainedEnd":   {"origin"},
+	"roomAgain":     {"bad_part", "origin"},
 	"suspectNames":  {"origin"},
 	"doubts":        {"origin"},
 	"gatherEnd":     {"gather"},

@@ -6,8 +6,8 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// GroupStatus describes one group. It shares nothing with the table, except Node. Only Digests looks
-// at the table again.
+// GroupStatus describes one group. It shares nothing with the table, except Node. Only Digests
+// looks at the table again.
 type GroupStatus struct {
 	Origin    string
 	Key       string

@@ -2,8 +2,8 @@ package xds
 
 import "github.com/weir-xds/weir/relay/intern"
 
-// TrackedSet is the digest of a set that changes now and then, kept from one change to the next. The
-// zero TrackedSet keeps nothing until it is asked: then the members are listed once.
+// TrackedSet is the digest of a set that changes now and then, kept from one change to the next.
+// The zero TrackedSet keeps nothing until it is asked: then the members are listed once.
 type TrackedSet struct {
 	tree    *Tree    // nil: the set was not listed yet, or was empty
 	changes []Change // since tree, in their order

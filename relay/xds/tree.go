@@ -41,8 +41,8 @@ func (t *Tree) Len() int {
 	return int(t.count)
 }
 
-// Apply returns the tree after changes, in their order: the last one of a member counts. The list is
-// used up.
+// Apply returns the tree after changes, in their order: the last one of a member counts. The list
+// is used up.
 func (t *Tree) Apply(changes []Change) *Tree {
 	for i := range changes {
 		changes[i].order = int32(i)

@@ -1,9 +1,9 @@
-// Package visible shows what peers have chosen: names, node ids, versions, addresses, the details of
-// errors. A terminal acts on control characters, and a person does not see characters without width
-// and reads what is written from right to left as something else.
+// Package visible shows what peers have chosen: names, node ids, versions, addresses, the details
+// of errors. A terminal acts on control characters, and a person does not see characters without
+// width and reads what is written from right to left as something else.
 //
-// Hidden characters are shown as JSON escapes them: \u202e. So are bytes that are no UTF-8, as \xff.
-// Text that is JSON stays JSON, with the same meaning.
+// Hidden characters are shown as JSON escapes them: \u202e. So are bytes that are no UTF-8, as
+// \xff. Text that is JSON stays JSON, with the same meaning.
 //
 //   - [Text] is for a text in a line, such as a cell of a table.
 //   - [Lines] is for text of several lines.
