@@ -80,6 +80,7 @@ func (c *connection) grow(age time.Duration) {
 
 // Close is part of net.Conn. What is closed need not be told to go.
 func (c *framedConn) Close() error {
+	c.client.server.receiving.end(c.client)
 	if c.bye != nil {
 		c.bye.Stop()
 	}

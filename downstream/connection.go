@@ -38,7 +38,8 @@ type connection struct {
 	// it is. Set once.
 	distrusted atomic.Pointer[error]
 
-	churn churn
+	churn  churn
+	flight unapplied
 
 	// Guarded by Server.mu.
 	streams int  // open discovery streams
@@ -47,6 +48,20 @@ type connection struct {
 
 // connections is the last id given.
 var connections atomic.Uint64
+
+// applied counts bytes of requests that are applied. c may be nil.
+func (c *connection) applied(n int) {
+	if c != nil {
+		c.server.receiving.applied(c, n)
+	}
+}
+
+// appliedAll is applied for all that the connection has sent. c may be nil.
+func (c *connection) appliedAll() {
+	if c != nil {
+		c.server.receiving.applied(c, int(c.flight.bytes.Load()))
+	}
+}
 
 // AuthType implements credentials.AuthInfo. A stream finds its connection through its AuthInfo.
 func (c *connection) AuthType() string { return c.info.AuthType() }

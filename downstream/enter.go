@@ -100,17 +100,27 @@ func (s *Server) Full() (why string, admitted uint64) {
 
 // leave removes a stream that has ended from the count. It locks the server.
 func (s *Server) leave(st *stream) {
+	if s.uncount(st) {
+		st.conn.appliedAll() // what came of streams that have ended is not held
+	}
+}
+
+// uncount is leave without what follows. last: it was the last stream of its connection. It locks
+// the server.
+func (s *Server) uncount(st *stream) (last bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.streams, st)
 	if st.conn != nil {
 		st.conn.streams--
+		last = st.conn.streams == 0
 	}
 	if who := st.session.from.identity; who != "" {
 		if s.crowd[who]--; s.crowd[who] == 0 {
 			delete(s.crowd, who)
 		}
 	}
+	return last
 }
 
 // sleep waits for d. It returns false if the stream ended meanwhile.

@@ -166,6 +166,7 @@ func (c *framedConn) Write(b []byte) (int, error) { return c.frames.write(c.out,
 // Read is part of net.Conn.
 func (c *framedConn) Read(b []byte) (int, error) {
 	c.frames.rest()
+	c.client.server.receiving.wait(c.client)
 	n, err := c.Conn.Read(b)
 	c.receive(b[:n])
 	return n, err
@@ -174,6 +175,7 @@ func (c *framedConn) Read(b []byte) (int, error) {
 // ReadOnReady is part of readyReader.
 func (c *framedReady) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, error) {
 	c.frames.rest()
+	c.client.server.receiving.wait(c.client)
 	buf, n, err := c.reader.ReadOnReady(size, pool)
 	if buf != nil {
 		c.receive((*buf)[:n])

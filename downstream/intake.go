@@ -16,9 +16,11 @@ const (
 	// A few long requests at a time were enough to have the process killed, whatever was refused
 	// then (the schedules "memory capped" of package chaos).
 	intakeShare = 16
-	// intakeParts is how finely that memory is counted. What is shorter than one part does not
-	// count, so the usual request costs nothing.
+	// intakeParts is how finely that memory is counted.
 	intakeParts = 64
+	// freeRequest is what a request may need, in bytes, without being counted, so that the usual
+	// one costs nothing.
+	freeRequest = 16 << 10
 )
 
 // intake admits a few long requests at a time, peer by peer, where memory is limited. No request
@@ -36,12 +38,15 @@ func newIntake(t *relay.Table) *intake {
 // errNotEntered: the stream ended before its request was admitted.
 var errNotEntered = status.Error(codes.Canceled, "the stream ended while its request waited to be taken in")
 
-// enter waits until a request of so many bytes of a peer may be decoded. peer may be nil, for
-// nobody. The result is the argument for leave. A request that is longer than all of the intake is
-// admitted alone.
+// enter waits until a request of a peer may be decoded, which then needs so many bytes. peer may be
+// nil, for no peer. The result is the argument for leave. A request that needs more than all of the
+// intake is admitted alone.
 func (i *intake) enter(ctx context.Context, peer *peerKey, bytes int) (parts int64, err error) {
 	if limit := int64(i.table.MemoryLimit()); limit > 0 {
 		parts = min(int64(bytes)*intakeShare*intakeParts/limit, intakeParts)
+		if bytes > freeRequest {
+			parts = max(parts, 1)
+		}
 	}
 	if parts == 0 {
 		return 0, nil

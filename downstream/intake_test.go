@@ -64,7 +64,7 @@ func TestIntake(t *testing.T) {
 		r.table.Measured(0, limit)
 		first, second := enter(ctx, most/2), enter(ctx, most/2)
 		half, other := wantIn("half of it", first), wantIn("the other half", second)
-		wantIn("a short one", enter(ctx, most/intakeParts-1))
+		wantIn("a short one", enter(ctx, freeRequest))
 		longest := enter(ctx, 10*most)
 		next := enter(ctx, most/2)
 		ended, end := context.WithCancel(ctx)

@@ -43,8 +43,17 @@ type incoming struct {
 // leastData is the length of the shortest gRPC message. A shorter DATA frame carries nothing.
 const leastData = 5
 
-func (f *inward) pass(b []byte) (a incoming) {
-	f.scan.pass(f.opens(b), func(length int, kind http2.FrameType, flags http2.Flags) {
+// pass returns what some bytes contained, and how many of them are data of requests. With HTTP/1.1
+// all are.
+func (f *inward) pass(b []byte) (a incoming, data int) {
+	frames := f.opens(b)
+	if f.preface < 0 {
+		return a, len(b)
+	}
+	f.scan.pass(frames, func(length int, kind http2.FrameType, flags http2.Flags) {
+		if kind == http2.FrameData {
+			data += length
+		}
 		switch {
 		case kind == http2.FrameHeaders:
 			a.calls++
@@ -53,12 +62,14 @@ func (f *inward) pass(b []byte) (a incoming) {
 			a.idle++
 		}
 	})
-	return a
+	return a, data
 }
 
 // receive is called with bytes read from the connection, before grpc or net/http gets them.
 func (c *framedConn) receive(b []byte) {
-	if in := c.inward.pass(b); in != (incoming{}) {
+	in, data := c.inward.pass(b)
+	c.client.server.receiving.add(c.client, data)
+	if in != (incoming{}) {
 		c.client.note(in, goaway)
 	}
 }

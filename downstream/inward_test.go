@@ -285,7 +285,7 @@ func TestCallsAreCountedByTheirFirstFrame(t *testing.T) {
 			row.write(http2.NewFramer(&b, nil)) // a buffer takes everything
 			in, got := inward{}, incoming{}
 			for _, c := range b.Bytes() { // however it arrives
-				a := in.pass([]byte{c})
+				a, _ := in.pass([]byte{c})
 				got.calls, got.idle = got.calls+a.calls, got.idle+a.idle
 			}
 			if got != row.want {

@@ -75,6 +75,19 @@ func (l *limitLog) connection(now time.Time, key string, limit int, from net.Add
 		zap.Stringer("peer", from), zap.Int("not_logged", more))
 }
 
+// slow logs that a connection was closed because its requests did not arrive while there was no
+// room for others.
+func (l *limitLog) slow(now time.Time, c *connection) {
+	more, write := l.rate.admit("slow", now)
+	if !write {
+		return
+	}
+	from := c.caller()
+	l.log.Warn("limits.memory: clients send more at a time than there is room for, "+
+		"and a connection whose requests did not arrive whole within "+receivingPatience.String()+" is closed",
+		zap.Stringer("peer", c.raw.RemoteAddr()), from.field(), zap.Int("not_logged", more))
+}
+
 // calm logs that a client was told to calm down.
 func (l *limitLog) calm(now time.Time, c *connection) {
 	more, write := l.rate.admit("calm", now)

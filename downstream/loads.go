@@ -15,7 +15,7 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 
 	// Reflection finds the service among the descriptors that this import links in.
-	_ "github.com/envoyproxy/go-control-plane/envoy/service/load_stats/v3"
+	loadstatsv3 "github.com/envoyproxy/go-control-plane/envoy/service/load_stats/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -55,12 +55,21 @@ type loadReport struct {
 	from   *peerKey
 	most   int
 
+	wire   int        // what the message had on the wire
 	buffer mem.Buffer // grpc's; nil: there is no message
 	err    error
 }
 
+// maxLoads bounds what a load report may need in memory once it is decoded, in bytes. One of 10,000
+// localities needs a tenth of it.
+const maxLoads = 32 << 20
+
+// loadsType is the type of a load report.
+var loadsType = (&loadstatsv3.LoadStatsRequest{}).ProtoReflect().Type()
+
 func (r *loadReport) read(data mem.BufferSlice) {
 	r.err = nil
+	r.wire = data.Len() + leastData
 	if isGzip(data) {
 		inflated, turn, err := r.intake.inflate(r.ctx, r.from, data, r.most)
 		defer r.intake.leaveTurn(turn)
@@ -75,6 +84,25 @@ func (r *loadReport) read(data mem.BufferSlice) {
 		return
 	}
 	r.buffer = data.MaterializeToBuffer(mem.DefaultBufferPool())
+	r.err = measureLoads(r.buffer.ReadOnlyData())
+}
+
+// measureLoads returns what is wrong with the size of a report, or with that of the node in it.
+func measureLoads(report []byte) error {
+	var node run
+	f, at := xds.Walk(report), 0
+	for f.Next() {
+		next := len(report) - f.Left()
+		if f.IsBytes(1) {
+			node.add(report, at, next, len(f.Bytes))
+		}
+		at = next
+	}
+	if _, err := measureNode(node.values(), len(node.encoded)); err != nil {
+		return err
+	}
+	_, err := xds.Known.Message(loadsType, report, xds.Bound{Memory: maxLoads})
+	return err
 }
 
 // done releases the message.
@@ -166,6 +194,10 @@ func (l *loadStream) serve(ctx context.Context) error {
 	if err := s.turn(ctx, l.set, l.from.peer, l.conn); err != nil {
 		return err
 	}
+	if of := l.set.allowances(&l.from); of != nil && of.None() {
+		s.decided(time.Now(), unfit(of), deniedTo(l.set, &l.from, "", l.address()), loadReports)
+		return errNoRule // nothing that it sends is read
+	}
 	first, err := l.first()
 	if err != nil {
 		return err
@@ -207,6 +239,9 @@ func (l *loadStream) first() ([]byte, error) {
 // receive waits for the client's next message. It is valid until the next receive.
 func (l *loadStream) receive() ([]byte, error) {
 	m := &l.in
+	if m.buffer != nil {
+		l.conn.applied(m.wire)
+	}
 	m.done()
 	switch err := l.wire.RecvMsg(m); {
 	case err != nil:
@@ -300,10 +335,15 @@ func (s *Server) enterLoads(l *loadStream) error {
 // leaveLoads removes a stream. It locks the server.
 func (s *Server) leaveLoads(l *loadStream) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	delete(s.loads, l)
+	last := false
 	if l.conn != nil {
 		l.conn.streams--
+		last = l.conn.streams == 0
+	}
+	s.mu.Unlock()
+	if last {
+		l.conn.appliedAll()
 	}
 }
 

@@ -138,7 +138,7 @@ func (p *namePace) enter(ctx context.Context, in *request, repeats func(*content
 		}
 	}
 	if b.over, err = p.settle(ctx, b.peer); err == nil && had {
-		in.parts, err = in.intake.enter(ctx, in.from, in.size)
+		err = in.takeIn()
 	}
 	if err != nil {
 		p.leave(b, 0)

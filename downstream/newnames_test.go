@@ -98,11 +98,11 @@ func TestNewNamesTakeTurns(t *testing.T) {
 		long := func() *request {
 			c := &content{}
 			c.names.n = 10 * shortList
-			return &request{content: c, from: addressOf("10.0.0.1"), intake: in, ctx: t.Context(), size: 1 << 20}
+			return &request{content: c, from: addressOf("10.0.0.1"), intake: in, ctx: t.Context(), cost: 1 << 20}
 		}
 		enter := func(req *request) bringing {
 			var err error
-			if req.parts, err = in.enter(t.Context(), req.from, req.size); err != nil {
+			if req.parts, err = in.enter(t.Context(), req.from, req.cost); err != nil {
 				t.Error(err)
 			}
 			b, err := pace.enter(t.Context(), req, func(*content) bool { return false })

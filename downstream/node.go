@@ -24,10 +24,12 @@ func (s *session) lookAtNode(now time.Time, in *content) error {
 		s.countNode()
 		return nil
 	}
-	node, err := in.readNode()
+	node, memory, err := in.readNode()
 	switch {
 	case err != nil:
 		return undecoded(err)
+	case memory > freeNode && s.group == nil && !s.cfg.table.Admits(memory):
+		return s.cfg.full("memory", s.cfg.table.MemoryLimit(), "there is no room for so large a node")
 	case s.group == nil:
 		s.showNode(in, node) // before it is changed
 		if err = s.join(node); err == nil {
@@ -39,6 +41,10 @@ func (s *session) lookAtNode(now time.Time, in *content) error {
 	s.nodeHash = hash
 	return err
 }
+
+// freeNode is what a node may need, in bytes of memory, without being counted between two
+// measurements of the process's memory.
+const freeNode = 64 << 10
 
 // join sets the stream's node, for the life of the stream, to that of the first request (STREAM-1,
 // STREAM-2, RELAY-94).

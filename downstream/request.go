@@ -3,7 +3,9 @@ package downstream
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
+	"math"
 	"strings"
 	"sync"
 	"time"
@@ -40,6 +42,8 @@ type request struct {
 	notes []note    // to be logged, from applying the message
 
 	size  int
+	wire  int   // what it had on the wire, with what gRPC puts before it
+	cost  int   // about what it needs in memory once it is decoded, in bytes; at least size
 	parts int64 // its share of the intake, until the message is applied
 	err   error
 	*content
@@ -54,7 +58,8 @@ type content struct {
 	names, unsubscribe      run               // in delta, names are those subscribed
 	initial                 run               // its bytes are those of the names
 	versionBytes            int               // in initial
-	detail                  *rpcstatus.Status // nil: there is none
+	detail                  *rpcstatus.Status // without details, which nothing reads; nil: there is none
+	asked, left             run               // encoded locators
 	locators, leaving       []*discoveryv3.ResourceLocator
 }
 
@@ -69,7 +74,8 @@ const longRequest = 4 << 10
 
 // read decodes a message. If something is wrong with it, err is set.
 func (r *request) read(data mem.BufferSlice) {
-	r.size, r.parts, r.err = data.Len(), 0, nil
+	r.size, r.cost, r.parts, r.err = data.Len(), data.Len(), 0, nil
+	r.wire = r.size + leastData
 	inflates := isGzip(data) && r.intake != nil
 	if inflates || r.size >= longRequest {
 		defer r.waits.end()
@@ -86,20 +92,48 @@ func (r *request) read(data mem.BufferSlice) {
 			return
 		}
 		defer inflated.Free()
-		data, r.size = inflated, inflated.Len()
+		data, r.size, r.cost = inflated, inflated.Len(), inflated.Len()
 	}
 	if r.size > r.most() {
 		r.err = errTooLarge
 		return
 	}
-	if r.intake != nil {
-		if r.parts, r.err = r.intake.enter(r.ctx, r.from, r.size); r.err != nil {
-			return
-		}
+	if r.err = r.takeIn(); r.err != nil {
+		return
 	}
 	r.content = contents.Get().(*content)
 	r.buffer = data.MaterializeToBuffer(mem.DefaultBufferPool())
-	r.err = r.decode(r.buffer.ReadOnlyData(), r.delta)
+	if r.err = r.scan(r.buffer.ReadOnlyData(), r.delta); r.err != nil {
+		return
+	}
+	if r.cost, r.err = r.content.cost(maxDecoded(r.most())); r.err == nil && r.cost > r.size {
+		r.err = r.takeIn()
+	}
+	if r.err == nil {
+		r.err = r.decodeLocators()
+	}
+}
+
+// takeIn waits until the intake has room for what the request needs.
+func (r *request) takeIn() (err error) {
+	if r.intake == nil {
+		return nil
+	}
+	r.intake.leave(r.parts)
+	r.parts, err = r.intake.enter(r.ctx, r.from, r.cost)
+	return err
+}
+
+// decodedShare is how many times request_bytes a request may need in memory once it is decoded. The
+// first request of a client with many names needs three times its size.
+const decodedShare = 4
+
+// maxDecoded bounds the memory for a decoded request, by request_bytes; 0: there is no bound.
+func maxDecoded(most int) int {
+	if most > math.MaxInt/decodedShare {
+		return 0
+	}
+	return decodedShare * most
 }
 
 // most is how many bytes a message may have.
@@ -160,8 +194,9 @@ var (
 // errUTF8 is a reason why a request does not decode, besides those of xds.Fields.
 var errUTF8 = errors.New("a string is not UTF-8")
 
-// decode reads an encoded message as the protobuf library would (FuzzRequest).
-func (c *content) decode(b []byte, delta bool) error {
+// scan finds the fields of an encoded message, and accepts what the protobuf library would
+// (FuzzRequest). Nothing that the client repeats is decoded yet.
+func (c *content) scan(b []byte, delta bool) error {
 	fields := sotwRequest[:]
 	if delta {
 		fields = deltaRequest[:]
@@ -205,13 +240,89 @@ func (c *content) take(f field, b []byte, at, next int, value []byte) error {
 		if c.detail == nil {
 			c.detail = &rpcstatus.Status{}
 		}
-		return merge(value, c.detail)
+		return takeStatus(c.detail, value)
 	case locatorsField:
-		return takeLocator(&c.locators, value)
+		c.asked.add(b, at, next, len(value))
 	case leavingField:
-		return takeLocator(&c.leaving, value)
+		c.left.add(b, at, next, len(value))
 	}
 	return nil
+}
+
+// takeStatus reads a google.rpc.Status without its details. They are only checked: a client may put
+// millions of them into a request.
+func takeStatus(to *rpcstatus.Status, b []byte) error {
+	f := xds.Walk(b)
+	for f.Next() {
+		switch {
+		case f.IsVarint(1):
+			to.Code = int32(f.Value) //nolint:gosec // as the library cuts it
+		case f.IsBytes(2):
+			if !utf8.Valid(f.Bytes) {
+				return errUTF8
+			}
+			to.Message = string(f.Bytes)
+		case f.IsBytes(3):
+			if _, _, err := xds.AnyParts(f.Bytes); err != nil {
+				return err
+			}
+		}
+	}
+	return f.Err()
+}
+
+// What elements of a request need beside their text, in bytes of memory.
+const (
+	nameCost    = 2 * 16 // a string, in a list that grows
+	versionCost = 96     // an entry of a map of strings
+)
+
+// errDecoded: the request is not decoded (ERR-7). Its text says why.
+var errDecoded = errors.New("the request needs too much memory")
+
+// locatorType is the type of a locator.
+var locatorType = (&discoveryv3.ResourceLocator{}).ProtoReflect().Type()
+
+// cost returns about what the content needs in memory once it is decoded, in bytes, but for the
+// node (readNode). The error is errDecoded if that is more than most; 0: it may be any number.
+func (c *content) cost(most int) (bytes int, err error) {
+	bytes = c.names.bytes + c.unsubscribe.bytes + nameCost*(c.names.n+c.unsubscribe.n) +
+		c.initial.bytes + c.versionBytes + versionCost*c.initial.n + len(c.detail.GetMessage())
+	for _, r := range []*run{&c.asked, &c.left} {
+		for value := range r.values() {
+			n, err := xds.Known.Message(locatorType, value, xds.Bound{Memory: most})
+			if bytes += n; err != nil || most > 0 && bytes > most {
+				return bytes, errDecoded
+			}
+		}
+	}
+	if most > 0 && bytes > most {
+		return bytes, errDecoded
+	}
+	return bytes, nil
+}
+
+// decodeLocators decodes the locators, once it is known what they cost.
+func (c *content) decodeLocators() (err error) {
+	if c.locators, err = locatorsOf(&c.asked); err == nil {
+		c.leaving, err = locatorsOf(&c.left)
+	}
+	return err
+}
+
+func locatorsOf(r *run) (all []*discoveryv3.ResourceLocator, err error) {
+	if r.n == 0 {
+		return nil, nil
+	}
+	all = make([]*discoveryv3.ResourceLocator, 0, r.n)
+	for value := range r.values() {
+		l := &discoveryv3.ResourceLocator{}
+		if err := merge(value, l); err != nil {
+			return nil, err
+		}
+		all = append(all, l)
+	}
+	return all, nil
 }
 
 func checkString(value []byte) error {
@@ -224,12 +335,6 @@ func checkString(value []byte) error {
 func takeString(to *[]byte, value []byte) error {
 	*to = value
 	return checkString(value)
-}
-
-func takeLocator(to *[]*discoveryv3.ResourceLocator, value []byte) error {
-	l := &discoveryv3.ResourceLocator{}
-	*to = append(*to, l)
-	return merge(value, l)
 }
 
 // merge reads a message field of the request. The request may have it several times.
@@ -256,18 +361,49 @@ func entryOf(b []byte) (name, version []byte, err error) {
 	return name, version, f.Err()
 }
 
-// readNode decodes the node; nil: there is none.
-func (c *content) readNode() (*corev3.Node, error) {
+// The node is kept for as long as its group or its stream, so it has bounds of its own. Control
+// planes have their clients send 20 KB at most.
+const (
+	maxNode       = 1 << 20 // bytes on the wire
+	maxNodeMemory = 2 << 20 // bytes of memory
+)
+
+// readNode decodes the node; nil: there is none. memory is about what it needs, in bytes.
+func (c *content) readNode() (node *corev3.Node, memory int, err error) {
 	if c.node.n == 0 {
-		return nil, nil
+		return nil, 0, nil
 	}
-	node := &corev3.Node{}
+	if memory, err = measureNode(c.node.values(), len(c.node.encoded)); err != nil {
+		return nil, 0, err
+	}
+	node = &corev3.Node{}
 	for value := range c.node.values() {
 		if err := merge(value, node); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 	}
-	return node, nil
+	return node, memory, nil
+}
+
+// nodeType is the type of a node.
+var nodeType = (&corev3.Node{}).ProtoReflect().Type()
+
+// measureNode returns about how much memory a node needs, in bytes. values are its occurrences in a
+// message, which have so many bytes together.
+func measureNode(values iter.Seq[[]byte], size int) (memory int, err error) {
+	if size > maxNode {
+		return 0, fmt.Errorf("node: it has %d bytes, and may have %d", size, maxNode)
+	}
+	for value := range values {
+		n, err := xds.Known.Message(nodeType, value, xds.Bound{Memory: maxNodeMemory})
+		if err != nil {
+			return 0, fmt.Errorf("node: %w", err)
+		}
+		if memory += n; memory > maxNodeMemory {
+			return 0, fmt.Errorf("node: decoded it needs more than %d bytes of memory", maxNodeMemory)
+		}
+	}
+	return memory, nil
 }
 
 // versions decodes initial_resource_versions.

@@ -106,6 +106,7 @@ func (c *restConn) Write(b []byte) (int, error) {
 
 // Close is part of net.Conn. With TLS it states that the connection ends on purpose.
 func (c *restConn) Close() error {
+	c.client.server.receiving.end(c.client)
 	if conn := c.secured.Load(); conn != nil {
 		return conn.Close()
 	}

@@ -64,6 +64,7 @@ type Server struct {
 	sizes      *sizeLog
 	ends       sampler // rate limit of the log lines about ended streams
 	intake     *intake
+	receiving  *receiving
 	writerPool *writerPool
 	longSends  *longSends
 	arrivals   *arrivals
@@ -76,7 +77,7 @@ type Server struct {
 	watching   sync.WaitGroup // the watchdog
 	serving    sync.WaitGroup // running Serve calls
 	graceful   sync.WaitGroup // running GracefulStop calls
-	renderer   renderer
+	renderer   *renderer
 	pollers    pollers
 
 	mu        sync.Mutex // guards what follows; held for map work only, and never while another lock is taken
@@ -118,13 +119,14 @@ func New(cfg Config) (*Server, error) {
 	cfg.watchers = &watchers{log: cfg.Log, traces: cfg.Traces}
 	ruled := inForce{}
 	ruled.put(cfg.Rules, time.Now())
+	limits := newLimitLog(cfg.Log)
 	return &Server{
 		ends: sampler{every: endLogEvery}, denials: newDenialBook(), denialLog: newDenialLog(cfg.Log), ruled: ruled,
-		cfg: cfg, began: time.Now(), nacks: newNackLog(cfg.Log), book: newNackBook(), limits: newLimitLog(cfg.Log), sizes: newSizeLog(cfg.Log), quit: make(chan struct{}),
-		intake: newIntake(cfg.Table), writerPool: &writerPool{places: runtime.GOMAXPROCS(0)}, longSends: newLongSends(), conns: n,
+		cfg: cfg, began: time.Now(), nacks: newNackLog(cfg.Log), book: newNackBook(), limits: limits, sizes: newSizeLog(cfg.Log), quit: make(chan struct{}),
+		intake: newIntake(cfg.Table), receiving: newReceiving(cfg.Table, limits, func() { cfg.Metrics.LimitRejection("memory") }), writerPool: &writerPool{places: runtime.GOMAXPROCS(0)}, longSends: newLongSends(), conns: n,
 		streams: map[*stream]struct{}{}, crowd: map[string]int{}, arrivals: &arrivals{rate: newBucket(cfg.Limits.NewStreamsPerSecond)},
 		headers: newHeaderPace(cfg.Limits.NewStreamsPerSecond), names: newNamePace(cfg.Limits.NewNamesPerSecond), calmed: newCalmed(),
-		loads: map[*loadStream]struct{}{}, renderer: renderer{resolver: cfg.Resolver},
+		loads: map[*loadStream]struct{}{}, renderer: newRenderer(cfg.Resolver),
 	}, nil
 }
 

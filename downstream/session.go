@@ -2,6 +2,7 @@ package downstream
 
 import (
 	"cmp"
+	"fmt"
 	"hash/maphash"
 	"slices"
 	"strconv"
@@ -272,6 +273,16 @@ func (s *session) addType(typeURL string) (*streamType, error) {
 	})
 	s.types = slices.Insert(s.types, i, st)
 	return st, nil
+}
+
+// checkLength refuses lists that are longer than any that a client has a use for, before they are
+// decoded. A lowered limit ends no stream that lists what it has.
+func (s *session) checkLength(in *content) error {
+	n := max(in.names.n+len(in.locators), in.unsubscribe.n+len(in.leaving))
+	if n > max(s.cfg.limits.NamesPerStream, s.names) {
+		return s.cfg.over("names_per_stream", s.cfg.limits.NamesPerStream, fmt.Sprintf("one request has %d names", n))
+	}
+	return nil
 }
 
 // countNames records how many names the type has now, and refuses too many.

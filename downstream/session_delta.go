@@ -81,6 +81,9 @@ func (x *sent) isAnsweredBy(nonce uint64) bool {
 // subscribe applies the subscribes and unsubscribes, whatever the nonce (NONCE-7). The table
 // applies subscribes first (DELTA-6).
 func (s *session) subscribe(now time.Time, st *streamType, in *content, first bool) error {
+	if err := s.checkLength(in); err != nil {
+		return err
+	}
 	var refused []string
 	to := s.route(st, in.names.strings(), func(name string, why *reason) {
 		s.refuse(st, name, why) // every subscribe is answered (DELTA-2)

@@ -85,6 +85,9 @@ func (s *session) list(now time.Time, st *streamType, in *content) error {
 	if in.names.n+len(in.locators) > 0 {
 		st.legacy = false // for good (WILD-3, WILD-6)
 	}
+	if err := s.checkLength(in); err != nil {
+		return err
+	}
 	to := s.sift(st, in.names.strings(), in.locators)
 	if st.legacy && !st.wildcard {
 		s.judgedAll(st)

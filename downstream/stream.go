@@ -144,6 +144,9 @@ func (st *stream) run(ctx context.Context) error {
 		set = newest
 		st.session.adopt(set, nil) // Reconfigure may not have found the stream in the list
 	}
+	if err := st.fits(); err != nil {
+		return err
+	}
 	// Not earlier, since a stream that is refused does not need it.
 	st.compressed = st.session.settings().compress(ctx)
 	st.wake() // a writer looks at the first deadline
@@ -156,6 +159,18 @@ func (st *stream) run(ctx context.Context) error {
 	}
 	st.session.close(time.Now())
 	return err
+}
+
+// fits returns why a stream ends whose client has no rule, whatever its node says. Nothing that
+// such a client sends is read.
+func (st *stream) fits() error {
+	set := st.session.settings()
+	of := set.allowances(&st.session.from)
+	if of == nil || !of.None() {
+		return nil
+	}
+	st.decided(time.Now(), set, unfit(of))
+	return errNoRule
 }
 
 // read applies requests until the stream ends, and returns its status. It never waits for the
@@ -171,6 +186,7 @@ func (st *stream) read(ctx context.Context) error {
 		if err != nil {
 			in.done()
 			in.leave()
+			st.conn.applied(in.wire)
 			return st.reason(err)
 		}
 		now := time.Now()
@@ -182,6 +198,7 @@ func (st *stream) read(ctx context.Context) error {
 		nack := in.content != nil && in.detail != nil
 		in.done() // a long one should be garbage while the next is waited for
 		in.leave()
+		st.conn.applied(in.wire)
 		if err != nil {
 			return err
 		}
@@ -205,6 +222,8 @@ func (st *stream) refused(in *request) error {
 	switch {
 	case errors.Is(in.err, errTooLarge):
 		return in.set.over("request_bytes", in.most(), fmt.Sprintf("a request has at least %d bytes", in.size))
+	case errors.Is(in.err, errDecoded):
+		return in.set.over("request_bytes", in.most(), fmt.Sprintf("decoded, a request needs more than %d times that", decodedShare))
 	case errors.Is(in.err, errNotEntered):
 		return st.reason(in.err)
 	case in.err != nil:

@@ -75,6 +75,10 @@ func (t *Table) Measured(used, limit int64) (shed int64) {
 	return shed
 }
 
+// Admits takes so many bytes of memory, which a client's stream is about to use, off what is left
+// until the next measurement. It returns false if nothing is left.
+func (t *Table) Admits(bytes int) bool { return t.budget.admits(bytes) }
+
 // Tight reports whether new names are denied for want of memory, and Full whether new streams
 // should be turned away as well.
 func (t *Table) Tight() bool { return t.budget.tight.Load() }

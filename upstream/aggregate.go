@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 	"github.com/weir-xds/weir/upstream/loads"
 )
 
@@ -299,11 +300,15 @@ func (a *aggregate) report() (answered bool, err error) {
 	return a.flushes(s, asked, ended)
 }
 
+// maxLoadAnswer bounds what an origin's answer to load reports may need in memory, in bytes: it
+// names clusters.
+const maxLoadAnswer = 16 << 20
+
 // deliver passes an answer of the origin to the clients, and returns the interval that it asks for.
 // It locks the aggregate.
 func (a *aggregate) deliver(m []byte) time.Duration {
 	r := &loadstats.LoadStatsResponse{}
-	if err := proto.Unmarshal(m, r); err != nil {
+	if err := xds.Unmarshal(m, r, maxLoadAnswer); err != nil {
 		a.origin.rateLimitedLog.warn(time.Now(), "loads", "the origin answers load reports with what cannot be read", zap.Error(err))
 		return 0
 	}

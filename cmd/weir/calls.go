@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/weir-xds/weir/cmd/weir/admin"
 	"github.com/weir-xds/weir/cmd/weir/csds"
 
 	statusv3 "github.com/envoyproxy/go-control-plane/envoy/service/status/v3"
@@ -29,7 +30,7 @@ const (
 // because the service is linked, whoever asks: some 60 bytes for each connection, and two
 // atomic additions for each message.
 func (p *process) operatorCalls(clients *csds.Server) *grpc.Server {
-	s := grpc.NewServer(grpc.MaxRecvMsgSize(callBytes))
+	s := grpc.NewServer(append(admin.CallOptions(), grpc.MaxRecvMsgSize(callBytes))...)
 	statusv3.RegisterClientStatusDiscoveryServiceServer(s, clients)
 	channelz.RegisterChannelzServiceToServer(s)
 	healthpb.RegisterHealthServer(s, health{ready: func() bool { return p.readiness().Ready }, services: s.GetServiceInfo})

@@ -19,17 +19,29 @@ import (
 const longestEvent = 1 << 20
 
 // followClient prints what happens to one client of a running weir, line by line, until ctx ends or
-// weir does. asJSON: as it comes.
+// weir does. weir ends an answer from time to time; then it is asked again, by the token that is in
+// the file then. asJSON: as it comes.
 func (o *operator) followClient(ctx context.Context, node string, asJSON bool, to io.Writer) error {
+	for began := false; ; began = true {
+		again, err := o.followOnce(ctx, node, asJSON, began, to)
+		if err != nil || !again {
+			return err
+		}
+	}
+}
+
+// followOnce prints one answer, from the second event on if it continues another one. Again: weir
+// has ended it, and may be asked again.
+func (o *operator) followOnce(ctx context.Context, node string, asJSON, continues bool, to io.Writer) (again bool, _ error) {
 	path := "/explain/follow?" + url.Values{"node": {node}}.Encode()
 	resp, err := o.send(ctx, http.MethodGet, path)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer func() { _ = resp.Body.Close() }() // it was only read
 	if resp.StatusCode != http.StatusOK {
 		said, _ := io.ReadAll(io.LimitReader(resp.Body, longestEvent))
-		return o.refused(http.MethodGet, path, resp.StatusCode, said)
+		return false, o.refused(http.MethodGet, path, resp.StatusCode, said)
 	}
 	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(nil, longestEvent)
@@ -38,20 +50,37 @@ func (o *operator) followClient(ctx context.Context, node string, asJSON bool, t
 		if !is {
 			continue // a sign of life, or the end of an event
 		}
-		if !asJSON {
+		switch kind := eventKind(data); {
+		case kind == "reconnect":
+			again = true
+			continue
+		case kind == "following" && continues:
+			continue
+		case !asJSON:
 			data = eventLine(data)
 		}
 		if _, err := fmt.Fprintln(to, visible.Text(data)); err != nil {
-			return err
+			return false, err
 		}
 	}
-	if ctx.Err() != nil {
-		return nil // it was interrupted
+	switch {
+	case ctx.Err() != nil:
+		return false, nil // it was interrupted
+	case again:
+		return true, nil
+	case lines.Err() != nil:
+		return false, fmt.Errorf("%s: GET %s: %w", o.address, path, lines.Err())
 	}
-	if err := lines.Err(); err != nil {
-		return fmt.Errorf("%s: GET %s: %w", o.address, path, err)
+	return false, fmt.Errorf("%s: weir has ended", o.address)
+}
+
+// eventKind is what kind of event it is; "" if it cannot be read.
+func eventKind(data string) string {
+	var e struct {
+		Event string `json:"event"`
 	}
-	return fmt.Errorf("%s: weir has ended", o.address)
+	_ = json.Unmarshal([]byte(data), &e) // eventLine prints what cannot be read
+	return e.Event
 }
 
 // eventLine is an event for people: the time, what happened, and what there is to say of it.

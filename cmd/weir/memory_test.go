@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/weir-xds/weir/cmd/weir/config"
 	"github.com/weir-xds/weir/cmd/weir/levels"
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/relaytest"
@@ -301,7 +302,7 @@ func (p *onePort) Addr() net.Addr { return &net.TCPAddr{} }
 // TestPortTellsOfFileShortage: a port for clients takes note of want of files, and of its end.
 func TestPortTellsOfFileShortage(t *testing.T) {
 	p, port := &process{base: zap.NewNop(), levels: levels.New("info", nil)}, &onePort{err: fmt.Errorf("accept: %w", syscall.EMFILE)}
-	r := newRationed(port, p)
+	r := newRationed(port, p, &config.Config{})
 	if _, err := r.Accept(); err == nil || p.noFiles.why(time.Now()) == "" {
 		t.Errorf("without files: %v, %q", err, p.noFiles.why(time.Now()))
 	}

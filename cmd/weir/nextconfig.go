@@ -87,7 +87,7 @@ func (pl *nextConfig) openPorts(ctx context.Context) error {
 			errs = append(errs, cfg.Problemf(path+".address", "cannot listen on %s: %v", l.Address, err))
 			continue
 		}
-		pl.newPorts = append(pl.newPorts, &port{newRationed(open, pl.process), secured})
+		pl.newPorts = append(pl.newPorts, &port{newRationed(open, pl.process, cfg), secured})
 		pl.next.ports = append(pl.next.ports, pl.newPorts[len(pl.newPorts)-1])
 	}
 	return errors.Join(errs...)

@@ -17,6 +17,7 @@ import (
 	"github.com/weir-xds/weir/cmd/weir/client"
 	"github.com/weir-xds/weir/cmd/weir/visible"
 	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/relay/xds"
 	"github.com/weir-xds/weir/upstream/descriptors"
 )
 
@@ -90,11 +91,19 @@ func (p *printed) constrain(c *discoveryv3.DynamicParameterConstraints) {
 	}
 }
 
+// readableMemory is how much memory, in bytes, a body may need to be written as JSON.
+const readableMemory = 64 << 20
+
 // readable returns a body as JSON. A body with an unknown type, at any depth, or that does not
-// decode is printed as bytes: half of it would mislead.
+// decode is printed as bytes: half of it would mislead. So is one that costs far more than its
+// size.
 func readable(body *anypb.Any, known *descriptors.Types) json.RawMessage {
-	if text, err := (protojson.MarshalOptions{UseProtoNames: true, Resolver: known}).Marshal(body); err == nil {
-		return text
+	_, err := xds.Known.Any([]byte(body.GetTypeUrl()), body.GetValue(), xds.Bound{Memory: readableMemory, Follow: true})
+	if err == nil {
+		var text []byte
+		if text, err = (protojson.MarshalOptions{UseProtoNames: true, Resolver: known}).Marshal(body); err == nil {
+			return text
+		}
 	}
 	raw := map[string]string{
 		"@type": body.GetTypeUrl(),

@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/weir-xds/weir/cmd/weir/config"
 	"github.com/weir-xds/weir/cmd/weir/levels"
 	"github.com/weir-xds/weir/metrics"
 )
@@ -17,9 +18,9 @@ import (
 const rationSay = time.Minute
 
 // rationed is a listener for clients that leaves some file descriptors for everything else:
-// origins, the snapshot, the ports for operators and probes. A client beyond that is closed at
-// once, and may choose another replica. If the kernel queued it, it would wait, connected, for an
-// answer that does not come; behind a load balancer for ever.
+// origins, the snapshot, and the ports with places of their own (ownPlaces). A client beyond that
+// is closed at once, and may choose another replica. If the kernel queued it, it would wait,
+// connected, for an answer that does not come; behind a load balancer for ever.
 type rationed struct {
 	net.Listener
 	log     *zap.Logger
@@ -31,18 +32,26 @@ type rationed struct {
 	said time.Time
 }
 
-func newRationed(l net.Listener, p *process) *rationed {
+func newRationed(l net.Listener, p *process, cfg *config.Config) *rationed {
 	r := &rationed{Listener: l, log: p.logger(levels.Downstream), metrics: p.metrics, short: &p.noFiles}
-	var limit syscall.Rlimit
-	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) == nil && limit.Cur < 1<<30 {
-		r.files = clientFiles(int(limit.Cur))
+	if limit := fileLimit(); limit > 0 {
+		r.files = clientFiles(limit, ownFiles(cfg, limit))
 	}
 	return r
 }
 
-// clientFiles returns how many of the descriptors clients may have: all but an eighth, and that is
-// at most 64.
-func clientFiles(limit int) int { return limit - min(limit/8, 64) }
+// fileLimit returns how many files the process may have; 0: no limit is known.
+func fileLimit() int {
+	var limit syscall.Rlimit
+	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil || limit.Cur >= 1<<30 {
+		return 0
+	}
+	return int(limit.Cur)
+}
+
+// clientFiles returns how many of the descriptors clients may have. The places of the other ports
+// are not for them, nor an eighth, at most 64, for origins, reloads and the snapshot.
+func clientFiles(limit, own int) int { return limit - own - min(limit/8, 64) }
 
 // Accept implements net.Listener. It fails if there are no descriptors at all; servers then wait
 // for up to a second and retry.

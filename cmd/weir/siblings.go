@@ -61,7 +61,7 @@ func (p *process) openSiblings(ctx context.Context) error {
 	if err != nil {
 		return cfg.Problemf("cache.seed.listen", "cannot listen on %s: %v", c.Listen, err)
 	}
-	s.port = newWeb("seed", newRationed(l, p), s.secured.server(), p.logger(levels.Seed))
+	s.port = newWeb("seed", l, seedPlaces, s.secured.server(), p.logger(levels.Seed))
 	s.port.server.Protocols.SetHTTP2(false)
 	s.port.server.Protocols.SetUnencryptedHTTP2(false)
 	s.port.server.Handler = seed.NewServer(seed.ServerConfig{

@@ -39,10 +39,23 @@ type web struct {
 	server   *http.Server
 }
 
-// newWeb makes a port without its handler.
-func newWeb(name string, l net.Listener, t *tls.Config, log *zap.Logger) *web {
+// The times of ports that are not for clients. Programs that ask rarely, as Prometheus does,
+// connect again: a connection that says nothing takes a place (ownPlaces).
+const (
+	headerWait = 5 * time.Second
+	idleWait   = 20 * time.Second
+	// probesWrite is how long an answer of the probes port may take to be read.
+	probesWrite = 30 * time.Second
+	// webStreams bounds the requests at a time on one connection of HTTP/2.
+	webStreams = 64
+)
+
+// newWeb makes a port with so many places, without its handler.
+func newWeb(name string, raw net.Listener, places int, t *tls.Config, log *zap.Logger) *web {
+	own := newOwnPlaces(raw, placesOf(places, fileLimit()), log)
+	l := net.Listener(own)
 	if t != nil {
-		l = tls.NewListener(l, t)
+		l = tls.NewListener(own, t)
 	}
 	// Failed handshakes and the like are the peer's fault.
 	errorLog, err := zap.NewStdLogAt(log, zap.DebugLevel)
@@ -55,12 +68,14 @@ func newWeb(name string, l net.Listener, t *tls.Config, log *zap.Logger) *web {
 	protocols.SetUnencryptedHTTP2(true)
 	return &web{name, l, &http.Server{
 		Protocols:         protocols,
-		ReadHeaderTimeout: 10 * time.Second,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: webStreams, WriteByteTimeout: 30 * time.Second},
+		ReadHeaderTimeout: headerWait,
 		ReadTimeout:       30 * time.Second,
 		WriteTimeout:      2 * time.Minute, // profiles extend it by their own time
-		IdleTimeout:       2 * time.Minute,
+		IdleTimeout:       idleWait,
 		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          errorLog,
+		ConnState:         own.state,
 	}}
 }
 
@@ -112,7 +127,7 @@ func (p *process) openAdmin(ctx context.Context) error {
 	if err != nil {
 		return cfg.Problemf("admin.address", "cannot listen on %s: %v", c.Address, err)
 	}
-	p.admin = newWeb("admin", l, secured.server(), p.logger(levels.Admin))
+	p.admin = newWeb("admin", l, adminPlaces, secured.server(), p.logger(levels.Admin))
 	version, _ := buildVersion()
 	clients := csds.New(csds.Config{Table: p.table, Clients: func() *downstream.Server { return p.server }, Blank: sensitive.Blank})
 	calls := p.operatorCalls(clients)
@@ -147,6 +162,7 @@ func (p *process) openAdmin(ctx context.Context) error {
 		Canary:    p.operateCanary,
 		Drain:     p.drain,
 		TokenFile: c.TokenFile,
+		Trusts:    secured.stillTrusts(),
 		Reachable: !local(l.Addr()),
 		Hosts:     append(slices.Clone(c.Hosts), c.Address),
 		Open:      c.Open,
@@ -160,7 +176,7 @@ func (p *process) openAdmin(ctx context.Context) error {
 		return cfg.Problemf("admin.token_file", "%v", err)
 	}
 	p.pages = pages
-	p.admin.server.Handler, p.admin.server.ConnContext = p.whenRestored(trusted(secured, pages.Handler())), admin.ConnContext
+	p.admin.server.Handler, p.admin.server.ConnContext = p.whenRestored(pages.Handler()), admin.ConnContext
 	address := cfg.Probes.Address
 	if address == "" {
 		return nil
@@ -168,7 +184,11 @@ func (p *process) openAdmin(ctx context.Context) error {
 	if l, err = listen(ctx, address, probesSocketMode); err != nil {
 		return cfg.Problemf("probes.address", "cannot listen on %s: %v", address, err)
 	}
-	p.probes = newWeb("probes", l, nil, p.logger(levels.Admin))
+	p.probes = newWeb("probes", l, probesPlaces, nil, p.logger(levels.Admin))
+	// Kubelet and Prometheus speak HTTP/1.1 in plain text, and their requests have no bodies.
+	p.probes.server.Protocols.SetHTTP2(false)
+	p.probes.server.Protocols.SetUnencryptedHTTP2(false)
+	p.probes.server.ReadTimeout, p.probes.server.WriteTimeout = headerWait, probesWrite
 	p.probes.server.Handler = p.whenRestored(pages.Probes())
 	return nil
 }
@@ -195,20 +215,19 @@ func (p *process) whenRestored(pages http.Handler) http.Handler {
 	})
 }
 
-// trusted refuses requests on connections whose client certificate is not trusted any more.
-func trusted(s *secured, next http.Handler) http.Handler {
+// stillTrusts returns why the client certificate of an open connection is not trusted any more, as
+// admin.Config has it: it has ended, or the files that say whom to trust have changed.
+func (s *secured) stillTrusts() func(*tls.ConnectionState) error {
 	judge := s.judge(x509.ExtKeyUsageClientAuth)
 	if judge == nil {
-		return next
+		return nil
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := judge(r.TLS); err != nil {
-			w.Header().Set("Connection", "close")
-			http.Error(w, "the certificate of this connection is not trusted any more", http.StatusForbidden)
-			return
+	return func(state *tls.ConnectionState) error {
+		if all := state.PeerCertificates; len(all) > 0 && time.Now().After(all[0].NotAfter) {
+			return errors.New("the certificate has ended")
 		}
-		next.ServeHTTP(w, r)
-	})
+		return judge(state)
+	}
 }
 
 // local reports whether only this machine can reach an address.

@@ -72,9 +72,12 @@ func references(typeURL string, v *xds.Variant) []string {
 	return nil
 }
 
+// maxUnpacked bounds what a resource may need in memory, in bytes, to be looked into.
+const maxUnpacked = 128 << 20
+
 func unpack(v *xds.Variant, m proto.Message) bool {
 	a := &anypb.Any{}
-	return proto.Unmarshal(v.Any(), a) == nil && proto.Unmarshal(a.GetValue(), m) == nil
+	return proto.Unmarshal(v.Any(), a) == nil && xds.Unmarshal(a.GetValue(), m, maxUnpacked) == nil
 }
 
 // routesOf returns the names of a listener's route configurations.

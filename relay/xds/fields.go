@@ -103,11 +103,12 @@ func (f *Fields) IsVarint(number protowire.Number) bool {
 	return f.Number == number && f.Type == protowire.VarintType
 }
 
-// Merged merges another occurrence of a message field into m. It returns a copy, or more itself if
-// m is nil.
+// Merged merges another occurrence of a message field into m, the result for those before it. It
+// returns a copy, or more itself if m is nil. The copy has room for further occurrences, of which a
+// peer may send millions.
 func Merged(m, more []byte) []byte {
 	if m == nil {
-		return more
+		return slices.Clip(more) // there is no room behind it, so what is appended goes to a copy
 	}
-	return append(slices.Clip(m), more...)
+	return append(m, more...)
 }

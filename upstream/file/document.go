@@ -8,12 +8,12 @@ import (
 	"strings"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/weir-xds/weir/relay/xds"
 	"go.yaml.in/yaml/v4"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	"github.com/weir-xds/weir/relay/xds"
 	"github.com/weir-xds/weir/upstream/yamltree"
 )
 
@@ -161,6 +161,10 @@ func (p *parser) message(n *yaml.Node, path string, m proto.Message) bool {
 		return false
 	}
 	p.spent += len(w.b)
+	if _, err := (xds.JSONBound{Depth: xds.MaxJSONDepth, Memory: p.lim.memory()}).Check(w.b); err != nil {
+		p.fail(at(n), path, "%s", err)
+		return false
+	}
 	err := (protojson.UnmarshalOptions{Resolver: p.lim.types}).Unmarshal(w.b, m)
 	if err == nil {
 		return true

@@ -26,6 +26,12 @@ type limits struct {
 	types  *descriptors.Types // nil: those linked in
 }
 
+// decodedLeast is how much memory, in bytes, a resource of the shortest file may take decoded.
+const decodedLeast = 16 << 20
+
+// memory is how much memory, in bytes, a resource may take when it is decoded.
+func (l *limits) memory() int { return decodedLeast + l.file }
+
 // parser reads one file.
 type parser struct {
 	file     string

@@ -40,7 +40,7 @@ func (s *Sums) addCluster(from *Reporter, b []byte) (lost uint64) {
 	}
 	c := s.clusters[clusterKey{string(name), string(service)}]
 	if c == nil {
-		if !s.room() {
+		if !s.room(len(name) + len(service)) {
 			return dropped + issued(b)
 		}
 		c = &cluster{localities: map[localityKey]*locality{}}
@@ -91,7 +91,7 @@ func (s *Sums) addDrops(c *cluster, b []byte) {
 	}
 	sum := c.drops[string(category)]
 	if sum == nil {
-		if !s.room() {
+		if !s.room(len(category)) {
 			return
 		}
 		if c.drops == nil {
@@ -187,7 +187,7 @@ func (l *locality) number(field protowire.Number, n uint64) {
 // locality returns the locality to add to; nil: there is no room for it.
 func (s *Sums) locality(c *cluster, at *place) *locality {
 	l := c.localities[localityKey{string(at.region), string(at.zone), string(at.subZone), at.priority}]
-	if l == nil && s.room() {
+	if l == nil && s.room(len(at.region)+len(at.zone)+len(at.subZone)) {
 		l = &locality{named: at.named}
 		c.localities[localityKey{string(at.region), string(at.zone), string(at.subZone), at.priority}] = l
 	}
@@ -240,7 +240,7 @@ func (s *Sums) addMetric(to *map[string]*metric, b []byte) {
 	name := m.read(b, 2)
 	sum := (*to)[string(name)]
 	if sum == nil {
-		if !s.room() {
+		if !s.room(len(name)) {
 			return
 		}
 		if *to == nil {

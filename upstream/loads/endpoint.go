@@ -42,7 +42,7 @@ func (s *Sums) addEndpoint(from *Reporter, l *locality, b []byte) {
 		return
 	}
 	if sum.metadata != nil && (e.metadata == nil || !bytes.Equal(e.metadata, sum.metadata)) {
-		e.metadata = append([]byte{}, sum.metadata...)
+		s.setMetadata(e, sum.metadata)
 	}
 	e.successes += sum.successes
 	e.errors += sum.errors
@@ -58,6 +58,17 @@ func (s *Sums) addEndpoint(from *Reporter, l *locality, b []byte) {
 	}
 }
 
+// setMetadata copies what the last report says of an endpoint. If there is no room for it, the
+// endpoint has none.
+func (s *Sums) setMetadata(e *endpoint, metadata []byte) {
+	s.size -= units(len(e.metadata)) - 1
+	e.metadata = nil
+	if extra := units(len(metadata)) - 1; s.size+extra <= Most {
+		s.size += extra
+		e.metadata = append([]byte{}, metadata...)
+	}
+}
+
 // endpoint returns the endpoint to add to; nil: there is no room for it. Its key is the canonical
 // encoding of its address, so that equal addresses are one endpoint. Clients nearly always send
 // that encoding, so the bytes of the report are tried first.
@@ -67,7 +78,7 @@ func (s *Sums) endpoint(l *locality, address []byte) *endpoint {
 	}
 	key := canonical(address)
 	e := l.endpoints[key]
-	if e == nil && s.room() {
+	if e == nil && s.room(2*len(key)) {
 		e = &endpoint{}
 		if address != nil {
 			e.address = []byte(key)

@@ -9,8 +9,12 @@ import (
 )
 
 // Most bounds the clusters, localities, endpoints, metrics and kinds of drops kept at a time, since
-// clients name them. What is beyond is lost; Add returns how many requests.
+// clients name them. What is beyond is lost; Add returns how many requests. A name counts once more
+// for each nameUnit bytes that it has.
 const Most = 100_000
+
+// nameUnit is longer than nearly all names, in bytes.
+const nameUnit = 512
 
 // Sums has what clients have reported since the last Take.
 type Sums struct {
@@ -106,15 +110,21 @@ func (s *Sums) restart() {
 		c.dropped, c.drops = 0, nil
 		for key, l := range c.localities {
 			l.restart()
-			if s.size += len(l.endpoints); l.progress == 0 && l.active == 0 && len(l.endpoints) == 0 {
+			if l.progress == 0 && l.active == 0 && len(l.endpoints) == 0 {
 				delete(c.localities, key)
+				continue
+			}
+			s.size += units(key.bytes())
+			for _, e := range l.endpoints {
+				s.size += units(e.bytes())
 			}
 		}
-		if s.size += len(c.localities); len(c.localities) == 0 {
+		if len(c.localities) == 0 {
 			delete(s.clusters, key)
+			continue
 		}
+		s.size += units(key.bytes())
 	}
-	s.size += len(s.clusters)
 }
 
 // restart changes l in place: clients' gauges point to it.
@@ -130,11 +140,19 @@ func (l *locality) restart() {
 	}
 }
 
-// room counts one more towards Most. It returns false if that is reached.
-func (s *Sums) room() bool {
-	if s.size >= Most {
+// room counts something with a name of so many bytes towards Most. It returns false if that is
+// reached.
+func (s *Sums) room(name int) bool {
+	if s.size+units(name) > Most {
 		return false
 	}
-	s.size++
+	s.size += units(name)
 	return true
 }
+
+// units returns what a name counts.
+func units(name int) int { return 1 + name/nameUnit }
+
+func (k clusterKey) bytes() int  { return len(k.name) + len(k.service) }
+func (k localityKey) bytes() int { return len(k.region) + len(k.zone) + len(k.subZone) }
+func (e *endpoint) bytes() int   { return 2*len(e.address) + len(e.metadata) } // its key is the address

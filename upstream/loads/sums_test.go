@@ -2,6 +2,8 @@ package loads
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
 )
 
 func parse(t testing.TB, text string) *endpointv3.ClusterStats {
@@ -187,5 +190,31 @@ func TestSumsHaveAnEnd(t *testing.T) {
 	}
 	if lost := s.GiveBack(taken); lost != 2 {
 		t.Errorf("of what is given back %d requests are said to be lost, want 2", lost)
+	}
+}
+
+// Clients choose names, and how long they are: a hundred clusters with names of 8 MiB were kept.
+func TestLongNamesAreBounded(t *testing.T) {
+	s := New(time.Now())
+	for i := range 200 {
+		name := strings.Repeat("n", 1<<20) + strconv.Itoa(i)
+		s.Add(nil, report(t,
+			&endpointv3.ClusterStats{ClusterName: name},
+			&endpointv3.ClusterStats{ClusterName: "a", DroppedRequests: []*endpointv3.ClusterStats_DroppedRequests{{Category: name}}},
+			&endpointv3.ClusterStats{ClusterName: "a", UpstreamLocalityStats: []*endpointv3.UpstreamLocalityStats{
+				{Locality: &corev3.Locality{Region: name}},
+				{LoadMetricStats: []*endpointv3.EndpointLoadMetricStats{{MetricName: name}}},
+				{UpstreamEndpointStats: []*endpointv3.UpstreamEndpointStats{{TotalIssuedRequests: 1, Metadata: &structpb.Struct{
+					Fields: map[string]*structpb.Value{name: structpb.NewNumberValue(1)},
+				}}}},
+			}},
+		))
+	}
+	report := s.Take(time.Now())
+	if size := proto.Size(&loadstats.LoadStatsRequest{ClusterStats: report}); size > Most*nameUnit {
+		t.Errorf("%d bytes were kept", size)
+	}
+	if s.size < 0 || s.size > Most {
+		t.Errorf("%d are counted", s.size)
 	}
 }

@@ -69,7 +69,11 @@ var (
 	wrongToken = &refusal{http.StatusUnauthorized, "token", "that is not the token of admin.token_file"}
 	tooMany    = &refusal{http.StatusTooManyRequests, "slowed", "too many wrong tokens came from there: wait some seconds"}
 	unreadable = &refusal{http.StatusServiceUnavailable, "credentials", "the token cannot be read"}
+	untrusted  = &refusal{http.StatusForbidden, "credentials", "the certificate of this connection is not trusted any more"}
 )
+
+// Error has a refusal be the cause of the end of a context.
+func (r *refusal) Error() string { return r.text }
 
 // admitted serves permitted requests, and answers all others with the reason.
 func (a *Admin) admitted(next http.Handler) http.Handler {
@@ -79,12 +83,22 @@ func (a *Admin) admitted(next http.Handler) http.Handler {
 			a.refuse(w, r, refused)
 			return
 		}
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, by)))
+		l, done := a.admit(r, by)
+		defer done()
+		// A gRPC server that loses its context sends no status, so calls end by interceptors.
+		ctx := l.ctx
+		if isGRPC(r) {
+			ctx = r.Context()
+		}
+		next.ServeHTTP(w, r.WithContext(context.WithValue(ctx, leaseKey{}, l)))
 	})
 }
 
 func (a *Admin) refuse(w http.ResponseWriter, r *http.Request, why *refusal) {
 	a.cfg.Counts.AdminRefusal(why.reason)
+	if why == untrusted {
+		w.Header().Set("Connection", "close")
+	}
 	if isGRPC(r) {
 		refuseGRPC(w, why)
 		return
@@ -108,7 +122,24 @@ func wantsPage(r *http.Request) bool {
 }
 
 // judge returns the caller of a request, or why it is not served.
-func (a *Admin) judge(r *http.Request) (caller, *refusal) {
+func (a *Admin) judge(r *http.Request) (caller, *refusal) { return a.judgeBy(r, a.try) }
+
+// judgeAgain is judge for a request that was admitted. A token that was right is no guess, so it
+// uses up no tries, and guesses of others do not count.
+func (a *Admin) judgeAgain(r *http.Request) (caller, *refusal) {
+	return a.judgeBy(r, func(_ *http.Request, given, want string) *refusal {
+		if !equal(given, want) {
+			return wrongToken
+		}
+		return nil
+	})
+}
+
+// judgeBy judges a request, and its token by try.
+func (a *Admin) judgeBy(r *http.Request, try func(r *http.Request, given, want string) *refusal) (caller, *refusal) {
+	if a.cfg.Trusts != nil && r.TLS != nil && a.cfg.Trusts(r.TLS) != nil {
+		return "", untrusted
+	}
 	reading := r.Method == http.MethodGet || r.Method == http.MethodHead
 	// A liveness check gets no information, and may use any name for the host.
 	if reading && (r.URL.Path == "/healthz" && !a.cfg.Reachable || slices.Contains(a.cfg.Open, r.URL.Path)) {
@@ -126,7 +157,7 @@ func (a *Admin) judge(r *http.Request) (caller, *refusal) {
 	case reading && r.URL.Path == "/readyz" && !a.cfg.Reachable, r.URL.Path == signInPath, reading && r.URL.Path == signInStyle:
 		return by, nil
 	}
-	with, refused := a.credentials(r)
+	with, refused := a.credentials(r, try)
 	switch {
 	case refused != nil:
 		return "", refused
@@ -139,19 +170,19 @@ func (a *Admin) judge(r *http.Request) (caller, *refusal) {
 }
 
 // credentials checks the token, or the session that was begun with one.
-func (a *Admin) credentials(r *http.Request) (caller, *refusal) {
+func (a *Admin) credentials(r *http.Request, try func(r *http.Request, given, want string) *refusal) (caller, *refusal) {
 	want, err := a.token()
 	if err != nil {
 		return "", unreadable
 	}
 	if given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
-		return byToken, a.try(r, given, want)
+		return byToken, try(r, given, want)
 	}
 	if a.sessions.holds(r, want, time.Now()) {
 		return bySession, nil
 	}
 	if r.Header.Get("Authorization") != "" {
-		return "", a.try(r, "", want)
+		return "", try(r, "", want)
 	}
 	return "", noToken
 }
@@ -164,9 +195,7 @@ func (a *Admin) try(r *http.Request, given, want string) *refusal {
 	if !ok {
 		return tooMany
 	}
-	// Sums have equal length, so the comparison does not reveal the token's.
-	sum, wantSum := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(want))
-	if subtle.ConstantTimeCompare(sum[:], wantSum[:]) == 1 {
+	if equal(given, want) {
 		a.tries.giveBack(place)
 		return nil
 	}
@@ -174,6 +203,12 @@ func (a *Admin) try(r *http.Request, given, want string) *refusal {
 		a.cfg.Log.Warn("wrong tokens came to the admin port", zap.Int("since_the_last_line", n), zap.String("last_from", from))
 	}
 	return wrongToken
+}
+
+// equal compares tokens. Sums have equal length, so the comparison does not reveal the token's.
+func equal(given, want string) bool {
+	sum, wantSum := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(want))
+	return subtle.ConstantTimeCompare(sum[:], wantSum[:]) == 1
 }
 
 // token returns the token in force.

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"net/http"
 	"net/http/pprof"
@@ -70,6 +71,9 @@ type Config struct {
 	// TokenFile has the bearer token that requests need; it is read for each. Empty: none is
 	// needed.
 	TokenFile string
+	// Trusts returns why the client certificate of a connection is not trusted any more, and nil if
+	// it is, or there is none; nil: nothing says whom to trust.
+	Trusts func(*tls.ConnectionState) error
 	// Reachable: other machines can reach the address. Then everything except Open needs the token,
 	// or, if there is none, a verified client certificate. Otherwise /healthz and /readyz need
 	// nothing.
@@ -106,6 +110,7 @@ type Admin struct {
 	eventRooms chan struct{} // one for each open stream of events
 	ended      chan struct{} // closed when Run has ended
 
+	leases                  leases
 	tries                   tries
 	wrongTokens, unreadable seldom
 }

@@ -15,13 +15,12 @@ const (
 	eventsBeat = 5 * time.Second
 	// eventsWrite is how long a reader may take for one event.
 	eventsWrite = 5 * time.Second
-	// eventsFor is how long a stream lasts. The browser then asks again, with what admits it.
-	eventsFor = 10 * time.Minute
 )
 
 // events tells a page how everything stands: an event each time that it has changed, computed once
 // for all pages. An idle stream has a beat from time to time. A stream ends when its reader is
-// slow, is not admitted any more, or the process ends.
+// slow, is not admitted any more, has had its time (lease), or the process ends. A browser then
+// asks again.
 func (a *Admin) events(w http.ResponseWriter, r *http.Request) {
 	if err := known(r.URL.RawQuery, nil); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -39,7 +38,7 @@ func (a *Admin) events(w http.ResponseWriter, r *http.Request) {
 	_ = out.SetReadDeadline(time.Time{}) // the server's would end the stream; a recorder has none
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	w.Header().Set("X-Accel-Buffering", "no")
-	began, told := time.Now(), time.Time{}
+	told := time.Time{}
 	var last []byte
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -61,7 +60,7 @@ func (a *Admin) events(w http.ResponseWriter, r *http.Request) {
 			text = fmt.Appendf(nil, "event: beat\ndata: %q\n\n", now.UTC().Format(time.RFC3339Nano))
 		}
 		if text != nil {
-			if _, refused := a.judge(r); refused != nil || now.Sub(began) > eventsFor {
+			if leaseOf(r.Context()).over() != nil {
 				return
 			}
 			_ = out.SetWriteDeadline(now.Add(eventsWrite))

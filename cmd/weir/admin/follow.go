@@ -20,7 +20,7 @@ const (
 // event is something that happened to a client, or to who follows it.
 type event struct {
 	At           time.Time `json:"at"`
-	Event        string    `json:"event"` // as downstream.EventKind; or "following" and "missed"
+	Event        string    `json:"event"` // as downstream.EventKind; or "following", "missed" and "reconnect"
 	Stream       uint64    `json:"stream,omitempty"`
 	Streams      *int      `json:"streams,omitempty"` // of "following": those that are open
 	Missed       int64     `json:"missed,omitempty"`  // of "missed"
@@ -63,7 +63,8 @@ func eventOf(e *downstream.Event) event {
 	return x
 }
 
-// follow tells what happens to one client, as server-sent events, until the request ends.
+// follow sends what happens to one client, as server-sent events, until the request or its lease
+// ends. The last event of a lease has the client ask again.
 func (a *Admin) follow(w http.ResponseWriter, r *http.Request) {
 	node := r.URL.Query().Get("node")
 	err := known(r.URL.RawQuery, []string{"node"})
@@ -92,14 +93,24 @@ func (a *Admin) follow(w http.ResponseWriter, r *http.Request) {
 	beat := time.NewTicker(followBeat)
 	defer beat.Stop()
 	next := event{At: time.Now(), Event: "following", Streams: &open}
+	admitted := leaseOf(r.Context())
 	for {
+		if why := admitted.over(); why != nil {
+			_ = send(w, to, event{At: time.Now(), Event: "reconnect", Text: why.text}) // the client may have left
+			return
+		}
 		if err := send(w, to, next); err != nil {
 			return // the client has left
 		}
 		next = event{}
 		select {
-		case <-r.Context().Done():
+		case <-a.ended:
 			return
+		case <-r.Context().Done():
+			if admitted.why() == nil {
+				return // the client has left
+			}
+			continue
 		case e := <-f.Events():
 			next = eventOf(e)
 		case <-beat.C:

@@ -52,17 +52,21 @@ type series struct {
 	heap      [1]runtimemetrics.Sample
 }
 
-// Run takes samples for charts until ctx ends. Then the streams of events end, too. It is called
-// once, or never.
+// Run takes samples for charts, and ends answers whose callers are not admitted any more, until ctx
+// ends. Then all answers end that go on. It is called once, or never.
 func (a *Admin) Run(ctx context.Context) error {
 	defer close(a.ended)
 	a.series.heap[0].Name = "/memory/classes/heap/objects:bytes"
-	timer := time.NewTimer(0)
+	timer, judge := time.NewTimer(0), time.NewTicker(leaseEvery)
 	defer timer.Stop()
+	defer judge.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-judge.C:
+			a.recheck()
+			continue
 		case <-timer.C:
 		}
 		now := time.Now()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"time"
 
 	"github.com/weir-xds/weir/relay/xds"
 
@@ -64,7 +63,7 @@ func (s *Server) StreamClientStatus(stream statusv3.ClientStatusDiscoveryService
 		if err != nil {
 			return err
 		}
-		if err := within(stream.Context(), sendWait, func() error { return stream.Send(resp) }); err != nil {
+		if err := stream.Send(resp); err != nil {
 			return err
 		}
 	}
@@ -91,27 +90,4 @@ func (s *Server) answer(ctx context.Context, req *statusv3.ClientStatusRequest) 
 		return nil, a.refusal(err)
 	}
 	return a.response, nil
-}
-
-// sendWait bounds how long a client may take to read one answer of a stream.
-const sendWait = 2 * time.Minute
-
-// deadlineKey is the context key of a func(time.Time): see WithDeadline.
-type deadlineKey struct{}
-
-// WithDeadline returns a context in whose streams set limits the time of writes; it is called with
-// zero for no limit.
-func WithDeadline(ctx context.Context, set func(time.Time)) context.Context {
-	return context.WithValue(ctx, deadlineKey{}, set)
-}
-
-// within calls f, which writes, with a deadline.
-func within(ctx context.Context, d time.Duration, f func() error) error {
-	set, ok := ctx.Value(deadlineKey{}).(func(time.Time))
-	if !ok {
-		return f()
-	}
-	set(time.Now().Add(d))
-	defer set(time.Time{})
-	return f()
 }
