@@ -91,6 +91,9 @@ func (m *memory) watch(ctx context.Context) error {
 func (p *process) room(bytes int64) bool { return p.memory.room(bytes) }
 
 func (m *memory) room(bytes int64) bool {
+	if m == nil { // of a process of which no memory is measured
+		return true
+	}
 	most := m.soft.Load() / 10 * 9
 	if _, _, all := m.read(); most == 0 || all+bytes <= most {
 		return true
