@@ -46,10 +46,7 @@ func (r *redraw) run(cmd *cobra.Command, output string, show func(context.Contex
 	case r.interval < shortestRedraw:
 		return usageError{fmt.Errorf("--interval %s is shorter than %s", r.interval, shortestRedraw)}
 	}
-	to := out // without what shows the codes of a terminal
-	if w, is := out.(*visible.Writer); is {
-		to = w.Unwrap()
-	}
+	to := visible.Plain(out) // it is sent codes of a terminal
 	screen := isTerminal(to)
 	next := time.NewTimer(r.interval)
 	defer next.Stop()

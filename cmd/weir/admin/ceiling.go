@@ -5,13 +5,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+
+	"github.com/weir-xds/weir/cmd/weir/visible"
 )
 
 // Answers grow with what clients and origins have chosen. Here is what bounds them.
 
 const (
-	// mostAnswer is the ceiling of an answer in JSON, in bytes: a thousand entries of what is usual,
-	// several times over, and little beside the memory of a process that holds that much.
+	// mostAnswer is the ceiling of an answer in JSON, in bytes: a thousand entries of what is
+	// usual, several times over, and little beside the memory of a process that holds that much.
 	mostAnswer = 16 << 20
 	// mostOfOrigin is how many entries of one kind an origin is shown with.
 	mostOfOrigin = 100
@@ -81,7 +83,7 @@ func writeJSON(w http.ResponseWriter, code int, v any) {
 	out.WriteByte('\n')
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(code)
-	_, _ = w.Write(out.Bytes()) // an error means that the client has left
+	_, _ = w.Write(visible.JSON(out.Bytes())) // an error means that the client has left
 }
 
 // mostAround is what an answer may have around its lists, in bytes.
