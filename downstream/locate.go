@@ -249,10 +249,10 @@ func (s *session) about(p constraints.Params) string {
 	return written
 }
 
-// locatorKey is the key of a locator among names. It differs from that of any name, and of any
-// other locator.
+// locatorKey is the key of a locator among names. It differs from that of any name, which is UTF-8,
+// and of any other locator (TestLocatorKeys).
 func locatorKey(name string, p constraints.Params) string {
-	return "locator " + strconv.Itoa(len(name)) + name + p.Key()
+	return "\xff" + strconv.Itoa(len(name)) + ":" + name + p.Key()
 }
 
 var (

@@ -9,7 +9,6 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/weir-xds/weir/relay/node"
 	"github.com/weir-xds/weir/relay/xds"
-	"google.golang.org/protobuf/proto"
 )
 
 // Restoring a snapshot (RELAY-96). Restored content counts as content that was live when its stream
@@ -86,6 +85,10 @@ func (t *Table) Restore(now time.Time, x TypeImage) error {
 	return nil
 }
 
+// maxRestoredNode bounds what the node of a group is decoded to, in bytes. It has the fields of a
+// group's key and no others.
+const maxRestoredNode = 16 << 20
+
 // restoredNode is the node to present upstream for a group that presented the encoded node when it
 // was recorded. The group's key is made from the same fields, and from the identity of its clients.
 // It is an error if they make another key now, since then clients are grouped in another way.
@@ -95,7 +98,7 @@ func (o *Origin) restoredNode(key string, encoded []byte, who string) (*corev3.N
 		return nil, errors.New("the origin has no canaries by now, so all clients are served what the origin says now")
 	}
 	n := &corev3.Node{}
-	if err := proto.Unmarshal(encoded, n); err != nil {
+	if err := xds.Unmarshal(encoded, n, maxRestoredNode); err != nil {
 		return nil, fmt.Errorf("its node does not decode: %w", err)
 	}
 	rules := o.nodeRules()

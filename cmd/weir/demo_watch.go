@@ -24,12 +24,12 @@ type watcher struct {
 	ask     []client.Subscription
 
 	// Owned by watch.
-	held map[string][]byte // by type URL and name
+	held map[[2]string][]byte // by type URL and name
 }
 
 // watch prints changes until ctx ends.
 func (w *watcher) watch(ctx context.Context, address string) (err error) {
-	w.held = make(map[string][]byte)
+	w.held = make(map[[2]string][]byte)
 	node := &corev3.Node{Id: strings.ReplaceAll(w.name, " ", "-"), Cluster: "demo", UserAgentName: "weir-demo"}
 	c, err := client.Dial(client.Config{Address: address, Dialect: w.dialect, Node: node})
 	if err != nil {
@@ -50,7 +50,7 @@ func (w *watcher) watch(ctx context.Context, address string) (err error) {
 // tell prints a line for each difference. SotW responses repeat what has not changed.
 func (w *watcher) tell(r *client.Response) {
 	for _, res := range r.Set {
-		key := r.TypeURL + "/" + res.Name
+		key := [2]string{r.TypeURL, res.Name}
 		before, had := w.held[key]
 		switch {
 		case res.Body == nil || had && bytes.Equal(before, res.Body.GetValue()):
@@ -63,7 +63,7 @@ func (w *watcher) tell(r *client.Response) {
 		w.held[key] = res.Body.GetValue()
 	}
 	for _, name := range r.Removed {
-		delete(w.held, r.TypeURL+"/"+name)
+		delete(w.held, [2]string{r.TypeURL, name})
 		w.demo.say(w.name, "gone: %s", name)
 	}
 }

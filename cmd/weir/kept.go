@@ -66,7 +66,7 @@ func (p *process) openSnapshot() error {
 		return nil
 	}
 	k, err := snapshot.New(snapshot.Config{
-		Path: c.Path, Interval: c.Interval, MaxBytes: int64(c.MaxBytes), MaxAge: c.MaxAge, Deployment: cfg.Name, Table: p.table,
+		Path: c.Path, Interval: c.Interval, MaxBytes: int64(c.MaxBytes), MaxAge: c.MaxAge, Deployment: cfg.Name, Table: p.table, Room: p.room,
 		Origins: p.keptOrigins, Keys: p.kept.keys.Load(), Metrics: p.metrics, Log: p.logger(levels.Snapshot),
 	})
 	if err != nil {

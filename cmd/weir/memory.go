@@ -44,6 +44,7 @@ type memory struct {
 	each func(now time.Time) // called at each look of watch; set before watch, may be nil
 
 	limit atomic.Int64 // in force; 0: none
+	soft  atomic.Int64 // the garbage collector's; 0: none
 	used  atomic.Int64 // at the last look, for status pages
 
 	// Owned by watch.
@@ -83,6 +84,20 @@ func (m *memory) watch(ctx context.Context) error {
 			m.each(now)
 		}
 	})
+}
+
+// room reports whether the process may take so many bytes more before it serves anybody, as what it
+// restores is. It leaves a tenth for what comes then.
+func (p *process) room(bytes int64) bool { return p.memory.room(bytes) }
+
+func (m *memory) room(bytes int64) bool {
+	most := m.soft.Load() / 10 * 9
+	if _, _, all := m.read(); most == 0 || all+bytes <= most {
+		return true
+	}
+	runtime.GC()
+	_, _, all := m.read()
+	return all+bytes <= most
 }
 
 // look tells the table the memory in use, if that is known. Between two collections the live heap
@@ -184,6 +199,7 @@ func openMemory(configured int64, table *relay.Table, log *zap.Logger) *memory {
 // does.
 func (m *memory) configure(configured int64) {
 	limit, soft := budget(configured, m.env, m.group)
+	m.soft.Store(soft)
 	if m.limit.Swap(limit) == limit {
 		return
 	}

@@ -313,3 +313,24 @@ func TestPortTellsOfFileShortage(t *testing.T) {
 	}
 	_ = c.Close()
 }
+
+// TestRoomForWhatIsRestored: what is restored may take the memory up to nine tenths of the soft
+// limit. Garbage does not count.
+func TestRoomForWhatIsRestored(t *testing.T) {
+	m := newMemory(nil, zap.NewNop())
+	if !m.room(1 << 50) {
+		t.Error("there is no room without a limit")
+	}
+	_, _, all := m.read()
+	m.soft.Store(all + 256<<20)
+	garbage := make([]byte, 512<<20)
+	garbage[0] = 1
+	if m.room(128<<20) != true || m.room(512<<20) {
+		t.Errorf("the room is not what is left of %d after %d", m.soft.Load(), all)
+	}
+	held := make([]byte, 300<<20)
+	if m.room(0) {
+		t.Errorf("there is room beyond the limit")
+	}
+	held[0] = 1
+}

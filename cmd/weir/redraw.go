@@ -46,7 +46,7 @@ func (r *redraw) run(cmd *cobra.Command, output string, show func(context.Contex
 	case r.interval < shortestRedraw:
 		return usageError{fmt.Errorf("--interval %s is shorter than %s", r.interval, shortestRedraw)}
 	}
-	to := visible.Plain(out) // it is sent codes of a terminal
+	to := unshown(out)
 	screen := isTerminal(to)
 	next := time.NewTimer(r.interval)
 	defer next.Stop()
@@ -80,6 +80,14 @@ func (r *redraw) run(cmd *cobra.Command, output string, show func(context.Contex
 		case <-next.C:
 		}
 	}
+}
+
+// unshown is where a command prints what is not text, or meant for the terminal.
+func unshown(out io.Writer) io.Writer {
+	if w, is := out.(*visible.Writer); is {
+		return w.Unwrap()
+	}
+	return out
 }
 
 // isTerminal reports whether what is written is seen on a terminal, which acts on its codes.

@@ -139,7 +139,7 @@ func (p *process) askSiblings(ctx context.Context, empty bool) {
 func (p *process) search(cfg *config.Config) *seed.Search {
 	c := &cfg.Cache.Seed
 	s := seed.Config{
-		Process: p.siblings.id, Deployment: cfg.Name, File: c.File, Keys: p.kept.keys.Load(), MaxBytes: seedBytes,
+		Process: p.siblings.id, Deployment: cfg.Name, File: c.File, Keys: p.kept.keys.Load(), MaxBytes: seedBytes, Room: p.room,
 		Dial: p.dialSibling, Metrics: p.metrics, Log: p.logger(levels.Seed),
 	}
 	if most := int64(cfg.Cache.Snapshot.MaxBytes); most > 0 {
@@ -177,7 +177,7 @@ func (p *process) takeSeed(ctx context.Context, search *seed.Search, heads []see
 	cfg := p.config()
 	for found := range search.Sources(ctx, heads) {
 		now := time.Now()
-		r := found.Content.Restore(p.table, snapshot.RestoreConfig{Now: now, Wall: now, MaxAge: cfg.Cache.Snapshot.MaxAge, Addresses: p.originAddresses()})
+		r := found.Content.Restore(p.table, snapshot.RestoreConfig{Now: now, Wall: now, MaxAge: cfg.Cache.Snapshot.MaxAge, Addresses: p.originAddresses(), Room: p.room})
 		for _, err := range r.Problems {
 			p.logger(levels.Seed).Warn("a part of the seed is not restored", zap.String("from", found.From), zap.Error(err))
 		}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/weir-xds/weir/cmd/weir/config"
 	"github.com/weir-xds/weir/cmd/weir/snapshot"
-	"github.com/weir-xds/weir/cmd/weir/visible"
 )
 
 func snapshotCommand() *cobra.Command {
@@ -131,7 +130,7 @@ key in them. How many are left out is said.`,
 		warnOf(cmd, c)
 		var left snapshot.LeftOut
 		if args[0] == "-" {
-			left, err = c.Export(visible.Plain(cmd.OutOrStdout()))
+			left, err = c.Export(unshown(cmd.OutOrStdout()))
 		} else {
 			left, err = exportTo(args[0], c)
 		}

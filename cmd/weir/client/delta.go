@@ -9,8 +9,11 @@ import (
 // delta is a delta stream.
 type delta struct {
 	stream discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient
-	held   map[string]*discoveryv3.Resource // resources with constraints, by type URL and name
+	held   map[heldKey]*discoveryv3.Resource // resources with constraints
 }
+
+// heldKey is a type URL and a name, both as the server writes them.
+type heldKey struct{ typeURL, name string }
 
 func (d *delta) subscribe(s Subscription, node *corev3.Node) error {
 	return d.stream.Send(&discoveryv3.DeltaDiscoveryRequest{
@@ -43,7 +46,7 @@ func (d *delta) receive() (*Response, error) {
 		read := readResource(res)
 		r.Set = append(r.Set, read)
 		if read.Located {
-			d.held[r.TypeURL+" "+read.Name] = res
+			d.held[heldKey{r.TypeURL, read.Name}] = res
 		}
 	}
 	// Send fails if the stream has ended; the next Recv returns why.
@@ -59,13 +62,14 @@ func (d *delta) goes(m *discoveryv3.DeltaDiscoveryResponse, removed *discoveryv3
 			return false
 		}
 	}
-	held := d.held[m.GetTypeUrl()+" "+removed.GetName()]
+	key := heldKey{m.GetTypeUrl(), removed.GetName()}
+	held := d.held[key]
 	if held == nil {
 		return true
 	}
 	if !proto.Equal(held.GetResourceName().GetDynamicParameterConstraints(), removed.GetDynamicParameterConstraints()) {
 		return removed.GetDynamicParameterConstraints() == nil
 	}
-	delete(d.held, m.GetTypeUrl()+" "+removed.GetName())
+	delete(d.held, key)
 	return true
 }

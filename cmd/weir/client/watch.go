@@ -115,5 +115,5 @@ func (c *Client) open(ctx context.Context) (exchange, error) {
 		return &sotw{stream: stream, types: make(map[string]*sotwType)}, err
 	}
 	stream, err := ads.DeltaAggregatedResources(ctx)
-	return &delta{stream: stream, held: make(map[string]*discoveryv3.Resource)}, err
+	return &delta{stream: stream, held: make(map[heldKey]*discoveryv3.Resource)}, err
 }

@@ -57,6 +57,9 @@ func (s *Search) receive(ctx context.Context, a Answer, moved func()) (*snapshot
 		if int64(data.Len()) > s.cfg.MaxBytes {
 			return nil, fmt.Errorf("it has more than %d bytes", s.cfg.MaxBytes)
 		}
+		if s.cfg.Room != nil && !s.cfg.Room(int64(data.Len())) { // as much again when it grows
+			return nil, fmt.Errorf("memory is short: it has more than %d bytes", data.Len())
+		}
 		if errors.Is(err, io.EOF) {
 			break
 		}
@@ -75,7 +78,7 @@ func (s *Search) receive(ctx context.Context, a Answer, moved func()) (*snapshot
 	default:
 		return nil, errors.New("its checksum differs: it was changed on its way")
 	}
-	c, err := snapshot.Decode(a.Address, data.Bytes(), s.cfg.Keys)
+	c, err := snapshot.DecodeWithin(a.Address, data.Bytes(), s.cfg.Keys, s.cfg.Room)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +105,7 @@ const filePause = 100 * time.Millisecond
 func (s *Search) file(ctx context.Context, yield func(Found) bool) {
 	began := time.Now()
 	for {
-		c, err := snapshot.Read(s.cfg.File, s.cfg.Keys)
+		c, err := snapshot.ReadWithin(s.cfg.File, s.cfg.Keys, s.cfg.Room)
 		if err == nil {
 			err = s.fits(c)
 		}

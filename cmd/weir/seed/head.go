@@ -23,6 +23,8 @@ const (
 	step = time.Minute
 )
 
+var headBound = xds.JSONBound{Depth: headLevels, Memory: headMemory}
+
 // Head is what a process says of itself.
 type Head struct {
 	// Process is random, so that a process knows itself among its siblings.
@@ -61,8 +63,7 @@ func (o *Origin) times() []time.Time {
 
 // ParseHead reads a head. Fields that a later version adds are skipped.
 func ParseHead(text []byte) (h Head, err error) {
-	_, err = xds.JSONBound{Depth: headLevels, Memory: headMemory}.Check(text)
-	if err == nil {
+	if _, err = headBound.Check(text); err == nil {
 		err = json.Unmarshal(text, &h)
 	}
 	if err != nil {

@@ -50,6 +50,8 @@ type Config struct {
 	Keys *snapshot.Keys
 	// MaxBytes bounds a state.
 	MaxBytes int64
+	// Room says how much memory states may take; nil: any amount.
+	Room snapshot.Room
 	// Dial connects to a sibling, and ends only with one that may be one.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Resolve returns the addresses of a name; nil: the system's resolver does.
@@ -97,9 +99,10 @@ func (s *Search) Heads(ctx context.Context) []Answer {
 		err error
 	}
 	results := make(chan result, len(addresses))
+	room := newBudget(maxHeads)
 	for _, address := range addresses {
 		go func() {
-			head, err := s.head(ctx, address)
+			head, err := s.head(ctx, address, room)
 			results <- result{Answer{Address: address, Head: head}, err}
 		}()
 	}
@@ -172,18 +175,25 @@ func (s *Search) addresses(ctx context.Context) (out []string) {
 }
 
 // head asks one sibling.
-func (s *Search) head(ctx context.Context, address string) (Head, error) {
+func (s *Search) head(ctx context.Context, address string, room *budget) (Head, error) {
 	resp, err := s.get(ctx, address, headPath)
 	if err != nil {
 		return Head{}, err
 	}
 	defer func() { _ = resp.Body.Close() }() // it was read
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxHead+1))
+	text, err := io.ReadAll(io.LimitReader(reader{resp.Body, room}, maxHead+1))
 	switch {
 	case err != nil:
 		return Head{}, err
 	case len(text) > maxHead:
 		return Head{}, fmt.Errorf("its head has more than %d bytes", maxHead)
+	}
+	memory, err := headBound.Check(text)
+	if err == nil {
+		err = room.take(memory)
+	}
+	if err != nil {
+		return Head{}, fmt.Errorf("its head cannot be read: %w", err)
 	}
 	return ParseHead(text)
 }

@@ -54,16 +54,24 @@ var ErrEmpty = errors.New("it is empty")
 
 // Read reads a file that another process may be writing to. It may be in plain text, or encrypted
 // with one of the keys. The error is about the file as a whole; damaged parts are in the report.
-func Read(path string, keys *Keys) (*Content, error) {
-	data, err := readAll(path)
+func Read(path string, keys *Keys) (*Content, error) { return ReadWithin(path, keys, nil) }
+
+// ReadWithin is Read as far as there is room in memory.
+func ReadWithin(path string, keys *Keys, room Room) (*Content, error) {
+	data, err := readAll(path, room)
 	if err != nil {
 		return nil, err
 	}
-	return Decode(path, data, keys)
+	return DecodeWithin(path, data, keys, room)
 }
 
 // Decode is Read of a file that was read already, and changes data. name is for messages.
 func Decode(name string, data []byte, keys *Keys) (*Content, error) {
+	return DecodeWithin(name, data, keys, nil)
+}
+
+// DecodeWithin is Decode as far as there is room in memory.
+func DecodeWithin(name string, data []byte, keys *Keys, room Room) (*Content, error) {
 	size := int64(len(data))
 	s, err := unseal(data, keys)
 	if err != nil {
@@ -72,7 +80,7 @@ func Decode(name string, data []byte, keys *Keys) (*Content, error) {
 	if size == 0 {
 		return nil, fmt.Errorf("%s: %w", name, ErrEmpty)
 	}
-	c, err := parse(name, s.plain)
+	c, err := parse(name, s.plain, room)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +92,7 @@ func Decode(name string, data []byte, keys *Keys) (*Content, error) {
 
 // readAll reads as much of the file as it has when it is opened. (Mapped into memory, a file that
 // is cut would end the process.)
-func readAll(path string) ([]byte, error) {
+func readAll(path string, room Room) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -96,6 +104,9 @@ func readAll(path string) ([]byte, error) {
 	}
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s: is not a file", path)
+	}
+	if !room.has(info.Size()) {
+		return nil, fmt.Errorf("%s: memory is short: it has %d bytes", path, info.Size())
 	}
 	data := make([]byte, info.Size())
 	n, err := io.ReadFull(f, data)
@@ -109,7 +120,7 @@ func readAll(path string) ([]byte, error) {
 // parse replays the writes of a file. A write counts as a whole or not at all, so the result is a
 // state that existed. Exceptions are the first write, which cannot have been cut since the file was
 // complete when it was put in place, and writes around damage: of these all valid records count.
-func parse(path string, data []byte) (*Content, error) {
+func parse(path string, data []byte, room Room) (*Content, error) {
 	c := newContent()
 	c.Report.Path, c.Report.Bytes = path, int64(len(data))
 	header, bad, err := readHeader(data)
@@ -119,14 +130,16 @@ func parse(path string, data []byte) (*Content, error) {
 	c.Header = header
 	for i := range 2 {
 		if bad>>i&1 != 0 {
-			c.Report.Damages = append(c.Report.Damages, Damage{int64(i * copySize), copySize, "a copy of the header is damaged"})
+			c.Report.Damages = append(c.Report.Damages, Damage{Offset: int64(i * copySize), Length: copySize, What: "a copy of the header is damaged"})
 		}
 	}
 	s := scanner{data: data, mark: header.mark}
 	var pending []record
 	whole := headerSize // end of the last finished write
 	for at, r := range s.records() {
-		c.Report.Records++
+		if c.Report.Records++; c.Report.Records%roomStep == 0 && !room.has(0) {
+			return nil, fmt.Errorf("%s: %w", path, errShort)
+		}
 		pending = append(pending, r)
 		if r.class != classCommit {
 			continue
@@ -138,7 +151,7 @@ func parse(path string, data []byte) (*Content, error) {
 	c.Report.Damages = append(c.Report.Damages, s.damages...)
 	if c.Report.Commits == 0 {
 		c.apply(pending)
-		c.Report.Damages = append(c.Report.Damages, Damage{int64(s.tail), 0, "the file ends before its first write does"})
+		c.Report.Damages = append(c.Report.Damages, Damage{Offset: int64(s.tail), What: "the file ends before its first write does"})
 		whole = s.tail
 	}
 	c.Report.CutOff = int64(len(data) - whole)

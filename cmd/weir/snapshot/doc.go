@@ -30,6 +30,10 @@
 //     TestNotOurs). A file that cannot be restored is given a second name,
 //     weir.snapshot.damaged-TIME, before it is replaced; three of these are kept
 //     (TestFewAreSetAside).
+//   - Reading a file takes no more memory than the process has left (Config.Room, TestRoom), and
+//     what a record repeats is bounded (TestHostileRecords). What there is no room for is not
+//     restored, and the file is set aside. Of very many damages the first are described
+//     (TestManyDamages).
 //   - An export is such a file without superseded records.
 //
 // # The bound

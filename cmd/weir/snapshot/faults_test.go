@@ -176,7 +176,7 @@ func TestDiskFull(t *testing.T) {
 	if err := l.append(start, slices.Values(many), LeftOut{}); !errors.Is(err, syscall.ENOSPC) || m.used() != good {
 		t.Errorf("an append that there is no room for: %v, %d bytes are left of %d", err, m.used(), good)
 	}
-	if c, err := parse("x", m.files[testFile].data); err != nil || c.Report.CutOff > 0 || len(c.Report.Damages) > 0 || c.Report.Commits != 2 {
+	if c, err := parse("x", m.files[testFile].data, nil); err != nil || c.Report.CutOff > 0 || len(c.Report.Damages) > 0 || c.Report.Commits != 2 {
 		t.Errorf("%v %+v", err, c.Report)
 	}
 	m.room = 0

@@ -150,7 +150,9 @@ func readPart(b []byte) (all []keptChange, err error) {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, x)
+		if all = append(all, x); len(all) > maxSaid {
+			return nil, tooMany(maxSaid, "changes")
+		}
 	}
 	return all, nil
 }

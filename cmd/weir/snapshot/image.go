@@ -203,7 +203,9 @@ func readShard(meta []byte) (x relay.TypeImage, sets []setSummary, err error) {
 			if err != nil {
 				return x, nil, err
 			}
-			sets = append(sets, y)
+			if sets = append(sets, y); len(sets) > maxSets {
+				return x, nil, tooMany(maxSets, "sets")
+			}
 		}
 	}
 	return x, sets, nil
@@ -306,7 +308,9 @@ func readItem(r *record) (x itemImage, err error) {
 				return x, errFields
 			}
 			b.Resource, rest = rest[:n], rest[n:]
-			x.bodies = append(x.bodies, b)
+			if x.bodies = append(x.bodies, b); len(x.bodies) > maxVariants {
+				return x, tooMany(maxVariants, "variants")
+			}
 		}
 	}
 	return x, nil
@@ -320,13 +324,16 @@ func encodeParams(p constraints.Params) (b []byte) {
 }
 
 func readParams(b []byte) (constraints.Params, error) {
-	m := map[string]string{}
+	m, pairs := map[string]string{}, 0
 	for f, err := range fields(b) {
 		if err != nil {
 			return constraints.Params{}, err
 		}
 		if f.number != paramsPair {
 			continue
+		}
+		if pairs++; pairs > maxParams {
+			return constraints.Params{}, tooMany(maxParams, "parameters")
 		}
 		var key, value string
 		for f, err := range fields(f.bytes) {

@@ -31,6 +31,8 @@ type Config struct {
 	Table *relay.Table
 	// Origins returns the state of the origins. Required.
 	Origins func() []OriginState
+	// Room says how much memory the file may take when it is restored; nil: any amount.
+	Room Room
 	// Keys encrypt the file; nil: it is in plain text, without secrets and resources that have a
 	// key in them.
 	Keys *Keys

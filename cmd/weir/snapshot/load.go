@@ -39,7 +39,7 @@ func (k *Keeper) load(now time.Time) Restored {
 	case err != nil:
 		k.fail(err)
 	}
-	c, err := Read(File(k.cfg.Path), k.keys.Load())
+	c, err := ReadWithin(File(k.cfg.Path), k.keys.Load(), k.cfg.Room)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return Restored{}
@@ -70,7 +70,7 @@ func (k *Keeper) load(now time.Time) Restored {
 		k.cfg.Log.Warn("the snapshot was written under another cache.snapshot.max_bytes: until it is replaced the directory may have more",
 			zap.String("path", c.Report.Path), zap.Int64("bytes", u.file), zap.Int64("max_bytes", k.cfg.MaxBytes))
 	}
-	r := c.Restore(k.cfg.Table, RestoreConfig{Now: now, Wall: now, MaxAge: k.cfg.MaxAge, Addresses: k.addresses()})
+	r := c.Restore(k.cfg.Table, RestoreConfig{Now: now, Wall: now, MaxAge: k.cfg.MaxAge, Addresses: k.addresses(), Room: k.cfg.Room})
 	if r.Damaged {
 		k.setAside(now)
 	}

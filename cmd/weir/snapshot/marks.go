@@ -42,7 +42,9 @@ func readMarks(meta []byte) (id groupID, marks []history.Mark, err error) {
 			if err != nil {
 				return id, nil, err
 			}
-			marks = append(marks, m)
+			if marks = append(marks, m); len(marks) > maxSaid {
+				return id, nil, tooMany(maxSaid, "marks")
+			}
 		}
 	}
 	return id, marks, nil

@@ -77,11 +77,19 @@ func readOrigin(meta []byte) (o Origin, err error) {
 			}
 			o.Gates = append(o.Gates, x)
 		}
+		if o.tooMuch() {
+			return o, tooMany(maxSaid, "addresses, orders or gates")
+		}
 	}
 	if o.FrozenChanged.IsZero() {
 		o.FrozenChanged = o.Frozen
 	}
 	return o, nil
+}
+
+// tooMuch reports whether an origin has more than anybody said of it.
+func (o *Origin) tooMuch() bool {
+	return max(len(o.Addresses), len(o.Rollbacks), len(o.Gates)) > maxSaid
 }
 
 // vouchStep is how much later Vouched has to be to be written for that alone.

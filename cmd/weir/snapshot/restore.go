@@ -19,6 +19,8 @@ type RestoreConfig struct {
 	MaxAge time.Duration
 	// Addresses are the servers of each configured origin.
 	Addresses map[string][]string
+	// Room says how much is restored; nil: all of it.
+	Room Room
 }
 
 // Restored is the result of restoring.
@@ -48,7 +50,17 @@ func (c *Content) Restore(t *relay.Table, cfg RestoreConfig) Restored {
 	r.Damaged = len(c.Report.Damages) > 0
 	r.resume()
 	for _, key := range slices.Sorted(maps.Keys(c.shards)) {
+		if !cfg.Room.has(0) {
+			r.short = true
+		}
+		if r.short {
+			r.Lost += c.shards[key].resources()
+			continue
+		}
 		r.shard(key, c.shards[key])
+	}
+	if r.short {
+		r.fail(fmt.Errorf("memory is short: %d resources are left out", r.Lost), true)
 	}
 	r.restoreMarks()
 	for name := range c.origins {
@@ -86,6 +98,7 @@ type restoration struct {
 	newest  uint64 // revision of the history; 0: it is not restored
 	// remembered are the groups of which a history was restored.
 	remembered map[groupID]bool
+	short      bool // there is no room for more
 	// Number of resources that are left out on purpose, by origin.
 	tooOld, unknown map[string]int
 }
@@ -127,7 +140,11 @@ func (r *restoration) shard(key string, s *shardRecords) {
 		r.fail(fmt.Errorf("origin %q: %d secrets are left out: it has no secrets: by_identity by now", x.Origin, s.resources()), false)
 		return
 	}
-	r.Lost += r.fill(&x, s, sets)
+	lost := r.fill(&x, s, sets)
+	if r.Lost += lost; r.short {
+		r.Lost += s.resources() - lost
+		return
+	}
 	x.Past = r.past(key, &x)
 	if err := r.table.Restore(r.cfg.Now, x); err != nil {
 		r.fail(err, true)
@@ -165,7 +182,12 @@ func (s *shardRecords) resources() (n int) {
 // settled (RELAY-81).
 func (r *restoration) fill(x *relay.TypeImage, s *shardRecords, sets map[string]*keptSet) (lost int) {
 	sameServers := r.sameServers(x.Origin)
+	n := 0
 	for _, record := range s.items {
+		if n++; n%roomStep == 0 && !r.cfg.Room.has(0) {
+			r.short = true
+			return lost
+		}
 		item, err := readItem(&record)
 		set := sets[item.selector]
 		if err == nil && item.member && set != nil {

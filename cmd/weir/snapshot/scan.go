@@ -14,6 +14,8 @@ type Damage struct {
 	Length int64 `json:"length"`
 	// What describes it for people.
 	What string `json:"what"`
+
+	more int // of how many damages it is, if they are described together
 }
 
 // String is meant to follow the file's name.
@@ -51,7 +53,7 @@ func (s *scanner) records() iter.Seq2[int, record] {
 				if size == 0 {
 					size = s.skip(at)
 				}
-				s.damages = append(s.damages, Damage{int64(at), int64(size), fault})
+				s.damages = described(s.damages, Damage{Offset: int64(at), Length: int64(size), What: fault})
 			}
 			at += size
 		}

@@ -62,7 +62,7 @@ func written(t testing.TB) (data []byte, states []string, ends []int) {
 
 func stateOf(t testing.TB, data []byte) string {
 	t.Helper()
-	c, err := parse("x", data)
+	c, err := parse("x", data, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func TestEveryWriteCounts(t *testing.T) {
 func TestCutAnywhere(t *testing.T) {
 	data, states, ends := written(t)
 	for n := range len(data) + 1 {
-		c, err := parse("x", data[:n])
+		c, err := parse("x", data[:n], nil)
 		if n < headerSize {
 			if n < copySize != (err != nil) {
 				t.Fatalf("cut at %d: %v", n, err)
@@ -132,7 +132,7 @@ func TestCutAnywhere(t *testing.T) {
 // TestZerosAtTheEnd: space that was made for a write that a crash of the machine took away.
 func TestZerosAtTheEnd(t *testing.T) {
 	data, states, _ := written(t)
-	c, err := parse("x", append(slices.Clone(data), make([]byte, 5000)...))
+	c, err := parse("x", append(slices.Clone(data), make([]byte, 5000)...), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func TestFlipAnywhere(t *testing.T) {
 		for _, bit := range []byte{1, 0x80, 0xff} {
 			bad := slices.Clone(data)
 			bad[at] ^= bit
-			c, err := parse("x", bad)
+			c, err := parse("x", bad, nil)
 			if err != nil {
 				t.Fatalf("byte %d: %v", at, err)
 			}
@@ -228,7 +228,7 @@ func TestVersions(t *testing.T) {
 		t.Fatal(err)
 	}
 	data := m.files[testFile].data
-	c, err := parse("x", stamped(data, formatMajor, formatMinor+1))
+	c, err := parse("x", stamped(data, formatMajor, formatMinor+1), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +237,7 @@ func TestVersions(t *testing.T) {
 	}
 	var version *VersionError
 	for _, other := range [][]byte{stamped(data, formatMajor+1, 0), stamped(data, formatMajor+1, 0)[:20]} {
-		if _, err = parse("x", other); !errors.As(err, &version) || version.Major != formatMajor+1 {
+		if _, err = parse("x", other, nil); !errors.As(err, &version) || version.Major != formatMajor+1 {
 			t.Errorf("a later major: %v", err)
 		}
 	}
@@ -257,16 +257,16 @@ func FuzzParse(f *testing.F) {
 		states[end] = stateOf(f, data[:end])
 	}
 	f.Fuzz(func(t *testing.T, tail []byte, keep uint16) {
-		_, _ = parse("x", tail)
+		_, _ = parse("x", tail, nil)
 		good := data[:min(int(keep), len(data))]
-		c, err := parse("x", append(slices.Clone(good), tail...))
+		c, err := parse("x", append(slices.Clone(good), tail...), nil)
 		if len(good) < headerSize {
 			return
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		had, _ := parse("x", good)
+		had, _ := parse("x", good, nil)
 		if c.Report.Records < had.Report.Records || c.Report.Commits < had.Report.Commits {
 			t.Errorf("of %d good records %d are left, of %d writes %d", had.Report.Records, c.Report.Records, had.Report.Commits, c.Report.Commits)
 		}

@@ -54,7 +54,7 @@ func readSealedHeader(data []byte) (h sealedHeader, damages []Damage, err error)
 	for _, at := range []int{0, secondCopy} {
 		switch x, ok := readSealedCopy(data, at); {
 		case !ok:
-			damages = append(damages, Damage{int64(at), copySize, "a copy of the header is damaged"})
+			damages = append(damages, Damage{Offset: int64(at), Length: copySize, What: "a copy of the header is damaged"})
 		case !found:
 			h, found = x, true
 		}
@@ -141,5 +141,5 @@ func (u *unsealer) block(at int) {
 }
 
 func (u *unsealer) damaged(at int, what string) {
-	u.damages = append(u.damages, Damage{int64(at), blockSize, what})
+	u.damages = described(u.damages, Damage{Offset: int64(at), Length: blockSize, What: what})
 }

@@ -107,14 +107,6 @@ type Writer struct {
 	part []byte     // the beginning of a character of which the rest was not written yet
 }
 
-// Plain returns the writer below a Writer, for what no person reads; any other as it is.
-func Plain(w io.Writer) io.Writer {
-	if shown, is := w.(*Writer); is {
-		return shown.to
-	}
-	return w
-}
-
 // NewWriter makes a Writer. It is for concurrent use.
 func NewWriter(to io.Writer) *Writer { return &Writer{to: to} }
 
@@ -146,3 +138,7 @@ func unfinished(b []byte) int {
 	}
 	return 0
 }
+
+// Unwrap returns what is written to, for those who have to know what it is, or write what is not
+// text.
+func (w *Writer) Unwrap() io.Writer { return w.to }
