@@ -48,6 +48,12 @@ func countElements(b []byte, delta bool) (n elements) {
 	return n
 }
 
+// CountElements is how many resources and names a response has that ParseWithin counts.
+func CountElements(b []byte, delta bool) int {
+	n := countElements(b, delta)
+	return max(n.resources, n.stated)
+}
+
 // isStatement reports whether the field of a response names something that is removed or in error.
 func (f *Fields) isStatement(delta bool) bool {
 	if delta {

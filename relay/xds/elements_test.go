@@ -115,10 +115,10 @@ func TestAliasesAreCountedFirst(t *testing.T) {
 	}
 	many := AppendString(nil, FieldName, "a")
 	many = append(many, bytes.Repeat([]byte{FieldAliases<<3 | 2, 0}, n)...)
-	many = append(AppendString(many, FieldPayload, string(any)))
+	many = AppendString(many, FieldPayload, string(any))
 	few := AppendString(nil, FieldName, "b")
 	few = append(few, bytes.Repeat([]byte{FieldAliases<<3 | 2, 0}, most)...)
-	few = append(AppendString(few, FieldPayload, string(any)))
+	few = AppendString(few, FieldPayload, string(any))
 	for _, resources := range [][][]byte{{many}, {few, append([]byte{FieldAliases<<3 | 2, 0}, few...)}} {
 		r := &Response{Delta: true, TypeURL: ClusterType, Nonce: "n", Resources: resources, most: most}
 		var bad *RejectError

@@ -1,6 +1,8 @@
 package xds
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -79,6 +81,17 @@ func (e *RejectError) Error() string {
 		s = strings.ToValidUTF8(s[:maxRejectMessage-3], "") + "..."
 	}
 	return s
+}
+
+// And adds why more of the same response was rejected; nil: nothing was.
+func (e *RejectError) And(more *RejectError) *RejectError {
+	switch {
+	case more == nil:
+		return e
+	case e == nil:
+		return more
+	}
+	return &RejectError{TypeURL: e.TypeURL, Reasons: slices.Concat(more.Reasons, e.Reasons), Limit: cmp.Or(more.Limit, e.Limit)}
 }
 
 // NameFields are the numbers of the fields that have the name of a bare SotW resource, by type URL;
