@@ -327,13 +327,16 @@ func (l *lane) apply(now time.Time, s *server, r *response) {
 		return
 	}
 	l.count(now, &a)
-	if reject == nil {
+	if reject = reject.And(a.Over); reject == nil {
 		// If the poll opened the lane, this version does not cover subscriptions made since it
 		// began.
 		l.accepted, l.known, l.bad = r.version, r.version != "" && !r.timed && !l.more, 0
 	} else {
 		counts.Nack()
 		counts.Rejected(len(reject.Reasons))
+		if reject.Limit != "" {
+			o.metrics.LimitRejection(reject.Limit)
+		}
 		if l.bad++; l.lastReason() != reject.Error() {
 			l.log.Warn("a response is refused", zap.String("url", s.url), zap.Error(reject))
 		}

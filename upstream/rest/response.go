@@ -25,10 +25,11 @@ const maxReasons = 100
 
 // response is a decoded body.
 type response struct {
-	version, nonce, identifier string
-	raw                        []byte // a DiscoveryResponse of the resources that decode
-	refused                    []refused
-	timed                      bool // a resource has a TTL
+	typeURL, version, nonce, identifier string
+	raw                                 []byte // a DiscoveryResponse of the resources that decode
+	refused                             []refused
+	over                                int  // how many resources it has, if that is too many, and so none is read
+	timed                               bool // a resource has a TTL
 }
 
 // refused is a resource that does not decode.
@@ -67,9 +68,17 @@ func (o *Origin) parse(typeURL string, data []byte) (r *response, err error) {
 		return nil, fmt.Errorf("is of type %s, not %s", t, typeURL)
 	}
 	head.TypeUrl = typeURL
-	r = &response{version: head.GetVersionInfo(), nonce: head.GetNonce(), identifier: head.GetControlPlane().GetIdentifier()}
+	r = &response{typeURL: typeURL, version: head.GetVersionInfo(), nonce: head.GetNonce(), identifier: head.GetControlPlane().GetIdentifier()}
 	var resources []json.RawMessage
 	if lists {
+		n, is := elements(listed)
+		if !is {
+			return nil, errors.New("resources are no list")
+		}
+		if n > o.table.Elements() {
+			r.over = n
+			return r, nil
+		}
 		if err := json.Unmarshal(listed, &resources); err != nil {
 			return nil, fmt.Errorf("resources are no list: %w", err)
 		}
@@ -85,6 +94,34 @@ func (o *Origin) parse(typeURL string, data []byte) (r *response, err error) {
 	}
 	r.raw, err = deterministic.Marshal(&head)
 	return r, err
+}
+
+// elements counts the elements of a list, which has been read as JSON before. One takes two bytes
+// there, and twenty once it is in a list of its own. It returns false for what is no list.
+func elements(list json.RawMessage) (n int, is bool) {
+	if list[0] != '[' {
+		return 0, false
+	}
+	depth, text := 0, false
+	for i := 1; i < len(list)-1; i++ {
+		switch b := list[i]; {
+		case text && b == '\\':
+			i++
+		case b == '"':
+			text = !text
+		case text:
+		case b == '[' || b == '{':
+			depth++
+		case b == ']' || b == '}':
+			depth--
+		case b == ',' && depth == 0:
+			n++
+		}
+		if n == 0 && !strings.ContainsRune(" \t\r\n", rune(list[i])) {
+			n = 1
+		}
+	}
+	return n, true
 }
 
 // resource decodes one Any. Errors quote nothing of secrets (RELAY-76).
@@ -165,7 +202,12 @@ func (o *Origin) update(lane *relay.Lane, r *response) (u xds.Update, reject *xd
 			err = fmt.Errorf("reading a response panicked: %v", p)
 		}
 	}()
-	parsed, err := xds.ParseResponse(r.raw, false)
+	if r.over > 0 {
+		why := fmt.Sprintf("%d resources are more than the %d of origins[].limits.resources", r.over, o.table.Elements())
+		u = xds.Update{TypeURL: r.typeURL, Full: true, Version: r.version, Wire: true, Bad: true, Unread: true, Over: true}
+		return u, &xds.RejectError{TypeURL: r.typeURL, Reasons: []string{why}, Limit: xds.LimitResources}, nil
+	}
+	parsed, err := xds.ParseWithin(r.raw, false, o.table.Elements())
 	if err != nil {
 		return u, nil, err
 	}
