@@ -127,6 +127,11 @@ func (c *Config) check(r *report) {
 	if m := c.Limits.Memory; m > 0 && m < leastMemory {
 		k.addf("limits.memory", "must be at least 32MiB, without which nothing can be served, or 0")
 	}
+	for i := range c.Origins {
+		if b := c.Origins[i].Limits.Bytes; c.Limits.Memory > 0 && b > c.Limits.Memory {
+			k.addf(fmt.Sprintf("origins[%d].limits.bytes", i), "is more than limits.memory")
+		}
+	}
 	k.history(&c.Cache.History)
 	if s := &c.Cache.Snapshot; s.Path != "" && s.Interval < 100*time.Millisecond {
 		k.addf("cache.snapshot.interval", "must be at least 100ms")
