@@ -27,8 +27,8 @@ type Applied struct {
 	// Resumed is the number of resources presented as initial versions that came back unchanged all
 	// the same; if that is most of them, the origin ignores initial versions (RELAY-46).
 	Resumed int
-	// Over is why a part of the response was not taken, since the origin would fill more than it may
-	// (admit.go); nil: that is not so. It has to be refused.
+	// Over is why a part of the response was not taken, since the origin would fill more than it
+	// may (admit.go); nil: that is not so. It has to be refused.
 	Over *xds.RejectError
 	// Waiting is the number of resources whose content, or removal, is not taken because the origin
 	// is frozen.
