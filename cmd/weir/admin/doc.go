@@ -38,14 +38,13 @@
 // an answer (ceiling.go, TestAnswersHaveACeiling). Answers that cost are made one by one, and few
 // are held while they are read (costly.go, TestOneCostlyAnswerAtATime). An answer that goes on ends
 // with what admitted its caller, and after ten minutes (lease.go, TestLongAnswersEndWithTrust); so
-// do gRPC calls, by interceptors (calls.go, TestCallsEndWithTrust). Pages of other web sites can make
-// a browser neither act (TestDrain, TestForeignPages), nor ask (TestForeignPagesReadNothing), nor
-// read answers, even if they have their own name resolve to this address
-// (TestHosts). Guesses of the token are limited, and nothing waits for it (TestTries).
-// What clients reject is shown with the number of clients that have it. Each rejected resource is
-// looked up in each group for that: 50 resources for the page, limit= for /nacks/book.
-// /history has 10,000 changes at most. What is compared there is bounded in size, and the
-// comparison in time and memory (TestDiffIsBounded).
+// do gRPC calls, by interceptors (calls.go, TestCallsEndWithTrust). Pages of other web sites can
+// make a browser neither act (TestDrain, TestForeignPages), nor ask (TestForeignPagesReadNothing),
+// nor read answers, even if they have their own name resolve to this address (TestHosts). Guesses
+// of the token are limited, and nothing waits for it (TestTries). What clients reject is shown with
+// the number of clients that have it. Each rejected resource is looked up in each group for that:
+// 50 resources for the page, limit= for /nacks/book. /history has 10,000 changes at most. What is
+// compared there is bounded in size, and the comparison in time and memory (TestDiffIsBounded).
 //
 // # Who imports it
 //
@@ -53,7 +52,7 @@
 //
 // # What to read next
 //
-// admin.go, access.go, token.go, lease.go, ceiling.go, costly.go, session.go, state.go, overview.go, headline.go, board.go, events.go,
-// series.go, ui.go, clients.go, nackbook.go, denials.go, resources.go,
-// explain.go, explainwalk.go, history.go, states.go, then diff.go.
+// admin.go, access.go, token.go, lease.go, ceiling.go, costly.go, session.go, state.go,
+// overview.go, headline.go, board.go, events.go, series.go, ui.go, clients.go, nackbook.go,
+// denials.go, resources.go, explain.go, explainwalk.go, history.go, states.go, then diff.go.
 package admin
