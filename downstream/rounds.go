@@ -34,7 +34,8 @@ func (r *rounds) enter(ctx context.Context, peer *peerKey, parts int64) error {
 	return nil
 }
 
-// enterUnless is enter until over is closed. It reports whether the parts are held.
+// enterUnless is enter until over is closed. It reports whether the parts are held. It locks the
+// line.
 func (r *rounds) enterUnless(over <-chan struct{}, peer *peerKey, parts int64) bool {
 	n := r.join(peer, parts)
 	if n == nil {

@@ -61,7 +61,7 @@ func (l *Lane) admitPart(now time.Time, k *store, u *update, adds amount) (amoun
 }
 
 // countAll counts what is held of the origin, and of those that have more than their reserve, which
-// leave it the less. fill.mu is held; that of another is taken only if it is free.
+// leave it the less. fill.mu is held. It locks that of another origin if it is free.
 func (o *Origin) countAll(now time.Time) {
 	o.fill.count(o, now)
 	all := o.table.originBytes()

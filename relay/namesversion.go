@@ -8,8 +8,9 @@ import "github.com/weir-xds/weir/relay/xds"
 // and clients that were sent the same share it. Delta has no such version, and lists that are sent
 // whole have the version of the list.
 
-// fewNames is the number of names that cost no more to hash than to send one of them.
-const fewNames = 128
+// fewNames is the number of names up to which hashing all of them costs no more than a path in a
+// tree (BenchmarkNamesVersion).
+const fewNames = 64
 
 // noteSent notes that the client holds something else of a name; the zero Digest is nothing.
 func (s *Sub) noteSent(was, is xds.Digest) {

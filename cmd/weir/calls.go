@@ -16,12 +16,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-const (
-	// callBytes bounds a request to the admin port's gRPC services, in bytes.
-	callBytes = 1 << 20
-	// healthEvery is how often the health of whoever watches it is looked at.
-	healthEvery = time.Second
-)
+// healthEvery is how often the health of whoever watches it is looked at.
+const healthEvery = time.Second
 
 // operatorCalls makes the gRPC services of the admin port: client status, channelz, health and
 // reflection. The port itself does HTTP, and decides who may call.
@@ -30,7 +26,7 @@ const (
 // because the service is linked, whoever asks: some 60 bytes for each connection, and two
 // atomic additions for each message.
 func (p *process) operatorCalls(clients *csds.Server) *grpc.Server {
-	s := grpc.NewServer(append(admin.CallOptions(), grpc.MaxRecvMsgSize(callBytes))...)
+	s := grpc.NewServer(admin.CallOptions()...)
 	statusv3.RegisterClientStatusDiscoveryServiceServer(s, clients)
 	channelz.RegisterChannelzServiceToServer(s)
 	healthpb.RegisterHealthServer(s, health{ready: func() bool { return p.readiness().Ready }, services: s.GetServiceInfo})

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	statusv3 "github.com/envoyproxy/go-control-plane/envoy/service/status/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	channelzpb "google.golang.org/grpc/channelz/grpc_channelz_v1"
@@ -435,4 +436,18 @@ func (s *healthStream) Context() context.Context { return s.ctx }
 func (s *healthStream) Send(r *healthpb.HealthCheckResponse) error {
 	s.sent = append(s.sent, r.Status)
 	return nil
+}
+
+// TestCallsOfMadeUpMatchers: a request of few bytes that needs much memory is refused before it is
+// decoded.
+func TestCallsOfMadeUpMatchers(t *testing.T) {
+	w := served(t, `address: "127.0.0.1:0"`)
+	clients := statusv3.NewClientStatusDiscoveryServiceClient(dial(t, w.admin.listener.Addr().String()))
+	req := &statusv3.ClientStatusRequest{NodeMatchers: slices.Repeat([]*matcherv3.NodeMatcher{{}}, 400_000)}
+	if _, err := clients.FetchClientStatus(callContext(t, ""), req); err == nil || !strings.Contains(err.Error(), "memory") {
+		t.Errorf("%v", err)
+	}
+	if _, err := clients.FetchClientStatus(callContext(t, ""), &statusv3.ClientStatusRequest{}); err != nil {
+		t.Error(err)
+	}
 }

@@ -41,6 +41,7 @@ type explainAnswer struct {
 			Text   string    `json:"text"`
 		} `json:"waits"`
 	} `json:"streams"`
+	LeftOut int `json:"streams_left_out"`
 }
 
 func explainCommand() *cobra.Command {
@@ -148,6 +149,9 @@ func explainTable(w io.Writer, body []byte) error {
 		for _, p := range s.Waits {
 			row(tw, "waits", ago(now, p.Since), p.Reason+until(now, p.Until)+": "+p.Text)
 		}
+	}
+	if x.LeftOut > 0 {
+		row(tw, fmt.Sprintf("and %d more streams of this node", x.LeftOut))
 	}
 	return tw.Flush()
 }

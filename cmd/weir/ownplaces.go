@@ -113,6 +113,9 @@ func (p *ownPlaces) leastLocked(newcomer string) (least *ownConn) {
 	return least
 }
 
+// NetConn returns the connection that was accepted, as that of tls.Conn does.
+func (c *ownConn) NetConn() net.Conn { return c.Conn }
+
 // Close implements net.Conn.
 func (c *ownConn) Close() error {
 	c.port.mu.Lock()

@@ -2,22 +2,18 @@ package admin
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
 	"crypto/x509"
-	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
+	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	"go.uber.org/zap"
 )
 
-// Authentication, the Host and origin checks, and the limit on wrong tokens.
+// Who is answered: the Host and origin checks, and the caller of a request.
 
 // OpenPaths are the paths that Config.Open may list.
 var OpenPaths = []string{"/healthz", "/readyz", "/metrics"}
@@ -59,7 +55,7 @@ var (
 	}
 	foreignPage = &refusal{
 		http.StatusForbidden, "origin",
-		"pages of other web sites do not act here; this page acts under localhost, its address or a name in admin.hosts",
+		"pages of other web sites neither act nor read here; this page does under localhost, its address or a name in admin.hosts",
 	}
 	nobody = &refusal{
 		http.StatusForbidden, "credentials",
@@ -169,71 +165,6 @@ func (a *Admin) judgeBy(r *http.Request, try func(r *http.Request, given, want s
 	return with, nil
 }
 
-// credentials checks the token, or the session that was begun with one.
-func (a *Admin) credentials(r *http.Request, try func(r *http.Request, given, want string) *refusal) (caller, *refusal) {
-	want, err := a.token()
-	if err != nil {
-		return "", unreadable
-	}
-	if given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
-		return byToken, try(r, given, want)
-	}
-	if a.sessions.holds(r, want, time.Now()) {
-		return bySession, nil
-	}
-	if r.Header.Get("Authorization") != "" {
-		return "", try(r, "", want)
-	}
-	return "", noToken
-}
-
-// try compares a token, unless the peer has sent too many wrong ones. It never waits: such a peer
-// is told to come back later.
-func (a *Admin) try(r *http.Request, given, want string) *refusal {
-	from, now := peerOf(r), time.Now()
-	place, ok := a.tries.take(from, now)
-	if !ok {
-		return tooMany
-	}
-	if equal(given, want) {
-		a.tries.giveBack(place)
-		return nil
-	}
-	if n := a.wrongTokens.due(now); n > 0 {
-		a.cfg.Log.Warn("wrong tokens came to the admin port", zap.Int("since_the_last_line", n), zap.String("last_from", from))
-	}
-	return wrongToken
-}
-
-// equal compares tokens. Sums have equal length, so the comparison does not reveal the token's.
-func equal(given, want string) bool {
-	sum, wantSum := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(want))
-	return subtle.ConstantTimeCompare(sum[:], wantSum[:]) == 1
-}
-
-// token returns the token in force.
-func (a *Admin) token() (string, error) {
-	want, err := ReadToken(a.cfg.TokenFile)
-	if err != nil && a.unreadable.due(time.Now()) > 0 {
-		a.cfg.Log.Error("the admin token cannot be read; requests are refused", zap.Error(err))
-	}
-	return want, err
-}
-
-// ReadToken reads a token. An empty file is an error: an empty token would open the port to
-// everybody.
-func ReadToken(path string) (string, error) {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return "", err
-	}
-	token := strings.TrimSpace(string(b))
-	if token == "" {
-		return "", fmt.Errorf("%s holds no token", path)
-	}
-	return token, nil
-}
-
 // hasName reports whether a request names this port in Host. A web site can have its own name
 // resolve to this address (DNS rebinding): then browsers send that name, and treat the answer as
 // the site's own.
@@ -284,6 +215,24 @@ func ofThisMachine(ip netip.Addr) bool {
 // Requests from other sites' pages were refused before; this refuses those that state nothing.
 func sameOrigin(r *http.Request) bool {
 	return r.Header.Get("Sec-Fetch-Site") == "same-origin" || r.Header.Get("Origin") != ""
+}
+
+// foreignRead reports whether a browser asks for something on behalf of a page of another web site,
+// or of another port. That page cannot read the answer, and it would cost. A link to a page is
+// followed.
+func foreignRead(r *http.Request) bool {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return false // CrossOriginProtection judges it
+	}
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "same-origin", "none":
+		return false
+	case "": // the browser is old, or the port is reached in plain text under another name than localhost
+		origin := r.Header.Get("Origin")
+		u, err := url.Parse(origin)
+		return origin != "" && (err != nil || u.Host != r.Host)
+	}
+	return r.Header.Get("Sec-Fetch-Mode") != "navigate" || r.Header.Get("Sec-Fetch-Dest") != "document"
 }
 
 // certified reports whether the client showed a certificate that admin.tls.client_ca verifies.

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"net/http"
-	"net/http/pprof"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -108,6 +107,10 @@ type Admin struct {
 	board      board
 	series     series
 	eventRooms chan struct{} // one for each open stream of events
+	held       chan struct{} // one for each costly answer
+	making     chan struct{} // one slot, for the costly answer that is being made
+	status     chan struct{} // one slot, for the answer of client status that is made or read
+	profiles   chan struct{} // one for each profile that is being taken
 	ended      chan struct{} // closed when Run has ended
 
 	leases                  leases
@@ -128,7 +131,10 @@ func New(cfg Config) (*Admin, error) {
 			return nil, err
 		}
 	}
-	a := &Admin{cfg: cfg, sessions: newSessions(), ui: newUI(), eventRooms: make(chan struct{}, mostEvents), ended: make(chan struct{})}
+	a := &Admin{
+		cfg: cfg, sessions: newSessions(), ui: newUI(), eventRooms: make(chan struct{}, mostEvents), held: make(chan struct{}, mostHeld),
+		making: make(chan struct{}, 1), status: make(chan struct{}, 1), profiles: make(chan struct{}, mostProfiles), ended: make(chan struct{}),
+	}
 	a.board.compute = a.overview
 	for _, text := range cfg.Hosts {
 		if host := hostOf(text); host != "" {
@@ -149,28 +155,24 @@ func (a *Admin) Handler() http.Handler {
 	mux.HandleFunc("GET /events", a.events)
 	mux.HandleFunc("GET /series", a.getSeries)
 	mux.Handle("GET /metrics", a.metrics())
-	mux.HandleFunc("GET /origins", a.origins)
-	mux.HandleFunc("GET /groups", a.groups)
-	mux.HandleFunc("GET /groups/suggest", a.suggest)
-	mux.HandleFunc("GET /clients", a.clients)
-	mux.HandleFunc("GET /explain", a.explain)
-	mux.HandleFunc("GET /resources", a.resources)
-	mux.HandleFunc("GET /nacks", a.nacks)
-	mux.HandleFunc("GET /nacks/book", a.nackBook)
-	mux.HandleFunc("GET /history", a.history)
-	mux.HandleFunc("GET /history/diff", a.historyDiff)
-	mux.HandleFunc("GET /history/chart", a.historyChart)
-	mux.HandleFunc("GET /authz", a.authz)
+	mux.HandleFunc("GET /origins", a.costly(a.origins))
+	mux.HandleFunc("GET /groups", a.costly(a.groups))
+	mux.HandleFunc("GET /groups/suggest", a.costly(a.suggest))
+	mux.HandleFunc("GET /clients", a.costly(a.clients))
+	mux.HandleFunc("GET /explain", a.costly(a.explain))
+	mux.HandleFunc("GET /resources", a.costly(a.resources))
+	mux.HandleFunc("GET /nacks", a.costly(a.nacks))
+	mux.HandleFunc("GET /nacks/book", a.costly(a.nackBook))
+	mux.HandleFunc("GET /history", a.costly(a.history))
+	mux.HandleFunc("GET /history/diff", a.costly(a.historyDiff))
+	mux.HandleFunc("GET /history/chart", a.costly(a.historyChart))
+	mux.HandleFunc("GET /authz", a.costly(a.authz))
 	mux.HandleFunc("GET /config", a.config)
 	mux.HandleFunc("GET /explain/follow", a.follow)
 	mux.HandleFunc("GET /log", a.levels)
 	mux.HandleFunc("POST /log", a.setLevel)
 	if a.cfg.Pprof {
-		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
-		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
-		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
-		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
-		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+		a.handleProfiles(mux)
 	}
 	if a.cfg.TokenFile != "" {
 		mux.HandleFunc("GET "+signInStyle, a.style)
@@ -179,7 +181,7 @@ func (a *Admin) Handler() http.Handler {
 		mux.HandleFunc("POST "+signOutPath, a.signOut)
 	}
 	if a.cfg.ClientStatus != nil {
-		mux.Handle("POST "+csds.Path, a.cfg.ClientStatus)
+		mux.HandleFunc("POST "+csds.Path, a.clientStatus)
 	}
 	mux.HandleFunc("POST /drain", a.drain)
 	mux.HandleFunc("POST /origins/{name}/freeze", a.freeze(true))
@@ -205,14 +207,23 @@ func (a *Admin) Probes() http.Handler {
 const contentSecurity = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " +
 	"frame-ancestors 'none'; form-action 'self'; base-uri 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// hardened keeps browsers from acting, or reading answers, on behalf of other web sites.
+// hardened keeps browsers from acting, or asking for anything, on behalf of other web sites, and
+// bounds what is read of a request.
 func (a *Admin) hardened(next http.Handler) http.Handler {
-	pages := http.NewCrossOriginProtection()
-	pages.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	refuse := func(w http.ResponseWriter) {
 		a.cfg.Counts.AdminRefusal(foreignPage.reason)
 		http.Error(w, foreignPage.text, foreignPage.code)
-	}))
+	}
+	pages := http.NewCrossOriginProtection()
+	pages.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { refuse(w) }))
 	return pages.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if foreignRead(r) {
+			refuse(w)
+			return
+		}
+		if !isGRPC(r) { // whose server bounds messages
+			r.Body = http.MaxBytesReader(w, r.Body, mostBody)
+		}
 		h := w.Header()
 		h.Set("Content-Security-Policy", contentSecurity)
 		h.Set("X-Content-Type-Options", "nosniff")
@@ -262,16 +273,5 @@ func writeLine(w http.ResponseWriter, v any) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
-	writeText(w, string(text)+"\n")
-}
-
-func writeJSON(w http.ResponseWriter, code int, v any) {
-	text, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json; charset=utf-8")
-	w.WriteHeader(code)
 	writeText(w, string(text)+"\n")
 }

@@ -214,7 +214,12 @@ func (a *Admin) clients(w http.ResponseWriter, r *http.Request) {
 		}
 		last = c.place
 	}
-	page := map[string]any{"clients": l.items, "total": len(all), "truncated": l.more}
+	if l.stuck() {
+		tooLarge(w)
+		return
+	}
+	page := map[string]any{"total": len(all)}
+	l.addTo(page, "clients")
 	if l.more {
 		page["next"] = last.cursor()
 	}

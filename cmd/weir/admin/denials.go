@@ -131,5 +131,12 @@ func (a *Admin) authz(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	writeJSON(w, http.StatusOK, a.decided(&f, l.limit))
+	d := a.decided(&f, l.limit)
+	for i := range d.Denials {
+		l.add(d.Denials[i])
+	}
+	l.more = l.more || d.Truncated
+	answer := map[string]any{"rules": d.Rules, "decisions": d.Counts, "total": d.Total}
+	l.addTo(answer, "denials")
+	writeJSON(w, http.StatusOK, answer)
 }

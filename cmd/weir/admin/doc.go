@@ -24,7 +24,8 @@
 // # Who owns which goroutine, lock order
 //
 // None is started, and none of the table's locks is held while an answer is written. Requests run
-// on net/http's goroutines. Streams of events end with Run (TestEventsEnd). The lock of the board
+// on net/http's goroutines, and each message that a gRPC stream waits for has one, which ends with
+// the stream. Answers that go on end with Run (TestEventsEnd). The lock of the board
 // is held while an overview is computed, which takes the table's locks; nothing is called under
 // that of the series.
 //
@@ -33,14 +34,17 @@
 // Read the table once per request, which locks one type at a time. An overview is made once for all
 // pages, at most each second, and so rarely that it takes a hundredth of a processor (board.go). At
 // most 64 streams of events are open, and one whose reader is slow is ended
-// (TestSlowReaderOfEvents). Lists end at limit=, 1000 by
-// default (TestLimit). Pages of other web sites can make a browser neither act (TestDrain,
-// TestForeignPages) nor read answers, even if they have their own name resolve to this address
-// (TestHosts). Guesses of the token are limited, and nothing waits for it (TestTries).
-// What clients reject is shown with the number of clients that have it. Each rejected resource is
-// looked up in each group for that: 50 resources for the page, limit= for /nacks/book.
-// /history has 10,000 changes at most. What is compared there is bounded in size, and the
-// comparison in time and memory (TestDiffIsBounded).
+// (TestSlowReaderOfEvents). Lists end at limit=, 1000 by default (TestLimit), and at the ceiling of
+// an answer (ceiling.go, TestAnswersHaveACeiling). Answers that cost are made one by one, and few
+// are held while they are read (costly.go, TestOneCostlyAnswerAtATime). An answer that goes on ends
+// with what admitted its caller, and after ten minutes (lease.go, TestLongAnswersEndWithTrust); so
+// do gRPC calls, by interceptors (calls.go, TestCallsEndWithTrust). Pages of other web sites can
+// make a browser neither act (TestDrain, TestForeignPages), nor ask (TestForeignPagesReadNothing),
+// nor read answers, even if they have their own name resolve to this address (TestHosts). Guesses
+// of the token are limited, and nothing waits for it (TestTries). What clients reject is shown with
+// the number of clients that have it. Each rejected resource is looked up in each group for that:
+// 50 resources for the page, limit= for /nacks/book. /history has 10,000 changes at most. What is
+// compared there is bounded in size, and the comparison in time and memory (TestDiffIsBounded).
 //
 // # Who imports it
 //
@@ -48,7 +52,7 @@
 //
 // # What to read next
 //
-// admin.go, access.go, session.go, state.go, overview.go, headline.go, board.go, events.go,
-// series.go, ui.go, clients.go, nackbook.go, denials.go, resources.go,
-// explain.go, explainwalk.go, history.go, states.go, then diff.go.
+// admin.go, access.go, token.go, lease.go, ceiling.go, costly.go, session.go, state.go,
+// overview.go, headline.go, board.go, events.go, series.go, ui.go, clients.go, nackbook.go,
+// denials.go, resources.go, explain.go, explainwalk.go, history.go, states.go, then diff.go.
 package admin

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -132,7 +133,23 @@ func (a *Admin) explain(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	writeJSON(w, http.StatusOK, a.why(time.Now(), node, typeURL, name))
+	l, err := newList[explained](r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	x := a.why(time.Now(), node, typeURL, name)
+	leftOut := 0
+	for i := range x.Streams {
+		if !l.add(x.Streams[i]) {
+			leftOut++
+		}
+	}
+	writeJSON(w, http.StatusOK, &struct {
+		*explanation
+		Streams []json.RawMessage `json:"streams"`
+		LeftOut int               `json:"streams_left_out,omitempty"`
+	}{x, l.items, leftOut})
 }
 
 // why explains what the streams of a node have to do with a name of a type.

@@ -56,6 +56,8 @@ func (o *OriginOverview) bound(s *Origin) {
 		few.Groups, few.LeftOut = b.Groups[:overviewGroups], len(b.Groups)-overviewGroups
 		o.Rollback = &few
 	}
+	o.NACKs, o.NACKsLeftOut = firstOf(o.NACKs)
+	o.Quarantined, o.QuarantinedLeftOut = firstOf(o.Quarantined)
 }
 
 // candidates adds candidates that wait for somebody: stopped ones, and those that are neither good

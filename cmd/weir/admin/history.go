@@ -125,22 +125,28 @@ func (a *Admin) history(w http.ResponseWriter, r *http.Request) {
 	q.Since, q.Most = since, min(l.limit, mostChanges)
 	rows, more := a.cfg.Table.History().Changes(q)
 	servers := a.servers()
-	for i := range rows {
-		l.items = append(l.items, changeOf(&rows[i], servers))
-	}
-	out := map[string]any{"changes": l.items, "truncated": more, "kept": a.kept()}
+	out := map[string]any{"kept": a.kept()}
 	if q.TypeURL != "" && q.Name != "" {
-		versions := a.versions(named)
-		if n := min(l.limit, mostChanges); len(versions) > n {
-			versions = versions[:n]
-		}
-		for i := range versions {
-			if v := &versions[i]; full && v.encoded != nil {
+		shown := beside[historyVersion](l)
+		for _, v := range a.versions(named) {
+			if full && v.encoded != nil {
 				v.Body = a.body(v.encoded)
 			}
+			if !shown.add(v) {
+				break
+			}
 		}
-		out["versions"] = versions
+		if out["versions"] = shown.items; shown.cut {
+			out["versions_truncated_by"] = narrower
+		}
 	}
+	for i := range rows {
+		if !l.add(changeOf(&rows[i], servers)) {
+			break
+		}
+	}
+	l.more = l.more || more
+	l.addTo(out, "changes")
 	writeJSON(w, http.StatusOK, out)
 }
 

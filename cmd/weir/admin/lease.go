@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -28,6 +29,8 @@ type lease struct {
 	request *http.Request
 	ctx     context.Context // ends with the lease; its cause is a *refusal
 	end     context.CancelCauseFunc
+
+	unread atomic.Int64 // since when the token cannot be read, in Unix nanoseconds; 0: it can
 }
 
 // leases are those of the requests that are being answered. The zero value is ready for use.
@@ -74,12 +77,22 @@ func (a *Admin) recheck() {
 // over judges the caller again. It returns why nothing more may be sent; nil: something may.
 func (l *lease) over() *refusal {
 	if l.ctx.Err() == nil {
-		if _, refused := l.admin.judgeAgain(l.request); refused != nil {
+		switch _, refused := l.admin.judgeAgain(l.request); {
+		case refused == nil:
+			l.unread.Store(0)
+		case refused != unreadable || !l.beingWritten(time.Now()):
 			l.admin.cfg.Counts.AdminRefusal(refused.reason)
 			l.end(refused)
 		}
 	}
 	return l.why()
+}
+
+// beingWritten reports whether the token cannot be read only since a moment, as while its file is
+// being written.
+func (l *lease) beingWritten(now time.Time) bool {
+	l.unread.CompareAndSwap(0, now.UnixNano())
+	return now.UnixNano()-l.unread.Load() < int64(leaseEvery)
 }
 
 // why returns why the lease has ended; nil: it has not, or the client has left.

@@ -154,6 +154,7 @@ func (q *quietCall) SendMsg(any) error {
 
 // call serves gRPC calls by a handler, as the port would.
 func (w *world) call(does grpc.StreamHandler) (code codes.Code, sent int, took time.Duration) {
+	w.t.Helper()
 	q := &quietCall{}
 	w.cfg.GRPC = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithCancel(r.Context()) // as that of a transport

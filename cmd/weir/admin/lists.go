@@ -2,6 +2,7 @@ package admin
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -16,15 +17,9 @@ import (
 // defaultLimit is the length of a list without limit=.
 const defaultLimit = 1000
 
-// list collects items up to a limit, and whether there were more.
-type list[T any] struct {
-	items []T
-	limit int
-	more  bool
-}
-
 func newList[T any](r *http.Request) (*list[T], error) {
-	l := &list[T]{items: []T{}, limit: defaultLimit}
+	room := mostAnswer
+	l := &list[T]{items: []json.RawMessage{}, limit: defaultLimit, room: &room}
 	if text := r.URL.Query().Get("limit"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 {
@@ -50,24 +45,24 @@ func flag(r *http.Request, name string) (bool, error) {
 	return is, nil
 }
 
-// add adds an item. It returns false once the list is full.
-func (l *list[T]) add(item T) bool {
-	if len(l.items) == l.limit {
-		l.more = true
-		return false
-	}
-	l.items = append(l.items, item)
-	return true
-}
-
 // write answers with the items under a name; truncated says that there are more.
 func (l *list[T]) write(w http.ResponseWriter, name string) {
-	writeJSON(w, http.StatusOK, map[string]any{name: l.items, "truncated": l.more})
+	if l.stuck() {
+		tooLarge(w)
+		return
+	}
+	answer := map[string]any{}
+	l.addTo(answer, name)
+	writeJSON(w, http.StatusOK, answer)
 }
 
 func (a *Admin) origins(w http.ResponseWriter, _ *http.Request) {
 	_, file := a.cfg.Effective()
-	out := map[string]any{"origins": a.cfg.Origins(), "config": file}
+	origins := a.cfg.Origins()
+	for i := range origins {
+		origins[i].cutLists()
+	}
+	out := map[string]any{"origins": origins, "config": file}
 	if s := a.snapshot(); s != nil {
 		out["snapshot"] = s
 	}
@@ -99,7 +94,8 @@ func (a *Admin) groups(w http.ResponseWriter, r *http.Request) {
 			// left out if it has no JSON: NaN in its metadata
 			g.Node, _ = protojson.Marshal(groups[i].Node)
 			if !l.add(g) {
-				break
+				l.write(w, "groups")
+				return
 			}
 		}
 	}
@@ -117,19 +113,21 @@ func (a *Admin) clientNACKs() []clientNACK {
 	return all
 }
 
-// originNACKs is what weir refused on the streams to origins, of one origin and type if they are
-// given.
-func (a *Admin) originNACKs(origin, typeURL string) []originNACK {
-	all := []originNACK{}
+// originNACKs adds to an answer what weir refused on the streams to origins, of one origin and type
+// if they are given.
+func (a *Admin) originNACKs(answer map[string]any, l *list[originNACK], origin, typeURL string) {
+	leftOut := 0
 	for _, o := range a.cfg.Origins() {
 		if origin != "" && o.Name != origin {
 			continue
 		}
 		for _, n := range o.NACKs {
-			if typeURL == "" || n.Type == metrics.ShortName(typeURL) {
-				all = append(all, originNACK{o.Name, n})
+			if (typeURL == "" || n.Type == metrics.ShortName(typeURL)) && !l.add(originNACK{o.Name, n}) {
+				leftOut++
 			}
 		}
 	}
-	return all
+	if answer["origins"] = l.items; leftOut > 0 {
+		answer["origins_left_out"] = leftOut
+	}
 }

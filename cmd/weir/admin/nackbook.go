@@ -139,7 +139,10 @@ func (a *Admin) nacks(w http.ResponseWriter, r *http.Request) {
 			break
 		}
 	}
-	writeJSON(w, http.StatusOK, map[string]any{"clients": l.items, "truncated": l.more, "origins": a.originNACKs(origin, typeURL)})
+	answer := map[string]any{}
+	l.addTo(answer, "clients")
+	a.originNACKs(answer, beside[originNACK](l), origin, typeURL)
+	writeJSON(w, http.StatusOK, answer)
 }
 
 // nackBook is what clients refused since the start, put together, and our own refusals of what
@@ -151,5 +154,13 @@ func (a *Admin) nackBook(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	book, more := a.book(origin, typeURL, l.limit)
-	writeJSON(w, http.StatusOK, map[string]any{"book": book, "left_out": more, "origins": a.originNACKs(origin, typeURL)})
+	shown := beside[rejection](l)
+	for i := range book {
+		if !shown.add(book[i]) {
+			more++
+		}
+	}
+	answer := map[string]any{"book": shown.items, "left_out": more}
+	a.originNACKs(answer, beside[originNACK](l), origin, typeURL)
+	writeJSON(w, http.StatusOK, answer)
 }

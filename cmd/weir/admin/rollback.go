@@ -57,7 +57,7 @@ type Rollback struct {
 	// Whole: the order was for all of the origin, which is frozen as well.
 	Whole  bool              `json:"whole"`
 	Groups []RolledBackGroup `json:"groups"`
-	// LeftOut is how many more there are, in the overview alone.
+	// LeftOut is how many more there are.
 	LeftOut int `json:"groups_left_out,omitempty"`
 	// Waiting is the number of resources of which the origin has something else by now, of all of
 	// Groups.
@@ -141,7 +141,7 @@ func (a *Admin) rolled(w http.ResponseWriter, r *http.Request, message string, o
 		a.audit(message, r, order, said)
 	}
 	if asJSON, _ := flag(r, "json"); asJSON {
-		writeJSON(w, http.StatusOK, said)
+		writeLine(w, said) // it is done, however long the answer is
 		return
 	}
 	writeText(w, strings.Join(said.Lines, "\n")+"\n")

@@ -61,21 +61,24 @@ type Origin struct {
 	// Rollback is which groups an operator has held at an earlier state; nil: none.
 	Rollback *Rollback `json:"rollback,omitempty"`
 	// Canary is how the canary gate of each group stands; empty: the origin has no canaries.
-	Canary []canary.Status `json:"canary,omitempty"`
+	Canary        []canary.Status `json:"canary,omitempty"`
+	CanaryLeftOut int             `json:"canary_left_out,omitempty"` // how many more there are
 	// HeldRemovals are resources of a mass removal that is held back until HeldUntil (RELAY-97).
 	HeldRemovals int       `json:"held_removals,omitempty"`
 	HeldUntil    time.Time `json:"held_until,omitzero"`
 
-	NACKs []OriginNACK `json:"nacks,omitempty"` // ours, of its responses
+	NACKs        []OriginNACK `json:"nacks,omitempty"` // ours, of its responses
+	NACKsLeftOut int          `json:"nacks_left_out,omitempty"`
 	// Slow are the types that it was asked for more than five seconds ago, on a stream that is
 	// open, and that clients wait for. Those that have waited longest come first.
 	Slow      []SlowType `json:"slow,omitempty"`
 	Questions []Question `json:"-"` // those of Slow are taken from them
 	// Quarantined are the types that it ends streams for. They are asked on streams of their own,
 	// ever more rarely, until they are answered (RELAY-92).
-	Quarantined []QuarantinedType `json:"quarantined,omitempty"`
-	Files       []File            `json:"files,omitempty"`
-	Fallback    *Fallback         `json:"fallback,omitempty"` // nil: there is none
+	Quarantined        []QuarantinedType `json:"quarantined,omitempty"`
+	QuarantinedLeftOut int               `json:"quarantined_left_out,omitempty"`
+	Files              []File            `json:"files,omitempty"`
+	Fallback           *Fallback         `json:"fallback,omitempty"` // nil: there is none
 }
 
 // Fallback is the state of an origin's fallback.

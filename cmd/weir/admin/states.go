@@ -71,7 +71,9 @@ func (a *Admin) states(w http.ResponseWriter, r *http.Request) {
 			break
 		}
 	}
-	writeJSON(w, http.StatusOK, map[string]any{"states": l.items, "truncated": l.more, "kept": a.kept()})
+	answer := map[string]any{"kept": a.kept()}
+	l.addTo(answer, "states")
+	writeJSON(w, http.StatusOK, answer)
 }
 
 func groupStateOf(group string, row *relay.StateRow) groupState {

@@ -164,10 +164,10 @@ func (a *answer) body(v *xds.Variant) *anypb.Any {
 }
 
 // refusal returns the status of a request without an answer.
-func (a *answer) refusal(err error) error {
+func (s *Server) refusal(err error) error {
 	if !errors.Is(err, errTooLong) {
 		return status.FromContextError(err).Err()
 	}
 	return status.Errorf(codes.ResourceExhausted, "the answer is longer than %d bytes: ask for fewer nodes with node_matchers, by node_id or "+
-		"node_metadatas, or for all without what the resources contain, with exclude_resource_contents", a.cfg.maxAnswer)
+		"node_metadatas, or for all without what the resources contain, with exclude_resource_contents", s.cfg.maxAnswer)
 }

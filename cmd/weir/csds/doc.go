@@ -9,8 +9,9 @@
 //
 // [Server] has three entry points with the same answer (CSDS-1): two gRPC methods and a POST of
 // JSON. The cost of a request is proportional to the length of its answer, which is bounded
-// (MaxAnswer). Bodies are shared with the table, and no lock is held while they are encoded.
-// Answers are made one at a time.
+// (MaxAnswer), also as JSON (json.go). Bodies are shared with the table, and no lock is held while
+// they are encoded. Answers are made one at a time; a request waits for its turn for turnWait at
+// most (TestTurnEnds). The admin port has the next one wait until an answer was read.
 //
 // Matchers (CSDS-5) work as Envoy documents them: matcher.go matches the node, and value.go strings
 // and metadata.

@@ -23,18 +23,23 @@ type metadataMatcher struct {
 	value valueMatch
 }
 
-// maxParts bounds the parts of all matchers of a request: each is tried on each node.
-const maxParts = 1000
+// What all matchers of a request may have together. Each is tried on each node, and a short regular
+// expression can stand for a long program.
+const (
+	maxParts       = 1000
+	maxRegexBytes  = 4 << 10 // of text
+	maxRegexStates = 20_000  // instructions of programs, as estimated
+)
+
+// compiler compiles the matchers of one request, and counts what they have.
+type compiler struct{ parts, regexBytes, regexStates int }
 
 // compile compiles the matchers of a request. The error says which one is wrong.
 func compile(matchers []*matcherv3.NodeMatcher) (nodeMatch, error) {
 	var all nodeMatch
-	parts := 0
+	c := &compiler{}
 	for i, m := range matchers {
-		if parts += 1 + len(m.GetNodeMetadatas()); parts > maxParts {
-			return nil, fmt.Errorf("node_matchers have more than %d parts", maxParts)
-		}
-		x, err := compileNode(m)
+		x, err := c.node(m)
 		if err != nil {
 			return nil, fmt.Errorf("node_matchers[%d].%w", i, err)
 		}
@@ -43,14 +48,25 @@ func compile(matchers []*matcherv3.NodeMatcher) (nodeMatch, error) {
 	return all, nil
 }
 
-func compileNode(m *matcherv3.NodeMatcher) (x nodeMatcher, err error) {
+// part counts a part of a matcher.
+func (c *compiler) part() error {
+	if c.parts++; c.parts > maxParts {
+		return fmt.Errorf("the matchers of a request have more than %d parts", maxParts)
+	}
+	return nil
+}
+
+func (c *compiler) node(m *matcherv3.NodeMatcher) (x nodeMatcher, err error) {
+	if err := c.part(); err != nil {
+		return x, err
+	}
 	if m.GetNodeId() != nil {
-		if x.id, err = compileString(m.NodeId); err != nil {
+		if x.id, err = c.text(m.NodeId); err != nil {
 			return x, fmt.Errorf("node_id: %w", err)
 		}
 	}
 	for i, s := range m.GetNodeMetadatas() {
-		part, err := compileMetadata(s)
+		part, err := c.metadata(s)
 		if err != nil {
 			return x, fmt.Errorf("node_metadatas[%d]: %w", i, err)
 		}
@@ -59,7 +75,7 @@ func compileNode(m *matcherv3.NodeMatcher) (x nodeMatcher, err error) {
 	return x, nil
 }
 
-func compileMetadata(m *matcherv3.StructMatcher) (x metadataMatcher, err error) {
+func (c *compiler) metadata(m *matcherv3.StructMatcher) (x metadataMatcher, err error) {
 	for _, segment := range m.GetPath() {
 		if segment.GetKey() == "" {
 			return x, errors.New("a segment of its path has no key")
@@ -72,7 +88,7 @@ func compileMetadata(m *matcherv3.StructMatcher) (x metadataMatcher, err error) 
 	if m.GetValue() == nil {
 		return x, errors.New("it has no value")
 	}
-	x.value, err = compileValue(m.Value, maxDepth)
+	x.value, err = c.value(m.Value, maxDepth)
 	return x, err
 }
 

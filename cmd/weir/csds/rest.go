@@ -5,14 +5,11 @@ import (
 	"io"
 	"net/http"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	statusv3 "github.com/envoyproxy/go-control-plane/envoy/service/status/v3"
 	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/anypb"
 )
 
 // Path is the path of requests in JSON.
@@ -48,8 +45,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, status.Convert(err).Message(), httpCode(err))
 		return
 	}
-	if text, err = protojson.Marshal(writable(resp)); err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
+	if text, err = encode(r.Context(), resp, s.cfg.maxAnswer); err != nil {
+		err = s.refusal(err)
+		http.Error(w, status.Convert(err).Message(), httpCode(err))
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -64,31 +62,4 @@ func httpCode(err error) int {
 		return http.StatusInsufficientStorage
 	}
 	return http.StatusServiceUnavailable
-}
-
-// writable removes what has no JSON: bodies of unknown types, whose items have the type anyway, and
-// the metadata of nodes with NaN or infinite numbers.
-func writable(resp *statusv3.ClientStatusResponse) *statusv3.ClientStatusResponse {
-	has := map[*anypb.Any]bool{nil: true}
-	for _, c := range resp.Config {
-		if !hasJSON(c.Node) {
-			c.Node = &corev3.Node{Id: c.Node.GetId(), Cluster: c.Node.GetCluster()}
-		}
-		for _, it := range c.GenericXdsConfigs {
-			can, known := has[it.XdsConfig]
-			if !known {
-				can = hasJSON(it.XdsConfig)
-				has[it.XdsConfig] = can
-			}
-			if !can {
-				it.XdsConfig = nil
-			}
-		}
-	}
-	return resp
-}
-
-func hasJSON(m proto.Message) bool {
-	_, err := protojson.Marshal(m)
-	return err == nil
 }

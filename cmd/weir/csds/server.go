@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"time"
 
 	"github.com/weir-xds/weir/relay/xds"
 
@@ -29,6 +30,9 @@ type Config struct {
 
 	maxAnswer int // 0: MaxAnswer
 }
+
+// turnWait is how long a request waits while the answer to another one is made.
+const turnWait = 10 * time.Second
 
 // Server is a ClientStatusDiscoveryServiceServer, and an http.Handler for JSON.
 type Server struct {
@@ -75,9 +79,13 @@ func (s *Server) answer(ctx context.Context, req *statusv3.ClientStatusRequest) 
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
+	wait := time.NewTimer(turnWait)
+	defer wait.Stop()
 	select {
 	case s.turn <- struct{}{}:
 		defer func() { <-s.turn }()
+	case <-wait.C:
+		return nil, status.Error(codes.Unavailable, "another answer is being made: ask again in some seconds")
 	case <-ctx.Done():
 		return nil, status.FromContextError(ctx.Err()).Err()
 	}
@@ -87,7 +95,7 @@ func (s *Server) answer(ctx context.Context, req *statusv3.ClientStatusRequest) 
 		err = a.lanes()
 	}
 	if err != nil {
-		return nil, a.refusal(err)
+		return nil, s.refusal(err)
 	}
 	return a.response, nil
 }

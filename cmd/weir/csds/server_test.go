@@ -222,7 +222,7 @@ func TestTooLong(t *testing.T) {
 	}
 }
 
-// TestOneAtATime: who has to wait for the answer to another waits as long as it wants to.
+// TestOneAtATime: who has to wait for the answer to another does not wait once it has left.
 func TestOneAtATime(t *testing.T) {
 	s := New(newRig(t, edge, "a").cfg)
 	s.turn <- struct{}{}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strings"
 
@@ -20,9 +21,9 @@ type (
 // maxDepth bounds the nesting of list and or matchers.
 const maxDepth = 16
 
-// compileString compiles a StringMatcher. ignore_case applies to all patterns except regular
+// text compiles a StringMatcher. ignore_case applies to all patterns except regular
 // expressions, which match the whole text.
-func compileString(m *matcherv3.StringMatcher) (stringMatch, error) {
+func (c *compiler) text(m *matcherv3.StringMatcher) (stringMatch, error) {
 	fold := func(s string) string { return s }
 	if m.GetIgnoreCase() {
 		fold = strings.ToLower
@@ -45,7 +46,7 @@ func compileString(m *matcherv3.StringMatcher) (stringMatch, error) {
 	case *matcherv3.StringMatcher_Contains:
 		return by(strings.Contains, p.Contains)
 	case *matcherv3.StringMatcher_SafeRegex:
-		return compileRegex(p.SafeRegex.GetRegex())
+		return c.regex(p.SafeRegex.GetRegex())
 	case nil:
 		return nil, errors.New("it has no pattern")
 	default:
@@ -53,9 +54,17 @@ func compileString(m *matcherv3.StringMatcher) (stringMatch, error) {
 	}
 }
 
-func compileRegex(text string) (stringMatch, error) {
+func (c *compiler) regex(text string) (stringMatch, error) {
 	if text == "" {
 		return nil, errors.New("its regular expression is empty")
+	}
+	if c.regexBytes += len(text); c.regexBytes > maxRegexBytes {
+		return nil, fmt.Errorf("the regular expressions of a request have more than %d bytes", maxRegexBytes)
+	}
+	if parsed, err := syntax.Parse(text, syntax.Perl); err == nil {
+		if c.regexStates += states(parsed); c.regexStates > maxRegexStates {
+			return nil, fmt.Errorf("the regular expressions of a request have more than %d states, with all that is repeated", maxRegexStates)
+		}
 	}
 	// compiled by itself, since the text around it could make it valid
 	if _, err := regexp.Compile(text); err != nil {
@@ -68,10 +77,25 @@ func compileRegex(text string) (stringMatch, error) {
 	return whole.MatchString, nil
 }
 
-// compileValue compiles a ValueMatcher.
-func compileValue(m *matcherv3.ValueMatcher, depth int) (valueMatch, error) {
+// states estimates how many instructions a regular expression is compiled to.
+func states(re *syntax.Regexp) int {
+	n := 1 + len(re.Rune)
+	for _, sub := range re.Sub {
+		n += states(sub)
+	}
+	if re.Op == syntax.OpRepeat {
+		n *= 1 + max(re.Min, re.Max)
+	}
+	return n
+}
+
+// value compiles a ValueMatcher.
+func (c *compiler) value(m *matcherv3.ValueMatcher, depth int) (valueMatch, error) {
 	if depth == 0 {
 		return nil, fmt.Errorf("its value has more than %d matchers in one another", maxDepth)
+	}
+	if err := c.part(); err != nil {
+		return nil, err
 	}
 	switch p := m.GetMatchPattern().(type) {
 	case *matcherv3.ValueMatcher_NullMatch_:
@@ -79,7 +103,7 @@ func compileValue(m *matcherv3.ValueMatcher, depth int) (valueMatch, error) {
 	case *matcherv3.ValueMatcher_DoubleMatch:
 		return compileDouble(p.DoubleMatch)
 	case *matcherv3.ValueMatcher_StringMatch:
-		is, err := compileString(p.StringMatch)
+		is, err := c.text(p.StringMatch)
 		return func(v *structpb.Value) bool {
 			s, ok := v.GetKind().(*structpb.Value_StringValue)
 			return ok && is(s.StringValue)
@@ -92,9 +116,9 @@ func compileValue(m *matcherv3.ValueMatcher, depth int) (valueMatch, error) {
 	case *matcherv3.ValueMatcher_PresentMatch:
 		return func(v *structpb.Value) bool { return p.PresentMatch && v.GetKind() != nil }, nil
 	case *matcherv3.ValueMatcher_ListMatch:
-		return compileList(p.ListMatch, depth-1)
+		return c.list(p.ListMatch, depth-1)
 	case *matcherv3.ValueMatcher_OrMatch:
-		return compileOr(p.OrMatch, depth-1)
+		return c.or(p.OrMatch, depth-1)
 	case nil:
 		return nil, errors.New("its value has no pattern")
 	default:
@@ -125,19 +149,19 @@ func compileDouble(m *matcherv3.DoubleMatcher) (valueMatch, error) {
 	}
 }
 
-func compileList(m *matcherv3.ListMatcher, depth int) (valueMatch, error) {
+func (c *compiler) list(m *matcherv3.ListMatcher, depth int) (valueMatch, error) {
 	one, ok := m.GetMatchPattern().(*matcherv3.ListMatcher_OneOf)
 	if !ok || one.OneOf == nil {
 		return nil, errors.New("its list has no pattern")
 	}
-	is, err := compileValue(one.OneOf, depth)
+	is, err := c.value(one.OneOf, depth)
 	return func(v *structpb.Value) bool { return slices.ContainsFunc(v.GetListValue().GetValues(), is) }, err
 }
 
-func compileOr(m *matcherv3.OrMatcher, depth int) (valueMatch, error) {
+func (c *compiler) or(m *matcherv3.OrMatcher, depth int) (valueMatch, error) {
 	var all []valueMatch
 	for _, x := range m.GetValueMatchers() {
-		is, err := compileValue(x, depth)
+		is, err := c.value(x, depth)
 		if err != nil {
 			return nil, err
 		}

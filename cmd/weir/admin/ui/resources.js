@@ -44,7 +44,7 @@ export function Resources({ filter }) {
     <${Load} path=${path} every=${5000}>${(d) => html`
       <${Table} label="Resources" rows=${d.resources} columns=${columns} empty="No resource is like that." href=${links.resource}
         attrs=${(r) => ({ key: [r.origin, r.group, r.type, r.name, r.collection, r.constraints, r.wildcard].join(' '), 'data-resource': r.name })} />
-      <div class="paging"><span class="dim">${plural(d.resources.length, 'resource')}${d.truncated && ', and more'}</span>
+      <div class="paging"><span class="dim">${plural(d.resources.length, 'resource')}${d.truncated && ', and more'}${d.truncated_by && `: ${d.truncated_by}`}</span>
         ${d.truncated && html`<button class="quiet" onClick=${() => set({ limit: 5 * (Number(limit) || 100) })}>More</button>`}</div>`}<//>
   <//>`;
 }
