@@ -176,7 +176,7 @@ func TestSetIsWhatTheOriginIsTold(t *testing.T) {
 	r.configure(func(c *Config, _ *ListenerConfig) {
 		c.Rules = compiled(t, authz.Rule{
 			Who: []string{"uri:{team}/{name}"},
-			Set: map[string]string{"node.id": "{name}", "node.cluster": "{team}-{name}", "node.metadata.team": "{team}", "node.metadata.a.b.c": "{name}"},
+			Set: map[string]string{"node.id": "{name}", "node.cluster": "{team}/{name}", "node.metadata.team": "{team}", "node.metadata.a.b.c": "{name}"},
 		})
 	})
 	claimed := func() *corev3.Node {
@@ -192,7 +192,7 @@ func TestSetIsWhatTheOriginIsTold(t *testing.T) {
 	if err := p.send(r.now, asks("a", long(eds, "//east/a"))); err != nil {
 		t.Fatal(err)
 	}
-	for origin, want := range map[string]string{"mesh": "web shop-web shop", "east": "  shop"} {
+	for origin, want := range map[string]string{"mesh": "web shop/web shop", "east": "  shop"} {
 		groups := inspect.Status(r.table.Origin(origin))
 		if len(groups) != 1 {
 			t.Fatalf("%s has %d groups", origin, len(groups))
