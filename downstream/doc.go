@@ -86,7 +86,10 @@
 // something changes (TestPollHold). A poll counts as a stream. What it asked for lingers as if it
 // had been acknowledged (TestPollLingers), so a client that makes up nodes is bounded by
 // groups_per_peer alone. JSON is made once for all clients that are sent the same (restjson.go,
-// TestManyPollers). A resource without a descriptor has no JSON (TestPollWithoutDescriptor).
+// TestManyPollers). A resource without a descriptor has no JSON (TestPollWithoutDescriptor), and
+// neither has one that would cost far more than its size (TestRenderBombs). Before a request is
+// decoded its text is bounded (restbound.go, TestPollBombs), and what does not depend on it is
+// judged (TestPollIsRefusedUnparsed).
 //
 // # Goroutines and who owns them
 //
@@ -146,13 +149,14 @@
 //   - Ask in long requests, many at a time: where memory is limited, only as many are decoded and
 //     applied at a time as a sixteenth of it holds, peer by peer, by what they need once decoded
 //     (TestIntake, TestIntakeGoesRoundByPeer, TestLongRequestsAreTakenIn, the schedules "memory
-//     capped" of cmd/weir/chaos). What has arrived and waits, complete or not, takes an eighth of it.
-//     Beyond that only one connection with a long request is read at a time, and those that do not
-//     complete theirs are closed (receiving.go, TestReceivingIsBounded, TestReceivingGoesOn).
+//     capped" of cmd/weir/chaos). What has arrived and waits, complete or not, takes an eighth of
+//     it. Beyond that only one connection with a long request is read at a time, and those that do
+//     not complete theirs are closed (receiving.go, TestReceivingIsBounded, TestReceivingGoesOn).
 //   - Send what is small on the wire and large once decoded: a request is measured before it is
 //     decoded, may need four times request_bytes, and its node 2 MiB (request.go, TestBombs,
 //     xds.Meter). The same applies to load reports (TestLoadBombs).
-//   - Come without a rule that names it: nothing that it sends is read (TestNothingIsReadOfTheDenied).
+//   - Come without a rule that names it: nothing that it sends is read
+//     (TestNothingIsReadOfTheDenied).
 //   - Be refused: a connection that has only refused streams is closed after a second. So a client
 //     that a load balancer sent to a full replica is balanced again (TestRefusedClientsAreLetGo,
 //     TestStreamLimitServesWholeClients). A stream on which names were refused for lack of memory

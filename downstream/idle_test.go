@@ -70,6 +70,9 @@ func idleHeap(t *testing.T, rules *authz.Rules, of func(ctx context.Context, i i
 	for i := range wires {
 		w := &idleWire{id: i, say: make(chan string, 1), synced: make(chan struct{})}
 		w.ctx = grpc.NewContextWithServerTransportStream(of(ctx, i), idleTransport{})
+		if p, ok := peer.FromContext(w.ctx); ok && connectionOf(p) != nil {
+			connectionOf(p).server = s
+		}
 		wires[i] = w
 		wires[i].say <- ""
 	}

@@ -75,8 +75,8 @@ func (l *limitLog) connection(now time.Time, key string, limit int, from net.Add
 		zap.Stringer("peer", from), zap.Int("not_logged", more))
 }
 
-// slow logs that a connection was closed because its requests did not arrive while there was no room
-// for others.
+// slow logs that a connection was closed because its requests did not arrive while there was no
+// room for others.
 func (l *limitLog) slow(now time.Time, c *connection) {
 	more, write := l.rate.admit("slow", now)
 	if !write {

@@ -34,6 +34,8 @@ type poll struct {
 	in     *request
 	full   bool // an answer is made even if the client has it already
 
+	waited time.Duration // until it was admitted
+
 	end context.CancelCauseFunc // of the request's context
 }
 
@@ -113,6 +115,9 @@ func (p *poll) serve(ctx context.Context, via []string, read func() error, write
 		return err
 	}
 	defer s.leave(p.stream)
+	if err := p.admit(ctx); err != nil {
+		return err
+	}
 	if err := read(); err != nil {
 		return err
 	}
@@ -136,20 +141,45 @@ func (p *poll) done() {
 	p.in.leave()
 }
 
+// admit judges what does not depend on the request, before it is read: what the client may have by
+// its identity, and how many streams are new. It may wait for a turn.
+func (p *poll) admit(ctx context.Context) error {
+	st, begun := p.stream, time.Now()
+	if err := p.barred(); err != nil {
+		return err
+	}
+	wait, cancel := context.WithDeadline(ctx, begun.Add(st.session.cfg.timing.RESTWait))
+	defer cancel()
+	err := st.server.admit(wait, st)
+	p.waited = time.Since(begun)
+	switch {
+	case ctx.Err() != nil:
+		return p.reason(ctx)
+	case wait.Err() != nil:
+		return p.late()
+	}
+	return err
+}
+
+// barred is why the client may have nothing of the type, whatever its node says; nil: it may.
+func (p *poll) barred() error {
+	session := p.stream.session
+	if err := p.stream.fits(); err != nil || !session.barred(session.only) {
+		return err
+	}
+	why := session.secretless(session.settings().origin)
+	if why == nil {
+		why = noSecrets
+	}
+	return status.Error(why.code, why.text)
+}
+
 // answer waits for the answer.
 func (p *poll) answer(ctx context.Context) (polled, error) {
 	st, now := p.stream, time.Now()
 	timing := &st.session.cfg.timing
-	wait, cancel := context.WithDeadline(ctx, now.Add(timing.RESTWait))
+	wait, cancel := context.WithDeadline(ctx, now.Add(timing.RESTWait-p.waited))
 	defer cancel()
-	switch err := st.server.admit(wait, st); {
-	case ctx.Err() != nil:
-		return polled{}, p.reason(ctx)
-	case wait.Err() != nil:
-		return polled{}, p.late()
-	case err != nil:
-		return polled{}, err
-	}
 	// Reconfigure may not have found the poll in the list.
 	st.session.adopt(st.listener.settings.Load(), nil)
 	session := st.session
@@ -169,7 +199,7 @@ func (p *poll) answer(ctx context.Context) (polled, error) {
 	if names.over {
 		st.overNames(time.Now(), session.cfg)
 	}
-	session.reading.begin(metrics.WaitRESTWait, now, now.Add(timing.RESTWait))
+	session.reading.begin(metrics.WaitRESTWait, now, now.Add(timing.RESTWait-p.waited))
 	defer session.reading.end()
 	answer, err := p.resolve(wait, session)
 	switch {
@@ -233,7 +263,7 @@ func (p *poll) resolve(ctx context.Context, session *session) (polled, error) {
 func (p *poll) ask(session *session) error {
 	in, st := p.in, p.stream
 	if len(in.locators) > 0 {
-		return status.Error(codes.InvalidArgument, "resource_locators: a poll has no dynamic parameters (REST-8)")
+		return errLocators
 	}
 	in.typeURL = nil // the path or the method names the type (REST-2)
 	now := time.Now()

@@ -103,7 +103,7 @@ func (s *session) told(st *streamType) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if st.sentVersion == "" {
-		return xds.Digest{}.String() // that of an empty set, as in the answer
+		return xds.SetDigest{}.Version() // that of an empty set, as in the answer
 	}
 	return st.sentVersion
 }

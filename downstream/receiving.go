@@ -1,7 +1,6 @@
 package downstream
 
 import (
-	"context"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,12 +10,12 @@ import (
 
 const (
 	// receivingShare is the divisor of limits.memory for what clients have sent and what is not
-	// applied yet: incomplete requests, and complete ones that wait for the intake. grpc and net/http
-	// read a request whole before anything here sees it, so a few dozen long ones at a time were
-	// enough to have the process killed.
+	// applied yet: incomplete requests, and complete ones that wait for the intake. grpc and
+	// net/http read a request whole before anything here sees it, so a few dozen long ones at a
+	// time were enough to have the process killed.
 	receivingShare = 8
-	// freeReceiving is what a connection may have sent without being counted as long, in bytes. It is
-	// the window of a stream.
+	// freeReceiving is what a connection may have sent without being counted as long, in bytes. It
+	// is the window of a stream.
 	freeReceiving = 64 << 10
 	// receivingPatience is how long a connection that is read may be long while there is no room.
 	receivingPatience = 5 * time.Second
@@ -25,8 +24,8 @@ const (
 // receiving bounds what all connections have sent and is not applied yet, where memory is limited.
 // Beyond the bound only one long connection is read at a time, peer by peer, so that its requests
 // complete. Others wait, and their clients wait to send. One that is read and long for longer than
-// receivingPatience then is closed, or clients that never complete a request would hold the room for
-// good (TestReceivingIsBounded, TestReceivingGoesOn).
+// receivingPatience then is closed, or clients that never complete a request would hold the room
+// for good (TestReceivingIsBounded, TestReceivingGoesOn).
 type receiving struct {
 	table *relay.Table
 	log   *limitLog
@@ -52,9 +51,8 @@ type unapplied struct {
 // longConn is what there is to a connection that has sent more than freeReceiving. Guarded by
 // receiving.mu.
 type longConn struct {
-	ctx   context.Context // ends when it is not long any more
-	end   context.CancelFunc
-	timer *time.Timer // of receivingPatience, while it is read
+	over  chan struct{} // closed when it is not long any more
+	timer *time.Timer   // of receivingPatience, while it is read
 }
 
 // over reports whether more is held than there is room for.
@@ -81,8 +79,7 @@ func (r *receiving) add(c *connection, n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if f.long == nil && !f.closed.Load() {
-		f.long = &longConn{timer: time.AfterFunc(receivingPatience, func() { r.expire(c) })}
-		f.long.ctx, f.long.end = context.WithCancel(context.Background())
+		f.long = &longConn{over: make(chan struct{}), timer: time.AfterFunc(receivingPatience, func() { r.expire(c) })}
 	}
 }
 
@@ -99,18 +96,18 @@ func (r *receiving) wait(c *connection) {
 	}
 	l.timer.Stop() // it cannot complete anything while it is not read
 	r.mu.Unlock()
-	err := r.turns.enter(l.ctx, c.caller().peer, 1)
+	has := r.turns.enterUnless(l.over, c.caller().peer, 1)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	ended := c.flight.long != l
 	switch {
-	case err != nil:
-		return
-	case l.ctx.Err() != nil || !r.over():
+	case !has:
+	case ended || !r.over():
 		r.turns.leave(1)
 	default:
 		r.last = l
 	}
-	if l.ctx.Err() == nil {
+	if !ended {
 		l.timer.Reset(receivingPatience)
 	}
 }
@@ -148,7 +145,7 @@ func (r *receiving) leave(l *longConn) {
 func (r *receiving) shorten(f *unapplied) {
 	if f.long != nil {
 		f.long.timer.Stop()
-		f.long.end()
+		close(f.long.over)
 		r.leave(f.long)
 		f.long = nil
 	}

@@ -174,7 +174,7 @@ func (s *session) write(now time.Time, st *streamType, out []*response) []*respo
 		}
 	}
 	if d.version = st.sentVersion; d.version == "" && !s.delta {
-		d.version = xds.Digest{}.String() // that of an empty set
+		d.version = xds.SetDigest{}.Version() // that of an empty set
 	}
 	f := s.header(st, a)
 	var several []uint64

@@ -3,7 +3,6 @@ package downstream
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log"
 	"net"
@@ -126,82 +125,51 @@ func (h *restHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// countedBody counts what is read of the body of a request.
-type countedBody struct {
-	io.ReadCloser
-	n int
-}
-
-// Read is part of io.Reader.
-func (b *countedBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	b.n += n
-	return n, err
-}
-
-// applied counts the body as applied. With HTTP/1.1 a connection has one request at a time.
-func (b *countedBody) applied(c *connection, major int) {
-	if major == 1 {
-		c.appliedAll()
-		return
-	}
-	c.applied(b.n)
-}
-
-// read decodes and checks the request.
+// read reads and decodes the request.
 func (h *restHandler) read(ctx context.Context, w http.ResponseWriter, r *http.Request, p *poll) error {
-	most := p.in.most()
 	text, err := readBody(ctx, w, r, p.in)
 	if err != nil {
 		large := (*http.MaxBytesError)(nil)
 		switch {
 		case errors.As(err, &large), errors.Is(err, errTooLarge):
-			return p.in.set.over("request_bytes", most, "the request has more bytes")
+			return p.in.set.over("request_bytes", p.in.most(), "the request has more bytes")
 		case ctx.Err() != nil:
 			return p.reason(ctx)
 		}
 		return status.Errorf(codes.InvalidArgument, "the request cannot be read: %v", err)
 	}
 	h.server.cfg.Metrics.Message(metrics.FromClient, len(text))
+	return h.decode(ctx, text, p)
+}
+
+// decode decodes the body, once there is memory for what it becomes. By then other long bodies may
+// be inflated.
+func (h *restHandler) decode(ctx context.Context, text []byte, p *poll) error {
+	defer p.in.leaveTurn()
+	memory, err := p.in.set.boundJSON(text)
+	if err != nil {
+		return err
+	}
 	intake := p.in.intake
 	p.in.waits.begin(metrics.WaitIntake, time.Now(), time.Time{})
-	parts, err := intake.enter(ctx, p.in.from, len(text))
+	parts, err := intake.enter(ctx, p.in.from, max(memory, len(text)))
 	p.in.waits.end()
 	if err != nil {
-		p.in.leaveTurn()
 		return p.reason(ctx)
 	}
+	p.in.leaveTurn()
 	p.in.intake = nil // the request is complete
 	encoded, err := parseJSON(text, h.server.cfg.Resolver)
 	if err == nil {
 		p.in.read(mem.BufferSlice{mem.SliceBuffer(encoded)})
-		err = p.in.err
+	} else {
+		p.in.err = err
 	}
 	p.in.intake, p.in.parts = intake, parts
-	if err != nil {
+	if err = p.stream.refused(p.in); err != nil {
 		p.done()
-		return undecoded(err)
 	}
-	return nil
-}
-
-// readBody reads the body. Its size is bounded after decompression.
-func readBody(ctx context.Context, w http.ResponseWriter, r *http.Request, in *request) ([]byte, error) {
-	how := r.Header.Get("Content-Encoding")
-	if how != "" && how != "identity" && how != "gzip" {
-		return nil, fmt.Errorf("its Content-Encoding %q is not gzip", how)
-	}
-	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(in.most())))
-	if err != nil || how != "gzip" {
-		return text, err
-	}
-	inflated, turn, err := in.intake.inflate(ctx, in.from, mem.BufferSlice{mem.SliceBuffer(text)}, in.most())
-	if in.turn = turn; err != nil {
-		in.leaveTurn()
-		return nil, err
-	}
-	defer inflated.Free()
-	return inflated.Materialize(), nil
+	return err
 }
 
 // write writes the answer.

@@ -5,9 +5,10 @@ import (
 	"compress/gzip"
 	"container/list"
 	"crypto/sha256"
-	"encoding/binary"
+	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"sync"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -27,22 +28,22 @@ type Resolver interface {
 }
 
 // parseJSON converts a request to protobuf, which is what sessions read. It accepts both spellings
-// of field names (REST-1) and ignores unknown fields, as protobuf does.
+// of field names (REST-1) and ignores unknown fields, as protobuf does. The text passed boundJSON.
 func parseJSON(text []byte, r Resolver) ([]byte, error) {
 	var m discoveryv3.DiscoveryRequest
 	if err := (protojson.UnmarshalOptions{DiscardUnknown: true, Resolver: r}).Unmarshal(text, &m); err != nil {
-		return nil, err
+		return nil, errors.New(clip(err.Error(), maxNackText)) // it may quote a long value
 	}
 	return proto.Marshal(&m)
 }
 
-// undescribedError says that something in a response has no JSON form, for lack of a descriptor
-// (REST-9).
+// undescribedError says that something in a response has no JSON form, nearly always for lack of a
+// descriptor (REST-9).
 type undescribedError struct{ what string }
 
 // Error implements error.
 func (e *undescribedError) Error() string {
-	return e.what + ", and JSON needs the descriptor of every type in a resource: no part of the response is left out for it"
+	return e.what + ": no part of the response is left out for it"
 }
 
 // GRPCStatus returns the status that the client is sent.
@@ -51,18 +52,28 @@ func (e *undescribedError) GRPCStatus() *status.Status { return status.New(codes
 // typeInError finds the type URL in the library's error text.
 var typeInError = regexp.MustCompile(`unable to resolve "([^"]*)"`)
 
-// renderJSON returns the canonical JSON of an encoded response.
-func renderJSON(encoded []byte, r Resolver) ([]byte, error) {
+// renderMemory is how much memory, in bytes, one resource may need to be rendered. Resources are
+// decoded one after the other, with what is in their Anys.
+const renderMemory = 64 << 20
+
+// json returns the canonical JSON of an encoded response.
+func (c *renderer) json(encoded []byte) ([]byte, error) {
 	var m discoveryv3.DiscoveryResponse
 	if err := proto.Unmarshal(encoded, &m); err != nil {
 		return nil, &undescribedError{fmt.Sprintf("a resource does not decode: %v", err)}
 	}
-	text, err := protojson.MarshalOptions{Resolver: r}.Marshal(&m)
+	for i, a := range m.GetResources() {
+		bound := xds.Bound{Memory: renderMemory, Follow: true}
+		if _, err := c.meter.Any([]byte(a.GetTypeUrl()), a.GetValue(), bound); err != nil {
+			return nil, &undescribedError{fmt.Sprintf("resources[%d] is not written as JSON: %v", i, err)}
+		}
+	}
+	text, err := protojson.MarshalOptions{Resolver: c.resolver}.Marshal(&m)
 	if err == nil {
 		return text, nil
 	}
 	if found := typeInError.FindStringSubmatch(err.Error()); found != nil {
-		return nil, &undescribedError{fmt.Sprintf("no descriptor of %s is linked in", found[1])}
+		return nil, &undescribedError{fmt.Sprintf("no descriptor of %s is linked in, and JSON needs the descriptor of every type in a resource", found[1])}
 	}
 	return nil, &undescribedError{fmt.Sprintf("a resource has no JSON: %v", err)}
 }
@@ -70,7 +81,9 @@ func renderJSON(encoded []byte, r Resolver) ([]byte, error) {
 // renderer caches the JSON of recent responses. Clients of one group with the same version are sent
 // the same, and rendering costs thirty times as much as the look-up (BenchmarkRenderJSON).
 type renderer struct {
-	resolver Resolver // set once
+	// Set once by newRenderer.
+	resolver Resolver
+	meter    *xds.Meter
 
 	mu    sync.Mutex // guards what follows; a leaf
 	all   map[contentKey]*list.Element
@@ -78,24 +91,30 @@ type renderer struct {
 	bytes int
 }
 
-// contentKey is a hash of an encoded response that does not depend on the order of its fields,
-// which differs between encodings of one set.
-type contentKey [4]uint64
+func newRenderer(r Resolver) *renderer { return &renderer{resolver: r, meter: xds.NewMeter(r)} }
 
-func keyOf(encoded []byte) (key contentKey) {
+// contentKey is a hash of an encoded response that does not depend on the order of its fields,
+// which differs between encodings of one set. It hashes the sorted hashes of the fields: their sum
+// could be forged by who chooses some of them (VER-4).
+type contentKey [sha256.Size]byte
+
+func keyOf(encoded []byte) contentKey {
+	var all [][sha256.Size]byte
 	f := xds.Walk(encoded)
 	for b := encoded; len(b) > 0; {
 		length := len(b) // if it does not decode it has no JSON either
 		if f.Next() {
 			length -= f.Left()
 		}
-		h := sha256.Sum256(b[:length])
-		for i := range key {
-			key[i] += binary.LittleEndian.Uint64(h[8*i:])
-		}
+		all = append(all, sha256.Sum256(b[:length]))
 		b = b[length:]
 	}
-	return key
+	slices.SortFunc(all, func(x, y [sha256.Size]byte) int { return bytes.Compare(x[:], y[:]) })
+	h := sha256.New()
+	for i := range all {
+		h.Write(all[i][:])
+	}
+	return contentKey(h.Sum(nil))
 }
 
 // maxRendered bounds the cached JSON, in bytes.
@@ -133,7 +152,7 @@ func (c *renderer) render(out mem.BufferSlice, keep bool) (*rendered, error) {
 		d = c.entry(keyOf(encoded))
 	}
 	d.once.Do(func() {
-		d.plain, d.err = renderJSON(encoded, c.resolver)
+		d.plain, d.err = c.json(encoded)
 		if keep {
 			c.account(d)
 		}

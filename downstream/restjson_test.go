@@ -1,13 +1,19 @@
 package downstream
 
 import (
+	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
 
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3" // a message that nests
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/weir-xds/weir/relay/relaytest"
+	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -27,8 +33,12 @@ func FuzzJSONRequest(f *testing.F) {
 	} {
 		f.Add([]byte(text))
 	}
+	set := settings{limits: Limits{RequestBytes: 1 << 20, NamesPerStream: 1 << 20}}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		encoded, err := parseJSON(text, protoregistry.GlobalTypes)
+		if bounded := bytes.Clone(text); err == nil {
+			checkBlanked(t, &set, text, encoded, bounded)
+		}
 		if err != nil {
 			return
 		}
@@ -51,9 +61,56 @@ func FuzzJSONRequest(f *testing.F) {
 	})
 }
 
+// checkBlanked compares a request with what is decoded of it when it has passed the bounds: all but
+// the details.
+func checkBlanked(t *testing.T, set *settings, text, encoded, bounded []byte) {
+	t.Helper()
+	if _, err := set.boundJSON(bounded); err != nil {
+		return
+	}
+	again, err := parseJSON(bounded, protoregistry.GlobalTypes)
+	if err != nil {
+		t.Fatalf("%q is refused as %q: %v", text, bounded, err)
+	}
+	var want, got discoveryv3.DiscoveryRequest
+	for _, err := range []error{proto.Unmarshal(encoded, &want), proto.Unmarshal(again, &got)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(got.GetErrorDetail().GetDetails()) > 0 {
+		t.Fatalf("%q: the details of %q are decoded", text, bounded)
+	}
+	if want.ErrorDetail != nil {
+		want.ErrorDetail.Details = nil
+	}
+	if !proto.Equal(&want, &got) {
+		t.Fatalf("%q is %v, and %v as %q", text, &want, &got, bounded)
+	}
+}
+
+// TestContentKey: two responses have one key only if they have the same fields, each as often.
+func TestContentKey(t *testing.T) {
+	field := func(text string) []byte { return xds.AppendString(nil, 2, text) }
+	seen := map[contentKey]string{}
+	for _, texts := range [][]string{{}, {"a"}, {"a", "a"}, {"b"}, {"a", "b"}, {"a", "b", "b"}, {"ab"}, {"a", "b", "c", "d"}} {
+		var there, back []byte
+		for i := range texts {
+			there, back = append(there, field(texts[i])...), append(back, field(texts[len(texts)-1-i])...)
+		}
+		key := keyOf(there)
+		if other, known := seen[key]; known {
+			t.Errorf("%q has the key of %s", texts, other)
+		}
+		if seen[key] = fmt.Sprintf("%q", texts); keyOf(back) != key {
+			t.Errorf("%q has another key in another order", texts)
+		}
+	}
+}
+
 // TestRenderedInAnyOrder: the order of resources makes no other JSON, and their content does.
 func TestRenderedInAnyOrder(t *testing.T) {
-	c := renderer{resolver: protoregistry.GlobalTypes}
+	c := newRenderer(protoregistry.GlobalTypes)
 	m := &discoveryv3.DiscoveryResponse{VersionInfo: "1", TypeUrl: cds}
 	for i := range 10 {
 		m.Resources = append(m.Resources, payload(cds, fmt.Sprint("c", i), ""))
@@ -111,7 +168,7 @@ func BenchmarkRenderJSON(b *testing.B) {
 	}
 	for _, keep := range []bool{false, true} {
 		b.Run(fmt.Sprintf("kept=%v", keep), func(b *testing.B) {
-			c := renderer{resolver: protoregistry.GlobalTypes}
+			c := newRenderer(protoregistry.GlobalTypes)
 			for b.Loop() {
 				if _, err := c.render(mem.BufferSlice{mem.SliceBuffer(encoded)}, keep); err != nil {
 					b.Fatal(err)
@@ -159,6 +216,46 @@ func BenchmarkPoll(b *testing.B) {
 				if a, err := ask(version); err != nil || a.unchanged != (version != "") {
 					b.Fatal(a, err)
 				}
+			}
+		})
+	}
+}
+
+// TestRenderBombs: a resource that would cost far more than its size in JSON is not rendered, and
+// the poll is told why (REST-9).
+func TestRenderBombs(t *testing.T) {
+	fat := relaytest.AnyInAny(2000)
+	wide, err := proto.Marshal(&endpointv3.ClusterLoadAssignment{ClusterName: "wide"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wide = append(wide, relaytest.Repeated(2, nil, 1<<20)...)
+	for _, row := range []struct {
+		name, words string
+		bomb        *anypb.Any
+	}{
+		{"Any in Any", "more than 16 google.protobuf.Any", fat},
+		{"empty messages", "bytes of memory", &anypb.Any{TypeUrl: eds, Value: wide}},
+		{"deep messages", "nested more than 100 deep", &anypb.Any{
+			TypeUrl: "type.googleapis.com/envoy.config.rbac.v3.Permission", Value: relaytest.Nested(8, 5000),
+		}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			encoded, err := proto.Marshal(&discoveryv3.DiscoveryResponse{
+				Resources: []*anypb.Any{payload(cds, "a", ""), row.bomb},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			before := allocatedSoFar()
+			text, err := newRenderer(protoregistry.GlobalTypes).json(encoded)
+			took := allocatedSoFar() - before
+			undescribed := (*undescribedError)(nil)
+			if !errors.As(err, &undescribed) || !strings.Contains(err.Error(), row.words) || !strings.Contains(err.Error(), "resources[1]") {
+				t.Errorf("%d bytes of JSON, %v; want an error with %q", len(text), err, row.words)
+			}
+			if took > 1<<20+4*len(encoded) {
+				t.Errorf("%d bytes take %d to render", len(encoded), took)
 			}
 		})
 	}

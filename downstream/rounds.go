@@ -28,14 +28,23 @@ type round struct {
 // enter waits for a turn of a peer with so many parts. peer may be nil, for nobody. The error is
 // that of ctx, and then no parts are held. It locks the line.
 func (r *rounds) enter(ctx context.Context, peer *peerKey, parts int64) error {
+	if !r.enterUnless(ctx.Done(), peer, parts) {
+		return ctx.Err()
+	}
+	return nil
+}
+
+// enterUnless is enter until over is closed. It reports whether the parts are held. It locks the
+// line.
+func (r *rounds) enterUnless(over <-chan struct{}, peer *peerKey, parts int64) bool {
 	n := r.join(peer, parts)
 	if n == nil {
-		return nil
+		return true
 	}
 	select {
 	case <-n.turn:
-		return nil
-	case <-ctx.Done():
+		return true
+	case <-over:
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -45,7 +54,7 @@ func (r *rounds) enter(ctx context.Context, peer *peerKey, parts int64) error {
 		r.dropName(n)
 	}
 	r.next()
-	return ctx.Err()
+	return false
 }
 
 // join takes a turn if nobody waits and enough parts are free; then it returns nil. Otherwise it

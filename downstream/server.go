@@ -77,7 +77,7 @@ type Server struct {
 	watching   sync.WaitGroup // the watchdog
 	serving    sync.WaitGroup // running Serve calls
 	graceful   sync.WaitGroup // running GracefulStop calls
-	renderer   renderer
+	renderer   *renderer
 	pollers    pollers
 
 	mu        sync.Mutex // guards what follows; held for map work only, and never while another lock is taken
@@ -126,7 +126,7 @@ func New(cfg Config) (*Server, error) {
 		intake: newIntake(cfg.Table), receiving: newReceiving(cfg.Table, limits, func() { cfg.Metrics.LimitRejection("memory") }), writerPool: &writerPool{places: runtime.GOMAXPROCS(0)}, longSends: newLongSends(), conns: n,
 		streams: map[*stream]struct{}{}, crowd: map[string]int{}, arrivals: &arrivals{rate: newBucket(cfg.Limits.NewStreamsPerSecond)},
 		headers: newHeaderPace(cfg.Limits.NewStreamsPerSecond), names: newNamePace(cfg.Limits.NewNamesPerSecond), calmed: newCalmed(),
-		loads: map[*loadStream]struct{}{}, renderer: renderer{resolver: cfg.Resolver},
+		loads: map[*loadStream]struct{}{}, renderer: newRenderer(cfg.Resolver),
 	}, nil
 }
 

@@ -161,8 +161,8 @@ func (st *stream) run(ctx context.Context) error {
 	return err
 }
 
-// fits returns why a stream ends whose client has no rule, whatever its node says. Nothing that such
-// a client sends is read.
+// fits returns why a stream ends whose client has no rule, whatever its node says. Nothing that
+// such a client sends is read.
 func (st *stream) fits() error {
 	set := st.session.settings()
 	of := set.allowances(&st.session.from)

@@ -149,7 +149,7 @@ var closed = map[string][]string{
 	"limit": {
 		"connections", "connections_per_peer", "streams", "streams_per_connection", "streams_per_identity", "new_streams_per_second", "requests_per_second",
 		"nacks_per_second", "names_per_stream", "new_names_per_second",
-		"name_bytes", "groups", "groups_per_peer", "parameter_sets_per_stream", "parameter_sets_per_group", "views", "request_bytes", "memory", "max_message",
+		"name_bytes", "groups", "groups_per_peer", "parameter_sets_per_stream", "parameter_sets_per_group", "views", "request_bytes", "memory", "max_message", "origin_resources", "origin_bytes",
 		"other",
 	},
 	"origin": {"mesh"},

@@ -78,6 +78,7 @@ func (a *aliasHoldings) set(r *record, name, spelt string) {
 	if is && was.name == name || !is && r.entry.name == name {
 		return
 	}
+	r.sub.names = nil // two records may have the same
 	if is {
 		delete(a.of, r)
 		list := a.by[was.name]
@@ -174,22 +175,6 @@ func (s *Sub) knownAs(name string) []*record {
 		return []*record{s.record(resource)}
 	}
 	return nil
-}
-
-// versionSum is the version hash of what was sent by name. Each resource counts once (VER-4).
-func (s *Sub) versionSum() xds.Sum {
-	if len(s.alias.of) == 0 {
-		return s.sum
-	}
-	var all xds.Sum
-	counted := make(map[string]bool, s.records.len())
-	for r := range s.records.all() {
-		if name := s.alias.resource(r); r.sent != (xds.Digest{}) && !counted[name] {
-			counted[name] = true
-			all.Add(r.sent)
-		}
-	}
-	return all
 }
 
 // about is an error as it is sent for a record. It has the name of the resource if the client holds

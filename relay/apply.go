@@ -27,6 +27,9 @@ type Applied struct {
 	// Resumed is the number of resources presented as initial versions that came back unchanged all
 	// the same; if that is most of them, the origin ignores initial versions (RELAY-46).
 	Resumed int
+	// Over is why a part of the response was not taken, since the origin would fill more than it
+	// may (admit.go); nil: that is not so. It has to be refused.
+	Over *xds.RejectError
 	// Waiting is the number of resources whose content, or removal, is not taken because the origin
 	// is frozen.
 	Waiting int
@@ -61,6 +64,11 @@ func (l *Lane) Apply(now time.Time, response *xds.Update) (a Applied, ok bool) {
 	u.variants = u.speaksOfVariants()
 	if !k.find(u, l.index, gen) {
 		return a, false
+	}
+	adds, over := l.admit(now, k, u)
+	defer l.group.origin.fill.admitted(adds)
+	if a.Over = over; u.Over {
+		l.askForRoom(now, amount{})
 	}
 	k.mu.Lock()
 	k.rejected[l.index].note(u, gen, now)

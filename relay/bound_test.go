@@ -44,7 +44,7 @@ func statuses(t *Table) (all []TypeStatus) {
 		g.Lanes()
 		for v := range g.Types() {
 			for _, m := range v.Maps() {
-				ts, _, _ := m.Status(nil)
+				ts, _ := m.Status(nil)
 				all = append(all, ts)
 			}
 		}

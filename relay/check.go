@@ -235,6 +235,9 @@ func (s *Sub) checkRecords(fail func(string, ...any)) {
 			}
 		}
 	}
+	if s.names != nil && s.names.IsKept() && s.names.Tree(s.listSent).Digest() != xds.SetOf(s.listSent()) {
+		fail("the digest that is kept of %d names is not that of what the client was sent", n)
+	}
 	if n != t.n || n > longestChain*len(t.chains) || errorCount != len(t.sentErrors) {
 		fail("%d records in %d chains, %d are counted; %d errors told of %d", n, len(t.chains), t.n, errorCount, len(t.sentErrors))
 	}
@@ -242,7 +245,8 @@ func (s *Sub) checkRecords(fail func(string, ...any)) {
 
 // check walks the view's lists and returns the number of its positions.
 func (v *view) check(fail func(string, ...any)) int {
-	live, dead, bytes, total := 0, 0, 0, xds.Sum{}
+	live, dead, bytes := 0, 0, 0
+	var digests []xds.Digest
 	last := uint64(0)
 	for it := v.head; it != nil; it = it.next {
 		if it.last < last || it.birth > it.rev || it.rev > it.last || !v.ttl && it.rev != it.last {
@@ -261,7 +265,7 @@ func (v *view) check(fail func(string, ...any)) int {
 		}
 		live++
 		bytes += it.variant.Size()
-		total.Add(it.variant.Digest)
+		digests = append(digests, it.variant.Digest)
 		m := v.set.members.get(it.variant.Name)
 		if m == nil || pick(m.variants, v.set.shard.params) != it.variant {
 			fail("item %q: is not what its member says", it.variant.Name)
@@ -271,7 +275,7 @@ func (v *view) check(fail func(string, ...any)) int {
 	unchanged := 0
 	for body := range v.allUnchanged() {
 		unchanged, live, bytes = unchanged+1, live+1, bytes+body.Size()
-		total.Add(body.Digest)
+		digests = append(digests, body.Digest)
 		if m := v.set.members.get(body.Name); m.item != nil || pick(m.variants, v.set.shard.params) != body {
 			fail("%q: the view has another body than its member", body.Name)
 		}
@@ -279,8 +283,12 @@ func (v *view) check(fail func(string, ...any)) int {
 	if unchanged != v.unchanged || v.unchanged > 0 && v.head != nil && v.head.last < v.base {
 		fail("view: counts %d members unchanged since %d, found %d", v.unchanged, v.base, unchanged)
 	}
-	if live != v.live || dead != v.dead || bytes != v.bytes || total != v.sum || len(v.items) != dead && !v.own || len(v.items) != live+dead && v.own {
+	if live != v.live || dead != v.dead || bytes != v.bytes || len(v.items) != dead && !v.own || len(v.items) != live+dead && v.own {
 		fail("view: counts %d live %d dead %d bytes, found %d %d %d in %d items", v.live, v.dead, v.bytes, live, dead, bytes, len(v.items))
+	}
+	want := xds.SetOf(digests)
+	if v.digests.IsKept() && v.tree().Digest() != want || v.version != "" && v.version != want.Version() {
+		fail("view: version %s of tree %s, want %s of %d digests", v.version, v.tree().Digest().Version(), want.Version(), len(digests))
 	}
 	if dead > live+spareTombs && v.ordered.head != nil {
 		fail("view: %d tombstones for %d live", dead, live)

@@ -41,17 +41,17 @@ func (s *shard) rememberRestored(now time.Time) {
 	if s.typeURL != xds.ClusterType || !s.star.restored || s.star.revived || s.group.config().OriginVersions {
 		return
 	}
-	x, all := &restoredSet{members: make([]*xds.Variant, 0, s.star.members.len())}, xds.Sum{}
+	x, all := &restoredSet{members: make([]*xds.Variant, 0, s.star.members.len())}, contentOf{}
 	for m := range s.star.members.all() {
 		v := pick(m.variants, s.params)
 		if v == nil {
 			continue
 		}
-		if all.Add(v.Digest); !v.Timed() { // RELAY-50
+		if all.add(v.Digest); !v.Timed() { // RELAY-50
 			x.members = append(x.members, v)
 		}
 	}
-	x.version, s.restored = all.Version(), x
+	x.version, s.restored = all.version(), x
 	s.push(timer{at: now.Add(leastRestored), kind: restoredEnd, shard: s})
 }
 
@@ -98,16 +98,16 @@ func (r *record) back() bool { return r.is(returned) && r.sent == (xds.Digest{})
 // lists, with their present bodies, or with their last ones if they were removed. Then the client
 // holds exactly these.
 func (s *Sub) holdsExactly() bool {
-	var all xds.Sum
+	var all contentOf
 	for r := range s.records.all() {
 		switch e := r.entry; {
 		case e.chosen != nil:
-			all.Add(e.chosen.Digest)
+			all.add(e.chosen.Digest)
 		case e.last != nil:
-			all.Add(e.last.Digest)
+			all.add(e.last.Digest)
 		}
 	}
-	return s.version == all.Version()
+	return s.version == all.version()
 }
 
 // firstListWaits reports whether the first list by name has to wait, for a client that comes back.

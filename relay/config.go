@@ -110,6 +110,8 @@ type OriginConfig struct {
 	PerType bool
 	// V2: those services are meant by their names in v2, each for its type as it is spelled there.
 	V2 bool
+	// Limits bound what the origin may fill, of all its groups together (admit.go).
+	Limits OriginLimits
 	// Guard holds back mass removals after a (re)connect (RELAY-97). Its zero value holds nothing
 	// back.
 	Guard gate.GuardConfig
@@ -136,6 +138,13 @@ type OriginConfig struct {
 	// Share: parameter maps may share one upstream subscription while a live variant matches them
 	// all (RELAY-69). It needs TP2.
 	Share bool
+}
+
+// OriginLimits bound what an origin may fill: so many different resources, and so many bytes of
+// memory. 0: by default as many as memory allows (fill.go).
+type OriginLimits struct {
+	Resources int
+	Bytes     int64
 }
 
 // check fills in the defaults, and gives what is wrong with all but the single origins.

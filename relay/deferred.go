@@ -240,13 +240,3 @@ func (d deferrals) needs() (endpoints []string) {
 	}
 	return endpoints
 }
-
-// sum is the version hash of a list with the Clusters whose removal is deferred.
-func (d deferrals) sum(all xds.Sum) xds.Sum {
-	for _, x := range d {
-		if x.body != nil {
-			all.Add(x.body.Digest)
-		}
-	}
-	return all
-}

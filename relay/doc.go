@@ -143,6 +143,12 @@
 // cost of new names is estimated, as a request may bring a million of them; the cost of their
 // bodies is not, since these come when they come.
 //
+// An origin has a limit, too, which leaves the others what is reserved for them (fill.go). What a
+// response brings beyond it is refused, and asked for again when there is room (admit.go,
+// TestOriginsHaveReserves, TestRestoredCounts; upstream: TestOriginBeyondItsLimit). Resources are
+// only counted where responses have brought so much that the limit may be reached
+// (TestLimitIsCheckedRarely).
+//
 // A set that is sent whole is held twice: as bodies, and encoded in segments of about 64 KiB, of
 // which a change costs one (TestOneSegmentIsRebuilt, BenchmarkWhole). For state of the world the
 // segments last as long as there is a client of it, for delta until the content has changed twice

@@ -174,7 +174,7 @@ func (t TypeAt) with(more *TypeAt) TypeAt {
 func (t *TypeAt) differs(from *TypeAt) bool {
 	for i := range t.Sets {
 		x := &t.Sets[i]
-		if y := from.set(x.Selector); !x.Unknown && y != nil && x.sum() != y.sum() {
+		if y := from.set(x.Selector); !x.Unknown && y != nil && !sameMembers(x.Members, y.Members) {
 			return true
 		}
 	}
@@ -188,12 +188,25 @@ func (t *TypeAt) differs(from *TypeAt) bool {
 	})
 }
 
-// sum is that of the members.
-func (x *SetAt) sum() (sum xds.Sum) {
-	for _, v := range x.Members {
-		sum.Add(v.Digest)
+// sameMembers reports whether two lists have equal bodies, in any order. States of one group have
+// them in the same order, nearly all.
+func sameMembers(a, b []*xds.Variant) bool {
+	if len(a) != len(b) {
+		return false
 	}
-	return sum
+	lacks := map[xds.Digest]int{}
+	for i := range a {
+		if a[i].Digest != b[i].Digest {
+			lacks[a[i].Digest]++
+			lacks[b[i].Digest]--
+		}
+	}
+	for _, n := range lacks {
+		if n != 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // sameBody reports whether two bodies are equal, or there is none of both.

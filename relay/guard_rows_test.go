@@ -33,7 +33,7 @@ func TestHeldVariantGoesForAnother(t *testing.T) {
 		r.group.lanes[mainLane].Take(now, false)
 		r.says(mainLane, now, xds.ClusterType, removed...)
 		table := MapView{s.shard}
-		if ts, _, _ := table.Status(nil); ts.Held != 20 {
+		if ts, _ := table.Status(nil); ts.Held != 20 {
 			t.Fatalf("by %s: %d removals are held back, want all 20", by, ts.Held)
 		}
 		r.says(mainLane, now, xds.ClusterType, "n7{env=prod}=2")
@@ -41,7 +41,7 @@ func TestHeldVariantGoesForAnother(t *testing.T) {
 		if len(rows) != 1 || rows[0].Held || !rows[0].Live || rows[0].Variant.Constraints.Key() != `"env"="prod"` {
 			t.Errorf("by %s: rows %+v, want the new variant alone, live and not held back", by, rows)
 		}
-		if ts, _, _ := table.Status(nil); ts.Held != 19 || ts.Stale != 19 || ts.Bodies != 20 {
+		if ts, _ := table.Status(nil); ts.Held != 19 || ts.Stale != 19 || ts.Bodies != 20 {
 			t.Errorf("by %s: %d are held back and %d stale of %d, want 19, 19 and 20", by, ts.Held, ts.Stale, ts.Bodies)
 		}
 	}

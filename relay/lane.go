@@ -55,6 +55,7 @@ type Lane struct {
 	reports reports    // of what clients rejected
 	opened  time.Time
 	fetched time.Time // when it was last opened anew to fetch a body
+	short   shortage
 }
 
 func newLane(g *Group, i laneIndex, only *store) *Lane {

@@ -212,7 +212,7 @@ type TypeStatus struct {
 
 // Status counts, under the lock and without a copy of anything. It notes the bodies that it has
 // counted in seen, unless that is nil. rev is the revision of the last change.
-func (m MapView) Status(seen map[*xds.Variant]bool) (_ TypeStatus, digest TypeDigest, rev uint64) {
+func (m MapView) Status(seen map[*xds.Variant]bool) (_ TypeStatus, rev uint64) {
 	s := m.shard
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,7 +229,6 @@ func (m MapView) Status(seen map[*xds.Variant]bool) (_ TypeStatus, digest TypeDi
 			}
 		}
 	})
-	var star, names xds.Sum
 	s.walk(nil, func(k known) {
 		live := k.live()
 		if e := k.entry; e != nil {
@@ -244,19 +243,32 @@ func (m MapView) Status(seen map[*xds.Variant]bool) (_ TypeStatus, digest TypeDi
 			return
 		}
 		ts.count(seen, k.variants, live && !k.heldBack())
-		switch k.set {
-		case nil:
-			addAll(&names, k.variants)
-		case s.star:
-			addAll(&star, k.variants)
-		}
 	})
-	if !s.private() {
-		digest = TypeDigest{star.Shown(), names.Shown()}
-	}
 	ts.Held, ts.Until = s.guarded()
 	ts.Frozen = len(s.frozen)
-	return ts, digest, s.rev
+	return ts, s.rev
+}
+
+// Digest is of what Status counts. The digests of the bodies are copied under the lock, and hashed
+// without it.
+func (m MapView) Digest() TypeDigest {
+	s := m.shard
+	if s.private() {
+		return TypeDigest{}
+	}
+	var star, names []xds.Digest
+	s.mu.Lock()
+	s.walk(nil, func(k known) {
+		switch {
+		case !k.counts():
+		case k.set == nil:
+			names = appendDigests(names, k.variants)
+		case k.set == s.star:
+			star = appendDigests(star, k.variants)
+		}
+	})
+	s.mu.Unlock()
+	return TypeDigest{xds.SetOf(star).Shown(), xds.SetOf(names).Shown()}
 }
 
 func (t *TypeStatus) count(seen map[*xds.Variant]bool, vs []*xds.Variant, live bool) {
@@ -271,12 +283,5 @@ func (t *TypeStatus) count(seen map[*xds.Variant]bool, vs []*xds.Variant, live b
 	}
 	if !live {
 		t.Stale += len(vs)
-	}
-}
-
-// addAll counts bodies in.
-func addAll(s *xds.Sum, vs []*xds.Variant) {
-	for _, v := range vs {
-		s.Add(v.Digest)
 	}
 }

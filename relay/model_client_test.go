@@ -233,11 +233,7 @@ func (m *model) take(c *modelSub) {
 			}
 			clear(c.held)
 			clear(c.versions)
-			total := xds.Sum{}
-			for _, v := range a.Variants {
-				total.Add(v.Digest)
-			}
-			if total.Version() != a.Version && !m.asOrigin {
+			if setOf(a.Variants).Version() != a.Version && !m.asOrigin {
 				m.t.Fatalf("client %d: version is not of the content (VER-4)\n%s", c.id, m.tail())
 			}
 		}
@@ -292,14 +288,6 @@ func (m *model) take(c *modelSub) {
 	}
 	slices.Sort(sent) // their order is that of no promise
 	m.logf("client %d answer refused %v +%v -%v: holds %v, in error %v", c.id, refuses, sent, slices.Sorted(slices.Values(a.Removed)), c.held, c.errs)
-	if !c.delta && !c.wildcard && !xds.SentWhole(c.typeURL) {
-		total := xds.Sum{}
-		for _, v := range c.versions {
-			d, _ := xds.ParseVersion(v)
-			total.Add(d)
-		}
-		_ = total
-	}
 }
 
 // takeHeartbeats judges them: of what the client holds, and accepted at least once, and of nothing

@@ -100,9 +100,7 @@ func TestListVersionWithoutTheSet(t *testing.T) {
 	if a == nil || len(a.Variants) != 1 {
 		t.Fatalf("told %+v, want one", a)
 	}
-	total := xds.Sum{}
-	total.Add(a.Variants[0].Digest)
-	if a.Version != total.Version() {
-		t.Errorf("version %s, want that of the content, %s", a.Version, total.Version())
+	if want := setOf(a.Variants).Version(); a.Version != want {
+		t.Errorf("version %s, want that of the content, %s", a.Version, want)
 	}
 }

@@ -133,6 +133,7 @@ func (v *view) unlisted(p *position) {
 	if v.whole--; v.whole == 0 {
 		v.full = nil
 		v.segments.forget(false)
+		v.digests.Forget()
 	}
 }
 

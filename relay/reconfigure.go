@@ -125,6 +125,7 @@ func live(old, next *OriginConfig) bool {
 		if len(c.FromNode) == 0 {
 			c.FromNode = nil
 		}
+		c.Limits = OriginLimits{}
 		c.Urgent = nil // looked at when a response comes
 	}
 	return reflect.DeepEqual(a, b)

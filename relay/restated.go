@@ -53,7 +53,7 @@ func (s *Sub) Restated() bool {
 // sent last.
 func (s *Sub) listRepeats() bool {
 	v := s.sets.first.view
-	sum := v.sum
+	content := contentOf{view: v}
 	for r := range s.records.all() {
 		if f := r.entry.nameError; f != nil && f != r.lastError() && !r.repeats() {
 			return false // whole looks at these, too
@@ -62,12 +62,16 @@ func (s *Sub) listRepeats() bool {
 		if x == nil {
 			continue
 		}
-		if it := v.item(x.Name); it != nil && !it.dead {
-			sum.Sub(it.variant.Digest)
+		it := v.item(x.Name)
+		if it != nil && !it.dead && it.variant.Digest == x.Digest {
+			continue
 		}
-		sum.Add(x.Digest)
+		if it != nil && !it.dead {
+			content.remove(it.variant.Digest)
+		}
+		content.add(x.Digest)
 	}
-	return s.listVersion(sum) == s.whole
+	return s.listVersion(content) == s.whole
 }
 
 // repeats reports whether what is known of a name, its body or that it does not exist, is what the

@@ -81,6 +81,8 @@ func (t *Table) Restore(now time.Time, x TypeImage) error {
 		return fail(errors.New("it is in use already"))
 	}
 	s.restore(now, &x)
+	restored, _ := s.held(counts.Add(1)) // what is restored stays, and counts
+	o.fill.total.add(restored)
 	return nil
 }
 

@@ -186,6 +186,9 @@ func (s *shard) unretire(key retiredKey) (variants []*xds.Variant, unconfirmed b
 	if variants, unconfirmed = s.table().retired.take(key); variants != nil {
 		s.group.used.Store(true)
 		s.spoken()
+		for _, v := range variants { // they are held again, and did not count
+			s.group.origin.fill.total.add(amount{1, v.Cost()})
+		}
 	}
 	return variants, unconfirmed
 }

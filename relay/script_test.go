@@ -417,7 +417,7 @@ func (s *script) take(c *scriptSub) []string {
 	slices.Sort(errs)
 	if s.cfg.Origins[0].OriginVersions {
 		version := a.Version
-		if _, content := xds.ParseVersion(version); content {
+		if strings.HasPrefix(version, "w2") { // a digest of the set
 			version = "content's"
 		}
 		errs = append(errs, "version "+version)

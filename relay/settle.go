@@ -128,15 +128,9 @@ func (r *record) settle() (what event, body *xds.Variant, rev uint64) {
 	return nothing, nil, 0
 }
 
-// sent records the digest of what the client holds of a name.
+// setSent records the digest of what the client holds of a name.
 func (r *record) setSent(d xds.Digest) {
-	s := r.sub
-	if r.sent != (xds.Digest{}) {
-		s.sum.Sub(r.sent)
-	}
-	if d != (xds.Digest{}) {
-		s.sum.Add(d)
-	}
+	r.sub.noteSent(r.sent, d)
 	r.sent = d
 }
 

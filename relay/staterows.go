@@ -71,8 +71,11 @@ type wayBack struct {
 	newest uint64       // changes after it may lack, and are undone before the first row
 	end    history.Edge // before it not all is known
 	shards []shardPast
-	sum    stateSum
-	held   map[*history.Resource]*xds.Variant // what has changed, as it is after what was undone
+	begun  contents // as it is now
+	tree   *xds.Tree
+	// changes are those since tree, of what was undone. A state that is not listed needs no ID.
+	changes []xds.Change
+	held    map[*history.Resource]*xds.Variant // what has changed, as it is after what was undone
 }
 
 // shardPast is what a shard holds and held.
@@ -102,6 +105,7 @@ func (g *Group) wayBack() *wayBack {
 	for i := range w.shards {
 		w.begin(&w.shards[i])
 	}
+	w.tree, w.begun = xds.NewTree(w.begun), nil
 	return w
 }
 
@@ -149,7 +153,7 @@ func (s *shard) back() (x shardPast, end history.Edge) {
 	return x, end
 }
 
-// begin makes the shard's part of the sum.
+// begin adds what the shard holds.
 func (w *wayBack) begin(x *shardPast) {
 	changed := map[string]map[string]*history.Resource{} // by set and name
 	for i := range x.steps {
@@ -165,7 +169,7 @@ func (w *wayBack) begin(x *shardPast) {
 			if h.set != "" {
 				key.name = v.Name
 			}
-			w.sum.add(&key, v)
+			w.begun.add(&key, v)
 			if r := changed[h.set][key.name]; r != nil {
 				w.held[r] = v
 			}
@@ -190,7 +194,7 @@ func (w *wayBack) rows(most int, enough func(*StateRow) bool) (rows []StateRow) 
 			// A change at this very revision is the row of this state. What it has undone is lost.
 			if row := w.row(w.end.Revision); row != nil {
 				rows = append(rows, *row)
-			} else if rows = append(rows, StateRow{Revision: w.end.Revision, At: w.end.At(), ID: w.sum.id(), Whole: true}); !more {
+			} else if rows = append(rows, StateRow{Revision: w.end.Revision, At: w.end.At(), ID: w.id(), Whole: true}); !more {
 				break
 			}
 			w.undo(w.end.Revision)
@@ -243,7 +247,7 @@ func (w *wayBack) row(revision uint64) *StateRow {
 		return nil
 	}
 	if row.Whole {
-		row.ID = w.sum.id()
+		row.ID = w.id()
 	}
 	return &row
 }
@@ -269,11 +273,24 @@ func (w *wayBack) undo(revision uint64) {
 		for len(x.steps) > 0 && x.steps[0].Revision == revision {
 			if step := &x.steps[0]; !step.First {
 				at := resourceKey{x.typeURL, x.params, step.Set, step.Name}
-				w.sum.sub(&at, w.held[step.Resource])
-				w.sum.add(&at, step.Was)
+				w.note(&at, w.held[step.Resource], false)
+				w.note(&at, step.Was, true)
 				w.held[step.Resource] = step.Was
 			}
 			x.steps = x.steps[1:]
 		}
 	}
+}
+
+// note notes that a body is held from now on, or no longer; nil: there is none.
+func (w *wayBack) note(at *resourceKey, v *xds.Variant, in bool) {
+	if v != nil {
+		w.changes = append(w.changes, xds.Change{Member: at.digest(v.Digest), In: in})
+	}
+}
+
+// id is the ID of the state that is reached.
+func (w *wayBack) id() string {
+	w.tree, w.changes = w.tree.Apply(w.changes), nil
+	return idOf(w.tree.Digest())
 }

@@ -10,47 +10,34 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// stateSum makes the ID of a state of a group: a commutative hash (VER-4) of what is configuration
-// in it. Two replicas that hold the same content have the same ID, in whatever order it came, and a
-// change costs one step. What is known not to exist adds nothing, nor does what is not known.
-type stateSum struct{ sum xds.Sum }
+// contents lists what a state of a group holds, each with where it is held. What is known not to
+// exist adds nothing, nor does what is not known. The digest of that set is the ID of the state
+// (VER-4): two replicas that hold the same content have the same ID, in whatever order it came.
+type contents []xds.Digest
 
 // add adds what is held of a resource; nil: nothing.
-func (s *stateSum) add(r *resourceKey, v *xds.Variant) {
+func (c *contents) add(r *resourceKey, v *xds.Variant) {
 	if v != nil {
-		s.sum.Add(r.digest(v.Digest))
-	}
-}
-
-// sub takes back what was added.
-func (s *stateSum) sub(r *resourceKey, v *xds.Variant) {
-	if v != nil {
-		s.sum.Sub(r.digest(v.Digest))
+		*c = append(*c, r.digest(v.Digest))
 	}
 }
 
 // addType adds a type, whole or as far as it is known.
-func (s *stateSum) addType(t *TypeAt) {
+func (c *contents) addType(t *TypeAt) {
 	key := resourceKey{typeURL: t.TypeURL, params: t.Params.Key()}
 	for i := range t.Sets {
 		set := &t.Sets[i]
 		key.set = set.Selector
 		for _, v := range set.Members {
 			key.name = v.Name
-			s.add(&key, v)
+			c.add(&key, v)
 		}
 	}
 	key.set = ""
 	for i := range t.Names {
 		key.name = t.Names[i].Name
-		s.add(&key, t.Names[i].Variant)
+		c.add(&key, t.Names[i].Variant)
 	}
-}
-
-// id is the ID of the state.
-func (s *stateSum) id() string {
-	d := s.sum.Digest()
-	return hex.EncodeToString(d[:])
 }
 
 // ID is the same for states of equal content of a group, on all replicas. What is urgent, and
@@ -59,14 +46,16 @@ func (s *State) ID(*Origin) string { return stateID(s.Types) }
 
 // stateID is the ID of a state of a group.
 func stateID(types []TypeAt) string {
-	var s stateSum
+	var c contents
 	for i := range types {
 		if !types[i].Aside {
-			s.addType(&types[i])
+			c.addType(&types[i])
 		}
 	}
-	return s.id()
+	return idOf(xds.SetOf(c))
 }
+
+func idOf(d xds.SetDigest) string { return hex.EncodeToString(d[:]) }
 
 // resourceKey is where something is held in a group.
 type resourceKey struct {

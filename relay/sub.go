@@ -66,7 +66,7 @@ type Sub struct {
 	standIn  int               // number of records whose client was sent fallback content
 	spelt    map[string]string // the client's spelling, by canonical name, where the two differ
 	claims   claims            // initial_resource_versions, until the sets are first answered
-	sum      xds.Sum           // of what was sent by name and is still subscribed (VER-4)
+	names    *xds.TrackedSet   // what the records were sent, if it is much (namesversion.go); nil: not kept
 	alias    *aliasHoldings
 	whole    string // content version of the last whole list
 	deferred deferrals

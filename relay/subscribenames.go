@@ -32,11 +32,8 @@ func (s *Sub) subscribe(name, spelt string, e *entry) *record {
 		d, stated := s.claims.versions[name]
 		if stated && s.first {
 			// The answer is skipped only if the client states our current version (DELTA-11).
-			r.sent = d
+			r.setSent(d)
 			r.flags |= holds | claimed
-			if s.delta && d != (xds.Digest{}) {
-				s.sum.Add(d)
-			}
 			r.markDirty(s.shard.rev)
 			return r
 		}
@@ -176,9 +173,7 @@ func (r *record) forget(now time.Time) {
 	s := r.sub
 	r.owe(false)
 	r.forgotten()
-	if r.sent != (xds.Digest{}) {
-		s.sum.Sub(r.sent)
-	}
+	s.noteSent(r.sent, xds.Digest{})
 	s.alias.set(r, r.entry.name, "")
 	if r.decided(); s.alias.undecided == 0 && len(s.alias.deferred) > 0 {
 		s.mark(s.shard.rev)

@@ -102,6 +102,7 @@ type Origin struct {
 	// unheard is how many stores are not heard: mostly none, so that nothing needs to be looked for
 	// (Lacks).
 	unheard atomic.Int64
+	fill    fill // what it holds of what it may
 
 	mu             sync.Mutex // guards what follows; held for map work only; nothing is locked under it
 	alarms         []Alarm    // not told yet

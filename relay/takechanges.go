@@ -188,20 +188,9 @@ func (t *take) finishChanged() *Answer {
 			r.at = s.takes + 1
 		}
 	}
-	a.Version = s.changesSum().Version()
+	var few [4]xds.SetDigest
+	a.Version = xds.JoinSets(s.heldSets(few[:0])).Version()
 	return a
-}
-
-// changesSum is the version hash of what a SotW client of a grouped type has: of what was sent by
-// name and is still subscribed, and of collections (VER-4).
-func (s *Sub) changesSum() xds.Sum {
-	total := s.versionSum()
-	for p := s.sets.first; p != nil; p = p.also {
-		if !p.fresh {
-			total.Join(p.view.sum)
-		}
-	}
-	return total
 }
 
 // errorFor is the error that the client has to be sent of a name, once; nil: there is none. what is

@@ -30,6 +30,7 @@ const (
 	restoredEnd // what was restored may be forgotten
 	historyEnd  // what is kept of the past is too old
 	listAgain   // names that waited may be listed in a SotW request
+	roomAgain   // there may be room for what was refused of a response
 )
 
 type timer struct {
@@ -127,6 +128,8 @@ func (t *Table) Advance(now time.Time) (next time.Time) {
 			t.expireHistory(t.past.Expire(now))
 		case listAgain:
 			x.shard.named.listAgain()
+		case roomAgain:
+			x.lane.lookForRoom(x.gen, now)
 		}
 	}
 }

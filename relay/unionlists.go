@@ -116,16 +116,16 @@ func (m *multiUnion) takeChanges(now time.Time, k Deferral) *Answer {
 // namesVersion is the version_info for grouped types: of what was sent by name and is still
 // subscribed (VER-4). Delta has none. It locks each shard in turn.
 func (m *multiUnion) namesVersion() string {
-	var all xds.Sum
 	if m.subs[0].delta {
 		return ""
 	}
+	var sets []xds.SetDigest
 	for _, s := range m.subs {
 		s.shard.mu.Lock()
-		all.Join(s.changesSum())
+		sets = s.heldSets(sets)
 		s.shard.mu.Unlock()
 	}
-	return all.Version()
+	return xds.JoinSets(sets).Version()
 }
 
 // takeStar takes from `*` what no other origin has by name. A body that was asked for by name wins.
@@ -307,12 +307,11 @@ func (m *multiUnion) list(lists []*Answer) *Body {
 
 // listVersion is the version_info of a whole list: that of all bodies in it (VER-4).
 func listVersion(a *Answer) string {
-	var all xds.Sum
-	addAll(&all, a.Variants)
+	all := appendDigests(nil, a.Variants)
 	if a.Located != nil {
-		addAll(&all, a.Located.Variants)
+		all = appendDigests(all, a.Located.Variants)
 	}
-	return all.Version()
+	return xds.SetOf(all).Version()
 }
 
 // lists is the number of bodies in the answer.

@@ -29,9 +29,8 @@ type view struct {
 	base       uint64
 	live       int
 	bytes      int
-	sum        xds.Sum // of the live items' digests (VER-4)
-	version    string  // version_info of versionOf, which is sum or an earlier value of it
-	versionOf  xds.Sum
+	digests    xds.TrackedSet // of the live items (viewversion.go)
+	version    string         // version_info of the full view; "": there was a change since
 	// revision of the last event: a change of content, or of a TTL if TTLs are sent
 	contentRev uint64
 	renewed    uint64 // revision of the last change of a TTL alone
@@ -233,14 +232,16 @@ func (v *view) born(it *item, body *xds.Variant, rev uint64) {
 func (v *view) enters(body *xds.Variant) {
 	v.live++
 	v.bytes += body.Size()
-	v.sum.Add(body.Digest)
+	v.digests.Add(body.Digest)
+	v.version = ""
 	v.changed = true
 }
 
 func (v *view) gone(it *item) {
 	v.live--
 	v.bytes -= it.variant.Size()
-	v.sum.Sub(it.variant.Digest)
+	v.digests.Remove(it.variant.Digest)
+	v.version = ""
 }
 
 func (v *view) kill(it *item, rev uint64) {

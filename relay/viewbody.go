@@ -26,14 +26,6 @@ func (v *view) sendsTTLs() bool {
 	return false
 }
 
-// versionInfo is the version_info of the full view (VER-4).
-func (v *view) versionInfo() string {
-	if v.version == "" || v.versionOf != v.sum {
-		v.version, v.versionOf = v.sum.Version(), v.sum
-	}
-	return v.version
-}
-
 // fullBody has every live item. It is made once for each content. delta: it is for a delta client.
 func (v *view) fullBody(delta bool) *Body {
 	if delta {
@@ -96,24 +88,24 @@ func (v *view) since(from uint64) *Body {
 
 // with is the full body for SotW with the bodies that a client has by name, each in place of the
 // view's own. It is the shared body itself if they make no difference.
-func (v *view) with(named []*xds.Variant, ttl bool) (*Body, xds.Sum) {
-	full, sum := v.fullBody(false), v.sum
+func (v *view) with(named []*xds.Variant, ttl bool) (*Body, contentOf) {
+	full, content := v.fullBody(false), contentOf{view: v}
 	var own map[string]bool
 	for _, x := range named {
 		if it := v.item(x.Name); it != nil && !it.dead {
 			if it.variant.Digest == x.Digest && (!ttl || it.variant == x || it.variant.Expires().Equal(x.Expires())) {
 				continue
 			}
-			sum.Sub(it.variant.Digest)
+			content.remove(it.variant.Digest)
 		}
 		if own == nil {
 			own = make(map[string]bool, len(named))
 		}
 		own[x.Name] = true
-		sum.Add(x.Digest)
+		content.add(x.Digest)
 	}
 	if own == nil {
-		return full, sum
+		return full, content
 	}
 	all := &Body{Variants: make([]*xds.Variant, 0, len(full.Variants)+len(own)), nameless: full.nameless}
 	for _, x := range full.Variants {
@@ -126,5 +118,5 @@ func (v *view) with(named []*xds.Variant, ttl bool) (*Body, xds.Sum) {
 			all.Variants = append(all.Variants, x)
 		}
 	}
-	return all, sum
+	return all, content
 }

@@ -41,7 +41,7 @@ func (t *take) whole() *Answer {
 		}
 		return nil
 	}
-	all, sum := t.listAll() // before the positions move
+	all, content := t.listAll() // before the positions move
 	for p := s.sets.first; p != nil; p = p.also {
 		if f := p.newCollectionError(); f != nil {
 			a.Errors = append(a.Errors, f)
@@ -62,7 +62,7 @@ func (t *take) whole() *Answer {
 		p.resend = false
 		p.view.passed(p, p.view.contentRev)
 	}
-	a.Body, a.Version = s.deferred.addTo(all), s.listVersion(sum)
+	a.Body, a.Version = s.deferred.addTo(all), s.listVersion(content)
 	if !must && len(a.Errors) == 0 && a.Version == s.whole {
 		return nil // for example, the set changed only what the client has by name (RELAY-25)
 	}
@@ -149,9 +149,10 @@ func (t *take) withholdsEmpty() bool {
 }
 
 // listAll lists what the client's names and sets hold, each resource once (RELAY-25), and records
-// what is sent by name. sum is that of the digests.
-func (t *take) listAll() (all *Body, sum xds.Sum) {
+// what is sent by name.
+func (t *take) listAll() (all *Body, content contentOf) {
 	s, a := t.sub, t.a
+	s.names = nil // the version is that of the list
 	named := make([]*xds.Variant, 0, s.records.len())
 	for r := range s.records.all() {
 		v, _, at := r.effective()
@@ -177,8 +178,8 @@ func (t *take) listAll() (all *Body, sum xds.Sum) {
 	}
 	all = &Body{Variants: named}
 	if s.sets.first == nil {
-		addAll(&sum, named)
-		return all, sum
+		content.addAll(named)
+		return all, content
 	}
 	listed := make(map[string]bool, len(named))
 	for _, v := range named {
@@ -196,17 +197,18 @@ func (t *take) listAll() (all *Body, sum xds.Sum) {
 			}
 		}
 	}
-	addAll(&sum, all.Variants)
-	return all, sum
+	content.addAll(all.Variants)
+	return all, content
 }
 
-// listVersion is the version_info of a list of resources that have this sum (VER-4), with those
-// whose removal is deferred.
-func (s *Sub) listVersion(sum xds.Sum) string {
-	if p := s.sets.alone(); p != nil && len(s.deferred) == 0 && sum == p.view.sum {
-		return p.view.versionInfo() // which clients share
+// listVersion is the version_info of a list (VER-4), with the Clusters whose removal is deferred.
+func (s *Sub) listVersion(content contentOf) string {
+	for _, x := range s.deferred {
+		if x.body != nil {
+			content.add(x.body.Digest)
+		}
 	}
-	return s.deferred.sum(sum).Version()
+	return content.version()
 }
 
 // newNames is what endpoints the view's Clusters need that this client was not sent in their

@@ -188,7 +188,7 @@ func (s *stream) hear(now time.Time, raw []byte) error {
 	}
 	if s.prober != nil {
 		s.prober.heed(now, &u)
-	} else if !s.auditor.hear(now, &u) {
+	} else if u.Over || !s.auditor.hear(now, &u) {
 		return errAuditTooLarge
 	}
 	s.lane.mu.Lock()

@@ -303,7 +303,7 @@ func TestDigestsCompare(t *testing.T) {
 				}
 			}
 			time.Sleep(time.Second)
-			d := inspect.Status(w.table.Origin("mesh"))[0].Digests[0]
+			d := inspect.Status(w.table.Origin("mesh"))[0].Digests()[0]
 			set, names = d.Set, d.Names
 		})
 		return set, names

@@ -178,6 +178,7 @@ func (s *stream) await(raw []byte) error {
 	if err != nil {
 		return err
 	}
+	s.conn.arrivals.Message() // for the others of the connection: this may wait for long
 	s.lane.mu.Lock()
 	asked := s.types[r.TypeURL] != nil
 	s.lane.mu.Unlock()

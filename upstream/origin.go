@@ -22,6 +22,7 @@ type Origin struct {
 	metrics        *metrics.Metrics
 	counts         *metrics.Origin
 	pool           *pool
+	intake         *intake
 	rateLimitedLog rateLimitedLog
 
 	reporting           atomic.Int64 // open streams of load reports
@@ -53,6 +54,7 @@ func New(cfg Config, table *relay.Origin) (*Origin, error) {
 	o := &Origin{
 		cfg: c, table: table, log: c.Log.With(zap.String("origin", c.Name)),
 		metrics: c.Metrics, counts: c.Metrics.Origin(c.Name), lanes: map[*lane]struct{}{},
+		intake: newIntake(),
 	}
 	o.rateLimitedLog = rateLimitedLog{log: o.log}
 	o.loading.begun = make(chan struct{})

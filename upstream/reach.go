@@ -155,7 +155,7 @@ func (o *Origin) ask(ctx context.Context, c *conn, node *corev3.Node, typeURLs [
 // answers reports, by no error, whether a response reads well and is one to what was asked.
 func (o *Origin) answers(raw []byte, typeURLs []string) (err error) {
 	defer survive(&err)
-	r, err := xds.ParseResponse(raw, !o.cfg.SotW)
+	r, err := xds.ParseWithin(raw, !o.cfg.SotW, o.table.Elements())
 	if err == nil && !slices.Contains(typeURLs, r.TypeURL) {
 		err = fmt.Errorf("a response of type %q, which was not asked", printable(r.TypeURL))
 	}

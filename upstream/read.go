@@ -36,20 +36,27 @@ func (s *stream) read() {
 			s.refused = (refused(err) || s.broken) && !s.looped
 			return
 		}
-		s.conn.arrivals.Message()
-		if s.beside() {
-			if s.err = s.hear(time.Now(), raw); s.err != nil {
-				return
-			}
-			continue
-		}
 		if s.candidate != nil {
 			if err := s.await(raw); err != nil {
 				s.err, s.broken = BadResponse(err), true
 				return
 			}
 		}
-		if err := s.receive(time.Now(), raw); err != nil {
+		leave, err := s.enter(raw)
+		if err != nil {
+			s.err = err
+			return
+		}
+		s.conn.arrivals.Message() // not before: while it waits, no set must count as complete
+		if s.beside() {
+			s.err = s.hear(time.Now(), raw)
+			if leave(); s.err != nil {
+				return
+			}
+			continue
+		}
+		err = s.receive(time.Now(), raw)
+		if leave(); err != nil {
 			// A type with nothing but undecodable responses disturbs the others as much as a
 			// refused one.
 			s.err, s.broken, s.refused = BadResponse(err), true, true
@@ -110,10 +117,6 @@ func (s *stream) receive(now time.Time, raw []byte) error {
 	s.alive(now)
 	s.answered.Store(true) // the verdict wakes write
 	l.table.Identify(r.Identifier)
-	if ce := o.log.Check(zap.DebugLevel, "response"); ce != nil {
-		ce.Write(zap.String("group", l.table.Group().Key()), zap.String("type_url", r.TypeURL), zap.Int("resources", r.Len()),
-			shownVersion(r), zap.String("nonce", r.Nonce), zap.Bool("accepted", reject == nil))
-	}
 	asked := s.taking(r.TypeURL, true)
 	var applied relay.Applied
 	if asked {
@@ -121,6 +124,11 @@ func (s *stream) receive(now time.Time, raw []byte) error {
 			s.taking(r.TypeURL, false)
 			s.wake()
 		}
+	}
+	reject = reject.And(applied.Over)
+	if ce := o.log.Check(zap.DebugLevel, "response"); ce != nil {
+		ce.Write(zap.String("group", l.table.Group().Key()), zap.String("type_url", r.TypeURL), zap.Int("resources", r.Len()),
+			shownVersion(r), zap.String("nonce", r.Nonce), zap.Bool("accepted", reject == nil))
 	}
 	counts := o.counts.Type(r.TypeURL)
 	if !asked { // RELAY-33
@@ -134,6 +142,9 @@ func (s *stream) receive(now time.Time, raw []byte) error {
 	if reject != nil {
 		counts.Nack()
 		counts.Rejected(len(reject.Reasons))
+		if reject.Limit != "" {
+			o.metrics.LimitRejection(reject.Limit)
+		}
 		o.rateLimitedLog.warn(now, "nack "+metrics.ShortName(r.TypeURL), "a response is refused",
 			zap.String("group", l.table.Group().Key()), zap.String("type_url", r.TypeURL), zap.String("nonce", r.Nonce),
 			shownVersion(r), zap.Error(reject))
@@ -193,7 +204,7 @@ func shownVersion(r *xds.Response) zap.Field {
 // is held.
 func (s *stream) parse(raw []byte, held *relay.Lane) (r *xds.Response, u xds.Update, reject *xds.RejectError, err error) {
 	defer survive(&err)
-	if r, err = xds.ParseResponse(raw, !s.sotw); err != nil {
+	if r, err = xds.ParseWithin(raw, !s.sotw, s.lane.origin.table.Elements()); err != nil {
 		return nil, u, nil, err
 	}
 	if held != nil {

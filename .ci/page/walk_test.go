@@ -9,6 +9,7 @@ import (
 
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/weir-xds/weir/cmd/weir/visible"
 	"github.com/weir-xds/weir/cmd/weir/weirtest"
 	"github.com/weir-xds/weir/relay/relaytest"
 )
@@ -134,7 +135,7 @@ func testHostileNames(t *testing.T, s *stage) {
 	p.shot("hostile-group")
 	for i, id := range hostileIDs {
 		p.open("/clients/"+url.PathEscape(id), "client")
-		p.await("the client is named", fmt.Sprintf(`document.querySelector("#view").innerText.replace(/\s+/g, " ").includes(%q)`, strings.Join(strings.Fields(id), " ")[:min(len(id), 60)]))
+		p.await("the client is named", fmt.Sprintf(`document.querySelector("#view").innerText.replace(/\s+/g, " ").includes(%q)`, beginning(id)))
 		p.steady()
 		p.fits()
 		if i == 2 || i == 3 {
@@ -148,7 +149,7 @@ func testHostileNames(t *testing.T, s *stage) {
 	for i, name := range hostileNames {
 		q := url.Values{"origin": {origin}, "group": {s.groupKey(t, last)}, "type": {relaytest.ClusterType}, "name": {name}}
 		p.open("/resource?"+strings.ReplaceAll(q.Encode(), "+", "%20"), "resource")
-		p.await("the resource is named", fmt.Sprintf(`document.querySelector("#view").innerText.includes(%q)`, name[:min(len(name), 60)]))
+		p.await("the resource is named", fmt.Sprintf(`document.querySelector("#view").innerText.includes(%q)`, beginning(name)))
 		p.steady()
 		p.fits()
 		if i < 2 {
@@ -177,6 +178,13 @@ func testHostileNames(t *testing.T, s *stage) {
 	if n := p.count("#view script, #results script, #view img[src=x]"); n > 0 {
 		t.Errorf("%d elements were made of names", n)
 	}
+}
+
+// beginning is what the page shows of a name, as far as it is looked for: what is hidden in it is
+// shown.
+func beginning(name string) string {
+	shown := strings.Join(strings.Fields(strings.ReplaceAll(visible.Lines(name), "\t", `\t`)), " ")
+	return shown[:min(len(shown), 60)]
 }
 
 // testDiff: what the origin changes is a version more of the resource, and the difference is shown.

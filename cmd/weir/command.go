@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/weir-xds/weir/cmd/weir/visible"
 )
 
 // The exit codes of the contract.
@@ -61,6 +63,8 @@ func commandTree() *cobra.Command {
 
 // run executes one command line and returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	// Whatever a command prints has been chosen by peers in parts.
+	stdout, stderr = visible.NewWriter(stdout), visible.NewWriter(stderr)
 	root := commandTree()
 	root.SetArgs(args)
 	root.SetOut(stdout)

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/weir-xds/weir/cmd/weir/visible"
 )
 
 // longestEvent bounds a line of what is followed, in bytes.
@@ -57,7 +59,7 @@ func (o *operator) followOnce(ctx context.Context, node string, asJSON, continue
 		case !asJSON:
 			data = eventLine(data)
 		}
-		if _, err := fmt.Fprintln(to, data); err != nil {
+		if _, err := fmt.Fprintln(to, visible.Text(data)); err != nil {
 			return false, err
 		}
 	}
@@ -102,5 +104,5 @@ func eventLine(data string) string {
 		}
 	}
 	slices.Sort(more)
-	return oneLine(said + " " + strings.Join(more, " "))
+	return shortened(visible.Text(said + " " + strings.Join(more, " ")))
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-xds/weir/cmd/weir/config"
+	"github.com/weir-xds/weir/cmd/weir/visible"
 	"github.com/weir-xds/weir/relay"
 )
 
@@ -144,7 +145,7 @@ func unifiedDiff(w io.Writer, body []byte) error {
 		return fmt.Errorf("what the admin port says is not understood: %w", err)
 	}
 	for line := range strings.Lines(all.Unified) {
-		if _, err := fmt.Fprintln(w, printable(strings.TrimSuffix(line, "\n"))); err != nil {
+		if _, err := fmt.Fprintln(w, visible.Text(strings.TrimSuffix(line, "\n"))); err != nil {
 			return err
 		}
 	}

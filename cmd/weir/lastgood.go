@@ -109,7 +109,7 @@ func (s *start) open(ctx context.Context, cfg *config.Config) (*process, error) 
 func (s *start) file() (string, error) {
 	dir := s.lastGood
 	if dir == besideSnapshot {
-		text, err := os.ReadFile(s.path)
+		text, err := config.ReadFile(s.path)
 		if err == nil {
 			dir = config.SnapshotPath(s.path, text, os.LookupEnv)
 		}
@@ -125,7 +125,7 @@ func readLastGood(file string) (text []byte, accepted time.Time, err error) {
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	text, err = os.ReadFile(file)
+	text, err = config.ReadFile(file)
 	return text, info.ModTime(), err
 }
 
@@ -139,7 +139,7 @@ func (p *process) keep(cfg *config.Config) {
 		return
 	}
 	file := filepath.Join(p.keepIn, lastGoodName)
-	if kept, err := os.ReadFile(file); err == nil && bytes.Equal(kept, cfg.Text()) {
+	if kept, err := config.ReadFile(file); err == nil && bytes.Equal(kept, cfg.Text()) {
 		return
 	}
 	if err := p.keepWhole(file, cfg); err != nil {

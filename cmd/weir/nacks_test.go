@@ -41,7 +41,7 @@ func TestNacks(t *testing.T) {
 		return strings.Contains(book, `"clients": 2`) && strings.Contains(book, `"have_it": 1`) && strings.Contains(open, `"clients": []`)
 	})
 	code, stdout, stderr := weir(t, "nacks", "--admin", port, "--type", "cds", "--origin", "disk")
-	for _, part := range []string{" web ", "2        1 ", " bad-", "cluster {name}: not?[2J to my taste, line #"} {
+	for _, part := range []string{" web ", "2        1 ", " bad-", "cluster {name}: not\\u001b[2J to my taste, line #"} {
 		if !strings.Contains(stdout, part) {
 			t.Errorf("no %q in\n%s", part, stdout)
 		}

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/weir-xds/weir/cmd/weir/visible"
 )
 
 const (
@@ -206,22 +208,18 @@ func (o *operator) completeOrigin(cmd *cobra.Command, args []string, _ string) (
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// oneLine makes a remote text safe for a terminal: no control characters, bounded.
+// oneLine makes one bounded line of a remote text, which may have several, with what is hidden
+// shown.
 func oneLine[T string | []byte](text T) string {
+	fields := strings.FieldsFunc(string(text), func(r rune) bool { return strings.ContainsRune(" \t\r\n", r) })
+	return shortened(visible.Text(strings.Join(fields, " ")))
+}
+
+// shortened bounds what a line has of a text.
+func shortened(s string) string {
 	const most = 500
-	s := printable(strings.Join(strings.Fields(string(text)), " "))
 	if len(s) > most {
 		s = strings.ToValidUTF8(s[:most], "") + "..."
 	}
 	return s
-}
-
-// printable replaces what a terminal would act on.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 {
-			return '?'
-		}
-		return r
-	}, text)
 }

@@ -25,9 +25,9 @@ const (
 )
 
 // ownPlaces bounds the connections of a port that is not for clients of xDS, so that it cannot use
-// up the file descriptors of the process. A newcomer is never refused: beyond the bound a connection
-// of the peer with most of them is closed, one without a request if there is one. So a flood from
-// one address displaces itself, and kubelet and Prometheus get in.
+// up the file descriptors of the process. A newcomer is never refused: beyond the bound a
+// connection of the peer with most of them is closed, one without a request if there is one. So a
+// flood from one address displaces itself, and kubelet and Prometheus get in.
 type ownPlaces struct {
 	net.Listener
 	most int
@@ -113,6 +113,9 @@ func (p *ownPlaces) leastLocked(newcomer string) (least *ownConn) {
 	return least
 }
 
+// NetConn returns the connection that was accepted, as that of tls.Conn does.
+func (c *ownConn) NetConn() net.Conn { return c.Conn }
+
 // Close implements net.Conn.
 func (c *ownConn) Close() error {
 	c.port.mu.Lock()
@@ -137,8 +140,8 @@ func (p *ownPlaces) state(conn net.Conn, now http.ConnState) {
 	c.busy, c.since = now == http.StateActive, p.events
 }
 
-// peerOfAddress is whom a connection counts for: an IPv4 address, the IPv6 network of 64 bits that a
-// host is given, or all who use a Unix socket.
+// peerOfAddress is whom a connection counts for: an IPv4 address, the IPv6 network of 64 bits that
+// a host is given, or all who use a Unix socket.
 func peerOfAddress(a net.Addr) string {
 	at, err := netip.ParseAddrPort(a.String())
 	if err != nil {

@@ -11,12 +11,13 @@ import (
 	"text/tabwriter"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"go.yaml.in/yaml/v4"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/weir-xds/weir/cmd/weir/client"
+	"github.com/weir-xds/weir/cmd/weir/visible"
 	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/relay/xds"
 	"github.com/weir-xds/weir/upstream/descriptors"
 )
 
@@ -90,11 +91,19 @@ func (p *printed) constrain(c *discoveryv3.DynamicParameterConstraints) {
 	}
 }
 
+// readableMemory is how much memory, in bytes, a body may need to be written as JSON.
+const readableMemory = 64 << 20
+
 // readable returns a body as JSON. A body with an unknown type, at any depth, or that does not
-// decode is printed as bytes: half of it would mislead.
+// decode is printed as bytes: half of it would mislead. So is one that costs far more than its
+// size.
 func readable(body *anypb.Any, known *descriptors.Types) json.RawMessage {
-	if text, err := (protojson.MarshalOptions{UseProtoNames: true, Resolver: known}).Marshal(body); err == nil {
-		return text
+	_, err := xds.Known.Any([]byte(body.GetTypeUrl()), body.GetValue(), xds.Bound{Memory: readableMemory, Follow: true})
+	if err == nil {
+		var text []byte
+		if text, err = (protojson.MarshalOptions{UseProtoNames: true, Resolver: known}).Marshal(body); err == nil {
+			return text
+		}
 	}
 	raw := map[string]string{
 		"@type": body.GetTypeUrl(),
@@ -135,7 +144,7 @@ func (t table) response(d document) error {
 	tw := tabwriter.NewWriter(t.w, 0, 0, 2, ' ', 0)
 	// A tabwriter keeps its first error for Flush.
 	for _, r := range d.Resources {
-		_, _ = fmt.Fprintf(tw, "set\t%s\t%s\t%s\t%d", r.Name, dash(r.Version), dash(r.TTL), r.bytes)
+		_, _ = fmt.Fprintf(tw, "set\t%s\t%s\t%s\t%d", visible.Text(r.Name), dash(r.Version), dash(r.TTL), r.bytes)
 		if r.located {
 			_, _ = fmt.Fprintf(tw, "\t%s", dash(r.when))
 		}
@@ -159,26 +168,26 @@ func (t table) final(d document) error {
 		line("NAME", "VERSION", "TTL", "BYTES", "CONTROL PLANE", "CONSTRAINTS")
 	}
 	for _, r := range d.Resources {
-		line(r.Name, dash(r.Version), dash(r.TTL), strconv.Itoa(r.bytes), dash(d.ControlPlane), dash(r.when))
+		line(visible.Text(r.Name), dash(r.Version), dash(r.TTL), strconv.Itoa(r.bytes), dash(d.ControlPlane), dash(r.when))
 	}
 	return tw.Flush()
 }
 
 func writeMissing(w io.Writer, d document) {
 	for _, name := range d.Removed {
-		_, _ = fmt.Fprintf(w, "removed\t%s\n", name)
+		_, _ = fmt.Fprintf(w, "removed\t%s\n", visible.Text(name))
 	}
 	for _, e := range d.Errors {
-		_, _ = fmt.Fprintf(w, "error\t%s\t%s\t%s\n", e.Name, e.Code, e.Message)
+		_, _ = fmt.Fprintf(w, "error\t%s\t%s\t%s\n", visible.Text(e.Name), visible.Text(e.Code), visible.Text(e.Message))
 	}
 }
 
-// dash fills an empty column.
+// dash shows a text in a column, and fills an empty one.
 func dash(s string) string {
 	if s == "" {
 		return "-"
 	}
-	return s
+	return visible.Text(s)
 }
 
 // jsonPrinter writes each response as one line, for pipes.
@@ -188,7 +197,16 @@ func (j jsonPrinter) response(d document) error { return j.write(d, "") }
 func (j jsonPrinter) final(d document) error    { return j.write(d, "  ") }
 
 func (j jsonPrinter) write(d document, indent string) error {
-	enc := json.NewEncoder(j.w)
+	var text bytes.Buffer
+	if err := encodeJSON(&text, d, indent); err != nil {
+		return err
+	}
+	_, err := j.w.Write(visible.JSON(text.Bytes()))
+	return err
+}
+
+func encodeJSON(w io.Writer, d document, indent string) error {
+	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", indent)
 	return enc.Encode(d)
@@ -204,32 +222,10 @@ func (y yamlPrinter) response(d document) error {
 	return y.final(d)
 }
 
-// final converts JSON, which is YAML in another style. That keeps protojson's order of fields and
-// form of numbers.
 func (y yamlPrinter) final(d document) error {
 	var text bytes.Buffer
-	if err := (jsonPrinter{&text}).response(d); err != nil {
+	if err := encodeJSON(&text, d, ""); err != nil {
 		return err
 	}
-	var tree yaml.Node
-	if err := yaml.Load(text.Bytes(), &tree); err != nil {
-		return fmt.Errorf("turning JSON into YAML: %w", err)
-	}
-	plain(&tree)
-	out, err := yaml.Dump(&tree)
-	if err != nil {
-		return fmt.Errorf("writing YAML: %w", err)
-	}
-	_, err = y.w.Write(out)
-	return err
-}
-
-// plain removes JSON's braces and quotes, except from strings that need quotes.
-func plain(n *yaml.Node) {
-	if n.Kind != yaml.ScalarNode || n.Tag == "!!str" {
-		n.Style = 0
-	}
-	for _, c := range n.Content {
-		plain(c)
-	}
+	return writeYAML(y.w, text.Bytes())
 }

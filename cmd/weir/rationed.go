@@ -18,9 +18,9 @@ import (
 const rationSay = time.Minute
 
 // rationed is a listener for clients that leaves some file descriptors for everything else:
-// origins, the snapshot, and the ports with places of their own (ownPlaces). A client beyond that is closed at
-// once, and may choose another replica. If the kernel queued it, it would wait, connected, for an
-// answer that does not come; behind a load balancer for ever.
+// origins, the snapshot, and the ports with places of their own (ownPlaces). A client beyond that
+// is closed at once, and may choose another replica. If the kernel queued it, it would wait,
+// connected, for an answer that does not come; behind a load balancer for ever.
 type rationed struct {
 	net.Listener
 	log     *zap.Logger

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/weir-xds/weir/cmd/weir/visible"
 )
 
 // clearScreen empties a terminal, and goes to its beginning.
@@ -44,14 +46,12 @@ func (r *redraw) run(cmd *cobra.Command, output string, show func(context.Contex
 	case r.interval < shortestRedraw:
 		return usageError{fmt.Errorf("--interval %s is shorter than %s", r.interval, shortestRedraw)}
 	}
-	screen := isTerminal(out)
+	to := visible.Plain(out) // it is sent codes of a terminal
+	screen := isTerminal(to)
 	next := time.NewTimer(r.interval)
 	defer next.Stop()
 	for {
-		var text bytes.Buffer // written at once, so that a terminal does not flicker
-		if screen {
-			text.WriteString(clearScreen)
-		}
+		var text bytes.Buffer
 		text.WriteString(time.Now().Format(time.RFC3339) + "\n")
 		err := show(ctx, &text)
 		if usage := (usageError{}); errors.As(err, &usage) {
@@ -66,7 +66,11 @@ func (r *redraw) run(cmd *cobra.Command, output string, show func(context.Contex
 		if !screen {
 			text.WriteString("\n") // between two blocks
 		}
-		if _, err := text.WriteTo(out); err != nil {
+		all := visible.Lines(text.String())
+		if screen {
+			all = clearScreen + all
+		}
+		if _, err := io.WriteString(to, all); err != nil { // at once, so that a terminal does not flicker
 			return err
 		}
 		next.Reset(r.interval)

@@ -60,7 +60,7 @@ func TestStatusWatchOnATerminal(t *testing.T) {
 		t.Errorf("interrupted: %d", code)
 	}
 	for i, block := range strings.Split(shown, clearScreen)[:3] {
-		if i > 0 && !strings.Contains(block, "All is ?[2J well.") || strings.Contains(block, "\x1b") || i == 0 && block != "" {
+		if i > 0 && !strings.Contains(block, "All is \\u001b[2J well.") || strings.Contains(block, "\x1b") || i == 0 && block != "" {
 			t.Errorf("block %d is %q", i, block)
 		}
 	}

@@ -58,17 +58,17 @@ func TestStatusWatch(t *testing.T) {
 	}
 	for range 2 {
 		await("a time")
-		if lines.Scan(); lines.Text() != "All is ?[2J well." {
+		if lines.Scan(); lines.Text() != "All is \\u001b[2J well." {
 			t.Errorf("it begins with %q", lines.Text())
 		}
 	}
 	away.Store(true)
 	for range 2 {
-		await("error: " + address + ": GET /overview: 502 Bad Gateway: away?[2J for a while")
+		await("error: " + address + ": GET /overview: 502 Bad Gateway: away\\u001b[2J for a while")
 		await("")
 	}
 	away.Store(false)
-	await("All is ?[2J well.")
+	await("All is \\u001b[2J well.")
 	interrupt()
 	_, _ = io.Copy(io.Discard, from)
 	if code := <-ended; code != exitOK || errs.String() != "" {

@@ -41,7 +41,7 @@ func (p *process) reloads(ctx context.Context, parts *errgroup.Group) error {
 		p.last.Store(&admin.ConfigState{File: p.path, Since: p.started, Read: p.started, Hash: hashOf(p.config().Text())})
 	}
 	// The watch reports no change from before it began.
-	read, err := os.ReadFile(p.path) // what was read last, accepted or not
+	read, err := config.ReadFile(p.path) // what was read last, accepted or not
 	if !p.asAtStart(read, err) {
 		read = p.reload(ctx, parts, "a change since the start")
 	}
@@ -52,7 +52,7 @@ func (p *process) reloads(ctx context.Context, parts *errgroup.Group) error {
 		case <-p.hangup:
 			read = p.reload(ctx, parts, "SIGHUP")
 		case <-changed:
-			if now, err := os.ReadFile(p.path); err != nil || !bytes.Equal(now, read) {
+			if now, err := config.ReadFile(p.path); err != nil || !bytes.Equal(now, read) {
 				read = p.reload(ctx, parts, "a change of the file")
 			}
 		}
@@ -76,7 +76,7 @@ func (p *process) asAtStart(text []byte, err error) bool {
 func (p *process) reload(ctx context.Context, parts *errgroup.Group, why string) []byte {
 	now := time.Now()
 	p.service.reloading()
-	text, err := os.ReadFile(p.path)
+	text, err := config.ReadFile(p.path)
 	if err == nil {
 		err = p.take(ctx, parts, now, text, why)
 	}

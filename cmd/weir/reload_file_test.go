@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strings"
 	"testing"
 
 	"go.uber.org/zap"
@@ -70,4 +72,28 @@ func TestReloadSymlinks(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, "it was written in place", func() bool { return r.config().Limits.Groups == 101 })
+}
+
+// TestReloadOfAHostileFile: a file whose aliases stand for a billion values costs a running weir
+// nothing, and what was in force stays.
+func TestReloadOfAHostileFile(t *testing.T) {
+	near, east := newFiles(t), newFiles(t)
+	w := startReloading(t, twoOrigins(near, east, "", "limits: { groups: 7 }\n"))
+	bomb := "x0: &x0 [a, a, a, a, a, a, a, a, a, a]\n"
+	for i := 1; i < 9; i++ {
+		bomb += fmt.Sprintf("x%d: &x%d [%s*x%d]\n", i, i, strings.Repeat(fmt.Sprintf("*x%d, ", i-1), 9), i-1)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	s := w.again(bomb + "sinks: *x8\n" + twoOrigins(near, east, "", "limits: { groups: 8 }\n"))
+	runtime.ReadMemStats(&after)
+	if len(s.Problems) != 1 || !strings.Contains(s.Problems[0], "weir.yaml:6:20: with its aliases written out the file has more than 500000 values up to here; use fewer aliases") {
+		t.Errorf("it is %q", s.Problems)
+	}
+	if groups := w.config().Limits.Groups; groups != 7 {
+		t.Errorf("limits.groups is %d", groups)
+	}
+	if took := after.TotalAlloc - before.TotalAlloc; took > 64<<20 {
+		t.Errorf("%d MiB were allocated", took>>20)
+	}
 }

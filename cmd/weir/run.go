@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/weir-xds/weir/cmd/weir/config"
+	"github.com/weir-xds/weir/cmd/weir/visible"
 )
 
 func runCommand() *cobra.Command {
@@ -48,6 +49,7 @@ The configuration that was accepted last is kept in cache.snapshot.path. With
 }
 
 // newLogger writes to w, one line per entry, whatever its level: packages have levels of their own.
+// What peers have hidden in names is shown.
 func newLogger(cfg config.Log, w io.Writer) *zap.Logger {
 	fields := zap.NewProductionEncoderConfig()
 	fields.EncodeTime = zapcore.RFC3339NanoTimeEncoder
@@ -56,5 +58,5 @@ func newLogger(cfg config.Log, w io.Writer) *zap.Logger {
 	if cfg.Format == "console" {
 		encoder = zapcore.NewConsoleEncoder(fields)
 	}
-	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(w)), zap.DebugLevel))
+	return zap.New(zapcore.NewCore(encoder, zapcore.AddSync(visible.NewWriter(w)), zap.DebugLevel))
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-xds/weir/cmd/weir/config"
 	"github.com/weir-xds/weir/cmd/weir/snapshot"
+	"github.com/weir-xds/weir/cmd/weir/visible"
 )
 
 func snapshotCommand() *cobra.Command {
@@ -130,7 +131,7 @@ key in them. How many are left out is said.`,
 		warnOf(cmd, c)
 		var left snapshot.LeftOut
 		if args[0] == "-" {
-			left, err = c.Export(cmd.OutOrStdout())
+			left, err = c.Export(visible.Plain(cmd.OutOrStdout()))
 		} else {
 			left, err = exportTo(args[0], c)
 		}

@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"go.yaml.in/yaml/v4"
 
 	"github.com/weir-xds/weir/cmd/weir/admin"
 	"github.com/weir-xds/weir/cmd/weir/snapshot"
+	"github.com/weir-xds/weir/cmd/weir/visible"
 	"github.com/weir-xds/weir/relay"
 )
 
@@ -139,23 +139,11 @@ func statusJSON(w io.Writer, pages []byte) error {
 		return err
 	}
 	text.WriteByte('\n')
-	_, err := text.WriteTo(w)
+	_, err := w.Write(visible.JSON(text.Bytes()))
 	return err
 }
 
-func statusYAML(w io.Writer, pages []byte) error {
-	var tree yaml.Node
-	if err := yaml.Load(pages, &tree); err != nil {
-		return fmt.Errorf("turning JSON into YAML: %w", err)
-	}
-	plain(&tree)
-	out, err := yaml.Dump(&tree)
-	if err != nil {
-		return fmt.Errorf("writing YAML: %w", err)
-	}
-	_, err = w.Write(out)
-	return err
-}
+func statusYAML(w io.Writer, pages []byte) error { return writeYAML(w, pages) }
 
 // statusTables is how one weir stands, or with --all a line for each replica.
 func statusTables(w io.Writer, all []reply[[]byte]) error {
@@ -413,7 +401,7 @@ func row(w io.Writer, cells ...any) {
 		if text == "" {
 			text = "-"
 		}
-		_, _ = io.WriteString(w, oneLine(text))
+		_, _ = io.WriteString(w, shortened(visible.Text(text)))
 	}
 	_, _ = io.WriteString(w, "\n")
 }

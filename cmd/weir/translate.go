@@ -77,6 +77,7 @@ func tableConfig(cfg *config.Config) relay.Config {
 			DropOnDataError:  o.OnDataError == config.OnDataErrorDrop,
 			RecursiveGlobs:   o.Glob == config.GlobRecursive,
 			WithholdTTL:      o.TTLUnsupported == config.TTLUnsupportedWithhold,
+			Limits:           relay.OriginLimits{Resources: o.Limits.Resources, Bytes: int64(o.Limits.Bytes)},
 			Guard:            gate.GuardConfig(o.Guard),
 			NACKReport:       o.NACKReport,
 			Canary:           o.Canary.Clients(),

@@ -39,8 +39,8 @@ type web struct {
 	server   *http.Server
 }
 
-// The times of ports that are not for clients. Programs that ask rarely, as Prometheus does, connect
-// again: a connection that says nothing takes a place (ownPlaces).
+// The times of ports that are not for clients. Programs that ask rarely, as Prometheus does,
+// connect again: a connection that says nothing takes a place (ownPlaces).
 const (
 	headerWait = 5 * time.Second
 	idleWait   = 20 * time.Second

@@ -43,12 +43,12 @@ func notSPIFFE(r rune) bool {
 func (c *compiler) contradictions(rules []Rule, list []rule) {
 	last := len(rules) - 1
 	for _, s := range list[last].sets {
-		if i, value, ok := settled(rules, list, s.field); ok && i < last && len(s.value) == 1 && s.value[0].kind == literal && s.value[0].text != value {
+		if i, value, ok := c.settled(rules, list, s.field); ok && i < last && len(s.value) == 1 && s.value[0].kind == literal && s.value[0].text != value {
 			c.addf("set."+s.field, true, "authorization[%d] sets it to %q before, for the same clients, so this rule never matches", i, value)
 		}
 	}
 	for _, x := range list[last].claims {
-		i, value, ok := settled(rules, list, x.field)
+		i, value, ok := c.settled(rules, list, x.field)
 		if ok && !slices.ContainsFunc(x.values, func(pieces []piece) bool { return mayMatch(pieces, value) }) {
 			c.addf("claims."+x.field, true, "authorization[%d] sets it to %q, for the same clients, so this rule never matches", i, value)
 		}
@@ -57,24 +57,22 @@ func (c *compiler) contradictions(rules []Rule, list []rule) {
 
 // settled returns the value without parts that the field has for all clients of the last rule, and
 // the rule that sets it.
-func settled(rules []Rule, list []rule, field string) (index int, value string, ok bool) {
-	last := &rules[len(rules)-1]
-	for i := range list {
-		j := slices.IndexFunc(list[i].sets, func(s set) bool { return s.field == field })
-		if j < 0 {
-			continue
-		}
-		pieces, r := list[i].sets[j].value, &rules[i]
-		same := covers(r.Listeners, last.Listeners) && within(last.Who, r.Who)
-		if strings.HasPrefix(field, "parameters.") {
-			same = same && covers(r.Origins, last.Origins) && covers(r.Types, last.Types)
-		}
-		if !same || len(pieces) != 1 || pieces[0].kind != literal {
-			return 0, "", false
-		}
-		return i, pieces[0].text, true
+func (c *compiler) settled(rules []Rule, list []rule, field string) (index int, value string, ok bool) {
+	i, ok := c.first[field]
+	if !ok {
+		return 0, "", false
 	}
-	return 0, "", false
+	r, last := &rules[i], &rules[len(rules)-1]
+	j := slices.IndexFunc(list[i].sets, func(s set) bool { return s.field == field })
+	pieces := list[i].sets[j].value
+	same := covers(r.Listeners, last.Listeners) && within(last.Who, r.Who)
+	if !ofNode(field) {
+		same = same && covers(r.Origins, last.Origins) && covers(r.Types, last.Types)
+	}
+	if !same || len(pieces) != 1 || pieces[0].kind != literal {
+		return 0, "", false
+	}
+	return i, pieces[0].text, true
 }
 
 // covers reports whether a list admits all that another does.

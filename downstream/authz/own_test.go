@@ -8,7 +8,7 @@ import "testing"
 func TestOwnPermits(t *testing.T) {
 	const web, bill = "spiffe://corp/ns/shop/sa/web", "spiffe://corp/ns/pay/sa/bill"
 	rules := compiled(t,
-		Rule{Who: []string{"spiffe://corp/ns/{ns}/sa/{sa}"}, Names: []string{"{ns}/{sa}", "{ns}/tls-*", "shared", "*-{sa}"}},
+		Rule{Who: []string{"spiffe://corp/ns/{ns}/sa/{sa}"}, Names: []string{"{ns}/{sa}", "{ns}/tls-*", "shared", "*:{sa}"}},
 		Rule{Who: []string{"spiffe://corp/ns/{ns}/**"}, Names: []string{"claimed/*"}, Claims: map[string][]string{"parameters.ns": {"{ns}"}}},
 		Rule{Who: []string{"spiffe://corp/**"}, Names: []string{"corp/**"}, Origins: []string{"mesh"}},
 		Rule{Who: []string{"spiffe://corp/ns/*/sa/web", web}, Names: []string{"fleet"}},
@@ -24,7 +24,7 @@ func TestOwnPermits(t *testing.T) {
 	}{
 		{web, "shop/web", true, true},
 		{web, "shop/tls-a", true, true},
-		{web, "x-web", true, true},
+		{web, "x:web", true, true},
 		{web, "shared", true, false},
 		{web, "pay/bill", false, false},
 		{web, "claimed/x", true, false},

@@ -190,7 +190,7 @@ func (g glob) text() string {
 func (g glob) String() string {
 	var b strings.Builder
 	for _, p := range g {
-		b.WriteString([]string{literal: p.text, star: "*", rest: "**"}[p.kind])
+		b.WriteString(p.String())
 	}
 	return b.String()
 }

@@ -83,20 +83,47 @@ type Problem struct {
 	Rule    int
 	Path    string // within the rule, such as who[0], claims.node.cluster[1] or set.node.id
 	Text    string
-	Warning bool // it compiles, and can never match
+	Warning bool // it compiles, and hardly means what was meant
 }
 
 // Compile reads rules. The rules are of use only if all problems are warnings.
 func Compile(rules []Rule) (*Rules, []Problem) {
-	c := compiler{}
+	c := compiler{first: map[string]int{}}
 	out := &Rules{}
 	for i := range rules {
 		c.rule = i
+		if c.clauses += rules[i].clauses(); c.clauses > maxClauses {
+			c.addf("", false, "its patterns of who, each with what the rule says, are more than %d with those of the rules before it; divide it", maxClauses)
+			return out, c.problems
+		}
 		out.list = append(out.list, c.compile(&rules[i]))
 		c.contradictions(rules[:i+1], out.list)
 	}
 	out.divide()
 	return out, c.problems
+}
+
+// maxClauses bounds what clauses have together, each pattern of who with all that its rule says: a
+// rule of a thousand identities and a thousand names has a million. Each takes 24 bytes or more.
+const maxClauses = 2_000_000
+
+// clauses is what a rule counts. A long text counts for each 64 bytes.
+func (r *Rule) clauses() int {
+	said := 1
+	count := func(texts ...string) {
+		for _, text := range texts {
+			said += 1 + len(text)/64
+		}
+	}
+	count(r.Names...)
+	for field, patterns := range r.Claims {
+		count(field)
+		count(patterns...)
+	}
+	for field, value := range r.Set {
+		count(field, value)
+	}
+	return len(r.Who) * said
 }
 
 // divide makes the clauses.
@@ -185,7 +212,10 @@ func ofNode(field string) bool { return strings.HasPrefix(field, "node.") }
 
 type compiler struct {
 	rule     int
+	clauses  int // of the rules so far
 	bound    map[string]bool
+	whos     []who
+	first    map[string]int // the first rule that sets a field
 	problems []Problem
 }
 
@@ -215,6 +245,7 @@ func (c *compiler) compile(r *Rule) rule {
 		}
 		out.who = append(out.who, w)
 	}
+	c.whos = out.who
 	for i, text := range r.Names {
 		if pieces, ok := c.pattern(fmt.Sprintf("names[%d]", i), text); ok {
 			out.names = append(out.names, pieces)
@@ -240,6 +271,9 @@ func (c *compiler) compile(r *Rule) rule {
 			c.addf(path, false, "%q has a star, and a field is set to one value", text)
 		}
 		out.sets = append(out.sets, set{field, pieces})
+		if _, is := c.first[field]; !is {
+			c.first[field] = c.rule
+		}
 	}
 	return out
 }
@@ -263,6 +297,7 @@ func (c *compiler) pattern(path, text string) ([]piece, bool) {
 			c.addf(path, true, "{%s} is in no pattern of who, so %q never matches", p.text, text)
 		}
 	}
+	c.ambiguous(path, text, pieces)
 	return pieces, true
 }
 

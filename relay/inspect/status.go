@@ -6,7 +6,8 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// GroupStatus describes one group. It shares nothing with the table, except Node.
+// GroupStatus describes one group. It shares nothing with the table, except Node. Only Digests
+// looks at the table again.
 type GroupStatus struct {
 	Origin    string
 	Key       string
@@ -22,8 +23,9 @@ type GroupStatus struct {
 	Revision      uint64
 	Lanes         [2]relay.LaneStatus      // main, side; or of all types, if they have their own
 	Types         []relay.TypeStatus       // in ORD-1 order, and of one type by parameters
-	Digests       []relay.TypeDigest       // one for each of Types
 	Quarantined   []relay.QuarantineStatus // those of Types in quarantine, in the same order
+
+	maps []relay.MapView // of each of Types
 }
 
 // Status describes every group of the origin.
@@ -52,12 +54,22 @@ func (gs *GroupStatus) add(v relay.TypeView) {
 		seen = map[*xds.Variant]bool{}
 	}
 	for _, m := range maps {
-		ts, digest, rev := m.Status(seen)
-		gs.Types, gs.Digests, gs.Revision = append(gs.Types, ts), append(gs.Digests, digest), max(gs.Revision, rev)
+		ts, rev := m.Status(seen)
+		gs.Types, gs.maps, gs.Revision = append(gs.Types, ts), append(gs.maps, m), max(gs.Revision, rev)
 	}
 	if as, apart := v.Quarantined(); apart {
 		gs.Quarantined = append(gs.Quarantined, as)
 	}
+}
+
+// Digests returns the digests of each of Types, as they are now. Hashing the members of a large set
+// costs more than counting them, so it is done for who asks.
+func (gs *GroupStatus) Digests() []relay.TypeDigest {
+	all := make([]relay.TypeDigest, len(gs.maps))
+	for i, m := range gs.maps {
+		all[i] = m.Digest()
+	}
+	return all
 }
 
 // Sharing returns how many groups have clients, and how many clients those have, without dedicated

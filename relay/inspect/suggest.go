@@ -125,7 +125,7 @@ type factKey struct{ typeURL, params, name string }
 // fact is what was answered, the zero digest being that there is nothing.
 type fact struct {
 	of uint32
-	is xds.Digest
+	is xds.SetDigest
 }
 
 // add looks at a group, unless nothing was answered to it yet.
@@ -133,10 +133,10 @@ func (c *comparison) add(g *relay.GroupView) {
 	x := comparedGroup{key: g.Key, fields: g.Fields(), agreed: g.Agreed()}
 	for v := range g.Types() {
 		for _, m := range v.Maps() {
-			status, digest, _ := m.Status(nil)
+			status, _ := m.Status(nil)
 			if status.Settled {
-				sum := sha256.Sum256([]byte(digest.Set))
-				x.facts = append(x.facts, fact{c.number(factKey{v.TypeURL, status.Params, xds.Wildcard}), xds.Digest(sum[:16])})
+				sum := sha256.Sum256([]byte(m.Digest().Set))
+				x.facts = append(x.facts, fact{c.number(factKey{v.TypeURL, status.Params, xds.Wildcard}), xds.SetDigest(sum[:16])})
 			}
 			x.facts = c.names(x.facts, v.TypeURL, status.Params, m.Rows("", nil))
 		}
@@ -167,24 +167,20 @@ func (c *comparison) names(facts []fact, typeURL, params string, rows []relay.Ro
 	if xds.IsSecret(typeURL) {
 		return facts // whether two are equal is nobody's to know (RELAY-76)
 	}
-	variants := map[string]*xds.Sum{}
+	variants := map[string][]xds.Digest{}
 	for i := range rows {
 		r := &rows[i]
 		if r.Set != nil || r.Variant == nil && !r.Absent {
 			continue
 		}
-		sum := variants[r.Name]
-		if sum == nil {
-			sum = &xds.Sum{}
-			variants[r.Name] = sum
-		}
+		all := variants[r.Name]
 		if r.Variant != nil {
-			sum.Add(r.Variant.Digest)
+			all = append(all, r.Variant.Digest)
 		}
+		variants[r.Name] = all
 	}
-	for name, sum := range variants {
-		digest, _ := xds.ParseVersion(sum.Shown())
-		facts = append(facts, fact{c.number(factKey{typeURL, params, name}), digest})
+	for name, all := range variants {
+		facts = append(facts, fact{c.number(factKey{typeURL, params, name}), xds.SetOf(all)})
 	}
 	return facts
 }
@@ -251,7 +247,7 @@ func byKey(fields []string) func(*comparedGroup) (string, bool) {
 // Groups that have no place take no part.
 func (c *comparison) differ(place func(*comparedGroup) (string, bool), e *FieldEvidence) bool {
 	type answered struct {
-		is    xds.Digest
+		is    xds.SetDigest
 		group int
 	}
 	type partition struct {

@@ -24,9 +24,12 @@ func Accept(r *Response, maxName int) (Update, *RejectError) {
 // rejected the second result is not nil, and the Update has the rest (RELAY-32). maxName is
 // limits.name_bytes; 0: no limit.
 func (f NameFields) Accept(r *Response, maxName int) (Update, *RejectError) {
+	if r.over != "" {
+		return r.refusedWhole()
+	}
 	a := acceptance{
 		Update: Update{TypeURL: r.TypeURL, Full: !r.Delta, Version: r.Version, Wire: true, Held: r.Held},
-		seen:   newIndex(len(r.Resources)), maxName: maxName, delta: r.Delta, fields: f,
+		seen:   newIndex(len(r.Resources)), maxName: maxName, most: r.most, delta: r.Delta, fields: f,
 	}
 	for _, why := range r.bad {
 		a.reject("", "%s", why)
@@ -45,7 +48,7 @@ func (f NameFields) Accept(r *Response, maxName int) (Update, *RejectError) {
 		return a.Update, nil
 	}
 	a.Bad = true
-	return a.Update, &RejectError{TypeURL: r.TypeURL, Reasons: a.reasons}
+	return a.Update, &RejectError{TypeURL: r.TypeURL, Reasons: a.reasons, Limit: a.limit}
 }
 
 func (a *acceptance) resources(r *Response) {
@@ -81,6 +84,9 @@ type acceptance struct {
 	ambiguous map[Identity]bool
 	reasons   []string
 	maxName   int
+	most      int    // of aliases (parseResource); 0: no limit
+	aliases   int    // of the resources read so far
+	limit     string // see RejectError
 	delta     bool
 	fields    NameFields
 }
@@ -107,7 +113,7 @@ func (a *acceptance) resource(i int, b []byte) {
 	var r Resource
 	var err error
 	if a.delta {
-		err = ParseResource(b, &r)
+		err = a.parseResource(b, &r)
 	} else {
 		err = a.parseAny(b, &r)
 	}
@@ -129,7 +135,7 @@ func (a *acceptance) parseAny(b []byte, r *Resource) error {
 		return err
 	}
 	if string(typeURL) == ResourceType {
-		return ParseResource(value, r)
+		return a.parseResource(value, r)
 	}
 	r.Any = b
 	return a.nameBody(r, value)
@@ -202,8 +208,8 @@ func (a *acceptance) check(r *Resource) string {
 // and clients' libraries accept 100 levels in all.
 const mostNested = 90
 
-// sideMemory bounds what is decoded of a resource besides its payload, of a removal and of an error,
-// in bytes of memory.
+// sideMemory bounds what is decoded of a resource besides its payload, of a removal and of an
+// error, in bytes of memory.
 const sideMemory = 8 << 20
 
 // checkMetadata reports whether clients can decode the metadata. Unlike a payload, it is decoded

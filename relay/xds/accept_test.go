@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/weir-xds/weir/relay/relaytest"
 
@@ -287,5 +288,27 @@ func TestAcceptBounds(t *testing.T) {
 				t.Errorf("%d bytes were used for a response of %d", used, len(encoded))
 			}
 		})
+	}
+}
+
+// TestAcceptBoundsTexts: nothing that an origin repeats or writes at length is kept whole.
+func TestAcceptBoundsTexts(t *testing.T) {
+	one := slices.Concat(relaytest.Field(3, []byte("a")), relaytest.Field(2, relaytest.Field(1, []byte(ClusterType))), relaytest.Repeated(4, nil, 2_000_000))
+	encoded := slices.Concat(relaytest.Field(2, one), relaytest.Field(4, []byte(ClusterType)), relaytest.Field(5, []byte("n")),
+		relaytest.Field(7, relaytest.Field(1, bytes.Repeat([]byte("é"), 1<<20))))
+	r, err := ParseResponse(encoded, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(r.Identifier); n > maxIdentifier || n < maxIdentifier-1 || !utf8.ValidString(r.Identifier) {
+		t.Errorf("%d bytes of the identifier are kept", n)
+	}
+	var reject *RejectError
+	used := allocated(func() { _, reject = Accept(r, 0) })
+	if reject == nil || !strings.Contains(reject.Error(), `"a": does not decode: it has more than 100000 aliases`) {
+		t.Errorf("refused with %v", reject)
+	}
+	if used > 16<<20 {
+		t.Errorf("%d bytes were used", used)
 	}
 }

@@ -26,6 +26,8 @@ type content struct {
 	sotw  uint32
 	any   uint32 // where the encoded Any begins
 
+	counted atomic.Uint32 // number of the last count that it was in (CountedIn)
+
 	Spelt     string // see Spelling; "" if that is Name
 	Aliases   []string
 	rare      *rare  // nil: it has nothing of that, as nearly all

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
-	"math/bits"
 	"slices"
 	"strings"
 )
@@ -68,47 +67,4 @@ func ContentDigest(typeURL, name, constraintKey string, aliases []string, payloa
 	var sum [sha256.Size]byte
 	copy(d[:], h.Sum(sum[:0]))
 	return d
-}
-
-// Sum is a commutative hash of a set of Digests: addition modulo 2^128. A set's version (VER-4) is
-// updated with one addition or subtraction for each change.
-type Sum struct{ hi, lo uint64 }
-
-// Add adds a member.
-func (s *Sum) Add(d Digest) {
-	var c uint64
-	s.lo, c = bits.Add64(s.lo, binary.BigEndian.Uint64(d[8:]), 0)
-	s.hi, _ = bits.Add64(s.hi, binary.BigEndian.Uint64(d[:8]), c)
-}
-
-// Sub removes a member that was added.
-func (s *Sum) Sub(d Digest) {
-	var b uint64
-	s.lo, b = bits.Sub64(s.lo, binary.BigEndian.Uint64(d[8:]), 0)
-	s.hi, _ = bits.Sub64(s.hi, binary.BigEndian.Uint64(d[:8]), b)
-}
-
-// Join adds the members of another sum.
-func (s *Sum) Join(x Sum) {
-	var c uint64
-	s.lo, c = bits.Add64(s.lo, x.lo, 0)
-	s.hi, _ = bits.Add64(s.hi, x.hi, c)
-}
-
-// Digest returns the sum as a Digest: of the empty set, the zero one.
-func (s Sum) Digest() (d Digest) {
-	binary.BigEndian.PutUint64(d[:8], s.hi)
-	binary.BigEndian.PutUint64(d[8:], s.lo)
-	return d
-}
-
-// Version returns the version of the set (VER-4), also of the empty one.
-func (s Sum) Version() string { return s.Digest().String() }
-
-// Shown returns the version, but "" for the empty set.
-func (s Sum) Shown() string {
-	if s == (Sum{}) {
-		return ""
-	}
-	return s.Version()
 }

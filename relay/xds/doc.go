@@ -1,8 +1,10 @@
 // Package xds has what is the same wherever xDS is spoken, in three layers.
 //
 // Names and types: names of resources and their canonical form, globs, the types with the services
-// that carry them, the digests that versions are, and the walker over encoded messages, which is
-// the only one in weir (FuzzFields).
+// that carry them, the digests that versions are, of resources (digest.go) and of sets
+// (setdigest.go, tree.go), and the walker over encoded messages, which is the only one in weir
+// (FuzzFields). What encoded messages and JSON cost to decode is bounded before they are decoded
+// (Meter, JSONBound; FuzzJSON).
 //
 // What an origin says: ParseResponse reads a response of either dialect without building messages.
 // Accept checks it as RELAY-30 says, and makes an [Update] of it: resources, removals and errors
@@ -20,7 +22,7 @@
 //
 // All of it is pure, but for that store: no table, no lock, no clock, no goroutine. Two replicas,
 // of whatever builds, give the same names and digests for the same content, as clients move between
-// them (TestSums, TestGoldenVersions). Bytes and names of a peer never panic here
+// them (TestGoldenVersions, TestGoldenSets). Bytes and names of a peer never panic here
 // (FuzzCanonicalName; package relay: FuzzResponse).
 //
 // What depends on configuration, or on what is held, is not here: which collections an origin can

@@ -3,6 +3,7 @@ package xds
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -22,6 +23,9 @@ type Response struct {
 	Errors       [][]byte // resource_errors (TP3)
 	bad          []string // errors in its own fields, which are left empty
 
+	most int    // of its elements (ParseWithin)
+	over string // why it is refused whole; "": it is not
+
 	Held Held // resources that need not be read; nil: all have to be
 }
 
@@ -33,12 +37,15 @@ func (r *Response) Len() int { return len(r.Resources) }
 var errDuration = errors.New("ttl: nanos are out of range")
 
 // ParseResponse parses an encoded DiscoveryResponse, or with delta a DeltaDiscoveryResponse.
-func ParseResponse(b []byte, delta bool) (*Response, error) {
-	r := &Response{Delta: delta}
+func ParseResponse(b []byte, delta bool) (*Response, error) { return ParseWithin(b, delta, 0) }
+
+// parse reads the fields, of a response that is refused whole its header alone.
+func (r *Response) parse(b []byte) error {
+	delta := r.Delta
 	f := Walk(b)
 	for f.Next() {
 		v := f.Bytes
-		if v == nil {
+		if v == nil || r.over != "" && (f.Number == FieldResources || f.isStatement(delta)) {
 			continue
 		}
 		switch n := f.Number; {
@@ -46,26 +53,26 @@ func ParseResponse(b []byte, delta bool) (*Response, error) {
 			r.text(&r.Version, v, "system_version_info")
 		case n == 1:
 			r.text(&r.Version, v, "version_info")
-		case n == 2:
+		case n == FieldResources:
 			r.Resources = append(r.Resources, v)
 		case n == 4:
 			r.TypeURL = string(v)
 		case n == 5:
 			r.text(&r.Nonce, v, "nonce")
-		case n == 6 && delta:
+		case n == FieldRemoved && delta:
 			r.Removed = append(r.Removed, string(v))
-		case n == 8 && delta:
+		case n == fieldRemovedNames && delta:
 			r.RemovedNames = append(r.RemovedNames, v)
 		case n == 6 && !delta, n == 7 && delta:
 			r.controlPlane(v)
-		case n == 7 && !delta, n == 9 && delta:
+		case n == fieldErrorsSotW && !delta, n == fieldErrorsDelta && delta:
 			r.Errors = append(r.Errors, v)
 		}
 	}
 	if err := f.Err(); err != nil {
-		return nil, fmt.Errorf("discovery response does not decode: %w", err)
+		return fmt.Errorf("discovery response does not decode: %w", err)
 	}
-	return r, nil
+	return nil
 }
 
 // text sets a string field of the response that is sent on to clients, or back to the origin.
@@ -77,17 +84,30 @@ func (r *Response) text(to *string, v []byte, field string) {
 	*to = string(v)
 }
 
+// maxIdentifier is what is kept of an origin's identifier, in bytes. Clients are sent a quarter of
+// it.
+const maxIdentifier = 4 << 10
+
 func (r *Response) controlPlane(b []byte) {
 	f := Walk(b)
 	for f.Next() {
 		if f.IsBytes(1) {
 			r.text(&r.Identifier, f.Bytes, "control_plane.identifier")
+			if len(r.Identifier) > maxIdentifier {
+				r.Identifier = strings.ToValidUTF8(strings.Clone(r.Identifier[:maxIdentifier]), "")
+			}
 		}
 	}
 	if err := f.Err(); err != nil {
 		r.bad = append(r.bad, "control_plane does not decode: "+err.Error())
 	}
 }
+
+// maxAliases bounds the aliases of one resource. An empty alias has two bytes on the wire, and many
+// times as much in memory.
+const maxAliases = 100_000
+
+var errAliases = fmt.Errorf("it has more than %d aliases", maxAliases)
 
 // ParseResource parses an encoded envoy.service.discovery.v3.Resource.
 func ParseResource(b []byte, r *Resource) error {
@@ -106,6 +126,9 @@ func ParseResource(b []byte, r *Resource) error {
 		case FieldName:
 			r.Name = string(v)
 		case FieldAliases:
+			if len(r.Aliases) == maxAliases {
+				return errAliases
+			}
 			r.Aliases = append(r.Aliases, string(v))
 		case FieldTTL:
 			ttl = Merged(ttl, v)

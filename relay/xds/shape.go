@@ -37,7 +37,7 @@ const (
 	sliceSize   = 24
 	numberSize  = 8
 	wrapperSize = 16 // of a member of a oneof
-	mapSlotSize = 64 // of an entry of a map, with its share of free slots
+	mapSlotSize = 96 // of an entry of a map, with its share of free slots
 	dynamicSize = 256
 )
 

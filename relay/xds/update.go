@@ -1,6 +1,8 @@
 package xds
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -35,6 +37,8 @@ type Update struct {
 	// Bad: a part of the response was rejected, so what it leaves out is not taken as removed
 	// (RELAY-32).
 	Bad bool
+	// Over: nothing of the response was read, since it has more elements than its origin may fill.
+	Over bool
 	// Refused are the names of the rejected parts that have one; Unread: there are others.
 	Refused []string
 	Unread  bool
@@ -65,6 +69,7 @@ type RemovedVariant struct {
 type RejectError struct {
 	TypeURL string
 	Reasons []string // one for each rejected resource, with its name
+	Limit   string   // LimitResources or LimitBytes, if that is why; else ""
 }
 
 // maxRejectMessage bounds the text sent upstream, in bytes (ERR-10).
@@ -76,6 +81,17 @@ func (e *RejectError) Error() string {
 		s = strings.ToValidUTF8(s[:maxRejectMessage-3], "") + "..."
 	}
 	return s
+}
+
+// And adds why more of the same response was rejected; nil: nothing was.
+func (e *RejectError) And(more *RejectError) *RejectError {
+	switch {
+	case more == nil:
+		return e
+	case e == nil:
+		return more
+	}
+	return &RejectError{TypeURL: e.TypeURL, Reasons: slices.Concat(more.Reasons, e.Reasons), Limit: cmp.Or(more.Limit, e.Limit)}
 }
 
 // NameFields are the numbers of the fields that have the name of a bare SotW resource, by type URL;

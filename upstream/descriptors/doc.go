@@ -7,7 +7,8 @@
 //
 // A [Types] is immutable and has no lock. [Read] reads a descriptor file once; a change of the file
 // is seen by the next Read. A broken file is an error that names file and message, and none of it
-// is used. A file may have up to 64 MiB.
+// is used. A file may have up to 64 MiB, and what it decodes to is bounded before it is decoded
+// (TestHostileDescriptors).
 //
 // # Who imports it
 //

@@ -7,15 +7,13 @@ import (
 	"io"
 	"os"
 
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protodesc"
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/descriptorpb"
 	"google.golang.org/protobuf/types/dynamicpb"
-)
 
-// maxFile bounds a descriptor file, in bytes.
-const maxFile = 64 << 20
+	"github.com/weir-xds/weir/relay/xds"
+)
 
 // readSet reads one file, as written by protoc --descriptor_set_out.
 func readSet(path string) (*set, error) {
@@ -54,11 +52,17 @@ func readBounded(path string) ([]byte, error) {
 // linked-in files, so that it need not contain Envoy's own.
 func parse(data []byte) (*protoregistry.Files, error) {
 	var fds descriptorpb.FileDescriptorSet
-	if err := proto.Unmarshal(data, &fds); err != nil {
+	if err := xds.Unmarshal(data, &fds, maxDecoded); err != nil {
 		return nil, fmt.Errorf("is not a FileDescriptorSet, as protoc --descriptor_set_out writes it: %w", err)
 	}
 	if len(fds.GetFile()) == 0 {
 		return nil, errors.New("has no files; is it a FileDescriptorSet, as protoc --descriptor_set_out writes it?")
+	}
+	n := names{}
+	for _, f := range fds.GetFile() {
+		if err := n.bounded(f); err != nil {
+			return nil, err
+		}
 	}
 	if err := complete(&fds); err != nil {
 		return nil, err

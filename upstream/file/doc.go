@@ -66,7 +66,8 @@
 //     (TestEmptinessHasToBeStated).
 //   - A single file that is removed, or a directory that is gone, keeps its content. A file removed
 //     from a directory takes its resources along (TestDirectoryAddAndRemove).
-//   - Size, depth and what YAML aliases expand to are bounded (TestProblems, FuzzLoad).
+//   - Size, depth, the number of values and resources, and what YAML aliases expand to are bounded
+//     before they cost anything (TestHostileFiles, TestManyResources, TestProblems, FuzzLoad).
 //
 // Each distinct error is logged once, each load is counted, and [Origin.Status] has the state of
 // every file. [Check] returns all errors, and warnings, of files that are not served, and
@@ -108,7 +109,10 @@
 //
 // 1,000 variants of one name are read and told apart in 0.1 s, and a change of one is sent to 500
 // parameter maps in as much (BenchmarkMergeVariants). A YAML tree takes some forty times the size
-// of its file in memory while it is read (84,000 clusters in 8 MiB: 320 MiB, 2 s).
+// of its file in memory while it is read (84,000 clusters in 8 MiB: 320 MiB, 2 s). So one document
+// has at most two million values, as package yamltree counts them before it is parsed: up to twice
+// as many as there are where collections are written with brackets. Binary files have no such bound
+// but that of what they decode to.
 //
 // # Who imports it
 //

@@ -8,15 +8,22 @@ import (
 	"strings"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/weir-xds/weir/relay/xds"
 	"go.yaml.in/yaml/v4"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/weir-xds/weir/upstream/yamltree"
 )
 
 const responseType = typePrefix + "envoy.service.discovery.v3.DiscoveryResponse"
 
 func (p *parser) yaml(data []byte) {
+	if line := yamltree.Text(data, maxValues); line > 0 {
+		p.fail(position{line: line}, "", "may have more than %d values, counted up to this line"+divideIt, maxValues)
+		return
+	}
 	loader, err := yaml.NewLoader(bytes.NewReader(data))
 	if err != nil {
 		p.fail(position{}, "", "%s", err)
@@ -149,7 +156,15 @@ func (p *parser) message(n *yaml.Node, path string, m proto.Message) bool {
 		p.fail(w.where, join(path, w.trail()), "%s", w.err)
 		return false
 	}
+	if w.nested != nil {
+		p.fail(at(w.nested), path, "more than %d messages with an \"@type\" are nested in one another", xds.MaxAnys)
+		return false
+	}
 	p.spent += len(w.b)
+	if _, err := (xds.JSONBound{Depth: xds.MaxJSONDepth, Memory: p.lim.memory()}).Check(w.b); err != nil {
+		p.fail(at(n), path, "%s", err)
+		return false
+	}
 	err := (protojson.UnmarshalOptions{Resolver: p.lim.types}).Unmarshal(w.b, m)
 	if err == nil {
 		return true

@@ -21,6 +21,7 @@ func (p *parser) json(data []byte) {
 	t := &tree{data: data, dec: json.NewDecoder(bytes.NewReader(data)), place: position{1, 1}}
 	t.dec.UseNumber()
 	for {
+		t.values = 0
 		n, err := t.node(0)
 		if errors.Is(err, io.EOF) {
 			return
@@ -35,8 +36,9 @@ func (p *parser) json(data []byte) {
 
 // tree builds nodes from JSON tokens.
 type tree struct {
-	data []byte
-	dec  *json.Decoder
+	data   []byte
+	dec    *json.Decoder
+	values int // of this document
 
 	// offset is where place is.
 	offset int
@@ -76,13 +78,17 @@ func (t *tree) errorPlace(err error) position {
 }
 
 var (
-	errDepth = fmt.Errorf("nested deeper than %d levels", maxDepth)
-	errClose = errors.New("a bracket closes that was not opened")
+	errDepth  = fmt.Errorf("nested deeper than %d levels", maxDepth)
+	errValues = fmt.Errorf("has more than %d values"+divideIt, maxValues)
+	errClose  = errors.New("a bracket closes that was not opened")
 )
 
 func (t *tree) node(depth int) (*yaml.Node, error) {
 	if depth > maxDepth {
 		return nil, errDepth
+	}
+	if t.values++; t.values > maxValues {
+		return nil, errValues
 	}
 	token, where, err := t.next()
 	if err != nil {

@@ -118,9 +118,12 @@ func (l *lane) update() {
 
 func (l *lane) apply(s *answers) {
 	for _, x := range s.order {
-		if !x.empty() {
-			// What the table no longer asks for is ignored, which is no error.
-			_, _ = l.lane.Apply(time.Now(), &x.Update)
+		if x.empty() {
+			continue
+		}
+		// What the table no longer asks for is ignored, which is no error.
+		if a, _ := l.lane.Apply(time.Now(), &x.Update); a.Over != nil {
+			l.origin.refused(time.Now(), a.Over)
 		}
 	}
 }

@@ -65,7 +65,12 @@ type Origin struct {
 	current *content
 	changed chan struct{} // closed when current is replaced
 	status  Status
+	refusal time.Time // when it was logged last that the files have more than there is room for
 }
+
+// refusalEvery is the interval between two lines about what the files have beyond the origin's
+// limits: each group may be refused it, again and again.
+const refusalEvery = time.Minute
 
 func (cfg Config) withDefaults() Config {
 	if cfg.MaxBytes == 0 {
@@ -205,6 +210,22 @@ func (o *Origin) load(t touched) {
 	o.current = next
 	close(o.changed)
 	o.changed = make(chan struct{})
+}
+
+// refused counts and logs that the table did not take all of the files, since the origin would fill
+// more than it may. It is given the rest when there is room (relay: admit.go). It locks the origin.
+func (o *Origin) refused(now time.Time, why *xds.RejectError) {
+	o.cfg.Metrics.LimitRejection(why.Limit)
+	o.metrics.Type(why.TypeURL).Rejected(len(why.Reasons))
+	o.mu.Lock()
+	say := now.Sub(o.refusal) >= refusalEvery
+	if say {
+		o.refusal = now
+	}
+	o.mu.Unlock()
+	if say {
+		o.log.Warn("a part of the files is refused", zap.Error(why))
+	}
 }
 
 // snapshot returns the content in force, and a channel that is closed when it is replaced.

@@ -19,10 +19,18 @@ import (
 type limits struct {
 	file int // bytes of a file, and of what its YAML aliases expand to
 	name int // bytes of a resource name; 0: no limit
+	// of one file; 0: no limit
+	resources int
 
 	fields xds.NameFields     // where an unwrapped resource has its name
 	types  *descriptors.Types // nil: those linked in
 }
+
+// decodedLeast is how much memory, in bytes, a resource of the shortest file may take decoded.
+const decodedLeast = 16 << 20
+
+// memory is how much memory, in bytes, a resource may take when it is decoded.
+func (l *limits) memory() int { return decodedLeast + l.file }
 
 // parser reads one file.
 type parser struct {
@@ -68,7 +76,7 @@ func (p *parser) fail(at position, path, format string, args ...any) {
 
 func (p *parser) binary(data []byte) {
 	var r discoveryv3.DiscoveryResponse
-	if err := proto.Unmarshal(data, &r); err != nil {
+	if err := xds.Unmarshal(data, &r, maxDecoded); err != nil {
 		p.fail(position{}, "", "is not an encoded DiscoveryResponse, as .pb says: %s", bare(err))
 		return
 	}
@@ -80,6 +88,10 @@ func (p *parser) binary(data []byte) {
 var protoPlace = regexp.MustCompile(`^\(line (\d+):(\d+)\): `)
 
 func (p *parser) text(data []byte) {
+	if line, why := textCost(data); why != "" {
+		p.fail(position{line: line}, "", "%s", why)
+		return
+	}
 	var r discoveryv3.DiscoveryResponse
 	if err := (prototext.UnmarshalOptions{Resolver: p.lim.types}).Unmarshal(data, &r); err != nil {
 		at, msg := protoPosition(err)
@@ -127,6 +139,10 @@ func (p *parser) response(r *discoveryv3.DiscoveryResponse, stated bool) {
 
 // accept checks a resource like one of a response (RELAY-30), and keeps it.
 func (p *parser) accept(typeURL string, encoded []byte, at position, path string) {
+	if p.lim.resources > 0 && len(p.found) >= p.lim.resources {
+		p.fail(position{}, "", "has more than %d resources; divide it into several files", p.lim.resources)
+		return
+	}
 	response, err := xds.ParseResponse(encoded, false)
 	if err != nil {
 		p.fail(at, path, "%s", err)

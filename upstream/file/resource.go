@@ -9,6 +9,8 @@ import (
 	xdscorev3 "github.com/cncf/xds/go/xds/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+
+	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -30,7 +32,7 @@ func (p *parser) add(a *anypb.Any, want string, at position, path string) {
 		return
 	}
 	var r discoveryv3.Resource
-	if err := proto.Unmarshal(a.GetValue(), &r); err != nil {
+	if err := xds.Unmarshal(a.GetValue(), &r, maxDecoded); err != nil {
 		p.fail(at, path, "the wrapper does not decode: %s", bare(err))
 		return
 	}
@@ -86,7 +88,7 @@ func (p *parser) wrapped(r *discoveryv3.Resource, want string, at position, path
 // the entries in field 1, like that of endpoints.
 func (p *parser) collection(a *anypb.Any, want string, at position, path string) {
 	var c endpointv3.LbEndpointCollection
-	if err := proto.Unmarshal(a.GetValue(), &c); err != nil {
+	if err := xds.Unmarshal(a.GetValue(), &c, maxDecoded); err != nil {
 		p.fail(at, path, "the collection does not decode: %s", bare(err))
 		return
 	}

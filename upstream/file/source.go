@@ -70,7 +70,7 @@ func newSource(cfg Config) (*source, error) {
 	}
 	s := &source{
 		path: filepath.Clean(cfg.Path), dir: info.IsDir(), rest: cfg.Poll, files: map[string]*file{},
-		lim: limits{file: cfg.MaxBytes, name: cfg.NameBytes, fields: cfg.NameFields, types: cfg.Types},
+		lim: limits{file: cfg.MaxBytes, name: cfg.NameBytes, resources: maxResources, fields: cfg.NameFields, types: cfg.Types},
 	}
 	if !s.dir {
 		s.files[filepath.Base(s.path)] = &file{path: s.path}

@@ -10,15 +10,20 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // writer converts a YAML tree to JSON, with every key and value on a line of its own. So the line
 // in an error of the JSON parser leads back to the node: it is found by writing once more.
 type writer struct {
-	b     []byte
-	most  int // bytes; bounds what aliases expand to
-	lines int // written so far
-	want  int // the line to find; 0: none
+	b      []byte
+	most   int        // bytes; bounds what aliases expand to
+	values int        // so far, as maxValues counts them
+	anys   int        // around what is being written
+	nested *yaml.Node // the first in more than xds.MaxAnys; nil: none
+	lines  int        // written so far
+	want   int        // the line to find; 0: none
 
 	steps []step
 	// where and found are the position and path of the line wanted, or of err.
@@ -58,6 +63,9 @@ func (w *writer) begin(n *yaml.Node) {
 	}
 	if len(w.b) > w.most {
 		w.fail(n, "with its aliases written out the file is longer than the limit of %d bytes", w.most)
+	}
+	if w.values++; w.values > maxValues {
+		w.fail(n, "the resource has more than %d values with its aliases written out", maxValues)
 	}
 }
 
@@ -100,6 +108,14 @@ func (w *writer) value(n *yaml.Node) {
 }
 
 func (w *writer) mapping(n *yaml.Node) {
+	w.values += ofMessage - 1
+	if child(n, "@type") != nil {
+		w.anys++
+		defer func() { w.anys-- }()
+	}
+	if w.anys > xds.MaxAnys && w.nested == nil {
+		w.nested = n
+	}
 	w.b = append(w.b, '{')
 	for i := 0; i+1 < len(n.Content) && !w.done(); i += 2 {
 		k := target(n.Content[i])

@@ -26,9 +26,12 @@
 // version or list resources, so an error page in JSON is not taken for an empty set.
 //
 // A resource is rejected by name if it, or a message in it, is unknown or has unknown fields
-// (REST-9), or if [xds.NameFields.Accept] rejects it. The rest of the response is applied, and what
-// it leaves out stays (RELAY-32). After several rejected responses in a row the pause between polls
-// grows. Redirects are not followed, since they would pass credentials on.
+// (REST-9), if it is nested too deeply or would take far more memory than its size when it is
+// decoded (TestAnswerBombs), or if [xds.NameFields.Accept] rejects it. The rest of the response is
+// applied, and what it leaves out stays (RELAY-32). Resources are decoded one by one, so a long
+// response does not delay the end of Run (TestAnswerEnds). After several rejected responses in a
+// row the pause between polls grows. Redirects are not followed, since they would pass credentials
+// on.
 //
 // # URLs
 //

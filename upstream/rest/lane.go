@@ -222,7 +222,7 @@ func (l *lane) poll(ctx context.Context, s *server) time.Duration {
 	}
 	var r *response
 	if err == nil && !a.unchanged {
-		if r, err = o.parse(l.typeURL, a.body); err != nil {
+		if r, err = o.parse(ctx, l.typeURL, a.body); err != nil {
 			err = &failure{fault: unclear, reason: upstream.FailedBadResponse, err: errors.New("a response of " + s.url + " " + err.Error())}
 		}
 	}
@@ -327,13 +327,16 @@ func (l *lane) apply(now time.Time, s *server, r *response) {
 		return
 	}
 	l.count(now, &a)
-	if reject == nil {
+	if reject = reject.And(a.Over); reject == nil {
 		// If the poll opened the lane, this version does not cover subscriptions made since it
 		// began.
 		l.accepted, l.known, l.bad = r.version, r.version != "" && !r.timed && !l.more, 0
 	} else {
 		counts.Nack()
 		counts.Rejected(len(reject.Reasons))
+		if reject.Limit != "" {
+			o.metrics.LimitRejection(reject.Limit)
+		}
 		if l.bad++; l.lastReason() != reject.Error() {
 			l.log.Warn("a response is refused", zap.String("url", s.url), zap.Error(reject))
 		}

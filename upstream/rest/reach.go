@@ -58,7 +58,7 @@ func (o *Origin) reachOnce(ctx context.Context, typeURL string, rounds int) time
 		err = &failure{fault: ownFault, reason: upstream.FailedBadResponse, err: errors.New(s.url + " answers 304 to a poll without a version")}
 	}
 	if err == nil {
-		if _, err = o.parse(typeURL, a.body); err != nil {
+		if _, err = o.parse(ctx, typeURL, a.body); err != nil {
 			err = &failure{fault: unclear, reason: upstream.FailedBadResponse, err: errors.New("a response of " + s.url + " " + err.Error())}
 		}
 	}

@@ -181,7 +181,7 @@ func FuzzResponse(f *testing.F) {
 	f.Add([]byte(`<html>`))
 	o := &Origin{}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		r, err := o.parse(cds, data)
+		r, err := o.parse(t.Context(), cds, data)
 		if (r == nil) == (err == nil) {
 			t.Fatalf("%v, and %v", r, err)
 		}

@@ -1,15 +1,18 @@
 package rest
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -25,10 +28,11 @@ const maxReasons = 100
 
 // response is a decoded body.
 type response struct {
-	version, nonce, identifier string
-	raw                        []byte // a DiscoveryResponse of the resources that decode
-	refused                    []refused
-	timed                      bool // a resource has a TTL
+	typeURL, version, nonce, identifier string
+	raw                                 []byte // a DiscoveryResponse of the resources that decode
+	refused                             []refused
+	over                                int  // how many resources it has, if that is too many, and so none is read
+	timed                               bool // a resource has a TTL
 }
 
 // refused is a resource that does not decode.
@@ -37,24 +41,31 @@ type refused struct {
 	reason string
 }
 
-// parse decodes the JSON of a DiscoveryResponse. An error means that it is none. A panic over a
-// peer's bytes costs that response and nothing else (ERR-11).
-func (o *Origin) parse(typeURL string, data []byte) (r *response, err error) {
+// decodedLeast is how much memory, in bytes, a part of a response may take that is decoded at a
+// time, in addition to Config.MaxMessage: a resource, or all but the resources. Of assignments the
+// default lets 40,000 endpoints pass.
+const decodedLeast = 16 << 20
+
+// bound refuses JSON that costs far more to decode than its size.
+func (o *Origin) bound(text []byte) error {
+	_, err := (xds.JSONBound{Depth: xds.MaxJSONDepth, Memory: decodedLeast + o.cfg.MaxMessage}).Check(text)
+	return err
+}
+
+// parse decodes the JSON of a DiscoveryResponse. An error means that it is none, or that ctx has
+// ended. A panic over a peer's bytes costs that response and nothing else (ERR-11).
+func (o *Origin) parse(ctx context.Context, typeURL string, data []byte) (r *response, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			r, err = nil, fmt.Errorf("reading a response panicked: %v", p)
 		}
 	}()
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(data, &fields); err != nil {
+	if err := json.Unmarshal(data, &struct{}{}); err != nil {
 		return nil, fmt.Errorf("is not a DiscoveryResponse in JSON: %w", err)
 	}
-	listed := fields["resources"]
-	lists := len(listed) > 0 && string(listed) != "null"
-	delete(fields, "resources")
-	rest, err := json.Marshal(fields)
-	if err != nil {
-		return nil, err
+	rest, listed, lists := withoutResources(data)
+	if err := o.bound(rest); err != nil {
+		return nil, fmt.Errorf("is not decoded: %w", err)
 	}
 	var head discoveryv3.DiscoveryResponse
 	if err := (protojson.UnmarshalOptions{Resolver: o.cfg.Types}).Unmarshal(rest, &head); err != nil {
@@ -67,28 +78,67 @@ func (o *Origin) parse(typeURL string, data []byte) (r *response, err error) {
 		return nil, fmt.Errorf("is of type %s, not %s", t, typeURL)
 	}
 	head.TypeUrl = typeURL
-	r = &response{version: head.GetVersionInfo(), nonce: head.GetNonce(), identifier: head.GetControlPlane().GetIdentifier()}
-	var resources []json.RawMessage
-	if lists {
-		if err := json.Unmarshal(listed, &resources); err != nil {
-			return nil, fmt.Errorf("resources are no list: %w", err)
+	r = &response{typeURL: typeURL, version: head.GetVersionInfo(), nonce: head.GetNonce(), identifier: head.GetControlPlane().GetIdentifier()}
+	if n := elements(listed); n > o.table.Elements() {
+		r.over = n
+		return r, nil
+	}
+	if r.raw, err = deterministic.Marshal(&head); err != nil {
+		return nil, err
+	}
+	return r, o.resources(ctx, r, typeURL, listed)
+}
+
+// withoutResources returns a response with an empty list of resources, and the list. lists: there
+// is one.
+func withoutResources(data []byte) (rest, listed []byte, lists bool) {
+	for f := xds.WalkJSON(data); f.Next(); {
+		if string(f.Name) == "resources" && len(f.Value) > 0 && f.Value[0] == '[' {
+			return slices.Concat(data[:f.End()-len(f.Value)], []byte("[]"), data[f.End():]), f.Value, true
 		}
 	}
-	for i, raw := range resources {
-		a, why := o.resource(typeURL, raw)
+	return data, nil, false
+}
+
+// resources adds the resources of a list, one by one: a resource that does not decode is refused,
+// and what decoding takes is needed for one at a time.
+func (o *Origin) resources(ctx context.Context, r *response, typeURL string, listed []byte) error {
+	for f, i := xds.WalkJSON(listed), 0; f.Next(); i++ {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		a, why := o.resource(typeURL, f.Value)
 		if why != nil {
-			r.refuse(i, o.nameIn(typeURL, raw), why)
+			r.refuse(i, o, typeURL, f.Value, why)
 			continue
 		}
+		encoded, err := deterministic.Marshal(a)
+		if err != nil {
+			return err
+		}
 		r.timed = r.timed || hasTTL(a)
-		head.Resources = append(head.Resources, a)
+		r.raw = protowire.AppendBytes(protowire.AppendTag(r.raw, fieldResources, protowire.BytesType), encoded)
 	}
-	r.raw, err = deterministic.Marshal(&head)
-	return r, err
+	return nil
+}
+
+// fieldResources is the number of DiscoveryResponse.resources.
+const fieldResources = 2
+
+// elements counts the elements of a list. An empty one takes three bytes of it, and fifty times as
+// much once it is refused or decoded.
+func elements(listed []byte) (n int) {
+	for f := xds.WalkJSON(listed); f.Next(); {
+		n++
+	}
+	return n
 }
 
 // resource decodes one Any. Errors quote nothing of secrets (RELAY-76).
-func (o *Origin) resource(typeURL string, raw json.RawMessage) (*anypb.Any, error) {
+func (o *Origin) resource(typeURL string, raw []byte) (*anypb.Any, error) {
+	if err := o.bound(raw); err != nil {
+		return nil, err
+	}
 	var a anypb.Any
 	err := protojson.UnmarshalOptions{Resolver: o.cfg.Types, AllowPartial: true}.Unmarshal(raw, &a)
 	if err == nil {
@@ -116,35 +166,30 @@ func plain(err error) string {
 	return strings.TrimLeft(strings.TrimPrefix(err.Error(), "proto:"), " \u00a0")
 }
 
-func (r *response) refuse(i int, name string, why error) {
-	if name == "" {
-		name = fmt.Sprintf("resources[%d]", i)
-		r.refused = append(r.refused, refused{reason: name + ": " + why.Error()})
+// refuse records why a resource does not decode. Beyond maxReasons it is enough to know that there
+// are more.
+func (r *response) refuse(i int, o *Origin, typeURL string, raw []byte, why error) {
+	if len(r.refused) > maxReasons {
 		return
 	}
-	r.refused = append(r.refused, refused{name, fmt.Sprintf("resource %q: %s", name, why)})
+	text := why.Error()
+	text = strings.ToValidUTF8(text[:min(len(text), xds.MaxErrorText)], "?")
+	name := o.nameIn(typeURL, raw)
+	if name == "" {
+		r.refused = append(r.refused, refused{reason: fmt.Sprintf("resources[%d]: %s", i, text)})
+		return
+	}
+	r.refused = append(r.refused, refused{name, fmt.Sprintf("resource %s: %s", xds.Quote(name), text)})
 }
 
 // nameIn finds the name of a resource that does not decode; "" if it cannot.
-func (o *Origin) nameIn(typeURL string, raw json.RawMessage) string {
-	var fields map[string]json.RawMessage
-	if json.Unmarshal(raw, &fields) != nil {
-		return ""
-	}
-	text := func(keys ...string) (s string) {
-		for _, key := range keys {
-			if json.Unmarshal(fields[key], &s) == nil && s != "" {
-				return s
-			}
-		}
-		return ""
-	}
-	if text("@type") == resourceType {
-		return text("name")
+func (o *Origin) nameIn(typeURL string, raw []byte) string {
+	if textIn(raw, "@type") == resourceType {
+		return textIn(raw, "name")
 	}
 	m, err := o.cfg.Types.FindMessageByURL(typeURL)
 	if err != nil {
-		return text("name")
+		return textIn(raw, "name")
 	}
 	n := protoreflect.FieldNumber(1)
 	if field, configured := o.cfg.NameFields[typeURL]; configured {
@@ -154,7 +199,19 @@ func (o *Origin) nameIn(typeURL string, raw json.RawMessage) string {
 	if f == nil {
 		return ""
 	}
-	return text(f.JSONName(), string(f.Name()))
+	return textIn(raw, f.JSONName(), string(f.Name()))
+}
+
+// textIn returns the first text that an object has under one of some names.
+func textIn(object []byte, names ...string) string {
+	for f := xds.WalkJSON(object); f.Next(); {
+		if slices.Contains(names, string(f.Name)) {
+			if text, ok := xds.JSONString(f.Value); ok && text != "" {
+				return text
+			}
+		}
+	}
+	return ""
 }
 
 // update checks a response as one from the wire (RELAY-30), and adds the resources that did not
@@ -165,7 +222,12 @@ func (o *Origin) update(lane *relay.Lane, r *response) (u xds.Update, reject *xd
 			err = fmt.Errorf("reading a response panicked: %v", p)
 		}
 	}()
-	parsed, err := xds.ParseResponse(r.raw, false)
+	if r.over > 0 {
+		why := fmt.Sprintf("%d resources are more than the %d of origins[].limits.resources", r.over, o.table.Elements())
+		u = xds.Update{TypeURL: r.typeURL, Full: true, Version: r.version, Wire: true, Bad: true, Unread: true, Over: true}
+		return u, &xds.RejectError{TypeURL: r.typeURL, Reasons: []string{why}, Limit: xds.LimitResources}, nil
+	}
+	parsed, err := xds.ParseWithin(r.raw, false, o.table.Elements())
 	if err != nil {
 		return u, nil, err
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-xds/weir/cmd/weir/csds"
 	"github.com/weir-xds/weir/cmd/weir/levels"
+	"github.com/weir-xds/weir/cmd/weir/visible"
 	"github.com/weir-xds/weir/downstream"
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
@@ -258,9 +259,10 @@ func (a *Admin) config(w http.ResponseWriter, _ *http.Request) {
 	writeText(w, state.comment()+string(text))
 }
 
-// writeText writes an answer. An error means that the client has left, which does not matter.
+// writeText writes an answer, with what peers have hidden in names shown: JSON stays the same. An
+// error means that the client has left, which does not matter.
 func writeText(w http.ResponseWriter, s string) {
-	_, _ = w.Write([]byte(s))
+	_, _ = w.Write([]byte(visible.Lines(s)))
 }
 
 // writeLine writes JSON without indentation: a long answer for a program.

@@ -5,13 +5,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+
+	"github.com/weir-xds/weir/cmd/weir/visible"
 )
 
 // Answers grow with what clients and origins have chosen. Here is what bounds them.
 
 const (
-	// mostAnswer is the ceiling of an answer in JSON, in bytes: a thousand entries of what is usual,
-	// several times over, and little beside the memory of a process that holds that much.
+	// mostAnswer is the ceiling of an answer in JSON, in bytes: a thousand entries of what is
+	// usual, several times over, and little beside the memory of a process that holds that much.
 	mostAnswer = 16 << 20
 	// mostOfOrigin is how many entries of one kind an origin is shown with.
 	mostOfOrigin = 100
@@ -44,7 +46,8 @@ func (l *list[T]) add(item T) bool {
 	if err != nil {
 		return true // it has no value without JSON
 	}
-	const inList = 2 // in an object and its array
+	text = visible.JSON(text) // which makes it longer
+	const inList = 2          // in an object and its array
 	if *l.room -= indentedSize(text, inList) + len(",\n    "); *l.room < 0 {
 		l.more, l.cut = true, true
 		return false
@@ -71,6 +74,7 @@ func writeJSON(w http.ResponseWriter, code int, v any) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
+	text = visible.JSON(text)
 	size := indentedSize(text, 0)
 	if size > mostAnswer+mostAround {
 		tooLarge(w)

@@ -19,8 +19,8 @@ const (
 
 // events tells a page how everything stands: an event each time that it has changed, computed once
 // for all pages. An idle stream has a beat from time to time. A stream ends when its reader is
-// slow, is not admitted any more, has had its time (lease), or the process ends. A browser then asks
-// again.
+// slow, is not admitted any more, has had its time (lease), or the process ends. A browser then
+// asks again.
 func (a *Admin) events(w http.ResponseWriter, r *http.Request) {
 	if err := known(r.URL.RawQuery, nil); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)

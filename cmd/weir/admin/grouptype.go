@@ -70,10 +70,10 @@ func stateOf(t *relay.TypeStatus, digest relay.TypeDigest) typeState {
 // typesOf returns the types of a group. A type that is asked with several maps is settled if every
 // subscribed set is.
 func typesOf(s *inspect.GroupStatus, full bool) []groupType {
-	all := make([]groupType, 0, len(s.Types))
+	all, digests := make([]groupType, 0, len(s.Types)), s.Digests()
 	for i := range s.Types {
 		t := &s.Types[i]
-		state := stateOf(t, s.Digests[i])
+		state := stateOf(t, digests[i])
 		if i == 0 || s.Types[i-1].TypeURL != t.TypeURL {
 			all = append(all, groupType{Type: metrics.ShortName(t.TypeURL), TypeURL: t.TypeURL, typeState: state})
 		} else {

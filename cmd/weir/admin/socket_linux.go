@@ -12,7 +12,11 @@ type socketUser struct{}
 // ConnContext records the user at the other end of a Unix socket. It is for the http.Server that
 // serves Handler.
 func ConnContext(ctx context.Context, c net.Conn) context.Context {
-	if t, ok := c.(interface{ NetConn() net.Conn }); ok { // TLS
+	for { // TLS, and what counts connections
+		t, ok := c.(interface{ NetConn() net.Conn })
+		if !ok {
+			break
+		}
 		c = t.NetConn()
 	}
 	u, ok := c.(*net.UnixConn)

@@ -5,8 +5,10 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"io/fs"
 	"net/http"
+	"net/http/httptest"
 	"path"
 	"regexp"
 	"strings"
@@ -171,5 +173,25 @@ func TestPageShowsFacts(t *testing.T) {
 		if !regexp.MustCompile(`\b` + regexp.QuoteMeta(field) + `\b`).Match(all.Bytes()) {
 			t.Errorf("the page does not read %q", field)
 		}
+	}
+}
+
+// TestPageShowsWhatIsHidden: all nodes are made by the one function that shows what is hidden in
+// text, and nothing else writes text.
+func TestPageShowsWhatIsHidden(t *testing.T) {
+	around := regexp.MustCompile(`vendor/preact|htm\.bind|createElement|textContent|innerText\s*=|document\.title|createTextNode`)
+	for name, text := range ownFiles(t) {
+		if found := around.FindString(text); found != "" && path.Ext(name) == ".js" && name != "lib.js" {
+			t.Errorf("%s has %q", name, found)
+		}
+		if name == "lib.js" && (strings.Count(text, "htm.bind(") != 1 || !strings.Contains(text, "htm.bind(element)") || !strings.Contains(text, "h(type, a, ...children.map(shown))")) {
+			t.Error("nodes are made of text as it is")
+		}
+	}
+	answer := httptest.NewRecorder()
+	writeJSON(answer, http.StatusOK, map[string]string{"name": "\u202e\x7f"})
+	var got map[string]string
+	if err := json.Unmarshal(answer.Body.Bytes(), &got); err != nil || got["name"] != "\u202e\x7f" || !strings.Contains(answer.Body.String(), `\u202e\u007f`) {
+		t.Errorf("%v: %s", err, answer.Body)
 	}
 }

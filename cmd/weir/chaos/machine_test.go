@@ -22,8 +22,8 @@ var machine = []schedule{
 		Under: []string{"sh", "-c", `ulimit -n 80; exec "$0" "$@"`},
 	}}, run: descriptors},
 	{name: "certificates rotated and mismatched", setup: setup{prepare: certified}, run: certificates},
-	{name: "memory capped, names of 2 KB", needs: needsController, setup: setup{dialect: relaytest.Delta, prepare: capped, patience: roomAgain}, run: memoryCapped(2_000)},
-	{name: "memory capped, names of 20 KB", needs: needsController, setup: setup{dialect: relaytest.Delta, prepare: capped, patience: roomAgain}, run: memoryCapped(20_000)},
+	{name: "memory capped, names of 2 KB", needs: weirtest.NeedsMemoryGroup, setup: setup{dialect: relaytest.Delta, prepare: capped, patience: roomAgain}, run: memoryCapped(2_000)},
+	{name: "memory capped, names of 20 KB", needs: weirtest.NeedsMemoryGroup, setup: setup{dialect: relaytest.Delta, prepare: capped, patience: roomAgain}, run: memoryCapped(20_000)},
 	{name: "2,000 clients reconnect at once", setup: setup{prepare: unraced, patience: weirtest.Patience}, run: storm},
 	{name: "partition by the kernel", needs: needsNamespace, alone: inNamespace},
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,51 +22,12 @@ const memoryCap = 192 << 20
 // them come when weir, which looks every ten seconds, finds that there is room again.
 const roomAgain = 45 * time.Second
 
-// controller is where the memory controller's groups are, with the names of the files that limit
-// and count; empty if it is not to be had.
-func controller() (dir, limit string) {
-	if _, err := os.Stat("/sys/fs/cgroup/memory/memory.limit_in_bytes"); err == nil {
-		return "/sys/fs/cgroup/memory", "memory.limit_in_bytes"
-	}
-	if have, err := os.ReadFile("/sys/fs/cgroup/cgroup.subtree_control"); err == nil && strings.Contains(string(have), "memory") {
-		return "/sys/fs/cgroup", "memory.max"
-	}
-	return "", ""
-}
-
-// needsController says why no process can be given a cap of memory here; empty if one can.
-func needsController() string {
-	dir, _ := controller()
-	if dir == "" {
-		return "there is no memory controller here"
-	}
-	group, err := os.MkdirTemp(dir, "weir-chaos-")
-	if err != nil {
-		return fmt.Sprintf("no group of the memory controller can be made here: %v", err)
-	}
-	_ = os.Remove(group)
-	return ""
-}
-
 // capped starts weir in a group of its own that may have no more than memoryCap.
 func capped(b *bed) {
-	dir, limit := controller()
-	group, err := os.MkdirTemp(dir, "weir-chaos-") // several may run at once
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { // after weir has ended, which is cleaned up before
-		if !weirtest.Until(patience, func() bool { return os.Remove(group) == nil }) {
-			b.Logf("the group %s is left behind", group)
-		}
-	})
-	if err := os.WriteFile(filepath.Join(group, limit), fmt.Append(nil, memoryCap), 0o644); err != nil {
-		b.Fatal(err)
-	}
 	b.config.Set("cache.linger", "1s")
 	b.setup.launch = weirtest.Launch{
 		Program: plainWeir(b.T),
-		Under:   []string{"sh", "-c", `echo $$ >"$0" && exec "$@"`, filepath.Join(group, "cgroup.procs")},
+		Under:   weirtest.NewMemoryGroup(b.T, memoryCap).Under(), // it is removed after weir has ended
 	}
 }
 

@@ -26,14 +26,14 @@ type checker struct {
 // addf reports a problem, unless the value did not decode: the check would then judge a default
 // that the author never meant.
 func (k checker) addf(path, format string, args ...any) {
-	if !slices.ContainsFunc(k.undecoded, func(p *Problem) bool { return within(p.Path, path) || within(path, p.Path) }) {
+	if !k.full() && !slices.ContainsFunc(k.undecoded, func(p *Problem) bool { return within(p.Path, path) || within(path, p.Path) }) {
 		k.report.addf(path, format, args...)
 	}
 }
 
 // warnf is addf for values that are valid but hardly intended.
 func (k checker) warnf(path, format string, args ...any) {
-	if !slices.ContainsFunc(k.undecoded, func(p *Problem) bool { return within(p.Path, path) || within(path, p.Path) }) {
+	if len(k.warnings) < maxProblems && !slices.ContainsFunc(k.undecoded, func(p *Problem) bool { return within(p.Path, path) || within(path, p.Path) }) {
 		w := k.problem(path, fmt.Sprintf(format, args...))
 		w.Warning = true
 		k.warnings = append(k.warnings, w)
@@ -126,6 +126,11 @@ func (c *Config) check(r *report) {
 	k.size("limits.name_bytes", c.Limits.NameBytes)
 	if m := c.Limits.Memory; m > 0 && m < leastMemory {
 		k.addf("limits.memory", "must be at least 32MiB, without which nothing can be served, or 0")
+	}
+	for i := range c.Origins {
+		if b := c.Origins[i].Limits.Bytes; c.Limits.Memory > 0 && b > c.Limits.Memory {
+			k.addf(fmt.Sprintf("origins[%d].limits.bytes", i), "is more than limits.memory")
+		}
 	}
 	k.history(&c.Cache.History)
 	if s := &c.Cache.Snapshot; s.Path != "" && s.Interval < 100*time.Millisecond {

@@ -153,7 +153,7 @@ func Default() *Config {
 
 // Load reads and checks a file, with variables from the environment. Its errors are those of Parse.
 func Load(path string) (*Config, error) {
-	data, err := os.ReadFile(path)
+	data, err := ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading the configuration: %w", err)
 	}

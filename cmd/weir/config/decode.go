@@ -17,11 +17,12 @@ import (
 // between parsing and typing.
 //
 // It always terminates: aliases may repeat a subtree, but the depth is that of the Go types, not of
-// the document.
+// the document. What they repeat is bounded before (bound.go).
 type decoder struct {
 	*report
-	env func(string) (string, bool)
-	dir string // base of relative paths
+	env   func(string) (string, bool)
+	dir   string // base of relative paths
+	spent int    // bytes of the values so far, with variables written out
 }
 
 // newDecoder makes a decoder for the report's file; a nil env has no variables.
@@ -39,6 +40,9 @@ func newDecoder(r *report, env func(string) (string, bool)) *decoder {
 // parseYAML returns the root of the only document; nil if the file is empty. After a syntax error
 // nothing else is reported, since the rest cannot be trusted.
 func parseYAML(src *report, data []byte) (*yaml.Node, error) {
+	if tooCostly(src, data) {
+		return nil, src.err()
+	}
 	loader, err := yaml.NewLoader(bytes.NewReader(data))
 	if err != nil {
 		return nil, fmt.Errorf("starting the YAML loader: %w", err)
@@ -56,6 +60,9 @@ func parseYAML(src *report, data []byte) (*yaml.Node, error) {
 		return nil, syntaxProblem(src, err)
 	default:
 		src.addAtf(position{next.Line, next.Column}, "", "a second document begins here; only one is read")
+	}
+	if tooCostlyTree(src, &doc) {
+		return nil, src.err()
 	}
 	if doc.Kind != yaml.DocumentNode {
 		return &doc, nil
@@ -210,8 +217,9 @@ func (d *decoder) unknown(at position, path, key string, known []string) {
 func (d *decoder) onlyDefault(path string, n *yaml.Node, v reflect.Value) {
 	trial := reflect.New(v.Type()).Elem()
 	trial.Set(v)
-	quiet := &decoder{report: newReport(d.file), env: d.env}
+	quiet := &decoder{report: newReport(d.file), env: d.env, spent: d.spent}
 	quiet.value(path, n, trial)
+	d.spent = quiet.spent
 	d.at[path] = quiet.at[path]
 	if len(quiet.problems) == 0 && same(trial, v) {
 		return
@@ -222,6 +230,10 @@ func (d *decoder) onlyDefault(path string, n *yaml.Node, v reflect.Value) {
 // list decodes a sequence into a slice, replacing the default.
 func (d *decoder) list(path string, n *yaml.Node, v reflect.Value) {
 	if !d.isKind(path, n, yaml.SequenceNode) {
+		return
+	}
+	if most := len(n.Content); most > maxList && !unbounded[generic(path)] {
+		d.addf(path, "has %d entries; at most %d are possible", most, maxList)
 		return
 	}
 	items := reflect.MakeSlice(v.Type(), 0, len(n.Content))
@@ -258,6 +270,10 @@ func (d *decoder) eachKey(path string, n *yaml.Node, visit func(string, position
 		}
 		if k.Kind != yaml.ScalarNode {
 			d.addAtf(at, path, "a key must be plain text")
+			continue
+		}
+		if len(k.Value) > maxKey {
+			d.addAtf(at, path, "a key has more than %d bytes", maxKey)
 			continue
 		}
 		if line, dup := first[k.Value]; dup {

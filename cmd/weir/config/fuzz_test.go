@@ -10,7 +10,7 @@ import (
 )
 
 // FuzzParse: whatever the file, Parse returns a configuration or problems that
-// have a place.
+// have a place, and takes no more memory than its bounds say.
 func FuzzParse(f *testing.F) {
 	for _, pattern := range []string{"testdata/*.yaml", "../../../deploy/examples/*.yaml"} {
 		files, err := filepath.Glob(pattern)
@@ -32,11 +32,19 @@ func FuzzParse(f *testing.F) {
 		ruled + "- {who: ['spiffe://a/{x}/**', 'uid:{x}'], types: [cds], names: ['{x}/*'], claims: {node.id: '{x}'}, set: {parameters.a: b}}\n",
 		ruled + "- {who: &w ['dns:*.a'], names: *w, claims: {node.id: *w, node.metadata.a: [b, 'c**']}, set: {'': ''}}\n- *w\n",
 		"questions: [{identity: a, type: cds, name: x, answer: denied, node: {metadata: {a: b}}}]",
+		"a: &a [x, x, x, x]\nb: &b [*a, *a, *a, *a]\nc: &c [*b, *b, *b, *b]\norigins: [*c, *c, *c, *c]\n", "a: &a {b: &b {c: *b}, d: *a}\norigins: [*a, *b]",
+		ruled + "- &r {who: &w ['uid:1', 'dns:{a}.**'], names: &n [a, '{a}/*'], claims: &c {node.id: *n, node.cluster: *n}}\n- *r\n- {who: *w, names: *n, claims: *c}\n",
+		"[[[[[[[[[[", "{a: {b: {c: {d: [[{e: ", "- - - - - - -", "a: &a ${V}${V}${V}\nname: *a\nready: {types: [*a, *a]}",
 	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		c, err := Parse("f", data, func(name string) (string, bool) { return name, len(name) > 1 })
+		var c *Config
+		var err error
+		took := allocated(func() { c, err = Parse("f", data, func(name string) (string, bool) { return name, len(name) > 1 }) })
+		if took > 512<<20 {
+			t.Fatalf("%d MiB were allocated", took>>20)
+		}
 		if (c == nil) == (err == nil) {
 			t.Fatalf("got %v and %v", c, err)
 		}

@@ -8,6 +8,9 @@ func nearest(word string, known []string) (string, bool) {
 	}
 	best, found := max(1, len(word)/3)+1, ""
 	for _, k := range known {
+		if len(k)-len(word) >= best {
+			continue // as many letters are missing
+		}
 		if n := edits(word, k); n < best {
 			best, found = n, k
 		}

@@ -143,6 +143,8 @@ type Origin struct {
 	// origin as much as a weir that starts empty. One type is audited at a time; secrets and
 	// dedicated streams are not. At least 1m, and for grpc only; 0: never. Default: 0s.
 	Audit time.Duration `yaml:"audit"`
+	// Limits bound what the origin may fill.
+	Limits OriginLimits `yaml:"limits"`
 	// Guard holds back mass removals.
 	Guard Guard `yaml:"guard"`
 	// Canary sends changes to some clients first.
@@ -343,6 +345,23 @@ type DynamicParameters struct {
 	// refuse; or ignored, if nothing that the origin has depends on them: then they are served as
 	// if without (DYN-18). Default: refuse.
 	Otherwise string `yaml:"otherwise"`
+}
+
+// OriginLimits bound what an origin may fill, over all its groups. What several groups are sent
+// alike counts once. A response that would take the origin beyond a limit is refused with the
+// numbers: what is held stays, and what is new is taken as far as there is room.
+type OriginLimits struct {
+	// Resources is how many resources are held of the origin, and how many one response may list.
+	// As many names again may be removed or in error in one response, and as many aliases. A
+	// response with more is refused whole, before it is read. 0: where limits.memory is known, one
+	// for each 1024 bytes of the memory that other origins leave in one response, and no other
+	// bound than bytes; otherwise 5000000. Default: 0.
+	Resources int `yaml:"resources"`
+	// Bytes is the memory that they take: about 400 bytes for each, twice its length, and 100 for
+	// each group that has it. 0: seven eighths of limits.memory for all origins together, of which
+	// half is reserved for them in equal parts, so that none takes the part of another; no limit
+	// where limits.memory is not known. Bytes are at most what that leaves. Default: 0.
+	Bytes Bytes `yaml:"bytes"`
 }
 
 // Guard holds back mass removals (RELAY-97): what an origin no longer has after a (re)connect, if

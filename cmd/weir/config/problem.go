@@ -54,8 +54,9 @@ type report struct {
 	file     string
 	text     []byte              // of the file
 	at       map[string]position // by path
-	problems []*Problem
-	warnings []*Problem
+	problems []*Problem          // at most maxProblems
+	warnings []*Problem          // the same
+	more     bool                // there are problems that are not listed
 }
 
 func newReport(file string) *report {
@@ -70,17 +71,35 @@ func (r *report) problem(path, msg string) *Problem {
 		near = parent(near)
 		at, ok = r.at[near]
 	}
-	return &Problem{File: r.file, Line: at.line, Column: at.column, Path: path, Msg: msg}
+	return &Problem{File: r.file, Line: at.line, Column: at.column, Path: path, Msg: cut(msg)}
+}
+
+// cut bounds a message, which may quote a text of any length.
+func cut(msg string) string {
+	if len(msg) <= maxProblem {
+		return msg
+	}
+	return strings.ToValidUTF8(msg[:maxProblem], "") + "..."
+}
+
+// full reports whether no more problems are listed.
+func (r *report) full() bool {
+	r.more = len(r.problems) >= maxProblems
+	return r.more
 }
 
 func (r *report) addf(path, format string, args ...any) {
-	r.problems = append(r.problems, r.problem(path, fmt.Sprintf(format, args...)))
+	if !r.full() {
+		r.problems = append(r.problems, r.problem(path, fmt.Sprintf(format, args...)))
+	}
 }
 
 // addAtf is addf for a place without a path of its own, such as a key.
 func (r *report) addAtf(at position, path, format string, args ...any) {
-	p := &Problem{File: r.file, Line: at.line, Column: at.column, Path: path, Msg: fmt.Sprintf(format, args...)}
-	r.problems = append(r.problems, p)
+	if !r.full() {
+		p := &Problem{File: r.file, Line: at.line, Column: at.column, Path: path, Msg: cut(fmt.Sprintf(format, args...))}
+		r.problems = append(r.problems, p)
+	}
 }
 
 func (r *report) err() error {
@@ -88,6 +107,10 @@ func (r *report) err() error {
 	errs := make([]error, len(r.problems))
 	for i, p := range r.problems {
 		errs[i] = p
+	}
+	if r.more {
+		last := r.problems[len(r.problems)-1]
+		errs = append(errs, &Problem{File: r.file, Line: last.Line, Column: last.Column, Msg: "and more problems, which are not listed"})
 	}
 	return errors.Join(errs...)
 }

@@ -168,6 +168,7 @@ func TestProblems(t *testing.T) {
 		"client cert":        {"origins: [{name: a, grpc: {addresses: ['a:1'], tls: {key: k}}}]\n", "tls.cert: is missing"},
 		"header":             {"origins: [{name: a, grpc: {addresses: ['a:1'], headers: {'a b': c}}}]\n", `headers."a b": is not a header`},
 		"no message":         {"origins: [{name: a, grpc: {addresses: ['a:1'], max_message: 0}}]\n", "must be more than 0"},
+		"more than memory":   {"origins: [{name: a, files: {path: x}, limits: {bytes: 65MiB}}]\nlimits: {memory: 64MiB}\n", "origins[0].limits.bytes: is more than limits.memory"},
 		"two defaults":       {"origins:\n- {name: a, files: {path: x}, default: true}\n- {name: b, files: {path: x}, default: true}\n", "3:40: origins[1].default: origins[0] is the default already"},
 		"last resort empty":  {"origins: [{name: a, grpc: {addresses: ['a:1']}, fallback: {}}]\n", "1:59: origins[0].fallback: needs files, grpc or rest"},
 		"last resort of no":  {"origins: [{name: a, grpc: {addresses: ['a:1']}, fallback: {files: {}}}]\n", "origins[0].fallback.files.path: is required"},

@@ -53,7 +53,7 @@ const (
 
 // LoadQuestions reads and checks a file. Its errors are those of Load.
 func LoadQuestions(path string) (*Questions, error) {
-	data, err := os.ReadFile(path)
+	data, err := ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading the questions: %w", err)
 	}

@@ -60,6 +60,7 @@ var reloads = map[string]Reload{
 	"origins[].name_fields":        ReloadReconnect,
 	"origins[].absence_timer":      ReloadLive,
 	"origins[].guard":              ReloadLive,
+	"origins[].limits":             ReloadLive,
 	"origins[].canary":             ReloadLive,
 	"origins[].canary.match":       ReloadConcerned,
 	"origins[].canary.share":       ReloadConcerned,

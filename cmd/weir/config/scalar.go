@@ -31,7 +31,8 @@ func (d *decoder) scalar(path string, n *yaml.Node, v reflect.Value, read func(r
 	if !d.isKind(path, n, yaml.ScalarNode) {
 		return
 	}
-	text, err := expand(n.Value, d.env)
+	text, err := expand(n.Value, d.env, maxFile-d.spent)
+	d.spent += len(text)
 	if err != nil {
 		d.addf(path, "%v", err)
 		return
@@ -168,16 +169,23 @@ func (b Bytes) String() string {
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
+// errWritten says that variables make a file too long.
+var errWritten = fmt.Errorf("with its variables written out the file has more than %d bytes", maxFile)
+
 // expand replaces ${NAME} and ${NAME:-fallback}. $$ is one dollar sign, and any other dollar sign
-// stays. As in a shell, the fallback also replaces an empty variable.
-func expand(s string, env func(string) (string, bool)) (string, error) {
+// stays. As in a shell, the fallback also replaces an empty variable. A value is not expanded
+// itself. If the result would have more bytes than most, it returns as much as it has by then, and
+// an error.
+func expand(s string, env func(string) (string, bool), most int) (string, error) {
 	var out strings.Builder
-	for {
+	for out.Len() <= most {
 		before, after, found := strings.Cut(s, "$")
 		out.WriteString(before)
 		switch {
-		case !found:
+		case !found && out.Len() <= most:
 			return out.String(), nil
+		case !found:
+			continue
 		case strings.HasPrefix(after, "$"):
 			out.WriteByte('$')
 			s = after[1:]
@@ -198,6 +206,7 @@ func expand(s string, env func(string) (string, bool)) (string, error) {
 		out.WriteString(value)
 		s = rest
 	}
+	return out.String(), errWritten
 }
 
 func variable(inner string, env func(string) (string, bool)) (string, error) {

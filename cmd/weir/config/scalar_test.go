@@ -43,14 +43,14 @@ func TestExpand(t *testing.T) {
 		"plain": "plain", "${A}": "1", "x${A}y${A}": "x1y1", "${B:-2}": "2", "${EMPTY:-2}": "2",
 		"${EMPTY}": "", "${B:-}": "", "$${A}": "${A}", "a$b": "a$b", "$": "$", "$$": "$", "${B:-a:-b}": "a:-b",
 	} {
-		if got, err := expand(text, vars); err != nil || got != want {
+		if got, err := expand(text, vars, maxFile); err != nil || got != want {
 			t.Errorf("%q: got %q, %v, want %q", text, got, err, want)
 		}
 	}
 	for text, want := range map[string]string{
 		"${B}": "B is not set", "${": "lacks its }", "${}": "not a variable name", "${1A}": "not a variable name",
 	} {
-		if _, err := expand(text, vars); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := expand(text, vars, maxFile); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want %q", text, err, want)
 		}
 	}

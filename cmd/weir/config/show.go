@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/weir-xds/weir/cmd/weir/visible"
 )
 
 // Masked replaces a secret.
@@ -36,7 +38,7 @@ func (c *Config) YAML() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("writing the configuration as YAML: %w", err)
 	}
-	return out, nil
+	return visible.YAML(out), nil
 }
 
 // shown returns the tree that decodes to a value; nil for what is not there.
@@ -115,10 +117,14 @@ func scalarText(v reflect.Value) (*yaml.Node, bool) {
 	return nil, false
 }
 
-// text returns a string node, quoted if it would be read as something else. Dollar signs are
-// doubled, since the reader replaces variables.
+// text returns a string node, quoted if it would be read as something else, or something in it
+// cannot be seen. Dollar signs are doubled, since the reader replaces variables.
 func text(s string) *yaml.Node {
-	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: strings.ReplaceAll(s, "$", "$$")}
+	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: strings.ReplaceAll(s, "$", "$$")}
+	if visible.Any(s) {
+		n.Style = yaml.DoubleQuotedStyle
+	}
+	return n
 }
 
 func plainText(s string) *yaml.Node {

@@ -92,7 +92,7 @@ func deltaMoves(t *testing.T, dialect relaytest.Dialect) {
 }
 
 func golden(t *testing.T, dialect relaytest.Dialect) {
-	const a, set = "w1lpUo93Qz5JOVBPs1WNWCNA", "w1l1DPeDWlqHKvP7uiTfDcnA"
+	const a, set = "w1lpUo93Qz5JOVBPs1WNWCNA", "w22zHsVcWqhQ-lMINZQtjNIQ"
 	for _, counter := range []string{"1", "another"} {
 		w := start(t, setup{sotw: dialect == relaytest.SotW})
 		w.origin.SetVersionInfo(cds, counter)

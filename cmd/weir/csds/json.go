@@ -10,10 +10,10 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// encode returns an answer as JSON of at most so many bytes. It is made piece by piece, since a body
-// may be far longer in JSON, and is the body of many items. Left out is what has no JSON: bodies of
-// unknown types, whose items have the type anyway, and nodes with NaN or infinite numbers but for
-// their names.
+// encode returns an answer as JSON of at most so many bytes. It is made piece by piece, since a
+// body may be far longer in JSON, and is the body of many items. Left out is what has no JSON:
+// bodies of unknown types, whose items have the type anyway, and nodes with NaN or infinite numbers
+// but for their names.
 func encode(ctx context.Context, resp *statusv3.ClientStatusResponse, most int) ([]byte, error) {
 	if len(resp.Config) == 0 {
 		return []byte("{}"), nil

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	statusv3 "github.com/envoyproxy/go-control-plane/envoy/service/status/v3"
+	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -14,8 +15,8 @@ import (
 // Path is the path of requests in JSON.
 const Path = "/v3/discovery:client_status"
 
-// maxRequest bounds a request, in bytes.
-const maxRequest = 1 << 20
+// maxRequest bounds a request, in bytes, and maxMemory what it takes decoded.
+const maxRequest, maxMemory = 1 << 20, 8 << 20
 
 // ServeHTTP answers a request in JSON.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -30,6 +31,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	var req statusv3.ClientStatusRequest
 	if len(text) > 0 {
+		if _, err := (xds.JSONBound{Depth: xds.MaxJSONDepth, Memory: maxMemory}).Check(text); err != nil {
+			http.Error(w, "the request is refused: "+err.Error(), http.StatusBadRequest)
+			return
+		}
 		if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(text, &req); err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return

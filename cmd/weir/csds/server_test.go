@@ -251,6 +251,15 @@ func TestJSON(t *testing.T) {
 		New(r.cfg).ServeHTTP(w, httptest.NewRequest(http.MethodPost, Path, text))
 		return w.Code, w.Body.String()
 	}
+	anys := func(n int) string {
+		return `{"nodeMatchers": [{"nodeId": {"custom": {"name": "a", "typedConfig": ` +
+			strings.Repeat(`{"@type": "type.googleapis.com/google.protobuf.Any", "value": `, n) + "{}" + strings.Repeat("}", n+3) + "]}"
+	}
+	for _, bomb := range []string{anys(17), anys(1500), `{"nodeMatchers": [` + strings.Repeat("{},", 300_000) + "{}]}"} {
+		if code, answer := post(strings.NewReader(bomb)); code != 400 || !strings.Contains(answer, "the request is refused") {
+			t.Errorf("%.60s: %d %.200s", bomb, code, answer)
+		}
+	}
 	for text, want := range map[string]int{
 		``: 200, `{}`: 200, `{"excludeResourceContents": true, "later": 1}`: 200, `[`: 400, `{"node_matchers": 1}`: 400,
 		`{"nodeMatchers": [{"nodeId": {"safeRegex": {"regex": "("}}}]}`: 400, strings.Repeat(" ", maxRequest+1): 413,

@@ -12,6 +12,10 @@ import (
 	"testing"
 	"time"
 
+	loadstats "github.com/envoyproxy/go-control-plane/envoy/service/load_stats/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	"github.com/weir-xds/weir/cmd/weir/weirtest"
 	"github.com/weir-xds/weir/relay/relaytest"
 )
@@ -36,6 +40,8 @@ type bed struct {
 	weir   *weirtest.Process
 	sink   sink
 	good   []*good
+	// how long the good clients may take to hold what the origin states
+	patience time.Duration
 
 	mu      sync.Mutex // guards what follows
 	world   map[string]string
@@ -49,16 +55,11 @@ type change struct {
 	at   time.Time
 }
 
+// newBed is a bed with a hundred good clients and a sink.
 func newBed(t *testing.T) *bed {
 	t.Helper()
-	b := &bed{T: t, world: map[string]string{}}
-	b.origin = relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Serving: true})
-	for n := range clusters {
-		b.put(n, n)
-	}
-	c := weirtest.NewConfig(b.origin.Net().Addr(), relaytest.Delta)
-	c["listeners"] = append(c["listeners"].([]any), map[string]any{"rest": true})
-	c.Origin()["group_by"] = []any{"cluster"}
+	b := newWorld(t, weirtest.Patience)
+	c := b.config()
 	c.Set("limits.connections", 3_000)
 	c.Set("limits.connections_per_peer", perPeer)
 	c.Set("limits.connection_idle", "2s")
@@ -72,21 +73,75 @@ func newBed(t *testing.T) *bed {
 	c.Set("admin.token_file", token)
 	b.weir = weirtest.Launch{Env: []string{fmt.Sprintf("GOMEMLIMIT=%d", memoryLimit)}}.Start(t, c)
 	b.sink = startSink(t)
-	for i := range goodClients {
-		dialect := relaytest.Delta
-		if i%2 == 1 {
-			dialect = relaytest.SotW
-		}
-		b.good = append(b.good, open(t, b.weir.Addr, goodAddress(i), fmt.Sprintf("good-%d", i), dialect))
+	b.admit(goodClients)
+	return b
+}
+
+// newWorld is a bed with nothing but an origin, which takes load reports, too.
+func newWorld(t *testing.T, patience time.Duration) *bed {
+	t.Helper()
+	b := &bed{T: t, patience: patience, world: map[string]string{}}
+	b.origin = relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Serving: true, Loads: takeLoads})
+	for n := range clusters {
+		b.put(n, n)
 	}
-	b.converge("at the start")
+	return b
+}
+
+// takeLoads asks for reports of all clusters, and reads them.
+func takeLoads(wire grpc.ServerStream) error {
+	for first := true; ; first = false {
+		var report []byte
+		if err := wire.RecvMsg(&report); err != nil {
+			return err
+		}
+		if !first {
+			continue
+		}
+		every := &loadstats.LoadStatsResponse{SendAllClusters: true, LoadReportingInterval: durationpb.New(time.Second)}
+		if err := wire.SendMsg(every); err != nil {
+			return err
+		}
+	}
+}
+
+// config has a listener for gRPC, one for polls, and the origin.
+func (b *bed) config() weirtest.Config {
+	c := weirtest.NewConfig(b.origin.Net().Addr(), relaytest.Delta)
+	c["listeners"] = append(c["listeners"].([]any), map[string]any{"rest": true})
+	c.Origin()["group_by"] = []any{"cluster"}
+	return c
+}
+
+// admit has good clients come, and the origin change its clusters from then on.
+func (b *bed) admit(n int) {
+	b.Helper()
+	b.join(n)
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
 		b.change(stop)
 	}()
-	t.Cleanup(func() { close(stop); <-stopped })
-	return b
+	b.Cleanup(func() { close(stop); <-stopped })
+}
+
+// join has good clients come, in place of those there were, which know what came to these.
+func (b *bed) join(n int) {
+	b.Helper()
+	before := b.good
+	b.good = nil
+	for i := range n {
+		dialect := relaytest.Delta
+		if i%2 == 1 {
+			dialect = relaytest.SotW
+		}
+		g := open(b.T, b.weir.Addr, goodAddress(i), fmt.Sprintf("good-%d", i), dialect)
+		if len(before) > 0 {
+			g.inherit(before[i])
+		}
+		b.good = append(b.good, g)
+	}
+	b.converge("at the start")
 }
 
 // polls is the address of the listener with REST-JSON.
@@ -130,8 +185,9 @@ func (b *bed) converge(when string) {
 	b.Helper()
 	b.pause(true)
 	defer b.pause(false)
+	deadline := time.Now().Add(b.patience)
 	for _, g := range b.good {
-		met := weirtest.Until(weirtest.Patience, func() bool { return g.holds(b.state()) || g.hasEnded() })
+		met := weirtest.Until(time.Until(deadline), func() bool { return g.holds(b.state()) || g.hasEnded() })
 		if g.hasEnded() {
 			b.Errorf("%s: the stream of %s ended: %v", when, g.id, g.err)
 		} else if !met {

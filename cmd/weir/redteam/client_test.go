@@ -3,6 +3,7 @@ package redteam
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"sync"
 	"testing"
@@ -123,6 +124,14 @@ func (g *good) note(name string, body *anypb.Any, now time.Time) {
 	if _, known := g.came[string(body.GetValue())]; !known {
 		g.came[string(body.GetValue())] = now
 	}
+}
+
+// inherit has a client know when bodies came to one that has ended.
+func (g *good) inherit(from *good) {
+	from.close()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	maps.Copy(g.came, from.came)
 }
 
 // nameOf reads a cluster's name, which is its first field.

@@ -29,8 +29,33 @@
 // machine costs, and attack by floor what weir costs. It is below 1 where weir slows an attacker
 // down that a sink does not.
 //
+// # Pods
+//
+// Other attacks are on a pod (pod_test.go): the real weir with ten good clients in a control group
+// of memory of 1 GiB, with GOMEMLIMIT at four fifths of it, as the chart makes it. Where no such
+// group can be made, weir's resident memory is watched, and weir is killed beyond 1 GiB as the
+// kernel would; each line says which. Several attacks of a kind follow one another on one weir,
+// which drains in the end (siege_test.go has the kinds). They are
+//
+//   - requests that are small on the wire and large once they are decoded (bombs_test.go), in
+//     unusual encodings (encodings_test.go), drawn (drawn_test.go), and as polls (polls_test.go);
+//   - responses of an origin with deep bodies (nested_test.go), too many elements
+//     (origins_test.go), or either of them outside the bodies (odd_test.go), over gRPC and polled;
+//   - pages of somebody else, idle connections, operators whose token was replaced, and weir's own
+//     file (operators_test.go);
+//   - two of these at once (mixed_test.go).
+//
+// Each is judged alike, too: weir is not killed and does not end, and its resident memory stays
+// below 1 GiB; the good clients' streams go on, every change reaches them in time, and in the end
+// they hold what the origin states; a new client is served once the attack is over, and so is a
+// poll; `/readyz` stays 200; SIGTERM ends weir within timing.drain, also in the middle of an attack.
+// An attack may assert more. After one that failed the next begins with a new weir. The peak of an
+// attack includes garbage of the attacks before it on the same weir.
+//
 // # How to run it
 //
-// `make redteam` runs it. WEIR_REDTEAM_FOR=3s is how long each attack takes. A plain `go test` runs
-// some for a quarter of a second each. WEIR_REDTEAM_ONLY is a part of the names of those to play.
+// `make redteam` runs it. WEIR_REDTEAM_FOR=2s is how long each attack takes, and those on pods half
+// a second, or until weir has answered. A plain `go test` runs some for a quarter of a second each.
+// WEIR_REDTEAM_ONLY is a part of the names of those to play. WEIR_SEED repeats what was drawn, and
+// `go test -v` says what that was.
 package redteam

@@ -4,6 +4,8 @@ import (
 	"os"
 	"testing"
 
+	"google.golang.org/grpc/encoding"
+
 	"github.com/weir-xds/weir/cmd/weir/weirtest"
 )
 
@@ -11,6 +13,7 @@ import (
 // another name.
 func TestMain(m *testing.M) {
 	if os.Getenv(attackerRole) != "" {
+		encoding.RegisterCompressor(&packer)
 		os.Exit(attackerMain())
 	}
 	if os.Getenv(sinkRole) != "" {

@@ -7,11 +7,15 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/cmd/weir/snapshot"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 const (
 	// maxHead bounds a head, in bytes: an order and the memory of a gate for each of 20,000 groups.
 	maxHead = 8 << 20
+	// headMemory bounds what a head takes decoded, in bytes: that of 20,000 groups takes 50 MB.
+	// headLevels bounds how deeply it is nested.
+	headMemory, headLevels = 64 << 20, 16
 	// maxAhead is how far ahead of ours a sibling's clock may be.
 	maxAhead = time.Minute
 	// step is how far apart two times may be and still count as equally new: clocks differ, and
@@ -57,7 +61,11 @@ func (o *Origin) times() []time.Time {
 
 // ParseHead reads a head. Fields that a later version adds are skipped.
 func ParseHead(text []byte) (h Head, err error) {
-	if err := json.Unmarshal(text, &h); err != nil {
+	_, err = xds.JSONBound{Depth: headLevels, Memory: headMemory}.Check(text)
+	if err == nil {
+		err = json.Unmarshal(text, &h)
+	}
+	if err != nil {
 		return Head{}, fmt.Errorf("its head cannot be read: %w", err)
 	}
 	if h.Process == "" {

@@ -14,8 +14,8 @@ import (
 // Holds reports whether a resource, an encoded google.protobuf.Any, has a value in it that Envoy's
 // API marks as sensitive. The name of a file or of an environment variable is none: a listener
 // whose key is in a file of the proxy holds no key. Nor are user names and the settings of
-// ext_authz (noKey). What does not decode may hold anything, and counts. So does what is nested more
-// deeply than xds.MaxDepth, which an older build may have accepted and written to disk.
+// ext_authz (noKey). What does not decode may hold anything, and counts. So does what is nested
+// more deeply than xds.MaxDepth, which an older build may have accepted and written to disk.
 func Holds(resource []byte) bool { return hasPEM(resource) || holdsAny(resource, false, 1) }
 
 // plan is what there is to look at in messages of one type.

@@ -64,7 +64,7 @@ type page struct {
 type entry struct {
 	member *xds.Variant     // or
 	name   *relay.NameImage // ...
-	mark   sum              // mark of the record; members only
+	mark   xds.Digest       // mark of the record; members only
 	size   int64            // of the record
 	round  uint64           // of the last look at which the table had it
 	// leftOut is how many of the bodies have a key in them and may not be written. If there are
@@ -188,6 +188,7 @@ func (b *book) takeSets(p *page, sets []relay.SetImage, now, wall time.Time, kee
 		}
 		y := &setSummary{SetImage: *x, members: uint64(len(x.Members))}
 		y.Members = nil
+		marks := make([]xds.Digest, 0, len(x.Members))
 		for _, v := range x.Members {
 			id := memberID(x.Selector, v)
 			e := p.items[id]
@@ -201,7 +202,9 @@ func (b *book) takeSets(p *page, sets []relay.SetImage, now, wall time.Time, kee
 				continue
 			}
 			y.sum.add(e.mark)
+			marks = append(marks, e.mark)
 		}
+		y.digest = xds.SetOf(marks)
 		p.sets[x.Selector] = y
 	}
 	return kept

@@ -33,10 +33,11 @@ const (
 	setResponse = 3
 	setSettled  = 4
 	setRetired  = 5
-	setMembers  = 6 // number of bodies
-	setSum      = 7 // of the marks of their records
-	setSince    = 8 // revision
-	setLost     = 9 // revision
+	setMembers  = 6  // number of bodies
+	setSum      = 7  // of the marks of their records, for builds that do not know setDigest
+	setSince    = 8  // revision
+	setLost     = 9  // revision
+	setDigest   = 10 // of the marks of their records
 )
 
 // Fields of classItem. A member has a selector and one variant. The body is the concatenated
@@ -107,26 +108,32 @@ type setSummary struct {
 	relay.SetImage // without its members
 	members        uint64
 	sum            sum
+	digest         xds.SetDigest // of the marks; zero: a build wrote it that knew sums alone
 	// lacking: it has members that are left out, so what is written is not all of it.
 	lacking bool
 }
 
-// sum adds up marks of records. The order does not matter.
+// sum adds up marks of records. Builds before setDigest read and wrote nothing else.
 type sum [2]uint64
 
 // markOf returns a hash of a member's record: its key and content.
-func markOf(r *record) (m sum) {
+func markOf(r *record) (m xds.Digest) {
 	h := sha256.New()
 	_, _ = h.Write(binary.AppendUvarint(nil, uint64(len(r.key)))) // a hash never fails
 	_, _ = h.Write([]byte(r.key))
 	_, _ = h.Write(r.body)
-	b := h.Sum(nil)
-	return sum{binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])}
+	copy(m[:], h.Sum(nil))
+	return m
 }
 
-func (s *sum) add(m sum) {
-	s[0] += m[0]
-	s[1] += m[1]
+func (s *sum) add(m xds.Digest) {
+	s[0] += binary.LittleEndian.Uint64(m[:])
+	s[1] += binary.LittleEndian.Uint64(m[8:])
+}
+
+func (s *sum) sub(m xds.Digest) {
+	s[0] -= binary.LittleEndian.Uint64(m[:])
+	s[1] -= binary.LittleEndian.Uint64(m[8:])
 }
 
 func (s *sum) bytes() []byte {
@@ -159,7 +166,11 @@ func (y *setSummary) encode() []byte {
 	b = appendBool(b, setRetired, y.Retired)
 	b = appendNumber(b, setMembers, y.members)
 	b = appendBytes(b, setSum, y.sum.bytes())
-	return appendNumber(appendNumber(b, setSince, y.Since), setLost, y.Lost)
+	b = appendNumber(appendNumber(b, setSince, y.Since), setLost, y.Lost)
+	if y.digest != (xds.SetDigest{}) {
+		b = appendBytes(b, setDigest, y.digest[:])
+	}
+	return b
 }
 
 // readShard decodes what shardHead encoded. The image has its sets without members, and no names.
@@ -223,6 +234,10 @@ func readSet(b []byte) (y setSummary, err error) {
 		case setSum:
 			if len(f.bytes) == 16 {
 				y.sum = sum{binary.LittleEndian.Uint64(f.bytes), binary.LittleEndian.Uint64(f.bytes[8:])}
+			}
+		case setDigest:
+			if len(f.bytes) == len(y.digest) {
+				y.digest = xds.SetDigest(f.bytes)
 			}
 		}
 	}

@@ -69,8 +69,17 @@ func (c *Content) strip() LeftOut {
 // strip drops the items with a key in them, and corrects the sets. An item that cannot be read may
 // have one.
 func (s *shardRecords) strip(sets []setSummary) (n int) {
+	had, lost := map[string]*keptSet{}, map[string]map[xds.Digest]bool{} // by selector
+	for i := range sets {
+		had[sets[i].Selector], lost[sets[i].Selector] = &keptSet{setSummary: sets[i]}, map[xds.Digest]bool{}
+	}
 	for key, r := range s.items {
 		x, err := readItem(&r)
+		set := had[x.selector]
+		member := err == nil && x.member && set != nil
+		if member {
+			set.count(&r)
+		}
 		if err == nil && !slices.ContainsFunc(x.bodies, func(b xds.BodyImage) bool { return resourceHolds(b.Resource) }) {
 			continue
 		}
@@ -80,9 +89,13 @@ func (s *shardRecords) strip(sets []setSummary) (n int) {
 		} else {
 			s.items[key] = bareName(r.key, &x.name)
 		}
-		i := slices.IndexFunc(sets, func(y setSummary) bool { return x.member && y.Selector == x.selector })
-		if err == nil && i >= 0 {
-			sets[i].lose(markOf(&r))
+		if member {
+			lost[x.selector][markOf(&r)] = true
+		}
+	}
+	for i := range sets {
+		if y := &sets[i]; len(lost[y.Selector]) > 0 {
+			y.lose(had[y.Selector], lost[y.Selector])
 		}
 	}
 	return n
@@ -93,11 +106,16 @@ func bareName(key string, x *relay.NameImage) record {
 	return record{class: classItem, key: key, meta: appendText(appendText(nil, itemName, x.Name), itemSpelt, x.Spelt)}
 }
 
-// lose takes a member with its mark from a set that was written with it.
-func (y *setSummary) lose(m sum) {
-	y.members--
-	y.sum[0] -= m[0]
-	y.sum[1] -= m[1]
+// lose takes members with these marks from a set that was found with others. If it lacked members
+// before, it still does.
+func (y *setSummary) lose(had *keptSet, marks map[xds.Digest]bool) {
+	if had.isWhole() {
+		y.digest = xds.SetOf(slices.DeleteFunc(had.marks, func(m xds.Digest) bool { return marks[m] }))
+	}
+	for m := range marks {
+		y.sum.sub(m)
+	}
+	y.members -= uint64(len(marks))
 	y.Settled = false
 }
 

@@ -195,7 +195,7 @@ func (r *restoration) fill(x *relay.TypeImage, s *shardRecords, sets map[string]
 		y := sets[selector]
 		if err := y.lacks(x); err != nil {
 			r.fail(err, true)
-			lost += max(0, int(y.members)-int(y.found))
+			lost += max(0, int(y.members)-y.found())
 			y.Settled = false
 		}
 		x.Sets = append(x.Sets, y.SetImage)
@@ -211,13 +211,23 @@ func (r *restoration) sameServers(origin string) bool {
 // keptSet is a set with the members that were found.
 type keptSet struct {
 	setSummary
-	found uint64
-	got   sum
+	marks []xds.Digest // of the members found
 }
 
-func (y *keptSet) count(r *record) {
-	y.found++
-	y.got.add(markOf(r))
+func (y *keptSet) count(r *record) { y.marks = append(y.marks, markOf(r)) }
+
+func (y *keptSet) found() int { return len(y.marks) }
+
+// isWhole reports whether the members found are those that were written. It sorts the marks.
+func (y *keptSet) isWhole() bool {
+	if y.digest != (xds.SetDigest{}) {
+		return y.found() == int(y.members) && xds.SetOf(y.marks) == y.digest
+	}
+	var got sum
+	for _, m := range y.marks {
+		got.add(m)
+	}
+	return y.found() == int(y.members) && got == y.sum
 }
 
 // sets returns the sets of a shard by selector, without their members.
@@ -247,11 +257,11 @@ func (s *shardRecords) countedSets() (relay.TypeImage, map[string]*keptSet, erro
 
 // lacks returns an error if members are missing.
 func (y *keptSet) lacks(x *relay.TypeImage) error {
-	if y.found == y.members && y.got == y.sum {
+	if y.isWhole() {
 		return nil
 	}
 	return fmt.Errorf("origin %q, group %s, type %s, set %q: it had %d members, and %d are there, so it is not known to be complete",
-		x.Origin, x.Group, x.TypeURL, y.Selector, y.members, y.found)
+		x.Origin, x.Group, x.TypeURL, y.Selector, y.members, y.found())
 }
 
 func (r *restoration) bodies(x *relay.TypeImage, item *itemImage, sameServers bool) ([]*xds.Variant, error) {

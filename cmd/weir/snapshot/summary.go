@@ -125,7 +125,7 @@ func summaryOf(shard *shardRecords, x *relay.TypeImage, sets map[string]*keptSet
 	}
 	for _, selector := range slices.Sorted(maps.Keys(sets)) {
 		y := sets[selector]
-		t.Sets = append(t.Sets, SetSummary{selector, int(y.found), y.Settled && y.lacks(x) == nil})
+		t.Sets = append(t.Sets, SetSummary{selector, y.found(), y.Settled && y.lacks(x) == nil})
 	}
 	for _, key := range slices.Sorted(maps.Keys(shard.items)) {
 		record := shard.items[key]

@@ -80,6 +80,7 @@ type Process struct {
 	Addr   string   // of the first listener
 	Addrs  []string // in the order of the file
 	Admin  string
+	Probes string // empty: there is no such port
 	cmd    *exec.Cmd
 	file   string
 	config []byte
@@ -183,7 +184,17 @@ func (p *Process) Reload(c Config) {
 	p.tb.Helper()
 	before, _ := p.Metric("weir_config_reloads_total", `result="ok"`)
 	p.config = c.encode(p.tb)
-	if err := os.WriteFile(p.file+".next", p.config, 0o600); err != nil {
+	p.Replace(p.config)
+	taken := func() bool { n, _ := p.Metric("weir_config_reloads_total", `result="ok"`); return n > before }
+	if !Until(Patience, taken) {
+		p.tb.Fatal("the file was not taken; weir's output follows")
+	}
+}
+
+// Replace replaces the file by any text, and tells weir so.
+func (p *Process) Replace(text []byte) {
+	p.tb.Helper()
+	if err := os.WriteFile(p.file+".next", text, 0o600); err != nil {
 		p.tb.Fatal(err)
 	}
 	if err := os.Rename(p.file+".next", p.file); err != nil {
@@ -192,11 +203,10 @@ func (p *Process) Reload(c Config) {
 	if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		p.tb.Fatal(err)
 	}
-	taken := func() bool { n, _ := p.Metric("weir_config_reloads_total", `result="ok"`); return n > before }
-	if !Until(Patience, taken) {
-		p.tb.Fatal("the file was not taken; weir's output follows")
-	}
 }
+
+// Text is the file as it was written last by Start or Reload.
+func (p *Process) Text() []byte { return p.config }
 
 // listens reads from the log where weir listens, and reports whether it does on all listeners; also
 // true if the process has ended.
@@ -207,9 +217,12 @@ func (p *Process) listens(listeners int) bool {
 		if json.Unmarshal([]byte(line), &entry) != nil || entry.Msg != "listening" {
 			continue
 		}
-		if entry.Port == "admin" {
+		switch entry.Port {
+		case "admin":
 			p.Admin = entry.Address
-		} else {
+		case "probes":
+			p.Probes = entry.Address
+		default:
 			p.Addrs = append(p.Addrs, entry.Address)
 		}
 	}

@@ -2,8 +2,27 @@
 import { h, Component, render, Fragment } from './vendor/preact.js';
 import htm from './vendor/htm.js';
 
+// hidden are characters that nobody sees, or that change how others are shown: control characters,
+// the direction of writing, spaces other than the common one, and what has no width. Go has the same
+// in package visible.
+const hidden = /(?![ \n])[\p{C}\p{Z}\p{Default_Ignorable_Code_Point}]/gu;
+
+// visible is a text with what is hidden in it shown, as \u202e.
+export const visible = (text) => text.replace(hidden, (c) => (c === '\t' ? '\\t'
+  : c.split('').map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`).join('')));
+
+const shown = (x) => (typeof x === 'string' ? visible(x) : Array.isArray(x) ? x.map(shown) : x);
+
+// element makes a node of which all text is visible, its title and label included. Other attributes
+// are for programs.
+function element(type, attributes, ...children) {
+  const a = attributes && typeof type === 'string' ? { ...attributes } : attributes;
+  if (a !== attributes) for (const key of ['title', 'aria-label']) if (typeof a[key] === 'string') a[key] = visible(a[key]);
+  return h(type, a, ...children.map(shown));
+}
+
 // html makes nodes. Text in it is text, whatever it contains: peers choose node ids and messages.
-export const html = htm.bind(h);
+export const html = htm.bind(element);
 export { Component, render, Fragment };
 
 const head = document.documentElement.dataset;
@@ -82,11 +101,14 @@ export const now = () => Date.now() - skew;
 // isTime is false of Go's zero time, and of none.
 export const isTime = (t) => Boolean(t) && !t.startsWith('0001-');
 
-export const clock = (t) => new Date(t).toLocaleString(undefined, {
-  month: 'short', day: 'numeric', hour: '2-digit', minute: '2-digit', second: '2-digit', hour12: false,
-});
+// Some languages put narrow spaces, or marks of direction, into times.
+const ours = (text) => text.replace(hidden, ' ');
 
-export const hour = (t) => new Date(t).toLocaleTimeString(undefined, { hour12: false });
+export const clock = (t) => ours(new Date(t).toLocaleString(undefined, {
+  month: 'short', day: 'numeric', hour: '2-digit', minute: '2-digit', second: '2-digit', hour12: false,
+}));
+
+export const hour = (t) => ours(new Date(t).toLocaleTimeString(undefined, { hour12: false }));
 
 // Ago is a relative time that ticks; its title is the time.
 const ticking = new Set();

@@ -1,0 +1,152 @@
+package xds
+
+import (
+	"bytes"
+	"encoding/json"
+)
+
+// JSONFields walks over the members of a JSON object, or over the elements of an array, in place
+// and without building anything, as Fields does for an encoded message:
+//
+//	f := xds.WalkJSON(text)
+//	for f.Next() {
+//		if string(f.Name) == "node" {
+//			node = f.Value
+//		}
+//	}
+//
+// It does not validate: a parser that reads the text afterwards does. As far as such a parser reads
+// a text before it finds an error, it sees the same names and values (FuzzJSON). A value that has
+// no end is the rest of the text.
+type JSONFields struct {
+	// Set by Next:
+
+	Name  []byte // the member's name, without escapes; nil in an array
+	Value []byte // shares the input
+
+	text   []byte
+	at     int
+	object bool
+}
+
+// WalkJSON begins to read an object or an array. Any other text has no members.
+func WalkJSON(text []byte) JSONFields {
+	f := JSONFields{text: text}
+	f.at = skipSpace(text, 0)
+	if f.at == len(text) || text[f.at] != '{' && text[f.at] != '[' {
+		f.at = len(text)
+		return f
+	}
+	f.object = text[f.at] == '{'
+	f.at++
+	return f
+}
+
+// Next moves to the next member or element. It returns false at the end.
+func (f *JSONFields) Next() bool {
+	f.at = skipSpace(f.text, f.at)
+	for f.at < len(f.text) && f.text[f.at] == ',' {
+		f.at = skipSpace(f.text, f.at+1)
+	}
+	if f.Name = nil; f.object && !f.name() {
+		f.at = len(f.text)
+	}
+	if f.at == len(f.text) || f.text[f.at] == ']' || f.text[f.at] == '}' {
+		f.at = len(f.text)
+		return false
+	}
+	end := skipValue(f.text, f.at)
+	f.Value = f.text[f.at:end:end]
+	f.at = end
+	return true
+}
+
+// End returns where in the text the value ends.
+func (f *JSONFields) End() int { return f.at }
+
+// name reads a name and its colon. It returns false if there is none.
+func (f *JSONFields) name() bool {
+	if f.at == len(f.text) || f.text[f.at] != '"' {
+		return false
+	}
+	end := skipString(f.text, f.at)
+	f.Name = jsonName(f.text[f.at:end])
+	if f.at = skipSpace(f.text, end); f.at == len(f.text) || f.text[f.at] != ':' {
+		return false
+	}
+	f.at = skipSpace(f.text, f.at+1)
+	return true
+}
+
+// maxEscapedName is the length in bytes up to which the escapes of a name are read: more than any
+// name has that is looked for.
+const maxEscapedName = 256
+
+// jsonName is a name without its quotes and escapes.
+func jsonName(quoted []byte) []byte {
+	if bytes.IndexByte(quoted, '\\') < 0 {
+		return bytes.Trim(quoted, `"`)
+	}
+	if len(quoted) <= maxEscapedName {
+		if name, ok := JSONString(quoted); ok {
+			return []byte(name)
+		}
+	}
+	return quoted // no name that is looked for has quotes
+}
+
+// JSONString is the text of a JSON string; false: the value is none.
+func JSONString(value []byte) (s string, ok bool) {
+	return s, len(value) > 0 && value[0] == '"' && json.Unmarshal(value, &s) == nil
+}
+
+func skipSpace(text []byte, at int) int {
+	for at < len(text) && (text[at] == ' ' || text[at] == '\n' || text[at] == '\t' || text[at] == '\r') {
+		at++
+	}
+	return at
+}
+
+// skipString returns where the string that begins at at ends.
+func skipString(text []byte, at int) int {
+	for at++; at < len(text); at++ {
+		switch text[at] {
+		case '"':
+			return at + 1
+		case '\\':
+			at++
+		}
+	}
+	return len(text)
+}
+
+// skipScalar returns where the number, or another value without quotes, ends.
+func skipScalar(text []byte, at int) int {
+	for ; at < len(text); at++ {
+		switch text[at] {
+		case ' ', '\n', '\t', '\r', ',', ':', '"', '[', ']', '{', '}':
+			return at
+		}
+	}
+	return at
+}
+
+// skipValue returns where the value that begins at at ends. It always moves on.
+func skipValue(text []byte, at int) int {
+	for depth := 0; at < len(text); {
+		switch text[at] {
+		case '"':
+			at = skipString(text, at)
+		case '[', '{':
+			depth, at = depth+1, at+1
+		case ']', '}':
+			depth, at = depth-1, at+1
+		default:
+			at = max(skipScalar(text, at), at+1)
+		}
+		if depth <= 0 {
+			return at
+		}
+	}
+	return len(text)
+}
