@@ -46,7 +46,8 @@ func (l *list[T]) add(item T) bool {
 	if err != nil {
 		return true // it has no value without JSON
 	}
-	const inList = 2 // in an object and its array
+	text = visible.JSON(text) // which makes it longer
+	const inList = 2          // in an object and its array
 	if *l.room -= indentedSize(text, inList) + len(",\n    "); *l.room < 0 {
 		l.more, l.cut = true, true
 		return false
@@ -73,6 +74,7 @@ func writeJSON(w http.ResponseWriter, code int, v any) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
+	text = visible.JSON(text)
 	size := indentedSize(text, 0)
 	if size > mostAnswer+mostAround {
 		tooLarge(w)
@@ -83,7 +85,7 @@ func writeJSON(w http.ResponseWriter, code int, v any) {
 	out.WriteByte('\n')
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(code)
-	_, _ = w.Write(visible.JSON(out.Bytes())) // an error means that the client has left
+	_, _ = w.Write(out.Bytes()) // an error means that the client has left
 }
 
 // mostAround is what an answer may have around its lists, in bytes.

@@ -23,7 +23,7 @@ import (
 // large is a world whose clients and origin have chosen long texts, and many.
 func large(t *testing.T) *world {
 	w := newWorld(t)
-	text, now := strings.Repeat("x", 32<<10), time.Now()
+	text, now := strings.Repeat("x\u202e", 8<<10), time.Now() // which is shown in twice as many bytes
 	bodies := map[string]*anypb.Any{}
 	for i := range 40 {
 		body, err := anypb.New(&clusterv3.Cluster{Name: fmt.Sprint("c", i), AltStatName: strings.Repeat("y", 1<<20)})
