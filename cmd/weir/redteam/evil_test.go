@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -116,7 +117,23 @@ func (p *pod) say(typeURL string, response func(version string) []byte) string {
 	if took := time.Since(begin); took > late {
 		p.Errorf("weir takes %v for a response", took)
 	}
-	return fmt.Sprintf("%d KiB from the origin, %s after %.1f s", len(b)>>10, answer, time.Since(begin).Seconds())
+	said := fmt.Sprintf("%d KiB from the origin, %s after %.1f s", len(b)>>10, answer, time.Since(begin).Seconds())
+	if strings.HasPrefix(answer, "NACK") {
+		p.behave(typeURL)
+	}
+	return said
+}
+
+// behave sends every stream of weir a response without fault. Bad ones in a row are refused after
+// ever longer pauses (RELAY-32).
+func (p *pod) behave(typeURL string) {
+	p.Helper()
+	for _, s := range p.evil.asked(typeURL) {
+		nonce := s.Respond(typeURL, fmt.Sprint("good-", p.evil.said))
+		weirtest.Until(late, func() bool {
+			return p.weir.Ended() || slices.ContainsFunc(s.Requests(), func(r *relaytest.Request) bool { return r.Nonce() == nonce })
+		})
+	}
 }
 
 // asked are the open streams that have asked for a type.
