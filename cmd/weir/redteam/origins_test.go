@@ -165,13 +165,22 @@ const afterPause = 6 * late
 func (w *webEvil) say(p *pod, text string) string {
 	b := zip([]byte(text))
 	begin, from := w.polls.Load(), time.Now()
-	w.mu.Lock()
-	w.text = b
-	w.mu.Unlock()
-	if !weirtest.Until(afterPause, func() bool { return w.polls.Load() > begin+1 || p.weir.Ended() }) {
+	if !w.answer(p, b, 2) {
 		p.Errorf("weir reads one answer for more than %v", afterPause)
 	}
-	return fmt.Sprintf("%d B compressed of %d KiB, polled %d times in %.1f s", len(b), len(text)>>10, w.polls.Load()-begin, time.Since(from).Seconds())
+	said := fmt.Sprintf("%d B compressed of %d KiB, polled %d times in %.1f s", len(b), len(text)>>10, w.polls.Load()-begin, time.Since(from).Seconds())
+	// Bad answers in a row are followed by ever longer pauses.
+	w.answer(p, zip([]byte(fmt.Sprintf(`{"version_info":"good-%d","resources":[]}`, begin))), 2)
+	return said
+}
+
+// answer has the next polls answered so, and reports whether so many more of them come in time.
+func (w *webEvil) answer(p *pod, body []byte, polls int64) bool {
+	begin := w.polls.Load()
+	w.mu.Lock()
+	w.text = body
+	w.mu.Unlock()
+	return weirtest.Until(afterPause, func() bool { return int64(w.polls.Load()) >= int64(begin)+polls || p.weir.Ended() })
 }
 
 func webSieges() []siege {
