@@ -180,7 +180,7 @@ func (w *webEvil) answer(p *pod, body []byte, polls int64) bool {
 	w.mu.Lock()
 	w.text = body
 	w.mu.Unlock()
-	return weirtest.Until(afterPause, func() bool { return int64(w.polls.Load()) >= int64(begin)+polls || p.weir.Ended() })
+	return weirtest.Until(afterPause, func() bool { return w.polls.Load() >= begin+polls || p.weir.Ended() })
 }
 
 func webSieges() []siege {
