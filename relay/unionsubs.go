@@ -110,10 +110,16 @@ func (u *Union) Update(now time.Time, s *Sub, subscribe, unsubscribe []string) [
 func (u *Union) Replace(now time.Time, s *Sub, names []string, wildcard bool) []Denied {
 	m := u.more
 	denied := s.Replace(now, names, wildcard)
-	if m != nil && m.look(s) && s.inUnion {
-		// What came with `*` is held by name from now on, whichever origin is asked for it.
-		m.shape(m.sentVersion != "" && m.stars == 0)
-		u.Remind() // other Subs may have waited for this one
+	if m == nil {
+		return denied
+	}
+	starred := m.look(s)
+	if s.inUnion {
+		if starred {
+			// What came with `*` is held by name from now on, whichever origin is asked for it.
+			m.shape(m.sentVersion != "" && m.stars == 0)
+		}
+		u.Remind() // other Subs may have waited for this one, or for a name it has no more
 	}
 	return denied
 }
