@@ -19,7 +19,7 @@ func (r *record) effective() (v *xds.Variant, absent bool, rev uint64) {
 	if v != nil {
 		name = v.Name
 	}
-	gone, waits := false, false
+	own, gone, waits := v, false, false
 	s.sets.covering(name, func(p *position) {
 		it := p.view.item(name)
 		switch {
@@ -37,6 +37,9 @@ func (r *record) effective() (v *xds.Variant, absent bool, rev uint64) {
 			gone = gone || v == nil && r.is(holds) && !r.is(claimed) && !s.sets.spared(name)
 		case it.dead:
 			gone, rev = true, max(rev, it.rev)
+			if v == own && e.chosen == nil {
+				v = nil // what had retired by name is older than what the set states
+			}
 		case v == nil, v.Digest != it.variant.Digest && it.rev > rev, v.Digest == it.variant.Digest && it.variant.Outlasts(v):
 			v, rev = it.variant, it.rev
 		}
