@@ -227,12 +227,13 @@ func (m *model) judgeTimed(c *modelSub) {
 				last = end
 			}
 		}
-		if r := c.record(name); r != nil && r.is(claimed) {
+		r := c.record(name)
+		if r != nil && r.is(claimed) {
 			// it came back with it, and while the origin is away nobody knows what became of it
 			// (RELAY-38)
 			continue
 		}
-		if c.sets.first != nil && c.sets.first.spared[name] {
+		if c.sets.first != nil && c.sets.first.spared[name] || r != nil && r.inError() && !r.wasSent() {
 			// it is in a passing error, and nobody here knows what it is that the client came back
 			// with (ABS-8)
 			continue
