@@ -198,7 +198,7 @@ func (n *namedTable) apply(a *Applied, u *update, bodies []*xds.Variant, gen uin
 		}
 		// the name is asked on the other lane by now, which may have brought something newer
 		if !e.askedOn(gen) {
-			n.prolong(e, u, r)
+			n.prolong(e, u, r, gen)
 			continue
 		}
 		if body == nil {

@@ -127,6 +127,14 @@ func (s *shard) unmark(x frozenResource) {
 	}
 }
 
+// waits reports whether the origin has another form of a resource than the table, also if that is to
+// be brought by the next stream.
+func (s *shard) waits(x frozenResource) bool {
+	_, now := s.frozen[x]
+	_, thawed := s.thawed[x]
+	return now || thawed
+}
+
 // countFrozen is how many of those kept wait because the origin is frozen.
 func (c *scope) countFrozen(kept map[xds.Identity]bool) int {
 	if len(kept) > 0 && c.freezes().Removals() {

@@ -34,7 +34,7 @@ func (r *refreshes) admit(name string, now time.Time) bool {
 func (n *namedTable) heard(a *Applied, e *entry, u *update, r *xds.Resource, gen uint32) (gone bool) {
 	key := r.Constraints.Key()
 	held := find(e.variants, key)
-	switch what, longer := n.heed(a, held, u, r, len(e.variants) > 0); what {
+	switch what, longer := n.heed(a, held, u, r, gen, len(e.variants) > 0); what {
 	case unknown:
 		n.askAgain(e, gen)
 	case over:
@@ -52,9 +52,9 @@ func (n *namedTable) heard(a *Applied, e *entry, u *update, r *xds.Resource, gen
 // prolong applies a heartbeat that came on the stream which a name has left, if it makes the held
 // body last longer (RELAY-48). The name's present stream was presented the body's version, so the
 // origin may say nothing there before the TTL is over.
-func (n *namedTable) prolong(e *entry, u *update, r *xds.Resource) {
+func (n *namedTable) prolong(e *entry, u *update, r *xds.Resource, gen uint32) {
 	held := find(e.variants, r.Constraints.Key())
-	if r.Any != nil || held == nil || n.hear(held, u, r) != lasts {
+	if r.Any != nil || held == nil || n.hear(held, u, r, gen) != lasts {
 		return
 	}
 	expires, _ := r.Expiry(n.shard.now)
@@ -87,16 +87,15 @@ const (
 
 // hear decides which it is. In SotW a heartbeat has the version of the last response, whatever
 // resources that had. A virtual host without a payload is never a heartbeat (TTL-3).
-func (c *scope) hear(held *xds.Variant, u *update, r *xds.Resource) heard {
+func (c *scope) hear(held *xds.Variant, u *update, r *xds.Resource, gen uint32) heard {
 	if r.Any == nil && u.TypeURL == xds.VirtualHostType {
 		return ignored
 	}
 	same := held != nil && held.OriginVersion() == r.Version
 	if s := c.shard; s.group.config().SotW {
 		same = held != nil && c.from != nil && c.from.Version == u.Version && c.from.Server == held.From.Server
-		_, waits := s.frozen[frozenResource{c.selector, xds.Identity{Name: r.Name, Constraints: r.Constraints.Key()}}]
-		if s.group.kept() && held != nil {
-			same = !waits // the version is of a list of which resources wait for the thaw
+		if (s.group.kept() || gen <= s.thawedGen) && held != nil {
+			same = !s.waits(frozenResource{c.selector, r.Identity()}) // the version is of a list of which resources wait
 		}
 	}
 	_, ended := r.Expiry(c.shard.now)
@@ -113,9 +112,9 @@ func (c *scope) hear(held *xds.Variant, u *update, r *xds.Resource) heard {
 // heed does what is the same for names and members: it counts expired resources, gives the body its
 // new expiry, and decides about a body that the heartbeat is for and that is not held. While the
 // origin is frozen such a body waits for the thaw, if clients have one already (given).
-func (c *scope) heed(a *Applied, held *xds.Variant, u *update, r *xds.Resource, given bool) (what heard, longer *xds.Variant) {
+func (c *scope) heed(a *Applied, held *xds.Variant, u *update, r *xds.Resource, gen uint32, given bool) (what heard, longer *xds.Variant) {
 	id := r.Identity()
-	switch what = c.hear(held, u, r); what {
+	switch what = c.hear(held, u, r, gen); what {
 	case unknown:
 		if given && c.freezes().Changes() {
 			c.markFrozen(id, ofOther)
@@ -152,7 +151,7 @@ func (t *set) heard(a *Applied, u *update, r *xds.Resource, gen uint32) {
 		m.onMentioned(gen)
 		t.list(m, t.shard.rev)
 	}
-	switch what, longer := t.heed(a, held, u, r, true); what {
+	switch what, longer := t.heed(a, held, u, r, gen, true); what {
 	case over:
 		if held != nil {
 			t.touch(m)

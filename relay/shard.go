@@ -48,6 +48,10 @@ type shard struct {
 	// of which the origin has something that is not taken, which is of that Digest (freeze.go)
 	frozen   map[frozenResource]xds.Digest
 	frozenAt time.Time // when that has changed last
+	// thawed are those that waited when a freeze or a hold ended. Streams up to the one numbered
+	// thawedGen do not bring them again.
+	thawed    map[frozenResource]xds.Digest
+	thawedGen uint32
 	// errorsCut: a hold has ended errors that the origin does not state again on its present stream
 	errorsCut bool
 

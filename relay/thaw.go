@@ -56,6 +56,9 @@ func (o *Origin) Free(group string) bool {
 func (s *shard) thaw() {
 	s.mu.Lock()
 	waited := len(s.frozen) > 0 || s.errorsCut
+	if len(s.frozen) > 0 {
+		s.thawed, s.thawedGen = s.frozen, s.group.gens.Load()
+	}
 	s.frozen, s.errorsCut = nil, false
 	s.mu.Unlock()
 	if waited {
