@@ -13,9 +13,9 @@ import (
 // removal may wait. A removal that comes with what replaces it is not deferred: both are applied
 // together (DYN-11). Nor is the removal of something restored and unconfirmed deferred, if a list
 // leaves it out: the list confirms the rest, and clients would be sent the removed resource again
-// (RELAY-96, testdata/restored_sotw_origin.txt). A difference confirms nothing until the pause after
-// it has passed, and it postpones that pause (confirm.go, testdata/restored_swap.txt). It locks the
-// store.
+// (RELAY-96, testdata/restored_sotw_origin.txt). A difference confirms nothing until the pause
+// after it has passed, and it postpones that pause (confirm.go, testdata/restored_swap.txt). It
+// locks the store.
 func (x *arrival) takesAway(all bool) (gone []xds.RemovedVariant) {
 	k, u := x.store, x.u
 	k.mu.Lock()
@@ -90,9 +90,9 @@ type leavers struct {
 	stay map[string]bool
 }
 
-// of adds what is taken away of a set or of the names. An error of a name that is taken away as well
-// is one statement with that (ABS-9), and is applied at once: the removal would end the error if it
-// came later.
+// of adds what is taken away of a set or of the names. An error of a name that is taken away as
+// well is one statement with that (ABS-9), and is applied at once: the removal would end the error
+// if it came later.
 func (w *leavers) of(c *scope) {
 	inError := w.inError()
 	for _, name := range w.Removed {
