@@ -383,7 +383,10 @@ func TestSentAgainOnPurpose(t *testing.T) {
 		again func(s *relaytest.Stream)
 		lines int
 	}{
-		{"with their clusters", func(s *relaytest.Stream) { s.Respond(cds, "2", bothClusters("2")...); s.Respond(eds, "1", endpoints()...) }, 0},
+		{"with their clusters", func(s *relaytest.Stream) {
+			s.Respond(cds, "2", bothClusters("2")...)
+			s.Respond(eds, "1", endpoints()...)
+		}, 0},
 		{"alone", func(s *relaytest.Stream) { s.Respond(eds, "1", endpoints()...) }, 1},
 		{"in pieces", func(s *relaytest.Stream) {
 			s.Respond(eds, "1", endpoints()[:1]...)
