@@ -97,12 +97,12 @@ func (w *leavers) of(c *scope) {
 	inError := w.inError()
 	for _, name := range w.Removed {
 		if k, is := c.of.lookUp(name); is && !inError[name] && !w.isAnswer(k) {
-			w.add(k, "", nil)
+			w.add(k, name, nil)
 		}
 	}
 	for _, r := range w.RemovedVariants {
 		if k, is := c.of.lookUp(r.Name); is && !inError[r.Name] {
-			w.add(k, r.Constraints, r.Set)
+			w.add(k, r.Name, r.Set)
 		}
 	}
 	if !c.of.omits(w.update) || !w.mapped && w.held() == c.of.size() {
@@ -114,22 +114,22 @@ func (w *leavers) of(c *scope) {
 			return
 		}
 		for _, v := range k.variants {
-			w.add(k, v.Constraints.Key(), v.Constraints)
+			w.add(k, k.name, v.Constraints)
 		}
 	})
 }
 
-// add adds a variant of a name, if it is held and may wait.
-func (w *leavers) add(k known, key string, set *constraints.Set) {
+// add adds a variant of a name, if it is held and may wait. What is known may be by an alias.
+func (w *leavers) add(k known, name string, set *constraints.Set) {
 	switch {
-	case find(k.variants, key) == nil:
+	case find(k.variants, set.Key()) == nil:
 	case !w.all && k.isUnconfirmed(), w.mapped && !k.seenOn(w.gen):
 		if w.stay == nil {
 			w.stay = map[string]bool{}
 		}
-		w.stay[k.name] = true
+		w.stay[name] = true
 	default:
-		w.gone = append(w.gone, xds.RemovedVariant{Name: k.name, Constraints: key, Set: set})
+		w.gone = append(w.gone, xds.RemovedVariant{Name: name, Constraints: set.Key(), Set: set})
 	}
 }
 
