@@ -54,13 +54,13 @@ func (r *record) recognize() {
 	case !r.is(maybeAlias) || e.aliasDropped || r.heldBack():
 		return
 	case e.chosen != nil:
-		if d, stated := s.alias.claims.versions[e.chosen.Name]; stated && e.chosen.Name != e.name {
-			r.setSent(d)
-			s.alias.set(r, e.chosen.Name, s.alias.claims.spelt[e.chosen.Name])
-			r.flags |= holds | claimed
+		if r.claims(e.chosen) {
 			r.owe(false)
+		} else if e.chosen.Name != e.name {
+			r.claimsLast()
 		}
 	case r.absent():
+		r.claimsLast()
 	case e.isInDoubt():
 		// Nothing is known of the name, so it may stand for what the client holds. Nothing is
 		// removed.
@@ -69,6 +69,31 @@ func (r *record) recognize() {
 		return
 	}
 	r.decided()
+}
+
+// claimsLast records that the client has a virtual host by a name that stood for it while the client
+// was away. So it is removed now that the name stands for nothing or for another, even if the origin
+// is silent about a namespace that may have it (testdata/hosts_removed_away.txt).
+func (r *record) claimsLast() {
+	if v, s := r.entry.last, r.sub; v != nil && xds.IsVirtualHost(s.typeURL) && s.record(v.Name) == nil {
+		r.claims(v)
+	}
+}
+
+// claims reports whether the client says that it holds a resource which the name stands for. If so,
+// it has the resource by this name.
+func (r *record) claims(v *xds.Variant) bool {
+	s := r.sub
+	if v.Name == r.entry.name {
+		return false
+	}
+	d, stated := s.alias.claims.versions[v.Name]
+	if stated {
+		r.setSent(d)
+		s.alias.set(r, v.Name, s.alias.claims.spelt[v.Name])
+		r.flags |= holds | claimed
+	}
+	return stated
 }
 
 func (r *record) decided() {

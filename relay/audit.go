@@ -204,7 +204,7 @@ func (a *Audit) compare() (found map[auditKey]difference, ok bool) {
 // is not at rest, or holds what it does on purpose.
 func (a *Audit) compareShard(s *shard, compare func(v *xds.Variant, whole bool)) (ok bool) {
 	cfg := s.group.config()
-	held, _ := s.guarded()
+	held, _ := s.guarded(true)
 	ok = held == 0
 	wholeSet := !cfg.SotW || cfg.absenceDeletes(s.typeURL)
 	wholeNames := cfg.SotW && xds.FullState(s.typeURL)

@@ -41,11 +41,13 @@ func (x *arrival) empties() (names map[string]bool) {
 	if names == nil {
 		return nil
 	}
+	for _, r := range x.u.RemovedVariants {
+		delete(names, r.Name) // what is brought may replace it (DYN-11)
+	}
 	x.store.mu.Lock()
 	defer x.store.mu.Unlock()
-	s := x.store.all[0]
-	kind := s.kind(x.lane.index, x.gen)
-	if !x.plain() || kind == kindSet && !s.star.shown() {
+	unshown := func(s *shard) bool { return s.kind(x.lane.index, x.gen) == kindSet && !s.star.shown() }
+	if len(names) == 0 || !x.defers() || slices.ContainsFunc(x.store.all, unshown) {
 		return nil
 	}
 	return names
@@ -161,7 +163,7 @@ func (g *gathering) markOrphans(x *arrival, emptied map[string]bool) {
 // orphansOf are those of the names to which a Cluster refers that goes, or may go, and none that
 // stays. It locks the store of Clusters.
 func (g *gathering) orphansOf(x *arrival, names map[string]bool) map[string]bool {
-	orphaned, stays, waits := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	orphaned, stays, waits := map[string]bool{}, map[string]bool{}, map[xds.Identity]bool{}
 	for name := range names {
 		if until, parted := g.orphans[name]; parted && x.came.Before(until) {
 			orphaned[name] = true
@@ -169,8 +171,8 @@ func (g *gathering) orphansOf(x *arrival, names map[string]bool) map[string]bool
 	}
 	for _, y := range g.queue {
 		if y.removals && y.store.typeURL == xds.ClusterType {
-			for _, name := range y.u.Removed {
-				waits[name] = true
+			for _, r := range y.u.removes() {
+				waits[r.Identity()] = true
 			}
 		}
 	}
@@ -180,11 +182,11 @@ func (g *gathering) orphansOf(x *arrival, names map[string]bool) map[string]bool
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	look := func(vs []*xds.Variant, goes bool) {
+	look := func(of string, vs []*xds.Variant, goes bool) {
 		for _, v := range vs {
 			switch name := v.Endpoints(); {
 			case !names[name]:
-			case goes:
+			case goes, waits[xds.Identity{Name: of, Constraints: v.Constraints.Key()}]:
 				orphaned[name] = true
 			default:
 				stays[name] = true
@@ -194,11 +196,11 @@ func (g *gathering) orphansOf(x *arrival, names map[string]bool) map[string]bool
 	for _, s := range k.all {
 		s.sets(func(t *set) {
 			for m := range t.members.all() {
-				look(m.variants, waits[m.name] || t.sweepGen != 0 && t.swept(m, t.sweepGen))
+				look(m.name, m.variants, t.sweepGen != 0 && t.swept(m, t.sweepGen))
 			}
 		})
 		for name, e := range s.named.entries {
-			look(e.variants, waits[name] || e.unconfirmed && !s.named.presented)
+			look(name, e.variants, e.unconfirmed && !s.named.presented)
 		}
 	}
 	for name := range stays {

@@ -168,7 +168,8 @@ func (g *gathering) takeStore(k *store) {
 }
 
 // endRemovalsOf drops from the queue the removal of what a response brings again, and the empty
-// form of endpoints of which it has another.
+// form of endpoints of which it has another. What the response replaces by another variant is
+// removed with it (DYN-11).
 func (g *gathering) endRemovalsOf(x *arrival, emptied map[string]bool) {
 	for _, y := range g.queue {
 		if !y.takesFrom(x) {
@@ -178,11 +179,14 @@ func (g *gathering) endRemovalsOf(x *arrival, emptied map[string]bool) {
 			g.takeStore(x.store)
 			return
 		}
-		said := x.u.names()
-		y.u.Removed = slices.DeleteFunc(y.u.Removed, func(name string) bool { return said[name] })
+		x.bringsBack(y)
 		if len(y.u.Resources) > 0 {
-			gone := append(x.takesAway(true), x.u.Removed...)
-			y.drop(func(name string) bool { return said[name] && !emptied[name] || slices.Contains(gone, name) })
+			said, gone := x.u.names(nil), x.u.removes()
+			gone = append(gone, x.takesAway(true)...)
+			goes := func(name string) bool {
+				return slices.ContainsFunc(gone, func(r xds.RemovedVariant) bool { return r.Name == name })
+			}
+			y.drop(func(name string) bool { return said[name] && !emptied[name] || goes(name) })
 		}
 	}
 }
@@ -194,28 +198,28 @@ func (x *arrival) takesFrom(y *arrival) bool {
 }
 
 // queueRemovals moves what a response takes away into one that is applied later.
-func (g *gathering) queueRemovals(x *arrival, gone []string) {
-	u, waits := *x.u, map[string]bool{}
+func (g *gathering) queueRemovals(x *arrival, gone []xds.RemovedVariant) {
+	u, waits, goes := *x.u, map[xds.Identity]bool{}, make(map[xds.Identity]bool, len(gone))
 	for _, y := range g.queue {
 		if y.takesFrom(x) {
-			for _, name := range y.u.Removed {
-				waits[name] = true
+			for _, r := range y.u.removes() {
+				waits[r.Identity()] = true
 			}
 		}
 	}
 	rest := &update{Update: xds.Update{TypeURL: u.TypeURL, Version: u.Version}, listed: u.Full}
 	u.later = make(map[string]bool, len(gone))
-	for _, name := range gone {
-		u.later[name] = true
-		if !waits[name] { // or else it goes before
-			rest.Removed = append(rest.Removed, name)
+	for _, r := range gone {
+		u.later[r.Name], goes[r.Identity()] = true, true
+		if !waits[r.Identity()] { // or else it goes before
+			rest.remove(r)
 		}
 	}
-	u.Removed = slices.DeleteFunc(slices.Clone(u.Removed), func(name string) bool { return u.later[name] })
+	u.keepRemoved(func(id xds.Identity) bool { return !goes[id] })
 	x.u = &u
-	if len(rest.Removed) > 0 {
+	if left := rest.removes(); len(left) > 0 {
 		if x.lane.group.config().SotW {
-			x.lane.group.putAside(x.leaves(rest.Removed), x.came)
+			x.lane.group.putAside(x.leaves(left), x.came)
 		}
 		y, from := *x, *x.from // the bodies of x keep theirs
 		y.u, y.bodies, y.from, y.removals = rest, nil, &from, true
@@ -226,7 +230,7 @@ func (g *gathering) queueRemovals(x *arrival, gone []string) {
 
 // takeUp applies a response that has waited. It locks the store, and then the lane.
 func (g *gathering) takeUp(x *arrival) {
-	if x.removals && len(x.u.Removed)+len(x.u.Resources) == 0 || !x.store.find(x.u, x.lane.index, x.gen) {
+	if x.removals && len(x.u.Removed)+len(x.u.RemovedVariants)+len(x.u.Resources) == 0 || !x.store.find(x.u, x.lane.index, x.gen) {
 		return // nobody asks for it any more
 	}
 	var a Applied

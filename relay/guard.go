@@ -26,11 +26,12 @@ type guard struct {
 }
 
 // pendingRemoval is a resource that a response removes, with the error by which it does, if there
-// is one. seen: the same stream has brought it, so the origin has not just restarted.
+// is one. seen: the same stream has brought it, so the origin has not just restarted. restored: it
+// is of a snapshot, and not confirmed.
 type pendingRemoval struct {
 	xds.Identity
-	err  *NameError
-	seen bool
+	err            *NameError
+	seen, restored bool
 }
 
 // Alarm is a mass removal that is held back, for people.
@@ -159,17 +160,21 @@ func (c *scope) screen(leaving []pendingRemoval, counts, whole bool) (kept map[x
 		return nil, false
 	}
 	var news []pendingRemoval
+	restored := false
 	for _, p := range leaving {
 		r := gate.Removal{Held: g.holdsID(p.Identity), StandIn: c.isFallback(p.Identity), Seen: p.seen}
 		switch r.Fate() {
 		case gate.Stays:
 			kept = g.hold(kept, p)
 		case gate.New:
+			restored = restored || p.restored
 			news = append(news, p)
 		}
 	}
 	var r gate.Ruling
-	g.Count, r = policy.Judge(g.Count, gate.Statement{New: len(news), Stays: len(kept) > 0, Counts: counts, Whole: whole}, s.now)
+	g.Count, r = policy.Judge(g.Count, gate.Statement{
+		New: len(news), Stays: len(kept) > 0, Restored: restored, Counts: counts, Whole: whole,
+	}, s.now)
 	if !r.Hold {
 		return kept, r.Release
 	}
@@ -367,9 +372,13 @@ func (g *guard) cancelAll(vs []*xds.Variant) {
 	}
 }
 
-// guarded is how many of the shard's resources are held back, and until when.
-func (s *shard) guarded() (n int, until time.Time) {
+// guarded is how many of the shard's resources are held back in mass removals, and until when. few:
+// others, too.
+func (s *shard) guarded(few bool) (n int, until time.Time) {
 	s.scopes(func(c *scope) {
+		if !few && s.guardPolicy().Few && !c.guard.Mass() {
+			return
+		}
 		for id := range c.guard.held {
 			if find(c.bodies(id.Name), id.Constraints) == nil {
 				continue // it was removed otherwise

@@ -11,12 +11,12 @@ import (
 func (c *scope) leaving(u *update, gen uint32) (ps []pendingRemoval) {
 	one := func(name, key string) {
 		if held, seen := c.of.answers(name, gen); find(held, key) != nil && !replaced(held, key, c.shard.rev) {
-			ps = append(ps, pendingRemoval{xds.Identity{Name: name, Constraints: key}, nil, seen})
+			ps = append(ps, pendingRemoval{Identity: xds.Identity{Name: name, Constraints: key}, seen: seen})
 		}
 	}
 	all := func(name string, held []*xds.Variant, err *NameError, seen bool) {
 		for _, v := range held {
-			ps = append(ps, pendingRemoval{xds.Identity{Name: name, Constraints: v.Constraints.Key()}, err, seen})
+			ps = append(ps, pendingRemoval{Identity: xds.Identity{Name: name, Constraints: v.Constraints.Key()}, err: err, seen: seen})
 		}
 	}
 	for _, name := range u.Removed {
@@ -33,6 +33,10 @@ func (c *scope) leaving(u *update, gen uint32) (ps []pendingRemoval) {
 	}
 	for _, k := range c.omitted(u, gen) {
 		all(k.name, k.variants, nil, k.seenOn(gen))
+	}
+	for i := range ps {
+		k, is := c.of.lookUp(ps[i].Name)
+		ps[i].restored = is && k.isUnconfirmed()
 	}
 	return ps
 }

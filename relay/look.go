@@ -244,7 +244,7 @@ func (m MapView) Status(seen map[*xds.Variant]bool) (_ TypeStatus, rev uint64) {
 		}
 		ts.count(seen, k.variants, live && !k.heldBack())
 	})
-	ts.Held, ts.Until = s.guarded()
+	ts.Held, ts.Until = s.guarded(false)
 	ts.Frozen = len(s.frozen)
 	return ts, s.rev
 }

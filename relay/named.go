@@ -83,9 +83,11 @@ type entry struct {
 	// stated with the absence, which told that an alias did not resolve (ALIAS-5)
 	notice *xds.Variant
 
-	state              // what the origin has said
-	last  *xds.Variant // Clusters: chosen before it went (ORD-3)
-	rev   uint64       // of the last change of chosen
+	state // what the origin has said
+	// Clusters: chosen before it went (ORD-3). Virtual hosts: that, or another that the alias stood
+	// for (aliasclaims.go).
+	last *xds.Variant
+	rev  uint64 // of the last change of chosen
 
 	head *record // of the clients
 	interest

@@ -24,8 +24,8 @@ func (n *namedTable) offer(e *entry, rev uint64, gen uint32, stated bool) {
 		if !changed && !e.chosen.Expires().Equal(chosen.Expires()) {
 			e.renewed(rev)
 		}
+		e.noteLast(chosen)
 		e.onBody(chosen, gen)
-		e.last = nil
 		if changed {
 			n.noteChange(e, was)
 			e.rev = rev
@@ -45,7 +45,7 @@ func (n *namedTable) offer(e *entry, rev uint64, gen uint32, stated bool) {
 			// that a TTL has passed.
 			words.HadTTL = true
 		}
-		if last := e.chosen; n.shard.typeURL == xds.ClusterType {
+		if last := e.chosen; n.shard.typeURL == xds.ClusterType || xds.IsVirtualHost(n.shard.typeURL) {
 			if last == nil {
 				last = pick(old, n.shard.params)
 			}
@@ -66,6 +66,17 @@ func (n *namedTable) offer(e *entry, rev uint64, gen uint32, stated bool) {
 	}
 	if len(e.variants) == 0 {
 		e.onNamed()
+	}
+}
+
+// noteLast notes what the name stood for before it has this body. A client may be away, and come back
+// with a virtual host that its alias stood for.
+func (e *entry) noteLast(now *xds.Variant) {
+	switch was := e.chosen; {
+	case !xds.IsVirtualHost(now.From.TypeURL), e.last != nil && e.last.Name == now.Name:
+		e.last = nil
+	case was != nil && was.Name != now.Name:
+		e.last = was
 	}
 }
 

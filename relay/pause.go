@@ -173,7 +173,8 @@ func (t *set) unmentioned(gen uint32) (ps []pendingRemoval) {
 	for m := range t.members.all() {
 		if t.swept(m, gen) {
 			for _, v := range m.variants {
-				ps = append(ps, pendingRemoval{Identity: xds.Identity{Name: m.name, Constraints: v.Constraints.Key()}})
+				id := xds.Identity{Name: m.name, Constraints: v.Constraints.Key()}
+				ps = append(ps, pendingRemoval{Identity: id, restored: t.unconfirmed()})
 			}
 		}
 	}

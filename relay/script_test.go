@@ -239,6 +239,9 @@ func (s *script) configure(f []string) {
 	if slices.Contains(f, "guard") {
 		o.Guard = gate.GuardConfig{Share: 0.5, Min: 3, Hold: 30 * time.Second}
 	}
+	if slices.Contains(f, "guard-few") { // with the defaults
+		o.Guard = gate.GuardConfig{Share: 0.5, Min: 10, Hold: 30 * time.Second, Few: true}
+	}
 }
 
 func (s *script) wait(d string) []string {

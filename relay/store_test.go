@@ -480,7 +480,7 @@ func TestStoreMassSplitIsNoLoss(t *testing.T) {
 			if a == nil || len(a.Variants) != 20 || len(a.Removed) != 0 {
 				t.Fatalf("by %s: told %+v of %s..., want twenty bodies", by, a, words[0])
 			}
-			if held, _ := r.group.plain(xds.ClusterType).guarded(); held > 0 {
+			if held, _ := r.group.plain(xds.ClusterType).guarded(true); held > 0 {
 				t.Errorf("by %s: %d removals are held", by, held)
 			}
 		}

@@ -179,7 +179,7 @@ func (c *scope) withheld(all []metrics.Wait, of func(name string) bool) []metric
 	if n > 0 {
 		until := c.guard.Until()
 		all = append(all, metrics.Wait{
-			Reason: metrics.WaitGuard, Since: until.Add(-c.shard.guardPolicy().Hold), Until: until,
+			Reason: metrics.WaitGuard, Since: c.shard.guardPolicy().Since(c.guard.Count), Until: until,
 			Text: fmt.Sprintf("%d of %d resources are gone at the origin", len(c.guard.held), c.guard.Size()),
 		})
 	}

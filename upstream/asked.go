@@ -17,9 +17,33 @@ const (
 	// another (RELAY-32).
 	firstNackPause, lastNackPause = time.Second, time.Minute
 	// resumeWindow is how long after the first request of a type a resource counts as sent in
-	// answer to it (RELAY-46).
-	resumeWindow = 30 * time.Second
+	// answer to it, and resumeBurst how long after the first response (RELAY-46). What comes later
+	// may have changed, and changed back, before the origin sent it.
+	resumeWindow, resumeBurst = 30 * time.Second, time.Second
+	// fewestResumed is the least number of resources that have to come back: of one alone it is not
+	// known whether its content has changed, and changed back.
+	fewestResumed = 2
 )
+
+// parents are the types whose resources refer to those of a type. Some origins, Consul for one, send
+// what a resource refers to anew with it, on purpose.
+var parents = map[string][]string{
+	xds.EndpointType:        {xds.ClusterType},
+	xds.LbEndpointType:      {xds.ClusterType, xds.EndpointType},
+	xds.SecretType:          {xds.ClusterType, xds.ListenerType},
+	xds.ScopedRouteType:     {xds.ListenerType},
+	xds.RouteType:           {xds.ListenerType, xds.ScopedRouteType},
+	xds.VirtualHostType:     {xds.ListenerType, xds.ScopedRouteType, xds.RouteType},
+	xds.ExtensionConfigType: {xds.ListenerType, xds.RouteType},
+}
+
+// bringsParent reports whether the stream has brought a resource that refers to those of the type.
+func (s *stream) bringsParent(typeURL string) bool {
+	return slices.ContainsFunc(parents[typeURL], func(parent string) bool {
+		t := s.types[parent]
+		return t != nil && t.brought
+	})
+}
 
 // typeState is one type on the current stream of a lane. Guarded by lane.mu.
 type typeState struct {
@@ -46,6 +70,8 @@ type typeState struct {
 	touched map[string]struct{}
 	back    int
 	asked   time.Time
+	first   time.Time // of the first response since
+	brought bool      // a response had resources
 	// When something was asked first that requires an answer; zero: there is no such question, or
 	// it is answered.
 	waits time.Time
@@ -90,7 +116,7 @@ func (t *typeState) nonceOf(came int64) string {
 func (t *typeState) ask(a *relay.Ask, all list, now time.Time) {
 	if a.First {
 		t.asked = now
-		t.initial, t.touched = a.Initial, map[string]struct{}{}
+		t.initial, t.touched, t.first = a.Initial, map[string]struct{}{}, time.Time{}
 		t.status.Names = 0
 	}
 	if !a.First {
@@ -177,13 +203,18 @@ func (t *typeState) touch(name string) bool {
 	return true
 }
 
-// resumed counts resources that came back at the version that was presented. Once that is more than
-// half of them, it returns how many were presented: the origin ignores initial versions.
-func (t *typeState) resumed(now time.Time, u *xds.Update) int {
+// resumed counts resources that came back at the version that was presented, without what refers to
+// them. Once that is more than half of them, it returns how many were presented: the origin ignores
+// initial versions.
+func (t *typeState) resumed(now time.Time, u *xds.Update, withParent bool) int {
+	t.brought = t.brought || len(u.Resources) > 0
 	if t.initial == nil {
 		return 0
 	}
-	if now.Sub(t.asked) > resumeWindow {
+	if t.first.IsZero() {
+		t.first = now
+	}
+	if withParent || now.Sub(t.asked) > resumeWindow || now.Sub(t.first) > resumeBurst {
 		return 0
 	}
 	for i := range u.Resources {
@@ -199,7 +230,7 @@ func (t *typeState) resumed(now time.Time, u *xds.Update) int {
 		t.touch(name)
 	}
 	presented := len(t.initial)
-	if 2*t.back <= presented {
+	if 2*t.back <= presented || t.back < fewestResumed {
 		return 0
 	}
 	t.initial, t.touched = nil, nil

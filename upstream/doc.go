@@ -216,7 +216,9 @@
 // message without its error would accept what was rejected (TestHeldRefusalGoesWithNewNames).
 //
 // RELAY-46: a resource counts as come back unchanged at the very version that was presented. Equal
-// content under another version means that the origin restarted its counters.
+// content under another version means that the origin restarted its counters. Nor does it count if
+// what refers to it came on the stream, if it is the only one, or if it comes more than a second
+// after the first response (TestSentAgainOnPurpose).
 //
 // RELAY-92: a stream that we end over a message that cannot be read counts as ended by the origin.
 // So does one that the origin ends because a request is too long, which is RESOURCE_EXHAUSTED but

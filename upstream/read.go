@@ -254,7 +254,7 @@ func (s *stream) judge(now time.Time, r *xds.Response, u *xds.Update, reject *xd
 	if reject == nil && l.table.Reporting() {
 		t.accept(now, r.Nonce)
 	}
-	ignored := t.resumed(now, u)
+	ignored := t.resumed(now, u, s.bringsParent(r.TypeURL))
 	for _, t := range s.types {
 		waiting += len(t.pending)
 	}

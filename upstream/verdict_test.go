@@ -361,3 +361,59 @@ func TestChangesUndoneAfterAResume(t *testing.T) {
 		w.wantLines(0, "resume: none", "the origin is not suspected")
 	})
 }
+
+func endpoint(name string) relaytest.Resource {
+	return relaytest.Resource{Name: name, Version: "v1", Body: relaytest.Endpoints(name, "127.0.0.1:1")}
+}
+
+func endpoints() []relaytest.Resource { return []relaytest.Resource{endpoint("a"), endpoint("b")} }
+
+func bothClusters(version string) []relaytest.Resource {
+	return []relaytest.Resource{{Name: "a", Version: version, Body: relaytest.Cluster("a", time.Second)}, {Name: "b", Version: version, Body: relaytest.Cluster("b", time.Second)}}
+}
+
+// TestSentAgainOnPurpose: an origin honours the versions presented, and sends endpoints anew all the
+// same when it sends their clusters, as Consul does; and a resource whose content goes from A to B
+// and back to A before it is sent. Neither looks as if the versions were ignored. Endpoints that come
+// alone do.
+func TestSentAgainOnPurpose(t *testing.T) {
+	names := []string{"a", "b"}
+	for _, c := range []struct {
+		name  string
+		again func(s *relaytest.Stream)
+		lines int
+	}{
+		{"with their clusters", func(s *relaytest.Stream) {
+			s.Respond(cds, "2", bothClusters("2")...)
+			s.Respond(eds, "1", endpoints()...)
+		}, 0},
+		{"alone", func(s *relaytest.Stream) { s.Respond(eds, "1", endpoints()...) }, 1},
+		{"in pieces", func(s *relaytest.Stream) {
+			s.Respond(eds, "1", endpoints()[:1]...)
+			s.Respond(eds, "1", endpoints()[1:]...)
+		}, 1},
+		{"one of them", func(s *relaytest.Stream) { s.Respond(eds, "1", endpoints()[:1]...) }, 0},
+		{"changed back", func(s *relaytest.Stream) {
+			s.Respond(eds, "2", endpoint("c"))
+			time.Sleep(resumeBurst + time.Second)
+			s.Respond(eds, "3", endpoints()...)
+		}, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			in(t, options{}, func(w *world) {
+				w.want(cds, "*")
+				w.want(eds, append(names, "c")...)
+				s := w.origin.ExpectStream("a stream")
+				s.Respond(cds, "1", bothClusters("1")...)
+				s.Respond(eds, "1", endpoints()...)
+				w.origin.Await(0, func() bool { return s.Asked(eds).ACKs == 1 && s.Asked(cds).ACKs == 1 }, "both are accepted")
+				s.End(nil)
+				s = w.origin.ExpectStream("another stream")
+				w.origin.Await(0, func() bool { return s.Asked(eds).Requests > 0 }, "endpoints are asked again")
+				c.again(s)
+				time.Sleep(time.Minute)
+				w.wantLines(c.lines, "resume: none", "the versions presented are ignored")
+			})
+		})
+	}
+}

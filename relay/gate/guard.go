@@ -11,7 +11,13 @@ type GuardConfig struct {
 	Min   int
 	// Hold is how long a mass removal is held back. 0: the guard is off.
 	Hold time.Duration
+	// Few: fewer removals are held back, too, for a short time.
+	Few bool
 }
+
+// fewPauses is for how many long pauses of RELAY-6 few removals are held back, from the first answer
+// on. A control plane that restarts may answer before it knows everything: for 5 s was seen.
+const fewPauses = 3
 
 // Off reports whether nothing is ever held back.
 func (c GuardConfig) Off() bool { return c.Hold <= 0 }
@@ -96,8 +102,30 @@ func (g Guard) end(c Count) time.Time {
 
 // Extend starts the time of what is held back again.
 func (g Guard) Extend(c Count, now time.Time) Count {
+	if g.Few && !c.mass {
+		return g.holdFew(c, now)
+	}
 	c.until = now.Add(g.Hold)
 	return c
+}
+
+// holdFew holds few removals back. What is stated late still waits for a pause.
+func (g Guard) holdFew(c Count, now time.Time) Count {
+	if c.until = c.first.Add(fewPauses * g.Quiet); c.until.Before(now.Add(g.Quiet)) {
+		c.until = now.Add(g.Quiet)
+	}
+	return c
+}
+
+// Mass reports whether what is held back is a mass removal, as far as is known.
+func (c Count) Mass() bool { return c.mass }
+
+// Since returns since when, about, what is held back is.
+func (g Guard) Since(c Count) time.Time {
+	if g.Few && !c.mass {
+		return c.first
+	}
+	return c.until.Add(-g.Hold)
 }
 
 // Cleared returns the count when nothing is held back any more: it went, or came back.
@@ -138,10 +166,13 @@ func (r Removal) Fate() Fate {
 
 // Statement is what one response or sweep removes, by the fates of its removals.
 type Statement struct {
-	New    int
-	Stays  bool // something that is held back is removed again
-	Counts bool // what Counts returned for the stream
-	Whole  bool // it lists everything, as a SotW list and a sweep do
+	New   int
+	Stays bool // something that is held back is removed again
+	// Restored: a snapshot has it, and no stream has confirmed it since. Then few removals are not
+	// held back: clients that come back would wait for them (RELAY-96).
+	Restored bool
+	Counts   bool // what Counts returned for the stream
+	Whole    bool // it lists everything, as a SotW list and a sweep do
 }
 
 // Ruling says what to do about a statement.
@@ -165,6 +196,8 @@ func (g Guard) Judge(c Count, s Statement, now time.Time) (Count, Ruling) {
 		r := Ruling{Hold: true, Alarm: !c.mass}
 		c.mass, c.stated = true, now
 		return g.Extend(c, now), r
+	case g.Few && !s.Restored && !release:
+		return g.holdFew(c, now), Ruling{Hold: true}
 	case s.Whole || c.gone < g.least():
 		return c, Ruling{Release: release}
 	}

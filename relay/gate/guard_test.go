@@ -183,6 +183,49 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// TestFew: of a small set that is held back which the origin does not have in its first answers, for
+// three pauses after the first. A mass removal takes longer.
+func TestFew(t *testing.T) {
+	few := policy
+	few.Few = true
+	for _, c := range []struct {
+		story string
+		size  int
+		at    float64 // seconds since the first answer
+		s     Statement
+		want  Ruling
+		until float64
+	}{
+		{"one of four", 4, 0, Statement{New: 1}, Ruling{Hold: true}, 7.5},
+		{"one of four, in a list", 4, 0, Statement{New: 1, Whole: true}, Ruling{Hold: true}, 7.5},
+		{"one of one", 1, 0, Statement{New: 1}, Ruling{Hold: true}, 7.5},
+		{"later", 4, 2, Statement{New: 1}, Ruling{Hold: true}, 7.5},
+		{"a sweep", 4, 2.4, Statement{New: 1, Whole: true}, Ruling{Hold: true}, 7.5},
+		{"a running origin", 4, 2.5, Statement{New: 1}, Ruling{}, 0},
+		{"not confirmed since a restart", 4, 0, Statement{New: 1, Restored: true}, Ruling{}, 0},
+		{"a mass removal", 4, 0, Statement{New: 3}, Ruling{Hold: true, Alarm: true}, 30},
+	} {
+		now := start.Add(seconds(c.at))
+		count := few.Begin(Count{}, 1, start, c.size, 0)
+		c.s.Counts = few.Counts(count, now)
+		count, got := few.Judge(count, c.s, now)
+		if got != c.want || got.Hold && count.Until() != start.Add(seconds(c.until)) {
+			t.Errorf("%s: %+v until %v, want %+v until %v s", c.story, got, count.Until().Sub(start), c.want, c.until)
+		}
+	}
+	// Another stream begins the short time again, and not that of a mass removal.
+	count := few.Begin(Count{}, 1, start, 4, 0)
+	count, _ = few.Judge(count, Statement{New: 1, Counts: true}, start)
+	again := start.Add(seconds(5))
+	if count = few.Begin(count, 2, again, 4, 1); count.Until() != again.Add(seconds(7.5)) {
+		t.Errorf("on the next stream it is held for %v", count.Until().Sub(again))
+	}
+	// A list that still lacks it confirms after 5 s, as in a mass removal.
+	if _, got := few.Judge(count, Statement{Stays: true, Whole: true, Counts: true}, again.Add(confirmAfter)); !got.Release {
+		t.Error("a list does not confirm")
+	}
+}
+
 // TestNextStream: a new stream begins the time of what is held anew, and people are told of a mass
 // removal again only when nothing of the last is left.
 func TestNextStream(t *testing.T) {

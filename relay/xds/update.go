@@ -64,6 +64,8 @@ type RemovedVariant struct {
 	Set               *constraints.Set
 }
 
+func (r RemovedVariant) Identity() Identity { return Identity{r.Name, r.Constraints} }
+
 // RejectError says why parts of a response were rejected. It becomes the NACK's error_detail
 // (ERR-10).
 type RejectError struct {
