@@ -18,6 +18,8 @@ type reason struct {
 	text   string
 	limit  string // the key, if it is a limit
 	absent bool   // it is told as an absence, too
+	// unasked: the client has not asked for the name, so it is told the absence alone
+	unasked bool
 }
 
 func limitReason(key string, n int, words string) *reason {
@@ -210,7 +212,7 @@ func (s *session) refusedHosts(st *streamType, refusals []refusal) []byte {
 	}
 	var names []string
 	for i := range refusals {
-		if refusals[i].about == "" { // a client that names parameters does not use aliases
+		if refusals[i].about == "" && !refusals[i].why.unasked { // a client that names parameters does not use aliases
 			names = append(names, refusals[i].name)
 		}
 	}

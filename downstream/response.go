@@ -230,6 +230,9 @@ func (r *refusal) appendGone(b []byte, n *fieldNumbers) []byte {
 // append writes a ResourceError: resource_name (a ResourceName) is field 1, error_detail (a
 // google.rpc.Status) field 2.
 func (r *refusal) append(b []byte, field protowire.Number) []byte {
+	if r.why.unasked {
+		return b
+	}
 	name := append(xds.AppendString(nil, 1, r.name), r.about...)
 	detail := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), uint64(r.why.code))
 	detail = xds.AppendString(detail, 2, r.why.text)

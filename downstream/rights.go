@@ -47,6 +47,8 @@ var (
 	notAllowed = &reason{code: codes.PermissionDenied, text: "authorization: no rule allows this name to the client", absent: true}
 	notNamed   = &reason{code: codes.PermissionDenied, text: "authorization: no rule that names the client's identity allows this secret " +
 		"(origins[].secrets: by_identity)", absent: true}
+	// notHeld is for what the client says that it holds, and does not ask for: it is absent, and not in error.
+	notHeld = &reason{code: codes.PermissionDenied, text: notAllowed.text, absent: true, unasked: true}
 )
 
 // allowances are the rules for a client of the listener; nil: there are none.
@@ -256,4 +258,24 @@ func (r *rights) setsSame(of *authz.Allowances) bool {
 
 func samePermit(a, b *relay.Permit) bool {
 	return a == b || a != nil && b != nil && a.Key() == b.Key()
+}
+
+// refuseClaims takes away the virtual hosts that the client says it holds and may not have. It had
+// them by an alias or a namespace that it may be refused now, and then nothing else is known to stand
+// for them.
+func (s *session) refuseClaims(st *streamType, initial map[string]string) {
+	if s.rights == nil || !xds.IsVirtualHost(st.typeURL) {
+		return
+	}
+	var permits plainPermits
+	for name := range initial {
+		o, why := s.judge(st, name)
+		if why != nil {
+			continue
+		}
+		if p := permits.of(s, st, o); p != nil && !p.Allows(xds.NameKey(name)) {
+			s.refuse(st, name, notHeld)
+			delete(initial, name)
+		}
+	}
 }
