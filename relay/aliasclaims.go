@@ -30,16 +30,18 @@ func (s *Sub) claimAliases() {
 		return
 	}
 	s.alias.claims = s.claims.clone()
-	if s.sets.first != nil {
-		return // the claims that the set does not have are found when the set is sent
-	}
 	s.alias.deferRest(s)
 }
 
-// deferRest has the remaining claims removed once it is known that no alias stands for them.
+// deferRest has the remaining claims removed once it is known that no alias stands for them. Those
+// that a set would have are found when the set is sent.
 func (a *aliasHoldings) deferRest(s *Sub) {
+	known := make(map[string]bool, len(a.deferred))
+	for _, x := range a.deferred {
+		known[x.name] = true
+	}
 	for name := range a.claims.versions {
-		if s.record(name) == nil {
+		if s.record(name) == nil && !known[name] && !s.sets.covered(name) {
 			a.deferred = append(a.deferred, heldName{name: name, spelt: a.claims.spelt[name]})
 		}
 	}

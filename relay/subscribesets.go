@@ -123,11 +123,11 @@ func (p *position) end(now time.Time) {
 			e.onOutlived()
 		}
 	}
+	t := p.view.set
+	s.sets.unlink(p)
 	if p.fresh && s.alias.claims.versions != nil { // the client may hold what aliases stand for
 		s.alias.deferRest(s)
 	}
-	t := p.view.set
-	s.sets.unlink(p)
 	p.view.leave(p)
 	// What came with the set is held by name from now on. No list may leave it out before it is
 	// known (RELAY-7), and what was sent of a name may differ from its own entry (RELAY-25).
