@@ -260,22 +260,36 @@ func samePermit(a, b *relay.Permit) bool {
 	return a == b || a != nil && b != nil && a.Key() == b.Key()
 }
 
-// refuseClaims takes away the virtual hosts that the client says it holds and may not have. It had
-// them by an alias or a namespace that it may be refused now, and then nothing else is known to stand
-// for them.
-func (s *session) refuseClaims(st *streamType, initial map[string]string) {
+// refuseClaims takes away the virtual hosts that the client says it holds and may not have, or had
+// by aliases that it is refused now: then nothing else says what it is to do with them.
+func (s *session) refuseClaims(st *streamType, subscribed []string, initial map[string]string) {
 	if s.rights == nil || !xds.IsVirtualHost(st.typeURL) {
 		return
 	}
 	var permits plainPermits
+	brings, aliased := accepted(subscribed, initial)
 	for name := range initial {
 		o, why := s.judge(st, name)
 		if why != nil {
 			continue
 		}
-		if p := permits.of(s, st, o); p != nil && !p.Allows(xds.NameKey(name)) {
+		i := strings.LastIndexByte(name, '/')
+		lost := !aliased && !xds.IsNewStyle(name) && !brings[name] && !brings[name[:max(i, 0)]]
+		if p := permits.of(s, st, o); lost && p != nil || p != nil && !p.Allows(xds.NameKey(name)) {
 			s.refuse(st, name, notHeld)
 			delete(initial, name)
 		}
 	}
+}
+
+// accepted are the names that were not refused, and whether any of them may be an alias of what the
+// client says it holds.
+func accepted(subscribed []string, initial map[string]string) (brings map[string]bool, aliased bool) {
+	brings = make(map[string]bool, len(subscribed))
+	for _, name := range subscribed {
+		brings[name] = true
+		_, own := initial[name]
+		aliased = aliased || !own && strings.Contains(name, "/") && !xds.IsNewStyle(name)
+	}
+	return brings, aliased
 }

@@ -113,7 +113,7 @@ func (s *session) subscribe(now time.Time, st *streamType, in *content, first bo
 		}
 		initial = in.versions()
 		to.claim(initial, refused)
-		s.refuseClaims(st, initial)
+		s.refuseClaims(st, to.own, initial)
 		if s.only == "" && len(initial) > 0 && (st.typeURL == xds.ClusterType || st.typeURL == xds.EndpointType) {
 			st.removals = now.Add(s.cfg.timing.OrderHold)
 		}
