@@ -152,7 +152,8 @@
 // A set that is sent whole is held twice: as bodies, and encoded in segments of about 64 KiB, of
 // which a change costs one (TestOneSegmentIsRebuilt, BenchmarkWhole). For state of the world the
 // segments last as long as there is a client of it, for delta until the content has changed twice
-// without a new client (TestEncodedFormIsReleased).
+// without a new client (TestEncodedFormIsReleased). For few delta clients nothing is encoded that
+// outlasts its response (TestNothingOfAnAnswerIsKept, TestManyClientsShareOneCopy).
 //
 // Groups that are sent the same hold its bodies once (package xds), and the segments of a set and
 // what is encoded of it or of a long change once (segment.go, joined.go,

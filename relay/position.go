@@ -120,7 +120,9 @@ func (v *view) advance(p *position, rev uint64) {
 
 func (v *view) enter(p *position) {
 	v.fresh.push(p)
-	if !p.sub.delta {
+	if p.sub.delta {
+		v.deltas++
+	} else {
 		v.whole++
 	}
 }
@@ -128,6 +130,9 @@ func (v *view) enter(p *position) {
 // unlisted records that a position is no longer in any list.
 func (v *view) unlisted(p *position) {
 	if p.sub.delta {
+		if v.deltas--; v.deltas == fewClients {
+			v.forgetJoined()
+		}
 		return
 	}
 	if v.whole--; v.whole == 0 {
