@@ -101,7 +101,8 @@
 // resource keeps its previous content (TestAccept). So does one that clients' libraries cannot
 // decode, since it would end their streams (TestUndecodableIsRefused). If the first answer of a
 // set had a bad part, a client that holds something waits until that was stated again, a minute at
-// most, before it is sent the set (badparts.go, testdata/case_bad*.txt). While an origin is away
+// most, before it is sent the set (badparts.go, testdata/case_bad*.txt). One that holds nothing is
+// sent what is good at once (TestBadFirstAnswer). While an origin is away
 // nothing changes: what it answered stays servable, and no client that asks now is told of an
 // absence (RELAY-2, RELAY-38; testdata/resume.txt). What clients reject is the business of each of
 // them alone; the lane counts them for the origin, if that is to be told (reports.go, RELAY-35), at

@@ -58,7 +58,7 @@ func (p *position) flows() bool {
 	case s.sets.more != nil || s.inUnion || s.located || s.records.len() > 0:
 		return false
 	}
-	if t.badParts.bad || t.revived || t.restored || t.needsOrigin || len(t.uncached) > 0 {
+	if t.revived || t.restored || t.needsOrigin || len(t.uncached) > 0 {
 		return false
 	}
 	return t.lane().down.Load() || t.live() && !t.first.IsZero()
