@@ -72,7 +72,8 @@ type stated struct {
 	removed []string
 	faults  map[string]codes.Code
 	first   bool // of a first answer
-	broken  string
+	broken  string // a name whose payload has another type, or that is listed twice
+	twice   bool
 }
 
 func newControl(tb testing.TB, origin *relay.Origin, sotw bool) *control {
@@ -358,8 +359,12 @@ func (c *control) encode(s *stated) []byte {
 			continue
 		}
 		a := payload(s.typeURL, name, s.bodies[name])
-		if name == s.broken {
+		if name == s.broken && !s.twice {
 			a.TypeUrl = "type.googleapis.com/another.Type"
+		} else if name == s.broken {
+			other := payload(s.typeURL, name, "other")
+			sotw.Resources = append(sotw.Resources, other)
+			delta.Resources = append(delta.Resources, &discoveryv3.Resource{Name: name, Version: "other", Resource: other})
 		}
 		sotw.Resources = append(sotw.Resources, a)
 		x := &discoveryv3.Resource{Name: name, Version: s.bodies[name], Resource: a}

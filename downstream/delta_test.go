@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -499,5 +500,26 @@ func TestManyRefusals(t *testing.T) {
 	}
 	if len(told) != len(names) {
 		t.Errorf("%d refusals were told, want %d", len(told), len(names))
+	}
+}
+
+// TestNothingIsAskedForNothing: a first request that subscribes to `*` and unsubscribes from it, as
+// on-demand clients of istio send it, or one that only unsubscribes from it, asks the origin for
+// nothing (WILD-7, WILD-8, WILD-11). So does one of a name that it drops.
+func TestNothingIsAskedForNothing(t *testing.T) {
+	for _, typeURL := range []string{cds, lds, eds, odd} {
+		for _, words := range [][]string{{"*", "-*"}, {"-*"}, {"a", "-a"}} {
+			p := newRig(t).client(true)
+			p.subscribes(typeURL, words...)
+			p.gets("nothing to answer")
+			if len(p.lanes) > 0 {
+				t.Errorf("%s %v: %d streams are opened", typeURL, words, len(p.lanes))
+			}
+			p.wait(time.Minute)
+			p.gets("nor later")
+			p.subscribes(typeURL, "b")
+			p.says(typeURL, "b=1")
+			p.gets("a name is answered", metrics.ShortName(typeURL)+" b=1")
+		}
 	}
 }

@@ -51,6 +51,9 @@ func (s *session) take(now time.Time) []*response {
 		s.takeStep(now, s.types[i], &w)
 	}
 	batch := s.release(now)
+	for _, st := range s.types {
+		st.synced()
+	}
 	if w.gathers && !s.gathers(now) {
 		s.mailbox.Signal() // the answer to a request waited behind what was held, and ends the window
 	}

@@ -125,7 +125,10 @@ func (s *session) subscribe(now time.Time, st *streamType, in *content, first bo
 	s.unsubscribed(st, gone, in.leaving)
 	// Removals of what a set may cover have still to be sent (WILD-9).
 	if st.rest != nil && st.sub.Standing().Sets == 0 {
-		st.rest.forget(gone)
+		if st.rest.forget(gone); st.rest.none() {
+			st.rest = nil
+			st.synced() // the writer has nothing to do for it
+		}
 	}
 	return s.countNames(st)
 }

@@ -204,9 +204,13 @@ func (st *streamType) answered() {
 	}
 }
 
-// synced records that the client has accepted all that it was sent, if it has. From then on it
-// lacks only what has come since.
+// synced records that the client has accepted all that it was sent, if it has, and that nothing of
+// it waits to be sent. From then on it lacks only what has come since. It is called after each take
+// too: what the client was owed may be of names that it has dropped.
 func (st *streamType) synced() {
+	if st.unsyncedSince.IsZero() || st.nacking {
+		return
+	}
 	if len(st.unanswered) > 0 || st.held != nil || st.rest != nil || st.keeps || st.sub.None() {
 		return
 	}

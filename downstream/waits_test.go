@@ -227,7 +227,7 @@ func TestWaits(t *testing.T) {
 		{"bad_part+10s", cds, func(t *testing.T) *clientEnd {
 			p := newRig(t).client(false)
 			p.asks(cds, "*")
-			u := p.response(cds, []string{"a=1"})
+			u := p.response(cds, nil)
 			u.Bad, u.Refused = true, []string{"b"}
 			p.applies(&u)
 			return p

@@ -63,6 +63,11 @@ func (t *set) note(u *update) {
 	}
 }
 
+// onlyBad reports whether the last response was refused in part, and there is nothing good that a
+// client which holds nothing could be sent meanwhile (RELAY-32). What there is does not count if it
+// is not the origin's.
+func (t *set) onlyBad() bool { return t.badParts.bad && (t.members.len() == 0 || t.revived) }
+
 // bare is the response without what it states.
 func (u *update) bare() update {
 	return update{Update: xds.Update{TypeURL: u.TypeURL, Bad: u.Bad, Refused: u.Refused, Unread: u.Unread, Heartbeats: u.Heartbeats}}

@@ -28,6 +28,8 @@ type Body struct {
 	// client and is encoded for it.
 	shared   *encodings
 	nameless bool // some Variants have no name (RELAY-18)
+	// few: it is for one of few clients, and not joined (unjoined).
+	few bool
 }
 
 // encodings are the encoded forms of a shared body. Each is made when it is first needed.
@@ -109,10 +111,10 @@ func (a *Answer) PiecesV2(own [][]byte) (p Pieces) {
 // these are sent TTLs, or none is.
 func (b *Body) encoded(delta, ttl bool, own [][]byte) (plain [][]byte, timed []*xds.Variant) {
 	switch {
+	case b.few || b.of == nil && b.shared == nil:
+		return list(b.Variants, delta, ttl, own)
 	case b.of != nil:
 		return b.of.encoded(delta, ttl, own)
-	case b.shared == nil:
-		return list(b.Variants, delta, ttl, own)
 	}
 	j := b.shared.of(delta)
 	j.once.Do(func() {
@@ -149,7 +151,7 @@ func needs(clusters []*xds.Variant) (endpoints []string) {
 
 // removals returns the encoded Removed.
 func (b *Body) removals() [][]byte {
-	if b.shared == nil {
+	if b.few || b.shared == nil {
 		return joinNames(b.Removed)
 	}
 	j := &b.shared.gone

@@ -314,6 +314,9 @@ func (v *view) checkPositions(fail func(string, ...any)) (n int) {
 			fail("a position in the wrong list")
 		}
 	}
+	if n != v.deltas+v.whole {
+		fail("%d positions, counted %d and %d", n, v.deltas, v.whole)
+	}
 	return n
 }
 

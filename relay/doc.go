@@ -101,7 +101,8 @@
 // resource keeps its previous content (TestAccept). So does one that clients' libraries cannot
 // decode, since it would end their streams (TestUndecodableIsRefused). If the first answer of a
 // set had a bad part, a client that holds something waits until that was stated again, a minute at
-// most, before it is sent the set (badparts.go, testdata/case_bad*.txt). While an origin is away
+// most, before it is sent the set (badparts.go, testdata/case_bad*.txt). One that holds nothing is
+// sent what is good at once (TestBadFirstAnswer). While an origin is away
 // nothing changes: what it answered stays servable, and no client that asks now is told of an
 // absence (RELAY-2, RELAY-38; testdata/resume.txt). What clients reject is the business of each of
 // them alone; the lane counts them for the origin, if that is to be told (reports.go, RELAY-35), at
@@ -152,7 +153,8 @@
 // A set that is sent whole is held twice: as bodies, and encoded in segments of about 64 KiB, of
 // which a change costs one (TestOneSegmentIsRebuilt, BenchmarkWhole). For state of the world the
 // segments last as long as there is a client of it, for delta until the content has changed twice
-// without a new client (TestEncodedFormIsReleased).
+// without a new client (TestEncodedFormIsReleased). For few delta clients nothing is encoded that
+// outlasts its response (TestNothingOfAnAnswerIsKept, TestManyClientsShareOneCopy).
 //
 // Groups that are sent the same hold its bodies once (package xds), and the segments of a set and
 // what is encoded of it or of a long change once (segment.go, joined.go,

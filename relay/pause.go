@@ -31,10 +31,14 @@ func (t *set) answered(now time.Time, gen uint32, news bool, u *update) {
 	} else {
 		t.awaited = time.Time{}
 	}
-	if u.Full && !u.Bad {
+	switch {
+	case u.Full && !u.Bad:
 		t.settled, t.firm, t.revived = true, true, false
 		t.wakeFresh()
 		return
+	case u.Full && !t.settled && !t.onlyBad():
+		t.settled = true // of the list only what was refused is missing, and nothing more comes
+		t.wakeFresh()
 	}
 	if t.firm && t.sweepGen != gen {
 		return
@@ -89,7 +93,7 @@ func (t *set) startPause(now time.Time) {
 	sweeps := t.revived && t.sweepGen != 0 // until then new clients are not sent the retired members
 	if !t.first.IsZero() && !t.settled && !sweeps {
 		x := earlier(arrivals.Over(t.lastNew, cfg.Settle), t.first.Add(cfg.ColdWait))
-		if t.badParts.bad {
+		if t.onlyBad() {
 			x = t.first.Add(cfg.ColdWait)
 		}
 		if x.After(now) {

@@ -58,7 +58,7 @@ func (p *position) flows() bool {
 	case s.sets.more != nil || s.inUnion || s.located || s.records.len() > 0:
 		return false
 	}
-	if t.badParts.bad || t.revived || t.restored || t.needsOrigin || len(t.uncached) > 0 {
+	if t.revived || t.restored || t.needsOrigin || len(t.uncached) > 0 {
 		return false
 	}
 	return t.lane().down.Load() || t.live() && !t.first.IsZero()
@@ -120,7 +120,9 @@ func (v *view) advance(p *position, rev uint64) {
 
 func (v *view) enter(p *position) {
 	v.fresh.push(p)
-	if !p.sub.delta {
+	if p.sub.delta {
+		v.deltas++
+	} else {
 		v.whole++
 	}
 }
@@ -128,6 +130,9 @@ func (v *view) enter(p *position) {
 // unlisted records that a position is no longer in any list.
 func (v *view) unlisted(p *position) {
 	if p.sub.delta {
+		if v.deltas--; v.deltas == fewClients {
+			v.forgetJoined()
+		}
 		return
 	}
 	if v.whole--; v.whole == 0 {

@@ -54,8 +54,8 @@ type set struct {
 	filled     bool
 	shownEarly bool // clients were sent members before it had settled
 	// badParts is what was refused of the answers on the present stream. A client that holds
-	// something waits until it was stated again (RELAY-32). One that holds nothing waits for a good
-	// response, and is sent what there is after cold_wait.
+	// something waits until it was stated again (RELAY-32). One that holds nothing is sent what is
+	// good; if nothing is, it waits for that, at most cold_wait.
 	badParts badParts
 	// awaited is since when a client waits for the set, and the origin does not answer
 	// (standing.go); zero: none does.

@@ -9,22 +9,26 @@ import (
 
 // This file changes what a Sub is subscribed to.
 
-// Update applies a delta request. Subscribes come before unsubscribes (DELTA-6). The name `*`
-// stands for the wildcard. Names may be in any spelling (NAME-4). A name that is denied for lack of
-// memory counts as not asked for.
+// Update applies a delta request. Subscribes come before unsubscribes (DELTA-6). What is in both
+// lists, and was not subscribed before, is not asked of the origin (WILD-8). The name `*` stands
+// for the wildcard. Names may be in any spelling (NAME-4). A name that is denied for lack of memory
+// counts as not asked for.
 func (s *Sub) Update(now time.Time, subscribe, unsubscribe []string) []Denied {
 	s.shard.mu.Lock()
 	defer s.shard.unlock()
 	s.shard.now = now
 	list := longList{sub: s, now: now}
+	both := namesInBoth(subscribe, unsubscribe)
 	for _, name := range subscribe {
 		list.next()
-		if name == xds.Wildcard {
-			s.joinStar()
-			continue
-		}
 		key, spelt := xds.Spell(name)
-		s.subscribe(key, spelt, s.shard.named.entries[key])
+		switch {
+		case both[key] && !s.sets.covered(key): // DELTA-9 has a covered name answered
+		case name == xds.Wildcard:
+			s.joinStar()
+		default:
+			s.subscribe(key, spelt, s.shard.named.entries[key])
+		}
 	}
 	for _, name := range unsubscribe {
 		list.next()
@@ -36,6 +40,27 @@ func (s *Sub) Update(now time.Time, subscribe, unsubscribe []string) []Denied {
 	}
 	s.firstDone()
 	return list.done()
+}
+
+// namesInBoth are the canonical names that a request subscribes to and unsubscribes from; nil:
+// there are none.
+func namesInBoth(subscribe, unsubscribe []string) (both map[string]bool) {
+	if len(subscribe) == 0 || len(unsubscribe) == 0 {
+		return nil
+	}
+	left := make(map[string]bool, len(unsubscribe))
+	for _, name := range unsubscribe {
+		left[xds.NameKey(name)] = true
+	}
+	for _, name := range subscribe {
+		if key := xds.NameKey(name); left[key] {
+			if both == nil {
+				both = map[string]bool{}
+			}
+			both[key] = true
+		}
+	}
+	return both
 }
 
 // Namespaces declares names of route configurations. From now on Update takes them for the

@@ -28,7 +28,7 @@ func (s *Sub) takeSets() (b *Body, must bool, rev uint64) {
 			p.view.set.shownEarly = p.view.set.shownEarly || p.shownEarly
 		}
 		if shared {
-			b = p.sharedNews()
+			b = p.view.unjoined(p.sharedNews())
 			p.passed()
 			continue
 		}

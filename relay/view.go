@@ -49,9 +49,10 @@ type view struct {
 	ordered posList // the others, by revision sent: the head is the slowest
 
 	segments segments
-	// whole counts the positions of SotW clients, which are sent the full view at each change.
-	whole int
-	full  *Body // every live item, of the present content
+	// deltas counts the positions of delta clients, and whole those of SotW clients, which are sent
+	// the full view at each change.
+	deltas, whole int
+	full          *Body // every live item, of the present content
 	// recent are the last differences that were made, up to the present content. Each is shared by
 	// all positions at its revision.
 	recent []recentBody

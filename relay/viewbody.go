@@ -16,6 +16,28 @@ type recentBody struct {
 // from slow ones.
 const maxRecent = 8
 
+// fewClients is the number of a view's delta clients up to which nothing is joined for them. What
+// is joined is a copy of what was sent, and the view holds it for clients to come. That saves each
+// response a list of its resources, and where a group has few clients it is a large part of what
+// each of them costs. SotW clients are sent the same at each change.
+const fewClients = 16
+
+// unjoined is the body of an answer in delta without the copy, if there are few clients.
+func (v *view) unjoined(b *Body) *Body {
+	if v.deltas > fewClients || len(b.Variants)+len(b.Removed) < 2 {
+		return b
+	}
+	c := *b
+	c.few = true
+	return &c
+}
+
+// forgetJoined drops what was joined for clients that have become few.
+func (v *view) forgetJoined() {
+	v.full, v.recent, v.segments.held = nil, nil, false
+	v.segments.forget(true)
+}
+
 // sendsTTLs reports whether clients are sent the TTL of any item.
 func (v *view) sendsTTLs() bool {
 	for it := v.head; it != nil && v.ttl; it = it.next {

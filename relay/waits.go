@@ -61,7 +61,7 @@ func (p *position) wait() (w metrics.Wait, waits bool) {
 		return *l.polls(), true
 	case t.answeredGen != t.askedGen:
 		return metrics.Wait{Reason: metrics.WaitOrigin, Since: t.askedAt, Text: "it was asked for " + t.ask().Name}, true
-	case t.badParts.bad || p.sub.holds && (t.badParts.unread || len(t.badParts.names) > 0):
+	case t.onlyBad() || p.sub.holds && (t.badParts.bad || t.badParts.unread || len(t.badParts.names) > 0):
 		w = metrics.Wait{Reason: metrics.WaitBadPart, Since: t.badParts.at, Until: t.first.Add(t.shard.cfg().ColdWait)}
 		if p.sub.holds {
 			w.Until = t.badParts.at.Add(firmMost)
