@@ -15,6 +15,8 @@ type Applied struct {
 	// Unrequested is the number of resources, and errors of names, that matched no subscription and
 	// were ignored (RELAY-28), or were more errors than are kept.
 	Unrequested int
+	// Stray is the name of one of them, "" if it has none. A client may wait for its name in vain.
+	Stray string
 	// Unmatched is how many of those are variants whose constraints match no client's parameters.
 	Unmatched int
 	// Released: the type was in quarantine, and is out of it by this answer (RELAY-92).
