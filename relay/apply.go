@@ -222,7 +222,7 @@ func (n *namedTable) apply(a *Applied, u *update, bodies []*xds.Variant, gen uin
 	}
 	kept, confirmed := n.takeAway(a, u, gen, counts)
 	if n.dropOmitted(a, u, kept, gen); n.omits(u) {
-		n.askLapsedAgain(gen)
+		n.believeNext(gen)
 	}
 	n.confirmLater(gen, u.Bad)
 	if touched := n.offerTouched(rev, gen); cap(touched) <= fewTouched {
@@ -303,7 +303,9 @@ func (n *namedTable) remove(id xds.Identity, gen uint32, kept bool) bool {
 	asked := false
 	for _, e := range n.holders(id.Name) {
 		if asked = asked || e.askedOn(gen); kept {
+			old := e.isOld()
 			e.onHeard(gen)
+			n.noteCurrent(e, old)
 		}
 	}
 	return asked && !kept && n.removeName(id)

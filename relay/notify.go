@@ -24,7 +24,9 @@ func (n *namedTable) offer(e *entry, rev uint64, gen uint32, stated bool) {
 		if !changed && !e.chosen.Expires().Equal(chosen.Expires()) {
 			e.renewed(rev)
 		}
+		old := e.isOld()
 		e.onBody(chosen, gen)
+		n.noteCurrent(e, old)
 		e.last = nil
 		if changed {
 			n.noteChange(e, was)

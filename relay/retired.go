@@ -244,7 +244,7 @@ func (l *Lane) Missed() {
 // markHeldBack marks the clients of all names whose body could not be sent so far.
 func (n *namedTable) markHeldBack() {
 	for _, e := range n.entries {
-		if e.retired != nil || e.chosen != nil && (e.chosen.DoNotCache || e.unconfirmed) {
+		if e.retired != nil || e.chosen != nil && (e.chosen.DoNotCache || e.unconfirmed || e.isOld()) {
 			e.markRecords(n.shard.rev)
 		}
 	}
@@ -279,6 +279,8 @@ func (r *record) anyBody() *xds.Variant {
 	s := r.sub
 	switch v := r.entry.chosen; {
 	case r.heldBack(), r.entry.unconfirmed && !r.is(holds) && s.shard.named.answersSoon(r.entry):
+		return nil
+	case (!r.is(holds) || r.is(claimed|returned)) && s.shard.named.waitsForOrigin(r.entry):
 		return nil
 	case v == nil:
 		return r.retired()
