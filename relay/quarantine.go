@@ -191,7 +191,8 @@ func (k *store) endBackoff() {
 
 // probeNext begins to probe the types that may be: first suspects, once the lane they were on has
 // proven to work without them or has nothing else to carry, and then those in quarantine whose
-// backoff is over. It locks each store in turn, so the caller holds no lock.
+// backoff is over. Types of an origin that had answered nothing do not wait for the group's lane.
+// It locks each store in turn, so the caller holds no lock.
 func (g *Group) probeNext() {
 	var apart []*store
 	for k := range kinds(*g.all.Load()) {
@@ -213,7 +214,7 @@ func (g *Group) probeNext() {
 	for _, rested := range []bool{false, true} {
 		for _, k := range apart {
 			k.mu.Lock()
-			if t := k.quarantine; t != nil && t.stage == stageSuspended && rested == !t.since.IsZero() && (rested || works[t.from]) {
+			if t := k.quarantine; t != nil && t.stage == stageSuspended && rested == !t.since.IsZero() && (rested || t.cold || works[t.from]) {
 				t.startProbing()
 			}
 			k.unlock()
