@@ -41,8 +41,8 @@ func count(m *map[string]int, key string) (n int, known bool) {
 	return (*m)[key], true
 }
 
-// rejectedKey is the key of the group in coldRejects. Each client of a dedicated group comes back to a
-// new one, so those count together.
+// rejectedKey is the key of the group in coldRejects. Each client of a dedicated group comes back
+// to a new one, so those count together.
 func (g *Group) rejectedKey() string {
 	if g.dedicated {
 		return ""

@@ -209,8 +209,8 @@ func (l *Lane) Queued() bool {
 	return w != nil && w.Reason == metrics.WaitQueue
 }
 
-// turnCame is when the lane's last wait for its turn ended: now, if it waits still. Zero: it has not
-// waited.
+// turnCame is when the lane's last wait for its turn ended: now, if it waits still. Zero: it has
+// not waited.
 func (l *Lane) turnCame(now time.Time) time.Time {
 	if l.Queued() {
 		return now

@@ -12,9 +12,9 @@ import (
 // Such an entry has lapsed: no stream reports its changes. The name is asked again when a client
 // subscribes to it, and the client waits for the answer (RELAY-4). While the origin is away it is
 // sent the body that lingers. An origin that has sent this content on the stream already may stay
-// silent for 15 s, which means that the body is current. But an origin that has removed the resource
-// meanwhile may stay silent, too: go-control-plane's linear cache does. Where a list is the full
-// state, a new stream tells the two cases apart.
+// silent for 15 s, which means that the body is current. But an origin that has removed the
+// resource meanwhile may stay silent, too: go-control-plane's linear cache does. Where a list is
+// the full state, a new stream tells the two cases apart.
 //
 // Between two polls a name has no subscriber, and stays in the request while it lingers (REST-10).
 // Otherwise two pollers would take each other's names out of it, and an origin that answers only if
@@ -87,8 +87,8 @@ func (n *namedTable) lapsedSilent(e *entry) {
 	}
 }
 
-// waitsForOrigin reports whether a body that may be old is held back, since a stream to the origin is
-// open, or is just being opened anew (RELAY-4). Where somebody decides what clients have, as in a
+// waitsForOrigin reports whether a body that may be old is held back, since a stream to the origin
+// is open, or is just being opened anew (RELAY-4). Where somebody decides what clients have, as in a
 // freeze, that is not the origin's present state, and nothing waits for it.
 func (n *namedTable) waitsForOrigin(e *entry) bool {
 	g, l := n.shard.group, n.shard.lane(n.lane)

@@ -85,6 +85,8 @@ type StreamRejection struct {
 // any but OK, CANCELLED and UNAVAILABLE (RELAY-92).
 func (l *Lane) Refused(now time.Time) StreamRejection { return l.refused(now, false) }
 
+// refused ends a refused stream. cold: the origin has answered nothing yet. It locks the store of
+// each type in turn.
 func (l *Lane) refused(now time.Time, cold bool) (r StreamRejection) {
 	r.Cold = cold
 	for k := range kinds(l.shards()) {

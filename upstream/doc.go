@@ -226,8 +226,8 @@
 // clients count as cut off (RELAY-8), and the counts outlive the groups, which end with their
 // clients (relay: cold.go; TestRefusedTypeInAColdGroup, TestRefusedTypeOfClientsThatComeBack,
 // TestTypeThatHidesAll). Where no other type is answered, a stream that stays open without the
-// suspects is proof enough. A suspect whose own stream stays open unanswered for 16 s goes back to the others.
-// In a group with sixteen types in quarantine, a type that was never answered begins apart, without
+// suspects is proof enough. A suspect whose own stream stays open unanswered for 16 s goes back to
+// the others. In a group with sixteen types in quarantine, a type that was never answered begins apart, without
 // having ended a stream: clients can make such types up. A type with a service of its own needs no
 // trial, since nothing else on the stream could be the reason: the first such end puts it in
 // quarantine (relay: TestQuarantineOnItsOwnService).
