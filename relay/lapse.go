@@ -88,8 +88,8 @@ func (n *namedTable) lapsedSilent(e *entry) {
 }
 
 // waitsForOrigin reports whether a body that may be old is held back, since a stream to the origin
-// is open, or is just being opened anew (RELAY-4). Where somebody decides what clients have, as in a
-// freeze, that is not the origin's present state, and nothing waits for it.
+// is open, or is just being opened anew (RELAY-4). Where somebody decides what clients have, as in
+// a freeze, that is not the origin's present state, and nothing waits for it.
 func (n *namedTable) waitsForOrigin(e *entry) bool {
 	g, l := n.shard.group, n.shard.lane(n.lane)
 	return e.isOld() && (l.gen.Load() != 0 || l.reopen.Load()) && g.origin.frozen.Load() == nil && g.hold.Load() == nil

@@ -227,10 +227,10 @@
 // clients (relay: cold.go; TestRefusedTypeInAColdGroup, TestRefusedTypeOfClientsThatComeBack,
 // TestTypeThatHidesAll). Where no other type is answered, a stream that stays open without the
 // suspects is proof enough. A suspect whose own stream stays open unanswered for 16 s goes back to
-// the others. In a group with sixteen types in quarantine, a type that was never answered begins apart, without
-// having ended a stream: clients can make such types up. A type with a service of its own needs no
-// trial, since nothing else on the stream could be the reason: the first such end puts it in
-// quarantine (relay: TestQuarantineOnItsOwnService).
+// the others. In a group with sixteen types in quarantine, a type that was never answered begins
+// apart, without having ended a stream: clients can make such types up. A type with a service of
+// its own needs no trial, since nothing else on the stream could be the reason: the first such end
+// puts it in quarantine (relay: TestQuarantineOnItsOwnService).
 //
 // RELAY-96: a restored resource is asked of a SotW origin when a client subscribes to it, as
 // RELAY-99 wants, and not at once.
