@@ -74,6 +74,11 @@ func (s *session) coldPart(st *streamType, sub *relay.Sub, now time.Time) error 
 	if sub.ColdFrom.IsZero() || now.Before(sub.ColdFrom.Add(wait)) {
 		return nil
 	}
+	if turn := sub.TurnCame(now); turn.After(sub.ColdFrom) { // a wait for its turn is no outage
+		if sub.ColdFrom = turn; now.Before(turn.Add(wait)) {
+			return nil
+		}
+	}
 	half := sub.ColdFrom.Add(wait / 2)
 	sub.ColdFrom = time.Time{}
 	standing := sub.Standing()
@@ -99,7 +104,7 @@ func (s *session) coldPart(st *streamType, sub *relay.Sub, now time.Time) error 
 		return nil
 	}
 	st.coldCount++
-	if kept || st.othersMayServe(sub, half) {
+	if kept || st.othersMayServe(sub, half, now) {
 		switch {
 		case whole:
 			s.waive(st, sub)
@@ -129,13 +134,19 @@ func unreached(sub *relay.Sub, since time.Time) bool {
 	return !open || at.After(since)
 }
 
+// mayAnswer reports whether the upstream stream that a Sub waits for has been open since a time, or
+// had its turn to be opened only after it.
+func mayAnswer(sub *relay.Sub, since, now time.Time) bool {
+	return !unreached(sub, since) || sub.TurnCame(now).After(since)
+}
+
 // othersMayServe reports whether another origin has something to serve, or an upstream stream that
 // may bring it.
-func (st *streamType) othersMayServe(sub *relay.Sub, since time.Time) bool {
+func (st *streamType) othersMayServe(sub *relay.Sub, since, now time.Time) bool {
 	for i := range st.sub.Len() {
 		other := st.sub.Part(i)
 		standing := other.Standing()
-		if other != sub && (standing.Wildcard || standing.Names > 0) && (other.Known() || !unreached(other, since)) {
+		if other != sub && (standing.Wildcard || standing.Names > 0) && (other.Known() || mayAnswer(other, since, now)) {
 			return true
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay/inspect"
 )
 
@@ -95,6 +96,29 @@ func TestColdWait(t *testing.T) {
 			p.back()
 			p.wait(10 * time.Second / 8)
 		}, true},
+		{"the group waits for its turn: that is no outage (RELAY-98)", func(p *clientEnd) {
+			p.queued(metrics.WaitQueue)
+			p.wait(30 * time.Second)
+		}, false},
+		{"its turn came, and nothing after it", func(p *clientEnd) {
+			p.queued(metrics.WaitQueue)
+			p.wait(30 * time.Second)
+			p.queued(metrics.WaitConnect)
+			p.wait(10 * time.Second)
+		}, true},
+		{"its turn came less than cold_wait ago", func(p *clientEnd) {
+			p.queued(metrics.WaitQueue)
+			p.wait(30 * time.Second)
+			p.queued(metrics.WaitConnect)
+			p.wait(10*time.Second - 1)
+		}, false},
+		{"its turn comes at once, again and again, and each attempt fails", func(p *clientEnd) {
+			for range 10 {
+				p.queued(metrics.WaitQueue)
+				p.queued(metrics.WaitConnect)
+				p.wait(time.Second)
+			}
+		}, true},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			r := newRig(t)
@@ -114,6 +138,14 @@ func TestColdWait(t *testing.T) {
 				p.gets("nothing, and no end")
 			}
 		})
+	}
+}
+
+// queued notes what the owner of the lanes waits for.
+func (r *rig) queued(why metrics.WaitReason) {
+	r.lanes = append(r.lanes, r.origin.TakeLanes()...)
+	for _, l := range r.lanes {
+		l.Waiting(r.now, why, time.Time{}, "")
 	}
 }
 

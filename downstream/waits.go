@@ -120,7 +120,7 @@ func (s *session) waits(now time.Time, st *streamType) (all []metrics.Wait) {
 		}
 		all = append(all, asks...)
 		if from := sub.ColdFrom; !from.IsZero() && sub.Standing().Waiting {
-			if _, open := sub.Upstream(); !open {
+			if _, open := sub.Upstream(); !open && sub.TurnCame(now).Before(now) {
 				add(metrics.WaitColdWait, from, from.Add(s.cfg.timing.ColdWait))
 			}
 		}

@@ -248,6 +248,13 @@ func TestWaits(t *testing.T) {
 			p.down()
 			return p
 		}},
+		{"lane_queue", cds, func(t *testing.T) *clientEnd {
+			p := newRig(t).client(true)
+			p.subscribes(cds, "*")
+			p.down()
+			p.queued(metrics.WaitQueue)
+			return p
+		}},
 		{"backoff+3s,cold_wait+10s", cds, func(t *testing.T) *clientEnd {
 			p := newRig(t).client(true)
 			p.subscribes(cds, "*")

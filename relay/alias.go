@@ -334,8 +334,15 @@ func (s *shard) ignore(a *Applied, id xds.Identity) {
 		a.strays[id]++
 		return
 	}
-	a.Unrequested++
+	a.stray(id.Name)
 	s.unrequested++
+}
+
+// stray counts a resource or an error that was not asked for.
+func (a *Applied) stray(name string) {
+	if a.Unrequested++; a.Unrequested == 1 && !xds.IsNameless(name) {
+		a.Stray = name
+	}
 }
 
 // ownName reports whether the entry holds the resource of its own name.

@@ -15,6 +15,8 @@ type Applied struct {
 	// Unrequested is the number of resources, and errors of names, that matched no subscription and
 	// were ignored (RELAY-28), or were more errors than are kept.
 	Unrequested int
+	// Stray is the name of one of them, "" if it has none. A client may wait for its name in vain.
+	Stray string
 	// Unmatched is how many of those are variants whose constraints match no client's parameters.
 	Unmatched int
 	// Released: the type was in quarantine, and is out of it by this answer (RELAY-92).
@@ -220,7 +222,7 @@ func (n *namedTable) apply(a *Applied, u *update, bodies []*xds.Variant, gen uin
 	}
 	kept, confirmed := n.takeAway(a, u, gen, counts)
 	if n.dropOmitted(a, u, kept, gen); n.omits(u) {
-		n.askLapsedAgain(gen)
+		n.believeNext(gen)
 	}
 	n.confirmLater(gen, u.Bad)
 	if touched := n.offerTouched(rev, gen); cap(touched) <= fewTouched {
@@ -301,7 +303,9 @@ func (n *namedTable) remove(id xds.Identity, gen uint32, kept bool) bool {
 	asked := false
 	for _, e := range n.holders(id.Name) {
 		if asked = asked || e.askedOn(gen); kept {
+			old := e.isOld()
 			e.onHeard(gen)
+			n.noteCurrent(e, old)
 		}
 	}
 	return asked && !kept && n.removeName(id)

@@ -63,7 +63,7 @@ func (l *Lane) Take(now time.Time, all bool) (asks []Ask, reopen bool) {
 		case !l.carries(s.store):
 			s.poke(l.index) // the type moved to another lane, and the mark was that lane's
 		case wary && s.unproven(l, gen):
-			s.suspend(l.index)
+			s.suspend(l.index, false)
 			s.wakeLane(l.index) // that lane may have looked at the store already
 			moved = true
 		default:

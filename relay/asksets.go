@@ -287,6 +287,13 @@ func (t *set) noteAsked(gen uint32, now time.Time, sweep bool) {
 		// An origin that finds us in sync may not answer at all. Without a response the longest
 		// wait applies.
 		t.first, t.lastNew = now, now.Add(firmMost)
+		if cfg := t.shard.cfg(); t.settled && !sweep {
+			// All of it was presented, so an origin that does not answer has nothing else. As an
+			// earlier stream brought it in pieces, perhaps, and ended before the set was firm, that
+			// takes longer than after an answer. A client that holds something misses what that
+			// stream brought until then.
+			t.lastNew = now.Add(max(cfg.ColdWait-cfg.FirmSettle, 0))
+		}
 		if t.unconfirmed() && !sweep {
 			// If the origin is silent for firm_settle, that confirms a restored set (RELAY-96). It
 			// does not confirm members that were not presented, since the origin does not know of

@@ -46,13 +46,13 @@ func (n *namedTable) answersSoon(e *entry) bool {
 }
 
 // notSoon is called when the stream has ended on which names were about to be answered. Clients
-// that wait for them are sent what was restored.
+// that wait for them are sent what was restored, or what lingers.
 func (n *namedTable) notSoon(l *Lane) {
 	if !n.shard.group.config().SotW || n.shard.lane(n.lane) != l {
 		return
 	}
 	for _, e := range n.entries {
-		if e.unconfirmed {
+		if e.unconfirmed || e.isOld() {
 			e.markRecords(n.shard.rev)
 		}
 	}

@@ -247,7 +247,10 @@
 // (testdata/uncached*.txt); a set with such a member is treated so as a whole.
 //
 // Towards a SotW origin a name that lingers keeps its entry and leaves the request (lapse.go;
-// testdata/lapse_sotw.txt), unless clients poll it or no other name of the type is left. Names for
+// testdata/lapse_sotw.txt), unless clients poll it or no other name of the type is left. A client
+// that comes within linger waits for the answer, since no stream has reported changes of what
+// lingers (testdata/lapse_sotw_route.txt), and a list that leaves the name out may be older than
+// the question (testdata/lapse_sotw_under_way.txt). Names for
 // which the origin answers nothing at all are asked apart (aside.go, TestAside): a name that one
 // client asks too many must cost the others nothing (RELAY-99).
 //

@@ -47,6 +47,8 @@ type Lane struct {
 
 	// waits is what the owner waits for before the next stream (Waiting); nil: nothing is known.
 	waits atomic.Pointer[metrics.Wait]
+	// turn is when the last wait for its turn in the queue ended, in Unix nanoseconds (RELAY-98).
+	turn atomic.Int64
 
 	arrivals atomic.Pointer[Arrivals] // on the connection of the present stream; nil: not known
 
@@ -147,6 +149,9 @@ func (l *Lane) Open(now time.Time, server uint8) {
 	if watch {
 		l.group.origin.table.timers.push(timer{at: now.Add(quietFor), kind: laneQuiet, lane: l, gen: gen})
 	}
+	if l.only != nil {
+		l.group.origin.table.timers.push(timer{at: now.Add(suspectFor), kind: laneQuiet, lane: l, gen: gen})
+	}
 	signal(l.wake)
 }
 
@@ -198,6 +203,24 @@ func (l *Lane) openedAt() (time.Time, bool) {
 	return l.opened, l.gen.Load() != 0
 }
 
+// Queued reports whether the lane waits for its turn to open a stream (RELAY-98).
+func (l *Lane) Queued() bool {
+	w := l.waits.Load()
+	return w != nil && w.Reason == metrics.WaitQueue
+}
+
+// turnCame is when the lane's last wait for its turn ended: now, if it waits still. Zero: it has
+// not waited.
+func (l *Lane) turnCame(now time.Time) time.Time {
+	if l.Queued() {
+		return now
+	}
+	if at := l.turn.Load(); at != 0 {
+		return time.Unix(0, at)
+	}
+	return time.Time{}
+}
+
 // Wanted reports whether anything is to be asked on the lane.
 func (l *Lane) Wanted() bool {
 	for _, s := range l.shards() {
@@ -237,6 +260,7 @@ func (l *Lane) Release() bool {
 		return false
 	}
 	l.down.Store(false) // an idle lane is not tried
+	l.waits.Store(nil)
 	l.owned.Store(false)
 	// A want that came between the two lines above saw an owner and did not queue the lane.
 	if l.Wanted() && l.owned.CompareAndSwap(false, true) {

@@ -9,12 +9,12 @@ import (
 // A SotW request names only what has subscribers now (RELAY-99). Some origins answer a type only if
 // every name exists, so a stale name in the request could make them silent for all clients. When
 // the last client of a name leaves, the name leaves the request, and linger keeps the entry alone.
-// Such an entry has lapsed: no stream reports its changes. A client that subscribes to it is sent
-// its body at once, as during an outage (RELAY-2). The name is asked again, and the answer corrects
-// the body. An origin that has sent this content on the stream already may stay silent, which means
-// that the body is current. But an origin that has removed the resource meanwhile may stay silent,
-// too: go-control-plane's linear cache does. Where a list is the full state, a new stream tells the
-// two cases apart.
+// Such an entry has lapsed: no stream reports its changes. The name is asked again when a client
+// subscribes to it, and the client waits for the answer (RELAY-4). While the origin is away it is
+// sent the body that lingers. An origin that has sent this content on the stream already may stay
+// silent for 15 s, which means that the body is current. But an origin that has removed the
+// resource meanwhile may stay silent, too: go-control-plane's linear cache does. Where a list is
+// the full state, a new stream tells the two cases apart.
 //
 // Between two polls a name has no subscriber, and stays in the request while it lingers (REST-10).
 // Otherwise two pollers would take each other's names out of it, and an origin that answers only if
@@ -61,15 +61,15 @@ func (n *namedTable) lapse(e *entry) {
 	}
 }
 
-// askLapsedAgain is called for a full answer. It may have been made before lapsed names came back
-// into the request. So the names that it leaves out are asked once more, and the next answer is
-// believed. An origin that has already sent such a list may send no other: then lapsedSilent
-// applies.
-func (n *namedTable) askLapsedAgain(gen uint32) {
+// believeNext is called for a full answer that leaves out names which came back into the request on
+// this stream. It may have been made before, and so may each of the next: a request has no answer
+// that is known to be its own. So the lane is reopened, and the first list on the new stream is
+// believed, as its request had all names (RELAY-99, ABS-5).
+func (n *namedTable) believeNext(gen uint32) {
 	for _, e := range n.entries {
 		if e.hasLeft() && e.asksOn(gen) && len(e.variants) > 0 {
-			e.onLeftOut()
-			n.look(e)
+			n.shard.lane(n.lane).fetch(n.shard.now) // if that is too early, lapsedSilent follows
+			return
 		}
 	}
 }
@@ -79,10 +79,25 @@ func (n *namedTable) askLapsedAgain(gen uint32) {
 // decides whether the name exists. A lane is reopened for this once in refreshPause at most. Until
 // then the name waits.
 func (n *namedTable) lapsedSilent(e *entry) {
-	if !e.cameBack() || !xds.FullState(n.shard.typeURL) {
+	if !e.hasLeft() || !xds.FullState(n.shard.typeURL) {
 		return
 	}
 	if l := n.shard.lane(n.lane); l.live(e.asked()) && !l.fetch(n.shard.now) {
 		n.unheard = append(n.unheard, unheard{e, e.asked(), e.asks, n.shard.now})
+	}
+}
+
+// waitsForOrigin reports whether a body that may be old is held back, since a stream to the origin
+// is open, or is just being opened anew (RELAY-4). Where somebody decides what clients have, as in
+// a freeze, that is not the origin's present state, and nothing waits for it.
+func (n *namedTable) waitsForOrigin(e *entry) bool {
+	g, l := n.shard.group, n.shard.lane(n.lane)
+	return e.isOld() && (l.gen.Load() != 0 || l.reopen.Load()) && g.origin.frozen.Load() == nil && g.hold.Load() == nil
+}
+
+// noteCurrent marks the clients that waited for the origin to speak of a name, which it has.
+func (n *namedTable) noteCurrent(e *entry, wasOld bool) {
+	if wasOld && !e.isOld() {
+		e.markRecords(n.shard.rev)
 	}
 }

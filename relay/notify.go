@@ -25,7 +25,9 @@ func (n *namedTable) offer(e *entry, rev uint64, gen uint32, stated bool) {
 			e.renewed(rev)
 		}
 		e.noteLast(chosen)
+		wasOld := e.isOld()
 		e.onBody(chosen, gen)
+		n.noteCurrent(e, wasOld)
 		if changed {
 			n.noteChange(e, was)
 			e.rev = rev

@@ -108,7 +108,9 @@ func saysNothing(asked []*shard, gen uint32) bool {
 func (k *store) apply(a *Applied, now time.Time, u *update, bodies []*xds.Variant, lane laneIndex, gen uint32, from *xds.Provenance) {
 	asked, rest := k.concerned(u, lane, gen)
 	if len(asked) == 0 { // whoever asked has left (RELAY-28)
-		a.Unrequested += len(u.Resources)
+		for i := range u.Resources {
+			a.stray(u.Resources[i].Name)
+		}
 		return
 	}
 	if u.For != nil {
@@ -362,7 +364,7 @@ func (k *store) countStrays(a *Applied, asked []*shard, u *update) {
 		if n > 0 && (a.strays == nil || a.strays[id] < n) {
 			return false // for a single map, ignore has counted it
 		}
-		a.Unrequested++
+		a.stray(id.Name)
 		asked[0].unrequested++
 		return true
 	}

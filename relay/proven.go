@@ -53,6 +53,7 @@ func (o *Origin) prove(typeURL string) {
 		}
 	}
 	o.proven[typeURL] = true
+	o.coldRejects = coldRejects{}
 }
 
 // anyProven reports whether the origin has answered any type. It locks the origin.

@@ -27,11 +27,14 @@ const (
 //	on the group's lanes --stream refused--> suspended --lane works without it--> probing --answered--> released
 //	                  suspended <--after the backoff-- backoff <--refused again--
 //	                  released --> on the group's lanes again
+//
+// Of an origin that has answered nothing yet no type is put in quarantine (cold.go).
 type quarantine struct {
 	// Set once by suspend and quarantineInPlace.
 	store *store
 	lanes [2]*Lane
 	from  laneIndex // of the group's lane whose stream was refused
+	cold  bool      // the origin had answered nothing
 
 	// Guarded by shard.mu.
 	stage    quarantineStage
@@ -39,6 +42,9 @@ type quarantine struct {
 	failures int       // streams of its own that the origin refused, in a row
 	retryAt  time.Time // when the backoff ends
 	reason   string    // the origin's message of the last time
+	// accepted: the origin has left the type's own stream open for suspectFor. The next type need
+	// not wait for it any longer.
+	accepted bool
 }
 
 type quarantineStage uint8
@@ -71,27 +77,21 @@ type StreamRejection struct {
 	// Idle: without the suspects the lane has nothing to ask, so it need not be spared another
 	// stream when one of them comes back.
 	Idle bool
+	// Cold: the origin has answered nothing yet, so it may be what refuses, and not a type.
+	Cold bool
 }
 
 // Refused is Close for a stream that ended with a status that may be due to what was asked on it:
 // any but OK, CANCELLED and UNAVAILABLE (RELAY-92).
-func (l *Lane) Refused(now time.Time) (r StreamRejection) {
-	gen := l.gen.Load()
+func (l *Lane) Refused(now time.Time) StreamRejection { return l.refused(now, false) }
+
+// refused ends a refused stream. cold: the origin has answered nothing yet. It locks the store of
+// each type in turn.
+func (l *Lane) refused(now time.Time, cold bool) (r StreamRejection) {
+	r.Cold = cold
 	for k := range kinds(l.shards()) {
 		k.mu.Lock()
-		first, asked := k.firstAsked(l.index, gen)
-		switch {
-		case !asked || !l.carries(k):
-		case k.quarantine != nil:
-			k.quarantine.refused(&r, now)
-		case now.Sub(first) >= suspectFor || k.proven || k.group.origin.hasProven(k.typeURL):
-		case l.only != nil:
-			k.quarantineInPlace()
-			k.quarantine.refused(&r, now)
-		default:
-			k.suspend(l.index)
-			r.Suspects = append(r.Suspects, k.typeURL)
-		}
+		k.refused(l, &r, now)
 		k.unlock()
 	}
 	l.Close()
@@ -101,14 +101,31 @@ func (l *Lane) Refused(now time.Time) (r StreamRejection) {
 	return r
 }
 
+// refused notes that a stream was refused on which the type may have been asked.
+func (k *store) refused(l *Lane, r *StreamRejection, now time.Time) {
+	first, asked := k.firstAsked(l.index, l.gen.Load())
+	switch {
+	case !asked || !l.carries(k):
+	case k.quarantine != nil:
+		k.quarantine.refused(r, now)
+	case now.Sub(first) >= suspectFor || k.proven || k.group.origin.hasProven(k.typeURL):
+	case l.only == nil:
+		k.suspend(l.index, r.Cold)
+		r.Suspects = append(r.Suspects, k.typeURL)
+	case !r.Cold: // otherwise its lane goes on at the pace of the backoff, and delays no other type
+		k.quarantineInPlace()
+		k.quarantine.refused(r, now)
+	}
+}
+
 // suspend takes the type off the group's lanes.
-func (k *store) suspend(from laneIndex) {
+func (k *store) suspend(from laneIndex, cold bool) {
 	for i, l := range k.group.lanes {
 		if _, asked := k.firstAsked(laneIndex(i), l.gen.Load()); asked && laneIndex(i) != from {
 			l.reopenSoon() // it cannot be taken back there otherwise
 		}
 	}
-	k.quarantine = &quarantine{store: k, from: from, lanes: *k.ownLanes()}
+	k.quarantine = &quarantine{store: k, from: from, cold: cold, lanes: *k.ownLanes()}
 	k.lanes.Store(&k.quarantine.lanes)
 }
 
@@ -125,12 +142,16 @@ func (t *quarantine) refused(r *StreamRejection, now time.Time) {
 	if t.stage != stageProbing {
 		return // answered, or its other lane was refused as well
 	}
-	if r.First = t.since.IsZero(); r.First {
-		t.since = now
+	if t.failures++; r.Cold {
+		t.store.group.origin.rejectedAlone(t.store.typeURL)
+		t.setStage(stageSuspended) // another type is probed, or this one again
+	} else {
+		if r.First = t.since.IsZero(); r.First {
+			t.since = now
+		}
+		r.Quarantined, r.Failures = true, t.failures
+		t.setStage(stageBackoff)
 	}
-	t.failures++
-	r.Quarantined, r.Failures = true, t.failures
-	t.setStage(stageBackoff)
 	for _, l := range t.lanes {
 		signal(l.wake) // nothing is wanted on the other one either
 	}
@@ -172,7 +193,8 @@ func (k *store) endBackoff() {
 
 // probeNext begins to probe the types that may be: first suspects, once the lane they were on has
 // proven to work without them or has nothing else to carry, and then those in quarantine whose
-// backoff is over. It locks each store in turn, so the caller holds no lock.
+// backoff is over. Types of an origin that had answered nothing do not wait for the group's lane.
+// It locks each store in turn, so the caller holds no lock.
 func (g *Group) probeNext() {
 	var apart []*store
 	for k := range kinds(*g.all.Load()) {
@@ -183,6 +205,10 @@ func (g *Group) probeNext() {
 	if len(apart) == 0 {
 		return
 	}
+	if g.origin.isCold() {
+		probeOne(apart)
+		return
+	}
 	var works [2]bool
 	for i, l := range g.lanes {
 		works[i] = l.live(l.heard.Load()) || !l.Wanted()
@@ -190,7 +216,7 @@ func (g *Group) probeNext() {
 	for _, rested := range []bool{false, true} {
 		for _, k := range apart {
 			k.mu.Lock()
-			if t := k.quarantine; t != nil && t.stage == stageSuspended && rested == !t.since.IsZero() && (rested || works[t.from]) {
+			if t := k.quarantine; t != nil && t.stage == stageSuspended && rested == !t.since.IsZero() && (rested || t.cold || works[t.from]) {
 				t.startProbing()
 			}
 			k.unlock()
@@ -203,9 +229,10 @@ func (g *Group) probeNext() {
 func (t *quarantine) startProbing() {
 	switch k := t.store; {
 	case !k.wants(mainLane) && !k.wants(sideLane):
-	case t.since.IsZero() && k.group.origin.hasProven(k.typeURL):
-		t.rejoin() // the origin has answered the type in another group
+	case t.since.IsZero() && (k.group.origin.hasProven(k.typeURL) || t.isCleared()):
+		t.rejoin() // the origin has answered the type in another group, or refused others alone
 	case k.group.probing.Load() < maxProbing: // two callers at once may pass it by one
+		t.accepted = false
 		t.setStage(stageProbing)
 		for _, l := range t.lanes {
 			if k.wants(l.index) {
@@ -227,19 +254,23 @@ func (k *store) stopProbing() {
 // quiet is called for a stream that has been open for quietFor. If it is the group's, it works
 // without the suspects, as far as that can be known. If it carries one suspect alone, that is not
 // the type for which the origin ends streams: it goes back to the group's lanes, where the
-// origin's silence about it is handled (RELAY-95). It locks the type's store, if the lane is for
-// one type.
-func (l *Lane) quiet(gen uint32) {
+// origin's silence about it is handled (RELAY-95). A stream of one type is looked at after
+// suspectFor as well, since other types may wait for it. It locks the type's store, if the lane is
+// for one type.
+func (l *Lane) quiet(gen uint32, now time.Time) {
 	if !l.live(gen) {
 		return
 	}
 	if l.only == nil {
 		l.heard.Store(gen)
 	} else {
+		opened, _ := l.openedAt()
 		k := l.only
 		k.mu.Lock()
 		if t := k.quarantine; t != nil && l.carries(k) && t.stage == stageProbing && t.since.IsZero() {
-			t.rejoin()
+			if t.accepted = true; now.Sub(opened) >= quietFor {
+				t.rejoin()
+			}
 		}
 		k.unlock()
 	}

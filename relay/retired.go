@@ -3,6 +3,7 @@ package relay
 import (
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/weir-xds/weir/metrics"
@@ -202,9 +203,15 @@ func (s *shard) expect(l *Lane) {
 	}
 }
 
-// missedSince is Missed, unless a stream of the group was opened after the one numbered gen.
-func (l *Lane) missedSince(gen uint32) {
-	if l.owned.Load() && l.group.gens.Load() == gen {
+// missedSince is Missed, unless a stream of the group was opened after the one numbered gen. While
+// the lane waits for its turn the origin is not away.
+func (l *Lane) missedSince(gen uint32, now time.Time) {
+	switch {
+	case !l.owned.Load() || l.group.gens.Load() != gen:
+	case l.Queued():
+		t := l.group.origin.table
+		t.timers.push(timer{at: now.Add(t.config().ColdWait / 2), kind: laneDown, lane: l, gen: gen})
+	default:
 		l.Missed()
 	}
 }
@@ -237,7 +244,7 @@ func (l *Lane) Missed() {
 // markHeldBack marks the clients of all names whose body could not be sent so far.
 func (n *namedTable) markHeldBack() {
 	for _, e := range n.entries {
-		if e.retired != nil || e.chosen != nil && (e.chosen.DoNotCache || e.unconfirmed) {
+		if e.retired != nil || e.chosen != nil && (e.chosen.DoNotCache || e.unconfirmed || e.isOld()) {
 			e.markRecords(n.shard.rev)
 		}
 	}
@@ -272,6 +279,8 @@ func (r *record) anyBody() *xds.Variant {
 	s := r.sub
 	switch v := r.entry.chosen; {
 	case r.heldBack(), r.entry.unconfirmed && !r.is(holds) && s.shard.named.answersSoon(r.entry):
+		return nil
+	case (!r.is(holds) || r.is(claimed|returned)) && s.shard.named.waitsForOrigin(r.entry):
 		return nil
 	case v == nil:
 		return r.retired()

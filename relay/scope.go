@@ -79,8 +79,6 @@ const (
 	fromStream                    // the stream
 	// fromLapsed: none, since the name left the request. It may have come back (lapse.go).
 	fromLapsed
-	// fromLeftOut: besides, a list that may be of before it came back has left it out.
-	fromLeftOut
 	fromOthers // other parameter maps (RELAY-68, stale.go)
 )
 

@@ -1,6 +1,10 @@
 package relay
 
-import "time"
+import (
+	"time"
+
+	"github.com/weir-xds/weir/relay/xds"
+)
 
 // Names that the origin leaves unanswered, or answers with an error.
 
@@ -69,10 +73,14 @@ func (u *unheard) isLast() bool {
 
 // heardNothing applies that the origin has stated nothing of a name for patience.
 func (n *namedTable) heardNothing(e *entry) {
-	waited, nameError := !e.isAnswered(), e.nameError
+	waited, nameError, old := !e.isAnswered(), e.nameError, e.isOld()
 	news := e.onSilence(n.quiet())
 	if e.unconfirmed {
 		e.markRecords(n.shard.rev) // lists that wait for it do so no longer
+	}
+	if !e.hasLeft() || !xds.FullState(n.shard.typeURL) { // else a new stream tells (lapsedSilent)
+		e.onCurrent()
+		n.noteCurrent(e, old)
 	}
 	switch {
 	case news:

@@ -93,13 +93,7 @@ func (s *Sub) waiting() bool {
 // origin that is silent about the type (RELAY-92, RELAY-95).
 func (s *Sub) Upstream() (since time.Time, open bool) {
 	s.shard.mu.Lock()
-	lane := s.shard.named.lane
-	for p := s.sets.first; p != nil; p = p.also {
-		if p.fresh {
-			lane = p.view.set.laneIndex()
-			break
-		}
-	}
+	lane := s.waitsOn()
 	t, quarantined := s.shard.quarantine, time.Time{}
 	if t != nil {
 		quarantined = t.since
@@ -115,6 +109,34 @@ func (s *Sub) Upstream() (since time.Time, open bool) {
 		since, open = at, is
 	}
 	return since, open
+}
+
+// waitsOn is the lane that carries what the Sub waits for.
+func (s *Sub) waitsOn() laneIndex {
+	for p := s.sets.first; p != nil; p = p.also {
+		if p.fresh {
+			return p.view.set.laneIndex()
+		}
+	}
+	return s.shard.named.lane
+}
+
+// TurnCame is when the group's turn came to open the upstream stream that the Sub waits for: now,
+// if it waits for its turn still. The time before does not count as an outage (RELAY-98). Zero: it
+// did not have to wait. It locks the shard, and then the group and the store of the newest tier.
+func (s *Sub) TurnCame(now time.Time) (at time.Time) {
+	s.shard.mu.Lock()
+	lane := s.waitsOn()
+	s.shard.mu.Unlock()
+	at = s.shard.lane(lane).turnCame(now)
+	if g := s.shard.group.newest; g != nil {
+		if k := g.store(s.typeURL); k != nil {
+			for _, l := range k.lanes.Load() {
+				at = later(at, l.turnCame(now))
+			}
+		}
+	}
+	return at
 }
 
 // upstreamOf reports since when the origin carries what a tier asks of a type; open is false if it

@@ -31,6 +31,7 @@ type state struct {
 	existed     bool // a body was known: a client that is away may hold it, so its absence lingers
 	// in error, and nothing else is known: counts for settling like silence, after 15 s
 	inError bool
+	old     bool // see isOld
 	refresh bool // to be asked anew, by unsubscribe and subscribe (DELTA-7)
 	waited  bool // on_demand_wait has passed since the question for a virtual host (ALIAS-10)
 }
@@ -107,9 +108,9 @@ func (st *state) isAnswered() bool { return st.question == answered }
 // answeredOn reports whether the stream has answered the last question.
 func (st *state) answeredOn(gen uint32) bool { return st.question == answered && st.gen == gen }
 
-// cameBack reports whether the name has left the request since its body came, and may be back. A
-// list that leaves it out may have been made before it came back.
-func (st *state) cameBack() bool { return st.source == fromLapsed || st.source == fromLeftOut }
+// isOld reports whether the name has left the request since its body came, and no stream has spoken
+// of it since. The body is not current (RELAY-4).
+func (st *state) isOld() bool { return st.old && st.chosen != nil }
 
 // isBorrowed reports whether what the name has came for other maps.
 func (st *state) isBorrowed() bool { return st.source == fromOthers }

@@ -16,7 +16,6 @@ var stateEvents = map[string]func(*state){
 	"asked":        func(st *state) { st.onAsked(streamNow) },
 	"unasked":      (*state).onUnasked,
 	"lapsed":       (*state).onLapsed,
-	"left out":     (*state).onLeftOut,
 	"doubt":        (*state).onDoubt,
 	"waited":       (*state).onWaited,
 
@@ -74,10 +73,9 @@ func TestState(t *testing.T) {
 		{"DELTA-7: it stands while it is asked again", "asked, absent, asked", "absent, waits, in error"},
 		{"RELAY-99: and when it comes back into the request", "asked, absent, unasked, asked", "absent, waits, in error"},
 		{"RELAY-99", "asked, absent, unasked", "was absent, unasked, in error"},
-		{"RELAY-99", "asked, body, lapsed", "present, existed, unasked, has left"},
-		{"RELAY-99", "asked, body, lapsed, asked", "present, existed, waits, has left"},
-		{"RELAY-99", "asked, body, lapsed, asked, left out", "present, existed, waits, came back, to be asked"},
-		{"RELAY-99: the next stream tells what there is", "asked before, body before, lapsed, asked", "present, existed, waits"},
+		{"RELAY-99", "asked, body, lapsed", "present, existed, unasked, has left, old"},
+		{"RELAY-99", "asked, body, lapsed, asked", "present, existed, waits, has left, old"},
+		{"RELAY-99: the next stream tells what there is", "asked before, body before, lapsed, asked", "present, existed, waits, old"},
 		{"DELTA-7", "asked, body, doubt", "present, existed, answered, seen, to be asked"},
 		{"DELTA-7", "asked, body, doubt, asked", "present, existed, waits, seen"},
 		{"ALIAS-10", "asked, waited", "unknown, waits, silent"},
@@ -196,7 +194,7 @@ func describeState(st *state) string {
 	}
 	say(st.seenOn(streamNow), "seen")
 	say(st.hasLeft(), "has left")
-	say(st.cameBack() && !st.hasLeft(), "came back")
+	say(st.isOld(), "old")
 	say(st.isBorrowed(), "borrowed")
 	say(st.kept(streamNow), "kept")
 	say(st.nameError != nil, "in error")

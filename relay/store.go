@@ -83,6 +83,9 @@ func newStore(g *Group, typeURL string) *store {
 		k.home = k.ownLanes()
 	}
 	k.lanes.Store(k.home)
+	if k.home == &g.lanes && g.probesApart() {
+		k.suspend(mainLane, true)
+	}
 	g.origin.unheard.Add(1)
 	return k
 }

@@ -113,6 +113,7 @@ type Origin struct {
 	tierGroups     int             // groups of tiers but the newest
 	lastID         uint64          // of a dedicated group
 	proven         map[string]bool // types it has answered, whichever group asked (RELAY-92)
+	coldRejects    coldRejects     // while it has answered nothing (cold.go)
 	pathRejections []pathRejection // of ways (via.go)
 	// servers are the numbers of the origin's servers (Server), and lastServer the last one given
 	// out.

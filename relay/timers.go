@@ -14,7 +14,7 @@ const (
 	silentNames                    // names asked for have not been answered
 	silentHosts                    // nor virtual hosts that requests may wait for
 	groupEnd                       // the last client of a group left
-	laneQuiet                      // a stream has been open for quietFor
+	laneQuiet                      // a stream has been open for quietFor, or for suspectFor
 	retryDue                       // a type in quarantine is to be tried again
 	expiries                       // TTLs have passed
 	laneDown                       // a stream should have been opened by now
@@ -98,7 +98,7 @@ func (t *Table) Advance(now time.Time) (next time.Time) {
 		case silentHosts:
 			x.shard.named.silentOnHosts(now)
 		case laneQuiet:
-			x.lane.quiet(x.gen)
+			x.lane.quiet(x.gen, now)
 		case retryDue:
 			x.lane.only.endBackoff()
 		case expiries:
@@ -109,7 +109,7 @@ func (t *Table) Advance(now time.Time) (next time.Time) {
 		case confirmations:
 			x.shard.named.confirm(now)
 		case laneDown:
-			x.lane.missedSince(x.gen)
+			x.lane.missedSince(x.gen, now)
 		case unheardLong:
 			x.shard.unheardLong(now)
 		case retainedEnd:

@@ -60,14 +60,13 @@ func (st *state) onUnasked() { st.question = unasked }
 
 // onLapsed: the name left the request and keeps its body. Nobody reports changes of the body from
 // now on (RELAY-99).
-func (st *state) onLapsed() { st.question, st.source = unasked, fromLapsed }
-
-// onLeftOut: a full answer leaves out a name that came back into the request. The answer may have
-// been made before that, so the name is asked once more.
-func (st *state) onLeftOut() { st.source, st.refresh = fromLeftOut, true }
+func (st *state) onLapsed() { st.question, st.source, st.old = unasked, fromLapsed, true }
 
 // onDoubt: the name is to be asked anew.
 func (st *state) onDoubt() { st.refresh = true }
+
+// onCurrent: the body counts as current, though the stream has not spoken of it.
+func (st *state) onCurrent() { st.old = false }
 
 // onWaited: on_demand_wait has passed since the question.
 func (st *state) onWaited() { st.waited = true }
@@ -124,7 +123,7 @@ func (st *state) onSeen(gen uint32) {
 // onHeard: the origin answered for the name, and the name keeps its body all the same. A name in
 // error stays unanswered, since nothing was stated of the error.
 func (st *state) onHeard(gen uint32) {
-	if st.asksOn(gen) && st.nameError == nil {
+	if st.old = false; st.asksOn(gen) && st.nameError == nil {
 		st.question = answered
 	}
 }
@@ -136,6 +135,7 @@ func (st *state) onBody(v *xds.Variant, gen uint32) {
 	st.nameError, st.inError = nil, false
 	if gen != 0 {
 		st.onAnswer(st.onWord(gen) && !st.aliasDropped)
+		st.old = false
 	}
 	st.onTold()
 	st.chosen, st.absence, st.existed = v, notAbsent, true
@@ -148,7 +148,7 @@ func (st *state) onAbsent(words *NameError, gen uint32) {
 	counts := st.onWord(gen)
 	st.onAnswer(counts && !st.aliasDropped)
 	st.onTold()
-	st.chosen = nil
+	st.chosen, st.old = nil, false
 	switch {
 	case st.aliasDropped || gen == 0: // of the name itself nothing was said
 		st.absence = ended
@@ -165,7 +165,7 @@ func (st *state) onTold() { st.silence = min(st.silence, mute) }
 // onError: the stream stated an error that leaves the body in use (ABS-8).
 func (st *state) onError(f *NameError, gen uint32) {
 	st.onAnswer(st.onWord(gen))
-	st.inError = true
+	st.inError, st.old = true, false
 	st.onWords(f)
 }
 

@@ -257,6 +257,10 @@ func (l *Lane) polls() *metrics.Wait {
 }
 
 // Waiting notes what the lane's owner waits for before the lane has a stream, and until when.
+// metrics.WaitQueue is for a lane that only waits for its turn, while the origin is in reach.
 func (l *Lane) Waiting(now time.Time, why metrics.WaitReason, until time.Time, text string) {
-	l.waits.Store(&metrics.Wait{Reason: why, Since: now, Until: until, Text: text})
+	was := l.waits.Swap(&metrics.Wait{Reason: why, Since: now, Until: until, Text: text})
+	if was != nil && was.Reason == metrics.WaitQueue && now.After(was.Since) {
+		l.turn.Store(now.UnixNano())
+	}
 }

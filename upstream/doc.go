@@ -74,7 +74,9 @@
 // of them may open one per second: first groups that the origin has answered before, then those
 // with most clients (RELAY-98, TestOrderOfStreams). Of the streams of one second at most a fifth
 // may be unanswered at a time. So a server that is slow, or limits requests itself, is asked no
-// faster than it answers (TestStartingServerWithARateLimit).
+// faster than it answers (TestStartingServerWithARateLimit). A wait for one's turn is no outage:
+// it is shown as such, and clients are not sent away for it (TestTurnIsNoOutage,
+// TestOutageIsNoTurn; downstream: TestColdWait).
 //
 // While a server answers nobody, the backoff is the server's (ERR-2). One stream is tried after a
 // backoff of at most 5 s. When it is answered, or was open for a second, the others follow
@@ -146,7 +148,7 @@
 //   - End each stream on which one type is asked for: that type is tried apart from the others and
 //     put in quarantine, and the others go on (TestTypeThatEndsStreams). It is asked ever more
 //     rarely until it is answered (TestQuarantineBackoff). A restart does not look like that
-//     (TestRestartingOriginQuarantinesNothing).
+//     (TestRestartingOriginQuarantinesNothing, TestStartingOriginQuarantinesNothing).
 //   - Send what is no message, or one longer than max_message, compressed or not: that stream ends
 //     and the backoff grows; other lanes go on (TestGarbageEndsTheStreamOnly,
 //     TestMessageOverTheLimit). From half of max_message on there is a warning
@@ -222,15 +224,15 @@
 //
 // RELAY-92: a stream that we end over a message that cannot be read counts as ended by the origin.
 // So does one that the origin ends because a request is too long, which is RESOURCE_EXHAUSTED but
-// no rate limit. An origin that has refused every stream for two minutes, and answered none, may do
-// so because of one type: then one group looks for it, for all (TestTypeThatHidesAll). What is in
-// quarantine there is retried after the longest backoff, and its clients count as cut off
-// (RELAY-8). Where no other type is answered, a stream that stays open without the suspects is
-// proof enough. A suspect whose own stream stays open unanswered for 16 s goes back to the others.
-// In a group with sixteen types in quarantine, a type that was never answered begins apart, without
-// having ended a stream: clients can make such types up. A type with a service of its own needs no
-// trial, since nothing else on the stream could be the reason: the first such end puts it in
-// quarantine (relay: TestQuarantineOnItsOwnService).
+// no rate limit. While an origin that has answered nothing refuses types one after the other, their
+// clients count as cut off (RELAY-8), and the counts outlive the groups, which end with their
+// clients (relay: cold.go; TestRefusedTypeInAColdGroup, TestRefusedTypeOfClientsThatComeBack,
+// TestTypeThatHidesAll). Where no other type is answered, a stream that stays open without the
+// suspects is proof enough. A suspect whose own stream stays open unanswered for 16 s goes back to
+// the others. In a group with sixteen types in quarantine, a type that was never answered begins
+// apart, without having ended a stream: clients can make such types up. A type with a service of
+// its own needs no trial, since nothing else on the stream could be the reason: the first such end
+// puts it in quarantine (relay: TestQuarantineOnItsOwnService).
 //
 // RELAY-96: a restored resource is asked of a SotW origin when a client subscribes to it, as
 // RELAY-99 wants, and not at once.

@@ -89,10 +89,12 @@ func (l *lane) acquire(ctx context.Context) *slot {
 	was := l.server
 	l.mu.Unlock()
 	q := &place{group: l.table.Group(), lane: l.table, was: was, failures: l.failures, brief: l.brief > 1, uncached: l.uncached()}
+	q.failed = q.brief || l.failures+l.waits.failures > 0
 	pool.join(q)
 	for {
 		select {
 		case slot := <-q.granted:
+			l.hadTurn(q)
 			if !pool.connect(ctx, slot) {
 				return nil
 			}
@@ -109,6 +111,15 @@ func (l *lane) acquire(ctx context.Context) *slot {
 		}
 		pool.leave(q)
 		return nil
+	}
+}
+
+// hadTurn logs that groups wait long for their turn to open a stream (RELAY-98).
+func (l *lane) hadTurn(q *place) {
+	if q.turn >= longTurn {
+		l.origin.rateLimitedLog.info(time.Now(), "turn", "groups wait for their turn to open a stream to the origin: streams are opened at "+
+			"limits.new_groups_per_second, and more slowly if the origin answers slowly",
+			zap.Int("new_groups_per_second", l.origin.cfg.NewGroupsPerSecond), zap.Duration("waited", q.turn), zap.String("group", q.group.Key()))
 	}
 }
 
@@ -170,10 +181,16 @@ func (l *lane) stream(ctx context.Context, s *stream) time.Duration {
 	}
 	why := l.speak(ctx, s)
 	var refusal relay.StreamRejection
-	if why.refused && l.origin.mayAccuse(time.Now(), l.table.Group()) {
-		refusal = l.table.Refused(time.Now())
-	} else {
+	switch {
+	case !why.refused:
+		if why.err != nil {
+			l.table.Unserved()
+		}
 		l.table.Close()
+	case l.origin.health.everHeard():
+		refusal = l.table.Refused(time.Now())
+	default:
+		refusal = l.table.RefusedCold(time.Now())
 	}
 	l.turn(false, s.conn.server, time.Now())
 	if s.responses > 0 {
@@ -185,9 +202,9 @@ func (l *lane) stream(ctx context.Context, s *stream) time.Duration {
 		return 0
 	}
 	if len(refusal.Suspects) > 0 {
-		l.suspects(s, why.err, refusal.Suspects)
+		l.suspects(s, why.err, &refusal)
 	}
-	why.accused = len(refusal.Suspects) > 0
+	why.accused = len(refusal.Suspects) > 0 && !refusal.Cold
 	wait := l.after(ctx, s, why, time.Since(start))
 	if refusal.Idle {
 		return 0

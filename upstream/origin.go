@@ -33,12 +33,10 @@ type Origin struct {
 	loggedUnconstrained atomic.Bool // logged: constraints are missing
 	loggedTTL           atomic.Bool // logged: TTLs need dialect: sotw (TTL-14)
 
-	mu           sync.Mutex // guards what follows; held for map work only
-	lanes        map[*lane]struct{}
-	endReach     context.CancelFunc // ends what reach asks; nil: it has not asked anything
-	refusedSince time.Time          // the first refusal of an origin that has answered nothing
-	accuser      *relay.Group       // the group that may accuse types of it (RELAY-92); nil: none yet
-	health       health             // has a lock of its own
+	mu       sync.Mutex // guards what follows; held for map work only
+	lanes    map[*lane]struct{}
+	endReach context.CancelFunc // ends what reach asks; nil: it has not asked anything
+	health   health             // has a lock of its own
 }
 
 // New checks cfg and returns all its problems, joined. table is the table's part for the origin.

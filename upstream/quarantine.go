@@ -11,33 +11,13 @@ import (
 // longestRest is the longest pause between two attempts to ask for a type in quarantine (RELAY-92).
 const longestRest = 10 * time.Minute
 
-// accuseAfter is how long an origin must have refused every stream, without any answer, before a
-// type is suspected of it.
-const accuseAfter = 2 * time.Minute
-
-// mayAccuse reports whether types may be blamed for the end of a group's stream (RELAY-92). An
-// origin that has answered nothing yet may be starting, or refuse us altogether. If that has lasted
-// for accuseAfter, one type may be the reason on all streams: then one group finds out for all. It
-// locks the origin.
-func (o *Origin) mayAccuse(now time.Time, g *relay.Group) bool {
-	if o.health.everHeard() {
-		return true
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.refusedSince.IsZero() {
-		o.refusedSince = now
-	}
-	if o.accuser == nil && now.Sub(o.refusedSince) >= accuseAfter {
-		o.accuser = g
-	}
-	return o.accuser == g
-}
-
 // suspects logs that the next stream leaves out some types.
-func (l *lane) suspects(s *stream, err error, typeURLs []string) {
-	l.origin.rateLimitedLog.warn(time.Now(), "suspects", "the origin ended the stream just after it was asked for types it never answered: "+
-		"they are left out, and tried apart from the others",
+func (l *lane) suspects(s *stream, err error, r *relay.StreamRejection) {
+	typeURLs, how := r.Suspects, "they are left out, and tried apart from the others"
+	if r.Cold {
+		how = "it has answered nothing yet, and each type is tried apart from the others until one is answered"
+	}
+	l.origin.rateLimitedLog.warn(time.Now(), "suspects", "the origin ended the stream just after it was asked for types it never answered: "+how,
 		zap.String("group", l.table.Group().Key()), zap.String("type_url", printable(typeURLs[0])), zap.Int("types", len(typeURLs)),
 		zap.String("address", s.conn.server.address), zap.Error(err))
 }
@@ -65,13 +45,9 @@ func (l *lane) quarantined(s *stream, err error, r *relay.StreamRejection) {
 		zap.String("address", s.conn.server.address), zap.Error(err))
 }
 
-// restAfter returns how long a type backs off after a number of refusals in a row. An origin that
-// never answered may refuse us altogether; then all types are asked again as soon as after any
-// outage.
+// restAfter returns how long a type backs off after a number of refusals in a row.
 func (o *Origin) restAfter(failures int) time.Duration {
 	w := waits{cfg: o.cfg.Backoff, failures: failures - 1}
-	if o.health.everHeard() {
-		w.cfg.Max = longestRest
-	}
+	w.cfg.Max = longestRest
 	return min(w.next(), longestRest)
 }

@@ -13,6 +13,8 @@ const (
 	// How long a new stream counts as unanswered at most. idleWait is for a stream with no question
 	// that requires an answer.
 	answerWait, idleWait = time.Second, 250 * time.Millisecond
+	// longTurn is from when on a wait for its turn is logged.
+	longTurn = time.Second
 	// unansweredShare: at most one in so many of a second's new streams may be unanswered at a
 	// time. So a server that is slow, or limits the rate by itself, is asked no faster than it
 	// answers.
@@ -31,12 +33,20 @@ type place struct {
 	was      *server     // server of the lane's last stream; nil: there was none
 	failures int         // of the lane, in a row
 	brief    bool        // the lane's last streams were answered, and ended soon after
-	granted  chan *slot
-	missed   chan struct{} // one slot: no server can be tried now
+	// failed: the lane's last streams failed, or ended soon. It waits for an origin that is out of
+	// its reach, and not just for its turn.
+	failed  bool
+	granted chan *slot
+	missed  chan struct{} // one slot: no server can be tried now
 
 	// Guarded by pool.mu.
 	uncached bool // argument of choose
 	warned   bool // missed was signalled
+	why      metrics.WaitReason
+	since    time.Time // of why
+	until    time.Time // of why; zero: an event ends it
+	// turn is how long it waited for its turn. Set before granted is sent to.
+	turn time.Duration
 }
 
 // waits notes what the lane waits for.
@@ -74,9 +84,27 @@ func (p *pool) join(q *place) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.queue = append(p.queue, q)
-	q.waits(now, metrics.WaitQueue, time.Time{}, "")
+	p.explain(now, q)
 	p.grant(now)
 	p.warn(now, q)
+}
+
+// explain notes what a lane in the queue waits for, if that has changed. s is its server; nil: none
+// can be tried now.
+func (p *pool) explain(now time.Time, q *place) (s *server) {
+	s, again := p.server(q, now)
+	why := metrics.WaitQueue
+	switch {
+	case s == nil, q.failed, s.window > 0:
+		why = metrics.WaitBackoff
+	case s.dialling != nil && s.free() == nil:
+		why = metrics.WaitConnect
+	}
+	if q.why != why || !q.until.Equal(again) {
+		q.why, q.since, q.until = why, now, again
+		q.waits(now, why, again, "")
+	}
+	return s
 }
 
 // look records whether the group wants what no server has answered yet. It locks the pool.
@@ -117,8 +145,28 @@ func (p *pool) giveBack(sl *slot) {
 	p.grant(time.Now())
 }
 
-// grant gives slots to the lanes whose turn it is, and sets the timer for the next look.
+// grant gives slots to the lanes whose turn it is, and notes what the others wait for.
 func (p *pool) grant(now time.Time) {
+	p.serve(now)
+	if p.troubleChanged(now) {
+		for _, q := range p.queue {
+			p.explain(now, q)
+		}
+	}
+}
+
+// troubleChanged reports whether a server has come into reach, or out of it, since the last call.
+func (p *pool) troubleChanged(now time.Time) (changed bool) {
+	for _, s := range p.servers {
+		is := s.until.After(now) || s.window > 0 || s.dialling != nil && s.free() == nil
+		changed = changed || is != s.troubled
+		s.troubled = is
+	}
+	return changed
+}
+
+// serve gives slots to the lanes whose turn it is, and sets the timer for the next look.
+func (p *pool) serve(now time.Time) {
 	for len(p.queue) > 0 {
 		again := p.rate(now)
 		if again.IsZero() {
@@ -133,6 +181,9 @@ func (p *pool) grant(now time.Time) {
 				}
 				p.queue = slices.DeleteFunc(p.queue, func(x *place) bool { return x == q })
 				p.last = q.group
+				if q.why == metrics.WaitQueue {
+					q.turn = now.Sub(q.since)
+				}
 				q.waits(now, metrics.WaitConnect, now.Add(p.patience()), s.address)
 				q.granted <- p.slot(now, s, c)
 				continue
@@ -317,12 +368,7 @@ func (p *pool) missed(s *server, since time.Time, m miss) {
 // warn signals lanes that no server can be tried now; the table needs to know (RELAY-4).
 func (p *pool) warn(now time.Time, queue ...*place) {
 	for _, q := range queue {
-		s, again := p.server(q, now)
-		if s != nil {
-			continue
-		}
-		q.waits(now, metrics.WaitBackoff, again, "")
-		if !q.warned {
+		if s := p.explain(now, q); s == nil && !q.warned {
 			q.warned = true
 			q.missed <- struct{}{}
 		}

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/inspect"
 	"github.com/weir-xds/weir/relay/relaytest"
@@ -190,10 +191,6 @@ func TestTypeThatHidesAll(t *testing.T) {
 			}
 		}
 		w.answerBy(time.Minute, refuse)
-		if got := w.apart(); len(got) > 0 {
-			t.Errorf("it may be starting, and no type is suspect: %v", got)
-		}
-		w.answerBy(2*time.Minute, refuse)
 		w.wantQuarantined("it answers everything else", opaque)
 		answered := 0
 		for _, s := range w.origin.Open() {
@@ -353,5 +350,75 @@ func TestOneGroupIsRefused(t *testing.T) {
 		if st := w.status(); !st.Connected || st.Err == "" {
 			t.Error("the origin answers, and counts as disconnected")
 		}
+	})
+}
+
+// TestTurnIsNoOutage is RELAY-98: many groups come at once, and their streams are opened at the
+// pace of the limit. The last ones wait for their turn, which is said and counts as no outage.
+func TestTurnIsNoOutage(t *testing.T) {
+	slow := func(c *Config) { c.NewGroupsPerSecond = 2 }
+	both(t, options{config: slow, origin: relaytest.OriginConfig{Serving: true}}, func(w *world) {
+		w.origin.Put(cds, clusterOf("c", "1", time.Second))
+		var subs []*relay.Sub
+		for i := range 60 {
+			subs = append(subs, wantOf(w.groupOf(fmt.Sprint("cluster", i)), cds, "*"))
+		}
+		time.Sleep(20*time.Second + 50*time.Millisecond)
+		waiting := 0
+		for _, sub := range subs {
+			if sub.TurnCame(time.Now()).Equal(time.Now()) {
+				waiting++
+				if waits := sub.Waits(); len(waits) != 1 || waits[0].Reason != metrics.WaitQueue {
+					t.Errorf("a client waits for %+v, want its turn", waits)
+				}
+			}
+		}
+		queued := 0
+		for _, l := range w.status().Lanes {
+			if l.Queued {
+				queued++
+			}
+		}
+		if want := 60 - 2*21; !within(time.Duration(waiting), time.Duration(want), time.Duration(want+1)) || queued != waiting {
+			t.Errorf("%d clients wait for their turn, and %d lanes by the status, want %d", waiting, queued, want)
+		}
+		w.wantLines(1, "wait for their turn", "the log says so once a minute")
+		w.wantLines(0, "gives no answer", "and that nothing else is wrong")
+	})
+}
+
+// TestOutageIsNoTurn: while the origin is away a lane waits for it, and not for its turn.
+func TestOutageIsNoTurn(t *testing.T) {
+	slow := func(c *Config) { c.NewGroupsPerSecond = 2 }
+	for name, refusal := range map[string]error{
+		"unavailable": status.Error(codes.Unavailable, "no healthy upstream"), "refused": status.Error(codes.PermissionDenied, "no such node"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			in(t, options{config: slow, origin: relaytest.OriginConfig{Serving: true}}, func(w *world) {
+				w.origin.Refuse(refusal)
+				w.fleet(60)
+				for range 100 {
+					time.Sleep(100 * time.Millisecond)
+					for _, l := range w.status().Lanes {
+						if l.Queued {
+							t.Fatalf("%s waits for its turn", l.Group)
+						}
+					}
+				}
+			})
+		})
+	}
+	t.Run("away", func(t *testing.T) {
+		in(t, options{config: slow, closed: true}, func(w *world) {
+			w.fleet(60)
+			for range 100 {
+				time.Sleep(100 * time.Millisecond)
+				for _, l := range w.status().Lanes {
+					if l.Queued {
+						t.Fatalf("%s waits for its turn", l.Group)
+					}
+				}
+			}
+		})
 	})
 }

@@ -5,12 +5,14 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay"
 	"go.uber.org/zap"
 )
 
 const (
 	repeatEvery = time.Minute      // between two lines of a kind
 	sizeEvery   = time.Hour        // between two lines about the length of a type's responses
+	strayEvery  = time.Hour        // between two lines about what matches no subscription, of a type
 	changeEvery = 10 * time.Second // between two lines about a change for the worse
 )
 
@@ -61,6 +63,17 @@ func (n *rateLimitedLog) large(now time.Time, typeURL string, bytes, most int, g
 		n.log.Warn("a response is longer than half of max_message", zap.String("type_url", printable(typeURL)),
 			zap.Int("bytes", bytes), zap.Int("max_message", most), zap.String("group", group))
 	}
+}
+
+// LogStray logs that the origin sent what matches no subscription (RELAY-28). The caller limits the
+// rate.
+func LogStray(log *zap.Logger, typeURL string, a *relay.Applied) {
+	level, what := zap.InfoLevel, "the origin sends resources that were not asked for" // as it may
+	if a.Stray == "" {
+		level, what = zap.WarnLevel, "the origin answers a request by name with a resource that has no name, so that no name is answered"
+	}
+	log.Log(level, what+": they are accepted, and not used; weir_upstream_unrequested_total counts them",
+		zap.String("type_url", printable(typeURL)), zap.String("resource", printable(a.Stray)), zap.Int("resources", a.Unrequested))
 }
 
 // may reports whether a line of a kind may be logged now, and how many were left out since the

@@ -177,6 +177,11 @@ func (s *stream) report(now time.Time, typeURL string, a *relay.Applied) {
 	o, counts := s.lane.origin, s.lane.origin.counts.Type(typeURL)
 	counts.Unrequested(a.Unrequested)
 	counts.Unmatched(a.Unmatched)
+	if a.Unrequested > 0 && a.Unrequested > a.Unmatched {
+		if _, ok := o.rateLimitedLog.may(now, "stray "+metrics.ShortName(typeURL), strayEvery); ok {
+			LogStray(s.lane.log, typeURL, a)
+		}
+	}
 	if a.Released {
 		s.lane.log.Info("the type is out of quarantine: the origin answers it", zap.String("type_url", printable(typeURL)))
 	}

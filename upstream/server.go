@@ -39,6 +39,9 @@ type server struct {
 	// that the last one took to fail.
 	patience time.Duration
 
+	// troubled: it was out of reach, or about to be tried, when troubleChanged looked last.
+	troubled bool
+
 	// lost is the first connectivity failure since the last answer; zero: the server is reachable,
 	// as far as is known.
 	lost time.Time

@@ -48,6 +48,8 @@ type LaneStatus struct {
 	// Open: the lane's stream is open. Since is when that changed last.
 	Open  bool
 	Since time.Time
+	// Queued: the lane waits for its turn to open a stream (RELAY-98).
+	Queued bool
 	// Attempts is the number of streams tried.
 	Attempts int
 	// SilentSince is when the first request of the open stream was sent, if there was no response
@@ -127,7 +129,7 @@ func (l *lane) status() LaneStatus {
 	defer l.mu.Unlock()
 	s := LaneStatus{
 		Group: l.table.Group().Key(), Side: l.table.Side(), OnlyType: l.table.OnlyType(), Open: l.open, Since: l.since,
-		Attempts: l.attempts, SilentSince: l.silentSince,
+		Queued: !l.open && l.table.Queued(), Attempts: l.attempts, SilentSince: l.silentSince,
 	}
 	for _, t := range l.types {
 		s.Types = append(s.Types, t.status)

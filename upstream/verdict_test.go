@@ -131,6 +131,16 @@ func TestEmptyName(t *testing.T) {
 		s.ExpectACK(opaque, s.Respond(opaque, "1", relaytest.Resource{Version: "1", Body: relaytest.Opaque("", "1")}),
 			"a nameless one among names is a stray, not an error (RELAY-93)")
 		w.wantHeld(opaque, "and is not kept")
+		w.wantLines(1, "has no name", "and the log says so")
+	})
+	in(t, options{sotw: true}, func(w *world) {
+		w.want(lds, "l")
+		s := w.origin.ExpectStream("a stream")
+		s.Expect("asks for a name")
+		nameless := relaytest.Resource{Body: &anypb.Any{TypeUrl: lds, Value: []byte{0x12, 0}}}
+		s.ExpectACK(lds, s.Respond(lds, "1", nameless), "a nameless one among names is a stray, not an error (RELAY-93)")
+		w.wantHeld(lds, "and is not kept")
+		w.wantLines(1, "has no name", "and the log says so")
 	})
 	in(t, options{sotw: true}, func(w *world) {
 		w.want(lds, "*")
@@ -201,6 +211,11 @@ func TestUnrequestedName(t *testing.T) {
 		s := w.asked()
 		s.ExpectACK(opaque, s.Respond(opaque, "1", res("stray", "1"), res("a", "1")), "a stray is no error (RELAY-28)")
 		w.wantHeld(opaque, "and is not kept", "a")
+		s.ExpectACK(opaque, s.Respond(opaque, "2", res("stray", "2"), res("a", "1")), "nor is it the second time")
+		w.wantLines(1, "not asked for: they are accepted", "the log says it once for the type")
+		time.Sleep(2 * time.Hour)
+		s.ExpectACK(opaque, s.Respond(opaque, "3", res("stray", "3"), res("a", "1")), "nor the third time")
+		w.wantLines(2, "not asked for: they are accepted", "and again after an hour")
 	})
 }
 

@@ -110,6 +110,9 @@ func statusOf(kind string, s *upstream.Status) admin.Origin {
 		if l.Open {
 			out.Streams++
 		}
+		if l.Queued {
+			out.Queued++
+		}
 		for j := range l.Types {
 			t := &l.Types[j]
 			if !t.UnansweredSince.IsZero() {

@@ -45,7 +45,7 @@ var timersFor = map[string][]string{
 	"downstream/connection.go leave":  {noWait, "a connection ends"},
 	"downstream/connection.go letGo":  {noWait, "a connection ends"},
 	"upstream/lane.go rest":           {"backoff"},
-	"upstream/queue.go grant":         {"lane_queue", "backoff"},
+	"upstream/queue.go serve":         {"lane_queue", "backoff"},
 	"upstream/queue.go connect":       {"lane_queue"},
 	"upstream/pool.go connect":        {"connect"},
 	"upstream/stream.go newStream":    {"connect"},

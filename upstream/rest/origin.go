@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
@@ -30,7 +31,20 @@ type Origin struct {
 
 	mu       sync.Mutex // guards what follows; a leaf
 	lanes    map[*lane]struct{}
-	endReach context.CancelFunc // ends what reach asks; nil: it has not asked anything
+	endReach context.CancelFunc   // ends what reach asks; nil: it has not asked anything
+	strays   map[string]time.Time // by type: when it was logged last that something matches no subscription
+}
+
+// mayLogStray reports whether it may be logged that the origin sent what matches no subscription:
+// once an hour for each type that is polled. It locks the origin.
+func (o *Origin) mayLogStray(now time.Time, typeURL string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if now.Sub(o.strays[typeURL]) < time.Hour {
+		return false
+	}
+	o.strays[typeURL] = now
+	return true
 }
 
 // New checks cfg and returns all its problems, joined. table is the table's part for the origin. It
@@ -45,7 +59,7 @@ func New(cfg Config, table *relay.Origin) (*Origin, error) {
 	}
 	o := &Origin{
 		cfg: c, table: table, log: c.Log.With(zap.String("origin", c.Name)), metrics: c.Metrics,
-		counts: c.Metrics.Origin(c.Name), lanes: map[*lane]struct{}{},
+		counts: c.Metrics.Origin(c.Name), lanes: map[*lane]struct{}{}, strays: map[string]time.Time{},
 	}
 	o.trust = upstream.NewTrust(c.Trusts)
 	o.client = newClient(&o.cfg, o.trust)

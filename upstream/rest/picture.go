@@ -68,6 +68,9 @@ func (l *lane) count(now time.Time, a *relay.Applied) {
 	counts := l.origin.counts.Type(l.typeURL)
 	counts.Unrequested(a.Unrequested)
 	counts.Unmatched(a.Unmatched)
+	if a.Unrequested > a.Unmatched && l.origin.mayLogStray(now, l.typeURL) {
+		upstream.LogStray(l.log, l.typeURL, a)
+	}
 	if a.Changed > 0 {
 		l.origin.health.updated(now)
 	}

@@ -160,6 +160,10 @@ func (o *OriginOverview) refused(add adder) {
 
 // slow adds what the origin was asked for and has not answered, though it is there.
 func (o *OriginOverview) slow(add adder) {
+	if o.Queued > 0 && !o.away() {
+		add(Warn, originLink(o.Name), "Origin %s: %s of %d wait for their turn to be opened (limits.new_groups_per_second).",
+			o.Name, counted(o.Queued, "stream"), o.Wanted)
+	}
 	if o.away() || len(o.Slow) == 0 {
 		return
 	}

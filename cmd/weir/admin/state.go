@@ -36,7 +36,9 @@ type Origin struct {
 
 	Streams int `json:"streams"`        // open
 	Wanted  int `json:"wanted_streams"` // needed by what clients are subscribed to
-	Groups  int `json:"groups"`
+	// Queued is how many of them wait for their turn to be opened (limits.new_groups_per_second).
+	Queued int `json:"queued_streams,omitempty"`
+	Groups int `json:"groups"`
 	// Dedicated is the number of groups of one client stream (RELAY-29).
 	Dedicated int `json:"dedicated_groups,omitempty"`
 	// Differing is the number of groups whose members differ in a field that control planes tailor
