@@ -32,9 +32,6 @@ func (r *record) heldBack() bool {
 		}
 		return false
 	}
-	if r.sub.shard.named.guard.holdsAny(&e.held) {
-		return true // until the origin has it again, or it goes (testdata/guard_restored.txt)
-	}
 	return !e.isMute() || !r.sub.answersWhole() || !r.sub.shard.named.isAsked(e)
 }
 
