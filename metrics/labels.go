@@ -160,7 +160,7 @@ var waitReasons = [waitReasonsEnd]waitReason{
 	WaitBadPart:    {"bad_part", "weir refused a part of the origin's answer, and waits for it to be stated again"},
 	WaitSettle:     {"settle", "the origin's answer is arriving, and may not be complete (timing.settle)"},
 	WaitGather:     {"gather", "a change waits for the other changes of the same moment (timing.gather)"},
-	WaitGuard:      {"guard", "a removal is held back as part of a mass removal (guard.hold)"},
+	WaitGuard:      {"guard", "a removal is held back as part of a mass removal (guard.hold), or for a while after a reconnect"},
 	WaitFreeze:     {"freeze", "the origin is frozen, and has something else than clients have"},
 	WaitHold:       {"hold", "the group is held at a state, by a rollback or for its canaries, and the origin has something else"},
 	WaitHost:       {"host", "a virtual host was asked for on demand, and the origin has not answered"},

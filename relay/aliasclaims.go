@@ -73,9 +73,9 @@ func (r *record) recognize() {
 	r.decided()
 }
 
-// claimsLast records that the client has a virtual host by a name that stood for it while the client
-// was away. So it is removed now that the name stands for nothing or for another, even if the origin
-// is silent about a namespace that may have it (testdata/hosts_removed_away.txt).
+// claimsLast records that the client has a virtual host by a name that stood for it while the
+// client was away. So it is removed now that the name stands for nothing or for another, even if
+// the origin is silent about a namespace that may have it (testdata/hosts_removed_away.txt).
 func (r *record) claimsLast() {
 	if v, s := r.entry.last, r.sub; v != nil && xds.IsVirtualHost(s.typeURL) && s.record(v.Name) == nil {
 		r.claims(v)

@@ -19,8 +19,10 @@ type guard struct {
 
 	// held are the resources that are to be removed, each with the error that the present stream
 	// stated of it, mostly nil.
-	held  map[xds.Identity]*NameError
-	armed time.Time // of the timer in the heap; zero: none
+	held map[xds.Identity]*NameError
+	// restored: something of it is of a snapshot, and no stream has confirmed it (RELAY-96).
+	restored bool
+	armed    time.Time // of the timer in the heap; zero: none
 	// of a collection that is stated to be gone as a whole: sent with the removals
 	collectionError *NameError
 }
@@ -181,6 +183,7 @@ func (c *scope) screen(leaving []pendingRemoval, counts, whole bool) (kept map[x
 	for _, p := range news {
 		kept = g.hold(kept, p)
 	}
+	g.restored = g.restored || restored
 	if r.Alarm {
 		s.group.origin.alarm(Alarm{
 			Group: s.group.key, TypeURL: s.typeURL, Selector: xds.Spelling(c.selector, c.spelt),
@@ -222,7 +225,9 @@ func (g *guard) cancel(id xds.Identity) {
 }
 
 // clear cancels all.
-func (g *guard) clear() { g.Count, g.held, g.collectionError = g.Cleared(), nil, nil }
+func (g *guard) clear() {
+	g.Count, g.held, g.collectionError, g.restored = g.Cleared(), nil, nil, false
+}
 
 // holds is holdsID of a variant.
 func (g *guard) holds(v *xds.Variant) bool {
@@ -312,6 +317,9 @@ func (t *set) release(g *guard) (n int) {
 		}
 	}
 	t.markChanged(rev)
+	if g.restored {
+		t.wakeFresh()
+	}
 	if told {
 		t.stated(rev)
 	}

@@ -83,10 +83,13 @@ func (c *scope) omitted(u *update, gen uint32) []known {
 // dropOmitted removes what a full answer leaves out, except what is kept.
 func (c *scope) dropOmitted(a *Applied, u *update, kept map[xds.Identity]bool, gen uint32) {
 	for _, k := range c.omitted(u, gen) {
-		if !k.isIn(kept) {
+		switch {
+		case !k.isIn(kept):
 			c.shard.noteLeftOut(k.variants)
 			c.of.drop(k)
 			a.Changed++
+		case k.set == nil:
+			k.entry.onHeard(gen) // later silence about it says nothing (testdata/guard_restored.txt)
 		}
 	}
 }

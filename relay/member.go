@@ -45,7 +45,7 @@ func (t *set) apply(a *Applied, u *update, bodies []*xds.Variant, gen uint32) {
 		return
 	}
 	t.errorEnded = t.answeredGen != gen && t.rollErrors(rev)
-	counts := t.hears(gen)
+	counts, waits := t.hears(gen), t.guard.restored
 	news, unmentioned, stays := false, false, false
 	t.expectMembers(len(bodies))
 	for i, body := range bodies {
@@ -92,6 +92,9 @@ func (t *set) apply(a *Applied, u *update, bodies []*xds.Variant, gen uint32) {
 	}
 	t.answered(s.now, gen, news, u)
 	t.markChanged(rev)
+	if waits && !t.guard.restored { // the origin has it after all
+		t.wakeFresh()
+	}
 	t.boundErrors(a)
 	if len(t.nameErrors.byName) > 0 || !t.nameErrors.lackUntil.IsZero() {
 		t.noteLack()

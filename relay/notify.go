@@ -71,8 +71,8 @@ func (n *namedTable) offer(e *entry, rev uint64, gen uint32, stated bool) {
 	}
 }
 
-// noteLast notes what the name stood for before it has this body. A client may be away, and come back
-// with a virtual host that its alias stood for.
+// noteLast notes what the name stood for before it has this body. A client may be away, and come
+// back with a virtual host that its alias stood for.
 func (e *entry) noteLast(now *xds.Variant) {
 	switch was := e.chosen; {
 	case !xds.IsVirtualHost(now.From.TypeURL), e.last != nil && e.last.Name == now.Name:

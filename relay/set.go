@@ -163,8 +163,9 @@ func (t *set) dropClient(now time.Time) {
 	t.shard.lingerUntil(&t.interest, now.Add(t.shard.linger()), timer{set: t})
 }
 
-// unconfirmed reports whether the members were restored and no stream has confirmed them.
-func (t *set) unconfirmed() bool { return t.restored && !t.firm }
+// unconfirmed reports whether members were restored, and no stream has confirmed them. What the
+// guard keeps of them is not confirmed either.
+func (t *set) unconfirmed() bool { return t.restored && (!t.firm || t.guard.restored) }
 
 // endLinger ends the interest in a set, or else in a name, once linger has passed. It locks the
 // shard.
@@ -247,7 +248,7 @@ func (t *set) ready(holds bool) bool {
 	case t.needsOrigin, len(t.uncached) > 0 && !t.lane().live(t.askedGen):
 		return false // a part of a set must not be sent (RELAY-81)
 	case holds:
-		return t.firm
+		return t.firm && !t.unconfirmed()
 	}
 	return t.settled
 }

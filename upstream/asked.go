@@ -25,8 +25,8 @@ const (
 	fewestResumed = 2
 )
 
-// parents are the types whose resources refer to those of a type. Some origins, Consul for one, send
-// what a resource refers to anew with it, on purpose.
+// parents are the types whose resources refer to those of a type. Some origins, Consul for one,
+// send what a resource refers to anew with it, on purpose.
 var parents = map[string][]string{
 	xds.EndpointType:        {xds.ClusterType},
 	xds.LbEndpointType:      {xds.ClusterType, xds.EndpointType},

@@ -15,8 +15,8 @@ type GuardConfig struct {
 	Few bool
 }
 
-// fewPauses is for how many long pauses of RELAY-6 few removals are held back, from the first answer
-// on. A control plane that restarts may answer before it knows everything: for 5 s was seen.
+// fewPauses is for how many long pauses of RELAY-6 few removals are held back, from the first
+// answer on. A control plane that restarts may answer before it knows everything: for 5 s was seen.
 const fewPauses = 3
 
 // Off reports whether nothing is ever held back.

@@ -368,8 +368,8 @@ type OriginLimits struct {
 // that is more than Share and at least Min. What is held stays as it is for old and new clients. It
 // is removed after Hold, by POST /guard/release, or in dialect sotw by another response that lacks
 // it at least 5 s later. Fewer removals after a (re)connect are made three times timing.firm_settle
-// after the first answer, if the origin still lacks the resources. Removals by an origin that runs on
-// are believed at once.
+// after the first answer, if the origin still lacks the resources. Removals by an origin that runs
+// on are believed at once.
 type Guard struct {
 	// Share of a set (everything, a glob, the names of a type), 0 to 1; with 1 nothing is ever held
 	// back. Default: 0.5.
