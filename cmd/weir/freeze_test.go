@@ -49,8 +49,8 @@ func testFreeze(t *testing.T, dialect relaytest.Dialect) {
 	c.WantIdle(500 * time.Millisecond)
 	before := c.Held(cds)
 
-	say("mesh is frozen", "freeze", "mesh")
-	say("mesh was frozen already", "freeze", "mesh")
+	say("mesh is frozen"+notOnDisk, "freeze", "mesh")
+	say("mesh was frozen already"+notOnDisk, "freeze", "mesh")
 	origin.Set(cds, "a", "2", relaytest.Cluster("a", 2*time.Second))
 	origin.Set(cds, "c", "1", relaytest.Cluster("c", time.Second))
 	origin.Remove(cds, "b")
@@ -152,7 +152,7 @@ func TestGuardIsShown(t *testing.T) {
 			t.Errorf("%s: %d, %s", query, code, body)
 		}
 	}
-	if _, body := fetch(t, http.MethodPost, "http://"+port+"/origins/mesh/freeze"); body != "mesh is frozen\n" {
+	if _, body := fetch(t, http.MethodPost, "http://"+port+"/origins/mesh/freeze"); body != "mesh is frozen"+notOnDisk+"\n" {
 		t.Error(body)
 	}
 	if _, body := fetch(t, http.MethodPost, "http://"+port+"/guard/release"); body != "0 resources are removed; mesh is frozen, and loses nothing\n" {
