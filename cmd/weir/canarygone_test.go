@@ -62,3 +62,14 @@ func TestCanariesOfADrain(t *testing.T) {
 	w.start()
 	w.has(w.clients.rest, 2, "the rest get it when it has baked")
 }
+
+// TestFirstStateIsNoCandidate: what the origin changes in the seconds in which the first state of a
+// group settles does not reach the rest, which have that state, before the canaries had it.
+func TestFirstStateIsNoCandidate(t *testing.T) {
+	t.Skip("waits for the new core: until the first state has settled (2.5 s) nothing is held, and a change passes as a part of it")
+	w := newCanaryWorld(t, relaytest.Delta, "", "")
+	w.rejects.Store(true)
+	w.set("a", badTimeout)
+	w.phase("stopped")
+	w.never(w.clients.rest, badTimeout)
+}
