@@ -15,6 +15,7 @@ func (w *world) running(t *testing.T) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- w.keeper.Run(ctx) }()
+	synctest.Wait() // for its first look
 	return func() {
 		cancel()
 		if err := <-ended; err != nil {
@@ -31,7 +32,6 @@ func TestSync(t *testing.T) {
 		w := newWorld(t, dir, func(cfg *Config) { cfg.Interval = time.Hour })
 		w.vouched = time.Time{}
 		stop := w.running(t)
-		synctest.Wait()
 		began := time.Now()
 		kept := func(names int) {
 			t.Helper()
