@@ -164,7 +164,7 @@ var waitReasons = [waitReasonsEnd]waitReason{
 	WaitFreeze:     {"freeze", "the origin is frozen, and has something else than clients have"},
 	WaitHold:       {"hold", "the group is held at a state, by a rollback or for its canaries, and the origin has something else"},
 	WaitHost:       {"host", "a virtual host was asked for on demand, and the origin has not answered"},
-	WaitColdWait:   {"cold_wait", "nothing is known yet, and no stream to the origin is open (timing.cold_wait)"},
+	WaitColdWait:   {"cold_wait", "what it asks for is not held, and no stream to the origin is open (timing.cold_wait)"},
 	WaitOrigin:     {"origin", "the origin was asked, and has not answered"},
 	WaitQuarantine: {"quarantine", "the origin ends streams that ask for the type, so it is asked rarely"},
 	WaitAsk:        {"ask", "the origin is asked for long lists of names piece by piece"},

@@ -42,9 +42,35 @@ var hints = []struct {
 	},
 }
 
-// hinted adds a hint to a transport error.
+// Hints for a server that does not know what was called. grpc servers that lack one dialect know
+// the service, and not its method; those without the service are no xDS servers.
+const (
+	checkService = "does the server serve xDS there? see origins[].grpc.addresses and .aggregated"
+	checkDelta   = "the server may speak delta alone: try dialect: delta"
+	checkSotW    = "the server may speak state of the world alone: try dialect: sotw"
+)
+
+// unimplemented is the hint for a server that does not know what was called.
+func (p *pool) unimplemented(text string) string {
+	switch {
+	case strings.Contains(text, "unknown service"):
+		return checkService
+	case p.cfg.SotW:
+		return checkDelta
+	}
+	return checkSotW
+}
+
+// hinted adds a hint to a transport error, or to that of a server that lacks what was called.
 func (p *pool) hinted(err error) error {
-	if status.Code(err) != codes.Unavailable {
+	switch status.Code(err) {
+	case codes.Unavailable:
+	case codes.Unimplemented:
+		if !p.health.everHeard() {
+			err = fmt.Errorf("%w (%s)", err, p.unimplemented(err.Error()))
+		}
+		return err
+	default:
 		return err
 	}
 	text := err.Error()

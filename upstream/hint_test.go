@@ -10,7 +10,9 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
 )
 
 // TestHints: what the network says of a connection that cannot be made names the key of the
@@ -77,5 +79,35 @@ func TestHints(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestHintOfTheDialect: a server that lacks the method, or the service, is told from others, by the
+// dialect that is configured; not once it has answered.
+func TestHintOfTheDialect(t *testing.T) {
+	table, err := relay.New(relay.Config{Origins: []relay.OriginConfig{{Name: "mesh"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		sotw, heard bool
+		text, want  string
+	}{
+		{true, false, "method StreamAggregatedResources not implemented", "try dialect: delta)"},
+		{false, false, "method DeltaAggregatedResources not implemented", "try dialect: sotw)"},
+		{true, false, "unknown service envoy.service.discovery.v3.AggregatedDiscoveryService", "see origins[].grpc.addresses and .aggregated)"},
+		{true, true, "method StreamAggregatedResources not implemented", "method StreamAggregatedResources not implemented"},
+	} {
+		o, err := New(Config{Name: "mesh", Addresses: []string{"127.0.0.1:1"}, SotW: row.sotw}, table.Origin("mesh"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if row.heard {
+			o.health.heard(time.Now(), nil, false)
+		}
+		o.pool.failed(o.pool.servers[0], nil, status.Error(codes.Unimplemented, row.text))
+		if st := o.Status(); !strings.HasSuffix(st.Err, row.want) {
+			t.Errorf("%q does not end with %q", st.Err, row.want)
+		}
 	}
 }

@@ -27,6 +27,7 @@ type lane struct {
 	// Streams in a row that were answered, and then ended by the origin within steadyStream.
 	brief         int
 	loggedSilence bool    // the silence was logged, and lasts
+	asideSaid     string  // what the last line about unanswered names was about; owned by probes
 	next          *stream // to switch to; nil: a new one is opened
 
 	mu       sync.Mutex // guards what follows, and the types; held for map work only

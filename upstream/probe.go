@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -112,9 +113,17 @@ func (l *lane) unanswered(p *relay.Probe) {
 	for i := range names {
 		names[i] = printable(names[i])
 	}
-	l.origin.rateLimitedLog.warn(time.Now(), "names aside "+p.Ask.TypeURL, "the origin does not answer for a type, perhaps because it does not have all names "+
-		"asked, or has more: those that it has not answered are asked on a stream apart until it has them",
-		zap.String("group", l.table.Group().Key()), zap.String("type_url", printable(p.Ask.TypeURL)), zap.Int("unanswered", n), zap.Strings("names", names))
+	said := fmt.Sprint(p.Ask.TypeURL, n, names)
+	if said == l.asideSaid {
+		return // it is asked again and again
+	}
+	l.asideSaid = said
+	why := "the origin does not answer for a name, perhaps because it does not have it: it is asked on a stream apart until it is answered"
+	if n > 1 {
+		why = "the origin does not answer for a type, perhaps because it does not have all names asked, or has more of them than are asked: " +
+			"those that it has not answered are asked on a stream apart until it has them"
+	}
+	l.origin.rateLimitedLog.warn(time.Now(), "names aside "+p.Ask.TypeURL, why, zap.String("group", l.table.Group().Key()), zap.String("type_url", printable(p.Ask.TypeURL)), zap.Int("unanswered", n), zap.Strings("names", names))
 }
 
 // heed records a response. It locks the prober.

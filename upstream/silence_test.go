@@ -43,6 +43,8 @@ func TestSilenceIsLoggedOnce(t *testing.T) {
 		s.Expect("the request")
 		time.Sleep(11 * time.Second)
 		w.wantLines(2, text, "a new silence is a new line")
+		w.wantLines(1, "may not know the node", "which does not say that of a node that was answered")
+		w.wantLines(1, "it has answered this node before", "but that it was")
 	})
 }
 
@@ -80,5 +82,22 @@ func TestSilenceAboutANameThatIsGone(t *testing.T) {
 		s.ExpectType(cds, "the clusters are asked")
 		time.Sleep(time.Minute)
 		w.wantLines(1, text, "a wildcard is always answered")
+	})
+}
+
+// TestNameThatIsNotThere: of one name that does not exist the log says once that the origin may not
+// have it, and nothing of names too many.
+func TestNameThatIsNotThere(t *testing.T) {
+	in(t, options{sotw: true}, func(w *world) {
+		w.want(opaque, "a")
+		s := w.origin.ExpectStream("a stream")
+		s.Expect("the request")
+		s.Respond(opaque, "1", res("a", "1"))
+		s.Expect("the ACK")
+		w.want(opaque, "gone")
+		time.Sleep(time.Hour) // it answers no request that has the name, on any stream
+		w.wantLines(1, "perhaps because", "it is asked again and again")
+		w.wantLines(1, "perhaps because it does not have it", "as there is one name")
+		w.origin.Skip()
 	})
 }

@@ -295,8 +295,11 @@ func (s *stream) reportSilence(now time.Time) {
 	}
 	l.loggedSilence = true
 	node := l.table.Node()
-	l.log.Warn("the origin has not answered the first request of a stream: it may not know the node; "+
-		"see origins[].node and origins[].group_by",
+	why := "it may not know the node; see origins[].node and origins[].group_by"
+	if l.table.Group().Seen() { // by this process, or the one that wrote the snapshot
+		why = "it has answered this node before, so it may be starting, or busy"
+	}
+	l.log.Warn("the origin has not answered the first request of a stream: "+why,
 		zap.String("node_id", node.GetId()), zap.String("node_cluster", node.GetCluster()),
 		zap.Duration("silent", silenceAfter), zap.String("address", s.conn.server.address))
 }

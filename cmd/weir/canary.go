@@ -37,7 +37,7 @@ func (p *process) canaryOrigins() (all []canary.Origin) {
 
 func canaryPolicy(c *config.Canary) gate.Canary {
 	return gate.Canary{
-		Bake: c.Bake, Acks: c.Acks.Count, AckShare: c.Acks.Share, Stay: c.OnStop == config.OnStopStay, MaxHold: c.MaxHold,
+		Bake: c.Bake, Acks: c.Acks.Count, AckShare: c.Acks.Share, GoneShare: c.Gone.Share, GoneGrace: c.Gone.Grace, Stay: c.OnStop == config.OnStopStay, MaxHold: c.MaxHold,
 		PassUnknown: c.Check != nil && c.Check.OnError == config.OnErrorPass,
 	}
 }

@@ -49,8 +49,8 @@ func testFreeze(t *testing.T, dialect relaytest.Dialect) {
 	c.WantIdle(500 * time.Millisecond)
 	before := c.Held(cds)
 
-	say("mesh is frozen", "freeze", "mesh")
-	say("mesh was frozen already", "freeze", "mesh")
+	say("mesh is frozen"+notOnDisk, "freeze", "mesh")
+	say("mesh was frozen already"+notOnDisk, "freeze", "mesh")
 	origin.Set(cds, "a", "2", relaytest.Cluster("a", 2*time.Second))
 	origin.Set(cds, "c", "1", relaytest.Cluster("c", time.Second))
 	origin.Remove(cds, "b")
@@ -112,6 +112,26 @@ func testFreeze(t *testing.T, dialect relaytest.Dialect) {
 	}
 }
 
+// TestFreezeBeforeTheFirstIsFirm: what clients have been sent of a set is held by a freeze, also in the
+// first seconds, in which the first answer may go on: only what they lack passes.
+func TestFreezeBeforeTheFirstIsFirm(t *testing.T) {
+	t.Skip("waits for the new core: until a set is firm (timing.firm_settle) its changes pass a freeze as parts of the first answer")
+	const cds = relaytest.ClusterType
+	origin := relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Serving: true})
+	origin.Set(cds, "a", "1", relaytest.Cluster("a", time.Second))
+	w := startWeir(t, freePorts+controlPlane(origin.Net().Addr()))
+	c := openClient(t, dial(t, w.listenAddress()), relaytest.Delta)
+	c.Request(cds)
+	c.AwaitNames(cds, "the cluster comes", "a")
+	before := c.Held(cds)["a"]
+	w.ask("freeze", http.StatusOK, "mesh is frozen"+notOnDisk)
+	origin.Set(cds, "a", "2", relaytest.Cluster("a", 2*time.Second))
+	await(t, "the change waits", func() bool { return w.mesh().FrozenChanges == 1 })
+	if got := c.Held(cds)["a"]; got != before {
+		t.Errorf("the client came to %v", got)
+	}
+}
+
 // What is held back of a mass removal is shown everywhere, and an operator lets
 // it go.
 func TestGuardIsShown(t *testing.T) {
@@ -152,7 +172,7 @@ func TestGuardIsShown(t *testing.T) {
 			t.Errorf("%s: %d, %s", query, code, body)
 		}
 	}
-	if _, body := fetch(t, http.MethodPost, "http://"+port+"/origins/mesh/freeze"); body != "mesh is frozen\n" {
+	if _, body := fetch(t, http.MethodPost, "http://"+port+"/origins/mesh/freeze"); body != "mesh is frozen"+notOnDisk+"\n" {
 		t.Error(body)
 	}
 	if _, body := fetch(t, http.MethodPost, "http://"+port+"/guard/release"); body != "0 resources are removed; mesh is frozen, and loses nothing\n" {

@@ -66,8 +66,8 @@ func TestFreezeByReload(t *testing.T) {
 			origin.Set(cds, "b", "1", relaytest.Cluster("b", time.Second))
 			await(t, "the changes wait", func() bool { return w.mesh().FrozenChanges == 2 })
 			w.ask("unfreeze", http.StatusConflict, "the configuration file freezes mesh: write freeze: false there")
-			w.ask("freeze", http.StatusOK, "mesh was frozen already, by the configuration file; it stays so without that, until it is unfrozen")
-			w.ask("freeze", http.StatusOK, "mesh was frozen already")
+			w.ask("freeze", http.StatusOK, "mesh was frozen already, by the configuration file; it stays so without that, until it is unfrozen"+notOnDisk)
+			w.ask("freeze", http.StatusOK, "mesh was frozen already"+notOnDisk)
 			frozen("config", "operator")
 			code, _, stderr := weir(t, "unfreeze", "mesh", "--admin", w.admin.listener.Addr().String())
 			if code != exitFailed || !strings.Contains(stderr, "409 Conflict: the configuration file freezes mesh") {
@@ -236,7 +236,7 @@ func TestFreezeWhileDown(t *testing.T) {
 	})
 	before := c.Body(cds, "a")
 
-	stays.ask("freeze", http.StatusOK, "mesh is frozen")
+	stays.ask("freeze", http.StatusOK, "mesh is frozen"+notOnDisk)
 	w.ask("freeze", http.StatusOK, "mesh is frozen")
 	saved := func() {
 		t.Helper()
@@ -263,7 +263,7 @@ func TestFreezeWhileDown(t *testing.T) {
 	before = c.Body(cds, "a")
 	saved()
 
-	stays.ask("freeze", http.StatusOK, "mesh is frozen")
+	stays.ask("freeze", http.StatusOK, "mesh is frozen"+notOnDisk)
 	origin.Set(cds, "a", "3", relaytest.EDSCluster("a", "third"))
 	w = back()
 	c = openClient(t, dial(t, w.listenAddress()), relaytest.Delta)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync/atomic"
@@ -123,6 +124,30 @@ func (k *kept) run(ctx context.Context) error {
 		return nil
 	}
 	return k.Run(ctx)
+}
+
+// durableWait bounds the wait until an order is on disk: less than operatorWait, so that its answer
+// says why it is not.
+const durableWait = 5 * time.Second
+
+var errLate = fmt.Errorf("the disk takes longer than %v", durableWait)
+
+// durable has on disk what an order of an operator has changed, and returns what to add to its
+// answer: "" if it is there. holds: it keeps clients at something. Without a snapshot nothing is
+// left after a restart that the end of such an order would have to end.
+func (k *kept) durable(ctx context.Context, holds bool) string {
+	switch {
+	case k.Keeper == nil && holds:
+		return "this is not on disk, as cache.snapshot.path is not set: weir forgets it at a restart"
+	case k.Keeper == nil:
+		return ""
+	}
+	ctx, stop := context.WithTimeoutCause(ctx, durableWait, errLate)
+	defer stop()
+	if err := k.Sync(ctx); err != nil {
+		return fmt.Sprintf("this is in force, but not on disk: weir forgets it if it is killed before the snapshot is written (%v)", err)
+	}
+	return ""
 }
 
 // drain keeps the subscriptions of clients whose streams a drain ends.

@@ -428,7 +428,7 @@ func TestReloadFrozen(t *testing.T) {
 			t.Fatalf("%s: %d %s", action, code, body)
 		}
 	}
-	post("freeze", "east is frozen\n")
+	post("freeze", "east is frozen"+notOnDisk+"\n")
 	if s := w.again(twoOrigins(near, east, ", version_mode: origin", "")); len(s.Problems) != 1 || !strings.Contains(s.Problems[0], "origins[1].version_mode: origin \"east\" is frozen") {
 		t.Errorf("%+v", s)
 	}

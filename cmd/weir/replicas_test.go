@@ -125,7 +125,7 @@ func TestAllReplicas(t *testing.T) {
 			each := func(text string) map[string]string {
 				return map[string]string{"127.0.0.1": text, "127.0.0.2": text, "127.0.0.3": text}
 			}
-			wantEach([]string{"freeze", "disk"}, exitOK, each("disk is frozen"))
+			wantEach([]string{"freeze", "disk"}, exitOK, each("disk is frozen"+notOnDisk))
 			for ip, w := range replicas {
 				if _, frozen := w.table.Origin("disk").Frozen(); !frozen {
 					t.Errorf("%s is not frozen", ip)
@@ -152,7 +152,7 @@ func TestAllReplicas(t *testing.T) {
 				return
 			}
 			code, stdout, _ := weir(t, "freeze", "disk", "--all", "dns:///both.test:"+port)
-			if code != exitFailed || strings.Count(stdout, "\n") != 2 || !strings.Contains(stdout, "127.0.0.2:"+port+": disk is frozen\n") || !strings.Contains(stdout, "[2001:db8::1]:"+port+": ") {
+			if code != exitFailed || strings.Count(stdout, "\n") != 2 || !strings.Contains(stdout, "127.0.0.2:"+port+": disk is frozen"+notOnDisk+"\n") || !strings.Contains(stdout, "[2001:db8::1]:"+port+": ") {
 				t.Errorf("both kinds of addresses: %d\n%s", code, stdout)
 			}
 		})

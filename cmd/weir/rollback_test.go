@@ -34,7 +34,12 @@ type proxy struct{ *relaytest.Client }
 
 func openProxy(t *testing.T, w *running, dialect relaytest.Dialect, group string) *proxy {
 	t.Helper()
-	c := relaytest.NewClient(t, dial(t, w.listenAddress()), relaytest.ClientConfig{Dialect: dialect, Patience: patience})
+	return openProxyAt(t, w.listenAddress(), dialect, group)
+}
+
+func openProxyAt(t *testing.T, address string, dialect relaytest.Dialect, group string) *proxy {
+	t.Helper()
+	c := relaytest.NewClient(t, dial(t, address), relaytest.ClientConfig{Dialect: dialect, Patience: patience})
 	c.Open(relaytest.Node("proxy-of-"+group, group))
 	c.Request(relaytest.ClusterType)
 	c.Request(relaytest.ListenerType)

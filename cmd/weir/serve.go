@@ -221,7 +221,9 @@ func (p *process) run(ctx context.Context) error {
 	parts.Go(func() error { return advance(work, p.table) })
 	parts.Go(func() error { return p.files.run(work) })
 	parts.Go(func() error { return newSharing(p).watch(work) })
-	parts.Go(func() error { return p.canaries.Run(work) })
+	gates, stopGates := context.WithCancel(work)
+	defer stopGates()
+	parts.Go(func() error { return p.canaries.Run(gates) })
 	parts.Go(func() error { return p.memory.watch(work) })
 	parts.Go(func() error { return p.goods.run(work) })
 	parts.Go(func() error { return p.pages.Run(work) })
@@ -249,6 +251,7 @@ func (p *process) run(ctx context.Context) error {
 	p.draining.Store(true)
 	p.service.stopping(why, p.config().Timing.Drain)
 	p.kept.drain()
+	stopGates() // canaries that a drain sends away are not gone
 	p.server.Drain(context.WithoutCancel(ctx), p.config().Timing.Drain)
 	stopWork()
 	// The ports for operators close last, so that the shutdown can be watched.

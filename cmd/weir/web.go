@@ -160,6 +160,7 @@ func (p *process) openAdmin(ctx context.Context) error {
 		},
 		Rollback: p.rollback, Rollforward: p.rollforward,
 		Canary:    p.operateCanary,
+		Durable:   p.kept.durable,
 		Drain:     p.drain,
 		TokenFile: c.TokenFile,
 		Trusts:    secured.stillTrusts(),

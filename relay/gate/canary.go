@@ -33,6 +33,11 @@ type Canary struct {
 	MaxHold time.Duration
 	// PassUnknown: a hook that does not answer does not object. False: the candidate waits for one.
 	PassUnknown bool
+	// GoneShare is the share of the canaries that were given a candidate that may be gone. If more
+	// are, for longer than GoneGrace, that is an objection: what is accepted, and then kills, is
+	// never rejected. Of one canary alone it is none, since it may have ended for any reason.
+	GoneShare float64
+	GoneGrace time.Duration
 }
 
 // Phase is how far the gate of a group is.
@@ -81,7 +86,10 @@ type Seen struct {
 	// Of the candidate. Rejected: by any client since it began, also by one that has left.
 	Clients, Acked int
 	Rejected       bool
-	Hook           Verdict // also before a candidate begins
+	// Given is how many canaries were given it. Of those Gone are away, or came back and went
+	// again, and Lost have been away for longer than the grace.
+	Given, Gone, Lost int
+	Hook              Verdict // also before a candidate begins
 	// HookLast: the hook was asked after the bake, or there is none.
 	HookLast bool
 }
@@ -139,6 +147,7 @@ const (
 	ByOperator           // promoted or stopped
 	WasRejected          // stopped
 	HookObjected         // stopped
+	CanariesGone         // stopped
 	OriginWent           // the origin went back to the stable state
 )
 

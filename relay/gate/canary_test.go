@@ -34,11 +34,16 @@ func TestCanary(t *testing.T) {
 	says := func(v Verdict, last bool) Seen {
 		return with(bakes(1, 1), func(s *Seen) { s.Hook, s.HookLast = v, last })
 	}
+	gone := func(gone, lost, of int) Seen {
+		return with(bakes(of, of), func(s *Seen) { s.Gone, s.Lost, s.Given = gone, lost, of })
+	}
 	same := Seen{Known: true, Stable: true, Hook: Fine}
 	begun := step{5, differs(1), "b", Begin, Baking, 65}
 	// The hook objects already when it begins.
 	troubled := step{5, with(differs(1), func(s *Seen) { s.Hook = Objects }), "b", Begin, Baking, 65}
 	stay, forever, lenient, brief := trying, trying, trying, trying
+	third := trying
+	third.GoneShare = 0.34
 	stay.Stay, forever.MaxHold, lenient.PassUnknown, brief.MaxHold = true, 0, true, seconds(60)
 	for _, c := range []struct {
 		story  string
@@ -52,6 +57,16 @@ func TestCanary(t *testing.T) {
 			{14.5, Seen{Known: true, Changed: at(12)}, "", First, Idle, 0},
 			{15, with(same, func(s *Seen) { s.Changed = at(12) }), "", Nothing, Idle, 0},
 		}},
+		{"one of two canaries is gone, and back", trying, []step{
+			begun,
+			{30, gone(1, 0, 2), "", Nothing, Baking, 65},
+			{65, gone(1, 0, 2), "", Nothing, Baking, 1835},
+			{66, gone(0, 0, 2), "", Promote, Idle, 66},
+		}},
+		{"one of two canaries is lost", trying, []step{begun, {30, gone(1, 1, 2), "", Stop, Stopped, 30}}},
+		{"one of three may be", third, []step{begun, {65, gone(1, 1, 3), "", Promote, Idle, 65}}},
+		{"and two may not", third, []step{begun, {30, gone(2, 1, 3), "", Nothing, Baking, 65}, {31, gone(2, 2, 3), "", Stop, Stopped, 31}}},
+		{"the only one is lost", trying, []step{begun, {65, gone(1, 1, 1), "", Nothing, Baking, 1835}}},
 		{"what was restored is the stable state", trying, []step{{0, same, "", Nothing, Idle, 0}}},
 		{"a good candidate", trying, []step{
 			{0, same, "", Nothing, Idle, 0},

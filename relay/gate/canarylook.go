@@ -130,6 +130,8 @@ func (c Canary) baking(t Trial, s Seen, now time.Time) (Trial, Decision) {
 		return c.stopped(t, WasRejected, now)
 	case s.Hook == Objects && (t.WasFine || s.HookLast):
 		return c.stopped(t, HookObjected, now)
+	case s.Given > 1 && c.tooMany(s.Lost, s.Given):
+		return c.stopped(t, CanariesGone, now)
 	}
 	if !s.Differs || !t.knows(s) {
 		switch quiet := s.Changed.Add(CanarySettle); {
@@ -161,7 +163,7 @@ func (c Canary) judge(t Trial, s Seen, now time.Time) (Trial, Decision) {
 		return t, Decision{Again: good}
 	case !s.HookLast:
 		return t, Decision{} // it is asked now
-	case s.Acked >= c.Needed(s.Clients) && (s.Hook == Fine || c.PassUnknown):
+	case s.Acked >= c.Needed(s.Clients) && !c.tooMany(s.Gone, s.Given) && (s.Hook == Fine || c.PassUnknown):
 		return t.promoted(Good, now)
 	}
 	alarm, most := c.Late(t.Since)
@@ -177,6 +179,11 @@ func (c Canary) judge(t Trial, s Seen, now time.Time) (Trial, Decision) {
 		return t, Decision{Again: most}
 	}
 	return t.promoted(TimedOut, now)
+}
+
+// tooMany reports whether more of the canaries that were given a candidate are gone than may be.
+func (c Canary) tooMany(gone, given int) bool {
+	return gone > 0 && float64(gone) > c.GoneShare*float64(given)
 }
 
 // Needed is how many of the canaries have to acknowledge a candidate.

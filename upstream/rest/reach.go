@@ -3,6 +3,8 @@ package rest
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
@@ -76,6 +78,9 @@ func (o *Origin) reachOnce(ctx context.Context, typeURL string, rounds int) time
 	}
 	var f *failure
 	errors.As(err, &f)
+	if bad := f.code == http.StatusBadRequest || f.code == http.StatusUnprocessableEntity; bad && o.table.OwnNode().GetCluster() == "" {
+		err = fmt.Errorf("%w (weir asks until a client does, with a node that has no cluster; see origins[].node.cluster, or ready.types)", err)
+	}
 	o.counts.Failure(f.why())
 	blamed := o.servers.failed(s, begun, f.fault)
 	if o.health.failed(now, nil, err) {

@@ -1,6 +1,8 @@
 package rest
 
 import (
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -54,6 +56,20 @@ func TestReachGivesWay(t *testing.T) {
 			}
 		}
 		if st := w.up.Status(); st.Connected || !st.ProofAt.IsZero() {
+			t.Errorf("the status is %+v", st)
+		}
+	})
+}
+
+// TestReachIsRefused: a server that wants a cluster of every node refuses ours, and the status says
+// what to do about it.
+func TestReachIsRefused(t *testing.T) {
+	in(t, reaching, func(w *world) {
+		picky := func(poll) (int, string) { return http.StatusUnprocessableEntity, "node.cluster: field required" }
+		w.answer(clusters, picky)
+		w.answer(listeners, picky)
+		time.Sleep(10 * time.Second)
+		if st := w.up.Status(); !strings.Contains(st.Err, "422") || !strings.Contains(st.Err, "see origins[].node.cluster, or ready.types") {
 			t.Errorf("the status is %+v", st)
 		}
 	})

@@ -45,6 +45,7 @@ type answer struct {
 // failure is a failed poll.
 type failure struct {
 	fault  fault
+	code   int // of HTTP; 0: there was no answer
 	err    error
 	looped string // error text of a relay that refuses the path of the poll (RELAY-87)
 	reason string // for metrics; "": err says it
@@ -202,7 +203,7 @@ func (o *Origin) request(ctx context.Context, url string, body []byte, via []str
 // refusal makes the failure of a status other than 200 and 304. Below 500 the server works, and
 // refuses the question.
 func refusal(url string, resp *http.Response) *failure {
-	f := &failure{fault: unclear, reason: whyStatus(resp.StatusCode)}
+	f := &failure{fault: unclear, code: resp.StatusCode, reason: whyStatus(resp.StatusCode)}
 	if resp.StatusCode < http.StatusInternalServerError {
 		f.fault = ownFault
 	}

@@ -65,6 +65,9 @@ type Config struct {
 	// Canary has an operator act on the candidate of a group of a configured origin; of no group,
 	// on the only one. It returns an answer of one line, or why not.
 	Canary func(ctx context.Context, origin, group string, act gate.Act, by string) (said string, err error)
+	// Durable has on disk what an order of an operator has changed, and returns what to add to its
+	// answer: "" if it is there; nil: nothing is added. holds: it keeps clients at something.
+	Durable func(ctx context.Context, holds bool) string
 	// Drain begins an orderly shutdown and returns at once.
 	Drain func()
 	// TokenFile has the bearer token that requests need; it is read for each. Empty: none is

@@ -37,5 +37,5 @@ func (a *Admin) canary(w http.ResponseWriter, r *http.Request) {
 	}
 	a.cfg.Log.Warn("an operator acts on a candidate", append(who(r), zap.String("origin", o.Name()), zap.String("group", q.Get("group")),
 		zap.String("action", gate.ActNames[act]), zap.String("said", said))...)
-	writeText(w, said+"\n")
+	writeText(w, a.durable(r.Context(), said, gate.Act(act) == gate.ActStop)+"\n")
 }

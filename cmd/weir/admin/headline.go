@@ -118,6 +118,9 @@ func (o *OriginOverview) lost(add adder) {
 		return
 	}
 	text := fmt.Sprintf("Origin %s has never answered", o.Name)
+	if o.Stale > 0 { // restored: an earlier process was answered
+		text = fmt.Sprintf("Origin %s has not answered since weir started", o.Name)
+	}
 	switch {
 	case o.Kind == "files":
 		text = fmt.Sprintf("Origin %s: the files cannot be used since %s", o.Name, clock(cmp.Or(o.ErrorAt, o.Since)))

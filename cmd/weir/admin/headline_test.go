@@ -65,6 +65,7 @@ func TestHeadline(t *testing.T) {
 			o.Connected, o.Reached, o.Since, o.Error = false, false, time.Time{}, "Unauthenticated: no such token"
 		})}, Bad, "Origin mesh has never answered: Unauthenticated: no such token."},
 		{"never answered", []func(*Overview){mesh(func(o *OriginOverview) { o.Connected, o.Reached = false, false })}, Bad, "Origin mesh has never answered, asked since 2026-11-26 03:00:00Z."},
+		{"never answered since a restart", []func(*Overview){mesh(func(o *OriginOverview) { o.Connected, o.Reached, o.Stale = false, false, 3 })}, Bad, "Origin mesh has not answered since weir started, asked since 2026-11-26 03:00:00Z; clients keep 3 resources, which may be old."},
 		{"fallback", []func(*Overview){mesh(func(o *OriginOverview) { o.Connected, o.Fallback = false, &Fallback{Serving: 1} })}, Bad, "Origin mesh is away since 2026-11-26 03:00:00Z; weir serves 1 resource of its fallback."},
 		{"file refused by an origin", []func(*Overview){mesh(func(o *OriginOverview) {
 			o.Files = []File{{Path: "b.yaml"}, {Path: "a.yaml", Error: "a.yaml:3: no list", ErrorAt: at}}

@@ -123,10 +123,14 @@ func progress(now time.Time, s *canary.Status) string {
 }
 
 func acknowledged(s *canary.Status) string {
-	if s.Canaries == 0 {
-		return "no canary is connected"
+	said := "no canary is connected"
+	if s.Canaries > 0 {
+		said = fmt.Sprintf("%d of %d acknowledged", s.Acked, s.Canaries)
 	}
-	return fmt.Sprintf("%d of %d acknowledged", s.Acked, s.Canaries)
+	if s.Gone > 0 {
+		said += fmt.Sprintf(", %d that had it gone", s.Gone)
+	}
+	return said
 }
 
 // checkSays is what the check said, if it does not say that all is well.

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"time"
@@ -12,6 +13,17 @@ import (
 )
 
 // Actions on what clients are kept at: the freeze of an origin, and held mass removals.
+
+// durable has on disk what an order has just changed. It returns the answer to the order, which
+// says so if it is not there. holds: the order keeps clients at something.
+func (a *Admin) durable(ctx context.Context, said string, holds bool) string {
+	if a.cfg.Durable != nil {
+		if not := a.cfg.Durable(ctx, holds); not != "" {
+			return said + "; " + not
+		}
+	}
+	return said
+}
 
 // origin returns the table's part for the origin in the path; nil: the request was answered with
 // 404.
@@ -43,7 +55,7 @@ func (a *Admin) freeze(on bool) http.HandlerFunc {
 		if changed {
 			a.cfg.Log.Warn(message, append(who(r), zap.String("origin", o.Name()))...)
 		}
-		writeText(w, said+"\n")
+		writeText(w, a.durable(r.Context(), said, on)+"\n")
 	}
 }
 
@@ -78,5 +90,9 @@ func (a *Admin) release(w http.ResponseWriter, r *http.Request) {
 	a.board.outdated()
 	a.cfg.Log.Info("held removals were let go", append(who(r), zap.Int("resources", released), zap.String("origin", only),
 		zap.String("type_url", typeURL))...)
-	writeText(w, fmt.Sprintf("%d resources are removed%s\n", released, frozen))
+	said := fmt.Sprintf("%d resources are removed%s", released, frozen)
+	if released > 0 {
+		said = a.durable(r.Context(), said, false)
+	}
+	writeText(w, said+"\n")
 }

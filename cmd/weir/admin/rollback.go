@@ -139,6 +139,7 @@ func (a *Admin) rolled(w http.ResponseWriter, r *http.Request, message string, o
 	}
 	if said.Done {
 		a.audit(message, r, order, said)
+		said.Lines[len(said.Lines)-1] = a.durable(r.Context(), said.Lines[len(said.Lines)-1], order.To != "")
 	}
 	if asJSON, _ := flag(r, "json"); asJSON {
 		writeLine(w, said) // it is done, however long the answer is

@@ -94,6 +94,7 @@ type Gates struct {
 	checks map[string]*checking
 	asking sync.WaitGroup
 	done   chan answered
+	ended  chan struct{} // closed when Run has ended
 
 	mu       sync.Mutex                        // guards what follows; a leaf
 	listens  map[groupKey]bool                 // groups whose canaries have something else than the rest, or soon
@@ -124,7 +125,7 @@ func New(cfg Config) *Gates {
 	}
 	return &Gates{
 		cfg: cfg, wake: make(chan struct{}, 1), acts: make(chan *act), of: map[groupKey]*group{}, checks: map[string]*checking{},
-		done: make(chan answered), listens: map[groupKey]bool{}, refusals: map[groupKey][]downstream.Refusal{}, recalled: map[groupKey]gate.Trial{},
+		done: make(chan answered), ended: make(chan struct{}), listens: map[groupKey]bool{}, refusals: map[groupKey][]downstream.Refusal{}, recalled: map[groupKey]gate.Trial{},
 	}
 }
 
@@ -153,6 +154,7 @@ func (g *Gates) Refused(key string, r *downstream.Refusal) {
 // Run looks at the groups until ctx ends.
 func (g *Gates) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
+	defer close(g.ended)
 	defer g.asking.Wait()
 	defer stop()
 	timer := time.NewTimer(0)
@@ -170,14 +172,17 @@ func (g *Gates) Run(ctx context.Context) error {
 		}
 		now := time.Now()
 		origins := g.cfg.Origins()
+		var answer acted
 		if a != nil {
-			said, err := g.operate(now, origins, a)
-			a.said <- acted{said, err}
+			answer.said, answer.err = g.operate(now, origins, a)
 		}
 		if next := g.look(ctx, now, origins); next.IsZero() {
 			timer.Stop()
 		} else {
 			timer.Reset(max(next.Sub(now), time.Millisecond))
+		}
+		if a != nil {
+			a.said <- answer // what was decided is published, for the snapshot
 		}
 	}
 }
@@ -293,12 +298,17 @@ func (g *Gates) take(of groupKey) []downstream.Refusal {
 // ErrNone: the origin has no canaries.
 var ErrNone = errors.New("it has no canaries (origins[].canary)")
 
+// errEnded: nothing is decided any more.
+var errEnded = errors.New("weir is draining: no candidate is promoted or stopped any more")
+
 // Operate does what an operator wants of the candidate of a group; of an empty key, of that of the
 // only group that has one. It returns an answer of one line.
 func (g *Gates) Operate(ctx context.Context, origin, key string, what gate.Act, by string) (said string, err error) {
 	a := &act{of: groupKey{origin, key}, act: what, by: by, said: make(chan acted, 1)}
 	select {
 	case g.acts <- a:
+	case <-g.ended:
+		return "", errEnded
 	case <-ctx.Done():
 		return "", ctx.Err()
 	}

@@ -29,11 +29,13 @@ type group struct {
 	candidate *relay.State // that is tried, or was stopped
 	stable    *relay.State // whose ID is stableID
 	stableID  string
-	shared    map[resource]bool // what the candidate and the state of the rest have alike
-	stayed    map[resource]bool // and what it and the state before have that the canaries had
-	acked     map[uint64]bool   // streams of canaries that accepted the candidate
-	given     time.Time         // since when canaries have had what is tried; zero: since before the start
-	had       *relay.State      // what they had before, since hadSince
+	shared    map[resource]bool  // what the candidate and the state of the rest have alike
+	stayed    map[resource]bool  // and what it and the state before have that the canaries had
+	acked     map[uint64]bool    // streams of canaries that accepted the candidate
+	holders   map[string]*holder // canaries that were given it, by client
+	goneIDs   []string           // those that are gone
+	given     time.Time          // since when canaries have had what is tried; zero: since before the start
+	had       *relay.State       // what they had before, since hadSince
 	hadSince  time.Time
 	rejection *downstream.Refusal
 	refused   []downstream.Refusal // by canaries that have not been taken back since; at most mostRefusals
@@ -51,7 +53,7 @@ const mostSteps = 8
 // look does what the policy says, and returns when to look again; zero: when something happens.
 func (x *group) look(now time.Time, o *Origin, members []downstream.Member) (again time.Time) {
 	for range mostSteps {
-		s := x.see(o, members)
+		s := x.see(now, o, members)
 		x.seen = s
 		trial, d := o.Policy.Look(x.trial, s, now)
 		switch d.Do {
@@ -70,7 +72,7 @@ func (x *group) look(now time.Time, o *Origin, members []downstream.Member) (aga
 }
 
 // see gathers what the policy goes by.
-func (x *group) see(o *Origin, members []downstream.Member) gate.Seen {
+func (x *group) see(now time.Time, o *Origin, members []downstream.Member) gate.Seen {
 	key := x.of.key
 	canaries, rest := o.Groups.Held(key, Canaries), o.Groups.Held(key, Rest)
 	lacking, last := o.Groups.Waiting(key, Canaries)
@@ -97,7 +99,15 @@ func (x *group) see(o *Origin, members []downstream.Member) gate.Seen {
 	if x.trial.Phase != gate.Baking && (x.trial.Phase != gate.Paused || x.trial.Candidate == "") {
 		return s
 	}
+	fresh := x.trial.Phase == gate.Baking && x.trial.Since.Before(now)
+	if !fresh {
+		members = nil // they are of before the candidate
+	}
 	x.judge(o, &s, members)
+	if fresh {
+		x.follow(now, members, o.Policy.GoneGrace, now.Sub(x.since) > o.Policy.GoneGrace)
+		x.count(now, &s, o.Policy.GoneGrace)
+	}
 	return s
 }
 
@@ -113,14 +123,12 @@ func (x *group) judge(o *Origin, s *gate.Seen, members []downstream.Member) {
 	}
 	s.Rejected = x.rejection != nil
 	clients := map[string]bool{} // and whether all streams of it have accepted the candidate
-	for _, m := range members {
+	for i := range members {
+		m := &members[i]
 		if m.InSync {
 			x.acked[m.Stream] = true
 		}
-		id := m.NodeID
-		if id == "" {
-			id = fmt.Sprint(m.Stream)
-		}
+		id := clientOf(m)
 		before, known := clients[id]
 		clients[id] = x.acked[m.Stream] && (before || !known)
 	}
@@ -202,7 +210,7 @@ func (x *group) do(now time.Time, o *Origin, trial gate.Trial, d gate.Decision) 
 		x.alarm(o)
 	}
 	if x.trial.Candidate == "" {
-		x.candidate, x.shared, x.acked, x.had, x.stayed = nil, nil, nil, nil, nil
+		x.candidate, x.shared, x.acked, x.had, x.stayed, x.holders = nil, nil, nil, nil, nil, nil
 	}
 }
 
@@ -224,6 +232,8 @@ func (x *group) begin(now time.Time, o *Origin, hold func(Tier, *relay.State) re
 		}
 	}
 	x.gates.listen(x.of, true) // before a client can reject it
+	x.holders, x.goneIDs = map[string]*holder{}, nil
+	x.follow(now, o.Groups.Canaries([]string{x.of.key})[x.of.key], o.Policy.GoneGrace, false)
 	held := hold(Canaries, x.candidate)
 	x.gates.cfg.Count(x.of.origin, "begun")
 	x.gates.cfg.Log.Info("a candidate begins: canaries are given a state that the rest have not",

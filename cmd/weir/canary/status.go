@@ -26,10 +26,12 @@ type Status struct {
 
 	// Of the candidate that is tried, or was stopped. Canaries are clients. Bakes is until when it
 	// has to be good.
-	Candidate string    `json:"candidate,omitempty"`
-	Canaries  int       `json:"canaries,omitempty"`
-	Acked     int       `json:"acked,omitempty"`
-	Needed    int       `json:"needed,omitempty"`
+	Candidate string `json:"candidate,omitempty"`
+	Canaries  int    `json:"canaries,omitempty"`
+	Acked     int    `json:"acked,omitempty"`
+	Needed    int    `json:"needed,omitempty"`
+	// Gone is how many of the canaries that were given it are away, or came back and went again.
+	Gone      int       `json:"gone,omitempty"`
 	Bakes     time.Time `json:"bakes,omitzero"`
 	Check     string    `json:"check,omitempty"` // fine, objects, unknown; "": there is none
 	CheckSaid string    `json:"check_said,omitempty"`
@@ -134,6 +136,7 @@ func (x *group) status(o *Origin) Status {
 		return s
 	}
 	s.Canaries, s.Acked, s.Needed = x.seen.Clients, x.seen.Acked, o.Policy.Needed(x.seen.Clients)
+	s.Gone = x.seen.Gone
 	s.Bakes, s.Undecided = o.Policy.BakedAt(t.Since), t.Alarmed
 	_, s.Promoted = o.Policy.Late(t.Since)
 	if o.Check != nil {
@@ -210,6 +213,8 @@ func (x *group) why(d gate.Decision) string {
 		return fmt.Sprintf("%s rejects it: %s", cmp.Or(r.NodeID, "a client"), r.Message)
 	case gate.HookObjected:
 		return "the check objects: " + x.checked
+	case gate.CanariesGone:
+		return fmt.Sprintf("%d of %d canaries that were given it are gone: %s", x.seen.Gone, x.seen.Given, list(x.goneIDs))
 	case gate.OriginWent:
 		return "the origin has gone back"
 	}
@@ -219,7 +224,7 @@ func (x *group) why(d gate.Decision) string {
 // alarm says that a candidate is neither good nor bad.
 func (x *group) alarm(o *Origin) {
 	s := &x.seen
-	fields := append(x.fields(x.trial), zap.Int("canaries", s.Clients), zap.Int("acknowledged", s.Acked), zap.Int("needed", o.Policy.Needed(s.Clients)))
+	fields := append(x.fields(x.trial), zap.Int("canaries", s.Clients), zap.Int("acknowledged", s.Acked), zap.Int("needed", o.Policy.Needed(s.Clients)), zap.Int("gone", s.Gone))
 	if o.Check != nil {
 		fields = append(fields, zap.Stringer("check", s.Hook), zap.String("check_said", x.checked))
 	}

@@ -32,9 +32,12 @@ type Canary struct {
 	// Acks says how many canaries of a group have to acknowledge a change: a count, or
 	// { count: 2, share: 0.5 }. Default: 1.
 	Acks Acks `yaml:"acks"`
-	// OnStop says what becomes of the canaries when one rejects a change or the check objects:
-	// return, they are sent what all others have; or stay, they keep it. All others never get it.
-	// Default: return.
+	// Gone says how many of the canaries that were sent a change may be gone before it is good: a
+	// client that a change kills does not reject it. More than that object, as a rejection does.
+	Gone Gone `yaml:"gone"`
+	// OnStop says what becomes of the canaries when one rejects a change, too many are gone or the
+	// check objects: return, they are sent what all others have; or stay, they keep it. All others
+	// never get it. Default: return.
 	OnStop string `yaml:"on_stop"`
 	// MaxHold is how long a change waits that is neither good nor bad, for want of acknowledgements
 	// or of the check's answer. Then it goes to all, and an alarm is raised before. More than Bake;
@@ -54,6 +57,17 @@ type Acks struct {
 	Count int `yaml:"count"`
 	// Share is the least part of the group's canaries that are connected, 0 to 1. Default: 0.
 	Share float64 `yaml:"share"`
+}
+
+// Gone is how many canaries may be gone while a change bakes.
+type Gone struct {
+	// Share is the part of the canaries that were sent the change, 0 to 1. 0: one that is gone
+	// objects, if two or more were sent it. Of one alone it is no objection, and the change waits
+	// until the canary is back, or MaxHold is over. 1: none ever objects. Default: 0.
+	Share float64 `yaml:"share"`
+	// Grace is how long a canary may be away, all its absences together, until it has stayed for
+	// that long: for restarts and drains of canaries. Default: 30s.
+	Grace time.Duration `yaml:"grace"`
 }
 
 // CanaryCheck is somebody who knows how the canaries do: exactly one of Prometheus and HTTP.
@@ -126,7 +140,7 @@ const (
 
 func (c *Canary) setDefaults() {
 	*c = Canary{
-		Bake: 60 * time.Second, Acks: Acks{Count: 1}, OnStop: OnStopReturn, MaxHold: time.Hour, Urgent: []string{"eds", "sds"},
+		Bake: 60 * time.Second, Acks: Acks{Count: 1}, Gone: Gone{Grace: 30 * time.Second}, OnStop: OnStopReturn, MaxHold: time.Hour, Urgent: []string{"eds", "sds"},
 	}
 }
 

@@ -44,6 +44,7 @@ func TestCanaryProblems(t *testing.T) {
 		"acks list":       {canaryOf("{acks: [1]}"), "origins[0].canary.acks: must be a mapping, not a list"},
 		"on stop":         {canaryOf("{on_stop: retrun}"), `3:22: origins[0].canary.on_stop: "retrun" is not one of return, stay; did you mean "return"?`},
 		"bake":            {canaryOf("{bake: soon}"), `origins[0].canary.bake: "soon" is not a duration`},
+		"gone":            {canaryOf("{share: 0.1, gone: {share: 1.5}}"), "origins[0].canary.gone.share: 1.5 is not from 0 to 1"},
 		"max hold":        {canaryOf("{share: 0.1, bake: 2h}"), "3:12: origins[0].canary.max_hold: must be more than bake, which is 2h0m0s"},
 		"urgent":          {canaryOf("{urgent: [eds, xds]}"), `3:27: origins[0].canary.urgent[1]: "xds" is no type`},
 		"urgent twice":    {canaryOf("{urgent: [eds, type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment]}"), "is listed twice"},
@@ -152,7 +153,7 @@ func TestCanaryClients(t *testing.T) {
 // TestCanaryReload: who is a canary concerns streams; how a change is judged concerns none.
 func TestCanaryReload(t *testing.T) {
 	for key, want := range map[string]Reload{
-		"match": ReloadConcerned, "share": ReloadConcerned, "bake": ReloadLive, "acks.share": ReloadLive, "on_stop": ReloadLive,
+		"match": ReloadConcerned, "share": ReloadConcerned, "bake": ReloadLive, "acks.share": ReloadLive, "gone.grace": ReloadLive, "on_stop": ReloadLive,
 		"max_hold": ReloadLive, "urgent": ReloadLive, "check": ReloadLive, "check.prometheus.query": ReloadLive,
 	} {
 		if got := ReloadOf("origins[3].canary." + key); got != want {

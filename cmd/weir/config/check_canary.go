@@ -38,6 +38,9 @@ func (k checker) canary(path string, c *Canary) {
 	if c.Acks.Share > 1 {
 		k.addf(path+".acks.share", "%v is not from 0 to 1", c.Acks.Share)
 	}
+	if c.Gone.Share > 1 {
+		k.addf(path+".gone.share", "%v is not from 0 to 1", c.Gone.Share)
+	}
 	k.choice(path+".on_stop", c.OnStop)
 	if c.On() && c.MaxHold != 0 && c.MaxHold <= c.Bake {
 		k.addf(path+".max_hold", "must be more than bake, which is %s, or no change could be good before it is over; 0s is no bound", c.Bake)

@@ -92,16 +92,19 @@
 //
 // An operator's freeze is kept with the origin, and so is when an operator last began or ended one
 // (TestFrozenIsKept). Orders to go back to an earlier state are kept alike, and what canary gates
-// remember (TestOrdersAreKept, TestManyGates). A freeze by the configuration file is not. An origin
-// is identified by its configured name. If its servers have changed it is restored all the same,
-// but its versions are not presented to the new servers.
+// remember (TestOrdersAreKept, TestManyGates). A freeze by the configuration file is not. An order
+// is on disk, synced, before it is answered ([Keeper.Sync], TestSync), with what the table then
+// has: that is what it keeps clients at. An empty table loses nothing of the file by that
+// (TestSyncBeside). An error of the disk is the answer's (TestSyncFails). An origin is identified
+// by its configured name. If its servers have changed it is restored all the same, but its versions
+// are not presented to the new servers.
 //
 // # Goroutines
 //
-// None is started. Load and then Run are called on one goroutine; [Keeper.Status] and
-// [Keeper.Drain] may be called from any. A look at the table collects pointers, type by type, under
-// its locks. Encoding and writing happen without any lock, on Run's goroutine, at 32 MiB a second
-// at most (TestRate).
+// None is started. Load and then Run are called on one goroutine; [Keeper.Status], [Keeper.Sync]
+// and [Keeper.Drain] may be called from any. Sync has Run write at once and at full speed. A look
+// at the table collects pointers, type by type, under its locks. Encoding and writing happen
+// without any lock, on Run's goroutine, at 32 MiB a second at most (TestRate).
 //
 // # What is removed
 //
@@ -122,8 +125,8 @@
 //
 // # Known limits
 //
-// A kill loses the changes of up to an interval, a freeze among them. What was restored may have
-// been removed by the origin in that time; the origin says so when it is back.
+// A kill loses the changes of up to an interval, but for orders of operators. What was restored may
+// have been removed by the origin in that time; the origin says so when it is back.
 //
 // Somebody who can write to the directory can put back the whole file, or cut off its last writes:
 // they once were what weir wrote, and encryption does not tell. Copies that were set aside stay as

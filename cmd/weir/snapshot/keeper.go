@@ -96,11 +96,14 @@ const (
 type Keeper struct {
 	// Set once by New.
 	cfg    Config
-	asked  chan struct{} // one slot: a look is due at once
+	asked  chan struct{}     // one slot: a look is due at once
+	orders chan chan<- error // each is to be on disk, and gets why it is not
+	ended  chan struct{}     // closed when Run has ended
 	status atomic.Pointer[Status]
 	keys   atomic.Pointer[Keys] // nil: always
 
 	draining atomic.Bool
+	waiting  atomic.Int32 // how many wait for Sync, which has writes go at full speed
 
 	// Owned by Load, then by Run.
 	dir      *Dir // nil: it cannot be used
@@ -142,7 +145,10 @@ func New(cfg Config) (*Keeper, error) {
 	if cfg.files == nil {
 		cfg.files = disk{}
 	}
-	k := &Keeper{cfg: cfg, asked: make(chan struct{}, 1), book: newBook(cfg.Keys != nil), away: map[string]bool{}}
+	k := &Keeper{
+		cfg: cfg, asked: make(chan struct{}, 1), orders: make(chan chan<- error), ended: make(chan struct{}),
+		book: newBook(cfg.Keys != nil), away: map[string]bool{},
+	}
 	k.log = log{files: cfg.files, path: File(cfg.Path), deployment: cfg.Deployment, keys: cfg.Keys}
 	k.log.bound = bound{cfg.files, File(cfg.Path), cfg.MaxBytes, func(copied string) {
 		cfg.Log.Warn("a copy that was set aside is removed: cache.snapshot.max_bytes has no room for it", zap.String("copy", copied))
@@ -183,9 +189,38 @@ func (k *Keeper) wake() {
 	}
 }
 
+// errEnded says that nothing is written any more.
+var errEnded = errors.New("weir is ending, and has written its snapshot")
+
+// Sync has the table and the origins written as they are now, and waits until that is on disk, or
+// why it is not. After a crash an order of an operator is found there.
+func (k *Keeper) Sync(ctx context.Context) error {
+	k.waiting.Add(1)
+	defer k.waiting.Add(-1)
+	done := make(chan error, 1)
+	select {
+	case k.orders <- done:
+	case <-k.ended:
+		return errEnded
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 // Run writes changes until ctx ends, and then once more. Load comes first.
 func (k *Keeper) Run(ctx context.Context) error {
-	k.log.pace = func(n int) { pause(ctx, time.Duration(n)*time.Second/writeRate) }
+	k.log.pace = func(n int) {
+		if k.waiting.Load() == 0 {
+			pause(ctx, time.Duration(n)*time.Second/writeRate)
+		}
+	}
+	defer close(k.ended)
 	defer k.close()
 	wait := time.NewTimer(0) // what was restored is in no file of this process yet
 	defer wait.Stop()
@@ -194,10 +229,13 @@ func (k *Keeper) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			k.save(time.Now())
 			return nil
+		case done := <-k.orders:
+			done <- k.round(time.Now(), true)
 		case <-k.asked:
+			k.save(time.Now())
 		case <-wait.C:
+			k.save(time.Now())
 		}
-		k.save(time.Now())
 		wait.Reset(k.pause())
 	}
 }

@@ -15,8 +15,12 @@ const (
 	hardSlack = 16 << 20
 )
 
-// save writes what the file lacks.
-func (k *Keeper) save(now time.Time) {
+// save writes what the file lacks. Its error is in the log and the status.
+func (k *Keeper) save(now time.Time) { _ = k.round(now, false) }
+
+// round writes what the file lacks, and returns why it lacks something after that. ordered: an
+// operator has just given an order, which is written also if the table is empty.
+func (k *Keeper) round(now time.Time, ordered bool) error {
 	k.look(now)
 	k.choose(now)
 	k.state.Resources, k.state.LeftOut, k.state.Live = k.book.size()
@@ -33,13 +37,17 @@ func (k *Keeper) save(now time.Time) {
 	}
 	switch {
 	case k.log.file == nil && k.book.empty(): // what may be on disk is better than nothing
-		if err := k.refit(); err != nil {
+		err := k.refit()
+		if err == nil && ordered {
+			err = k.writeOrders(now)
+		}
+		if err != nil {
 			k.cfg.Metrics.SnapshotWrite(err)
 			k.fail(err)
-			return
+			return err
 		}
 		k.publish()
-		return
+		return nil
 	case k.log.file == nil || k.book.hasUnsaved() || k.left != k.state.LeftOut:
 		err := k.ready()
 		if err == nil {
@@ -49,12 +57,33 @@ func (k *Keeper) save(now time.Time) {
 		k.state.Bytes, k.state.Key = k.log.size, k.log.keys.ID()
 		if err != nil {
 			k.fail(err)
-			return
+			return err
 		}
 		k.book.saved()
 		k.left, k.unfit = k.state.LeftOut, false
 	}
 	k.succeed(now)
+	return nil
+}
+
+// writeOrders writes what operators have said of the origins, beside what the file that is there
+// has of them: the table has nothing that would be better.
+func (k *Keeper) writeOrders(now time.Time) error {
+	c, err := Read(File(k.cfg.Path), k.log.keys)
+	if err != nil || c.Header.Deployment != k.cfg.Deployment { // a copy of it was set aside
+		c = newContent()
+		c.Header.Created = now
+	}
+	for name, o := range k.book.origins {
+		c.origins[name] = o.record()
+	}
+	if err := k.ready(); err != nil {
+		return err
+	}
+	err = k.log.rewrite(c)
+	k.state.Bytes, k.state.Key = k.log.size, k.log.keys.ID()
+	k.log.close() // what the file has is not known here
+	return err
 }
 
 // refit writes the file that is there once more if it is in another form than it should be: with

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// variable gives all random tests of a run one seed: .ci/run derives it from the code, so that what
-// passed passes again, and each change of code draws anew.
+// variable gives all random tests of a run one seed. .ci/run draws it, unless it is given, and says
+// it, so that a run can be repeated.
 const variable = "WEIR_SEED"
 
 // Of is the seed of a test: fixed if that is not 0, else WEIR_SEED, else a new one. It is logged.

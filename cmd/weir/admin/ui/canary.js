@@ -33,6 +33,7 @@ function Gate({ origin, s }) {
     <${Facts} of=${[
     ['Acknowledged', s.canaries > 0 && `${num(s.acked ?? 0)} of ${plural(s.canaries, 'canary', 'canaries')}, ${num(s.needed ?? 0)} needed`],
     ['Canaries', s.phase === 'baking' && !s.canaries && 'none is connected here'],
+    ['Gone', s.gone > 0 && `${plural(s.gone, 'canary', 'canaries')} that had it`],
     ['Bake', isTime(s.bakes) && left(s)],
     ['Check', s.check && html`<${Badge} state=${checks[s.check]}>${s.check}<//> ${s.check_said}`],
     ['Waiting', plural(s.waiting, 'resource')],
