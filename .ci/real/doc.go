@@ -19,10 +19,11 @@
 // the ratelimit service (ratelimit_test.go), the files of README and deploy (readme_test.go), the
 // start of an Envoy with 2,000 clusters (cold_test.go: WEIR_REAL_ROUNDS=9 for figures), a weir that
 // has its origin behind 10 Mbit/s (thinlink_test.go), the canary gate before Envoys whose counters a
-// real Prometheus scrapes, with the query of the page (canary_test.go, prometheus_test.go). Envoy
-// Gateway (gateway_test.go, make gateway) and istio's discovery server (istio_test.go, make istio)
-// are stages of their own, each with a build tag, since their builds take minutes. The table of
-// what was tried is deploy/docs/compatibility.md.
+// real Prometheus scrapes, with the query of the page (canary_test.go, prometheus_test.go), and
+// sovereign, a REST control plane of templates (sovereign_test.go). Envoy Gateway (gateway_test.go,
+// make gateway), istio's discovery server (istio_test.go, make istio) and Consul with a mesh of
+// sidecars (consul_test.go, make consul) are stages of their own, each with a build tag, since their
+// builds take minutes. The table of what was tried is deploy/docs/compatibility.md.
 //
 // # Another program
 //
@@ -31,7 +32,7 @@
 // grpc_test.go for those that make calls: any program that takes a gRPC bootstrap and prints a line
 // for each call is a value there. Those of other languages than Go are in languages_test.go, their
 // programs in clients. A control plane is an origin (plane_test.go); one that is a program of its
-// own is in javaplane_test.go, and its program in origins.
+// own is in javaplane_test.go, and its program in origins; sovereign's templates are there too.
 //
 // # Reading a failure
 //

@@ -36,9 +36,15 @@ func (e pollingEnvoy) Listener(routes string) *anypb.Any {
 // Start runs Envoy.
 func (e pollingEnvoy) Start(tb testing.TB, id, server string, t *tally) client {
 	tb.Helper()
+	return e.start(tb, map[string]any{"id": id, "cluster": "edge"}, server, t)
+}
+
+// start runs Envoy as a node.
+func (e pollingEnvoy) start(tb testing.TB, node map[string]any, server string, t *tally) client {
+	tb.Helper()
 	endpoint := map[string]any{"address": tree(xdsAddress(server))}
 	return startEnvoy(tb, e.envoy, map[string]any{
-		"node":  map[string]any{"id": id, "cluster": "edge"},
+		"node":  node,
 		"admin": map[string]any{"address": map[string]any{"pipe": map[string]any{"path": "admin.sock"}}},
 		"dynamic_resources": map[string]any{
 			"cds_config": tree(e.Source()), "lds_config": tree(e.Source()),

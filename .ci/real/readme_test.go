@@ -53,8 +53,14 @@ func recipe(t testing.TB, name, address, disk string, files ...string) weirtest.
 		t.Fatal(err)
 	}
 	c := weirtest.Config(tree)
-	c.Listener()["address"] = "127.0.0.1:0"
-	c.Origin()["grpc"].(map[string]any)["addresses"] = []any{address}
+	for _, l := range c["listeners"].([]any) {
+		l.(map[string]any)["address"] = "127.0.0.1:0"
+	}
+	if polled, ok := c.Origin()["rest"].(map[string]any); ok {
+		polled["urls"] = []any{"http://" + address}
+	} else {
+		c.Origin()["grpc"].(map[string]any)["addresses"] = []any{address}
+	}
 	c.Set("cache.snapshot.path", disk)
 	c.Set("timing.drain", "200ms")
 	return c.Set("log.level", logLevel())
@@ -62,7 +68,8 @@ func recipe(t testing.TB, name, address, disk string, files ...string) weirtest.
 
 // TestRecipes: the files of deploy/examples for go-control-plane and java-control-plane carry
 // requests before them, and go on when the control plane is dead and weir is restarted. Those for
-// istio and Envoy Gateway are what TestIstio and TestEnvoyGateway run.
+// sovereign, istio, Envoy Gateway and Consul are what TestSovereign, TestIstio, TestEnvoyGateway and
+// TestConsul run.
 func TestRecipes(t *testing.T) {
 	for name, o := range map[string]origin{"go-control-plane": snapshotDelta, "java-control-plane": javaSotW} {
 		t.Run(name, func(t *testing.T) {

@@ -33,7 +33,7 @@ func fencedBlocks(t *testing.T, page string) map[string]block {
 func TestRecipesOfThePage(t *testing.T) {
 	page := fencedBlocks(t, "recipes.md")
 	recipes := 0
-	for _, name := range []string{"go-control-plane", "java-control-plane", "istiod", "envoy-gateway", "consul"} {
+	for _, name := range []string{"go-control-plane", "java-control-plane", "sovereign", "istiod", "envoy-gateway", "consul"} {
 		text := readText(t, root+"/deploy/examples/"+name+".yaml")
 		first, _, _ := strings.Cut(text, "\n")
 		if page[first].text != text {
