@@ -250,7 +250,7 @@ func (n *namedTable) lookChanged(a *Ask, gen uint32, now time.Time, all bool) (a
 		changed, n.changed = changed[:askedAtOnce:askedAtOnce], changed[askedAtOnce:]
 		n.asksMore = true
 	}
-	listsAny := len(changed) > 0 && s.listsAny()
+	stays := len(changed) > 0 && (n.partial > 0 || !s.listsAny())
 	for _, e := range changed {
 		e.inChanged = false
 		asked := e.asksOn(gen)
@@ -265,7 +265,7 @@ func (n *namedTable) lookChanged(a *Ask, gen uint32, now time.Time, all bool) (a
 				e.onUnasked()
 			}
 			n.delete(e)
-		case !s.lists(e) && asked && !listsAny:
+		case !s.lists(e) && asked && stays:
 			e.inChanged = true
 			n.changed = append(n.changed, e)
 		case !s.lists(e):

@@ -19,6 +19,7 @@ type longList struct {
 	now    time.Time
 	names  int      // of the present share
 	denied []Denied // of the shares before
+	shared bool     // there was more than one share
 }
 
 // next is called before each name is looked at, with the shard locked. After a share of names it
@@ -31,6 +32,10 @@ func (l *longList) next() {
 	s, k := l.sub, l.sub.shard
 	l.names = 1
 	l.denied = append(l.denied, s.takeDenied()...)
+	if !l.shared {
+		l.shared = true
+		k.named.partial++
+	}
 	s.partial = true
 	k.unlock()
 	runtime.Gosched() // a mutex does not go to who waits for it if who released it is as quick
@@ -40,7 +45,12 @@ func (l *longList) next() {
 
 // done ends the list, and gives what it denied.
 func (l *longList) done() []Denied {
-	s := l.sub
+	s, n := l.sub, &l.sub.shard.named
+	if l.shared {
+		if n.partial--; len(n.changed) > 0 {
+			s.shard.poke(n.lane) // names that stayed in the request meanwhile
+		}
+	}
 	if s.partial {
 		s.partial = false
 		s.mark(s.shard.rev) // who was woken meanwhile took nothing

@@ -29,6 +29,9 @@ type namedTable struct {
 	firstAt  [2]time.Time
 	changed  []*entry // to be looked at by the lane, besides asking anew
 	asksMore bool     // of changed, after one Take
+	// partial is how many lists are being taken in by shares. Until their ends no name leaves the
+	// request: the next share may have it (longlist.go).
+	partial int
 	// waitsToList: a timer is set for names that are to be asked later (relist.go, longask.go).
 	waitsToList bool
 	longAsk     longAsk

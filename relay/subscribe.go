@@ -212,6 +212,7 @@ func (s *Sub) Close(now time.Time) {
 		list.next()
 		r.forget(now)
 	}
+	list.done()
 	s.dirty = nil
 	sh.subs--
 	dead := sh.dropIfEmpty()
