@@ -47,7 +47,8 @@ var (
 	notAllowed = &reason{code: codes.PermissionDenied, text: "authorization: no rule allows this name to the client", absent: true}
 	notNamed   = &reason{code: codes.PermissionDenied, text: "authorization: no rule that names the client's identity allows this secret " +
 		"(origins[].secrets: by_identity)", absent: true}
-	// notHeld is for what the client says that it holds, and does not ask for: it is absent, and not in error.
+	// notHeld is for what the client says that it holds, and does not ask for: it is absent, and
+	// not in error.
 	notHeld = &reason{code: codes.PermissionDenied, text: notAllowed.text, absent: true, unasked: true}
 )
 

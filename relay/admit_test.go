@@ -88,10 +88,13 @@ func TestOriginsHaveReserves(t *testing.T) {
 }
 
 // TestCostIsAboutRight: what is counted of an origin is about what it takes, so that limits mean
-// what they say.
+// what they say. That is with so many clients that what they are sent is joined.
 func TestCostIsAboutRight(t *testing.T) {
 	for _, bytes := range []int{0, 2000} {
 		r := newRig(t, Config{})
+		for range fewClients {
+			r.sub(xds.ClusterType, true, xds.Wildcard)
+		}
 		s := r.sub(xds.ClusterType, true, xds.Wildcard)
 		r.open()
 		before := inUse()

@@ -127,8 +127,8 @@ func (s *shard) unmark(x frozenResource) {
 	}
 }
 
-// waits reports whether the origin has another form of a resource than the table, also if that is to
-// be brought by the next stream.
+// waits reports whether the origin has another form of a resource than the table, also if that is
+// to be brought by the next stream.
 func (s *shard) waits(x frozenResource) bool {
 	_, now := s.frozen[x]
 	_, thawed := s.thawed[x]

@@ -238,9 +238,12 @@ func BenchmarkWhole(b *testing.B) {
 }
 
 // TestRemovalsAreEncodedOnce: names removed are told in pieces that a response may be cut between,
-// and all who are told the same get the same bytes.
+// and all who are told the same get the same bytes, where they are many.
 func TestRemovalsAreEncodedOnce(t *testing.T) {
 	r := newRig(t, Config{})
+	for range fewClients {
+		r.sub(xds.ClusterType, true, xds.Wildcard)
+	}
 	a, b := r.sub(xds.ClusterType, true, xds.Wildcard), r.sub(xds.ClusterType, true, xds.Wildcard)
 	r.open()
 	var names []string
@@ -272,6 +275,9 @@ func TestRemovalsAreEncodedOnce(t *testing.T) {
 // though others stood elsewhere.
 func TestDifferencesAreShared(t *testing.T) {
 	r := newRig(t, Config{})
+	for range fewClients {
+		r.sub(xds.ClusterType, true, xds.Wildcard)
+	}
 	subs := make([]*Sub, 3*2)
 	for i := range subs {
 		subs[i] = r.sub(xds.ClusterType, true, xds.Wildcard)
