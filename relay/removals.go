@@ -101,7 +101,8 @@ func (w *leavers) of(c *scope) {
 		}
 	}
 	for _, r := range w.RemovedVariants {
-		if k, is := c.of.lookUp(r.Name); is && !inError[r.Name] {
+		// Files alone state the variant without constraints in this form, and all types at once.
+		if k, is := c.of.lookUp(r.Name); is && !inError[r.Name] && r.Set != nil {
 			w.add(k, r.Name, r.Set)
 		}
 	}

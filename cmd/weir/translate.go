@@ -78,7 +78,7 @@ func tableConfig(cfg *config.Config) relay.Config {
 			RecursiveGlobs:   o.Glob == config.GlobRecursive,
 			WithholdTTL:      o.TTLUnsupported == config.TTLUnsupportedWithhold,
 			Limits:           relay.OriginLimits{Resources: o.Limits.Resources, Bytes: int64(o.Limits.Bytes)},
-			Guard:            gate.GuardConfig{Share: o.Guard.Share, Min: o.Guard.Min, Hold: o.Guard.Hold, Few: o.Guard.Share < 1},
+			Guard:            gate.GuardConfig{Share: o.Guard.Share, Min: o.Guard.Min, Hold: o.Guard.Hold, Few: o.Guard.Share < 1 && o.Files == nil},
 			NACKReport:       o.NACKReport,
 			Canary:           o.Canary.Clients(),
 			Urgent:           o.Canary.Urgent,
