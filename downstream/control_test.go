@@ -71,7 +71,7 @@ type stated struct {
 	bodies  map[string]string
 	removed []string
 	faults  map[string]codes.Code
-	first   bool // of a first answer
+	first   bool   // of a first answer
 	broken  string // a name whose payload has another type, or that is listed twice
 	twice   bool
 }
