@@ -66,10 +66,17 @@ func TestCanariesOfADrain(t *testing.T) {
 // TestFirstStateIsNoCandidate: what the origin changes in the seconds in which the first state of a
 // group settles does not reach the rest, which have that state, before the canaries had it.
 func TestFirstStateIsNoCandidate(t *testing.T) {
-	t.Skip("waits for the new core: until the first state has settled (2.5 s) nothing is held, and a change passes as a part of it")
-	w := newCanaryWorld(t, relaytest.Delta, "", "")
-	w.rejects.Store(true)
-	w.set("a", badTimeout)
-	w.phase("stopped")
-	w.never(w.clients.rest, badTimeout)
+	relaytest.KnownFault(t, "waits for the new core: until the first state has settled a change passes as a part of it", func() string {
+		for range 5 { // on a busy machine the state may have settled when the clients are there
+			w := newCanaryWorld(t, relaytest.Delta, "", "")
+			w.rejects.Store(true)
+			w.set("a", badTimeout)
+			given := func() bool { return !w.sent(w.clients.rest, badTimeout).IsZero() }
+			await(t, "the candidate is stopped, or given to the rest", func() bool { return w.gate().Phase == "stopped" || given() })
+			if given() {
+				return "the rest have it before the canaries judged it"
+			}
+		}
+		return ""
+	})
 }

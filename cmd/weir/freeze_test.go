@@ -115,21 +115,24 @@ func testFreeze(t *testing.T, dialect relaytest.Dialect) {
 // TestFreezeBeforeTheFirstIsFirm: what clients have been sent of a set is held by a freeze, also in the
 // first seconds, in which the first answer may go on: only what they lack passes.
 func TestFreezeBeforeTheFirstIsFirm(t *testing.T) {
-	t.Skip("waits for the new core: until a set is firm (timing.firm_settle) its changes pass a freeze as parts of the first answer")
 	const cds = relaytest.ClusterType
-	origin := relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Serving: true})
-	origin.Set(cds, "a", "1", relaytest.Cluster("a", time.Second))
-	w := startWeir(t, freePorts+controlPlane(origin.Net().Addr()))
-	c := openClient(t, dial(t, w.listenAddress()), relaytest.Delta)
-	c.Request(cds)
-	c.AwaitNames(cds, "the cluster comes", "a")
-	before := c.Held(cds)["a"]
-	w.ask("freeze", http.StatusOK, "mesh is frozen"+notOnDisk)
-	origin.Set(cds, "a", "2", relaytest.Cluster("a", 2*time.Second))
-	await(t, "the change waits", func() bool { return w.mesh().FrozenChanges == 1 })
-	if got := c.Held(cds)["a"]; got != before {
-		t.Errorf("the client came to %v", got)
-	}
+	relaytest.KnownFault(t, "waits for the new core: until a set is firm its changes pass a freeze as parts of the first answer", func() string {
+		origin := relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Serving: true})
+		origin.Set(cds, "a", "1", relaytest.Cluster("a", time.Second))
+		w := startWeir(t, freePorts+controlPlane(origin.Net().Addr()))
+		c := openClient(t, dial(t, w.listenAddress()), relaytest.Delta)
+		c.Request(cds)
+		c.AwaitNames(cds, "the cluster comes", "a")
+		before := c.Held(cds)["a"]
+		w.ask("freeze", http.StatusOK, "mesh is frozen"+notOnDisk)
+		origin.Set(cds, "a", "2", relaytest.Cluster("a", 2*time.Second))
+		passed := func() bool { return c.Held(cds)["a"] != before }
+		await(t, "the change waits, or is sent", func() bool { return w.mesh().FrozenChanges == 1 || passed() })
+		if passed() {
+			return "the client was sent the change"
+		}
+		return ""
+	})
 }
 
 // What is held back of a mass removal is shown everywhere, and an operator lets
