@@ -371,3 +371,18 @@ func TestErrorsDoNotRepeatSecrets(t *testing.T) {
 		t.Errorf("where there are no secrets, what is wrong is told: %v", problems)
 	}
 }
+
+// A listener with an OpenTelemetry access log is read like any other.
+func TestOpenTelemetryInAFile(t *testing.T) {
+	w := newWorld(t, "lds.yaml", map[string]string{"lds.yaml": `
+- "@type": type.googleapis.com/envoy.config.listener.v3.Listener
+  name: l
+  access_log:
+  - name: otel
+    typed_config:
+      "@type": type.googleapis.com/envoy.extensions.access_loggers.open_telemetry.v3.OpenTelemetryAccessLogConfig
+      stat_prefix: x
+`})
+	w.subscribe(xds.ListenerType, "*").want("it should come", "l")
+	w.wantNoErrors()
+}

@@ -11,8 +11,10 @@ import (
 	"testing"
 	"time"
 
+	accesslog "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
 	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listener "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	clusterservice "github.com/envoyproxy/go-control-plane/envoy/service/cluster/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/codes"
@@ -33,6 +35,7 @@ var restCases = []testCase{
 	{"REST-7", "with rest_hold an unchanged poll is answered when something changes, and with 304 at the end", restHold},
 	{"REST-8", "other paths, methods and bodies have their status, and what has no REST form has no path", restStatus},
 	{"REST-9", "a resource with a type that is not linked in is 500 with its name, and counted", restDescriptor},
+	{"REST-9", "a listener with an OpenTelemetry access log is written as JSON", restOpenTelemetry},
 	{"REST-10", "what is polled is subscribed at the origin between two polls, and not for ever", restLinger},
 	{"REST-10 RELAY-99", "names that are polled in turn stay together in the request of a SotW origin", restTurns},
 	{"TRANS-11", "a Fetch method returns what the REST path of its type does", restFetch},
@@ -298,6 +301,23 @@ func restDescriptor(t *testing.T) {
 	}
 	w.origin.Remove(cds, "odd")
 	w.awaitPoll(clustersPath, fields{}, "without it", has("a"))
+}
+
+func restOpenTelemetry(t *testing.T) {
+	w := startREST(t, setup{})
+	const otel = "type.googleapis.com/envoy.extensions.access_loggers.open_telemetry.v3.OpenTelemetryAccessLogConfig"
+	log := &anypb.Any{TypeUrl: otel, Value: relaytest.Field(6, []byte("stats"))}
+	body, err := anypb.New(&listener.Listener{Name: "l", AccessLog: []*accesslog.AccessLog{{
+		Name: "otel", ConfigType: &accesslog.AccessLog_TypedConfig{TypedConfig: log},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.origin.Set(lds, "l", "1", body)
+	p := w.awaitPoll("/v3/discovery:listeners", fields{}, "it is written", has("l"))
+	if !strings.Contains(p.text, "statPrefix") {
+		t.Errorf("its access log is %s", p.text)
+	}
 }
 
 func restLinger(t *testing.T) {
