@@ -6,7 +6,7 @@ SHELL := /bin/bash
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
 
-.PHONY: build test conformance demo lint bench compare image binaries chart release release-check chaos soak redteam real gateway istio kube page stories
+.PHONY: build test conformance demo lint bench compare image binaries chart release release-check chaos soak redteam real gateway istio consul kube page stories
 
 # VERSION=v1.2.3 is for a source archive. In a clone Go finds the tag by itself.
 build:
@@ -55,6 +55,12 @@ istio:
 	.ci/real/install envoy istio
 	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/weir
 	cd .ci/real && go vet -tags istio ./... && WEIR_BINARY="$(CURDIR)/bin/weir" go test -tags istio -run '^TestIstio(Keys)?$$' -count=1 -timeout 10m $(TESTFLAGS) .
+
+# Consul before weir, with a mesh of sidecars. It is built once, in some minutes.
+consul:
+	.ci/real/install envoy consul
+	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/weir
+	cd .ci/real && go vet -tags consul ./... && WEIR_BINARY="$(CURDIR)/bin/weir" go test -tags consul -run '^TestConsul$$' -count=1 -timeout 15m -v $(TESTFLAGS) .
 
 demo:
 	go run ./cmd/weir demo $(ARGS)

@@ -63,7 +63,7 @@ const maxIdentifier = 1024
 func newResponseHeader(key headerKey, instance string) *responseHeader {
 	f, n, identifier := &responseHeader{key: key}, key.numbers(), clip(key.identifier, maxIdentifier)
 	if instance != "" {
-		identifier += ";weir=" + instance
+		identifier = withHop(identifier, instance)
 	}
 	b := xds.AppendString(nil, n.typeURL, key.typeURL)
 	b = protowire.AppendTag(b, n.controlPlane, protowire.BytesType)

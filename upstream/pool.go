@@ -116,7 +116,7 @@ func (p *pool) take(ctx context.Context, s *server) (*slot, time.Duration) {
 		}
 		return nil, 0
 	}
-	s.dialling = make(chan struct{})
+	s.dialling, s.dialUntil = make(chan struct{}), time.Now().Add(p.patience())
 	p.mu.Unlock()
 	sl := &slot{server: s}
 	p.open(ctx, sl)

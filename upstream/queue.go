@@ -93,16 +93,16 @@ func (p *pool) join(q *place) {
 // can be tried now.
 func (p *pool) explain(now time.Time, q *place) (s *server) {
 	s, again := p.server(q, now)
-	why := metrics.WaitQueue
+	why, at := metrics.WaitQueue, ""
 	switch {
 	case s == nil, q.failed, s.window > 0:
 		why = metrics.WaitBackoff
 	case s.dialling != nil && s.free() == nil:
-		why = metrics.WaitConnect
+		why, again, at = metrics.WaitConnect, s.dialUntil, s.address
 	}
 	if q.why != why || !q.until.Equal(again) {
 		q.why, q.since, q.until = why, now, again
-		q.waits(now, why, again, "")
+		q.waits(now, why, again, at)
 	}
 	return s
 }
@@ -304,7 +304,7 @@ func (p *pool) slot(now time.Time, s *server, c *conn) *slot {
 	if c != nil {
 		c.lanes++
 	} else {
-		s.dialling = make(chan struct{})
+		s.dialling, s.dialUntil = make(chan struct{}), now.Add(p.patience())
 	}
 	return sl
 }

@@ -27,6 +27,7 @@ type server struct {
 
 	conns     []*conn
 	dialling  chan struct{} // closed when the current attempt ends; nil: there is none
+	dialUntil time.Time     // of dialling: when it ends at the latest
 	backoff   waits
 	until     time.Time // no attempt before; zero: at any time
 	keepalive time.Duration

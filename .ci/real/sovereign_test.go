@@ -234,7 +234,8 @@ func (b *sovereignBed) port(n int) string {
 	return port
 }
 
-// lead makes each of the fleet's routes lead to a cluster of its own, whose name begins with prefix.
+// lead makes each of the fleet's routes lead to a cluster of its own, whose name begins with
+// prefix.
 func (b *sovereignBed) lead(m *sovereignMesh, prefix string) {
 	for n, p := range b.fleet {
 		m.Clusters[prefix+p.route] = b.port(n)

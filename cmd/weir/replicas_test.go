@@ -205,7 +205,7 @@ func TestSlowReplica(t *testing.T) {
 	}
 	_ = held.Close() // before the command gives up
 	got := <-ended
-	if !strings.HasPrefix(got, "1 127.0.0.1:"+port+": ") || strings.Contains(got, "deadline exceeded") || !strings.Contains(got, "\n127.0.0.2:"+port+": disk is frozen\n") {
+	if !strings.HasPrefix(got, "1 127.0.0.1:"+port+": ") || strings.Contains(got, "deadline exceeded") || !strings.Contains(got, "\n127.0.0.2:"+port+": disk is frozen"+notOnDisk+"\n") {
 		t.Errorf("got %s", got)
 	}
 }

@@ -24,7 +24,7 @@ func TestFileBombs(t *testing.T) {
 		{"messages", cluster(`"filters": [` + strings.Repeat("{},", 200_000) + "{}]"), "bytes of memory"},
 	} {
 		for _, file := range []string{"a.json", "a.yaml"} {
-			found, problems := parse(file, []byte(row.text), testLimits)
+			found, problems, _ := parse(file, []byte(row.text), testLimits)
 			if len(found) > 0 || len(problems) != 1 || !strings.Contains(problems[0].Error(), row.words) || problems[0].at.line == 0 {
 				t.Errorf("%s as %s: %d resources, %v", row.name, file, len(found), problems)
 			}
@@ -32,7 +32,7 @@ func TestFileBombs(t *testing.T) {
 	}
 	lim := testLimits
 	lim.file = 8 << 20
-	found, problems := parse("a.pb", bytes.Repeat([]byte{0x12, 0}, lim.file/2), lim)
+	found, problems, _ := parse("a.pb", bytes.Repeat([]byte{0x12, 0}, lim.file/2), lim)
 	if len(found) > 0 || len(problems) != 1 || !strings.Contains(problems[0].Error(), "bytes of memory") {
 		t.Errorf("4 million empty resources: %d resources, %d problems", len(found), len(problems))
 	}

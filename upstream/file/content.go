@@ -129,6 +129,9 @@ func merge(prev *content, s *source) *content {
 	c.whole = prev.whole || c.complete
 	entries, places := map[key]*entry{}, map[key]position{}
 	for _, f := range s.all() {
+		if f.loose != nil {
+			c.warnings = append(c.warnings, f.loose)
+		}
 		for _, p := range f.good {
 			holder := c.owners[p.key]
 			if holder != nil && prev.owners[p.key] != f {

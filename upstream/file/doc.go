@@ -29,11 +29,12 @@
 // .textproto are its text form, .json is JSON, everything else is YAML. JSON and YAML hold, in one
 // document or several, a DiscoveryResponse, an object with just resources, a list of resources, or
 // one resource. A resource has an "@type", or is a wrapper (envoy.service.discovery.v3.Resource),
-// with or without "@type", whose name, version, aliases, TTL and constraints are used. A wrapped
-// collection gives its inline entries (FILE-7). The known messages are those of package
-// descriptors, with what the operator adds ("types" in the config file). The resources of a .pb
-// file are passed on as they are, known or not. Equal content has equal bytes in every format
-// (TestFormatsAreEqual).
+// with or without "@type", whose name, version, aliases, TTL and constraints are used. What Envoy's
+// loader reads beyond canonical proto3 JSON is read as well where it can be meant in one way only,
+// and warned of once for each file (TestFormsOfEnvoy; [xds.CanonicalJSON]). A wrapped collection
+// gives its inline entries (FILE-7). The known messages are those of package descriptors, with what
+// the operator adds ("types" in the config file). The resources of a .pb file are passed on as they
+// are, known or not. Equal content has equal bytes in every format (TestFormatsAreEqual).
 //
 // In a directory every file is used, except dot files and what editors leave behind (a~, #a#).
 // Subdirectories are not. Links are followed.

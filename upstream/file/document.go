@@ -10,7 +10,6 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/weir-xds/weir/relay/xds"
 	"go.yaml.in/yaml/v4"
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
@@ -103,6 +102,8 @@ func (p *parser) responseNode(n *yaml.Node) {
 		k, v := target(n.Content[i]), target(n.Content[i+1])
 		_, known := responseKeys[k.Value]
 		switch {
+		case k.Tag == ignoreTag:
+			continue
 		case k.Kind != yaml.ScalarNode || !known:
 			p.fail(at(k), k.Value, "is no field of a DiscoveryResponse")
 		case seen[k.Value]:
@@ -117,6 +118,8 @@ func (p *parser) responseNode(n *yaml.Node) {
 	switch {
 	case resources == nil:
 		p.fail(at(n), "", "has no resources; to serve none, write `resources: []`")
+	case resources.Kind == yaml.MappingNode: // one in place of a list, as Envoy reads it
+		p.list(&yaml.Node{Kind: yaml.SequenceNode, Content: []*yaml.Node{resources}}, "resources", want)
 	case resources.Kind != yaml.SequenceNode:
 		p.fail(at(resources), "resources", "must be a list; to serve none, write `resources: []`")
 	default:
@@ -161,25 +164,36 @@ func (p *parser) message(n *yaml.Node, path string, m proto.Message) bool {
 		return false
 	}
 	p.spent += len(w.b)
-	if _, err := (xds.JSONBound{Depth: xds.MaxJSONDepth, Memory: p.lim.memory()}).Check(w.b); err != nil {
-		p.fail(at(n), path, "%s", err)
-		return false
+	forms, err := p.lim.types.Unmarshal(w.b, m, xds.JSONBound{Depth: xds.MaxJSONDepth, Memory: p.lim.memory()})
+	if len(forms) > 0 && p.loose == nil {
+		where, field := w.find(n, 1+bytes.Count(w.b[:forms[0].At], []byte("\n")))
+		p.loose = &problem{file: p.file, at: where, path: join(path, field), msg: forms[0].What +
+			" is read as Envoy reads it, and other tools may not; so are others like it in the file"}
 	}
-	err := (protojson.UnmarshalOptions{Resolver: p.lim.types}).Unmarshal(w.b, m)
 	if err == nil {
 		return true
 	}
-	line, msg := protoPosition(err)
-	where, field := at(n), ""
-	if line.line > 0 {
-		again := writer{most: w.most, want: line.line}
-		again.value(n)
-		if again.where != (position{}) {
-			where, field = again.where, again.trail()
-		}
+	if bound := (*xds.BoundError)(nil); errors.As(err, &bound) {
+		p.fail(at(n), path, "%s", err)
+		return false
 	}
+	line, msg := protoPosition(err)
+	where, field := w.find(n, line.line)
 	p.fail(where, join(path, field), "%s%s", p.said(msg), advice(msg))
 	return false
+}
+
+// find returns the node that is in a line of the text written for n, and its path; n itself if
+// there is none. line may be 0.
+func (w *writer) find(n *yaml.Node, line int) (where position, field string) {
+	again := writer{most: w.most, want: line}
+	if line > 0 {
+		again.value(n)
+	}
+	if again.where == (position{}) {
+		return at(n), ""
+	}
+	return again.where, again.trail()
 }
 
 // advice returns what to do about frequent errors of the JSON parser.
@@ -190,6 +204,8 @@ func advice(msg string) string {
 			"supply the file in binary form (.pb), whose resources need not be known"
 	case strings.Contains(msg, "for string"):
 		return "; put it in quotes"
+	case strings.Contains(msg, "unexpected token"):
+		return "; a mapping, a list and a single value are three things, and another one belongs here"
 	}
 	return ""
 }

@@ -53,7 +53,7 @@ func TestHostileFiles(t *testing.T) {
 			runtime.GC()
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			found, ps := parse(row.file, []byte(row.text), limits{file: 64 << 20, name: 200})
+			found, ps, _ := parse(row.file, []byte(row.text), limits{file: 64 << 20, name: 200})
 			runtime.ReadMemStats(&after)
 			if text := ps.Error(); len(found) > 0 || len(ps) == 0 || !strings.Contains(text, row.want) || len(text) > 4096 {
 				t.Errorf("%.300s\nand not\n%s", text, row.want)
@@ -95,7 +95,7 @@ func collectionOf(entries string) string {
 func TestManyResources(t *testing.T) {
 	text := "- {\"@type\": " + xds.ClusterType + ", name: a}\n- {\"@type\": " + xds.ClusterType + ", name: b}\n"
 	for most, want := range map[int]string{1: "a.yaml: has more than 1 resources; divide it into several files", 2: ""} {
-		if _, ps := parse("a.yaml", []byte(text), limits{file: 1 << 20, resources: most}); ps.Error() != want {
+		if _, ps, _ := parse("a.yaml", []byte(text), limits{file: 1 << 20, resources: most}); ps.Error() != want {
 			t.Errorf("of %d: %v", most, ps)
 		}
 	}

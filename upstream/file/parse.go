@@ -42,11 +42,12 @@ type parser struct {
 	found    []placed
 	at       map[key]position
 	problems problems
+	loose    *problem // the first form that is not canonical (FILE-1); nil: there is none
 }
 
 // parse reads a file's content, in the format of its suffix (FILE-1). A file with a problem has no
-// content: half of it could state absences.
-func parse(file string, data []byte, lim limits) ([]placed, problems) {
+// content: half of it could state absences. loose is its first form that is not canonical.
+func parse(file string, data []byte, lim limits) (found []placed, _ problems, loose *problem) {
 	p := &parser{file: file, lim: lim, at: map[key]position{}, secrets: secretNames.Match(data)}
 	switch filepath.Ext(file) {
 	case ".pb":
@@ -63,9 +64,9 @@ func parse(file string, data []byte, lim limits) ([]placed, problems) {
 		p.fail(position{}, "", "says nothing; to serve no resources, write `resources: []`")
 	}
 	if len(p.problems) > 0 {
-		return nil, p.problems
+		return nil, p.problems, nil
 	}
-	return p.found, nil
+	return p.found, nil, p.loose
 }
 
 func (p *parser) fail(at position, path, format string, args ...any) {
@@ -85,7 +86,7 @@ func (p *parser) binary(data []byte) {
 
 // protoPlace matches the position that the text and JSON parsers of protobuf put into errors. The
 // format is not guaranteed; without a match the position is that of the resource.
-var protoPlace = regexp.MustCompile(`^\(line (\d+):(\d+)\): `)
+var protoPlace = regexp.MustCompile(`^(?:syntax error )?\(line (\d+):(\d+)\): `)
 
 func (p *parser) text(data []byte) {
 	if line, why := textCost(data); why != "" {

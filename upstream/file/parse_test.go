@@ -3,6 +3,8 @@ package file
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -71,12 +73,12 @@ func twoClusters(t testing.TB) map[string]string {
 
 func TestFormatsAreEqual(t *testing.T) {
 	texts := twoClusters(t)
-	want, ps := parse("response.pb", []byte(texts["response.pb"]), testLimits)
+	want, ps, _ := parse("response.pb", []byte(texts["response.pb"]), testLimits)
 	if len(ps) > 0 || len(want) != 2 || want[0].Name != "ä😀" || want[1].Name != "b" || want[0].Version == "" {
 		t.Fatalf("response.pb: %v, %v", want, ps)
 	}
 	for file, text := range texts {
-		got, ps := parse(file, []byte(text), testLimits)
+		got, ps, _ := parse(file, []byte(text), testLimits)
 		if len(ps) > 0 || len(got) != len(want) {
 			t.Errorf("%s: %d resources, %v", file, len(got), ps)
 			continue
@@ -110,7 +112,7 @@ func TestWrapped(t *testing.T) {
     entries:
     - inline_entry: {name: l, version: "3", resource: {"@type": ` + xds.ListenerType + `}}
 `
-	got, ps := parse("a.yaml", []byte(text), testLimits)
+	got, ps, _ := parse("a.yaml", []byte(text), testLimits)
 	if len(ps) > 0 || len(got) != 4 {
 		t.Fatalf("%d resources, %v", len(got), ps)
 	}
@@ -130,12 +132,12 @@ func TestWrapped(t *testing.T) {
 func TestWrappersAreEqual(t *testing.T) {
 	text := "- name: a\n  metadata: {filter_metadata: {a: {}, b: {}, c: {}, d: {}, e: {}, f: {}}}\n" +
 		"  resource: {\"@type\": " + xds.ClusterType + "}\n"
-	first, ps := parse("a.yaml", []byte(text), testLimits)
+	first, ps, _ := parse("a.yaml", []byte(text), testLimits)
 	if len(ps) > 0 {
 		t.Fatal(ps)
 	}
 	for range 20 {
-		again, _ := parse("a.yaml", []byte(text), testLimits)
+		again, _, _ := parse("a.yaml", []byte(text), testLimits)
 		if string(again[0].encoded) != string(first[0].encoded) {
 			t.Fatalf("the same text gave\n%q\nand\n%q", first[0].encoded, again[0].encoded)
 		}
@@ -174,6 +176,14 @@ func TestProblems(t *testing.T) {
 			"a.yaml", "- " + cds + "\n  name: x\n  typed_extension_protocol_options:\n    x:\n      \"@type\": type.googleapis.com/my.own.Thing\n",
 			`a.yaml:5:16: [0].typed_extension_protocol_options.x.@type: unable to resolve "type.googleapis.com/my.own.Thing"`,
 		},
+		{
+			"a.yaml", "- " + cds + "\n  name: x\n  load_assignment:\n    endpoints:\n    - lb_endpoints:\n      - [7]\n      priority: 1\n",
+			`a.yaml:6:9: [0].load_assignment.endpoints[0].lb_endpoints[0]: unexpected token [`,
+		},
+		{
+			"a.yaml", "- " + cds + "\n  name: x\n  lb_policy: maglev\n  health_checks: {timeout: {seconds: 5}}\n  lb_config: 3\n",
+			`a.yaml:5:3: [0].lb_config: unknown field "lb_config"`,
+		},
 		{"a.yaml", "name: x\n", `a.yaml:1:1: has no "@type"`},
 		{"a.yaml", "static_resources: {}\n", `a.yaml:1:1: is an Envoy bootstrap`},
 		{"a.yaml", "hello", `a.yaml:1:1: must be resources`},
@@ -208,7 +218,7 @@ func TestProblems(t *testing.T) {
 		{"a.yaml", strings.Repeat("- hello\n", 20), `and 2 more`},
 		{"a.yaml", "- " + cds + "\n  name: " + strings.Repeat("n", 300) + "\n", `is longer than limits.name_bytes 200`},
 	} {
-		got, ps := parse(row.file, []byte(row.text), limits{file: 1 << 20, name: 200})
+		got, ps, _ := parse(row.file, []byte(row.text), limits{file: 1 << 20, name: 200})
 		text := strings.ReplaceAll(ps.Error(), "\u00a0", " ")
 		if len(got) != 0 || len(ps) == 0 || !strings.Contains(text, row.want) {
 			t.Errorf("%s %.200q:\n got %s\nwant %s", row.file, row.text, text, row.want)
@@ -224,6 +234,74 @@ func bomb() string {
 		fmt.Fprintf(&b, "        a%d: &a%d [*a%d, *a%d]\n", i, i, i-1, i-1)
 	}
 	return b.String()
+}
+
+// TestFormsOfEnvoy: what Envoy's loader reads beyond canonical proto3 JSON gives what the canonical
+// form gives, with one warning for the file, which names the first place (FILE-1).
+func TestFormsOfEnvoy(t *testing.T) {
+	const manager = "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
+	free := `
+!ignore common: &timeout {seconds: 5, nanos: 0}
+resources:
+- "@type": ` + xds.ListenerType + `
+  name: l
+  traffic_direction: inbound
+  bind_to_port: {value: on}
+  use_original_dst: "true"
+  filter_chains:
+    filters:
+      name: envoy.filters.network.http_connection_manager
+      typed_config:
+        "@type": type.googleapis.com/` + manager + `
+        codec_type: auto
+        stat_prefix: in
+        request_timeout: *timeout
+        generate_request_id: off
+        route_config: {name: r, virtual_hosts: {name: h, domains: "*"}}
+`
+	strict := `
+resources:
+- "@type": ` + xds.ListenerType + `
+  name: l
+  traffic_direction: INBOUND
+  bind_to_port: true
+  use_original_dst: true
+  filter_chains:
+  - filters:
+    - name: envoy.filters.network.http_connection_manager
+      typed_config:
+        "@type": type.googleapis.com/` + manager + `
+        codec_type: AUTO
+        stat_prefix: in
+        request_timeout: 5s
+        generate_request_id: false
+        route_config: {name: r, virtual_hosts: [{name: h, domains: ["*"]}]}
+`
+	want, ps, loose := parse("a.yaml", []byte(strict), testLimits)
+	if len(ps) > 0 || loose != nil {
+		t.Fatal(ps, loose)
+	}
+	got, ps, loose := parse("a.yaml", []byte(free), testLimits)
+	if len(ps) > 0 || len(got) != 1 || string(got[0].encoded) != string(want[0].encoded) {
+		t.Errorf("%d resources, %v", len(got), ps)
+	}
+	if where := "a.yaml:6:22: resources[0].traffic_direction: a value of an enum in another case"; loose == nil || !strings.HasPrefix(loose.Error(), where) {
+		t.Errorf("got the warning %v, want %s", loose, where)
+	}
+	one := "resources: {\"@type\": " + xds.ClusterType + ", name: x, metadata: {filter_metadata: {a: {!ignore b: &c [d], e: on}}}}"
+	if got, ps, _ := parse("a.yaml", []byte(one), testLimits); len(ps) > 0 || len(got) != 1 {
+		t.Errorf("one resource: %d, %v", len(got), ps)
+	}
+	dir := t.TempDir()
+	for name, text := range map[string]string{"free.yaml": free, "one.json": `{"@type": "` + xds.ClusterType + `", "name": "x", "lb_policy": "maglev"}`} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found, warnings, err := Check(Config{Path: dir})
+	if err != nil || len(found) > 0 || len(warnings) != 2 || !strings.Contains(warnings[1].Error(), "one.json:1:") {
+		t.Errorf("found %v, warnings %v, %v", found, warnings, err)
+	}
 }
 
 func TestNumbers(t *testing.T) {
@@ -258,7 +336,7 @@ func FuzzLoad(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, suffix uint8, data []byte) {
 		name := "a" + suffixes[int(suffix)%len(suffixes)]
-		found, ps := parse(name, data, limits{file: 1 << 16, name: 1 << 10})
+		found, ps, _ := parse(name, data, limits{file: 1 << 16, name: 1 << 10})
 		if len(ps) > 0 {
 			if len(found) > 0 || !strings.HasPrefix(ps.Error(), name) {
 				t.Fatalf("%d resources beside %v", len(found), ps)
@@ -284,12 +362,12 @@ func TestErrorsDoNotRepeatSecrets(t *testing.T) {
 	text := "resources { [type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret] {\n" +
 		"  tls_certificate { private_key { hunter2: 1 } } } }"
 	for file, data := range map[string]string{"s.yaml": yaml, "s.textproto": text} {
-		found, problems := parse(file, []byte(data), testLimits)
+		found, problems, _ := parse(file, []byte(data), testLimits)
 		if len(found) > 0 || len(problems) != 1 || strings.Contains(problems.Error(), "hunter2") || problems[0].at.line == 0 {
 			t.Errorf("%s: %d resources, and %v", file, len(found), problems)
 		}
 	}
-	if _, problems := parse("c.yaml", []byte("\"@type\": "+xds.ClusterType+"\nname: [hunter2]\n"), testLimits); !strings.Contains(problems.Error(), "[") {
+	if _, problems, _ := parse("c.yaml", []byte("\"@type\": "+xds.ClusterType+"\nname: [hunter2]\n"), testLimits); !strings.Contains(problems.Error(), "[") {
 		t.Errorf("where there are no secrets, what is wrong is told: %v", problems)
 	}
 }

@@ -195,7 +195,7 @@ func TestTTLCountsFromTheLoad(t *testing.T) {
 	f := &file{path: "a.yaml", known: true}
 	s := &source{files: map[string]*file{"a.yaml": f}}
 	load := func(c *content) *content {
-		found, ps := parse("a.yaml", []byte(`
+		found, ps, _ := parse("a.yaml", []byte(`
 - {name: a, ttl: 5s, resource: {"@type": `+xds.ClusterType+`}}
 - {name: b, resource: {"@type": `+xds.ClusterType+`}}
 `), testLimits)

@@ -34,6 +34,7 @@ type file struct {
 	problems problems
 	bytes    int // 0: it could not be read
 	good     []placed
+	loose    *problem  // a form in good that is not canonical (FILE-1); nil: there is none
 	loaded   time.Time // when good was read
 	known    bool      // good was read once; until then the file's content is unknown
 
@@ -196,10 +197,10 @@ func (f *file) look(now time.Time, touched bool, rest time.Duration, lim limits)
 		return f.unreadable(err)
 	}
 	f.info, f.bytes = info, len(data)
-	good, problems := parse(f.path, data, lim)
+	good, problems, loose := parse(f.path, data, lim)
 	f.problems = problems
 	if len(problems) == 0 {
-		f.good, f.loaded, f.known = good, now, true
+		f.good, f.loose, f.loaded, f.known = good, loose, now, true
 	}
 	return true
 }

@@ -333,7 +333,7 @@ func BenchmarkMergeVariants(b *testing.B) {
 			}
 			text.WriteString(variantOf("a", seconds, fmt.Sprintf("env=e%d region=r%d", i%30, i)))
 		}
-		good, ps := parse("a.yaml", []byte(text.String()), testLimits)
+		good, ps, _ := parse("a.yaml", []byte(text.String()), testLimits)
 		if len(ps) > 0 {
 			b.Fatal(ps)
 		}

@@ -107,6 +107,9 @@ func (w *writer) value(n *yaml.Node) {
 	}
 }
 
+// ignoreTag marks a key that Envoy's loader leaves out: its value is there for its anchors.
+const ignoreTag = "!ignore"
+
 func (w *writer) mapping(n *yaml.Node) {
 	w.values += ofMessage - 1
 	if child(n, "@type") != nil {
@@ -117,16 +120,21 @@ func (w *writer) mapping(n *yaml.Node) {
 		w.nested = n
 	}
 	w.b = append(w.b, '{')
+	first := true
 	for i := 0; i+1 < len(n.Content) && !w.done(); i += 2 {
 		k := target(n.Content[i])
+		if k.Tag == ignoreTag {
+			continue
+		}
 		if k.Kind != yaml.ScalarNode {
 			w.fail(n.Content[i], "a key must be plain text")
 			return
 		}
 		w.steps = append(w.steps, step{key: k.Value})
-		if i > 0 {
+		if !first {
 			w.b = append(w.b, ',')
 		}
+		first = false
 		w.begin(n.Content[i])
 		if k.Tag == "!!merge" {
 			w.fail(n.Content[i], "YAML merge keys (<<) are not understood")

@@ -25,6 +25,8 @@
 // next poll comes after a growing pause, at another URL if there is one. A response has to have a
 // version or list resources, so an error page in JSON is not taken for an empty set.
 //
+// What Envoy reads beyond canonical JSON is read as well, and logged once (TestFormsOfEnvoy).
+//
 // A resource is rejected by name if it, or a message in it, is unknown or has unknown fields
 // (REST-9), if it is nested too deeply or would take far more memory than its size when it is
 // decoded (TestAnswerBombs), or if [xds.NameFields.Accept] rejects it. The rest of the response is

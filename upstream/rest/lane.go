@@ -313,6 +313,9 @@ func (l *lane) answered(now time.Time, s *server, here bool, r *response, wildca
 // apply applies a response, and records the verdict.
 func (l *lane) apply(now time.Time, s *server, r *response) {
 	o := l.origin
+	if r.loose != "" && !o.loose.Swap(true) {
+		l.log.Warn("the origin's JSON is not canonical; weir reads it as Envoy does", zap.String("url", s.url), zap.String("first", r.loose))
+	}
 	counts := o.counts.Type(l.typeURL)
 	u, reject, err := o.update(l.table, r)
 	if err != nil {

@@ -332,6 +332,26 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// TestFormsOfEnvoy: what Envoy reads in the JSON of a server beyond the canonical form is read, and
+// logged once (FILE-1).
+func TestFormsOfEnvoy(t *testing.T) {
+	in(t, nil, func(w *world) {
+		body := func(version string) string {
+			return `{"version_info": "` + version + `", "resources": {"@type": "` + cds + `", "name": "x", "lb_policy": "maglev",
+				"connect_timeout": {"seconds": 3}, "respect_dns_ttl": "true", "health_checks": {"timeout": "1s"}}}`
+		}
+		version := "1"
+		w.answer(clusters, func(poll) (int, string) { return http.StatusOK, body(version) })
+		w.want(cds, "*")
+		w.wantHeld(cds, "it is read", "x")
+		version = "2"
+		sleep(12 * time.Second)
+		if p := w.taken(); p[len(p)-1].GetVersionInfo() != "2" || w.lines("not canonical") != 1 || w.lines("enum in another case") != 1 {
+			t.Errorf("the last poll is %v, and the log says %v", p[len(p)-1], w.logs.All())
+		}
+	})
+}
+
 // The next URL is taken at once for who has nothing, and for others when the first is lost for
 // cold_wait; the first takes over again (FED-6).
 func TestURLs(t *testing.T) {

@@ -28,6 +28,7 @@ type Origin struct {
 	servers *servers
 	health  health
 	started atomic.Bool
+	loose   atomic.Bool // it was logged that answers are no canonical JSON
 
 	mu       sync.Mutex // guards what follows; a leaf
 	lanes    map[*lane]struct{}

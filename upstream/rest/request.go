@@ -124,9 +124,10 @@ func (c *Config) clientTLS(address string) *tls.Config {
 	return t
 }
 
-// ask polls a server once for a type. The error is a *failure.
+// ask polls a server once for a type, in the spelling of Envoy: some servers read the names of the
+// proto and no others (REST-1). The error is a *failure.
 func (o *Origin) ask(ctx context.Context, s *server, typeURL string, via []string, m *discoveryv3.DiscoveryRequest) (*answer, error) {
-	body, err := protojson.Marshal(m)
+	body, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(m)
 	if err != nil {
 		return nil, &failure{fault: ownFault, err: fmt.Errorf("the request cannot be written as JSON: %w", err)}
 	}

@@ -5,15 +5,23 @@ import (
 	"compress/gzip"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/protobuf/types/known/structpb"
+
 	"github.com/weir-xds/weir/relay"
 )
 
@@ -84,6 +92,41 @@ func TestTLS(t *testing.T) {
 	}
 	if _, err := over(t, s.URL, secured); err == nil || !strings.Contains(err.Error(), "token_file") {
 		t.Errorf("without its token nothing is asked: %v", err)
+	}
+}
+
+// TestRequestAsEnvoyWritesIt: a poll is written with the names of the proto, which is all that some
+// servers look for (REST-1).
+func TestRequestAsEnvoyWritesIt(t *testing.T) {
+	m := &discoveryv3.DiscoveryRequest{
+		VersionInfo: "1", ResponseNonce: "n", ResourceNames: []string{"a"}, TypeUrl: cds,
+		ErrorDetail: &status.Status{Code: 3, Message: "no"},
+		Node: &corev3.Node{
+			Id: "i", Cluster: "edge", UserAgentName: "envoy", Locality: &corev3.Locality{SubZone: "z"},
+			Metadata:       &structpb.Struct{Fields: map[string]*structpb.Value{"aKey": structpb.NewNumberValue(1)}},
+			ClientFeatures: []string{"f"},
+			UserAgentVersionType: &corev3.Node_UserAgentBuildVersion{UserAgentBuildVersion: &corev3.BuildVersion{
+				Version: &typev3.SemanticVersion{MajorNumber: 1, MinorNumber: 40},
+			}},
+		},
+	}
+	const want = `{"version_info": "1", "response_nonce": "n", "resource_names": ["a"], "type_url": "` + cds + `",
+		"error_detail": {"code": 3, "message": "no"},
+		"node": {"id": "i", "cluster": "edge", "user_agent_name": "envoy", "locality": {"sub_zone": "z"}, "metadata": {"aKey": 1},
+			"client_features": ["f"], "user_agent_build_version": {"version": {"major_number": 1, "minor_number": 40}}}}`
+	var seen []byte
+	s := serve(t, httptest.NewServer, func(w http.ResponseWriter, r *http.Request) {
+		seen, _ = io.ReadAll(r.Body)
+		_, _ = w.Write([]byte("{}"))
+	})
+	o := alone(t, s.URL)
+	defer o.client.CloseIdleConnections()
+	if _, err := o.ask(t.Context(), o.servers.all[0], cds, nil, m); err != nil {
+		t.Fatal(err)
+	}
+	var got, as any
+	if json.Unmarshal(seen, &got) != nil || json.Unmarshal([]byte(want), &as) != nil || !reflect.DeepEqual(got, as) {
+		t.Errorf("the poll is %s, want %s", seen, want)
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/xds"
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -31,8 +30,9 @@ type response struct {
 	typeURL, version, nonce, identifier string
 	raw                                 []byte // a DiscoveryResponse of the resources that decode
 	refused                             []refused
-	over                                int  // how many resources it has, if that is too many, and so none is read
-	timed                               bool // a resource has a TTL
+	over                                int    // how many resources it has, if that is too many, and so none is read
+	timed                               bool   // a resource has a TTL
+	loose                               string // the first form that is not canonical JSON (FILE-1)
 }
 
 // refused is a resource that does not decode.
@@ -46,9 +46,12 @@ type refused struct {
 // default lets 40,000 endpoints pass.
 const decodedLeast = 16 << 20
 
-// bound refuses JSON that costs far more to decode than its size.
-func (o *Origin) bound(text []byte) error {
-	_, err := (xds.JSONBound{Depth: xds.MaxJSONDepth, Memory: decodedLeast + o.cfg.MaxMessage}).Check(text)
+// decode decodes a part of the response, but no JSON that costs far more than its size.
+func (o *Origin) decode(r *response, text []byte, m proto.Message) error {
+	forms, err := o.cfg.Types.Unmarshal(text, m, xds.JSONBound{Depth: xds.MaxJSONDepth, Memory: decodedLeast + o.cfg.MaxMessage})
+	if len(forms) > 0 && r.loose == "" {
+		r.loose = forms[0].What
+	}
 	return err
 }
 
@@ -64,11 +67,9 @@ func (o *Origin) parse(ctx context.Context, typeURL string, data []byte) (r *res
 		return nil, fmt.Errorf("is not a DiscoveryResponse in JSON: %w", err)
 	}
 	rest, listed, lists := withoutResources(data)
-	if err := o.bound(rest); err != nil {
-		return nil, fmt.Errorf("is not decoded: %w", err)
-	}
 	var head discoveryv3.DiscoveryResponse
-	if err := (protojson.UnmarshalOptions{Resolver: o.cfg.Types}).Unmarshal(rest, &head); err != nil {
+	r = &response{typeURL: typeURL}
+	if err := o.decode(r, rest, &head); err != nil {
 		return nil, fmt.Errorf("is not a DiscoveryResponse: %s", plain(err))
 	}
 	if !lists && head.GetVersionInfo() == "" {
@@ -78,7 +79,7 @@ func (o *Origin) parse(ctx context.Context, typeURL string, data []byte) (r *res
 		return nil, fmt.Errorf("is of type %s, not %s", t, typeURL)
 	}
 	head.TypeUrl = typeURL
-	r = &response{typeURL: typeURL, version: head.GetVersionInfo(), nonce: head.GetNonce(), identifier: head.GetControlPlane().GetIdentifier()}
+	r.version, r.nonce, r.identifier = head.GetVersionInfo(), head.GetNonce(), head.GetControlPlane().GetIdentifier()
 	if n := elements(listed); n > o.table.Elements() {
 		r.over = n
 		return r, nil
@@ -90,12 +91,16 @@ func (o *Origin) parse(ctx context.Context, typeURL string, data []byte) (r *res
 }
 
 // withoutResources returns a response with an empty list of resources, and the list. lists: there
-// is one.
+// is one. One resource that is in no list is a list of one (FILE-1).
 func withoutResources(data []byte) (rest, listed []byte, lists bool) {
 	for f := xds.WalkJSON(data); f.Next(); {
-		if string(f.Name) == "resources" && len(f.Value) > 0 && f.Value[0] == '[' {
-			return slices.Concat(data[:f.End()-len(f.Value)], []byte("[]"), data[f.End():]), f.Value, true
+		if string(f.Name) != "resources" || len(f.Value) == 0 || f.Value[0] != '[' && f.Value[0] != '{' {
+			continue
 		}
+		if listed = f.Value; listed[0] == '{' {
+			listed = slices.Concat([]byte("["), listed, []byte("]"))
+		}
+		return slices.Concat(data[:f.End()-len(f.Value)], []byte("[]"), data[f.End():]), listed, true
 	}
 	return data, nil, false
 }
@@ -107,7 +112,7 @@ func (o *Origin) resources(ctx context.Context, r *response, typeURL string, lis
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		a, why := o.resource(typeURL, f.Value)
+		a, why := o.resource(r, f.Value)
 		if why != nil {
 			r.refuse(i, o, typeURL, f.Value, why)
 			continue
@@ -135,20 +140,19 @@ func elements(listed []byte) (n int) {
 }
 
 // resource decodes one Any. Errors quote nothing of secrets (RELAY-76).
-func (o *Origin) resource(typeURL string, raw []byte) (*anypb.Any, error) {
-	if err := o.bound(raw); err != nil {
-		return nil, err
-	}
+func (o *Origin) resource(r *response, raw []byte) (*anypb.Any, error) {
 	var a anypb.Any
-	err := protojson.UnmarshalOptions{Resolver: o.cfg.Types, AllowPartial: true}.Unmarshal(raw, &a)
+	err := o.decode(r, raw, &a)
 	if err == nil {
 		return &a, nil
 	}
-	text := plain(err)
+	text, bound := plain(err), (*xds.BoundError)(nil)
 	switch {
+	case errors.As(err, &bound):
+		return nil, err
 	case strings.Contains(text, "unable to resolve"):
 		return nil, errors.New(text + "; its descriptors are not known: give them in types")
-	case xds.IsSecret(typeURL):
+	case xds.IsSecret(r.typeURL):
 		return nil, errors.New("is not what belongs here; it is not repeated, since it is a secret")
 	}
 	return nil, errors.New(text)

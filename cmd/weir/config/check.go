@@ -71,6 +71,9 @@ func (c *Config) normalise() {
 	for i := range c.Origins {
 		if o := &c.Origins[i]; o.GroupBy == nil && !c.OnlyAuthorities(o) {
 			o.GroupBy = slices.Clone(defaultGroupBy)
+			if o.REST != nil {
+				o.GroupBy = append(o.GroupBy, "user_agent_version")
+			}
 		}
 	}
 }

@@ -143,6 +143,13 @@ func TestGroupByDefault(t *testing.T) {
 			t.Errorf("%s: grouped by %v, want %v", name, got, c.want)
 		}
 	}
+	cfg, err := Parse("weir.yaml", []byte("origins: [{name: a, rest: {urls: ['http://127.0.0.1:1']}}]\n"), noEnv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := cfg.Origins[0].GroupBy; !slices.Equal(got, append(slices.Clone(defaultGroupBy), "user_agent_version")) {
+		t.Errorf("clients of a REST-JSON server, which chooses templates by the version, are grouped by %v", got)
+	}
 }
 
 // TestDynamicParameters: the keys of parameters, as they are written and as they are by default

@@ -41,9 +41,10 @@ type Origin struct {
 	// has these fields of the members, and an id of its own that is equal on every replica. With id
 	// it has the members' id, so nothing is shared, and weir warns of that (RELAY-61). An empty
 	// list is one group for all. An origin of files always has one group: files cannot tell clients
-	// apart. Default: cluster, locality, user_agent_name, client_features, metadata; empty for an
-	// origin that is no listener's and is asked only for names of its authorities, which are the
-	// same for all clients (RELAY-63).
+	// apart. Default: cluster, locality, user_agent_name, client_features, metadata, and with rest
+	// user_agent_version, by which such servers choose; empty for an origin that is no listener's
+	// and is asked only for names of its authorities, which are the same for all clients
+	// (RELAY-63).
 	GroupBy []string `yaml:"group_by"`
 	// IdentityTo is metadata.KEY: the key of the metadata presented upstream under which the origin
 	// is told the identity of the client, where group_by has identity and on dedicated streams. It

@@ -169,12 +169,16 @@ func (o *restOrigin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		o.t.Errorf("%s is no request: %v", text, err)
 	}
 	var is, canonical any
-	_, _ = json.Unmarshal(text, &is), json.Unmarshal([]byte(inJSON(o.t, p.DiscoveryRequest)), &canonical)
+	asEnvoy, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(p.DiscoveryRequest)
+	if err != nil {
+		o.t.Error(err)
+	}
+	_, _ = json.Unmarshal(text, &is), json.Unmarshal(asEnvoy, &canonical)
 	switch {
 	case r.Method != http.MethodPost || r.Header.Get("Content-Type") != "application/json":
 		o.t.Errorf("a poll is a %s of %q", r.Method, r.Header.Get("Content-Type"))
 	case !reflect.DeepEqual(is, canonical):
-		o.t.Errorf("%s is not canonical JSON", text)
+		o.t.Errorf("%s is not written as Envoy writes it", text)
 	case pathOf[p.GetTypeUrl()] != p.path:
 		o.t.Errorf("%s is polled for at %s", p.GetTypeUrl(), p.path)
 	case p.GetNode().GetCluster() != "edge":

@@ -20,7 +20,7 @@ import (
 // weir of the row polls it.
 var restOriginCases = slices.Concat([]testCase{
 	{
-		"REST-1 REST-8", "a polled origin is asked by POST in canonical JSON on the path of each type that has one, " +
+		"REST-1 REST-8", "a polled origin is asked by POST, spelt as Envoy does, on the path of each type that has one, " +
 			"and understood in either spelling", polledForm,
 	},
 	{"REST-3", "a polled origin is presented the version that was accepted last, and its 304 changes nothing", polledVersion},
