@@ -1,6 +1,7 @@
 package downstream
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/weir-xds/weir/metrics"
@@ -113,8 +114,13 @@ func (s *session) coldPart(st *streamType, sub *relay.Sub, now time.Time) error 
 		}
 		return nil
 	}
-	return status.Errorf(codes.Unavailable, "nothing is known of %s yet, and origin %q could not be reached for "+
-		"timing.cold_wait %v: try another replica or again", st.typeURL, sub.Group().Origin().Name(), wait)
+	origin := sub.Group().Origin()
+	why := fmt.Sprintf("origin %q could not be reached", origin.Name())
+	if origin.HandshakeFails() {
+		why = fmt.Sprintf("the TLS handshake with origin %q has failed", origin.Name())
+	}
+	return status.Errorf(codes.Unavailable, "nothing is known of %s yet, and %s for timing.cold_wait %v: "+
+		"try another replica or again", st.typeURL, why, wait)
 }
 
 // left reports whether the client is left with what it says it holds, since restored content may be

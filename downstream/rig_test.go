@@ -298,6 +298,7 @@ type message struct {
 	// name=body, -name, !name:CODE, sorted in that order
 	words    []string
 	versions map[string]string // of the resources, in delta
+	why      string            // texts of the errors
 	size     int
 }
 
@@ -501,6 +502,7 @@ func decode(tb testing.TB, r *response, delta bool) *message {
 		errs = d.ResourceErrors
 	}
 	for _, e := range errs {
+		m.why += e.ErrorDetail.Message
 		m.words = append(m.words, fmt.Sprintf("!%s:%v", strings.TrimSuffix(located(e.ResourceName), "{}"), codes.Code(e.ErrorDetail.Code)))
 	}
 	return m

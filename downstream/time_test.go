@@ -375,3 +375,39 @@ func TestResumeInSyncIsSentNothing(t *testing.T) {
 		t.Errorf("it is unsynced since %v", got)
 	}
 }
+
+// TestColdWaitOfFailedHandshake: where the TLS handshake with the origin fails, the network is not
+// to blame, and clients are not told that it is.
+func TestColdWaitOfFailedHandshake(t *testing.T) {
+	for _, failed := range []bool{true, false} {
+		r := newRig(t)
+		r.origin.NoteFailure(failed)
+		p := r.client(true)
+		p.subscribes(eds, "a")
+		r.down()
+		r.wait(10 * time.Second)
+		p.ends("cold", codes.Unavailable, map[bool]string{
+			true: `the TLS handshake with origin "mesh" has failed`, false: `origin "mesh" could not be reached`,
+		}[failed])
+
+		r = newRig(t)
+		r.origin.NoteFailure(failed)
+		p = r.client(true)
+		p.subscribes(cds)
+		r.settled(cds, "a=1")
+		p.gets("the set", "cds a=1")
+		p.acks(cds)
+		r.down()
+		p.subscribes(eds, "a")
+		r.wait(10 * time.Second)
+		r.down()
+		why := ""
+		p.writes() // it is marked for the next turn
+		for _, m := range p.writes() {
+			why += m.why
+		}
+		if strings.Contains(why, "TLS handshake with its origin") != failed || strings.Contains(why, "cannot be reached") == failed {
+			t.Errorf("the handshake failed: %v; the name is in error with %q", failed, why)
+		}
+	}
+}

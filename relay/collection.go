@@ -196,7 +196,7 @@ func (p *position) newCollectionError() *NameError {
 	if p.unavailableDue {
 		p.unavailableDue = false
 		if p.fresh {
-			p.collectionError = unreachable(t.selector)
+			p.collectionError = s.shard.group.origin.unreachable(t.selector)
 			return p.collectionError
 		}
 	}

@@ -37,7 +37,10 @@ func absent(name, text string) *NameError {
 }
 
 // unreachable says that nothing is known of a name, and why (RELAY-8).
-func unreachable(name string) *NameError {
+func (o *Origin) unreachable(name string) *NameError {
+	if o.HandshakeFails() {
+		return unavailable(name, "nothing is known of it yet, and the TLS handshake with its origin fails")
+	}
 	return unavailable(name, "nothing is known of it yet, and its origin cannot be reached")
 }
 
@@ -63,3 +66,10 @@ func (o *Origin) patience() time.Duration {
 	}
 	return silence
 }
+
+// NoteFailure notes why the origin gives nothing: the TLS handshake fails, or it cannot be reached.
+func (o *Origin) NoteFailure(handshake bool) { o.handshakeFails.Store(handshake) }
+
+// HandshakeFails reports whether the last attempt to reach the origin failed in the TLS handshake,
+// which an operator has to mend elsewhere than the network.
+func (o *Origin) HandshakeFails() bool { return o.handshakeFails.Load() }

@@ -62,7 +62,7 @@ func TestRecords(t *testing.T) {
 		kept = s.recordFor(entries[0])
 		model[entries[0]] = kept
 	}
-	kept.setLastError(unreachable("0"))
+	kept.setLastError((&Origin{}).unreachable("0"))
 	for r := range s.records.all() { // all but one are removed as they are met
 		if r != kept {
 			s.records.remove(r)

@@ -94,9 +94,11 @@ type Origin struct {
 	// how the newest of tiers is spoken to by the others (tier.go); replaced with cfg
 	tierCfg  atomic.Pointer[OriginConfig]
 	tierWake chan struct{}
-	ended    atomic.Bool               // no longer in force: nothing new is kept of it
-	frozen   atomic.Pointer[time.Time] // since when; nil: it is not (freeze.go)
-	holds    map[string]*hold          // by group key; of groups that are held (hold.go). Guarded by mu.
+	ended    atomic.Bool // no longer in force: nothing new is kept of it
+	// handshakeFails: the last attempt to reach it failed in the TLS handshake (errors.go)
+	handshakeFails atomic.Bool
+	frozen         atomic.Pointer[time.Time] // since when; nil: it is not (freeze.go)
+	holds          map[string]*hold          // by group key; of groups that are held (hold.go). Guarded by mu.
 	// fallback is what the last resort has; nil: there is none (fallback.go).
 	fallback atomic.Pointer[Fallback]
 	// unheard is how many stores are not heard: mostly none, so that nothing needs to be looked for

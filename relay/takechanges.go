@@ -207,7 +207,7 @@ func (r *record) errorFor(what event) *NameError {
 	if r.is(unavailableDue) {
 		r.flags &^= unavailableDue
 		if r.is(owed) && !sent {
-			r.setLastError(unreachable(e.name))
+			r.setLastError(s.shard.group.origin.unreachable(e.name))
 			return r.lastError()
 		}
 	}

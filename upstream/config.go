@@ -59,6 +59,8 @@ type Config struct {
 	// TLS returns the configuration for the next connection, so that certificates and authorities
 	// may be renewed. It is called for each connection. Nil: plaintext.
 	TLS func() *tls.Config
+	// ALPNOptional accepts a server that selects no protocol by ALPN.
+	ALPNOptional bool
 	// Trusts says why the certificate of a server, which a handshake verified, is not trusted any
 	// more; nil: it is. Recheck asks it. A nil func trusts all for as long as connections last.
 	Trusts func(*tls.ConnectionState) error

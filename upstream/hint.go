@@ -24,6 +24,7 @@ var hints = []struct {
 		[]string{"x509: certificate is valid for", "not valid for any names", "doesn't contain any IP SANs", "relies on legacy Common Name"},
 		"see origins[].grpc.tls.server_name",
 	},
+	{true, false, []string{"missing selected ALPN property"}, "the server negotiates no ALPN: set origins[].grpc.tls.alpn: optional"},
 	{true, false, []string{"certificate has expired or is not yet valid"}, "check the server's certificate, and the clock"},
 	{
 		true, false,

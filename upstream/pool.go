@@ -166,7 +166,8 @@ func (p *pool) dialled(s *server) {
 // does not count for the origin. It locks the pool.
 func (p *pool) failed(s *server, l *lane, err error, fields ...zap.Field) {
 	now := time.Now()
-	p.counts.Failure(FailureOf(err))
+	why := FailureOf(err)
+	p.counts.Failure(why)
 	err = p.hinted(err)
 	p.mu.Lock()
 	others := s.answering > 0
@@ -182,6 +183,7 @@ func (p *pool) failed(s *server, l *lane, err error, fields ...zap.Field) {
 			append(fields, zap.String("server", s.address), zap.Error(err))...)
 		return
 	}
+	p.table.NoteFailure(why == FailedTLS)
 	p.rateLimitedLog.failed(now, err, p.health.failed(now, err), fields...)
 }
 
@@ -223,7 +225,11 @@ func (p *pool) dial(ctx context.Context, s *server, interval time.Duration) (*co
 	if p.cfg.TLS != nil {
 		t := p.cfg.TLS().Clone()
 		t.VerifyConnection = p.trust.Shown(raw.Load, t.VerifyConnection)
-		options = append(options, grpc.WithTransportCredentials(credentials.NewTLS(t)))
+		secure := credentials.NewTLS
+		if p.cfg.ALPNOptional {
+			secure = newWithoutALPN
+		}
+		options = append(options, grpc.WithTransportCredentials(secure(t)))
 		serverName = t.ServerName
 	} else {
 		options = append(options, grpc.WithTransportCredentials(insecure.NewCredentials()))

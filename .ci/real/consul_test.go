@@ -376,7 +376,6 @@ func TestConsul(t *testing.T) {
 			return w
 		}
 		t.Setenv("CONSUL_TOKEN", consulMesh)
-		t.Setenv("GRPC_ENFORCE_ALPN_ENABLED", "false") // the page says so
 		weir := startWeir()
 		b.adapt = func(bootstrap map[string]any, id string) { b.behind(bootstrap, id, front.Addr()) }
 		b.begin()

@@ -138,10 +138,11 @@ func upstreamConfig(cfg *config.Config, o *config.Origin) upstream.Config {
 		NameFields: o.NameFields, Compression: g.Compression,
 		Backoff: upstreamBackoff(t.Backoff),
 		Pause:   orNone(t.Pause), NewGroupsPerSecond: cfg.Limits.NewGroupsPerSecond, LoadReports: cfg.Limits.LoadReports,
-		Keepalive: upstream.Keepalive{Time: keepaliveTime(t.Keepalive.Time), Timeout: orNone(t.Keepalive.Timeout)},
-		Batch:     t.UpstreamBatch,
-		Reach:     reachTypes(cfg, o),
-		Audit:     o.Audit,
+		Keepalive:    upstream.Keepalive{Time: keepaliveTime(t.Keepalive.Time), Timeout: orNone(t.Keepalive.Timeout)},
+		Batch:        t.UpstreamBatch,
+		ALPNOptional: g.TLS != nil && g.TLS.ALPN == config.ALPNOptional,
+		Reach:        reachTypes(cfg, o),
+		Audit:        o.Audit,
 	}
 	if u.Batch == 0 {
 		u.Batch = -1

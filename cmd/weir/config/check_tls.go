@@ -38,6 +38,7 @@ func (k checker) clientTLS(path string, t *ClientTLS) {
 	if t == nil {
 		return
 	}
+	k.choice(path+".alpn", t.ALPN)
 	if t.SPIFFE != "" {
 		k.workloadAPI(path, t.SPIFFE, map[string]string{"cert": t.Cert, "key": t.Key, "ca": t.CA})
 	} else {

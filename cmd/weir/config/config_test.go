@@ -87,7 +87,7 @@ func wantEqual(t *testing.T, got, want *Config) {
 // The whole block of the contract parses, and says what the code says.
 func TestContract(t *testing.T) {
 	mesh := meshOrigin()
-	mesh.GRPC.TLS = &ClientTLS{}
+	mesh.GRPC.TLS = &ClientTLS{ALPN: ALPNRequired}
 	wantEqual(t, load(t, "testdata/contract.yaml"), wantDefault(mesh))
 }
 

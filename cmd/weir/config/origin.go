@@ -210,6 +210,8 @@ const (
 
 	DialectDelta     = "delta"
 	DialectSotW      = "sotw"
+	ALPNRequired     = "required"
+	ALPNOptional     = "optional"
 	WildcardLegacy   = "legacy"
 	WildcardExplicit = "explicit"
 )
@@ -280,7 +282,13 @@ type ClientTLS struct {
 	// certificate and the authorities, in place of ca, cert and key. It needs server_identity.
 	// Default: empty.
 	SPIFFE string `yaml:"spiffe"`
+	// ALPN is required, or optional for gRPC servers that negotiate no protocol in the handshake,
+	// as Consul up to 1.21.0 and others with grpc-go before 1.67. Certificates are verified all the
+	// same. Not for rest. Default: required.
+	ALPN string `yaml:"alpn"`
 }
+
+func (t *ClientTLS) setDefaults() { t.ALPN = ALPNRequired }
 
 // Files is a file or directory of resources, watched.
 type Files struct {

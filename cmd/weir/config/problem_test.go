@@ -111,6 +111,8 @@ func TestProblems(t *testing.T) {
 		"spiffe origin":      {"origins: [{name: a, grpc: {addresses: ['a:1'], tls: {spiffe: 'unix:///s'}}}]\n", "1:62: origins[0].grpc.tls.spiffe: needs server_identity as well"},
 		"spiffe origin ca":   {"origins: [{name: a, rest: {urls: ['https://x'], tls: {spiffe: 'unix:///s', ca: c, server_identity: 'spiffe://a/b'}}}]\n", "origins[0].rest.tls.ca: is for files"},
 		"spiffe origin dns":  {"origins: [{name: a, grpc: {addresses: ['a:1'], tls: {spiffe: 'unix:///s', server_identity: 'dns:a'}}}]\n", `origins[0].grpc.tls.server_identity: "dns:a" does not begin with spiffe://`},
+		"alpn":               {"origins: [{name: a, grpc: {addresses: ['a:1'], tls: {alpn: off}}}]\n", `1:60: origins[0].grpc.tls.alpn: "off" is not one of required, optional`},
+		"alpn of rest":       {"origins: [{name: a, rest: {urls: ['https://x'], tls: {alpn: optional}}}]\n", `origins[0].rest.tls.alpn: "optional" is not one of required`},
 		"listener origin":    {origin + "listeners: [{origin: mash}]\n", `listeners[0].origin: there is no origin "mash"`},
 		"type":               {origin + "listeners: [{no_legacy_wildcard: [xds]}]\n", `listeners[0].no_legacy_wildcard[0]: "xds" is no type`},
 		"type twice":         {origin + "listeners: [{no_legacy_wildcard: [eds, eds]}]\n", "listed twice"},
