@@ -42,6 +42,12 @@ func (c calmed) note(now time.Time, peer netip.Prefix) {
 	}
 }
 
+// pinged reports that grpc cuts off a client that pings too often (ERR-12).
+func (s *Server) pinged(c *connection) {
+	s.cfg.Metrics.TooManyPings()
+	s.limits.pinged(time.Now(), c)
+}
+
 // wait is how long a new connection of a peer has to wait.
 func (c calmed) wait(now time.Time, peer netip.Prefix) time.Duration {
 	if until, ok := c.until.Peek(peer); !ok || !now.Before(until) {

@@ -22,6 +22,8 @@ type frames struct {
 	unread atomic.Int64
 
 	sent atomic.Int64 // frames of headers and of data written so far
+	// strict: grpc sent GOAWAY because the client pings too often. It says so to the client alone.
+	strict atomic.Bool
 
 	mu   sync.Mutex // held while something is written; guards what follows
 	scan scanner
@@ -39,6 +41,11 @@ type scanner struct {
 
 // frameHead is the length of a frame before its payload (RFC 9113, 4.1).
 const frameHead = 9
+
+// tooManyPings is the length of the GOAWAY with which grpc cuts off a client that pings too often:
+// the last stream, a code, and this text. It sends none of another reason that is so long, but one
+// for a broken protocol, whose text it makes up (TestPingsTooOften).
+const tooManyPings = 8 + len("too_many_pings")
 
 // pause makes reading wait for so long, unless it waits for longer already. A read that is under
 // way goes on.
@@ -122,10 +129,14 @@ func (f *frames) add(w net.Conn) {
 
 // follow follows what was written.
 func (f *frames) follow(b []byte) {
-	f.scan.pass(b, func(_ int, kind http2.FrameType, flags http2.Flags) {
+	f.scan.pass(b, func(length int, kind http2.FrameType, flags http2.Flags) {
 		switch kind {
 		case http2.FrameData:
 			f.sent.Add(1)
+		case http2.FrameGoAway:
+			if length == tooManyPings {
+				f.strict.Store(true)
+			}
 		// They have the same flag.
 		case http2.FrameHeaders, http2.FramePushPromise, http2.FrameContinuation:
 			f.sent.Add(1)
@@ -161,7 +172,13 @@ type readyReader interface {
 }
 
 // Write is part of net.Conn.
-func (c *framedConn) Write(b []byte) (int, error) { return c.frames.write(c.out, b) }
+func (c *framedConn) Write(b []byte) (int, error) {
+	n, err := c.frames.write(c.out, b)
+	if c.frames.strict.Load() && c.frames.strict.CompareAndSwap(true, false) {
+		c.client.server.pinged(c.client)
+	}
+	return n, err
+}
 
 // Read is part of net.Conn.
 func (c *framedConn) Read(b []byte) (int, error) {

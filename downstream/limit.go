@@ -100,6 +100,18 @@ func (l *limitLog) calm(now time.Time, c *connection) {
 		zap.Stringer("peer", c.raw.RemoteAddr()), from.field(), zap.Int("not_logged", more))
 }
 
+// pinged logs that a client was cut off because it pings too often.
+func (l *limitLog) pinged(now time.Time, c *connection) {
+	more, write := l.rate.admit("pings", now)
+	if !write {
+		return
+	}
+	from := c.caller()
+	l.log.Warn("a connection is closed because its client pings more often than timing.keepalive.min_client_interval allows: "+
+		"lengthen the interval of the client's keepalive (Envoy: connection_keepalive.interval), or shorten that key",
+		zap.Stringer("peer", c.raw.RemoteAddr()), from.field(), zap.Int("not_logged", more))
+}
+
 // dialect logs that clients ask for a type that the origin's dialect does not have (ALIAS-7).
 func (l *limitLog) dialect(now time.Time, typeURL, text string, st *stream) {
 	more, write := l.rate.admit("dialect", now)

@@ -13,8 +13,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay/relaytest"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc"
@@ -91,9 +95,18 @@ type raw struct {
 
 func newRaw(t *testing.T, l *live) *raw {
 	t.Helper()
+	return newRawOver(t, l, nil)
+}
+
+// newRawOver is newRaw over TLS; nil: in plain text.
+func newRawOver(t *testing.T, l *live, secure *tls.Config) *raw {
+	t.Helper()
 	conn, err := l.net.Dial(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
+	}
+	if secure != nil {
+		conn = tls.Client(conn, secure)
 	}
 	out := bufio.NewWriterSize(conn, 1<<20)
 	p := &raw{t: t, conn: conn, out: out, framer: http2.NewFramer(out, conn), gone: make(chan struct{}), reset: make(chan uint32, 10)}
@@ -271,6 +284,48 @@ func TestSilentConnections(t *testing.T) {
 					t.Errorf("the connection is open for %v: %v", took, err)
 				}
 			})
+		})
+	}
+}
+
+// TestPingsTooOften: a client that is cut off for its pings is counted, and the log says who it is
+// and what to set, once a minute; GOAWAYs for other reasons are not counted. With TLS as without.
+func TestPingsTooOften(t *testing.T) {
+	for _, secured := range []bool{false, true} {
+		ours, theirs := (*tls.Config)(nil), (*tls.Config)(nil)
+		if secured {
+			ours, theirs = certificates(t)
+			theirs.NextProtos = []string{"h2"}
+			valid := time.Now() // a bubble begins long before
+			ours.Time = func() time.Time { return valid }
+			theirs.Time = ours.Time
+		}
+		synctest.Test(t, func(t *testing.T) {
+			log, lines := observer.New(zap.WarnLevel)
+			reg := prometheus.NewRegistry()
+			l := newLive(t, relaytest.Memory(), func(cfg *Config, lc *ListenerConfig) {
+				cfg.Log, cfg.Metrics, lc.TLS = zap.New(log), metrics.New(reg), ours
+			})
+			for range 3 {
+				p := newRawOver(t, l, theirs)
+				p.hello()
+				p.call(1, 10, 1)
+				for range 10 {
+					p.ping()
+					time.Sleep(time.Second)
+				}
+				if !p.goAway() {
+					t.Fatal("nothing happens to who pings every second")
+				}
+			}
+			l.server.Drain(t.Context(), time.Second)
+			if n := counted(t, reg, "weir_connections_too_many_pings_total", ""); n != 3 {
+				t.Errorf("TLS: %v; %v connections are counted, want 3", secured, n)
+			}
+			said := lines.FilterMessageSnippet("pings more often").All()
+			if len(said) != 1 || !strings.Contains(said[0].Message, "timing.keepalive.min_client_interval") || said[0].ContextMap()["peer"] == "" {
+				t.Errorf("TLS: %v; the log says %v", secured, said)
+			}
 		})
 	}
 }

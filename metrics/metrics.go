@@ -25,6 +25,7 @@ type Metrics struct {
 	decisions     map[string]prometheus.Counter // by result
 	turnedAway    prometheus.Counter
 	calmedDown    prometheus.Counter
+	tooManyPings  prometheus.Counter
 	adminRefusals map[string]prometheus.Counter // by reason
 	configReloads map[string]prometheus.Counter // by result
 	configGood    prometheus.Gauge
@@ -77,6 +78,10 @@ func New(reg *prometheus.Registry) *Metrics {
 		calmedDown: f.NewCounter(prometheus.CounterOpts{
 			Name: "weir_connections_calmed_total",
 			Help: "Connections closed with ENHANCE_YOUR_CALM: most of their streams were refused or reset before an answer, or most of their frames carried nothing.",
+		}),
+		tooManyPings: f.NewCounter(prometheus.CounterOpts{
+			Name: "weir_connections_too_many_pings_total",
+			Help: "Connections that weir closed because the client's keepalive pinged more often than timing.keepalive.min_client_interval allows.",
 		}),
 		adminRefusals: children(counterVec(f, "weir_admin_refusals_total",
 			"Requests to the admin port that were refused: an unknown Host, a page of another web site, no token or certificate, a wrong "+
@@ -253,6 +258,13 @@ func (m *Metrics) TurnedAway() {
 func (m *Metrics) CalmedDown() {
 	if m != nil {
 		m.calmedDown.Inc()
+	}
+}
+
+// TooManyPings counts a connection closed because the client pinged too often (ERR-12).
+func (m *Metrics) TooManyPings() {
+	if m != nil {
+		m.tooManyPings.Inc()
 	}
 }
 

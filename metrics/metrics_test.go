@@ -88,6 +88,7 @@ var catalogue = map[string]string{
 	"weir_authz_decisions_total":                    "result",
 	"weir_connections_turned_away_total":            "",
 	"weir_connections_calmed_total":                 "",
+	"weir_connections_too_many_pings_total":         "",
 	"weir_admin_refusals_total":                     "reason",
 	"weir_memory_used_bytes":                        "",
 	"weir_memory_limit_bytes":                       "",
