@@ -88,8 +88,8 @@
 // groups_per_peer alone. JSON is made once for all clients that are sent the same (restjson.go,
 // TestManyPollers). A resource without a descriptor has no JSON, and neither has one that would
 // cost far more than its size (TestRenderBombs). It is left out where that deletes nothing, and the
-// poll fails if the client may hold it (restleft.go, TestPollWithoutDescriptor). Before a request is
-// decoded its text is bounded (restbound.go, TestPollBombs), and what does not depend on it is
+// poll fails if the client may hold it (restleft.go, TestPollWithoutDescriptor). Before a request
+// is decoded its text is bounded (restbound.go, TestPollBombs), and what does not depend on it is
 // judged (TestPollIsRefusedUnparsed).
 //
 // # Goroutines and who owns them
