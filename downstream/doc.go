@@ -86,9 +86,10 @@
 // something changes (TestPollHold). A poll counts as a stream. What it asked for lingers as if it
 // had been acknowledged (TestPollLingers), so a client that makes up nodes is bounded by
 // groups_per_peer alone. JSON is made once for all clients that are sent the same (restjson.go,
-// TestManyPollers). A resource without a descriptor has no JSON (TestPollWithoutDescriptor), and
-// neither has one that would cost far more than its size (TestRenderBombs). Before a request is
-// decoded its text is bounded (restbound.go, TestPollBombs), and what does not depend on it is
+// TestManyPollers). A resource without a descriptor has no JSON, and neither has one that would
+// cost far more than its size (TestRenderBombs). It is left out where that deletes nothing, and the
+// poll fails if the client may hold it (restleft.go, TestPollWithoutDescriptor). Before a request
+// is decoded its text is bounded (restbound.go, TestPollBombs), and what does not depend on it is
 // judged (TestPollIsRefusedUnparsed).
 //
 // # Goroutines and who owns them

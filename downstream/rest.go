@@ -180,8 +180,16 @@ func (h *restHandler) write(w http.ResponseWriter, r *http.Request, p *poll, ans
 		return nil
 	}
 	d, err := h.server.renderer.render(answer.response.out, !xds.IsSecret(p.stream.session.only))
+	if undescribed := (*undescribedError)(nil); errors.As(err, &undescribed) {
+		answer.version, err = p.leavesOut(w, answer, undescribed)
+	}
 	if err != nil {
 		return err
+	}
+	if answer.version == string(p.in.version) {
+		w.WriteHeader(http.StatusNotModified)
+		p.sent(polled{version: answer.version, unchanged: true, standIn: answer.standIn}, 0)
+		return nil
 	}
 	text, header := d.plain, w.Header()
 	if compression := p.stream.session.settings().compression; compression != "" {

@@ -401,24 +401,46 @@ func counter(t *testing.T, reg *prometheus.Registry, name, value string) prometh
 	return g
 }
 
-// TestPollWithoutDescriptor: a response that has no JSON is an error that names the type, and no
-// part of it is left out (REST-9).
+// TestPollWithoutDescriptor: a resource that has no JSON is left out, named and counted, where that
+// deletes nothing. A client that may hold it is answered 500, and keeps what it has (REST-9).
 func TestPollWithoutDescriptor(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	restTest(t, func(cfg *Config, _ *ListenerConfig) { cfg.Metrics = metrics.New(reg) }, func(p *polling) {
 		// A TypedExtensionConfig's second field is an Any.
 		const path = "/v3/discovery:extension_configs"
 		const ecds = "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig"
-		first := p.later(path, pollOf(`"resourceNames": ["a", "b"]`))
+		first := p.later(path, pollOf())
 		p.say(ecds, "a=", "b=\x0a\x03x/y")
-		a := <-first
-		if a.code != http.StatusInternalServerError || !strings.Contains(a.text, "x/y") {
-			t.Errorf("got %d %s", a.code, a.text)
+		a := (<-first).want(t, "the others, to who holds nothing", http.StatusOK, "a")
+		if left := a.header.Get("Weir-Left-Out"); !strings.Contains(left, "x/y") || !strings.Contains(left, "types[") || !strings.Contains(left, `\"b\"`) {
+			t.Errorf("what is left out is told as %s", left)
 		}
 		if got := testutil.ToFloat64(counter(t, reg, "weir_polls_total", "no_descriptor")); got != 1 {
 			t.Errorf("%v are counted", got)
 		}
-		p.post(path, pollOf(`"resourceNames": ["a"]`)).want(t, "the other", http.StatusOK, "a")
+		time.Sleep(5 * time.Second)
+		p.post(path, pollOf(`"versionInfo": "`+a.version()+`"`)).want(t, "nothing has changed", http.StatusNotModified)
+		if may := p.post(path, pollOf(`"versionInfo": "older"`)); may.code != http.StatusInternalServerError || !strings.Contains(may.text, "x/y") {
+			t.Errorf("who may hold it got %d %s", may.code, may.text)
+		}
+		p.say(ecds, "a=", "b=")
+		p.post(path, pollOf(`"versionInfo": "`+a.version()+`"`)).want(t, "it has JSON again", http.StatusOK, "a", "b")
+	})
+}
+
+// TestPollByNameWithoutDescriptor: a name that is left out deletes nothing, so the others are sent
+// to any client, unless there are none (REST-9).
+func TestPollByNameWithoutDescriptor(t *testing.T) {
+	restTest(t, nil, func(p *polling) {
+		const path = "/v3/discovery:extension_configs"
+		const ecds = "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig"
+		first := p.later(path, pollOf(`"resourceNames": ["a", "b"]`, `"versionInfo": "older"`))
+		p.say(ecds, "a=", "b=\x0a\x03x/y")
+		(<-first).want(t, "the other", http.StatusOK, "a")
+		if none := p.post(path, pollOf(`"resourceNames": ["b"]`)); none.code != http.StatusInternalServerError || !strings.Contains(none.text, "x/y") {
+			t.Errorf("there is no other: got %d %s", none.code, none.text)
+		}
+		p.post(path, pollOf(`"resourceNames": ["a"]`)).want(t, "the other alone", http.StatusOK, "a")
 	})
 }
 

@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"sync"
 
@@ -19,6 +18,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/known/anypb"
 )
 
 // Resolver finds descriptors of types by name and by URL.
@@ -37,45 +37,64 @@ func parseJSON(text []byte, r Resolver) ([]byte, error) {
 	return proto.Marshal(&m)
 }
 
-// undescribedError says that something in a response has no JSON form, nearly always for lack of a
+// undescribedError says that resources of a response have no JSON form, nearly always for lack of a
 // descriptor (REST-9).
-type undescribedError struct{ what string }
+type undescribedError struct {
+	what    string
+	without string // ends the version of the response without them (partial)
+}
 
 // Error implements error.
-func (e *undescribedError) Error() string {
-	return e.what + ": no part of the response is left out for it"
-}
+func (e *undescribedError) Error() string { return e.what }
 
 // GRPCStatus returns the status that the client is sent.
 func (e *undescribedError) GRPCStatus() *status.Status { return status.New(codes.Internal, e.Error()) }
-
-// typeInError finds the type URL in the library's error text.
-var typeInError = regexp.MustCompile(`unable to resolve "([^"]*)"`)
 
 // renderMemory is how much memory, in bytes, one resource may need to be rendered. Resources are
 // decoded one after the other, with what is in their Anys.
 const renderMemory = 64 << 20
 
-// json returns the canonical JSON of an encoded response.
+// json returns the canonical JSON of an encoded response. If some resources have none, it returns
+// that of the others, if there are any, and the error says why. The version of that is another than
+// of the whole, and equal for the same rest and the same resources left out.
 func (c *renderer) json(encoded []byte) ([]byte, error) {
 	var m discoveryv3.DiscoveryResponse
 	if err := proto.Unmarshal(encoded, &m); err != nil {
-		return nil, &undescribedError{fmt.Sprintf("a resource does not decode: %v", err)}
+		return nil, &undescribedError{what: fmt.Sprintf("a resource does not decode: %v", err)}
 	}
-	for i, a := range m.GetResources() {
-		bound := xds.Bound{Memory: renderMemory, Follow: true}
-		if _, err := c.meter.Any([]byte(a.GetTypeUrl()), a.GetValue(), bound); err != nil {
-			return nil, &undescribedError{fmt.Sprintf("resources[%d] is not written as JSON: %v", i, err)}
-		}
+	all, opts := m.GetResources(), protojson.MarshalOptions{Resolver: c.resolver}
+	var left leftOut
+	m.Resources = left.writable(all, c.measured)
+	text, err := opts.Marshal(&m)
+	if err != nil {
+		left = leftOut{}
+		m.Resources = left.writable(all, func(a *anypb.Any) error {
+			if err := c.measured(a); err != nil {
+				return err
+			}
+			_, err := opts.Marshal(a)
+			return err
+		})
 	}
-	text, err := protojson.MarshalOptions{Resolver: c.resolver}.Marshal(&m)
-	if err == nil {
+	switch {
+	case len(left.names) == 0 && err == nil:
 		return text, nil
+	case len(m.GetResources()) == 0 || len(left.names) == 0:
+		return nil, left.error(err)
 	}
-	if found := typeInError.FindStringSubmatch(err.Error()); found != nil {
-		return nil, &undescribedError{fmt.Sprintf("no descriptor of %s is linked in, and JSON needs the descriptor of every type in a resource", found[1])}
+	e := left.error(nil)
+	e.without = left.mark()
+	m.VersionInfo += e.without
+	if text, err = opts.Marshal(&m); err != nil {
+		return nil, left.error(err)
 	}
-	return nil, &undescribedError{fmt.Sprintf("a resource has no JSON: %v", err)}
+	return text, e
+}
+
+// measured returns an error if a resource would need too much memory.
+func (c *renderer) measured(a *anypb.Any) error {
+	_, err := c.meter.Any([]byte(a.GetTypeUrl()), a.GetValue(), xds.Bound{Memory: renderMemory, Follow: true})
+	return err
 }
 
 // renderer caches the JSON of recent responses. Clients of one group with the same version are sent

@@ -212,6 +212,9 @@ func TestGetReadable(t *testing.T) {
 		}
 	}
 
+	if got := string(fromJSON.Resources[1].Resource); !strings.Contains(got, "--descriptors") {
+		t.Errorf("what is printed as bytes should say why: %s", got)
+	}
 	code, stdout, stderr = weir(t, "get", "cds", "a", "v", "--from", address, "-o", "yaml")
 	if code != exitOK || !strings.Contains(stdout, "alt_stat_name: '1'\n") || strings.Contains(stdout, "{") {
 		t.Errorf("yaml: %d, %q and\n%s", code, stderr, stdout)

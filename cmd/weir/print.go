@@ -108,6 +108,7 @@ func readable(body *anypb.Any, known *descriptors.Types) json.RawMessage {
 	raw := map[string]string{
 		"@type": body.GetTypeUrl(),
 		"value": base64.StdEncoding.EncodeToString(body.GetValue()),
+		"note":  fmt.Sprintf("printed as bytes: %v; describe unknown types with --descriptors, or in types of the configuration", err),
 	}
 	text, err := json.Marshal(raw)
 	if err != nil {

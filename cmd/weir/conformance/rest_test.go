@@ -34,7 +34,7 @@ var restCases = []testCase{
 	{"REST-6", "a cold relay with a dead origin answers 503 within a second", restCold},
 	{"REST-7", "with rest_hold an unchanged poll is answered when something changes, and with 304 at the end", restHold},
 	{"REST-8", "other paths, methods and bodies have their status, and what has no REST form has no path", restStatus},
-	{"REST-9", "a resource with a type that is not linked in is 500 with its name, and counted", restDescriptor},
+	{"REST-9", "a resource with an unknown type is left out, named and counted, and is 500 to who may hold it", restDescriptor},
 	{"REST-9", "a listener with an OpenTelemetry access log is written as JSON", restOpenTelemetry},
 	{"REST-10", "what is polled is subscribed at the origin between two polls, and not for ever", restLinger},
 	{"REST-10 RELAY-99", "names that are polled in turn stay together in the request of a SotW origin", restTurns},
@@ -292,7 +292,8 @@ func restDescriptor(t *testing.T) {
 	}
 	setClusters(w.origin, "a")
 	w.origin.Set(cds, "odd", "1", odd)
-	p := w.awaitPoll(clustersPath, fields{}, "no part of it is left out", is(http.StatusInternalServerError))
+	w.awaitPoll(clustersPath, fields{}, "the other one, to who holds nothing", has("a"))
+	p := w.awaitPoll(clustersPath, fields{"versionInfo": "older"}, "no part of it is left out", is(http.StatusInternalServerError))
 	if !strings.Contains(p.text, "example.com/odd.Options") {
 		t.Errorf("the type is not named: %s", p.text)
 	}
