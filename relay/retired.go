@@ -305,7 +305,7 @@ func (r *record) retired() *xds.Variant {
 		if r.is(claimed|returned) && !s.holdsFallback || !s.shard.mayStandIn(s.shard.lane(s.shard.named.lane)) {
 			return nil
 		}
-	case e.retired.silent || !s.shard.lane(s.shard.named.lane).down.Load(), s.shard.heldAbsent(e.name):
+	case e.retired.silent || !s.shard.lane(s.shard.named.lane).down.Load(), !s.shard.mayRevive(e.name):
 		return nil
 	}
 	e.onServed()

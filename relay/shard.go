@@ -317,3 +317,7 @@ func (s *shard) endLingering() {
 		s.group.dropShard(s)
 	}
 }
+
+// mayRevive reports whether what had retired of a name may be given: not if the group is held at a
+// state in which the name does not exist.
+func (s *shard) mayRevive(name string) bool { return !s.heldAbsent(name) }
