@@ -316,6 +316,16 @@
 //   - REST-6: for types that are not sent whole, the answer at rest_wait has what is known by then.
 //     A missing name states nothing of that name, and one that the origin is silent about would
 //     keep all others from the client for ever.
+//   - REST-9: a resource that has no JSON is left out of a poll's answer where that deletes nothing
+//     at the client, with a header, a log line and a count, so that the others of its type are
+//     sent. A client that may hold it is answered 500 (restleft.go).
+//   - RELAY-97: what an origin lacks in its first answers after a reconnect stays for 3 times
+//     firm_settle, however few resources those are. A control plane that comes back half-ready
+//     would take the one cluster of a sidecar away (relay/testdata/guard_few.txt).
+//   - RELAY-4: a name that lingered at a SotW origin, and of which the open stream says nothing for
+//     15 s, is served with what lingers, if the type is not sent whole: an origin that has sent
+//     this content on the stream may stay silent, and has no word for what is gone (relay,
+//     lapse.go).
 //   - REST-2 applies to Fetch as well, and not TRANS-4, which is about streams.
 //   - EC-2: with coalesce a client may be behind by that much more than a second, at each hop that
 //     has it.
