@@ -157,6 +157,27 @@ func (w *leavers) once(k *store) (gone []xds.RemovedVariant) {
 			}
 		}
 	}
+	if w.Full {
+		return w.others(k, gone, seen, brought)
+	}
+	return gone
+}
+
+// others adds what a list leaves out of the same names for maps of which nothing was sent yet: a
+// name that waits is left out of nothing by the list itself.
+func (w *leavers) others(k *store, gone []xds.RemovedVariant, seen map[xds.Identity]bool, brought map[string][]*constraints.Set) []xds.RemovedVariant {
+	for _, r := range gone {
+		for _, s := range k.all {
+			for _, v := range s.variants(r.Name) {
+				id := xds.Identity{Name: r.Name, Constraints: v.Constraints.Key()}
+				said := func(c *constraints.Set) bool { return c.Key() == id.Constraints }
+				if !seen[id] && !slices.ContainsFunc(brought[r.Name], said) {
+					seen[id] = true
+					gone = append(gone, xds.RemovedVariant{Name: r.Name, Constraints: id.Constraints, Set: v.Constraints})
+				}
+			}
+		}
+	}
 	return gone
 }
 
