@@ -52,7 +52,7 @@ func (s *restServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.URL.Path != "/base/v3/discovery:clusters" || r.Header.Get("X-Tenant") != "t":
 		http.NotFound(w, r)
-	case strings.Contains(strings.ReplaceAll(s.asked, " ", ""), `"versionInfo":"`+s.version+`"`):
+	case strings.Contains(strings.ReplaceAll(s.asked, " ", ""), `"version_info":"`+s.version+`"`):
 		s.unchanged++
 		w.WriteHeader(http.StatusNotModified)
 	default:
