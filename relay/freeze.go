@@ -127,12 +127,12 @@ func (s *shard) unmark(x frozenResource) {
 	}
 }
 
-// waits reports whether the origin has another form of a resource than the table, also if that is
-// to be brought by the next stream.
-func (s *shard) waits(x frozenResource) bool {
+// waits reports whether the origin has another form of a resource than the table, also if the
+// stream numbered gen is of before a thaw, so that the next one is to bring it.
+func (s *shard) waits(x frozenResource, gen uint32) bool {
 	_, now := s.frozen[x]
 	_, thawed := s.thawed[x]
-	return now || thawed
+	return now || thawed && gen <= s.thawedGen
 }
 
 // countFrozen is how many of those kept wait because the origin is frozen.

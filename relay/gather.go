@@ -181,12 +181,11 @@ func (g *gathering) endRemovalsOf(x *arrival, emptied map[string]bool) {
 		}
 		x.bringsBack(y)
 		if len(y.u.Resources) > 0 {
-			said, gone := x.u.names(nil), x.u.removes()
-			gone = append(gone, x.takesAway(true)...)
-			goes := func(name string) bool {
-				return slices.ContainsFunc(gone, func(r xds.RemovedVariant) bool { return r.Name == name })
+			said, goes := x.u.names(nil), map[string]bool{}
+			for _, r := range append(x.u.removes(), x.takesAway(true)...) {
+				goes[r.Name] = true
 			}
-			y.drop(func(name string) bool { return said[name] && !emptied[name] || goes(name) })
+			y.drop(func(name string) bool { return said[name] && !emptied[name] || goes[name] })
 		}
 	}
 }

@@ -95,7 +95,7 @@ func (c *scope) hear(held *xds.Variant, u *update, r *xds.Resource, gen uint32) 
 	if s := c.shard; s.group.config().SotW {
 		same = held != nil && c.from != nil && c.from.Version == u.Version && c.from.Server == held.From.Server
 		if (s.group.kept() || gen <= s.thawedGen) && held != nil {
-			same = !s.waits(frozenResource{c.selector, r.Identity()}) // the version is of a list of which resources wait
+			same = !s.waits(frozenResource{c.selector, r.Identity()}, gen) // the version is of a list of which resources wait
 		}
 	}
 	_, ended := r.Expiry(c.shard.now)
