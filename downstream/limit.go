@@ -78,38 +78,30 @@ func (l *limitLog) connection(now time.Time, key string, limit int, from net.Add
 // slow logs that a connection was closed because its requests did not arrive while there was no
 // room for others.
 func (l *limitLog) slow(now time.Time, c *connection) {
-	more, write := l.rate.admit("slow", now)
-	if !write {
-		return
-	}
-	from := c.caller()
-	l.log.Warn("limits.memory: clients send more at a time than there is room for, "+
-		"and a connection whose requests did not arrive whole within "+receivingPatience.String()+" is closed",
-		zap.Stringer("peer", c.raw.RemoteAddr()), from.field(), zap.Int("not_logged", more))
+	l.closed(now, c, "slow", "limits.memory: clients send more at a time than there is room for, "+
+		"and a connection whose requests did not arrive whole within "+receivingPatience.String()+" is closed")
 }
 
 // calm logs that a client was told to calm down.
 func (l *limitLog) calm(now time.Time, c *connection) {
-	more, write := l.rate.admit("calm", now)
-	if !write {
-		return
-	}
-	from := c.caller()
-	l.log.Warn("a connection is closed with ENHANCE_YOUR_CALM: "+
-		"most of its streams were refused or reset before an answer, or most of its frames carry nothing",
-		zap.Stringer("peer", c.raw.RemoteAddr()), from.field(), zap.Int("not_logged", more))
+	l.closed(now, c, "calm", "a connection is closed with ENHANCE_YOUR_CALM: "+
+		"most of its streams were refused or reset before an answer, or most of its frames carry nothing")
 }
 
 // pinged logs that a client was cut off because it pings too often.
 func (l *limitLog) pinged(now time.Time, c *connection) {
-	more, write := l.rate.admit("pings", now)
+	l.closed(now, c, "pings", "a connection is closed because its client pings more often than timing.keepalive.min_client_interval allows: "+
+		"lengthen the interval of the client's keepalive (Envoy: connection_keepalive.interval), or shorten that key")
+}
+
+// closed logs why a connection is closed.
+func (l *limitLog) closed(now time.Time, c *connection, kind, why string) {
+	more, write := l.rate.admit(kind, now)
 	if !write {
 		return
 	}
 	from := c.caller()
-	l.log.Warn("a connection is closed because its client pings more often than timing.keepalive.min_client_interval allows: "+
-		"lengthen the interval of the client's keepalive (Envoy: connection_keepalive.interval), or shorten that key",
-		zap.Stringer("peer", c.raw.RemoteAddr()), from.field(), zap.Int("not_logged", more))
+	l.log.Warn(why, zap.Stringer("peer", c.raw.RemoteAddr()), from.field(), zap.Int("not_logged", more))
 }
 
 // dialect logs that clients ask for a type that the origin's dialect does not have (ALIAS-7).
