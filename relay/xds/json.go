@@ -3,6 +3,7 @@ package xds
 import (
 	"bytes"
 	"encoding/json"
+	"unicode/utf8"
 )
 
 // JSONFields walks over the members of a JSON object, or over the elements of an array, in place
@@ -95,8 +96,22 @@ func jsonName(quoted []byte) []byte {
 	return quoted // no name that is looked for has quotes
 }
 
-// JSONString is the text of a JSON string; false: the value is none.
+// plainJSON reports whether the inside of a JSON string stands for itself.
+func plainJSON(inside []byte) bool {
+	for _, c := range inside {
+		if c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}
+
+// JSONString is the text of a JSON string; false: the value is none. Most have no escapes, and cost
+// no more than their copy.
 func JSONString(value []byte) (s string, ok bool) {
+	if n := len(value); n >= 2 && value[0] == '"' && value[n-1] == '"' && plainJSON(value[1:n-1]) {
+		return string(value[1 : n-1]), true
+	}
 	return s, len(value) > 0 && value[0] == '"' && json.Unmarshal(value, &s) == nil
 }
 

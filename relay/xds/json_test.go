@@ -253,3 +253,14 @@ func BenchmarkJSONCheck(b *testing.B) {
 		}
 	})
 }
+
+// TestJSONString: the text of a string is what a parser reads.
+func TestJSONString(t *testing.T) {
+	for _, value := range []string{``, `"`, `""`, `"a"`, `"a`, `a"`, `"a"b"`, `"a\"`, `"a\"b"`, `"\u00e9"`, `"é"`, "\"a\x00\"", "\"\x7f\"", "\"\xff\"", `1`, `{}`, ` "a"`} {
+		var want string
+		ok := json.Unmarshal([]byte(value), &want) == nil && value[0] == '"'
+		if got, is := JSONString([]byte(value)); is != ok || ok && got != want {
+			t.Errorf("JSONString(%q) = %q, %v, want %q, %v", value, got, is, want, ok)
+		}
+	}
+}

@@ -340,11 +340,10 @@ func TestFormsOfEnvoy(t *testing.T) {
 			return `{"version_info": "` + version + `", "resources": {"@type": "` + cds + `", "name": "x", "lb_policy": "maglev",
 				"connect_timeout": {"seconds": 3}, "respect_dns_ttl": "true", "health_checks": {"timeout": "1s"}}}`
 		}
-		version := "1"
-		w.answer(clusters, func(poll) (int, string) { return http.StatusOK, body(version) })
+		w.answer(clusters, func(poll) (int, string) { return http.StatusOK, body("1") })
 		w.want(cds, "*")
 		w.wantHeld(cds, "it is read", "x")
-		version = "2"
+		w.answer(clusters, func(poll) (int, string) { return http.StatusOK, body("2") })
 		sleep(12 * time.Second)
 		if p := w.taken(); p[len(p)-1].GetVersionInfo() != "2" || w.lines("not canonical") != 1 || w.lines("enum in another case") != 1 {
 			t.Errorf("the last poll is %v, and the log says %v", p[len(p)-1], w.logs.All())

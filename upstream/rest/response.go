@@ -112,16 +112,16 @@ func (o *Origin) resources(ctx context.Context, r *response, typeURL string, lis
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		a, why := o.resource(r, f.Value)
-		if why != nil {
-			r.refuse(i, o, typeURL, f.Value, why)
+		var a anypb.Any
+		if err := o.decode(r, f.Value, &a); err != nil {
+			r.refuse(i, o, typeURL, f.Value, err)
 			continue
 		}
-		encoded, err := deterministic.Marshal(a)
+		encoded, err := deterministic.Marshal(&a)
 		if err != nil {
 			return err
 		}
-		r.timed = r.timed || hasTTL(a)
+		r.timed = r.timed || hasTTL(&a)
 		r.raw = protowire.AppendBytes(protowire.AppendTag(r.raw, fieldResources, protowire.BytesType), encoded)
 	}
 	return nil
@@ -139,23 +139,18 @@ func elements(listed []byte) (n int) {
 	return n
 }
 
-// resource decodes one Any. Errors quote nothing of secrets (RELAY-76).
-func (o *Origin) resource(r *response, raw []byte) (*anypb.Any, error) {
-	var a anypb.Any
-	err := o.decode(r, raw, &a)
-	if err == nil {
-		return &a, nil
-	}
+// unread says why an Any does not decode. It quotes nothing of secrets (RELAY-76).
+func (r *response) unread(err error) string {
 	text, bound := plain(err), (*xds.BoundError)(nil)
 	switch {
 	case errors.As(err, &bound):
-		return nil, err
+		return err.Error()
 	case strings.Contains(text, "unable to resolve"):
-		return nil, errors.New(text + "; its descriptors are not known: give them in types")
+		return text + "; its descriptors are not known: give them in types"
 	case xds.IsSecret(r.typeURL):
-		return nil, errors.New("is not what belongs here; it is not repeated, since it is a secret")
+		return "is not what belongs here; it is not repeated, since it is a secret"
 	}
-	return nil, errors.New(text)
+	return text
 }
 
 // hasTTL reports whether a resource is a wrapper with a TTL.
@@ -176,7 +171,7 @@ func (r *response) refuse(i int, o *Origin, typeURL string, raw []byte, why erro
 	if len(r.refused) > maxReasons {
 		return
 	}
-	text := why.Error()
+	text := r.unread(why)
 	text = strings.ToValidUTF8(text[:min(len(text), xds.MaxErrorText)], "?")
 	name := o.nameIn(typeURL, raw)
 	if name == "" {
