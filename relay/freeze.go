@@ -118,9 +118,7 @@ func (s *shard) mark(x frozenResource, d xds.Digest) {
 
 // unmark notes that the origin has what the table has.
 func (s *shard) unmark(x frozenResource) {
-	if len(s.frozen) == 0 {
-		return
-	}
+	delete(s.thawed, x)
 	if _, waited := s.frozen[x]; waited {
 		delete(s.frozen, x)
 		s.frozenAt = s.now
