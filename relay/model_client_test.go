@@ -312,6 +312,7 @@ func (m *model) quiet() {
 	m.free()
 	m.deliverAllCalm()
 	m.holds.turned = false
+	clear(m.promises.kept)
 	m.judgeQuiet()
 }
 

@@ -155,6 +155,7 @@ func (m *model) hold(at *State) {
 	}
 	done := m.table.Origin("mesh").Hold(m.now, m.group.key, at)
 	m.holds.at, m.holds.turned, m.holds.since = at, true, m.at
+	m.keeps(at)
 	for _, c := range slices.Concat(m.subs, m.ghosts) {
 		c.back = nil // it may be told of what was before
 	}

@@ -237,7 +237,7 @@ func newModel(t *testing.T, rnd *rand.Rand, kind string) *model {
 	m := &model{
 		t: t, rnd: rnd, kind: kind, sotw: strings.HasPrefix(kind, "sotw"), now: time.Unix(1e9, 0), state: map[string]map[string]int{},
 		made: map[int]int{}, deleted: map[string]map[string]int{}, faults: map[string]map[string]modelFault{},
-		promises: promises{map[promised]time.Time{}, map[promised]map[bool]time.Time{}, map[promised]time.Time{}, map[promised]int{}, time.Time{}, 0, 0},
+		promises: promises{map[promised]time.Time{}, map[promised]map[bool]time.Time{}, map[promised]time.Time{}, map[promised]time.Time{}, map[promised]int{}, time.Time{}, 0, 0},
 		stated:   map[string]map[string]bool{},
 		faulted:  map[string]map[string]int{}, owner: map[string]map[string]string{}, bodyOf: map[int]string{}, lives: lives{},
 	}

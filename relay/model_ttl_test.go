@@ -39,6 +39,10 @@ type promises struct {
 	// past are ends that had passed when the body was renewed all the same. weir had dropped it by
 	// then, and fetches it (TTL-4).
 	past map[promised]time.Time
+	// kept are ends of the states that the group was held at since all was quiet last. A heartbeat
+	// that comes while clients have another body is not applied (TTL-4), also if it shortens the
+	// TTL.
+	kept map[promised]time.Time
 	// over are names of which a body expired, with the step.
 	over map[promised]int
 	at   time.Time // when the origin looked last
@@ -126,6 +130,30 @@ func (m *model) arrives(l *modelLane, u *xds.Update) {
 			m.promises.past[key] = last
 		}
 		m.promises.told[key][wild] = end
+	}
+}
+
+// keeps notes the ends in a state that the group is held at from now on.
+func (m *model) keeps(at *State) {
+	keep := func(ty string, v *xds.Variant) {
+		if v != nil && v.Timed() {
+			key := promised{ty, m.plain(v.Name), m.bodyNumber(v)}
+			m.promises.kept[key] = later(m.promises.kept[key], v.Expires())
+		}
+	}
+	for _, ty := range m.types {
+		of, _ := at.of(ty, constraints.Params{})
+		if of == nil {
+			continue
+		}
+		for _, x := range of.Names {
+			keep(ty, x.Variant)
+		}
+		for _, x := range of.Sets {
+			for _, v := range x.Members {
+				keep(ty, v)
+			}
+		}
 	}
 }
 
@@ -221,11 +249,9 @@ func (m *model) judgeTimed(c *modelSub) {
 			delete(m.promises.over, key)
 		}
 		ends := m.promises.told[promised{c.typeURL, name, body}]
-		last := time.Time{}
+		last := m.promises.kept[promised{c.typeURL, name, body}]
 		for _, end := range ends {
-			if end.After(last) {
-				last = end
-			}
+			last = later(last, end)
 		}
 		r := c.record(name)
 		if r != nil && r.is(claimed) {
