@@ -101,18 +101,15 @@ func (s *Sub) takeAnswer(now time.Time, k Deferral) *Answer {
 	if s.lagging || s.partial {
 		return nil
 	}
-	from := uint64(0)
+	from := s.shard.rev // of sets that have to wait the answer has nothing
 	for p := s.sets.first; p != nil; p = p.also {
 		switch {
+		case p.fresh && p.blocked():
 		case p.fresh || p.resend:
 			from = 0
-		case p == s.sets.first || p.sent < from:
-			from = p.sent
-			continue
 		default:
-			continue
+			from = min(from, p.sent)
 		}
-		break
 	}
 	first, since := s.unsent, s.since
 	s.unsent, s.since = 0, time.Time{}

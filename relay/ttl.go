@@ -59,7 +59,7 @@ func (p *position) renewed(b *Body) *Body {
 	own := &Body{Variants: append([]*xds.Variant(nil), b.Variants...), Removed: b.Removed, spelt: b.spelt, nameless: b.nameless}
 	for _, v := range b.Heartbeats {
 		rev := p.view.item(v.Name).rev
-		switch s.unaccepted.verdict(func(x *span) bool { return x.from < rev && rev <= x.to }) {
+		switch s.unaccepted.verdict(func(x *span) bool { return x.has(v.Name, rev) }) {
 		case accepted:
 			own.Heartbeats = append(own.Heartbeats, v)
 		case unjudged:

@@ -24,6 +24,15 @@ type span struct {
 	first, last uint32
 	from, to    uint64
 	refused     bool
+	// repeats are members in it of which their sets had no news, each with the revision of its
+	// body: those owed by name (DELTA-9).
+	repeats map[string]uint64
+}
+
+// has reports whether a span has the body that a member has since revision rev.
+func (x *span) has(name string, rev uint64) bool {
+	at, repeated := x.repeats[name]
+	return x.from < rev && rev <= x.to || repeated && at == rev
 }
 
 // maxSpans bounds the spans of a Sub. Beyond it the oldest two are merged, and the merged span
@@ -107,7 +116,35 @@ func (s *Sub) took(a *Answer, from uint64) {
 		s.tookSpan = uint32(min(a.Rev-from, math.MaxUint32))
 	}
 	if s.ttl { // only clients that are sent TTLs need verdicts
-		s.unaccepted.add(span{first: s.takes, last: s.takes, from: from, to: s.shard.rev})
+		s.unaccepted.add(span{first: s.takes, last: s.takes, from: from, to: s.shard.rev, repeats: s.repeats(a, from)})
+	}
+}
+
+// repeats are the members with a TTL that an answer has, and that are as they were at revision
+// from.
+func (s *Sub) repeats(a *Answer, from uint64) (all map[string]uint64) {
+	for _, v := range a.Variants {
+		if !v.Timed() {
+			continue
+		}
+		if it := s.sets.live(v.Name); it != nil && it.rev <= from && it.variant == v {
+			if all == nil {
+				all = map[string]uint64{}
+			}
+			all[v.Name] = it.rev
+		}
+	}
+	return all
+}
+
+// absorb takes in the repeats of an older span, which is merged with this one.
+func (x *span) absorb(old *span) {
+	if x.repeats == nil {
+		x.repeats = old.repeats
+		return
+	}
+	for name, rev := range old.repeats {
+		x.repeats[name] = max(x.repeats[name], rev)
 	}
 }
 
@@ -144,6 +181,7 @@ func (u *unaccepted) add(x span) {
 	if len(all) == maxSpans {
 		y := &all[1]
 		y.first, y.from, y.refused = all[0].first, min(y.from, all[0].from), false
+		y.absorb(&all[0])
 		all = append(all[:0], all[1:]...)
 	}
 	*u = append(all, x)
@@ -168,9 +206,9 @@ func (u *unaccepted) refuse(number uint32) {
 	if i == 0 || !all[i-1].refused || all[i-1].last+1 != x.first {
 		return
 	}
-	was := &all[i-1]
-	was.last, was.from, was.to = x.last, min(was.from, x.from), x.to
-	*u = append(all[:i], all[i+1:]...)
+	x.absorb(&all[i-1])
+	x.first, x.from = all[i-1].first, min(all[i-1].from, x.from)
+	*u = append(all[:i-1], all[i:]...)
 }
 
 // find is the index of the answer with that number; -1: it was accepted, or merged with others.
