@@ -232,8 +232,8 @@ const (
 	lenientKeepalive = 5 * time.Minute
 )
 
-// clockSlack: pings are 1/clockSlack later than the interval, since the clock of a server that counts
-// them may be slower.
+// clockSlack: pings are 1/clockSlack later than the interval, since the clock of a server that
+// counts them may be slower.
 const clockSlack = 100
 
 func (c Config) withDefaults() Config {

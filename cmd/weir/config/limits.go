@@ -294,12 +294,12 @@ type Backoff struct {
 
 // Keepalive is that of connections on both sides.
 type Keepalive struct {
-	// Time without traffic after which a client is sent a ping. 0s is never, otherwise at least 10s;
-	// grpc-go would silently use 10s instead of less. Default: 30s.
+	// Time without traffic after which a client is sent a ping. 0s is never, otherwise at least
+	// 10s; grpc-go would silently use 10s instead of less. Default: 30s.
 	Time time.Duration `yaml:"time"`
 	// OriginTime is the same towards origins. Servers close connections that ping more often than
-	// they allow, and grpc's default is 5m; an origin that is dead is found in less than a minute by
-	// TCP. Default: 5m.
+	// they allow, and grpc's default is 5m; an origin that is dead is found in less than a minute
+	// by TCP. Default: 5m.
 	OriginTime time.Duration `yaml:"origin_time"`
 	// Timeout is how long its answer may take. Default: 10s.
 	Timeout time.Duration `yaml:"timeout"`
