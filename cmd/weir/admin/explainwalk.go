@@ -96,12 +96,14 @@ func absentNames(what string, n relay.Names) string {
 }
 
 // namesOf is a count of names of a type.
-func namesOf(what string, n int) string {
-	noun := "names"
+func namesOf(what string, n int) string { return plural(n, strings.TrimSpace(what+" name")) }
+
+// plural is a count of things.
+func plural(n int, thing string) string {
 	if n == 1 {
-		noun = "name"
+		return "1 " + thing
 	}
-	return fmt.Sprintf("%d %s", n, strings.TrimSpace(what+" "+noun))
+	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // walk explains a name at one subscription, or the type as a whole if name is empty. p is nil if
