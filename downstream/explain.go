@@ -31,7 +31,8 @@ type ExplainedPart struct {
 	// SentAt is when the response was written that has what the client was sent last, if the client
 	// has not answered it; zero: it has, or that is not known.
 	SentAt time.Time
-	Nack   Nack // of what the client was sent last; zero: it did not reject that
+	Nack   Nack        // of what the client was sent last; zero: it did not reject that
+	ByName relay.Names // if no name was given
 }
 
 // Explain returns what the streams of a node have to do with a name of a type, oldest first. The
@@ -58,6 +59,9 @@ func (s *session) explain(now time.Time, nodeID, typeURL, name string) (x Explai
 		return x, false
 	}
 	x.ClientStatus = s.status(now)
+	if name == "" {
+		s.byName(x.Types)
+	}
 	i := slices.IndexFunc(x.Types, func(t TypeStatus) bool { return t.TypeURL == typeURL })
 	if other := xds.OtherSpelling(typeURL); i < 0 && other != "" {
 		i = slices.IndexFunc(x.Types, func(t TypeStatus) bool { return t.TypeURL == other })
@@ -74,6 +78,21 @@ func (s *session) explain(now time.Time, nodeID, typeURL, name string) (x Explai
 		}
 	}
 	return x, true
+}
+
+// byName fills in what has become of the names of each type. It locks the session.
+func (s *session) byName(types []TypeStatus) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range types {
+		for _, st := range s.types {
+			for j := range st.sub.Len() {
+				if st.typeURL == types[i].TypeURL {
+					types[i].ByName.Add(st.sub.Part(j).Names())
+				}
+			}
+		}
+	}
 }
 
 func (s *session) explainType(st *streamType, name string, x *Explained) {
@@ -97,6 +116,9 @@ func (s *session) explainType(st *streamType, name string, x *Explained) {
 	}
 	for i := range st.sub.Len() {
 		part := ExplainedPart{NameView: st.sub.Part(i).View(name, &j)}
+		if name == "" {
+			part.ByName = st.sub.Part(i).Names()
+		}
 		if xds.IsSecret(st.typeURL) {
 			part.unsay()
 		}

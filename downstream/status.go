@@ -60,6 +60,8 @@ type TypeStatus struct {
 	Cold uint64
 	// Waits is what the type waits for. It may wait for several things.
 	Waits []metrics.Wait
+	// ByName is what has become of the names; only Explain counts them, for a type as a whole.
+	ByName relay.Names
 }
 
 // PartStatus is what a type of a client stream is subscribed to at one origin with one map of

@@ -225,3 +225,36 @@ func (u *Union) View(name string, j *Judged) (all []NameView) {
 	}
 	return all
 }
+
+// Names are the names that a Sub asks for, and what has become of them.
+type Names struct {
+	All    int // collections included
+	Asked  int // on the open stream to the origin
+	Absent int // the origin says that they do not exist
+}
+
+// Add adds the names of another Sub.
+func (n *Names) Add(more Names) {
+	n.All, n.Asked, n.Absent = n.All+more.All, n.Asked+more.Asked, n.Absent+more.Absent
+}
+
+// Names counts the Sub's names. It locks the shard.
+func (s *Sub) Names() (n Names) {
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	named := &s.shard.named
+	generation := s.shard.lane(named.lane).gen.Load()
+	for r := range s.records.all() {
+		if r.is(unsubscribed) {
+			continue
+		}
+		n.All++
+		if r.entry.askedOn(generation) {
+			n.Asked++
+		}
+		if r.entry.chosen == nil && (named.absent(r.entry) || r.entry.nameError != nil && r.entry.nameError.Code == codeNotFound) {
+			n.Absent++
+		}
+	}
+	return n
+}

@@ -135,8 +135,9 @@ type Backoff struct {
 
 // Keepalive detects dead peers.
 type Keepalive struct {
-	// Time is the silence after which the peer is pinged, at least 10 s. Default 30 s. It is
-	// doubled each time the origin answers too_many_pings.
+	// Time is the silence after which the peer is pinged, at least 10 s. Default 5 min, the least
+	// that a grpc server allows by default. It is doubled, to this at least, each time the origin
+	// answers too_many_pings.
 	Time time.Duration
 	// Timeout is how long a ping may stay unanswered before the connection is closed. Default 10 s.
 	Timeout time.Duration
@@ -224,8 +225,16 @@ func (c Config) checkNumbers() []error {
 	return errs
 }
 
-// minKeepalive is the least interval that grpc accepts.
-const minKeepalive = 10 * time.Second
+// minKeepalive is the least interval that grpc accepts, and lenientKeepalive the least that a grpc
+// server allows by default.
+const (
+	minKeepalive     = 10 * time.Second
+	lenientKeepalive = 5 * time.Minute
+)
+
+// clockSlack: pings are 1/clockSlack later than the interval, since the clock of a server that
+// counts them may be slower.
+const clockSlack = 100
 
 func (c Config) withDefaults() Config {
 	orElse(&c.MaxMessage, 64<<20)
@@ -234,7 +243,7 @@ func (c Config) withDefaults() Config {
 	orElse(&c.Backoff.Factor, 1.6)
 	orElse(&c.Backoff.Jitter, 0.2)
 	orElse(&c.Backoff.Max, max(5*time.Second, c.Backoff.Base))
-	orElse(&c.Keepalive.Time, 30*time.Second)
+	orElse(&c.Keepalive.Time, lenientKeepalive)
 	orElse(&c.Keepalive.Timeout, 10*time.Second)
 	orElse(&c.Batch, 10*time.Millisecond)
 	orElse(&c.Version, "dev")

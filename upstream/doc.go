@@ -175,7 +175,8 @@
 //   - Show a certificate that is not trusted any more: the connection is closed, and the lanes
 //     connect again by what is trusted now; what is held stays (trust.go,
 //     TestServersAreJudgedAgain).
-//   - Refuse our keepalive: the interval doubles until it does not (TestTooManyPings).
+//   - Refuse our keepalive: the interval doubles, to 5 min at least, until it does not
+//     (TestTooManyPings).
 //
 // # Known limits
 //

@@ -285,7 +285,7 @@ func (l *lane) after(ctx context.Context, s *stream, why ending, lived time.Dura
 	if interval, changed := l.tooManyPings(s.conn, why.err); changed {
 		l.origin.counts.TooManyPings()
 		l.log.Warn("the origin closed the connection for pinging too often; it is pinged less often from now on: "+
-			"set timing.keepalive.time to what its keepalive enforcement allows",
+			"set timing.keepalive.origin_time to what its keepalive enforcement allows",
 			zap.Duration("keepalive", interval), zap.String("address", s.conn.server.address))
 	}
 	// A stream may have nothing to answer, as when every version presented is current. Its silence
@@ -323,7 +323,7 @@ func (l *lane) failed(ctx context.Context, sl *slot, err error, m miss) time.Dur
 	return l.waits.next()
 }
 
-// tooManyPings doubles the keepalive interval if the connection was closed for too many pings.
+// tooManyPings lengthens the keepalive interval if the connection was closed for too many pings.
 func (l *lane) tooManyPings(c *conn, err error) (interval time.Duration, changed bool) {
 	if err == nil || !strings.Contains(err.Error(), "too_many_pings") {
 		return 0, false

@@ -244,7 +244,7 @@ func TestZeroConfigHasTheDocumentedDefaults(t *testing.T) {
 	c := o.cfg
 	if c.MaxMessage != 64<<20 || c.Pause != time.Second || c.Batch != 10*time.Millisecond ||
 		c.Backoff != (Backoff{Base: time.Second, Factor: 1.6, Jitter: 0.2, Max: 5 * time.Second}) ||
-		c.Keepalive != (Keepalive{Time: 30 * time.Second, Timeout: 10 * time.Second}) {
+		c.Keepalive != (Keepalive{Time: 5 * time.Minute, Timeout: 10 * time.Second}) {
 		t.Errorf("got %+v", c)
 	}
 	if st := o.Status(); st.Connected || st.Address != "unix:///run/x.sock" || len(st.Lanes) != 0 {

@@ -210,7 +210,7 @@ func (p *pool) dial(ctx context.Context, s *server, interval time.Duration) (*co
 			return &watched{Conn: secured, arrivals: arrivals}, nil
 		}),
 		grpc.WithUserAgent("weir/" + p.cfg.Version),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: interval, Timeout: p.cfg.Keepalive.Timeout}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: interval + interval/clockSlack, Timeout: p.cfg.Keepalive.Timeout}),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff: backoff.Config{BaseDelay: own.Base, Multiplier: own.Factor, Jitter: own.Jitter, MaxDelay: own.Max},
 			// grpc divides it among the addresses of a name
@@ -313,14 +313,14 @@ func (p *pool) release(sl *slot, m miss) (counted bool) {
 	return counted
 }
 
-// slower doubles the keepalive interval of future connections, once for each connection that was
-// closed for too many pings (ERR-12). It locks the pool.
+// slower doubles the keepalive interval of future connections, to what servers allow by default at
+// least, once for each connection that was closed for too many pings (ERR-12). It locks the pool.
 func (p *pool) slower(c *conn) (interval time.Duration, changed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !c.gone {
 		c.gone, changed = true, true
-		c.server.keepalive *= 2
+		c.server.keepalive = max(2*c.server.keepalive, lenientKeepalive)
 	}
 	return c.server.keepalive, changed
 }

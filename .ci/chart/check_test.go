@@ -58,7 +58,7 @@ func (r *release) validate(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.Command(tool(t, "WEIR", "weir"), "validate", "--config", file)
+		cmd := exec.Command(tool(t, "WEIR", "weir"), "validate", "--syntax-only", "--config", file)
 		cmd.Env = append(os.Environ(), "CONTROL_PLANE_TOKEN=sample")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("weir.yaml of %s: %v\n%s\n%s", name, err, out, text)

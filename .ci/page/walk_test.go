@@ -204,6 +204,17 @@ func testDiff(t *testing.T, s *stage) {
 	p.open("/history", "history")
 	p.await("the change is in the list", fmt.Sprintf(`document.querySelector("#view").innerText.includes(%q)`, name))
 	p.shot("history-change")
+	const flaps = "flaps"
+	rows := fmt.Sprintf(`[...document.querySelectorAll("#view tr[data-change]")].filter((r) => r.innerText.includes(%q))`, flaps)
+	for i := range 2 { // equal changes of one group are rows of their own, and not other groups
+		s.origins[1].Set(relaytest.ClusterType, flaps, "1", plainCluster(flaps, time.Second))
+		p.await("it comes", fmt.Sprintf(`%s.length === %d`, rows, 2*i+1))
+		s.origins[1].Remove(relaytest.ClusterType, flaps)
+		p.await("it goes", fmt.Sprintf(`%s.length === %d`, rows, 2*i+2))
+	}
+	if !p.is(`new Set(` + rows + `.map((r) => r.innerText.match(/and (\d+) others/)?.[1])).size === 1`) {
+		t.Error("a change that comes again in a group is counted as another group")
+	}
 }
 
 // testOriginDown: an origin that goes down shows within 3 s, on a page that is open, and so does

@@ -39,13 +39,6 @@ func (d describedTypes) FindExtensionByNumber(
 
 // readTypes reads the descriptor files of a configuration. Problems name the config key.
 func readTypes(cfg *config.Config) (*descriptors.Types, error) {
-	known, missing, err := checkTypes(cfg)
-	return known, errors.Join(append(missing, err)...)
-}
-
-// checkTypes is readTypes for validate. For a file whose directory is missing it only warns: the
-// file may exist where weir will run.
-func checkTypes(cfg *config.Config) (known *descriptors.Types, warnings []error, err error) {
 	var types []descriptors.Type
 	for _, url := range slices.Sorted(maps.Keys(cfg.Types)) {
 		t := cfg.Types[url]
@@ -58,14 +51,7 @@ func checkTypes(cfg *config.Config) (known *descriptors.Types, warnings []error,
 		if w.Descriptors {
 			key = ".descriptors"
 		}
-		p := cfg.Problemf(config.TypePath(w.URL)+key, "%v", w.Err)
-		if w.Descriptors && elsewhere(cfg.Types[w.URL].Descriptors) {
-			p.Warning = true
-			p.Msg += "; weir does not start without it"
-			warnings = append(warnings, p)
-			continue
-		}
-		errs = append(errs, p)
+		errs = append(errs, cfg.Problemf(config.TypePath(w.URL)+key, "%v", w.Err))
 	}
-	return known, warnings, errors.Join(errs...)
+	return known, errors.Join(errs...)
 }

@@ -79,8 +79,7 @@ func TestTypesNeedNoCode(t *testing.T) {
 	c.CheckClean()
 }
 
-// TestValidateReadsDescriptors: what is wrong with them is told at its key, and a file of a
-// directory that is not there is a warning.
+// TestValidateReadsDescriptors: what is wrong with them is reported at its key.
 func TestValidateReadsDescriptors(t *testing.T) {
 	pb := filepath.Join(t.TempDir(), "widget.pb")
 	putDescriptors(t, pb, "id")
@@ -92,7 +91,7 @@ func TestValidateReadsDescriptors(t *testing.T) {
 		{fmt.Sprintf("{ name_field: id, descriptors: %q }", pb), 0, ""},
 		{fmt.Sprintf("{ name_field: color, descriptors: %q }", pb), 1, `.name_field: example.Widget has no field "color"`},
 		{fmt.Sprintf("{ name_field: id, descriptors: %q }", pb+"x"), 1, `:2:`},
-		{`{ name_field: id, descriptors: "/not/here/y.pb" }`, 0, "no such file or directory; weir does not start without it"},
+		{`{ name_field: id, descriptors: "/not/here/y.pb" }`, 1, `.descriptors: stat /not/here/y.pb: no such file or directory`},
 	} {
 		file := write(t, "origins: [{ name: a, grpc: { addresses: ['a:1'] } }]\ntypes: { "+widgetURL+": "+row.types+" }\n")
 		code, _, errs := weir(t, "validate", file)

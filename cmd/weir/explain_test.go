@@ -212,7 +212,18 @@ func TestExplainAnswers(t *testing.T) {
 	c.Request(relaytest.EndpointType, "none", "there")
 	o.Set(relaytest.EndpointType, "there", "1", relaytest.Endpoints("there", "10.0.0.1:80"))
 	c.AwaitNames(relaytest.EndpointType, "what exists comes", "there")
-	w.awaitExplained(t, "web-2", "eds", "none", "absent", "", "does not exist")
+	w.awaitExplained(t, "web-2", "eds", "none", "absent", "", "the origin says that EDS none does not exist")
+	asked := func(x explained) {
+		t.Helper()
+		if !slices.ContainsFunc(x.Streams[0].Steps, func(s struct{ Step, Text string }) bool { return strings.Contains(s.Text, "is asked for 2 names") }) {
+			t.Errorf("the origin is not said to be asked for 2 names: %+v", x)
+		}
+	}
+	asked(w.awaitExplained(t, "web-2", "eds", "", "current", "", "1 of 2 names does not exist at the origin"))
+	all := opened(t, w, "web-3", relaytest.ClientConfig{})
+	all.Request(relaytest.EndpointType, "none", "nil")
+	asked(w.awaitExplained(t, "web-3", "eds", "", "absent", "", "2 of 2 EDS names do not exist at the origin"))
+	w.awaitExplained(t, "web-3", "", "", "absent", "", "2 of 2 EDS names do not exist at the origin")
 	w.awaitExplained(t, "web-2", "eds", "other", "not_subscribed", "", "it names 2 others")
 	for query, want := range map[string]string{
 		"": "node= is missing", "node=a&name=b": "write the type too", "node=a&type=clusters": "clusters", "node=a&nam=b": `no parameter "nam"`,

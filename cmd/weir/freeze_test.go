@@ -178,14 +178,14 @@ func TestGuardIsShown(t *testing.T) {
 	if _, body := fetch(t, http.MethodPost, "http://"+port+"/origins/mesh/freeze"); body != "mesh is frozen"+notOnDisk+"\n" {
 		t.Error(body)
 	}
-	if _, body := fetch(t, http.MethodPost, "http://"+port+"/guard/release"); body != "0 resources are removed; mesh is frozen, and loses nothing\n" {
+	if _, body := fetch(t, http.MethodPost, "http://"+port+"/guard/release"); body != "no removals are held; mesh is frozen, and loses nothing\n" {
 		t.Error(body)
 	}
 	if _, body := fetch(t, http.MethodPost, "http://"+port+"/origins/mesh/unfreeze"); body != "mesh is frozen no more\n" {
 		t.Error(body)
 	}
 	c.WantIdle(200 * time.Millisecond)
-	if _, body := fetch(t, http.MethodPost, "http://"+port+"/guard/release?origin=mesh&type=cds"); body != "4 resources are removed\n" {
+	if _, body := fetch(t, http.MethodPost, "http://"+port+"/guard/release?origin=mesh&type=cds"); body != "removed 4 held resources\n" {
 		t.Error(body)
 	}
 	c.AwaitNames(cds, "they go")

@@ -39,8 +39,8 @@ func TestGroupsSuggest(t *testing.T) {
 	for _, part := range []string{
 		"origin mesh: 3 groups, 3 of them answered; group_by: [cluster, locality, user_agent_name, client_features, metadata]\n",
 		"metadata.INSTANCE_IP  3 values  made no difference: without it, 2 groups fewer\n",
-		"metadata.TEAM         1 values  no evidence: no two groups differ in it alone\n",
-		"group_by: [client_features, cluster, locality, metadata.TEAM, user_agent_name]   # 1 groups instead of 3, if the origin goes on as it did\n",
+		"metadata.TEAM         1 value   no evidence: no two groups differ in it alone\n",
+		"group_by: [client_features, cluster, locality, metadata.TEAM, user_agent_name]   # 1 group instead of 3, if the origin goes on as it did\n",
 	} {
 		if !strings.Contains(stdout, part) {
 			t.Errorf("no %q in\n%s", part, stdout)

@@ -263,7 +263,7 @@ func TestSnapshotHasNoRoom(t *testing.T) {
 	} {
 		await(t, path+" shows it", func() bool { _, body := w.get(path); return strings.Contains(body, part) })
 	}
-	if _, out, _ := weir(t, "status", "--admin", w.admin.listener.Addr().String()); !strings.Contains(out, "1 groups, 2000 resources") || !strings.Contains(out, "has room for") {
+	if _, out, _ := weir(t, "status", "--admin", w.admin.listener.Addr().String()); !strings.Contains(out, "1 group, 2000 resources") || !strings.Contains(out, "has room for") {
 		t.Errorf("weir status does not show it:\n%s", out)
 	}
 	if n := w.logs.FilterMessageSnippet("a group is not in the snapshot: it is too large").Len(); n != 1 {

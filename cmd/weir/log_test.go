@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"go.uber.org/zap"
 )
 
 // TestLogCommand: an operator changes what a package logs while weir runs, for a time; only one who
@@ -18,7 +20,7 @@ func TestLogCommand(t *testing.T) {
 	dir.put(t, "cds.yaml", clusters("a"))
 	socket := filepath.Join(t.TempDir(), "admin.sock")
 	w := startWeir(t, fmt.Sprintf("listeners: [{ address: \"127.0.0.1:0\" }]\nadmin: { address: \"unix://%s\", token_file: %q }\n"+
-		"log: { level: warn, levels: { seed: error } }\n", socket, token)+filesOrigin(dir))
+		"log: { level: warn, levels: { admin: info, seed: error } }\n", socket, token)+filesOrigin(dir))
 	said := func(args ...string) (code int, stdout, stderr string) {
 		return weir(t, append(append([]string{"log"}, args...), "--admin", "unix://"+socket)...)
 	}
@@ -51,8 +53,8 @@ func TestLogCommand(t *testing.T) {
 	if code, _, _ := said("downstream"); code != exitUsage {
 		t.Errorf("a package alone: %d", code)
 	}
-	lines := w.logs.FilterMessage("an operator changed what is logged").All()
-	if len(lines) != 2 || runtime.GOOS == "linux" && lines[0].ContextMap()["by"] != fmt.Sprintf("uid %d, token", os.Getuid()) ||
+	lines := w.logs.FilterMessage("an operator changed the log level").All()
+	if len(lines) != 2 || lines[0].Level != zap.InfoLevel || runtime.GOOS == "linux" && lines[0].ContextMap()["by"] != fmt.Sprintf("uid %d, token", os.Getuid()) ||
 		lines[0].ContextMap()["package"] != "downstream" || lines[0].ContextMap()["for"] != 300*time.Millisecond {
 		t.Errorf("the log says %v", lines)
 	}

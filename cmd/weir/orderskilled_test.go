@@ -215,7 +215,7 @@ func TestOrdersSurviveAKill(t *testing.T) {
 			o.origin.Replace(relaytest.ClusterType)
 			o.origin.Start()
 			await(o.T, "the removal is held", func() bool { return o.mesh().HeldRemovals > 0 })
-			if said := o.order("/guard/release"); said != "1 resources are removed\n" {
+			if said := o.order("/guard/release"); said != "removed 1 held resource\n" {
 				o.Error(said)
 			}
 			o.killed(o.origin.Stop)

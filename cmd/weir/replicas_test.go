@@ -131,7 +131,7 @@ func TestAllReplicas(t *testing.T) {
 					t.Errorf("%s is not frozen", ip)
 				}
 			}
-			wantEach([]string{"guard", "release", "disk", "--type", "cds"}, exitOK, each("0 resources are removed; disk is frozen"))
+			wantEach([]string{"guard", "release", "disk", "--type", "cds"}, exitOK, each("no removals are held; disk is frozen"))
 			replicas["127.0.0.3"].end()
 			some := each("disk is frozen no more")
 			some["127.0.0.3"] = "dial tcp "
@@ -220,8 +220,8 @@ func TestGuardRelease(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"mesh", "--type", "cds"}, "4 resources are removed"},
-		{nil, "4 resources are removed"},
+		{[]string{"mesh", "--type", "cds"}, "removed 4 held resources"},
+		{nil, "removed 4 held resources"},
 	} {
 		for _, name := range names {
 			origin.Set(cds, name, "1", relaytest.Cluster(name, time.Second))
@@ -240,7 +240,7 @@ func TestGuardRelease(t *testing.T) {
 				t.Errorf("guard release %v: %d, %q, %q", args, code, stdout, stderr)
 			}
 		}
-		say("0 resources are removed", "--type", "eds")
+		say("no removals are held", "--type", "eds")
 		say(row.want, row.args...)
 		c.AwaitNames(cds, "they go")
 		c.CheckClean()

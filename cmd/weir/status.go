@@ -185,8 +185,11 @@ func statusTable(w io.Writer, pages []byte) error {
 	for i := range s.Origins.Origins {
 		o := &s.Origins.Origins[i]
 		state := "disconnected"
-		if o.Connected {
+		switch {
+		case o.Connected:
 			state = "connected"
+		case o.Since.IsZero() && o.Error == "":
+			state = "not asked yet"
 		}
 		if !o.Frozen.IsZero() {
 			state += fmt.Sprintf(", frozen for %s by %s, %d changes wait", ago(now, o.Frozen), strings.Join(o.FrozenBy, " and "), o.FrozenChanges)
@@ -358,7 +361,7 @@ func (s *standing) summary(w io.Writer) {
 			text += "; left out: " + leftOutText(k.LeftOut)
 		}
 		if x := k.LeftOutGroups; x.Groups > 0 {
-			text += fmt.Sprintf("; left out, since cache.snapshot.max_bytes has no room: %d groups, %d resources, %d bytes", x.Groups, x.Resources, x.Bytes)
+			text += fmt.Sprintf("; left out, since cache.snapshot.max_bytes has no room: %s, %s, %s", count(x.Groups, "group"), count(x.Resources, "resource"), count(int(x.Bytes), "byte"))
 		}
 		row(w, "snapshot", text)
 		for _, large := range k.LeftOutGroups.TooLarge {

@@ -24,7 +24,7 @@ func TestStatusTable(t *testing.T) {
 	o.Slow = []admin.SlowType{{Type: "cds", Groups: 2, Since: time.Now().Add(-7 * time.Second)}}
 	o.Sum([]inspect.GroupStatus{{Key: "shared"}, {Key: "dedicated-1", Dedicated: true}, {Key: "dedicated-2", Dedicated: true}})
 	pages, err := json.Marshal(map[string]any{
-		"origins": map[string]any{"origins": []admin.Origin{o}},
+		"origins": map[string]any{"origins": []admin.Origin{o, {Name: "spare"}}},
 		"groups": map[string]any{"groups": []map[string]any{
 			{"node_id": "shared-id", "origin": "mesh"}, {"node_id": "own-id", "origin": "mesh", "dedicated": true},
 		}},
@@ -36,7 +36,7 @@ func TestStatusTable(t *testing.T) {
 	if err := statusTable(&out, pages); err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{"8m0s ago: connection refused", "connected, cds unanswered for 7s", "1 and 2 dedicated", "shared-id"} {
+	for _, part := range []string{"8m0s ago: connection refused", "connected, cds unanswered for 7s", "1 and 2 dedicated", "shared-id", "not asked yet"} {
 		if !strings.Contains(out.String(), part) {
 			t.Errorf("the table lacks %q:\n%s", part, out.String())
 		}

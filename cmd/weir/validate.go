@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"slices"
 	"strings"
 
@@ -19,9 +18,13 @@ func validateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate [FILE]",
 		Short: "Check a configuration and print every problem and warning with its line",
-		Args:  arguments,
+		Long: `Check FILE, or weir.yaml, and the files that it names: what run refuses is an
+error. To check a configuration for another machine, where those files are, give
+--syntax-only.`,
+		Args: arguments,
 	}
 	configFlag(cmd)
+	syntax := cmd.Flags().Bool("syntax-only", false, "do not read the files that the configuration names")
 	cmd.RunE = action(func(cmd *cobra.Command, args []string) error {
 		_, cfg, err := loadConfig(cmd, args)
 		if err != nil {
@@ -31,10 +34,10 @@ func validateCommand() *cobra.Command {
 			printWarnings(cmd.ErrOrStderr(), cfg.Warnings())
 			return err
 		}
-		types, warnings, err := checkTypes(cfg)
-		files, broken := checkFiles(cfg, types)
-		secrets, unusable := checkSecrets(cfg)
-		warnings, err = slices.Concat(warnings, files, secrets), errors.Join(err, broken, unusable)
+		var warnings []error
+		if !*syntax {
+			warnings, err = checkNamed(cfg)
+		}
 		for _, w := range cfg.Warnings() {
 			warnings = append(warnings, w)
 		}
@@ -59,8 +62,15 @@ func printWarnings[W error](w io.Writer, warnings []W) {
 	}
 }
 
-// checkFiles reads file origins, and fallback files of others, as run does at the start. A missing
-// path is only a warning: it may exist where weir will run.
+// checkNamed reads the files that a configuration names, as run does at the start.
+func checkNamed(cfg *config.Config) (warnings []error, err error) {
+	types, err := readTypes(cfg)
+	files, broken := checkFiles(cfg, types)
+	secrets, unusable := checkSecrets(cfg)
+	return slices.Concat(files, secrets), errors.Join(err, broken, unusable)
+}
+
+// checkFiles reads file origins, and fallback files of others.
 func checkFiles(cfg *config.Config, types *descriptors.Types) (warnings []error, err error) {
 	var errs []error
 	for i := range cfg.Origins {
@@ -76,9 +86,7 @@ func checkFiles(cfg *config.Config, types *descriptors.Types) (warnings []error,
 			Name: o.Name, Path: files.Path, NameBytes: int(cfg.Limits.NameBytes), NameFields: types.NameFields(o.NameFields), Types: types, TP2: o.TP2,
 			Fallback: o.Fallback != nil,
 		})
-		if errors.Is(err, fs.ErrNotExist) {
-			remarks = []error{fmt.Errorf("%w; weir does not start without it", err)}
-		} else if err != nil {
+		if err != nil {
 			found = []error{err}
 		}
 		for _, f := range found {

@@ -3,10 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -17,30 +13,21 @@ import (
 )
 
 // checkSecrets reads certificates, keys, authorities, the admin token and the key of the snapshot
-// as run does at the start. For files whose directory is missing it only warns: they may exist
-// where weir will run.
+// as run does at the start.
 func checkSecrets(cfg *config.Config) (warnings []error, err error) {
 	c := newCertificates(newWatch(zap.NewNop()), zap.NewNop()) // it is never run
 	var errs []error
-	found := func(problem error, files ...string) {
-		var p *config.Problem
-		if !errors.As(problem, &p) {
-			return
+	found := func(problem error) {
+		if problem != nil {
+			errs = append(errs, problem)
 		}
-		if !slices.ContainsFunc(files, elsewhere) {
-			errs = append(errs, p)
-			return
-		}
-		p.Warning = true
-		p.Msg += "; weir does not start without it"
-		warnings = append(warnings, p)
 	}
 	port := func(path, role string, t config.ServerTLS) {
 		if t.SPIFFE != "" {
 			return // the agent knows weir where it will run
 		}
 		_, err := c.port(cfg, path, role, t)
-		found(err, t.Cert, t.Key, t.ClientCA, t.CRL)
+		found(err)
 	}
 	for i := range cfg.Listeners {
 		port(fmt.Sprintf("listeners[%d].tls", i), roleListener, cfg.Listeners[i].TLS)
@@ -48,7 +35,7 @@ func checkSecrets(cfg *config.Config) (warnings []error, err error) {
 	port("admin.tls", roleAdmin, cfg.Admin.TLS)
 	if t := cfg.Cache.Seed.TLS; t.SPIFFE == "" {
 		_, err := c.siblings(cfg)
-		found(err, t.Cert, t.Key, t.CA)
+		found(err)
 	}
 	for i := range cfg.Origins {
 		client := func(kind string, t *config.ClientTLS) {
@@ -56,7 +43,7 @@ func checkSecrets(cfg *config.Config) (warnings []error, err error) {
 				return
 			}
 			_, err := c.origin(cfg, fmt.Sprintf("origins[%d].%s.tls", i, kind), t)
-			found(err, t.Cert, t.Key, t.CA)
+			found(err)
 		}
 		o := &cfg.Origins[i]
 		both := func(at string, g *config.GRPC, r *config.REST) {
@@ -73,13 +60,13 @@ func checkSecrets(cfg *config.Config) (warnings []error, err error) {
 	}
 	if file := cfg.Admin.TokenFile; file != "" {
 		if _, err := admin.ReadToken(file); err != nil {
-			found(cfg.Problemf("admin.token_file", "%v", err), file)
+			found(cfg.Problemf("admin.token_file", "%v", err))
 		}
 	}
 	if s := &cfg.Cache.Snapshot; cfg.Cache.UsesKey() {
 		_, warning, err := snapshot.ReadKeys(s.KeyFile)
 		if err != nil {
-			found(cfg.Problemf("cache.snapshot.key_file", "%v", err), s.KeyFile)
+			found(cfg.Problemf("cache.snapshot.key_file", "%v", err))
 		}
 		if warning != nil {
 			w := cfg.Problemf("cache.snapshot.key_file", "%v", warning)
@@ -100,13 +87,4 @@ func checkSecrets(cfg *config.Config) (warnings []error, err error) {
 		}
 	}
 	return warnings, errors.Join(errs...)
-}
-
-// elsewhere reports whether a file is probably another machine's: its directory is missing.
-func elsewhere(file string) bool {
-	if file == "" {
-		return false
-	}
-	_, err := os.Stat(filepath.Dir(file))
-	return errors.Is(err, fs.ErrNotExist)
 }

@@ -237,8 +237,12 @@ func (o *Origin) snapshot() (*content, <-chan struct{}) {
 
 // report logs each error once, and when it is over.
 func (o *Origin) report(c *content) {
+	refused := 0
 	for _, f := range o.source.all() {
 		text := c.errorOf(f)
+		if text != "" {
+			refused++
+		}
 		switch text {
 		case f.logged:
 			continue
@@ -266,6 +270,10 @@ func (o *Origin) report(c *content) {
 		}
 	}
 	o.warned = warned
-	o.log.Info("files loaded", zap.String("path", o.cfg.Path), zap.Int("resources", c.size),
-		zap.Bool("complete", c.complete))
+	if refused > 0 {
+		o.log.Info("files loaded, except those that are not in order", zap.String("path", o.cfg.Path), zap.Int("resources", c.size),
+			zap.Int("files_refused", refused))
+		return
+	}
+	o.log.Info("files loaded", zap.String("path", o.cfg.Path), zap.Int("resources", c.size), zap.Bool("complete", c.complete))
 }

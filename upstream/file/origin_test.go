@@ -112,6 +112,9 @@ func TestBrokenFileKeepsItsContent(t *testing.T) {
 		t.Errorf("the status should name line 6 and count the 2 resources still in force: %+v", f)
 	}
 	c.wantNothing("FILE-5: a broken file should leave the previous content in force")
+	if n := w.logs.FilterMessage("files loaded").Len(); n != 1 {
+		t.Errorf("the broken file is said to be loaded: %d lines", n)
+	}
 	late := w.subscribe(xds.ClusterType, "a")
 	late.want("newcomers should be served from it", "a")
 

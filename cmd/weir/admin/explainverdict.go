@@ -71,16 +71,16 @@ func (e *explained) verdict(now time.Time, x *downstream.Explained, p *downstrea
 		e.conclude(stateNotAsked, "origin %s is not asked for the type (origins[].types)", e.Group.Origin)
 	case p.Rejected != nil:
 		e.conclude(stateWaiting, "weir rejected what the origin sent of %s %s ago, and keeps what it held: %s", what, since(now, p.Rejected.At), p.Rejected.Reason)
-	case p.Variant == nil && p.Error != nil:
-		e.conclude(stateAbsent, "there is no %s: the origin answers with %s", what, p.Error.Message)
-	case p.Variant == nil && p.Absent:
-		e.conclude(stateAbsent, "there is no %s: the origin says that it does not exist", what)
+	case p.Variant == nil && p.Error != nil && (!p.Error.Own || p.Error.Expired):
+		e.conclude(stateAbsent, "the origin has no %s: %s", what, p.Error.Message)
+	case p.Variant == nil && (p.Error != nil || p.Absent):
+		e.conclude(stateAbsent, "the origin says that %s does not exist", what)
 	case p.Variant == nil && p.Timeout:
-		e.conclude(stateAbsent, "there is no %s: the origin is silent about it", what)
+		e.conclude(stateAbsent, "the origin does not answer for %s", what)
 	case p.Variant == nil && it.Status != 0:
-		e.conclude(stateAbsent, "there is no %s as far as weir knows", what)
+		e.conclude(stateAbsent, "weir knows of no %s", what)
 	case p.Variant == nil:
-		e.conclude(stateAbsent, "there is no %s in what the origin sent for %s", what, strings.Join(p.Sets, ", "))
+		e.conclude(stateAbsent, "the origin sent no %s for %s", what, strings.Join(p.Sets, ", "))
 	case !p.Live && p.Opened.IsZero():
 		e.conclude(stateCurrent, "the client has %s, the newest that weir knows of; it is stale, since the origin is away: %s", version, headlineOf(now, p.Away, ""))
 	default:

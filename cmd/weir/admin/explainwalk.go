@@ -77,9 +77,33 @@ func (e *explained) ofType(now time.Time, x *downstream.Explained, t *downstream
 		e.conclude(stateWaiting, "%s", headlineOf(now, foremost(all), what))
 	case t.Responses == 0:
 		e.conclude(stateCurrent, "the client was sent nothing of %s, and nothing waits", what)
+	case t.ByName.Absent > 0 && t.ByName.Absent == t.ByName.All && !t.Wildcard:
+		e.conclude(stateAbsent, "%s", absentNames(what, t.ByName))
+	case t.ByName.Absent > 0:
+		e.conclude(stateCurrent, "the client has acknowledged all of %s that weir knows of; %s", what, absentNames("", t.ByName))
 	default:
 		e.conclude(stateCurrent, "the client has acknowledged all of %s that weir knows of", what)
 	}
+}
+
+// absentNames says how many names do not exist.
+func absentNames(what string, n relay.Names) string {
+	verb := "do"
+	if n.Absent == 1 {
+		verb = "does"
+	}
+	return fmt.Sprintf("%d of %s %s not exist at the origin", n.Absent, namesOf(what, n.All), verb)
+}
+
+// namesOf is a count of names of a type.
+func namesOf(what string, n int) string { return plural(n, strings.TrimSpace(what+" name")) }
+
+// plural is a count of things.
+func plural(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // walk explains a name at one subscription, or the type as a whole if name is empty. p is nil if
@@ -93,6 +117,9 @@ func (e *explained) walk(now time.Time, x *downstream.Explained, p *downstream.E
 	}
 	e.add("group", "it is in group "+e.Group.Key+" of origin "+e.Group.Origin+": "+strings.Join(e.Group.Why, ", "), time.Time{})
 	if name == "" {
+		if p.AskedAs == "" && p.ByName.Asked > 0 {
+			p.AskedAs = namesOf("", p.ByName.Asked)
+		}
 		e.upstream(now, p)
 		e.ofType(now, x, x.Type)
 		return
@@ -185,8 +212,10 @@ func (e *explained) origin(now time.Time, p *downstream.ExplainedPart) {
 	switch {
 	case p.Rejected != nil:
 		e.add("origin", "weir rejected what the origin sent of it last: "+p.Rejected.Reason, p.Rejected.At)
+	case p.Error != nil && p.Error.Own:
+		e.add("origin", p.Error.Message, p.ErrorAt)
 	case p.Error != nil:
-		e.add("origin", fmt.Sprintf("the origin states an error of it: %s", p.Error.Message), p.ErrorAt)
+		e.add("origin", "the origin answers with an error: "+p.Error.Message, p.ErrorAt)
 	case p.Absent:
 		e.add("origin", "the origin says that it does not exist", p.HeardAt)
 	case p.Timeout:

@@ -88,11 +88,11 @@ func (a *Admin) release(w http.ResponseWriter, r *http.Request) {
 		released += part.ReleaseGuard(time.Now(), typeURL)
 	}
 	a.board.outdated()
-	a.cfg.Log.Info("held removals were let go", append(who(r), zap.Int("resources", released), zap.String("origin", only),
+	a.cfg.Log.Info("an operator released held removals", append(who(r), zap.Int("resources", released), zap.String("origin", only),
 		zap.String("type_url", typeURL))...)
-	said := fmt.Sprintf("%d resources are removed%s", released, frozen)
+	said := "no removals are held" + frozen
 	if released > 0 {
-		said = a.durable(r.Context(), said, false)
+		said = a.durable(r.Context(), fmt.Sprintf("removed %s%s", plural(released, "held resource"), frozen), false)
 	}
 	writeText(w, said+"\n")
 }

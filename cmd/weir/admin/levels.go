@@ -35,6 +35,8 @@ type levelAsked struct {
 
 // setLevel gives a package another level.
 func (a *Admin) setLevel(w http.ResponseWriter, r *http.Request) {
+	const msg = "an operator changed the log level"
+	entry := a.cfg.Log.Check(zap.InfoLevel, msg) // at the old level, or else at the new one
 	x, lasts, err := readLevel(http.MaxBytesReader(w, r.Body, maxAsked))
 	if err == nil {
 		err = a.cfg.Levels.Set(x.Package, x.Level, time.Now(), lasts)
@@ -51,8 +53,12 @@ func (a *Admin) setLevel(w http.ResponseWriter, r *http.Request) {
 	if lasts > 0 {
 		said += " for " + lasts.String()
 	}
-	// As an error, so that no level hides who has changed it.
-	a.cfg.Log.Error("an operator changed what is logged", append(who(r), zap.String("package", of), zap.String("to", x.Level), zap.Duration("for", lasts))...)
+	if entry == nil {
+		entry = a.cfg.Log.Check(zap.InfoLevel, msg)
+	}
+	if entry != nil {
+		entry.Write(append(who(r), zap.String("package", of), zap.String("to", x.Level), zap.Duration("for", lasts))...)
+	}
 	writeText(w, said+"\n")
 }
 

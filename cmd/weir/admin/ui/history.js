@@ -10,16 +10,18 @@ const missing = 'This weir keeps no history (cache.history).';
 const colours = { added: 'good', changed: 'dim', removed: 'bad' };
 const steps = { '15m': '1m', '1h': '1m', '6h': '5m', '24h': '15m' };
 
-// together joins changes that are one to people: the same of a resource, in several groups.
+// together joins changes that are one to people: the same of a resource, within a minute, in several
+// groups. A change that comes again in a group is another one.
 function together(changes) {
-  const all = new Map();
+  const rows = [];
+  const last = new Map();
   for (const c of changes) {
     const key = [c.origin, c.type_url, c.name, c.parameters, c.change, c.origin_version, c.was_origin_version ?? c.was_version].join('\n');
-    const same = all.get(key);
-    if (same && Math.abs(Date.parse(same.at) - Date.parse(c.at)) < 60000) same.others += 1;
-    else all.set(key, { ...c, others: 0 });
+    const same = last.get(key);
+    if (same && !same.groups.has(c.group) && Math.abs(Date.parse(same.at) - Date.parse(c.at)) < 60000) same.groups.add(c.group);
+    else rows.push(last.set(key, { ...c, groups: new Set([c.group]) }).get(key));
   }
-  return [...all.values()];
+  return rows;
 }
 
 const columns = [
@@ -28,7 +30,7 @@ const columns = [
   { head: 'Type', cell: typeName },
   { head: 'Name', cell: (c) => html`<a href=${links.resource(c)}>${c.name}</a>` },
   { head: 'Origin', cell: (c) => html`<a href=${links.origin(c.origin)}>${c.origin}</a>` },
-  { head: 'Group', cell: (c) => html`<span title=${c.group}>${groupName(c.origin, c.group)}</span>${c.others > 0 && html` <span class="dim">and ${plural(c.others, 'other')}</span>`}` },
+  { head: 'Group', cell: (c) => html`<span title=${c.group}>${groupName(c.origin, c.group)}</span>${c.groups.size > 1 && html` <span class="dim">and ${plural(c.groups.size - 1, 'other')}</span>`}` },
   { head: 'Version', cell: (c) => html`<code class="clip">${c.origin_version || c.version}</code>${c.was_version && html` <span class="dim">was <code class="clip">${c.was_version}</code></span>`}` },
   { head: 'Bytes', num: true, cell: (c) => c.bytes > 0 && bytes(c.bytes) },
 ];
