@@ -334,7 +334,8 @@
 //   - RELAY-39 wants no linger for a name known absent. Package relay lets the absence of a name
 //     that had existed linger. Otherwise a client that was away when its name was removed would
 //     never be sent that on return (relay/testdata/absence_away.txt). Guessed names, which are the
-//     rule's reason, do not linger.
+//     rule's reason, do not linger. One that is polled does if only a SotW origin's silence says
+//     that there is none: each poll would wait for that anew (relay/testdata/polls_absent.txt).
 //   - RELAY-8: a whole SotW list states no error for the names that wait, since it would state that
 //     everything else is gone.
 //   - ABS-9: for the same reason a whole list does not have the error of a name that it lists

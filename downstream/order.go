@@ -182,14 +182,12 @@ func (s *session) earlier(now time.Time, st *streamType) (settles, changed bool)
 		if standing.Settling && earlier.held == nil && now.Before(earlier.sub.SettlesUntil(now)) {
 			return true, changed
 		}
-		if standing.Unsent == 0 {
+		// What the client has already is no change. Its Take gives nothing, and then nothing would
+		// wake the writer for the type that waited for it.
+		if standing.Unsent == 0 || earlier.restated() {
 			continue
 		}
-		// What the client has already is no change. Its Take, later in this walk, gives nothing.
-		// Then nothing would wake the writer for the type that waited for it.
-		if earlier.held != nil || earlier.inFlight(now, s.cfg.timing.OrderHold) && !earlier.restated() {
-			changed = true
-		}
+		changed = changed || earlier.held != nil || earlier.inFlight(now, s.cfg.timing.OrderHold)
 	}
 	return false, changed
 }
@@ -235,7 +233,7 @@ func (s *session) look(now time.Time, st *streamType, took, blocked bool) {
 		st.settles = st.sub.SettlesUntil(now)
 	}
 	switch {
-	case took && st.held != nil, standing.Unsent == 0:
+	case took && st.held != nil, standing.Unsent == 0, st.restated():
 	case blocked || st.peek():
 		st.unsent = standing.Unsent
 	case !standing.Settling && !standing.Held: // ORD-11

@@ -74,8 +74,8 @@ func (s *session) takeOne(now time.Time, st *streamType, w *walk) *relay.Answer 
 }
 
 // pending is the revision of the oldest update that the types have not written; MaxUint64: there is
-// none. What waits for its origin does not count, since it may never come. The exception are
-// changes in a list that waits for a name (stuck).
+// none. What the client has already does not count, nor what waits for its origin, since that may
+// never come. The exception are changes in a list that waits for a name (stuck).
 func (s *session) pending(now time.Time, among func(typeURL string) bool) uint64 {
 	oldest := uint64(math.MaxUint64)
 	for _, st := range s.types {
@@ -83,6 +83,7 @@ func (s *session) pending(now time.Time, among func(typeURL string) bool) uint64
 		case st.sub.None() || !among(st.typeURL):
 		case st.held != nil:
 			oldest = min(oldest, st.held.Rev, max(st.held.First, 1))
+		case st.restated():
 		case st.inFlight(now, s.cfg.timing.OrderHold) || st.peek():
 			if unsent := st.sub.Unsent(); unsent != 0 {
 				oldest = min(oldest, unsent)

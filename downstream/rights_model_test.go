@@ -53,6 +53,7 @@ type rightsWorld struct {
 	rig      *rig
 	controls map[string]*control
 	down     map[string]bool
+	polling  int // one in so many pollers polls after a time; 0: none does
 	rules    []authz.Rule
 	clients  []*rightsClient
 	disk     *disk
@@ -80,7 +81,7 @@ type rightsClient struct {
 const here = "10.0.0.1:1"
 
 func newRightsWorld(t *testing.T, rnd *rand.Rand, at int) *rightsWorld {
-	w := &rightsWorld{t: t, rnd: rnd, at: at, tp2: at%2 == 1, down: map[string]bool{}}
+	w := &rightsWorld{t: t, rnd: rnd, at: at, tp2: at%2 == 1, down: map[string]bool{}, polling: 3}
 	groups := [][]string{nil, {"identity"}, {"cluster", "metadata.team"}}[rnd.IntN(3)]
 	mesh := relay.OriginConfig{Name: "mesh", Authorities: []string{"mesh"}, GroupBy: groups, Secrets: true, TP2: w.tp2}
 	if w.tp2 {
@@ -295,7 +296,10 @@ func (w *rightsWorld) play(steps int) {
 		w.pass(oneOf(w.rnd, 0, 10*time.Millisecond, 300*time.Millisecond, 3*time.Second))
 	}
 	clear(w.down)
-	for _, c := range w.clients { // what was refused is replaced
+	// What was refused is replaced. What an origin of state of the world has no more of is dropped
+	// with its last client, and pollers are clients, too (DEL-3, RELAY-12, REST-10).
+	w.polling = 0
+	for _, c := range w.clients {
 		c.leave()
 	}
 	for _, origin := range []string{"mesh", "far"} {
@@ -310,6 +314,7 @@ func (w *rightsWorld) play(steps int) {
 	for range 12 {
 		w.pass(3 * time.Second)
 	}
+	w.polling = 1
 	for _, c := range w.clients {
 		if c.pipe == nil {
 			c.enter()
@@ -390,7 +395,7 @@ func (w *rightsWorld) pass(d time.Duration) {
 		w.rig.wait(d)
 	}
 	for _, c := range w.clients {
-		if c.dialect == "poll" && w.rnd.IntN(3) == 0 {
+		if c.dialect == "poll" && w.polling > 0 && w.rnd.IntN(w.polling) == 0 {
 			c.polls()
 		}
 	}

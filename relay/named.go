@@ -265,7 +265,9 @@ func (e *entry) link(r *record) {
 // unlink removes a client's record. The name outlives its last client by linger, unless it is known
 // never to have existed (RELAY-39, which is about guessed names). A name that existed and went is
 // kept: a client that was away when it went comes back with its version, and many origins do not
-// state the absence of a name again.
+// state the absence of a name again. So is one that is polled, if only the origin's silence says
+// that there is none: asked anew, it would have to be silent for as long again, and only the first
+// poll after that would be answered (REST-10).
 func (n *namedTable) unlink(r *record, now time.Time) {
 	e := r.entry
 	if r.prev != nil {
@@ -292,7 +294,7 @@ func (n *namedTable) unlink(r *record, now time.Time) {
 	if n.shard.outlasts(e.unconfirmed) {
 		linger = leastRestored
 	}
-	if linger > 0 && (e.existed || !n.absent(e)) {
+	if linger > 0 && (e.existed || !n.absent(e) || r.sub.polls && e.absence == presumedAbsent) {
 		n.shard.lingerUntil(&e.interest, now.Add(linger), timer{entry: e})
 		n.lapse(e)
 		return

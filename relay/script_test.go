@@ -279,10 +279,11 @@ func (s *script) woken() []string {
 	return []string{"wakes " + strings.Join(names, " ")}
 }
 
-// open NAME delta|sotw[+ttl] TYPE [version=V] [may=NAME,PREFIX*] [holds NAME=BODY...]
+// open NAME delta|sotw[+ttl][+polls] TYPE [version=V] [may=NAME,PREFIX*] [holds NAME=BODY...]
 func (s *script) open(f []string) {
-	dialect, ttl := strings.CutSuffix(f[1], "+ttl")
-	o := SubOptions{TypeURL: shortTypes[f[2]], Delta: dialect == "delta", TTL: ttl}
+	dialect, polls := strings.CutSuffix(f[1], "+polls")
+	dialect, ttl := strings.CutSuffix(dialect, "+ttl")
+	o := SubOptions{TypeURL: shortTypes[f[2]], Delta: dialect == "delta", TTL: ttl, Polls: polls}
 	for i, w := range f[3:] {
 		if v, ok := strings.CutPrefix(w, "version="); ok {
 			o.Version = v
