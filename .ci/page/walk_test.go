@@ -228,6 +228,7 @@ func testOriginDown(t *testing.T, s *stage) {
 	p.await("the origin is well", originUp(name))
 	s.origins[down].Stop()
 	within(t, 3*time.Second, "an origin that went down is shown", func() bool { return p.is(originIs(name, "bad")) })
+	p.await("the tab says so", `document.title.startsWith("Problem · ") && document.querySelector("link[rel=icon]").href.endsWith("/icon-bad.svg")`)
 	p.await("the headline is bad", `document.querySelector("#headline").dataset.state === "bad" && document.querySelector("#headline").innerText.includes("`+name+`")`)
 	t.Logf("headline: %s", p.text("#headline"))
 	p.shot("origin-down-light")

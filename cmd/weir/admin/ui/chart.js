@@ -26,8 +26,10 @@ function Legend({ title, at, lines, format, index }) {
 
 const plain = (v) => String(Math.round(v * 100) / 100);
 
-// Steps between the lines of the value axis: whole numbers, and powers of two for bytes.
+// Steps between the lines of the value axis: whole numbers, seconds to days, and powers of two for
+// bytes.
 export const wholes = Array.from({ length: 10 }, (_, i) => [1, 2, 5].map((n) => n * 10 ** i)).flat();
+export const spans = [1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400, 172800, 604800];
 export const twos = Array.from({ length: 42 }, (_, i) => 2 ** i);
 
 // Chart is one chart. Lines are [name, colour, values]; format makes a value a text; steps are those

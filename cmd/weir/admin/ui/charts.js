@@ -2,7 +2,7 @@
 import { html, num, bytes, rate, span, query } from './lib.js';
 import { Load } from './fetch.js';
 import { View } from './parts.js';
-import { Chart, twos, wholes } from './chart.js';
+import { Chart, spans, twos, wholes } from './chart.js';
 
 const times = ['15m', '1h', '3h', '6h'];
 const originColours = ['accent', 'good', 'warn', 'bad', 'other'];
@@ -18,7 +18,7 @@ export function Charts({ since }) {
     return html`<div class="charts">
       ${one('In sync', 'good', d.in_sync_percent, (v) => `${v}%`, { max: 100 })}
       <${Chart} title="Clients" at=${d.at} steps=${wholes} format=${(v) => num(Math.round(v))} lines=${[['clients', 'accent', d.clients], ['not in sync', 'warn', d.unsynced], ['rejecting', 'bad', d.nacking]]} />
-      ${one('Worst lag', 'warn', d.worst_lag_seconds, span)}
+      ${one('Worst lag', 'warn', d.worst_lag_seconds, span, { steps: spans })}
       <${Chart} title="Changes per second" at=${d.at} format=${rate} lines=${d.origins.length ? by('changes_per_second') : [['changes', 'accent', d.changes_per_second]]} />
       ${one('Deliveries per second', 'accent', d.deliveries_per_second, rate)}
       ${one('Bytes per second', 'accent', d.bytes_per_second, bytes, { steps: twos })}

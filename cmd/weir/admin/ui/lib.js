@@ -89,6 +89,11 @@ export function span(seconds) {
   return `${Math.floor(s / 86400)}d ${Math.floor((s % 86400) / 3600)}h`;
 }
 
+// setTitle sets the title of the tab.
+export function setTitle(words) {
+  document.title = words.map(shown).join(' · ');
+}
+
 // skew is how far this machine's clock is ahead of the server's, in milliseconds.
 let skew = 0;
 export function setClock(serverTime) {

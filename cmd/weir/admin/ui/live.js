@@ -1,5 +1,5 @@
 // The stream of events: the overview, as it changes. Views subscribe to it.
-import { html, Component, hour, setClock } from './lib.js';
+import { html, Component, hour, setClock, setTitle } from './lib.js';
 
 const silence = 12000; // the server beats every five seconds
 const hiddenFor = 60000; // a page that nobody sees gives its stream back
@@ -17,7 +17,20 @@ export function watch(f) {
   return () => watchers.delete(f);
 }
 
+// mark says in the tab how everything stands: the title and the icon stay visible when the page is
+// not.
+function mark() {
+  const state = live.open ? live.overview?.state : 'bad';
+  if (!state) return;
+  const words = live.open ? { good: 'OK', warn: 'Warning', bad: 'Problem' }[state] : 'Not live';
+  const name = document.documentElement.dataset.name;
+  setTitle(name === 'weir' ? [words, name] : [words, name, 'weir']);
+  const icon = document.querySelector('link[rel="icon"]');
+  icon.href = icon.href.replace(/icon[^/]*\.svg$/, state === 'good' ? 'icon.svg' : `icon-${state}.svg`);
+}
+
 function tell() {
+  mark();
   const root = document.documentElement;
   root.dataset.live = live.open ? 'open' : 'closed';
   root.toggleAttribute('data-lost', !live.open && Boolean(live.overview));
