@@ -285,7 +285,7 @@ func (l *lane) after(ctx context.Context, s *stream, why ending, lived time.Dura
 	if interval, changed := l.tooManyPings(s.conn, why.err); changed {
 		l.origin.counts.TooManyPings()
 		l.log.Warn("the origin closed the connection for pinging too often; it is pinged less often from now on: "+
-			"set timing.keepalive.origin_time to what its keepalive enforcement allows",
+			"set timing.keepalive.time to what its keepalive enforcement allows",
 			zap.Duration("keepalive", interval), zap.String("address", s.conn.server.address))
 	}
 	// A stream may have nothing to answer, as when every version presented is current. Its silence

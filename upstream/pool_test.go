@@ -136,7 +136,7 @@ func TestTooManyPings(t *testing.T) {
 		w.origin.Put(opaque, res("a", "1"))
 		w.want(opaque, "a")
 		time.Sleep(2 * time.Hour)
-		lines := w.lines("timing.keepalive.origin_time")
+		lines := w.lines("timing.keepalive.time")
 		if len(lines) != 2 {
 			t.Errorf("want the key named at 5 and at 10 min, got %v", lines)
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/weir-xds/weir/cmd/weir/config"
 )
@@ -29,7 +30,15 @@ func arguments(cmd *cobra.Command, args []string) error {
 			needed = append(needed, name)
 		}
 	}
+	missing := ""
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if f.Annotations[cobra.BashCompOneRequiredFlag] != nil && !f.Changed {
+			missing = "--" + f.Name
+		}
+	})
 	switch path := cmd.CommandPath(); {
+	case len(args) >= len(needed) && missing != "":
+		return usageError{fmt.Errorf("%s: %s is missing; see %s --help", path, missing, path)}
 	case len(args) < len(needed):
 		return usageError{fmt.Errorf("%s: %s is missing; write %s", path, needed[len(args)], cmd.UseLine())}
 	case open || len(args) <= len(most):
@@ -41,6 +50,21 @@ func arguments(cmd *cobra.Command, args []string) error {
 	default:
 		return usageError{fmt.Errorf("%s takes at most %s; %q is too much", path, strings.Join(most, " "), args[len(most)])}
 	}
+}
+
+// flagError names the command, and the flag that was meant.
+func flagError(cmd *cobra.Command, err error) error {
+	unknown := (*pflag.NotExistError)(nil)
+	if !errors.As(err, &unknown) || unknown.GetSpecifiedShortnames() != "" {
+		return usageError{fmt.Errorf("%s: %w", cmd.CommandPath(), err)}
+	}
+	var known []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
+	text := fmt.Sprintf("%s: unknown flag --%s", cmd.CommandPath(), unknown.GetSpecifiedName())
+	if near, ok := config.Nearest(unknown.GetSpecifiedName(), known); ok {
+		return usageError{fmt.Errorf("%s; did you mean --%s?", text, near)}
+	}
+	return usageError{fmt.Errorf("%s; see %s --help", text, cmd.CommandPath())}
 }
 
 // configFlag adds --config to commands with [FILE] in their Use line.

@@ -92,7 +92,7 @@ func TestBlackHoledPeers(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := spawn(t, os.Args[0], "run", "-c", write(t, freePorts+strings.Replace(controlPlane(origin.Net().Addr()), "timing: {",
-		"timing: { keepalive: { time: 10s, origin_time: 10s, timeout: 5s },", 1)))
+		"timing: { keepalive: { time: 10s, timeout: 5s },", 1)))
 	address, adminPort := w.addresses()
 
 	ours := net.IPv4(127, 87, byte(os.Getpid()>>8), byte(os.Getpid())).To4()

@@ -53,6 +53,7 @@ func commandTree() *cobra.Command {
 		Version:       builtFrom(),
 	}
 	root.SetVersionTemplate("{{.Version}}")
+	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(
 		runCommand(), validateCommand(), getCommand(), diffCommand(), statusCommand(), clientsCommand(), explainCommand(), nacksCommand(), historyCommand(),
 		groupsCommand(), authzCommand(), drainCommand(),

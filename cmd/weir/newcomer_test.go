@@ -34,7 +34,11 @@ func TestVersionFlag(t *testing.T) {
 func TestArgumentsAreNamed(t *testing.T) {
 	for line, want := range map[string]string{
 		"get":                           "weir get: TYPE is missing",
-		"get cds":                       `"from"`,
+		"get cds":                       "weir get: --from is missing",
+		"rollback mesh":                 "weir rollback: --to is missing",
+		"status --admn x":               "weir status: unknown flag --admn; did you mean --admin?",
+		"status --zzz":                  "weir status: unknown flag --zzz; see weir status --help",
+		"status -z":                     "weir status: unknown shorthand flag: 'z'",
 		"freeze":                        "weir freeze: ORIGIN is missing",
 		"unfreeze":                      "weir unfreeze: ORIGIN is missing",
 		"freeze a b":                    `weir freeze takes ORIGIN and nothing else; "b" is too much`,

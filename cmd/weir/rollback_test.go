@@ -218,7 +218,7 @@ func testRollback(t *testing.T, upstream relaytest.Dialect) {
 	}
 	r.says(exitOK, "the origin rolled back to "+b.To+" by anonymous", "status")
 	r.says(exitFailed, "mesh is rolled back, and frozen with that: weir rollforward mesh ends both", "unfreeze", "mesh")
-	if code, body := fetch(t, http.MethodPost, "http://"+r.admin.listener.Addr().String()+"/guard/release"); code != http.StatusOK || !strings.HasPrefix(body, "0 resources") {
+	if code, body := fetch(t, http.MethodPost, "http://"+r.admin.listener.Addr().String()+"/guard/release"); code != http.StatusOK || !strings.HasPrefix(body, "no removals are held") {
 		t.Errorf("the guard: %d %s", code, body)
 	}
 

@@ -92,7 +92,7 @@ func TestRollbackRefused(t *testing.T) {
 		t.Helper()
 		r.says(code, want, append([]string{"rollback"}, args...)...)
 	}
-	refused(exitUsage, `required flag(s) "to" not set`, "mesh")
+	refused(exitUsage, `weir rollback: --to is missing`, "mesh")
 	refused(exitUsage, "--to -5m: that has not come", "mesh", "--to", "-5m")
 	refused(exitFailed, `404 Not Found: there is no origin "nobody"`, "nobody", "--to", "1m")
 	refused(exitFailed, `404 Not Found: mesh has no group "5aee26ffff"`, "mesh", "--to", "1m", "--group", "5aee26ffff")

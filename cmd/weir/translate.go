@@ -138,7 +138,7 @@ func upstreamConfig(cfg *config.Config, o *config.Origin) upstream.Config {
 		NameFields: o.NameFields, Compression: g.Compression,
 		Backoff: upstreamBackoff(t.Backoff),
 		Pause:   orNone(t.Pause), NewGroupsPerSecond: cfg.Limits.NewGroupsPerSecond, LoadReports: cfg.Limits.LoadReports,
-		Keepalive:    upstream.Keepalive{Time: keepaliveTime(t.Keepalive.OriginTime), Timeout: orNone(t.Keepalive.Timeout)},
+		Keepalive:    upstream.Keepalive{Time: keepaliveTime(t.Keepalive.TowardsOrigins()), Timeout: orNone(t.Keepalive.Timeout)},
 		Batch:        t.UpstreamBatch,
 		ALPNOptional: g.TLS != nil && g.TLS.ALPN == config.ALPNOptional,
 		Reach:        reachTypes(cfg, o),

@@ -113,7 +113,7 @@ func (k checker) known(path, what string, given, known []string) {
 		at := fmt.Sprintf("%s[%d]", path, i)
 		if slices.Contains(given[:i], name) {
 			k.addf(at, "%q is listed twice", name)
-		} else if near, ok := nearest(name, known); !slices.Contains(known, name) && ok {
+		} else if near, ok := Nearest(name, known); !slices.Contains(known, name) && ok {
 			k.addf(at, "%q is no %s; did you mean %q?", name, what, near)
 		} else if !slices.Contains(known, name) {
 			k.addf(at, "%q is no %s of this file", name, what)

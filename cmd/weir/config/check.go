@@ -235,10 +235,8 @@ func (k checker) timing(t *Timing) {
 	if b.Max < b.Base {
 		k.addf("timing.backoff.max", "must be at least timing.backoff.base, which is %s", b.Base)
 	}
-	for key, d := range map[string]time.Duration{"time": a.Time, "origin_time": a.OriginTime} {
-		if d != 0 && d.Seconds() < 10 {
-			k.addf("timing.keepalive."+key, "must be at least 10s, or 0s to send none")
-		}
+	if a.Time != 0 && a.Time.Seconds() < 10 {
+		k.addf("timing.keepalive.time", "must be at least 10s, or 0s to send none")
 	}
 	if t.Coalesce > 10*time.Second {
 		k.addf("timing.coalesce", "must be at most 10s: clients are behind by as much")
@@ -246,7 +244,7 @@ func (k checker) timing(t *Timing) {
 	if t.MaxStreamAge != 0 && t.MaxStreamAge < time.Second {
 		k.addf("timing.max_stream_age", "must be at least 1s, or 0s for no bound")
 	}
-	if (a.Time != 0 || a.OriginTime != 0) && a.Timeout == 0 {
+	if a.Time != 0 && a.Timeout == 0 {
 		k.addf("timing.keepalive.timeout", "must be more than 0s")
 	}
 }
@@ -309,7 +307,7 @@ func (k checker) oneOf(path, value string, allowed ...string) {
 	if slices.Contains(allowed, value) {
 		return
 	}
-	if near, ok := nearest(value, allowed); ok {
+	if near, ok := Nearest(value, allowed); ok {
 		k.addf(path, "%q is not one of %s; did you mean %q?", value, strings.Join(allowed, ", "), near)
 		return
 	}

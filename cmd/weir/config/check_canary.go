@@ -65,7 +65,7 @@ func (k checker) canaryMatch(path string, o *Origin, listeners []Listener) {
 		}
 		err := node.CheckCanaryTerm(field)
 		head, path, _ := strings.Cut(field, ".")
-		near, ok := nearest(head, canaryFields)
+		near, ok := Nearest(head, canaryFields)
 		if near == metadata {
 			near += "." + cmp.Or(path, "PATH")
 		}

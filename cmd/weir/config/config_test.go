@@ -211,3 +211,20 @@ func TestLoadNamesMissingFile(t *testing.T) {
 		t.Error("a missing file is not a problem in a file")
 	}
 }
+
+// TestKeepaliveTowardsOrigins: the default is safe before a grpc server that nobody configured
+// (ERR-12), and what is written counts for both sides.
+func TestKeepaliveTowardsOrigins(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"": 5 * time.Minute, "timing: { keepalive: { time: 60s } }": time.Minute, "timing: { keepalive: { time: 10m } }": 10 * time.Minute,
+		"timing: { keepalive: { time: 0s } }": 0,
+	} {
+		c, err := Parse("f", []byte("origins: [{ name: mesh, grpc: { addresses: [a:1] } }]\n"+text), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.Timing.Keepalive.TowardsOrigins(); got != want {
+			t.Errorf("%q: %v towards origins, want %v", text, got, want)
+		}
+	}
+}

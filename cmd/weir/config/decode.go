@@ -206,7 +206,7 @@ func (d *decoder) unknown(at position, path, key string, known []string) {
 		d.addAtf(at, path, "YAML merge keys are not understood")
 		return
 	}
-	if near, ok := nearest(key, known); ok {
+	if near, ok := Nearest(key, known); ok {
 		d.addAtf(at, path, "unknown key; did you mean %q?", near)
 		return
 	}

@@ -292,15 +292,29 @@ type Backoff struct {
 	Max time.Duration `yaml:"max"`
 }
 
+// keepaliveTime is the default of timing.keepalive.time, and originKeepalive what it is towards
+// origins (ERR-12).
+const (
+	keepaliveTime   = 30 * time.Second
+	originKeepalive = 5 * time.Minute
+)
+
+// TowardsOrigins is Time towards origins.
+func (k *Keepalive) TowardsOrigins() time.Duration {
+	if k.Time == keepaliveTime {
+		return originKeepalive
+	}
+	return k.Time
+}
+
 // Keepalive is that of connections on both sides.
 type Keepalive struct {
-	// Time without traffic after which a client is sent a ping. 0s is never, otherwise at least
-	// 10s; grpc-go would silently use 10s instead of less. Default: 30s.
+	// Time without traffic after which a ping is sent. The default is 30s towards clients, and 5m
+	// towards origins, since a grpc server that nobody configured closes connections that ping more
+	// often; a dead origin is found by TCP in less than a minute. Another value counts for both. 0s
+	// is never, otherwise at least 10s; grpc-go would silently use 10s instead of less. Default:
+	// 30s.
 	Time time.Duration `yaml:"time"`
-	// OriginTime is the same towards origins. Servers close connections that ping more often than
-	// they allow, and grpc's default is 5m; an origin that is dead is found in less than a minute
-	// by TCP. Default: 5m.
-	OriginTime time.Duration `yaml:"origin_time"`
 	// Timeout is how long its answer may take. Default: 10s.
 	Timeout time.Duration `yaml:"timeout"`
 	// MinClientInterval is how often clients may ping, with or without streams. A client that pings
@@ -322,7 +336,7 @@ func (t *Timing) setDefaults() {
 		UpstreamBatch: 10 * time.Millisecond,
 		Pause:         time.Second,
 		Backoff:       Backoff{Base: time.Second, Factor: 1.6, Jitter: 0.2, Max: 5 * time.Second},
-		Keepalive:     Keepalive{Time: 30 * time.Second, OriginTime: 5 * time.Minute, Timeout: 10 * time.Second, MinClientInterval: 10 * time.Second},
+		Keepalive:     Keepalive{Time: keepaliveTime, Timeout: 10 * time.Second, MinClientInterval: 10 * time.Second},
 		ReadyWait:     30 * time.Second,
 		Drain:         30 * time.Second,
 	}

@@ -1,8 +1,8 @@
 package config
 
-// nearest returns the known word with the fewest edits, if at most a third of the letters, or one,
+// Nearest returns the known word with the fewest edits, if at most a third of the letters, or one,
 // differ.
-func nearest(word string, known []string) (string, bool) {
+func Nearest(word string, known []string) (string, bool) {
 	if len(word) > 64 { // no key is that long
 		return "", false
 	}
