@@ -67,7 +67,7 @@ func (m *model) frozenState(ty string) map[string]frozenBody {
 	}
 	state := map[string]frozenBody{}
 	sh.sets(func(t *set) {
-		if !t.firm {
+		if !t.firm || !t.wanted() {
 			return
 		}
 		state[t.selector+" is complete"] = frozenBody{}
