@@ -156,6 +156,7 @@ const leftVersion = "of a part of it that it has left"
 
 // loses judges a removal.
 func (m *model) loses(c *modelSub, n string) {
+	c.back.loses(n, m.lives.last(c.typeURL, n, -1))
 	if !c.names[n] && (!m.wants(c, n) || c.unsubbed[n]) || m.holds.turned {
 		return
 	}
