@@ -158,6 +158,7 @@ func (s *shard) serve(at *State, done *Held) {
 	}
 	s.sets(func(t *set) {
 		switch x := of.set(t.selector); {
+		case !t.isHeld() && !t.settled: // filled if somebody asks for it
 		case x != nil:
 			t.serve(x, done)
 		case t.wanted():

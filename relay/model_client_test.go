@@ -140,12 +140,12 @@ func (m *model) subscribeOne(c *modelSub) {
 		c.version = leftVersion
 	}
 	// what it holds by an alias that has been dropped since it keeps until that is answered
-	// (ALIAS-4)
+	// (ALIAS-4). Of a set it also keeps what it may have no longer, as its version says (RELAY-43).
 	if on {
 		return
 	}
 	kept := func(n string) bool {
-		return m.wants(c, n) || c.named1(c.aliases[n]) && (n != name || !c.delta && !xds.SentWhole(c.typeURL) || c.keepsBy(c.aliases[n], n))
+		return m.asks(c, n) > 0 || c.named1(c.aliases[n]) && (n != name || !c.delta && !xds.SentWhole(c.typeURL) || c.keepsBy(c.aliases[n], n))
 	}
 	maps.DeleteFunc(c.held, func(n string, _ int) bool { return !kept(n) })
 	maps.DeleteFunc(c.versions, func(n string, _ string) bool { return !kept(n) })
@@ -156,6 +156,7 @@ const leftVersion = "of a part of it that it has left"
 
 // loses judges a removal.
 func (m *model) loses(c *modelSub, n string) {
+	c.back.loses(n, m.lives.last(c.typeURL, n, -1))
 	if !c.names[n] && (!m.wants(c, n) || c.unsubbed[n]) || m.holds.turned {
 		return
 	}

@@ -59,7 +59,8 @@ type frozenBody struct {
 }
 
 // frozenState is what clients are to keep of a type while the origin is frozen: the members of sets
-// that are complete and the bodies had by name.
+// that are complete and the bodies had by name. A set that nobody wants goes when its type changes
+// lanes, as with its stream (RELAY-81).
 func (m *model) frozenState(ty string) map[string]frozenBody {
 	sh := m.group.plain(ty)
 	if sh == nil || !m.group.kept() {
@@ -67,7 +68,7 @@ func (m *model) frozenState(ty string) map[string]frozenBody {
 	}
 	state := map[string]frozenBody{}
 	sh.sets(func(t *set) {
-		if !t.firm {
+		if !t.firm || !t.wanted() {
 			return
 		}
 		state[t.selector+" is complete"] = frozenBody{}

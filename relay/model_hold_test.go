@@ -183,7 +183,11 @@ func (m *model) judgeSwap(ty string, before bodies) {
 	}
 	now, want := m.bodiesOf(ty), maps.Clone(before)
 	if at, _ := m.holds.at.of(ty, sh.params); at != nil {
-		sh.sets(func(t *set) { m.wantSet(want, t, at.set(t.selector)) })
+		sh.sets(func(t *set) {
+			if t.isHeld() || t.settled { // else nobody asks for it: it is filled when somebody does
+				m.wantSet(want, t, at.set(t.selector))
+			}
+		})
 		for _, e := range sh.named.entries {
 			if m.aliasHoldings() {
 				want.put(e.name, m.aliasedIn(at, e, before[e.name], now[e.name]))

@@ -230,6 +230,7 @@ func (m *paramModel) goesBack(c *paramClient, name string, body int) {
 // what the client holds.
 func (m *paramModel) loses(c *paramClient, name string) {
 	defer c.drop(name)
+	c.back.loses(name, m.lives.last(c.typeURL, name+"|"+c.p, -1))
 	body, held := c.held[name]
 	if !held || !c.wants(name) || c.left {
 		return

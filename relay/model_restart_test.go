@@ -95,6 +95,14 @@ func (m *model) backing(c *modelSub) modelBack {
 	return back
 }
 
+// loses notes of a name that the client lost that it knows so much. If it asks for the name again,
+// it does not hold what it had before, and is as one that never did (RELAY-4).
+func (b modelBack) loses(name string, gone int) {
+	if knew, known := b[name]; known && gone > knew {
+		b[name] = gone
+	}
+}
+
 // goesBack judges what a client that came back after a restart is told of a name: -1 for nothing.
 func (m *model) goesBack(c *modelSub, name string, body int) {
 	knew, known := c.back[name]

@@ -321,10 +321,15 @@ func isCollection(name string) bool { return strings.HasSuffix(name, "/*") }
 // wants reports whether a client is subscribed to a resource in any way, and ways in how many.
 func (m *model) wants(c *modelSub, n string) bool { return m.ways(c, n) > 0 }
 
-func (m *model) ways(c *modelSub, n string) (ways int) {
+func (m *model) ways(c *modelSub, n string) int {
 	if !m.may(c, n) {
 		return 0
 	}
+	return m.asks(c, n)
+}
+
+// asks is in how many ways a client is subscribed to a resource, whether it may have it or not.
+func (m *model) asks(c *modelSub, n string) (ways int) {
 	for _, way := range []bool{c.wildcard && visible(n), c.names[n], c.names[collection(n)]} {
 		if way {
 			ways++

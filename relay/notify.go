@@ -37,10 +37,9 @@ func (n *namedTable) offer(e *entry, rev uint64, gen uint32, stated bool) {
 			n.abandon(e)
 		}
 	case stated:
-		// If there was no body, its end is no news, unless clients remember an error since (ABS-7),
-		// or were sent what had retired.
-		known := was.variant == nil && (e.absentOn(gen) && !e.inError || gen == 0)
-		words := e.nameError
+		// If there was no body, its end is no news, unless clients remember an error since (ABS-7)
+		// or were given what had retired.
+		known, words := was.variant == nil && (e.absentOn(gen) && !e.inError || gen == 0 && e.chosen == nil), e.nameError
 		if !e.aliasDropped && (words == nil || !n.shard.group.origin.ends(words)) {
 			words = notFound(e.name) // for clients who could not be told otherwise (ABS-10)
 		}

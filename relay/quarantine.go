@@ -331,6 +331,7 @@ func (t *quarantine) rejoin() {
 	k.lanes.Store(k.home)
 	for _, s := range k.all {
 		s.sets(func(t *set) {
+			t.clear()     // if nobody wants it, since the stream that kept it up to date is left
 			if t.live() { // clients that came meanwhile: the set's stream is open again
 				t.stated(s.rev)
 				t.wakeFresh()

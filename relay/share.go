@@ -79,10 +79,14 @@ func (n *namedTable) shares(e *entry) bool {
 	}
 	e.unshare()
 	rep := n.representative(e)
-	if rep != nil {
-		e.sharedWant = &sharedWant{rep: rep}
+	if rep == nil {
+		return false
 	}
-	return rep != nil
+	e.sharedWant = &sharedWant{rep: rep}
+	old := e.isOld()
+	e.onCurrent() // the answer that the representative has is the same
+	n.noteCurrent(e, old)
+	return true
 }
 
 // represented reports whether the name has a representative that still serves it.

@@ -244,3 +244,26 @@ func TestShare(t *testing.T) {
 		check(r)
 	})
 }
+
+// TestSharedAfterLapse: a name that left the request comes back to it by another map, which is asked
+// and has the same. So it is not asked, and its client does not wait for an answer (RELAY-99).
+func TestSharedAfterLapse(t *testing.T) {
+	r := newStoreRig(t, OriginConfig{Share: true, SotW: true})
+	r.sub(xds.ClusterType, "env=prod,v=1", true, "n")
+	two := r.sub(xds.ClusterType, "env=prod,v=2", true, "n")
+	r.group.lanes[mainLane].Open(zero, 0)
+	isTold(t, "asked", r.asks(mainLane, false), "+n{env=prod,v=1} +n{env=prod,v=2} ;")
+	r.says(mainLane, zero, xds.ClusterType, "n{env=prod}=1")
+	isTold(t, "v2", told(two), "n=1")
+	two.Close(zero)
+	isTold(t, "asked without v2", r.asks(mainLane, false), "-n{env=prod,v=2} ;")
+	three := r.sub(xds.ClusterType, "env=prod,v=2", true, "n")
+	isTold(t, "v2 before it is looked at", told(three), "nothing")
+	isTold(t, "asked with v2 again", r.asks(mainLane, false), "")
+	isTold(t, "v2 again", told(three), "n=1")
+	r.says(mainLane, zero, xds.ClusterType, "n{env=prod}=2")
+	isTold(t, "v2, later", told(three), "n=2")
+	if err := r.table.Check(); err != nil {
+		t.Error(err)
+	}
+}
