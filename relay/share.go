@@ -79,10 +79,16 @@ func (n *namedTable) shares(e *entry) bool {
 	}
 	e.unshare()
 	rep := n.representative(e)
-	if rep != nil {
-		e.sharedWant = &sharedWant{rep: rep}
+	if rep == nil {
+		return false
 	}
-	return rep != nil
+	// A name that had left the request would wait for an answer of its own (RELAY-4), and it is not
+	// asked: its representative's body is current, and is its own.
+	old := e.isOld()
+	e.sharedWant = &sharedWant{rep: rep}
+	e.onCurrent()
+	n.noteCurrent(e, old)
+	return true
 }
 
 // represented reports whether the name has a representative that still serves it.
