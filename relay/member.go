@@ -33,6 +33,9 @@ func (t *set) offerTouched() {
 		if noted {
 			t.noteChange(m, t.were[i])
 		}
+		if len(m.variants) == 0 { // what had retired by name is older than this statement
+			t.shard.table().retired.take(t.shard.retiredKey(m.name))
+		}
 	}
 	t.touched, t.were = nil, nil
 }

@@ -15,6 +15,7 @@ import (
 // are sent nothing when a body retires or is evicted (RELAY-80). When a client subscribes again the
 // bodies come back as entry.retired. They are sent only while no stream can be opened that would
 // carry the question (RELAY-4): see Sub.retired. A body or an absence from the origin ends that.
+// So does its statement that a set has the resource no more (EC-4).
 //
 // The origin may come back and state nothing. It may know as little as we do (ABS-5), or the name
 // is gone and it states no absences. So new clients are not sent the old body any more, and clients

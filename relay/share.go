@@ -82,9 +82,11 @@ func (n *namedTable) shares(e *entry) bool {
 	if rep == nil {
 		return false
 	}
-	e.sharedWant = &sharedWant{rep: rep}
+	// A name that had left the request would wait for an answer of its own (RELAY-4), and it is not
+	// asked: its representative's body is current, and is its own.
 	old := e.isOld()
-	e.onCurrent() // the answer that the representative has is the same
+	e.sharedWant = &sharedWant{rep: rep}
+	e.onCurrent()
 	n.noteCurrent(e, old)
 	return true
 }
