@@ -23,6 +23,8 @@ var connCases = []testCase{
 		virtual(t, "../../../downstream", "TestClientsMayPing")
 		virtual(t, "../../../downstream", "TestPingsArriveEarly")
 		virtual(t, "../../../upstream", "TestBlackHoleIsNoticed")
+		virtual(t, "../../../upstream", "TestTCPKeepalive")
+		virtual(t, "../../../upstream", "TestKeepaliveOfADefaultServer")
 		virtual(t, "../../../upstream", "TestTooManyPings")
 	}},
 	{"RELAY-58 ERR-6", "a drain tells every connection to go, and ends the streams spread over its time; nothing is withdrawn", perDialect(drains)},
