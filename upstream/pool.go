@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"slices"
 	"strings"
@@ -210,7 +211,7 @@ func (p *pool) dial(ctx context.Context, s *server, interval time.Duration) (*co
 			return &watched{Conn: secured, arrivals: arrivals}, nil
 		}),
 		grpc.WithUserAgent("weir/" + p.cfg.Version),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: interval + interval/clockSlack, Timeout: p.cfg.Keepalive.Timeout}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: interval + min(interval/clockSlack, math.MaxInt64-interval), Timeout: p.cfg.Keepalive.Timeout}),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff: backoff.Config{BaseDelay: own.Base, Multiplier: own.Factor, Jitter: own.Jitter, MaxDelay: own.Max},
 			// grpc divides it among the addresses of a name

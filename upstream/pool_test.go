@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -109,16 +110,19 @@ func TestServerThatSaysNothing(t *testing.T) {
 }
 
 // TestKeepaliveOfADefaultServer: a grpc server whose keepalive enforcement nobody configured keeps
-// the connection (ERR-12).
+// the connection (ERR-12), by the default interval and where keepalive is off.
 func TestKeepaliveOfADefaultServer(t *testing.T) {
-	in(t, options{origin: strictOrigin(5 * time.Minute)}, func(w *world) {
-		w.origin.Put(opaque, res("a", "1"))
-		w.want(opaque, "a")
-		time.Sleep(24 * time.Hour)
-		if n := len(w.origin.Streams()); n != 1 || len(w.origin.Open()) != 1 {
-			t.Errorf("%d streams in a day, want one", n)
-		}
-	})
+	for _, interval := range []time.Duration{0, math.MaxInt64} {
+		own := func(c *Config) { c.Keepalive.Time = interval }
+		in(t, options{origin: strictOrigin(5 * time.Minute), config: own}, func(w *world) {
+			w.origin.Put(opaque, res("a", "1"))
+			w.want(opaque, "a")
+			time.Sleep(24 * time.Hour)
+			if n := len(w.origin.Streams()); n != 1 || len(w.origin.Open()) != 1 {
+				t.Errorf("%v: %d streams in a day, want one", interval, n)
+			}
+		})
+	}
 }
 
 // strictOrigin is an origin that refuses pings more often than an interval.
