@@ -63,12 +63,12 @@ func suggestTable(w io.Writer, body []byte) error {
 // suggestOrigin ends with a line that is to be pasted into the configuration, or says why there is
 // none.
 func suggestOrigin(w io.Writer, s *admin.Suggestion) error {
-	_, _ = fmt.Fprintf(w, "origin %s: %s, %d of them answered; group_by: [%s]\n", s.Origin, count(s.Groups, "group"), s.Compared, strings.Join(s.GroupBy, ", "))
+	_, _ = fmt.Fprintf(w, "origin %s: %s, %d of them answered; group_by: [%s]\n", s.Origin, admin.Plural(s.Groups, "group"), s.Compared, strings.Join(s.GroupBy, ", "))
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	leave := false
 	for i := range s.Fields {
 		f := &s.Fields[i]
-		row(tw, "  "+f.Field, count(f.Values, "value"), evidence(f))
+		row(tw, "  "+f.Field, admin.Plural(f.Values, "value"), evidence(f))
 		leave = leave || f.Verdict == inspect.NoDifference
 	}
 	if err := tw.Flush(); err != nil {
@@ -82,14 +82,14 @@ func suggestOrigin(w io.Writer, s *admin.Suggestion) error {
 		return err
 	}
 	_, err := fmt.Fprintf(w, "group_by: [%s]   # %s instead of %d, if the origin goes on as it did\n",
-		strings.Join(s.Suggested, ", "), count(s.SuggestedGroups, "group"), s.Compared)
+		strings.Join(s.Suggested, ", "), admin.Plural(s.SuggestedGroups, "group"), s.Compared)
 	return err
 }
 
 // differs is a line about a field that may have to be added.
 func differs(d *admin.DifferingField) string {
 	text := fmt.Sprintf("WARNING: %s is not in the key, and members of %s differ in it: %q (%s) and %q (%s) in group %s",
-		d.Field, count(d.Groups, "group"), d.Values[0], d.NodeIDs[0], d.Values[1], d.NodeIDs[1], d.Group)
+		d.Field, admin.Plural(d.Groups, "group"), d.Values[0], d.NodeIDs[0], d.Values[1], d.NodeIDs[1], d.Group)
 	if d.Tailored {
 		text += "; elsewhere the answers went by it: " + difference(d.Type, d.Name, d.Between)
 	}
@@ -97,14 +97,6 @@ func differs(d *admin.DifferingField) string {
 		return text + "; only id in group_by tells them apart"
 	}
 	return text + "; add it to group_by if the origin goes by it"
-}
-
-// count is a number of things.
-func count(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 func difference(typ, name string, between []string) string {
@@ -118,7 +110,7 @@ func difference(typ, name string, between []string) string {
 func evidence(f *admin.FieldEvidence) string {
 	switch f.Verdict {
 	case inspect.NoDifference:
-		return fmt.Sprintf("made no difference: without it, %s fewer", count(f.FewerGroups, "group"))
+		return fmt.Sprintf("made no difference: without it, %s fewer", admin.Plural(f.FewerGroups, "group"))
 	case inspect.Difference:
 		return "is needed: " + difference(f.Type, f.Name, f.Between)
 	}

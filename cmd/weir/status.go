@@ -361,7 +361,7 @@ func (s *standing) summary(w io.Writer) {
 			text += "; left out: " + leftOutText(k.LeftOut)
 		}
 		if x := k.LeftOutGroups; x.Groups > 0 {
-			text += fmt.Sprintf("; left out, since cache.snapshot.max_bytes has no room: %s, %s, %s", count(x.Groups, "group"), count(x.Resources, "resource"), count(int(x.Bytes), "byte"))
+			text += fmt.Sprintf("; left out, since cache.snapshot.max_bytes has no room: %s, %s, %s", admin.Plural(x.Groups, "group"), admin.Plural(x.Resources, "resource"), admin.Plural(int(x.Bytes), "byte"))
 		}
 		row(w, "snapshot", text)
 		for _, large := range k.LeftOutGroups.TooLarge {

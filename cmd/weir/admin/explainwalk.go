@@ -96,10 +96,10 @@ func absentNames(what string, n relay.Names) string {
 }
 
 // namesOf is a count of names of a type.
-func namesOf(what string, n int) string { return plural(n, strings.TrimSpace(what+" name")) }
+func namesOf(what string, n int) string { return Plural(n, strings.TrimSpace(what+" name")) }
 
-// plural is a count of things.
-func plural(n int, thing string) string {
+// Plural is a count of things, such as "1 name" or "2 names".
+func Plural(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing
 	}

@@ -92,7 +92,7 @@ func (a *Admin) release(w http.ResponseWriter, r *http.Request) {
 		zap.String("type_url", typeURL))...)
 	said := "no removals are held" + frozen
 	if released > 0 {
-		said = a.durable(r.Context(), fmt.Sprintf("removed %s%s", plural(released, "held resource"), frozen), false)
+		said = a.durable(r.Context(), fmt.Sprintf("removed %s%s", Plural(released, "held resource"), frozen), false)
 	}
 	writeText(w, said+"\n")
 }
