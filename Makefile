@@ -4,13 +4,15 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eo pipefail -c
 
 GOLANGCI_VERSION := v2.15.0
+ACTIONLINT_VERSION := v1.7.7
 GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
 
 .PHONY: build test conformance demo lint bench compare image binaries chart release release-check chaos soak redteam real gateway istio consul kube page stories
 
-# VERSION=v1.2.3 is for a source archive. In a clone Go finds the tag by itself.
+# Without symbol table and DWARF, which stack traces and profiles do not need. VERSION=v1.2.3 is for a source
+# archive. In a clone Go finds the tag by itself.
 build:
-	CGO_ENABLED=0 go build -trimpath -ldflags "$(if $(VERSION),-X main.linked=$(VERSION))" -o bin/ ./cmd/...
+	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w$(if $(VERSION), -X main.linked=$(VERSION))" -o bin/ ./cmd/...
 
 test:
 	.ci/test $(TESTFLAGS)
@@ -63,10 +65,13 @@ consul:
 	cd .ci/real && go vet -tags consul ./... && WEIR_BINARY="$(CURDIR)/bin/weir" go test -tags consul -run '^TestConsul$$' -count=1 -timeout 15m -v $(TESTFLAGS) .
 
 demo:
+	@echo "compiling weir: the first time, this takes a minute or more ..." >&2
 	go run ./cmd/weir demo $(ARGS)
 
+# actionlint reads the workflows of .github.
 lint: $(GOLANGCI)
 	$(GOLANGCI) run ./...
+	go run github.com/rhysd/actionlint/cmd/actionlint@$(ACTIONLINT_VERSION) -shellcheck= -pyflakes=
 
 # The version is in the name, so a new pin fetches anew. Formatting (gofumpt) is part of the same run.
 $(GOLANGCI):
@@ -93,7 +98,7 @@ binaries:
 # Needs buildah. The architecture is part of the tag: push them, and a manifest list over them.
 TAG ?= dev
 image: binaries
-	for arch in $(ARCHS); do buildah bud --isolation chroot --timestamp 0 --arch $$arch --build-arg VERSION=$(TAG) -f deploy/image/Dockerfile -t weir:$(TAG)-$$arch .; done
+	for arch in $(ARCHS); do buildah bud --isolation chroot --timestamp 0 --arch $$arch --build-arg VERSION=$(TAG) -f deploy/image/Dockerfile.binary -t weir:$(TAG)-$$arch .; done
 
 # The chart, the manifests and the image, with real tools: helm is built; without buildah and root the image's tests are skipped.
 chart: binaries
@@ -106,10 +111,12 @@ kube: binaries
 	.ci/real/install envoy
 	cd .ci/kube && go vet ./... && go test -count=1 -timeout 10m -parallel 4 $(TESTFLAGS) ./...
 
-# The admin page in a headless Chromium, before 2,000 simulated clients. Without a Chromium it is skipped. Pictures go to bin/page.
+# The admin page in a headless Chromium, before 2,000 simulated clients. Without a Chromium it is skipped. Pictures of all views go
+# to bin/page, and those of the documentation to SHOTS. `make page TESTFLAGS='-run TestScreenshots'` makes the pictures alone.
+SHOTS ?= deploy/docs/screenshots
 page:
 	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/weir
-	cd .ci/page && go vet ./... && WEIR_BINARY="$(CURDIR)/bin/weir" go test -count=1 -timeout 9m $(TESTFLAGS) .
+	cd .ci/page && go vet ./... && WEIR_BINARY="$(CURDIR)/bin/weir" WEIR_SCREENSHOTS="$(CURDIR)/$(SHOTS)" go test -count=1 -timeout 9m $(TESTFLAGS) .
 
 # Twelve faults in running fleets, and what somebody on call sees of each. Needs prometheus; root for the disk that is full.
 stories:

@@ -3,6 +3,7 @@ package constraints
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strconv"
@@ -153,7 +154,10 @@ func (cp *compiler) node(c *discoveryv3.DynamicParameterConstraints, depth int) 
 		if err != nil {
 			return node{}, err
 		}
-		return negate(kid), nil
+		if kid.op == opNot {
+			return kid.kids[0], nil
+		}
+		return node{op: opNot, kids: []node{kid}, text: "!" + kid.text}, nil
 	default:
 		return join(opAll, nil), nil // unset is the empty "and"
 	}
@@ -192,13 +196,6 @@ func single(c *discoveryv3.DynamicParameterConstraints_SingleConstraint) (node, 
 	return n, nil
 }
 
-func negate(kid node) node {
-	if kid.op == opNot {
-		return kid.kids[0]
-	}
-	return node{op: opNot, kids: []node{kid}, text: "!" + kid.text}
-}
-
 // join makes an "and" or "or" of canonical nodes, none of which has the same op.
 func join(o op, kids []node) node {
 	slices.SortFunc(kids, func(a, b node) int { return strings.Compare(a.text, b.text) })
@@ -216,4 +213,111 @@ func join(o op, kids []node) node {
 	}
 	text.WriteByte(')')
 	return node{op: o, kids: kids, text: text.String()}
+}
+
+// Params is an immutable map of dynamic parameters in canonical form. The zero value is the empty
+// map, which plain names have (DYN-1). Two Params mean the same subscription if their keys are
+// equal (DYN-2).
+type Params struct {
+	pairs []pair // Invariant: sorted by key, keys distinct, never written after NewParams
+	key   string // Invariant: empty if and only if pairs is
+}
+
+type pair struct{ key, value string }
+
+// NewParams copies m.
+func NewParams(m map[string]string) Params {
+	if len(m) == 0 {
+		return Params{}
+	}
+	pairs := make([]pair, 0, len(m))
+	for k, v := range m {
+		pairs = append(pairs, pair{k, v})
+	}
+	slices.SortFunc(pairs, func(a, b pair) int { return strings.Compare(a.key, b.key) })
+
+	var key []byte
+	for i, p := range pairs {
+		if i > 0 {
+			key = append(key, ',')
+		}
+		key = appendEquals(key, p.key, p.value)
+	}
+	return Params{pairs: pairs, key: string(key)}
+}
+
+// Key returns the canonical text of the map: distinct maps have distinct keys, and the empty map
+// has "".
+func (p Params) Key() string { return p.key }
+
+// Len returns the number of parameters.
+func (p Params) Len() int { return len(p.pairs) }
+
+// Lookup returns the value of a parameter and whether it is present.
+func (p Params) Lookup(key string) (string, bool) {
+	i, ok := slices.BinarySearchFunc(p.pairs, key, func(kv pair, key string) int { return strings.Compare(kv.key, key) })
+	if !ok {
+		return "", false
+	}
+	return p.pairs[i].value, true
+}
+
+// All yields the parameters sorted by key.
+func (p Params) All() iter.Seq2[string, string] {
+	return func(yield func(string, string) bool) {
+		for _, kv := range p.pairs {
+			if !yield(kv.key, kv.value) {
+				return
+			}
+		}
+	}
+}
+
+// appendEquals writes `"key"="value"`. Quoting makes it injective and free of separators. The ASCII
+// form does not depend on the Unicode tables of the Go release, which may differ between replicas
+// (DYN-9).
+func appendEquals(b []byte, key, value string) []byte {
+	b = strconv.AppendQuoteToASCII(b, key)
+	b = append(b, '=')
+	return strconv.AppendQuoteToASCII(b, value)
+}
+
+// Message returns a constraint set in the form of the wire and of snapshots; nil for none. It is
+// canonical, and compiles to an equal set.
+func (s *Set) Message() *discoveryv3.DynamicParameterConstraints {
+	if s == nil {
+		return nil
+	}
+	return s.root.message()
+}
+
+func (n *node) message() *discoveryv3.DynamicParameterConstraints {
+	c := &discoveryv3.DynamicParameterConstraints{}
+	switch n.op {
+	case opAll:
+		c.Type = &discoveryv3.DynamicParameterConstraints_AndConstraints{AndConstraints: n.list()}
+	case opAny:
+		c.Type = &discoveryv3.DynamicParameterConstraints_OrConstraints{OrConstraints: n.list()}
+	case opNot:
+		c.Type = &discoveryv3.DynamicParameterConstraints_NotConstraints{NotConstraints: n.kids[0].message()}
+	default:
+		one := &discoveryv3.DynamicParameterConstraints_SingleConstraint{Key: n.key}
+		if n.op == opEquals {
+			one.ConstraintType = &discoveryv3.DynamicParameterConstraints_SingleConstraint_Value{Value: n.value}
+		} else {
+			one.ConstraintType = &discoveryv3.DynamicParameterConstraints_SingleConstraint_Exists_{
+				Exists: &discoveryv3.DynamicParameterConstraints_SingleConstraint_Exists{},
+			}
+		}
+		c.Type = &discoveryv3.DynamicParameterConstraints_Constraint{Constraint: one}
+	}
+	return c
+}
+
+func (n *node) list() *discoveryv3.DynamicParameterConstraints_ConstraintList {
+	l := &discoveryv3.DynamicParameterConstraints_ConstraintList{}
+	for i := range n.kids {
+		l.Constraints = append(l.Constraints, n.kids[i].message())
+	}
+	return l
 }

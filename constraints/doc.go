@@ -8,19 +8,15 @@
 // canonical text, the Key, because the table is keyed by them: DYN-2 for parameters, DYN-5 and
 // DYN-6 for constraints.
 //
-// The canonical form of constraints does what DYN-6 lists and no more: nested "and" and "or" of one
-// kind are flattened, lists are sorted and freed of duplicates, lists of one are unwrapped, double
-// negation is removed. It is not a normal form of boolean logic. For example or(unset, x) always
-// matches, and yet its key differs from that of unset, since it names a parameter (DYN-9 counts
-// those). At worst that costs one more variant of a name (TestSpellings).
+// The canonical form of constraints does what DYN-6 lists and no more. It is not a normal form of
+// boolean logic: or(unset, x) always matches, and yet its key differs from that of unset, since it
+// names a parameter (DYN-9 counts those). At worst that costs one more variant (TestSpellings).
 //
 // Keys are ASCII, and the same in every process and every release of Go: all replicas break ties by
-// them (DYN-9), and they are fit for logs and admin pages. They are not sent on the wire, where the
-// origin's bytes are repeated (DYN-7).
+// them (DYN-9), and they are fit for logs and admin pages. The wire has the origin's bytes (DYN-7).
 //
 // [Overlap] looks for parameters that match two sets, and [SameKeys] tells whether two sets mention
-// the same keys. Authors of variants have to avoid the first and ensure the second (TestOverlap,
-// TestSameKeys).
+// the same keys. Variants should avoid the first and ensure the second.
 //
 // # Who owns which goroutine, lock order
 //
@@ -28,19 +24,16 @@
 //
 // # What a broken peer can do to us
 //
-// [Compile] reads what an origin sent. Malformed constraints are an error, for a NACK (RELAY-30;
-// TestCompileErrors). Depth and size are bounded by [MaxDepth] and [MaxNodes], so compiling and
-// matching take a bounded time (TestCompileLimits), and [Set.Match] never allocates
-// (TestMatchDoesNotAllocate). No bytes make it panic (FuzzCompile). [Overlap] gives up after
-// [MaxOverlapWork] and says so, since some sets would keep it busy for ever (TestOverlap, "more
-// than may be tried"). [NewParams] takes what a client sent, of any size: its caller limits the
-// request.
+// [Compile] reads what an origin sent. Malformed constraints are an error, for a NACK (RELAY-30).
+// Depth and size are bounded by [MaxDepth] and [MaxNodes], so compiling and matching take a bounded
+// time (TestCompileLimits). No bytes make it panic (FuzzCompile). [Overlap] gives up after
+// [MaxOverlapWork] and says so (TestOverlap, "more than may be tried"). [NewParams] takes what a
+// client sent, of any size: its caller limits the request.
 //
 // # Known limits
 //
-// An `or` of nothing is valid here and matches nothing, as the truth table has it. A caller that
-// wants to log it finds it in the Key. A kind of constraint that this build does not know reads as
-// unset, hence matches.
+// An `or` of nothing is valid here and matches nothing, as the truth table has it. The Key shows
+// it. A kind of constraint that this build does not know reads as unset, hence matches.
 //
 // # Who imports it
 //
@@ -49,5 +42,5 @@
 //
 // # What to read next
 //
-// params.go, constraints.go, then protocol rules DYN-1 to DYN-20.
+// constraints.go, then protocol rules DYN-1 to DYN-20.
 package constraints

@@ -6,7 +6,6 @@ import (
 	"net/netip"
 
 	"github.com/weir-xds/weir/downstream/identity"
-
 	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -109,7 +108,7 @@ var (
 			"certificate, or of the user at a Unix socket (RELAY-74)",
 	}
 	unruledSecrets = &reason{
-		code: codes.PermissionDenied, text: "authorization: without rules nobody may have secrets by identity (RELAY-74)",
+		code: codes.PermissionDenied, text: "authorization: without rules no client may have secrets by identity (RELAY-74)",
 	}
 	strangerSecrets = &reason{
 		code: codes.PermissionDenied, text: "listeners[].tls.client_ca: secrets are for clients with a verified certificate, or on this host (RELAY-74)",
@@ -117,7 +116,7 @@ var (
 )
 
 // stranger is the reason why secrets are not for the client, whatever origin they belong to; nil:
-// they are.
+// they are. Its connection decides that, and not the listener's address.
 func (c caller) stranger() *reason {
 	switch {
 	case c.local:

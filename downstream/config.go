@@ -1,6 +1,7 @@
 package downstream
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -197,9 +198,7 @@ func (c *Config) normalize() error {
 	if c.Instance == "" {
 		errs = append(errs, errors.New("instance: is empty"))
 	}
-	if c.Via == "" {
-		c.Via = c.Instance
-	}
+	c.Via = cmp.Or(c.Via, c.Instance)
 	if c.Log == nil {
 		c.Log = zap.NewNop()
 	}

@@ -1,10 +1,19 @@
 package downstream
 
 import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
 	"net"
+	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
+	"go.uber.org/zap"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/peer"
@@ -102,7 +111,10 @@ func (s *Server) greet(
 	c *connection, secured bool, shake func(net.Conn) (net.Conn, credentials.AuthInfo, error),
 ) (conn net.Conn, err error) {
 	s.greetLater(peerOf(c.raw.RemoteAddr()))
-	since := c.trustRound()
+	since := uint64(0)
+	if _, listener := c.counted(); listener != nil {
+		since = listener.trust.round()
+	}
 	raw, over := c.raw, (*tlsConn)(nil)
 	if secured {
 		over = newTLSConn(c.raw)
@@ -157,4 +169,171 @@ func (s *Server) letGo(c *connection) {
 			_ = c.raw.Close() // it may be closed already
 		}
 	})
+}
+
+// recordText is the most text that a TLS record has (RFC 8446, 5.1).
+const recordText = 16 << 10
+
+// tlsConn is a TLS connection that writes several records with one system call. crypto/tls makes
+// one for each record. A write of 64 KiB by grpc took five then, which cost more than encrypting
+// it: a SotW delivery of 436 KB took 591 us of CPU, and 473 us now (TestRecordsGoTogether).
+type tlsConn struct {
+	net.Conn // of crypto/tls, over records
+	records  records
+}
+
+// records is the connection that crypto/tls reads from and writes to.
+type records struct {
+	net.Conn
+	out net.Conn // where writes go, see below
+	// more: another record follows at once. It is set by who writes to the tlsConn; an alert or the
+	// answer to a KeyUpdate may read it on another goroutine, and then goes along.
+	more atomic.Bool
+	// broken: a write has failed. crypto/tls still says goodbye when it is closed then, and gives
+	// that a deadline of its own. But the record before it never went, or not whole, so the client
+	// would take the goodbye for a forged record (TestNothingFollowsAFailedWrite).
+	broken bool
+	held   *[]byte // records that wait for the last one; nil: there are none. crypto/tls writes one at a time
+}
+
+// heldRecords has the buffers of writes that are under way: at most one for each connection, of
+// about the size of grpc's write buffer.
+var heldRecords = sync.Pool{New: func() any {
+	b := make([]byte, 0, writeBuffer+writeBuffer/8)
+	return &b
+}}
+
+func newTLSConn(raw net.Conn) *tlsConn {
+	c := &tlsConn{}
+	c.records.Conn, c.records.out = raw, below(raw)
+	return c
+}
+
+// Write is part of net.Conn. It is called by one goroutine at a time.
+func (c *tlsConn) Write(b []byte) (n int, err error) {
+	for last := false; !last; {
+		text := b[n:]
+		if last = len(text) <= recordText; !last {
+			text = text[:recordText]
+		}
+		c.records.more.Store(!last)
+		m, err := c.Conn.Write(text)
+		if n += m; err != nil {
+			return n, err // TLS refuses all further writes
+		}
+	}
+	return n, nil
+}
+
+// Write is part of net.Conn. A single record is not copied.
+func (r *records) Write(record []byte) (int, error) {
+	if r.broken {
+		return 0, net.ErrClosed
+	}
+	more := r.more.Load()
+	if r.held == nil {
+		if !more {
+			return r.send(record)
+		}
+		r.held = heldRecords.Get().(*[]byte)
+	}
+	*r.held = append(*r.held, record...)
+	if more {
+		return len(record), nil
+	}
+	_, err := r.send(*r.held)
+	*r.held = (*r.held)[:0]
+	heldRecords.Put(r.held)
+	r.held = nil
+	if err != nil {
+		return 0, err
+	}
+	return len(record), nil
+}
+
+// send writes records. After an error it is not called again.
+func (r *records) send(b []byte) (int, error) {
+	n, err := r.out.Write(b)
+	r.broken = err != nil
+	return n, err
+}
+
+// handshakeFailure says why a TLS handshake with a client failed. It is a closed set
+// (metrics.HandshakeFailure).
+type handshakeFailure string
+
+const (
+	// The client closed the connection, as probes of load balancers do.
+	handshakeClosed        handshakeFailure = "closed"
+	handshakeTimeout       handshakeFailure = "timeout" // the client stopped sending
+	handshakeNotTLS        handshakeFailure = "not_tls"
+	handshakeNoCertificate handshakeFailure = "no_certificate"
+	handshakeCertificate   handshakeFailure = "bad_certificate" // the client's
+	handshakeRevoked       handshakeFailure = "revoked"         // the client's certificate
+	handshakeNotAllowed    handshakeFailure = "not_allowed"     // ErrNotAllowed
+	handshakeAlert         handshakeFailure = "refused_by_client"
+	handshakeVersion       handshakeFailure = "no_common_version"
+	handshakeProtocol      handshakeFailure = "no_http2"
+	handshakeOther         handshakeFailure = "other"
+)
+
+// ErrNotAllowed is wrapped by the error of ListenerConfig.TLS if it refuses a client whose
+// certificate it has verified.
+var ErrNotAllowed = errors.New("who the certificate is for may not connect")
+
+// failedBy classifies the error of a handshake by its text where the libraries have no type for it;
+// net/http has none at all.
+func failedBy(err error) handshakeFailure {
+	var (
+		header  tls.RecordHeaderError
+		cert    *tls.CertificateVerificationError
+		unknown x509.UnknownAuthorityError
+		remote  *net.OpError
+		netErr  net.Error
+	)
+	text := err.Error()
+	says := func(words ...string) bool {
+		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(text, w) })
+	}
+	switch {
+	case errors.As(err, &header), says("does not look like a TLS handshake", "HTTP request to an HTTPS server"):
+		return handshakeNotTLS
+	case errors.Is(err, ErrRevoked):
+		return handshakeRevoked
+	case errors.Is(err, ErrNotAllowed):
+		return handshakeNotAllowed
+	case errors.As(err, &cert), errors.As(err, &unknown), says("failed to verify certificate"):
+		return handshakeCertificate
+	case says("didn't provide a certificate"):
+		return handshakeNoCertificate
+	case errors.As(err, &remote) && remote.Op == "remote error", says("remote error"):
+		return handshakeAlert
+	case says("unsupported versions", "unsupported version", "no cipher suite supported"):
+		return handshakeVersion
+	case says("ALPN", "application protocol"):
+		return handshakeProtocol
+	case errors.As(err, &netErr) && netErr.Timeout(), says("i/o timeout"):
+		return handshakeTimeout
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET),
+		errors.Is(err, syscall.EPIPE), errors.Is(err, net.ErrClosed), says("EOF", "reset by peer", "broken pipe"):
+		return handshakeClosed
+	}
+	return handshakeOther
+}
+
+// handshakeFailed counts a failed handshake and logs one of each kind a minute. It does not log
+// clients that merely close the connection.
+func (s *Server) handshakeFailed(err error, from net.Addr) {
+	why := failedBy(err)
+	s.cfg.Metrics.HandshakeFailure(string(why))
+	if ce := s.cfg.Log.Check(zap.DebugLevel, "a TLS handshake failed"); ce != nil {
+		ce.Write(zap.String("reason", string(why)), zap.Stringer("peer", from), zap.String("error", clip(err.Error(), maxNackText)))
+	}
+	if why == handshakeClosed {
+		return
+	}
+	if more, write := s.limits.rate.admit("handshake "+string(why), time.Now()); write {
+		s.cfg.Log.Warn("a TLS handshake with a client failed", zap.String("reason", string(why)), zap.Stringer("peer", from),
+			zap.String("error", clip(err.Error(), maxNackText)), zap.Int("not_logged", more))
+	}
 }

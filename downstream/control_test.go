@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
 )
 
 // control is a control plane of either dialect, for the scripts and the model: it knows what exists
@@ -33,13 +34,18 @@ type control struct {
 	unversioned bool
 	lanes       []*controlLane
 	nonce       int
+	// wanted are the streams that a core wants to the origin; nil: those of the table.
+	wanted func() []coreLane
 
 	// aliases are those that virtual hosts go by, if they are asked for.
 	aliases map[string][]string
+	// ttl is that of a body; nil: none has one. uncached says of a body that it must not be cached.
+	ttl      func(body string) time.Duration
+	uncached func(body string) bool
 	// hidden names are served when they are asked for, and are not in `*`.
 	hidden func(name string) bool
 	// tailor makes the body that a lane is sent of a body; nil: it is the same for all.
-	tailor func(l *controlLane, name, body string) string
+	tailor func(l *controlLane, typeURL, name, body string) string
 	// pieces says into how many responses n resources are cut (delta).
 	pieces func(n int) int
 	// applied is told of every response the table has taken.
@@ -48,7 +54,7 @@ type control struct {
 
 // controlLane is the control plane's end of one upstream stream.
 type controlLane struct {
-	*relay.Lane
+	coreLane
 	open  bool
 	since time.Time // when it was opened last
 	types map[string]*askedType
@@ -108,9 +114,18 @@ func (c *control) fail(typeURL, name string, code codes.Code) {
 
 // takeLanes takes up the lanes that are wanted.
 func (c *control) takeLanes() {
-	for _, l := range c.origin.TakeLanes() {
-		if !slices.ContainsFunc(c.lanes, func(x *controlLane) bool { return x.Lane == l }) {
-			c.lanes = append(c.lanes, &controlLane{Lane: l})
+	wanted := c.wanted
+	if wanted == nil {
+		wanted = func() (all []coreLane) {
+			for _, l := range c.origin.TakeLanes() {
+				all = append(all, tableLane{l})
+			}
+			return all
+		}
+	}
+	for _, l := range wanted() {
+		if !slices.ContainsFunc(c.lanes, func(x *controlLane) bool { return x.coreLane == l }) {
+			c.lanes = append(c.lanes, &controlLane{coreLane: l})
 		}
 	}
 }
@@ -118,9 +133,9 @@ func (c *control) takeLanes() {
 // ask opens the lane if it is to be open, and lets it ask.
 func (c *control) ask(now time.Time, l *controlLane) {
 	for range 5 {
-		if !l.Wanted() {
-			c.close(l)
-			if l.Release() {
+		if unwanted, forget := l.Gone(); unwanted {
+			l.open, l.queue = false, nil
+			if forget {
 				c.lanes = slices.DeleteFunc(c.lanes, func(x *controlLane) bool { return x == l })
 			}
 			return
@@ -128,7 +143,6 @@ func (c *control) ask(now time.Time, l *controlLane) {
 		if !l.open {
 			l.open, l.since, l.types, l.queue = true, now, map[string]*askedType{}, nil
 			l.Open(now, 0)
-			l.Identify("origin")
 		}
 		asks, reopen := l.Take(now, c.sotw)
 		for _, a := range asks {
@@ -189,8 +203,14 @@ func (c *control) produce(l *controlLane, typeURL string) {
 	changed := first
 	full := c.sotw && (xds.FullState(typeURL) || ty.wildcard)
 	var names map[string]bool
+	var selected map[string]bool
 	if !ty.wildcard {
 		names = c.members(typeURL, ty)
+		if selected = maps.Clone(names); xds.IsVirtualHost(typeURL) {
+			for name, body := range ty.known { // one that lost the alias it was asked by is stated without
+				names[name] = names[name] || body != ""
+			}
+		}
 	} else {
 		names = c.variants(typeURL, ty)
 		for name := range c.state[typeURL] {
@@ -233,6 +253,11 @@ func (c *control) produce(l *controlLane, typeURL string) {
 	if !changed {
 		return
 	}
+	for name := range names {
+		if _, sent := slices.BinarySearch(bodies, name); selected != nil && !selected[name] && (sent || slices.Contains(removed, name)) {
+			delete(ty.known, name)
+		}
+	}
 	ty.answered = true
 	pieces := 1
 	if !c.sotw && len(bodies) > 1 {
@@ -253,7 +278,7 @@ func (c *control) produce(l *controlLane, typeURL string) {
 // body is what a lane is sent of a name.
 func (c *control) body(l *controlLane, typeURL, name string) (body string, exists bool) {
 	if body, exists = c.state[typeURL][name]; exists && c.tailor != nil {
-		body = c.tailor(l, name, body)
+		body = c.tailor(l, typeURL, name, body)
 	}
 	return body, exists
 }
@@ -366,8 +391,21 @@ func (c *control) encode(s *stated) []byte {
 			sotw.Resources = append(sotw.Resources, other)
 			delta.Resources = append(delta.Resources, &discoveryv3.Resource{Name: name, Version: "other", Resource: other})
 		}
-		sotw.Resources = append(sotw.Resources, a)
 		x := &discoveryv3.Resource{Name: name, Version: s.bodies[name], Resource: a}
+		if c.uncached != nil && c.uncached(s.bodies[name]) {
+			x.CacheControl = &discoveryv3.Resource_CacheControl{DoNotCache: true}
+		}
+		if c.ttl != nil && c.ttl(s.bodies[name]) > 0 {
+			x.Ttl = durationpb.New(c.ttl(s.bodies[name]))
+		}
+		if x.Ttl != nil || x.CacheControl != nil { // SotW says it in the wrapper
+			wrapped, err := anypb.New(x)
+			if err != nil {
+				c.tb.Fatal(err)
+			}
+			a = wrapped
+		}
+		sotw.Resources = append(sotw.Resources, a)
 		if c.unversioned {
 			x.Version = ""
 		}

@@ -2,12 +2,12 @@ package downstream
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/xds"
-
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -23,7 +23,10 @@ func (s *session) tick(now time.Time) error {
 	defer s.mu.Unlock()
 	s.now = now
 	if !s.until.IsZero() && !now.Before(s.until) {
-		return s.overage()
+		if s.expires {
+			return errExpired
+		}
+		return errAged
 	}
 	if s.group == nil {
 		if !now.Before(s.opened.Add(s.cfg.timing.FirstRequest)) {
@@ -126,12 +129,7 @@ func (s *session) coldPart(st *streamType, sub *relay.Sub, now time.Time) error 
 // left reports whether the client is left with what it says it holds, since restored content may be
 // older (RELAY-96). It has configuration, like a client that was served.
 func (s *session) left() bool {
-	for _, st := range s.types {
-		if st.sub.Standing().Held {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.types, func(st *streamType) bool { return st.sub.Standing().Held })
 }
 
 // unreached reports whether no upstream stream has carried what a Sub waits for since a time.
@@ -238,3 +236,40 @@ func (s *session) deadlines(at func(metrics.WaitReason, time.Time)) {
 		}
 	}
 }
+
+var errStalled = status.Error(codes.Unavailable,
+	"the client has not read for timing.send_stall: come again, and resume by version")
+
+// watch is the watchdog of all streams. It ends streams whose current write has been blocked for
+// send_stall (ERR-9).
+func (s *Server) watch() {
+	defer s.watching.Done()
+	stall := s.sendStall()
+	ticker := time.NewTicker(lookEvery(stall))
+	defer ticker.Stop()
+	for {
+		select {
+		case <-s.quit:
+			return
+		case now := <-ticker.C:
+			for _, st := range s.list() {
+				if since, writing := st.writingSince(); writing && now.Sub(since) > stall {
+					st.end(errStalled)
+				}
+			}
+			if next := s.sendStall(); next != stall {
+				stall = next
+				ticker.Reset(lookEvery(stall))
+			}
+		}
+	}
+}
+
+// sendStall returns the current timing.send_stall. It locks the server.
+func (s *Server) sendStall() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cfg.Timing.SendStall
+}
+
+func lookEvery(stall time.Duration) time.Duration { return max(stall/8, time.Millisecond) }

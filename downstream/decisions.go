@@ -6,11 +6,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/weir-xds/weir/downstream/authz"
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/xds"
-
-	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"go.uber.org/zap"
 )
 
@@ -166,11 +165,7 @@ type denialLog struct {
 }
 
 func newDenialLog(log *zap.Logger) *denialLog {
-	owners, err := simplelru.NewLRU[peerKey, *bucket](denialOwners, nil)
-	if err != nil {
-		panic(err) // our own bug: the size is positive
-	}
-	return &denialLog{log: log, all: newBucket(denialLines), owners: owners}
+	return &denialLog{log: log, all: newBucket(denialLines), owners: newLRU[*bucket](denialOwners)}
 }
 
 // admit reports whether a line may be logged now, and how many were not since the last one. It

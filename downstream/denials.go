@@ -23,17 +23,21 @@ type Decisions struct {
 
 // Denial is what one client identity was denied, as often as it was.
 type Denial struct {
-	Identity, Listener string
+	Identity string `json:"identity"`
+	Listener string `json:"listener"`
 	// Ended: the stream was, because no rule fits the client. Origin, TypeURL and Name are empty.
-	Ended           bool
-	Origin, TypeURL string
+	Ended   bool   `json:"-"`
+	Origin  string `json:"origin,omitempty"`
+	TypeURL string `json:"type_url,omitempty"`
 	// Name is empty of names beyond the first few of a request.
-	Name   string
-	Reason string
-	Count  uint64
+	Name   string `json:"name,omitempty"`
+	Reason string `json:"reason"`
+	Count  uint64 `json:"count"`
 	// First and Last are when it was denied. NodeID and Peer are whose it was at last.
-	First, Last  time.Time
-	NodeID, Peer string
+	First  time.Time `json:"first"`
+	Last   time.Time `json:"last"`
+	NodeID string    `json:"node_id"`
+	Peer   string    `json:"peer"`
 }
 
 // maxDenials bounds the denials that are kept. Each takes at most 3 KiB.

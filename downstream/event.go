@@ -5,7 +5,6 @@ import (
 
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/xds"
-
 	"go.uber.org/zap"
 )
 

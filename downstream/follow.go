@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/relay"
-
 	"go.uber.org/zap"
 )
 
@@ -41,7 +40,7 @@ const (
 )
 
 // ErrFollowers is returned by Follow if too many follow clients already.
-var ErrFollowers = errors.New("eight follow a client already")
+var ErrFollowers = errors.New("eight requests follow a client already")
 
 // Follower gets the events of one client, which may have several streams, one after the other or at
 // a time.
@@ -51,7 +50,8 @@ type Follower struct {
 	missed atomic.Int64
 }
 
-// Events has the events, as they happen.
+// Events has the events, as they happen. What a stream reads and what it writes is told apart, so
+// two events of one moment may come in either order; their times have it.
 func (f *Follower) Events() <-chan *Event { return f.events }
 
 // Missed is how many events there was no room for since the last call, as they were not read in

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weir-xds/weir/metrics"
 	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -60,7 +61,7 @@ func (l *limitLog) note(now time.Time, key, text string, st *stream) {
 	if !write {
 		return
 	}
-	l.log.Warn("a limit refuses what clients ask for", zap.String("limit", key), zap.String("client", st.session.client()), st.session.from.field(),
+	l.log.Warn("a limit refuses requests of clients", zap.String("limit", key), zap.String("client", st.session.client()), st.session.from.field(),
 		zap.String("peer", st.address()), zap.Uint64("stream", st.id), zap.String("message", clip(text, maxNackText)),
 		zap.Int("not_logged", more))
 }
@@ -71,7 +72,7 @@ func (l *limitLog) connection(now time.Time, key string, limit int, from net.Add
 	if !write {
 		return
 	}
-	l.log.Warn("a limit turns connections away", zap.String("limit", key), zap.Int("of", limit),
+	l.log.Warn("a limit refuses connections", zap.String("limit", key), zap.Int("of", limit),
 		zap.Stringer("peer", from), zap.Int("not_logged", more))
 }
 
@@ -110,7 +111,7 @@ func (l *limitLog) dialect(now time.Time, typeURL, text string, st *stream) {
 	if !write {
 		return
 	}
-	l.log.Warn("clients ask for what the origin's dialect does not have", zap.String("type_url", typeURL),
+	l.log.Warn("clients subscribe to a type that the origin's dialect does not have", zap.String("type_url", typeURL),
 		zap.String("client", st.session.client()), st.session.from.field(), zap.Uint64("stream", st.id), zap.String("message", text),
 		zap.Int("not_logged", more))
 }
@@ -149,4 +150,46 @@ func (s *sampler) admit(kind string, now time.Time) (more int, speak bool) {
 	more = k.more
 	k.last, k.more = now, 0
 	return more, true
+}
+
+// clientLimit is the longest message, in bytes, that gRPC clients accept by default (TRANS-10).
+const clientLimit = 4 << 20
+
+// sizeLog warns of messages close to the receiver's limit, at most once an hour per type and
+// direction. A set grows slowly, and once it is too large for its clients all of them are cut off.
+type sizeLog struct {
+	log  *zap.Logger // set once
+	rate sampler     // keyed by the direction and the type's short name
+}
+
+func newSizeLog(log *zap.Logger) *sizeLog {
+	return &sizeLog{log: log, rate: sampler{every: time.Hour}}
+}
+
+// response checks a response before it is sent. Only what cannot be split gets that long: a whole
+// SotW set, or a single resource.
+func (l *sizeLog) response(now time.Time, r *response, st *stream) {
+	if r.size <= clientLimit {
+		return
+	}
+	if _, write := l.rate.admit("response "+metrics.ShortName(r.kind.typeURL), now); !write {
+		return
+	}
+	l.log.Warn("a response exceeds the default size limit of gRPC clients and cannot be split: raise the client's limit (max receive message size), or use delta",
+		zap.String("type_url", r.kind.typeURL), zap.Int("bytes", r.size), zap.Int("clients_take", clientLimit),
+		zap.Uint64("stream", st.id), zap.String("client", st.session.client()), st.session.from.field())
+}
+
+// request checks a request that is within the limit.
+func (l *sizeLog) request(now time.Time, in *request, st *stream) {
+	if in.size <= in.most()/2 {
+		return
+	}
+	typeURL := string(in.typeURL)
+	if _, write := l.rate.admit("request "+metrics.ShortName(typeURL), now); !write {
+		return
+	}
+	l.log.Warn("a request is longer than half of limits.request_bytes", zap.String("type_url", clip(typeURL, maxTypeURL)),
+		zap.Int("bytes", in.size), zap.Int("request_bytes", in.most()),
+		zap.Uint64("stream", st.id), zap.String("client", st.session.client()), st.session.from.field())
 }

@@ -4,10 +4,9 @@ import (
 	"errors"
 	"time"
 
-	"github.com/weir-xds/weir/downstream/authz"
-
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	loadstatsv3 "github.com/envoyproxy/go-control-plane/envoy/service/load_stats/v3"
+	"github.com/weir-xds/weir/downstream/authz"
 	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -29,7 +28,7 @@ func (s *Server) admitLoads(l *loadStream, first []byte) ([]byte, error) {
 	for {
 		set := l.listener.settings.Load()
 		rights, report, err := loadRightsOf(set, &l.from, first)
-		who := deniedTo(set, &l.from, rights.node(), l.address())
+		who := deniedTo(set, &l.from, rights.node(), peerText(l.peer))
 		if err != nil {
 			if errors.Is(err, errNoRule) {
 				s.decided(time.Now(), unfit(rights.allow), who, loadReports)

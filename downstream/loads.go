@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -195,7 +197,7 @@ func (l *loadStream) serve(ctx context.Context) error {
 		return err
 	}
 	if of := l.set.allowances(&l.from); of != nil && of.None() {
-		s.decided(time.Now(), unfit(of), deniedTo(l.set, &l.from, "", l.address()), loadReports)
+		s.decided(time.Now(), unfit(of), deniedTo(l.set, &l.from, "", peerText(l.peer)), loadReports)
 		return errNoRule // nothing that it sends is read
 	}
 	first, err := l.first()
@@ -231,7 +233,7 @@ func (l *loadStream) first() ([]byte, error) {
 	defer timer.Stop()
 	first, err := l.receive()
 	if errors.Is(err, io.EOF) {
-		return nil, status.Error(codes.InvalidArgument, "the stream ended before the first report, which names the node")
+		return nil, status.Error(codes.InvalidArgument, "the stream ended before the first report, with the node")
 	}
 	return first, err
 }
@@ -301,14 +303,6 @@ func (l *loadStream) answer(origin LoadStream) error {
 	}
 }
 
-// address is the client's address, for people.
-func (l *loadStream) address() string {
-	if l.peer == nil {
-		return ""
-	}
-	return l.peer.String()
-}
-
 // end ends the stream with a status, unless it has one.
 func (l *loadStream) end(reason error) {
 	l.ended.CompareAndSwap(nil, &reason)
@@ -351,15 +345,12 @@ func (s *Server) leaveLoads(l *loadStream) {
 // replica, or here again. It locks the server.
 func (s *Server) endLoads() {
 	s.mu.Lock()
-	loads := make([]*loadStream, 0, len(s.loads))
-	for l := range s.loads {
-		loads = append(loads, l)
-	}
+	loads := slices.Collect(maps.Keys(s.loads))
 	s.mu.Unlock()
 	for _, l := range loads {
 		l.end(errDraining)
 	}
 	if len(loads) > 0 {
-		s.cfg.Log.Debug("streams of load reports were ended", zap.Int("streams", len(loads)))
+		s.cfg.Log.Debug("ended load report streams", zap.Int("streams", len(loads)))
 	}
 }

@@ -3,11 +3,10 @@ package downstream
 import (
 	"strconv"
 
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/weir-xds/weir/constraints"
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/xds"
-
-	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/codes"
 )
 
@@ -239,8 +238,8 @@ func (s *session) wholeList(x *locatorBatch) (denied []relay.Denied) {
 	return denied
 }
 
-// about are the constraints of an error of a name with parameters. The name alone would mean all of
-// its parameter maps.
+// about are the constraints of an error of a name with parameters: "equals" for each of them. The
+// name alone would mean all of its parameter maps. The protocol has no better place for them.
 func (s *session) about(p constraints.Params) string {
 	if p.Len() > xds.MostParams || len(p.Key()) > s.cfg.limits.NameBytes {
 		return ""

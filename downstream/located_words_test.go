@@ -158,6 +158,8 @@ func (c *control) matching(of map[string]string, asked string) (variants []strin
 		base, _, _ := cutLocator(key)
 		prefix, glob := strings.CutSuffix(name, "/*")
 		member, in := strings.CutPrefix(base, prefix+"/")
+		// a namespace (ALIAS-6)
+		glob = glob || !strings.Contains(name, "/")
 		selected := base == name || name == xds.Wildcard && !c.hidden(base) || glob && in && !strings.Contains(member, "/")
 		if strings.HasPrefix(key, "?") || !selected {
 			continue

@@ -24,7 +24,7 @@ var (
 // TestModel plays random steps of an origin, the streams to it, clients and the network between, in
 // all pairs of dialects, and judges every response when it leaves (model_judge_test.go). Now and
 // then all comes to rest; then every client must hold what the origin has, as far as its dialect
-// can say it. Half of the streams gather changes (coalesce.go). In every other world there are two
+// can say it. Half of the streams gather changes (order.go). In every other world there are two
 // more origins, one of each dialect, with the names of their own authorities; each is away now and
 // then.
 func TestModel(t *testing.T) {

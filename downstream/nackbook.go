@@ -14,26 +14,30 @@ import (
 
 // Rejection is what clients said of one resource in one version: all of them that said the same.
 type Rejection struct {
-	Origin, TypeURL string
+	Origin  string `json:"origin"`
+	TypeURL string `json:"type_url"`
 	// Resource is the one that was refused; "": the client does not say which of a list.
-	Resource string
+	Resource string `json:"resource,omitempty"`
 	// Version is the origin's, as far as it is known; "" of secrets (RELAY-76).
-	Version string
+	Version string `json:"origin_version,omitempty"`
 	// Message is what the clients say, without what differs between them (pattern).
-	Message string
+	Message string `json:"message"`
 	// Clients is how many said so. More than maxExact are estimated, to about a twentieth.
-	Clients     int
-	Count       uint64 // how often it was said
-	First, Last time.Time
+	Clients int       `json:"clients"`
+	Count   uint64    `json:"count"` // how often it was said
+	First   time.Time `json:"first"`
+	Last    time.Time `json:"last"`
 	// Examples are three clients that said so: the first two, and the last.
-	Examples []RejectionExample
+	Examples []RejectionExample `json:"examples"`
 }
 
 // RejectionExample is one client's refusal.
 type RejectionExample struct {
-	NodeID, Peer, Group string
-	Message             string // the client's own words
-	At                  time.Time
+	NodeID  string    `json:"node_id"`
+	Peer    string    `json:"peer"`
+	Group   string    `json:"group"`
+	Message string    `json:"message"` // the client's own words
+	At      time.Time `json:"at"`
 }
 
 // Rejections are what clients refused within the age that is set, the newest first. Those of

@@ -6,9 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weir-xds/weir/metrics"
-
 	"github.com/hashicorp/golang-lru/v2/simplelru"
+	"github.com/weir-xds/weir/metrics"
 )
 
 const (
@@ -52,11 +51,7 @@ type bringing struct {
 }
 
 func newNamePace(perSecond int) *namePace {
-	peers, err := simplelru.NewLRU[peerKey, *peerNames](namePeers, nil)
-	if err != nil {
-		panic(err) // our own bug: the size is positive
-	}
-	return &namePace{peers: peers, rate: perSecond}
+	return &namePace{peers: newLRU[*peerNames](namePeers), rate: perSecond}
 }
 
 // set changes the rate for names that are brought from now on. It locks the pace.

@@ -3,12 +3,13 @@ package downstream
 import (
 	"errors"
 	"hash/maphash"
+	"slices"
 	"time"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/weir-xds/weir/constraints"
 	"github.com/weir-xds/weir/relay"
-
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"github.com/weir-xds/weir/relay/node"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -180,7 +181,8 @@ func (s *session) groupOf(st *streamType, o *relay.Origin) (*relay.Group, error)
 	return g, nil
 }
 
-// params are the parameters that plain names of a type have at an origin (DYN-1, RELAY-64).
+// params are the parameters that plain names of a type have at an origin (DYN-1, RELAY-64): those
+// that its configuration takes from the node, and those that the node states for the type.
 func (s *session) params(o *relay.Origin, typeURL string) constraints.Params {
 	if s.node == nil {
 		return constraints.Params{}
@@ -250,4 +252,59 @@ func (s *session) keepsParams(by *rights, node *corev3.Node) bool {
 		}
 	}
 	return true
+}
+
+// Client features that concern one connection only (FEAT-2), in every spelling in use.
+var (
+	wrapperFeatures = []string{
+		// FEAT-3
+		"xds.config.resource-in-sotw", "xds.config.supports-resource-in-sotw", "envoy.config.resource-in-sotw",
+	}
+	// FEAT-4
+	ttlFeatures = []string{"xds.config.supports-resource-ttl", "envoy.config.supports-resource-ttl"}
+)
+
+// hopFeatures reads client_features. wrapper: SotW resources may come wrapped in a Resource message
+// (FEAT-3). ttl: the client understands TTLs (FEAT-4).
+func hopFeatures(list []string) (wrapper, ttl bool) {
+	has := func(names []string) bool {
+		return slices.ContainsFunc(list, func(f string) bool { return slices.Contains(names, f) })
+	}
+	return has(wrapperFeatures), has(ttlFeatures)
+}
+
+// Streams between tiers (Config.Tiers; package relay, tier.go). The client is this process itself,
+// on behalf of a group of clients who were judged, admitted and counted where they came in. So such
+// a stream has no rights and no identity, no limit refuses it, and it is given to the group that it
+// names, whatever its node says. From its node come its features alone.
+
+// tiersOf notes the key of the group to join, from the headers of the stream, and makes the client
+// one of this host. The key is in the place of the node's id until then: idle clients pay for each
+// field (TestIdleBytes).
+func (s *session) tiersOf(header []string) {
+	if len(header) == 1 {
+		s.nodeID = header[0]
+	}
+	s.from = caller{local: true}
+}
+
+// joinTier is join for a stream between tiers. The group may have ended since the stream was
+// opened.
+func (s *session) joinTier(n *corev3.Node) error {
+	key := s.nodeID
+	g, err := s.cfg.origin.Feed(key)
+	if err != nil {
+		return status.Errorf(codes.Unavailable, "%s: %q: %v", node.GroupKey, key, err)
+	}
+	p, err := g.Join(s.now, s.via, s.mailbox)
+	if err != nil {
+		g.Unfeed(s.now)
+		return status.Error(codes.FailedPrecondition, err.Error())
+	}
+	if p != nil {
+		s.paths = append(s.paths, p)
+	}
+	s.group, s.nodeID, s.nodeCluster = g, n.GetId(), n.GetCluster()
+	_, s.ttl = hopFeatures(n.GetClientFeatures())
+	return nil
 }

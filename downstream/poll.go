@@ -1,6 +1,7 @@
 package downstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,12 +9,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weir-xds/weir/relay/node"
-
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/node"
 	"github.com/weir-xds/weir/relay/xds"
-
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -167,10 +166,7 @@ func (p *poll) barred() error {
 	if err := p.stream.fits(); err != nil || !session.barred(session.only) {
 		return err
 	}
-	why := session.secretless(session.settings().origin)
-	if why == nil {
-		why = noSecrets
-	}
+	why := cmp.Or(session.secretless(session.settings().origin), noSecrets)
 	return status.Error(why.code, why.text)
 }
 
@@ -387,9 +383,15 @@ func (s *session) poller() poller {
 	return poller{s.cfg.origin, s.only, clip(s.nodeID, maxNodeShown)}
 }
 
-// ofStandIn reports whether the version that a poll presents is of fallback content.
-func (s *session) ofStandIn(version string) bool {
-	return s.pollers != nil && version != "" && s.pollers.stoodIn(standIn{s.cfg.origin, s.only, version})
+// ofStandIn reports whether the version that a poll presents is of fallback content. It locks the
+// table of pollers.
+func (s *session) ofStandIn(version string) (is bool) {
+	if p := s.pollers; p != nil && version != "" {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		_, is = p.standIns[standIn{s.cfg.origin, s.only, version}]
+	}
+	return is
 }
 
 // told records the version that a poller was sent. It locks the table of pollers.
@@ -415,12 +417,4 @@ func (p *pollers) version(who poller) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.last[who]
-}
-
-// stoodIn reports whether the version is of fallback content. It locks the table of pollers.
-func (p *pollers) stoodIn(x standIn) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	_, is := p.standIns[x]
-	return is
 }

@@ -1,11 +1,11 @@
 package downstream
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/xds"
-
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -47,15 +47,14 @@ func (s *session) pollType(in *content) (*streamType, error) {
 	s.acknowledge()
 	_, why := s.judge(st, xds.Wildcard)
 	if st.barred || in.names.n == 0 && why != nil {
-		if why == nil {
-			why = noSecrets
-		}
+		why = cmp.Or(why, noSecrets)
 		return nil, status.Error(why.code, why.text)
 	}
 	return st, nil
 }
 
-// acknowledge makes what was asked for linger (REST-10).
+// acknowledge makes what was asked for linger (REST-10), so a poller that makes up nodes is bounded
+// by groups_per_peer alone (TestPollLingers).
 func (s *session) acknowledge() {
 	s.group.Acknowledge()
 	for _, groups := range []map[*relay.Origin]*relay.Group{s.others, s.dedicated} {
@@ -102,10 +101,7 @@ func (s *session) skip() {
 func (s *session) told(st *streamType) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if st.sentVersion == "" {
-		return xds.SetDigest{}.Version() // that of an empty set, as in the answer
-	}
-	return st.sentVersion
+	return cmp.Or(st.sentVersion, xds.SetDigest{}.Version()) // that of an empty set, as in the answer
 }
 
 // refusedAll is the answer if all names are refused and the type can only state that by an empty

@@ -10,7 +10,6 @@ import (
 
 	"github.com/weir-xds/weir/downstream/authz"
 	"github.com/weir-xds/weir/relay"
-
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -21,7 +20,7 @@ const maxAuthorities = 64
 
 // errReconfigured ends a stream. The client that resumes is served by the present configuration.
 var errReconfigured = status.Error(codes.Unavailable,
-	"the configuration of this relay has changed, and with it what the stream was served from: come again, and resume by version")
+	"the configuration of this relay has changed for this stream: reconnect, and resume by version")
 
 // Reconfiguration is what may change of a server in use. Everything else stays as it was given to
 // New.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -105,4 +106,25 @@ func TestCloseEndsAWriteOfRecords(t *testing.T) {
 		t.Errorf("Close took %v: it waited to say goodbye", took)
 	}
 	_, _ = io.Copy(io.Discard, theirs) // it ends
+}
+
+// TestNothingFollowsAFailedWrite: after a write whose records did not go, as at the end of the time
+// for a handshake, the client sees the end of the connection. crypto/tls says goodbye all the same,
+// and that the client would take for a forged record ("bad record MAC").
+func TestNothingFollowsAFailedWrite(t *testing.T) {
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		for _, size := range []int{100, writeBuffer} { // one record, and several that wait for the last
+			ours, counted, theirs := secured(t, version)
+			if err := counted.SetWriteDeadline(time.Unix(1, 0)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := ours.Write(make([]byte, size)); !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Fatalf("%s: a write of %d bytes too late: %v", tls.VersionName(version), size, err)
+			}
+			_ = ours.Close()
+			if _, err := theirs.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+				t.Errorf("%s: after a write of %d bytes that failed the client sees: %v", tls.VersionName(version), size, err)
+			}
+		}
+	}
 }

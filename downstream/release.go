@@ -1,6 +1,7 @@
 package downstream
 
 import (
+	"cmp"
 	"math"
 	"time"
 
@@ -28,9 +29,7 @@ func (s *session) release(now time.Time) []*response {
 				s.holdBack(now, st, metrics.WaitEarlierSet)
 			case late(st.typeURL) && !s.overdue(now, st) && s.awaitsClusters(now, st, clusters) != metrics.NoWait:
 				s.holdBack(now, st, s.awaitsClusters(now, st, clusters))
-				if st.after == 0 {
-					st.after = s.lastNonce
-				}
+				st.after = s.waitsFor(st)
 			case late(st.typeURL) && s.awaitsNamed(now, st, clusters):
 				s.holdBack(now, st, metrics.WaitEndpoints)
 			default:
@@ -94,7 +93,8 @@ func (s *session) awaitsClusters(now time.Time, st, clusters *streamType) metric
 // the client asks for by name, of Clusters that could be written only meanwhile. Envoy withholds
 // the ACK of the Clusters before them while the endpoints of any of these never come. Without this
 // wait the route might be written just after its cluster, before Envoy has asked for the cluster's
-// endpoints (testdata/ads_clusters_unanswered.txt). The whole wait is at most twice order_hold.
+// endpoints (testdata/ads_clusters_unanswered.txt; .ci/real: hollow). The whole wait is at most
+// twice order_hold.
 func (s *session) awaitsNamed(now time.Time, st, clusters *streamType) bool {
 	if !now.Before(st.from(now).Add(2 * s.cfg.timing.OrderHold)) {
 		return false
@@ -111,12 +111,7 @@ func (s *session) awaitsNamed(now time.Time, st, clusters *streamType) bool {
 }
 
 // waitsFor is the nonce of the last response that a late type waits for.
-func (s *session) waitsFor(st *streamType) uint64 {
-	if st.after == 0 {
-		return s.lastNonce
-	}
-	return st.after
-}
+func (s *session) waitsFor(st *streamType) uint64 { return cmp.Or(st.after, s.lastNonce) }
 
 // urgent reports whether an HTTP request may wait for a type's held answer, or for what can only be
 // taken after it. Then nothing holds it back (ALIAS-8). Virtual hosts that no client asked for are
@@ -236,4 +231,36 @@ func letGo(batch []*response) {
 	for i, r := range batch {
 		r.kind, batch[i] = nil, nil
 	}
+}
+
+// Clients of transport v2 are served like any other, with messages of the same bytes (V2-2). Fields
+// that v2 lacks are left out (V2-3). Such a client sends no locators and understands no TTLs, so a
+// resource with a TTL is removed when it expires. It is sent no errors.
+
+// pieces returns the encoded resources of an answer.
+func (s *session) pieces(a *relay.Answer, now time.Time, own [][]byte) relay.Pieces {
+	if s.v2 && s.delta {
+		return a.PiecesV2(own)
+	}
+	return a.Pieces(s.delta, now, own)
+}
+
+// tellsRefusals reports whether the client can be sent a refusal of a name. In v2 that is possible
+// only for virtual hosts, by a resource (ALIAS-7), and for what is stated not to exist.
+func (s *session) tellsRefusals(st *streamType, why *reason) bool {
+	return !s.v2 || xds.IsVirtualHost(st.typeURL) || s.delta && why.absent
+}
+
+// expressible returns what can be sent of an answer; nil if nothing can. In v2 an answer of errors
+// alone would become an empty response, which means something else (SOTW-9).
+func (s *session) expressible(st *streamType, a *relay.Answer) *relay.Answer {
+	if !s.v2 || a == nil || len(a.Errors) == 0 {
+		return a
+	}
+	a.Errors = nil
+	whole := st.wildcard || !s.delta && xds.SentWhole(st.typeURL)
+	if !whole && len(a.Variants)+len(a.Heartbeats)+len(a.Removed) == 0 {
+		return nil
+	}
+	return a
 }

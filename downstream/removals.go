@@ -169,10 +169,7 @@ func parting(l *relay.Located) (now *relay.Located, gone []relay.Gone) {
 	if l == nil || len(l.Removed) == 0 {
 		return l, nil
 	}
-	there := make(map[string]bool, len(l.Variants))
-	for _, v := range l.Variants {
-		there[v.Name] = true
-	}
+	there := xds.NamesOf(l.Variants)
 	now = &relay.Located{Variants: l.Variants, Heartbeats: l.Heartbeats}
 	for _, g := range l.Removed {
 		if there[xds.NameKey(g.Name)] {

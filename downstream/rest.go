@@ -1,6 +1,7 @@
 package downstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -12,11 +13,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weir-xds/weir/relay/node"
-
 	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay/node"
 	"github.com/weir-xds/weir/relay/xds"
-
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
@@ -55,10 +54,7 @@ func (s *Server) newREST(ln *listener, lc *ListenerConfig, l Limits, t Timing) *
 	speaks.SetHTTP1(true)
 	speaks.SetHTTP2(true)
 	speaks.SetUnencryptedHTTP2(true)
-	idle := l.ConnectionIdle
-	if idle == 0 {
-		idle = -1 // net/http's value for "no timeout"
-	}
+	idle := cmp.Or(l.ConnectionIdle, -1) // net/http's value for "no timeout"
 	return &http.Server{
 		Handler:           &restHandler{s, ln, restPaths(lc.V2)},
 		Protocols:         &speaks,

@@ -297,8 +297,9 @@ type message struct {
 	typeURL, nonce, version, identifier string
 	// name=body, -name, !name:CODE, sorted in that order
 	words    []string
-	versions map[string]string // of the resources, in delta
-	why      string            // texts of the errors
+	versions map[string]string        // of the resources, in delta
+	ttls     map[string]time.Duration // of the resources that have one
+	why      string                   // texts of the errors
 	size     int
 }
 
@@ -439,7 +440,13 @@ func decode(tb testing.TB, r *response, delta bool) *message {
 	if len(b) != r.size {
 		tb.Fatalf("the response counts %d bytes, and has %d", r.size, len(b))
 	}
-	m := &message{versions: map[string]string{}, size: len(b)}
+	return decodeBytes(tb, b, delta)
+}
+
+// decodeBytes reads a response as it is on the wire.
+func decodeBytes(tb testing.TB, b []byte, delta bool) *message {
+	tb.Helper()
+	m := &message{versions: map[string]string{}, ttls: map[string]time.Duration{}, size: len(b)}
 	var errs []*discoveryv3.ResourceError
 	if delta {
 		d := &discoveryv3.DeltaDiscoveryResponse{}
@@ -449,6 +456,9 @@ func decode(tb testing.TB, r *response, delta bool) *message {
 		m.typeURL, m.nonce, m.version, m.identifier = d.TypeUrl, d.Nonce, d.SystemVersionInfo, d.ControlPlane.GetIdentifier()
 		for _, x := range d.Resources {
 			word := "?" + x.Name
+			if x.Ttl != nil {
+				m.ttls[x.Name] = x.Ttl.AsDuration()
+			}
 			if x.Resource != nil {
 				word = nameAndBody(x.Resource)
 				m.versions[x.Name] = x.Version
@@ -492,7 +502,12 @@ func decode(tb testing.TB, r *response, delta bool) *message {
 			if err := x.UnmarshalTo(wrapped); err != nil {
 				tb.Fatal(err)
 			}
-			if wrapped.ResourceName == nil {
+			if wrapped.Ttl != nil {
+				m.ttls[wrapped.Name] = wrapped.Ttl.AsDuration()
+			}
+			if wrapped.ResourceName == nil && wrapped.Resource == nil {
+				m.words = append(m.words, "?"+wrapped.Name)
+			} else if wrapped.ResourceName == nil {
 				m.words = append(m.words, nameAndBody(wrapped.Resource))
 			} else {
 				m.words = append(m.words, locatedWord(tb, wrapped))

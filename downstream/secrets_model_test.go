@@ -128,7 +128,7 @@ func (w *secretWorld) configured() relay.Config {
 // reach has a control plane for the present part of the table.
 func (w *secretWorld) reach() {
 	w.control = newControl(w.t, w.rig.origin, w.sotw)
-	w.control.tailor = func(l *controlLane, name, body string) string {
+	w.control.tailor = func(l *controlLane, _, name, body string) string {
 		who := l.Node().GetMetadata().GetFields()["WHO"].GetStringValue()
 		if who == "" {
 			who = nobodysSecret

@@ -9,12 +9,11 @@ import (
 	"sync"
 	"time"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/weir-xds/weir/downstream/authz"
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/xds"
-
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -39,7 +38,7 @@ type settings struct {
 	metrics        *metrics.Metrics
 	compression    string // "" or gzip
 	requireNodeID  bool
-	tiers          bool             // streams are of this process (tiers.go)
+	tiers          bool             // streams are of this process (node.go)
 	federated      bool             // names may belong to other origins
 	secrets        secretKinds      // of the origins that names may belong to
 	dedicated      map[string]bool  // type URLs (RELAY-29)
@@ -84,9 +83,9 @@ type session struct {
 	from  caller
 	delta bool
 	poll  bool // it has one request and one answer (poll.go)
-	// expires: until is the end of the client's certificate (expiry.go).
+	// expires: until is the end of the client's certificate (life.go).
 	expires bool
-	// v2: the transport is v2, whose messages lack what is new in v3 (v2.go). It is set by the
+	// v2: the transport is v2, whose messages lack what is new in v3 (release.go). It is set by the
 	// owner before the first request.
 	v2      bool
 	only    string   // the type of the service; "" on ADS, which has all types
@@ -118,7 +117,7 @@ type session struct {
 	node        *corev3.Node
 	nodeID      string
 	nodeCluster string
-	nodeText    string // the part of the encoded node that is kept for people (clientnode.go)
+	nodeText    string // the part of the encoded node that is kept for people (items.go)
 	nodeChanges int
 	nodeHash    uint64 // of the node that was stated last, encoded
 	nodeOther   bool   // that node differs from the first one
@@ -137,14 +136,14 @@ type session struct {
 	batch       []*response // backing array of the lists that take returns
 	names       int         // number over all types, with refused ones that are kept
 	untold      int         // bytes kept of names that are refused and whose refusals are not sent yet
-	// lack is of names that a limit kept from being subscribed (denied.go); nil: there are none.
+	// lack is of names that a limit kept from being subscribed (refuse.go); nil: there are none.
 	lack     *lack
 	now      time.Time // time of the last call that had one; no earlier deadline is pending
 	routedAt time.Time // when a Listener or a route was written last
 	// unsureTo is the time after opened when unsure was last seen, or was seen to have ended; 0:
 	// never.
 	unsureTo time.Duration
-	// changesAt is when changes were last written that the client did not wait for (coalesce.go).
+	// changesAt is when changes were last written that the client did not wait for (order.go).
 	changesAt time.Time
 	notes     []note        // to be logged by the caller
 	paths     []*relay.Path // to the groups joined, if the stream has come through relays

@@ -1,7 +1,6 @@
 package downstream
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -12,66 +11,68 @@ import (
 
 // ClientStatus is the state of one client stream, as a copy.
 type ClientStatus struct {
-	Stream uint64 // unique in this process
-	Peer   string // the client's address
-	Origin string // the listener's own
-	Group  string // key of the client's group at Origin; empty before the first request
+	Stream uint64 `json:"stream"` // unique in this process
+	Peer   string `json:"peer"`   // the client's address
+	Origin string `json:"origin"` // the listener's own
+	Group  string `json:"group"`  // key of the client's group at Origin; empty before the first request
 	// Dedicated are the groups that only this stream uses, as origin/key (RELAY-29).
-	Dedicated   []string
-	NodeID      string
-	NodeCluster string
+	Dedicated   []string `json:"dedicated_groups,omitempty"`
+	NodeID      string   `json:"node_id"`
+	NodeCluster string   `json:"node_cluster"`
 	// Identity is who the client is by its connection, as package identity writes it.
-	Identity string
-	Dialect  string // "delta" or "sotw"
-	Since    time.Time
-	Types    []TypeStatus   // in the order of writing (ORD-1)
-	Waits    []metrics.Wait // what the stream waits for, whatever the type
+	Identity string         `json:"identity,omitempty"`
+	Dialect  string         `json:"dialect"` // "delta" or "sotw"
+	Since    time.Time      `json:"since"`
+	Types    []TypeStatus   `json:"-"` // in the order of writing (ORD-1)
+	Waits    []metrics.Wait `json:"-"` // what the stream waits for, whatever the type
 	// NodeChanges counts later requests with a different node, which is ignored (STREAM-3).
-	NodeChanges int
+	NodeChanges int `json:"-"`
 }
 
 // TypeStatus is the state of one type of a client stream.
 type TypeStatus struct {
-	TypeURL  string
-	Names    int // subscriptions by name
-	Wildcard bool
+	TypeURL  string `json:"type_url"`
+	Names    int    `json:"names"` // subscriptions by name
+	Wildcard bool   `json:"wildcard"`
 	// Parts are Names and Wildcard by origin and parameters. Nil if all are at the listener's own
 	// origin and without parameters.
-	Parts []PartStatus
+	Parts []PartStatus `json:"origins,omitempty"`
 	// SentVersion and AckedVersion are version_info in SotW. Empty in delta, and for secrets
 	// (RELAY-76).
-	SentVersion, AckedVersion string
-	Responses                 uint64 // written; a delta answer in several messages counts once
+	SentVersion  string `json:"sent_version,omitempty"`
+	AckedVersion string `json:"acked_version,omitempty"`
+	Responses    uint64 `json:"responses"` // written; a delta answer in several messages counts once
 	// InFlightSince is when the oldest unanswered response was written; zero: there is none.
-	InFlightSince time.Time
+	InFlightSince time.Time `json:"in_flight_since,omitzero"`
 	// UnsyncedSince is since when the client has not accepted the current state; zero: it has.
-	UnsyncedSince time.Time
+	UnsyncedSince time.Time `json:"unsynced_since,omitzero"`
 	// Behind is the origin whose change it has not accepted; if it has, the first that it asks.
-	Behind   string
-	Nacks    uint64
-	LastNack Nack // the last one; zero: none
+	Behind   string `json:"-"`
+	Nacks    uint64 `json:"nacks"`
+	LastNack Nack   `json:"-"` // the last one; zero: none
 	// Nacking: the client refused the response that it judged last.
-	Nacking bool
+	Nacking bool `json:"nacking,omitempty"`
 	// Refused counts names that were refused without asking an origin.
-	Refused uint64
+	Refused uint64 `json:"refused_names,omitempty"`
 	// Held counts answers that were held back for the order between types (ORD-5).
-	Held uint64
+	Held uint64 `json:"held,omitempty"`
 	// Cold counts waits of cold_wait with nothing to serve that did not end the stream (RELAY-8).
-	Cold uint64
+	Cold uint64 `json:"cold,omitempty"`
 	// Waits is what the type waits for. It may wait for several things.
-	Waits []metrics.Wait
+	Waits []metrics.Wait `json:"-"`
 	// ByName is what has become of the names; only Explain counts them, for a type as a whole.
-	ByName relay.Names
+	ByName relay.Names `json:"-"`
 }
 
 // PartStatus is what a type of a client stream is subscribed to at one origin with one map of
 // dynamic parameters.
 type PartStatus struct {
-	Origin, Group string
-	Names         int
-	Wildcard      bool
-	Params        string // canonical; "" if there are none
-	Located       bool   // by locators, not by plain names
+	Origin   string `json:"origin"`
+	Group    string `json:"group"`
+	Names    int    `json:"names"`
+	Wildcard bool   `json:"wildcard"`
+	Params   string `json:"parameters,omitempty"` // canonical; "" if there are none
+	Located  bool   `json:"located,omitempty"`    // by locators, not by plain names
 }
 
 // Nack is a client's rejection of a response (RELAY-34). Message is the client's text, for people
@@ -228,9 +229,4 @@ func partStatus(part *relay.Sub) PartStatus {
 		Origin: g.Origin().Name(), Group: g.Key(), Names: standing.Names, Wildcard: standing.Wildcard,
 		Params: part.Params().Key(), Located: part.Located(),
 	}
-}
-
-// sortStreams orders streams by age, oldest first.
-func sortStreams(streams []*stream) {
-	slices.SortFunc(streams, func(a, b *stream) int { return cmp.Compare(a.id, b.id) })
 }

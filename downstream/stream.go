@@ -10,12 +10,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weir-xds/weir/relay/node"
-
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/node"
 	"github.com/weir-xds/weir/relay/xds"
-
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -74,11 +72,14 @@ func (st *stream) end(reason error) {
 }
 
 // address is the client's address, for people.
-func (st *stream) address() string {
-	if st.peer == nil {
+func (st *stream) address() string { return peerText(st.peer) }
+
+// peerText is the text of an address; "" if it is unknown.
+func peerText(peer net.Addr) string {
+	if peer == nil {
 		return ""
 	}
-	return st.peer.String()
+	return peer.String()
 }
 
 // writingSince is when the present write began; false: nothing is being written.
@@ -291,7 +292,7 @@ func (st *stream) accept(now time.Time, in *request) error {
 		case n.event != nil:
 			in.set.watchers.tell(st, n.event)
 		case n.nack.At.IsZero():
-			st.server.cfg.Log.Info("a client names another node than at first, which is ignored",
+			st.server.cfg.Log.Info("a client changed its node during a stream; ignored",
 				zap.Uint64("stream", st.id), zap.String("client", st.session.client()), st.session.from.field())
 		default:
 			st.server.refused(&n, st, st.session)

@@ -74,7 +74,7 @@ type streamType struct {
 	lagging bool // the client fell too far behind, and its stream has to end
 	// heldFor is why held, or what is left in the table, was held back last.
 	heldFor metrics.WaitReason
-	short   bool // names were refused for want of room (denied.go)
+	short   bool // names were refused for want of room (refuse.go)
 
 	// Between the two walks of take.
 	unsent  uint64    // revision of the oldest change that is not taken now; 0: none

@@ -20,7 +20,8 @@ import (
 type hold struct {
 	all time.Duration // for every removal
 	// named is for removals of what the client asked for by name. The client drops the name when it
-	// needs it no longer.
+	// needs it no longer, which ends the hold. Otherwise it ends order_hold after the removal came
+	// or the last Listener or route was written, whichever is later.
 	named time.Duration
 }
 

@@ -150,7 +150,7 @@ func TestStreamsEndWithTrust(t *testing.T) {
 		if n := len(l.server.Clients()); n != many-revoked {
 			t.Fatalf("%d streams at once, want %d", n, many-revoked)
 		}
-		for i, want := range map[int]string{0: "is revoked", revoked: "of no authority that is trusted now"} {
+		for i, want := range map[int]string{0: "is revoked", revoked: "the authority of the certificate that opened the connection is no longer trusted"} {
 			again := relaytest.NewClient(t, conns[i], relaytest.ClientConfig{Patience: time.Minute})
 			again.Open(relaytest.Node("envoy-1", "edge"))
 			if code := again.AwaitEnd("a new stream on the connection"); code != codes.Unavailable || !strings.Contains(again.Err().Error(), want) {

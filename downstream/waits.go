@@ -1,6 +1,7 @@
 package downstream
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -152,12 +153,7 @@ func (s *session) heldUntil(st *streamType) (until time.Time) {
 // hasWaited reports whether Clusters were written although those before them were unanswered, so
 // that what waits for their endpoints may wait twice as long (awaitsNamed).
 func (s *session) hasWaited() bool {
-	for i := range s.warm.missing {
-		if s.warm.missing[i].waited {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.warm.missing, func(m missing) bool { return m.waited })
 }
 
 // removesFrom is since when the oldest removal of a type waits; zero: none does.
@@ -188,13 +184,6 @@ func (s *session) removesUntil(now time.Time, st *streamType, since time.Time) (
 func (s *session) due(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if now.Before(s.changesAt.Add(s.cfg.timing.Coalesce)) {
-		return false
-	}
-	for _, st := range s.types {
-		if st.peek() || st.held != nil {
-			return true
-		}
-	}
-	return false
+	return !now.Before(s.changesAt.Add(s.cfg.timing.Coalesce)) &&
+		slices.ContainsFunc(s.types, func(st *streamType) bool { return st.peek() || st.held != nil })
 }

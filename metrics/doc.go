@@ -6,19 +6,13 @@
 // [New] registers everything. Events are methods, one each: [Metrics.LimitRejection],
 // [DownstreamType.Response] and so on. State (streams, subscriptions, entries, staleness) is not
 // counted up and down, which would drift from the truth. It is computed at each scrape, from one
-// [Picture] that the process supplies with [Metrics.Gauges].
-//
-// The histograms of delays have series by origin and type once somebody asks for the type. An
-// origin would cost 600 otherwise (TestDelaysAreShownOnceTheyMayBe).
-//
-// Every method may be called on nil: a nil *Metrics counts nothing, and returns nil children that
-// count nothing (TestNilIsANoOp). [Metrics.Totals] adds up a few of them, for charts.
-//
-// # Labels are closed sets
+// [Picture] that the process supplies with [Metrics.Gauges]. The histograms of delays have series
+// by origin and type once somebody asks for the type: an origin would cost 600 otherwise
+// (TestDelaysAreShownOnceTheyMayBe). Every method may be called on nil: a nil *Metrics counts
+// nothing, and returns nil children (TestNilIsANoOp). [Metrics.Totals] adds up a few.
 //
 // A label value is an origin's configured name or one of a list in labels.go. Any other value
-// becomes "other" (TestLabelsAreClosed). So no resource name, node id or type URL chosen by a peer
-// can make a time series.
+// becomes "other" (TestLabelsAreClosed). So no name, node id or type URL of a peer makes a series.
 //
 // # Who owns which goroutine, lock order
 //
@@ -29,7 +23,7 @@
 //
 // # What a slow or broken peer can do to us
 //
-// Nothing: neither the number of series nor the time to count depends on a peer. A scrape costs one
+// Nothing: neither the number of series nor the time to count depends on one. A scrape costs a
 // Picture.
 //
 // # Known limits

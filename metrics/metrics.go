@@ -2,38 +2,26 @@ package metrics
 
 import (
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+	dto "github.com/prometheus/client_model/go"
 )
 
 // Metrics has all counters. The zero value is not usable; nil is, and counts nothing.
 type Metrics struct {
 	// Set once by New. The maps are read-only, so lookups take no lock.
 	downstream    map[downstreamKey]*DownstreamType
-	opened        map[string]prometheus.Counter // by dialect
-	stalled       map[string]prometheus.Counter // by reason
-	ended         map[string]prometheus.Counter // by reason
-	handshakes    map[string]prometheus.Counter // by reason
-	polls         map[string]prometheus.Counter // by result
-	evictions     map[string]prometheus.Counter // by reason
-	dropped       map[string]prometheus.Counter // from the history, by reason
+	counts        [counters]map[string]prometheus.Counter // by their label
 	lookups       [len(lookups)]prometheus.Counter
-	rejections    map[string]prometheus.Counter // by limit
-	decisions     map[string]prometheus.Counter // by result
-	turnedAway    prometheus.Counter
-	calmedDown    prometheus.Counter
-	tooManyPings  prometheus.Counter
-	adminRefusals map[string]prometheus.Counter // by reason
-	configReloads map[string]prometheus.Counter // by result
 	configGood    prometheus.Gauge
 	configRead    prometheus.Gauge
 	tlsReloads    map[string]map[string]prometheus.Counter // by role and result
 	tlsRead       *prometheus.GaugeVec
 	configInfo    *prometheus.GaugeVec
-	snapshots     map[string]prometheus.Counter // by result
 	snapshotSaved prometheus.Gauge
 	snapshotLeft  *prometheus.GaugeVec
 	seeds         map[string]map[string]prometheus.Counter // by role and result
@@ -46,100 +34,105 @@ type Metrics struct {
 	picture   pictureCollector
 }
 
+// The counters with one label, whose values are a closed set, or with none.
+const (
+	countStalled = iota
+	countOpened
+	countEnded
+	countHandshakes
+	countPolls
+	countEvictions
+	countDropped
+	countRejections
+	countDecisions
+	countAdminRefusals
+	countConfigReloads
+	countSnapshots
+	countTurnedAway
+	countCalmedDown
+	countPings
+	counters
+)
+
+var counterTexts = [counters]struct {
+	name, help, label string
+	values            []string
+}{
+	countStalled:       {"weir_downstream_stalled_total", "Client streams closed because the client did not read.", "reason", stallReasons},
+	countOpened:        {"weir_streams_opened_total", "Discovery streams that clients opened, including those that were refused.", "dialect", dialects},
+	countEnded:         {"weir_streams_ended_total", "Client streams that ended, by reason.", "reason", endReasons},
+	countHandshakes:    {"weir_handshake_failures_total", "TLS handshakes with clients that failed, by reason.", "reason", handshakeReasons},
+	countPolls:         {"weir_polls_total", "Polls over REST-JSON and Fetch methods, by result.", "result", pollResults},
+	countEvictions:     {"weir_cache_evictions_total", "Retired cache entries dropped, by the limit that was reached.", "reason", evictionReasons},
+	countDropped:       {"weir_history_dropped_total", "Changes dropped from the history, by the limit that was reached.", "reason", historyReasons},
+	countRejections:    {"weir_limit_rejections_total", "Connections, streams, requests and names refused because of a limit, by the limit's configuration key.", "limit", limits},
+	countDecisions:     {"weir_authz_decisions_total", "Authorization decisions: streams and subscriptions allowed, subscriptions denied, and streams ended because no rule matches the client.", "result", decisionResults},
+	countAdminRefusals: {"weir_admin_refusals_total", "Requests refused by the admin port: unknown Host, page of another web site, no token or certificate, wrong token, or too many wrong tokens from one peer.", "reason", adminReasons},
+	countConfigReloads: {"weir_config_reloads_total", "Attempts to load a changed configuration file.", "result", results},
+	countSnapshots:     {"weir_snapshot_writes_total", "Attempts to write changes to the snapshot on disk.", "result", results},
+	countTurnedAway:    {"weir_connections_turned_away_total", "Connections refused because the process was out of file descriptors.", "", nil},
+	countCalmedDown:    {"weir_connections_calmed_total", "Connections closed with ENHANCE_YOUR_CALM: most streams were refused or reset before an answer, or most frames were empty.", "", nil},
+	countPings:         {"weir_connections_too_many_pings_total", "Connections that weir closed because the client's keepalive pinged more often than timing.keepalive.min_client_interval allows.", "", nil},
+}
+
 // New registers the catalogue on reg, which must not have any of it yet. Series whose labels are
 // known exist from the start, at zero, so that a rate includes the first event.
 func New(reg *prometheus.Registry) *Metrics {
 	f := promauto.With(reg)
 	m := &Metrics{
 		downstream: newDownstream(f),
-		stalled: children(counterVec(f, "weir_downstream_stalled_total",
-			"Client streams ended because the client did not read.", "reason"), stallReasons),
-		opened: children(counterVec(f, "weir_streams_opened_total",
-			"Discovery streams that clients opened, including those that were refused.", "dialect"), dialects),
-		ended: children(counterVec(f, "weir_streams_ended_total",
-			"Client streams that ended, by why.", "reason"), endReasons),
-		handshakes: children(counterVec(f, "weir_handshake_failures_total",
-			"TLS handshakes with clients that failed, by why.", "reason"), handshakeReasons),
-		polls: children(counterVec(f, "weir_polls_total",
-			"Polls over REST-JSON and Fetch methods, by what came of them.", "result"), pollResults),
-		evictions: children(counterVec(f, "weir_cache_evictions_total",
-			"Retired cache entries dropped, by the bound that was reached.", "reason"), evictionReasons),
-		dropped: children(counterVec(f, "weir_history_dropped_total",
-			"Changes dropped from the history, by the bound that was reached.", "reason"), historyReasons),
-		rejections: children(counterVec(f, "weir_limit_rejections_total",
-			"Things refused because of a limit, by the limit's key in the config file.", "limit"), limits),
-		decisions: children(counterVec(f, "weir_authz_decisions_total",
-			"Decisions of the rules of authorization: streams and subscriptions that were allowed, subscriptions that were denied, "+
-				"and streams ended because no rule fits the client.", "result"), decisionResults),
-		turnedAway: f.NewCounter(prometheus.CounterOpts{
-			Name: "weir_connections_turned_away_total",
-			Help: "Connections closed at once because files ran out.",
-		}),
-		calmedDown: f.NewCounter(prometheus.CounterOpts{
-			Name: "weir_connections_calmed_total",
-			Help: "Connections closed with ENHANCE_YOUR_CALM: most of their streams were refused or reset before an answer, or most of their frames carried nothing.",
-		}),
-		tooManyPings: f.NewCounter(prometheus.CounterOpts{
-			Name: "weir_connections_too_many_pings_total",
-			Help: "Connections that weir closed because the client's keepalive pinged more often than timing.keepalive.min_client_interval allows.",
-		}),
-		adminRefusals: children(counterVec(f, "weir_admin_refusals_total",
-			"Requests to the admin port that were refused: an unknown Host, a page of another web site, no token or certificate, a wrong "+
-				"token, too many of those from one peer.", "reason"), adminReasons),
-		configReloads: children(counterVec(f, "weir_config_reloads_total",
-			"Attempts to load a changed config file.", "result"), results),
-		configGood: f.NewGauge(prometheus.GaugeOpts{
-			Name: "weir_config_last_reload_successful",
-			Help: "1 if the config file was accepted when it was read last, at the start or since; 0 if it was refused, and another text is in force.",
-		}),
-		configRead: f.NewGauge(prometheus.GaugeOpts{
-			Name: "weir_config_last_reload_success_timestamp_seconds",
-			Help: "When the config file was last read and accepted, at the start or since.",
-		}),
+		configGood: gaugeVec(f, "weir_config_last_reload_successful",
+			"1 if the last read of the configuration file was accepted; 0 if it was rejected and an earlier configuration is in force.",
+		).WithLabelValues(),
+		configRead: gaugeVec(f, "weir_config_last_reload_success_timestamp_seconds",
+			"When a configuration file was last accepted, as a Unix time.").WithLabelValues(),
 		tlsReloads: byRole(counterVec(f, "weir_tls_reloads_total",
-			"Changes of files of certificates, keys, authorities, CRLs and ticket keys; after an error what was there before stays in force.",
+			"Reloads of certificate, key, authority, CRL and ticket key files; after an error the previous content stays in force.",
 			"role", "result"), tlsRoles, results),
-		tlsRead: f.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "weir_tls_last_reload_success_timestamp_seconds",
-			Help: "When files of certificates, keys, authorities, CRLs and ticket keys were last read and taken into use, at the start or since; absent without any.",
-		}, []string{"role"}),
-		configInfo: f.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "weir_config_info", Help: "Always 1; the label is the SHA-256 of the text of the configuration that is in force.",
-		}, []string{"hash"}),
-		snapshots: children(counterVec(f, "weir_snapshot_writes_total",
-			"Attempts to write what changed to the snapshot on disk.", "result"), results),
-		snapshotSaved: f.NewGauge(prometheus.GaugeOpts{
-			Name: "weir_snapshot_last_success_timestamp_seconds",
-			Help: "When the snapshot on disk last was all there is to keep; 0: never, or there is none.",
-		}),
-		snapshotLeft: f.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "weir_snapshot_left_out_resources",
-			Help: "Resources that the snapshot on disk leaves out: without cache.snapshot.key_file secrets, and others with a private key in them; and those of groups that cache.snapshot.max_bytes has no room for.",
-		}, []string{"reason"}),
+		tlsRead: gaugeVec(f, "weir_tls_last_reload_success_timestamp_seconds",
+			"When certificate, key, authority, CRL and ticket key files were last loaded, as a Unix time; absent without any.", "role"),
+		configInfo: gaugeVec(f, "weir_config_info",
+			"Always 1; the label is the SHA-256 of the configuration text in force.", "hash"),
+		snapshotSaved: gaugeVec(f, "weir_snapshot_last_success_timestamp_seconds",
+			"When the snapshot on disk was last complete, as a Unix time; 0: never, or no snapshot.").WithLabelValues(),
+		snapshotLeft: gaugeVec(f, "weir_snapshot_left_out_resources",
+			"Resources missing from the snapshot on disk: without cache.snapshot.key_file secrets and resources with a private key; and groups for which cache.snapshot.max_bytes has no room.",
+			"reason"),
 		seeds: byRole(counterVec(f, "weir_seed_transfers_total",
-			"Whole states that were sent to a sibling, or taken from one at the start.", "role", "result"), seedRoles, seedResults),
+			"Complete states sent to a sibling, or copied from one at the start.", "role", "result"), seedRoles, seedResults),
 		candidates: counterVec(f, "weir_canary_candidates_total",
-			"States that were tried on canaries first, by what became of them.", "origin", "result"),
-		upstream: newUpstreamVecs(f, reg),
-		buildInfo: f.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "weir_build_info", Help: "Always 1; the labels say which build this is.",
-		}, []string{"version", "revision", "goversion"}),
+			"Canary trials that ended, by result.", "origin", "result"),
+		upstream:  newUpstreamVecs(f, reg),
+		buildInfo: gaugeVec(f, "weir_build_info", "Always 1; the labels describe the build.", "version", "revision", "goversion"),
+	}
+	for i, c := range counterTexts {
+		if c.label == "" {
+			m.counts[i] = map[string]prometheus.Counter{other: counterVec(f, c.name, c.help).WithLabelValues()}
+			continue
+		}
+		m.counts[i] = children(counterVec(f, c.name, c.help, c.label), c.values)
 	}
 	lookedUp := counterVec(f, "weir_cache_lookups_total",
-		"Names and wildcards that clients asked for, by what was there at that moment.", "result")
+		"Names and wildcards that clients subscribed to, by what the cache had.", "result")
 	for i, result := range lookups {
 		m.lookups[i] = lookedUp.WithLabelValues(result)
 	}
 	for i, direction := range directions {
 		f.NewGaugeFunc(prometheus.GaugeOpts{
 			Name:        "weir_largest_message_bytes",
-			Help:        "Size of the largest message since the start, to be held against the receivers' limits.",
+			Help:        "Size of the largest message since the start, to compare with the receivers' limits.",
 			ConstLabels: prometheus.Labels{"direction": direction},
 		}, func() float64 { return float64(m.largest[i].Load()) })
 	}
 	m.SnapshotLeftOut(0, 0, 0)
 	reg.MustRegister(&m.picture)
 	return m
+}
+
+func (m *Metrics) count(counter int, value string, n int) {
+	if m != nil && n > 0 {
+		m.counts[counter][oneOf(counterTexts[counter].values, value)].Add(float64(n))
+	}
 }
 
 // Gauges sets the source of the gauges, which are absent before. picture is called once per scrape,
@@ -160,39 +153,19 @@ func (m *Metrics) BuildInfo(version, revision string) {
 
 // Stalled counts a client stream that was ended because the client does not read: "send_stall" or
 // "lagging".
-func (m *Metrics) Stalled(reason string) {
-	if m != nil {
-		m.stalled[oneOf(stallReasons, reason)].Inc()
-	}
-}
+func (m *Metrics) Stalled(reason string) { m.count(countStalled, reason, 1) }
 
 // StreamOpened counts a client stream that was opened, by its dialect.
-func (m *Metrics) StreamOpened(dialect string) {
-	if m != nil {
-		m.opened[dialectName(dialect)].Inc()
-	}
-}
+func (m *Metrics) StreamOpened(dialect string) { m.count(countOpened, dialectName(dialect), 1) }
 
 // StreamEnded counts the end of a client stream, by reason.
-func (m *Metrics) StreamEnded(reason string) {
-	if m != nil {
-		m.ended[oneOf(endReasons, reason)].Inc()
-	}
-}
+func (m *Metrics) StreamEnded(reason string) { m.count(countEnded, reason, 1) }
 
 // Poll counts a poll over REST-JSON or a Fetch method, by result.
-func (m *Metrics) Poll(result string) {
-	if m != nil {
-		m.polls[oneOf(pollResults, result)].Inc()
-	}
-}
+func (m *Metrics) Poll(result string) { m.count(countPolls, result, 1) }
 
 // HandshakeFailure counts a failed TLS handshake with a client, by reason.
-func (m *Metrics) HandshakeFailure(reason string) {
-	if m != nil {
-		m.handshakes[oneOf(handshakeReasons, reason)].Inc()
-	}
-}
+func (m *Metrics) HandshakeFailure(reason string) { m.count(countHandshakes, reason, 1) }
 
 // Lookup says what a client finds that subscribes to a name or a wildcard.
 type Lookup int
@@ -218,70 +191,36 @@ func (m *Metrics) Lookup(result Lookup) {
 
 // Evicted counts n retired entries dropped because of a bound: "entries", "bytes" or "max_stale".
 // It takes no lock.
-func (m *Metrics) Evicted(reason string, n int) {
-	if m != nil {
-		m.evictions[oneOf(evictionReasons, reason)].Add(float64(n))
-	}
-}
+func (m *Metrics) Evicted(reason string, n int) { m.count(countEvictions, reason, n) }
 
 // HistoryDropped counts n changes dropped from the history because of a bound: "versions", "bytes",
 // "age" or "memory". It takes no lock.
-func (m *Metrics) HistoryDropped(reason string, n int) {
-	if m != nil && n > 0 {
-		m.dropped[oneOf(historyReasons, reason)].Add(float64(n))
-	}
-}
+func (m *Metrics) HistoryDropped(reason string, n int) { m.count(countDropped, reason, n) }
 
 // LimitRejection counts a refusal, by the config key of the limit.
-func (m *Metrics) LimitRejection(limit string) {
-	if m != nil {
-		m.rejections[oneOf(limits, limit)].Inc()
-	}
-}
+func (m *Metrics) LimitRejection(limit string) { m.count(countRejections, limit, 1) }
 
 // Decided counts n decisions of the rules of authorization: "allowed", "denied" or "ended". It
 // takes no lock.
-func (m *Metrics) Decided(result string, n int) {
-	if m != nil {
-		m.decisions[oneOf(decisionResults, result)].Add(float64(n))
-	}
-}
+func (m *Metrics) Decided(result string, n int) { m.count(countDecisions, result, n) }
 
 // TurnedAway counts a connection closed at once for lack of file descriptors.
-func (m *Metrics) TurnedAway() {
-	if m != nil {
-		m.turnedAway.Inc()
-	}
-}
+func (m *Metrics) TurnedAway() { m.count(countTurnedAway, other, 1) }
 
 // CalmedDown counts a connection closed with ENHANCE_YOUR_CALM.
-func (m *Metrics) CalmedDown() {
-	if m != nil {
-		m.calmedDown.Inc()
-	}
-}
+func (m *Metrics) CalmedDown() { m.count(countCalmedDown, other, 1) }
 
 // TooManyPings counts a connection closed because the client pinged too often (ERR-12).
-func (m *Metrics) TooManyPings() {
-	if m != nil {
-		m.tooManyPings.Inc()
-	}
-}
+func (m *Metrics) TooManyPings() { m.count(countPings, other, 1) }
 
 // AdminRefusal counts a refused request to the admin port: "host", "origin", "credentials", "token"
 // or "slowed".
-func (m *Metrics) AdminRefusal(reason string) {
-	if m != nil {
-		m.adminRefusals[oneOf(adminReasons, reason)].Inc()
-	}
-}
+func (m *Metrics) AdminRefusal(reason string) { m.count(countAdminRefusals, reason, 1) }
 
 // ConfigReload counts an attempt to load a changed config file; err != nil: it failed.
 func (m *Metrics) ConfigReload(err error) {
-	if m != nil {
-		m.configReloads[result(err)].Inc()
-		m.ConfigLoaded(err)
-	}
+	m.count(countConfigReloads, result(err), 1)
+	m.ConfigLoaded(err)
 }
 
 // TLSReload counts a change of TLS files, by their role; err != nil: they cannot be used.
@@ -305,10 +244,7 @@ func (m *Metrics) TLSLoaded(role string) {
 func byRole(vec *prometheus.CounterVec, roles, results []string) map[string]map[string]prometheus.Counter {
 	out := make(map[string]map[string]prometheus.Counter, len(roles))
 	for _, role := range roles {
-		out[role] = map[string]prometheus.Counter{}
-		for _, r := range results {
-			out[role][r] = vec.WithLabelValues(role, r)
-		}
+		out[role] = children(vec, results, role)
 	}
 	return out
 }
@@ -342,11 +278,7 @@ func (m *Metrics) ConfigInfo(hash string) {
 }
 
 // SnapshotWrite counts an attempt to write changes to disk; err != nil: it failed.
-func (m *Metrics) SnapshotWrite(err error) {
-	if m != nil {
-		m.snapshots[result(err)].Inc()
-	}
-}
+func (m *Metrics) SnapshotWrite(err error) { m.count(countSnapshots, result(err), 1) }
 
 // SnapshotLeftOut records how many resources the snapshot leaves out: since it is not encrypted, of
 // type Secret, and others with a key in them; and those of groups that it has no room for.
@@ -400,11 +332,44 @@ func counterVec(f promauto.Factory, name, help string, labels ...string) *promet
 	return f.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 }
 
-// children returns the counters of a vector with one label, by its values.
-func children(vec *prometheus.CounterVec, values []string) map[string]prometheus.Counter {
+func gaugeVec(f promauto.Factory, name, help string, labels ...string) *prometheus.GaugeVec {
+	return f.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+}
+
+// children returns the counters of a vector by the values of its last label.
+func children(vec *prometheus.CounterVec, values []string, labels ...string) map[string]prometheus.Counter {
 	out := make(map[string]prometheus.Counter, len(values))
 	for _, v := range values {
-		out[v] = vec.WithLabelValues(v)
+		out[v] = vec.WithLabelValues(append(slices.Clip(labels), v)...)
 	}
 	return out
+}
+
+// Totals are sums of counters since the start, for the charts of the admin page.
+type Totals struct {
+	Responses, Bytes, Nacks, Ended float64 // of client streams
+}
+
+// Totals adds up what was counted so far. It takes no lock.
+func (m *Metrics) Totals() (t Totals) {
+	if m == nil {
+		return t
+	}
+	for _, d := range m.downstream {
+		t.Responses += valueOf(d.responses)
+		t.Bytes += valueOf(d.bytes)
+		t.Nacks += valueOf(d.nacks)
+	}
+	for _, c := range m.counts[countEnded] {
+		t.Ended += valueOf(c)
+	}
+	return t
+}
+
+func valueOf(c prometheus.Counter) float64 {
+	var out dto.Metric
+	if c.Write(&out) != nil {
+		return 0 // cannot happen: it is a counter
+	}
+	return out.GetCounter().GetValue()
 }

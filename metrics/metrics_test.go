@@ -140,7 +140,7 @@ var closed = map[string][]string{
 	"kind":      {"changed", "missing", "extra", "other"},
 	"direction": {"from_origin", "to_origin", "from_client", "to_client"},
 	"reason": {
-		"send_stall", "lagging", "entries", "bytes", "max_stale", "memory", "versions", "age", "unheeded", "unconstrained", "empty_or",
+		"send_stall", "lagging", "entries", "bytes", "max_stale", "memory", "versions", "age", "unconstrained", "empty_or",
 		"host", "origin", "credentials", "token", "slowed", "client", "drain", "max_stream_age", "certificate", "reconfigured", "limit",
 		"first_request", "bad_request", "unavailable", "refused", "closed", "timeout", "not_tls", "no_certificate",
 		"bad_certificate", "revoked", "not_allowed", "refused_by_client", "no_common_version", "no_http2", "secret", "key", "max_bytes",
@@ -353,7 +353,7 @@ func TestCounters(t *testing.T) {
 	o.Loop()
 	o.Silent()
 	o.VariantAmbiguity(1)
-	o.LocatorFaults("unheeded", 7)
+	o.LocatorFaults("unconstrained", 7)
 	o.UnfitParameters(0)
 	o.UnfitParameters(3)
 	o.LoadsLost(8)
@@ -402,20 +402,20 @@ func TestCounters(t *testing.T) {
 
 		"weir_config_last_reload_success_timestamp_seconds": 1234,
 
-		"weir_upstream_loops_total mesh":                   1,
-		"weir_upstream_reconnects_total mesh":              2,
-		"weir_upstream_silent_total mesh":                  1,
-		"weir_variant_ambiguity_total mesh":                1,
-		"weir_upstream_locator_faults_total mesh unheeded": 7,
-		"weir_unfit_parameters_total mesh":                 3,
-		"weir_load_requests_lost_total mesh":               8,
-		"weir_file_loads_total mesh ok":                    1,
-		"weir_sink_writes_total mesh ok":                   1,
-		"weir_upstream_nacks_total mesh lds":               1,
-		"weir_upstream_unrequested_total mesh other":       4,
-		"weir_upstream_rejected_resources_total mesh cds":  5,
-		"weir_upstream_quarantines_total mesh eds":         1,
-		"weir_ttl_expirations_total mesh eds":              2,
+		"weir_upstream_loops_total mesh":                        1,
+		"weir_upstream_reconnects_total mesh":                   2,
+		"weir_upstream_silent_total mesh":                       1,
+		"weir_variant_ambiguity_total mesh":                     1,
+		"weir_upstream_locator_faults_total mesh unconstrained": 7,
+		"weir_unfit_parameters_total mesh":                      3,
+		"weir_load_requests_lost_total mesh":                    8,
+		"weir_file_loads_total mesh ok":                         1,
+		"weir_sink_writes_total mesh ok":                        1,
+		"weir_upstream_nacks_total mesh lds":                    1,
+		"weir_upstream_unrequested_total mesh other":            4,
+		"weir_upstream_rejected_resources_total mesh cds":       5,
+		"weir_upstream_quarantines_total mesh eds":              1,
+		"weir_ttl_expirations_total mesh eds":                   2,
 	} {
 		if got[series] != want {
 			t.Errorf("%s is %v, want %v", series, got[series], want)

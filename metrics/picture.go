@@ -99,50 +99,47 @@ type DialectPicture struct {
 // gauge describes one gauge of the picture.
 type gauge struct{ *prometheus.Desc }
 
+// pictureGauges are all that newGauge has made.
+var pictureGauges []gauge
+
 func newGauge(name, help string, labels ...string) gauge {
-	return gauge{prometheus.NewDesc(name, help, labels, nil)}
+	g := gauge{prometheus.NewDesc(name, help, labels, nil)}
+	pictureGauges = append(pictureGauges, g)
+	return g
 }
 
 var (
-	upstreamConnected     = newGauge("weir_upstream_connected", "1 if the origin is connected, or answered when it was asked last and nobody asks it now; else 0.", "origin")
-	upstreamLastProof     = newGauge("weir_upstream_last_proof_timestamp_seconds", "When the origin last proved to be alive; 0: never.", "origin")
-	upstreamLastUpdate    = newGauge("weir_upstream_last_update_timestamp_seconds", "When the origin last changed something; 0: never.", "origin")
+	upstreamConnected     = newGauge("weir_upstream_connected", "1 if the origin is connected, or answered the last request and no client needs it now; else 0.", "origin")
+	upstreamLastProof     = newGauge("weir_upstream_last_proof_timestamp_seconds", "When the origin last responded, as a Unix time; 0: never.", "origin")
+	upstreamLastUpdate    = newGauge("weir_upstream_last_update_timestamp_seconds", "When the origin last changed a resource, as a Unix time; 0: never.", "origin")
 	upstreamStreams       = newGauge("weir_upstream_streams", "Open streams to the origin.", "origin")
 	upstreamWanted        = newGauge("weir_upstream_wanted_streams", "Streams to the origin that clients' subscriptions need; more than weir_upstream_streams if some cannot be opened.", "origin")
 	upstreamSubscriptions = newGauge("weir_upstream_subscriptions", "Names and selectors subscribed at the origin.", "origin", "type")
-	groups                = newGauge("weir_groups", "Client groups that the origin is asked for.", "origin")
-	groupsDiffering       = newGauge("weir_groups_differing", "Groups whose members differ in a node field that control planes tailor by and that group_by leaves out.", "origin", "field")
-	views                 = newGauge("weir_views", "Views that subscribers share.", "origin")
-	parameterSets         = newGauge("weir_parameter_sets", "Distinct sets of dynamic parameters that clients have, in each group.", "origin")
-	cacheStale            = newGauge("weir_cache_stale_entries", "Entries served without the origin behind them.", "origin")
-	cacheRetired          = newGauge("weir_cache_retired_entries", "Names and whole sets that nobody wants, kept for an outage.")
-	historyBytes          = newGauge("weir_history_bytes", "Memory that the history takes, held against cache.history.bytes.")
-	historyVersions       = newGauge("weir_history_versions", "Changes in the history, each with the version that was before it.")
-	memoryUsed            = newGauge("weir_memory_used_bytes", "What the process cannot free by itself, held against limits.memory; 0 without one.")
-	memoryLimit           = newGauge("weir_memory_limit_bytes", "The limit in force, given or derived; 0: none.")
-	cacheEntries          = newGauge("weir_cache_entries", "Entries in the table.", "origin", "type")
-	cacheBytes            = newGauge("weir_cache_bytes", "Bytes of the bodies in the table.", "origin", "type")
-	guardHeld             = newGauge("weir_guard_held_removals", "Resources gone in a mass removal that is held back.", "origin", "type")
+	groups                = newGauge("weir_groups", "Client groups with subscriptions at the origin.", "origin")
+	groupsDiffering       = newGauge("weir_groups_differing", "Groups whose clients differ in a node field that control planes often use and that group_by leaves out.", "origin", "field")
+	views                 = newGauge("weir_views", "Subscribed sets that clients share.", "origin")
+	parameterSets         = newGauge("weir_parameter_sets", "Distinct sets of dynamic parameters of clients, summed over groups.", "origin")
+	cacheStale            = newGauge("weir_cache_stale_entries", "Entries served while no stream to the origin confirms them.", "origin")
+	cacheRetired          = newGauge("weir_cache_retired_entries", "Names and wildcard sets without subscribers, kept for an outage.")
+	historyBytes          = newGauge("weir_history_bytes", "Memory used by the history; its limit is cache.history.bytes.")
+	historyVersions       = newGauge("weir_history_versions", "Changes in the history, each with the previous version.")
+	memoryUsed            = newGauge("weir_memory_used_bytes", "Memory that the process cannot free; its limit is limits.memory. 0 without a limit.")
+	memoryLimit           = newGauge("weir_memory_limit_bytes", "Memory limit in force, configured or derived; 0: none.")
+	cacheEntries          = newGauge("weir_cache_entries", "Cached entries.", "origin", "type")
+	cacheBytes            = newGauge("weir_cache_bytes", "Bytes of cached resource bodies.", "origin", "type")
+	guardHeld             = newGauge("weir_guard_held_removals", "Resources whose removal the guard delays.", "origin", "type")
 	upstreamFrozen        = newGauge("weir_upstream_frozen", "1 if clients are kept at what they have of the origin, else 0.", "origin")
-	upstreamFrozenChanges = newGauge("weir_upstream_frozen_changes", "Changes and removals that wait at a frozen origin.", "origin", "type")
+	upstreamFrozenChanges = newGauge("weir_upstream_frozen_changes", "Changes and removals that wait because the origin is frozen.", "origin", "type")
 	rolledBackGroups      = newGauge("weir_rolled_back_groups", "Groups that an operator keeps at an earlier state.", "origin")
 	connections           = newGauge("weir_connections", "Open connections of clients.")
 	downstreamStreams     = newGauge("weir_downstream_streams", "Open client streams.", "dialect")
 	downstreamSubs        = newGauge("weir_downstream_subscriptions", "Names and selectors subscribed by clients.", "type", "dialect")
-	downstreamUnsynced    = newGauge("weir_downstream_unsynced_streams", "Client streams that have not acknowledged all they are owed, or were never told what they asked for.")
-	downstreamOlder       = newGauge("weir_downstream_unsynced_older_streams", "Client streams that have lacked something of the type for longer than the label says; those of 0s are all of them.", "origin", "type", "older")
-	waiting               = newGauge("weir_waiting", "Types of client streams that wait, and streams and connections that have none yet, by what for.", "reason")
-	downstreamLag         = newGauge("weir_downstream_lag_seconds", "For how long the longest unsynced client stream has been so.")
-	crlDue                = newGauge("weir_tls_crl_next_update_timestamp_seconds", "When the first CRL is due for its next update; absent without CRLs.")
-	certificateExpiry     = newGauge("weir_tls_certificate_expiry_timestamp_seconds", "When the first of the certificates of a role expires.", "role")
-
-	pictureGauges = []gauge{
-		upstreamConnected, upstreamLastProof, upstreamLastUpdate, upstreamStreams, upstreamWanted, upstreamSubscriptions, groups, groupsDiffering, views, parameterSets,
-		cacheStale, cacheRetired, cacheEntries, cacheBytes, guardHeld, upstreamFrozen, upstreamFrozenChanges, rolledBackGroups,
-		connections, downstreamStreams, downstreamSubs, downstreamUnsynced, downstreamOlder, downstreamLag, waiting,
-		historyBytes, historyVersions, memoryUsed, memoryLimit,
-		certificateExpiry, crlDue, canaryGroups, canaryHeld, canaryUndecided, canarySince,
-	}
+	downstreamUnsynced    = newGauge("weir_downstream_unsynced_streams", "Client streams that have not acknowledged the newest resources, or wait for a first answer.")
+	downstreamOlder       = newGauge("weir_downstream_unsynced_older_streams", "Client streams out of sync with the type for longer than the label; 0s counts all of them.", "origin", "type", "older")
+	waiting               = newGauge("weir_waiting", "Types of client streams that wait, and streams and connections without a type yet, by reason.", "reason")
+	downstreamLag         = newGauge("weir_downstream_lag_seconds", "Seconds the most-delayed client stream has been out of sync.")
+	crlDue                = newGauge("weir_tls_crl_next_update_timestamp_seconds", "When the earliest CRL is due for its next update, as a Unix time; absent without CRLs.")
+	certificateExpiry     = newGauge("weir_tls_certificate_expiry_timestamp_seconds", "When the earliest certificate of a role expires, as a Unix time.", "role")
 )
 
 // pictureCollector makes a Picture at every scrape.
@@ -269,4 +266,45 @@ func unixSeconds(t time.Time) float64 {
 		return 0
 	}
 	return float64(t.UnixMilli()) / 1000
+}
+
+// CanaryPicture is how the canary gates of an origin stand.
+type CanaryPicture struct {
+	Groups    map[string]int // by phase
+	Held      int            // resources that clients lack of what the origin says now
+	Undecided int            // groups whose candidate is neither good nor bad
+	Since     time.Time      // since when the oldest candidate is tried or stopped; zero: none is
+}
+
+var (
+	canaryGroups    = newGauge("weir_canary_groups", "Groups with canaries, by phase of their gate.", "origin", "phase")
+	canaryHeld      = newGauge("weir_canary_held_resources", "Resources whose newest version canaries or other clients do not have yet.", "origin")
+	canaryUndecided = newGauge("weir_canary_undecided_groups", "Groups whose canary trial is over and undecided.", "origin")
+	canarySince     = newGauge("weir_canary_candidate_timestamp_seconds", "When the oldest canary trial began or stopped, as a Unix time; 0: none.", "origin")
+)
+
+func (s sample) addCanary(origin string, c *CanaryPicture) {
+	for _, phase := range canaryPhases {
+		s.sum(canaryGroups, 0, origin, phase)
+	}
+	for phase, n := range c.Groups {
+		s.sum(canaryGroups, float64(n), origin, oneOf(canaryPhases, phase))
+	}
+	s.sum(canaryHeld, float64(c.Held), origin)
+	s.sum(canaryUndecided, float64(c.Undecided), origin)
+	s.sum(canarySince, unixSeconds(c.Since), origin)
+}
+
+// CanaryCandidate counts what has become of a candidate of an origin: begun, promoted, stopped,
+// returned or timed_out. An empty result counts nothing, and has the origin's series exist.
+func (m *Metrics) CanaryCandidate(origin, result string) {
+	switch {
+	case m == nil:
+	case result == "":
+		for _, r := range canaryResults {
+			m.candidates.WithLabelValues(origin, r)
+		}
+	default:
+		m.candidates.WithLabelValues(origin, oneOf(canaryResults, result)).Inc()
+	}
 }

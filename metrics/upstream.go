@@ -7,95 +7,116 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
+// The counters of an origin that have no other label.
+const (
+	originAttempts = iota
+	originReconnects
+	originLoops
+	originPings
+	originSilent
+	originAmbiguity
+	originUnfit
+	originLoadsLost
+	originCounters
+)
+
+var originTexts = [originCounters]struct{ name, help string }{
+	originAttempts:   {"weir_upstream_attempts_total", "Attempts to open a stream to the origin (with its connection), to poll it, or to load its files."},
+	originReconnects: {"weir_upstream_reconnects_total", "Upstream streams reopened after one ended."},
+	originLoops:      {"weir_upstream_loops_total", "Upstream streams that a relay refused because they form a loop or pass too many relays."},
+	originPings:      {"weir_upstream_too_many_pings_total", "Connections that the origin closed because of too many keepalive pings."},
+	originSilent:     {"weir_upstream_silent_total", "Times a connected origin did not answer a subscription in time."},
+	originAmbiguity:  {"weir_variant_ambiguity_total", "Times several variants of a name matched one parameter map, an error of the origin."},
+	originUnfit:      {"weir_unfit_parameters_total", "Node fields of clients that could not become parameters: lists, structs or invalid numbers."},
+	originLoadsLost:  {"weir_load_requests_lost_total", "Requests in clients' load reports that may not have reached the origin (origins[].lrs: aggregate)."},
+}
+
+// Those by result or reason, which are closed sets.
+const (
+	originFailures = iota
+	originFileLoads
+	originSinkWrites
+	originAudits
+	originLocatorFaults
+	originKinds
+)
+
+var originKindTexts = [originKinds]struct {
+	name, help, label string
+	values            []string
+}{
+	originFailures:      {"weir_upstream_failures_total", "Attempts that failed, and streams that ended without an answer, by reason.", "reason", failureReasons},
+	originFileLoads:     {"weir_file_loads_total", "Attempts to load an origin's files after a change.", "result", results},
+	originSinkWrites:    {"weir_sink_writes_total", "Files of sinks written or removed, and failed attempts.", "result", results},
+	originAudits:        {"weir_audits_total", "Comparisons of the cache with the origin's answer on a fresh stream, one type at a time.", "result", auditResults},
+	originLocatorFaults: {"weir_upstream_locator_faults_total", "Signs that the origin misreads locators: resources without constraints for names requested with parameters (unconstrained), constraints with an empty or (empty_or).", "reason", locatorFaults},
+}
+
+// Those by type.
+const (
+	typeNacks = iota
+	typeNackReports
+	typeUnrequested
+	typeUnmatched
+	typeRejected
+	typeQuarantines
+	typeExpirations
+	typeCounters
+)
+
+var typeTexts = [typeCounters]struct{ name, help string }{
+	typeNacks:       {"weir_upstream_nacks_total", "Responses of the origin that weir rejected."},
+	typeNackReports: {"weir_upstream_nack_reports_total", "Requests that reported to the origin what clients rejected (origins[].nack_report)."},
+	typeUnrequested: {"weir_upstream_unrequested_total", "Resources received that match no subscription."},
+	typeUnmatched:   {"weir_upstream_unmatched_variants_total", "Resources received that match no subscription because their constraints match no client's parameters."},
+	typeRejected:    {"weir_upstream_rejected_resources_total", "Resources that weir rejected; the rest of their response may have been accepted."},
+	typeQuarantines: {"weir_upstream_quarantines_total", "Times a type was quarantined because the origin ended streams that requested it."},
+	typeExpirations: {"weir_ttl_expirations_total", "Resources removed because their TTL had passed."},
+}
+
 type upstreamVecs struct {
-	reconnects, loops, pings                  *prometheus.CounterVec // by origin
-	silent, ambiguity, unfit                  *prometheus.CounterVec // by origin
-	loadsLost                                 *prometheus.CounterVec // by origin
-	fileLoads, sinkWrites                     *prometheus.CounterVec // by origin, result
-	nacks, nackReports, unrequested, rejected *prometheus.CounterVec // by origin, type
-	quarantines, expirations                  *prometheus.CounterVec // by origin, type
-	unmatched                                 *prometheus.CounterVec // by origin, type
-	audits                                    *prometheus.CounterVec // by origin, result
-	locatorFaults                             *prometheus.CounterVec // by origin, reason
-	drift                                     *prometheus.CounterVec // by origin, type, kind
-	attempts                                  *prometheus.CounterVec // by origin
-	failures                                  *prometheus.CounterVec // by origin, reason
-	bytes                                     *prometheus.CounterVec // by origin, direction
-	answers, propagation                      *delays                // by origin, type; of propagation by stage, too
+	plain                [originCounters]*prometheus.CounterVec // by origin
+	kinds                [originKinds]*prometheus.CounterVec    // by origin, result or reason
+	types                [typeCounters]*prometheus.CounterVec   // by origin, type
+	drift                *prometheus.CounterVec                 // by origin, type, kind
+	bytes                *prometheus.CounterVec                 // by origin, direction
+	answers, propagation *delays                                // by origin, type; of propagation by stage, too
 }
 
 func newUpstreamVecs(f promauto.Factory, reg prometheus.Registerer) upstreamVecs {
-	return upstreamVecs{
-		attempts: counterVec(f, "weir_upstream_attempts_total",
-			"Attempts to open a stream to the origin, with the connection that it needs, to poll it, or to load its files.", "origin"),
-		failures: counterVec(f, "weir_upstream_failures_total",
-			"Attempts that failed, and streams that ended without an answer, by why.", "origin", "reason"),
-		bytes: counterVec(f, "weir_upstream_bytes_total",
-			"Bytes of the messages to and from the origin, uncompressed; of its files, what was read.", "origin", "direction"),
+	v := upstreamVecs{
+		bytes: counterVec(f, "weir_upstream_bytes_total", "Bytes of messages to and from the origin, uncompressed; for files, bytes read.", "origin", "direction"),
+		drift: counterVec(f, "weir_drift_resources_total", "Resources that differ from the origin's answer on a fresh stream: changed, missing here, or extra.", "origin", "type", "kind"),
 		answers: newDelays(reg, "weir_upstream_answer_seconds",
-			"Time from a request that asks the origin for something new until its next response of the type; longer than 5 minutes is no answer.",
+			"Time from a request for something new to the origin's next response of the type; longer than 5 minutes counts as no answer.",
 			"origin", "type"),
 		propagation: newDelays(reg, "weir_propagation_seconds",
-			"Time from the receipt of an origin's change to its being sent to, and acknowledged by, one client stream.", "stage", "origin", "type"),
-		reconnects: counterVec(f, "weir_upstream_reconnects_total",
-			"Upstream streams opened again after one ended.", "origin"),
-		loadsLost: counterVec(f, "weir_load_requests_lost_total",
-			"Requests that clients reported and the origin may not have been told of (origins[].lrs: aggregate).", "origin"),
-		loops: counterVec(f, "weir_upstream_loops_total",
-			"Upstream streams that a relay refused because of the relays on their way.", "origin"),
-		pings: counterVec(f, "weir_upstream_too_many_pings_total",
-			"Connections that the origin closed because weir's keepalive pinged it too often.", "origin"),
-		silent: counterVec(f, "weir_upstream_silent_total",
-			"Times a connected origin left a subscription unanswered for too long.", "origin"),
-		ambiguity: counterVec(f, "weir_variant_ambiguity_total",
-			"Times a response had one of several variants of a name chosen for a parameter map, an error of the origin.", "origin"),
-		unfit: counterVec(f, "weir_unfit_parameters_total",
-			"Fields of clients' nodes that could not become parameters, being lists, structs or no numbers.", "origin"),
-		fileLoads: counterVec(f, "weir_file_loads_total",
-			"Attempts to load an origin's files after a change.", "origin", "result"),
-		sinkWrites: counterVec(f, "weir_sink_writes_total",
-			"Files of sinks that were written or removed, and attempts that failed.", "origin", "result"),
-		nacks: counterVec(f, "weir_upstream_nacks_total",
-			"Responses of the origin that weir rejected.", "origin", "type"),
-		nackReports: counterVec(f, "weir_upstream_nack_reports_total",
-			"Requests that told the origin what clients rejected (origins[].nack_report).", "origin", "type"),
-		unrequested: counterVec(f, "weir_upstream_unrequested_total",
-			"Resources received that match no subscription.", "origin", "type"),
-		unmatched: counterVec(f, "weir_upstream_unmatched_variants_total",
-			"Resources received, of those that match no subscription, whose constraints match no client's parameters.", "origin", "type"),
-		rejected: counterVec(f, "weir_upstream_rejected_resources_total",
-			"Resources that weir rejected, whatever became of the rest of their response.", "origin", "type"),
-		expirations: counterVec(f, "weir_ttl_expirations_total",
-			"Resources removed because their TTL had passed.", "origin", "type"),
-		audits: counterVec(f, "weir_audits_total",
-			"Comparisons of what is held of a type with what the origin says on a fresh stream.", "origin", "result"),
-		locatorFaults: counterVec(f, "weir_upstream_locator_faults_total",
-			"Signs that the origin does not read locators, or not as meant: resources kept from clients with parameters, since it sends what was "+
-				"never asked (unheeded), resources without constraints where only parameters were asked (unconstrained), constraints with an "+
-				"or of nothing (empty_or).", "origin", "reason"),
-		drift: counterVec(f, "weir_drift_resources_total",
-			"Resources found to differ from what the origin says on a fresh stream: changed, missing here, or extra.", "origin", "type", "kind"),
-		quarantines: counterVec(f, "weir_upstream_quarantines_total",
-			"Times a type was set apart because the origin ended streams on which it was asked for it.", "origin", "type"),
+			"Time from receiving a change of the origin to sending it to a client stream, and to its acknowledgement.", "stage", "origin", "type"),
 	}
+	for i, c := range originTexts {
+		v.plain[i] = counterVec(f, c.name, c.help, "origin")
+	}
+	for i, c := range originKindTexts {
+		v.kinds[i] = counterVec(f, c.name, c.help, "origin", c.label)
+	}
+	for i, c := range typeTexts {
+		v.types[i] = counterVec(f, c.name, c.help, "origin", "type")
+	}
+	return v
 }
 
 // Origin counts the events of one origin. Nil counts nothing.
 type Origin struct {
-	reconnects, loops, pings, silent, ambiguity, unfit prometheus.Counter
-	loadsLost                                          prometheus.Counter
-	fileLoads, sinkWrites, audits                      map[string]prometheus.Counter // by result
-	locatorFaults                                      map[string]prometheus.Counter // by reason
-	attempts                                           prometheus.Counter
-	failures                                           map[string]prometheus.Counter // by reason
-	bytes                                              [len(directions)]prometheus.Counter
+	counts [originCounters]prometheus.Counter
+	kinds  [originKinds]map[string]prometheus.Counter
+	bytes  [len(directions)]prometheus.Counter
 	// By short name; complete and read-only.
 	types map[string]*OriginType
 }
 
 // OriginType counts the events of one type of an origin. Nil counts nothing.
 type OriginType struct {
-	nacks, nackReports, unrequested, unmatched, rejected, quarantines, expirations prometheus.Counter
+	counts [typeCounters]prometheus.Counter
 	// By kind.
 	drift       map[string]prometheus.Counter
 	answers     *delay
@@ -110,56 +131,46 @@ func (m *Metrics) Origin(name string) *Origin {
 		return nil
 	}
 	v := &m.upstream
-	o := &Origin{
-		reconnects: v.reconnects.WithLabelValues(name),
-		loops:      v.loops.WithLabelValues(name),
-		pings:      v.pings.WithLabelValues(name),
-		silent:     v.silent.WithLabelValues(name),
-		ambiguity:  v.ambiguity.WithLabelValues(name),
-		unfit:      v.unfit.WithLabelValues(name),
-		loadsLost:  v.loadsLost.WithLabelValues(name),
-		fileLoads:  make(map[string]prometheus.Counter, len(results)),
-		sinkWrites: make(map[string]prometheus.Counter, len(results)),
-		audits:     make(map[string]prometheus.Counter, len(auditResults)),
-		attempts:   v.attempts.WithLabelValues(name),
-		failures:   make(map[string]prometheus.Counter, len(failureReasons)),
-		types:      make(map[string]*OriginType, len(typeNames)),
+	o := &Origin{types: make(map[string]*OriginType, len(typeNames))}
+	for i, vec := range v.plain {
+		o.counts[i] = vec.WithLabelValues(name)
 	}
-	for _, r := range failureReasons {
-		o.failures[r] = v.failures.WithLabelValues(name, r)
+	for i, vec := range v.kinds {
+		o.kinds[i] = children(vec, originKindTexts[i].values, name)
 	}
 	for _, d := range []Direction{FromOrigin, ToOrigin} {
 		o.bytes[d] = v.bytes.WithLabelValues(name, directions[d])
 	}
-	o.locatorFaults = make(map[string]prometheus.Counter, len(locatorFaults))
-	for _, r := range locatorFaults {
-		o.locatorFaults[r] = v.locatorFaults.WithLabelValues(name, r)
-	}
-	for _, r := range auditResults {
-		o.audits[r] = v.audits.WithLabelValues(name, r)
-	}
-	for _, r := range results {
-		o.fileLoads[r] = v.fileLoads.WithLabelValues(name, r)
-		o.sinkWrites[r] = v.sinkWrites.WithLabelValues(name, r)
-	}
 	for _, t := range typeNames {
-		o.types[t] = &OriginType{
-			nacks:       v.nacks.WithLabelValues(name, t),
-			nackReports: v.nackReports.WithLabelValues(name, t),
-			unrequested: v.unrequested.WithLabelValues(name, t),
-			unmatched:   v.unmatched.WithLabelValues(name, t),
-			rejected:    v.rejected.WithLabelValues(name, t),
-			quarantines: v.quarantines.WithLabelValues(name, t),
-			expirations: v.expirations.WithLabelValues(name, t),
-			drift:       make(map[string]prometheus.Counter, len(driftKinds)),
+		x := &OriginType{
+			drift:       children(v.drift, driftKinds, name, t),
 			answers:     v.answers.with(name, t),
 			propagation: Propagation{v.propagation.with(stages[0], name, t), v.propagation.with(stages[1], name, t), &m.exemplars},
 		}
-		for _, kind := range driftKinds {
-			o.types[t].drift[kind] = v.drift.WithLabelValues(name, t, kind)
+		for i, vec := range v.types {
+			x.counts[i] = vec.WithLabelValues(name, t)
 		}
+		o.types[t] = x
 	}
 	return o
+}
+
+func (o *Origin) add(counter int, n float64) {
+	if o != nil && n > 0 {
+		o.counts[counter].Add(n)
+	}
+}
+
+func (o *Origin) addKind(counter int, kind string, n int) {
+	if o != nil && n > 0 {
+		o.kinds[counter][oneOf(originKindTexts[counter].values, kind)].Add(float64(n))
+	}
+}
+
+func (t *OriginType) add(counter, n int) {
+	if t != nil {
+		t.counts[counter].Add(float64(n))
+	}
 }
 
 // Type returns the counters of a type, by short name or type URL. It takes no lock.
@@ -171,18 +182,10 @@ func (o *Origin) Type(typeShort string) *OriginType {
 }
 
 // Attempt counts an attempt to reach the origin.
-func (o *Origin) Attempt() {
-	if o != nil {
-		o.attempts.Inc()
-	}
-}
+func (o *Origin) Attempt() { o.add(originAttempts, 1) }
 
 // Failure counts a failed attempt, or a stream that ended without an answer, by reason.
-func (o *Origin) Failure(reason string) {
-	if o != nil {
-		o.failures[oneOf(failureReasons, reason)].Inc()
-	}
-}
+func (o *Origin) Failure(reason string) { o.addKind(originFailures, reason, 1) }
 
 // Bytes counts the bytes of a message FromOrigin or ToOrigin.
 func (o *Origin) Bytes(d Direction, n int) {
@@ -192,26 +195,14 @@ func (o *Origin) Bytes(d Direction, n int) {
 }
 
 // LoadsLost counts requests in load reports that may not have reached the origin.
-func (o *Origin) LoadsLost(requests uint64) {
-	if o != nil && requests > 0 {
-		o.loadsLost.Add(float64(requests))
-	}
-}
+func (o *Origin) LoadsLost(requests uint64) { o.add(originLoadsLost, float64(requests)) }
 
 // Audited counts a comparison of a type: "clean", "drift" or "postponed".
-func (o *Origin) Audited(result string) {
-	if o != nil {
-		o.audits[oneOf(auditResults, result)].Inc()
-	}
-}
+func (o *Origin) Audited(result string) { o.addKind(originAudits, result, 1) }
 
-// LocatorFaults counts n signs that the origin does not handle locators as specified: "unheeded",
+// LocatorFaults counts n signs that the origin does not handle locators as specified:
 // "unconstrained" or "empty_or".
-func (o *Origin) LocatorFaults(reason string, n int) {
-	if o != nil && n > 0 {
-		o.locatorFaults[oneOf(locatorFaults, reason)].Add(float64(n))
-	}
-}
+func (o *Origin) LocatorFaults(reason string, n int) { o.addKind(originLocatorFaults, reason, n) }
 
 // Drifted counts a resource that differs from what the origin sends: "changed", "missing" or
 // "extra".
@@ -222,110 +213,50 @@ func (t *OriginType) Drifted(kind string) {
 }
 
 // Reconnect counts an upstream stream that was reopened after one had ended.
-func (o *Origin) Reconnect() {
-	if o != nil {
-		o.reconnects.Inc()
-	}
-}
+func (o *Origin) Reconnect() { o.add(originReconnects, 1) }
 
 // Loop counts an upstream stream that was refused because of the relays on its path (RELAY-88).
-func (o *Origin) Loop() {
-	if o != nil {
-		o.loops.Inc()
-	}
-}
+func (o *Origin) Loop() { o.add(originLoops, 1) }
 
 // TooManyPings counts a connection that the origin closed for our keepalive (ERR-12).
-func (o *Origin) TooManyPings() {
-	if o != nil {
-		o.pings.Inc()
-	}
-}
+func (o *Origin) TooManyPings() { o.add(originPings, 1) }
 
 // Silent counts a subscription that the connected origin left unanswered for too long.
-func (o *Origin) Silent() {
-	if o != nil {
-		o.silent.Inc()
-	}
-}
+func (o *Origin) Silent() { o.add(originSilent, 1) }
 
 // VariantAmbiguity counts n choices among variants of a name that match the same subscription
 // (DYN-9).
-func (o *Origin) VariantAmbiguity(n int) {
-	if o != nil && n > 0 {
-		o.ambiguity.Add(float64(n))
-	}
-}
+func (o *Origin) VariantAmbiguity(n int) { o.add(originAmbiguity, float64(n)) }
 
 // UnfitParameters counts n fields of clients' nodes that cannot become parameters (RELAY-65).
-func (o *Origin) UnfitParameters(n int) {
-	if o != nil && n > 0 {
-		o.unfit.Add(float64(n))
-	}
-}
+func (o *Origin) UnfitParameters(n int) { o.add(originUnfit, float64(n)) }
 
 // FileLoad counts an attempt to load the origin's files; err != nil: it failed (FILE-5).
-func (o *Origin) FileLoad(err error) {
-	if o != nil {
-		o.fileLoads[result(err)].Inc()
-	}
-}
+func (o *Origin) FileLoad(err error) { o.addKind(originFileLoads, result(err), 1) }
 
 // SinkWrite counts a file of a sink that was written or removed; err != nil: the attempt failed.
-func (o *Origin) SinkWrite(err error) {
-	if o != nil {
-		o.sinkWrites[result(err)].Inc()
-	}
-}
+func (o *Origin) SinkWrite(err error) { o.addKind(originSinkWrites, result(err), 1) }
 
 // Nack counts a response that we rejected.
-func (t *OriginType) Nack() {
-	if t != nil {
-		t.nacks.Inc()
-	}
-}
+func (t *OriginType) Nack() { t.add(typeNacks, 1) }
 
 // NackReport counts a request that told the origin what clients rejected (RELAY-35).
-func (t *OriginType) NackReport() {
-	if t != nil {
-		t.nackReports.Inc()
-	}
-}
+func (t *OriginType) NackReport() { t.add(typeNackReports, 1) }
 
 // Unrequested counts n resources that match no subscription.
-func (t *OriginType) Unrequested(n int) {
-	if t != nil {
-		t.unrequested.Add(float64(n))
-	}
-}
+func (t *OriginType) Unrequested(n int) { t.add(typeUnrequested, n) }
 
 // Unmatched counts n of the unrequested resources: variants that match no client's parameters.
-func (t *OriginType) Unmatched(n int) {
-	if t != nil {
-		t.unmatched.Add(float64(n))
-	}
-}
+func (t *OriginType) Unmatched(n int) { t.add(typeUnmatched, n) }
 
 // Rejected counts n resources that we rejected.
-func (t *OriginType) Rejected(n int) {
-	if t != nil {
-		t.rejected.Add(float64(n))
-	}
-}
+func (t *OriginType) Rejected(n int) { t.add(typeRejected, n) }
 
 // Quarantined counts that the type was put in quarantine (RELAY-92).
-func (t *OriginType) Quarantined() {
-	if t != nil {
-		t.quarantines.Inc()
-	}
-}
+func (t *OriginType) Quarantined() { t.add(typeQuarantines, 1) }
 
 // Expired counts n resources removed because their TTL ended.
-func (t *OriginType) Expired(n int) {
-	if t != nil {
-		t.expirations.Add(float64(n))
-	}
-}
+func (t *OriginType) Expired(n int) { t.add(typeExpirations, n) }
 
 // mostAnswer is how long an answer takes at most. What comes later was sent for another reason:
 // many origins leave a request for what they do not have unanswered.

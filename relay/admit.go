@@ -7,7 +7,7 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// A response that would take its origin beyond what it may fill (fill.go) is refused in part
+// A response that would take its origin beyond what it may fill (budget.go) is refused in part
 // (RELAY-32). What is held stays, and is brought up to date as far as it grows within the limit;
 // what is new is taken while there is room; nothing is concluded from what the response leaves out.
 // The origin may count as sent what was refused, and say no more of it. So the lane is opened anew
@@ -31,7 +31,9 @@ func (l *Lane) admit(now time.Time, k *store, u *update) (adds amount, over *xds
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.came += len(u.Resources) + len(u.Removed)
-	adds = u.addsAll()
+	for i := range u.Resources {
+		adds = adds.plus(u.adds(i))
+	}
 	if l.group.newest == nil && adds != (amount{}) && f.total.load().plus(adds).exceeds(o.bound()) {
 		adds, over = l.admitPart(now, k, u, adds)
 	}
@@ -73,14 +75,6 @@ func (o *Origin) countAll(now time.Time) {
 		f.count(other, now)
 		f.mu.Unlock()
 	}
-}
-
-// addsAll is what the response adds at most to what is held.
-func (u *update) addsAll() (a amount) {
-	for i := range u.Resources {
-		a = a.plus(u.adds(i))
-	}
-	return a
 }
 
 // adds is what one of the resources adds at most.
@@ -169,7 +163,11 @@ func (u *update) keepWithin(held, most amount, o *Origin) (taken, refused amount
 		}
 		if adds != (amount{}) && held.plus(taken).plus(adds).exceeds(most) {
 			refused = refused.plus(adds)
-			u.refuseName(r.Name)
+			if u.Bad = true; len(u.Refused) < maxBadParts { // as Accept does
+				u.Refused = append(u.Refused, r.Name)
+			} else {
+				u.Unread = true
+			}
 			continue
 		}
 		taken = taken.plus(adds)
@@ -177,15 +175,6 @@ func (u *update) keepWithin(held, most amount, o *Origin) (taken, refused amount
 	}
 	u.Resources, u.found = resources, found
 	return taken, refused
-}
-
-// refuseName notes that a resource is refused, as Accept does.
-func (u *update) refuseName(name string) {
-	if u.Bad = true; len(u.Refused) >= maxBadParts {
-		u.Unread = true
-		return
-	}
-	u.Refused = append(u.Refused, name)
 }
 
 // refuse gives the reason of a response that was refused in part, which becomes that of each of its

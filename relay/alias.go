@@ -197,9 +197,9 @@ func (n *namedTable) spread(a *Applied, body *xds.Variant, gen uint32) {
 			}
 		}
 	}
-	asked := slices.ContainsFunc(lost, func(e *entry) bool { return e.askedOn(gen) })
+	asked := slices.ContainsFunc(lost, func(e *entry) bool { return e.asksOn(gen) })
 	for e := range listed {
-		asked = asked || e.askedOn(gen)
+		asked = asked || e.asksOn(gen)
 	}
 	switch {
 	case len(listed)+len(lost) == 0:
@@ -303,7 +303,7 @@ func (n *namedTable) notice(a *Applied, r *xds.Resource, gen uint32) bool {
 			continue
 		}
 		known = true
-		if !e.askedOn(gen) {
+		if !e.asksOn(gen) {
 			continue
 		}
 		if len(e.variants) > 0 && n.freezes().Removals() {

@@ -36,24 +36,23 @@ type Applied struct {
 	// is frozen.
 	Waiting int
 
-	// Unheeded is the number of resources kept from the clients with parameters, because the origin
-	// sends what was never asked for on a stream that asked by locators alone: it did not see them,
-	// and took the request for a wildcard.
-	Unheeded int
 	// Unconstrained is the number of resources told in plain form, without constraints, though they
 	// were asked with parameters.
 	Unconstrained int
 	// Overlapping is how often one of several variants that match a map was chosen, and Overlaps
-	// are names of those that were not said before (DYN-9).
+	// are some of those (DYN-9).
 	Overlapping int
 	Overlaps    []Overlap
 
 	strays map[xds.Identity]int // how many maps did not ask for it; nil: there is one
 }
 
+// Overlap is a name of which several variants match one parameter map.
+type Overlap struct{ Name, Params string }
+
 // Apply takes one checked response into the table, atomically (RELAY-82). Hashing and comparing
 // happen outside the lock, which is held for pointer swaps only. Many absences follow by shares
-// (absences.go). Only the reader of the lane's present stream calls it. ok is false if the lane
+// (longlist.go). Only the reader of the lane's present stream calls it. ok is false if the lane
 // never asked for the type on this stream: such a response is neither ACKed nor NACKed (RELAY-33).
 func (l *Lane) Apply(now time.Time, response *xds.Update) (a Applied, ok bool) {
 	gen := l.gen.Load()
@@ -133,7 +132,7 @@ func (x *arrival) apply(a *Applied) {
 	k, u, l := x.store, x.u, x.lane
 	traces, before := l.group.origin.table.config().Traces, a.Changed
 	k.mu.Lock()
-	k.spoken()
+	k.heard = true
 	k.apply(a, x.came, u, x.bodies, l.index, x.gen, x.from)
 	if a.Changed > before && l.group.behind.Load() == 0 && traces.draws() { // before any client can take it; a tier draws for itself
 		traces.add(&Traced{
@@ -199,7 +198,7 @@ func (n *namedTable) apply(a *Applied, u *update, bodies []*xds.Variant, gen uin
 			continue
 		}
 		// the name is asked on the other lane by now, which may have brought something newer
-		if !e.askedOn(gen) {
+		if !e.asksOn(gen) {
 			n.prolong(e, u, r, gen)
 			continue
 		}
@@ -225,10 +224,7 @@ func (n *namedTable) apply(a *Applied, u *update, bodies []*xds.Variant, gen uin
 		n.believeNext(gen)
 	}
 	n.confirmLater(gen, u.Bad)
-	if touched := n.offerTouched(rev, gen); cap(touched) <= fewTouched {
-		clear(touched)
-		n.touched = touched[:0]
-	}
+	n.offerTouched(rev, gen)
 	if u.Full && !u.Heartbeats {
 		n.harmless(u, gen, s.now)
 	}
@@ -237,7 +233,7 @@ func (n *namedTable) apply(a *Applied, u *update, bodies []*xds.Variant, gen uin
 		switch {
 		case len(es) == 0:
 			s.strayError(a, gen, f)
-		case slices.ContainsFunc(es, func(e *entry) bool { return e.askedOn(gen) }):
+		case slices.ContainsFunc(es, func(e *entry) bool { return e.asksOn(gen) }):
 			for _, e := range es {
 				if s.group.origin.ends(f) && e.isIn(kept) {
 					continue // the error is sent with the removal, which is held back
@@ -291,7 +287,7 @@ func (n *namedTable) answers(name string, gen uint32) (held []*xds.Variant, seen
 		if len(e.variants) > 0 {
 			held, seen = e.variants, e.seenOn(gen)
 		}
-		if e.askedOn(gen) && len(held) > 0 {
+		if e.asksOn(gen) && len(held) > 0 {
 			return held, seen
 		}
 	}
@@ -302,7 +298,7 @@ func (n *namedTable) answers(name string, gen uint32) (held []*xds.Variant, seen
 func (n *namedTable) remove(id xds.Identity, gen uint32, kept bool) bool {
 	asked := false
 	for _, e := range n.holders(id.Name) {
-		if asked = asked || e.askedOn(gen); kept {
+		if asked = asked || e.asksOn(gen); kept {
 			old := e.isOld()
 			e.onHeard(gen)
 			n.noteCurrent(e, old)
@@ -329,9 +325,10 @@ func (n *namedTable) touch(e *entry, stated bool) {
 	}
 }
 
-// offerTouched offers the entries that a response touched, and returns them.
-func (n *namedTable) offerTouched(rev uint64, gen uint32) (touched []*entry) {
-	touched, n.touched = n.touched, nil
+// offerTouched offers the entries that a response touched.
+func (n *namedTable) offerTouched(rev uint64, gen uint32) {
+	touched := n.touched
+	n.touched = nil
 	for _, e := range touched {
 		stated := e.touched == bare
 		e.touched = untouched
@@ -341,7 +338,10 @@ func (n *namedTable) offerTouched(rev uint64, gen uint32) (touched []*entry) {
 		n.shard.expiring.track(expiringKey{name: e.name}, e.variants)
 		n.offer(e, rev, gen, stated)
 	}
-	return touched
+	if cap(touched) <= fewTouched {
+		clear(touched)
+		n.touched = touched[:0]
+	}
 }
 
 // size counts the entries that hold one resource once.

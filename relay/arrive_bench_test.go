@@ -201,7 +201,7 @@ func (r *rig) bystanders(typeURL string, n int) {
 		case 1:
 			r.sub(other, true, xds.Wildcard)
 		default:
-			g, err := r.table.Origin("mesh").Dedicated(relaytestNode())
+			g, err := r.table.Origin("mesh").DedicatedFor(relaytestNode(), "", nil)
 			if err != nil {
 				r.tb.Fatal(err)
 			}

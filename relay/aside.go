@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -274,11 +275,7 @@ func (k *store) relist() (again bool) {
 
 // settled forgets, for a new stream, which suspects turned out to exist.
 func (n *namedTable) settled() {
-	for e, away := range n.aside {
-		if !away {
-			delete(n.aside, e)
-		}
-	}
+	maps.DeleteFunc(n.aside, func(_ *entry, away bool) bool { return !away })
 }
 
 // harmless is called for a list. If the list leaves out a name that was asked a while before, or

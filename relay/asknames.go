@@ -68,7 +68,6 @@ func (k *store) place(gen uint32) {
 		if !wantSet {
 			return
 		}
-		k.leaveNames(mainLane, gen)
 		for _, s := range k.all {
 			if s.named.lane == mainLane {
 				s.move(sideLane)
@@ -153,7 +152,7 @@ func (n *namedTable) lookAll(a *Ask, gen uint32, now time.Time, all bool) {
 	}
 	n.changed = nil
 	n.settled()
-	shared, unknown := false, 0
+	unknown := 0
 	for _, e := range n.entries {
 		if !e.wanted() {
 			n.delete(e)
@@ -167,10 +166,6 @@ func (n *namedTable) lookAll(a *Ask, gen uint32, now time.Time, all bool) {
 			e.onLapsed()
 			continue
 		}
-		if n.shares(e) {
-			shared = true
-			continue
-		}
 		if !all && n.mayBeAskedLater(e) {
 			if unknown++; unknown > askedAtOnce {
 				e.inChanged, n.asksMore = true, true
@@ -182,9 +177,6 @@ func (n *namedTable) lookAll(a *Ask, gen uint32, now time.Time, all bool) {
 		a.Subscribe = append(a.Subscribe, n.noteAsked(e, gen, now))
 	}
 	globs := s.collections.askAll(a, glob)
-	if shared {
-		n.firstGen[n.lane], n.firstAt[n.lane] = gen, now
-	}
 	if len(a.Subscribe) == 0 {
 		return
 	}
@@ -256,12 +248,9 @@ func (n *namedTable) lookChanged(a *Ask, gen uint32, now time.Time, all bool) (a
 		asked := e.asksOn(gen)
 		name := n.nameOf(e)
 		switch {
-		case !s.lists(e) && asked && n.waitsForHeir(e):
-			n.look(e)
 		case !e.wanted():
 			if asked {
 				a.Unsubscribe = append(a.Unsubscribe, name)
-				s.store.gaveBack(n.lane, gen, name)
 				e.onUnasked()
 			}
 			n.delete(e)
@@ -272,14 +261,11 @@ func (n *namedTable) lookChanged(a *Ask, gen uint32, now time.Time, all bool) (a
 			if asked {
 				n.listAsked(e)
 				a.Unsubscribe = append(a.Unsubscribe, name)
-				s.store.gaveBack(n.lane, gen, name)
 				e.onLapsed()
 			}
 		case !asked:
-			if !n.shares(e) {
-				a.Subscribe = append(a.Subscribe, n.noteAsked(e, gen, now))
-				n.askedLong(len(a.Subscribe), e, gen, now)
-			}
+			a.Subscribe = append(a.Subscribe, n.noteAsked(e, gen, now))
+			n.askedLong(len(a.Subscribe), e, gen, now)
 		case e.refresh:
 			a.Unsubscribe = append(a.Unsubscribe, name)
 			again = append(again, n.noteAsked(e, gen, now))
@@ -295,7 +281,6 @@ func (n *namedTable) lookChanged(a *Ask, gen uint32, now time.Time, all bool) (a
 func (n *namedTable) noteAsked(e *entry, gen uint32, now time.Time) Name {
 	e.onAsked(gen)
 	n.unheard = append(n.unheard, unheard{e, gen, e.asks, now})
-	n.askedRetained(e, now)
 	n.park(e, gen, now)
 	if e.chosen != nil && e.chosen.DoNotCache {
 		e.markRecords(n.shard.rev) // from now on it may be given to clients

@@ -81,10 +81,10 @@ func (s *shard) seedStar(gen uint32) {
 		return
 	}
 	seeded := map[*member]bool{}
-	s.others(func(x *shard) {
+	for _, x := range s.store.all {
 		// Once `*` is unsubscribed for a map, no removals are stated for it any more.
-		if x.star.askedGen != gen || !x.star.wanted() {
-			return
+		if x == s || x.star.askedGen != gen || !x.star.wanted() {
+			continue
 		}
 		for m := range x.star.members.all() {
 			if !m.seenOn(gen) || s.star.members.get(m.name) != nil || x.star.refetch[m.name] || x.star.guard.holdsAny(&m.held) {
@@ -103,7 +103,7 @@ func (s *shard) seedStar(gen uint32) {
 				seeded[own] = true
 			}
 		}
-	})
+	}
 	if len(seeded) == 0 {
 		return
 	}
@@ -171,7 +171,6 @@ func (c *collections) askChanged(a *Ask, i laneIndex, gen uint32, now time.Time)
 		case !t.wanted():
 			if t.askedGen == gen {
 				a.Unsubscribe = append(a.Unsubscribe, t.ask())
-				c.shard.store.gaveBack(i, gen, t.ask())
 			}
 			c.drop(t)
 		case t.askedGen != gen:
@@ -222,7 +221,7 @@ func (c *collections) seed(asked []*set, now time.Time) {
 		}
 	} else {
 		for name, e := range c.shard.named.entries {
-			if xds.IsNewStyle(name) && e.ownName() && e.askedOn(asked[0].askedGen) && !c.shard.named.guard.holdsAny(&e.held) {
+			if xds.IsNewStyle(name) && e.ownName() && e.asksOn(asked[0].askedGen) && !c.shard.named.guard.holdsAny(&e.held) {
 				seed(name, e.variants)
 			}
 		}

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -137,11 +138,7 @@ func (a *Audit) Look() (differences int, ok bool) {
 		return 0, false
 	}
 	if a.looks > 0 {
-		for key, d := range found {
-			if a.found[key] != d {
-				delete(found, key)
-			}
-		}
+		maps.DeleteFunc(found, func(key auditKey, d difference) bool { return a.found[key] != d })
 	}
 	a.found = found
 	a.looks++
@@ -173,9 +170,6 @@ func (a *Audit) compare() (found map[auditKey]difference, ok bool) {
 	}
 	if _, frozen := k.group.origin.Frozen(); frozen {
 		return nil, false // what differs does so on purpose
-	}
-	if k.reading(a.lane.index, a.gen).verdict == unheeded {
-		return nil, false // what the origin says is for no map that is asked with
 	}
 	found = map[auditKey]difference{}
 	held := map[auditKey]bool{}
@@ -218,7 +212,7 @@ func (a *Audit) compareShard(s *shard, compare func(v *xds.Variant, whole bool))
 		ok = ok && t.live() && t.firm && !t.revived && t.sweepGen != a.gen && len(t.refetch) == 0
 		return true
 	}, func(k known) {
-		if k.set == nil && (!k.entry.askedOn(a.gen) || k.entry.aliasDropped) {
+		if k.set == nil && (!k.entry.asksOn(a.gen) || k.entry.aliasDropped) {
 			return
 		}
 		for _, v := range k.variants {
@@ -235,7 +229,7 @@ func (a *Audit) wants(key auditKey) (wanted bool) {
 	}
 	for _, s := range a.store.shardsMatching(a.sets[key.constraints]) {
 		wanted = wanted || s.star.askedGen == a.gen && s.star.lane() == a.lane
-		if e := s.named.entries[key.name]; e != nil && e.askedOn(a.gen) && (len(e.variants) == 0 || key.constraints != "") {
+		if e := s.named.entries[key.name]; e != nil && e.asksOn(a.gen) && (len(e.variants) == 0 || key.constraints != "") {
 			return true
 		}
 		s.collections.eachOf(a.gen, key.name, func(*set) { wanted = true })

@@ -122,7 +122,7 @@ func (s *shard) markBound(e *entry, becomes *xds.Variant) {
 // said not to exist, so that nobody waits for it (ALIAS-10).
 func (n *namedTable) answerBound(e *entry, gen uint32) {
 	switch {
-	case !e.askedOn(gen):
+	case !e.asksOn(gen):
 	case len(e.variants) > 0:
 		e.onSeen(gen)
 		n.touch(e, false)

@@ -85,7 +85,7 @@ func (c *collections) predates(u *update, t *set, name string) bool {
 		return c.shard.star.askedGen != t.askedGen
 	}
 	e := c.shard.named.entries[name]
-	return e == nil || !e.askedOn(t.askedGen)
+	return e == nil || !e.asksOn(t.askedGen)
 }
 
 // applyPart applies to a collection what the response says of it.

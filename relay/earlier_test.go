@@ -13,44 +13,7 @@ import (
 type pastStates struct {
 	all            []pastState
 	known, unknown int    // resources that were compared, and that nothing is said of
-	restored       int    // of known, those of a state of before a restart
 	group          *Group // that is looked at
-
-	written pastState // that of the last snapshot
-}
-
-// write notes that a snapshot was written.
-func (p *pastStates) write(t *Table) {
-	seen := p.all
-	p.all = nil
-	p.see(t)
-	p.all, p.written = seen, p.all[0]
-}
-
-// kept are the states that the last snapshot knows of.
-func (p *pastStates) kept() (all []pastState) {
-	for _, x := range p.all {
-		if x.revision < p.written.revision {
-			all = append(all, x)
-		}
-	}
-	return append(all, p.written)
-}
-
-// restore has the states of before a restart compared with what was restored. An entry of the
-// snapshot goes on as the one that was restored.
-func (p *pastStates) restore(all []pastState) {
-	for _, x := range all {
-		entries := map[pastKey]*entry{}
-		for key, e := range x.entries {
-			if e == p.written.entries[key] {
-				entries[key] = p.entryOf(key)
-			}
-		}
-		x.entries, x.restored = entries, true
-		p.all = append(p.all, x)
-	}
-	p.all = p.all[max(0, len(p.all)-manyStates):]
 }
 
 // entryOf is the present entry of a name.
@@ -68,7 +31,6 @@ type pastState struct {
 	held     map[pastKey]xds.Digest // zero: subscribed by name, and there is none
 	entries  map[pastKey]*entry
 	uncached map[pastKey]bool
-	restored bool // it is of before a restart
 }
 
 type pastKey struct{ typeURL, params, set, name string }
@@ -78,7 +40,7 @@ const manyStates = 60
 
 // see keeps the present state.
 func (p *pastStates) see(t *Table) {
-	x := pastState{t.Revision(), map[pastKey]xds.Digest{}, map[pastKey]*entry{}, map[pastKey]bool{}, false}
+	x := pastState{t.Revision(), map[pastKey]xds.Digest{}, map[pastKey]*entry{}, map[pastKey]bool{}}
 	for _, o := range t.Origins() {
 		for _, g := range o.groupList() {
 			for _, s := range *g.all.Load() {
@@ -112,9 +74,9 @@ func (p *pastStates) see(t *Table) {
 	}
 }
 
-// check undoes what the history has of the table back to one of the states that were seen. whole:
-// nothing was dropped.
-func (p *pastStates) check(t *Table, rnd *rand.Rand, whole bool) (wrong string) {
+// check undoes what the history has of the table back to one of the states that were seen. Nothing
+// was dropped of it.
+func (p *pastStates) check(t *Table, rnd *rand.Rand) (wrong string) {
 	if len(p.all) == 0 {
 		return ""
 	}
@@ -128,26 +90,19 @@ func (p *pastStates) check(t *Table, rnd *rand.Rand, whole bool) (wrong string) 
 				}
 			}
 			types, _ := o.At(g.key, x.revision)
-			known := p.known
 			for i := range types {
-				if wrong := p.compare(&x, &types[i], whole); wrong != "" {
+				if wrong := p.compare(&x, &types[i]); wrong != "" {
 					return fmt.Sprintf("at revision %d, now %d: %s, params %q: %s", x.revision, t.Revision(), types[i].TypeURL, types[i].Params.Key(), wrong)
 				}
-			}
-			if x.restored {
-				p.restored += p.known - known
 			}
 		}
 	}
 	return ""
 }
 
-func (p *pastStates) compare(x *pastState, at *TypeAt, whole bool) string {
+func (p *pastStates) compare(x *pastState, at *TypeAt) string {
 	if at.Unknown {
-		if whole {
-			return "is said to be unknown"
-		}
-		return ""
+		return "is said to be unknown"
 	}
 	key := pastKey{typeURL: at.TypeURL, params: at.Params.Key()}
 	for _, set := range at.Sets {
@@ -167,7 +122,7 @@ func (p *pastStates) compare(x *pastState, at *TypeAt, whole bool) string {
 			got[v.Name] = v.Digest
 		}
 		for _, name := range set.Lacks {
-			if key.name = name; whole && !x.uncached[key] {
+			if key.name = name; !x.uncached[key] {
 				return fmt.Sprintf("set %s lacks %s", set.Selector, name)
 			}
 			delete(want, name)
@@ -210,8 +165,8 @@ func rowsDiffer(o *Origin, g *Group) string {
 		if i > 0 && row.Revision >= rows[i-1].Revision {
 			return fmt.Sprintf("the states are not in order: %+v", rows)
 		}
-		if row.Whole != at.Whole() || row.Whole && row.ID != at.ID(o) {
-			return fmt.Sprintf("of %d states the one at %d is said to be %+v, and was %s, whole %v", len(rows), row.Revision, row, at.ID(o), at.Whole())
+		if row.Whole != at.whole() || row.Whole && row.ID != at.ID(o) {
+			return fmt.Sprintf("of %d states the one at %d is said to be %+v, and was %s, whole %v", len(rows), row.Revision, row, at.ID(o), at.whole())
 		}
 		if row.Added+row.Changed+row.Removed == 0 && i < len(rows)-1 && rows[i+1].Whole {
 			return fmt.Sprintf("nothing changed with %+v", row)

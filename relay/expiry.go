@@ -127,7 +127,6 @@ func (n *namedTable) expire(e *entry, now time.Time) (ended int) {
 		gen = 0
 	}
 	n.offer(e, n.shard.rev, gen, true)
-	n.shard.unshareTouched(e)
 	if e.chosen == nil && e.nameError != nil && e.nameError.Own {
 		e.onExpired(expired(e.name))
 	}

@@ -3,7 +3,6 @@ package relay
 import (
 	"iter"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/weir-xds/weir/relay/xds"
@@ -24,28 +23,20 @@ import (
 //   - It does not count for a mass removal (guard.go), as the origin never said that it existed.
 //   - If it lacks a name or a whole type, that says nothing. The name or type stays unknown.
 
-// Fallback is the content to stand in for an origin. It comes from files, which do not change once
-// they were read, or from another origin, which is asked for what is wanted (standin.go).
+// Fallback is the content to stand in for an origin. It does not change.
 type Fallback struct {
 	source string
-	types  map[string]*fallbackType // for files: by type URL
-	// asked is for another origin: *fallbackType by Place. nil: the content is from files.
-	asked *sync.Map
+	types  map[string]fallbackType // by type URL
 }
 
-// fallbackType is the fallback content of one type.
-type fallbackType struct {
-	names map[string][]*xds.Variant
-	// sets are the members of each set that was asked for, by selector and name. nil: sets are not
-	// kept apart, and a set has all names that it covers.
-	sets map[string]map[string][]*xds.Variant
-}
+// fallbackType is the fallback content of one type, by name. A set has all names that it covers.
+type fallbackType map[string][]*xds.Variant
 
 // NewFallback makes the fallback bodies. source is the name of their source, as people are shown
 // it. Each resource was accepted as if from an origin. Its TTL and its do_not_cache are ignored,
 // since nothing renews the content. Secrets are left out.
 func (o *Origin) NewFallback(source string, resources iter.Seq2[string, *xds.Resource]) *Fallback {
-	f := &Fallback{source: source, types: map[string]*fallbackType{}}
+	f := &Fallback{source: source, types: map[string]fallbackType{}}
 	from := map[string]*xds.Provenance{}
 	for typeURL, r := range resources {
 		if xds.IsSecret(typeURL) || r.Any == nil {
@@ -55,11 +46,11 @@ func (o *Origin) NewFallback(source string, resources iter.Seq2[string, *xds.Res
 			from[typeURL] = &xds.Provenance{
 				TypeURL: typeURL, Server: NoServer, Fallback: true, Source: source, Canonical: o.config().CanonicalHash,
 			}
-			f.types[typeURL] = &fallbackType{names: map[string][]*xds.Variant{}}
+			f.types[typeURL] = fallbackType{}
 		}
 		c := *r
 		c.DoNotCache = false
-		names := f.types[typeURL].names
+		names := f.types[typeURL]
 		names[c.Name] = put(names[c.Name], xds.NewVariant(from[typeURL], &c, ""))
 	}
 	return f
@@ -84,20 +75,6 @@ func (o *Origin) SetFallback(now time.Time, f *Fallback) {
 	}
 }
 
-// of is the content of one type for a group; nil: there is none, and there will be none.
-func (f *Fallback) of(at Place) *fallbackType {
-	switch {
-	case f.asked == nil:
-		return f.types[at.TypeURL]
-	case xds.IsSecret(at.TypeURL):
-		return nil
-	}
-	if x, known := f.asked.Load(at); known {
-		return x.(*fallbackType)
-	}
-	return nothingYet
-}
-
 // Fallback is the name of the source of the present fallback content; "" if there is none.
 func (o *Origin) Fallback() string {
 	if f := o.fallback.Load(); f != nil {
@@ -107,12 +84,12 @@ func (o *Origin) Fallback() string {
 }
 
 // fallback is the fallback content of the type, if it may stand in; nil: it may not.
-func (k *store) fallback() *fallbackType {
+func (k *store) fallback() fallbackType {
 	f := k.group.origin.fallback.Load()
 	if f == nil || k.group.tier != Newest || k.heard || !k.group.origin.Serves(k.typeURL) {
 		return nil
 	}
-	return f.of(Place{k.group.key, k.typeURL})
+	return f.types[k.typeURL]
 }
 
 // matchingOf are the variants that match the shard's parameters.
@@ -125,11 +102,7 @@ func (s *shard) matchingOf(vs []*xds.Variant) []*xds.Variant {
 
 // fallbackOf is the fallback content of a name; nil: none.
 func (n *namedTable) fallbackOf(name string) []*xds.Variant {
-	of := n.shard.fallback()
-	if of == nil {
-		return nil
-	}
-	vs := n.shard.matchingOf(of.names[name])
+	vs := n.shard.matchingOf(n.shard.fallback()[name])
 	if len(vs) == 0 {
 		return nil
 	}
@@ -143,15 +116,7 @@ func (t *set) fallbackMembers() (vs []*xds.Variant) {
 	if cfg := t.shard.group.config(); cfg.SotW && !cfg.absenceDeletes(t.shard.typeURL) {
 		return nil
 	}
-	of := t.shard.fallback()
-	if of == nil {
-		return nil
-	}
-	members := of.names
-	if of.sets != nil {
-		members = of.sets[t.selector]
-	}
-	for name, of := range members {
+	for name, of := range t.shard.fallback() {
 		if t.includes(name) {
 			vs = append(vs, t.shard.matchingOf(of)...)
 		}

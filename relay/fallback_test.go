@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/weir-xds/weir/relay/xds"
 )
@@ -30,62 +29,6 @@ func (s *script) fallback(words []string) []string {
 		f = nil
 	}
 	s.table.Origin("mesh").SetFallback(s.now, f)
-	return s.woken()
-}
-
-// lacks lists what another origin is to be asked for.
-func (s *script) lacks() (out []string) {
-	s.table.Origin("mesh").Lacks(s.now, func(Place) uint64 { return 0 }, func(l Lack) {
-		line := shortType(l.TypeURL)
-		if !l.Open {
-			line += ", not yet"
-		}
-		for _, list := range []struct {
-			what  string
-			names []string
-		}{{"sets", l.Sets}, {"namespaces", l.Namespaces}, {"names", l.Names}} {
-			if slices.Sort(list.names); len(list.names) > 0 {
-				line += ", " + list.what + " " + strings.Join(list.names, " ")
-			}
-		}
-		out = append(out, line)
-	})
-	if out == nil {
-		out = []string{"nothing"}
-	}
-	return out
-}
-
-// stand gives the origin what the other one has of a type now: of names, and of sets that are
-// whole. A body that ends in "!" must not be cached, and one that ends in "~" has a TTL.
-func (s *script) stand(words []string) []string {
-	typeURL, r := shortTypes[words[0]], &Relief{From: s.table.Origin("mesh"), Sets: map[string][]*xds.Variant{}}
-	from, selector := &xds.Provenance{TypeURL: typeURL, Server: r.From.Server("10.0.0.9:1")}, ""
-	for i := 1; i < len(words); i++ {
-		switch w := words[i]; w {
-		case "names":
-			selector = ""
-		case "set":
-			i++
-			selector = words[i]
-			r.Sets[selector] = nil
-		default:
-			name, body, _ := strings.Cut(w, "=")
-			m := madeResource(typeURL, name, "9", strings.TrimRight(body, "!~"))
-			m.DoNotCache = strings.HasSuffix(body, "!")
-			v := xds.NewVariant(from, &m, "9")
-			if strings.HasSuffix(body, "~") {
-				end := s.now.Add(time.Minute)
-				v.EndAt(end)
-			}
-			if selector == "" {
-				r.Names = append(r.Names, v)
-			} else {
-				r.Sets[selector] = append(r.Sets[selector], v)
-			}
-		}
-	}
-	s.table.Origin("mesh").StandIn(s.now, Place{s.group.key, typeURL}, r)
 	return s.woken()
 }
 

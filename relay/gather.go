@@ -40,13 +40,7 @@ const maxLate = 100
 
 // Later returns what was done with responses that waited, since the last call. Wake is signalled
 // when there is something.
-func (l *Lane) Later() []Late {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	later := l.later
-	l.later = nil
-	return later
-}
+func (l *Lane) Later() []Late { return takeAll(&l.mu, &l.later) }
 
 // take applies a response that has come, or puts it into the queue. It locks the group's queue.
 func (g *gathering) take(x *arrival, wait time.Duration, a *Applied) {
@@ -116,7 +110,7 @@ func (g *gathering) end(now time.Time) {
 	g.takeDue(func(x *arrival) bool { return !x.at.After(now) })
 }
 
-// all applies everything, since a stream ends: what came on it counts. It locks the group's queue.
+// all applies everything. It locks the group's queue.
 func (g *gathering) all() {
 	if g.queued.Load() == 0 {
 		return
@@ -124,6 +118,19 @@ func (g *gathering) all() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.takeDue(func(*arrival) bool { return true })
+}
+
+// allOf applies what came on a lane, since its stream ends, and what has to be applied before that.
+// It locks the group's queue.
+func (g *gathering) allOf(l *Lane) {
+	if g.queued.Load() == 0 {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.takeDue(func(*arrival) bool {
+		return slices.ContainsFunc(g.queue, func(x *arrival) bool { return x.lane == l })
+	})
 }
 
 // takeDue applies what is due, in order. A removal of clusters is moved once, behind the routes
@@ -237,7 +244,7 @@ func (g *gathering) takeUp(x *arrival) {
 	g.markOrphans(x, x.empties())
 	x.apply(&a)
 	// counted, or said when it came
-	a.Changed, a.Resumed, a.Expired, a.Overlapping, a.Waiting = 0, 0, 0, 0, 0
+	a.Changed, a.Resumed, a.Expired, a.Waiting = 0, 0, 0, 0
 	if l := x.lane; !a.silent() {
 		l.mu.Lock()
 		if len(l.later) < maxLate {
@@ -250,7 +257,7 @@ func (g *gathering) takeUp(x *arrival) {
 
 // silent reports whether there is nothing to report of it.
 func (a *Applied) silent() bool {
-	return a.Unrequested+a.Unmatched+a.Untimed+a.Unheeded+a.Unconstrained+len(a.Overlaps) == 0 && !a.Released
+	return a.Unrequested+a.Unmatched+a.Untimed+a.Unconstrained+len(a.Overlaps) == 0 && !a.Released
 }
 
 // changes reports whether a response of listeners or routes may change what a client was sent, and

@@ -231,7 +231,7 @@ func (g *gatherRig) settle() {
 	for _, p := range g.maps {
 		for _, s := range []*Sub{g.clusters[p], g.endpoints[p], g.routes[p]} {
 			if s.Take(g.now) == nil {
-				g.tb.Fatalf("the client of %q is sent nothing of %s", p, s.TypeURL())
+				g.tb.Fatalf("the client of %q is sent nothing of %s", p, s.typeURL)
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -8,13 +9,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weir-xds/weir/relay/node"
-
-	"github.com/weir-xds/weir/constraints"
-	"github.com/weir-xds/weir/relay/xds"
-
 	xdsv3 "github.com/cncf/xds/go/xds/core/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/relay/node"
+	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -229,7 +228,6 @@ func (g *Group) dropShard(s *shard) {
 		k.set(slices.Delete(slices.Clone(k.all), i, i+1))
 		if len(k.all) == 0 {
 			delete(g.types, k.typeURL)
-			k.spoken() // nobody lacks anything of it
 		}
 		g.publish(k)
 	}
@@ -252,3 +250,111 @@ func (g *Group) publish(k *store) {
 }
 
 func cmpString(a, b string) int { return strings.Compare(a, b) }
+
+// ErrParameterSets: the parameters would be a distinct map of the group beyond
+// limits.parameter_sets_per_group (RELAY-73).
+var ErrParameterSets = errors.New("limits.parameter_sets_per_group is reached")
+
+// MaxParameterSets is how many distinct parameter maps a group may have; 0: no limit (RELAY-73).
+func (t *Table) MaxParameterSets() int { return t.config().MaxParameterSets }
+
+// paramSets counts the Subs of a group by their parameter map, whatever their type. Each map is a
+// subscription of its own upstream (RELAY-68), and clients make them up. The empty map is
+// everybody's and counts for nothing.
+type paramSets struct {
+	mu   sync.Mutex // guards subs; nothing is locked under it
+	subs map[string]int
+}
+
+// join counts a Sub; false if its map would be one too many. A limit that was lowered takes no map
+// from anybody. It locks the group's table of maps.
+func (x *paramSets) join(p constraints.Params, most int) bool {
+	if p.Len() == 0 {
+		return true
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.subs[p.Key()] == 0 && most > 0 && len(x.subs) >= most {
+		return false
+	}
+	if x.subs == nil {
+		x.subs = map[string]int{}
+	}
+	x.subs[p.Key()]++
+	return true
+}
+
+// leave takes back what join counted. It locks the group's table of maps.
+func (x *paramSets) leave(p constraints.Params) {
+	if p.Len() == 0 {
+		return
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.subs[p.Key()]--; x.subs[p.Key()] == 0 {
+		delete(x.subs, p.Key())
+	}
+}
+
+// len is the number of distinct maps. It locks the group's table of maps.
+func (x *paramSets) len() int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return len(x.subs)
+}
+
+// watched is what a group has seen of each watched field that its key leaves out (node.Watched):
+// its first value, and the first other one. Members are put in when they come, without a lock.
+type watched [node.WatchedCount]struct{ first, other atomic.Pointer[sighting] }
+
+// sighting is a value, and the id of a member that has it.
+type sighting struct{ value, id string }
+
+// note notes what a member has. What it lacks is no value.
+func (w *watched) note(values *[node.WatchedCount]string, id string) {
+	for i, v := range values {
+		if v == "" {
+			continue
+		}
+		f := &w[i]
+		if first := f.first.Load(); first == nil && f.first.CompareAndSwap(nil, &sighting{v, node.Short(id)}) {
+			continue
+		}
+		if f.first.Load().value != v && f.other.Load() == nil {
+			f.other.CompareAndSwap(nil, &sighting{v, node.Short(id)})
+		}
+	}
+}
+
+// Differing is a watched field in which members of one group differ, or once did, though its key
+// does not have it: the origin gives them one answer.
+type Differing struct {
+	Field  string    `json:"field"`
+	Values [2]string `json:"values"`   // two of them
+	IDs    [2]string `json:"node_ids"` // of a member with each
+}
+
+// NodeType is node.NodeType.
+const NodeType = node.NodeType
+
+// differing are those fields, in the order of node.WatchedFields.
+func (w *watched) differing() (all []Differing) {
+	for i, name := range node.WatchedFields() {
+		if other := w[i].other.Load(); other != nil {
+			first := w[i].first.Load()
+			all = append(all, Differing{name, [2]string{first.value, other.value}, [2]string{first.id, other.id}})
+		}
+	}
+	return all
+}
+
+// agreed are the fields with one value.
+func (w *watched) agreed() map[string]string {
+	all := map[string]string{}
+	for i, name := range node.WatchedFields() {
+		if first := w[i].first.Load(); first != nil && w[i].other.Load() == nil {
+			all[name] = first.value
+		}
+	}
+	return all
+}

@@ -28,7 +28,7 @@ func TestDedicated(t *testing.T) {
 	want.ClientFeatures = node.Rules{}.Dedicated(n, "").ClientFeatures
 	var groups []*Group
 	for range 2 {
-		g, err := o.Dedicated(n)
+		g, err := o.DedicatedFor(n, "", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,7 +39,7 @@ func TestDedicated(t *testing.T) {
 	if groups[0] == groups[1] || groups[0].Key() == groups[1].Key() {
 		t.Error("two clients of one node have one group")
 	}
-	if _, err := o.Dedicated(nil); !errors.Is(err, ErrGroups) {
+	if _, err := o.DedicatedFor(nil, "", nil); !errors.Is(err, ErrGroups) {
 		t.Errorf("a fourth group: %v, want the limit's error (RELAY-67)", err)
 	}
 	if groups[0].Keeps(&corev3.Node{Id: "i"}) || !groups[0].Keeps(n) {
@@ -69,7 +69,7 @@ func TestDedicated(t *testing.T) {
 		l.Release()
 	}
 	r.table.Advance(zero.Add(time.Second))
-	if g, err := o.Dedicated(nil); err != nil {
+	if g, err := o.DedicatedFor(nil, "", nil); err != nil {
 		t.Errorf("the group lingers: %v", err)
 	} else if len(g.node.ClientFeatures) == 0 || g.node.Id != "" {
 		t.Errorf("presented of a client without a node is %v", g.node)
@@ -86,7 +86,7 @@ func TestPrivateSetsDoNotRetire(t *testing.T) {
 		r := newRig(t, Config{RetiredEntries: 10, RetiredBytes: 1 << 20})
 		if c.dedicated {
 			var err error
-			if r.group, err = r.table.Origin("mesh").Dedicated(nil); err != nil {
+			if r.group, err = r.table.Origin("mesh").DedicatedFor(nil, "", nil); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -31,26 +31,6 @@ func newState(revision uint64, types []TypeAt) *State {
 // IsEmpty reports whether it is a state that knows nothing.
 func (s *State) IsEmpty() bool { return len(s.Types) == 0 }
 
-// Whole reports whether nothing of it was lost, so that it can be served as it was.
-func (s *State) Whole() bool {
-	return !slices.ContainsFunc(s.Types, func(t TypeAt) bool { return !t.Whole() })
-}
-
-// Resources is how many bodies it has.
-func (s *State) Resources() (n int) {
-	for i := range s.Types {
-		for j := range s.Types[i].Sets {
-			n += len(s.Types[i].Sets[j].Members)
-		}
-		for j := range s.Types[i].Names {
-			if s.Types[i].Names[j].Variant != nil {
-				n++
-			}
-		}
-	}
-	return n
-}
-
 // of is what the state has of a type for a parameter map; nil: nothing is known.
 func (s *State) of(typeURL string, p constraints.Params) (*TypeAt, *typeIndex) {
 	for i := range s.Types {
@@ -228,9 +208,7 @@ func (o *Origin) StateAt(group string, revision uint64) (*State, bool) {
 // group. What must not be cached is not in it (RELAY-9). All types are locked while pointers to the
 // bodies are collected.
 func (o *Origin) Capture(group string) (*State, bool) {
-	o.mu.Lock()
-	g := o.groups[group]
-	o.mu.Unlock()
+	g := o.GroupOf(group)
 	if g == nil {
 		return nil, false
 	}

@@ -58,13 +58,7 @@ func (a *Alarm) String() string {
 const maxAlarms = 100
 
 // TakeAlarms gives what happened since the last call. Wake is signalled when there is something.
-func (o *Origin) TakeAlarms() []Alarm {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	a := o.alarms
-	o.alarms = nil
-	return a
-}
+func (o *Origin) TakeAlarms() []Alarm { return takeAll(&o.mu, &o.alarms) }
 
 // alarm queues an alarm for TakeAlarms; beyond maxAlarms it is dropped. It locks the origin.
 func (o *Origin) alarm(a Alarm) {
@@ -289,7 +283,7 @@ func (n *namedTable) release(g *guard) (released int) {
 			released++
 		}
 	}
-	s.unshareTouched(n.offerTouched(rev, gen)...)
+	n.offerTouched(rev, gen)
 	for id, err := range held {
 		for _, e := range n.holders(id.Name) {
 			if err != nil && gen != 0 && len(e.variants) == 0 {
@@ -384,7 +378,7 @@ func (g *guard) cancelAll(vs []*xds.Variant) {
 // others, too.
 func (s *shard) guarded(few bool) (n int, until time.Time) {
 	s.scopes(func(c *scope) {
-		if !few && s.guardPolicy().Few && !c.guard.Mass() {
+		if !few && !c.guard.Mass() {
 			return
 		}
 		for id := range c.guard.held {

@@ -98,16 +98,6 @@ func (o *Origin) HeldAt(group string) (at *State, since time.Time, is bool) {
 	return h.state, h.since, true
 }
 
-// Holds are the keys of all groups that are held, of which some may not be there, in no order.
-func (o *Origin) Holds() (groups []string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for key := range o.holds {
-		groups = append(groups, key)
-	}
-	return groups
-}
-
 // inherit takes over which groups are held, from the part of the table that this one replaces. It
 // locks both.
 func (o *Origin) inherit(from *Origin) {
@@ -166,7 +156,7 @@ func (s *shard) serve(at *State, done *Held) {
 		}
 	})
 	s.named.serve(index.bodies, done)
-	s.spoken()
+	s.heard = true
 }
 
 // stays reports whether what a set or a name has is to stay, and not to become what it was.
@@ -229,10 +219,7 @@ func (t *set) serve(x *SetAt, done *Held) {
 
 // keepOnly drops the members that the set did not have in a state.
 func (t *set) keepOnly(x *SetAt, done *Held) {
-	had := make(map[string]bool, len(x.Members)+len(x.Lacks))
-	for _, v := range x.Members {
-		had[v.Name] = true
-	}
+	had := xds.NamesOf(x.Members)
 	for _, name := range x.Lacks {
 		had[name] = true
 	}
@@ -301,12 +288,12 @@ func (n *namedTable) serve(bodies map[string]*xds.Variant, done *Held) {
 	}
 	done.Changed += len(changed)
 	n.listAll()
-	s.unshareTouched(n.offerTouched(s.rev, 0)...)
+	n.offerTouched(s.rev, 0)
 	for gen, es := range gone {
 		for _, e := range es {
 			n.touch(e, true)
 		}
-		s.unshareTouched(n.offerTouched(s.rev, gen)...)
+		n.offerTouched(s.rev, gen)
 	}
 }
 

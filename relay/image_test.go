@@ -267,7 +267,7 @@ func TestRestoreRefuses(t *testing.T) {
 		`set "xdstp://a/T/b/*": "c1" is no member`:   func(x *TypeImage) { x.Sets[0].Selector = "xdstp://a/T/b/*" },
 		`name "c1": is listed twice`:                 func(x *TypeImage) { x.Names = append(x.Names, x.Names[0]) },
 		`name "c1": "c1" does not match`:             func(x *TypeImage) { x.Names[0].Variants = []*xds.Variant{constrained} },
-		`name "c1": "c2" does not go by it`:          func(x *TypeImage) { x.Names[0].Variants = []*xds.Variant{c("c2")} },
+		`name "c1": "c2" does not use it`:            func(x *TypeImage) { x.Names[0].Variants = []*xds.Variant{c("c2")} },
 		`name "c1": stands for "c1" and "c2"`:        func(x *TypeImage) { x.Names[0].Variants = []*xds.Variant{c("c1"), c("c2")} },
 		`name "xdstp://A/T/b?d&c": is not canonical`: func(x *TypeImage) { x.Names[0].Name = "xdstp://A/T/b?d&c" },
 		`name "c1": "c1" is listed twice`:            func(x *TypeImage) { x.Names[0].Variants = []*xds.Variant{c("c1"), c("c1")} },

@@ -56,7 +56,6 @@ func (k *store) listsAny() bool {
 // lapse takes a name that lingers out of the request.
 func (n *namedTable) lapse(e *entry) {
 	if !n.shard.lists(e) && n.isAsked(e) {
-		n.bequeath(e)
 		n.look(e)
 	}
 }

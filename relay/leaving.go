@@ -45,7 +45,9 @@ func (c *scope) leaving(u *update, gen uint32) (ps []pendingRemoval) {
 // result of hears. confirmed: what was held back before is to be removed as well.
 func (c *scope) takeAway(a *Applied, u *update, gen uint32, counts bool) (kept map[xds.Identity]bool, confirmed bool) {
 	kept, confirmed = c.screen(c.leaving(u, gen), counts, u.Full || u.listed)
-	a.Waiting += c.countFrozen(kept)
+	if len(kept) > 0 && c.freezes().Removals() {
+		a.Waiting += len(kept)
+	}
 	remove := func(id xds.Identity) {
 		if u.listed && !kept[id] {
 			c.shard.noteLeftOut(c.bodies(id.Name))

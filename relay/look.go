@@ -176,78 +176,47 @@ type TypeDigest struct{ Set, Names string }
 
 // TypeStatus counts what is known of one type of a group, for one parameter map.
 type TypeStatus struct {
-	TypeURL  string
-	Wildcard bool // `*` is wanted upstream
+	TypeURL  string `json:"-"`
+	Wildcard bool   `json:"wildcard"` // `*` is wanted upstream
 	// Settled: the wildcard set is complete (RELAY-6).
-	Settled bool
-	Members int // of the wildcard set and of collections, each counted
+	Settled bool `json:"settled"`
+	Members int  `json:"members"` // of the wildcard set and of collections, each counted
 	// Collections is the number of globs and namespaces wanted, those that linger included; they
 	// are no Names.
-	Collections int
-	Names       int // wanted by name upstream, those that linger included
-	Absent      int // of the names, stated not to exist and still so
-	Waiting     int // of the names, asked and unanswered
-	Bodies      int // resources held, of both kinds
-	Bytes       int // of the bodies
+	Collections int `json:"collections"`
+	Names       int `json:"names"`   // wanted by name upstream, those that linger included
+	Absent      int `json:"absent"`  // of the names, stated not to exist and still so
+	Waiting     int `json:"waiting"` // of the names, asked and unanswered
+	// Resources are the names that have a body, StaleResources those that have a stale one.
+	Resources, StaleResources Distinct `json:"-"`
+
+	Bodies int `json:"copies"` // copies of resources held, as members and by name
+	Bytes  int `json:"bytes"`  // of the bodies
 	// Stale is how many of the bodies no open upstream stream vouches for, those held back
 	// included.
-	Stale int
+	Stale int `json:"-"`
 	// Held is how many of the bodies are to go in a mass removal that is held back, until Until
 	// (RELAY-97).
-	Held  int
-	Until time.Time
+	Held  int       `json:"held_removals,omitempty"`
+	Until time.Time `json:"held_until,omitzero"`
 	// Frozen is how many changes and removals the origin has stated that are not taken because it
 	// is frozen.
-	Frozen int
+	Frozen int `json:"frozen_changes,omitempty"`
 	// Params is the parameter map, as canonical text; nearly always "", the empty one. Shared is
 	// how many of the Bytes are those of bodies that a map before it holds too, in memory once.
-	Params     string
-	Shared     int
-	Views      int // of clients; what a tier asks of the newest has none of its own
-	Tombstones int
+	Params     string `json:"-"`
+	Shared     int    `json:"-"`
+	Views      int    `json:"views"` // of clients; what a tier asks of the newest has none of its own
+	Tombstones int    `json:"tombstones"`
 	// Unrequested counts resources that matched no subscription (RELAY-28), Unanswered names a
 	// healthy origin left unanswered for 15 s (ABS-5); both since the start.
-	Unrequested, Unanswered uint64
+	Unrequested uint64 `json:"unrequested"`
+	Unanswered  uint64 `json:"unanswered"`
 }
 
-// Status counts, under the lock and without a copy of anything. It notes the bodies that it has
-// counted in seen, unless that is nil. rev is the revision of the last change.
-func (m MapView) Status(seen map[*xds.Variant]bool) (_ TypeStatus, rev uint64) {
-	s := m.shard
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	ts := TypeStatus{
-		TypeURL: s.typeURL, Wildcard: s.star.wanted(), Settled: s.star.settled, Collections: len(s.collections.byName),
-		Unrequested: s.unrequested, Unanswered: s.unanswered, Params: s.params.Key(),
-	}
-	s.sets(func(t *set) {
-		ts.Members += t.members.len()
-		for v := range t.views.all() {
-			ts.Tombstones += v.dead
-			if !v.inner {
-				ts.Views++
-			}
-		}
-	})
-	s.walk(nil, func(k known) {
-		live := k.live()
-		if e := k.entry; e != nil {
-			ts.Names++
-			if s.named.absent(e) {
-				ts.Absent++
-			} else if !live && s.named.isAsked(e) {
-				ts.Waiting++
-			}
-		}
-		if !k.counts() {
-			return
-		}
-		ts.count(seen, k.variants, live && !k.heldBack())
-	})
-	ts.Held, ts.Until = s.guarded(false)
-	ts.Frozen = len(s.frozen)
-	return ts, s.rev
-}
+// Distinct counts names: of one parameter map, of them those that no map before it in the group
+// has, and of those the ones that no group before has.
+type Distinct struct{ Map, Group, Origin int }
 
 // Digest is of what Status counts. The digests of the bodies are copied under the lock, and hashed
 // without it.
@@ -271,17 +240,108 @@ func (m MapView) Digest() TypeDigest {
 	return TypeDigest{xds.SetOf(star).Shown(), xds.SetOf(names).Shown()}
 }
 
-func (t *TypeStatus) count(seen map[*xds.Variant]bool, vs []*xds.Variant, live bool) {
-	t.Bodies += len(vs)
-	for _, v := range vs {
-		t.Bytes += v.Size()
-		if seen[v] {
-			t.Shared += v.Size()
-		} else if seen != nil {
-			seen[v] = true
+// Counted is what Status has counted of one type, in group after group of an origin, so that a
+// resource that several of them hold counts once. The zero value has counted nothing.
+type Counted struct {
+	last  int // parameter map that is counted; the first is 1
+	group int // the map before the first of its group
+	// names have a body, in stale a stale one; with the last map that has it.
+	names, stale map[string]int
+	bodies       map[*xds.Variant]bool // of the present group
+}
+
+// NextGroup says that another group follows. Shared: several of its maps are counted, which have
+// bodies in common.
+func (c *Counted) NextGroup(shared bool) {
+	if c.group = c.last; c.names == nil {
+		c.names, c.stale = map[string]int{}, map[string]int{}
+	}
+	if c.bodies = nil; shared {
+		c.bodies = map[*xds.Variant]bool{}
+	}
+}
+
+// Status counts, under the lock and without a copy of anything. seen has what was counted before.
+// If it is nil, Resources, StaleResources and Shared are left out. rev is the revision of the last
+// change.
+func (m MapView) Status(seen *Counted) (_ TypeStatus, rev uint64) {
+	s := m.shard
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ts := TypeStatus{
+		TypeURL: s.typeURL, Wildcard: s.star.wanted(), Settled: s.star.settled, Collections: len(s.collections.byName),
+		Unrequested: s.unrequested, Unanswered: s.unanswered, Params: s.params.Key(),
+	}
+	s.sets(func(t *set) {
+		ts.Members += t.members.len()
+		for v := range t.views.all() {
+			ts.Tombstones += v.dead
+			if !v.inner {
+				ts.Views++
+			}
+		}
+	})
+	if seen != nil {
+		seen.last++
+	}
+	s.walk(nil, func(k known) {
+		live := k.live()
+		if e := k.entry; e != nil {
+			ts.Names++
+			if s.named.absent(e) {
+				ts.Absent++
+			} else if !live && s.named.isAsked(e) {
+				ts.Waiting++
+			}
+		}
+		if !k.counts() {
+			return
+		}
+		ts.count(seen, k, live && !k.heldBack())
+	})
+	ts.Held, ts.Until = s.guarded(false)
+	ts.Frozen = len(s.frozen)
+	return ts, s.rev
+}
+
+func (t *TypeStatus) count(seen *Counted, k known, live bool) {
+	if len(k.variants) == 0 {
+		return
+	}
+	t.Bodies += len(k.variants)
+	if !live {
+		t.Stale += len(k.variants)
+	}
+	if seen != nil {
+		t.Resources.count(seen, seen.names, k.name)
+		if !live {
+			t.StaleResources.count(seen, seen.stale, k.name)
 		}
 	}
-	if !live {
-		t.Stale += len(vs)
+	for _, v := range k.variants {
+		t.Bytes += v.Size()
+		if seen == nil {
+			continue
+		}
+		if seen.bodies[v] {
+			t.Shared += v.Size()
+		} else if seen.bodies != nil {
+			seen.bodies[v] = true
+		}
+	}
+}
+
+func (d *Distinct) count(seen *Counted, names map[string]int, name string) {
+	last := names[name]
+	if last == seen.last {
+		return
+	}
+	names[name] = seen.last
+	d.Map++
+	if last <= seen.group {
+		d.Group++
+	}
+	if last == 0 {
+		d.Origin++
 	}
 }

@@ -98,7 +98,9 @@ func (t *set) apply(a *Applied, u *update, bodies []*xds.Variant, gen uint32) {
 	if waits && !t.guard.restored { // the origin has it after all
 		t.wakeFresh()
 	}
-	t.boundErrors(a)
+	dropped := t.nameErrors.bound(t.members.len() + spareErrors)
+	a.Unrequested += dropped
+	s.unrequested += uint64(dropped)
 	if len(t.nameErrors.byName) > 0 || !t.nameErrors.lackUntil.IsZero() {
 		t.noteLack()
 	}
@@ -207,13 +209,6 @@ func (t *set) drop(k known) {
 // `absence_keeps`.
 func (t *set) omits(u *update) bool {
 	return u.Full && !u.Bad && t.shard.group.config().absenceDeletes(u.TypeURL)
-}
-
-// boundErrors drops the oldest errors of names beyond the number of members and a spare.
-func (t *set) boundErrors(a *Applied) {
-	n := t.nameErrors.bound(t.members.len() + spareErrors)
-	a.Unrequested += n
-	t.shard.unrequested += uint64(n)
 }
 
 // bodies are the variants of a member, which may be none.

@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -14,26 +13,16 @@ func (m *model) openSub() {
 		return
 	}
 	m.opened++
-	c := &modelSub{id: m.opened, delta: m.deltaClient(), lazy: m.rnd.IntN(5) == 0, names: map[string]bool{}, held: map[string]int{}, versions: map[string]string{}, aliases: map[string][]string{}, unsubbed: map[string]bool{}, errs: map[string]modelTold{}, named: map[string]bool{}, refused: map[string]bool{}, accepted: map[string]string{}, lost: map[string]int{}}
+	c := &modelSub{id: m.opened, delta: m.rnd.IntN(2) == 0, lazy: m.rnd.IntN(5) == 0, names: map[string]bool{}, held: map[string]int{}, versions: map[string]string{}, unsubbed: map[string]bool{}, errs: map[string]modelTold{}, named: map[string]bool{}, refused: map[string]bool{}, accepted: map[string]string{}}
 	ty := m.typeURL()
 	if len(m.ghosts) > 0 && m.rnd.IntN(2) == 0 {
 		i := m.rnd.IntN(len(m.ghosts))
 		g := m.ghosts[i]
 		m.ghosts = slices.Delete(m.ghosts, i, i+1)
 		ty, c.delta, c.wildcard, c.names, c.held, c.versions, c.version = g.typeURL, g.delta, g.wildcard, g.names, g.held, g.versions, g.version
-		c.aliases, c.unsubbed = g.aliases, g.unsubbed // it was not answered what it dropped (DELTA-9)
-		if c.back = g.back; len(c.held) == 0 {
-			c.back = nil
-		}
+		c.unsubbed = g.unsubbed // it was not answered what it dropped (DELTA-9)
 	}
-	if m.aliasHoldings() { // what it holds by alias is not recognized where none is known
-		known := func(n string) bool { return c.wildcard && visible(n) || c.names[n] }
-		maps.DeleteFunc(c.held, func(n string, _ int) bool { return !known(n) })
-		maps.DeleteFunc(c.versions, func(n string, _ string) bool { return !known(n) })
-		c.aliases = map[string][]string{}
-		maps.DeleteFunc(c.back, func(n string, _ int) bool { return !known(n) })
-	}
-	o := SubOptions{TypeURL: ty, Delta: c.delta, TTL: m.ttls() && m.rnd.IntN(2) == 0, Permit: m.permit(c, ty)}
+	o := SubOptions{TypeURL: ty, Delta: c.delta, TTL: m.ttls() && m.rnd.IntN(2) == 0}
 	if c.delta {
 		o.Initial = map[string]string{}
 		for _, n := range slices.Sorted(maps.Keys(c.versions)) {
@@ -83,30 +72,11 @@ func (m *model) closeSub() {
 func (m *model) subscribeOne(c *modelSub) {
 	name := m.name()
 	on := m.rnd.IntN(3) > 0
-	if m.aliasHoldings() {
-		if m.rnd.IntN(2) == 0 {
-			name = m.alias()
-		}
-		// to unsubscribe by another name than was subscribed has scripts of its own
-		on = on || !c.names[name]
-	}
-	if !m.may(c, name) {
-		return // its caller sees to that
-	}
-	if m.collects() && (!m.has("names") || m.rnd.IntN(2) == 0) {
-		name = collection(name)
-	}
-	if m.rnd.IntN(4) == 0 && (!m.collects() || m.has("star")) {
+	if m.rnd.IntN(4) == 0 {
 		name = xds.Wildcard
-	}
-	if m.aliasHoldings() && on && (name == xds.Wildcard && slices.ContainsFunc(slices.Collect(maps.Keys(c.names)), isAlias) || c.wildcard && isAlias(name)) {
-		return // both at once have scripts of their own
 	}
 	m.logf("client %d subscribes %s: %v", c.id, name, on)
 	m.resubscribed(c, name, on)
-	if !on || !m.wants(c, name) { // what it drops it does not hold, should it come back for it
-		maps.DeleteFunc(c.back, func(n string, _ int) bool { return n == name || isCollection(name) || name == xds.Wildcard })
-	}
 	switch {
 	case name == xds.Wildcard:
 		if !on && c.wildcard { // what only `*` held may go, though the named kind is about to have it
@@ -123,7 +93,6 @@ func (m *model) subscribeOne(c *modelSub) {
 	default:
 		delete(c.names, name)
 		c.unsubbed[name] = true
-		c.left = c.left || isCollection(name) && c.delta
 	}
 	if !c.delta {
 		c.Replace(m.now, m.spellAll(slices.Sorted(maps.Keys(c.names))...), c.wildcard)
@@ -139,16 +108,10 @@ func (m *model) subscribeOne(c *modelSub) {
 	case name == xds.Wildcard && c.version != "":
 		c.version = leftVersion
 	}
-	// what it holds by an alias that has been dropped since it keeps until that is answered
-	// (ALIAS-4). Of a set it also keeps what it may have no longer, as its version says (RELAY-43).
-	if on {
-		return
+	if !on {
+		maps.DeleteFunc(c.held, func(n string, _ int) bool { return !m.wants(c, n) })
+		maps.DeleteFunc(c.versions, func(n string, _ string) bool { return !m.wants(c, n) })
 	}
-	kept := func(n string) bool {
-		return m.asks(c, n) > 0 || c.named1(c.aliases[n]) && (n != name || !c.delta && !xds.SentWhole(c.typeURL) || c.keepsBy(c.aliases[n], n))
-	}
-	maps.DeleteFunc(c.held, func(n string, _ int) bool { return !kept(n) })
-	maps.DeleteFunc(c.versions, func(n string, _ string) bool { return !kept(n) })
 }
 
 // leftVersion stands for that of a list of `*` and names, when the client has left `*`.
@@ -156,8 +119,7 @@ const leftVersion = "of a part of it that it has left"
 
 // loses judges a removal.
 func (m *model) loses(c *modelSub, n string) {
-	c.back.loses(n, m.lives.last(c.typeURL, n, -1))
-	if !c.names[n] && (!m.wants(c, n) || c.unsubbed[n]) || m.holds.turned {
+	if !c.names[n] && (!m.wants(c, n) || c.unsubbed[n]) {
 		return
 	}
 	if at, ever := m.faulted[c.typeURL][n]; !c.delta && (m.faults[c.typeURL][n].code != 0 || ever && at >= m.made[c.held[n]]) {
@@ -197,7 +159,6 @@ func (m *model) take(c *modelSub) {
 		}
 	}
 	m.takeErrors(c, a)
-	m.judgePermit(c, a)
 	for r := range c.records.all() {
 		if r.is(revived) {
 			m.revivals++
@@ -211,13 +172,7 @@ func (m *model) take(c *modelSub) {
 		}
 		seen[name] = true
 		if v.Notice() {
-			if !c.delta || !c.named1(v.Aliases) {
-				m.t.Fatalf("client %d: is told that %v do not resolve\n%s", c.id, v.Aliases, m.tail())
-			}
-			continue
-		}
-		if _, held := c.held[name]; m.aliasHoldings() && (c.named1(v.Aliases) || held) {
-			continue
+			m.t.Fatalf("client %d: is told that %v do not resolve\n%s", c.id, v.Aliases, m.tail())
 		}
 		if !m.wants(c, name) {
 			m.t.Fatalf("client %d (%s delta %v wildcard %v names %v): %s was not asked for, it holds %v\n%s", c.id, shortType(c.typeURL), c.delta, c.wildcard,
@@ -240,14 +195,8 @@ func (m *model) take(c *modelSub) {
 		}
 	}
 	for _, v := range a.Variants {
-		if v.Notice() {
-			continue
-		}
 		_, value, _ := xds.AnyParts(v.Any())
 		name := m.plain(v.Name)
-		c.aliases[name] = v.Aliases
-		m.goesBack(c, name, m.number(xds.StringField(value, 2)))
-		delete(c.lost, name)
 		c.held[name], c.versions[name] = m.number(xds.StringField(value, 2)), v.Version()
 	}
 	for _, n := range a.Removed {
@@ -256,36 +205,16 @@ func (m *model) take(c *modelSub) {
 			m.t.Fatalf("client %d: %s in both lists\n%s", c.id, n, m.tail())
 		}
 		seen[n] = true
-		if isCollection(n) {
-			continue
-		}
 		m.loses(c, n)
-		m.loseForGood(c, n)
 		delete(c.held, n)
 		delete(c.versions, n)
-	}
-	for _, v := range a.Variants {
-		if v.Notice() {
-			c.standForNothing(v.Aliases, seen)
-		}
-	}
-	c.standForNothing(a.Removed, seen)
-	for name := range c.held {
-		if c.alias.undecided > 0 {
-			// it came back, and a name that is not answered yet may be an alias of what it said it
-			// holds
-			break
-		}
-		if seen[collection(name)] && c.names[collection(name)] && m.ways(c, name) == 1 {
-			m.t.Fatalf("client %d: %s is empty, and it holds %s\n%s", c.id, collection(name), name, m.tail())
-		}
 	}
 	clear(c.unsubbed)
 	c.left, c.took = false, m.now
 	m.judgeTimed(c)
 	var sent []string
 	for _, v := range a.Variants {
-		sent = append(sent, fmt.Sprint(v.Name, v.Aliases))
+		sent = append(sent, v.Name)
 	}
 	slices.Sort(sent) // their order is that of no promise
 	m.logf("client %d answer refused %v +%v -%v: holds %v, in error %v", c.id, refuses, sent, slices.Sorted(slices.Values(a.Removed)), c.held, c.errs)
@@ -309,20 +238,8 @@ func (m *model) takeHeartbeats(c *modelSub, a *Answer) {
 }
 
 func (m *model) quiet() {
-	m.table.Origin("mesh").Unfreeze()
-	m.free()
 	m.deliverAllCalm()
-	m.holds.turned = false
-	clear(m.promises.kept)
 	m.judgeQuiet()
-}
-
-// quietHeld has all delivered while the group is held.
-func (m *model) quietHeld() {
-	if m.holds.at != nil && m.rnd.IntN(4) > 0 {
-		m.deliverAllCalm()
-		m.judgeHeld()
-	}
 }
 
 // deliverAllCalm has all asked, answered and taken.
@@ -359,12 +276,11 @@ func (m *model) judgeQuiet() {
 	for _, c := range m.subs {
 		want := map[string]int{}
 		for n, b := range m.state[c.typeURL] {
-			if m.wants(c, n) || m.may(c, n) && c.named1(m.aliasesOf(c.typeURL, n)) {
+			if m.wants(c, n) {
 				want[n] = b
 			}
 		}
 		got := maps.Clone(c.held)
-		_ = got
 		lenient := m.sotw && !xds.FullState(c.typeURL) && !(c.wildcard && len(c.names) == 0) ||
 			!m.sotw && !c.delta && !xds.SentWhole(c.typeURL) && !c.wildcard
 		maps.DeleteFunc(want, func(n string, _ int) bool { return m.faults[c.typeURL][n].code != 0 })
@@ -376,13 +292,7 @@ func (m *model) judgeQuiet() {
 			if !exists && (c.errs[n].text != "" && m.refused(c) || m.spared(c, n)) {
 				return true
 			}
-			if _, wanted := want[n]; !wanted && m.keepsDenied(c) {
-				return true
-			}
-			if _, wanted := want[n]; m.aliasHoldings() && !c.delta && !wanted && !xds.SentWhole(c.typeURL) && !c.wildcard {
-				return true // what an alias stood for before, and there is no word to take it back
-			}
-			return lenient && !exists || !c.delta && c.wildcard && !m.wants(c, n) && !c.named1(m.aliasesOf(c.typeURL, n))
+			return lenient && !exists || !c.delta && c.wildcard && !m.wants(c, n)
 		})
 		if !maps.Equal(want, got) {
 			m.t.Fatalf("step %d: client %d (%s, delta %v, wildcard %v, names %v) holds %v, the origin has %v\n%+v\n%+v\n%s",

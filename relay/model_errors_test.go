@@ -77,19 +77,13 @@ func (m *model) changeFault(ty, name string) bool {
 // resubscribed: what a client asks for anew is answered anew, its error too.
 func (m *model) resubscribed(c *modelSub, name string, on bool) {
 	switch {
-	case isCollection(name):
-		if c.delta || on != c.names[name] {
-			maps.DeleteFunc(c.errs, func(n string, _ modelTold) bool {
-				return collection(n) == name && !c.names[n] && !(c.wildcard && visible(n))
-			})
-		}
 	case name != xds.Wildcard:
 		if c.delta || on != c.names[name] {
 			delete(c.errs, name)
 		}
 		c.named[name] = true
 	case c.delta || on != c.wildcard:
-		maps.DeleteFunc(c.errs, func(n string, _ modelTold) bool { return !c.names[n] && !c.names[collection(n)] })
+		maps.DeleteFunc(c.errs, func(n string, _ modelTold) bool { return !c.names[n] })
 		if !c.wildcard {
 			c.named = maps.Clone(c.names)
 		}
@@ -97,8 +91,7 @@ func (m *model) resubscribed(c *modelSub, name string, on bool) {
 }
 
 // takeErrors judges the errors of an answer: none is of a name whose body is in it (ABS-11), and
-// none is told twice in a row (ABS-7) unless the origin left it out on a whole stream, or a hold
-// ended it.
+// none is told twice in a row (ABS-7) unless the origin left it out on a whole stream.
 func (m *model) takeErrors(c *modelSub, a *Answer) {
 	going := map[string]bool{}
 	for _, v := range a.Variants {
@@ -111,13 +104,9 @@ func (m *model) takeErrors(c *modelSub, a *Answer) {
 		switch {
 		case going[name]:
 			m.t.Fatalf("client %d: %s is sent and in error, or in error twice\n%s", c.id, name, m.tail())
-		case isCollection(name):
-			if f := m.empty(c.typeURL, name); !c.names[name] || !e.Own {
-				m.t.Fatalf("client %d: %s is in error: %v, empty %v\n%s", c.id, name, e.Message, f, m.tail())
-			}
 		case !m.wants(c, name):
 			m.t.Fatalf("client %d: %s was not asked for, and is in error\n%s", c.id, name, m.tail())
-		case told.text == e.Message && !m.holds.turned && !e.Own && m.ways(c, name) == 1 && m.breaks-told.breaks < 2 && !slices.ContainsFunc(a.Removed, func(n string) bool { return m.plain(n) == name }):
+		case told.text == e.Message && !e.Own && m.ways(c, name) == 1 && m.breaks-told.breaks < 2 && !slices.ContainsFunc(a.Removed, func(n string) bool { return m.plain(n) == name }):
 			m.t.Fatalf("client %d: %s: %s is told twice\n%s", c.id, name, e.Message, m.tail())
 		}
 		c.errs[name] = modelTold{e.Message, m.breaks}
@@ -208,7 +197,7 @@ func (m *model) quietErrors(c *modelSub) {
 		m.t.Fatalf("step %d: client %d (%s, delta %v, wildcard %v, names %v): %s %s: the origin says %+v, it was told %+v\n%s", m.at, c.id,
 			shortType(c.typeURL), c.delta, c.wildcard, c.names, n, what, m.faults[c.typeURL][n], c.errs[n], m.tail())
 	}
-	for _, n := range m.names() {
+	for _, n := range modelNames {
 		f, told := m.faults[c.typeURL][n], c.errs[n]
 		_, held := c.held[n]
 		_, exists := m.state[c.typeURL][n]

@@ -13,9 +13,7 @@ import (
 
 func (m *model) change() {
 	ty, name := m.typeURL(), m.name()
-	if m.aliasHoldings() {
-		m.changeAliases(ty)
-	} else if (!m.collects() || m.has("errors")) && m.changeFault(ty, name) {
+	if m.changeFault(ty, name) {
 		return
 	}
 	if m.rnd.IntN(3) == 0 {
@@ -24,13 +22,13 @@ func (m *model) change() {
 		}
 	} else {
 		b := m.serial
-		if m.rnd.IntN(4) == 0 && b > 0 && !m.aliasHoldings() { // an old body of any name
+		if m.rnd.IntN(4) == 0 && b > 0 { // an old body of any name
 			b = m.rnd.IntN(min(b, 5)) + max(0, b-5)
 		} else {
 			m.serial++
 			m.made[b] = m.at
 		}
-		m.state[ty][name], m.bodyOf[b] = b, name
+		m.state[ty][name] = b
 		m.grant(ty, name, b)
 	}
 	m.logf("origin %s %s -> %v", shortType(ty), name, m.state[ty])
@@ -116,7 +114,6 @@ func (m *model) ask(l *modelLane, a Ask) {
 		for name, v := range a.Initial {
 			asked.known[m.plain(name)] = m.number(strings.TrimPrefix(v, "v"))
 		}
-		asked.initial = maps.Clone(asked.known)
 	}
 	if !a.Wildcard && asked.wildcard {
 		m.t.Fatalf("names on the lane of the wildcard (RELAY-20)\n%s", m.tail())
@@ -130,30 +127,16 @@ func (m *model) ask(l *modelLane, a Ask) {
 		if !a.First {
 			delete(asked.known, n.Name)
 		}
-		// else it sends what it has not sent
-		if all := m.rnd.IntN(2) == 0; all && !a.First && isCollection(n.Name) {
-			maps.DeleteFunc(asked.known, func(x string, _ int) bool { return collection(x) == n.Name })
-		}
 	}
 	for _, n := range a.Unsubscribe {
 		n.Name = m.plain(n.Name)
-		// what comes later cannot be told from the answer to the next subscription
-		for isCollection(n.Name) && len(l.queue) > 0 {
-			m.deliver(l)
-		}
 		if !asked.names[n.Name] {
 			m.t.Fatalf("%s unsubscribed and never asked\n%s", n.Name, m.tail())
 		}
 		delete(asked.names, n.Name)
 		delete(asked.known, n.Name)
 		delete(asked.errs, n.Name)
-		// asked again it is to be sent, whatever was presented (DELTA-7)
-		delete(asked.initial, n.Name)
-		delete(asked.initial, m.resource(a.TypeURL, n.Name))
-		if asked.names[collection(n.Name)] {
-			asked.known[n.Name] = -2 // it answers what it is, or that it is none (DELTA-9)
-		}
-		unwanted := func(x string) bool { return !asked.wildcard && !asked.names[x] && !asked.names[collection(x)] }
+		unwanted := func(x string) bool { return !asked.wildcard && !asked.names[x] }
 		maps.DeleteFunc(asked.known, func(x string, _ int) bool { return unwanted(x) })
 		maps.DeleteFunc(asked.errs, func(x string, _ string) bool { return unwanted(x) })
 	}
@@ -164,7 +147,7 @@ func (m *model) produceAll(l *modelLane) {
 	if !l.open {
 		return
 	}
-	for _, ty := range m.types {
+	for _, ty := range modelTypes {
 		if a := l.types[ty]; a != nil && (m.calm || !a.answered || m.rnd.IntN(3) > 0) {
 			m.produce(l, ty, a)
 		}
@@ -194,9 +177,6 @@ func (m *model) produce(l *modelLane, ty string, asked *modelAsked) {
 		if !strings.Contains(m.kind, "no-versions") {
 			b = xds.AppendString(b, xds.FieldVersion, fmt.Sprintf("v%d", body))
 		}
-		for _, alias := range m.aliasesOf(ty, addNames[len(addNames)-1]) {
-			b = xds.AppendString(b, xds.FieldAliases, alias)
-		}
 		if body%9 == 0 { // must not be cached (RELAY-9)
 			b = xds.AppendString(b, xds.FieldCacheControl, "\x08\x01")
 		}
@@ -218,30 +198,9 @@ func (m *model) produce(l *modelLane, ty string, asked *modelAsked) {
 			names[n] = names[n] || visible(n)
 		}
 	}
-	names = maps.Clone(names)
-	for _, name := range m.names() {
-		_, exists := m.state[ty][name]
-		_, known := asked.known[name]
-		if (exists || known || asked.errs[name] != "" || m.faults[ty][name].code != 0) && asked.names[collection(name)] {
-			names[name] = true
-		}
-	}
 	var errs [][]byte
-	if m.aliasHoldings() && !asked.wildcard {
-		changed = m.produceAliased(ty, asked, add, func(b []byte) { adds, addNames = append(adds, b), append(addNames, "") }, &removed) || changed
-		names = nil
-	}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		if !names[name] {
-			continue
-		}
-		if isCollection(name) {
-			if m.empty(ty, name) && asked.known[name] != -1 {
-				removed, changed = append(removed, m.spell(name)), true // COLL-3
-				asked.known[name] = -1
-			} else if !m.empty(ty, name) {
-				delete(asked.known, name)
-			}
 			continue
 		}
 		body, exists := m.state[ty][name]
@@ -290,11 +249,6 @@ func (m *model) produce(l *modelLane, ty string, asked *modelAsked) {
 		i := m.rnd.IntN(len(adds))
 		adds[i], asked.refused = m.badPart(ty, addNames[i]), true
 		asked.known[addNames[i]] = -2
-		for x := range asked.names { // what went by an alias is refused with its resource
-			if m.aliasHoldings() && (m.resource(ty, x) == addNames[i] || asked.known[x] == -1 && asked.dropped[x] == addNames[i]) {
-				asked.known[x] = -2
-			}
-		}
 		if m.sotw {
 			asked.answered = false
 			clear(asked.known)
@@ -328,16 +282,6 @@ func (m *model) badPart(ty, name string) []byte {
 	return b
 }
 
-// empty reports whether there is nothing in a collection, not even in error.
-func (m *model) empty(ty, name string) bool {
-	for _, n := range m.names() {
-		if _, exists := m.state[ty][n]; (exists || m.faults[ty][n].code != 0) && collection(n) == name {
-			return false
-		}
-	}
-	return true
-}
-
 func (m *model) deliver(l *modelLane) {
 	if len(l.queue) == 0 {
 		return
@@ -345,13 +289,10 @@ func (m *model) deliver(l *modelLane) {
 	f := l.queue[0]
 	l.queue = l.queue[1:]
 	u, _ := xds.Accept(f.resp, 0)
-	before := m.frozenState(f.resp.TypeURL)
 	l.FindRepeats(f.resp)
 	taken, _ := xds.Accept(f.resp, 0)
 	m.repeats += len(taken.Repeats)
 	a, ok := l.Apply(m.now, &taken)
-	m.judgeFrozen(f.resp.TypeURL, before, &u)
-	m.waited += a.Waiting
 	m.arrives(l, &u)
 	m.hears(l, &u)
 	var s []string

@@ -19,7 +19,7 @@ import (
 // then, and sometimes into such as overlap (DYN-9); clients ask with several maps, by name, for
 // `*`, and both ways.
 var paramKinds = []string{
-	"params", "sotw params", "params restarts", "sotw params restarts", "params guarded", "sotw params guarded", "params shared", "sotw params shared",
+	"params", "sotw params", "params restarts", "sotw params restarts", "params guarded", "sotw params guarded",
 }
 
 // paramModel is the game of such a kind. It judges what model judges, for each map: a client ends
@@ -108,7 +108,7 @@ func playParams(t *testing.T, rnd *rand.Rand, kind string) *paramModel {
 func (m *paramModel) has(what string) bool { return slices.Contains(strings.Fields(m.kind), what) }
 
 func (m *paramModel) start() {
-	o := OriginConfig{Name: "mesh", TP2: true, SotW: m.sotw, Share: m.has("shared")}
+	o := OriginConfig{Name: "mesh", TP2: true, SotW: m.sotw}
 	if m.has("guarded") {
 		o.Guard = gate.GuardConfig{Share: 0.3, Min: 2, Hold: 10 * time.Second}
 	}
@@ -194,7 +194,7 @@ func (m *paramModel) change() {
 		v := before[m.rnd.IntN(len(before))]
 		m.set(ty, name, before, v.text)
 		return
-	case k < 6 && !m.has("shared") && !m.has("restarts"): // it would be trusted (RELAY-69); what a map had before may be what it has still
+	case k < 6 && !m.has("restarts"): // what a map had before may be what it has still
 		texts = overlapping[m.rnd.IntN(len(overlapping))]
 	default:
 		texts = exclusive[m.rnd.IntN(len(exclusive))]

@@ -39,10 +39,6 @@ type promises struct {
 	// past are ends that had passed when the body was renewed all the same. weir had dropped it by
 	// then, and fetches it (TTL-4).
 	past map[promised]time.Time
-	// kept are ends of the states that the group was held at since all was quiet last. A heartbeat
-	// that comes while clients have another body is not applied (TTL-4), also if it shortens the
-	// TTL.
-	kept map[promised]time.Time
 	// over are names of which a body expired, with the step.
 	over map[promised]int
 	at   time.Time // when the origin looked last
@@ -133,30 +129,6 @@ func (m *model) arrives(l *modelLane, u *xds.Update) {
 	}
 }
 
-// keeps notes the ends in a state that the group is held at from now on.
-func (m *model) keeps(at *State) {
-	keep := func(ty string, v *xds.Variant) {
-		if v != nil && v.Timed() {
-			key := promised{ty, m.plain(v.Name), m.bodyNumber(v)}
-			m.promises.kept[key] = later(m.promises.kept[key], v.Expires())
-		}
-	}
-	for _, ty := range m.types {
-		of, _ := at.of(ty, constraints.Params{})
-		if of == nil {
-			continue
-		}
-		for _, x := range of.Names {
-			keep(ty, x.Variant)
-		}
-		for _, x := range of.Sets {
-			for _, v := range x.Members {
-				keep(ty, v)
-			}
-		}
-	}
-}
-
 // deliverAll: a TTL begins when it arrives, so that nothing that has one is in flight while time
 // passes.
 func (m *model) deliverAll() {
@@ -181,7 +153,7 @@ func (m *model) expire() {
 		}
 	}
 	m.promises.at = m.now
-	for _, ty := range m.types {
+	for _, ty := range modelTypes {
 		names := m.state[ty]
 		for _, name := range slices.Sorted(maps.Keys(names)) {
 			body := names[name]
@@ -249,7 +221,7 @@ func (m *model) judgeTimed(c *modelSub) {
 			delete(m.promises.over, key)
 		}
 		ends := m.promises.told[promised{c.typeURL, name, body}]
-		last := m.promises.kept[promised{c.typeURL, name, body}]
+		var last time.Time
 		for _, end := range ends {
 			last = later(last, end)
 		}

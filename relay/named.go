@@ -32,7 +32,7 @@ type namedTable struct {
 	// partial is how many lists are being taken in by shares. Until their ends no name leaves the
 	// request: the next share may have it (longlist.go).
 	partial int
-	// waitsToList: a timer is set for names that are to be asked later (relist.go, longask.go).
+	// waitsToList: a timer is set for names that are to be asked later (ask.go).
 	waitsToList bool
 	longAsk     longAsk
 	touched     []*entry // within one response: what it concerns, in its order
@@ -60,9 +60,6 @@ type namedTable struct {
 	aside  map[*entry]bool
 	polled map[*entry]bool // that clients have polled, until they go; nil: none
 	relist bool
-	// doubts are names held from streams before that the present one may have said are not there
-	// (stale.go); nil: none.
-	doubts map[*entry]doubt
 }
 
 func (n *namedTable) begin(s *shard) {
@@ -97,8 +94,6 @@ type entry struct {
 	number    uint32 // one of its own, as good as any: see records
 	gone      bool   // from the table
 	inChanged bool
-
-	sharedWant *sharedWant // nil: it shares no subscription (share.go)
 }
 
 // record is what one client costs for one name.
@@ -183,14 +178,6 @@ type Name struct {
 // nameOf is the name as it goes upstream.
 func (n *namedTable) nameOf(e *entry) Name {
 	return Name{Name: xds.Spelling(e.name, e.spelt), Params: n.shard.params, Located: n.shard.byLocator()}
-}
-
-// retained is the variant that waits for the answer to the question for this map; nil: none does.
-func (e *entry) retained() *xds.Variant {
-	if e.sharedWant == nil {
-		return nil
-	}
-	return e.sharedWant.retained
 }
 
 // want subscribes to a name. e is its entry, or nil if it has none yet. name may be a part of a
@@ -326,7 +313,6 @@ func (n *namedTable) abandon(e *entry) {
 func (n *namedTable) unwant(e *entry) {
 	e.lingerAt = time.Time{}
 	n.shard.edited()
-	n.bequeath(e)
 	if n.isAsked(e) {
 		n.look(e)
 		return

@@ -4,9 +4,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weir-xds/weir/relay/xds"
-
 	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // This file divides a response among the shards of a store. Each shard is offered what matches its
@@ -16,11 +15,6 @@ import (
 type updateShare struct {
 	*update
 	bodies []*xds.Variant
-}
-
-// brings reports whether the share has a body of a name.
-func (p *updateShare) brings(name string) bool {
-	return p != nil && slices.ContainsFunc(p.Resources, func(r xds.Resource) bool { return r.Name == name && r.Any != nil })
 }
 
 // silent reports whether the share states nothing. A full list always states something, by what it
@@ -96,12 +90,9 @@ func (u *update) ofVariants() bool {
 // saysNothing reports whether a response that states nothing for these shards has no effect on them
 // either: none of their sets waits for its first answer, or for the pause after it.
 func saysNothing(asked []*shard, gen uint32) bool {
-	for _, s := range asked {
-		if len(s.collections.byName) > 0 || s.star.askedGen == gen && (!s.star.firm || s.star.sweepGen == gen) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(asked, func(s *shard) bool {
+		return len(s.collections.byName) > 0 || s.star.askedGen == gen && (!s.star.firm || s.star.sweepGen == gen)
+	})
 }
 
 // apply applies a response to every shard that asked for the type, under one revision.
@@ -116,10 +107,10 @@ func (k *store) apply(a *Applied, now time.Time, u *update, bodies []*xds.Varian
 	if u.For != nil {
 		asked = slices.DeleteFunc(slices.Clone(asked), func(s *shard) bool { return s.params.Key() != u.For.Key() })
 	}
-	asked = k.heeding(a, asked, u, lane, gen)
 	if len(asked) == 0 {
-		return // nobody wants it any more, or nobody may have it
+		return // nobody wants it any more
 	}
+	a.Unconstrained += k.unconstrained(asked, u, gen)
 	from.Revision = asked[0].nextRev()
 	bodies = k.applyUnchanged(a, u, bodies, lane, gen, from.Revision)
 	divided := k.divide(asked, u, bodies, from.Revision, gen, now)
@@ -146,7 +137,6 @@ func (k *store) apply(a *Applied, now time.Time, u *update, bodies []*xds.Varian
 		s.edited()
 		s.takeUp(a, p, lane, gen, from)
 	}
-	k.unshareAll(u)
 	k.countOverlaps(a, asked)
 	if several || divided {
 		k.countStrays(a, asked, u)
@@ -208,7 +198,7 @@ func (s *shard) shareOf(u *update) *updateShare {
 // of many shards (BenchmarkVariants).
 func (k *store) divide(asked []*shard, u *update, bodies []*xds.Variant, rev uint64, gen uint32, now time.Time) (divided bool) {
 	k.constrained = k.constrained || u.variants
-	several := len(asked) > 1 && (k.group.config().Share || k.byLocator() && len(u.Removed) > 0)
+	several := len(asked) > 1 && k.byLocator() && len(u.Removed) > 0
 	if !k.constrained && !several {
 		k.undivided = updateShare{u, bodies}
 		for _, s := range asked {
@@ -241,8 +231,8 @@ func (k *store) divide(asked []*shard, u *update, bodies []*xds.Variant, rev uin
 	}
 	for _, r := range u.RemovedVariants {
 		for _, s := range k.shardsMatching(r.Set) {
-			early := s.turn == rev && s.named.doubt(now, xds.Identity{Name: r.Name, Constraints: r.Constraints}, gen)
-			if s.turn == rev && !early && !s.named.retains(s.updateShare, xds.Identity{Name: r.Name, Constraints: r.Constraints}, gen) {
+			id := xds.Identity{Name: r.Name, Constraints: r.Constraints}
+			if s.turn == rev && !s.named.doubt(now, id, gen) {
 				p := s.shareOf(u)
 				p.RemovedVariants = append(p.RemovedVariants, r)
 			}
@@ -258,18 +248,10 @@ func (k *store) divide(asked []*shard, u *update, bodies []*xds.Variant, rev uin
 	}
 	for _, name := range u.Removed {
 		for _, s := range asked {
-			if s.named.doubt(now, xds.Identity{Name: name}, gen) || s.named.meantForOthers(name, gen) {
-				continue
-			}
-			if (!s.holdsConstrained(name, gen) || s.named.awaits(name, gen)) && !s.named.retains(s.updateShare, xds.Identity{Name: name}, gen) {
+			if !s.named.doubt(now, xds.Identity{Name: name}, gen) && !s.holdsConstrained(name, gen) {
 				p := s.shareOf(u)
 				p.Removed = append(p.Removed, name)
 			}
-		}
-	}
-	for _, s := range asked {
-		if s.updateShare != nil {
-			s.updateShare.replaceRetained(s, gen)
 		}
 	}
 	return true
@@ -279,7 +261,7 @@ func (k *store) divide(asked []*shard, u *update, bodies []*xds.Variant, rev uin
 // naming them: those of a name that it brings, with constraints that it does not list. In SotW
 // these are all held variants of the name. A SotW response brings the variant that matches, it can
 // state no removal, and a relay that connected later would know the new variant alone (DYN-9). In
-// delta these are the variants that the stream has not stated yet (stale.go).
+// delta these are the variants that the stream has not stated yet (silence.go).
 func (p *updateShare) supersede(held func(name string) []*xds.Variant) {
 	listed := make(map[xds.Identity]bool, len(p.Resources))
 	for i := range p.Resources {
@@ -318,7 +300,7 @@ func (s *shard) holdsConstrained(name string, gen uint32) bool {
 		held = held || len(vs) > 0
 		plain = plain || find(vs, "") != nil
 	}
-	if e := s.named.entries[name]; e != nil && e.askedOn(gen) {
+	if e := s.named.entries[name]; e != nil && e.asksOn(gen) {
 		look(e.variants)
 	}
 	s.sets(func(t *set) {

@@ -85,8 +85,8 @@ func TestUnfitParametersAreCounted(t *testing.T) {
 	r := newRig(t, Config{Metrics: metrics.New(reg), Origins: []OriginConfig{{Name: "mesh", TP2: true, FromNode: map[string]string{"a": "metadata.a", "b": "metadata.b"}}}})
 	o := r.table.Origin("mesh")
 	n := metadataNode(t, map[string]any{"a": []any{}, "b": map[string]any{}})
-	for _, join := range []func(*corev3.Node) (*Group, error){o.Group, o.Dedicated} {
-		if _, err := join(n); err != nil {
+	for _, join := range []func(*corev3.Node, string, any) (*Group, error){o.GroupFor, o.DedicatedFor} {
+		if _, err := join(n, "", nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -112,11 +112,10 @@ func TestSettingsOfParameters(t *testing.T) {
 		origin OriginConfig
 		want   string
 	}{
-		"all":                 {OriginConfig{TP2: true, FromNode: env, Share: true, GroupBy: []string{"metadata"}}, ""},
+		"all":                 {OriginConfig{TP2: true, FromNode: env, GroupBy: []string{"metadata"}}, ""},
 		"ignored":             {OriginConfig{IgnoreParams: true}, ""},
 		"ignored and tp2":     {OriginConfig{TP2: true, IgnoreParams: true}, "origins[0].dynamic_parameters.otherwise"},
 		"mapped without tp2":  {OriginConfig{FromNode: env}, "origins[0].dynamic_parameters.from_node"},
-		"share without tp2":   {OriginConfig{Share: true}, "origins[0].share"},
 		"mapped and grouped":  {OriginConfig{TP2: true, FromNode: env, GroupBy: []string{"metadata.env"}}, "origins[0].dynamic_parameters.from_node"},
 		"no path":             {OriginConfig{TP2: true, FromNode: map[string]string{"env": "metadata."}}, "is not metadata.PATH"},
 		"an empty step":       {OriginConfig{TP2: true, FromNode: map[string]string{"env": "metadata.a..b"}}, "is not metadata.PATH"},

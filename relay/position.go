@@ -131,7 +131,8 @@ func (v *view) enter(p *position) {
 func (v *view) unlisted(p *position) {
 	if p.sub.delta {
 		if v.deltas--; v.deltas == fewClients {
-			v.forgetJoined()
+			v.full, v.recent, v.segments.held = nil, nil, false
+			v.segments.forget(true)
 		}
 		return
 	}

@@ -103,6 +103,3 @@ func (s *shard) uncached() (uncached bool) {
 	}
 	return uncached
 }
-
-// freshen notes, for a stream that is being opened, whether it presents no versions.
-func (l *Lane) freshen() { l.fresh.Store(l.doubt.Swap(false)) }

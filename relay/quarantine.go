@@ -30,7 +30,7 @@ const (
 //
 // Of an origin that has answered nothing yet no type is put in quarantine (cold.go).
 type quarantine struct {
-	// Set once by suspend and quarantineInPlace.
+	// Set once by suspend or refused.
 	store *store
 	lanes [2]*Lane
 	from  laneIndex // of the group's lane whose stream was refused
@@ -113,7 +113,9 @@ func (k *store) refused(l *Lane, r *StreamRejection, now time.Time) {
 		k.suspend(l.index, r.Cold)
 		r.Suspects = append(r.Suspects, k.typeURL)
 	case !r.Cold: // otherwise its lane goes on at the pace of the backoff, and delays no other type
-		k.quarantineInPlace()
+		k.quarantine = &quarantine{store: k, lanes: *k.home} // which are its own in any case
+		k.lanes.Store(&k.quarantine.lanes)
+		k.quarantine.setStage(stageProbing)
 		k.quarantine.refused(r, now)
 	}
 }
@@ -127,14 +129,6 @@ func (k *store) suspend(from laneIndex, cold bool) {
 	}
 	k.quarantine = &quarantine{store: k, from: from, cold: cold, lanes: *k.ownLanes()}
 	k.lanes.Store(&k.quarantine.lanes)
-}
-
-// quarantineInPlace makes a type suspect that has lanes of its own in any case, and leaves it on
-// them.
-func (k *store) quarantineInPlace() {
-	k.quarantine = &quarantine{store: k, lanes: *k.home}
-	k.lanes.Store(&k.quarantine.lanes)
-	k.quarantine.setStage(stageProbing)
 }
 
 // refused notes that the origin refused a stream that carried the type alone.

@@ -49,7 +49,7 @@ func TestTrialsGiveUpTheirRoom(t *testing.T) {
 	if !first[0].Release() {
 		t.Error("nothing is wanted, and the lane goes on")
 	}
-	if now := r.trying(); len(now) != maxProbing || now[maxProbing-1].OnlyType() != subs[maxProbing].TypeURL() {
+	if now := r.trying(); len(now) != maxProbing || now[maxProbing-1].OnlyType() != subs[maxProbing].typeURL {
 		t.Errorf("%d types are tried, want the next in the row among them", len(now))
 	}
 	subs[0].Update(zero, []string{"a"}, nil)
@@ -84,9 +84,9 @@ func TestQuarantineIsRemembered(t *testing.T) {
 	if n := len(*r.group.all.Load()); n != maxIdleShards {
 		t.Errorf("%d types are remembered, want %d", n, maxIdleShards)
 	}
-	last := r.sub(subs[len(subs)-1].TypeURL(), true, "a")
+	last := r.sub(subs[len(subs)-1].typeURL, true, "a")
 	r.table.Advance(zero.Add(time.Hour))
-	if now := r.trying(); len(now) != 1 || now[0].OnlyType() != last.TypeURL() || r.group.lanes[mainLane].Wanted() {
+	if now := r.trying(); len(now) != 1 || now[0].OnlyType() != last.typeURL || r.group.lanes[mainLane].Wanted() {
 		t.Errorf("%d types are tried, want the one that is wanted, apart", len(now))
 	}
 }

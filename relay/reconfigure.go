@@ -135,9 +135,6 @@ func live(old, next *OriginConfig) bool {
 // may be configured for, but not be run before Commit.
 func (n *Next) Origin(name string) *Origin { return n.routes.origins[name] }
 
-// Authority is the origin that will be asked for xdstp names of the authority; nil if none.
-func (n *Next) Authority(authority string) *Origin { return n.routes.authorities[authority] }
-
 // Commit puts the configuration into force. Nobody may run lanes of an origin whose part ends, or
 // whose dialect changes. What retired of an origin whose part ends is forgotten: the next of that
 // name may be another (FED-4).

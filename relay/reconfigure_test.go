@@ -55,7 +55,6 @@ func TestReconfigureOrigins(t *testing.T) {
 		"from_node":       {func(c *OriginConfig) { c.TP2, c.FromNode = true, map[string]string{"env": "metadata.env"} }, true},
 		"nothing mapped":  {func(c *OriginConfig) { c.FromNode = map[string]string{} }, false},
 		"otherwise":       {func(c *OriginConfig) { c.IgnoreParams = true }, true},
-		"share":           {func(c *OriginConfig) { c.TP2, c.Share = true, true }, true},
 		"urgent":          {func(c *OriginConfig) { c.Urgent = []string{xds.ListenerType} }, false},
 		"aggregated":      {func(c *OriginConfig) { c.PerType = true }, true},
 		"name":            {func(c *OriginConfig) { c.Name = "other" }, true},
@@ -135,7 +134,7 @@ func TestPrepareRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n.Origin("mesh") != part || n.Origin("new") == nil || n.Authority("a") != n.Origin("new") {
+	if n.Origin("mesh") != part || n.Origin("new") == nil || n.routes.authorities["a"] != n.Origin("new") {
 		t.Error("the next configuration does not have its origins")
 	}
 	if table.Origin("mesh") != part || part.SotW() || table.Origin("new") != nil || table.Authority("a") != nil || table.config().Linger != time.Minute {

@@ -40,16 +40,15 @@ func (x *arrival) takesAway(all bool) (gone []xds.RemovedVariant) {
 	return w.gone
 }
 
-// defers reports whether a part of the response may be applied later than the rest of it: it
-// concerns no collection, all maps are asked by themselves, and none of them may have been asked
-// after the response was made.
+// defers reports whether a part of the response may be applied later than the rest of it: no
+// collection was asked on its stream, and no map may have been asked after the response was made.
 func (x *arrival) defers() bool {
 	k, u := x.store, x.u
-	if u.For != nil || len(u.Whole) > 0 || len(k.all) == 0 || x.mapped() && k.group.config().Share {
+	if u.For != nil || len(u.Whole) > 0 || len(k.all) == 0 {
 		return false
 	}
 	return !slices.ContainsFunc(k.all, func(s *shard) bool {
-		return len(s.collections.byName) > 0 || u.Full && len(k.all) > 1 && s.askedLast(x.gen)
+		return s.collections.askedOn(x.gen) || u.Full && len(k.all) > 1 && s.askedLast(x.gen)
 	})
 }
 

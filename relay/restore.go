@@ -95,7 +95,7 @@ const maxRestoredNode = 16 << 20
 func (o *Origin) restoredNode(key string, encoded []byte, who string) (*corev3.Node, error) {
 	key, tier := CutTier(key)
 	if tier != Newest && !o.Canaries() {
-		return nil, errors.New("the origin has no canaries by now, so all clients are served what the origin says now")
+		return nil, errors.New("the origin no longer has canaries, so all clients get its current state")
 	}
 	n := &corev3.Node{}
 	if err := xds.Unmarshal(encoded, n, maxRestoredNode); err != nil {
@@ -186,7 +186,7 @@ func (o *Origin) checkImage(x *TypeImage) error {
 			return fmt.Errorf("name %s: %w", xds.Quote(y.Name), err)
 		}
 		if len(y.Variants) > 0 && !slices.ContainsFunc(y.Variants, func(v *xds.Variant) bool { return v.ListsAs(y.Name) }) {
-			return fmt.Errorf("name %s: %s does not go by it", xds.Quote(y.Name), xds.Quote(y.Variants[0].Name))
+			return fmt.Errorf("name %s: %s does not use it", xds.Quote(y.Name), xds.Quote(y.Variants[0].Name))
 		}
 	}
 	return nil
@@ -247,7 +247,7 @@ func (s *shard) restore(now time.Time, x *TypeImage) {
 	}
 	r.answered(&s.named.scope, x.Response)
 	if x.says() {
-		s.spoken()
+		s.heard = true
 	}
 	s.rememberRestored(now)
 	s.restorePast(x)

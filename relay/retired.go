@@ -187,7 +187,7 @@ func (e *entry) standsIn() bool {
 func (s *shard) unretire(key retiredKey) (variants []*xds.Variant, unconfirmed bool) {
 	if variants, unconfirmed = s.table().retired.take(key); variants != nil {
 		s.group.used.Store(true)
-		s.spoken()
+		s.heard = true
 		for _, v := range variants { // they are held again, and did not count
 			s.group.origin.fill.total.add(amount{1, v.Cost()})
 		}
@@ -306,7 +306,7 @@ func (r *record) retired() *xds.Variant {
 		if r.is(claimed|returned) && !s.holdsFallback || !s.shard.mayStandIn(s.shard.lane(s.shard.named.lane)) {
 			return nil
 		}
-	case e.retired.silent || !s.shard.lane(s.shard.named.lane).down.Load(), !s.shard.mayRevive(e.name):
+	case e.retired.silent || !s.shard.lane(s.shard.named.lane).down.Load(), s.shard.heldAbsent(e.name):
 		return nil
 	}
 	e.onServed()

@@ -4,9 +4,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weir-xds/weir/relay/xds"
-
 	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // Retired sets. A set retires and comes back as a whole (RELAY-81). A set that never settled does

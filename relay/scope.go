@@ -79,7 +79,10 @@ const (
 	fromStream                    // the stream
 	// fromLapsed: none, since the name left the request. It may have come back (lapse.go).
 	fromLapsed
-	fromOthers // other parameter maps (RELAY-68, stale.go)
+	fromOthers // other parameter maps (RELAY-68, silence.go)
+	// fromDoubted: either of these. The stream has stated that there is none, perhaps for another
+	// parameter map (silence.go).
+	fromDoubted
 )
 
 // touch is whether a response concerns a name, and how.
@@ -111,7 +114,7 @@ type member struct {
 	held
 	listed uint64 // revision of the last response that listed it
 	// in the view of those who are told no TTLs, since it was offered last: an item, or a place of
-	// one that has not changed (unchanged.go), or neither
+	// one that has not changed (segment.go), or neither
 	item  *item
 	place place
 }

@@ -91,7 +91,7 @@ func (s *script) hold(f []string) []string {
 	switch f[0] {
 	case "capture":
 		s.captured[f[1]], _ = o.Capture(key)
-		return []string{fmt.Sprintf("%d resources, whole %v", s.captured[f[1]].Resources(), s.captured[f[1]].Whole())}
+		return []string{fmt.Sprintf("%d resources, whole %v", s.captured[f[1]].resources(), s.captured[f[1]].whole())}
 	case "hold":
 		done := o.Hold(s.now, key, s.captured[f[1]])
 		return append([]string{fmt.Sprintf("changed %d, unknown %d", done.Changed, done.Unknown)}, s.woken()...)
@@ -194,14 +194,6 @@ func (s *script) run(f []string) []string {
 		return s.disk.restore(s.table, s.now)
 	case "fallback": // what the last resort has: fallback TYPE NAME=BODY... [TYPE ...]
 		return s.fallback(f[1:])
-	case "asked": // the last resort is another origin, which has nothing yet
-		o := s.table.Origin("mesh")
-		o.SetFallback(s.now, o.NewAskedFallback("other"))
-		return s.woken()
-	case "lacks": // what is wanted of it
-		return s.lacks()
-	case "stand": // what it has of a type: stand TYPE [names NAME=BODY...] [set SELECTOR NAME=BODY...]...
-		return s.stand(f[1:])
 	case "views":
 		return []string{fmt.Sprint(s.table.budget.views.Load())}
 	case "sources": // of what is held
@@ -754,6 +746,7 @@ func (s *script) status() []string {
 		t.TypeURL = shortType(t.TypeURL)
 		t.Bytes = 0
 		line := fmt.Sprintf("%+v", t)
+		line = strings.Replace(line, fmt.Sprintf(" Resources:%+v StaleResources:%+v", t.Resources, t.StaleResources), "", 1)
 		line = strings.Replace(line, fmt.Sprintf(" Held:%d Until:%v Frozen:%d Params:%s Shared:%d", t.Held, t.Until, t.Frozen, t.Params, t.Shared), "", 1)
 		if t.Held > 0 {
 			line += fmt.Sprintf(" held %d for %v", t.Held, t.Until.Sub(s.now))

@@ -88,6 +88,16 @@ func (c *collections) eachOf(gen uint32, name string, f func(*set)) {
 	})
 }
 
+// askedOn reports whether any collection was asked on the stream of generation gen.
+func (c *collections) askedOn(gen uint32) bool {
+	for _, t := range c.byName {
+		if t.askedGen == gen {
+			return true
+		}
+	}
+	return false
+}
+
 // covering calls f with every collection that may have a resource of that name. It looks for
 // them by the name's own parts: there may be many.
 func (c *collections) covering(name string, f func(*set)) {

@@ -193,11 +193,7 @@ func (s *shard) endLinger(end timer, now time.Time) {
 			s.named.unwant(e)
 		}
 	}
-	dead := s.dropIfEmpty()
-	s.unlock()
-	if dead {
-		s.group.dropShard(s)
-	}
+	s.unlockOrDrop()
 }
 
 // unwant gives the set up: the main lane is reopened without `*` (RELAY-22), a collection is

@@ -176,10 +176,18 @@ func (s *shard) poke(i laneIndex) {
 // without them.
 const maxIdleShards = 256
 
-// dropIfEmpty marks the shard dead if nobody uses it. If it returns true, the caller calls
-// group.dropShard after unlocking. A type that was asked on a stream keeps its shard until the
-// stream ends, since it must not be asked there as if for the first time. If too many made-up types
-// stay for this reason, the stream is reopened.
+// unlockOrDrop unlocks the shard. If nobody uses it the group drops it, which locks the group.
+func (s *shard) unlockOrDrop() {
+	dead := s.dropIfEmpty()
+	s.unlock()
+	if dead {
+		s.group.dropShard(s)
+	}
+}
+
+// dropIfEmpty marks the shard dead if nobody uses it, and reports whether it is. A type that was
+// asked on a stream keeps its shard until the stream ends, since it must not be asked there as if
+// for the first time. If too many made-up types stay for this reason, the stream is reopened.
 func (s *shard) dropIfEmpty() bool {
 	if s.dead || s.subs > 0 || s.star.wanted() || len(s.collections.byName)+len(s.named.entries) > 0 {
 		return s.dead
@@ -311,13 +319,5 @@ func (s *shard) endLingering() {
 			t.unwant()
 		}
 	})
-	dead := s.dropIfEmpty()
-	s.unlock()
-	if dead {
-		s.group.dropShard(s)
-	}
+	s.unlockOrDrop()
 }
-
-// mayRevive reports whether what had retired of a name may be given: not if the group is held at a
-// state in which the name does not exist.
-func (s *shard) mayRevive(name string) bool { return !s.heldAbsent(name) }

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"slices"
 	"time"
 
 	"github.com/weir-xds/weir/relay/xds"
@@ -56,7 +57,6 @@ func (n *namedTable) silent(now time.Time) {
 	for ; i < len(n.unheard) && !n.unheard[i].at.Add(patience).After(now); i++ {
 		if u := n.unheard[i]; u.isLast() && n.isAsked(u.entry) {
 			n.heardNothing(u.entry)
-			s.unshareTouched(u.entry) // an unanswered entry represents no other
 		}
 		n.unheard[i] = unheard{}
 	}
@@ -73,6 +73,9 @@ func (u *unheard) isLast() bool {
 
 // heardNothing applies that the origin has stated nothing of a name for patience.
 func (n *namedTable) heardNothing(e *entry) {
+	if e.isDoubted() {
+		n.endDoubt(e)
+	}
 	waited, nameError, old := !e.isAnswered(), e.nameError, e.isOld()
 	news := e.onSilence(n.quiet())
 	if e.unconfirmed {
@@ -106,4 +109,75 @@ func (n *namedTable) quiet() quiet {
 	default:
 		return meansNothing
 	}
+}
+
+// A stream to an origin that understands parameters begins as if nothing were held. No versions can
+// be presented (DYN-20), so the origin does not state what went while there was no stream. The
+// first variant of a name that the stream brings replaces what the map held from earlier streams.
+// It is harder to know that there is none for the map: the plain name in removed_resources may be
+// meant for another map, and says nothing about variants with constraints (DYN-13). So the name is
+// in doubt. If no variant comes within patience, the removal was meant for this map.
+
+// stale is what the shard holds of a name from earlier streams, at the moment when the stream of
+// generation gen speaks of the name for the first time.
+func (s *shard) stale(name string, gen uint32) (vs []*xds.Variant) {
+	if e := s.named.entries[name]; e != nil && !e.seenOn(gen) && e.asksOn(gen) {
+		vs = append(vs, e.variants...)
+	}
+	s.sets(func(t *set) {
+		if m := t.members.get(name); m != nil && !m.seenOn(gen) && t.askedGen == gen {
+			vs = append(vs, m.variants...)
+		}
+	})
+	return vs
+}
+
+// doubt applies a removal of a name, or of a variant that matches the map, while something is held
+// of the name that the stream has not spoken of. If variants with other constraints are held, the
+// name is in doubt.
+//
+// early: so is the variant that the removal names, as the origin may have made the removal before
+// it read that the name is asked for this map. That is so if the map has the variant from another
+// map (RELAY-68), and has no answer of its own. Then it keeps the variant until that answer
+// (RELAY-70), which may replace the variant (DYN-10). A client would otherwise be sent an absence
+// that was never stated (ABS-5). A client of locators is sent at once that the variant is gone
+// (DYN-14). That was stated, and another of its maps may have the variant that replaces it.
+func (n *namedTable) doubt(now time.Time, id xds.Identity, gen uint32) (early bool) {
+	e := n.entries[id.Name]
+	if e == nil || e.seenOn(gen) || !e.asksOn(gen) {
+		return false
+	}
+	early = (e.isBorrowed() || e.isDoubted()) && !e.answeredOn(gen) && !e.isLocated()
+	if early || slices.ContainsFunc(e.variants, func(v *xds.Variant) bool { return v.Constraints.Key() != id.Constraints }) {
+		e.onDoubted()
+		n.unheard = append(n.unheard, unheard{e, gen, e.asks, now})
+		n.startSilence()
+	}
+	return early
+}
+
+// isLocated reports whether a client of the name asks by locators.
+func (e *entry) isLocated() bool {
+	r := e.head
+	for r != nil && !r.sub.located {
+		r = r.next
+	}
+	return r != nil
+}
+
+// endDoubt removes what is held of a name in doubt.
+func (n *namedTable) endDoubt(e *entry) {
+	gen := e.asked()
+	ps := make([]pendingRemoval, len(e.variants))
+	for i, v := range e.variants {
+		ps[i].Identity = xds.Identity{Name: e.name, Constraints: v.Constraints.Key()}
+	}
+	kept, _ := n.screen(ps, n.hears(gen), false)
+	rev := n.shard.nextRev()
+	for _, p := range ps {
+		if !kept[p.Identity] {
+			n.removeName(p.Identity)
+		}
+	}
+	n.offerTouched(rev, gen)
 }

@@ -18,6 +18,9 @@ func (r storeRig) again(now time.Time) {
 // pause is what passes before a guess that deletes (RELAY-6).
 func (r storeRig) pause() time.Duration { return r.table.config().FirmSettle }
 
+// patience is how long the origin may be silent about a name in doubt.
+func (r storeRig) patience() time.Duration { return r.table.Origin("mesh").patience() }
+
 // TestStaleVariant: what was replaced while there was no stream is named by nobody, so the first
 // variant that the next stream brings takes its place, also where the old one has more keys
 // (DYN-9), and by whichever way it is asked.
@@ -41,7 +44,7 @@ func TestStaleVariant(t *testing.T) {
 }
 
 // TestStaleVariantIsGone: that a name is not there may be said to another map (DYN-13), so what one
-// holds from a stream before goes after a pause in which nothing of it has come, and not if
+// holds from a stream before goes after a time in which nothing of it has come, and not if
 // something has.
 func TestStaleVariantIsGone(t *testing.T) {
 	r := newStoreRig(t, OriginConfig{})
@@ -52,17 +55,17 @@ func TestStaleVariantIsGone(t *testing.T) {
 	isTold(t, "test", told(test), "n=2")
 	r.again(zero)
 	r.says(mainLane, zero, xds.EndpointType, "-n")
-	r.table.Advance(zero.Add(r.pause() / 2))
+	r.table.Advance(zero.Add(r.patience() / 2))
 	isTold(t, "prod, too early", told(prod), "nothing")
-	r.says(mainLane, zero.Add(r.pause()/2), xds.EndpointType, "n{env=test}=2")
-	r.table.Advance(zero.Add(r.pause()))
+	r.says(mainLane, zero.Add(r.patience()/2), xds.EndpointType, "n{env=test}=2")
+	r.table.Advance(zero.Add(r.patience()))
 	isTold(t, "prod", told(prod), "-n")
 	isTold(t, "test", told(test), "nothing")
 }
 
 // TestRemovalBeforeTheAsk: a map that has a variant by another one (RELAY-68) keeps it when that
 // one loses it, until the origin answers for the map: the removal may have been under way when the
-// map was asked (RELAY-70, DYN-13). Without an answer it goes after the pause.
+// map was asked (RELAY-70, DYN-13). Without an answer it goes after a time.
 func TestRemovalBeforeTheAsk(t *testing.T) {
 	begin := func(constrained string) (r storeRig, one *Sub) {
 		r = newStoreRig(t, OriginConfig{})
@@ -85,18 +88,18 @@ func TestRemovalBeforeTheAsk(t *testing.T) {
 		if vs := r.group.shard(xds.EndpointType, params("env=prod,v=1")).variants("n"); len(vs) != 1 {
 			t.Errorf("%d variants are held, want the new one", len(vs))
 		}
-		r.table.Advance(zero.Add(r.pause()))
-		isTold(t, "v=1, after the pause", told(one), "nothing")
+		r.table.Advance(zero.Add(r.patience()))
+		isTold(t, "v=1, later", told(one), "nothing")
 
 		r, one = begin(constrained)
-		r.table.Advance(zero.Add(r.pause()))
+		r.table.Advance(zero.Add(r.patience()))
 		isTold(t, "v=1, never answered", told(one), "-n")
 
 		r, one = begin(constrained)
 		r.again(zero)
-		r.table.Advance(zero.Add(r.pause()))
+		r.table.Advance(zero.Add(r.patience()))
 		isTold(t, "v=1, on the next stream", told(one), "nothing")
-		r.says(mainLane, zero.Add(r.pause()), xds.EndpointType, "n{env=prod,v=1}=new")
+		r.says(mainLane, zero.Add(r.patience()), xds.EndpointType, "n{env=prod,v=1}=new")
 		isTold(t, "v=1, answered there", told(one), "n=new")
 	}
 	r := newStoreRig(t, OriginConfig{})
@@ -156,52 +159,4 @@ func TestStoreAskedBefore(t *testing.T) {
 	if len(asks) != 1 || asks[0].First {
 		t.Errorf("asked %+v, want one ask that is not the first", asks)
 	}
-}
-
-// TestShareBesideWildcard: a removal on the stream of `*` is a word about `*`, whatever the map
-// shares of the name.
-func TestShareBesideWildcard(t *testing.T) {
-	r := newStoreRig(t, OriginConfig{Share: true})
-	r.sub(xds.EndpointType, "env=prod,v=1", true, "n")
-	two := r.sub(xds.EndpointType, "env=prod,v=2", true, xds.Wildcard)
-	r.open()
-	r.says(sideLane, zero, xds.EndpointType, "n{env=prod}=1")
-	r.says(mainLane, zero, xds.EndpointType, "n{env=prod}=1")
-	r.table.Advance(zero.Add(r.pause()))
-	isTold(t, "`*`", told(two), "n=1")
-	r.sub(xds.EndpointType, "env=prod,v=2", true, "n")
-	isTold(t, "asked", r.asks(sideLane, false), "")
-	r.says(mainLane, zero, xds.EndpointType, "-n{env=prod}")
-	isTold(t, "`*` when it goes there", told(two), "-n")
-}
-
-// TestShareEnds: who shares asks for itself when what stands for it is gone by no word of a
-// response: here by the silence about it on the next stream, or by a list that leaves it out. Where
-// a removal is never told, nothing is shared.
-func TestShareEnds(t *testing.T) {
-	begin := func(typeURL string, sotw bool) storeRig {
-		r := newStoreRig(t, OriginConfig{Share: true, SotW: sotw})
-		r.sub(typeURL, "env=prod,v=1", true, "n")
-		r.open()
-		r.says(mainLane, zero, typeURL, "n{env=prod}=1")
-		r.sub(typeURL, "env=prod,v=2", true, "n")
-		return r
-	}
-	t.Run("stale", func(t *testing.T) {
-		r := begin(xds.EndpointType, false)
-		isTold(t, "asked", r.asks(mainLane, false), "")
-		r.again(zero)
-		r.says(mainLane, zero, xds.EndpointType, "-n")
-		r.table.Advance(zero.Add(r.pause()))
-		isTold(t, "asked", r.asks(mainLane, false), "+n{env=prod,v=2} ;")
-	})
-	t.Run("a list", func(t *testing.T) {
-		r := begin(xds.ClusterType, true)
-		isTold(t, "asked", r.asks(mainLane, false), "")
-		r.says(mainLane, zero, xds.ClusterType)
-		isTold(t, "asked", r.asks(mainLane, false), "+n{env=prod,v=2} ;")
-	})
-	t.Run("no word of removals", func(t *testing.T) {
-		isTold(t, "asked", begin(xds.EndpointType, true).asks(mainLane, false), "+n{env=prod,v=2} ;")
-	})
 }

@@ -115,6 +115,9 @@ func (st *state) isOld() bool { return st.old && st.chosen != nil }
 // isBorrowed reports whether what the name has came for other maps.
 func (st *state) isBorrowed() bool { return st.source == fromOthers }
 
+// isDoubted reports whether the stream has stated a removal that may be about the body.
+func (st *state) isDoubted() bool { return st.source == fromDoubted }
+
 // absentOn reports whether it is absent by the word of the stream, or by its silence.
 func (st *state) absentOn(gen uint32) bool {
 	return st.chosen == nil && st.absence >= absentNow && st.gen == gen

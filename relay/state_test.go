@@ -44,7 +44,7 @@ var stateEvents = map[string]func(*state){
 
 	"held":        func(st *state) { st.onHeld(&xds.Variant{}) },
 	"borrowed":    (*state).onBorrowed,
-	"own":         (*state).onOwn,
+	"doubted":     (*state).onDoubted,
 	"unkept":      func(st *state) { st.onUnkept(nil, true) },
 	"outlived":    (*state).onOutlived,
 	"restored":    func(st *state) { st.onRestored(true) },
@@ -148,7 +148,9 @@ func TestState(t *testing.T) {
 		{"RELAY-68", "held, borrowed", "present, existed, unasked, borrowed"},
 		{"RELAY-68", "held, borrowed, asked", "present, existed, waits, borrowed"},
 		{"DYN-10", "held, borrowed, asked, body", "present, existed, answered, seen"},
-		{"RELAY-70", "held, borrowed, own", "present, existed, unasked"},
+		{"DYN-13", "held, borrowed, asked, doubted", "present, existed, waits, doubted"},
+		{"DYN-10", "held, borrowed, asked, doubted, body", "present, existed, answered, seen"},
+		{"DYN-13: a doubt is as good as its stream", "asked before, body before, doubted, asked", "present, existed, waits"},
 		{"RELAY-9", "asked, body, unkept", "unknown, existed, waits, seen, to be asked"},
 		{"RELAY-96", "held, restored", "present, existed, unasked, unconfirmed"},
 		{"RELAY-96", "held, restored, confirmed", "present, existed, unasked"},
@@ -196,6 +198,7 @@ func describeState(st *state) string {
 	say(st.hasLeft(), "has left")
 	say(st.isOld(), "old")
 	say(st.isBorrowed(), "borrowed")
+	say(st.isDoubted(), "doubted")
 	say(st.kept(streamNow), "kept")
 	say(st.nameError != nil, "in error")
 	say(st.isInDoubt(), "in doubt")

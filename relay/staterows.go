@@ -14,16 +14,18 @@ import (
 
 // StateRow is one state of a group, which was in force from a revision on until the next one.
 type StateRow struct {
-	Revision uint64
-	ID       string    // "": it is not Whole
-	At       time.Time // when it began; zero: before what is known
+	Revision uint64    `json:"revision"`
+	ID       string    `json:"id,omitempty"` // "": it is not Whole
+	At       time.Time `json:"at,omitzero"`  // when it began; zero: before what is known
 	// What changed, and of which types: short names in ORD-1 order. All are empty for the oldest
 	// state that is known.
-	Added, Changed, Removed int
-	Types                   []string
-	Whole                   bool      // nothing of it was lost, so it can be served again
-	Present                 bool      // it is what clients are given now
-	Good                    time.Time // when a state of this ID was seen good; zero: it was not
+	Added   int       `json:"added"`
+	Changed int       `json:"changed"`
+	Removed int       `json:"removed"`
+	Types   []string  `json:"types"`
+	Whole   bool      `json:"whole"`         // nothing of it was lost, so it can be served again
+	Present bool      `json:"present"`       // it is what clients are given now
+	Good    time.Time `json:"good,omitzero"` // when a state of this ID was seen good; zero: it was not
 }
 
 // States are those of the group of a key, the newest first, so many at most: one for each revision
@@ -34,9 +36,7 @@ func (o *Origin) States(group string, most int) []StateRow { return o.states(gro
 // states are States up to the first one that is enough; nil: all. Marks of older ones, which came
 // back, are not seen then. It locks the origin, and the types one after the other.
 func (o *Origin) states(group string, most int, enough func(*StateRow) bool) []StateRow {
-	o.mu.Lock()
-	g := o.groups[group]
-	o.mu.Unlock()
+	g := o.GroupOf(group)
 	if g == nil || !o.table.past.On() {
 		return nil
 	}

@@ -243,7 +243,7 @@ func TestResolve(t *testing.T) {
 		"last-good":                     "4",
 		"last good":                     "is no state: write a revision",
 	} {
-		revision, err := origin.Resolve(key, to, now)
+		revision, err := origin.resolve(key, to, now)
 		if got := fmt.Sprint(revision); err == nil && got != want {
 			t.Errorf("%s is revision %s, want %s", to, got, want)
 		} else if err != nil && (!strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n")) {
@@ -254,7 +254,7 @@ func TestResolve(t *testing.T) {
 		now = now.Add(time.Minute)
 		r.group.lanes[mainLane].Apply(now, made(xds.ClusterType, now.String(), nil, "a"))
 	}
-	if _, err := origin.Resolve(key, "last-good", now); err == nil || !strings.Contains(err.Error(), "no state before the present one, of revision 9, was seen good") {
+	if _, err := origin.resolve(key, "last-good", now); err == nil || !strings.Contains(err.Error(), "no state before the present one, of revision 9, was seen good") {
 		t.Errorf("the last good one is dropped: %v", err)
 	}
 	// going back to the good state makes none of before good
@@ -270,25 +270,25 @@ func TestResolve(t *testing.T) {
 		}
 		r.group.lanes[mainLane].Apply(zero.Add(time.Duration(i)*time.Hour), made(xds.ClusterType, fmt.Sprint(i%2), nil, "a"))
 	}
-	if revision, err := origin.Resolve(key, "last-good", now); err == nil || !strings.Contains(err.Error(), "seen good, and that was") {
+	if revision, err := origin.resolve(key, "last-good", now); err == nil || !strings.Contains(err.Error(), "seen good, and that was") {
 		t.Errorf("before the only good state: %d, %v", revision, err)
 	}
-	if revision, err := origin.Resolve(key, zero.Format(time.RFC3339), zero.Add(9*time.Hour)); err != nil || revision != 0 {
+	if revision, err := origin.resolve(key, zero.Format(time.RFC3339), zero.Add(9*time.Hour)); err != nil || revision != 0 {
 		t.Errorf("as it began: %d, %v", revision, err)
 	}
-	if revision, err := origin.Resolve(key, "10h", zero.Add(9*time.Hour)); err == nil || !strings.Contains(err.Error(), "is not known") {
+	if revision, err := origin.resolve(key, "10h", zero.Add(9*time.Hour)); err == nil || !strings.Contains(err.Error(), "is not known") {
 		t.Errorf("before it began: %d, %v", revision, err)
 	}
 	for i := 3; ; i++ { // until the beginning of an ID has no letters
 		if rows := origin.States(key, 2); i > 3 && strings.Trim(rows[1].ID[:leastID], "0123456789") == "" {
-			if revision, err := origin.Resolve(key, rows[1].ID[:leastID], zero.Add(9*time.Hour)); err != nil || revision != rows[1].Revision {
+			if revision, err := origin.resolve(key, rows[1].ID[:leastID], zero.Add(9*time.Hour)); err != nil || revision != rows[1].Revision {
 				t.Errorf("%s is revision %d, want %d: %v", rows[1].ID[:leastID], revision, rows[1].Revision, err)
 			}
 			break
 		}
 		r.group.lanes[mainLane].Apply(zero.Add(3*time.Hour), made(xds.ClusterType, fmt.Sprint(i), nil, "a"))
 	}
-	if _, err := origin.Resolve("nobody", "4", now); err == nil || !strings.Contains(err.Error(), "no group nobody") {
+	if _, err := origin.resolve("nobody", "4", now); err == nil || !strings.Contains(err.Error(), "no group nobody") {
 		t.Errorf("of no group: %v", err)
 	}
 }

@@ -52,15 +52,13 @@ type store struct {
 
 	quarantine *quarantine // nil unless the origin may end streams for the type (RELAY-92)
 	proven     bool        // answered by the origin
-	// spoken sets it: anything of it came from the origin, be it by a snapshot (fallback.go)
+	// heard: anything of it came from the origin, be it by a snapshot (fallback.go)
 	heard bool
 	// unheardSince is when it was asked first and not answered yet; zero: never. Not kept up once
 	// it is heard.
 	unheardSince time.Time
 
-	readings [2]reading      // by lane
-	rejected [2]rejections   // by lane
-	overlaps map[string]bool // names of which it was said that their variants overlap
+	rejected [2]rejections // by lane
 
 	// of the stream that was seen to answer lists with names that it has not (aside.go)
 	harmlessGen uint32
@@ -86,16 +84,7 @@ func newStore(g *Group, typeURL string) *store {
 	if k.home == &g.lanes && g.probesApart() {
 		k.suspend(mainLane, true)
 	}
-	g.origin.unheard.Add(1)
 	return k
-}
-
-// spoken notes that something of the type came from the origin.
-func (k *store) spoken() {
-	if !k.heard {
-		k.heard = true
-		k.group.origin.unheard.Add(-1)
-	}
 }
 
 // maxMatching bounds the constraints whose matches are remembered: they are an origin's to choose.
@@ -187,17 +176,8 @@ func kinds(shards []*shard) iter.Seq[*store] {
 	}
 }
 
-// others calls f with every other shard of the type.
-func (s *shard) others(f func(*shard)) {
-	for _, x := range s.store.all {
-		if x != s {
-			f(x)
-		}
-	}
-}
-
 // match is what other maps hold of a name that matches this map too. It answers a new name at once
-// (RELAY-68). What a map only retains is not live: the origin has removed it.
+// (RELAY-68).
 func (n *namedTable) match(name string) (vs []*xds.Variant) {
 	for _, x := range n.shard.store.all {
 		e := x.named.entries[name]
@@ -205,7 +185,7 @@ func (n *namedTable) match(name string) (vs []*xds.Variant) {
 			continue
 		}
 		for _, v := range e.variants {
-			if v.Name == name && v != e.retained() && v.Constraints.Match(n.shard.params) && !v.DoNotCache && find(vs, v.Constraints.Key()) == nil {
+			if v.Name == name && v.Constraints.Match(n.shard.params) && !v.DoNotCache && find(vs, v.Constraints.Key()) == nil {
 				vs = append(vs, v)
 			}
 		}

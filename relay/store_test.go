@@ -336,8 +336,8 @@ func TestStoreRemovalDoubts(t *testing.T) {
 	r.asks(mainLane, false)
 	r.says(mainLane, zero, xds.EndpointType, "-n{!v}")
 	isTold(t, "test", told(test), "nothing")
-	r.table.Advance(zero.Add(r.table.config().FirmSettle))
-	isTold(t, "test, after the pause", told(test), "-n")
+	r.table.Advance(zero.Add(r.patience()))
+	isTold(t, "test, later", told(test), "-n")
 }
 
 // TestStoreLanes: names are not asked on the stream that carries `*` of any map, since what it brings

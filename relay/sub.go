@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -66,7 +67,7 @@ type Sub struct {
 	standIn  int               // number of records whose client was sent fallback content
 	spelt    map[string]string // the client's spelling, by canonical name, where the two differ
 	claims   claims            // initial_resource_versions, until the sets are first answered
-	names    *xds.TrackedSet   // what the records were sent, if it is much (namesversion.go); nil: not kept
+	names    *xds.TrackedSet   // what the records were sent, if it is much (version.go); nil: not kept
 	alias    *aliasHoldings
 	whole    string // content version of the last whole list
 	deferred deferrals
@@ -81,7 +82,7 @@ type Sub struct {
 	listHeld       bool // the first list by name has to wait (comeback.go)
 	first          bool // no Update has been done
 	answeredDemand bool // during a Take: a name that the client asked for is answered
-	moreLeft       bool // during a Take: there is more than fits into one answer (absences.go)
+	moreLeft       bool // during a Take: there is more than fits into one answer (longlist.go)
 	sentWhole      bool // a whole list was sent
 	removalDue     bool // an empty list is due, once all names are known to be gone
 	denies         bool // SotW: see Denies
@@ -138,9 +139,6 @@ func (g *Group) Open(owner *Subscriber, o SubOptions) *Sub {
 
 // Group is the group that it is subscribed in.
 func (s *Sub) Group() *Group { return s.shard.group }
-
-// TypeURL is the type subscribed to.
-func (s *Sub) TypeURL() string { return s.typeURL }
 
 // Params are the dynamic parameters of every name subscribed to.
 func (s *Sub) Params() constraints.Params { return s.shard.params }
@@ -260,4 +258,45 @@ func (s *Sub) pend(rev uint64, what uint32) {
 // answersWhole reports whether every SotW answer holds the full view (SOTW-2, SOTW-4).
 func (s *Sub) answersWhole() bool {
 	return !s.delta && (s.sets.star() != nil || s.asList || xds.SentWhole(s.typeURL))
+}
+
+// claims are what a client says it holds, until it is known whether that is so: the versions, by
+// canonical name. The zero Digest is a version that is not known.
+type claims struct {
+	versions map[string]xds.Digest
+	spelt    map[string]string // how the client spelt names, where that differs
+}
+
+// add takes in what a client states. If a name is given in two spellings with two versions, the
+// client may hold either, so no version is recorded.
+func (c *claims) add(name string, d xds.Digest) {
+	key, spelt := xds.Spell(name)
+	if was, twice := c.versions[key]; twice && was != d {
+		d = xds.Digest{}
+	}
+	c.set(key, d, spelt)
+}
+
+func (c *claims) set(name string, d xds.Digest, spelt string) {
+	if c.versions == nil {
+		c.versions = map[string]xds.Digest{}
+	}
+	if c.versions[name] = d; spelt == "" {
+		return
+	}
+	if c.spelt == nil {
+		c.spelt = map[string]string{}
+	}
+	c.spelt[name] = spelt
+}
+
+// doubt makes a name be sent whatever the client says of it.
+func (c *claims) doubt(name string) {
+	if _, stated := c.versions[name]; stated {
+		c.versions[name] = xds.Digest{}
+	}
+}
+
+func (c *claims) clone() claims {
+	return claims{versions: maps.Clone(c.versions), spelt: maps.Clone(c.spelt)}
 }

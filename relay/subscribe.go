@@ -215,10 +215,6 @@ func (s *Sub) Close(now time.Time) {
 	list.done()
 	s.dirty = nil
 	sh.subs--
-	dead := sh.dropIfEmpty()
-	sh.unlock()
-	if dead {
-		sh.group.dropShard(sh)
-	}
+	sh.unlockOrDrop()
 	sh.group.paramSets.leave(sh.params)
 }

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -9,7 +10,6 @@ import (
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay/history"
 	"github.com/weir-xds/weir/relay/node"
@@ -101,10 +101,7 @@ type Origin struct {
 	holds          map[string]*hold          // by group key; of groups that are held (hold.go). Guarded by mu.
 	// fallback is what the last resort has; nil: there is none (fallback.go).
 	fallback atomic.Pointer[Fallback]
-	// unheard is how many stores are not heard: mostly none, so that nothing needs to be looked for
-	// (Lacks).
-	unheard atomic.Int64
-	fill    fill // what it holds of what it may
+	fill     fill // what it holds of what it may
 
 	mu             sync.Mutex // guards what follows; held for map work only; nothing is locked under it
 	alarms         []Alarm    // not told yet
@@ -149,11 +146,7 @@ func (o *Origin) Server(key string) uint8 {
 	if !known {
 		o.lastServer = o.lastServer%(NoServer-1) + 1
 		n = o.lastServer
-		for other, taken := range o.servers {
-			if taken == n {
-				delete(o.servers, other)
-			}
-		}
+		maps.DeleteFunc(o.servers, func(_ string, taken uint8) bool { return taken == n })
 		o.servers[key] = n
 	}
 	return n
@@ -230,11 +223,12 @@ func (o *Origin) open(key string, t Tier, up *corev3.Node, who string, peer any)
 	return o.addGroup(key, t, up, who, peer)
 }
 
-// Dedicated makes a group for one client stream alone, whose own node is presented (RELAY-29). The
-// caller gives it back by Group.Release, and with its last want goes what it holds.
-func (o *Origin) Dedicated(n *corev3.Node) (*Group, error) { return o.DedicatedFor(n, "", nil) }
+// DedicatedKey begins the keys of groups of one client stream, and of no other.
+const DedicatedKey = "dedicated-"
 
-// DedicatedFor is Dedicated for a client of an identity, as GroupFor is Group.
+// DedicatedFor makes a group for one client stream alone, whose own node is presented (RELAY-29),
+// and for a client of an identity and a peer, as GroupFor. The caller gives it back by
+// Group.Release, and with its last want goes what it holds.
 func (o *Origin) DedicatedFor(n *corev3.Node, who string, peer any) (*Group, error) {
 	rules := o.nodeRules()
 	up := rules.Dedicated(n, who)
@@ -242,8 +236,7 @@ func (o *Origin) DedicatedFor(n *corev3.Node, who string, peer any) (*Group, err
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.lastID++
-	// which no hash is
-	g, err := o.addGroup("dedicated-"+strconv.FormatUint(o.lastID, 10), Newest, up, "", peer)
+	g, err := o.addGroup(DedicatedKey+strconv.FormatUint(o.lastID, 10), Newest, up, "", peer)
 	if err != nil {
 		return nil, err
 	}
@@ -306,13 +299,7 @@ func (o *Origin) Wake() <-chan struct{} { return o.wake }
 
 // TakeLanes gives the lanes that should be run and are not. The caller owns each until its Release
 // returns true.
-func (o *Origin) TakeLanes() []*Lane {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	q := o.queued
-	o.queued = nil
-	return q
-}
+func (o *Origin) TakeLanes() []*Lane { return takeAll(&o.mu, &o.queued) }
 
 // enqueue queues a lane for TakeLanes. It locks the origin.
 func (o *Origin) enqueue(l *Lane) {
@@ -330,12 +317,7 @@ func (o *Origin) enqueue(l *Lane) {
 func (o *Origin) groupList() []*Group {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	gs := make([]*Group, 0, len(o.groups))
-	for _, g := range o.groups {
-		gs = append(gs, g)
-	}
-	slices.SortFunc(gs, func(a, b *Group) int { return cmpString(a.key, b.key) })
-	return gs
+	return slices.SortedFunc(maps.Values(o.groups), func(a, b *Group) int { return cmpString(a.key, b.key) })
 }
 
 // ColdWait is Config.ColdWait, which a reload may change.
@@ -348,6 +330,15 @@ func (o *Origin) Selects() bool { return !o.config().SotW }
 // Serves reports whether the origin is asked for the type at all.
 func (o *Origin) Serves(typeURL string) bool {
 	return len(o.config().Types) == 0 || slices.Contains(o.config().Types, typeURL)
+}
+
+// takeAll empties a list, and returns what was in it. It locks mu.
+func takeAll[T any](mu *sync.Mutex, list *[]T) []T {
+	mu.Lock()
+	defer mu.Unlock()
+	all := *list
+	*list = nil
+	return all
 }
 
 // signal fills a one-slot wake channel.

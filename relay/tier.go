@@ -6,7 +6,6 @@ import (
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-
 	"github.com/weir-xds/weir/relay/gate"
 )
 
@@ -33,6 +32,19 @@ const (
 	Rest
 )
 
+// SourceOf is the address in the key of a server (Origin.Server), without what tells its versions
+// apart. It is "" for a server that is no address.
+func SourceOf(server string) string {
+	address, _, _ := strings.Cut(server, " sotw=")
+	if address == TierServer || address == AllServers {
+		return ""
+	}
+	return address
+}
+
+// AllServers is the address in the key of servers that have the same versions.
+const AllServers = "all"
+
 // TierServer is the key of the newest tier among the servers of the other tiers (Origin.Server).
 const TierServer = "tiers"
 
@@ -58,9 +70,6 @@ func CutTier(key string) (of string, t Tier) {
 	return key, Newest
 }
 
-// Tier is which tier the group is.
-func (g *Group) Tier() Tier { return g.tier }
-
 // Newest is the group of the newest tier; nil: it is gone. It is the group itself without canaries.
 func (g *Group) Newest() *Group {
 	if g.tier == Newest {
@@ -85,7 +94,7 @@ func (g *Group) config() *OriginConfig {
 // ofTiers is how the newest tier is spoken to by the others.
 func (cfg *OriginConfig) ofTiers() *OriginConfig {
 	c := *cfg
-	c.SotW, c.PerType, c.V2, c.NoResume, c.Share = false, false, false, false, false
+	c.SotW, c.PerType, c.V2, c.NoResume = false, false, false, false
 	c.AbsenceTransient, c.AbsenceKeeps, c.NACKReport = false, nil, false
 	c.Guard = gate.GuardConfig{} // the newest tier has it
 	return &c
@@ -282,10 +291,4 @@ func (o *Origin) TierWake() <-chan struct{} { return o.tierWake }
 
 // TierLanes is TakeLanes for the lanes of the tiers, which are not asked of the origin but of the
 // newest tier.
-func (o *Origin) TierLanes() []*Lane {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	q := o.tierQueue
-	o.tierQueue = nil
-	return q
-}
+func (o *Origin) TierLanes() []*Lane { return takeAll(&o.mu, &o.tierQueue) }

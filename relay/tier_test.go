@@ -43,11 +43,11 @@ func TestTiers(t *testing.T) {
 	o := table.Origin("mesh")
 	canary, rest := tiersOf(t, o, "c")
 	newest := canary.Newest()
-	if canary.Tier() != Canary || rest.Tier() != Rest || newest.Tier() != Newest || rest.Newest() != newest || newest.Newest() != newest {
-		t.Fatalf("the tiers are %v, %v and %v", canary.Tier(), rest.Tier(), newest.Tier())
+	if canary.tier != Canary || rest.tier != Rest || newest.tier != Newest || rest.Newest() != newest || newest.Newest() != newest {
+		t.Fatalf("the tiers are %v, %v and %v", canary.tier, rest.tier, newest.tier)
 	}
 	for _, g := range []*Group{canary, rest} {
-		if of, tier := CutTier(g.Key()); of != newest.Key() || tier != g.Tier() || !proto.Equal(g.Node(), newest.Node()) {
+		if of, tier := CutTier(g.Key()); of != newest.Key() || tier != g.tier || !proto.Equal(g.Node(), newest.Node()) {
 			t.Errorf("%s presents %v, and the newest, %s, %v", g.Key(), g.Node(), newest.Key(), newest.Node())
 		}
 		if c := g.config(); c.SotW || c.PerType || c.NoResume || c.NACKReport || !c.Guard.Off() {
@@ -79,7 +79,7 @@ func TestTiers(t *testing.T) {
 		}
 	}
 	if g, err := o.DedicatedFor(nil, "", nil); err == nil {
-		t.Errorf("a dedicated group beyond the limit: %v", g.Tier())
+		t.Errorf("a dedicated group beyond the limit: %v", g.tier)
 	}
 	if g, err := o.NewestFor(&corev3.Node{Id: "canary", Cluster: "c"}, ""); err != nil || g != newest {
 		t.Errorf("load reports of a canary go by %v, %v", g, err)

@@ -20,11 +20,8 @@ const (
 	laneDown                       // a stream should have been opened by now
 	confirmations                  // names that were restored have been asked for firm_settle
 	guardEnd                       // removals that are held back are to go
-	retainedEnd                    // what a map keeps until the origin answers for it is to go
 	// names asked for a while ago may be what an origin is silent for
 	suspectNames
-	// what was held before the stream, and is not there for some map, is to go
-	doubts
 	gatherEnd   // changes of listeners or routes have waited long enough
 	unheardLong // a type should have been answered by now
 	restoredEnd // what was restored may be forgotten
@@ -112,12 +109,8 @@ func (t *Table) Advance(now time.Time) (next time.Time) {
 			x.lane.missedSince(x.gen, now)
 		case unheardLong:
 			x.shard.unheardLong(now)
-		case retainedEnd:
-			x.shard.named.endRetained(x.entry, now)
 		case suspectNames:
 			x.shard.named.suspect(x.lane, x.gen, now)
-		case doubts:
-			x.shard.named.endDoubts(x.gen, now)
 		case gatherEnd:
 			x.group.gathering.end(now)
 		case guardEnd:

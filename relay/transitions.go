@@ -55,6 +55,9 @@ func (st *state) onAnswer(counts bool) {
 	}
 }
 
+// onDoubted: the stream stated a removal that may be about the body.
+func (st *state) onDoubted() { st.source = fromDoubted }
+
 // onUnasked: the name was unsubscribed.
 func (st *state) onUnasked() { st.question = unasked }
 
@@ -206,9 +209,6 @@ func (st *state) onHeld(v *xds.Variant) {
 
 // onBorrowed: the body came for another parameter map.
 func (st *state) onBorrowed() { st.source = fromOthers }
-
-// onOwn: the name is no longer represented by that of another map.
-func (st *state) onOwn() { st.source = fromEarlier }
 
 // onUnkept: no client has the name, and what must not be cached was dropped, so v is what is left
 // (RELAY-9). asked: it is asked on the open stream. If a client wants it again it is asked anew.

@@ -220,14 +220,7 @@ func (u *Union) Unsend() {
 
 // Demands reports whether the next Take answers a name that the client asked for and waits for. An
 // HTTP request may wait for that answer, so nothing may delay it (ALIAS-8).
-func (u *Union) Demands() bool {
-	for i := range u.Len() {
-		if u.Part(i).demands() {
-			return true
-		}
-	}
-	return false
-}
+func (u *Union) Demands() bool { return u.any((*Sub).demands) }
 
 // OweNamespaces is Sub.OweNamespaces.
 func (u *Union) OweNamespaces(routes []string, except []*xds.Variant) {

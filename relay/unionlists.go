@@ -50,10 +50,7 @@ func (a *Answer) join(x *Answer) {
 // the body is sent and the error is not (ABS-11).
 func (m *multiUnion) finish(a *Answer, content string) *Answer {
 	if len(a.Errors) > 0 {
-		listed := make(map[string]bool, len(a.Variants))
-		for _, v := range a.Variants {
-			listed[v.Name] = true
-		}
+		listed := xds.NamesOf(a.Variants)
 		a.Errors = slices.DeleteFunc(a.Errors, func(e *NameError) bool { return !e.Located && listed[e.Name] })
 	}
 	for _, s := range m.subs {

@@ -151,10 +151,6 @@ func (x *span) absorb(old *span) {
 // Ack records that the client accepted an answer.
 func (s *Sub) Ack(t Receipt) { s.judge(t.number, accepted) }
 
-// Nack records that the client rejected an answer. Nothing is sent again until content or
-// subscription changes (NONCE-11), and TTLs in the answer are not renewed (DELTA-15).
-func (s *Sub) Nack(t Receipt) { s.judge(t.number, rejected) }
-
 // judge records what the client said of the answer with that number. It locks the shard.
 func (s *Sub) judge(number uint32, said verdict) {
 	if said == accepted {

@@ -29,7 +29,7 @@ type view struct {
 	base       uint64
 	live       int
 	bytes      int
-	digests    xds.TrackedSet // of the live items (viewversion.go)
+	digests    xds.TrackedSet // of the live items (version.go)
 	version    string         // version_info of the full view; "": there was a change since
 	// revision of the last event: a change of content, or of a TTL if TTLs are sent
 	contentRev uint64
@@ -40,8 +40,8 @@ type view struct {
 	// the tombstone is skipped.
 	tombs []tomb
 	dead  int // items that are tombstones
-	// gaps are the times in which items that came back were gone (gaps.go). lastGap is the revision
-	// at which the last of them ends.
+	// gaps are the times in which items that came back were gone (viewbody.go). lastGap is the
+	// revision at which the last of them ends.
 	gaps    map[*item][]gap
 	lastGap uint64
 
@@ -343,7 +343,9 @@ func (v *view) prune() {
 	if len(v.tombs) == 0 {
 		v.tombs = nil
 	}
-	v.passGaps(passed)
+	if passed >= v.lastGap {
+		v.gaps = nil
+	}
 }
 
 // lag removes a position whose stream will be ended. The client comes back and resumes by its

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/weir-xds/weir/metrics"
@@ -103,13 +104,13 @@ func (n *namedTable) wait(e *entry, most int) metrics.Wait {
 	switch {
 	case !l.live(n.firstGen[n.lane]):
 		return s.laneWait(n.lane)
-	case !e.askedOn(l.gen.Load()) && n.waitsToList:
+	case !e.asksOn(l.gen.Load()) && n.waitsToList:
 		w := metrics.Wait{Reason: metrics.WaitAsk, Since: s.store.lastList[n.lane].at, Until: s.store.lastList[n.lane].again()}
 		if n.longAsk.entry != nil {
 			w.Since, w.Until = n.longAsk.at, n.longAsk.at.Add(answerWait)
 		}
 		return w
-	case !e.askedOn(l.gen.Load()):
+	case !e.asksOn(l.gen.Load()):
 		return s.laneWait(n.lane)
 	case l.polls() != nil:
 		return *l.polls()
@@ -230,22 +231,9 @@ func (u *update) concerns(name string) bool {
 			return true
 		}
 	}
-	for _, gone := range u.Removed {
-		if gone == name {
-			return true
-		}
-	}
-	for _, gone := range u.RemovedVariants {
-		if gone.Name == name {
-			return true
-		}
-	}
-	for _, e := range u.Errors {
-		if xds.NameKey(e.Name) == name {
-			return true
-		}
-	}
-	return u.Full && xds.FullState(u.TypeURL)
+	return u.Full && xds.FullState(u.TypeURL) || slices.Contains(u.Removed, name) ||
+		slices.ContainsFunc(u.RemovedVariants, func(r xds.RemovedVariant) bool { return r.Name == name }) ||
+		slices.ContainsFunc(u.Errors, func(e *NameError) bool { return xds.NameKey(e.Name) == name })
 }
 
 // polls is the wait for the next poll of an origin that is polled; nil: it is not.

@@ -73,7 +73,7 @@ func TestDiffering(t *testing.T) {
 		}
 		o := table.Origin("mesh")
 		enter(o, c.nodes...)
-		if _, err := o.Dedicated(sidecarOf("web-0", "other")); err != nil {
+		if _, err := o.DedicatedFor(sidecarOf("web-0", "other"), "", nil); err != nil {
 			t.Fatal(err)
 		}
 		delete(o.groups, "dedicated-1")

@@ -181,10 +181,7 @@ func (t *take) listAll() (all *Body, content contentOf) {
 		content.addAll(named)
 		return all, content
 	}
-	listed := make(map[string]bool, len(named))
-	for _, v := range named {
-		listed[v.Name] = true
-	}
+	listed := xds.NamesOf(named)
 	for p := s.sets.first; p != nil; p = p.also {
 		if p.blocked() {
 			continue

@@ -22,9 +22,8 @@ type NameView struct {
 	Named string
 	Sets  []string
 
-	// Denied: the rules do not allow it. Unserved: the origin is not asked for the type. Shared:
-	// the subscription of another parameter map serves it.
-	Denied, Unserved, Shared bool
+	// Denied: the rules do not allow it. Unserved: the origin is not asked for the type.
+	Denied, Unserved bool
 	// What the origin is asked for on its account; "": nothing yet. AskedAt is when, if that is
 	// still known.
 	AskedAs string
@@ -155,7 +154,7 @@ func (v *NameView) ofName(r *record) {
 	n, e := &r.sub.shard.named, r.entry
 	known := n.known(e)
 	v.Lane = n.shard.lane(n.lane)
-	if v.Shared = e.rep() != nil; e.askedOn(v.Lane.gen.Load()) {
+	if e.asksOn(v.Lane.gen.Load()) {
 		v.AskedAs, v.AskedAt = n.nameOf(e).Name, n.askedAt(e, math.MaxInt)
 	}
 	v.Variant, v.Live, v.Held = e.chosen, known.live() && !known.heldBack(), known.heldBack()
@@ -218,14 +217,6 @@ func (g *Group) Fields() map[string]string { return g.origin.nodeRules().Fields(
 // IsDedicated reports whether the group is that of one client stream (RELAY-29).
 func (g *Group) IsDedicated() bool { return g.dedicated }
 
-// View is Sub.View of each Sub.
-func (u *Union) View(name string, j *Judged) (all []NameView) {
-	for i := range u.Len() {
-		all = append(all, u.Part(i).View(name, j))
-	}
-	return all
-}
-
 // Names are the names that a Sub asks for, and what has become of them.
 type Names struct {
 	All    int // collections included
@@ -249,7 +240,7 @@ func (s *Sub) Names() (n Names) {
 			continue
 		}
 		n.All++
-		if r.entry.askedOn(generation) {
+		if r.entry.asksOn(generation) {
 			n.Asked++
 		}
 		if r.entry.chosen == nil && (named.absent(r.entry) || r.entry.nameError != nil && r.entry.nameError.Code == codeNotFound) {

@@ -209,7 +209,7 @@ func (a *aggregate) run() {
 		if a.refuse(err) {
 			return
 		}
-		o.log.Info("a stream of load reports ended; what clients report meanwhile is added up",
+		o.log.Info("a load report stream ended; reports of clients are added up until it is back",
 			zap.String("group", a.key.group.Key()), zap.Error(err))
 		select {
 		case <-time.After(wait.next()):

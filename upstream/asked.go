@@ -4,9 +4,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weir-xds/weir/relay/xds"
-
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 const (

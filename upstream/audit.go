@@ -7,9 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weir-xds/weir/relay/xds"
-
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 	"go.uber.org/zap"
 )
 
@@ -42,19 +41,13 @@ type auditor struct {
 }
 
 // audits compares what the table holds with what the origin sends, one type of one lane after the
-// other, and begins again after Config.Audit. It ends with ctx. It locks the origin.
+// other, and begins again after Config.Audit. It ends with ctx.
 func (o *Origin) audits(ctx context.Context) {
 	for o.cfg.Audit > 0 {
 		if !Sleep(ctx, time.Duration(float64(o.cfg.Audit)*(0.8+0.4*rand.Float64()))) {
 			return
 		}
-		o.mu.Lock()
-		lanes := make([]*lane, 0, len(o.lanes))
-		for l := range o.lanes {
-			lanes = append(lanes, l)
-		}
-		o.mu.Unlock()
-		for _, l := range lanes {
+		for _, l := range o.lanes.List() {
 			for _, typeURL := range l.table.Types() {
 				select { // one comparison at a time in the process
 				case <-ctx.Done():
@@ -103,7 +96,7 @@ func (l *lane) audit(ctx context.Context, typeURL string) {
 			names = append(names, printable(d.Name)+" ("+d.Kind+")")
 		}
 	}
-	l.log.Warn("what is held has drifted from what the origin says on a fresh stream: it is asked for everything anew",
+	l.log.Warn("the cache differs from the origin's answer on a fresh stream: requesting everything again",
 		zap.String("type_url", printable(typeURL)), zap.Int("resources", len(drift)), zap.Strings("names", names))
 	l.table.Renew()
 }

@@ -99,7 +99,7 @@ func TestAuditFindsDrift(t *testing.T) {
 			wantCounted(t, reg, map[string]int{
 				"audits drift": 1, "drift_resources changed cds": 1, "drift_resources missing cds": 1, "drift_resources extra cds": 1,
 			})
-			lines := w.lines("has drifted")
+			lines := w.lines("differs from the origin's answer")
 			if len(lines) != 1 || fmt.Sprint(lines[0].ContextMap()["names"]) != "[changed (changed) extra (extra) missing (missing)]" {
 				t.Errorf("the log says %v", lines)
 			}
@@ -268,7 +268,7 @@ func TestSecretsAreNotAudited(t *testing.T) {
 	reg, config := audited()
 	secrets := func(c *relay.Config) { c.Origins[0].Secrets = true }
 	in(t, options{config: config, table: secrets, origin: relaytest.OriginConfig{Serving: true}}, func(w *world) {
-		g, err := w.table.Origin("mesh").Dedicated(relaytest.Node("n", "alone"))
+		g, err := w.table.Origin("mesh").DedicatedFor(relaytest.Node("n", "alone"), "", nil)
 		if err != nil {
 			t.Fatal(err)
 		}

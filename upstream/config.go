@@ -1,19 +1,22 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"net"
 	"strings"
 	"time"
 
-	"github.com/weir-xds/weir/relay/xds"
+	"go.uber.org/zap"
+	_ "google.golang.org/grpc/encoding/gzip" // so that compressed responses are accepted
 
 	"github.com/weir-xds/weir/metrics"
-	"go.uber.org/zap"
-	"google.golang.org/grpc/encoding/gzip" // so that compressed responses are accepted
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // Config configures how one origin is spoken to. It is not modified after New.
@@ -143,21 +146,11 @@ type Keepalive struct {
 	Timeout time.Duration
 }
 
-// checked returns the config with its defaults, and all its problems, joined.
+// checked returns the config with its defaults, and the problems that package config leaves to this
+// one, joined.
 func (c Config) checked() (Config, error) {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if c.Name == "" {
-		bad("name: is empty")
-	}
-	if len(c.Addresses) == 0 {
-		bad("addresses: at least one is needed")
-	}
-	for i, a := range c.Addresses {
-		if why := badAddress(a); why != "" {
-			bad("addresses[%d]: %q %s", i, a, why)
-		}
-	}
 	if len(c.Addresses) > maxAddresses {
 		bad("addresses: %d are more than %d", len(c.Addresses), maxAddresses)
 	}
@@ -166,123 +159,45 @@ func (c Config) checked() (Config, error) {
 			bad("headers: %q %s", key, why)
 		}
 		if strings.EqualFold(key, "authorization") && c.TokenFile != "" {
-			bad("headers: authorization is given here and by token_file")
+			bad("headers: authorization is set here and by token_file")
 		}
 	}
-	if c.TokenFile != "" && c.TLS == nil {
-		bad("token_file: is only sent over TLS, and tls is not set")
-	}
-	if c.Compression != "" && c.Compression != gzip.Name {
-		bad("compression: %q is not %s", c.Compression, gzip.Name)
-	}
-	errs = append(errs, c.checkNumbers()...)
 	if err := errors.Join(errs...); err != nil {
 		return c, err
 	}
 	return c.withDefaults(), nil
 }
 
-func (c Config) checkNumbers() []error {
-	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if c.MaxMessage < 0 {
-		bad("max_message: is negative")
-	}
-	if c.NameBytes < 0 {
-		bad("name_bytes: is negative")
-	}
-	if c.NewGroupsPerSecond < 0 {
-		bad("new_groups_per_second: is negative")
-	}
-	if c.LoadReports < 0 {
-		bad("load_reports: is negative")
-	}
-	if c.Pause < 0 {
-		bad("pause: is negative")
-	}
-	if c.Audit < 0 {
-		bad("audit: is negative")
-	}
-	b := c.Backoff
-	switch {
-	case b.Base < 0 || b.Max < 0:
-		bad("backoff: base and max must not be negative")
-	case b.Base > 0 && b.Max > 0 && b.Base > b.Max:
-		bad("backoff.base: is longer than backoff.max")
-	}
-	if b.Factor != 0 && !(b.Factor >= 1) {
-		bad("backoff.factor: must be at least 1")
-	}
-	if b.Jitter > 1 {
-		bad("backoff.jitter: must be at most 1")
-	}
-	if k := c.Keepalive; k.Time < 0 || k.Time > 0 && k.Time < minKeepalive {
-		bad("keepalive.time: must be at least %v", minKeepalive)
-	}
-	if c.Keepalive.Timeout < 0 {
-		bad("keepalive.timeout: is negative")
-	}
-	return errs
-}
-
-// minKeepalive is the least interval that grpc accepts, and lenientKeepalive the least that a grpc
-// server allows by default.
-const (
-	minKeepalive     = 10 * time.Second
-	lenientKeepalive = 5 * time.Minute
-)
+// lenientKeepalive is the least interval that a grpc server allows by default.
+const lenientKeepalive = 5 * time.Minute
 
 // clockSlack: pings are 1/clockSlack later than the interval, since the clock of a server that
 // counts them may be slower.
 const clockSlack = 100
 
 func (c Config) withDefaults() Config {
-	orElse(&c.MaxMessage, 64<<20)
-	orElse(&c.Pause, time.Second)
-	orElse(&c.Backoff.Base, time.Second)
-	orElse(&c.Backoff.Factor, 1.6)
-	orElse(&c.Backoff.Jitter, 0.2)
-	orElse(&c.Backoff.Max, max(5*time.Second, c.Backoff.Base))
-	orElse(&c.Keepalive.Time, lenientKeepalive)
-	orElse(&c.Keepalive.Timeout, 10*time.Second)
-	orElse(&c.Batch, 10*time.Millisecond)
-	orElse(&c.Version, "dev")
-	if c.AuditTurn == nil {
-		c.AuditTurn = make(chan struct{}, 1)
-	}
+	c.MaxMessage = cmp.Or(c.MaxMessage, 64<<20)
+	c.Pause = cmp.Or(c.Pause, time.Second)
+	c.Backoff.Base = cmp.Or(c.Backoff.Base, time.Second)
+	c.Backoff.Factor = cmp.Or(c.Backoff.Factor, 1.6)
+	c.Backoff.Jitter = cmp.Or(c.Backoff.Jitter, 0.2)
+	c.Backoff.Max = cmp.Or(c.Backoff.Max, max(5*time.Second, c.Backoff.Base))
+	c.Keepalive.Time = cmp.Or(c.Keepalive.Time, lenientKeepalive)
+	c.Keepalive.Timeout = cmp.Or(c.Keepalive.Timeout, 10*time.Second)
+	c.Batch = cmp.Or(c.Batch, 10*time.Millisecond)
+	c.Version = cmp.Or(c.Version, "dev")
+	c.AuditTurn = cmp.Or(c.AuditTurn, make(chan struct{}, 1))
 	c.Batch = max(c.Batch, 0)
 	c.Backoff.Jitter = max(c.Backoff.Jitter, 0)
 	c.Backoff.Base = min(c.Backoff.Base, c.Backoff.Max)
-	if c.Log == nil {
-		c.Log = zap.NewNop()
-	}
+	c.Log = cmp.Or(c.Log, zap.NewNop())
 	if c.Dial == nil {
 		c.Dial = dial
 	}
 	return c
 }
 
-// orElse replaces a zero value by a default.
-func orElse[T comparable](v *T, fallback T) {
-	if *v == *new(T) {
-		*v = fallback
-	}
-}
-
 const unixScheme = "unix://"
-
-func badAddress(a string) string {
-	if path, ok := strings.CutPrefix(a, unixScheme); ok {
-		if path == "" {
-			return "names no socket"
-		}
-		return ""
-	}
-	if host, port, err := net.SplitHostPort(a); err != nil || host == "" || port == "" {
-		return "is not host:port"
-	}
-	return ""
-}
 
 func badHeader(key string) string {
 	for _, r := range key {
@@ -306,4 +221,29 @@ func dial(ctx context.Context, address string) (net.Conn, error) {
 		return d.DialContext(ctx, "unix", path)
 	}
 	return d.DialContext(ctx, "tcp", address)
+}
+
+// waits is the backoff of failures in a row. The zero value with a config is ready for use.
+type waits struct {
+	cfg      Backoff
+	failures int
+}
+
+// next returns how long to wait after one more failure (ERR-2).
+func (w *waits) next() time.Duration {
+	w.failures++
+	return w.cfg.Wait(w.failures - 1)
+}
+
+// Wait returns how long to wait after the given number of failures in a row and one more (ERR-2).
+func (b Backoff) Wait(failures int) time.Duration {
+	d := min(float64(b.Base)*math.Pow(b.Factor, float64(failures)), float64(b.Max))
+	return time.Duration(d * (1 + b.Jitter*(2*rand.Float64()-1)))
+}
+
+func (w *waits) reset() { w.failures = 0 }
+
+// pause returns a random time, from a tenth of longest up to longest (ERR-3).
+func pause(longest time.Duration) time.Duration {
+	return longest/10 + time.Duration(rand.Float64()*0.9*float64(longest))
 }

@@ -41,7 +41,7 @@ func (l *lane) failBack(ctx, lane context.Context, from *server, found chan<- *s
 		}
 		switch {
 		case err != nil && ctx.Err() == nil:
-			l.log.Debug("a better server gives no answer", zap.String("server", to.address), zap.Error(err))
+			l.log.Debug("a preferred server does not answer", zap.String("server", to.address), zap.Error(err))
 		case s != nil:
 			select {
 			case found <- s:
@@ -183,7 +183,7 @@ func (s *stream) await(raw []byte) error {
 	asked := s.types[r.TypeURL] != nil
 	s.lane.mu.Unlock()
 	if !asked {
-		return fmt.Errorf("a response of type %q, which was not asked", printable(r.TypeURL))
+		return fmt.Errorf("a response of type %q without a request", printable(r.TypeURL))
 	}
 	close(s.candidate.answered)
 	select {
@@ -251,15 +251,9 @@ func sameSubject(a, b relay.Ask) bool {
 }
 
 // moved reports whether another lane of the group has an answered stream to the server. It locks
-// the origin, then each lane.
+// each lane.
 func (o *Origin) moved(g *relay.Group, to *server) bool {
-	o.mu.Lock()
-	lanes := make([]*lane, 0, len(o.lanes))
-	for l := range o.lanes {
-		lanes = append(lanes, l)
-	}
-	o.mu.Unlock()
-	return slices.ContainsFunc(lanes, func(l *lane) bool {
+	return slices.ContainsFunc(o.lanes.List(), func(l *lane) bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		return l.table.Group() == g && l.open && l.heard && l.server == to

@@ -103,7 +103,7 @@ func TestHintOfTheDialect(t *testing.T) {
 			t.Fatal(err)
 		}
 		if row.heard {
-			o.health.heard(time.Now(), nil, false)
+			o.health.Heard(time.Now(), nil, false)
 		}
 		o.pool.failed(o.pool.servers[0], nil, status.Error(codes.Unimplemented, row.text))
 		if st := o.Status(); !strings.HasSuffix(st.Err, row.want) {

@@ -6,10 +6,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weir-xds/weir/metrics"
-	"github.com/weir-xds/weir/relay"
 	"go.uber.org/zap"
 	"google.golang.org/grpc/status"
+
+	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay"
 )
 
 // lane keeps a stream of one of the table's lanes open for as long as the lane has subscriptions.
@@ -168,7 +169,7 @@ func (l *lane) stream(ctx context.Context, s *stream) time.Duration {
 	}
 	l.opened = true
 	l.turn(true, s.conn.server, start)
-	l.origin.health.opened(start)
+	l.origin.health.Opened(start)
 	if s.candidate != nil {
 		l.table.Doubt() // no initial versions were presented
 	}
@@ -188,14 +189,14 @@ func (l *lane) stream(ctx context.Context, s *stream) time.Duration {
 			l.table.Unserved()
 		}
 		l.table.Close()
-	case l.origin.health.everHeard():
+	case l.origin.health.EverHeard():
 		refusal = l.table.Refused(time.Now())
 	default:
 		refusal = l.table.RefusedCold(time.Now())
 	}
 	l.turn(false, s.conn.server, time.Now())
 	if s.responses > 0 {
-		l.origin.health.ended()
+		l.origin.health.Ended()
 		l.loggedSilence, l.failures = false, 0
 	}
 	if refusal.Quarantined {
@@ -258,7 +259,7 @@ const maxReopens = 5
 func (l *lane) after(ctx context.Context, s *stream, why ending, lived time.Duration) time.Duration {
 	if why.next != nil {
 		l.origin.pool.release(s.slot, noMiss)
-		l.log.Debug("the stream goes over to a better server, which answers", zap.String("from", s.conn.server.address),
+		l.log.Debug("the stream moves to a preferred server", zap.String("from", s.conn.server.address),
 			zap.String("to", why.next.conn.server.address))
 		return 0
 	}
@@ -274,7 +275,7 @@ func (l *lane) after(ctx context.Context, s *stream, why ending, lived time.Dura
 	if s.looped {
 		l.origin.counts.Loop()
 		if l.table.Looped(time.Now(), status.Convert(why.err).Message()) {
-			l.log.Info("the origin refuses the way of some clients, who are sent away; the others go on", zap.Error(why.err))
+			l.log.Info("the origin refuses clients because of the relays on their way; ending their streams", zap.Error(why.err))
 			l.origin.pool.release(s.slot, noMiss)
 			return 0
 		}
@@ -284,8 +285,7 @@ func (l *lane) after(ctx context.Context, s *stream, why ending, lived time.Dura
 	l.log.Debug("the stream ended", zap.Error(why.err), zap.Int("responses", s.responses), zap.Duration("lived", lived))
 	if interval, changed := l.tooManyPings(s.conn, why.err); changed {
 		l.origin.counts.TooManyPings()
-		l.log.Warn("the origin closed the connection for pinging too often; it is pinged less often from now on: "+
-			"set timing.keepalive.time to what its keepalive enforcement allows",
+		l.log.Warn("the origin closed the connection because of too many pings; pinging it less often from now on: set timing.keepalive.time to an interval that it allows",
 			zap.Duration("keepalive", interval), zap.String("address", s.conn.server.address))
 	}
 	// A stream may have nothing to answer, as when every version presented is current. Its silence
@@ -329,4 +329,48 @@ func (l *lane) tooManyPings(c *conn, err error) (interval time.Duration, changed
 		return 0, false
 	}
 	return l.origin.pool.slower(c)
+}
+
+// longestRest is the longest pause between two attempts to ask for a type in quarantine (RELAY-92).
+const longestRest = 10 * time.Minute
+
+// suspects logs that the next stream leaves out some types.
+func (l *lane) suspects(s *stream, err error, r *relay.StreamRejection) {
+	typeURLs, how := r.Suspects, "they are left out, and tried apart from the others"
+	if r.Cold {
+		how = "it has answered nothing yet, and each type is tried apart from the others until one is answered"
+	}
+	l.origin.rateLimitedLog.warn(time.Now(), "suspects", "the origin ended the stream just after it was asked for types it never answered: "+how,
+		zap.String("group", l.table.Group().Key()), zap.String("type_url", printable(typeURLs[0])), zap.Int("types", len(typeURLs)),
+		zap.String("address", s.conn.server.address), zap.Error(err))
+}
+
+// quarantined logs and counts that the origin ended the stream of a type in quarantine, which then
+// backs off. The origin responded, so this is no connectivity error.
+func (l *lane) quarantined(s *stream, err error, r *relay.StreamRejection) {
+	o, now, typeURL := l.origin, time.Now(), l.table.OnlyType()
+	o.pool.release(s.slot, noMiss)
+	o.counts.Failure(FailureOf(err))
+	wait := o.restAfter(r.Failures)
+	l.table.RetryAt(now.Add(wait), printable(err.Error()))
+	if !r.First {
+		l.log.Debug("the type stays in quarantine", zap.String("type_url", printable(typeURL)), zap.Duration("wait", wait), zap.Error(err))
+		return
+	}
+	o.counts.Type(typeURL).Quarantined()
+	others := "and no other type is answered at the moment"
+	if o.health.Answering() {
+		others = "and all other types go on"
+	}
+	o.rateLimitedLog.warn(now, "quarantine "+metrics.ShortName(typeURL), "the origin ends each stream on which it is asked for this type: it is in "+
+		"quarantine, its clients wait, "+others+"; see origins[].types if the origin is not to be asked for it",
+		zap.String("group", l.table.Group().Key()), zap.String("type_url", printable(typeURL)),
+		zap.String("address", s.conn.server.address), zap.Error(err))
+}
+
+// restAfter returns how long a type backs off after a number of refusals in a row.
+func (o *Origin) restAfter(failures int) time.Duration {
+	w := waits{cfg: o.cfg.Backoff, failures: failures - 1}
+	w.cfg.Max = longestRest
+	return min(w.next(), longestRest)
 }

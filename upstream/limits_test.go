@@ -51,7 +51,7 @@ func TestOriginBeyondItsLimit(t *testing.T) {
 			}
 			s.ExpectACK(cds, s.RespondReplaced(cds, "3", []*discovery.ResourceName{{Name: "b"}}, clusters("d")...), "one for another")
 			w.wantHeld(cds, "it was taken", "*a", "*c", "*d")
-			w.wantLines(1, "a response is refused", "the log says it")
+			w.wantLines(1, "rejected a response", "the log says it")
 			if st := w.lane(false).Types[0]; st.NACKs != 1 || !strings.Contains(st.Reason, "of at most 3") {
 				t.Errorf("the status does not say so: %+v", st)
 			}

@@ -6,12 +6,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weir-xds/weir/relay/node"
 	"github.com/weir-xds/weir/relay/xds"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 )
 
@@ -21,7 +19,7 @@ func (c *Config) loadMethod() string {
 	return "/" + service + "/" + method
 }
 
-var errLeaving = status.Error(codes.Unavailable, "the origin is spoken to in another way from now on, or not at all: come again")
+var errLeaving = status.Error(codes.Unavailable, "the connection to the origin was reconfigured: reconnect")
 
 // loading is the time in which there are streams of load reports: while the origin runs.
 type loading struct {
@@ -115,19 +113,8 @@ func (o *Origin) openLoads(ctx context.Context, via []string) (*LoadStream, erro
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	out, err := withHeaders(ctx, &o.cfg)
-	if err == nil && o.cfg.Instance != "" {
-		for _, name := range append(via, node.ViaName(o.cfg.Instance)) {
-			out = metadata.AppendToOutgoingContext(out, node.ViaKey, name)
-		}
-	}
 	s := &LoadStream{origin: o, slot: slot, life: life}
-	if err == nil {
-		// grpc waits without a limit for a server that allows fewer streams than we want.
-		slow := time.AfterFunc(connectTimeout, cancel)
-		s.wire, err = slot.conn.grpc.NewStream(out, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, o.cfg.loadMethod())
-		slow.Stop()
-	}
+	s.wire, err = o.open(ctx, cancel, slot.conn, via, o.cfg.loadMethod())
 	if err != nil {
 		cancel()
 		o.pool.release(slot, noMiss)
@@ -186,17 +173,7 @@ func (p *pool) loadSlot(ctx context.Context, atMost time.Duration) (*slot, error
 			return sl, nil
 		}
 		if wait > 0 || ctx.Err() != nil {
-			return nil, status.Errorf(codes.Unavailable, "origin %q cannot be reached: %s", p.cfg.Name, p.health.reason())
+			return nil, status.Errorf(codes.Unavailable, "origin %q cannot be reached: %s", p.cfg.Name, p.health.Reason())
 		}
 	}
-}
-
-// reason returns the text of the last error. It locks the health.
-func (h *health) reason() string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.err == "" {
-		return "no connection yet"
-	}
-	return h.err
 }

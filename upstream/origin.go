@@ -4,13 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"go.uber.org/zap"
+
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
-	"go.uber.org/zap"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // Origin speaks xDS to one origin on behalf of the table.
@@ -25,18 +31,15 @@ type Origin struct {
 	intake         *intake
 	rateLimitedLog rateLimitedLog
 
-	reporting           atomic.Int64 // open streams of load reports
-	aggregates          aggregates
-	loading             loading
-	started             atomic.Bool
-	loggedResume        atomic.Bool // logged: the origin ignores initial versions
-	loggedUnconstrained atomic.Bool // logged: constraints are missing
-	loggedTTL           atomic.Bool // logged: TTLs need dialect: sotw (TTL-14)
+	reporting    atomic.Int64 // open streams of load reports
+	aggregates   aggregates
+	loading      loading
+	started      atomic.Bool
+	loggedResume atomic.Bool // logged: the origin ignores initial versions
+	loggedTTL    atomic.Bool // logged: TTLs need dialect: sotw (TTL-14)
 
-	mu       sync.Mutex // guards what follows; held for map work only
-	lanes    map[*lane]struct{}
-	endReach context.CancelFunc // ends what reach asks; nil: it has not asked anything
-	health   health             // has a lock of its own
+	lanes  Lanes[lane]
+	health Health[lane]
 }
 
 // New checks cfg and returns all its problems, joined. table is the table's part for the origin.
@@ -51,8 +54,7 @@ func New(cfg Config, table *relay.Origin) (*Origin, error) {
 	}
 	o := &Origin{
 		cfg: c, table: table, log: c.Log.With(zap.String("origin", c.Name)),
-		metrics: c.Metrics, counts: c.Metrics.Origin(c.Name), lanes: map[*lane]struct{}{},
-		intake: newIntake(),
+		metrics: c.Metrics, counts: c.Metrics.Origin(c.Name), intake: newIntake(),
 	}
 	o.rateLimitedLog = rateLimitedLog{log: o.log}
 	o.loading.begun = make(chan struct{})
@@ -62,13 +64,7 @@ func New(cfg Config, table *relay.Origin) (*Origin, error) {
 
 // Succeed takes over the state of the Origin that spoke to the same origin under the last
 // configuration. It is called after the other's Run has ended, and before Run.
-func (o *Origin) Succeed(before *Origin) {
-	was := &before.health
-	was.mu.Lock()
-	defer was.mu.Unlock()
-	h := &o.health // not shared yet
-	h.connected, h.since, h.err, h.errAt, h.proof, h.update = was.connected, was.since, was.err, was.errAt, was.proof, was.update
-}
+func (o *Origin) Succeed(before *Origin) { o.health.Succeed(&before.health) }
 
 // Recheck closes the connections to servers that are not trusted any more, by Config.Trusts, which
 // the caller has changed. Their lanes connect again. It locks the pool's trust.
@@ -100,13 +96,7 @@ func (o *Origin) Run(ctx context.Context) error {
 		o.sayAlarms()
 		for _, wanted := range take() {
 			l := newLane(o, wanted)
-			o.mu.Lock()
-			o.lanes[l] = struct{}{}
-			endReach := o.endReach
-			o.mu.Unlock()
-			if endReach != nil {
-				endReach()
-			}
+			o.lanes.Add(l)
 			lanes.Go(func() { l.run(ctx) })
 		}
 	}
@@ -122,121 +112,193 @@ func (o *Origin) sayAlarms() {
 	}
 }
 
-// forget removes a lane that has ended. It locks the origin.
+// forget removes a lane that has ended.
 func (o *Origin) forget(l *lane) {
-	o.mu.Lock()
-	delete(o.lanes, l)
-	none := len(o.lanes) == 0
-	o.mu.Unlock()
-	o.health.gone(l)
+	none := o.lanes.Remove(l)
+	o.health.Gone(l)
 	o.pool.trim(none)
 }
 
-// health is what the origin's status is derived from. Safe for concurrent use.
-type health struct {
-	mu        sync.Mutex
-	connected bool
-	since     time.Time // when connected changed last
-	failing   bool      // the last event was a failure
-	answered  int       // open streams that had a response
-	failures  int       // since the last response
-	err       string    // the last connectivity error; "" once it is over
-	errAt     time.Time // zero if there is none
-	errOf     *lane     // the lane that had it alone; nil: any answer ends it
-	proof     time.Time
-	update    time.Time
+// Lanes are the lanes of an origin that run; L is a lane. Safe for concurrent use. The zero value
+// has none.
+type Lanes[L any] struct {
+	mu       sync.Mutex // guards what follows; held for map work only
+	all      map[*L]struct{}
+	endReach context.CancelFunc // ends what reach asks; nil: it has not asked anything
 }
 
-// opened records that a stream was opened. The origin then counts as connected, unless the last
-// event was a failure (ERR-14). It locks the health.
-func (h *health) opened(now time.Time) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !h.failing {
-		h.set(true, now)
+// Add adds a lane. What reach asks ends: the lane finds out.
+func (ls *Lanes[L]) Add(l *L) {
+	ls.mu.Lock()
+	if ls.all == nil {
+		ls.all = map[*L]struct{}{}
+	}
+	ls.all[l] = struct{}{}
+	endReach := ls.endReach
+	ls.mu.Unlock()
+	if endReach != nil {
+		endReach()
 	}
 }
 
-// heard notes a response to a lane; first: of its stream. nil: to what reach asked. It locks the
-// health.
-func (h *health) heard(now time.Time, l *lane, first bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.proof, h.failing, h.failures = now, false, 0
-	if h.errOf == nil || h.errOf == l {
-		h.clear()
+// Remove removes a lane that has ended. It reports whether there is none any more.
+func (ls *Lanes[L]) Remove(l *L) (none bool) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	delete(ls.all, l)
+	return len(ls.all) == 0
+}
+
+// List returns the lanes, in any order.
+func (ls *Lanes[L]) List() []*L {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return slices.Collect(maps.Keys(ls.all))
+}
+
+// Unasked reports whether there are no lanes. Then cancel is called when one comes.
+func (ls *Lanes[L]) Unasked(cancel context.CancelFunc) bool {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ls.endReach = cancel
+	return len(ls.all) == 0
+}
+
+const (
+	// reachAfter is how long the first client has until we ask the origin ourselves. What an origin
+	// is asked should be its clients' questions alone where there are any, and those of a sidecar,
+	// of a restored group, or of a weir that replaces another come at once.
+	reachAfter = time.Second
+	// reachAgain is how often we look whether clients still ask an origin that answers none of
+	// them.
+	reachAgain = time.Second
+	// reachRest is the longest wait until an origin that reads our requests, and does not answer
+	// them, is asked again.
+	reachRest = 5 * time.Minute
+)
+
+// errSilent is the error of an origin that reads requests and does not answer them.
+var errSilent = fmt.Errorf("no answer within %v", silenceAfter)
+
+// reach asks the origin for the types of Config.Reach until it has answered somebody. Otherwise
+// nobody would know whether it answers before a client comes, and clients may come only after that
+// is known. The table knows nothing of it: what is answered is dropped. While there are lanes they
+// find out, and this waits. It ends with ctx.
+func (o *Origin) reach(ctx context.Context) {
+	turns, silences := o.reachTurns(), waits{cfg: o.cfg.Backoff}
+	silences.cfg.Max = max(silences.cfg.Max, reachRest)
+	next := 0
+	for wait := reachAfter; len(turns) > 0 && Sleep(ctx, wait) && !o.health.EverHeard(); {
+		own, cancel := context.WithCancel(ctx)
+		if o.lanes.Unasked(cancel) {
+			var sl *slot
+			if sl, wait = o.pool.reachSlot(own); sl != nil {
+				if errors.Is(o.reachOnce(own, sl, turns[next%len(turns)]), errSilent) {
+					wait = silences.next()
+				}
+				next++
+			}
+		} else {
+			wait = reachAgain
+		}
+		cancel()
 	}
-	if first {
-		h.answered++
+}
+
+// reachTurns are what is asked on one stream after the other: all types, and then each by itself,
+// as the origin may end the stream for one of them. A stream of a type's own service has no other.
+func (o *Origin) reachTurns() (turns [][]string) {
+	all := slices.DeleteFunc(slices.Clone(o.cfg.Reach), func(typeURL string) bool { return !o.table.Serves(typeURL) })
+	if !o.cfg.PerType && len(all) > 1 {
+		turns = append(turns, all)
 	}
-	h.set(true, now)
-}
-
-// ended records the end of a stream that had a response, which is no failure (ERR-3). It locks the
-// health.
-func (h *health) ended() {
-	h.mu.Lock()
-	h.answered--
-	h.mu.Unlock()
-}
-
-// failed records a connectivity error (ERR-4), and returns how many there were since the last
-// response. A lane's failure does not count while the origin answers others. It locks the health.
-func (h *health) failed(now time.Time, err error) int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.err, h.errAt, h.errOf = err.Error(), now, nil
-	h.failures++
-	if h.answered == 0 {
-		h.failing = true
-		h.set(false, now)
+	for _, typeURL := range all {
+		turns = append(turns, []string{typeURL})
 	}
-	return h.failures
+	return turns
 }
 
-// refused records the failure of one lane while the origin answers others; nil: of a connection. It
-// locks the health.
-func (h *health) refused(now time.Time, l *lane, err error) {
-	h.mu.Lock()
-	h.err, h.errAt, h.errOf = err.Error(), now, l
-	h.mu.Unlock()
-}
-
-// gone records that a lane has ended, and clears its error, which nothing else would end. It locks
-// the health.
-func (h *health) gone(l *lane) {
-	h.mu.Lock()
-	if h.errOf == l {
-		h.clear()
+// reachSlot gets a slot at the server that a new group would be asked at, or says how long to wait
+// before the next attempt. It locks the pool.
+func (p *pool) reachSlot(ctx context.Context) (*slot, time.Duration) {
+	p.mu.Lock()
+	s, again := p.choose(time.Now(), nil, true)
+	p.mu.Unlock()
+	if s == nil {
+		return nil, time.Until(again)
 	}
-	h.mu.Unlock()
+	return p.take(ctx, s)
 }
 
-func (h *health) clear() { h.err, h.errAt, h.errOf = "", time.Time{}, nil }
-
-// everHeard reports whether the origin has ever responded. It locks the health.
-func (h *health) everHeard() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return !h.proof.IsZero()
-}
-
-// answering reports whether any open stream had a response. It locks the health.
-func (h *health) answering() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.answered > 0
-}
-
-// updated records when the origin last changed something. It locks the health.
-func (h *health) updated(now time.Time) {
-	h.mu.Lock()
-	h.update = now
-	h.mu.Unlock()
-}
-
-func (h *health) set(connected bool, now time.Time) {
-	if h.connected != connected || h.since.IsZero() {
-		h.connected, h.since = connected, now
+// reachOnce asks in a slot, and takes note of the outcome. The slot is over then.
+func (o *Origin) reachOnce(ctx context.Context, sl *slot, typeURLs []string) error {
+	node := o.table.OwnNode()
+	err := o.ask(ctx, sl.conn, node, typeURLs)
+	now, m := time.Now(), noMiss
+	switch {
+	case ctx.Err() != nil || errors.Is(err, errSilent):
+	case err == nil:
+		o.pool.proved(sl)
+		o.health.Heard(now, nil, false)
+		o.rateLimitedLog.answered(now, sl.server.address)
+	case refused(err):
+		m = refusedBy
+	default:
+		m = unserved
 	}
+	o.pool.release(sl, m)
+	if err != nil && ctx.Err() == nil {
+		o.pool.failed(sl.server, nil, err, zap.String("address", sl.server.address),
+			zap.String("node_id", node.GetId()), zap.String("node_cluster", node.GetCluster()))
+	}
+	o.pool.trim(len(o.lanes.List()) == 0)
+	return err
+}
+
+// ask asks for everything of some types on a stream of its own, and waits for an answer to one of
+// them.
+func (o *Origin) ask(ctx context.Context, c *conn, node *corev3.Node, typeURLs []string) error {
+	own, cancel := context.WithCancel(ctx)
+	defer cancel()
+	wire, err := o.newStream(own, cancel, c, nil, o.cfg.method(typeURLs[0]))
+	if err != nil {
+		return err
+	}
+	defer c.arrivals.Message() // whatever came was not for the lanes of the connection
+	patience := time.AfterFunc(silenceAfter, cancel)
+	defer patience.Stop()
+	for i, typeURL := range typeURLs {
+		m := o.cfg.everything(typeURL)
+		if i == 0 || o.cfg.NodeAlways {
+			introduce(m, node)
+		}
+		if wire.SendMsg(m) != nil {
+			break // RecvMsg knows why
+		}
+	}
+	var raw []byte
+	switch err := wire.RecvMsg(&raw); {
+	case err == nil:
+	case own.Err() != nil && ctx.Err() == nil:
+		return fmt.Errorf("%w for node id %q (cluster %q): the origin may not know the node; see origins[].node, origins[].group_by and ready.types",
+			errSilent, node.GetId(), node.GetCluster())
+	case errors.Is(err, io.EOF):
+		return errEnded
+	default:
+		return err
+	}
+	return o.answers(raw, typeURLs)
+}
+
+// answers reports, by no error, whether a response reads well and is one to what was asked.
+func (o *Origin) answers(raw []byte, typeURLs []string) (err error) {
+	defer Survive(&err)
+	r, err := xds.ParseWithin(raw, !o.cfg.SotW, o.table.Elements())
+	if err == nil && !slices.Contains(typeURLs, r.TypeURL) {
+		err = fmt.Errorf("a response of type %q without a request", printable(r.TypeURL))
+	}
+	if err != nil {
+		return BadResponse(err)
+	}
+	return nil
 }

@@ -42,7 +42,7 @@ type pool struct {
 	// Set once by newPool.
 	cfg            *Config
 	counts         *metrics.Origin
-	health         *health
+	health         *Health[lane]
 	rateLimitedLog *rateLimitedLog
 	table          *relay.Origin
 	servers        []*server // in order of preference
@@ -71,7 +71,7 @@ type conn struct {
 	gone  bool // takes no more lanes, and is closed after the last
 }
 
-func newPool(cfg *Config, table *relay.Origin, h *health, n *rateLimitedLog) *pool {
+func newPool(cfg *Config, table *relay.Origin, h *Health[lane], n *rateLimitedLog) *pool {
 	p := &pool{cfg: cfg, counts: cfg.Metrics.Origin(cfg.Name), table: table, health: h, rateLimitedLog: n, changed: make(chan struct{}), trust: NewTrust(cfg.Trusts)}
 	rests := cfg.Backoff
 	rests.Max = max(rests.Max, longestSteady)
@@ -91,7 +91,7 @@ func (c *Config) serverKey(address string) string {
 	case c.Tiers:
 		return relay.TierServer
 	case c.SameVersions:
-		address = "all"
+		address = relay.AllServers
 	}
 	return fmt.Sprintf("%s sotw=%v", address, c.SotW)
 }
@@ -175,17 +175,17 @@ func (p *pool) failed(s *server, l *lane, err error, fields ...zap.Field) {
 	elsewhere := !others && p.answers(p.servers)
 	p.mu.Unlock()
 	if others {
-		p.health.refused(now, l, err)
+		p.health.Refused(now, l, err)
 		p.rateLimitedLog.warn(now, "stream", "the origin ends the stream of a group, and answers others", append(fields, zap.Error(err))...)
 		return
 	}
 	if elsewhere {
-		p.rateLimitedLog.warn(now, "server", "a server of the origin gives no answer, and another one does",
+		p.rateLimitedLog.warn(now, "server", "a server of the origin does not answer, and another one does",
 			append(fields, zap.String("server", s.address), zap.Error(err))...)
 		return
 	}
 	p.table.NoteFailure(why == FailedTLS)
-	p.rateLimitedLog.failed(now, err, p.health.failed(now, err), fields...)
+	p.rateLimitedLog.failed(now, err, p.health.Failed(now, err), fields...)
 }
 
 // patience returns the bound of an attempt to connect. It is shorter if there is another server.

@@ -6,9 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weir-xds/weir/relay/xds"
-
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 	"go.uber.org/zap"
 )
 

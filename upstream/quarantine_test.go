@@ -120,7 +120,7 @@ func TestTypeThatEndsStreams(t *testing.T) {
 				w.wantLines(1, "in quarantine", "the log says so once")
 				w.wantLines(1, "all other types go on", "and what that means for the others")
 				w.wantLines(1, "tried apart", "and that the type was suspect")
-				w.wantLines(0, "gives no answer", "and nothing else is wrong")
+				w.wantLines(0, "does not answer", "and nothing else is wrong")
 				if w.up.cfg.SotW {
 					counted = total(t, reg, "weir_upstream_quarantines_total")
 				}
@@ -168,7 +168,7 @@ func TestQuarantineBackoff(t *testing.T) {
 		time.Sleep(11 * time.Minute)
 		w.wantHeld(opaque, "an answer releases it", "a")
 		w.wantQuarantined("an answer releases it")
-		w.wantLines(1, "out of quarantine", "the log says so")
+		w.wantLines(1, "left quarantine", "the log says so")
 		if open := w.origin.Open(); len(open) != 1 || open[0].Asked(opaque).Requests == 0 {
 			t.Errorf("%d streams are open, want the one of all types, and the type back on it", len(open))
 		}

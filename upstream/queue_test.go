@@ -338,8 +338,8 @@ func TestOneGroupIsRefused(t *testing.T) {
 				s.Respond(cds, "1", clusterOf("c", "1", time.Second))
 			}
 		})
-		if n := len(w.lines("gives no answer")); n > 1 {
-			t.Errorf("%d lines say that the origin gives no answer", n)
+		if n := len(w.lines("does not answer")); n > 1 {
+			t.Errorf("%d lines say that the origin does not answer", n)
 		}
 		if n := len(w.lines("the origin ends the stream of a group")); n < 5 || n > 12 {
 			t.Errorf("%d lines in ten minutes say what happens, want about one a minute", n)
@@ -383,7 +383,7 @@ func TestTurnIsNoOutage(t *testing.T) {
 			t.Errorf("%d clients wait for their turn, and %d lanes by the status, want %d", waiting, queued, want)
 		}
 		w.wantLines(1, "wait for their turn", "the log says so once a minute")
-		w.wantLines(0, "gives no answer", "and that nothing else is wrong")
+		w.wantLines(0, "does not answer", "and that nothing else is wrong")
 	})
 }
 

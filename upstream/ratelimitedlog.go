@@ -109,7 +109,7 @@ func (n *rateLimitedLog) failed(now time.Time, err error, failures int, fields .
 	n.mu.Lock()
 	n.line = downLine
 	n.mu.Unlock()
-	n.log.Warn("the origin gives no answer", append(fields,
+	n.log.Warn("the origin does not answer", append(fields,
 		zap.Error(err), zap.Int("failures", failures), zap.Int("left_out", left))...)
 }
 

@@ -100,7 +100,7 @@ func TestReachLeavesTheFirstSecondToClients(t *testing.T) {
 func TestReachOfASilentOrigin(t *testing.T) {
 	both(t, options{config: reaching}, func(w *world) {
 		time.Sleep(time.Hour)
-		if st := w.status(); st.Connected || !strings.Contains(st.Err, "may not know the node") || !st.ProofAt.IsZero() {
+		if st := w.status(); st.Connected || !strings.Contains(st.Err, "for node id \"weir/") || !strings.Contains(st.Err, "may not know the node") || !st.ProofAt.IsZero() {
 			t.Errorf("the status is %+v", st)
 		}
 		n, lines := len(w.origin.Streams()), len(w.lines("may not know the node"))
@@ -158,7 +158,7 @@ func TestReachTakesNoOtherAnswer(t *testing.T) {
 	both(t, options{config: reaching}, func(w *world) {
 		w.origin.ExpectStream("a stream").Respond(eds, "1")
 		time.Sleep(100 * time.Millisecond)
-		if st := w.status(); !strings.Contains(st.Err, "not asked") {
+		if st := w.status(); !strings.Contains(st.Err, "without a request") {
 			t.Errorf("the status is %+v", st)
 		}
 		w.origin.ExpectStream("a stream").SendRaw([]byte("\xff\xff"))

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -8,14 +9,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weir-xds/weir/relay/node"
-
 	"go.uber.org/zap"
+	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/node"
 	"github.com/weir-xds/weir/relay/xds"
 )
 
@@ -145,7 +146,7 @@ func (s *stream) receive(now time.Time, raw []byte) error {
 		if reject.Limit != "" {
 			o.metrics.LimitRejection(reject.Limit)
 		}
-		o.rateLimitedLog.warn(now, "nack "+metrics.ShortName(r.TypeURL), "a response is refused",
+		o.rateLimitedLog.warn(now, "nack "+metrics.ShortName(r.TypeURL), "rejected a response",
 			zap.String("group", l.table.Group().Key()), zap.String("type_url", r.TypeURL), zap.String("nonce", r.Nonce),
 			shownVersion(r), zap.Error(reject))
 	}
@@ -183,14 +184,13 @@ func (s *stream) report(now time.Time, typeURL string, a *relay.Applied) {
 		}
 	}
 	if a.Released {
-		s.lane.log.Info("the type is out of quarantine: the origin answers it", zap.String("type_url", printable(typeURL)))
+		s.lane.log.Info("the type left quarantine: the origin answers it", zap.String("type_url", printable(typeURL)))
 	}
 	if a.Changed > 0 {
-		o.health.updated(now)
+		o.health.Updated(now)
 	}
 	if a.Untimed > 0 && !s.sotw && !o.loggedTTL.Swap(true) { // TTL-14
-		s.lane.log.Warn("resources that had a TTL come again without one: if TTLs matter and the origin tells them in state of the world "+
-			"only, set dialect: sotw", zap.String("type_url", typeURL), zap.Int("resources", a.Untimed))
+		s.lane.log.Warn("resources that had a TTL came back without one: if TTLs matter and the origin sends them in state of the world only, set dialect: sotw", zap.String("type_url", typeURL), zap.Int("resources", a.Untimed))
 	}
 	s.reportLocators(now, typeURL, a)
 }
@@ -208,7 +208,7 @@ func shownVersion(r *xds.Response) zap.Field {
 // over a peer's bytes ends that peer's stream and nothing else (ERR-11). Unlike in Apply, no lock
 // is held.
 func (s *stream) parse(raw []byte, held *relay.Lane) (r *xds.Response, u xds.Update, reject *xds.RejectError, err error) {
-	defer survive(&err)
+	defer Survive(&err)
 	if r, err = xds.ParseWithin(raw, !s.sotw, s.lane.origin.table.Elements()); err != nil {
 		return nil, u, nil, err
 	}
@@ -219,8 +219,8 @@ func (s *stream) parse(raw []byte, held *relay.Lane) (r *xds.Response, u xds.Upd
 	return r, u, reject, nil
 }
 
-// survive makes a panic over a peer's bytes an error. It is deferred.
-func survive(err *error) {
+// Survive makes a panic over a peer's bytes an error. It is deferred.
+func Survive(err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("reading a response panicked: %v", p)
 	}
@@ -231,7 +231,7 @@ func (s *stream) alive(now time.Time) {
 	l, o := s.lane, s.lane.origin
 	s.responses++
 	first := s.responses == 1
-	o.health.heard(now, l, first)
+	o.health.Heard(now, l, first)
 	if !first {
 		return
 	}
@@ -266,7 +266,7 @@ func (s *stream) judge(now time.Time, r *xds.Response, u *xds.Update, reject *xd
 	l.mu.Unlock()
 	s.wake()
 	if ignored > 0 && !l.origin.loggedResume.Swap(true) {
-		l.log.Warn("the origin sends again what was presented as held: if it ignores initial_resource_versions, set resume: none",
+		l.log.Warn("the origin resends resources that weir already has: if it ignores initial_resource_versions, set resume: none",
 			zap.String("type_url", r.TypeURL), zap.Int("presented", ignored))
 	}
 	if waiting > maxPending {
@@ -283,4 +283,71 @@ func printableTo(most int, s string) string {
 		s = s[:most] + "..."
 	}
 	return strings.ToValidUTF8(s, "?")
+}
+
+// intakeParts is how finely is counted what is taken in at a time. A response that has not so many
+// elements does not count, so the usual one costs nothing.
+const intakeParts = 64
+
+// intake admits the long responses of an origin a few at a time: together they have as many
+// elements as one may have. Each costs some hundreds of bytes until it is accepted or refused, and
+// an origin may answer thousands of groups at one instant (TestIntake). Safe for concurrent use.
+type intake struct{ parts *semaphore.Weighted }
+
+func newIntake() *intake { return &intake{semaphore.NewWeighted(intakeParts)} }
+
+// enter waits until a response with so many elements, of at most so many, may be taken in, or until
+// ctx ends. leave is called once it was.
+func (i *intake) enter(ctx context.Context, elements, most int) (leave func(), err error) {
+	parts := min(int64(elements)*intakeParts/int64(max(most, 1)), intakeParts)
+	if elements > most || parts == 0 { // what has too many is not taken in at all
+		return func() {}, nil
+	}
+	if err := i.parts.Acquire(ctx, parts); err != nil {
+		return nil, err
+	}
+	return func() { i.parts.Release(parts) }, nil
+}
+
+// enter is that of the origin's intake, for a response of the stream.
+func (s *stream) enter(raw []byte) (leave func(), err error) {
+	o := s.lane.origin
+	most := o.table.Elements()
+	if len(raw) < most/intakeParts*leastElement {
+		return func() {}, nil // it cannot have so many
+	}
+	return o.intake.enter(s.wire.Context(), xds.CountElements(raw, !s.sotw), most)
+}
+
+// leastElement is how many bytes an element has at least, on the wire.
+const leastElement = 2
+
+// reportEmptyOr counts and logs that a response has constraints that match nothing.
+func (s *stream) reportEmptyOr(now time.Time, typeURL string, u *xds.Update) {
+	s.lane.origin.counts.LocatorFaults("empty_or", u.EmptyOr)
+	if u.EmptyOr > 0 {
+		s.lane.origin.rateLimitedLog.warn(now, "empty or", "constraints have an empty or, so they match nothing",
+			zap.String("type_url", printable(typeURL)), zap.Int("constraints", u.EmptyOr))
+	}
+}
+
+// reportLocators counts and logs what a response shows of how the origin handles locators and
+// constraints.
+func (s *stream) reportLocators(now time.Time, typeURL string, a *relay.Applied) {
+	o := s.lane.origin
+	o.counts.LocatorFaults("unconstrained", a.Unconstrained)
+	about := zap.String("type_url", printable(typeURL))
+	if a.Unconstrained > 0 {
+		o.rateLimitedLog.warn(now, "unconstrained", "the origin answers locators with plain names, without constraints: its resources are used for all parameters; "+
+			"if it does not know locators, it is declared tp2 by mistake; see origins[].tp2",
+			about, zap.Int("resources", a.Unconstrained), zap.String("group", s.lane.table.Group().Key()))
+	}
+	if len(a.Overlaps) > 0 {
+		names := make([]string, len(a.Overlaps))
+		for i, x := range a.Overlaps {
+			names[i] = printable(x.Name) + " for " + printable(x.Params)
+		}
+		o.rateLimitedLog.warn(now, "overlaps", "origin error: several variants of one name match the same parameters; using the one with the most parameters in its constraints",
+			about, zap.Int("resources", a.Overlapping), zap.Strings("names", names))
+	}
 }

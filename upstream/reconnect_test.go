@@ -136,7 +136,7 @@ func TestOutageAndReturn(t *testing.T) {
 		}
 		// A line goes with the first attempt a minute after the last, and attempts are up to 6 s
 		// apart.
-		if n := len(w.lines("gives no answer")); n < 6 || n > 12 {
+		if n := len(w.lines("does not answer")); n < 6 || n > 12 {
 			t.Errorf("%d lines in ten minutes, want about one a minute", n)
 		}
 		w.wantHeld(opaque, "an outage deletes nothing", "a")
@@ -284,7 +284,7 @@ func TestQuietStreamsAreNoFailure(t *testing.T) {
 				t.Fatal("a quiet stream that ended is not replaced as one in good standing")
 			}
 		}
-		w.wantLines(0, "gives no answer", "nothing is said to be wrong")
+		w.wantLines(0, "does not answer", "nothing is said to be wrong")
 		w.wantLines(0, "has not answered", "nor is the silence")
 	})
 }

@@ -1,15 +1,20 @@
 package upstream
 
 import (
+	"fmt"
+	"maps"
 	"slices"
+	"strconv"
+	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"github.com/weir-xds/weir/relay"
-	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // firstRequestBytes is the size at which delta requests are split: servers refuse more than 4 MiB
@@ -113,4 +118,119 @@ func introduce(m proto.Message, node *corev3.Node) {
 	case *discoveryv3.DiscoveryRequest:
 		m.Node = node
 	}
+}
+
+// list has the names of a request: plain ones, and those with dynamic parameters (DYN-1).
+type list struct {
+	names    []string
+	locators []*discoveryv3.ResourceLocator
+}
+
+// listOf makes a list of names, in the table's order.
+func listOf(ns []relay.Name) (l list) {
+	for i := range ns {
+		if n := &ns[i]; n.Located {
+			l.locators = append(l.locators, &discoveryv3.ResourceLocator{
+				Name: n.Name, DynamicParameters: maps.Collect(n.Params.All()),
+			})
+		} else {
+			l.names = append(l.names, n.Name)
+		}
+	}
+	return l
+}
+
+func (l *list) empty() bool { return len(l.names)+len(l.locators) == 0 }
+
+// cut splits off as much as fits into room bytes, names first, and at least one of either kind.
+func (l *list) cut(room int) (head, tail list, left int) {
+	head.names, tail.names, left = cut(l.names, room, func(name string) int { return len(name) + 6 })
+	if tail.locators = l.locators; len(tail.names) > 0 || len(head.names) > 0 && left <= 0 {
+		return head, tail, 0
+	}
+	more := func(r *discoveryv3.ResourceLocator) int { return proto.Size(r) + 6 }
+	if len(head.names) > 0 && len(l.locators) > 0 && left < more(l.locators[0]) {
+		return head, tail, 0 // cut would take one that does not fit
+	}
+	head.locators, tail.locators, left = cut(l.locators, left, more)
+	return head, tail, left
+}
+
+// cut splits off as many elements as fit, and at least one.
+func cut[T any](all []T, room int, size func(T) int) (head, tail []T, left int) {
+	for i, one := range all {
+		room -= size(one)
+		if room < 0 && i > 0 {
+			return all[:i], all[i:], 0
+		}
+	}
+	return all, nil, room
+}
+
+// sameNames reports whether two lists are the same subscriptions (DYN-2).
+func sameNames(a, b []relay.Name) bool {
+	return slices.EqualFunc(a, b, func(a, b relay.Name) bool { return a.Name == b.Name && a.Params.Key() == b.Params.Key() })
+}
+
+func byLocator(n relay.Name) bool { return n.Located || n.Params.Len() > 0 }
+
+// sendReports tells the origin what clients rejected (RELAY-35): one request for each report that
+// is due, with the nonce of the response, which was acknowledged before. It returns when the next
+// is due. What can be said of no response on this stream is dropped.
+func (s *stream) sendReports(now time.Time) (next time.Time, err error) {
+	due, next := s.lane.table.Reports(now)
+	for _, r := range due {
+		m := s.reportOf(r)
+		if m == nil || !s.lane.table.Reported(r) {
+			continue
+		}
+		s.lane.origin.counts.Type(r.TypeURL).NackReport()
+		if err := s.send(m); err != nil {
+			return next, err
+		}
+	}
+	return next, nil
+}
+
+// reportOf is the request of a report; nil: the stream has no such response, or in SotW a newer
+// one, and an older nonce is ignored. In SotW it repeats names and version, so that it asks for
+// nothing new. It locks the lane.
+func (s *stream) reportOf(r *relay.Report) proto.Message {
+	s.lane.mu.Lock()
+	defer s.lane.mu.Unlock()
+	t := s.types[r.TypeURL]
+	if t == nil {
+		return nil
+	}
+	nonce := t.nonceOf(r.Came)
+	switch {
+	case nonce == "", s.sotw && (len(t.pending) > 0 || t.deferredAsk):
+		return nil
+	case s.sotw:
+		return &discoveryv3.DiscoveryRequest{
+			TypeUrl: r.TypeURL, ResourceNames: t.all.names, ResourceLocators: t.all.locators, VersionInfo: t.accepted,
+			ResponseNonce: nonce, ErrorDetail: summary(r),
+		}
+	}
+	return &discoveryv3.DeltaDiscoveryRequest{TypeUrl: r.TypeURL, ResponseNonce: nonce, ErrorDetail: summary(r)}
+}
+
+// mostSaid bounds what is passed on of a client's message, in bytes.
+const mostSaid = 2 << 10
+
+// summary is the error_detail of a report.
+func summary(r *relay.Report) *status.Status {
+	text := "1 client rejects"
+	if r.Clients > 1 {
+		text = strconv.Itoa(r.Clients) + " clients reject"
+	}
+	if r.Resource == "" {
+		text += " the list"
+	} else {
+		text += fmt.Sprintf(" %q", printable(r.Resource))
+	}
+	if r.Message != "" {
+		text += "; the first says: " + printableTo(mostSaid, r.Message)
+	}
+	return &status.Status{Code: int32(codes.InvalidArgument), Message: text}
 }

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/connectivity"
@@ -140,12 +141,7 @@ func (p *pool) choose(now time.Time, was *server, uncached bool) (_ *server, aga
 
 // answers reports whether one of the servers answers any lane.
 func (p *pool) answers(servers []*server) bool {
-	for _, s := range servers {
-		if s.answering > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(servers, func(s *server) bool { return s.answering > 0 })
 }
 
 // seek waits until one of the servers preferred to index before may be tried by a lane with a

@@ -3,6 +3,7 @@ package upstream
 import (
 	"cmp"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -55,6 +56,9 @@ type LaneStatus struct {
 	// SilentSince is when the first request of the open stream was sent, if there was no response
 	// since; otherwise zero.
 	SilentSince time.Time
+	// Silent: that is long enough that the origin may not know the node (RELAY-62), and that is
+	// logged. AnsweredBefore: it has answered the node before.
+	Silent, AnsweredBefore bool
 	// Types are the types asked on the current stream or, if none is open, on the last one; sorted
 	// by type URL.
 	Types []TypeStatus
@@ -82,35 +86,22 @@ type TypeStatus struct {
 // Status returns the current state.
 func (o *Origin) Status() Status {
 	s := Status{Name: o.cfg.Name}
-	o.health.fillStatus(&s)
+	o.health.Fill(&s)
 	s.Address, s.Connections = o.pool.inUseStatus()
-	o.mu.Lock()
-	lanes := make([]*lane, 0, len(o.lanes))
-	for l := range o.lanes {
-		lanes = append(lanes, l)
+	for _, l := range o.lanes.List() {
+		x := l.status()
+		x.Silent = !x.SilentSince.IsZero() && time.Since(x.SilentSince) >= silenceAfter && !(x.OnlyType != "" && o.health.EverHeard())
+		s.Lanes = append(s.Lanes, x)
 	}
-	o.mu.Unlock()
-	for _, l := range lanes {
-		s.Lanes = append(s.Lanes, l.status())
-	}
-	slices.SortFunc(s.Lanes, func(a, b LaneStatus) int {
-		if c := cmp.Compare(a.Group, b.Group); c != 0 {
-			return c
-		}
-		if c := cmp.Compare(a.OnlyType, b.OnlyType); c != 0 {
-			return c
-		}
-		return boolInt(a.Side) - boolInt(b.Side)
-	})
+	s.SortLanes()
 	return s
 }
 
-// fillStatus fills in the state of the origin. It locks the health.
-func (h *health) fillStatus(s *Status) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	s.Connected, s.Since, s.Failures = h.connected, h.since, h.failures
-	s.Err, s.ErrAt, s.ProofAt, s.UpdateAt = h.err, h.errAt, h.proof, h.update
+// SortLanes puts the lanes in order.
+func (s *Status) SortLanes() {
+	slices.SortFunc(s.Lanes, func(a, b LaneStatus) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.OnlyType, b.OnlyType), boolInt(a.Side)-boolInt(b.Side))
+	})
 }
 
 // inUseStatus returns the address in use and the number of connections. It locks the pool.
@@ -130,6 +121,7 @@ func (l *lane) status() LaneStatus {
 	s := LaneStatus{
 		Group: l.table.Group().Key(), Side: l.table.Side(), OnlyType: l.table.OnlyType(), Open: l.open, Since: l.since,
 		Queued: !l.open && l.table.Queued(), Attempts: l.attempts, SilentSince: l.silentSince,
+		AnsweredBefore: l.table.Group().Seen(),
 	}
 	for _, t := range l.types {
 		s.Types = append(s.Types, t.status)
@@ -146,4 +138,151 @@ func boolInt(b bool) int {
 		return 1
 	}
 	return 0
+}
+
+// Health is what an origin's status is derived from. L is its lane. Safe for concurrent use.
+type Health[L any] struct {
+	mu        sync.Mutex
+	connected bool
+	since     time.Time // when connected changed last
+	failing   bool      // the last event was a failure
+	answered  int       // open streams that had a response, or open lanes of polls
+	failures  int       // since the last response
+	err       string    // the last connectivity error; "" once it is over
+	errAt     time.Time // zero if there is none
+	errOf     *L        // the lane that had it alone; nil: any answer ends it
+	proof     time.Time
+	update    time.Time
+}
+
+// Opened records that a stream was opened. The origin then counts as connected, unless the last
+// event was a failure (ERR-14).
+func (h *Health[L]) Opened(now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.failing {
+		h.set(true, now)
+	}
+}
+
+// Heard notes a response to a lane; first: of its stream. nil: to what reach asked. It reports
+// whether the origin was not connected.
+func (h *Health[L]) Heard(now time.Time, l *L, first bool) (news bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.proof, h.failing, h.failures = now, false, 0
+	if h.errOf == nil || h.errOf == l {
+		h.clear()
+	}
+	if first {
+		h.answered++
+	}
+	return h.set(true, now)
+}
+
+// Ended records the end of a stream that had a response, which is no failure (ERR-3).
+func (h *Health[L]) Ended() {
+	h.mu.Lock()
+	h.answered--
+	h.mu.Unlock()
+}
+
+// Failed records a connectivity error (ERR-4), and returns how many there were since the last
+// response. A lane's failure does not count while the origin answers others.
+func (h *Health[L]) Failed(now time.Time, err error) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.err, h.errAt, h.errOf = err.Error(), now, nil
+	h.failures++
+	if h.answered == 0 {
+		h.failing = true
+		h.set(false, now)
+	}
+	return h.failures
+}
+
+// Refused records the failure of one lane while the origin answers others; nil: of a connection.
+func (h *Health[L]) Refused(now time.Time, l *L, err error) {
+	h.mu.Lock()
+	h.err, h.errAt, h.errOf = err.Error(), now, l
+	h.mu.Unlock()
+}
+
+// Gone records that a lane has ended, and clears its error, which nothing else would end.
+func (h *Health[L]) Gone(l *L) {
+	h.mu.Lock()
+	if h.errOf == l {
+		h.clear()
+	}
+	h.mu.Unlock()
+}
+
+func (h *Health[L]) clear() { h.err, h.errAt, h.errOf = "", time.Time{}, nil }
+
+// EverHeard reports whether the origin has ever responded.
+func (h *Health[L]) EverHeard() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return !h.proof.IsZero()
+}
+
+// Answering reports whether any open stream had a response.
+func (h *Health[L]) Answering() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.answered > 0
+}
+
+// Updated records when the origin last changed something.
+func (h *Health[L]) Updated(now time.Time) {
+	h.mu.Lock()
+	h.update = now
+	h.mu.Unlock()
+}
+
+func (h *Health[L]) set(connected bool, now time.Time) (news bool) {
+	if news = h.connected != connected || h.since.IsZero(); news {
+		h.connected, h.since = connected, now
+	}
+	return news
+}
+
+// Missed records a failed poll of a lane that is not open; nil: of what reach asked. It does not
+// count for the origin while other lanes are open. It reports whether the origin is no longer
+// connected.
+func (h *Health[L]) Missed(now time.Time, l *L, err error) (news bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.err, h.errAt, h.errOf = err.Error(), now, l
+	h.failures++
+	if h.answered > 0 {
+		return false
+	}
+	h.errOf = nil
+	return h.set(false, now)
+}
+
+// Reason returns the text of the last error.
+func (h *Health[L]) Reason() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.err == "" {
+		return "no connection yet"
+	}
+	return h.err
+}
+
+// Fill fills in the state of the origin.
+func (h *Health[L]) Fill(s *Status) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s.Connected, s.Since, s.Failures = h.connected, h.since, h.failures
+	s.Err, s.ErrAt, s.ProofAt, s.UpdateAt = h.err, h.errAt, h.proof, h.update
+}
+
+// Succeed takes over the state of another Health, which is no longer used. h is not shared yet.
+func (h *Health[L]) Succeed(was *Health[L]) {
+	was.mu.Lock()
+	defer was.mu.Unlock()
+	h.connected, h.since, h.err, h.errAt, h.proof, h.update = was.connected, was.since, was.err, was.errAt, was.proof, was.update
 }

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// TestServersAreJudgedAgain: the connection to a server that is not trusted any more is closed, and
+// TestServersAreJudgedAgain: the connection to a server that is no longer trusted is closed, and
 // weir connects again. What is held stays, and only differences are asked for.
 func TestServersAreJudgedAgain(t *testing.T) {
 	pair, roots := keyPair(t)
@@ -54,7 +54,7 @@ func TestServersAreJudgedAgain(t *testing.T) {
 		if w.up.Status().Connected {
 			t.Error("weir is connected to a server that it does not trust")
 		}
-		w.wantLines(1, "is not trusted any more", "the log says why")
+		w.wantLines(1, "is no longer trusted", "the log says why")
 
 		wrong.Store(false)
 		trusted.Store(roots)

@@ -82,7 +82,7 @@ func TestNACK(t *testing.T) {
 		if st.NACKs != 1 || !strings.Contains(st.Reason, `"b"`) || st.Version != "1" {
 			t.Errorf("the status does not say so: %+v", st)
 		}
-		w.wantLines(1, "a response is refused", "the log says it")
+		w.wantLines(1, "rejected a response", "the log says it")
 		s.ExpectACK(opaque, s.Respond(opaque, "3", res("b", "1")), "the next good one is accepted")
 	})
 }
@@ -272,7 +272,7 @@ func TestNamesGoWithTheNewestNonce(t *testing.T) {
 	slow := func(c *Config) {
 		c.Log = c.Log.WithOptions(zap.Hooks(func(e zapcore.Entry) error {
 			// the table has it, and the verdict is still to come
-			if e.Message == "a response is refused" {
+			if e.Message == "rejected a response" {
 				time.Sleep(time.Second)
 			}
 			return nil
@@ -305,11 +305,7 @@ func TestNamesGoWithTheNewestNonce(t *testing.T) {
 func TestOriginThatDoesNotReadIsCutOff(t *testing.T) {
 	in(t, options{}, func(w *world) {
 		s := w.asked()
-		w.up.mu.Lock()
-		var l *lane
-		for l = range w.up.lanes {
-		}
-		w.up.mu.Unlock()
+		l := w.up.lanes.List()[0]
 		l.mu.Lock()
 		for range maxPending { // as if the wire were blocked
 			l.types[opaque].pending = append(l.types[opaque].pending, verdict{})

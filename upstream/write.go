@@ -208,7 +208,7 @@ func (s *stream) sendVerdicts(now time.Time) (next time.Time, err error) {
 
 // sendSotW sends the names and locators of a type with the last nonce and the last accepted version
 // (RELAY-27). A waiting verdict goes with it even if it is held back: without its error, the same
-// message would accept what was rejected. It locks the lane.
+// message would accept what was rejected (TestHeldRefusalGoesWithNewNames). It locks the lane.
 func (s *stream) sendSotW(typeURL string) error {
 	s.lane.mu.Lock()
 	t := s.types[typeURL]
@@ -283,7 +283,7 @@ func (s *stream) reportSilence(now time.Time) {
 	l.mu.Lock()
 	silent := !l.heard
 	l.mu.Unlock()
-	if l.table.OnlyType() != "" && l.origin.health.everHeard() {
+	if l.table.OnlyType() != "" && l.origin.health.EverHeard() {
 		return // silence about one type does not mean that the node is unknown
 	}
 	if !silent {

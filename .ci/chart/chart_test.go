@@ -184,7 +184,7 @@ func TestTLS(t *testing.T) {
 // What a running weir takes up by itself does not roll the pods; what it cannot take up does.
 func TestRestartKey(t *testing.T) {
 	key := func(extra ...string) string {
-		return render(t, append(origin[:len(origin):len(origin)], extra...)...).template.Annotations["weir/restart-key"]
+		return render(t, append(origin[:len(origin):len(origin)], extra...)...).template.Annotations["weir-xds.github.io/restart-key"]
 	}
 	before := key()
 	if before == "" || before != key("--set", "config.limits.streams=7") {

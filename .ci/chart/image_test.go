@@ -57,7 +57,7 @@ func (s store) buildah(args ...string) string {
 
 func (s store) build(arch string) (id string) {
 	s.t.Helper()
-	out := s.buildah("bud", "--isolation", "chroot", "--timestamp", "0", "--arch", arch, "--no-cache", "-q", "-f", "deploy/image/Dockerfile", "-t", "weir:"+arch, ".")
+	out := s.buildah("bud", "--isolation", "chroot", "--timestamp", "0", "--arch", arch, "--no-cache", "-q", "-f", "deploy/image/Dockerfile.binary", "-t", "weir:"+arch, ".")
 	lines := strings.Fields(out)
 	return lines[len(lines)-1]
 }

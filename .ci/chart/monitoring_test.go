@@ -60,24 +60,24 @@ func panelsOf(t *testing.T) (text string, queries map[string][]string) {
 	return string(b), queries
 }
 
-func operations(t *testing.T) string {
+func metricsPage(t *testing.T) string {
 	t.Helper()
-	b, err := os.ReadFile(root + "/deploy/docs/operations.md")
+	b, err := os.ReadFile(root + "/deploy/docs/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	return string(b)
 }
 
-// TestMetricsExist: alerts and panels ask for metrics and labels that operations.md has, which a test
+// TestMetricsExist: alerts and panels ask for metrics and labels that metrics.md has, which a test
 // of cmd/weir holds against the code.
 func TestMetricsExist(t *testing.T) {
 	known := map[string]string{}
-	for _, m := range regexp.MustCompile("(?m)^\\| `(weir_\\w+)` \\|([^|]*)\\|").FindAllStringSubmatch(operations(t), -1) {
+	for _, m := range regexp.MustCompile("(?m)^\\| `(weir_\\w+)` \\|([^|]*)\\|").FindAllStringSubmatch(metricsPage(t), -1) {
 		known[m[1]] = m[2] + "`job``instance``le`"
 	}
 	if len(known) < 50 {
-		t.Fatalf("operations.md has %d metrics", len(known))
+		t.Fatalf("metrics.md has %d metrics", len(known))
 	}
 	_, alerts := rulesOf(t)
 	_, panels := panelsOf(t)
@@ -105,16 +105,16 @@ func TestMetricsExist(t *testing.T) {
 	}
 }
 
-// TestAlertsAreExplained: each alert has its row in operations.md, and no other has one.
+// TestAlertsAreExplained: each alert has its row in metrics.md, and no other has one.
 func TestAlertsAreExplained(t *testing.T) {
 	rows := map[string]bool{}
-	for _, m := range regexp.MustCompile("(?m)^\\| `(Weir\\w+)` \\| [^|]{10,} \\| [^|]{10,} \\|$").FindAllStringSubmatch(operations(t), -1) {
+	for _, m := range regexp.MustCompile("(?m)^\\| `(Weir\\w+)` \\| [^|]{10,} \\| [^|]{10,} \\|$").FindAllStringSubmatch(metricsPage(t), -1) {
 		rows[m[1]] = true
 	}
 	_, alerts := rulesOf(t)
 	for _, a := range alerts {
 		if !rows[a.Alert] {
-			t.Errorf("operations.md has no row for %s", a.Alert)
+			t.Errorf("metrics.md has no row for %s", a.Alert)
 		}
 		delete(rows, a.Alert)
 		if a.Labels["severity"] == "" || len(a.Annotations["summary"]) < 10 {
@@ -161,8 +161,8 @@ func TestPromtool(t *testing.T) {
 
 // TestMonitors: Prometheus finds each pod once, by the service for it alone or by itself.
 func TestMonitors(t *testing.T) {
-	r := render(t, with("serviceMonitor.enabled=true", "serviceMonitor.labels.team=edge", "serviceMonitor.relabelings[0].action=labeldrop",
-		"serviceMonitor.relabelings[0].regex=x")...)
+	r := render(t, with("metrics.serviceMonitor.enabled=true", "metrics.serviceMonitor.labels.team=edge",
+		"metrics.serviceMonitor.relabelings[0].action=labeldrop", "metrics.serviceMonitor.relabelings[0].regex=x")...)
 	r.check(t)
 	m := object[*monitoring.ServiceMonitor](t, r)
 	if m == nil || m.Labels["team"] != "edge" || m.Spec.Endpoints[0].Port != "metrics" || m.Spec.Endpoints[0].Interval != "30s" {
@@ -179,7 +179,7 @@ func TestMonitors(t *testing.T) {
 	if found != 1 {
 		t.Errorf("it takes %d services", found)
 	}
-	r = render(t, with("podMonitor.enabled=true")...)
+	r = render(t, with("metrics.podMonitor.enabled=true")...)
 	p := object[*monitoring.PodMonitor](t, r)
 	if p == nil || *p.Spec.PodMetricsEndpoints[0].Port != "probes" {
 		t.Fatalf("the monitor is %+v", p)
@@ -188,13 +188,28 @@ func TestMonitors(t *testing.T) {
 		t.Errorf("it does not take the pods: %v", err)
 	}
 	for want, values := range map[string][]string{
-		"scraped twice":               {"podMonitor.enabled=true", "serviceMonitor.enabled=true"},
-		"needs metricsService":        {"serviceMonitor.enabled=true", "metricsService.enabled=false"},
-		"needs config.probes.address": {"podMonitor.enabled=true", "config.probes.address="},
+		"scraped twice":               {"metrics.podMonitor.enabled=true", "metrics.serviceMonitor.enabled=true"},
+		"needs metricsService":        {"metrics.serviceMonitor.enabled=true", "metricsService.enabled=false"},
+		"needs config.probes.address": {"metrics.podMonitor.enabled=true", "config.probes.address="},
 	} {
 		if said := refused(t, with(values...)...); !strings.Contains(said, want) {
 			t.Errorf("%v: %s", values, said)
 		}
+	}
+}
+
+// TestMonitorsAtTheTop: the values of monitors are accepted where charts before had them.
+func TestMonitorsAtTheTop(t *testing.T) {
+	m := object[*monitoring.ServiceMonitor](t, render(t, with("serviceMonitor.enabled=true", "serviceMonitor.labels.team=edge", "metrics.serviceMonitor.interval=7s")...))
+	if m == nil || m.Labels["team"] != "edge" || m.Spec.Endpoints[0].Interval != "7s" {
+		t.Errorf("the monitor is %+v", m)
+	}
+	p := object[*monitoring.PodMonitor](t, render(t, with("podMonitor.enabled=true", "podMonitor.interval=5s")...))
+	if p == nil || p.Spec.PodMetricsEndpoints[0].Interval != "5s" {
+		t.Errorf("the monitor is %+v", p)
+	}
+	if said := refused(t, with("serviceMonitor.enabled=true", "metrics.podMonitor.enabled=true")...); !strings.Contains(said, "scraped twice") {
+		t.Error(said)
 	}
 }
 

@@ -26,7 +26,7 @@ func TestReadme(t *testing.T) {
 		t.Fatal(err)
 	}
 	rows := strings.Builder{}
-	rows.WriteString("| Value | Default | What it is |\n| --- | --- | --- |\n")
+	rows.WriteString("|Value|Default|Meaning|\n|---|---|---|\n")
 	valueRows(t, &rows, "", document.Content[0])
 	readme, err := os.ReadFile(chart + "/README.md")
 	if err != nil {
@@ -53,12 +53,12 @@ func valueRows(t *testing.T, out *strings.Builder, path string, node *yaml.Node)
 		}
 		if value.Kind == yaml.MappingNode && value.Style&yaml.FlowStyle == 0 && len(value.Content) > 0 {
 			if said != "" {
-				fmt.Fprintf(out, "| `%s` | | %s |\n", name, said)
+				fmt.Fprintf(out, "|`%s`||%s|\n", name, said)
 			}
 			valueRows(t, out, name, value)
 			continue
 		}
-		fmt.Fprintf(out, "| `%s` | `%s` | %s |\n", name, oneLine(t, value), said)
+		fmt.Fprintf(out, "|`%s`|`%s`|%s|\n", name, oneLine(t, value), said)
 	}
 }
 

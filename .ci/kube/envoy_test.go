@@ -14,8 +14,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/weir-xds/weir/.ci/kube/standin"
 )
 
 // envoyProgram is the newest one of those that .ci/real/install fetched.
@@ -53,7 +51,7 @@ func linked(program string) (map[string]string, error) {
 // envoy is a real one on a machine of its own, with requests through it all the time.
 type envoy struct {
 	name    string
-	machine *standin.Machine
+	machine *machine
 	stop    chan struct{}
 	done    chan struct{}
 
@@ -72,7 +70,7 @@ func startEnvoy(t *testing.T, name, address string, secret map[string][]byte) *e
 	if err != nil {
 		t.Fatal(err)
 	}
-	machine, err := cluster.NewMachine(name)
+	machine, err := cluster.newMachine(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +88,7 @@ func startEnvoy(t *testing.T, name, address string, secret map[string][]byte) *e
 	}
 	cmd := exec.Command(program, "-c", "bootstrap.json", "--concurrency", "1", "--disable-hot-restart", "--log-level", "info")
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
-	if err := machine.Start(cmd); err != nil {
+	if err := machine.start(cmd); err != nil {
 		t.Fatal(err)
 	}
 	e := &envoy{name: name, machine: machine, stop: make(chan struct{}), done: make(chan struct{})}
@@ -98,7 +96,7 @@ func startEnvoy(t *testing.T, name, address string, secret map[string][]byte) *e
 	t.Cleanup(func() {
 		close(e.stop)
 		<-e.done
-		machine.Close()
+		machine.close()
 		_ = log.Close()
 		if t.Failed() {
 			said, _ := os.ReadFile(log.Name()) // as much as there is
@@ -200,7 +198,7 @@ var connected = regexp.MustCompile(`(?m)^control_plane\.connected_state: (\d+)`)
 
 // answer is what a request to the Envoy gets: the word of its routes.
 func (e *envoy) answer() (string, error) {
-	return fetch(fmt.Sprintf("http://%s:%d/", e.machine.Address, envoyPort))
+	return fetch(fmt.Sprintf("http://%s:%d/", e.machine.address, envoyPort))
 }
 
 // says has no error if that is a word.
@@ -217,7 +215,7 @@ func (e *envoy) whole() error {
 	if err := e.says("first"); err != nil {
 		return err
 	}
-	stats, err := fetch(fmt.Sprintf("http://%s:%d/stats", e.machine.Address, adminPort))
+	stats, err := fetch(fmt.Sprintf("http://%s:%d/stats", e.machine.address, adminPort))
 	if err != nil {
 		return err
 	}

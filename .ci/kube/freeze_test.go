@@ -20,7 +20,7 @@ func TestFreezeAll(t *testing.T) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		out, err := cluster.Exec(ctx, c.namespace, c.pods()[0], "weir", "/weir", verb, "mesh",
+		out, err := cluster.exec(ctx, c.namespace, c.pods()[0], "weir", "/weir", verb, "mesh",
 			"--all", "dns:///weir-headless."+c.namespace+".svc:19080", "--ca", secret["client_ca"], "--cert", secret["cert"], "--key", secret["key"])
 		if err != nil || strings.Count(out, "\n") != replicas {
 			t.Fatalf("weir %s --all: %v\n%s", verb, err, out)
@@ -61,7 +61,7 @@ func (c *crowd) envoys() (all []*envoy) {
 // at is an Envoy at the pod that came after the others, and has what that has.
 func (c *crowd) at(before []string) *envoy {
 	c.t.Helper()
-	pods, err := cluster.Core.Pods(c.namespace).List(context.Background(), metav1.ListOptions{})
+	pods, err := cluster.core.Pods(c.namespace).List(context.Background(), metav1.ListOptions{})
 	if err != nil {
 		c.t.Fatal(err)
 	}

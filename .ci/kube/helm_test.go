@@ -35,7 +35,7 @@ func newBed(t *testing.T, namespace string) *bed {
 	for _, mode := range []string{"enforce", "warn", "audit"} {
 		labels["pod-security.kubernetes.io/"+mode] = "restricted"
 	}
-	_, err := cluster.Core.Namespaces().Create(context.Background(), &corev1.Namespace{
+	_, err := cluster.core.Namespaces().Create(context.Background(), &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: labels},
 	}, metav1.CreateOptions{})
 	if err != nil {
@@ -44,7 +44,7 @@ func newBed(t *testing.T, namespace string) *bed {
 	b := &bed{t: t, namespace: namespace, ca: newAuthority(t)}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the pods of %s:\n%s", namespace, cluster.Logs(namespace))
+			t.Logf("the pods of %s:\n%s", namespace, cluster.logs(namespace))
 		}
 		b.clear()
 	})
@@ -53,7 +53,7 @@ func newBed(t *testing.T, namespace string) *bed {
 
 // clear ends everything in the namespace.
 func (b *bed) clear() {
-	err := cluster.Core.Namespaces().Delete(context.Background(), b.namespace, metav1.DeleteOptions{})
+	err := cluster.core.Namespaces().Delete(context.Background(), b.namespace, metav1.DeleteOptions{})
 	if err != nil {
 		b.t.Error(err)
 	}
@@ -66,7 +66,7 @@ func (b *bed) secret(name string, data map[string][]byte) {
 	if data["tls.crt"] != nil {
 		kind = corev1.SecretTypeTLS
 	}
-	secrets := cluster.Core.Secrets(b.namespace)
+	secrets := cluster.core.Secrets(b.namespace)
 	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, Type: kind, Data: data}
 	_, err := secrets.Create(context.Background(), s, metav1.CreateOptions{})
 	if err != nil {
@@ -80,7 +80,7 @@ func (b *bed) secret(name string, data map[string][]byte) {
 // configMap makes a ConfigMap.
 func (b *bed) configMap(name string, data map[string]string, binary map[string][]byte) {
 	b.t.Helper()
-	_, err := cluster.Core.ConfigMaps(b.namespace).Create(context.Background(), &corev1.ConfigMap{
+	_, err := cluster.core.ConfigMaps(b.namespace).Create(context.Background(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Data: data, BinaryData: binary,
 	}, metav1.CreateOptions{})
 	if err != nil {
@@ -115,7 +115,7 @@ var warning = regexp.MustCompile(`(?i)^W\d{4} |warn|would violate`)
 
 func (b *bed) tryHelm(args ...string) (string, error) {
 	b.t.Helper()
-	args = append(args, "--namespace", b.namespace, "--kubeconfig", cluster.Kubeconfig())
+	args = append(args, "--namespace", b.namespace, "--kubeconfig", cluster.kubeconfig())
 	cmd := exec.Command(filepath.Join(program("KUBE", "bin/kube"), "helm"), args...)
 	home := b.t.TempDir()
 	cmd.Env = append(os.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
@@ -157,12 +157,12 @@ func flags(all ...[]string) (joined []string) {
 func wait() []string { return []string{"--wait", "--timeout", patience.String()} }
 
 // pods are the names of the pods of the namespace that are ready.
-func (b *bed) pods() []string { return cluster.Ready(b.namespace) }
+func (b *bed) pods() []string { return cluster.ready(b.namespace) }
 
 // service is an address of a service's port, as its name is resolved.
 func (b *bed) service(name string, port int) string {
 	b.t.Helper()
-	addresses := cluster.Lookup(name + "." + b.namespace + ".svc.cluster.local")
+	addresses := cluster.lookup(name + "." + b.namespace + ".svc.cluster.local")
 	if len(addresses) == 0 {
 		b.t.Fatalf("nothing is known of the service %s", name)
 	}
@@ -172,7 +172,7 @@ func (b *bed) service(name string, port int) string {
 // uids tell the pods of the namespace apart, also those that are about to end.
 func (b *bed) uids() (uids []string) {
 	b.t.Helper()
-	pods, err := cluster.Core.Pods(b.namespace).List(context.Background(), metav1.ListOptions{})
+	pods, err := cluster.core.Pods(b.namespace).List(context.Background(), metav1.ListOptions{})
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -11,8 +11,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/weir-xds/weir/.ci/kube/standin"
 )
 
 const (
@@ -27,7 +25,7 @@ const patience = 90 * time.Second
 
 // cluster is that of all tests; nil if this machine cannot run one, and then unable says why.
 var (
-	cluster *standin.Cluster
+	cluster *standin
 	unable  error
 )
 
@@ -44,9 +42,9 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	c, err := standin.Start(ctx, standin.Config{Programs: program("KUBE", "bin/kube"), Images: images})
+	c, err := startStandin(ctx, standinConfig{programs: program("KUBE", "bin/kube"), images: images})
 	switch {
-	case errors.Is(err, standin.ErrUnable):
+	case errors.Is(err, errUnable):
 		unable = err
 		return m.Run()
 	case err != nil:
@@ -55,7 +53,7 @@ func run(m *testing.M) int {
 	}
 	fmt.Printf("the cluster was ready after %v\n", time.Since(begin).Round(time.Millisecond))
 	cluster = c
-	defer c.Close()
+	defer c.close()
 	done := make(chan int, 1)
 	go func() { done <- m.Run() }()
 	select {
@@ -67,7 +65,7 @@ func run(m *testing.M) int {
 }
 
 // images are weir's, and an Envoy's with the libraries that it is linked to.
-func images() (map[string]standin.Image, error) {
+func images() (map[string]image, error) {
 	envoy, err := envoyProgram()
 	if err != nil {
 		return nil, err
@@ -77,12 +75,12 @@ func images() (map[string]standin.Image, error) {
 		return nil, err
 	}
 	files["/envoy"] = envoy
-	return map[string]standin.Image{
+	return map[string]image{
 		"weir": {
-			Files:      map[string]string{"/weir": program("WEIR", "bin/linux-"+runtime.GOARCH+"/weir")},
-			Entrypoint: "/weir", Args: []string{"run", "--config", "/etc/weir/weir.yaml"}, User: 65532,
+			files:      map[string]string{"/weir": program("WEIR", "bin/linux-"+runtime.GOARCH+"/weir")},
+			entrypoint: "/weir", args: []string{"run", "--config", "/etc/weir/weir.yaml"}, user: 65532,
 		},
-		"envoy": {Files: files, Entrypoint: "/envoy"},
+		"envoy": {files: files, entrypoint: "/envoy"},
 	}, nil
 }
 

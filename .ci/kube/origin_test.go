@@ -20,7 +20,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/weir-xds/weir/.ci/kube/standin"
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
@@ -53,7 +52,7 @@ func newOrigin(t *testing.T, namespace string, cert tls.Certificate, services ..
 		cert:   cert, conns: map[net.Conn]bool{},
 	}
 	o.fill("first")
-	l, err := net.Listen("tcp", net.JoinHostPort(standin.Gateway, "0"))
+	l, err := net.Listen("tcp", net.JoinHostPort(gateway, "0"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +123,7 @@ func (o *origin) publish(t *testing.T, namespace, name string) {
 	t.Helper()
 	ctx := context.Background()
 	portName, port, protocol := "xds", int32(o.listener.Addr().(*net.TCPAddr).Port), corev1.ProtocolTCP
-	_, err := cluster.Core.Services(namespace).Create(ctx, &corev1.Service{
+	_, err := cluster.core.Services(namespace).Create(ctx, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: portName, Port: originPort, Protocol: protocol}}},
 	}, metav1.CreateOptions{})
@@ -132,12 +131,12 @@ func (o *origin) publish(t *testing.T, namespace, name string) {
 		t.Fatal(err)
 	}
 	ready := true
-	_, err = cluster.Discovery.EndpointSlices(namespace).Create(ctx, &discoveryv1.EndpointSlice{
+	_, err = cluster.discovery.EndpointSlices(namespace).Create(ctx, &discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: name}},
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Ports:       []discoveryv1.EndpointPort{{Name: &portName, Port: &port, Protocol: &protocol}},
 		Endpoints: []discoveryv1.Endpoint{{
-			Addresses: []string{standin.Gateway}, Conditions: discoveryv1.EndpointConditions{Ready: &ready},
+			Addresses: []string{gateway}, Conditions: discoveryv1.EndpointConditions{Ready: &ready},
 		}},
 	}, metav1.CreateOptions{})
 	if err != nil {

@@ -11,8 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/weir-xds/weir/.ci/kube/standin"
 )
 
 // kinds are the workloads that are to lose nothing, and what they need for it.
@@ -38,7 +36,7 @@ func TestNothingIsLost(t *testing.T) {
 			c.keeps("after the rolling update")
 
 			before = c.uids()
-			for _, node := range standin.Nodes {
+			for _, node := range nodeNames {
 				c.drain(node)
 			}
 			await(t, "no old pod runs", func() error { return c.replaced(3, before) })
@@ -48,7 +46,7 @@ func TestNothingIsLost(t *testing.T) {
 			if kind == "Deployment" {
 				before = before[1:]
 			}
-			if err := cluster.Kill(context.Background(), c.namespace, before...); err != nil {
+			if err := cluster.kill(context.Background(), c.namespace, before...); err != nil {
 				t.Fatal(err)
 			}
 			await(t, "three pods are ready again", func() error { return c.replaced(3, nil) })
@@ -70,7 +68,7 @@ func (c *crowd) drain(node string) {
 	c.cordon(node, true)
 	defer c.cordon(node, false)
 	await(c.t, "the drain of "+node, func() error {
-		pods, err := cluster.Core.Pods(c.namespace).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
+		pods, err := cluster.core.Pods(c.namespace).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
 		if err != nil {
 			return err
 		}
@@ -79,7 +77,7 @@ func (c *crowd) drain(node string) {
 			if p.DeletionTimestamp != nil {
 				continue
 			}
-			err := cluster.Policy.Evictions(c.namespace).Evict(ctx, &policyv1.Eviction{
+			err := cluster.policy.Evictions(c.namespace).Evict(ctx, &policyv1.Eviction{
 				ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: p.Namespace},
 			})
 			if err != nil && !apierrors.IsTooManyRequests(err) && !apierrors.IsNotFound(err) { // the budget says: later
@@ -97,7 +95,7 @@ func (c *crowd) drain(node string) {
 func (c *crowd) cordon(node string, on bool) {
 	c.t.Helper()
 	patch := fmt.Sprintf(`{"spec":{"unschedulable":%v}}`, on)
-	if _, err := cluster.Core.Nodes().Patch(context.Background(), node, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+	if _, err := cluster.core.Nodes().Patch(context.Background(), node, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 		c.t.Fatal(err)
 	}
 }

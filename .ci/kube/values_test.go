@@ -121,7 +121,7 @@ func tiers(t *testing.T, _ *bed) {
 		asked{"weir", 18080, inner.ca}, asked{"weir-external", 18443, outside})
 
 	address, _, _ := strings.Cut(inner.service("weir-external", 18443), ":")
-	cluster.Name(name, address)
+	cluster.name(name, address)
 	edge.secret("weir-tls", edge.ca.issue(edge.names("weir")...))
 	edge.secret("weir-region-tls", outside.issue("weir-edge-ams"))
 	values := []string{"--values", examples + "/edge.yaml"}
@@ -140,7 +140,7 @@ func (b *bed) seed() string {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		for _, pod := range b.pods() {
-			out, err := cluster.Exec(ctx, b.namespace, pod, "weir", "/weir", "snapshot", "export", "-", "--path", "/var/lib/weir/snapshot")
+			out, err := cluster.exec(ctx, b.namespace, pod, "weir", "/weir", "snapshot", "export", "-", "--path", "/var/lib/weir/snapshot")
 			if err == nil && len(out) > len(text) { // one that had no client has none yet
 				text = out
 			}
@@ -168,10 +168,10 @@ func sidecar(t *testing.T, _ *bed) {
 		}
 		switch object := object.(type) {
 		case *corev1.ConfigMap:
-			_, err = cluster.Core.ConfigMaps(b.namespace).Create(ctx, object, metav1.CreateOptions{FieldValidation: "Strict"})
+			_, err = cluster.core.ConfigMaps(b.namespace).Create(ctx, object, metav1.CreateOptions{FieldValidation: "Strict"})
 		case *appsv1.Deployment:
 			d = object
-			_, err = cluster.Apps.Deployments(b.namespace).Create(ctx, object, metav1.CreateOptions{FieldValidation: "Strict"})
+			_, err = cluster.apps.Deployments(b.namespace).Create(ctx, object, metav1.CreateOptions{FieldValidation: "Strict"})
 		default:
 			t.Fatalf("the manifest has a %T", object)
 		}
@@ -179,13 +179,13 @@ func sidecar(t *testing.T, _ *bed) {
 			t.Fatal(err)
 		}
 	}
-	if warnings := cluster.Warnings(); warnings != "" {
+	if warnings := cluster.warnings(); warnings != "" {
 		t.Errorf("the API server warns: %s", warnings)
 	}
 	b.proxies(d, "after the install")
 	for _, round := range []string{"2", "1"} { // an upgrade, and the way back
 		patch := fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{"round":%q}}}}}`, round)
-		if _, err := cluster.Apps.Deployments(b.namespace).Patch(ctx, d.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		if _, err := cluster.apps.Deployments(b.namespace).Patch(ctx, d.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		b.proxies(d, "after round "+round)
@@ -196,7 +196,7 @@ func sidecar(t *testing.T, _ *bed) {
 func (b *bed) proxies(d *appsv1.Deployment, step string) {
 	b.t.Helper()
 	await(b.t, step+": the roll-out", func() error {
-		now, err := cluster.Apps.Deployments(b.namespace).Get(context.Background(), d.Name, metav1.GetOptions{})
+		now, err := cluster.apps.Deployments(b.namespace).Get(context.Background(), d.Name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -206,7 +206,7 @@ func (b *bed) proxies(d *appsv1.Deployment, step string) {
 		}
 		return nil
 	})
-	pods, err := cluster.Core.Pods(b.namespace).List(context.Background(), metav1.ListOptions{})
+	pods, err := cluster.core.Pods(b.namespace).List(context.Background(), metav1.ListOptions{})
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -62,9 +62,12 @@ type bed struct {
 }
 
 // newBed starts everything, and returns when all clients have all that they accept.
-func newBed(t *testing.T) *bed {
+func newBed(t *testing.T) *bed { return newBedOf(t, fleet(), true) }
+
+// newBedOf is the same with other clients. hostile: resources have hostile names, too.
+func newBedOf(t *testing.T, groups []group, hostile bool) *bed {
 	t.Helper()
-	b := &bed{groups: fleet()}
+	b := &bed{groups: groups}
 	config := weirtest.Config{}
 	var listeners, origins []any
 	for _, name := range originNames {
@@ -77,12 +80,14 @@ func newBed(t *testing.T) *bed {
 			"grpc": map[string]any{"addresses": []any{o.Net().Addr()}},
 		})
 	}
-	hostile := b.origins[b.groups[totalGroups-1].origin]
-	hostile.Batch(func() {
-		for _, name := range hostileNames {
-			hostile.Set(relaytest.ClusterType, name, "1", plainCluster(name, time.Second))
-		}
-	})
+	if hostile {
+		o := b.origins[b.groups[totalGroups-1].origin]
+		o.Batch(func() {
+			for _, name := range hostileNames {
+				o.Set(relaytest.ClusterType, name, "1", plainCluster(name, time.Second))
+			}
+		})
+	}
 	config["listeners"], config["origins"] = listeners, origins
 	config.Set("limits.streams_per_connection", totalClients/totalGroups+1)
 	config.Set("timing.drain", "200ms")

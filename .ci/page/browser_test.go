@@ -292,11 +292,14 @@ func (p *tab) size(width, height int64, phone bool) {
 }
 
 // shot keeps a picture of the page, down to a depth that people still look at.
-func (p *tab) shot(name string) {
+func (p *tab) shot(name string) { p.shotOf(name, 2400) }
+
+// shotOf keeps a picture of the page down to a depth.
+func (p *tab) shotOf(name string, depth int) {
 	ctx, cancel := context.WithTimeout(p.ctx, patience)
 	defer cancel()
 	var picture []byte
-	size, err := chromedp.Run(ctx, chromedp.Evaluate[[]float64](`[innerWidth, Math.min(document.documentElement.scrollHeight, 2400)]`))
+	size, err := chromedp.Run(ctx, chromedp.Evaluate[[]float64](fmt.Sprintf(`[innerWidth, Math.min(document.documentElement.scrollHeight, %d)]`, depth)))
 	if err == nil {
 		beyond := true
 		var got cdpage.CaptureScreenshotResult

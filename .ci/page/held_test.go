@@ -112,7 +112,7 @@ func TestCanaryAndRollback(t *testing.T) {
 	has(2, "the rest are back")
 	p.await("the page says what came of it", `/held at state/.test(document.querySelector('form[data-action="rollback"] .result')?.innerText)`)
 	p.open("/", "overview")
-	p.await("the headline says by whom", `/rolled back since .* by anonymous to the state/.test(document.querySelector(".headline").innerText)`)
+	p.await("the headline says by whom", `/rolled back for .* by anonymous to the state/.test(document.querySelector(".headline").innerText)`)
 	p.open("/origins/plane", "origin")
 	p.await("the origin says so, too", `document.querySelector("[data-rollback]")?.dataset.rollback === "held"`)
 	p.looks("rolled-back")

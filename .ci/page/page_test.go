@@ -26,6 +26,13 @@ func TestPage(t *testing.T) {
 	}{
 		{"Overview", testOverview},
 		{"Map", testMap},
+		{"Nav", testNav},
+		{"Lists", testLists},
+		{"Sort", testSort},
+		{"Holders", testHolders},
+		{"Legend", testLegend},
+		{"Config", testConfig},
+		{"Phone", testPhone},
 		{"Views", testViews},
 		{"TwoClicks", testTwoClicks},
 		{"Search", testSearch},
@@ -53,6 +60,8 @@ func (s *stage) views(t *testing.T) []view {
 	}
 	return []view{
 		{"overview", "/", `[data-origin]`},
+		{"origins", "/origins", `#view table [data-origin]`},
+		{"groups", "/groups", `#view table [data-group]`},
 		{"origin", "/origins/" + originNames[0], `#view a[href*="#/groups/"]`},
 		{"group", "/groups/" + originNames[0] + "/" + url.PathEscape(key), `[data-node]`},
 		{"clients", "/clients", `[data-node]`},

@@ -231,6 +231,7 @@ func testOriginDown(t *testing.T, s *stage) {
 	p.await("the tab says so", `document.title.startsWith("Problem · ") && document.querySelector("link[rel=icon]").href.endsWith("/icon-bad.svg")`)
 	p.await("the headline is bad", `document.querySelector("#headline").dataset.state === "bad" && document.querySelector("#headline").innerText.includes("`+name+`")`)
 	t.Logf("headline: %s", p.text("#headline"))
+	p.aged()
 	p.shot("origin-down-light")
 	for i, other := range originNames {
 		if i != down && !p.is(originUp(other)) {

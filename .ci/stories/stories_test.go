@@ -129,7 +129,7 @@ func TestWrongToken(t *testing.T) {
 	f.calm()
 	f.origin.Refuse(status.Error(codes.Unauthenticated, "the token is unknown"))
 	f.origin.CloseConns()
-	f.check(tells{alert: "WeirOriginDistrusts", may: []string{"WeirServesStale"}, headline: `plane is away.*the token is unknown`, status: `the token is unknown`,
+	f.check(tells{alert: "WeirOriginDistrusts", may: []string{"WeirServesStale"}, headline: `plane has been away.*the token is unknown`, status: `the token is unknown`,
 		node: "good-00", name: cluster(0), explain: `the token is unknown`})
 }
 
@@ -156,7 +156,7 @@ func TestColdGroup(t *testing.T) {
 	f.calm()
 	f.origin.Stop()
 	f.client("cold", "new", relaytest.ClientConfig{})
-	f.check(tells{alert: "WeirOriginAway", may: []string{"WeirServesStale", "WeirClientBehind"}, headline: `Origin plane is away since .*; clients keep 20 resources`, status: `plane +disconnected`,
+	f.check(tells{alert: "WeirOriginAway", may: []string{"WeirServesStale", "WeirClientBehind"}, headline: `Origin plane has been away since .*; clients keep 20 resources`, status: `plane +disconnected`,
 		node: "cold", name: cluster(0), explain: `the last attempt to reach the origin failed`})
 }
 
@@ -189,7 +189,7 @@ func TestMemoryShort(t *testing.T) {
 	curious.Subscribe(relaytest.ClusterType, "brand-new")
 	curious.Await(weirtest.Patience, func(s *relaytest.State) bool { return s.Error(relaytest.ClusterType, "brand-new") != nil }, "a new name is refused")
 	f.check(tells{alert: "WeirMemoryShort", may: []string{"WeirLimitReached"}, headline: `Memory is short: \d+ of 40 MiB`, status: `Memory is short: \d+ of 40 MiB`,
-		node: "curious", explain: `because of a limit.*limits\.memory`})
+		node: "curious", explain: `a limit was reached.*limits\.memory`})
 }
 
 func TestForgottenFreeze(t *testing.T) {
@@ -234,5 +234,5 @@ func TestForgottenRollback(t *testing.T) {
 	time.Sleep(2 * time.Second)
 	f.run("rollback", "plane", "--to", good.UTC().Format(time.RFC3339Nano))
 	f.check(tells{alert: "WeirRolledBack", may: []string{"WeirFrozen"}, headline: `plane is rolled back since .* by anonymous to the state .*; 20 resources wait`, status: `rolled back to .* by anonymous`,
-		node: "good-00", name: cluster(0), explain: `anonymous rolled it back to the state .*, which weir rollforward plane ends`})
+		node: "good-00", name: cluster(0), explain: `anonymous rolled it back to the state .*; weir rollforward plane ends that`})
 }

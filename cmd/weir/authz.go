@@ -2,8 +2,10 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -18,9 +20,8 @@ import (
 )
 
 func authzCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "authz", Short: "Ask the rules of a configuration, and a running weir whom its rules deny what", Args: arguments}
-	cmd.AddCommand(authzExplainCommand(), authzTestCommand(), authzDenialsCommand())
-	return cmd
+	return family("authz", "Explain and test authorization rules, and list denials",
+		"  weir authz explain --identity spiffe://corp/web cds backend\n  weir authz denials", authzExplainCommand(), authzTestCommand(), authzDenialsCommand())
 }
 
 func authzExplainCommand() *cobra.Command {
@@ -28,35 +29,35 @@ func authzExplainCommand() *cobra.Command {
 	var metadata, params []string
 	cmd := &cobra.Command{
 		Use:   "explain TYPE NAME",
-		Short: "Say which rule lets a client have a resource, or which comes nearest and why it does not",
-		Long: `Say which rule of the configuration lets a client have a resource, or which comes
-nearest and on which points it fails. The exit code is 0 if the client may have
-it, and 1 if not.
+		Short: "Show which rule allows a client a resource, or why none does",
+		Long: `Show which rule of the configuration allows a client a resource. If none does, show
+the rule that comes nearest and the points on which it fails. The exit code is 0 if
+the client may have the resource, and 1 if not.
 
 TYPE is cds, eds, lds, rds, srds, vhds, sds, rtds, ecds, leds or a full type URL.
-NAME is a resource's name; of '*', an xdstp glob or a virtual host's namespace the
-patterns of the part are printed that the client gets.`,
-		Args:              arguments,
-		ValidArgsFunction: completeType,
+NAME is the name of a resource. For '*', an xdstp glob or the namespace of a virtual
+host, the output lists the patterns that the client may have.`,
+		Example: `  weir authz explain -c weir.yaml --identity spiffe://corp/web cds backend
+  weir authz explain --identity uid:1000 --node-cluster edge eds '*'`,
+		ValidArgsFunction: completeArgs(anyType),
 	}
 	f := cmd.Flags()
-	f.StringP("config", "c", "weir.yaml", "the configuration `file`")
+	f.StringP("config", "c", "weir.yaml", "configuration `file`")
 	_ = cmd.MarkFlagFilename("config", yamlFiles...) // fails only for flags that do not exist
-	f.StringVar(&q.Identity, "identity", "", "the client's `identity`, as /clients shows it")
-	f.StringVar(&q.Listener, "listener", "", "the `address` of the listener; without it, the first")
-	f.StringVar(&q.Origin, "origin", "", "the `name` of the origin; without it, by the name's authority or the listener")
-	f.StringVar(&q.Node.ID, "node-id", "", "the node `id` that the client presents")
-	f.StringVar(&q.Node.Cluster, "node-cluster", "", "the node `cluster` that it presents")
-	f.StringArrayVar(&metadata, "metadata", nil, "`KEY=VALUE` of its node's metadata, a string; may be repeated")
-	f.StringArrayVar(&params, "param", nil, "`KEY=VALUE`, a dynamic parameter that it asks with; may be repeated")
+	f.StringVar(&q.Identity, "identity", "", "`identity` of the client, as weir clients shows it")
+	f.StringVar(&q.Listener, "listener", "", "`address` of the listener (default: the first)")
+	f.StringVar(&q.Origin, "origin", "", "`name` of the origin (default: by the authority in NAME, or by the listener)")
+	f.StringVar(&q.Node.ID, "node-id", "", "node `id` of the client")
+	f.StringVar(&q.Node.Cluster, "node-cluster", "", "node `cluster` of the client")
+	f.StringArrayVar(&metadata, "metadata", nil, "string field of its node metadata, `KEY=VALUE`; may be repeated")
+	f.StringArrayVar(&params, "param", nil, "dynamic parameter of its request, `KEY=VALUE`; may be repeated")
 	_ = cmd.MarkFlagRequired("identity") // the same
 	cmd.RunE = action(func(cmd *cobra.Command, args []string) error {
-		var ok bool
-		if q.Type, ok = config.TypeURL(args[0]); !ok {
-			return usageError{fmt.Errorf("%q is neither a short name such as cds nor a full type URL", args[0])}
+		var err error
+		if q.Type, err = typeOf(args[0]); err != nil {
+			return err
 		}
 		q.Name = args[1]
-		var err error
 		if q.Node.Metadata, err = pairs("metadata", metadata); err != nil {
 			return err
 		}
@@ -180,9 +181,7 @@ func said(rules *authz.Rules, asked authz.Question, q config.Question, o *config
 		for _, s := range rules.For(asked.Identity, asked.Listener).SetNode() {
 			node.Put(n, strings.TrimPrefix(s.Field, "node."), s.Value)
 		}
-		for key, value := range (node.Rules{Mapped: o.DynamicParameters.FromNode}).Params(n, q.Type).All() {
-			params[key] = value
-		}
+		maps.Insert(params, node.Rules{Mapped: o.DynamicParameters.FromNode}.Params(n, q.Type).All())
 	case !o.TP2 && len(params) > 0 && o.DynamicParameters.Otherwise == config.OtherwiseRefuse:
 		return nil, fmt.Errorf("origin %s has no tp2, so a name that is asked with parameters is refused, whatever the rules say", o.Name)
 	case !o.TP2:
@@ -236,4 +235,65 @@ func (e *explanation) text() string {
 	}
 	fmt.Fprintf(&b, "asked at listener %s, of origin %s\n", e.question.Listener, e.question.Origin)
 	return b.String()
+}
+
+func authzTestCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "test FILE",
+		Short: "Test authorization rules against the answers that a file expects",
+		Long: `Ask the rules of a configuration the questions in FILE, and compare the answers with
+those that FILE expects. The exit code is 1 if one differs.
+
+The configuration is the file that FILE names as config, or weir.yaml beside it,
+unless --config is set.`,
+		Example: `  weir authz test rules-test.yaml
+  weir authz test rules-test.yaml -c /etc/weir/weir.yaml`,
+		ValidArgsFunction: completeFile,
+	}
+	f := cmd.Flags()
+	f.StringP("config", "c", "", "configuration `file` (default: the one that FILE names)")
+	_ = cmd.MarkFlagFilename("config", yamlFiles...) // fails only for flags that do not exist
+	cmd.RunE = action(func(cmd *cobra.Command, args []string) error {
+		all, err := config.LoadQuestions(args[0])
+		if err != nil {
+			return err
+		}
+		if given, _ := f.GetString("config"); given != "" {
+			all.Config = given
+		}
+		cfg, err := config.Load(all.Config)
+		if err != nil {
+			return err
+		}
+		var errs []error
+		for i := range all.Questions {
+			errs = append(errs, ask(cfg, all, i))
+		}
+		if err := errors.Join(errs...); err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "ok: %d questions\n", len(all.Questions))
+		return err
+	})
+	return cmd
+}
+
+// ask returns an error if the rules answer a question otherwise than it expects.
+func ask(cfg *config.Config, all *config.Questions, i int) error {
+	e, err := explain(cfg, all.Questions[i])
+	if err != nil {
+		return all.Problemf(i, "%v", err)
+	}
+	want, got := all.Questions[i].Answer, e.answer()
+	if got == want {
+		return nil
+	}
+	why := "there are no rules"
+	switch {
+	case len(e.Points) > 0:
+		why = e.cfg.RulePoint(e.Rule, e.Points[0].Path, e.Points[0].Text).Error()
+	case e.Rule >= 0:
+		why = e.cfg.RulePoint(e.Rule, "", "allows it").Error()
+	}
+	return all.Problemf(i, "is %s, and expected to be %s: %s", got, want, why)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -152,10 +153,7 @@ func judgeStatus(code int, body []byte) (objects bool, why string, err error) {
 	if code >= 200 && code <= 299 {
 		return false, line, nil
 	}
-	if line == "" {
-		line = fmt.Sprintf("%d %s", code, http.StatusText(code))
-	}
-	return true, line, nil
+	return true, cmp.Or(line, fmt.Sprintf("%d %s", code, http.StatusText(code))), nil
 }
 
 // firstLine is the first line of a text, cut, and without what a terminal would obey.

@@ -42,7 +42,7 @@ func TestTiersAreOneGroup(t *testing.T) {
 		t.Errorf("/groups has %s, want %s", got, want)
 	}
 	table := w.weir.says(exitOK, "", "status")
-	if lines := regexp.MustCompile(`(?m)^weir/.*$`).FindAllString(table, -1); len(lines) != 1 || !regexp.MustCompile(` 4 +2 +0 +0 +2 *$`).MatchString(lines[0]) {
+	if lines := regexp.MustCompile(`(?m)^`+key[:8]+` .*$`).FindAllString(table, -1); len(lines) != 1 || !regexp.MustCompile(` 4 +2 +0 +0 +2 *$`).MatchString(lines[0]) {
 		t.Errorf("the groups of weir status are %q, in\n%s", lines, table)
 	}
 	states := w.weir.says(exitOK, "", "history", "mesh", "--states", "--group", key[:8])

@@ -69,7 +69,7 @@ func testCanaryUncached(t *testing.T, dialect relaytest.Dialect) {
 		has(c, cds, "a", bodyOf("a", 2), "it can go back")
 		has(c, cds, "u", bodyOf("u", 3), "which does not concern what is not cached")
 	}
-	w.says(exitOK, "goes on to what the origin has", "rollforward", "mesh")
+	w.says(exitOK, "follows the origin again", "rollforward", "mesh")
 	origin.Remove(cds, "u")
 	origin.Remove(lds, "u")
 	for _, c := range clients.all() {

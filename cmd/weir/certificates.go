@@ -156,7 +156,7 @@ func (c *certificates) renew(m *material) {
 	next, err := m.read()
 	c.count(m.role, err)
 	if err != nil {
-		c.log.Warn("changed certificate files cannot be used; the old ones stay in force",
+		c.log.Warn("changed certificate files are unusable; the old ones stay in force",
 			zap.String("key", m.at(err)), zap.Time("expire", m.current.Load().ends), zap.Error(err))
 		return
 	}
@@ -191,11 +191,11 @@ func (c *certificates) warn(now time.Time) {
 		case left <= 0 && m.told != ended:
 			m.told = ended
 			if m.role == roleCRL {
-				c.log.Error("a CRL is older than it says it may be; it stays in force, and what was revoked since is not known",
+				c.log.Error("a CRL is past its next update; it stays in force, without later revocations",
 					zap.String("key", m.path), zap.Time("next_update", l.ends))
 				continue
 			}
-			c.log.Error("a certificate has expired; those who are shown it, or show it, refuse each other",
+			c.log.Error("a certificate has expired; TLS handshakes with it fail",
 				zap.String("key", m.path), zap.Time("expired", l.ends))
 		case left > 0 && left < due && m.told == nothing:
 			m.told = endsSoon

@@ -19,9 +19,9 @@ import (
 
 const (
 	inUse      = "changed certificate files are in use"
-	notUsable  = "changed certificate files cannot be used; the old ones stay in force"
+	notUsable  = "changed certificate files are unusable; the old ones stay in force"
 	soon       = "a certificate expires soon and is not renewed"
-	hasExpired = "a certificate has expired; those who are shown it, or show it, refuse each other"
+	hasExpired = "a certificate has expired; TLS handshakes with it fail"
 )
 
 // bench is certificates whose watch is looked through by hand.

@@ -216,7 +216,7 @@ func TestIdleWithDeadOrigin(t *testing.T) {
 	address, _ := w.addresses()
 	c := openClient(t, dial(t, address), relaytest.Delta)
 	c.Request(relaytest.ClusterType) // or nobody would look for the origin
-	await(t, "the dead origin is noticed", func() bool { return strings.Contains(w.errs.String(), "the origin gives no answer") })
+	await(t, "the dead origin is noticed", func() bool { return strings.Contains(w.errs.String(), "the origin does not answer") })
 
 	lines := strings.Count(w.errs.String(), "\n")
 	before, err := cpuTime(w.cmd.Process.Pid)

@@ -11,73 +11,49 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/weir-xds/weir/cmd/weir/config"
+	"github.com/weir-xds/weir/cmd/weir/admin"
+	"github.com/weir-xds/weir/cmd/weir/tabular"
 )
 
-// clientList is what a running weir says of its clients: the part that is shown as a table.
+// clientList is what a running weir says of its clients.
 type clientList struct {
-	Clients []clientLine `json:"clients"`
-	Total   int          `json:"total"`
-}
-
-type clientLine struct {
-	replica  string
-	NodeID   string       `json:"node_id"`
-	Cluster  string       `json:"node_cluster"`
-	Peer     string       `json:"peer"`
-	Identity string       `json:"identity"`
-	Origin   string       `json:"origin"`
-	Group    string       `json:"group"`
-	Since    time.Time    `json:"since"`
-	Types    []clientType `json:"types"`
-}
-
-type clientType struct {
-	Type          string    `json:"type"`
-	Nacking       bool      `json:"nacking"`
-	UnsyncedSince time.Time `json:"unsynced_since"`
-	Rejected      *struct {
-		Message string    `json:"message"`
-		At      time.Time `json:"at"`
-	} `json:"rejected"`
+	Clients []admin.Client `json:"clients"`
+	Total   int            `json:"total"`
 }
 
 func clientsCommand() *cobra.Command {
 	o, output := &operator{}, ""
 	cmd := &cobra.Command{
 		Use:   "clients",
-		Short: "List the clients of a running weir, those with trouble first: who is behind, and who rejects what",
-		Args:  arguments,
+		Short: "List the clients of a running weir, those with problems first",
+		Long: `List the clients of a running weir, those with problems first: clients that reject a
+resource, then clients that are out of sync. Filters are combined with AND.`,
+		Example: `  weir clients --unsynced
+  weir clients --node 'web-*' --type cds
+  weir clients --nacking --all dns:///weir-headless:19080`,
 	}
-	o.register(cmd)
 	o.registerAll(cmd)
 	outputFlag(cmd, &output)
 	f := cmd.Flags()
-	f.Bool("unsynced", false, "only those that have not accepted all they are owed")
-	f.Bool("nacking", false, "only those that refused the last response of a type")
-	f.String("origin", "", "only those that are served by the origin of this `name`")
-	f.String("type", "", "only those subscribed to the `type`, as cds or a full URL; --unsynced, --nacking and --older are then of it alone")
-	f.String("group", "", "only those in the group with this `key`, or whose key begins so")
-	f.String("node", "", "only those with this node `id`, in which * stands for any characters")
-	f.String("identity", "", "only those with this `identity` (spiffe:, uri:, dns:, subject:, uid: or anonymous), in which * stands for any characters")
-	f.Duration("older", 0, "only those that have been out of sync for longer than this")
-	limit := f.Int("limit", 1000, "list so many at most")
-	complete(cmd, "type", config.ShortNames()...)
+	f.Bool("unsynced", false, "only clients that are out of sync")
+	f.Bool("nacking", false, "only clients that rejected the last response of a type")
+	f.String("origin", "", "only clients of the origin with this `name`")
+	addTypeFlag(cmd, "only clients subscribed to this `type`, such as cds; --unsynced, --nacking and --older then look at it alone")
+	f.String("group", "", "only clients of the group whose `key` starts with this")
+	f.String("node", "", "only clients with this node `id`; * matches any characters")
+	f.String("identity", "", "only clients with this `identity` (spiffe:, uri:, dns:, subject:, uid: or anonymous); * matches any characters")
+	f.Duration("older", 0, "only clients that have been out of sync for longer than this")
+	completeFlags(cmd, map[string]completer{"origin": o.anyOrigin, "group": o.completeGroup, "node": o.completeNode, "identity": o.completeIdentity})
+	limit := f.Int("limit", 1000, "the most clients to list")
 	cmd.RunE = action(func(cmd *cobra.Command, _ []string) error {
-		q := url.Values{}
-		for _, name := range []string{"unsynced", "nacking", "origin", "type", "group", "node", "identity", "older"} {
-			if flag := f.Lookup(name); flag.Changed {
-				q.Set(name, flag.Value.String())
-			}
-		}
-		return o.show(cmd.Context(), cmd.OutOrStdout(), output, lookup{
-			func(ctx context.Context, o *operator) ([]byte, error) { return o.clients(ctx, maps.Clone(q), *limit) },
-			func(w io.Writer, all []reply[[]byte]) error { return clientsTable(w, all, *limit) },
+		q := queryOf(cmd, "unsynced", "nacking", "origin", "type", "group", "node", "identity", "older")
+		return show(cmd.Context(), o, cmd.OutOrStdout(), output, lookup[clientList]{
+			ask:   func(ctx context.Context, o *operator) ([]byte, error) { return o.clients(ctx, maps.Clone(q), *limit) },
+			table: func(w io.Writer, all []reply[clientList]) error { return clientsTable(w, all, *limit, noClients(q)) },
 		})
 	})
 	return cmd
@@ -131,12 +107,12 @@ func (o *operator) clients(ctx context.Context, q url.Values, limit int) ([]byte
 
 // notUnderstood is the error of an answer that is not as an admin port's.
 func notUnderstood(err error) error {
-	return fmt.Errorf("what the admin port says is not understood: %w", err)
+	return fmt.Errorf("the answer of the admin port cannot be read (%w); is weir there newer than this command?", err)
 }
 
 // worse orders the clients of several replicas as each orders its own.
-func (c *clientLine) worse(other *clientLine) int {
-	trouble := func(c *clientLine) (calm int, since time.Time) {
+func worse(a, b *admin.Client) int {
+	trouble := func(c *admin.Client) (calm int, since time.Time) {
 		calm = 2
 		for i := range c.Types {
 			t := &c.Types[i]
@@ -152,36 +128,47 @@ func (c *clientLine) worse(other *clientLine) int {
 		}
 		return calm, since
 	}
-	calm, since := trouble(c)
-	otherCalm, otherSince := trouble(other)
+	calm, since := trouble(a)
+	otherCalm, otherSince := trouble(b)
 	return cmp.Or(cmp.Compare(calm, otherCalm), since.Compare(otherSince))
 }
 
-func clientsTable(w io.Writer, said []reply[[]byte], limit int) error {
-	var all clientList
+// noClients is said instead of an empty table.
+func noClients(q url.Values) string {
+	switch {
+	case len(q) == 0:
+		return "no client is connected"
+	case len(q) == 1 && q.Get("nacking") == "true":
+		return "no client rejects anything"
+	case len(q) == 1 && q.Get("unsynced") == "true":
+		return "no client is out of sync"
+	}
+	return "no client matches"
+}
+
+func clientsTable(w io.Writer, said []reply[clientList], limit int, none string) error {
+	var all []reply[*admin.Client]
+	total := 0
 	for i := range said {
-		var one clientList
-		if said[i].err != nil {
-			continue
+		of := &said[i]
+		for j := range of.said.Clients {
+			all = append(all, reply[*admin.Client]{replica: of.replica, said: &of.said.Clients[j]})
 		}
-		if err := json.Unmarshal(said[i].said, &one); err != nil {
-			return notUnderstood(err)
-		}
-		for j := range one.Clients {
-			one.Clients[j].replica = said[i].replica
-		}
-		all.Clients, all.Total = append(all.Clients, one.Clients...), all.Total+one.Total
+		total += of.said.Total
 	}
 	if len(said) > 1 {
-		slices.SortStableFunc(all.Clients, func(a, b clientLine) int { return a.worse(&b) })
-		all.Clients = all.Clients[:min(limit, len(all.Clients))]
+		slices.SortStableFunc(all, func(a, b reply[*admin.Client]) int { return worse(a.said, b.said) })
+		all = all[:min(limit, len(all))]
 	}
 	now := time.Now()
-	// A tabwriter keeps its first error for Flush.
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	row(tw, headOf(said, "NODE", "CLUSTER", "PEER", "IDENTITY", "ORIGIN", "GROUP", "CONNECTED", "BEHIND", "REJECTS")...)
-	for i := range all.Clients {
-		c := &all.Clients[i]
+	tw := newTable(w)
+	if len(all) == 0 && answered(said) {
+		tw.Row(none)
+	} else if len(all) > 0 {
+		tw.Row(headOf(said, "NODE", "CLUSTER", "PEER", "IDENTITY", "ORIGIN", "GROUP", "CONNECTED", "BEHIND", "REJECTS")...)
+	}
+	for _, of := range all {
+		c := of.said
 		var behind, rejects []string
 		for _, t := range c.Types {
 			if !t.UnsyncedSince.IsZero() {
@@ -191,13 +178,13 @@ func clientsTable(w io.Writer, said []reply[[]byte], limit int) error {
 				rejects = append(rejects, fmt.Sprintf("%s %s ago: %s", t.Type, ago(now, r.At), r.Message))
 			}
 		}
-		row(tw, withReplica(c.replica, c.NodeID, c.Cluster, c.Peer, c.Identity, c.Origin, c.Group, ago(now, c.Since),
-			strings.Join(behind, ", "), strings.Join(rejects, "; "))...)
+		tw.Row(withReplica(of.replica, c.NodeID, c.NodeCluster, c.Peer, c.Identity, c.Origin, admin.ShortKey(c.Group), ago(now, c.Since),
+			colored(strings.Join(behind, ", "), true, tabular.Yellow), colored(strings.Join(rejects, "; "), true, tabular.Red))...)
 	}
 	if err := tw.Flush(); err != nil {
 		return err
 	}
-	if more := all.Total - len(all.Clients); more > 0 {
+	if more := total - len(all); more > 0 {
 		if _, err := fmt.Fprintf(w, "and %d more; --limit says how many are listed\n", more); err != nil {
 			return err
 		}

@@ -88,8 +88,8 @@ func TestClients(t *testing.T) {
 		code int
 		text string
 	}{
-		"--type clusters": {exitFailed, `type="clusters"`},
-		"--origin mash":   {exitFailed, "the origins are disk"},
+		"--type clusters": {exitUsage, `--type "clusters"`},
+		"--origin mash":   {exitFailed, `there is no origin "mash"; the only one is disk`},
 		"--older 30":      {exitUsage, "older"},
 		"-o csv":          {exitUsage, "table, yaml, json"},
 	} {

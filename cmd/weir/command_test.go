@@ -61,7 +61,7 @@ func TestValidateWarns(t *testing.T) {
 	path := write(t, "origins:\n  - name: a\n    grpc: { addresses: ['a:1'] }\n    group_by:\n      - id\n")
 	code, stdout, stderr := weir(t, "validate", "-c", path)
 	if code != exitOK || !strings.HasPrefix(stdout, "ok\n") || strings.Count(stderr, "\n") != 1 ||
-		!strings.HasPrefix(stderr, path+":5:9: warning: origins[0].group_by[0]: each client will be a group of its own") {
+		!strings.HasPrefix(stderr, path+":5:9: warning: origins[0].group_by[0]: each client will have its own group") {
 		t.Errorf("got %d, %q, %q", code, stdout, stderr)
 	}
 }
@@ -71,7 +71,7 @@ func TestValidateWarns(t *testing.T) {
 func TestValidateOfTheDefaultKey(t *testing.T) {
 	path := write(t, "origins:\n  - name: a\n    grpc: { addresses: ['a:1'] }\n")
 	code, stdout, stderr := weir(t, "validate", "-c", path)
-	want := path + ":2:5: warning: origins[0].group_by: is not written, and has all metadata by default: each client whose metadata has something of its own"
+	want := path + ":2:5: warning: origins[0].group_by: is not set, so all metadata counts: clients with unique metadata"
 	if code != exitOK || stderr != "" || !strings.Contains(stdout, "\n"+want) {
 		t.Errorf("got %d, %q, %q", code, stdout, stderr)
 	}
@@ -107,7 +107,7 @@ func TestRunRefusesBadFile(t *testing.T) {
 
 func TestUsage(t *testing.T) {
 	for _, line := range []string{
-		"bogus", "validat", "run --bogus", "run a b", "validate a b", "get", "get cds", "get bogus --from a:1",
+		"bogus", "validat", "run --bogus", "run a b", "validate a b", "get", "get bogus --from a:1",
 		"get cds --from a:1 -o xml", "get cds --from a:1 --dialect rest", "get cds --from a:1 --metadata x",
 		"get cds --from a:1 --header =x", "status extra", "status -o xml", "status --admin nowhere",
 		"drain extra", "drain --admin nowhere", "drain --admin a:b/c:1", "get cds --from a:1 --timeout x", "version extra",

@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 
+	"github.com/weir-xds/weir/cmd/weir/admin"
 	"github.com/weir-xds/weir/cmd/weir/client"
+	"github.com/weir-xds/weir/cmd/weir/visible"
 	"github.com/weir-xds/weir/relay/xds"
 	"github.com/weir-xds/weir/upstream/descriptors"
 )
@@ -48,18 +49,10 @@ const present = "present"
 func compare(sub client.Subscription, a, b *side, versions bool, known *descriptors.Types) *comparison {
 	c := &comparison{TypeURL: sub.TypeURL, A: a.at, B: b.at, Differences: []variance{}}
 	inA, inB := a.answer.byName(known), b.answer.byName(known)
-	names := map[string]bool{}
-	for _, has := range []map[string]*printed{inA, inB} {
-		for name := range has {
-			names[name] = true
-		}
-	}
-	for _, name := range sub.Names {
-		if name != client.Wildcard {
-			names[name] = true
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(names)) {
+	names := slices.DeleteFunc(slices.Clone(sub.Names), func(name string) bool { return name == client.Wildcard })
+	names = slices.AppendSeq(slices.AppendSeq(names, maps.Keys(inA)), maps.Keys(inB))
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
 		x, y := inA[name], inB[name]
 		d := variance{Name: name, A: a.answer.state(name, x), B: b.answer.state(name, y)}
 		if x != nil && y != nil {
@@ -122,7 +115,7 @@ func changes(a, b *printed, versions, located bool) []fieldChange {
 	if located && a.when != b.when {
 		all = append(all, fieldChange{Path: "constraints", A: a.when, B: b.when})
 	}
-	return fieldChanges(all, "", tree(a.Resource), tree(b.Resource))
+	return fieldChanges(all, tree(a.Resource), tree(b.Resource))
 }
 
 // tree decodes JSON of ours, numbers as they are written.
@@ -134,64 +127,26 @@ func tree(text json.RawMessage) (v any) {
 }
 
 // fieldChanges appends the paths at which two trees differ.
-func fieldChanges(all []fieldChange, path string, a, b any) []fieldChange {
-	if reflect.DeepEqual(a, b) {
-		return all
-	}
-	switch x := a.(type) {
-	case map[string]any:
-		y, ok := b.(map[string]any)
-		if !ok {
-			break
-		}
-		keys := map[string]bool{}
-		for _, m := range []map[string]any{x, y} {
-			for k := range m {
-				keys[k] = true
-			}
-		}
-		for _, k := range slices.Sorted(maps.Keys(keys)) {
-			all = fieldChanges(all, strings.TrimPrefix(path+"."+k, "."), x[k], y[k])
-		}
-		return all
-	case []any:
-		y, ok := b.([]any)
-		if !ok {
-			break
-		}
-		for i := range max(len(x), len(y)) {
-			all = fieldChanges(all, fmt.Sprintf("%s[%d]", path, i), element(x, i), element(y, i))
-		}
-		return all
-	}
-	return append(all, fieldChange{Path: path, A: a, B: b})
-}
-
-func element(list []any, i int) any {
-	if i < len(list) {
-		return list[i]
-	}
-	return nil
-}
-
-func comparisonJSON(w io.Writer, c *comparison) error { return comparisonText(w, c, statusJSON) }
-func comparisonYAML(w io.Writer, c *comparison) error { return comparisonText(w, c, statusYAML) }
-
-func comparisonText(w io.Writer, c *comparison, show func(io.Writer, []byte) error) error {
-	text, err := json.Marshal(c)
-	if err != nil {
-		return err
-	}
-	return show(w, text)
+func fieldChanges(all []fieldChange, a, b any) []fieldChange {
+	admin.Differences("", a, b, func(path string, a, b any) {
+		all = append(all, fieldChange{Path: strings.TrimPrefix(path, "."), A: a, B: b})
+	})
+	return all
 }
 
 // mostChanges is how many fields of a resource the table lists.
 const mostChanges = 10
 
-// comparisonTable prints the differences like diff does: - is what only A has, + what only B has.
-func comparisonTable(w io.Writer, c *comparison) error {
+// mostValue is how many bytes of a value the table has.
+const mostValue = 200
+
+// comparisonLines prints the differences as diff does: - is what only A has, + what only B has. Of
+// a resource it prints at most so many fields, and so many bytes of each value.
+func comparisonLines(w io.Writer, c *comparison, most, bytes int) error {
 	var text strings.Builder
-	say := func(format string, args ...any) { text.WriteString(oneLine(fmt.Sprintf(format, args...)) + "\n") }
+	say := func(format string, args ...any) {
+		text.WriteString(visible.Text(fmt.Sprintf(format, args...)) + "\n")
+	}
 	sub := func(format string, args ...any) { text.WriteString("    "); say(format, args...) }
 	for i := range c.Differences {
 		d := &c.Differences[i]
@@ -206,11 +161,11 @@ func comparisonTable(w io.Writer, c *comparison) error {
 			say("~ %s", d.Name)
 		}
 		for j, f := range d.Changes {
-			if j == mostChanges {
-				sub("and %d more; -o json has all", len(d.Changes)-j)
+			if j == most {
+				sub("and %d more; -o wide has all", len(d.Changes)-j)
 				break
 			}
-			sub("%s: %s -> %s", f.Path, valueText(f.A), valueText(f.B))
+			sub("%s: %s -> %s", f.Path, valueText(f.A, bytes), valueText(f.B, bytes))
 		}
 	}
 	if len(c.Differences) == 0 {
@@ -222,9 +177,8 @@ func comparisonTable(w io.Writer, c *comparison) error {
 	return err
 }
 
-// valueText is a value in short form.
-func valueText(v any) string {
-	const most = 200
+// valueText is a value, of which at most so many bytes are shown.
+func valueText(v any, most int) string {
 	if v == nil {
 		return "none"
 	}
@@ -233,7 +187,7 @@ func valueText(v any) string {
 		return err.Error() // cannot happen: it was decoded from JSON
 	}
 	if len(text) > most {
-		return string(text[:most]) + "..."
+		return strings.ToValidUTF8(string(text[:most]), "") + "..."
 	}
 	return string(text)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// The sample is the file that deploy/docs/configuration.md shows, and can be used as it is.
+// The sample is full.yaml, and can be used as it is.
 func TestConfigExample(t *testing.T) {
 	code, stdout, stderr := weir(t, "config", "example")
 	if code != exitOK || stderr != "" || stdout != readText(t, "../../deploy/examples/full.yaml") {
@@ -33,7 +33,7 @@ func TestConfigSchema(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &schema); err != nil || code != exitOK || stderr != "" {
 		t.Fatalf("%d, %v, %q", code, err, stderr)
 	}
-	if got := schema.Properties["origins"].Description; !strings.HasPrefix(got, "Origins are the control planes and directories") {
+	if got := schema.Properties["origins"].Description; !strings.HasPrefix(got, "The control planes and directories") {
 		t.Errorf("origins: %q", got)
 	}
 }
@@ -64,7 +64,7 @@ func TestConfigShow(t *testing.T) {
 		t.Errorf("a bad file: %d, %q, %q", code, stdout, stderr)
 	}
 	code, _, stderr = weir(t, "config")
-	if code != exitUsage || !strings.Contains(stderr, "example, schema or show") {
+	if code != exitUsage || !strings.Contains(stderr, "COMMAND is missing; it is one of example, ") {
 		t.Errorf("weir config: %d, %q", code, stderr)
 	}
 }

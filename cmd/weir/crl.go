@@ -125,9 +125,9 @@ func (r *revocations) add(list *x509.RevocationList, authorities []*x509.Certifi
 	for _, ext := range list.Extensions {
 		switch {
 		case ext.Id.Equal(oidDeltaCRL):
-			return errors.New("it is a delta CRL, which says only what has changed: give the whole one")
+			return errors.New("it is a delta CRL; use the complete one")
 		case ext.Critical && !ext.Id.Equal(oidDistributionPoint):
-			return fmt.Errorf("it has the critical extension %s, which weir does not know", ext.Id)
+			return fmt.Errorf("it has the unknown critical extension %s", ext.Id)
 		}
 	}
 	signer, err := signerOf(list, authorities)
@@ -140,7 +140,7 @@ func (r *revocations) add(list *x509.RevocationList, authorities []*x509.Certifi
 		for _, ext := range entry.Extensions {
 			// Such as the issuer, if that is not the CRL's own.
 			if ext.Critical && !ext.Id.Equal(oidReason) {
-				return fmt.Errorf("serial %x has the critical extension %s, which weir does not know", entry.SerialNumber, ext.Id)
+				return fmt.Errorf("serial %x has the unknown critical extension %s", entry.SerialNumber, ext.Id)
 			}
 		}
 		by.serials[string(entry.SerialNumber.Bytes())] = x509ReasonCode(entry.ReasonCode)

@@ -259,7 +259,7 @@ func TestOldCRL(t *testing.T) {
 	ca.Issue("client", 2)
 	b.write(ca.Path("crl.pem"), ca.CRL(x509.RevocationList{NextUpdate: time.Now().Add(-time.Second)}, 2))
 	_, port := b.revoking(ca, ca, "")
-	const old = "a CRL is older than it says it may be; it stays in force, and what was revoked since is not known"
+	const old = "a CRL is past its next update; it stays in force, without later revocations"
 	b.want("it was due", old)
 	if _, err := newVisitor(ca).talk(port); err == nil {
 		t.Error("its word is not taken")

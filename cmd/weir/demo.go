@@ -1,18 +1,26 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/weir-xds/weir/cmd/weir/client"
 	"github.com/weir-xds/weir/cmd/weir/config"
@@ -25,10 +33,11 @@ const demoEvery = 2 * time.Second
 func demoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Watch a sample at work: files that change, two weirs in a row, five clients",
-		Args:  arguments,
+		Short: "Run a sample: changing files, two weirs in a row, five clients",
+		Example: `  weir demo
+  weir demo --for 30s`,
 	}
-	length := cmd.Flags().Duration("for", 0, "end by itself after this `time`; 0s: when interrupted")
+	length := cmd.Flags().Duration("for", 0, "stop after this `time` (default: at ^C)")
 	cmd.RunE = action(func(cmd *cobra.Command, _ []string) error {
 		if *length < 0 {
 			return usageError{fmt.Errorf("--for %s: must not be negative", *length)}
@@ -181,16 +190,16 @@ func (d *demo) introduce(dir string, first, second *process) {
 	address := func(p *process) string { return p.active.Load().ports[0].Addr().String() }
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	_, _ = fmt.Fprintf(d.out, `The files in %s are the origin of a first weir,
-which is the origin of a second, which has five clients. Two of them ask for the
-endpoints of prices, each with parameters of its own, and get each its variant.
-A file changes every %s, and the clients tell what they receive.
+	_, _ = fmt.Fprintf(d.out, `A first weir serves the files in %s to a second weir.
+The second serves five clients. Two of them request the endpoints of prices with
+different parameters, so each receives a variant. A file changes every %s, and each
+client prints what it receives.
 
   first weir   %s   admin page http://%s/
   second weir  %s   admin page http://%s/
 
-Ask yourself: weir get cds --from %s
-              weir get eds prices --param env=prod --from %s
+Try: weir get cds --from %s
+     weir get eds prices --param env=prod --from %s
 `, dir, d.every, address(first), first.admin.listener.Addr(), address(second), second.admin.listener.Addr(), address(second), address(second))
 }
 
@@ -200,4 +209,94 @@ func (d *demo) say(who, format string, args ...any) {
 	defer d.mu.Unlock()
 	// an error means that nobody reads the output
 	_, _ = fmt.Fprintf(d.out, "%6.2fs  %-12s  %s\n", time.Since(d.started).Seconds(), who, fmt.Sprintf(format, args...))
+}
+
+// watcher is one client of the demonstration.
+type watcher struct {
+	demo    *demo
+	name    string
+	dialect client.Dialect
+	ask     []client.Subscription
+
+	// Owned by watch.
+	held map[[2]string][]byte // by type URL and name
+}
+
+// watch prints changes until ctx ends.
+func (w *watcher) watch(ctx context.Context, address string) (err error) {
+	w.held = make(map[[2]string][]byte)
+	node := &corev3.Node{Id: strings.ReplaceAll(w.name, " ", "-"), Cluster: "demo", UserAgentName: "weir-demo"}
+	c, err := client.Dial(client.Config{Address: address, Dialect: w.dialect, Node: node})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }() // the only error is that it is closed
+	for r, err := range c.Watch(ctx, w.ask...) {
+		if err != nil {
+			return err
+		}
+		w.demo.responses.Add(1)
+		w.demo.received.Add(int64(len(r.Set)))
+		w.tell(r)
+	}
+	return nil
+}
+
+// tell prints a line for each difference. SotW responses repeat what has not changed.
+func (w *watcher) tell(r *client.Response) {
+	for _, res := range r.Set {
+		key := [2]string{r.TypeURL, res.Name}
+		before, had := w.held[key]
+		switch {
+		case res.Body == nil || had && bytes.Equal(before, res.Body.GetValue()):
+			continue
+		case had:
+			w.demo.say(w.name, "changed: %s", describe(res.Name, res.Body))
+		default:
+			w.demo.say(w.name, "new: %s", describe(res.Name, res.Body))
+		}
+		w.held[key] = res.Body.GetValue()
+	}
+	for _, name := range r.Removed {
+		delete(w.held, [2]string{r.TypeURL, name})
+		w.demo.say(w.name, "gone: %s", name)
+	}
+}
+
+// describe returns the part of a resource that the demonstration changes.
+func describe(name string, body *anypb.Any) string {
+	m, err := body.UnmarshalNew()
+	if err != nil {
+		return name
+	}
+	switch m := m.(type) {
+	case *clusterv3.Cluster:
+		return fmt.Sprintf("cluster %s, connect timeout %s", name, m.GetConnectTimeout().AsDuration())
+	case *endpointv3.ClusterLoadAssignment:
+		return fmt.Sprintf("endpoints of %s: %s", name, strings.Join(endpointAddresses(m), ", "))
+	case *listenerv3.Listener:
+		return fmt.Sprintf("listener %s on port %d", name, m.GetAddress().GetSocketAddress().GetPortValue())
+	case *routev3.RouteConfiguration:
+		return fmt.Sprintf("routes %s to %s", name, strings.Join(routeClusters(m), ", "))
+	}
+	return name
+}
+
+func endpointAddresses(a *endpointv3.ClusterLoadAssignment) (all []string) {
+	for _, locality := range a.GetEndpoints() {
+		for _, e := range locality.GetLbEndpoints() {
+			s := e.GetEndpoint().GetAddress().GetSocketAddress()
+			all = append(all, fmt.Sprintf("%s:%d", s.GetAddress(), s.GetPortValue()))
+		}
+	}
+	return all
+}
+
+func routeClusters(c *routev3.RouteConfiguration) (all []string) {
+	for _, host := range c.GetVirtualHosts() {
+		for _, r := range host.GetRoutes() {
+			all = append(all, fmt.Sprintf("%s (%s)", r.GetRoute().GetCluster(), r.GetMatch().GetPrefix()))
+		}
+	}
+	return all
 }

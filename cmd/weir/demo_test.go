@@ -70,7 +70,7 @@ func controlled(t *testing.T) (out *output, ticks chan<- time.Time, end func()) 
 // wantNoDirectory fails if the sample is left behind.
 func wantNoDirectory(t *testing.T, out string) {
 	t.Helper()
-	_, rest, _ := strings.Cut(out, "The files in ")
+	_, rest, _ := strings.Cut(out, "the files in ")
 	dir, _, ok := strings.Cut(rest, " ")
 	if !ok {
 		t.Fatalf("the directory is not named in\n%s", out)
@@ -165,7 +165,7 @@ func TestSampleFiles(t *testing.T) {
 			t.Errorf("step %d: %d files, want 5", i, len(st.Files))
 		}
 		for _, f := range st.Files {
-			wantBroken := s.broken && strings.HasSuffix(f.Path, "clusters.yaml")
+			wantBroken := s.Broken && strings.HasSuffix(f.Path, "clusters.yaml")
 			if (f.Error != "") != wantBroken {
 				t.Errorf("step %d: %s: error %q, want one: %v", i, f.Path, f.Error, wantBroken)
 			}

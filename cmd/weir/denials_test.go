@@ -83,7 +83,7 @@ authorization:
 	if _, stdout, _ := weir(t, "authz", "denials", "--admin", port, "--limit", "1"); !strings.Contains(stdout, "and 1 more") {
 		t.Errorf("limited:\n%s", stdout)
 	}
-	for flags, want := range map[string]int{"--result allowed": exitFailed, "-o csv": exitUsage} {
+	for flags, want := range map[string]int{"--result allowed": exitUsage, "-o csv": exitUsage} {
 		if code, _, stderr := weir(t, append([]string{"authz", "denials", "--admin", port}, strings.Fields(flags)...)...); code != want {
 			t.Errorf("%s: %d, %q", flags, code, stderr)
 		}

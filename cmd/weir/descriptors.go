@@ -5,32 +5,29 @@ import (
 	"maps"
 	"slices"
 
+	"google.golang.org/protobuf/reflect/protoreflect"
+
 	"github.com/weir-xds/weir/cmd/weir/config"
 	"github.com/weir-xds/weir/upstream/descriptors"
-	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// describedTypes looks up messages in the configuration in force.
+// describedTypes is a downstream.Resolver by the configuration in force.
 type describedTypes struct{ *process }
 
 func (d describedTypes) types() *descriptors.Types { return d.active.Load().types }
 
-// FindMessageByName implements downstream.Resolver.
 func (d describedTypes) FindMessageByName(name protoreflect.FullName) (protoreflect.MessageType, error) {
 	return d.types().FindMessageByName(name)
 }
 
-// FindMessageByURL implements downstream.Resolver.
 func (d describedTypes) FindMessageByURL(url string) (protoreflect.MessageType, error) {
 	return d.types().FindMessageByURL(url)
 }
 
-// FindExtensionByName implements downstream.Resolver.
 func (d describedTypes) FindExtensionByName(name protoreflect.FullName) (protoreflect.ExtensionType, error) {
 	return d.types().FindExtensionByName(name)
 }
 
-// FindExtensionByNumber implements downstream.Resolver.
 func (d describedTypes) FindExtensionByNumber(
 	of protoreflect.FullName, n protoreflect.FieldNumber,
 ) (protoreflect.ExtensionType, error) {

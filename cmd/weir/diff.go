@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -17,7 +18,6 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/weir-xds/weir/cmd/weir/client"
-	"github.com/weir-xds/weir/cmd/weir/config"
 	"github.com/weir-xds/weir/constraints"
 	"github.com/weir-xds/weir/upstream/descriptors"
 	"github.com/weir-xds/weir/upstream/file"
@@ -39,49 +39,45 @@ func diffCommand() *cobra.Command {
 	d := &diff{}
 	cmd := &cobra.Command{
 		Use:   "diff TYPE [NAME...] A B",
-		Short: "Compare what two xDS servers answer, or one and a file",
-		Long: `Ask two xDS servers the same, as one client, and print what they answer
-differently: a control plane and a weir before it, or two replicas. The exit
-code is 1 if there is a difference.
+		Short: "Compare the answers of two xDS servers, or of one and a file",
+		Long: `Send two xDS servers the same request and print the differences between their
+answers: of a control plane and its weir, or of two replicas. The exit code is 1 if
+there is a difference.
 
-A and B are host:port, unix:///path, or a file or directory as an origin of
-files has it. Without a name everything is compared that clients get as they
-always could; '*' asks the newer way. Both are listened to until they have been
-quiet for a second, so that a change on its way is no difference. Bodies are
-compared as they read, not byte by byte; versions only with --versions.`,
-		Args:              arguments,
-		ValidArgsFunction: completeType,
+A and B are host:port, unix:///path, or a file or directory of resources. Without
+NAME all resources of the type are compared, by a legacy wildcard; NAME '*' is the
+explicit wildcard. The command waits until both servers have been quiet for a
+second. It compares the content of messages, not their bytes, and versions only with
+--versions.`,
+		Example: `  weir diff cds control-plane:18000 127.0.0.1:18080
+  weir diff eds backend 10.0.0.7:18080 10.0.0.8:18080 --versions
+  weir diff cds resources.yaml 127.0.0.1:18080`,
+		ValidArgsFunction: completeArgs(anyType),
 	}
 	f := cmd.Flags()
 	d.register(cmd)
 	f.DurationVar(&d.timeout, "timeout", 10*time.Second, "how long to wait until both have answered and are quiet")
-	f.BoolVar(&d.versions, "versions", false, "another version of the same body is a difference, too")
-	f.StringVar(&d.tlsFor, "tls-for", "both", "`a, b or both`: for which of them the TLS flags are")
-	f.StringArrayVar(&d.descriptors, "descriptors", nil, "a `file` of descriptors, as protoc writes it, of messages to compare; may be repeated")
+	f.BoolVar(&d.versions, "versions", false, "also compare versions")
+	choiceFlag(cmd, &d.tlsFor, "tls-for", "", "the `side` that the TLS flags are for: both, a or b", tlsSides...)
+	f.StringArrayVar(&d.descriptors, "descriptors", nil, "`file` of descriptors from protoc, for messages that weir does not know; may be repeated")
 	outputFlag(cmd, &d.output)
-	complete(cmd, "tls-for", "a", "b", "both")
 	cmd.RunE = action(func(cmd *cobra.Command, args []string) error {
 		return d.run(cmd.Context(), args, cmd.OutOrStdout())
 	})
 	return cmd
 }
 
+// tlsSides are the values of --tls-for.
+var tlsSides = []string{"both", "a", "b"}
+
 // errDiffers is the error of a comparison that found something.
-var errDiffers = errors.New("they answer differently")
+var errDiffers = errors.New("their answers differ")
 
 func (d *diff) run(ctx context.Context, args []string, out io.Writer) error {
-	typeURL, ok := config.TypeURL(args[0])
-	if !ok {
-		return usageError{fmt.Errorf("%q is neither a short name such as cds nor a full type URL", args[0])}
+	typeURL, err := typeOf(args[0])
+	if err != nil {
+		return err
 	}
-	show, ok := map[string]func(io.Writer, *comparison) error{"table": comparisonTable, "json": comparisonJSON, "yaml": comparisonYAML}[d.output]
-	if !ok {
-		return usageError{fmt.Errorf("--output %q is none of table, yaml, json", d.output)}
-	}
-	if !slices.Contains([]string{"a", "b", "both"}, d.tlsFor) {
-		return usageError{fmt.Errorf("--tls-for %q is none of a, b, both", d.tlsFor)}
-	}
-	var err error
 	if d.known, err = descriptors.ReadFiles(d.descriptors); err != nil {
 		return err
 	}
@@ -99,11 +95,17 @@ func (d *diff) run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
-	if err := d.ask(ctx, sub, sides); err != nil {
+	done := slow(ctx, "waiting for the answers of %s and %s", sides[0].at, sides[1].at)
+	err = d.ask(ctx, sub, sides)
+	if done(); err != nil {
 		return err
 	}
 	c := compare(sub, sides[0], sides[1], d.versions, d.known)
-	if err := show(out, c); err != nil {
+	most, bytes := mostChanges, mostValue
+	if d.output == uncut {
+		most, bytes = math.MaxInt, math.MaxInt
+	}
+	if err := printAs(out, d.output, c, func(w io.Writer) error { return comparisonLines(w, c, most, bytes) }); err != nil {
 		return err
 	}
 	if len(c.Differences) > 0 {
@@ -116,6 +118,7 @@ func (d *diff) run(ctx context.Context, args []string, out io.Writer) error {
 type side struct {
 	at     string         // as given
 	server *client.Client // nil: a file
+	secure bool           // by TLS
 	answer *answer
 }
 
@@ -127,6 +130,8 @@ func (d *diff) open(s *side, sub client.Subscription, secure bool) error {
 		return d.read(s, sub)
 	case strings.Contains(s.at, "/") && !strings.HasPrefix(s.at, "unix:"):
 		return missing
+	case !isAddress(s.at):
+		return usageError{fmt.Errorf("%q is neither host:port nor unix:///path, and no file", s.at)}
 	}
 	cfg, err := d.config(s.at)
 	if err != nil {
@@ -135,6 +140,7 @@ func (d *diff) open(s *side, sub client.Subscription, secure bool) error {
 	if !secure {
 		cfg.TLS = nil
 	}
+	s.secure = cfg.TLS != nil
 	s.server, err = client.Dial(cfg)
 	return err
 }
@@ -203,7 +209,7 @@ func (d *diff) ask(ctx context.Context, sub client.Subscription, sides [2]*side)
 		select {
 		case h := <-said:
 			if h.err != nil {
-				return h.err
+				return d.streamError(h.side.at, h.side.secure, "", h.err)
 			}
 			h.side.answer.take(h.response)
 			quiet.Reset(quietTime)
@@ -235,7 +241,7 @@ func (d *diff) verdict(sides [2]*side) error {
 	for _, s := range sides {
 		switch {
 		case s.answer.last == nil:
-			errs = append(errs, fmt.Errorf("%s: nothing answered within %s", s.at, d.timeout))
+			errs = append(errs, d.silence(s.at, fmt.Sprintf(" within %s", d.timeout)))
 		case s.answer.unlocated:
 			errs = append(errs, fmt.Errorf("%s: does not understand parameters, and answered as if asked for everything", s.at))
 		}

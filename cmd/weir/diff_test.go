@@ -197,13 +197,13 @@ func TestDiffThatCannotBe(t *testing.T) {
 		code int
 		said string
 	}{
-		{[]string{"cds", a, quiet.Net().Addr(), "--timeout", "1500ms"}, exitFailed, quiet.Net().Addr() + ": nothing answered within 1.5s"},
-		{[]string{"cds", a, deadAddress(t)}, exitFailed, "connection refused"},
+		{[]string{"cds", a, quiet.Net().Addr(), "--timeout", "1500ms"}, exitFailed, quiet.Net().Addr() + `: no answer within 1.5s for node id ""; try --node-id`},
+		{[]string{"cds", a, deadAddress(t)}, exitFailed, "no xDS server answers at "},
 		{[]string{"cds", a}, exitUsage, "B is missing"},
 		{[]string{"clusters", a, a}, exitUsage, `"clusters" is neither`},
 		{[]string{"cds", a, a, "--tls-for", "c"}, exitUsage, "--tls-for"},
 		{[]string{"cds", a, a, "-o", "xml"}, exitUsage, "--output"},
-		{[]string{"cds", a, "nonsense"}, exitFailed, `"nonsense" is neither host:port`},
+		{[]string{"cds", a, "nonsense"}, exitUsage, `"nonsense" is neither host:port`},
 	} {
 		code, out, said := weir(t, append([]string{"diff"}, test.args...)...)
 		if code != test.code || out != "" || !strings.Contains(said, test.said) {
@@ -250,8 +250,8 @@ func TestFieldChanges(t *testing.T) {
 	a := `{"a": 1, "list": [{"x": "1"}, 2], "only": {"a": true}, "kind": {"of": 1}, "big": 12345678901234567890}`
 	b := `{"a": 1, "list": [{"x": "2"}, 2, 3], "kind": [1], "big": 12345678901234567891}`
 	var got []string
-	for _, c := range fieldChanges(nil, "", tree([]byte(a)), tree([]byte(b))) {
-		got = append(got, c.Path+": "+valueText(c.A)+" -> "+valueText(c.B))
+	for _, c := range fieldChanges(nil, tree([]byte(a)), tree([]byte(b))) {
+		got = append(got, c.Path+": "+valueText(c.A, mostValue)+" -> "+valueText(c.B, mostValue))
 	}
 	want := []string{
 		"big: 12345678901234567890 -> 12345678901234567891", `kind: {"of":1} -> [1]`, `list[0].x: "1" -> "2"`, "list[2]: none -> 3", `only: {"a":true} -> none`,

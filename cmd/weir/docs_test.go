@@ -146,12 +146,12 @@ func TestSourcesNamePages(t *testing.T) {
 	}
 }
 
-// TestMetricsAreDocumented: operations.md has a row for each metric with its labels, and for nothing else. No page names a
+// TestMetricsAreDocumented: metrics.md has a row for each metric with its labels, and for nothing else. No page names a
 // metric that does not exist.
 func TestMetricsAreDocumented(t *testing.T) {
 	rows := map[string]string{}
 	row := regexp.MustCompile("(?m)^\\| `(weir_\\w+)` \\|([^|]*)\\| [^|]{10,} \\|$")
-	for _, m := range row.FindAllStringSubmatch(readText(t, pagesDir+"/operations.md"), -1) {
+	for _, m := range row.FindAllStringSubmatch(readText(t, pagesDir+"/metrics.md"), -1) {
 		rows[m[1]] = m[2]
 	}
 	registry := prometheus.NewRegistry()
@@ -174,7 +174,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 			}
 		}
 		if got, ok := rows[m[1]]; !ok || strings.TrimSpace(got) != strings.Join(labels, ", ") {
-			t.Errorf("%s has the labels %v, and in operations.md: %q", m[1], labels, got)
+			t.Errorf("%s has the labels %v, and in metrics.md: %q", m[1], labels, got)
 		}
 	}
 	if len(known) < 50 {
@@ -182,7 +182,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 	for name := range rows {
 		if !known[name] {
-			t.Errorf("operations.md has a row for %s, which does not exist", name)
+			t.Errorf("metrics.md has a row for %s, which does not exist", name)
 		}
 	}
 	for page, text := range docPages(t) {

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-xds/weir/cmd/weir/admin"
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
@@ -107,7 +108,7 @@ func TestRemovedClusterLeavesNobodyBehind(t *testing.T) {
 		await(t, "nobody is behind", func() bool {
 			c.answers(relaytest.ListenerType, relaytest.EndpointType)
 			var page struct {
-				Clients []clientLine `json:"clients"`
+				Clients []admin.Client `json:"clients"`
 			}
 			w.state("/clients?unsynced=1", &page)
 			return len(page.Clients) == 0

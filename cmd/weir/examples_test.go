@@ -21,25 +21,31 @@ import (
 
 // shownBy has every file of deploy, and the tests that start it by what it is for.
 var shownBy = map[string]string{
+	"deploy/docs/admin.md":                                "TestWeirInText TestPagesHaveOnlyWhatIsStarted",
 	"deploy/docs/authorization.md":                        "TestRulesOfThePage",
 	"deploy/docs/behaviour.md":                            "TestPagesHaveOnlyWhatIsStarted",
 	"deploy/docs/canary.md":                               "TestExamplesServe TestPagesHaveOnlyWhatIsStarted",
 	"deploy/docs/explain.md":                              "TestExplainOrder",
 	"deploy/docs/client-status.md":                        "TestGenericTools TestPagesHaveOnlyWhatIsStarted",
 	"deploy/docs/compatibility.md":                        "TestPage TestPagesHaveOnlyWhatIsStarted",
-	"deploy/docs/configuration.md":                        "TestReadmeTellsTheTruth TestPagesHaveOnlyWhatIsStarted",
+	"deploy/docs/configuration.md":                        "TestReference TestPagesHaveOnlyWhatIsStarted",
 	"deploy/docs/contributing.md":                         "TestCommandsAreThere TestPagesHaveOnlyWhatIsStarted",
+	"deploy/docs/control.md":                              "TestAllReplicas TestRollbackOfAllReplicas TestPagesHaveOnlyWhatIsStarted",
 	"deploy/docs/dynamic-parameters.md":                   "TestExamplesServe TestReadmeFiles",
 	"deploy/docs/fallback.md":                             "TestExamplesServe",
+	"deploy/docs/glossary.md":                             "TestLinks",
+	"deploy/docs/questions.md":                            "TestLinks TestPagesHaveOnlyWhatIsStarted",
 	"deploy/docs/files-out.md":                            "TestPagesHaveOnlyWhatIsStarted",
+	"deploy/docs/inspect.md":                              "TestGroupsSuggest TestHistoryCommand TestNacks TestDiff TestPagesHaveOnlyWhatIsStarted",
 	"deploy/docs/last-good.md":                            "TestPagesHaveOnlyWhatIsStarted",
-	"deploy/docs/operations.md":                           "TestMetricsAreDocumented TestPagesHaveOnlyWhatIsStarted",
+	"deploy/docs/metrics.md":                              "TestMetricsAreDocumented TestAlertsAreExplained",
 	"deploy/docs/performance.md":                          "TestPagesHaveOnlyWhatIsStarted",
 	"deploy/docs/promises.md":                             "TestPromisesAreHeld",
 	"deploy/docs/rest.md":                                 "TestPagesHaveOnlyWhatIsStarted",
 	"deploy/docs/security.md":                             "TestPagesHaveOnlyWhatIsStarted",
 	"deploy/docs/siblings.md":                             "TestSiblingsOfThePage TestPagesHaveOnlyWhatIsStarted",
 	"deploy/docs/runbooks.md":                             "TestRunbooks TestRunbookCommands",
+	"deploy/docs/running.md":                              "TestRotateTicketKeys TestKeyOfThePage TestPagesHaveOnlyWhatIsStarted",
 	"deploy/docs/scale.md":                                "TestPagesHaveOnlyWhatIsStarted",
 	"deploy/docs/kubernetes.md":                           "TestWeirOfThePages TestHelmOfThePages",
 	"deploy/docs/migration.md":                            "TestMigrationOfThePage",
@@ -98,9 +104,17 @@ var shownBy = map[string]string{
 	"deploy/helm/weir/templates/workload.yaml":            "TestDefaults TestToggles TestStatefulSet TestPodRuns",
 	"deploy/helm/weir/values.schema.json":                 "TestSchema TestMisspelt",
 	"deploy/helm/weir/values.yaml":                        "TestDefaults",
-	"deploy/image/Dockerfile":                             "TestImageIsReproducible",
+	"deploy/image/Dockerfile":                             "TestImageOfSource TestDockerfiles",
+	"deploy/image/Dockerfile.binary":                      "TestImageIsReproducible TestDockerfiles",
 	"deploy/kubernetes/inject/patch.yaml":                 "TestInject",
 	"deploy/kubernetes/sidecar.yaml":                      "TestPlainManifests TestSidecar",
+	"deploy/docs/screenshots/canary-stopped.png":          "TestScreenshots",
+	"deploy/docs/screenshots/clients-2000.png":            "TestScreenshots",
+	"deploy/docs/screenshots/dark.png":                    "TestScreenshots",
+	"deploy/docs/screenshots/demo.png":                    "TestScreenshots",
+	"deploy/docs/screenshots/nacks.png":                   "TestScreenshots",
+	"deploy/docs/screenshots/origin-down.png":             "TestScreenshots",
+	"deploy/docs/screenshots/phone.png":                   "TestScreenshots",
 	"deploy/systemd/credentials.conf":                     "TestUnitCredentials TestUnit",
 	"deploy/systemd/weir.service":                         "TestUnit TestUnitServes TestUnitLimits",
 	"deploy/systemd/weir.yaml":                            "TestUnitCredentials",
@@ -118,13 +132,13 @@ var blocksShownBy = map[string]string{
 	"# istio's gateways":                         "TestRecipesOfThePage",
 	"# a sidecar of istio's":                     "TestRecipesOfThePage",
 	"# xds_cluster of an Envoy of Envoy Gateway": "TestRecipesOfThePage",
-	"# Before a go-control-plane with a snapshot cache that tells nodes apart by their ids (cache.IDHash): deploy/docs/recipes.md.":       "TestExamplesServe TestRecipesOfThePage",
-	"# Before a java-control-plane whose NodeGroup tells nodes apart by their ids: deploy/docs/recipes.md.":                               "TestExamplesServe TestRecipesOfThePage",
-	"# Before a sovereign, which is polled and renders templates: deploy/docs/recipes.md.":                                                "TestExamplesServe TestRecipesOfThePage",
+	"# Before a go-control-plane with a snapshot cache keyed by node id (cache.IDHash): deploy/docs/recipes.md.":                          "TestExamplesServe TestRecipesOfThePage",
+	"# Before a java-control-plane whose NodeGroup is keyed by node id: deploy/docs/recipes.md.":                                          "TestExamplesServe TestRecipesOfThePage",
+	"# Before a sovereign (polled, renders templates): deploy/docs/recipes.md.":                                                           "TestExamplesServe TestRecipesOfThePage",
 	"# Before istio's discovery server: deploy/docs/recipes.md.":                                                                          "TestExamplesServe TestRecipesOfThePage",
 	"# Before an Envoy Gateway with one Gateway: deploy/docs/recipes.md. Towards proxies weir is Envoy Gateway, with its certificate and": "TestExamplesServe TestRecipesOfThePage",
 	"# Before Consul's servers: deploy/docs/recipes.md.":                                                                                  "TestExamplesServe TestRecipesOfThePage",
-	"# What deploy/docs/migration.md comes to: xds-relay's bootstrap and aggregation rules as a weir.yaml.":                               "TestExamplesServe TestMigrationOfThePage",
+	"# The result of deploy/docs/migration.md: xds-relay's bootstrap and aggregation rules as a weir.yaml.":                               "TestExamplesServe TestMigrationOfThePage",
 	"# weir.yaml":            "TestExamplesServe",
 	"# envoy-bootstrap.yaml": "TestReadme",
 	"common_tls_context:":    "TestEnvoyTLS",
@@ -134,13 +148,13 @@ var blocksShownBy = map[string]string{
 	"# rules-test.yaml":      "TestRulesOfThePage",
 	"# secrets by identity":  "TestSecretsOfThePage",
 	"# rotate-ticket-keys":   "TestRotateTicketKeys",
+	"# percentages of plays": "TestWorldTable",
 	"origin mesh: 4000 groups, 4000 of them answered; group_by: [cluster, metadata]":              "TestGroupsSuggest",
 	"GROUP     STATE         REVISION  AGO    CHANGES         GOOD SINCE  NOW  WHOLE":             "TestHistoryCommand",
 	"AGO    GROUP     TYPE  NAME  CHANGE   VERSION  WAS  FROM":                                    "TestHistoryCommand",
 	"LAST  FIRST  ORIGIN  TYPE  RESOURCE  VERSION  CLIENTS  HAVE IT  TIMES  FOR EXAMPLE  BECAUSE": "TestNacks",
 	"rules in force: 2 since 3h2m10s ago; 8123 allowed, 12 denied, 1 streams ended":               "TestDenialsAreTold",
 	"# config/endpoints.yaml": "TestReadmeFiles",
-	"# Every setting that works in this version, at its default, unless a comment calls it a sample. Durations are written 30s,": "TestReadmeTellsTheTruth",
 }
 
 const root = "../.."
@@ -268,7 +282,7 @@ func TestExamplesServe(t *testing.T) {
 			put("etc/snapshot.key", strings.Repeat("0", 64))
 			put("etc/filter.pb", exampleDescriptors(t))
 			// Nothing is shared where an origin tells each node something of its own: that is so.
-			ofItsOwn := regexp.MustCompile(`(?m)^.*warning: origins\[0\].group_by\[0\]: each client will be a group of its own.*\n`)
+			ofItsOwn := regexp.MustCompile(`(?m)^.*warning: origins\[0\].group_by\[0\]: each client will have its own group.*\n`)
 			code, _, stderr := weir(t, "validate", path)
 			if code != exitOK || strings.Contains(text, "group_by: [id") != ofItsOwn.MatchString(stderr) || ofItsOwn.ReplaceAllString(stderr, "") != "" {
 				t.Errorf("validate: %d, %s", code, stderr)

@@ -169,7 +169,7 @@ func TestExplainWithheld(t *testing.T) {
 	o.Stop() // or else the removal may be stated on its own, which the guard lets pass
 	o.Remove(relaytest.ClusterType, "web")
 	o.Start()
-	x := w.awaitExplained(t, "web-1", "cds", "web", "waiting", "guard", "held back as part of a mass removal", "1 of 1 resources are gone")
+	x := w.awaitExplained(t, "web-1", "cds", "web", "waiting", "guard", "the guard delays a removal", "1 of 1 resources are gone")
 	for _, wait := range x.Streams[0].Waits {
 		if d := time.Until(wait.Until); wait.Reason == "guard" && (d < 9*time.Minute || d > 10*time.Minute) {
 			t.Errorf("the guard holds until %v", wait.Until)

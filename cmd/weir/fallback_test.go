@@ -11,27 +11,19 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// TestFallbackIsAnotherOrigin: it is shown with what it serves, and a reload reaches it: limits at
-// once, another address by asking there, and what stands in when there is none any more stays.
-func TestFallbackIsAnotherOrigin(t *testing.T) {
+// TestFallbackIsShownAndReloaded: it is shown with what it serves. After a reload to other files
+// clients have those, and without a fallback they keep what it gave them.
+func TestFallbackIsShownAndReloaded(t *testing.T) {
 	const cds = relaytest.ClusterType
-	plane := func(names ...string) *relaytest.Origin {
-		o := relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Serving: true, Patience: patience})
-		for _, name := range names {
-			o.Set(cds, name, "1", relaytest.Cluster(name, time.Second))
-		}
-		return o
-	}
-	one, two, dead := plane("a", "b"), plane("b", "c"), deadAddress(t)
-	text := func(fallback string, groups int) string {
-		return freePorts + fmt.Sprintf("origins: [{ name: mesh, grpc: { addresses: [%q] }%s }]\nlimits: { groups: %d }\n", dead, fallback, groups) +
+	one, two, dead := newFiles(t), newFiles(t), deadAddress(t)
+	one.put(t, "clusters.yaml", clusters("a", "b"))
+	two.put(t, "clusters.yaml", clusters("b", "c"))
+	text := func(fallback string) string {
+		return freePorts + fmt.Sprintf("origins: [{ name: mesh, grpc: { addresses: [%q] }%s }]\n", dead, fallback) +
 			"timing: { pause: 20ms, backoff: { base: 20ms, max: 100ms }, drain: 1s }\n"
 	}
-	at := func(o *relaytest.Origin) string {
-		return fmt.Sprintf(", fallback: { grpc: { addresses: [%q], dialect: sotw } }", o.Net().Addr())
-	}
-	w := startReloading(t, text(at(one), 100))
-	asked := func() *askedResort { return w.active.Load().origins[0].origin.(*grpcOrigin).fallback.(*askedResort) }
+	at := func(path string) string { return fmt.Sprintf(", fallback: { files: { path: %q } }", path) }
+	w := startReloading(t, text(at(string(one))))
 	var clients []*relaytest.Client
 	for _, dialect := range bothDialects {
 		c := openClient(t, dial(t, w.listenAddress()), dialect)
@@ -42,26 +34,24 @@ func TestFallbackIsAnotherOrigin(t *testing.T) {
 	var shown struct{ Origins []admin.Origin }
 	w.state("/origins", &shown)
 	f := shown.Origins[0].Fallback
-	if f == nil || f.Kind != "grpc" || f.Source != one.Net().Addr() || !f.Ready || f.Serving != 2 {
+	if f == nil || f.Kind != "files" || f.Source != string(one) || !f.Ready || f.Serving != 2 || len(f.Files) != 1 {
 		t.Errorf("the admin page shows %+v", f)
 	}
 	await(t, "the page says that the fallback is served", func() bool {
 		_, body := w.get("/overview")
-		return strings.Contains(body, `"serving": 2`) && strings.Contains(body, one.Net().Addr()) && strings.Contains(body, "weir serves 2 resources of its fallback")
+		return strings.Contains(body, `"serving": 2`) && strings.Contains(body, string(one)) && strings.Contains(body, "weir serves 2 resources of its fallback")
 	})
 
-	before := asked()
-	w.applied(text(at(one), 50))
-	if asked() != before || before.table.MaxGroups() != 50 {
-		t.Errorf("after a reload of limits.groups the fallback's table has room for %d groups", asked().table.MaxGroups())
+	before := w.active.Load().origins[0]
+	w.applied(text(at(string(one))) + "limits: { groups: 50 }\n")
+	if w.active.Load().origins[0] != before {
+		t.Error("a reload of limits.groups opens the origin anew")
 	}
-	w.applied(text(at(two), 50))
+	w.applied(text(at(string(two))))
 	for _, c := range clients {
-		c.AwaitNames(cds, "what another fallback has", "b", "c")
+		c.AwaitNames(cds, "what other files have", "b", "c")
 	}
-	await(t, "the one before is left", func() bool { return len(one.Open()) == 0 })
-	w.applied(text("", 50))
-	await(t, "the last one, too", func() bool { return len(two.Open()) == 0 })
+	w.applied(text(""))
 	for _, c := range clients {
 		c.WantIdle(time.Second)
 		if !slices.Equal(c.Names(cds), []string{"b", "c"}) {
@@ -71,15 +61,15 @@ func TestFallbackIsAnotherOrigin(t *testing.T) {
 	}
 }
 
-// TestFallbackIsOneMoreOrigin: what its package objects to is refused with its line.
-func TestFallbackIsOneMoreOrigin(t *testing.T) {
+// TestFallbackNeedsItsFiles: a path that is missing is refused with its line.
+func TestFallbackNeedsItsFiles(t *testing.T) {
 	_, err := tryWeir(t, freePorts+`origins:
 - name: mesh
   grpc: { addresses: ["localhost:1"] }
-  fallback: { grpc: { addresses: ["localhost:2"], tls: { ca: /nowhere/ca.pem } } }
+  fallback: { files: { path: /nowhere/last } }
 `)
-	if err == nil || !strings.Contains(err.Error(), "weir.yaml:7:") || !strings.Contains(err.Error(), "origins[0].fallback.grpc.tls.ca") {
-		t.Errorf("a fallback without its authorities: %v", err)
+	if err == nil || !strings.Contains(err.Error(), "weir.yaml:7:") || !strings.Contains(err.Error(), "origins[0].fallback.files") {
+		t.Errorf("a fallback without its files: %v", err)
 	}
 }
 

@@ -130,7 +130,7 @@ func (f *freezes) operate(origin string, on bool, now time.Time) (said string, c
 		said = origin + " was frozen already"
 	case on && !was.file.IsZero():
 		to.frozen, changed = now, true
-		said = origin + " was frozen already, by the configuration file; it stays so without that, until it is unfrozen"
+		said = origin + " was frozen already, by the configuration file; now by your order too, until weir unfreeze"
 	case on:
 		to.frozen, changed = now, true
 		said = origin + " is frozen"
@@ -140,7 +140,7 @@ func (f *freezes) operate(origin string, on bool, now time.Time) (said string, c
 		said = origin + " was not frozen"
 	default:
 		to.frozen, changed = time.Time{}, true
-		said = origin + " is frozen no more"
+		said = "unfroze " + origin
 	}
 	to.changed = now // siblings that start later go by the last order
 	f.set(origin, to)
@@ -160,11 +160,11 @@ func (f *freezes) release(origin string, now time.Time) {
 func (p *process) freezeAsConfigured(cfg *config.Config, now time.Time) {
 	begun, ended := p.freezes.configure(cfg, now)
 	for _, name := range begun {
-		p.log.Warn("the origin is frozen by the configuration file: clients stay at what they have", zap.String("origin", name))
+		p.log.Warn("the configuration file froze the origin: clients keep their current resources", zap.String("origin", name))
 	}
 	for _, name := range ended {
 		by := p.freezes.get(name).by()
-		p.log.Warn("the configuration file freezes the origin no more", zap.String("origin", name), zap.Strings("still_frozen_by", by))
+		p.log.Warn("the configuration file no longer freezes the origin", zap.String("origin", name), zap.Strings("still_frozen_by", by))
 	}
 }
 
@@ -173,9 +173,9 @@ func (p *process) obey(origin string, orders []order, because string) {
 	switch last, changed := p.freezes.join(origin, orders); {
 	case !changed:
 	case last.frozen.IsZero():
-		p.log.Warn("the origin is frozen no more", zap.String("origin", origin), zap.Time("since", last.changed), zap.String("because", because))
+		p.log.Warn("unfroze the origin", zap.String("origin", origin), zap.Time("since", last.changed), zap.String("because", because))
 	default:
-		p.log.Warn("the origin is frozen: clients stay at what was restored",
+		p.log.Warn("the origin is frozen: clients keep the restored resources",
 			zap.String("origin", origin), zap.Time("since", last.frozen), zap.String("because", because))
 	}
 }
@@ -183,32 +183,32 @@ func (p *process) obey(origin string, orders []order, because string) {
 // obeySiblings has the orders obeyed that siblings know. Those that were kept with a seed are for
 // when no sibling speaks of the origin.
 func (p *process) obeySiblings(heads []seed.Answer, seeded map[string]snapshot.Origin) {
-	of := map[string][]order{}
-	for i := range heads {
-		for j := range heads[i].Head.Origins {
-			o := &heads[i].Head.Origins[j]
-			of[o.Name] = append(of[o.Name], order{o.Frozen, o.Acted()})
-		}
-	}
 	for _, r := range p.active.Load().origins {
-		for j := range heads {
-			for k := range heads[j].Head.Origins {
-				if o := &heads[j].Head.Origins[k]; o.Name == r.name {
-					p.recallGates(r.name, o.Gates)
-				}
-			}
-		}
-		orders, spoken := of[r.name]
+		var orders []order
+		var back []snapshot.Order
 		because := "as siblings say"
-		if o, is := seeded[r.name]; is && !spoken {
+		said := saidOf(heads, r.name)
+		for _, o := range said {
 			p.recallGates(r.name, o.Gates)
-			orders, because = []order{{o.Frozen, o.FrozenChanged}}, "as where the seed is from"
+			orders, back = append(orders, order{o.Frozen, o.Acted()}), append(back, o.Rollbacks...)
+		}
+		if o, is := seeded[r.name]; is && len(said) == 0 {
+			p.recallGates(r.name, o.Gates)
+			orders, back, because = []order{{o.Frozen, o.FrozenChanged}}, o.Rollbacks, "as where the seed is from"
 		}
 		p.obey(r.name, orders, because)
-		back, spoken := ordersOfSiblings(heads, r.name)
-		if o, is := seeded[r.name]; is && !spoken {
-			back = o.Rollbacks
-		}
 		p.obeyOrders(r.name, back, because)
 	}
+}
+
+// saidOf is what siblings say of an origin.
+func saidOf(heads []seed.Answer, origin string) (all []*seed.Origin) {
+	for i := range heads {
+		for j := range heads[i].Head.Origins {
+			if o := &heads[i].Head.Origins[j]; o.Name == origin {
+				all = append(all, o)
+			}
+		}
+	}
+	return all
 }

@@ -66,11 +66,11 @@ func TestFreezeByReload(t *testing.T) {
 			origin.Set(cds, "b", "1", relaytest.Cluster("b", time.Second))
 			await(t, "the changes wait", func() bool { return w.mesh().FrozenChanges == 2 })
 			w.ask("unfreeze", http.StatusConflict, "the configuration file freezes mesh: write freeze: false there")
-			w.ask("freeze", http.StatusOK, "mesh was frozen already, by the configuration file; it stays so without that, until it is unfrozen"+notOnDisk)
+			w.ask("freeze", http.StatusOK, "mesh was frozen already, by the configuration file; now by your order too, until weir unfreeze"+notOnDisk)
 			w.ask("freeze", http.StatusOK, "mesh was frozen already"+notOnDisk)
 			frozen("config", "operator")
 			code, _, stderr := weir(t, "unfreeze", "mesh", "--admin", w.admin.listener.Addr().String())
-			if code != exitFailed || !strings.Contains(stderr, "409 Conflict: the configuration file freezes mesh") {
+			if code != exitFailed || !strings.Contains(stderr, "the configuration file freezes mesh") {
 				t.Errorf("weir unfreeze: %d, %q", code, stderr)
 			}
 			await(t, "the page says by whom", func() bool {
@@ -86,7 +86,7 @@ func TestFreezeByReload(t *testing.T) {
 			if got := c.Held(cds); len(got) != 1 || got["a"] != before {
 				t.Errorf("while it is frozen the client came to %v", got)
 			}
-			w.ask("unfreeze", http.StatusOK, "mesh is frozen no more")
+			w.ask("unfreeze", http.StatusOK, "unfroze mesh")
 			frozen()
 			c.AwaitNames(cds, "the client goes on", "a", "b")
 
@@ -109,7 +109,7 @@ func TestReloadDropsNoFreeze(t *testing.T) {
 	w := startReloading(t, twoOrigins(near, east, "", ""))
 	refused := func(text, at string) {
 		t.Helper()
-		want := at + ": origin \"east\" is frozen, and this would drop what its clients are kept at: a file with freeze: false has to be in force first"
+		want := at + ": origin \"east\" is frozen, and this would drop the resources that its clients are kept at: a file with freeze: false has to be in force first"
 		if s := w.again(text); len(s.Problems) != 1 || !strings.HasSuffix(s.Problems[0], want) {
 			t.Errorf("%q, want one that ends with %q", s.Problems, want)
 		}
@@ -247,13 +247,13 @@ func TestFreezeWhileDown(t *testing.T) {
 		w.end()
 	}
 	saved()
-	stays.ask("unfreeze", http.StatusOK, "mesh is frozen no more")
+	stays.ask("unfreeze", http.StatusOK, "unfroze mesh")
 	origin.Set(cds, "a", "2", relaytest.EDSCluster("a", "second"))
 	w = back()
 	if o := w.mesh(); !o.Frozen.IsZero() || !o.FrozenChanged.Equal(stays.mesh().FrozenChanged) {
 		t.Errorf("it is frozen still: %+v", o)
 	}
-	if n := w.logs.FilterMessage("the origin is frozen no more").Len(); n != 1 {
+	if n := w.logs.FilterMessage("unfroze the origin").Len(); n != 1 {
 		t.Errorf("the log says so %d times", n)
 	}
 	c = openClient(t, dial(t, w.listenAddress()), relaytest.Delta)
@@ -273,7 +273,7 @@ func TestFreezeWhileDown(t *testing.T) {
 	if got := c.Body(cds, "a"); got != before {
 		t.Errorf("a client has %s, want %s", got, before)
 	}
-	w.ask("unfreeze", http.StatusOK, "mesh is frozen no more")
+	w.ask("unfreeze", http.StatusOK, "unfroze mesh")
 	saved()
 	if o := back().mesh(); !o.Frozen.IsZero() {
 		t.Errorf("an older order of a sibling is obeyed: %+v", o)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,6 +20,9 @@ import (
 // quietTime is how long a wildcard's answer must pause to count as complete. No message says that
 // it is.
 const quietTime = time.Second
+
+// fromHint says where the address of the server comes from.
+const fromHint = "Set --from to the address of a listener"
 
 // get is one run of the command.
 type get struct {
@@ -34,27 +39,27 @@ type get struct {
 func getCommand() *cobra.Command {
 	g := &get{}
 	cmd := &cobra.Command{
-		Use:   "get TYPE [NAME...] --from ADDR",
-		Short: "Ask any xDS server, as a client for people",
-		Long: `Ask any xDS server for resources and print them.
+		Use:   "get TYPE [NAME...]",
+		Short: "Query any xDS server and print its resources",
+		Long: `Query an xDS server, a control plane or a weir, and print its resources.
 
 TYPE is cds, eds, lds, rds, srds, vhds, sds, rtds, ecds, leds or a full type URL.
-Without a name everything is asked for, as clients always could; '*' asks the
-newer way, which some servers want for types other than cds and lds.
-With --param it is asked for what is served with these dynamic parameters, and
-the constraints of what comes are shown.
-ADDR is host:port or unix:///path.`,
-		Args:              arguments,
-		ValidArgsFunction: completeType,
+Without NAME the request is a legacy wildcard: all resources of the type. NAME '*'
+is the explicit wildcard. Some servers require it for types other than cds and lds.
+With --param the output shows the constraints of each resource.`,
+		Example: `  weir get cds
+  weir get eds backend --from control-plane:18000 -o yaml
+  weir get cds --from 10.0.0.7:18000 --ca ca.pem --node-id web-1 --node-cluster web
+  weir get eds backend --param env=prod --watch`,
+		ValidArgsFunction: completeArgs(anyType),
 	}
 	f := cmd.Flags()
 	g.register(cmd)
-	f.StringVar(&g.from, "from", "", "the server's `address`")
-	f.BoolVar(&g.watch, "watch", false, "go on printing what changes")
-	f.DurationVar(&g.timeout, "timeout", 10*time.Second, "how long to wait; with --watch, until interrupted unless given")
-	f.StringArrayVar(&g.descriptors, "descriptors", nil, "a `file` of descriptors, as protoc writes it, of messages to show; may be repeated")
+	f.StringVar(&g.from, "from", config.DefaultListener, "`address` of the server: host:port or unix:///path")
+	f.BoolVar(&g.watch, "watch", false, "print each response as it arrives, until ^C")
+	f.DurationVar(&g.timeout, "timeout", 10*time.Second, "how long to wait; with --watch there is no limit unless set")
+	f.StringArrayVar(&g.descriptors, "descriptors", nil, "`file` of descriptors from protoc, to show messages that weir does not know; may be repeated")
 	outputFlag(cmd, &g.output)
-	_ = cmd.MarkFlagRequired("from") // fails only for flags that do not exist
 
 	cmd.RunE = action(func(cmd *cobra.Command, args []string) error {
 		if g.watch && !f.Changed("timeout") {
@@ -66,16 +71,16 @@ ADDR is host:port or unix:///path.`,
 }
 
 func (g *get) run(ctx context.Context, args []string, out io.Writer) error {
-	typeURL, ok := config.TypeURL(args[0])
-	if !ok {
-		return usageError{fmt.Errorf("%q is neither a short name such as cds nor a full type URL", args[0])}
-	}
-	show, err := newPrinter(g.output, out)
+	typeURL, err := typeOf(args[0])
 	if err != nil {
 		return err
 	}
+	show := newPrinter(g.output, out)
 	if g.known, err = descriptors.ReadFiles(g.descriptors); err != nil {
 		return err
+	}
+	if !isAddress(g.from) {
+		return usageError{fmt.Errorf("--from %q is neither host:port nor unix:///path", g.from)}
 	}
 	cfg, err := g.config(g.from)
 	if err != nil {
@@ -110,11 +115,11 @@ func (g *get) follow(ctx context.Context, c *client.Client, sub client.Subscript
 			err = show.response(documentOf(r, g.known))
 		}
 		if err != nil {
-			return err
+			return g.streamError(g.from, g.tls.enabled(), fromHint, err)
 		}
 	}
 	if !answered {
-		return fmt.Errorf("%s: nothing %s", g.from, g.until(ctx, nil))
+		return g.silence(g.from, g.until(ctx, nil))
 	}
 	return nil
 }
@@ -127,11 +132,12 @@ func (g *get) once(ctx context.Context, c *client.Client, sub client.Subscriptio
 	quiet.Stop() // until there is a first answer
 	defer quiet.Stop()
 
+	defer slow(ctx, "waiting for an answer from %s", g.from)()
 	a := newAnswer(sub)
 	var failed error
 	for r, err := range c.Watch(quietCtx, sub) {
 		if err != nil {
-			failed = err
+			failed = g.streamError(g.from, g.tls.enabled(), fromHint, err)
 			break
 		}
 		a.take(r)
@@ -146,26 +152,141 @@ func (g *get) once(ctx context.Context, c *client.Client, sub client.Subscriptio
 	if err := show.final(a.document(g.known)); err != nil {
 		return err
 	}
+	if of := (*remoteError)(nil); errors.As(failed, &of) && a.last == nil {
+		return failed // which is why no name has an answer
+	}
 	switch {
-	case failed != nil || !a.wildcard:
+	case failed != nil:
 	case a.last == nil:
-		failed = fmt.Errorf("%s: nothing %s", g.from, g.until(ctx, nil))
+		failed = g.silence(g.from, g.until(ctx, nil))
+	case !a.wildcard:
 	case a.empty() && len(a.pending) == 0:
 		failed = fmt.Errorf("%s: answered, and has no %s", g.from, metrics.ShortName(sub.TypeURL))
 	}
 	if a.unlocated && failed == nil {
 		failed = fmt.Errorf("%s: does not understand parameters, and answered as if asked for everything", g.from)
 	}
-	return errors.Join(failed, a.missing("not "+g.until(ctx, failed)))
+	return errors.Join(failed, a.missing("not answered"+g.until(ctx, failed)))
 }
 
 // until says how long an unanswered name was waited for.
 func (g *get) until(ctx context.Context, failed error) string {
 	switch {
 	case failed != nil:
-		return "answered"
+		return ""
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return fmt.Sprintf("answered within %s", g.timeout)
+		return fmt.Sprintf(" within %s", g.timeout)
 	}
-	return "answered before the interrupt"
+	return " before the interrupt"
+}
+
+// answer merges the responses to one subscription into one state.
+type answer struct {
+	// Set once by newAnswer.
+	sub      client.Subscription
+	wildcard bool
+
+	pending  map[string]bool // names without an answer yet
+	set      map[string]client.Resource
+	nameless []client.Resource // resources whose name cannot be read
+	removed  map[string]bool
+	errors   map[string]client.ResourceError
+	last     *client.Response // nil until the first
+	// unlocated: a resource that was asked with parameters came in plain form.
+	unlocated bool
+}
+
+func newAnswer(sub client.Subscription) *answer {
+	a := &answer{
+		sub:      sub,
+		wildcard: len(sub.Names) == 0,
+		pending:  make(map[string]bool),
+		set:      make(map[string]client.Resource),
+		removed:  make(map[string]bool),
+		errors:   make(map[string]client.ResourceError),
+	}
+	for _, name := range sub.Names {
+		if name == client.Wildcard {
+			a.wildcard = true
+		} else {
+			a.pending[name] = true
+		}
+	}
+	return a
+}
+
+func (a *answer) take(r *client.Response) {
+	a.last = r
+	a.nameless = nil
+	for _, res := range r.Set {
+		a.unlocated = a.unlocated || len(a.sub.Params) > 0 && !res.Located
+		switch had, ok := a.set[res.Name]; {
+		case res.Name == "":
+			a.nameless = append(a.nameless, res)
+			continue
+		case res.Body == nil && ok:
+			had.TTL = res.TTL // a heartbeat leaves the body
+			res = had
+		}
+		a.set[res.Name] = res
+		a.answered(res.Name)
+	}
+	for _, name := range r.Removed {
+		delete(a.set, name)
+		a.answered(name)
+		a.removed[name] = true
+	}
+	for _, e := range r.Errors {
+		a.answered(e.Name)
+		a.errors[e.Name] = e
+	}
+}
+
+// empty reports whether no response had a resource or the error of one.
+func (a *answer) empty() bool { return len(a.set)+len(a.nameless)+len(a.errors) == 0 }
+
+// answered forgets what was said about a name before.
+func (a *answer) answered(name string) {
+	delete(a.pending, name)
+	delete(a.removed, name)
+	delete(a.errors, name)
+}
+
+// document returns the state that the responses led to.
+func (a *answer) document(known *descriptors.Types) document {
+	r := client.Response{TypeURL: a.sub.TypeURL}
+	if a.last != nil {
+		r.Version, r.Nonce, r.ControlPlane = a.last.Version, a.last.Nonce, a.last.ControlPlane
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.set)) {
+		r.Set = append(r.Set, a.set[name])
+	}
+	r.Set = append(r.Set, a.nameless...)
+	for _, name := range slices.Sorted(maps.Keys(a.removed)) {
+		if slices.Contains(a.sub.Names, name) {
+			r.Removed = append(r.Removed, name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.errors)) {
+		r.Errors = append(r.Errors, a.errors[name])
+	}
+	return documentOf(&r, known)
+}
+
+// missing returns an error for each name that was asked for and is not there. unanswered says why a
+// name has no answer.
+func (a *answer) missing(unanswered string) error {
+	var errs []error
+	for _, name := range a.sub.Names {
+		e, failed := a.errors[name]
+		switch {
+		case a.pending[name]:
+			errs = append(errs, fmt.Errorf("%s: %s", name, unanswered))
+		case a.removed[name] || failed && e.NotFound():
+			errs = append(errs, fmt.Errorf("%s: does not exist", name))
+		case failed:
+			errs = append(errs, fmt.Errorf("%s: %s: %s", name, e.Code, e.Message))
+		}
+	}
+	return errors.Join(errs...)
 }

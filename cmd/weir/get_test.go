@@ -193,7 +193,7 @@ func TestGetServerGone(t *testing.T) {
 func TestGetSilence(t *testing.T) {
 	address := clienttest.Serve(t, &clienttest.Server{Delta: func(s clienttest.DeltaStream) error { return drain(s) }}, loopback)
 	code, stdout, stderr := weir(t, "get", "cds", "--from", address, "--timeout", "50ms")
-	if code != exitFailed || stdout != "" || stderr != address+": nothing answered within 50ms\n" {
+	if code != exitFailed || stdout != "" || stderr != address+": no answer within 50ms for node id \"\"; try --node-id\n" {
 		t.Errorf("got %d, %q, %q", code, stdout, stderr)
 	}
 }
@@ -313,4 +313,21 @@ func twoResponses(t *testing.T, interrupt func()) *clienttest.Server {
 		}
 		return nil
 	}}
+}
+
+// TestPlaneThroughWeirs: tables name the weirs that an answer came through in words.
+func TestPlaneThroughWeirs(t *testing.T) {
+	for identifier, want := range map[string]string{
+		"cp":                   "cp",
+		"cp;weir=east":         "cp, through weir east",
+		"cp;weir=east;weir=vm": "cp, through weir east and weir vm",
+		";weir=vm":             "through weir vm",
+		"":                     "-",
+	} {
+		var out strings.Builder
+		d := document{ControlPlane: identifier, Resources: []printed{{Name: "a"}}}
+		if err := (table{&out}).final(d); err != nil || !strings.HasSuffix(out.String(), "  "+want+"  -\n") && !strings.HasSuffix(out.String(), "  "+want+"\n") {
+			t.Errorf("%q, %v:\n%s", identifier, err, out.String())
+		}
+	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"time"
 
 	"github.com/weir-xds/weir/downstream"
@@ -28,7 +27,7 @@ type goods struct {
 	stand func(map[downstream.GroupKey]*downstream.Standing)
 	bake  func(origin string) time.Duration // how long a state of an origin has to be in force
 
-	// Owned by run.
+	// Owned by look.
 	of    map[downstream.GroupKey]*candidate
 	round uint64
 	again time.Time // when the clients are looked at again of groups that were not in sync; zero: none was
@@ -53,11 +52,6 @@ func (p *process) bake(origin string) time.Duration {
 		return o.Canary.Bake
 	}
 	return goodBake
-}
-
-// run looks until ctx ends.
-func (g *goods) run(ctx context.Context) error {
-	return every(ctx, goodLook, g.look)
 }
 
 // look notes what is good now.

@@ -90,7 +90,7 @@ func (j *judged) good() (text string) {
 func TestGoodStates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJudged(t, 1)
-		go func() { _ = j.run(t.Context()) }()
+		go func() { _ = every(t.Context(), goodLook, j.look) }()
 		want := func(after time.Duration, want string) {
 			t.Helper()
 			time.Sleep(after)

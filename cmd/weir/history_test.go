@@ -45,7 +45,7 @@ func TestHistoryCommand(t *testing.T) {
 	for args, want := range map[string][]string{
 		"":                                     {"AGO ", "cds ", "web ", "changed", "new ", "added", "db ", "removed"},
 		"--name new --since 1h":                {"new ", "added"},
-		"--type eds":                           {"AGO "},
+		"--type eds":                           {"no change matches"},
 		"--name web -o json":                   {`"change": "changed"`, `"truncated": false`, `"oldest"`},
 		"-o yaml --limit 1":                    {"truncated: true"},
 		"--limit 1":                            {"and more; --limit"},

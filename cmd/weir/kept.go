@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -59,21 +58,17 @@ func (p *process) openSnapshot() error {
 			return cfg.Problemf("cache.snapshot.key_file", "%v", err)
 		}
 		if warning != nil {
-			p.logger(levels.Snapshot).Warn("the key of the snapshot", zap.Error(warning))
+			p.logger(levels.Snapshot).Warn("warning about the key of the snapshot", zap.Error(warning))
 		}
 		p.kept.keys.Store(keys)
 	}
 	if c.Path == "" {
 		return nil
 	}
-	k, err := snapshot.New(snapshot.Config{
+	p.kept.Keeper = snapshot.New(snapshot.Config{
 		Path: c.Path, Interval: c.Interval, MaxBytes: int64(c.MaxBytes), MaxAge: c.MaxAge, Deployment: cfg.Name, Table: p.table, Room: p.room,
 		Origins: p.keptOrigins, Keys: p.kept.keys.Load(), Metrics: p.metrics, Log: p.logger(levels.Snapshot),
 	})
-	if err != nil {
-		return errors.Join(problems(cfg, "cache.snapshot", err)...)
-	}
-	p.kept.Keeper = k
 	return nil
 }
 
@@ -81,14 +76,14 @@ func (p *process) openSnapshot() error {
 func (p *process) readKeysAgain(path string) {
 	keys, _, err := snapshot.ReadKeys(path)
 	if err != nil {
-		p.logger(levels.Snapshot).Error("the key of the snapshot is not renewed; the old one stays in force", zap.Error(err))
+		p.logger(levels.Snapshot).Error("cannot read the key of the snapshot; the old one stays in force", zap.Error(err))
 		return
 	}
 	p.kept.keys.Store(keys)
 	if p.kept.Keeper != nil {
 		p.kept.SetKeys(keys)
 	}
-	p.logger(levels.Snapshot).Info("the key of the snapshot was read again", zap.String("key", keys.ID()))
+	p.logger(levels.Snapshot).Info("read the key of the snapshot again", zap.String("key", keys.ID()))
 }
 
 // restore puts the snapshot into the table, which serves nobody yet; or else what a sibling has. It

@@ -229,7 +229,7 @@ func TestServesWithoutDisk(t *testing.T) {
 	if code, _ := w.get("/readyz"); code != http.StatusOK {
 		t.Errorf("/readyz: %d", code)
 	}
-	if n := w.logs.FilterMessageSnippet("the snapshot is not written").Len(); n != 1 {
+	if n := w.logs.FilterMessageSnippet("cannot write the snapshot").Len(); n != 1 {
 		t.Errorf("it is logged %d times, want once", n)
 	}
 	if err := os.Remove(inTheWay); err != nil {

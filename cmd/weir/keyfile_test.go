@@ -203,8 +203,8 @@ func TestKeyFileIsChecked(t *testing.T) {
 		}
 	}
 	for text, file := range map[string]string{
-		"everybody on this machine may read it (mode 0644)": config(dir, open),
-		"is not used: cache.snapshot.path is empty":         config("", open),
+		"every user of this machine can read it (mode 0644)": config(dir, open),
+		"is not used: cache.snapshot.path is empty":          config("", open),
 	} {
 		if code, out, errs := weir(t, "validate", "-c", file); code != exitOK || !strings.Contains(out+errs, text) {
 			t.Errorf("validate: %d %s%s, want %s", code, out, errs, text)

@@ -275,7 +275,7 @@ func TestLastGoodHasNoRoom(t *testing.T) {
 	if text, err := os.ReadFile(filepath.Join(k.dir, "snap", lastGoodName)); err != nil || string(text) != bounded {
 		t.Errorf("%v, kept are %d bytes", err, len(text))
 	}
-	if log := k.last.errs.String(); !strings.Contains(log, "the accepted configuration cannot be kept") || !strings.Contains(log, "cache.snapshot.max_bytes leaves 32768 for it") {
+	if log := k.last.errs.String(); !strings.Contains(log, "cannot save the accepted configuration") || !strings.Contains(log, "cache.snapshot.max_bytes leaves 32768 for it") {
 		t.Errorf("the log does not say it:\n%s", log)
 	}
 }

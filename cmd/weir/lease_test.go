@@ -180,7 +180,7 @@ func TestFollowsOn(t *testing.T) {
 	go func() { done <- o.followClient(t.Context(), "envoy-2", true, again) }()
 	await(t, "it follows", func() bool { return again.has(`"following"`) })
 	rotate("newest")
-	if err := <-done; err == nil || !strings.Contains(err.Error(), "401") || again.has("reconnect") {
+	if err := <-done; err == nil || !strings.Contains(err.Error(), "not the token of admin.token_file; give it with --token-file") || again.has("reconnect") {
 		t.Errorf("with a token that is not right any more: %v", err)
 	}
 }

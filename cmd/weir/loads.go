@@ -30,12 +30,12 @@ func (p *process) loadReports(ctx context.Context, part *relay.Origin, via []str
 			return nil, status.Errorf(codes.Unimplemented, "origins[].lrs: origin %q takes no load reports", o.name)
 		}
 		if f.cfg.Origins[i].LRS == config.LRSAggregate {
-			return g.AggregateLoads(ctx, via, who, first)
+			return g.up.AggregateLoads(ctx, via, who, first)
 		}
 		if f.cfg.Origins[i].IdentityTo != "" {
-			return g.identifiedLoads(ctx, part, via, who, first)
+			return identified(ctx, g.up, part, via, who, first)
 		}
-		return g.LoadReports(ctx, via)
+		return g.up.LoadReports(ctx, via)
 	}
 	return nil, status.Errorf(codes.Unavailable, "origin %q is no longer in the configuration", part.Name())
 }
@@ -54,12 +54,14 @@ type identifiedLoads struct {
 	bad   atomic.Pointer[status.Status] // of a message that does not decode; nil: there was none
 }
 
-func (g *grpcOrigin) identifiedLoads(ctx context.Context, part *relay.Origin, via []string, who string, first []byte) (downstream.LoadStream, error) {
+func identified(
+	ctx context.Context, up *upstream.Origin, part *relay.Origin, via []string, who string, first []byte,
+) (downstream.LoadStream, error) {
 	if err := proto.Unmarshal(first, &loadstats.LoadStatsRequest{}); err != nil {
 		return nil, unreadableLoads(err).Err()
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	s, err := g.LoadReports(ctx, via)
+	s, err := up.LoadReports(ctx, via)
 	if err != nil {
 		cancel()
 		return nil, err

@@ -62,7 +62,7 @@ func whoLocks(files map[string][]byte) []string {
 	}
 	locks := map[string]bool{"Lock": true, "RLock": true, "TryLock": true}
 	for _, fd := range funcs {
-		if calls(fd, locks) && !calls(fd, map[string]bool{"Unlock": true, "RUnlock": true, "unlock": true}) {
+		if calls(fd, locks) && !calls(fd, map[string]bool{"Unlock": true, "RUnlock": true, "unlock": true, "unlockOrDrop": true}) {
 			locks[fd.Name.Name] = true
 		}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"os"
@@ -167,7 +168,7 @@ func (m *memory) say(now time.Time) {
 	m.tight, m.said = tight, now
 	fields := []zap.Field{zap.Int64("used", m.used.Load()), zap.Int64("limits.memory", m.limit.Load())}
 	if tight {
-		m.log.Warn("memory is short: the history and what retired are given up, and names that nobody has asked for yet are refused", fields...)
+		m.log.Warn("memory is short: dropped history and retired resources; refusing names without subscribers", fields...)
 		return
 	}
 	m.log.Info("memory is no longer short", fields...)
@@ -181,7 +182,7 @@ func (m *memory) sayVain(freed int64) {
 		return
 	}
 	m.vain = true
-	m.log.Warn("a forced collection of garbage freed nothing: all that is held is in use",
+	m.log.Warn("a forced garbage collection freed nothing: all memory is in use",
 		zap.Int64("freed", freed), zap.Int64("used", m.used.Load()), zap.Int64("limits.memory", limit))
 }
 
@@ -207,15 +208,11 @@ func (m *memory) configure(configured int64) {
 		return
 	}
 	if m.env == 0 {
-		collector := soft
-		if collector == 0 {
-			collector = math.MaxInt64
-		}
-		debug.SetMemoryLimit(collector)
+		debug.SetMemoryLimit(cmp.Or(soft, math.MaxInt64))
 	}
 	fields := []zap.Field{zap.Int64("limits.memory", limit), zap.Int64("soft_limit", soft), zap.Int64("cgroup", m.group)}
 	if limit > soft {
-		m.log.Warn("limits.memory is more than the process may have: it does not protect it", fields...)
+		m.log.Warn("limits.memory exceeds the memory limit of the process, so it does not protect it", fields...)
 		return
 	}
 	m.log.Info("memory is limited", fields...)

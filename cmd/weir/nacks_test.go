@@ -55,7 +55,7 @@ func TestNacks(t *testing.T) {
 	if code, stdout, _ := weir(t, "nacks", "--admin", port, "--type", "eds", "-o", "json"); code != exitOK || !strings.Contains(stdout, `"book": []`) {
 		t.Errorf("of another type: %d\n%s", code, stdout)
 	}
-	for flags, want := range map[string]int{"--type clusters": exitFailed, "-o csv": exitUsage} {
+	for flags, want := range map[string]int{"--type clusters": exitUsage, "-o csv": exitUsage} {
 		if code, _, stderr := weir(t, append([]string{"nacks", "--admin", port}, strings.Fields(flags)...)...); code != want {
 			t.Errorf("%s: %d, %q", flags, code, stderr)
 		}
@@ -64,11 +64,15 @@ func TestNacks(t *testing.T) {
 
 // TestNacksOfReplicas: of what weir refuses, too, each line says at which replica that is.
 func TestNacksOfReplicas(t *testing.T) {
-	said := func(replica string) reply[[]byte] {
-		return reply[[]byte]{replica: replica, said: []byte(`{"book": [], "origins": [{"origin": "mesh", "type": "cds", "count": 2, "reason": "bad"}]}`)}
+	said := func(replica string) reply[nackList] {
+		all, err := decoded[nackList]([]reply[[]byte]{{replica: replica, said: []byte(`{"book": [], "origins": [{"origin": "mesh", "type": "cds", "count": 2, "reason": "bad"}]}`)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all[0]
 	}
 	var out strings.Builder
-	if err := nacksTable(&out, []reply[[]byte]{said("one:1"), said("two:1")}, 10); err != nil {
+	if err := nacksTable(&out, []reply[nackList]{said("one:1"), said("two:1")}, 10, ""); err != nil {
 		t.Fatal(err)
 	}
 	_, own, _ := strings.Cut(strings.Join(strings.Fields(out.String()), " "), " REPLICA WEIR ")
@@ -98,7 +102,7 @@ func TestNacksOfOrigins(t *testing.T) {
 	if code, stdout, stderr := weir(t, "nacks", "--admin", port, "--type", "eds"); code != exitOK || strings.Contains(stdout, "WEIR REJECTS") {
 		t.Errorf("of another type: %d, %q in\n%s", code, stderr, stdout)
 	}
-	if code, _, stderr := weir(t, "nacks", "--admin", port, "--origin", "mash"); code != exitFailed || !strings.Contains(stderr, `origin="mash": the origins are mesh`) {
+	if code, _, stderr := weir(t, "nacks", "--admin", port, "--origin", "mash"); code != exitFailed || !strings.Contains(stderr, `there is no origin "mash"; the only one is mesh`) {
 		t.Errorf("of an origin that is not there: %d, %q", code, stderr)
 	}
 }

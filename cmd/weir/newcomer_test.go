@@ -2,15 +2,11 @@ package main
 
 import (
 	"fmt"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -18,6 +14,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/weir-xds/weir/cmd/weir/client/clienttest"
+	"github.com/weir-xds/weir/cmd/weir/config"
 	"github.com/weir-xds/weir/cmd/weir/weirtest"
 )
 
@@ -33,29 +30,67 @@ func TestVersionFlag(t *testing.T) {
 // An error names the argument that is missing, or the one that is too many.
 func TestArgumentsAreNamed(t *testing.T) {
 	for line, want := range map[string]string{
-		"get":                           "weir get: TYPE is missing",
-		"get cds":                       "weir get: --from is missing",
-		"rollback mesh":                 "weir rollback: --to is missing",
-		"status --admn x":               "weir status: unknown flag --admn; did you mean --admin?",
-		"status --zzz":                  "weir status: unknown flag --zzz; see weir status --help",
-		"status -z":                     "weir status: unknown shorthand flag: 'z'",
-		"freeze":                        "weir freeze: ORIGIN is missing",
-		"unfreeze":                      "weir unfreeze: ORIGIN is missing",
-		"freeze a b":                    `weir freeze takes ORIGIN and nothing else; "b" is too much`,
-		"snapshot export":               "weir snapshot export: FILE is missing",
-		"snapshot import":               "weir snapshot import: FILE is missing",
-		"snapshot inspect x":            `weir snapshot inspect takes no arguments; "x" is too much`,
-		"run a b":                       `weir run takes at most FILE; "b" is too much`,
-		"run a -c b":                    `"a" and --config "b"`,
-		"validate a b":                  `weir validate takes at most FILE; "b" is too much`,
-		"version x":                     `weir version takes no arguments; "x" is too much`,
-		"status x":                      `weir status takes no arguments; "x" is too much`,
-		"drain x":                       `weir drain takes no arguments; "x" is too much`,
-		"demo x":                        `weir demo takes no arguments; "x" is too much`,
-		"status --admin ftp://x":        `--admin "ftp://x"`,
-		"status --admin http://x/y":     `--admin "http://x/y"`,
-		"status --admin http://u:p@x":   "--admin ",
-		"status --admin http://x --tls": "http and TLS",
+		"get":                                   "weir get: TYPE is missing; write weir get TYPE [NAME...]\n",
+		"rollback mesh":                         "weir rollback: --to is missing",
+		"status --admn x":                       "weir status: unknown flag --admn; did you mean --admin?",
+		"status --zzz":                          "weir status: unknown flag --zzz; see weir status --help",
+		"status -z":                             "weir status: unknown flag -z; see weir status --help",
+		"status -admin x":                       "weir status: unknown flag -admin; did you mean --admin?",
+		"status --admin":                        "weir status: --admin needs a value; see weir status --help",
+		"status -o":                             "weir status: --output needs a value; see weir status --help",
+		"status -o jsn":                         `weir status: --output "jsn" is none of table, yaml, json, wide; did you mean json?`,
+		"status -o csv":                         `weir status: --output "csv" is none of table, yaml, json, wide`,
+		"status --watch=x":                      `weir status: --watch "x" is neither true nor false`,
+		"status --interval 1x":                  `weir status: --interval "1x" is not a duration such as 10s or 5m`,
+		"status --interval 1s":                  "weir status: --interval goes with --watch",
+		"clients --limit x":                     `weir clients: --limit "x" is not a whole number`,
+		"clients --type cdss":                   `weir clients: --type "cdss" is neither a short name such as cds nor a full type URL; did you mean cds?`,
+		"guard release --type x":                "nor a full type URL; the short names are cds, ecds, eds, ",
+		"get cdss":                              `weir get: "cdss" is neither a short name such as cds nor a full type URL; did you mean cds?`,
+		"get cds --dialect sowt":                `weir get: --dialect "sowt" is none of delta, sotw; did you mean sotw?`,
+		"get cds --from x":                      `weir get: --from "x" is neither host:port nor unix:///path`,
+		"get cds --admin x":                     "weir get: --admin is for commands that talk to a running weir; see weir get --help",
+		"get cds --admn x":                      "weir get: unknown flag --admn; see weir get --help",
+		"validate --token-file x":               "weir validate: --token-file is for commands that talk to a running weir",
+		"--tls version":                         "weir version: --tls is for commands that talk to a running weir",
+		"diff cds a:1 b:1 --tls-for c":          `weir diff: --tls-for "c" is none of both, a, b`,
+		"freeze a --all dns:///x:1 --admin x:1": "weir freeze: --admin and --all exclude each other; give one",
+		"snapshot import f --force --if-empty":  "weir snapshot import: --force and --if-empty exclude each other; give one",
+		"validat":                               `weir: unknown command "validat"; did you mean validate?`,
+		"stat":                                  `weir: unknown command "stat"; did you mean status?`,
+		"bogus --path x":                        `weir: unknown command "bogus"; see weir --help`,
+		"--zzz":                                 "weir: unknown flag --zzz; see weir --help",
+		"snapshot":                              "weir snapshot: COMMAND is missing; it is one of export, import, inspect, verify",
+		"snapshot exprt":                        `weir snapshot: unknown command "exprt"; did you mean export?`,
+		"snapshot exprt --path x":               `weir snapshot: unknown command "exprt"; did you mean export?`,
+		"guard":                                 "weir guard: COMMAND is missing; it is one of release",
+		"groups sugest":                         `weir groups: unknown command "sugest"; did you mean suggest?`,
+		"authz explian":                         `weir authz: unknown command "explian"; did you mean explain?`,
+		"config":                                "weir config: COMMAND is missing; it is one of example, ",
+		"completion bsh":                        `weir completion: unknown command "bsh"; did you mean bash?`,
+		"help statsu":                           `weir: unknown command "statsu"; did you mean status?`,
+		"log downstream":                        "weir log: LEVEL is missing; write weir log [PACKAGE LEVEL]",
+		"log a b c":                             `weir log: takes at most PACKAGE and LEVEL; "c" is too much`,
+		"authz denials --result x":              `weir authz denials: --result "x" is none of denied, ended`,
+		"authz explain cds x":                   "weir authz explain: --identity is missing; see weir authz explain --help",
+		"history mesh --diff":                   "weir history: --diff needs --type and --name",
+		"freeze":                                "weir freeze: ORIGIN is missing",
+		"unfreeze":                              "weir unfreeze: ORIGIN is missing",
+		"freeze a b":                            `weir freeze takes ORIGIN and nothing else; "b" is too much`,
+		"snapshot export":                       "weir snapshot export: FILE is missing",
+		"snapshot import":                       "weir snapshot import: FILE is missing",
+		"snapshot inspect x":                    `weir snapshot inspect takes no arguments; "x" is too much`,
+		"run a b":                               `weir run takes at most FILE; "b" is too much`,
+		"run a -c b":                            `"a" and --config "b"`,
+		"validate a b":                          `weir validate takes at most FILE; "b" is too much`,
+		"version x":                             `weir version takes no arguments; "x" is too much`,
+		"status x":                              `weir status takes no arguments; "x" is too much`,
+		"drain x":                               `weir drain takes no arguments; "x" is too much`,
+		"demo x":                                `weir demo takes no arguments; "x" is too much`,
+		"status --admin ftp://x":                `--admin "ftp://x"`,
+		"status --admin http://x/y":             `--admin "http://x/y"`,
+		"status --admin http://u:p@x":           "--admin ",
+		"status --admin http://x --tls":         "http and TLS",
 	} {
 		t.Run(line, func(t *testing.T) {
 			code, stdout, stderr := weir(t, strings.Fields(line)...)
@@ -95,6 +130,17 @@ func TestRunTakesAFile(t *testing.T) {
 	}
 }
 
+// TestDefaultAddress: get asks the address that a listener has by default.
+func TestDefaultAddress(t *testing.T) {
+	cfg, err := config.Parse("weir.yaml", []byte("listeners: [{}]\norigins: [{ name: a, grpc: { addresses: [\"a:1\"] } }]\n"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := getCommand().Flags().Lookup("from").DefValue; got != cfg.Listeners[0].Address {
+		t.Errorf("--from is %s, and a listener has %s", got, cfg.Listeners[0].Address)
+	}
+}
+
 // Who got nothing is told so, and by the exit code.
 func TestGetNothing(t *testing.T) {
 	silent := clienttest.Serve(t, &clienttest.Server{Delta: func(s clienttest.DeltaStream) error { return drain(s) }}, loopback)
@@ -111,8 +157,9 @@ func TestGetNothing(t *testing.T) {
 		address, want string
 		flags         []string
 	}{
-		"silence":         {silent, ": nothing answered within 1s\n", []string{"--timeout=1s"}},
-		"silence, watch":  {silent, ": nothing answered within 1s\n", []string{"--timeout=1s", "--watch"}},
+		"silence":         {silent, ": no answer within 1s for node id \"\"; try --node-id\n", []string{"--timeout=1s"}},
+		"silence, watch":  {silent, ": no answer within 1s for node id \"\"; try --node-id\n", []string{"--timeout=1s", "--watch"}},
+		"silence, a node": {silent, ": no answer within 1s for node id \"me\"; try another --node-id or --node-cluster\n", []string{"--timeout=1s", "--node-id=me"}},
 		"an empty answer": {empty, ": answered, and has no cds\n", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -195,65 +242,5 @@ func TestAdminAddress(t *testing.T) {
 				t.Errorf("got %d, %q, %q", code, stdout, stderr)
 			}
 		})
-	}
-}
-
-// What a shell offers after the tabulator: types, formats, and the origins of the weir that is
-// running.
-func TestCompletion(t *testing.T) {
-	dir := newFiles(t)
-	dir.put(t, "cds.yaml", clusters("a"))
-	w := startWeir(t, freePorts+filesOrigin(dir))
-	stuck, err := net.Listen("tcp", loopback) // accepts, and says nothing
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = stuck.Close() })
-	t.Setenv("WEIR_ADMIN", "http://"+w.admin.listener.Addr().String())
-	for line, want := range map[string][]string{
-		"get |":                        {"--from", "cds", "eds", "lds", "leds", "rds", "rtds", "sds", "srds", "vhds", "ecds"},
-		"get --from x c":               {"cds", "eds", "lds", "leds", "rds", "rtds", "sds", "srds", "vhds", "ecds"},
-		"get cds --from x -o |":        {"table", "yaml", "json"},
-		"get cds --from x --dialect |": {"delta", "sotw"},
-		"status -o |":                  {"table", "yaml", "json"},
-		"snapshot inspect -o |":        {"table", "yaml", "json"},
-		"freeze |":                     {"disk"},
-		"unfreeze d":                   {"disk"},
-		"freeze disk |":                nil,
-		"guard |":                      {"release"},
-		"guard release |":              {"disk"},
-		"guard release --type c":       {"cds", "eds", "lds", "leds", "rds", "rtds", "sds", "srds", "vhds", "ecds"},
-		"freeze --admin " + deadAddress(t) + " |":        nil,
-		"freeze --admin " + stuck.Addr().String() + " |": nil,
-	} {
-		t.Run(line, func(t *testing.T) {
-			began := time.Now()
-			args := strings.Fields(line)
-			if args[len(args)-1] == "|" {
-				args[len(args)-1] = ""
-			}
-			code, stdout, _ := weir(t, append([]string{"__complete"}, args...)...)
-			got := strings.Split(strings.TrimSpace(stdout), "\n")
-			for i := range got {
-				got[i], _, _ = strings.Cut(got[i], "\t")
-			}
-			directive := got[len(got)-1]
-			got = got[:len(got)-1]
-			slices.Sort(got)
-			slices.Sort(want)
-			if code != exitOK || !slices.Equal(got, want) || directive != ":4" { // no file names
-				t.Errorf("got %d, %q, %s; want %q", code, got, directive, want)
-			}
-			// who waits for a stuck weir waits for ever
-			if took := time.Since(began); took > patience {
-				t.Errorf("took %s", took)
-			}
-		})
-	}
-	if code, stdout, _ := weir(t, "__complete", "run", ""); code != exitOK || stdout != "yaml\nyml\n:8\n" {
-		t.Errorf("run: %d, %q, want YAML files", code, stdout)
-	}
-	if _, body := fetch(t, http.MethodGet, "http://"+w.admin.listener.Addr().String()+"/origins"); !strings.Contains(body, "disk") {
-		t.Errorf("/origins: %s", body)
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
@@ -8,11 +9,17 @@ import (
 	"reflect"
 	"slices"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/weir-xds/weir/cmd/weir/config"
+	"github.com/weir-xds/weir/cmd/weir/levels"
 	"github.com/weir-xds/weir/downstream"
+	"github.com/weir-xds/weir/downstream/sink"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/upstream/file"
 )
 
 // nextConfig is the transition to another configuration. What stays is taken over, and what is new
@@ -27,19 +34,16 @@ type nextConfig struct {
 	newPorts   []*port
 	newOrigins []*runner
 	newSinks   []*sinkRunner
-	seconds    []*relay.Next // of the tables of fallbacks that stay
 }
 
-// runner is an origin and its part of the table. Whoever starts it, stops it.
+// runner is an origin, its fallback and its part of the table.
 type runner struct {
 	origin
+	task
 	// Set once.
-	name  string
-	table *relay.Origin
-
-	// Set by start.
-	stop context.CancelFunc
-	done chan struct{}
+	fallback *file.Origin // nil: there is none
+	name     string
+	table    *relay.Origin
 }
 
 // close closes what was opened if the configuration is not used.
@@ -102,23 +106,34 @@ func (pl *nextConfig) openOrigins() error {
 		part, was := pl.part(o.Name), pl.before.runner(o.Name)
 		if was != nil && was.table == part && pl.before.types.Equal(pl.next.types) && sameSource(pl.before.cfg, cfg, o) {
 			pl.next.origins = append(pl.next.origins, was)
-			second, err := prepareSecond(was.origin, cfg, o)
-			if second != nil {
-				pl.seconds = append(pl.seconds, second)
-			}
-			errs = append(errs, err)
 			continue
 		}
-		opened, err := pl.process.openOrigin(pl.next, o, fmt.Sprintf("origins[%d]", i), part)
+		r, err := pl.process.openRunner(pl.next, o, fmt.Sprintf("origins[%d]", i), part)
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		r := &runner{origin: opened, name: o.Name, table: part}
 		pl.newOrigins = append(pl.newOrigins, r)
 		pl.next.origins = append(pl.next.origins, r)
 	}
 	return errors.Join(errs...)
+}
+
+// openRunner opens an origin, and its fallback.
+func (p *process) openRunner(f *activeConfig, o *config.Origin, path string, part *relay.Origin) (*runner, error) {
+	opened, err := p.openOrigin(f, o, path, part)
+	if err != nil {
+		return nil, err
+	}
+	r := &runner{origin: opened, name: o.Name, table: part}
+	if o.Fallback == nil {
+		return r, nil
+	}
+	if r.fallback, err = p.openFiles(f, o, path, part); err != nil {
+		r.close()
+		return nil, err
+	}
+	return r, nil
 }
 
 // runner returns the runner of an origin; nil if there is none.
@@ -138,7 +153,7 @@ func sameSource(before, next *config.Config, o *config.Origin) bool {
 	if (was.GRPC == nil) != (o.GRPC == nil) || (was.REST == nil) != (o.REST == nil) || before.Limits.NameBytes != next.Limits.NameBytes {
 		return false
 	}
-	if !sameFallback(before, next, was, o) {
+	if !reflect.DeepEqual(was.Fallback, o.Fallback) {
 		return false
 	}
 	if o.REST != nil {
@@ -151,50 +166,16 @@ func sameSource(before, next *config.Config, o *config.Origin) bool {
 		reflect.DeepEqual(upstreamConfig(before, was), upstreamConfig(next, o)) //nolint:govet // deepequalerrors sees the error of a func, nil in both
 }
 
-// sameFallback reports whether the fallback of an origin is as before.
-func sameFallback(before, next *config.Config, was, o *config.Origin) bool {
-	switch {
-	case !reflect.DeepEqual(was.Fallback, o.Fallback):
-		return false
-	case o.Fallback == nil:
-		return true
-	case !reflect.DeepEqual(was.NameFields, o.NameFields):
-		return false
-	}
-	return o.Fallback.Files != nil || sameSource(alone(before, was), alone(next, o), secondOrigin(o))
-}
-
-// leaving returns the runners that are not taken over.
-func (pl *nextConfig) leaving() (gone []*runner) {
-	for _, r := range pl.before.origins {
-		if !slices.Contains(pl.next.origins, r) {
-			gone = append(gone, r)
-		}
-	}
-	return gone
-}
-
-// closing returns the ports that are not taken over.
-func (pl *nextConfig) closing() (gone []*port) {
-	for _, l := range pl.before.ports {
-		if !slices.Contains(pl.next.ports, l) {
-			gone = append(gone, l)
-		}
-	}
-	return gone
+// notKept returns those of before that are not taken over.
+func notKept[T comparable](before, kept []T) []T {
+	return slices.DeleteFunc(slices.Clone(before), func(x T) bool { return slices.Contains(kept, x) })
 }
 
 // start runs origins and serves ports until ctx ends or they are stopped. f has the configuration
 // of the ports.
 func (p *process) start(ctx context.Context, parts *errgroup.Group, f *activeConfig, origins []*runner, ports []*port) {
 	for _, o := range origins {
-		var own context.Context
-		own, o.stop = context.WithCancel(ctx)
-		o.done = make(chan struct{})
-		parts.Go(func() error {
-			defer close(o.done)
-			return o.run(own)
-		})
+		o.start(ctx, parts, o.run)
 	}
 	for _, l := range ports {
 		i := slices.Index(f.ports, l)
@@ -206,7 +187,8 @@ func (p *process) start(ctx context.Context, parts *errgroup.Group, f *activeCon
 			}
 			return nil
 		})
-		p.sayListening(f.cfg, i, l)
+		c := &f.cfg.Listeners[i]
+		p.log.Info("listening", zap.Stringer("address", l.Addr()), zap.String("origin", listenerOrigin(f.cfg, c)), zap.Bool("tls", c.TLS.Enabled()))
 	}
 }
 
@@ -218,5 +200,77 @@ func (p *process) listenerConfig(cfg *config.Config, i int, l *port) downstream.
 		Trusts:        l.secured.judge(x509.ExtKeyUsageClientAuth),
 		RequireNodeID: c.RequireNodeID, NoLegacyWildcard: c.NoLegacyWildcard, Compression: c.Compression,
 		Dedicated: c.Dedicated, AssumeFeatures: c.AssumeFeatures, V2: c.V2,
+	}
+}
+
+// sinkRunner is a sink and its configuration.
+type sinkRunner struct {
+	*sink.Sink
+	task
+	cfg sink.Config // set once
+}
+
+// openSinks keeps the sinks for which nothing changes. It writes nothing.
+func (pl *nextConfig) openSinks() error {
+	var errs []error
+	cfg := pl.next.cfg
+	for i := range cfg.Sinks {
+		sc := sinkConfig(cfg, &cfg.Sinks[i], pl.part)
+		sc.Log, sc.Metrics = pl.process.logger(levels.Sink), pl.process.metrics
+		if was := pl.before.sink(sc); was != nil && !pl.regrouped(cfg.SinkOrigin(&cfg.Sinks[i]).Name) {
+			pl.next.sinks = append(pl.next.sinks, was)
+			continue
+		}
+		opened, err := sink.New(sc)
+		if err != nil {
+			at := fmt.Sprintf("sinks[%d]", i)
+			// The outer error names the path.
+			errs = append(errs, problems(cfg, at, errors.Unwrap(err))...)
+			continue
+		}
+		r := &sinkRunner{Sink: opened, cfg: sc}
+		pl.newSinks, pl.next.sinks = append(pl.newSinks, r), append(pl.next.sinks, r)
+	}
+	return errors.Join(errs...)
+}
+
+// regrouped reports whether clients of an origin may belong in other groups
+// (relay.Change.Regrouped).
+func (pl *nextConfig) regrouped(origin string) bool {
+	was, is := pl.before.cfg.OriginNamed(origin), pl.next.cfg.OriginNamed(origin)
+	return was != nil && !was.Canary.Clients().Equal(is.Canary.Clients())
+}
+
+// sink returns the runner with an equal configuration; nil if there is none.
+func (f *activeConfig) sink(cfg sink.Config) *sinkRunner {
+	if f != nil {
+		if i := slices.IndexFunc(f.sinks, func(r *sinkRunner) bool { return sameSink(r.cfg, cfg) }); i >= 0 {
+			return f.sinks[i]
+		}
+	}
+	return nil
+}
+
+// sameSink reports whether two sinks are equal, and of the same part of the table.
+func sameSink(a, b sink.Config) bool {
+	return a.Path == b.Path && a.Origin == b.Origin && proto.Equal(a.Node, b.Node) &&
+		slices.Equal(a.Types, b.Types) && slices.Equal(a.Secrets, b.Secrets) &&
+		a.OrderHold == b.OrderHold && a.ColdWait == b.ColdWait
+}
+
+// sinkConfig returns the configuration of a sink.
+func sinkConfig(cfg *config.Config, s *config.Sink, part func(origin string) *relay.Origin) sink.Config {
+	return sink.Config{
+		Path: s.Path, Origin: part(cfg.SinkOrigin(s).Name), Types: s.Types, Secrets: s.Secrets,
+		// the reader of the files
+		Node:      &corev3.Node{Id: cmp.Or(s.Node.ID, cfg.Name), Cluster: s.Node.Cluster, UserAgentName: "envoy"},
+		OrderHold: cfg.Timing.OrderHold, ColdWait: cfg.Timing.ColdWait,
+	}
+}
+
+// startSinks runs sinks until ctx ends or they are stopped.
+func (p *process) startSinks(ctx context.Context, parts *errgroup.Group, sinks []*sinkRunner) {
+	for _, s := range sinks {
+		s.start(ctx, parts, s.Run)
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,11 +11,10 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/weir-xds/weir/cmd/weir/visible"
 )
@@ -33,34 +33,25 @@ type operator struct {
 	all       string      // dns:///NAME:PORT: every replica is asked instead (replicas.go); empty: address is
 	tokenFile string
 	tls       security
-	body      string // of actions, in JSON
+	body      string         // of actions, in JSON
+	flags     *pflag.FlagSet // of the command; nil: the fields above are set by hand
 }
 
 // adminVariable is the environment variable for --admin, used if the flag is not given.
 const adminVariable = "WEIR_ADMIN"
-
-// register adds the flags to a command.
-func (o *operator) register(cmd *cobra.Command) {
-	f := cmd.Flags()
-	f.StringVar(&o.address, "admin", "127.0.0.1:19080",
-		"the `address` of its admin port: host:port, http://, https:// or unix:///path; "+adminVariable+" in the environment is the same")
-	o.given = func() bool { return f.Changed("admin") }
-	f.StringVar(&o.tokenFile, "token-file", "", "the `file` that holds the token of admin.token_file")
-	o.tls.register(f)
-}
 
 // get decodes the JSON of a path of the admin port. A path that answers 503 in JSON, as /readyz
 // does, counts as answered.
 func (o *operator) get(ctx context.Context, path string, into any) error {
 	code, body, err := o.ask(ctx, http.MethodGet, path)
 	if err == nil && code != http.StatusOK && (code != http.StatusServiceUnavailable || !json.Valid(body)) {
-		err = o.refused(http.MethodGet, path, code, body)
+		err = o.refused(path, code, body)
 	}
 	if err != nil {
 		return err
 	}
 	if err := json.Unmarshal(body, into); err != nil {
-		return fmt.Errorf("%s: GET %s: is this the admin port of a weir? %w", o.address, path, err)
+		return remotef(o.address, "its answer is not that of a weir's admin port (%v). %s", err, adminHint)
 	}
 	return nil
 }
@@ -72,19 +63,17 @@ func (o *operator) post(ctx context.Context, path string) (string, error) {
 		return "", err
 	}
 	if code < 200 || code > 299 {
-		return "", o.refused(http.MethodPost, path, code, body)
+		return "", o.refused(path, code, body)
 	}
 	return oneLine(body), nil
-}
-
-func (o *operator) refused(method, path string, code int, body []byte) error {
-	return fmt.Errorf("%s: %s %s: %d %s: %s", o.address, method, path, code, http.StatusText(code), oneLine(body))
 }
 
 // ask makes one request on a connection of its own.
 func (o *operator) ask(ctx context.Context, method, path string) (code int, body []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, operatorWait)
 	defer cancel()
+	o.resolve()
+	defer slow(ctx, "waiting for an answer from %s", o.address)()
 	resp, err := o.send(ctx, method, path)
 	if err != nil {
 		return 0, nil, err
@@ -92,7 +81,7 @@ func (o *operator) ask(ctx context.Context, method, path string) (code int, body
 	defer func() { _ = resp.Body.Close() }() // it was only read
 	body, err = io.ReadAll(io.LimitReader(resp.Body, operatorAnswer))
 	if err != nil {
-		return 0, nil, fmt.Errorf("%s: %s %s: %w", o.address, method, path, err)
+		return 0, nil, o.unanswered(err)
 	}
 	return resp.StatusCode, body, nil
 }
@@ -121,21 +110,23 @@ func (o *operator) send(ctx context.Context, method, path string) (*http.Respons
 	}
 	resp, err := c.Do(req)
 	if err != nil {
-		// the outer error has the URL, with the scheme
-		if inner := errors.Unwrap(err); inner != nil {
-			err = inner
-		}
-		return nil, fmt.Errorf("%s: %w", o.address, err)
+		return nil, o.unanswered(cmp.Or(errors.Unwrap(err), err)) // the outer error has the URL
 	}
 	return resp, nil
+}
+
+// resolve reads the flags, and the environment where they leave the address open.
+func (o *operator) resolve() {
+	o.read()
+	if text := os.Getenv(adminVariable); text != "" && !o.given() {
+		o.address = text
+	}
 }
 
 // transport returns how the address is reached, and the base of its URLs. It uses no proxy: the
 // address is meant as it is.
 func (o *operator) transport() (base string, _ *http.Transport, _ error) {
-	if text := os.Getenv(adminVariable); text != "" && !o.given() {
-		o.address = text
-	}
+	o.resolve()
 	t := &http.Transport{DisableKeepAlives: true}
 	scheme, rest, isURL := strings.Cut(o.address, "://")
 	secure, host := o.tls.enabled(), o.address
@@ -180,32 +171,6 @@ func (o *operator) named() string {
 
 func (o *operator) unusable() error {
 	return usageError{fmt.Errorf("%s is neither host:port, nor http://host:port, https://host:port or unix:///path", o.named())}
-}
-
-// completionWait bounds the wait of shell completion for a running weir that is not there.
-const completionWait = time.Second
-
-// completeOrigin completes an origin of the running weir.
-func (o *operator) completeOrigin(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	ctx, cancel := context.WithTimeout(cmd.Context(), completionWait)
-	defer cancel()
-	var known struct {
-		Origins []struct {
-			Name string `json:"name"`
-		} `json:"origins"`
-	}
-	asked := []*operator{o}
-	if o.all != "" {
-		asked, _ = o.replicas(ctx) // of none nothing is known
-	}
-	if len(args) > 0 || !slices.ContainsFunc(asked, func(o *operator) bool { return o.get(ctx, "/origins", &known) == nil }) {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	var names []string
-	for _, x := range known.Origins {
-		names = append(names, oneLine(x.Name))
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
 // oneLine makes one bounded line of a remote text, which may have several, with what is hidden

@@ -36,7 +36,7 @@ func TestStatus(t *testing.T) {
 	admin := w.admin.listener.Addr().String()
 
 	code, stdout, stderr := weir(t, "status", "--admin", admin)
-	for _, part := range []string{"state    ready", "1 streams, 1 not in sync", "disk    connected", "weir/weir", "node-7", "my taste"} {
+	for _, part := range []string{"state    ready", "1 stream, 1 not in sync", "disk    connected", "\nGROUP     ORIGIN  CLUSTER", "node-7", "my taste"} {
 		if !strings.Contains(stdout, part) {
 			t.Errorf("the table lacks %q", part)
 		}
@@ -91,7 +91,7 @@ func TestDrainCommand(t *testing.T) {
 		t.Errorf("the stream ended with %s", code)
 	}
 	w.waitEnd()
-	if said := w.logs.FilterMessage("a drain was asked for").All(); len(said) != 1 ||
+	if said := w.logs.FilterMessage("drain requested").All(); len(said) != 1 ||
 		runtime.GOOS == "linux" && said[0].ContextMap()["by"] != fmt.Sprintf("uid %d, token", os.Getuid()) {
 		t.Errorf("the log says %v", said)
 	}

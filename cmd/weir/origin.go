@@ -1,9 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
+	"reflect"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/weir-xds/weir/cmd/weir/admin"
@@ -13,7 +17,9 @@ import (
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/inspect"
 	"github.com/weir-xds/weir/upstream"
+	"github.com/weir-xds/weir/upstream/descriptors"
 	"github.com/weir-xds/weir/upstream/file"
+	"github.com/weir-xds/weir/upstream/rest"
 )
 
 // origin is what the process needs of an origin, of whatever kind.
@@ -34,12 +40,9 @@ func (p *process) openOrigin(f *activeConfig, o *config.Origin, path string, par
 		return p.openREST(f, o, path, part)
 	}
 	if o.Files != nil {
-		opened, err := file.New(file.Config{
-			Name: o.Name, Path: o.Files.Path, NameBytes: int(cfg.Limits.NameBytes), NameFields: f.types.NameFields(o.NameFields),
-			Types: f.types, TP2: o.TP2, Log: p.logger(levels.Upstream), Metrics: p.metrics,
-		}, part)
+		opened, err := p.openFiles(f, o, path, part)
 		if err != nil {
-			return nil, cfg.Problemf(path+".files", "%v", errors.Unwrap(err)) // it names the origin
+			return nil, err
 		}
 		return &fileOrigin{opened}, nil
 	}
@@ -56,51 +59,70 @@ func (p *process) openOrigin(f *activeConfig, o *config.Origin, path string, par
 	u.Version, _ = buildVersion()
 	u.Instance = p.via
 	up, err := upstream.New(u, part)
+	return netOriginOf(cfg, path+".grpc", "grpc", secured, up, err)
+}
+
+func (p *process) openREST(f *activeConfig, o *config.Origin, origin string, part *relay.Origin) (origin, error) {
+	path := origin + ".rest"
+	secured, err := p.tls.origin(f.cfg, path+".tls", o.REST.TLS)
+	if err != nil {
+		return nil, err
+	}
+	c := restConfig(f.cfg, o)
+	c.NameFields, c.Types = f.types.NameFields(o.NameFields), f.types
+	c.Log, c.Metrics, c.Instance = p.logger(levels.Upstream), p.metrics, p.via
+	c.Version, _ = buildVersion()
+	if secured != nil {
+		c.TLS, c.Trusts = secured.client, secured.judge(x509.ExtKeyUsageServerAuth)
+	}
+	up, err := rest.New(c, part)
+	return netOriginOf(f.cfg, path, "rest", secured, up, err)
+}
+
+// netOrigin is an origin on the network: a gRPC control plane, or a REST-JSON server.
+type netOrigin[O upstreamOrigin[O]] struct {
+	up      O
+	kind    string
+	secured *secured
+}
+
+type grpcOrigin = netOrigin[*upstream.Origin]
+
+// upstreamOrigin is what packages upstream and rest have in common.
+type upstreamOrigin[O any] interface {
+	Run(context.Context) error
+	Status() upstream.Status
+	Succeed(before O)
+	Recheck()
+}
+
+// netOriginOf returns an origin that was made, unless that has failed.
+func netOriginOf[O upstreamOrigin[O]](
+	cfg *config.Config, path, kind string, secured *secured, up O, err error,
+) (origin, error) {
 	if err != nil {
 		secured.close()
 		// The outer error names the origin.
-		return nil, errors.Join(problems(cfg, path+".grpc", errors.Unwrap(err))...)
+		return nil, errors.Join(problems(cfg, path, errors.Unwrap(err))...)
 	}
 	secured.whenTrustChanges(up.Recheck)
-	last, err := p.openFallback(f, o, path+".fallback", part)
-	if err != nil {
-		secured.close()
-		return nil, err
-	}
-	return &grpcOrigin{Origin: up, secured: secured, fallback: last}, nil
+	return &netOrigin[O]{up, kind, secured}, nil
 }
 
-// grpcOrigin is a gRPC control plane.
-type grpcOrigin struct {
-	*upstream.Origin
-	fallback lastResort
-	secured  *secured
-}
+func (o *netOrigin[O]) run(ctx context.Context) error { return o.up.Run(ctx) }
 
-func (o *grpcOrigin) run(ctx context.Context) error {
-	return beside(ctx, o.fallback, o.Run)
-}
-
-func (o *grpcOrigin) succeed(before origin) {
-	if was, ok := before.(*grpcOrigin); ok {
-		o.Succeed(was.Origin)
+func (o *netOrigin[O]) succeed(before origin) {
+	if was, ok := before.(*netOrigin[O]); ok {
+		o.up.Succeed(was.up)
 	}
 }
 
-func (o *grpcOrigin) close() {
-	o.secured.close()
-	closeResort(o.fallback)
-}
+func (o *netOrigin[O]) close() { o.secured.close() }
 
-func (o *grpcOrigin) status() admin.Origin {
-	s := o.Status()
-	return statusBeside(statusOf("grpc", &s), o.fallback)
-}
-
-// statusOf returns the status of an origin on the network.
-func statusOf(kind string, s *upstream.Status) admin.Origin {
+func (o *netOrigin[O]) status() admin.Origin {
+	s := o.up.Status()
 	out := admin.Origin{
-		Kind: kind, Source: s.Address, Reached: !s.ProofAt.IsZero(),
+		Kind: o.kind, Source: s.Address, Reached: !s.ProofAt.IsZero(),
 		Connected: s.Connected, Since: s.Since, LastProof: s.ProofAt, LastUpdate: s.UpdateAt,
 		Error: s.Err, ErrorAt: s.ErrAt, Failures: s.Failures,
 	}
@@ -112,6 +134,9 @@ func statusOf(kind string, s *upstream.Status) admin.Origin {
 		}
 		if l.Queued {
 			out.Queued++
+		}
+		if l.Silent {
+			out.Silent = append(out.Silent, admin.Silence{Group: l.Group, Since: l.SilentSince, Answered: l.AnsweredBefore})
 		}
 		for j := range l.Types {
 			t := &l.Types[j]
@@ -126,6 +151,35 @@ func statusOf(kind string, s *upstream.Status) admin.Origin {
 		}
 	}
 	return out
+}
+
+// filesConfig returns how the files of an origin, or of its fallback, are read, and their key in
+// the origin. Without files the key is "".
+func filesConfig(cfg *config.Config, types *descriptors.Types, o *config.Origin) (c file.Config, key string) {
+	files := o.Files
+	switch {
+	case o.Fallback != nil:
+		files, key = &o.Fallback.Files, ".fallback.files"
+	case files != nil:
+		key = ".files"
+	default:
+		return c, ""
+	}
+	return file.Config{
+		Name: o.Name, Path: files.Path, Fallback: o.Fallback != nil, NameBytes: int(cfg.Limits.NameBytes),
+		NameFields: types.NameFields(o.NameFields), Types: types, TP2: o.TP2,
+	}, key
+}
+
+// openFiles opens the files of an origin, or of its fallback.
+func (p *process) openFiles(f *activeConfig, o *config.Origin, path string, part *relay.Origin) (*file.Origin, error) {
+	c, key := filesConfig(f.cfg, f.types, o)
+	c.Log, c.Metrics = p.logger(levels.Upstream), p.metrics
+	opened, err := file.New(c, part)
+	if err != nil {
+		return nil, f.cfg.Problemf(path+key, "%v", errors.Unwrap(err)) // the outer error names the origin
+	}
+	return opened, nil
 }
 
 // fileOrigin is a file or a directory.
@@ -173,9 +227,6 @@ func (p *process) originStates() ([]admin.Origin, [][]inspect.GroupStatus) {
 		states[i].FrozenBy, states[i].FrozenChanged = f.by(), f.changed
 		states[i].Rollback = p.rollbacks.status(c.Name, groups[i])
 		states[i].Canary = p.canaries.Look(c.Name)
-		if states[i].Fallback != nil {
-			states[i].Fallback.Serving = inspect.StandIns(o.table)
-		}
 		if c.Files != nil {
 			states[i].Wanted, states[i].Streams = lanesOf(groups[i])
 		}
@@ -215,7 +266,7 @@ func (p *process) picture() metrics.Picture {
 		o := &states[i]
 		op := metrics.OriginPicture{
 			Origin: o.Name, Connected: o.Connected, LastProof: o.LastProof, LastUpdate: o.LastUpdate,
-			Streams: o.Streams, Wanted: o.Wanted, Groups: o.Groups, Views: o.Views, ParameterSets: o.ParameterSets, Stale: o.Stale, Frozen: !o.Frozen.IsZero(),
+			Streams: o.Streams, Wanted: o.Wanted, Groups: o.Groups, Views: o.Views, ParameterSets: o.ParameterSets, Stale: o.StaleCopies, Frozen: !o.Frozen.IsZero(),
 			Differing: map[string]int{}, Canary: canaryPicture(o.Canary),
 		}
 		if o.Rollback != nil {
@@ -229,8 +280,7 @@ func (p *process) picture() metrics.Picture {
 				continue // it asks the newest for what that has
 			}
 			for k := range groups[i][j].Types {
-				t := typePicture(&groups[i][j].Types[k])
-				op.Types = append(op.Types, t)
+				op.Types = append(op.Types, typePicture(&groups[i][j].Types[k]))
 			}
 		}
 		m.Origins = append(m.Origins, op)
@@ -244,4 +294,54 @@ func typePicture(t *relay.TypeStatus) metrics.TypePicture {
 		out.Subscriptions++
 	}
 	return out
+}
+
+// restConfig returns the configuration of a REST origin.
+func restConfig(cfg *config.Config, o *config.Origin) rest.Config {
+	r := o.REST
+	return rest.Config{
+		Name: o.Name, URLs: r.URLs, Poll: r.Poll, Headers: r.Headers, TokenFile: r.TokenFile,
+		MaxMessage: int(r.MaxMessage), NameBytes: int(cfg.Limits.NameBytes), Batch: cmp.Or(cfg.Timing.UpstreamBatch, -1),
+		Reach: reachTypes(cfg, o), Backoff: upstreamBackoff(cfg.Timing.Backoff),
+	}
+}
+
+// restTypes returns the types that a REST origin is asked for: those with a path (REST-8).
+func restTypes(o *config.Origin) []string {
+	return slices.DeleteFunc(rest.Types(), func(typeURL string) bool {
+		return len(o.Types) > 0 && !slices.Contains(o.Types, typeURL)
+	})
+}
+
+// sameREST reports whether a REST origin is polled as before.
+func sameREST(before, next *config.Config, was, o *config.Origin) bool {
+	return reflect.DeepEqual(was.REST.TLS, o.REST.TLS) && reflect.DeepEqual(was.NameFields, o.NameFields) &&
+		reflect.DeepEqual(restConfig(before, was), restConfig(next, o)) //nolint:govet // deepequalerrors sees the error of a func, nil in both
+}
+
+// run serves the table until ctx ends. For as long the fallback gives the table what its files
+// have.
+func (r *runner) run(ctx context.Context) error {
+	if r.fallback == nil {
+		return r.origin.run(ctx)
+	}
+	own, cancel := context.WithCancel(ctx)
+	var ended sync.WaitGroup
+	ended.Go(func() { _ = r.fallback.Run(own) }) // it returns nil
+	defer ended.Wait()
+	defer cancel()
+	return r.origin.run(ctx)
+}
+
+// status returns the status of the origin, with that of its fallback.
+func (r *runner) status() admin.Origin {
+	s := r.origin.status()
+	if r.fallback != nil {
+		f := filesOf(r.fallback)
+		s.Fallback = &admin.Fallback{
+			Kind: f.Kind, Source: f.Source, Ready: f.Reached, Serving: inspect.StandIns(r.table),
+			Error: f.Error, ErrorAt: f.ErrorAt, Files: f.Files,
+		}
+	}
+	return s
 }

@@ -5,12 +5,12 @@ import (
 	"crypto/tls"
 	"net"
 	"net/http"
-	"net/netip"
 	"sync"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/weir-xds/weir/cmd/weir/admin"
 	"github.com/weir-xds/weir/cmd/weir/config"
 )
 
@@ -64,7 +64,7 @@ func (p *ownPlaces) Accept() (net.Conn, error) {
 	if gone, speak := p.enter(c, time.Now()); gone != nil {
 		_ = gone.Close() // its server notices
 		if speak {
-			p.log.Warn("a port has as many connections as it may: those of the peer with most of them are closed",
+			p.log.Warn("connection limit of a port reached; closing connections of the peer with the most",
 				zap.Stringer("address", p.Addr()), zap.Int("connections", p.most), zap.String("peer", gone.peer))
 		}
 	}
@@ -140,19 +140,12 @@ func (p *ownPlaces) state(conn net.Conn, now http.ConnState) {
 	c.busy, c.since = now == http.StateActive, p.events
 }
 
-// peerOfAddress is whom a connection counts for: an IPv4 address, the IPv6 network of 64 bits that
-// a host is given, or all who use a Unix socket.
+// peerOfAddress is whom a connection counts for: its network, or all who use a Unix socket.
 func peerOfAddress(a net.Addr) string {
-	at, err := netip.ParseAddrPort(a.String())
-	if err != nil {
-		return a.Network()
+	if peer, is := admin.NetworkOf(a.String()); is {
+		return peer
 	}
-	ip, bits := at.Addr().Unmap().WithZone(""), 32
-	if ip.Is6() {
-		bits = 64
-	}
-	network, _ := ip.Prefix(bits) // the address has that many bits
-	return network.String()
+	return a.Network()
 }
 
 // ownFiles returns how many places the ports of a configuration have that are not for clients.

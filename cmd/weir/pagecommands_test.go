@@ -19,13 +19,15 @@ var programs = map[string]string{
 	"kubectl":  "TestKubectlOfThePages",
 	"curl":     "TestCurlOfThePages",
 	"make":     "TestCommandsAreThere",
-	"helm":     "TestHelmOfThePages",    // .ci/chart
-	"weirload": "TestPages",             // cmd/weirload
-	"go":       "TestStudiesOfThePages", // cmd/weirload/bench
-	"install":  "TestCold",              // .ci/real
+	"helm":     "TestHelmOfThePages", // .ci/chart
+	"weirload": "TestPages",          // cmd/weirload
+	"go":       "TestCold",           // .ci/real
+	"install":  "TestCold",           // .ci/real
 	"grpcurl":  "TestGenericTools",
 	"openssl":  "TestKeyOfThePage",
 	"git":      "TestRelease", // .ci/release
+	"cosign":   "TestReleaseIsVerified",
+	"gh":       "TestReleaseIsVerified",
 	"cd":       "",
 	"chmod":    "",
 }
@@ -33,13 +35,14 @@ var programs = map[string]string{
 // commandsShownBy has the first line of every indented block in the pages, without a comment that is
 // set off, and its tests. Those without a line are configurations, which validate takes.
 var commandsShownBy = map[string]string{
-	"weir explain web-7f9c cds web":                                                                           "TestExplainOrder TestWeirOfThePages TestCurlOfThePages",
-	"helm install weir deploy/helm/weir -f values.yaml":                                                       "TestHelmOfThePages TestKubectlOfThePages",
-	"helm install weir deploy/helm/weir -f values.yaml --set workload.kind=StatefulSet":                       "TestHelmOfThePages",
-	"helm upgrade weir deploy/helm/weir -f values.yaml":                                                       "TestHelmOfThePages",
-	"helm upgrade weir deploy/helm/weir -f values.yaml --set image.tag=1.2.0 --wait --timeout 10m":            "TestHelmOfThePages TestKubectlOfThePages TestWeirOfThePages",
-	"git tag -a v0.2.0 -m v0.2.0":                                                                             "TestRelease TestCommandsAreThere",
-	"helm history weir":                                                                                       "TestHelmOfThePages TestKubectlOfThePages",
+	"weir explain web-7f9c cds web":                                                                "TestExplainOrder TestWeirOfThePages TestCurlOfThePages",
+	"helm install weir deploy/helm/weir -f values.yaml":                                            "TestHelmOfThePages TestKubectlOfThePages",
+	"helm install weir deploy/helm/weir -f values.yaml --set workload.kind=StatefulSet":            "TestHelmOfThePages",
+	"helm upgrade weir deploy/helm/weir -f values.yaml":                                            "TestHelmOfThePages",
+	"helm upgrade weir deploy/helm/weir -f values.yaml --set image.tag=1.2.0 --wait --timeout 10m": "TestHelmOfThePages TestKubectlOfThePages TestWeirOfThePages",
+	"git tag -a v0.2.0 -m v0.2.0":                                                                  "TestRelease TestCommandsAreThere",
+	"cosign verify-blob --bundle SHA256SUMS.sigstore.json SHA256SUMS \\":                           "TestReleaseIsVerified",
+	"helm history weir": "TestHelmOfThePages TestKubectlOfThePages",
 	"helm lint deploy/helm/weir -f values.yaml --strict":                                                      "TestHelmOfThePages",
 	"kubectl exec deployment/weir -- /weir get cds --from 127.0.0.1:18080":                                    "TestKubectlOfThePages TestWeirOfThePages",
 	"kubectl exec deployment/weir -- /weir clients":                                                           "TestKubectlOfThePages TestWeirOfThePages",
@@ -59,30 +62,29 @@ var commandsShownBy = map[string]string{
 	"weir groups suggest":                                                                                     "TestWeirOfThePages",
 	"weir diff cds my-control-plane.example.com:18000 weir.example.com:18080 --node-cluster web":              "TestWeirOfThePages TestDiff",
 	"in use   = 4832623 + 32539 * clients + 28466 * groups + 113 * resources * groups":                        picture,
-	"control plane  <-- one ADS stream per node group --  weir  <-- delta or SotW, ADS or per type --  Envoy, gRPC, another weir": picture,
+	"ORIGIN                  WEIR                           CLIENTS":                                          picture,
 	"make demo":  "TestCommandsAreThere",
 	"make build": "TestCommandsAreThere",
-	"bin/weirload origin --listen 127.0.0.1:18000 --resources 3":                                                 "TestPages",
-	"bin/weir validate weir.yaml":                                                                                "TestWeirOfThePages",
-	"bin/weir get cds --from 127.0.0.1:18080":                                                                    "TestWeirOfThePages",
-	"helm install weir deploy/helm/weir --set image.repository=registry.example.com/weir \\":                     "TestHelmOfThePages",
-	"weir run [FILE] [--last-good[=DIR]]        serve; SIGTERM or ^C drains and ends, a second one ends at once": "TestCommandsAreThere",
-	"weir authz explain -c weir.yaml --identity spiffe://corp/ns/shop/sa/web --node-cluster api \\":              "TestWeirOfThePages",
-	"grpcurl -plaintext 127.0.0.1:19080 envoy.service.status.v3.ClientStatusDiscoveryService/FetchClientStatus":  "TestGenericTools TestCurlOfThePages",
+	"bin/weirload origin --listen 127.0.0.1:18000 --resources 3":                                                      "TestPages",
+	"bin/weir validate weir.yaml":                                                                                     "TestWeirOfThePages",
+	"bin/weir get cds --from 127.0.0.1:18080":                                                                         "TestWeirOfThePages",
+	"helm install weir deploy/helm/weir --set image.repository=registry.example.com/weir \\":                          "TestHelmOfThePages",
+	"weir run [FILE] [--last-good[=DIR]]        serve until SIGTERM or ^C, then drain; a second signal stops at once": "TestCommandsAreThere",
+	"weir authz explain -c weir.yaml --identity spiffe://corp/ns/shop/sa/web --node-cluster api \\":                   "TestWeirOfThePages",
+	"grpcurl -plaintext 127.0.0.1:19080 envoy.service.status.v3.ClientStatusDiscoveryService/FetchClientStatus":       "TestGenericTools TestCurlOfThePages",
 	"make chaos":         "TestCommandsAreThere",
 	"make kube":          "TestCommandsAreThere",
 	"dynamic_resources:": "TestSink",
 	"weir run -c /etc/weir/weir.yaml --last-good=/var/lib/weir": "TestWeirOfThePages TestLastGood",
 	"weir clients --unsynced":                                   "TestWeirOfThePages",
 	"weir log":                                                  "TestWeirOfThePages TestLogCommand",
-	"openssl rand -base64 32 > /etc/weir/snapshot.key && chmod 0400 /etc/weir/snapshot.key":                     "TestKeyOfThePage",
-	"kubectl create secret generic weir-tickets --from-file=keys --dry-run=client -o yaml | kubectl apply -f -": "TestKubectlOfThePages",
-	"cd cmd/weirload/bench":                                                                                         "TestStudiesOfThePages",
-	"go run . farm --clients 1000000 --tiers 3 --seed 1":                                                            "TestStudiesOfThePages",
-	".ci/real/install envoy && make build && cd .ci/real &&":                                                        "TestCold TestCommandsAreThere TestStudiesOfThePages",
-	"weirload run    --clients 1000 --changes 50 --idle 5s":                                                         "TestPages",
-	"curl -d '{\"node\": {\"id\": \"me\", \"cluster\": \"edge\"}}' http://127.0.0.1:18081/v3/discovery:clusters":    "TestCurlOfThePages",
-	"in use   = base + groups * (per group + resources of * (overhead + 2 * bytes) + by name * (overhead + bytes))": picture,
+	"openssl rand -base64 32 > /etc/weir/snapshot.key && chmod 0400 /etc/weir/snapshot.key":                      "TestKeyOfThePage",
+	"kubectl create secret generic weir-tickets --from-file=keys --dry-run=client -o yaml | kubectl apply -f -":  "TestKubectlOfThePages",
+	"weirload run --clients 10000 --resources 100 --connect-rate 250 --changes 10 --groups 10000":                "TestPages",
+	"weirload run --clients 10000 --changes 10 --idle 3s --rest 12s":                                             "TestPages",
+	".ci/real/install envoy && make build && cd .ci/real &&":                                                     "TestCold TestCommandsAreThere",
+	"weirload run    --clients 1000 --changes 50 --idle 5s":                                                      "TestPages",
+	"curl -d '{\"node\": {\"id\": \"me\", \"cluster\": \"edge\"}}' http://127.0.0.1:18081/v3/discovery:clusters": "TestCurlOfThePages",
 
 	"kubectl exec deployment/weir -- /weir freeze mesh --all dns:///weir-headless.default.svc:19080 \\": "TestKubectlOfThePages TestWeirOfThePages TestAllReplicas",
 }

@@ -50,7 +50,7 @@ func TestRecipesOfThePage(t *testing.T) {
 		t.Errorf("recipes.md has %d recipes more than there are files", -recipes)
 	}
 	code, _, stderr := weir(t, "validate", write(t, page["# istio's gateways"].text))
-	if code != exitOK || !strings.Contains(stderr, "istio takes all clients for this one proxy") {
+	if code != exitOK || !strings.Contains(stderr, "istio treats all clients as this one proxy") {
 		t.Errorf("istio's gateways: %d, %s", code, stderr)
 	}
 	node, cluster := &corev3.Node{}, &clusterv3.Cluster{}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"net"
 	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -23,14 +24,13 @@ type peer struct {
 
 func (p *peer) register(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&p.dialect, "dialect", string(client.Delta), "`delta or sotw`")
-	f.StringVar(&p.nodeID, "node-id", "", "the node `id` to present")
-	f.StringVar(&p.nodeCluster, "node-cluster", "", "the node `cluster` to present")
-	f.StringArrayVar(&p.metadata, "metadata", nil, "`KEY=VALUE` of the node's metadata, a string; may be repeated")
-	f.StringArrayVar(&p.params, "param", nil, "`KEY=VALUE`, a dynamic parameter to ask with; may be repeated")
-	f.StringArrayVar(&p.headers, "header", nil, "`KEY=VALUE` sent as a header; may be repeated")
+	choiceFlag(cmd, &p.dialect, "dialect", "", "xDS `variant`: delta or sotw", dialects...)
+	f.StringVar(&p.nodeID, "node-id", "", "node `id` to send")
+	f.StringVar(&p.nodeCluster, "node-cluster", "", "node `cluster` to send")
+	f.StringArrayVar(&p.metadata, "metadata", nil, "string field of the node metadata, `KEY=VALUE`; may be repeated")
+	f.StringArrayVar(&p.params, "param", nil, "dynamic parameter of the request, `KEY=VALUE`; may be repeated")
+	f.StringArrayVar(&p.headers, "header", nil, "request header, `KEY=VALUE`; may be repeated")
 	p.tls.register(f)
-	complete(cmd, "dialect", string(client.Delta), string(client.SotW))
 }
 
 // security holds the flags for TLS and tokens.
@@ -40,22 +40,27 @@ type security struct {
 }
 
 func (s *security) register(f *pflag.FlagSet) {
-	f.BoolVar(&s.on, "tls", false, "TLS, by the system's authorities unless --ca is given")
-	f.StringVar(&s.CA, "ca", "", "the authorities, a PEM `file`; this or another TLS flag makes the connection TLS")
-	f.StringVar(&s.Cert, "cert", "", "the client certificate, a PEM `file`")
-	f.StringVar(&s.Key, "key", "", "its key, a PEM `file`")
-	f.StringVar(&s.ServerName, "server-name", "", "the `name` to verify instead of the address's host")
+	f.BoolVar(&s.on, "tls", false, "use TLS, with the authorities of the system unless --ca is set")
+	f.StringVar(&s.CA, "ca", "", "PEM `file` of certificate authorities; implies --tls")
+	f.StringVar(&s.Cert, "cert", "", "PEM `file` of the client certificate; implies --tls")
+	f.StringVar(&s.Key, "key", "", "PEM `file` of its private key")
+	f.StringVar(&s.ServerName, "server-name", "", "`name` that the server certificate must have, if it is not the host of the address")
 }
 
 // enabled reports whether a flag asks for TLS.
 func (s *security) enabled() bool { return s.on || s.TLS != (client.TLS{}) }
 
+// dialects are those that a server can be asked in, the default first.
+var dialects = []string{string(client.Delta), string(client.SotW)}
+
+// isAddress reports whether a server can be reached by the text.
+func isAddress(text string) bool {
+	_, _, err := net.SplitHostPort(text)
+	return err == nil || strings.HasPrefix(text, "unix:///")
+}
+
 // config returns the client configuration of the flags, for one address.
 func (p *peer) config(address string) (client.Config, error) {
-	dialect := client.Dialect(p.dialect)
-	if dialect != client.Delta && dialect != client.SotW {
-		return client.Config{}, usageError{fmt.Errorf("--dialect %q is neither delta nor sotw", p.dialect)}
-	}
 	metadata, err := pairs("metadata", p.metadata)
 	if err != nil {
 		return client.Config{}, err
@@ -71,11 +76,20 @@ func (p *peer) config(address string) (client.Config, error) {
 	for k, v := range metadata {
 		node.Metadata.Fields[k] = structpb.NewStringValue(v)
 	}
-	config := client.Config{Address: address, Dialect: dialect, Node: node, Headers: headers}
+	config := client.Config{Address: address, Dialect: client.Dialect(p.dialect), Node: node, Headers: headers}
 	if p.tls.enabled() {
 		config.TLS = &p.tls.TLS
 	}
 	return config, nil
+}
+
+// silence is the error of a server that answered nothing. Many answer only nodes that they know.
+func (p *peer) silence(address, within string) error {
+	try := "try --node-id"
+	if p.nodeID != "" {
+		try = "try another --node-id or --node-cluster"
+	}
+	return fmt.Errorf("%s: no answer%s for node id %q; %s", address, within, p.nodeID, try)
 }
 
 // subscription returns the subscription to names of a type with the flags' parameters.

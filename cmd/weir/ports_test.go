@@ -58,7 +58,7 @@ func TestTLSListener(t *testing.T) {
 	if err := os.WriteFile(ca.Path("server.pem"), []byte("broken"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	const complaint = "changed certificate files cannot be used; the old ones stay in force"
+	const complaint = "changed certificate files are unusable; the old ones stay in force"
 	await(t, "a broken certificate is noticed, by each port, and the old one stays", func() bool {
 		return serial(w.listenAddress()) == 8 && w.logs.FilterMessage(complaint).Len() == 2
 	})
@@ -192,7 +192,7 @@ func TestStartErrors(t *testing.T) {
 		},
 		"socket path taken": {
 			fmt.Sprintf("listeners: [{ address: %q }]\n", "unix://"+plain) + adminFree + filesOrigin(dir),
-			"listeners[0].address: cannot listen on unix://" + plain + ": " + plain + " is there already and is no socket",
+			"listeners[0].address: cannot listen on unix://" + plain + ": " + plain + " exists and is not a socket",
 		},
 		"no certificate": {
 			listener(", tls: { cert: /nowhere/c, key: /nowhere/k }") + adminFree + filesOrigin(dir),

@@ -4,17 +4,19 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
-	"text/tabwriter"
+	"strings"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"go.yaml.in/yaml/v4"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/weir-xds/weir/cmd/weir/client"
+	"github.com/weir-xds/weir/cmd/weir/tabular"
 	"github.com/weir-xds/weir/cmd/weir/visible"
 	"github.com/weir-xds/weir/constraints"
 	"github.com/weir-xds/weir/relay/xds"
@@ -123,72 +125,72 @@ type printer interface {
 	final(d document) error
 }
 
-func newPrinter(format string, w io.Writer) (printer, error) {
+func newPrinter(format string, w io.Writer) printer {
 	switch format {
-	case "table":
-		return table{w}, nil
+	case uncut:
+		return table{wide(w)}
 	case "json":
-		return jsonPrinter{w}, nil
+		return jsonPrinter{w}
 	case "yaml":
-		return yamlPrinter{w}, nil
+		return yamlPrinter{w}
 	}
-	return nil, usageError{fmt.Errorf("--output %q is none of table, yaml, json", format)}
+	return table{w}
+}
+
+// shownPlane is the identifier of a control plane, and the weirs that its answer came through
+// (STREAM-10).
+func shownPlane(identifier string) string {
+	plane, weirs, relayed := strings.Cut(identifier, ";weir=")
+	if !relayed {
+		return identifier
+	}
+	return strings.TrimPrefix(plane+", through weir "+strings.ReplaceAll(weirs, ";weir=", " and weir "), ", ")
 }
 
 // table is for people, and for awk.
 type table struct{ w io.Writer }
 
 func (t table) response(d document) error {
-	if _, err := fmt.Fprintf(t.w, "# version %q nonce %q control plane %q\n", d.Version, d.Nonce, d.ControlPlane); err != nil {
+	if _, err := fmt.Fprintf(t.w, "# version %q nonce %q control plane %q\n", d.Version, d.Nonce, shownPlane(d.ControlPlane)); err != nil {
 		return err
 	}
-	tw := tabwriter.NewWriter(t.w, 0, 0, 2, ' ', 0)
-	// A tabwriter keeps its first error for Flush.
+	tw := newTable(t.w)
 	for _, r := range d.Resources {
-		_, _ = fmt.Fprintf(tw, "set\t%s\t%s\t%s\t%d", visible.Text(r.Name), dash(r.Version), dash(r.TTL), r.bytes)
+		cells := []any{"set", r.Name, r.Version, r.TTL, r.bytes}
 		if r.located {
-			_, _ = fmt.Fprintf(tw, "\t%s", dash(r.when))
+			cells = append(cells, r.when)
 		}
-		_, _ = fmt.Fprintln(tw)
+		tw.Row(cells...)
 	}
 	writeMissing(tw, d)
 	return tw.Flush()
 }
 
 func (t table) final(d document) error {
-	tw := tabwriter.NewWriter(t.w, 0, 0, 2, ' ', 0)
+	tw := newTable(t.w)
 	located := slices.ContainsFunc(d.Resources, func(r printed) bool { return r.located })
-	line := func(name, version, ttl, bytes, plane, when string) {
-		_, _ = fmt.Fprint(tw, name, "\t", version, "\t", ttl, "\t", bytes, "\t", plane)
+	line := func(when any, cells ...any) {
 		if located {
-			_, _ = fmt.Fprint(tw, "\t", when)
+			cells = append(cells, when)
 		}
-		_, _ = fmt.Fprintln(tw)
+		tw.Row(cells...)
 	}
 	if len(d.Resources) > 0 {
-		line("NAME", "VERSION", "TTL", "BYTES", "CONTROL PLANE", "CONSTRAINTS")
+		line("CONSTRAINTS", "NAME", "VERSION", "TTL", "BYTES", "CONTROL PLANE")
 	}
 	for _, r := range d.Resources {
-		line(visible.Text(r.Name), dash(r.Version), dash(r.TTL), strconv.Itoa(r.bytes), dash(d.ControlPlane), dash(r.when))
+		line(r.when, r.Name, r.Version, r.TTL, r.bytes, shownPlane(d.ControlPlane))
 	}
 	return tw.Flush()
 }
 
-func writeMissing(w io.Writer, d document) {
+func writeMissing(tw *tabular.Writer, d document) {
 	for _, name := range d.Removed {
-		_, _ = fmt.Fprintf(w, "removed\t%s\n", visible.Text(name))
+		tw.Row("removed", name)
 	}
 	for _, e := range d.Errors {
-		_, _ = fmt.Fprintf(w, "error\t%s\t%s\t%s\n", visible.Text(e.Name), visible.Text(e.Code), visible.Text(e.Message))
+		tw.Row("error", e.Name, e.Code, e.Message)
 	}
-}
-
-// dash shows a text in a column, and fills an empty one.
-func dash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return visible.Text(s)
 }
 
 // jsonPrinter writes each response as one line, for pipes.
@@ -229,4 +231,47 @@ func (y yamlPrinter) final(d document) error {
 		return err
 	}
 	return writeYAML(y.w, text.Bytes())
+}
+
+// writeYAML prints JSON as YAML, with its order of fields and its form of numbers. The tree is made
+// here, since the YAML parser cannot read all JSON: it refuses surrogate pairs, long keys and some
+// control characters.
+func writeYAML(w io.Writer, text []byte) error {
+	if !json.Valid(text) { // which bounds how deeply it is nested
+		return errors.New("turning JSON into YAML: it is not valid JSON")
+	}
+	decode := json.NewDecoder(bytes.NewReader(text))
+	decode.UseNumber()
+	out, err := yaml.Dump(yamlNode(decode))
+	if err != nil {
+		return fmt.Errorf("writing YAML: %w", err)
+	}
+	_, err = w.Write(visible.YAML(out))
+	return err
+}
+
+// yamlNode makes a node of the next value of valid JSON.
+func yamlNode(decode *json.Decoder) *yaml.Node {
+	token, _ := decode.Token() // it is valid
+	switch v := token.(type) {
+	case json.Delim:
+		n := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq"}
+		if v == '{' {
+			n.Kind, n.Tag = yaml.MappingNode, "!!map"
+		}
+		for decode.More() {
+			n.Content = append(n.Content, yamlNode(decode))
+		}
+		_, _ = decode.Token() // the closing bracket
+		return n
+	case string:
+		n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: v}
+		if visible.Any(v) {
+			n.Style = yaml.DoubleQuotedStyle // only there it can be shown
+		}
+		return n
+	case nil:
+		return &yaml.Node{Kind: yaml.ScalarNode, Value: "null"}
+	}
+	return &yaml.Node{Kind: yaml.ScalarNode, Value: fmt.Sprint(token)}
 }

@@ -5,9 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/types/known/anypb"
+
 	"github.com/weir-xds/weir/relay/relaytest"
 	"github.com/weir-xds/weir/relay/xds"
-	"google.golang.org/protobuf/types/known/anypb"
 )
 
 // TestReadableBombs: a body that would cost far more than its size as JSON is shown as bytes.

@@ -1,9 +1,15 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"net"
+	"os"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -101,7 +107,127 @@ func (r *rationed) say(why error) {
 	}
 	r.mu.Unlock()
 	if speak {
-		r.log.Warn("files run out: new connections are turned away, those that are open go on; raise the limit of open files",
+		r.log.Warn("out of file descriptors: refusing new connections, open ones stay; raise the limit of open files",
 			zap.Stringer("address", r.Addr()), zap.Int("for_clients", r.files), zap.Error(why))
 	}
+}
+
+// shortageLasts is how long no client could be admitted before /readyz says so. It is longer than a
+// reconnecting fleet takes. Clients are refused with the reason all the time.
+const shortageLasts = time.Minute
+
+// shortage measures for how long no client could be admitted. Origins do not matter for it.
+type shortage struct {
+	mu       sync.Mutex // guards what follows
+	reason   string     // the current one; "": there is room
+	since    time.Time
+	admitted uint64
+}
+
+// note records why no client can be admitted, if so, and how many clients were ever admitted.
+func (s *shortage) note(now time.Time, reason string, admitted uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if reason == "" || s.reason == "" || admitted != s.admitted {
+		s.since = now
+	}
+	s.reason, s.admitted = reason, admitted
+}
+
+// why returns the reason that has lasted for shortageLasts; "": none.
+func (s *shortage) why(now time.Time) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d := now.Sub(s.since)
+	if s.reason == "" || d < shortageLasts {
+		return ""
+	}
+	return fmt.Sprintf("no client could be admitted for %s: %s", d.Round(time.Second), s.reason)
+}
+
+// fileShortage knows whether clients are refused for lack of file descriptors. The zero value has
+// seen none.
+type fileShortage struct {
+	turned atomic.Int64 // when one was last, in Unix nanoseconds; 0: one was admitted since
+}
+
+// note records a client that was admitted, or refused for lack of a descriptor.
+func (f *fileShortage) note(now time.Time, in bool) {
+	at := now.UnixNano()
+	if in {
+		at = 0
+	}
+	if f.turned.Load() != at {
+		f.turned.Store(at)
+	}
+}
+
+// why returns the reason if a client was refused in the last minute, and none admitted since.
+func (f *fileShortage) why(now time.Time) string {
+	if at := f.turned.Load(); at == 0 || now.Sub(time.Unix(0, at)) >= shortageLasts {
+		return ""
+	}
+	return "no files are left for connections: raise the limit of open files, or lower limits.connections"
+}
+
+// tcpKeepalive detects a dead client in under a minute where HTTP/2 keepalive does not run, as on
+// the admin port and on a connection that was sent GOAWAY (ERR-12). The system's default would take
+// two and a half minutes.
+var tcpKeepalive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 4}
+
+// listen opens host:port or unix:///path; a socket gets the given mode.
+func listen(ctx context.Context, address string, mode fs.FileMode) (net.Listener, error) {
+	path, isSocket := strings.CutPrefix(address, "unix://")
+	if !isSocket {
+		l, err := (&net.ListenConfig{KeepAliveConfig: tcpKeepalive}).Listen(ctx, "tcp", address)
+		return l, bare(err)
+	}
+	if err := clearSocket(ctx, path); err != nil {
+		return nil, err
+	}
+	// On Linux a socket file gets the mode of its descriptor, less the umask; elsewhere this does
+	// nothing. So others cannot connect between bind and chmod.
+	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		return c.Control(func(fd uintptr) { _ = syscall.Fchmod(int(fd), uint32(mode)) })
+	}}
+	l, err := config.Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, bare(err)
+	}
+	if err := os.Chmod(path, mode); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// clearSocket removes the socket file that a process left behind. One that somebody listens on
+// stays, and so does a file that is no socket.
+func clearSocket(ctx context.Context, path string) error {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case info.Mode().Type() != fs.ModeSocket:
+		return fmt.Errorf("%s exists and is not a socket", path)
+	}
+	d := net.Dialer{Timeout: time.Second}
+	conn, err := d.DialContext(ctx, "unix", path)
+	if err == nil {
+		_ = conn.Close()
+		return fmt.Errorf("another process listens on %s", path)
+	}
+	if !errors.Is(err, syscall.ECONNREFUSED) {
+		return fmt.Errorf("%s exists already: %w", path, bare(err))
+	}
+	return os.Remove(path)
+}
+
+// bare removes the address from a network error, for messages that name it.
+func bare(err error) error {
+	if op, ok := errors.AsType[*net.OpError](err); ok {
+		return op.Err
+	}
+	return err
 }

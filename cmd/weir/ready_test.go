@@ -84,9 +84,9 @@ func TestReadyMeansAnswered(t *testing.T) {
 		page   string // what the page and the log say of it
 		late   bool   // only when the library has given up on the connection
 	}{
-		"it only accepts": {origin: grpcAt(serveRaw(t, func(net.Conn) {})), page: "gives no answer", late: true},
+		"it only accepts": {origin: grpcAt(serveRaw(t, func(net.Conn) {})), page: "does not answer", late: true},
 		"a balancer before a dead server": {
-			origin: grpcAt(serveRaw(t, func(c net.Conn) { _ = c.Close() })), page: "gives no answer",
+			origin: grpcAt(serveRaw(t, func(c net.Conn) { _ = c.Close() })), page: "does not answer",
 		},
 		"another authority": {
 			origin: fmt.Sprintf("grpc: { addresses: [%q], tls: { ca: %q, server_name: 127.0.0.1 } }",
@@ -98,7 +98,7 @@ func TestReadyMeansAnswered(t *testing.T) {
 			page:   "does the server speak TLS?",
 		},
 		"gRPC without xDS":    {origin: grpcAt(serveGRPC(t)), page: "Unimplemented"},
-		"no gRPC":             {origin: grpcAt(strings.TrimPrefix(webServer(t).URL, "http://")), page: "gives no answer"},
+		"no gRPC":             {origin: grpcAt(strings.TrimPrefix(webServer(t).URL, "http://")), page: "does not answer"},
 		"the node is refused": {origin: grpcAt(refusing.Net().Addr()), page: "no such node here"},
 		"a wrong token":       {origin: grpcAt(guarded.Net().Addr()), page: "the token is not valid"},
 		"the node is not known": {
@@ -118,9 +118,9 @@ func TestReadyMeansAnswered(t *testing.T) {
 			_, adminPort := w.addresses()
 			get := func(path string) (int, string) { t.Helper(); return fetch(t, http.MethodGet, "http://"+adminPort+path) }
 			await(t, "the log has it", func() bool {
-				return strings.Contains(w.errs.String(), "the origin gives no answer") && strings.Contains(w.errs.String(), row.page)
+				return strings.Contains(w.errs.String(), "the origin does not answer") && strings.Contains(w.errs.String(), row.page)
 			})
-			if row.page != "gives no answer" {
+			if row.page != "does not answer" {
 				await(t, "the page has it", func() bool { _, body := get("/origins"); return strings.Contains(body, row.page) })
 			}
 			if code, body := get("/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(body, "not reached yet: mesh") {
@@ -315,7 +315,7 @@ func TestRestoredIsAsked(t *testing.T) {
 					t.Errorf("/readyz: %d %s", code, body)
 				}
 				if !alive {
-					await(t, "the log has it", func() bool { return strings.Contains(second.errs.String(), "the origin gives no answer") })
+					await(t, "the log has it", func() bool { return strings.Contains(second.errs.String(), "the origin does not answer") })
 					return
 				}
 				await(t, "it counts as connected", func() bool {

@@ -64,7 +64,7 @@ func TestStatusWatch(t *testing.T) {
 	}
 	away.Store(true)
 	for range 2 {
-		await("error: " + address + ": GET /overview: 502 Bad Gateway: away\\u001b[2J for a while")
+		await("error: " + address + ": away\\u001b[2J for a while")
 		await("")
 	}
 	away.Store(false)

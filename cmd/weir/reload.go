@@ -110,7 +110,7 @@ func (p *process) take(ctx context.Context, parts *errgroup.Group, now time.Time
 		p.last.Store(&admin.ConfigState{File: p.path, Since: p.last.Load().Since, Read: now, Hash: hashOf(text)})
 		p.keep(cfg)
 		p.metrics.ConfigInfo(hashOf(text))
-		p.logger(levels.Config).Info("the configuration was read again, and is the one in force", zap.String("because_of", why))
+		p.logger(levels.Config).Info("read the configuration again; nothing changed", zap.String("because_of", why))
 		return nil
 	}
 	pl, table, err := p.prepare(ctx, before, &activeConfig{cfg: cfg, types: types})
@@ -146,7 +146,7 @@ func (p *process) prepare(ctx context.Context, before, next *activeConfig) (_ *n
 			pl.close()
 		}
 	}()
-	if pl.next.yaml, err = cfg.YAML(); err != nil {
+	if err = pl.next.show(); err != nil {
 		return nil, nil, err
 	}
 	return pl, table, errors.Join(pl.openPorts(ctx), pl.openOrigins(), pl.openSinks())
@@ -179,7 +179,7 @@ func (p *process) thawFirst(before *activeConfig, cfg *config.Config, table *rel
 				at = path
 			}
 		}
-		errs = append(errs, cfg.Problemf(at, "origin %q is %s, and this would drop what its clients are kept at: %s", r.name, is, first))
+		errs = append(errs, cfg.Problemf(at, "origin %q is %s, and this would drop the resources that its clients are kept at: %s", r.name, is, first))
 	}
 	return errors.Join(errs...)
 }
@@ -187,8 +187,11 @@ func (p *process) thawFirst(before *activeConfig, cfg *config.Config, table *rel
 // apply puts a prepared configuration into force, which cannot fail. The old runner of an origin
 // ends before the new one starts, so that nothing is asked twice.
 func (p *process) apply(ctx context.Context, parts *errgroup.Group, now time.Time, pl *nextConfig, table *relay.Next, said ...zap.Field) {
-	leaving, closing, cfg := pl.leaving(), pl.closing(), pl.next.cfg
-	stopSinks(pl.before.sinks, pl.next.sinks)
+	before, cfg := pl.before, pl.next.cfg
+	leaving, closing := notKept(before.origins, pl.next.origins), notKept(before.ports, pl.next.ports)
+	for _, s := range notKept(before.sinks, pl.next.sinks) {
+		s.end() // and is waited for, so that no directory has two
+	}
 	for _, o := range leaving {
 		o.stop()
 	}
@@ -199,12 +202,9 @@ func (p *process) apply(ctx context.Context, parts *errgroup.Group, now time.Tim
 	change := table.Commit(now)
 	p.freezeAsConfigured(cfg, now)
 	p.rollbacks.configure(cfg)
-	for _, second := range pl.seconds {
-		second.Commit(now)
-	}
 	concerned := p.reconfigure(pl.next, change)
 	for _, o := range pl.newOrigins {
-		if was := pl.before.runner(o.name); was != nil && was.table == o.table {
+		if was := before.runner(o.name); was != nil && was.table == o.table {
 			o.succeed(was.origin)
 		}
 	}
@@ -214,7 +214,7 @@ func (p *process) apply(ctx context.Context, parts *errgroup.Group, now time.Tim
 	p.levels.Configure(cfg.Log.Level, cfg.Log.Levels)
 	p.metrics.Exemplars(cfg.Metrics.Exemplars)
 	p.memory.configure(int64(cfg.Limits.Memory))
-	p.logger(levels.Config).Info("another configuration is in force", append(said, zap.Int("streams_concerned", concerned.Len()))...)
+	p.logger(levels.Config).Info("new configuration in force", append(said, zap.Int("streams_concerned", concerned.Len()))...)
 	// Whoever reads that it is in force finds it logged, at the configured level.
 	p.last.Store(&admin.ConfigState{File: p.path, Since: now, Read: now, Hash: hashOf(cfg.Text())})
 	for _, w := range cfg.Warnings() {
@@ -268,7 +268,7 @@ func (p *process) refused(now time.Time, why string, err error) {
 	}
 	for i, x := range problems {
 		if i == maxProblemLines {
-			log.Error("the configuration has more problems", zap.Int("not_logged", len(problems)-i))
+			log.Error("the configuration has further problems", zap.Int("not_logged", len(problems)-i))
 			break
 		}
 		state.Problems = append(state.Problems, x.Error())
@@ -280,11 +280,24 @@ func (p *process) refused(now time.Time, why string, err error) {
 
 // warn logs something in the file that is valid but hardly intended.
 func warn(log *zap.Logger, w *config.Problem) {
-	log.Warn("the configuration may not mean what it says", zap.String("file", w.File), zap.Int("line", w.Line),
+	log.Warn("configuration warning", zap.String("file", w.File), zap.Int("line", w.Line),
 		zap.Int("column", w.Column), zap.String("key", w.Path), zap.String("warning", w.Msg))
 }
 
-// effective returns the configuration in force, and its state.
-func (p *process) effective() ([]byte, admin.ConfigState) {
-	return p.active.Load().yaml, *p.last.Load()
+// show sets what the admin port shows of cfg.
+func (f *activeConfig) show() (err error) {
+	if f.yaml, err = f.cfg.YAML(); err == nil {
+		f.changed, err = f.cfg.ChangedYAML()
+	}
+	return err
+}
+
+// effective returns the configuration in force, or what in it differs from the defaults, and its
+// state.
+func (p *process) effective(changed bool) ([]byte, admin.ConfigState) {
+	f := p.active.Load()
+	if changed {
+		return f.changed, *p.last.Load()
+	}
+	return f.yaml, *p.last.Load()
 }

@@ -155,9 +155,9 @@ func TestHangup(t *testing.T) {
 	}
 	says(2, `"msg":"listening"`)
 	c.signal(syscall.SIGHUP)
-	says(1, "is the one in force")
+	says(1, "read the configuration again")
 	r.put(t, twoOrigins(near, east, "", "log: { level: debug }\n"))
-	says(1, "another configuration is in force")
+	says(1, "new configuration in force")
 	r.put(t, twoOrigins(near, east, "", "log: { level: loud }\n"))
 	says(1, `"line":8,"column":15,"key":"log.level"`)
 	c.signal(syscall.SIGHUP)
@@ -167,7 +167,7 @@ func TestHangup(t *testing.T) {
 	}
 	says(1, "no such file or directory")
 	r.put(t, twoOrigins(near, east, "", "limits: { groups: 5 }\n"))
-	says(2, "another configuration is in force")
+	says(2, "new configuration in force")
 	c.signal(syscall.SIGTERM)
 	<-c.done
 	if code := c.cmd.ProcessState.ExitCode(); code != exitOK {

@@ -405,7 +405,7 @@ func TestReloadLogLevel(t *testing.T) {
 			t.Errorf("the level of %s is %v", name, got)
 		}
 	}
-	said := w.logs.FilterMessage("another configuration is in force").All()
+	said := w.logs.FilterMessage("new configuration in force").All()
 	if len(said) != 1 || fmt.Sprint(said[0].ContextMap()["changed"]) != "[cache.linger log.level log.levels]" {
 		t.Errorf("said: %v", said)
 	}
@@ -440,6 +440,6 @@ func TestReloadFrozen(t *testing.T) {
 	if _, frozen := w.table.Origin("east").Frozen(); !frozen {
 		t.Error("the reload has ended the freeze")
 	}
-	post("unfreeze", "east is frozen no more\n")
+	post("unfreeze", "unfroze east\n")
 	w.applied(removed)
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,11 +25,10 @@ const (
 	replicasAtOnce = 16
 )
 
-// registerAll adds --all to the flags of register.
+// registerAll is register with --all.
 func (o *operator) registerAll(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&o.all, "all", "",
-		"`dns:///NAME:PORT` instead of --admin: ask the admin ports of all addresses behind a name, so every replica")
-	cmd.MarkFlagsMutuallyExclusive("admin", "all")
+	o.register(cmd)
+	cmd.Flags().StringVar(&o.all, "all", "", "every replica: all addresses behind `dns:///NAME:PORT`, instead of --admin")
 }
 
 // act requests an action and prints the answer. With --all every replica is asked, and has a line
@@ -66,7 +66,11 @@ type reply[T any] struct {
 
 // failure is the error in one line, which names the replica.
 func (a *reply[T]) failure() string {
-	return oneLine(strings.ReplaceAll(a.err.Error(), "\n", "; "))
+	text := a.err.Error()
+	if of := (*remoteError)(nil); errors.As(a.err, &of) && of.sentence == text {
+		text = a.replica + ": " + of.brief
+	}
+	return oneLine(strings.NewReplacer("\n"+a.replica+": ", "; ", "\n", "; ").Replace(text))
 }
 
 // askAll asks every replica, side by side, and has a reply of each, in the order of addresses.
@@ -75,6 +79,8 @@ func askAll[T any](ctx context.Context, o *operator, ask func(context.Context, *
 	if err != nil {
 		return nil, err
 	}
+	defer slow(ctx, "waiting for the answers of %d replicas", len(replicas))()
+	ctx = withoutProgress(ctx)
 	all := make([]reply[T], len(replicas))
 	var asked errgroup.Group
 	asked.SetLimit(replicasAtOnce)
@@ -103,18 +109,41 @@ func failedOf[T any](o *operator, all []reply[T]) error {
 }
 
 // lookup is how a command shows what a running weir says, which is a JSON object.
-type lookup struct {
+type lookup[T any] struct {
 	ask   func(context.Context, *operator) ([]byte, error)
-	table func(io.Writer, []reply[[]byte]) error
+	table func(io.Writer, []reply[T]) error
+	// verdict is the error of what was shown; nil: there is none.
+	verdict func([]reply[T]) error
+}
+
+// gets returns what asks for a path.
+func gets(path string) func(context.Context, *operator) ([]byte, error) {
+	return func(ctx context.Context, o *operator) (body []byte, err error) {
+		err = o.get(ctx, path, (*json.RawMessage)(&body))
+		return body, err
+	}
+}
+
+// single is the table of commands without --all.
+func single[T any](table func(io.Writer, *T) error) func(io.Writer, []reply[T]) error {
+	return func(w io.Writer, all []reply[T]) error { return table(w, &all[0].said) }
+}
+
+// queryOf has the flags with these names that were given.
+func queryOf(cmd *cobra.Command, names ...string) url.Values {
+	q := url.Values{}
+	for _, name := range names {
+		if flag := cmd.Flags().Lookup(name); flag.Changed {
+			q.Set(name, flag.Value.String())
+		}
+	}
+	return q
 }
 
 // show shows what a running weir says, or with --all every replica. A replica that says nothing has
 // a line, too, and the error says how many these are.
-func (o *operator) show(ctx context.Context, w io.Writer, output string, l lookup) error {
-	text, ok := map[string]func(io.Writer, []byte) error{"table": nil, "json": statusJSON, "yaml": statusYAML}[output]
-	if !ok {
-		return usageError{fmt.Errorf("--output %q is none of table, yaml, json", output)}
-	}
+func show[T any](ctx context.Context, o *operator, w io.Writer, output string, l lookup[T]) error {
+	text := shower(output, nil)
 	var all []reply[[]byte]
 	var err error
 	if o.all != "" {
@@ -126,9 +155,17 @@ func (o *operator) show(ctx context.Context, w io.Writer, output string, l looku
 	if err != nil {
 		return err
 	}
+	var read []reply[T]
+	if text == nil || output == uncut || l.verdict != nil {
+		if read, err = decoded[T](all); err != nil {
+			return err
+		}
+	}
 	switch {
+	case output == uncut:
+		err = l.table(wide(w), read)
 	case text == nil:
-		err = l.table(w, all)
+		err = l.table(w, read)
 	case o.all == "":
 		err = text(w, all[0].said)
 	default:
@@ -137,7 +174,25 @@ func (o *operator) show(ctx context.Context, w io.Writer, output string, l looku
 			err = text(w, body)
 		}
 	}
-	return cmp.Or(err, failedOf(o, all))
+	if err = cmp.Or(err, failedOf(o, all)); err == nil && l.verdict != nil {
+		err = l.verdict(read)
+	}
+	return err
+}
+
+// decoded reads what the replicas say.
+func decoded[T any](all []reply[[]byte]) ([]reply[T], error) {
+	read := make([]reply[T], len(all))
+	for i, a := range all {
+		read[i].replica, read[i].err = a.replica, a.err
+		if a.err != nil {
+			continue
+		}
+		if err := json.Unmarshal(a.said, &read[i].said); err != nil {
+			return nil, notUnderstood(err)
+		}
+	}
+	return read, nil
 }
 
 // listed is a JSON list of what the replicas say, each with its address as replica.
@@ -171,15 +226,20 @@ func withReplica(replica string, cells ...any) []any {
 }
 
 // headOf is the head of a table, with a column for the replica if it shows several.
-func headOf(all []reply[[]byte], cells ...any) []any {
+func headOf[T any](all []reply[T], cells ...any) []any {
 	if all[0].replica == "" {
 		return cells
 	}
 	return append([]any{"REPLICA"}, cells...)
 }
 
+// answered reports whether at least one replica said something.
+func answered[T any](all []reply[T]) bool {
+	return slices.ContainsFunc(all, func(a reply[T]) bool { return a.err == nil })
+}
+
 // failures writes a line for each replica that said nothing.
-func failures(w io.Writer, all []reply[[]byte]) error {
+func failures[T any](w io.Writer, all []reply[T]) error {
 	for i := range all {
 		if all[i].err == nil {
 			continue
@@ -198,14 +258,16 @@ func (o *operator) replicas(ctx context.Context) ([]*operator, error) {
 	if err != nil {
 		return nil, err
 	}
+	o.read()
 	ctx, cancel := context.WithTimeout(ctx, operatorWait)
 	defer cancel()
+	defer slow(ctx, "looking up %s", host)()
 	found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 	if err == nil && len(found) == 0 {
 		err = errors.New("there is no address behind the name")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", o.all, err)
+		return nil, unresolved(o.all, err)
 	}
 	for i := range found {
 		found[i] = found[i].Unmap()
@@ -220,6 +282,14 @@ func (o *operator) replicas(ctx context.Context) ([]*operator, error) {
 		all = append(all, r)
 	}
 	return all, nil
+}
+
+// unresolved is the error of a name behind which no address was found.
+func unresolved(all string, err error) error {
+	if dns := (*net.DNSError)(nil); errors.As(err, &dns) {
+		return remotef(all, "%s; does the name exist? In Kubernetes it is that of the headless service", dns.Err)
+	}
+	return remotef(all, "%v", err)
 }
 
 // splitName reads the value of --all.

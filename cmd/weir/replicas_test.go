@@ -133,8 +133,8 @@ func TestAllReplicas(t *testing.T) {
 			}
 			wantEach([]string{"guard", "release", "disk", "--type", "cds"}, exitOK, each("no removals are held; disk is frozen"))
 			replicas["127.0.0.3"].end()
-			some := each("disk is frozen no more")
-			some["127.0.0.3"] = "dial tcp "
+			some := each("unfroze disk")
+			some["127.0.0.3"] = "no weir answers (connection refused)"
 			wantEach([]string{"unfreeze", "disk"}, exitFailed, some)
 			for _, ip := range []string{"127.0.0.1", "127.0.0.2"} {
 				if _, frozen := replicas[ip].table.Origin("disk").Frozen(); frozen {
@@ -162,9 +162,9 @@ func TestAllReplicas(t *testing.T) {
 		code int
 		want string
 	}{
-		"no such name":   {[]string{"--all", "dns:///other.test:1"}, exitFailed, "dns:///other.test:1: lookup other.test"},
-		"no address":     {[]string{"--all", "dns:///nobody.test:1"}, exitFailed, "dns:///nobody.test:1: lookup nobody.test"},
-		"both":           {[]string{"--all", "dns:///x:1", "--admin", "127.0.0.1:1"}, exitUsage, "[admin all]"},
+		"no such name":   {[]string{"--all", "dns:///other.test:1"}, exitFailed, "dns:///other.test:1: no such host; does the name exist?"},
+		"no address":     {[]string{"--all", "dns:///nobody.test:1"}, exitFailed, "dns:///nobody.test:1: lame referral; does the name exist?"},
+		"both":           {[]string{"--all", "dns:///x:1", "--admin", "127.0.0.1:1"}, exitUsage, "--admin and --all exclude each other"},
 		"plain":          {[]string{"--all", "x:1"}, exitUsage, `--all "x:1" is not dns:///NAME:PORT`},
 		"without a port": {[]string{"--all", "dns:///x"}, exitUsage, `--all "dns:///x" is not`},
 		"another port":   {[]string{"--all", "dns:///x:http"}, exitUsage, `--all "dns:///x:http" is not`},
@@ -247,7 +247,7 @@ func TestGuardRelease(t *testing.T) {
 		c.Close()
 	}
 	code, _, stderr := weir(t, "guard", "release", "nobody", "--admin", w.admin.listener.Addr().String())
-	if code != exitFailed || !strings.Contains(stderr, `404 Not Found: there is no origin "nobody"`) {
+	if code != exitFailed || !strings.Contains(stderr, `there is no origin "nobody"; the only one is `) {
 		t.Errorf("an origin that is not there: %d, %q", code, stderr)
 	}
 	if code, _, _ := weir(t, "guard", "release", "a", "b"); code != exitUsage {

@@ -2,13 +2,11 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -21,8 +19,8 @@ import (
 const toLastGood = "last-good"
 
 func rollbackCommand() *cobra.Command {
-	to, partial := "", false
-	cmd := rollingCommand("rollback", "Give the clients of an origin an earlier state of it, and keep them there", func() (url.Values, error) {
+	o, to, partial := &operator{}, "", false
+	cmd := rollingCommand(o, "rollback", "Return the clients of an origin to an earlier state and keep them there", func() (url.Values, error) {
 		at, err := momentOf(to, time.Now())
 		q := url.Values{"to": {at}}
 		if partial {
@@ -30,77 +28,56 @@ func rollbackCommand() *cobra.Command {
 		}
 		return q, err
 	})
-	cmd.Long = `Give the clients of an origin an earlier state of it, over all types at once, and keep
-them there until weir rollforward. Each group is held at its own state. If that is not
-known of one of them, nothing is changed. weir history ORIGIN --states lists them.`
-	cmd.Flags().BoolVar(&partial, "partial", false, "have groups that cannot go back stay at what they have, and the others go back")
-	cmd.Flags().StringVar(&to, "to", "", "`last-good`, an ID, a time such as 2026-01-02T15:04:05Z, 10m for that long ago, or a revision of one replica")
+	cmd.Long = `Return the clients of an origin to an earlier state, for all types at once, and keep
+them there until weir rollforward. Each group returns to its own state. If one group
+has no such state, nothing changes, unless --partial is set. To list the states, use
+weir history ORIGIN --states.`
+	cmd.Example = `  weir rollback mesh --to last-good
+  weir rollback mesh --to 10m --group 5aee26ff
+  weir rollback mesh --to last-good --all dns:///weir-headless:19080`
+	cmd.Flags().BoolVar(&partial, "partial", false, "roll back the groups that can be, and keep the others on their current configuration")
+	cmd.Flags().StringVar(&to, "to", "", "the `state`: last-good, an ID, a time such as 2026-01-02T15:04:05Z, 10m for ten minutes ago, or a revision of one replica")
 	if err := cmd.MarkFlagRequired("to"); err != nil {
 		panic(err) // our own bug: the flag does not exist
 	}
-	complete(cmd, "to", toLastGood)
+	completeFlags(cmd, map[string]completer{"to": o.completeState})
 	return cmd
 }
 
 func rollforwardCommand() *cobra.Command {
-	return rollingCommand("rollforward", "Let clients go on that a rollback keeps at an earlier state", func() (url.Values, error) { return url.Values{}, nil })
+	cmd := rollingCommand(&operator{}, "rollforward", "Undo a rollback: clients receive the current state of the origin", func() (url.Values, error) { return url.Values{}, nil })
+	cmd.Example = "  weir rollforward mesh\n  weir rollforward mesh --group 5aee26ff"
+	return cmd
 }
 
 // rollingCommand makes a command about the states of an origin. values are what the request has
 // besides the group.
-func rollingCommand(verb, short string, values func() (url.Values, error)) *cobra.Command {
-	o, output, group := &operator{}, "", ""
-	cmd := &cobra.Command{Use: verb + " ORIGIN", Short: short, Args: arguments, ValidArgsFunction: o.completeOrigin}
-	o.register(cmd)
+func rollingCommand(o *operator, verb, short string, values func() (url.Values, error)) *cobra.Command {
+	output, group := "", ""
+	cmd := &cobra.Command{Use: verb + " ORIGIN", Short: short, ValidArgsFunction: completeArgs(o.anyOrigin)}
 	o.registerAll(cmd)
 	outputFlag(cmd, &output)
-	cmd.Flags().StringVar(&group, "group", "", "only the group with this `key`, or the only one whose key begins so")
-	if err := cmd.RegisterFlagCompletionFunc("group", o.completeGroup); err != nil {
-		panic(err) // our own bug: the flag does not exist
-	}
+	cmd.Flags().StringVar(&group, "group", "", "only the group whose `key` starts with this")
+	completeFlags(cmd, map[string]completer{"group": o.completeGroup})
 	cmd.RunE = action(func(cmd *cobra.Command, args []string) error {
 		q, err := values()
 		if err != nil {
 			return err
 		}
 		if o.all != "" && isRevision(q.Get("to")) {
-			return usageError{fmt.Errorf("--to %s is a revision, which is a number of one replica: with --all, give the ID that weir history shows, or a time", q.Get("to"))}
+			return usageError{fmt.Errorf("--to %s is a revision of one replica; with --all, give a time, or an ID from weir history --states", q.Get("to"))}
 		}
 		if group != "" {
 			q.Set("group", group)
 		}
 		q.Set("json", "true")
 		path := "/origins/" + url.PathEscape(args[0]) + "/" + verb + "?" + q.Encode()
-		return o.show(cmd.Context(), cmd.OutOrStdout(), output, lookup{
-			func(ctx context.Context, r *operator) ([]byte, error) { return r.order(ctx, path) },
-			rolledLines,
+		return show(cmd.Context(), o, cmd.OutOrStdout(), output, lookup[admin.Rolled]{
+			ask:   func(ctx context.Context, r *operator) ([]byte, error) { return r.order(ctx, path) },
+			table: rolledLines,
 		})
 	})
 	return cmd
-}
-
-// completeGroup completes a group of the origin that is given.
-func (o *operator) completeGroup(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	ctx, cancel := context.WithTimeout(cmd.Context(), completionWait)
-	defer cancel()
-	var known struct {
-		Groups []groupLine `json:"groups"`
-	}
-	asked := []*operator{o}
-	if o.all != "" {
-		asked, _ = o.replicas(ctx) // of none nothing is known
-	}
-	if len(args) == 0 || !slices.ContainsFunc(asked, func(r *operator) bool {
-		return r.get(ctx, "/groups?origin="+url.QueryEscape(args[0]), &known) == nil
-	}) {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	var keys []string
-	for i := range known.Groups {
-		g := &known.Groups[i]
-		keys = append(keys, cobra.CompletionWithDesc(oneLine(g.Key), oneLine(g.NodeID+" "+g.Cluster)))
-	}
-	return keys, cobra.ShellCompDirectiveNoFileComp
 }
 
 // momentOf makes a time of a duration, which is how long ago it was, so that all replicas are told
@@ -108,11 +85,11 @@ func (o *operator) completeGroup(cmd *cobra.Command, args []string, _ string) ([
 func momentOf(to string, now time.Time) (string, error) {
 	to = strings.TrimSpace(to)
 	if to == "" {
-		return "", usageError{errors.New("--to is empty; it says which state, such as last-good")}
+		return "", usageError{errors.New("--to is empty; give a state such as last-good")}
 	}
 	if d, err := time.ParseDuration(to); err == nil && to != "0" {
 		if d <= 0 {
-			return "", usageError{fmt.Errorf("--to %s: that has not come; 10m is ten minutes ago", to)}
+			return "", usageError{fmt.Errorf("--to %s is in the future; 10m is ten minutes ago", to)}
 		}
 		return now.Add(-d).UTC().Format(time.RFC3339Nano), nil
 	}
@@ -134,19 +111,18 @@ func (o *operator) order(ctx context.Context, path string) ([]byte, error) {
 	if code == http.StatusOK {
 		return body, nil
 	}
-	asked, _, _ := strings.Cut(path, "?")
 	var all []error
 	for line := range strings.Lines(string(body)) {
-		all = append(all, o.refused(http.MethodPost, asked, code, []byte(line)))
+		all = append(all, o.refused(path, code, []byte(line)))
 	}
 	if len(all) == 0 {
-		all = append(all, o.refused(http.MethodPost, asked, code, nil))
+		all = append(all, o.refused(path, code, nil))
 	}
 	return nil, errors.Join(all...)
 }
 
 // rolledLines prints the lines of each replica.
-func rolledLines(w io.Writer, all []reply[[]byte]) error {
+func rolledLines(w io.Writer, all []reply[admin.Rolled]) error {
 	for i := range all {
 		if all[i].err != nil {
 			for line := range strings.Lines(all[i].err.Error()) {
@@ -156,11 +132,7 @@ func rolledLines(w io.Writer, all []reply[[]byte]) error {
 			}
 			continue
 		}
-		var said admin.Rolled
-		if err := json.Unmarshal(all[i].said, &said); err != nil {
-			return notUnderstood(err)
-		}
-		for _, line := range said.Lines {
+		for _, line := range all[i].said.Lines {
 			if all[i].replica != "" {
 				line = all[i].replica + ": " + line
 			}

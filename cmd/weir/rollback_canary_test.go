@@ -43,7 +43,7 @@ func TestRollbackOfCanaries(t *testing.T) {
 	if b := w.weir.mesh().Rollback; b == nil || b.Waiting != 1 || len(b.Groups) != 1 || b.Groups[0].Group != key {
 		t.Errorf("/origins has %+v", b)
 	}
-	w.weir.says(exitOK, "goes on to what the origin has", "rollforward", "mesh")
+	w.weir.says(exitOK, "follows the origin again", "rollforward", "mesh")
 	w.has(w.clients.canaries, 4, "the canaries go forward")
 	w.has(w.clients.rest, 4, "and the rest after them")
 }

@@ -231,7 +231,7 @@ func testRollback(t *testing.T, upstream relaytest.Dialect) {
 	r.at(1, "it stays")
 	fresh.at(4, "so does the new group")
 
-	r.says(exitOK, "goes on to what the origin has", "rollforward", "mesh")
+	r.says(exitOK, "follows the origin again", "rollforward", "mesh")
 	r.proxies = append(r.proxies, fresh)
 	r.at(6, "forward")
 	r.says(exitOK, "mesh was not rolled back", "rollforward", "mesh")

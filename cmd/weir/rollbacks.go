@@ -3,6 +3,7 @@ package main
 import (
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -10,7 +11,6 @@ import (
 
 	"github.com/weir-xds/weir/cmd/weir/admin"
 	"github.com/weir-xds/weir/cmd/weir/config"
-	"github.com/weir-xds/weir/cmd/weir/seed"
 	"github.com/weir-xds/weir/cmd/weir/snapshot"
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/inspect"
@@ -76,10 +76,7 @@ func (o *rolledOrigin) groups() []string { return slices.Sorted(maps.Keys(o.held
 func (b *rollbacks) holds(origin, group string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	o := b.of[origin]
-	if o == nil {
-		return false
-	}
+	o := b.origin(origin)
 	_, is := o.held[group]
 	return is || group == "" && (o.whole() || len(o.held) > 0)
 }
@@ -88,10 +85,7 @@ func (b *rollbacks) holds(origin, group string) bool {
 func (b *rollbacks) by(origin, group string) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if o := b.of[origin]; o != nil {
-		return o.held[group].By
-	}
-	return ""
+	return b.origin(origin).held[group].By
 }
 
 // unlessHeld does something with a group, by the key of all its tiers, unless an operator has it
@@ -99,12 +93,9 @@ func (b *rollbacks) by(origin, group string) string {
 func (b *rollbacks) unlessHeld(origin, group string, do func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if o := b.of[origin]; o != nil {
-		if _, is := o.held[group]; is {
-			return
-		}
+	if _, is := b.origin(origin).held[group]; !is {
+		do()
 	}
-	do()
 }
 
 // freeze freezes an origin on behalf of an operator, or ends that, as freezes.operate does. A
@@ -112,7 +103,7 @@ func (b *rollbacks) unlessHeld(origin, group string, do func()) {
 func (b *rollbacks) freeze(origin string, on bool, now time.Time) (said string, changed bool, _ error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if o := b.of[origin]; !on && o != nil && o.whole() {
+	if !on && b.origin(origin).whole() {
 		return "", false, conflict("%s is rolled back, and frozen with that: weir rollforward %s ends both", origin, origin)
 	}
 	return b.freezes.operate(origin, on, now)
@@ -130,10 +121,7 @@ func (b *rollbacks) configure(cfg *config.Config) {
 func (b *rollbacks) kept(origin string) (orders []snapshot.Order) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	o := b.of[origin]
-	if o == nil {
-		return nil
-	}
+	o := b.origin(origin)
 	for _, group := range slices.Sorted(maps.Keys(o.orders)) {
 		if !isDedicated(group) {
 			orders = append(orders, o.orders[group])
@@ -146,8 +134,8 @@ func (b *rollbacks) kept(origin string) (orders []snapshot.Order) {
 func (b *rollbacks) status(origin string, groups []inspect.GroupStatus) *admin.Rollback {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	o := b.of[origin]
-	if o == nil || !o.whole() && len(o.held) == 0 {
+	o := b.origin(origin)
+	if !o.whole() && len(o.held) == 0 {
 		return nil
 	}
 	out := &admin.Rollback{Whole: o.whole(), Groups: []admin.RolledBackGroup{}}
@@ -248,21 +236,107 @@ func (p *process) obeyOrders(origin string, orders []snapshot.Order, because str
 		return []zap.Field{zap.String("origin", origin), zap.Int("groups", len(groups)), zap.Strings("keys", groups[:min(len(groups), 10)]), zap.String("because", because)}
 	}
 	if len(held) > 0 {
-		p.log.Warn("groups are rolled back: clients stay at what was restored", said(held)...)
+		p.log.Warn("groups are rolled back: clients keep the restored resources", said(held)...)
 	}
 	if len(freed) > 0 {
-		p.log.Warn("groups are rolled back no more", said(freed)...)
+		p.log.Warn("ended the rollback of groups", said(freed)...)
 	}
 }
 
-// ordersOfSiblings are those that siblings know of an origin, and whether one of them speaks of it.
-func ordersOfSiblings(heads []seed.Answer, origin string) (orders []snapshot.Order, spoken bool) {
-	for i := range heads {
-		for j := range heads[i].Head.Origins {
-			if o := &heads[i].Head.Origins[j]; o.Name == origin {
-				orders, spoken = append(orders, o.Rollbacks...), true
-			}
+// The groups that an order concerns. What the table has as the tiers of one group is one here: they
+// go back and forward together.
+
+func isDedicated(key string) bool { return strings.HasPrefix(key, relay.DedicatedKey) }
+
+// goes is a group that an order concerns.
+type goes struct {
+	key string // of all its tiers
+	// mayStay: it keeps no other group from going back if it cannot: it is one stream's alone, or
+	// has no client.
+	mayStay bool
+}
+
+// groupsOf are the groups that an order concerns: all of the origin, or the one whose key is given,
+// or as much of it as no other begins with. The tiers of a group are one.
+func groupsOf(part *relay.Origin, group string) (all []goes, _ error) {
+	known := map[string]*goes{}
+	for _, g := range part.Groups() {
+		key := keyOfTiers(part, g.Key)
+		x := known[key]
+		if x == nil {
+			x = &goes{key, true}
+			known[key] = x
+		}
+		x.mayStay = x.mayStay && (g.Dedicated || g.Clients == 0)
+	}
+	keys := slices.Sorted(maps.Keys(known))
+	if group != wholeOrigin {
+		found := thatBegin(keys, keyOfTiers(part, group))
+		switch len(found) {
+		case 0:
+			return nil, notFound("%s has no group %q; weir status lists them", part.Name(), group)
+		case 1:
+			return []goes{{key: found[0]}}, nil
+		}
+		return nil, tooShort(part.Name(), group, len(found))
+	}
+	if len(keys) == 0 {
+		return nil, conflict("%s has no groups: there is nothing to go back to", part.Name())
+	}
+	for _, key := range keys {
+		all = append(all, *known[key])
+	}
+	return all, nil
+}
+
+// keyOfTiers is what the keys of a group's tiers have in common (origins[].canary).
+func keyOfTiers(part *relay.Origin, key string) string {
+	if part.Canaries() {
+		key, _ = relay.CutTier(key)
+	}
+	return key
+}
+
+// tiersOf are the keys of a group that clients are in.
+func tiersOf(part *relay.Origin, key string) []string {
+	if part.Canaries() && !isDedicated(key) {
+		return []string{relay.Canary.Of(key), relay.Rest.Of(key)}
+	}
+	return []string{key}
+}
+
+// shownTier is the key whose states are those of a group: that of most of its clients.
+func shownTier(part *relay.Origin, key string) string {
+	tiers := tiersOf(part, key)
+	for _, g := range part.Groups() {
+		if g.Key == tiers[len(tiers)-1] {
+			return g.Key
 		}
 	}
-	return orders, spoken
+	return tiers[0]
+}
+
+// free ends that an operator has a group held. Tiers stay held, by their gate, which goes on from
+// there.
+func free(part *relay.Origin, key string) {
+	if !part.Canaries() || isDedicated(key) {
+		part.Free(key)
+	}
+}
+
+// thatBegin are the keys that begin with so much of a key, if it is enough, or the one that is it.
+func thatBegin(keys []string, group string) (found []string) {
+	for _, key := range keys {
+		if key == group {
+			return []string{key}
+		}
+		if len(group) >= admin.KeyDigits && strings.HasPrefix(key, group) {
+			found = append(found, key)
+		}
+	}
+	return found
+}
+
+func tooShort(origin, group string, n int) error {
+	return conflict("%s has %d groups whose keys begin with %q: give more of the key", origin, n, group)
 }

@@ -88,6 +88,6 @@ func TestRollbackWithoutRoom(t *testing.T) {
 	r.at(2, "after a restart")
 	r.proxies[0].WantIdle(300 * time.Millisecond)
 	r.at(2, "it stays")
-	r.says(exitOK, "goes on", "rollforward", "mesh")
+	r.says(exitOK, "follows the origin again", "rollforward", "mesh")
 	r.at(4, "forward")
 }

@@ -36,7 +36,7 @@ func atAll(all []*proxy, n int, sentence string) {
 func TestRollbackOfOneGroup(t *testing.T) {
 	r := startRolling(t, relaytest.Delta, "linger: 50ms, retired: { entries: 0, bytes: 0 }")
 	key := r.keyOf("edge")
-	if code, stdout, _ := weir(t, "__complete", "rollback", "mesh", "--admin", r.admin.listener.Addr().String(), "--group", ""); code != exitOK || !strings.Contains(stdout, key+"\t") {
+	if code, stdout, _ := weir(t, "__complete", "rollback", "mesh", "--admin", r.admin.listener.Addr().String(), "--group", ""); code != exitOK || !strings.Contains(stdout, admin.ShortKey(key)+"\t") {
 		t.Errorf("completion: %d, %q", code, stdout)
 	}
 	said := r.says(exitOK, "", "rollback", "mesh", "--group", key[:admin.KeyDigits], "--to", moment(r.began[1]), "-o", "json")
@@ -53,7 +53,7 @@ func TestRollbackOfOneGroup(t *testing.T) {
 	}
 	r.says(exitOK, "1 group rolled back to ", "status")
 	r.says(exitOK, "mesh is frozen", "freeze", "mesh")
-	r.says(exitOK, "mesh is frozen no more", "unfreeze", "mesh")
+	r.says(exitOK, "unfroze mesh", "unfreeze", "mesh")
 	for _, p := range r.of("edge") {
 		p.Close()
 	}
@@ -63,7 +63,7 @@ func TestRollbackOfOneGroup(t *testing.T) {
 	p.WantIdle(300 * time.Millisecond)
 	p.at(1, "it stays")
 	r.says(exitFailed, `mesh: no group "`+r.keyOf("core")+`" is rolled back`, "rollforward", "mesh", "--group", r.keyOf("core"))
-	r.says(exitOK, "goes on to what the origin has", "rollforward", "mesh", "--group", key)
+	r.says(exitOK, "follows the origin again", "rollforward", "mesh", "--group", key)
 	p.at(4, "forward")
 	p.wantNoGap(t)
 }
@@ -72,14 +72,14 @@ func TestRollbackOfOneGroup(t *testing.T) {
 // stay, and the freeze is over.
 func TestOneGroupForward(t *testing.T) {
 	r := startRolling(t, relaytest.SotW, "")
-	r.says(exitOK, "frozen, so that new groups stay", "rollback", "mesh", "--to", moment(r.began[2]))
+	r.says(exitOK, "frozen, so that new groups keep", "rollback", "mesh", "--to", moment(r.began[2]))
 	r.says(exitOK, "1 other group stays held", "rollforward", "mesh", "--group", r.keyOf("core"))
 	atAll(r.of("core"), 3, "forward")
 	atAll(r.of("edge"), 2, "and not the others")
 	if o := r.mesh(); o.Rollback == nil || o.Rollback.Whole || len(o.Rollback.Groups) != 1 || !o.Frozen.IsZero() {
 		t.Errorf("/origins has %+v", o.Rollback)
 	}
-	r.says(exitOK, "goes on", "rollforward", "mesh")
+	r.says(exitOK, "follows the origin again", "rollforward", "mesh")
 	r.at(3, "all are forward")
 }
 
@@ -93,18 +93,20 @@ func TestRollbackRefused(t *testing.T) {
 		r.says(code, want, append([]string{"rollback"}, args...)...)
 	}
 	refused(exitUsage, `weir rollback: --to is missing`, "mesh")
-	refused(exitUsage, "--to -5m: that has not come", "mesh", "--to", "-5m")
-	refused(exitFailed, `404 Not Found: there is no origin "nobody"`, "nobody", "--to", "1m")
-	refused(exitFailed, `404 Not Found: mesh has no group "5aee26ffff"`, "mesh", "--to", "1m", "--group", "5aee26ffff")
+	refused(exitUsage, "--to -5m is in the future", "mesh", "--to", "-5m")
+	refused(exitFailed, `there is no origin "nobody"; the only one is `, "nobody", "--to", "1m")
+	refused(exitFailed, `mesh has no group "5aee26ffff"`, "mesh", "--to", "1m", "--group", "5aee26ffff")
 	for _, to := range []string{"yesterday", "abc"} { // said once, not for each group
-		if _, _, said := weir(t, "rollback", "mesh", "--to", to, "--admin", r.admin.listener.Addr().String()); !strings.Contains(said, `mesh: "`+to+`" is no state: `) || strings.Count(said, "\n") != 1 {
+		if _, _, said := weir(t, "rollback", "mesh", "--to", to, "--admin", r.admin.listener.Addr().String()); !strings.Contains(said, `mesh: "`+to+`" is no state: `) ||
+			!strings.HasSuffix(said, "; weir history mesh --states lists the states\n") || strings.Count(said, "\n") != 1 {
 			t.Errorf("it is refused by\n%s", said)
 		}
 	}
 	refused(exitFailed, "is at state ", "mesh", "--to", moment(time.Now()))
 	second := r.stateOf("edge", 2)
 	code, stdout, stderr := weir(t, "rollback", "mesh", "--to", second, "--admin", r.admin.listener.Addr().String())
-	if code != exitFailed || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, "409 Conflict: mesh: group "+shortKey(r.keyOf("late"))+": no state with the ID ") {
+	if code != exitFailed || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, "mesh: group "+admin.ShortKey(r.keyOf("late"))+": no state with the ID ") ||
+		!strings.HasSuffix(stderr, "; weir history mesh --states lists the states\n") {
 		t.Errorf("a state that one group never had: %d, %q, %q", code, stdout, stderr)
 	}
 	if o := r.mesh(); o.Rollback != nil || !o.Frozen.IsZero() {
@@ -114,7 +116,7 @@ func TestRollbackRefused(t *testing.T) {
 	r.at(4, "nothing is held")
 	late.at(4, "nor of that group")
 	refused(exitFailed, "the oldest state that is known whole is of revision", "mesh", "--group", r.keyOf("edge"), "--to", moment(r.began[1]))
-	said := r.says(exitOK, "stays at what it has: no state with the ID "+second, "rollback", "mesh", "--to", second, "--partial")
+	said := r.says(exitOK, "keeps its current configuration: no state with the ID "+second, "rollback", "mesh", "--to", second, "--partial")
 	if strings.Count(said, ": held at state "+second[:12]) != 2 {
 		t.Errorf("it says\n%s", said)
 	}
@@ -123,7 +125,7 @@ func TestRollbackRefused(t *testing.T) {
 	push(r.origin, 5)
 	late.WantIdle(300 * time.Millisecond)
 	late.at(4, "and is held, too")
-	r.says(exitOK, "goes on", "rollforward", "mesh")
+	r.says(exitOK, "follows the origin again", "rollforward", "mesh")
 	r.at(5, "forward")
 	late.at(5, "all of them")
 }
@@ -132,11 +134,11 @@ func TestRollbackRefused(t *testing.T) {
 func (r *rolling) stateOf(group string, n int) string {
 	r.t.Helper()
 	part, key := r.table.Origin("mesh"), r.keyOf(group)
-	revision, err := part.Resolve(key, moment(r.began[n]), time.Now())
+	row, err := part.ResolveState(key, moment(r.began[n]), time.Now())
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	state, _ := part.StateAt(key, revision)
+	state, _ := part.StateAt(key, row.Revision)
 	return state.ID(part)
 }
 
@@ -175,7 +177,7 @@ func TestRollbackToLastGood(t *testing.T) {
 	back(exitOK, "held at state ")
 	atAll(r.of("edge"), 3, "farther back")
 	back(exitFailed, "no state before the one that it is held at was seen good")
-	r.says(exitOK, "goes on", "rollforward", "mesh")
+	r.says(exitOK, "follows the origin again", "rollforward", "mesh")
 	r.at(5, "forward")
 }
 
@@ -214,7 +216,7 @@ func TestRollbackOutlivesTheProcess(t *testing.T) {
 	if is := r.mesh().Rollback; !is.Since.Equal(was.Since) || is.By != was.By || is.To != was.To || len(is.Groups) != 2 || is.Groups[0].State != was.Groups[0].State {
 		t.Errorf("/origins has %+v, and had %+v", is, was)
 	}
-	r.says(exitOK, "goes on", "rollforward", "mesh")
+	r.says(exitOK, "follows the origin again", "rollforward", "mesh")
 	r.at(4, "forward")
 	saved()
 	restart()
@@ -246,7 +248,7 @@ func TestRollbackIsJoined(t *testing.T) {
 		return err == nil && len(c.Summary(false).Origins[0].Rollbacks) == 1 && wholeOnDisk(t, dir)
 	})
 	next.end()
-	r.says(exitOK, "goes on", "rollforward", "mesh")
+	r.says(exitOK, "follows the origin again", "rollforward", "mesh")
 	next = startWeir(t, config).up()
 	if o := next.mesh(); o.Rollback != nil || !o.Frozen.IsZero() {
 		t.Errorf("it is rolled back still: %+v, frozen %v", o.Rollback, o.Frozen)
@@ -306,7 +308,7 @@ func TestReloadRolledBack(t *testing.T) {
 	r.push(t)
 	r.says(exitOK, "held at", "rollback", "mesh", "--group", r.keyOf("edge"), "--to", moment(r.began[1]))
 	atAll(r.of("edge"), 1, "back")
-	if s := w.again(strings.Replace(config, "group_by: [cluster]", "group_by: [cluster, id]", 1)); len(s.Problems) != 1 || !strings.Contains(s.Problems[0], `origin "mesh" is rolled back, and this would drop what its clients are kept at: roll it forward first`) {
+	if s := w.again(strings.Replace(config, "group_by: [cluster]", "group_by: [cluster, id]", 1)); len(s.Problems) != 1 || !strings.Contains(s.Problems[0], `origin "mesh" is rolled back, and this would drop the resources that its clients are kept at: roll it forward first`) {
 		t.Errorf("%+v", s)
 	}
 	if s := w.again(strings.Replace(config, "bake: 1s", "bake: 1s, share: 0.5", 1)); len(s.Problems) != 1 || !strings.Contains(s.Problems[0], "roll it forward first") {
@@ -317,7 +319,7 @@ func TestReloadRolledBack(t *testing.T) {
 	push(r.origin, 4)
 	atAll(r.of("core"), 4, "the others go on")
 	atAll(r.of("edge"), 1, "it stays")
-	r.says(exitOK, "goes on", "rollforward", "mesh")
+	r.says(exitOK, "follows the origin again", "rollforward", "mesh")
 	atAll(r.of("edge"), 4, "forward")
 	w.applied(strings.Replace(config, "group_by: [cluster]", "group_by: [cluster, id]", 1))
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/weir-xds/weir/cmd/weir/admin"
@@ -34,7 +33,7 @@ func (b *rollbacks) rollback(order admin.RollbackOrder, now time.Time) (said adm
 	defer b.mu.Unlock()
 	part := b.table.Origin(order.Origin)
 	if part == nil {
-		return said, notFound("there is no origin %q", order.Origin)
+		return said, notFound("%v", admin.NoOrigin(order.Origin, b.table.Origins()))
 	}
 	if !b.table.History().On() {
 		return said, conflict("%s: nothing is kept of earlier states: cache.history.versions is 0", order.Origin)
@@ -57,7 +56,7 @@ func (b *rollbacks) rollback(order admin.RollbackOrder, now time.Time) (said adm
 	if order.Group == wholeOrigin {
 		clear(o.orders) // they are older
 		_, _, _ = b.freezes.operate(order.Origin, true, now)
-		said.Lines = append(said.Lines, fmt.Sprintf("%s: frozen, so that new groups stay at what they get first; weir rollforward %s ends it", order.Origin, order.Origin))
+		said.Lines = append(said.Lines, fmt.Sprintf("%s: frozen, so that new groups keep their first state; weir rollforward %s ends it", order.Origin, order.Origin))
 	}
 	o.orders[x.Group] = x
 	return said, nil
@@ -89,11 +88,11 @@ func targetsOf(part *relay.Origin, order *admin.RollbackOrder, now time.Time) (t
 		case err == nil:
 			moves++
 		case errors.Is(err, relay.ErrNoState):
-			return nil, conflict("%s: %v", part.Name(), err)
+			return nil, conflict("%s: %v; %s", part.Name(), err, statesHint(part))
 		default:
 			t = stayAt(part, of.key, err)
 			if !of.mayStay && !order.Partial {
-				why = append(why, fmt.Sprintf("%s: group %s: %v", part.Name(), shortKey(of.key), err))
+				why = append(why, fmt.Sprintf("%s: group %s: %v", part.Name(), admin.ShortKey(of.key), err))
 			}
 		}
 		targets = append(targets, t)
@@ -102,20 +101,26 @@ func targetsOf(part *relay.Origin, order *admin.RollbackOrder, now time.Time) (t
 		why = nowhere(part, targets)
 	}
 	if len(why) > 0 {
+		why[len(why)-1] += "; " + statesHint(part) // once, for all groups
 		return nil, &admin.RefusedOrder{Code: http.StatusConflict, Lines: why}
 	}
 	return targets, nil
+}
+
+// statesHint names the command that lists what a group can go back to.
+func statesHint(part *relay.Origin) string {
+	return fmt.Sprintf("weir history %s --states lists the states", part.Name())
 }
 
 // nowhere says why no group goes back.
 func nowhere(part *relay.Origin, targets []target) (why []string) {
 	for i := range targets {
 		t := &targets[i]
-		text := fmt.Sprintf("it is at state %s already; weir freeze keeps it there", shortID(t.row.ID))
+		text := fmt.Sprintf("it is at state %s already; weir freeze keeps it there", admin.ShortState(t.row.ID))
 		if t.stays != nil {
 			text = t.stays.Error()
 		}
-		why = append(why, fmt.Sprintf("%s: group %s: %s", part.Name(), shortKey(t.key), text))
+		why = append(why, fmt.Sprintf("%s: group %s: %s", part.Name(), admin.ShortKey(t.key), text))
 	}
 	return why
 }
@@ -181,41 +186,25 @@ func notFound(format string, args ...any) error {
 // heldLine says what came of an order for one group. stays: why it is where it was.
 func heldLine(origin string, g *admin.RolledGroup, stays error) string {
 	if stays != nil {
-		return fmt.Sprintf("%s: group %s: stays at what it has: %v", origin, shortKey(g.Group), stays)
+		return fmt.Sprintf("%s: group %s: keeps its current configuration: %v", origin, admin.ShortKey(g.Group), stays)
 	}
 	of := ""
 	if !g.Of.IsZero() {
 		of = " of " + g.Of.UTC().Format("2006-01-02 15:04:05Z")
 	}
-	line := fmt.Sprintf("%s: group %s: held at state %s%s (revision %d): %s changed", origin, shortKey(g.Group), shortID(g.State), of, g.Revision, resourcesOf(g.Changed))
+	line := fmt.Sprintf("%s: group %s: held at state %s%s (revision %d): %s changed", origin, admin.ShortKey(g.Group), admin.ShortState(g.State), of, g.Revision, resourcesOf(g.Changed))
 	if g.Unknown > 0 {
-		line += fmt.Sprintf("; %s stay, which nobody had asked for then", grouped(g.Unknown))
+		line += fmt.Sprintf("; %s that had no subscribers then stay", admin.Thousands(g.Unknown))
 	}
 	return line
 }
-
-// idDigits is as much of a state's ID as a line has.
-const idDigits = 12
-
-func shortID(id string) string { return id[:min(idDigits, len(id))] }
-
-func shortKey(key string) string { return key[:min(shownKey, len(key))] }
 
 // resourcesOf is a number of resources.
 func resourcesOf(n int) string {
 	if n == 1 {
 		return "1 resource"
 	}
-	return grouped(n) + " resources"
-}
-
-// grouped is a number with a comma for each thousand.
-func grouped(n int) string {
-	text := strconv.Itoa(n)
-	for i := len(text) - 3; i > 0; i -= 3 {
-		text = text[:i] + "," + text[i:]
-	}
-	return text
+	return admin.Thousands(n) + " resources"
 }
 
 // rollforward lets groups go on to what their origin has. It locks.
@@ -224,7 +213,7 @@ func (b *rollbacks) rollforward(order admin.RollbackOrder, now time.Time) (said 
 	defer b.mu.Unlock()
 	part := b.table.Origin(order.Origin)
 	if part == nil {
-		return said, notFound("there is no origin %q", order.Origin)
+		return said, notFound("%v", admin.NoOrigin(order.Origin, b.table.Origins()))
 	}
 	o := b.origin(order.Origin)
 	said = admin.Rolled{Origin: order.Origin, Groups: []admin.RolledGroup{}}
@@ -248,11 +237,11 @@ func (b *rollbacks) rollforward(order admin.RollbackOrder, now time.Time) (said 
 		free(part, key)
 		delete(o.held, key)
 		said.Groups = append(said.Groups, admin.RolledGroup{Group: key})
-		said.Lines = append(said.Lines, fmt.Sprintf("%s: group %s: goes on to what the origin has", order.Origin, shortKey(key)))
+		said.Lines = append(said.Lines, fmt.Sprintf("%s: group %s: follows the origin again", order.Origin, admin.ShortKey(key)))
 	}
 	said.Lines = append(said.Lines, still...)
 	if whole && order.Group != "" {
-		said.Lines = append(said.Lines, fmt.Sprintf("%s: frozen no more, so that the group can go on: new groups get what the origin has, and %s", order.Origin, groupsStay(len(o.held))))
+		said.Lines = append(said.Lines, fmt.Sprintf("%s: unfrozen, so that the group can follow the origin: new groups receive its current state, and %s", order.Origin, groupsStay(len(o.held))))
 	}
 	return said, nil
 }
@@ -309,7 +298,7 @@ func (b *rollbacks) thaw(origin string, now time.Time) (still []string) {
 	}
 	b.freezes.release(origin, now)
 	if !b.freezes.get(origin).file.IsZero() {
-		still = append(still, origin+": the configuration file freezes it still: clients stay at what they have until that says freeze: false")
+		still = append(still, origin+": the configuration file still freezes it: to end that, set freeze: false there")
 	}
 	return still
 }

@@ -30,7 +30,7 @@ timing: { cold_wait: 20s }
 	}
 	for _, want := range []string{
 		`weir.yaml:5:16: origins[0].grpc.headers: "X-Up" may only hold`,
-		`weir.yaml:5:16: origins[0].grpc.headers: authorization is given here and by token_file`,
+		`weir.yaml:5:16: origins[0].grpc.headers: authorization is set here and by token_file`,
 		`weir.yaml:8:22: timing.cold_wait: 20s is not under 15s`,
 	} {
 		if !strings.Contains(errs.String(), want) {

@@ -82,6 +82,7 @@ type process struct {
 type activeConfig struct {
 	cfg     *config.Config
 	yaml    []byte             // cfg, as the admin port shows it
+	changed []byte             // the same without what is as by default
 	types   *descriptors.Types // of cfg
 	ports   []*port            // one for each of cfg.Listeners
 	origins []*runner          // one for each of cfg.Origins
@@ -128,14 +129,14 @@ func newProcess(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *pr
 	}
 	p.feeds = feeds{}
 	p.table.History().Began(p.started)
-	p.openCanaries()
+	p.canaries = canary.New(canary.Config{Origins: p.canaryOrigins, Count: p.metrics.CanaryCandidate, Log: p.logger(levels.Weir)})
 	p.freezes = &freezes{table: p.table, of: map[string]freeze{}}
 	p.rollbacks = &rollbacks{table: p.table, freezes: p.freezes, of: map[string]*rolledOrigin{}}
 	first := &nextConfig{process: p, next: &activeConfig{cfg: cfg}, part: p.table.Origin}
 	p.first = first
 	p.active.Store(first.next) // completed below
 	p.last.Store(&admin.ConfigState{Since: p.started, Read: p.started, Hash: hashOf(cfg.Text())})
-	if first.next.yaml, err = cfg.YAML(); err != nil {
+	if err = first.next.show(); err != nil {
 		return nil, err
 	}
 	if first.next.types, err = readTypes(cfg); err != nil {
@@ -220,12 +221,12 @@ func (p *process) run(ctx context.Context) error {
 	parts.Go(func() error { return p.kept.run(work) })
 	parts.Go(func() error { return advance(work, p.table) })
 	parts.Go(func() error { return p.files.run(work) })
-	parts.Go(func() error { return newSharing(p).watch(work) })
+	parts.Go(func() error { return every(work, sharingLook, newSharing(p).look) })
 	gates, stopGates := context.WithCancel(work)
 	defer stopGates()
 	parts.Go(func() error { return p.canaries.Run(gates) })
 	parts.Go(func() error { return p.memory.watch(work) })
-	parts.Go(func() error { return p.goods.run(work) })
+	parts.Go(func() error { return every(work, goodLook, p.goods.look) })
 	parts.Go(func() error { return p.pages.Run(work) })
 	if p.tracing != nil {
 		parts.Go(func() error { return p.tracing.Run(work) })
@@ -236,7 +237,9 @@ func (p *process) run(ctx context.Context) error {
 	p.start(work, parts, first, first.origins, first.ports)
 	p.startSinks(work, parts, first.sinks)
 	parts.Go(func() error { return p.reloads(work, parts) })
-	p.sayStarted()
+	for _, w := range p.allWebs() {
+		p.log.Info("listening", zap.String("port", w.name), zap.Stringer("address", w.listener.Addr()))
+	}
 	parts.Go(func() error { return p.service.run(work) })
 
 	why := "a signal"
@@ -287,17 +290,6 @@ func advance(ctx context.Context, table *relay.Table) error {
 	}
 }
 
-func (p *process) sayStarted() {
-	for _, w := range p.allWebs() {
-		p.log.Info("listening", zap.String("port", w.name), zap.Stringer("address", w.listener.Addr()))
-	}
-}
-
-func (p *process) sayListening(cfg *config.Config, i int, l *port) {
-	c := &cfg.Listeners[i]
-	p.log.Info("listening", zap.Stringer("address", l.Addr()), zap.String("origin", listenerOrigin(cfg, c)), zap.Bool("tls", c.TLS.Enabled()))
-}
-
 // instance returns the name of this process: the configured one, else the host's.
 func instance(cfg *config.Config) (string, error) {
 	if cfg.Instance != "" {
@@ -319,4 +311,42 @@ func (p *process) viaName() (string, error) {
 		name += "/" + f.ports[0].Addr().String()
 	}
 	return name, err
+}
+
+// every calls look at each interval until ctx ends. A look that takes longer delays the next one,
+// and no two run at once.
+func every(ctx context.Context, interval time.Duration, look func(now time.Time)) error {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case now := <-tick.C:
+			look(now)
+		}
+	}
+}
+
+// task is something that runs until it is stopped. Whoever starts it, stops it.
+type task struct {
+	// Set by start.
+	stop context.CancelFunc
+	done chan struct{}
+}
+
+// start runs the task until ctx ends or it is stopped.
+func (t *task) start(ctx context.Context, parts *errgroup.Group, run func(context.Context) error) {
+	ctx, t.stop = context.WithCancel(ctx)
+	t.done = make(chan struct{})
+	parts.Go(func() error {
+		defer close(t.done)
+		return run(ctx)
+	})
+}
+
+// end stops the task, and waits for it.
+func (t *task) end() {
+	t.stop()
+	<-t.done
 }

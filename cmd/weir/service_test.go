@@ -178,10 +178,12 @@ func TestNobodyIsTold(t *testing.T) {
 		t.Setenv("NOTIFY_SOCKET", filepath.Join(t.TempDir(), "notify"))
 		w := spawn(t, os.Args[0], "run", "-c", write(t, text+"timing: { ready_wait: 0s, drain: 0s }\n"))
 		w.addresses()
-		await(t, "it is said", func() bool { return strings.Contains(w.errs.String(), "systemd cannot be told") })
+		await(t, "it is said", func() bool {
+			return strings.Contains(w.errs.String(), "cannot report the state of the process to systemd")
+		})
 		w.signal(syscall.SIGTERM)
-		if code := w.waitEnd(); code != exitOK || strings.Count(w.errs.String(), "systemd cannot be told") != 1 {
-			t.Errorf("exit code %d, said %d times", code, strings.Count(w.errs.String(), "systemd cannot be told"))
+		if code := w.waitEnd(); code != exitOK || strings.Count(w.errs.String(), "cannot report the state of the process to systemd") != 1 {
+			t.Errorf("exit code %d, said %d times", code, strings.Count(w.errs.String(), "cannot report the state of the process to systemd"))
 		}
 	})
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"time"
 
 	"go.uber.org/zap"
@@ -39,11 +38,7 @@ func newSharing(p *process) *sharing {
 	return &sharing{log: p.log, said: map[string]time.Time{}, origins: p.table.Origins}
 }
 
-// watch compares until ctx ends.
-func (s *sharing) watch(ctx context.Context) error {
-	return every(ctx, sharingLook, s.look)
-}
-
+// look compares.
 func (s *sharing) look(now time.Time) {
 	differ := map[differing]bool{}
 	defer func() { s.differ = differ }()
@@ -57,8 +52,7 @@ func (s *sharing) look(now time.Time) {
 			continue
 		}
 		s.said[o.Name()] = now
-		s.log.Warn("nearly every client is a group of its own, so nothing is shared: leave out of origins[].group_by what differs from "+
-			"client to client; /groups shows the nodes", zap.String("origin", o.Name()), zap.Int("groups", groups), zap.Int("clients", clients))
+		s.log.Warn("nearly every client has its own group, so nothing is shared: remove fields that differ between clients from origins[].group_by; /groups shows the nodes", zap.String("origin", o.Name()), zap.Int("groups", groups), zap.Int("clients", clients))
 	}
 }
 
@@ -79,12 +73,11 @@ func (s *sharing) lookInside(o *relay.Origin, differ map[differing]bool) {
 			if d.Field == "user_agent_version" {
 				level = zap.InfoLevel // any upgrade, one client after the other, does that
 			}
-			s.log.Log(level, "members of one group differ in a field that control planes tailor by, and are given one answer: add it to "+
-				"origins[].group_by, unless the origin does not go by it", zap.String("origin", o.Name()), zap.String("group", g.Key),
+			s.log.Log(level, "clients of one group differ in a field that control planes often use, and get the same answer: add it to origins[].group_by if the origin uses it", zap.String("origin", o.Name()), zap.String("group", g.Key),
 				zap.String("field", d.Field), zap.Strings("values", d.Values[:]), zap.Strings("nodes", d.IDs[:]))
 		}
 	}
 	if more > 0 {
-		s.log.Warn("so do members of other groups; weir groups suggest shows them", zap.String("origin", o.Name()), zap.Int("more", more))
+		s.log.Warn("clients of other groups differ too; weir groups suggest lists them", zap.String("origin", o.Name()), zap.Int("more", more))
 	}
 }

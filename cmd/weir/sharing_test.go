@@ -45,7 +45,7 @@ func TestGroupsEqualClients(t *testing.T) {
 				}
 				if name == "alone" {
 					last = g
-				} else if _, err := o.Dedicated(nil); err != nil {
+				} else if _, err := o.DedicatedFor(nil, "", nil); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -35,7 +35,7 @@ func TestRollbackIsTold(t *testing.T) {
 		t.Errorf("no client waits for the hold: %s", body)
 	}
 	for _, part := range []string{
-		"LDS l waits: the group is held at a state", "anonymous rolled it back to the state of ", state, ", which weir rollforward mesh --group " + key[:12] + " ends, since ",
+		"LDS l waits: a rollback or canary gate keeps the group at a state", "anonymous rolled it back to the state of ", state, "; weir rollforward mesh --group " + key[:8] + " ends that, since ",
 	} {
 		r.says(exitOK, part, "explain", "proxy-of-edge", "lds", "l")
 	}
@@ -49,7 +49,7 @@ func TestRollbackIsTold(t *testing.T) {
 		t.Errorf("a client of another group is told of it: %s", said)
 	}
 
-	r.says(exitOK, "goes on to what the origin has", "rollforward", "mesh", "--group", key[:12])
+	r.says(exitOK, "follows the origin again", "rollforward", "mesh", "--group", key[:12])
 	held.at(4, "forward")
 	if _, body := r.get("/metrics"); !strings.Contains(body, `weir_rolled_back_groups{origin="mesh"} 0`) {
 		t.Error("the metrics have the group still")
@@ -72,7 +72,7 @@ func TestCanaryIsTold(t *testing.T) {
 	w.phase("baking")
 	says([]string{"status"}, "A candidate of mesh bakes: ", " of 2 acknowledged, ", "1 candidate baking (")
 	explain := []string{"explain", "other-delta", "cds", "a"}
-	says(explain, "CDS a waits: the group is held at a state", "a candidate is tried on the canaries first: 2 of 2 acknowledged, and it has baked")
+	says(explain, "CDS a waits: a rollback or canary gate keeps the group at a state", "a candidate is tried on the canaries first: 2 of 2 acknowledged, and it has baked")
 	w.rejects.Store(true)
 	w.set("a", badTimeout)
 	w.set("b", 2)

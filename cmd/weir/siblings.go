@@ -1,16 +1,21 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
 	"encoding/hex"
 	"net"
+	"slices"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/weir-xds/weir/cmd/weir/admin"
 	"github.com/weir-xds/weir/cmd/weir/config"
 	"github.com/weir-xds/weir/cmd/weir/levels"
 	"github.com/weir-xds/weir/cmd/weir/seed"
@@ -65,7 +70,7 @@ func (p *process) openSiblings(ctx context.Context) error {
 	s.port.server.Protocols.SetHTTP2(false)
 	s.port.server.Protocols.SetUnencryptedHTTP2(false)
 	s.port.server.Handler = seed.NewServer(seed.ServerConfig{
-		Loaded: s.loaded, Head: p.seedHead, Capture: p.seedState, Metrics: p.metrics, Log: p.logger(levels.Seed),
+		Loaded: s.loaded, Head: p.seedHead, Capture: p.seedState, Standing: p.standing, Metrics: p.metrics, Log: p.logger(levels.Seed),
 	}).Handler()
 	return nil
 }
@@ -179,14 +184,14 @@ func (p *process) takeSeed(ctx context.Context, search *seed.Search, heads []see
 		now := time.Now()
 		r := found.Content.Restore(p.table, snapshot.RestoreConfig{Now: now, Wall: now, MaxAge: cfg.Cache.Snapshot.MaxAge, Addresses: p.originAddresses(), Room: p.room})
 		for _, err := range r.Problems {
-			p.logger(levels.Seed).Warn("a part of the seed is not restored", zap.String("from", found.From), zap.Error(err))
+			p.logger(levels.Seed).Warn("a part of the seed was not restored", zap.String("from", found.From), zap.Error(err))
 		}
 		if r.Types == 0 {
 			continue // nothing of it is in the table
 		}
 		left := found.Content.Report.LeftOut
 		if left != (snapshot.LeftOut{}) {
-			p.logger(levels.Seed).Warn("the seed lacks what has a private key in it, since it was made without cache.snapshot.key_file",
+			p.logger(levels.Seed).Warn("the seed has no resources with private keys, because it was made without cache.snapshot.key_file",
 				zap.Int("secrets", left.Secrets), zap.Int("others", left.WithKeys))
 		}
 		p.kept.take(r, found.From)
@@ -197,7 +202,61 @@ func (p *process) takeSeed(ctx context.Context, search *seed.Search, heads []see
 			zap.Int("lost", r.Lost), zap.Int("too_old", r.TooOld), zap.Int64("bytes", found.Content.Report.Bytes), zap.Duration("took", time.Since(began)))
 		return r.Freezes
 	}
-	p.logger(levels.Seed).Info("there is no seed: this process starts with what its origins and clients bring",
+	p.logger(levels.Seed).Info("no seed found: starting with an empty cache",
 		zap.Int("siblings", len(heads)), zap.Duration("took", time.Since(began)))
 	return nil
+}
+
+// standing is what siblings show of this process on their pages.
+func (p *process) standing() seed.Standing {
+	o := p.pages.Overview()
+	host, _ := instance(p.config()) // it was there at the start
+	s := seed.Standing{
+		Process: p.siblings.id, Deployment: o.Name, Host: host, Version: o.Version, Started: o.Started,
+		State: string(o.State), Sentence: o.Sentence, Clients: o.Clients, InSync: o.InSyncPercent, Rejecting: o.Nacking,
+	}
+	at := p.admin.listener.Addr()
+	if t, ok := at.(*net.TCPAddr); ok {
+		s.AdminPort, s.AdminTLS, s.AdminLocal = uint16(t.Port), p.config().Admin.TLS.Enabled(), local(at) // a port has 16 bits
+	}
+	return s
+}
+
+// replicasOf is how the siblings are doing (cache.seed.peers); nil: there are none.
+func (p *process) replicasOf() func(context.Context) []admin.Replica {
+	if !p.config().Cache.Seed.Asks() {
+		return nil
+	}
+	return func(ctx context.Context) (all []admin.Replica) {
+		for _, s := range p.search(p.config()).Standings(ctx) {
+			all = append(all, replicaOf(s))
+		}
+		slices.SortFunc(all, func(a, b admin.Replica) int {
+			return strings.Compare(cmp.Or(a.Host, a.Address), cmp.Or(b.Host, b.Address))
+		})
+		return all
+	}
+}
+
+func replicaOf(s seed.Stands) admin.Replica {
+	if s.Err != nil {
+		return admin.Replica{Address: s.Address, State: admin.Bad, Error: s.Err.Error()}
+	}
+	x := &s.Standing
+	r := admin.Replica{
+		Address: s.Address, Host: x.Host, Version: x.Version, Started: x.Started, State: admin.State(x.State), Sentence: x.Sentence,
+		Clients: x.Clients, InSync: x.InSync, Nacking: x.Rejecting,
+	}
+	host, _, _ := net.SplitHostPort(s.Address)
+	// A port on loopback is reached from the same machine alone.
+	if x.AdminPort == 0 || x.AdminLocal && !net.ParseIP(host).IsLoopback() {
+		return r
+	}
+	scheme := "http://"
+	if x.AdminTLS {
+		scheme = "https://"
+	}
+	r.Host = cmp.Or(r.Host, host)
+	r.Page = scheme + net.JoinHostPort(host, strconv.Itoa(int(x.AdminPort))) + "/"
+	return r
 }

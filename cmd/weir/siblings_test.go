@@ -197,7 +197,7 @@ func TestLocalSnapshotStays(t *testing.T) {
 	c = openClient(t, dial(t, again.listenAddress()), relaytest.Delta)
 	c.Request(relaytest.ClusterType)
 	c.AwaitNames(relaytest.ClusterType, "it serves what it had", "a")
-	if again.kept.from != fromSnapshot || again.kept.Status().Restored != 1 || other.logs.FilterMessageSnippet("was given the state").Len() > 0 {
+	if again.kept.from != fromSnapshot || again.kept.Status().Restored != 1 || other.logs.FilterMessageSnippet("sent the state to a sibling").Len() > 0 {
 		t.Errorf("restored %d from %s", again.kept.Status().Restored, again.kept.from)
 	}
 }
@@ -211,7 +211,7 @@ func TestFirstInstall(t *testing.T) {
 	if took := time.Since(began); took > patience/2 {
 		t.Errorf("it starts after %s", took)
 	}
-	if b.logs.FilterMessageSnippet("there is no seed").Len() != 1 {
+	if b.logs.FilterMessageSnippet("no seed found").Len() != 1 {
 		t.Error("it does not say so")
 	}
 	if code, body := b.get("/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(body, `"state": "starting"`) || strings.Contains(body, "restored") {
@@ -229,7 +229,7 @@ func TestOneself(t *testing.T) {
 	_ = l.Close()
 	began := time.Now()
 	w := startWeir(t, replica("127.0.0.1:1", "", fmt.Sprintf("listen: %q, timeout: 10m, ", address)+asks(address))).up()
-	if n := w.logs.FilterMessageSnippet("there is no seed").FilterField(zap.Int("siblings", 0)).Len(); n != 1 || time.Since(began) > patience/2 {
+	if n := w.logs.FilterMessageSnippet("no seed found").FilterField(zap.Int("siblings", 0)).Len(); n != 1 || time.Since(began) > patience/2 {
 		t.Errorf("it finds itself: %v", w.logs.All())
 	}
 }
@@ -312,12 +312,12 @@ func TestSecretsOverSeed(t *testing.T) {
 			defer c.Close()
 			c.Request(relaytest.ClusterType)
 			if sealed {
-				return w.kept.from != "" && w.logs.FilterMessageSnippet("lacks what has a private key").Len() == 0
+				return w.kept.from != "" && w.logs.FilterMessageSnippet("has no resources with private keys").Len() == 0
 			}
-			return w.logs.FilterMessageSnippet("lacks what has a private key").Len() == 1
+			return w.logs.FilterMessageSnippet("has no resources with private keys").Len() == 1
 		})
 		if w := startWeir(t, replica("127.0.0.1:1", "", asks(full.seedAddress()))).up(); sealed {
-			text := fmt.Sprint(w.logs.FilterMessageSnippet("has what cannot be taken").All())
+			text := fmt.Sprint(w.logs.FilterMessageSnippet("state is unusable").All())
 			if w.kept.from != "" || !strings.Contains(text, full.kept.keys.Load().ID()) {
 				t.Errorf("without the key: %q, and says %s", w.kept.from, text)
 			}
@@ -500,7 +500,7 @@ func TestStartsWithWhatItHas(t *testing.T) {
 	}{
 		"of another version":    {func(w http.ResponseWriter) { head(w, "weir", 2, time.Now()) }, nil, "it is of another version: its format is 2"},
 		"of another deployment": {func(w http.ResponseWriter) { head(w, "other", 1, time.Now()) }, nil, "it is of the deployment"},
-		"lies of the time":      {func(w http.ResponseWriter) { head(w, "weir", 1, time.Now().Add(time.Hour)) }, nil, "which has not come"},
+		"lies of the time":      {func(w http.ResponseWriter) { head(w, "weir", 1, time.Now().Add(time.Hour)) }, nil, "is in the future"},
 		"dies half-way": {func(w http.ResponseWriter) { head(w, "weir", 1, time.Now()) }, func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.Write(make([]byte, 10_000))
 			_ = http.NewResponseController(w).Flush()

@@ -75,10 +75,10 @@ func TestSinkProblems(t *testing.T) {
 	dir := newFiles(t)
 	dir.put(t, "cds.yaml", clusters("a"))
 	for sinks, want := range map[string]string{
-		"[{ path: /out, types: [eds] }]":               "sinks[0].types[0]: eds is asked by the names that cds has",
+		"[{ path: /out, types: [eds] }]":               "sinks[0].types[0]: eds needs the names in cds",
 		"[{ path: /out, types: [cds, vhds] }]":         "sinks[0].types[1]: resources of",
 		"[{ types: [cds] }]":                           "sinks[0].path: is required",
-		"[{ path: /out }, { path: /out }]":             "sinks[1].path: is that of sinks[0] already",
+		"[{ path: /out }, { path: /out }]":             "sinks[1].path: is already used by sinks[0]",
 		"[{ path: /out, origin: none }]":               `sinks[0].origin: there is no origin "none"`,
 		"[{ path: /out, types: [sds], secrets: [a] }]": "sinks[0].types: secrets are not enabled",
 		"[{ path: /out, secrets: [a] }]":               "sinks[0].secrets: sds is not in types",

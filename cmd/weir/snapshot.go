@@ -1,7 +1,8 @@
 package main
 
 import (
-	"errors"
+	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -13,16 +14,8 @@ import (
 )
 
 func snapshotCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "snapshot",
-		Short: "Look at the last known good on disk, or carry it elsewhere",
-		Args:  cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			return usageError{errors.New("weir snapshot: say inspect, verify, export or import")}
-		},
-	}
-	cmd.AddCommand(inspectCommand(), verifyCommand(), exportCommand(), importCommand())
-	return cmd
+	return family("snapshot", "Inspect, verify, export or import the snapshot on disk",
+		"  weir snapshot inspect\n  weir snapshot export backup.weir", inspectCommand(), verifyCommand(), exportCommand(), importCommand())
 }
 
 // where holds the flags that say which snapshot a command is about.
@@ -33,9 +26,9 @@ type where struct {
 }
 
 func (w *where) register(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&w.config, "config", "c", "weir.yaml", "the configuration `file` whose cache.snapshot.path is meant")
-	cmd.Flags().StringVar(&w.path, "path", "", "the `directory` itself")
-	cmd.Flags().StringVar(&w.keyFile, "key-file", "", "the `file` with the key it is encrypted with; default: cache.snapshot.key_file, without --path")
+	cmd.Flags().StringVarP(&w.config, "config", "c", "weir.yaml", "configuration `file` with cache.snapshot.path")
+	cmd.Flags().StringVar(&w.path, "path", "", "`directory` of the snapshot, instead of --config")
+	cmd.Flags().StringVar(&w.keyFile, "key-file", "", "`file` with the encryption key (default: cache.snapshot.key_file, without --path)")
 }
 
 // directory returns the directory, and the deployment in the configuration; empty: none was read.
@@ -51,9 +44,7 @@ func (w *where) directory() (dir, deployment string, err error) {
 	if cfg.Cache.Snapshot.Path == "" {
 		return "", "", cfg.Problemf("cache.snapshot.path", "is empty: there is no snapshot; or name its directory with --path")
 	}
-	if w.keyFile == "" {
-		w.keyFile = cfg.Cache.Snapshot.KeyFile
-	}
+	w.keyFile = cmp.Or(w.keyFile, cfg.Cache.Snapshot.KeyFile)
 	w.maxBytes = int64(cfg.Cache.Snapshot.MaxBytes)
 	return cfg.Cache.Snapshot.Path, cfg.Name, nil
 }
@@ -68,7 +59,7 @@ func (w *where) keys() (*snapshot.Keys, error) {
 }
 
 // read reads a directory, or an exported file. A running weir may be writing to it.
-func (w *where) read() (*snapshot.Content, error) {
+func (w *where) read(ctx context.Context) (*snapshot.Content, error) {
 	path, _, err := w.directory()
 	if err != nil {
 		return nil, err
@@ -76,6 +67,7 @@ func (w *where) read() (*snapshot.Content, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		path = snapshot.File(path)
 	}
+	defer slow(ctx, "reading %s", path)()
 	keys, err := w.keys()
 	if err != nil {
 		return nil, err
@@ -87,12 +79,14 @@ func verifyCommand() *cobra.Command {
 	w := &where{}
 	cmd := &cobra.Command{
 		Use:   "verify",
-		Short: "Check a snapshot and print each damage with its place; weir may be running",
-		Args:  arguments,
+		Short: "Check a snapshot and print each damaged place",
+		Long:  "Check a snapshot and print each damaged place. weir may be running.",
+		Example: `  weir snapshot verify
+  weir snapshot verify --path /var/lib/weir/snapshot`,
 	}
 	w.register(cmd)
 	cmd.RunE = action(func(cmd *cobra.Command, _ []string) error {
-		c, err := w.read()
+		c, err := w.read(cmd.Context())
 		if err != nil {
 			return err
 		}
@@ -113,26 +107,31 @@ func exportCommand() *cobra.Command {
 	w := &where{}
 	cmd := &cobra.Command{
 		Use:   "export FILE",
-		Short: "Write what is in a snapshot to one file that import takes; weir may be running",
-		Long: `Write what is in a snapshot to one file that import takes. A dash stands for
-standard output. weir may be running.
+		Short: "Write a snapshot to one file for weir snapshot import",
+		Long: `Write a snapshot to one file for weir snapshot import. A dash is standard output.
+weir may be running.
 
-The file is in plain text, so it has neither secrets nor resources with a private
-key in them. How many are left out is said.`,
-		Args: arguments,
+The file is not encrypted, so the command omits secrets and resources that contain a
+private key, and prints how many.`,
+		Example: `  weir snapshot export backup.weir
+  weir snapshot export - --path /var/lib/weir/snapshot > backup.weir`,
 	}
 	w.register(cmd)
 	cmd.RunE = action(func(cmd *cobra.Command, args []string) error {
-		c, err := w.read()
+		c, err := w.read(cmd.Context())
 		if err != nil {
 			return err
 		}
 		warnOf(cmd, c)
+		defer slow(cmd.Context(), "writing %s", args[0])()
 		var left snapshot.LeftOut
 		if args[0] == "-" {
 			left, err = c.Export(unshown(cmd.OutOrStdout()))
 		} else {
-			left, err = exportTo(args[0], c)
+			err = writeWhole(args[0], func(w io.Writer) (err error) {
+				left, err = c.Export(w)
+				return err
+			})
 		}
 		sayLeftOut(cmd, left)
 		return err
@@ -152,41 +151,23 @@ func leftOutText(left snapshot.LeftOut) string {
 	return fmt.Sprintf("%d secrets, %d other resources with a private key in them", left.Secrets, left.WithKeys)
 }
 
-// exportTo writes the whole file or none.
-func exportTo(path string, c *snapshot.Content) (left snapshot.LeftOut, err error) {
-	f, err := os.OpenFile(path+".tmp", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return left, err
-	}
-	left, err = c.Export(f)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name()) // the first error is returned
-	}
-	return left, err
-}
-
 func importCommand() *cobra.Command {
 	w, force, ifEmpty := &where{}, false, false
 	cmd := &cobra.Command{
 		Use:   "import FILE",
-		Short: "Give a directory a snapshot that was exported, before weir starts",
-		Long: `Give a directory a snapshot that export made, so that a weir that starts there
-serves it from the first moment, whether its origin can be reached or not. A dash
-stands for standard input. No weir may have the directory.
+		Short: "Create a snapshot from an exported file, before weir starts",
+		Long: `Create a snapshot from an exported file, so that weir serves it as soon as it starts,
+even if the origin is down. A dash is standard input. No weir may be using the
+directory.
 
-With a key file the snapshot is encrypted. It may also be an encrypted one that
-was copied.`,
-		Args: arguments,
+With a key file the command encrypts the snapshot. FILE may also be a copy of an
+encrypted snapshot.`,
+		Example: `  weir snapshot import backup.weir
+  weir snapshot import backup.weir --path /var/lib/weir/snapshot --if-empty`,
 	}
 	w.register(cmd)
-	cmd.Flags().BoolVar(&force, "force", false, "replace what is there; take a damaged file, or one of another deployment, as well")
-	cmd.Flags().BoolVar(&ifEmpty, "if-empty", false, "leave what is there, and call that a success")
+	cmd.Flags().BoolVar(&force, "force", false, "replace an existing snapshot, and accept a damaged file or one of another deployment")
+	cmd.Flags().BoolVar(&ifEmpty, "if-empty", false, "do nothing if a snapshot exists; the exit code is 0")
 	cmd.MarkFlagsMutuallyExclusive("force", "if-empty")
 	cmd.RunE = action(func(cmd *cobra.Command, args []string) error {
 		dir, deployment, err := w.directory()
@@ -201,6 +182,7 @@ was copied.`,
 		if err != nil {
 			return err
 		}
+		defer slow(cmd.Context(), "importing %s into %s", args[0], dir)()
 		c, err := readExport(cmd.InOrStdin(), args[0], keys)
 		if err != nil {
 			return err

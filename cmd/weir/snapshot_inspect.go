@@ -5,47 +5,41 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"text/tabwriter"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/weir-xds/weir/cmd/weir/admin"
 	"github.com/weir-xds/weir/cmd/weir/sensitive"
 	"github.com/weir-xds/weir/cmd/weir/snapshot"
+	"github.com/weir-xds/weir/cmd/weir/tabular"
 	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay"
 )
 
 func inspectCommand() *cobra.Command {
 	w, output, list, bodies := &where{}, "", false, false
 	cmd := &cobra.Command{
 		Use:   "inspect",
-		Short: "Show what is in a snapshot; weir may be running",
-		Args:  arguments,
+		Short: "Show the content of a snapshot",
+		Long:  "Show the content of a snapshot. weir may be running.",
+		Example: `  weir snapshot inspect
+  weir snapshot inspect --path /var/lib/weir/snapshot --resources -o yaml`,
 	}
 	w.register(cmd)
-	cmd.Flags().BoolVar(&list, "resources", false, "list every resource by name, version and size")
-	cmd.Flags().BoolVar(&bodies, "bodies", false, "with -o json or yaml: and what is in it")
+	cmd.Flags().BoolVar(&list, "resources", false, "list each resource with its name, version and size")
+	cmd.Flags().BoolVar(&bodies, "bodies", false, "with -o json or yaml, also print the resources")
 	outputFlag(cmd, &output)
 	cmd.RunE = action(func(cmd *cobra.Command, _ []string) error {
-		show, ok := map[string]func(io.Writer, []byte) error{"table": nil, "json": statusJSON, "yaml": statusYAML}[output]
-		if !ok {
-			return usageError{fmt.Errorf("--output %q is none of table, yaml, json", output)}
-		}
-		c, err := w.read()
+		c, err := w.read(cmd.Context())
 		if err != nil {
 			return err
 		}
 		s := c.Summary(list || bodies)
 		warnOf(cmd, c)
-		if show == nil {
-			return inspectTable(cmd.OutOrStdout(), &s)
-		}
-		text, err := json.Marshal(inspected(&s, bodies))
-		if err != nil {
-			return err
-		}
-		return show(cmd.OutOrStdout(), text)
+		return printAs(cmd.OutOrStdout(), output, inspected(&s, bodies), func(w io.Writer) error { return inspectTable(w, &s) })
 	})
 	return cmd
 }
@@ -93,72 +87,87 @@ func blankedBody(body *anypb.Any) json.RawMessage {
 	return readable(body, nil)
 }
 
-// groupText is a group as people know it: the id that it presents, and whose it is.
+// groupText is a group as people know it: digits of its key, and whose it is.
 func groupText(t *snapshot.TypeSummary) string {
 	if t.Identity == "" {
-		return t.NodeID
+		return admin.ShortKey(t.Group)
 	}
-	return t.NodeID + " of " + t.Identity
+	return admin.ShortKey(t.Group) + " of " + t.Identity
 }
 
 func inspectTable(w io.Writer, s *snapshot.Summary) error {
 	now := time.Now()
-	// A tabwriter keeps its first error for Flush.
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	row(tw, "snapshot", s.Path)
-	row(tw, "deployment", s.Deployment)
-	row(tw, "format", s.Version)
+	tw := newTable(w)
+	tw.Prose("snapshot", s.Path)
+	tw.Prose("deployment", s.Deployment)
+	tw.Prose("format", s.Version)
 	if s.Key != "" {
-		row(tw, "encrypted", "with the key "+s.Key)
+		tw.Prose("encrypted", "with the key "+s.Key)
 	}
-	row(tw, "resources", fmt.Sprintf("%d, in %d bytes", s.Resources, s.Bytes))
+	tw.Prose("resources", fmt.Sprintf("%d, in %d bytes", s.Resources, s.Bytes))
 	if s.LeftOut != (snapshot.LeftOut{}) {
-		row(tw, "left out", leftOutText(s.LeftOut)+": cache.snapshot.key_file keeps them")
+		tw.Prose("left out", leftOutText(s.LeftOut)+": cache.snapshot.key_file keeps them")
 	}
-	_, _ = fmt.Fprintln(tw)
-	row(tw, "ORIGIN", "VOUCHED", "FROZEN", "ADDRESSES")
+	tw.Blank()
+	if len(s.Origins) == 0 {
+		tw.Row("no origin is in the snapshot")
+	} else {
+		tw.Row("ORIGIN", "VOUCHED", "FROZEN", "ADDRESSES")
+	}
 	for _, o := range s.Origins {
-		row(tw, o.Name, ago(now, o.Vouched), ago(now, o.Frozen), fmt.Sprint(o.Addresses))
+		tw.Row(o.Name, ago(now, o.Vouched), ago(now, o.Frozen), strings.Join(addressesOf(o.Addresses), ", "))
 	}
 	ordersTable(tw, s.Origins)
-	if len(s.Types) > 0 {
-		_, _ = fmt.Fprintln(tw)
-		row(tw, "TYPE", "ORIGIN", "GROUP", "RESOURCES", "BYTES", "EXPIRING", "NAMES", "CHANGES", "SETS")
+	tw.Blank()
+	if len(s.Types) == 0 {
+		tw.Row("no resource is in the snapshot")
+	} else {
+		tw.Row("TYPE", "ORIGIN", "GROUP", "RESOURCES", "BYTES", "EXPIRING", "NAMES", "CHANGES", "SETS")
 	}
 	for i := range s.Types {
 		t := &s.Types[i]
-		row(tw, metrics.ShortName(t.TypeURL), t.Origin, groupText(t), t.Resources, t.Bytes, t.Expiring, t.Names, changesText(t.History), setsText(t.Sets))
+		tw.Row(metrics.ShortName(t.TypeURL), t.Origin, groupText(t), t.Resources, t.Bytes, t.Expiring, t.Names, changesText(t.History), setsText(t.Sets))
 	}
 	for i := range s.Types {
 		t := &s.Types[i]
 		if len(t.Listed) > 0 {
-			_, _ = fmt.Fprintln(tw)
-			row(tw, "TYPE", "ORIGIN", "GROUP", "SET", "NAME", "VERSION", "BYTES", "EXPIRES")
+			tw.Blank()
+			tw.Row("TYPE", "ORIGIN", "GROUP", "SET", "NAME", "VERSION", "BYTES", "EXPIRES")
 		}
 		for _, r := range t.Listed {
 			expires := ""
 			if !r.Expires.IsZero() {
 				expires = r.Expires.UTC().Format(time.RFC3339)
 			}
-			row(tw, metrics.ShortName(t.TypeURL), t.Origin, groupText(t), r.Set, r.Name, r.Version, r.Bytes, expires)
+			tw.Row(metrics.ShortName(t.TypeURL), t.Origin, groupText(t), r.Set, r.Name, r.Version, r.Bytes, expires)
 		}
 	}
 	return tw.Flush()
 }
 
+// addressesOf are the addresses in the keys of servers.
+func addressesOf(servers []string) (all []string) {
+	for _, server := range servers {
+		if address := relay.SourceOf(server); address != "" {
+			all = append(all, address)
+		}
+	}
+	return all
+}
+
 // ordersTable lists the orders of operators to go back, and what gates remember.
-func ordersTable(tw io.Writer, origins []snapshot.OriginSummary) {
+func ordersTable(tw *tabular.Writer, origins []snapshot.Origin) {
 	now := time.Now()
 	for i := range origins {
 		for _, o := range origins[i].Rollbacks {
 			what := "rolled back to " + o.To
 			if o.Since.IsZero() {
-				what = "let go"
+				what = "rolled forward"
 			}
-			row(tw, origins[i].Name, cmp.Or(o.Group, "all groups"), what, "by "+o.By, ago(now, o.Changed))
+			tw.Row(origins[i].Name, cmp.Or(o.Group, "all groups"), what, "by "+o.By, ago(now, o.Changed))
 		}
 		for _, g := range origins[i].Gates {
-			row(tw, origins[i].Name, g.Group, "gate: "+g.Phase, g.Stopped, ago(now, g.Since))
+			tw.Row(origins[i].Name, g.Group, "gate: "+g.Phase, g.Stopped, ago(now, g.Since))
 		}
 	}
 }

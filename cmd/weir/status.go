@@ -4,17 +4,18 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/weir-xds/weir/cmd/weir/admin"
 	"github.com/weir-xds/weir/cmd/weir/snapshot"
+	"github.com/weir-xds/weir/cmd/weir/tabular"
 	"github.com/weir-xds/weir/cmd/weir/visible"
 	"github.com/weir-xds/weir/relay"
 )
@@ -25,20 +26,15 @@ const statusStreams = 100_000
 // standing is the part of a running weir's admin pages that is shown as tables. As JSON and YAML
 // they are printed as they are.
 type standing struct {
-	Overview struct {
-		Sentence string `json:"sentence"`
-		Clients  int    `json:"clients"`
-		Unsynced int    `json:"unsynced"`
-		Stale    int    `json:"stale"`
-	} `json:"overview"`
-	Ready   admin.Readiness `json:"ready"`
-	Origins struct {
+	Overview admin.Overview  `json:"overview"`
+	Ready    admin.Readiness `json:"ready"`
+	Origins  struct {
 		Origins  []admin.Origin    `json:"origins"`
 		Snapshot *admin.Snapshot   `json:"snapshot"`
 		Config   admin.ConfigState `json:"config"`
 	} `json:"origins"`
 	Groups struct {
-		Groups []groupLine `json:"groups"`
+		Groups []admin.Group `json:"groups"`
 	} `json:"groups"`
 	Clients struct {
 		Clients []struct {
@@ -47,64 +43,49 @@ type standing struct {
 		Truncated bool `json:"truncated"`
 	} `json:"clients"`
 	NACKs struct {
-		Clients []nackLine `json:"clients"`
+		Clients []admin.ClientNACK `json:"clients"`
 	} `json:"nacks"`
-}
-
-type groupLine struct {
-	Origin  string `json:"origin"`
-	Key     string `json:"key"`
-	NodeID  string `json:"node_id"`
-	Cluster string `json:"node_cluster"`
-	// Identity is that of all its clients, where group_by has it.
-	Identity string `json:"identity"`
-	// Tier is which of the groups of one key it is; "": there are no others.
-	Tier     string `json:"tier"`
-	Clients  int    `json:"clients"`
-	canaries int    // of the clients
-	// Dedicated: the group is one client stream's alone, and not listed.
-	Dedicated bool `json:"dedicated"`
-	// ParameterSets is the number of parameter maps in use.
-	ParameterSets int `json:"parameter_sets"`
-	// MembersDiffer are fields that the origin may tailor by, and in which its clients differ.
-	MembersDiffer []admin.Differing `json:"members_differ"`
-	Types         []struct {
-		Resources int `json:"resources"`
-		Stale     int `json:"stale"`
-		Waiting   int `json:"waiting"`
-	} `json:"types"`
-}
-
-type nackLine struct {
-	NodeID  string    `json:"node_id"`
-	Peer    string    `json:"peer"`
-	Type    string    `json:"type"`
-	Count   uint64    `json:"count"`
-	Message string    `json:"message"`
-	At      time.Time `json:"at"`
 }
 
 func statusCommand() *cobra.Command {
 	o, output := &operator{}, ""
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show how a running weir stands: origins, groups, clients, staleness, NACKs",
-		Args:  arguments,
+		Short: "Show the state of a running weir: origins, groups, clients, rejections",
+		Long: `Show the state of a running weir: a headline, and tables of its origins, groups and
+rejections.
+
+With --check the exit code is 1 if the headline reports a problem: everything that
+the admin page shows in yellow or red. Examples are an origin that is down, a client
+that rejects a resource, a rejected configuration file, an origin that is frozen or
+rolled back, and a weir that is starting or draining.`,
+		Example: `  weir status
+  weir status --watch
+  weir status --check
+  weir status --all dns:///weir-headless:19080
+  weir status --admin https://10.0.0.7:19080 --ca ca.pem --token-file token`,
 	}
-	o.register(cmd)
 	o.registerAll(cmd)
 	outputFlag(cmd, &output)
 	var again redraw
 	again.register(cmd)
+	check := cmd.Flags().Bool("check", false, "exit with 1 if the headline reports a problem, for scripts and probes")
 	cmd.RunE = action(func(cmd *cobra.Command, _ []string) error {
+		if *check && again.on {
+			return usageError{errors.New("--check looks once, and --watch does not end")}
+		}
 		return again.run(cmd, output, func(ctx context.Context, w io.Writer) error {
-			return o.show(ctx, w, output, lookup{
-				func(ctx context.Context, r *operator) ([]byte, error) {
+			l := lookup[standing]{
+				ask: func(ctx context.Context, r *operator) ([]byte, error) {
 					// Of several replicas there is one line each, for which no list is needed.
-					return r.pages(ctx, o.all != "" && output == formats[0])
+					return r.pages(ctx, o.all != "" && (output == formats[0] || output == uncut))
 				},
-				statusTables,
-			})
+				table: statusTables,
+			}
+			if *check {
+				l.verdict = checked
+			}
+			return show(ctx, o, w, output, l)
 		})
 	})
 	return cmd
@@ -143,54 +124,49 @@ func statusJSON(w io.Writer, pages []byte) error {
 	return err
 }
 
-func statusYAML(w io.Writer, pages []byte) error { return writeYAML(w, pages) }
+// colorOf are the colours of the headline.
+var colorOf = map[admin.State]tabular.Color{admin.Good: tabular.Green, admin.Warn: tabular.Yellow, admin.Bad: tabular.Red}
 
 // statusTables is how one weir stands, or with --all a line for each replica.
-func statusTables(w io.Writer, all []reply[[]byte]) error {
+func statusTables(w io.Writer, all []reply[standing]) error {
 	if all[0].replica == "" {
-		return statusTable(w, all[0].said)
+		return statusTable(w, &all[0].said)
 	}
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	row(tw, headOf(all, "CLIENTS", "NOT IN SYNC", "STALE", "IN ONE SENTENCE")...)
+	tw := newTable(w)
+	tw.Row(headOf(all, "CLIENTS", "NOT IN SYNC", "STALE", "IN ONE SENTENCE")...)
 	for i := range all {
-		var s standing
 		a := &all[i]
 		if a.err != nil {
-			row(tw, a.replica, "", "", "", "error: "+strings.TrimPrefix(a.failure(), a.replica+": "))
+			tw.Prose(a.replica, "", "", "", colored("error: "+strings.TrimPrefix(a.failure(), a.replica+": "), true, tabular.Red))
 			continue
 		}
-		if err := json.Unmarshal(a.said, &s); err != nil {
-			return notUnderstood(err)
-		}
-		row(tw, a.replica, s.Overview.Clients, s.Overview.Unsynced, s.Overview.Stale, s.Overview.Sentence)
+		o := &a.said.Overview
+		tw.Prose(a.replica, o.Clients, colored(o.Unsynced, o.Unsynced > 0, tabular.Yellow),
+			colored(o.Stale, o.Stale > 0, tabular.Yellow), colored(o.Sentence, true, colorOf[o.State]))
 	}
 	return tw.Flush()
 }
 
-func statusTable(w io.Writer, pages []byte) error {
-	var s standing
-	if err := json.Unmarshal(pages, &s); err != nil {
-		return notUnderstood(err)
-	}
+func statusTable(w io.Writer, s *standing) error {
 	now := time.Now()
-	// A tabwriter keeps its first error for Flush.
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	tw := newTable(w)
 	if s.Overview.Sentence != "" {
-		row(tw, s.Overview.Sentence)
-		_, _ = fmt.Fprintln(tw)
+		tw.Row(colored(s.Overview.Sentence, true, colorOf[s.Overview.State]))
+		tw.Blank()
 	}
 	s.summary(tw)
-	_, _ = fmt.Fprintln(tw)
-	row(tw, "ORIGIN", "STATE", "FOR", "SOURCE", "GROUPS", "STREAMS", "RESOURCES", "STALE", "UPDATED", "LAST ERROR")
+	tw.Blank()
+	tw.Row("ORIGIN", "STATE", "FOR", "SOURCE", "GROUPS", "STREAMS", "RESOURCES", "STALE", "UPDATED", "LAST ERROR")
 	for i := range s.Origins.Origins {
 		o := &s.Origins.Origins[i]
-		state := "disconnected"
+		state, color := "disconnected", tabular.Red
 		switch {
 		case o.Connected:
-			state = "connected"
+			state, color = "connected", tabular.Green
 		case o.Since.IsZero() && o.Error == "":
-			state = "not asked yet"
+			state, color = "not asked yet", tabular.Plain
 		}
+		plain := state
 		if !o.Frozen.IsZero() {
 			state += fmt.Sprintf(", frozen for %s by %s, %d changes wait", ago(now, o.Frozen), strings.Join(o.FrozenBy, " and "), o.FrozenChanges)
 		}
@@ -203,7 +179,9 @@ func statusTable(w io.Writer, pages []byte) error {
 		if o.HeldRemovals > 0 {
 			state += fmt.Sprintf(", %d removals held for %s", o.HeldRemovals, ago(o.HeldUntil, now))
 		}
-		if len(o.Slow) > 0 {
+		if len(o.Silent) > 0 {
+			state += fmt.Sprintf(", silent about %s for %s", o.Silent[0].Node(), ago(now, o.Silent[0].Since))
+		} else if len(o.Slow) > 0 {
 			state += fmt.Sprintf(", %s unanswered for %s", o.Slow[0].Type, ago(now, o.Slow[0].Since))
 		}
 		if f := o.Fallback; f != nil && f.Serving > 0 {
@@ -213,16 +191,22 @@ func statusTable(w io.Writer, pages []byte) error {
 		if o.Dedicated > 0 {
 			groups += fmt.Sprintf(" and %d dedicated", o.Dedicated)
 		}
-		row(tw, o.Name, state, ago(now, o.Since), o.Source, groups, o.Streams, o.Resources, o.Stale, ago(now, o.LastUpdate), lastError(now, o))
+		if state != plain && color != tabular.Red {
+			color = tabular.Yellow
+		}
+		tw.Row(o.Name, tabular.Cell{Value: state, Color: color}, ago(now, o.Since), o.Source, groups, o.Streams, o.Resources,
+			colored(o.Stale, o.Stale > 0, tabular.Yellow), ago(now, o.LastUpdate), colored(lastError(now, o), true, tabular.Red))
 	}
 	s.groups(tw)
-	if len(s.NACKs.Clients) > 0 {
-		_, _ = fmt.Fprintln(tw)
-		row(tw, "REFUSED BY", "PEER", "TYPE", "TIMES", "LAST", "BECAUSE")
+	tw.Blank()
+	if len(s.NACKs.Clients) == 0 {
+		tw.Row("no client rejects anything")
+	} else {
+		tw.Row("REFUSED BY", "PEER", "TYPE", "TIMES", "LAST", "BECAUSE")
 	}
 	for i := range s.NACKs.Clients {
 		n := &s.NACKs.Clients[i]
-		row(tw, n.NodeID, n.Peer, n.Type, n.Count, ago(now, n.At), n.Message)
+		tw.Row(n.NodeID, n.Peer, n.Type, n.Count, ago(now, n.At), tabular.Cell{Value: n.Message, Color: tabular.Red})
 	}
 	return tw.Flush()
 }
@@ -251,84 +235,74 @@ func lastError(now time.Time, o *admin.Origin) string {
 	if more > 0 {
 		when += fmt.Sprintf(" (and %d more)", more)
 	}
-	if when != "" {
+	if text = admin.Cause(text); when != "" {
 		text = when + ": " + text
 	}
 	return text
 }
 
 // asOne makes one line of the tiers of a group: clients are theirs, and all else is that of the
-// newest, which has what the origin says.
-func asOne(groups []groupLine) (lines []groupLine) {
-	clients, canaries := map[[2]string]int{}, map[[2]string]int{}
+// newest, which has what the origin says. canaries are how many of the clients of each line are.
+func asOne(groups []admin.Group) (lines []admin.Group, canaries []int) {
+	all, of := map[[2]string]int{}, map[[2]string]int{}
 	for i := range groups {
 		g := &groups[i]
 		key, tier := relay.CutTier(g.Key)
-		of := [2]string{g.Origin, key}
 		if tier == relay.Newest {
 			lines = append(lines, *g)
 		}
-		if clients[of] += g.Clients; tier == relay.Canary {
-			canaries[of] += g.Clients
+		if all[[2]string{g.Origin, key}] += g.Clients; tier == relay.Canary {
+			of[[2]string{g.Origin, key}] += g.Clients
 		}
 	}
 	for i := range lines {
-		of := [2]string{lines[i].Origin, lines[i].Key}
-		lines[i].Clients, lines[i].canaries = clients[of], canaries[of]
+		key := [2]string{lines[i].Origin, lines[i].Key}
+		lines[i].Clients, canaries = all[key], append(canaries, of[key])
 	}
-	return lines
+	return lines, canaries
 }
 
 // groups lists the groups that clients share, with identities and parameter sets if there are any.
-func (s *standing) groups(w io.Writer) {
-	s.Groups.Groups = slices.DeleteFunc(s.Groups.Groups, func(g groupLine) bool { return g.Dedicated })
-	tiers := slices.ContainsFunc(s.Groups.Groups, func(g groupLine) bool { return g.Tier != "" })
-	s.Groups.Groups = asOne(s.Groups.Groups)
-	if len(s.Groups.Groups) == 0 {
+func (s *standing) groups(w *tabular.Writer) {
+	shared := slices.DeleteFunc(s.Groups.Groups, func(g admin.Group) bool { return g.Dedicated })
+	tiers := slices.ContainsFunc(shared, func(g admin.Group) bool { return g.Tier != "" })
+	lines, canaries := asOne(shared)
+	w.Blank()
+	if len(lines) == 0 {
+		w.Row("no group: no client has asked for a resource")
 		return
 	}
-	params := slices.ContainsFunc(s.Groups.Groups, func(g groupLine) bool { return g.ParameterSets > 0 })
-	_, _ = fmt.Fprintln(w)
 	head := []any{"GROUP", "ORIGIN", "CLUSTER", "CLIENTS", "RESOURCES", "STALE", "WAITING"}
-	if tiers {
-		head = append(head, "CANARIES")
-	}
-	identities := slices.ContainsFunc(s.Groups.Groups, func(g groupLine) bool { return g.Identity != "" })
-	if identities {
-		head = append(head, "IDENTITY")
-	}
-	if params {
-		head = append(head, "PARAMETER SETS")
-	}
-	differ := slices.ContainsFunc(s.Groups.Groups, func(g groupLine) bool { return len(g.MembersDiffer) > 0 })
-	if differ {
-		head = append(head, "MEMBERS DIFFER IN")
-	}
-	row(w, head...)
-	for i := range s.Groups.Groups {
-		g := &s.Groups.Groups[i]
+	rows := make([][]any, len(lines))
+	for i := range lines {
+		g := &lines[i]
 		resources, stale, waiting := 0, 0, 0
 		for _, t := range g.Types {
 			resources, stale, waiting = resources+t.Resources, stale+t.Stale, waiting+t.Waiting
 		}
-		cells := []any{g.NodeID, g.Origin, g.Cluster, g.Clients, resources, stale, waiting}
-		if tiers {
-			cells = append(cells, g.canaries)
+		rows[i] = []any{admin.ShortKey(g.Key), g.Origin, g.Cluster, g.Clients, resources, stale, waiting}
+	}
+	column := func(title string, is bool, of func(i int) any) {
+		if !is {
+			return
 		}
-		if identities {
-			cells = append(cells, g.Identity)
+		head = append(head, title)
+		for i := range rows {
+			rows[i] = append(rows[i], of(i))
 		}
-		if params {
-			cells = append(cells, g.ParameterSets)
-		}
-		if differ {
-			cells = append(cells, fieldNames(g.MembersDiffer))
-		}
-		row(w, cells...)
+	}
+	some := func(has func(admin.Group) bool) bool { return slices.ContainsFunc(lines, has) }
+	column("CANARIES", tiers, func(i int) any { return canaries[i] })
+	column("IDENTITY", some(func(g admin.Group) bool { return g.Identity != "" }), func(i int) any { return lines[i].Identity })
+	column("PARAMETER SETS", some(func(g admin.Group) bool { return g.ParameterSets > 0 }), func(i int) any { return lines[i].ParameterSets })
+	column("MEMBERS DIFFER IN", some(func(g admin.Group) bool { return len(g.Differing) > 0 }), func(i int) any { return fieldNames(lines[i].Differing) })
+	w.Row(head...)
+	for _, row := range rows {
+		w.Row(row...)
 	}
 }
 
-func fieldNames(all []admin.Differing) string {
+func fieldNames(all []relay.Differing) string {
 	names := make([]string, len(all))
 	for i := range all {
 		names[i] = all[i].Field
@@ -336,12 +310,12 @@ func fieldNames(all []admin.Differing) string {
 	return strings.Join(names, ", ")
 }
 
-func (s *standing) summary(w io.Writer) {
+func (s *standing) summary(w *tabular.Writer) {
 	state := s.Ready.State
 	if s.Ready.Why != "" {
 		state += ": " + s.Ready.Why
 	}
-	row(w, "state", state)
+	w.Prose("state", colored(state, !s.Ready.Ready, tabular.Red))
 	s.config(w)
 	unsynced, more := 0, ""
 	for _, c := range s.Clients.Clients {
@@ -363,16 +337,16 @@ func (s *standing) summary(w io.Writer) {
 		if x := k.LeftOutGroups; x.Groups > 0 {
 			text += fmt.Sprintf("; left out, since cache.snapshot.max_bytes has no room: %s, %s, %s", admin.Plural(x.Groups, "group"), admin.Plural(x.Resources, "resource"), admin.Plural(int(x.Bytes), "byte"))
 		}
-		row(w, "snapshot", text)
+		w.Prose("snapshot", colored(text, k.Error != "", tabular.Red))
 		for _, large := range k.LeftOutGroups.TooLarge {
-			row(w, "", large)
+			w.Prose(noLabel, large)
 		}
 	}
-	row(w, "clients", fmt.Sprintf("%d streams%s, %d not in sync", len(s.Clients.Clients), more, unsynced))
+	w.Prose("clients", fmt.Sprintf("%s%s, %d not in sync", admin.Plural(len(s.Clients.Clients), "stream"), more, unsynced))
 }
 
 // config prints what is wrong with the file, if it was refused.
-func (s *standing) config(w io.Writer) {
+func (s *standing) config(w *tabular.Writer) {
 	c, now := &s.Origins.Config, time.Now()
 	if c.Refused.IsZero() {
 		return
@@ -381,33 +355,21 @@ func (s *standing) config(w io.Writer) {
 	if c.LastGood != "" {
 		stays = fmt.Sprintf("what was accepted last, %s ago, is in force since the start", ago(now, c.Accepted))
 	}
-	row(w, "config", fmt.Sprintf("the file was refused %s ago, and %s; GET /config says more", ago(now, c.Refused), stays))
+	w.Prose("config", colored(fmt.Sprintf("the file was refused %s ago, and %s; GET /config says more", ago(now, c.Refused), stays), true, tabular.Red))
 	for i, problem := range c.Problems {
 		if i == mostProblems {
-			row(w, "", fmt.Sprintf("and %d more", len(c.Problems)-i))
+			w.Prose(noLabel, fmt.Sprintf("and %d more", len(c.Problems)-i))
 			break
 		}
-		row(w, "", problem)
+		w.Prose(noLabel, problem)
 	}
 }
+
+// noLabel begins a line that goes on with what the one above is about.
+const noLabel = " "
 
 // mostProblems is how many problems of a refused file the status lists.
 const mostProblems = 3
-
-// row writes one line of a table; an empty cell becomes a dash.
-func row(w io.Writer, cells ...any) {
-	for i, cell := range cells {
-		text := fmt.Sprint(cell)
-		if i > 0 {
-			_, _ = io.WriteString(w, "\t")
-		}
-		if text == "" {
-			text = "-"
-		}
-		_, _ = io.WriteString(w, shortened(visible.Text(text)))
-	}
-	_, _ = io.WriteString(w, "\n")
-}
 
 // ago returns how long ago something was; a dash for never.
 func ago(now, at time.Time) string {
@@ -415,4 +377,39 @@ func ago(now, at time.Time) string {
 		return "-"
 	}
 	return max(now.Sub(at), 0).Round(time.Second).String()
+}
+
+// checked returns an error for each replica with a problem: the worst, and how many others.
+func checked(all []reply[standing]) error {
+	var errs []error
+	for i := range all {
+		if err := problemOf(all[i].said.Overview.Findings); err != nil {
+			if all[i].replica != "" {
+				err = fmt.Errorf("%s: %w", all[i].replica, err)
+			}
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// problemOf is the first of the findings that is a problem, and the number of the others.
+func problemOf(findings []admin.Finding) error {
+	first, more := "", 0
+	for _, f := range findings {
+		switch {
+		case f.State == admin.Good:
+		case first == "":
+			first = f.Text
+		default:
+			more++
+		}
+	}
+	switch {
+	case first == "":
+		return nil
+	case more > 0:
+		return fmt.Errorf("problem, and %d more: %s", more, oneLine(first))
+	}
+	return fmt.Errorf("problem: %s", oneLine(first))
 }

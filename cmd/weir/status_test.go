@@ -19,30 +19,51 @@ import (
 func TestStatusTable(t *testing.T) {
 	o := admin.Origin{
 		Name: "mesh", Connected: true, Since: time.Now().Add(-6 * time.Second),
-		Error: "connection refused", ErrorAt: time.Now().Add(-8 * time.Minute),
+		Error: `cp:1: rpc error: code = Unavailable desc = connection error: desc = "transport: Error while dialing: connection refused"`, ErrorAt: time.Now().Add(-8 * time.Minute),
 	}
 	o.Slow = []admin.SlowType{{Type: "cds", Groups: 2, Since: time.Now().Add(-7 * time.Second)}}
 	o.Sum([]inspect.GroupStatus{{Key: "shared"}, {Key: "dedicated-1", Dedicated: true}, {Key: "dedicated-2", Dedicated: true}})
 	pages, err := json.Marshal(map[string]any{
 		"origins": map[string]any{"origins": []admin.Origin{o, {Name: "spare"}}},
 		"groups": map[string]any{"groups": []map[string]any{
-			{"node_id": "shared-id", "origin": "mesh"}, {"node_id": "own-id", "origin": "mesh", "dedicated": true},
+			{"key": "0123456789abcdef", "origin": "mesh"}, {"key": "dedicated-1", "origin": "mesh", "dedicated": true},
 		}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	if err := statusTable(&out, pages); err != nil {
+	var s standing
+	if err := json.Unmarshal(pages, &s); err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{"8m0s ago: connection refused", "connected, cds unanswered for 7s", "1 and 2 dedicated", "shared-id", "not asked yet"} {
+	if err := statusTable(&out, &s); err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{"8m0s ago: connection refused", "connected, cds unanswered for 7s", "1 and 2 dedicated", "\n01234567  mesh ", "not asked yet"} {
 		if !strings.Contains(out.String(), part) {
 			t.Errorf("the table lacks %q:\n%s", part, out.String())
 		}
 	}
-	if strings.Contains(out.String(), "own-id") {
+	if strings.Contains(out.String(), "dedicated-1") {
 		t.Errorf("a client's own stream is listed as a group:\n%s", out.String())
+	}
+}
+
+// TestStatusContinues: a second line about the same has no label.
+func TestStatusContinues(t *testing.T) {
+	var out bytes.Buffer
+	var s standing
+	s.Origins.Config = admin.ConfigState{Refused: time.Now(), Problems: []string{"a", "b", "c", "d"}}
+	tw := newTable(&out)
+	s.summary(tw)
+	if err := tw.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"\n         a\n", "\n         and 1 more\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in %q", want, out.String())
+		}
 	}
 }
 

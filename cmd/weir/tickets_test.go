@@ -302,7 +302,7 @@ func TestReplicasShareTickets(t *testing.T) {
 	b.resumes("the keys from before are in force", client, first, true)
 }
 
-// TestRotateTicketKeys: the commands of the page on operations make the first keys, and rotate them
+// TestRotateTicketKeys: the commands of running.md make the first keys, and rotate them
 // so that nobody shakes hands in full, though a replica reads the new file later than another.
 func TestRotateTicketKeys(t *testing.T) {
 	fenced, _ := blocksOf(t)

@@ -80,7 +80,7 @@ func startTiered(w *tiersWorld) *tieredWeir {
 	}
 	up, err := upstream.New(u, part)
 	fatal(err)
-	p.active.Store(&activeConfig{cfg: cfg, origins: []*runner{{origin: &grpcOrigin{Origin: up}, name: "mesh", table: part}}})
+	p.active.Store(&activeConfig{cfg: cfg, origins: []*runner{{origin: &grpcOrigin{up: up, kind: "grpc"}, name: "mesh", table: part}}})
 	fatal(p.openSnapshot())
 	p.siblings.loaded = make(chan struct{})
 	sc, err := serverConfig(cfg)
@@ -98,7 +98,7 @@ func startTiered(w *tiersWorld) *tieredWeir {
 	parts.Go(func() error { return p.kept.run(ctx) })
 	parts.Go(func() error { return advance(ctx, p.table) })
 	parts.Go(func() error { return p.canaries.Run(ctx) })
-	parts.Go(func() error { return p.goods.run(ctx) })
+	parts.Go(func() error { return every(ctx, goodLook, p.goods.look) })
 	feeds{}.start(ctx, &parts, p.table, "here")
 	parts.Go(func() error { return up.Run(ctx) })
 	parts.Go(func() error { return p.server.Serve(l, downstream.ListenerConfig{Origin: part}) })

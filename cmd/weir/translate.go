@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -25,39 +26,14 @@ const forever = time.Duration(math.MaxInt64)
 
 func orNone(d time.Duration) time.Duration { return max(d, none) }
 
-// idleOf maps zero to no limit.
-func idleOf(d time.Duration) time.Duration {
-	if d == 0 {
-		return -1
-	}
-	return d
-}
-
-func limitOf[T int | config.Bytes](n T) int {
-	if n == 0 {
-		return -1
-	}
-	return int(n)
-}
-
-func keepaliveTime(d time.Duration) time.Duration {
-	if d == 0 {
-		return forever
-	}
-	return d
-}
-
 func tableConfig(cfg *config.Config) relay.Config {
 	t := relay.Config{
 		Name: cfg.Name, Settle: orNone(cfg.Timing.Settle),
 		FirmSettle: orNone(cfg.Timing.FirmSettle), Gather: cfg.Timing.Gather, ColdWait: orNone(cfg.Timing.ColdWait),
 		OnDemandWait: orNone(cfg.Timing.OnDemandWait),
-		Linger:       cfg.Cache.Linger, MaxGroups: cfg.Limits.Groups, MaxGroupsPerPeer: cfg.Limits.GroupsPerPeer, MaxViews: cfg.Limits.Views,
+		Linger:       cmp.Or(cfg.Cache.Linger, -1), MaxGroups: cfg.Limits.Groups, MaxGroupsPerPeer: cfg.Limits.GroupsPerPeer, MaxViews: cfg.Limits.Views,
 		MaxParameterSets: cfg.Limits.ParameterSetsPerGroup,
 		History:          history.Bounds{Versions: cfg.Cache.History.Versions, Bytes: int(cfg.Cache.History.Bytes), Age: cfg.Cache.History.Age},
-	}
-	if t.Linger == 0 {
-		t.Linger = -1
 	}
 	t.RetiredEntries, t.RetiredBytes = cfg.Cache.Retired.Entries, int(cfg.Cache.Retired.Bytes)
 	if t.RetiredEntries == 0 || t.RetiredBytes == 0 {
@@ -82,7 +58,7 @@ func tableConfig(cfg *config.Config) relay.Config {
 			NACKReport:       o.NACKReport,
 			Canary:           o.Canary.Clients(),
 			Urgent:           o.Canary.Urgent,
-			TP2:              o.TP2, FromNode: o.DynamicParameters.FromNode, Share: o.Share,
+			TP2:              o.TP2, FromNode: o.DynamicParameters.FromNode,
 			IgnoreParams: o.DynamicParameters.Otherwise == config.OtherwiseIgnored,
 		}
 		switch {
@@ -108,20 +84,20 @@ func serverConfig(cfg *config.Config) (downstream.Config, error) {
 	return downstream.Config{
 		Instance: name, Rules: cfg.Rules(),
 		Limits: downstream.Limits{
-			Connections: limitOf(l.Connections), ConnectionsPerPeer: limitOf(l.ConnectionsPerPeer),
-			ConnectionIdle: idleOf(l.ConnectionIdle),
-			Streams:        limitOf(l.Streams), StreamsPerConnection: limitOf(l.StreamsPerConnection),
-			StreamsPerIdentity: limitOf(l.StreamsPerIdentity), NewStreamsPerSecond: limitOf(l.NewStreamsPerSecond),
-			RequestsPerSecond: limitOf(l.RequestsPerSecond), NACKsPerSecond: limitOf(l.NACKsPerSecond),
-			NamesPerStream: limitOf(l.NamesPerStream), NewNamesPerSecond: limitOf(l.NewNamesPerSecond), ParameterSets: limitOf(l.ParameterSetsPerStream),
-			NameBytes: limitOf(l.NameBytes), RequestBytes: limitOf(l.RequestBytes),
+			Connections: cmp.Or(l.Connections, -1), ConnectionsPerPeer: cmp.Or(l.ConnectionsPerPeer, -1),
+			ConnectionIdle: cmp.Or(l.ConnectionIdle, -1),
+			Streams:        cmp.Or(l.Streams, -1), StreamsPerConnection: cmp.Or(l.StreamsPerConnection, -1),
+			StreamsPerIdentity: cmp.Or(l.StreamsPerIdentity, -1), NewStreamsPerSecond: cmp.Or(l.NewStreamsPerSecond, -1),
+			RequestsPerSecond: cmp.Or(l.RequestsPerSecond, -1), NACKsPerSecond: cmp.Or(l.NACKsPerSecond, -1),
+			NamesPerStream: cmp.Or(l.NamesPerStream, -1), NewNamesPerSecond: cmp.Or(l.NewNamesPerSecond, -1), ParameterSets: cmp.Or(l.ParameterSetsPerStream, -1),
+			NameBytes: cmp.Or(int(l.NameBytes), -1), RequestBytes: cmp.Or(int(l.RequestBytes), -1),
 		},
 		Timing: downstream.Timing{
 			ColdWait: orNone(t.ColdWait), OrderHold: orNone(t.OrderHold), Coalesce: t.Coalesce,
 			SendStall: orNone(t.SendStall), FirstRequest: orNone(t.FirstRequest), MaxStreamAge: t.MaxStreamAge,
 			RESTWait: orNone(t.RESTWait), RESTHold: t.RESTHold,
 			Keepalive: downstream.Keepalive{
-				Time: keepaliveTime(t.Keepalive.Time), Timeout: orNone(t.Keepalive.Timeout),
+				Time: cmp.Or(t.Keepalive.Time, forever), Timeout: orNone(t.Keepalive.Timeout),
 				MinClientInterval: orNone(t.Keepalive.MinClientInterval),
 			},
 		},
@@ -130,7 +106,7 @@ func serverConfig(cfg *config.Config) (downstream.Config, error) {
 
 func upstreamConfig(cfg *config.Config, o *config.Origin) upstream.Config {
 	g, t := o.GRPC, &cfg.Timing
-	u := upstream.Config{
+	return upstream.Config{
 		Name: o.Name, Addresses: g.Addresses, SameVersions: g.SameVersions, NoResume: o.Resume == config.ResumeNone,
 		SotW: g.Dialect == config.DialectSotW, WildcardExplicit: g.Wildcard == config.WildcardExplicit,
 		PerType: !g.Aggregated, V2: g.V2, NodeAlways: g.NodeAlways, Headers: g.Headers, TokenFile: g.TokenFile,
@@ -138,16 +114,12 @@ func upstreamConfig(cfg *config.Config, o *config.Origin) upstream.Config {
 		NameFields: o.NameFields, Compression: g.Compression,
 		Backoff: upstreamBackoff(t.Backoff),
 		Pause:   orNone(t.Pause), NewGroupsPerSecond: cfg.Limits.NewGroupsPerSecond, LoadReports: cfg.Limits.LoadReports,
-		Keepalive:    upstream.Keepalive{Time: keepaliveTime(t.Keepalive.TowardsOrigins()), Timeout: orNone(t.Keepalive.Timeout)},
-		Batch:        t.UpstreamBatch,
+		Keepalive:    upstream.Keepalive{Time: cmp.Or(t.Keepalive.TowardsOrigins(), forever), Timeout: orNone(t.Keepalive.Timeout)},
+		Batch:        cmp.Or(t.UpstreamBatch, -1),
 		ALPNOptional: g.TLS != nil && g.TLS.ALPN == config.ALPNOptional,
 		Reach:        reachTypes(cfg, o),
 		Audit:        o.Audit,
 	}
-	if u.Batch == 0 {
-		u.Batch = -1
-	}
-	return u
 }
 
 // reachTypes are the types that an origin is asked for before any client asks it: those of
@@ -165,9 +137,7 @@ func reachTypes(cfg *config.Config, o *config.Origin) []string {
 }
 
 func upstreamBackoff(b config.Backoff) upstream.Backoff {
-	if b.Jitter == 0 {
-		b.Jitter = -1
-	}
+	b.Jitter = cmp.Or(b.Jitter, -1)
 	return upstream.Backoff(b)
 }
 

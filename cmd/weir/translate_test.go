@@ -65,13 +65,13 @@ func TestVersionKeysAreTranslated(t *testing.T) {
 }
 
 // TestParametersAreTranslated: the keys of dynamic parameters reach the table and the clients' side
-// (RELAY-64, RELAY-69, RELAY-73, DYN-17, DYN-18).
+// (RELAY-64, RELAY-73, DYN-17, DYN-18).
 func TestParametersAreTranslated(t *testing.T) {
 	for keys, want := range map[string]relay.OriginConfig{
 		"":            {},
 		"tp2: true, ": {TP2: true},
-		"tp2: true, share: true, dynamic_parameters: {from_node: {env: metadata.env}}, ": {
-			TP2: true, Share: true, FromNode: map[string]string{"env": "metadata.env"},
+		"tp2: true, dynamic_parameters: {from_node: {env: metadata.env}}, ": {
+			TP2: true, FromNode: map[string]string{"env": "metadata.env"},
 		},
 		"dynamic_parameters: {otherwise: ignored}, ": {IgnoreParams: true},
 	} {
@@ -81,7 +81,7 @@ func TestParametersAreTranslated(t *testing.T) {
 				t.Fatal(err)
 			}
 			o := tableConfig(cfg).Origins[0]
-			got := relay.OriginConfig{TP2: o.TP2, Share: o.Share, FromNode: o.FromNode, IgnoreParams: o.IgnoreParams}
+			got := relay.OriginConfig{TP2: o.TP2, FromNode: o.FromNode, IgnoreParams: o.IgnoreParams}
 			if !reflect.DeepEqual(got, want) {
 				t.Errorf("%q of %s became %+v", keys, kind, got)
 			}

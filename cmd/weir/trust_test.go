@@ -152,7 +152,7 @@ func TestTrustEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []*relaytest.Client{stays, besides} {
-		if code := c.AwaitEnd("its authority is gone"); code != codes.Unavailable || !strings.Contains(c.Err().Error(), "of no authority that is trusted now") {
+		if code := c.AwaitEnd("its authority is gone"); code != codes.Unavailable || !strings.Contains(c.Err().Error(), "the authority of the certificate that opened the connection is no longer trusted") {
 			t.Errorf("ended with %v", c.Err())
 		}
 	}

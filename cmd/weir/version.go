@@ -3,21 +3,46 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"io"
+	"runtime"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
 )
 
 func versionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Print what this binary was built from",
-		Args:  arguments,
-		RunE: action(func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprint(cmd.OutOrStdout(), builtFrom())
-			return err
-		}),
+	output := ""
+	cmd := &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version of weir, its revision and its Go version",
+		Example: "  weir version\n  weir version -o json",
 	}
+	choiceFlag(cmd, &output, "output", "o", "output `format`: text, json, yaml", "text", "json", "yaml")
+	cmd.RunE = action(func(cmd *cobra.Command, _ []string) error {
+		info, _ := debug.ReadBuildInfo()
+		return printAs(cmd.OutOrStdout(), output, buildOf(info), func(w io.Writer) error {
+			_, err := fmt.Fprint(w, builtFrom())
+			return err
+		})
+	})
+	return cmd
+}
+
+// build is what programs read of a binary.
+type build struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision"`
+	Modified bool   `json:"modified"`
+	Go       string `json:"go"`
+}
+
+func buildOf(info *debug.BuildInfo) (b build) {
+	if info == nil {
+		return build{Version: "unknown", Revision: "unknown", Go: runtime.Version()}
+	}
+	b.Go = info.GoVersion
+	b.Version, b.Revision, b.Modified = versionOf(info)
+	return b
 }
 
 // linked is the version that `make build VERSION=v1.2.3` puts into a binary. It is for source

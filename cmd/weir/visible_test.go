@@ -36,10 +36,10 @@ func TestPrintersShowHostileNames(t *testing.T) {
 	c := &comparison{TypeURL: "x", A: hostile, B: hostile, Differences: []variance{{Name: hostile, A: present, B: hostile, Changes: []fieldChange{{hostile, hostile, nil}}}}}
 	for _, format := range formats {
 		for what, print := range map[string]func(io.Writer) error{
-			"final":    func(w io.Writer) error { p, _ := newPrinter(format, w); return p.final(d) },
-			"response": func(w io.Writer) error { p, _ := newPrinter(format, w); return p.response(d) },
+			"final":    func(w io.Writer) error { return newPrinter(format, w).final(d) },
+			"response": func(w io.Writer) error { return newPrinter(format, w).response(d) },
 			"diff": func(w io.Writer) error {
-				return map[string]func(io.Writer, *comparison) error{"table": comparisonTable, "json": comparisonJSON, "yaml": comparisonYAML}[format](w, c)
+				return printAs(w, format, c, func(w io.Writer) error { return comparisonLines(w, c, mostChanges, mostValue) })
 			},
 		} {
 			var out bytes.Buffer
@@ -95,14 +95,14 @@ func holds(tree any, text string) bool {
 func TestYAMLOfPages(t *testing.T) {
 	long := strings.Repeat("k", 3000)
 	var out bytes.Buffer
-	if err := statusYAML(&out, []byte(`{"z": 1.50, "a": [], "🙂": "\ud83d\ude42", "`+long+`": null, "t": "true", "n": "1", "b": true, "o": {}}`)); err != nil {
+	if err := writeYAML(&out, []byte(`{"z": 1.50, "a": [], "🙂": "\ud83d\ude42", "`+long+`": null, "t": "true", "n": "1", "b": true, "o": {}}`)); err != nil {
 		t.Fatal(err)
 	}
 	want := "z: 1.50\na: []\n\"\\U0001F642\": \"\\U0001F642\"\n? " + long + "\n: null\nt: 'true'\nn: '1'\nb: true\no: {}\n"
 	if out.String() != want {
 		t.Errorf("%s\nand not\n%s", out.String(), want)
 	}
-	if err := statusYAML(io.Discard, []byte(strings.Repeat("[", 20000))); err == nil {
+	if err := writeYAML(io.Discard, []byte(strings.Repeat("[", 20000))); err == nil {
 		t.Error("what is no JSON is printed")
 	}
 }
@@ -110,8 +110,12 @@ func TestYAMLOfPages(t *testing.T) {
 // TestRowsShowHostileNames: no cell begins another one, or another line.
 func TestRowsShowHostileNames(t *testing.T) {
 	var out bytes.Buffer
-	row(&out, hostile, "b")
-	if want := hostileShown + "\tb\n"; out.String() != want {
+	tw := newTable(&out)
+	tw.Row(hostile, "b")
+	if err := tw.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if want := hostileShown + "  b\n"; out.String() != want {
 		t.Errorf("%q, and not %q", out.String(), want)
 	}
 	if got := eventLine(`{"event": "subscribed", "name": "a\u202e\nb"}`); !strings.HasSuffix(got, ` subscribed name=a\u202e\nb`) {

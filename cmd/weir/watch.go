@@ -179,7 +179,7 @@ func (w *watch) follow(owners []*fileOwner) {
 func (w *watch) warn(err error) {
 	if text := err.Error(); !w.said[text] {
 		w.said[text] = true
-		w.log.Warn("cannot watch for changes of files; they are looked at from time to time only",
+		w.log.Warn("cannot watch files for changes; polling them instead",
 			zap.Duration("every", w.poll), zap.Error(err))
 	}
 }

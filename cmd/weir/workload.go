@@ -193,10 +193,10 @@ func (c *certificates) missed(ctx context.Context, a *agent, err error) {
 		fields = append(fields, zap.String("advice", "is there a registration entry for this process?"))
 	}
 	if latest == nil {
-		c.log.Warn("the Workload API gives no certificates; it is asked again", fields...)
+		c.log.Warn("the Workload API has no certificates; retrying", fields...)
 		return
 	}
-	c.log.Warn("the Workload API gives nothing new; what it gave last stays in force, and it is asked again",
+	c.log.Warn("the Workload API does not answer; its last certificates stay in force; retrying",
 		append(fields, zap.Time("expire", latest.svid.ends))...)
 }
 

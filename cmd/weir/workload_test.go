@@ -14,7 +14,6 @@ import (
 
 	"github.com/weir-xds/weir/cmd/weir/config"
 	"github.com/weir-xds/weir/cmd/weir/weirtest"
-	"github.com/weir-xds/weir/cmd/weir/weirtest/spire"
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
@@ -34,11 +33,11 @@ func svid(ca *weirtest.Authority, id string, serial int64) tls.Certificate {
 
 // agentOf is an agent that runs, and gives a certificate of an authority, which is all that it
 // trusts.
-func agentOf(t *testing.T, ca *weirtest.Authority, id string, serial int64) *spire.Agent {
+func agentOf(t *testing.T, ca *weirtest.Authority, id string, serial int64) *spireAgent {
 	t.Helper()
-	a := spire.New(t)
-	a.Start()
-	a.Give(spire.Workload{ID: id, Pair: svid(ca, id, serial), Bundle: []*weirtest.Authority{ca}})
+	a := newSpireAgent(t)
+	a.start()
+	a.give(spireWorkload{id: id, pair: svid(ca, id, serial), bundle: []*weirtest.Authority{ca}})
 	return a
 }
 
@@ -46,17 +45,17 @@ func agentOf(t *testing.T, ca *weirtest.Authority, id string, serial int64) *spi
 type workloads struct {
 	*reloading
 	plane             *running
-	agent, planeAgent *spire.Agent
+	agent, planeAgent *spireAgent
 	files             files
 }
 
 // startWorkloads has both run. The clients allowed are those of ns/shop.
-func startWorkloads(t *testing.T, agent, planeAgent *spire.Agent) *workloads {
+func startWorkloads(t *testing.T, agent, planeAgent *spireAgent) *workloads {
 	t.Helper()
 	w := &workloads{agent: agent, planeAgent: planeAgent, files: newFiles(t)}
 	w.files.put(t, "cds.yaml", clusters("a"))
 	w.plane = startWeir(t, fmt.Sprintf("listeners: [{ address: \"127.0.0.1:0\", tls: { spiffe: %q, allowed: [%q] } }]\nadmin: { address: \"127.0.0.1:0\" }\n",
-		planeAgent.Address(), weirID)+filesOrigin(w.files))
+		planeAgent.address(), weirID)+filesOrigin(w.files))
 	w.reloading = startReloading(t, w.text(planeID))
 	return w
 }
@@ -68,7 +67,7 @@ listeners: [{ address: "127.0.0.1:0", tls: { spiffe: %q, allowed: ["spiffe://cor
 admin: { address: "127.0.0.1:0" }
 origins: [{ name: mesh, grpc: { addresses: [%q], tls: { spiffe: %q, server_identity: %q } } }]
 timing: { pause: 20ms, backoff: { base: 20ms, max: 100ms }, drain: 1s }
-`, w.agent.Address(), w.plane.listenAddress(), w.agent.Address(), server)
+`, w.agent.address(), w.plane.listenAddress(), w.agent.address(), server)
 }
 
 // shown is what a client with a certificate goes by, which takes any server.
@@ -99,8 +98,8 @@ func (w *workloads) serial() (serial int64) {
 
 const (
 	given   = "certificates of the Workload API are in use"
-	noneYet = "the Workload API gives no certificates; it is asked again"
-	noneNew = "the Workload API gives nothing new; what it gave last stays in force, and it is asked again"
+	noneYet = "the Workload API has no certificates; retrying"
+	noneNew = "the Workload API does not answer; its last certificates stay in force; retrying"
 )
 
 // TestSPIFFE: a listener and an origin go by what the Workload API gives, as it is at each
@@ -110,7 +109,7 @@ func TestSPIFFE(t *testing.T) {
 	old, next := weirtest.NewAuthority(t, "old"), weirtest.NewAuthority(t, "next")
 	w := startWorkloads(t, agentOf(t, old, weirID, 1), agentOf(t, old, planeID, 2))
 	first := w.client("served by certificates of agents", svid(old, webID, 10), "a")
-	if n := w.agent.Streams(); n != 1 {
+	if n := w.agent.openStreams(); n != 1 {
 		t.Errorf("%d streams to the agent: a listener and an origin share one", n)
 	}
 	if _, body := w.get("/metrics"); !strings.Contains(body, `weir_tls_certificate_expiry_timestamp_seconds{role="svid"} 1.`) ||
@@ -121,7 +120,7 @@ func TestSPIFFE(t *testing.T) {
 	since := w.origin(t).Since
 
 	// The certificate is renewed.
-	w.agent.Give(spire.Workload{ID: weirID, Pair: svid(old, weirID, 3), Bundle: []*weirtest.Authority{old}})
+	w.agent.give(spireWorkload{id: weirID, pair: svid(old, weirID, 3), bundle: []*weirtest.Authority{old}})
 	await(t, "the next handshake shows the next certificate", func() bool { return w.serial() == 3 })
 
 	// The authority is: first it is trusted, then it signs, then the old one is not trusted.
@@ -129,8 +128,8 @@ func TestSPIFFE(t *testing.T) {
 		t.Error("a client of an authority that is not trusted yet is let in")
 	}
 	both := []*weirtest.Authority{next, old}
-	w.planeAgent.Give(spire.Workload{ID: planeID, Pair: svid(old, planeID, 4), Bundle: both})
-	w.agent.Give(spire.Workload{ID: weirID, Pair: svid(old, weirID, 5), Bundle: both})
+	w.planeAgent.give(spireWorkload{id: planeID, pair: svid(old, planeID, 4), bundle: both})
+	w.agent.give(spireWorkload{id: weirID, pair: svid(old, weirID, 5), bundle: both})
 	await(t, "both are trusted", func() bool { return w.serial() == 5 })
 	second := w.client("a client of the next authority", svid(next, webID, 12), "a")
 	w.files.put(t, "cds.yaml", clusters("a", "b"))
@@ -143,18 +142,18 @@ func TestSPIFFE(t *testing.T) {
 	}
 	only := []*weirtest.Authority{next}
 	await(t, "the control plane has it, too", func() bool { return w.plane.logs.FilterMessage(given).Len() == 2 })
-	w.agent.Give(spire.Workload{ID: weirID, Pair: svid(next, weirID, 6), Bundle: both})
+	w.agent.give(spireWorkload{id: weirID, pair: svid(next, weirID, 6), bundle: both})
 	await(t, "the next authority has signed", func() bool { return w.serial() == 6 })
-	w.planeAgent.Give(spire.Workload{ID: planeID, Pair: svid(next, planeID, 7), Bundle: only})
+	w.planeAgent.give(spireWorkload{id: planeID, pair: svid(next, planeID, 7), bundle: only})
 	await(t, "the control plane has the next alone", func() bool { return w.plane.logs.FilterMessage(given).Len() == 3 })
-	w.agent.Give(spire.Workload{ID: weirID, Pair: svid(next, weirID, 8), Bundle: only})
+	w.agent.give(spireWorkload{id: weirID, pair: svid(next, weirID, 8), bundle: only})
 	await(t, "the next alone is trusted", func() bool { return w.serial() == 8 })
 	if err := knock(t, w.listenAddress(), shown(svid(old, webID, 13))); err == nil {
 		t.Error("a client of the old authority is let in")
 	}
 	// Nothing was cut that is still vouched for; what is not any more is opened anew, or ended.
 	await(t, "the origin is connected to anew", func() bool {
-		return w.logs.FilterMessageSnippet("of a server of the origin is not trusted any more").Len() == 1 && w.origin(t).Connected
+		return w.logs.FilterMessageSnippet("of an origin's server is no longer trusted").Len() == 1 && w.origin(t).Connected
 	})
 	if code := first.AwaitEnd("a client of the old authority"); code != codes.Unavailable {
 		t.Errorf("it ends with %s", code)
@@ -162,8 +161,8 @@ func TestSPIFFE(t *testing.T) {
 	first.CheckClean()
 
 	// The agents die. The connection to the origin is opened anew.
-	w.agent.Stop()
-	w.planeAgent.Stop()
+	w.agent.stop()
+	w.planeAgent.stop()
 	await(t, "it is told, once", func() bool { return w.logs.FilterMessage(noneNew).Len() == 1 })
 	w.applied(strings.Replace(w.text(planeID), "addresses:", "headers: { x: y }, addresses:", 1))
 	w.files.put(t, "cds.yaml", clusters("a", "b", "c"))
@@ -174,8 +173,8 @@ func TestSPIFFE(t *testing.T) {
 	}
 
 	// An agent comes back.
-	w.agent.Start()
-	w.agent.Give(spire.Workload{ID: weirID, Pair: svid(next, weirID, 9), Bundle: only})
+	w.agent.start()
+	w.agent.give(spireWorkload{id: weirID, pair: svid(next, weirID, 9), bundle: only})
 	await(t, "the agent is asked again", func() bool { return w.serial() == 9 })
 	if n := w.logs.FilterMessage(noneNew).Len(); n != 1 {
 		t.Errorf("%d lines say that the agent is away", n)
@@ -186,11 +185,11 @@ func TestSPIFFE(t *testing.T) {
 // may connect does not, and an origin that is somebody else is sent nothing.
 func TestSPIFFEWhoElse(t *testing.T) {
 	corp, other, stranger := weirtest.NewAuthority(t, "corp"), weirtest.NewAuthority(t, "other"), weirtest.NewAuthority(t, "stranger")
-	agent, planeAgent := spire.New(t), agentOf(t, corp, planeID, 1)
-	agent.Start()
-	agent.Give(spire.Workload{
-		ID: weirID, Pair: svid(corp, weirID, 2), Bundle: []*weirtest.Authority{corp},
-		Federated: map[string][]*weirtest.Authority{"spiffe://other": {other}},
+	agent, planeAgent := newSpireAgent(t), agentOf(t, corp, planeID, 1)
+	agent.start()
+	agent.give(spireWorkload{
+		id: weirID, pair: svid(corp, weirID, 2), bundle: []*weirtest.Authority{corp},
+		federated: map[string][]*weirtest.Authority{"spiffe://other": {other}},
 	})
 	w := startWorkloads(t, agent, planeAgent)
 	client := w.client("a client of the own trust domain", svid(corp, webID, 3), "a")
@@ -217,7 +216,7 @@ func TestSPIFFEWhoElse(t *testing.T) {
 
 	plane := func(by *weirtest.Authority, id string, serial int64) {
 		n := w.plane.logs.FilterMessage(given).Len()
-		w.planeAgent.Give(spire.Workload{ID: id, Pair: svid(by, id, serial), Bundle: []*weirtest.Authority{corp, by}})
+		w.planeAgent.give(spireWorkload{id: id, pair: svid(by, id, serial), bundle: []*weirtest.Authority{corp, by}})
 		await(t, "the control plane has another certificate", func() bool { return w.plane.logs.FilterMessage(given).Len() > n })
 	}
 	headers := 0
@@ -257,24 +256,24 @@ func TestSPIFFEOpenConnections(t *testing.T) {
 	trusted := []*weirtest.Authority{ca}
 	ends := time.Now().Add(4 * time.Second)
 	ca.IssueSPIFFEUntil("brief", 2, planeID, ends)
-	planeAgent := spire.New(t)
-	planeAgent.Start()
-	planeAgent.Give(spire.Workload{ID: planeID, Pair: ca.Pair("brief"), Bundle: trusted})
+	planeAgent := newSpireAgent(t)
+	planeAgent.start()
+	planeAgent.give(spireWorkload{id: planeID, pair: ca.Pair("brief"), bundle: trusted})
 	w := startWorkloads(t, agentOf(t, ca, weirID, 1), planeAgent)
 	client := w.client("served", svid(ca, webID, 3), "a")
 	cut := func() int {
-		return w.logs.FilterMessageSnippet("of a server of the origin is not trusted any more").Len()
+		return w.logs.FilterMessageSnippet("of an origin's server is no longer trusted").Len()
 	}
-	planeAgent.Give(spire.Workload{ID: planeID, Pair: svid(ca, planeID, 4), Bundle: trusted})
+	planeAgent.give(spireWorkload{id: planeID, pair: svid(ca, planeID, 4), bundle: trusted})
 	time.Sleep(time.Until(ends) + time.Second)
-	w.agent.Give(spire.Workload{ID: weirID, Pair: svid(ca, weirID, 5), Bundle: trusted})
+	w.agent.give(spireWorkload{id: weirID, pair: svid(ca, weirID, 5), bundle: trusted})
 	await(t, "it is judged", func() bool { return w.logs.FilterMessage(given).Len() == 2 })
 	w.files.put(t, "cds.yaml", clusters("a", "b"))
 	client.AwaitNames(relaytest.ClusterType, "the origin is heard", "a", "b")
 	if cut() != 0 {
 		t.Error("the connection to the origin is cut since its certificate has ended")
 	}
-	w.agent.Give(spire.Workload{ID: weirID, Pair: svid(ca, weirID, 6), Bundle: []*weirtest.Authority{next}})
+	w.agent.give(spireWorkload{id: weirID, pair: svid(ca, weirID, 6), bundle: []*weirtest.Authority{next}})
 	await(t, "the authority is not trusted any more", func() bool { return cut() == 1 })
 }
 
@@ -282,15 +281,15 @@ func TestSPIFFEOpenConnections(t *testing.T) {
 // start. An origin fails to connect, says why, and is served when the agent is there.
 func TestSPIFFEAtStart(t *testing.T) {
 	ca := weirtest.NewAuthority(t, "ca")
-	b, nobody := newBench(t), spire.New(t)
+	b, nobody := newBench(t), newSpireAgent(t)
 	b.svidWait = 50 * time.Millisecond
-	files := config.ServerTLS{SPIFFE: nobody.Address()}
+	files := config.ServerTLS{SPIFFE: nobody.address()}
 	s, err := b.certificates.port(&config.Config{}, "listeners[0].tls", roleListener, files, "h2")
 	if err != nil {
 		t.Fatal(err)
 	}
 	await(t, "why is logged", func() bool { return b.logs.FilterMessage(noneYet).Len() == 1 })
-	if err := s.ready(t.Context()); err == nil || !strings.Contains(err.Error(), nobody.Address()) || !strings.Contains(err.Error(), "no such file") {
+	if err := s.ready(t.Context()); err == nil || !strings.Contains(err.Error(), nobody.address()) || !strings.Contains(err.Error(), "no such file") {
 		t.Errorf("a port without a certificate: %v", err)
 	}
 	s.close()
@@ -298,30 +297,30 @@ func TestSPIFFEAtStart(t *testing.T) {
 		t.Error("something is left of a port that was closed")
 	}
 
-	dir, late := newFiles(t), spire.New(t)
+	dir, late := newFiles(t), newSpireAgent(t)
 	dir.put(t, "cds.yaml", clusters("a"))
 	go func() {
 		time.Sleep(time.Second / 2)
-		late.Refuse(status.Error(codes.PermissionDenied, "no identity issued"))
-		late.Start()
+		late.refuse(status.Error(codes.PermissionDenied, "no identity issued"))
+		late.start()
 		time.Sleep(2 * time.Second)
-		late.Give(spire.Workload{ID: planeID, Pair: svid(ca, planeID, 1), Bundle: []*weirtest.Authority{ca}})
+		late.give(spireWorkload{id: planeID, pair: svid(ca, planeID, 1), bundle: []*weirtest.Authority{ca}})
 	}()
-	plane := startWeir(t, fmt.Sprintf("listeners: [{ address: \"127.0.0.1:0\", tls: { spiffe: %q } }]\nadmin: { address: \"127.0.0.1:0\" }\n", late.Address())+filesOrigin(dir))
+	plane := startWeir(t, fmt.Sprintf("listeners: [{ address: \"127.0.0.1:0\", tls: { spiffe: %q } }]\nadmin: { address: \"127.0.0.1:0\" }\n", late.address())+filesOrigin(dir))
 	if n := plane.logs.FilterMessage(noneYet).Len(); n != 2 {
 		t.Errorf("%d lines say why it waits, want one that nobody is there, and one that the process is not known", n)
 	}
 
-	agent := spire.New(t)
+	agent := newSpireAgent(t)
 	w := startWeir(t, freePorts+fmt.Sprintf("origins: [{ name: mesh, grpc: { addresses: [%q], tls: { spiffe: %q, server_identity: %q } } }]\n",
-		plane.listenAddress(), agent.Address(), planeID)+"timing: { pause: 20ms, backoff: { base: 20ms, max: 100ms } }\n")
+		plane.listenAddress(), agent.address(), planeID)+"timing: { pause: 20ms, backoff: { base: 20ms, max: 100ms } }\n")
 	c := openClient(t, dial(t, w.listenAddress()), relaytest.Delta)
 	c.Request(relaytest.ClusterType)
 	await(t, "the reason is shown", func() bool {
-		return strings.Contains(w.origin(t).Error, "the Workload API at "+agent.Address()+" gives no certificate")
+		return strings.Contains(w.origin(t).Error, "the Workload API at "+agent.address()+" gives no certificate")
 	})
-	agent.Give(spire.Workload{ID: weirID, Pair: svid(ca, weirID, 2), Bundle: []*weirtest.Authority{ca}})
-	agent.Start()
+	agent.give(spireWorkload{id: weirID, pair: svid(ca, weirID, 2), bundle: []*weirtest.Authority{ca}})
+	agent.start()
 	c.AwaitNames(relaytest.ClusterType, "the agent is there", "a")
 }
 
@@ -330,7 +329,7 @@ func TestSPIFFEAtStart(t *testing.T) {
 func TestSPIFFEUseless(t *testing.T) {
 	ca := weirtest.NewAuthority(t, "ca")
 	b, agent := newBench(t), agentOf(t, ca, weirID, 1)
-	s, err := b.certificates.port(&config.Config{}, "listeners[0].tls", roleListener, config.ServerTLS{SPIFFE: agent.Address()}, "h2")
+	s, err := b.certificates.port(&config.Config{}, "listeners[0].tls", roleListener, config.ServerTLS{SPIFFE: agent.address()}, "h2")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -338,20 +337,20 @@ func TestSPIFFEUseless(t *testing.T) {
 	if err := s.ready(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	good := spire.Workload{ID: weirID, Pair: svid(ca, weirID, 2), Bundle: []*weirtest.Authority{ca}}
+	good := spireWorkload{id: weirID, pair: svid(ca, weirID, 2), bundle: []*weirtest.Authority{ca}}
 	for name, bad := range map[string]func(){
-		"no authority": func() { agent.Give(spire.Workload{ID: weirID, Pair: good.Pair}) },
+		"no authority": func() { agent.give(spireWorkload{id: weirID, pair: good.pair}) },
 		"another's key": func() {
-			p := good.Pair
+			p := good.pair
 			p.PrivateKey = svid(ca, weirID, 3).PrivateKey
-			agent.Give(spire.Workload{ID: weirID, Pair: p, Bundle: good.Bundle})
+			agent.give(spireWorkload{id: weirID, pair: p, bundle: good.bundle})
 		},
 		"no certificate": func() {
-			agent.Give(spire.Workload{ID: weirID, Pair: tls.Certificate{PrivateKey: good.Pair.PrivateKey}, Bundle: good.Bundle})
+			agent.give(spireWorkload{id: weirID, pair: tls.Certificate{PrivateKey: good.pair.PrivateKey}, bundle: good.bundle})
 		},
-		"not known any more": func() { agent.Refuse(status.Error(codes.PermissionDenied, "no identity issued")) },
-		"a shutdown":         func() { agent.Refuse(status.Error(codes.Canceled, "shutting down")) },
-		"a fault":            func() { agent.Refuse(status.Error(codes.InvalidArgument, "what?")) },
+		"not known any more": func() { agent.refuse(status.Error(codes.PermissionDenied, "no identity issued")) },
+		"a shutdown":         func() { agent.refuse(status.Error(codes.Canceled, "shutting down")) },
+		"a fault":            func() { agent.refuse(status.Error(codes.InvalidArgument, "what?")) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := s.serial()
@@ -360,8 +359,8 @@ func TestSPIFFEUseless(t *testing.T) {
 			if s.serial() != before || s.ca.current.Load().pool.Equal(x509.NewCertPool()) {
 				t.Error("what was given before is not in force any more")
 			}
-			good.Pair = svid(ca, weirID, before+10)
-			agent.Give(good)
+			good.pair = svid(ca, weirID, before+10)
+			agent.give(good)
 			await(t, "what is of use is taken", func() bool { return s.serial() == before+10 })
 			b.logs.TakeAll()
 		})
@@ -380,8 +379,8 @@ func TestSPIFFEOfThePage(t *testing.T) {
 	dir.put(t, "cds.yaml", clusters("a"))
 	agent, planeAgent := agentOf(t, ca, weirID, 1), agentOf(t, ca, "spiffe://corp/ns/mesh/sa/control-plane", 2)
 	plane := startWeir(t, fmt.Sprintf("listeners: [{ address: \"127.0.0.1:0\", tls: { spiffe: %q } }]\nadmin: { address: \"127.0.0.1:0\" }\n",
-		planeAgent.Address())+filesOrigin(dir))
-	text := strings.ReplaceAll(fenced[at].text, "unix:///run/spire/sockets/agent.sock", agent.Address())
+		planeAgent.address())+filesOrigin(dir))
+	text := strings.ReplaceAll(fenced[at].text, "unix:///run/spire/sockets/agent.sock", agent.address())
 	w := startWeir(t, moved(t, text, plane.listenAddress(), ""))
 	c := openClient(t, dial(t, w.listenAddress(), withTLS(shown(svid(ca, webID, 3)))), relaytest.Delta)
 	c.Request(relaytest.ClusterType)

@@ -60,23 +60,13 @@ func TestRun(t *testing.T) {
 						t.Parallel()
 						args := []string{
 							"run", "--weir", weirtest.Binary, fmt.Sprintf("--direct=%v", direct), "--dialect", dialect, "--type", kind,
-							"--clients", "20", "--resources", "25", "--names", fmt.Sprint(names), "--changes", "10",
+							"--clients", "20", "--resources", "25", "--names", fmt.Sprint(names), "--changes", "10", "--rest", "10ms",
 						}
 						judge(t, report(t, args...), names, direct)
 					})
 				}
 			}
 		}
-	}
-}
-
-// TestComeBack: clients that all went and came back are measured as those that stayed, and count as
-// ended by nobody.
-func TestComeBack(t *testing.T) {
-	r := report(t, "run", "--weir", weirtest.Binary, "--clients", "20", "--resources", "25", "--changes", "10", "--away", "100ms")
-	judge(t, r, 0, false)
-	if r.ReturnSeconds <= 0 || r.Resumed != 0 {
-		t.Errorf("the return: %+v", r)
 	}
 }
 
@@ -96,7 +86,7 @@ func judge(t *testing.T, r *fleet.Report, names int, direct bool) {
 	if direct {
 		processes, streams = 1, 20
 	}
-	if len(r.Servers) != processes || r.Servers[0].RSSAfter < 1<<20 {
+	if len(r.Servers) != processes || r.Servers[0].RSSAfter < 1<<20 || r.Servers[0].InUse < 1<<20 {
 		t.Errorf("processes: %+v", r.Servers)
 	}
 	if r.Plane == nil || r.Plane.Streams != streams || r.Plane.Nacks != 0 {
@@ -127,10 +117,10 @@ func TestRunPrintsATable(t *testing.T) {
 	}
 }
 
-// TestPages: the commands that the README and the page show, and their flags, exist.
+// TestPages: the commands that the README and the pages show, and their flags, exist.
 func TestPages(t *testing.T) {
 	var shown [][]string
-	for page, want := range map[string]int{"README.md": 1, "deploy/docs/performance.md": 3} {
+	for page, want := range map[string]int{"README.md": 1, "deploy/docs/performance.md": 5, "deploy/docs/scale.md": 4} {
 		text, err := os.ReadFile(filepath.Join("..", "..", page))
 		if err != nil {
 			t.Fatal(err)

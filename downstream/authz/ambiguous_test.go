@@ -17,12 +17,12 @@ func TestAmbiguousPatterns(t *testing.T) {
 		want         string // part of the warning; "": there is none
 	}{
 		{id, "{a}-{b}", `{a} and {b} meet at "-"`},
-		{id, "{a}-{b}", `a "x", b "y-z" and a "x-y", b "z" both have "x-y-z"; write "/" there, which is in no value`},
+		{id, "{a}-{b}", `a "x", b "y-z" and a "x-y", b "z" both have "x-y-z"; write "/" there: no value contains it`},
 		{id, "{a}{b}", `{a} and {b} meet with nothing between them`},
 		{id, "{a}{b}", `a "x", b "yz" and a "xy", b "z" both have "xyz"`},
 		{id, "x-{a}.{b}-y", `meet at "."`},
 		{id, "x-{a}._-{b}", `meet at "._-"`},
-		{id, "{a}-*", `{a} and * meet at "-", which a value may have, so a "x" and a "x-y" both have "x-y-z"; write "/" there, which is in no value`},
+		{id, "{a}-*", `{a} and * meet at "-", but a value may contain it, so a "x" and a "x-y" both have "x-y-z"; write "/" there: no value contains it`},
 		{id, "{a}*", `{a} and * meet with nothing between them`},
 		{id, "{a}-**", `{a} and ** meet at "-"`},
 		{id, "*-{a}", `* and {a} meet at "-"`},
@@ -55,7 +55,7 @@ func TestAmbiguousPatterns(t *testing.T) {
 		{host, "{a}.*", ""},
 		{host, "*.{a}.*", `* and {a} meet at "."`},
 		{host, "*.{a}", ""},
-		{host, "{a}-{b}", `write "." there, which is in no value`},
+		{host, "{a}-{b}", `write "." there: no value contains it`},
 		{host, "{a}-*", `meet at "-"`},
 		{subject, "{a},{b}", ""},
 		{subject, "{a}/{b}", ""},
@@ -93,7 +93,7 @@ func TestAmbiguousExamples(t *testing.T) {
 		for _, one := range []string{"x/y-z", "x-y/z", "x/yz", "xy/z"} {
 			ns, sa, _ := strings.Cut(one, "/")
 			a, _ := rules.For(fmt.Sprintf("spiffe://corp/ns/%s/sa/%s", ns, sa), "").Fit(fields())
-			if p := a.Permit("", "cds", fields()); p.Allows(name) {
+			if p := a.permit("", "cds", fields()); p.Allows(name) {
 				of[name] = append(of[name], one)
 			}
 		}

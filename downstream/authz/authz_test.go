@@ -87,7 +87,7 @@ func TestDecisions(t *testing.T) {
 	} {
 		said := fields(strings.Fields(row.said)...)
 		a, fits := compiled(t, row.rules...).For(row.who, row.listener).Fit(said)
-		p := a.Permit(row.origin, row.typeURL, said)
+		p := a.permit(row.origin, row.typeURL, said)
 		if allowed := p.Allows(row.name); fits != row.fits || allowed != row.allowed || p.None() && allowed {
 			t.Errorf("%+v: fits %v, allowed %v", row, fits, allowed)
 		}
@@ -178,7 +178,7 @@ func TestSets(t *testing.T) {
 			said = over(said, a.SetNode())
 			fit, ok := a.Fit(said)
 			said = over(said, fit.SetParameters("mesh", "cds"))
-			p := fit.Permit("mesh", "cds", said)
+			p := fit.permit("mesh", "cds", said)
 			var allowed []string
 			for _, name := range []string{"of-a", "of-b", "of-c"} {
 				if p.Allows(name) {
@@ -216,7 +216,7 @@ func TestSetsOfNobodyAllowLess(t *testing.T) {
 	} {
 		said := fields(strings.Fields(said)...)
 		fit, ok := a.Fit(said)
-		p := fit.Permit("", "", said)
+		p := fit.permit("", "", said)
 		if got := ok && p.Allows("x"); got != want {
 			t.Errorf("%v: allowed %v", said, got)
 		}
@@ -262,7 +262,7 @@ func FuzzPartsDoNotWiden(f *testing.F) {
 		p := func() Permit {
 			r := compiled(t, Rule{Who: []string{"subject:CN={x}"}, Names: []string{"{x}/*"}})
 			a, _ := r.For("subject:CN="+value, "").Fit(fields())
-			return a.Permit("", "", fields())
+			return a.permit("", "", fields())
 		}()
 		segment, ok := strings.CutPrefix(name, value+"/")
 		if p.Allows(name) && (!ok || strings.Contains(segment, "/") || strings.ContainsAny(value, `/*{}%\`)) {
@@ -389,7 +389,7 @@ func TestKeys(t *testing.T) {
 		Rule{Who: []string{"dns:*"}, Names: []string{"shared", "a/*"}})
 	key := func(who string) string {
 		a, _ := r.For(who, "").Fit(fields())
-		p := a.Permit("", "", fields())
+		p := a.permit("", "", fields())
 		return p.Key()
 	}
 	a := key("spiffe://corp/ns/a/sa/one")
@@ -548,7 +548,7 @@ func BenchmarkAdmission(b *testing.B) {
 			b.ReportAllocs()
 			a, _ := r.For(identity, "").Fit(said)
 			for b.Loop() {
-				if p := a.Permit("mesh", "cds", said); !p.Allows(row.name) {
+				if p := a.permit("mesh", "cds", said); !p.Allows(row.name) {
 					b.Fatal("denied")
 				}
 			}
@@ -613,7 +613,7 @@ func BenchmarkAllows(b *testing.B) {
 	for i := range 100 {
 		rule.Names = append(rule.Names, fmt.Sprintf("team-%d/**", i), fmt.Sprintf("shared-*-%d/*", i))
 	}
-	p := compiled(b, rule).For("uid:1", "").Permit("mesh", "cds", fields())
+	p := compiled(b, rule).For("uid:1", "").permit("mesh", "cds", fields())
 	for _, name := range []string{"team-99/cluster-0001.some-namespace.svc.example.com", "shared-cluster-0001.some-namespace.svc-99/x"} {
 		b.Run(name[:6], func(b *testing.B) {
 			for b.Loop() {

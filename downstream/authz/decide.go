@@ -180,12 +180,10 @@ func (c *condition) met(values parts, said Fields) bool {
 			return false
 		}
 	}
-	for i := range c.sets {
-		if value, ok := said(c.sets[i].field); !ok || !fits(c.sets[i].value, values, value) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(c.sets, func(s set) bool {
+		value, ok := said(s.field)
+		return !ok || !fits(s.value, values, value)
+	})
 }
 
 func (r *rule) concerns(origin, typeURL string) bool {
@@ -262,18 +260,6 @@ type Permit struct {
 	key   string
 }
 
-// Permit returns what is allowed of a type. The receiver is what Fit returned.
-func (a *Allowances) Permit(origin, typeURL string, params Fields) Permit {
-	h := a.Holding(origin, typeURL, params)
-	return h.Permit()
-}
-
-// OwnPermit is Permit of what Owning returns.
-func (a *Allowances) OwnPermit(origin, typeURL string, params Fields) Permit {
-	h := a.Owning(origin, typeURL, params)
-	return h.Permit()
-}
-
 // Permit returns what the rules allow.
 func (h *Held) Permit() Permit {
 	if h.all {
@@ -303,9 +289,6 @@ func (h *Held) Permit() Permit {
 	}
 	return Permit{names: namesOf(all), key: string(key)}
 }
-
-// All reports whether every name is allowed.
-func (p *Permit) All() bool { return p.all }
 
 // None reports whether no name is allowed.
 func (p *Permit) None() bool { return !p.all && len(p.names.list()) == 0 }

@@ -13,14 +13,14 @@
 // # What rules set
 //
 // [Allowances.SetNode] and [Allowances.SetParameters] return the values that fields get, whatever
-// the client said. The caller puts them there first, and asks Fit and Permit with the result. Who
+// the client said. The caller puts them there first, and asks Fit and Holding with the result. Who
 // the client is, and the type and origin it asks, choose what is set; what it claims does not. The
 // first rule that names a field sets it, and a rule that sets it otherwise does not hold. A caller
 // that puts nothing there allows less, not more (TestSets, TestSetsOfNobodyAllowLess).
 //
 // # What is allowed in particular
 //
-// [Allowances.OwnPermit] returns what is allowed of what a shared cache must not hand to whoever
+// [Allowances.Owning] returns what is allowed of what a shared cache must not hand to whoever
 // names it. A rule for many identities counts there only by those patterns of its names that have a
 // part of the identity (TestOwnPermits).
 //

@@ -13,7 +13,7 @@ type Question struct {
 	// gets the part that the rules allow; the name itself is not judged.
 	Name string
 	Part bool
-	// Own: what OwnPermit returns counts alone.
+	// Own: what Owning returns counts alone.
 	Own bool
 	// Said are the fields as the client says them.
 	Said Fields
@@ -42,7 +42,7 @@ type Point struct {
 	Text string
 }
 
-// Explain answers a question as For, Fit and Permit do, with the rule that decides (TestExplain,
+// Explain answers a question as For, Fit and Holding do, with the rule that decides (TestExplain,
 // FuzzExplain).
 func (r *Rules) Explain(q Question) (out Answer) {
 	a := r.For(q.Identity, q.Listener)
@@ -122,9 +122,7 @@ func (r *rule) distance(q Question, who subject, said Fields) (d distance, point
 		if !ok {
 			continue
 		}
-		bound, ok := r.bind(values)
-		bound.exact = r.who[i].exact()
-		failed := append(slices.Clone(scope), bound.points(q, said, ok)...)
+		failed := append(slices.Clone(scope), r.points(q, said, values, r.who[i].exact())...)
 		e := distance{2: len(scope), 3: len(failed)}
 		if slices.ContainsFunc(failed, func(p Point) bool { return p.Path == "names" }) {
 			e[4] = 1
@@ -158,68 +156,35 @@ func (r *rule) scope(q Question) (points []Point) {
 	return points
 }
 
-// allowance is a rule with the parts of an identity put in.
-type allowance struct {
-	exact  bool // the pattern of who is one identity
-	all    bool // all names
-	names  []glob
-	own    []glob // those of patterns with a part of the identity
-	claims []boundClaim
-	sets   []Setting
-}
-
-type boundClaim struct {
-	field  string
-	values []glob
-}
-
-// bind returns false if a part of what the rule sets has no value: it cannot be set, so the rule
-// never holds.
-func (r *rule) bind(values parts) (a allowance, ok bool) {
-	a = allowance{all: len(r.names) == 0, names: bindAll(r.names, values)}
-	for _, pieces := range r.names {
-		if g, ok := bind(pieces, values); ok && slices.ContainsFunc(pieces, piece.isPart) {
-			a.own = append(a.own, g)
-		}
-	}
+// points returns those on which the rule fails with the parts of an identity put in. exact: the
+// pattern of who is one identity.
+func (r *rule) points(q Question, said Fields, values parts, exact bool) (points []Point) {
 	for _, c := range r.claims {
-		a.claims = append(a.claims, boundClaim{c.field, bindAll(c.values, values)})
+		value, ok := said(c.field)
+		if !ok || !slices.ContainsFunc(c.values, func(pieces []piece) bool { return fits(pieces, values, value) }) {
+			points = append(points, Point{"claims." + c.field, spoken(value, ok) + ", and " + wanted("it", bindAll(c.values, values))})
+		}
 	}
 	for _, s := range r.sets {
-		g, ok := bind(s.value, values)
-		if !ok {
-			return a, false
+		// Without a value for each part of what it sets, the rule never holds.
+		g, settable := bind(s.value, values)
+		if !settable {
+			points = append(points, Point{"set", "has a part that the identity does not have"})
+			break
 		}
-		a.sets = append(a.sets, Setting{s.field, g.text()})
-	}
-	return a, true
-}
-
-// points returns those on which an allowance fails. Without values for all parts of what it sets,
-// it fails.
-func (a *allowance) points(q Question, said Fields, settable bool) (points []Point) {
-	for _, c := range a.claims {
-		value, ok := said(c.field)
-		if !ok || !slices.ContainsFunc(c.values, func(g glob) bool { return g.matches(value) }) {
-			points = append(points, Point{"claims." + c.field, spoken(value, ok) + ", and " + wanted("it", c.values)})
+		if value, ok := said(s.field); !ok || value != g.text() {
+			points = append(points, Point{"set." + s.field, spoken(value, ok) + fmt.Sprintf(", and this rule sets it to %q", g.text())})
 		}
 	}
-	for _, s := range a.sets {
-		if value, ok := said(s.Field); !ok || value != s.Value {
-			points = append(points, Point{"set." + s.Field, spoken(value, ok) + fmt.Sprintf(", and this rule sets it to %q", s.Value)})
-		}
-	}
-	if !settable {
-		points = append(points, Point{"set", "has a part that the identity does not have"})
-	}
-	p := Permit{all: a.all, names: namesOf(a.names)}
+	names := bindAll(r.names, values)
+	p := Permit{all: len(r.names) == 0, names: namesOf(names)}
 	own := p
-	if !a.exact {
-		own = Permit{names: namesOf(a.own)}
+	if !exact {
+		own = Permit{names: namesOf(bindAll(slices.DeleteFunc(slices.Clone(r.names), impersonal), values))}
 	}
 	switch {
 	case !q.Part && !p.Allows(q.Name) || p.None():
-		points = append(points, Point{"names", wanted(fmt.Sprintf("%q", q.Name), a.names)})
+		points = append(points, Point{"names", wanted(fmt.Sprintf("%q", q.Name), names)})
 	case q.Own && (!q.Part && !own.Allows(q.Name) || own.None()):
 		points = append(points, Point{"names", fmt.Sprintf("%q fits no pattern with a part of the identity, and who is not this identity alone", q.Name)})
 	}

@@ -40,7 +40,7 @@ func TestOwnPermits(t *testing.T) {
 		{"dns:web.corp", "other", false, false},
 	} {
 		a, _ := rules.For(c.who, "").Fit(ns)
-		p, own := a.Permit("mesh", "sds", ns), a.OwnPermit("mesh", "sds", ns)
+		p, own := a.permit("mesh", "sds", ns), a.ownPermit("mesh", "sds", ns)
 		if p.Allows(c.name) != c.allowed || own.Allows(c.name) != c.own {
 			t.Errorf("%s, %s: allowed %v, in particular %v", c.who, c.name, p.Allows(c.name), own.Allows(c.name))
 		}
@@ -54,7 +54,19 @@ func TestOwnPermits(t *testing.T) {
 		}
 	}
 	all, _ := compiled(t).For(web, "").Fit(ns)
-	if own := all.OwnPermit("mesh", "sds", ns); !own.None() {
+	if own := all.ownPermit("mesh", "sds", ns); !own.None() {
 		t.Error("without rules it is allowed to everybody, and to nobody in particular")
 	}
+}
+
+// permit returns what is allowed of a type. The receiver is what Fit returned.
+func (a *Allowances) permit(origin, typeURL string, params Fields) Permit {
+	h := a.Holding(origin, typeURL, params)
+	return h.Permit()
+}
+
+// ownPermit is permit of what Owning returns.
+func (a *Allowances) ownPermit(origin, typeURL string, params Fields) Permit {
+	h := a.Owning(origin, typeURL, params)
+	return h.Permit()
 }

@@ -131,9 +131,7 @@ func fits(pieces []piece, values parts, text string) bool {
 
 // matches reports whether a text is as the glob says. The time is that of a few passes over the
 // text: a star takes as little as it can, which is enough, since only a last `**` crosses a slash.
-func (g glob) matches(text string) bool { return g.from(text) }
-
-func (g glob) from(text string) bool {
+func (g glob) matches(text string) bool {
 	for i, p := range g {
 		switch p.kind {
 		case rest:
@@ -151,7 +149,7 @@ func (g glob) from(text string) bool {
 	return text == ""
 }
 
-// afterStar is from for a glob that begins with a star.
+// afterStar is matches for a glob that begins with a star.
 func (g glob) afterStar(text string) bool {
 	for len(g) > 0 && g[0].kind == star {
 		g = g[1:]
@@ -172,10 +170,10 @@ func (g glob) afterStar(text string) bool {
 			return false
 		}
 		after, ok := strings.CutPrefix(text[len(segment)-len(head):], word)
-		return ok && g[1:].from(after)
+		return ok && g[1:].matches(after)
 	}
 	at := strings.Index(segment, word)
-	return at >= 0 && g[1:].from(text[at+len(word):])
+	return at >= 0 && g[1:].matches(text[at+len(word):])
 }
 
 // text returns what a glob without stars matches.
@@ -209,3 +207,125 @@ func (g glob) appendKey(key []byte) []byte {
 	}
 	return key
 }
+
+// names are the globs of a permit, found by how they begin: a client may ask for a million names,
+// and rules may have hundreds of patterns.
+type names struct {
+	all []glob
+	// The same, but for a few, which are tried one after the other.
+	plain map[string]bool   // those without stars
+	open  map[string][]glob // those with one, by the text before it
+	sizes []int             // of these texts, ascending
+}
+
+const fewNames = 8
+
+func namesOf(globs []glob) *names {
+	n := &names{all: globs}
+	if len(globs) <= fewNames {
+		return n
+	}
+	n.plain, n.open = map[string]bool{}, make(map[string][]glob, len(globs))
+	for _, g := range globs {
+		begin, rest := "", g
+		if len(g) > 0 && g[0].kind == literal {
+			begin, rest = g[0].text, g[1:]
+		}
+		if len(rest) == 0 {
+			n.plain[begin] = true
+			continue
+		}
+		n.open[begin] = append(n.open[begin], rest)
+		if at, known := slices.BinarySearch(n.sizes, len(begin)); !known {
+			n.sizes = slices.Insert(n.sizes, at, len(begin))
+		}
+	}
+	return n
+}
+
+// list is nil for nil.
+func (n *names) list() []glob {
+	if n == nil {
+		return nil
+	}
+	return n.all
+}
+
+func (n *names) match(name string) bool {
+	if n == nil {
+		return false
+	}
+	if len(n.all) <= fewNames {
+		return slices.ContainsFunc(n.all, func(g glob) bool { return g.matches(name) })
+	}
+	if n.plain[name] {
+		return true
+	}
+	for _, size := range n.sizes {
+		if size > len(name) {
+			return false
+		}
+		for _, rest := range n.open[name[:size]] {
+			if rest.matches(name[size:]) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// meets reports whether the glob may match a text that begins and ends like this (Permit.Some).
+func (g glob) meets(begin, end string, deep bool) bool {
+	segments := g.segments()
+	for begin != "" {
+		var segment string
+		segment, begin, _ = strings.Cut(begin, "/")
+		switch {
+		case len(segments) == 0 || !segments[0].matches(segment):
+			return false
+		case segments[0].open():
+			return true
+		}
+		segments = segments[1:]
+	}
+	switch {
+	case len(segments) == 0:
+		return false
+	case deep || segments[0].open():
+		return true
+	case len(segments) > 1 && !strings.Contains(end, "/"):
+		return false
+	}
+	end, _, _ = strings.Cut(end, "/")
+	last := segments[0]
+	if n := len(last); n > 0 && last[n-1].kind == literal {
+		text := last[n-1].text
+		return strings.HasSuffix(text, end) && (n > 1 || text != end) || n > 1 && strings.HasSuffix(end, text)
+	}
+	return len(last) > 0
+}
+
+// segments divides a glob at its slashes. Only the last of them may be open.
+func (g glob) segments() []glob {
+	all := []glob{nil}
+	for _, p := range g {
+		last := &all[len(all)-1]
+		if p.kind != literal {
+			*last = append(*last, p)
+			continue
+		}
+		for i, text := range strings.Split(p.text, "/") {
+			if i > 0 {
+				all = append(all, nil)
+				last = &all[len(all)-1]
+			}
+			if text != "" {
+				*last = append(*last, piece{text: text})
+			}
+		}
+	}
+	return all
+}
+
+// open reports whether more segments may follow.
+func (g glob) open() bool { return len(g) > 0 && g[len(g)-1].kind == rest }

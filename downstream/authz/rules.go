@@ -197,8 +197,11 @@ func (c *clause) allows(own bool) [][]piece {
 	if !own || c.exact {
 		return c.names
 	}
-	return slices.DeleteFunc(slices.Clone(c.names), func(pieces []piece) bool { return !slices.ContainsFunc(pieces, piece.isPart) })
+	return slices.DeleteFunc(slices.Clone(c.names), impersonal)
 }
+
+// impersonal reports whether a pattern has no part of the identity.
+func impersonal(pieces []piece) bool { return !slices.ContainsFunc(pieces, piece.isPart) }
 
 // concern is the place of a field's condition.
 func concern(field string) int {
@@ -227,7 +230,7 @@ func (c *compiler) compile(r *Rule) rule {
 	out := rule{listeners: r.Listeners, origins: r.Origins, types: r.Types}
 	c.bound = map[string]bool{}
 	if len(r.Who) == 0 {
-		c.addf("who", false, "is required: a rule without it would be for nobody or for all")
+		c.addf("who", false, "is required")
 	}
 	for i, text := range r.Who {
 		w, err := parseWho(text)

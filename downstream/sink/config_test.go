@@ -18,12 +18,11 @@ func TestProblems(t *testing.T) {
 		want string // empty: none
 	}{
 		{Config{Path: "/x"}, ""},
-		{Config{}, "path: is required"},
-		{Config{Path: "/x", Types: []string{eds}}, "types[0]: eds is asked by the names that cds has"},
-		{Config{Path: "/x", Types: []string{cds, rds}}, "types[1]: rds is asked by the names that lds has"},
+		{Config{Path: "/x", Types: []string{eds}}, "types[0]: eds needs the names in cds"},
+		{Config{Path: "/x", Types: []string{cds, rds}}, "types[1]: rds needs the names in lds"},
 		{Config{Path: "/x", Types: []string{xds.ScopedRouteType, rds}}, ""},
 		{Config{Path: "/x", Types: []string{xds.VirtualHostType}}, "types[0]: resources of " + xds.VirtualHostType},
-		{Config{Path: "/x", Types: []string{sds}}, "secrets: the secrets to be written must be named"},
+		{Config{Path: "/x", Types: []string{sds}}, "secrets: name the secrets to write"},
 		{Config{Path: "/x", Secrets: []string{"a"}}, "secrets: sds is not in types"},
 	} {
 		row.cfg.Origin = table.Origin("mesh")

@@ -1,15 +1,99 @@
 package sink
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/xds"
 	"go.uber.org/zap"
 )
+
+// Config configures a Sink. It is not modified after New.
+type Config struct {
+	// Path is the directory. It is made if it does not exist; it must be the sink's only.
+	Path string
+	// Origin is the table's part for the origin of the resources. Required.
+	Origin *relay.Origin
+	// Node is the node to present, like a client's. Nil: none.
+	Node *corev3.Node
+	// Types are type URLs. Endpoints need clusters beside them, route configurations need listeners
+	// or scoped routes, and secrets need Secrets and an origin that has them enabled. Empty:
+	// DefaultTypes.
+	Types []string
+	// Secrets are the names of the secrets that are written.
+	Secrets []string
+	// OrderHold is the time between a change and what must come after it. Zero: none.
+	OrderHold time.Duration
+	// ColdWait is how long the connected origin may be silent about a name or a list before nothing
+	// waits for it.
+	ColdWait time.Duration
+	// Log gets failures. Nil: no log.
+	Log *zap.Logger
+	// Metrics counts the files written. Nil: nothing is counted.
+	Metrics *metrics.Metrics
+}
+
+// DefaultTypes returns the types that an empty Config.Types means: clusters, endpoints, listeners
+// and route configurations.
+func DefaultTypes() []string {
+	return []string{xds.ClusterType, xds.EndpointType, xds.ListenerType, xds.RouteType}
+}
+
+// kind is a type that can be written.
+type kind struct {
+	typeURL string
+	short   string // prefix of its files
+	list    bool   // one file has all resources; otherwise each has its own
+	from    []string
+}
+
+// kinds are in order of writing: what is referred to comes before what refers to it.
+var kinds = []*kind{
+	{typeURL: xds.SecretType, short: "sds"},
+	{typeURL: xds.EndpointType, short: "eds", from: []string{xds.ClusterType}},
+	{typeURL: xds.ClusterType, short: "cds", list: true},
+	{typeURL: xds.RouteType, short: "rds", from: []string{xds.ListenerType, xds.ScopedRouteType}},
+	{typeURL: xds.ScopedRouteType, short: "srds", list: true},
+	{typeURL: xds.ListenerType, short: "lds", list: true},
+}
+
+// late reports whether resources of the type refer to clusters, so that they are written a hold
+// after those.
+func (k *kind) late() bool {
+	return slices.Contains([]string{xds.RouteType, xds.ScopedRouteType, xds.ListenerType}, k.typeURL)
+}
+
+// problems returns all problems of the configuration, joined.
+func (c *Config) problems() error {
+	var errs []error
+	for i, typeURL := range c.Types {
+		at := slices.IndexFunc(kinds, func(k *kind) bool { return k.typeURL == typeURL })
+		if at < 0 {
+			errs = append(errs, fmt.Errorf("types[%d]: resources of %s cannot be written to files", i, typeURL))
+			continue
+		}
+		from, listed := kinds[at].from, func(f string) bool { return slices.Contains(c.Types, f) }
+		if len(from) > 0 && !slices.ContainsFunc(from, listed) {
+			errs = append(errs, fmt.Errorf(
+				"types[%d]: %s needs the names in %s: add it to the list",
+				i, kinds[at].short, metrics.ShortName(from[0])))
+		}
+	}
+	switch has := slices.Contains(c.Types, xds.SecretType); {
+	case has && len(c.Secrets) == 0:
+		errs = append(errs, errors.New("secrets: name the secrets to write"))
+	case !has && len(c.Secrets) > 0:
+		errs = append(errs, errors.New("secrets: sds is not in types"))
+	}
+	return errors.Join(errs...)
+}
 
 const (
 	// look is how often the sink checks whether what it waits for has come, if nothing wakes it.
@@ -49,10 +133,7 @@ func New(cfg Config) (*Sink, error) {
 	if err := cfg.problems(); err != nil {
 		return nil, fmt.Errorf("sink %s: %w", cfg.Path, err)
 	}
-	if cfg.Log == nil {
-		cfg.Log = zap.NewNop()
-	}
-	cfg.Log = cfg.Log.With(zap.String("path", cfg.Path), zap.String("origin", cfg.Origin.Name()))
+	cfg.Log = cmp.Or(cfg.Log, zap.NewNop()).With(zap.String("path", cfg.Path), zap.String("origin", cfg.Origin.Name()))
 	s := &Sink{
 		cfg: cfg, mailbox: relay.NewSubscriber(), dir: dir{path: cfg.Path},
 		counts: cfg.Metrics.Origin(cfg.Origin.Name()),
@@ -115,7 +196,7 @@ func (s *Sink) step(now time.Time) (next time.Time, wrote bool) {
 		return s.retryAt, wrote
 	}
 	if s.failures > 0 {
-		s.cfg.Log.Info("the files of a sink are written again")
+		s.cfg.Log.Info("the files of a sink can be written again")
 	}
 	s.failures, s.retryAt, s.saidAt = 0, time.Time{}, time.Time{}
 	return next, wrote

@@ -30,9 +30,8 @@ type order struct {
 
 // Field numbers of envoy.service.discovery.v3.DiscoveryResponse.
 const (
-	fieldVersion   = 1
-	fieldResources = 2
-	fieldTypeURL   = 4
+	fieldVersion = 1
+	fieldTypeURL = 4
 )
 
 // response returns the content of a file; resources are encoded fields.
@@ -42,11 +41,11 @@ func response(typeURL string, resources [][]byte) []byte {
 		sum.Write(r)
 	}
 	version := hex.EncodeToString(sum.Sum(nil)[:16])
-	b := protowire.AppendString(protowire.AppendTag(nil, fieldVersion, protowire.BytesType), version)
+	b := xds.AppendString(nil, fieldVersion, version)
 	for _, r := range resources {
 		b = append(b, r...)
 	}
-	return protowire.AppendString(protowire.AppendTag(b, fieldTypeURL, protowire.BytesType), typeURL)
+	return xds.AppendString(b, fieldTypeURL, typeURL)
 }
 
 // resources returns the resources of a file by name, as encoded fields; none if the file is not
@@ -63,7 +62,7 @@ func resources(content []byte) map[string][]byte {
 	}
 	for i := range u.Resources {
 		if r := &u.Resources[i]; !r.Nameless {
-			field := protowire.AppendTag(nil, fieldResources, protowire.BytesType)
+			field := protowire.AppendTag(nil, xds.FieldResources, protowire.BytesType)
 			found[r.Name] = protowire.AppendBytes(field, r.Any)
 		}
 	}
@@ -195,9 +194,8 @@ func (w *round) clusters() {
 	if !f.changed && !let {
 		return
 	}
-	list, news := make(map[string][]byte, len(f.entries)), false
-	for name, x := range f.entries {
-		list[name] = x.body.SotW()
+	list, news := f.list(), false
+	for name := range list {
 		news = news || string(list[name]) != string(o.clusters[name])
 	}
 	for name := range o.gone {
@@ -241,6 +239,15 @@ func (w *round) letGo(f *feed) (some bool) {
 		some = true
 	}
 	return some
+}
+
+// list returns the resources as encoded fields, by name.
+func (f *feed) list() map[string][]byte {
+	list := make(map[string][]byte, len(f.entries))
+	for name, x := range f.entries {
+		list[name] = x.body.SotW()
+	}
+	return list
 }
 
 func inOrder(list map[string][]byte) (fields [][]byte) {
@@ -309,11 +316,7 @@ func (w *round) late() {
 				}
 			}
 		case f.changed:
-			list := make(map[string][]byte, len(f.entries))
-			for name, x := range f.entries {
-				list[name] = x.body.SotW()
-			}
-			f.changed = !w.put(k, k.file(), inOrder(list))
+			f.changed = !w.put(k, k.file(), inOrder(f.list()))
 		}
 	}
 	if w.wrote {

@@ -268,7 +268,7 @@ func (c Canary) Operate(t Trial, act Act, has bool, now time.Time) (Trial, Decis
 	tried := t.Phase == Baking || t.Phase == Stopped
 	switch {
 	case t.Phase == Paused:
-		return t, Decision{}, errors.New("clients are kept at what they have: end the rollback or the freeze first")
+		return t, Decision{}, errors.New("clients are kept at their current state: end the rollback or the freeze first")
 	case !tried || act == ActStop && t.Phase == Stopped:
 		return t, Decision{}, errors.New("no candidate is tried")
 	case act == ActRetry:

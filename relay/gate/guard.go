@@ -24,11 +24,8 @@ func (c GuardConfig) Off() bool { return c.Hold <= 0 }
 
 // mass reports whether gone removals from a set of that size are a mass removal.
 func (c GuardConfig) mass(gone, size int) bool {
-	return gone >= c.least() && float64(gone) > c.Share*float64(size)
+	return gone >= max(c.Min, 1) && float64(gone) > c.Share*float64(size)
 }
-
-// least returns the fewest removals that may be a mass removal.
-func (c GuardConfig) least() int { return max(c.Min, 1) }
 
 // confirmAfter is how much later a list must lack the same resources again to confirm the removal
 // (RELAY-97).
@@ -39,9 +36,8 @@ const confirmAfter = 5 * time.Second
 // presented, silence would mean that it exists.
 //
 // Removals count from the first answer on a stream until there was none for the long pause of
-// RELAY-6: a delta origin may state a mass removal in any number of responses. From the Min-th
-// removal on, further ones wait for the end of that pause, when it is known whether there are more
-// than Share.
+// RELAY-6: a delta origin may state a mass removal in any number of responses. What goes before
+// they are more than Share is not held back as a mass removal.
 type Guard struct {
 	GuardConfig
 	// Quiet is the long pause, and Most bounds the wait for it.
@@ -59,7 +55,7 @@ type Count struct {
 	// removed, including those that were held back when it began.
 	size, gone int
 
-	mass   bool      // what is held back is more than the share; false: not known yet
+	mass   bool      // what is held back is more than the share; false: few removals are
 	stated time.Time // when the stream stated the removal, or began
 	until  time.Time // when what is held back goes; unused while nothing is held back
 }
@@ -89,20 +85,13 @@ func (g Guard) Begin(c Count, stream uint32, now time.Time, size, held int) Coun
 }
 
 // Counts reports whether a removal at this time still counts as one of a reconnect.
-func (g Guard) Counts(c Count, now time.Time) bool { return now.Before(g.end(c)) }
-
-// end returns when removals stop counting if there is none until then.
-func (g Guard) end(c Count) time.Time {
-	quiet, most := c.last.Add(g.Quiet), c.first.Add(g.Most)
-	if quiet.Before(most) {
-		return quiet
-	}
-	return most
+func (g Guard) Counts(c Count, now time.Time) bool {
+	return now.Before(c.last.Add(g.Quiet)) && now.Before(c.first.Add(g.Most))
 }
 
 // Extend starts the time of what is held back again.
 func (g Guard) Extend(c Count, now time.Time) Count {
-	if g.Few && !c.mass {
+	if !c.mass {
 		return g.holdFew(c, now)
 	}
 	c.until = now.Add(g.Hold)
@@ -117,12 +106,12 @@ func (g Guard) holdFew(c Count, now time.Time) Count {
 	return c
 }
 
-// Mass reports whether what is held back is a mass removal, as far as is known.
+// Mass reports whether what is held back is a mass removal.
 func (c Count) Mass() bool { return c.mass }
 
 // Since returns since when, about, what is held back is.
 func (g Guard) Since(c Count) time.Time {
-	if g.Few && !c.mass {
+	if !c.mass {
 		return c.first
 	}
 	return c.until.Add(-g.Hold)
@@ -190,19 +179,15 @@ func (g Guard) Judge(c Count, s Statement, now time.Time) (Count, Ruling) {
 		return c, Ruling{Release: release}
 	}
 	c.gone, c.last = c.gone+s.New, now
-	mass := g.mass(c.gone, c.size)
 	switch {
-	case mass:
+	case g.mass(c.gone, c.size):
 		r := Ruling{Hold: true, Alarm: !c.mass}
 		c.mass, c.stated = true, now
 		return g.Extend(c, now), r
 	case g.Few && !s.Restored && !release:
 		return g.holdFew(c, now), Ruling{Hold: true}
-	case s.Whole || c.gone < g.least():
-		return c, Ruling{Release: release}
 	}
-	c.until = g.end(c)
-	return c, Ruling{Hold: true}
+	return c, Ruling{Release: release}
 }
 
 // Stream is the state of the upstream stream that stated what is held back.

@@ -127,20 +127,15 @@ func TestJudge(t *testing.T) {
 		{"few at once", 10, 0, []step{{0, 2, false, false, Ruling{}, 0}}},
 		{"few, in a list: that is all of it", 10, 0, []step{{0, 4, false, true, Ruling{}, 0}}},
 		{"nothing", 10, 0, []step{{0, 0, false, true, Ruling{}, 0}}},
-		{"pieces: min are held until it is known, then it is a mass removal, and told once", 7, 0, []step{
+		{"pieces: the share passes, then it is a mass removal, and told once", 7, 0, []step{
 			{0, 2, false, false, Ruling{}, 0},
-			{1, 1, false, false, hold, 3.5},
+			{1, 1, false, false, Ruling{}, 0},
 			{2, 1, false, false, alarm, 32},
 			{3, 1, false, false, hold, 33},
 		}},
 		{"pieces with a pause between: what comes after it passes", 7, 0, []step{
 			{0, 2, false, false, Ruling{}, 0},
 			{2.5, 5, false, false, Ruling{}, 0},
-		}},
-		{"pieces for a minute: what comes after it passes", 500, 0, []step{
-			{0, 3, false, false, hold, 2.5},
-			{2, 1, false, false, hold, 4.5},
-			{4.5, 1, false, false, Ruling{}, 0},
 		}},
 		{"a list confirms after 5 s, not before", 5, 0, []step{
 			{0, 4, false, true, alarm, 30},
@@ -249,7 +244,7 @@ func TestNextStream(t *testing.T) {
 }
 
 func TestDue(t *testing.T) {
-	count := policy.Extend(Count{}, start)
+	count := policy.Extend(Count{mass: true}, start)
 	early, due := start.Add(seconds(29)), start.Add(seconds(30))
 	for _, c := range []struct {
 		story string

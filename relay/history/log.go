@@ -345,13 +345,11 @@ func (r *resource) cost() int { return resourceBytes + len(r.Name) + len(r.Set) 
 
 // before is what was held before the change; nil: nothing.
 func (x *record) before() *Version {
-	switch {
-	case x.was != nil:
-		v := versionOf(x.was)
-		return &v
-	default:
+	if x.was == nil {
 		return x.unkept
 	}
+	v := versionOf(x.was)
+	return &v
 }
 
 func (l *Log) grow(p *place, bytes int) {

@@ -275,19 +275,3 @@ func (x *record) held(revision uint64) Held {
 	}
 	return Held{Variant: x.was, Late: x.since > revision}
 }
-
-// At is the newest revision of a group that was in force at a time, or the table's newest, which is
-// given, if nothing of it has changed since.
-func (l *Log) At(origin, group string, at time.Time, newest uint64) uint64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for of, p := range l.places {
-		if of.Origin != origin || of.Group != group {
-			continue
-		}
-		for x := p.last; x != nil && x.at > at.UnixNano(); x = x.prev {
-			newest = min(newest, x.revision-1)
-		}
-	}
-	return newest
-}

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/weir-xds/weir/metrics"
 )
 
 // TestSuggestDiffering: a field in which members of one group differ is told, and whether elsewhere
@@ -66,7 +64,7 @@ func TestSuggestDiffering(t *testing.T) {
 				d := &s.Differing[i]
 				line := fmt.Sprintf("%s in %d: %q and %q", d.Field, d.Count, d.Values[0], d.Values[1])
 				if d.Tailored {
-					line += fmt.Sprintf("; tailored %s %q", metrics.ShortName(d.TypeURL), d.Name)
+					line += fmt.Sprintf("; tailored %s %q", d.Type, d.Name)
 				}
 				lines = append(lines, line)
 			}

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -11,38 +12,38 @@ import (
 
 // ResourceInfo describes one resource, for all parameter maps for which it is the same.
 type ResourceInfo struct {
-	Group   string
-	TypeURL string
-	Name    string
+	Group   string `json:"group"`
+	TypeURL string `json:"type_url"`
+	Name    string `json:"name"`
 	// Params are the parameter maps that hold it, as canonical text, "" being the empty map: the
 	// first ones, or all if the query says so. Maps is their number.
-	Params   []string
-	Maps     int
-	Wildcard bool // a member of the wildcard set; false: held by name, or in Collection
+	Params   []string `json:"-"`
+	Maps     int      `json:"-"`
+	Wildcard bool     `json:"wildcard"` // a member of the wildcard set; false: held by name, or in Collection
 	// Collection is the glob or namespace that the resource is a member of; "" for none.
-	Collection    string
-	Version       string
-	OriginVersion string
+	Collection    string `json:"collection,omitempty"`
+	Version       string `json:"version,omitempty"`
+	OriginVersion string `json:"origin_version,omitempty"`
 	// ResponseVersion is that of the response in state of the world, and else OriginVersion.
-	ResponseVersion string
-	Constraints     string // canonical; "" for none
-	Bytes           int
+	ResponseVersion string `json:"-"`
+	Constraints     string `json:"constraints,omitempty"` // canonical; "" for none
+	Bytes           int    `json:"bytes"`
 	// Clients that are subscribed to it by name, or to the set that it is a member of.
-	Clients int
-	Live    bool // an open upstream stream vouches for it
-	Held    bool // its removal is held back as part of a mass removal
-	Absent  bool // stated not to exist; there is no body
+	Clients int  `json:"clients"`
+	Live    bool `json:"live"`             // an open upstream stream vouches for it
+	Held    bool `json:"held,omitempty"`   // its removal is held back as part of a mass removal
+	Absent  bool `json:"absent,omitempty"` // stated not to exist; there is no body
 	// Source is the server of the origin, or the fallback, that it came from; "" if that is
 	// unknown.
-	Source string
+	Source string `json:"source,omitempty"`
 	// Fallback: Source is the fallback.
-	Fallback bool
+	Fallback bool `json:"fallback,omitempty"`
 	// Shadowed: another variant matches the same parameters, and is chosen (DYN-9). No client has
 	// this one.
-	Shadowed bool
+	Shadowed bool `json:"shadowed,omitempty"`
 	// Body is the payload, an encoded google.protobuf.Any; nil for secrets (RELAY-76), do_not_cache
 	// (RELAY-9) and Absent.
-	Body []byte
+	Body []byte `json:"-"`
 }
 
 // ResourceQuery selects resources; an empty field selects all.
@@ -193,22 +194,14 @@ func (ps *queryResult) choose() {
 func (p *resourceRow) compare(x *resourceRow) int {
 	pw, pc := setOf(&p.Row)
 	xw, xc := setOf(&x.Row)
-	if pw != xw {
-		if pw {
-			return -1
-		}
+	switch {
+	case pw && !xw:
+		return -1
+	case xw && !pw:
 		return 1
 	}
-	if c := strings.Compare(pc, xc); c != 0 {
-		return c
-	}
-	if c := strings.Compare(p.name(), x.name()); c != 0 {
-		return c
-	}
-	if c := strings.Compare(p.constraints(), x.constraints()); c != 0 {
-		return c
-	}
-	return strings.Compare(p.params[0], x.params[0]) // one variant, live for some maps only
+	return cmp.Or(strings.Compare(pc, xc), strings.Compare(p.name(), x.name()), strings.Compare(p.constraints(), x.constraints()),
+		strings.Compare(p.params[0], x.params[0])) // one variant, live for some maps only
 }
 
 func (p *resourceRow) name() string {

@@ -117,7 +117,7 @@ func TestSecretsAreNamesAlone(t *testing.T) {
 // TestSharing counts no group that is one client's alone.
 func TestSharing(t *testing.T) {
 	r := newRig(t, relay.OriginConfig{})
-	if _, err := r.origin.Dedicated(nil); err != nil {
+	if _, err := r.origin.DedicatedFor(nil, "", nil); err != nil {
 		t.Fatal(err)
 	}
 	if groups, clients := Sharing(r.origin); groups != 1 || clients != 1 {

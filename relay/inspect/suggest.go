@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/xds"
 )
@@ -18,19 +19,20 @@ const maxFacts = 5_000_000
 // Suggestion says which fields of the groups' keys made a difference to what the origin answered so
 // far. It is evidence and no proof: what an origin will answer nobody knows.
 type Suggestion struct {
-	Origin  string
-	GroupBy []string // as configured
+	Origin  string   `json:"origin"`
+	GroupBy []string `json:"group_by"` // as configured
 	// Groups is how many there are, without dedicated ones, and Compared how many of them were
 	// answered, and so looked at.
-	Groups, Compared int
+	Groups   int `json:"groups"`
+	Compared int `json:"compared"`
 	// Suggested is a key that tells apart all that was answered differently, sorted. After is how
 	// many groups those compared would be. It is GroupBy if no field can be left out.
-	Suggested []string
-	After     int
+	Suggested []string `json:"suggested"`
+	After     int      `json:"suggested_groups"`
 	// Fields are those of the keys, the ones that can be left out first, then by their values.
-	Fields []FieldEvidence
+	Fields []FieldEvidence `json:"fields"`
 	// Differing are fields that may have to be added to the key, those with evidence first.
-	Differing []DifferingField
+	Differing []DifferingField `json:"differing"`
 }
 
 // FieldVerdict says whether a field makes a difference.
@@ -48,21 +50,26 @@ const (
 
 // FieldEvidence is what is known of one field of the keys.
 type FieldEvidence struct {
-	Field   string // a term, or metadata.KEY
-	Values  int    // that it has in the groups compared, "none" among them
-	Verdict FieldVerdict
+	Field   string       `json:"field"`  // a term, or metadata.KEY
+	Values  int          `json:"values"` // that it has in the groups compared, "none" among them
+	Verdict FieldVerdict `json:"verdict"`
 	// Merged is how many groups fewer there would be without it, if it can be left out.
-	Merged int
-	// Of a difference, one: two groups, and what they were answered differently. Name is "*" for
-	// the set of all.
-	Groups        [2]string
-	TypeURL, Name string
+	Merged int `json:"fewer_groups,omitempty"`
+	Evidence
+}
+
+// Evidence is a difference: the keys of two groups, and what they were answered differently. Name
+// is "*" for the set of all. Type is a short name.
+type Evidence struct {
+	Between []string `json:"between,omitempty"`
+	Type    string   `json:"type,omitempty"`
+	Name    string   `json:"name,omitempty"`
 }
 
 // Suggest compares what the origin's groups were answered. Two groups were answered alike if the
 // sets of `*` that are complete in both are equal, and so is every resource that both hold by name.
 func Suggest(o *relay.Origin) Suggestion {
-	s := Suggestion{Origin: o.Name(), GroupBy: slices.Clone(o.GroupBy())}
+	s := Suggestion{Origin: o.Name(), GroupBy: slices.Clone(o.GroupBy()), Fields: []FieldEvidence{}, Differing: []DifferingField{}}
 	c := comparison{facts: map[factKey]uint32{}, classes: map[[sha256.Size]byte]int{}}
 	for _, g := range o.Groups() {
 		if g.Dedicated {
@@ -86,7 +93,7 @@ func Suggest(o *relay.Origin) Suggestion {
 		switch merged := c.partitions(keep) - c.partitions(rest); {
 		case merged == 0:
 			e.Verdict = NoEvidence
-		case c.differ(byKey(rest), &e):
+		case c.differ(byKey(rest), &e.Evidence):
 			e.Verdict = Difference
 		default:
 			e.Verdict, e.Merged, keep = NoDifference, merged, rest
@@ -245,7 +252,7 @@ func byKey(fields []string) func(*comparedGroup) (string, bool) {
 
 // differ reports whether two groups that would be one were answered differently, and says which.
 // Groups that have no place take no part.
-func (c *comparison) differ(place func(*comparedGroup) (string, bool), e *FieldEvidence) bool {
+func (c *comparison) differ(place func(*comparedGroup) (string, bool), e *Evidence) bool {
 	type answered struct {
 		is    xds.SetDigest
 		group int
@@ -275,11 +282,67 @@ func (c *comparison) differ(place func(*comparedGroup) (string, bool), e *FieldE
 			case !known:
 				p.answers[f.of] = answered{f.is, i}
 			case a.is != f.is:
-				e.Groups = [2]string{c.groups[a.group].key, g.key}
-				e.TypeURL, e.Name = c.keys[f.of].typeURL, c.keys[f.of].name
+				e.Between = []string{c.groups[a.group].key, g.key}
+				e.Type, e.Name = metrics.ShortName(c.keys[f.of].typeURL), c.keys[f.of].name
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// NodeType is the one Field of a DifferingField that is no term of a key: of terms only id has it.
+const NodeType = relay.NodeType
+
+// DifferingField is a watched field in which members of one group differ, and are given one answer.
+type DifferingField struct {
+	relay.Differing        // of Group
+	Group           string `json:"group"`  // one such, and
+	Count           int    `json:"groups"` // how many there are
+	// Tailored: the origin seems to go by it. Of the groups whose members all have one value, those
+	// with the same were answered alike, and others were not: of these, one difference.
+	Tailored bool `json:"tailored"`
+	Evidence
+}
+
+// differ adds the fields in which members of a group differ.
+func (s *Suggestion) differ(key string, differing []relay.Differing) {
+	for _, d := range differing {
+		i := slices.IndexFunc(s.Differing, func(f DifferingField) bool { return f.Field == d.Field })
+		if i < 0 {
+			i, s.Differing = len(s.Differing), append(s.Differing, DifferingField{Differing: d, Group: key})
+		}
+		s.Differing[i].Count++
+	}
+}
+
+// differing adds the evidence, and puts the fields with evidence first.
+func (c *comparison) differing(fields []DifferingField) []DifferingField {
+	sorted := []DifferingField{}
+	var others []DifferingField
+	for _, f := range fields {
+		if c.tailored(&f); f.Tailored {
+			sorted = append(sorted, f)
+		} else {
+			others = append(others, f)
+		}
+	}
+	return append(sorted, others...)
+}
+
+// tailored looks for evidence that the origin goes by a field that no key has.
+func (c *comparison) tailored(f *DifferingField) {
+	value := func(g *comparedGroup) (string, bool) {
+		v, agreed := g.agreed[f.Field]
+		return v, agreed
+	}
+	var e Evidence
+	if c.differ(value, &e) {
+		return // the field does not explain the answers
+	}
+	one := func(g *comparedGroup) (string, bool) {
+		_, agreed := value(g)
+		return "", agreed
+	}
+	f.Tailored = c.differ(one, &f.Evidence)
 }

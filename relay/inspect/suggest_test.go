@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/xds"
 
@@ -72,7 +71,7 @@ func (f *fleet) suggests() string {
 			line += fmt.Sprintf(" -%d", e.Merged)
 		}
 		if e.Name != "" {
-			line += fmt.Sprintf(" %s %q", metrics.ShortName(e.TypeURL), e.Name)
+			line += fmt.Sprintf(" %s %q", e.Type, e.Name)
 		}
 		lines = append(lines, line)
 	}

@@ -1,6 +1,7 @@
 package relaytest
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -227,13 +228,9 @@ func (c *Client) introduce(m proto.Message) proto.Message {
 	m = proto.Clone(m)
 	switch m := m.(type) {
 	case *discovery.DiscoveryRequest:
-		if m.Node == nil {
-			m.Node = node
-		}
+		m.Node = cmp.Or(m.Node, node)
 	case *discovery.DeltaDiscoveryRequest:
-		if m.Node == nil {
-			m.Node = node
-		}
+		m.Node = cmp.Or(m.Node, node)
 	}
 	return m
 }

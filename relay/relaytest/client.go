@@ -1,6 +1,7 @@
 package relaytest
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -76,16 +77,9 @@ type Client struct {
 // NewClient returns a client over conn, which stays the caller's. tb closes the client at its end.
 func NewClient(tb testing.TB, conn *grpc.ClientConn, cfg ClientConfig) *Client {
 	tb.Helper()
-	if cfg.Dialect == "" {
-		cfg.Dialect = Delta
-	}
-	if cfg.Method == "" {
-		cfg.Method = adsMethods[cfg.Dialect]
-	}
-	c := &Client{tb: tb, conn: conn, cfg: cfg, patience: cfg.Patience}
-	if c.patience == 0 {
-		c.patience = defaultPatience
-	}
+	cfg.Dialect = cmp.Or(cfg.Dialect, Delta)
+	cfg.Method = cmp.Or(cfg.Method, adsMethods[cfg.Dialect])
+	c := &Client{tb: tb, conn: conn, cfg: cfg, patience: cmp.Or(cfg.Patience, defaultPatience)}
 	c.state = State{types: map[string]*typeState{}, nonces: map[string]bool{}}
 	tb.Cleanup(c.Close)
 	return c
@@ -155,16 +149,10 @@ func (c *Client) Close() { c.Cancel() }
 // Err is what the stream ended with: nil while it is open, io.EOF if the server ended it with OK,
 // else a status error. CANCELLED after Cancel. Unknown, thus nil, while a NeverRead client does not
 // read.
-func (c *Client) Err() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.state.err
-}
+func (c *Client) Err() error { return look(c, (*State).Err) }
 
 func (c *Client) current() grpc.ClientStream {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.wire
+	return locked(&c.mu, func() grpc.ClientStream { return c.wire })
 }
 
 // receive is the reader of one stream.
@@ -209,7 +197,5 @@ func (c *Client) accept(raw []byte) *Response {
 
 // Violations are the protocol rules the server broke, in the order seen.
 func (c *Client) Violations() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Clone(c.state.violations)
+	return look(c, func(s *State) []string { return slices.Clone(s.violations) })
 }

@@ -1,12 +1,10 @@
 // Package relaytest holds the two peers that the tests of every package talk to: one scripted
-// origin and one recording client. Both are real gRPC programs, so what they meet is what the wire
-// carries.
+// origin and one recording client. Both are real gRPC programs: what they meet is on the wire.
 //
 // # What is here
 //
 //   - [Net] is a place to listen and to dial, closed and reopened at will: [TCP] and [Unix] for
-//     tests over sockets, [Memory] for tests inside a testing/synctest bubble, where all time is
-//     virtual.
+//     sockets, [Memory] inside a testing/synctest bubble, where all time is virtual.
 //   - [Origin] is a control plane. Every stream and request is recorded; the test answers by hand
 //     ([Stream.Send], [Stream.Respond], [Stream.SendRaw]) or lets the origin serve a state
 //     ([Origin.Set], [Origin.Remove]).
@@ -14,19 +12,16 @@
 //     response against the rules that hold for any server ([Client.Violations]).
 //   - [Cluster], [Endpoints], [Opaque] and their neighbours build resources.
 //
-// A test reads as a conversation: an expectation is a method whose last argument is a sentence that
-// says what should happen; when it does not, the test fails with that sentence and what was seen
-// instead. Absence of traffic is asserted with WantIdle, which fails on anything that no
-// expectation has taken yet.
+// A test reads as a conversation: the last argument of an expectation says what should happen; when
+// it does not, the test fails with that sentence and what was seen instead. WantIdle fails on any
+// traffic that no expectation has taken yet.
 //
-// # Goroutines
+// # Goroutines and locks
 //
 // An Origin has one goroutine that accepts, and two per stream: the gRPC handler, which writes, and
 // a reader. A Client has one reader per open stream, none if it never reads. Close waits for all of
 // them and is registered with tb.Cleanup; inside a synctest bubble cleanups run inside the bubble.
 // Expectations must be called on the test's own goroutine, since they may end the test.
-//
-// # Locks
 //
 // An Origin has one mutex over everything. A Client has two: sending, then state. Neither is held
 // while waiting for an expectation; conditions given to Await run under the state's mutex and must
@@ -35,14 +30,12 @@
 // # Known limits
 //
 // The serving origin knows no resource errors, and without TP2 no aliases: script those. With TP2
-// it has variants and answers locators, resends on every subscribe, and gives a plain name the
-// variant of no parameters in plain form; where a locator without parameters and a plain name have
-// the same unconstrained resource, it tells the locator. Without TP2 it is an old server, to which
-// locators do not exist. It compares a stream with the state name by name on every change, so large
-// sets are put in place with Replace or Batch. The Client identifies a variant by its name and
-// constraints, and holds what came by resource_name apart from what came by name. Where several
-// delta responses of a type are unanswered, NACK undoes only the newest. A raw request
-// (Client.SendRaw) is not tracked as a subscription, so what it brings counts as unrequested.
+// it has variants, reads locators alone, and resends on every subscribe. Without TP2 it is an old
+// server, to which locators do not exist. It compares a stream with the state name by name on every
+// change, so large sets are put in place with Replace or Batch. The Client identifies a variant by
+// its name and constraints, and holds what came by resource_name apart from what came by name.
+// Where several delta responses of a type are unanswered, NACK undoes only the newest. A raw
+// request (Client.SendRaw) is no subscription: what it brings counts as unrequested.
 //
 // # What to read next
 //

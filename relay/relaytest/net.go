@@ -3,8 +3,10 @@ package relaytest
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -129,24 +131,25 @@ func (n *Net) Listen() (net.Listener, error) {
 // Addr is host:port for TCP (valid after the first Listen), the path for Unix, and a word for
 // Memory.
 func (n *Net) Addr() string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.addr
+	return locked(&n.mu, func() string { return n.addr })
 }
-
-// Target is the address as grpc.NewClient takes it together with grpc.WithContextDialer(n.Dial).
-func (n *Net) Target() string { return "passthrough:///" + n.Addr() }
 
 // Dial connects to the Net whatever address it is given: the form grpc.WithContextDialer wants.
 func (n *Net) Dial(ctx context.Context, _ string) (net.Conn, error) { return n.reach(ctx, n.Addr()) }
 
-// Connect returns a connection to the Net with a small fixed flow-control window, quick reconnects
-// and a large message limit; opts come after these and win. tb closes it at its end.
+// Connect is the function Connect to the Net.
 func (n *Net) Connect(tb testing.TB, opts ...grpc.DialOption) *grpc.ClientConn {
 	tb.Helper()
+	return Connect(tb, n.Addr(), append([]grpc.DialOption{grpc.WithContextDialer(n.Dial)}, opts...)...)
+}
+
+// Connect returns a connection to an xDS server with a small fixed flow-control window, so that a
+// client that does not read soon blocks its server, quick reconnects and a large message limit;
+// opts come after these and win. tb closes it at its end.
+func Connect(tb testing.TB, addr string, opts ...grpc.DialOption) *grpc.ClientConn {
+	tb.Helper()
 	quick := backoff.Config{BaseDelay: 5 * time.Millisecond, Multiplier: 1.6, MaxDelay: 100 * time.Millisecond}
-	conn, err := grpc.NewClient(n.Target(), append([]grpc.DialOption{
-		grpc.WithContextDialer(n.Dial),
+	conn, err := grpc.NewClient("passthrough:///"+addr, append([]grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithStaticStreamWindowSize(staticWindow),
 		grpc.WithStaticConnWindowSize(staticWindow),
@@ -155,17 +158,22 @@ func (n *Net) Connect(tb testing.TB, opts ...grpc.DialOption) *grpc.ClientConn {
 		grpc.WithNoProxy(),
 	}, opts...)...)
 	if err != nil {
-		tb.Fatalf("dial %s: %v", n.Addr(), err)
+		tb.Fatalf("dial %s: %v", addr, err)
 	}
 	tb.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
 
+// locked returns what get finds under a mutex.
+func locked[T any](mu *sync.Mutex, get func() T) T {
+	mu.Lock()
+	defer mu.Unlock()
+	return get()
+}
+
 // Accepted counts the connections accepted so far.
 func (n *Net) Accepted() int {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.accepted
+	return locked(&n.mu, func() int { return n.accepted })
 }
 
 // CloseConns cuts every accepted connection; whoever listens goes on listening.
@@ -193,9 +201,58 @@ func (n *Net) Blackhole(on bool) {
 func (n *Net) live() []*netConn {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	conns := make([]*netConn, 0, len(n.conns))
-	for c := range n.conns {
-		conns = append(conns, c)
+	return slices.Collect(maps.Keys(n.conns))
+}
+
+// netConn is the accepted half of a connection, known to its Net until closed.
+type netConn struct {
+	net.Conn
+	net   *Net
+	holed atomic.Bool // once true, stays true: bytes are missing from the stream
+}
+
+// Read passes on what the peer sent, or discards it for ever once the connection is black-holed;
+// then only Close ends it.
+func (c *netConn) Read(b []byte) (int, error) {
+	for {
+		n, err := c.Conn.Read(b)
+		if err != nil || !c.holed.Load() {
+			return n, err
+		}
 	}
-	return conns
+}
+
+func (c *netConn) Write(b []byte) (int, error) {
+	if c.holed.Load() {
+		return len(b), nil
+	}
+	return c.Conn.Write(b)
+}
+
+func (c *netConn) Close() error {
+	c.net.mu.Lock()
+	delete(c.net.conns, c)
+	c.net.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// netListener registers what it accepts with its Net.
+type netListener struct {
+	net.Listener
+	net *Net
+}
+
+func (l *netListener) Accept() (net.Conn, error) {
+	raw, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	n := l.net
+	c := &netConn{Conn: raw, net: n}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	c.holed.Store(n.holed)
+	n.conns[c] = struct{}{}
+	n.accepted++
+	return c, nil
 }

@@ -1,8 +1,8 @@
 package relaytest
 
 import (
+	"cmp"
 	"errors"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -76,10 +76,7 @@ type Origin struct {
 // NewOrigin starts an origin on n. tb closes it at its end.
 func NewOrigin(tb testing.TB, n *Net, cfg OriginConfig) *Origin {
 	tb.Helper()
-	o := &Origin{tb: tb, net: n, cfg: cfg, patience: cfg.Patience, board: newBoard(cfg.Behaviour)}
-	if o.patience == 0 {
-		o.patience = defaultPatience
-	}
+	o := &Origin{tb: tb, net: n, cfg: cfg, patience: cmp.Or(cfg.Patience, defaultPatience), board: newBoard(cfg.Behaviour)}
 	o.Start()
 	tb.Cleanup(o.Close)
 	return o
@@ -109,15 +106,13 @@ func (o *Origin) Start() {
 		grpc.MaxRecvMsgSize(64 << 20),
 	}, o.cfg.Options...)...)
 	server := o.server
-	o.running.Go(func() { o.serve(server, l) })
-}
-
-// serve runs the accept loop until Stop.
-func (o *Origin) serve(server *grpc.Server, l net.Listener) {
-	// ErrServerStopped: Stop came before this goroutine ran; Serve has then closed the listener.
-	if err := server.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
-		o.tb.Errorf("origin stopped accepting: %v", err)
-	}
+	o.running.Go(func() {
+		// ErrServerStopped: Stop came before this goroutine ran; Serve has then closed the
+		// listener.
+		if err := server.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+			o.tb.Errorf("origin stopped accepting: %v", err)
+		}
+	})
 }
 
 // Stop ends all streams and connections and refuses new ones, as a process that died. It returns
@@ -156,23 +151,19 @@ func (o *Origin) CloseConns() { o.net.CloseConns() }
 
 // Streams are all streams so far in the order opened, ended and refused ones included.
 func (o *Origin) Streams() []*Stream {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return slices.Clone(o.streams)
+	return locked(&o.mu, func() []*Stream { return slices.Clone(o.streams) })
 }
 
 // Open are the streams open now, in the order opened.
 func (o *Origin) Open() []*Stream {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(o.streams), func(s *Stream) bool { return s.ended })
+	return locked(&o.mu, func() []*Stream {
+		return slices.DeleteFunc(slices.Clone(o.streams), func(s *Stream) bool { return s.ended })
+	})
 }
 
 // Requests are all requests so far, in the order received.
 func (o *Origin) Requests() []*Request {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return slices.Clone(o.requests)
+	return locked(&o.mu, func() []*Request { return slices.Clone(o.requests) })
 }
 
 // handle is one stream: its goroutine writes, a second one reads.

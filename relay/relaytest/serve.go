@@ -292,17 +292,23 @@ func (s *Stream) answerType(typeURL string, sub *subscription) {
 	}
 	all, changed, removed := sub.take(board.types[typeURL], sub.concerned(board, typeURL, s.Dialect), s.Dialect == Delta && !b.NoAbsence)
 	sub.seen, sub.looked = true, board.revision[typeURL]
-	answer := sub.answer
+	whole := fullState(typeURL) || sub.wildcard
+	s.reply(typeURL, whole, sub.answer, s.tailored(all), s.tailored(changed), removal{names: removed}, &sub.unanswered)
 	sub.answer = false
-	whole := s.Dialect == SotW && (fullState(typeURL) || sub.wildcard)
+}
+
+// reply queues a response, if one is due. all is everything that the client is to have.
+func (s *Stream) reply(typeURL string, whole, answer bool, all, changed []*Resource, gone removal, nonce *string) {
+	board := &s.origin.board
+	version, b := board.version(typeURL), &board.behaviour
+	due := answer || len(changed)+len(gone.names)+len(gone.variants) > 0
 	switch {
-	case whole && (answer || len(changed)+len(removed) > 0):
-		sub.unanswered = s.respond(typeURL, board.version(typeURL), s.tailored(b.dress(all, s.Dialect)), removal{}, 0)
-	case whole:
-	case s.Dialect == SotW && len(changed) > 0:
-		sub.unanswered = s.respond(typeURL, board.version(typeURL), s.tailored(b.dress(changed, s.Dialect)), removal{}, 0)
-	case s.Dialect == Delta && (answer || len(changed)+len(removed) > 0):
-		sub.unanswered = s.respondCut(typeURL, s.tailored(b.dress(changed, s.Dialect)), removal{names: removed})
+	case s.Dialect == Delta && due:
+		*nonce = s.respondCut(typeURL, b.dress(changed, s.Dialect), gone)
+	case s.Dialect == SotW && whole && due:
+		*nonce = s.respond(typeURL, version, b.dress(all, s.Dialect), removal{}, 0)
+	case s.Dialect == SotW && !whole && len(changed) > 0:
+		*nonce = s.respond(typeURL, version, b.dress(changed, s.Dialect), removal{}, 0)
 	}
 }
 

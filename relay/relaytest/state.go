@@ -52,7 +52,6 @@ type typeState struct {
 	unrequested []string
 	before      map[string]bool // names asked for on the stream before
 	beforeAt    locators        // locators likewise
-	absentAt    map[string]bool // by LocatorKey: nothing for it, by the server's word
 
 	stored int // resources taken in so far
 
@@ -71,7 +70,7 @@ func (s *State) of(typeURL string) *typeState {
 	if t == nil {
 		t = &typeState{
 			held: map[string]Entry{}, absent: map[string]bool{}, errs: map[string]*spb.Status{},
-			names: map[string]bool{}, locators: locators{}, told: map[string]bool{}, absentAt: map[string]bool{}, hosts: typeURL == VirtualHostType,
+			names: map[string]bool{}, locators: locators{}, told: map[string]bool{}, hosts: typeURL == VirtualHostType,
 		}
 		s.types[typeURL] = t
 	}
@@ -160,7 +159,6 @@ func (t *typeState) prune() {
 	maps.DeleteFunc(t.held, func(_ string, e Entry) bool { return !t.wantsEntry(&e) })
 	maps.DeleteFunc(t.absent, func(key string, _ bool) bool { return !t.speaksOf(key) })
 	maps.DeleteFunc(t.errs, func(key string, _ *spb.Status) bool { return !t.speaksOf(key) })
-	maps.DeleteFunc(t.absentAt, func(key string, _ bool) bool { return t.locators[key] == nil })
 }
 
 // wants reports whether a resource told in plain form belongs to the subscription.
@@ -248,7 +246,6 @@ func (t *typeState) apply(r *Response) {
 		delete(t.held, key)
 		t.absent[key] = true
 	}
-	t.lostLocated(r)
 	for _, e := range r.Errors() {
 		t.errs[errorKey(e)] = e.GetErrorDetail()
 	}
@@ -275,7 +272,6 @@ func (t *typeState) store(i *Item, at time.Time) {
 		e.Payload, e.Body = i.Body.TypeUrl, i.Body.Value
 		delete(t.absent, i.Key)
 		delete(t.errs, identity(i.Key))
-		t.foundLocated(&e)
 	}
 	e.At, e.Expires = at, time.Time{}
 	if i.TTL != nil {

@@ -1,6 +1,7 @@
 package relaytest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -72,11 +73,7 @@ func (s *Stream) SendRaw(b []byte) {
 func (s *Stream) Respond(typeURL, version string, resources ...Resource) (nonce string) {
 	s.origin.mu.Lock()
 	defer s.origin.mu.Unlock()
-	ptrs := make([]*Resource, len(resources))
-	for i := range resources {
-		ptrs[i] = &resources[i]
-	}
-	return s.respond(typeURL, version, ptrs, removal{}, 0)
+	return s.respond(typeURL, version, pointers(resources), removal{}, 0)
 }
 
 // RespondRemoved sends a delta response that removes names and returns its nonce. It panics on a
@@ -98,11 +95,14 @@ func (s *Stream) RespondReplaced(typeURL, version string, gone []*discovery.Reso
 	}
 	s.origin.mu.Lock()
 	defer s.origin.mu.Unlock()
-	ptrs := make([]*Resource, len(resources))
+	return s.respond(typeURL, version, pointers(resources), removal{variants: gone}, 0)
+}
+
+func pointers(resources []Resource) (all []*Resource) {
 	for i := range resources {
-		ptrs[i] = &resources[i]
+		all = append(all, &resources[i])
 	}
-	return s.respond(typeURL, version, ptrs, removal{variants: gone}, 0)
+	return all
 }
 
 // VariantName is a name with constraints, as removals and errors have it.
@@ -123,24 +123,18 @@ func (s *Stream) Done() <-chan struct{} { return s.done }
 // Err is what the stream ended with as the origin saw it: what End or Refuse gave, or a CANCELLED
 // status if the client or the connection went. Nil while open.
 func (s *Stream) Err() error {
-	s.origin.mu.Lock()
-	defer s.origin.mu.Unlock()
-	return s.err
+	return locked(&s.origin.mu, func() error { return s.err })
 }
 
 // Requests are the requests received so far on this stream.
 func (s *Stream) Requests() []*Request {
-	s.origin.mu.Lock()
-	defer s.origin.mu.Unlock()
-	return slices.Clone(s.requests)
+	return locked(&s.origin.mu, func() []*Request { return slices.Clone(s.requests) })
 }
 
 // Sent are the responses queued so far on this stream, in order; raw ones excepted. Do not modify
 // them.
 func (s *Stream) Sent() []proto.Message {
-	s.origin.mu.Lock()
-	defer s.origin.mu.Unlock()
-	return slices.Clone(s.sent)
+	return locked(&s.origin.mu, func() []proto.Message { return slices.Clone(s.sent) })
 }
 
 // removal is what a delta response removes, by either field.
@@ -153,7 +147,7 @@ type removal struct {
 func (s *Stream) respond(typeURL, version string, rs []*Resource, gone removal, pause time.Duration) string {
 	s.nonces++
 	nonce := fmt.Sprintf("s%d-%d", s.N, s.nonces)
-	cp := &core.ControlPlane{Identifier: s.origin.board.behaviour.identifier()}
+	cp := &core.ControlPlane{Identifier: cmp.Or(s.origin.board.behaviour.Identifier, "relaytest")}
 	var m proto.Message
 	if s.Dialect == SotW {
 		d := &discovery.DiscoveryResponse{TypeUrl: typeURL, VersionInfo: version, Nonce: nonce, ControlPlane: cp}
@@ -241,12 +235,4 @@ func (s *Stream) pop() (outgoing, bool) {
 	out := s.queue[0]
 	s.queue = s.queue[1:]
 	return out, true
-}
-
-// Unsent counts the responses queued and not yet handed to the transport: what flow control holds
-// back.
-func (s *Stream) Unsent() int {
-	s.origin.mu.Lock()
-	defer s.origin.mu.Unlock()
-	return len(s.queue)
 }

@@ -35,16 +35,12 @@ type tally struct {
 
 // Asked is what this stream was asked for the type.
 func (s *Stream) Asked(typeURL string) Asked {
-	s.origin.mu.Lock()
-	defer s.origin.mu.Unlock()
-	return sum(typeURL, s)
+	return locked(&s.origin.mu, func() Asked { return sum(typeURL, s) })
 }
 
 // Asked is what all streams so far were asked for the type.
 func (o *Origin) Asked(typeURL string) Asked {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return sum(typeURL, o.streams...)
+	return locked(&o.mu, func() Asked { return sum(typeURL, o.streams...) })
 }
 
 func sum(typeURL string, streams ...*Stream) Asked {

@@ -47,8 +47,7 @@ func TestMatches(t *testing.T) {
 	}
 }
 
-// Two maps of one name are two subscriptions, each with its variant; a plain name has that of no
-// parameters, in plain form.
+// Two maps of one name are two subscriptions, each with its variant.
 func TestVariants(t *testing.T) {
 	everywhere(t, func(t *testing.T, n *Net, d Dialect, idle time.Duration) {
 		o := serveTP2(t, n)
@@ -56,7 +55,7 @@ func TestVariants(t *testing.T) {
 		variant(o, "a", "rest1", Not(Is("env", "prod")))
 		c := open(t, n, d)
 		prod, test := Locator("a", "env", "prod"), Locator("a", "env", "test")
-		c.RequestBoth(OpaqueType, []string{"a"}, prod, test)
+		c.RequestBoth(OpaqueType, nil, prod, test)
 		has := func(l *discovery.ResourceLocator, version string) {
 			t.Helper()
 			c.Await(0, func(s *State) bool {
@@ -66,7 +65,6 @@ func TestVariants(t *testing.T) {
 		}
 		has(prod, "prod1")
 		has(test, "rest1")
-		c.Await(0, func(s *State) bool { return s.Body(OpaqueType, "a") == string(Opaque("a", "rest1").Value) }, "the plain name has the variant of no parameters")
 
 		variant(o, "a", "prod2", Is("env", "prod"))
 		has(prod, "prod2")
@@ -76,7 +74,7 @@ func TestVariants(t *testing.T) {
 		c.WantIdle(idle)
 		c.SubscribeBoth(OpaqueType, nil, prod)
 		has(prod, "prod3")
-		if asked := o.Asked(OpaqueType); asked.Subscribed["a{env=prod}"] != 2 || asked.Subscribed["a{env=test}"] != 1 || asked.Subscribed["a"] != 1 {
+		if asked := o.Asked(OpaqueType); asked.Subscribed["a{env=prod}"] != 2 || asked.Subscribed["a{env=test}"] != 1 {
 			t.Errorf("subscribed: %v", asked.Subscribed)
 		}
 		c.CheckClean()
@@ -116,32 +114,23 @@ func TestSplit(t *testing.T) {
 // Every subscribe is answered, with what there is or with its absence; a name that is absent for
 // one map is not for another.
 func TestLocatorsAreAnswered(t *testing.T) {
-	for _, byConstraints := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			o := serveTP2(t, Memory())
-			o.Behave(func(b *Behaviour) { b.AbsentByConstraints = byConstraints })
-			variant(o, "a", "1", Is("env", "prod"))
-			c := open(t, o.Net(), Delta)
-			prod, test := Locator("a", "env", "prod"), Locator("a", "env", "test")
-			c.RequestBoth(OpaqueType, nil, prod, test)
-			r := c.Expect(OpaqueType, "both are answered")
-			if got := len(r.Delta.RemovedResourceNames); len(r.Removed()) != 1 || (got == 1) != byConstraints {
-				t.Errorf("want one absence, got %v", r)
-			}
-			c.Look(func(s *State) {
-				if s.AbsentAt(OpaqueType, prod) || !s.AbsentAt(OpaqueType, test) {
-					t.Errorf("prod absent: %v, test absent: %v", s.AbsentAt(OpaqueType, prod), s.AbsentAt(OpaqueType, test))
-				}
-			})
-			c.SubscribeBoth(OpaqueType, nil, prod)
-			if r := c.Expect(OpaqueType, "a second subscribe is answered"); len(r.Items) != 1 {
-				t.Errorf("want the resource again, got %v", r)
-			}
-			variant(o, "a", "2", Is("env", "test"))
-			c.Await(0, func(s *State) bool { return !s.AbsentAt(OpaqueType, test) && s.BodyAt(OpaqueType, test) != "" }, "it is created")
-			c.CheckClean()
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		o := serveTP2(t, Memory())
+		variant(o, "a", "1", Is("env", "prod"))
+		c := open(t, o.Net(), Delta)
+		prod, test := Locator("a", "env", "prod"), Locator("a", "env", "test")
+		c.RequestBoth(OpaqueType, nil, prod, test)
+		if r := c.Expect(OpaqueType, "both are answered"); len(r.Items) != 1 || len(r.Removed()) != 1 {
+			t.Errorf("want one resource and one absence, got %v", r)
+		}
+		c.SubscribeBoth(OpaqueType, nil, prod)
+		if r := c.Expect(OpaqueType, "a second subscribe is answered"); len(r.Items) != 1 {
+			t.Errorf("want the resource again, got %v", r)
+		}
+		variant(o, "a", "2", Is("env", "test"))
+		c.Await(0, func(s *State) bool { return s.BodyAt(OpaqueType, test) != "" }, "it is created")
+		c.CheckClean()
+	})
 }
 
 // A wildcard has a map too.
@@ -158,9 +147,8 @@ func TestLocatedWildcard(t *testing.T) {
 	})
 }
 
-// An origin without TP2 does not see locators: it takes the request for a wildcard (DYN-17). One
-// that omits constraints answers by name.
-func TestOriginsThatDoNotUnderstand(t *testing.T) {
+// An origin without TP2 does not see locators: it takes the request for a wildcard (DYN-17).
+func TestOriginThatKnowsNoLocators(t *testing.T) {
 	virtually(t, func(t *testing.T, n *Net, d Dialect) {
 		o := serve(t, n)
 		o.Set(OpaqueType, "a", "1", Opaque("a", "x"))
@@ -175,16 +163,6 @@ func TestOriginsThatDoNotUnderstand(t *testing.T) {
 			t.Error("the client does not object")
 		}
 	})
-	virtually(t, func(t *testing.T, n *Net, d Dialect) {
-		o := serveTP2(t, n)
-		o.Behave(func(b *Behaviour) { b.OmitConstraints = true })
-		variant(o, "a", "prod", Is("env", "prod"))
-		c := open(t, n, d)
-		c.RequestBoth(OpaqueType, nil, Locator("a", "env", "prod"))
-		if r := c.Expect(OpaqueType, "it answers"); len(r.Items) != 1 || r.Items[0].HasLocator {
-			t.Errorf("want the plain form, got %v", r)
-		}
-	})
 }
 
 // On a new stream the client asks again by locator, and states no versions of variants (DYN-20).
@@ -192,16 +170,15 @@ func TestResumeWithLocators(t *testing.T) {
 	virtually(t, func(t *testing.T, n *Net, d Dialect) {
 		o := serveTP2(t, n)
 		variant(o, "a", "prod", Is("env", "prod"))
-		variant(o, "b", "all", nil)
 		c := open(t, n, d)
 		at := Locator("a", "env", "prod")
-		c.RequestBoth(OpaqueType, []string{"b"}, at)
-		c.Await(0, func(s *State) bool { return s.BodyAt(OpaqueType, at) != "" && s.Body(OpaqueType, "b") != "" }, "both arrive")
+		c.RequestBoth(OpaqueType, nil, at)
+		c.Await(0, func(s *State) bool { return s.BodyAt(OpaqueType, at) != "" }, "it arrives")
 		o.ExpectStream("the first stream")
 		c.Open(Node("n1", "edge"))
 		c.Resume(OpaqueType)
-		r := o.ExpectStream("the second stream").ExpectLocators(OpaqueType, "it asks again", []string{"b"}, at)
-		if initial := r.Delta.GetInitialResourceVersions(); d == Delta && (len(initial) != 1 || initial["b"] != "all") {
+		r := o.ExpectStream("the second stream").ExpectLocators(OpaqueType, "it asks again", nil, at)
+		if initial := r.Delta.GetInitialResourceVersions(); len(initial) > 0 {
 			t.Errorf("initial versions: %v", initial)
 		}
 		c.CheckClean()

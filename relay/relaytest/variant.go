@@ -82,36 +82,11 @@ func (t *typeState) speaksOf(key string) bool {
 	return false
 }
 
-// foundLocated notes that there is something for the locators that a resource is for.
-func (t *typeState) foundLocated(e *Entry) {
-	if !e.Located || len(t.absentAt) == 0 {
-		return
-	}
-	for key, l := range t.locators {
-		if t.matches(l, e.Name, e.Aliases, e.Constraints) {
-			delete(t.absentAt, key)
-		}
-	}
-}
-
-// lostLocated notes for which locators a response leaves nothing: a plain name speaks of every map
-// that nothing is held for (DYN-13).
-func (t *typeState) lostLocated(r *Response) {
-	gone := slices.Clone(r.Delta.GetRemovedResourceNames())
-	for _, name := range r.Delta.GetRemovedResources() {
-		gone = append(gone, VariantName(name, nil))
-	}
-	for _, n := range gone {
-		for key, l := range t.locators {
-			if l.Name == n.Name && Matches(n.DynamicParameterConstraints, l.DynamicParameters) && len(t.located(l)) == 0 {
-				t.absentAt[key] = true
-			}
-		}
-	}
-}
-
-// located are the resources held for a locator, the one received last first.
-func (t *typeState) located(l *discovery.ResourceLocator) (es []Entry) {
+// Located are the resources held for a locator, the one received last first: one, if it is of one
+// name and its author took care. In the state of the world, where the end of a grouped resource
+// cannot be told, the rest are what was before.
+func (s *State) Located(typeURL string, l *discovery.ResourceLocator) (es []Entry) {
+	t := s.of(typeURL)
 	for _, e := range t.held {
 		if e.Located && !e.expired() && t.matches(l, e.Name, e.Aliases, e.Constraints) {
 			es = append(es, e)
@@ -119,19 +94,6 @@ func (t *typeState) located(l *discovery.ResourceLocator) (es []Entry) {
 	}
 	slices.SortFunc(es, func(a, b Entry) int { return b.order - a.order })
 	return es
-}
-
-// Located are the resources held for a locator, the one received last first: one, if it is of one
-// name and its author took care. In the state of the world, where the end of a grouped resource
-// cannot be told, the rest are what was before.
-func (s *State) Located(typeURL string, l *discovery.ResourceLocator) []Entry {
-	return s.of(typeURL).located(l)
-}
-
-// AbsentAt reports whether the server said that there is nothing for a locator, and sent nothing
-// for it since.
-func (s *State) AbsentAt(typeURL string, l *discovery.ResourceLocator) bool {
-	return s.of(typeURL).absentAt[LocatorKey(l)]
 }
 
 // BodyAt is the payload held for a locator, as a string for comparing: the one received last; empty
@@ -151,12 +113,8 @@ func (c *Client) BodyAt(typeURL string, l *discovery.ResourceLocator) string {
 // plainlyHeld is Held without what was told with constraints, whose versions a request cannot state
 // (DYN-20).
 func (s *State) plainlyHeld(typeURL string) map[string]string {
-	held := s.Held(typeURL)
-	for key, e := range s.of(typeURL).held {
-		if e.Located {
-			delete(held, key)
-		}
-	}
+	held, all := s.Held(typeURL), s.of(typeURL).held
+	maps.DeleteFunc(held, func(key, _ string) bool { return all[key].Located })
 	return held
 }
 

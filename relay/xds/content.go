@@ -2,15 +2,19 @@ package xds
 
 import (
 	"bytes"
+	"hash/maphash"
 	"slices"
 	"sync/atomic"
+	"time"
+	"weak"
 
 	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/relay/intern"
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // content is what a body is, whoever gave it: immutable, and shared by all Variants in the process
-// that are equal in every byte (contents.go).
+// that are equal in every byte.
 type content struct {
 	Name        string // canonical (NAME-4); see Spelling
 	Digest      Digest // of the content (VER-3)
@@ -129,42 +133,143 @@ func (c *content) showAs(shown bool, version string, payload []byte) {
 	if c.Nameless {
 		name = ""
 	}
-	inner := protowire.SizeTag(FieldVersion) + protowire.SizeBytes(len(version))
+	var room [512]byte
+	head := AppendString(room[:0], FieldVersion, version)
 	if name != "" {
-		inner += protowire.SizeTag(FieldName) + protowire.SizeBytes(len(name))
+		head = AppendString(head, FieldName, name)
 	}
-	for _, a := range c.Aliases {
-		inner += protowire.SizeTag(FieldAliases) + protowire.SizeBytes(len(a))
-	}
-	if c.DoNotCache {
-		inner += protowire.SizeTag(FieldCacheControl) + protowire.SizeBytes(2)
-	}
-	if len(c.meta()) > 0 {
-		inner += protowire.SizeTag(FieldMetadata) + protowire.SizeBytes(len(c.meta()))
-	}
-	sotw := protowire.SizeTag(FieldResources) + protowire.SizeBytes(len(payload))
-	b := make([]byte, 0, protowire.SizeTag(FieldResources)+protowire.SizeBytes(inner+sotw))
+	head = c.appendMeta(c.appendCacheControl(c.appendAliases(head)))
+	inner := len(head) + protowire.SizeTag(FieldPayload) + protowire.SizeBytes(len(payload))
+	b := make([]byte, 0, protowire.SizeTag(FieldResources)+protowire.SizeBytes(inner))
 	b = protowire.AppendTag(b, FieldResources, protowire.BytesType)
-	b = protowire.AppendVarint(b, uint64(inner+sotw))
+	b = protowire.AppendVarint(b, uint64(inner))
 	c.inner = uint32(len(b))
-	b = AppendString(b, FieldVersion, version)
-	if name != "" {
-		b = AppendString(b, FieldName, name)
-	}
-	for _, a := range c.Aliases {
-		b = AppendString(b, FieldAliases, a)
-	}
-	if c.DoNotCache {
-		b = protowire.AppendTag(b, FieldCacheControl, protowire.BytesType)
-		b = append(b, 2, 0x08, 0x01)
-	}
-	if len(c.meta()) > 0 {
-		b = protowire.AppendTag(b, FieldMetadata, protowire.BytesType)
-		b = protowire.AppendBytes(b, c.meta())
-	}
+	b = append(b, head...)
 	c.sotw = uint32(len(b))
 	b = protowire.AppendTag(b, FieldPayload, protowire.BytesType)
 	b = protowire.AppendBytes(b, payload)
 	c.any = uint32(len(b) - len(payload))
 	c.buf = b
+}
+
+func (c *content) appendAliases(b []byte) []byte {
+	for _, a := range c.Aliases {
+		b = AppendString(b, FieldAliases, a)
+	}
+	return b
+}
+
+func (c *content) appendCacheControl(b []byte) []byte {
+	if c.DoNotCache {
+		b = append(protowire.AppendTag(b, FieldCacheControl, protowire.BytesType), 2, 0x08, 0x01)
+	}
+	return b
+}
+
+func (c *content) appendMeta(b []byte) []byte {
+	if meta := c.meta(); len(meta) > 0 {
+		b = protowire.AppendBytes(protowire.AppendTag(b, FieldMetadata, protowire.BytesType), meta)
+	}
+	return b
+}
+
+// contents are those that the process holds, for every table, origin and group in it, by digest.
+var contents = intern.New[Digest, content]()
+
+// Share is the Variant to hold for one of a set. Groups are sent the same at nearly the same time,
+// and hold one Variant then, that of the group that took it in first. So the revision of its
+// response, its time to the second, and its version where the body has one, may be those of another
+// group's. One with a TTL is not shared, nor one with constraints or a version that clients are
+// sent (VER-5): there the response decides. v must be complete.
+func (v *Variant) Share() *Variant {
+	if v.Timed() || v.Orphaned() || v.From.Among == nil || v.From.Shown || v.Constraints != nil {
+		return v
+	}
+	if other := v.given.Load(); other != nil && v.isLike(other) {
+		return other
+	}
+	v.given.Store(v)
+	return v
+}
+
+// isLike reports whether the responses say the same of the one body of both.
+func (v *Variant) isLike(other *Variant) bool {
+	if v.OriginVersion() != other.OriginVersion() {
+		return false
+	}
+	x, y := *v.From, *other.From
+	if y.Revision = x.Revision; v.OriginVersion() != "" {
+		y.Version = x.Version
+	}
+	apart := max(x.Came-y.Came, y.Came-x.Came)
+	y.Came = x.Came
+	return x == y && apart < int64(time.Second)
+}
+
+// contentOf is the content of r, which no later change of r reaches. version is what its origin
+// calls it. Many groups are sent the same bodies, and each is stored once. Equal digests are no
+// proof here: what is found is compared byte for byte, and so bodies that differ in what the digest
+// leaves out are kept apart.
+func contentOf(from *Provenance, r *Resource, version string) *content {
+	equal := func(c *content) bool { return c.showsAs(from.Shown, version) && c.is(r) }
+	if c := recent.find(from, r, equal); c != nil {
+		return c
+	}
+	d := from.Digest(r)
+	if c := contents.Find(d, equal); c != nil {
+		recent.note(from, r, c)
+		return c
+	}
+	return contents.Put(d, newContent(from, r, d, version), equal)
+}
+
+// recent are contents that came from several groups lately, by a hash of their bytes. Groups that
+// are answered the same are so within moments. All but the first two find the content here without
+// a digest, which is slow for a long body, and needs the body decoded where equal content may have
+// other bytes (VER-6). What is found is compared byte for byte. Nothing is kept alive.
+var recent recentContents
+
+type recentContents struct {
+	slots [1 << 13]atomic.Pointer[recentContent]
+	// credit is how many bodies in a row may still be looked for in vain. It is nothing while no
+	// body is that of another group, so that a single group pays nothing.
+	credit atomic.Int32
+}
+
+// recentContent is immutable. type and canonical are of the digest, and not of the content.
+type recentContent struct {
+	typeURL   string
+	canonical bool
+	content   weak.Pointer[content]
+}
+
+// recentCredit is the credit after a body was found that the process held.
+const recentCredit = 64
+
+var recentSeed = maphash.MakeSeed()
+
+func (x *recentContents) slot(r *Resource) *atomic.Pointer[recentContent] {
+	return &x.slots[maphash.Bytes(recentSeed, r.Any)%uint64(len(x.slots))]
+}
+
+// find is the content of r; nil: it is not known.
+func (x *recentContents) find(from *Provenance, r *Resource, equal func(*content) bool) *content {
+	if x.credit.Load() <= 0 {
+		return nil
+	}
+	if e := x.slot(r).Load(); e != nil && e.typeURL == from.TypeURL && e.canonical == from.Canonical {
+		if c := e.content.Value(); c != nil && equal(c) {
+			return c
+		}
+	}
+	x.credit.Add(-1)
+	return nil
+}
+
+// note notes that r is a content that another group was sent as well.
+func (x *recentContents) note(from *Provenance, r *Resource, c *content) {
+	x.slot(r).Store(&recentContent{from.TypeURL, from.Canonical, weak.Make(c)})
+	if x.credit.Load() < recentCredit {
+		x.credit.Store(recentCredit)
+	}
 }

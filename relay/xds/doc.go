@@ -1,10 +1,9 @@
 // Package xds has what is the same wherever xDS is spoken, in three layers.
 //
 // Names and types: names of resources and their canonical form, globs, the types with the services
-// that carry them, the digests that versions are, of resources (digest.go) and of sets
-// (setdigest.go, tree.go), and the walker over encoded messages, which is the only one in weir
-// (FuzzFields). What encoded messages and JSON cost to decode is bounded before they are decoded
-// (Meter, JSONBound; FuzzJSON).
+// that carry them, the digests that versions are, of resources and of sets (digest.go, tree.go),
+// and the walker over encoded messages, which is the only one in weir (FuzzFields). What encoded
+// messages and JSON cost to decode is bounded before they are decoded (Meter, JSONBound; FuzzJSON).
 //
 // What an origin says: ParseResponse reads a response of either dialect without building messages.
 // Accept checks it as RELAY-30 says, and makes an [Update] of it: resources, removals and errors
@@ -13,9 +12,9 @@
 //
 // What is sent: a [Variant] is one body of a resource, encoded once in the forms of both dialects
 // (TestVariantBytes). With a TTL, with constraints, as a heartbeat or for a snapshot it has a head
-// of its own before the same bytes (ttl.go, located.go, image.go). Its [Provenance] says which
+// of its own before the same bytes (heads.go). Its [Provenance] says which
 // response it came in. What it is apart from that is stored once in the process, however many
-// groups of however many origins are sent it (contents.go, TestEqualBodiesAreOne).
+// groups of however many origins are sent it (content.go, TestEqualBodiesAreOne).
 //
 // The little that is ever read of payloads is read here: a name, and which endpoints a cluster
 // needs.

@@ -2,6 +2,7 @@ package xds
 
 import (
 	"errors"
+	"net/url"
 	"slices"
 	"strings"
 )
@@ -24,7 +25,7 @@ type contextParam struct{ key, value string }
 // Errors of ParseURN.
 var (
 	errNotURN    = errors.New("is no xdstp name")
-	errDirective = errors.New("has a directive, which is for clients and never on the wire (NAME-3)")
+	errDirective = errors.New("has a directive; directives are for clients and never sent (NAME-3)")
 	errScheme    = errors.New(`lacks the "//" before its authority`)
 	errParts     = errors.New("lacks a type and an id after its authority")
 	errEscape    = errors.New("has a % that two hexadecimal digits do not follow")
@@ -153,39 +154,14 @@ func Spelling(key, spelt string) string {
 
 // unescape decodes percent-encoding. Unlike in forms, a plus is a plus.
 func unescape(s string) (string, error) {
-	if !strings.Contains(s, "%") {
-		return s, nil
+	s, err := url.PathUnescape(s)
+	if err != nil {
+		return "", errEscape
 	}
-	b := make([]byte, 0, len(s))
-	for i := 0; i < len(s); i++ {
-		if s[i] != '%' {
-			b = append(b, s[i])
-			continue
-		}
-		if i+2 >= len(s) {
-			return "", errEscape
-		}
-		hi, lo := strings.IndexByte(hexDigits, lower(s[i+1])), strings.IndexByte(hexDigits, lower(s[i+2]))
-		if hi < 0 || lo < 0 {
-			return "", errEscape
-		}
-		b = append(b, byte(hi<<4|lo))
-		i += 2
-	}
-	return string(b), nil
+	return s, nil
 }
 
-const (
-	hexDigits = "0123456789abcdef"
-	upperHex  = "0123456789ABCDEF"
-)
-
-func lower(c byte) byte {
-	if 'A' <= c && c <= 'F' {
-		return c + 'a' - 'A'
-	}
-	return c
-}
+const upperHex = "0123456789ABCDEF"
 
 // appendEscaped encodes all bytes that could have a meaning in some part of a name. slashes: they
 // are kept, as in an id.
@@ -200,4 +176,37 @@ func appendEscaped(b []byte, s string, slashes bool) []byte {
 		}
 	}
 	return b
+}
+
+// Glob says which names a glob covers: the part before the last segment, and the context.
+type Glob struct{ prefix, context string }
+
+// GlobOf parses a glob in canonical form.
+func GlobOf(selector string) Glob {
+	path, context := CutContext(selector)
+	return Glob{strings.TrimSuffix(path, Wildcard), context}
+}
+
+// Ends returns what the names begin and end with that the glob covers.
+func (g Glob) Ends() (begin, end string) { return g.prefix, g.context }
+
+// Covers reports whether the glob covers a canonical name: with one segment in place of the `*`, or
+// several if recursive.
+func (g Glob) Covers(name string, recursive bool) bool {
+	path, context := CutContext(name)
+	rest, within := strings.CutPrefix(path, g.prefix)
+	if !within || context != g.context {
+		return false
+	}
+	i := strings.LastIndexByte(rest, '/')
+	last := rest[i+1:]
+	return last != "" && last != Wildcard && (i < 0 || recursive)
+}
+
+// CutContext splits a canonical xdstp name at its question mark. context begins with it.
+func CutContext(name string) (path, context string) {
+	if i := strings.IndexByte(name, '?'); i >= 0 {
+		return name[:i], name[i:]
+	}
+	return name, ""
 }

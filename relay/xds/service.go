@@ -12,6 +12,16 @@ type Service struct {
 	REST    string // path of REST-JSON (REST-1); "" if there is none
 }
 
+// of makes the service of a single type, whose methods are called after its resources. rest is its
+// path; "": the type has no SotW form.
+func of(typeURL, name, resources, file, rest string) Service {
+	v := Service{TypeURL: typeURL, Name: name, Delta: "Delta" + resources, File: file}
+	if rest != "" {
+		v.SotW, v.Fetch, v.REST = "Stream"+resources, "Fetch"+resources, rest
+	}
+	return v
+}
+
 // ADS is the aggregated service, for any type.
 var ADS = Service{
 	Name: "envoy.service.discovery.v3.AggregatedDiscoveryService",
@@ -21,46 +31,16 @@ var ADS = Service{
 // Services are the services of single types, in ORD-1 order. They must not be changed. Types
 // without one are asked on ADS.
 var Services = []Service{
-	{
-		ClusterType, "envoy.service.cluster.v3.ClusterDiscoveryService", "StreamClusters", "DeltaClusters",
-		"envoy/service/cluster/v3/cds.proto", "FetchClusters", "/v3/discovery:clusters",
-	},
-	{
-		EndpointType, "envoy.service.endpoint.v3.EndpointDiscoveryService", "StreamEndpoints", "DeltaEndpoints",
-		"envoy/service/endpoint/v3/eds.proto", "FetchEndpoints", "/v3/discovery:endpoints",
-	},
-	{
-		LbEndpointType, "envoy.service.endpoint.v3.LocalityEndpointDiscoveryService", "", "DeltaLocalityEndpoints",
-		"envoy/service/endpoint/v3/leds.proto", "", "",
-	},
-	{
-		SecretType, "envoy.service.secret.v3.SecretDiscoveryService", "StreamSecrets", "DeltaSecrets",
-		"envoy/service/secret/v3/sds.proto", "FetchSecrets", "/v3/discovery:secrets",
-	},
-	{
-		ListenerType, "envoy.service.listener.v3.ListenerDiscoveryService", "StreamListeners", "DeltaListeners",
-		"envoy/service/listener/v3/lds.proto", "FetchListeners", "/v3/discovery:listeners",
-	},
-	{
-		ScopedRouteType, "envoy.service.route.v3.ScopedRoutesDiscoveryService", "StreamScopedRoutes", "DeltaScopedRoutes",
-		"envoy/service/route/v3/srds.proto", "FetchScopedRoutes", "/v3/discovery:scoped-routes",
-	},
-	{
-		RouteType, "envoy.service.route.v3.RouteDiscoveryService", "StreamRoutes", "DeltaRoutes",
-		"envoy/service/route/v3/rds.proto", "FetchRoutes", "/v3/discovery:routes",
-	},
-	{
-		VirtualHostType, "envoy.service.route.v3.VirtualHostDiscoveryService", "", "DeltaVirtualHosts",
-		"envoy/service/route/v3/rds.proto", "", "",
-	},
-	{
-		ExtensionConfigType, "envoy.service.extension.v3.ExtensionConfigDiscoveryService",
-		"StreamExtensionConfigs", "DeltaExtensionConfigs", "envoy/service/extension/v3/config_discovery.proto", "FetchExtensionConfigs", "/v3/discovery:extension_configs",
-	},
-	{
-		RuntimeType, "envoy.service.runtime.v3.RuntimeDiscoveryService", "StreamRuntime", "DeltaRuntime",
-		"envoy/service/runtime/v3/rtds.proto", "FetchRuntime", "/v3/discovery:runtime",
-	},
+	of(ClusterType, "envoy.service.cluster.v3.ClusterDiscoveryService", "Clusters", "envoy/service/cluster/v3/cds.proto", "/v3/discovery:clusters"),
+	of(EndpointType, "envoy.service.endpoint.v3.EndpointDiscoveryService", "Endpoints", "envoy/service/endpoint/v3/eds.proto", "/v3/discovery:endpoints"),
+	of(LbEndpointType, "envoy.service.endpoint.v3.LocalityEndpointDiscoveryService", "LocalityEndpoints", "envoy/service/endpoint/v3/leds.proto", ""),
+	of(SecretType, "envoy.service.secret.v3.SecretDiscoveryService", "Secrets", "envoy/service/secret/v3/sds.proto", "/v3/discovery:secrets"),
+	of(ListenerType, "envoy.service.listener.v3.ListenerDiscoveryService", "Listeners", "envoy/service/listener/v3/lds.proto", "/v3/discovery:listeners"),
+	of(ScopedRouteType, "envoy.service.route.v3.ScopedRoutesDiscoveryService", "ScopedRoutes", "envoy/service/route/v3/srds.proto", "/v3/discovery:scoped-routes"),
+	of(RouteType, "envoy.service.route.v3.RouteDiscoveryService", "Routes", "envoy/service/route/v3/rds.proto", "/v3/discovery:routes"),
+	of(VirtualHostType, "envoy.service.route.v3.VirtualHostDiscoveryService", "VirtualHosts", "envoy/service/route/v3/rds.proto", ""),
+	of(ExtensionConfigType, "envoy.service.extension.v3.ExtensionConfigDiscoveryService", "ExtensionConfigs", "envoy/service/extension/v3/config_discovery.proto", "/v3/discovery:extension_configs"),
+	of(RuntimeType, "envoy.service.runtime.v3.RuntimeDiscoveryService", "Runtime", "envoy/service/runtime/v3/rtds.proto", "/v3/discovery:runtime"),
 }
 
 // ADSV2 is the aggregated service under its v2 name. Its messages are those of v3, without the
@@ -73,38 +53,14 @@ var ADSV2 = Service{
 // ServicesV2 are the services of single types under their v2 names, each with the type's v2
 // spelling (V2-4). They must not be changed.
 var ServicesV2 = []Service{
-	{
-		clusterTypeV2, "envoy.api.v2.ClusterDiscoveryService", "StreamClusters", "DeltaClusters",
-		"envoy/api/v2/cds.proto", "FetchClusters", "/v2/discovery:clusters",
-	},
-	{
-		EndpointTypeV2, "envoy.api.v2.EndpointDiscoveryService", "StreamEndpoints", "DeltaEndpoints",
-		"envoy/api/v2/eds.proto", "FetchEndpoints", "/v2/discovery:endpoints",
-	},
-	{
-		secretTypeV2, "envoy.service.discovery.v2.SecretDiscoveryService", "StreamSecrets", "DeltaSecrets",
-		"envoy/service/discovery/v2/sds.proto", "FetchSecrets", "/v2/discovery:secrets",
-	},
-	{
-		listenerTypeV2, "envoy.api.v2.ListenerDiscoveryService", "StreamListeners", "DeltaListeners",
-		"envoy/api/v2/lds.proto", "FetchListeners", "/v2/discovery:listeners",
-	},
-	{
-		scopedRouteTypeV2, "envoy.api.v2.ScopedRoutesDiscoveryService", "StreamScopedRoutes", "DeltaScopedRoutes",
-		"envoy/api/v2/srds.proto", "FetchScopedRoutes", "/v2/discovery:scoped-routes",
-	},
-	{
-		routeTypeV2, "envoy.api.v2.RouteDiscoveryService", "StreamRoutes", "DeltaRoutes",
-		"envoy/api/v2/rds.proto", "FetchRoutes", "/v2/discovery:routes",
-	},
-	{
-		virtualHostTypeV2, "envoy.api.v2.VirtualHostDiscoveryService", "", "DeltaVirtualHosts",
-		"envoy/api/v2/rds.proto", "", "",
-	},
-	{
-		runtimeTypeV2, "envoy.service.discovery.v2.RuntimeDiscoveryService", "StreamRuntime", "DeltaRuntime",
-		"envoy/service/discovery/v2/rtds.proto", "FetchRuntime", "/v2/discovery:runtime",
-	},
+	of(clusterTypeV2, "envoy.api.v2.ClusterDiscoveryService", "Clusters", "envoy/api/v2/cds.proto", "/v2/discovery:clusters"),
+	of(EndpointTypeV2, "envoy.api.v2.EndpointDiscoveryService", "Endpoints", "envoy/api/v2/eds.proto", "/v2/discovery:endpoints"),
+	of(secretTypeV2, "envoy.service.discovery.v2.SecretDiscoveryService", "Secrets", "envoy/service/discovery/v2/sds.proto", "/v2/discovery:secrets"),
+	of(listenerTypeV2, "envoy.api.v2.ListenerDiscoveryService", "Listeners", "envoy/api/v2/lds.proto", "/v2/discovery:listeners"),
+	of(scopedRouteTypeV2, "envoy.api.v2.ScopedRoutesDiscoveryService", "ScopedRoutes", "envoy/api/v2/srds.proto", "/v2/discovery:scoped-routes"),
+	of(routeTypeV2, "envoy.api.v2.RouteDiscoveryService", "Routes", "envoy/api/v2/rds.proto", "/v2/discovery:routes"),
+	of(virtualHostTypeV2, "envoy.api.v2.VirtualHostDiscoveryService", "VirtualHosts", "envoy/api/v2/rds.proto", ""),
+	of(runtimeTypeV2, "envoy.service.discovery.v2.RuntimeDiscoveryService", "Runtime", "envoy/service/discovery/v2/rtds.proto", "/v2/discovery:runtime"),
 }
 
 // LoadReports returns the name of the load reporting service in v3 or v2, and its method.

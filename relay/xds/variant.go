@@ -168,15 +168,6 @@ func (v *Variant) Orphan() { v.change(func(o *own) { o.orphaned = true }) }
 // another TTL have.
 func (v *Variant) SharesBytes(x *Variant) bool { return &v.buf[0] == &x.buf[0] }
 
-// GivenBy returns the body as if it had come in another response, without an origin's version. It
-// shares the encoded bytes.
-func (v *Variant) GivenBy(from *Provenance) *Variant {
-	c := *v
-	c.From = from
-	c.change(func(o *own) { o.version, o.orphaned = "", false })
-	return &c
-}
-
 // Size is the length of the encoded body in bytes.
 func (v *Variant) Size() int { return len(v.buf) }
 
@@ -193,9 +184,7 @@ func (v *Variant) DeltaV2() []byte {
 	if name := v.Spelling(); name != "" {
 		b = AppendString(b, FieldName, name)
 	}
-	for _, a := range v.Aliases {
-		b = AppendString(b, FieldAliases, a)
-	}
+	b = v.appendAliases(b)
 	rest := v.buf[v.sotw:]
 	return append(wrap(len(b)+len(rest), b), rest...)
 }
@@ -216,9 +205,7 @@ func NewNotice(name string, aliases []string, version string) *Variant {
 	if version != "" {
 		inner = AppendString(inner, FieldVersion, version)
 	}
-	for _, alias := range aliases {
-		inner = AppendString(inner, FieldAliases, alias)
-	}
+	inner = v.appendAliases(inner)
 	v.buf = protowire.AppendBytes(protowire.AppendTag(nil, FieldResources, protowire.BytesType), inner)
 	v.sotw, v.any = uint32(len(v.buf)), uint32(len(v.buf))
 	return v
@@ -259,3 +246,12 @@ func (r *Resource) AnyName(f func(name string) bool) bool {
 
 // IsNameless reports whether the key is that of a resource without a name.
 func IsNameless(key string) bool { return strings.HasPrefix(key, namelessKey) }
+
+// NamesOf is the set of the names of bodies.
+func NamesOf(vs []*Variant) map[string]bool {
+	names := make(map[string]bool, len(vs))
+	for _, v := range vs {
+		names[v.Name] = true
+	}
+	return names
+}

@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/descriptorpb"
 	"google.golang.org/protobuf/types/dynamicpb"
@@ -87,7 +88,7 @@ func complete(fds *descriptorpb.FileDescriptorSet) error {
 			}
 			linked, err := protoregistry.GlobalFiles.FindFileByPath(path)
 			if err != nil {
-				return fmt.Errorf("%s imports %s, which is not in it: write it with protoc --include_imports",
+				return fmt.Errorf("%s imports %s, but does not contain it: write it with protoc --include_imports",
 					fds.File[i].GetName(), path)
 			}
 			have[path] = true
@@ -95,4 +96,48 @@ func complete(fds *descriptorpb.FileDescriptorSet) error {
 		}
 	}
 	return nil
+}
+
+const (
+	// maxFile bounds a descriptor file, in bytes.
+	maxFile = 64 << 20
+	// maxDecoded bounds what it is decoded to, and maxNames the full names of all that it
+	// describes, since each holds those of what is around it. All of Envoy's files take a tenth of
+	// either.
+	maxDecoded, maxNames = 128 << 20, 64 << 20
+)
+
+// names adds up how long full names are.
+type names struct{ bytes int }
+
+// bounded returns an error if the full names of a file are too long together.
+func (n *names) bounded(f *descriptorpb.FileDescriptorProto) error {
+	n.within(len(f.GetPackage()), f.ProtoReflect())
+	if n.bytes > maxNames {
+		return fmt.Errorf("the full names of what it describes have more than %d bytes together", maxNames)
+	}
+	return nil
+}
+
+// within adds the full names of what a descriptor lists, whose own one has so many bytes. It
+// recurses, at most xds.MaxDepth deep: what is nested deeper is not decoded.
+func (n *names) within(of int, m protoreflect.Message) {
+	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		if !f.IsList() || f.Message() == nil {
+			return true
+		}
+		name := f.Message().Fields().ByName("name")
+		for i := range v.List().Len() {
+			x, full := v.List().Get(i).Message(), of
+			if name != nil {
+				full += 1 + len(x.Get(name).String())
+				n.bytes = min(n.bytes+full, 2*maxNames) // so that it cannot overflow
+			}
+			if f.Name() == "enum_type" {
+				full = of // values are named beside their enumeration
+			}
+			n.within(full, x)
+		}
+		return true
+	})
 }

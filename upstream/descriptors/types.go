@@ -4,14 +4,17 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/weir-xds/weir/relay/xds"
-
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/dynamicpb"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // Type is the operator's description of one type.
@@ -166,15 +169,7 @@ func (t *Types) Equal(other *Types) bool {
 		return t == other
 	}
 	same := func(a, b *set) bool { return a.file == b.file && a.sum == b.sum }
-	if len(t.sets) != len(other.sets) {
-		return false
-	}
-	for i := range t.sets {
-		if !same(t.sets[i], other.sets[i]) {
-			return false
-		}
-	}
-	return maps.Equal(t.fields, other.fields) && maps.EqualFunc(t.own, other.own, same)
+	return slices.EqualFunc(t.sets, other.sets, same) && maps.Equal(t.fields, other.fields) && maps.EqualFunc(t.own, other.own, same)
 }
 
 // messageOf returns the name of the message of a type URL.
@@ -185,14 +180,7 @@ func messageOf(url string) protoreflect.FullName {
 // FindMessageByName implements Resolver. Linked-in messages come first, then the file given for
 // that type, then the other files.
 func (t *Types) FindMessageByName(name protoreflect.FullName) (protoreflect.MessageType, error) {
-	m, err := protoregistry.GlobalTypes.FindMessageByName(name)
-	if err == nil || t == nil {
-		return m, err
-	}
-	if s := t.own[name]; s != nil {
-		return s.FindMessageByName(name)
-	}
-	return first(t.sets, func(s *set) (protoreflect.MessageType, error) { return s.FindMessageByName(name) })
+	return find(t, name, func(r Resolver) (protoreflect.MessageType, error) { return r.FindMessageByName(name) })
 }
 
 // FindMessageByURL implements Resolver. The name is what follows the last slash.
@@ -202,33 +190,56 @@ func (t *Types) FindMessageByURL(url string) (protoreflect.MessageType, error) {
 
 // FindExtensionByName implements Resolver.
 func (t *Types) FindExtensionByName(name protoreflect.FullName) (protoreflect.ExtensionType, error) {
-	x, err := protoregistry.GlobalTypes.FindExtensionByName(name)
-	if err == nil || t == nil {
-		return x, err
-	}
-	return first(t.sets, func(s *set) (protoreflect.ExtensionType, error) { return s.FindExtensionByName(name) })
+	return find(t, "", func(r Resolver) (protoreflect.ExtensionType, error) { return r.FindExtensionByName(name) })
 }
 
 // FindExtensionByNumber implements Resolver.
 func (t *Types) FindExtensionByNumber(
 	message protoreflect.FullName, n protoreflect.FieldNumber,
 ) (protoreflect.ExtensionType, error) {
-	x, err := protoregistry.GlobalTypes.FindExtensionByNumber(message, n)
-	if err == nil || t == nil {
-		return x, err
-	}
-	return first(t.sets, func(s *set) (protoreflect.ExtensionType, error) {
-		return s.FindExtensionByNumber(message, n)
-	})
+	return find(t, "", func(r Resolver) (protoreflect.ExtensionType, error) { return r.FindExtensionByNumber(message, n) })
 }
 
-// first returns what the first file with a result finds.
-func first[T any](sets []*set, find func(*set) (T, error)) (T, error) {
-	for _, s := range sets {
-		if found, err := find(s); err == nil {
+// find looks for something among what is linked in and in the files. own is the name of a message,
+// for which a file may be given.
+func find[T any](t *Types, own protoreflect.FullName, in func(Resolver) (T, error)) (found T, err error) {
+	if found, err = in(protoregistry.GlobalTypes); err == nil || t == nil {
+		return found, err
+	}
+	if s := t.own[own]; s != nil {
+		return in(s)
+	}
+	for _, s := range t.sets {
+		if found, err = in(s); err == nil {
 			return found, nil
 		}
 	}
-	var none T
-	return none, protoregistry.NotFound
+	return *new(T), protoregistry.NotFound
+}
+
+// Unmarshal reads the JSON of a message. What is not canonical, and what Envoy reads all the same,
+// is read as well (FILE-1): forms are the places. An *xds.BoundError says that the text was not
+// decoded, since it would take more than the bound.
+func (t *Types) Unmarshal(text []byte, m proto.Message, bound xds.JSONBound) (forms []xds.JSONForm, err error) {
+	if _, err := bound.Check(text); err != nil {
+		return nil, err
+	}
+	options := protojson.UnmarshalOptions{Resolver: t, AllowPartial: true}
+	if err = options.Unmarshal(text, m); err == nil {
+		return nil, nil
+	}
+	canonical, forms := xds.CanonicalJSON(text, m.ProtoReflect().Descriptor(), t)
+	if len(forms) == 0 {
+		return nil, err
+	}
+	if _, err := bound.Check(canonical); err != nil { // lists of one were not counted as lists
+		return nil, err
+	}
+	return forms, options.Unmarshal(canonical, m)
+}
+
+// Bare returns the text of a protobuf error without its prefix. The space after the prefix is
+// sometimes a non-breaking one.
+func Bare(err error) string {
+	return strings.TrimLeft(strings.TrimPrefix(err.Error(), "proto:"), " \u00a0")
 }

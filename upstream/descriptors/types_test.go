@@ -150,7 +150,7 @@ func TestWrongTypes(t *testing.T) {
 		{Type{URL: "a/example.Other", File: path}, true, "defines no message example.Other"},
 		{Type{URL: widgetURL, File: garbage}, true, "is not a FileDescriptorSet"},
 		{Type{URL: widgetURL, File: write(t, &descriptorpb.FileDescriptorSet{})}, true, "has no files"},
-		{Type{URL: widgetURL, File: write(t, lacks)}, true, "imports example/other.proto, which is not in it: write it with protoc --include_imports"},
+		{Type{URL: widgetURL, File: write(t, lacks)}, true, "imports example/other.proto, but does not contain it: write it with protoc --include_imports"},
 		{Type{URL: widgetURL, File: write(t, dangling)}, true, "its descriptors are not in order"},
 		{Type{URL: widgetURL, File: t.TempDir()}, true, "is not a regular file"},
 		{Type{URL: widgetURL, File: path + ".none"}, true, "no such file"},

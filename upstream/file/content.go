@@ -232,5 +232,3 @@ func (c *content) errorOf(f *file) string {
 	}
 	return ""
 }
-
-func (c *content) lineOf(f *file) int { return c.problemsOf(f).line() }

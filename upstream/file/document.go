@@ -9,14 +9,13 @@ import (
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/weir-xds/weir/relay/xds"
+	"github.com/weir-xds/weir/upstream/yamltree"
 	"go.yaml.in/yaml/v4"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
-
-	"github.com/weir-xds/weir/upstream/yamltree"
 )
 
-const responseType = typePrefix + "envoy.service.discovery.v3.DiscoveryResponse"
+const responseType = xds.TypePrefix + "envoy.service.discovery.v3.DiscoveryResponse"
 
 func (p *parser) yaml(data []byte) {
 	if line := yamltree.Text(data, maxValues); line > 0 {
@@ -44,8 +43,8 @@ func (p *parser) yaml(data []byte) {
 }
 
 func yamlPosition(err error) (position, string) {
-	var le *yaml.LoadError
-	if !errors.As(err, &le) {
+	le, ok := errors.AsType[*yaml.LoadError](err)
+	if !ok {
 		return position{}, err.Error()
 	}
 	msg := le.Message
@@ -64,7 +63,10 @@ func (p *parser) document(n *yaml.Node) {
 		n = n.Content[0]
 	}
 	n = target(n)
-	typeURL, _ := text(n, "@type")
+	typeURL := ""
+	if c := child(n, "@type"); c != nil && c.Kind == yaml.ScalarNode {
+		typeURL = c.Value
+	}
 	switch {
 	case isNull(n): // comments only
 	case n.Kind == yaml.SequenceNode:
@@ -136,7 +138,7 @@ func (p *parser) resource(n *yaml.Node, path, want string) {
 	}
 	if child(n, "@type") == nil {
 		if child(n, "resource") == nil {
-			p.fail(at(n), path, `has no "@type"; write one such as "@type": %senvoy.config.cluster.v3.Cluster`, typePrefix)
+			p.fail(at(n), path, `has no "@type"; write one such as "@type": %senvoy.config.cluster.v3.Cluster`, xds.TypePrefix)
 			return
 		}
 		var r discoveryv3.Resource
@@ -164,7 +166,7 @@ func (p *parser) message(n *yaml.Node, path string, m proto.Message) bool {
 		return false
 	}
 	p.spent += len(w.b)
-	forms, err := p.lim.types.Unmarshal(w.b, m, xds.JSONBound{Depth: xds.MaxJSONDepth, Memory: p.lim.memory()})
+	forms, err := p.lim.types.Unmarshal(w.b, m, xds.JSONBound{Depth: xds.MaxJSONDepth, Memory: decodedLeast + p.lim.file})
 	if len(forms) > 0 && p.loose == nil {
 		where, field := w.find(n, 1+bytes.Count(w.b[:forms[0].At], []byte("\n")))
 		p.loose = &problem{file: p.file, at: where, path: join(path, field), msg: forms[0].What +
@@ -211,10 +213,7 @@ func advice(msg string) string {
 }
 
 func join(path, field string) string {
-	if path == "" || field == "" {
-		return path + field
-	}
-	if field[0] == '[' {
+	if path == "" || field == "" || field[0] == '[' {
 		return path + field
 	}
 	return path + "." + field
@@ -243,11 +242,4 @@ func child(n *yaml.Node, key string) *yaml.Node {
 		}
 	}
 	return nil
-}
-
-func text(n *yaml.Node, key string) (string, bool) {
-	if c := child(n, key); c != nil && c.Kind == yaml.ScalarNode {
-		return c.Value, true
-	}
-	return "", false
 }

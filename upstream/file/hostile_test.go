@@ -74,7 +74,7 @@ func TestHostileFiles(t *testing.T) {
 // collection of them.
 func wrappedBy(wrapper string) string {
 	b := protowire.AppendTag(nil, 1, protowire.BytesType)
-	b = protowire.AppendString(b, resourceType)
+	b = protowire.AppendString(b, xds.ResourceType)
 	b = protowire.AppendTag(b, 2, protowire.BytesType)
 	b = protowire.AppendString(b, wrapper)
 	return string(protowire.AppendBytes(protowire.AppendTag(nil, 2, protowire.BytesType), b))
@@ -83,7 +83,7 @@ func wrappedBy(wrapper string) string {
 func collectionOf(entries string) string {
 	b, err := proto.Marshal(&discoveryv3.Resource{
 		Name:     "x",
-		Resource: &anypb.Any{TypeUrl: typePrefix + "envoy.config.endpoint.v3.LbEndpointCollection", Value: []byte(entries)},
+		Resource: &anypb.Any{TypeUrl: xds.TypePrefix + "envoy.config.endpoint.v3.LbEndpointCollection", Value: []byte(entries)},
 	})
 	if err != nil {
 		panic(err)

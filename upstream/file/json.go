@@ -70,8 +70,7 @@ func (t *tree) next() (json.Token, position, error) {
 }
 
 func (t *tree) errorPlace(err error) position {
-	var se *json.SyntaxError
-	if errors.As(err, &se) {
+	if se, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return t.advance(int(se.Offset) - 1)
 	}
 	return t.place

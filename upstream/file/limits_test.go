@@ -24,7 +24,7 @@ func TestFilesBeyondTheLimit(t *testing.T) {
 	if n := w.counted("weir_limit_rejections_total", "origin_resources"); n != 1 {
 		t.Errorf("%d refusals are counted", n)
 	}
-	lines := w.logs.FilterMessage("a part of the files is refused").All()
+	lines := w.logs.FilterMessage("rejected a part of the files").All()
 	if len(lines) != 1 || !strings.Contains(lines[0].ContextMap()["error"].(string), "3 resources, of at most 2") {
 		t.Errorf("logged %v", lines)
 	}

@@ -1,16 +1,16 @@
 package file
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"sync"
 	"time"
 
-	"github.com/weir-xds/weir/relay/xds"
-
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 	"github.com/weir-xds/weir/upstream/descriptors"
 	"go.uber.org/zap"
 )
@@ -73,18 +73,10 @@ type Origin struct {
 const refusalEvery = time.Minute
 
 func (cfg Config) withDefaults() Config {
-	if cfg.MaxBytes == 0 {
-		cfg.MaxBytes = 64 << 20
-	}
-	if cfg.Debounce == 0 {
-		cfg.Debounce = 100 * time.Millisecond
-	}
-	if cfg.Poll == 0 {
-		cfg.Poll = 10 * time.Second
-	}
-	if cfg.Log == nil {
-		cfg.Log = zap.NewNop()
-	}
+	cfg.MaxBytes = cmp.Or(cfg.MaxBytes, 64<<20)
+	cfg.Debounce = cmp.Or(cfg.Debounce, 100*time.Millisecond)
+	cfg.Poll = cmp.Or(cfg.Poll, 10*time.Second)
+	cfg.Log = cmp.Or(cfg.Log, zap.NewNop())
 	return cfg
 }
 
@@ -93,12 +85,6 @@ func (cfg Config) withDefaults() Config {
 func New(cfg Config, table *relay.Origin) (*Origin, error) {
 	cfg = cfg.withDefaults()
 	var errs []error
-	if cfg.Name == "" {
-		errs = append(errs, errors.New("name: is empty"))
-	}
-	if cfg.NameBytes < 0 || cfg.MaxBytes < 0 || cfg.Debounce < 0 || cfg.Poll < 0 {
-		errs = append(errs, errors.New("name_bytes, max_bytes, debounce and poll must not be negative"))
-	}
 	if table == nil {
 		errs = append(errs, errors.New("the table has no such origin"))
 	}
@@ -224,7 +210,7 @@ func (o *Origin) refused(now time.Time, why *xds.RejectError) {
 	}
 	o.mu.Unlock()
 	if say {
-		o.log.Warn("a part of the files is refused", zap.Error(why))
+		o.log.Warn("rejected a part of the files", zap.Error(why))
 	}
 }
 
@@ -247,18 +233,18 @@ func (o *Origin) report(c *content) {
 		case f.logged:
 			continue
 		case "":
-			o.log.Info("file is in order again", zap.String("file", f.path))
+			o.log.Info("a file is valid again", zap.String("file", f.path))
 		default:
-			o.log.Error("file is not in order; what it said before stays in force",
+			o.log.Error("a file has errors; its last content stays in force",
 				zap.String("file", f.path), zap.String("error", text))
 		}
 		f.logged = text
 	}
 	if text := o.source.errorText(); text != o.source.logged {
 		if text != "" {
-			o.log.Error("the files cannot be listed; what they said before stays in force", zap.String("error", text))
+			o.log.Error("cannot list the files; their last content stays in force", zap.String("error", text))
 		} else {
-			o.log.Info("the files can be listed again", zap.String("path", o.cfg.Path))
+			o.log.Info("can list the files again", zap.String("path", o.cfg.Path))
 		}
 		o.source.logged = text
 	}
@@ -266,12 +252,12 @@ func (o *Origin) report(c *content) {
 	for _, w := range c.remarks(o.cfg) {
 		text := w.Error()
 		if warned[text] = true; !o.warned[text] {
-			o.log.Warn("the files are in order, but perhaps not meant so", zap.String("warning", text))
+			o.log.Warn("the files are valid, with a warning", zap.String("warning", text))
 		}
 	}
 	o.warned = warned
 	if refused > 0 {
-		o.log.Info("files loaded, except those that are not in order", zap.String("path", o.cfg.Path), zap.Int("resources", c.size),
+		o.log.Info("files loaded, except those with errors", zap.String("path", o.cfg.Path), zap.Int("resources", c.size),
 			zap.Int("files_refused", refused))
 		return
 	}

@@ -7,12 +7,12 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/weir-xds/weir/relay/xds"
-	"github.com/weir-xds/weir/upstream/descriptors"
-
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/weir-xds/weir/relay/xds"
+	"github.com/weir-xds/weir/upstream/descriptors"
 )
 
 // limits bound the cost of a file.
@@ -28,9 +28,6 @@ type limits struct {
 
 // decodedLeast is how much memory, in bytes, a resource of the shortest file may take decoded.
 const decodedLeast = 16 << 20
-
-// memory is how much memory, in bytes, a resource may take when it is decoded.
-func (l *limits) memory() int { return decodedLeast + l.file }
 
 // parser reads one file.
 type parser struct {
@@ -78,7 +75,7 @@ func (p *parser) fail(at position, path, format string, args ...any) {
 func (p *parser) binary(data []byte) {
 	var r discoveryv3.DiscoveryResponse
 	if err := xds.Unmarshal(data, &r, maxDecoded); err != nil {
-		p.fail(position{}, "", "is not an encoded DiscoveryResponse, as .pb says: %s", bare(err))
+		p.fail(position{}, "", "is not an encoded DiscoveryResponse, as .pb says: %s", descriptors.Bare(err))
 		return
 	}
 	p.response(&r, len(data) > 0)
@@ -103,7 +100,7 @@ func (p *parser) text(data []byte) {
 }
 
 func protoPosition(err error) (position, string) {
-	msg := bare(err)
+	msg := descriptors.Bare(err)
 	m := protoPlace.FindStringSubmatch(msg)
 	if m == nil {
 		return position{}, msg
@@ -122,12 +119,6 @@ func (p *parser) said(msg string) string {
 		return msg
 	}
 	return "is not what belongs here; it is not repeated, since the file has secrets (RELAY-76)"
-}
-
-// bare returns the text of a protobuf error without its prefix. The space after the prefix is
-// sometimes a non-breaking one.
-func bare(err error) string {
-	return strings.TrimLeft(strings.TrimPrefix(err.Error(), "proto:"), " \u00a0")
 }
 
 // response reads a decoded DiscoveryResponse.
@@ -170,4 +161,126 @@ func (p *parser) accept(typeURL string, encoded []byte, at position, path string
 		p.at[e.key] = at
 		p.found = append(p.found, e)
 	}
+}
+
+// position is a place in a file, counted from 1; zero: unknown.
+type position struct{ line, column int }
+
+// problem is one thing wrong with a file, and where.
+type problem struct {
+	file string
+	at   position
+	path string // such as "resources[2].connect_timeout"; "" for the whole file
+	msg  string
+}
+
+func (p *problem) Error() string {
+	s := place(p.file, p.at) + ": "
+	if p.path != "" {
+		s += p.path + ": "
+	}
+	return s + strings.ReplaceAll(p.msg, "\n", " ")
+}
+
+// place prints a position as editors understand it.
+func place(file string, at position) string {
+	switch {
+	case at.line == 0:
+		return file
+	case at.column == 0:
+		return fmt.Sprintf("%s:%d", file, at.line)
+	}
+	return fmt.Sprintf("%s:%d:%d", file, at.line, at.column)
+}
+
+// problems are in the order of the file.
+type problems []*problem
+
+// maxProblems bounds the text of one error; a file that is wrong throughout needs no full list.
+const maxProblems = 10
+
+func (ps problems) Error() string {
+	var texts []string
+	for i, p := range ps {
+		if i == maxProblems {
+			texts = append(texts, fmt.Sprintf("and %d more", len(ps)-i))
+			break
+		}
+		texts = append(texts, p.Error())
+	}
+	return strings.Join(texts, "; ")
+}
+
+// line returns the line of the first problem.
+func (ps problems) line() int {
+	for _, p := range ps {
+		return p.at.line
+	}
+	return 0
+}
+
+// The bounds of what a file costs while it is read, besides its length. All of them are looked at
+// before the cost is paid: a file of some megabytes could take all memory.
+const (
+	// maxValues bounds the values of one document as nodes, and those of one resource with its
+	// aliases written out: 400 MiB, or 500 MiB of messages that are all empty.
+	maxValues = 2_000_000
+	// ofMessage is what a mapping counts in a resource: a message has several times the size of a
+	// node.
+	ofMessage = 3
+	// maxDecoded bounds what a binary file is decoded to, without the payloads of its resources.
+	maxDecoded = 256 << 20
+	// maxResources bounds the resources of one file.
+	maxResources = 500_000
+)
+
+// divideIt goes on after what is too much.
+const divideIt = "; divide it into several files, or into documents by lines of ---, or supply it in binary form (.pb)"
+
+// textCost returns why a file in the text form of protobuf is not decoded, and the line; "": it is.
+// Braces, brackets and colons in texts and comments do not count.
+func textCost(data []byte) (line int, why string) {
+	line = 1
+	depth, values := 0, 0
+	for i := 0; i < len(data); i++ {
+		switch data[i] {
+		case '\n':
+			line++
+		case '#':
+			i += lengthTo('\n', data[i+1:])
+		case '"', '\'':
+			i += lengthTo(data[i], data[i+1:])
+		case '{', '<':
+			depth++
+			values += ofMessage
+		case '}', '>':
+			depth--
+		case ':', ',', '[':
+			values++
+		}
+		switch {
+		case depth > xds.MaxDepth:
+			return line, fmt.Sprintf("is nested deeper than %d levels", xds.MaxDepth)
+		case values > maxValues:
+			return line, fmt.Sprintf("has more than %d values up to here", maxValues) + divideIt
+		}
+	}
+	return 0, ""
+}
+
+// lengthTo returns how many bytes there are up to the end of a text or a comment. A backslash has
+// the byte after it not end a text. Neither goes on in the next line, which is left for the caller
+// to count.
+func lengthTo(end byte, data []byte) int {
+	for i := 0; i < len(data); i++ {
+		switch {
+		case data[i] == '\n':
+			return i
+		case data[i] == end:
+			return i + 1
+		case data[i] == '\\' && end != '\n':
+			i++
+		}
+	}
+	return len(data)
 }

@@ -99,7 +99,7 @@ func TestWrapped(t *testing.T) {
   aliases: [x, y]
   ttl: 30s
   resource: {"@type": ` + xds.ClusterType + `, name: other}
-- "@type": ` + resourceType + `
+- "@type": ` + xds.ResourceType + `
   resource_name:
     name: b
     dynamic_parameter_constraints: {constraint: {key: env, value: prod}}

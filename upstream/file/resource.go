@@ -9,16 +9,11 @@ import (
 	xdscorev3 "github.com/cncf/xds/go/xds/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-
 	"github.com/weir-xds/weir/relay/xds"
+	"github.com/weir-xds/weir/upstream/descriptors"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
-)
-
-const (
-	typePrefix   = "type.googleapis.com/"
-	resourceType = typePrefix + "envoy.service.discovery.v3.Resource"
 )
 
 // deterministic encodes equal messages as equal bytes, whichever format they were written in.
@@ -27,23 +22,18 @@ var deterministic = proto.MarshalOptions{Deterministic: true}
 // add adds one resource, bare or wrapped. want is the type that the response states for all, or "".
 func (p *parser) add(a *anypb.Any, want string, at position, path string) {
 	typeURL := fullType(a.GetTypeUrl())
-	if typeURL != resourceType {
-		p.bare(typeURL, a.GetValue(), want, at, path)
+	if typeURL != xds.ResourceType {
+		if p.typeOK(typeURL, want, at, path) {
+			p.accept(typeURL, encode(typeURL, typeURL, a.GetValue()), at, path)
+		}
 		return
 	}
 	var r discoveryv3.Resource
 	if err := xds.Unmarshal(a.GetValue(), &r, maxDecoded); err != nil {
-		p.fail(at, path, "the wrapper does not decode: %s", bare(err))
+		p.fail(at, path, "the wrapper does not decode: %s", descriptors.Bare(err))
 		return
 	}
 	p.wrapped(&r, want, at, path)
-}
-
-func (p *parser) bare(typeURL string, value []byte, want string, at position, path string) {
-	if !p.typeOK(typeURL, want, at, path) {
-		return
-	}
-	p.accept(typeURL, encode(typeURL, typeURL, value), at, path)
 }
 
 func (p *parser) typeOK(typeURL, want string, at position, path string) bool {
@@ -78,10 +68,10 @@ func (p *parser) wrapped(r *discoveryv3.Resource, want string, at position, path
 	}
 	b, err := deterministic.Marshal(r)
 	if err != nil {
-		p.fail(at, path, "cannot be encoded: %s", bare(err))
+		p.fail(at, path, "cannot be encoded: %s", descriptors.Bare(err))
 		return
 	}
-	p.accept(typeURL, encode(typeURL, resourceType, b), at, path)
+	p.accept(typeURL, encode(typeURL, xds.ResourceType, b), at, path)
 }
 
 // collection adds the inline entries of a list collection (FILE-7). All collection messages have
@@ -89,7 +79,7 @@ func (p *parser) wrapped(r *discoveryv3.Resource, want string, at position, path
 func (p *parser) collection(a *anypb.Any, want string, at position, path string) {
 	var c endpointv3.LbEndpointCollection
 	if err := xds.Unmarshal(a.GetValue(), &c, maxDecoded); err != nil {
-		p.fail(at, path, "the collection does not decode: %s", bare(err))
+		p.fail(at, path, "the collection does not decode: %s", descriptors.Bare(err))
 		return
 	}
 	for i, e := range c.GetEntries() {
@@ -112,12 +102,10 @@ func encode(typeURL, anyType string, value []byte) []byte {
 	b := make([]byte, 0, anySize+len(typeURL)+16)
 	b = protowire.AppendTag(b, 2, protowire.BytesType) // resources
 	b = protowire.AppendVarint(b, uint64(anySize))
-	b = protowire.AppendTag(b, 1, protowire.BytesType) // type_url
-	b = protowire.AppendString(b, anyType)
+	b = xds.AppendString(b, 1, anyType)                // type_url
 	b = protowire.AppendTag(b, 2, protowire.BytesType) // value
 	b = protowire.AppendBytes(b, value)
-	b = protowire.AppendTag(b, 4, protowire.BytesType) // the response's type_url
-	return protowire.AppendString(b, typeURL)
+	return xds.AppendString(b, 4, typeURL) // that of the response
 }
 
 // fullType returns a type URL as the table knows it: people omit the prefix.
@@ -125,7 +113,7 @@ func fullType(typeURL string) string {
 	if typeURL == "" || strings.Contains(typeURL, "/") {
 		return typeURL
 	}
-	return typePrefix + typeURL
+	return xds.TypePrefix + typeURL
 }
 
 // version returns the version of a resource that states none.

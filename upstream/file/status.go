@@ -43,7 +43,7 @@ func statusOf(s *source, c *content) Status {
 	st := Status{Path: s.path, Ready: c.whole, Complete: c.complete, Resources: c.size, Error: s.errorText()}
 	for _, f := range s.all() {
 		st.Files = append(st.Files, FileStatus{
-			Path: f.path, Loaded: f.loaded, Resources: len(f.good), Error: c.errorOf(f), Line: c.lineOf(f),
+			Path: f.path, Loaded: f.loaded, Resources: len(f.good), Error: c.errorOf(f), Line: c.problemsOf(f).line(),
 		})
 	}
 	return st

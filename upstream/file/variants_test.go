@@ -280,7 +280,7 @@ func TestVariantWarnings(t *testing.T) {
 	c := w.subscribeAs("", "*")
 	c.until("the files should be served", func() bool { return c.answers > 0 })
 	warnings := func() (all []string) {
-		for _, e := range w.logs.FilterMessage("the files are in order, but perhaps not meant so").All() {
+		for _, e := range w.logs.FilterMessage("the files are valid, with a warning").All() {
 			all = append(all, e.ContextMap()["warning"].(string))
 		}
 		return all
@@ -288,8 +288,8 @@ func TestVariantWarnings(t *testing.T) {
 	at := filepath.Join(w.dir, "c.yaml")
 	for i, want := range []string{
 		at + `:1:3: Cluster "a", the variant "env"="prod" is for clients with parameters`,
-		at + `:5:3: Cluster "a", the variant and("env"="dev","region"="eu") looks at other parameters (env, region) than the variant "env"="prod" at ` + at + `:1:3 (env)`,
-		at + `:13:3: Cluster "c", the variant !and() matches no parameters whatever`,
+		at + `:5:3: Cluster "a", the variant and("env"="dev","region"="eu") uses other parameters (env, region) than the variant "env"="prod" at ` + at + `:1:3 (env)`,
+		at + `:13:3: Cluster "c", the variant !and() matches no parameters, so no client gets it`,
 	} {
 		if got := warnings(); len(got) != 3 || !strings.HasPrefix(got[i], want) {
 			t.Fatalf("want %s, got\n%s", want, strings.Join(got, "\n"))

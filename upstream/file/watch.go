@@ -79,7 +79,7 @@ func (w *watch) renew() {
 func (w *watch) warn(err error) {
 	if text := err.Error(); text != w.logged {
 		w.logged = text
-		w.origin.log.Warn("cannot watch for changes; the files are looked at from time to time only",
+		w.origin.log.Warn("cannot watch files for changes; polling them instead",
 			zap.String("path", w.dir), zap.Duration("poll", w.origin.cfg.Poll), zap.Error(err))
 	}
 }

@@ -1,10 +1,14 @@
 package loads
 
 import (
+	"bytes"
 	"math"
 
-	"github.com/weir-xds/weir/relay/xds"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // Add adds a client's report. from is nil for a client that has left, whose gauges do not count.
@@ -41,7 +45,7 @@ func (s *Sums) addCluster(from *Reporter, b []byte) (lost uint64) {
 	c := s.clusters[clusterKey{string(name), string(service)}]
 	if c == nil {
 		if !s.room(len(name) + len(service)) {
-			return dropped + issued(b)
+			return dropped + issuedIn(b)
 		}
 		c = &cluster{localities: map[localityKey]*locality{}}
 		s.clusters[clusterKey{string(name), string(service)}] = c
@@ -52,17 +56,17 @@ func (s *Sums) addCluster(from *Reporter, b []byte) (lost uint64) {
 		case f.IsBytes(2):
 			lost += s.addLocality(from, c, f.Bytes)
 		case f.IsBytes(5):
-			s.addDrops(c, f.Bytes)
+			s.addMetric(&c.drops, f.Bytes) // of the same form
 		}
 	}
 	return lost
 }
 
-// issued returns the number of requests issued in a cluster.
-func issued(b []byte) (n uint64) {
+// issuedIn returns the number of requests issued in a cluster.
+func issuedIn(b []byte) (n uint64) {
 	for f := xds.Walk(b); f.Next(); {
 		if f.IsBytes(2) {
-			n += number(f.Bytes, 8)
+			n += number(f.Bytes, issued)
 		}
 	}
 	return n
@@ -76,31 +80,6 @@ func number(b []byte, of protowire.Number) (n uint64) {
 		}
 	}
 	return n
-}
-
-func (s *Sums) addDrops(c *cluster, b []byte) {
-	var category []byte
-	var n uint64
-	for f := xds.Walk(b); f.Next(); {
-		switch {
-		case f.IsBytes(1):
-			category = f.Bytes
-		case f.IsVarint(2):
-			n = f.Value
-		}
-	}
-	sum := c.drops[string(category)]
-	if sum == nil {
-		if !s.room(len(category)) {
-			return
-		}
-		if c.drops == nil {
-			c.drops = map[string]*uint64{}
-		}
-		sum = new(uint64)
-		c.drops[string(category)] = sum
-	}
-	*sum += n
 }
 
 // place says which locality numbers belong to. Its strings share the report.
@@ -134,8 +113,8 @@ func (s *Sums) addLocality(from *Reporter, c *cluster, b []byte) (lost uint64) {
 			at.read(f.Bytes)
 		case f.IsVarint(6):
 			at.priority = uint32(f.Value)
-		case f.Type == protowire.VarintType:
-			sum.number(f.Number, f.Value)
+		case f.Type == protowire.VarintType && int(f.Number) < len(sum.counts):
+			sum.counts[f.Number] = f.Value
 		case f.IsBytes(12):
 			sum.cpu.read(f.Bytes)
 		case f.IsBytes(13):
@@ -148,7 +127,7 @@ func (s *Sums) addLocality(from *Reporter, c *cluster, b []byte) (lost uint64) {
 	}
 	l := s.locality(c, &at)
 	if l == nil {
-		return sum.issued
+		return sum.counts[issued]
 	}
 	l.add(from, &sum)
 	if !messages {
@@ -165,25 +144,6 @@ func (s *Sums) addLocality(from *Reporter, c *cluster, b []byte) (lost uint64) {
 	return 0
 }
 
-func (l *locality) number(field protowire.Number, n uint64) {
-	switch field {
-	case 2:
-		l.successes = n
-	case 3:
-		l.progress = n
-	case 4:
-		l.errors = n
-	case 8:
-		l.issued = n
-	case 9:
-		l.active = n
-	case 10:
-		l.opened = n
-	case 11:
-		l.fails = n
-	}
-}
-
 // locality returns the locality to add to; nil: there is no room for it.
 func (s *Sums) locality(c *cluster, at *place) *locality {
 	l := c.localities[localityKey{string(at.region), string(at.zone), string(at.subZone), at.priority}]
@@ -196,16 +156,20 @@ func (s *Sums) locality(c *cluster, at *place) *locality {
 
 // add adds all numbers except those of named metrics and of endpoints.
 func (l *locality) add(from *Reporter, sum *locality) {
-	l.successes += sum.successes
-	l.errors += sum.errors
-	l.issued += sum.issued
-	l.opened += sum.opened
-	l.fails += sum.fails
+	l.counts.add(from, &sum.counts)
 	l.cpu.add(&sum.cpu)
 	l.memory.add(&sum.memory)
 	l.application.add(&sum.application)
-	from.stands(&l.progress, sum.progress)
-	from.stands(&l.active, sum.active)
+}
+
+func (n *counts) add(from *Reporter, more *counts) {
+	for field, x := range more {
+		if isGauge(field) {
+			from.stands(&n[field], x)
+		} else {
+			n[field] += x
+		}
+	}
 }
 
 func (u *utilization) read(b []byte) {
@@ -260,4 +224,90 @@ func (r *Reporter) stands(of *uint64, n uint64) {
 	}
 	*of += n
 	r.gauges = append(r.gauges, gauge{of, n})
+}
+
+// endpoint has the sums of an endpoint.
+type endpoint struct {
+	address, metadata []byte // encoded; nil: not set
+	counts            counts
+	metrics           map[string]*metric // nil: none
+}
+
+func (s *Sums) addEndpoint(from *Reporter, l *locality, b []byte) {
+	var sum endpoint // the numbers and messages of the report; they share its bytes
+	metrics := false
+	for f := xds.Walk(b); f.Next(); {
+		switch {
+		case f.IsBytes(1):
+			sum.address = xds.Merged(sum.address, f.Bytes)
+		case f.Type == protowire.VarintType && int(f.Number) < len(sum.counts):
+			sum.counts[f.Number] = f.Value
+		case f.IsBytes(5):
+			metrics = true
+		case f.IsBytes(6):
+			sum.metadata = xds.Merged(sum.metadata, f.Bytes)
+		}
+	}
+	e := s.endpoint(l, sum.address)
+	if e == nil {
+		return
+	}
+	if sum.metadata != nil && (e.metadata == nil || !bytes.Equal(e.metadata, sum.metadata)) {
+		s.setMetadata(e, sum.metadata)
+	}
+	e.counts.add(from, &sum.counts)
+	if !metrics {
+		return
+	}
+	for f := xds.Walk(b); f.Next(); {
+		if f.IsBytes(5) {
+			s.addMetric(&e.metrics, f.Bytes)
+		}
+	}
+}
+
+// setMetadata copies what the last report says of an endpoint. If there is no room for it, the
+// endpoint has none.
+func (s *Sums) setMetadata(e *endpoint, metadata []byte) {
+	s.size -= units(len(e.metadata)) - 1
+	e.metadata = nil
+	if extra := units(len(metadata)) - 1; s.size+extra <= Most {
+		s.size += extra
+		e.metadata = append([]byte{}, metadata...)
+	}
+}
+
+// endpoint returns the endpoint to add to; nil: there is no room for it. Its key is the canonical
+// encoding of its address, so that equal addresses are one endpoint. Clients nearly always send
+// that encoding, so the bytes of the report are tried first.
+func (s *Sums) endpoint(l *locality, address []byte) *endpoint {
+	if e := l.endpoints[string(address)]; e != nil {
+		return e
+	}
+	key := canonical(address)
+	e := l.endpoints[key]
+	if e == nil && s.room(2*len(key)) {
+		e = &endpoint{}
+		if address != nil {
+			e.address = []byte(key)
+		}
+		if l.endpoints == nil {
+			l.endpoints = map[string]*endpoint{}
+		}
+		l.endpoints[key] = e
+	}
+	return e
+}
+
+// canonical returns the same text for equal addresses.
+func canonical(address []byte) string {
+	a := &corev3.Address{}
+	if err := proto.Unmarshal(address, a); err != nil {
+		return "" // cannot happen: Read has refused it
+	}
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(a)
+	if err != nil {
+		return "" // cannot happen: it was decoded from the wire
+	}
+	return string(b)
 }

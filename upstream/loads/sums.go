@@ -1,11 +1,17 @@
 package loads
 
 import (
+	"cmp"
+	"maps"
+	"slices"
 	"time"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	loadstats "github.com/envoyproxy/go-control-plane/envoy/service/load_stats/v3"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
 )
 
 // Most bounds the clusters, localities, endpoints, metrics and kinds of drops kept at a time, since
@@ -40,7 +46,7 @@ type clusterKey struct{ name, service string }
 type cluster struct {
 	localities map[localityKey]*locality
 	dropped    uint64
-	drops      map[string]*uint64 // by category; nil: none
+	drops      map[string]*metric // by category; nil: none. Their numbers are in finished
 }
 
 type localityKey struct {
@@ -48,14 +54,41 @@ type localityKey struct {
 	priority              uint32
 }
 
-// locality has the sums of a locality. progress and active are gauges.
+// counts are the numbers of a locality or an endpoint, by field. What is no field counts for
+// nothing.
+type counts [12]uint64
+
+// The fields of UpstreamLocalityStats that are numbers. UpstreamEndpointStats has the first three,
+// and issuedAtEndpoint.
+const (
+	successes        = 2
+	progress         = 3
+	errored          = 4
+	issuedAtEndpoint = 7
+	issued           = 8
+	active           = 9
+	opened           = 10
+	fails            = 11
+)
+
+func isGauge(field int) bool { return field == progress || field == active }
+
+// restart clears all but the gauges, in place: clients' gauges point to them.
+func (n *counts) restart() {
+	for field := range n {
+		if !isGauge(field) {
+			n[field] = 0
+		}
+	}
+}
+
+// locality has the sums of a locality.
 type locality struct {
-	named                                    bool // the report has a locality, perhaps empty
-	successes, errors, issued, opened, fails uint64
-	cpu, memory, application                 utilization
-	progress, active                         uint64
-	metrics                                  map[string]*metric // nil: none
-	endpoints                                map[string]*endpoint
+	named                    bool // the report has a locality, perhaps empty
+	counts                   counts
+	cpu, memory, application utilization
+	metrics                  map[string]*metric // nil: none
+	endpoints                map[string]*endpoint
 }
 
 // utilization is a metric without a name.
@@ -110,7 +143,7 @@ func (s *Sums) restart() {
 		c.dropped, c.drops = 0, nil
 		for key, l := range c.localities {
 			l.restart()
-			if l.progress == 0 && l.active == 0 && len(l.endpoints) == 0 {
+			if l.counts[progress] == 0 && l.counts[active] == 0 && len(l.endpoints) == 0 {
 				delete(c.localities, key)
 				continue
 			}
@@ -127,14 +160,13 @@ func (s *Sums) restart() {
 	}
 }
 
-// restart changes l in place: clients' gauges point to it.
 func (l *locality) restart() {
-	l.successes, l.errors, l.issued, l.opened, l.fails = 0, 0, 0, 0, 0
+	l.counts.restart()
 	l.cpu, l.memory, l.application = utilization{}, utilization{}, utilization{}
 	l.metrics = nil
 	for key, e := range l.endpoints {
-		e.successes, e.errors, e.issued, e.metrics = 0, 0, 0, nil
-		if e.progress == 0 {
+		e.counts.restart()
+		if e.metrics = nil; e.counts[progress] == 0 {
 			delete(l.endpoints, key)
 		}
 	}
@@ -156,3 +188,96 @@ func units(name int) int { return 1 + name/nameUnit }
 func (k clusterKey) bytes() int  { return len(k.name) + len(k.service) }
 func (k localityKey) bytes() int { return len(k.region) + len(k.zone) + len(k.subZone) }
 func (e *endpoint) bytes() int   { return 2*len(e.address) + len(e.metadata) } // its key is the address
+
+// Take returns the report of all that was added since the last Take, sorted by names.
+func (s *Sums) Take(now time.Time) []*endpointv3.ClusterStats {
+	var report []*endpointv3.ClusterStats
+	interval := durationpb.New(now.Sub(s.since))
+	s.since = now
+	for _, key := range slices.SortedFunc(maps.Keys(s.clusters), clusterKey.compare) {
+		c := s.clusters[key]
+		out := &endpointv3.ClusterStats{
+			ClusterName: key.name, ClusterServiceName: key.service, TotalDroppedRequests: c.dropped, LoadReportInterval: interval,
+		}
+		for _, category := range slices.Sorted(maps.Keys(c.drops)) {
+			out.DroppedRequests = append(out.DroppedRequests,
+				&endpointv3.ClusterStats_DroppedRequests{Category: category, DroppedCount: c.drops[category].finished})
+		}
+		for _, at := range slices.SortedFunc(maps.Keys(c.localities), localityKey.compare) {
+			out.UpstreamLocalityStats = append(out.UpstreamLocalityStats, c.localities[at].take(at))
+		}
+		report = append(report, out)
+	}
+	s.restart()
+	return report
+}
+
+func (k clusterKey) compare(b clusterKey) int {
+	return cmp.Or(cmp.Compare(k.name, b.name), cmp.Compare(k.service, b.service))
+}
+
+func (k localityKey) compare(b localityKey) int {
+	return cmp.Or(cmp.Compare(k.region, b.region), cmp.Compare(k.zone, b.zone), cmp.Compare(k.subZone, b.subZone),
+		cmp.Compare(k.priority, b.priority))
+}
+
+func (l *locality) take(at localityKey) *endpointv3.UpstreamLocalityStats {
+	out := &endpointv3.UpstreamLocalityStats{
+		Priority:                at.priority,
+		TotalSuccessfulRequests: l.counts[successes],
+		TotalRequestsInProgress: l.counts[progress],
+		TotalErrorRequests:      l.counts[errored],
+		TotalIssuedRequests:     l.counts[issued],
+		TotalActiveConnections:  l.counts[active],
+		TotalNewConnections:     l.counts[opened],
+		TotalFailConnections:    l.counts[fails],
+		CpuUtilization:          l.cpu.take(),
+		MemUtilization:          l.memory.take(),
+		ApplicationUtilization:  l.application.take(),
+		LoadMetricStats:         takeMetrics(l.metrics),
+	}
+	if l.named {
+		out.Locality = &corev3.Locality{Region: at.region, Zone: at.zone, SubZone: at.subZone}
+	}
+	for _, key := range slices.Sorted(maps.Keys(l.endpoints)) {
+		out.UpstreamEndpointStats = append(out.UpstreamEndpointStats, l.endpoints[key].take())
+	}
+	return out
+}
+
+func (u *utilization) take() *endpointv3.UnnamedEndpointLoadMetricStats {
+	if !u.known {
+		return nil
+	}
+	return &endpointv3.UnnamedEndpointLoadMetricStats{NumRequestsFinishedWithMetric: u.finished, TotalMetricValue: u.value}
+}
+
+func (e *endpoint) take() *endpointv3.UpstreamEndpointStats {
+	out := &endpointv3.UpstreamEndpointStats{
+		TotalSuccessfulRequests: e.counts[successes],
+		TotalRequestsInProgress: e.counts[progress],
+		TotalErrorRequests:      e.counts[errored],
+		TotalIssuedRequests:     e.counts[issuedAtEndpoint],
+		LoadMetricStats:         takeMetrics(e.metrics),
+	}
+	// Read has checked that both decode.
+	if e.address != nil {
+		out.Address = &corev3.Address{}
+		_ = proto.Unmarshal(e.address, out.Address)
+	}
+	if e.metadata != nil {
+		out.Metadata = &structpb.Struct{}
+		_ = proto.Unmarshal(e.metadata, out.Metadata)
+	}
+	return out
+}
+
+func takeMetrics(of map[string]*metric) (out []*endpointv3.EndpointLoadMetricStats) {
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		m := of[name]
+		out = append(out, &endpointv3.EndpointLoadMetricStats{
+			MetricName: name, NumRequestsFinishedWithMetric: m.finished, TotalMetricValue: m.value,
+		})
+	}
+	return out
+}

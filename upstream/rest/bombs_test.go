@@ -17,6 +17,8 @@ import (
 
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/upstream"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // alone is an origin that nothing runs.
@@ -44,7 +46,7 @@ func TestAnswerBombs(t *testing.T) {
 		return `{"@type": "` + cds + `", "name": "bad", "metadata": {"filterMetadata": {"a": {"b": ` + value + `}}}}`
 	}
 	wrapped := func(inner string) string {
-		return `{"@type": "` + resourceType + `", "name": "bad", "resource": ` + inner + `}`
+		return `{"@type": "` + xds.ResourceType + `", "name": "bad", "resource": ` + inner + `}`
 	}
 	keys := func(n int) string {
 		var b strings.Builder

@@ -8,11 +8,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weir-xds/weir/relay/xds"
-
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 	"github.com/weir-xds/weir/upstream"
 	"go.uber.org/zap"
 	"google.golang.org/genproto/googleapis/rpc/status"
@@ -65,8 +64,8 @@ func newLane(o *Origin, t *relay.Lane) *lane {
 // of the origin.
 func (l *lane) run(ctx context.Context) {
 	o := l.origin
-	defer o.forget(l)
-	defer o.health.gone(l)
+	defer o.lanes.Remove(l)
+	defer o.health.Gone(l)
 	for ctx.Err() == nil {
 		if l.at == nil && l.table.Release() {
 			return
@@ -140,7 +139,7 @@ func (l *lane) take(now time.Time) {
 		}
 	}
 	if len(asks) > 0 {
-		l.asked(now)
+		l.show(func() { l.shown.Wildcard, l.shown.Names, l.shown.AskedAt = l.wildcard, len(l.names), now })
 	}
 	if reopen {
 		l.close()
@@ -182,7 +181,7 @@ func (l *lane) close() {
 	}
 	l.table.Close()
 	l.origin.servers.left(l.at)
-	l.origin.health.closed()
+	l.origin.health.Ended()
 	l.at = nil
 	l.turn(false, time.Now())
 }
@@ -214,18 +213,10 @@ func (l *lane) poll(ctx context.Context, s *server) time.Duration {
 		}
 		l.more, l.reject = false, nil
 	}
-	l.attempt()
+	l.show(func() { l.status.Attempts++ })
 	a, err := l.ask(ctx, s, m)
 	now := time.Now()
-	if err == nil && a.unchanged && m.VersionInfo == "" {
-		err = &failure{fault: ownFault, reason: upstream.FailedBadResponse, err: errors.New(s.url + " answers 304 to a poll without a version")}
-	}
-	var r *response
-	if err == nil && !a.unchanged {
-		if r, err = o.parse(ctx, l.typeURL, a.body); err != nil {
-			err = &failure{fault: unclear, reason: upstream.FailedBadResponse, err: errors.New("a response of " + s.url + " " + err.Error())}
-		}
-	}
+	r, err := o.read(ctx, s, m, a, err)
 	switch {
 	case errors.Is(err, errWantsMore):
 		l.take(now)
@@ -286,7 +277,7 @@ func (l *lane) watch(done <-chan struct{}, off func()) {
 func (l *lane) answered(now time.Time, s *server, here bool, r *response, wildcard bool, names []string) time.Duration {
 	o := l.origin
 	o.servers.answered(s, !here)
-	news := o.health.heard(now, l, !here) // before open, which closes the lane first if it was open
+	news := o.health.Heard(now, l, !here) // before open, which closes the lane first if it was open
 	usable := here || l.open(now, s, wildcard, names)
 	if !here && l.at != s { // closed meanwhile, so it has to be opened again
 		return o.cfg.Batch
@@ -314,7 +305,7 @@ func (l *lane) answered(now time.Time, s *server, here bool, r *response, wildca
 func (l *lane) apply(now time.Time, s *server, r *response) {
 	o := l.origin
 	if r.loose != "" && !o.loose.Swap(true) {
-		l.log.Warn("the origin's JSON is not canonical; weir reads it as Envoy does", zap.String("url", s.url), zap.String("first", r.loose))
+		l.log.Warn("the origin's JSON is not canonical; reading it as Envoy does", zap.String("url", s.url), zap.String("first", r.loose))
 	}
 	counts := o.counts.Type(l.typeURL)
 	u, reject, err := o.update(l.table, r)
@@ -341,7 +332,7 @@ func (l *lane) apply(now time.Time, s *server, r *response) {
 			o.metrics.LimitRejection(reject.Limit)
 		}
 		if l.bad++; l.lastReason() != reject.Error() {
-			l.log.Warn("a response is refused", zap.String("url", s.url), zap.Error(reject))
+			l.log.Warn("rejected a response", zap.String("url", s.url), zap.Error(reject))
 		}
 		l.reject, l.known = reject, false
 	}
@@ -351,8 +342,7 @@ func (l *lane) apply(now time.Time, s *server, r *response) {
 // failed handles a failed poll, and returns how long to wait before the next.
 func (l *lane) failed(now, begun time.Time, s *server, err error) time.Duration {
 	o, was := l.origin, l.at
-	var f *failure
-	errors.As(err, &f)
+	f, _ := errors.AsType[*failure](err)
 	o.counts.Failure(f.why())
 	if f.looped != "" {
 		o.counts.Loop()
@@ -361,9 +351,8 @@ func (l *lane) failed(now, begun time.Time, s *server, err error) time.Duration 
 			o.servers.gaveUp(s)
 			return 0
 		}
-		if o.health.loop(now) {
-			l.log.Warn("the origin refuses the poll: it is a relay, and the poll has come through it before, "+
-				"or through too many",
+		if o.mayLog(now, "loop", loopEvery) {
+			l.log.Warn("the origin is a relay and refuses the poll: it forms a loop, or passed too many relays",
 				zap.Error(err))
 		}
 	}
@@ -375,8 +364,8 @@ func (l *lane) failed(now, begun time.Time, s *server, err error) time.Duration 
 		l.table.Missed()
 	}
 	blamed := o.servers.failed(s, begun, f.fault)
-	if o.health.failed(now, l, err) {
-		l.log.Warn("the origin gives no answer", zap.Error(err))
+	if o.health.Missed(now, l, err) {
+		l.log.Warn("the origin does not answer", zap.Error(err))
 	} else {
 		l.log.Debug("a poll failed", zap.Error(err))
 	}

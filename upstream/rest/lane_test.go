@@ -229,7 +229,7 @@ func TestOutage(t *testing.T) {
 				if st.Connected || st.Err == "" || st.Failures < 2 || st.Lanes[0].Open {
 					t.Errorf("the status is %+v", st)
 				}
-				if n := w.lines("the origin gives no answer"); n != 1 {
+				if n := w.lines("the origin does not answer"); n != 1 {
 					t.Errorf("%d lines", n)
 				}
 				w.set(func() { w.down["a"] = false })
@@ -317,7 +317,7 @@ func TestRefusals(t *testing.T) {
 				if n := len(w.taken()); n > 20 {
 					t.Errorf("%d polls in ten minutes for what is refused each time", n)
 				}
-				if n := w.lines("a response is refused"); n != 1 {
+				if n := w.lines("rejected a response"); n != 1 {
 					t.Errorf("%d lines", n)
 				}
 				w.serve(clusters, "3", cluster("y"))

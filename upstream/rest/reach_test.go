@@ -39,7 +39,7 @@ func TestReach(t *testing.T) {
 				t.Errorf("the table has %+v", g.Types)
 			}
 		}
-		if n := w.lines("the origin gives no answer") + w.lines("the origin answers"); n != 2 {
+		if n := w.lines("the origin does not answer") + w.lines("the origin answers"); n != 2 {
 			t.Errorf("the log has %d lines", n)
 		}
 	})

@@ -13,12 +13,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weir-xds/weir/relay/node"
-
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay/node"
 	"github.com/weir-xds/weir/relay/xds"
 	"github.com/weir-xds/weir/upstream"
 )
@@ -148,8 +147,7 @@ func (o *Origin) ask(ctx context.Context, s *server, typeURL string, via []strin
 	}
 	if err != nil {
 		f := &failure{fault: unclear, err: err}
-		var op *net.OpError
-		if errors.As(err, &op) && op.Op == "dial" {
+		if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
 			f.fault = unreachable
 		}
 		return nil, f

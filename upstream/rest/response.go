@@ -11,13 +11,13 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/xds"
+	"github.com/weir-xds/weir/upstream"
+	"github.com/weir-xds/weir/upstream/descriptors"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/anypb"
 )
-
-const resourceType = "type.googleapis.com/envoy.service.discovery.v3.Resource"
 
 // deterministic encodes equal messages as equal bytes.
 var deterministic = proto.MarshalOptions{Deterministic: true, AllowPartial: true}
@@ -55,14 +55,28 @@ func (o *Origin) decode(r *response, text []byte, m proto.Message) error {
 	return err
 }
 
+// read reads the answer to a poll, or passes on why there is none. The response is nil if nothing
+// has changed. The error is a *failure, or one that the poll was ended with.
+func (o *Origin) read(ctx context.Context, s *server, m *discoveryv3.DiscoveryRequest, a *answer, err error) (*response, error) {
+	switch {
+	case err != nil:
+		return nil, err
+	case a.unchanged && m.GetVersionInfo() == "":
+		return nil, &failure{fault: ownFault, reason: upstream.FailedBadResponse, err: errors.New(s.url + " answers 304 to a poll without a version")}
+	case a.unchanged:
+		return nil, nil
+	}
+	r, err := o.parse(ctx, m.GetTypeUrl(), a.body)
+	if err != nil {
+		return nil, &failure{fault: unclear, reason: upstream.FailedBadResponse, err: errors.New("a response of " + s.url + " " + err.Error())}
+	}
+	return r, nil
+}
+
 // parse decodes the JSON of a DiscoveryResponse. An error means that it is none, or that ctx has
 // ended. A panic over a peer's bytes costs that response and nothing else (ERR-11).
 func (o *Origin) parse(ctx context.Context, typeURL string, data []byte) (r *response, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			r, err = nil, fmt.Errorf("reading a response panicked: %v", p)
-		}
-	}()
+	defer upstream.Survive(&err)
 	if err := json.Unmarshal(data, &struct{}{}); err != nil {
 		return nil, fmt.Errorf("is not a DiscoveryResponse in JSON: %w", err)
 	}
@@ -70,7 +84,7 @@ func (o *Origin) parse(ctx context.Context, typeURL string, data []byte) (r *res
 	var head discoveryv3.DiscoveryResponse
 	r = &response{typeURL: typeURL}
 	if err := o.decode(r, rest, &head); err != nil {
-		return nil, fmt.Errorf("is not a DiscoveryResponse: %s", plain(err))
+		return nil, fmt.Errorf("is not a DiscoveryResponse: %s", descriptors.Bare(err))
 	}
 	if !lists && head.GetVersionInfo() == "" {
 		return nil, errors.New("says neither a version nor resources, so it is not taken for an empty set")
@@ -122,13 +136,10 @@ func (o *Origin) resources(ctx context.Context, r *response, typeURL string, lis
 			return err
 		}
 		r.timed = r.timed || hasTTL(&a)
-		r.raw = protowire.AppendBytes(protowire.AppendTag(r.raw, fieldResources, protowire.BytesType), encoded)
+		r.raw = protowire.AppendBytes(protowire.AppendTag(r.raw, xds.FieldResources, protowire.BytesType), encoded)
 	}
 	return nil
 }
-
-// fieldResources is the number of DiscoveryResponse.resources.
-const fieldResources = 2
 
 // elements counts the elements of a list. An empty one takes three bytes of it, and fifty times as
 // much once it is refused or decoded.
@@ -141,7 +152,7 @@ func elements(listed []byte) (n int) {
 
 // unread says why an Any does not decode. It quotes nothing of secrets (RELAY-76).
 func (r *response) unread(err error) string {
-	text, bound := plain(err), (*xds.BoundError)(nil)
+	text, bound := descriptors.Bare(err), (*xds.BoundError)(nil)
 	switch {
 	case errors.As(err, &bound):
 		return err.Error()
@@ -156,13 +167,7 @@ func (r *response) unread(err error) string {
 // hasTTL reports whether a resource is a wrapper with a TTL.
 func hasTTL(a *anypb.Any) bool {
 	var w discoveryv3.Resource
-	return a.GetTypeUrl() == resourceType && proto.Unmarshal(a.GetValue(), &w) == nil && w.GetTtl() != nil
-}
-
-// plain returns the text of a protobuf error without its prefix. The space after the prefix is
-// sometimes a non-breaking one.
-func plain(err error) string {
-	return strings.TrimLeft(strings.TrimPrefix(err.Error(), "proto:"), " \u00a0")
+	return a.GetTypeUrl() == xds.ResourceType && proto.Unmarshal(a.GetValue(), &w) == nil && w.GetTtl() != nil
 }
 
 // refuse records why a resource does not decode. Beyond maxReasons it is enough to know that there
@@ -183,7 +188,7 @@ func (r *response) refuse(i int, o *Origin, typeURL string, raw []byte, why erro
 
 // nameIn finds the name of a resource that does not decode; "" if it cannot.
 func (o *Origin) nameIn(typeURL string, raw []byte) string {
-	if textIn(raw, "@type") == resourceType {
+	if textIn(raw, "@type") == xds.ResourceType {
 		return textIn(raw, "name")
 	}
 	m, err := o.cfg.Types.FindMessageByURL(typeURL)
@@ -216,11 +221,7 @@ func textIn(object []byte, names ...string) string {
 // update checks a response as one from the wire (RELAY-30), and adds the resources that did not
 // decode.
 func (o *Origin) update(lane *relay.Lane, r *response) (u xds.Update, reject *xds.RejectError, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("reading a response panicked: %v", p)
-		}
-	}()
+	defer upstream.Survive(&err)
 	if r.over > 0 {
 		why := fmt.Sprintf("%d resources are more than the %d of origins[].limits.resources", r.over, o.table.Elements())
 		u = xds.Update{TypeURL: r.typeURL, Full: true, Version: r.version, Wire: true, Bad: true, Unread: true, Over: true}

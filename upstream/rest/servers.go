@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -67,12 +68,7 @@ func (ss *servers) choose(now time.Time, at *server, uncached func() bool) (_ *s
 
 // answers reports whether any server from index from on answers a lane.
 func (ss *servers) answers(from int) bool {
-	for _, s := range ss.all[from:] {
-		if s.answering > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(ss.all[from:], func(s *server) bool { return s.answering > 0 })
 }
 
 // sooner returns the earlier of two times; the first may be zero. A time in the past is that of a

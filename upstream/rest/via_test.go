@@ -101,7 +101,7 @@ func TestLoop(t *testing.T) {
 		w.want(cds, "*")
 		sleep(time.Second)
 		w.wantHeld(cds, "the second server is asked", "y")
-		if n := w.lines("the poll has come through it before"); n != 1 {
+		if n := w.lines("the origin is a relay and refuses the poll"); n != 1 {
 			t.Errorf("%d lines say what is wrong", n)
 		}
 		sleep(time.Minute)

@@ -15,9 +15,6 @@ import (
 
 // Who is answered: the Host and origin checks, and the caller of a request.
 
-// OpenPaths are the paths that Config.Open may list.
-var OpenPaths = []string{"/healthz", "/readyz", "/metrics"}
-
 // caller identifies the sender of a request in the log: "client certificate spiffe://...", "token",
 // "session", "uid 0", "anonymous".
 type caller string
@@ -261,17 +258,25 @@ func identityOf(cert *x509.Certificate) string {
 	return cert.Subject.String()
 }
 
-// peerOf returns whom wrong tokens count for: an IPv4 address, or the IPv6 network of 64 bits that
-// a host is given; on a Unix socket the user.
+// peerOf returns whom wrong tokens count for: a network, or on a Unix socket the user.
 func peerOf(r *http.Request) string {
-	at, err := netip.ParseAddrPort(r.RemoteAddr)
+	if peer, is := NetworkOf(r.RemoteAddr); is {
+		return peer
+	}
+	return string(connected(r))
+}
+
+// NetworkOf returns what the host at an address with a port is given: an IPv4 address, or an IPv6
+// network of 64 bits.
+func NetworkOf(address string) (network string, is bool) {
+	at, err := netip.ParseAddrPort(address)
 	if err != nil {
-		return string(connected(r))
+		return "", false
 	}
 	ip, bits := plain(at.Addr()), 32
 	if ip.Is6() {
 		bits = 64
 	}
 	p, _ := ip.Prefix(bits) // the address has that many bits
-	return p.String()
+	return p.String(), true
 }

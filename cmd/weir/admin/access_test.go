@@ -184,7 +184,7 @@ func TestTries(t *testing.T) {
 		if code := guess("hush", from("192.0.2.2:9")); code != http.StatusOK {
 			t.Errorf("another peer is answered %d", code)
 		}
-		if n := logs.FilterMessage("wrong tokens came to the admin port").Len(); n != 1 {
+		if n := logs.FilterMessage("the admin port received wrong tokens").Len(); n != 1 {
 			t.Errorf("%d lines of log, want 1", n)
 		}
 		for range 3 { // one more each second
@@ -195,7 +195,7 @@ func TestTries(t *testing.T) {
 		}
 		time.Sleep(sayEvery)
 		guess("no", from("[2001:db8::1]:1"))
-		lines := logs.FilterMessage("wrong tokens came to the admin port").All()
+		lines := logs.FilterMessage("the admin port received wrong tokens").All()
 		if len(lines) != 2 || lines[1].ContextMap()["since_the_last_line"] != int64(mostTries) || lines[1].ContextMap()["last_from"] != "2001:db8::/64" {
 			t.Errorf("the log says %v", lines)
 		}
@@ -204,7 +204,7 @@ func TestTries(t *testing.T) {
 			t.Errorf("%d series, %v", got, err)
 		}
 		if err := testutil.GatherAndCompare(reg, strings.NewReader(`
-# HELP weir_admin_refusals_total Requests to the admin port that were refused: an unknown Host, a page of another web site, no token or certificate, a wrong token, too many of those from one peer.
+# HELP weir_admin_refusals_total Requests refused by the admin port: unknown Host, page of another web site, no token or certificate, wrong token, or too many wrong tokens from one peer.
 # TYPE weir_admin_refusals_total counter
 weir_admin_refusals_total{reason="credentials"} 0
 weir_admin_refusals_total{reason="host"} 0

@@ -34,25 +34,29 @@ type Config struct {
 	Origins   func() []Origin
 	Clients   func() []downstream.ClientStatus
 	Readiness func() Readiness
-	// Explain returns what the streams of a node have to do with a name of a type; nil: nothing is
-	// known of it.
+	// Explain returns what the streams of a node have to do with a name of a type.
 	Explain func(nodeID, typeURL, name string) []downstream.Explained
-	// Rejections are what clients refused, the newest first; nil: nothing is known of it.
+	// Rejections are what clients refused, the newest first.
 	Rejections func() []downstream.Rejection
-	// Decisions is what the rules of authorization decided; nil: nothing is known of it.
+	// Decisions is what the rules of authorization decided.
 	Decisions func() downstream.Decisions
-	// Certificates are the next ends of validity by role, as in metrics; nil: there are none.
+	// Certificates are the next ends of validity by role, as in metrics.
 	Certificates func() map[string]time.Time
-	// Memory is what is used of the limit; nil: there is none.
+	// Memory is what is used of the limit.
 	Memory func() Memory
-	// Follow begins to follow the client with a node id; nil: nobody can be followed.
+	// Follow begins to follow the client with a node id.
 	Follow func(node string) (_ *downstream.Follower, stop func(), _ error)
-	// Snapshot returns the state of the snapshot; nil: there is none.
+	// Snapshot returns the state of the snapshot, or nil if there is none.
 	Snapshot func() *Snapshot
+	// Host is the name of the machine or pod; empty: it has none. Replicas asks the other replicas
+	// how they are doing; nil: none is known.
+	Host     string
+	Replicas func(context.Context) []Replica
 	// Metrics are served at /metrics.
 	Metrics prometheus.Gatherer
-	// Effective returns the configuration in force as YAML, with secrets masked.
-	Effective func() ([]byte, ConfigState)
+	// Effective returns the configuration in force as YAML, with secrets masked. changed: only the
+	// keys that differ from their defaults.
+	Effective func(changed bool) ([]byte, ConfigState)
 	// Readable returns a body as JSON.
 	Readable func(*anypb.Any) json.RawMessage
 
@@ -66,7 +70,7 @@ type Config struct {
 	// on the only one. It returns an answer of one line, or why not.
 	Canary func(ctx context.Context, origin, group string, act gate.Act, by string) (said string, err error)
 	// Durable has on disk what an order of an operator has changed, and returns what to add to its
-	// answer: "" if it is there; nil: nothing is added. holds: it keeps clients at something.
+	// answer: "" if it is there. holds: it keeps clients at something.
 	Durable func(ctx context.Context, holds bool) string
 	// Drain begins an orderly shutdown and returns at once.
 	Drain func()
@@ -83,19 +87,19 @@ type Config struct {
 	// Hosts are the values of Host that are accepted, besides localhost, loopback and this
 	// machine's addresses, with or without a port. Over a Unix socket any is.
 	Hosts []string
-	// Open are those of OpenPaths that are served to everybody, under any Host.
+	// Open are those of /healthz, /readyz and /metrics that are served to everybody, under any
+	// Host.
 	Open []string
 	// Pprof serves /debug/pprof/.
 	Pprof bool
-	// ClientStatus serves client status requests in JSON, and GRPC all gRPC requests; nil: not
-	// found.
+	// ClientStatus serves client status requests in JSON, and GRPC all gRPC requests.
 	ClientStatus, GRPC http.Handler
 
 	// Counts counts refused requests; nil: not counted.
 	Counts *metrics.Metrics
-	// Log gets actions and refusals; nil: no log.
+	// Log gets actions and refusals.
 	Log *zap.Logger
-	// Levels say what is logged; nil: as if all packages logged at level info.
+	// Levels say what is logged.
 	Levels *levels.Levels
 }
 
@@ -109,6 +113,7 @@ type Admin struct {
 
 	board      board
 	series     series
+	roster     roster
 	eventRooms chan struct{} // one for each open stream of events
 	held       chan struct{} // one for each costly answer
 	making     chan struct{} // one slot, for the costly answer that is being made
@@ -123,12 +128,6 @@ type Admin struct {
 
 // New makes an Admin. An unusable token file is an error.
 func New(cfg Config) (*Admin, error) {
-	if cfg.Log == nil {
-		cfg.Log = zap.NewNop()
-	}
-	if cfg.Levels == nil {
-		cfg.Levels = levels.New("info", nil)
-	}
 	if cfg.TokenFile != "" {
 		if _, err := ReadToken(cfg.TokenFile); err != nil {
 			return nil, err
@@ -154,26 +153,22 @@ func (a *Admin) Handler() http.Handler {
 	mux.HandleFunc("GET /readyz", a.readyz)
 	mux.HandleFunc("GET /{$}", a.page)
 	mux.HandleFunc("GET "+uiPath+"{file...}", a.uiFile)
-	mux.HandleFunc("GET /overview", a.getOverview)
-	mux.HandleFunc("GET /events", a.events)
-	mux.HandleFunc("GET /series", a.getSeries)
+	mux.HandleFunc("GET /overview", inJSON(a.getOverview))
+	mux.HandleFunc("GET /replicas", inJSON(a.replicas))
+	mux.HandleFunc("GET /events", answers(a.events))
+	mux.HandleFunc("GET /series", answers(a.getSeries))
 	mux.Handle("GET /metrics", a.metrics())
-	mux.HandleFunc("GET /origins", a.costly(a.origins))
-	mux.HandleFunc("GET /groups", a.costly(a.groups))
-	mux.HandleFunc("GET /groups/suggest", a.costly(a.suggest))
-	mux.HandleFunc("GET /clients", a.costly(a.clients))
-	mux.HandleFunc("GET /explain", a.costly(a.explain))
-	mux.HandleFunc("GET /resources", a.costly(a.resources))
-	mux.HandleFunc("GET /nacks", a.costly(a.nacks))
-	mux.HandleFunc("GET /nacks/book", a.costly(a.nackBook))
-	mux.HandleFunc("GET /history", a.costly(a.history))
-	mux.HandleFunc("GET /history/diff", a.costly(a.historyDiff))
-	mux.HandleFunc("GET /history/chart", a.costly(a.historyChart))
-	mux.HandleFunc("GET /authz", a.costly(a.authz))
-	mux.HandleFunc("GET /config", a.config)
-	mux.HandleFunc("GET /explain/follow", a.follow)
-	mux.HandleFunc("GET /log", a.levels)
-	mux.HandleFunc("POST /log", a.setLevel)
+	for path, answer := range map[string]func(*http.Request) (any, error){
+		"origins": a.origins, "groups": a.groups, "groups/suggest": a.suggest, "clients": a.clients, "explain": a.explain,
+		"resources": a.resources, "nacks": a.nacks, "nacks/book": a.nackBook, "history": a.history, "history/diff": a.historyDiff,
+		"history/chart": a.historyChart, "authz": a.authz,
+	} {
+		mux.HandleFunc("GET /"+path, a.costly(inJSON(answer)))
+	}
+	mux.HandleFunc("GET /config", answers(a.config))
+	mux.HandleFunc("GET /explain/follow", answers(a.follow))
+	mux.HandleFunc("GET /log", inJSON(a.levels))
+	mux.HandleFunc("POST /log", inText(a.setLevel))
 	if a.cfg.Pprof {
 		a.handleProfiles(mux)
 	}
@@ -183,16 +178,14 @@ func (a *Admin) Handler() http.Handler {
 		mux.HandleFunc("POST "+signInPath, a.signIn)
 		mux.HandleFunc("POST "+signOutPath, a.signOut)
 	}
-	if a.cfg.ClientStatus != nil {
-		mux.HandleFunc("POST "+csds.Path, a.clientStatus)
-	}
+	mux.HandleFunc("POST "+csds.Path, a.clientStatus)
 	mux.HandleFunc("POST /drain", a.drain)
-	mux.HandleFunc("POST /origins/{name}/freeze", a.freeze(true))
-	mux.HandleFunc("POST /origins/{name}/unfreeze", a.freeze(false))
-	mux.HandleFunc("POST /origins/{name}/rollback", a.rollback)
-	mux.HandleFunc("POST /origins/{name}/rollforward", a.rollforward)
-	mux.HandleFunc("POST /origins/{name}/canary", a.canary)
-	mux.HandleFunc("POST /guard/release", a.release)
+	mux.HandleFunc("POST /origins/{name}/freeze", inText(a.freeze(true)))
+	mux.HandleFunc("POST /origins/{name}/unfreeze", inText(a.freeze(false)))
+	mux.HandleFunc("POST /origins/{name}/rollback", answers(a.rollback))
+	mux.HandleFunc("POST /origins/{name}/rollforward", answers(a.rollforward))
+	mux.HandleFunc("POST /origins/{name}/canary", inText(a.canary))
+	mux.HandleFunc("POST /guard/release", inText(a.release))
 	return a.hardened(a.admitted(a.split(mux)))
 }
 
@@ -249,17 +242,23 @@ func (a *Admin) metrics() http.Handler {
 }
 
 func (a *Admin) drain(w http.ResponseWriter, r *http.Request) {
-	a.cfg.Log.Info("a drain was asked for", who(r)...)
+	a.cfg.Log.Info("drain requested", who(r)...)
 	a.cfg.Drain()
 	a.board.outdated()
 	w.WriteHeader(http.StatusAccepted)
 	writeText(w, "draining\n")
 }
 
-func (a *Admin) config(w http.ResponseWriter, _ *http.Request) {
-	text, state := a.cfg.Effective()
+func (a *Admin) config(w http.ResponseWriter, r *http.Request) error {
+	p := a.params(r, "changed")
+	changed := p.flag("changed")
+	if p.err != nil {
+		return p.err
+	}
+	text, state := a.cfg.Effective(changed)
 	w.Header().Set("Content-Type", "application/yaml; charset=utf-8")
 	writeText(w, state.comment()+string(text))
+	return nil
 }
 
 // writeText writes an answer, with what peers have hidden in names shown: JSON stays the same. An

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -12,10 +13,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
+	"go.uber.org/zap"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/weir-xds/weir/cmd/weir/levels"
 	"github.com/weir-xds/weir/constraints"
 	"github.com/weir-xds/weir/downstream"
 	"github.com/weir-xds/weir/relay"
@@ -50,9 +53,14 @@ func newWorld(t *testing.T) *world {
 	w := &world{t: t, ready: Readiness{Ready: true, State: "ready"}}
 	w.cfg = Config{
 		Name: "weir", Version: "v9", Started: time.Now(), Table: table, Metrics: prometheus.NewRegistry(),
-		Effective: func() ([]byte, ConfigState) { return []byte("name: weir\n"), w.config },
-		Origins:   func() []Origin { return []Origin{{Name: "mesh", Kind: "grpc", Source: "cp:1"}} },
-		Clients:   func() []downstream.ClientStatus { return w.clients }, Readiness: func() Readiness { return w.ready },
+		Effective: func(changed bool) ([]byte, ConfigState) {
+			if changed {
+				return []byte("{}\n"), w.config
+			}
+			return []byte("name: weir\n"), w.config
+		},
+		Origins: func() []Origin { return []Origin{{Name: "mesh", Kind: "grpc", Source: "cp:1"}} },
+		Clients: func() []downstream.ClientStatus { return w.clients }, Readiness: func() Readiness { return w.ready },
 		Readable: func(body *anypb.Any) json.RawMessage {
 			text, err := protojson.Marshal(body)
 			if err != nil {
@@ -62,6 +70,15 @@ func newWorld(t *testing.T) *world {
 		},
 		Freeze: func(origin string, on bool) (string, bool, error) { return origin + " is told", true, w.refusal },
 		Drain:  func() { w.drained++ }, Pprof: true,
+		Explain:      func(string, string, string) []downstream.Explained { return nil },
+		Rejections:   func() []downstream.Rejection { return nil },
+		Decisions:    func() downstream.Decisions { return downstream.Decisions{} },
+		Certificates: func() map[string]time.Time { return nil },
+		Memory:       func() Memory { return Memory{} },
+		Snapshot:     func() *Snapshot { return nil },
+		Durable:      func(context.Context, bool) string { return "" },
+		ClientStatus: http.NotFoundHandler(), GRPC: http.NotFoundHandler(),
+		Log: zap.NewNop(), Levels: levels.New("info", nil),
 	}
 	return w
 }
@@ -143,7 +160,7 @@ func TestEveryPathAnswers(t *testing.T) {
 	for path, part := range map[string]string{
 		"/": "<h1>weir", "/overview": `"name": "weir"`, "/series": `"at":[]`, "/ui/app.js": "import", "/healthz": "alive", "/readyz": `"ready"`, "/metrics": "", "/origins": `"mesh"`, "/groups": "[]",
 		"/groups/suggest": `"compared": 0`,
-		"/clients":        "[]", "/explain?node=a&type=cds&name=b": `"state": "unknown"`, "/resources": "[]", "/nacks": "[]", "/nacks/book": `"book": []`, "/authz": `"denials": []`, "/config": "name: weir", "/log": `"package": "admin"`, "/debug/pprof/": "goroutine",
+		"/clients":        "[]", "/explain?node=a&type=cds&name=b": `"state": "unknown"`, "/resources": "[]", "/nacks": "[]", "/nacks/book": `"book": []`, "/authz": `"denials": []`, "/config": "name: weir", "/config?changed=true": "{}", "/replicas": `"state": "good"`, "/log": `"package": "admin"`, "/debug/pprof/": "goroutine",
 		"/debug/pprof/heap": "", "/debug/pprof/cmdline": "",
 	} {
 		want(t, w.get(path), http.StatusOK, part)

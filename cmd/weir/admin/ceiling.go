@@ -2,11 +2,18 @@ package admin
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
+	"strconv"
+
+	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/weir-xds/weir/cmd/weir/visible"
+	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay/inspect"
 )
 
 // Answers grow with what clients and origins have chosen. Here is what bounds them.
@@ -77,7 +84,7 @@ func writeJSON(w http.ResponseWriter, code int, v any) {
 	text = visible.JSON(text)
 	size := indentedSize(text, 0)
 	if size > mostAnswer+mostAround {
-		tooLarge(w)
+		http.Error(w, narrower, http.StatusInsufficientStorage)
 		return
 	}
 	out := bytes.NewBuffer(make([]byte, 0, size+1))
@@ -91,7 +98,7 @@ func writeJSON(w http.ResponseWriter, code int, v any) {
 // mostAround is what an answer may have around its lists, in bytes.
 const mostAround = 2 << 10
 
-func tooLarge(w http.ResponseWriter) { http.Error(w, narrower, http.StatusInsufficientStorage) }
+var errTooLarge = refusedf(http.StatusInsufficientStorage, "%s", narrower)
 
 // indentedSize returns how many bytes compact JSON has with an indentation of two spaces, at a
 // depth. What is nested deeply grows a hundredfold by that.
@@ -143,4 +150,93 @@ func (o *Origin) cutLists() {
 func firstOf[T any](all []T) (_ []T, leftOut int) {
 	n := min(len(all), mostOfOrigin)
 	return all[:n:n], len(all) - n
+}
+
+// defaultLimit is the length of a list without limit=.
+const defaultLimit = 1000
+
+func newList[T any](p *params) *list[T] {
+	room := mostAnswer
+	l := &list[T]{items: []json.RawMessage{}, limit: defaultLimit, room: &room}
+	if text := p.Get("limit"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			p.wrongf("limit=%q: write a whole number of at least 1", text)
+		}
+		l.limit = n
+	}
+	return l
+}
+
+// answer is an answer with the items under a name; truncated says that there are more.
+func (l *list[T]) answer(name string) (map[string]any, error) {
+	answer := map[string]any{}
+	if l.stuck() {
+		return answer, errTooLarge
+	}
+	l.addTo(answer, name)
+	return answer, nil
+}
+
+func (a *Admin) origins(*http.Request) (any, error) {
+	_, file := a.cfg.Effective(false)
+	origins := a.cfg.Origins()
+	for i := range origins {
+		origins[i].cutLists()
+	}
+	out := map[string]any{"origins": origins, "config": file}
+	if s := a.cfg.Snapshot(); s != nil {
+		out["snapshot"] = s
+	}
+	return out, nil
+}
+
+func (a *Admin) groups(r *http.Request) (any, error) {
+	p := a.params(r, "origin", "limit", "full")
+	l, full := newList[Group](p), p.flag("full")
+	if p.origin(); p.err != nil {
+		return nil, p.err
+	}
+	for _, o := range p.asked() {
+		groups := inspect.Status(o)
+		for i := range groups {
+			g := groupOf(&groups[i], full)
+			// left out if it has no JSON: NaN in its metadata
+			g.Node, _ = protojson.Marshal(groups[i].Node)
+			if !l.add(g) {
+				return l.answer("groups")
+			}
+		}
+	}
+	return l.answer("groups")
+}
+
+// clientNACKs returns the last NACKs of the open streams, newest first.
+func (a *Admin) clientNACKs() []ClientNACK {
+	var all []ClientNACK
+	clients := a.cfg.Clients()
+	for i := range clients {
+		all = append(all, nacksOf(&clients[i])...)
+	}
+	slices.SortStableFunc(all, func(x, y ClientNACK) int { return cmp.Compare(y.At.UnixNano(), x.At.UnixNano()) })
+	return all
+}
+
+// originNACKs adds to an answer what weir refused on the streams to origins, of one origin and type
+// if they are given.
+func (a *Admin) originNACKs(answer map[string]any, l *list[originNACK], origin, typeURL string) {
+	leftOut := 0
+	for _, o := range a.cfg.Origins() {
+		if origin != "" && o.Name != origin {
+			continue
+		}
+		for _, n := range o.NACKs {
+			if (typeURL == "" || n.Type == metrics.ShortName(typeURL)) && !l.add(originNACK{o.Name, n}) {
+				leftOut++
+			}
+		}
+	}
+	if answer["origins"] = l.items; leftOut > 0 {
+		answer["origins_left_out"] = leftOut
+	}
 }

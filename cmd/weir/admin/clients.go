@@ -2,16 +2,15 @@ package admin
 
 import (
 	"cmp"
+	"encoding/base64"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/weir-xds/weir/downstream"
 	"github.com/weir-xds/weir/metrics"
-	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/xds"
 )
 
@@ -26,68 +25,20 @@ type clientFilter struct {
 	before            time.Time // not in sync since then; zero: not asked for
 }
 
-// clientParameters are those that /clients takes.
-var clientParameters = []string{"unsynced", "nacking", "origin", "type", "group", "node", "identity", "older", "limit", "after", "full"}
-
-// filterOf reads the filter of a request. The error names the value that makes no sense.
-func filterOf(r *http.Request, now time.Time, origins []*relay.Origin) (f clientFilter, err error) {
-	if err := known(r.URL.RawQuery, clientParameters); err != nil {
-		return f, err
+// filterOf reads the filter of a request.
+func filterOf(p *params, now time.Time) clientFilter {
+	f := clientFilter{
+		origin: p.origin(), group: p.Get("group"), typeURL: p.typeURL(), node: p.Get("node"), identity: p.Get("identity"),
+		unsynced: p.flag("unsynced"), nacking: p.flag("nacking"),
 	}
-	values := r.URL.Query()
-	f = clientFilter{
-		origin: values.Get("origin"), group: values.Get("group"), node: values.Get("node"), identity: values.Get("identity"),
-	}
-	var problems [4]error
-	f.unsynced, problems[0] = flag(r, "unsynced")
-	f.nacking, problems[1] = flag(r, "nacking")
-	f.typeURL, problems[2] = typeOf(values.Get("type"))
-	if values.Has("older") {
-		text := values.Get("older")
-		older, err := time.ParseDuration(text)
+	if p.Has("older") {
+		older, err := time.ParseDuration(p.Get("older"))
 		if err != nil || older < 0 {
-			problems[3] = fmt.Errorf("older=%q: write a duration such as 30s", text)
+			p.wrongf("older=%q: write a duration such as 30s", p.Get("older"))
 		}
 		f.before = now.Add(-older)
 	}
-	if err := cmp.Or(problems[:]...); err != nil {
-		return f, err
-	}
-	return f, knownOrigin(f.origin, origins)
-}
-
-// knownOrigin is an error unless the name is that of an origin, or empty.
-func knownOrigin(name string, origins []*relay.Origin) error {
-	names := make([]string, 0, len(origins))
-	for _, o := range origins {
-		names = append(names, o.Name())
-	}
-	if name != "" && !slices.Contains(names, name) {
-		return fmt.Errorf("origin=%q: the origins are %s", name, strings.Join(names, ", "))
-	}
-	return nil
-}
-
-// known refuses a query with a parameter that would have no effect: the answer would look like one
-// to what was asked.
-func known(query string, names []string) error {
-	values, err := url.ParseQuery(query)
-	if err != nil {
-		return fmt.Errorf("the query is not understood: %w", err)
-	}
-	return knownValues(values, names)
-}
-
-func knownValues(values url.Values, names []string) error {
-	for name, all := range values {
-		switch {
-		case !slices.Contains(names, name):
-			return fmt.Errorf("there is no parameter %q here, but %s", name, cmp.Or(strings.Join(names, ", "), "none"))
-		case len(all) > 1:
-			return fmt.Errorf("%s is given twice", name)
-		}
-	}
-	return nil
+	return f
 }
 
 // admits reports whether the client is to be listed.
@@ -110,12 +61,7 @@ func isType(asked, typeURL string) bool {
 
 // some reports whether something is so of the type that is asked for, or without one of any.
 func (f *clientFilter) some(c *downstream.ClientStatus, is func(*downstream.TypeStatus) bool) bool {
-	for i := range c.Types {
-		if isType(f.typeURL, c.Types[i].TypeURL) && is(&c.Types[i]) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.Types, func(t downstream.TypeStatus) bool { return isType(f.typeURL, t.TypeURL) && is(&t) })
 }
 
 // served reports whether the client, or its type that is asked for, is served by the origin and in
@@ -167,10 +113,14 @@ func matches(glob, text string) bool {
 	return strings.HasSuffix(rest, pieces[last])
 }
 
-// trouble is whether a client rejects something, and since when it is not in sync; zero: it is.
-func trouble(c *downstream.ClientStatus) (nacking bool, since time.Time) {
+// trouble is whether a client rejects something of a type, or of any with "", and since when it is
+// not in sync; zero: it is.
+func trouble(c *downstream.ClientStatus, typeURL string) (nacking bool, since time.Time) {
 	for i := range c.Types {
 		t := &c.Types[i]
+		if !isType(typeURL, t.TypeURL) {
+			continue
+		}
 		nacking = nacking || t.Nacking
 		if at := t.UnsyncedSince; !at.IsZero() && (since.IsZero() || at.Before(since)) {
 			since = at
@@ -184,26 +134,23 @@ func (a *Admin) worst(f *clientFilter) (all []*placed) {
 	clients := a.cfg.Clients()
 	for i := range clients {
 		if f.admits(&clients[i]) {
-			all = append(all, &placed{placeOf(&clients[i]), &clients[i]})
+			all = append(all, &placed{placeOf(&clients[i], f.typeURL), &clients[i]})
 		}
 	}
 	slices.SortFunc(all, func(x, y *placed) int { return x.place.compare(y.place) })
 	return all
 }
 
-func (a *Admin) clients(w http.ResponseWriter, r *http.Request) {
-	l, err := newList[client](r)
-	full, wrong := flag(r, "full")
-	after, unknown := cursor(r)
-	f, unfit := filterOf(r, time.Now(), a.cfg.Table.Origins())
-	if err = cmp.Or(unfit, err, wrong, unknown); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
+func (a *Admin) clients(r *http.Request) (any, error) {
+	p := a.params(r, "unsynced", "nacking", "origin", "type", "group", "node", "identity", "older", "limit", "after", "full")
+	f := filterOf(p, time.Now())
+	l, full, after := newList[Client](p), p.flag("full"), cursor(p)
+	if p.err != nil {
+		return nil, p.err
 	}
 	all, last := a.worst(&f), place{}
-	if len(all) == 0 && f.group != "" && len(groupsMeant(f.group, f.origin, a.cfg.Table.Origins())) == 0 {
-		http.Error(w, noGroup(f.group, f.origin).Error(), http.StatusBadRequest)
-		return
+	if len(all) == 0 && f.group != "" && len(groupsMeant(f.group, p.asked())) == 0 {
+		return nil, noGroup(f.group, f.origin)
 	}
 	for _, c := range all {
 		if after != nil && c.place.compare(*after) <= 0 {
@@ -214,14 +161,138 @@ func (a *Admin) clients(w http.ResponseWriter, r *http.Request) {
 		}
 		last = c.place
 	}
-	if l.stuck() {
-		tooLarge(w)
-		return
-	}
-	page := map[string]any{"total": len(all)}
-	l.addTo(page, "clients")
-	if l.more {
+	page, err := l.answer("clients")
+	if page["total"] = len(all); l.more {
 		page["next"] = last.cursor()
 	}
-	writeJSON(w, http.StatusOK, page)
+	return page, err
+}
+
+// place is the place of a client stream in the list: first those that reject what they were sent,
+// then those that have been out of sync for longest, then the rest by age. A page of the list
+// begins after the place of the last one before, which may be gone. So nobody whose state stays as
+// it is is left out or listed twice while others come and go.
+type place struct {
+	nacking bool
+	// since is when it was in sync last, in nanoseconds of the wall clock; 0: it is. A cursor has
+	// no other clock.
+	since  int64
+	stream uint64
+}
+
+// placed is a client with its place.
+type placed struct {
+	place  place
+	client *downstream.ClientStatus
+}
+
+// placeOf is the place by how a type stands, or by all of them with "".
+func placeOf(c *downstream.ClientStatus, typeURL string) place {
+	nacking, since := trouble(c, typeURL)
+	p := place{nacking: nacking, stream: c.Stream}
+	if !since.IsZero() {
+		p.since = since.UnixNano()
+	}
+	return p
+}
+
+func (p place) compare(other place) int {
+	switch {
+	case p.nacking != other.nacking:
+		if p.nacking {
+			return -1
+		}
+		return 1
+	case (p.since == 0) != (other.since == 0):
+		if p.since != 0 {
+			return -1
+		}
+		return 1
+	}
+	return cmp.Or(cmp.Compare(p.since, other.since), cmp.Compare(p.stream, other.stream))
+}
+
+// cursor is the place as it is written in after=.
+func (p place) cursor() string {
+	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%t %d %d", p.nacking, p.since, p.stream))
+}
+
+// cursor returns where the page begins that is asked for; nil: with the first client.
+func cursor(p *params) *place {
+	text := p.Get("after")
+	if text == "" {
+		return nil
+	}
+	raw, _ := base64.RawURLEncoding.DecodeString(text)
+	var after place
+	_, err := fmt.Sscanf(string(raw), "%t %d %d", &after.nacking, &after.since, &after.stream)
+	// Each place has one cursor only, so what was read in part is none.
+	if err != nil || after.cursor() != text {
+		p.wrongf("after=%q: write the next of the page before", text)
+	}
+	return &after
+}
+
+// Client is the state of a client stream.
+type Client struct {
+	downstream.ClientStatus
+	Synced bool `json:"synced"` // of all types
+	// ParameterSets are the distinct parameter maps in use, not counting the empty one.
+	ParameterSets int          `json:"parameter_sets,omitempty"`
+	Types         []clientType `json:"types"`
+	Waits         []wait       `json:"waits,omitempty"` // of the stream as a whole
+}
+
+// wait is what a client or a type of it waits for.
+type wait struct {
+	Reason string    `json:"reason"`
+	Since  time.Time `json:"since,omitzero"`
+	Until  time.Time `json:"until,omitzero"` // at the latest; missing: it has no such time
+	Text   string    `json:"text,omitempty"` // in /explain alone
+}
+
+func waitsOf(all []metrics.Wait) (out []wait) {
+	for _, w := range all {
+		out = append(out, wait{Reason: w.Reason.String(), Since: w.Since, Until: w.Until})
+	}
+	return out
+}
+
+// clientType is the state of a type. Of its parts, which are names by origin and parameters, it has
+// the first, or all with full=true.
+type clientType struct {
+	Type string `json:"type"`
+	downstream.TypeStatus
+	LeftOut  int       `json:"origins_left_out,omitempty"`
+	Rejected *rejected `json:"rejected,omitempty"` // of one that is nacking
+	Waits    []wait    `json:"waits,omitempty"`
+}
+
+// rejected is the last refusal of a type by a client.
+type rejected struct {
+	Message string    `json:"message"` // the client's
+	At      time.Time `json:"at"`
+}
+
+func clientOf(s *downstream.ClientStatus, full bool) Client {
+	maps := map[string]bool{}
+	c := Client{ClientStatus: *s, Synced: true, Types: make([]clientType, 0, len(s.Types)), Waits: waitsOf(s.Waits)}
+	for i := range s.Types {
+		t := clientType{Type: metrics.ShortName(s.Types[i].TypeURL), TypeStatus: s.Types[i], Waits: waitsOf(s.Types[i].Waits)}
+		c.Synced = c.Synced && t.UnsyncedSince.IsZero()
+		if t.Nacking {
+			t.Rejected = &rejected{t.LastNack.Message, t.LastNack.At}
+		}
+		for _, x := range t.Parts {
+			if x.Params != "" {
+				maps[x.Params] = true
+			}
+		}
+		if more := len(t.Parts) - shownMaps; !full && more > 0 {
+			t.Parts, t.LeftOut = t.Parts[:shownMaps], more
+		}
+		c.Types = append(c.Types, t)
+	}
+	c.ParameterSets = len(maps)
+	return c
 }

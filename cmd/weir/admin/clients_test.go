@@ -56,7 +56,7 @@ func (w *world) shown(query string) []uint64 {
 		w.t.Fatalf("%s: %d: %s", query, rec.Code, rec.Body)
 	}
 	var page struct {
-		Clients []client `json:"clients"`
+		Clients []Client `json:"clients"`
 	}
 	if err := json.Unmarshal(rec.Body.Bytes(), &page); err != nil {
 		w.t.Fatal(err)
@@ -79,6 +79,7 @@ func TestClientFilters(t *testing.T) {
 		"?nacking=true":                   {3},
 		"?unsynced=true&type=eds":         {2},
 		"?type=eds":                       {2, 4},
+		"?type=cds":                       {3, 1, 2}, // of eds, stream 2 lacks something
 		"?type=" + xds.EndpointType:       {2, 4},
 		"?nacking=1&type=lds":             {},
 		"?older=30s":                      {2},
@@ -172,7 +173,7 @@ func TestClientPages(t *testing.T) {
 	sizes, next := []int{}, ""
 	for turn := 0; turn == 0 || next != ""; turn++ {
 		var page struct {
-			Clients   []client `json:"clients"`
+			Clients   []Client `json:"clients"`
 			Total     int      `json:"total"`
 			Truncated bool     `json:"truncated"`
 			Next      *string  `json:"next"`
@@ -218,7 +219,7 @@ func TestBadClientFilters(t *testing.T) {
 		"?type=clusters":        {`type="clusters"`, "short name"},
 		"?older=30":             {`older="30"`, "30s"},
 		"?older=-5s":            {`older="-5s"`},
-		"?origin=mash":          {`origin="mash"`, "mesh, edge"},
+		"?origin=mash":          {`no origin "mash"`, "mesh, edge"},
 		"?limit=0":              {`limit="0"`},
 		"?full=x":               {`full="x"`},
 		"?unsinced=1":           {`"unsinced"`, "unsynced"},

@@ -47,7 +47,7 @@ func TestDenials(t *testing.T) {
 		"limit=2&listener=l:1&name=a/*": {"dns:a.corp", "dns:b.corp"},
 	} {
 		rec := w.get("/authz?" + query)
-		var page decisions
+		var page Decisions
 		if err := json.Unmarshal(rec.Body.Bytes(), &page); err != nil {
 			t.Fatalf("%s: %v in %s", query, err, rec.Body)
 		}
@@ -60,7 +60,7 @@ func TestDenials(t *testing.T) {
 		}
 	}
 	for query, part := range map[string]string{
-		"node=x": `"node"`, "origin=moon": "the origins are mesh", "type=clusters": `type="clusters"`, "result=allowed": `result="allowed"`,
+		"node=x": `"node"`, "origin=moon": "the only one is mesh", "type=clusters": `type="clusters"`, "result=allowed": `result="allowed"`,
 		"limit=0": `limit="0"`, "identity=a&identity=b": "twice",
 	} {
 		want(t, w.get("/authz?"+query), http.StatusBadRequest, part)

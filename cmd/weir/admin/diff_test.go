@@ -4,57 +4,73 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 )
 
-// TestDiffLines: the lines of both texts are in the comparison, in order, and what is equal in a
-// shortest edit is not told as different.
-func TestDiffLines(t *testing.T) {
+// TestUnifiedDiff: the diff, applied to the first text, makes the second, and says nothing of equal
+// texts. Lines that are in both once are never in it as different.
+func TestUnifiedDiff(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
-	text := func() (lines []string) {
-		for range rnd.IntN(30) {
-			lines = append(lines, string(rune('a'+rnd.IntN(5))))
+	text := func() string {
+		var out strings.Builder
+		for i := range 60 {
+			if rnd.IntN(10) > 0 {
+				fmt.Fprintf(&out, "%d\n", i)
+			}
+			if rnd.IntN(10) == 0 {
+				fmt.Fprintf(&out, "%c\n", 'a'+rnd.IntN(3))
+			}
 		}
-		return lines
+		return out.String() + "a\nb\nc\na\nb\nc\n" // so no letter is in a text once
 	}
 	for range 5000 {
 		a, b := text(), text()
-		var left, right []string
-		edits := 0
-		for _, l := range diffLines(a, b) {
-			if l.kind != '+' {
-				left = append(left, l.text)
-			}
-			if l.kind != '-' {
-				right = append(right, l.text)
-			}
-			if l.kind != ' ' {
-				edits++
+		unified, cut := unifiedDiff([]byte(a), []byte(b), "v1 x", "v2")
+		if got := patched(t, a, unified); got != b || cut {
+			t.Fatalf("of %q and %q:\n%s", a, b, unified)
+		}
+		for line := range strings.Lines(unified) {
+			n := line[1:]
+			if line[0] == '-' && n[0] <= '9' && n[0] >= '0' && strings.Contains("\n"+b, "\n"+n) {
+				t.Fatalf("%q is in both texts:\n%s", n, unified)
 			}
 		}
-		if want := len(a) + len(b) - 2*common(a, b); !slices.Equal(left, a) || !slices.Equal(right, b) || edits != want {
-			t.Fatalf("of %q and %q: %q and %q with %d edits, want %d", a, b, left, right, edits, want)
+		if unified, cut := unifiedDiff([]byte(a), []byte(a), "v1", "v2"); unified != "" || cut {
+			t.Fatalf("of equal texts:\n%s", unified)
 		}
 	}
 }
 
-// common is the length of the longest common subsequence.
-func common(a, b []string) int {
-	row := make([]int, len(b)+1)
-	for _, x := range a {
-		last := 0
-		for j, y := range b {
-			above := row[j+1]
-			if row[j+1] = max(above, row[j]); x == y {
-				row[j+1] = last + 1
+// patched applies a unified diff to a text.
+func patched(t *testing.T, text, unified string) string {
+	t.Helper()
+	var out strings.Builder
+	left, hunks, is := strings.SplitAfter(text, "\n"), 0, 0
+	for line := range strings.Lines(unified) {
+		switch kind := line[0]; {
+		case hunks == 0 && (line == "--- v1 x\n" || line == "+++ v2\n"):
+		case kind == '@':
+			var at, n int
+			if _, err := fmt.Sscanf(line, "@@ -%d,%d", &at, &n); err != nil {
+				t.Fatalf("%q: %v", line, err)
 			}
-			last = above
+			for hunks++; is < at-1; is++ {
+				out.WriteString(left[is])
+			}
+		case kind == '+':
+			out.WriteString(line[1:])
+		case left[is] != line[1:]:
+			t.Fatalf("line %d is %q, and not %q:\n%s", is+1, left[is], line, unified)
+		case kind == ' ':
+			out.WriteString(left[is])
+			is++
+		default:
+			is++
 		}
 	}
-	return row[len(b)]
+	return out.String() + strings.Join(left[is:], "")
 }
 
 // TestDiffJSON: what differs is told by paths and by lines with what is around them.
@@ -72,7 +88,7 @@ func TestDiffJSON(t *testing.T) {
 	}
 	want := `--- v1
 +++ v2
-@@ -3,18 +3,16 @@
+@@ -3,7 +3,7 @@
    "list": [
      1,
      {
@@ -81,6 +97,7 @@ func TestDiffJSON(t *testing.T) {
      },
      3,
      4,
+@@ -10,11 +10,9 @@
      5,
      6,
      7,
@@ -123,6 +140,9 @@ func TestDiffIsBounded(t *testing.T) {
 	}
 	if took := time.Since(began); took > time.Minute {
 		t.Errorf("it took %v", took)
+	}
+	if lines := strings.Count(d.unified, "\n"); lines != mostDiffLines {
+		t.Errorf("%d lines", lines)
 	}
 	if _, err := diffJSON(json.RawMessage(`"`+strings.Repeat("x", mostTextBytes)+`"`), texts[0], "a", "b"); err == nil {
 		t.Error("a huge text is compared")

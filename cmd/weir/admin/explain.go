@@ -13,7 +13,7 @@ import (
 )
 
 // explanation says why a client has a resource or has it not.
-type explanation struct {
+type Explanation struct {
 	NodeID string `json:"node_id"`
 	Type   string `json:"type,omitempty"`
 	Name   string `json:"name,omitempty"`
@@ -21,6 +21,7 @@ type explanation struct {
 	Headline string      `json:"headline"`
 	State    state       `json:"state"`
 	Streams  []explained `json:"streams"`
+	LeftOut  int         `json:"streams_left_out,omitempty"`
 }
 
 // state is a closed list.
@@ -90,6 +91,10 @@ func (e *explained) told(now time.Time, all []metrics.Wait) []metrics.Wait {
 		switch all[i].Reason {
 		case metrics.WaitBackoff, metrics.WaitConnect:
 			text = e.origins.of(e.Group.Origin).Error
+		case metrics.WaitOrigin, metrics.WaitSettle:
+			if s := e.origins.of(e.Group.Origin).silenceOf(e.Group.Key); s != nil {
+				text = s.because()
+			}
 		case metrics.WaitHold:
 			text = e.origins.of(e.Group.Origin).heldBecause(now, e.Group.Key)
 		}
@@ -114,53 +119,35 @@ type step struct {
 	At   time.Time `json:"at,omitzero"`
 }
 
-// explainParameters are those that /explain takes.
-var explainParameters = []string{"node", "type", "name"}
-
-func (a *Admin) explain(w http.ResponseWriter, r *http.Request) {
-	q := r.URL.Query()
-	node, name := q.Get("node"), q.Get("name")
-	typeURL, wrong := typeOf(q.Get("type"))
-	err := cmp.Or(known(r.URL.RawQuery, explainParameters), wrong)
+func (a *Admin) explain(r *http.Request) (any, error) {
+	p := a.params(r, "node", "type", "name")
+	node, name, typeURL, l := p.Get("node"), p.Get("name"), p.typeURL(), newList[explained](p)
 	switch {
-	case err != nil:
 	case node == "":
-		err = fmt.Errorf("node= is missing: write the id of a node, as /clients lists them")
+		p.wrongf("node= is missing: write the id of a node, as /clients lists them")
 	case name != "" && typeURL == "":
-		err = fmt.Errorf("name=%q: write the type too", name)
+		p.wrongf("name=%q: write the type too", name)
 	}
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	l, err := newList[explained](r)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
+	if p.err != nil {
+		return nil, p.err
 	}
 	x := a.why(time.Now(), node, typeURL, name)
-	leftOut := 0
 	for i := range x.Streams {
 		if !l.add(x.Streams[i]) {
-			leftOut++
+			x.LeftOut++
 		}
 	}
-	writeJSON(w, http.StatusOK, &struct {
-		*explanation
+	return &struct {
+		*Explanation
 		Streams []json.RawMessage `json:"streams"`
-		LeftOut int               `json:"streams_left_out,omitempty"`
-	}{x, l.items, leftOut})
+	}{x, l.items}, nil
 }
 
 // why explains what the streams of a node have to do with a name of a type.
-func (a *Admin) why(now time.Time, node, typeURL, name string) *explanation {
-	x := &explanation{NodeID: node, Name: name, Streams: []explained{}}
+func (a *Admin) why(now time.Time, node, typeURL, name string) *Explanation {
+	x := &Explanation{NodeID: node, Name: name, Streams: []explained{}}
 	if typeURL != "" {
 		x.Type = metrics.ShortName(typeURL)
-	}
-	if a.cfg.Explain == nil {
-		x.State, x.Headline = stateUnknown, "nothing is known of clients"
-		return x
 	}
 	origins := &originStates{admin: a}
 	for _, found := range a.cfg.Explain(node, typeURL, name) {
@@ -182,9 +169,6 @@ func (a *Admin) why(now time.Time, node, typeURL, name string) *explanation {
 
 // lastRejection is what the node rejected last before it went, if that is in the book.
 func (a *Admin) lastRejection(node string) string {
-	if a.cfg.Rejections == nil {
-		return ""
-	}
 	for _, x := range a.cfg.Rejections() {
 		for _, e := range slices.Backward(x.Examples) {
 			if e.NodeID == node {

@@ -115,7 +115,7 @@ func (e *explained) walk(now time.Time, x *downstream.Explained, p *downstream.E
 		e.refused(x, what)
 		return
 	}
-	e.add("group", "it is in group "+e.Group.Key+" of origin "+e.Group.Origin+": "+strings.Join(e.Group.Why, ", "), time.Time{})
+	e.add("group", "it is in group "+ShortKey(e.Group.Key)+" of origin "+e.Group.Origin+": "+strings.Join(e.Group.Why, ", "), time.Time{})
 	if name == "" {
 		if p.AskedAs == "" && p.ByName.Asked > 0 {
 			p.AskedAs = namesOf("", p.ByName.Asked)
@@ -137,12 +137,12 @@ func (e *explained) walk(now time.Time, x *downstream.Explained, p *downstream.E
 	}
 	e.subscription(p, name)
 	e.upstream(now, p)
-	e.origin(now, p)
+	e.origin(p)
 	e.cache(p)
-	e.client(now, x, p)
+	e.client(x, p)
 	waits := e.told(now, relevant(x, p))
 	e.wait(waits)
-	e.verdict(now, x, p, what, waits)
+	e.verdict(now, p, what, waits)
 }
 
 // refused concludes that the name is not asked for.
@@ -185,8 +185,6 @@ func (e *explained) upstream(now time.Time, p *downstream.ExplainedPart) {
 	case p.Unserved:
 		e.add("asked", "origin "+origin+" is not asked for the type (origins[].types)", time.Time{})
 		return
-	case p.Shared:
-		e.add("asked", "the subscription of another parameter map serves it (origins[].share)", p.AskedAt)
 	case p.AskedAs != "":
 		e.add("asked", "origin "+origin+" is asked for "+p.AskedAs+" for all clients of the group", p.AskedAt)
 	default:
@@ -200,7 +198,11 @@ func (e *explained) upstream(now time.Time, p *downstream.ExplainedPart) {
 		lane = "side"
 	}
 	if !p.Opened.IsZero() {
-		e.add("lane", "the "+lane+" stream of the group to the origin is open", p.Opened)
+		text := "the " + lane + " stream of the group to the origin is open"
+		if s := e.origins.of(origin).silenceOf(e.Group.Key); s != nil {
+			text += "; " + s.because()
+		}
+		e.add("lane", text, p.Opened)
 		return
 	}
 	p.Away = e.told(now, []metrics.Wait{p.Away})[0]
@@ -208,7 +210,7 @@ func (e *explained) upstream(now time.Time, p *downstream.ExplainedPart) {
 }
 
 // origin says what the origin stated last.
-func (e *explained) origin(now time.Time, p *downstream.ExplainedPart) {
+func (e *explained) origin(p *downstream.ExplainedPart) {
 	switch {
 	case p.Rejected != nil:
 		e.add("origin", "weir rejected what the origin sent of it last: "+p.Rejected.Reason, p.Rejected.At)
@@ -227,8 +229,8 @@ func (e *explained) origin(now time.Time, p *downstream.ExplainedPart) {
 		if v := p.ResponseVersion(); v != "" && e.shows(p) {
 			text = "the origin sent version " + v
 		}
-		if from, _, _ := strings.Cut(p.Source, " "); from != "" { // the rest tells dialects apart
-			text += " from " + from
+		if p.Source != "" {
+			text += " from " + p.Source
 		}
 		e.add("origin", text, p.Variant.Received())
 	case p.Variant == nil && !p.HeardAt.IsZero():
@@ -260,9 +262,9 @@ func (e *explained) cache(p *downstream.ExplainedPart) {
 	case p.Fallback:
 		text += ", of the fallback " + p.Source
 	case p.Revived:
-		text += ", which nobody wanted any more, and which stands in while the origin is away"
+		text += ", retired, and served while the origin is away"
 	case p.Held:
-		text += ", which the origin has no longer"
+		text += ", no longer at the origin"
 	case p.Restored:
 		text += ", restored from the snapshot and not confirmed"
 	case !p.Live:
@@ -272,7 +274,7 @@ func (e *explained) cache(p *downstream.ExplainedPart) {
 }
 
 // client says what the client was sent, and what it answered.
-func (e *explained) client(now time.Time, x *downstream.Explained, p *downstream.ExplainedPart) {
+func (e *explained) client(x *downstream.Explained, p *downstream.ExplainedPart) {
 	it := &p.Item
 	version := ""
 	if it.Version != "" {

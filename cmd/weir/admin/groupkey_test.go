@@ -31,8 +31,10 @@ func TestGroupsByTheirBeginning(t *testing.T) {
 	if got := w.shown("?group=" + short); !slices.Equal(got, []uint64{1, 2}) {
 		t.Errorf("clients of %s: %v", short, got)
 	}
-	if got := w.shown("?group=" + key + "-canary"); !slices.Equal(got, []uint64{2}) {
-		t.Errorf("clients of a tier: %v", got)
+	for _, tier := range []string{key + "-canary", ShortKey(key + "-canary")} {
+		if got := w.shown("?group=" + tier); !slices.Equal(got, []uint64{2}) {
+			t.Errorf("clients of the tier %s: %v", tier, got)
+		}
 	}
 	for path, part := range map[string]string{
 		"/resources?": `"name": "a"`, "/history?": `"change": "changed"`, "/history?states=1&origin=mesh&": `"present": true`,
@@ -67,12 +69,12 @@ func TestKeyMeant(t *testing.T) {
 	i := slices.IndexFunc(o.Groups(), func(g relay.GroupView) bool { return strings.HasSuffix(g.Key, "-rest") })
 	rest := o.Groups()[i].Key
 	of, _ := relay.CutTier(rest)
-	for text, want := range map[string]string{of[:KeyDigits]: of, of + "-": of, of: of, rest: rest, "dedicated-1": "dedicated-1", "other-key": "other-key"} {
-		if key, known, err := keyMeant(text, "", table.Origins()); key != want || known != (text != "other-key") || err != nil {
+	for text, want := range map[string]string{of[:KeyDigits]: of, of + "-": of, of: of, rest: rest, ShortKey(rest): rest, "dedicated-1": "dedicated-1", "other-key": "other-key"} {
+		if key, known, err := keyMeant(text, table.Origins()); key != want || known != (text != "other-key") || err != nil {
 			t.Errorf("%s means %s, %t, %v; want %s", text, key, known, err, want)
 		}
 	}
-	if key, _, err := keyMeant("dedicated", "mesh", table.Origins()); err == nil || !strings.Contains(err.Error(), `group="dedicated": the keys of 11 groups begin so`) {
+	if key, _, err := keyMeant("dedicated", table.Origins()); err == nil || !strings.Contains(err.Error(), `group="dedicated": the keys of 11 groups begin so`) {
 		t.Errorf("what two groups have in common means %s: %v", key, err)
 	}
 }

@@ -3,6 +3,7 @@ package admin
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -47,12 +48,14 @@ func Headline(o *Overview) (sentence string, state State) {
 	if all := o.findings(); len(all) > 0 {
 		return all[0].Text, all[0].State
 	}
-	origins := counted(len(o.Origins), "origin")
+	origins := Plural(len(o.Origins), "origin")
 	switch {
 	case o.Clients == 0:
 		return "No client is connected; " + origins + " configured.", Good
+	case o.Unsynced > 0 && o.Clients == 1:
+		return "The only client is being sent the newest configuration of " + origins + ".", Good
 	case o.Unsynced > 0:
-		return fmt.Sprintf("%d of %s have the newest configuration of %s; %d are being sent it.", o.Clients-o.Unsynced, counted(o.Clients, "client"), origins, o.Unsynced), Good
+		return fmt.Sprintf("%d of %s have the newest configuration of %s; weir is sending it to %d.", o.Clients-o.Unsynced, Plural(o.Clients, "client"), origins, o.Unsynced), Good
 	case o.Clients == 1:
 		return "The only client has the newest configuration of " + origins + ".", Good
 	}
@@ -95,7 +98,7 @@ func (o *Overview) process(add adder) {
 	case r.State == "draining":
 		add(Bad, "#/config", "Draining: clients are sent to other replicas, and none is admitted.")
 	case !r.Ready && r.Why != "":
-		add(Bad, "#/config", "Not ready (%s): %s.", r.State, r.Why)
+		add(Bad, "#/config", "Not ready (%s): %s%s.", r.State, r.Why, o.silences())
 	case !r.Ready:
 		add(Bad, "#/config", "Not ready: %s.", r.State)
 	}
@@ -104,11 +107,11 @@ func (o *Overview) process(add adder) {
 		if len(c.Problems) > 0 {
 			why = ": " + short(c.Problems[0])
 		}
-		stays := fmt.Sprintf("at %s, and what was in force before stays", clock(c.Refused))
+		when, stays := "at "+clock(c.Refused), "The one before it stays in force."
 		if c.LastGood != "" {
-			stays = fmt.Sprintf("at the start and since, and what was accepted last, at %s, is in force", clock(c.Accepted))
+			when, stays = "at the start and since", fmt.Sprintf("The one accepted last, at %s, is in force.", clock(c.Accepted))
 		}
-		add(Bad, "#/config", "The configuration file was refused %s%s.", stays, why)
+		add(Bad, "#/config", "The configuration file was refused %s%s. %s", when, why, stays)
 	}
 }
 
@@ -125,20 +128,23 @@ func (o *OriginOverview) lost(add adder) {
 	case o.Kind == "files":
 		text = fmt.Sprintf("Origin %s: the files cannot be used since %s", o.Name, clock(cmp.Or(o.ErrorAt, o.Since)))
 	case o.Reached && !o.Since.IsZero():
-		text = fmt.Sprintf("Origin %s is away since %s", o.Name, clock(o.Since))
+		text = fmt.Sprintf("Origin %s has been away since %s", o.Name, clock(o.Since))
 	case !o.Since.IsZero():
 		text += ", asked since " + clock(o.Since)
 	}
 	switch {
-	case o.Fallback != nil && o.Fallback.Serving > 0:
-		text += fmt.Sprintf("; weir serves %s of its fallback", counted(o.Fallback.Serving, "resource"))
-	case o.Kind == "files" && o.Resources > 0:
-		text += ", and clients keep what was read before"
-	case o.Stale > 0:
-		text += fmt.Sprintf("; clients keep %s, which may be old", counted(o.Stale, "resource"))
+	case len(o.Silent) > 0:
+		text += ": " + o.silence()
+	case o.Error != "":
+		text += ": " + short(Cause(o.Error))
 	}
-	if o.Error != "" {
-		text += ": " + cause(o.Error)
+	switch {
+	case o.Fallback != nil && o.Fallback.Serving > 0:
+		text += fmt.Sprintf("; weir serves %s of its fallback", Plural(o.Fallback.Serving, "resource"))
+	case o.Kind == "files" && o.Resources > 0:
+		text += "; clients keep what was read before"
+	case o.Stale > 0:
+		text += fmt.Sprintf("; clients keep %s that may be old", Plural(o.Stale, "resource"))
 	}
 	add(Bad, originLink(o.Name), "%s.", text)
 }
@@ -147,25 +153,49 @@ func (o *OriginOverview) lost(add adder) {
 func (o *OriginOverview) refused(add adder) {
 	link := originLink(o.Name)
 	if !o.away() && o.Error != "" {
-		add(Warn, link, "Origin %s: %s.", o.Name, cause(o.Error))
+		add(Warn, link, "Origin %s: %s.", o.Name, short(Cause(o.Error)))
 	}
 	for _, f := range o.Files {
 		if f.Error != "" && f.Error != o.Error {
-			add(Warn, link, "Origin %s: a file is refused since %s, and what it said before stays: %s.", o.Name, clock(f.ErrorAt), short(f.Error))
+			add(Warn, link, "Origin %s: a file is refused since %s: %s; its earlier content stays.", o.Name, clock(f.ErrorAt), short(f.Error))
 			break
 		}
 	}
 	if len(o.Quarantined) > 0 {
 		q := &o.Quarantined[0]
-		add(Warn, link, "Origin %s ends streams that ask for %s, since %s: %s.", o.Name, q.Type, clock(q.Since), cause(q.Reason))
+		add(Warn, link, "Origin %s ends streams that ask for %s, since %s: %s.", o.Name, q.Type, clock(q.Since), short(Cause(q.Reason)))
 	}
+}
+
+// silences says which origin that was not reached yet does not answer.
+func (o *Overview) silences() string {
+	for i := range o.Origins {
+		if x := &o.Origins[i]; !x.Reached && len(x.Silent) > 0 {
+			return "; " + x.Name + ": " + x.silence()
+		}
+	}
+	return ""
+}
+
+// silence says which node the origin does not answer.
+func (o *OriginOverview) silence() string {
+	s := &o.Silent[0]
+	more := ""
+	if n := o.SilentGroups - 1; n > 0 {
+		more = " and those of " + Plural(n, "other group")
+	}
+	return fmt.Sprintf("it has not answered %s%s since %s: %s", s.Node(), more, clock(s.Since), s.Why())
 }
 
 // slow adds what the origin was asked for and has not answered, though it is there.
 func (o *OriginOverview) slow(add adder) {
 	if o.Queued > 0 && !o.away() {
 		add(Warn, originLink(o.Name), "Origin %s: %s of %d wait for their turn to be opened (limits.new_groups_per_second).",
-			o.Name, counted(o.Queued, "stream"), o.Wanted)
+			o.Name, Plural(o.Queued, "stream"), o.Wanted)
+	}
+	if !o.away() && len(o.Silent) > 0 {
+		add(Warn, originLink(o.Name), "Origin %s: %s.", o.Name, o.silence())
+		return
 	}
 	if o.away() || len(o.Slow) == 0 {
 		return
@@ -184,7 +214,7 @@ func (o *OriginOverview) slow(add adder) {
 	if groups == 1 {
 		verb = "waits"
 	}
-	add(Warn, originLink(o.Name), "Origin %s is connected, and has not answered for %s since %s: it was asked, and %s %s.", o.Name, what, clock(o.Slow[0].Since), counted(groups, "group"), verb)
+	add(Warn, originLink(o.Name), "Origin %s is connected, and has not answered for %s since %s: it was asked, and %s %s.", o.Name, what, clock(o.Slow[0].Since), Plural(groups, "group"), verb)
 }
 
 // rejects adds what clients reject.
@@ -199,9 +229,10 @@ func (o *Overview) rejects(add adder) {
 		}
 		others := ""
 		if n := o.Nacking - r.Clients; n > 0 {
-			others = fmt.Sprintf(", and %d more something else", n)
+			others = fmt.Sprintf(". %d more %s something else.", n, several(n, "client rejects", "clients reject"))
 		}
-		add(Bad, "#/nacks", "%s %s %s of %s%s: %s", counted(r.Clients, "client"), verb, what, r.Origin, others, short(r.Message))
+		// The message follows the clause that it belongs to.
+		add(Bad, "#/nacks", "%s %s %s of %s: %s%s", Plural(r.Clients, "client"), verb, what, r.Origin, short(r.Message), others)
 	}
 }
 
@@ -217,9 +248,9 @@ func (o *Overview) stuck(add adder) {
 		}
 		others := ""
 		if n := o.Unsynced - o.Nacking - 1; n > 0 {
-			others = fmt.Sprintf(", nor have %d others", n)
+			others = fmt.Sprintf(" %d other %s as well.", n, several(n, "client waits", "clients wait"))
 		}
-		add(Warn, "#/clients?unsynced=1", "Client %s has not had the newest %s of %s since %s%s%s.", short(cmp.Or(w.NodeID, w.Peer)), w.Type, w.Origin, clock(w.Since), others, why)
+		add(Warn, "#/clients?unsynced=1", "Client %s has not had the newest %s of %s since %s%s.%s", short(cmp.Or(w.NodeID, w.Peer)), w.Type, w.Origin, clock(w.Since), why, others)
 	}
 }
 
@@ -227,9 +258,9 @@ func (o *Overview) stuck(add adder) {
 // has not.
 func (o *Overview) storm(add adder) {
 	if o.Ended > stormEnds && o.Ended > stormTimes*o.Clients {
-		add(Warn, "#/clients", "%s ended within the last minute, with %s connected: they reconnect again and again.", counted(o.Ended, "client stream"), counted(o.Clients, "client"))
+		add(Warn, "#/clients", "%s ended within the last minute, with %s connected: they reconnect again and again.", Plural(o.Ended, "client stream"), Plural(o.Clients, "client"))
 	} else if o.Young >= stormClients && 2*o.Young >= o.Clients && o.At.Sub(o.Started) > 3*youngFor {
-		add(Warn, "#/clients", "%d of %s came within the last minute: they come again and again, or a balancer has moved them.", o.Young, counted(o.Clients, "client"))
+		add(Warn, "#/clients", "%d of %s came within the last minute: they come again and again, or a balancer has moved them.", o.Young, Plural(o.Clients, "client"))
 	}
 }
 
@@ -238,11 +269,8 @@ func (o *Overview) files(add adder) {
 	if s := o.Snapshot; s != nil && s.Error != "" {
 		add(Warn, "#/config", "The snapshot is not written: %s.", short(s.Error))
 	}
-	roles := make([]string, 0, len(o.Certificates))
-	for role := range o.Certificates {
-		roles = append(roles, role)
-	}
-	slices.SortFunc(roles, func(x, y string) int { return o.Certificates[x].Compare(o.Certificates[y]) })
+	byEnd := func(x, y string) int { return o.Certificates[x].Compare(o.Certificates[y]) }
+	roles := slices.SortedFunc(maps.Keys(o.Certificates), byEnd)
 	for _, role := range roles {
 		switch ends := o.Certificates[role]; {
 		case !ends.After(o.At):
@@ -255,29 +283,29 @@ func (o *Overview) files(add adder) {
 		add(Warn, "#/config", "Ready, but: %s.", r.Why)
 	}
 	if m := &o.Memory; m.Short {
-		add(Warn, "#/charts", "Memory is short: %d of %d MiB are used, and names that nobody has asked for yet are refused.", m.Used>>20, m.Limit>>20)
+		add(Warn, "#/charts", "Memory is short: %d of %d MiB are used, and names without subscribers are refused.", m.Used>>20, m.Limit>>20)
 	}
 }
 
 func originLink(name string) string { return "#/origins/" + url.PathEscape(name) }
 
-// counted is a number with its noun.
-func counted(n int, noun string) string {
+// several is the form of words that goes with a number.
+func several(n int, one, many string) string {
 	if n == 1 {
-		return "1 " + noun
+		return one
 	}
-	return fmt.Sprintf("%d %ss", n, noun)
+	return many
 }
 
 // clock is a time as sentences have it.
 func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
 
-// cause is an error without what gRPC says around it.
-func cause(text string) string {
+// Cause is an error without what gRPC says around it.
+func Cause(text string) string {
 	if i := strings.LastIndex(text, "desc = "); i >= 0 {
 		text = strings.Trim(text[i+len("desc = "):], `"`)
 	}
-	return short(strings.TrimPrefix(text, "transport: Error while dialing: "))
+	return strings.TrimPrefix(text, "transport: Error while dialing: ")
 }
 
 // short is a peer's text on one line, cut off if it is long.

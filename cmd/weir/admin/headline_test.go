@@ -47,29 +47,30 @@ func TestHeadline(t *testing.T) {
 		{"one", []func(*Overview){well, func(o *Overview) { o.Clients = 1 }}, Good, "The only client has the newest configuration of 1 origin."},
 		{"nobody", []func(*Overview){well}, Good, "No client is connected; 1 origin configured."},
 		{"not asked yet", []func(*Overview){mesh(func(o *OriginOverview) { o.Connected, o.Reached, o.Since = false, false, time.Time{} })}, Good, "No client is connected; 1 origin configured."},
-		{"on its way", []func(*Overview){well, lag(2, false, 3)}, Good, "7 of 10 clients have the newest configuration of 1 origin; 3 are being sent it."},
+		{"on its way", []func(*Overview){well, lag(2, false, 3)}, Good, "7 of 10 clients have the newest configuration of 1 origin; weir is sending it to 3."},
+		{"on its way to the only one", []func(*Overview){well, func(o *Overview) { o.Clients, o.Unsynced = 1, 1 }}, Good, "The only client is being sent the newest configuration of 1 origin."},
 		{"draining", []func(*Overview){well, func(o *Overview) { o.Ready = Readiness{State: "draining"} }}, Bad, "Draining: clients are sent to other replicas, and none is admitted."},
 		{"starting", []func(*Overview){well, func(o *Overview) { o.Ready = Readiness{State: "starting", Why: "not reached yet: mesh"} }}, Bad, "Not ready (starting): not reached yet: mesh."},
 		{"full", []func(*Overview){well, func(o *Overview) { o.Ready = Readiness{State: "full"} }}, Bad, "Not ready: full."},
 		{"file refused", []func(*Overview){well, func(o *Overview) {
 			o.Config = ConfigState{Refused: at, Problems: []string{"weir.yaml:3: limits:\n  \"many\" is not a whole number.", "more"}}
-		}}, Bad, `The configuration file was refused at 2026-11-26 03:00:00Z, and what was in force before stays: weir.yaml:3: limits: "many" is not a whole number.`},
-		{"file refused at the start", []func(*Overview){well, func(o *Overview) { o.Config = ConfigState{Refused: at, LastGood: "x", Accepted: at} }}, Bad, "The configuration file was refused at the start and since, and what was accepted last, at 2026-11-26 03:00:00Z, is in force."},
+		}}, Bad, `The configuration file was refused at 2026-11-26 03:00:00Z: weir.yaml:3: limits: "many" is not a whole number. The one before it stays in force.`},
+		{"file refused at the start", []func(*Overview){well, func(o *Overview) { o.Config = ConfigState{Refused: at, LastGood: "x", Accepted: at} }}, Bad, "The configuration file was refused at the start and since. The one accepted last, at 2026-11-26 03:00:00Z, is in force."},
 		{"origin away", []func(*Overview){mesh(func(o *OriginOverview) {
 			o.Connected, o.Stale, o.Error = false, 12, "cp:1: rpc error: code = Unavailable desc = connection error: desc = \"transport: Error while dialing: dial tcp cp:1: connect: connection refused\""
-		})}, Bad, "Origin mesh is away since 2026-11-26 03:00:00Z; clients keep 12 resources, which may be old: dial tcp cp:1: connect: connection refused."},
+		})}, Bad, "Origin mesh has been away since 2026-11-26 03:00:00Z: dial tcp cp:1: connect: connection refused; clients keep 12 resources that may be old."},
 		{"files refused", []func(*Overview){mesh(func(o *OriginOverview) {
 			o.Kind, o.Connected, o.Error, o.ErrorAt, o.Resources = "files", false, "clusters.yaml:1: no list", at, 3
-		})}, Bad, "Origin mesh: the files cannot be used since 2026-11-26 03:00:00Z, and clients keep what was read before: clusters.yaml:1: no list."},
+		})}, Bad, "Origin mesh: the files cannot be used since 2026-11-26 03:00:00Z: clusters.yaml:1: no list; clients keep what was read before."},
 		{"wrong token", []func(*Overview){mesh(func(o *OriginOverview) {
 			o.Connected, o.Reached, o.Since, o.Error = false, false, time.Time{}, "Unauthenticated: no such token"
 		})}, Bad, "Origin mesh has never answered: Unauthenticated: no such token."},
 		{"never answered", []func(*Overview){mesh(func(o *OriginOverview) { o.Connected, o.Reached = false, false })}, Bad, "Origin mesh has never answered, asked since 2026-11-26 03:00:00Z."},
-		{"never answered since a restart", []func(*Overview){mesh(func(o *OriginOverview) { o.Connected, o.Reached, o.Stale = false, false, 3 })}, Bad, "Origin mesh has not answered since weir started, asked since 2026-11-26 03:00:00Z; clients keep 3 resources, which may be old."},
-		{"fallback", []func(*Overview){mesh(func(o *OriginOverview) { o.Connected, o.Fallback = false, &Fallback{Serving: 1} })}, Bad, "Origin mesh is away since 2026-11-26 03:00:00Z; weir serves 1 resource of its fallback."},
+		{"never answered since a restart", []func(*Overview){mesh(func(o *OriginOverview) { o.Connected, o.Reached, o.Stale = false, false, 3 })}, Bad, "Origin mesh has not answered since weir started, asked since 2026-11-26 03:00:00Z; clients keep 3 resources that may be old."},
+		{"fallback", []func(*Overview){mesh(func(o *OriginOverview) { o.Connected, o.Fallback = false, &Fallback{Serving: 1} })}, Bad, "Origin mesh has been away since 2026-11-26 03:00:00Z; weir serves 1 resource of its fallback."},
 		{"file refused by an origin", []func(*Overview){mesh(func(o *OriginOverview) {
 			o.Files = []File{{Path: "b.yaml"}, {Path: "a.yaml", Error: "a.yaml:3: no list", ErrorAt: at}}
-		})}, Warn, "Origin mesh: a file is refused since 2026-11-26 03:00:00Z, and what it said before stays: a.yaml:3: no list."},
+		})}, Warn, "Origin mesh: a file is refused since 2026-11-26 03:00:00Z: a.yaml:3: no list; its earlier content stays."},
 		{"an error that passes", []func(*Overview){mesh(func(o *OriginOverview) { o.Error = "rpc error: code = Unavailable desc = restarting" })}, Warn, "Origin mesh: restarting."},
 		{"quarantine", []func(*Overview){mesh(func(o *OriginOverview) {
 			o.Quarantined = []QuarantinedType{{Type: "sds", Since: at, Reason: "no such type"}}
@@ -80,9 +81,18 @@ func TestHeadline(t *testing.T) {
 		{"slow with many types", []func(*Overview){mesh(func(o *OriginOverview) {
 			o.Slow = []SlowType{{Type: "eds", Groups: 3, Since: at}, {Type: "lds", Groups: 4, Since: at.Add(time.Second)}, {Type: "cds", Groups: 1, Since: at.Add(time.Second)}}
 		}), lag(99, true, 1)}, Warn, "Origin mesh is connected, and has not answered for eds, lds and cds since 2026-11-26 03:00:00Z: it was asked, and 4 groups wait."},
+		{"silent about a node", []func(*Overview){mesh(func(o *OriginOverview) {
+			o.Slow, o.Silent, o.SilentGroups = []SlowType{{Type: "cds", Groups: 1, Since: at}}, []Silence{{NodeID: "weir/w/1", Cluster: "edge", Since: at}}, 3
+		})}, Warn, `Origin mesh: it has not answered node id "weir/w/1" (cluster "edge") and those of 2 other groups since 2026-11-26 03:00:00Z: it may not know the node; see origins[].node and origins[].group_by.`},
+		{"not ready, and silent", []func(*Overview){mesh(func(o *OriginOverview) {
+			o.Reached, o.Silent, o.SilentGroups = false, []Silence{{NodeID: "n", Since: at}}, 1
+		}), func(o *Overview) { o.Ready = Readiness{State: "starting", Why: "not reached yet: mesh"} }}, Bad, `Not ready (starting): not reached yet: mesh; mesh: it has not answered node id "n" since 2026-11-26 03:00:00Z: it may not know the node; see origins[].node and origins[].group_by.`},
+		{"never answered, and silent", []func(*Overview){mesh(func(o *OriginOverview) {
+			o.Connected, o.Reached, o.Silent, o.SilentGroups = false, false, []Silence{{NodeID: "n", Since: at, Answered: true}}, 1
+		})}, Bad, `Origin mesh has never answered, asked since 2026-11-26 03:00:00Z: it has not answered node id "n" since 2026-11-26 03:00:00Z: it has answered this node before, so it may be starting, or busy.`},
 		{"slow and away", []func(*Overview){mesh(func(o *OriginOverview) {
 			o.Connected, o.Slow = false, []SlowType{{Type: "cds", Groups: 1, Since: at}}
-		})}, Bad, "Origin mesh is away since 2026-11-26 03:00:00Z."},
+		})}, Bad, "Origin mesh has been away since 2026-11-26 03:00:00Z."},
 		{"storm", []func(*Overview){well, func(o *Overview) { o.Clients, o.Young = 90, 50 }}, Warn, "50 of 90 clients came within the last minute: they come again and again, or a balancer has moved them."},
 		{"streams that end", []func(*Overview){well, func(o *Overview) { o.Clients, o.Ended = 40, 121 }}, Warn, "121 client streams ended within the last minute, with 40 clients connected: they reconnect again and again."},
 		{"few streams that end", []func(*Overview){well, func(o *Overview) { o.Clients, o.Ended = 2, 100 }}, Good, "All 2 clients have the newest configuration of 1 origin."},
@@ -116,7 +126,7 @@ func TestHeadline(t *testing.T) {
 		})}, Warn, "A candidate of mesh is neither good nor bad: no canary is connected, 1 needed; the check: connection refused. The rest wait until 2026-11-26 03:00:00Z, when they are given it nevertheless."},
 		{"candidate undecided for ever", []func(*Overview){mesh(func(o *OriginOverview) {
 			o.Canary = []canary.Status{{Phase: "baking", Undecided: true, Canaries: 5, Acked: 2, Needed: 3, Check: "fine", CheckSaid: "0"}}
-		})}, Warn, "A candidate of mesh is neither good nor bad: 2 of 5 acknowledged, 3 needed. The rest wait until somebody decides."},
+		})}, Warn, "A candidate of mesh is neither good nor bad: 2 of 5 acknowledged, 3 needed. The rest wait until an operator decides."},
 		{"candidate timed out", []func(*Overview){mesh(func(o *OriginOverview) {
 			o.Canary = []canary.Status{{Phase: "idle", TimedOut: true, Since: at.Add(-2 * time.Hour)}, {Phase: "idle", TimedOut: true, Since: at}, {Phase: "idle", Since: at}}
 		})}, Warn, "A candidate of mesh was given to all at 2026-11-26 03:00:00Z, though not shown to be good: max_hold was over."},
@@ -131,13 +141,13 @@ func TestHeadline(t *testing.T) {
 		}}, Bad, "3 clients reject cds web of mesh: no such thing"},
 		{"others reject", []func(*Overview){well, lag(99, false, 1), func(o *Overview) {
 			o.Nacking, o.Rejected = 16, &Rejected{Origin: "mesh", Type: "lds", Message: "no", Clients: 12}
-		}}, Bad, "12 clients reject lds of mesh, and 4 more something else: no"},
+		}}, Bad, "12 clients reject lds of mesh: no. 4 more clients reject something else."},
 		{"one rejects a list", []func(*Overview){well, func(o *Overview) {
 			o.Nacking, o.Rejected = 1, &Rejected{Origin: "mesh", Type: "lds", Message: "no", Clients: 1}
 		}}, Bad, "1 client rejects lds of mesh: no"},
 		{"stuck", []func(*Overview){well, lag(45, false, 1)}, Warn, "Client web-1 has not had the newest cds of mesh since 2026-11-26 03:00:00Z."},
 		{"slow client", []func(*Overview){well, lag(45, true, 1), func(o *Overview) { o.Stuck.Unacknowledged = true }}, Warn, "Client web-1 has not had the newest cds of mesh since 2026-11-26 03:00:00Z: it has not acknowledged what it was sent."},
-		{"slow origin", []func(*Overview){well, lag(45, true, 4)}, Warn, "Client web-1 has not had the newest cds of mesh since 2026-11-26 03:00:00Z, nor have 3 others: the origin has not answered."},
+		{"slow origin", []func(*Overview){well, lag(45, true, 4)}, Warn, "Client web-1 has not had the newest cds of mesh since 2026-11-26 03:00:00Z: the origin has not answered. 3 other clients wait as well."},
 		{"disk full", []func(*Overview){well, func(o *Overview) { o.Snapshot = &Snapshot{Error: "no space left on device"} }}, Warn, "The snapshot is not written: no space left on device."},
 		{"certificate expired", []func(*Overview){well, func(o *Overview) {
 			o.Certificates = map[string]time.Time{"listener": at.Add(time.Hour), "admin": at, "origin": at.Add(30 * 24 * time.Hour)}
@@ -146,7 +156,7 @@ func TestHeadline(t *testing.T) {
 		{"ready, but", []func(*Overview){well, func(o *Overview) { o.Ready.Why = "timing.ready_wait is over" }}, Warn, "Ready, but: timing.ready_wait is over."},
 		{"memory short", []func(*Overview){well, func(o *Overview) {
 			o.Ready.Why, o.Memory = "memory is short", Memory{Used: 900 << 20, Limit: 1000 << 20, Short: true}
-		}}, Warn, "Memory is short: 900 of 1000 MiB are used, and names that nobody has asked for yet are refused."},
+		}}, Warn, "Memory is short: 900 of 1000 MiB are used, and names without subscribers are refused."},
 	} {
 		o := &Overview{}
 		ready(o)

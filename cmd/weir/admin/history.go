@@ -11,13 +11,14 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/history"
 	"github.com/weir-xds/weir/relay/inspect"
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// historyChange is one change of a resource. Of a secret it has names and times alone (RELAY-76).
-type historyChange struct {
+// Change is one change of a resource. Of a secret it has names and times alone (RELAY-76).
+type Change struct {
 	At         time.Time `json:"at"`
 	Origin     string    `json:"origin"`
 	Group      string    `json:"group"`
@@ -42,84 +43,55 @@ type historyChange struct {
 
 // historyVersion is one version of a resource.
 type historyVersion struct {
-	Origin        string     `json:"origin"`
-	Group         string     `json:"group"`
-	Parameters    string     `json:"parameters,omitempty"`
-	Version       string     `json:"version,omitempty"`
-	OriginVersion string     `json:"origin_version,omitempty"`
-	Since         *time.Time `json:"since,omitempty"` // absent: before what is kept
-	Until         *time.Time `json:"until,omitempty"` // absent: clients have it now
-	Source        string     `json:"source,omitempty"`
-	Fallback      bool       `json:"fallback,omitempty"`
-	Bytes         int        `json:"bytes"`
-	Secret        bool       `json:"secret,omitempty"`
+	Origin        string    `json:"origin"`
+	Group         string    `json:"group"`
+	Parameters    string    `json:"parameters,omitempty"`
+	Version       string    `json:"version,omitempty"`
+	OriginVersion string    `json:"origin_version,omitempty"`
+	Since         time.Time `json:"since,omitzero"` // absent: before what is kept
+	Until         time.Time `json:"until,omitzero"` // absent: clients have it now
+	Source        string    `json:"source,omitempty"`
+	Fallback      bool      `json:"fallback,omitempty"`
+	Bytes         int       `json:"bytes"`
+	Secret        bool      `json:"secret,omitempty"`
 	// Body is present with full=true, if it is kept.
 	Body json.RawMessage `json:"body,omitempty"`
 
 	encoded []byte // the body; nil: it is not kept
 }
 
-// historyKept is how much is kept.
-type historyKept struct {
-	Versions int        `json:"versions"`
-	Bytes    int        `json:"bytes"`
-	Oldest   *time.Time `json:"oldest,omitempty"`
-	Off      bool       `json:"off,omitempty"` // nothing is, by cache.history.versions
+// Kept is how much is kept.
+type Kept struct {
+	Versions int       `json:"versions"`
+	Bytes    int       `json:"bytes"`
+	Oldest   time.Time `json:"oldest,omitzero"`
+	Off      bool      `json:"off,omitempty"` // nothing is, by cache.history.versions
 }
 
 // mostChanges bounds an answer, whatever limit= says.
 const mostChanges = 10_000
 
-// historyParameters are those that /history takes.
-var historyParameters = []string{"origin", "group", "type", "name", "since", "limit", "full", "states"}
-
-// pastQuery reads what the endpoints of the history have in common.
-func (a *Admin) pastQuery(r *http.Request, parameters []string) (q history.Query, err error) {
-	values := r.URL.Query()
-	q = history.Query{Origin: values.Get("origin"), Group: values.Get("group"), Name: xds.NameKey(values.Get("name")), Most: mostChanges}
-	typeURL, wrong := typeOf(values.Get("type"))
-	q.TypeURL = typeURL
-	err = cmp.Or(known(r.URL.RawQuery, parameters), wrong, knownOrigin(q.Origin, a.cfg.Table.Origins()))
-	if err == nil && q.Group != "" { // of one that is gone there may be a past
-		q.Group, _, err = keyMeant(q.Group, q.Origin, a.cfg.Table.Origins())
+// past reads what the endpoints of the history have in common.
+func past(p *params) history.Query {
+	q := history.Query{Origin: p.origin(), Group: p.Get("group"), TypeURL: p.typeURL(), Name: xds.NameKey(p.Get("name")), Most: mostChanges}
+	if p.err == nil && q.Group != "" { // of one that is gone there may be a past
+		q.Group, _, p.err = keyMeant(q.Group, p.asked())
 	}
-	return q, err
-}
-
-// sinceOf reads since=1h, the time from which on something is shown.
-func sinceOf(r *http.Request, now time.Time, otherwise time.Duration) (time.Time, error) {
-	text := r.URL.Query().Get("since")
-	if text == "" {
-		if otherwise == 0 {
-			return time.Time{}, nil
-		}
-		return now.Add(-otherwise), nil
-	}
-	d, err := time.ParseDuration(text)
-	if err != nil || d <= 0 {
-		return time.Time{}, fmt.Errorf("since=%q: write a duration such as 1h", text)
-	}
-	return now.Add(-d), nil
+	return q
 }
 
 // history are the changes that a request asks for, and the versions of the one resource that it
-// names.
-func (a *Admin) history(w http.ResponseWriter, r *http.Request) {
-	if states, err := flag(r, "states"); states || err != nil {
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-		a.states(w, r)
-		return
+// names; or the states of groups.
+func (a *Admin) history(r *http.Request) (any, error) {
+	if states, _ := strconv.ParseBool(r.URL.Query().Get("states")); states {
+		return a.states(r)
 	}
-	q, err := a.pastQuery(r, historyParameters)
-	since, wrong := sinceOf(r, time.Now(), 0)
-	l, unfit := newList[historyChange](r)
-	full, odd := flag(r, "full")
-	if err = cmp.Or(err, wrong, unfit, odd); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
+	p := a.params(r, "origin", "group", "type", "name", "since", "limit", "full", "states")
+	p.flag("states")
+	q, since := past(p), p.since(time.Now(), 0)
+	l, full := newList[Change](p), p.flag("full")
+	if p.err != nil {
+		return nil, p.err
 	}
 	named := q
 	q.Since, q.Most = since, min(l.limit, mostChanges)
@@ -147,16 +119,12 @@ func (a *Admin) history(w http.ResponseWriter, r *http.Request) {
 	}
 	l.more = l.more || more
 	l.addTo(out, "changes")
-	writeJSON(w, http.StatusOK, out)
+	return out, nil
 }
 
-func (a *Admin) kept() historyKept {
+func (a *Admin) kept() Kept {
 	k := a.cfg.Table.History().Kept()
-	out := historyKept{Versions: k.Versions, Bytes: k.Bytes, Off: !a.cfg.Table.History().On()}
-	if !k.Oldest.IsZero() {
-		out.Oldest = &k.Oldest
-	}
-	return out
+	return Kept{Versions: k.Versions, Bytes: k.Bytes, Oldest: k.Oldest, Off: !a.cfg.Table.History().On()}
 }
 
 // servers are those of each origin by number.
@@ -168,8 +136,8 @@ func (a *Admin) servers() map[string]map[uint8]string {
 	return out
 }
 
-func changeOf(r *history.Row, servers map[string]map[uint8]string) historyChange {
-	c := historyChange{
+func changeOf(r *history.Row, servers map[string]map[uint8]string) Change {
+	c := Change{
 		At: r.At, Origin: r.Origin, Group: r.Group, Revision: r.Revision, Type: metrics.ShortName(r.TypeURL), TypeURL: r.TypeURL,
 		Name: r.OwnName(), Wildcard: r.Set == xds.Wildcard, Parameters: r.Params, Change: r.Kind.String(), Secret: xds.IsSecret(r.TypeURL),
 	}
@@ -193,7 +161,7 @@ func sourceOf(v *history.Version, servers map[uint8]string) (source string, fall
 	if v.Fallback {
 		return v.Source, true
 	}
-	return servers[v.Server], false
+	return relay.SourceOf(servers[v.Server]), false
 }
 
 // versions are those of the resource that a query names, in each group: what clients have now, and
@@ -215,10 +183,7 @@ func (a *Admin) versions(q history.Query) (all []historyVersion) {
 			continue
 		}
 		told[key] = true
-		v := historyVersion{Origin: r.Origin, Group: r.Group, Parameters: r.Params, Until: &r.At, Secret: secret}
-		if !r.Since.IsZero() {
-			v.Since = &r.Since
-		}
+		v := historyVersion{Origin: r.Origin, Group: r.Group, Parameters: r.Params, Since: r.Since, Until: r.At, Secret: secret}
 		if !secret {
 			v.Version, v.OriginVersion, v.Bytes = r.Was.String(), r.Was.Origin, r.Was.Bytes
 			v.Source, v.Fallback = sourceOf(r.Was, servers[r.Origin])
@@ -234,10 +199,7 @@ func (a *Admin) versions(q history.Query) (all []historyVersion) {
 // liveVersions are what clients have now of the resource. rows are its changes.
 func (a *Admin) liveVersions(q history.Query, rows []history.Row) (all []historyVersion) {
 	all = []historyVersion{}
-	for _, o := range a.cfg.Table.Origins() {
-		if q.Origin != "" && o.Name() != q.Origin {
-			continue
-		}
+	for _, o := range originsNamed(a.cfg.Table.Origins(), q.Origin) {
 		inspect.Query(o, inspect.ResourceQuery{Group: q.Group, TypeURL: q.TypeURL, Name: q.Name}, func(s inspect.ResourceInfo) bool {
 			if s.Absent || s.Shadowed || s.Version == "" && !xds.IsSecret(s.TypeURL) {
 				return true
@@ -253,7 +215,7 @@ func (a *Admin) liveVersions(q history.Query, rows []history.Row) (all []history
 				return r.Origin == v.Origin && r.Group == v.Group && r.Params == v.Parameters
 			})
 			if i >= 0 && rows[i].Is != nil {
-				v.Since = &rows[i].At
+				v.Since = rows[i].At
 			}
 			same := func(x historyVersion) bool {
 				return x.Origin == v.Origin && x.Group == v.Group && x.Parameters == v.Parameters && x.Version == v.Version
@@ -269,38 +231,30 @@ func (a *Admin) liveVersions(q history.Query, rows []history.Row) (all []history
 
 // historyDiff compares two versions of a resource: by default what clients have with what they had
 // before.
-func (a *Admin) historyDiff(w http.ResponseWriter, r *http.Request) {
-	q, err := a.pastQuery(r, []string{"origin", "group", "type", "name", "from", "to"})
-	if err == nil && (q.TypeURL == "" || q.Name == "") {
-		err = errors.New("type and name say which resource")
+func (a *Admin) historyDiff(r *http.Request) (any, error) {
+	p := a.params(r, "origin", "group", "type", "name", "from", "to")
+	q := past(p)
+	switch {
+	case p.err != nil:
+		return nil, p.err
+	case q.TypeURL == "" || q.Name == "":
+		return nil, errors.New("type and name say which resource")
+	case xds.IsSecret(q.TypeURL):
+		return nil, refusedf(http.StatusForbidden, "secrets are not shown")
 	}
+	from, to, err := choose(a.versions(q), p.Get("from"), p.Get("to"))
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	if xds.IsSecret(q.TypeURL) {
-		http.Error(w, "secrets are not shown", http.StatusForbidden)
-		return
-	}
-	all := a.versions(q)
-	from, to, err := choose(all, r.URL.Query().Get("from"), r.URL.Query().Get("to"))
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusNotFound)
-		return
+		return nil, refusedf(http.StatusNotFound, "%v", err)
 	}
 	if n := max(len(from.encoded), len(to.encoded)); n > mostDiffBytes {
-		http.Error(w, fmt.Sprintf("a version has %d bytes, and up to %d are compared; /history?full=true has the versions", n, mostDiffBytes),
-			http.StatusUnprocessableEntity)
-		return
+		return nil, refusedf(http.StatusUnprocessableEntity,
+			"a version has %d bytes, and up to %d are compared; /history?full=true has the versions", n, mostDiffBytes)
 	}
 	d, err := diffJSON(a.body(from.encoded), a.body(to.encoded), from.label(), to.label())
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusUnprocessableEntity)
-		return
+		return nil, refusedf(http.StatusUnprocessableEntity, "%v", err)
 	}
-	writeJSON(w, http.StatusOK, map[string]any{
-		"from": from, "to": to, "changes": d.changes, "unified": d.unified, "truncated": d.truncated,
-	})
+	return map[string]any{"from": from, "to": to, "changes": d.changes, "unified": d.unified, "truncated": d.truncated}, nil
 }
 
 func (v *historyVersion) label() string { return cmp.Or(v.OriginVersion, v.Version) }
@@ -322,8 +276,8 @@ func choose(all []historyVersion, from, to string) (x, y *historyVersion, err er
 		for i := range all {
 			x = &all[i]
 			fits := from != "" && x.is(from)
-			if from == "" && i != j && x.Until != nil {
-				fits = y.Until == nil || x.Until.Before(*y.Until)
+			if from == "" && i != j && !x.Until.IsZero() {
+				fits = y.Until.IsZero() || x.Until.Before(y.Until)
 			}
 			if !fits || x.Origin != y.Origin || x.Group != y.Group || x.Parameters != y.Parameters {
 				continue
@@ -347,21 +301,21 @@ func choose(all []historyVersion, from, to string) (x, y *historyVersion, err er
 const mostPoints = 1500
 
 // historyChart counts changes by time.
-func (a *Admin) historyChart(w http.ResponseWriter, r *http.Request) {
-	q, err := a.pastQuery(r, []string{"origin", "since", "step"})
+func (a *Admin) historyChart(r *http.Request) (any, error) {
+	p := a.params(r, "origin", "since", "step")
 	now, step := time.Now(), time.Minute
-	since, wrong := sinceOf(r, now, time.Hour)
-	if text := r.URL.Query().Get("step"); text != "" && wrong == nil {
-		if step, wrong = time.ParseDuration(text); wrong != nil || step < time.Minute || step%time.Minute != 0 {
-			wrong = fmt.Errorf("step=%q: write whole minutes, such as 5m", text)
+	since, origin := p.since(now, time.Hour), p.origin()
+	if text := p.Get("step"); text != "" {
+		var err error
+		if step, err = time.ParseDuration(text); err != nil || step < time.Minute || step%time.Minute != 0 {
+			p.wrongf("step=%q: write whole minutes, such as 5m", text)
 		}
 	}
-	if err = cmp.Or(err, wrong); err == nil && now.Sub(since)/step > mostPoints {
-		err = errors.New("since and step make more than " + strconv.Itoa(mostPoints) + " points")
+	if p.err == nil && now.Sub(since)/step > mostPoints {
+		p.wrongf("since and step make more than %d points", mostPoints)
 	}
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
+	if p.err != nil {
+		return nil, p.err
 	}
 	type point struct {
 		At      time.Time `json:"at"`
@@ -370,8 +324,56 @@ func (a *Admin) historyChart(w http.ResponseWriter, r *http.Request) {
 		Removed int       `json:"removed"`
 	}
 	points := []point{}
-	for _, p := range a.cfg.Table.History().Chart(q.Origin, since, now, step) {
+	for _, p := range a.cfg.Table.History().Chart(origin, since, now, step) {
 		points = append(points, point(p))
 	}
-	writeJSON(w, http.StatusOK, map[string]any{"step": step.String(), "points": points})
+	return map[string]any{"step": step.String(), "points": points}, nil
+}
+
+// GroupState is one state of a group, over all types.
+type GroupState struct {
+	Group string `json:"group"`
+	relay.StateRow
+}
+
+// states lists the states of the groups of an origin: group by group, the newest first.
+func (a *Admin) states(r *http.Request) (any, error) {
+	p := a.params(r, "origin", "group", "limit", "states")
+	l, group := newList[GroupState](p), p.Get("group")
+	if p.origin() == "" {
+		p.wrongf("origin says whose states")
+	}
+	if p.err != nil {
+		return nil, p.err
+	}
+	o := p.asked()[0]
+	groups := slices.DeleteFunc(o.Groups(), func(g relay.GroupView) bool { return g.Tiered && g.Tier == relay.Newest }) // no client has its states
+	if group != "" {
+		if group, _, p.err = keyMeant(group, p.asked()); p.err != nil {
+			return nil, p.err
+		}
+		groups = slices.DeleteFunc(groups, func(g relay.GroupView) bool {
+			of, _ := relay.CutTier(g.Key)
+			return g.Key != group && of != group
+		})
+		if len(groups) == 0 {
+			return nil, refusedf(http.StatusNotFound, "origin %s has no group %s now; /groups?origin=%s lists them", o.Name(), group, o.Name())
+		}
+	}
+	slices.SortFunc(groups, func(x, y relay.GroupView) int { return cmp.Compare(x.Key, y.Key) })
+	for i := range groups {
+		rows := o.States(groups[i].Key, min(l.limit-len(l.items), mostChanges)+1)
+		for j := range rows {
+			rows[j].Types = append([]string{}, rows[j].Types...) // a list, if there are none
+			if !l.add(GroupState{groups[i].Key, rows[j]}) {
+				break
+			}
+		}
+		if l.more {
+			break
+		}
+	}
+	answer := map[string]any{"kept": a.kept()}
+	l.addTo(answer, "states")
+	return answer, nil
 }

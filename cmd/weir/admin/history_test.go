@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -81,6 +82,7 @@ func (w *told) answer(path string, into any) {
 	if rec.Code != http.StatusOK {
 		w.t.Fatalf("%s: %d %s", path, rec.Code, rec.Body)
 	}
+	reflect.ValueOf(into).Elem().SetZero() // or else lists would keep what is omitted now
 	if err := json.Unmarshal(rec.Body.Bytes(), into); err != nil {
 		w.t.Fatal(err)
 	}
@@ -98,9 +100,9 @@ func TestHistory(t *testing.T) {
 	w.hear("b", relaytest.Cluster("b", time.Second), nil)
 	w.hear("b", nil, nil)
 	var all struct {
-		Changes   []historyChange
+		Changes   []Change
 		Truncated bool
-		Kept      historyKept
+		Kept      Kept
 		Versions  []historyVersion
 	}
 	w.answer("/history", &all)
@@ -112,16 +114,16 @@ func TestHistory(t *testing.T) {
 		"mesh cds a changed v3 cp:1 true true true|mesh cds a changed v2 cp:1 true true true"; strings.Join(lines, "|") != want {
 		t.Errorf("changes\n%s\nwant\n%s", strings.Join(lines, "|"), want)
 	}
-	if all.Truncated || all.Kept.Versions != 4 || all.Kept.Oldest == nil || all.Kept.Off {
+	if all.Truncated || all.Kept.Versions != 4 || all.Kept.Oldest.IsZero() || all.Kept.Off {
 		t.Errorf("truncated %v, kept %+v", all.Truncated, all.Kept)
 	}
 	w.answer("/history?type=cds&name=a&full=true&limit=1", &all)
-	if len(all.Changes) != 1 || !all.Truncated || len(all.Versions) != 1 || all.Versions[0].Until != nil || all.Versions[0].Since == nil {
+	if len(all.Changes) != 1 || !all.Truncated || len(all.Versions) != 1 || !all.Versions[0].Until.IsZero() || all.Versions[0].Since.IsZero() {
 		t.Errorf("limited: %+v", all)
 	}
 	w.answer("/history?type=cds&name=a&full=true&origin=mesh&since=1h", &all)
 	if v := all.Versions; len(v) != 3 || v[0].OriginVersion != "v3" || v[1].OriginVersion != "v2" || v[2].OriginVersion != "v1" ||
-		v[1].Until == nil || v[1].Since == nil || v[2].Since != nil || !strings.Contains(string(v[2].Body), `"1s"`) || v[2].Source != "cp:1" {
+		v[1].Until.IsZero() || v[1].Since.IsZero() || !v[2].Since.IsZero() || !strings.Contains(string(v[2].Body), `"1s"`) || v[2].Source != "cp:1" {
 		t.Errorf("versions: %+v", v)
 	}
 	w.answer("/history?type=eds", &all)
@@ -129,7 +131,7 @@ func TestHistory(t *testing.T) {
 		t.Errorf("of another type: %+v", all.Changes)
 	}
 	for path, text := range map[string]string{
-		"/history?typ=cds": `"typ"`, "/history?type=clusters": "short name", "/history?since=soon": "such as 1h", "/history?origin=other": "the origins are mesh",
+		"/history?typ=cds": `"typ"`, "/history?type=clusters": "short name", "/history?since=soon": "such as 1h", "/history?origin=other": "the only one is mesh",
 		"/history/chart?step=10s": "whole minutes", "/history/chart?since=2000h": "1500 points", "/history/diff?type=cds": "which resource",
 	} {
 		want(t, w.get(path), http.StatusBadRequest, text)

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -64,10 +66,7 @@ func (a *Admin) admit(r *http.Request, by caller) (l *lease, done func()) {
 // recheck judges all callers again.
 func (a *Admin) recheck() {
 	a.leases.mu.Lock()
-	all := make([]*lease, 0, len(a.leases.all))
-	for l := range a.leases.all {
-		all = append(all, l)
-	}
+	all := slices.Collect(maps.Keys(a.leases.all))
 	a.leases.mu.Unlock()
 	for _, l := range all {
 		_ = l.over() // it has ended the lease, then
@@ -96,10 +95,8 @@ func (l *lease) beingWritten(now time.Time) bool {
 }
 
 // why returns why the lease has ended; nil: it has not, or the client has left.
-func (l *lease) why() (why *refusal) {
-	if !errors.As(context.Cause(l.ctx), &why) {
-		return nil
-	}
+func (l *lease) why() *refusal {
+	why, _ := errors.AsType[*refusal](context.Cause(l.ctx))
 	return why
 }
 

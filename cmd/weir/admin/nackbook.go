@@ -1,8 +1,8 @@
 package admin
 
 import (
-	"cmp"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/weir-xds/weir/downstream"
@@ -10,32 +10,13 @@ import (
 	"github.com/weir-xds/weir/relay/inspect"
 )
 
-// rejection is what clients said of one resource in one version.
-type rejection struct {
-	Origin  string `json:"origin"`
-	Type    string `json:"type"`
-	TypeURL string `json:"type_url"`
-	// Resource is empty if the clients do not say which of a list they refuse. OriginVersion is
-	// the origin's, if it is known.
-	Resource      string `json:"resource,omitempty"`
-	OriginVersion string `json:"origin_version,omitempty"`
-	Message       string `json:"message"` // without what differs from client to client
-	Clients       int    `json:"clients"` // that said so
+// Rejection is what clients said of one resource in one version.
+type Rejection struct {
+	Type string `json:"type"`
+	downstream.Rejection
 	// HaveIt is how many clients are to have the resource in this version now, or are subscribed to
 	// the type. Those that said so may be gone.
-	HaveIt   int                `json:"have_it"`
-	Count    uint64             `json:"count"`
-	First    time.Time          `json:"first"`
-	Last     time.Time          `json:"last"`
-	Examples []rejectionExample `json:"examples"`
-}
-
-type rejectionExample struct {
-	NodeID  string    `json:"node_id"`
-	Peer    string    `json:"peer"`
-	Group   string    `json:"group"`
-	Message string    `json:"message"` // the client's own words
-	At      time.Time `json:"at"`
+	HaveIt int `json:"have_it"`
 }
 
 // holders counts who has what. It asks for each resource once.
@@ -52,11 +33,8 @@ type held struct {
 
 // book is what clients refused, of one origin and type if they are given, the newest first and at
 // most so many. More says that there are others.
-func (a *Admin) book(origin, typeURL string, most int) (all []rejection, more int) {
-	all = []rejection{}
-	if a.cfg.Rejections == nil {
-		return all, 0
-	}
+func (a *Admin) book(origin, typeURL string, most int) (all []Rejection, more int) {
+	all = []Rejection{}
 	h := holders{admin: a, held: map[[3]string][]held{}}
 	for _, x := range a.cfg.Rejections() {
 		switch {
@@ -64,21 +42,10 @@ func (a *Admin) book(origin, typeURL string, most int) (all []rejection, more in
 		case len(all) == most:
 			more++
 		default:
-			all = append(all, h.rejection(&x))
+			all = append(all, Rejection{metrics.ShortName(x.TypeURL), x, h.of(&x)})
 		}
 	}
 	return all, more
-}
-
-func (h *holders) rejection(x *downstream.Rejection) rejection {
-	r := rejection{
-		Origin: x.Origin, Type: metrics.ShortName(x.TypeURL), TypeURL: x.TypeURL, Resource: x.Resource, OriginVersion: x.Version,
-		Message: x.Message, Clients: x.Clients, HaveIt: h.of(x), Count: x.Count, First: x.First, Last: x.Last,
-	}
-	for _, e := range x.Examples {
-		r.Examples = append(r.Examples, rejectionExample(e))
-	}
-	return r
 }
 
 func (h *holders) of(x *downstream.Rejection) (n int) {
@@ -116,23 +83,18 @@ func (h *holders) count() {
 	}
 }
 
-// nackParameters are those that /nacks and /nacks/book take.
-var nackParameters = []string{"origin", "type", "limit"}
-
-// nackQuery reads them.
-func (a *Admin) nackQuery(r *http.Request) (l *list[clientNACK], origin, typeURL string, err error) {
-	l, err = newList[clientNACK](r)
-	origin = r.URL.Query().Get("origin")
-	typeURL, wrong := typeOf(r.URL.Query().Get("type"))
-	return l, origin, typeURL, cmp.Or(known(r.URL.RawQuery, nackParameters), err, wrong, knownOrigin(origin, a.cfg.Table.Origins()))
+// nackQuery reads the parameters of /nacks and /nacks/book.
+func (a *Admin) nackQuery(r *http.Request) (l *list[ClientNACK], origin, typeURL string, err error) {
+	p := a.params(r, "origin", "type", "limit")
+	l, origin, typeURL = newList[ClientNACK](p), p.origin(), p.typeURL()
+	return l, origin, typeURL, p.err
 }
 
 // nacks are the last refusals of the open streams, and our own of what origins sent.
-func (a *Admin) nacks(w http.ResponseWriter, r *http.Request) {
+func (a *Admin) nacks(r *http.Request) (any, error) {
 	l, origin, typeURL, err := a.nackQuery(r)
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
+		return nil, err
 	}
 	for _, n := range a.clientNACKs() {
 		if (origin == "" || n.Origin == origin) && isType(typeURL, n.TypeURL) && !l.add(n) {
@@ -142,19 +104,18 @@ func (a *Admin) nacks(w http.ResponseWriter, r *http.Request) {
 	answer := map[string]any{}
 	l.addTo(answer, "clients")
 	a.originNACKs(answer, beside[originNACK](l), origin, typeURL)
-	writeJSON(w, http.StatusOK, answer)
+	return answer, nil
 }
 
 // nackBook is what clients refused since the start, put together, and our own refusals of what
 // origins sent.
-func (a *Admin) nackBook(w http.ResponseWriter, r *http.Request) {
+func (a *Admin) nackBook(r *http.Request) (any, error) {
 	l, origin, typeURL, err := a.nackQuery(r)
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
+		return nil, err
 	}
 	book, more := a.book(origin, typeURL, l.limit)
-	shown := beside[rejection](l)
+	shown := beside[Rejection](l)
 	for i := range book {
 		if !shown.add(book[i]) {
 			more++
@@ -162,5 +123,86 @@ func (a *Admin) nackBook(w http.ResponseWriter, r *http.Request) {
 	}
 	answer := map[string]any{"book": shown.items, "left_out": more}
 	a.originNACKs(answer, beside[originNACK](l), origin, typeURL)
-	writeJSON(w, http.StatusOK, answer)
+	return answer, nil
+}
+
+// Decisions is what the rules of authorization have decided.
+type Decisions struct {
+	Rules struct {
+		InForce int       `json:"in_force"` // 0: everything is allowed
+		Since   time.Time `json:"since,omitzero"`
+	} `json:"rules"`
+	// Since the start.
+	Counts struct {
+		Allowed uint64 `json:"allowed"`
+		Denied  uint64 `json:"denied"`
+		Ended   uint64 `json:"ended"`
+	} `json:"decisions"`
+	Denials   []Denial `json:"denials"` // the newest first
+	Total     int      `json:"total"`   // denials that the filter admits
+	Truncated bool     `json:"truncated"`
+}
+
+// Denial is what an identity was denied, as often as it was.
+type Denial struct {
+	Result string `json:"result"` // denied or ended
+	Type   string `json:"type,omitempty"`
+	downstream.Denial
+}
+
+const (
+	resultDenied = "denied"
+	resultEnded  = "ended"
+)
+
+// denialFilter is what a denial has to be like to be listed. Empty fields admit all.
+type denialFilter struct {
+	identity, name            string // globs
+	origin, typeURL, listener string
+	result                    string
+}
+
+func (f *denialFilter) admits(d *Denial) bool {
+	is := func(wanted, value string) bool { return wanted == "" || wanted == value }
+	return matches(f.identity, d.Identity) && matches(f.name, d.Name) && is(f.origin, d.Origin) && is(f.typeURL, d.TypeURL) &&
+		is(f.listener, d.Listener) && is(f.result, d.Result)
+}
+
+func denialOf(x *downstream.Denial) Denial {
+	d := Denial{Result: resultDenied, Denial: *x}
+	if x.Ended {
+		d.Result = resultEnded
+	} else {
+		d.Type = metrics.ShortName(x.TypeURL)
+	}
+	return d
+}
+
+// authz is what the rules of authorization have decided, and what they denied last.
+func (a *Admin) authz(r *http.Request) (any, error) {
+	p := a.params(r, "identity", "origin", "type", "listener", "name", "result", "limit")
+	f := denialFilter{
+		identity: p.Get("identity"), name: p.Get("name"), origin: p.origin(), typeURL: p.typeURL(), listener: p.Get("listener"), result: p.Get("result"),
+	}
+	if results := []string{"", resultDenied, resultEnded}; !slices.Contains(results, f.result) {
+		p.wrongf("result=%q: write %s or %s", f.result, resultDenied, resultEnded)
+	}
+	l := newList[Denial](p)
+	if p.err != nil {
+		return nil, p.err
+	}
+	now, d := a.cfg.Decisions(), Decisions{}
+	d.Counts.Allowed, d.Counts.Denied, d.Counts.Ended = now.Allowed, now.Denied, now.Ended
+	if d.Rules.InForce = now.Rules; now.Rules > 0 {
+		d.Rules.Since = now.Since
+	}
+	for i := range now.Denials {
+		if x := denialOf(&now.Denials[i]); f.admits(&x) {
+			d.Total++
+			l.add(x)
+		}
+	}
+	answer := map[string]any{"rules": d.Rules, "decisions": d.Counts, "total": d.Total}
+	l.addTo(answer, "denials")
+	return answer, nil
 }

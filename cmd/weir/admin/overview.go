@@ -138,15 +138,9 @@ const overviewGroups = 60
 func (a *Admin) overview(now time.Time) *Overview {
 	o := &Overview{
 		At: now, Name: a.cfg.Name, Version: a.cfg.Version, Started: a.cfg.Started, Held: []Held{},
-		Ready: a.cfg.Readiness(), Snapshot: a.snapshot(), Origins: []OriginOverview{},
+		Ready: a.cfg.Readiness(), Snapshot: a.cfg.Snapshot(), Certificates: a.cfg.Certificates(), Memory: a.cfg.Memory(), Origins: []OriginOverview{},
 	}
-	_, o.Config = a.cfg.Effective()
-	if a.cfg.Certificates != nil {
-		o.Certificates = a.cfg.Certificates()
-	}
-	if a.cfg.Memory != nil {
-		o.Memory = a.cfg.Memory()
-	}
+	_, o.Config = a.cfg.Effective(false)
 	o.Ended = a.series.endedSince(now.Add(-youngFor), a.cfg.Counts.Totals().Ended)
 	c := a.count(o)
 	origins := a.cfg.Origins()
@@ -237,7 +231,7 @@ func (a *Admin) count(o *Overview) tally {
 	rejects := map[[2]string]*Rejected{} // by origin and type
 	for i := range clients {
 		c := &clients[i]
-		nacking, since := trouble(c)
+		nacking, since := trouble(c, "")
 		if o.At.Sub(c.Since) < youngFor {
 			o.Young++
 		}
@@ -282,7 +276,7 @@ func worst(is **Worst, c *downstream.ClientStatus, x *downstream.TypeStatus) {
 
 // rejected takes from the book what most clients have rejected, of what somebody rejects now.
 func (a *Admin) rejected(o *Overview, now map[[2]string]*Rejected) {
-	if len(now) == 0 || a.cfg.Rejections == nil {
+	if len(now) == 0 {
 		return
 	}
 	most := 0
@@ -386,10 +380,9 @@ func (t tally) groupsOf(a *Admin, origin string) []GroupOverview {
 	return all
 }
 
-func (a *Admin) getOverview(w http.ResponseWriter, r *http.Request) {
-	if err := known(r.URL.RawQuery, nil); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
+func (a *Admin) getOverview(r *http.Request) (any, error) {
+	if p := a.params(r); p.err != nil {
+		return nil, p.err
 	}
-	writeJSON(w, http.StatusOK, a.board.get(time.Now()).Overview)
+	return a.Overview(), nil
 }

@@ -70,7 +70,7 @@ func TestOverview(t *testing.T) {
 	if r := o.Rejected; r == nil || r.Resource != "b" || r.NodeID != "no" || r.Clients != 1 || r.Message != "many" {
 		t.Errorf("rejected is %+v", r)
 	}
-	if o.Stale != 3 || o.StaleFor < 4 || o.StaleFor > 15 || o.State != Bad || !strings.HasPrefix(o.Sentence, "Origin mesh is away since ") {
+	if o.Stale != 3 || o.StaleFor < 4 || o.StaleFor > 15 || o.State != Bad || !strings.HasPrefix(o.Sentence, "Origin mesh has been away since ") {
 		t.Errorf("%d stale for %v s: %s %s", o.Stale, o.StaleFor, o.State, o.Sentence)
 	}
 	g := o.Origins[0].Worst

@@ -124,10 +124,10 @@ func TestManyParameterMapsAreReadable(t *testing.T) {
 		Groups []struct {
 			ParameterSets int `json:"parameter_sets"`
 			Types         []struct {
-				Type                    string
-				ParameterSets           int `json:"parameter_sets"`
-				Names, Resources, Bytes int
-				ByParameters            []struct {
+				Type                            string
+				ParameterSets                   int `json:"parameter_sets"`
+				Names, Resources, Copies, Bytes int
+				ByParameters                    []struct {
 					Parameters       string
 					Resources, Bytes int
 				} `json:"by_parameters"`
@@ -142,7 +142,7 @@ func TestManyParameterMapsAreReadable(t *testing.T) {
 			t.Fatalf("/groups%s: %+v", query, page)
 		}
 		cds := page.Groups[0].Types[0]
-		if cds.Type != "cds" || cds.ParameterSets != maps || cds.Names != 2*maps || cds.Resources != 2*maps || len(cds.ByParameters) != listed {
+		if cds.Type != "cds" || cds.ParameterSets != maps || cds.Names != 2*maps || cds.Resources != 2 || cds.Copies != 2*maps || len(cds.ByParameters) != listed {
 			t.Errorf("/groups%s: %+v", query, cds)
 		}
 		if row := cds.ByParameters[0]; row.Parameters != `"env"="e000"` || row.Resources != 2 || row.Bytes != cds.Bytes {

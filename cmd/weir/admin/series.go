@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	runtimemetrics "runtime/metrics"
 	"slices"
@@ -166,22 +165,13 @@ type originColumn struct {
 	Changes   []*float64 `json:"changes_per_second"`
 }
 
-// seriesParameters are those that /series takes.
-var seriesParameters = []string{"since"}
-
-func (a *Admin) getSeries(w http.ResponseWriter, r *http.Request) {
-	since := 6 * time.Hour
-	err := known(r.URL.RawQuery, seriesParameters)
-	if text := r.URL.Query().Get("since"); err == nil && text != "" {
-		if since, err = time.ParseDuration(text); err != nil || since <= 0 {
-			err = fmt.Errorf("since=%q: write a duration such as 1h", text)
-		}
+func (a *Admin) getSeries(w http.ResponseWriter, r *http.Request) error {
+	p := a.params(r, "since")
+	since := p.since(time.Now(), 6*time.Hour)
+	if p.err == nil {
+		writeLine(w, columnsOf(a.series.since(since)))
 	}
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	writeLine(w, columnsOf(a.series.since(time.Now().Add(-since))))
+	return p.err
 }
 
 func columnsOf(all []sample) *seriesColumns {

@@ -3,6 +3,7 @@ package admin
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"time"
 
@@ -47,9 +48,14 @@ type Origin struct {
 	// ParameterSets are the parameter maps in use, counted per group, not counting the empty one.
 	ParameterSets int `json:"parameter_sets,omitempty"`
 	Views         int `json:"views"`
-	Resources     int `json:"resources"`
-	Bytes         int `json:"bytes"`
-	Stale         int `json:"stale"` // resources that no open stream vouches for
+	// Resources are the distinct names of each type that have content. Copies counts each as often
+	// as it is held: in every group, as a member and by name, and for each parameter map.
+	Resources int `json:"resources"`
+	Copies    int `json:"copies"`
+	Bytes     int `json:"bytes"`
+	Stale     int `json:"stale"` // of Resources, those that no open stream vouches for
+	// StaleCopies are those copies.
+	StaleCopies int `json:"-"`
 	// Revisions is the sum of the groups' revisions, which grow with each change.
 	Revisions uint64 `json:"revisions"`
 
@@ -75,6 +81,10 @@ type Origin struct {
 	// open, and that clients wait for. Those that have waited longest come first.
 	Slow      []SlowType `json:"slow,omitempty"`
 	Questions []Question `json:"-"` // those of Slow are taken from them
+	// Silent are groups whose node it has never answered on the open stream, the longest first, and
+	// SilentGroups is how many there are.
+	Silent       []Silence `json:"silent,omitempty"`
+	SilentGroups int       `json:"silent_groups,omitempty"`
 	// Quarantined are the types that it ends streams for. They are asked on streams of their own,
 	// ever more rarely, until they are answered (RELAY-92).
 	Quarantined        []QuarantinedType `json:"quarantined,omitempty"`
@@ -85,8 +95,8 @@ type Origin struct {
 
 // Fallback is the state of an origin's fallback.
 type Fallback struct {
-	Kind   string `json:"kind"`   // files, grpc or rest
-	Source string `json:"source"` // path, or the address in use
+	Kind   string `json:"kind"`   // files
+	Source string `json:"source"` // path
 	// Ready: it can stand in. Serving is the number of its resources that clients have, counted per
 	// group.
 	Ready   bool      `json:"ready"`
@@ -140,45 +150,18 @@ type File struct {
 	ErrorAt time.Time `json:"error_at,omitzero"`
 }
 
-// group is the state of a group.
-type group struct {
-	Origin string `json:"origin"`
-	Key    string `json:"key"`
-	// Tier is which of the three groups of one key it is, if the origin has canaries: newest has no
-	// clients, and what the origin says; canary and rest have what their clients are given.
-	Tier string `json:"tier,omitempty"`
-	// Dedicated: of one client stream, whose own node is presented (RELAY-29).
-	Dedicated bool `json:"dedicated"`
+// Group is the state of a group. If the origin has canaries, Tier is which of the three groups of
+// one key it is: newest has no clients, and what the origin says; canary and rest have what their
+// clients are given.
+type Group struct {
+	inspect.GroupStatus
 	// What is presented upstream. Only lists have Node, which is the whole node.
 	NodeID  string          `json:"node_id"`
 	Cluster string          `json:"node_cluster"`
 	Node    json.RawMessage `json:"node,omitempty"`
-	// Identity is that of all its clients, where group_by has it.
-	Identity string `json:"identity,omitempty"`
-	Clients  int    `json:"clients"` // streams; none while the group lingers
-	// Number of parameter maps in use, not counting the empty one.
-	ParameterSets int `json:"parameter_sets,omitempty"`
-	// MembersDiffer are fields that control planes tailor by, that group_by leaves out, and in
-	// which members differ, or once did.
-	MembersDiffer []Differing `json:"members_differ,omitempty"`
-	Revision      uint64      `json:"revision"`
-	Main          lane        `json:"main_lane"`
-	Side          lane        `json:"side_lane"`
-	Types         []groupType `json:"types"`
-}
-
-// Differing is a field in which members of a group differ: two values, and a member with each.
-type Differing struct {
-	Field   string    `json:"field"`
-	Values  [2]string `json:"values"`
-	NodeIDs [2]string `json:"node_ids"`
-}
-
-func differing(all []relay.Differing) (out []Differing) {
-	for _, d := range all {
-		out = append(out, Differing{d.Field, d.Values, d.IDs})
-	}
-	return out
+	Main    lane            `json:"main_lane"`
+	Side    lane            `json:"side_lane"`
+	Types   []groupType     `json:"types"`
 }
 
 type lane struct {
@@ -186,11 +169,9 @@ type lane struct {
 	Open   bool `json:"open"`
 }
 
-func groupOf(s *inspect.GroupStatus, full bool) group {
-	return group{
-		Origin: s.Origin, Key: s.Key, Tier: s.Tier, Dedicated: s.Dedicated, NodeID: s.Node.GetId(), Cluster: s.Node.GetCluster(),
-		Identity: s.Identity, Clients: s.Clients, ParameterSets: s.ParameterSets, Revision: s.Revision, MembersDiffer: differing(s.Differing),
-		Main: lane(s.Lanes[0]), Side: lane(s.Lanes[1]), Types: typesOf(s, full),
+func groupOf(s *inspect.GroupStatus, full bool) Group {
+	return Group{
+		GroupStatus: *s, NodeID: s.Node.GetId(), Cluster: s.Node.GetCluster(), Main: lane(s.Lanes[0]), Side: lane(s.Lanes[1]), Types: typesOf(s, full),
 	}
 }
 
@@ -234,6 +215,7 @@ func (o *Origin) Sum(groups []inspect.GroupStatus) {
 	if len(o.Questions) > 0 {
 		o.late(time.Now(), groups)
 	}
+	o.silent(groups)
 	differing := map[string]bool{}
 	for i := range groups {
 		of, tier := relay.CutTier(groups[i].Key)
@@ -263,9 +245,11 @@ func (o *Origin) Sum(groups []inspect.GroupStatus) {
 		}
 		for j := range groups[i].Types {
 			t := &groups[i].Types[j]
-			o.Resources += t.Bodies
+			o.Resources += t.Resources.Origin
+			o.Copies += t.Bodies
 			o.Bytes += t.Bytes - t.Shared
-			o.Stale += t.Stale
+			o.Stale += t.StaleResources.Origin
+			o.StaleCopies += t.Stale
 			o.FrozenChanges += t.Frozen
 			o.HeldRemovals += t.Held
 			if t.Until.After(o.HeldUntil) {
@@ -276,8 +260,8 @@ func (o *Origin) Sum(groups []inspect.GroupStatus) {
 	o.Differing = len(differing)
 }
 
-// clientNACK is the last NACK of one type by one client stream.
-type clientNACK struct {
+// ClientNACK is the last NACK of one type by one client stream.
+type ClientNACK struct {
 	Stream  uint64    `json:"stream"`
 	Peer    string    `json:"peer"`
 	NodeID  string    `json:"node_id"`
@@ -291,11 +275,11 @@ type clientNACK struct {
 	At      time.Time `json:"at"`
 }
 
-func nacksOf(s *downstream.ClientStatus) []clientNACK {
-	var all []clientNACK
+func nacksOf(s *downstream.ClientStatus) []ClientNACK {
+	var all []ClientNACK
 	for i := range s.Types {
 		if t := &s.Types[i]; t.Nacks > 0 {
-			all = append(all, clientNACK{
+			all = append(all, ClientNACK{
 				Stream: s.Stream, Peer: s.Peer, NodeID: s.NodeID, Origin: s.Origin, Group: s.Group,
 				Type: metrics.ShortName(t.TypeURL), TypeURL: t.TypeURL, Count: t.Nacks,
 				Nonce: t.LastNack.Nonce, Message: t.LastNack.Message, At: t.LastNack.At,
@@ -309,4 +293,76 @@ func nacksOf(s *downstream.ClientStatus) []clientNACK {
 type originNACK struct {
 	Origin string `json:"origin"`
 	OriginNACK
+}
+
+// Many control planes never answer a node that they do not know (RELAY-62). The log, the headline,
+// the origin's state and /explain say the same of it.
+
+// Silence is a group with an open stream on which the origin has answered nothing for ten seconds.
+type Silence struct {
+	Group string `json:"group"`
+	// The node that weir sent.
+	NodeID  string    `json:"node_id"`
+	Cluster string    `json:"node_cluster"`
+	Since   time.Time `json:"since"` // the first request
+	// Answered: it has answered this node before.
+	Answered bool `json:"answered_before"`
+}
+
+// mostSilences bounds those that an origin lists.
+const mostSilences = 10
+
+// silent completes the silences with the nodes of their groups, and keeps the longest. A group with
+// two silent streams is one.
+func (o *Origin) silent(groups []inspect.GroupStatus) {
+	slices.SortStableFunc(o.Silent, func(x, y Silence) int { return cmp.Or(x.Since.Compare(y.Since), cmp.Compare(x.Group, y.Group)) })
+	known := map[string]bool{}
+	o.Silent = slices.DeleteFunc(o.Silent, func(s Silence) bool {
+		before := known[s.Group]
+		known[s.Group] = true
+		return before
+	})
+	if o.SilentGroups = len(o.Silent); o.SilentGroups > mostSilences {
+		o.Silent = o.Silent[:mostSilences]
+	}
+	for i := range o.Silent {
+		s := &o.Silent[i]
+		for j := range groups {
+			if groups[j].Key == s.Group {
+				s.NodeID, s.Cluster = groups[j].Node.GetId(), groups[j].Node.GetCluster()
+			}
+		}
+	}
+}
+
+// silenceOf is the silence about a group's node, or nil.
+func (o *Origin) silenceOf(group string) *Silence {
+	for i := range o.Silent {
+		if o.Silent[i].Group == group {
+			return &o.Silent[i]
+		}
+	}
+	return nil
+}
+
+// Node is the node that was sent, in words.
+func (s *Silence) Node() string {
+	text := fmt.Sprintf("node id %q", s.NodeID)
+	if s.Cluster != "" {
+		text += fmt.Sprintf(" (cluster %q)", s.Cluster)
+	}
+	return text
+}
+
+// Why is what it may mean, and where to look.
+func (s *Silence) Why() string {
+	if s.Answered {
+		return "it has answered this node before, so it may be starting, or busy"
+	}
+	return "it may not know the node; see origins[].node and origins[].group_by"
+}
+
+// because is the silence as the cause that a client waits for.
+func (s *Silence) because() string {
+	return fmt.Sprintf("it has answered nothing since weir sent it %s: %s", s.Node(), s.Why())
 }

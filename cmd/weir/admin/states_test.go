@@ -24,13 +24,13 @@ func TestGroupStates(t *testing.T) {
 	revision, _ := origin.StateSince(key)
 	origin.Good(time.Now(), key, revision)
 	var all struct {
-		States    []groupState
+		States    []GroupState
 		Truncated bool
 	}
 	w.answer("/history?origin=mesh&states=1", &all)
 	s := all.States
-	if len(s) != 4 || all.Truncated || s[0].Group != key || s[0].Added != 1 || s[0].Good == nil || !s[0].Present || !s[0].Whole || s[0].At == nil ||
-		s[1].Changed != 1 || s[1].Good != nil || s[1].Present || s[1].ID == s[0].ID || len(s[1].ID) != 32 || !s[3].Whole || len(s[3].Types) != 0 {
+	if len(s) != 4 || all.Truncated || s[0].Group != key || s[0].Added != 1 || s[0].Good.IsZero() || !s[0].Present || !s[0].Whole || s[0].At.IsZero() ||
+		s[1].Changed != 1 || !s[1].Good.IsZero() || s[1].Present || s[1].ID == s[0].ID || len(s[1].ID) != 32 || !s[3].Whole || len(s[3].Types) != 0 {
 		t.Errorf("states: %+v", s)
 	}
 	w.answer("/history?origin=mesh&states=true&limit=2&group="+key, &all)

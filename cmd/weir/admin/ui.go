@@ -75,12 +75,13 @@ func newUI() *ui {
 type pageHead struct {
 	Name, Version, Files string
 	Pprof, SignedIn      bool
+	Replicas             bool // some are known
 }
 
 // page serves the page, which is the same for every view.
 func (a *Admin) page(w http.ResponseWriter, r *http.Request) {
 	_, err := r.Cookie(a.sessions.name(r.TLS != nil))
-	head := pageHead{a.cfg.Name, a.cfg.Version, uiPath + a.ui.hash, a.cfg.Pprof, err == nil && a.cfg.TokenFile != ""}
+	head := pageHead{a.cfg.Name, a.cfg.Version, uiPath + a.ui.hash, a.cfg.Pprof, err == nil && a.cfg.TokenFile != "", a.cfg.Replicas != nil}
 	var text bytes.Buffer // so that a failure is a status code, not half a page
 	if err := a.ui.page.Execute(&text, head); err != nil {
 		a.cfg.Log.Error("the admin page failed", zap.Error(err))

@@ -108,7 +108,7 @@ func (g *Gates) answered(x answered) {
 		return
 	}
 	if x.err != nil && !c.failed {
-		g.cfg.Log.Warn("the check of a candidate has no answer", zap.String("origin", x.origin), zap.Error(x.err))
+		g.cfg.Log.Warn("the canary check has no answer", zap.String("origin", x.origin), zap.Error(x.err))
 	}
 	c.asking, c.began, c.verdict, c.said, c.failed = false, x.began, x.verdict, x.said, x.err != nil
 }

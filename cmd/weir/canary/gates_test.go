@@ -168,7 +168,7 @@ func TestGates(t *testing.T) {
 				w.Error("undecided too early")
 			}
 			w.is(minute, "b", "a", "baking")
-			if s := w.status(); !s.Undecided || !s.Promoted.Equal(s.Since.Add(time.Hour)) || !w.logged("neither good nor bad") {
+			if s := w.status(); !s.Undecided || !s.Promoted.Equal(s.Since.Add(time.Hour)) || !w.logged("canary trial undecided") {
 				w.Errorf("%+v; said %v", s, w.said())
 			}
 			w.is(29*minute+10*second, "b", "b", "idle")

@@ -236,7 +236,7 @@ func (x *group) begin(now time.Time, o *Origin, hold func(Tier, *relay.State) re
 	x.follow(now, o.Groups.Canaries([]string{x.of.key})[x.of.key], o.Policy.GoneGrace, false)
 	held := hold(Canaries, x.candidate)
 	x.gates.cfg.Count(x.of.origin, "begun")
-	x.gates.cfg.Log.Info("a candidate begins: canaries are given a state that the rest have not",
+	x.gates.cfg.Log.Info("canary trial started: canaries get the new state",
 		append(x.fields(x.trial), zap.Int("changed", held.Changed), zap.Int("unknown", held.Unknown))...)
 }
 
@@ -264,9 +264,9 @@ func (x *group) operate(now time.Time, o *Origin, a *act) (said string, err erro
 	if x.do(now, o, trial, d); a.act == gate.ActRetry {
 		x.rejection, x.refused, x.candidate, x.because = nil, nil, nil, ""
 		x.gates.listen(x.of, false)
-		x.gates.cfg.Log.Warn("a candidate is to be tried again", append(x.fields(was), zap.String("by", a.by))...)
+		x.gates.cfg.Log.Warn("candidate will be tried again", append(x.fields(was), zap.String("by", a.by))...)
 	}
-	done := [...]string{"is promoted: the rest are given it", "is stopped", "is dropped: the newest state is tried next"}[a.act]
+	done := [...]string{"is promoted: all clients get it", "is stopped", "is dropped: the newest state is tried next"}[a.act]
 	return fmt.Sprintf("%s, group %s: the candidate %s %s", a.of.origin, a.of.key, short(was.Candidate), done), nil
 }
 

@@ -170,7 +170,7 @@ func (x *group) ended(was gate.Trial, d gate.Decision, held relay.Held) {
 	log, count := x.gates.cfg.Log, func(result string) { x.gates.cfg.Count(x.of.origin, result) }
 	fields := x.fields(was)
 	if d.Do == gate.Return && d.Because == gate.NoReason {
-		log.Info("canaries are given what the rest have", append(fields, zap.Int("changed", held.Changed))...)
+		log.Info("canaries returned to the state of the rest", append(fields, zap.Int("changed", held.Changed))...)
 		return
 	}
 	x.gates.listen(x.of, false)
@@ -184,18 +184,18 @@ func (x *group) ended(was gate.Trial, d gate.Decision, held relay.Held) {
 		count("stopped")
 		says := "a candidate is stopped: canaries stay at it, and the rest do not get it"
 		if d.Return {
-			says = "a candidate is stopped: canaries are given what the rest have"
+			says = "a candidate is stopped: canaries get the state of the rest"
 		}
 		log.Warn(says, fields...)
 	case d.Do == gate.Return:
 		count("returned")
-		log.Info("a candidate ends: canaries are given what the rest have", fields...)
+		log.Info("candidate ended: canaries get the state of the rest", fields...)
 	case d.Because == gate.TimedOut:
 		count("timed_out")
-		log.Warn("a candidate is promoted although it is not good: the rest are given it", fields...)
+		log.Warn("candidate promoted although it is not good: all clients get it", fields...)
 	default:
 		count("promoted")
-		log.Info("a candidate is promoted: the rest are given it", fields...)
+		log.Info("candidate promoted: all clients get it", fields...)
 	}
 }
 
@@ -229,8 +229,8 @@ func (x *group) alarm(o *Origin) {
 		fields = append(fields, zap.Stringer("check", s.Hook), zap.String("check_said", x.checked))
 	}
 	if _, most := o.Policy.Late(x.trial.Since); !most.IsZero() {
-		x.gates.cfg.Log.Warn("a candidate is neither good nor bad: it is promoted when max_hold has passed", append(fields, zap.Time("promoted", most))...)
+		x.gates.cfg.Log.Warn("canary trial undecided: it is promoted after max_hold", append(fields, zap.Time("promoted", most))...)
 		return
 	}
-	x.gates.cfg.Log.Warn("a candidate is neither good nor bad: it is held until an operator promotes or stops it", fields...)
+	x.gates.cfg.Log.Warn("canary trial undecided: it waits until an operator promotes or stops it", fields...)
 }

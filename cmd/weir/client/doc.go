@@ -27,5 +27,5 @@
 //
 // # What to read next
 //
-// client.go, then watch.go.
+// client.go, then response.go.
 package client

@@ -1,9 +1,12 @@
 package client
 
 import (
+	"cmp"
+	"slices"
 	"time"
 	"unicode/utf8"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -78,9 +81,7 @@ func readAny(body *anypb.Any, version string) Resource {
 		return Resource{Version: version, Body: body}
 	}
 	r := readResource(&wrapped)
-	if r.Version == "" {
-		r.Version = version
-	}
+	r.Version = cmp.Or(r.Version, version)
 	return r
 }
 
@@ -120,4 +121,153 @@ func nameIn(body *anypb.Any) string {
 		b = b[n:]
 	}
 	return name
+}
+
+// sotw is a state-of-the-world stream.
+type sotw struct {
+	stream discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesClient
+	types  map[string]*sotwType // by type URL
+}
+
+// sotwType is what must be remembered of a type: each request repeats the names, and what the last
+// response had and this one lacks is removed.
+type sotwType struct {
+	sub  Subscription
+	held map[string]bool // names, of full-state types
+}
+
+func (s *sotw) subscribe(sub Subscription, node *corev3.Node) error {
+	s.types[sub.TypeURL] = &sotwType{sub: sub, held: make(map[string]bool)}
+	return s.stream.Send(&discoveryv3.DiscoveryRequest{
+		Node:             node,
+		TypeUrl:          sub.TypeURL,
+		ResourceNames:    sub.plain(),
+		ResourceLocators: sub.locators(),
+	})
+}
+
+func (s *sotw) receive() (*Response, error) {
+	m, err := s.stream.Recv()
+	if err != nil {
+		return nil, err
+	}
+	r := &Response{
+		TypeURL:      m.GetTypeUrl(),
+		Version:      m.GetVersionInfo(),
+		Nonce:        m.GetNonce(),
+		ControlPlane: m.GetControlPlane().GetIdentifier(),
+		Errors:       readErrors(m.GetResourceErrors()),
+	}
+	for _, body := range m.GetResources() {
+		r.Set = append(r.Set, readAny(body, r.Version))
+	}
+	ack := &discoveryv3.DiscoveryRequest{TypeUrl: r.TypeURL, VersionInfo: r.Version, ResponseNonce: r.Nonce}
+	if t := s.types[r.TypeURL]; t != nil {
+		ack.ResourceNames, ack.ResourceLocators = t.sub.plain(), t.sub.locators()
+		if fullState(r.TypeURL) {
+			r.Removed = t.replace(r)
+		}
+	}
+	// Send fails if the stream has ended; the next Recv returns why.
+	_ = s.stream.Send(ack)
+	return r, nil
+}
+
+// replace replaces the state by a response, and returns the names that are gone. A name with an
+// error is not: its last body stays valid (ABS-8).
+func (t *sotwType) replace(r *Response) []string {
+	now := make(map[string]bool, len(r.Set))
+	for _, res := range r.Set {
+		now[res.Name] = true
+	}
+	for _, e := range r.Errors {
+		now[e.Name] = now[e.Name] || t.held[e.Name] && !e.NotFound()
+	}
+	var gone []string
+	for name := range t.held {
+		if !now[name] {
+			gone = append(gone, name)
+		}
+	}
+	slices.Sort(gone)
+	t.held = now
+	return gone
+}
+
+// fullState reports whether absence from a response means removal (DEL-2).
+func fullState(typeURL string) bool {
+	switch typeURL {
+	case "type.googleapis.com/envoy.config.listener.v3.Listener",
+		"type.googleapis.com/envoy.config.cluster.v3.Cluster":
+		return true
+	}
+	return false
+}
+
+// delta is a delta stream.
+type delta struct {
+	stream discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient
+	held   map[heldKey]*discoveryv3.Resource // resources with constraints
+}
+
+// heldKey is a type URL and a name, both as the server writes them.
+type heldKey struct{ typeURL, name string }
+
+func (d *delta) subscribe(s Subscription, node *corev3.Node) error {
+	return d.stream.Send(&discoveryv3.DeltaDiscoveryRequest{
+		Node:                      node,
+		TypeUrl:                   s.TypeURL,
+		ResourceNamesSubscribe:    s.plain(),
+		ResourceLocatorsSubscribe: s.locators(),
+	})
+}
+
+func (d *delta) receive() (*Response, error) {
+	m, err := d.stream.Recv()
+	if err != nil {
+		return nil, err
+	}
+	r := &Response{
+		TypeURL:      m.GetTypeUrl(),
+		Version:      m.GetSystemVersionInfo(),
+		Nonce:        m.GetNonce(),
+		ControlPlane: m.GetControlPlane().GetIdentifier(),
+		Removed:      m.GetRemovedResources(),
+		Errors:       readErrors(m.GetResourceErrors()),
+	}
+	for _, name := range m.GetRemovedResourceNames() {
+		if d.goes(m, name) {
+			r.Removed = append(r.Removed, name.GetName())
+		}
+	}
+	for _, res := range m.GetResources() {
+		read := readResource(res)
+		r.Set = append(r.Set, read)
+		if read.Located {
+			d.held[heldKey{r.TypeURL, read.Name}] = res
+		}
+	}
+	// Send fails if the stream has ended; the next Recv returns why.
+	_ = d.stream.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: r.TypeURL, ResponseNonce: r.Nonce})
+	return r, nil
+}
+
+// goes reports whether the removal of a variant removes the name: not if we hold another variant,
+// or the same response has one (DYN-10).
+func (d *delta) goes(m *discoveryv3.DeltaDiscoveryResponse, removed *discoveryv3.ResourceName) bool {
+	for _, res := range m.GetResources() {
+		if res.GetResourceName().GetName() == removed.GetName() {
+			return false
+		}
+	}
+	key := heldKey{m.GetTypeUrl(), removed.GetName()}
+	held := d.held[key]
+	if held == nil {
+		return true
+	}
+	if !proto.Equal(held.GetResourceName().GetDynamicParameterConstraints(), removed.GetDynamicParameterConstraints()) {
+		return removed.GetDynamicParameterConstraints() == nil
+	}
+	delete(d.held, key)
+	return true
 }

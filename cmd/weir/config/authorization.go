@@ -9,30 +9,37 @@ import (
 	"github.com/weir-xds/weir/downstream/authz"
 )
 
-// Rule is an allowance: who may ask what. deploy/docs/authorization.md explains it.
+// Rule allows identities to subscribe. deploy/docs/authorization.md explains it.
 type Rule struct {
-	// Who lists patterns of identities, of which one has to fit: spiffe://, uri:, dns:, subject:,
-	// uid:, or anonymous. {part} takes what stands in its place, * anything in one segment, and **
-	// at the end one or more segments. Required.
-	Who []string `yaml:"who"`
-	// Listeners are addresses of listeners, as written there, at which the rule holds. Default:
+	// Who are patterns of identities; one must match: `spiffe://`, `uri:`, `dns:`, `subject:`,
+	// `uid:` or `anonymous`.
+	//
+	// {part} captures one segment or part of one, * matches anything in one segment, and ** at the
+	// end matches one or more segments. Required.
+	Who []string `yaml:"who" required:"true"`
+	// Listeners are addresses of listeners where the rule applies, as written there. Default:
 	// empty, all.
 	Listeners []string `yaml:"listeners"`
-	// Origins are names of origins that may be asked. Default: empty, all.
+	// Origins are names of origins that the rule allows. Default: empty, all.
 	Origins []string `yaml:"origins"`
-	// Types may be asked for, as short names or full type URLs; full type URLs after Parse.
-	// Default: empty, all.
+	// Types are allowed types, short names or full type URLs.
+	//
+	// Full type URLs after Parse. Default: empty, all.
 	Types []string `yaml:"types"`
-	// Names lists patterns of resource names. {part} is what the identity has there, * takes
-	// anything but slashes, and ** at the end takes anything. xdstp names are matched in canonical
-	// form. Default: empty, all.
+	// Names are patterns of allowed resource names.
+	//
+	// {part} is the captured part of the identity, * matches anything but slashes, and ** at the
+	// end matches anything. xdstp names are matched in canonical form. Default: empty, all.
 	Names []string `yaml:"names"`
-	// Claims are values that fields have to have: node.id, node.cluster, node.metadata.KEY or
-	// parameters.KEY. A field has one pattern, or a list of which one has to fit. Default: none.
+	// Claims are values that the client must send: `node.id`, `node.cluster`, `node.metadata.KEY`
+	// or `parameters.KEY`.
+	//
+	// A field has one pattern, or a list of which one must match. Default: none.
 	Claims map[string]Patterns `yaml:"claims"`
-	// Set has values that these fields are given, whatever the client says. They may have parts,
-	// and no stars. The first rule for a client that names a field sets it, and a rule that sets it
-	// otherwise does not hold. Default: none.
+	// Set are values that overwrite these fields, whatever the client sends.
+	//
+	// Values may have parts, but no stars. The first rule for a client that names a field sets it;
+	// a rule that sets it differently does not apply. Default: none.
 	Set map[string]string `yaml:"set"`
 }
 
@@ -78,10 +85,7 @@ func (k checker) authorization(c *Config) {
 
 // RulePoint makes a problem at a point of a rule, as package authz writes its path; "": the rule.
 func (c *Config) RulePoint(rule int, path, text string) *Problem {
-	src := c.source
-	if src == nil {
-		src = newReport("")
-	}
+	src := c.report()
 	return src.problem(src.pointOf(rule, path), text)
 }
 
@@ -179,7 +183,7 @@ func (k checker) unasked(path string, r *Rule, origins []Origin) {
 		}
 		for _, field := range slices.Sorted(maps.Keys(r.Set)) {
 			if strings.HasPrefix(field, "parameters.") {
-				k.addf(join(path+".set", field), "origin %q has %s in group_by, so it is told what the client says of them, and not what is set", o.Name, dynamicParameters)
+				k.addf(join(path+".set", field), "origin %q has %s in group_by, so it receives the client's own values and not these", o.Name, dynamicParameters)
 			}
 		}
 	}

@@ -45,7 +45,8 @@ func TestAuthorization(t *testing.T) {
 		{"mesh", typeHost + "envoy.config.cluster.v3.Cluster", "web/x", false},
 		{"east", typeHost + "envoy.config.cluster.v3.Cluster", "shop/x", false},
 	} {
-		p := a.Permit(row.origin, row.typeURL, fields)
+		h := a.Holding(row.origin, row.typeURL, fields)
+		p := h.Permit()
 		if p.Allows(row.name) != row.want {
 			t.Errorf("%+v: allowed %v", row, !row.want)
 		}
@@ -108,7 +109,7 @@ func TestAuthorizationWarnings(t *testing.T) {
 		"- {who: [anonymous], listeners: ['127.0.0.1:1']}":                                "6:10: warning: authorization[0].who[0]: \"anonymous\" never matches: each listener that the rule is for has tls.client_ca",
 		"- {who: ['spiffe://a/b'], listeners: ['127.0.0.1:2', 'unix:///s']}":              "6:10: warning: authorization[0].who[0]: \"spiffe://a/b\" never matches: no listener that the rule is for has tls.client_ca",
 		"- {who: ['spiffe://a/b'], listeners: ['127.0.0.1:2', '127.0.0.1:1']}":            "",
-		"- {who: ['spiffe://corp/ns/{ns}/sa/{sa}'], names: ['{ns}/{sa}/*', '{ns}-{sa}']}": `6:67: warning: authorization[0].names[1]: "{ns}-{sa}" is ambiguous: {ns} and {sa} meet at "-", which a value may have, so ns "x", sa "y-z" and ns "x-y", sa "z" both have "x-y-z"; write "/" there, which is in no value`,
+		"- {who: ['spiffe://corp/ns/{ns}/sa/{sa}'], names: ['{ns}/{sa}/*', '{ns}-{sa}']}": `6:67: warning: authorization[0].names[1]: "{ns}-{sa}" is ambiguous: {ns} and {sa} meet at "-", but a value may contain it, so ns "x", sa "y-z" and ns "x-y", sa "z" both have "x-y-z"; write "/" there: no value contains it`,
 		"- who: ['dns:{a}.{b}.corp']\n  claims: {node.cluster: [x, '{a}_{b}']}":           `7:30: warning: authorization[0].claims."node.cluster"[1]: "{a}_{b}" is ambiguous: `,
 		"- who: ['dns:{a}.{b}.corp']\n  set: {node.metadata.TEAM: '{a}{b}'}":              `7:29: warning: authorization[0].set."node.metadata.TEAM": "{a}{b}" is ambiguous: {a} and {b} meet with nothing between them`,
 		"- {who: ['uid:0'], set: {node.id: a}}\n- {who: ['uid:0'], set: {node.id: b}}":    `7:35: warning: authorization[1].set."node.id": authorization[0] sets it to "a"`,

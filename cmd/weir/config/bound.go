@@ -50,7 +50,7 @@ func ReadFile(path string) ([]byte, error) {
 
 var (
 	tooLong       = fmt.Sprintf("the file has more than %d bytes", maxFile)
-	tooManyValues = fmt.Sprintf("may have more than %d values, counted up to this line, which is too many; divide its lists, or write less", maxValues)
+	tooManyValues = fmt.Sprintf("may have more than %d values, exceeded at this line; split its lists", maxValues)
 )
 
 // tooCostly reports a text that is not parsed since it would cost too much.

@@ -18,9 +18,9 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// TestHostileFiles: a file is refused, with a line, before it has cost much. Each of these took
+// TestHostileConfigurations: a file is refused, with a line, before it has cost much. Each of these took
 // hundreds of megabytes or more, or is a small copy of one that did.
-func TestHostileFiles(t *testing.T) {
+func TestHostileConfigurations(t *testing.T) {
 	lists := "x0: &x0 [" + strings.Repeat("a, ", 100) + "]\n"
 	for i := 1; i < 4; i++ {
 		lists += fmt.Sprintf("x%d: &x%d [%s]\n", i, i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*x%d, ", i-1), 30), ", "))
@@ -52,7 +52,7 @@ func TestHostileFiles(t *testing.T) {
 		},
 		"variables":          {"name: " + strings.Repeat("${V}", 1000), big, "with its variables written out the file has more than 4194304 bytes"},
 		"variables in lists": {"ready: {types: [" + strings.Repeat("'${V}',", 1000) + "]}", big, "with its variables written out the file has more than 4194304 bytes"},
-		"problems":           {"log: {" + strings.Repeat("a: b, ", 20000) + "}", nil, "and more problems, which are not listed"},
+		"problems":           {"log: {" + strings.Repeat("a: b, ", 20000) + "}", nil, "further problems are not listed"},
 		"nesting":            {"name: " + strings.Repeat("[", 20000), nil, "exceeded max depth"},
 		"a long list": {
 			"origins: [{name: mesh, grpc: {addresses: [" + strings.Repeat("a,", 10001) + "]}}]", nil,

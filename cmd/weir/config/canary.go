@@ -9,124 +9,145 @@ import (
 	"github.com/weir-xds/weir/relay/node"
 )
 
-// Canary sends a change of a group to some of its clients first, and to the rest when those have
-// acknowledged it, and it has been good for a while. It is on if Match or Share is set: a client is
-// a canary if either makes it one. Until a change has passed, all other clients of the group hold
-// the state before it, of all types together. Dedicated streams are not part of it.
+// Canary sends a change of a group to some of its clients first. The rest get it when the canaries
+// have acknowledged it and it has been good for Bake. It is on if Match or Share is set: a client
+// is a canary if either selects it. Until a change has passed, all other clients of the group keep
+// the state before it, of all types together. Dedicated streams are excluded.
 type Canary struct {
-	// Match says by field which clients are canaries; all fields have to fit. A field is written as
-	// in group_by: id, cluster, locality (as region/zone/sub_zone), user_agent_name,
-	// user_agent_version or metadata.PATH, where dots are part of a key or lead into structs, and
-	// has one value, which is compared as text: "true" fits true. Or it is identity, and has one or
-	// more patterns as in authorization.who, of which one has to fit. A node is what the client
-	// says of itself, so whoever may connect can be a canary by it. A group needs both canaries and
-	// others, so group_by cannot have all of the fields. Default: none.
-	Match map[string]Patterns `yaml:"match"`
-	// Share is the part of the clients that are canaries, by a hash of the node id, 0 to 1. All
-	// replicas choose the same clients, and a larger share keeps those of a smaller one. Clients
-	// without a node id are none. A group with few clients may have no canary. Default: 0.
-	Share float64 `yaml:"share"`
-	// Bake is how long a change has to be good with the canaries. It is also how long a state of
-	// any group has to be acknowledged by all before weir rollback takes it for good. Default: 60s.
-	Bake time.Duration `yaml:"bake"`
-	// Acks says how many canaries of a group have to acknowledge a change: a count, or
-	// { count: 2, share: 0.5 }. Default: 1.
+	// Match maps node fields to values. A client is a canary if all match.
+	//
+	// A field is written as in group_by: id, cluster, locality (region/zone/sub_zone),
+	// user_agent_name, user_agent_version or metadata.PATH, where dots are part of a key or lead
+	// into structs. Its value is compared as text: "true" matches true. The field identity has one
+	// or more patterns as in authorization.who; one must match. A client declares its own node, so
+	// any client can claim to be a canary by it. A group needs canaries and others, so group_by
+	// must not have all of the fields. Default: none.
+	Match map[string]Patterns `yaml:"match" reload:"ends streams"`
+	// Share is the part of clients that are canaries, by a hash of the node id, 0 to 1.
+	//
+	// All replicas choose the same clients, and a larger share includes those of a smaller one. A
+	// client without a node id is never chosen. A small group may have no canary. Default: 0.
+	Share float64 `yaml:"share" reload:"ends streams"`
+	// Bake is how long a change must be good on the canaries.
+	//
+	// It is also how long all clients of a group must have acknowledged a state before weir
+	// rollback accepts it as good. Default: 60s.
+	Bake time.Duration `yaml:"bake" default:"60s"`
+	// Acks is how many canaries must acknowledge a change: a count, or `{ count: 2, share: 0.5 }`.
+	// Default: 1.
 	Acks Acks `yaml:"acks"`
-	// Gone says how many of the canaries that were sent a change may be gone before it is good: a
-	// client that a change kills does not reject it. More than that object, as a rejection does.
+	// Gone is how many canaries may disconnect after they were sent a change.
+	//
+	// A client that a change kills does not reject it. More gone canaries than allowed stop the
+	// change, as a rejection does.
 	Gone Gone `yaml:"gone"`
-	// OnStop says what becomes of the canaries when one rejects a change, too many are gone or the
-	// check objects: return, they are sent what all others have; or stay, they keep it. All others
-	// never get it. Default: return.
-	OnStop string `yaml:"on_stop"`
-	// MaxHold is how long a change waits that is neither good nor bad, for want of acknowledgements
-	// or of the check's answer. Then it goes to all, and an alarm is raised before. More than Bake;
-	// 0 is no bound: it waits for an operator. Default: 1h.
-	MaxHold time.Duration `yaml:"max_hold"`
-	// Urgent lists types of which changed content passes at once, to all clients, also while a
-	// group is rolled back. Full type URLs after Parse. Default: eds, sds.
-	Urgent []string `yaml:"urgent"`
-	// Check is asked while a change bakes, and can stop it. Default: absent, nobody is asked.
+	// OnStop is `return` or `stay`: whether canaries get the old state back when a change is
+	// stopped.
+	//
+	// A change stops when a canary rejects it, too many canaries are gone, or the check objects.
+	// Other clients never get it. Default: return.
+	OnStop string `yaml:"on_stop" default:"return" one_of:"return,stay"`
+	// MaxHold is how long an undecided change waits before all clients get it. 0: for an operator.
+	//
+	// A change is undecided while acknowledgements or the check's answer are missing. An alert
+	// fires before. More than bake. Default: 1h.
+	MaxHold time.Duration `yaml:"max_hold" default:"1h"`
+	// Urgent are types whose changed content goes to all clients at once.
+	//
+	// Also while a group is rolled back. Full type URLs after Parse. Default: [eds, sds].
+	Urgent []string `yaml:"urgent" default:"eds,sds"`
+	// Check is a server that is queried while a change bakes, and can stop it. Default: absent.
 	Check *CanaryCheck `yaml:"check"`
 }
 
-// Acks is how many canaries of a group have to acknowledge a change: as many as both say. In the
-// file it may be a number, which is Count.
+// Acks is how many canaries of a group must acknowledge a change; both fields must hold. In the
+// file it may be a number, the Count.
 type Acks struct {
-	// Count is the least number; 0: a group without canaries waits for the bake alone. Default: 1.
-	Count int `yaml:"count"`
-	// Share is the least part of the group's canaries that are connected, 0 to 1. Default: 0.
+	// Count is the least number. 0: a group without canaries waits for bake only. Default: 1.
+	Count int `yaml:"count" default:"1"`
+	// Share is the least part of the group's connected canaries, 0 to 1. Default: 0.
 	Share float64 `yaml:"share"`
 }
 
 // Gone is how many canaries may be gone while a change bakes.
 type Gone struct {
-	// Share is the part of the canaries that were sent the change, 0 to 1. 0: one that is gone
-	// objects, if two or more were sent it. Of one alone it is no objection, and the change waits
-	// until the canary is back, or MaxHold is over. 1: none ever objects. Default: 0.
+	// Share is the part of canaries sent the change that may be gone, 0 to 1. 1 turns it off.
+	//
+	// With 0 one that is gone stops the change, if two or more were sent it. If only one canary
+	// was sent it, its absence never stops the change: the change waits until it is back or
+	// max_hold is over. Default: 0.
 	Share float64 `yaml:"share"`
-	// Grace is how long a canary may be away, all its absences together, until it has stayed for
-	// that long: for restarts and drains of canaries. Default: 30s.
-	Grace time.Duration `yaml:"grace"`
+	// Grace is how long a canary may be away before it counts as gone.
+	//
+	// All its absences add up, until it has stayed for that long. It is for restarts and drains of
+	// canaries. Default: 30s.
+	Grace time.Duration `yaml:"grace" default:"30s"`
 }
 
-// CanaryCheck is somebody who knows how the canaries do: exactly one of Prometheus and HTTP.
+// CanaryCheck is a server that judges the canaries: exactly one of Prometheus and HTTP.
 type CanaryCheck struct {
 	// Prometheus is a server that answers PromQL.
 	Prometheus *PrometheusCheck `yaml:"prometheus"`
 	// HTTP is any other server.
 	HTTP *HTTPCheck `yaml:"http"`
-	// OnError says what it means that there is no answer. hold: the change waits until there is
-	// one, or MaxHold is over; or pass: it counts as no objection. Default: hold.
-	OnError string `yaml:"on_error"`
+	// OnError is `hold` or `pass`: what a check without an answer means.
+	//
+	// hold: the change waits for an answer, or until max_hold is over. pass: no objection.
+	// Default: hold.
+	OnError string `yaml:"on_error" default:"hold" one_of:"hold,pass"`
 }
 
 // PrometheusCheck objects if the value of a query is too high.
 type PrometheusCheck struct {
-	// URL is what comes before /api/v1/query, http or https. Required.
-	URL string `yaml:"url"`
-	// Query is an instant query, such as the error rate of the canaries. Of several values the
-	// largest counts; no value, or NaN, is no answer. Required.
-	Query string `yaml:"query"`
-	// Threshold is the largest value that is good. Required.
-	Threshold float64 `yaml:"threshold"`
-	// Interval is how often it is asked while a change bakes, and how long it may take to answer.
-	// At least 1s, at most Bake. Default: 10s.
-	Interval time.Duration `yaml:"interval"`
-	// TLS says how an https URL is verified. Default: the system's roots.
+	// URL is the base URL, before `/api/v1/query`, http or https. Required.
+	URL string `yaml:"url" required:"true"`
+	// Query is an instant query, such as the canaries' error rate. The largest value counts.
+	//
+	// No value, or NaN, is no answer. Required.
+	Query string `yaml:"query" required:"true"`
+	// Threshold is the largest good value. Required.
+	Threshold float64 `yaml:"threshold" required:"true"`
+	// Interval is how often the check runs, and its timeout. At least 1s, at most bake. Default:
+	// 10s.
+	Interval time.Duration `yaml:"interval" default:"10s"`
+	// TLS verifies an https URL. Default: the system's roots.
 	TLS CheckTLS `yaml:"tls"`
-	// Headers are sent with every question. Those that look like credentials need https where the
-	// URL is not loopback. Default: none.
-	Headers map[string]string `yaml:"headers"`
-	// TokenFile has a bearer token, read for each question; it needs https. Default: empty.
+	// Headers are HTTP headers sent with every query.
+	//
+	// Headers that look like credentials need https unless the URL is loopback. Default: none.
+	Headers map[string]string `yaml:"headers" secret:"true"`
+	// TokenFile is a file with a bearer token, read for each query. Needs https. Default: empty.
 	TokenFile string `yaml:"token_file" path:"file"`
 }
 
 // HTTPCheck objects by answering a GET with a status that is not 2xx; the first line of the body is
 // the reason.
 type HTTPCheck struct {
-	// URL is what is asked, http or https. Required.
-	URL string `yaml:"url"`
-	// Interval is how often it is asked while a change bakes, and how long it may take to answer.
-	// At least 1s, at most Bake. Default: 10s.
-	Interval time.Duration `yaml:"interval"`
-	// TLS says how an https URL is verified. Default: the system's roots.
+	// URL is the URL to GET, http or https. Other answers than 2xx stop the change.
+	//
+	// The first line of the body is the reason. Required.
+	URL string `yaml:"url" required:"true"`
+	// Interval is how often the check runs, and its timeout. At least 1s, at most bake. Default:
+	// 10s.
+	Interval time.Duration `yaml:"interval" default:"10s"`
+	// TLS verifies an https URL. Default: the system's roots.
 	TLS CheckTLS `yaml:"tls"`
-	// Headers are sent with every question. Those that look like credentials need https where the
-	// URL is not loopback. Default: none.
-	Headers map[string]string `yaml:"headers"`
-	// TokenFile has a bearer token, read for each question; it needs https. Default: empty.
+	// Headers are HTTP headers sent with every request.
+	//
+	// Headers that look like credentials need https unless the URL is loopback. Default: none.
+	Headers map[string]string `yaml:"headers" secret:"true"`
+	// TokenFile is a file with a bearer token, read for each request. Needs https. Default: empty.
 	TokenFile string `yaml:"token_file" path:"file"`
 }
 
-// CheckTLS has the files for the connection to a check. They are read each time it is asked.
+// CheckTLS has the files for the connection to a check. They are read for each query.
 type CheckTLS struct {
-	// CA is a PEM file. Default: empty, the system's roots.
+	// CA is a PEM file of authorities. Default: empty, the system's roots.
 	CA string `yaml:"ca" path:"file"`
-	// Cert and Key are the client certificate, PEM files; both or neither.
+	// Cert and Key are the client certificate, PEM files; both or neither. Default: empty.
 	Cert string `yaml:"cert" path:"file"`
 	Key  string `yaml:"key" path:"file"`
-	// ServerName is verified instead of the URL's host. Default: empty.
+	// ServerName is the host name to verify instead of the URL's host. Default: empty.
 	ServerName string `yaml:"server_name"`
 }
 
@@ -137,16 +158,6 @@ const (
 	OnErrorHold  = "hold"
 	OnErrorPass  = "pass"
 )
-
-func (c *Canary) setDefaults() {
-	*c = Canary{
-		Bake: 60 * time.Second, Acks: Acks{Count: 1}, Gone: Gone{Grace: 30 * time.Second}, OnStop: OnStopReturn, MaxHold: time.Hour, Urgent: []string{"eds", "sds"},
-	}
-}
-
-func (c *CanaryCheck) setDefaults()     { *c = CanaryCheck{OnError: OnErrorHold} }
-func (p *PrometheusCheck) setDefaults() { *p = PrometheusCheck{Interval: 10 * time.Second} }
-func (h *HTTPCheck) setDefaults()       { *h = HTTPCheck{Interval: 10 * time.Second} }
 
 // On reports whether changes go to canaries first.
 func (c *Canary) On() bool { return len(c.Match) > 0 || c.Share > 0 }

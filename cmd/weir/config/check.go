@@ -6,6 +6,7 @@ import (
 	"math"
 	"net"
 	"net/netip"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -128,7 +129,7 @@ func (c *Config) check(r *report) {
 	k.size("limits.request_bytes", c.Limits.RequestBytes)
 	k.size("limits.name_bytes", c.Limits.NameBytes)
 	if m := c.Limits.Memory; m > 0 && m < leastMemory {
-		k.addf("limits.memory", "must be at least 32MiB, without which nothing can be served, or 0")
+		k.addf("limits.memory", "must be at least 32MiB, or 0")
 	}
 	for i := range c.Origins {
 		if b := c.Origins[i].Limits.Bytes; c.Limits.Memory > 0 && b > c.Limits.Memory {
@@ -153,13 +154,12 @@ func (c *Config) check(r *report) {
 		k.address("probes.address", c.Probes.Address)
 	}
 	k.distinctAddresses(c)
-	k.choice("log.level", c.Log.Level)
 	for _, name := range slices.Sorted(maps.Keys(c.Log.Levels)) {
 		k.oneOf(join("log.levels", name), name, levels.Packages...)
 		k.oneOf(join("log.levels", name), c.Log.Levels[name], levels.Texts...)
 	}
-	k.choice("log.format", c.Log.Format)
 	k.tracing(&c.Tracing)
+	k.choices("", reflect.ValueOf(c).Elem())
 }
 
 // history reports bounds under which nothing could be kept: versions alone turns history off.
@@ -191,7 +191,6 @@ func (k checker) listener(path string, l *Listener, origins []Origin) {
 	k.types(path+".no_legacy_wildcard", l.NoLegacyWildcard)
 	k.types(path+".dedicated", l.Dedicated)
 	k.features(path+".assume_features", l.AssumeFeatures)
-	k.compression(path+".compression", l.Compression)
 	known := slices.ContainsFunc(origins, func(o Origin) bool { return o.Name == l.Origin })
 	if l.Origin != "" && !known {
 		k.addf(path+".origin", "there is no origin %q", l.Origin)
@@ -203,10 +202,10 @@ func (k checker) admin(a *Admin) {
 	k.address("admin.address", a.Address)
 	k.serverTLS("admin.tls", a.TLS)
 	if !isLocal(a.Address) && !a.TLS.Enabled() && !a.Insecure {
-		k.addf("admin.address", "%q can be reached by others: it needs admin.tls, or admin.insecure: true", a.Address)
+		k.addf("admin.address", "other hosts can reach %q: it needs admin.tls, or admin.insecure: true", a.Address)
 	}
 	if a.TLS.SPIFFE != "" && len(a.TLS.Allowed) == 0 {
-		k.addf("admin.tls.spiffe", "needs allowed as well: every workload of the trust domain could do everything here")
+		k.addf("admin.tls.spiffe", "needs allowed as well: any workload of the trust domain would have full access")
 	}
 	k.openAdmin(a)
 	for i, host := range a.Hosts {
@@ -233,13 +232,13 @@ func (k checker) timing(t *Timing) {
 		k.addf("timing.backoff.jitter", "must be between 0 and 1")
 	}
 	if b.Max < b.Base {
-		k.addf("timing.backoff.max", "must be at least timing.backoff.base, which is %s", b.Base)
+		k.addf("timing.backoff.max", "must be at least timing.backoff.base (%s)", b.Base)
 	}
 	if a.Time != 0 && a.Time.Seconds() < 10 {
 		k.addf("timing.keepalive.time", "must be at least 10s, or 0s to send none")
 	}
 	if t.Coalesce > 10*time.Second {
-		k.addf("timing.coalesce", "must be at most 10s: clients are behind by as much")
+		k.addf("timing.coalesce", "must be at most 10s: clients lag by as much")
 	}
 	if t.MaxStreamAge != 0 && t.MaxStreamAge < time.Second {
 		k.addf("timing.max_stream_age", "must be at least 1s, or 0s for no bound")
@@ -270,38 +269,25 @@ func (k checker) distinctAddresses(c *Config) {
 	use("cache.seed.listen", c.Cache.Seed.Listen)
 }
 
-// choices are the values of keys with few of them. An empty default is allowed as well.
-var choices = map[string][]string{
-	"listeners[].compression":                {CompressionGzip},
-	"origins[].grpc.compression":             {CompressionGzip},
-	"origins[].grpc.dialect":                 {DialectDelta, DialectSotW},
-	"origins[].grpc.wildcard":                {WildcardLegacy, WildcardExplicit},
-	"origins[].grpc.tls.alpn":                {ALPNRequired, ALPNOptional},
-	"origins[].fallback.grpc.compression":    {CompressionGzip},
-	"origins[].fallback.grpc.dialect":        {DialectDelta, DialectSotW},
-	"origins[].fallback.grpc.wildcard":       {WildcardLegacy, WildcardExplicit},
-	"origins[].fallback.grpc.tls.alpn":       {ALPNRequired, ALPNOptional},
-	"origins[].rest.tls.alpn":                {ALPNRequired},
-	"origins[].fallback.rest.tls.alpn":       {ALPNRequired},
-	"origins[].dynamic_parameters.otherwise": {OtherwiseRefuse, OtherwiseIgnored},
-	"origins[].resume":                       {ResumeVersions, ResumeNone},
-	"origins[].secrets":                      {SecretsRefuse, SecretsDedicated, SecretsByIdentity},
-	"origins[].version_mode":                 {VersionModeContent, VersionModeOrigin},
-	"origins[].hash":                         {HashBytes, HashCanonical},
-	"origins[].lrs":                          {LRSPass, LRSAggregate, LRSRefuse},
-	"origins[].absence_timer":                {AbsenceTimerAbsence, AbsenceTimerTransient},
-	"origins[].on_data_error":                {OnDataErrorKeep, OnDataErrorDrop},
-	"origins[].glob":                         {GlobOneLevel, GlobRecursive},
-	"origins[].ttl_unsupported":              {TTLUnsupportedServe, TTLUnsupportedWithhold},
-	"origins[].canary.on_stop":               {OnStopReturn, OnStopStay},
-	"origins[].canary.check.on_error":        {OnErrorHold, OnErrorPass},
-	"log.level":                              levels.Texts,
-	"log.levels.*":                           levels.Texts,
-	"log.format":                             {"json", "console"},
+// choices reports values that the tags do not list.
+func (k checker) choices(path string, v reflect.Value) {
+	switch {
+	case v.Kind() == reflect.Pointer && !v.IsNil():
+		k.choices(path, v.Elem())
+	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Struct:
+		for i := range v.Len() {
+			k.choices(fmt.Sprintf("%s[%d]", path, i), v.Index(i))
+		}
+	case v.Kind() == reflect.Struct:
+		for key, f := range keysOf(v.Type()) {
+			at, x := join(path, key), v.FieldByIndex(f.Index)
+			if allowed := choicesOf(at, f.Tag); allowed != nil && x.Kind() == reflect.String && !slices.Contains(allowed, x.String()) {
+				k.oneOf(at, x.String(), slices.DeleteFunc(allowed, func(text string) bool { return text == "" })...)
+			}
+			k.choices(at, x)
+		}
+	}
 }
-
-// choice reports a value that choices does not list for the key.
-func (k checker) choice(path, value string) { k.oneOf(path, value, choices[generic(path)]...) }
 
 func (k checker) oneOf(path, value string, allowed ...string) {
 	if slices.Contains(allowed, value) {
@@ -387,8 +373,12 @@ func isLocal(address string) bool {
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
-// validHeader reports whether we may send a header: gRPC reserves some.
-func validHeader(name, value string) bool {
-	return httpguts.ValidHeaderFieldName(name) && httpguts.ValidHeaderFieldValue(value) &&
-		!strings.HasPrefix(strings.ToLower(name), "grpc-")
+// grpcHeaders reports headers that cannot be sent: gRPC reserves some. The value may be a
+// credential, so it is not quoted.
+func (k checker) grpcHeaders(path string, headers map[string]string) {
+	for name, value := range headers {
+		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) || strings.HasPrefix(strings.ToLower(name), "grpc-") {
+			k.addf(join(path, name), "is not a header gRPC can send")
+		}
+	}
 }

@@ -33,7 +33,7 @@ func (k checker) canary(path string, c *Canary) {
 	case c.Share > 1:
 		k.addf(path+".share", "%v is not from 0 to 1", c.Share)
 	case c.Share == 1:
-		k.warnf(path+".share", "all clients with a node id will be canaries, so that a bad change reaches them all at once")
+		k.warnf(path+".share", "all clients with a node id are canaries: a bad change reaches all of them at once")
 	}
 	if c.Acks.Share > 1 {
 		k.addf(path+".acks.share", "%v is not from 0 to 1", c.Acks.Share)
@@ -41,9 +41,8 @@ func (k checker) canary(path string, c *Canary) {
 	if c.Gone.Share > 1 {
 		k.addf(path+".gone.share", "%v is not from 0 to 1", c.Gone.Share)
 	}
-	k.choice(path+".on_stop", c.OnStop)
 	if c.On() && c.MaxHold != 0 && c.MaxHold <= c.Bake {
-		k.addf(path+".max_hold", "must be more than bake, which is %s, or no change could be good before it is over; 0s is no bound", c.Bake)
+		k.addf(path+".max_hold", "must be more than bake (%s), or no change could pass before it is over; 0s is no bound", c.Bake)
 	}
 	k.types(path+".urgent", c.Urgent)
 	if c.Check == nil {
@@ -51,7 +50,7 @@ func (k checker) canary(path string, c *Canary) {
 	}
 	k.canaryCheck(path+".check", c.Check, c.Bake)
 	if !c.On() {
-		k.warnf(path+".check", "is not asked: canary has neither match nor share, so no client is a canary")
+		k.warnf(path+".check", "is not used: canary has neither match nor share, so no client is a canary")
 	}
 }
 
@@ -79,7 +78,7 @@ func (k checker) canaryMatch(path string, o *Origin, listeners []Listener) {
 		case len(values) != 1:
 			k.addf(at, "must be one value; only identity may have several")
 		case values[0] == "":
-			k.addf(at, "is empty, and what a node lacks fits nothing")
+			k.addf(at, "is empty: no node matches it")
 		}
 	}
 }
@@ -120,7 +119,7 @@ func (k checker) bothInOneGroup(path string, o *Origin) {
 	}
 	at := path + ".canary"
 	if slices.Contains(o.GroupBy, "id") {
-		k.addf(at, "needs groups of several clients, of which some are canaries, and %s.group_by has id: each client is a group of its own", path)
+		k.addf(at, "needs groups of several clients, but %s.group_by has id: each client has its own group", path)
 		return
 	}
 	for field := range c.Match {
@@ -129,8 +128,7 @@ func (k checker) bothInOneGroup(path string, o *Origin) {
 		}
 	}
 	if c.Share == 0 {
-		k.addf(at+".match", "fits all clients of a group or none, since %s.group_by has each of its fields: nobody would try the changes of the "+
-			"other groups; leave one of them out of group_by, or set share", path)
+		k.addf(at+".match", "matches all clients of a group or none, because %s.group_by has all of its fields: other groups would have no canaries; remove one field from group_by, or set share", path)
 	}
 }
 
@@ -151,25 +149,24 @@ func (o *Origin) groupedBy(field string) bool {
 }
 
 func (k checker) canaryCheck(path string, c *CanaryCheck, bake time.Duration) {
-	k.choice(path+".on_error", c.OnError)
 	switch p, h := c.Prometheus, c.HTTP; {
 	case p == nil && h == nil:
 		k.addf(path, "needs prometheus or http")
 	case p != nil && h != nil:
-		k.addf(path, "has both prometheus and http; a check is one of them")
+		k.addf(path, "has both prometheus and http; choose one")
 	case h != nil:
 		k.asked(path+".http", question{h.URL, h.Interval, h.TLS, h.Headers, h.TokenFile}, bake)
 	default:
 		path += ".prometheus"
 		k.asked(path, question{p.URL, p.Interval, p.TLS, p.Headers, p.TokenFile}, bake)
 		if u, err := url.Parse(p.URL); err == nil && u.RawQuery != "" {
-			k.addf(path+".url", "holds more than a host and a path; the query has a key of its own")
+			k.addf(path+".url", "must have only a host and a path; write the query in its own key")
 		}
 		if strings.TrimSpace(p.Query) == "" {
 			k.addf(path+".query", "is required")
 		}
 		if _, written := k.at[path+".threshold"]; !written {
-			k.addf(path+".threshold", "is required: the largest value of the query that is good")
+			k.addf(path+".threshold", "is required: the largest good value of the query")
 		}
 	}
 }
@@ -201,7 +198,7 @@ func (k checker) asked(path string, q question, bake time.Duration) {
 		k.addf(path+".url", "%s", why)
 	case u.Scheme == "https":
 	case q.tls != CheckTLS{}:
-		k.addf(path+".url", "is reached in plain text, and tls is given: write https")
+		k.addf(path+".url", "is plain text, but tls is set: write https")
 	case q.tokenFile != "":
 		k.addf(path+".token_file", "is sent over TLS only, and url is reached in plain text")
 	case !isLocal(hostPort(q.url)):
@@ -210,15 +207,8 @@ func (k checker) asked(path string, q question, bake time.Duration) {
 	if q.interval < leastCheck {
 		k.addf(path+".interval", "must be at least %v", leastCheck)
 	} else if q.interval > bake {
-		k.addf(path+".interval", "must be at most bake, which is %s, or it would not be asked before a change goes to all", bake)
+		k.addf(path+".interval", "must be at most bake (%s), or the check would not run before all clients get a change", bake)
 	}
 	k.pair(path+".tls", q.tls.Cert, q.tls.Key)
-	for _, name := range slices.Sorted(maps.Keys(q.headers)) {
-		if !rest.ValidHeader(name, q.headers[name]) { // the value may be a credential, so it is not quoted
-			k.addf(join(path+".headers", name), "is not a header that can be sent")
-		}
-		if strings.EqualFold(name, "authorization") && q.tokenFile != "" {
-			k.addf(join(path+".headers", name), "is given here and by token_file")
-		}
-	}
+	k.httpHeaders(path, q.headers, q.tokenFile)
 }

@@ -19,8 +19,8 @@ func TestWarnings(t *testing.T) {
 		want []string
 	}{
 		"none":                 {origin, nil},
-		"id":                   {grpc("group_by: [cluster, id]"), []string{"1:44: warning: origins[0].group_by[1]: each client will be a group of its own, with"}},
-		"id, fixed":            {grpc("group_by: [id], node: {id: x}"), []string{`node.id "x" is presented for all`}},
+		"id":                   {grpc("group_by: [cluster, id]"), []string{"1:44: warning: origins[0].group_by[1]: each client will have its own group and"}},
+		"id, fixed":            {grpc("group_by: [id], node: {id: x}"), []string{`sees node.id "x" for all of them`}},
 		"cluster, fixed":       {grpc("group_by: [cluster], node: {id: x}"), nil},
 		"id, files":            {"origins: [{name: a, group_by: [id], files: {path: x}}]\n", nil},
 		"secrets":              {grpc("secrets: dedicated"), nil}, // the listener is on loopback
@@ -28,15 +28,15 @@ func TestWarnings(t *testing.T) {
 		"secrets, tls":         {grpc("secrets: dedicated") + "listeners: [{address: ':1', tls: {cert: c, key: k}}]\n", []string{"2:34: warning: listeners[0].tls: clients of other hosts"}},
 		"secrets, mutual":      {grpc("secrets: dedicated") + "listeners: [{address: ':1', tls: {cert: c, key: k, client_ca: a}}]\n", nil},
 		"secrets, own":         {grpc("secrets: by_identity, group_by: [identity]") + socket + "authorization: [{who: ['uid:*'], types: [sds]}]\n", nil},
-		"secrets, own, none":   {grpc("secrets: by_identity, group_by: [identity]") + socket + "authorization: [{who: ['uid:*'], types: [cds]}]\n", []string{"1:33: warning: origins[0].secrets: nobody will be given a secret: no rule allows any"}},
-		"secrets, own, nobody": {grpc("secrets: by_identity, group_by: [identity]") + socket + "authorization: [{who: [anonymous]}]\n", []string{"nobody will be given a secret"}},
+		"secrets, own, none":   {grpc("secrets: by_identity, group_by: [identity]") + socket + "authorization: [{who: ['uid:*'], types: [cds]}]\n", []string{"1:33: warning: origins[0].secrets: no client will get a secret: no rule allows any"}},
+		"secrets, own, nobody": {grpc("secrets: by_identity, group_by: [identity]") + socket + "authorization: [{who: [anonymous]}]\n", []string{"no client will get a secret"}},
 		"secrets, part":        {grpc("secrets: by_identity") + socket + "authorization: [{who: ['uid:{id}'], names: ['{id}']}]\n", nil},
 		"secrets, v2":          {grpc("secrets: by_identity") + socket + "authorization: [{who: ['uid:{id}'], names: ['{id}'], types: [type.googleapis.com/envoy.api.v2.auth.Secret]}]\n", nil},
 		"secrets, one":         {grpc("secrets: by_identity") + socket + "authorization: [{who: ['uid:0'], origins: [mesh]}]\n", nil},
 		"secrets, no part":     {grpc("secrets: by_identity") + socket + "authorization: [{who: ['uid:{id}'], names: ['*'], claims: {node.id: '{id}'}}]\n", []string{"no rule allows any by a pattern of names with a part of the identity"}},
 		"secrets, not here":    {grpc("secrets: by_identity") + "authorization: [{who: ['uid:0']}]\n", []string{"warning: listeners[0].address: clients will be refused the secrets of origin \"mesh\" here", `"uid:0" never matches`}},
 		"refused, plain":       {grpc("secrets: refuse") + "listeners: [{address: ':1'}]\n", nil},
-		"parameters":           {grpc("tp2: true, group_by: [cluster, dynamic_parameters]"), []string{"1:55: warning: origins[0].group_by[1]: clients of different parameters"}},
+		"parameters":           {grpc("tp2: true, group_by: [cluster, dynamic_parameters]"), []string{"1:55: warning: origins[0].group_by[1]: clients with different parameters"}},
 		"parameters, of files": {"origins: [{name: a, tp2: true, group_by: [dynamic_parameters], files: {path: x}}]\n", nil},
 		"parameters, old":      {grpc("group_by: [cluster, dynamic_parameters]"), nil},
 		"tp2":                  {grpc("tp2: true"), nil},
@@ -74,22 +74,20 @@ func TestWarnings(t *testing.T) {
 
 // ofOpenPort: TestOpenPortsAreWarnedOf has these.
 func ofOpenPort(w *Problem) bool {
-	return strings.Contains(w.Msg, "others can reach it") || strings.Contains(w.Msg, "without client_ca no client has")
+	return strings.Contains(w.Msg, "other hosts can reach it") || strings.Contains(w.Msg, "without client_ca no client needs")
 }
 
 // TestKeysAreWarnedOf: of the default key is said what is said of id, at the place of the origin;
 // and of a key that tells istio's proxies apart while one of them is presented for all (RELAY-61).
 func TestKeysAreWarnedOf(t *testing.T) {
-	const metadata = "each client whose metadata has something of its own, such as an address (istio's INSTANCE_IPS), will be a group of its own, " +
-		"with its own streams to the origin; list the metadata.KEY that the origin goes by, which weir groups suggest tells (RELAY-61)"
+	const metadata = "clients with unique metadata, such as an address (istio's INSTANCE_IPS), will each have their own group and upstream streams; list the metadata.KEY that the origin uses (weir groups suggest finds them) (RELAY-61)"
 	const sidecar = "node: {id: 'sidecar~10.0.0.1~web.shop~shop.svc.cluster.local'}"
-	const istio = "istio takes all clients for this one proxy, and gives clients of other namespaces, kinds and addresses what is its; " +
-		"leave it out and write group_by: [id, cluster, metadata], unless all are gateways of one namespace"
+	const istio = "istio treats all clients as this one proxy, and sends its configuration to clients of other namespaces, kinds and addresses; remove it and set group_by: [id, cluster, metadata], unless all are gateways of one namespace"
 	for name, c := range map[string]struct {
 		more string
 		want []string
 	}{
-		"the default":        {"", []string{"f:3:5: warning: origins[0].group_by: is not written, and has all metadata by default: " + metadata}},
+		"the default":        {"", []string{"f:3:5: warning: origins[0].group_by: is not set, so all metadata counts: " + metadata}},
 		"written":            {"group_by: [cluster, metadata]", []string{"f:4:25: warning: origins[0].group_by[1]: " + metadata}},
 		"some metadata":      {"group_by: [cluster, metadata.NAMESPACE]", nil},
 		"no key":             {"group_by: []", nil},
@@ -160,7 +158,6 @@ origins:
   - name: mesh
     grpc: { addresses: ["cp:1"] }
     tp2: true
-    share: true
     group_by: [cluster, metadata.app]
     dynamic_parameters:
       from_node: { env: metadata.env, "app.kubernetes.io/version": metadata.app.version, also: metadata.env }
@@ -172,7 +169,7 @@ limits: { parameter_sets_per_stream: 3, parameter_sets_per_group: 0 }
 		t.Fatal(err)
 	}
 	mesh, old, plain := cfg.Origins[0], cfg.Origins[1], cfg.Origins[2]
-	if !mesh.TP2 || !mesh.Share || !maps.Equal(mesh.DynamicParameters.FromNode, map[string]string{
+	if !mesh.TP2 || !maps.Equal(mesh.DynamicParameters.FromNode, map[string]string{
 		"env": "metadata.env", "app.kubernetes.io/version": "metadata.app.version", "also": "metadata.env",
 	}) || mesh.DynamicParameters.Otherwise != OtherwiseRefuse {
 		t.Errorf("mesh is %+v", mesh)
@@ -180,7 +177,7 @@ limits: { parameter_sets_per_stream: 3, parameter_sets_per_group: 0 }
 	if old.TP2 || old.DynamicParameters.Otherwise != OtherwiseIgnored {
 		t.Errorf("old is %+v", old)
 	}
-	if plain.TP2 || plain.Share || len(plain.DynamicParameters.FromNode) > 0 || plain.DynamicParameters.Otherwise != OtherwiseRefuse {
+	if plain.TP2 || len(plain.DynamicParameters.FromNode) > 0 || plain.DynamicParameters.Otherwise != OtherwiseRefuse {
 		t.Errorf("plain is %+v", plain)
 	}
 	if l, d := cfg.Limits, Default().Limits; l.ParameterSetsPerStream != 3 || l.ParameterSetsPerGroup != 0 ||

@@ -1,14 +1,17 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/weir-xds/weir/relay/xds"
+	"github.com/weir-xds/weir/upstream/rest"
 )
 
 func (k checker) origins(origins []Origin) {
@@ -77,15 +80,7 @@ func (k checker) origin(path string, o *Origin) {
 	k.groupsEqualClients(path, o)
 	k.secrets(path, o)
 	k.parameters(path, o)
-	k.choice(path+".resume", o.Resume)
-	k.choice(path+".version_mode", o.VersionMode)
-	k.choice(path+".hash", o.Hash)
-	k.choice(path+".lrs", o.LRS)
-	k.choice(path+".absence_timer", o.AbsenceTimer)
-	k.choice(path+".on_data_error", o.OnDataError)
-	k.choice(path+".glob", o.Glob)
 	k.guard(path+".guard", &o.Guard)
-	k.choice(path+".ttl_unsupported", o.TTLUnsupported)
 }
 
 // kind reports an origin without a kind, or with several.
@@ -104,45 +99,24 @@ func (k checker) kind(path string, o *Origin) {
 		k.addf(path, "needs grpc, files or rest")
 	case 1:
 	case 2:
-		k.addf(path, "has both %s and %s; an origin is one of them", kinds[0], kinds[1])
+		k.addf(path, "has both %s and %s; choose one", kinds[0], kinds[1])
 	default:
-		k.addf(path, "has grpc, files and rest; an origin is one of them")
+		k.addf(path, "has grpc, files and rest; choose one")
 	}
 }
 
 func (k checker) fallback(path string, o *Origin) {
-	f := o.Fallback
-	if f == nil {
+	if o.Fallback == nil {
 		return
 	}
-	kinds := 0
-	for _, is := range []bool{f.Files != nil, f.GRPC != nil, f.REST != nil} {
-		if is {
-			kinds++
-		}
-	}
-	switch {
-	case kinds == 0:
-		k.addf(path, "needs files, grpc or rest")
-	case kinds > 1:
-		k.addf(path, "has more than one of files, grpc and rest; a last resort is one of them")
-	case f.Files != nil && f.Files.Path == "":
-		k.addf(path+".files.path", "is required")
-	}
-	if f.GRPC != nil {
-		k.grpc(path+".grpc", f.GRPC)
-	}
-	if f.REST != nil {
-		k.rest(path, &Origin{REST: f.REST})
+	if o.Fallback.Files.Path == "" {
+		k.addf(path, "needs files.path")
 	}
 	if o.Files != nil {
-		k.addf(path, "is for origins of grpc or rest: files are always there")
-	}
-	if o.TP2 && f.Files == nil {
-		k.addf(path, "of grpc or rest is asked without dynamic parameters, so it cannot stand in for an origin of tp2: true")
+		k.addf(path, "is for origins of grpc or rest: files are always available")
 	}
 	if o.VersionMode == VersionModeOrigin {
-		k.addf(path, "needs version_mode: content; the versions of two sources may be equal where the contents are not")
+		k.addf(path, "needs version_mode: content; two sources may use the same version for different content")
 	}
 }
 
@@ -152,7 +126,7 @@ func (k checker) absenceKeeps(path string, names []string) {
 	k.types(path, names)
 	for i, name := range names {
 		if t, _ := TypeURL(name); xds.AlwaysWhole(t) {
-			k.addf(fmt.Sprintf("%s[%d]", path, i), "what an answer to * of %q lacks is always gone", name)
+			k.addf(fmt.Sprintf("%s[%d]", path, i), "resources missing from an answer to * of %q are always removed", name)
 		}
 	}
 }
@@ -162,10 +136,10 @@ func (k checker) guard(path string, g *Guard) {
 		k.addf(path+".share", "%v is not from 0 to 1", g.Share)
 	}
 	if g.Min < 1 {
-		k.addf(path+".min", "%d is less than 1; hold: 0s holds nothing back", g.Min)
+		k.addf(path+".min", "%d is less than 1; set hold: 0s to turn the guard off", g.Min)
 	}
 	if g.Hold < 0 {
-		k.addf(path+".hold", "must not be negative; 0s holds nothing back")
+		k.addf(path+".hold", "must not be negative; 0s turns the guard off")
 	}
 }
 
@@ -186,15 +160,7 @@ func (k checker) grpc(path string, g *GRPC) {
 		}
 		seen[a] = true
 	}
-	k.choice(path+".dialect", g.Dialect)
-	k.choice(path+".wildcard", g.Wildcard)
-	k.compression(path+".compression", g.Compression)
-	for name, value := range g.Headers {
-		// The value may be a credential, so it is not quoted.
-		if !validHeader(name, value) {
-			k.addf(join(path+".headers", name), "is not a header gRPC can send")
-		}
-	}
+	k.grpcHeaders(path+".headers", g.Headers)
 	k.credentials(path, g)
 	k.clientTLS(path+".tls", g.TLS)
 	if g.TokenFile != "" && g.TLS == nil {
@@ -244,12 +210,6 @@ func (k checker) nameFields(path string, fields map[string]int) {
 // The field numbers that protobuf allows.
 const maxField, firstReserved, lastReserved = 1<<29 - 1, 19000, 19999
 
-func (k checker) compression(path, value string) {
-	if value != "" {
-		k.choice(path, value)
-	}
-}
-
 // dialable reports whether an address can be connected to: unlike one to listen on, it needs a host
 // and a port other than 0.
 func dialable(address string) bool {
@@ -275,4 +235,124 @@ func (k checker) groupBy(path string, terms []string) {
 		}
 		seen[term] = true
 	}
+}
+
+// dynamicParameters is the term of group_by that presents the parameters which clients state.
+const dynamicParameters = "dynamic_parameters"
+
+// parameters reports parameters for an origin that does not understand them (DYN-17), and fields
+// that cannot be mapped (RELAY-64, RELAY-65).
+func (k checker) parameters(path string, o *Origin) {
+	p, at := &o.DynamicParameters, path+".dynamic_parameters"
+	if o.TP2 && p.Otherwise == OtherwiseIgnored {
+		k.addf(at+".otherwise", "is for origins without parameters, but this one has tp2: true")
+	}
+	if o.GRPC != nil && o.GRPC.V2 && o.TP2 {
+		k.addf(path+".tp2", "needs locators, but v2 has none (V2-3): grpc.v2 is true")
+	}
+	if i := slices.Index(o.GroupBy, dynamicParameters); o.TP2 && i >= 0 && o.Files == nil {
+		k.warnf(fmt.Sprintf("%s.group_by[%d]", path, i), "clients with different parameters will have separate groups and upstream streams, although tp2: true sends parameters within one group; remove it")
+	}
+	if len(p.FromNode) == 0 {
+		return
+	}
+	if !o.TP2 {
+		k.addf(at+".from_node", "needs tp2: true, or the origin gets no parameters (DYN-17)")
+	}
+	mapped := slices.Compact(slices.Sorted(maps.Values(p.FromNode)))
+	for _, parameter := range slices.Sorted(maps.Keys(p.FromNode)) {
+		k.mapped(join(at+".from_node", parameter), parameter, p.FromNode[parameter], mapped)
+	}
+	for i, term := range o.GroupBy {
+		if strings.HasPrefix(term, "metadata.") && slices.Contains(mapped, term) {
+			k.addf(fmt.Sprintf("%s.group_by[%d]", path, i), "%q is mapped to a parameter by dynamic_parameters.from_node, so it cannot be part of a group's key; remove one of the two (RELAY-64)", term)
+		}
+	}
+}
+
+// mapped checks one parameter. A field that contains another mapped one is a struct in nodes with
+// both, and a struct cannot be a parameter.
+func (k checker) mapped(at, parameter, field string, all []string) {
+	keys, ok := strings.CutPrefix(field, "metadata.")
+	switch {
+	case parameter == "":
+		k.addf(at, "the parameter has no name")
+	case !ok || slices.Contains(strings.Split(keys, "."), ""):
+		k.addf(at, "%q is not metadata.PATH, with dots between the keys of structs", field)
+	}
+	for _, other := range all {
+		if ok && strings.HasPrefix(other, field+".") {
+			k.addf(at, "%q would be a struct, because %q is mapped as well; only text, booleans and numbers can be mapped (RELAY-65)", field, other)
+			return
+		}
+	}
+}
+
+// leastPoll keeps a wrong unit from becoming a flood of polls.
+const leastPoll = 100 * time.Millisecond
+
+// rest checks a REST-JSON server. It quotes nothing of a bad URL, which may contain a password.
+func (k checker) rest(origin string, o *Origin) {
+	r, path := o.REST, origin+".rest"
+	if len(r.URLs) == 0 {
+		k.addf(path+".urls", "at least one is needed")
+	}
+	for i, u := range r.URLs {
+		at := fmt.Sprintf("%s.urls[%d]", path, i)
+		switch why := rest.BadURL(u); {
+		case why != "":
+			k.addf(at, "%s", why)
+		case slices.Index(r.URLs, u) < i:
+			k.addf(at, "%q is listed twice", u)
+		case strings.HasPrefix(u, "https:"):
+		case r.TLS != nil:
+			k.addf(at, "%q is plain text, but tls is set: write https", u)
+		case r.TokenFile != "":
+			k.addf(path+".token_file", "is sent over TLS only, and %q is reached in plain text", u)
+		case !isLocal(hostPort(u)):
+			k.plainHeaders(path, r.Headers, u, "write https")
+			if o.Secrets != SecretsRefuse {
+				k.addf(at, "%q is not loopback: with secrets: %s it needs https, or secrets would travel in plain text (RELAY-77)",
+					u, o.Secrets)
+			}
+		}
+	}
+	k.httpHeaders(path, r.Headers, r.TokenFile)
+	if r.Poll < leastPoll {
+		k.addf(path+".poll", "must be at least %v", leastPoll)
+	}
+	k.clientTLS(path+".tls", r.TLS)
+	k.size(path+".max_message", r.MaxMessage)
+	if r.MaxMessage == 0 {
+		k.addf(path+".max_message", "must be more than 0")
+	}
+	if o.TP2 {
+		k.addf(origin+".tp2", "dynamic parameters are not available over REST (REST-8)")
+	}
+	for i, t := range o.Types {
+		if url, ok := TypeURL(t); ok && !slices.Contains(rest.Types(), url) {
+			k.addf(fmt.Sprintf("%s.types[%d]", origin, i), "%q is not available over REST (REST-8)", t)
+		}
+	}
+}
+
+// httpHeaders reports headers that cannot be sent, and one that is set twice.
+func (k checker) httpHeaders(path string, headers map[string]string, tokenFile string) {
+	for name, value := range headers {
+		if !rest.ValidHeader(name, value) { // the value may be a credential, so it is not quoted
+			k.addf(join(path+".headers", name), "is not a header that can be sent")
+		}
+		if strings.EqualFold(name, "authorization") && tokenFile != "" {
+			k.addf(join(path+".headers", name), "is set here and by token_file")
+		}
+	}
+}
+
+// hostPort returns the host and port of a valid URL.
+func hostPort(s string) string {
+	u, err := url.Parse(s)
+	if err != nil {
+		return ""
+	}
+	return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme]))
 }

@@ -23,12 +23,12 @@ func warnings(t *testing.T, text string) (out []string) {
 // are, is told of at its line.
 func TestOpenPortsAreWarnedOf(t *testing.T) {
 	const (
-		plain    = `others can reach it and it has no tls`
-		anybody  = `without client_ca no client has to show a certificate`
+		plain    = `other hosts can reach it without tls`
+		anybody  = `without client_ca no client needs a certificate`
 		pair     = `, tls: {cert: c, key: k}`
 		withCA   = `, tls: {cert: c, key: k, client_ca: a}`
-		readable = `others read the token on its way`
-		nobody   = `only what admin.open lists will be answered`
+		readable = `the token can be read on the network`
+		nobody   = `only the paths in admin.open will be served`
 	)
 	for text, want := range map[string]string{
 		`listeners: [{address: "127.0.0.1:1"}]`:                                             "",

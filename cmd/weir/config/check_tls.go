@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -26,7 +27,7 @@ func (k checker) serverTLS(path string, t ServerTLS) {
 		k.addf(path+".crl", "needs client_ca as well: CRLs are signed by its authorities")
 	}
 	if len(t.Allowed) > 0 && !t.AsksClients() {
-		k.addf(path+".allowed", "needs client_ca or spiffe as well, without which no client shows who it is")
+		k.addf(path+".allowed", "needs client_ca or spiffe as well: clients are identified by certificates")
 	}
 	for i, text := range t.Allowed {
 		k.certified(fmt.Sprintf("%s.allowed[%d]", path, i), text, t.SPIFFE != "")
@@ -38,7 +39,6 @@ func (k checker) clientTLS(path string, t *ClientTLS) {
 	if t == nil {
 		return
 	}
-	k.choice(path+".alpn", t.ALPN)
 	if t.SPIFFE != "" {
 		k.workloadAPI(path, t.SPIFFE, map[string]string{"cert": t.Cert, "key": t.Key, "ca": t.CA})
 	} else {
@@ -48,10 +48,10 @@ func (k checker) clientTLS(path string, t *ClientTLS) {
 	case t.ServerIdentity != "":
 		k.certified(path+".server_identity", t.ServerIdentity, t.SPIFFE != "")
 	case t.SPIFFE != "":
-		k.addf(path+".spiffe", "needs server_identity as well: every workload of the trust domain could pretend to be the origin")
+		k.addf(path+".spiffe", "needs server_identity as well: any workload of the trust domain could impersonate the origin")
 	}
 	if IsSPIFFE(t.ServerIdentity) && t.CA == "" && t.SPIFFE == "" {
-		k.addf(path+".server_identity", "needs ca or spiffe as well: the authorities of the system vouch for host names, and not for SPIFFE IDs")
+		k.addf(path+".server_identity", "needs ca or spiffe as well: the system's authorities certify host names, not SPIFFE IDs")
 	}
 }
 
@@ -62,7 +62,7 @@ func (k checker) workloadAPI(path, socket string, files map[string]string) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(files)) {
 		if files[key] != "" {
-			k.addf(path+"."+key, "is for files, and spiffe is given: the Workload API has its own")
+			k.addf(path+"."+key, "is for files, but spiffe is set: the Workload API has its own")
 		}
 	}
 }
@@ -86,7 +86,7 @@ func (k checker) certified(path, text string, only bool) {
 	case text == identity.Anonymous, strings.HasPrefix(text, identity.UID):
 		k.addf(path, "%q is the identity of no certificate", text)
 	case only && !IsSPIFFE(text):
-		k.addf(path, "%q does not begin with spiffe://, as all identities do that the Workload API vouches for", text)
+		k.addf(path, "%q does not begin with spiffe://, as all identities of the Workload API do", text)
 	case !w.Possible():
 		k.warnf(path, "%q never matches: no identity looks like this", text)
 	}
@@ -94,3 +94,50 @@ func (k checker) certified(path, text string, only bool) {
 
 // IsSPIFFE reports whether a pattern of identities is one of SPIFFE IDs.
 func IsSPIFFE(pattern string) bool { return strings.HasPrefix(pattern, identity.SPIFFE) }
+
+// Checks of what others can reach, and what is sent in plaintext.
+
+// openListener warns of a listener that is open to more clients than intended, probably.
+func (k checker) openListener(path string, l *Listener) {
+	switch {
+	case isLocal(l.Address):
+	case l.TLS.Enabled() && !l.TLS.AsksClients():
+		k.warnf(path+".tls", "without client_ca no client needs a certificate: every client that reaches %q is served", l.Address)
+	case !l.TLS.Enabled():
+		k.warnf(path+".address", "%q: other hosts can reach it without tls: any client is served, and traffic can be read and changed on the network; set tls, with client_ca", l.Address)
+	}
+}
+
+// openAdmin warns of an admin port that answers nobody, or sends its token in plaintext.
+func (k checker) openAdmin(a *Admin) {
+	switch {
+	case isLocal(a.Address):
+	case a.TokenFile == "" && !a.TLS.AsksClients():
+		k.warnf("admin.address", "other hosts can reach %q without authentication: only the paths in admin.open will be served; set admin.token_file or admin.tls.client_ca", a.Address)
+	case a.TokenFile != "" && !a.TLS.Enabled():
+		k.warnf("admin.address", "%q has no tls: the token can be read on the network; set admin.tls", a.Address)
+	}
+}
+
+// credential matches names of headers that hold secrets.
+var credential = regexp.MustCompile(`(?i)^((proxy-)?authorization|cookie|(.*[-_])?(token|secret|password|auth|jwt|credentials?|api[-_]?key|access[-_]key|auth[-_]key))$`)
+
+// credentials reports headers that look like credentials and are sent in plaintext, except to this
+// machine.
+func (k checker) credentials(path string, g *GRPC) {
+	i := slices.IndexFunc(g.Addresses, func(a string) bool { return !isLocal(a) })
+	if g.TLS != nil || i < 0 {
+		return
+	}
+	k.plainHeaders(path, g.Headers, g.Addresses[i], "add tls: {} for the system's roots")
+}
+
+// plainHeaders reports headers that look like credentials if an address is reached in plaintext.
+func (k checker) plainHeaders(path string, headers map[string]string, address, advice string) {
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		if credential.MatchString(name) {
+			k.addf(join(path+".headers", name), "looks like a credential and is sent over TLS only, but %q is reached in plain text; %s",
+				address, advice)
+		}
+	}
+}

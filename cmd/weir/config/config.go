@@ -1,8 +1,10 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"os"
+	"reflect"
 	"regexp"
 	"slices"
 
@@ -11,46 +13,52 @@ import (
 
 // Config is the whole file. It is not modified after Parse.
 type Config struct {
-	// Name is the deployment's name, equal on all replicas; it is part of the
-	// node ids presented upstream. Default: weir.
-	Name string `yaml:"name"`
-	// Instance names this process in ControlPlane.identifier and weir-via. Default: empty, which
-	// means the host name at the start; in weir-via followed by the first listener's address, so
-	// that relays on one host have different names.
-	Instance string `yaml:"instance"`
-	// Listeners are the addresses clients connect to.
-	// Default: one listener with its defaults.
-	Listeners []Listener `yaml:"listeners"`
-	// Origins are the control planes and directories weir takes configuration
-	// from. At least one is required.
-	Origins []Origin `yaml:"origins"`
-	// Cache says how long what no client wants is kept.
+	// Name is the deployment's name, the same on all replicas.
+	//
+	// It is part of the node ids presented upstream. Default: weir.
+	Name string `yaml:"name" default:"weir" reload:"restart"`
+	// Instance names this process in `ControlPlane.identifier` and in the `weir-via` header.
+	//
+	// In weir-via the host name is followed by the first listener's address, so that relays on one
+	// host differ. Default: empty, the host name.
+	Instance string `yaml:"instance" reload:"restart"`
+	// Listeners are the addresses clients connect to. Default: one listener with its defaults.
+	Listeners []Listener `yaml:"listeners" each:"ends streams"`
+	// Origins are the control planes and directories that weir takes configuration from.
+	//
+	// At least one is required.
+	Origins []Origin `yaml:"origins" required:"true" each:"ends streams"`
+	// Cache bounds resources that no client wants, and says where weir saves them.
 	Cache Cache `yaml:"cache"`
-	// Sinks are directories that weir writes configuration to, for Envoys that
-	// read files. Default: none.
-	Sinks []Sink `yaml:"sinks"`
-	// Types are resource types beside those of xDS, and messages within resources that weir does
-	// not know, by full type URL. Default: none.
-	Types map[string]Type `yaml:"types"`
-	// Authorization lists rules of who may ask what. As soon as there is one, what none of them
-	// allows is denied. Default: empty, everything the listener admits.
-	Authorization []Rule `yaml:"authorization"`
-	// Limits bound what clients can cost. Every refusal names its key.
+	// Sinks are directories that weir writes configuration to, for Envoys that read files.
+	// Default: none.
+	Sinks []Sink `yaml:"sinks" reload:"live"`
+	// Types are messages that weir does not know, by full type URL: resource types, and messages
+	// inside resources. Default: none.
+	Types map[string]Type `yaml:"types" reload:"reconnects"`
+	// Authorization are rules that allow identities to subscribe.
+	//
+	// With at least one rule, every request that no rule allows is denied. Default: empty,
+	// everything the listener admits.
+	Authorization []Rule `yaml:"authorization" reload:"live"`
+	// Limits are bounds on what clients can cost. 0 is no limit.
+	//
+	// Every refusal names its key.
 	Limits Limits `yaml:"limits"`
-	// Timing has all waits and intervals.
+	// Timing sets waits and intervals.
 	Timing Timing `yaml:"timing"`
-	// Ready says what makes the process ready, beside timing.ready_wait.
+	// Ready says when the process is ready, with timing.ready_wait.
 	Ready Ready `yaml:"ready"`
 	// Admin is the port for operators.
-	Admin Admin `yaml:"admin"`
-	// Probes is a second, smaller port for kubelet and Prometheus.
-	Probes Probes `yaml:"probes"`
+	Admin Admin `yaml:"admin" reload:"restart"`
+	// Probes is a second, smaller port for the kubelet and Prometheus.
+	Probes Probes `yaml:"probes" reload:"restart"`
 	// Log configures the log.
 	Log Log `yaml:"log"`
 	// Metrics configures /metrics.
-	Metrics Metrics `yaml:"metrics"`
+	Metrics Metrics `yaml:"metrics" reload:"live"`
 	// Tracing exports traces of updates.
-	Tracing Tracing `yaml:"tracing"`
+	Tracing Tracing `yaml:"tracing" reload:"restart"`
 
 	// source has the position of each value, for Problemf.
 	source *report
@@ -60,94 +68,94 @@ type Config struct {
 // Type describes a message to weir. A new type of resource needs no code: payloads are opaque,
 // except where JSON, YAML or text is read or written.
 type Type struct {
-	// NameField says where a resource that comes without a name has it, as it may in dialect sotw,
-	// REST and files (RELAY-14): the name of a string field of the message, or its number if the
-	// message's descriptors are not known. origins[].name_fields overrides it. Default: empty,
-	// field 1, if that reads like a name.
+	// NameField is the string field with the resource's name, or its number if the descriptor is
+	// unknown.
+	//
+	// Used where a resource may come without its name: dialect sotw, REST and files (RELAY-14).
+	// origins[].name_fields overrides it. Default: empty, field 1, if it reads like a name.
 	NameField string `yaml:"name_field"`
-	// Descriptors is a file with the message's descriptor, a FileDescriptorSet as protoc writes it
-	// with --include_imports. Without it JSON, YAML and text of the message cannot be read. It is
-	// read at the start and at each reload. Messages that are linked in, Envoy's, override it.
-	// Default: empty.
+	// Descriptors is a FileDescriptorSet with the message, from protoc --include_imports.
+	//
+	// Without it weir cannot read the message as JSON, YAML or text. It is read at the start and
+	// at each reload. Messages linked into weir, Envoy's, take precedence. Default: empty.
 	Descriptors string `yaml:"descriptors" path:"file"`
 }
 
-// Ready says what makes the process ready: that each origin has answered a request since the
-// start, or that what it last said was restored.
+// Ready says when the process is ready: each origin has answered a request since the start, or its
+// last resources were restored.
 type Ready struct {
-	// Types are those that weir itself asks an origin for that has answered nobody yet, with the
-	// node of a client that has none. It does so while no client asks that origin, and not in the
-	// first second, so that where clients come at once they alone ask. Of an origin with types of
-	// its own it asks for those only; for all of its own but secrets, if it has none of these. An
-	// empty list: clients alone ask, so without them weir is ready when timing.ready_wait is over.
+	// Types are types that weir requests itself from an origin that has not answered any client
+	// yet.
+	//
+	// weir requests them with the node of a client that has none, after one second in which no
+	// client subscribes at that origin. From an origin with origins[].types it requests only those
+	// on both lists, or all of origins[].types except secrets if none is on both. With an empty
+	// list only clients subscribe; without clients weir is ready when timing.ready_wait is over.
 	// Default: [cds, lds].
-	Types []string `yaml:"types"`
+	Types []string `yaml:"types" default:"cds,lds" reload:"reconnects"`
 }
 
 // Admin is the operators' port.
 type Admin struct {
-	// Address is host:port or unix:///path. One that is neither loopback nor a Unix socket needs
-	// tls or insecure: true. Default: 127.0.0.1:19080.
-	Address string `yaml:"address"`
-	// Insecure permits plaintext on an address that others can reach. Default: false.
+	// Address is `host:port` or `unix:///path`. An address that other hosts can reach needs tls or
+	// `insecure: true`. Default: 127.0.0.1:19080.
+	Address string `yaml:"address" default:"127.0.0.1:19080"`
+	// Insecure permits plaintext on an address that other hosts can reach. Default: false.
 	Insecure bool `yaml:"insecure"`
-	// TokenFile has a bearer token that requests need, except for /healthz and /readyz from this
-	// machine. It is read again when it changes. Default: empty, no token; then everything but Open
-	// is refused on an address that others can reach, unless tls.client_ca is set.
+	// TokenFile is a file with the bearer token that requests need; re-read when it changes.
+	//
+	// /healthz and /readyz from this machine need none. Without a token or tls.client_ca, only the
+	// paths in open are served on an address that other hosts can reach. Default: empty, no token.
 	TokenFile string `yaml:"token_file" path:"file"`
 	// TLS is the port's certificate. Default: plaintext.
 	TLS ServerTLS `yaml:"tls"`
-	// Hosts are names and addresses, without ports, that requests may have as their Host, besides
-	// localhost, loopback and the port's own addresses. Requests with another Host are refused, so
-	// that a web site cannot use this port by having its own name resolve to this address. Default:
-	// none.
+	// Hosts are further Host headers to accept, without ports.
+	//
+	// localhost, loopback and the port's own addresses are always accepted. Other requests are
+	// refused, so that a web site cannot reach this port by DNS rebinding. Default: none.
 	Hosts []string `yaml:"hosts"`
-	// Open lists which of /healthz, /readyz and /metrics are served to everybody, under any Host.
-	// Default: none; this machine has /healthz and /readyz.
+	// Open are those of `/healthz`, `/readyz` and `/metrics` that need no token and accept any
+	// Host.
+	//
+	// /healthz and /readyz are always open to this machine. Default: none.
 	Open []string `yaml:"open"`
 	// Pprof serves /debug/pprof/. Default: true.
-	Pprof bool `yaml:"pprof"`
+	Pprof bool `yaml:"pprof" default:"true"`
 }
 
 // Probes is a second address with only /healthz, /readyz and /metrics.
 type Probes struct {
-	// Address is host:port or unix:///path. Default: empty, off.
+	// Address is `host:port` or `unix:///path`. It serves only /healthz, /readyz and /metrics.
+	// Default: empty, off.
 	Address string `yaml:"address"`
 }
 
 // Log configures the log.
 type Log struct {
-	// Level is debug, info, warn or error. Default: info.
-	Level string `yaml:"level"`
-	// Levels are those of some packages, by name, where they differ from Level: admin, config,
-	// downstream, seed, sink, snapshot, tls, tracing, upstream, weir. Default: none.
-	Levels map[string]string `yaml:"levels"`
-	// Format is json or console. Default: json.
-	Format string `yaml:"format"`
+	// Level is `debug`, `info`, `warn` or `error`. Default: info.
+	Level string `yaml:"level" default:"info" one_of:"debug,info,warn,error" reload:"live"`
+	// Levels maps packages to their own level.
+	//
+	// The packages are admin, config, downstream, seed, sink, snapshot, tls, tracing, upstream and
+	// weir. Default: none.
+	Levels map[string]string `yaml:"levels" one_of:"debug,info,warn,error" reload:"live"`
+	// Format is `json` or `console`. Default: json.
+	Format string `yaml:"format" default:"json" one_of:"json,console" reload:"restart"`
 }
 
 // Metrics configures /metrics.
 type Metrics struct {
-	// Exemplars gives weir_propagation_seconds exemplars, which name the stream and the node of a
-	// client. /metrics is then in the OpenMetrics format for those who ask for it, as Prometheus
+	// Exemplars adds exemplars to weir_propagation_seconds. They name a client's stream and node.
+	//
+	// /metrics then answers in the OpenMetrics format where the scraper asks for it, as Prometheus
 	// does with exemplar storage. Default: false.
 	Exemplars bool `yaml:"exemplars"`
 }
 
 // Default is the meaning of an empty file. It lacks an origin, so Parse would refuse it.
 func Default() *Config {
-	c := &Config{
-		Name:    "weir",
-		Admin:   Admin{Address: "127.0.0.1:19080", TLS: ServerTLS{MinVersion: TLS13}, Pprof: true},
-		Log:     Log{Level: "info", Format: "json"},
-		Tracing: Tracing{Sample: 0.01},
-	}
-	c.Listeners = []Listener{{}}
-	c.Listeners[0].setDefaults()
-	c.Cache.setDefaults()
-	c.Limits.setDefaults()
-	c.Timing.setDefaults()
-	c.Ready.Types = []string{"cds", "lds"}
+	c := newDefault(reflect.TypeFor[Config]()).Addr().Interface().(*Config)
+	c.Listeners = []Listener{newDefault(reflect.TypeFor[Listener]()).Interface().(Listener)}
 	return c
 }
 
@@ -226,9 +234,8 @@ func (c *Config) Warnings() []*Problem {
 // use), at the place of the field. The path is as in messages, such as "origins[0].grpc.tls.ca"; a
 // field that was not written is reported at its nearest written parent.
 func (c *Config) Problemf(path, format string, args ...any) *Problem {
-	src := c.source
-	if src == nil {
-		src = newReport("")
-	}
-	return src.problem(path, fmt.Sprintf(format, args...))
+	return c.report().problem(path, fmt.Sprintf(format, args...))
 }
+
+// report has the positions of the file; of a configuration that is of none, it has no names.
+func (c *Config) report() *report { return cmp.Or(c.source, newReport("")) }

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -23,10 +24,10 @@ func withoutSource(c *Config) *Config {
 // meshOrigin is the origin of the contract's block with its defaults in full.
 func meshOrigin() Origin {
 	var o Origin
-	o.setDefaults()
+	setDefaults(reflect.ValueOf(&o).Elem())
 	o.Name, o.Default = "mesh", true
 	o.GRPC = &GRPC{}
-	o.GRPC.setDefaults()
+	setDefaults(reflect.ValueOf(o.GRPC).Elem())
 	o.GRPC.Addresses = []string{"control-plane:18000"}
 	return o
 }
@@ -113,19 +114,6 @@ func TestContractIsComplete(t *testing.T) {
 	}
 }
 
-// The table names real keys only, or a typing mistake would open one.
-func TestUnsupportedKeysExist(t *testing.T) {
-	known := make(map[string]bool)
-	for _, path := range paths("", reflect.TypeFor[Config]()) {
-		known[path] = true
-	}
-	for path := range unsupported {
-		if !known[path] {
-			t.Errorf("there is no key %s", path)
-		}
-	}
-}
-
 // paths lists the generic paths of all keys below t.
 func paths(path string, t reflect.Type) []string {
 	switch t.Kind() {
@@ -175,7 +163,7 @@ func TestFullExampleIsComplete(t *testing.T) {
 	written := make(map[string]bool)
 	for path := range c.source.at {
 		written[generic(path)] = true
-		if unsupported[generic(path)] {
+		if tagged(generic(path), "reserved") {
 			t.Errorf("full.yaml shows %s, which does not work", path)
 		}
 	}
@@ -195,12 +183,28 @@ func TestFullExampleIsComplete(t *testing.T) {
 // refused says whether a key, or what holds it, is unsupported; what only holds
 // keys has nothing to show itself.
 func refused(path string) bool {
-	for p := range unsupported {
-		if p == path || strings.HasPrefix(path, p+".") || strings.HasPrefix(p, path+".") {
-			return true
+	return slices.ContainsFunc(paths("", reflect.TypeFor[Config]()), func(p string) bool {
+		return tagged(p, "reserved") && (p == path || strings.HasPrefix(path, p+".") || strings.HasPrefix(p, path+"."))
+	})
+}
+
+// tagged reports whether the field of a generic path has a tag.
+func tagged(path, tag string) bool {
+	t, has := reflect.TypeFor[Config](), false
+	for key := range strings.SplitSeq(path, ".") {
+		f, known := fieldOf(t, strings.TrimSuffix(key, "[]"))
+		if !known {
+			return false
+		}
+		has = f.Tag.Get(tag) != ""
+		for t = f.Type; t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice; {
+			t = t.Elem()
+		}
+		if t.Kind() != reflect.Struct {
+			break
 		}
 	}
-	return false
+	return has
 }
 
 func TestLoadNamesMissingFile(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"strings"
 
 	"go.yaml.in/yaml/v4"
 )
@@ -75,8 +76,7 @@ func parseYAML(src *report, data []byte) (*yaml.Node, error) {
 
 func syntaxProblem(src *report, err error) error {
 	at, msg := position{1, 1}, err.Error()
-	var le *yaml.LoadError
-	if errors.As(err, &le) {
+	if le, ok := errors.AsType[*yaml.LoadError](err); ok {
 		msg = le.Message
 		if le.ContextMsg != "" {
 			msg = le.ContextMsg + ": " + msg
@@ -138,7 +138,7 @@ func (d *decoder) value(path string, n *yaml.Node, v reflect.Value) {
 		d.entries(path, n, v)
 	default:
 		// our own bug: no key has a field of this kind
-		panic("config: no decoder for " + v.Type().String())
+		panic("config: no decoder for " + v.Type().String()) // our own bug: a new type of key
 	}
 }
 
@@ -154,11 +154,29 @@ func isNull(n *yaml.Node) bool {
 
 // newDefault makes a value of type t with its defaults.
 func newDefault(t reflect.Type) reflect.Value {
-	p := reflect.New(t)
-	if d, ok := p.Interface().(interface{ setDefaults() }); ok {
-		d.setDefaults()
+	v := reflect.New(t).Elem()
+	setDefaults(v)
+	return v
+}
+
+// setDefaults sets the keys of a struct, and of those in it, to their defaults.
+func setDefaults(v reflect.Value) {
+	if v.Kind() != reflect.Struct {
+		return
 	}
-	return p.Elem()
+	for _, f := range keysOf(v.Type()) {
+		x, text := v.FieldByIndex(f.Index), f.Tag.Get("default")
+		switch read := scalars[f.Type]; {
+		case text == "":
+			setDefaults(x)
+		case f.Type.Kind() == reflect.Slice:
+			x.Set(reflect.ValueOf(strings.Split(text, ",")))
+		default:
+			if err := read(x, text); err != nil {
+				panic(fmt.Sprintf("config: the default of %s: %v", f.Name, err)) // our own bug: any test finds it
+			}
+		}
+	}
 }
 
 // fields decodes a mapping into a struct.
@@ -166,28 +184,25 @@ func (d *decoder) fields(path string, n *yaml.Node, v reflect.Value) {
 	if !d.isKind(path, n, yaml.MappingNode) {
 		return
 	}
-	byKey, files := make(map[string]reflect.Value), make(map[string]bool)
-	var known []string
-	for i := range v.NumField() {
-		tag := v.Type().Field(i).Tag
-		if key := tag.Get("yaml"); key != "" {
-			byKey[key], files[key] = v.Field(i), tag.Get("path") != ""
-			known = append(known, key)
-		}
-	}
 	d.eachKey(path, n, func(key string, at position, value *yaml.Node) {
 		sub := join(path, key)
-		field, ok := byKey[key]
-		switch {
-		case !ok:
-			d.unknown(at, sub, key, known)
-		case unsupported[generic(sub)]:
+		if text := removed[generic(sub)]; text != "" {
+			d.addAtf(at, sub, "%s", text)
+			return
+		}
+		f, ok := fieldOf(v.Type(), key)
+		if !ok {
+			d.unknown(at, sub, key, v.Type())
+			return
+		}
+		field := v.FieldByIndex(f.Index)
+		if f.Tag.Get("reserved") != "" {
 			d.onlyDefault(sub, value, field)
-		default:
-			d.value(sub, value, field)
-			if files[key] {
-				field.SetString(d.absolute(field.String()))
-			}
+			return
+		}
+		d.value(sub, value, field)
+		if f.Tag.Get("path") != "" {
+			field.SetString(d.absolute(field.String()))
 		}
 	})
 }
@@ -201,10 +216,14 @@ func (d *decoder) absolute(path string) string {
 	return filepath.Join(d.dir, path)
 }
 
-func (d *decoder) unknown(at position, path, key string, known []string) {
+func (d *decoder) unknown(at position, path, key string, of reflect.Type) {
 	if key == "<<" {
 		d.addAtf(at, path, "YAML merge keys are not understood")
 		return
+	}
+	var known []string
+	for k := range keysOf(of) {
+		known = append(known, k)
 	}
 	if near, ok := Nearest(key, known); ok {
 		d.addAtf(at, path, "unknown key; did you mean %q?", near)
@@ -314,5 +333,5 @@ func join(path, key string) string {
 
 var index = regexp.MustCompile(`\[\d+\]`)
 
-// generic returns a path without its indices, as in the table of unsupported keys.
+// generic returns a path without its indices.
 func generic(path string) string { return index.ReplaceAllString(path, "[]") }

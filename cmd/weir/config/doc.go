@@ -12,34 +12,28 @@
 // variables that are not set, and contradictory settings are each a [Problem] with file, line,
 // column and field. All of them are reported at once, sorted by line (TestFiveMistakes).
 //
-// # Variables
+// # What is in a value
 //
 // ${NAME} and ${NAME:-fallback} are replaced inside scalar values, after the YAML was parsed: a
-// variable can change a value, never the structure (TestEnvCannotChangeStructure). $$ is a dollar
-// sign.
+// variable can change a value, never the structure (scalar.go, TestEnvCannotChangeStructure). A
+// relative path of a field with the tag path starts at the directory of the configuration file.
+// After Parse paths are absolute (TestRelativePaths, TestPathsAreMarked).
 //
-// # Paths
+// # What is made of the keys
 //
-// A field with the tag path names a file or directory. A relative path starts at the directory of
-// the configuration file. After Parse paths are absolute, with variables replaced
-// (TestRelativePaths, TestPathsAreMarked).
-//
-// # What a reload does
-//
-// Changed compares two configurations. reload.go says, key by key, what a reload does with a
-// difference; a key that is not listed needs a restart (TestReloadKnowsTheKeys). CheckReload
-// reports those, line by line.
-//
-// # What editors know
-//
-// Schema has each key with its comment, and is made of the same structs. Keys with few values have
-// them in choices, for the check and the schema (TestSchemaKnowsEveryKey).
+// The tags of a field say what is known of its key (keys.go). By the tag reload CheckReload
+// reports, line by line, which differences of two configurations need a restart, as those of keys
+// without it do (reload.go, TestReloadKnowsTheKeys). Schema has each key with its comment for
+// editors, and is made of the same structs by a test (TestSchemaIsMade, TestSchemaKnowsEveryKey).
+// The reference of deploy/docs/configuration.md is generated from the same comments: the first
+// paragraph of a field's comment is the key's row. Details follow it, and are in the schema alone
+// (TestReference).
 //
 // # Known limits
 //
 // Keys of the contract that this version does not act on are accepted at their default and refused
-// at any other value; unsupported.go lists them. YAML tags and merge keys are refused; anchors and
-// aliases work.
+// at any other value; they have the tag reserved (keys.go). YAML tags and merge keys are refused;
+// anchors and aliases work.
 //
 // # Who imports it
 //

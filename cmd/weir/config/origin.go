@@ -4,169 +4,179 @@ import "time"
 
 // Origin is one source of configuration: exactly one of GRPC, Files and REST.
 type Origin struct {
-	// Name is the origin's name in logs, metrics and the command line. It is unique. Required.
-	Name string `yaml:"name"`
+	// Name is the origin's unique name in logs, metrics and commands. Required.
+	Name string `yaml:"name" required:"true"`
 	// GRPC is an xDS control plane.
-	GRPC *GRPC `yaml:"grpc"`
+	GRPC *GRPC `yaml:"grpc" reload:"reconnects"`
 	// Files is a file or directory of resources.
-	Files *Files `yaml:"files"`
-	// REST is a REST-JSON server, which weir polls.
-	REST *REST `yaml:"rest"`
+	Files *Files `yaml:"files" reload:"reconnects"`
+	// REST is a REST-JSON server that weir polls.
+	REST *REST `yaml:"rest" reload:"reconnects"`
 
-	// Fallback stands in for an origin of grpc or rest, type by type and group by group, while
-	// nothing is known of the type: the origin has not answered it, nothing of it is cached or
-	// restored, and either no stream can be opened or the origin is silent for half of
-	// timing.cold_wait. The first answer ends that. Clients that state that they hold something
-	// keep it. It is in no snapshot. A name or a type that it lacks stays unknown. It has no
-	// aliases, TTLs or secrets, and needs version_mode: content. Another control plane is asked
-	// only for what stands in, with the node and group keys of this origin, and cannot be one for
-	// tp2. Default: none.
-	Fallback *Fallback `yaml:"fallback"`
+	// Fallback serves a type of a group while the origin has never answered it.
+	//
+	// It serves while the origin has not answered the type, the cache and the snapshot have
+	// nothing of it, and either no stream can be opened or the origin has been silent for half of
+	// timing.cold_wait. The origin's first answer ends that. Clients that report resources they
+	// already have keep them. Resources from the fallback are never saved in a snapshot. A name or
+	// type that the fallback lacks stays unknown. It has no aliases, TTLs or secrets, and needs
+	// version_mode: content. Default: none.
+	Fallback *Fallback `yaml:"fallback" reload:"reconnects"`
 
-	// Default marks the origin of old-style names and `*`. Default: the first origin, if none is
-	// marked. After Parse exactly one is.
-	Default bool `yaml:"default"`
-	// Authorities are the xdstp:// authorities that it answers, "" the empty one, on every listener
-	// (FED-1). An authority belongs to one origin. Names of an authority that no origin lists are
-	// refused one by one (FED-2). Default: none.
-	Authorities []string `yaml:"authorities"`
-	// Types restricts it to these types, as full type URLs after Parse. Names of other types are
-	// refused one by one. Default: empty, all.
-	Types []string `yaml:"types"`
-	// GroupBy lists the node fields in which the clients of a group are equal: cluster, locality,
-	// user_agent_name, user_agent_version, client_features, metadata, metadata.KEY, id,
-	// dynamic_parameters (the only one that may change during a stream; the stream then ends, and
-	// the client comes back in its new group). One is no field: identity, who the client is by its
-	// connection, whatever its node claims. A group shares an upstream stream. The stream's node
-	// has these fields of the members, and an id of its own that is equal on every replica. With id
-	// it has the members' id, so nothing is shared, and weir warns of that (RELAY-61). An empty
-	// list is one group for all. An origin of files always has one group: files cannot tell clients
-	// apart. Default: cluster, locality, user_agent_name, client_features, metadata, and with rest
-	// user_agent_version, by which such servers choose; empty for an origin that is no listener's
-	// and is asked only for names of its authorities, which are the same for all clients
-	// (RELAY-63).
-	GroupBy []string `yaml:"group_by"`
-	// IdentityTo is metadata.KEY: the key of the metadata presented upstream under which the origin
-	// is told the identity of the client, where group_by has identity and on dedicated streams. It
-	// is in place of what the client says there, which nobody is told. It needs one of the two.
-	// Default: empty, the origin is not told.
-	IdentityTo string `yaml:"identity_to"`
-	// Node has fixed values to present upstream, for control planes that choose by them. A
-	// dedicated stream presents its client's own node all the same.
-	Node Node `yaml:"node"`
+	// Default marks the origin of old-style names and `*`.
+	//
+	// After Parse exactly one origin is marked. Default: false, but true for the first origin if
+	// none is marked.
+	Default bool `yaml:"default" reload:"ends streams"`
+	// Authorities are the `xdstp://` authorities that it serves on every listener; "" is the empty
+	// one.
+	//
+	// An authority belongs to one origin (FED-1). A name whose authority no origin lists is
+	// refused; other names of the request are served (FED-2). Default: none.
+	Authorities []string `yaml:"authorities" reload:"ends streams"`
+	// Types restricts the origin to these types. Names of other types are refused.
+	//
+	// Full type URLs after Parse. Default: empty, all.
+	Types []string `yaml:"types" reload:"refetches"`
+	// GroupBy are node fields. Clients with equal values share a group, its cache and one upstream
+	// stream.
+	//
+	// Fields: cluster, locality, user_agent_name, user_agent_version, client_features, metadata,
+	// metadata.KEY, id, dynamic_parameters and identity. dynamic_parameters is the only one that
+	// may change during a stream: the stream ends and the client reconnects into its new group.
+	// identity is who the client is by its connection, whatever its node claims. The upstream node
+	// has these fields, and an id that is equal on every replica. With id it has the client's id,
+	// so nothing is shared, and weir warns (RELAY-61). An empty list is one group for all. An
+	// origin of files always has one group. With rest, user_agent_version is added to the default.
+	// The default is empty for an origin that no listener uses and that serves only names of its
+	// authorities, because those do not depend on the client (RELAY-63). Default: [cluster,
+	// locality, user_agent_name, client_features, metadata].
+	GroupBy []string `yaml:"group_by" reload:"refetches"`
+	// IdentityTo is `metadata.KEY`: where the upstream node has the client's identity.
+	//
+	// It needs identity in group_by, or dedicated streams. It replaces any value that the client
+	// put there. Default: empty, the identity is not sent.
+	IdentityTo string `yaml:"identity_to" reload:"refetches"`
+	// Node has fixed values for the upstream node.
+	//
+	// Use it for control planes that choose by them. A dedicated stream still presents its
+	// client's own node.
+	Node Node `yaml:"node" reload:"refetches"`
 
-	// TP2 says that the origin understands resource_locators: it is sent the dynamic parameters of
-	// clients, and may answer a name with variants, of which each client gets the one that matches
-	// its own. An origin that does not understand them would read such a request as one for
-	// everything, so it is never sent one (DYN-17). `*` is asked by its name, whatever
-	// grpc.wildcard says. Default: false.
-	TP2 bool `yaml:"tp2"`
-	// DynamicParameters says where parameters come from, and what happens to them at an origin
+	// TP2 declares that the origin understands resource_locators and dynamic parameters.
+	//
+	// weir sends it the dynamic parameters of clients. It may answer a name with variants; each
+	// client gets the variant that matches its parameters. An origin without TP2 support would
+	// read such a request as one for all resources, so weir never sends it one (DYN-17). `*` is
+	// requested by its name, whatever grpc.wildcard says. Default: false.
+	TP2 bool `yaml:"tp2" reload:"refetches"`
+	// DynamicParameters say where parameters come from, and how names with parameters are treated
 	// without tp2.
-	DynamicParameters DynamicParameters `yaml:"dynamic_parameters"`
-	// Resume is versions, or none for origins that ignore initial_resource_versions. Default:
+	DynamicParameters DynamicParameters `yaml:"dynamic_parameters" reload:"refetches"`
+	// Resume is `versions`, or `none` for origins that ignore initial_resource_versions. Default:
 	// versions.
-	Resume string `yaml:"resume"`
-	// ResumeSotW presents the last version on a new SotW stream. Default: false.
-	// Not supported by this version.
-	ResumeSotW bool `yaml:"resume_sotw"`
-	// Secrets is refuse, dedicated or by_identity. With refuse no Secret is asked of the origin,
-	// and the names are refused. With dedicated each client stream that asks for secrets has an
-	// upstream stream of its own, with its own node, and the secrets are dropped when it ends
-	// (RELAY-74, RELAY-75). Only a client with a verified certificate is served, except over
-	// loopback or a Unix socket; and the origin has to be reached over TLS, with the same exception
-	// (RELAY-77). The node is the client's own claim, and the origin authorises weir. So a
-	// listener's client_ca should admit only clients that may have the secrets of all of them. With
-	// by_identity secrets are asked in the groups of all other types, for clients with an identity
-	// and by the rules of authorization, which it needs. Where group_by has no identity, a client
-	// is given a secret only if a pattern of names with a part of the identity allows it, or a rule
-	// for its identity alone. Default: refuse.
-	Secrets string `yaml:"secrets"`
-	// VersionMode says which versions clients are sent: content, those that weir makes of the
-	// content, equal on every replica; or origin, the origin's own (VER-5). With origin a client
-	// that returns is sent more than what changed. And an origin that restarts its counters may be
-	// taken for unchanged by clients that state what they hold. Default: content.
-	VersionMode string `yaml:"version_mode"`
-	// Hash is bytes, or canonical for origins that write equal content as different bytes, such as
-	// maps in random order. Then the messages that weir knows are sorted before they are hashed,
-	// and still forwarded as received (VER-6). Unknown messages, and listeners without a name, are
-	// hashed as received. All replicas should run one build then, or their versions may differ.
-	// Default: bytes.
-	Hash string `yaml:"hash"`
-	// LRS says what happens to clients' load reports for the origin. pass: each client's stream has
-	// one of its own to the origin, unchanged. aggregate: one stream for all clients of a group,
-	// with the group's node; reports are added up, and sent in the interval that the origin asks
-	// for. refuse: UNIMPLEMENTED. An origin of files takes none. With aggregate a kill loses one
-	// interval's numbers at most, and unknown fields are left out. Default: pass.
-	LRS string `yaml:"lrs"`
-	// Freeze keeps clients at what they have, whatever the origin says, on every replica that reads
-	// the file, from its start on. While it is true, weir unfreeze is refused; an operator's freeze
-	// is independent of it. A weir that starts with nothing restored takes the origin's first
-	// answers, and stays at them. Default: false.
-	Freeze bool `yaml:"freeze"`
-	// NACKReport tells the origin what clients reject (RELAY-35): half a second after the first
-	// rejection of a version weir sends one more request for the type, with the nonce of that
-	// version and an error that says how many clients reject it, and what the first one says. The
-	// version was accepted before, as always. For grpc only. Default: false.
-	NACKReport bool `yaml:"nack_report"`
-	// AbsenceTimer says what it means that a SotW origin leaves a name unanswered: absence, after
-	// 15 s; or transient, an UNAVAILABLE error after 30 s (ABS-6). Default: absence.
-	AbsenceTimer string `yaml:"absence_timer"`
-	// OnDataError says what happens to a cached resource for which the origin answers
-	// PERMISSION_DENIED: keep or drop (ABS-8). Default: keep.
-	OnDataError string `yaml:"on_data_error"`
-	// TTLUnsupported says what happens to a resource with a TTL for clients that can be sent
-	// neither the TTL nor a removal: those of SotW that name endpoints, routes and the like, and do
-	// not support TTLs. serve: they keep it when it has expired; or withhold (RELAY-51). Default:
+	Resume string `yaml:"resume" default:"versions" one_of:"versions,none" reload:"reconnects"`
+	// ResumeSotW presents the last version on a new SotW stream.
+	//
+	// Not supported by this version. Default: false.
+	ResumeSotW bool `yaml:"resume_sotw" reserved:"true"`
+	// Secrets is `refuse`, `dedicated` (to clients with a certificate, one upstream stream each)
+	// or `by_identity` (shared, by rules).
+	//
+	// With refuse weir never subscribes to a Secret, and refuses the names. With dedicated each
+	// client stream that subscribes to secrets has its own upstream stream with its own node, and
+	// its secrets are dropped when it ends (RELAY-74, RELAY-75). Only a client with a verified
+	// certificate is served, and only from an origin reached over TLS; loopback and Unix sockets
+	// need neither (RELAY-77). The client declares its own node, and the origin authorises weir:
+	// restrict client_ca to clients that may have each other's secrets. With by_identity secrets
+	// are requested in the groups of all other types, for clients with an identity, by the rules
+	// of authorization. At least one rule must exist. Unless group_by has identity, a client gets
+	// a secret only if a pattern of names with a part of the identity allows it, or a rule for its
+	// identity alone. Default: refuse.
+	Secrets string `yaml:"secrets" default:"refuse" one_of:"refuse,dedicated,by_identity" reload:"refetches"`
+	// VersionMode is `content` (versions that weir computes, equal on every replica) or `origin`
+	// (the origin's own).
+	//
+	// With origin a client that reconnects is sent more than what changed (VER-5). If the origin
+	// restarts its counters, a client that reports its versions may miss a change. Default:
+	// content.
+	VersionMode string `yaml:"version_mode" default:"content" one_of:"content,origin" reload:"refetches"`
+	// Hash is `bytes`, or `canonical` for origins that serialize equal content differently.
+	//
+	// With canonical weir sorts the messages that it knows before it hashes them, for example maps
+	// in random order; it forwards them as received (VER-6). Unknown messages, and listeners
+	// without a name, are hashed as received. Run the same build on all replicas, or their
+	// versions may differ. Default: bytes.
+	Hash string `yaml:"hash" default:"bytes" one_of:"bytes,canonical" reload:"refetches"`
+	// LRS is `pass` (an upstream stream of load reports per client), `aggregate` (one per group)
+	// or `refuse`.
+	//
+	// pass forwards reports unchanged. aggregate adds up the reports of a group and sends them
+	// with the group's node, in the interval that the origin asks for; a crash loses at most one
+	// interval, and unknown fields are dropped. refuse answers UNIMPLEMENTED. An origin of files
+	// takes no reports. Default: pass.
+	LRS string `yaml:"lrs" default:"pass" one_of:"pass,aggregate,refuse" reload:"live"`
+	// Freeze keeps clients at their current resources, whatever the origin sends.
+	//
+	// It holds on every replica that reads the file, from its start. While it is true, weir
+	// unfreeze is refused; an operator's freeze is independent. A weir that restored nothing takes
+	// the origin's first answers and keeps them. Default: false.
+	Freeze bool `yaml:"freeze" reload:"live"`
+	// NACKReport reports to the origin what clients reject.
+	//
+	// Half a second after the first rejection of a version weir sends one more request for the
+	// type (RELAY-35). It has the nonce of that version and an error with the number of clients
+	// and the first client's message. The version was accepted before, as always. For grpc only.
+	// Default: false.
+	NACKReport bool `yaml:"nack_report" reload:"live"`
+	// AbsenceTimer is `absence` (a name that a SotW origin does not answer is absent after 15s) or
+	// `transient` (an error after 30s).
+	//
+	// The error is UNAVAILABLE (ABS-6). Default: absence.
+	AbsenceTimer string `yaml:"absence_timer" default:"absence" one_of:"absence,transient" reload:"live"`
+	// OnDataError is `keep` or `drop`, for a cached resource that the origin answers with
+	// PERMISSION_DENIED.
+	//
+	// See ABS-8. Default: keep.
+	OnDataError string `yaml:"on_data_error" default:"keep" one_of:"keep,drop" reload:"live"`
+	// TTLUnsupported is `serve` or `withhold`, for resources with a TTL and SotW clients that
+	// support neither TTLs nor removals.
+	//
+	// These are SotW clients that subscribe by name, to endpoints, routes and the like, and do not
+	// support TTLs. With serve they keep the resource after it has expired (RELAY-51). Default:
 	// serve.
-	TTLUnsupported string `yaml:"ttl_unsupported"`
-	// Glob says which members an xdstp glob such as xdstp://a/TYPE/foo/* has: one_level, those with
-	// one segment in place of the star; or recursive, those at any depth, for origins that match by
-	// prefix (COLL-5). What else the origin sends for it is ignored and counted. Default:
-	// one_level.
-	Glob string `yaml:"glob"`
-	// NameFields says which protobuf field of a resource is its name, by type, for dialect sotw and
-	// files, where a resource may come without its name (RELAY-14); 0: it has none. The types of
-	// xDS itself are known. By full type URL after Parse. Default: field 1, if that reads like a
-	// name.
-	NameFields map[string]int `yaml:"name_fields"`
-	// AbsenceKeeps lists types of which the origin's answer to `*` may be incomplete, in dialect
-	// sotw: resources that an answer lacks stay (RELAY-11). For all other types they are removed,
-	// and so are named resources of LDS and CDS. Not for LDS, CDS and SRDS; full type URLs after
-	// Parse. Default: none.
-	AbsenceKeeps []string `yaml:"absence_keeps"`
-	// Share lets parameter maps share one upstream subscription of a name while a variant of it
-	// matches them all (RELAY-69). The origin then must keep the variants of a name apart, and make
-	// all of them depend on the same keys. It needs tp2. Default: false.
-	Share bool `yaml:"share"`
-	// Audit is how often, varied by a fifth, weir asks the origin on a separate stream what it has,
-	// type by type. What differs from the table is counted, and asked again. Each audit costs the
-	// origin as much as a weir that starts empty. One type is audited at a time; secrets and
-	// dedicated streams are not. At least 1m, and for grpc only; 0: never. Default: 0s.
-	Audit time.Duration `yaml:"audit"`
-	// Limits bound what the origin may fill.
-	Limits OriginLimits `yaml:"limits"`
-	// Guard holds back mass removals.
-	Guard Guard `yaml:"guard"`
+	TTLUnsupported string `yaml:"ttl_unsupported" default:"serve" one_of:"serve,withhold" reload:"refetches"`
+	// Glob is `one_level` (`xdstp://a/TYPE/foo/*` matches one more segment) or `recursive` (any
+	// depth).
+	//
+	// recursive is for origins that match by prefix (COLL-5). Other names that the origin sends
+	// for a glob are ignored and counted. Default: one_level.
+	Glob string `yaml:"glob" default:"one_level" one_of:"one_level,recursive" reload:"refetches"`
+	// NameFields maps types to the number of the field with the resource's name. 0: none.
+	//
+	// It is for dialect sotw and files, where a resource may come without its name (RELAY-14).
+	// weir knows the types of xDS. Full type URLs after Parse. Default: field 1, if it reads like
+	// a name.
+	NameFields map[string]int `yaml:"name_fields" reload:"reconnects"`
+	// AbsenceKeeps are types whose SotW answer to `*` may be incomplete: weir does not remove
+	// missing resources.
+	//
+	// See RELAY-11. For all other types it is removed, and so are named resources of LDS and CDS.
+	// Not for LDS, CDS and SRDS. Full type URLs after Parse. Default: none.
+	AbsenceKeeps []string `yaml:"absence_keeps" reload:"live"`
+	// Audit is how often weir compares its cache with the origin's current answer. 0: never.
+	//
+	// At least 1m, varied by a fifth, for grpc only. weir requests type by type on a separate
+	// stream, and requests differences a second time before it counts them. Each audit costs the
+	// origin as much as a weir that starts empty. Secrets and dedicated streams are not audited.
+	// Default: 0s.
+	Audit time.Duration `yaml:"audit" reload:"reconnects"`
+	// Limits are bounds on what the origin may store in weir.
+	Limits OriginLimits `yaml:"limits" reload:"live"`
+	// Guard delays mass removals after a reconnect.
+	Guard Guard `yaml:"guard" reload:"live"`
 	// Canary sends changes to some clients first.
-	Canary Canary `yaml:"canary"`
-}
-
-func (o *Origin) setDefaults() {
-	*o = Origin{
-		DynamicParameters: DynamicParameters{Otherwise: OtherwiseRefuse},
-		Resume:            ResumeVersions,
-		Secrets:           SecretsRefuse,
-		VersionMode:       VersionModeContent,
-		Hash:              HashBytes,
-		LRS:               LRSPass,
-		AbsenceTimer:      AbsenceTimerAbsence,
-		OnDataError:       OnDataErrorKeep,
-		TTLUnsupported:    TTLUnsupportedServe,
-		Glob:              GlobOneLevel,
-		Guard:             Guard{Share: 0.5, Min: 10, Hold: 30 * time.Second},
-	}
-	o.Canary.setDefaults()
+	Canary Canary `yaml:"canary" reload:"live"`
 }
 
 // defaultGroupBy is the default of Origin.GroupBy (RELAY-60).
@@ -216,175 +226,65 @@ const (
 	WildcardExplicit = "explicit"
 )
 
-// GRPC is an xDS control plane.
-type GRPC struct {
-	// Addresses are host:port or unix:///path, in order of preference. If one cannot be reached the
-	// next is used: at once if something is wanted that none has answered yet, otherwise after
-	// timing.cold_wait. It is used again from its first response on (FED-6). Required.
-	Addresses []string `yaml:"addresses"`
-	// Dialect is delta or sotw. Some control planes, go-control-plane among them, send TTLs in sotw
-	// only: use it where TTLs matter (TTL-14). Default: delta.
-	Dialect string `yaml:"dialect"`
-	// Aggregated: false opens a stream for each type, in the type's own service, so the origin
-	// cannot order types. Types that have none are asked on ADS. Default: true.
-	Aggregated bool `yaml:"aggregated"`
-	// TLS, if present, even as {}, secures the connection. Default: absent, plaintext.
-	TLS *ClientTLS `yaml:"tls"`
-	// V2 asks by the v2 service names. Types are asked for as clients spell them.
-	// Not with tp2. Default: false.
-	V2 bool `yaml:"v2"`
-	// Headers are sent with every stream. Those that look like credentials, such as
-	// authorization, cookie, x-auth-token and x-api-key, need tls where an address
-	// is neither loopback nor a Unix socket. Default: none.
-	Headers map[string]string `yaml:"headers"`
-	// TokenFile has a bearer token, and is read again when it changes; it needs tls. Default:
-	// empty.
-	TokenFile string `yaml:"token_file" path:"file"`
-	// Compression of requests: empty or gzip. Compressed responses are always accepted. Default:
-	// empty.
-	Compression string `yaml:"compression"`
-	// Wildcard is legacy (an empty request) or explicit (the name `*`).
-	// Default: legacy (RELAY-21).
-	Wildcard string `yaml:"wildcard"`
-	// NodeAlways sends the node in every request. Default: false.
-	NodeAlways bool `yaml:"node_always"`
-	// SameVersions says that all addresses give the same version to the same content (FED-7).
-	// Default: false; then versions from one are not presented to another.
-	SameVersions bool `yaml:"same_versions"`
-	// MaxMessage is the largest response accepted. Default: 64MiB.
-	MaxMessage Bytes `yaml:"max_message"`
-}
-
-func (g *GRPC) setDefaults() {
-	*g = GRPC{
-		Dialect:    DialectDelta,
-		Aggregated: true,
-		Wildcard:   WildcardLegacy,
-		MaxMessage: 64 << 20,
-	}
-}
-
-// ClientTLS secures the connection to an origin. The files, and the agent, are watched.
-type ClientTLS struct {
-	// CA is a PEM file. Default: empty, the system's roots.
-	CA string `yaml:"ca" path:"file"`
-	// Cert and Key are the client certificate, PEM files; both or neither.
-	Cert string `yaml:"cert" path:"file"`
-	Key  string `yaml:"key" path:"file"`
-	// ServerName is verified instead of the address's host. Default: empty.
-	ServerName string `yaml:"server_name"`
-	// ServerIdentity is a pattern of identities, as in authorization, that the origin's certificate
-	// has to fit: spiffe://, uri:, dns: or subject:. With one of spiffe:// no host name is
-	// verified, since SPIFFE certificates have none; then it needs ca or spiffe. Default: empty,
-	// anybody whom the host name fits.
-	ServerIdentity string `yaml:"server_identity"`
-	// SPIFFE is the Workload API, unix:///path of an agent's socket, which gives the client
-	// certificate and the authorities, in place of ca, cert and key. It needs server_identity.
-	// Default: empty.
-	SPIFFE string `yaml:"spiffe"`
-	// ALPN is required, or optional for gRPC servers that negotiate no protocol in the handshake,
-	// as Consul up to 1.21.0 and others with grpc-go before 1.67. Certificates are verified all the
-	// same. Not for rest. Default: required.
-	ALPN string `yaml:"alpn"`
-}
-
-func (t *ClientTLS) setDefaults() { t.ALPN = ALPNRequired }
-
-// Files is a file or directory of resources, watched.
-type Files struct {
-	// Path is the file or directory. Required.
-	Path string `yaml:"path" path:"file"`
-}
-
-// Fallback is the fallback of an origin: exactly one of Files, GRPC and REST.
-type Fallback struct {
-	// Files is a file or directory of resources.
-	Files *Files `yaml:"files"`
-	// GRPC is another xDS control plane, of whatever dialect.
-	GRPC *GRPC `yaml:"grpc"`
-	// REST is another REST-JSON server.
-	REST *REST `yaml:"rest"`
-}
-
-// REST is a REST-JSON server that is polled: for each type of each group with a POST of its own,
-// which costs a 304 while nothing changes. ADS, delta, VHDS and types without a path of their own
-// do not exist over REST (REST-8). Resources with messages that weir does not know are rejected one
-// by one, unless types has their descriptors.
-type REST struct {
-	// URLs are what comes before /v3/discovery:clusters, http or https, in order of preference; see
-	// grpc.addresses for when the next is used. Required.
-	URLs []string `yaml:"urls"`
-	// Poll is how often each type is asked for, varied by a tenth; new subscriptions are asked for
-	// at once. At least 100ms. Default: 5s.
-	Poll time.Duration `yaml:"poll"`
-	// TLS says how https URLs are verified. Default: absent, the system's roots.
-	TLS *ClientTLS `yaml:"tls"`
-	// Headers are sent with every poll. Those that look like credentials need https
-	// where a URL is not loopback. Default: none.
-	Headers map[string]string `yaml:"headers"`
-	// TokenFile holds a bearer token, read for each poll; it needs https.
-	// Default: empty.
-	TokenFile string `yaml:"token_file" path:"file"`
-	// MaxMessage is the largest response accepted, in bytes of JSON.
-	// Default: 64MiB.
-	MaxMessage Bytes `yaml:"max_message"`
-}
-
-func (r *REST) setDefaults() { *r = REST{Poll: 5 * time.Second, MaxMessage: 64 << 20} }
-
-// Node has fixed values presented upstream. Empty: the group's own.
+// Node has fixed values for the upstream node. An empty value is that of the group.
 type Node struct {
-	// ID is the node's id. Default: empty, the group's own.
+	// ID is the node's id. Default: empty, an id made from the group.
 	ID string `yaml:"id"`
 	// Cluster is the node's cluster. Default: empty, that of the group's clients.
 	Cluster string `yaml:"cluster"`
 }
 
 // DynamicParameters says where the parameters of clients come from, and what happens to them at an
-// origin that does not understand them.
+// origin without TP2.
 type DynamicParameters struct {
-	// FromNode makes parameters of node fields, for clients that name none (RELAY-64): by
-	// parameter, metadata.PATH, where dots lead into structs. Strings, booleans and numbers become
-	// parameters. If the field is missing or null, so is the parameter; if it is a list or a struct
-	// as well, which weir_unfit_parameters_total counts (RELAY-65). The node's own
-	// dynamic_parameters override it. Mapped fields are in neither a group's key nor the node
-	// presented, so a whole fleet may be one group. It needs tp2. Default: none.
+	// FromNode maps parameters to `metadata.PATH` of the node. Needs tp2.
+	//
+	// It applies to clients that send no parameters (RELAY-64). Dots in PATH lead into structs.
+	// Strings, booleans and numbers become parameters. A missing or null field makes no parameter;
+	// neither does a list or struct, counted by weir_unfit_parameters_total (RELAY-65). The node's
+	// own dynamic_parameters take precedence. Mapped fields are left out of the group's key and of
+	// the upstream node, so a whole fleet can be one group. Default: none.
 	FromNode map[string]string `yaml:"from_node"`
-	// Otherwise says what happens to names that are asked with parameters if the origin has no tp2.
-	// refuse; or ignored, if nothing that the origin has depends on them: then they are served as
-	// if without (DYN-18). Default: refuse.
-	Otherwise string `yaml:"otherwise"`
+	// Otherwise is `refuse` or `ignored`, for names with parameters at an origin without tp2.
+	//
+	// Set ignored if nothing at the origin depends on parameters; such names are then served as if
+	// they had none (DYN-18). Default: refuse.
+	Otherwise string `yaml:"otherwise" default:"refuse" one_of:"refuse,ignored"`
 }
 
-// OriginLimits bound what an origin may fill, over all its groups. What several groups are sent
-// alike counts once. A response that would take the origin beyond a limit is refused with the
-// numbers: what is held stays, and what is new is taken as far as there is room.
+// OriginLimits bound what an origin may store in weir, over all its groups. A resource that several
+// groups share counts once. A response that would exceed a limit is refused with the numbers:
+// stored resources stay, and new ones are stored as far as there is room.
 type OriginLimits struct {
-	// Resources is how many resources are held of the origin, and how many one response may list.
-	// As many names again may be removed or in error in one response, and as many aliases. A
-	// response with more is refused whole, before it is read. 0: where limits.memory is known, one
+	// Resources is how many resources of the origin weir stores, and how many one response may
+	// list. 0: by memory.
+	//
+	// One response may also list as many names that are removed or in error, and as many aliases.
+	// A response with more is refused whole, before it is read. 0 with a known limits.memory: one
 	// for each 1024 bytes of the memory that other origins leave in one response, and no other
-	// bound than bytes; otherwise 5000000. Default: 0.
+	// bound than bytes. 0 otherwise: 5000000. Default: 0.
 	Resources int `yaml:"resources"`
-	// Bytes is the memory that they take: about 400 bytes for each, twice its length, and 100 for
-	// each group that has it. 0: seven eighths of limits.memory for all origins together, of which
-	// half is reserved for them in equal parts, so that none takes the part of another; no limit
-	// where limits.memory is not known. Bytes are at most what that leaves. Default: 0.
+	// Bytes is the memory that the origin's resources may take. 0: its share of limits.memory.
+	//
+	// A resource counts as about 400 bytes, plus twice its length, plus 100 bytes for each group
+	// that has it. 0 is seven eighths of limits.memory for all origins together, half of it
+	// reserved in equal parts, so that no origin takes the part of another; no limit if
+	// limits.memory is not known. A value is also bounded by what that leaves. Default: 0.
 	Bytes Bytes `yaml:"bytes"`
 }
 
-// Guard holds back mass removals (RELAY-97): what an origin no longer has after a (re)connect, if
-// that is more than Share and at least Min. What is held stays as it is for old and new clients. It
-// is removed after Hold, by POST /guard/release, or in dialect sotw by another response that lacks
-// it at least 5 s later. Fewer removals after a (re)connect are made three times timing.firm_settle
-// after the first answer, if the origin still lacks the resources. Removals by an origin that runs
-// on are believed at once.
+// Guard delays mass removals (RELAY-97): resources that an origin lacks after a (re)connect, if
+// they are more than Share and at least Min. They stay as they are for old and new clients. They
+// are removed after Hold, by POST /guard/release, or in dialect sotw by another response that lacks
+// them at least 5 s later. Fewer removals after a (re)connect are applied three times
+// timing.firm_settle after the first answer, if the origin still lacks the resources. Removals on a
+// stream that stayed open are applied at once.
 type Guard struct {
-	// Share of a set (everything, a glob, the names of a type), 0 to 1; with 1 nothing is ever held
-	// back. Default: 0.5.
-	Share float64 `yaml:"share"`
-	// Min is the least number of resources, at least 1. Default: 10.
-	Min int `yaml:"min"`
-	// Hold is how long it is held back; 0: not at all. Default: 30s.
-	Hold time.Duration `yaml:"hold"`
+	// Share is the part of a set (all resources, a glob, or the names of a type) that must be
+	// removed for the guard to delay it, 0 to 1. 1 turns the guard off. Default: 0.5.
+	Share float64 `yaml:"share" default:"0.5"`
+	// Min is the least number of removed resources that the guard delays, at least 1. Default: 10.
+	Min int `yaml:"min" default:"10"`
+	// Hold is how long removals are delayed. 0 turns the guard off. Default: 30s.
+	Hold time.Duration `yaml:"hold" default:"30s"`
 }

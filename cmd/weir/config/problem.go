@@ -40,8 +40,7 @@ func Problems(err error) []*Problem {
 		}
 		return all
 	}
-	var p *Problem
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*Problem](err); ok {
 		return []*Problem{p}
 	}
 	return nil
@@ -110,7 +109,7 @@ func (r *report) err() error {
 	}
 	if r.more {
 		last := r.problems[len(r.problems)-1]
-		errs = append(errs, &Problem{File: r.file, Line: last.Line, Column: last.Column, Msg: "and more problems, which are not listed"})
+		errs = append(errs, &Problem{File: r.file, Line: last.Line, Column: last.Column, Msg: "further problems are not listed"})
 	}
 	return errors.Join(errs...)
 }

@@ -13,12 +13,8 @@ import (
 
 func schemaTree(t *testing.T) map[string]any {
 	t.Helper()
-	text, err := Schema()
-	if err != nil {
-		t.Fatal(err)
-	}
 	var tree map[string]any
-	if err := json.Unmarshal(text, &tree); err != nil {
+	if err := json.Unmarshal(Schema(), &tree); err != nil {
 		t.Fatal(err)
 	}
 	return tree

@@ -55,6 +55,43 @@ func TestShowReadsBack(t *testing.T) {
 	sameValues(t, "config", reflect.ValueOf(*first), reflect.ValueOf(*second))
 }
 
+// TestChangedReadsBack: what differs from the defaults means the same as all of it, and has nothing
+// else.
+func TestChangedReadsBack(t *testing.T) {
+	source := strings.Replace(everyKind, `, "x y": ""`, "", 1)
+	first, err := Parse("a", []byte(source), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := first.ChangedYAML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := Parse("b", out, nil)
+	if err != nil {
+		t.Fatalf("%v\nin\n%s", err, out)
+	}
+	second.Origins[2].REST.Headers = first.Origins[2].REST.Headers
+	second.Origins[0].GRPC.Headers = first.Origins[0].GRPC.Headers
+	sameValues(t, "config", reflect.ValueOf(*first), reflect.ValueOf(*second))
+	for _, key := range []string{"hush", "level", "cache", "limits", "linger", "poll: 5s", "keepalive"} {
+		if bytes.Contains(out, []byte(key)) {
+			t.Errorf("%q is shown:\n%s", key, out)
+		}
+	}
+	if lines := bytes.Count(out, []byte("\n")); lines > 60 {
+		t.Errorf("%d lines:\n%s", lines, out)
+	}
+	least, err := Parse("c", []byte(`origins: [{ name: a, rest: { urls: ["https://x"] } }]`), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "origins:\n- name: a\n  rest:\n    urls:\n    - https://x\n"
+	if out, err := least.ChangedYAML(); err != nil || string(out) != want {
+		t.Errorf("of what has to be there: %v\n%s", err, out)
+	}
+}
+
 func TestShowMasks(t *testing.T) {
 	c, err := Parse("a", []byte(strings.Replace(everyKind, `"x y": ""`, `"x-key": "${K}"`, 1)),
 		func(string) (string, bool) { return "s3cret", true })
@@ -84,7 +121,7 @@ func TestAllHeadersAreMasked(t *testing.T) {
 		if !strings.HasSuffix(path, ".headers") {
 			continue
 		}
-		if n++; !masked[path] {
+		if n++; !tagged(path, "secret") {
 			t.Errorf("%s is shown as it is", path)
 		}
 	}

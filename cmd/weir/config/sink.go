@@ -5,22 +5,23 @@ import (
 	"slices"
 )
 
-// Sink is a directory to which weir writes what a client would be sent, for an Envoy that reads its
+// Sink is a directory to which weir writes the resources of a client, for an Envoy that reads its
 // configuration by path_config_source.
 type Sink struct {
-	// Path is the directory. It is made if it does not exist, and must be the sink's only.
-	// Required.
-	Path string `yaml:"path" path:"file"`
+	// Path is the directory, created if missing. Each sink needs its own. Required.
+	Path string `yaml:"path" path:"file" required:"true"`
 	// Origin is the origin of the resources. Default: empty, the origin marked default.
 	Origin string `yaml:"origin"`
-	// Node is the node that the sink presents like a client; it decides the group.
+	// Node is the node that the sink presents, like a client. It decides the group.
 	Node SinkNode `yaml:"node"`
-	// Types lists the types that are written: lds, cds and srds as a whole; eds of the clusters in
-	// cds, and rds of the listeners in lds; sds by the names in Secrets. Full type URLs after
-	// Parse. Default: empty, cds, eds, lds and rds.
+	// Types are the types to write.
+	//
+	// lds, cds and srds are written whole; eds of the clusters in cds, and rds of the listeners in
+	// lds; sds by the names in secrets. Full type URLs after Parse. Default: [cds, eds, lds, rds].
 	Types []string `yaml:"types"`
-	// Secrets are the names of the secrets that are written, to files that only weir's user can
-	// read, of an origin with secrets: dedicated. Default: none.
+	// Secrets are the names of secrets to write, of an origin with `secrets: dedicated`.
+	//
+	// Only weir's user can read the files. Default: none.
 	Secrets []string `yaml:"secrets"`
 }
 
@@ -49,7 +50,7 @@ func (k checker) sinks(c *Config) {
 		if s.Path == "" {
 			k.addf(path+".path", "is required")
 		} else if first, taken := paths[s.Path]; taken {
-			k.addf(path+".path", "is that of %s already", first)
+			k.addf(path+".path", "is already used by %s", first)
 		}
 		paths[s.Path] = path
 		k.types(path+".types", s.Types)

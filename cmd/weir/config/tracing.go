@@ -1,32 +1,32 @@
 package config
 
 import (
-	"maps"
-	"slices"
 	"strings"
 )
 
-// Tracing exports traces of updates: a span for each that is drawn, from its receipt to the last
+// Tracing exports traces of updates: one span for each sampled update, from its receipt to the last
 // acknowledgement of a client.
 type Tracing struct {
-	// Endpoint is host:port of a collector, which takes OTLP over gRPC. Default: empty, off.
+	// Endpoint is `host:port` of an OTLP collector, over gRPC. Default: empty, off.
 	Endpoint string `yaml:"endpoint"`
-	// Sample is the part of the updates that is drawn, from 0 to 1. Default: 0.01.
-	Sample float64 `yaml:"sample"`
-	// Headers are sent with each export. Those that look like credentials are not sent in
-	// plaintext, except to this machine. Default: none.
-	Headers map[string]string `yaml:"headers"`
-	// Insecure connects in plaintext. Default: false, TLS.
+	// Sample is the part of updates that are traced, from 0 to 1. Default: 0.01.
+	Sample float64 `yaml:"sample" default:"0.01"`
+	// Headers are headers sent with each export.
+	//
+	// Headers that look like credentials are not sent in plaintext, except to this machine.
+	// Default: none.
+	Headers map[string]string `yaml:"headers" secret:"true"`
+	// Insecure connects in plaintext. Default: false.
 	Insecure bool `yaml:"insecure"`
-	// TLS secures the connection. Default: the system's roots, and no certificate.
+	// TLS secures the connection. Default: the system's roots, no certificate.
 	TLS TracingTLS `yaml:"tls"`
 }
 
 // TracingTLS has the files for the connection to the collector. They are read at the start.
 type TracingTLS struct {
-	// CA is a PEM file. Default: empty, the system's roots.
+	// CA is a PEM file of authorities. Default: empty, the system's roots.
 	CA string `yaml:"ca" path:"file"`
-	// Cert and Key are the client certificate, PEM files; both or neither.
+	// Cert and Key are the client certificate, PEM files; both or neither. Default: empty.
 	Cert string `yaml:"cert" path:"file"`
 	Key  string `yaml:"key" path:"file"`
 }
@@ -40,17 +40,12 @@ func (k checker) tracing(t *Tracing) {
 	if !(t.Sample >= 0 && t.Sample <= 1) {
 		k.addf("tracing.sample", "must be between 0 and 1")
 	}
-	for _, name := range slices.Sorted(maps.Keys(t.Headers)) {
-		// The value may be a credential, so it is not quoted.
-		if !validHeader(name, t.Headers[name]) {
-			k.addf(join("tracing.headers", name), "is not a header gRPC can send")
-		}
-	}
+	k.grpcHeaders("tracing.headers", t.Headers)
 	if t.Insecure && !isLocal(t.Endpoint) {
 		k.plainHeaders("tracing", t.Headers, t.Endpoint, "leave tracing.insecure out")
 	}
 	k.pair("tracing.tls", t.TLS.Cert, t.TLS.Key)
 	if t.Insecure && t.TLS != (TracingTLS{}) {
-		k.addf("tracing.insecure", "is plain text, and tracing.tls has files: use one of the two")
+		k.addf("tracing.insecure", "is plain text, but tracing.tls has files: choose one")
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 // dynCases are about dynamic parameters: section 12, and what the relay adds to it.
 var dynCases = slices.Concat(
-	dynFormCases, dynTableCases, dynChoiceCases, dynSplitCases, dynNodeCases, dynLimitCases, dynOriginCases, dynKeepCases, dynShareCases,
+	dynFormCases, dynTableCases, dynChoiceCases, dynSplitCases, dynNodeCases, dynLimitCases, dynOriginCases, dynKeepCases,
 )
 
 var dynFormCases = []testCase{

@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
@@ -23,104 +21,41 @@ var lastResortCases = []testCase{
 	{
 		"RELAY-2 RELAY-7 ORD-10", "a last resort: it stands in at a cold start without the origin; the origin's word " +
 			"replaces it, the old cluster after the route to the new; the origin dies again, and weir restarts: what is " +
-			"cached stays, and the last resort is out", perDialect(of(lastResort, resortOfFiles)),
+			"cached stays, and the last resort is out", perDialect(lastResort),
 	},
 	{
 		"RELAY-2 RELAY-96", "a last resort: of two types the one that is known comes from the snapshot, the other from the files",
-		perDialect(of(lastResortBesideSnapshot, resortOfFiles)),
+		perDialect(lastResortBesideSnapshot),
 	},
 	{
 		"RELAY-8 ABS-5", "a last resort: an origin that is connected and silent; what the files lack is not absent",
-		perDialect(of(lastResortOfSilent, resortOfFiles)),
-	},
-	{
-		"RELAY-2 RELAY-7 ORD-10", "a last resort of the other dialect: it is asked at a cold start without the origin, and its " +
-			"own death takes nothing away; the origin's word replaces it, and it is left; it is not asked again",
-		perDialect(of(lastResort, resortOfOther)),
-	},
-	{
-		"RELAY-2 RELAY-96", "a last resort of the other dialect: of two types the one that is known comes from the snapshot",
-		perDialect(of(lastResortBesideSnapshot, resortOfOther)),
-	},
-	{
-		"RELAY-8 ABS-5", "a last resort of the other dialect: an origin that is connected and silent",
-		perDialect(of(lastResortOfSilent, resortOfOther)),
-	},
-	{
-		"RELAY-2 RELAY-7 ORD-10", "a last resort that is polled: it is asked at a cold start without the origin, and replaced",
-		perDialect(of(lastResort, resortOfREST)),
+		perDialect(lastResortOfSilent),
 	},
 	{"RELAY-96 RELAY-97", "virtual: a last resort by itself, both dialects, guard, silence, snapshots", func(t *testing.T) {
 		for _, name := range []string{
-			"fallback", "fallback_guard", "fallback_sotw", "fallback_silent", "fallback_restored", "fallback_asked",
-			"fallback_asked_silent",
+			"fallback", "fallback_guard", "fallback_sotw", "fallback_silent", "fallback_restored",
 		} {
 			virtual(t, "github.com/weir-xds/weir/relay", "TestScripts/"+name)
 		}
 	}},
 }
 
-// of is a case with a last resort of some kind.
-func of(run func(*testing.T, relaytest.Dialect, resortKind), kind resortKind) func(*testing.T, relaytest.Dialect) {
-	return func(t *testing.T, d relaytest.Dialect) { run(t, d, kind) }
-}
-
-// resort is a last resort.
+// resort is a directory of files.
 type resort struct {
-	t     *testing.T
-	dir   string            // files, its own or those of whom it polls; "": there are none
-	other *relaytest.Origin // another control plane; nil: it is none
-	puts  int
+	t   *testing.T
+	dir string
 }
 
-// resortKind makes one for the origin of a config, which is spoken to in a dialect.
-type resortKind func(w *world, file weirtest.Config, d relaytest.Dialect) *resort
-
-func resortOfFiles(w *world, file weirtest.Config, _ relaytest.Dialect) *resort {
-	r := &resort{t: w.t, dir: w.t.TempDir()}
+// resortOf is the last resort of the origin of a config.
+func resortOf(t *testing.T, file weirtest.Config) *resort {
+	r := &resort{t: t, dir: t.TempDir()}
 	file.Origin()["fallback"] = map[string]any{"files": map[string]any{"path": r.dir}}
 	return r
 }
 
-func resortOfOther(w *world, file weirtest.Config, d relaytest.Dialect) *resort {
-	r := &resort{t: w.t, other: servingOrigin(w.t)}
-	dialect := relaytest.SotW
-	if d == relaytest.SotW {
-		dialect = relaytest.Delta
-	}
-	file.Origin()["fallback"] = map[string]any{"grpc": map[string]any{
-		"addresses": []any{r.other.Net().Addr()}, "dialect": string(dialect),
-	}}
-	return r
-}
-
-// resortOfREST polls a weir that serves files.
-func resortOfREST(w *world, file weirtest.Config, _ relaytest.Dialect) *resort {
-	r := &resort{t: w.t, dir: w.t.TempDir()}
-	server := weirtest.Config{
-		"listeners": []any{map[string]any{"rest": true}},
-		"origins":   []any{map[string]any{"name": "disk", "files": map[string]any{"path": r.dir}}},
-	}
-	file.Origin()["fallback"] = map[string]any{"rest": map[string]any{
-		"urls": []any{"http://" + weirtest.Start(w.t, server).Addr}, "poll": "100ms",
-	}}
-	return r
-}
-
-// put has the last resort hold these resources of a type, in the file of that name if it has files.
+// put has the last resort hold these resources of a type, in the file of that name.
 func (r *resort) put(file string, resources ...*anypb.Any) {
 	r.t.Helper()
-	if r.other != nil {
-		r.puts++
-		all := make([]relaytest.Resource, 0, len(resources))
-		for _, body := range resources {
-			_, _, n := protowire.ConsumeTag(body.Value)
-			name, _ := protowire.ConsumeString(body.Value[n:]) // field 1 of all these types
-			all = append(all, relaytest.Resource{Name: name, Version: fmt.Sprint("r", r.puts), Body: body})
-		}
-		r.other.Replace(resources[0].TypeUrl, all...)
-		return
-	}
 	text, err := proto.Marshal(&discoveryv3.DiscoveryResponse{TypeUrl: resources[0].TypeUrl, Resources: resources})
 	beside := filepath.Join(r.dir, "."+file)
 	if err == nil {
@@ -168,51 +103,12 @@ func (w *world) wantSource(typeURL, name string, fallback bool) {
 	}
 }
 
-// dies has the last resort end while it stands in, and come back.
-func (r *resort) dies(w *world) {
-	if r.other == nil {
-		return
-	}
-	r.other.Stop()
-	defer r.other.Start()
-	for _, c := range each(w, func(c *relaytest.Client) {
-		c.Subscribe(cds, "*")
-		c.AwaitNames(cds, "the clusters of a last resort that has died", "old")
-		c.Subscribe(eds, "old")
-		c.AwaitNames(eds, "and its endpoints", "old")
-	}) {
-		c.WantIdle(quiet)
-		c.Cancel()
-	}
-}
-
-// left waits until the last resort is no longer asked, and gives the number of its streams so far. That it has none says
-// little: there is none while weir waits to connect again, nor when it lets go of a wildcard, which takes a new stream.
-func (r *resort) left(w *world) int {
-	if r.other == nil {
-		return 0
-	}
-	r.other.Await(0, func() bool {
-		return strings.Contains(w.weir.Output(), "the fallback is no longer asked") && len(r.other.Open()) == 0
-	}, "the last resort is left")
-	time.Sleep(quiet) // a stream that weir gave up while it opened it may still arrive
-	return r.asked()
-}
-
-// asked is on how many streams the last resort was asked so far.
-func (r *resort) asked() int {
-	if r.other == nil {
-		return 0
-	}
-	return len(r.other.Streams())
-}
-
-func lastResort(t *testing.T, d relaytest.Dialect, kind resortKind) {
+func lastResort(t *testing.T, d relaytest.Dialect) {
 	w := start(t, setup{sotw: d == relaytest.SotW})
 	w.origin.Stop()
 	file, _ := w.keeps(d)
 	file.Set("timing.cold_wait", "14s")
-	r := kind(w, file, d)
+	r := resortOf(t, file)
 	r.put("cds", relaytest.EDSCluster("old", ""))
 	r.put("eds", relaytest.Endpoints("old", "10.0.0.1:80"))
 	r.put("lds", relaytest.Listener("l", 80))
@@ -244,7 +140,6 @@ func lastResort(t *testing.T, d relaytest.Dialect, kind resortKind) {
 	for _, c := range clients {
 		c.AwaitNames(cds, "and one fewer", "old")
 	}
-	r.dies(w)
 
 	to := relaytest.Route("r", "new")
 	w.origin.Set(cds, "new", "1", relaytest.EDSCluster("new", ""))
@@ -275,7 +170,6 @@ func lastResort(t *testing.T, d relaytest.Dialect, kind resortKind) {
 		w.wantSource(typeURL, name, false)
 	}
 
-	streams := r.left(w)
 	w.origin.Stop()
 	cached := func(sentence string) {
 		t.Helper()
@@ -298,17 +192,14 @@ func lastResort(t *testing.T, d relaytest.Dialect, kind resortKind) {
 	w.begin(file)
 	cached("the snapshot's")
 	w.wantSource(cds, "new", false)
-	if again := r.asked(); again != streams {
-		t.Errorf("the last resort was asked on %d streams, %d of them after the origin had answered", again, again-streams)
-	}
 }
 
 // lastResortBesideSnapshot: nothing was ever asked of listeners before the restart.
-func lastResortBesideSnapshot(t *testing.T, d relaytest.Dialect, kind resortKind) {
+func lastResortBesideSnapshot(t *testing.T, d relaytest.Dialect) {
 	w := start(t, setup{sotw: d == relaytest.SotW})
 	file, _ := w.keeps(d)
 	file.Set("timing.cold_wait", "10s")
-	r := kind(w, file, d)
+	r := resortOf(t, file)
 	r.put("cds", relaytest.Cluster("resort", time.Second))
 	r.put("lds", relaytest.Listener("resort", 80))
 	w.origin.Replace(cds, clusters("a", "b")...)
@@ -343,11 +234,11 @@ func lastResortBesideSnapshot(t *testing.T, d relaytest.Dialect, kind resortKind
 	}
 }
 
-func lastResortOfSilent(t *testing.T, d relaytest.Dialect, kind resortKind) {
+func lastResortOfSilent(t *testing.T, d relaytest.Dialect) {
 	w := start(t, setup{sotw: d == relaytest.SotW, behaviour: relaytest.Behaviour{Mute: map[string]bool{cds: true, eds: true}}})
 	file, _ := w.keeps(d)
 	file.Set("timing.cold_wait", "6s")
-	r := kind(w, file, d)
+	r := resortOf(t, file)
 	r.put("cds", relaytest.Cluster("resort", time.Second))
 	r.put("eds", relaytest.Endpoints("e", "10.0.0.1:80"))
 	w.begin(file)

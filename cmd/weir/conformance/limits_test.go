@@ -131,7 +131,7 @@ func otherReplica(t *testing.T) {
 		t.Errorf("served: %v, after %d refusals, over %d connections", served, refused, accepted.Load())
 	}
 	first.WantIdle(0)
-	if n := strings.Count(w.weir.Output(), "a limit refuses what clients ask for"); n != 1 {
+	if n := strings.Count(w.weir.Output(), "a limit refuses requests of clients"); n != 1 {
 		t.Errorf("%d lines of log for %d refusals", n, refused)
 	}
 	if n, _ := w.weir.Metric("weir_limit_rejections_total", `limit="streams"`); int(n) != refused {
@@ -362,7 +362,7 @@ func noFiles(t *testing.T) {
 		t.Errorf("weir used %.1f s of CPU in %.1f s", used, lasted)
 	}
 	weir.AwaitMetric(1, "the origin's connection is there", "weir_upstream_connected")
-	if n := strings.Count(weir.Output(), "files run out"); n != 1 {
+	if n := strings.Count(weir.Output(), "out of file descriptors"); n != 1 {
 		t.Errorf("%d lines of log say so", n)
 	}
 	for _, conn := range open {

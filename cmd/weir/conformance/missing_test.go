@@ -66,7 +66,7 @@ func hostsOfSotW(t *testing.T) {
 	if w.first == w.weir {
 		w.awaitType("client-1", "the refusals are counted", func(x clientType) bool { return x.TypeURL == vhds && x.Refused == 4 })
 	}
-	const warning = "clients ask for what the origin's dialect does not have"
+	const warning = "clients subscribe to a type that the origin's dialect does not have"
 	if !weirtest.Until(weirtest.Patience, func() bool { return strings.Contains(w.first.Output(), warning) }) {
 		t.Errorf("the log has no %q", warning)
 	}

@@ -82,7 +82,7 @@ func bigSet(t *testing.T) {
 			t.Errorf("the largest messages are said to be %v from the origin and %v to a client", from, to)
 		}
 	}
-	if log := w.weir.Output(); strings.Count(log, "longer than what gRPC clients take by default") != 1 {
+	if log := w.weir.Output(); strings.Count(log, "exceeds the default size limit of gRPC clients") != 1 {
 		t.Error("the log does not warn, once, of what clients may not take")
 	}
 	if log := w.first.Output(); strings.Count(log, "longer than half of max_message") != 1 {

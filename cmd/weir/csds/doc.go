@@ -9,12 +9,12 @@
 //
 // [Server] has three entry points with the same answer (CSDS-1): two gRPC methods and a POST of
 // JSON. The cost of a request is proportional to the length of its answer, which is bounded
-// (MaxAnswer), also as JSON (json.go). Bodies are shared with the table, and no lock is held while
-// they are encoded. Answers are made one at a time; a request waits for its turn for turnWait at
-// most (TestTurnEnds). The admin port has the next one wait until an answer was read.
+// (MaxAnswer), also as JSON (server.go). Bodies are shared with the table, and no lock is held
+// while they are encoded. Answers are made one at a time; a request waits for its turn for turnWait
+// at most (TestTurnEnds). The admin port has the next one wait until an answer was read.
 //
-// Matchers (CSDS-5) work as Envoy documents them: matcher.go matches the node, and value.go strings
-// and metadata.
+// Matchers (CSDS-5) work as Envoy documents them: matcher.go matches the node, its strings and its
+// metadata.
 //
 // It never changes anything in the table.
 //

@@ -191,7 +191,7 @@ func TestRESTLoop(t *testing.T) {
 		t.Fatal("no loop was counted")
 	}
 	if !weirtest.Until(patience, func() bool {
-		return strings.Contains(left.Output()+right.Output(), "the poll has come through it before")
+		return strings.Contains(left.Output()+right.Output(), "the origin is a relay and refuses the poll")
 	}) {
 		t.Error("the log does not tell of the loop")
 	}

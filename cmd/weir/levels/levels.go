@@ -104,33 +104,17 @@ func (l *Levels) Configure(all string, some map[string]string) {
 	}
 }
 
-// Logger returns the logger of a package: log, at the package's level. It is never more than log
-// itself lets pass.
+// Logger returns the logger of a package: log, at the package's level. log itself lets every level
+// pass, or none.
 func (l *Levels) Logger(log *zap.Logger, name string) *zap.Logger {
 	return log.Named(name).WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
-		return core{c, l.of[name]}
+		at, err := zapcore.NewIncreaseLevelCore(c, l.of[name])
+		if err != nil { // c lets none pass
+			return c
+		}
+		return at
 	}))
 }
-
-// core is a core with the level of a package.
-type core struct {
-	zapcore.Core
-	level *level
-}
-
-// Enabled is part of zapcore.Core.
-func (c core) Enabled(at zapcore.Level) bool { return c.level.Enabled(at) && c.Core.Enabled(at) }
-
-// Check is part of zapcore.Core.
-func (c core) Check(e zapcore.Entry, to *zapcore.CheckedEntry) *zapcore.CheckedEntry {
-	if !c.level.Enabled(e.Level) {
-		return to
-	}
-	return c.Core.Check(e, to)
-}
-
-// With is part of zapcore.Core.
-func (c core) With(fields []zapcore.Field) zapcore.Core { return core{c.Core.With(fields), c.level} }
 
 // Configured is the level that Set takes for the configured one.
 const Configured = "configured"

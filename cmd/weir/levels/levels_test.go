@@ -104,3 +104,15 @@ func TestDisabledCostsNothing(t *testing.T) {
 		t.Errorf("%v objects", n)
 	}
 }
+
+// TestNoLogger: a logger that writes nothing writes nothing at any level, also of what is set later.
+func TestNoLogger(t *testing.T) {
+	l := New("debug", nil)
+	log := l.Logger(zap.NewNop(), Seed)
+	if err := l.Set(Seed, "error", time.Now(), 0); err != nil {
+		t.Fatal(err)
+	}
+	if log.Check(zap.ErrorLevel, "x") != nil || log.With(zap.Int("some", 1)).Core().Enabled(zap.ErrorLevel) {
+		t.Error("it writes")
+	}
+}

@@ -207,7 +207,7 @@ func (p *pod) idle(address string, say ...string) string {
 	}
 	log := len(p.weir.Output())
 	p.weir.Replace(p.weir.Text())
-	if !weirtest.Until(late, func() bool { return strings.Contains(p.weir.Output()[log:], "read again") }) {
+	if !weirtest.Until(late, func() bool { return strings.Contains(p.weir.Output()[log:], "read the configuration again") }) {
 		p.Errorf("the file is not read again")
 	}
 	return fmt.Sprintf("%d connections, %d refused; beside them a new client was served after %.0f ms, and /readyz after %.0f ms",

@@ -25,7 +25,8 @@ var (
 )
 
 // fetch gets the state of a sibling. patient: nobody else can be asked, so it may be slow.
-func (s *Search) fetch(ctx context.Context, a Answer, patient bool) (*snapshot.Content, error) {
+func (s *Search) fetch(ctx context.Context, a Answer, patient bool) (_ *snapshot.Content, err error) {
+	defer func() { s.cfg.Metrics.SeedTransfer(taken, resultOf(err)) }()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if deadline, ok := ctx.Deadline(); ok && !patient {
@@ -121,10 +122,10 @@ func (s *Search) fileFound(c *snapshot.Content, err error, took time.Duration, y
 	where := zap.String("file", s.cfg.File)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, snapshot.ErrEmpty):
-		s.cfg.Log.Info("cache.seed.file has nothing", where, zap.Duration("took", took), zap.Error(err))
+		s.cfg.Log.Info("cache.seed.file has no resources", where, zap.Duration("took", took), zap.Error(err))
 		return
 	case err != nil:
-		s.cfg.Log.Warn("cache.seed.file is not taken", where, zap.Error(err))
+		s.cfg.Log.Warn("could not use cache.seed.file", where, zap.Error(err))
 		return
 	}
 	for _, d := range c.Report.Damages {

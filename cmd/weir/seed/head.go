@@ -1,9 +1,17 @@
 package seed
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-xds/weir/cmd/weir/snapshot"
@@ -99,7 +107,6 @@ func (h *Head) believe(deployment string, now time.Time) error {
 // foreign says that something is of another deployment.
 type foreign struct{ its, ours string }
 
-// Error implements error.
 func (e *foreign) Error() string {
 	return fmt.Sprintf("it is of the deployment %q, and this is %q", e.its, e.ours)
 }
@@ -114,9 +121,8 @@ func notAhead(at, now time.Time) error {
 // ahead says that a time has not come.
 type ahead struct{ at time.Time }
 
-// Error implements error.
 func (e *ahead) Error() string {
-	return fmt.Sprintf("it speaks of %s, which has not come; are the clocks right?", e.at.UTC().Format(time.RFC3339))
+	return fmt.Sprintf("its time %s is in the future; are the clocks right?", e.at.UTC().Format(time.RFC3339))
 }
 
 // readable returns why the state cannot be read.
@@ -127,7 +133,7 @@ func (h *Head) readable(keys *snapshot.Keys) error {
 	case h.Key != "" && !keys.Has(h.Key) && keys == nil:
 		return fmt.Errorf("its state is sealed with the key %s, and cache.snapshot.key_file is not set", h.Key)
 	case h.Key != "" && !keys.Has(h.Key):
-		return fmt.Errorf("its state is sealed with the key %s, which is not in cache.snapshot.key_file", h.Key)
+		return fmt.Errorf("its state is sealed with the key %s, and cache.snapshot.key_file does not have it", h.Key)
 	}
 	return nil
 }
@@ -159,4 +165,115 @@ func (o *Origin) Acted() time.Time {
 		return o.Frozen
 	}
 	return o.FrozenChanged
+}
+
+// maxHeads bounds what the heads of all siblings take together, in bytes of memory: all of them are
+// asked at once, and each head may have what headMemory says.
+const maxHeads = 128 << 20
+
+// budget is what may still be taken.
+type budget struct{ left atomic.Int64 }
+
+func newBudget(bytes int64) *budget {
+	b := &budget{}
+	b.left.Store(bytes)
+	return b
+}
+
+// take takes so many bytes, before they are needed.
+func (b *budget) take(bytes int) error {
+	if b.left.Add(-int64(bytes)) < 0 {
+		return fmt.Errorf("the heads of all siblings need more than %d bytes", maxHeads)
+	}
+	return nil
+}
+
+// reader takes what is read from it.
+type reader struct {
+	from   io.Reader
+	budget *budget
+}
+
+// Read implements io.Reader.
+func (r reader) Read(b []byte) (n int, err error) {
+	n, err = r.from.Read(b)
+	if taken := r.budget.take(n); taken != nil {
+		return 0, taken
+	}
+	return n, err
+}
+
+const (
+	standingPath = "/seed/standing"
+	// maxStanding bounds a standing, in bytes. Its texts are those of one headline.
+	maxStanding = 16 << 10
+)
+
+// Standing is how a process is doing, in a few words: siblings show it on their admin pages.
+type Standing struct {
+	Process    string    `json:"process"`
+	Deployment string    `json:"deployment"`
+	Host       string    `json:"host"` // the name of the machine or pod
+	Version    string    `json:"version"`
+	Started    time.Time `json:"started"`
+	// State and Sentence are those of the headline.
+	State     string  `json:"state"`
+	Sentence  string  `json:"sentence"`
+	Clients   int     `json:"clients"`
+	InSync    float64 `json:"in_sync_percent"`
+	Rejecting int     `json:"rejecting"`
+	// AdminPort is the port of the admin page; 0: it is a Unix socket. AdminTLS: it needs https.
+	// AdminLocal: it is on loopback.
+	AdminPort  uint16 `json:"admin_port,omitempty"`
+	AdminTLS   bool   `json:"admin_tls,omitempty"`
+	AdminLocal bool   `json:"admin_local,omitempty"`
+}
+
+// Stands is what a sibling says of how it is doing, or why it says nothing.
+type Stands struct {
+	Address  string
+	Standing Standing
+	Err      error
+}
+
+func (s *Server) standing(w http.ResponseWriter, _ *http.Request) { respond(w, s.cfg.Standing()) }
+
+// Standings asks all siblings how they are doing, and returns when all have answered or ctx has
+// ended. They are in the order of addresses, without this process.
+func (s *Search) Standings(ctx context.Context) []Stands {
+	addresses := s.addresses(ctx)
+	slices.Sort(addresses)
+	all := make([]Stands, len(addresses))
+	var asked sync.WaitGroup
+	for i, address := range addresses {
+		asked.Go(func() {
+			all[i].Address = address
+			all[i].Standing, all[i].Err = s.standing(ctx, address)
+		})
+	}
+	asked.Wait()
+	return slices.DeleteFunc(all, func(a Stands) bool { return a.Err == nil && a.Standing.Process == s.cfg.Process })
+}
+
+// standing asks one sibling.
+func (s *Search) standing(ctx context.Context, address string) (got Standing, err error) {
+	text, err := s.read(ctx, address, standingPath, "answer", maxStanding, newBudget(maxStanding+1))
+	switch wrapped, ok := errors.AsType[*url.Error](err); {
+	case errors.Is(err, errUnknown):
+		return got, errors.New("it runs an earlier version of weir: that reports no state")
+	case ok:
+		return got, wrapped.Err // who reads it knows what was asked
+	case err != nil:
+		return got, err
+	}
+	if err := json.Unmarshal(text, &got); err != nil {
+		return got, fmt.Errorf("its answer is not understood: %w", err)
+	}
+	if got.Deployment != s.cfg.Deployment {
+		return Standing{}, fmt.Errorf("it is of the deployment %q", got.Deployment)
+	}
+	if !strings.Contains(" good warn bad ", " "+got.State+" ") {
+		got.State = "bad" // a page has no other colours
+	}
+	return got, nil
 }

@@ -83,7 +83,7 @@ func New(cfg Config) *Search {
 		Transport: &http.Transport{
 			DialContext: cfg.Dial, DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: 64 << 10,
 		},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return errors.New("a sibling sends nobody elsewhere") },
+		CheckRedirect: func(*http.Request, []*http.Request) error { return errors.New("a sibling must not redirect") },
 	}}
 }
 
@@ -99,7 +99,8 @@ func (s *Search) Heads(ctx context.Context) []Answer {
 		err error
 	}
 	results := make(chan result, len(addresses))
-	room := newBudget(maxHeads)
+	room := &budget{}
+	room.left.Store(maxHeads)
 	for _, address := range addresses {
 		go func() {
 			head, err := s.head(ctx, address, room)
@@ -113,10 +114,10 @@ func (s *Search) Heads(ctx context.Context) []Answer {
 		select {
 		case r = <-results:
 		case <-ctx.Done():
-			s.cfg.Log.Warn("not all siblings have answered in time", zap.Int("answered", len(out)), zap.Int("of", len(addresses)))
+			s.cfg.Log.Warn("some siblings have not answered in time", zap.Int("answered", len(out)), zap.Int("of", len(addresses)))
 			return out
 		case <-soon:
-			s.cfg.Log.Warn("not all siblings have answered; the others are not waited for", zap.Int("answered", len(out)), zap.Int("of", len(addresses)))
+			s.cfg.Log.Warn("some siblings have not answered; not waiting for them", zap.Int("answered", len(out)), zap.Int("of", len(addresses)))
 			return out
 		}
 		if r.err != nil {
@@ -143,9 +144,8 @@ func (s *Search) Heads(ctx context.Context) []Answer {
 
 // tell logs what is wrong with a sibling. That there is none is nothing wrong.
 func (s *Search) tell(what, address string, err error) {
-	var dns *net.DNSError
-	if errors.Is(err, syscall.ECONNREFUSED) || errors.As(err, &dns) && dns.IsNotFound {
-		s.cfg.Log.Info("no sibling is there", zap.String("sibling", address), zap.Error(err))
+	if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound || errors.Is(err, syscall.ECONNREFUSED) {
+		s.cfg.Log.Info("a sibling does not answer", zap.String("sibling", address), zap.Error(err))
 		return
 	}
 	s.cfg.Log.Warn(what, zap.String("sibling", address), zap.Error(err))
@@ -176,17 +176,9 @@ func (s *Search) addresses(ctx context.Context) (out []string) {
 
 // head asks one sibling.
 func (s *Search) head(ctx context.Context, address string, room *budget) (Head, error) {
-	resp, err := s.get(ctx, address, headPath)
+	text, err := s.read(ctx, address, headPath, "head", maxHead, room)
 	if err != nil {
 		return Head{}, err
-	}
-	defer func() { _ = resp.Body.Close() }() // it was read
-	text, err := io.ReadAll(io.LimitReader(reader{resp.Body, room}, maxHead+1))
-	switch {
-	case err != nil:
-		return Head{}, err
-	case len(text) > maxHead:
-		return Head{}, fmt.Errorf("its head has more than %d bytes", maxHead)
 	}
 	memory, err := headBound.Check(text)
 	if err == nil {
@@ -198,7 +190,10 @@ func (s *Search) head(ctx context.Context, address string, room *budget) (Head, 
 	return ParseHead(text)
 }
 
-var errBusy = errors.New("it is busy")
+var (
+	errBusy    = errors.New("it is busy")
+	errUnknown = errors.New("it answers 404 Not Found")
+)
 
 func (s *Search) get(ctx context.Context, address, path string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, http.NoBody)
@@ -213,10 +208,27 @@ func (s *Search) get(ctx context.Context, address, path string) (*http.Response,
 		return resp, nil
 	}
 	_ = resp.Body.Close() // the status says enough
-	if resp.StatusCode == http.StatusServiceUnavailable {
+	switch resp.StatusCode {
+	case http.StatusServiceUnavailable:
 		return nil, errBusy
+	case http.StatusNotFound:
+		return nil, errUnknown
 	}
 	return nil, fmt.Errorf("it answers %s", resp.Status)
+}
+
+// read gets a short answer of a sibling.
+func (s *Search) read(ctx context.Context, address, path, what string, most int64, room *budget) ([]byte, error) {
+	resp, err := s.get(ctx, address, path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = resp.Body.Close() }() // it was read
+	text, err := io.ReadAll(io.LimitReader(reader{resp.Body, room}, most+1))
+	if err == nil && int64(len(text)) > most {
+		err = fmt.Errorf("its %s has more than %d bytes", what, most)
+	}
+	return text, err
 }
 
 // Found is something to start with.
@@ -241,7 +253,7 @@ func (s *Search) siblings(ctx context.Context, answers []Answer, yield func(Foun
 	rest := slices.DeleteFunc(slices.Clone(answers), func(a Answer) bool {
 		n, _ := a.Head.holds(s.cfg.Origins)
 		if n > 0 && a.Unfit != nil {
-			s.cfg.Log.Warn("a sibling has what cannot be taken", zap.String("sibling", a.Address), zap.Error(a.Unfit))
+			s.cfg.Log.Warn("a sibling's state is unusable", zap.String("sibling", a.Address), zap.Error(a.Unfit))
 		}
 		return n == 0 || a.Unfit != nil
 	})
@@ -252,21 +264,19 @@ func (s *Search) siblings(ctx context.Context, answers []Answer, yield func(Foun
 	for len(rest) > 0 && ctx.Err() == nil {
 		var busy []Answer
 		for len(rest) > 0 && ctx.Err() == nil {
-			best := s.best(rest)
-			a := rest[best]
-			rest = slices.Delete(rest, best, best+1)
+			var a Answer
+			a, rest = s.best(rest)
 			began := time.Now()
 			c, err := s.fetch(ctx, a, len(rest)+len(busy) == 0 && s.cfg.File == "")
-			s.cfg.Metrics.SeedTransfer(taken, resultOf(err))
 			if errors.Is(err, errBusy) {
 				busy = append(busy, a)
 				continue
 			}
 			if err != nil {
-				s.cfg.Log.Warn("the state of a sibling is not taken", zap.String("sibling", a.Address), zap.Duration("took", time.Since(began)), zap.Error(err))
+				s.cfg.Log.Warn("could not copy the state of a sibling", zap.String("sibling", a.Address), zap.Duration("took", time.Since(began)), zap.Error(err))
 				continue
 			}
-			s.cfg.Log.Info("the state of a sibling is there", zap.String("sibling", a.Address), zap.Int64("bytes", c.Report.Bytes), zap.Duration("took", time.Since(began)))
+			s.cfg.Log.Info("copied the state of a sibling", zap.String("sibling", a.Address), zap.Int64("bytes", c.Report.Bytes), zap.Duration("took", time.Since(began)))
 			s.fill(ctx, fillBy, c, rest)
 			if !yield(Found{c, "sibling " + a.Address}) {
 				return false
@@ -285,17 +295,15 @@ func (s *Search) fill(ctx context.Context, by time.Time, c *snapshot.Content, ot
 	ctx, cancel := context.WithDeadline(ctx, by)
 	defer cancel()
 	for len(others) > 0 && ctx.Err() == nil {
-		best := s.best(others)
-		a := others[best]
-		others = slices.Delete(slices.Clone(others), best, best+1)
+		var a Answer
+		a, others = s.best(others)
 		other, err := s.fetch(ctx, a, false)
-		s.cfg.Metrics.SeedTransfer(taken, resultOf(err))
 		if err != nil {
-			s.cfg.Log.Warn("a sibling may have more, which is not taken", zap.String("sibling", a.Address), zap.Error(err))
+			s.cfg.Log.Warn("could not copy further resources of a sibling", zap.String("sibling", a.Address), zap.Error(err))
 			continue
 		}
 		if n := c.Fill(other); n > 0 {
-			s.cfg.Log.Info("a sibling has more", zap.String("sibling", a.Address), zap.Int("resources", n))
+			s.cfg.Log.Info("copied further resources of a sibling", zap.String("sibling", a.Address), zap.Int("resources", n))
 		}
 	}
 }
@@ -313,14 +321,15 @@ func resultOf(err error) string {
 // busyPause is how long a process waits if all siblings are busy.
 const busyPause = 200 * time.Millisecond
 
-// best returns the index of the sibling to ask next.
-func (s *Search) best(answers []Answer) (best int) {
+// best returns the sibling to ask next, and the others.
+func (s *Search) best(answers []Answer) (best Answer, others []Answer) {
+	at := 0
 	for i := range answers {
-		if i > 0 && s.compare(&answers[i].Head, &answers[best].Head) > 0 {
-			best = i
+		if s.compare(&answers[i].Head, &answers[at].Head) > 0 {
+			at = i
 		}
 	}
-	return best
+	return answers[at], slices.Concat(answers[:at], answers[at+1:])
 }
 
 // compare is more than 0 if a is better than b: if the origin that b was without for longest has

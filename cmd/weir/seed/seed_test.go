@@ -131,15 +131,15 @@ func TestLies(t *testing.T) {
 		"too much":                {altered(func(_ *sibling, b []byte) []byte { return append(b, make([]byte, 1<<20)...) }), "it has more than 1048576 bytes"},
 		"another deployment":      {func(s *sibling) { s.head.Deployment = "other" }, `it is of the deployment "other", and this is "weir"`},
 		"another one in the file": {altered(func(s *sibling, _ []byte) []byte { return written(s.capture("other", time.Now())) }), `it is of the deployment "other", and this is "weir"`},
-		"the future":              {func(s *sibling) { s.head.Origins[0].Vouched = time.Now().Add(time.Hour) }, "which has not come"},
-		"frozen in the future":    {func(s *sibling) { s.head.Origins[0].Frozen = time.Now().Add(time.Hour) }, "which has not come"},
+		"the future":              {func(s *sibling) { s.head.Origins[0].Vouched = time.Now().Add(time.Hour) }, "is in the future"},
+		"frozen in the future":    {func(s *sibling) { s.head.Origins[0].Frozen = time.Now().Add(time.Hour) }, "is in the future"},
 		"rolled back in the future": {func(s *sibling) {
 			s.head.Origins[0].Rollbacks = []snapshot.Order{{To: "ab12cd", Changed: time.Now().Add(time.Hour)}}
-		}, "which has not come"},
+		}, "is in the future"},
 		"a gate in the future": {func(s *sibling) {
 			s.head.Origins[0].Gates = []snapshot.GateMemory{{Group: "g", Since: time.Now().Add(time.Hour)}}
-		}, "which has not come"},
-		"the future in the file": {altered(func(s *sibling, _ []byte) []byte { return written(s.capture("weir", time.Now().Add(time.Hour))) }), "which has not come"},
+		}, "is in the future"},
+		"the future in the file": {altered(func(s *sibling, _ []byte) []byte { return written(s.capture("weir", time.Now().Add(time.Hour))) }), "is in the future"},
 		"another version":        {func(s *sibling) { s.head.Format = 9 }, "it is of another version: its format is 9, and this build reads 1"},
 		"another version in the file": {altered(func(_ *sibling, b []byte) []byte {
 			b[8] = 9
@@ -152,7 +152,7 @@ func TestLies(t *testing.T) {
 		"a way elsewhere": {answer(headPath, func(w http.ResponseWriter) {
 			w.Header().Set("Location", good.URL+headPath)
 			w.WriteHeader(http.StatusFound)
-		}), "sends nobody elsewhere"},
+		}), "must not redirect"},
 		"fewer than nothing": {func(s *sibling) { s.head.Origins[0].Resources = -1 }, "it says that it has -1 resources"},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -426,7 +426,7 @@ func TestFile(t *testing.T) {
 	}
 	for said, b := range map[string][]byte{
 		`it is of the deployment "other"`: written(s.capture("other", time.Now())),
-		"which has not come":              written(s.capture("weir", time.Now().Add(time.Hour))),
+		"is in the future":                written(s.capture("weir", time.Now().Add(time.Hour))),
 		"format version 9":                append(append(append([]byte{}, whole[:8]...), 9), whole[9:200]...),
 	} {
 		search := newSearch(t, func(c *Config) { c.File = write(t, b) })
@@ -440,7 +440,7 @@ func TestFile(t *testing.T) {
 		t.Errorf("what is there of a file that is cut: %q after %s\n%s", found.From, took, search.lines())
 	}
 	search = newSearch(t, func(c *Config) { c.File = filepath.Join(t.TempDir(), "never") })
-	if found, _ := search.run(time.Second / 4); found.Content != nil || !search.said("has nothing") {
+	if found, _ := search.run(time.Second / 4); found.Content != nil || !search.said("has no resources") {
 		t.Errorf("a file that never comes: %q\n%s", found.From, search.lines())
 	}
 	search = newSearch(t, func(c *Config) { c.File = write(t, whole) }, newSibling(t, 3, 48*time.Hour))
@@ -493,7 +493,7 @@ func TestFilledUp(t *testing.T) {
 	}
 	altered(func(_ *sibling, b []byte) []byte { return b[:300] })(more)
 	search = newSearch(t, nil, best, more)
-	if found, _ := search.run(patience); resourcesOf(t, found) != 10 || !search.said("may have more, which is not taken") {
+	if found, _ := search.run(patience); resourcesOf(t, found) != 10 || !search.said("could not copy further resources") {
 		t.Errorf("%d resources, want 10:\n%s", resourcesOf(t, found), search.lines())
 	}
 }

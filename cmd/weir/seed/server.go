@@ -45,7 +45,7 @@ const (
 	resultBusy  = "busy"
 )
 
-// ServerConfig is what a Server needs. All but Metrics is required.
+// ServerConfig is what a Server needs. All but Metrics and Standing is required.
 type ServerConfig struct {
 	// Loaded is closed when the process knows what its own disk has. Until then siblings wait.
 	Loaded <-chan struct{}
@@ -53,8 +53,10 @@ type ServerConfig struct {
 	Head func() Head
 	// Capture takes a look at the table; nil: nothing can be given yet.
 	Capture func() *snapshot.State
-	Metrics *metrics.Metrics
-	Log     *zap.Logger
+	// Standing returns how the process is doing; nil: siblings are not told.
+	Standing func() Standing
+	Metrics  *metrics.Metrics
+	Log      *zap.Logger
 }
 
 // Server answers siblings.
@@ -74,6 +76,9 @@ func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+headPath, s.head)
 	mux.HandleFunc("GET "+statePath, s.state)
+	if s.cfg.Standing != nil {
+		mux.HandleFunc("GET "+standingPath, s.standing)
+	}
 	return mux
 }
 
@@ -89,10 +94,14 @@ func (s *Server) loaded(r *http.Request) bool {
 }
 
 func (s *Server) head(w http.ResponseWriter, r *http.Request) {
-	if !s.loaded(r) {
-		return
+	if s.loaded(r) {
+		respond(w, s.cfg.Head())
 	}
-	text, err := json.Marshal(s.cfg.Head())
+}
+
+// respond answers with a value as JSON.
+func respond(w http.ResponseWriter, v any) {
+	text, err := json.Marshal(v)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
@@ -125,12 +134,12 @@ func (s *Server) state(w http.ResponseWriter, r *http.Request) {
 	out := &sending{ctx: ctx, to: w, deadlines: http.NewResponseController(w), sum: sha256.New(), within: s.within}
 	if err := state.Write(out); err != nil {
 		s.cfg.Metrics.SeedTransfer(served, resultError)
-		s.cfg.Log.Warn("a sibling did not take all of the state that it asked for", zap.String("sibling", r.RemoteAddr), zap.Int64("bytes", out.size), zap.Error(err))
+		s.cfg.Log.Warn("a sibling did not read all of the state", zap.String("sibling", r.RemoteAddr), zap.Int64("bytes", out.size), zap.Error(err))
 		panic(http.ErrAbortHandler) // without the mark of the end
 	}
 	w.Header().Set(checksum, hex.EncodeToString(out.sum.Sum(nil)))
 	s.cfg.Metrics.SeedTransfer(served, resultOK)
-	s.cfg.Log.Info("a sibling was given the state", zap.String("sibling", r.RemoteAddr), zap.Int64("bytes", out.size), zap.Duration("took", time.Since(began)))
+	s.cfg.Log.Info("sent the state to a sibling", zap.String("sibling", r.RemoteAddr), zap.Int64("bytes", out.size), zap.Duration("took", time.Since(began)))
 }
 
 func (s *Server) busy(w http.ResponseWriter, why string) {

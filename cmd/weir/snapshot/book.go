@@ -284,10 +284,8 @@ func (b *book) everything(now, wall time.Time) iter.Seq[record] {
 					return
 				}
 			}
-			for r := range b.wholeHistory(p, now, wall) {
-				if !yield(r) {
-					return
-				}
+			if !b.wholeHistory(p, now, wall, yield) {
+				return
 			}
 		}
 		b.unsavedMarks(true, yield)
@@ -328,10 +326,8 @@ func (b *book) unsaved(now, wall time.Time) iter.Seq[record] {
 					return
 				}
 			}
-			for r := range b.unsavedHistory(p, now, wall) {
-				if !yield(r) {
-					return
-				}
+			if !b.unsavedHistory(p, now, wall, yield) {
+				return
 			}
 		}
 		b.unsavedMarks(false, yield)

@@ -128,7 +128,7 @@ func TestCopiesMakeRoom(t *testing.T) {
 		if c.disk.largest > least || c.keeper.Status().LeftOutGroups.Groups != 0 {
 			t.Errorf("the directory was %d bytes: %+v", c.disk.largest, c.keeper.Status())
 		}
-		if n := len(before) - len(after); c.said("a copy that was set aside is removed") != n || !strings.HasSuffix(fmt.Sprint(before), strings.TrimPrefix(fmt.Sprint(after), "[")) {
+		if n := len(before) - len(after); c.said("removed an old copy of the snapshot") != n || !strings.HasSuffix(fmt.Sprint(before), strings.TrimPrefix(fmt.Sprint(after), "[")) {
 			t.Errorf("of %q are left %q", before, after)
 		}
 	}
@@ -151,7 +151,7 @@ func TestAnotherBound(t *testing.T) {
 	before := c.text()
 	next := newCrowd(t, dir, least)
 	next.now = c.now
-	if next.load(); next.text() != before || next.said("written under another cache.snapshot.max_bytes") != 1 {
+	if next.load(); next.text() != before || next.said("written with another cache.snapshot.max_bytes") != 1 {
 		t.Fatalf("restored\n%s", next.text())
 	}
 	next.disk.random = nil

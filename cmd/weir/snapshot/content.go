@@ -123,16 +123,11 @@ func readAll(path string, room Room) ([]byte, error) {
 func parse(path string, data []byte, room Room) (*Content, error) {
 	c := newContent()
 	c.Report.Path, c.Report.Bytes = path, int64(len(data))
-	header, bad, err := readHeader(data)
+	header, damages, err := readHeader(data)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	c.Header = header
-	for i := range 2 {
-		if bad>>i&1 != 0 {
-			c.Report.Damages = append(c.Report.Damages, Damage{Offset: int64(i * copySize), Length: copySize, What: "a copy of the header is damaged"})
-		}
-	}
+	c.Header, c.Report.Damages = header, damages
 	s := scanner{data: data, mark: header.mark}
 	var pending []record
 	whole := headerSize // end of the last finished write

@@ -3,10 +3,10 @@ package snapshot
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -58,7 +58,7 @@ func OpenDir(path string) (d *Dir, warning, err error) {
 	}
 	if mode := info.Mode().Perm(); mode&^dirMode != 0 {
 		if err := os.Chmod(path, mode&dirMode); err != nil {
-			warning = fmt.Errorf("others may look into it (mode %04o), and that cannot be changed: %w", mode, err)
+			warning = fmt.Errorf("other users can read it (mode %04o), and that cannot be changed: %w", mode, err)
 		}
 	}
 	d = &Dir{path: path}
@@ -124,7 +124,8 @@ func (d *Dir) SetAside(now time.Time) (string, error) {
 	return name, nil
 }
 
-// aside returns the files set aside, oldest first.
+// aside returns the files set aside, oldest first: they are sorted by name, and names contain the
+// time.
 func (d *Dir) aside() ([]string, error) {
 	entries, err := os.ReadDir(d.path)
 	if err != nil {
@@ -136,6 +137,45 @@ func (d *Dir) aside() ([]string, error) {
 			names = append(names, filepath.Join(d.path, e.Name()))
 		}
 	}
-	slices.Sort(names) // names contain the time
 	return names, nil
+}
+
+// files is the part of a file system that is used, so that tests can have one that fails.
+type files interface {
+	// Open opens a file for writing. With create the file is new and empty.
+	Open(path string, create bool) (file, error)
+	Rename(from, to string) error
+	Remove(path string) error
+	// SyncDir makes renames and removals durable.
+	SyncDir(path string) error
+}
+
+type file interface {
+	io.WriterAt
+	io.Closer
+	Sync() error
+	Truncate(size int64) error
+}
+
+// disk is the real file system.
+type disk struct{}
+
+func (disk) Open(path string, create bool) (file, error) {
+	flags := os.O_WRONLY
+	if create {
+		flags |= os.O_CREATE | os.O_TRUNC
+	}
+	return os.OpenFile(path, flags, fileMode) // with an error the interface holds a nil file
+}
+
+func (disk) Rename(from, to string) error { return os.Rename(from, to) }
+func (disk) Remove(path string) error     { return os.Remove(path) }
+
+func (disk) SyncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = d.Close() }() // nothing was written
+	return d.Sync()
 }

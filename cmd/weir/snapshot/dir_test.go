@@ -64,7 +64,7 @@ func TestNotOurs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if r := w.load(); r.Resources != 0 || w.text() != "" || w.said("is not restored") != 1 {
+			if r := w.load(); r.Resources != 0 || w.text() != "" || w.said("was not restored") != 1 {
 				t.Errorf("%+v\n%s", r, w.text())
 			}
 			w.want(clusters, xds.Wildcard)
@@ -86,7 +86,7 @@ func TestOneProcess(t *testing.T) {
 	dir := t.TempDir()
 	first := filled(t, dir, 10)
 	second := newWorld(t, dir)
-	if second.load(); second.text() != first.text() || second.said("will not be written until the other process ends") != 1 {
+	if second.load(); second.text() != first.text() || second.said("is not written until the other process ends") != 1 {
 		t.Errorf("the second restored\n%s", second.text())
 	}
 	for range 3 {
@@ -95,7 +95,7 @@ func TestOneProcess(t *testing.T) {
 			t.Errorf("the second writes: %+v", s)
 		}
 	}
-	if n := second.said("the snapshot is not written"); n != 1 {
+	if n := second.said("cannot write the snapshot"); n != 1 {
 		t.Errorf("told %d times, want once", n)
 	}
 	first.apply(clusters, map[string]string{"c000001": "two"})

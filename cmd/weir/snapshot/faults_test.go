@@ -104,7 +104,7 @@ func TestDiskFails(t *testing.T) {
 				for range 3 {
 					w.keeper.save(w.now)
 				}
-				s, told := w.keeper.Status(), w.said("the snapshot is not written")
+				s, told := w.keeper.Status(), w.said("cannot write the snapshot")
 				// an append needs none of these
 				touched := whole || ops != "rename" && ops != "open" && ops != "syncdir"
 				if touched != strings.Contains(s.Error, broken.Error()) || touched != (told == 1 || told == 2 && strings.Contains(ops, "truncate")) {
@@ -207,7 +207,7 @@ func TestSmallFileSystem(t *testing.T) {
 	for range 3 {
 		w.keeper.save(w.now)
 	}
-	if s := w.keeper.Status(); !strings.Contains(s.Error, "no space left on device") || w.said("is not written") != 1 {
+	if s := w.keeper.Status(); !strings.Contains(s.Error, "no space left on device") || w.said("cannot write the snapshot") != 1 {
 		t.Fatalf("%+v", s)
 	}
 	if got := restoredText(t, dir); got != before {

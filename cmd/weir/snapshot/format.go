@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"slices"
 	"time"
 )
 
@@ -54,15 +55,20 @@ type Header struct {
 }
 
 func (h *Header) encode() []byte {
-	b := make([]byte, copySize, headerSize)
+	b := make([]byte, copySize)
 	copy(b, magic)
 	binary.LittleEndian.PutUint16(b[8:], h.Major)
 	binary.LittleEndian.PutUint16(b[10:], h.Minor)
 	binary.LittleEndian.PutUint64(b[16:], uint64(h.Created.UnixNano()))
 	copy(b[24:], h.mark[:])
 	b[32] = byte(copy(b[33:33+maxDeployment], h.Deployment))
+	return slices.Concat(sumUp(b), b)
+}
+
+// sumUp sets the checksum of a copy of a header.
+func sumUp(b []byte) []byte {
 	binary.LittleEndian.PutUint32(b[copySize-4:], crc32.Checksum(b[:copySize-4], castagnoli))
-	return append(b, b...)
+	return b
 }
 
 // VersionError says that a file has a format that this build cannot read.
@@ -71,49 +77,50 @@ type VersionError struct {
 	reads int // the version that this build reads
 }
 
-// Error implements error.
 func (e *VersionError) Error() string {
 	return fmt.Sprintf("format version %d is not %d, the one this build reads", e.Major, e.reads)
 }
 
 var errNoHeader = errors.New("no header: this is no snapshot, or its beginning is damaged")
 
-// readHeader reads the header. damaged has a bit for each copy that is damaged.
-func readHeader(data []byte) (h Header, damaged int, err error) {
-	found := false
-	for i := range 2 {
-		c, ok := readCopy(data, i*copySize)
-		switch {
-		case !ok:
-			damaged |= 1 << i
-		case !found:
-			h, found = c, true
-		}
-	}
-	if found && h.Major == formatMajor {
-		return h, damaged, nil
-	}
-	if len(data) >= 10 && string(data[:8]) == magic {
-		if major := binary.LittleEndian.Uint16(data[8:]); major != formatMajor {
-			return h, damaged, &VersionError{major, formatMajor} // its header may differ
-		}
-	}
-	return h, damaged, errNoHeader
-}
-
-func readCopy(data []byte, at int) (h Header, ok bool) {
-	if len(data) < at+copySize {
-		return h, false
-	}
-	b := data[at : at+copySize]
-	if string(b[:8]) != magic || binary.LittleEndian.Uint32(b[copySize-4:]) != crc32.Checksum(b[:copySize-4], castagnoli) {
-		return h, false
+// readHeader reads the header.
+func readHeader(data []byte) (h Header, damages []Damage, err error) {
+	b, damages, err := wholeCopy(data, magic, formatMajor, copySize)
+	if err != nil {
+		return h, nil, err
 	}
 	h.Major, h.Minor = binary.LittleEndian.Uint16(b[8:]), binary.LittleEndian.Uint16(b[10:])
 	h.Created = time.Unix(0, int64(binary.LittleEndian.Uint64(b[16:])))
 	copy(h.mark[:], b[24:])
 	h.Deployment = string(b[33 : 33+min(int(b[32]), maxDeployment)])
-	return h, true
+	return h, damages, nil
+}
+
+// wholeCopy returns a copy of a header of this version that is whole, and which of the two is not.
+// The first is at the beginning of the file, and the second at an offset.
+func wholeCopy(data []byte, magic string, version uint16, second int) (whole []byte, damages []Damage, err error) {
+	for _, at := range []int{0, second} {
+		b := data[min(at, len(data)):min(at+copySize, len(data))]
+		switch {
+		case len(b) < copySize || string(b[:8]) != magic || binary.LittleEndian.Uint32(b[copySize-4:]) != crc32.Checksum(b[:copySize-4], castagnoli):
+			damages = append(damages, Damage{Offset: int64(at), Length: copySize, What: "a copy of the header is damaged"})
+		case whole == nil:
+			whole = b
+		}
+	}
+	head := whole
+	if head == nil && len(data) >= 10 && string(data[:8]) == magic {
+		head = data // that of another version may have another form
+	}
+	if head != nil {
+		if major := binary.LittleEndian.Uint16(head[8:]); major != version {
+			return nil, nil, &VersionError{major, int(version)}
+		}
+	}
+	if whole == nil {
+		return nil, nil, errNoHeader
+	}
+	return whole, damages, nil
 }
 
 // class says what a record is about.
@@ -130,7 +137,7 @@ const (
 	// What was held before (history.go). Key: that of the page for its head, and with a number for
 	// a part of the changes. Without a key: the table's revision. Since minor version 1.
 	classHistory class = 6
-	classMarks   class = 7 // which states of a group were seen good (marks.go)
+	classMarks   class = 7 // which states of a group were seen good (history.go)
 )
 
 // record is one record of a file. Metadata are protobuf fields; the body is opaque.

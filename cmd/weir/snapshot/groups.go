@@ -143,6 +143,13 @@ func (b *book) meet(t *relay.Table, now time.Time) {
 	}
 }
 
+// byUse returns the groups, those first that had clients last.
+func (b *book) byUse() []*group {
+	return slices.SortedFunc(maps.Values(b.groups), func(x, y *group) int {
+		return cmp.Or(y.used.Compare(x.used), cmp.Compare(y.clients, x.clients), compareIDs(x.id, y.id))
+	})
+}
+
 // patience is how long a group that was left out stays so, and by how much longer another one has
 // to be unused to be left out for it. With the gap of choose it keeps groups from taking turns.
 const patience = 10 * time.Minute
@@ -150,9 +157,7 @@ const patience = 10 * time.Minute
 // choose decides which groups are written, so that a complete file has limit bytes at most. It
 // comes after measure.
 func (b *book) choose(limit int64, now time.Time) {
-	order := slices.SortedFunc(maps.Values(b.groups), func(x, y *group) int {
-		return cmp.Or(y.used.Compare(x.used), cmp.Compare(y.clients, x.clients), compareIDs(x.id, y.id))
-	})
+	order := b.byUse()
 	total := b.base
 	for _, g := range order {
 		switch {
@@ -213,8 +218,8 @@ func gap(limit int64) int64 { return limit - limit/16 }
 
 func (b *book) leaveOut(g *group, now time.Time) {
 	g.in, g.out = false, now
+	b.forgetHistories(g)
 	for _, p := range g.pages {
-		b.forgetHistory(p)
 		delete(b.goneHistory, p.key) // it goes with the page
 		b.gone[p.key] = true
 	}
@@ -306,7 +311,7 @@ func (k *Keeper) sayLeftOut(out []groupID, left *LeftOutGroups) {
 		k.cfg.Log.Info("all groups are in the snapshot again", zap.String("path", k.cfg.Path))
 		return
 	}
-	k.cfg.Log.Warn("the snapshot leaves groups out, since cache.snapshot.max_bytes has no room for all",
+	k.cfg.Log.Warn("the snapshot leaves groups out: cache.snapshot.max_bytes has no room for all",
 		zap.String("path", k.cfg.Path), zap.Int64("max_bytes", k.cfg.MaxBytes), zap.Int("groups", left.Groups),
 		zap.Int("resources", left.Resources), zap.Int64("bytes", left.Bytes), zap.Stringers("first", out[:min(len(out), mostNamed)]))
 }

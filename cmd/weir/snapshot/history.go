@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -15,42 +16,11 @@ import (
 // How the history of a page is written: a head, and the changes in parts. What was written of it
 // stays, and a write appends the changes since.
 
-// Fields of classHistory.
+// Fields of parts of a history, and of a change.
 const (
-	historyRevision = 1 // without a key: the newest revision of the table
-
-	headFloor   = 1 // nothing before this revision is known
-	headParts   = 2 // how many there are
-	headFloorAt = 3 // when the floor was; missing: that is not known
-
-	partChange = 1 // of a part's body; repeated, the oldest first
-
-	changeSet      = 1
-	changeName     = 2
-	changeRevision = 3
-	changeAt       = 4
-	changeKind     = 5
-	changeSince    = 6
-	changeLost     = 7
-	changeIs       = 8  // digest
-	changeWas      = 9  // what was held before; missing: nothing
-	changeBody     = 10 // of that; missing: it is not kept
-	changeFirst    = 11
-	changeLostAt   = 12
+	partChange     = 1  // of a part's body; repeated, the oldest first
+	changeBody     = 10 // of what was held before; missing: it is not kept
 	changeStripped = 13 // the body was kept, and is not written
-
-	wasDigest   = 1
-	wasName     = 2
-	wasOrigin   = 3 // the origin's version
-	wasShown    = 4
-	wasFallback = 5
-	wasSource   = 6
-	wasServer   = 7
-	wasBytes    = 8
-	wasReceived = 9
-	wasResponse = 10 // the version of the response
-	wasExpires  = 11
-	wasLeft     = 12
 )
 
 // maxRevision bounds the revisions of a file, so that they do not overflow, and are numbers to all
@@ -62,13 +32,26 @@ const historyPart = 256 << 10
 
 // revisionRecord says how far the table had come.
 func revisionRecord(revision uint64) record {
-	return record{class: classHistory, meta: appendNumber(nil, historyRevision, revision)}
+	return record{class: classHistory, meta: encode(func(c *coder) { c.number(1, &revision) })}
 }
 
-// historyHead is the record of the history of a page.
-func historyHead(page string, floor history.Edge, parts int) record {
-	b := appendNumber(appendNumber(nil, headFloor, floor.Revision), headParts, uint64(parts))
-	return record{class: classHistory, key: page, meta: appendTime(b, headFloorAt, floor.At())}
+// historyHead is the head of the history of a page.
+type historyHead struct {
+	floor   uint64 // nothing before this revision is known
+	parts   uint64 // how many there are
+	floorAt time.Time
+}
+
+func (h *historyHead) fields(c *coder) {
+	c.number(1, &h.floor)
+	c.number(2, &h.parts)
+	c.time(3, &h.floorAt) // missing: it is not known when the floor was
+}
+
+// headRecord is the record of the head of the history of a page.
+func headRecord(page string, floor history.Edge, parts int) record {
+	h := historyHead{floor.Revision, uint64(parts), floor.At()}
+	return record{class: classHistory, key: page, meta: encode(h.fields)}
 }
 
 // partRecord is the record of a part of it.
@@ -81,117 +64,102 @@ const partSize = shardKeySize + 8
 
 // appendChange appends a change to the body of a part. withheld: its body is not written.
 func appendChange(b []byte, n *history.Noted, withheld bool, now, wall time.Time) []byte {
-	x := appendText(nil, changeSet, n.Set)
-	x = appendText(x, changeName, n.Name)
-	x = appendNumber(x, changeRevision, n.Revision)
-	x = appendTime(x, changeAt, n.At)
-	x = appendNumber(x, changeKind, uint64(n.Kind))
-	x = appendNumber(x, changeSince, n.Since)
-	x = appendNumber(x, changeLost, n.Lost.Revision)
-	x = appendTime(x, changeLostAt, n.Lost.At())
-	x = appendBool(x, changeFirst, n.First)
-	x = appendBool(x, changeStripped, withheld)
-	if n.Is != (xds.Digest{}) {
-		x = appendBytes(x, changeIs, n.Is[:])
+	x := keptChange{Noted: *n, lost: n.Lost.Revision, lostAt: n.Lost.At(), stripped: withheld}
+	if n.Was != nil && n.Was.Body != nil && !withheld {
+		image := n.Was.Body.Image(now, wall)
+		x.body, x.response = &image, n.Was.Body.From.Version
 	}
-	if n.Was != nil {
-		body := n.Was.Body
-		if withheld {
-			body = nil
-		}
-		was, resource := appendVersion(nil, n.Was, body, now, wall)
-		x = appendBytes(x, changeWas, was)
-		if body != nil {
-			x = appendBytes(x, changeBody, resource)
-		}
-	}
-	return appendBytes(b, partChange, x)
+	return appendBytes(b, partChange, encode(x.fields))
 }
 
-// appendVersion appends what is known of a version besides its body, if that is written.
-func appendVersion(b []byte, w *history.Version, v *xds.Variant, now, wall time.Time) (was, resource []byte) {
-	b = appendNumber(b, wasServer, uint64(w.Server))
-	b = appendTime(b, wasReceived, w.Received)
-	b = appendBool(b, wasFallback, w.Fallback)
-	b = appendText(b, wasSource, w.Source)
-	if v == nil {
-		b = appendBytes(b, wasDigest, w.Digest[:])
-		b = appendText(b, wasName, w.Name)
-		b = appendText(b, wasOrigin, w.Origin)
-		b = appendBool(b, wasShown, w.Shown)
-		return appendNumber(b, wasBytes, uint64(w.Bytes)), nil
-	}
-	x := v.Image(now, wall)
-	b = appendText(b, wasResponse, v.From.Version)
-	b = appendTime(b, wasExpires, x.Expires)
-	return appendNumber(b, wasLeft, protowire.EncodeZigZag(int64(x.Left))), x.Resource
-}
-
-// keptChange is a change as it was read.
+// keptChange is a change as it is written and read.
 type keptChange struct {
 	history.Noted
-	response string // of the body
+	response string // the version of the response of the body
 	body     *xds.BodyImage
 	lost     uint64
 	lostAt   time.Time
 	stripped bool // it was not written
 }
 
+func (x *keptChange) fields(c *coder) {
+	c.text(1, &x.Set)
+	c.text(2, &x.Name)
+	c.number(3, &x.Revision)
+	c.time(4, &x.At)
+	c.byte(5, (*uint8)(&x.Kind))
+	c.number(6, &x.Since)
+	c.number(7, &x.lost)
+	c.time(12, &x.lostAt)
+	c.bool(11, &x.First)
+	c.bool(changeStripped, &x.stripped)
+	c.array(8, x.Is[:])
+	if c.is(9) {
+		x.Was = &history.Version{}
+	}
+	if x.Was != nil {
+		c.message(9, x.version) // what was held before; missing: nothing
+	}
+	if x.hasBody(c, changeBody) {
+		c.bytes(changeBody, &x.body.Resource)
+	}
+}
+
+// hasBody reports whether there is a body, or a field of one was read.
+func (x *keptChange) hasBody(c *coder, numbers ...protowire.Number) bool {
+	if x.body == nil && slices.ContainsFunc(numbers, c.is) {
+		x.body = &xds.BodyImage{}
+	}
+	return x.body != nil
+}
+
+// version is what is known of what was held before besides its body. What the body says as well is
+// written without it alone.
+func (x *keptChange) version(c *coder) {
+	w := x.Was
+	c.byte(7, &w.Server)
+	c.time(9, &w.Received)
+	c.bool(5, &w.Fallback)
+	c.text(6, &w.Source)
+	if c.reads || x.body == nil {
+		c.array(1, w.Digest[:])
+		c.text(2, &w.Name)
+		c.text(3, &w.Origin) // the origin's version
+		c.bool(4, &w.Shown)
+		c.count(8, &w.Bytes)
+	}
+	if c.reads || x.body != nil {
+		c.text(10, &x.response)
+	}
+	if x.hasBody(c, 11, 12) {
+		c.time(11, &x.body.Expires)
+		c.duration(12, &x.body.Left)
+	}
+}
+
 // readPart returns the changes of a part.
 func readPart(b []byte) (all []keptChange, err error) {
-	for f, err := range fields(b) {
-		switch {
-		case err != nil:
-			return nil, err
-		case f.number != partChange:
-			continue
+	err = decode(b, func(c *coder) {
+		if !c.is(partChange) {
+			return
 		}
-		x, err := readChange(f.bytes)
-		if err != nil {
-			return nil, err
+		if len(all) == maxSaid {
+			c.err = tooMany(maxSaid, "changes")
+			return
 		}
-		if all = append(all, x); len(all) > maxSaid {
-			return nil, tooMany(maxSaid, "changes")
-		}
+		all = append(all, keptChange{})
+		all[len(all)-1].read(c)
+	})
+	if err != nil {
+		return nil, err
 	}
 	return all, nil
 }
 
-func readChange(b []byte) (x keptChange, err error) {
-	for f, err := range fields(b) {
-		if err != nil {
-			return x, err
-		}
-		switch f.number {
-		case changeSet:
-			x.Set = f.text()
-		case changeName:
-			x.Name = f.text()
-		case changeRevision:
-			x.Revision = f.n
-		case changeAt:
-			x.At = f.time()
-		case changeKind:
-			x.Kind = history.Kind(min(f.n, 255))
-		case changeSince:
-			x.Since = f.n
-		case changeLost:
-			x.lost = f.n
-		case changeLostAt:
-			x.lostAt = f.time()
-		case changeFirst:
-			x.First = f.bool()
-		case changeStripped:
-			x.stripped = f.bool()
-		case changeIs:
-			copy(x.Is[:], f.bytes)
-		case changeWas:
-			if err := x.readVersion(f.bytes); err != nil {
-				return x, err
-			}
-		case changeBody:
-			x.image().Resource = f.bytes
-		}
+// read reads the change that a field has.
+func (x *keptChange) read(c *coder) {
+	if c.read(c.field.bytes, x.fields); c.err != nil {
+		return
 	}
 	if x.body != nil && (x.Was == nil || len(x.body.Resource) == 0) {
 		x.body = nil // what is known of it is in Was alone
@@ -199,51 +167,6 @@ func readChange(b []byte) (x keptChange, err error) {
 	if x.Lost = history.EdgeAt(x.lost, x.lostAt); x.stripped {
 		x.Lose()
 	}
-	return x, nil
-}
-
-// image is what there is of the body.
-func (x *keptChange) image() *xds.BodyImage {
-	if x.body == nil {
-		x.body = &xds.BodyImage{}
-	}
-	return x.body
-}
-
-func (x *keptChange) readVersion(b []byte) error {
-	x.Was = &history.Version{}
-	for f, err := range fields(b) {
-		if err != nil {
-			return err
-		}
-		switch f.number {
-		case wasDigest:
-			copy(x.Was.Digest[:], f.bytes)
-		case wasName:
-			x.Was.Name = f.text()
-		case wasOrigin:
-			x.Was.Origin = f.text()
-		case wasShown:
-			x.Was.Shown = f.bool()
-		case wasFallback:
-			x.Was.Fallback = f.bool()
-		case wasSource:
-			x.Was.Source = f.text()
-		case wasServer:
-			x.Was.Server = uint8(min(f.n, 255))
-		case wasBytes:
-			x.Was.Bytes = int(min(f.n, maxPart))
-		case wasReceived:
-			x.Was.Received = f.time()
-		case wasResponse:
-			x.response = f.text()
-		case wasExpires:
-			x.image().Expires = f.time()
-		case wasLeft:
-			x.image().Left = time.Duration(protowire.DecodeZigZag(f.n))
-		}
-	}
-	return nil
 }
 
 // historyRecords are the records of the history of one page.
@@ -259,35 +182,86 @@ func (h *historyRecords) changes(page string) (floor history.Edge, all []keptCha
 	if h.head.class != classHistory {
 		return floor, nil, errNoHead
 	}
-	var parts, revision uint64
-	var at time.Time
-	for f, err := range fields(h.head.meta) {
-		switch {
-		case err != nil:
-			return floor, nil, err
-		case f.number == headFloor:
-			revision = f.n
-		case f.number == headFloorAt:
-			at = f.time()
-		case f.number == headParts:
-			parts = f.n
-		}
+	var head historyHead
+	if err := decode(h.head.meta, head.fields); err != nil {
+		return floor, nil, err
 	}
-	floor = history.EdgeAt(revision, at)
-	if uint64(len(h.parts)) != parts {
-		return floor, nil, fmt.Errorf("it has %d parts, and %d are there", parts, len(h.parts))
+	floor = history.EdgeAt(head.floor, head.floorAt)
+	if uint64(len(h.parts)) != head.parts {
+		return floor, nil, fmt.Errorf("it has %d parts, and %d are there", head.parts, len(h.parts))
 	}
-	for n := range int(parts) {
+	for n := range int(head.parts) {
 		r := partRecord(page, n, nil)
 		part, is := h.parts[r.key]
 		if !is {
-			return floor, nil, fmt.Errorf("part %d of %d is not there", n, parts)
+			return floor, nil, fmt.Errorf("part %d of %d is not there", n, head.parts)
 		}
 		some, err := readPart(part.body)
 		if err != nil {
-			return floor, nil, fmt.Errorf("part %d of %d: %w", n, parts, err)
+			return floor, nil, fmt.Errorf("part %d of %d: %w", n, head.parts, err)
 		}
 		all = append(all, some...)
 	}
 	return floor, all, nil
+}
+
+// Of each group it is kept, with its history, which of its states were seen good.
+
+// keptMarks are the marks of a group.
+type keptMarks struct {
+	id  groupID
+	all []history.Mark
+}
+
+func (m *keptMarks) fields(c *coder) {
+	c.text(1, &m.id.origin)
+	c.text(2, &m.id.key)
+	list(c, 3, &m.all, maxSaid, "marks", func(m *history.Mark, c *coder) {
+		c.number(1, &m.Revision)
+		c.time(2, &m.At)
+	})
+}
+
+// unsavedMarks yields the marks of the groups that a file lacks; with whole, those of all.
+func (b *book) unsavedMarks(whole bool, yield func(record) bool) {
+	for _, g := range b.groups {
+		if !g.in || !g.historyIn || len(g.marks) == 0 && len(g.savedMarks) == 0 || !whole && !g.hasUnsavedMarks() {
+			continue
+		}
+		m := keptMarks{g.id, g.marks}
+		if !yield(record{class: classMarks, key: m.id.origin + "\x00" + m.id.key, meta: encode(m.fields)}) {
+			return
+		}
+	}
+}
+
+func (g *group) hasUnsavedMarks() bool {
+	return g.in && g.historyIn && !slices.Equal(g.marks, g.savedMarks)
+}
+
+// lookAtMarks takes over which states were seen good.
+func (b *book) lookAtMarks() {
+	for id, g := range b.groups {
+		if g.marks = nil; b.revision > 0 {
+			g.marks = b.past.Marks(id.origin, id.key)
+		}
+	}
+}
+
+// restoreMarks puts back the marks of the groups whose history was restored.
+func (r *restoration) restoreMarks() {
+	if r.newest == 0 {
+		return
+	}
+	for _, x := range r.content.marks {
+		var marks keptMarks
+		if err := decode(x.meta, marks.fields); err != nil || !r.remembered[marks.id] {
+			continue
+		}
+		for _, m := range marks.all {
+			if m.Revision <= r.newest {
+				r.table.History().Mark(marks.id.origin, marks.id.key, m, 0)
+			}
+		}
+	}
 }

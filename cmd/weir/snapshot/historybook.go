@@ -1,10 +1,6 @@
 package snapshot
 
 import (
-	"cmp"
-	"iter"
-	"maps"
-	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -111,13 +107,17 @@ func (b *book) forgetHistory(p *page) {
 	}
 }
 
+func (b *book) forgetHistories(g *group) {
+	for _, p := range g.pages {
+		b.forgetHistory(p)
+	}
+}
+
 // chooseHistory decides of which groups the history is written, so that it takes so many bytes at
 // most: of those that had clients last. One that was left out stays so for a while. It comes after
 // the groups themselves were chosen: of the two the history is what is left out.
 func (b *book) chooseHistory(room int64, now time.Time) {
-	order := slices.SortedFunc(maps.Values(b.groups), func(x, y *group) int {
-		return cmp.Or(y.used.Compare(x.used), cmp.Compare(y.clients, x.clients), compareIDs(x.id, y.id))
-	})
+	order := b.byUse()
 	for _, g := range order {
 		switch {
 		case !g.historyIn:
@@ -126,9 +126,7 @@ func (b *book) chooseHistory(room int64, now time.Time) {
 			if g.in {
 				g.historyOut = now
 			}
-			for _, p := range g.pages {
-				b.forgetHistory(p)
-			}
+			b.forgetHistories(g)
 		default:
 			room -= g.historyBytes
 		}
@@ -156,7 +154,7 @@ func (k *Keeper) sayHistory() {
 	before, n := k.state.HistoryLeftOut, k.book.historyLeftOut()
 	switch k.state.HistoryLeftOut = n; {
 	case n > 0 && before == 0:
-		k.cfg.Log.Warn("the snapshot leaves the history of groups out, since cache.snapshot.max_bytes has no room for all",
+		k.cfg.Log.Warn("the snapshot leaves the history of groups out: cache.snapshot.max_bytes has no room for all",
 			zap.String("path", k.cfg.Path), zap.Int64("max_bytes", k.cfg.MaxBytes), zap.Int("groups", n))
 	case n == 0 && before > 0:
 		k.cfg.Log.Info("the history of all groups is in the snapshot again", zap.String("path", k.cfg.Path))
@@ -165,35 +163,35 @@ func (k *Keeper) sayHistory() {
 
 // historyRecords yields the records of the history of a page that a file lacks. The file has the
 // changes up to one, in so many parts.
-func (b *book) historyRecords(p *page, saved uint64, parts int, now, wall time.Time) iter.Seq[record] {
-	return func(yield func(record) bool) {
-		h := &p.history
-		w := &writtenHistory{saved: h.noted, parts: parts, whole: parts == 0}
-		var body []byte
-		put := func() bool {
-			r := partRecord(p.key, w.parts, body)
-			w.parts++
-			w.bytes += int64(len(body))
-			body = nil // the record has it
-			return yield(r)
+func (b *book) historyRecords(p *page, saved uint64, parts int, now, wall time.Time, yield func(record) bool) bool {
+	h := &p.history
+	w := &writtenHistory{saved: h.noted, parts: parts, whole: parts == 0}
+	var body []byte
+	put := func() bool {
+		r := partRecord(p.key, w.parts, body)
+		w.parts++
+		w.bytes += int64(len(body))
+		body = nil // the record has it
+		return yield(r)
+	}
+	for n := range b.past.Noted(h.of, h.params, saved, h.noted) {
+		if w.n++; h.withheld[n.Seq] {
+			w.withhold(n.Seq)
 		}
-		for n := range b.past.Noted(h.of, h.params, saved, h.noted) {
-			if w.n++; h.withheld[n.Seq] {
-				w.withhold(n.Seq)
-			}
-			body = appendChange(body, &n, h.withheld[n.Seq], now, wall)
-			if len(body) >= historyPart && !put() {
-				return
-			}
-		}
-		if len(body) > 0 && !put() {
-			return
-		}
-		floor, _ := b.past.FloorOf(h.of) // after all was read: see Noted
-		if yield(historyHead(p.key, floor, w.parts)) {
-			h.wrote = w
+		body = appendChange(body, &n, h.withheld[n.Seq], now, wall)
+		if len(body) >= historyPart && !put() {
+			return false
 		}
 	}
+	if len(body) > 0 && !put() {
+		return false
+	}
+	floor, _ := b.past.FloorOf(h.of) // after all was read: see Noted
+	if !yield(headRecord(p.key, floor, w.parts)) {
+		return false
+	}
+	h.wrote = w
+	return true
 }
 
 func (w *writtenHistory) withhold(seq uint64) {
@@ -221,43 +219,26 @@ func (b *book) leaveHistoryOut(now time.Time) (had bool) {
 		}
 		had = true
 		g.historyIn, g.historyOut = false, now
-		for _, p := range g.pages {
-			b.forgetHistory(p)
-		}
+		b.forgetHistories(g)
 	}
 	return had
 }
 
 // wholeHistory yields all of the history of a page.
-func (b *book) wholeHistory(p *page, now, wall time.Time) iter.Seq[record] {
-	return func(yield func(record) bool) {
-		p.history.wrote = nil
-		if !p.group.historyIn || p.history.noted == 0 {
-			return
-		}
-		for r := range b.historyRecords(p, 0, 0, now, wall) {
-			if !yield(r) {
-				return
-			}
-		}
-	}
+func (b *book) wholeHistory(p *page, now, wall time.Time, yield func(record) bool) bool {
+	p.history.wrote = nil
+	return !p.group.historyIn || p.history.noted == 0 || b.historyRecords(p, 0, 0, now, wall, yield)
 }
 
 // unsavedHistory yields what the file lacks of the history of a page. The floor is written with
 // each change of the content, since there may be none of the history.
-func (b *book) unsavedHistory(p *page, now, wall time.Time) iter.Seq[record] {
-	return func(yield func(record) bool) {
-		h := &p.history
-		h.wrote = nil
-		if !p.group.historyIn || h.noted == 0 || !h.unsaved && !p.unsavedHead && len(p.unsavedItems) == 0 {
-			return
-		}
-		for r := range b.historyRecords(p, h.saved, h.parts, now, wall) {
-			if !yield(r) {
-				return
-			}
-		}
+func (b *book) unsavedHistory(p *page, now, wall time.Time, yield func(record) bool) bool {
+	h := &p.history
+	h.wrote = nil
+	if !p.group.historyIn || h.noted == 0 || !h.unsaved && !p.unsavedHead && len(p.unsavedItems) == 0 {
+		return true
 	}
+	return b.historyRecords(p, h.saved, h.parts, now, wall, yield)
 }
 
 // historySaved notes that the file has what was written of it.

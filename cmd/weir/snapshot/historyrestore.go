@@ -37,13 +37,8 @@ func (c *Content) historyOf(page string) *historyRecords {
 
 // newest is the newest revision of the table that wrote the file; 0: it kept no history.
 func (c *Content) newest() (revision uint64, err error) {
-	for f, err := range fields(c.revision.meta) {
-		switch {
-		case err != nil:
-			return 0, err
-		case f.number == historyRevision:
-			revision = f.n
-		}
+	if err := decode(c.revision.meta, func(c *coder) { c.number(1, &revision) }); err != nil {
+		return 0, err
 	}
 	if revision > maxRevision {
 		return 0, fmt.Errorf("revision %d is more than is possible", revision)
@@ -170,21 +165,19 @@ func (c *Content) stripHistory(page string) {
 
 // strippedPart is a part without bodies that have a key in them.
 func strippedPart(b []byte) (out []byte, err error) {
-	for f, err := range fields(b) {
-		if err != nil {
-			return nil, err
-		}
-		change := f.bytes
-		x, err := readChange(change)
-		if err != nil {
-			return nil, err
+	var x keptChange // one for all: there may be very many
+	err = decode(b, func(c *coder) {
+		x = keptChange{}
+		change := c.field.bytes
+		if x.read(c); c.err != nil {
+			return
 		}
 		if x.body != nil && resourceHolds(x.body.Resource) {
 			change = withoutBody(change)
 		}
 		out = appendBytes(out, partChange, change)
-	}
-	return out, nil
+	})
+	return out, err
 }
 
 // withoutBody is a change without the body of what was before. That is not known any more, but that
@@ -193,11 +186,11 @@ func withoutBody(change []byte) (out []byte) {
 	for f, err := range fields(change) {
 		switch {
 		case err != nil: // it was read before
-		case f.number == changeBody:
+		case f.of == changeBody:
 		case f.bytes != nil:
-			out = appendBytes(out, f.number, f.bytes)
+			out = appendBytes(out, f.of, f.bytes)
 		default:
-			out = appendNumber(out, f.number, f.n)
+			out = appendNumber(out, f.of, f.n)
 		}
 	}
 	return appendBool(out, changeStripped, true)

@@ -44,25 +44,25 @@ func TestHostileRecords(t *testing.T) {
 	x := relay.TypeImage{Origin: "mesh", Group: "g", TypeURL: relaytest.ClusterType}
 	shard := shardKey(&x)
 	head := record{class: classShard, key: shard, meta: shardHead(&x, nil)}
-	pair := appendBytes(nil, paramsPair, appendText(nil, pairKey, "k"))
+	pair := appendBytes(nil, 1, appendText(nil, 1, "k"))
 	for name, row := range map[string]struct {
 		records []record
 		want    string
 	}{
-		"variants":  {[]record{head, {class: classItem, key: shard + "nx", meta: append(appendText(nil, itemName, "x"), many(itemVariant, n)...)}}, "more than 10000 variants"},
-		"sets":      {[]record{{class: classShard, key: shard, meta: append(head.meta, many(shardSet, n)...)}}, "more than 100000 sets"},
-		"params":    {[]record{{class: classShard, key: shard, meta: appendBytes(head.meta, shardParams, bytes.Repeat(pair, n/4))}}, "more than 1000 parameters"},
-		"addresses": {[]record{head, {class: classOrigin, key: "mesh", meta: many(originAddress, n)}}, ""},
-		"orders":    {[]record{head, {class: classOrigin, key: "mesh", meta: many(originOrder, n)}}, ""},
-		"gates":     {[]record{head, {class: classOrigin, key: "mesh", meta: many(originGate, n)}}, ""},
-		"marks":     {[]record{head, {class: classMarks, key: "mesh\x00g", meta: many(marksMark, n)}}, ""},
+		"variants":  {[]record{head, {class: classItem, key: shard + "nx", meta: append(appendText(nil, 2, "x"), many(itemVariant, n)...)}}, "more than 10000 variants"},
+		"sets":      {[]record{{class: classShard, key: shard, meta: append(head.meta, many(6, n)...)}}, "more than 100000 sets"},
+		"params":    {[]record{{class: classShard, key: shard, meta: appendBytes(head.meta, 7, bytes.Repeat(pair, n/4))}}, "more than 1000 parameters"},
+		"addresses": {[]record{head, {class: classOrigin, key: "mesh", meta: many(2, n)}}, ""},
+		"orders":    {[]record{head, {class: classOrigin, key: "mesh", meta: many(6, n)}}, ""},
+		"gates":     {[]record{head, {class: classOrigin, key: "mesh", meta: many(7, n)}}, ""},
+		"marks":     {[]record{head, {class: classMarks, key: "mesh\x00g", meta: many(3, n)}}, ""},
 		"changes": {[]record{
 			head,
-			{class: classHistory, meta: appendNumber(nil, historyRevision, 7)},
-			{class: classHistory, key: shard, meta: appendNumber(nil, headParts, 1)},
+			{class: classHistory, meta: appendNumber(nil, 1, 7)},
+			{class: classHistory, key: shard, meta: appendNumber(nil, 2, 1)},
 			{class: classHistory, key: partRecord(shard, 0, nil).key, body: many(partChange, n)},
 		}, ""},
-		"node": {[]record{{class: classShard, key: shard, meta: append(shardHead(&x, []setSummary{{}}), appendBytes(nil, shardNode, many(5, n))...)}}, ""},
+		"node": {[]record{{class: classShard, key: shard, meta: append(shardHead(&x, []setSummary{{}}), appendBytes(nil, 3, many(5, n))...)}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, t.TempDir())
@@ -153,7 +153,7 @@ func TestRoom(t *testing.T) {
 			for _, e := range w.log.All() {
 				said = append(said, fmt.Sprint(e.Message, e.ContextMap()))
 			}
-			if all := strings.Join(said, "\n"); !strings.Contains(all, row.want) || (row.want == "") != (r.Resources == 3000) || strings.Contains(all, "set aside") != (row.want != "") {
+			if all := strings.Join(said, "\n"); !strings.Contains(all, row.want) || (row.want == "") != (r.Resources == 3000) || strings.Contains(all, "kept a copy of the snapshot") != (row.want != "") {
 				t.Errorf("%d resources, and\n%s", r.Resources, all)
 			}
 		})

@@ -5,60 +5,15 @@ import (
 	"encoding/binary"
 	"time"
 
-	"github.com/weir-xds/weir/relay/xds"
-
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/weir-xds/weir/constraints"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // How a table's images are written. An image becomes one record for itself, one for each member of
 // each set, and one for each name, so that what did not change is not written again.
-
-// Fields of classShard.
-const (
-	shardOrigin   = 1
-	shardGroup    = 2
-	shardNode     = 3
-	shardTypeURL  = 4
-	shardResponse = 5
-	shardSet      = 6 // repeated
-	shardParams   = 7 // the parameter map of all of it; missing: the empty map
-	shardIdentity = 8 // of the group's clients; missing: the group is of no identity
-	shardBegun    = 9 // revision; the group's
-
-	setSelector = 1
-	setSpelt    = 2
-	setResponse = 3
-	setSettled  = 4
-	setRetired  = 5
-	setMembers  = 6  // number of bodies
-	setSum      = 7  // of the marks of their records, for builds that do not know setDigest
-	setSince    = 8  // revision
-	setLost     = 9  // revision
-	setDigest   = 10 // of the marks of their records
-)
-
-// Fields of classItem. A member has a selector and one variant. The body is the concatenated
-// resources of the variants.
-const (
-	itemMember  = 1 // of the set of this selector
-	itemName    = 2
-	itemSpelt   = 3
-	itemRetired = 5
-	itemVariant = 6 // repeated
-	itemSince   = 7 // revision; of a name
-
-	paramsPair = 1 // repeated
-	pairKey    = 1
-	pairValue  = 2
-
-	variantLength  = 1 // of the resource, in bytes
-	variantServer  = 2
-	variantExpires = 3
-	variantLeft    = 4
-)
 
 // shardKeySize is the length of a shardKey.
 const shardKeySize = 16
@@ -142,108 +97,98 @@ func (s *sum) bytes() []byte {
 
 // shardHead returns the metadata of a shard's record.
 func shardHead(x *relay.TypeImage, sets []setSummary) []byte {
-	b := appendText(nil, shardOrigin, x.Origin)
-	b = appendText(b, shardGroup, x.Group)
-	b = appendBytes(b, shardNode, x.Node)
-	b = appendText(b, shardTypeURL, x.TypeURL)
-	b = appendText(b, shardResponse, x.Response)
-	b = appendText(b, shardIdentity, x.Identity)
-	b = appendNumber(b, shardBegun, x.Begun)
-	if x.Params.Len() > 0 {
-		b = appendBytes(b, shardParams, encodeParams(x.Params))
-	}
-	for i := range sets {
-		b = appendBytes(b, shardSet, sets[i].encode())
-	}
-	return b
-}
-
-func (y *setSummary) encode() []byte {
-	b := appendText(nil, setSelector, y.Selector)
-	b = appendText(b, setSpelt, y.Spelt)
-	b = appendText(b, setResponse, y.Response)
-	b = appendBool(b, setSettled, y.Settled && !y.lacking)
-	b = appendBool(b, setRetired, y.Retired)
-	b = appendNumber(b, setMembers, y.members)
-	b = appendBytes(b, setSum, y.sum.bytes())
-	b = appendNumber(appendNumber(b, setSince, y.Since), setLost, y.Lost)
-	if y.digest != (xds.SetDigest{}) {
-		b = appendBytes(b, setDigest, y.digest[:])
-	}
-	return b
+	return encode(func(c *coder) { shardFields(c, x, &sets) })
 }
 
 // readShard decodes what shardHead encoded. The image has its sets without members, and no names.
 func readShard(meta []byte) (x relay.TypeImage, sets []setSummary, err error) {
-	for f, err := range fields(meta) {
-		if err != nil {
-			return x, nil, err
-		}
-		switch f.number {
-		case shardOrigin:
-			x.Origin = f.text()
-		case shardGroup:
-			x.Group = f.text()
-		case shardNode:
-			x.Node = f.bytes
-		case shardTypeURL:
-			x.TypeURL = f.text()
-		case shardResponse:
-			x.Response = f.text()
-		case shardIdentity:
-			x.Identity = f.text()
-		case shardBegun:
-			x.Begun = f.n
-		case shardParams:
-			if x.Params, err = readParams(f.bytes); err != nil {
-				return x, nil, err
-			}
-		case shardSet:
-			y, err := readSet(f.bytes)
-			if err != nil {
-				return x, nil, err
-			}
-			if sets = append(sets, y); len(sets) > maxSets {
-				return x, nil, tooMany(maxSets, "sets")
-			}
-		}
+	if err := decode(meta, func(c *coder) { shardFields(c, &x, &sets) }); err != nil {
+		return x, nil, err
 	}
 	return x, sets, nil
 }
 
-func readSet(b []byte) (y setSummary, err error) {
-	for f, err := range fields(b) {
-		if err != nil {
-			return y, err
-		}
-		switch f.number {
-		case setSelector:
-			y.Selector = f.text()
-		case setSpelt:
-			y.Spelt = f.text()
-		case setResponse:
-			y.Response = f.text()
-		case setSettled:
-			y.Settled = f.bool()
-		case setRetired:
-			y.Retired = f.bool()
-		case setMembers:
-			y.members = f.n
-		case setSince:
-			y.Since = f.n
-		case setLost:
-			y.Lost = f.n
-		case setSum:
-			if len(f.bytes) == 16 {
-				y.sum = sum{binary.LittleEndian.Uint64(f.bytes), binary.LittleEndian.Uint64(f.bytes[8:])}
-			}
-		case setDigest:
-			if len(f.bytes) == len(y.digest) {
-				y.digest = xds.SetDigest(f.bytes)
-			}
+// shardFields are the fields of classShard.
+func shardFields(c *coder, x *relay.TypeImage, sets *[]setSummary) {
+	c.text(1, &x.Origin)
+	c.text(2, &x.Group)
+	c.bytes(3, &x.Node)
+	c.text(4, &x.TypeURL)
+	c.text(5, &x.Response)
+	c.text(8, &x.Identity) // of the group's clients; missing: the group is of no identity
+	c.number(9, &x.Begun)  // revision; the group's
+	paramFields(c, 7, &x.Params)
+	list(c, 6, sets, maxSets, "sets", (*setSummary).fields)
+}
+
+func (y *setSummary) fields(c *coder) {
+	c.text(1, &y.Selector)
+	c.text(2, &y.Spelt)
+	c.text(3, &y.Response)
+	settled := y.Settled && !y.lacking
+	c.bool(4, &settled)
+	c.bool(5, &y.Retired)
+	c.number(6, &y.members) // number of bodies
+	sums := y.sum.bytes()   // of the marks of their records, for builds that do not know the digest
+	c.bytes(7, &sums)
+	c.number(8, &y.Since) // revision
+	c.number(9, &y.Lost)  // revision
+	c.array(10, y.digest[:])
+	if c.reads {
+		y.Settled = settled
+		if len(sums) == 16 {
+			y.sum = sum{binary.LittleEndian.Uint64(sums), binary.LittleEndian.Uint64(sums[8:])}
 		}
 	}
-	return y, nil
+}
+
+// paramFields is a parameter map; missing: the empty one.
+func paramFields(c *coder, number protowire.Number, p *constraints.Params) {
+	type pair struct{ key, value string }
+	var pairs []pair
+	message := func(c *coder) {
+		list(c, 1, &pairs, maxParams, "parameters", func(p *pair, c *coder) {
+			c.text(1, &p.key)
+			c.text(2, &p.value)
+		})
+	}
+	if !c.reads && p.Len() > 0 {
+		for k, v := range p.All() {
+			pairs = append(pairs, pair{k, v})
+		}
+		c.message(number, message)
+	}
+	if !c.is(number) {
+		return
+	}
+	c.message(number, message)
+	m := map[string]string{}
+	for _, x := range pairs {
+		m[x.key] = x.value
+	}
+	*p = constraints.NewParams(m)
+}
+
+// Fields of classItem. A member has a selector and one variant. The body is the concatenated
+// resources of the variants. The other fields are those of a name.
+const (
+	itemMember  = 1 // of the set of this selector
+	itemVariant = 6 // repeated
+)
+
+func nameFields(c *coder, x *relay.NameImage) {
+	c.text(2, &x.Name)
+	c.text(3, &x.Spelt)
+	c.bool(5, &x.Retired)
+	c.number(7, &x.Since) // revision
+}
+
+// bodyFields are the fields of a variant. length is that of the resource, in bytes.
+func bodyFields(c *coder, x *xds.BodyImage, length *uint64) {
+	c.number(1, length)
+	c.byte(2, &x.Server)
+	c.time(3, &x.Expires)
+	c.duration(4, &x.Left)
 }
 
 // memberRecord returns the record of a member of a set.
@@ -256,9 +201,7 @@ func memberRecord(shard string, id itemID, v *xds.Variant, now, wall time.Time) 
 
 // nameRecord returns the record of a name.
 func nameRecord(shard string, id itemID, x *relay.NameImage, now, wall time.Time) record {
-	meta := appendText(appendText(nil, itemName, x.Name), itemSpelt, x.Spelt)
-	r := record{class: classItem, key: id.key(shard), meta: appendBool(meta, itemRetired, x.Retired)}
-	r.meta = appendNumber(r.meta, itemSince, x.Since)
+	r := record{class: classItem, key: id.key(shard), meta: encode(func(c *coder) { nameFields(c, x) })}
 	for _, v := range x.Variants {
 		r.meta, r.body = appendVariant(r.meta, r.body, v, now, wall)
 	}
@@ -267,10 +210,8 @@ func nameRecord(shard string, id itemID, x *relay.NameImage, now, wall time.Time
 
 func appendVariant(meta, body []byte, v *xds.Variant, now, wall time.Time) (_, _ []byte) {
 	x := v.Image(now, wall)
-	b := appendNumber(nil, variantLength, uint64(len(x.Resource)))
-	b = appendNumber(b, variantServer, uint64(x.Server))
-	b = appendTime(b, variantExpires, x.Expires)
-	b = appendNumber(b, variantLeft, protowire.EncodeZigZag(int64(x.Left)))
+	length := uint64(len(x.Resource))
+	b := encode(func(c *coder) { bodyFields(c, &x, &length) })
 	if body == nil {
 		return appendBytes(meta, itemVariant, b), x.Resource
 	}
@@ -287,85 +228,25 @@ type itemImage struct {
 
 func readItem(r *record) (x itemImage, err error) {
 	rest := r.body
-	for f, err := range fields(r.meta) {
-		if err != nil {
-			return x, err
+	err = decode(r.meta, func(c *coder) {
+		nameFields(c, &x.name)
+		if c.is(itemMember) {
+			x.member, x.selector = true, c.field.text()
 		}
-		switch f.number {
-		case itemMember:
-			x.member, x.selector = true, f.text()
-		case itemName:
-			x.name.Name = f.text()
-		case itemSpelt:
-			x.name.Spelt = f.text()
-		case itemRetired:
-			x.name.Retired = f.bool()
-		case itemSince:
-			x.name.Since = f.n
-		case itemVariant:
-			b, n, err := readVariant(f.bytes)
-			if err != nil || n > uint64(len(rest)) {
-				return x, errFields
-			}
-			b.Resource, rest = rest[:n], rest[n:]
-			if x.bodies = append(x.bodies, b); len(x.bodies) > maxVariants {
-				return x, tooMany(maxVariants, "variants")
-			}
+		if !c.is(itemVariant) {
+			return
 		}
-	}
-	return x, nil
-}
-
-func encodeParams(p constraints.Params) (b []byte) {
-	for k, v := range p.All() {
-		b = appendBytes(b, paramsPair, appendText(appendText(nil, pairKey, k), pairValue, v))
-	}
-	return b
-}
-
-func readParams(b []byte) (constraints.Params, error) {
-	m, pairs := map[string]string{}, 0
-	for f, err := range fields(b) {
-		if err != nil {
-			return constraints.Params{}, err
+		var b xds.BodyImage
+		var n uint64
+		c.read(c.field.bytes, func(c *coder) { bodyFields(c, &b, &n) })
+		if c.err != nil || n > uint64(len(rest)) {
+			c.err = errFields
+			return
 		}
-		if f.number != paramsPair {
-			continue
+		b.Resource, rest = rest[:n], rest[n:]
+		if x.bodies = append(x.bodies, b); len(x.bodies) > maxVariants {
+			c.err = tooMany(maxVariants, "variants")
 		}
-		if pairs++; pairs > maxParams {
-			return constraints.Params{}, tooMany(maxParams, "parameters")
-		}
-		var key, value string
-		for f, err := range fields(f.bytes) {
-			switch {
-			case err != nil:
-				return constraints.Params{}, err
-			case f.number == pairKey:
-				key = f.text()
-			case f.number == pairValue:
-				value = f.text()
-			}
-		}
-		m[key] = value
-	}
-	return constraints.NewParams(m), nil
-}
-
-func readVariant(b []byte) (x xds.BodyImage, length uint64, err error) {
-	for f, err := range fields(b) {
-		if err != nil {
-			return x, 0, err
-		}
-		switch f.number {
-		case variantLength:
-			length = f.n
-		case variantServer:
-			x.Server = uint8(min(f.n, relay.NoServer))
-		case variantExpires:
-			x.Expires = f.time()
-		case variantLeft:
-			x.Left = time.Duration(protowire.DecodeZigZag(f.n))
-		}
-	}
-	return x, length, nil
+	})
+	return x, err
 }

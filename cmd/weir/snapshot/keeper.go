@@ -1,9 +1,11 @@
 package snapshot
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"sync/atomic"
 	"time"
 
@@ -121,27 +123,9 @@ type Keeper struct {
 	state Status
 }
 
-// New checks the configuration. It reads and writes nothing.
-func New(cfg Config) (*Keeper, error) {
-	var errs []error
-	if cfg.Path == "" {
-		errs = append(errs, errors.New("path: is empty"))
-	}
-	if cfg.Interval <= 0 {
-		errs = append(errs, errors.New("interval: must be more than 0s"))
-	}
-	if cfg.MaxBytes != 0 && cfg.MaxBytes < LeastBytes {
-		errs = append(errs, fmt.Errorf("max_bytes: must be at least %d, or 0", LeastBytes))
-	}
-	if len(cfg.Deployment) > maxDeployment {
-		errs = append(errs, fmt.Errorf("name: is longer than %d", maxDeployment))
-	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
-	if cfg.Log == nil {
-		cfg.Log = zap.NewNop()
-	}
+// New makes a Keeper. It reads and writes nothing. Package config has checked the configuration.
+func New(cfg Config) *Keeper {
+	cfg.Log = cmp.Or(cfg.Log, zap.NewNop())
 	if cfg.files == nil {
 		cfg.files = disk{}
 	}
@@ -151,12 +135,12 @@ func New(cfg Config) (*Keeper, error) {
 	}
 	k.log = log{files: cfg.files, path: File(cfg.Path), deployment: cfg.Deployment, keys: cfg.Keys}
 	k.log.bound = bound{cfg.files, File(cfg.Path), cfg.MaxBytes, func(copied string) {
-		cfg.Log.Warn("a copy that was set aside is removed: cache.snapshot.max_bytes has no room for it", zap.String("copy", copied))
+		cfg.Log.Warn("removed an old copy of the snapshot: cache.snapshot.max_bytes has no room for it", zap.String("copy", copied))
 	}}
 	k.keys.Store(cfg.Keys)
 	k.state.Path, k.state.MaxBytes = cfg.Path, cfg.MaxBytes
 	k.publish()
-	return k, nil
+	return k
 }
 
 // Status returns the current state. It may be called at any time.
@@ -259,5 +243,94 @@ func pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
 	case <-t.C:
+	}
+}
+
+// Load restores the directory's snapshot into the table, before any client is served. It never
+// fails: errors are logged, and less is restored, or nothing.
+func (k *Keeper) Load(now time.Time) Restored {
+	began := time.Now()
+	r := k.load(now)
+	k.restored = r.Origins
+	k.state.Restored, k.state.Lost = r.Resources, r.Lost
+	k.publish()
+	for _, err := range r.Problems {
+		k.cfg.Log.Warn("a part of the snapshot was not restored", zap.Error(err))
+	}
+	if r.Types > 0 || r.Lost > 0 {
+		k.cfg.Log.Info("restored from the snapshot", zap.Int("types", r.Types), zap.Int("resources", r.Resources), zap.Int("changes", r.Changes),
+			zap.Int("lost", r.Lost), zap.Int("too_old", r.TooOld), zap.Duration("took", time.Since(began)))
+	}
+	return r
+}
+
+func (k *Keeper) load(now time.Time) Restored {
+	dir, warning, err := OpenDir(k.cfg.Path)
+	if warning != nil {
+		k.cfg.Log.Warn("warning about the snapshot's directory", zap.String("path", k.cfg.Path), zap.Error(warning))
+	}
+	k.dir = dir
+	switch {
+	case errors.Is(err, ErrLocked):
+		k.cfg.Log.Warn("read the snapshot; it is not written until the other process ends", zap.String("path", k.cfg.Path), zap.Error(err))
+	case err != nil:
+		k.fail(err)
+	}
+	c, err := ReadWithin(File(k.cfg.Path), k.keys.Load(), k.cfg.Room)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return Restored{}
+	case err == nil && c.Header.Deployment != k.cfg.Deployment:
+		err = fmt.Errorf("it is of the deployment %q, and this is %q", c.Header.Deployment, k.cfg.Deployment)
+	}
+	if err != nil {
+		k.cfg.Log.Error("the snapshot was not restored", zap.String("path", File(k.cfg.Path)), zap.Error(err))
+		k.setAside(now)
+		return Restored{}
+	}
+	for _, d := range c.Report.Damages {
+		k.cfg.Log.Error("the snapshot is damaged", zap.String("path", c.Report.Path), zap.Int64("offset", d.Offset),
+			zap.Int64("bytes", d.Length), zap.String("what", d.What))
+	}
+	keys := k.keys.Load()
+	k.unfit = keys == nil || c.Report.Key != keys.ID()
+	if keys != nil && c.Report.Key == "" {
+		k.cfg.Log.Info("the snapshot is in plain text; the next write encrypts it", zap.String("path", c.Report.Path))
+	}
+	if left := c.Report.LeftOut; left != (LeftOut{}) {
+		k.state.NotRestored = left
+		k.cfg.Log.Warn("the snapshot has no resources with private keys, because it was written without cache.snapshot.key_file",
+			zap.Int("secrets", left.Secrets), zap.Int("others", left.WithKeys))
+	}
+	k.book.restored = c.groups()
+	if u, err := k.log.bound.usage(); err == nil && k.cfg.MaxBytes > 0 && u.file > u.grown() {
+		k.cfg.Log.Warn("the snapshot was written with another cache.snapshot.max_bytes: until it is replaced the directory may be larger",
+			zap.String("path", c.Report.Path), zap.Int64("bytes", u.file), zap.Int64("max_bytes", k.cfg.MaxBytes))
+	}
+	r := c.Restore(k.cfg.Table, RestoreConfig{Now: now, Wall: now, MaxAge: k.cfg.MaxAge, Addresses: k.addresses(), Room: k.cfg.Room})
+	if r.Damaged {
+		k.setAside(now)
+	}
+	return r
+}
+
+func (k *Keeper) addresses() map[string][]string {
+	m := map[string][]string{}
+	for _, o := range k.cfg.Origins() {
+		m[o.Name] = o.Addresses
+	}
+	return m
+}
+
+func (k *Keeper) setAside(now time.Time) {
+	if k.dir == nil || k.dir.lock == nil {
+		return
+	}
+	name, err := k.dir.SetAside(now)
+	switch {
+	case err != nil:
+		k.cfg.Log.Warn("cannot keep a copy of the snapshot", zap.String("path", File(k.cfg.Path)), zap.Error(err))
+	case name != "":
+		k.cfg.Log.Warn("kept a copy of the snapshot before replacing it", zap.String("copy", name))
 	}
 }

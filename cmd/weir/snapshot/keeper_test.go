@@ -337,7 +337,7 @@ func TestSecretsAreKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	next = newWorld(t, dir, keyed, func(cfg *Config) { cfg.Table = table })
-	if r := next.keeper.Load(next.now); r.Resources > 0 || r.Damaged || next.said("a part of the snapshot is not restored") != 1 {
+	if r := next.keeper.Load(next.now); r.Resources > 0 || r.Damaged || next.said("a part of the snapshot was not restored") != 1 {
 		t.Errorf("dedicated by now: %+v", r)
 	}
 	c, err := Read(File(dir), keys)

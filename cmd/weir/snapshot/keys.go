@@ -1,8 +1,6 @@
 package snapshot
 
 import (
-	"bufio"
-	"bytes"
 	"crypto/hkdf"
 	"crypto/sha256"
 	"encoding/base64"
@@ -76,7 +74,7 @@ func ReadKeys(path string) (_ *Keys, warning, err error) {
 		return nil, nil, err
 	}
 	if mode := info.Mode().Perm(); mode&0o007 != 0 {
-		warning = fmt.Errorf("%s: everybody on this machine may read it (mode %04o)", path, mode)
+		warning = fmt.Errorf("%s: every user of this machine can read it (mode %04o)", path, mode)
 	}
 	return k, warning, nil
 }
@@ -86,9 +84,10 @@ func parseKeys(path string, text []byte) (*Keys, error) {
 	if len(text) > maxKeyFile {
 		return nil, fmt.Errorf("%s: has more than %d bytes", path, maxKeyFile)
 	}
-	lines := bufio.NewScanner(bytes.NewReader(text))
-	for n := 1; lines.Scan(); n++ {
-		line := strings.TrimSpace(lines.Text())
+	n := 0
+	for line := range strings.Lines(string(text)) {
+		n++
+		line = strings.TrimSpace(line)
 		if line == "" || line[0] == '#' {
 			continue
 		}
@@ -103,10 +102,7 @@ func parseKeys(path string, text []byte) (*Keys, error) {
 		}
 		k.all = append(k.all, newKey(secret))
 	}
-	switch {
-	case lines.Err() != nil:
-		return nil, fmt.Errorf("%s: %w", path, lines.Err())
-	case len(k.all) == 0:
+	if len(k.all) == 0 {
 		return nil, fmt.Errorf("%s: has no key", path)
 	}
 	return k, nil

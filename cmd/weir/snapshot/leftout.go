@@ -19,22 +19,15 @@ type LeftOut struct {
 	WithKeys int `json:"with_keys"`
 }
 
-// append appends the fields of classCommit.
-func (x LeftOut) append(meta []byte) []byte {
-	meta = appendNumber(meta, commitSecrets, uint64(x.Secrets))
-	return appendNumber(meta, commitWithKeys, uint64(x.WithKeys))
+// fields are those of classCommit, but for the time.
+func (x *LeftOut) fields(c *coder) {
+	c.count(2, &x.Secrets)
+	c.count(3, &x.WithKeys)
 }
 
 func readLeftOut(meta []byte) (x LeftOut) {
-	for f, err := range fields(meta) {
-		switch {
-		case err != nil:
-			return LeftOut{}
-		case f.number == commitSecrets:
-			x.Secrets = int(min(f.n, maxPart))
-		case f.number == commitWithKeys:
-			x.WithKeys = int(min(f.n, maxPart))
-		}
+	if decode(meta, x.fields) != nil {
+		return LeftOut{}
 	}
 	return x
 }
@@ -103,7 +96,8 @@ func (s *shardRecords) strip(sets []setSummary) (n int) {
 
 // bareName is the record of a name without what it stands for.
 func bareName(key string, x *relay.NameImage) record {
-	return record{class: classItem, key: key, meta: appendText(appendText(nil, itemName, x.Name), itemSpelt, x.Spelt)}
+	bare := relay.NameImage{Name: x.Name, Spelt: x.Spelt}
+	return record{class: classItem, key: key, meta: encode(func(c *coder) { nameFields(c, &bare) })}
 }
 
 // lose takes members with these marks from a set that was found with others. If it lacked members

@@ -203,7 +203,7 @@ func TestKeysAreKept(t *testing.T) {
 			t.Fatal(err)
 		}
 		next := newWorld(t, lost, func(cfg *Config) { cfg.Keys = keys })
-		if r := next.load(); r.Resources > 0 || next.said("the snapshot is not restored") != 1 || !strings.Contains(next.errors(), young.ID()) {
+		if r := next.load(); r.Resources > 0 || next.said("the snapshot was not restored") != 1 || !strings.Contains(next.errors(), young.ID()) {
 			t.Errorf("%s: %+v %s", name, r, next.errors())
 		}
 		next.keeper.save(next.now) // there is nothing to write

@@ -132,7 +132,8 @@ func writeRecords(
 			return 0, err
 		}
 	}
-	if err := put(&record{class: classCommit, meta: left.append(appendTime(nil, commitTime, now))}); err != nil {
+	meta := encode(func(c *coder) { c.time(1, &now); left.fields(c) })
+	if err := put(&record{class: classCommit, meta: meta}); err != nil {
 		return 0, err
 	}
 	return size, w.Flush()

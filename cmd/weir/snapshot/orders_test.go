@@ -55,7 +55,7 @@ func TestOrdersAreKept(t *testing.T) {
 		w.save()
 	}
 	older := []byte{} // a record of an older version
-	older = appendTime(appendText(older, originName, "mesh"), originFrozen, at(1))
+	older = appendTime(appendText(older, 1, "mesh"), 4, at(1))
 	if o, err := readOrigin(older); err != nil || o.Rollbacks != nil || o.Gates != nil || !o.Frozen.Equal(at(1)) {
 		t.Errorf("an older file gives %+v, %v", o, err)
 	}

@@ -6,9 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weir-xds/weir/relay/xds"
-
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // RestoreConfig says how a content is put into a table.

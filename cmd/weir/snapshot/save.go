@@ -176,7 +176,7 @@ func (k *Keeper) replace(now time.Time) error {
 
 func (k *Keeper) succeed(now time.Time) {
 	if k.told != "" {
-		k.cfg.Log.Info("the snapshot is written again", zap.String("path", k.cfg.Path))
+		k.cfg.Log.Info("the snapshot can be written again", zap.String("path", k.cfg.Path))
 	}
 	k.told, k.failures = "", 0
 	k.state.SavedAt, k.state.Error = now, ""
@@ -190,7 +190,7 @@ func (k *Keeper) fail(err error) {
 	text := err.Error()
 	if k.state.Error = text; text != k.told {
 		k.told = text
-		k.cfg.Log.Error("the snapshot is not written; what is served is not touched by that", zap.String("path", k.cfg.Path), zap.Error(err))
+		k.cfg.Log.Error("cannot write the snapshot; clients are not affected", zap.String("path", k.cfg.Path), zap.Error(err))
 	}
 	k.publish()
 }

@@ -75,8 +75,8 @@ func keptOf(t *testing.T, digest bool, marks ...xds.Digest) *keptSet {
 	if digest {
 		y.digest = xds.SetOf(append([]xds.Digest(nil), marks...))
 	}
-	read, err := readSet(y.encode())
-	if err != nil {
+	var read setSummary
+	if err := decode(encode(y.fields), read.fields); err != nil {
 		t.Fatal(err)
 	}
 	return &keptSet{setSummary: read}

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -29,22 +31,9 @@ type Summary struct {
 	// Key is what the key is called that the file is encrypted with; empty: it is in plain text.
 	Key string `json:"key,omitempty"`
 	// LeftOut is what is not in it, since it is in plain text.
-	LeftOut LeftOut         `json:"left_out"`
-	Origins []OriginSummary `json:"origins"`
-	Types   []TypeSummary   `json:"types"`
-}
-
-// OriginSummary describes an origin.
-type OriginSummary struct {
-	Name      string    `json:"name"`
-	Addresses []string  `json:"addresses"`
-	Vouched   time.Time `json:"vouched,omitzero"`
-	Frozen    time.Time `json:"frozen,omitzero"` // since when; zero: it is not
-	// FrozenChanged is when an operator last froze or unfroze it.
-	FrozenChanged time.Time `json:"frozen_changed,omitzero"`
-	// Rollbacks are the last orders of operators to go back, and Gates what the gates remember.
-	Rollbacks []Order      `json:"rollbacks,omitempty"`
-	Gates     []GateMemory `json:"gates,omitempty"`
+	LeftOut LeftOut       `json:"left_out"`
+	Origins []Origin      `json:"origins"`
+	Types   []TypeSummary `json:"types"`
 }
 
 // TypeSummary describes one type of one group.
@@ -99,7 +88,8 @@ func (c *Content) Summary(list bool) Summary {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.origins)) {
 		o := c.origin(name)
-		s.Origins = append(s.Origins, OriginSummary{name, o.Addresses, o.Vouched, o.Frozen, o.FrozenChanged, o.Rollbacks, o.Gates})
+		o.Name = name
+		s.Origins = append(s.Origins, o)
 	}
 	for key, shard := range c.shards {
 		x, sets, err := shard.countedSets()
@@ -234,4 +224,74 @@ func (c *Content) checkShard(s *shardRecords) (errs []error) {
 		}
 	}
 	return errs
+}
+
+// An export is a file in plain text, without superseded records, and without secrets and resources
+// that have a key in them: it is carried elsewhere.
+
+// records yields the records of a content, in an order that depends on nothing else.
+func (c *Content) records() iter.Seq[record] {
+	return func(yield func(record) bool) {
+		there := func(r record) bool { return r.class == 0 || yield(r) }
+		if !inOrder(c.origins, yield) || !there(c.revision) || !inOrder(c.marks, yield) {
+			return
+		}
+		of := func(h *historyRecords) bool { return inOrder(h.parts, yield) && there(h.head) }
+		if !inOrder(c.histories, of) {
+			return
+		}
+		inOrder(c.shards, func(s *shardRecords) bool { return there(s.head) && inOrder(s.items, yield) })
+	}
+}
+
+// inOrder calls f for the values of a map, by key, until it returns false.
+func inOrder[V any](m map[string]V, f func(V) bool) bool {
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		if !f(m[key]) {
+			return false
+		}
+	}
+	return true
+}
+
+// Export writes a file without superseded records. What it leaves out is gone from the content,
+// too.
+func (c *Content) Export(w io.Writer) (LeftOut, error) {
+	left := c.strip()
+	h := c.Header
+	h.Major, h.Minor = formatMajor, formatMinor
+	_, err := writeFile(w, &h, c.records(), left)
+	return left, err
+}
+
+// ErrExists says that the directory has a snapshot already.
+var ErrExists = errors.New("there is a snapshot already")
+
+// Import makes a content the snapshot of a directory, atomically: encrypted, or else without
+// secrets and resources that have a key in them. It refuses a directory that a running weir has
+// locked, and, without force, one that has a snapshot. maxBytes is that of Config.
+func (c *Content) Import(dir string, force bool, keys *Keys, maxBytes int64) (warning, err error) {
+	d, warning, err := OpenDir(dir)
+	if d != nil {
+		defer d.Close()
+	}
+	switch {
+	case err != nil:
+		return warning, fmt.Errorf("%s: %w", dir, err)
+	case Exists(dir) && !force:
+		return warning, fmt.Errorf("%s: %w", File(dir), ErrExists)
+	}
+	l := log{files: disk{}, path: File(dir), deployment: c.Header.Deployment, keys: keys}
+	l.bound = bound{files: l.files, path: l.path, max: maxBytes}
+	defer l.close()
+	return warning, l.rewrite(c)
+}
+
+// rewrite puts a content in place as a whole: encrypted, or else without what needs that.
+func (l *log) rewrite(c *Content) error {
+	left := c.Report.LeftOut
+	if l.keys == nil {
+		left = c.strip()
+	}
+	return l.replace(c.Header.Created, c.records(), left)
 }

@@ -59,9 +59,7 @@ func newWorld(t testing.TB, dir string, edit ...func(*Config)) *world {
 	for _, e := range edit {
 		e(&w.cfg)
 	}
-	if w.keeper, err = New(w.cfg); err != nil {
-		t.Fatal(err)
-	}
+	w.keeper = New(w.cfg)
 	t.Cleanup(w.end)
 	return w
 }

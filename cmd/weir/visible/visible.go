@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"sync"
 	"unicode"
 	"unicode/utf16"
@@ -40,7 +41,7 @@ func plain[T string | []byte](s T, keep string) int {
 			continue
 		}
 		r, n := decode(s[i:])
-		if r == utf8.RuneError && n == 1 || Hidden(r) && !kept(r, keep) {
+		if r == utf8.RuneError && n == 1 || Hidden(r) && !strings.ContainsRune(keep, r) {
 			return i
 		}
 		i += n
@@ -50,15 +51,6 @@ func plain[T string | []byte](s T, keep string) int {
 
 func decode[T string | []byte](s T) (rune, int) {
 	return utf8.DecodeRuneInString(string(s[:min(len(s), utf8.UTFMax)]))
-}
-
-func kept(r rune, keep string) bool {
-	for _, k := range keep {
-		if r == k {
-			return true
-		}
-	}
-	return false
 }
 
 // show returns s if nothing in it is hidden. wide: a character beyond 16 bits is one escape, as in

@@ -4,6 +4,7 @@ package weirtest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -20,8 +21,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/weir-xds/weir/relay/relaytest"
 )
@@ -67,11 +66,7 @@ func NewConfig(origin string, dialect relaytest.Dialect) Config {
 	c.Set("timing.pause", "50ms")
 	c.Set("timing.backoff", map[string]any{"base": "50ms", "max": "500ms"})
 	c.Set("timing.drain", "200ms")
-	level := os.Getenv("WEIR_LOG")
-	if level == "" {
-		level = "info"
-	}
-	return c.Set("log.level", level)
+	return c.Set("log.level", cmp.Or(os.Getenv("WEIR_LOG"), "info"))
 }
 
 // Process is a running weir.
@@ -157,11 +152,7 @@ func (l Launch) Start(tb testing.TB, c Config) *Process {
 	if err := os.WriteFile(p.file, p.config, 0o600); err != nil {
 		tb.Fatal(err)
 	}
-	program := l.Program
-	if program == "" {
-		program = Binary
-	}
-	args := append(slices.Clone(l.Under), program, "run", "-c", p.file)
+	args := append(slices.Clone(l.Under), cmp.Or(l.Program, Binary), "run", "-c", p.file)
 	p.cmd = exec.Command(args[0], args[1:]...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
 	// The detector would otherwise wait a second at each exit.
@@ -324,7 +315,8 @@ func (p *Process) Metric(name string, labels ...string) (float64, bool) {
 	sum, found := 0.0, false
 	for line := range strings.Lines(body) {
 		id, value, ok := strings.Cut(strings.TrimSpace(line), " ")
-		if base, _, _ := strings.Cut(id, "{"); !ok || base != name || !containsAll(id, labels) {
+		lacking := func(label string) bool { return !strings.Contains(id, label) }
+		if base, _, _ := strings.Cut(id, "{"); !ok || base != name || slices.ContainsFunc(labels, lacking) {
 			continue
 		}
 		v, err := strconv.ParseFloat(value, 64)
@@ -334,15 +326,6 @@ func (p *Process) Metric(name string, labels ...string) (float64, bool) {
 		sum, found = sum+v, true
 	}
 	return sum, found
-}
-
-func containsAll(s string, parts []string) bool {
-	for _, part := range parts {
-		if !strings.Contains(s, part) {
-			return false
-		}
-	}
-	return true
 }
 
 // AwaitMetric waits until the sum of a metric's samples equals want.
@@ -401,25 +384,10 @@ func Fetch(url string) (string, error) {
 	return string(body), err
 }
 
-// Connect connects to an xDS server, with small fixed windows so that a client that does not read
-// soon blocks its server. tb closes the connection.
+// Connect is relaytest.Connect.
 func Connect(tb testing.TB, addr string, options ...grpc.DialOption) *grpc.ClientConn {
 	tb.Helper()
-	quick := backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.6, MaxDelay: 200 * time.Millisecond}
-	options = append([]grpc.DialOption{
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithStaticStreamWindowSize(64 << 10),
-		grpc.WithStaticConnWindowSize(64 << 10),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64 << 20)),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: quick, MinConnectTimeout: 5 * time.Second}),
-		grpc.WithNoProxy(),
-	}, options...)
-	conn, err := grpc.NewClient("passthrough:///"+addr, options...)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { _ = conn.Close() })
-	return conn
+	return relaytest.Connect(tb, addr, options...)
 }
 
 // Until calls done until it returns true. It returns false if that takes longer than d.

@@ -2,9 +2,13 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -16,13 +20,15 @@ import (
 
 // comparison has the options of the command.
 type comparison struct {
-	study
+	programs            programs
 	scenarios, subjects []string
-	rounds              int           // 0: only profiles
+	rounds              int
 	within              time.Duration // see newCompareCommand; 0: however long it takes
-	profiles            profiles
-	profileFor          time.Duration
-	tls                 mtls.Files // of scenarios with TLS
+	pause               time.Duration // at whose end memory is read
+	json                string        // file to write
+	dir                 string        // for certificates, and built programs
+	tls                 mtls.Files    // of scenarios with TLS
+	log                 io.Writer     // progress
 }
 
 // job is a scenario of a run, and what was found so far.
@@ -36,38 +42,66 @@ func newCompareCommand() *cobra.Command {
 	c := &comparison{}
 	var names []string
 	for _, sc := range scenarios() {
-		if sc.mode != reporting { // it takes minutes, and has a table of its own
-			names = append(names, sc.name)
-		}
+		names = append(names, sc.name)
 	}
-	cmd := c.command(&cobra.Command{Use: "compare", Short: "Run every scenario against every subject, and print the table"}, c.run)
+	cmd := &cobra.Command{
+		Use: "compare", Short: "Run every scenario against every subject, and print the table", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c.log = cmd.ErrOrStderr()
+			return c.run(cmd.Context(), cmd.OutOrStdout())
+		},
+	}
 	fs := cmd.Flags()
-	fs.StringSliceVar(&c.scenarios, "scenarios", names, "which of them; there is also "+reportsName)
+	fs.StringVar(&c.json, "json", "", "file to write the figures of all runs to")
+	fs.StringVar(&c.programs.weir, "weir", "", "weir's program; empty: built from this tree")
+	fs.StringVar(&c.programs.weirload, "weirload", "", "weirload's program; empty: built from this tree")
+	// The runtime returns memory that it does not need by and by: its scavenger takes 1 % of a core.
+	fs.DurationVar(&c.pause, "pause", 12*time.Second, "how long nothing happens at the end of a run, for memory to be read")
+	fs.StringSliceVar(&c.scenarios, "scenarios", names, "which of them")
 	fs.StringSliceVar(&c.subjects, "subjects", subjects, "which of them")
-	fs.IntVar(&c.rounds, "rounds", 3, "how often each is measured, if there is time; 0: not at all, only profiles are taken")
+	fs.IntVar(&c.rounds, "rounds", 3, "how often each is measured, if there is time")
 	fs.DurationVar(&c.within, "within", 12*time.Minute, "after the first round, what would not end within this time is left out; 0: nothing is")
-	fs.StringVar((*string)(&c.profiles), "profile", "", "directory for CPU and heap profiles of weir and the yardstick, for which each scenario is run once more")
-	fs.DurationVar(&c.profileFor, "profile-for", 4*time.Second, "how long CPU profiles last")
 	return cmd
 }
 
-func (c *comparison) run(ctx context.Context, out io.Writer) error {
-	return c.study.run(ctx, out, readReports, c.compare)
-}
-
-func (c *comparison) compare(ctx context.Context) (findings, error) {
+// run measures, and writes the table. What fails is missing in it, and is an error.
+func (c *comparison) run(ctx context.Context, out io.Writer) (err error) {
 	chosen, err := c.choose()
 	if err != nil {
-		return nil, err
+		return err
+	}
+	if c.dir, err = os.MkdirTemp("", "weir-bench-"); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(c.dir)) }()
+	if err := c.programs.build(ctx, c.dir); err != nil {
+		return err
 	}
 	if c.tls, err = mtls.Make(c.dir); err != nil {
-		return nil, err
+		return err
 	}
 	rep := &report{Machine: thisMachine(), Rounds: c.rounds}
-	if rep.Rows, err = c.measureAll(ctx, chosen); c.rounds == 0 {
-		return nil, err
+	err = c.timed("all of it", func() (err error) {
+		rep.Rows, err = c.measureAll(ctx, chosen)
+		return err
+	})
+	if rep.Rows == nil {
+		return err
 	}
-	return rep, err
+	if c.json != "" {
+		text, failed := json.MarshalIndent(rep, "", "  ")
+		err = errors.Join(err, failed, os.WriteFile(c.json, append(text, '\n'), 0o600))
+	}
+	_, failed := io.WriteString(out, rep.markdown())
+	return errors.Join(err, failed)
+}
+
+// timed logs how long something took.
+func (c *comparison) timed(what string, do func() error) error {
+	began := time.Now()
+	err := do()
+	fmt.Fprintf(c.log, "%s took %.0f s\n", what, time.Since(began).Seconds())
+	return err
 }
 
 // measureAll measures scenarios in rounds: each once, then each again. What fails is left out, and
@@ -93,24 +127,14 @@ func (c *comparison) measureAll(ctx context.Context, chosen []scenario) (rows []
 		}
 	}
 	for i := range chosen {
-		if c.rounds > 0 {
-			rows = append(rows, rowsOf(&chosen[i], jobs[i].found)...)
-		}
-		if c.profiles != "" {
-			failed = append(failed, c.profile(ctx, &chosen[i]))
-		}
+		rows = append(rows, rowsOf(&chosen[i], jobs[i].found)...)
 	}
 	return rows, errors.Join(failed...)
 }
 
 func (c *comparison) choose() ([]scenario, error) {
-	switch {
-	case c.rounds < 0:
-		return nil, fmt.Errorf("rounds: %d is less than none", c.rounds)
-	case c.rounds == 0 && c.profiles == "":
-		return nil, errors.New("rounds: without any there are only profiles, and no directory is given for them")
-	case c.profiles != "" && (c.profileFor < time.Second || c.profileFor > longestProfile):
-		return nil, fmt.Errorf("profile-for: %v is not between 1s and %v", c.profileFor, longestProfile)
+	if c.rounds < 1 {
+		return nil, fmt.Errorf("rounds: %d is less than one", c.rounds)
 	}
 	for _, s := range c.subjects {
 		if !slices.Contains(subjects, s) {
@@ -157,4 +181,28 @@ func (c *comparison) round(ctx context.Context, j *job, round int) error {
 		j.found[subject] = append(j.found[subject], got)
 	}
 	return errors.Join(failed...)
+}
+
+// programs are the binaries used; empty: built from this tree.
+type programs struct{ weir, weirload string }
+
+// build builds the programs that were not given, from the tree of this module.
+func (p *programs) build(ctx context.Context, dir string) error {
+	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/weir-xds/weir").Output()
+	if err != nil {
+		return fmt.Errorf("where weir's module is: %w (run this in its own module)", err)
+	}
+	for name, program := range map[string]*string{"weir": &p.weir, "weirload": &p.weirload} {
+		if *program != "" {
+			continue
+		}
+		*program = filepath.Join(dir, name)
+		cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", *program, "./cmd/"+name)
+		cmd.Dir = strings.TrimSpace(string(root))
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if said, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("go build ./cmd/%s: %w\n%s", name, err, said)
+		}
+	}
+	return nil
 }

@@ -1,59 +1,52 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/weir-xds/weir/cmd/weirload/bed"
 	"github.com/weir-xds/weir/cmd/weirload/mtls"
 )
 
 // small is a scenario with few of everything.
 func small(sc scenario) scenario {
 	sc.clients, sc.world.Resources, sc.rounds, sc.settle = 5, 20, 0, 100*time.Millisecond
-	if sc.world.NamesPerClient > 0 {
-		sc.world.NamesPerClient = 8
-	}
+	sc.names = min(sc.names, 8)
 	if sc.changes > 0 {
 		sc.changes = 3
 	}
-	sc.rate, sc.span, sc.interval, sc.slow = 50, 500*time.Millisecond, 100*time.Millisecond, slower{}
+	sc.rate, sc.span, sc.slow = 50, 500*time.Millisecond, slower{}
 	return sc
+}
+
+// smallComparison has the programs of this tree, certificates, and a pause that is long enough for
+// little garbage.
+func smallComparison(t *testing.T, subjects ...string) *comparison {
+	t.Helper()
+	c := &comparison{subjects: subjects, rounds: 1, dir: t.TempDir(), log: &bytes.Buffer{}, pause: 500 * time.Millisecond}
+	err := c.programs.build(t.Context(), c.dir)
+	if err == nil {
+		c.tls, err = mtls.Make(c.dir)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
 
 // TestCompare runs every scenario, as it is but small, with real processes: every subject that
 // takes part has every figure.
 func TestCompare(t *testing.T) {
-	c := &comparison{study: smallStudy(t), rounds: 1, subjects: subjects, profiles: profiles(filepath.Join(t.TempDir(), "p")), profileFor: time.Second}
-	if err := c.programs.build(t.Context(), c.dir); err != nil {
-		t.Fatal(err)
-	}
-	var err error
-	if c.tls, err = mtls.Make(c.dir); err != nil {
-		t.Fatal(err)
-	}
+	c := smallComparison(t, subjects...)
 	for _, sc := range scenarios() {
 		t.Run(sc.name, func(t *testing.T) {
-			if sc = small(sc); sc.name != "delta" {
-				c := *c
-				c.profiles = ""
-				compareSmall(t, &c, &sc)
-				return
-			}
+			sc = small(sc)
 			compareSmall(t, c, &sc)
-			none := *c
-			none.rounds, none.profiles = 0, profiles(t.TempDir())
-			if rows, err := none.measureAll(t.Context(), []scenario{sc}); err != nil || len(rows) > 0 {
-				t.Errorf("without rounds there are %d rows, %v", len(rows), err)
-			}
-			for _, dir := range []profiles{c.profiles, none.profiles} {
-				checkProfiles(t, dir, "delta")
-			}
 		})
 	}
 }
@@ -83,19 +76,13 @@ func TestCompareTLS(t *testing.T) {
 		}
 	}
 
-	c := &comparison{study: smallStudy(t), rounds: 1, subjects: []string{weir, yardstick}}
-	if err := c.programs.build(t.Context(), c.dir); err != nil {
-		t.Fatal(err)
-	}
-	if c.tls, err = mtls.Make(c.dir); err != nil {
-		t.Fatal(err)
-	}
+	c := smallComparison(t, weir, yardstick)
 	for _, subject := range c.subjects {
 		sc := small(all["delta"])
-		err := c.on(t.Context(), &sc, subject, func(ctx context.Context, s *server) error {
-			cfg := c.config(&sc, subject, s)
+		err := c.on(t.Context(), &sc, subject, func(ctx context.Context, b *bed.Bed) error {
+			cfg := c.config(&sc, subject, b)
 			cfg.TLS, cfg.Patience = c.tls, time.Second
-			_, err := c.programs.fleet(ctx, cfg, sc.world.Kind)
+			_, err := c.fleet(ctx, cfg)
 			return err
 		})
 		if err == nil {
@@ -106,10 +93,8 @@ func TestCompareTLS(t *testing.T) {
 
 // TestWithin: the first round is whole; what would end too late is left out of the others.
 func TestWithin(t *testing.T) {
-	c := &comparison{study: smallStudy(t), rounds: 3, within: time.Nanosecond, subjects: []string{yardstick}}
-	if err := c.programs.build(t.Context(), c.dir); err != nil {
-		t.Fatal(err)
-	}
+	c := smallComparison(t, yardstick)
+	c.rounds, c.within = 3, time.Nanosecond
 	rows, err := c.measureAll(t.Context(), []scenario{small(plainScenarios()[0]), small(plainScenarios()[1])})
 	if err != nil || len(rows) != 3 {
 		t.Fatalf("%d rows, %v", len(rows), err)
@@ -117,15 +102,6 @@ func TestWithin(t *testing.T) {
 	for _, row := range rows {
 		if runs := row.Cells[yardstick].Runs; len(runs) != 1 {
 			t.Errorf("%s: measured %d times", row.Title, len(runs))
-		}
-	}
-}
-
-func checkProfiles(t *testing.T, dir profiles, scenario string) {
-	t.Helper()
-	for _, name := range []string{"weir.cpu", "weir.heap", "bare.cpu", "bare.heap"} {
-		if info, err := os.Stat(filepath.Join(string(dir), scenario+"."+name+".pprof")); err != nil || info.Size() == 0 {
-			t.Errorf("a profile is missing: %v", err)
 		}
 	}
 }
@@ -146,9 +122,9 @@ func compareSmall(t *testing.T, c *comparison, sc *scenario) {
 				t.Errorf("%s, %s: measured: %v (%v), want %v", row.Figure, subject, ok, cell.Runs, want)
 			}
 		}
-		for _, v := range row.Verdicts {
-			if !v.Compared && row.Cells[weir].Median > 0 && !strings.HasPrefix(row.Key, "cpu") {
-				t.Errorf("%s: %s", row.Figure, &v)
+		for _, target := range row.Targets {
+			if strings.Contains(target, "not measured") && row.Cells[weir].Median > 0 && !strings.HasPrefix(row.Key, "cpu") {
+				t.Errorf("%s: %s", row.Figure, target)
 			}
 		}
 	}
@@ -165,17 +141,13 @@ func compareSmall(t *testing.T, c *comparison, sc *scenario) {
 
 func TestChoose(t *testing.T) {
 	for name, c := range map[string]*comparison{
-		"rounds":      {scenarios: []string{"sotw"}, subjects: subjects},
-		"profile-for": {scenarios: []string{"sotw"}, subjects: subjects, profiles: "p", profileFor: time.Hour},
-		"subjects":    {scenarios: []string{"sotw"}, subjects: []string{"envoy"}, rounds: 1},
-		"scenarios":   {scenarios: []string{"none"}, subjects: subjects, rounds: 1},
+		"rounds":    {scenarios: []string{"sotw"}, subjects: subjects},
+		"subjects":  {scenarios: []string{"sotw"}, subjects: []string{"envoy"}, rounds: 1},
+		"scenarios": {scenarios: []string{"none"}, subjects: subjects, rounds: 1},
 	} {
 		if _, err := c.choose(); err == nil || !strings.HasPrefix(err.Error(), name+":") {
 			t.Errorf("%s: the error is %v", name, err)
 		}
-	}
-	if _, err := (&comparison{profiles: "p", profileFor: 30 * time.Second}).choose(); err != nil {
-		t.Errorf("profiles alone: %v", err)
 	}
 	good := &comparison{scenarios: []string{"eds", "sotw"}, subjects: []string{weir}, rounds: 1}
 	if got, err := good.choose(); err != nil || len(got) != 2 || got[0].name != "eds" {

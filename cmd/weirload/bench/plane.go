@@ -2,21 +2,18 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
 	"math"
-	"net"
-	"net/http"
-	"net/http/pprof"
-	"time"
+	"strconv"
+	"sync"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	loadstats "github.com/envoyproxy/go-control-plane/envoy/service/load_stats/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/cache/types"
 	"github.com/envoyproxy/go-control-plane/pkg/cache/v3"
 	sotwserver "github.com/envoyproxy/go-control-plane/pkg/server/sotw/v3"
 	xdsserver "github.com/envoyproxy/go-control-plane/pkg/server/v3"
+	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
@@ -24,57 +21,23 @@ import (
 	"github.com/weir-xds/weir/cmd/weirload/world"
 )
 
-// window is the static flow-control window of the yardstick, with which grpc sends no pings to
-// estimate the bandwidth.
-const window = 64 << 10
-
-// kinds are the planes of this module.
-var kinds = map[string]string{
-	"snapshot": "go-control-plane's snapshot cache, one snapshot for all nodes",
-	"linear":   "go-control-plane's linear cache",
-	"bare":     "the yardstick: grpc-go with one shared body for all clients, and no more",
-}
-
-// newPlane makes a plane and its server. The yardstick asks for load reports in the given interval.
-// None has keepalive, interceptors or a stats handler.
-func newPlane(
-	ctx context.Context, kind string, w *world.World, reports time.Duration, security credentials.TransportCredentials,
-) (world.Plane, *grpc.Server, error) {
-	switch kind {
-	case "bare":
-		b := newBare(w)
-		s := grpc.NewServer(grpc.Creds(security), grpc.ForceServerCodecV2(codec{&b.Counter}), grpc.MaxConcurrentStreams(math.MaxUint32),
-			grpc.StaticStreamWindowSize(window), grpc.StaticConnWindowSize(window))
-		discoveryv3.RegisterAggregatedDiscoveryServiceServer(s, b)
-		loadstats.RegisterLoadReportingServiceServer(s, loadSink{interval: reports})
-		return b, s, nil
-	case "linear":
-		l := newLinears(w)
-		return l, controlPlane(ctx, l.mux(), &l.Counter, security), nil
-	case "snapshot":
-		s, err := newSnapshots(ctx, w)
-		if err != nil {
-			return nil, nil, err
-		}
-		return s, controlPlane(ctx, s.cache, &s.Counter, security), nil
+func newPlaneCommand(kind, short string) *cobra.Command {
+	var o world.Options
+	var files mtls.Files
+	c := &cobra.Command{
+		Use: kind, Short: "Serve " + short, Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return servePlane(c.Context(), kind, o, files, c.OutOrStdout())
+		},
 	}
-	return nil, nil, fmt.Errorf("there is no plane %q", kind)
+	o.AddFlags(c.Flags())
+	files.AddFlags(c.Flags())
+	return c
 }
 
-// controlPlane serves a cache of go-control-plane as its documentation recommends: with ADS in
-// order.
-func controlPlane(ctx context.Context, c cache.Cache, counter *world.Counter, security credentials.TransportCredentials) *grpc.Server {
-	opened := xdsserver.CallbackFuncs{
-		StreamOpenFunc:      func(context.Context, int64, string) error { counter.Streams.Add(1); return nil },
-		DeltaStreamOpenFunc: func(context.Context, int64, string) error { counter.Streams.Add(1); return nil },
-	}
-	s := grpc.NewServer(grpc.Creds(security), grpc.ForceServerCodecV2(codec{counter}), grpc.MaxConcurrentStreams(math.MaxUint32))
-	discoveryv3.RegisterAggregatedDiscoveryServiceServer(s, xdsserver.NewServer(ctx, c, opened, sotwserver.WithOrderedADS()))
-	return s
-}
-
-// servePlane serves until the context ends, and prints its addresses as one line.
-func servePlane(ctx context.Context, kind string, o world.Options, reports time.Duration, files mtls.Files, out io.Writer) error {
+// servePlane serves one of the caches until ctx ends. It has no keepalive, interceptors or stats
+// handler.
+func servePlane(ctx context.Context, kind string, o world.Options, files mtls.Files, out io.Writer) error {
 	security, err := files.Server()
 	if err != nil {
 		return err
@@ -83,35 +46,107 @@ func servePlane(ctx context.Context, kind string, o world.Options, reports time.
 	if err != nil {
 		return err
 	}
-	plane, xds, err := newPlane(ctx, kind, w, reports, security)
+	if kind == linear {
+		l := newLinears(w)
+		return world.Serve(ctx, w, l, controlPlane(ctx, l.mux(), &l.Counter, security), o.Listen, out)
+	}
+	s, err := newSnapshots(ctx, w)
 	if err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", o.Listen)
+	return world.Serve(ctx, w, s, controlPlane(ctx, s.cache, &s.Counter, security), o.Listen, out)
+}
+
+// controlPlane serves a cache of go-control-plane as its documentation recommends: with ADS in
+// order. It counts streams and requests.
+func controlPlane(ctx context.Context, c cache.Cache, counter *world.Counter, security credentials.TransportCredentials) *grpc.Server {
+	opened := func(context.Context, int64, string) error { counter.Streams.Add(1); return nil }
+	counted := xdsserver.CallbackFuncs{
+		StreamOpenFunc: opened, DeltaStreamOpenFunc: opened,
+		StreamRequestFunc:      func(int64, *discoveryv3.DiscoveryRequest) error { counter.Requests.Add(1); return nil },
+		StreamDeltaRequestFunc: func(int64, *discoveryv3.DeltaDiscoveryRequest) error { counter.Requests.Add(1); return nil },
+	}
+	s := grpc.NewServer(grpc.Creds(security), grpc.MaxConcurrentStreams(math.MaxUint32))
+	discoveryv3.RegisterAggregatedDiscoveryServiceServer(s, xdsserver.NewServer(ctx, c, counted, sotwserver.WithOrderedADS()))
+	return s
+}
+
+// snapshots is go-control-plane's snapshot cache: each change makes a new snapshot of everything.
+// All nodes share one, which is the best case for this cache: with a snapshot for each node every
+// change would be set once for each node.
+type snapshots struct {
+	world.Counter
+	cache cache.SnapshotCache
+	world *world.World
+
+	mu      sync.Mutex // guards what follows
+	set     []types.Resource
+	version int
+}
+
+// oneNode makes all nodes one.
+type oneNode struct{}
+
+// ID implements cache.NodeHash.
+func (oneNode) ID(*corev3.Node) string { return "fleet" }
+
+func newSnapshots(ctx context.Context, w *world.World) (*snapshots, error) {
+	s := &snapshots{cache: cache.NewSnapshotCache(true, oneNode{}, nil), world: w, set: make([]types.Resource, w.Len())}
+	for i := range s.set {
+		s.set[i] = w.Message(i, 0)
+	}
+	return s, s.publish(ctx)
+}
+
+// Change implements world.Plane.
+func (s *snapshots) Change(indices []int, stamp world.Stamp) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, i := range indices {
+		s.set[i] = s.world.Message(i, stamp)
+	}
+	return s.publish(context.Background())
+}
+
+func (s *snapshots) publish(ctx context.Context) error {
+	s.version++
+	next, err := cache.NewSnapshot(strconv.Itoa(s.version), map[string][]types.Resource{s.world.Kind().TypeURL(): s.set})
 	if err != nil {
 		return err
 	}
-	aside, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return errors.Join(err, listener.Close())
+	return s.cache.SetSnapshot(ctx, oneNode{}.ID(nil), next)
+}
+
+// linears is go-control-plane's linear cache, behind the mux that serves it beside caches of other
+// types.
+type linears struct {
+	world.Counter
+	cache *cache.LinearCache
+	world *world.World
+}
+
+func newLinears(w *world.World) *linears {
+	set := make(map[string]types.Resource, w.Len())
+	for i := range w.Len() {
+		set[world.Name(i)] = w.Message(i, 0)
 	}
-	mux := http.NewServeMux()
-	mux.Handle("/", world.Control(w, plane))
-	mux.HandleFunc("/debug/pprof/", pprof.Index)
-	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-	control := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
-	ended := make(chan error, 2)
-	go func() { ended <- xds.Serve(listener) }()
-	go func() { ended <- control.Serve(aside) }()
-	if err = json.NewEncoder(out).Encode(world.NewReady(listener.Addr().String(), aside.Addr().String())); err == nil {
-		select {
-		case <-ctx.Done():
-		case err = <-ended: // if one port fails the other is closed
-			ended <- nil
-		}
+	return &linears{cache: cache.NewLinearCache(w.Kind().TypeURL(), cache.WithInitialResources(set)), world: w}
+}
+
+// Change implements world.Plane.
+func (l *linears) Change(indices []int, stamp world.Stamp) error {
+	changed := make(map[string]types.Resource, len(indices))
+	for _, i := range indices {
+		changed[world.Name(i)] = l.world.Message(i, stamp)
 	}
-	xds.Stop()
-	err = errors.Join(err, control.Close())
-	_, _ = <-ended, <-ended // errors do not matter any more
-	return err
+	return l.cache.UpdateResources(changed, nil)
+}
+
+// mux returns the cache in the form that the server takes.
+func (l *linears) mux() cache.Cache {
+	return &cache.MuxCache{
+		Classify:      func(r *cache.Request) string { return r.GetTypeUrl() },
+		ClassifyDelta: func(r *cache.DeltaRequest) string { return r.GetTypeUrl() },
+		Caches:        map[string]cache.Cache{l.world.Kind().TypeURL(): l.cache},
+	}
 }

@@ -2,17 +2,20 @@ package main
 
 import (
 	"fmt"
-	"io"
+	"os"
+	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // report is the result of a comparison.
 type report struct {
-	Machine machine `json:"machine"`
-	Rounds  int     `json:"rounds"`
-	Rows    []row   `json:"rows"`
+	Machine string `json:"machine"`
+	Rounds  int    `json:"rounds"`
+	Rows    []row  `json:"rows"`
 }
 
 // row is one figure of one scenario, for all subjects.
@@ -25,7 +28,7 @@ type row struct {
 	Figure   string          `json:"figure_title"`
 	Unit     string          `json:"unit"`
 	Cells    map[string]cell `json:"subjects"`
-	Verdicts []verdict       `json:"targets"`
+	Targets  []string        `json:"targets"` // and whether each was met
 
 	digits int
 }
@@ -34,19 +37,6 @@ type row struct {
 type cell struct {
 	Runs   []float64 `json:"runs"`
 	Median float64   `json:"median"`
-}
-
-// verdict is a target, and whether it was met. Compared is false if one of the two figures is
-// missing.
-type verdict struct {
-	What     string  `json:"what"` // such as weir/bare
-	Value    float64 `json:"value"`
-	Most     float64 `json:"most"`
-	Compared bool    `json:"compared"`
-	Met      bool    `json:"met"`
-
-	unit   string
-	digits int
 }
 
 // median returns the middle value, or the mean of the two in the middle.
@@ -74,37 +64,6 @@ func rowsOf(sc *scenario, found map[string][]result) []row {
 	return rows
 }
 
-// readReports merges the reports of several runs of different scenarios, and judges them by today's
-// targets.
-func readReports(files []string) (findings, error) {
-	all := &report{}
-	found := map[string]map[string]map[string][]float64{} // runs by scenario, figure and subject
-	err := readJSON(files, func(one *report) {
-		all.Machine, all.Rounds = one.Machine, max(all.Rounds, one.Rounds)
-		for _, row := range one.Rows {
-			runs := map[string][]float64{}
-			for subject, c := range row.Cells {
-				runs[subject] = c.Runs
-			}
-			if found[row.Scenario] == nil {
-				found[row.Scenario] = map[string]map[string][]float64{}
-			}
-			found[row.Scenario][row.Key] = runs
-		}
-	})
-	if err != nil {
-		return nil, err
-	}
-	for _, sc := range scenarios() {
-		for i := range sc.figures {
-			if runs := found[sc.name][sc.figures[i].key]; runs != nil {
-				all.Rows = append(all.Rows, newRow(&sc, &sc.figures[i], runs))
-			}
-		}
-	}
-	return all, nil
-}
-
 // newRow judges one figure. runs are by subject; a subject without any was not measured.
 func newRow(sc *scenario, f *figure, runs map[string][]float64) row {
 	r := row{
@@ -117,28 +76,32 @@ func newRow(sc *scenario, f *figure, runs map[string][]float64) row {
 		}
 	}
 	for _, t := range f.targets {
-		r.Verdicts = append(r.Verdicts, r.judge(t))
+		r.Targets = append(r.Targets, r.judge(t))
 	}
 	return r
 }
 
-func (r *row) judge(t target) verdict {
+// judge returns a target, and whether it was met, as in the table.
+func (r *row) judge(t target) string {
 	ours, measured := r.Cells[weir]
-	v := verdict{What: weir, Value: ours.Median, Most: t.most, Compared: measured, digits: r.digits, unit: r.Unit}
+	what, value, digits, unit := weir, ours.Median, r.digits, r.Unit
 	switch {
 	case t.minus:
 		theirs, ok := r.Cells[t.of]
-		v.What, v.Value, v.Compared = weir+" - "+t.of, ours.Median-theirs.Median, measured && ok
+		what, value, measured = weir+" - "+t.of, ours.Median-theirs.Median, measured && ok
 	case t.of != "":
-		v.What, v.unit = weir+"/"+t.of, ""
-		v.Value, v.Compared = r.ratio(t.of)
-		v.digits = ratioDigits(v.Value)
+		what, unit = weir+"/"+t.of, ""
+		value, measured = r.ratio(t.of)
+		digits = ratioDigits(value)
 	}
-	if !v.Compared {
-		v.Value = 0
+	limit, verdict := decimal(t.most, -1, unit), "met"
+	switch {
+	case !measured:
+		return fmt.Sprintf("%s (at most %s): not measured", what, limit)
+	case value > t.most:
+		verdict = "**not met**"
 	}
-	v.Met = v.Compared && v.Value <= v.Most
-	return v
+	return fmt.Sprintf("%s %s (at most %s): %s", what, decimal(value, digits, unit), limit, verdict)
 }
 
 // ratio returns weir's figure divided by another subject's; false if one is missing.
@@ -159,26 +122,14 @@ func ratioDigits(v float64) int {
 	return 2
 }
 
-// String returns the verdict as in the table.
-func (v *verdict) String() string {
-	limit := decimal(v.Most, -1, v.unit)
-	switch {
-	case !v.Compared:
-		return fmt.Sprintf("%s (at most %s): not measured", v.What, limit)
-	case v.Met:
-		return fmt.Sprintf("%s %s (at most %s): met", v.What, decimal(v.Value, v.digits, v.unit), limit)
-	}
-	return fmt.Sprintf("%s %s (at most %s): **not met**", v.What, decimal(v.Value, v.digits, v.unit), limit)
-}
-
 func decimal(v float64, digits int, unit string) string {
 	return strings.TrimSpace(strconv.FormatFloat(v, 'f', digits, 64) + " " + unit)
 }
 
 // explanation is the text below the table.
 const explanation = `
-snapshot, linear: go-control-plane's caches by themselves, served by its own server, one snapshot for all nodes; bare: grpc-go with one
-encoded body for all clients and nothing of xDS but subscriptions and nonces, the yardstick. weir's origin is the one named in the second
+snapshot, linear: go-control-plane's caches by themselves, served by its own server, one snapshot for all nodes; bare: weirload's origin,
+grpc-go with the same encoded bytes for all clients, the yardstick. weir's origin is the one named in the second
 column. Rows that begin with TLS are of TLS 1.3 with certificates on both sides, the others of plain text. Figures with a number in
 parentheses are of so many runs, since they take long. Server CPU is user and system time of the server's
 process, divided by the deliveries; a delivery is one change at one client. Memory of idle clients is read in a pause in which nothing else
@@ -187,7 +138,7 @@ xds-relay are not in the table: they are not dependencies of this module.
 `
 
 // markdown writes the table and its explanation.
-func (r *report) markdown(w io.Writer) error {
+func (r *report) markdown() string {
 	b := &strings.Builder{}
 	fmt.Fprintf(b, "%s. Medians of at most %d rounds, subjects in turn within a round.\n\n", r.Machine, r.Rounds)
 	fmt.Fprintf(b, "| scenario, clients | weir's origin | figure | %s |", strings.Join(subjects, " | "))
@@ -198,9 +149,7 @@ func (r *report) markdown(w io.Writer) error {
 	for i := range r.Rows {
 		r.Rows[i].markdown(b, r.Rounds)
 	}
-	b.WriteString(explanation)
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String() + explanation
 }
 
 // others are the subjects that weir is compared with, the most important first.
@@ -228,9 +177,18 @@ func (r *row) markdown(b *strings.Builder, rounds int) {
 		}
 		fmt.Fprintf(b, " %s |", ratio)
 	}
-	var verdicts []string
-	for i := range r.Verdicts {
-		verdicts = append(verdicts, r.Verdicts[i].String())
+	fmt.Fprintf(b, " %s |\n", strings.Join(r.Targets, "; "))
+}
+
+// thisMachine says where and when something is measured, in one line.
+func thisMachine() string {
+	model := func(file, pattern string) string {
+		text, _ := os.ReadFile(file)
+		if m := regexp.MustCompile(pattern).FindSubmatch(text); m != nil {
+			return string(m[1])
+		}
+		return "unknown"
 	}
-	fmt.Fprintf(b, " %s |\n", strings.Join(verdicts, "; "))
+	return fmt.Sprintf("%s, %d cores of %s, %s/%s, Linux %s, %s, loopback", time.Now().UTC().Format(time.DateOnly), runtime.NumCPU(),
+		model("/proc/cpuinfo", `model name\s*: (.*)`), runtime.GOOS, runtime.GOARCH, model("/proc/sys/kernel/osrelease", `(\S+)`), runtime.Version())
 }

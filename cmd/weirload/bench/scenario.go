@@ -21,6 +21,7 @@ var subjects = []string{weir, snapshot, linear, yardstick}
 type scenario struct {
 	name, title string
 	world       world.Options
+	names       int // of a client; 0: it asks for everything
 	dialect     string
 	clients     int
 	origin      string   // of weir: another subject
@@ -29,8 +30,7 @@ type scenario struct {
 	mode        mode
 	changes     int           // closed loop: number of changes
 	rate        int           // open loop: changes a second
-	span        time.Duration // open loop, reporting
-	interval    time.Duration // reporting: between a client's reports
+	span        time.Duration // open loop
 	settle      time.Duration // storm: before memory is read
 	tickets     bool          // with tls: weir has a file of ticket keys
 	tls         bool          // 1.3, with certificates on both sides; weir's origin speaks plain text
@@ -48,7 +48,6 @@ const (
 	idle       // all are connected, and nothing happens
 	shield     // weir with one client, then with all: the load of its origin
 	neighbours // weir without bad clients, then with them
-	reporting  // all report their load
 	returning  // weir is restarted, and all come back at once: with full handshakes, and with resumed ones
 )
 
@@ -89,7 +88,8 @@ func cpu(t []target) figure {
 //
 // weir's origin is the snapshot cache, which most control planes use. The exceptions are where the
 // origin's own time for a change would count as weir's: latencies, and 100 changes a second, for
-// each of which the snapshot cache makes a snapshot of everything.
+// each of which the snapshot cache makes a snapshot of everything. The yardstick is one where what
+// the origin is asked has to be counted.
 //
 // What costs the writing and reading of bytes, and their memory, is measured with TLS, too.
 func scenarios() []scenario {
@@ -152,7 +152,7 @@ func plainScenarios() []scenario {
 		},
 		{
 			name: "eds", title: "delta, 50 of 5,000 endpoints a client, 100 changes a second", dialect: "delta",
-			world:   world.Options{Kind: world.Endpoints, Resources: 5000, Bytes: larger, NamesPerClient: 50},
+			world: world.Options{Kind: world.Endpoints, Resources: 5000, Bytes: larger}, names: 50,
 			clients: 2000, origin: linear, mode: openLoop, rate: 100, span: 4 * time.Second,
 			// The snapshot cache cannot make 100 snapshots of 5,000 resources a second here.
 			only:    []string{weir, linear, yardstick},
@@ -188,7 +188,7 @@ func plainScenarios() []scenario {
 		},
 		{
 			name: "shield", title: "delta, `*` of 1,000 clusters, one changes: what the origin of weir sees more of than with one client",
-			world: clusters, dialect: "delta", clients: 1000, origin: snapshot, only: []string{weir}, mode: shield, changes: 20,
+			world: clusters, dialect: "delta", clients: 1000, origin: yardstick, only: []string{weir}, mode: shield, changes: 20,
 			figures: []figure{
 				{key: "more_requests", title: "requests", targets: []target{{most: 0}}},
 				{key: "more_names", title: "names", targets: []target{{most: 0}}},
@@ -205,20 +205,8 @@ func plainScenarios() []scenario {
 				{key: "latency_ratio", title: "their quotient", digits: 2, targets: []target{{most: 1.3}}},
 			},
 		},
-		{
-			name: reportsName, title: "load reports of five clusters each 10 s, aggregated by weir, dropped by bare", world: clusters,
-			dialect: "delta", clients: 10_000, origin: yardstick, only: []string{weir, yardstick}, mode: reporting, slow: slower{subjects: subjects, rounds: 2},
-			interval: 10 * time.Second, span: 20 * time.Second,
-			figures: []figure{
-				{key: "cpu_percent", title: "CPU of one core", unit: "%", digits: 1, targets: append(targets(1.5, 0, 0), target{most: 2})},
-				{key: "cpu_us_per_report", title: "CPU per report", unit: "us", digits: 1},
-			},
-		},
 	}
 }
-
-// reportsName is the scenario of load reports.
-const reportsName = "reports"
 
 // measures reports whether a subject takes part in a round, counted from 0.
 func (sc *scenario) measures(subject string, round int) bool {

@@ -6,12 +6,17 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
+	"sync"
+	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/weir-xds/weir/cmd/weirload/world"
 )
 
 // client is one stream, which is reopened when it ends. It has one goroutine.
@@ -48,7 +53,7 @@ var (
 func newClient(f *Fleet, i int, conn *grpc.ClientConn, m manner, hush chan struct{}) *client {
 	c := &client{fleet: f, conn: conn, manner: m, hush: hush, expect: f.config.Resources}
 	n := f.numbers
-	cluster := f.config.NodeCluster
+	cluster := "weirload"
 	if g := f.config.Groups; g > 1 {
 		cluster = fmt.Sprintf("%s-%d", cluster, i%g)
 	}
@@ -58,7 +63,7 @@ func newClient(f *Fleet, i int, conn *grpc.ClientConn, m manner, hush chan struc
 	if k := f.config.Names; k > 0 {
 		c.expect = k
 		for j := range k {
-			names = appendString(names, n.names, fmt.Sprintf(f.config.NameFormat, (i*k+j)%f.config.Resources))
+			names = appendString(names, n.names, world.Name((i*k+j)%f.config.Resources))
 		}
 	} else if !f.legacyWildcard() {
 		names = appendString(names, n.names, "*")
@@ -69,11 +74,7 @@ func newClient(f *Fleet, i int, conn *grpc.ClientConn, m manner, hush chan struc
 	if f.config.Dialect == SotW { // each SotW request repeats the subscription
 		c.ack = append(c.ack, names...)
 	}
-	c.in.fields = deltaFields
-	if f.config.Dialect == SotW {
-		c.in.fields = sotwFields
-	}
-	c.in.fleet = f
+	c.in.delta, c.in.fleet = f.config.Dialect == Delta, f
 	return c
 }
 
@@ -184,4 +185,88 @@ func (c *client) took() {
 		c.hadFull = true
 		f.arrived(c.in.at)
 	}
+}
+
+// manner is how a client behaves.
+type manner int
+
+const (
+	good manner = iota
+	deaf        // reads nothing once it has subscribed
+	mute        // reads, and acknowledges nothing
+	slow        // reads at a fixed rate
+)
+
+// slowRate is how many bytes a second a slow client reads.
+const slowRate = 10_000
+
+// smallWindow is the flow-control window of a bad client: the usual one, so that it soon blocks its
+// server.
+const smallWindow = 64 << 10
+
+// errNoPorts is a limit of this machine, not a failure of the server.
+var errNoPorts = errors.New("no local port is left for another connection: one address can have about as many as " +
+	"net.ipv4.ip_local_port_range holds; use --per-connection, or fewer clients")
+
+// dialer opens connections. It ends the run if there are no local ports left.
+type dialer struct {
+	manner manner
+	rate   int // bytes a second, for slow
+	fail   context.CancelCauseFunc
+	hush   chan struct{} // for deaf: the client closes it when it reads no more
+}
+
+func (d *dialer) dial(ctx context.Context, addr string) (net.Conn, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		if errors.Is(err, syscall.EADDRNOTAVAIL) {
+			d.fail(errNoPorts)
+		}
+		return nil, err
+	}
+	if d.manner != deaf && d.manner != slow {
+		return conn, nil
+	}
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetReadBuffer(smallWindow) // otherwise the system would buffer megabytes
+	}
+	return &hinderedConn{Conn: conn, hush: d.hush, rate: d.rate, closed: make(chan struct{})}, nil
+}
+
+// hinderedConn is a connection that is read slowly, or no more.
+type hinderedConn struct {
+	net.Conn
+	hush   chan struct{}
+	rate   int // bytes a second; 0: unlimited
+	once   sync.Once
+	closed chan struct{}
+}
+
+// Read implements net.Conn.
+func (c *hinderedConn) Read(b []byte) (int, error) {
+	if c.rate > 0 {
+		b = b[:min(len(b), max(c.rate/10, 1))]
+	}
+	n, err := c.Conn.Read(b)
+	select {
+	case <-c.hush:
+		<-c.closed
+		return 0, net.ErrClosed
+	default:
+	}
+	if c.rate > 0 && n > 0 {
+		pause := time.NewTimer(time.Duration(n) * time.Second / time.Duration(c.rate))
+		defer pause.Stop()
+		select {
+		case <-pause.C:
+		case <-c.closed:
+		}
+	}
+	return n, err
+}
+
+// Close implements net.Conn.
+func (c *hinderedConn) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
 }

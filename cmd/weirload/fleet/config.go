@@ -1,6 +1,8 @@
 package fleet
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -37,32 +39,26 @@ type Config struct {
 	// Resources is the number of resources at the server. It may be 0, unknown, if clients ask for
 	// everything: then the first response is their complete first state.
 	Resources int
-	// NameFormat formats a resource's number as its name. Empty: that of package world.
-	NameFormat string
-	// NodeCluster is the clients' node.cluster. With Groups > 1 there are as many clusters,
-	// numbered, and clients take them in turn.
-	NodeCluster string
-	Groups      int
+	// Groups is how many node.clusters there are; clients take them in turn. 0: one.
+	Groups int
 	// ConnectRate is how many clients connect per second; 0: all at once.
 	ConnectRate int
-	// Window is the flow-control window of each stream and connection, in bytes. 0: 16 MiB, as in
-	// Envoy.
-	Window int
-	// Cold omits the one client that otherwise connects before all others. So the storm meets a
-	// server without resources.
-	Cold bool
-	// Away is how long all clients are gone after the storm, before they come back at once, on new
-	// connections and with the TLS sessions that they have (Left). 0: they stay.
-	Away time.Duration
+	// Away is called when all clients have gone after the storm. When it returns, with the
+	// processes that are measured from then on, all come back at once, on new connections and with
+	// the TLS sessions that they have. nil: they stay.
+	Away func(context.Context) (pids []int, err error)
 	// Idle is the pause between the storm and reading the memory.
 	Idle time.Duration
 	// Rest is how long all clients stay after the measurement, before the memory is read once more.
-	// CPU is not counted then, so the server may be made to collect its garbage.
+	// CPU is not counted then.
 	Rest time.Duration
+	// Heap is the address of the /debug/pprof/heap of the first of PIDs, which is made to collect
+	// its garbage before the rest. Empty: it is not.
+	Heap string
 
 	// Deaf, Mute and Slow are the numbers of bad clients beside the others: they read nothing once
-	// they have subscribed, acknowledge nothing, or read SlowRate bytes a second (0: 10,000).
-	Deaf, Mute, Slow, SlowRate int
+	// they have subscribed, acknowledge nothing, or read 10 KB a second.
+	Deaf, Mute, Slow int
 
 	// Control is the address of the control endpoint of the plane with the resources. Empty:
 	// changes are only observed, for For.
@@ -71,9 +67,7 @@ type Config struct {
 	// (open loop). 0: each change waits until all clients have the one before (closed loop),
 	// Changes times, or for For.
 	Rate, Changes int
-	// Batch is how many resources change in one transaction of the closed loop. 0: one.
-	Batch int
-	For   time.Duration
+	For           time.Duration
 	// Patience is how long all clients may take to have their first state, and a change to reach
 	// them. 0: a minute.
 	Patience time.Duration
@@ -98,15 +92,9 @@ func (c *Config) servers() []string { return strings.Split(c.Server, ",") }
 
 // complete sets the defaults, and returns all problems.
 func (c *Config) complete() error {
-	setDefault(&c.PerConnection, 1)
-	setDefault(&c.Batch, 1)
-	setDefault(&c.Groups, 1)
-	setDefault(&c.Window, 16<<20)
-	setDefault(&c.SlowRate, 10_000)
-	setDefault(&c.Patience, time.Minute)
-	if c.NameFormat == "" {
-		c.NameFormat = world.NameFormat
-	}
+	c.PerConnection = cmp.Or(c.PerConnection, 1)
+	c.Groups = cmp.Or(c.Groups, 1)
+	c.Patience = cmp.Or(c.Patience, time.Minute)
 	if c.Say == nil {
 		c.Say = func(string) {}
 	}
@@ -127,24 +115,17 @@ func (c *Config) complete() error {
 	between("names", c.Names, 0, MaxNames)
 	between("resources", c.Resources, 0, world.MaxResources)
 	refuse(c.Names > 0 && c.Names > c.Resources, "names: %d are more than the %d resources", c.Names, c.Resources)
-	refuse(strings.Count(c.NameFormat, "%") != 1 || strings.Contains(fmt.Sprintf(c.NameFormat, 1), "%!"),
-		"name-format: %q has not one verb for a number, like %%06d", c.NameFormat)
 	between("groups", c.Groups, 1, MaxClients)
 	between("connect-rate", c.ConnectRate, 0, math.MaxInt32)
-	between("window", c.Window, smallWindow, math.MaxInt32)
 	between("deaf, mute, slow", c.Deaf+c.Mute+c.Slow, 0, MaxClients)
 	between("deaf", c.Deaf, 0, MaxClients)
 	between("mute", c.Mute, 0, MaxClients)
 	between("slow", c.Slow, 0, MaxClients)
-	between("slow-rate", c.SlowRate, 1, math.MaxInt32)
 	between("rate", c.Rate, 0, world.MaxRate)
 	between("changes", c.Changes, 0, maxChanges)
-	between("batch", c.Batch, 1, max(c.Resources, 1))
-	refuse(c.Names > 0 && c.Batch > world.NamesMax, "batch: more than %d resources with names", world.NamesMax)
 	refuse(c.For < 0 || c.For > MaxFor, "for: %v is not between 0s and %v", c.For, MaxFor)
 	refuse(c.Idle < 0 || c.Idle > MaxFor, "idle: %v is not between 0s and %v", c.Idle, MaxFor)
-	refuse(c.Away < 0 || c.Away > MaxFor, "away: %v is not between 0s and %v", c.Away, MaxFor)
-	refuse(c.Away > 0 && c.Deaf+c.Mute+c.Slow > 0, "away: bad clients do not go")
+	refuse(c.Away != nil && c.Deaf+c.Mute+c.Slow > 0, "away: bad clients do not go")
 	refuse(c.Rest < 0 || c.Rest > MaxFor, "rest: %v is not between 0s and %v", c.Rest, MaxFor)
 	refuse(c.Patience < 0 || c.Patience > MaxFor, "patience: %v is not between 0s and %v", c.Patience, MaxFor)
 	refuse(c.Control == "" && (c.Rate > 0 || c.Changes > 0), "control: an address is needed to have something changed")
@@ -152,12 +133,6 @@ func (c *Config) complete() error {
 	refuse(c.Changes > 0 && c.For > 0, "changes: goes without a time")
 	refuse(len(c.PIDs) > 16, "server-pid: %d are more than 16", len(c.PIDs))
 	return errors.Join(errs...)
-}
-
-func setDefault[T int | time.Duration](field *T, v T) {
-	if *field == 0 {
-		*field = v
-	}
 }
 
 // wanted returns how many clients want the i-th resource.

@@ -4,11 +4,11 @@
 // # What it is
 //
 // A [Fleet] is one run (fleet.go): the storm, in which all clients connect; a pause, after which
-// memory is read; changes (measure.go); and a rest, after which memory is read once more. A client
-// (client.go) subscribes, reads, and acknowledges at once. It walks over what it reads instead of
-// decoding it (walk.go, cursor.go): it reads a message's own fields, and of a resource only the
-// stamp of package world, which tells when the change began. Clients record what they find on a
-// board (board.go), from which a [Report] is made.
+// memory is read; changes (measure.go); and a rest, after which memory is read once more
+// (machine.go). A client (client.go) subscribes, reads, and acknowledges at once. It walks over
+// what it reads instead of decoding it (walk.go): it reads a message's own fields, and of a
+// resource only the stamp of package world, which tells when the change began. Clients record what
+// they find on a board (board.go), from which a [Report] is made.
 //
 // # Goroutines and locks
 //

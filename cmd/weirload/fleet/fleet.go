@@ -96,7 +96,7 @@ func (f *Fleet) Run(ctx context.Context) (*Report, error) {
 	if err := f.weather(stay, r); err != nil {
 		return nil, err
 	}
-	if f.config.Away > 0 {
+	if f.config.Away != nil {
 		leave()
 		if err := f.comeBack(ctx, r); err != nil {
 			return nil, err
@@ -113,16 +113,19 @@ func (f *Fleet) Run(ctx context.Context) (*Report, error) {
 	return r, f.count(ctx, r)
 }
 
-// Resting begins the line that says that the measurement is over, and that nothing happens for
-// Config.Rest.
-const Resting = "all is measured"
-
 // rest keeps the clients connected, and reads the memory once more.
 func (f *Fleet) rest(ctx context.Context, r *Report) error {
 	if f.config.Rest == 0 {
 		return nil
 	}
-	f.config.Say(fmt.Sprintf("%s; the clients stay for %v", Resting, f.config.Rest))
+	f.config.Say(fmt.Sprintf("all is measured; the clients stay for %v", f.config.Rest))
+	inUse := int64(0)
+	if f.config.Heap != "" {
+		var err error
+		if inUse, err = collect(ctx, f.config.Heap); err != nil {
+			return err
+		}
+	}
 	if err := sleep(ctx, f.config.Rest); err != nil {
 		return err
 	}
@@ -130,7 +133,7 @@ func (f *Fleet) rest(ctx context.Context, r *Report) error {
 	if err != nil {
 		return err
 	}
-	r.rested(now)
+	r.rested(now, inUse)
 	return nil
 }
 
@@ -138,17 +141,16 @@ func (f *Fleet) rest(ctx context.Context, r *Report) error {
 func (f *Fleet) weather(ctx context.Context, r *Report) error {
 	c := &f.config
 	f.stormBegan.Store(time.Now().UnixNano())
-	early := 0
-	if !c.Cold {
-		early = 1
-		if err := f.launch(ctx, 0, 1, 0); err != nil {
-			return err
-		}
-		if err := f.awaitFull(ctx, 1); err != nil {
-			return err
-		}
-		f.storm = histogram{} // the first client is not a part of it
+	// The first client comes early, so that the server has fetched everything, and is not a part of
+	// the storm.
+	const early = 1
+	if err := f.launch(ctx, 0, early, 0); err != nil {
+		return err
 	}
+	if err := f.awaitFull(ctx, early); err != nil {
+		return err
+	}
+	f.storm = histogram{}
 	before, err := usages(c.PIDs)
 	if err != nil {
 		return err
@@ -179,9 +181,6 @@ func (f *Fleet) weather(ctx context.Context, r *Report) error {
 	return nil
 }
 
-// Left begins the line that says that all clients are gone, for Config.Away.
-const Left = "all clients are gone"
-
 // comeBack ends all connections, waits, and makes all clients connect again.
 func (f *Fleet) comeBack(ctx context.Context, r *Report) error {
 	c := &f.config
@@ -190,8 +189,14 @@ func (f *Fleet) comeBack(ctx context.Context, r *Report) error {
 		_ = conn.Close()
 	}
 	f.conns = nil
-	c.Say(fmt.Sprintf("%s for %v", Left, c.Away))
-	if err := sleep(ctx, c.Away); err != nil {
+	c.Say("all clients are gone")
+	pids, err := c.Away(ctx)
+	if err != nil {
+		return err
+	}
+	c.PIDs = pids
+	before, err := usages(pids)
+	if err != nil {
 		return err
 	}
 	f.mu.Lock()
@@ -207,11 +212,19 @@ func (f *Fleet) comeBack(ctx context.Context, r *Report) error {
 	if err := f.awaitFull(ctx, c.Clients); err != nil {
 		return err
 	}
+	after, err := usages(pids)
+	if err != nil {
+		return err
+	}
+	r.returned(pids, before, after)
 	r.Resumed = f.resumed.Load()
 	r.ReturnSeconds, r.ReturnFleetCPUSeconds = time.Duration(f.storm.most.Load()).Seconds(), ownCPU()-own
 	c.Say(fmt.Sprintf("%d clients are back after %.3f s", c.Clients, r.ReturnSeconds))
 	return nil
 }
+
+// window is the flow-control window of each stream and connection of a good client, as in Envoy.
+const window = 16 << 20
 
 // launch starts the well-behaved clients with numbers from (included) to to (excluded), as
 // many in a second as rate says; 0: all at once.
@@ -225,7 +238,7 @@ func (f *Fleet) launch(ctx context.Context, from, to, rate int) error {
 			}
 		}
 		if i%f.config.PerConnection == 0 {
-			if err := f.connect(&dialer{fail: f.fail}, f.config.Window); err != nil {
+			if err := f.connect(&dialer{fail: f.fail}, window); err != nil {
 				return err
 			}
 		}
@@ -238,7 +251,7 @@ func (f *Fleet) launch(ctx context.Context, from, to, rate int) error {
 func (f *Fleet) launchBad(ctx context.Context) error {
 	c := &f.config
 	for i := range c.Deaf + c.Mute + c.Slow {
-		d := &dialer{fail: f.fail, manner: slow, rate: c.SlowRate}
+		d := &dialer{fail: f.fail, manner: slow, rate: slowRate}
 		switch {
 		case i < c.Deaf:
 			d = &dialer{fail: f.fail, manner: deaf, hush: make(chan struct{})}

@@ -229,7 +229,7 @@ func (s *script) Change(indices []int, stamp world.Stamp) error {
 func (s *script) config(d Dialect, clients int) Config {
 	return Config{
 		Server: s.addr, Control: s.control, Dialect: d, TypeURL: s.world.Kind().TypeURL(), Clients: clients,
-		Resources: s.world.Len(), NodeCluster: "c", Patience: 20 * time.Second,
+		Resources: s.world.Len(), Patience: 20 * time.Second,
 	}
 }
 
@@ -262,14 +262,14 @@ func equal[T comparable](t *testing.T, what string, got, want T) {
 func TestCountsInDelta(t *testing.T) {
 	s := newScript(t, world.Clusters, 4)
 	c := s.config(Delta, 3)
-	c.Changes, c.Batch = 5, 2
+	c.Changes = 5
 	r := mustRun(t, c)
 	equal(t, "changes", r.Changes, 5)
 	equal(t, "lost", r.ChangesLost, 0)
-	equal(t, "deliveries", r.Deliveries, 3*5*2)
-	equal(t, "deliveries expected", r.DeliveriesExpected, 3*5*2)
+	equal(t, "deliveries", r.Deliveries, 3*5)
+	equal(t, "deliveries expected", r.DeliveriesExpected, 3*5)
 	equal(t, "responses", r.Responses, 3*(1+5))
-	equal(t, "resources", r.ResourcesReceived, 3*(4+5*2))
+	equal(t, "resources", r.ResourcesReceived, 3*(4+5))
 	equal(t, "bytes", r.Bytes, s.sent)
 	equal(t, "stream ends", r.StreamEnds, 0)
 	equal(t, "clients of the storm", r.StormClients, 2)
@@ -290,11 +290,11 @@ func TestRest(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newScript(t, world.Clusters, 2)
 			c := s.config(Delta, 2)
-			c.Changes, c.Rest, c.PIDs = changes, rest, []int{os.Getpid()}
+			c.Changes, c.Rest, c.PIDs, c.Heap = changes, rest, []int{os.Getpid()}, s.control
 			var said []string
 			began := time.Time{}
 			c.Say = func(line string) {
-				if said = append(said, line); strings.HasPrefix(line, Resting) {
+				if said = append(said, line); strings.HasPrefix(line, "all is measured") {
 					began = time.Now()
 				}
 			}
@@ -302,12 +302,29 @@ func TestRest(t *testing.T) {
 			if len(said) != 2 || began.IsZero() || time.Since(began) < rest {
 				t.Errorf("it said %q, and was over %v after that", said, time.Since(began))
 			}
-			if r.Servers[0].RSSRested == 0 || r.MeasuredSeconds >= rest.Seconds() && changes == 0 {
+			if r.Servers[0].RSSRested == 0 || r.Servers[0].InUse < 1<<20 || r.Servers[0].InUse > 1<<30 || r.MeasuredSeconds >= rest.Seconds() && changes == 0 {
 				t.Errorf("found was %+v", r.Servers[0])
 			}
 			equal(t, "changes", r.Changes, changes)
 			equal(t, "stream ends", r.StreamEnds, 0)
 		})
+	}
+}
+
+// TestComeBack: clients that all went and came back are measured as those that stayed, and their
+// streams are none that ended.
+func TestComeBack(t *testing.T) {
+	s := newScript(t, world.Clusters, 2)
+	c := s.config(Delta, 3)
+	c.Changes, c.PIDs = 2, []int{os.Getppid()}
+	c.Away = func(context.Context) ([]int, error) { return []int{os.Getpid()}, nil }
+	r := mustRun(t, c)
+	equal(t, "streams", len(s.streams), 6)
+	equal(t, "stream ends", r.StreamEnds, 0)
+	equal(t, "deliveries", r.Deliveries, 6)
+	equal(t, "resumed", r.Resumed, 0)
+	if r.ReturnSeconds <= 0 || len(r.Servers) != 1 || r.Servers[0].PID != os.Getpid() {
+		t.Errorf("the return: %+v", r)
 	}
 }
 
@@ -326,7 +343,7 @@ func (s *script) judgeDelta(c *scripted, most int) {
 		equal(s.t, "node", r.Node != nil, i == 0)
 		equal(s.t, "names", len(r.ResourceNamesSubscribe), 0)
 	}
-	equal(s.t, "node.cluster", c.deltaGot[0].Node.GetCluster(), "c")
+	equal(s.t, "node.cluster", c.deltaGot[0].Node.GetCluster(), "weirload")
 }
 
 func TestCountsInStateOfTheWorld(t *testing.T) {
@@ -500,7 +517,7 @@ func TestObserver(t *testing.T) {
 func TestBadClients(t *testing.T) {
 	s := newScript(t, world.Clusters, 2)
 	c := s.config(Delta, 1)
-	c.Deaf, c.Mute, c.Slow, c.SlowRate = 1, 1, 1, 100_000
+	c.Deaf, c.Mute, c.Slow = 1, 1, 1
 	c.Changes, c.Idle = 3, 200*time.Millisecond // in which all have come
 	r := mustRun(t, c)
 	equal(t, "deliveries", r.Deliveries, 3)
@@ -518,7 +535,7 @@ func TestBadClients(t *testing.T) {
 func TestSharedConnections(t *testing.T) {
 	s := newScript(t, world.Clusters, 2)
 	c := s.config(Delta, 5)
-	c.PerConnection, c.Cold, c.Changes = 2, true, 2
+	c.PerConnection, c.Changes = 2, 2
 	f, err := New(c)
 	if err != nil {
 		t.Fatal(err)
@@ -529,7 +546,7 @@ func TestSharedConnections(t *testing.T) {
 	}
 	equal(t, "connections", len(f.conns), 3)
 	equal(t, "deliveries", r.Deliveries, 10)
-	equal(t, "clients of the storm", r.StormClients, 5)
+	equal(t, "clients of the storm", r.StormClients, 4)
 }
 
 // TestSeveralServers: connections take the servers in turn.
@@ -593,7 +610,7 @@ func TestGroups(t *testing.T) {
 	for _, c := range s.streams {
 		seen[c.deltaGot[0].Node.GetCluster()]++
 	}
-	if seen["c-0"] != 3 || seen["c-1"] != 2 {
+	if seen["weirload-0"] != 3 || seen["weirload-1"] != 2 {
 		t.Errorf("clients by node.cluster: %v", seen)
 	}
 }

@@ -1,8 +1,13 @@
 package fleet
 
 import (
+	"bufio"
+	"context"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -27,13 +32,6 @@ func usages(pids []int) ([]usage, error) {
 	return out, nil
 }
 
-// CPUTime returns the CPU time of a process since its start, user and system. The system counts it
-// in ticks of 10 ms.
-func CPUTime(pid int) (time.Duration, error) {
-	u, err := readUsage(pid)
-	return u.cpu, err
-}
-
 func readUsage(pid int) (usage, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -46,9 +44,9 @@ func readUsage(pid int) (usage, error) {
 // second, the command in parentheses, may itself contain spaces and parentheses.
 func parseStat(stat string) (usage, error) {
 	const ticks = 100 // per second, on every Linux that Go runs on
-	_, rest, ok := cutLast(stat, ")")
-	fields := strings.Fields(rest)
-	if !ok || len(fields) < 22 {
+	end := strings.LastIndexByte(stat, ')')
+	fields := strings.Fields(stat[end+1:])
+	if end < 0 || len(fields) < 22 {
 		return usage{}, fmt.Errorf("unreadable: %q", stat)
 	}
 	var n [3]int64
@@ -60,13 +58,6 @@ func parseStat(stat string) (usage, error) {
 		n[i] = v
 	}
 	return usage{cpu: time.Duration(n[0]+n[1]) * time.Second / ticks, rss: n[2] * int64(os.Getpagesize())}, nil
-}
-
-func cutLast(s, sep string) (before, after string, found bool) {
-	if i := strings.LastIndex(s, sep); i >= 0 {
-		return s[:i], s[i+len(sep):], true
-	}
-	return s, "", false
 }
 
 // ownCPU returns the CPU time of this process, in seconds.
@@ -109,4 +100,54 @@ func checkPorts(server string, conns int) error {
 			"(net.ipv4.ip_local_port_range); let clients share connections (--per-connection)", conns, server, ports)
 	}
 	return nil
+}
+
+// inUse matches the lines of a heap profile as text that add up to what is alive: objects, and
+// stacks. Spans in use would count the holes between old objects, which new ones fill.
+var inUse = regexp.MustCompile(`^# (HeapAlloc =|Stack =) ([0-9]+)`)
+
+// collect makes a server collect its garbage, three times since stacks shrink by half at a time,
+// and returns the bytes in use then.
+func collect(ctx context.Context, addr string) (bytes int64, err error) {
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	url := "http://" + addr + "/debug/pprof/heap?gc=1&debug=1"
+	for range 3 {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+		if err != nil {
+			return 0, err
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			return 0, err
+		}
+		bytes, err = readInUse(resp.Body)
+		_ = resp.Body.Close()
+		if err != nil {
+			return 0, fmt.Errorf("%s: %s: %w", url, resp.Status, err)
+		}
+	}
+	return bytes, nil
+}
+
+func readInUse(r io.Reader) (int64, error) {
+	bytes, found := int64(0), 0
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		if m := inUse.FindSubmatch(lines.Bytes()); m != nil {
+			n, err := strconv.ParseInt(string(m[2]), 10, 64)
+			if err != nil {
+				return 0, err
+			}
+			bytes += n
+			found++
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return 0, err
+	}
+	if found != 2 {
+		return 0, fmt.Errorf("%d of 2 lines found", found)
+	}
+	return bytes, nil
 }

@@ -52,7 +52,7 @@ func (f *Fleet) closedLoop(ctx context.Context, r *Report) error {
 		if c.Changes > 0 && r.Changes >= c.Changes || c.Changes == 0 && !time.Now().Before(until) || r.Changes >= maxChanges {
 			return nil
 		}
-		s, names, err := f.control.Change(ctx, c.Batch)
+		s, names, err := f.control.Change(ctx, 1)
 		if err != nil {
 			return err
 		}
@@ -63,9 +63,6 @@ func (f *Fleet) closedLoop(ctx context.Context, r *Report) error {
 				return fmt.Errorf("control: %q is no name of this tool", name)
 			}
 			want += c.wanted(i)
-		}
-		if c.Names == 0 {
-			want = c.Batch * c.Clients // its answer has no more than 100 names
 		}
 		r.Changes++
 		r.DeliveriesExpected += want

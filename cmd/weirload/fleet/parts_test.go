@@ -51,10 +51,12 @@ func TestHistogramTakesEverything(t *testing.T) {
 	}
 }
 
+func timeOf(s world.Stamp) time.Time { return time.Unix(0, int64(s)) }
+
 func TestBoardTellsWhenAChangeHasReachedAll(t *testing.T) {
 	b := newBoard()
 	began := world.Now()
-	b.note([]world.Stamp{began}, began.Time().Add(2*time.Millisecond)) // before anybody waits
+	b.note([]world.Stamp{began}, timeOf(began).Add(2*time.Millisecond)) // before anybody waits
 	done := make(chan bool)
 	go func() { done <- b.await(t.Context(), began, 3, time.Minute) }()
 	for waits := false; !waits; time.Sleep(time.Millisecond) {
@@ -62,13 +64,13 @@ func TestBoardTellsWhenAChangeHasReachedAll(t *testing.T) {
 		waits = b.awaiting != nil
 		b.mu.Unlock()
 	}
-	b.note([]world.Stamp{began - 1, began}, began.Time().Add(9*time.Millisecond))
+	b.note([]world.Stamp{began - 1, began}, timeOf(began).Add(9*time.Millisecond))
 	select {
 	case <-done:
 		t.Fatal("two of three were enough")
 	case <-time.After(20 * time.Millisecond):
 	}
-	b.note([]world.Stamp{began}, began.Time().Add(5*time.Millisecond))
+	b.note([]world.Stamp{began}, timeOf(began).Add(5*time.Millisecond))
 	if !<-done {
 		t.Error("three of three were not enough")
 	}
@@ -141,22 +143,19 @@ func TestConfigNamesWhatIsWrong(t *testing.T) {
 		return Config{Server: "127.0.0.1:1", Dialect: Delta, TypeURL: "t", Clients: 1, Resources: 10, Control: "127.0.0.1:2"}
 	}
 	for field, spoil := range map[string]func(*Config){
-		"server":      func(c *Config) { c.Server = "" },
-		"dialect":     func(c *Config) { c.Dialect = "rest" },
-		"type":        func(c *Config) { c.TypeURL = "" },
-		"clients":     func(c *Config) { c.Clients = MaxClients + 1 },
-		"names":       func(c *Config) { c.Names = 11 },
-		"name-format": func(c *Config) { c.NameFormat = "%s" },
-		"window":      func(c *Config) { c.Window = 1 },
-		"changes":     func(c *Config) { c.Changes, c.For = 1, time.Second },
-		"rate":        func(c *Config) { c.Rate = 1 },
-		"batch":       func(c *Config) { c.Batch = 11 },
-		"for":         func(c *Config) { c.For = time.Hour },
-		"idle":        func(c *Config) { c.Idle = -1 },
-		"rest":        func(c *Config) { c.Rest = MaxFor + 1 },
-		"control":     func(c *Config) { c.Control, c.Changes = "", 1 },
-		"deaf":        func(c *Config) { c.Deaf = -1 },
-		"groups":      func(c *Config) { c.Groups = -1 },
+		"server":  func(c *Config) { c.Server = "" },
+		"dialect": func(c *Config) { c.Dialect = "rest" },
+		"type":    func(c *Config) { c.TypeURL = "" },
+		"clients": func(c *Config) { c.Clients = MaxClients + 1 },
+		"names":   func(c *Config) { c.Names = 11 },
+		"changes": func(c *Config) { c.Changes, c.For = 1, time.Second },
+		"rate":    func(c *Config) { c.Rate = 1 },
+		"for":     func(c *Config) { c.For = time.Hour },
+		"idle":    func(c *Config) { c.Idle = -1 },
+		"rest":    func(c *Config) { c.Rest = MaxFor + 1 },
+		"control": func(c *Config) { c.Control, c.Changes = "", 1 },
+		"deaf":    func(c *Config) { c.Deaf = -1 },
+		"groups":  func(c *Config) { c.Groups = -1 },
 	} {
 		c := good()
 		spoil(&c)
@@ -198,5 +197,15 @@ func TestTooMuchForThisMachine(t *testing.T) {
 	}
 	if err := checkPorts("127.0.0.1:1", 1); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestReadInUse(t *testing.T) {
+	const text = "heap profile: 1: 2\n# runtime.MemStats\n# HeapAlloc = 1000\n# HeapInuse = 5000\n# Stack = 200 / 300\n# MSpan = 30 / 400\n# MCache = 9 / 9\n"
+	if got, err := readInUse(strings.NewReader(text)); err != nil || got != 1200 {
+		t.Errorf("in use are %v, %v, want 1200", got, err)
+	}
+	if _, err := readInUse(strings.NewReader("# HeapAlloc = 1000\n")); err == nil {
+		t.Error("a profile that lacks lines was taken")
 	}
 }

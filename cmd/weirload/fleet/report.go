@@ -70,6 +70,7 @@ type Report struct {
 type Server struct {
 	PID               int     `json:"pid"`
 	StormCPUSeconds   float64 `json:"storm_cpu_seconds"`
+	ReturnCPUSeconds  float64 `json:"return_cpu_seconds"`
 	RSSBefore         int64   `json:"rss_before_bytes"` // before the storm
 	RSSAfter          int64   `json:"rss_after_bytes"`  // after it, and the pause
 	RSSPerClient      float64 `json:"rss_bytes_per_client"`
@@ -77,7 +78,9 @@ type Server struct {
 	CPUPerDelivery    float64 `json:"cpu_us_per_delivery"`
 	RSSEnd            int64   `json:"rss_end_bytes"`
 	CPUPercentOfACore float64 `json:"cpu_percent_of_a_core"`
-	RSSRested         int64   `json:"rss_rested_bytes"` // after the rest
+	// After the rest, and after a collection: objects and stacks, and what is resident.
+	InUse     int64 `json:"in_use_bytes"`
+	RSSRested int64 `json:"rss_rested_bytes"`
 }
 
 func (r *Report) describe(c *Config) {
@@ -118,10 +121,25 @@ func (r *Report) measured(b *board, before, after []usage) {
 	}
 }
 
-func (r *Report) rested(now []usage) {
+func (r *Report) rested(now []usage, inUse int64) {
 	for i := range r.Servers {
 		r.Servers[i].RSSRested = now[i].rss
 	}
+	if len(r.Servers) > 0 {
+		r.Servers[0].InUse = inUse
+	}
+}
+
+// returned replaces processes that were restarted while the clients were gone.
+func (r *Report) returned(pids []int, before, after []usage) {
+	servers := make([]Server, len(pids))
+	for i, pid := range pids {
+		if i < len(r.Servers) && r.Servers[i].PID == pid {
+			servers[i] = r.Servers[i]
+		}
+		servers[i].PID, servers[i].ReturnCPUSeconds = pid, (after[i].cpu - before[i].cpu).Seconds()
+	}
+	r.Servers = servers
 }
 
 func ms(d time.Duration) float64 { return float64(d) / 1e6 }
@@ -177,7 +195,10 @@ func (r *Report) Table(w io.Writer) error {
 				s.CPUSeconds, s.CPUPercentOfACore, s.CPUPerDelivery, mib(s.RSSEnd))
 		}
 		if s.RSSRested > 0 {
-			row("", "%.1f MiB after the rest", mib(s.RSSRested))
+			row("", "%.1f MiB resident after the rest", mib(s.RSSRested))
+		}
+		if s.InUse > 0 {
+			row("", "%.1f MiB in use after a collection", mib(s.InUse))
 		}
 	}
 	return t.Flush()

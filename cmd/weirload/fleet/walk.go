@@ -1,69 +1,69 @@
 package fleet
 
 import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/weir-xds/weir/cmd/weirload/world"
 )
 
-// fields are the field numbers of a dialect's response that a client needs. Resources are field 2
-// in both.
-type fields struct{ version, typeURL, nonce, removed protowire.Number }
+// errMalformed says that a message is not protobuf.
+var errMalformed = errors.New("malformed response")
 
-var (
-	sotwFields  = fields{version: 1, typeURL: 4, nonce: 5}
-	deltaFields = fields{version: 1, typeURL: 4, nonce: 5, removed: 6}
+// The field numbers of a response that a client needs. They are the same in both dialects, and only
+// delta has removals.
+const (
+	versionField   protowire.Number = 1
+	resourcesField protowire.Number = 2
+	nonceField     protowire.Number = 5
+	removedField   protowire.Number = 6
 )
-
-const resourcesField protowire.Number = 2
 
 // walker reads a response without decoding it: only the message's own fields, and the stamp of each
 // resource. It is reused for the next response, with its buffers.
 type walker struct {
-	fields fields
-	floor  world.Stamp // older stamps are ignored
+	delta bool
+	floor world.Stamp // older stamps are ignored
 
 	// Of the last response.
-	version, nonce, typeURL []byte
-	resources, removed      int
-	bytes                   int
-	stamps                  []world.Stamp // of each resource with one above floor
-	newest                  world.Stamp   // of all responses
+	version, nonce     []byte
+	resources, removed int
+	bytes              int
+	stamps             []world.Stamp // of each resource with one above floor
+	newest             world.Stamp   // of all responses
 
-	scratch []byte // for what spans two buffers
 	// Offset of the last stamp in its resource: the next one is most likely at the same.
 	at int
 }
 
 // walk reads one response. It keeps nothing of data.
-func (w *walker) walk(data mem.BufferSlice) error {
-	w.version, w.nonce, w.typeURL = w.version[:0], w.nonce[:0], w.typeURL[:0]
-	w.resources, w.removed, w.bytes, w.stamps = 0, 0, data.Len(), w.stamps[:0]
-	c := cursor{rest: data, left: w.bytes}
-	for c.left > 0 {
-		tag, err := c.varint()
-		if err != nil {
-			return err
-		}
-		number, wire := protowire.DecodeTag(tag)
-		if number < protowire.MinValidNumber {
+func (w *walker) walk(data []byte) error {
+	w.version, w.nonce = w.version[:0], w.nonce[:0]
+	w.resources, w.removed, w.bytes, w.stamps = 0, 0, len(data), w.stamps[:0]
+	for len(data) > 0 {
+		number, wire, n := protowire.ConsumeTag(data)
+		if n < 0 {
 			return errMalformed
 		}
+		data = data[n:]
 		if wire != protowire.BytesType {
-			if err := c.skip(number, wire); err != nil {
-				return err
+			if n = protowire.ConsumeFieldValue(number, wire, data); n < 0 {
+				return errMalformed
 			}
+			data = data[n:]
 			continue
 		}
-		n, err := c.varint()
-		if err != nil {
-			return err
+		value, n := protowire.ConsumeBytes(data)
+		if n < 0 {
+			return errMalformed
 		}
-		value, err := c.take(n, &w.scratch)
-		if err != nil {
-			return err
-		}
+		data = data[n:]
 		w.field(number, value)
 	}
 	return nil
@@ -74,14 +74,14 @@ func (w *walker) field(number protowire.Number, value []byte) {
 	case resourcesField:
 		w.resources++
 		w.stamp(value)
-	case w.fields.version:
+	case versionField:
 		w.version = append(w.version[:0], value...)
-	case w.fields.typeURL:
-		w.typeURL = append(w.typeURL[:0], value...)
-	case w.fields.nonce:
+	case nonceField:
 		w.nonce = append(w.nonce[:0], value...)
-	case w.fields.removed:
-		w.removed++
+	case removedField:
+		if w.delta {
+			w.removed++
+		}
 	}
 }
 
@@ -97,5 +97,59 @@ func (w *walker) stamp(resource []byte) {
 	w.newest = max(w.newest, s)
 	if s > w.floor {
 		w.stamps = append(w.stamps, s)
+	}
+}
+
+// codec sends encoded requests, and walks over responses instead of decoding them.
+type codec struct{}
+
+// request is an encoded message in two parts.
+type request struct{ shared, own []byte }
+
+// received is the result of reading a response.
+type received struct {
+	walker
+	fleet    *Fleet
+	counting bool      // count changes; false until the first state is complete
+	at       time.Time // when all of it had arrived
+}
+
+// Name is the content subtype on the wire: protobuf.
+func (codec) Name() string { return proto.Name }
+
+// Marshal implements encoding.CodecV2.
+func (codec) Marshal(v any) (mem.BufferSlice, error) {
+	r, ok := v.(*request)
+	if !ok {
+		return nil, fmt.Errorf("%T is no encoded request", v)
+	}
+	return mem.BufferSlice{mem.SliceBuffer(r.shared), mem.SliceBuffer(r.own)}, nil
+}
+
+// Unmarshal implements encoding.CodecV2. The time is taken first: the copy and the walk are the
+// tool's cost, not the server's.
+func (codec) Unmarshal(data mem.BufferSlice, v any) error {
+	r, ok := v.(*received)
+	if !ok {
+		return fmt.Errorf("%T is nothing to read a response into", v)
+	}
+	r.at = time.Now()
+	r.floor = r.since()
+	whole := data.MaterializeToBuffer(mem.DefaultBufferPool())
+	defer whole.Free()
+	return r.walk(whole.ReadOnlyData())
+}
+
+// since returns the least stamp of a change that the client did not have. In delta nothing is sent
+// twice. In SotW unchanged resources are sent again, and a response is never older than the one
+// before.
+func (r *received) since() world.Stamp {
+	switch {
+	case !r.counting:
+		return math.MaxInt64
+	case r.fleet.config.Dialect == SotW:
+		return max(r.newest, world.Stamp(r.fleet.began.Load()))
+	default:
+		return world.Stamp(r.fleet.began.Load())
 	}
 }

@@ -4,7 +4,7 @@
 //
 // # Who imports it
 //
-// Package cmd/weirload/fleet, and the comparison in cmd/weirload/bench.
+// Packages cmd/weirload and cmd/weirload/fleet, and the comparison in cmd/weirload/bench.
 package mtls
 
 import (

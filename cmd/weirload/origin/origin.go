@@ -43,8 +43,8 @@ type Origin struct {
 	mu        sync.Mutex
 	resources []resource             // by index; their bytes never change, new ones replace them
 	revision  uint64                 // number of changes
-	full      []byte                 // all resources in SotW, as of fullAt
-	fullAt    uint64                 // a revision; 0: never
+	whole     map[bool][][]byte      // all resources, for delta and for SotW, as of wholeAt
+	wholeAt   uint64                 // a revision; 0: never
 	everyone  map[*stream]struct{}   // streams that want everything
 	named     []map[*stream]struct{} // by index: the other streams that want it
 }
@@ -87,6 +87,14 @@ func appendBytes[T string | []byte](b []byte, field protowire.Number, v T) []byt
 	return append(b, v...)
 }
 
+// form returns the resource as a field of a response.
+func (r *resource) form(delta bool) []byte {
+	if delta {
+		return r.delta
+	}
+	return r.delta[r.sotw:]
+}
+
 // restamped returns the resource with another stamp.
 func (r resource) restamped(s world.Stamp) resource {
 	r.delta = bytes.Clone(r.delta)
@@ -127,17 +135,23 @@ func (o *Origin) Counts() world.Counts { return o.counter.Counts() }
 // version returns the version of everything, in SotW.
 func (o *Origin) version() string { return fmt.Sprintf("%s.%d", o.epoch.Digits(), o.revision) }
 
-// wholeList returns everything in SotW. It is built once for all streams.
-func (o *Origin) wholeList() []byte {
-	if o.fullAt != o.revision {
-		size := 0
-		for i := range o.resources {
-			size += len(o.resources[i].delta) - o.resources[i].sotw
-		}
-		o.full, o.fullAt = make([]byte, 0, size), o.revision
-		for i := range o.resources {
-			o.full = append(o.full, o.resources[i].delta[o.resources[i].sotw:]...)
-		}
+// everything returns all resources, in pieces of about pieceBytes. They are made once for all
+// streams.
+func (o *Origin) everything(delta bool) [][]byte {
+	if o.wholeAt != o.revision {
+		o.whole, o.wholeAt = map[bool][][]byte{}, o.revision
 	}
-	return o.full
+	if o.whole[delta] == nil {
+		var pieces [][]byte
+		piece := make([]byte, 0, pieceBytes)
+		for i := range o.resources {
+			b := o.resources[i].form(delta)
+			if len(piece)+len(b) > pieceBytes && len(piece) > 0 {
+				pieces, piece = append(pieces, piece), make([]byte, 0, pieceBytes)
+			}
+			piece = append(piece, b...)
+		}
+		o.whole[delta] = append(pieces, piece)
+	}
+	return o.whole[delta]
 }

@@ -42,21 +42,17 @@ func newBed(t *testing.T, kind world.Kind, resources, size int) *bed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	control, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
 	o := New(w)
-	ctx, cancel := context.WithCancel(context.Background())
+	server := o.Server(insecure.NewCredentials())
 	served := make(chan error, 1)
-	go func() { served <- o.Serve(ctx, xds, control) }()
+	go func() { served <- server.Serve(xds) }()
 	conn, err := grpc.NewClient(xds.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		_ = conn.Close()
-		cancel()
+		server.Stop()
 		if err := <-served; err != nil {
 			t.Error(err)
 		}

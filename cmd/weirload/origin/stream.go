@@ -24,6 +24,7 @@ type stream struct {
 	wildcard bool
 	names    map[int]struct{} // subscribed by name
 	owed     map[int]struct{}
+	owesAll  bool     // everything is owed, whatever owed has
 	missing  []string // names asked since that do not exist; delta
 	due      bool     // a response has to be sent even if it is empty
 	strange  []answer // answers for other types
@@ -89,6 +90,9 @@ func (s *stream) unsubscribe(i int) {
 func (s *stream) wantAll(initial map[string]string) {
 	s.wildcard, s.due = true, true
 	s.origin.everyone[s] = struct{}{}
+	if s.owesAll = len(initial) == 0; s.owesAll {
+		return
+	}
 	for i := range s.origin.resources {
 		if initial[world.Name(i)] != s.origin.resources[i].version() {
 			s.owed[i] = struct{}{}
@@ -104,6 +108,10 @@ func (s *stream) wantAll(initial map[string]string) {
 func (s *stream) dropAll() {
 	s.wildcard = false
 	delete(s.origin.everyone, s)
+	if s.owesAll {
+		s.owesAll, s.owed = false, maps.Clone(s.names)
+		return
+	}
 	maps.DeleteFunc(s.owed, func(i int, _ struct{}) bool { _, named := s.names[i]; return !named })
 }
 
@@ -179,8 +187,7 @@ func (s *stream) takeSotW(c change) {
 	if all && !s.wildcard {
 		s.wantAll(nil)
 		if first && c.version == o.version() { // the client has all of it
-			s.due = false
-			clear(s.owed)
+			s.due, s.owesAll = false, false
 		}
 	} else if !all && s.wildcard {
 		s.dropAll()
@@ -246,16 +253,14 @@ func (s *stream) next() []answer {
 	}
 	a := answer{typeURL: o.typeURL, version: o.version(), removed: s.missing}
 	switch {
-	case s.delta:
-		a.pieces = s.pieces(s.owed, func(r *resource) []byte { return r.delta })
-	case s.wildcard:
-		a.pieces = [][]byte{o.wholeList()}
-	case o.world.Kind() == world.Clusters: // what it lacks is gone
-		a.pieces = s.pieces(s.names, sotwForm)
+	case s.owesAll, s.wildcard && !s.delta:
+		a.pieces = o.everything(s.delta)
+	case !s.delta && o.world.Kind() == world.Clusters: // what it lacks is gone
+		a.pieces = s.pieces(s.names)
 	default:
-		a.pieces = s.pieces(s.owed, sotwForm)
+		a.pieces = s.pieces(s.owed)
 	}
-	s.missing, s.due = nil, false
+	s.missing, s.due, s.owesAll = nil, false, false
 	s.owed = map[int]struct{}{} // to clear a map that was large stays slow
 	if len(a.pieces) == 0 && !s.delta && o.world.Kind() != world.Clusters {
 		return out // for endpoints an empty list means nothing
@@ -271,24 +276,25 @@ func (s *stream) next() []answer {
 	return append(out, parts...)
 }
 
-func sotwForm(r *resource) []byte { return r.delta[r.sotw:] }
-
 func (s *stream) nextNonce() string {
 	s.nonces++
 	return strconv.FormatUint(s.nonces, 10)
 }
 
-func (s *stream) pieces(which map[int]struct{}, form func(*resource) []byte) [][]byte {
+func (s *stream) pieces(which map[int]struct{}) [][]byte {
 	pieces := make([][]byte, 0, len(which))
 	for _, i := range slices.Sorted(maps.Keys(which)) {
-		pieces = append(pieces, form(&s.origin.resources[i]))
+		pieces = append(pieces, s.origin.resources[i].form(s.delta))
 	}
 	return pieces
 }
 
+// pieceBytes bounds a piece of everything.
+const pieceBytes = 1 << 20
+
 // cut splits what is too long for one message (TRANS-10); the last one has the removals.
 func (a answer) cut() []answer {
-	const most = 2 << 20
+	const most = 2 * pieceBytes
 	var parts []answer
 	from, size := 0, 0
 	for i, p := range a.pieces {

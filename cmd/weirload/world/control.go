@@ -3,12 +3,22 @@ package world
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
+	"net/http/pprof"
+	"net/url"
+	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
 )
 
 // Plane is a control plane as the control endpoint uses it.
@@ -63,15 +73,16 @@ const (
 	NamesMax = 100
 )
 
-// Control serves the endpoint: POST /change?count=K, POST /repeat, POST /churn?rate=R&for=10s,
-// GET /counts.
+// Control serves the endpoint: POST /change?count=K, POST /churn?rate=R&for=10s, GET /counts, and
+// profiles of the plane below /debug/pprof/.
 func Control(w *World, p Plane) http.Handler {
 	c := &control{world: w, plane: p}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /change", c.change)
-	mux.HandleFunc("POST /repeat", c.repeat)
 	mux.HandleFunc("POST /churn", c.churn)
 	mux.HandleFunc("GET /counts", func(rw http.ResponseWriter, _ *http.Request) { answer(rw, p.Counts()) })
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	return mux
 }
 
@@ -81,9 +92,6 @@ type control struct {
 
 	mu   sync.Mutex // guards what follows; held during changes, so that there is one at a time
 	next int        // index of the resource to change next
-	// The last change.
-	stamp   Stamp
-	indices []int
 }
 
 // turn changes the next resources, once each.
@@ -99,23 +107,7 @@ func (c *control) turn(count int) (Stamp, []int, error) {
 		return 0, nil, err
 	}
 	c.next = (c.next + count) % c.world.Len()
-	c.stamp, c.indices = s, indices
 	return s, indices, nil
-}
-
-// repeat makes the last change once more: a plane of shared bytes sends what its clients have.
-func (c *control) repeat(rw http.ResponseWriter, _ *http.Request) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.indices) == 0 {
-		http.Error(rw, "nothing has changed yet", http.StatusConflict)
-		return
-	}
-	if err := c.plane.Change(c.indices, c.stamp); err != nil {
-		http.Error(rw, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	answer(rw, Changed{Stamp: c.stamp.Digits()})
 }
 
 func (c *control) change(rw http.ResponseWriter, r *http.Request) {
@@ -198,4 +190,107 @@ func number(r *http.Request, key string, least, most int) (int, error) {
 func answer(rw http.ResponseWriter, v any) {
 	rw.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(rw).Encode(v) // an error means that the client has left
+}
+
+// Client calls a plane's control endpoint.
+type Client struct {
+	Addr string // host:port
+	HTTP *http.Client
+}
+
+// Change changes the next count resources, and returns the names of the first 100 of them.
+func (c *Client) Change(ctx context.Context, count int) (Stamp, []string, error) {
+	var out Changed
+	if err := c.ask(ctx, http.MethodPost, fmt.Sprintf("/change?count=%d", count), &out); err != nil {
+		return 0, nil, err
+	}
+	s, ok := ParseDigits(out.Stamp)
+	if !ok {
+		return 0, nil, fmt.Errorf("control %s: %q is no stamp", c.Addr, out.Stamp)
+	}
+	return s, out.Names, nil
+}
+
+// Churn changes rate resources a second, one at a time, and returns after d.
+func (c *Client) Churn(ctx context.Context, rate int, d time.Duration) (Churned, error) {
+	var out Churned
+	query := url.Values{"rate": {fmt.Sprint(rate)}, "for": {d.String()}}
+	err := c.ask(ctx, http.MethodPost, "/churn?"+query.Encode(), &out)
+	return out, err
+}
+
+// Counts returns what the plane's clients have cost it.
+func (c *Client) Counts(ctx context.Context) (Counts, error) {
+	var out Counts
+	err := c.ask(ctx, http.MethodGet, "/counts", &out)
+	return out, err
+}
+
+func (c *Client) ask(ctx context.Context, method, path string, out any) error {
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+c.Addr+path, http.NoBody)
+	if err != nil {
+		return fmt.Errorf("control %s: %w", c.Addr, err)
+	}
+	client := c.HTTP
+	if client == nil {
+		client = http.DefaultClient
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return fmt.Errorf("control %s: %w", c.Addr, err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	if err != nil {
+		return fmt.Errorf("control %s: %w", c.Addr, err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("control %s: %s: %s", c.Addr, resp.Status, strings.TrimSpace(string(body)))
+	}
+	if err := json.Unmarshal(body, out); err != nil {
+		return fmt.Errorf("control %s: %w", c.Addr, err)
+	}
+	return nil
+}
+
+// Ready is printed by a plane when it serves, as one line of JSON.
+type Ready struct {
+	XDS     string `json:"xds"`
+	Control string `json:"control"`
+	PID     int    `json:"pid"`
+}
+
+// Serve serves a plane until ctx ends: its server at the given address, and the control endpoint on
+// loopback, at a port that the system chooses.
+func Serve(ctx context.Context, w *World, p Plane, server *grpc.Server, address string, out io.Writer) error {
+	xds, err := net.Listen("tcp", address)
+	if err != nil {
+		return err
+	}
+	control, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		_ = xds.Close()
+		return err
+	}
+	// Clients that connect from here on wait in the listener's queue.
+	ready := Ready{XDS: xds.Addr().String(), Control: control.Addr().String(), PID: os.Getpid()}
+	if err := json.NewEncoder(out).Encode(ready); err != nil {
+		_, _ = xds.Close(), control.Close()
+		return err
+	}
+	web := &http.Server{Handler: Control(w, p), ReadHeaderTimeout: 10 * time.Second}
+	parts, ctx := errgroup.WithContext(ctx)
+	parts.Go(func() error { return server.Serve(xds) })
+	parts.Go(func() error {
+		if err := web.Serve(control); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+	parts.Go(func() error {
+		<-ctx.Done()
+		server.Stop()
+		return web.Close()
+	})
+	return parts.Wait()
 }

@@ -1,12 +1,11 @@
 // Package world is what all measured control planes share, so that they differ in nothing else: the
-// resources (world.go), the stamp that tells when one of them changed (stamp.go), and the control
-// endpoint by which changes are requested from outside (control.go), with its client (client.go).
+// resources, with the stamp of the last change of each (world.go), the control endpoint by which
+// changes are requested from outside, with its client, and the ports (control.go).
 //
 // # Use
 //
 // A plane is a program that takes the flags of [Options], has the resources of [New], implements
-// [Plane], serves [Control] beside its xDS port, and prints [Ready] as one line of JSON once it
-// serves both. The load tool does the rest.
+// [Plane], and calls [Serve]. The load tool does the rest.
 //
 // # Known limits
 //

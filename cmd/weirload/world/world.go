@@ -3,7 +3,6 @@ package world
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -48,8 +47,6 @@ type Options struct {
 	Kind      Kind
 	Resources int
 	Bytes     int // approximate size of an encoded resource
-	// How many names a client will ask for; 0: all. A plane may ignore it.
-	NamesPerClient int
 }
 
 // AddFlags adds the flags, with o's values as defaults.
@@ -58,7 +55,11 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar((*string)(&o.Kind), "type", string(Clusters), "type of the resources: cds or eds")
 	fs.IntVar(&o.Resources, "resources", 1000, "how many resources there are")
 	fs.IntVar(&o.Bytes, "bytes", 436, "about how many bytes an encoded resource has")
-	fs.IntVar(&o.NamesPerClient, "names-per-client", 0, "how many names a client will ask for; 0: it asks for all")
+}
+
+// Arguments are the flags again, for another process.
+func (o *Options) Arguments() []string {
+	return []string{"--type", string(o.Kind), "--resources", strconv.Itoa(o.Resources), "--bytes", strconv.Itoa(o.Bytes)}
 }
 
 // World has the resources of one type. They depend on the options only.
@@ -79,8 +80,6 @@ func New(o Options) (*World, error) {
 		return nil, fmt.Errorf("bytes: %d is not between 1 and %d", o.Bytes, MaxBytes)
 	case o.Resources*o.Bytes > maxTotal:
 		return nil, fmt.Errorf("resources: %d of %d bytes are more than %d bytes in all", o.Resources, o.Bytes, maxTotal)
-	case o.NamesPerClient < 0 || o.NamesPerClient > o.Resources:
-		return nil, fmt.Errorf("names-per-client: %d is not between 0 and the %d resources", o.NamesPerClient, o.Resources)
 	}
 	return &World{kind: o.Kind, bytes: o.Bytes, count: o.Resources}, nil
 }
@@ -91,11 +90,8 @@ func (w *World) Kind() Kind { return w.kind }
 // Len returns the number of resources.
 func (w *World) Len() int { return w.count }
 
-// NameFormat formats a resource's number as its name.
-const NameFormat = "cluster-%06d"
-
 // Name returns the name of the i-th resource, of any type.
-func Name(i int) string { return fmt.Sprintf(NameFormat, i) }
+func Name(i int) string { return fmt.Sprintf("cluster-%06d", i) }
 
 // Index is the inverse of Name.
 func Index(name string) (int, bool) {
@@ -122,16 +118,6 @@ func (w *World) Encode(i int, s Stamp) []byte {
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(w.Message(i, s))
 	if err != nil {
 		panic(err) // cannot fail for our own message
-	}
-	return b
-}
-
-// Restamp returns a copy of an encoded resource with another stamp. It is much cheaper than Encode,
-// with the same result.
-func Restamp(encoded []byte, s Stamp) []byte {
-	b := bytes.Clone(encoded)
-	if i := bytes.Index(b, []byte(mark)); i >= 0 {
-		s.Put(b[i+len(mark):])
 	}
 	return b
 }
@@ -192,12 +178,90 @@ func endpoint(cluster, n int, host string) *endpointv3.LbEndpoint {
 	}
 }
 
-// Ready is printed by a plane when it serves, as one line of JSON.
-type Ready struct {
-	XDS     string `json:"xds"`
-	Control string `json:"control"`
-	PID     int    `json:"pid"`
+// Stamp is the start of a change, in nanoseconds of the wall clock.
+type Stamp int64
+
+const (
+	mark   = "weirload:"
+	digits = 16
+	// DigitsAt is the offset of the digits in the text of a stamp.
+	DigitsAt = len(mark)
+	// stampBytes is the length of the text of a stamp.
+	stampBytes = len(mark) + digits
+)
+
+// Now returns the stamp of a change that begins now.
+func Now() Stamp { return Stamp(time.Now().UnixNano()) }
+
+// String returns the text of the stamp in a resource.
+func (s Stamp) String() string {
+	var b [stampBytes]byte
+	copy(b[:], mark)
+	s.Put(b[len(mark):])
+	return string(b[:])
 }
 
-// NewReady returns the Ready of this process.
-func NewReady(xds, control string) Ready { return Ready{XDS: xds, Control: control, PID: os.Getpid()} }
+// Digits returns only the hexadecimal digits of the stamp.
+func (s Stamp) Digits() string { return s.String()[len(mark):] }
+
+// Put writes the digits to the front of b.
+func (s Stamp) Put(b []byte) {
+	const hexDigits = "0123456789abcdef"
+	for i, v := digits-1, uint64(s); i >= 0; i, v = i-1, v>>4 {
+		b[i] = hexDigits[v&15]
+	}
+}
+
+// parse reads the digits at the front of b; false if there are none. Clients call it a thousand
+// times for each SotW response.
+func parse(b []byte) (Stamp, bool) {
+	if len(b) < digits {
+		return 0, false
+	}
+	var v uint64
+	for _, c := range b[:digits] {
+		var d byte
+		switch {
+		case '0' <= c && c <= '9':
+			d = c - '0'
+		case 'a' <= c && c <= 'f':
+			d = c - 'a' + 10
+		default:
+			return 0, false
+		}
+		v = v<<4 | uint64(d)
+	}
+	return Stamp(v), true
+}
+
+// Find returns the first stamp in an encoded resource or response, and its offset. It decodes
+// nothing.
+func Find(b []byte) (s Stamp, at int, ok bool) {
+	for {
+		i := bytes.Index(b[at:], []byte(mark))
+		if i < 0 {
+			return 0, 0, false
+		}
+		at += i
+		if s, ok := At(b, at); ok {
+			return s, at, true
+		}
+		at += len(mark)
+	}
+}
+
+// At returns the stamp at an offset; false if there is none.
+func At(b []byte, at int) (Stamp, bool) {
+	if len(b) < at+stampBytes || string(b[at:at+len(mark)]) != mark {
+		return 0, false
+	}
+	return parse(b[at+len(mark):])
+}
+
+// ParseDigits parses the result of Digits.
+func ParseDigits(s string) (Stamp, bool) {
+	if len(s) != digits {
+		return 0, false
+	}
+	return parse([]byte(s))
+}

@@ -1,22 +1,20 @@
 // The page: routes, the bar at the top, and keys.
 import { html, Component, render } from './lib.js';
-import { start, LiveMark, Watching, live } from './live.js';
+import { start, LiveMark } from './live.js';
+import { Nav } from './nav.js';
 import { Search } from './search.js';
 import { Keys, listen } from './keys.js';
 import { Overview } from './overview.js';
 import { Origin, Group } from './origin.js';
+import { Origins, Groups } from './lists.js';
 import { Clients, Client } from './clients.js';
 import { Resources, Resource } from './resources.js';
 import { Nacks } from './nacks.js';
 import { History } from './history.js';
 import { Charts } from './charts.js';
 import { Config } from './config.js';
+import { Replicas } from './replicas.js';
 import { Rollback } from './rollback.js';
-
-const views = [
-  ['', 'Overview'], ['clients', 'Clients'], ['resources', 'Resources'], ['nacks', 'NACKs'],
-  ['history', 'History'], ['charts', 'Charts'], ['config', 'Config'],
-];
 
 // decode is a part of a path; one that is not well encoded stays as it is.
 function decode(text) {
@@ -37,8 +35,8 @@ export function route(hash = location.hash) {
 function viewOf({ view, rest, params }) {
   switch (view) {
     case '': return html`<${Overview} />`;
-    case 'origins': return html`<${Origin} key=${rest[0]} name=${rest[0]} />`;
-    case 'groups': return html`<${Group} key=${rest.join('/')} origin=${rest[0]} group=${rest.slice(1).join('/')} />`;
+    case 'origins': return rest[0] ? html`<${Origin} key=${rest[0]} name=${rest[0]} />` : html`<${Origins} />`;
+    case 'groups': return !rest[0] ? html`<${Groups} filter=${params} />` : html`<${Group} key=${rest.join('/')} origin=${rest[0]} group=${rest.slice(1).join('/')} />`;
     case 'clients': return rest[0]
       ? html`<${Client} key=${rest.join('/')} node=${rest.join('/')} />`
       : html`<${Clients} filter=${params} />`;
@@ -48,17 +46,9 @@ function viewOf({ view, rest, params }) {
     case 'history': return html`<${History} filter=${params} />`;
     case 'charts': return html`<${Charts} since=${params.since || '1h'} />`;
     case 'rollback': return html`<${Rollback} filter=${params} />`;
-    case 'config': return html`<${Config} />`;
+    case 'replicas': return html`<${Replicas} />`;
+    case 'config': return html`<${Config} all=${Boolean(params.all)} />`;
     default: return html`<main id="view" data-view="none" tabindex="-1"><h2>There is no such view</h2><p class="note"><a href="#/">Overview</a></p></main>`;
-  }
-}
-
-// Nav is the list of views; the one that is shown is marked, and those with trouble.
-class Nav extends Watching {
-  render({ view }) {
-    const at = { origins: '', groups: '', rollback: '', resource: 'resources' }[view] ?? view;
-    return views.map(([path, text]) => html`<a key=${path} href=${`#/${path}`} aria-current=${at === path ? 'page' : undefined}>
-      ${text}${path === 'nacks' && live.overview?.nacking > 0 && html`<i class="count">${live.overview.nacking}</i>`}</a>`);
   }
 }
 

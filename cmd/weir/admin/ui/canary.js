@@ -1,7 +1,7 @@
 // The canary gate of an origin: how far each group is, and what an operator can do about it.
-import { html, Ago, num, plural, links, query, enc, isTime, now } from './lib.js';
+import { html, Ago, num, plural, query, enc, isTime, now } from './lib.js';
 import { Badge, Facts, Action } from './parts.js';
-import { groupLabel } from './map.js';
+import { groupLabel, GroupLink } from './map.js';
 import { shortState } from './rollback.js';
 
 // order puts first what waits for people.
@@ -25,7 +25,7 @@ function Gate({ origin, s }) {
   return html`<article class="gate" data-gate=${s.group} data-phase=${s.phase}>
     <div class="entry-head">
       <${Badge} state=${gateState(s)}>${s.undecided ? 'neither good nor bad' : s.phase}<//>
-      <h3><a href=${links.group(origin, s.group)} title=${s.group}>${name}</a></h3>
+      <h3><${GroupLink} origin=${origin} group=${s.group} text=${name} /></h3>
       ${s.candidate && html`<span class="dim">candidate <code title=${s.candidate}>${shortState(s.candidate)}</code></span>`}
       <span class="when dim"><${Ago} at=${s.since} /></span>
     </div>

@@ -1,5 +1,5 @@
 // The configuration in force, and the process: readiness, snapshot, certificates, memory, drain.
-import { html, Ago, num, bytes, page, plural, isTime } from './lib.js';
+import { html, Ago, num, bytes, page, plural, query, isTime } from './lib.js';
 import { Load } from './fetch.js';
 import { View, Facts, Badge, Action, Code } from './parts.js';
 import { live, Watching } from './live.js';
@@ -25,11 +25,25 @@ function Snapshot({ s }) {
     ${s.left_out_groups?.too_large?.map((t) => html`<p key=${t} class="note is-warn">${t}</p>`)}</section>`;
 }
 
+// Drain stands apart: it is the one action here that ends something.
+const Drain = ({ draining }) => html`<section class="panel danger-zone" data-drain>
+  <h3>Drain this replica</h3>
+  <p>Drain moves the clients away and then ends this process, as SIGTERM does:</p>
+  <ol class="steps">
+    <li>/readyz answers 503, so that balancers send new clients to other replicas.</li>
+    <li>Open client streams are closed over the time of <code>timing.drain</code>. Clients keep their configuration and reconnect elsewhere.</li>
+    <li>The snapshot is written, if one is configured, and the process exits with status 0.</li>
+  </ol>
+  <p class="dim">It cannot be undone. In Kubernetes the pod is restarted. In a terminal: <code>weir drain</code></p>
+  ${draining ? html`<p class="note is-warn">This replica drains now.</p>` : html`<${Action} action="drain" label="Drain" danger path="/drain" question="Drain and end this replica?" />`}
+</section>`;
+
 export class Config extends Watching {
-  render() {
+  render({ all }) {
     const o = live.overview;
     const ready = o?.ready;
-    return html`<${View} name="config" title="Configuration" json="/config">
+    const path = `/config${query({ changed: !all })}`;
+    return html`<${View} name="config" title="Configuration" json=${path}>
       ${o && html`<${Refused} c=${o.config} />
       <div class="columns">
         <section class="panel"><h3>Process <${Badge} state=${ready.ready ? 'good' : 'bad'}>${ready.state}<//></h3>
@@ -40,12 +54,14 @@ export class Config extends Watching {
     ['Memory', o.memory?.limit > 0 && html`${bytes(o.memory.used)} of ${bytes(o.memory.limit)}`],
     ...Object.entries(o.certificates ?? {}).map(([role, ends]) => [`Certificate, ${role}`, html`<${Ago} until=${ends} />`]),
   ]} />
-          <${Action} action="drain" label="Drain" danger path="/drain" question="End this process? Its clients go to other replicas." />
           <p class="jump"><a href="/metrics">Metrics</a> <a href="/readyz">Ready</a> <a href="/origins">Origins</a> <a href="/groups">Groups</a>${page.profiles && html` <a href=${page.profiles}>Profiles</a>`}</p>
         </section>
         <${Snapshot} s=${o.snapshot} />
       </div>`}
-      <${Load} path="/config" text every=${10000}>${(text) => html`<h3>In force, without secrets</h3><${Code} text=${text} cls="yaml" />`}<//>
+      <section class="panel"><h3>In force, without secrets</h3>
+        <label class="check"><input type="checkbox" name="changed" checked=${!all} onChange=${(e) => { location.hash = `#/config${query({ all: !e.target.checked })}`; }} />Only what differs from the default</label>
+        <${Load} path=${path} text every=${10000}>${(text) => html`<${Code} text=${text} cls="yaml" />`}<//></section>
+      <${Drain} draining=${ready?.state === 'draining'} />
     <//>`;
   }
 }

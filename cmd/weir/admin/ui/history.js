@@ -3,7 +3,7 @@ import { html, Ago, bytes, links, query, plural, typeName } from './lib.js';
 import { Load } from './fetch.js';
 import { View, Badge, Table } from './parts.js';
 import { live } from './live.js';
-import { groupName } from './map.js';
+import { GroupLink, groupName } from './map.js';
 import { Chart } from './chart.js';
 
 const missing = 'This weir keeps no history (cache.history).';
@@ -25,14 +25,14 @@ function together(changes) {
 }
 
 const columns = [
-  { head: 'When', num: true, cell: (c) => html`<${Ago} at=${c.at} />` },
-  { head: 'Change', cell: (c) => html`<${Badge} state=${colours[c.change]}>${c.change}<//>` },
-  { head: 'Type', cell: typeName },
-  { head: 'Name', cell: (c) => html`<a href=${links.resource(c)}>${c.name}</a>` },
-  { head: 'Origin', cell: (c) => html`<a href=${links.origin(c.origin)}>${c.origin}</a>` },
-  { head: 'Group', cell: (c) => html`<span title=${c.group}>${groupName(c.origin, c.group)}</span>${c.groups.size > 1 && html` <span class="dim">and ${plural(c.groups.size - 1, 'other')}</span>`}` },
-  { head: 'Version', cell: (c) => html`<code class="clip">${c.origin_version || c.version}</code>${c.was_version && html` <span class="dim">was <code class="clip">${c.was_version}</code></span>`}` },
-  { head: 'Bytes', num: true, cell: (c) => c.bytes > 0 && bytes(c.bytes) },
+  { head: 'When', num: true, sort: (c) => -Date.parse(c.at), cell: (c) => html`<${Ago} at=${c.at} />` },
+  { head: 'Change', sort: (c) => c.change, cell: (c) => html`<${Badge} state=${colours[c.change]}>${c.change}<//>` },
+  { head: 'Type', sort: typeName, cell: typeName },
+  { head: 'Name', sort: (c) => c.name, cell: (c) => html`<a href=${links.resource(c)}>${c.name}</a>` },
+  { head: 'Origin', sort: (c) => c.origin, cell: (c) => html`<a href=${links.origin(c.origin)}>${c.origin}</a>` },
+  { head: 'Group', sort: (c) => groupName(c.origin, c.group), cell: (c) => html`<${GroupLink} origin=${c.origin} group=${c.group} />${c.groups.size > 1 && html` <span class="dim">and ${plural(c.groups.size - 1, 'other')}</span>`}` },
+  { head: 'Version', sort: (c) => c.origin_version || c.version, cell: (c) => html`<code class="clip">${c.origin_version || c.version}</code>${c.was_version && html` <span class="dim">was <code class="clip">${c.was_version}</code></span>`}` },
+  { head: 'Bytes', num: true, sort: (c) => c.bytes, cell: (c) => c.bytes > 0 && bytes(c.bytes) },
 ];
 
 export function History({ filter }) {

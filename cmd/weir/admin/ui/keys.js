@@ -4,9 +4,10 @@ import { html, Component } from './lib.js';
 
 const keys = [
   ['/', 'Search'], ['j k', 'Down and up in a list; the arrows do, too'], ['Enter', 'Open'], ['Esc', 'Back'],
-  ['g o', 'Overview'], ['g c', 'Clients'], ['g r', 'Resources'], ['g n', 'NACKs'], ['g h', 'History'], ['g l', 'Charts'], ['?', 'These keys'],
+  ['g o', 'Overview'], ['g u', 'Origins (upstream)'], ['g g', 'Groups'], ['g c', 'Clients'], ['g r', 'Resources'], ['g n', 'NACKs'], ['g h', 'History'],
+  ['g l', 'Charts'], ['g f', 'Config'], ['?', 'These keys'],
 ];
-const places = { o: '', c: 'clients', r: 'resources', n: 'nacks', h: 'history', l: 'charts', f: 'config' };
+const places = { o: '', u: 'origins', g: 'groups', c: 'clients', r: 'resources', n: 'nacks', h: 'history', l: 'charts', f: 'config' };
 
 let dialog = null;
 let going = false;

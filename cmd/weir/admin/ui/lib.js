@@ -30,6 +30,7 @@ export const page = {
   name: head.name,
   version: head.version,
   signedIn: head.signedIn === 'true',
+  replicas: head.replicas, // where they are, if some are known
   profiles: head.profiles, // where they are, if they are served
 };
 
@@ -115,7 +116,10 @@ export const clock = (t) => ours(new Date(t).toLocaleString(undefined, {
 
 export const hour = (t) => ours(new Date(t).toLocaleTimeString(undefined, { hour12: false }));
 
-// Ago is a relative time that ticks; its title is the time.
+// utc is a time as weir's logs and sentences have it.
+export const utc = (t) => new Date(t).toISOString().replace('T', ' ').replace(/\.\d+/, '');
+
+// Ago is a relative time that ticks; its title is the time in UTC.
 const ticking = new Set();
 setInterval(() => ticking.forEach((c) => c.forceUpdate()), 1000);
 
@@ -126,9 +130,26 @@ export class Ago extends Component {
     const t = until || at;
     if (!isTime(t)) return html`<span class="dim">${none}</span>`;
     const passed = (now() - Date.parse(t)) / 1000;
-    const text = until ? `for ${span(-passed)}` : passed < 1 ? 'now' : `${span(passed)}${suffix ? ' ago' : ''}`;
-    return html`<time class="num" datetime=${t} title=${clock(t)}>${text}</time>`;
+    const text = until ? `for ${span(-passed)}` : passed <= -1 ? `in ${span(-passed)}` : passed < 1 && suffix ? 'now' : `${span(passed)}${suffix ? ' ago' : ''}`;
+    return html`<time class="num" datetime=${t} title=${`${utc(t)}, local time ${clock(t)}`}>${text}</time>`;
   }
+}
+
+const stamp = /\b(?:(since|at|until) )?(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\dZ)/g;
+
+// aged is a sentence of the server with ages in place of its times: "since 2026-..." is "for 5m".
+export function aged(text) {
+  const parts = [];
+  let from = 0;
+  for (const m of text.matchAll(stamp)) {
+    const at = `${m[2]}T${m[3]}`;
+    parts.push(text.slice(from, m.index));
+    parts.push({
+      since: html`for <${Ago} at=${at} suffix=${false} />`, until: html`<${Ago} until=${at} /> more`,
+    }[m[1]] ?? html`<${Ago} at=${at} />`);
+    from = m.index + m[0].length;
+  }
+  return [...parts, text.slice(from)];
 }
 
 // typeOf is the type of something as queries take it: types without a short name have their URL.

@@ -2,7 +2,7 @@
 import { html, Component, hour, setClock, setTitle } from './lib.js';
 
 const silence = 12000; // the server beats every five seconds
-const hiddenFor = 60000; // a page that nobody sees gives its stream back
+const hiddenFor = 60000; // a hidden page closes its stream after this
 
 export const live = { overview: null, open: false, since: new Date().toISOString(), paused: false };
 const watchers = new Set();
@@ -29,7 +29,7 @@ function mark() {
   icon.href = icon.href.replace(/icon[^/]*\.svg$/, state === 'good' ? 'icon.svg' : `icon-${state}.svg`);
 }
 
-function tell() {
+function notify() {
   mark();
   const root = document.documentElement;
   root.dataset.live = live.open ? 'open' : 'closed';
@@ -46,7 +46,7 @@ function heard(event) {
     live.overview = JSON.parse(event.data);
     setClock(live.overview.at);
   }
-  if (!was || event.type === 'overview') tell();
+  if (!was || event.type === 'overview') notify();
 }
 
 function lost() {
@@ -56,7 +56,7 @@ function lost() {
     live.open = false;
     live.since = new Date(last).toISOString();
   }
-  tell();
+  notify();
   clearTimeout(retry);
   if (live.paused) return;
   // Half of it by chance, so that the pages of a team do not come back together.

@@ -12,6 +12,12 @@ export function groupState(g) {
   return g.unsynced ? 'warn' : 'good';
 }
 
+// groupWords says the same in words.
+export function groupWords(g) {
+  if (g.nacking) return 'rejects';
+  return g.unsynced ? 'behind' : g.clients ? 'in sync' : 'no client';
+}
+
 export function originState(o) {
   if (o.connected) return 'connected';
   if (o.kind === 'files' && o.error) return 'files refused';
@@ -19,9 +25,9 @@ export function originState(o) {
   return 'not asked yet';
 }
 
-// nameOf is what people know a group by. One that all clients share has no node of theirs.
+// nameOf is what people know a group by: whose it is, and the digits by which commands take it.
 export function nameOf(g, o) {
-  return labelOf(g, o) + tierOf(g, o);
+  return labelOf(g) + tierOf(g, o);
 }
 
 // base is the key that the tiers of a group have in common (origins[].canary).
@@ -30,30 +36,47 @@ export const base = (key) => key.replace(/-(canary|rest)$/, '');
 const tiers = { canary: ', canaries', rest: ', the rest' };
 const tierOf = (g, o) => tiers[/-(canary|rest)$/.exec(g.key)?.[1]] ?? (o.worst_groups.some((x) => x.key !== g.key && base(x.key) === g.key) ? ', newest' : '');
 
+// shortKey is the key of a group as commands have it, without the tier.
+const shortKey = (key) => (key.startsWith('dedicated-') ? key : base(key).slice(0, 8));
+
+const whose = (g) => g.identity || g.node_cluster;
+
 // labelOf is the same for all tiers of a group.
-export function labelOf(g, o) {
-  if (g.identity) return g.identity;
-  if (g.node_cluster) return g.node_cluster;
-  if (!g.node_id || (new Set(o.worst_groups.map((x) => base(x.key))).size === 1 && g.node_id.startsWith('weir/'))) return 'all clients';
-  return g.node_id;
+export function labelOf(g) {
+  return [whose(g), shortKey(g.key)].filter(Boolean).join(' ');
 }
 
 // groupName is the name of a group by its key, if the overview has it.
 export function groupName(origin, key) {
   const o = live.overview?.origins.find((x) => x.name === origin);
   const g = o?.worst_groups.find((x) => x.key === key);
-  return g ? nameOf(g, o) : `${key.slice(0, 8)}…`;
+  return g ? nameOf(g, o) : shortKey(key);
 }
 
 // groupLabel is the same without the tier.
 export function groupLabel(origin, key) {
   const o = live.overview?.origins.find((x) => x.name === origin);
   const g = o?.worst_groups.find((x) => base(x.key) === base(key));
-  return g ? labelOf(g, o) : `${key.slice(0, 8)}…`;
+  return g ? labelOf(g) : shortKey(key);
 }
+
+// GroupLink leads to a group, by its name.
+export const GroupLink = ({ origin, group, text }) => html`<a href=${links.group(origin, group)} title=${group}>${text ?? groupName(origin, group)}</a>`;
 
 // gates are how many canary gates of an origin are in a phase.
 const gates = (o, phase) => o.canary_phases?.[phase] ?? 0;
+
+// Chips are what is not as usual with an origin itself.
+export const Chips = ({ o }) => html`
+  ${o.stale > 0 && o.state === 'bad' && html`<${Badge} state="bad">${num(o.stale)} stale<//>`}
+  ${o.frozen_by?.length > 0 && !o.rollback?.whole && html`<${Badge} state="warn">frozen by ${o.frozen_by.join(' and ')}<//>`}
+  ${o.rollback && html`<${Badge} state="warn">rolled back by ${o.rollback.by}<//>`}
+  ${gates(o, 'stopped') > 0 && html`<${Badge} state="warn">${plural(gates(o, 'stopped'), 'candidate')} stopped<//>`}
+  ${gates(o, 'baking') > 0 && html`<${Badge}>${plural(gates(o, 'baking'), 'candidate')} baking<//>`}
+  ${o.held_removals > 0 && html`<${Badge} state="warn">${num(o.held_removals)} removals held<//>`}
+  ${o.quarantined?.length > 0 && html`<${Badge} state="warn">${o.quarantined.length} in quarantine<//>`}
+  ${o.fallback?.serving > 0 && html`<${Badge} state="warn">${num(o.fallback.serving)} of the fallback<//>`}
+  ${o.differing_groups > 0 && html`<${Badge} state="warn">${plural(o.differing_groups, 'group')} with members that differ<//>`}`;
 
 // OriginCard is an origin in short.
 export function OriginCard({ o, changes }) {
@@ -61,18 +84,8 @@ export function OriginCard({ o, changes }) {
     <span class="name"><i class="dot"></i>${o.name}</span>
     <span class="state ${o.connected ? 'is-good' : ''}">${originState(o)} <${Ago} at=${o.since} suffix=${false} none="" /></span>
     <span class="dim source">${o.kind} ${o.source}</span>
-    <span class="chips">
-      ${o.stale > 0 && o.state === 'bad' && html`<${Badge} state="bad">${num(o.stale)} stale<//>`}
-      ${o.frozen_by?.length > 0 && !o.rollback?.whole && html`<${Badge} state="warn">frozen by ${o.frozen_by.join(' and ')}<//>`}
-      ${o.rollback && html`<${Badge} state="warn">rolled back by ${o.rollback.by}<//>`}
-      ${gates(o, 'stopped') > 0 && html`<${Badge} state="warn">${plural(gates(o, 'stopped'), 'candidate')} stopped<//>`}
-      ${gates(o, 'baking') > 0 && html`<${Badge}>${plural(gates(o, 'baking'), 'candidate')} baking<//>`}
-      ${o.held_removals > 0 && html`<${Badge} state="warn">${num(o.held_removals)} removals held<//>`}
-      ${o.quarantined?.length > 0 && html`<${Badge} state="warn">${o.quarantined.length} in quarantine<//>`}
-      ${o.fallback?.serving > 0 && html`<${Badge} state="warn">${num(o.fallback.serving)} of the fallback<//>`}
-      ${o.differing_groups > 0 && html`<${Badge} state="warn">${plural(o.differing_groups, 'group')} with members that differ<//>`}
-    </span>
-    <span class="dim num">${num(o.resources)} resources, ${plural(o.streams, 'stream')}${changes > 0 ? `, ${rate(changes)} changes/s` : ''}</span>
+    <span class="chips"><${Chips} o=${o} /></span>
+    <span class="dim num">${num(o.resources)} resources, ${plural(o.streams, 'stream')}${changes > 0 && o.connected && html`, <span class="nowrap">${rate(changes)} changes/s</span>`}</span>
   </a>`;
 }
 
@@ -97,7 +110,7 @@ export function GroupRow({ o, g, most }) {
   const behind = Math.max(g.unsynced - g.nacking, 0);
   const rest = Math.max(g.clients - behind - g.nacking, 0);
   return html`<a class="group is-${state}" href=${links.group(o.name, g.key)} data-group=${g.key} data-state=${state} data-href=${links.group(o.name, g.key)} title=${g.key}>
-    <span class="name">${nameOf(g, o)}</span>
+    <span class="name"><span class="whose">${whose(g) || shortKey(g.key)}${tierOf(g, o)}</span>${whose(g) && html` <span class="key dim">${shortKey(g.key)}</span>`}</span>
     <span class="track" role="img" aria-label=${`${g.clients - g.unsynced} of ${g.clients} in sync`}>
       <span class="bar" style=${{ width: `${most ? Math.max((g.clients / most) * 100, g.clients ? 1.5 : 0) : 0}%` }}>
         <i class="nacking" style=${share(g.nacking)}></i><i class="unsynced" style=${share(behind)}></i><i class="synced" style=${share(rest)}></i>
@@ -108,16 +121,31 @@ export function GroupRow({ o, g, most }) {
   </a>`;
 }
 
+// mostClients is what the longest bar stands for.
+export const mostClients = (origins) => Math.max(1, ...origins.flatMap((o) => o.worst_groups.map((g) => g.clients)));
+
+// Scale says how many clients a bar is.
+const Scale = ({ most }) => html`<div class="scale dim num" aria-hidden="true"><span class="axis">
+  <i>0</i>${most > 1 && most % 2 === 0 && html`<i>${num(most / 2)}</i>`}<i>${plural(most, 'client')}</i></span></div>`;
+
+// MapLegend says what colours and lines mean.
+export const MapLegend = () => html`<ul class="map-legend dim" aria-label="Legend">
+  <li><i class="swatch synced"></i>in sync</li><li><i class="swatch unsynced"></i>behind</li><li><i class="swatch nacking"></i>rejecting</li>
+  <li><svg viewBox="0 0 26 8" aria-hidden="true"><path d="M0 4H26" /></svg>stream to the origin; its width is the number of clients</li>
+  <li><svg viewBox="0 0 26 8" aria-hidden="true" class="cut"><path d="M0 4H26" /></svg>origin away</li>
+  <li><svg viewBox="0 0 26 8" aria-hidden="true" class="moves"><path d="M0 4H26" /></svg>changes arrive</li>
+</ul>`;
+
 export class Flow extends Component {
   constructor(props) {
     super(props);
     this.state = { all: false };
   }
-  render({ o, changes, every }, { all }) {
+  render({ o, changes, every, most = mostClients([o]) }, { all }) {
     const groups = all || every ? o.worst_groups : o.worst_groups.slice(0, few);
-    const most = Math.max(1, ...o.worst_groups.map((g) => g.clients));
     const more = o.worst_groups.length - groups.length;
     return html`<div class="flow">
+      ${groups.length > 0 && html`<${Scale} most=${most} />`}
       <${OriginCard} o=${o} changes=${changes} />
       <${Pipes} groups=${groups} most=${most} state=${o.state} flows=${changes > 0} />
       <div class="groups">

@@ -1,8 +1,9 @@
 // The NACK book: what clients rejected, and why, though they may be gone; and what weir rejected.
 import { html, Ago, num, plural, links, query, typeName } from './lib.js';
 import { Load } from './fetch.js';
-import { View, Badge, Table } from './parts.js';
+import { View, Badge, Table, Peer } from './parts.js';
 import { live, Watching } from './live.js';
+import { GroupLink, groupName } from './map.js';
 
 function Entry({ r }) {
   const id = [r.origin, r.type, r.resource ?? '', r.origin_version ?? '', r.message].join(' ');
@@ -20,7 +21,7 @@ function Entry({ r }) {
       <span class="num"><b>${plural(r.clients, 'client')}</b> said so, ${plural(r.count, 'time')}; ${num(r.have_it)} have it now</span>
     </div>
     <ul class="examples" aria-label="Examples">${(r.examples ?? []).map((e) => html`<li key=${e.node_id + e.at}>
-      <a href=${links.client(e.node_id)} data-node=${e.node_id} data-href=${links.client(e.node_id)}>${e.node_id || e.peer}</a> <span class="dim num">${e.peer}, <${Ago} at=${e.at} /></span>
+      <a href=${links.client(e.node_id)} data-node=${e.node_id} data-href=${links.client(e.node_id)}>${e.node_id || e.peer}</a> <span class="dim num"><${Peer} at=${e.peer} />, <${Ago} at=${e.at} /></span>
       ${e.message !== r.message && html`<p class="own">${e.message}</p>`}</li>`)}</ul>
   </article>`;
 }
@@ -45,8 +46,9 @@ export class Nacks extends Watching {
       <${Load} path=${`/nacks${query({ ...filter, limit: 1 })}`} every=${5000}>${(d) => d.origins.length > 0 && html`
         <h3>Rejected by weir</h3>
         <${Table} label="Rejected by weir" rows=${d.origins} attrs=${(r) => ({ key: r.origin + r.group + r.type })} columns=${[
-    { head: 'Origin', cell: (r) => html`<a href=${links.origin(r.origin)}>${r.origin}</a>` }, { head: 'Type', cell: (r) => r.type },
-    { head: 'Group', cell: (r) => r.group }, { head: 'Times', num: true, cell: (r) => num(r.count) }, { head: 'Why', wide: true, cell: (r) => r.reason },
+    { head: 'Origin', sort: (r) => r.origin, cell: (r) => html`<a href=${links.origin(r.origin)}>${r.origin}</a>` }, { head: 'Type', sort: (r) => r.type, cell: (r) => r.type },
+    { head: 'Group', sort: (r) => r.group && groupName(r.origin, r.group), cell: (r) => r.group && html`<${GroupLink} origin=${r.origin} group=${r.group} />` },
+    { head: 'Times', num: true, sort: (r) => r.count, cell: (r) => num(r.count) }, { head: 'Why', wide: true, sort: (r) => r.reason, cell: (r) => r.reason },
   ]} />`}<//>
       <${Denials} />
     <//>`;
@@ -58,9 +60,9 @@ const Denials = () => html`<${Load} path="/authz?limit=50" every=${5000}>${(d) =
   <h3>What clients are denied</h3>
   <p class="dim">${plural(d.rules.in_force, 'rule')} in force <${Ago} at=${d.rules.since} suffix=${false} />. Since the start: ${num(d.decisions.allowed)} allowed, ${num(d.decisions.denied)} denied, ${num(d.decisions.ended)} streams ended.</p>
   <${Table} label="Denied" rows=${d.denials} empty="Nothing was denied." attrs=${(x) => ({ key: [x.identity, x.listener, x.origin, x.type, x.name, x.reason].join(' ') })} columns=${[
-    { head: 'Last', num: true, cell: (x) => html`<${Ago} at=${x.last} />` }, { head: 'Identity', cell: (x) => x.identity }, { head: 'Listener', cell: (x) => x.listener },
-    { head: 'Origin', cell: (x) => x.origin }, { head: 'Type', cell: (x) => x.type }, { head: 'Name', cell: (x) => x.name || (x.result === 'denied' ? 'others of long requests' : '') },
-    { head: 'Times', num: true, cell: (x) => num(x.count) }, { head: 'Why', wide: true, cell: (x) => html`${x.reason} ${x.result === 'ended' && html`<${Badge} state="bad">stream ended<//>`}` },
-    { head: 'Last client', cell: (x) => html`<a href=${links.client(x.node_id)}>${x.node_id}</a> <span class="dim">${x.peer}</span>` },
+    { head: 'Last', num: true, sort: (x) => -Date.parse(x.last), cell: (x) => html`<${Ago} at=${x.last} />` }, { head: 'Identity', sort: (x) => x.identity, cell: (x) => x.identity }, { head: 'Listener', sort: (x) => x.listener, cell: (x) => x.listener },
+    { head: 'Origin', sort: (x) => x.origin, cell: (x) => x.origin }, { head: 'Type', sort: (x) => x.type, cell: (x) => x.type }, { head: 'Name', sort: (x) => x.name, cell: (x) => x.name || (x.result === 'denied' ? 'others of long requests' : '') },
+    { head: 'Times', num: true, sort: (x) => x.count, cell: (x) => num(x.count) }, { head: 'Why', wide: true, sort: (x) => x.reason, cell: (x) => html`${x.reason} ${x.result === 'ended' && html`<${Badge} state="bad">stream ended<//>`}` },
+    { head: 'Last client', sort: (x) => x.node_id, cell: (x) => html`<a href=${links.client(x.node_id)}>${x.node_id}</a> <${Peer} at=${x.peer} />` },
   ]} />
   ${d.truncated && html`<p class="dim"><a href=${`/authz?limit=${d.total}`}>All ${num(d.total)}</a> in JSON.</p>`}`}<//>`;

@@ -46,20 +46,21 @@ export class Origin extends Watching {
   render({ name }) {
     const o = live.overview?.origins.find((x) => x.name === name);
     if (!o) {
-      return html`<${View} name="origin" title=${name} json="/origins" back=${{ href: '#/', text: 'Overview' }}>
+      return html`<${View} name="origin" title=${name} json="/origins" back=${{ href: '#/origins', text: 'Origins' }}>
         <p class="note">${live.overview ? 'There is no such origin.' : 'Loading'}</p><//>`;
     }
     const f = o.fallback;
-    return html`<${View} name="origin" title=${name} json="/origins" back=${{ href: '#/', text: 'Overview' }}
+    return html`<${View} name="origin" title=${name} json="/origins" back=${{ href: '#/origins', text: 'Origins' }}
         sub=${html`<${Badge} state=${o.connected ? 'good' : o.state}>${originState(o)}<//> ${o.kind} ${o.source}`}>
       <div class="columns">
         <${Facts} of=${[
     ['State', html`${originState(o)} <${Ago} at=${o.since} suffix=${false} none="" />`],
     ['Last answer', html`<${Ago} at=${o.last_proof} />`], ['Last change', html`<${Ago} at=${o.last_update} />`],
     ['Streams', num(o.streams)], ['Groups', num(o.groups)], ['Clients', num(o.clients)],
-    ['Resources', html`${num(o.resources)} <span class="dim">${bytes(o.bytes)}</span>`], ['Stale', num(o.stale)],
+    ['Resources', html`${num(o.resources)} <span class="dim">${o.copies > o.resources && `${num(o.copies)} copies, `}${bytes(o.bytes)}</span>`], ['Stale', num(o.stale)],
     ['Parameter sets', o.parameter_sets && num(o.parameter_sets)],
     ['Fallback', f && html`${f.kind} ${f.source}, ${f.serving ? `${plural(f.serving, 'resource')} served` : f.ready ? 'ready' : 'cannot stand in'}`],
+    ['Silent about', o.silent?.length > 0 && html`node id <code>${o.silent[0].node_id}</code>${o.silent_groups > 1 && ` and ${o.silent_groups - 1} more`} <${Ago} at=${o.silent[0].since} suffix=${false} />: it may not know the node`],
     ['Failures', o.failures && num(o.failures)],
   ]} />
         <${Actions} o=${o} />
@@ -78,15 +79,15 @@ export class Origin extends Watching {
 const Types = ({ origin, group, types }) => html`<${Table} label="Types" rows=${types} empty="Nothing is asked."
   attrs=${(t) => ({ key: t.type_url })} href=${(t) => links.resources({ origin, group, type: typeOf(t) })}
   columns=${[
-    { head: 'Type', cell: (t) => html`<a href=${links.resources({ origin, group, type: typeOf(t) })}>${typeName(t)}</a>` },
-    { head: 'Resources', num: true, cell: (t) => html`${num(t.resources)} <span class="dim">${bytes(t.bytes)}</span>` },
-    { head: 'Asked', cell: (t) => [t.wildcard && 'all', t.names > 0 && `${num(t.names)} by name`, t.collections > 0 && plural(t.collections, 'collection')].filter(Boolean).join(', ') || 'nothing' },
-    { head: 'State', cell: (t) => html`${t.waiting > 0 && html`<${Badge} state="warn">${num(t.waiting)} unanswered<//> `}
+    { head: 'Type', sort: typeName, cell: (t) => html`<a href=${links.resources({ origin, group, type: typeOf(t) })}>${typeName(t)}</a>` },
+    { head: 'Resources', num: true, sort: (t) => t.resources, cell: (t) => html`${num(t.resources)} <span class="dim">${bytes(t.bytes)}</span>` },
+    { head: 'Asked', sort: (t) => (t.wildcard ? Infinity : t.names), cell: (t) => [t.wildcard && 'all', t.names > 0 && `${num(t.names)} by name`, t.collections > 0 && plural(t.collections, 'collection')].filter(Boolean).join(', ') || 'nothing' },
+    { head: 'State', sort: (t) => t.stale + t.waiting + (t.held_removals ?? 0), cell: (t) => html`${t.waiting > 0 && html`<${Badge} state="warn">${num(t.waiting)} unanswered<//> `}
         ${t.wildcard && !t.settled && html`<${Badge} state="warn">list not complete<//> `}${t.stale > 0 && html`<${Badge} state="bad">${num(t.stale)} stale<//> `}
         ${t.held_removals > 0 && html`<${Badge} state="warn">${num(t.held_removals)} removals held<//> `}
         ${!t.waiting && !t.stale && !(t.wildcard && !t.settled) && !t.held_removals && html`<${Badge} state="good">answered<//>`}` },
-    { head: 'Absent', num: true, cell: (t) => num(t.absent) },
-    { head: 'Parameter sets', num: true, cell: (t) => num(t.parameter_sets) },
+    { head: 'Absent', num: true, sort: (t) => t.absent, cell: (t) => num(t.absent) },
+    { head: 'Parameter sets', num: true, sort: (t) => t.parameter_sets, cell: (t) => num(t.parameter_sets) },
   ]} />`;
 
 export function Group({ origin, group }) {

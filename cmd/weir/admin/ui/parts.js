@@ -1,6 +1,7 @@
 // Parts of views.
 import { html, Component, page } from './lib.js';
 import { post } from './fetch.js';
+export { Table } from './table.js';
 
 // View is the frame of a view: its title, its JSON and its line for a terminal.
 export function View({ name, title, sub, json, children, back }) {
@@ -52,25 +53,11 @@ export class Copy extends Component {
   }
 }
 
+// Peer is an address, which does not wrap in its port.
+export const Peer = ({ at }) => html`<span class="peer nowrap dim num">${at}</span>`;
+
 // Badge is a word with the colour of a state.
 export const Badge = ({ state, children }) => html`<span class="badge is-${state || 'dim'}">${children}</span>`;
-
-// Table shows rows, on a phone as cards without what is minor. A column is {head, cell(row), num,
-// wide, minor}; one that has nothing in any row is left out. Row attributes are from `attrs`. j, k and the arrows move in it,
-// Enter opens (keys.js).
-export function Table({ columns: all, rows, attrs, label, empty, href }) {
-  if (!rows.length) return html`<p class="note dim">${empty || 'Nothing.'}</p>`;
-  const columns = all.filter((c) => rows.some((row) => ![undefined, null, false, ''].includes(c.cell(row))));
-  return html`<div class="table-box"><table class="cards" aria-label=${label}>
-    <thead><tr>${columns.map((c) => html`<th scope="col" class=${c.num ? 'num' : ''}>${c.head}</th>`)}</tr></thead>
-    <tbody>${rows.map((row, i) => {
-    const to = href?.(row);
-    return html`<tr key=${attrs?.(row)?.key ?? i} ...${attrs?.(row)} class=${to ? 'row opens' : 'row'} tabindex=${to ? 0 : undefined} data-href=${to}>
-        ${columns.map((c) => html`<td data-head=${c.head} class=${['num', 'wide', 'minor'].filter((k) => c[k]).join(' ')}>${c.cell(row)}</td>`)}
-      </tr>`;
-  })}</tbody>
-  </table></div>`;
-}
 
 // Facts are names with values; those without a value are left out.
 export function Facts({ of }) {

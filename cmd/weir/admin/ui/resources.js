@@ -1,9 +1,9 @@
-// The list of resources, and one resource with its variants, holders, versions and diff.
+// The list of resources, and one resource with its copies, holders, versions and diff.
 import { html, Component, num, bytes, plural, links, query, typeName } from './lib.js';
 import { Load } from './fetch.js';
 import { View, Badge, Table, Facts, Code, pretty } from './parts.js';
 import { live } from './live.js';
-import { groupName } from './map.js';
+import { GroupLink, groupName } from './map.js';
 import { Diff, lines } from './diff.js';
 import { ClientRows } from './clients.js';
 import { Versions } from './versions.js';
@@ -15,16 +15,19 @@ const state = (r) => {
 };
 
 const columns = [
-  { head: 'Name', cell: (r) => html`<a href=${links.resource(r)}>${r.name}</a>` },
-  { head: 'Type', cell: typeName },
-  { head: 'State', cell: (r) => { const [s, text] = state(r); return html`<${Badge} state=${s}>${text}<//>${r.fallback && html` <${Badge} state="warn">fallback<//>`}${r.shadowed && html` <${Badge} state="warn">shadowed<//>`}`; } },
-  { head: 'Origin', cell: (r) => r.origin },
-  { head: 'Group', cell: (r) => html`<span title=${r.group}>${groupName(r.origin, r.group)}</span>` },
-  { head: 'Variant', cell: (r) => r.constraints || r.parameters?.join(', ') },
-  { head: 'Version', minor: true, cell: (r) => html`<code class="clip">${r.origin_version || r.version}</code>` },
-  { head: 'Bytes', num: true, minor: true, cell: (r) => !r.secret && bytes(r.bytes) },
-  { head: 'Clients', num: true, cell: (r) => num(r.clients) },
+  { head: 'Name', sort: (r) => r.name, cell: (r) => html`<a href=${links.resource(r)}>${r.name}</a>` },
+  { head: 'Type', sort: typeName, cell: typeName },
+  { head: 'State', sort: (r) => state(r)[1], cell: (r) => { const [s, text] = state(r); return html`<${Badge} state=${s}>${text}<//>${r.fallback && html` <${Badge} state="warn">fallback<//>`}${r.shadowed && html` <${Badge} state="warn">shadowed<//>`}`; } },
+  { head: 'Origin', sort: (r) => r.origin, cell: (r) => html`<a href=${links.origin(r.origin)}>${r.origin}</a>` },
+  { head: 'Group', sort: (r) => groupName(r.origin, r.group), cell: (r) => html`<${GroupLink} origin=${r.origin} group=${r.group} />` },
+  { head: 'Variant', sort: (r) => r.constraints || r.parameters?.join(), cell: (r) => r.constraints || r.parameters?.join(', ') },
+  { head: 'Version', minor: true, sort: (r) => r.origin_version || r.version, cell: (r) => html`<code class="clip">${r.origin_version || r.version}</code>` },
+  { head: 'Bytes', num: true, minor: true, sort: (r) => !r.secret && r.bytes, cell: (r) => !r.secret && bytes(r.bytes) },
+  { head: 'Clients', num: true, sort: (r) => r.clients, cell: (r) => num(r.clients) },
 ];
+
+// distinct counts the resources that copies are of.
+const distinct = (all) => new Set(all.map((r) => `${r.origin} ${r.type} ${r.name}`)).size;
 
 export function Resources({ filter }) {
   const { q, limit, ...rest } = filter;
@@ -44,16 +47,16 @@ export function Resources({ filter }) {
     <${Load} path=${path} every=${5000}>${(d) => html`
       <${Table} label="Resources" rows=${d.resources} columns=${columns} empty="No resource is like that." href=${links.resource}
         attrs=${(r) => ({ key: [r.origin, r.group, r.type, r.name, r.collection, r.constraints, r.wildcard].join(' '), 'data-resource': r.name })} />
-      <div class="paging"><span class="dim">${plural(d.resources.length, 'resource')}${d.truncated && ', and more'}${d.truncated_by && `: ${d.truncated_by}`}</span>
+      <div class="paging"><span class="dim">${plural(distinct(d.resources), 'resource')}${distinct(d.resources) < d.resources.length && ` in ${plural(d.resources.length, 'copy', 'copies')}`}${d.truncated && ', and more'}${d.truncated_by && `: ${d.truncated_by}`}</span>
         ${d.truncated && html`<button class="quiet" onClick=${() => set({ limit: 5 * (Number(limit) || 100) })}>More</button>`}</div>`}<//>
   <//>`;
 }
 
-// variantName says which of the variants it is.
-const variantName = (r) => [groupName(r.origin, r.group), r.constraints || r.parameters?.join(', ')].filter(Boolean).join(' · ');
+// copyName says which of the copies it is.
+const copyName = (r) => [groupName(r.origin, r.group), r.constraints || r.parameters?.join(', ')].filter(Boolean).join(' · ');
 
-// Variants are the same name as groups and parameter maps have it; two can be compared.
-class Variants extends Component {
+// Copies are the same name as groups and parameter maps have it; two can be compared.
+class Copies extends Component {
   constructor(props) {
     super(props);
     this.state = { at: 0, with: -1 };
@@ -65,11 +68,11 @@ class Variants extends Component {
     const bodyOf = (x) => (x.secret ? 'Secrets are not shown.' : x.absent ? 'The origin states that it does not exist.' : x.body ? pretty(x.body) : 'It is not kept.');
     const [kind, text] = state(r);
     return html`<section class="panel" data-variant=${r.group}>
-      <h3>${all.length > 1 ? plural(all.length, 'variant') : 'Content'}</h3>
-      ${all.length > 1 && html`<form class="filter" aria-label="Variant">
-        <label>Show<select name="variant" onChange=${(e) => this.setState({ at: Number(e.target.value) })}>${order.map((x, i) => html`<option key=${i} value=${i} selected=${i === s.at}>${variantName(x)}</option>`)}</select></label>
+      <h3>${all.length > 1 ? plural(all.length, 'copy', 'copies') : 'Content'}</h3>
+      ${all.length > 1 && html`<form class="filter" aria-label="Copy">
+        <label>Show<select name="variant" onChange=${(e) => this.setState({ at: Number(e.target.value) })}>${order.map((x, i) => html`<option key=${i} value=${i} selected=${i === s.at}>${copyName(x)}</option>`)}</select></label>
         <label>Compare with<select name="compare" onChange=${(e) => this.setState({ with: Number(e.target.value) })}><option value="-1">nothing</option>
-          ${order.map((x, i) => html`<option key=${i} value=${i} selected=${i === s.with}>${variantName(x)}</option>`)}</select></label>
+          ${order.map((x, i) => html`<option key=${i} value=${i} selected=${i === s.with}>${copyName(x)}</option>`)}</select></label>
       </form>`}
       <${Facts} of=${[
     ['State', html`<${Badge} state=${kind}>${text}<//>`], ['Version', html`<code>${r.version}</code>`], ["Origin's version", r.origin_version && html`<code>${r.origin_version}</code>`],
@@ -89,7 +92,7 @@ export function Resource({ of }) {
     <${Load} path=${path} every=${3000}>${(d) => {
     if (!d.resources.length) return html`<p class="note">Nothing of that name is held: no client asks for it, or the origin has not sent it.</p>`;
     const first = d.resources.find((r) => r.group === group) ?? d.resources[0];
-    return html`<${Variants} all=${d.resources} group=${group} />
+    return html`<${Copies} all=${d.resources} group=${group} />
       <${Versions} origin=${origin} group=${first.group} type=${type} name=${name} />
       <section class="panel"><h3>Holders</h3>
         <p class="dim">Clients of the group that ask for ${type}; ${plural(first.clients, 'client')} ${first.clients === 1 ? 'asks' : 'ask'} for this one. <a href=${`#/clients?${new URLSearchParams({ origin, type })}`}>Those of all groups</a></p>

@@ -3,7 +3,7 @@ import { html, Component, Ago, clock, num, plural, links, query, enc, isTime } f
 import { Load } from './fetch.js';
 import { View, Badge, Table, Facts, Action } from './parts.js';
 import { live, Watching } from './live.js';
-import { base, groupLabel, labelOf } from './map.js';
+import { base, groupLabel, labelOf, GroupLink } from './map.js';
 
 export const shortState = (id) => (id ? id.slice(0, 12) : '');
 
@@ -32,7 +32,7 @@ export function RollbackPanel({ o }) {
     ['State', same ? stateOf(same) : 'of each group its own'], ['Ordered', html`<code title=${b.to}>--to ${shortOrder(b.to)}</code>`], ['Differ from the origin', plural(b.waiting, 'resource')],
   ]} />
       ${b.groups.length > 1 && !(b.whole && same) && html`<ul class="held">${b.groups.slice(0, most).map((g) => html`<li key=${g.group} data-held=${g.group}>
-        <a href=${links.group(o.name, g.group)} title=${g.group}>${groupLabel(o.name, g.group)}</a> ${stateOf(g)} <span class="dim">by ${g.by} <${Ago} at=${g.since} />, ${num(g.waiting)} differ</span>
+        <${GroupLink} origin=${o.name} group=${g.group} text=${groupLabel(o.name, g.group)} /> ${stateOf(g)} <span class="dim">by ${g.by} <${Ago} at=${g.since} />, ${num(g.waiting)} differ</span>
         ${!b.whole && html`<${Forward} origin=${o.name} group=${g.group} what=${`the clients of ${groupLabel(o.name, g.group)}`} />`}</li>`)}
         ${more > 0 && html`<li class="dim">and ${num(more)} more in JSON</li>`}</ul>`}`}
     <div class="actions">
@@ -65,11 +65,11 @@ function States({ origin, group, picked, choose }) {
   return html`<${Load} path=${statesPath(origin, group)} every=${5000} missing=${missing}>${(d) => html`
     <${Table} label="States" rows=${d.states} empty="No state is kept yet." attrs=${(s) => ({ key: s.revision, 'data-to': to(s), 'data-good': isTime(s.good) })} columns=${[
     { head: 'To', cell: (s) => pick(shortState(to(s)), to(s), picked, choose, s.present || !s.whole) },
-    { head: 'Since', num: true, cell: (s) => html`<${Ago} at=${s.at} none="before" />` },
-    { head: 'State', cell: (s) => html`<code title=${s.id}>${shortState(s.id) || s.revision}</code>` },
-    { head: 'Good', cell: (s) => html`${isTime(s.good) && html`<${Badge} state="good">good<//> `}${s.present && html`<${Badge}>present<//> `}${!s.whole && html`<${Badge} state="warn">not kept whole<//>`}` },
-    { head: 'Changed', num: true, cell: (s) => [s.added && `+${num(s.added)}`, s.changed && `~${num(s.changed)}`, s.removed && `−${num(s.removed)}`].filter(Boolean).join(' ') },
-    { head: 'Types', cell: (s) => s.types?.join(', ') },
+    { head: 'Since', num: true, sort: (s) => isTime(s.at) && -Date.parse(s.at), cell: (s) => html`<${Ago} at=${s.at} none="before" />` },
+    { head: 'State', sort: (s) => s.revision, cell: (s) => html`<code title=${s.id}>${shortState(s.id) || s.revision}</code>` },
+    { head: 'Good', sort: (s) => (isTime(s.good) ? 0 : 1), cell: (s) => html`${isTime(s.good) && html`<${Badge} state="good">good<//> `}${s.present && html`<${Badge}>present<//> `}${!s.whole && html`<${Badge} state="warn">not kept whole<//>`}` },
+    { head: 'Changed', num: true, sort: (s) => (s.added ?? 0) + (s.changed ?? 0) + (s.removed ?? 0), cell: (s) => [s.added && `+${num(s.added)}`, s.changed && `~${num(s.changed)}`, s.removed && `−${num(s.removed)}`].filter(Boolean).join(' ') },
+    { head: 'Types', sort: (s) => s.types?.join(), cell: (s) => s.types?.join(', ') },
   ]} />`}<//>`;
 }
 
@@ -108,7 +108,7 @@ export class Rollback extends Watching {
       return html`<${View} name="rollback" title="Roll back" json="/origins" back=${{ href: '#/', text: 'Overview' }}>
         <p class="note">${live.overview ? 'There is no such origin.' : 'Loading'}</p><//>`;
     }
-    const groups = [...new Map(o.worst_groups.map((g) => [base(g.key), labelOf(g, o)]))].map(([key, name]) => ({ key, name }));
+    const groups = [...new Map(o.worst_groups.map((g) => [base(g.key), labelOf(g)]))].map(([key, name]) => ({ key, name }));
     if (group && !groups.some((g) => g.key === group)) groups.push({ key: group, name: groupLabel(origin, group) });
     const set = (key) => { location.hash = rollbackLink(origin, key); };
     return html`<${View} name="rollback" title=${`Roll back ${origin}`} json=${statesPath(origin, group)} back=${{ href: links.origin(origin), text: origin }}

@@ -25,11 +25,11 @@ export class Versions extends Component {
     const pick = (which, v, now) => html`<input type="radio" name=${which} value=${v.version} checked=${v === now} aria-label=${`${which} ${label(v)}`} onChange=${() => this.setState({ [which]: v.version })} />`;
     return html`<${Table} label="Versions" rows=${all} attrs=${(v) => ({ key: [v.version, v.since, v.parameters].join(' ') })} columns=${[
       { head: 'From', cell: (v) => pick('from', v, from) }, { head: 'To', cell: (v) => pick('to', v, to) },
-      { head: 'Version', cell: (v) => html`<code>${label(v)}</code>` },
-      { head: 'Parameters', cell: (v) => v.parameters },
-      { head: 'Since', num: true, cell: (v) => html`<${Ago} at=${v.since} none="before" />` },
-      { head: 'Until', num: true, cell: (v) => (isTime(v.until) ? html`<${Ago} at=${v.until} />` : 'now') },
-      { head: 'Source', cell: (v) => v.source }, { head: 'Bytes', num: true, cell: (v) => bytes(v.bytes ?? 0) },
+      { head: 'Version', sort: label, cell: (v) => html`<code>${label(v)}</code>` },
+      { head: 'Parameters', sort: (v) => v.parameters, cell: (v) => v.parameters },
+      { head: 'Since', num: true, sort: (v) => isTime(v.since) && -Date.parse(v.since), cell: (v) => html`<${Ago} at=${v.since} none="before" />` },
+      { head: 'Until', num: true, sort: (v) => (isTime(v.until) ? -Date.parse(v.until) : -Infinity), cell: (v) => (isTime(v.until) ? html`<${Ago} at=${v.until} />` : 'now') },
+      { head: 'Source', sort: (v) => v.source, cell: (v) => v.source }, { head: 'Bytes', num: true, sort: (v) => v.bytes ?? 0, cell: (v) => bytes(v.bytes ?? 0) },
     ]} />
       ${from?.version && html`<${Load} path=${`/history/diff${query({ ...of, from: from.version, to: to.version })}`} every=${0}>${(x) => html`
         <${Diff} text=${x.unified} empty="They are the same, as far as they may be shown." />`}<//>`}`;

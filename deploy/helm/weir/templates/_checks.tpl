@@ -18,10 +18,15 @@
 {{- if not (or (dig "tls" "client_ca" "" (index . 1)) (dig "tls" "spiffe" "" (index . 1))) }}{{ fail (printf "config.listeners[%d] asks for no client certificate (tls.client_ca), and %s opens it to others" (index . 0) (index . 2)) }}{{ end }}
 {{- end }}
 
+{{/* replicaCount, the name that many charts have, or replicas. */}}
+{{- define "weir.replicas" -}}
+{{- ternary .Values.replicas .Values.replicaCount (kindIs "invalid" .Values.replicaCount) }}
+{{- end }}
+
 {{/* The fewest and the most pods that there are to be. */}}
 {{- define "weir.minReplicas" -}}
-{{- ternary .Values.autoscaling.minReplicas .Values.replicas .Values.autoscaling.enabled }}
+{{- ternary .Values.autoscaling.minReplicas (include "weir.replicas" .) .Values.autoscaling.enabled }}
 {{- end }}
 {{- define "weir.maxReplicas" -}}
-{{- ternary .Values.autoscaling.maxReplicas .Values.replicas .Values.autoscaling.enabled }}
+{{- ternary .Values.autoscaling.maxReplicas (include "weir.replicas" .) .Values.autoscaling.enabled }}
 {{- end }}

@@ -9,7 +9,7 @@ metadata:
     {{- end }}
   annotations:
     kubectl.kubernetes.io/default-container: weir
-    weir/restart-key: {{ include "weir.restartKey" . }}
+    weir-xds.github.io/restart-key: {{ include "weir.restartKey" . }}
     {{- with .Values.podAnnotations }}
     {{- toYaml . | nindent 4 }}
     {{- end }}

@@ -1,0 +1,217 @@
+package state
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/relay/xds"
+)
+
+// Entry is what is known of one name. It is immutable, and small: nearly always one body. The zero
+// Entry is that of a name of which nothing is known, which is not the same as absent.
+type Entry struct {
+	body *xds.Variant
+	more *Facts // nil: body is all
+}
+
+// Facts are all that can be known of a name.
+type Facts struct {
+	Name string // canonical; of a resource its own name
+	// Bodies are its variants, one for each set of constraints (DYN-5); nearly always one.
+	Bodies []*xds.Variant
+	// Absent are the parameter maps for which the origin states that there is none (DYN-13).
+	Absent []constraints.Params
+	// Alias is the resource that the name is an alias of. Nothing else is known of the name then.
+	Alias string
+	Err   *xds.NameError // the last error, until a body or another error comes (ABS-7)
+	Age   Age            // its own, where it differs from that of its set
+
+	sum Sum
+}
+
+// Age says how sure it is that something is still what the origin has.
+type Age uint8
+
+// The ages, from the surest on.
+const (
+	Inherit  Age = iota // an entry's: it is as old as its set; a set's: as its lane
+	Live                // the origin has said it on a stream that is open
+	Stale               // that stream is gone
+	Retired             // nobody asked for it for a while
+	Restored            // it comes from disk, or from a sibling (RELAY-96)
+	Fallback            // it comes from a file that stands in for the origin
+)
+
+// Present is the entry of a resource of which only a body is known.
+func Present(v *xds.Variant) Entry { return Entry{body: v} }
+
+// NewEntry is the entry of some facts, whose lists it uses up.
+func NewEntry(f Facts) Entry {
+	slices.SortFunc(f.Bodies, func(a, b *xds.Variant) int { return cmp.Compare(a.Constraints.Key(), b.Constraints.Key()) })
+	slices.SortFunc(f.Absent, func(a, b constraints.Params) int { return cmp.Compare(a.Key(), b.Key()) })
+	bodies := len(f.Bodies)
+	if len(f.Absent) > 0 || f.Alias != "" || f.Err != nil {
+		bodies = -1
+	}
+	switch {
+	case bodies == 0:
+		return Entry{}
+	case bodies == 1 && f.Age == Inherit:
+		return Present(f.Bodies[0])
+	case bodies == 1: // an age is no content
+		f.sum = Sum(f.Bodies[0].Digest)
+	default:
+		f.sum = f.hash()
+	}
+	return Entry{more: &f}
+}
+
+func (f *Facts) hash() Sum {
+	h := hasher{hashedEntry}
+	h.text(f.Name)
+	h.text(f.Alias)
+	for _, v := range f.Bodies {
+		h.sum(Sum(v.Digest))
+	}
+	h.text("") // no body is
+	for _, p := range f.Absent {
+		h.text(p.Key() + ".") // never empty
+	}
+	h.text("")
+	if f.Err != nil {
+		h.text(fmt.Sprint(f.Err.Code, f.Err.Message))
+	}
+	return h.done()
+}
+
+// Known reports whether anything is known of the name.
+func (e Entry) Known() bool { return e != Entry{} }
+
+// Name is the canonical name; "" if nothing is known.
+func (e Entry) Name() string {
+	switch {
+	case e.body != nil:
+		return e.body.Name
+	case e.more != nil:
+		return e.more.Name
+	}
+	return ""
+}
+
+// Facts are all that is known. The lists belong to the entry.
+func (e Entry) Facts() Facts {
+	switch {
+	case e.body != nil:
+		return Facts{Name: e.body.Name, Bodies: []*xds.Variant{e.body}}
+	case e.more != nil:
+		return *e.more
+	}
+	return Facts{}
+}
+
+// Body is the only body of the name; nil if it has none, or several.
+func (e Entry) Body() *xds.Variant {
+	if e.more != nil && len(e.more.Bodies) == 1 {
+		return e.more.Bodies[0]
+	}
+	return e.body
+}
+
+// Alias is the resource that the name is an alias of; "": it is none.
+func (e Entry) Alias() string {
+	if e.more == nil {
+		return ""
+	}
+	return e.more.Alias
+}
+
+// Knowledge is what is known of a name for one parameter map.
+type Knowledge uint8
+
+// What is known: nothing, a body, that there is none, or that the origin has an error for it.
+const (
+	Unknown Knowledge = iota
+	Exists
+	Gone
+	Failed
+)
+
+// For is what clients with these parameters have of the name. Of several bodies that is the match
+// with the most distinct keys, then the smallest canonical form (DYN-9), so that every replica
+// chooses alike. Of an alias nothing is known but what it stands for.
+func (e Entry) For(p constraints.Params) (best *xds.Variant, what Knowledge) {
+	for _, v := range e.Facts().Bodies { // in the order of their canonical forms
+		if v.Constraints.Match(p) && (best == nil || v.Constraints.Keys() > best.Constraints.Keys()) {
+			best = v
+		}
+	}
+	switch f := e.more; {
+	case best != nil:
+		return best, Exists
+	case f == nil:
+		return nil, Unknown
+	case f.Err != nil && f.Err.Constraints.Match(p):
+		return nil, Failed
+	case slices.ContainsFunc(f.Absent, func(q constraints.Params) bool { return q.Key() == p.Key() }):
+		return nil, Gone
+	}
+	return nil, Unknown
+}
+
+// sum identifies what is known, but for ages and ends of TTLs.
+func (e Entry) sum() Sum {
+	if e.more != nil {
+		return e.more.sum
+	}
+	return Sum(e.body.Digest)
+}
+
+// size is how many bytes the encoded bodies have, and what marks. It allocates nothing.
+func (e Entry) size() (bytes int64, m marks) {
+	if e.body != nil {
+		return int64(e.body.Size()), marksOf(e.body)
+	}
+	if e.more != nil {
+		for _, v := range e.more.Bodies {
+			bytes += int64(v.Size())
+			m |= marksOf(v)
+		}
+	}
+	return bytes, m
+}
+
+// same reports whether clients are sent the same for both, now and until its end. Which response
+// brought a body is not compared, as by that no two groups would share anything.
+func (e Entry) same(o Entry) bool {
+	alike := func(a, b *xds.Variant) bool {
+		return a == b || a.SharesBytes(b) && a.Expires().Equal(b.Expires()) && a.Orphaned() == b.Orphaned()
+	}
+	switch {
+	case e == o:
+		return true
+	case e.body != nil && o.body != nil:
+		return alike(e.body, o.body)
+	case e.more == nil || o.more == nil:
+		return false
+	}
+	return e.more.sum == o.more.sum && e.more.Age == o.more.Age && slices.EqualFunc(e.more.Bodies, o.more.Bodies, alike)
+}
+
+// hasher collects what a Sum is of.
+type hasher []byte
+
+func (h *hasher) sum(s Sum) { *h = append(*h, s[:]...) }
+
+func (h *hasher) text(t string) {
+	*h = append(binary.BigEndian.AppendUint64(*h, uint64(len(t))), t...)
+}
+
+func (h *hasher) done() (s Sum) {
+	all := sha256.Sum256(*h)
+	copy(s[:], all[:])
+	return s
+}
