@@ -37,6 +37,25 @@ func TestReadmeIsShort(t *testing.T) {
 	}
 }
 
+// TestPackagesAreShort: what the new core stands on can be read as a whole.
+func TestPackagesAreShort(t *testing.T) {
+	for dir, most := range map[string]int{"relay/state": 1300, "relay/plan": 700} {
+		files, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %v, %v", dir, files, err)
+		}
+		lines := 0
+		for _, file := range files {
+			if !strings.HasSuffix(file, "_test.go") {
+				lines += strings.Count(readText(t, file), "\n")
+			}
+		}
+		if lines > most {
+			t.Errorf("%s has %d lines, and may have %d", dir, lines, most)
+		}
+	}
+}
+
 var (
 	codeBlock  = regexp.MustCompile("(?ms)^```.*?^```$")
 	codeIndent = regexp.MustCompile(`(?m)(\A|^\n)(^    [^\n]*\n)+`)

@@ -40,6 +40,7 @@ var leaves = map[string][]string{
 	"relay/history": {"relay/xds", "metrics"},
 	"relay/intern":  nil,
 	"relay/node":    {"constraints"},
+	"relay/plan":    {"relay/state", "relay/xds"},
 	"relay/state":   {"relay/xds", "constraints"},
 	"relay/xds":     {"relay/intern", "constraints"},
 	looker:          {"relay", "relay/xds", "constraints", "metrics"},

@@ -6,6 +6,9 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/weir-xds/weir/constraints"
 )
 
 var payload = strings.Repeat("x", 400)
@@ -90,5 +93,85 @@ func BenchmarkUnequalGroups(b *testing.B) {
 			}
 			runtime.KeepAlive(edits)
 		})
+	}
+}
+
+// BenchmarkEqualGroups is what a resource of one of 1,000 groups takes that are equal, each made of
+// a response of its own; and with ten states more, of one change each, that are kept.
+func BenchmarkEqualGroups(b *testing.B) {
+	const n, groups = 1000, 1000
+	changed := bodies(10, "other")
+	for b.Loop() {
+		var first [][]Edit
+		for range groups {
+			first = append(first, bodies(n, payload))
+		}
+		lines := make([]*Timeline, groups)
+		set := setOf(first[0]...) // what one group takes is not counted
+		before := heap()
+		for g := range lines {
+			lines[g] = NewTimeline(zero, Config{Bytes: 1 << 20, Age: time.Hour})
+			lines[g].Publish(zero, 0, Change{TypeURL: cds, Selector: "*", Edits: first[g], Status: &Status{Phase: Firm}})
+		}
+		b.ReportMetric(float64(heap()-before)/(groups*n), "B/resource")
+		for i := range changed {
+			for _, line := range lines {
+				line.Publish(zero, uint64(i+1), Change{TypeURL: cds, Selector: "*", Edits: changed[i : i+1]})
+			}
+		}
+		if got := len(lines[7].States()); got != 10 {
+			b.Fatal(got)
+		}
+		b.ReportMetric(float64(heap()-before)/(groups*n), "B/resource-10-kept")
+		runtime.KeepAlive(lines)
+		runtime.KeepAlive(first)
+		runtime.KeepAlive(set)
+	}
+}
+
+// BenchmarkPublish is one change of 100,000 as the next state of a group, with ten that are kept.
+func BenchmarkPublish(b *testing.B) {
+	line := NewTimeline(zero, Config{Bytes: 10 * (aKept + 500), Age: time.Hour})
+	line.Publish(zero, 0, Change{TypeURL: cds, Selector: "*", Edits: bodies(100_000, payload)})
+	b.ReportAllocs()
+	for i := uint64(1); b.Loop(); i++ {
+		e := say(cds, fmt.Sprint("n", i*7919%100_000), payload+fmt.Sprint(i))
+		line.Publish(zero, i, Change{TypeURL: cds, Selector: "*", Edits: []Edit{e}})
+	}
+}
+
+// BenchmarkLearn is one name that becomes known, of 100,000 in ten kept states.
+func BenchmarkLearn(b *testing.B) {
+	line := NewTimeline(zero, Config{Bytes: 1 << 20, Age: time.Hour})
+	line.Publish(zero, 0, Change{TypeURL: eds, Edits: bodies(100_000, payload)})
+	for i := range 10 {
+		line.Publish(zero, uint64(i+1), Change{TypeURL: eds, Edits: []Edit{say(eds, "n5", fmt.Sprint(i))}})
+	}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		line.Learn(zero, Change{TypeURL: eds, Edits: []Edit{say(eds, fmt.Sprint("new", i), "1")}})
+	}
+}
+
+// BenchmarkFilter is a set of 100,000 filtered by a permit after one change.
+func BenchmarkFilter(b *testing.B) {
+	s := setOf(bodies(100_000, payload)...)
+	f := NewFilter(constraints.Params{}, func(name string) bool { return name[len(name)-1] != '7' })
+	f.Of(s)
+	for i := 0; b.Loop(); i++ {
+		s = s.With(say(cds, "n500", fmt.Sprint(i)))
+		f.Of(s)
+	}
+}
+
+// BenchmarkHold takes 100,000 resources back to an earlier state, all changed.
+func BenchmarkHold(b *testing.B) {
+	line := NewTimeline(zero, Config{Bytes: 1 << 30, Age: time.Hour})
+	for i := range 2 {
+		line.Publish(zero, uint64(i), Change{TypeURL: cds, Selector: "*", Edits: bodies(100_000, payload+fmt.Sprint(i))})
+	}
+	old := line.States()[0].State
+	for i := 0; b.Loop(); i++ {
+		line.Hold(zero, Rest, []*State{old, nil}[i%2])
 	}
 }

@@ -1,41 +1,53 @@
 // Package state holds what the clients of a group may be sent, as values that never change.
 //
-// It is the first part of a core made of states: what the origin says makes the next value, and
-// freeze, canary gate, rollback and history become pointers to values. Nothing uses it yet.
+// A freeze, a canary gate, a rollback and the history are pointers to states. Nothing uses this yet.
 //
-// # What it is
+//	edits ──► Publish ──► the newest State ──► Target of each tier ──► clients, without a lock
+//	          Learn         │ one before is kept      ▲
+//	          Forget        ▼                         │ Hold
+//	                      Kept, thinned by age ───────┘
 //
-//	names ──► Entry: one body; or variants, absences, an alias, an error
-//	            │  With(edits)
-//	            ▼
-//	           Set: a tree by the hash of the name ──► Sum (VER-4), Diff, Pieces
-//	            │
-//	            ▼
-//	         shares: equal subtrees are one, in all groups of the process
+//	State ──► Selected: one for each type and selector, with its Phase and Age
+//	            ──► Set: a tree by the hash of the name ──► Sum (VER-4), Diff, Pieces
+//	                  ──► Entry: a body; or variants, absences, an alias, an error
 //
-// An [Entry] is what is known of one name (entry.go). Unknown, which is the zero Entry, is not
-// the same as absent. A [Set] has entries by name (set.go, node.go). Content alone decides its
-// shape: a subtree is a leaf if it has at most 64 entries and 64 KiB, or one entry, and no other
-// subtree is one. So equal sets are the same nodes (TestEqualSetsAreOne), [Diff] skips what two
-// sets share, and a copy of a set for another moment costs the path to what changed. Leaves keep
-// their bodies encoded, so a list of the whole set is made of what was made before (TestPieces).
+// # The words
+//
+// An [Entry] is what is known of one name (entry.go). Unknown, the zero Entry, is not absent.
+//
+// A [Set] has entries by name (set.go, node.go). Content alone decides its shape: a subtree is a
+// leaf if it has at most 64 entries and 64 KiB, or one entry. So equal sets are the same nodes, in
+// all groups of the process (share.go, TestEqualSetsAreOne), [Diff] skips what two sets share, and
+// another moment costs the path to what changed. Leaves keep their bodies encoded (TestPieces).
+//
+// A [State] is partial, as weir knows what somebody asked (state.go). So there are two ways to the
+// next one (change.go). A [Change] of the origin's is published. What was unknown is learned, into
+// every state in which it was unknown: so a tier that is held has an answer for a name that nobody
+// had asked for then, and it is the first that was known. A set that is settled knows of each name.
+//
+// A [Timeline] is the states of one group (timeline.go). A tier is held at one, or follows the
+// newest. Secrets and urgent types pass a hold. Of earlier states it keeps what fits into some bytes,
+// the nearer the denser, without secrets and what must not be cached (RELAY-9).
+//
+// A [Filter] derives from a set what clients of one permit and parameter map have (filter.go), by
+// differences. [Set.Alone] is what a state, or a client that is behind, keeps alive.
 //
 // # What it never does
 //
-// It knows nothing of origins, streams, clients and time, starts no goroutine, and changes nothing
-// that it has given out. Names and bodies come from peers, so the tree goes by SHA-256: nobody can
-// choose names that make it deep (TestMerelyDeep), or content with the sum of other content.
+// It knows nothing of origins, streams and clients, starts no goroutine, and changes nothing that
+// it has given out. Names and bodies come from peers, so trees go by SHA-256: nobody can choose
+// names that make one deep (TestMerelyDeep), or content with the sum of other content.
 //
 // # Locks
 //
-// Sets are read without one. Making a node locks one of 64 parts of the table in which equal nodes
-// are found (share.go). That holds nothing alive (TestSetsThatGoLeaveNothing).
+// A Timeline has one, for its writers. Making a node locks one of 64 parts of the table of nodes,
+// and holds nothing alive (TestSetsThatGoLeaveNothing). A Filter has one.
 //
 // # Who imports it
 //
-// Nobody yet.
+// relay/plan.
 //
 // # What to read next
 //
-// entry.go, set.go, node.go, share.go.
+// entry.go, set.go, state.go, change.go, timeline.go; then node.go, share.go, filter.go.
 package state

@@ -2,9 +2,8 @@ package state
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/weir-xds/weir/constraints"
@@ -30,7 +29,7 @@ type Facts struct {
 	Err   *xds.NameError // the last error, until a body or another error comes (ABS-7)
 	Age   Age            // its own, where it differs from that of its set
 
-	sum Sum
+	sum xds.SetDigest
 }
 
 // Age says how sure it is that something is still what the origin has.
@@ -63,29 +62,25 @@ func NewEntry(f Facts) Entry {
 	case bodies == 1 && f.Age == Inherit:
 		return Present(f.Bodies[0])
 	case bodies == 1: // an age is no content
-		f.sum = Sum(f.Bodies[0].Digest)
-	default:
-		f.sum = f.hash()
+		f.sum = xds.SetDigest(f.Bodies[0].Digest)
+		return Entry{more: &f}
 	}
-	return Entry{more: &f}
-}
-
-func (f *Facts) hash() Sum {
-	h := hasher{hashedEntry}
-	h.text(f.Name)
-	h.text(f.Alias)
+	h := xds.Hasher{hashedEntry}
+	h.Text(f.Name)
+	h.Text(f.Alias)
 	for _, v := range f.Bodies {
-		h.sum(Sum(v.Digest))
+		h.Digest(v.Digest)
 	}
-	h.text("") // no body is
+	h.Text("") // no body is
 	for _, p := range f.Absent {
-		h.text(p.Key() + ".") // never empty
+		h.Text(p.Key() + ".") // never empty
 	}
-	h.text("")
+	h.Text("")
 	if f.Err != nil {
-		h.text(fmt.Sprint(f.Err.Code, f.Err.Message))
+		h.Text(fmt.Sprint(f.Err.Code, f.Err.Message))
 	}
-	return h.done()
+	f.sum = h.Sum()
+	return Entry{more: &f}
 }
 
 // Known reports whether anything is known of the name.
@@ -121,14 +116,6 @@ func (e Entry) Body() *xds.Variant {
 	return e.body
 }
 
-// Alias is the resource that the name is an alias of; "": it is none.
-func (e Entry) Alias() string {
-	if e.more == nil {
-		return ""
-	}
-	return e.more.Alias
-}
-
 // Knowledge is what is known of a name for one parameter map.
 type Knowledge uint8
 
@@ -144,7 +131,7 @@ const (
 // with the most distinct keys, then the smallest canonical form (DYN-9), so that every replica
 // chooses alike. Of an alias nothing is known but what it stands for.
 func (e Entry) For(p constraints.Params) (best *xds.Variant, what Knowledge) {
-	for _, v := range e.Facts().Bodies { // in the order of their canonical forms
+	for v := range e.bodies() { // in the order of their canonical forms
 		if v.Constraints.Match(p) && (best == nil || v.Constraints.Keys() > best.Constraints.Keys()) {
 			best = v
 		}
@@ -163,22 +150,32 @@ func (e Entry) For(p constraints.Params) (best *xds.Variant, what Knowledge) {
 }
 
 // sum identifies what is known, but for ages and ends of TTLs.
-func (e Entry) sum() Sum {
+func (e Entry) sum() xds.SetDigest {
 	if e.more != nil {
 		return e.more.sum
 	}
-	return Sum(e.body.Digest)
+	return xds.SetDigest(e.body.Digest)
 }
 
-// size is how many bytes the encoded bodies have, and what marks. It allocates nothing.
-func (e Entry) size() (bytes int64, m marks) {
-	if e.body != nil {
-		return int64(e.body.Size()), marksOf(e.body)
+// bodies gives what Facts has as Bodies, and allocates nothing.
+func (e Entry) bodies() iter.Seq[*xds.Variant] {
+	return func(yield func(*xds.Variant) bool) {
+		if e.body != nil {
+			yield(e.body)
+		} else if e.more != nil {
+			slices.Values(e.more.Bodies)(yield)
+		}
 	}
-	if e.more != nil {
-		for _, v := range e.more.Bodies {
-			bytes += int64(v.Size())
-			m |= marksOf(v)
+}
+
+// size is how many bytes the encoded bodies have, and what marks.
+func (e Entry) size() (bytes int64, m marks) {
+	for v := range e.bodies() {
+		if bytes += int64(v.Size()); v.Timed() {
+			m |= timed
+		}
+		if v.DoNotCache {
+			m |= uncached
 		}
 	}
 	return bytes, m
@@ -199,19 +196,4 @@ func (e Entry) same(o Entry) bool {
 		return false
 	}
 	return e.more.sum == o.more.sum && e.more.Age == o.more.Age && slices.EqualFunc(e.more.Bodies, o.more.Bodies, alike)
-}
-
-// hasher collects what a Sum is of.
-type hasher []byte
-
-func (h *hasher) sum(s Sum) { *h = append(*h, s[:]...) }
-
-func (h *hasher) text(t string) {
-	*h = append(binary.BigEndian.AppendUint64(*h, uint64(len(t))), t...)
-}
-
-func (h *hasher) done() (s Sum) {
-	all := sha256.Sum256(*h)
-	copy(s[:], all[:])
-	return s
 }

@@ -37,7 +37,7 @@ func TestFor(t *testing.T) {
 		if body, what := e.For(env(row.env)); body != row.body || what != row.what {
 			t.Errorf("%s: %v, %d", name, body, what)
 		}
-		if known := name != "nothing"; e.Known() != known || known && (e.Name() != "x" || e.Facts().Name != "x" || e.Alias() != row.facts.Alias) {
+		if known := name != "nothing"; e.Known() != known || known && (e.Name() != "x" || e.Facts().Name != "x" || e.Facts().Alias != row.facts.Alias) {
 			t.Errorf("%s: %+v", name, e.Facts())
 		}
 	}
@@ -52,7 +52,7 @@ func TestSums(t *testing.T) {
 	if one.sum() != two.sum() || !one.same(two) {
 		t.Error("the order counts")
 	}
-	all := map[Sum]string{}
+	all := map[xds.SetDigest]string{}
 	for name, f := range map[string]Facts{
 		"bodies":  {Bodies: []*xds.Variant{a, none}},
 		"body":    {Bodies: []*xds.Variant{a}},

@@ -2,6 +2,7 @@ package state
 
 import (
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"time"
 
@@ -84,3 +85,26 @@ func setOf(edits ...Edit) Set { return Set{}.With(edits...) }
 func rng(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }
 
 var zero = time.Unix(1_000_000_000, 0)
+
+// len is how many there are, those that are gone and not swept yet among them.
+func (s *shares[V]) len() (n int) {
+	for i := range s {
+		s[i].mu.Lock()
+		n += len(s[i].by)
+		s[i].mu.Unlock()
+	}
+	return n
+}
+
+// encodedLeaves gives the leaves of a subtree that are encoded for state of the world.
+func (n *node) encodedLeaves() iter.Seq[*node] {
+	return func(yield func(*node) bool) {
+		if n != nil && n.encoded[SotW].Load() != nil {
+			yield(n)
+		} else if n != nil && n.kids != nil {
+			for _, k := range n.kids {
+				k.encodedLeaves()(yield)
+			}
+		}
+	}
+}

@@ -11,17 +11,12 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// Sum identifies content: SHA-256 over a tree, cut to 128 bits at each node, as an xds.Digest is.
-// So sets with equal sums are equal, on every replica and in every build (VER-4), and whoever
-// chooses some of the content cannot find other content with the same sum. The zero Sum is of
-// nothing.
-type Sum [16]byte
-
 // The first byte of what is hashed, so that a sum of one kind is none of another.
 const (
 	hashedEntry = 1 + iota
 	hashedLeaf
 	hashedInner
+	hashedState
 )
 
 const (
@@ -35,26 +30,27 @@ const (
 	deepest = 64 / fanBits
 )
 
-// node is a subtree. It is immutable, and shared by all sets that have its content. All but
-// entries and kids is derived from them.
+// node is a subtree, for all sets that have its content. All but items and kids is derived from them.
 type node struct {
-	entries []Entry // of a leaf, by hash and name
-	tags    string  // of a leaf: the last byte of each hash
+	items   []item // of a leaf, by hash and name
 	kids    *[fan]*node
 	encoded [2]atomic.Pointer[[]byte] // of a leaf, by Form
-	sum     Sum
+	sum     xds.SetDigest
 	bytes   int64 // of the encoded bodies
 	count   int32
 	marks   marks
 }
 
-// inner is a node and its children, in one piece of memory.
-type inner struct {
-	node
-	all [fan]*node
+// item is an entry at its place.
+type item struct {
+	hash uint64 // of its name
+	Entry
 }
 
-var sharedNodes shares[node]
+var (
+	nothing     node
+	sharedNodes shares[node]
+)
 
 // marks are what some entry of a subtree has.
 type marks uint8
@@ -64,24 +60,13 @@ const (
 	uncached                   // it must not be kept (RELAY-9)
 )
 
-func marksOf(v *xds.Variant) (m marks) {
-	if v.Timed() {
-		m |= timed
-	}
-	if v.DoNotCache {
-		m |= uncached
-	}
-	return m
-}
-
 // edit is an Edit on its way down.
 type edit struct {
 	hash uint64
 	Edit
 }
 
-// hashOf gives a name its place. It is the beginning of SHA-256, so nobody can choose names that
-// make a deep tree, and the shape is the same in every process.
+// hashOf gives a name its place, the same in every process.
 func hashOf(name string) uint64 {
 	var room [96]byte
 	sum := sha256.Sum256(append(room[:0], name...))
@@ -90,170 +75,117 @@ func hashOf(name string) uint64 {
 
 func slot(hash uint64, depth int) int { return int(hash >> (64 - fanBits*(depth+1)) & (fan - 1)) }
 
-func (e *edit) compare(hash uint64, name string) int {
-	return cmp.Or(cmp.Compare(e.hash, hash), strings.Compare(e.Name, name))
+func (i *item) compare(hash uint64, name string) int {
+	if i.hash != hash {
+		return cmp.Compare(i.hash, hash)
+	}
+	return strings.Compare(i.Name(), name)
 }
 
 // with is the subtree after edits in the order of their hashes, one of a name at most. It is n
 // itself if they change nothing.
-func with(n *node, edits []edit, depth int) *node {
+func (n *node) with(edits []edit, depth int) *node {
 	if n == nil || n.kids == nil {
-		if len(edits) <= mostEntries || depth == deepest {
-			return withEach(n, edits, depth)
-		}
-		n = split(n, depth)
+		return n.withItems(edits, depth)
 	}
-	var kids [fan]*node
-	for i := range kids {
-		to := 0
+	kids := *n.kids
+	for from, to := 0, 0; from < len(edits); from = to {
+		i := slot(edits[from].hash, depth)
 		for to < len(edits) && slot(edits[to].hash, depth) == i {
 			to++
 		}
-		if kids[i] = n.kids[i]; to > 0 {
-			kids[i] = with(n.kids[i], edits[:to], depth+1)
-			edits = edits[to:]
-		}
+		kids[i] = kids[i].with(edits[from:to], depth+1)
 	}
-	if kids == *n.kids && n.sum != (Sum{}) {
+	if kids == *n.kids {
 		return n
 	}
-	return join(&kids, depth)
+	return join(kids, depth)
 }
 
-// withEach is a leaf after edits.
-func withEach(n *node, edits []edit, depth int) *node {
-	if n == nil {
-		n = &node{}
-	}
-	entries, tags, bytes := n.entries, n.tags, n.bytes
-	changed := false
-	for i := range edits {
-		e := &edits[i]
-		at, is := place(entries, tags, e)
-		if is && e.Entry.same(entries[at]) || !is && !e.Entry.Known() {
-			continue
+// withItems is a leaf after edits. What is encoded of the leaf before goes: most are past it.
+func (n *node) withItems(edits []edit, depth int) *node {
+	leaf, changed := cmp.Or(n, &nothing), false
+	was, items := leaf.items, make([]item, 0, len(leaf.items)+len(edits))
+	for _, e := range edits {
+		for len(was) > 0 && was[0].compare(e.hash, e.Name) < 0 {
+			items, was = append(items, was[0]), was[1:]
 		}
-		if !changed {
-			entries, changed = append(make([]Entry, 0, len(entries)+len(edits)-i), entries...), true
+		var old Entry
+		if len(was) > 0 && was[0].compare(e.hash, e.Name) == 0 {
+			old, was = was[0].Entry, was[1:]
 		}
-		if is {
-			was, _ := entries[at].size()
-			bytes -= was
+		if old.same(e.Entry) {
+			e.Entry = old
 		}
-		more, _ := e.Entry.size()
-		bytes += more
-		switch {
-		case is && e.Entry.Known():
-			entries[at] = e.Entry
-		case is:
-			entries, tags = slices.Delete(entries, at, at+1), tags[:at]+tags[at+1:]
-		default:
-			entries, tags = slices.Insert(entries, at, e.Entry), tags[:at]+string([]byte{byte(e.hash)})+tags[at:]
+		if changed = changed || old != e.Entry; e.Entry.Known() {
+			items = append(items, item{e.hash, e.Entry})
 		}
 	}
-	if !changed && len(n.entries) > 0 {
+	if !changed {
 		return n
 	}
-	return treeOf(entries, tags, bytes, depth)
-}
-
-// place is where a name is among the entries of a leaf, or would be.
-func place(entries []Entry, tags string, e *edit) (at int, is bool) {
-	if at := find(entries, tags, e.hash, e.Name); at >= 0 {
-		return at, true
+	for f := range leaf.encoded {
+		leaf.encoded[f].Store(nil)
 	}
-	return slices.BinarySearchFunc(entries, e, func(x Entry, e *edit) int { return -e.compare(hashOf(x.Name()), x.Name()) })
-}
-
-// find is where a name is among the entries of a leaf; -1: it is not.
-func find(entries []Entry, tags string, hash uint64, name string) int {
-	for from := 0; ; from++ {
-		i := strings.IndexByte(tags[from:], byte(hash))
-		if i < 0 {
-			return -1
-		}
-		if from += i; entries[from].Name() == name {
-			return from
-		}
-	}
+	return treeOf(append(items, was...), depth)
 }
 
 func isInner(count int, bytes int64) bool {
 	return count > 1 && (count > mostEntries || bytes > mostBytes)
 }
 
-// treeOf is the subtree of some entries, whose bodies have so many bytes.
-func treeOf(entries []Entry, tags string, bytes int64, depth int) *node {
-	n := &node{entries: entries, tags: tags, count: int32(len(entries)), bytes: bytes}
-	switch {
-	case len(entries) == 0:
-		return nil
-	case depth < deepest && isInner(len(entries), bytes):
-		return join(split(n, depth).kids, depth)
+// treeOf is the subtree of some items.
+func treeOf(items []item, depth int) *node {
+	n := &node{count: int32(len(items))}
+	for _, i := range items {
+		bytes, marks := i.size()
+		n.bytes, n.marks = n.bytes+bytes, n.marks|marks
 	}
+	switch {
+	case len(items) == 0:
+		return nil
+	case depth < deepest && isInner(len(items), n.bytes):
+		var kids [fan]*node
+		for from, to := 0, 0; from < len(items); from = to {
+			i := slot(items[from].hash, depth)
+			for to < len(items) && slot(items[to].hash, depth) == i {
+				to++
+			}
+			kids[i] = treeOf(items[from:to], depth+1)
+		}
+		return join(kids, depth)
+	}
+	n.items = slices.Clone(items)
 	return n.finish()
 }
 
-// split is a leaf, or nothing, as an inner node, which is no part of any set.
-func split(n *node, depth int) *node {
-	var kids [fan]*node
-	for from := 0; n != nil && from < len(n.entries); {
-		at, to, bytes := slot(hashOf(n.entries[from].Name()), depth), from, int64(0)
-		for to < len(n.entries) && slot(hashOf(n.entries[to].Name()), depth) == at {
-			more, _ := n.entries[to].size()
-			bytes += more
-			to++
-		}
-		kids[at] = treeOf(n.entries[from:to:to], n.tags[from:to], bytes, depth+1)
-		from = to
-	}
-	return &node{kids: &kids}
-}
-
 // join is the subtree of some children: a leaf if they have little.
-func join(kids *[fan]*node, depth int) *node {
-	n := &inner{all: *kids}
-	n.kids = &n.all
+func join(kids [fan]*node, depth int) *node {
+	n := &node{kids: &kids}
 	for _, k := range kids {
-		if k != nil {
-			n.count, n.bytes = n.count+k.count, n.bytes+k.bytes
-		}
+		k = cmp.Or(k, &nothing)
+		n.count, n.bytes, n.marks = n.count+k.count, n.bytes+k.bytes, n.marks|k.marks
 	}
 	if isInner(int(n.count), n.bytes) {
 		return n.finish()
 	}
-	var entries []Entry
-	var tags string
-	for _, k := range kids { // all are leaves, as they have no more than this one
-		if k != nil {
-			entries, tags = append(entries, k.entries...), tags+k.tags
-		}
-	}
-	return treeOf(slices.Clip(entries), tags, n.bytes, depth)
+	return treeOf(n.allItems(), depth)
 }
 
-// finish derives what a node says of its content, and returns the one that is there already, if
-// any.
+// finish gives a node its sum, and returns the one that is there already, if any.
 func (n *node) finish() *node {
-	var room [1 + mostEntries*len(Sum{})]byte
-	b := append(room[:0], hashedLeaf)
-	for _, e := range n.entries {
-		sum := e.sum()
-		_, m := e.size()
-		b, n.marks = append(b, sum[:]...), n.marks|m
+	var room [1 + mostEntries*len(n.sum)]byte
+	h := xds.Hasher(append(room[:0], hashedLeaf))
+	for _, i := range n.items {
+		h.Digest(i.sum())
 	}
 	if n.kids != nil {
-		b[0] = hashedInner
+		h[0] = hashedInner
 		for _, k := range n.kids {
-			var sum Sum
-			if k != nil {
-				sum, n.marks = k.sum, n.marks|k.marks
-			}
-			b = append(b, sum[:]...)
+			h.Digest(cmp.Or(k, &nothing).sum)
 		}
 	}
-	sum := sha256.Sum256(b)
-	copy(n.sum[:], sum[:])
+	n.sum = h.Sum()
 	return sharedNodes.put(n.sum, n, (*node).has)
 }
 
@@ -262,5 +194,70 @@ func (n *node) has(o *node) bool {
 	if n.kids != nil && o.kids != nil {
 		return *n.kids == *o.kids
 	}
-	return n.kids == nil && o.kids == nil && n.tags == o.tags && slices.EqualFunc(n.entries, o.entries, Entry.same)
+	return n.kids == nil && o.kids == nil && slices.EqualFunc(n.items, o.items, func(a, b item) bool { return a.same(b.Entry) })
+}
+
+// each gives the items that have the marks.
+func (n *node) each(of marks, yield func(item) bool) bool {
+	if n == nil || n.marks&of != of {
+		return true
+	}
+	for _, i := range n.items {
+		if _, m := i.size(); m&of == of && !yield(i) {
+			return false
+		}
+	}
+	if n.kids != nil {
+		for _, k := range n.kids {
+			if !k.each(of, yield) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (n *node) allItems() (items []item) {
+	if n != nil && n.kids == nil {
+		return n.items
+	}
+	n.each(0, func(i item) bool {
+		items = append(items, i)
+		return true
+	})
+	return items
+}
+
+// diff gives what two subtrees at one place have otherwise. If only one of them has children, it
+// has more, so there is nothing to skip.
+func diff(a, b *node, yield func(was, is Entry) bool) bool {
+	if a == b {
+		return true
+	}
+	if a != nil && b != nil && a.kids != nil && b.kids != nil {
+		for i := range a.kids {
+			if !diff(a.kids[i], b.kids[i], yield) {
+				return false
+			}
+		}
+		return true
+	}
+	as, bs := a.allItems(), b.allItems()
+	for len(as)+len(bs) > 0 {
+		var was, is Entry
+		order := cmp.Compare(len(bs), len(as)) // what is in one list alone
+		if len(as) > 0 && len(bs) > 0 {
+			order = as[0].compare(bs[0].hash, bs[0].Name())
+		}
+		if order <= 0 {
+			was, as = as[0].Entry, as[1:]
+		}
+		if order >= 0 {
+			is, bs = bs[0].Entry, bs[1:]
+		}
+		if !was.same(is) && !yield(was, is) {
+			return false
+		}
+	}
+	return true
 }

@@ -4,15 +4,12 @@ import (
 	"cmp"
 	"iter"
 	"slices"
-	"strings"
 
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// Set is an immutable set of entries by name. Its shape depends on its content alone: equal sets
-// are the same nodes, however they came about and whichever group they are of, so two sets are
-// compared by skipping what they share. The zero Set is empty. All methods may be called at the
-// same time.
+// Set is an immutable set of entries by name. Equal sets are the same nodes, however they came about
+// and whichever group they are of. The zero Set is empty. All methods may be called at the same time.
 type Set struct{ root *node }
 
 // Edit is a change of what is known of one name.
@@ -27,28 +24,22 @@ func (s Set) With(edits ...Edit) Set {
 	for i, e := range edits {
 		all[i] = edit{hashOf(e.Name), e}
 	}
-	if len(all) > 1 {
-		slices.SortFunc(all, func(a, b edit) int { return a.compare(b.hash, b.Name) })
-	}
-	return Set{with(s.root, all, 0)}
+	slices.SortFunc(all, func(a, b edit) int { return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.Name, b.Name)) })
+	return Set{s.root.with(all, 0)}
 }
 
 // Get is what is known of a name.
 func (s Set) Get(name string) Entry {
 	hash, n := hashOf(name), s.root
-	for depth := 0; n != nil; depth++ {
-		if n.kids != nil {
-			n = n.kids[slot(hash, depth)]
-		} else if i := find(n.entries, n.tags, hash, name); i >= 0 {
-			return n.entries[i]
-		} else {
-			break
-		}
+	for depth := 0; n != nil && n.kids != nil; depth++ {
+		n = n.kids[slot(hash, depth)]
+	}
+	items := cmp.Or(n, &nothing).items
+	if i, is := slices.BinarySearchFunc(items, name, func(i item, name string) int { return i.compare(hash, name) }); is {
+		return items[i].Entry
 	}
 	return Entry{}
 }
-
-var nothing node
 
 func (s Set) top() *node { return cmp.Or(s.root, &nothing) }
 
@@ -58,90 +49,34 @@ func (s Set) Len() int { return int(s.top().count) }
 // Bytes is how long the bodies of the set are, encoded.
 func (s Set) Bytes() int64 { return s.top().bytes }
 
-// Sum identifies the content of the set: what version_info is made of (VER-4).
-func (s Set) Sum() Sum { return s.top().sum }
+// Sum identifies the content of the set: what version_info is made of (VER-4). Sets with equal sums
+// are equal, on every replica and in every build.
+func (s Set) Sum() xds.SetDigest { return s.top().sum }
 
 // Timed reports whether any body has a TTL.
 func (s Set) Timed() bool { return s.top().marks&timed != 0 }
 
 // All gives every entry, in the same order in every process.
-func (s Set) All() iter.Seq[Entry] { return func(yield func(Entry) bool) { s.root.each(0, yield) } }
-
-// each gives the entries that have the marks.
-func (n *node) each(of marks, yield func(Entry) bool) bool {
-	if n == nil || n.marks&of != of {
-		return true
-	}
-	for _, e := range n.entries {
-		if _, m := e.size(); m&of == of && !yield(e) {
-			return false
-		}
-	}
-	if n.kids != nil {
-		for _, k := range n.kids {
-			if !k.each(of, yield) {
-				return false
-			}
-		}
-	}
-	return true
+func (s Set) All() iter.Seq[Entry] {
+	return func(yield func(Entry) bool) { s.root.each(0, func(i item) bool { return yield(i.Entry) }) }
 }
 
-// Diff gives what is known otherwise in one set than in another, by name: was and is, of which
-// one may know nothing. It costs what differs. Entries that differ in the end of a TTL alone are
-// given, too: they have equal digests.
+// Diff gives what is known otherwise in one set than in another, by name: was and is, of which one
+// may know nothing. It costs what differs. Another end of a TTL is given, too, at equal digests.
 func Diff(from, to Set) iter.Seq2[Entry, Entry] {
-	return func(yield func(was, is Entry) bool) { diff(from.root, to.root, 0, yield) }
+	return func(yield func(was, is Entry) bool) { diff(from.root, to.root, yield) }
 }
 
-func diff(a, b *node, depth int, yield func(was, is Entry) bool) bool {
-	switch {
-	case a == b:
-		return true
-	case (a == nil || a.kids == nil) && (b == nil || b.kids == nil):
-		return diffLeaves(cmp.Or(a, &nothing).entries, cmp.Or(b, &nothing).entries, yield)
-	}
-	if a == nil || a.kids == nil {
-		a = split(a, depth)
-	}
-	if b == nil || b.kids == nil {
-		b = split(b, depth)
-	}
-	for i := range a.kids {
-		if !diff(a.kids[i], b.kids[i], depth+1, yield) {
-			return false
+// Alone is about how many bytes of bodies s keeps alive that a set of another moment does not: what
+// a state costs that is kept, or a client that is behind.
+func (s Set) Alone(than Set) (bytes int64) {
+	for was, is := range Diff(s, than) {
+		if a, b := was.Body(), is.Body(); a == nil || b == nil || !a.SharesBytes(b) {
+			had, _ := was.size()
+			bytes += had
 		}
 	}
-	return true
-}
-
-func diffLeaves(as, bs []Entry, yield func(was, is Entry) bool) bool {
-	for len(as)+len(bs) > 0 {
-		var was, is Entry
-		order := orderOf(as, bs)
-		if order <= 0 {
-			was, as = as[0], as[1:]
-		}
-		if order >= 0 {
-			is, bs = bs[0], bs[1:]
-		}
-		if !was.same(is) && !yield(was, is) {
-			return false
-		}
-	}
-	return true
-}
-
-// orderOf compares the first names of two lists. That of an empty one comes last.
-func orderOf(as, bs []Entry) int {
-	if len(as) == 0 || len(bs) == 0 {
-		return cmp.Compare(len(bs), len(as))
-	}
-	a, b := as[0].Name(), bs[0].Name()
-	if a == b {
-		return 0
-	}
-	return cmp.Or(cmp.Compare(hashOf(a), hashOf(b)), strings.Compare(a, b))
+	return bytes
 }
 
 // Form is how resources are encoded.
@@ -171,8 +106,8 @@ func (n *node) pieces(to [][]byte, f Form) [][]byte {
 	p := n.encoded[f].Load()
 	if p == nil {
 		b := n.encode(f)
-		n.encoded[f].CompareAndSwap(nil, &b) // of two that are made at the same time the first stays
-		p = n.encoded[f].Load()
+		p = &b
+		n.encoded[f].Store(p)
 	}
 	return append(to, *p)
 }
@@ -182,16 +117,12 @@ func (n *node) encode(f Form) []byte {
 	if f == SotW {
 		form = (*xds.Variant).SotW
 	}
-	if v := n.entries[0].Body(); v != nil && len(n.entries) == 1 {
+	if v := n.items[0].Body(); v != nil && len(n.items) == 1 {
 		return form(v) // nothing is joined, so nothing is copied
 	}
 	b := make([]byte, 0, n.bytes)
-	for _, e := range n.entries {
-		if e.body != nil {
-			b = append(b, form(e.body)...)
-			continue
-		}
-		for _, v := range e.more.Bodies {
+	for _, i := range n.items {
+		for v := range i.bodies() {
 			b = append(b, form(v)...)
 		}
 	}

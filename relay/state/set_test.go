@@ -34,16 +34,16 @@ func checkNode(t *testing.T, n *node, depth int, prefix uint64) (count int, size
 	}
 	if n.kids == nil {
 		last := uint64(0)
-		for i, e := range n.entries {
+		for _, e := range n.items {
 			hash := hashOf(e.Name())
-			if hash < last || byte(hash) != n.tags[i] || depth > 0 && hash>>(64-fanBits*depth) != prefix {
+			if hash < last || hash != e.hash || depth > 0 && hash>>(64-fanBits*depth) != prefix {
 				t.Fatalf("%s is in the wrong place", e.Name())
 			}
 			last = hash
 			more, _ := e.size()
 			size += more
 		}
-		count = len(n.entries)
+		count = len(n.items)
 	} else {
 		for i, k := range n.kids {
 			c, s := checkNode(t, k, depth+1, prefix<<fanBits|uint64(i))
@@ -191,17 +191,17 @@ func TestMerelyDeep(t *testing.T) {
 	for i := range 3 * mostEntries {
 		edits = append(edits, edit{7, say(cds, fmt.Sprintf("n%03d", i), strings.Repeat("x", 1000))})
 	}
-	n := with(nil, edits, 0)
+	n := (*node)(nil).with(edits, 0)
 	depth := 0
 	for ; n.kids != nil; n = n.kids[slot(7, depth-1)] {
 		depth++
 	}
-	if depth != deepest || len(n.entries) != len(edits) {
-		t.Fatalf("%d entries at level %d", len(n.entries), depth)
+	if depth != deepest || len(n.items) != len(edits) {
+		t.Fatalf("%d entries at level %d", len(n.items), depth)
 	}
 	for i := range edits {
-		if find(n.entries, n.tags, 7, edits[i].Name) < 0 {
-			t.Errorf("%s is not found", edits[i].Name)
+		if n.items[i].compare(7, edits[i].Name) != 0 {
+			t.Errorf("%s is not where it is looked for", edits[i].Name)
 		}
 	}
 }

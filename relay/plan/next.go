@@ -1,0 +1,323 @@
+package plan
+
+import (
+	"slices"
+	"time"
+
+	"github.com/weir-xds/weir/relay/state"
+	"github.com/weir-xds/weir/relay/xds"
+)
+
+// turn is one look at what may be written now.
+type turn struct {
+	*Stream
+	now     time.Time
+	targets []*state.Target
+	asks    []Ask
+	take    func(Step) uint64
+	again   time.Time
+}
+
+// Next takes the steps that may be made now towards the targets of the groups, in order. take makes
+// one: it returns the nonce of the response that it wrote, or 0 if the client has it all. It is
+// called for types in asks only. again is when to look once more, at the latest; the zero time:
+// when something comes.
+func (s *Stream) Next(now time.Time, targets []*state.Target, asks []Ask, take func(Step) uint64) (again time.Time) {
+	asks = slices.Clone(asks)
+	slices.SortStableFunc(asks, func(a, b Ask) int { return xds.CompareTypes(a.TypeURL, b.TypeURL) }) // ORD-1
+	t := &turn{Stream: s, now: now, targets: targets, asks: asks, take: take}
+	t.passing()
+	if slices.ContainsFunc(asks, func(a Ask) bool { return front(a.TypeURL) }) {
+		t.inOrder()
+	} else {
+		t.anyOrder()
+	}
+	return t.again
+}
+
+// passing takes what no order holds back.
+func (t *turn) passing() {
+	for _, a := range t.asks {
+		if !a.Beat.IsZero() && !t.later(a.Beat) {
+			t.step(a, Heartbeats, func(g int) Part { return Part{To: t.position(a, g), All: true} })
+		}
+		if a.Demands {
+			t.step(a, Demanded, t.target)
+		}
+	}
+}
+
+// position is the state that the client has a type of.
+func (t *turn) position(a Ask, g int) *state.State {
+	if front(a.TypeURL) {
+		return t.groups[g].front
+	}
+	return t.groups[g].back
+}
+
+// anyOrder is for a client that asks for nothing that refers to anything: for each type the target.
+func (t *turn) anyOrder() {
+	for g := range t.groups {
+		t.groups[g] = group{back: t.targets[g].State}
+	}
+	for _, a := range t.asks {
+		if only, may := t.may(a); may {
+			t.step(a, only, t.target)
+		}
+	}
+}
+
+// inOrder brings backends to the target, and takes nothing away that the front may use. The front
+// follows to the newest state whose backends are there.
+func (t *turn) inOrder() {
+	for g := range t.groups {
+		t.begin(g)
+	}
+	ready := t.ready(nil)
+	if t.mayBackends() {
+		t.backends()
+		ready = t.ready(ready) // there was nothing to write, or it is not waited for
+	} else {
+		t.others()
+	}
+	if t.moves(ready) && t.mayFront() {
+		t.fronts(ready)
+		if t.mayBackends() {
+			t.backends() // what the front before used
+		}
+	}
+	for _, a := range t.asks {
+		if only, may := t.may(a); may && front(a.TypeURL) { // what was asked since the front was written
+			t.step(a, only, func(g int) Part { return Part{To: t.groups[g].front} })
+		} else if may && !backend(a.TypeURL) {
+			t.step(a, only, t.target)
+		}
+	}
+}
+
+// begin begins the wait of a front for its target, which later changes do not prolong. It has not
+// begun while the origin has not said what the backends are (ORD-8).
+func (t *turn) begin(g int) {
+	x, target := &t.groups[g], t.targets[g]
+	switch {
+	case target.Same(x.front):
+		x.waits = false
+	case t.later(t.unknown(g, target.State)):
+		x.waits, x.due = true, t.now.Add(t.cfg.Hold)
+	case !x.waits && x.front == nil:
+		x.waits, x.due = true, t.now.Add(t.cfg.Hold)
+	case !x.waits:
+		x.waits, x.due = true, target.Since.Add(t.cfg.Hold)
+	}
+	if x.waits {
+		t.later(x.due)
+	}
+}
+
+// unknown is until when the front waits for what a state does not know of the backends. It may be
+// past; the zero time: all is known.
+func (t *turn) unknown(g int, s *state.State) (until time.Time) {
+	for _, a := range t.asks {
+		if !backend(a.TypeURL) || a.Waits == nil {
+			continue
+		}
+		if end := a.Waits(g, s); end.After(until) {
+			until = end
+		}
+	}
+	return until
+}
+
+func (t *turn) forced(g int) bool { return t.groups[g].waits && !t.groups[g].due.After(t.now) }
+
+// ready are the states whose clusters the client has, as far as that is waited for; otherwise those
+// that were ready before. What was waited for in vain is not gone without once it has come.
+func (t *turn) ready(before []*state.State) []*state.State {
+	all := make([]*state.State, len(t.groups))
+	copy(all, before)
+	for g, x := range t.groups {
+		came := x.whole && !t.unknown(g, x.back).IsZero() && t.unknown(g, t.targets[g].State).IsZero()
+		if x.whole && !came && (len(t.flights[xds.ClusterType]) == 0 || t.forced(g)) {
+			all[g] = x.back
+		}
+	}
+	return all
+}
+
+// mayBackends reports whether clusters may be written: one response is in flight (NONCE-10), but
+// when a front is due its clusters go before it.
+func (t *turn) mayBackends() bool {
+	for g, x := range t.groups {
+		if t.forced(g) && !(x.whole && t.targets[g].Same(x.back)) {
+			return true
+		}
+	}
+	return t.free(xds.ClusterType)
+}
+
+// backends brings all backends to the target, together: clusters warm by endpoints (WARM-1, 3).
+func (t *turn) backends() {
+	for _, a := range t.asks {
+		if a.TypeURL == xds.ClusterType {
+			t.step(a, Everything, t.bring(a))
+		}
+	}
+	t.others()
+	for g := range t.groups {
+		x := &t.groups[g]
+		x.back, x.whole = t.targets[g].State, !t.later(t.unknown(g, t.targets[g].State))
+	}
+}
+
+// others brings the backends that are no clusters to the target.
+func (t *turn) others() {
+	for _, a := range t.asks {
+		if only, may := t.may(a); may && backend(a.TypeURL) && a.TypeURL != xds.ClusterType {
+			t.step(a, only, t.bring(a))
+		}
+	}
+}
+
+// bring is the way of backends: what any of target, back and front has stays (ORD-3). Nothing is
+// taken away before the first front, or while it is not confirmed (ORD-11); nor what the client
+// asked for by name, until it has had order_hold with the front to drop the name (ORD-10).
+func (t *turn) bring(a Ask) func(int) Part {
+	named := a.Named && (t.later(t.shown.Add(t.cfg.Hold)) || t.pending())
+	return func(g int) Part {
+		x, p := &t.groups[g], t.target(g)
+		p.Keep = []*state.State{x.back, x.front}
+		p.All = x.front == nil || named || t.unconfirmed(g)
+		return p
+	}
+}
+
+func (t *turn) target(g int) Part { return Part{To: t.targets[g].State} }
+
+// pending reports whether any change of listeners or routes is still to be written.
+func (t *turn) pending() bool {
+	same := func(a, b state.Selected) bool { return a.Selector == b.Selector && a.Members == b.Members }
+	for g, x := range t.groups {
+		for _, a := range t.asks {
+			if front(a.TypeURL) && (x.front == nil || !slices.EqualFunc(x.front.Kind(a.TypeURL), t.targets[g].Kind(a.TypeURL), same)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// unconfirmed reports whether no stream has confirmed listeners or routes of the target. Who holds a
+// tier at a state wants that state.
+func (t *turn) unconfirmed(g int) bool {
+	target := t.targets[g]
+	return !target.Held && slices.ContainsFunc(t.asks, func(a Ask) bool {
+		return front(a.TypeURL) && slices.ContainsFunc(target.Kind(a.TypeURL), func(x state.Selected) bool {
+			return x.Age == state.Restored || x.Age == state.Stale
+		})
+	})
+}
+
+// moves leaves in ready the states that the front is to be of, and reports whether it moves. A list
+// of several origins is written when each has a front.
+func (t *turn) moves(ready []*state.State) (is bool) {
+	for g, x := range t.groups {
+		if ready[g] == nil {
+			ready[g] = x.front
+		}
+		is = is || ready[g] != x.front
+	}
+	return is && (t.cfg.Delta || !slices.Contains(ready, nil))
+}
+
+// mayFront reports whether listeners and routes may be written (NONCE-10).
+func (t *turn) mayFront() bool {
+	for g := range t.groups {
+		if t.forced(g) {
+			return true
+		}
+	}
+	return !slices.ContainsFunc(t.asks, func(a Ask) bool { return front(a.TypeURL) && !t.free(a.TypeURL) })
+}
+
+// fronts brings listeners and routes to the states whose backends are there, not to newer ones. In
+// delta what is added goes first, then what is taken away, what refers before what it refers to
+// (ORD-2).
+func (t *turn) fronts(ready []*state.State) {
+	wrote := false
+	for _, removals := range []bool{false, true} {
+		for _, a := range t.asks {
+			if !front(a.TypeURL) || !removals && !t.cfg.Delta {
+				continue
+			}
+			did := t.step(a, Everything, func(g int) Part {
+				p := Part{To: ready[g]}
+				if !removals {
+					p.Keep, p.All = []*state.State{t.groups[g].front}, t.groups[g].front == nil
+				}
+				return p
+			})
+			wrote = wrote || did
+		}
+	}
+	if wrote {
+		t.shown = t.now
+	}
+	for g := range t.groups {
+		if x := &t.groups[g]; ready[g] != x.front {
+			x.front, x.waits, x.due = ready[g], !t.targets[g].Same(ready[g]), t.now.Add(t.cfg.Hold)
+		}
+	}
+}
+
+// may says what of a type may be written now. While a Cluster response is not answered, backends
+// that it may wait for pass the response before them.
+func (t *turn) may(a Ask) (only Only, may bool) {
+	switch {
+	case t.free(a.TypeURL):
+		return Everything, true
+	case backend(a.TypeURL) && a.TypeURL != xds.ClusterType && len(t.flights[xds.ClusterType]) > 0:
+		return Missing, true
+	}
+	return 0, false
+}
+
+// free reports whether a type may be written: nothing is in flight, or the last of it for order_hold
+// (NONCE-10). What arrives in pieces is one response.
+func (t *turn) free(typeURL string) bool {
+	all := t.flights[typeURL]
+	if len(all) == 0 || t.cfg.Delta && slices.ContainsFunc(t.targets, func(x *state.Target) bool {
+		return slices.ContainsFunc(x.Kind(typeURL), func(x state.Selected) bool { return x.Phase == state.Arriving })
+	}) {
+		return true
+	}
+	return !t.later(all[len(all)-1].at.Add(t.cfg.Hold))
+}
+
+// later reports whether a time is still to come, and looks again then.
+func (t *turn) later(at time.Time) bool {
+	if !at.After(t.now) {
+		return false
+	}
+	if t.again.IsZero() || at.Before(t.again) {
+		t.again = at
+	}
+	return true
+}
+
+// step takes one step, and reports whether anything was written.
+func (t *turn) step(a Ask, only Only, part func(group int) Part) bool {
+	s := Step{TypeURL: a.TypeURL, Only: only, Parts: make([]Part, len(t.groups))}
+	for g := range s.Parts {
+		s.Parts[g] = part(g)
+	}
+	s.Push = a.TypeURL == xds.EndpointType && !t.clear.IsZero() && !t.later(t.clear.Add(t.cfg.Hold))
+	nonce := t.take(s)
+	if nonce != 0 && a.TypeURL == xds.ClusterType {
+		t.clear = time.Time{}
+	}
+	if nonce != 0 {
+		all := append(t.flights[a.TypeURL], flight{nonce, t.now})
+		t.flights[a.TypeURL] = all[max(0, len(all)-2):] // of those that are never answered
+	}
+	return nonce != 0
+}

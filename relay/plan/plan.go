@@ -1,0 +1,162 @@
+package plan
+
+import (
+	"time"
+
+	"github.com/weir-xds/weir/relay/state"
+	"github.com/weir-xds/weir/relay/xds"
+)
+
+// Config is what the order of types goes by.
+type Config struct {
+	Delta bool          // the stream is of the delta dialect
+	Hold  time.Duration // order_hold: how long anything may wait for an acknowledgement
+	Cold  time.Duration // cold_wait: how long anything may wait for the origin
+}
+
+// Stream is how far one ADS stream is. Its methods are called by one goroutine at a time.
+type Stream struct {
+	cfg     Config
+	groups  []group
+	flights map[string][]flight // by type: written, and not answered; the last is the newest
+	clear   time.Time           // when the client acknowledged the last clusters
+	shown   time.Time           // when listeners or routes were written last
+}
+
+// group is how far the stream is in what comes from one origin.
+type group struct {
+	// back: the clusters, endpoints and secrets of this state were added and changed. None was taken
+	// away that front has.
+	back  *state.State
+	whole bool // nothing of it is waited for any more
+	// front: the listeners and routes that the client has are those of this state. Its clusters were
+	// acknowledged, or waited for for order_hold.
+	front *state.State
+	waits bool      // the front is not that of the target
+	due   time.Time // when it is written, acknowledged or not (ORD-5)
+}
+
+// flight is a response that is not answered.
+type flight struct {
+	nonce uint64
+	at    time.Time
+}
+
+// Ask is one type that the client asks for, as it stands.
+type Ask struct {
+	TypeURL string
+	Named   bool // by names, not by sets
+	Demands bool // virtual hosts on demand, which a request of the client's waits for (ALIAS-8)
+	Beat    time.Time
+	// Waits says until when later types wait for what a state of a group does not know yet of what is
+	// asked; that may be past. The zero time: it knows all. See Complete.
+	Waits func(group int, s *state.State) time.Time
+}
+
+// Step brings one type of the client to what is known in some states.
+type Step struct {
+	TypeURL string
+	Parts   []Part // by group
+	Only    Only
+	// Push: owed endpoints are due whether or not a request for them has come (WARM-2).
+	Push bool
+}
+
+// Part is the step within what comes from one origin.
+type Part struct {
+	To   *state.State // nil: nothing of it yet
+	Keep []*state.State
+	All  bool // nothing is taken away
+}
+
+// Only says what of a type may be written in a step.
+type Only uint8
+
+// What may be written: all that differs; what the client has not and what it is owed, as a response
+// is not answered (NONCE-10); virtual hosts on demand (ALIAS-8); heartbeats (TTL-4).
+const (
+	Everything Only = iota
+	Missing
+	Demanded
+	Heartbeats
+)
+
+// New makes the plan of a stream to which nothing was written.
+func New(c Config, groups int) *Stream {
+	return &Stream{cfg: c, groups: make([]group, groups), flights: map[string][]flight{}}
+}
+
+// Ack notes that the client has acknowledged a response, or rejected it: neither holds anything
+// back (ORD-7). In state of the world an answer to a response is one to all before it (NONCE-2).
+func (s *Stream) Ack(now time.Time, typeURL string, nonce uint64) {
+	var left []flight
+	for _, f := range s.flights[typeURL] {
+		if s.cfg.Delta && f.nonce != nonce || f.nonce > nonce {
+			left = append(left, f)
+		}
+	}
+	s.flights[typeURL] = left
+	if typeURL == xds.ClusterType {
+		s.clear = now
+	}
+}
+
+// Has is what the client is to have of a name after the step, of one group. held is what it has. has
+// is what its subscription selects of the name in a state, and whether that is known there: of a set
+// that is not settled a name is not known to be gone. What To has not stays while a state of Keep has
+// it, or does not know it.
+func (p *Part) Has(held state.Entry, has func(*state.State) (e state.Entry, known bool)) state.Entry {
+	if p.To == nil {
+		return held
+	}
+	to, known := has(p.To)
+	switch {
+	case exists(to):
+		return to
+	case !known || p.All:
+		return held
+	}
+	for _, s := range p.Keep {
+		if s == nil {
+			continue
+		}
+		if e, known := has(s); !known || exists(e) {
+			return held
+		}
+	}
+	return to
+}
+
+// exists reports whether clients have a resource by an entry.
+func exists(e state.Entry) bool { return len(e.Facts().Bodies) > 0 }
+
+// backend are the types that listeners and routes refer to.
+func backend(typeURL string) bool {
+	switch typeURL {
+	case xds.ClusterType, xds.EndpointType, xds.LbEndpointType, xds.SecretType:
+		return true
+	}
+	return false
+}
+
+// front are the types that choose among backends. They are written when the backends are there.
+func front(typeURL string) bool {
+	switch typeURL {
+	case xds.ListenerType, xds.ScopedRouteType, xds.RouteType, xds.VirtualHostType, xds.ExtensionConfigType:
+		return true
+	}
+	return false
+}
+
+// Complete is until when later types wait for sets of a type in a state, which may be past; the zero
+// time if all are settled. It counts from when the origin was asked, so a set that was waited for in
+// vain for cold_wait holds nothing more, for any client (ORD-8).
+func (c Config) Complete(s *state.State, typeURL string, selectors ...string) (until time.Time) {
+	for _, selector := range selectors {
+		x, _ := s.Of(typeURL, selector)
+		if end := x.Asked.Add(c.Cold); x.Phase < state.Settled && end.After(until) {
+			until = end
+		}
+	}
+	return until
+}

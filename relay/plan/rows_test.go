@@ -1,0 +1,598 @@
+package plan
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-xds/weir/relay/state"
+)
+
+// rows are the rules of section 17 and what they meet, as games. A line is what happens, or what the
+// client is written then. After a line that is not followed by `writes` nothing may be written.
+//
+//	asks cds eds            by `*`; names cds a b: by names; again eds: the client requests it again
+//	says cds+a=x lds-l      the origin's next state; what a body refers to is after =, else its own name
+//	learns, status, hold, follow, wait 100ms, ack cds, nack cds, demands, beats 1s
+//	writes cds +a; eds +a   + is new, ~ is changed, - is taken away, = is sent once more
+var rows = []struct{ rule, dialects, script string }{
+	{"ORD-1: types that are pending together leave in one order", "delta sotw", `
+		says rtds+x vhds+v rds+r=c lds+l=r sds+c eds+c cds+c
+		asks rtds vhds rds lds sds eds cds
+		writes cds +c; eds +c; sds +c; rtds +x
+		ack cds
+		writes lds +l; rds +r; vhds +v`},
+	{"ORD-2: what is added goes first; of what is taken away, what refers goes before what it refers to", "delta", `
+		says cds+a eds+a lds+l1=r1 rds+r1=a
+		asks cds eds lds rds
+		writes cds +a; eds +a
+		ack cds
+		writes lds +l1; rds +r1
+		ack lds
+		ack rds
+		ack eds
+		says cds-a eds-a lds-l1 rds-r1 cds+b eds+b lds+l2=r2 rds+r2=b
+		writes cds +b; eds +b
+		ack cds
+		writes lds +l2; rds +r2; lds -l1; rds -r1; cds -a
+		ack eds
+		writes eds -a`},
+	{"ORD-2: a list has what is added and what is gone", "sotw", `
+		says cds+a eds+a lds+l1=r1 rds+r1=a
+		asks cds eds lds rds
+		writes cds +a; eds +a
+		ack cds
+		writes lds +l1; rds +r1
+		ack lds
+		ack rds
+		ack eds
+		says cds-a eds-a lds-l1 rds-r1 cds+b eds+b lds+l2=r2 rds+r2=b
+		writes cds +b; eds +b
+		ack cds
+		writes lds +l2 -l1; rds +r2 -r1; cds -a
+		ack eds
+		writes eds -a`},
+	{"ORD-3: a cluster that went meanwhile stays until the routes are written", "delta", `
+		says cds+x eds+x lds+l=r rds+r=x
+		asks cds eds lds rds
+		writes cds +x; eds +x
+		says cds+y eds+y
+		writes eds +y
+		says rds+r=y
+		says cds-x eds-x
+		ack cds
+		writes cds +y; eds =y; lds +l; rds +r
+		ack lds
+		ack rds
+		ack eds
+		ack eds
+		ack eds
+		ack cds
+		writes rds ~r; cds -x; eds -x`},
+	{"ORD-3: the same as lists", "sotw", `
+		says cds+x eds+x lds+l=r rds+r=x
+		asks cds eds lds rds
+		writes cds +x; eds +x
+		says cds+y eds+y
+		writes eds +y
+		says rds+r=y
+		says cds-x eds-x
+		ack cds
+		writes cds +y; lds +l; rds +r
+		ack lds
+		ack rds
+		ack eds
+		ack eds
+		ack cds
+		writes rds ~r; cds -x; eds -x =y`},
+	{"ORD-4: what is not reordered leaves as it came", "delta sotw", `
+		asks rtds lds
+		writes lds; rtds
+		ack lds
+		ack rtds
+		says lds+l=r
+		writes lds +l
+		ack lds
+		says rtds+x
+		writes rtds +x
+		ack rtds
+		says rtds+y
+		writes rtds +y`},
+	{"ORD-5: a route waits for the ACK of its cluster", "delta sotw", `
+		says cds+a eds+a lds+l=r rds+r=a
+		asks cds eds lds rds
+		writes cds +a; eds +a
+		wait 499ms
+		ack cds
+		writes lds +l; rds +r`},
+	{"ORD-5: no longer than order_hold, whatever comes meanwhile, and endpoints that never come", "delta sotw", `
+		says cds+a lds+l=r rds+r=a
+		asks cds eds lds rds
+		writes cds +a; eds
+		wait 300ms
+		says cds+b
+		wait 199ms
+		wait 1ms
+		writes cds +b; lds +l; rds +r
+		says rds+r=b
+		wait 499ms
+		wait 1ms
+		writes rds ~r`},
+	{"ORD-7: a NACK holds nothing", "delta sotw", `
+		says cds+a eds+a lds+l=r rds+r=a
+		asks cds eds lds rds
+		writes cds +a; eds +a
+		nack cds
+		writes lds +l; rds +r`},
+	{"ORD-8: clusters that the origin does not speak of hold routes for cold_wait, from when it was asked", "delta sotw", `
+		status cds unanswered
+		says lds+l=r rds+r=a
+		wait 500ms
+		asks cds lds rds
+		wait 1499ms
+		wait 1ms
+		writes lds +l; rds +r
+		ack lds
+		ack rds
+		says rds+r=b
+		writes rds ~r
+		ack rds
+		learns cds+a cds+b
+		writes cds +a +b
+		says cds+c rds+r=c
+		ack cds
+		writes cds +c
+		ack cds
+		writes rds ~r`},
+	{"ORD-8: once they are there, their ACK is waited for", "delta sotw", `
+		status cds unanswered
+		says lds+l=r rds+r=a
+		asks cds lds rds
+		wait 1s
+		learns cds+a
+		writes cds +a
+		wait 400ms
+		ack cds
+		writes lds +l; rds +r`},
+	{"ORD-10: what is asked for by name stays for order_hold after the routes", "delta sotw", `
+		says cds+a eds+a lds+l=r rds+r=a
+		names cds a b
+		writes cds +a
+		names eds a b
+		writes eds +a
+		asks lds rds
+		ack cds
+		writes lds +l; rds +r
+		wait 1s
+		ack lds
+		ack rds
+		ack eds
+		says cds-a eds-a cds+b eds+b rds+r=b
+		writes cds +b; eds +b
+		ack eds
+		ack cds
+		writes rds ~r
+		wait 499ms
+		wait 1ms
+		writes cds -a; eds -a`},
+	{"ORD-10: or until the client drops it", "delta sotw", `
+		says cds+a lds+l=r rds+r=a
+		names cds a b
+		writes cds +a
+		asks lds rds
+		ack cds
+		writes lds +l; rds +r
+		ack lds
+		ack rds
+		wait 1s
+		says cds-a cds+b rds+r=b
+		writes cds +b
+		ack cds
+		writes rds ~r
+		names cds b
+		wait 1s`},
+	{"ORD-11: nothing is taken away while listeners and routes are not confirmed", "delta sotw", `
+		status lds restored
+		status rds restored
+		says cds+a eds+a lds+l=r rds+r=a
+		asks cds eds lds rds
+		writes cds +a; eds +a
+		ack cds
+		writes lds +l; rds +r
+		ack lds
+		ack rds
+		ack eds
+		says cds-a eds-a cds+b eds+b
+		writes cds +b; eds +b
+		ack cds
+		ack eds
+		wait 1s
+		status rds live
+		status lds live
+		writes cds -a; eds -a`},
+	{"ORD-11: a route that the origin has spoken of waits for no listener", "delta", `
+		status lds unanswered
+		says cds+a eds+a rds+r=a
+		asks cds eds lds rds
+		writes cds +a; eds +a
+		ack cds
+		writes rds +r`},
+	{"WARM-1, 3, 6: a changed cluster owes its endpoints", "delta", `
+		says cds+a eds+a
+		asks cds eds
+		writes cds +a; eds +a
+		ack cds
+		ack eds
+		says cds+a
+		writes cds ~a; eds =a`},
+	{"WARM-2: by the request that follows", "sotw", `
+		says cds+a eds+a lds+l=r rds+r=a
+		asks cds eds lds rds
+		writes cds +a; eds +a
+		ack eds
+		ack cds
+		writes lds +l; rds +r
+		says cds+a
+		writes cds ~a
+		again eds
+		writes eds =a`},
+	{"WARM-2: or order_hold after the ACK of the cluster", "sotw", `
+		says cds+a eds+a lds+l=r rds+r=a
+		asks cds eds lds rds
+		writes cds +a; eds +a
+		ack eds
+		ack cds
+		writes lds +l; rds +r
+		wait 1s
+		says cds+a
+		writes cds ~a
+		wait 300ms
+		ack cds
+		wait 100ms
+		ack rds
+		wait 399ms
+		wait 1ms
+		writes eds =a`},
+	{"WARM-4: a changed route owes its virtual hosts", "delta", `
+		says rds+r vhds+v=r
+		asks rds vhds
+		writes rds +r; vhds +v
+		ack rds
+		ack vhds
+		says rds+r
+		writes rds ~r; vhds =v`},
+	{"WARM-5: a changed cluster owes neither routes nor secrets", "delta sotw", `
+		says cds+a sds+a lds+l=r rds+r=a
+		asks cds sds lds rds
+		writes cds +a; sds +a
+		ack cds
+		writes lds +l; rds +r
+		ack lds
+		ack rds
+		ack sds
+		says cds+a
+		writes cds ~a
+		ack cds
+		wait 1s`},
+	{"WARM-7: endpoints that do not exist are owed to nobody", "delta sotw", `
+		says cds+a
+		asks cds eds
+		writes cds +a; eds
+		ack cds
+		ack eds
+		says cds+a
+		writes cds ~a
+		ack cds
+		wait 1s`},
+	{"EC-1: a stream of one type waits for no other", "delta sotw", `
+		says cds+a rds+r=a
+		asks rds
+		writes rds +r
+		ack rds
+		says cds+b rds+r=b
+		writes rds ~r`},
+	{"EC-1: nor do removals", "delta sotw", `
+		says cds+a eds+a
+		asks cds
+		writes cds +a
+		ack cds
+		says cds-a eds-a cds+b
+		writes cds +b -a`},
+	{"EC-2, EC-3: states between may be skipped, and the last one comes", "delta sotw", `
+		says cds+a lds+l=r rds+r=a
+		asks cds lds rds
+		writes cds +a
+		says cds+b rds+r=b
+		says cds+c rds+r=c cds-b
+		ack cds
+		writes cds +c; lds +l; rds +r
+		ack lds
+		ack rds
+		ack cds
+		writes rds ~r`},
+	{"EC-4: a state never goes out after a newer one, but when a tier is taken back", "delta sotw", `
+		says cds+a lds+l=r rds+r=a
+		asks cds lds rds
+		writes cds +a
+		ack cds
+		writes lds +l; rds +r
+		ack lds
+		ack rds
+		hold
+		says cds+b cds-a rds+r=b
+		wait 1s
+		follow
+		writes cds +b
+		back
+		ack cds
+		writes cds -b
+		ack cds
+		wait 1s`},
+	{"NONCE-10: one response is in flight", "delta sotw", `
+		asks eds
+		writes eds
+		ack eds
+		says eds+a
+		writes eds +a
+		wait 100ms
+		says eds+b
+		says eds+c
+		ack eds
+		writes eds +b +c`},
+	{"NONCE-10: after order_hold one more, at a time", "delta sotw", `
+		asks eds
+		writes eds
+		ack eds
+		says eds+a
+		writes eds +a
+		says eds+b
+		wait 499ms
+		wait 1ms
+		writes eds +b
+		says eds+c
+		wait 499ms
+		wait 1ms
+		writes eds +c`},
+	{"NONCE-10: what arrives in pieces is one response", "delta", `
+		status cds arriving
+		asks cds
+		says cds+a
+		writes cds +a
+		says cds+b
+		writes cds +b`},
+	{"NONCE-2, NONCE-8: in delta an ACK of a later response is none of an earlier one", "delta", `
+		says cds+a lds+l=r rds+r=a
+		asks cds lds rds
+		writes cds +a
+		says cds+b
+		wait 500ms
+		writes cds +b; lds +l; rds +r
+		ack cds
+		says rds+r=b
+		ack rds
+		ack lds
+		wait 499ms
+		wait 1ms
+		writes rds ~r`},
+	{"NONCE-2: in state of the world it is", "sotw", `
+		says cds+a lds+l=r rds+r=a
+		asks cds lds rds
+		writes cds +a
+		says cds+b
+		wait 500ms
+		writes cds +b; lds +l; rds +r
+		ack cds
+		ack rds
+		ack lds
+		says rds+r=b
+		writes rds ~r`},
+	{"RELAY-84: routes do not overtake clusters that wait for an ACK", "delta sotw", `
+		says cds+a lds+l=r rds+r=a
+		asks cds lds rds
+		writes cds +a
+		says cds+b
+		says rds+r=b
+		wait 500ms
+		writes cds +b; lds +l; rds +r`},
+	{"exception: endpoints that an unanswered cluster waits for pass an unanswered response", "delta", `
+		says cds+a eds+z
+		asks cds eds lds
+		writes cds +a; eds +z
+		says eds+a
+		writes eds +a
+		says eds+a
+		wait 100ms
+		ack eds
+		ack eds
+		writes eds ~a`},
+	{"exception: virtual hosts on demand (ALIAS-8)", "delta", `
+		says cds+a vhds+v
+		asks cds vhds
+		writes cds +a
+		demands
+		writes vhds on demand
+		ack cds
+		writes vhds +v`},
+	{"exception: heartbeats (TTL-4)", "delta sotw", `
+		says cds+a
+		asks cds lds
+		writes cds +a
+		beats 300ms
+		wait 299ms
+		wait 1ms
+		writes cds heartbeat
+		ack cds
+		writes lds`},
+	{"exception: urgent types of a tier that is held", "delta sotw", `
+		says cds+a eds+a lds+l=r rds+r=a
+		asks cds eds lds rds
+		writes cds +a; eds +a
+		ack eds
+		ack cds
+		writes lds +l; rds +r
+		hold
+		says cds+b rds+r=b eds+a
+		writes eds ~a`},
+	{"what is asked later is answered of the front", "delta sotw", `
+		says cds+a lds+l=r rds+r=a
+		asks cds lds
+		writes cds +a
+		ack cds
+		writes lds +l
+		asks rds
+		writes rds +r`},
+}
+
+func TestRows(t *testing.T) {
+	for _, row := range rows {
+		for _, dialect := range strings.Fields(row.dialects) {
+			t.Run(row.rule+", "+dialect, func(t *testing.T) {
+				g := &game{t: t, c: newClient(t, dialect == "delta", 1), now: zero}
+				g.line = state.NewTimeline(g.now, state.Config{Urgent: func(typeURL string) bool { return typeURL == eds }, Bytes: 1 << 20, Age: time.Hour})
+				for _, typeURL := range []string{cds, eds, sds, lds, rds, vhs, "rtds"} {
+					g.status(typeURL, "live")
+				}
+				for line := range strings.SplitSeq(strings.TrimSpace(row.script), "\n") {
+					g.play(strings.TrimSpace(line))
+				}
+				g.quiet("at the end")
+			})
+		}
+	}
+}
+
+// TestComplete: of several sets the last one counts, and of each that is settled none is waited for.
+func TestComplete(t *testing.T) {
+	line := state.NewTimeline(zero, state.Config{})
+	asked := func(selector string, phase state.Phase, at time.Time) state.Change {
+		return state.Change{TypeURL: cds, Selector: selector, Status: &state.Status{Phase: phase, Asked: at}}
+	}
+	s := line.Publish(zero, 1, asked("a", state.Unanswered, zero.Add(time.Second)), asked("b", state.Arriving, zero),
+		asked("c", state.Settled, zero.Add(time.Minute)))
+	if got, want := config.Complete(s, cds, "a", "b", "c"), zero.Add(time.Second+config.Cold); got != want {
+		t.Errorf("until %v, want %v", got, want)
+	}
+	if got := config.Complete(s, cds, "c"); !got.IsZero() {
+		t.Errorf("a settled set is waited for until %v", got)
+	}
+}
+
+// game is a row that is played.
+type game struct {
+	t        *testing.T
+	c        *client
+	line     *state.Timeline
+	now      time.Time
+	revision uint64
+	last     string
+}
+
+func typeOf(name string) string {
+	for typeURL, s := range short {
+		if s == name {
+			return typeURL
+		}
+	}
+	return name
+}
+
+func (g *game) quiet(line string) {
+	g.t.Helper()
+	if len(g.c.log) > 0 {
+		g.t.Fatalf("before %q: writes %s", line, strings.Join(g.c.log, "; "))
+	}
+}
+
+func (g *game) play(line string) {
+	g.t.Helper()
+	verb, rest, _ := strings.Cut(line, " ")
+	words := strings.Fields(rest)
+	if verb == "writes" {
+		if got := strings.Join(g.c.log, "; "); got != rest {
+			g.t.Fatalf("after %q: writes %q, want %q", g.last, got, rest)
+		}
+		g.c.log = nil
+		return
+	}
+	g.quiet(line)
+	g.last = line
+	switch verb {
+	case "asks":
+		for _, w := range words {
+			g.c.ask(typeOf(w))
+		}
+	case "names":
+		g.c.ask(typeOf(words[0]), words[1:]...)
+	case "again":
+		g.c.asks[typeOf(words[0])].again = true
+	case "says":
+		g.revision++
+		g.line.Publish(g.now, g.revision, g.changes(words, nil)...)
+	case "learns":
+		g.line.Learn(g.now, g.changes(words, &state.Status{Phase: state.Firm, Age: state.Live})...)
+	case "status":
+		g.status(typeOf(words[0]), words[1])
+	case "ack", "nack":
+		g.c.ack(g.now, typeOf(words[0]))
+	case "hold":
+		g.line.Hold(g.now, state.Rest, g.line.Newest())
+	case "follow":
+		g.line.Hold(g.now, state.Rest, nil)
+	case "back":
+		g.line.Hold(g.now, state.Rest, g.line.States()[0].State)
+	case "demands":
+		g.c.asks[vhs].Demands = true
+	case "beats", "wait":
+		d, err := time.ParseDuration(words[0])
+		if err != nil {
+			g.t.Fatal(err)
+		}
+		if verb == "wait" {
+			g.now = g.now.Add(d)
+		} else {
+			g.c.asks[cds].Beat = g.now.Add(d)
+		}
+	default:
+		g.t.Fatalf("what is %q?", line)
+	}
+	again := g.c.next(g.now, []*state.Target{g.line.Target(state.Rest)})
+	if !again.IsZero() && !again.After(g.now) {
+		g.t.Fatalf("after %q: look again at %v, which is past", line, again)
+	}
+}
+
+// changes are "cds+a=x lds-l".
+func (g *game) changes(words []string, status *state.Status) (all []state.Change) {
+	for _, w := range words {
+		at := strings.IndexAny(w, "+-")
+		typeURL := typeOf(w[:at])
+		name, to, is := strings.Cut(w[at+1:], "=")
+		if !is {
+			to = name
+		}
+		g.revision++
+		e := say(typeURL, name, to+" "+g.now.String()+string(rune('a'+g.revision%26)))
+		if w[at] == '-' {
+			e = state.Edit{Name: name}
+		}
+		i := slices.IndexFunc(all, func(c state.Change) bool { return c.TypeURL == typeURL })
+		if i < 0 {
+			i, all = len(all), append(all, change(typeURL))
+			all[i].Status = status
+		}
+		all[i].Edits = append(all[i].Edits, e)
+	}
+	return all
+}
+
+func (g *game) status(typeURL, word string) {
+	s := map[string]state.Status{
+		"live":       {Phase: state.Firm, Age: state.Live},
+		"restored":   {Phase: state.Firm, Age: state.Restored},
+		"arriving":   {Phase: state.Arriving, Age: state.Live},
+		"unanswered": {Phase: state.Unanswered, Asked: g.now},
+	}[word]
+	g.revision++
+	g.line.Publish(g.now, g.revision, state.Change{TypeURL: typeURL, Selector: "*", Status: &s})
+}

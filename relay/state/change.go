@@ -1,0 +1,102 @@
+package state
+
+import "slices"
+
+// Change is what becomes of one set.
+type Change struct {
+	TypeURL  string
+	Selector string // "": the names that were asked
+	Edits    []Edit
+	Status   *Status // nil: as it was
+	Drop     bool    // nobody wants the set any more
+}
+
+// after is the content after changes.
+func (c *content) after(p passing, changes []Change) *content {
+	next := &content{sets: slices.Clone(c.sets)}
+	for i := range changes {
+		x, _ := next.Of(changes[i].TypeURL, changes[i].Selector)
+		next.change(&changes[i], x.Members.With(changes[i].Edits...))
+	}
+	return next.finish(c, p)
+}
+
+// memo keeps what learning a change made of a set, for all states that share the set.
+type memo map[learned]Set
+
+type learned struct {
+	*Change
+	was Set
+}
+
+// learn is the content with what changes say of names and sets that were unknown. A set that is
+// settled knows of each name.
+func (c *content) learn(p passing, changes []Change, m memo) *content {
+	next := &content{sets: slices.Clone(c.sets)}
+	for i := range changes {
+		c := &changes[i]
+		x, there := next.Of(c.TypeURL, c.Selector)
+		if x.Phase >= Settled {
+			continue
+		}
+		is, done := m[learned{c, x.Members}]
+		if !done {
+			fresh := slices.DeleteFunc(slices.Clone(c.Edits), func(e Edit) bool { return x.Members.Get(e.Name).Known() })
+			is = x.Members.With(fresh...)
+			m[learned{c, x.Members}] = is
+		}
+		if is != x.Members || c.Selector != "" && (!there || c.Status != nil) {
+			next.change(c, is)
+		}
+	}
+	return next.finish(c, p)
+}
+
+// change makes the set of a change another one, in a content that is being made.
+func (c *content) change(by *Change, is Set) {
+	x, _ := c.Of(by.TypeURL, by.Selector)
+	was := x.Members
+	x.TypeURL, x.Selector, x.Members = by.TypeURL, by.Selector, is
+	if by.Status != nil {
+		x.Status = *by.Status
+	}
+	c.put(x)
+	if i, _ := c.index(x.TypeURL, x.Selector); by.Drop {
+		c.sets = slices.Delete(c.sets, i, i+1)
+	}
+	if i, is := c.index(by.TypeURL, ""); is {
+		asked := &c.sets[i]
+		asked.Newer = asked.Newer.With(c.Kind(by.TypeURL).newer(by, was, x.Members)...)
+	}
+}
+
+// newer is what becomes of Newer by a change.
+func (k Kind) newer(by *Change, was, is Set) (edits []Edit) {
+	if len(k) == 1 && k[0].Newer.Len() == 0 {
+		return nil
+	}
+	for _, e := range by.Edits {
+		if e.Entry = is.Get(e.Name); was.Get(e.Name).same(e.Entry) {
+			continue
+		}
+		if e.Entry.Body() == nil || !k.differs(e.Name) {
+			e.Entry = Entry{}
+		}
+		edits = append(edits, e)
+	}
+	for e := range k[0].Newer.All() {
+		if by.Drop && !k.differs(e.Name()) {
+			edits = append(edits, Edit{Name: e.Name()})
+		}
+	}
+	return edits
+}
+
+// differs reports whether a name that was asked has another body in another set.
+func (k Kind) differs(name string) bool {
+	asked := k[0].Members.Get(name).Body()
+	return asked != nil && slices.ContainsFunc(k[1:], func(x Selected) bool {
+		v := x.Members.Get(name).Body()
+		return v != nil && v.Digest != asked.Digest
+	})
+}

@@ -1,0 +1,215 @@
+package state
+
+import (
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Timeline is the states of one group: the newest, those that are kept, and the one that each tier
+// of clients is served. Freeze, canary gate and rollback are Hold. One writer at a time makes the
+// next state; readers of Newest and Target take no lock.
+type Timeline struct {
+	cfg    Config
+	newest atomic.Pointer[State]
+	tiers  [Tiers]tier
+	mu     sync.Mutex
+	kept   []Kept // oldest first. Guarded by mu
+}
+
+// Config is how a timeline is kept.
+type Config struct {
+	Urgent func(typeURL string) bool // types that a hold does not hold; nil: none but secrets
+	Bytes  int64                     // of what earlier states hold alone; 0: none is kept
+	Age    time.Duration             // after which a state is not kept any more
+}
+
+// The tiers of clients. Canaries are served a candidate before the rest.
+const (
+	Rest = iota
+	Canary
+	Tiers
+)
+
+// Target is what the clients of a tier are served.
+type Target struct {
+	*State
+	Since time.Time // when it became that
+	Held  bool      // it does not follow the newest
+}
+
+type tier struct {
+	target atomic.Pointer[Target]
+	base   *State              // what it is held at; nil: it follows the newest. Guarded by mu
+	asked  map[string]*derived // of base, with what the newest state knows of urgent types
+}
+
+// Kept is an earlier state.
+type Kept struct {
+	*State
+	Good  bool  // clients have accepted it
+	Alone int64 // bytes that would go with it, about: of bodies that the next state has not
+}
+
+// aKept is what a state takes beside its bodies, about: the way to one change of 100,000.
+const aKept = 2 << 10
+
+// NewTimeline makes the timeline of a group of which nothing is known.
+func NewTimeline(now time.Time, c Config) *Timeline {
+	t := &Timeline{cfg: c}
+	t.follow(now, &State{At: now, content: &noContent})
+	return t
+}
+
+// Newest is the newest state.
+func (t *Timeline) Newest() *State { return t.newest.Load() }
+
+// Target is what the clients of a tier are served.
+func (t *Timeline) Target(tier int) *Target { return t.tiers[tier].target.Load() }
+
+// Publish makes the state after changes of the origin's the newest one. The one before is kept.
+// Changes that change nothing make no state.
+func (t *Timeline) Publish(now time.Time, revision uint64, changes ...Change) *State {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	was := t.newest.Load()
+	if c := was.after(t.cfg.Urgent, changes); c != was.content {
+		t.follow(now, &State{revision, now, was.Lanes, c})
+		t.keep(now, was)
+	}
+	return t.newest.Load()
+}
+
+// Learn adds what becomes known, as somebody asks, to all states in which it was unknown. States that
+// share a set share the work.
+func (t *Timeline) Learn(now time.Time, changes ...Change) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	shared := memo{}
+	learn := func(s *State) *State { return s.as(s.learn(t.cfg.Urgent, changes, shared)) }
+	next := learn(t.newest.Load())
+	for i := range t.kept {
+		t.kept[i].State = learn(t.kept[i].State)
+	}
+	for i := range t.tiers {
+		if x := &t.tiers[i]; x.base != nil {
+			x.base, x.asked = learn(x.base), map[string]*derived{}
+		}
+	}
+	t.follow(now, next)
+}
+
+// Forget makes unknown what nobody wants any more, in the newest state. No state is kept of it.
+func (t *Timeline) Forget(now time.Time, changes ...Change) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	was := t.newest.Load()
+	t.follow(now, was.as(was.after(t.cfg.Urgent, changes)))
+}
+
+// Connect notes what became of a lane.
+func (t *Timeline) Connect(now time.Time, lane int, is Lane) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	next := *t.newest.Load()
+	next.Lanes[lane] = is
+	t.follow(now, &next)
+}
+
+// Hold keeps a tier at a state; nil: it follows the newest again.
+func (t *Timeline) Hold(now time.Time, tier int, s *State) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.tiers[tier].base, t.tiers[tier].asked = s, map[string]*derived{}
+	t.aim(now, &t.tiers[tier])
+}
+
+// States are the earlier states that are kept, newest first.
+func (t *Timeline) States() []Kept {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := slices.Clone(t.kept)
+	slices.Reverse(all)
+	return all
+}
+
+// Mark notes whether clients have accepted a state that is kept.
+func (t *Timeline) Mark(revision uint64, good bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range t.kept {
+		if t.kept[i].Revision == revision {
+			t.kept[i].Good = good
+		}
+	}
+}
+
+func (t *Timeline) follow(now time.Time, next *State) {
+	t.newest.Store(next)
+	for i := range t.tiers {
+		t.aim(now, &t.tiers[i])
+	}
+}
+
+// aim gives a tier its target. Since stays while its clients have nothing to be sent.
+func (t *Timeline) aim(now time.Time, x *tier) {
+	newest, was := t.newest.Load(), x.target.Load()
+	is := &Target{State: newest, Since: now, Held: x.base != nil}
+	if is.Held {
+		c := x.base.over(newest.content, t.cfg.Urgent, x.asked)
+		is.State = &State{x.base.Revision, x.base.At, newest.Lanes, c}
+	}
+	if was != nil && was.content == is.content {
+		is.Since = was.Since
+	}
+	x.target.Store(is)
+}
+
+// keep keeps a state that is not the newest any more, and drops what is too old, and too much.
+func (t *Timeline) keep(now time.Time, was *State) {
+	if t.cfg.Bytes == 0 || was.content == &noContent {
+		return
+	}
+	t.kept = append(t.kept, Kept{State: was.as(was.kept(t.cfg.Urgent))})
+	t.kept = slices.DeleteFunc(t.kept, func(k Kept) bool { return now.Sub(k.At) > t.cfg.Age })
+	bytes := t.weigh(len(t.kept) - 1)
+	for bytes > t.cfg.Bytes && len(t.kept) > 0 {
+		i := t.leastMissed(now)
+		t.kept = slices.Delete(t.kept, i, i+1)
+		bytes = t.weigh(i - 1)
+	}
+}
+
+// weigh works out what a kept state holds alone, if it is one, and what all do.
+func (t *Timeline) weigh(at int) (all int64) {
+	next := t.newest.Load()
+	for i, k := range slices.Backward(t.kept) {
+		if i == at {
+			t.kept[i].Alone = aKept + k.State.Alone(next)
+		}
+		next, all = k.State, all+t.kept[i].Alone
+	}
+	return all
+}
+
+// leastMissed is the state that is worth least for its bytes: whose neighbours are near, by its age.
+// So states are dense lately, and sparse long ago. The newest good one goes last.
+func (t *Timeline) leastMissed(now time.Time) (least int) {
+	good, worth, to := false, math.Inf(1), now
+	for i, k := range slices.Backward(t.kept) {
+		from := k.At.Add(-t.cfg.Age)
+		if i > 0 {
+			from = t.kept[i-1].At
+		}
+		w := float64(to.Sub(from)) / float64(now.Sub(k.At)+time.Second) / float64(k.Alone)
+		if to = k.At; k.Good && !good {
+			good, w = true, math.MaxFloat64
+		}
+		if w < worth {
+			least, worth = i, w
+		}
+	}
+	return least
+}
