@@ -107,7 +107,7 @@ chart: binaries
 
 # The chart on a live API server, with the real weir in every pod. The server is built once, in some minutes. Needs root.
 kube: binaries
-	.ci/kube/install
+	nice .ci/kube/install
 	.ci/real/install envoy
 	cd .ci/kube && go vet ./... && go test -count=1 -timeout 10m -parallel 4 $(TESTFLAGS) ./...
 

@@ -23,8 +23,10 @@ type turn struct {
 // called for types in asks only. again is when to look once more, at the latest; the zero time:
 // when something comes.
 func (s *Stream) Next(now time.Time, targets []*state.Target, asks []Ask, take func(Step) uint64) (again time.Time) {
-	asks = slices.Clone(asks)
-	slices.SortStableFunc(asks, func(a, b Ask) int { return xds.CompareTypes(a.TypeURL, b.TypeURL) }) // ORD-1
+	inOrder := func(a, b Ask) int { return xds.CompareTypes(a.TypeURL, b.TypeURL) } // ORD-1
+	if !slices.IsSortedFunc(asks, inOrder) {
+		asks = slices.SortedStableFunc(slices.Values(asks), inOrder)
+	}
 	t := &turn{Stream: s, now: now, targets: targets, asks: asks, take: take}
 	t.passing()
 	if slices.ContainsFunc(asks, func(a Ask) bool { return front(a.TypeURL) }) {
@@ -39,20 +41,12 @@ func (s *Stream) Next(now time.Time, targets []*state.Target, asks []Ask, take f
 func (t *turn) passing() {
 	for _, a := range t.asks {
 		if !a.Beat.IsZero() && !t.later(a.Beat) {
-			t.step(a, Heartbeats, func(g int) Part { return Part{To: t.position(a, g), All: true} })
+			t.step(a, Heartbeats, func(int) Part { return Part{} })
 		}
 		if a.Demands {
 			t.step(a, Demanded, t.target)
 		}
 	}
-}
-
-// position is the state that the client has a type of.
-func (t *turn) position(a Ask, g int) *state.State {
-	if front(a.TypeURL) {
-		return t.groups[g].front
-	}
-	return t.groups[g].back
 }
 
 // anyOrder is for a client that asks for nothing that refers to anything: for each type the target.
@@ -73,18 +67,19 @@ func (t *turn) inOrder() {
 	for g := range t.groups {
 		t.begin(g)
 	}
-	ready := t.ready(nil)
+	ready, there := t.ready(nil), true
 	if t.mayBackends() {
-		t.backends()
+		there = t.backends()
 		ready = t.ready(ready) // there was nothing to write, or it is not waited for
 	} else {
 		t.others()
 	}
 	if t.moves(ready) && t.mayFront() {
 		t.fronts(ready)
-		if t.mayBackends() {
-			t.backends() // what the front before used
-		}
+		there = false
+	}
+	if !there && t.mayBackends() {
+		t.backends() // what the back and the front before used
 	}
 	for _, a := range t.asks {
 		if only, may := t.may(a); may && front(a.TypeURL) { // what was asked since the front was written
@@ -155,18 +150,22 @@ func (t *turn) mayBackends() bool {
 	return t.free(xds.ClusterType)
 }
 
-// backends brings all backends to the target, together: clusters warm by endpoints (WARM-1, 3).
-func (t *turn) backends() {
+// backends brings all backends to the target, together: clusters warm by endpoints (WARM-1, 3). It
+// reports whether they were there already.
+func (t *turn) backends() (there bool) {
 	for _, a := range t.asks {
 		if a.TypeURL == xds.ClusterType {
 			t.step(a, Everything, t.bring(a))
 		}
 	}
 	t.others()
+	there = true
 	for g := range t.groups {
 		x := &t.groups[g]
+		there = there && t.targets[g].Same(x.back)
 		x.back, x.whole = t.targets[g].State, !t.later(t.unknown(g, t.targets[g].State))
 	}
+	return there
 }
 
 // others brings the backends that are no clusters to the target.
@@ -185,7 +184,7 @@ func (t *turn) bring(a Ask) func(int) Part {
 	named := a.Named && (t.later(t.shown.Add(t.cfg.Hold)) || t.pending())
 	return func(g int) Part {
 		x, p := &t.groups[g], t.target(g)
-		p.Keep = []*state.State{x.back, x.front}
+		p.Keep = [2]*state.State{x.back, x.front}
 		p.All = x.front == nil || named || t.unconfirmed(g)
 		return p
 	}
@@ -252,7 +251,7 @@ func (t *turn) fronts(ready []*state.State) {
 			did := t.step(a, Everything, func(g int) Part {
 				p := Part{To: ready[g]}
 				if !removals {
-					p.Keep, p.All = []*state.State{t.groups[g].front}, t.groups[g].front == nil
+					p.Keep[0], p.All = t.groups[g].front, t.groups[g].front == nil
 				}
 				return p
 			})
@@ -306,7 +305,7 @@ func (t *turn) later(at time.Time) bool {
 
 // step takes one step, and reports whether anything was written.
 func (t *turn) step(a Ask, only Only, part func(group int) Part) bool {
-	s := Step{TypeURL: a.TypeURL, Only: only, Parts: make([]Part, len(t.groups))}
+	s := Step{TypeURL: a.TypeURL, Only: only, Parts: t.parts}
 	for g := range s.Parts {
 		s.Parts[g] = part(g)
 	}

@@ -18,6 +18,7 @@ type Config struct {
 type Stream struct {
 	cfg     Config
 	groups  []group
+	parts   []Part              // of the last step
 	flights map[string][]flight // by type: written, and not answered; the last is the newest
 	clear   time.Time           // when the client acknowledged the last clusters
 	shown   time.Time           // when listeners or routes were written last
@@ -56,7 +57,7 @@ type Ask struct {
 // Step brings one type of the client to what is known in some states.
 type Step struct {
 	TypeURL string
-	Parts   []Part // by group
+	Parts   []Part // by group, until the next step
 	Only    Only
 	// Push: owed endpoints are due whether or not a request for them has come (WARM-2).
 	Push bool
@@ -65,7 +66,7 @@ type Step struct {
 // Part is the step within what comes from one origin.
 type Part struct {
 	To   *state.State // nil: nothing of it yet
-	Keep []*state.State
+	Keep [2]*state.State
 	All  bool // nothing is taken away
 }
 
@@ -73,7 +74,7 @@ type Part struct {
 type Only uint8
 
 // What may be written: all that differs; what the client has not and what it is owed, as a response
-// is not answered (NONCE-10); virtual hosts on demand (ALIAS-8); heartbeats (TTL-4).
+// is not answered (NONCE-10); virtual hosts on demand (ALIAS-8); heartbeats of what it has (TTL-4).
 const (
 	Everything Only = iota
 	Missing
@@ -83,7 +84,7 @@ const (
 
 // New makes the plan of a stream to which nothing was written.
 func New(c Config, groups int) *Stream {
-	return &Stream{cfg: c, groups: make([]group, groups), flights: map[string][]flight{}}
+	return &Stream{cfg: c, groups: make([]group, groups), parts: make([]Part, groups), flights: map[string][]flight{}}
 }
 
 // Ack notes that the client has acknowledged a response, or rejected it: neither holds anything

@@ -15,6 +15,7 @@ import (
 //	asks cds eds            by `*`; names cds a b: by names; again eds: the client requests it again
 //	says cds+a=x lds-l      the origin's next state; what a body refers to is after =, else its own name
 //	learns, status, hold, follow, wait 100ms, ack cds, nack cds, demands, beats 1s
+//	unseen says cds+a       nothing looks at it
 //	writes cds +a; eds +a   + is new, ~ is changed, - is taken away, = is sent once more
 var rows = []struct{ rule, dialects, script string }{
 	{"ORD-1: types that are pending together leave in one order", "delta sotw", `
@@ -130,7 +131,8 @@ var rows = []struct{ rule, dialects, script string }{
 		says lds+l=r rds+r=a
 		wait 500ms
 		asks cds lds rds
-		wait 1499ms
+		wait 500ms
+		wait 999ms
 		wait 1ms
 		writes lds +l; rds +r
 		ack lds
@@ -387,6 +389,72 @@ var rows = []struct{ rule, dialects, script string }{
 		ack lds
 		says rds+r=b
 		writes rds ~r`},
+	{"NONCE-10: of routes, too", "delta sotw", `
+		says lds+l=r rds+r=a
+		asks lds rds
+		writes lds +l; rds +r
+		ack lds
+		wait 100ms
+		says rds+r=b
+		says rds+r=c
+		wait 100ms
+		ack rds
+		writes rds ~r`},
+	{"NONCE-6: what is asked meanwhile, too", "delta sotw", `
+		says lds+l=r rds+r=a rds+s=a
+		names rds r
+		writes rds +r
+		asks lds
+		writes lds +l
+		ack lds
+		names rds r s
+		wait 100ms
+		ack rds
+		writes rds +s`},
+	{"ORD-5: order_hold counts from the change, not from when the client was looked at", "delta sotw", `
+		says cds+a lds+l=r rds+r=a
+		asks cds lds rds
+		writes cds +a
+		ack cds
+		writes lds +l; rds +r
+		ack lds
+		ack rds
+		unseen says cds+b rds+r=b
+		unseen wait 300ms
+		again cds
+		writes cds +b
+		wait 199ms
+		wait 1ms
+		writes rds ~r`},
+	{"ORD-5: but from the request for what nobody looked at before", "delta sotw", `
+		says cds+a lds+l=r rds+r=a
+		wait 1s
+		asks cds lds rds
+		writes cds +a
+		wait 499ms
+		wait 1ms
+		writes lds +l; rds +r`},
+	{"ORD-5: there and back begins anew", "delta", `
+		says cds+a lds+l=r rds+r=a
+		asks cds lds rds
+		writes cds +a
+		ack cds
+		writes lds +l; rds +r
+		ack lds
+		ack rds
+		says cds+b rds+r=b
+		writes cds +b
+		back
+		wait 500ms
+		writes cds -b
+		wait 100ms
+		follow
+		wait 399ms
+		wait 1ms
+		writes cds +b
+		wait 99ms
+		wait 1ms
+		writes rds ~r`},
 	{"RELAY-84: routes do not overtake clusters that wait for an ACK", "delta sotw", `
 		says cds+a lds+l=r rds+r=a
 		asks cds lds rds
@@ -486,6 +554,7 @@ type game struct {
 	now      time.Time
 	revision uint64
 	last     string
+	again    time.Time
 }
 
 func typeOf(name string) string {
@@ -517,6 +586,10 @@ func (g *game) play(line string) {
 	}
 	g.quiet(line)
 	g.last = line
+	unseen := verb == "unseen"
+	if unseen {
+		verb, words = words[0], words[1:]
+	}
 	switch verb {
 	case "asks":
 		for _, w := range words {
@@ -556,9 +629,12 @@ func (g *game) play(line string) {
 	default:
 		g.t.Fatalf("what is %q?", line)
 	}
-	again := g.c.next(g.now, []*state.Target{g.line.Target(state.Rest)})
-	if !again.IsZero() && !again.After(g.now) {
-		g.t.Fatalf("after %q: look again at %v, which is past", line, again)
+	if unseen || verb == "wait" && (g.again.IsZero() || g.again.After(g.now)) {
+		return // it looks again when it said
+	}
+	g.again = g.c.next(g.now, []*state.Target{g.line.Target(state.Rest)})
+	if !g.again.IsZero() && !g.again.After(g.now) {
+		g.t.Fatalf("after %q: look again at %v, which is past", line, g.again)
 	}
 }
 
