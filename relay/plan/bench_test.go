@@ -2,6 +2,7 @@ package plan
 
 import (
 	"testing"
+	"time"
 
 	"github.com/weir-xds/weir/relay/state"
 )
@@ -27,7 +28,8 @@ func BenchmarkNext(b *testing.B) {
 		nonce++
 		return nonce
 	}
-	asks := []Ask{{TypeURL: cds}, {TypeURL: eds}, {TypeURL: lds}, {TypeURL: rds}}
+	known := func(int, *state.State) time.Time { return time.Time{} }
+	asks := []Ask{{TypeURL: cds, Waits: known}, {TypeURL: eds, Waits: known}, {TypeURL: lds}, {TypeURL: rds}}
 	stream := New(Config{Delta: true, Hold: config.Hold, Cold: config.Cold}, 1)
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {

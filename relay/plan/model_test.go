@@ -77,13 +77,14 @@ type world struct {
 	now     time.Time
 	n       int
 	wrote   int
+	changed time.Time // when anything happened last
 	origins []*origin
 	players []*player
 	holds   bool
 }
 
 func play(t *testing.T, seed uint64) int {
-	w := &world{t: t, r: rand.New(rand.NewPCG(seed, 7)), now: zero}
+	w := &world{t: t, r: rand.New(rand.NewPCG(seed, 7)), now: zero, changed: zero}
 	w.holds = w.r.IntN(3) > 0
 	for i := range 1 + w.r.IntN(2) {
 		w.origins = append(w.origins, w.origin(i))
@@ -96,6 +97,15 @@ func play(t *testing.T, seed uint64) int {
 	act := w.now
 	for w.now.Before(end.Add(4 * time.Second)) {
 		if !act.After(w.now) && w.now.Before(end) {
+			waits := slices.ContainsFunc(w.origins, func(o *origin) bool { return !o.settles.IsZero() || !o.confirms.IsZero() })
+			if w.now.Sub(w.changed) >= 1400*ms && !waits { // EC-2
+				for _, p := range w.players {
+					if !p.silent && p.slow <= 120*ms {
+						w.converged(p)
+					}
+				}
+			}
+			w.changed = w.now
 			w.act()
 			act = w.now.Add(time.Duration(w.r.Int64N(60)) * ms)
 			if calm && w.r.IntN(10) == 0 {
@@ -177,7 +187,7 @@ func (w *world) publish(o *origin, all ...state.Change) {
 func (w *world) open() {
 	for _, o := range w.origins {
 		if !o.settles.IsZero() && !o.settles.After(w.now) {
-			o.settles = time.Time{}
+			o.settles, w.changed = time.Time{}, w.now
 			last := map[string]state.Edit{}
 			for _, e := range o.hidden {
 				last[e.Name] = e
@@ -188,7 +198,7 @@ func (w *world) open() {
 			w.tell("%s speaks of its clusters", o.prefix)
 		}
 		if !o.confirms.IsZero() && !o.confirms.After(w.now) {
-			o.confirms = time.Time{}
+			o.confirms, w.changed = time.Time{}, w.now
 			live := &state.Status{Phase: state.Firm, Age: state.Live}
 			w.publish(o, state.Change{TypeURL: lds, Selector: "*", Status: live}, state.Change{TypeURL: rds, Selector: "*", Status: live})
 		}
@@ -298,7 +308,7 @@ func (w *world) act() {
 	tier := w.r.IntN(state.Tiers)
 	old := func() *state.State {
 		if states := o.States(); len(states) > 0 {
-			return states[w.r.IntN(min(len(states), 8))].State
+			return states[len(states)-1-w.r.IntN(min(len(states), 8))].State
 		}
 		return o.Newest()
 	}
@@ -360,7 +370,7 @@ func (w *world) player() *player {
 		p.ask(cds, "none")
 		p.ask(eds, "none")
 	}
-	p.written = func(typeURL string, nonce uint64) { w.written(p, typeURL, nonce) }
+	p.written = func(s Step, nonce uint64) { w.written(p, s, nonce) }
 	p.removes = func(typeURL, name string, was held) { w.removed(p, typeURL, name, was) }
 	return p
 }
@@ -433,8 +443,21 @@ func (p *player) names(r *rand.Rand) {
 }
 
 // written checks what a client has after each response.
-func (w *world) written(p *player, typeURL string, nonce uint64) {
+func (w *world) written(p *player, s Step, nonce uint64) {
+	typeURL := s.TypeURL
 	w.wrote++
+	due := false // a front is
+	for _, x := range p.stream.groups {
+		due = due || x.waits && !x.due.After(w.now)
+	}
+	if all := p.stream.flights[typeURL]; len(all) > 0 && !due {
+		last := all[len(all)-1].at
+		missing := s.Only == Missing && backend(typeURL) && typeURL != cds
+		pass := p.delta && front(typeURL) && last.Equal(w.now) // what is taken away, after what is added
+		if w.now.Before(last.Add(config.Hold)) && !missing && !pass {
+			w.t.Fatalf("%v: %v: %s while a response of %v is not answered (NONCE-10)", w.now.Sub(zero), p, short[typeURL], last.Sub(zero))
+		}
+	}
 	if front(typeURL) {
 		p.shown = w.now
 	}
@@ -570,7 +593,7 @@ func (w *world) converged(p *player) {
 				}
 			}
 		}
-		if !maps.Equal(want, a.has) {
+		if !maps.EqualFunc(want, a.has, held.same) {
 			w.t.Fatalf("%v of tier %d: %s has %v, want %v; %+v", p, p.tier, short[typeURL], slices.Sorted(maps.Keys(a.has)), slices.Sorted(maps.Keys(want)), w.origins[0].Target(p.tier).Kind(typeURL))
 		}
 	}

@@ -168,7 +168,7 @@ func (m *mutant) play(t *testing.T, dir string) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // what does not end is found, too
 	defer cancel()
-	for _, test := range []string{"TestModel", "TestRows|TestComplete"} {
+	for _, test := range []string{"TestModel", "TestRows|TestComplete|TestHas"} {
 		out, err := exec.CommandContext(ctx, program, "-test.run=^("+test+")$", "-seeds=100").CombinedOutput()
 		if err != nil {
 			first, _, _ := strings.Cut(string(out[max(0, strings.Index(string(out), "_test.go")):]), "\n")

@@ -67,18 +67,17 @@ func (t *turn) inOrder() {
 	for g := range t.groups {
 		t.begin(g)
 	}
-	ready, there := t.ready(nil), true
+	ready := t.ready(nil)
 	if t.mayBackends() {
-		there = t.backends()
+		t.backends()
 		ready = t.ready(ready) // there was nothing to write, or it is not waited for
 	} else {
 		t.others()
 	}
 	if t.moves(ready) && t.mayFront() {
 		t.fronts(ready)
-		there = false
 	}
-	if !there && t.mayBackends() {
+	if t.mayBackends() {
 		t.backends() // what the back and the front before used
 	}
 	for _, a := range t.asks {
@@ -113,11 +112,10 @@ func (t *turn) begin(g int) {
 // past; the zero time: all is known.
 func (t *turn) unknown(g int, s *state.State) (until time.Time) {
 	for _, a := range t.asks {
-		if !backend(a.TypeURL) || a.Waits == nil {
-			continue
-		}
-		if end := a.Waits(g, s); end.After(until) {
-			until = end
+		if backend(a.TypeURL) {
+			if end := a.Waits(g, s); end.After(until) {
+				until = end
+			}
 		}
 	}
 	return until
@@ -143,35 +141,31 @@ func (t *turn) ready(before []*state.State) []*state.State {
 // when a front is due its clusters go before it.
 func (t *turn) mayBackends() bool {
 	for g, x := range t.groups {
-		if t.forced(g) && !(x.whole && t.targets[g].Same(x.back)) {
+		if t.forced(g) && !t.targets[g].Same(x.back) {
 			return true
 		}
 	}
 	return t.free(xds.ClusterType)
 }
 
-// backends brings all backends to the target, together: clusters warm by endpoints (WARM-1, 3). It
-// reports whether they were there already.
-func (t *turn) backends() (there bool) {
+// backends brings all backends to the target, together: clusters warm by endpoints (WARM-1, 3).
+func (t *turn) backends() {
 	for _, a := range t.asks {
 		if a.TypeURL == xds.ClusterType {
 			t.step(a, Everything, t.bring(a))
 		}
 	}
 	t.others()
-	there = true
 	for g := range t.groups {
 		x := &t.groups[g]
-		there = there && t.targets[g].Same(x.back)
 		x.back, x.whole = t.targets[g].State, !t.later(t.unknown(g, t.targets[g].State))
 	}
-	return there
 }
 
-// others brings the backends that are no clusters to the target.
+// others brings the backends to the target that may be written.
 func (t *turn) others() {
 	for _, a := range t.asks {
-		if only, may := t.may(a); may && backend(a.TypeURL) && a.TypeURL != xds.ClusterType {
+		if only, may := t.may(a); may && backend(a.TypeURL) {
 			t.step(a, only, t.bring(a))
 		}
 	}
@@ -194,7 +188,7 @@ func (t *turn) target(g int) Part { return Part{To: t.targets[g].State} }
 
 // pending reports whether any change of listeners or routes is still to be written.
 func (t *turn) pending() bool {
-	same := func(a, b state.Selected) bool { return a.Selector == b.Selector && a.Members == b.Members }
+	same := func(a, b state.Selected) bool { return a.Members == b.Members }
 	for g, x := range t.groups {
 		for _, a := range t.asks {
 			if front(a.TypeURL) && (x.front == nil || !slices.EqualFunc(x.front.Kind(a.TypeURL), t.targets[g].Kind(a.TypeURL), same)) {
@@ -284,7 +278,7 @@ func (t *turn) may(a Ask) (only Only, may bool) {
 // (NONCE-10). What arrives in pieces is one response.
 func (t *turn) free(typeURL string) bool {
 	all := t.flights[typeURL]
-	if len(all) == 0 || t.cfg.Delta && slices.ContainsFunc(t.targets, func(x *state.Target) bool {
+	if len(all) == 0 || slices.ContainsFunc(t.targets, func(x *state.Target) bool {
 		return slices.ContainsFunc(x.Kind(typeURL), func(x state.Selected) bool { return x.Phase == state.Arriving })
 	}) {
 		return true
@@ -309,7 +303,7 @@ func (t *turn) step(a Ask, only Only, part func(group int) Part) bool {
 	for g := range s.Parts {
 		s.Parts[g] = part(g)
 	}
-	s.Push = a.TypeURL == xds.EndpointType && !t.clear.IsZero() && !t.later(t.clear.Add(t.cfg.Hold))
+	s.Push = !t.clear.IsZero() && !t.later(t.clear.Add(t.cfg.Hold))
 	nonce := t.take(s)
 	if nonce != 0 && a.TypeURL == xds.ClusterType {
 		t.clear = time.Time{}

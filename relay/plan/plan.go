@@ -49,8 +49,8 @@ type Ask struct {
 	Named   bool // by names, not by sets
 	Demands bool // virtual hosts on demand, which a request of the client's waits for (ALIAS-8)
 	Beat    time.Time
-	// Waits says until when later types wait for what a state of a group does not know yet of what is
-	// asked; that may be past. The zero time: it knows all. See Complete.
+	// Waits says, of a backend, until when later types wait for what a state of a group does not know
+	// yet of what is asked; that may be past. The zero time: it knows all. See Complete.
 	Waits func(group int, s *state.State) time.Time
 }
 
@@ -104,15 +104,15 @@ func (s *Stream) Ack(now time.Time, typeURL string, nonce uint64) {
 
 // Has is what the client is to have of a name after the step, of one group. held is what it has. has
 // is what its subscription selects of the name in a state, and whether that is known there: of a set
-// that is not settled a name is not known to be gone. What To has not stays while a state of Keep has
-// it, or does not know it.
+// that is not settled a name is not known to be gone. What To has not, or has emptied as its cluster
+// went, stays as it is while a state of Keep has it, or does not know it.
 func (p *Part) Has(held state.Entry, has func(*state.State) (e state.Entry, known bool)) state.Entry {
 	if p.To == nil {
 		return held
 	}
 	to, known := has(p.To)
 	switch {
-	case exists(to):
+	case exists(to) || !exists(held):
 		return to
 	case !known || p.All:
 		return held
@@ -128,8 +128,12 @@ func (p *Part) Has(held state.Entry, has func(*state.State) (e state.Entry, know
 	return to
 }
 
-// exists reports whether clients have a resource by an entry.
-func exists(e state.Entry) bool { return len(e.Facts().Bodies) > 0 }
+// exists reports whether an entry has something of use. An assignment that is emptied before its
+// cluster is taken away has not.
+func exists(e state.Entry) bool {
+	v := e.Body()
+	return len(e.Facts().Bodies) > 0 && (v == nil || !v.Orphaned())
+}
 
 // backend are the types that listeners and routes refer to.
 func backend(typeURL string) bool {

@@ -7,13 +7,15 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/relay/state"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // rows are the rules of section 17 and what they meet, as games. A line is what happens, or what the
 // client is written then. After a line that is not followed by `writes` nothing may be written.
 //
 //	asks cds eds            by `*`; names cds a b: by names; again eds: the client requests it again
-//	says cds+a=x lds-l      the origin's next state; what a body refers to is after =, else its own name
+//	says cds+a=x lds-l      the origin's next state; what a body refers to is after =, else its own name;
+//	                        eds*a: it is empty, as its cluster goes
 //	learns, status, hold, follow, wait 100ms, ack cds, nack cds, demands, beats 1s
 //	unseen says cds+a       nothing looks at it
 //	writes cds +a; eds +a   + is new, ~ is changed, - is taken away, = is sent once more
@@ -87,6 +89,26 @@ var rows = []struct{ rule, dialects, script string }{
 		ack eds
 		ack cds
 		writes rds ~r; cds -x; eds -x =y`},
+	{"ORD-3: endpoints that are emptied with their cluster, too", "delta", `
+		says cds+a eds+a lds+l=r rds+r=a
+		asks cds eds lds rds
+		writes cds +a; eds +a
+		ack eds
+		ack cds
+		writes lds +l; rds +r
+		ack lds
+		ack rds
+		says cds-a eds*a cds+b eds+b rds+r=b
+		writes cds +b; eds +b
+		ack eds
+		ack cds
+		writes rds ~r; cds -a; eds ~a`},
+	{"ORD-3: who has none of them is told at once", "delta sotw", `
+		says cds+a eds*a lds+l
+		asks cds eds lds
+		writes cds +a; eds +a
+		ack cds
+		writes lds +l`},
 	{"ORD-4: what is not reordered leaves as it came", "delta sotw", `
 		asks rtds lds
 		writes lds; rtds
@@ -178,6 +200,25 @@ var rows = []struct{ rule, dialects, script string }{
 		wait 499ms
 		wait 1ms
 		writes cds -a; eds -a`},
+	{"ORD-10: what no change of a route goes with does not wait", "delta", `
+		says cds+a cds+b lds+l=r rds+r=b
+		names cds a b
+		writes cds +a +b
+		asks lds rds
+		ack cds
+		writes lds +l; rds +r
+		ack lds
+		ack rds
+		wait 500ms
+		wait 1s
+		says cds-a cds+b
+		writes cds ~b
+		says cds+b
+		ack cds
+		writes cds ~b
+		says cds+b
+		ack cds
+		writes cds -a ~b`},
 	{"ORD-10: or until the client drops it", "delta sotw", `
 		says cds+a lds+l=r rds+r=a
 		names cds a b
@@ -213,6 +254,31 @@ var rows = []struct{ rule, dialects, script string }{
 		status rds live
 		status lds live
 		writes cds -a; eds -a`},
+	{"ORD-11: nor after a reconnect", "delta sotw", `
+		says cds+a cds+b lds+l=r rds+r=a
+		asks cds lds rds
+		writes cds +a +b
+		ack cds
+		writes lds +l; rds +r
+		ack lds
+		ack rds
+		status rds stale
+		says cds-b
+		wait 1s
+		status rds live
+		writes cds -b`},
+	{"ORD-11: other types hold nothing", "delta sotw", `
+		says cds+a cds+b eds+a lds+l=r rds+r=a
+		asks cds eds lds rds
+		writes cds +a +b; eds +a
+		ack eds
+		ack cds
+		writes lds +l; rds +r
+		ack lds
+		ack rds
+		status eds stale
+		says cds-b
+		writes cds -b`},
 	{"ORD-11: a route that the origin has spoken of waits for no listener", "delta", `
 		status lds unanswered
 		says cds+a eds+a rds+r=a
@@ -253,6 +319,8 @@ var rows = []struct{ rule, dialects, script string }{
 		ack cds
 		wait 100ms
 		ack rds
+		says rds+r=a
+		writes rds ~r
 		wait 399ms
 		wait 1ms
 		writes eds =a`},
@@ -356,6 +424,22 @@ var rows = []struct{ rule, dialects, script string }{
 		wait 499ms
 		wait 1ms
 		writes eds +c`},
+	{"NONCE-10: of clusters alone", "delta sotw", `
+		says cds+a
+		asks cds
+		writes cds +a
+		says cds+b
+		wait 100ms
+		ack cds
+		writes cds +b`},
+	{"NONCE-10: of what waits for no cluster", "delta sotw", `
+		says cds+a rtds+x
+		asks cds lds rtds
+		writes cds +a; rtds +x
+		says rtds+y
+		wait 100ms
+		ack rtds
+		writes rtds +y`},
 	{"NONCE-10: what arrives in pieces is one response", "delta", `
 		status cds arriving
 		asks cds
@@ -455,6 +539,33 @@ var rows = []struct{ rule, dialects, script string }{
 		wait 99ms
 		wait 1ms
 		writes rds ~r`},
+	{"ORD-5: there and back to the newest begins anew", "delta", `
+		says cds+a lds+l=r rds+r=a
+		asks cds lds rds
+		writes cds +a
+		ack cds
+		writes lds +l; rds +r
+		ack lds
+		ack rds
+		says cds+b cds-a rds+r=b
+		writes cds +b
+		ack cds
+		writes rds ~r; cds -a
+		ack rds
+		ack cds
+		back
+		writes cds +a
+		follow
+		wait 500ms
+		writes cds -a
+		wait 100ms
+		says cds+c rds+r=c
+		wait 399ms
+		wait 1ms
+		writes cds +c
+		wait 99ms
+		wait 1ms
+		writes rds ~r`},
 	{"RELAY-84: routes do not overtake clusters that wait for an ACK", "delta sotw", `
 		says cds+a lds+l=r rds+r=a
 		asks cds lds rds
@@ -546,6 +657,15 @@ func TestComplete(t *testing.T) {
 	}
 }
 
+// TestHas: several bodies of a name are something to have, as one is.
+func TestHas(t *testing.T) {
+	two := state.NewEntry(state.Facts{Name: "a", Bodies: []*xds.Variant{say(eds, "a", "1").Entry.Body(), say(eds, "a", "2").Entry.Body()}})
+	p := Part{To: &state.State{}}
+	if got := p.Has(say(eds, "a", "0").Entry, func(*state.State) (state.Entry, bool) { return two, true }); got != two {
+		t.Errorf("the client is to have %v", got)
+	}
+}
+
 // game is a row that is played.
 type game struct {
 	t        *testing.T
@@ -613,7 +733,8 @@ func (g *game) play(line string) {
 	case "follow":
 		g.line.Hold(g.now, state.Rest, nil)
 	case "back":
-		g.line.Hold(g.now, state.Rest, g.line.States()[0].State)
+		states := g.line.States()
+		g.line.Hold(g.now, state.Rest, states[len(states)-1].State)
 	case "demands":
 		g.c.asks[vhs].Demands = true
 	case "beats", "wait":
@@ -641,7 +762,7 @@ func (g *game) play(line string) {
 // changes are "cds+a=x lds-l".
 func (g *game) changes(words []string, status *state.Status) (all []state.Change) {
 	for _, w := range words {
-		at := strings.IndexAny(w, "+-")
+		at := strings.IndexAny(w, "+-*")
 		typeURL := typeOf(w[:at])
 		name, to, is := strings.Cut(w[at+1:], "=")
 		if !is {
@@ -649,8 +770,11 @@ func (g *game) changes(words []string, status *state.Status) (all []state.Change
 		}
 		g.revision++
 		e := say(typeURL, name, to+" "+g.now.String()+string(rune('a'+g.revision%26)))
-		if w[at] == '-' {
+		switch w[at] {
+		case '-':
 			e = state.Edit{Name: name}
+		case '*':
+			e.Entry.Body().Orphan()
 		}
 		i := slices.IndexFunc(all, func(c state.Change) bool { return c.TypeURL == typeURL })
 		if i < 0 {
@@ -667,6 +791,7 @@ func (g *game) status(typeURL, word string) {
 		"live":       {Phase: state.Firm, Age: state.Live},
 		"restored":   {Phase: state.Firm, Age: state.Restored},
 		"arriving":   {Phase: state.Arriving, Age: state.Live},
+		"stale":      {Phase: state.Firm, Age: state.Stale},
 		"unanswered": {Phase: state.Unanswered, Asked: g.now},
 	}[word]
 	g.revision++

@@ -13,12 +13,11 @@
 //
 // # The words
 //
-// An [Entry] is what is known of one name (entry.go). Unknown, the zero Entry, is not absent.
-//
-// A [Set] has entries by name (set.go, node.go). Content alone decides its shape: a subtree is a
-// leaf if it has at most 64 entries and 64 KiB, or one entry. So equal sets are the same nodes, in
-// all groups of the process (share.go, TestEqualSetsAreOne), [Diff] skips what two sets share, and
-// another moment costs the path to what changed. Leaves keep their bodies encoded (TestPieces).
+// An [Entry] is what is known of one name (entry.go). Unknown, the zero Entry, is not absent. A [Set]
+// has entries by name (set.go, node.go). Content alone decides its shape: a subtree is a leaf if it
+// has at most 64 entries and 64 KiB, or one entry. So equal sets are the same nodes, in all groups
+// of the process (share.go, TestEqualSetsAreOne), [Diff] skips what two sets share, and another
+// moment costs the path to what changed. Leaves keep their bodies encoded (TestPieces).
 //
 // A [State] is partial, as weir knows what somebody asked (state.go). So there are two ways to the
 // next one (change.go). A [Change] of the origin's is published. What was unknown is learned, into
@@ -34,20 +33,17 @@
 //
 // # What it never does
 //
-// It knows nothing of origins, streams and clients, starts no goroutine, and changes nothing that
-// it has given out. Names and bodies come from peers, so trees go by SHA-256: nobody can choose
-// names that make one deep (TestMerelyDeep), or content with the sum of other content.
+// It knows no origin, stream or client, and changes nothing that it has given out. Names and bodies
+// come from peers, so trees go by SHA-256: nobody can choose names that make one deep
+// (TestMerelyDeep), or content with the sum of other content.
 //
 // # Locks
 //
-// A Timeline has one, for its writers. Making a node locks one of 64 parts of the table of nodes,
-// and holds nothing alive (TestSetsThatGoLeaveNothing). A Filter has one.
+// A Timeline has one, for its writers; a Filter has one. Making a node locks one of 64 parts of the
+// table of nodes, and holds nothing alive (TestSetsThatGoLeaveNothing).
 //
 // # Who imports it
 //
 // relay/plan.
-//
-// # What to read next
-//
-// entry.go, set.go, state.go, change.go, timeline.go; then node.go, share.go, filter.go.
+// What to read next: entry.go, set.go, state.go, change.go, timeline.go; then the rest.
 package state

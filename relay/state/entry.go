@@ -10,8 +10,8 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// Entry is what is known of one name. It is immutable, and small: nearly always one body. The zero
-// Entry is that of a name of which nothing is known, which is not the same as absent.
+// Entry is what is known of one name: nearly always one body. It is immutable. The zero Entry is that
+// of a name of which nothing is known, which is not the same as absent.
 type Entry struct {
 	body *xds.Variant
 	more *Facts // nil: body is all
@@ -88,22 +88,20 @@ func (e Entry) Known() bool { return e != Entry{} }
 
 // Name is the canonical name; "" if nothing is known.
 func (e Entry) Name() string {
-	switch {
-	case e.body != nil:
-		return e.body.Name
-	case e.more != nil:
+	if e.more != nil {
 		return e.more.Name
+	} else if e.body != nil {
+		return e.body.Name
 	}
 	return ""
 }
 
 // Facts are all that is known. The lists belong to the entry.
 func (e Entry) Facts() Facts {
-	switch {
-	case e.body != nil:
-		return Facts{Name: e.body.Name, Bodies: []*xds.Variant{e.body}}
-	case e.more != nil:
+	if e.more != nil {
 		return *e.more
+	} else if e.body != nil {
+		return Facts{Name: e.body.Name, Bodies: []*xds.Variant{e.body}}
 	}
 	return Facts{}
 }

@@ -32,9 +32,8 @@ type Filter struct {
 	allows func(name string) bool
 
 	mu sync.Mutex
-	// last are the sets that were asked for last, the latest first: clients of two tiers, and on
-	// their way. Guarded by mu.
-	last [4]derived
+	// last are the sets that were asked for last, the latest first: of two tiers, and on the way.
+	last [4]derived // guarded by mu
 }
 
 // NewFilter makes a Filter. allows must answer the same for a name at all times.

@@ -102,7 +102,7 @@ func (n *node) encodedLeaves() iter.Seq[*node] {
 		if n != nil && n.encoded[SotW].Load() != nil {
 			yield(n)
 		} else if n != nil && n.kids != nil {
-			for _, k := range n.kids {
+			for _, k := range n.kids.at {
 				k.encodedLeaves()(yield)
 			}
 		}

@@ -339,7 +339,7 @@ func (m *model) hold(tier int) {
 // momentOf is what a state has.
 func (m *model) momentOf(s *State) moment {
 	x := moment{}
-	for _, set := range s.Sets() {
+	for _, set := range s.sets {
 		for e := range set.Newer.All() {
 			x[keyOf(set.TypeURL, "newer", e.Name())] = wordOf(e)
 		}
@@ -408,9 +408,9 @@ func (m *model) check(bytes int64) {
 	}
 	sum := int64(0)
 	has := map[uint64]bool{}
-	for i, k := range m.line.States() {
+	for i, k := range slices.Backward(m.line.States()) {
 		sum, has[k.Revision] = sum+k.Alone, true
-		if i == 0 || m.r.IntN(5) == 0 {
+		if i == len(m.kept)-1 || m.r.IntN(5) == 0 {
 			m.compare(fmt.Sprint("kept ", k.Revision), k.State, m.kept[k.Revision])
 		}
 		if m.now.Sub(k.At) > time.Hour {

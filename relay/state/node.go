@@ -22,23 +22,27 @@ const (
 const (
 	fanBits = 3
 	fan     = 1 << fanBits // children of an inner node
-	// A subtree is a leaf if its entries are at most so many, with at most so many encoded bytes,
-	// or if it is one entry. No other subtree is, so content alone decides the shape.
+	// A subtree with at most so many entries and encoded bytes, or with one entry, is a leaf.
 	mostEntries, mostBytes = 64, 64 << 10
-	// deepest is the level that has no bits of the hash left. Names that get there together have
-	// equal hashes of 64 bits.
+	// deepest is the level that has no bits of the hash left.
 	deepest = 64 / fanBits
 )
 
 // node is a subtree, for all sets that have its content. All but items and kids is derived from them.
 type node struct {
 	items   []item // of a leaf, by hash and name
-	kids    *[fan]*node
+	kids    *kids
 	encoded [2]atomic.Pointer[[]byte] // of a leaf, by Form
 	sum     xds.SetDigest
 	bytes   int64 // of the encoded bodies
 	count   int32
 	marks   marks
+}
+
+// kids are the children of an inner node, and their sums, as they are far away in memory.
+type kids struct {
+	at   [fan]*node
+	sums [fan]xds.SetDigest
 }
 
 // item is an entry at its place.
@@ -47,12 +51,10 @@ type item struct {
 	Entry
 }
 
-var (
-	nothing     node
-	sharedNodes shares[node]
-)
+var nothing node
+var sharedNodes shares[node]
 
-// marks are what some entry of a subtree has.
+// marks are what some entry of a subtree has, or had.
 type marks uint8
 
 const (
@@ -88,23 +90,56 @@ func (n *node) with(edits []edit, depth int) *node {
 	if n == nil || n.kids == nil {
 		return n.withItems(edits, depth)
 	}
-	kids := *n.kids
+	next := n
 	for from, to := 0, 0; from < len(edits); from = to {
 		i := slot(edits[from].hash, depth)
 		for to < len(edits) && slot(edits[to].hash, depth) == i {
 			to++
 		}
-		kids[i] = kids[i].with(edits[from:to], depth+1)
+		was := next.kids.at[i]
+		if k := was.with(edits[from:to], depth+1); k != was {
+			if next == n {
+				next = inner(n)
+			}
+			next.put(i, k)
+		}
 	}
-	if kids == *n.kids {
+	if next == n {
 		return n
 	}
-	return join(kids, depth)
+	return next.join(depth)
+}
+
+// inner is an inner node to be made: what another one is, if any.
+func inner(of *node) *node {
+	x := &struct {
+		node
+		its kids
+	}{}
+	if x.kids = &x.its; of != nil {
+		x.its, x.count, x.bytes, x.marks = *of.kids, of.count, of.bytes, of.marks
+	}
+	return &x.node
+}
+
+func (n *node) put(i int, k *node) {
+	was, is := cmp.Or(n.kids.at[i], &nothing), cmp.Or(k, &nothing)
+	n.count, n.bytes, n.marks = n.count+is.count-was.count, n.bytes+is.bytes-was.bytes, n.marks|is.marks
+	n.kids.at[i], n.kids.sums[i] = k, is.sum
+}
+
+// join ends what is made of children: a leaf if they have little.
+func (n *node) join(depth int) *node {
+	if isInner(int(n.count), n.bytes) {
+		return n.finish()
+	}
+	return treeOf(n.allItems(), n.bytes, n.marks, depth)
 }
 
 // withItems is a leaf after edits. What is encoded of the leaf before goes: most are past it.
 func (n *node) withItems(edits []edit, depth int) *node {
 	leaf, changed := cmp.Or(n, &nothing), false
+	bytes, marks := leaf.bytes, leaf.marks
 	was, items := leaf.items, make([]item, 0, len(leaf.items)+len(edits))
 	for _, e := range edits {
 		for len(was) > 0 && was[0].compare(e.hash, e.Name) < 0 {
@@ -117,8 +152,13 @@ func (n *node) withItems(edits []edit, depth int) *node {
 		if old.same(e.Entry) {
 			e.Entry = old
 		}
-		if changed = changed || old != e.Entry; e.Entry.Known() {
+		if e.Entry.Known() {
 			items = append(items, item{e.hash, e.Entry})
+		}
+		if old != e.Entry {
+			had, _ := old.size()
+			has, m := e.Entry.size()
+			bytes, marks, changed = bytes+has-had, marks|m, true
 		}
 	}
 	if !changed {
@@ -127,72 +167,57 @@ func (n *node) withItems(edits []edit, depth int) *node {
 	for f := range leaf.encoded {
 		leaf.encoded[f].Store(nil)
 	}
-	return treeOf(append(items, was...), depth)
+	return treeOf(append(items, was...), bytes, marks, depth)
 }
 
 func isInner(count int, bytes int64) bool {
 	return count > 1 && (count > mostEntries || bytes > mostBytes)
 }
 
-// treeOf is the subtree of some items.
-func treeOf(items []item, depth int) *node {
-	n := &node{count: int32(len(items))}
-	for _, i := range items {
-		bytes, marks := i.size()
-		n.bytes, n.marks = n.bytes+bytes, n.marks|marks
-	}
+// treeOf is the subtree of some items, which have so many bytes and no other marks.
+func treeOf(items []item, bytes int64, m marks, depth int) *node {
 	switch {
 	case len(items) == 0:
 		return nil
-	case depth < deepest && isInner(len(items), n.bytes):
-		var kids [fan]*node
+	case depth < deepest && isInner(len(items), bytes):
+		n := inner(nil)
 		for from, to := 0, 0; from < len(items); from = to {
 			i := slot(items[from].hash, depth)
-			for to < len(items) && slot(items[to].hash, depth) == i {
-				to++
+			bytes, m = 0, 0
+			for ; to < len(items) && slot(items[to].hash, depth) == i; to++ {
+				its, marks := items[to].size()
+				bytes, m = bytes+its, m|marks
 			}
-			kids[i] = treeOf(items[from:to], depth+1)
+			n.put(i, treeOf(slices.Clone(items[from:to]), bytes, m, depth+1))
 		}
-		return join(kids, depth)
-	}
-	n.items = slices.Clone(items)
-	return n.finish()
-}
-
-// join is the subtree of some children: a leaf if they have little.
-func join(kids [fan]*node, depth int) *node {
-	n := &node{kids: &kids}
-	for _, k := range kids {
-		k = cmp.Or(k, &nothing)
-		n.count, n.bytes, n.marks = n.count+k.count, n.bytes+k.bytes, n.marks|k.marks
-	}
-	if isInner(int(n.count), n.bytes) {
 		return n.finish()
 	}
-	return treeOf(n.allItems(), depth)
+	n := &node{items: items, count: int32(len(items)), bytes: bytes, marks: m}
+	return n.finish()
 }
 
 // finish gives a node its sum, and returns the one that is there already, if any.
 func (n *node) finish() *node {
 	var room [1 + mostEntries*len(n.sum)]byte
-	h := xds.Hasher(append(room[:0], hashedLeaf))
-	for _, i := range n.items {
-		h.Digest(i.sum())
+	b := append(room[:0], hashedLeaf)
+	for i := range n.items {
+		sum := n.items[i].sum()
+		b = append(b, sum[:]...)
 	}
 	if n.kids != nil {
-		h[0] = hashedInner
-		for _, k := range n.kids {
-			h.Digest(cmp.Or(k, &nothing).sum)
+		b[0] = hashedInner
+		for i := range n.kids.sums {
+			b = append(b, n.kids.sums[i][:]...)
 		}
 	}
-	n.sum = h.Sum()
+	n.sum = xds.SumOf(b)
 	return sharedNodes.put(n.sum, n, (*node).has)
 }
 
 // has reports whether nodes have the same content.
 func (n *node) has(o *node) bool {
 	if n.kids != nil && o.kids != nil {
-		return *n.kids == *o.kids
+		return n.kids.at == o.kids.at
 	}
 	return n.kids == nil && o.kids == nil && slices.EqualFunc(n.items, o.items, func(a, b item) bool { return a.same(b.Entry) })
 }
@@ -208,7 +233,7 @@ func (n *node) each(of marks, yield func(item) bool) bool {
 		}
 	}
 	if n.kids != nil {
-		for _, k := range n.kids {
+		for _, k := range n.kids.at {
 			if !k.each(of, yield) {
 				return false
 			}
@@ -228,15 +253,14 @@ func (n *node) allItems() (items []item) {
 	return items
 }
 
-// diff gives what two subtrees at one place have otherwise. If only one of them has children, it
-// has more, so there is nothing to skip.
+// diff gives what two subtrees at one place have otherwise.
 func diff(a, b *node, yield func(was, is Entry) bool) bool {
 	if a == b {
 		return true
 	}
 	if a != nil && b != nil && a.kids != nil && b.kids != nil {
-		for i := range a.kids {
-			if !diff(a.kids[i], b.kids[i], yield) {
+		for i := range a.kids.at {
+			if !diff(a.kids.at[i], b.kids.at[i], yield) {
 				return false
 			}
 		}
@@ -247,6 +271,10 @@ func diff(a, b *node, yield func(was, is Entry) bool) bool {
 		var was, is Entry
 		order := cmp.Compare(len(bs), len(as)) // what is in one list alone
 		if len(as) > 0 && len(bs) > 0 {
+			if as[0] == bs[0] {
+				as, bs = as[1:], bs[1:]
+				continue
+			}
 			order = as[0].compare(bs[0].hash, bs[0].Name())
 		}
 		if order <= 0 {

@@ -32,7 +32,7 @@ func (s Set) With(edits ...Edit) Set {
 func (s Set) Get(name string) Entry {
 	hash, n := hashOf(name), s.root
 	for depth := 0; n != nil && n.kids != nil; depth++ {
-		n = n.kids[slot(hash, depth)]
+		n = n.kids.at[slot(hash, depth)]
 	}
 	items := cmp.Or(n, &nothing).items
 	if i, is := slices.BinarySearchFunc(items, name, func(i item, name string) int { return i.compare(hash, name) }); is {
@@ -41,20 +41,15 @@ func (s Set) Get(name string) Entry {
 	return Entry{}
 }
 
-func (s Set) top() *node { return cmp.Or(s.root, &nothing) }
-
 // Len is the number of entries.
-func (s Set) Len() int { return int(s.top().count) }
-
-// Bytes is how long the bodies of the set are, encoded.
-func (s Set) Bytes() int64 { return s.top().bytes }
+func (s Set) Len() int { return int(cmp.Or(s.root, &nothing).count) }
 
 // Sum identifies the content of the set: what version_info is made of (VER-4). Sets with equal sums
 // are equal, on every replica and in every build.
-func (s Set) Sum() xds.SetDigest { return s.top().sum }
+func (s Set) Sum() xds.SetDigest { return cmp.Or(s.root, &nothing).sum }
 
 // Timed reports whether any body has a TTL.
-func (s Set) Timed() bool { return s.top().marks&timed != 0 }
+func (s Set) Timed() bool { return cmp.Or(s.root, &nothing).marks&timed != 0 }
 
 // All gives every entry, in the same order in every process.
 func (s Set) All() iter.Seq[Entry] {
@@ -98,7 +93,7 @@ func (n *node) pieces(to [][]byte, f Form) [][]byte {
 	case n == nil || n.bytes == 0:
 		return to
 	case n.kids != nil:
-		for _, k := range n.kids {
+		for _, k := range n.kids.at {
 			to = k.pieces(to, f)
 		}
 		return to

@@ -45,7 +45,7 @@ func checkNode(t *testing.T, n *node, depth int, prefix uint64) (count int, size
 		}
 		count = len(n.items)
 	} else {
-		for i, k := range n.kids {
+		for i, k := range n.kids.at {
 			c, s := checkNode(t, k, depth+1, prefix<<fanBits|uint64(i))
 			count, size = count+c, size+s
 		}
@@ -193,7 +193,7 @@ func TestMerelyDeep(t *testing.T) {
 	}
 	n := (*node)(nil).with(edits, 0)
 	depth := 0
-	for ; n.kids != nil; n = n.kids[slot(7, depth-1)] {
+	for ; n.kids != nil; n = n.kids.at[slot(7, depth-1)] {
 		depth++
 	}
 	if depth != deepest || len(n.items) != len(edits) {

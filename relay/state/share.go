@@ -16,8 +16,7 @@ type shares[V any] [64]struct {
 	sweepAt int
 }
 
-// leastSwept is the least size at which a part is swept.
-const leastSwept = 64
+const leastSwept = 64 // the least size at which a part is swept
 
 // put returns what to use for v: v, or what is the same. What has the same sum may differ in what
 // no sum has, ages and ends of TTLs: then the later one is found from now on.

@@ -44,8 +44,7 @@ type Status struct {
 	Err   *xds.NameError // of the collection as a whole (ABS-12)
 }
 
-// Phase is how much of a set is there (RELAY-6, 7). Of a settled one, a name that is no member does
-// not exist.
+// Phase is how much of a set is there (RELAY-6, 7). What is no member of a settled one does not exist.
 type Phase uint8
 
 // The phases, in the order in which a set passes them.
@@ -62,10 +61,8 @@ type content struct {
 	sets []Selected // by type and selector
 }
 
-var (
-	sharedContents shares[content]
-	noContent      content
-)
+var sharedContents shares[content]
+var noContent = content{id: xds.SumOf([]byte{hashedState})}
 
 // as is the state with other content, at the same place in time.
 func (s *State) as(c *content) *State {
@@ -80,9 +77,6 @@ func (s *State) Same(o *State) bool { return o != nil && s.content == o.content 
 
 // ID is that of what was known, without urgent types and secrets. It is equal on all replicas.
 func (c *content) ID() xds.SetDigest { return c.id }
-
-// Sets are all sets, by type and selector. The list belongs to the state.
-func (c *content) Sets() []Selected { return c.sets }
 
 // Kind is what is known of a type. The list belongs to the state.
 func (c *content) Kind(typeURL string) Kind {
@@ -144,13 +138,11 @@ func (c *content) finish(before *content, p passing) *content {
 			id = append(id, all[from:]...)
 		}
 	}
-	if len(id) > 1 {
-		c.id = id.Sum()
-	}
+	c.id = id.Sum()
 	return sharedContents.put(all.Sum(), c, func(a, b *content) bool { return slices.Equal(a.sets, b.sets) })
 }
 
-// kept is the content without what must not be kept: bodies (RELAY-9), and all secrets.
+// kept is the content without bodies that must not be kept (RELAY-9), and secrets.
 func (c *content) kept(p passing) *content {
 	next := &content{}
 	for _, x := range c.sets {
@@ -172,9 +164,8 @@ func (s Set) uncached() (edits []Edit) {
 	return edits
 }
 
-// over is what clients are sent that are held at c. Secrets are those of the newest content, and so
-// are sets of urgent types, and what it knows of names of urgent types: those are kept up by
-// differences in asked.
+// over is what clients are sent that are held at c: of the newest content secrets, sets of urgent
+// types, and what it knows of names of urgent types. Those are kept up by differences in asked.
 func (c *content) over(newest *content, p passing, asked map[string]*derived) *content {
 	next := &content{}
 	for _, x := range c.sets {

@@ -9,8 +9,7 @@ import (
 )
 
 // Timeline is the states of one group: the newest, those that are kept, and the one that each tier
-// of clients is served. Freeze, canary gate and rollback are Hold. One writer at a time makes the
-// next state; readers of Newest and Target take no lock.
+// of clients is served. Freeze, canary gate and rollback are Hold. Newest and Target take no lock.
 type Timeline struct {
 	cfg    Config
 	newest atomic.Pointer[State]
@@ -50,11 +49,10 @@ type tier struct {
 type Kept struct {
 	*State
 	Good  bool  // clients have accepted it
-	Alone int64 // bytes that would go with it, about: of bodies that the next state has not
+	Alone int64 // bytes that would go with it, about
 }
 
-// aKept is what a state takes beside its bodies, about: the way to one change of 100,000.
-const aKept = 2 << 10
+const aKept = 2 << 10 // what a state takes beside its bodies, about
 
 // NewTimeline makes the timeline of a group of which nothing is known.
 func NewTimeline(now time.Time, c Config) *Timeline {
@@ -69,8 +67,7 @@ func (t *Timeline) Newest() *State { return t.newest.Load() }
 // Target is what the clients of a tier are served.
 func (t *Timeline) Target(tier int) *Target { return t.tiers[tier].target.Load() }
 
-// Publish makes the state after changes of the origin's the newest one. The one before is kept.
-// Changes that change nothing make no state.
+// Publish makes the state after changes of the origin's, if it is another one, and keeps the one before.
 func (t *Timeline) Publish(now time.Time, revision uint64, changes ...Change) *State {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -126,13 +123,11 @@ func (t *Timeline) Hold(now time.Time, tier int, s *State) {
 	t.aim(now, &t.tiers[tier])
 }
 
-// States are the earlier states that are kept, newest first.
+// States are the earlier states that are kept, oldest first.
 func (t *Timeline) States() []Kept {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	all := slices.Clone(t.kept)
-	slices.Reverse(all)
-	return all
+	return slices.Clone(t.kept)
 }
 
 // Mark notes whether clients have accepted a state that is kept.

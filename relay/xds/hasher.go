@@ -18,4 +18,7 @@ func (h *Hasher) Text(t string) {
 }
 
 // Sum is the digest of what was added.
-func (h *Hasher) Sum() SetDigest { return cut(sha256.Sum256(*h)) }
+func (h *Hasher) Sum() SetDigest { return SumOf(*h) }
+
+// SumOf is the digest of what a Hasher would have.
+func SumOf(b []byte) SetDigest { return cut(sha256.Sum256(b)) }
