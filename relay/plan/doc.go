@@ -1,5 +1,5 @@
-// Package plan is the order of types on one ADS stream (section 17 of the protocol): states in, steps
-// out. It writes nothing, keeps no content, and knows no wire. Nothing uses it yet.
+// Package plan is the order of types on one ADS stream (section 17 of the protocol): states in,
+// steps out. It writes nothing, keeps no content, and knows no wire. Nothing uses it yet.
 //
 // # The idea
 //
@@ -24,13 +24,14 @@
 //
 // # What is around it
 //
-// The caller has a cursor for each type: what the client holds, and what it asked for. [Stream.Next]
-// calls it with a [Step], in order; the cursor writes what the step's states say otherwise than the
-// client holds ([Part.Has]), and returns a nonce or 0. What is owed whatever the client holds
-// (WARM-1 to WARM-7, DELTA-2, SOTW-5) is the cursor's; the plan gives it its turn: endpoints after
-// clusters, virtual hosts after routes, and a push when no request comes (WARM-2). The caller calls
-// Next when a target changes, a request comes, or at the time that Next said, and [Stream.Ack] for
-// each answer first. ORD-9 is no part of it: what is gathered is not published yet.
+// The caller has a cursor for each type: what the client holds, and what it asked for.
+// [Stream.Next] calls it with a [Step], in order; the cursor writes what the step's states say
+// otherwise than the client holds ([Part.Has]), and returns a nonce or 0. What is owed whatever the
+// client holds (WARM-1 to WARM-7, DELTA-2, SOTW-5) is the cursor's; the plan gives it its turn:
+// endpoints after clusters, virtual hosts after routes, and a push when no request comes (WARM-2).
+// The caller calls Next when a target changes, a request comes, or at the time that Next said, and
+// [Stream.Ack] for each answer first. ORD-9 is no part of it: what is gathered is not published
+// yet.
 //
 // # Exceptions, and where they are
 //

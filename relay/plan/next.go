@@ -199,8 +199,8 @@ func (t *turn) pending() bool {
 	return false
 }
 
-// unconfirmed reports whether no stream has confirmed listeners or routes of the target. Who holds a
-// tier at a state wants that state.
+// unconfirmed reports whether no stream has confirmed listeners or routes of the target. Who holds
+// a tier at a state wants that state.
 func (t *turn) unconfirmed(g int) bool {
 	target := t.targets[g]
 	return !target.Held && slices.ContainsFunc(t.asks, func(a Ask) bool {
@@ -274,8 +274,8 @@ func (t *turn) may(a Ask) (only Only, may bool) {
 	return 0, false
 }
 
-// free reports whether a type may be written: nothing is in flight, or the last of it for order_hold
-// (NONCE-10). What arrives in pieces is one response.
+// free reports whether a type may be written: nothing is in flight, or the last of it for
+// order_hold (NONCE-10). What arrives in pieces is one response.
 func (t *turn) free(typeURL string) bool {
 	all := t.flights[typeURL]
 	if len(all) == 0 || slices.ContainsFunc(t.targets, func(x *state.Target) bool {

@@ -26,12 +26,12 @@ type Stream struct {
 
 // group is how far the stream is in what comes from one origin.
 type group struct {
-	// back: the clusters, endpoints and secrets of this state were added and changed. None was taken
-	// away that front has.
+	// back: the clusters, endpoints and secrets of this state were added and changed. None was
+	// taken away that front has.
 	back  *state.State
 	whole bool // nothing of it is waited for any more
-	// front: the listeners and routes that the client has are those of this state. Its clusters were
-	// acknowledged, or waited for for order_hold.
+	// front: the listeners and routes that the client has are those of this state. Its clusters
+	// were acknowledged, or waited for for order_hold.
 	front *state.State
 	waits bool      // the front is not that of the target
 	due   time.Time // when it is written, acknowledged or not (ORD-5)
@@ -49,8 +49,8 @@ type Ask struct {
 	Named   bool // by names, not by sets
 	Demands bool // virtual hosts on demand, which a request of the client's waits for (ALIAS-8)
 	Beat    time.Time
-	// Waits says, of a backend, until when later types wait for what a state of a group does not know
-	// yet of what is asked; that may be past. The zero time: it knows all. See Complete.
+	// Waits says, of a backend, until when later types wait for what a state of a group does not
+	// know yet of what is asked; that may be past. The zero time: it knows all. See Complete.
 	Waits func(group int, s *state.State) time.Time
 }
 
@@ -102,10 +102,10 @@ func (s *Stream) Ack(now time.Time, typeURL string, nonce uint64) {
 	}
 }
 
-// Has is what the client is to have of a name after the step, of one group. held is what it has. has
-// is what its subscription selects of the name in a state, and whether that is known there: of a set
-// that is not settled a name is not known to be gone. What To has not, or has emptied as its cluster
-// went, stays as it is while a state of Keep has it, or does not know it.
+// Has is what the client is to have of a name after the step, of one group. held is what it has.
+// has is what its subscription selects of the name in a state, and whether that is known there: of
+// a set that is not settled a name is not known to be gone. What To has not, or has emptied as its
+// cluster went, stays as it is while a state of Keep has it, or does not know it.
 func (p *Part) Has(held state.Entry, has func(*state.State) (e state.Entry, known bool)) state.Entry {
 	if p.To == nil {
 		return held
@@ -153,9 +153,9 @@ func front(typeURL string) bool {
 	return false
 }
 
-// Complete is until when later types wait for sets of a type in a state, which may be past; the zero
-// time if all are settled. It counts from when the origin was asked, so a set that was waited for in
-// vain for cold_wait holds nothing more, for any client (ORD-8).
+// Complete is until when later types wait for sets of a type in a state, which may be past; the
+// zero time if all are settled. It counts from when the origin was asked, so a set that was waited
+// for in vain for cold_wait holds nothing more, for any client (ORD-8).
 func (c Config) Complete(s *state.State, typeURL string, selectors ...string) (until time.Time) {
 	for _, selector := range selectors {
 		x, _ := s.Of(typeURL, selector)

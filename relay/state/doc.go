@@ -1,6 +1,6 @@
 // Package state holds what the clients of a group may be sent, as values that never change.
 //
-// A freeze, a canary gate, a rollback and the history are pointers to states. Nothing uses this yet.
+// A freeze, a canary gate, a rollback and the history are pointers to states. Nobody uses it.
 //
 //	edits ──► Publish ──► the newest State ──► Target of each tier ──► clients, without a lock
 //	          Learn         │ one before is kept      ▲
@@ -13,11 +13,11 @@
 //
 // # The words
 //
-// An [Entry] is what is known of one name (entry.go). Unknown, the zero Entry, is not absent. A [Set]
-// has entries by name (set.go, node.go). Content alone decides its shape: a subtree is a leaf if it
-// has at most 64 entries and 64 KiB, or one entry. So equal sets are the same nodes, in all groups
-// of the process (share.go, TestEqualSetsAreOne), [Diff] skips what two sets share, and another
-// moment costs the path to what changed. Leaves keep their bodies encoded (TestPieces).
+// An [Entry] is what is known of one name (entry.go). Unknown, the zero Entry, is not absent. A
+// [Set] has entries by name (set.go, node.go). Content alone decides its shape: a subtree is a leaf
+// if it has at most 64 entries and 64 KiB, or one entry. So equal sets are the same nodes, in all
+// groups of the process (share.go, TestEqualSetsAreOne), [Diff] skips what two sets share, and
+// another moment costs the path to what changed. Leaves keep their bodies encoded (TestPieces).
 //
 // A [State] is partial, as weir knows what somebody asked (state.go). So there are two ways to the
 // next one (change.go). A [Change] of the origin's is published. What was unknown is learned, into
@@ -25,8 +25,8 @@
 // had asked for then, and it is the first that was known. A set that is settled knows of each name.
 //
 // A [Timeline] is the states of one group (timeline.go). A tier is held at one, or follows the
-// newest. Secrets and urgent types pass a hold. Of earlier states it keeps what fits into some bytes,
-// the nearer the denser, without secrets and what must not be cached (RELAY-9).
+// newest. Secrets and urgent types pass a hold. Of earlier states it keeps what fits into some
+// bytes, the nearer the denser, without secrets and what must not be cached (RELAY-9).
 //
 // A [Filter] derives from a set what clients of one permit and parameter map have (filter.go), by
 // differences. [Set.Alone] is what a state, or a client that is behind, keeps alive.

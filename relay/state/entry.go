@@ -10,8 +10,8 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// Entry is what is known of one name: nearly always one body. It is immutable. The zero Entry is that
-// of a name of which nothing is known, which is not the same as absent.
+// Entry is what is known of one name: nearly always one body. It is immutable. The zero Entry is
+// that of a name of which nothing is known, which is not the same as absent.
 type Entry struct {
 	body *xds.Variant
 	more *Facts // nil: body is all

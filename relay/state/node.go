@@ -28,7 +28,7 @@ const (
 	deepest = 64 / fanBits
 )
 
-// node is a subtree, for all sets that have its content. All but items and kids is derived from them.
+// node is a subtree, for all sets that have its content. Items and kids are that; the rest follows.
 type node struct {
 	items   []item // of a leaf, by hash and name
 	kids    *kids

@@ -8,8 +8,8 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// Set is an immutable set of entries by name. Equal sets are the same nodes, however they came about
-// and whichever group they are of. The zero Set is empty. All methods may be called at the same time.
+// Set is an immutable set of entries by name. Equal sets are the same nodes, however they came
+// about and whichever group they are of. The zero Set is empty.
 type Set struct{ root *node }
 
 // Edit is a change of what is known of one name.

@@ -8,7 +8,7 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// State is all that the clients of a group may be sent at one moment, of all types. It is immutable.
+// State is all that the clients of a group may be sent at one moment. It is immutable.
 type State struct {
 	Revision uint64    // of the table: revisions of groups and types compare
 	At       time.Time // when it was published
@@ -25,13 +25,13 @@ type Lane struct {
 // Kind is one resource type of a state: its sets, by selector.
 type Kind []Selected
 
-// Selected is what the origin sent for one selector: `*`, a glob, a namespace; of "", for names that
-// were asked, aliases among them.
+// Selected is what the origin sent for one selector: `*`, a glob, a namespace; of "", for names
+// that were asked, aliases among them.
 type Selected struct {
 	TypeURL, Selector string
 	Members           Set
-	// Newer has, of names that were asked and that another set has with another body, what came last
-	// (RELAY-25).
+	// Newer has, of names that were asked and that another set has with another body, what came
+	// last (RELAY-25).
 	Newer Set
 	Status
 }
@@ -44,7 +44,7 @@ type Status struct {
 	Err   *xds.NameError // of the collection as a whole (ABS-12)
 }
 
-// Phase is how much of a set is there (RELAY-6, 7). What is no member of a settled one does not exist.
+// Phase is how much of a set is there (RELAY-6, 7). What a settled one has not does not exist.
 type Phase uint8
 
 // The phases, in the order in which a set passes them.

@@ -67,7 +67,7 @@ func (t *Timeline) Newest() *State { return t.newest.Load() }
 // Target is what the clients of a tier are served.
 func (t *Timeline) Target(tier int) *Target { return t.tiers[tier].target.Load() }
 
-// Publish makes the state after changes of the origin's, if it is another one, and keeps the one before.
+// Publish makes the state after changes of the origin's, if it is another one. It keeps the last.
 func (t *Timeline) Publish(now time.Time, revision uint64, changes ...Change) *State {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -79,8 +79,8 @@ func (t *Timeline) Publish(now time.Time, revision uint64, changes ...Change) *S
 	return t.newest.Load()
 }
 
-// Learn adds what becomes known, as somebody asks, to all states in which it was unknown. States that
-// share a set share the work.
+// Learn adds what becomes known, as somebody asks, to all states in which it was unknown. States
+// that share a set share the work.
 func (t *Timeline) Learn(now time.Time, changes ...Change) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -189,8 +189,8 @@ func (t *Timeline) weigh(at int) (all int64) {
 	return all
 }
 
-// leastMissed is the state that is worth least for its bytes: whose neighbours are near, by its age.
-// So states are dense lately, and sparse long ago. The newest good one goes last.
+// leastMissed is the state that is worth least for its bytes: whose neighbours are near, by its
+// age. So states are dense lately, and sparse long ago. The newest good one goes last.
 func (t *Timeline) leastMissed(now time.Time) (least int) {
 	good, worth, to := false, math.Inf(1), now
 	for i, k := range slices.Backward(t.kept) {

@@ -5,8 +5,8 @@ import (
 	"encoding/binary"
 )
 
-// Hasher collects what a SetDigest is of that is no set of Digests alone. It begins with a byte that
-// says of what kind it is, so that the digest of one kind is none of another.
+// Hasher collects what a SetDigest is of that is no set of Digests alone. It begins with a byte
+// that says of what kind it is, so that the digest of one kind is none of another.
 type Hasher []byte
 
 // Digest adds a digest.
