@@ -37,6 +37,7 @@
 //
 //	virtual hosts on demand (ALIAS-8), heartbeats (TTL-4)      passing
 //	endpoints that an unanswered cluster waits for             may: Missing
+//	endpoints that the next front needs                        backends: Missing
 //	urgent types of a tier that is held                        the target has them (state.Timeline)
 //	clusters that the origin does not speak of (ORD-8)         begin, ready; Config.Complete
 //	what a client named, until it drops the name (ORD-10)      bring: named

@@ -497,7 +497,7 @@ func (w *world) removed(p *player, typeURL, name string, was held) {
 // whole checks make before break.
 func (w *world) whole(p *player) {
 	if what := w.missing(p, func(g int) bool { return !p.loose[g] }); what != "" {
-		w.t.Fatalf("%v: %v of tier %d: %s", w.now.Sub(zero), p, p.tier, what)
+		w.t.Fatalf("%v: %v of tier %d: %s: after %s", w.now.Sub(zero), p, p.tier, what, strings.Join(p.log, "; "))
 	}
 }
 

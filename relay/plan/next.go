@@ -148,14 +148,21 @@ func (t *turn) mayBackends() bool {
 	return t.free(xds.ClusterType)
 }
 
-// backends brings all backends to the target, together: clusters warm by endpoints (WARM-1, 3).
+// backends brings all backends to the target, together: clusters warm by endpoints (WARM-1, 3), and
+// the next front needs those that the client has not.
 func (t *turn) backends() {
 	for _, a := range t.asks {
-		if a.TypeURL == xds.ClusterType {
-			t.step(a, Everything, t.bring(a))
+		only, may := t.may(a)
+		switch {
+		case !backend(a.TypeURL):
+			continue
+		case a.TypeURL == xds.ClusterType:
+			only = Everything
+		case !may:
+			only = Missing
 		}
+		t.step(a, only, t.bring(a))
 	}
-	t.others()
 	for g := range t.groups {
 		x := &t.groups[g]
 		x.back, x.whole = t.targets[g].State, !t.later(t.unknown(g, t.targets[g].State))
