@@ -92,7 +92,7 @@ func (t *Timeline) Learn(now time.Time, changes ...Change) {
 	}
 	for i := range t.tiers {
 		if x := &t.tiers[i]; x.base != nil {
-			x.base, x.asked = learn(x.base), map[string]*derived{}
+			x.base = learn(x.base)
 		}
 	}
 	t.follow(now, next)
