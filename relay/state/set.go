@@ -48,7 +48,7 @@ func (s Set) Len() int { return int(cmp.Or(s.root, &nothing).count) }
 // are equal, on every replica and in every build.
 func (s Set) Sum() xds.SetDigest { return cmp.Or(s.root, &nothing).sum }
 
-// Timed reports whether any body has a TTL.
+// Timed reports whether a body may have a TTL: one has, or had.
 func (s Set) Timed() bool { return cmp.Or(s.root, &nothing).marks&timed != 0 }
 
 // All gives every entry, in the same order in every process.
