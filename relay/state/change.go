@@ -23,6 +23,7 @@ func (c *content) after(p passing, changes []Change) *content {
 
 // memo keeps what learning a change made of a set, for all states that share the set.
 type memo map[learned]Set
+
 type learned struct {
 	*Change
 	was Set

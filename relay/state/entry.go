@@ -28,8 +28,7 @@ type Facts struct {
 	Alias string
 	Err   *xds.NameError // the last error, until a body or another error comes (ABS-7)
 	Age   Age            // its own, where it differs from that of its set
-
-	sum xds.SetDigest
+	sum   xds.SetDigest
 }
 
 // Age says how sure it is that something is still what the origin has.

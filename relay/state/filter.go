@@ -30,8 +30,7 @@ func (d *derived) follow(s Set, become func(name string, is Entry) Entry) Set {
 type Filter struct {
 	params constraints.Params
 	allows func(name string) bool
-
-	mu sync.Mutex
+	mu     sync.Mutex
 	// last are the sets that were asked for last, the latest first: of two tiers, and on the way.
 	last [4]derived // guarded by mu
 }

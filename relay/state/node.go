@@ -52,6 +52,7 @@ type item struct {
 }
 
 var nothing node
+
 var sharedNodes shares[node]
 
 // marks are what some entry of a subtree has, or had.

@@ -77,8 +77,7 @@ func (s Set) Alone(than Set) (bytes int64) {
 // Form is how resources are encoded.
 type Form uint8
 
-// The forms: the `resources` field of a DeltaDiscoveryResponse, and that of a DiscoveryResponse,
-// both without TTLs.
+// The forms: the field `resources` of a DeltaDiscoveryResponse or DiscoveryResponse, without TTLs.
 const (
 	Delta Form = iota
 	SotW

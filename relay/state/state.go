@@ -62,6 +62,7 @@ type content struct {
 }
 
 var sharedContents shares[content]
+
 var noContent = content{id: xds.SumOf([]byte{hashedState})}
 
 // as is the state with other content, at the same place in time.
