@@ -44,7 +44,7 @@ redteam:
 real:
 	.ci/real/install
 	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/weir
-	cd .ci/real && go vet ./... && WEIR_BINARY="$(CURDIR)/bin/weir" go test -count=1 -timeout 23m $(TESTFLAGS) .
+	cd .ci/real && go vet ./... && WEIR_BINARY="$(CURDIR)/bin/weir" go test -count=1 -timeout 28m $(TESTFLAGS) .
 
 # An Envoy Gateway before weir, with its own mTLS. It is built once, in some minutes; its ports are fixed: one such run at a time.
 gateway:

@@ -152,13 +152,11 @@ func (t *turn) mayBackends() bool {
 // the next front needs those that the client has not.
 func (t *turn) backends() {
 	for _, a := range t.asks {
-		only, may := t.may(a)
-		switch {
-		case !backend(a.TypeURL):
+		if !backend(a.TypeURL) {
 			continue
-		case a.TypeURL == xds.ClusterType:
-			only = Everything
-		case !may:
+		}
+		only, may := t.may(a)
+		if !may && a.TypeURL != xds.ClusterType {
 			only = Missing
 		}
 		t.step(a, only, t.bring(a))
