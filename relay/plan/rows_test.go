@@ -574,6 +574,26 @@ var rows = []struct{ rule, dialects, script string }{
 		says rds+r=b
 		wait 500ms
 		writes cds +b; lds +l; rds +r`},
+	{"RELAY-84: nor clusters that have changed since", "delta sotw", `
+		says cds+a lds+l=r rds+r=a
+		asks cds lds rds
+		writes cds +a
+		ack cds
+		writes lds +l; rds +r
+		ack lds
+		ack rds
+		says rds+r=a
+		writes rds ~r
+		wait 100ms
+		says cds+b rds+r=b
+		writes cds +b
+		wait 50ms
+		ack cds
+		says cds+b
+		writes cds ~b
+		says cds+b
+		wait 450ms
+		writes cds ~b; rds ~r`},
 	{"exception: endpoints that an unanswered cluster waits for pass an unanswered response", "delta", `
 		says cds+a eds+z
 		asks cds eds lds
