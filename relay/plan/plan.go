@@ -46,9 +46,9 @@ type flight struct {
 // Ask is one type that the client asks for, as it stands.
 type Ask struct {
 	TypeURL string
-	Named   bool // by names, not by sets
-	Demands bool // virtual hosts on demand, which a request of the client's waits for (ALIAS-8)
-	Beat    time.Time
+	Named   bool      // by names, not by sets
+	Demands bool      // virtual hosts on demand, which a request of the client's waits for (ALIAS-8)
+	Beat    time.Time // when a heartbeat is due; the zero time: never (TTL-4)
 	// Waits says, of a backend, until when later types wait for what a state of a group does not
 	// know yet of what is asked; that may be past. The zero time: it knows all. See Complete.
 	Waits func(group int, s *state.State) time.Time
@@ -65,9 +65,9 @@ type Step struct {
 
 // Part is the step within what comes from one origin.
 type Part struct {
-	To   *state.State // nil: nothing of it yet
-	Keep [2]*state.State
-	All  bool // nothing is taken away
+	To   *state.State    // nil: nothing of it yet
+	Keep [2]*state.State // what one of these has, or does not know, is not taken away; see Has
+	All  bool            // nothing is taken away
 }
 
 // Only says what of a type may be written in a step.

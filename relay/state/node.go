@@ -11,9 +11,9 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// The first byte of what is hashed, so that a sum of one kind is none of another.
+// The first byte of what is hashed, so that a sum of one kind is none of another, nor one of xds.
 const (
-	hashedEntry = 1 + iota
+	hashedEntry = 16 + iota
 	hashedLeaf
 	hashedInner
 	hashedState
