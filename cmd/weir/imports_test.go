@@ -36,6 +36,7 @@ var leaves = map[string][]string{
 	"downstream/authz":    nil,
 	"downstream/identity": nil,
 
+	"relay/cursor":  {"relay/plan", "relay/state", "relay/xds", "constraints"},
 	"relay/gate":    nil,
 	"relay/history": {"relay/xds", "metrics"},
 	"relay/intern":  nil,

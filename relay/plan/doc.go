@@ -1,5 +1,6 @@
 // Package plan is the order of types on one ADS stream (section 17 of the protocol): states in,
-// steps out. It writes nothing, keeps no content, and knows no wire. Nothing uses it yet.
+// steps out. It writes nothing, keeps no content, and knows no wire. relay/cursor has the other
+// half.
 //
 // # The idea
 //
@@ -49,7 +50,7 @@
 //
 // # Who imports it
 //
-// Nobody yet.
+// Package relay/cursor.
 //
 // # What to read next
 //

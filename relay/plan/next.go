@@ -41,7 +41,7 @@ func (s *Stream) Next(now time.Time, targets []*state.Target, asks []Ask, take f
 func (t *turn) passing() {
 	for _, a := range t.asks {
 		if !a.Beat.IsZero() && !t.later(a.Beat) {
-			t.step(a, Heartbeats, func(int) Part { return Part{} })
+			t.step(a, Heartbeats, t.target)
 		}
 		if a.Demands {
 			t.step(a, Demanded, t.target)

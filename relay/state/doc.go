@@ -44,6 +44,6 @@
 //
 // # Who imports it
 //
-// relay/plan.
+// relay/cursor and relay/plan.
 // What to read next: entry.go, set.go, state.go, change.go, timeline.go; then the rest.
 package state

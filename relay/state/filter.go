@@ -63,12 +63,12 @@ func (f *Filter) become(name string, e Entry) Entry {
 	}
 	all := e.Facts()
 	its := Facts{Name: name, Alias: all.Alias, Age: all.Age}
-	switch v, what := e.For(f.params); what {
-	case Exists:
+	if v, what := e.For(f.params); what == Exists {
 		its.Bodies = []*xds.Variant{v}
-	case Gone:
+	} else if what == Gone {
 		its.Absent = []constraints.Params{f.params}
-	case Failed:
+	}
+	if all.Err != nil && all.Err.Constraints.Match(f.params) {
 		its.Err = all.Err
 	}
 	return NewEntry(its)

@@ -1,0 +1,279 @@
+package cursor
+
+import (
+	"slices"
+	"time"
+
+	"github.com/weir-xds/weir/relay/plan"
+	"github.com/weir-xds/weir/relay/state"
+	"github.com/weir-xds/weir/relay/xds"
+)
+
+// Answer is what one response says. Its lists may be shared with other clients.
+type Answer struct {
+	Number uint64 // of the cursor's answers, for Ack
+	// Changed are the bodies that are new to the client, or sent again. A list that is sent whole
+	// has All besides; what of it is not in Changed the client has.
+	Changed    []*xds.Variant
+	Heartbeats []*xds.Variant   // of which only the TTL is sent (TTL-2)
+	Removed    []string         // in delta, as the client spells them
+	Errors     []*xds.NameError // instead of resources (ABS-9)
+	Unresolved []string         // virtual hosts on demand that do not exist (ALIAS-10); they are Removed, too
+	Version    string           // version_info of state of the world (VER-4)
+	Whole      bool             // it lists all there is (SOTW-2, SOTW-4)
+	All        []state.Set      // of a list, by source
+	Waits      bool             // something that was asked for is not known yet
+	delta, ttl bool
+	shared     *way
+}
+
+// Whole reports whether each SotW response has all that the client is to have (SOTW-2, SOTW-4).
+func (c *Cursor) Whole() bool {
+	return !c.Delta && (xds.SentWhole(c.TypeURL) || slices.ContainsFunc(c.parts, func(p part) bool { return p.set(xds.Wildcard) >= 0 }))
+}
+
+// mustWait reports whether a list that is sent whole has to wait: it may not leave out what the
+// client could hold (RELAY-7), nor be empty before that is known (SOTW-9).
+func (k *take) mustWait() bool {
+	asks, count := 0, 0
+	if k.Holds && !k.sentWhole && k.Only == plan.Everything { // it may hold what is not there
+		k.wrote = true
+	}
+	late := k.now.Sub(k.Began) >= k.Cold && !k.Holds && len(k.parts) > 1
+	for i := range k.parts {
+		p := &k.parts[i]
+		to := k.Parts[p.Group].To
+		for j := range p.sets {
+			x := state.Selected{}
+			if to != nil {
+				x, _ = to.Of(k.TypeURL, p.sets[j].Name.Name)
+			}
+			if asks++; !k.ready(&p.sets[j], &x) && !late {
+				return true
+			}
+		}
+		count += p.held.Len()
+		for _, o := range k.outs[i].all {
+			switch {
+			case o.claimed:
+				count++
+			case o.was == nil && o.is != nil:
+				count++
+			case o.was != nil && o.is == nil:
+				count--
+			}
+		}
+	}
+	waits := k.waits && k.now.Sub(k.waiting) < k.Patience
+	if waits && k.Holds {
+		return true
+	}
+	if count == 0 && k.wrote && asks == 0 && !k.waits && !k.sentWhole && !k.Holds && len(k.a.Errors) == 0 {
+		k.wrote = false // it asks for what is not there, and has nothing
+	}
+	return count == 0 && k.wrote && waits
+}
+
+// wait notes since when the client waits for names, on a stream to their origin that is open
+// (RELAY-6).
+func (k *take) wait() {
+	for i := range k.parts {
+		p, waiting := &k.parts[i], k.parts[i].waiting
+		for _, o := range k.outs[i].all {
+			if p.owed[o.name].waits() && !(p.owed[o.name] &^ o.answered).waits() {
+				waiting--
+			}
+		}
+		k.waits = k.waits || waiting > 0
+	}
+	open := func(x plan.Part) bool { return x.To != nil && (x.To.Lanes[0].Open || x.To.Lanes[1].Open) }
+	switch c := k.Cursor; {
+	case !k.waits:
+		c.waiting = time.Time{}
+	case c.waiting.IsZero() || !slices.ContainsFunc(k.Parts, open):
+		c.waiting = k.now
+	}
+}
+
+// finish is the answer, if there is one.
+func (k *take) finish() *Answer {
+	whole, c := k.Whole(), k.Cursor
+	version := ""
+	if !k.Delta {
+		version = c.sum()
+	}
+	if !k.wrote {
+		return nil
+	}
+	c.sentWhole, c.States = c.sentWhole || whole, nil
+	a := k.a
+	if a.Waits, a.Whole, a.Version = k.waits, whole, version; whole {
+		for i := range c.parts {
+			a.All = append(a.All, c.parts[i].held)
+			c.parts[i].isListed()
+		}
+	}
+	if !k.Delta && len(a.Heartbeats) > 0 {
+		if len(a.Changed)+len(a.Errors) > 0 || c.version == "" { // heartbeats go alone, under the version that was accepted (TTL-9)
+			a.Changed, a.Heartbeats = append(a.Changed, a.Heartbeats...), nil
+		} else {
+			a.Version = c.version
+		}
+	}
+	c.version = a.Version
+	c.number++
+	if a.Number = c.number; c.TTL {
+		c.fly(flight{sent: k.sent(), all: a.All})
+	}
+	return a
+}
+
+// isListed notes that a list was sent: it answers for all that is in it.
+func (p *part) isListed() {
+	for i := range p.sets {
+		p.sets[i].listed = true
+	}
+	for name := range p.owed {
+		if p.held.Get(name).Known() {
+			p.clear(name, asked|demanded|parent)
+		}
+	}
+}
+
+// sum is the version of what the client holds (VER-4).
+func (c *Cursor) sum() string {
+	if len(c.parts) == 1 {
+		return c.parts[0].held.Sum().Version()
+	}
+	var all []xds.SetDigest
+	for i := range c.parts {
+		all = append(all, c.parts[i].held.Sum())
+	}
+	return xds.JoinSets(all).Version()
+}
+
+// recognize finds out what a client of `*` has that comes back with a version: the list of one of
+// the states that are kept (RELAY-43). So it is sent what differs from that, and nothing if nothing
+// does. That proves nothing of TTLs, which it may have missed.
+func (k *take) recognize() {
+	c := k.Cursor
+	if c.Version == "" || c.sentWhole || c.OriginVersions || !c.Whole() || len(c.parts) != 1 {
+		return
+	}
+	p := &c.parts[0]
+	if len(p.sets) != 1 || p.sets[0].Name.Name != xds.Wildcard || len(p.names) > 0 {
+		return
+	}
+	for _, s := range append([]*state.State{k.Parts[p.Group].To}, c.States...) {
+		if s == nil {
+			continue
+		}
+		x, _ := s.Of(c.TypeURL, xds.Wildcard)
+		if members := p.filtered(&x); members.Sum().Version() == c.Version && !(c.TTL && members.Timed()) {
+			p.held, p.sets[0].listed, c.sentWhole, c.version, c.States = members, true, true, c.Version, nil
+			return
+		}
+	}
+}
+
+// From is the newest response of an origin that had a part in what was sent (VER-5, VER-10).
+func (c *Cursor) From() *xds.Provenance { return c.from }
+
+// flight is an answer that the client has not acknowledged or rejected. It is kept for who is sent
+// TTLs alone: heartbeats are for what was accepted (TTL-10).
+type flight struct {
+	number uint64
+	sent   [][]*xds.Variant // by source
+	all    []state.Set      // by source, if it was all that the client has then; nil: it was not
+}
+
+// mostFlights is how many are kept. What was in an older one counts as not answered.
+const mostFlights = 16
+
+func (c *Cursor) fly(f flight) {
+	f.number = c.number
+	if c.flights = append(c.flights, f); len(c.flights) > mostFlights {
+		c.flights = slices.Delete(c.flights, 0, 1)
+	}
+}
+
+// sent are the bodies in the response, by source.
+func (k *take) sent() [][]*xds.Variant {
+	all := make([][]*xds.Variant, len(k.outs))
+	for i := range k.outs {
+		for _, o := range k.outs[i].all {
+			if o.sent {
+				all[i] = append(all[i], o.is)
+			}
+		}
+	}
+	return all
+}
+
+// Ack notes that the client has accepted an answer, or rejected it.
+func (c *Cursor) Ack(number uint64, accepted bool) {
+	at := slices.IndexFunc(c.flights, func(f flight) bool { return f.number == number })
+	if at < 0 {
+		return
+	}
+	f := c.flights[at]
+	c.flights = slices.Delete(c.flights, at, at+1)
+	for i := range f.sent {
+		to := &c.parts[i].refused
+		if accepted {
+			to = &c.parts[i].accepted
+		}
+		if f.all != nil {
+			*to = f.all[i]
+			continue
+		}
+		edits := make([]state.Edit, len(f.sent[i]))
+		for j, v := range f.sent[i] {
+			edits[j] = state.Edit{Name: v.Name, Entry: state.Present(v)}
+		}
+		*to = to.With(edits...)
+	}
+}
+
+// Pieces appends the encoded fields `resources` of an answer, but for heartbeats and bodies in
+// located form. pairs are those of two pieces each, which have the TTL that is left now.
+func (a *Answer) Pieces(now time.Time, to [][]byte) (plain, pairs [][]byte) {
+	f := state.SotW
+	if a.delta {
+		f = state.Delta
+	}
+	switch {
+	case a.Whole && !(a.ttl && slices.ContainsFunc(a.All, state.Set.Timed)):
+		for _, s := range a.All {
+			to = s.Pieces(to, f)
+		}
+		return to, nil
+	case a.Whole:
+		for _, s := range a.All {
+			for e := range s.All() {
+				to, pairs = a.piece(now, e.Body(), to, pairs)
+			}
+		}
+		return to, pairs
+	case a.shared != nil:
+		return a.shared.pieces(f, to), nil
+	}
+	for _, v := range a.Changed {
+		to, pairs = a.piece(now, v, to, pairs)
+	}
+	return to, pairs
+}
+
+func (a *Answer) piece(now time.Time, v *xds.Variant, plain, pairs [][]byte) (_, _ [][]byte) {
+	switch ttl, timed := v.Remaining(now); {
+	case v.Timed() && a.ttl && !timed: // it is about to be removed
+	case v.Timed() && a.ttl:
+		head, rest := v.TimedParts(a.delta, ttl)
+		pairs = append(pairs, head, rest)
+	case a.delta && !v.Nameless:
+		plain = append(plain, v.Delta())
+	case !a.delta:
+		plain = append(plain, v.SotW())
+	}
+	return plain, pairs
+}

@@ -1,0 +1,117 @@
+package cursor
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/weir-xds/weir/relay/plan"
+	"github.com/weir-xds/weir/relay/state"
+)
+
+var firm = &state.Status{Phase: state.Firm, Age: state.Live}
+
+// ladder is a set of so many bodies, and the states after it, each with one change.
+func ladder(n, steps int) []*state.State {
+	line := state.NewTimeline(zero, state.Config{})
+	var edits []state.Edit
+	for i := range n {
+		edits = append(edits, say(like{typeURL: eds, name: fmt.Sprint("n", i), payload: "some endpoints, about as long as endpoints are"}))
+	}
+	line.Publish(zero, 1, state.Change{TypeURL: eds, Selector: "*", Edits: edits, Status: firm}, state.Change{TypeURL: eds, Edits: edits})
+	all := []*state.State{line.Newest()}
+	for i := range steps {
+		e := say(like{typeURL: eds, name: fmt.Sprint("n", i%n), payload: fmt.Sprint("others ", i)})
+		line.Publish(zero, uint64(i)+2, state.Change{TypeURL: eds, Selector: "*", Edits: []state.Edit{e}}, state.Change{TypeURL: eds, Edits: []state.Edit{e}})
+		all = append(all, line.Newest())
+	}
+	return all
+}
+
+func step(s *state.State) plan.Step {
+	return plan.Step{TypeURL: eds, Parts: []plan.Part{{To: s, Keep: [2]*state.State{s, s}}}}
+}
+
+// BenchmarkTake is one change at one of 10,000 clients: of `*` of 1,000 resources in both dialects, and of
+// 50 names of them, of which one has changed.
+func BenchmarkTake(b *testing.B) {
+	states := ladder(1000, 50)
+	for _, c := range []struct {
+		name  string
+		delta bool
+		names int
+	}{{"delta, *", true, 0}, {"sotw, *", false, 0}, {"delta, 50 names", true, 50}, {"sotw, 50 names", false, 50}} {
+		b.Run(c.name, func(b *testing.B) {
+			memo := &Memo{}
+			clients := make([]*Cursor, 10000)
+			for i := range clients {
+				clients[i] = client(c.delta, c.names, memo)
+				if clients[i].Take(zero, step(states[0])) == nil {
+					b.Fatal("nothing is sent")
+				}
+			}
+			for i := 0; b.Loop(); i++ {
+				at := i / len(clients) % (len(states) - 1)
+				if clients[i%len(clients)].Take(zero, step(states[at+1])) == nil {
+					b.Fatal("nothing is sent")
+				}
+			}
+		})
+	}
+}
+
+func client(delta bool, names int, memo *Memo) *Cursor {
+	c := New(Config{TypeURL: eds, Delta: delta, Memo: memo, Began: zero, Patience: 15 * time.Second})
+	c.Open(Source{Ends: ends})
+	for i := range names {
+		c.Subscribe(0, Name{Name: fmt.Sprint("n", i)})
+	}
+	if names == 0 {
+		c.Subscribe(0, All)
+	}
+	c.Requested()
+	return c
+}
+
+// BenchmarkFirst is the first answer of 100,000 resources: of the first client, and of each after it.
+func BenchmarkFirst(b *testing.B) {
+	s := ladder(100000, 0)[0]
+	memo := &Memo{}
+	for b.Loop() {
+		if a := client(true, 0, memo).Take(zero, step(s)); len(a.Changed) != 100000 {
+			b.Fatal("not all is sent")
+		}
+	}
+}
+
+// BenchmarkClient is the memory of a client that was sent everything: of `*`, and of each of its names.
+func BenchmarkClient(b *testing.B) {
+	for _, names := range []int{0, 5, 50, 1000} {
+		b.Run(fmt.Sprint(names, " names"), func(b *testing.B) {
+			states, memo := ladder(1000, 1), &Memo{}
+			all := make([]*Cursor, 2000)
+			before := heap()
+			for i := range all {
+				all[i] = client(true, names, memo)
+				all[i].Take(zero, step(states[0]))
+			}
+			bytes := float64(heap()-before) / float64(len(all))
+			runtime.KeepAlive(all)
+			for b.Loop() { // what is measured is done
+			}
+			b.ReportMetric(bytes, "B/client")
+			if names > 0 {
+				b.ReportMetric(bytes/float64(names), "B/name")
+			}
+		})
+	}
+}
+
+func heap() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}

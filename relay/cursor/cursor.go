@@ -1,0 +1,229 @@
+package cursor
+
+import (
+	"time"
+
+	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/relay/plan"
+	"github.com/weir-xds/weir/relay/state"
+	"github.com/weir-xds/weir/relay/xds"
+)
+
+// Config is how a client is sent a type. It stays for the life of a Cursor.
+type Config struct {
+	TypeURL string
+	Delta   bool
+	TTL     bool // it is sent TTLs (TTL-5)
+	// Withhold: a body with a TTL is withheld from who could not be told its end (RELAY-51).
+	Withhold bool
+	// Version is the version_info of the first SotW request (RELAY-43). Holds: by it, or by the
+	// initial_resource_versions, the client says that it holds something. StandIn: that is what
+	// stood in for the origin.
+	Version        string
+	Holds, StandIn bool
+	// States are those that are kept. One of them may be that of Version: then the client has that.
+	States []*state.State
+	// OriginVersions: clients are sent the origin's versions, which prove nothing (VER-5).
+	OriginVersions bool
+	// Patience is how long a list may wait for names that a connected origin is silent about
+	// (RELAY-6), and Cold for all that comes from one of several origins (FED-5).
+	Patience, Cold time.Duration
+	Began          time.Time // when the client asked first
+	Memo           *Memo     // of answers that are the same for many clients; nil: none
+}
+
+// Source is where a part of what a client asks for comes from.
+type Source struct {
+	Group  int                // of the plan (plan.Step.Parts)
+	Params constraints.Params // of every name
+	// Allows says what the client may have; nil: everything. Filter is that of Allows and Params,
+	// and makes large sets cheap; nil: each entry is looked at.
+	Allows func(name string) bool
+	Filter *state.Filter
+	// Ends says whether an error means that there is none (ABS-8).
+	Ends func(*xds.NameError) bool
+}
+
+// Cursor is what one client holds of one type, and how it asked for it. Its methods are called by
+// one goroutine at a time.
+type Cursor struct {
+	Config
+	parts     []part
+	begun     bool      // the first request is over
+	sentWhole bool      // a list was sent, or the client holds the present one
+	version   string    // of the last answer
+	waiting   time.Time // since when names are waited for that a connected origin does not speak of
+	number    uint64    // of the last answer
+	flights   []flight
+	from      *xds.Provenance // of the newest response that had a part in an answer (VER-5)
+}
+
+// part is what a client asks for in one source, and holds of it.
+type part struct {
+	Source
+	sets  []taken
+	names names             // asked for by name
+	spelt map[string]string // how the client spells them, where that differs (NAME-9)
+	// asked and newer are what was known of names when the part was taken last; last are the states
+	// of that step.
+	asked, newer state.Set
+	last         [3]*state.State
+	all          bool                  // nothing was to be taken away
+	held         state.Set             // the bodies that it was sent, by the resources' own names
+	claims       map[string]xds.Digest // versions it says it holds, until that is compared
+	told         map[string]*xds.NameError
+	owed         map[string]why
+	waiting      int   // how many of them the client waits for
+	look         names // to be looked at in the next step, whatever differs
+	kept         names // when a state differs: what is held is not what the newest has, or that is not known
+	// accepted and refused are bodies that the client answered for, if it is sent TTLs.
+	accepted, refused state.Set
+	dropped           []string // names that it does not ask for any more, since the last request
+	droppedSet        bool     // a set, too
+}
+
+// names is a set of names. The zero value is empty.
+type names map[string]struct{}
+
+func (n *names) add(name string) {
+	if *n == nil {
+		*n = names{}
+	}
+	(*n)[name] = struct{}{}
+}
+
+func (n *names) drop(name string) {
+	if delete(*n, name); len(*n) == 0 { // a map that was large stays so
+		*n = nil
+	}
+}
+
+func (n names) has(name string) bool {
+	_, is := n[name]
+	return is
+}
+
+// taken is a set that a client asks for.
+type taken struct {
+	Name
+	members state.Set // as it was taken last
+	fresh   bool      // it is not answered yet
+	listed  bool      // a list was sent since it was asked for, though without it (FED-5)
+	err     *xds.NameError
+}
+
+// why is what is due for a name.
+type why uint8
+
+const (
+	asked    why = 1 << iota // the client has subscribed to it (DELTA-2, SOTW-5)
+	demanded                 // a request of the client's own waits for it (ALIAS-8)
+	parent                   // its cluster or its routes were sent (WARM-1, WARM-4)
+	left                     // it is not subscribed to any more (DELTA-9)
+	silent                   // a connected origin has said nothing of it for long enough (ALIAS-10)
+)
+
+const everything = asked | demanded | parent | left | silent
+
+// Name is what a client writes in one name, in canonical form.
+type Name struct {
+	Name  string
+	Spelt string // as the client wrote it; "": it is Name (NAME-9)
+	// Covers says which names may be members; nil: it is the name of one resource.
+	Covers func(name string) bool
+	Demand bool // a virtual host that a request of the client's own waits for (ALIAS-8)
+}
+
+// All is the wildcard: its members are what the origin says (WILD-10).
+var All = Name{Name: xds.Wildcard, Covers: func(string) bool { return true }}
+
+// New makes the cursor of a client that is subscribed to nothing.
+func New(c Config) *Cursor { return &Cursor{Config: c} }
+
+// Open adds a source, and returns its index.
+func (c *Cursor) Open(s Source) int {
+	c.parts = append(c.parts, part{Source: s})
+	return len(c.parts) - 1
+}
+
+// Ask is what the plan of the stream has to know of the cursor.
+func (c *Cursor) Ask(cfg plan.Config) plan.Ask {
+	a := plan.Ask{TypeURL: c.TypeURL, Named: true}
+	for i := range c.parts {
+		p := &c.parts[i]
+		a.Named = a.Named && len(p.sets) == 0
+		if c.TTL && p.held.Timed() {
+			a.Beat = c.Began // whenever something was renewed
+		}
+		for _, w := range p.owed {
+			if !xds.IsVirtualHost(c.TypeURL) {
+				break
+			}
+			a.Demands = a.Demands || w&demanded != 0
+		}
+	}
+	a.Waits = func(group int, s *state.State) (until time.Time) {
+		for i := range c.parts {
+			for _, t := range c.parts[i].sets {
+				if end := cfg.Complete(s, c.TypeURL, t.Name.Name); c.parts[i].Group == group && end.After(until) {
+					until = end
+				}
+			}
+		}
+		return until
+	}
+	return a
+}
+
+// set is the index of a set that the client asks for; -1: it does not.
+func (p *part) set(selector string) int {
+	for i := range p.sets {
+		if p.sets[i].Name.Name == selector {
+			return i
+		}
+	}
+	return -1
+}
+
+func (p *part) owe(name string, w why) {
+	p.setDue(name, p.owed[name]|w)
+	p.look.add(name)
+}
+
+// clear takes back what was due.
+func (p *part) clear(name string, w why) { p.setDue(name, p.owed[name]&^w) }
+
+func (p *part) setDue(name string, is why) {
+	was := p.owed[name]
+	if was.waits() {
+		p.waiting--
+	}
+	if is.waits() {
+		p.waiting++
+	}
+	switch delete(p.owed, name); {
+	case is == 0 && len(p.owed) == 0: // a map that was large stays so
+		p.owed = nil
+	case is == 0:
+	case p.owed == nil:
+		p.owed = map[string]why{name: is}
+	default:
+		p.owed[name] = is
+	}
+}
+
+// waits reports whether the client waits for an answer.
+func (w why) waits() bool { return w&(asked|demanded) != 0 }
+
+func (p *part) oweAll(of func(name string) bool, w why) {
+	for e := range p.held.All() {
+		if of(e.Name()) {
+			p.owe(e.Name(), w)
+		}
+	}
+	for name := range p.names {
+		if of(name) {
+			p.owe(name, w)
+		}
+	}
+}

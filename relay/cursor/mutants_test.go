@@ -1,0 +1,19 @@
+package cursor
+
+import (
+	"flag"
+	"testing"
+
+	"github.com/weir-xds/weir/relay/relaytest/mutants"
+)
+
+var mutant = flag.String("mutants", "2", "how many lines TestMutants makes wrong; all: every one, and a part of what it prints: those")
+
+// TestMutants: each line that is made wrong is found by the rows, or by the model within 500 plays.
+func TestMutants(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it builds this package for each")
+	}
+	files := []string{"cursor.go", "request.go", "want.go", "take.go", "settle.go", "answer.go", "share.go", "interest.go"}
+	mutants.Play(t, *mutant, "testdata/equivalent.txt", files, []string{"TestRows|TestInterest|TestPieces", "TestModel"}, "-seeds=500")
+}

@@ -1,0 +1,186 @@
+package cursor
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/weir-xds/weir/relay/state"
+	"github.com/weir-xds/weir/relay/xds"
+)
+
+// What a client asks for. A request is some of these calls, and then Requested.
+
+// Claim notes that the client says it holds a version of a resource, in its first request
+// (DELTA-11). The zero Digest is a version that is none of ours.
+func (c *Cursor) Claim(source int, name string, version xds.Digest) {
+	p := &c.parts[source]
+	if p.claims == nil {
+		p.claims = map[string]xds.Digest{}
+	}
+	p.claims[name] = version
+	p.look.add(name)
+}
+
+// Subscribe notes that the client asks for a name, perhaps again (DELTA-2, DELTA-3).
+func (c *Cursor) Subscribe(source int, n Name) {
+	p := &c.parts[source]
+	if n.Covers != nil {
+		if i := p.set(n.Name); i >= 0 {
+			p.sets[i].members, p.sets[i].fresh = state.Set{}, true
+			p.oweAll(n.Covers, asked)
+			return
+		}
+		at, _ := slices.BinarySearchFunc(p.sets, n.Name, func(t taken, name string) int { return cmp.Compare(t.Name.Name, name) })
+		p.sets = slices.Insert(p.sets, at, taken{Name: n, fresh: true}) // every client finds a member in the same one
+		for e := range p.held.All() {
+			p.look.add(e.Name())
+		}
+		return
+	}
+	p.names.add(n.Name)
+	if delete(p.spelt, n.Name); n.Spelt != "" {
+		if p.spelt == nil {
+			p.spelt = map[string]string{}
+		}
+		p.spelt[n.Name] = n.Spelt
+	}
+	for name := range p.claims { // what it asks for once more it may have forgotten
+		if c.begun && (name == n.Name || c.byAlias(p)) {
+			p.claims[name] = xds.Digest{}
+		}
+	}
+	c.waiting = time.Time{}
+	p.clear(n.Name, left)
+	p.owe(n.Name, asked)
+	if n.Demand {
+		p.owe(n.Name, demanded)
+	}
+}
+
+// Unsubscribe notes that the client does not ask for a name any more.
+func (c *Cursor) Unsubscribe(source int, name string) {
+	p := &c.parts[source]
+	if i := p.set(name); i >= 0 {
+		p.sets, p.droppedSet = slices.Delete(p.sets, i, i+1), true
+		for name := range p.kept {
+			p.look.add(name)
+		}
+	} else if p.names.has(name) {
+		p.names.drop(name)
+		delete(p.spelt, name)
+		delete(p.told, name)
+		p.clear(name, everything)
+		p.owe(name, left)
+		p.dropped = append(p.dropped, name)
+	}
+}
+
+// Replace notes a SotW request: it lists all that the client asks for (SOTW-1).
+func (c *Cursor) Replace(source int, names []Name) {
+	p := &c.parts[source]
+	listed := make(map[string]bool, len(names))
+	for _, n := range names {
+		listed[n.Name] = true
+	}
+	for _, t := range slices.Clone(p.sets) {
+		if !listed[t.Name.Name] {
+			c.Unsubscribe(source, t.Name.Name)
+		}
+	}
+	for name := range p.names {
+		if !listed[name] {
+			c.Unsubscribe(source, name)
+		}
+	}
+	for _, n := range names {
+		if !p.names.has(n.Name) && p.set(n.Name) < 0 {
+			c.Subscribe(source, n)
+		}
+	}
+}
+
+// Silent notes that a connected origin has said nothing of a virtual host for on_demand_wait. Who
+// waits for it is answered as if there were none, and nothing is remembered of that (ALIAS-10).
+func (c *Cursor) Silent(source int, name string) {
+	if p := &c.parts[source]; p.owed[name]&demanded != 0 {
+		p.owe(name, silent)
+	}
+}
+
+// Owe makes names be answered again though nothing has changed, as far as the client is subscribed
+// to them (WARM-6). Wildcard is all of them.
+func (c *Cursor) Owe(names ...string) {
+	for i := range c.parts {
+		for _, name := range names {
+			if p := &c.parts[i]; name == xds.Wildcard {
+				p.oweAll(All.Covers, parent)
+			} else if p.names.has(name) || p.held.Get(name).Known() {
+				p.owe(name, parent)
+			}
+		}
+	}
+}
+
+// OweHosts is Owe of the virtual hosts of route configurations that were sent (WARM-4).
+func (c *Cursor) OweHosts(of func(name string) bool) {
+	for i := range c.parts {
+		c.parts[i].oweAll(of, parent)
+	}
+}
+
+// Requested notes that a request is over, each time. What was owed before it is due (WARM-2).
+func (c *Cursor) Requested() {
+	c.begun = true
+	c.dueNow()
+	for i := range c.parts {
+		p := &c.parts[i]
+		if len(p.dropped) > 0 || p.droppedSet {
+			c.forget(p)
+		}
+	}
+}
+
+// forget drops what the client has forgotten, since nothing is about it that it still asks for
+// (DELTA-4). It looks at the rest once more.
+func (c *Cursor) forget(p *part) {
+	all := p.dropped
+	if p.droppedSet || slices.ContainsFunc(all, func(name string) bool { return !p.held.Get(name).Known() }) { // it may be an alias
+		all = nil
+		for e := range p.held.All() {
+			all = append(all, e.Name())
+		}
+	}
+	p.dropped, p.droppedSet = nil, false
+	var edits []state.Edit
+	for _, name := range all {
+		had := p.held.Get(name)
+		if p.look.add(name); had.Known() && !p.selects(name, had.Body()) {
+			edits = append(edits, state.Edit{Name: name})
+		}
+	}
+	p.held = p.held.With(edits...)
+	for name := range p.claims {
+		switch {
+		case p.selects(name):
+		case c.byAlias(p): // it may have forgotten it
+			p.claims[name] = xds.Digest{}
+		default:
+			delete(p.claims, name)
+		}
+	}
+}
+
+// byAlias reports whether the client may have what it claims by an alias.
+func (c *Cursor) byAlias(p *part) bool { return xds.IsVirtualHost(c.TypeURL) && len(p.names) > 0 }
+
+// dueNow makes what is owed be due whether or not a request has come.
+func (c *Cursor) dueNow() {
+	for i := range c.parts {
+		for name, w := range c.parts[i].owed {
+			if w&parent != 0 {
+				c.parts[i].owe(name, asked)
+			}
+		}
+	}
+}

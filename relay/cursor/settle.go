@@ -1,0 +1,276 @@
+package cursor
+
+import (
+	"slices"
+
+	"github.com/weir-xds/weir/relay/plan"
+	"github.com/weir-xds/weir/relay/state"
+	"github.com/weir-xds/weir/relay/xds"
+)
+
+// settle compares what a client has of a name with what it is to have, and adds to the response
+// what that takes; false: the step is not about it.
+func (k *take) settle(p *part, name string) (o outcome, is bool) {
+	had := p.held.Get(name)
+	o = outcome{name: name, was: had.Body(), told: p.told[name]}
+	claim, claimed := p.claims[name]
+	if claimed {
+		had = state.Present(something)
+	}
+	stated, _ := k.known(p, name).For(p.Params)
+	if !p.selects(name, o.was, stated) { // the client has forgotten it (DELTA-4, DELTA-10)
+		return k.forgotten(p, o, claimed)
+	}
+	var to *found // what the newest state has, as far as the client may take it
+	its := k.Parts[p.Group].Has(had, func(s *state.State) (state.Entry, bool) {
+		f := k.find(p, s, name, o.was)
+		if o.was == nil && k.doubts(&f, claimed) {
+			f.body, f.known = nil, false
+		}
+		if to == nil {
+			to = &f
+		}
+		return f.entry(), f.known
+	})
+	if to == nil {
+		to = &found{}
+	}
+	o.is = its.Body()
+	due := k.due(p, name, o.is)
+	if !k.concerned(had, its, due) {
+		return o, false
+	}
+	if o.kept = o.is != to.body || !to.known && to.body == nil; o.is == something {
+		o.is, o.claimed = nil, true
+		return o, true
+	}
+	same := o.is != nil && (o.was != nil && o.was.Digest == o.is.Digest || claimed && o.is.ClaimedAs(claim))
+	switch {
+	case o.is != nil && k.withholds(o.is):
+		k.withhold(&o)
+		return o, true
+	case o.is != nil:
+		k.present(p, &o, same, claimed, due, to)
+	case had.Known():
+		o.answered = everything
+		k.remove(p, &o)
+	default:
+		k.absent(p, &o, due, to)
+	}
+	k.say(p, &o, to)
+	return o, true
+}
+
+// forgotten is about a name that the client does not ask for. What it says that it holds it may
+// have by an alias: that is waited for, and then it is taken away as anything else is.
+func (k *take) forgotten(p *part, o outcome, claimed bool) (_ outcome, is bool) {
+	o.told, o.answered = nil, everything
+	others := len(p.owed)
+	if p.owed[o.name] != 0 {
+		others--
+	}
+	switch {
+	case k.Only != plan.Everything:
+		return o, false
+	case !claimed || !k.byAlias(p):
+		return o, true
+	case others > 0:
+		o.claimed, o.again = true, true
+		return o, true
+	}
+	its := k.Parts[p.Group].Has(state.Present(something), func(s *state.State) (state.Entry, bool) {
+		f := k.find(p, s, o.name, nil)
+		return f.entry(), f.known
+	})
+	if o.claimed = its.Known(); o.claimed {
+		o.kept = true
+	} else {
+		k.remove(p, &o)
+	}
+	return o, true
+}
+
+// known is what the newest state knows of a name, whoever asked for it.
+func (k *take) known(p *part, name string) state.Entry {
+	to := k.Parts[p.Group].To
+	if to == nil {
+		return state.Entry{}
+	}
+	x, _ := to.Of(k.TypeURL, "")
+	return x.Members.Get(name)
+}
+
+// doubts reports whether what is known of a name is no news for a client that comes back: it may
+// have something newer (RELAY-96), and what was stated before the stream was lost is not told to
+// who asks now (RELAY-38).
+func (k *take) doubts(f *found, claimed bool) bool {
+	switch {
+	case f.bySet || !f.byName:
+		return false
+	case f.body == nil:
+		return claimed && f.age != state.Live
+	}
+	return (claimed || k.Holds && !k.Delta) && k.unsure(f.age)
+}
+
+// due is why an answer is due for a name, or for an alias that its body answers.
+func (k *take) due(p *part, name string, v *xds.Variant) why {
+	due := p.owed[name]
+	for _, alias := range k.answers(p, v) {
+		due |= p.owed[alias] &^ left
+	}
+	return due
+}
+
+// answers are the aliases of a body that are owed, and that are of nothing else now.
+func (k *take) answers(p *part, v *xds.Variant) (all []string) {
+	if v == nil {
+		return nil
+	}
+	for _, alias := range v.Aliases {
+		key := xds.NameKey(alias)
+		if p.owed[key] == 0 {
+			continue
+		}
+		of := k.known(p, key)
+		if stands := of.Facts().Alias; stands == v.Name || stands == "" && !of.Known() {
+			all = append(all, key)
+		}
+	}
+	return all
+}
+
+// concerned reports whether a step is about a name.
+func (k *take) concerned(had, its state.Entry, due why) bool {
+	switch k.Only {
+	case plan.Missing:
+		return due&^left != 0 || !had.Known() && its.Known()
+	case plan.Demanded:
+		return due&demanded != 0
+	case plan.Heartbeats:
+		a, b := had.Body(), its.Body()
+		return k.TTL && due == 0 && a != nil && b != nil && a.Digest == b.Digest && !a.Expires().Equal(b.Expires())
+	}
+	return true
+}
+
+// present is about a name that the client is to have.
+func (k *take) present(p *part, o *outcome, same, claimed bool, due why, to *found) {
+	if o.proven = claimed && same; o.proven { // it needs no answer (DELTA-11)
+		due &^= asked | demanded
+	}
+	if due&left != 0 && k.Delta && p.covered(o.name) {
+		due |= asked // DELTA-9
+	}
+	o.answered = everything
+	renewed := k.TTL && same && (claimed && o.is.Timed() || o.was != nil && !o.was.Expires().Equal(o.is.Expires()))
+	switch cured := o.told != nil && to.body != nil && to.err == nil; {
+	case !same || due&(asked|demanded) != 0 || due&parent != 0 && k.Delta || cured:
+		k.send(o)
+	case renewed:
+		k.renew(p, o)
+	}
+	if due&parent != 0 && !k.Delta && !o.sent { // it waits for a request (WARM-2)
+		o.answered &^= parent
+	}
+}
+
+func (k *take) send(o *outcome) {
+	k.a.Changed = append(k.a.Changed, o.is)
+	k.from = xds.Newer(k.from, o.is.From)
+	k.wrote, o.sent, o.told = true, true, nil
+}
+
+// renew is about a body that has another end: a client that has accepted it is sent a heartbeat,
+// and one that has rejected it nothing (TTL-10). That it ends no more takes the body (TTL-8).
+func (k *take) renew(p *part, o *outcome) {
+	has := func(s state.Set) bool {
+		v := s.Get(o.name).Body()
+		return v != nil && v.Digest == o.is.Digest
+	}
+	switch {
+	case has(p.refused):
+	case k.Whole(): // a list has all bodies (TTL-11)
+		k.wrote = true
+	case (o.proven || has(p.accepted)) && o.is.Timed():
+		k.a.Heartbeats, k.wrote, o.renewed = append(k.a.Heartbeats, o.is), true, true
+	default:
+		k.send(o)
+	}
+}
+
+// remove takes away what the client has, or says that there is none.
+func (k *take) remove(p *part, o *outcome) {
+	if o.told != nil && !p.Ends(o.told) { // that was of what there was
+		o.told = nil
+	}
+	if k.wrote = k.wrote || k.Delta || k.Whole(); k.Delta {
+		k.a.Removed = append(k.a.Removed, xds.Spelling(o.name, p.spelt[o.name]))
+	}
+}
+
+// absent is about a name that the client does not have, and is not to have.
+func (k *take) absent(p *part, o *outcome, due why, to *found) {
+	stale := to.byName && to.age != state.Live
+	switch {
+	case due&left != 0: // what it dropped
+		has := func(of string) bool { // what it was an alias of: that is the answer then
+			return p.held.Get(of).Known() || k.find(p, k.Parts[p.Group].To, of, nil).body != nil
+		}
+		if o.answered = left; to.known && !slices.ContainsFunc(k.resources(p, o.name), has) && k.Delta && p.covered(o.name) {
+			k.remove(p, o)
+		}
+	case !p.names.has(o.name):
+		o.answered = everything
+	case to.alias: // what it stands for is the answer
+		if o.answered = parent; k.find(p, k.Parts[p.Group].To, k.known(p, o.name).Facts().Alias, nil).body != nil {
+			o.answered = everything
+		}
+	case (!to.known || stale) && due&silent == 0: // nobody says so now (RELAY-38)
+		comes := k.Only == plan.Everything && k.Parts[p.Group].To != nil && !to.known && !p.covered(o.name)
+		o.kept = !comes // otherwise a state will differ
+		o.answered = parent | silent
+	case k.Delta && (due != 0 || o.told != nil && !p.Ends(o.told)):
+		if o.answered = everything; due&demanded != 0 && xds.IsVirtualHost(k.TypeURL) {
+			k.a.Unresolved = append(k.a.Unresolved, xds.Spelling(o.name, p.spelt[o.name]))
+		}
+		k.remove(p, o)
+	default:
+		o.answered = everything
+	}
+}
+
+// say adds the error of a name, once. If its body is in the response, the error follows in one of
+// its own (ABS-9, ABS-11).
+func (k *take) say(p *part, o *outcome, to *found) {
+	err := to.err
+	gone := o.was != nil && o.is == nil
+	stale := to.byName && to.age != state.Live
+	switch {
+	case err == nil:
+		if gone {
+			o.told = nil
+		}
+	case err.Same(o.told), err.Own && k.Delta, stale && !(err.Expired && gone), o.is != nil && p.Ends(err):
+	case o.sent, o.renewed:
+		o.again = true
+	default:
+		k.a.Errors, k.wrote, o.told = append(k.a.Errors, err), true, err
+	}
+}
+
+// withholds reports whether the client could not be told the end of a body (RELAY-51).
+func (k *take) withholds(v *xds.Variant) bool {
+	return k.Withhold && v.Timed() && !k.TTL && !k.Delta && !k.Whole()
+}
+
+const failedPrecondition = 9
+
+func (k *take) withhold(o *outcome) {
+	o.is, o.answered = nil, everything
+	if o.told == nil || o.told.Code != failedPrecondition {
+		const text = "it has a TTL, the client does not support TTLs, and the origin's ttl_unsupported is withhold"
+		o.told = xds.NewNameError(o.name, failedPrecondition, text)
+		k.a.Errors, k.wrote = append(k.a.Errors, o.told), true
+	}
+}

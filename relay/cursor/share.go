@@ -1,0 +1,204 @@
+package cursor
+
+import (
+	"sync"
+
+	"github.com/weir-xds/weir/relay/plan"
+	"github.com/weir-xds/weir/relay/state"
+	"github.com/weir-xds/weir/relay/xds"
+)
+
+// Memo keeps the last ways that clients of one set went, each for all who go the same. Many clients
+// use it at the same time.
+type Memo struct {
+	mu   sync.Mutex
+	last [8]*way // guarded by mu
+	next int     // guarded by mu
+}
+
+// way is what a client of one set and nothing else is sent to come from one set to another. It does
+// not change once it is made.
+type way struct {
+	from    journey
+	once    sync.Once
+	plain   bool // it may be taken: each entry is a body with a name, or nothing
+	changed []*xds.Variant
+	removed []string
+	newest  *xds.Provenance // of changed
+	held    state.Set       // by the client then
+	kept    bool            // some of it is kept for a state of Keep
+	encoded [2]struct {
+		once   sync.Once
+		pieces [][]byte
+	}
+}
+
+// journey is all that a way depends on.
+type journey struct {
+	held, to state.Set
+	settled  bool
+	all      bool
+	keep     [2]keep
+}
+
+type keep struct {
+	is, settled bool
+	members     state.Set
+}
+
+// takeShared takes a step for a client that asks for one set and nothing else; false: it has more.
+func (c *Cursor) takeShared(s plan.Step) (a *Answer, done bool) {
+	if c.Memo == nil || len(c.parts) != 1 || s.Only != plan.Everything {
+		return nil, false
+	}
+	p := &c.parts[0]
+	step := &s.Parts[p.Group]
+	if len(p.sets) != 1 || len(p.names)+len(p.claims)+len(p.owed)+len(p.look)+len(p.told) > 0 || step.To == nil {
+		return nil, false
+	}
+	t := &p.sets[0]
+	if p.Filter == nil && p.Allows != nil || p.Filter == nil && p.Params.Len() > 0 || t.fresh && !c.Delta && c.Version != "" {
+		return nil, false
+	}
+	x, _ := step.To.Of(c.TypeURL, t.Name.Name)
+	if !c.ready(t, &x) || x.Err != nil || t.err != nil || c.TTL && (p.held.Timed() || x.Members.Timed()) {
+		return nil, false
+	}
+	j := journey{held: p.held, to: c.members(p, 0, step.To), settled: x.Phase >= state.Settled, all: step.All}
+	for i, s := range step.Keep {
+		if s != nil {
+			x, _ := s.Of(c.TypeURL, t.Name.Name)
+			j.keep[i] = keep{true, c.ready(t, &x) && x.Phase >= state.Settled, c.members(p, 0, s)}
+		}
+	}
+	w := c.Memo.way(j)
+	first := t.fresh && j.settled
+	if !w.plain || first && t.Name.Name != xds.Wildcard || !c.Delta && w.held.Len() == 0 && !j.settled {
+		return nil, false
+	}
+	return c.goShared(p, step, &x, w, first), true
+}
+
+// goShared notes a way as gone, and is the answer.
+func (c *Cursor) goShared(p *part, step *plan.Part, x *state.Selected, w *way, first bool) *Answer {
+	p.sets[0].members, p.sets[0].fresh = w.from.to, p.sets[0].fresh && !w.from.settled && w.from.to.Len() == 0
+	p.held, p.kept, p.last, p.all = w.held, nil, [...]*state.State{step.To, step.Keep[0], step.Keep[1]}, step.All
+	names, _ := step.To.Of(c.TypeURL, "")
+	p.asked, p.newer = names.Members, names.Newer
+	if w.kept { // should it ask for anything else, they are to be looked at
+		for was := range state.Diff(w.held, w.from.to) {
+			p.kept.add(was.Name())
+		}
+	}
+	whole := c.Whole()
+	if tells := c.Delta || whole; len(w.changed) == 0 && !(tells && (first || len(w.removed) > 0)) {
+		return nil
+	}
+	c.from = xds.Newer(c.from, w.newest)
+	c.number++
+	a := &Answer{Number: c.number, Changed: w.changed, Whole: whole, delta: c.Delta, shared: w}
+	if c.Delta {
+		a.Removed = w.removed
+	} else {
+		a.Version = w.held.Sum().Version()
+		c.version = a.Version
+	}
+	if whole {
+		c.sentWhole, a.All = true, []state.Set{w.held}
+	}
+	if c.TTL && (whole || w.from.held.Len() == 0) {
+		c.fly(flight{sent: make([][]*xds.Variant, 1), all: []state.Set{w.held}})
+	} else if c.TTL {
+		c.fly(flight{sent: [][]*xds.Variant{w.changed}})
+	}
+	return a
+}
+
+// way finds or makes a way.
+func (m *Memo) way(j journey) *way {
+	w := m.find(j)
+	w.once.Do(w.make) // not while others wait for another one
+	return w
+}
+
+func (m *Memo) find(j journey) *way {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, w := range m.last {
+		if w != nil && w.from == j {
+			return w
+		}
+	}
+	w := &way{from: j}
+	m.last[m.next%len(m.last)] = w
+	m.next++
+	return w
+}
+
+func (w *way) make() {
+	j := &w.from
+	var edits []state.Edit
+	for was, is := range state.Diff(j.held, j.to) {
+		v := is.Body()
+		if is.Known() && (v == nil || v.Constraints != nil || v.Nameless || is.Facts().Err != nil) {
+			return
+		}
+		switch {
+		case !exists(is) && exists(was) && j.keeps(was.Name(), v == nil):
+			w.kept = true
+			edits = append(edits, state.Edit{Name: was.Name(), Entry: was})
+		case v == nil:
+			w.removed = append(w.removed, was.Name())
+		case was.Body() == nil || was.Body().Digest != v.Digest:
+			w.changed, w.newest = append(w.changed, v), xds.Newer(w.newest, v.From)
+		}
+	}
+	w.plain, w.held = true, j.to.With(edits...)
+}
+
+// exists is as in plan.Part.Has: an assignment that is emptied before its cluster goes has nothing.
+func exists(e state.Entry) bool {
+	v := e.Body()
+	return v != nil && !v.Orphaned()
+}
+
+// keeps is plan.Part.Has for a member that is held, and that the newest state has not, or emptied.
+func (j *journey) keeps(name string, gone bool) bool {
+	if gone && !j.settled || j.all {
+		return true
+	}
+	for _, k := range j.keep {
+		e := k.members.Get(name)
+		if k.is && (exists(e) || !e.Known() && !k.settled) {
+			return true
+		}
+	}
+	return false
+}
+
+// pieces appends the changed bodies, encoded; all who go the way share them.
+func (w *way) pieces(f state.Form, to [][]byte) [][]byte {
+	e := &w.encoded[f]
+	e.once.Do(func() {
+		if w.from.held.Len() == 0 { // the leaves have it encoded
+			e.pieces = w.held.Pieces(nil, f)
+			return
+		}
+		const piece = 64 << 10
+		var b []byte
+		for _, v := range w.changed {
+			x := v.Delta()
+			if f == state.SotW {
+				x = v.SotW()
+			}
+			if len(b) > 0 && len(b)+len(x) > piece {
+				e.pieces, b = append(e.pieces, b), nil
+			}
+			b = append(b, x...)
+		}
+		if len(b) > 0 {
+			e.pieces = append(e.pieces, b)
+		}
+	})
+	return append(to, e.pieces...)
+}

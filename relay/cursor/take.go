@@ -1,0 +1,279 @@
+package cursor
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/weir-xds/weir/relay/plan"
+	"github.com/weir-xds/weir/relay/state"
+	"github.com/weir-xds/weir/relay/xds"
+)
+
+// take is one step of a client. It changes nothing of the cursor before it is known that the
+// response can be written.
+type take struct {
+	*Cursor
+	plan.Step
+	now   time.Time
+	a     *Answer
+	outs  []outcomes // by part
+	wrote bool       // there is a response
+	waits bool       // a set, or a name in a list, is not known that the client waits for
+}
+
+// outcomes are what becomes of the names of a part. differs: a state has something else, so what is
+// kept was looked at, too.
+type outcomes struct {
+	all     []outcome
+	differs bool
+}
+
+// outcome is what becomes of one name.
+type outcome struct {
+	name     string
+	was, is  *xds.Variant
+	told     *xds.NameError // the error that the client was told last of it
+	sent     bool           // the body is in the response
+	renewed  bool           // a heartbeat of it is
+	claimed  bool           // what the client says of it is not compared yet
+	proven   bool           // what the client says of it is true
+	answered why            // what is not due any more
+	kept     bool           // it is to be looked at again when a state differs
+	again    bool           // in the next step, whatever differs
+}
+
+// something is what a client holds that says so, and of which nothing is known but the version.
+var something = xds.NewVariant(&xds.Provenance{}, &xds.Resource{Name: "?"}, "")
+
+// Take brings the client to what a step of the plan says. It returns what is to be written now, and
+// notes it as written; nil: there is nothing to write.
+func (c *Cursor) Take(now time.Time, s plan.Step) *Answer {
+	if a, done := c.takeShared(s); done {
+		return a
+	}
+	k := &take{Cursor: c, Step: s, now: now, a: &Answer{delta: c.Delta, ttl: c.TTL}, outs: make([]outcomes, len(c.parts))}
+	if k.recognize(); s.Push {
+		c.dueNow()
+	}
+	for i := range c.parts {
+		p, x := &c.parts[i], &k.outs[i]
+		x.differs = k.differs(p, &s.Parts[p.Group])
+		for _, name := range k.names(p, x.differs) {
+			if o, is := k.settle(p, name); is {
+				x.all = append(x.all, o)
+			}
+		}
+		k.answerSets(p)
+	}
+	if k.wait(); k.Whole() && k.mustWait() {
+		return nil
+	}
+	for i := range c.parts {
+		k.commit(&c.parts[i], &k.outs[i])
+	}
+	return k.finish()
+}
+
+// names are those that the step may concern, each once and in order: what is due, and what a state
+// has otherwise than the one that was taken last.
+func (k *take) names(p *part, differs bool) []string {
+	all, to := slices.AppendSeq(make([]string, 0, len(p.look)), maps.Keys(p.look)), k.Parts[p.Group].To
+	if differs {
+		if all = slices.AppendSeq(all, maps.Keys(p.kept)); to != nil {
+			all = k.changed(p, to, all)
+		}
+	}
+	for _, name := range all {
+		for _, of := range k.resources(p, name) {
+			switch w := p.owed[name]; {
+			case w&left != 0 && p.held.Get(of).Known():
+				p.owe(of, left)
+			case w&(asked|demanded) != 0 && k.find(p, k.Parts[p.Group].To, of, nil).body != nil:
+				p.owe(of, w&(asked|demanded))
+			}
+			all = append(all, of)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// resources are those that a name is an alias of now, and was when the part was taken last.
+func (k *take) resources(p *part, name string) (all []string) {
+	for _, e := range [...]state.Entry{p.asked.Get(name), k.known(p, name)} {
+		if of := e.Facts().Alias; of != "" {
+			all = append(all, of)
+		}
+	}
+	return all
+}
+
+// differs reports whether a set is not answered yet, or any state of the step has something else of
+// the type than that of the step before.
+func (k *take) differs(p *part, s *plan.Part) bool {
+	if s.All != p.all || slices.ContainsFunc(p.sets, func(t taken) bool { return t.fresh }) {
+		return true
+	}
+	for i, x := range [...]*state.State{s.To, s.Keep[0], s.Keep[1]} {
+		switch was := p.last[i]; {
+		case x == was:
+		case x == nil || was == nil || x.Lanes != was.Lanes || !slices.Equal(x.Kind(k.TypeURL), was.Kind(k.TypeURL)):
+			return true
+		}
+	}
+	return false
+}
+
+// changed adds the names of which a state has something else than what was taken last.
+func (k *take) changed(p *part, to *state.State, all []string) []string {
+	add := func(was, is state.Entry) {
+		name := is.Name()
+		if name == "" {
+			name = was.Name()
+		}
+		all = append(all, name)
+	}
+	for i := range p.sets {
+		for was, is := range state.Diff(p.sets[i].members, k.members(p, i, to)) {
+			add(was, is)
+		}
+		if p.sets[i].fresh {
+			for e := range p.held.All() {
+				all = append(all, e.Name())
+			}
+		}
+	}
+	if len(p.names) == 0 {
+		return all
+	}
+	x, _ := to.Of(k.TypeURL, "")
+	steps := 0
+	for was, is := range state.Diff(p.asked, x.Members) {
+		if steps++; steps > len(p.names) { // to look at all of the client's is less
+			for name := range p.names {
+				all = append(all, name)
+			}
+			for e := range p.held.All() {
+				all = append(all, e.Name())
+			}
+			break
+		}
+		if p.concerns(was) || p.concerns(is) {
+			add(was, is)
+		}
+	}
+	for was, is := range state.Diff(p.newer, x.Newer) {
+		add(was, is)
+	}
+	return all
+}
+
+// concerns reports whether the client asks for a name or holds it.
+func (p *part) concerns(e state.Entry) bool {
+	name := e.Name()
+	return name != "" && (p.names.has(name) || p.held.Get(name).Known())
+}
+
+// answerSets notes which sets are answered now for the first time: that has to be said even if
+// nothing is in them (SOTW-10, DELTA-13, COLL-3).
+func (k *take) answerSets(p *part) {
+	to := k.Parts[p.Group].To
+	for i := range p.sets {
+		t := &p.sets[i]
+		x, _ := state.Selected{}, false
+		if to != nil {
+			x, _ = to.Of(k.TypeURL, t.Name.Name)
+		}
+		if !k.ready(t, &x) {
+			k.waits = true
+			continue
+		}
+		if t.fresh && k.Only == plan.Everything && x.Phase >= state.Settled {
+			k.wrote = k.wrote || k.Delta || t.Name.Name == xds.Wildcard && !t.listed
+			if _, err := xds.ParseURN(t.Name.Name); err == nil && k.members(p, i, to).Len() == 0 && k.Delta {
+				k.a.Removed = append(k.a.Removed, xds.Spelling(t.Name.Name, t.Spelt))
+			}
+		}
+		if x.Err != nil && !x.Err.Same(t.err) && k.Only == plan.Everything {
+			k.a.Errors, k.wrote = append(k.a.Errors, x.Err), true
+		}
+	}
+}
+
+// commit notes what became of the names of a part.
+func (k *take) commit(p *part, x *outcomes) {
+	var edits []state.Edit
+	whole := k.Only == plan.Everything && k.Parts[p.Group].To != nil
+	if whole && x.differs {
+		p.kept = nil
+	}
+	for i := range x.all {
+		o := &x.all[i]
+		if o.is != o.was {
+			e := state.Edit{Name: o.name}
+			if o.is != nil {
+				e.Entry = state.Present(o.is)
+			}
+			edits = append(edits, e)
+		}
+		if !o.claimed {
+			delete(p.claims, o.name)
+		}
+		if o.proven && k.TTL {
+			p.accepted = p.accepted.With(edits[len(edits)-1])
+		}
+		p.note(o)
+		k.answered(p, o)
+		p.look.drop(o.name)
+		switch {
+		case o.again, !whole: // what is taken as a whole is as it was
+			p.look.add(o.name)
+		case o.kept:
+			p.kept.add(o.name)
+		}
+	}
+	p.held = p.held.With(edits...)
+	if whole {
+		k.arrive(p)
+	}
+}
+
+// arrive notes that a part was compared with the states of the step as a whole.
+func (k *take) arrive(p *part) {
+	s := &k.Parts[p.Group]
+	p.last, p.all = [...]*state.State{s.To, s.Keep[0], s.Keep[1]}, s.All
+	names, _ := s.To.Of(k.TypeURL, "")
+	p.asked, p.newer = names.Members, names.Newer
+	for i := range p.sets {
+		t := &p.sets[i]
+		x, _ := s.To.Of(k.TypeURL, t.Name.Name)
+		if t.members = k.members(p, i, s.To); k.ready(t, &x) {
+			t.err = x.Err
+			if t.fresh && (x.Phase >= state.Settled || t.members.Len() > 0) { // what states say of it counts from now on
+				t.fresh, p.last = false, [3]*state.State{}
+			}
+		}
+	}
+}
+
+// note notes the error that the client was told last of a name.
+func (p *part) note(o *outcome) {
+	switch {
+	case o.told == nil:
+		delete(p.told, o.name)
+	case p.told == nil:
+		p.told = map[string]*xds.NameError{o.name: o.told}
+	default:
+		p.told[o.name] = o.told
+	}
+}
+
+// answered takes back what is not due any more: of the name, and of the aliases of its body.
+func (k *take) answered(p *part, o *outcome) {
+	if p.clear(o.name, o.answered); o.answered != 0 {
+		for _, alias := range k.answers(p, o.is) {
+			p.clear(alias, o.answered)
+		}
+	}
+}

@@ -1,0 +1,196 @@
+package cursor
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/weir-xds/weir/relay/state"
+	"github.com/weir-xds/weir/relay/xds"
+)
+
+// found is what a client's subscription selects of a name in a state: a pure function of the two.
+// All of names, sets, aliases, parameters and permits is here.
+type found struct {
+	body  *xds.Variant // nil: there is none
+	known bool         // all of it is; of what is there, it does not matter
+	err   *xds.NameError
+	// byName: the client asks for the name, or has it by an alias; age is that of what was said of
+	// it then. bySet: a set has it.
+	byName, bySet bool
+	age           state.Age
+	alias         bool // the name is an alias of what the client may have
+}
+
+func (f *found) entry() state.Entry {
+	if f.body == nil {
+		return state.Entry{}
+	}
+	return state.Present(f.body)
+}
+
+// find is what the client is to have of a resource in a state. had is what it has.
+func (c *Cursor) find(p *part, s *state.State, name string, had *xds.Variant) found {
+	f := found{known: true}
+	if s == nil {
+		return found{}
+	}
+	if p.Allows != nil && !p.Allows(name) {
+		return f
+	}
+	names, _ := s.Of(c.TypeURL, "")
+	f.inNames(p, s, &names, name, had)
+	both := f.body != nil
+	for i := range p.sets {
+		x, _ := s.Of(c.TypeURL, p.sets[i].Name.Name)
+		f.inSet(c, p, &p.sets[i], &x, name)
+	}
+	if both && f.bySet {
+		if newer, _ := names.Newer.Get(name).For(p.Params); newer != nil { // what came last (RELAY-25)
+			f.body = newer
+		}
+	}
+	return f
+}
+
+// inNames finds what is known by the name, or by an alias of it.
+func (f *found) inNames(p *part, s *state.State, x *state.Selected, name string, had *xds.Variant) {
+	e := x.Members.Get(name)
+	v, what := e.For(p.Params)
+	named := p.names.has(name)
+	if what == state.Exists && (named || p.standsFor(x.Members, v)) {
+		f.body, f.byName, f.age, f.err = v, true, ageOf(s, e, x), p.errorOf(e)
+		return
+	}
+	if named {
+		of := e.Facts().Alias
+		f.byName, f.age, f.err = true, ageOf(s, e, x), p.errorOf(e)
+		f.alias = of != "" && (p.Allows == nil || p.Allows(of))
+		f.known = what == state.Gone || f.err != nil && p.Ends(f.err) || of != ""
+	}
+	if had != nil && p.waitsFor(x.Members, had) {
+		f.known = false
+	}
+}
+
+// inSet finds the member of a set.
+func (f *found) inSet(c *Cursor, p *part, t *taken, x *state.Selected, name string) {
+	if !c.ready(t, x) {
+		f.known = f.known && !t.Covers(name)
+		return
+	}
+	e := x.Members.Get(name)
+	v, what := e.For(p.Params)
+	switch {
+	case what == state.Exists && f.body == nil:
+		f.body, f.err, f.bySet = v, p.errorOf(e), true
+	case what == state.Exists:
+		f.bySet = true
+	case x.Phase < state.Settled && t.Covers(name):
+		f.known = false
+	case f.err == nil && what == state.Failed:
+		f.err = p.errorOf(e)
+	}
+}
+
+// ready reports whether a set may be sent: a wrong guess of what has come already would take away
+// what the client holds (RELAY-6, 7, 96).
+func (c *Cursor) ready(t *taken, x *state.Selected) bool {
+	switch {
+	case x.Phase == state.Unanswered:
+		return false
+	case !t.fresh:
+		return true
+	case c.Holds:
+		return x.Phase == state.Firm && !c.unsure(x.Age)
+	case !c.Delta:
+		return x.Phase >= state.Settled
+	}
+	return true
+}
+
+// unsure reports whether a client that holds something may have something newer.
+func (c *Cursor) unsure(a state.Age) bool {
+	return a == state.Restored || a == state.Retired || a == state.Fallback && !c.StandIn
+}
+
+// standsFor reports whether the client has asked for an alias of a body (ALIAS-3).
+func (p *part) standsFor(names state.Set, v *xds.Variant) bool {
+	for _, alias := range v.Aliases {
+		key := xds.NameKey(alias)
+		if p.names.has(key) && names.Get(key).Facts().Alias == v.Name {
+			return true
+		}
+	}
+	return false
+}
+
+// waitsFor reports whether the client has a body by an alias of which nothing is known now: it
+// waits for the origin's answer (ALIAS-4).
+func (p *part) waitsFor(names state.Set, had *xds.Variant) bool {
+	for _, alias := range had.Aliases {
+		key := xds.NameKey(alias)
+		if !p.names.has(key) || key == had.Name {
+			continue
+		}
+		e := names.Get(key)
+		_, what := e.For(p.Params)
+		if e.Facts().Alias == "" && (what == state.Unknown || what == state.Failed && !p.Ends(p.errorOf(e))) {
+			return true
+		}
+	}
+	return false
+}
+
+// errorOf is the origin's error of a name, for the client's parameters.
+func (p *part) errorOf(e state.Entry) *xds.NameError {
+	if err := e.Facts().Err; err != nil && err.Constraints.Match(p.Params) {
+		return err
+	}
+	return nil
+}
+
+// ageOf is how sure a statement about a name is.
+func ageOf(s *state.State, e state.Entry, x *state.Selected) state.Age {
+	switch age := cmp.Or(e.Facts().Age, x.Age); {
+	case age != state.Inherit:
+		return age
+	case s.Lanes[0].Open || s.Lanes[1].Open:
+		return state.Live
+	}
+	return state.Stale
+}
+
+// selects reports whether the client asks for what may have a name, or for an alias of what it has
+// or may have.
+func (p *part) selects(name string, bodies ...*xds.Variant) bool {
+	return p.names.has(name) || p.covered(name) || slices.ContainsFunc(bodies, func(v *xds.Variant) bool {
+		return v != nil && slices.ContainsFunc(v.Aliases, func(alias string) bool { return p.names.has(xds.NameKey(alias)) })
+	})
+}
+
+// covered reports whether a set may have a name.
+func (p *part) covered(name string) bool {
+	for i := range p.sets {
+		if p.sets[i].Covers(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// members are what the client may have of a set in a state; nothing before it is ready.
+func (c *Cursor) members(p *part, set int, s *state.State) state.Set {
+	x, _ := s.Of(c.TypeURL, p.sets[set].Name.Name)
+	if !c.ready(&p.sets[set], &x) {
+		return state.Set{}
+	}
+	return p.filtered(&x)
+}
+
+// filtered are the members of a set, without those that the client may not have.
+func (p *part) filtered(x *state.Selected) state.Set {
+	if p.Filter != nil {
+		return p.Filter.Of(x.Members)
+	}
+	return x.Members
+}
