@@ -377,6 +377,11 @@ func (s *script) take(c *scriptSub) []string {
 		return []string{"nothing"}
 	}
 	c.last = a
+	return s.words(c, a)
+}
+
+// words are what an answer says.
+func (s *script) words(c *scriptSub, a *Answer) []string {
 	var words []string
 	for _, v := range a.Variants {
 		_, value, _ := xds.AnyParts(v.Any())

@@ -82,6 +82,13 @@ func (k *take) wait() {
 		for _, o := range k.outs[i].all {
 			if p.owed[o.name].waits() && !(p.owed[o.name] &^ o.answered).waits() {
 				waiting--
+			} else if o.told != nil && p.told[o.name] == nil && p.owed[o.name].waits() && k.errorsAnswer() {
+				waiting--
+			}
+		}
+		for name := range p.told {
+			if p.owed[name].waits() && k.errorsAnswer() {
+				waiting--
 			}
 		}
 		k.waits = k.waits || waiting > 0
@@ -94,6 +101,10 @@ func (k *take) wait() {
 		c.waiting = k.now
 	}
 }
+
+// errorsAnswer reports whether who was told an error of a name waits for it no longer. A client that
+// comes back may hold it, and Envoy refuses a list without a secret that it names.
+func (c *Cursor) errorsAnswer() bool { return !c.Holds && !xds.IsSecret(c.TypeURL) }
 
 // finish is the answer, if there is one.
 func (k *take) finish() *Answer {

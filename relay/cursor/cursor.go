@@ -121,9 +121,10 @@ const (
 	parent                   // its cluster or its routes were sent (WARM-1, WARM-4)
 	left                     // it is not subscribed to any more (DELTA-9)
 	silent                   // a connected origin has said nothing of it for long enough (ALIAS-10)
+	back                     // a SotW client came back with it, and may hold something newer (RELAY-96)
 )
 
-const everything = asked | demanded | parent | left | silent
+const everything = asked | demanded | parent | left | silent | back
 
 // Name is what a client writes in one name, in canonical form.
 type Name struct {

@@ -197,6 +197,13 @@ func (p *player) unsubscribe(i int, n Name) {
 	p.both(func(c *Cursor) { c.Unsubscribe(i, n.Name) })
 	if n.Covers != nil {
 		delete(p.sets, setKey(i, n))
+		for name, v := range p.has { // what it had by that set alone
+			part := &p.cursor.parts[i]
+			in := func(t taken) bool { return t.members.Get(name).Known() }
+			if p.w.originOf(name) == i && !p.names[name] && len(v.Aliases) == 0 && part.held.Get(name).Known() && !slices.ContainsFunc(part.sets, in) {
+				delete(p.has, name)
+			}
+		}
 	} else {
 		delete(p.names, n.Name)
 		delete(p.pending, n.Name)
@@ -301,9 +308,11 @@ func (p *player) brute(s *state.State, i int, name string, has *xds.Variant, end
 		}
 		v, what := x.Members.Get(name).For(params(p.params))
 		switch {
-		case what == state.Exists && bySet == nil:
+		case what == state.Exists && bySet == nil, what == state.Exists && v.Digest == bySet.Digest && v.Outlasts(bySet):
 			bySet = v
 		case what != state.Exists && x.Phase < state.Settled && n.Covers(name):
+			f.known = false
+		case what == state.Failed && !ends(x.Members.Get(name).Facts().Err):
 			f.known = false
 		}
 	}
@@ -312,7 +321,7 @@ func (p *player) brute(s *state.State, i int, name string, has *xds.Variant, end
 	switch {
 	case byName != nil && bySet != nil && newer != nil:
 		f.body = newer
-	case byName != nil:
+	case byName != nil && (bySet == nil || bySet.Digest != byName.Digest || !bySet.Outlasts(byName)):
 		f.body = byName
 	default:
 		f.body = bySet
@@ -351,7 +360,7 @@ func (p *player) expected(s plan.Step, i int, name string) *xds.Variant {
 	e := part.Has(had, func(s *state.State) (state.Entry, bool) {
 		f := p.brute(s, i, name, fromUs, false)
 		if fromUs == nil && f.byName && !f.bySet {
-			if f.body == nil && claimed && f.age != state.Live || f.body != nil && (claimed || p.cursor.Holds && !p.delta) && p.cursor.unsure(f.age) {
+			if f.body == nil && claimed && f.age != state.Live || f.body != nil && (claimed || p.cursor.parts[i].owed[name]&back != 0) && p.cursor.unsure(f.age) {
 				return state.Entry{}, false
 			}
 		}

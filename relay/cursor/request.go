@@ -56,6 +56,9 @@ func (c *Cursor) Subscribe(source int, n Name) {
 	if n.Demand {
 		p.owe(n.Name, demanded)
 	}
+	if c.Holds && !c.Delta && !c.begun {
+		p.owe(n.Name, back)
+	}
 }
 
 // Unsubscribe notes that the client does not ask for a name any more.
@@ -73,6 +76,8 @@ func (c *Cursor) Unsubscribe(source int, name string) {
 		p.clear(name, everything)
 		p.owe(name, left)
 		p.dropped = append(p.dropped, name)
+	} else if p.covered(name) && p.held.Get(name).Known() {
+		p.owe(name, left) // it has it by a set, and cannot drop one name of that (WILD-9)
 	}
 }
 
@@ -151,11 +156,19 @@ func (c *Cursor) forget(p *part) {
 			all = append(all, e.Name())
 		}
 	}
+	set := p.droppedSet
 	p.dropped, p.droppedSet = nil, false
 	var edits []state.Edit
 	for _, name := range all {
 		had := p.held.Get(name)
-		if p.look.add(name); had.Known() && !p.selects(name, had.Body()) {
+		if p.look.add(name); !had.Known() {
+			continue
+		}
+		keeps := p.selects(name, had.Body())
+		if set && !p.names.has(name) && len(had.Body().Aliases) == 0 { // other sets may have it, but have not
+			keeps = slices.ContainsFunc(p.sets, func(t taken) bool { return t.members.Get(name).Known() })
+		}
+		if !keeps {
 			edits = append(edits, state.Edit{Name: name})
 		}
 	}

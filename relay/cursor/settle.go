@@ -24,7 +24,7 @@ func (k *take) settle(p *part, name string) (o outcome, is bool) {
 	var to *found // what the newest state has, as far as the client may take it
 	its := k.Parts[p.Group].Has(had, func(s *state.State) (state.Entry, bool) {
 		f := k.find(p, s, name, o.was)
-		if o.was == nil && k.doubts(&f, claimed) {
+		if o.was == nil && k.doubts(&f, claimed, p.owed[name]&back != 0) {
 			f.body, f.known = nil, false
 		}
 		if to == nil {
@@ -103,14 +103,14 @@ func (k *take) known(p *part, name string) state.Entry {
 // doubts reports whether what is known of a name is no news for a client that comes back: it may
 // have something newer (RELAY-96), and what was stated before the stream was lost is not told to
 // who asks now (RELAY-38).
-func (k *take) doubts(f *found, claimed bool) bool {
+func (k *take) doubts(f *found, claimed, back bool) bool {
 	switch {
 	case f.bySet || !f.byName:
 		return false
 	case f.body == nil:
 		return claimed && f.age != state.Live
 	}
-	return (claimed || k.Holds && !k.Delta) && k.unsure(f.age)
+	return (claimed || back) && k.unsure(f.age)
 }
 
 // due is why an answer is due for a name, or for an alias that its body answers.
@@ -251,6 +251,7 @@ func (k *take) say(p *part, o *outcome, to *found) {
 		if gone {
 			o.told = nil
 		}
+	case k.Whole() && o.is != nil: // a list that tells it would have to leave the body out
 	case err.Same(o.told), err.Own && k.Delta, stale && !(err.Expired && gone), o.is != nil && p.Ends(err):
 	case o.sent, o.renewed:
 		o.again = true

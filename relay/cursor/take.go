@@ -185,6 +185,9 @@ func (k *take) answerSets(p *part) {
 		if to != nil {
 			x, _ = to.Of(k.TypeURL, t.Name.Name)
 		}
+		if x.Err != nil && !x.Err.Same(t.err) && k.Only == plan.Everything && !(x.Err.Own && k.Delta) { // ABS-12
+			k.a.Errors, k.wrote = append(k.a.Errors, x.Err), true
+		}
 		if !k.ready(t, &x) {
 			k.waits = true
 			continue
@@ -194,9 +197,6 @@ func (k *take) answerSets(p *part) {
 			if _, err := xds.ParseURN(t.Name.Name); err == nil && k.members(p, i, to).Len() == 0 && k.Delta {
 				k.a.Removed = append(k.a.Removed, xds.Spelling(t.Name.Name, t.Spelt))
 			}
-		}
-		if x.Err != nil && !x.Err.Same(t.err) && k.Only == plan.Everything {
-			k.a.Errors, k.wrote = append(k.a.Errors, x.Err), true
 		}
 	}
 }
@@ -248,11 +248,9 @@ func (k *take) arrive(p *part) {
 	for i := range p.sets {
 		t := &p.sets[i]
 		x, _ := s.To.Of(k.TypeURL, t.Name.Name)
-		if t.members = k.members(p, i, s.To); k.ready(t, &x) {
-			t.err = x.Err
-			if t.fresh && (x.Phase >= state.Settled || t.members.Len() > 0) { // what states say of it counts from now on
-				t.fresh, p.last = false, [3]*state.State{}
-			}
+		t.members, t.err = k.members(p, i, s.To), x.Err
+		if t.fresh && k.ready(t, &x) && (x.Phase >= state.Settled || t.members.Len() > 0) { // what states say of it counts from now on
+			t.fresh, p.last = false, [3]*state.State{}
 		}
 	}
 }

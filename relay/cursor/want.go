@@ -84,11 +84,14 @@ func (f *found) inSet(c *Cursor, p *part, t *taken, x *state.Selected, name stri
 	case what == state.Exists && f.body == nil:
 		f.body, f.err, f.bySet = v, p.errorOf(e), true
 	case what == state.Exists:
-		f.bySet = true
+		if f.bySet = true; v.Digest == f.body.Digest && v.Outlasts(f.body) {
+			f.body = v
+		}
 	case x.Phase < state.Settled && t.Covers(name):
 		f.known = false
-	case f.err == nil && what == state.Failed:
-		f.err = p.errorOf(e)
+	case what == state.Failed:
+		f.err = cmp.Or(f.err, p.errorOf(e))
+		f.known = f.known && p.Ends(p.errorOf(e)) // the origin has it, perhaps (ABS-8)
 	}
 }
 
@@ -110,7 +113,7 @@ func (c *Cursor) ready(t *taken, x *state.Selected) bool {
 
 // unsure reports whether a client that holds something may have something newer.
 func (c *Cursor) unsure(a state.Age) bool {
-	return a == state.Restored || a == state.Retired || a == state.Fallback && !c.StandIn
+	return a == state.Restored || a == state.Fallback && !c.StandIn
 }
 
 // standsFor reports whether the client has asked for an alias of a body (ALIAS-3).

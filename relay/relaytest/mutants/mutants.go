@@ -98,17 +98,28 @@ func mutantsOf(t *testing.T, file string) (all []mutant) {
 		all = append(all, mutant{file, at(n.Pos()), at(n.End()), wrong, fmt.Sprintf("%s:%d: %s -> %s", file, files.Position(n.Pos()).Line, line, wrong)})
 	}
 	condition := func(e ast.Expr) { add(e, "!("+text(e)+")") }
+	first := map[ast.Stmt]bool{} // statements before a condition
+	without := func(s ast.Stmt) {
+		if first[s] {
+			add(s, "")
+		} else {
+			add(s, "{}")
+		}
+	}
 	ast.Inspect(parsed, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.GenDecl:
 			return false
 		case *ast.AssignStmt:
 			if n.Tok == token.ASSIGN {
-				add(n, "{}")
+				without(n)
 			}
 		case *ast.ExprStmt:
-			add(n, "{}")
+			without(n)
+		case *ast.SwitchStmt:
+			first[n.Init] = true
 		case *ast.IfStmt:
+			first[n.Init] = true
 			condition(n.Cond)
 		case *ast.CaseClause:
 			for _, e := range n.List {
