@@ -95,7 +95,6 @@ type cursorClient struct {
 	shard  *shard
 	spaces map[string]bool
 	last   *cursor.Answer
-	notice int
 }
 
 // before is what has to be noted before a line is done.
@@ -118,6 +117,11 @@ func (c *byCursor) after(f []string) []string {
 	if client == nil || len(f) < 2 {
 		return nil
 	}
+	for name, e := range client.shard.named.entries {
+		if client.shard.named.silentOf(e) {
+			client.Silent(0, name)
+		}
+	}
 	names := func() (all []cursor.Name) {
 		for _, name := range f[2:] {
 			all = append(all, c.mirror.nameOf(client.shard, name, client.spaces))
@@ -129,32 +133,34 @@ func (c *byCursor) after(f []string) []string {
 		for _, n := range names() {
 			client.Subscribe(0, n)
 		}
-		client.Requested()
+		client.Requested(c.now)
 	case "-":
 		for _, n := range names() {
 			client.Unsubscribe(0, n.Name)
 		}
-		client.Requested()
+		client.Requested(c.now)
 	case "=":
 		client.Replace(0, names())
-		client.Requested()
+		client.Requested(c.now)
 	case "namespaces":
 		for _, name := range f[2:] {
 			client.spaces[xds.NameKey(name)] = true
 		}
 	case "owe":
 		client.Owe(f[2:]...)
-		client.Requested()
+		client.Requested(c.now)
 	case "owe-namespaces":
 		client.OweHosts(func(name string) bool {
 			i := strings.LastIndexByte(name, '/')
 			return slices.Contains(f[2:], name) || i >= 0 && slices.Contains(f[2:], name[:i])
 		})
-		client.Requested()
+		client.Requested(c.now)
 	case "ack", "nack":
 		if client.last != nil {
 			client.Ack(client.last.Number, f[1] == "ack")
 		}
+	case "unreached":
+		client.Unreached()
 	case "close":
 		delete(c.clients, f[0])
 	case "take":
@@ -167,7 +173,7 @@ func (c *byCursor) opened(f []string) {
 	sub := c.subs[f[0]].Sub
 	cfg := cursor.Config{
 		TypeURL: sub.typeURL, Delta: sub.delta, TTL: sub.ttl, Withhold: c.cfg.Origins[0].WithholdTTL, Version: sub.version, Holds: sub.holds,
-		OriginVersions: c.cfg.Origins[0].OriginVersions, Patience: silence, Cold: 10 * time.Second, Began: c.now, Memo: &cursor.Memo{},
+		OriginVersions: c.cfg.Origins[0].OriginVersions, Patience: silence, Cold: 10 * time.Second, Began: c.now, Memo: &cursor.Memo{}, Unreachable: c.group.origin.unreachable,
 	}
 	for _, w := range f {
 		if of, is := strings.CutPrefix(w, "version="); is && c.clients[of] != nil && c.clients[of].last != nil {

@@ -138,12 +138,16 @@ func mirrorName(n *namedTable, e *entry) (f values.Facts, resource *xds.Variant)
 	case e.unconfirmed:
 		f.Age = values.Restored
 	}
-	bodies := e.variants
-	if len(bodies) == 0 && e.isServed() {
-		bodies, f.Age = e.retiredBodies(), values.Retired
+	bodies, open := e.variants, n.shard.lane(n.lane).live(n.shard.lane(n.lane).gen.Load())
+	if len(bodies) == 0 && e.isServed() && !open {
+		if bodies = e.retiredBodies(); f.Age != values.Restored {
+			f.Age = values.Retired
+		}
 	}
 	switch {
-	case e.isOld(): // who has it keeps it, and who asks now waits for the origin (RELAY-4)
+	case len(bodies) == 0 && e.isServed() && open: // who has it keeps it
+		return values.Facts{Name: e.name}, nil
+	case e.isOld() && open: // who has it keeps it, and who asks now waits for the origin (RELAY-4)
 		return values.Facts{Name: e.name}, nil
 	case len(bodies) > 0 && e.aliasDropped:
 		return f, bodies[0] // the name waits for its answer (ALIAS-4)

@@ -43,14 +43,19 @@ func (k *take) mustWait() bool {
 	for i := range k.parts {
 		p := &k.parts[i]
 		to := k.Parts[p.Group].To
+		unready := 0
 		for j := range p.sets {
 			x := state.Selected{}
 			if to != nil {
 				x, _ = to.Of(k.TypeURL, p.sets[j].Name.Name)
 			}
-			if asks++; !k.ready(&p.sets[j], &x) && !late {
-				return true
+			if asks++; !k.ready(&p.sets[j], &x) {
+				unready++
 			}
+		}
+		alone := len(p.sets) == 1 && p.set(xds.Wildcard) == 0 || unready == len(p.sets) && len(p.names) == 0
+		if unready > 0 && (k.Holds || alone) && !late {
+			return true
 		}
 		count += p.held.Len()
 		for _, o := range k.outs[i].all {
@@ -64,7 +69,7 @@ func (k *take) mustWait() bool {
 			}
 		}
 	}
-	waits := k.waits && k.now.Sub(k.waiting) < k.Patience
+	waits := k.waits && k.now.Sub(k.since) < k.Patience
 	if waits && k.Holds {
 		return true
 	}
@@ -74,8 +79,8 @@ func (k *take) mustWait() bool {
 	return count == 0 && k.wrote && waits
 }
 
-// wait notes since when the client waits for names, on a stream to their origin that is open
-// (RELAY-6).
+// wait finds out whether the client waits for names. It does so for a while, on a stream to their
+// origin that is open (RELAY-6).
 func (k *take) wait() {
 	for i := range k.parts {
 		p, waiting := &k.parts[i], k.parts[i].waiting
@@ -94,11 +99,8 @@ func (k *take) wait() {
 		k.waits = k.waits || waiting > 0
 	}
 	open := func(x plan.Part) bool { return x.To != nil && (x.To.Lanes[0].Open || x.To.Lanes[1].Open) }
-	switch c := k.Cursor; {
-	case !k.waits:
-		c.waiting = time.Time{}
-	case c.waiting.IsZero() || !slices.ContainsFunc(k.Parts, open):
-		c.waiting = k.now
+	if !slices.ContainsFunc(k.Parts, open) {
+		k.since = k.now
 	}
 }
 

@@ -70,7 +70,7 @@ func client(delta bool, names int, memo *Memo) *Cursor {
 	if names == 0 {
 		c.Subscribe(0, All)
 	}
-	c.Requested()
+	c.Requested(zero)
 	return c
 }
 

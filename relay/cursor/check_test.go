@@ -25,6 +25,16 @@ func (w *world) step(p *player, next func(*player) plan.Step) *Answer {
 			p.again[of] = true
 		}
 	}
+	for i := range p.cursor.parts { // the members end the error of a collection (ABS-7)
+		for _, set := range p.cursor.parts[i].sets {
+			if to := s.Parts[i].To; to != nil && set.err != nil {
+				x, _ := to.Of(w.typeURL, set.Name.Name)
+				for e := range x.Members.All() {
+					p.again[e.Name()] = p.again[e.Name()] || x.Err == nil
+				}
+			}
+		}
+	}
 	was := maps.Clone(p.has)
 	if !p.delta { // it may have more: of some types nothing can be taken away
 		clear(was)
@@ -123,7 +133,8 @@ func (w *world) receive(p *player, a *Answer) {
 	}
 	for _, name := range a.Removed {
 		once(name, "removed")
-		if !strings.Contains(name, "*") && p.has[name] == nil && !p.pending[name] && !p.again[name] && !p.owed[name] && p.told[name] == "" && !p.first {
+		both := slices.ContainsFunc(a.Errors, func(e *xds.NameError) bool { return e.Name == name && ends(e) }) // ABS-9
+		if !both && !strings.Contains(name, "*") && p.has[name] == nil && !p.pending[name] && !p.again[name] && !p.owed[name] && p.told[name] == "" && !p.first {
 			w.t.Fatalf("%v: %s is removed, which it has not (DEL-5)", p, name)
 		}
 		news = true

@@ -29,7 +29,9 @@ type Config struct {
 	// (RELAY-6), and Cold for all that comes from one of several origins (FED-5).
 	Patience, Cold time.Duration
 	Began          time.Time // when the client asked first
-	Memo           *Memo     // of answers that are the same for many clients; nil: none
+	// Unreachable is the error of a name that is waited for in vain (Unreached).
+	Unreachable func(name string) *xds.NameError
+	Memo        *Memo // of answers that are the same for many clients; nil: none
 }
 
 // Source is where a part of what a client asks for comes from.
@@ -52,7 +54,8 @@ type Cursor struct {
 	begun     bool      // the first request is over
 	sentWhole bool      // a list was sent, or the client holds the present one
 	version   string    // of the last answer
-	waiting   time.Time // since when names are waited for that a connected origin does not speak of
+	asked     bool      // something new, since the last request
+	since     time.Time // the client asked for something new, or was the origin away
 	number    uint64    // of the last answer
 	flights   []flight
 	from      *xds.Provenance // of the newest response that had a part in an answer (VER-5)
@@ -116,15 +119,16 @@ type taken struct {
 type why uint8
 
 const (
-	asked    why = 1 << iota // the client has subscribed to it (DELTA-2, SOTW-5)
-	demanded                 // a request of the client's own waits for it (ALIAS-8)
-	parent                   // its cluster or its routes were sent (WARM-1, WARM-4)
-	left                     // it is not subscribed to any more (DELTA-9)
-	silent                   // a connected origin has said nothing of it for long enough (ALIAS-10)
-	back                     // a SotW client came back with it, and may hold something newer (RELAY-96)
+	asked     why = 1 << iota // the client has subscribed to it (DELTA-2, SOTW-5)
+	demanded                  // a request of the client's own waits for it (ALIAS-8)
+	parent                    // its cluster or its routes were sent (WARM-1, WARM-4)
+	left                      // it is not subscribed to any more (DELTA-9)
+	silent                    // a connected origin has said nothing of it for long enough (ALIAS-10)
+	unreached                 // the origin cannot be reached, which is to be said (RELAY-8)
+	back                      // a SotW client came back with it, and may hold something newer (RELAY-96)
 )
 
-const everything = asked | demanded | parent | left | silent | back
+const everything = asked | demanded | parent | left | silent | unreached | back
 
 // Name is what a client writes in one name, in canonical form.
 type Name struct {

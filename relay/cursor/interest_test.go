@@ -76,7 +76,7 @@ func TestPieces(t *testing.T) {
 			cursor := New(cfg)
 			cursor.Open(Source{Ends: ends})
 			cursor.Subscribe(0, All)
-			cursor.Requested()
+			cursor.Requested(zero)
 			line := state.NewTimeline(zero, state.Config{})
 			firm := &state.Status{Phase: state.Firm, Age: state.Live}
 			var edits []state.Edit

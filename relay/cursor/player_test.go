@@ -32,7 +32,6 @@ type player struct {
 	told     map[string]string
 	accepted map[string]bool
 	first    bool // no answer yet on this stream
-	renewed  bool // of a list, something may have another end
 	version  string
 	asked    time.Time // for anything new
 }
@@ -56,7 +55,7 @@ func (w *world) player() *player {
 		p.filter = append(p.filter, f)
 	}
 	p.connect()
-	p.both((*Cursor).Requested)
+	p.both(func(c *Cursor) { c.Requested(w.now) })
 	w.request(p)
 	return p
 }
@@ -123,11 +122,11 @@ func (w *world) request(p *player) {
 		for _, key := range slices.Sorted(maps.Keys(sets)) {
 			p.subscribe(int(key[0]-'0'), sets[key], true)
 		}
-		p.both((*Cursor).Requested)
+		p.both(func(c *Cursor) { c.Requested(w.now) })
 		p.forget()
 		return
 	}
-	defer p.both((*Cursor).Requested)
+	defer p.both(func(c *Cursor) { c.Requested(w.now) })
 	i := w.r.IntN(len(w.origins))
 	o := w.origins[i]
 	all := o.plain()
@@ -160,7 +159,7 @@ func (w *world) request(p *player) {
 		p.both(func(c *Cursor) { c.Owe(name) })
 		p.again[name] = true
 		if w.r.IntN(2) == 0 {
-			p.both((*Cursor).Requested)
+			p.both(func(c *Cursor) { c.Requested(w.now) })
 		}
 	}
 }
@@ -197,12 +196,8 @@ func (p *player) unsubscribe(i int, n Name) {
 	p.both(func(c *Cursor) { c.Unsubscribe(i, n.Name) })
 	if n.Covers != nil {
 		delete(p.sets, setKey(i, n))
-		for name, v := range p.has { // what it had by that set alone
-			part := &p.cursor.parts[i]
-			in := func(t taken) bool { return t.members.Get(name).Known() }
-			if p.w.originOf(name) == i && !p.names[name] && len(v.Aliases) == 0 && part.held.Get(name).Known() && !slices.ContainsFunc(part.sets, in) {
-				delete(p.has, name)
-			}
+		for name := range p.has { // what it had by that set alone is answered
+			p.again[name] = true
 		}
 	} else {
 		delete(p.names, n.Name)
@@ -274,6 +269,7 @@ func (p *player) brute(s *state.State, i int, name string, has *xds.Variant, end
 	}
 	asked, _ := s.Of(p.w.typeURL, "")
 	var byName, bySet *xds.Variant
+	said, gone := has == nil, false // the set has the last word of what nothing is known of by name
 	for n := range p.names {
 		e := asked.Members.Get(n)
 		of := e.Facts().Alias
@@ -287,8 +283,11 @@ func (p *player) brute(s *state.State, i int, name string, has *xds.Variant, end
 		}
 		_, own := e.For(params(p.params))
 		unknown := e.Facts().Alias == "" && (own == state.Unknown || own == state.Failed && !ends(e.Facts().Err))
-		if unknown && (n == name || has != nil && has.ListsAs(n)) {
-			f.known = false
+		switch {
+		case unknown && n == name:
+			f.known, said = false, said || own != state.Unknown
+		case unknown && has != nil && has.ListsAs(n):
+			f.known, said = false, true
 		}
 		if n == name && byName == nil {
 			f.byName, f.age = true, ageOf(s, e, &asked)
@@ -303,7 +302,9 @@ func (p *player) brute(s *state.State, i int, name string, has *xds.Variant, end
 		x, _ := s.Of(p.w.typeURL, n.Name)
 		part := &p.cursor.parts[i]
 		if at := part.set(n.Name); !end && !p.cursor.ready(&part.sets[at], &x) {
-			f.known = f.known && !n.Covers(name)
+			if n.Covers(name) {
+				f.known, said = false, true
+			}
 			continue
 		}
 		v, what := x.Members.Get(name).For(params(p.params))
@@ -311,11 +312,14 @@ func (p *player) brute(s *state.State, i int, name string, has *xds.Variant, end
 		case what == state.Exists && bySet == nil, what == state.Exists && v.Digest == bySet.Digest && v.Outlasts(bySet):
 			bySet = v
 		case what != state.Exists && x.Phase < state.Settled && n.Covers(name):
-			f.known = false
-		case what == state.Failed && !ends(x.Members.Get(name).Facts().Err):
-			f.known = false
+			f.known, said = false, true
+		case what == state.Unknown && n.Covers(name):
+			gone = true
+		case what == state.Failed && !ends(x.Members.Get(name).Facts().Err) && has == nil:
+			f.known, said = false, true
 		}
 	}
+	f.known = f.known || gone && !said
 	f.bySet = bySet != nil
 	newer, _ := asked.Newer.Get(name).For(params(p.params))
 	switch {

@@ -38,19 +38,19 @@ func (c *Cursor) Subscribe(source int, n Name) {
 		}
 		return
 	}
-	p.names.add(n.Name)
-	if delete(p.spelt, n.Name); n.Spelt != "" {
+	if !p.names.has(n.Name) && n.Spelt != "" { // the first spelling counts
 		if p.spelt == nil {
 			p.spelt = map[string]string{}
 		}
 		p.spelt[n.Name] = n.Spelt
 	}
+	p.names.add(n.Name)
 	for name := range p.claims { // what it asks for once more it may have forgotten
 		if c.begun && (name == n.Name || c.byAlias(p)) {
 			p.claims[name] = xds.Digest{}
 		}
 	}
-	c.waiting = time.Time{}
+	c.asked = true
 	p.clear(n.Name, left)
 	p.owe(n.Name, asked)
 	if n.Demand {
@@ -76,8 +76,11 @@ func (c *Cursor) Unsubscribe(source int, name string) {
 		p.clear(name, everything)
 		p.owe(name, left)
 		p.dropped = append(p.dropped, name)
-	} else if p.covered(name) && p.held.Get(name).Known() {
+	} else if _, claimed := p.claims[name]; p.covered(name) && (claimed || p.held.Get(name).Known()) {
 		p.owe(name, left) // it has it by a set, and cannot drop one name of that (WILD-9)
+		if claimed {
+			p.claims[name] = xds.Digest{}
+		}
 	}
 }
 
@@ -113,6 +116,21 @@ func (c *Cursor) Silent(source int, name string) {
 	}
 }
 
+// Unreached notes that the origin cannot be reached: the client is told so of each name that it waits
+// for, and waits on (RELAY-8). It reports whether there is any.
+func (c *Cursor) Unreached() (any bool) {
+	for i := range c.parts {
+		p := &c.parts[i]
+		for name, w := range p.owed {
+			if w.waits() && p.told[name] == nil {
+				p.owe(name, unreached)
+				any = true
+			}
+		}
+	}
+	return any
+}
+
 // Owe makes names be answered again though nothing has changed, as far as the client is subscribed
 // to them (WARM-6). Wildcard is all of them.
 func (c *Cursor) Owe(names ...string) {
@@ -135,8 +153,10 @@ func (c *Cursor) OweHosts(of func(name string) bool) {
 }
 
 // Requested notes that a request is over, each time. What was owed before it is due (WARM-2).
-func (c *Cursor) Requested() {
-	c.begun = true
+func (c *Cursor) Requested(now time.Time) {
+	if c.begun = true; c.asked {
+		c.asked, c.since = false, now
+	}
 	c.dueNow()
 	for i := range c.parts {
 		p := &c.parts[i]
@@ -165,8 +185,9 @@ func (c *Cursor) forget(p *part) {
 			continue
 		}
 		keeps := p.selects(name, had.Body())
-		if set && !p.names.has(name) && len(had.Body().Aliases) == 0 { // other sets may have it, but have not
-			keeps = slices.ContainsFunc(p.sets, func(t taken) bool { return t.members.Get(name).Known() })
+		in := func(t taken) bool { return t.members.Get(name).Known() }
+		if set && keeps && !p.names.has(name) && !slices.ContainsFunc(p.sets, in) { // it had it by a set that is dropped
+			p.owe(name, asked)
 		}
 		if !keeps {
 			edits = append(edits, state.Edit{Name: name})

@@ -712,7 +712,7 @@ func (g *game) do(what string, words []string) (push bool) {
 	case "ack", "nack":
 		g.cursor.Ack(g.answer, what == "ack")
 	case "requests":
-		g.cursor.Requested()
+		g.cursor.Requested(g.now)
 	case "owes":
 		g.cursor.Owe(words...)
 	case "silent":
@@ -750,7 +750,7 @@ func (g *game) request(what string, words []string) {
 			g.cursor.Subscribe(0, n)
 		}
 	}
-	g.cursor.Requested()
+	g.cursor.Requested(g.now)
 }
 
 // say is what the origin says.

@@ -11,6 +11,9 @@ import (
 // settle compares what a client has of a name with what it is to have, and adds to the response
 // what that takes; false: the step is not about it.
 func (k *take) settle(p *part, name string) (o outcome, is bool) {
+	if k.Delta && xds.IsNameless(name) { // it cannot be expressed (RELAY-18)
+		return o, false
+	}
 	had := p.held.Get(name)
 	o = outcome{name: name, was: had.Body(), told: p.told[name]}
 	claim, claimed := p.claims[name]
@@ -42,7 +45,11 @@ func (k *take) settle(p *part, name string) (o outcome, is bool) {
 	}
 	if o.kept = o.is != to.body || !to.known && to.body == nil; o.is == something {
 		o.is, o.claimed = nil, true
+		k.say(p, &o, to)
 		return o, true
+	}
+	if to.body == nil && to.err != nil && !p.Ends(to.err) && !p.names.has(name) {
+		k.waits = true // the client may have what is in error (RELAY-7)
 	}
 	same := o.is != nil && (o.was != nil && o.was.Digest == o.is.Digest || claimed && o.is.ClaimedAs(claim))
 	switch {
@@ -205,13 +212,12 @@ func (k *take) remove(p *part, o *outcome) {
 		o.told = nil
 	}
 	if k.wrote = k.wrote || k.Delta || k.Whole(); k.Delta {
-		k.a.Removed = append(k.a.Removed, xds.Spelling(o.name, p.spelt[o.name]))
+		k.a.Removed, o.removed = append(k.a.Removed, xds.Spelling(o.name, p.spelt[o.name])), true
 	}
 }
 
 // absent is about a name that the client does not have, and is not to have.
 func (k *take) absent(p *part, o *outcome, due why, to *found) {
-	stale := to.byName && to.age != state.Live
 	switch {
 	case due&left != 0: // what it dropped
 		has := func(of string) bool { // what it was an alias of: that is the answer then
@@ -226,11 +232,14 @@ func (k *take) absent(p *part, o *outcome, due why, to *found) {
 		if o.answered = parent; k.find(p, k.Parts[p.Group].To, k.known(p, o.name).Facts().Alias, nil).body != nil {
 			o.answered = everything
 		}
-	case (!to.known || stale) && due&silent == 0: // nobody says so now (RELAY-38)
+	case (!to.known || to.stale) && due&silent == 0: // nobody says so now (RELAY-38)
 		comes := k.Only == plan.Everything && k.Parts[p.Group].To != nil && !to.known && !p.covered(o.name)
 		o.kept = !comes // otherwise a state will differ
-		o.answered = parent | silent
-	case k.Delta && (due != 0 || o.told != nil && !p.Ends(o.told)):
+		if o.answered = parent | silent | unreached; due&unreached != 0 && due.waits() {
+			o.told = k.Unreachable(o.name)
+			k.a.Errors, k.wrote = append(k.a.Errors, o.told), true
+		}
+	case k.Delta && (due != 0 || o.told != nil && !p.Ends(o.told) && (to.err == nil || p.Ends(to.err))):
 		if o.answered = everything; due&demanded != 0 && xds.IsVirtualHost(k.TypeURL) {
 			k.a.Unresolved = append(k.a.Unresolved, xds.Spelling(o.name, p.spelt[o.name]))
 		}
@@ -245,18 +254,24 @@ func (k *take) absent(p *part, o *outcome, due why, to *found) {
 func (k *take) say(p *part, o *outcome, to *found) {
 	err := to.err
 	gone := o.was != nil && o.is == nil
-	stale := to.byName && to.age != state.Live
 	switch {
 	case err == nil:
 		if gone {
 			o.told = nil
 		}
 	case k.Whole() && o.is != nil: // a list that tells it would have to leave the body out
-	case err.Same(o.told), err.Own && k.Delta, stale && !(err.Expired && gone), o.is != nil && p.Ends(err):
+	case err.Same(o.told), err.Own && k.Delta, to.stale && !(err.Expired && gone), o.is != nil && p.Ends(err):
 	case o.sent, o.renewed:
 		o.again = true
 	default:
-		k.a.Errors, k.wrote, o.told = append(k.a.Errors, err), true, err
+		spelt := *err
+		if p.names.has(o.name) {
+			spelt.Spelt = p.spelt[o.name]
+		}
+		k.a.Errors, k.wrote, o.told = append(k.a.Errors, &spelt), true, err
+		if k.Delta && p.Ends(err) && !o.removed && !o.claimed && o.is == nil && !p.names.has(o.name) {
+			k.remove(p, o)
+		}
 	}
 }
 

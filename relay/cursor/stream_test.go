@@ -52,7 +52,6 @@ type streamer struct {
 	has     map[string]map[string]string // by type and name: what it refers to
 	nonce   uint64
 	unacked []sentTo
-	routes  int
 	answers int
 }
 
@@ -190,7 +189,7 @@ func (s *streamer) connect() {
 				c.Claim(0, name, xds.Digest{})
 			}
 		}
-		c.Requested()
+		c.Requested(s.now)
 		s.cursors[typeURL] = c
 	}
 	s.names()
@@ -215,7 +214,7 @@ func (s *streamer) names() {
 			delete(s.has[eds], name)
 		}
 	}
-	c.Requested()
+	c.Requested(s.now)
 }
 
 // turn acknowledges what is due, and writes what may be written.

@@ -36,6 +36,7 @@ type outcome struct {
 	told     *xds.NameError // the error that the client was told last of it
 	sent     bool           // the body is in the response
 	renewed  bool           // a heartbeat of it is
+	removed  bool           // it is said not to exist
 	claimed  bool           // what the client says of it is not compared yet
 	proven   bool           // what the client says of it is true
 	answered why            // what is not due any more
@@ -143,6 +144,12 @@ func (k *take) changed(p *part, to *state.State, all []string) []string {
 				all = append(all, e.Name())
 			}
 		}
+		if x, _ := to.Of(k.TypeURL, p.sets[i].Name.Name); p.sets[i].err != nil && x.Err == nil { // its members end it (ABS-7)
+			for e := range k.members(p, i, to).All() {
+				p.owe(e.Name(), asked)
+				all = append(all, e.Name())
+			}
+		}
 	}
 	if len(p.names) == 0 {
 		return all
@@ -194,7 +201,7 @@ func (k *take) answerSets(p *part) {
 		}
 		if t.fresh && k.Only == plan.Everything && x.Phase >= state.Settled {
 			k.wrote = k.wrote || k.Delta || t.Name.Name == xds.Wildcard && !t.listed
-			if _, err := xds.ParseURN(t.Name.Name); err == nil && k.members(p, i, to).Len() == 0 && k.Delta {
+			if t.Name.Name != xds.Wildcard && k.members(p, i, to).Len() == 0 && k.Delta && !k.unsure(x.Age) {
 				k.a.Removed = append(k.a.Removed, xds.Spelling(t.Name.Name, t.Spelt))
 			}
 		}
@@ -220,8 +227,11 @@ func (k *take) commit(p *part, x *outcomes) {
 		if !o.claimed {
 			delete(p.claims, o.name)
 		}
-		if o.proven && k.TTL {
+		switch {
+		case o.proven && k.TTL:
 			p.accepted = p.accepted.With(edits[len(edits)-1])
+		case o.sent && k.TTL:
+			p.accepted, p.refused = p.accepted.With(state.Edit{Name: o.name}), p.refused.With(state.Edit{Name: o.name})
 		}
 		p.note(o)
 		k.answered(p, o)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/weir-xds/weir/constraints"
 	"github.com/weir-xds/weir/relay/state"
 	"github.com/weir-xds/weir/relay/xds"
 )
@@ -18,7 +19,9 @@ type found struct {
 	// it then. bySet: a set has it.
 	byName, bySet bool
 	age           state.Age
+	stale         bool // what is said of it was said before its stream was lost
 	alias         bool // the name is an alias of what the client may have
+	unsaid        bool // nothing is known of the name itself
 }
 
 func (f *found) entry() state.Entry {
@@ -34,7 +37,11 @@ func (c *Cursor) find(p *part, s *state.State, name string, had *xds.Variant) fo
 	if s == nil {
 		return found{}
 	}
-	if p.Allows != nil && !p.Allows(name) {
+	if p.Allows != nil && !p.Allows(name) { // it is not there, as far as a set is known
+		for i := range p.sets {
+			x, _ := s.Of(c.TypeURL, p.sets[i].Name.Name)
+			f.known = f.known && (p.names.has(name) || c.ready(&p.sets[i], &x) || !p.sets[i].Covers(name))
+		}
 		return f
 	}
 	names, _ := s.Of(c.TypeURL, "")
@@ -42,7 +49,7 @@ func (c *Cursor) find(p *part, s *state.State, name string, had *xds.Variant) fo
 	both := f.body != nil
 	for i := range p.sets {
 		x, _ := s.Of(c.TypeURL, p.sets[i].Name.Name)
-		f.inSet(c, p, &p.sets[i], &x, name)
+		f.inSet(c, p, &p.sets[i], &x, name, had)
 	}
 	if both && f.bySet {
 		if newer, _ := names.Newer.Get(name).For(p.Params); newer != nil { // what came last (RELAY-25)
@@ -59,39 +66,56 @@ func (f *found) inNames(p *part, s *state.State, x *state.Selected, name string,
 	named := p.names.has(name)
 	if what == state.Exists && (named || p.standsFor(x.Members, v)) {
 		f.body, f.byName, f.age, f.err = v, true, ageOf(s, e, x), p.errorOf(e)
+		f.stale = f.age != state.Live
 		return
 	}
 	if named {
+		f.unsaid = what == state.Unknown && e.Facts().Alias == ""
 		of := e.Facts().Alias
 		f.byName, f.age, f.err = true, ageOf(s, e, x), p.errorOf(e)
+		f.stale = f.age != state.Live
 		f.alias = of != "" && (p.Allows == nil || p.Allows(of))
-		f.known = what == state.Gone || f.err != nil && p.Ends(f.err) || of != ""
+		f.known = p.absent(e) || f.err != nil && p.Ends(f.err) || of != ""
 	}
 	if had != nil && p.waitsFor(x.Members, had) {
-		f.known = false
+		f.known, f.unsaid = false, false
+	} else {
+		f.unsaid = f.unsaid && had != nil
 	}
 }
 
+// absent reports whether it is stated that there is none, whatever else is said of the name.
+func (p *part) absent(e state.Entry) bool {
+	return slices.ContainsFunc(e.Facts().Absent, func(q constraints.Params) bool { return q.Key() == p.Params.Key() })
+}
+
 // inSet finds the member of a set.
-func (f *found) inSet(c *Cursor, p *part, t *taken, x *state.Selected, name string) {
+func (f *found) inSet(c *Cursor, p *part, t *taken, x *state.Selected, name string, had *xds.Variant) {
 	if !c.ready(t, x) {
-		f.known = f.known && !t.Covers(name)
+		if t.Covers(name) {
+			f.known, f.unsaid = false, false
+		}
 		return
 	}
 	e := x.Members.Get(name)
 	v, what := e.For(p.Params)
 	switch {
 	case what == state.Exists && f.body == nil:
-		f.body, f.err, f.bySet = v, p.errorOf(e), true
+		f.body, f.err, f.bySet, f.stale = v, p.errorOf(e), true, x.Age == state.Stale
 	case what == state.Exists:
-		if f.bySet = true; v.Digest == f.body.Digest && v.Outlasts(f.body) {
+		later := f.bySet && !f.byName && v.From.Revision > f.body.From.Revision // of two sets what came last
+		if f.bySet = true; later || v.Digest == f.body.Digest && v.Outlasts(f.body) {
 			f.body = v
 		}
 	case x.Phase < state.Settled && t.Covers(name):
-		f.known = false
+		f.known, f.unsaid = false, false
+	case f.unsaid && what == state.Unknown && t.Covers(name): // the set has the last word of what the client has
+		f.known = true
 	case what == state.Failed:
-		f.err = cmp.Or(f.err, p.errorOf(e))
-		f.known = f.known && p.Ends(p.errorOf(e)) // the origin has it, perhaps (ABS-8)
+		if f.err == nil {
+			f.err, f.stale = p.errorOf(e), x.Age == state.Stale
+		}
+		f.known = f.known && (had != nil || p.Ends(p.errorOf(e))) // who says that it has it may have it (ABS-8)
 	}
 }
 
