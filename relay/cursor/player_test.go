@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weir-xds/weir/constraints"
 	"github.com/weir-xds/weir/relay/plan"
 	"github.com/weir-xds/weir/relay/state"
 	"github.com/weir-xds/weir/relay/xds"
@@ -27,6 +28,7 @@ type player struct {
 	sets     map[string]Name
 	has      map[string]*xds.Variant
 	pending  map[string]bool // asked, and not answered
+	maybe    map[string]bool // may be taken away, or not
 	owed     map[string]bool // as the cursor has it, before a step
 	again    map[string]bool // may be sent again unchanged
 	told     map[string]string
@@ -269,7 +271,9 @@ func (p *player) brute(s *state.State, i int, name string, has *xds.Variant, end
 	}
 	asked, _ := s.Of(p.w.typeURL, "")
 	var byName, bySet *xds.Variant
-	said, gone := has == nil, false // the set has the last word of what nothing is known of by name
+	stated := false                  // of the name itself, that there is none
+	waiting, ownGone := false, false // an alias of what it has is not answered; and the resource is gone
+	said, gone := has == nil, false  // the set has the last word of what nothing is known of by name
 	for n := range p.names {
 		e := asked.Members.Get(n)
 		of := e.Facts().Alias
@@ -287,7 +291,12 @@ func (p *player) brute(s *state.State, i int, name string, has *xds.Variant, end
 		case unknown && n == name:
 			f.known, said = false, said || own != state.Unknown
 		case unknown && has != nil && has.ListsAs(n):
-			f.known, said = false, true
+			waiting = true
+		}
+		_, absent := slices.BinarySearchFunc(e.Facts().Absent, params(p.params), func(a, b constraints.Params) int { return strings.Compare(a.Key(), b.Key()) })
+		if ended := absent || e.Facts().Err != nil && e.Body() == nil && ends(e.Facts().Err); n == name || !p.names[name] && has != nil && has.ListsAs(n) {
+			stated = stated || ended
+			ownGone = ownGone || ended && n == name
 		}
 		if n == name && byName == nil {
 			f.byName, f.age = true, ageOf(s, e, &asked)
@@ -302,7 +311,7 @@ func (p *player) brute(s *state.State, i int, name string, has *xds.Variant, end
 		x, _ := s.Of(p.w.typeURL, n.Name)
 		part := &p.cursor.parts[i]
 		if at := part.set(n.Name); !end && !p.cursor.ready(&part.sets[at], &x) {
-			if n.Covers(name) {
+			if n.Covers(name) && !stated {
 				f.known, said = false, true
 			}
 			continue
@@ -311,7 +320,7 @@ func (p *player) brute(s *state.State, i int, name string, has *xds.Variant, end
 		switch {
 		case what == state.Exists && bySet == nil, what == state.Exists && v.Digest == bySet.Digest && v.Outlasts(bySet):
 			bySet = v
-		case what != state.Exists && x.Phase < state.Settled && n.Covers(name):
+		case what != state.Exists && x.Phase < state.Settled && n.Covers(name) && !stated:
 			f.known, said = false, true
 		case what == state.Unknown && n.Covers(name):
 			gone = true
@@ -319,7 +328,10 @@ func (p *player) brute(s *state.State, i int, name string, has *xds.Variant, end
 			f.known, said = false, true
 		}
 	}
-	f.known = f.known || gone && !said
+	if ownGone && byName == nil { // the resource itself is gone, whatever its aliases
+		waiting = false
+	}
+	f.known = f.known && !waiting || gone && !said && !waiting
 	f.bySet = bySet != nil
 	newer, _ := asked.Newer.Get(name).For(params(p.params))
 	switch {
@@ -357,7 +369,8 @@ func (p *player) expected(s plan.Step, i int, name string) *xds.Variant {
 	delete(others, name)
 	if claimed && p.w.typeURL == vhs && fromUs == nil && !p.selected(name, nil) && len(others) > 0 {
 		if to := s.Parts[i].To; to == nil || p.brute(to, i, name, nil, false).body == nil {
-			return has // perhaps by an alias of which nothing is known yet
+			p.maybe[name] = true // it has it by an alias, of which nothing is known before this step
+			return has
 		}
 	}
 	part := s.Parts[i]

@@ -76,6 +76,10 @@ func (c *Cursor) Unsubscribe(source int, name string) {
 		p.clear(name, everything)
 		p.owe(name, left)
 		p.dropped = append(p.dropped, name)
+	} else if by := p.aliasesOf(name); len(by) > 0 && !p.covered(name) {
+		for _, alias := range by { // all by which it has the resource (ALIAS-1)
+			c.Unsubscribe(source, alias)
+		}
 	} else if _, claimed := p.claims[name]; p.covered(name) && (claimed || p.held.Get(name).Known()) {
 		p.owe(name, left) // it has it by a set, and cannot drop one name of that (WILD-9)
 		if claimed {
@@ -186,7 +190,7 @@ func (c *Cursor) forget(p *part) {
 		}
 		keeps := p.selects(name, had.Body())
 		in := func(t taken) bool { return t.members.Get(name).Known() }
-		if set && keeps && !p.names.has(name) && !slices.ContainsFunc(p.sets, in) { // it had it by a set that is dropped
+		if set && keeps && !p.names.has(name) && len(p.aliasesOf(name)) == 0 && !slices.ContainsFunc(p.sets, in) { // it had it by a set that is dropped
 			p.owe(name, asked)
 		}
 		if !keeps {
@@ -203,6 +207,18 @@ func (c *Cursor) forget(p *part) {
 			delete(p.claims, name)
 		}
 	}
+}
+
+// aliasesOf are the aliases that the client asks for of what it has.
+func (p *part) aliasesOf(name string) (all []string) {
+	if v := p.held.Get(name).Body(); v != nil {
+		for _, alias := range v.Aliases {
+			if key := xds.NameKey(alias); p.names.has(key) && key != name {
+				all = append(all, key)
+			}
+		}
+	}
+	return all
 }
 
 // byAlias reports whether the client may have what it claims by an alias.

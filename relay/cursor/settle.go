@@ -1,6 +1,7 @@
 package cursor
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/weir-xds/weir/relay/plan"
@@ -72,16 +73,15 @@ func (k *take) settle(p *part, name string) (o outcome, is bool) {
 // have by an alias: that is waited for, and then it is taken away as anything else is.
 func (k *take) forgotten(p *part, o outcome, claimed bool) (_ outcome, is bool) {
 	o.told, o.answered = nil, everything
-	others := len(p.owed)
-	if p.owed[o.name] != 0 {
-		others--
-	}
 	switch {
 	case k.Only != plan.Everything:
 		return o, false
 	case !claimed || !k.byAlias(p):
 		return o, true
-	case others > 0:
+	case !k.last: // when the aliases were looked at
+		k.later = append(k.later, o.name)
+		return o, false
+	case k.others(p, o.name):
 		o.claimed, o.again = true, true
 		return o, true
 	}
@@ -95,6 +95,22 @@ func (k *take) forgotten(p *part, o outcome, claimed bool) (_ outcome, is bool) 
 		k.remove(p, &o)
 	}
 	return o, true
+}
+
+// others reports whether anything else is owed after this step.
+func (k *take) others(p *part, name string) bool {
+	left := maps.Clone(p.owed)
+	delete(left, name)
+	for i := range k.parts {
+		if &k.parts[i] == p {
+			for _, o := range k.outs[i].all {
+				if left[o.name]&^o.answered == 0 {
+					delete(left, o.name)
+				}
+			}
+		}
+	}
+	return len(left) > 0
 }
 
 // known is what the newest state knows of a name, whoever asked for it.
@@ -170,6 +186,9 @@ func (k *take) present(p *part, o *outcome, same, claimed bool, due why, to *fou
 		due |= asked // DELTA-9
 	}
 	o.answered = everything
+	if to.body == nil && !to.known { // that is no answer yet
+		due, o.answered = due&^(asked|demanded), o.answered&^(asked|demanded)
+	}
 	renewed := k.TTL && same && (claimed && o.is.Timed() || o.was != nil && !o.was.Expires().Equal(o.is.Expires()))
 	switch cured := o.told != nil && to.body != nil && to.err == nil; {
 	case !same || due&(asked|demanded) != 0 || due&parent != 0 && k.Delta || cured:
@@ -177,7 +196,10 @@ func (k *take) present(p *part, o *outcome, same, claimed bool, due why, to *fou
 	case renewed:
 		k.renew(p, o)
 	}
-	if due&parent != 0 && !k.Delta && !o.sent { // it waits for a request (WARM-2)
+	switch {
+	case o.sent:
+		o.answered = everything
+	case due&parent != 0 && !k.Delta: // it waits for a request (WARM-2)
 		o.answered &^= parent
 	}
 }
@@ -239,7 +261,7 @@ func (k *take) absent(p *part, o *outcome, due why, to *found) {
 			o.told = k.Unreachable(o.name)
 			k.a.Errors, k.wrote = append(k.a.Errors, o.told), true
 		}
-	case k.Delta && (due != 0 || o.told != nil && !p.Ends(o.told) && (to.err == nil || p.Ends(to.err))):
+	case k.Delta && (due != 0 || k.stoodFor(p, o.name) || o.told != nil && !p.Ends(o.told) && (to.err == nil || p.Ends(to.err))):
 		if o.answered = everything; due&demanded != 0 && xds.IsVirtualHost(k.TypeURL) {
 			k.a.Unresolved = append(k.a.Unresolved, xds.Spelling(o.name, p.spelt[o.name]))
 		}
@@ -247,6 +269,12 @@ func (k *take) absent(p *part, o *outcome, due why, to *found) {
 	default:
 		o.answered = everything
 	}
+}
+
+// stoodFor reports whether a name that does not exist now was an alias of what the client keeps.
+func (k *take) stoodFor(p *part, name string) bool {
+	of := p.asked.Get(name).Facts().Alias
+	return k.Only == plan.Everything && of != "" && p.held.Get(of).Known() && k.find(p, k.Parts[p.Group].To, of, nil).body != nil
 }
 
 // say adds the error of a name, once. If its body is in the response, the error follows in one of
@@ -265,8 +293,8 @@ func (k *take) say(p *part, o *outcome, to *found) {
 		o.again = true
 	default:
 		spelt := *err
-		if p.names.has(o.name) {
-			spelt.Spelt = p.spelt[o.name]
+		if p.names.has(o.name) { // it may be of what an alias stands for
+			spelt.Name, spelt.Spelt = o.name, p.spelt[o.name]
 		}
 		k.a.Errors, k.wrote, o.told = append(k.a.Errors, &spelt), true, err
 		if k.Delta && p.Ends(err) && !o.removed && !o.claimed && o.is == nil && !p.names.has(o.name) {

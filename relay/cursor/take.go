@@ -19,6 +19,8 @@ type take struct {
 	a     *Answer
 	outs  []outcomes // by part
 	wrote bool       // there is a response
+	later []string   // names of a part that are looked at when all others were
+	last  bool       // they are
 	waits bool       // a set, or a name in a list, is not known that the client waits for
 }
 
@@ -60,10 +62,18 @@ func (c *Cursor) Take(now time.Time, s plan.Step) *Answer {
 	for i := range c.parts {
 		p, x := &c.parts[i], &k.outs[i]
 		x.differs = k.differs(p, &s.Parts[p.Group])
-		for _, name := range k.names(p, x.differs) {
+		k.later, k.last = nil, false
+		look := func(name string) {
 			if o, is := k.settle(p, name); is {
 				x.all = append(x.all, o)
 			}
+		}
+		for _, name := range k.names(p, x.differs) {
+			look(name)
+		}
+		k.last = true
+		for _, name := range k.later {
+			look(name)
 		}
 		k.answerSets(p)
 	}

@@ -22,6 +22,7 @@ type found struct {
 	stale         bool // what is said of it was said before its stream was lost
 	alias         bool // the name is an alias of what the client may have
 	unsaid        bool // nothing is known of the name itself
+	gone          bool // it is stated of the name itself that there is none
 }
 
 func (f *found) entry() state.Entry {
@@ -75,12 +76,13 @@ func (f *found) inNames(p *part, s *state.State, x *state.Selected, name string,
 		f.byName, f.age, f.err = true, ageOf(s, e, x), p.errorOf(e)
 		f.stale = f.age != state.Live
 		f.alias = of != "" && (p.Allows == nil || p.Allows(of))
-		f.known = p.absent(e) || f.err != nil && p.Ends(f.err) || of != ""
+		f.gone = p.absent(e) || f.err != nil && p.Ends(f.err)
+		f.known = f.gone || of != ""
 	}
-	if had != nil && p.waitsFor(x.Members, had) {
+	if waits, gone := p.waitsFor(x.Members, had); waits && !f.gone {
 		f.known, f.unsaid = false, false
 	} else {
-		f.unsaid = f.unsaid && had != nil
+		f.unsaid, f.gone = f.unsaid && had != nil, f.gone || gone && !waits && !named
 	}
 }
 
@@ -92,7 +94,7 @@ func (p *part) absent(e state.Entry) bool {
 // inSet finds the member of a set.
 func (f *found) inSet(c *Cursor, p *part, t *taken, x *state.Selected, name string, had *xds.Variant) {
 	if !c.ready(t, x) {
-		if t.Covers(name) {
+		if t.Covers(name) && !f.gone {
 			f.known, f.unsaid = false, false
 		}
 		return
@@ -107,7 +109,7 @@ func (f *found) inSet(c *Cursor, p *part, t *taken, x *state.Selected, name stri
 		if f.bySet = true; later || v.Digest == f.body.Digest && v.Outlasts(f.body) {
 			f.body = v
 		}
-	case x.Phase < state.Settled && t.Covers(name):
+	case x.Phase < state.Settled && t.Covers(name) && !f.gone:
 		f.known, f.unsaid = false, false
 	case f.unsaid && what == state.Unknown && t.Covers(name): // the set has the last word of what the client has
 		f.known = true
@@ -151,9 +153,12 @@ func (p *part) standsFor(names state.Set, v *xds.Variant) bool {
 	return false
 }
 
-// waitsFor reports whether the client has a body by an alias of which nothing is known now: it
-// waits for the origin's answer (ALIAS-4).
-func (p *part) waitsFor(names state.Set, had *xds.Variant) bool {
+// waitsFor reports whether the client has a body by an alias of which nothing is known now: then it
+// waits for the origin's answer (ALIAS-4). gone: it has it by one that does not exist any more.
+func (p *part) waitsFor(names state.Set, had *xds.Variant) (waits, gone bool) {
+	if had == nil {
+		return false, false
+	}
 	for _, alias := range had.Aliases {
 		key := xds.NameKey(alias)
 		if !p.names.has(key) || key == had.Name {
@@ -161,11 +166,15 @@ func (p *part) waitsFor(names state.Set, had *xds.Variant) bool {
 		}
 		e := names.Get(key)
 		_, what := e.For(p.Params)
-		if e.Facts().Alias == "" && (what == state.Unknown || what == state.Failed && !p.Ends(p.errorOf(e))) {
-			return true
+		err := p.errorOf(e)
+		switch {
+		case p.absent(e), err != nil && p.Ends(err):
+			gone = true
+		case e.Facts().Alias == "" && what != state.Exists:
+			waits = true
 		}
 	}
-	return false
+	return waits, gone
 }
 
 // errorOf is the origin's error of a name, for the client's parameters.
