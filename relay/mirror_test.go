@@ -133,10 +133,10 @@ func mirrorName(n *namedTable, e *entry) (f values.Facts, resource *xds.Variant)
 	f.Name = e.name
 	live := n.isAsked(e) && e.isAnswered()
 	switch f.Age = values.Stale; {
-	case live:
-		f.Age = values.Live
 	case e.unconfirmed:
 		f.Age = values.Restored
+	case live:
+		f.Age = values.Live
 	}
 	bodies, open := e.variants, n.shard.lane(n.lane).live(n.shard.lane(n.lane).gen.Load())
 	if len(bodies) == 0 && e.isServed() && !open {

@@ -201,7 +201,7 @@ func (w *world) receiveList(p *player, a *Answer, news bool) {
 	waits := w.now.Sub(p.asked) < patience && (p.cursor.Holds || len(list) == 0)
 	for name := range p.names {
 		i := w.originOf(name)
-		if f := p.brute(w.origins[i].Target(p.tier).State, i, name, p.has[name], false); waits && p.owed[name] && (p.cursor.Holds || p.told[name] == "" || w.typeURL == sds) && list[name] == nil && !f.known && f.body == nil {
+		if f := p.brute(w.origins[i].Target(p.tier).State, i, name, p.has[name], false); waits && p.owed[name] && (p.cursor.Holds || p.cursor.parts[i].told[name] == nil || w.typeURL == sds) && list[name] == nil && !f.known && f.body == nil {
 			w.t.Fatalf("%v: a list without %s, of which nothing is known yet (RELAY-7, SOTW-9): %s", p, name, wordsOf(a))
 		}
 	}

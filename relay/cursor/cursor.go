@@ -206,6 +206,9 @@ func (p *part) setDue(name string, is why) {
 	if is.waits() {
 		p.waiting++
 	}
+	if is == 0 && !p.names.has(name) {
+		delete(p.spelt, name)
+	}
 	switch delete(p.owed, name); {
 	case is == 0 && len(p.owed) == 0: // a map that was large stays so
 		p.owed = nil

@@ -25,6 +25,7 @@ func (c *Cursor) Claim(source int, name string, version xds.Digest) {
 // Subscribe notes that the client asks for a name, perhaps again (DELTA-2, DELTA-3).
 func (c *Cursor) Subscribe(source int, n Name) {
 	p := &c.parts[source]
+	c.asked = true
 	if n.Covers != nil {
 		if i := p.set(n.Name); i >= 0 {
 			p.sets[i].members, p.sets[i].fresh = state.Set{}, true
@@ -50,7 +51,6 @@ func (c *Cursor) Subscribe(source int, n Name) {
 			p.claims[name] = xds.Digest{}
 		}
 	}
-	c.asked = true
 	p.clear(n.Name, left)
 	p.owe(n.Name, asked)
 	if n.Demand {
@@ -71,7 +71,6 @@ func (c *Cursor) Unsubscribe(source int, name string) {
 		}
 	} else if p.names.has(name) {
 		p.names.drop(name)
-		delete(p.spelt, name)
 		delete(p.told, name)
 		p.clear(name, everything)
 		p.owe(name, left)
