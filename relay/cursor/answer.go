@@ -49,7 +49,7 @@ func (k *take) mustWait() bool {
 			if to != nil {
 				x, _ = to.Of(k.TypeURL, p.sets[j].Name.Name)
 			}
-			if asks++; !k.ready(&p.sets[j], &x) {
+			if asks++; !k.ready(p, &p.sets[j], &x) {
 				unready++
 			}
 		}

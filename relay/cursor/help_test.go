@@ -29,6 +29,7 @@ type like struct {
 	env                    string // for parameter maps with env of that value
 	end                    time.Time
 	err                    *xds.NameError
+	uncached               bool
 }
 
 func body(l like) *xds.Variant {
@@ -38,6 +39,7 @@ func body(l like) *xds.Variant {
 	}
 	r := &xds.Resource{
 		Name: l.name, Any: data, Aliases: l.aliases, PayloadType: []byte(l.typeURL), Payload: []byte(l.payload), Constraints: constraintsOf(l.env),
+		DoNotCache: l.uncached,
 	}
 	v := xds.NewVariant(&xds.Provenance{TypeURL: l.typeURL}, r, "")
 	if !l.end.IsZero() {

@@ -182,6 +182,7 @@ func (p *player) subscribe(i int, n Name, first bool) {
 		return
 	}
 	p.names[n.Name] = true
+	delete(p.told, n.Name)
 	claims := false // it says that it has it, by this name or another
 	for name, v := range p.has {
 		claims = claims || name == n.Name || v.ListsAs(n.Name) || slices.Contains(p.w.origins[i].everStoodFor(p.w.typeURL, n.Name), name)
@@ -310,7 +311,7 @@ func (p *player) brute(s *state.State, i int, name string, has *xds.Variant, end
 		}
 		x, _ := s.Of(p.w.typeURL, n.Name)
 		part := &p.cursor.parts[i]
-		if at := part.set(n.Name); !end && !p.cursor.ready(&part.sets[at], &x) {
+		if at := part.set(n.Name); !end && !p.cursor.ready(part, &part.sets[at], &x) {
 			if n.Covers(name) && !stated {
 				f.known, said = false, true
 			}

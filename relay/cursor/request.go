@@ -51,6 +51,7 @@ func (c *Cursor) Subscribe(source int, n Name) {
 			p.claims[name] = xds.Digest{}
 		}
 	}
+	delete(p.told, n.Name) // who asks again is told again
 	p.clear(n.Name, left)
 	p.owe(n.Name, asked)
 	if n.Demand {

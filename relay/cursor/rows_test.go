@@ -24,8 +24,10 @@ import (
 //	says a=1 b- c!14 d>a a=1/d  by name: a body, none, an error, an alias, a body that lists one
 //	star firm, glob arriving    how far it has answered; settled, unanswered, restored
 //	learns, forgets             as says
+//	a=1^ must not be cached; a=1? was restored; glob ill: the collection is in error
+//	first asks a                a request that is not over; a/A: the client writes A
 //	lane down, up; hold, follow; keep: what is held now stays; all: nothing is taken away
-//	ack, nack; requests; owes a; push; silent a; wait 15s; missing: what the client has not
+//	ack, nack; requests; owes a; push; silent a; unreached; wait 15s; missing: what the client has not
 //	gets a=1 -b ~c !d ?e        bodies, removals, heartbeats, errors, hosts that do not exist
 //	gets list a=1 b=2           all there is; gets nothing: a response without anything
 var rows = []struct{ rule, dialects, script string }{
@@ -497,6 +499,130 @@ var rows = []struct{ rule, dialects, script string }{
 		gets b=1
 		missing no
 		gets a=2`},
+	{"WILD-9: what a set has cannot be dropped by one name, which is answered", "delta", `
+		type cds
+		star a=1 firm
+		asks *
+		gets a=1
+		drops a
+		gets a=1
+		drops b`},
+	{"DELTA-9: so is what the client says it holds, in its first request", "delta", `
+		type cds
+		has a=1 b=1
+		star a=1 firm
+		first asks *
+		drops a b
+		gets a=1 -b`},
+	{"RELAY-20: who drops a collection has what it has otherwise", "delta", `
+		type eds
+		star b=1 firm
+		glob g1=1 g2=1 settled
+		says g2=1
+		asks g/* g2 *
+		gets b=1 g1=1 g2=1
+		drops g/*
+		gets -g1`},
+	{"RELAY-8: that the origin cannot be reached is said of each name that is waited for, once", "delta sotw", `
+		type eds
+		asks a
+		unreached
+		gets !a
+		unreached
+		says a=1
+		gets a=1`},
+	{"RELAY-9: what must not be cached stays with those who have it", "delta", `
+		type eds
+		says a=1^
+		asks a
+		gets a=1
+		lane down
+		asks a
+		gets a=1`},
+	{"RELAY-9: and nobody else is given it while its stream is lost", "delta", `
+		type eds
+		says a=1^ b=1
+		lane down
+		asks a b
+		gets b=1
+		lane up
+		gets a=1`},
+	{"ABS-8, ABS-11: a list tells no error of what it has", "sotw", `
+		type cds
+		star a=1 firm
+		lists *
+		gets list a=1
+		star a=1!14
+		star a=2!14
+		gets list a=2`},
+	{"ABS-9: what is no member and does not exist is an error and a removal", "delta", `
+		type cds
+		star a=1 firm
+		asks *
+		gets a=1
+		star c!5
+		gets -c !c`},
+	{"ABS-12: the error of a collection is told, and its members end it", "delta sotw", `
+		type eds
+		glob g1=1 settled
+		asks g/*
+		gets g1=1
+		glob ill
+		gets !g/*
+		glob settled
+		gets g1=1`},
+	{"ALIAS-1: who drops a resource by its name drops it by its aliases", "delta", `
+		type vhds
+		says a=1/x x>a
+		asks x
+		gets a=1
+		drops a
+		says a=2/x`},
+	{"ALIAS-1: an alias that is gone while its resource stays is removed", "delta", `
+		type vhds
+		says a=1/x x>a
+		asks x a
+		gets a=1
+		says a=2 x-
+		gets a=2 -x`},
+	{"ALIAS-3: who comes back by an alias that is gone loses what it had by it", "delta", `
+		type vhds
+		has a=1
+		says x- a-
+		asks x
+		gets -x -a`},
+	{"NAME-9: a name is told as the client wrote it first", "delta", `
+		type eds
+		says a- b!14
+		asks a/A b/B
+		gets -A !B
+		asks a/Z
+		gets -A`},
+	{"RELAY-7: a list waits for what is in error, which the client may have", "sotw", `
+		type cds
+		has version
+		star a=1 b!14 firm
+		lists *
+		wait 16s
+		gets list a=1 !b`},
+	{"RELAY-96: a SotW client is not sent restored names that it came back with, and others are", "sotw", `
+		type eds
+		has version
+		says a=1? b=1?
+		lists a
+		lists a b
+		gets b=1
+		says a=2
+		gets a=2`},
+	{"RELAY-4: what the states do not know of the client keeps, and no answer is made of it", "delta", `
+		type eds
+		says a=1
+		asks a
+		gets a=1
+		forgets a
+		asks a
+		says a=2
+		gets a=2`},
 	{"RELAY-74: what a client may not have is not there, and nothing of it is told", "delta", `
 		type cds may a
 		star a=1 b=1 firm
@@ -561,8 +687,8 @@ var typesOfRows = map[string]string{"cds": cds, "eds": eds, "sds": sds, "vhds": 
 func (g *game) play(line, want string) {
 	words := strings.Fields(line)
 	what := words[0]
-	unseen := what == "unseen"
-	if unseen {
+	unseen := what == "unseen" || what == "first"
+	if what == "unseen" {
 		words = words[1:]
 		what = words[0]
 	}
@@ -625,7 +751,7 @@ func (g *game) words(a *Answer) string {
 		words = append(words, "-"+strings.Replace(name, selectorOfRows, "g/*", 1))
 	}
 	for _, e := range a.Errors {
-		words = append(words, "!"+e.Name)
+		words = append(words, "!"+strings.Replace(e.Spelling(), selectorOfRows, "g/*", 1))
 	}
 	for _, name := range a.Unresolved {
 		words = append(words, "?"+name)
@@ -645,7 +771,8 @@ func nameOfRows(word string) Name {
 	case "g/*":
 		return Name{Name: selectorOfRows, Covers: func(name string) bool { return strings.HasPrefix(name, "g") }}
 	}
-	return Name{Name: word}
+	name, spelt, _ := strings.Cut(word, "/")
+	return Name{Name: name, Spelt: spelt}
 }
 
 // open begins the stream.
@@ -669,6 +796,7 @@ func (g *game) do(what string, words []string) (push bool) {
 	case "type":
 		g.typeURL = typesOfRows[words[0]]
 		g.cfg = Config{TypeURL: g.typeURL, Delta: g.delta, Patience: 15 * time.Second, Cold: 10 * time.Second}
+		g.cfg.Unreachable = func(name string) *xds.NameError { return xds.NewNameError(name, unavailable, "it is away") }
 		g.source = Source{Ends: ends}
 		for i, option := range words[1:] {
 			g.cfg.TTL = g.cfg.TTL || option == "ttl"
@@ -717,6 +845,15 @@ func (g *game) do(what string, words []string) (push bool) {
 		g.cursor.Owe(words...)
 	case "silent":
 		g.cursor.Silent(0, word)
+	case "unreached":
+		g.cursor.Unreached()
+	case "first":
+		g.open()
+		for _, name := range words[1:] {
+			g.cursor.Subscribe(0, nameOfRows(name))
+		}
+	case "forgets":
+		g.line.Forget(g.now, state.Change{TypeURL: g.typeURL, Edits: []state.Edit{{Name: word}}})
 	case "push":
 		return true
 	case "wait":
@@ -763,13 +900,17 @@ func (g *game) say(what string, words []string) {
 		switch {
 		case isPhase:
 			c.Status = &state.Status{Phase: phase, Age: state.Live}
+		case word == "ill":
+			x, _ := g.line.Newest().Of(g.typeURL, c.Selector)
+			x.Status.Err = xds.NewNameError(c.Selector, unavailable, "it is so")
+			c.Status = &x.Status
 		case word == "restored":
 			c.Status.Age = state.Restored
 		case is:
 			c.Edits = append(c.Edits, g.edit(name, payload))
 		case strings.HasSuffix(word, "-") && c.Selector == "":
 			c.Edits = append(c.Edits, gone(strings.TrimSuffix(word, "-")))
-		case strings.HasSuffix(word, "-"), strings.HasSuffix(word, "?"):
+		case strings.HasSuffix(word, "-"), strings.HasSuffix(word, "?") && !is:
 			c.Edits = append(c.Edits, state.Edit{Name: word[:len(word)-1]})
 		case strings.Contains(word, "!"):
 			name, code, _ := strings.Cut(word, "!")
@@ -799,6 +940,11 @@ func (g *game) say(what string, words []string) {
 // edit is of a body: payload/alias~seconds!code.
 func (g *game) edit(name, text string) state.Edit {
 	l := like{typeURL: g.typeURL, name: name}
+	text, l.uncached = strings.CutSuffix(text, "^")
+	if text, restored := strings.CutSuffix(text, "?"); restored {
+		l.payload = text
+		return state.Edit{Name: name, Entry: state.NewEntry(state.Facts{Name: name, Bodies: []*xds.Variant{body(l)}, Age: state.Restored})}
+	}
 	text, code, failed := strings.Cut(text, "!")
 	text, end, timed := strings.Cut(text, "~")
 	if timed {

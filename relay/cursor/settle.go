@@ -29,7 +29,7 @@ func (k *take) settle(p *part, name string) (o outcome, is bool) {
 	its := k.Parts[p.Group].Has(had, func(s *state.State) (state.Entry, bool) {
 		f := k.find(p, s, name, o.was)
 		if o.was == nil && k.doubts(&f, claimed, p.owed[name]&back != 0) {
-			f.body, f.known = nil, false
+			f.body, f.known, f.doubted = nil, false, true
 		}
 		if to == nil {
 			to = &f
@@ -54,7 +54,7 @@ func (k *take) settle(p *part, name string) (o outcome, is bool) {
 	}
 	same := o.is != nil && (o.was != nil && o.was.Digest == o.is.Digest || claimed && o.is.ClaimedAs(claim))
 	switch {
-	case o.is != nil && k.withholds(o.is):
+	case o.is != nil && k.withholds(o.is) && !(same && o.was != nil): // what it has it keeps
 		k.withhold(&o)
 		return o, true
 	case o.is != nil:
@@ -128,6 +128,8 @@ func (k *take) known(p *part, name string) state.Entry {
 // who asks now (RELAY-38).
 func (k *take) doubts(f *found, claimed, back bool) bool {
 	switch {
+	case f.body != nil && f.body.DoNotCache && f.stale: // it stays with those who have it (RELAY-9)
+		return true
 	case f.bySet || !f.byName:
 		return false
 	case f.body == nil:
@@ -234,7 +236,11 @@ func (k *take) remove(p *part, o *outcome) {
 		o.told = nil
 	}
 	if k.wrote = k.wrote || k.Delta || k.Whole(); k.Delta {
-		k.a.Removed, o.removed = append(k.a.Removed, xds.Spelling(o.name, p.spelt[o.name])), true
+		spelt := p.spelt[o.name]
+		if o.was != nil && spelt == "" && !p.names.has(o.name) { // as it was sent
+			spelt = o.was.Spelling()
+		}
+		k.a.Removed, o.removed = append(k.a.Removed, xds.Spelling(o.name, spelt)), true
 	}
 }
 
@@ -255,7 +261,7 @@ func (k *take) absent(p *part, o *outcome, due why, to *found) {
 			o.answered = everything
 		}
 	case (!to.known || to.stale) && due&silent == 0: // nobody says so now (RELAY-38)
-		comes := k.Only == plan.Everything && k.Parts[p.Group].To != nil && !to.known && !p.covered(o.name)
+		comes := k.Only == plan.Everything && k.Parts[p.Group].To != nil && !to.known && !to.doubted && !p.covered(o.name)
 		o.kept = !comes // otherwise a state will differ
 		if o.answered = parent | silent | unreached; due&unreached != 0 && due.waits() {
 			o.told = k.Unreachable(o.name)

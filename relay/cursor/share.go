@@ -61,14 +61,14 @@ func (c *Cursor) takeShared(s plan.Step) (a *Answer, done bool) {
 		return nil, false
 	}
 	x, _ := step.To.Of(c.TypeURL, t.Name.Name)
-	if !c.ready(t, &x) || x.Err != nil || t.err != nil || c.TTL && (p.held.Timed() || x.Members.Timed()) {
+	if !c.ready(p, t, &x) || x.Err != nil || t.err != nil || c.TTL && (p.held.Timed() || x.Members.Timed()) {
 		return nil, false
 	}
 	j := journey{held: p.held, to: c.members(p, 0, step.To), settled: x.Phase >= state.Settled, all: step.All}
 	for i, s := range step.Keep {
 		if s != nil {
 			x, _ := s.Of(c.TypeURL, t.Name.Name)
-			j.keep[i] = keep{true, c.ready(t, &x) && x.Phase >= state.Settled, c.members(p, 0, s)}
+			j.keep[i] = keep{true, c.ready(p, t, &x) && x.Phase >= state.Settled, c.members(p, 0, s)}
 		}
 	}
 	w := c.Memo.way(j)
@@ -140,7 +140,7 @@ func (w *way) make() {
 	var edits []state.Edit
 	for was, is := range state.Diff(j.held, j.to) {
 		v := is.Body()
-		if is.Known() && (v == nil || v.Constraints != nil || v.Nameless || is.Facts().Err != nil) {
+		if is.Known() && (v == nil || v.Constraints != nil || v.Nameless || v.DoNotCache || is.Facts().Err != nil) {
 			return
 		}
 		switch {
@@ -148,7 +148,7 @@ func (w *way) make() {
 			w.kept = true
 			edits = append(edits, state.Edit{Name: was.Name(), Entry: was})
 		case v == nil:
-			w.removed = append(w.removed, was.Name())
+			w.removed = append(w.removed, was.Body().Spelling())
 		case was.Body() == nil || was.Body().Digest != v.Digest:
 			w.changed, w.newest = append(w.changed, v), xds.Newer(w.newest, v.From)
 		}

@@ -205,7 +205,7 @@ func (k *take) answerSets(p *part) {
 		if x.Err != nil && !x.Err.Same(t.err) && k.Only == plan.Everything && !(x.Err.Own && k.Delta) { // ABS-12
 			k.a.Errors, k.wrote = append(k.a.Errors, x.Err), true
 		}
-		if !k.ready(t, &x) {
+		if !k.ready(p, t, &x) {
 			k.waits = true
 			continue
 		}
@@ -269,7 +269,7 @@ func (k *take) arrive(p *part) {
 		t := &p.sets[i]
 		x, _ := s.To.Of(k.TypeURL, t.Name.Name)
 		t.members, t.err = k.members(p, i, s.To), x.Err
-		if t.fresh && k.ready(t, &x) && (x.Phase >= state.Settled || t.members.Len() > 0) { // what states say of it counts from now on
+		if t.fresh && k.ready(p, t, &x) && (x.Phase >= state.Settled || t.members.Len() > 0) { // what states say of it counts from now on
 			t.fresh, p.last = false, [3]*state.State{}
 		}
 	}

@@ -22,6 +22,7 @@ type found struct {
 	stale         bool // what is said of it was said before its stream was lost
 	alias         bool // the name is an alias of what the client may have
 	unsaid        bool // nothing is known of the name itself
+	doubted       bool // it is known, and not for this client
 	gone          bool // it is stated of the name itself that there is none
 }
 
@@ -41,7 +42,7 @@ func (c *Cursor) find(p *part, s *state.State, name string, had *xds.Variant) fo
 	if p.Allows != nil && !p.Allows(name) { // it is not there, as far as a set is known
 		for i := range p.sets {
 			x, _ := s.Of(c.TypeURL, p.sets[i].Name.Name)
-			f.known = f.known && (p.names.has(name) || c.ready(&p.sets[i], &x) || !p.sets[i].Covers(name))
+			f.known = f.known && (p.names.has(name) || c.ready(p, &p.sets[i], &x) || !p.sets[i].Covers(name))
 		}
 		return f
 	}
@@ -93,7 +94,7 @@ func (p *part) absent(e state.Entry) bool {
 
 // inSet finds the member of a set.
 func (f *found) inSet(c *Cursor, p *part, t *taken, x *state.Selected, name string, had *xds.Variant) {
-	if !c.ready(t, x) {
+	if !c.ready(p, t, x) {
 		if t.Covers(name) && !f.gone {
 			f.known, f.unsaid = false, false
 		}
@@ -122,13 +123,16 @@ func (f *found) inSet(c *Cursor, p *part, t *taken, x *state.Selected, name stri
 }
 
 // ready reports whether a set may be sent: a wrong guess of what has come already would take away
-// what the client holds (RELAY-6, 7, 96).
-func (c *Cursor) ready(t *taken, x *state.Selected) bool {
+// what the client holds (RELAY-6, 7, 96), and that a collection was empty before its stream was lost
+// is no answer now (RELAY-38).
+func (c *Cursor) ready(p *part, t *taken, x *state.Selected) bool {
 	switch {
 	case x.Phase == state.Unanswered:
 		return false
 	case !t.fresh:
 		return true
+	case t.Name.Name != xds.Wildcard && x.Age == state.Stale && p.filtered(x).Len() == 0:
+		return false
 	case c.Holds:
 		return x.Phase == state.Firm && !c.unsure(x.Age)
 	case !c.Delta:
@@ -217,7 +221,7 @@ func (p *part) covered(name string) bool {
 // members are what the client may have of a set in a state; nothing before it is ready.
 func (c *Cursor) members(p *part, set int, s *state.State) state.Set {
 	x, _ := s.Of(c.TypeURL, p.sets[set].Name.Name)
-	if !c.ready(&p.sets[set], &x) {
+	if !c.ready(p, &p.sets[set], &x) {
 		return state.Set{}
 	}
 	return p.filtered(&x)
