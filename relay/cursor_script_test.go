@@ -200,6 +200,9 @@ func (c *byCursor) take(sub *scriptSub, client *cursorClient) []string {
 	}
 	client.last = a
 	said := &Answer{Body: &Body{Variants: a.Changed, Heartbeats: a.Heartbeats, Removed: a.Removed}, Errors: a.Errors, Version: a.Version}
+	if from := client.From(); c.cfg.Origins[0].OriginVersions && from != nil && from.Version != "" {
+		said.Version = from.Version
+	}
 	if a.Whole {
 		said.Variants = nil
 		for e := range a.All[0].All() {

@@ -51,6 +51,22 @@ func TestAsk(t *testing.T) {
 	if from := c.From(); from == nil || from.TypeURL != vhs {
 		t.Errorf("it comes from %+v", from)
 	}
+	nothing := New(Config{TypeURL: vhs})
+	nothing.Open(Source{Ends: ends})
+	if nothing.Unreached() {
+		t.Error("nothing is waited for, and it is said to be in vain")
+	}
+	c.Subscribe(0, Name{Name: "c"})
+	if !c.Unreached() {
+		t.Error("a name is waited for, and nothing is said of it")
+	}
+	timed := New(Config{TypeURL: vhs, Delta: true, Began: began})
+	timed.Open(Source{Group: 1, Ends: ends})
+	timed.Subscribe(0, All)
+	timed.Requested(began)
+	if timed.Take(began, step); !timed.Ask(cfg).Beat.IsZero() {
+		t.Error("heartbeats are due for who is sent none")
+	}
 	plain := New(Config{TypeURL: xds.EndpointType, Began: began})
 	plain.Open(Source{Ends: ends})
 	plain.Subscribe(0, Name{Name: "b", Demand: true})

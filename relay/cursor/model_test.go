@@ -352,7 +352,7 @@ func (w *world) end() {
 		}
 		for i, o := range w.origins {
 			for _, name := range append(o.plain(), o.aliases()...) {
-				f := p.brute(o.Target(p.tier).State, i, name, nil, true)
+				f := p.brute(o.Target(p.tier).State, i, name, p.cursor.parts[i].held.Get(name).Body(), true)
 				if has := p.has[name]; f.known && f.body == nil && has != nil && (p.delta || p.cursor.Whole()) || f.body != nil && (has == nil || has.Digest != f.body.Digest) {
 					w.t.Fatalf("%v has %v of %s at the end, and is to have %v", p, word(has), name, word(f.body))
 				}

@@ -378,7 +378,7 @@ func (p *player) expected(s plan.Step, i int, name string) *xds.Variant {
 	e := part.Has(had, func(s *state.State) (state.Entry, bool) {
 		f := p.brute(s, i, name, fromUs, false)
 		if fromUs == nil && f.byName && !f.bySet {
-			if f.body == nil && claimed && f.age != state.Live || f.body != nil && (claimed || p.cursor.parts[i].owed[name]&back != 0) && p.cursor.unsure(f.age) {
+			if f.body == nil && claimed && f.age != state.Live || f.body != nil && (claimed || p.cursor.parts[i].owed[name]&back != 0 || len(p.cursor.parts[i].claims) > 0 && p.w.typeURL == vhs && len(p.names) > 0) && p.cursor.unsure(f.age) {
 				return state.Entry{}, false
 			}
 		}

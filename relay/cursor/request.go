@@ -82,9 +82,6 @@ func (c *Cursor) Unsubscribe(source int, name string) {
 		}
 	} else if _, claimed := p.claims[name]; p.covered(name) && (claimed || p.held.Get(name).Known()) {
 		p.owe(name, left) // it has it by a set, and cannot drop one name of that (WILD-9)
-		if claimed {
-			p.claims[name] = xds.Digest{}
-		}
 	}
 }
 

@@ -27,7 +27,7 @@ import (
 //	a=1^ must not be cached; a=1? was restored; glob ill: the collection is in error
 //	first asks a                a request that is not over; a/A: the client writes A
 //	lane down, up; hold, follow; keep: what is held now stays; all: nothing is taken away
-//	ack, nack; requests; owes a; push; silent a; unreached; wait 15s; missing: what the client has not
+//	ack, nack; requests; owes a; hosts r; push; silent a; unreached; wait 15s; missing: what the client has not
 //	gets a=1 -b ~c !d ?e        bodies, removals, heartbeats, errors, hosts that do not exist
 //	gets list a=1 b=2           all there is; gets nothing: a response without anything
 var rows = []struct{ rule, dialects, script string }{
@@ -499,6 +499,60 @@ var rows = []struct{ rule, dialects, script string }{
 		gets b=1
 		missing no
 		gets a=2`},
+	{"DELTA-2: who asks for a set again is sent it again", "delta", `
+		type cds
+		star a=1 firm
+		asks *
+		gets a=1
+		asks *
+		gets a=1`},
+	{"DELTA-2: who asks for a name in error again is told again", "delta", `
+		type eds
+		says a!14
+		asks a
+		gets !a
+		asks a
+		gets !a`},
+	{"DELTA-2: who drops a collection and asks for it again in one moment is sent it", "delta", `
+		type eds
+		star b=1 firm
+		glob g1=1 settled
+		asks g/* *
+		gets b=1 g1=1
+		unseen drops g/*
+		asks g/*
+		gets g1=1`},
+	{"RELAY-96: of restored names a client is sent what it does not hold", "delta", `
+		type eds
+		has b=1
+		says a=1? b=2?
+		asks a b
+		gets a=1
+		says b=3
+		gets b=3`},
+	{"RELAY-96: and a client that holds nothing, all", "sotw", `
+		type eds
+		says a=1?
+		lists a
+		gets a=1`},
+	{"WARM-6: what is owed is sent of a set, too, and all of it if nobody knows what", "delta", `
+		type eds
+		star a=1 b=1 firm
+		asks *
+		gets a=1 b=1
+		owes a
+		gets a=1
+		owes *
+		gets a=1 b=1
+		owes c`},
+	{"WARM-4: the hosts of a route configuration that was sent are sent again", "delta", `
+		type vhds
+		says ra=1 sb=1 rc=1/x x>rc
+		star rd=1 sd=1 firm
+		asks ra sb x *
+		gets ra=1 sb=1 rc=1 rd=1 sd=1
+		hosts r
+		gets ra=1 rc=1 rd=1`},
 	{"WILD-9: what a set has cannot be dropped by one name, which is answered", "delta", `
 		type cds
 		star a=1 firm
@@ -843,6 +897,8 @@ func (g *game) do(what string, words []string) (push bool) {
 		g.cursor.Requested(g.now)
 	case "owes":
 		g.cursor.Owe(words...)
+	case "hosts":
+		g.cursor.OweHosts(func(name string) bool { return strings.HasPrefix(name, word) })
 	case "silent":
 		g.cursor.Silent(0, word)
 	case "unreached":

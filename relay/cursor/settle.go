@@ -28,7 +28,8 @@ func (k *take) settle(p *part, name string) (o outcome, is bool) {
 	var to *found // what the newest state has, as far as the client may take it
 	its := k.Parts[p.Group].Has(had, func(s *state.State) (state.Entry, bool) {
 		f := k.find(p, s, name, o.was)
-		if o.was == nil && k.doubts(&f, claimed, p.owed[name]&back != 0) {
+		mayHold := claimed || p.owed[name]&back != 0 || len(p.claims) > 0 && k.byAlias(p)
+		if o.was == nil && k.doubts(&f, claimed, mayHold) {
 			f.body, f.known, f.doubted = nil, false, true
 		}
 		if to == nil {
@@ -126,7 +127,7 @@ func (k *take) known(p *part, name string) state.Entry {
 // doubts reports whether what is known of a name is no news for a client that comes back: it may
 // have something newer (RELAY-96), and what was stated before the stream was lost is not told to
 // who asks now (RELAY-38).
-func (k *take) doubts(f *found, claimed, back bool) bool {
+func (k *take) doubts(f *found, claimed, mayHold bool) bool {
 	switch {
 	case f.body != nil && f.body.DoNotCache && f.stale: // it stays with those who have it (RELAY-9)
 		return true
@@ -135,7 +136,7 @@ func (k *take) doubts(f *found, claimed, back bool) bool {
 	case f.body == nil:
 		return claimed && f.age != state.Live
 	}
-	return (claimed || back) && k.unsure(f.age)
+	return mayHold && k.unsure(f.age)
 }
 
 // due is why an answer is due for a name, or for an alias that its body answers.
@@ -257,7 +258,8 @@ func (k *take) absent(p *part, o *outcome, due why, to *found) {
 	case !p.names.has(o.name):
 		o.answered = everything
 	case to.alias: // what it stands for is the answer
-		if o.answered = parent; k.find(p, k.Parts[p.Group].To, k.known(p, o.name).Facts().Alias, nil).body != nil {
+		of := k.find(p, k.Parts[p.Group].To, k.known(p, o.name).Facts().Alias, nil)
+		if o.answered = parent; of.body != nil && !k.doubts(&of, false, len(p.claims) > 0 && k.byAlias(p)) {
 			o.answered = everything
 		}
 	case (!to.known || to.stale) && due&silent == 0: // nobody says so now (RELAY-38)
