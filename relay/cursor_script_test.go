@@ -187,7 +187,7 @@ func (c *byCursor) opened(f []string) {
 	}
 	client.Open(s)
 	for name, d := range sub.claims.versions {
-		client.Claim(0, name, d)
+		client.Claim(0, name, sub.claims.spelt[name], d)
 	}
 	c.clients[f[0]] = client
 }

@@ -104,7 +104,7 @@ func mirrorSet(t *set) values.Selected {
 	}
 	x.Members = values.Set{}.With(edits...)
 	switch {
-	case t.needsOrigin, !t.settled && (t.members.len() == 0 || !t.live()): // what came of it is not shown early
+	case t.needsOrigin, len(t.uncached) > 0 && !t.live(), !t.settled && (t.members.len() == 0 || !t.live()): // what came of it is not shown early
 	case t.firm:
 		x.Phase = values.Firm
 	case t.settled:

@@ -206,7 +206,7 @@ func (p *part) setDue(name string, is why) {
 	if is.waits() {
 		p.waiting++
 	}
-	if is == 0 && !p.names.has(name) {
+	if _, claimed := p.claims[name]; is == 0 && !claimed && !p.names.has(name) {
 		delete(p.spelt, name)
 	}
 	switch delete(p.owed, name); {

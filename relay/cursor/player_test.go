@@ -95,7 +95,7 @@ func (p *player) connect() {
 			continue
 		}
 		for name, v := range p.has {
-			c.Claim(p.w.originOf(name), name, v.Digest)
+			c.Claim(p.w.originOf(name), name, "", v.Digest)
 			p.again[name] = p.w.typeURL == vhs // it may have it by an alias that is gone
 		}
 	}
@@ -290,7 +290,7 @@ func (p *player) brute(s *state.State, i int, name string, has *xds.Variant, end
 		unknown := e.Facts().Alias == "" && (own == state.Unknown || own == state.Failed && !ends(e.Facts().Err))
 		switch {
 		case unknown && n == name:
-			f.known, said = false, said || own != state.Unknown
+			f.known = false
 		case unknown && has != nil && has.ListsAs(n):
 			waiting = true
 		}
@@ -323,7 +323,7 @@ func (p *player) brute(s *state.State, i int, name string, has *xds.Variant, end
 			bySet = v
 		case what != state.Exists && x.Phase < state.Settled && n.Covers(name) && !stated:
 			f.known, said = false, true
-		case what == state.Unknown && n.Covers(name):
+		case what == state.Unknown && n.Covers(name), what == state.Failed && has != nil:
 			gone = true
 		case what == state.Failed && !ends(x.Members.Get(name).Facts().Err) && has == nil:
 			f.known, said = false, true

@@ -12,9 +12,11 @@ import (
 // What a client asks for. A request is some of these calls, and then Requested.
 
 // Claim notes that the client says it holds a version of a resource, in its first request
-// (DELTA-11). The zero Digest is a version that is none of ours.
-func (c *Cursor) Claim(source int, name string, version xds.Digest) {
+// (DELTA-11). The zero Digest is a version that is none of ours. spelt is how the client writes the
+// name, if that is another.
+func (c *Cursor) Claim(source int, name, spelt string, version xds.Digest) {
 	p := &c.parts[source]
+	p.spell(name, spelt)
 	if p.claims == nil {
 		p.claims = map[string]xds.Digest{}
 	}
@@ -39,12 +41,7 @@ func (c *Cursor) Subscribe(source int, n Name) {
 		}
 		return
 	}
-	if !p.names.has(n.Name) && n.Spelt != "" { // the first spelling counts
-		if p.spelt == nil {
-			p.spelt = map[string]string{}
-		}
-		p.spelt[n.Name] = n.Spelt
-	}
+	p.spell(n.Name, n.Spelt)
 	p.names.add(n.Name)
 	for name := range p.claims { // what it asks for once more it may have forgotten
 		if c.begun && (name == n.Name || c.byAlias(p)) {
@@ -62,6 +59,17 @@ func (c *Cursor) Subscribe(source int, n Name) {
 	}
 }
 
+// spell notes how the client writes a name first (NAME-9).
+func (p *part) spell(name, spelt string) {
+	if spelt == "" || p.names.has(name) || p.spelt[name] != "" {
+		return
+	}
+	if p.spelt == nil {
+		p.spelt = map[string]string{}
+	}
+	p.spelt[name] = spelt
+}
+
 // Unsubscribe notes that the client does not ask for a name any more.
 func (c *Cursor) Unsubscribe(source int, name string) {
 	p := &c.parts[source]
@@ -76,6 +84,8 @@ func (c *Cursor) Unsubscribe(source int, name string) {
 		p.clear(name, everything)
 		p.owe(name, left)
 		p.dropped = append(p.dropped, name)
+	} else if of := p.asked.Get(name).Facts().Alias; p.names.has(of) && !p.covered(of) {
+		c.Unsubscribe(source, of) // it has it by the resource's own name (ALIAS-1)
 	} else if by := p.aliasesOf(name); len(by) > 0 && !p.covered(name) {
 		for _, alias := range by { // all by which it has the resource (ALIAS-1)
 			c.Unsubscribe(source, alias)

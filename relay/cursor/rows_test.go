@@ -839,7 +839,7 @@ func (g *game) open() {
 	g.cursor.Open(g.source)
 	for _, c := range g.claims {
 		name, payload, _ := strings.Cut(c, "=")
-		g.cursor.Claim(0, name, body(like{typeURL: g.typeURL, name: name, payload: payload}).Digest)
+		g.cursor.Claim(0, name, "", body(like{typeURL: g.typeURL, name: name, payload: payload}).Digest)
 	}
 }
 

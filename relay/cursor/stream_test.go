@@ -186,7 +186,7 @@ func (s *streamer) connect() {
 		}
 		if s.cfg.Delta {
 			for name := range s.has[typeURL] {
-				c.Claim(0, name, xds.Digest{})
+				c.Claim(0, name, "", xds.Digest{})
 			}
 		}
 		c.Requested(s.now)

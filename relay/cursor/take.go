@@ -202,7 +202,7 @@ func (k *take) answerSets(p *part) {
 		if to != nil {
 			x, _ = to.Of(k.TypeURL, t.Name.Name)
 		}
-		if x.Err != nil && !x.Err.Same(t.err) && k.Only == plan.Everything && !(x.Err.Own && k.Delta) { // ABS-12
+		if x.Err != nil && !x.Err.Same(t.err) && k.Only == plan.Everything && !(x.Err.Own && k.Delta) && x.Age != state.Stale { // ABS-12
 			k.a.Errors, k.wrote = append(k.a.Errors, x.Err), true
 		}
 		if !k.ready(p, t, &x) {
@@ -236,6 +236,7 @@ func (k *take) commit(p *part, x *outcomes) {
 		}
 		if !o.claimed {
 			delete(p.claims, o.name)
+			p.setDue(o.name, p.owed[o.name])
 		}
 		switch {
 		case o.proven && k.TTL:

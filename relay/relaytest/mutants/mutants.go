@@ -22,12 +22,12 @@ import (
 
 // Play makes lines of files of the package in the working directory wrong, and fails if its tests
 // do not find one: first all of tests[0], then of tests[1], and so on, with args. which is how many
-// lines, drawn; "all"; or a part of what is printed of a line. Lines that are in harmless change
-// nothing that could be seen: the file says why.
-func Play(t *testing.T, which, harmless string, files, tests []string, args ...string) {
+// lines, drawn; "all"; or a part of what is printed of a line. Those in the file except are left
+// out: it says which change nothing that could be seen, and which are not found yet.
+func Play(t *testing.T, which, except string, files, tests []string, args ...string) {
 	t.Helper()
 	known := map[string]bool{}
-	data, err := os.ReadFile(harmless)
+	data, err := os.ReadFile(except)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func Play(t *testing.T, which, harmless string, files, tests []string, args ...s
 		}
 	}
 	if len(left) < len(known) {
-		t.Errorf("%d lines of %s are none of the package", len(known)-len(left), harmless)
+		t.Errorf("%d lines of %s are none of the package", len(known)-len(left), except)
 	}
 	var n int
 	if _, err := fmt.Sscan(which, &n); err == nil {
@@ -68,7 +68,7 @@ func Play(t *testing.T, which, harmless string, files, tests []string, args ...s
 		})
 	}
 	group.Wait()
-	t.Logf("%d mutants, %d known to be harmless", len(all), len(left))
+	t.Logf("%d mutants, %d left out", len(all), len(left))
 }
 
 // mutant is a mistake: one piece of a file is another one.
