@@ -290,7 +290,7 @@ func (p *player) brute(s *state.State, i int, name string, has *xds.Variant, end
 		unknown := e.Facts().Alias == "" && (own == state.Unknown || own == state.Failed && !ends(e.Facts().Err))
 		switch {
 		case unknown && n == name:
-			f.known = false
+			f.known, said = false, said || own != state.Unknown
 		case unknown && has != nil && has.ListsAs(n):
 			waiting = true
 		}
@@ -323,9 +323,9 @@ func (p *player) brute(s *state.State, i int, name string, has *xds.Variant, end
 			bySet = v
 		case what != state.Exists && x.Phase < state.Settled && n.Covers(name) && !stated:
 			f.known, said = false, true
-		case what == state.Unknown && n.Covers(name), what == state.Failed && has != nil:
+		case what == state.Unknown && n.Covers(name):
 			gone = true
-		case what == state.Failed && !ends(x.Members.Get(name).Facts().Err) && has == nil:
+		case what == state.Failed && !ends(x.Members.Get(name).Facts().Err):
 			f.known, said = false, true
 		}
 	}

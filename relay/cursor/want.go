@@ -72,7 +72,7 @@ func (f *found) inNames(p *part, s *state.State, x *state.Selected, name string,
 		return
 	}
 	if named {
-		f.unsaid = (what == state.Unknown || what == state.Failed) && e.Facts().Alias == ""
+		f.unsaid = what == state.Unknown && e.Facts().Alias == ""
 		of := e.Facts().Alias
 		f.byName, f.age, f.err = true, ageOf(s, e, x), p.errorOf(e)
 		f.stale = f.age != state.Live
@@ -118,7 +118,9 @@ func (f *found) inSet(c *Cursor, p *part, t *taken, x *state.Selected, name stri
 		if f.err == nil {
 			f.err, f.stale = p.errorOf(e), x.Age == state.Stale
 		}
-		f.known = f.unsaid || f.known && (had != nil || p.Ends(p.errorOf(e))) // who says that it has it may have it (ABS-8)
+		if err := p.errorOf(e); err != nil && !p.Ends(err) { // its body stays in use, if there is one (ABS-8)
+			f.known, f.unsaid = false, false
+		}
 	}
 }
 
