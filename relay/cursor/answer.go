@@ -104,8 +104,8 @@ func (k *take) wait() {
 	}
 }
 
-// errorsAnswer reports whether who was told an error of a name waits for it no longer. A client that
-// comes back may hold it, and Envoy refuses a list without a secret that it names.
+// errorsAnswer reports whether who was told an error of a name waits for it no longer. A client
+// that comes back may hold it, and Envoy refuses a list without a secret that it names.
 func (c *Cursor) errorsAnswer() bool { return !c.Holds && !xds.IsSecret(c.TypeURL) }
 
 // finish is the answer, if there is one.

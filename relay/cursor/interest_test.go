@@ -65,8 +65,12 @@ func TestPieces(t *testing.T) {
 		name             string
 		delta, ttl, memo bool
 	}{
-		{"delta", true, false, false}, {"delta, shared", true, false, true}, {"delta with TTLs", true, true, true},
-		{"sotw", false, false, false}, {"sotw, shared", false, false, true}, {"sotw with TTLs", false, true, true},
+		{"delta", true, false, false},
+		{"delta, shared", true, false, true},
+		{"delta with TTLs", true, true, true},
+		{"sotw", false, false, false},
+		{"sotw, shared", false, false, true},
+		{"sotw with TTLs", false, true, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cfg := Config{TypeURL: cds, Delta: c.delta, TTL: c.ttl}

@@ -127,8 +127,8 @@ func (c *Cursor) Silent(source int, name string) {
 	}
 }
 
-// Unreached notes that the origin cannot be reached: the client is told so of each name that it waits
-// for, and waits on (RELAY-8). It reports whether there is any.
+// Unreached notes that the origin cannot be reached: the client is told so of each name that it
+// waits for, and waits on (RELAY-8). It reports whether there is any.
 func (c *Cursor) Unreached() (any bool) {
 	for i := range c.parts {
 		p := &c.parts[i]

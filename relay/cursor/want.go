@@ -125,8 +125,8 @@ func (f *found) inSet(c *Cursor, p *part, t *taken, x *state.Selected, name stri
 }
 
 // ready reports whether a set may be sent: a wrong guess of what has come already would take away
-// what the client holds (RELAY-6, 7, 96), and that a collection was empty before its stream was lost
-// is no answer now (RELAY-38).
+// what the client holds (RELAY-6, 7, 96), and that a collection was empty before its stream was
+// lost is no answer now (RELAY-38).
 func (c *Cursor) ready(p *part, t *taken, x *state.Selected) bool {
 	switch {
 	case x.Phase == state.Unanswered:
