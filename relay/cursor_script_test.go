@@ -86,8 +86,9 @@ func compareScript(t *testing.T, file string) (differs string, answers int) {
 // byCursor has a cursor for each client of a script.
 type byCursor struct {
 	*script
-	mirror  *mirror
-	clients map[string]*cursorClient
+	mirror   *mirror
+	clients  map[string]*cursorClient
+	interest cursor.Interest[*cursorClient]
 }
 
 type cursorClient struct {
@@ -95,6 +96,8 @@ type cursorClient struct {
 	shard  *shard
 	spaces map[string]bool
 	last   *cursor.Answer
+	asks   []cursor.Name
+	woken  bool // since it took last
 }
 
 // before is what has to be noted before a line is done.
@@ -108,7 +111,11 @@ func (c *byCursor) before(f []string) {
 // after does with the cursors what a line did with the Subs. It is what a cursor answers to `take`.
 func (c *byCursor) after(f []string) []string {
 	c.before(f)
+	was := c.mirror.line.Newest()
 	c.mirror.look(c.script)
+	for client := range c.interest.Concerned(was, c.mirror.line.Newest()) {
+		client.woken = true
+	}
 	if f[0] == "open" {
 		c.opened(f[1:])
 		return nil
@@ -127,6 +134,10 @@ func (c *byCursor) after(f []string) []string {
 			all = append(all, c.mirror.nameOf(client.shard, name, client.spaces))
 		}
 		return all
+	}
+	if f[1] != "take" {
+		client.woken = true
+		defer c.register(client, f, names)
 	}
 	switch f[1] {
 	case "+":
@@ -169,6 +180,23 @@ func (c *byCursor) after(f []string) []string {
 	return nil
 }
 
+// register notes what a client asks for now.
+func (c *byCursor) register(client *cursorClient, f []string, names func() []cursor.Name) {
+	switch f[1] {
+	case "=":
+		for _, n := range client.asks {
+			c.interest.Drop(client, client.TypeURL, n)
+		}
+		client.asks = nil
+		fallthrough
+	case "+":
+		for _, n := range names() {
+			c.interest.Add(client, client.TypeURL, n)
+			client.asks = append(client.asks, n)
+		}
+	}
+}
+
 func (c *byCursor) opened(f []string) {
 	sub := c.subs[f[0]].Sub
 	cfg := cursor.Config{
@@ -198,7 +226,10 @@ func (c *byCursor) take(sub *scriptSub, client *cursorClient) []string {
 	if a == nil {
 		return []string{"nothing"}
 	}
-	client.last = a
+	if lanes := c.mirror.lanes; !client.woken && !lanes {
+		c.t.Errorf("a client is sent %v, and nobody has woken it", a)
+	}
+	client.last, client.woken, c.mirror.lanes = a, a.More, false
 	said := &Answer{Body: &Body{Variants: a.Changed, Heartbeats: a.Heartbeats, Removed: a.Removed}, Errors: a.Errors, Version: a.Version}
 	if from := client.From(); c.cfg.Origins[0].OriginVersions && from != nil && from.Version != "" {
 		said.Version = from.Version

@@ -16,6 +16,7 @@ type mirror struct {
 	group *Group
 	line  *values.Timeline
 	rev   uint64
+	lanes bool // one was opened or lost, and time has passed
 }
 
 // look makes the next state of what the tables have.
@@ -44,6 +45,7 @@ func (m *mirror) look(s *script) {
 	}
 	for i, l := range m.group.lanes {
 		if open := l.live(l.gen.Load()) && l.gen.Load() != 0; was.Lanes[i].Open != open {
+			m.lanes = true
 			m.line.Connect(s.now, i, values.Lane{Open: open})
 		}
 	}

@@ -23,6 +23,7 @@ type Answer struct {
 	Whole      bool             // it lists all there is (SOTW-2, SOTW-4)
 	All        []state.Set      // of a list, by source
 	Waits      bool             // something that was asked for is not known yet
+	More       bool             // more is to be said at once, in a response of its own (ABS-11)
 	delta, ttl bool
 	shared     *way
 }
@@ -120,6 +121,7 @@ func (k *take) finish() *Answer {
 	}
 	c.sentWhole, c.States = c.sentWhole || whole, nil
 	a := k.a
+	a.More = k.Only == plan.Everything && slices.ContainsFunc(c.parts, func(p part) bool { return len(p.look) > 0 })
 	if a.Waits, a.Whole, a.Version = k.waits, whole, version; whole {
 		for i := range c.parts {
 			a.All = append(a.All, c.parts[i].held)

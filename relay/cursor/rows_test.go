@@ -29,7 +29,7 @@ import (
 //	lane down, up; hold, follow; keep: what is held now stays; all: nothing is taken away
 //	ack, nack; requests; owes a; hosts r; push; silent a; unreached; wait 15s; missing: what the client has not
 //	gets a=1 -b ~c !d ?e        bodies, removals, heartbeats, errors, hosts that do not exist
-//	gets list a=1 b=2           all there is; gets nothing: a response without anything
+//	gets list a=1 b=2           all there is; gets nothing: a response without anything; ... more follows
 var rows = []struct{ rule, dialects, script string }{
 	{"DELTA-2: what is asked is answered, though the client has it", "delta", `
 		type eds
@@ -292,7 +292,7 @@ var rows = []struct{ rule, dialects, script string }{
 		asks a
 		gets a=1
 		says a=2!14
-		gets a=2
+		gets a=2 ...
 		wait 1s
 		gets !a
 		says a=2!14
@@ -812,6 +812,9 @@ func (g *game) words(a *Answer) string {
 	}
 	if len(words) == 1 {
 		words = append(words, "nothing")
+	}
+	if a.More {
+		words = append(words, "...")
 	}
 	return sorted(strings.Join(words, " "))
 }
