@@ -295,7 +295,8 @@ func (p *player) brute(s *state.State, i int, name string, has *xds.Variant, end
 			waiting = true
 		}
 		_, absent := slices.BinarySearchFunc(e.Facts().Absent, params(p.params), func(a, b constraints.Params) int { return strings.Compare(a.Key(), b.Key()) })
-		if ended := absent || e.Facts().Err != nil && e.Body() == nil && ends(e.Facts().Err); n == name || !p.names[name] && has != nil && has.ListsAs(n) {
+		elsewhere := e.Facts().Alias != "" && e.Facts().Alias != name && n != name
+		if ended := absent || elsewhere || e.Facts().Err != nil && e.Body() == nil && ends(e.Facts().Err); n == name || !p.names[name] && has != nil && has.ListsAs(n) {
 			stated = stated || ended
 			ownGone = ownGone || ended && n == name
 		}
@@ -368,7 +369,7 @@ func (p *player) expected(s plan.Step, i int, name string) *xds.Variant {
 	_, claimed := p.cursor.parts[i].claims[name]
 	others := maps.Clone(p.cursor.parts[i].owed)
 	delete(others, name)
-	if claimed && p.w.typeURL == vhs && fromUs == nil && !p.selected(name, nil) && len(others) > 0 {
+	if claimed && p.w.typeURL == vhs && fromUs == nil && !p.names[name] && len(p.names) > 0 && len(others) > 0 {
 		if to := s.Parts[i].To; to == nil || p.brute(to, i, name, nil, false).body == nil {
 			p.maybe[name] = true // it has it by an alias, of which nothing is known before this step
 			return has

@@ -50,6 +50,15 @@ func (k *take) settle(p *part, name string) (o outcome, is bool) {
 		k.say(p, &o, to)
 		return o, true
 	}
+	if claimed && o.is == nil && !p.names.has(name) && k.byAlias(p) {
+		if !k.last { // when the aliases were looked at
+			k.later = append(k.later, name)
+			return o, false
+		} else if k.others(p, name) { // it may have it by one that is not answered yet
+			o.claimed, o.again = true, true
+			return o, true
+		}
+	}
 	if to.body == nil && to.err != nil && !p.Ends(to.err) && !p.names.has(name) {
 		k.waits = true // the client may have what is in error (RELAY-7)
 	}

@@ -160,7 +160,8 @@ func (p *part) standsFor(names state.Set, v *xds.Variant) bool {
 }
 
 // waitsFor reports whether the client has a body by an alias of which nothing is known now: then it
-// waits for the origin's answer (ALIAS-4). gone: it has it by one that does not exist any more.
+// waits for the origin's answer (ALIAS-4). gone: it has it by one that does not exist any more, or
+// stands for something else.
 func (p *part) waitsFor(names state.Set, had *xds.Variant) (waits, gone bool) {
 	if had == nil {
 		return false, false
@@ -174,7 +175,7 @@ func (p *part) waitsFor(names state.Set, had *xds.Variant) (waits, gone bool) {
 		_, what := e.For(p.Params)
 		err := p.errorOf(e)
 		switch {
-		case p.absent(e), err != nil && p.Ends(err):
+		case p.absent(e), err != nil && p.Ends(err), e.Facts().Alias != "" && e.Facts().Alias != had.Name:
 			gone = true
 		case e.Facts().Alias == "" && what != state.Exists:
 			waits = true
