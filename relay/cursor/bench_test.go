@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-xds/weir/relay/plan"
 	"github.com/weir-xds/weir/relay/state"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 var firm = &state.Status{Phase: state.Firm, Age: state.Live}
@@ -114,4 +115,29 @@ func heap() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
+}
+
+// BenchmarkManyClaims is a client that comes back with so many hosts, and asks for them by aliases of which
+// nothing is known: its first request, and a step.
+func BenchmarkManyClaims(b *testing.B) {
+	for _, n := range []int{1000, 10000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			line := state.NewTimeline(zero, state.Config{})
+			for b.Loop() {
+				c := New(Config{TypeURL: vhs, Delta: true, Holds: true, Began: zero})
+				c.Open(Source{Ends: ends})
+				for i := range n {
+					c.Claim(0, fmt.Sprint("r/", i), "", xds.Digest{})
+					c.Subscribe(0, Name{Name: fmt.Sprint("r/alias", i)})
+				}
+				c.Requested(zero)
+				c.Subscribe(0, Name{Name: "r/more"})
+				c.Unsubscribe(0, "r/alias1")
+				c.Requested(zero)
+				if a := c.Take(zero, plan.Step{TypeURL: vhs, Parts: []plan.Part{{To: line.Newest()}}}); a != nil {
+					b.Fatal("something is sent")
+				}
+			}
+		})
+	}
 }

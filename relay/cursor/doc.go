@@ -11,7 +11,7 @@
 //
 //	request ──► Subscribe, Unsubscribe, Replace, Claim, Requested ──► what is due (request.go)
 //	plan.Step ──► Take ──► names: what is due, and what the states have otherwise (take.go)
-//	                         └► settle: has, is to have, is told of each (settle.go)
+//	                         └► settle: has, and is to have (settle.go); is told (tell.go)
 //	              ──► Answer, or nothing; and then it is noted as written (answer.go)
 //	client's answer ──► Ack
 //
@@ -50,5 +50,5 @@
 //
 // # What to read next
 //
-// cursor.go, want.go, take.go, settle.go; the games of rows_test.go.
+// cursor.go, want.go, take.go, settle.go, tell.go; the games of rows_test.go.
 package cursor

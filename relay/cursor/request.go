@@ -43,10 +43,8 @@ func (c *Cursor) Subscribe(source int, n Name) {
 	}
 	p.spell(n.Name, n.Spelt)
 	p.names.add(n.Name)
-	for name := range p.claims { // what it asks for once more it may have forgotten
-		if c.begun && (name == n.Name || c.byAlias(p)) {
-			p.claims[name] = xds.Digest{}
-		}
+	if _, claimed := p.claims[n.Name]; claimed && c.begun { // what it asks for once more it may have forgotten
+		p.claims[n.Name] = xds.Digest{}
 	}
 	delete(p.told, n.Name) // who asks again is told again
 	p.clear(n.Name, left)
@@ -165,6 +163,13 @@ func (c *Cursor) OweHosts(of func(name string) bool) {
 
 // Requested notes that a request is over, each time. What was owed before it is due (WARM-2).
 func (c *Cursor) Requested(now time.Time) {
+	for i := range c.parts {
+		if p := &c.parts[i]; c.begun && c.asked && c.byAlias(p) { // by any of the aliases that it asks for, too
+			for name := range p.claims {
+				p.claims[name] = xds.Digest{}
+			}
+		}
+	}
 	if c.begun = true; c.asked {
 		c.asked, c.since = false, now
 	}

@@ -17,11 +17,12 @@ type take struct {
 	plan.Step
 	now   time.Time
 	a     *Answer
-	outs  []outcomes // by part
-	wrote bool       // there is a response
-	later []string   // names of a part that are looked at when all others were
-	last  bool       // they are
-	waits bool       // a set, or a name in a list, is not known that the client waits for
+	outs  []outcomes     // by part
+	wrote bool           // there is a response
+	later []string       // names of a part that are looked at when all others were
+	last  bool           // they are
+	left  map[string]why // what is still owed then
+	waits bool           // a set, or a name in a list, is not known that the client waits for
 }
 
 // outcomes are what becomes of the names of a part. differs: a state has something else, so what is
@@ -71,7 +72,9 @@ func (c *Cursor) Take(now time.Time, s plan.Step) *Answer {
 		for _, name := range k.names(p, x.differs) {
 			look(name)
 		}
-		k.last = true
+		if k.last = true; len(k.later) > 0 {
+			k.left = p.stillOwed(x.all)
+		}
 		for _, name := range k.later {
 			look(name)
 		}
