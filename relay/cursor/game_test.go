@@ -184,6 +184,7 @@ func (g *game) do(what string, words []string) (push bool) {
 		for i, option := range words[1:] {
 			g.cfg.TTL = g.cfg.TTL || option == "ttl"
 			g.cfg.Withhold = g.cfg.Withhold || option == "withhold"
+			g.cfg.StandIn = g.cfg.StandIn || option == "standin"
 			if may := words[i+2:]; option == "may" {
 				g.source.Allows = func(name string) bool { return slices.Contains(may, name) }
 				g.source.Filter = state.NewFilter(g.source.Params, g.source.Allows)
@@ -278,6 +279,7 @@ func (g *game) request(what string, words []string) {
 // say is what the origin says.
 func (g *game) say(what string, words []string) {
 	c := state.Change{TypeURL: g.typeURL, Selector: map[string]string{"star": "*", "glob": selectorOfRows}[what]}
+	ages := map[string]state.Age{"restored": state.Restored, "fallback": state.Fallback, "stale": state.Stale}
 	phases := map[string]state.Phase{"unanswered": state.Unanswered, "arriving": state.Arriving, "settled": state.Settled, "firm": state.Firm}
 	for _, word := range words {
 		name, payload, is := strings.Cut(word, "=")
@@ -286,11 +288,9 @@ func (g *game) say(what string, words []string) {
 		case isPhase:
 			c.Status = &state.Status{Phase: phase, Age: state.Live}
 		case word == "ill":
-			x, _ := g.line.Newest().Of(g.typeURL, c.Selector)
-			x.Status.Err = xds.NewNameError(c.Selector, unavailable, "it is so")
-			c.Status = &x.Status
-		case word == "restored":
-			c.Status.Age = state.Restored
+			g.status(&c).Err = xds.NewNameError(c.Selector, unavailable, "it is so")
+		case ages[word] != state.Inherit:
+			g.status(&c).Age = ages[word]
 		case is:
 			c.Edits = append(c.Edits, g.edit(name, payload))
 		case strings.HasSuffix(word, "-") && c.Selector == "":
@@ -322,9 +322,18 @@ func (g *game) say(what string, words []string) {
 	g.line.Publish(g.now, g.rev, c)
 }
 
+// status is that of a change: as it was, unless that is said before.
+func (g *game) status(c *state.Change) *state.Status {
+	if c.Status == nil {
+		x, _ := g.line.Newest().Of(g.typeURL, c.Selector)
+		c.Status = &x.Status
+	}
+	return c.Status
+}
+
 // edit is of a body: payload/alias~seconds!code.
 func (g *game) edit(name, text string) state.Edit {
-	l := like{typeURL: g.typeURL, name: name}
+	l := like{typeURL: g.typeURL, name: name, revision: g.rev + 1}
 	text, l.uncached = strings.CutSuffix(text, "^")
 	if text, restored := strings.CutSuffix(text, "?"); restored {
 		l.payload = text

@@ -320,8 +320,10 @@ func (p *player) brute(s *state.State, i int, name string, has *xds.Variant, end
 		}
 		v, what := x.Members.Get(name).For(params(p.params))
 		switch {
-		case what == state.Exists && bySet == nil, what == state.Exists && v.Digest == bySet.Digest && v.Outlasts(bySet):
-			bySet = v
+		case what == state.Exists:
+			if bySet == nil || v.From.Revision > bySet.From.Revision || v.Digest == bySet.Digest && v.Outlasts(bySet) {
+				bySet = v
+			}
 		case what != state.Exists && x.Phase < state.Settled && n.Covers(name) && !stated:
 			f.known, said = false, true
 		case what == state.Unknown && n.Covers(name):

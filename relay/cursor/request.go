@@ -59,7 +59,7 @@ func (c *Cursor) Subscribe(source int, n Name) {
 
 // spell notes how the client writes a name first (NAME-9).
 func (p *part) spell(name, spelt string) {
-	if spelt == "" || p.names.has(name) || p.spelt[name] != "" {
+	if spelt == "" || p.names.has(name) {
 		return
 	}
 	if p.spelt == nil {
@@ -79,8 +79,8 @@ func (c *Cursor) Unsubscribe(source int, name string) {
 	} else if p.names.has(name) {
 		p.names.drop(name)
 		delete(p.told, name)
-		p.clear(name, everything)
-		p.owe(name, left)
+		p.setDue(name, left) // and nothing else any more
+		p.look.add(name)
 		p.dropped = append(p.dropped, name)
 	} else if of := p.asked.Get(name).Facts().Alias; p.names.has(of) && !p.covered(of) {
 		c.Unsubscribe(source, of) // it has it by the resource's own name (ALIAS-1)

@@ -672,4 +672,123 @@ var rows = []struct{ rule, dialects, script string }{
 		gets a=1 -b
 		star b=2
 		says b!14`},
+	{"NAME-9: and what it drops as well", "delta", `
+		type eds
+		star firm
+		says a-
+		asks * a/A
+		gets -A
+		drops a
+		gets -A`},
+	{"DELTA-4: who drops `*` keeps what it has by name, and by an alias", "sotw", `
+		type cds
+		star a=1 b=1 firm
+		says a=1
+		lists * a
+		gets list a=1 b=1
+		lists a
+		star b=2
+		says a=2
+		gets list a=2`},
+	{"DELTA-4: who drops an alias has nothing of it", "delta", `
+		type vhds
+		says a=1/x x>a
+		asks x
+		gets a=1
+		drops x
+		asks a
+		gets a=1
+		drops a
+		says a-
+		asks x
+		says a=1/x
+		gets a=1`},
+	{"ALIAS-3: what an alias stands for comes later", "delta", `
+		type vhds
+		asks x
+		says x>a
+		says a=1/x
+		gets a=1`},
+	{"ALIAS-3: and again", "delta", `
+		type vhds
+		asks x
+		says x>a a-
+		says a=1/x
+		gets a=1`},
+	{"RELAY-96: who comes back with an alias is not told that it is gone by the name", "delta", `
+		type vhds
+		has a=1 b=1
+		asks x
+		says x>b b=1/x
+		gets b=1 -a`},
+	{"DELTA-4: what the client says it holds and does not ask for is taken away when its aliases are known", "delta", `
+		type vhds
+		has a=1 b=1
+		asks x y
+		says x>b b=1/x
+		gets b=1 ...
+		says y-
+		gets -a -y`},
+	{"WILD-9: two sets, of which one is dropped, and a name by it", "delta", `
+		type cds
+		star a=1 g1=1 firm
+		glob g1=1 g2=1 settled
+		asks * g/*
+		gets a=1 g1=1 g2=1
+		drops g/*
+		gets -g2`},
+	{"RELAY-25: of two sets the client has what came last", "delta", `
+		type cds
+		glob g1=1 settled
+		star g1=2 firm
+		asks * g/*
+		gets g1=2
+		glob g1=3
+		gets g1=3
+		star g1=4
+		gets g1=4`},
+	{"TTL-8: of two that say the same the one that ends later counts", "delta", `
+		type eds ttl
+		star a=1~60 firm
+		says a=1~120
+		asks * a
+		gets a=1
+		ack
+		star a=1~180
+		gets ~a
+		says a=1~90
+		star a=1
+		gets a=1`},
+	{"RELAY-96: what stood for the origin is doubted by who holds what the origin said", "delta", `
+		type cds
+		has a=2
+		star a=1 firm fallback
+		asks *
+		star firm
+		gets a=1`},
+	{"RELAY-96: and not by who holds what stood for it", "delta", `
+		type cds standin
+		has a=2
+		star a=1 firm fallback
+		asks *
+		gets a=1`},
+	{"RELAY-38: a collection that was empty before its stream was lost is not answered", "delta", `
+		type cds
+		glob settled stale
+		asks g/*
+		glob settled
+		gets -g/*`},
+	{"RELAY-38: and one that was not is", "delta", `
+		type cds
+		glob g1=1 settled stale
+		asks g/*
+		gets g1=1`},
+	{"RELAY-38: an error of a set that was told before its stream was lost is not told", "delta sotw", `
+		type eds
+		star a=1 firm
+		glob g1=1 settled ill stale
+		asks g/*
+		gets g1=1
+		glob settled ill
+		gets !g/*`},
 }

@@ -189,10 +189,11 @@ func (k *take) changed(p *part, to *state.State, all []string) []string {
 	return all
 }
 
-// concerns reports whether the client asks for a name or holds it.
+// concerns reports whether the client asks for a name, or for an alias of what it stands for, or
+// holds it.
 func (p *part) concerns(e state.Entry) bool {
 	name := e.Name()
-	return name != "" && (p.names.has(name) || p.held.Get(name).Known())
+	return p.held.Get(name).Known() || p.selects(name, e.Facts().Bodies...)
 }
 
 // answerSets notes which sets are answered now for the first time: that has to be said even if
@@ -205,7 +206,7 @@ func (k *take) answerSets(p *part) {
 		if to != nil {
 			x, _ = to.Of(k.TypeURL, t.Name.Name)
 		}
-		if x.Err != nil && !x.Err.Same(t.err) && k.Only == plan.Everything && !(x.Err.Own && k.Delta) && x.Age != state.Stale { // ABS-12
+		if x.Err != nil && !x.Err.Same(t.err) && k.Only == plan.Everything && k.tells(&x) { // ABS-12
 			k.a.Errors, k.wrote = append(k.a.Errors, x.Err), true
 		}
 		if !k.ready(p, t, &x) {
@@ -220,6 +221,9 @@ func (k *take) answerSets(p *part) {
 		}
 	}
 }
+
+// tells reports whether a client is told the error of a set now.
+func (k *take) tells(x *state.Selected) bool { return x.Age != state.Stale && !(x.Err.Own && k.Delta) }
 
 // commit notes what became of the names of a part.
 func (k *take) commit(p *part, x *outcomes) {
@@ -272,7 +276,9 @@ func (k *take) arrive(p *part) {
 	for i := range p.sets {
 		t := &p.sets[i]
 		x, _ := s.To.Of(k.TypeURL, t.Name.Name)
-		t.members, t.err = k.members(p, i, s.To), x.Err
+		if t.members = k.members(p, i, s.To); x.Err == nil || k.tells(&x) {
+			t.err = x.Err
+		}
 		if t.fresh && k.ready(p, t, &x) && (x.Phase >= state.Settled || t.members.Len() > 0) { // what states say of it counts from now on
 			t.fresh, p.last = false, [3]*state.State{}
 		}

@@ -95,7 +95,7 @@ func mutantsOf(t *testing.T, file string) (all []mutant) {
 	text := func(n ast.Node) string { return string(source[at(n.Pos()):at(n.End())]) }
 	add := func(n ast.Node, wrong string) {
 		line, _, _ := strings.Cut(text(n), "\n")
-		all = append(all, mutant{file, at(n.Pos()), at(n.End()), wrong, fmt.Sprintf("%s:%d: %s -> %s", file, files.Position(n.Pos()).Line, line, wrong)})
+		all = append(all, mutant{file, at(n.Pos()), at(n.End()), wrong, fmt.Sprintf("%s:%d: %s -> %s", file, files.Position(n.Pos()).Line, line, strings.Join(strings.Fields(wrong), " "))})
 	}
 	condition := func(e ast.Expr) { add(e, "!("+text(e)+")") }
 	first := map[ast.Stmt]bool{} // statements before a condition
