@@ -67,6 +67,24 @@ func TestAsk(t *testing.T) {
 	if timed.Take(began, step); !timed.Ask(cfg).Beat.IsZero() {
 		t.Error("heartbeats are due for who is sent none")
 	}
+	two := New(Config{TypeURL: vhs, Delta: true})
+	two.Open(Source{Group: 0, Ends: ends})
+	two.Open(Source{Group: 1, Ends: ends})
+	two.Subscribe(0, All)
+	two.Subscribe(0, Name{Name: "b", Demand: true})
+	two.Subscribe(1, Name{Name: "c"})
+	if a := two.Ask(cfg); a.Named || !a.Demands {
+		t.Errorf("of two origins: %+v", a)
+	}
+	two.Subscribe(1, Name{Name: "g/*", Covers: All.Covers})
+	two.Subscribe(1, All)
+	line = state.NewTimeline(zero, state.Config{})
+	for i, selector := range []string{"*", "g/*"} {
+		line.Publish(zero, uint64(i+1), state.Change{TypeURL: vhs, Selector: selector, Status: &state.Status{Phase: state.Arriving, Asked: zero.Add(-time.Duration(i) * time.Second)}})
+	}
+	if until := two.Ask(cfg).Waits(1, line.Newest()); !until.Equal(zero.Add(cfg.Cold)) {
+		t.Errorf("of two sets the last one is there at %v", until)
+	}
 	plain := New(Config{TypeURL: xds.EndpointType, Began: began})
 	plain.Open(Source{Ends: ends})
 	plain.Subscribe(0, Name{Name: "b", Demand: true})

@@ -69,6 +69,7 @@ func (w *world) step(p *player, next func(*player) plan.Step) *Answer {
 		}
 	}
 	w.judge(p, s, a, was, expected)
+	w.sound(p, s, a)
 	return a
 }
 
@@ -268,6 +269,51 @@ func (w *world) judge(p *player, s plan.Step, a *Answer, was, expected map[strin
 			if of := x.Members.Get(name).Facts().Alias; !claimed && f.known && p.delta && !stale && of == "" {
 				w.t.Fatalf("%v: %s is known, and not answered (DELTA-2); owed %v, kept %v", p, name, p.cursor.parts[i].owed, p.cursor.parts[i].kept)
 			}
+		}
+	}
+}
+
+// sound: nothing is kept of what is over.
+func (w *world) sound(p *player, s plan.Step, a *Answer) {
+	for i := range p.cursor.parts {
+		part := &p.cursor.parts[i]
+		waiting := 0
+		for name, is := range part.owed {
+			if is == 0 {
+				w.t.Fatalf("%v: nothing is owed of %s", p, name)
+			}
+			if is.waits() {
+				waiting++
+			}
+		}
+		for e := range part.held.All() {
+			if !part.selects(e.Name(), e.Body()) && !part.look.has(e.Name()) {
+				w.t.Fatalf("%v: %s is held and not asked for", p, e.Name())
+			}
+		}
+		if waiting != part.waiting {
+			w.t.Fatalf("%v: it waits for %d names, and %d are counted", p, waiting, part.waiting)
+		}
+		for name, spelt := range part.spelt {
+			if _, claimed := part.claims[name]; spelt == "" || !claimed && part.owed[name] == 0 && !part.names.has(name) {
+				w.t.Fatalf("%v: the spelling of %s is kept", p, name)
+			}
+		}
+		for name := range part.told {
+			if !part.selects(name, part.held.Get(name).Body()) && !part.look.has(name) {
+				w.t.Fatalf("%v: the error of %s is kept", p, name)
+			}
+		}
+		for what, x := range map[string]names{"names": part.names, "look": part.look, "kept": part.kept} {
+			if x != nil && len(x) == 0 {
+				w.t.Fatalf("%v: an empty map of %s is kept, which may be large", p, what)
+			}
+		}
+		if part.owed != nil && len(part.owed) == 0 {
+			w.t.Fatalf("%v: an empty map of what is owed is kept", p)
+		}
+		if taken := a != nil || !p.cursor.Whole(); taken && s.Only == plan.Everything && s.Parts[i].To != nil && len(part.claims) == 0 && (a == nil || len(a.Errors)+len(a.Changed)+len(a.Heartbeats) == 0) && len(part.look) > 0 {
+			w.t.Fatalf("%v: %v are to be looked at once more", p, part.look)
 		}
 	}
 }

@@ -167,8 +167,9 @@ func (g *game) open() {
 	g.cursor = New(g.cfg)
 	g.cursor.Open(g.source)
 	for _, c := range g.claims {
-		name, payload, _ := strings.Cut(c, "=")
-		g.cursor.Claim(0, name, "", body(like{typeURL: g.typeURL, name: name, payload: payload}).Digest)
+		word, payload, _ := strings.Cut(c, "=")
+		n := nameOfRows(word)
+		g.cursor.Claim(0, n.Name, n.Spelt, g.edit(n.Name, payload).Entry.Body().Digest)
 	}
 }
 
@@ -204,7 +205,11 @@ func (g *game) do(what string, words []string) (push bool) {
 	case "star", "glob", "says", "learns":
 		g.say(what, words)
 	case "lane":
-		g.line.Connect(g.now, 0, state.Lane{Open: word == "up"})
+		lane := 0
+		if words[0] == "1" {
+			lane, word = 1, words[1]
+		}
+		g.line.Connect(g.now, lane, state.Lane{Open: word == "up"})
 	case "hold":
 		if g.held = append(g.held, g.line.Newest()); word == "1" {
 			g.line.Hold(g.now, state.Rest, g.held[0])
@@ -333,7 +338,7 @@ func (g *game) status(c *state.Change) *state.Status {
 
 // edit is of a body: payload/alias~seconds!code.
 func (g *game) edit(name, text string) state.Edit {
-	l := like{typeURL: g.typeURL, name: name, revision: g.rev + 1}
+	l := like{typeURL: g.typeURL, name: name}
 	text, l.uncached = strings.CutSuffix(text, "^")
 	if text, restored := strings.CutSuffix(text, "?"); restored {
 		l.payload = text

@@ -30,7 +30,6 @@ type like struct {
 	end                    time.Time
 	err                    *xds.NameError
 	uncached               bool
-	revision               uint64
 }
 
 func body(l like) *xds.Variant {
@@ -42,7 +41,7 @@ func body(l like) *xds.Variant {
 		Name: l.name, Any: data, Aliases: l.aliases, PayloadType: []byte(l.typeURL), Payload: []byte(l.payload), Constraints: constraintsOf(l.env),
 		DoNotCache: l.uncached,
 	}
-	v := xds.NewVariant(&xds.Provenance{TypeURL: l.typeURL, Revision: l.revision}, r, "")
+	v := xds.NewVariant(&xds.Provenance{TypeURL: l.typeURL}, r, "")
 	if !l.end.IsZero() {
 		v.EndAt(l.end)
 	}

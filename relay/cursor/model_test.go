@@ -175,7 +175,7 @@ func (w *world) inSet(o *origin, selector string, names []string) state.Change {
 	for _, name := range names {
 		switch w.r.IntN(4) {
 		case 0:
-			c.Edits = append(c.Edits, say(w.body(o, name)))
+			c.Edits = append(c.Edits, say(w.body(name)))
 		case 1:
 			c.Edits = append(c.Edits, state.Edit{Name: name})
 		}
@@ -183,8 +183,8 @@ func (w *world) inSet(o *origin, selector string, names []string) state.Change {
 	return c
 }
 
-func (w *world) body(o *origin, name string) like {
-	l := like{typeURL: w.typeURL, name: name, payload: fmt.Sprint(w.r.IntN(3)), revision: o.revision + 1}
+func (w *world) body(name string) like {
+	l := like{typeURL: w.typeURL, name: name, payload: fmt.Sprint(w.r.IntN(3))}
 	if w.r.IntN(4) == 0 {
 		l.end = w.now.Add(time.Duration(w.r.IntN(3)+1) * time.Minute)
 	}
@@ -223,14 +223,14 @@ func (w *world) byName(o *origin) []state.Edit {
 		edits = append(edits, failed(name, pick(w.r, []uint32{notFound, unavailable}), pick(w.r, []string{"no", "none"})))
 	case 2: // both maps, with a body each
 		if w.typeURL == cds {
-			one, two := w.body(o, name), w.body(o, name)
+			one, two := w.body(name), w.body(name)
 			one.env, two.env = "a", "b"
 			edits = append(edits, state.Edit{Name: name, Entry: state.NewEntry(state.Facts{Name: name, Bodies: []*xds.Variant{body(one), body(two)}})})
 			break
 		}
 		fallthrough
 	default:
-		l := w.body(o, name)
+		l := w.body(name)
 		if w.typeURL == vhs {
 			for _, a := range o.aliases() {
 				if w.r.IntN(3) == 0 && !listed(x.Members, a, name) {
@@ -276,7 +276,7 @@ func (w *world) learned(o *origin) state.Change {
 	if w.r.IntN(2) == 0 {
 		return state.Change{TypeURL: w.typeURL, Edits: []state.Edit{gone(name, params("a"))}}
 	}
-	return state.Change{TypeURL: w.typeURL, Edits: []state.Edit{say(w.body(o, name))}}
+	return state.Change{TypeURL: w.typeURL, Edits: []state.Edit{say(w.body(name))}}
 }
 
 // forget makes a name unknown that nobody asks for.

@@ -178,7 +178,13 @@ func (p *player) subscribe(i int, n Name, first bool) {
 		p.asked = p.w.now
 	}
 	if n.Covers != nil {
+		_, had := p.sets[setKey(i, n)]
 		p.sets[setKey(i, n)], p.first = n, true
+		for name := range p.told { // who asks again is told again
+			if had && p.w.originOf(name) == i && n.Covers(name) {
+				delete(p.told, name)
+			}
+		}
 		return
 	}
 	p.names[n.Name] = true
@@ -320,10 +326,8 @@ func (p *player) brute(s *state.State, i int, name string, has *xds.Variant, end
 		}
 		v, what := x.Members.Get(name).For(params(p.params))
 		switch {
-		case what == state.Exists:
-			if bySet == nil || v.From.Revision > bySet.From.Revision || v.Digest == bySet.Digest && v.Outlasts(bySet) {
-				bySet = v
-			}
+		case what == state.Exists && bySet == nil, what == state.Exists && v.Digest == bySet.Digest && v.Outlasts(bySet):
+			bySet = v
 		case what != state.Exists && x.Phase < state.Settled && n.Covers(name) && !stated:
 			f.known, said = false, true
 		case what == state.Unknown && n.Covers(name):

@@ -2,6 +2,7 @@ package cursor
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -32,6 +33,7 @@ func (c *Cursor) Subscribe(source int, n Name) {
 		if i := p.set(n.Name); i >= 0 {
 			p.sets[i].members, p.sets[i].fresh = state.Set{}, true
 			p.oweAll(n.Covers, asked)
+			maps.DeleteFunc(p.told, func(name string, _ *xds.NameError) bool { return n.Covers(name) })
 			return
 		}
 		at, _ := slices.BinarySearchFunc(p.sets, n.Name, func(t taken, name string) int { return cmp.Compare(t.Name.Name, name) })
@@ -76,19 +78,20 @@ func (c *Cursor) Unsubscribe(source int, name string) {
 		for name := range p.kept {
 			p.look.add(name)
 		}
+		maps.DeleteFunc(p.told, func(name string, _ *xds.NameError) bool { return !p.selects(name, p.held.Get(name).Body()) })
 	} else if p.names.has(name) {
 		p.names.drop(name)
-		delete(p.told, name)
+		delete(p.told, name) // its error is the answer, if a set has it (DELTA-9)
 		p.setDue(name, left) // and nothing else any more
 		p.look.add(name)
 		p.dropped = append(p.dropped, name)
 	} else if of := p.asked.Get(name).Facts().Alias; p.names.has(of) && !p.covered(of) {
 		c.Unsubscribe(source, of) // it has it by the resource's own name (ALIAS-1)
-	} else if by := p.aliasesOf(name); len(by) > 0 && !p.covered(name) {
-		for _, alias := range by { // all by which it has the resource (ALIAS-1)
+	} else if !p.covered(name) {
+		for _, alias := range p.aliasesOf(name) { // all by which it has the resource (ALIAS-1)
 			c.Unsubscribe(source, alias)
 		}
-	} else if _, claimed := p.claims[name]; p.covered(name) && (claimed || p.held.Get(name).Known()) {
+	} else if _, claimed := p.claims[name]; claimed || p.held.Get(name).Known() {
 		p.owe(name, left) // it has it by a set, and cannot drop one name of that (WILD-9)
 	}
 }
@@ -187,7 +190,6 @@ func (c *Cursor) Requested(now time.Time) {
 func (c *Cursor) forget(p *part) {
 	all := p.dropped
 	if p.droppedSet || slices.ContainsFunc(all, func(name string) bool { return !p.held.Get(name).Known() }) { // it may be an alias
-		all = nil
 		for e := range p.held.All() {
 			all = append(all, e.Name())
 		}
@@ -200,13 +202,13 @@ func (c *Cursor) forget(p *part) {
 		if p.look.add(name); !had.Known() {
 			continue
 		}
-		keeps := p.selects(name, had.Body())
-		in := func(t taken) bool { return t.members.Get(name).Known() }
-		if set && keeps && !p.names.has(name) && len(p.aliasesOf(name)) == 0 && !slices.ContainsFunc(p.sets, in) { // it had it by a set that is dropped
-			p.owe(name, asked)
-		}
-		if !keeps {
+		if !p.selects(name, had.Body()) {
 			edits = append(edits, state.Edit{Name: name})
+			continue
+		}
+		in := func(t taken) bool { return t.members.Get(name).Known() }
+		if set && !p.names.has(name) && len(p.aliasesOf(name)) == 0 && !slices.ContainsFunc(p.sets, in) { // it had it by a set that is dropped
+			p.owe(name, asked)
 		}
 	}
 	p.held = p.held.With(edits...)

@@ -13,7 +13,7 @@ package cursor
 //	learns, forgets             as says
 //	a=1^ must not be cached; a=1? was restored; glob ill: the collection is in error
 //	first asks a                a request that is not over; a/A: the client writes A
-//	lane down, up; hold, follow; keep: what is held now stays; all: nothing is taken away
+//	lane down, lane 1 up; hold, follow; keep: what is held now stays; all: nothing is taken away
 //	ack, nack; requests; owes a; hosts r; push; silent a; unreached; wait 15s; missing: what the client has not
 //	gets a=1 -b ~c !d ?e        bodies, removals, heartbeats, errors, hosts that do not exist
 //	gets list a=1 b=2           all there is; gets nothing: a response without anything; ... more follows
@@ -737,16 +737,6 @@ var rows = []struct{ rule, dialects, script string }{
 		gets a=1 g1=1 g2=1
 		drops g/*
 		gets -g2`},
-	{"RELAY-25: of two sets the client has what came last", "delta", `
-		type cds
-		glob g1=1 settled
-		star g1=2 firm
-		asks * g/*
-		gets g1=2
-		glob g1=3
-		gets g1=3
-		star g1=4
-		gets g1=4`},
 	{"TTL-8: of two that say the same the one that ends later counts", "delta", `
 		type eds ttl
 		star a=1~60 firm
@@ -791,4 +781,243 @@ var rows = []struct{ rule, dialects, script string }{
 		gets g1=1
 		glob settled ill
 		gets !g/*`},
+	{"NAME-9: what the client says it holds is spelt as it does", "delta", `
+		type eds
+		has b/B=1
+		star firm
+		asks *
+		gets -B`},
+	{"DELTA-2: who asks for an empty set again is answered again", "delta", `
+		type cds
+		star firm
+		asks *
+		gets nothing
+		asks *
+		gets nothing`},
+	{"DELTA-2: who has it by an alias, too, if it says that it has it and drops it", "delta", `
+		type vhds
+		has a=1/x
+		asks x a
+		drops a
+		says a=1/x x>a
+		gets a=1`},
+	{"DELTA-11: by an alias what the client has is not sent, either", "delta", `
+		type vhds
+		has a=1/x
+		asks x
+		requests
+		says a=1/x x>a`},
+	{"DELTA-2: but if it has asked for something since", "delta", `
+		type vhds
+		has a=1/x
+		asks x
+		asks y
+		says a=1/x x>a
+		gets a=1`},
+	{"DELTA-4: what it has by a name or by an alias stays when `*` goes", "delta", `
+		type vhds
+		star a=1/x b=1 c=1 firm
+		says a=1/x x>a b=1 c-
+		asks * x b
+		gets a=1 b=1 c=1
+		drops *
+		says a=2/x b=2
+		gets a=2 b=2`},
+	{"ALIAS-1: who drops an alias of what it asks for by name drops that", "delta", `
+		type vhds
+		says a=1/x x>a
+		asks a
+		gets a=1
+		drops x
+		says a=2/x`},
+	{"ALIAS-1: but not of what a set has", "delta", `
+		type vhds
+		says a=1/x x>a
+		star a=1/x firm
+		asks a *
+		gets a=1
+		drops x
+		says a=2/x
+		gets a=2`},
+	{"ALIAS-1, WILD-9: nor does it drop an alias by the name of what a set has", "delta", `
+		type vhds
+		star a=1/x firm
+		says a=1/x x>a
+		asks * x
+		gets a=1
+		drops a
+		gets a=1
+		star a-
+		says a=2/x
+		gets a=2`},
+	{"WARM-4: a host that does not exist is answered again, too", "delta", `
+		type vhds
+		says ra- sb-
+		asks ra sb
+		gets -ra -sb
+		hosts r
+		gets -ra`},
+	{"RELAY-74: what a client says it holds and may not have goes as soon as it is known what a set has", "delta", `
+		type cds may a
+		has a=1 b=1
+		star a=1 arriving
+		asks *
+		star firm
+		gets -b`},
+	{"RELAY-74: and by name at once", "delta", `
+		type cds may a
+		has a=1 b=1
+		star a=1 arriving
+		asks * b
+		gets -b`},
+	{"RELAY-74: an alias of what it may not have is of nothing", "delta", `
+		type vhds may x
+		says a=1/x x>a
+		asks x
+		gets -x`},
+	{"ABS-8: a member in error stays with who has it", "delta", `
+		type cds
+		star c=1 d=1 firm
+		asks *
+		gets c=1 d=1
+		star c!14
+		gets !c
+		star d!5
+		gets -d !d
+		star c-
+		gets -c`},
+	{"ABS-12: of a step that has only what is missing the error of a collection is not told", "delta", `
+		type eds
+		glob g1=1 settled
+		asks g/*
+		gets g1=1
+		missing
+		glob ill
+		missing no
+		gets !g/*`},
+	{"TTL-10: what a client says it holds it has accepted", "delta", `
+		type eds ttl
+		has a=1
+		says a=1~60
+		asks a
+		gets ~a
+		says a=1~120
+		gets ~a`},
+	{"TTL-10: what was sent again it has not, before it says so", "delta", `
+		type eds ttl
+		says a=1~60
+		asks a
+		gets a=1
+		ack
+		asks a
+		gets a=1
+		says a=1~120
+		gets a=1`},
+	{"DELTA-2: who asks for a set again is told its members' errors again", "delta", `
+		type cds
+		star a=1 c!14 firm
+		asks *
+		gets a=1 !c
+		asks *
+		gets a=1 !c
+		drops *
+		asks *
+		gets a=1 !c`},
+	{"DELTA-9: the error of what is dropped is the answer, if a set has it", "delta", `
+		type cds
+		star a=1 c!14 firm
+		says c!14
+		asks * c
+		gets a=1 !c
+		drops c
+		gets !c`},
+	{"DELTA-9, ALIAS-1: so is what an alias stood for", "delta", `
+		type vhds
+		star a=1/x firm
+		says a=1/x x>a
+		asks * x
+		gets a=1
+		drops x
+		gets a=1`},
+	{"RELAY-38: a stream that is open is enough to say so", "delta", `
+		type eds
+		says a-
+		lane down
+		lane 1 up
+		asks a
+		gets -a`},
+	{"ABS-7: an error that ends as an absence is answered by that", "delta", `
+		type cds
+		says a!14
+		asks a b
+		gets !a
+		says b!14
+		gets !b
+		says b-
+		gets -b`},
+	{"RELAY-9: a set that restored has what must not be cached is not sent to others", "delta", `
+		type cds
+		star a=1^ b=1 firm
+		asks *
+		gets a=1 b=1
+		star firm stale
+		asks *
+		gets a=1 b=1`},
+	{"DELTA-12: of what the client says it holds nothing is known, and then it is of a set", "delta", `
+		type cds
+		has a=1 b=1
+		star arriving
+		asks * a
+		star b=1 firm
+		gets nothing
+		says a-
+		gets -a`},
+	{"SOTW-2: a list that has several sets and names has all of them, and waits for a name no longer than its error", "sotw", `
+		type cds
+		star a=1 firm
+		lists * b
+		gets list a=1
+		says b!14
+		gets list a=1 !b
+		says b=1
+		gets list a=1 b=1`},
+	{"RELAY-7: a client that comes back waits for a name though an error is told of it", "sotw", `
+		type cds
+		has version
+		star a=1 firm
+		lists * b
+		says b!14
+		wait 16s
+		gets list a=1 !b`},
+	{"TTL-9: heartbeats go alone, and a body takes them along", "sotw", `
+		type eds ttl
+		says a=1~60 b=1
+		lists a b
+		gets a=1 b=1
+		ack
+		says a=1~120
+		gets ~a
+		says a=1~180 b=2
+		gets a=1 b=2`},
+	{"NONCE-10: of a step for what is missing the rest is looked at later", "delta", `
+		type cds
+		star a=1 b=1 firm
+		asks *
+		gets a=1 b=1
+		missing
+		star a=2 c=1
+		gets c=1
+		missing no
+		gets a=2`},
+	{"ORD-3: what is kept for a state goes with it, though nothing else has changed", "delta", `
+		type eds
+		says a=1 b=1
+		asks a b
+		gets a=1 b=1
+		keep
+		says a-
+		says b=2
+		gets b=2
+		keep no
+		gets -a`},
 }

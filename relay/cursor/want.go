@@ -16,14 +16,14 @@ type found struct {
 	known bool         // all of it is; of what is there, it does not matter
 	err   *xds.NameError
 	// byName: the client asks for the name, or has it by an alias; age is that of what was said of
-	// it then. own: that was the body. bySet: a set has it.
-	byName, own, bySet bool
-	age                state.Age
-	stale              bool // what is said of it was said before its stream was lost
-	alias              bool // the name is an alias of what the client may have
-	unsaid             bool // nothing is known of the name itself
-	doubted            bool // it is known, and not for this client
-	gone               bool // it is stated of the name itself that there is none
+	// it then. bySet: a set has it.
+	byName, bySet bool
+	age           state.Age
+	stale         bool // what is said of it was said before its stream was lost
+	alias         bool // the name is an alias of what the client may have
+	unsaid        bool // nothing is known of the name itself
+	doubted       bool // it is known, and not for this client
+	gone          bool // it is stated of the name itself that there is none
 }
 
 func (f *found) entry() state.Entry {
@@ -48,11 +48,12 @@ func (c *Cursor) find(p *part, s *state.State, name string, had *xds.Variant) fo
 	}
 	names, _ := s.Of(c.TypeURL, "")
 	f.inNames(p, s, &names, name, had)
+	both := f.body != nil
 	for i := range p.sets {
 		x, _ := s.Of(c.TypeURL, p.sets[i].Name.Name)
 		f.inSet(c, p, &p.sets[i], &x, name, had)
 	}
-	if f.own && f.bySet {
+	if both && f.bySet {
 		if newer, _ := names.Newer.Get(name).For(p.Params); newer != nil { // what came last (RELAY-25)
 			f.body = newer
 		}
@@ -66,7 +67,7 @@ func (f *found) inNames(p *part, s *state.State, x *state.Selected, name string,
 	v, what := e.For(p.Params)
 	named := p.names.has(name)
 	if what == state.Exists && (named || p.standsFor(x.Members, v)) {
-		f.body, f.byName, f.own, f.age, f.err = v, true, true, ageOf(s, e, x), p.errorOf(e)
+		f.body, f.byName, f.age, f.err = v, true, ageOf(s, e, x), p.errorOf(e)
 		f.stale = f.age != state.Live
 		return
 	}
@@ -105,8 +106,7 @@ func (f *found) inSet(c *Cursor, p *part, t *taken, x *state.Selected, name stri
 	case what == state.Exists && f.body == nil:
 		f.body, f.err, f.bySet, f.stale = v, p.errorOf(e), true, x.Age == state.Stale
 	case what == state.Exists:
-		later := f.bySet && !f.own && v.From.Revision > f.body.From.Revision // of two sets what came last
-		if f.bySet = true; later || v.Digest == f.body.Digest && v.Outlasts(f.body) {
+		if f.bySet = true; v.Digest == f.body.Digest && v.Outlasts(f.body) {
 			f.body = v
 		}
 	case x.Phase < state.Settled && t.Covers(name) && !f.gone:
