@@ -87,6 +87,15 @@ func (g *game) play(line, want string) {
 	if a != nil {
 		g.answer = a.Number
 	}
+	p := &g.cursor.parts[0]
+	for name := range p.spelt {
+		if _, claimed := p.claims[name]; !claimed && p.owed[name] == 0 && !p.names.has(name) {
+			g.t.Errorf("after %q: the spelling of %s is kept", line, name)
+		}
+	}
+	if !g.cfg.TTL && p.accepted.Len()+p.refused.Len() > 0 {
+		g.t.Errorf("after %q: what was accepted is kept, of a client that is sent no TTLs", line)
+	}
 }
 
 // sorted has the words of a line in the order in which they are compared.
@@ -294,6 +303,10 @@ func (g *game) say(what string, words []string) {
 			c.Status = &state.Status{Phase: phase, Age: state.Live}
 		case word == "ill":
 			g.status(&c).Err = xds.NewNameError(c.Selector, unavailable, "it is so")
+		case word == "own":
+			own := *xds.NewNameError(c.Selector, unavailable, "weir says so")
+			own.Own = true
+			g.status(&c).Err = &own
 		case ages[word] != state.Inherit:
 			g.status(&c).Age = ages[word]
 		case is:

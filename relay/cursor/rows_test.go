@@ -11,7 +11,7 @@ package cursor
 //	says a=1 b- c!14 d>a a=1/d  by name: a body, none, an error, an alias, a body that lists one
 //	star firm, glob arriving    how far it has answered; settled, unanswered, restored
 //	learns, forgets             as says
-//	a=1^ must not be cached; a=1? was restored; glob ill: the collection is in error
+//	a=1^ must not be cached; a=1? was restored; glob ill, own: the collection is in error, weir's own
 //	first asks a                a request that is not over; a/A: the client writes A
 //	lane down, lane 1 up; hold, follow; keep: what is held now stays; all: nothing is taken away
 //	ack, nack; requests; owes a; hosts r; push; silent a; unreached; wait 15s; missing: what the client has not
@@ -610,8 +610,10 @@ var rows = []struct{ rule, dialects, script string }{
 		gets g1=1
 		glob ill
 		gets !g/*
+		glob g2=1
+		gets g2=1
 		glob settled
-		gets g1=1`},
+		gets g1=1 g2=1`},
 	{"ALIAS-1: who drops a resource by its name drops it by its aliases", "delta", `
 		type vhds
 		says a=1/x x>a
@@ -1020,4 +1022,53 @@ var rows = []struct{ rule, dialects, script string }{
 		gets b=2
 		keep no
 		gets -a`},
+	{"ABS-12: an error of weir's own is no news for who is told of absence", "delta", `
+		type eds
+		glob g1=1 settled own
+		asks g/*
+		gets g1=1`},
+	{"ABS-12: and in state of the world it is", "sotw", `
+		type eds
+		glob g1=1 settled own
+		lists g/*
+		gets g1=1 !g/*`},
+	{"DELTA-13: `*` is answered when all of it has come, though that is nothing", "delta", `
+		type cds
+		star arriving
+		asks *
+		star settled
+		gets nothing`},
+	{"NONCE-10: and not in a step for what is missing", "delta", `
+		type cds
+		star firm
+		missing
+		asks *
+		missing no
+		gets nothing`},
+	{"COLL-3: that a collection is empty cannot be said in state of the world", "sotw", `
+		type eds
+		glob settled
+		lists g/*
+		glob g1=1
+		gets g1=1`},
+	{"COLL-3: nor in a list", "sotw", `
+		type cds
+		star a=1 firm
+		glob settled
+		lists * g/*
+		gets list a=1`},
+	{"ABS-8: who says that it holds what is in error is told so, and keeps it", "delta", `
+		type eds
+		has a=1
+		says a!14
+		asks a
+		gets !a
+		says a-
+		gets -a`},
+	{"NAME-9: the spelling of what the client had is forgotten with that", "delta", `
+		type cds
+		has a/A=1 b/B=1
+		star a=1 firm
+		asks *
+		gets -B`},
 }
