@@ -206,9 +206,6 @@ func (p *part) setDue(name string, is why) {
 	if is.waits() {
 		p.waiting++
 	}
-	if _, claimed := p.claims[name]; is == 0 && !claimed && !p.names.has(name) {
-		delete(p.spelt, name)
-	}
 	switch delete(p.owed, name); {
 	case is == 0 && len(p.owed) == 0: // a map that was large stays so
 		p.owed = nil

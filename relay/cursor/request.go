@@ -61,13 +61,26 @@ func (c *Cursor) Subscribe(source int, n Name) {
 
 // spell notes how the client writes a name first (NAME-9).
 func (p *part) spell(name, spelt string) {
-	if spelt == "" || p.names.has(name) {
+	switch {
+	case p.names.has(name):
+	case spelt == "":
+		delete(p.spelt, name)
+	case p.spelt == nil:
+		p.spelt = map[string]string{name: spelt}
+	default:
+		p.spelt[name] = spelt
+	}
+}
+
+// unspell forgets that, if the client has nothing to do with the name any more.
+func (p *part) unspell(name string) {
+	if len(p.spelt) == 0 {
 		return
 	}
-	if p.spelt == nil {
-		p.spelt = map[string]string{}
+	_, claimed := p.claims[name]
+	if !claimed && p.owed[name] == 0 && !p.names.has(name) && !p.held.Get(name).Known() {
+		delete(p.spelt, name)
 	}
-	p.spelt[name] = spelt
 }
 
 // Unsubscribe notes that the client does not ask for a name any more.

@@ -1065,10 +1065,27 @@ var rows = []struct{ rule, dialects, script string }{
 		gets !a
 		says a-
 		gets -a`},
-	{"NAME-9: the spelling of what the client had is forgotten with that", "delta", `
+	{"NAME-9: the spelling of what the client had is forgotten with that, and not before", "delta", `
 		type cds
 		has a/A=1 b/B=1
 		star a=1 firm
 		asks *
-		gets -B`},
+		gets -B
+		star a-
+		gets -A
+		star a=1
+		gets a=1
+		star a-
+		gets -a`},
+	{"NAME-9: who asks again may write it otherwise", "delta", `
+		type cds
+		says a-
+		asks a/A
+		gets -A
+		unseen drops a
+		asks a/B
+		gets -B
+		unseen drops a
+		asks a
+		gets -a`},
 }

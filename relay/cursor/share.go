@@ -53,7 +53,7 @@ func (c *Cursor) takeShared(s plan.Step) (a *Answer, done bool) {
 	}
 	p := &c.parts[0]
 	step := &s.Parts[p.Group]
-	if len(p.sets) != 1 || len(p.names)+len(p.claims)+len(p.owed)+len(p.look)+len(p.told) > 0 || step.To == nil {
+	if len(p.sets) != 1 || len(p.names)+len(p.claims)+len(p.owed)+len(p.look)+len(p.told)+len(p.spelt) > 0 || step.To == nil {
 		return nil, false
 	}
 	t := &p.sets[0]

@@ -243,7 +243,6 @@ func (k *take) commit(p *part, x *outcomes) {
 		}
 		if !o.claimed {
 			delete(p.claims, o.name)
-			p.setDue(o.name, p.owed[o.name])
 		}
 		switch {
 		case o.proven && k.TTL:
@@ -262,6 +261,9 @@ func (k *take) commit(p *part, x *outcomes) {
 		}
 	}
 	p.held = p.held.With(edits...)
+	for i := range x.all {
+		p.unspell(x.all[i].name)
+	}
 	if whole {
 		k.arrive(p)
 	}
