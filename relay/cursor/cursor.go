@@ -113,6 +113,8 @@ type taken struct {
 	fresh   bool      // it is not answered yet
 	listed  bool      // a list was sent since it was asked for, though without it (FED-5)
 	err     *xds.NameError
+	// unreached: it is to be told that the origin cannot be reached; away: it was.
+	unreached, away bool
 }
 
 // why is what is due for a name.

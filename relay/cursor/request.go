@@ -31,7 +31,7 @@ func (c *Cursor) Subscribe(source int, n Name) {
 	c.asked = true
 	if n.Covers != nil {
 		if i := p.set(n.Name); i >= 0 {
-			p.sets[i].members, p.sets[i].fresh = state.Set{}, true
+			p.sets[i].members, p.sets[i].fresh, p.sets[i].away = state.Set{}, true, false
 			p.oweAll(n.Covers, asked)
 			maps.DeleteFunc(p.told, func(name string, _ *xds.NameError) bool { return n.Covers(name) })
 			return
@@ -141,8 +141,8 @@ func (c *Cursor) Silent(source int, name string) {
 	}
 }
 
-// Unreached notes that the origin cannot be reached: the client is told so of each name that it
-// waits for, and waits on (RELAY-8). It reports whether there is any.
+// Unreached notes that the origin cannot be reached: the client is told so of each name and
+// collection that it waits for, and waits on (RELAY-8). It reports whether there is any.
 func (c *Cursor) Unreached() (any bool) {
 	for i := range c.parts {
 		p := &c.parts[i]
@@ -150,6 +150,11 @@ func (c *Cursor) Unreached() (any bool) {
 			if w.waits() && p.told[name] == nil {
 				p.owe(name, unreached)
 				any = true
+			}
+		}
+		for j := range p.sets {
+			if t := &p.sets[j]; t.fresh && !t.away && t.Name.Name != xds.Wildcard {
+				t.unreached, any = true, true
 			}
 		}
 	}

@@ -1088,4 +1088,19 @@ var rows = []struct{ rule, dialects, script string }{
 		unseen drops a
 		asks a
 		gets -a`},
+	{"RELAY-8: it is said of a collection, too, of each as the client wrote it", "delta sotw", `
+		type eds
+		glob unanswered
+		lists a/A g/*
+		unreached
+		gets !A !g/*
+		unreached
+		glob g1=1 settled
+		gets g1=1`},
+	{"RELAY-8: and not of `*`, or of a collection that is there", "delta", `
+		type eds
+		glob g1=1 settled
+		asks * g/*
+		gets g1=1
+		unreached`},
 }

@@ -210,7 +210,9 @@ func (k *take) answerSets(p *part) {
 			k.a.Errors, k.wrote = append(k.a.Errors, x.Err), true
 		}
 		if !k.ready(p, t, &x) {
-			k.waits = true
+			if k.waits = true; t.unreached {
+				k.unreachable(t.Name.Name, t.Spelt)
+			}
 			continue
 		}
 		if t.fresh && k.Only == plan.Everything && x.Phase >= state.Settled {
@@ -228,6 +230,11 @@ func (k *take) tells(x *state.Selected) bool { return x.Age != state.Stale && !(
 // commit notes what became of the names of a part.
 func (k *take) commit(p *part, x *outcomes) {
 	var edits []state.Edit
+	for i := range p.sets {
+		if t := &p.sets[i]; t.unreached {
+			t.unreached, t.away = false, true
+		}
+	}
 	whole := k.Only == plan.Everything && k.Parts[p.Group].To != nil
 	if whole && x.differs {
 		p.kept = nil

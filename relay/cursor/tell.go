@@ -96,8 +96,7 @@ func (k *take) absent(p *part, o *outcome, due why, to *found) {
 		comes := k.Only == plan.Everything && k.Parts[p.Group].To != nil && !to.known && !to.doubted && !p.covered(o.name)
 		o.kept = !comes // otherwise a state will differ
 		if o.answered = parent | silent | unreached; due&unreached != 0 && due.waits() {
-			o.told = k.Unreachable(o.name)
-			k.a.Errors, k.wrote = append(k.a.Errors, o.told), true
+			o.told = k.unreachable(o.name, p.spelt[o.name])
 		}
 	case k.Delta && (due != 0 || k.stoodFor(p, o.name) || o.told != nil && !p.Ends(o.told) && (to.err == nil || p.Ends(to.err))):
 		if o.answered = everything; due&demanded != 0 && xds.IsVirtualHost(k.TypeURL) {
@@ -107,6 +106,14 @@ func (k *take) absent(p *part, o *outcome, due why, to *found) {
 	default:
 		o.answered = everything
 	}
+}
+
+// unreachable tells that the origin of a name cannot be reached (RELAY-8).
+func (k *take) unreachable(name, spelt string) *xds.NameError {
+	err := *k.Unreachable(name)
+	err.Spelt = spelt
+	k.a.Errors, k.wrote = append(k.a.Errors, &err), true
+	return &err
 }
 
 // stoodFor reports whether a name that does not exist now was an alias of what the client keeps.
