@@ -93,6 +93,11 @@ func (g *game) play(line, want string) {
 			g.t.Errorf("after %q: the spelling of %s is kept", line, name)
 		}
 	}
+	for e := range p.held.All() {
+		if !p.selects(e.Name(), e.Body()) && !p.look.has(e.Name()) {
+			g.t.Errorf("after %q: %s is held, and not asked for", line, e.Name())
+		}
+	}
 	if !g.cfg.TTL && p.accepted.Len()+p.refused.Len() > 0 {
 		g.t.Errorf("after %q: what was accepted is kept, of a client that is sent no TTLs", line)
 	}

@@ -96,7 +96,6 @@ func (c *Cursor) Unsubscribe(source int, name string) {
 		p.names.drop(name)
 		delete(p.told, name) // its error is the answer, if a set has it (DELTA-9)
 		p.setDue(name, left) // and nothing else any more
-		p.look.add(name)
 		p.dropped = append(p.dropped, name)
 	} else if of := p.asked.Get(name).Facts().Alias; p.names.has(of) && !p.covered(of) {
 		c.Unsubscribe(source, of) // it has it by the resource's own name (ALIAS-1)

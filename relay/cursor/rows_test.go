@@ -924,6 +924,9 @@ var rows = []struct{ rule, dialects, script string }{
 		gets a=1 !c
 		drops *
 		asks *
+		gets a=1 !c
+		unseen drops *
+		asks *
 		gets a=1 !c`},
 	{"DELTA-9: the error of what is dropped is the answer, if a set has it", "delta", `
 		type cds
@@ -1103,4 +1106,18 @@ var rows = []struct{ rule, dialects, script string }{
 		asks * g/*
 		gets g1=1
 		unreached`},
+	{"DELTA-4: who drops an alias of which nothing is known any more has nothing of it", "delta", `
+		type vhds
+		says a=1/x x>a
+		asks x y
+		gets a=1
+		says x?
+		drops x`},
+	{"ALIAS-3: what a client says it holds and drops goes, if its alias stands for something else", "delta", `
+		type vhds
+		has a=1
+		asks x a
+		drops a
+		says b=1/x x>b
+		gets b=1 -a`},
 }
