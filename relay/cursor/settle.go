@@ -44,7 +44,7 @@ func (k *take) settle(p *part, name string) (o outcome, is bool) {
 	if !k.concerned(had, its, due) {
 		return o, false
 	}
-	if o.kept = o.is != to.body || !to.known && to.body == nil; o.is == something {
+	if o.kept = o.is != to.body; o.is == something {
 		o.is, o.claimed = nil, true
 		k.say(p, &o, to)
 		return o, true
