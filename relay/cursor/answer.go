@@ -121,7 +121,6 @@ func (k *take) finish() *Answer {
 	}
 	c.sentWhole, c.States = c.sentWhole || whole, nil
 	a := k.a
-	a.More = k.Only == plan.Everything && slices.ContainsFunc(c.parts, func(p part) bool { return len(p.look) > 0 })
 	if a.Waits, a.Whole, a.Version = k.waits, whole, version; whole {
 		for i := range c.parts {
 			a.All = append(a.All, c.parts[i].held)

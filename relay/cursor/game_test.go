@@ -55,7 +55,7 @@ type game struct {
 	rev     uint64
 	keep    *state.State
 	all     bool
-	missing bool
+	only    plan.Only
 	held    []*state.State
 	last    map[string]*xds.Variant
 	claims  []string
@@ -77,9 +77,7 @@ func (g *game) play(line, want string) {
 		return
 	}
 	s := plan.Step{TypeURL: g.typeURL, Push: push, Parts: []plan.Part{{To: g.line.Target(state.Rest).State, Keep: [2]*state.State{g.keep}, All: g.all}}}
-	if g.missing {
-		s.Only = plan.Missing
-	}
+	s.Only = g.only
 	a := g.cursor.Take(g.now, s)
 	if got := g.words(a); got != sorted(want) {
 		g.t.Fatalf("after %q: %s\n          want: %s", line, got, sorted(want))
@@ -238,8 +236,11 @@ func (g *game) do(what string, words []string) (push bool) {
 		}
 	case "all":
 		g.all = word != "no"
-	case "missing":
-		g.missing = word != "no"
+	case "missing", "beats", "demanded":
+		g.only = map[string]plan.Only{"missing": plan.Missing, "beats": plan.Heartbeats, "demanded": plan.Demanded}[what]
+		if word == "no" {
+			g.only = plan.Everything
+		}
 	case "ack", "nack":
 		g.cursor.Ack(g.answer, what == "ack")
 	case "requests":

@@ -14,7 +14,7 @@ package cursor
 //	a=1^ must not be cached; a=1? was restored; glob ill, own: the collection is in error, weir's own
 //	first asks a                a request that is not over; a/A: the client writes A
 //	lane down, lane 1 up; hold, follow; keep: what is held now stays; all: nothing is taken away
-//	ack, nack; requests; owes a; hosts r; push; silent a; unreached; wait 15s; missing: what the client has not
+//	ack, nack; requests; owes a; hosts r; push; silent a; unreached; wait 15s; missing: what the client has not; beats, demanded
 //	gets a=1 -b ~c !d ?e        bodies, removals, heartbeats, errors, hosts that do not exist
 //	gets list a=1 b=2           all there is; gets nothing: a response without anything; ... more follows
 var rows = []struct{ rule, dialects, script string }{
@@ -728,7 +728,7 @@ var rows = []struct{ rule, dialects, script string }{
 		has a=1 b=1
 		asks x y
 		says x>b b=1/x
-		gets b=1 ...
+		gets b=1
 		says y-
 		gets -a -y`},
 	{"WILD-9: two sets, of which one is dropped, and a name by it", "delta", `
@@ -1120,4 +1120,61 @@ var rows = []struct{ rule, dialects, script string }{
 		drops a
 		says b=1/x x>b
 		gets b=1 -a`},
+	{"TTL-10: a step for heartbeats has nothing else", "delta", `
+		type eds ttl
+		says a=1~60 b=1~60 c=1~60
+		asks a b c
+		gets a=1 b=1 c=1
+		ack
+		beats
+		says a=1~120 b=2~60
+		gets ~a
+		asks c d
+		says c=1~120 d=1
+		beats no
+		gets b=2 c=1 d=1`},
+	{"ALIAS-10: a step for what is waited for has nothing else", "delta", `
+		type vhds
+		says a=1 b=1
+		demanded
+		asks a
+		demands b
+		gets b=1
+		demanded no
+		gets a=1`},
+	{"RELAY-51: what the client has it keeps, though it ends now", "sotw", `
+		type eds withhold
+		says a=1
+		lists a
+		gets a=1
+		says a=1~60
+		says a=2~60
+		gets !a
+		says a=2~120
+		says a=3
+		gets a=3`},
+	{"TTL-10: what it claimed otherwise it has not accepted", "delta", `
+		type eds ttl
+		has a=1
+		says a=2~60
+		asks a
+		gets a=2
+		says a=2~120
+		gets a=2`},
+	{"DELTA-9: in state of the world what is dropped needs no answer", "sotw", `
+		type eds
+		glob g1=1 settled
+		says g1=1
+		lists g/* g1
+		gets g1=1
+		lists g/*`},
+	{"RELAY-38: of an alias, too, what was said before its stream was lost is no news", "delta", `
+		type vhds
+		has a=1/x
+		says a=1/x x- b=1/y y>b
+		lane down
+		asks x y
+		gets b=1
+		lane up
+		gets -x -a`},
 }

@@ -40,7 +40,7 @@ func (k *take) settle(p *part, name string) (o outcome, is bool) {
 		to = &found{}
 	}
 	o.is = its.Body()
-	due := k.due(p, name, o.is)
+	due := p.owed[name]
 	if !k.concerned(had, its, due) {
 		return o, false
 	}
@@ -145,33 +145,6 @@ func (k *take) doubts(f *found, claimed, mayHold bool) bool {
 		return claimed && f.age != state.Live
 	}
 	return mayHold && k.unsure(f.age)
-}
-
-// due is why an answer is due for a name, or for an alias that its body answers.
-func (k *take) due(p *part, name string, v *xds.Variant) why {
-	due := p.owed[name]
-	for _, alias := range k.answers(p, v) {
-		due |= p.owed[alias] &^ left
-	}
-	return due
-}
-
-// answers are the aliases of a body that are owed, and that are of nothing else now.
-func (k *take) answers(p *part, v *xds.Variant) (all []string) {
-	if v == nil {
-		return nil
-	}
-	for _, alias := range v.Aliases {
-		key := xds.NameKey(alias)
-		if p.owed[key] == 0 {
-			continue
-		}
-		of := k.known(p, key)
-		if stands := of.Facts().Alias; stands == v.Name || stands == "" && !of.Known() {
-			all = append(all, key)
-		}
-	}
-	return all
 }
 
 // concerned reports whether a step is about a name.

@@ -258,7 +258,7 @@ func (k *take) commit(p *part, x *outcomes) {
 			p.accepted, p.refused = p.accepted.With(state.Edit{Name: o.name}), p.refused.With(state.Edit{Name: o.name})
 		}
 		p.note(o)
-		k.answered(p, o)
+		p.clear(o.name, o.answered)
 		p.look.drop(o.name)
 		switch {
 		case o.again, !whole: // what is taken as a whole is as it was
@@ -303,14 +303,5 @@ func (p *part) note(o *outcome) {
 		p.told = map[string]*xds.NameError{o.name: o.told}
 	default:
 		p.told[o.name] = o.told
-	}
-}
-
-// answered takes back what is not due any more: of the name, and of the aliases of its body.
-func (k *take) answered(p *part, o *outcome) {
-	if p.clear(o.name, o.answered); o.answered != 0 {
-		for _, alias := range k.answers(p, o.is) {
-			p.clear(alias, o.answered)
-		}
 	}
 }

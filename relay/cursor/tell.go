@@ -135,7 +135,7 @@ func (k *take) say(p *part, o *outcome, to *found) {
 	case k.Whole() && o.is != nil: // a list that tells it would have to leave the body out
 	case err.Same(o.told), err.Own && k.Delta, to.stale && !(err.Expired && gone), o.is != nil && p.Ends(err):
 	case o.sent, o.renewed:
-		o.again = true
+		o.again, k.a.More = true, k.Only == plan.Everything
 	default:
 		spelt := *err
 		if p.names.has(o.name) { // it may be of what an alias stands for
