@@ -1177,4 +1177,65 @@ var rows = []struct{ rule, dialects, script string }{
 		gets b=1
 		lane up
 		gets -x -a`},
+	{"ALIAS-10: of other types a name that does not exist is removed, and nothing else", "delta", `
+		type eds
+		says a-
+		demands a
+		gets -a`},
+	{"ABS-10: nor is there a removal of a member in error in state of the world", "sotw", `
+		type eds
+		glob g1=1 settled
+		lists g/*
+		gets g1=1
+		glob g2!5
+		gets !g2`},
+	{"RELAY-51: delta says when a resource ends, by a removal", "delta", `
+		type eds withhold
+		says a=1~60
+		asks a
+		gets a=1`},
+	{"RELAY-51: and so do lists, and TTLs", "sotw", `
+		type cds withhold
+		star a=1~60 firm
+		lists *
+		gets list a=1`},
+	{"RELAY-51: of types that are not listed, too", "sotw", `
+		type eds ttl withhold
+		says a=1~60
+		lists a
+		gets a=1`},
+	{"RELAY-51: whatever was wrong before", "sotw", `
+		type eds withhold
+		says a!14
+		lists a
+		gets !a
+		says a=1~60
+		gets !a`},
+	{"SOTW-4: who asks for all of a type is sent lists", "sotw", `
+		type eds
+		star a=1 b=1 firm
+		lists *
+		gets list a=1 b=1
+		star a-
+		gets list b=1`},
+	{"RELAY-7: a list waits for `*`, whatever else it has", "sotw", `
+		type cds
+		says b=1
+		lists * b
+		star a=1 firm
+		gets list a=1 b=1`},
+	{"RELAY-7: and for no collection, if it has anything else", "sotw", `
+		type cds
+		says b=1
+		lists g/* b
+		gets list b=1
+		glob g1=1 settled
+		gets list b=1 g1=1`},
+	{"RELAY-7: not beside all, either", "sotw", `
+		type cds
+		star a=1 firm
+		lists * g/*
+		gets list a=1
+		glob g1=1 settled
+		gets list a=1 g1=1`},
 }
