@@ -9,12 +9,12 @@ import (
 
 var mutant = flag.String("mutants", "2", "how many lines TestMutants makes wrong; all: every one, and a part of what it prints: those")
 
-// TestMutants: each line that is made wrong is found by the rows, or by the model within 500 plays, but
+// TestMutants: each line that is made wrong is found by the rows, or by the model within 3000 plays, but
 // those in testdata/mutants.txt.
 func TestMutants(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds this package for each")
 	}
 	files := []string{"cursor.go", "request.go", "want.go", "take.go", "settle.go", "tell.go", "answer.go", "share.go", "interest.go"}
-	mutants.Play(t, *mutant, "testdata/mutants.txt", files, []string{"TestRows|TestInterest|TestPieces|TestAsk", "TestModel"}, "-seeds=500")
+	mutants.Play(t, *mutant, "testdata/mutants.txt", files, []string{"TestRows|TestInterest|TestPieces|TestAsk", "TestModel"}, "-seeds=3000")
 }
