@@ -1,10 +1,13 @@
 package cursor
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/weir-xds/weir/relay/plan"
 	"github.com/weir-xds/weir/relay/state"
@@ -78,6 +81,34 @@ func (w *world) compare(p *player, a, b *Answer) {
 	if x, y := wordsOf(a), wordsOf(b); x != y {
 		w.t.Fatalf("%v: with shared answers it is sent\n%s, and without\n%s", p, x, y)
 	}
+	if a == nil {
+		return
+	}
+	if x, y := w.resourcesOf(p, a), w.resourcesOf(p, b); !slices.Equal(x, y) {
+		w.t.Fatalf("%v: with shared answers the bytes are\n%q, and without\n%q", p, x, y)
+	}
+	if (p.cursor.From() == nil) != (p.twin.From() == nil) {
+		w.t.Fatalf("%v: with shared answers they come from %v, and without from %v", p, p.cursor.From(), p.twin.From())
+	}
+}
+
+// resourcesOf are the encoded resources of a response, in order.
+func (w *world) resourcesOf(p *player, a *Answer) (all []string) {
+	plain, pairs := a.Pieces(w.now, nil)
+	data := bytes.Join(append(plain, pairs...), nil)
+	for len(data) > 0 {
+		_, kind, n := protowire.ConsumeTag(data)
+		if kind != protowire.BytesType {
+			w.t.Fatalf("%v is sent bytes that are no resources: %q", p, data)
+		}
+		b, m := protowire.ConsumeBytes(data[max(n, 0):])
+		if m < 0 {
+			w.t.Fatalf("%v is sent a resource that is cut off: %q", p, data)
+		}
+		all, data = append(all, string(b)), data[n+m:]
+	}
+	slices.Sort(all)
+	return all
 }
 
 func wordsOf(a *Answer) string {
