@@ -40,7 +40,8 @@ func Play(t *testing.T, which, except string, files, tests []string, args ...str
 	left := map[string]bool{}
 	for _, file := range files {
 		for _, m := range mutantsOf(t, file) {
-			if _, what, _ := strings.Cut(m.name, ": "); known[what] {
+			_, what, _ := strings.Cut(m.name, ": ")
+			if what = strings.TrimSpace(what); known[what] {
 				left[what] = true
 			} else {
 				all = append(all, m)
