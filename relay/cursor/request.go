@@ -91,7 +91,6 @@ func (c *Cursor) Unsubscribe(source int, name string) {
 		for name := range p.kept {
 			p.look.add(name)
 		}
-		maps.DeleteFunc(p.told, func(name string, _ *xds.NameError) bool { return !p.selects(name, p.held.Get(name).Body()) })
 	} else if p.names.has(name) {
 		p.names.drop(name)
 		delete(p.told, name) // its error is the answer, if a set has it (DELTA-9)
@@ -228,7 +227,9 @@ func (c *Cursor) forget(p *part) {
 			p.owe(name, asked)
 		}
 	}
-	p.held = p.held.With(edits...)
+	if p.held = p.held.With(edits...); set { // who asks again is told again
+		maps.DeleteFunc(p.told, func(name string, _ *xds.NameError) bool { return !p.selects(name, p.held.Get(name).Body()) })
+	}
 	for name := range p.claims {
 		switch {
 		case p.selects(name):
