@@ -3,6 +3,8 @@ package cursor
 import (
 	"fmt"
 	"runtime"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -137,6 +139,40 @@ func BenchmarkManyClaims(b *testing.B) {
 				if a := c.Take(zero, plan.Step{TypeURL: vhs, Parts: []plan.Part{{To: line.Newest()}}}); a != nil {
 					b.Fatal("something is sent")
 				}
+			}
+		})
+	}
+}
+
+// BenchmarkManySets: a client asks for many collections, each member of which is in error, and drops
+// them in one request.
+func BenchmarkManySets(b *testing.B) {
+	for _, count := range []int{100, 1_000} {
+		b.Run(strconv.Itoa(count), func(b *testing.B) {
+			line := state.NewTimeline(zero, state.Config{})
+			line.Connect(zero, 0, state.Lane{Open: true})
+			var all []Name
+			for i := range count {
+				begin := fmt.Sprintf("s%d/", i)
+				all = append(all, Name{Name: begin + "*", Covers: func(name string) bool { return strings.HasPrefix(name, begin) }})
+				c := state.Change{TypeURL: eds, Selector: begin + "*", Status: firm}
+				for j := range 10 {
+					c.Edits = append(c.Edits, failed(begin+strconv.Itoa(j), unavailable, "it is so"))
+				}
+				line.Publish(zero, uint64(i+1), c)
+			}
+			for b.Loop() {
+				c := New(Config{TypeURL: eds, Delta: true})
+				c.Open(Source{Ends: ends})
+				for _, n := range all {
+					c.Subscribe(0, n)
+				}
+				c.Requested(zero)
+				if a := c.Take(zero, plan.Step{TypeURL: eds, Parts: []plan.Part{{To: line.Newest()}}}); len(a.Errors) != 10*count {
+					b.Fatalf("%d errors", len(a.Errors))
+				}
+				c.Replace(0, nil)
+				c.Requested(zero)
 			}
 		})
 	}

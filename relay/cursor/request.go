@@ -222,7 +222,7 @@ func (c *Cursor) forget(p *part) {
 			edits = append(edits, state.Edit{Name: name})
 			continue
 		}
-		in := func(t taken) bool { return t.members.Get(name).Known() }
+		in := func(t taken) bool { return t.Covers(name) && t.members.Get(name).Known() }
 		if set && !p.names.has(name) && len(p.aliasesOf(name)) == 0 && !slices.ContainsFunc(p.sets, in) { // it had it by a set that is dropped
 			p.owe(name, asked)
 		}

@@ -50,6 +50,9 @@ func (c *Cursor) find(p *part, s *state.State, name string, had *xds.Variant) fo
 	f.inNames(p, s, &names, name, had)
 	both := f.body != nil
 	for i := range p.sets {
+		if !p.sets[i].Covers(name) { // the peer chooses how many sets there are
+			continue
+		}
 		x, _ := s.Of(c.TypeURL, p.sets[i].Name.Name)
 		f.inSet(c, p, &p.sets[i], &x, name, had)
 	}
@@ -95,7 +98,7 @@ func (p *part) absent(e state.Entry) bool {
 // inSet finds the member of a set.
 func (f *found) inSet(c *Cursor, p *part, t *taken, x *state.Selected, name string, had *xds.Variant) {
 	if !c.ready(p, t, x) {
-		if t.Covers(name) && !f.gone {
+		if !f.gone {
 			f.known, f.unsaid = false, false
 		}
 		return
@@ -109,9 +112,9 @@ func (f *found) inSet(c *Cursor, p *part, t *taken, x *state.Selected, name stri
 		if f.bySet = true; v.Digest == f.body.Digest && v.Outlasts(f.body) {
 			f.body = v
 		}
-	case x.Phase < state.Settled && t.Covers(name) && !f.gone:
+	case x.Phase < state.Settled && !f.gone:
 		f.known, f.unsaid = false, false
-	case f.unsaid && what == state.Unknown && t.Covers(name): // the set has the last word of what the client has
+	case f.unsaid && what == state.Unknown: // the set has the last word of what the client has
 		f.known = true
 	case what == state.Failed:
 		if f.err == nil {
