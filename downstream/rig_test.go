@@ -66,6 +66,8 @@ func newRigWith(tb testing.TB, cfg relay.Config) *rig {
 		// what waits for it is then told from what waits for gather and the like
 		cfg.Settle = 250 * time.Millisecond
 	}
+	_, timed := tb.(*testing.B)
+	cfg.States = !timed
 	table, err := relay.New(cfg)
 	if err != nil {
 		tb.Fatal(err)

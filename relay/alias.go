@@ -58,6 +58,7 @@ func (n *namedTable) hold(e *entry, body *xds.Variant) {
 		n.empty(e)
 	}
 	e.variants = put(e.variants, body)
+	n.revise(e)
 	if e.notice = nil; e.aliasDropped && body.ListsAs(e.name) {
 		e.onListed()
 	}
@@ -78,6 +79,7 @@ func (n *namedTable) hold(e *entry, body *xds.Variant) {
 
 // empty removes all bodies from an entry.
 func (n *namedTable) empty(e *entry) {
+	n.revise(e)
 	e.variants = nil
 	h := e.also
 	if h == nil {
@@ -95,6 +97,7 @@ func (n *namedTable) empty(e *entry) {
 
 // cut removes the variant with exactly these constraints from an entry.
 func (n *namedTable) cut(e *entry, key string) {
+	n.revise(e)
 	if e.variants = cut(e.variants, key); len(e.variants) == 0 {
 		n.empty(e)
 	}

@@ -301,6 +301,7 @@ func (n *namedTable) remove(id xds.Identity, gen uint32, kept bool) bool {
 		if asked = asked || e.asksOn(gen); kept {
 			old := e.isOld()
 			e.onHeard(gen)
+			n.revise(e)
 			n.noteCurrent(e, old)
 		}
 	}

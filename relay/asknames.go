@@ -86,6 +86,7 @@ func (s *shard) move(to laneIndex) {
 		return
 	}
 	s.named.lane = to
+	s.reviseVouched()
 	s.named.markHeldBack() // one lane may be down and the other may not
 	if s.hasNames() {
 		s.poke(to)
@@ -164,6 +165,7 @@ func (n *namedTable) lookAll(a *Ask, gen uint32, now time.Time, all bool) {
 			// a list may be under way that leaves it out.
 			e.onStream(gen)
 			e.onLapsed()
+			n.revise(e)
 			continue
 		}
 		if !all && n.mayBeAskedLater(e) {
@@ -262,6 +264,7 @@ func (n *namedTable) lookChanged(a *Ask, gen uint32, now time.Time, all bool) (a
 				n.listAsked(e)
 				a.Unsubscribe = append(a.Unsubscribe, name)
 				e.onLapsed()
+				n.revise(e)
 			}
 		case !asked:
 			a.Subscribe = append(a.Subscribe, n.noteAsked(e, gen, now))
@@ -280,6 +283,7 @@ func (n *namedTable) lookChanged(a *Ask, gen uint32, now time.Time, all bool) (a
 
 func (n *namedTable) noteAsked(e *entry, gen uint32, now time.Time) Name {
 	e.onAsked(gen)
+	n.revise(e)
 	n.unheard = append(n.unheard, unheard{e, gen, e.asks, now})
 	n.park(e, gen, now)
 	if e.chosen != nil && e.chosen.DoNotCache {

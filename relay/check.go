@@ -33,6 +33,9 @@ func (t *Table) Check() error {
 				})
 				s.mu.Unlock()
 			}
+			if err := g.checkState(); err != nil {
+				errs = append(errs, fmt.Errorf("%s/%s: %w", o.name, g.key, err))
+			}
 			if n := int(g.probing.Load()); n != trials || n > maxProbing {
 				errs = append(errs, fmt.Errorf("%s/%s: %d trials are counted and %d under way, of at most %d", o.name, g.key, n, trials, maxProbing))
 			}

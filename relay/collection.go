@@ -103,6 +103,7 @@ func (t *set) applyPart(a *Applied, p *excerpt, gen uint32) {
 	}
 	t.apply(a, &p.update, p.bodies, gen)
 	if p.collectionError != nil && len(t.guard.held) > 0 && s.group.origin.ends(p.collectionError) {
+		t.revise("")
 		t.guard.collectionError, t.collectionError, t.collectionErrorGen = p.collectionError, nil, 0
 	}
 	if p.collectionError != nil && s.group.origin.ends(p.collectionError) && !p.Bad {
@@ -121,6 +122,7 @@ func (t *set) fail(p *excerpt, gen uint32) {
 		t.collectionError = p.collectionError
 	}
 	t.collectionErrorGen = gen
+	t.revise("")
 	t.notifyAll(t.shard.rev)
 }
 
@@ -144,6 +146,7 @@ func (t *set) membersGo(p *excerpt) {
 // they remember the error until something comes (ABS-7).
 func (t *set) cured(rev uint64) {
 	t.collectionError, t.collectionErrorGen = nil, 0
+	t.revise("")
 	for v := range t.views.all() {
 		for p := v.ordered.head; p != nil; p = p.next {
 			if p.collectionError != nil && !p.collectionError.Own {
@@ -269,7 +272,7 @@ func (n *namedTable) shareMember(e *entry) {
 		n.shard.collections.covering(e.name, func(t *set) { restored = restored || t.unconfirmed() })
 		e.onRestored(restored)
 	}
-	if e.also != nil {
+	if n.revise(e); e.also != nil {
 		n.other.list(e.also)
 	}
 }

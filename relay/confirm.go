@@ -64,6 +64,7 @@ func (n *namedTable) markConfirmed(e *entry) {
 		return
 	}
 	e.onRestored(false)
+	n.revise(e)
 	e.markRecords(n.shard.rev)
 }
 

@@ -63,6 +63,7 @@ func compareScript(t *testing.T, file string) (differs string, answers int) {
 		t.Fatal(err)
 	}
 	s := newScript(t)
+	s.states()
 	c := &byCursor{script: s, clients: map[string]*cursorClient{}}
 	number := 0
 	for line := range strings.Lines(string(data)) {
@@ -86,7 +87,9 @@ func compareScript(t *testing.T, file string) (differs string, answers int) {
 // byCursor has a cursor for each client of a script.
 type byCursor struct {
 	*script
-	mirror   *mirror
+	group    *Group
+	lanes    bool // one was opened or lost, and time has passed
+	newest   *values.State
 	clients  map[string]*cursorClient
 	interest cursor.Interest[*cursorClient]
 }
@@ -102,8 +105,9 @@ type cursorClient struct {
 
 // before is what has to be noted before a line is done.
 func (c *byCursor) before(f []string) {
-	if c.mirror == nil || c.mirror.group != c.group {
-		c.mirror = &mirror{group: c.group, line: values.NewTimeline(c.now, values.Config{})}
+	if c.group != c.script.group {
+		c.group = c.script.group
+		c.newest = c.group.line.Newest()
 		clear(c.clients)
 	}
 }
@@ -111,11 +115,12 @@ func (c *byCursor) before(f []string) {
 // after does with the cursors what a line did with the Subs. It is what a cursor answers to `take`.
 func (c *byCursor) after(f []string) []string {
 	c.before(f)
-	was := c.mirror.line.Newest()
-	c.mirror.look(c.script)
-	for client := range c.interest.Concerned(was, c.mirror.line.Newest()) {
+	was, is := c.newest, c.group.line.Newest()
+	c.lanes = c.lanes || was.Lanes != is.Lanes
+	for client := range c.interest.Concerned(was, is) {
 		client.woken = true
 	}
+	c.newest = is
 	if f[0] == "open" {
 		c.opened(f[1:])
 		return nil
@@ -131,7 +136,7 @@ func (c *byCursor) after(f []string) []string {
 	}
 	names := func() (all []cursor.Name) {
 		for _, name := range f[2:] {
-			all = append(all, c.mirror.nameOf(client.shard, name, client.spaces))
+			all = append(all, client.shard.cursorName(name, client.spaces))
 		}
 		return all
 	}
@@ -222,14 +227,14 @@ func (c *byCursor) opened(f []string) {
 
 // take is what the cursor says, in the words of a script.
 func (c *byCursor) take(sub *scriptSub, client *cursorClient) []string {
-	a := client.Take(c.now, plan.Step{TypeURL: sub.typeURL, Parts: []plan.Part{{To: c.mirror.line.Newest()}}})
+	a := client.Take(c.now, plan.Step{TypeURL: sub.typeURL, Parts: []plan.Part{{To: c.newest}}})
 	if a == nil {
 		return []string{"nothing"}
 	}
-	if lanes := c.mirror.lanes; !client.woken && !lanes {
+	if !client.woken && !c.lanes {
 		c.t.Errorf("a client is sent %v, and nobody has woken it", a)
 	}
-	client.last, client.woken, c.mirror.lanes = a, a.More, false
+	client.last, client.woken, c.lanes = a, a.More, false
 	said := &Answer{Body: &Body{Variants: a.Changed, Heartbeats: a.Heartbeats, Removed: a.Removed}, Errors: a.Errors, Version: a.Version}
 	if from := client.From(); c.cfg.Origins[0].OriginVersions && from != nil && from.Version != "" {
 		said.Version = from.Version

@@ -115,6 +115,7 @@ func (t *set) expire(m *member, now time.Time) (n int) {
 // asked, that counts as the origin's statement that the name does not exist (ABS-10, RELAY-38).
 func (n *namedTable) expire(e *entry, now time.Time) (ended int) {
 	shared := e.also != nil && len(e.also.entries) > 1
+	n.revise(e)
 	if e.variants, ended = living(e.variants, now); len(e.variants) == 0 {
 		n.empty(e)
 	}
@@ -147,6 +148,7 @@ func (n *namedTable) standIn(e *entry, t *set, it *item, now time.Time) {
 	}
 	n.hold(e, v)
 	e.onRestored(t.unconfirmed())
+	n.revise(e)
 	n.unconfirmed = n.unconfirmed || e.unconfirmed
 	s.edited()
 	if e.onHeld(pick(e.variants, s.params)); e.chosen != nil {

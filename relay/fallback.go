@@ -215,7 +215,9 @@ func (s *shard) followFallback() {
 		if rev == 0 {
 			rev = s.nextRev()
 		}
+		s.named.revise(e)
 		e.onRetired(vs)
+		s.named.revise(e)
 		e.rev = rev
 		e.markRecords(rev)
 	}

@@ -13,6 +13,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/weir-xds/weir/constraints"
 	"github.com/weir-xds/weir/relay/node"
+	values "github.com/weir-xds/weir/relay/state"
 	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/protobuf/proto"
 )
@@ -44,6 +45,8 @@ type Group struct {
 	seen atomic.Bool
 	used atomic.Bool // a client acknowledged something in it, or the snapshot has it
 
+	line *values.Timeline // of what clients may be sent (publish.go); nil: it has none
+
 	hold atomic.Pointer[hold] // nil: it is not held; written under origin.mu
 
 	watched watched // of the nodes of its members; not of a dedicated group's
@@ -69,6 +72,9 @@ type Group struct {
 func newGroup(o *Origin, key string, t Tier, node *corev3.Node, who string) *Group {
 	g := &Group{origin: o, key: key, tier: t, node: node, identity: who, begun: o.table.Revision(), types: map[string]*store{}}
 	g.all.Store(&[]*shard{})
+	if o.table.config().States {
+		g.line = values.NewTimeline(time.Time{}, values.Config{})
+	}
 	for i := range g.lanes {
 		g.lanes[i] = newLane(g, laneIndex(i), nil)
 	}

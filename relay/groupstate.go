@@ -241,6 +241,7 @@ func (g *Group) lockAll() (stores []*store) {
 func (g *Group) unlockAll(stores []*store) {
 	var woken []*Subscriber
 	for _, k := range stores {
+		k.publish()
 		woken = append(woken, k.woken...)
 		k.woken = nil
 		k.mu.Unlock()

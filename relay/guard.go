@@ -300,14 +300,14 @@ func (t *set) release(g *guard) (n int) {
 		if m := t.members.get(id.Name); m != nil && find(m.variants, id.Constraints) != nil {
 			t.touch(m)
 			m.variants = cut(m.variants, id.Constraints)
-			told = t.nameErrors.clear(id.Name) || told
+			told = t.clearError(id.Name) || told
 			n++
 		}
 	}
 	t.offerTouched()
 	for id, err := range held {
 		if err != nil && t.members.get(id.Name) == nil {
-			told = t.nameErrors.note(t.shard.now, err, t.askedGen, rev) || told
+			told = t.noteError(err, t.askedGen, rev) || told
 		}
 	}
 	t.markChanged(rev)
@@ -319,6 +319,7 @@ func (t *set) release(g *guard) (n int) {
 	}
 	if g.collectionError != nil {
 		t.collectionError, t.collectionErrorGen = g.collectionError, t.askedGen
+		t.revise("")
 		t.notifyAll(rev)
 	}
 	return n

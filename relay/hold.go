@@ -194,7 +194,7 @@ func (t *set) serve(x *SetAt, done *Held) {
 	}
 	for name := range t.nameErrors.byName { // of what does not exist nothing else is to be said
 		if t.members.get(name) == nil && !slices.Contains(x.Lacks, name) {
-			t.nameErrors.clear(name)
+			t.clearError(name)
 			t.errorEnded, s.errorsCut = true, true
 		}
 	}
@@ -239,7 +239,7 @@ func (t *set) become(m *member, v *xds.Variant, done *Held) {
 	s.markLeft(t.selector, m.variants, v)
 	t.guard.cancelAll(m.variants)
 	t.touch(m)
-	if t.nameErrors.clear(m.name) { // with a body, or its removal (ABS-7)
+	if t.clearError(m.name) { // with a body, or its removal (ABS-7)
 		t.errorEnded, s.errorsCut = true, true
 	}
 	if m.variants = nil; v != nil {

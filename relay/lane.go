@@ -139,6 +139,7 @@ func (l *Lane) Open(now time.Time, server uint8) {
 	l.waits.Store(nil)
 	l.reopen.Store(false)
 	l.fresh.Store(l.doubt.Swap(false)) // whether it presents no versions
+	l.connect(true)
 	l.checkVia()
 	watch := l.only != nil
 	for _, s := range l.shards() {
@@ -163,9 +164,11 @@ func (l *Lane) Close() {
 	l.mu.Lock()
 	l.gen.Store(0)
 	l.mu.Unlock()
+	l.connect(false)
 	for _, s := range l.shards() {
 		s.mu.Lock()
 		s.rejoinClosed(l)
+		l.revise(s)
 		s.sets((*set).clear)
 		s.named.notSoon(l)
 		s.unlockOrDrop()

@@ -91,6 +91,7 @@ func (c *scope) dropOmitted(a *Applied, u *update, kept map[xds.Identity]bool, g
 			c.of.drop(k)
 			a.Changed++
 		case k.set == nil:
+			c.shard.named.revise(k.entry)
 			k.entry.onHeard(gen) // later silence about it says nothing (testdata/guard_restored.txt)
 		}
 	}

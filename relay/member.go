@@ -62,10 +62,10 @@ func (t *set) apply(a *Applied, u *update, bodies []*xds.Variant, gen uint32) {
 		if !t.passes(body, m.bodies()) {
 			t.mentioned(m, gen)
 			if t.nameErrors.byName[name] != nil && t.heldOut(name) { // what it is held at settles it
-				t.nameErrors.clear(name)
+				t.clearError(name)
 				t.errorEnded, s.errorsCut = true, true
 			}
-			stays = t.nameErrors.carryOver(s.now, name, gen, rev) || stays
+			stays = t.carryOver(name, gen, rev) || stays
 			a.Waiting++
 			continue
 		}
@@ -77,7 +77,7 @@ func (t *set) apply(a *Applied, u *update, bodies []*xds.Variant, gen uint32) {
 		m.onMentioned(gen)
 		t.list(m, rev)
 		t.swap(a, m, body)
-		if t.nameErrors.clear(name) && m.touched == untouched {
+		if t.clearError(name) && m.touched == untouched {
 			for v := range t.views.all() {
 				v.renew(name, rev)
 			}
@@ -98,7 +98,7 @@ func (t *set) apply(a *Applied, u *update, bodies []*xds.Variant, gen uint32) {
 	if waits && !t.guard.restored { // the origin has it after all
 		t.wakeFresh()
 	}
-	dropped := t.nameErrors.bound(t.members.len() + spareErrors)
+	dropped := t.boundErrors(t.members.len() + spareErrors)
 	a.Unrequested += dropped
 	s.unrequested += uint64(dropped)
 	if len(t.nameErrors.byName) > 0 || !t.nameErrors.lackUntil.IsZero() {
@@ -128,6 +128,7 @@ func (t *set) swap(a *Applied, m *member, body *xds.Variant) {
 	}
 	if old != nil && old.Digest == body.Digest {
 		m.variants = put(m.variants, body)
+		t.revise(m.name)
 		a.Resumed++
 		t.shard.expiring.track(expiringKey{t, m.name}, m.variants)
 		t.noteUncached(m)
@@ -162,7 +163,7 @@ func (t *set) failMembers(a *Applied, u *update, kept map[xds.Identity]bool, rev
 			t.shard.unrequested++
 			continue
 		}
-		stated = t.nameErrors.note(t.shard.now, e, gen, rev) || stated
+		stated = t.noteError(e, gen, rev) || stated
 		switch m := t.members.get(e.Name); {
 		case m == nil:
 		case !t.shard.group.origin.ends(e):
@@ -189,7 +190,7 @@ func (t *set) remove(id xds.Identity, _ uint32, kept bool) bool {
 	if kept {
 		return false
 	}
-	t.errorEnded = t.nameErrors.clear(id.Name) || t.errorEnded
+	t.errorEnded = t.clearError(id.Name) || t.errorEnded
 	m := t.members.get(id.Name)
 	if m == nil || find(m.variants, id.Constraints) == nil {
 		return false // DEL-4
@@ -200,7 +201,7 @@ func (t *set) remove(id xds.Identity, _ uint32, kept bool) bool {
 }
 
 func (t *set) drop(k known) {
-	t.nameErrors.clear(k.name)
+	t.clearError(k.name)
 	t.touch(k.member)
 	k.member.variants = nil
 }

@@ -190,6 +190,7 @@ func (n *namedTable) want(e *entry, name, spelt string) *entry {
 		// It dropped a body that must not be cached. An entry of another alias may still have it.
 		n.share(e)
 		e.onHeld(pick(e.variants, n.shard.params))
+		n.revise(e)
 		n.noteFirst(e)
 	}
 	if e.clients == 0 && n.shard.group.config().SotW {
@@ -234,6 +235,7 @@ func (n *namedTable) newWant(name, spelt string) *entry {
 	// a live variant that matches answers a new map at once (RELAY-68)
 	e.onHeld(pick(e.variants, s.params))
 	e.rev = s.rev
+	n.revise(e)
 	n.noteFirst(e)
 	s.edited()
 	n.look(e)
@@ -327,6 +329,7 @@ func (n *namedTable) delete(e *entry) {
 		return
 	}
 	n.noteUnwanted(e)
+	n.revise(e)
 	e.gone = true
 	n.listAsked(e)
 	delete(n.entries, e.name)

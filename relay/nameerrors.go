@@ -48,7 +48,12 @@ const (
 	errorBytes = 128 << 10
 )
 
-// note records an error and reports whether clients have to be sent it.
+// noteError records an error and reports whether clients have to be sent it.
+func (t *set) noteError(err *NameError, gen uint32, rev uint64) bool {
+	t.revise(err.Name)
+	return t.nameErrors.note(t.shard.now, err, gen, rev)
+}
+
 func (t *nameErrors) note(now time.Time, err *NameError, gen uint32, rev uint64) bool {
 	f := t.byName[err.Name]
 	switch {
@@ -74,7 +79,15 @@ func (t *nameErrors) note(now time.Time, err *NameError, gen uint32, rev uint64)
 	return true
 }
 
-// clear ends the error of a name and reports whether there was one.
+// clearError ends the error of a name and reports whether there was one.
+func (t *set) clearError(name string) bool {
+	is := t.nameErrors.clear(name)
+	if is {
+		t.revise(name)
+	}
+	return is
+}
+
 func (t *nameErrors) clear(name string) bool {
 	f := t.byName[name]
 	if f == nil {
@@ -96,16 +109,16 @@ func (t *nameErrors) keepsBody(name string, gen uint32) bool {
 // carryOver keeps a name's error valid on the stream of generation gen while its body, which came
 // there, is withheld because the origin is frozen. It reports whether clients that have not been
 // sent the error have to be.
-func (t *nameErrors) carryOver(now time.Time, name string, gen uint32, rev uint64) bool {
-	f := t.byName[name]
-	return f != nil && t.note(now, f.nameError, gen, rev)
+func (t *set) carryOver(name string, gen uint32, rev uint64) bool {
+	f := t.nameErrors.byName[name]
+	return f != nil && t.noteError(f.nameError, gen, rev)
 }
 
-// bound drops the oldest errors beyond a number, and returns how many it dropped.
-func (t *nameErrors) bound(most int) (n int) {
-	for ; len(t.byName) > most; t.order = t.order[1:] {
-		if x := t.order[0]; x.stands() {
-			t.clear(x.of.nameError.Name)
+// boundErrors drops the oldest errors beyond a number, and returns how many it dropped.
+func (t *set) boundErrors(most int) (n int) {
+	for x := &t.nameErrors; len(x.byName) > most; x.order = x.order[1:] {
+		if oldest := x.order[0]; oldest.stands() {
+			t.clearError(oldest.of.nameError.Name)
 			n++
 		}
 	}
@@ -129,7 +142,7 @@ func (t *set) forgetErrors(gen uint32, rev uint64) (ended bool) {
 		if f.gen == gen {
 			continue
 		}
-		ended = t.nameErrors.clear(name)
+		ended = t.clearError(name)
 		for v := range t.views.all() {
 			v.renew(name, rev)
 		}

@@ -11,6 +11,7 @@ import (
 // another. stated: the origin spoke of the name itself, so that no matching variant means that
 // there is none.
 func (n *namedTable) offer(e *entry, rev uint64, gen uint32, stated bool) {
+	n.revise(e)
 	old, was := e.retiredBodies(), n.givenOf(e)
 	if stated || len(e.variants) > 0 {
 		e.onRetired(nil) // the origin has spoken

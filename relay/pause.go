@@ -25,6 +25,7 @@ func (t *set) answered(now time.Time, gen uint32, news bool, u *update) {
 		}
 	}
 	t.answeredGen = gen
+	t.revise("")
 	if t.note(u); u.Bad {
 		// A refused resource counts as not mentioned, and must not be swept (RELAY-32).
 		t.sweepGen = 0
@@ -149,7 +150,7 @@ func (t *set) sweep() {
 		if t.swept(m, gen) && !m.isIn(kept) {
 			was := t.given(m)
 			m.variants = nil
-			t.nameErrors.clear(m.name)
+			t.clearError(m.name)
 			t.offer(m, rev)
 			t.noteChange(m, was)
 		}

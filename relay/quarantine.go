@@ -114,7 +114,7 @@ func (k *store) refused(l *Lane, r *StreamRejection, now time.Time) {
 		r.Suspects = append(r.Suspects, k.typeURL)
 	case !r.Cold: // otherwise its lane goes on at the pace of the backoff, and delays no other type
 		k.quarantine = &quarantine{store: k, lanes: *k.home} // which are its own in any case
-		k.lanes.Store(&k.quarantine.lanes)
+		k.useLanes(&k.quarantine.lanes)
 		k.quarantine.setStage(stageProbing)
 		k.quarantine.refused(r, now)
 	}
@@ -128,7 +128,7 @@ func (k *store) suspend(from laneIndex, cold bool) {
 		}
 	}
 	k.quarantine = &quarantine{store: k, from: from, cold: cold, lanes: *k.ownLanes()}
-	k.lanes.Store(&k.quarantine.lanes)
+	k.useLanes(&k.quarantine.lanes)
 }
 
 // refused notes that the origin refused a stream that carried the type alone.
@@ -322,7 +322,7 @@ func (t *quarantine) rejoin() {
 	k := t.store
 	t.setStage(stageReleased)
 	k.quarantine = nil
-	k.lanes.Store(k.home)
+	k.useLanes(k.home)
 	for _, s := range k.all {
 		s.sets(func(t *set) {
 			t.clear()     // if nobody wants it, since the stream that kept it up to date is left

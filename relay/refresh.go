@@ -67,6 +67,7 @@ func (n *namedTable) prolong(e *entry, u *update, r *xds.Resource, gen uint32) {
 			continue
 		}
 		x.variants = put(x.variants, longer)
+		n.revise(x)
 		n.shard.expiring.track(expiringKey{name: x.name}, x.variants)
 		if x.chosen == held {
 			x.onHeld(longer)

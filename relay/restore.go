@@ -244,6 +244,7 @@ func (s *shard) restore(now time.Time, x *TypeImage) {
 		s.expiring.track(expiringKey{name: e.name}, e.variants)
 		e.onHeld(pick(e.variants, s.params))
 		e.rev = rev
+		s.named.revise(e)
 	}
 	r.answered(&s.named.scope, x.Response)
 	if x.says() {
@@ -318,6 +319,7 @@ func (r *restoration) set(x *SetImage) {
 	whole := x.Settled && !x.Retired && len(members) == len(x.Members)
 	t.unnoted, t.lost = r.sinceOf(x.Since, whole), r.sinceOf(x.Lost, whole)
 	t.settled, t.restored, t.revived = x.Settled, x.Settled, x.Retired && x.Settled
+	t.revise("")
 	s.lingerUntil(&t.interest, r.until, timer{set: t})
 	t.look()
 }

@@ -310,6 +310,7 @@ func (r *record) retired() *xds.Variant {
 		return nil
 	}
 	e.onServed()
+	s.shard.named.revise(e)
 	return v
 }
 

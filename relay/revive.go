@@ -118,6 +118,7 @@ func (t *set) wakeFlowing() {
 func (t *set) forget() {
 	t.askedGen, t.answeredGen = 0, 0 // as in clear
 	t.noteUnwanted()
+	t.reviseAll()
 	rev := t.shard.nextRev()
 	for m := range t.members.all() {
 		m.variants = nil
@@ -152,6 +153,7 @@ func (t *set) abandon() {
 	t.lingerAt = time.Time{}
 	if t.lane().live(t.askedGen) {
 		t.needsOrigin = true
+		t.revise("")
 		t.lane().reopenSoon()
 	}
 	t.shard.poke(mainLane)

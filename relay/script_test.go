@@ -43,6 +43,7 @@ func runScript(t *testing.T, file string) {
 		t.Fatal(err)
 	}
 	s := newScript(t)
+	s.states()
 	var got strings.Builder
 	for line := range strings.Lines(string(data)) {
 		line = strings.TrimRight(line, " \n")
@@ -113,6 +114,12 @@ func newScript(t *testing.T) *script {
 	s.cfg = Config{Settle: 250 * time.Millisecond, Origins: []OriginConfig{{Name: "mesh"}}}
 	s.start()
 	return s
+}
+
+// states has all groups keep their states from now on.
+func (s *script) states() {
+	s.cfg.States = true
+	s.start()
 }
 
 func (s *script) start() {

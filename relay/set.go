@@ -25,6 +25,9 @@ type set struct {
 	interest
 	// inChanged: a collection that its lane has to look at, besides asking anew.
 	inChanged bool
+	// news are members of which the state is to say something else, perhaps; nil: of none, and the
+	// set is as far as it says.
+	news []string
 
 	// Within one response: touched are the members that it concerns, in its order. errorEnded: the
 	// error of a name has ended.
@@ -126,6 +129,7 @@ func (t *set) addClient() {
 	t.fill()
 	t.expect()
 	if t.clients == 1 {
+		t.revise("")
 		t.shard.edited()
 		t.look()
 	}
@@ -200,6 +204,7 @@ func (s *shard) endLinger(end timer, now time.Time) {
 // unsubscribed by its name.
 func (t *set) unwant() {
 	t.lingerAt = time.Time{}
+	t.revise("")
 	t.shard.edited()
 	t.look()
 	t.clear()
@@ -224,6 +229,7 @@ func (t *set) clear() {
 		return
 	}
 	t.retire()
+	t.reviseAll()
 	// A stream that the type was taken off may still be open (RELAY-92). It would state differences
 	// to the members that are dropped here.
 	t.askedGen, t.answeredGen = 0, 0
@@ -275,6 +281,7 @@ func (t *set) expectMembers(n int) {
 
 // offer updates every view with the variants of a member, and drops a member that has none left.
 func (t *set) offer(m *member, rev uint64) {
+	t.revise(m.name)
 	t.shard.expiring.track(expiringKey{t, m.name}, m.variants)
 	t.noteUncached(m)
 	for v := range t.views.all() {
@@ -322,6 +329,7 @@ func (t *set) noteUnwanted() {
 func (t *set) wakeFresh() {
 	s := t.shard
 	s.edited() // it may have settled
+	t.revise("")
 	t.awaited = time.Time{}
 	for v := range t.views.all() {
 		for p := v.fresh.head; p != nil; p = p.next {

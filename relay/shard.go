@@ -48,6 +48,7 @@ type shard struct {
 	// of which the origin has something that is not taken, which is of that Digest (freeze.go)
 	frozen   map[frozenResource]xds.Digest
 	frozenAt time.Time // when that has changed last
+	news     news
 	// thawed are those that waited when a freeze or a hold ended. Streams up to the one numbered
 	// thawedGen do not bring them again.
 	thawed    map[frozenResource]xds.Digest
@@ -151,9 +152,10 @@ func (k *store) wake(w *Subscriber) {
 	}
 }
 
-// unlock releases the store and then wakes the clients that the work concerned. No client is
+// unlock publishes what has changed, releases the store and then wakes the clients that the work concerned. No client is
 // signalled under the lock.
 func (k *store) unlock() {
+	k.publish()
 	woken := k.woken
 	k.woken = nil
 	k.mu.Unlock()

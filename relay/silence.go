@@ -12,6 +12,7 @@ import (
 // fail applies an error that the origin states of a name. The body is removed or stays (ABS-8).
 // Either counts as an answer.
 func (n *namedTable) fail(e *entry, nameError *NameError, rev uint64, gen uint32) {
+	n.revise(e)
 	if n.shard.group.origin.ends(nameError) {
 		n.markConfirmed(e) // another error would state nothing about the body
 		known := e.answeredOn(gen) && e.nameError.Same(nameError)
@@ -73,6 +74,7 @@ func (u *unheard) isLast() bool {
 
 // heardNothing applies that the origin has stated nothing of a name for patience.
 func (n *namedTable) heardNothing(e *entry) {
+	n.revise(e)
 	if e.isDoubted() {
 		n.endDoubt(e)
 	}

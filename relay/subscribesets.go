@@ -121,6 +121,7 @@ func (p *position) end(now time.Time) {
 	for r := range s.records.all() {
 		if it, e := p.view.item(s.alias.resource(r)), r.entry; it != nil && s.shard.outlives(it, e) {
 			e.onOutlived()
+			s.shard.named.revise(e)
 		}
 	}
 	t := p.view.set

@@ -150,7 +150,7 @@ func BenchmarkManySets(b *testing.B) {
 	for _, count := range []int{100, 1_000} {
 		b.Run(strconv.Itoa(count), func(b *testing.B) {
 			line := state.NewTimeline(zero, state.Config{})
-			line.Connect(zero, 0, state.Lane{Open: true})
+			line.Connect(0, state.Lane{Open: true})
 			var all []Name
 			for i := range count {
 				begin := fmt.Sprintf("s%d/", i)

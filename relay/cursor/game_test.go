@@ -23,7 +23,7 @@ func TestRows(t *testing.T) {
 						g.memo = &Memo{}
 					}
 					g.line = state.NewTimeline(zero, state.Config{Bytes: 1 << 30, Age: time.Hour})
-					g.line.Connect(zero, 0, state.Lane{Open: true})
+					g.line.Connect(0, state.Lane{Open: true})
 					lines := strings.Split(strings.TrimSpace(row.script), "\n")
 					for i, line := range lines {
 						if line = strings.TrimSpace(line); strings.HasPrefix(line, "gets") {
@@ -221,7 +221,7 @@ func (g *game) do(what string, words []string) (push bool) {
 		if words[0] == "1" {
 			lane, word = 1, words[1]
 		}
-		g.line.Connect(g.now, lane, state.Lane{Open: word == "up"})
+		g.line.Connect(lane, state.Lane{Open: word == "up"})
 	case "hold":
 		if g.held = append(g.held, g.line.Newest()); word == "1" {
 			g.line.Hold(g.now, state.Rest, g.held[0])
@@ -259,7 +259,7 @@ func (g *game) do(what string, words []string) (push bool) {
 			g.cursor.Subscribe(0, nameOfRows(name))
 		}
 	case "forgets":
-		g.line.Forget(g.now, state.Change{TypeURL: g.typeURL, Edits: []state.Edit{{Name: word}}})
+		g.line.Publish(g.now, g.rev, state.Change{TypeURL: g.typeURL, Edits: []state.Edit{{Name: word}}})
 	case "push":
 		return true
 	case "wait":
@@ -340,7 +340,7 @@ func (g *game) say(what string, words []string) {
 	}
 	g.rev++
 	if what == "learns" {
-		g.line.Learn(g.now, c)
+		g.line.Publish(g.now, g.rev, c)
 		return
 	}
 	g.line.Publish(g.now, g.rev, c)

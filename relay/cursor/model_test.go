@@ -81,7 +81,7 @@ func play(t *testing.T, seed uint64) int {
 	w := &world{t: t, r: r, now: zero, typeURL: pick(r, []string{cds, eds, vhs, sds}), memo: &Memo{}}
 	for i := range 1 + r.IntN(2) {
 		o := &origin{Timeline: state.NewTimeline(zero, state.Config{Bytes: 1 << 30, Age: time.Hour}), prefix: fmt.Sprint("o", i, "-")}
-		o.Connect(zero, 0, state.Lane{Open: true})
+		o.Connect(0, state.Lane{Open: true})
 		w.origins = append(w.origins, o)
 	}
 	for range 1 + r.IntN(3) {
@@ -125,13 +125,13 @@ func (w *world) change(o *origin) {
 	case x < 60:
 		w.publish(o, w.said(o)...)
 	case x < 70:
-		o.Learn(w.now, w.learned(o))
+		o.Publish(w.now, o.revision, w.learned(o))
 	case x < 78:
 		o.Hold(w.now, w.r.IntN(state.Tiers), old())
 	case x < 86:
 		o.Hold(w.now, w.r.IntN(state.Tiers), nil)
 	case x < 92:
-		o.Connect(w.now, 0, state.Lane{Open: w.r.IntN(3) > 0})
+		o.Connect(0, state.Lane{Open: w.r.IntN(3) > 0})
 	default:
 		w.forget(o)
 	}
@@ -291,7 +291,7 @@ func (w *world) forget(o *origin) {
 			return
 		}
 	}
-	o.Forget(w.now, state.Change{TypeURL: w.typeURL, Edits: []state.Edit{{Name: name}}})
+	o.Publish(w.now, o.revision, state.Change{TypeURL: w.typeURL, Edits: []state.Edit{{Name: name}}})
 }
 
 // random is a step, mostly to the target; it may keep what other states have.
@@ -321,7 +321,7 @@ func (w *world) random() func(p *player) plan.Step {
 func (w *world) end() {
 	w.now = w.now.Add(patience)
 	for _, o := range w.origins {
-		o.Connect(w.now, 0, state.Lane{Open: true})
+		o.Connect(0, state.Lane{Open: true})
 		firm := &state.Status{Phase: state.Firm, Age: state.Live}
 		all := []state.Change{{TypeURL: w.typeURL, Selector: o.star().Name, Status: firm}, {TypeURL: w.typeURL, Selector: o.glob().Name, Status: firm}}
 		x, _ := o.Newest().Of(w.typeURL, "")

@@ -65,7 +65,7 @@ func playStream(t *testing.T, seed uint64) int {
 	r := rand.New(rand.NewPCG(seed, 9))
 	s := &streamer{t: t, r: r, now: zero, line: state.NewTimeline(zero, state.Config{Bytes: 1 << 30, Age: time.Hour}), byNames: r.IntN(2) == 0}
 	s.cfg = plan.Config{Delta: r.IntN(2) == 0, Hold: 500 * ms, Cold: 2 * time.Second}
-	s.line.Connect(zero, 0, state.Lane{Open: true})
+	s.line.Connect(0, state.Lane{Open: true})
 	s.change()
 	s.has, s.version = map[string]map[string]string{cds: {}, eds: {}, lds: {}, rds: {}}, map[string]string{}
 	s.connect()

@@ -194,7 +194,7 @@ func (w *world) open() {
 			}
 			c := change(cds, slices.DeleteFunc(slices.Collect(maps.Values(last)), func(e state.Edit) bool { return !e.Entry.Known() })...)
 			c.Status = &state.Status{Phase: state.Firm, Age: state.Live}
-			o.Learn(w.now, c)
+			o.Publish(w.now, o.revision, c)
 			w.tell("%s speaks of its clusters", o.prefix)
 		}
 		if !o.confirms.IsZero() && !o.confirms.After(w.now) {

@@ -743,7 +743,7 @@ func (g *game) play(line string) {
 		g.revision++
 		g.line.Publish(g.now, g.revision, g.changes(words, nil)...)
 	case "learns":
-		g.line.Learn(g.now, g.changes(words, &state.Status{Phase: state.Firm, Age: state.Live})...)
+		g.line.Publish(g.now, g.revision, g.changes(words, &state.Status{Phase: state.Firm, Age: state.Live})...)
 	case "status":
 		g.status(typeOf(words[0]), words[1])
 	case "ack", "nack":

@@ -149,7 +149,7 @@ func BenchmarkLearn(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		line.Learn(zero, Change{TypeURL: eds, Edits: []Edit{say(eds, fmt.Sprint("new", i), "1")}})
+		line.Publish(zero, 100, Change{TypeURL: eds, Edits: []Edit{say(eds, fmt.Sprint("new", i), "1")}})
 	}
 }
 

@@ -21,33 +21,49 @@ func (c *content) after(p passing, changes []Change) *content {
 	return next.finish(c, p)
 }
 
-// memo keeps what learning a change made of a set, for all states that share the set.
-type memo map[learned]Set
-
-type learned struct {
-	*Change
-	was Set
+// divide is what of changes is learned, as it was unknown. A set that is settled knows of each name.
+// keep: others are of what was known.
+func (c *content) divide(changes []Change) (learned []Change, keep bool) {
+	for _, l := range changes {
+		x, _ := c.Of(l.TypeURL, l.Selector)
+		edits, unsettled := l.Edits, x.Phase < Settled
+		l.Edits = nil
+		for _, e := range edits {
+			if was := x.Members.Get(e.Name); unsettled && !was.Known() {
+				l.Edits = append(l.Edits, e)
+			} else if e.Entry.Known() || l.Selector != "" { // otherwise it is forgotten
+				keep = keep || !was.same(e.Entry)
+			}
+		}
+		if unsettled && !l.Drop && (l.Edits != nil || l.Status != nil) {
+			learned = append(learned, l)
+		}
+	}
+	return learned, keep
 }
 
-// learn is the content with what changes say of names and sets that were unknown. A set that is
-// settled knows of each name.
+// memo keeps what learning a change made of a set, for all states that share the set.
+type memo map[*Change]map[Set]Set
+
+// learn is the content with what changes say of names and sets that were unknown.
 func (c *content) learn(p passing, changes []Change, m memo) *content {
 	next := &content{sets: slices.Clone(c.sets)}
 	for i := range changes {
-		c := &changes[i]
-		x, there := next.Of(c.TypeURL, c.Selector)
+		by := &changes[i]
+		x, _ := next.Of(by.TypeURL, by.Selector)
 		if x.Phase >= Settled {
 			continue
 		}
-		is, done := m[learned{c, x.Members}]
+		if m[by] == nil {
+			m[by] = map[Set]Set{}
+		}
+		is, done := m[by][x.Members]
 		if !done {
-			fresh := slices.DeleteFunc(slices.Clone(c.Edits), func(e Edit) bool { return x.Members.Get(e.Name).Known() })
+			fresh := slices.DeleteFunc(slices.Clone(by.Edits), func(e Edit) bool { return x.Members.Get(e.Name).Known() })
 			is = x.Members.With(fresh...)
-			m[learned{c, x.Members}] = is
+			m[by][x.Members] = is
 		}
-		if is != x.Members || c.Selector != "" && (!there || c.Status != nil) {
-			next.change(c, is)
-		}
+		next.change(by, is)
 	}
 	return next.finish(c, p)
 }

@@ -1,10 +1,10 @@
 // Package state holds what the clients of a group may be sent, as values that never change.
 //
-// A freeze, a canary gate, a rollback and the history are pointers to states. Nobody uses it.
+// A freeze, a canary gate, a rollback and the history are pointers to states.
 //
 //	edits ──► Publish ──► the newest State ──► Target of each tier ──► clients, without a lock
-//	          Learn         │ one before is kept      ▲
-//	          Forget        ▼                         │ Hold
+//	                        │ one before is kept      ▲
+//	                        ▼                         │ Hold
 //	                      Kept, thinned by age ───────┘
 //
 //	State ──► Selected: one for each type and selector, with its Phase and Age
@@ -19,10 +19,10 @@
 // groups of the process (share.go, TestEqualSetsAreOne), [Diff] skips what two sets share, and
 // another moment costs the path to what changed. Leaves keep their bodies encoded (TestPieces).
 //
-// A [State] is partial, as weir knows what somebody asked (state.go). So there are two ways to the
-// next one (change.go). A [Change] of the origin's is published. What was unknown is learned, into
-// every state in which it was unknown: so a tier that is held has an answer for a name that nobody
-// had asked for then, and it is the first that was known. A set that is settled knows of each name.
+// A [State] is partial, as weir knows what somebody asked (state.go). A [Change] makes the next one
+// (change.go). What was unknown is learned, by every state in which it was unknown: so a tier that
+// is held has an answer for a name that nobody had asked for then, and it is the first that was
+// known. A set that is settled knows of each name.
 //
 // A [Timeline] is the states of one group (timeline.go). A tier is held at one, or follows the
 // newest. Secrets and urgent types pass a hold. Of earlier states it keeps what fits into some
@@ -30,8 +30,6 @@
 //
 // A [Filter] derives from a set what clients of one permit and parameter map have (filter.go), by
 // differences. [Set.Alone] is what a state, or a client that is behind, keeps alive.
-//
-// # What it never does
 //
 // It knows no origin, stream or client, and changes nothing that it has given out. Names and bodies
 // come from peers, so trees go by SHA-256: nobody can choose names that make one deep
@@ -44,6 +42,6 @@
 //
 // # Who imports it
 //
-// relay/cursor and relay/plan.
-// What to read next: entry.go, set.go, state.go, change.go, timeline.go; then the rest.
+// Packages relay, relay/cursor and relay/plan. Read entry.go, set.go, state.go, change.go and
+// timeline.go in this order.
 package state

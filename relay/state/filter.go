@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 
@@ -15,10 +16,7 @@ type derived struct{ from, to Set }
 func (d *derived) follow(s Set, become func(name string, is Entry) Entry) Set {
 	var edits []Edit
 	for was, is := range Diff(d.from, s) {
-		name := is.Name()
-		if name == "" {
-			name = was.Name()
-		}
+		name := cmp.Or(is.Name(), was.Name())
 		edits = append(edits, Edit{name, become(name, is)})
 	}
 	d.from, d.to = s, d.to.With(edits...)

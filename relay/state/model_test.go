@@ -86,15 +86,15 @@ func (m *model) step() {
 	case x < 9:
 		m.publish(m.changes(true)...)
 	case x < 14:
-		m.learn(m.changes(false)...)
+		m.publish(m.changes(false)...)
 	case x < 16:
-		m.forget(m.wants()...)
+		m.publish(m.wants()...)
 	case x < 19:
 		m.hold(m.r.IntN(Tiers))
 	default:
 		i := m.r.IntN(2)
 		m.lanes[i] = Lane{m.r.IntN(2) == 0, fmt.Sprint("cp", m.r.IntN(2))}
-		m.line.Connect(m.now, i, m.lanes[i])
+		m.line.Connect(i, m.lanes[i])
 	}
 }
 
@@ -103,6 +103,9 @@ func (m *model) changes(drop bool) []Change {
 	var all []Change
 	for range 1 + m.r.IntN(2) {
 		c := Change{TypeURL: pick(m.r, typesOfModel), Selector: pick(m.r, selectorsOfModel)}
+		if slices.ContainsFunc(all, func(x Change) bool { return x.TypeURL == c.TypeURL && x.Selector == c.Selector }) {
+			continue
+		}
 		if c.Selector != "" {
 			if drop && m.r.IntN(8) == 0 {
 				c.Drop = true
@@ -292,30 +295,47 @@ func (m *model) publish(changes ...Change) {
 	s := m.line.Publish(m.now, m.revision, changes...)
 	if changed := !maps.Equal(next, m.newest); changed != (s != was) {
 		m.t.Fatalf("a state is published: %t, want %t: %v", s != was, changed, changes)
-	} else if changed {
-		if len(m.newest) > 0 {
-			m.kept[was.Revision] = m.newest.keep()
-		}
-		m.newest = next
+	} else if !changed {
+		return
 	}
-}
-
-func (m *model) learn(changes ...Change) {
-	m.line.Learn(m.now, changes...)
+	learned, keep := m.newest.divide(changes)
 	for _, x := range slices.Concat([]moment{m.newest}, slices.Collect(maps.Values(m.kept)), m.bases[:]) {
-		for i := range changes {
+		for i := range learned {
 			if x != nil {
-				x.learn(changes[i])
+				x.learn(learned[i])
 			}
 		}
 	}
+	for revision, x := range m.kept {
+		m.kept[revision] = x.keep()
+	}
+	if kept := m.newest.keep(); keep && len(kept) > 0 {
+		m.kept[was.Revision] = kept
+	}
+	m.newest = next
 }
 
-func (m *model) forget(changes ...Change) {
-	m.line.Forget(m.now, changes...)
-	for i := range changes {
-		m.newest.apply(&changes[i])
+// divide is what of changes becomes known, and whether they change what was known.
+func (x moment) divide(changes []Change) (learned []Change, keep bool) {
+	for _, c := range changes {
+		set := keyOf(c.TypeURL, c.Selector)
+		settled := x[set] >= fmt.Sprint(Status{Phase: Settled})
+		if c.Drop {
+			continue
+		}
+		unknown := func(e Edit) bool { return x[keyOf(set, e.Name)] == "" && !settled }
+		for _, e := range c.Edits {
+			was, is := x[keyOf(set, e.Name)], wordOf(e.Entry)
+			keep = keep || !unknown(e) && was != is && (is != "" || c.Selector != "")
+		}
+		if c.Edits = slices.DeleteFunc(slices.Clone(c.Edits), func(e Edit) bool { return !unknown(e) }); settled {
+			c.Status = nil
+		}
+		if len(c.Edits) > 0 || c.Status != nil {
+			learned = append(learned, c)
+		}
 	}
+	return learned, keep
 }
 
 func (m *model) hold(tier int) {

@@ -18,13 +18,14 @@ type Edit struct {
 	Entry Entry  // of that name; the zero one: nothing is known of it any more
 }
 
-// With is the set after edits, at most one of a name. If they change nothing it is s.
+// With is the set after edits, of which several of a name are alike. If they change nothing it is s.
 func (s Set) With(edits ...Edit) Set {
 	all := make([]edit, len(edits))
 	for i, e := range edits {
 		all[i] = edit{hashOf(e.Name), e}
 	}
 	slices.SortFunc(all, func(a, b edit) int { return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.Name, b.Name)) })
+	all = slices.CompactFunc(all, func(a, b edit) bool { return a.hash == b.hash && a.Name == b.Name })
 	return Set{s.root.with(all, 0)}
 }
 

@@ -16,8 +16,6 @@ type shares[V any] [64]struct {
 	sweepAt int
 }
 
-const leastSwept = 64 // the least size at which a part is swept
-
 // put returns what to use for v: v, or what is the same. What has the same sum may differ in what
 // no sum has, ages and ends of TTLs: then the later one is found from now on.
 func (s *shares[V]) put(sum xds.SetDigest, v *V, same func(a, b *V) bool) *V {
@@ -27,7 +25,7 @@ func (s *shares[V]) put(sum xds.SetDigest, v *V, same func(a, b *V) bool) *V {
 	if other := p.by[sum].Value(); other != nil && same(other, v) {
 		return other
 	}
-	if len(p.by) >= max(p.sweepAt, leastSwept) || p.by == nil {
+	if len(p.by) >= max(p.sweepAt, 64) || p.by == nil {
 		live := map[xds.SetDigest]weak.Pointer[V]{} // a map that had many stays as large
 		for sum, w := range p.by {
 			if w.Value() != nil {

@@ -66,12 +66,7 @@ var sharedContents shares[content]
 var noContent = content{id: xds.SumOf([]byte{hashedState})}
 
 // as is the state with other content, at the same place in time.
-func (s *State) as(c *content) *State {
-	if c == s.content {
-		return s
-	}
-	return &State{s.Revision, s.At, s.Lanes, c}
-}
+func (s *State) as(c *content) *State { return &State{s.Revision, s.At, s.Lanes, c} }
 
 // Same reports whether clients are sent the same for both.
 func (s *State) Same(o *State) bool { return o != nil && s.content == o.content }
@@ -89,13 +84,15 @@ func (c *content) Kind(typeURL string) Kind {
 	return c.sets[from:to]
 }
 
+// Sets is how many sets there are, of all types.
+func (c *content) Sets() int { return len(c.sets) }
+
 // Of is the set of a selector, and whether anybody has asked for it.
 func (c *content) Of(typeURL, selector string) (x Selected, is bool) {
-	i, is := c.index(typeURL, selector)
-	if is {
-		x = c.sets[i]
+	if i, is := c.index(typeURL, selector); is {
+		return c.sets[i], true
 	}
-	return x, is
+	return x, false
 }
 
 func (c *content) index(typeURL, selector string) (int, bool) {

@@ -67,52 +67,45 @@ func (t *Timeline) Newest() *State { return t.newest.Load() }
 // Target is what the clients of a tier are served.
 func (t *Timeline) Target(tier int) *Target { return t.tiers[tier].target.Load() }
 
-// Publish makes the state after changes of the origin's, if it is another one. It keeps the last.
+// Publish makes the state after changes, one of a set, if it is another one. A change of what was
+// known keeps the last state. What becomes known, as somebody asks, is learned by all states in
+// which it was unknown, and what nobody wants any more is forgotten by the newest alone.
 func (t *Timeline) Publish(now time.Time, revision uint64, changes ...Change) *State {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	was := t.newest.Load()
-	if c := was.after(t.cfg.Urgent, changes); c != was.content {
-		t.follow(now, &State{revision, now, was.Lanes, c})
-		t.keep(now, was)
+	next := was.after(t.cfg.Urgent, changes)
+	if next == was.content {
+		return was
+	}
+	learned, keep := was.divide(changes)
+	shared := memo{}
+	learn := func(s *State) *State { return s.as(s.learn(t.cfg.Urgent, learned, shared)) }
+	if len(learned) > 0 {
+		for i := range t.kept {
+			k := &t.kept[i]
+			k.State = k.as(learn(k.State).kept(t.cfg.Urgent))
+		}
+		for i := range t.tiers {
+			if x := &t.tiers[i]; x.base != nil {
+				x.base = learn(x.base)
+			}
+		}
+	}
+	t.follow(now, &State{revision, now, was.Lanes, next})
+	if keep {
+		t.keep(now, was.as(learn(was).kept(t.cfg.Urgent)))
 	}
 	return t.newest.Load()
 }
 
-// Learn adds what becomes known, as somebody asks, to all states in which it was unknown. States
-// that share a set share the work.
-func (t *Timeline) Learn(now time.Time, changes ...Change) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	shared := memo{}
-	learn := func(s *State) *State { return s.as(s.learn(t.cfg.Urgent, changes, shared)) }
-	next := learn(t.newest.Load())
-	for i := range t.kept {
-		t.kept[i].State = learn(t.kept[i].State)
-	}
-	for i := range t.tiers {
-		if x := &t.tiers[i]; x.base != nil {
-			x.base = learn(x.base)
-		}
-	}
-	t.follow(now, next)
-}
-
-// Forget makes unknown what nobody wants any more, in the newest state. No state is kept of it.
-func (t *Timeline) Forget(now time.Time, changes ...Change) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	was := t.newest.Load()
-	t.follow(now, was.as(was.after(t.cfg.Urgent, changes)))
-}
-
 // Connect notes what became of a lane.
-func (t *Timeline) Connect(now time.Time, lane int, is Lane) {
+func (t *Timeline) Connect(lane int, is Lane) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	next := *t.newest.Load()
 	next.Lanes[lane] = is
-	t.follow(now, &next)
+	t.follow(next.At, &next)
 }
 
 // Hold keeps a tier at a state; nil: it follows the newest again.
@@ -153,8 +146,7 @@ func (t *Timeline) aim(now time.Time, x *tier) {
 	newest, was := t.newest.Load(), x.target.Load()
 	is := &Target{State: newest, Since: now, Held: x.base != nil}
 	if is.Held {
-		c := x.base.over(newest.content, t.cfg.Urgent, x.asked)
-		is.State = &State{x.base.Revision, x.base.At, newest.Lanes, c}
+		is.State = &State{x.base.Revision, x.base.At, newest.Lanes, x.base.over(newest.content, t.cfg.Urgent, x.asked)}
 	}
 	if was != nil && was.content == is.content {
 		is.Since = was.Since
@@ -167,13 +159,11 @@ func (t *Timeline) keep(now time.Time, was *State) {
 	if t.cfg.Bytes == 0 || was.content == &noContent {
 		return
 	}
-	t.kept = append(t.kept, Kept{State: was.as(was.kept(t.cfg.Urgent))})
+	t.kept = append(t.kept, Kept{State: was})
 	t.kept = slices.DeleteFunc(t.kept, func(k Kept) bool { return now.Sub(k.At) > t.cfg.Age })
-	bytes := t.weigh(len(t.kept) - 1)
-	for bytes > t.cfg.Bytes && len(t.kept) > 0 {
-		i := t.leastMissed(now)
+	for i := len(t.kept) - 1; t.weigh(i) > t.cfg.Bytes && len(t.kept) > 0; i-- {
+		i = t.leastMissed(now)
 		t.kept = slices.Delete(t.kept, i, i+1)
-		bytes = t.weigh(i - 1)
 	}
 }
 

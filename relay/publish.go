@@ -1,0 +1,274 @@
+package relay
+
+import (
+	"slices"
+
+	"github.com/weir-xds/weir/constraints"
+	values "github.com/weir-xds/weir/relay/state"
+	"github.com/weir-xds/weir/relay/xds"
+)
+
+// What the tables have becomes the states of their group (package state). Whatever changes anything
+// of a name or a set marks it, and what is marked is published when the store is unlocked: so one
+// response makes one state. Nothing is marked if the group has no timeline.
+
+// news are the names that were asked and the sets of which the state says something else, perhaps.
+// Guarded by the shard's lock.
+type news struct {
+	names []string
+	sets  []*set
+}
+
+// revise marks a name, and the resource that it is an alias of. It is called before and after the
+// bodies change.
+func (n *namedTable) revise(e *entry) {
+	s := n.shard
+	if s.group.line == nil {
+		return
+	}
+	s.news.names = append(s.news.names, e.name)
+	for _, bodies := range [2][]*xds.Variant{e.variants, e.retiredBodies()} {
+		if len(bodies) > 0 && bodies[0].Name != e.name {
+			s.news.names = append(s.news.names, bodies[0].Name)
+		}
+	}
+}
+
+// reviseDoubtful marks the names of which something else is known when the stream opens or ends.
+func (n *namedTable) reviseDoubtful() {
+	for _, e := range n.entries {
+		if e.absence != notAbsent || e.nameError != nil || e.retired != nil || e.old || e.aliasDropped || slices.ContainsFunc(e.variants, isUncached) {
+			n.revise(e)
+		}
+	}
+}
+
+// connect notes that the lane's stream opened, or that it ended.
+func (l *Lane) connect(open bool) {
+	g := l.group
+	if g.line == nil {
+		return
+	}
+	if l == g.lanes[l.index] {
+		g.line.Connect(int(l.index), values.Lane{Open: open, Identifier: g.Identifier()})
+	}
+	if !open {
+		return // Close looks at each type
+	}
+	for _, s := range l.shards() {
+		s.mu.Lock()
+		l.revise(s)
+		s.unlock()
+	}
+}
+
+// revise marks what of a type the lane's stream vouches for.
+func (l *Lane) revise(s *shard) {
+	if s.group.line == nil || !l.carries(s.store) {
+		return
+	}
+	s.reviseVouched()
+}
+
+// useLanes has the type asked on other lanes.
+func (k *store) useLanes(lanes *[2]*Lane) {
+	k.lanes.Store(lanes)
+	for _, s := range k.all {
+		s.reviseVouched()
+	}
+}
+
+// reviseVouched marks what a stream vouches for: how far each set is, and some names.
+func (s *shard) reviseVouched() {
+	if s.group.line != nil {
+		s.sets(func(t *set) { t.revise("") })
+		s.named.reviseDoubtful()
+	}
+}
+
+// revise marks how far a set is, and a member, unless name is "".
+func (t *set) revise(name string) {
+	s := t.shard
+	if s.group.line == nil {
+		return
+	}
+	if t.news == nil {
+		t.news = []string{}
+		s.news.sets = append(s.news.sets, t)
+	}
+	if name != "" {
+		t.news = append(t.news, name)
+	}
+}
+
+// reviseAll marks all that a set has, which is about to be dropped.
+func (t *set) reviseAll() {
+	t.revise("")
+	if t.shard.group.line != nil {
+		for m := range t.members.all() {
+			t.revise(m.name)
+		}
+		for name := range t.nameErrors.byName {
+			t.revise(name)
+		}
+	}
+}
+
+// publish makes the next state of the group, if anything is marked.
+func (k *store) publish() {
+	line := k.group.line
+	if line == nil {
+		return
+	}
+	for _, s := range k.all {
+		if len(s.news.names)+len(s.news.sets) == 0 || s.params.Len() > 0 {
+			continue
+		}
+		var changes []values.Change
+		if names := s.news.names; len(names) > 0 {
+			changes = append(changes, values.Change{TypeURL: s.typeURL, Edits: s.named.edits(names)})
+		}
+		for _, t := range s.news.sets {
+			changes = append(changes, t.change())
+			t.news = nil
+		}
+		s.news = news{}
+		line.Publish(s.now, s.rev, changes...)
+	}
+}
+
+// change is what becomes of a set.
+func (t *set) change() values.Change {
+	s := t.shard
+	c := values.Change{TypeURL: s.typeURL, Selector: t.selector}
+	if c.Drop = !s.has(t); c.Drop {
+		return c
+	}
+	x := t.status()
+	c.Status, c.Edits = &x, make([]values.Edit, len(t.news))
+	for i, name := range t.news {
+		c.Edits[i] = values.Edit{Name: name, Entry: t.entry(name)}
+	}
+	return c
+}
+
+// has reports whether a set is a part of the state.
+func (s *shard) has(t *set) bool {
+	return (t == s.star || s.collections.byName[t.selector] == t) && (t.isHeld() || t.settled)
+}
+
+// status is how far a set is.
+func (t *set) status() (x values.Status) {
+	live := t.live()
+	switch {
+	case t.needsOrigin, len(t.uncached) > 0 && !live, !t.settled && (t.members.len() == 0 || !live): // what came of it is not shown early
+	case t.firm:
+		x.Phase = values.Firm
+	case t.settled:
+		x.Phase = values.Settled
+	default:
+		x.Phase = values.Arriving
+	}
+	switch {
+	case t.standsIn():
+		x.Age = values.Fallback
+	case t.revived:
+		x.Age = values.Retired
+	case t.unconfirmed():
+		x.Age = values.Restored
+	case live:
+		x.Age = values.Live
+	default:
+		x.Age = values.Stale
+	}
+	x.Asked, x.Err = t.askedAt, t.collectionError
+	return x
+}
+
+// entry is what is known of a member, or of a name that could be one.
+func (t *set) entry(name string) values.Entry {
+	var bodies []*xds.Variant
+	if m := t.members.get(name); m != nil {
+		bodies = m.variants
+	}
+	e := t.nameErrors.byName[name]
+	if e == nil && len(bodies) == 1 {
+		return values.Present(bodies[0])
+	}
+	f := values.Facts{Name: name, Bodies: slices.Clone(bodies)}
+	if e != nil {
+		f.Err = e.nameError
+		if len(bodies) == 0 && t.shard.group.origin.ends(f.Err) {
+			f.Absent = []constraints.Params{{}}
+		}
+	}
+	return values.NewEntry(f)
+}
+
+// edits are what becomes of names.
+func (n *namedTable) edits(names []string) []values.Edit {
+	edits := make([]values.Edit, len(names))
+	for i, name := range names {
+		edits[i].Name = name
+		if e := n.entries[name]; e != nil {
+			edits[i].Entry, _ = n.entryOf(e)
+		} else if v := n.byAlias(name); v != nil {
+			edits[i].Entry = values.Present(v)
+		}
+	}
+	return edits
+}
+
+// byAlias is a resource that is known by an alias alone; nil: there is none of the name.
+func (n *namedTable) byAlias(name string) *xds.Variant {
+	if h := n.other.held[name]; h != nil {
+		_, stands := n.entryOf(h.entries[0])
+		return stands
+	}
+	for _, e := range n.entries { // what had retired is in no group of names
+		if e.isServed() {
+			if _, stands := n.entryOf(e); stands != nil && stands.Name == name {
+				return stands
+			}
+		}
+	}
+	return nil
+}
+
+// entryOf is what is known of a name, and the body that it stands for.
+func (n *namedTable) entryOf(e *entry) (values.Entry, *xds.Variant) {
+	bodies, l := e.variants, n.shard.lane(n.lane)
+	open := l.live(l.gen.Load())
+	f := values.Facts{Name: e.name, Age: values.Stale, Err: e.nameError}
+	if n.isAsked(e) && e.isAnswered() {
+		f.Age = values.Live
+	}
+	if len(bodies) == 0 && e.isServed() && !open {
+		bodies, f.Age = e.retiredBodies(), values.Retired
+	}
+	if e.unconfirmed {
+		f.Age = values.Restored
+	}
+	switch {
+	case len(bodies) == 0 && e.isServed() && open, e.isOld() && open: // who has it keeps it, and who asks now waits (RELAY-4)
+		return values.Entry{}, nil
+	case len(bodies) > 0 && e.aliasDropped: // the name waits for its answer (ALIAS-4)
+		return values.Entry{}, bodies[0]
+	case len(bodies) > 0 && bodies[0].Name != e.name:
+		return values.NewEntry(values.Facts{Name: e.name, Alias: bodies[0].Name}), bodies[0]
+	case len(bodies) > 0:
+		if f.Err == nil && f.Age <= values.Stale && !slices.ContainsFunc(bodies, isUncached) {
+			f.Age = values.Inherit // it makes no difference, and would change with each stream
+		}
+		f.Bodies = slices.Clone(bodies)
+		return values.NewEntry(f), bodies[0]
+	case e.wasStatedAbsent(), e.absence == presumedAbsent:
+		f.Absent = []constraints.Params{{}}
+		if e.isEnded() || e.absence == absentBefore {
+			f.Age = values.Stale
+		}
+	}
+	return values.NewEntry(f), nil
+}
+
+func isUncached(v *xds.Variant) bool { return v.DoNotCache }
