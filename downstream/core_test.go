@@ -89,6 +89,7 @@ type tables struct {
 }
 
 func newTables(tb testing.TB, cfg relay.Config) *tables {
+	cfg.States = true
 	c := &tables{tb: tb, cfg: cfg, holds: map[string]map[string]bool{}}
 	c.rig = newRigWith(tb, cfg)
 	return c

@@ -49,6 +49,7 @@ var cores = map[string]struct {
 }{
 	"server": {newCore, nil},
 	"alone":  {newAlone, []string{"locators"}}, // which its streams do not translate
+	"states": {newStates, []string{"locators", "params"}},
 }
 
 // TestWorld plays the random world. Each play has its own features. WEIR_SEED=N (or -seed N) with

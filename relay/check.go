@@ -119,6 +119,11 @@ func (t *set) uncachedMembers() (n int) {
 
 func (t *set) check(fail func(string, ...any)) {
 	clients := 0
+	for w := range t.shard.asking {
+		if w.sets[t.selector] == t {
+			clients++
+		}
+	}
 	for v := range t.views.all() {
 		clients += v.check(fail)
 	}
@@ -206,6 +211,11 @@ func (e *entry) check(s *shard, subs map[*Sub]bool, fail func(string, ...any)) {
 		}
 		if r.is(dirty) && !r.sub.Peek() && r.sub.unsent == 0 {
 			fail("entry %q: dirty, and its client was not told", e.name)
+		}
+	}
+	for w := range s.asking {
+		if w.names[e.name] == e {
+			n++
 		}
 	}
 	if n != e.clients {

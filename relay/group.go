@@ -12,6 +12,7 @@ import (
 	xdsv3 "github.com/cncf/xds/go/xds/core/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/relay/cursor"
 	"github.com/weir-xds/weir/relay/node"
 	values "github.com/weir-xds/weir/relay/state"
 	"github.com/weir-xds/weir/relay/xds"
@@ -46,6 +47,8 @@ type Group struct {
 	used atomic.Bool // a client acknowledged something in it, or the snapshot has it
 
 	line *values.Timeline // of what clients may be sent (publish.go); nil: it has none
+	// interest is who is woken by a change of line; a leaf.
+	interest cursor.Interest[*Subscriber]
 
 	hold atomic.Pointer[hold] // nil: it is not held; written under origin.mu
 

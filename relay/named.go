@@ -268,8 +268,13 @@ func (n *namedTable) unlink(r *record, now time.Time) {
 		r.next.prev = r.prev
 	}
 	r.prev, r.next = nil, nil
+	n.leave(e, now, r.sub.polls)
+}
+
+// leave counts one client less. polls: it will come again.
+func (n *namedTable) leave(e *entry, now time.Time, polls bool) {
 	e.clients--
-	if r.sub.polls {
+	if polls {
 		n.polls(e)
 	}
 	if e.clients > 0 {
@@ -283,7 +288,7 @@ func (n *namedTable) unlink(r *record, now time.Time) {
 	if n.shard.outlasts(e.unconfirmed) {
 		linger = leastRestored
 	}
-	if linger > 0 && (e.existed || !n.absent(e) || r.sub.polls && e.absence == presumedAbsent) {
+	if linger > 0 && (e.existed || !n.absent(e) || polls && e.absence == presumedAbsent) {
 		n.shard.lingerUntil(&e.interest, now.Add(linger), timer{entry: e})
 		n.lapse(e)
 		return

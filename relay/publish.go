@@ -10,7 +10,8 @@ import (
 
 // What the tables have becomes the states of their group (package state). Whatever changes anything
 // of a name or a set marks it, and what is marked is published when the store is unlocked: so one
-// response makes one state. Nothing is marked if the group has no timeline.
+// response makes one state. Nothing is marked if the group has no timeline, or of what was asked with
+// parameters.
 
 // news are the names that were asked and the sets of which the state says something else, perhaps.
 // Guarded by the shard's lock.
@@ -23,7 +24,7 @@ type news struct {
 // bodies change.
 func (n *namedTable) revise(e *entry) {
 	s := n.shard
-	if s.group.line == nil {
+	if s.line == nil {
 		return
 	}
 	s.news.names = append(s.news.names, e.name)
@@ -64,7 +65,7 @@ func (l *Lane) connect(open bool) {
 
 // revise marks what of a type the lane's stream vouches for.
 func (l *Lane) revise(s *shard) {
-	if s.group.line == nil || !l.carries(s.store) {
+	if s.line == nil || !l.carries(s.store) {
 		return
 	}
 	s.reviseVouched()
@@ -80,7 +81,7 @@ func (k *store) useLanes(lanes *[2]*Lane) {
 
 // reviseVouched marks what a stream vouches for: how far each set is, and some names.
 func (s *shard) reviseVouched() {
-	if s.group.line != nil {
+	if s.line != nil {
 		s.sets(func(t *set) { t.revise("") })
 		s.named.reviseDoubtful()
 	}
@@ -89,7 +90,7 @@ func (s *shard) reviseVouched() {
 // revise marks how far a set is, and a member, unless name is "".
 func (t *set) revise(name string) {
 	s := t.shard
-	if s.group.line == nil {
+	if s.line == nil {
 		return
 	}
 	if t.news == nil {
@@ -104,7 +105,7 @@ func (t *set) revise(name string) {
 // reviseAll marks all that a set has, which is about to be dropped.
 func (t *set) reviseAll() {
 	t.revise("")
-	if t.shard.group.line != nil {
+	if t.shard.line != nil {
 		for m := range t.members.all() {
 			t.revise(m.name)
 		}
@@ -121,7 +122,7 @@ func (k *store) publish() {
 		return
 	}
 	for _, s := range k.all {
-		if len(s.news.names)+len(s.news.sets) == 0 || s.params.Len() > 0 {
+		if len(s.news.names)+len(s.news.sets) == 0 {
 			continue
 		}
 		var changes []values.Change
@@ -133,7 +134,10 @@ func (k *store) publish() {
 			t.news = nil
 		}
 		s.news = news{}
-		line.Publish(s.now, s.rev, changes...)
+		was := line.Newest()
+		for w := range k.group.interest.Concerned(was, line.Publish(s.now, s.rev, changes...)) {
+			k.wake(w)
+		}
 	}
 }
 

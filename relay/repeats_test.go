@@ -20,7 +20,9 @@ func TestRepeatsCostACompare(t *testing.T) {
 		t.Run(kind.name, func(t *testing.T) {
 			a := newArrivals(kind.typeURL, kind.delta, size)
 			r, s := newArrivalRig(t, a)
-			r.group.line = nil // what is counted is the table alone
+			for _, s := range *r.group.all.Load() {
+				s.line = nil // what is counted is the table alone
+			}
 			r.arrive(a.response(a.all...), kind.delta)
 			r.table.Advance(zero.Add(time.Minute))
 			s.Take(zero)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-xds/weir/constraints"
 	"github.com/weir-xds/weir/relay/history"
+	values "github.com/weir-xds/weir/relay/state"
 	"github.com/weir-xds/weir/relay/xds"
 )
 
@@ -19,6 +20,7 @@ type shard struct {
 	// Set once by newShard.
 	*store
 	params constraints.Params // of all that is asked here; nearly always none
+	line   *values.Timeline   // the group's; nil: nothing here is a part of it
 
 	// toAsk is set when the lane of that index has to look at this shard.
 	toAsk [2]atomic.Bool
@@ -30,7 +32,8 @@ type shard struct {
 	// edition is another whenever what a snapshot keeps of the shard is (TypeImage.Revision).
 	edition uint64
 	now     time.Time // of the last call that brought one
-	subs    int       // open Subs
+	subs    int       // open Subs and Wants
+	asking  map[*Wants]struct{}
 
 	star *set // the set the origin chooses for `*`
 	// of Clusters: what it was restored with; nil: nothing, or long ago (comeback.go)
@@ -88,6 +91,9 @@ const (
 
 func newShard(k *store, p constraints.Params) *shard {
 	s := &shard{store: k, params: p}
+	if p.Len() == 0 {
+		s.line = k.group.line
+	}
 	s.star = newSet(s, xds.Wildcard)
 	s.collections.shard, s.expiring.shard = s, s
 	s.edition = s.table().editions.Add(1)

@@ -121,8 +121,14 @@ func (g *Group) Open(owner *Subscriber, o SubOptions) *Sub {
 			sub.claims.add(name, xds.Claim(version, g.config().OriginVersions))
 		}
 	}
+	sub.shard = g.enter(o.TypeURL, o.Params)
+	return sub
+}
+
+// enter counts one more who asks for a type, and returns its shard. It locks the group and the shard.
+func (g *Group) enter(typeURL string, p constraints.Params) *shard {
 	for {
-		s := g.shard(o.TypeURL, o.Params)
+		s := g.shard(typeURL, p)
 		s.mu.Lock()
 		if s.dead { // dropped since g.shard returned it; the next look-up makes a new one
 			s.mu.Unlock()
@@ -131,9 +137,8 @@ func (g *Group) Open(owner *Subscriber, o SubOptions) *Sub {
 		}
 		s.subs++
 		s.idle.Store(false)
-		sub.shard = s
 		s.mu.Unlock()
-		return sub
+		return s
 	}
 }
 

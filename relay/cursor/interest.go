@@ -1,6 +1,7 @@
 package cursor
 
 import (
+	"maps"
 	"sync"
 
 	"github.com/weir-xds/weir/relay/state"
@@ -56,6 +57,16 @@ func (x *wanted[W]) by(n Name) map[string]map[W]struct{} {
 		return x.sets
 	}
 	return x.names
+}
+
+// Named are the streams that ask for a name.
+func (x *Interest[W]) Named(typeURL, name string) map[W]struct{} {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.of[typeURL] == nil {
+		return nil
+	}
+	return maps.Clone(x.of[typeURL].names[name])
 }
 
 // Concerned are the streams for which one state may have something that another one has not. It

@@ -1,0 +1,182 @@
+package relay
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/relay/cursor"
+	values "github.com/weir-xds/weir/relay/state"
+	"github.com/weir-xds/weir/relay/xds"
+)
+
+// States are what clients of the group may be sent (Config.States); nil: it keeps none.
+func (g *Group) States() *values.Timeline { return g.line }
+
+// Wants is what one stream asks for of a type of one group, for one parameter map. It has the origin
+// asked, and wakes the stream when the states of the group have something else of it. What the
+// client is sent comes from the states. Its methods are called by one goroutine at a time.
+type Wants struct {
+	shard *shard
+	owner *Subscriber
+	// names and sets are what is asked of the origin, and all what the stream asks for: it may have
+	// nothing of some sets.
+	names map[string]*entry
+	sets  map[string]*set
+	all   map[string]cursor.Name
+	// spaces are names with slashes that are namespaces nevertheless (ALIAS-6).
+	spaces map[string]bool
+}
+
+// Want begins to ask for a type, of which nothing is asked for yet. The caller holds a reference on
+// the group until Close. The result is nil if the group has no room for another parameter map.
+func (g *Group) Want(owner *Subscriber, typeURL string, p constraints.Params) *Wants {
+	if !g.paramSets.join(p, g.origin.table.config().MaxParameterSets) {
+		return nil
+	}
+	w := &Wants{owner: owner, names: map[string]*entry{}, sets: map[string]*set{}, all: map[string]cursor.Name{}, spaces: map[string]bool{}}
+	s := g.enter(typeURL, p)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if w.shard = s; s.asking == nil {
+		s.asking = map[*Wants]struct{}{}
+	}
+	s.asking[w] = struct{}{}
+	return w
+}
+
+// Namespaces declares names of route configurations: see Sub.Namespaces.
+func (w *Wants) Namespaces(names []string) {
+	for _, name := range names {
+		w.spaces[strings.Clone(xds.NameKey(name))] = true
+	}
+}
+
+// Add asks for a name, or for what a name stands for, in any spelling. It returns what the client's
+// cursor is told of it.
+func (w *Wants) Add(now time.Time, name string, permit *Permit) cursor.Name {
+	s := w.shard
+	s.mu.Lock()
+	defer s.unlock()
+	s.now = later(s.now, now)
+	n, kind, selects := s.nameOf(name, w.spaces)
+	if _, is := w.all[n.Name]; is {
+		return n
+	}
+	w.all[n.Name] = n
+	s.group.interest.Add(w.owner, s.typeURL, n)
+	switch {
+	case !selects:
+		e := s.named.want(s.named.entries[n.Name], n.Name, n.Spelt)
+		e.join()
+		w.names[n.Name] = e
+	case permit.meets(n.Name, kind, s.group.config().RecursiveGlobs):
+		t := s.star
+		if kind != wild {
+			t = s.collections.set(n.Name, n.Spelt, kind)
+		}
+		t.addClient()
+		t.lookedUp()
+		w.sets[n.Name] = t
+	}
+	return n
+}
+
+// Names are all that is asked for, in canonical form.
+func (w *Wants) Names() []string { return slices.Collect(maps.Keys(w.all)) }
+
+// Drop ends that a name is asked for. It returns the name in canonical form.
+func (w *Wants) Drop(now time.Time, name string) string {
+	s, key := w.shard, xds.NameKey(name)
+	s.mu.Lock()
+	defer s.unlock()
+	s.now = later(s.now, now)
+	w.drop(now, key)
+	return key
+}
+
+func (w *Wants) drop(now time.Time, key string) {
+	n, is := w.all[key]
+	if !is {
+		return
+	}
+	delete(w.all, key)
+	w.shard.group.interest.Drop(w.owner, w.shard.typeURL, n)
+	if e := w.names[key]; e != nil {
+		delete(w.names, key)
+		w.shard.named.leave(e, now, false)
+	}
+	if t := w.sets[key]; t != nil {
+		delete(w.sets, key)
+		t.dropClient(now)
+	}
+}
+
+// Silent are the virtual hosts that are asked for, and of which a connected origin has said nothing
+// for on_demand_wait (ALIAS-10).
+func (w *Wants) Silent() (names []string) {
+	s := w.shard
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, e := range w.names {
+		if s.named.silentOf(e) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Close ends all that is asked for.
+func (w *Wants) Close(now time.Time) {
+	s := w.shard
+	s.mu.Lock()
+	s.now = later(s.now, now)
+	for key := range w.all {
+		w.drop(now, key)
+	}
+	delete(s.asking, w)
+	s.subs--
+	s.unlockOrDrop()
+	s.group.paramSets.leave(s.params)
+}
+
+// nameOf is what a name is that a client writes: one resource, or, if it selects, a set.
+func (s *shard) nameOf(name string, spaces map[string]bool) (n cursor.Name, kind selectorKind, selects bool) {
+	key, spelt := xds.Spell(name)
+	if key == xds.Wildcard {
+		return cursor.All, wild, true
+	}
+	n = cursor.Name{Name: strings.Clone(key), Spelt: strings.Clone(spelt), Demand: xds.IsVirtualHost(s.typeURL)}
+	if kind, selects = s.selectorOf(key, spaces); selects {
+		t := &set{kind: kind, scope: scope{shard: s, selector: n.Name}}
+		if kind == glob {
+			t.reach = xds.GlobOf(n.Name)
+		}
+		n.Covers = t.includes
+	}
+	return n, kind, selects
+}
+
+// Cursor makes the cursor of a client of the group, which is completed by what the group says of how
+// clients are sent a type.
+func (g *Group) Cursor(c cursor.Config) *cursor.Cursor {
+	cfg := g.config()
+	c.Withhold, c.OriginVersions, c.Unreachable = cfg.WithholdTTL, cfg.OriginVersions, g.origin.unreachable
+	c.Patience, c.Cold = g.origin.patience(), g.origin.table.config().ColdWait
+	for _, k := range g.line.States() {
+		c.States = append(c.States, k.State)
+	}
+	return cursor.New(c)
+}
+
+// Source is where the names come from that a client asks for in the group, which is one of those of
+// its stream.
+func (g *Group) Source(of int, p constraints.Params, permit *Permit) cursor.Source {
+	s := cursor.Source{Group: of, Params: p, Ends: g.origin.ends}
+	if permit != nil {
+		s.Allows, s.Filter = permit.Allows, values.NewFilter(p, permit.Allows)
+	}
+	return s
+}
