@@ -55,6 +55,7 @@ type statesType struct {
 	wants   []*relay.Wants // by source; nil: nothing was asked for there
 	sources map[int]int    // by group
 	names   []string       // SotW: those of the last request
+	named   bool           // SotW: a request has named something
 	told    map[string]told
 	denied  []string
 }
@@ -205,7 +206,8 @@ func (s *statesStream) replace(now time.Time, st *statesType, names []string) {
 		}
 		listed[i][n.Name] = true
 	}
-	if len(names) == 0 { // the legacy wildcard
+	st.named = st.named || len(names) > 0
+	if !st.named { // the legacy wildcard (WILD-2, 3)
 		i := s.source(st, own)
 		lists[i] = append(lists[i], st.wants[i].Add(now, xds.Wildcard, s.permit))
 		listed[i] = map[string]bool{xds.Wildcard: true}

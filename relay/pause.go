@@ -68,6 +68,7 @@ func (t *set) pause(now time.Time) {
 		t.noteLack()
 		t.wakeFresh()
 	}
+	t.noteInSync(now)
 	t.startPause(now)
 	s.rejoinReleased()
 	s.unlock()

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"slices"
+	"time"
 
 	"github.com/weir-xds/weir/constraints"
 	values "github.com/weir-xds/weir/relay/state"
@@ -158,12 +159,12 @@ func (t *set) change() values.Change {
 
 // has reports whether a set is a part of the state.
 func (s *shard) has(t *set) bool {
-	return (t == s.star || s.collections.byName[t.selector] == t) && (t.isHeld() || t.settled)
+	return (t == s.star || s.collections.byName[t.selector] == t) && t.wanted()
 }
 
 // status is how far a set is.
 func (t *set) status() (x values.Status) {
-	live := t.live()
+	live := t.live() || t.inSyncGen != 0 && t.lane().live(t.inSyncGen)
 	switch {
 	case t.needsOrigin, len(t.uncached) > 0 && !live, !t.settled && (t.members.len() == 0 || !live): // what came of it is not shown early
 	case t.firm:
@@ -187,6 +188,15 @@ func (t *set) status() (x values.Status) {
 	}
 	x.Asked, x.Err = t.askedAt, t.collectionError
 	return x
+}
+
+// noteInSync: an origin that finds us in sync may say nothing of a set. From then on it vouches for
+// it.
+func (t *set) noteInSync(now time.Time) {
+	if s := t.shard; s.line != nil && t.firm && t.sweepGen == 0 && t.lane().live(t.askedGen) && !now.Before(t.askedAt.Add(s.cfg().FirmSettle)) {
+		t.inSyncGen = t.askedGen
+		t.revise("")
+	}
 }
 
 // entry is what is known of a member, or of a name that could be one.

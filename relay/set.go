@@ -47,6 +47,9 @@ type set struct {
 	askedAt     time.Time // when
 	askedAs     uint64    // which of store.questions
 	answeredGen uint32    // generation in which it was answered
+	// inSyncGen is a generation that had said nothing of it for firm_settle, and was presented all of
+	// it (publish.go).
+	inSyncGen uint32
 
 	// Settling (RELAY-6). first is the time of the first response, lastNew that of the last one
 	// that brought a new name.
@@ -129,7 +132,7 @@ func (t *set) addClient() {
 	t.fill()
 	t.expect()
 	if t.clients == 1 {
-		t.revise("")
+		t.reviseAll()
 		t.shard.edited()
 		t.look()
 	}

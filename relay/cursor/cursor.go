@@ -81,6 +81,7 @@ type part struct {
 	kept         names // when a state differs: what is held is not what the newest has, or that is not known
 	// accepted and refused are bodies that the client answered for, if it is sent TTLs.
 	accepted, refused state.Set
+	looked            looked
 	dropped           []string // names that it does not ask for any more, since the last request
 	droppedSet        bool     // a set, too
 }
@@ -179,7 +180,39 @@ func (c *Cursor) Ask(cfg plan.Config) plan.Ask {
 		}
 		return until
 	}
+	a.Unconfirmed = c.unconfirmed
 	return a
+}
+
+// unconfirmed reports whether no stream has confirmed what a state has of what the client asks for.
+func (c *Cursor) unconfirmed(group int, s *state.State) bool {
+	for i := range c.parts {
+		p := &c.parts[i]
+		if p.Group != group {
+			continue
+		}
+		for _, t := range p.sets {
+			if x, _ := s.Of(c.TypeURL, t.Name.Name); x.Age == state.Restored || x.Age == state.Stale {
+				return true
+			}
+		}
+		if x, _ := s.Of(c.TypeURL, ""); x.Members != p.looked.at {
+			p.looked = looked{at: x.Members}
+			for name := range p.names {
+				p.looked.restored = p.looked.restored || x.Members.Get(name).Facts().Age == state.Restored
+			}
+		}
+		if p.looked.restored {
+			return true
+		}
+	}
+	return false
+}
+
+// looked is whether any name that a client asks for is restored in a set.
+type looked struct {
+	at       state.Set
+	restored bool
 }
 
 // set is the index of a set that the client asks for; -1: it does not.

@@ -45,6 +45,7 @@ func (c *Cursor) Subscribe(source int, n Name) {
 	}
 	p.spell(n.Name, n.Spelt)
 	p.names.add(n.Name)
+	p.looked = looked{}
 	if _, claimed := p.claims[n.Name]; claimed && c.begun { // what it asks for once more it may have forgotten
 		p.claims[n.Name] = xds.Digest{}
 	}
@@ -93,6 +94,7 @@ func (c *Cursor) Unsubscribe(source int, name string) {
 		}
 	} else if p.names.has(name) {
 		p.names.drop(name)
+		p.looked = looked{}
 		delete(p.told, name) // its error is the answer, if a set has it (DELTA-9)
 		p.setDue(name, left) // and nothing else any more
 		p.dropped = append(p.dropped, name)

@@ -98,6 +98,10 @@ func (c *client) next(now time.Time, targets []*state.Target) time.Time {
 			}
 			return end
 		}
+		a.Unconfirmed = func(_ int, s *state.State) bool {
+			x, _ := s.Of(a.TypeURL, "*")
+			return x.Age == state.Restored || x.Age == state.Stale
+		}
 		asks = append(asks, a.Ask)
 	}
 	before := slices.Clone(asks)

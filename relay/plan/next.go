@@ -209,9 +209,7 @@ func (t *turn) pending() bool {
 func (t *turn) unconfirmed(g int) bool {
 	target := t.targets[g]
 	return !target.Held && slices.ContainsFunc(t.asks, func(a Ask) bool {
-		return front(a.TypeURL) && slices.ContainsFunc(target.Kind(a.TypeURL), func(x state.Selected) bool {
-			return x.Age == state.Restored || x.Age == state.Stale
-		})
+		return front(a.TypeURL) && a.Unconfirmed != nil && a.Unconfirmed(g, target.State)
 	})
 }
 

@@ -52,6 +52,9 @@ type Ask struct {
 	// Waits says, of a backend, until when later types wait for what a state of a group does not
 	// know yet of what is asked; that may be past. The zero time: it knows all. See Complete.
 	Waits func(group int, s *state.State) time.Time
+	// Unconfirmed says, of listeners and routes, whether no stream has confirmed what a state of a
+	// group has of what is asked; nil: it has (ORD-11).
+	Unconfirmed func(group int, s *state.State) bool
 }
 
 // Step brings one type of the client to what is known in some states.
