@@ -48,7 +48,7 @@ var cores = map[string]struct {
 	without []string
 }{
 	"server": {newCore, nil},
-	"alone":  {newAlone, []string{"locators"}}, // which its streams do not translate
+	"alone":  {newAlone, []string{"locators", "params"}}, // which its streams do not translate
 	"states": {newStates, []string{"locators", "params"}},
 }
 

@@ -65,8 +65,9 @@ type Group struct {
 	paramSets paramSets
 	gathering gathering
 
-	mu    sync.Mutex // guards types; a store's is locked under it
+	mu    sync.Mutex // guards types and open; a store's is locked under it
 	types map[string]*store
+	open  [2]int // lanes by index, if there is a line; guarded by mu
 	// all are the shards in ORD-1 order, those of a type side by side, replaced when a shard comes
 	// or goes.
 	all atomic.Pointer[[]*shard]

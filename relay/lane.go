@@ -59,6 +59,8 @@ type Lane struct {
 	opened  time.Time
 	fetched time.Time // when it was last opened anew to fetch a body
 	short   shortage
+
+	counted bool // in Group.open; guarded by the group's lock
 }
 
 func newLane(g *Group, i laneIndex, only *store) *Lane {

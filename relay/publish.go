@@ -51,9 +51,7 @@ func (l *Lane) connect(open bool) {
 	if g.line == nil {
 		return
 	}
-	if l == g.lanes[l.index] {
-		g.line.Connect(int(l.index), values.Lane{Open: open, Identifier: g.Identifier()})
-	}
+	g.connect(l, open)
 	if !open {
 		return // Close looks at each type
 	}
@@ -62,6 +60,22 @@ func (l *Lane) connect(open bool) {
 		l.revise(s)
 		s.unlock()
 	}
+}
+
+// connect notes of a lane whether it is open. Those that carry one type alone count, too.
+func (g *Group) connect(l *Lane, open bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if l.counted == open {
+		return
+	}
+	n := &g.open[l.index]
+	if l.counted = open; open {
+		*n++
+	} else {
+		*n--
+	}
+	g.line.Connect(int(l.index), values.Lane{Open: *n > 0, Identifier: g.Identifier()})
 }
 
 // revise marks what of a type the lane's stream vouches for.

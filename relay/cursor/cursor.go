@@ -184,7 +184,8 @@ func (c *Cursor) Ask(cfg plan.Config) plan.Ask {
 	return a
 }
 
-// unconfirmed reports whether no stream has confirmed what a state has of what the client asks for.
+// unconfirmed reports whether the client may have something that no stream has confirmed: what was
+// restored, what its stream is gone of, and what it came back with and is not answered for.
 func (c *Cursor) unconfirmed(group int, s *state.State) bool {
 	for i := range c.parts {
 		p := &c.parts[i]
@@ -192,27 +193,35 @@ func (c *Cursor) unconfirmed(group int, s *state.State) bool {
 			continue
 		}
 		for _, t := range p.sets {
-			if x, _ := s.Of(c.TypeURL, t.Name.Name); x.Age == state.Restored || x.Age == state.Stale {
+			x, _ := s.Of(c.TypeURL, t.Name.Name)
+			if x.Age == state.Restored || x.Age == state.Stale || c.Holds && t.fresh {
 				return true
 			}
 		}
-		if x, _ := s.Of(c.TypeURL, ""); x.Members != p.looked.at {
-			p.looked = looked{at: x.Members}
-			for name := range p.names {
-				p.looked.restored = p.looked.restored || x.Members.Get(name).Facts().Age == state.Restored
-			}
+		x, _ := s.Of(c.TypeURL, "")
+		if p.looked.at != x.Members || p.looked.claims != len(p.claims) {
+			p.lookAt(x.Members)
 		}
-		if p.looked.restored {
+		if p.looked.unsure {
 			return true
 		}
 	}
 	return false
 }
 
-// looked is whether any name that a client asks for is restored in a set.
+// looked is whether anything of what a client names is not confirmed in a set.
 type looked struct {
-	at       state.Set
-	restored bool
+	at     state.Set
+	claims int
+	unsure bool
+}
+
+func (p *part) lookAt(names state.Set) {
+	p.looked = looked{at: names, claims: len(p.claims)}
+	for name := range p.names {
+		_, claimed := p.claims[name]
+		p.looked.unsure = p.looked.unsure || claimed || names.Get(name).Facts().Age == state.Restored
+	}
 }
 
 // set is the index of a set that the client asks for; -1: it does not.

@@ -204,13 +204,21 @@ func (t *turn) pending() bool {
 	return false
 }
 
-// unconfirmed reports whether no stream has confirmed listeners or routes of the target. Who holds
-// a tier at a state wants that state.
+// unconfirmed reports whether no stream has confirmed listeners or routes of the target. An origin
+// that is there is waited for for cold_wait. Who holds a tier at a state wants that state.
 func (t *turn) unconfirmed(g int) bool {
-	target := t.targets[g]
-	return !target.Held && slices.ContainsFunc(t.asks, func(a Ask) bool {
+	x, target := &t.groups[g], t.targets[g]
+	is := !target.Held && slices.ContainsFunc(t.asks, func(a Ask) bool {
 		return front(a.TypeURL) && a.Unconfirmed != nil && a.Unconfirmed(g, target.State)
 	})
+	switch open := target.Lanes[0].Open || target.Lanes[1].Open; {
+	case !is || !open:
+		x.unsure = time.Time{}
+		return is
+	case x.unsure.IsZero():
+		x.unsure = t.now
+	}
+	return t.later(x.unsure.Add(t.cfg.Cold))
 }
 
 // moves leaves in ready the states that the front is to be of, and reports whether it moves. A list

@@ -33,8 +33,11 @@ type group struct {
 	// front: the listeners and routes that the client has are those of this state. Its clusters
 	// were acknowledged, or waited for for order_hold.
 	front *state.State
-	waits bool      // the front is not that of the target
-	due   time.Time // when it is written, acknowledged or not (ORD-5)
+	// unsure is since when listeners or routes are not confirmed, on a stream to the origin that is
+	// open; zero: they are, or there is none.
+	unsure time.Time
+	waits  bool      // the front is not that of the target
+	due    time.Time // when it is written, acknowledged or not (ORD-5)
 }
 
 // flight is a response that is not answered.

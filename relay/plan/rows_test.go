@@ -267,6 +267,21 @@ var rows = []struct{ rule, dialects, script string }{
 		wait 1s
 		status rds live
 		writes cds -b`},
+	{"ORD-11: for cold_wait at most, on a stream that is open", "delta sotw", `
+		says cds+a cds+b lds+l=r rds+r=a
+		asks cds lds rds
+		writes cds +a +b
+		ack cds
+		writes lds +l; rds +r
+		ack lds
+		ack rds
+		status rds stale
+		wait 3s
+		up
+		says cds-b
+		wait 1900ms
+		wait 200ms
+		writes cds -b`},
 	{"ORD-11: other types hold nothing", "delta sotw", `
 		says cds+a cds+b eds+a lds+l=r rds+r=a
 		asks cds eds lds rds
@@ -750,6 +765,8 @@ func (g *game) play(line string) {
 		g.c.ack(g.now, typeOf(words[0]))
 	case "hold":
 		g.line.Hold(g.now, state.Rest, g.line.Newest())
+	case "up":
+		g.line.Connect(0, state.Lane{Open: true})
 	case "follow":
 		g.line.Hold(g.now, state.Rest, nil)
 	case "back":
