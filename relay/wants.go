@@ -62,6 +62,7 @@ func (w *Wants) Add(now time.Time, name string, permit *Permit) cursor.Name {
 	defer s.unlock()
 	s.now = later(s.now, now)
 	n, kind, selects := s.nameOf(name, w.spaces)
+	n.Nothing = selects && !permit.meets(n.Name, kind, s.group.config().RecursiveGlobs)
 	if _, is := w.all[n.Name]; is {
 		return n
 	}
@@ -72,7 +73,7 @@ func (w *Wants) Add(now time.Time, name string, permit *Permit) cursor.Name {
 		e := s.named.want(s.named.entries[n.Name], n.Name, n.Spelt)
 		e.join()
 		w.names[n.Name] = e
-	case permit.meets(n.Name, kind, s.group.config().RecursiveGlobs):
+	case !n.Nothing:
 		t := s.star
 		if kind != wild {
 			t = s.collections.set(n.Name, n.Spelt, kind)

@@ -48,7 +48,7 @@ func (k *take) mustWait() bool {
 		for j := range p.sets {
 			x := state.Selected{}
 			if to != nil {
-				x, _ = to.Of(k.TypeURL, p.sets[j].Name.Name)
+				x = p.sets[j].in(to)
 			}
 			if asks++; !k.ready(p, &p.sets[j], &x) {
 				unready++
@@ -121,10 +121,15 @@ func (k *take) finish() *Answer {
 	}
 	c.sentWhole, c.States = c.sentWhole || whole, nil
 	a := k.a
-	if a.Waits, a.Whole, a.Version = k.waits, whole, version; whole {
-		for i := range c.parts {
-			a.All = append(a.All, c.parts[i].held)
-			c.parts[i].isListed()
+	a.Waits, a.Whole, a.Version = k.waits, whole, version
+	for i := range c.parts {
+		p := &c.parts[i]
+		if whole {
+			a.All = append(a.All, p.held)
+			p.isListed()
+		}
+		for j := range p.sets {
+			p.sets[j].listed = p.sets[j].listed || whole || k.Delta
 		}
 	}
 	if !k.Delta && len(a.Heartbeats) > 0 {
@@ -144,9 +149,6 @@ func (k *take) finish() *Answer {
 
 // isListed notes that a list was sent: it answers for all that is in it.
 func (p *part) isListed() {
-	for i := range p.sets {
-		p.sets[i].listed = true
-	}
 	for name := range p.owed {
 		if p.held.Get(name).Known() {
 			p.clear(name, asked|demanded|parent)

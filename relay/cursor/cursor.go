@@ -110,12 +110,22 @@ func (n names) has(name string) bool {
 // taken is a set that a client asks for.
 type taken struct {
 	Name
+	typeURL string
 	members state.Set // as it was taken last
 	fresh   bool      // it is not answered yet
-	listed  bool      // a list was sent since it was asked for, though without it (FED-5)
+	listed  bool      // a response was sent since it was asked for, though without it (FED-5)
 	err     *xds.NameError
 	// unreached: it is to be told that the origin cannot be reached; away: it was.
 	unreached, away bool
+}
+
+// in is what a state has of the set.
+func (t *taken) in(s *state.State) state.Selected {
+	if t.Nothing {
+		return state.Selected{Selector: t.Name.Name, Status: state.Status{Phase: state.Firm, Age: state.Live}}
+	}
+	x, _ := s.Of(t.typeURL, t.Name.Name)
+	return x
 }
 
 // why is what is due for a name.
@@ -140,6 +150,8 @@ type Name struct {
 	// Covers says which names may be members; nil: it is the name of one resource.
 	Covers func(name string) bool
 	Demand bool // a virtual host that a request of the client's own waits for (ALIAS-8)
+	// Nothing: it is a set of which the client may have nothing, so the origin is not asked for it.
+	Nothing bool
 }
 
 // All is the wildcard: its members are what the origin says (WILD-10).
@@ -173,7 +185,7 @@ func (c *Cursor) Ask(cfg plan.Config) plan.Ask {
 	a.Waits = func(group int, s *state.State) (until time.Time) {
 		for i := range c.parts {
 			for _, t := range c.parts[i].sets {
-				if end := cfg.Complete(s, c.TypeURL, t.Name.Name); c.parts[i].Group == group && end.After(until) {
+				if end := cfg.Complete(s, c.TypeURL, t.Name.Name); c.parts[i].Group == group && !t.Nothing && end.After(until) {
 					until = end
 				}
 			}
@@ -193,7 +205,7 @@ func (c *Cursor) unconfirmed(group int, s *state.State) bool {
 			continue
 		}
 		for _, t := range p.sets {
-			x, _ := s.Of(c.TypeURL, t.Name.Name)
+			x := t.in(s)
 			if x.Age == state.Restored || x.Age == state.Stale || c.Holds && t.fresh {
 				return true
 			}

@@ -37,7 +37,7 @@ func (c *Cursor) Subscribe(source int, n Name) {
 			return
 		}
 		at, _ := slices.BinarySearchFunc(p.sets, n.Name, func(t taken, name string) int { return cmp.Compare(t.Name.Name, name) })
-		p.sets = slices.Insert(p.sets, at, taken{Name: n, fresh: true}) // every client finds a member in the same one
+		p.sets = slices.Insert(p.sets, at, taken{Name: n, typeURL: c.TypeURL, fresh: true}) // every client finds a member in the same one
 		for e := range p.held.All() {
 			p.look.add(e.Name())
 		}

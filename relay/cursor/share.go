@@ -60,14 +60,14 @@ func (c *Cursor) takeShared(s plan.Step) (a *Answer, done bool) {
 	if p.Filter == nil && p.Allows != nil || p.Filter == nil && p.Params.Len() > 0 || t.fresh && !c.Delta && c.Version != "" {
 		return nil, false
 	}
-	x, _ := step.To.Of(c.TypeURL, t.Name.Name)
+	x := t.in(step.To)
 	if !c.ready(p, t, &x) || x.Err != nil || t.err != nil || c.TTL && (p.held.Timed() || x.Members.Timed()) {
 		return nil, false
 	}
 	j := journey{held: p.held, to: c.members(p, 0, step.To), settled: x.Phase >= state.Settled, all: step.All}
 	for i, s := range step.Keep {
 		if s != nil {
-			x, _ := s.Of(c.TypeURL, t.Name.Name)
+			x := t.in(s)
 			j.keep[i] = keep{true, c.ready(p, t, &x) && x.Phase >= state.Settled, c.members(p, 0, s)}
 		}
 	}

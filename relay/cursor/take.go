@@ -157,7 +157,7 @@ func (k *take) changed(p *part, to *state.State, all []string) []string {
 				all = append(all, e.Name())
 			}
 		}
-		if x, _ := to.Of(k.TypeURL, p.sets[i].Name.Name); p.sets[i].err != nil && x.Err == nil { // its members end it (ABS-7)
+		if x := p.sets[i].in(to); p.sets[i].err != nil && x.Err == nil { // its members end it (ABS-7)
 			for e := range k.members(p, i, to).All() {
 				p.owe(e.Name(), asked)
 				all = append(all, e.Name())
@@ -204,7 +204,7 @@ func (k *take) answerSets(p *part) {
 		t := &p.sets[i]
 		x, _ := state.Selected{}, false
 		if to != nil {
-			x, _ = to.Of(k.TypeURL, t.Name.Name)
+			x = t.in(to)
 		}
 		if x.Err != nil && !x.Err.Same(t.err) && k.Only == plan.Everything && k.tells(&x) { // ABS-12
 			k.a.Errors, k.wrote = append(k.a.Errors, x.Err), true
@@ -216,9 +216,11 @@ func (k *take) answerSets(p *part) {
 			continue
 		}
 		if t.fresh && k.Only == plan.Everything && x.Phase >= state.Settled {
-			k.wrote = k.wrote || k.Delta || t.Name.Name == xds.Wildcard && !t.listed
+			if wild := t.Name.Name == xds.Wildcard; wild && !t.listed || k.Delta && (wild || !t.listed) { // DELTA-13, SOTW-10
+				k.wrote = true
+			}
 			if t.Name.Name != xds.Wildcard && k.members(p, i, to).Len() == 0 && k.Delta && !k.unsure(x.Age) {
-				k.a.Removed = append(k.a.Removed, xds.Spelling(t.Name.Name, t.Spelt))
+				k.a.Removed, k.wrote = append(k.a.Removed, xds.Spelling(t.Name.Name, t.Spelt)), true
 			}
 		}
 	}
@@ -284,7 +286,7 @@ func (k *take) arrive(p *part) {
 	p.asked, p.newer = names.Members, names.Newer
 	for i := range p.sets {
 		t := &p.sets[i]
-		x, _ := s.To.Of(k.TypeURL, t.Name.Name)
+		x := t.in(s.To)
 		if t.members = k.members(p, i, s.To); x.Err == nil || k.tells(&x) {
 			t.err = x.Err
 		}

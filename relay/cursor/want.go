@@ -41,7 +41,7 @@ func (c *Cursor) find(p *part, s *state.State, name string, had *xds.Variant) fo
 	}
 	if p.Allows != nil && !p.Allows(name) { // it is not there, as far as a set is known
 		for i := range p.sets {
-			x, _ := s.Of(c.TypeURL, p.sets[i].Name.Name)
+			x := p.sets[i].in(s)
 			f.known = f.known && (p.names.has(name) || c.ready(p, &p.sets[i], &x) || !p.sets[i].Covers(name))
 		}
 		return f
@@ -53,7 +53,7 @@ func (c *Cursor) find(p *part, s *state.State, name string, had *xds.Variant) fo
 		if !p.sets[i].Covers(name) { // the peer chooses how many sets there are
 			continue
 		}
-		x, _ := s.Of(c.TypeURL, p.sets[i].Name.Name)
+		x := p.sets[i].in(s)
 		f.inSet(c, p, &p.sets[i], &x, name, had)
 	}
 	if both && f.bySet {
@@ -225,7 +225,7 @@ func (p *part) covered(name string) bool {
 
 // members are what the client may have of a set in a state; nothing before it is ready.
 func (c *Cursor) members(p *part, set int, s *state.State) state.Set {
-	x, _ := s.Of(c.TypeURL, p.sets[set].Name.Name)
+	x := p.sets[set].in(s)
 	if !c.ready(p, &p.sets[set], &x) {
 		return state.Set{}
 	}
