@@ -268,7 +268,6 @@ func (s *statesStream) write(now time.Time) {
 			}
 		}
 	}
-	s.dump("write")
 	for range 4 {
 		var asks []plan.Ask
 		var targets []*state.Target

@@ -42,7 +42,7 @@ func (g *Group) checkState() error {
 	return nil
 }
 
-// whole is what a shard has, without a look at what was marked.
+// whole is what a shard has, without a look at what was marked. It locks the shard.
 func (s *shard) whole() (all []values.Selected) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 
 // What the tables have becomes the states of their group (package state). Whatever changes anything
 // of a name or a set marks it, and what is marked is published when the store is unlocked: so one
-// response makes one state. Nothing is marked if the group has no timeline, or of what was asked with
-// parameters.
+// response makes one state. Nothing is marked if the group has no timeline, or of what was asked
+// with parameters.
 
 // news are the names that were asked and the sets of which the state says something else, perhaps.
 // Guarded by the shard's lock.
@@ -45,7 +45,8 @@ func (n *namedTable) reviseDoubtful() {
 	}
 }
 
-// connect notes that the lane's stream opened, or that it ended.
+// connect notes that the lane's stream opened, or that it ended. It locks the group, and then the
+// types of the lane.
 func (l *Lane) connect(open bool) {
 	g := l.group
 	if g.line == nil {
@@ -62,7 +63,8 @@ func (l *Lane) connect(open bool) {
 	}
 }
 
-// connect notes of a lane whether it is open. Those that carry one type alone count, too.
+// connect notes of a lane whether it is open. Those that carry one type alone count, too. It locks
+// the group.
 func (g *Group) connect(l *Lane, open bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -47,8 +47,8 @@ type set struct {
 	askedAt     time.Time // when
 	askedAs     uint64    // which of store.questions
 	answeredGen uint32    // generation in which it was answered
-	// inSyncGen is a generation that had said nothing of it for firm_settle, and was presented all of
-	// it (publish.go).
+	// inSyncGen is a generation that had said nothing of it for firm_settle, and was presented all
+	// of it (publish.go).
 	inSyncGen uint32
 
 	// Settling (RELAY-6). first is the time of the first response, lastNew that of the last one

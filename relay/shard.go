@@ -158,8 +158,8 @@ func (k *store) wake(w *Subscriber) {
 	}
 }
 
-// unlock publishes what has changed, releases the store and then wakes the clients that the work concerned. No client is
-// signalled under the lock.
+// unlock publishes what has changed, releases the store and then wakes the clients that the work
+// concerned. No client is signalled under the lock.
 func (k *store) unlock() {
 	k.publish()
 	woken := k.woken

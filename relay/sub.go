@@ -125,7 +125,8 @@ func (g *Group) Open(owner *Subscriber, o SubOptions) *Sub {
 	return sub
 }
 
-// enter counts one more who asks for a type, and returns its shard. It locks the group and the shard.
+// enter counts one more who asks for a type, and returns its shard. It locks the group and the
+// shard.
 func (g *Group) enter(typeURL string, p constraints.Params) *shard {
 	for {
 		s := g.shard(typeURL, p)

@@ -15,9 +15,9 @@ import (
 // States are what clients of the group may be sent (Config.States); nil: it keeps none.
 func (g *Group) States() *values.Timeline { return g.line }
 
-// Wants is what one stream asks for of a type of one group, for one parameter map. It has the origin
-// asked, and wakes the stream when the states of the group have something else of it. What the
-// client is sent comes from the states. Its methods are called by one goroutine at a time.
+// Wants is what one stream asks for of a type of one group, for one parameter map. It has the
+// origin asked, and wakes the stream when the states of the group have something else of it. What
+// the client is sent comes from the states. Its methods are called by one goroutine at a time.
 type Wants struct {
 	shard *shard
 	owner *Subscriber
@@ -160,8 +160,8 @@ func (s *shard) nameOf(name string, spaces map[string]bool) (n cursor.Name, kind
 	return n, kind, selects
 }
 
-// Cursor makes the cursor of a client of the group, which is completed by what the group says of how
-// clients are sent a type.
+// Cursor makes the cursor of a client of the group, which is completed by what the group says of
+// how clients are sent a type.
 func (g *Group) Cursor(c cursor.Config) *cursor.Cursor {
 	cfg := g.config()
 	c.Withhold, c.OriginVersions, c.Unreachable = cfg.WithholdTTL, cfg.OriginVersions, g.origin.unreachable

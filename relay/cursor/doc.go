@@ -1,6 +1,6 @@
 // Package cursor is what one client holds of one type, and what it is to be sent to come to a
 // state. It writes nothing, keeps no state alive but those of its last step, and knows no origin.
-// Nothing uses it yet.
+// Clients are not served by it yet, but in tests (downstream, TestWorldOfStates).
 //
 // # The idea
 //
@@ -49,7 +49,7 @@
 //
 // # Who imports it
 //
-// Nobody yet.
+// Package relay.
 //
 // # What to read next
 //

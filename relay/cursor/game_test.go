@@ -163,6 +163,10 @@ func nameOfRows(word string) Name {
 	switch word {
 	case "*":
 		return All
+	case "no:g/*":
+		n := nameOfRows("g/*")
+		n.Nothing = true
+		return n
 	case "g/*":
 		return Name{Name: selectorOfRows, Covers: func(name string) bool { return strings.HasPrefix(name, "g") }}
 	}
@@ -214,7 +218,7 @@ func (g *game) do(what string, words []string) (push bool) {
 	case "asks", "lists", "drops", "demands":
 		g.open()
 		g.request(what, words)
-	case "star", "glob", "says", "learns":
+	case "star", "glob", "says":
 		g.say(what, words)
 	case "lane":
 		lane := 0
@@ -339,10 +343,6 @@ func (g *game) say(what string, words []string) {
 		}
 	}
 	g.rev++
-	if what == "learns" {
-		g.line.Publish(g.now, g.rev, c)
-		return
-	}
 	g.line.Publish(g.now, g.rev, c)
 }
 

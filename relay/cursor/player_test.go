@@ -238,7 +238,7 @@ func (o *origin) everStoodFor(typeURL, name string) (all []string) {
 // forget: what nothing of a client's subscription is about it has no more.
 func (p *player) forget() {
 	for name, v := range p.has {
-		if !p.selected(name, v) {
+		if !p.selected(name, v) && !p.wildBeside(name) {
 			delete(p.has, name)
 		}
 	}
@@ -247,6 +247,16 @@ func (p *player) forget() {
 			delete(p.told, name)
 		}
 	}
+}
+
+// wildBeside reports whether it asks another origin for `*`, and so drops nothing of this one by itself.
+func (p *player) wildBeside(name string) bool {
+	for key, n := range p.sets {
+		if n.Name == xds.Wildcard && int(key[0]-'0') != p.w.originOf(name) {
+			return true
+		}
+	}
+	return false
 }
 
 func (p *player) selected(name string, has *xds.Variant) bool {

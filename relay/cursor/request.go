@@ -221,7 +221,9 @@ func (c *Cursor) forget(p *part) {
 			continue
 		}
 		if !p.selects(name, had.Body()) {
-			edits = append(edits, state.Edit{Name: name})
+			if !c.wildBeside(p) {
+				edits = append(edits, state.Edit{Name: name})
+			}
 			continue
 		}
 		in := func(t taken) bool { return t.Covers(name) && t.members.Get(name).Known() }
@@ -235,12 +237,25 @@ func (c *Cursor) forget(p *part) {
 	for name := range p.claims {
 		switch {
 		case p.selects(name):
+		case c.wildBeside(p):
+			p.look.add(name)
 		case c.byAlias(p): // it may have forgotten it
 			p.claims[name] = xds.Digest{}
 		default:
 			delete(p.claims, name)
 		}
 	}
+}
+
+// wildBeside reports whether the client asks another source for `*`: it drops nothing of itself
+// then, as it does not know where what comes from (WILD-9).
+func (c *Cursor) wildBeside(p *part) bool {
+	for i := range c.parts {
+		if x := &c.parts[i]; x != p && x.set(xds.Wildcard) >= 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // aliasesOf are the aliases that the client asks for of what it has.

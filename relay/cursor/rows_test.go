@@ -4,13 +4,14 @@ package cursor
 // not followed by `gets` nothing may be sent.
 //
 //	type vhds ttl               how the client is, on the first line: cds eds vhds sds; ttl, withhold, may a b
-//	asks a b *                  a delta request; drops a; demands a; g/* is a collection of g1, g2
+//	asks a b *                  a delta request; drops a; demands a; g/* is a collection of g1, g2; no:g/* one of
+//	                            which the client may have nothing
 //	lists a b *                 a SotW request
 //	has a=1 b=2, has version    what the client says it holds, in its first request; the version of what there is
 //	star a=1 b-                 what the origin says of `*`, and glob of g/*; a=1~60 ends in 60 s
 //	says a=1 b- c!14 d>a a=1/d  by name: a body, none, an error, an alias, a body that lists one
 //	star firm, glob arriving    how far it has answered; settled, unanswered, restored
-//	learns, forgets             as says
+//	forgets a                   nothing is known of it any more
 //	a=1^ must not be cached; a=1? was restored; glob ill, own: the collection is in error, weir's own
 //	first asks a                a request that is not over; a/A: the client writes A
 //	lane down, lane 1 up; hold, follow; keep: what is held now stays; all: nothing is taken away
@@ -62,6 +63,29 @@ var rows = []struct{ rule, dialects, script string }{
 		star a=1 b=2 firm
 		asks *
 		gets b=2 -c`},
+	{"permits: a set of which the client may have nothing is empty, and is not waited for", "delta", `
+		type cds
+		has g1=1
+		asks no:g/*
+		gets -g/* -g1`},
+	{"permits: a list does not wait for it", "sotw", `
+		type cds
+		has version
+		star arriving a=1
+		lists * no:g/*
+		star firm
+		gets list a=1
+		star a-
+		gets list`},
+	{"COLL-3: a collection that the client has is answered once, if at all", "delta", `
+		type cds
+		has g1=1
+		star arriving a=1
+		glob arriving g1=1
+		asks * g/*
+		star firm
+		gets a=1
+		glob firm`},
 	{"DELTA-13: `*` is answered though there is nothing", "delta", `
 		type cds
 		has a=1

@@ -85,6 +85,9 @@ func (k *take) forgotten(p *part, o outcome, claimed bool) (_ outcome, is bool) 
 	switch {
 	case k.Only != plan.Everything:
 		return o, false
+	case (o.was != nil || claimed) && k.wildBeside(p):
+		k.remove(p, &o)
+		return o, true
 	case !claimed || !k.byAlias(p):
 		return o, true
 	case !k.last: // when the aliases were looked at

@@ -1,6 +1,10 @@
 package state
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/weir-xds/weir/relay/xds"
+)
 
 // Change is what becomes of one set.
 type Change struct {
@@ -21,8 +25,8 @@ func (c *content) after(p passing, changes []Change) *content {
 	return next.finish(c, p)
 }
 
-// divide is what of changes is learned, as it was unknown. A set that is settled knows of each name.
-// keep: others are of what was known.
+// divide is what of changes is learned, as it was unknown. A set that is settled knows of each
+// name. keep: others are of what was known.
 func (c *content) divide(changes []Change) (learned []Change, keep bool) {
 	for _, l := range changes {
 		x, _ := c.Of(l.TypeURL, l.Selector)
@@ -60,12 +64,25 @@ func (c *content) learn(p passing, changes []Change, m memo) *content {
 		is, done := m[by][x.Members]
 		if !done {
 			fresh := slices.DeleteFunc(slices.Clone(by.Edits), func(e Edit) bool { return x.Members.Get(e.Name).Known() })
-			is = x.Members.With(fresh...)
+			is = x.Members.With(fresh...).resolved(fresh)
 			m[by][x.Members] = is
 		}
 		next.change(by, is)
 	}
 	return next.finish(c, p)
+}
+
+// resolved is the set without those aliases in edits that its own body of the resource does not
+// list.
+func (s Set) resolved(edits []Edit) Set {
+	var gone []Edit
+	for _, e := range edits {
+		lists := func(v *xds.Variant) bool { return v.ListsAs(e.Name) }
+		if f := e.Entry.more; f != nil && f.Alias != "" && !slices.ContainsFunc(s.Get(f.Alias).Facts().Bodies, lists) {
+			gone = append(gone, Edit{Name: e.Name})
+		}
+	}
+	return s.With(gone...)
 }
 
 // change makes the set of a change another one, in a content that is being made.

@@ -249,7 +249,9 @@ func (x moment) learn(c Change) {
 	if is && status >= fmt.Sprint(Status{Phase: Settled}) {
 		return
 	}
-	c.Edits = slices.DeleteFunc(slices.Clone(c.Edits), func(e Edit) bool { return x[keyOf(set, e.Name)] != "" })
+	c.Edits = slices.DeleteFunc(slices.Clone(c.Edits), func(e Edit) bool {
+		return x[keyOf(set, e.Name)] != "" || strings.HasPrefix(wordOf(e.Entry), ">") // no body here lists an alias
+	})
 	if len(c.Edits) == 0 && (c.Selector == "" || is && c.Status == nil) {
 		return
 	}

@@ -18,7 +18,8 @@ type Edit struct {
 	Entry Entry  // of that name; the zero one: nothing is known of it any more
 }
 
-// With is the set after edits, of which several of a name are alike. If they change nothing it is s.
+// With is the set after edits, of which several of a name are alike. If they change nothing it is
+// s.
 func (s Set) With(edits ...Edit) Set {
 	all := make([]edit, len(edits))
 	for i, e := range edits {

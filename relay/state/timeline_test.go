@@ -131,6 +131,38 @@ func TestFirstAnswerIsTakenInOnce(t *testing.T) {
 	}
 }
 
+// TestWhatIsLearned: kept states learn what becomes known, but for secrets, what must not be kept (RELAY-9),
+// and aliases that the resource did not have then.
+func TestWhatIsLearned(t *testing.T) {
+	line := NewTimeline(zero, Config{Bytes: 1 << 30, Age: time.Hour})
+	for i := range 2 {
+		line.Publish(zero, uint64(i), Change{TypeURL: cds, Edits: []Edit{say(cds, "a", fmt.Sprint(i))}})
+	}
+	kept := func() *State { return line.States()[0].State }
+	publish := func(typeURL string, edits ...Edit) {
+		line.Publish(zero, 5, Change{TypeURL: typeURL, Edits: edits})
+	}
+	from, r := resource(cds, "uncached", "0")
+	r.DoNotCache = true
+	from2, r2 := resource(cds, "of", "0")
+	r2.Aliases = []string{"alias"}
+	alias := func(name, of string) Edit { return Edit{name, NewEntry(Facts{Name: name, Alias: of})} }
+	publish(cds, Edit{"uncached", Present(bodyOf(from, r))}, say(cds, "b", "0"), alias("no", "a"), alias("alias", "of"), Edit{"of", Present(bodyOf(from2, r2))})
+	publish(xds.SecretType, say(xds.SecretType, "s", "0"))
+	names, _ := kept().Of(cds, "")
+	for name, want := range map[string]bool{"a": true, "b": true, "alias": true, "of": true, "uncached": false, "no": false} {
+		if got := names.Members.Get(name).Known(); got != want {
+			t.Errorf("%s is known in an earlier state: %t, want %t", name, got, want)
+		}
+		if x, _ := line.Newest().Of(cds, ""); !x.Members.Get(name).Known() {
+			t.Errorf("%s is not known", name)
+		}
+	}
+	if len(kept().Kind(xds.SecretType)) > 0 {
+		t.Error("an earlier state has a secret")
+	}
+}
+
 // TestFilter: what clients with a map and a permit have of a set is what they have of each entry,
 // and equal sets of two filters are one.
 func TestFilter(t *testing.T) {
