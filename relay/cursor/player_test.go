@@ -353,7 +353,7 @@ func (p *player) brute(s *state.State, i int, name string, has *xds.Variant, end
 	f.bySet = bySet != nil
 	newer, _ := asked.Newer.Get(name).For(params(p.params))
 	switch {
-	case byName != nil && bySet != nil && newer != nil:
+	case byName != nil && newer != nil && (bySet != nil || has != nil && has.Digest == newer.Digest):
 		f.body = newer
 	case byName != nil && (bySet == nil || bySet.Digest != byName.Digest || !bySet.Outlasts(byName)):
 		f.body = byName

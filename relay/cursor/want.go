@@ -56,8 +56,8 @@ func (c *Cursor) find(p *part, s *state.State, name string, had *xds.Variant) fo
 		x := p.sets[i].in(s)
 		f.inSet(c, p, &p.sets[i], &x, name, had)
 	}
-	if both && f.bySet {
-		if newer, _ := names.Newer.Get(name).For(p.Params); newer != nil { // what came last (RELAY-25)
+	if both { // what came last counts, and what the client has of it by a set that it dropped (RELAY-25)
+		if newer, _ := names.Newer.Get(name).For(p.Params); newer != nil && (f.bySet || had != nil && had.Digest == newer.Digest) {
 			f.body = newer
 		}
 	}
