@@ -42,6 +42,11 @@ var aloneRates = map[string]float64{
 	"check": .005, "kept": .006, "older": .016, "rest": .0095, "taken": .006, "behind": .001, "chatter": .002, "restless": .001, "stream": .001,
 }
 
+// statesRates are those of 3,000 plays of the states that the tables make. Most are the tables'.
+var statesRates = map[string]float64{
+	"check": .004, "cluster": .006, "kept": .005, "older": .012, "rest": .012, "taken": .012, "behind": .001, "chatter": .002, "restless": .001, "stream": .001,
+}
+
 // cores are the cores that are played, by name, and the features that they are played without.
 var cores = map[string]struct {
 	make    func(testing.TB, relay.Config) core
@@ -58,6 +63,9 @@ func TestWorld(t *testing.T) { playWorld(t, "server", worldRates) }
 
 // TestWorldAlone is TestWorld for the tables alone.
 func TestWorldAlone(t *testing.T) { playWorld(t, "alone", aloneRates) }
+
+// TestWorldOfStates is TestWorld for the states that the tables make, by plan and cursor.
+func TestWorldOfStates(t *testing.T) { playWorld(t, "states", statesRates) }
 
 // playOn makes the plays of a test be on a core.
 func playOn(t *testing.T, name string) {
@@ -139,8 +147,13 @@ func TestPlays(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no plays: %v", err)
 	}
-	for _, f := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(f), ".txt"), func(t *testing.T) { playOf(t, f) })
+	for _, core := range []string{"server", "states"} {
+		for _, f := range files {
+			t.Run(core+"/"+strings.TrimSuffix(filepath.Base(f), ".txt"), func(t *testing.T) {
+				playOn(t, core)
+				playOf(t, f)
+			})
+		}
 	}
 }
 

@@ -63,6 +63,15 @@ var rows = []struct{ rule, dialects, script string }{
 		star a=1 b=2 firm
 		asks *
 		gets b=2 -c`},
+	{"RELAY-25: what came last by a set stays when the set is dropped", "delta", `
+		type cds
+		says a=1
+		star a=2 firm
+		asks * a
+		gets a=2
+		drops *
+		says a=3
+		gets a=3`},
 	{"permits: a set of which the client may have nothing is empty, and is not waited for", "delta", `
 		type cds
 		has g1=1

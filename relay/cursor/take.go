@@ -103,7 +103,7 @@ func (k *take) names(p *part, differs bool) []string {
 			switch w := p.owed[name]; {
 			case w&left != 0 && p.held.Get(of).Known():
 				p.owe(of, left)
-			case w&(asked|demanded) != 0 && k.find(p, k.Parts[p.Group].To, of, nil).body != nil:
+			case w&(asked|demanded) != 0 && k.answers(p, of):
 				p.owe(of, w&(asked|demanded))
 			}
 			all = append(all, of)
@@ -111,6 +111,12 @@ func (k *take) names(p *part, differs bool) []string {
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
+}
+
+// answers reports whether a resource answers for who asks for an alias of it.
+func (k *take) answers(p *part, of string) bool {
+	f := k.find(p, k.Parts[p.Group].To, of, nil)
+	return f.body != nil && (p.held.Get(of).Known() || !k.doubts(&f, false, len(p.claims) > 0 && k.byAlias(p)))
 }
 
 // resources are those that a name is an alias of now, and was when the part was taken last.

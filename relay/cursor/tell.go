@@ -88,8 +88,7 @@ func (k *take) absent(p *part, o *outcome, due why, to *found) {
 	case !p.names.has(o.name):
 		o.answered = everything
 	case to.alias: // what it stands for is the answer
-		of := k.find(p, k.Parts[p.Group].To, k.known(p, o.name).Facts().Alias, nil)
-		if o.answered = parent; of.body != nil && !k.doubts(&of, false, len(p.claims) > 0 && k.byAlias(p)) {
+		if o.answered = parent; k.answers(p, k.known(p, o.name).Facts().Alias) {
 			o.answered = everything
 		}
 	case (!to.known || to.stale) && due&silent == 0: // nobody says so now (RELAY-38)
