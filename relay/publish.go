@@ -147,7 +147,9 @@ func (k *store) publish() {
 			changes = append(changes, values.Change{TypeURL: s.typeURL, Edits: s.named.edits(names)})
 		}
 		for _, t := range s.news.sets {
-			changes = append(changes, t.change())
+			if now := s.collections.byName[t.selector]; now == nil || now == t { // otherwise another has taken its place
+				changes = append(changes, t.change())
+			}
 			t.news = nil
 		}
 		s.news = news{}

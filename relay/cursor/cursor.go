@@ -184,8 +184,17 @@ func (c *Cursor) Ask(cfg plan.Config) plan.Ask {
 	}
 	a.Waits = func(group int, s *state.State) (until time.Time) {
 		for i := range c.parts {
-			for _, t := range c.parts[i].sets {
-				if end := cfg.Complete(s, c.TypeURL, t.Name.Name); c.parts[i].Group == group && !t.Nothing && end.After(until) {
+			p := &c.parts[i]
+			for j := range p.sets {
+				t := &p.sets[j]
+				if p.Group != group || t.Nothing {
+					continue
+				}
+				end := cfg.Complete(s, c.TypeURL, t.Name.Name)
+				if x := t.in(s); end.IsZero() && t.fresh && !c.ready(p, t, &x) { // it is not sent what there is yet (RELAY-7)
+					end = x.Asked.Add(cfg.Cold)
+				}
+				if end.After(until) {
 					until = end
 				}
 			}

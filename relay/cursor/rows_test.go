@@ -63,6 +63,17 @@ var rows = []struct{ rule, dialects, script string }{
 		star a=1 b=2 firm
 		asks *
 		gets b=2 -c`},
+	{"RELAY-25: what a set has is there, though its own name is said not to be", "delta", `
+		type vhds
+		says g1!5 stale
+		lane down
+		unseen asks g/*
+		demanded
+		demands g1
+		lane up
+		glob arriving g1=1
+		gets g1=1
+		demanded no`},
 	{"RELAY-25: what came last by a set stays when the set is dropped", "delta", `
 		type cds
 		says a=1

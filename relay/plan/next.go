@@ -82,7 +82,7 @@ func (t *turn) inOrder() {
 	}
 	for _, a := range t.asks {
 		if only, may := t.may(a); may && front(a.TypeURL) { // what was asked since the front was written
-			t.step(a, only, func(g int) Part { return Part{To: t.groups[g].front} })
+			t.step(a, only, func(g int) Part { return Part{To: t.groups[g].front, Ahead: t.ahead(a, g)} })
 		} else if may && !backend(a.TypeURL) {
 			t.step(a, only, t.target)
 		}
@@ -189,6 +189,14 @@ func (t *turn) bring(a Ask) func(int) Part {
 	}
 }
 
+// ahead is the state that virtual hosts were given of on demand, whose routes come later.
+func (t *turn) ahead(a Ask, g int) *state.State {
+	if xds.IsVirtualHost(a.TypeURL) {
+		return t.targets[g].State
+	}
+	return nil
+}
+
 func (t *turn) target(g int) Part { return Part{To: t.targets[g].State} }
 
 // pending reports whether any change of listeners or routes is still to be written.
@@ -254,7 +262,7 @@ func (t *turn) fronts(ready []*state.State) {
 				continue
 			}
 			did := t.step(a, Everything, func(g int) Part {
-				p := Part{To: ready[g]}
+				p := Part{To: ready[g], Ahead: t.ahead(a, g)}
 				if !removals {
 					p.Keep[0], p.All = t.groups[g].front, t.groups[g].front == nil
 				}

@@ -74,6 +74,9 @@ type Part struct {
 	To   *state.State    // nil: nothing of it yet
 	Keep [2]*state.State // what one of these has, or does not know, is not taken away; see Has
 	All  bool            // nothing is taken away
+	// Ahead is what virtual hosts were given of on demand (ALIAS-8): what the client has of it already
+	// stays. nil: nothing is.
+	Ahead *state.State
 }
 
 // Only says what of a type may be written in a step.
@@ -117,6 +120,11 @@ func (p *Part) Has(held state.Entry, has func(*state.State) (e state.Entry, know
 		return held
 	}
 	to, known := has(p.To)
+	if p.Ahead != nil && exists(held) {
+		if e, _ := has(p.Ahead); same(e, held) {
+			return held
+		}
+	}
 	switch {
 	case exists(to) || !exists(held):
 		return to
@@ -132,6 +140,11 @@ func (p *Part) Has(held state.Entry, has func(*state.State) (e state.Entry, know
 		}
 	}
 	return to
+}
+
+func same(a, b state.Entry) bool {
+	v, w := a.Body(), b.Body()
+	return v != nil && w != nil && v.Digest == w.Digest
 }
 
 // exists reports whether an entry has something of use. An assignment that is emptied before its

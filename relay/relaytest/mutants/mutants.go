@@ -48,8 +48,10 @@ func Play(t *testing.T, which, except string, files, tests []string, args ...str
 			}
 		}
 	}
-	if len(left) < len(known) {
-		t.Errorf("%d lines of %s are none of the package", len(known)-len(left), except)
+	for what := range known {
+		if !left[what] {
+			t.Errorf("a line of %s is none of the package: %s", except, what)
+		}
 	}
 	var n int
 	if _, err := fmt.Sscan(which, &n); err == nil {
