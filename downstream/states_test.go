@@ -290,6 +290,11 @@ func (s *statesStream) write(now time.Time) {
 			s.owe(step.TypeURL, a)
 			return s.nonce
 		})
+		for _, st := range s.types {
+			if at := st.Until(); at.After(now) && (s.again.IsZero() || at.Before(s.again)) {
+				s.again = at
+			}
+		}
 		if !more {
 			break
 		}

@@ -80,6 +80,16 @@ func (k *take) mustWait() bool {
 	return count == 0 && k.wrote && waits
 }
 
+// sleep notes until when a list waits at most, if nothing comes.
+func (k *take) sleep() {
+	k.until = time.Time{}
+	for _, at := range [...]time.Time{k.since.Add(k.Patience), k.Began.Add(k.Cold)} {
+		if at.After(k.now) && (k.until.IsZero() || at.Before(k.until)) {
+			k.until = at
+		}
+	}
+}
+
 // wait finds out whether the client waits for names. It does so for a while, on a stream to their
 // origin that is open (RELAY-6).
 func (k *take) wait() {

@@ -92,3 +92,101 @@ func TestAsk(t *testing.T) {
 		t.Errorf("of endpoints: %+v", a)
 	}
 }
+
+// TestWaitsOfWhoComesBack: later types wait for a set that is there, and that who comes back with something
+// is not sent before it is firm (RELAY-7); not for one of which the client may have nothing.
+func TestWaitsOfWhoComesBack(t *testing.T) {
+	cfg := plan.Config{Cold: 10 * time.Second}
+	line := state.NewTimeline(zero, state.Config{})
+	settled := &state.Status{Phase: state.Settled, Age: state.Live, Asked: zero}
+	line.Publish(zero, 1, state.Change{TypeURL: cds, Selector: "*", Status: settled})
+	for holds, want := range map[bool]time.Time{true: zero.Add(cfg.Cold), false: {}} {
+		c := New(Config{TypeURL: cds, Delta: true, Holds: holds})
+		c.Open(Source{Ends: ends})
+		c.Subscribe(0, All)
+		c.Subscribe(0, Name{Name: "g/*", Covers: All.Covers, Nothing: true})
+		if until := c.Ask(cfg).Waits(0, line.Newest()); !until.Equal(want) {
+			t.Errorf("holds %t: it waits until %v, want %v", holds, until, want)
+		}
+	}
+}
+
+// TestUnconfirmed: what a client has of listeners and routes is not confirmed if it was restored, or its
+// stream is gone, and of who came back until that is answered for; as far as the client asks for it (ORD-11).
+func TestUnconfirmed(t *testing.T) {
+	line := state.NewTimeline(zero, state.Config{})
+	status := func(age state.Age) *state.Status { return &state.Status{Phase: state.Firm, Age: age} }
+	restored := func(name string, age state.Age) state.Edit {
+		e := say(like{typeURL: rds, name: name})
+		f := e.Entry.Facts()
+		f.Age = age
+		e.Entry = state.NewEntry(f)
+		return e
+	}
+	publish := func(set state.Age, edits ...state.Edit) {
+		line.Publish(zero, 1, state.Change{TypeURL: rds, Selector: "*", Status: status(set)}, state.Change{TypeURL: rds, Edits: edits})
+	}
+	c := New(Config{TypeURL: rds, Delta: true, Holds: true})
+	c.Open(Source{Group: 1, Ends: ends})
+	check := func(what string, want bool) {
+		t.Helper()
+		a := c.Ask(plan.Config{})
+		if got := a.Unconfirmed(1, line.Newest()); got != want {
+			t.Errorf("%s: unconfirmed %t, want %t", what, got, want)
+		}
+		if a.Unconfirmed(0, line.Newest()) {
+			t.Errorf("%s: of another group", what)
+		}
+	}
+	take := func() { c.Take(zero, plan.Step{TypeURL: rds, Parts: []plan.Part{{}, {To: line.Newest()}}}) }
+	publish(state.Restored, restored("a", state.Restored), restored("b", state.Inherit))
+	check("nothing is asked for", false)
+	c.Subscribe(0, Name{Name: "b"})
+	c.Requested(zero)
+	check("a name that is confirmed", false)
+	c.Subscribe(0, Name{Name: "a"})
+	check("a name that was restored", true)
+	c.Subscribe(0, Name{Name: "c"})
+	publish(state.Restored, restored("a", state.Inherit))
+	check("which is confirmed", false)
+	publish(state.Restored, restored("a", state.Restored))
+	check("and restored once more", true)
+	c.Unsubscribe(0, "a")
+	c.Requested(zero)
+	check("and dropped", false)
+	c.Claim(0, "b", "", xds.Digest{})
+	check("a name that it came back with", true)
+	take()
+	check("which is answered for", false)
+	for age, want := range map[state.Age]bool{state.Restored: true, state.Stale: true, state.Live: false} {
+		publish(age)
+		c.Subscribe(0, All)
+		c.Requested(zero)
+		check("a set that is not answered for", true)
+		if take(); age == state.Restored { // it is not taken before it is confirmed
+			continue
+		}
+		check("a set of this age", want)
+	}
+}
+
+// TestUntil: a list that waits is looked at again when it has waited for long enough (RELAY-6, FED-5).
+func TestUntil(t *testing.T) {
+	line := state.NewTimeline(zero, state.Config{})
+	line.Connect(0, state.Lane{Open: true})
+	line.Publish(zero, 1, state.Change{TypeURL: cds, Selector: "*", Status: firm})
+	c := New(Config{TypeURL: cds, Version: "old", Holds: true, Patience: 15 * time.Second, Cold: 10 * time.Second, Began: zero})
+	c.Open(Source{Ends: ends})
+	c.Subscribe(0, All)
+	c.Subscribe(0, Name{Name: "a"})
+	c.Requested(zero)
+	step := plan.Step{TypeURL: cds, Parts: []plan.Part{{To: line.Newest()}}}
+	for at, want := range map[time.Duration]time.Duration{0: 10 * time.Second, 10 * time.Second: 15 * time.Second} {
+		if a := c.Take(zero.Add(at), step); a != nil || !c.Until().Equal(zero.Add(want)) {
+			t.Errorf("after %v: %s, and it waits until %v", at, wordsOf(a), c.Until().Sub(zero))
+		}
+	}
+	if a := c.Take(zero.Add(15*time.Second), step); a == nil || !a.Whole {
+		t.Errorf("it is sent %s", wordsOf(a))
+	}
+}

@@ -58,6 +58,7 @@ type Cursor struct {
 	since     time.Time // the client asked for something new, or was the origin away
 	number    uint64    // of the last answer
 	flights   []flight
+	until     time.Time       // a list waits at most
 	from      *xds.Provenance // of the newest response that had a part in an answer (VER-5)
 }
 
@@ -204,6 +205,10 @@ func (c *Cursor) Ask(cfg plan.Config) plan.Ask {
 	a.Unconfirmed = c.unconfirmed
 	return a
 }
+
+// Until is when a step is to be taken though nothing has come, since a list has waited for long
+// enough; zero, or past: never.
+func (c *Cursor) Until() time.Time { return c.until }
 
 // unconfirmed reports whether the client may have something that no stream has confirmed: what was
 // restored, what its stream is gone of, and what it came back with and is not answered for.

@@ -81,6 +81,7 @@ func (c *Cursor) Take(now time.Time, s plan.Step) *Answer {
 		k.answerSets(p)
 	}
 	if k.wait(); k.Whole() && k.mustWait() {
+		k.sleep()
 		return nil
 	}
 	for i := range c.parts {
