@@ -1,6 +1,7 @@
 package downstream
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -46,7 +47,7 @@ func (s *session) tick(now time.Time) error {
 		return err
 	}
 	for _, st := range s.types {
-		if err := s.cold(st, now); err != nil {
+		if err := cmp.Or(s.cold(st, now), s.coldByStates(st, now)); err != nil {
 			return err
 		}
 		if st.lagging {
@@ -186,6 +187,9 @@ func (s *session) deadlines(at func(metrics.WaitReason, time.Time)) {
 	if s.group == nil {
 		at(metrics.WaitFirstRequest, s.opened.Add(s.cfg.timing.FirstRequest))
 		return
+	}
+	if s.by != nil {
+		s.deadlinesByStates(at)
 	}
 	at(metrics.WaitEndpointRequest, s.warm.at)
 	if s.lack != nil {

@@ -75,6 +75,7 @@ func (s *session) join(node *corev3.Node) error {
 		rights.decided.allowed++
 	}
 	s.group, s.nodeID, s.nodeCluster = g, node.GetId(), node.GetCluster()
+	s.serveByStates()
 	wrapper, ttl := hopFeatures(node.GetClientFeatures())
 	s.ttl = ttl && (s.delta || wrapper) // in SotW a TTL needs the wrapper (TTL-5)
 	// No heartbeat can come between two polls, and v2 has no TTLs (V2-3).

@@ -44,6 +44,9 @@ func (s *session) take(now time.Time) []*response {
 	if s.group == nil || s.closed {
 		return nil
 	}
+	if s.by != nil {
+		return s.takeByStates(now)
+	}
 	w := walk{seen: s.cfg.table.Revision(), gathers: s.gathers(now)}
 	if w.gathers && !s.taken() {
 		return nil

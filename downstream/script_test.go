@@ -66,16 +66,81 @@ func TestScripts(t *testing.T) {
 		t.Fatalf("no scenarios: %v", err)
 	}
 	for _, f := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(f), ".txt"), func(t *testing.T) { runScript(t, f) })
+		t.Run(strings.TrimSuffix(filepath.Base(f), ".txt"), func(t *testing.T) {
+			got, want := runScript(t, f, false)
+			switch {
+			case got == want:
+			case *update:
+				if err := os.WriteFile(f, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			default:
+				t.Errorf("%s: output differs; got:\n%s", f, got)
+			}
+		})
 	}
 }
 
-func runScript(t *testing.T, file string) {
+// TestScriptsByStates plays the scenarios with streams that are served from states. All say the same as
+// TestScripts but those in testdata/states.list.
+func TestScriptsByStates(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scenarios: %v", err)
+	}
+	list, err := os.ReadFile("testdata/states.list")
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := map[string]bool{}
+	for line := range strings.Lines(string(list)) {
+		if name, _, _ := strings.Cut(strings.TrimSpace(line), " "); name != "" && name[0] != '#' {
+			left[name] = true
+		}
+	}
+	same := 0
+	for _, f := range files {
+		name := strings.TrimSuffix(filepath.Base(f), ".txt")
+		t.Run(name, func(t *testing.T) {
+			got, want := runScript(t, f, true)
+			switch is := got == want; {
+			case is && left[name]:
+				t.Errorf("it is in testdata/states.list, and nothing differs")
+			case is:
+				same++
+			case !left[name]:
+				t.Errorf("%s", differenceOf(got, want))
+			default:
+				t.Log(differenceOf(got, want))
+			}
+		})
+		delete(left, name)
+	}
+	for name := range left {
+		t.Errorf("testdata/states.list has %s, and there is no such scenario", name)
+	}
+	t.Logf("the same in %d of %d scenarios", same, len(files))
+}
+
+// differenceOf is the first line in which two texts differ, with what is before it.
+func differenceOf(got, want string) string {
+	a, b := strings.Split(got, "\n"), strings.Split(want, "\n")
+	i := 0
+	for i < min(len(a), len(b)) && a[i] == b[i] {
+		i++
+	}
+	from := max(0, i-6)
+	return fmt.Sprintf("line %d:\n%s\n  GOT:\n%s\n  WANT:\n%s", i+1, strings.Join(a[from:i], "\n"), strings.Join(a[i:min(i+4, len(a))], "\n"), strings.Join(b[i:min(i+4, len(b))], "\n"))
+}
+
+// runScript plays a scenario. It returns what it has become, and what it is. byStates: its streams are
+// served from states.
+func runScript(t *testing.T, file string, byStates bool) (became, is string) {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &script{t: t}
+	s := &script{t: t, byStates: byStates}
 	var got strings.Builder
 	for line := range strings.Lines(string(data)) {
 		line = strings.TrimRight(line, " \n")
@@ -95,16 +160,7 @@ func runScript(t *testing.T, file string) {
 			t.Fatalf("%s: after %q: %v", file, line, err)
 		}
 	}
-	if got.String() == string(data) {
-		return
-	}
-	if *update {
-		if err := os.WriteFile(file, []byte(got.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	t.Errorf("%s: output differs; got:\n%s", file, got.String())
+	return got.String(), string(data)
 }
 
 var scriptTypes = map[string]string{
@@ -123,6 +179,7 @@ func scriptType(typeURL string) string {
 // script is a world in the middle of a scenario.
 type script struct {
 	t        *testing.T
+	byStates bool // streams are served from the states of their groups
 	rig      *rig
 	config   relay.Config
 	control  *control            // of the listener's own origin
@@ -182,6 +239,7 @@ func (s *script) world(f []string) {
 	}
 	s.config = relay.Config{Origins: origins, Gather: s.gather, Settle: 250 * time.Millisecond}
 	s.rig = newRigWith(s.t, s.config)
+	s.rig.configure(func(c *Config, _ *ListenerConfig) { c.ByStates = s.byStates })
 	s.others, s.down = map[string]*control{}, map[*control]bool{}
 	for _, o := range origins {
 		c := newControl(s.t, s.rig.table.Origin(o.Name), o.SotW)

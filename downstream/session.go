@@ -39,6 +39,7 @@ type settings struct {
 	compression    string // "" or gzip
 	requireNodeID  bool
 	tiers          bool             // streams are of this process (node.go)
+	byStates       bool             // see Config.ByStates
 	federated      bool             // names may belong to other origins
 	secrets        secretKinds      // of the origins that names may belong to
 	dedicated      map[string]bool  // type URLs (RELAY-29)
@@ -56,7 +57,7 @@ type settings struct {
 func newSettings(cfg Config, lc ListenerConfig) *settings {
 	set := &settings{
 		table: cfg.Table, origin: lc.Origin, instance: cfg.Instance, via: cfg.Via, limits: cfg.Limits, timing: cfg.Timing, metrics: cfg.Metrics,
-		tiers: cfg.Tiers, federated: !cfg.Tiers && cfg.Table.Federated(lc.Origin), compression: lc.Compression, requireNodeID: lc.RequireNodeID, noLegacy: map[string]bool{},
+		tiers: cfg.Tiers, byStates: cfg.ByStates, federated: !cfg.Tiers && cfg.Table.Federated(lc.Origin), compression: lc.Compression, requireNodeID: lc.RequireNodeID, noLegacy: map[string]bool{},
 		seed: maphash.MakeSeed(), responseHeader: &responseHeaders{}, dedicated: map[string]bool{}, assumed: lc.AssumeFeatures,
 		rules: cfg.Rules, address: lc.Address, traceID: cfg.TraceID, watchers: cfg.watchers,
 	}
@@ -146,6 +147,7 @@ type session struct {
 	// changesAt is when changes were last written that the client did not wait for (order.go).
 	changesAt time.Time
 	notes     []note        // to be logged by the caller
+	by        *byStates     // nil: it is not served from states
 	paths     []*relay.Path // to the groups joined, if the stream has come through relays
 	warm      warming
 }
@@ -289,7 +291,7 @@ func (s *session) countNames(st *streamType) error {
 	if s.outdated {
 		return errReconfigured
 	}
-	names := len(st.refused) + len(st.denied) + len(st.refusals)
+	names := len(st.refused) + len(st.denied) + len(st.refusals) + st.by.names()
 	if !st.sub.None() {
 		standing := st.sub.Standing()
 		names += standing.Names + standing.Dropped
@@ -305,6 +307,10 @@ func (s *session) countNames(st *streamType) error {
 
 // wake wakes the writer if it may have something to do.
 func (s *session) wake(now time.Time) {
+	if s.by != nil {
+		s.mailbox.Signal()
+		return
+	}
 	if s.gathers(now) {
 		if s.taken() {
 			s.mailbox.Signal()
@@ -344,7 +350,7 @@ func (s *session) close(now time.Time) {
 		}
 	}
 	for _, st := range s.types {
-		if !st.sub.None() {
+		if st.by.close(now); !st.sub.None() {
 			st.sub.Close(now)
 		}
 	}

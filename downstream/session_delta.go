@@ -25,8 +25,9 @@ func (s *session) takeInDelta(now time.Time, in *content) error {
 			return err
 		}
 	}
+	st.requestedByStates(now)
 	switch {
-	case !first:
+	case !first || s.by != nil:
 	case st.typeURL == xds.EndpointType:
 		s.pushEndpoints() // WARM-6
 	case st.typeURL == xds.VirtualHostType:
@@ -57,7 +58,7 @@ func (s *session) pair(now time.Time, st *streamType, nonce []byte, detail *stat
 		}
 		answered := *x
 		st.unanswered = slices.Delete(st.unanswered, i, i+1)
-		if !answered.nacked {
+		if s.judgedByStates(now, st, &answered); !answered.nacked {
 			s.ack(now, st, &answered)
 		}
 		return
@@ -169,6 +170,10 @@ func (s *session) spaces(st *streamType, g *relay.Group, names []string) (spaces
 // subscribed reports whether the client names exactly this resource of a group, with any
 // parameters.
 func (st *streamType) subscribed(g *relay.Group, name string) bool {
+	if st.by != nil {
+		i := st.by.in(g)
+		return i >= 0 && st.by.sources[i].wants.Has(xds.NameKey(name))
+	}
 	for i := range st.sub.Len() {
 		if sub := st.sub.Part(i); sub.Group() == g && sub.Subscribed(name) {
 			return true
@@ -181,6 +186,9 @@ func (st *streamType) subscribed(g *relay.Group, name string) bool {
 func (s *session) update(
 	now time.Time, st *streamType, to routed, unsubscribe []string, initial map[string]string, first bool,
 ) error {
+	if s.by != nil {
+		return s.updateByStates(now, st, to, unsubscribe, initial, first)
+	}
 	own, err := s.groupOf(st, s.cfg.origin)
 	if err != nil {
 		return s.noGroup(err)
@@ -250,7 +258,7 @@ func (s *session) updateLocated(now time.Time, st *streamType, to *locatorBatche
 // leave divides the unsubscribed names. Names that were subscribed at another origin go there. All
 // others may be covered by `*` (WILD-9), and are returned.
 func (s *session) leave(st *streamType, to *routed, names []string) (own []string) {
-	if st.sub.Len()+len(to.others) == 0 || !s.cfg.federated {
+	if st.sub.Len()+st.by.names()+len(to.others) == 0 || !s.cfg.federated {
 		return names
 	}
 	for _, name := range names {
@@ -275,6 +283,14 @@ func (s *session) leaving(st *streamType, to *routed, name string) *place {
 	for i := range to.others {
 		if to.others[i].group.Origin() == o {
 			return &to.others[i]
+		}
+	}
+	if st.by != nil {
+		for _, x := range st.by.sources {
+			if x.group.Origin() == o {
+				to.others = append(to.others, place{group: x.group})
+				return &to.others[len(to.others)-1]
+			}
 		}
 	}
 	for i := range st.sub.Len() {

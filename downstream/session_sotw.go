@@ -33,7 +33,7 @@ func (s *session) sotw(now time.Time, in *content) error {
 		if err := s.list(now, st, in); err != nil {
 			return err
 		}
-		if st.typeURL == xds.EndpointType {
+		if st.requestedByStates(now); st.typeURL == xds.EndpointType && s.by == nil {
 			s.pushEndpoints() // WARM-2
 		}
 	}
@@ -58,8 +58,10 @@ func (s *session) verdict(now time.Time, st *streamType, nonce []byte, detail *s
 	}
 	if detail != nil {
 		s.nack(now, st, &last, string(nonce), detail)
+		s.judgedByStates(now, st, &last)
 		return
 	}
+	s.judgedByStates(now, st, &last)
 	s.ack(now, st, &last)
 }
 
@@ -108,7 +110,7 @@ func (s *session) list(now time.Time, st *streamType, in *content) error {
 	}
 	st.wildcard = wildcard
 	version := ""
-	if st.sub.None() { // only the first request of a type says what the client holds (RELAY-43)
+	if st.sub.None() && st.by == nil { // only the first request of a type says what the client holds (RELAY-43)
 		version = string(in.version)
 	}
 	if err := s.replace(now, st, to, version); err != nil {
@@ -163,6 +165,9 @@ func (s *session) repeats(in *content) bool {
 func (s *session) forgotten(now time.Time, st *streamType) (left relay.Union) {
 	clear(st.unanswered)
 	st.unanswered = st.unanswered[:0]
+	if s.by != nil {
+		s.by.plan.Ack(now, st.typeURL, s.lastNonce)
+	}
 	if st.typeURL == xds.ClusterType {
 		s.clustersJudged(now)
 	}
@@ -170,6 +175,8 @@ func (s *session) forgotten(now time.Time, st *streamType) (left relay.Union) {
 		return left
 	}
 	left, st.sub = st.sub, relay.Union{}
+	st.by.close(now)
+	st.by = nil
 	s.unnamed(st, func(uint64) bool { return true })
 	st.refused, st.denied, st.allowed = nil, nil, 0
 	st.held, st.changed, st.keeps = nil, false, false
@@ -193,6 +200,9 @@ func (s *session) stillNamed(st *streamType) {
 
 // replace passes a list to the table, to each group its part.
 func (s *session) replace(now time.Time, st *streamType, to routed, version string) error {
+	if s.by != nil {
+		return s.replaceByStates(now, st, to, version)
+	}
 	own, err := s.groupOf(st, s.cfg.origin)
 	if err != nil {
 		return s.noGroup(err)

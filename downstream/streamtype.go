@@ -22,7 +22,8 @@ type streamType struct {
 	barred    bool // nothing can be asked for, so every name is refused (RELAY-74)
 	dedicated bool // the listener has it asked in groups that only this stream uses (RELAY-29)
 
-	sub relay.Union // none: nothing of the type is ever asked of the table
+	sub relay.Union   // none: nothing of the type is ever asked of the table
+	by  *typeByStates // nil: nothing was asked for, or the stream is not served from states
 
 	// What the client asked.
 	legacy bool // SotW: no request has named anything, which means everything (WILD-2)
@@ -100,6 +101,7 @@ type sent struct {
 	told    relay.Receipt
 	at      time.Time
 	last    uint64    // nonce of its last message
+	number  uint64    // of the cursor's answer
 	several *[]uint64 // nonces of its messages that are not acknowledged; nil: it is one message
 	real    bool      // it has an answer, and not only refusals
 	nacked  bool

@@ -85,6 +85,25 @@ func (w *Wants) Add(now time.Time, name string, permit *Permit) cursor.Name {
 	return n
 }
 
+// Len is how many names and sets are asked for.
+func (w *Wants) Len() int { return len(w.all) }
+
+// Covers reports whether a set that is asked for may have a name, which is canonical.
+func (w *Wants) Covers(name string) bool {
+	for _, n := range w.all {
+		if n.Covers != nil && n.Name != name && n.Covers(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// Has reports whether exactly this name is asked for, which is canonical, and no set.
+func (w *Wants) Has(name string) bool {
+	n, is := w.all[name]
+	return is && n.Covers == nil
+}
+
 // Names are all that is asked for, in canonical form.
 func (w *Wants) Names() []string { return slices.Collect(maps.Keys(w.all)) }
 
@@ -171,6 +190,15 @@ func (g *Group) Cursor(c cursor.Config) *cursor.Cursor {
 	}
 	return cursor.New(c)
 }
+
+// Claim is what a client says of a version that it holds.
+func (g *Group) Claim(version string) xds.Digest {
+	return xds.Claim(version, g.config().OriginVersions)
+}
+
+// RemovedNames are the fields of a delta response for removed names, in pieces between which it may
+// be cut.
+func RemovedNames(names []string) [][]byte { return joinNames(names) }
 
 // Source is where the names come from that a client asks for in the group, which is one of those of
 // its stream.

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"math"
+	"os"
 	"slices"
 	"time"
 
@@ -34,6 +35,7 @@ func tableConfig(cfg *config.Config) relay.Config {
 		Linger:       cmp.Or(cfg.Cache.Linger, -1), MaxGroups: cfg.Limits.Groups, MaxGroupsPerPeer: cfg.Limits.GroupsPerPeer, MaxViews: cfg.Limits.Views,
 		MaxParameterSets: cfg.Limits.ParameterSetsPerGroup,
 		History:          history.Bounds{Versions: cfg.Cache.History.Versions, Bytes: int(cfg.Cache.History.Bytes), Age: cfg.Cache.History.Age},
+		States:           byStates(),
 	}
 	t.RetiredEntries, t.RetiredBytes = cfg.Cache.Retired.Entries, int(cfg.Cache.Retired.Bytes)
 	if t.RetiredEntries == 0 || t.RetiredBytes == 0 {
@@ -75,6 +77,10 @@ func tableConfig(cfg *config.Config) relay.Config {
 	return t
 }
 
+// byStates reports whether clients are served from states (downstream.Config.ByStates). It is for
+// tests alone, until they all are.
+func byStates() bool { return os.Getenv("WEIR_BY_STATES") == "1" }
+
 func serverConfig(cfg *config.Config) (downstream.Config, error) {
 	name, err := instance(cfg)
 	if err != nil {
@@ -82,7 +88,7 @@ func serverConfig(cfg *config.Config) (downstream.Config, error) {
 	}
 	l, t := &cfg.Limits, &cfg.Timing
 	return downstream.Config{
-		Instance: name, Rules: cfg.Rules(),
+		Instance: name, Rules: cfg.Rules(), ByStates: byStates(),
 		Limits: downstream.Limits{
 			Connections: cmp.Or(l.Connections, -1), ConnectionsPerPeer: cmp.Or(l.ConnectionsPerPeer, -1),
 			ConnectionIdle: cmp.Or(l.ConnectionIdle, -1),

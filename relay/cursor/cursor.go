@@ -1,6 +1,7 @@
 package cursor
 
 import (
+	"slices"
 	"time"
 
 	"github.com/weir-xds/weir/constraints"
@@ -169,7 +170,7 @@ func (c *Cursor) Open(s Source) int {
 
 // Ask is what the plan of the stream has to know of the cursor.
 func (c *Cursor) Ask(cfg plan.Config) plan.Ask {
-	a := plan.Ask{TypeURL: c.TypeURL, Named: true}
+	a := plan.Ask{TypeURL: c.TypeURL, Named: true, Holds: c.Holds}
 	for i := range c.parts {
 		p := &c.parts[i]
 		a.Named = a.Named && len(p.sets) == 0
@@ -204,6 +205,16 @@ func (c *Cursor) Ask(cfg plan.Config) plan.Ask {
 	}
 	a.Unconfirmed = c.unconfirmed
 	return a
+}
+
+// Waiting reports whether the client waits for a first answer to anything.
+func (c *Cursor) Waiting() bool {
+	for i := range c.parts {
+		if p := &c.parts[i]; p.waiting > 0 || slices.ContainsFunc(p.sets, func(t taken) bool { return t.fresh }) {
+			return true
+		}
+	}
+	return false
 }
 
 // Until is when a step is to be taken though nothing has come, since a list has waited for long

@@ -29,7 +29,8 @@ func BenchmarkNext(b *testing.B) {
 		return nonce
 	}
 	known := func(int, *state.State) time.Time { return time.Time{} }
-	asks := []Ask{{TypeURL: cds, Waits: known}, {TypeURL: eds, Waits: known}, {TypeURL: lds}, {TypeURL: rds}}
+	confirmed := func(int, *state.State) bool { return false }
+	asks := []Ask{{TypeURL: cds, Waits: known}, {TypeURL: eds, Waits: known}, {TypeURL: lds, Unconfirmed: confirmed}, {TypeURL: rds, Unconfirmed: confirmed}}
 	stream := New(Config{Delta: true, Hold: config.Hold, Cold: config.Cold}, 1)
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {

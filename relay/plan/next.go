@@ -28,6 +28,9 @@ func (s *Stream) Next(now time.Time, targets []*state.Target, asks []Ask, take f
 		asks = slices.SortedStableFunc(slices.Values(asks), inOrder)
 	}
 	t := &turn{Stream: s, now: now, targets: targets, asks: asks, take: take}
+	if s.began.IsZero() {
+		s.began = now
+	}
 	t.passing()
 	if slices.ContainsFunc(asks, func(a Ask) bool { return front(a.TypeURL) }) {
 		t.inOrder()
@@ -56,7 +59,8 @@ func (t *turn) anyOrder() {
 	}
 	for _, a := range t.asks {
 		if only, may := t.may(a); may {
-			t.step(a, only, t.target)
+			all := backend(a.TypeURL) && a.Holds && t.later(t.began.Add(t.cfg.Hold)) // it is about to ask for what refers to it
+			t.step(a, only, func(g int) Part { return Part{To: t.targets[g].State, All: all} })
 		}
 	}
 }
@@ -65,6 +69,7 @@ func (t *turn) anyOrder() {
 // follows to the newest state whose backends are there.
 func (t *turn) inOrder() {
 	for g := range t.groups {
+		t.fill(g)
 		t.begin(g)
 	}
 	ready := t.ready(nil)
@@ -87,6 +92,22 @@ func (t *turn) inOrder() {
 			t.step(a, only, t.target)
 		}
 	}
+}
+
+// fill adds to listeners and routes that the client was brought to what it has asked for since, if
+// the client has all backends of the target.
+func (t *turn) fill(g int) {
+	x, target := &t.groups[g], t.targets[g]
+	if x.filled == target.State || x.back == nil || x.front == nil {
+		return
+	}
+	members := func(a, b state.Selected) bool { return a.Selector == b.Selector && a.Members == b.Members }
+	for _, a := range t.asks {
+		if backend(a.TypeURL) && !slices.EqualFunc(x.back.Kind(a.TypeURL), target.Kind(a.TypeURL), members) {
+			return
+		}
+	}
+	x.filled, x.back, x.front = target.State, target.Fill(x.back, front), target.Fill(x.front, front)
 }
 
 // begin begins the wait of a front for its target, which later changes do not prolong. It has not
@@ -217,7 +238,7 @@ func (t *turn) pending() bool {
 func (t *turn) unconfirmed(g int) bool {
 	x, target := &t.groups[g], t.targets[g]
 	is := !target.Held && slices.ContainsFunc(t.asks, func(a Ask) bool {
-		return front(a.TypeURL) && a.Unconfirmed != nil && a.Unconfirmed(g, target.State)
+		return front(a.TypeURL) && a.Unconfirmed(g, target.State)
 	})
 	switch open := target.Lanes[0].Open || target.Lanes[1].Open; {
 	case !is || !open:

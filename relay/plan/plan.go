@@ -22,6 +22,7 @@ type Stream struct {
 	flights map[string][]flight // by type: written, and not answered; the last is the newest
 	clear   time.Time           // when the client acknowledged the last clusters
 	shown   time.Time           // when listeners or routes were written last
+	began   time.Time
 }
 
 // group is how far the stream is in what comes from one origin.
@@ -32,7 +33,8 @@ type group struct {
 	whole bool // nothing of it is waited for any more
 	// front: the listeners and routes that the client has are those of this state. Its clusters
 	// were acknowledged, or waited for for order_hold.
-	front *state.State
+	front  *state.State
+	filled *state.State // the target that back and front were filled from
 	// unsure is since when listeners or routes are not confirmed, on a stream to the origin that is
 	// open; zero: they are, or there is none.
 	unsure time.Time
@@ -50,6 +52,7 @@ type flight struct {
 type Ask struct {
 	TypeURL string
 	Named   bool      // by names, not by sets
+	Holds   bool      // the client says that it holds something of it, from before the stream
 	Demands bool      // virtual hosts on demand, which a request of the client's waits for (ALIAS-8)
 	Beat    time.Time // when a heartbeat is due; the zero time: never (TTL-4)
 	// Waits says, of a backend, until when later types wait for what a state of a group does not
@@ -94,6 +97,12 @@ const (
 // New makes the plan of a stream to which nothing was written.
 func New(c Config, groups int) *Stream {
 	return &Stream{cfg: c, groups: make([]group, groups), parts: make([]Part, groups), flights: map[string][]flight{}}
+}
+
+// Join adds a group, of which nothing was written, and returns its number.
+func (s *Stream) Join() int {
+	s.groups, s.parts = append(s.groups, group{}), append(s.parts, Part{})
+	return len(s.groups) - 1
 }
 
 // Ack notes that the client has acknowledged a response, or rejected it: neither holds anything

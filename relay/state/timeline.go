@@ -37,6 +37,29 @@ type Target struct {
 	*State
 	Since time.Time // when it became that
 	Held  bool      // it does not follow the newest
+	types passing
+}
+
+// Fill is another state of the group, with what the target knows of some types that is unknown in it.
+func (t *Target) Fill(s *State, of func(typeURL string) bool) *State {
+	var changes []Change
+	for _, x := range t.sets {
+		was, _ := s.Of(x.TypeURL, x.Selector)
+		if !of(x.TypeURL) || was == x || was.Phase >= Settled {
+			continue
+		}
+		c := Change{TypeURL: x.TypeURL, Selector: x.Selector, Status: &x.Status}
+		for was, is := range Diff(was.Members, x.Members) {
+			if !was.Known() {
+				c.Edits = append(c.Edits, Edit{is.Name(), is})
+			}
+		}
+		changes = append(changes, c)
+	}
+	if changes == nil {
+		return s
+	}
+	return s.as(s.learn(t.types, changes, memo{}))
 }
 
 type tier struct {
@@ -144,7 +167,7 @@ func (t *Timeline) follow(now time.Time, next *State) {
 // aim gives a tier its target. Since stays while its clients have nothing to be sent.
 func (t *Timeline) aim(now time.Time, x *tier) {
 	newest, was := t.newest.Load(), x.target.Load()
-	is := &Target{State: newest, Since: now, Held: x.base != nil}
+	is := &Target{State: newest, Since: now, Held: x.base != nil, types: t.cfg.Urgent}
 	if is.Held {
 		is.State = &State{x.base.Revision, x.base.At, newest.Lanes, x.base.over(newest.content, t.cfg.Urgent, x.asked)}
 	}

@@ -1,0 +1,466 @@
+package downstream
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/cursor"
+	"github.com/weir-xds/weir/relay/plan"
+	"github.com/weir-xds/weir/relay/state"
+	"github.com/weir-xds/weir/relay/xds"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Streams that are served from the states of their groups (relay.Config.States). What a client is to
+// be sent of a type is known by a cursor, and when by the plan of the stream. It is the way in which
+// all streams are to be served. Until then a stream is served so if that is switched on, it does
+// not poll, is no tier's, and its names have no parameters.
+
+// byStates is how such a stream is served.
+type byStates struct {
+	plan   *plan.Stream
+	cfg    plan.Config
+	groups []*relay.Group // by their number in the plan
+	again  time.Time      // when the plan or a cursor is to be looked at again
+	// endpoints and routes are what was sent that needs endpoints, or virtual hosts, which the client has
+	// not asked for yet (WARM-6).
+	endpoints, routes []string
+}
+
+// typeByStates is one type of such a stream.
+type typeByStates struct {
+	*cursor.Cursor
+	sources  []source
+	coldFrom time.Time // when the present wait for a first answer began; zero: none is waited for
+}
+
+// source is what is asked of one group. Its place is that of the cursor's source.
+type source struct {
+	group  *relay.Group
+	wants  *relay.Wants
+	permit *relay.Permit
+}
+
+// serveByStates decides how the stream is served, once it is known who the client is.
+func (s *session) serveByStates() {
+	if !s.cfg.byStates || s.poll || s.cfg.tiers || s.group.States() == nil {
+		return
+	}
+	s.by = &byStates{cfg: plan.Config{Delta: s.delta, Hold: s.cfg.timing.OrderHold, Cold: s.cfg.timing.ColdWait}}
+	s.by.plan = plan.New(s.by.cfg, 0)
+}
+
+// group is the number of a group in the plan.
+func (b *byStates) group(g *relay.Group) int {
+	if i := slices.Index(b.groups, g); i >= 0 {
+		return i
+	}
+	b.groups = append(b.groups, g)
+	return b.plan.Join()
+}
+
+// cursor finds or makes the cursor of a type. holds: the client says that it holds something, in
+// state of the world by a version.
+func (s *session) cursor(now time.Time, st *streamType, holds bool, version string) *typeByStates {
+	if st.by == nil {
+		st.by = &typeByStates{Cursor: s.group.Cursor(cursor.Config{
+			TypeURL: st.typeURL, Delta: s.delta, TTL: s.ttl, Holds: holds, Version: version, StandIn: s.ofStandIn(version), Began: now,
+		})}
+	}
+	return st.by
+}
+
+// source finds or makes the place of a group among the sources of a type.
+func (s *session) source(st *streamType, g *relay.Group) (int, error) {
+	if i := st.by.in(g); i >= 0 {
+		return i, nil
+	}
+	p := s.params(g.Origin(), st.typeURL)
+	if p.Len() > 0 {
+		return 0, status.Error(codes.Unimplemented, "names with parameters are not served from states yet")
+	}
+	x := source{group: g, wants: g.Want(s.mailbox, st.typeURL, p), permit: s.permit(g.Origin(), st.typeURL, p)}
+	if x.wants == nil {
+		return 0, relay.ErrParameterSets
+	}
+	st.by.sources = append(st.by.sources, x)
+	return st.by.Open(g.Source(s.by.group(g), p, x.permit)), nil
+}
+
+// in is the place of a group; -1: nothing was asked for there.
+func (t *typeByStates) in(g *relay.Group) int {
+	return slices.IndexFunc(t.sources, func(x source) bool { return x.group == g })
+}
+
+// names is how many names and sets are asked for.
+func (t *typeByStates) names() (n int) {
+	if t != nil {
+		for i := range t.sources {
+			n += t.sources[i].wants.Len()
+		}
+	}
+	return n
+}
+
+func (t *typeByStates) close(now time.Time) {
+	if t != nil {
+		for i := range t.sources {
+			t.sources[i].wants.Close(now)
+		}
+		t.sources = nil
+	}
+}
+
+// updateByStates is update for a stream that is served from states.
+func (s *session) updateByStates(now time.Time, st *streamType, to routed, unsubscribe []string, initial map[string]string, first bool) error {
+	if len(to.locatorBatches.list) > 0 {
+		return status.Error(codes.Unimplemented, "locators are not served from states yet")
+	}
+	own, err := s.groupOf(st, s.cfg.origin)
+	if err != nil {
+		return s.noGroup(err)
+	}
+	s.cursor(now, st, len(initial) > 0, "")
+	gone := s.leave(st, &to, unsubscribe)
+	update := func(g *relay.Group, subscribe, unsubscribe []string, initial map[string]string) error {
+		i, err := s.source(st, g)
+		if err != nil {
+			return err
+		}
+		x := &st.by.sources[i]
+		if g == own {
+			x.wants.Namespaces(s.spaces(st, own, subscribe))
+		}
+		left := map[string]bool{}
+		for _, name := range unsubscribe {
+			left[xds.NameKey(name)] = true
+		}
+		for _, name := range subscribe {
+			if key := xds.NameKey(name); left[key] && !x.wants.Covers(key) {
+				continue // WILD-8; a covered name is answered (DELTA-9)
+			}
+			st.by.Subscribe(i, x.wants.Add(now, name, x.permit))
+		}
+		for name, version := range initial {
+			key, spelt := xds.Spell(name)
+			st.by.Claim(i, key, spelt, g.Claim(version))
+		}
+		for _, name := range unsubscribe {
+			st.by.Unsubscribe(i, x.wants.Drop(now, name))
+		}
+		return nil
+	}
+	if first && len(to.others) == 0 || len(to.own) > 0 || len(initial) > 0 || len(gone) > 0 && st.by.in(own) >= 0 {
+		err = update(own, to.own, gone, initial)
+	}
+	for i := range to.others {
+		p := &to.others[i]
+		err = cmp.Or(err, update(p.group, p.names, p.gone, p.initial))
+	}
+	if err != nil {
+		return s.noGroup(err)
+	}
+	s.askedByStates(now, st)
+	return nil
+}
+
+// replaceByStates is replace for a stream that is served from states.
+func (s *session) replaceByStates(now time.Time, st *streamType, to routed, version string) error {
+	if len(to.locatorBatches.list) > 0 {
+		return status.Error(codes.Unimplemented, "locators are not served from states yet")
+	}
+	own, err := s.groupOf(st, s.cfg.origin)
+	if err != nil {
+		return s.noGroup(err)
+	}
+	first := st.by == nil
+	s.cursor(now, st, version != "", version)
+	replace := func(g *relay.Group, names []string, wildcard bool) error {
+		i, err := s.source(st, g)
+		if err != nil {
+			return err
+		}
+		x, list := &st.by.sources[i], make([]cursor.Name, 0, len(names)+1)
+		listed := make(map[string]bool, len(names)+1)
+		if wildcard {
+			names = append(slices.Clip(names), xds.Wildcard)
+		}
+		for _, name := range names {
+			n := x.wants.Add(now, name, x.permit)
+			list, listed[n.Name] = append(list, n), true
+		}
+		st.by.Replace(i, list)
+		for _, name := range x.wants.Names() {
+			if !listed[name] {
+				x.wants.Drop(now, name)
+			}
+		}
+		return nil
+	}
+	if len(to.own) > 0 || to.wildcard || first && len(to.others) == 0 || st.by.in(own) >= 0 {
+		err = replace(own, to.own, to.wildcard)
+	}
+	for i := range to.others {
+		err = cmp.Or(err, replace(to.others[i].group, to.others[i].names, false))
+	}
+	for i := range st.by.sources { // what is named no longer
+		if g := st.by.sources[i].group; g != own && to.at(g) == nil {
+			err = cmp.Or(err, replace(g, nil, false))
+		}
+	}
+	if err != nil {
+		return s.noGroup(err)
+	}
+	s.askedByStates(now, st)
+	return nil
+}
+
+// askedByStates notes that something is asked for.
+func (s *session) askedByStates(now time.Time, st *streamType) {
+	if st.asked.IsZero() {
+		st.asked = now
+	}
+	if st.by.coldFrom.IsZero() {
+		st.by.coldFrom = now
+	}
+	s.owedByStates(st)
+}
+
+// requestedByStates notes that a request is over.
+func (st *streamType) requestedByStates(now time.Time) {
+	if st.by != nil {
+		st.by.Requested(now)
+	}
+}
+
+// judgedByStates notes that the client has answered a response.
+func (s *session) judgedByStates(now time.Time, st *streamType, x *sent) {
+	if s.by == nil {
+		return
+	}
+	if s.by.plan.Ack(now, st.typeURL, x.last); st.by != nil && x.real {
+		st.by.Ack(x.number, !x.nacked)
+		for i := range st.by.sources {
+			if !x.nacked {
+				st.by.sources[i].group.Acknowledge()
+			}
+		}
+	}
+}
+
+// takeByStates is take for a stream that is served from states.
+func (s *session) takeByStates(now time.Time) []*response {
+	out := s.batch[:0]
+	var asks []plan.Ask
+	for _, st := range s.types {
+		if st.by == nil {
+			continue
+		}
+		if xds.IsVirtualHost(st.typeURL) {
+			for i := range st.by.sources {
+				for _, name := range st.by.sources[i].wants.Silent() {
+					st.by.Silent(i, name)
+				}
+			}
+		}
+		asks = append(asks, st.by.Ask(s.by.cfg))
+	}
+	targets := make([]*state.Target, len(s.by.groups))
+	for i, g := range s.by.groups {
+		targets[i] = g.States().Target(state.Rest)
+	}
+	more := false
+	s.by.again = s.by.plan.Next(now, targets, asks, func(step plan.Step) uint64 {
+		st := s.typeOf(step.TypeURL)
+		a := st.by.Take(now, step)
+		if a == nil {
+			return 0
+		}
+		more = more || a.More
+		out = s.writeByStates(now, st, a, out)
+		s.warmByStates(st, a)
+		return s.lastNonce
+	})
+	for _, st := range s.types {
+		if st.by != nil {
+			if at := st.by.Until(); at.After(now) && (s.by.again.IsZero() || at.Before(s.by.again)) {
+				s.by.again = at
+			}
+		}
+	}
+	for _, st := range s.types { // what no answer took along
+		if s.tellable(st) && !st.inFlight(now, s.cfg.timing.OrderHold) {
+			out = s.writeByStates(now, st, nil, out)
+		}
+	}
+	if more {
+		s.mailbox.Signal()
+	}
+	s.batch = out
+	return out
+}
+
+// typeOf is the stream-type of a type URL that has one.
+func (s *session) typeOf(typeURL string) *streamType {
+	return s.types[slices.IndexFunc(s.types, func(st *streamType) bool { return st.typeURL == typeURL })]
+}
+
+// warmByStates owes the client what it needs to use what was sent (WARM-1, WARM-4).
+func (s *session) warmByStates(of *streamType, a *cursor.Answer) {
+	switch of.typeURL {
+	case xds.ClusterType:
+		for _, v := range a.Changed {
+			if name := v.Endpoints(); name != "" {
+				s.by.endpoints = append(s.by.endpoints, xds.NameKey(name))
+			}
+		}
+	case xds.RouteType:
+		for _, v := range a.Changed {
+			s.by.routes = append(s.by.routes, v.Name)
+		}
+	}
+	for _, st := range s.types {
+		s.owedByStates(st)
+	}
+}
+
+// owedByStates passes on to a type that the client asks for what it is owed of it.
+func (s *session) owedByStates(st *streamType) {
+	switch b := s.by; {
+	case st.by == nil:
+	case st.typeURL == xds.EndpointType:
+		st.by.Owe(b.endpoints...)
+		b.endpoints = nil
+	case xds.IsVirtualHost(st.typeURL):
+		routes := b.routes
+		st.by.OweHosts(func(host string) bool {
+			return slices.ContainsFunc(routes, func(route string) bool { return host == route || strings.HasPrefix(host, route+"/") })
+		})
+		b.routes = nil
+	}
+	s.by.endpoints, s.by.routes = s.by.endpoints[:min(len(s.by.endpoints), maxEarly)], s.by.routes[:min(len(s.by.routes), maxEarly)]
+}
+
+// writeByStates is write for an answer of a cursor; nil: there are refusals alone.
+func (s *session) writeByStates(now time.Time, st *streamType, a *cursor.Answer, out []*response) []*response {
+	st.blank = false
+	x, r, parts := sent{at: now, real: a != nil}, newResponse(st, true), []part{{}}
+	d := draft{prefix: s.prefix, refusals: s.takeRefusals(st)}
+	d.hosts = s.refusedHosts(st, d.refusals)
+	if a != nil {
+		x.number, s.served = a.Number, true
+		if !a.Waits {
+			st.by.coldFrom = time.Time{}
+		}
+		st.answers++
+		st.sentVersion = s.versionOf(st, a)
+		if pieces := s.piecesOf(a, now); s.delta {
+			parts = cutErrors(cut(parts[:0], pieces, messageBytes), a.Errors, messageBytes)
+		} else {
+			parts[0].pieces, parts[0].errors = pieces, a.Errors
+		}
+	}
+	if d.version = st.sentVersion; d.version == "" && !s.delta {
+		d.version = xds.SetDigest{}.Version() // that of an empty set
+	}
+	f := s.header(st, nil)
+	var several []uint64
+	for i := range parts {
+		if i > 0 {
+			r = newResponse(st, true)
+			d.refusals, d.hosts = nil, nil
+			several = append(several, s.lastNonce)
+		}
+		s.lastNonce++
+		r.nonce, d.gone, d.errors = s.lastNonce, parts[i].gone, parts[i].errors
+		r.encode(f, &d, &parts[i])
+		out = append(out, r)
+	}
+	if x.last = s.lastNonce; len(parts) > 1 {
+		all := append(several, x.last)
+		x.several = &all
+	}
+	r.last = true
+	st.responses++
+	st.remember(x)
+	return out
+}
+
+// versionOf is the version of a response: that of its content, or the origin's (VER-4, VER-5).
+func (s *session) versionOf(st *streamType, a *cursor.Answer) string {
+	from := st.by.From()
+	switch {
+	case s.delta && (from == nil || len(from.Version) > maxVersionShown):
+		return ""
+	case s.delta, st.by.OriginVersions && from != nil && from.Version != "":
+		return from.Version
+	}
+	return a.Version
+}
+
+const maxVersionShown = 256 // of an origin, which is in each response
+
+// piecesOf are the encoded resources and removals of an answer.
+func (s *session) piecesOf(a *cursor.Answer, now time.Time) (p relay.Pieces) {
+	if s.v2 && s.delta {
+		for _, v := range a.Changed {
+			if !v.Nameless {
+				p[relay.Plain] = append(p[relay.Plain], v.DeltaV2())
+			}
+		}
+	} else {
+		p[relay.Plain], p[relay.Pairs] = a.Pieces(now, nil)
+	}
+	for _, v := range a.Heartbeats {
+		if ttl, ok := v.Remaining(now); ok {
+			p[relay.Plain] = append(p[relay.Plain], v.Heartbeat(s.delta, ttl))
+		}
+	}
+	for _, name := range a.Unresolved {
+		p[relay.Plain] = append(p[relay.Plain], xds.NewNotice(name, []string{name}, s.nonce(s.lastNonce+1)).Delta())
+	}
+	if s.delta {
+		p[relay.Removals] = relay.RemovedNames(a.Removed)
+	}
+	return p
+}
+
+// coldByStates is cold for a type that is served from states (RELAY-8).
+func (s *session) coldByStates(st *streamType, now time.Time) error {
+	t := st.by
+	if t == nil || t.coldFrom.IsZero() || now.Before(t.coldFrom.Add(s.cfg.timing.ColdWait)) {
+		return nil
+	}
+	if t.coldFrom = now; !t.Waiting() {
+		t.coldFrom = time.Time{}
+		return nil
+	}
+	for i := range t.sources {
+		if lanes := t.sources[i].group.States().Newest().Lanes; lanes[0].Open || lanes[1].Open {
+			return nil // its silence is left to the client (ABS-5)
+		}
+	}
+	if st.coldCount++; !s.served {
+		return status.Errorf(codes.Unavailable, "nothing is known of %s yet, and origin %q could not be reached for timing.cold_wait %v: "+
+			"try another replica or again", st.typeURL, s.cfg.origin.Name(), s.cfg.timing.ColdWait)
+	}
+	if t.Unreached() {
+		s.mailbox.Signal()
+	}
+	return nil
+}
+
+// deadlinesByStates are those of a stream that is served from states.
+func (s *session) deadlinesByStates(at func(metrics.WaitReason, time.Time)) {
+	at(metrics.WaitOrder, s.by.again)
+	for _, st := range s.types {
+		if st.by != nil && !st.by.coldFrom.IsZero() {
+			at(metrics.NoWait, st.by.coldFrom.Add(s.cfg.timing.ColdWait))
+		}
+	}
+}
