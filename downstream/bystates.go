@@ -353,7 +353,7 @@ func (s *session) writeByStates(now time.Time, st *streamType, a *cursor.Answer,
 	d := draft{prefix: s.prefix, refusals: s.takeRefusals(st)}
 	d.hosts = s.refusedHosts(st, d.refusals)
 	if a != nil {
-		x.number, s.served = a.Number, true
+		x.number, s.served, x.version = a.Number, true, a.Version
 		if !a.Waits {
 			st.by.coldFrom = time.Time{}
 		}
@@ -453,6 +453,34 @@ func (s *session) coldByStates(st *streamType, now time.Time) error {
 		s.mailbox.Signal()
 	}
 	return nil
+}
+
+// status fills in what is asked for.
+func (t *typeByStates) status(own *relay.Origin, to *TypeStatus) {
+	for i := range t.sources {
+		x := &t.sources[i]
+		p := PartStatus{Origin: x.group.Origin().Name(), Group: x.group.Key(), Names: x.wants.Len(), Wildcard: x.wants.Wildcard()}
+		if p.Wildcard {
+			p.Names--
+		}
+		to.Names, to.Wildcard = to.Names+p.Names, to.Wildcard || p.Wildcard
+		if to.Parts = append(to.Parts, p); len(t.sources) == 1 && x.group.Origin() == own {
+			to.Parts = nil
+		}
+	}
+}
+
+// lacksSinceByStates is lacksSince of a type that is served from states.
+func (st *streamType) lacksSinceByStates() time.Time {
+	switch {
+	case len(st.unanswered) > 0:
+		return st.unanswered[0].at
+	case st.nacking:
+		return st.nacked.last().At
+	case st.responses == 0 && st.by.Waiting():
+		return st.asked
+	}
+	return time.Time{}
 }
 
 // deadlinesByStates are those of a stream that is served from states.

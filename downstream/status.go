@@ -193,6 +193,9 @@ func (st *streamType) status(own *relay.Origin, delta bool) TypeStatus {
 		standing := st.sub.Standing()
 		t.Names, t.Wildcard = standing.Names, standing.Wildcard
 	}
+	if st.by != nil {
+		st.by.status(own, &t)
+	}
 	apart := func(s *relay.Sub) bool { return s.Group().Origin() != own || s.Located() || s.Params().Len() > 0 }
 	if n := st.sub.Len(); n > 1 || n == 1 && apart(st.sub.Part(0)) {
 		for i := range n {
@@ -206,7 +209,7 @@ func (st *streamType) status(own *relay.Origin, delta bool) TypeStatus {
 // not known, it is the first that it asks.
 func (st *streamType) behind(own *relay.Origin) *relay.Origin {
 	if st.sub.None() {
-		return own
+		return own // or not known, if it is served from states
 	}
 	part := st.sub.Part(0)
 	for i := range st.sub.Len() {

@@ -102,6 +102,7 @@ type sent struct {
 	at      time.Time
 	last    uint64    // nonce of its last message
 	number  uint64    // of the cursor's answer
+	version string    // and its version
 	several *[]uint64 // nonces of its messages that are not acknowledged; nil: it is one message
 	real    bool      // it has an answer, and not only refusals
 	nacked  bool
@@ -228,6 +229,9 @@ func (st *streamType) synced() {
 // anything, and waits for something, lacks all that it asked for. A client that holds what a
 // restored cache has lacks nothing that is known of (RELAY-96).
 func (st *streamType) lacksSince() time.Time {
+	if st.by != nil {
+		return st.lacksSinceByStates()
+	}
 	if st.responses == 0 && !st.sub.None() {
 		if standing := st.sub.Standing(); standing.Waiting && !standing.Held {
 			return st.asked

@@ -25,7 +25,7 @@ func (s *session) ack(now time.Time, st *streamType, x *sent) {
 		st.nacking, st.ackedAt = false, now.Sub(s.opened)
 		st.nacked.accepted(x)
 		st.sub.Ack(x.told)
-		st.ackedVersion = x.told.Version
+		st.ackedVersion = cmp.Or(x.told.Version, x.version)
 		if lag := x.told.Oldest().Lag(); lag != nil {
 			lag.Acked(now.Sub(x.told.Since), s.exemplar(lag, st, x.told.Since))
 		}

@@ -88,6 +88,12 @@ func (w *Wants) Add(now time.Time, name string, permit *Permit) cursor.Name {
 // Len is how many names and sets are asked for.
 func (w *Wants) Len() int { return len(w.all) }
 
+// Wildcard reports whether `*` is asked for.
+func (w *Wants) Wildcard() bool {
+	_, is := w.all[xds.Wildcard]
+	return is
+}
+
 // Covers reports whether a set that is asked for may have a name, which is canonical.
 func (w *Wants) Covers(name string) bool {
 	for _, n := range w.all {
