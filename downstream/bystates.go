@@ -30,6 +30,9 @@ type byStates struct {
 	// endpoints and routes are what was sent that needs endpoints, or virtual hosts, which the client has
 	// not asked for yet (WARM-6).
 	endpoints, routes []string
+	// needed are endpoints that clusters refer to which were sent, and since when, until they are sent
+	// (ORD-5).
+	needed map[string]time.Time
 }
 
 // typeByStates is one type of such a stream.
@@ -255,8 +258,52 @@ func (s *session) judgedByStates(now time.Time, st *streamType, x *sent) {
 
 // takeByStates is take for a stream that is served from states.
 func (s *session) takeByStates(now time.Time) []*response {
-	out := s.batch[:0]
-	var asks []plan.Ask
+	out, b := s.batch[:0], s.by
+	targets := make([]*state.Target, len(b.groups))
+	for i, g := range b.groups {
+		targets[i] = g.States().Target(state.Rest)
+	}
+	more := true
+	for range mostTurns {
+		asks := s.asksByStates(now)
+		more = false
+		b.again = b.plan.Next(now, targets, asks, func(step plan.Step) uint64 {
+			st := s.typeOf(step.TypeURL)
+			a := st.by.Take(now, step)
+			if a == nil {
+				return 0
+			}
+			more = more || a.More
+			out = s.writeByStates(now, st, a, out)
+			s.warmByStates(st, a)
+			return s.lastNonce
+		})
+		if more = more || b.again.Equal(now); !more {
+			break
+		}
+	}
+	for _, st := range s.types {
+		if s.tellable(st) && !st.inFlight(now, b.cfg.Hold) { // what no answer took along
+			out = s.writeByStates(now, st, nil, out)
+		}
+		if st.by != nil {
+			if at := st.by.Until(); at.After(now) && (b.again.IsZero() || at.Before(b.again)) {
+				b.again = at
+			}
+		}
+	}
+	if more {
+		s.mailbox.Signal()
+	}
+	s.batch = out
+	return out
+}
+
+// mostTurns is how often the plan is asked at once. What remains is for the next look.
+const mostTurns = 4
+
+// asksByStates is what the plan has to know of the types.
+func (s *session) asksByStates(now time.Time) (asks []plan.Ask) {
 	for _, st := range s.types {
 		if st.by == nil {
 			continue
@@ -268,41 +315,28 @@ func (s *session) takeByStates(now time.Time) []*response {
 				}
 			}
 		}
-		asks = append(asks, st.by.Ask(s.by.cfg))
-	}
-	targets := make([]*state.Target, len(s.by.groups))
-	for i, g := range s.by.groups {
-		targets[i] = g.States().Target(state.Rest)
-	}
-	more := false
-	s.by.again = s.by.plan.Next(now, targets, asks, func(step plan.Step) uint64 {
-		st := s.typeOf(step.TypeURL)
-		a := st.by.Take(now, step)
-		if a == nil {
-			return 0
+		if len(st.refusals) > 0 && !s.delta && !s.tellable(st) { // they go with a list (SOTW-9)
+			st.by.Again()
 		}
-		more = more || a.More
-		out = s.writeByStates(now, st, a, out)
-		s.warmByStates(st, a)
-		return s.lastNonce
-	})
-	for _, st := range s.types {
-		if st.by != nil {
-			if at := st.by.Until(); at.After(now) && (s.by.again.IsZero() || at.Before(s.by.again)) {
-				s.by.again = at
-			}
+		ask := st.by.Ask(s.by.cfg)
+		if st.typeURL == xds.EndpointType && ask.Named {
+			ask.Needed = s.by.needs(now, st.by)
+		}
+		asks = append(asks, ask)
+	}
+	return asks
+}
+
+// needs is since when the client needs endpoints that it was not sent.
+func (b *byStates) needs(now time.Time, endpoints *typeByStates) (since time.Time) {
+	for name, at := range b.needed {
+		if !now.Before(at.Add(b.cfg.Hold)) || endpoints.Has(name) {
+			delete(b.needed, name)
+		} else if at.After(since) {
+			since = at
 		}
 	}
-	for _, st := range s.types { // what no answer took along
-		if s.tellable(st) && !st.inFlight(now, s.cfg.timing.OrderHold) {
-			out = s.writeByStates(now, st, nil, out)
-		}
-	}
-	if more {
-		s.mailbox.Signal()
-	}
-	s.batch = out
-	return out
+	return since
 }
 
 // typeOf is the stream-type of a type URL that has one.
@@ -315,8 +349,12 @@ func (s *session) warmByStates(of *streamType, a *cursor.Answer) {
 	switch of.typeURL {
 	case xds.ClusterType:
 		for _, v := range a.Changed {
-			if name := v.Endpoints(); name != "" {
-				s.by.endpoints = append(s.by.endpoints, xds.NameKey(name))
+			if name := xds.NameKey(v.Endpoints()); name != "" {
+				s.by.endpoints = append(s.by.endpoints, name)
+				if s.by.needed == nil {
+					s.by.needed = map[string]time.Time{}
+				}
+				s.by.needed[name] = s.now
 			}
 		}
 	case xds.RouteType:
@@ -334,7 +372,9 @@ func (s *session) owedByStates(st *streamType) {
 	switch b := s.by; {
 	case st.by == nil:
 	case st.typeURL == xds.EndpointType:
-		st.by.Owe(b.endpoints...)
+		if st.by.Owe(b.endpoints...); len(b.endpoints) > 0 && st.responses == 0 && st.by.Whole() {
+			st.by.Again() // it may have them by its version
+		}
 		b.endpoints = nil
 	case xds.IsVirtualHost(st.typeURL):
 		routes := b.routes

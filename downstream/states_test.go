@@ -295,7 +295,7 @@ func (s *statesStream) write(now time.Time) {
 				s.again = at
 			}
 		}
-		if !more {
+		if !more && !s.again.Equal(now) {
 			break
 		}
 	}

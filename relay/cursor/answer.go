@@ -129,7 +129,7 @@ func (k *take) finish() *Answer {
 	if !k.wrote {
 		return nil
 	}
-	c.sentWhole, c.States = c.sentWhole || whole, nil
+	c.sentWhole, c.States, c.again = c.sentWhole || whole, nil, false
 	a := k.a
 	a.Waits, a.Whole, a.Version = k.waits, whole, version
 	for i := range c.parts {

@@ -60,6 +60,7 @@ type Cursor struct {
 	number    uint64    // of the last answer
 	flights   []flight
 	until     time.Time       // a list waits at most
+	again     bool            // a list is to be sent though nothing has changed
 	from      *xds.Provenance // of the newest response that had a part in an answer (VER-5)
 }
 
@@ -205,6 +206,19 @@ func (c *Cursor) Ask(cfg plan.Config) plan.Ask {
 	}
 	a.Unconfirmed = c.unconfirmed
 	return a
+}
+
+// Again has a list that is sent whole be sent once more, as something goes with it.
+func (c *Cursor) Again() { c.again = true }
+
+// Has reports whether the client has a resource, or was told that there is none.
+func (c *Cursor) Has(name string) bool {
+	for i := range c.parts {
+		if p := &c.parts[i]; p.held.Get(name).Known() || p.names.has(name) && p.owed[name] == 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // Waiting reports whether the client waits for a first answer to anything.

@@ -48,7 +48,7 @@ type keep struct {
 
 // takeShared takes a step for a client that asks for one set and nothing else; false: it has more.
 func (c *Cursor) takeShared(s plan.Step) (a *Answer, done bool) {
-	if c.Memo == nil || len(c.parts) != 1 || s.Only != plan.Everything {
+	if c.Memo == nil || len(c.parts) != 1 || s.Only != plan.Everything || c.again {
 		return nil, false
 	}
 	p := &c.parts[0]

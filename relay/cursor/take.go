@@ -80,6 +80,7 @@ func (c *Cursor) Take(now time.Time, s plan.Step) *Answer {
 		}
 		k.answerSets(p)
 	}
+	k.wrote = k.wrote || k.again && k.Only == plan.Everything
 	if k.wait(); k.Whole() && k.mustWait() {
 		k.sleep()
 		return nil

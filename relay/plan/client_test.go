@@ -109,6 +109,9 @@ func (c *client) next(now time.Time, targets []*state.Target) time.Time {
 	if !slices.EqualFunc(asks, before, func(a, b Ask) bool { return a.TypeURL == b.TypeURL }) {
 		c.t.Fatal("the caller's list is another one")
 	}
+	if again.Equal(now) {
+		return c.next(now, targets)
+	}
 	return again
 }
 

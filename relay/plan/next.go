@@ -16,6 +16,8 @@ type turn struct {
 	asks    []Ask
 	take    func(Step) uint64
 	again   time.Time
+	// clusters were written in this turn, and endpoints are asked for by name.
+	clusters bool
 }
 
 // Next takes the steps that may be made now towards the targets of the groups, in order. take makes
@@ -79,7 +81,10 @@ func (t *turn) inOrder() {
 	} else {
 		t.others()
 	}
-	if t.moves(ready) && t.mayFront() {
+	switch may := t.moves(ready) && t.mayFront(); {
+	case may && t.clusters: // it is not known yet what they need
+		t.again = t.now
+	case may:
 		t.fronts(ready)
 	}
 	if t.mayBackends() {
@@ -149,9 +154,13 @@ func (t *turn) forced(g int) bool { return t.groups[g].waits && !t.groups[g].due
 func (t *turn) ready(before []*state.State) []*state.State {
 	all := make([]*state.State, len(t.groups))
 	copy(all, before)
+	unanswered, needs := len(t.flights[xds.ClusterType]) > 0, slices.ContainsFunc(t.asks, func(a Ask) bool {
+		return backend(a.TypeURL) && !a.Needed.IsZero() && t.later(a.Needed.Add(t.cfg.Hold))
+	})
 	for g, x := range t.groups {
 		came := x.whole && !t.unknown(g, x.back).IsZero() && t.unknown(g, t.targets[g].State).IsZero()
-		if x.whole && !came && (len(t.flights[xds.ClusterType]) == 0 || t.forced(g)) {
+		waits := unanswered && !t.forced(g) || needs && !(x.waits && !x.due.Add(t.cfg.Hold).After(t.now))
+		if x.whole && !came && !waits {
 			all[g] = x.back
 		}
 	}
@@ -347,6 +356,7 @@ func (t *turn) step(a Ask, only Only, part func(group int) Part) bool {
 	nonce := t.take(s)
 	if nonce != 0 && a.TypeURL == xds.ClusterType {
 		t.clear = time.Time{}
+		t.clusters = slices.ContainsFunc(t.asks, func(a Ask) bool { return a.TypeURL == xds.EndpointType && a.Named })
 	}
 	if nonce != 0 {
 		all := append(t.flights[a.TypeURL], flight{nonce, t.now})

@@ -235,6 +235,29 @@ var rows = []struct{ rule, dialects, script string }{
 		writes rds ~r
 		names cds b
 		wait 1s`},
+	{"ORD-5: routes wait for endpoints that clusters need, and not for longer than order_hold", "delta sotw", `
+		says cds+a eds+a lds+l=r rds+r=a
+		asks cds eds lds rds
+		writes cds +a; eds +a
+		ack eds
+		ack cds
+		writes lds +l; rds +r
+		ack lds
+		ack rds
+		says cds+b rds+r=b
+		writes cds +b
+		needs b
+		ack cds
+		wait 100ms
+		needs nothing
+		writes rds ~r
+		ack rds
+		says cds+d rds+r=d
+		writes cds +d
+		needs d
+		ack cds
+		wait 500ms
+		writes rds ~r`},
 	{"ORD-11: nothing is taken away while listeners and routes are not confirmed", "delta sotw", `
 		status lds restored
 		status rds restored
@@ -765,6 +788,10 @@ func (g *game) play(line string) {
 		g.c.ack(g.now, typeOf(words[0]))
 	case "hold":
 		g.line.Hold(g.now, state.Rest, g.line.Newest())
+	case "needs":
+		if g.c.asks[eds].Needed = g.now; words[0] == "nothing" {
+			g.c.asks[eds].Needed = time.Time{}
+		}
 	case "up":
 		g.line.Connect(0, state.Lane{Open: true})
 	case "follow":
