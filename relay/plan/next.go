@@ -33,12 +33,12 @@ func (s *Stream) Next(now time.Time, targets []*state.Target, asks []Ask, take f
 	if s.began.IsZero() {
 		s.began = now
 	}
-	t.passing()
 	if slices.ContainsFunc(asks, func(a Ask) bool { return front(a.TypeURL) }) {
 		t.inOrder()
 	} else {
 		t.anyOrder()
 	}
+	t.passing()
 	return t.again
 }
 
