@@ -16,10 +16,10 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Streams that are served from the states of their groups (relay.Config.States). What a client is to
-// be sent of a type is known by a cursor, and when by the plan of the stream. It is the way in which
-// all streams are to be served. Until then a stream is served so if that is switched on, it does
-// not poll, is no tier's, and its names have no parameters.
+// Streams that are served from the states of their groups (relay.Config.States). What a client is
+// to be sent of a type is known by a cursor, and when by the plan of the stream. It is the way in
+// which all streams are to be served. Until then a stream is served so if that is switched on, it
+// does not poll, is no tier's, and its names have no parameters.
 
 // byStates is how such a stream is served.
 type byStates struct {
@@ -27,11 +27,11 @@ type byStates struct {
 	cfg    plan.Config
 	groups []*relay.Group // by their number in the plan
 	again  time.Time      // when the plan or a cursor is to be looked at again
-	// endpoints and routes are what was sent that needs endpoints, or virtual hosts, which the client has
-	// not asked for yet (WARM-6).
+	// endpoints and routes are what was sent that needs endpoints, or virtual hosts, which the
+	// client has not asked for yet (WARM-6).
 	endpoints, routes []string
-	// needed are endpoints that clusters refer to which were sent, and since when, until they are sent
-	// (ORD-5).
+	// needed are endpoints that clusters refer to which were sent, and since when, until they are
+	// sent (ORD-5).
 	needed map[string]time.Time
 }
 

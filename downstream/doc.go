@@ -34,6 +34,9 @@
 //     (DYN-20).
 //   - With Config.Tiers the clients are groups of this process (node.go). No limit, rule or rate
 //     applies to their streams (cmd/weir: TestTiersAreFed, TestTiersWaitAsOthers).
+//   - With Config.ByStates a stream is served from the states of its groups, by a cursor for each
+//     type and the plan of the stream, instead of by its Unions (bystates.go, TestScriptsByStates).
+//     testdata/states.list says what is not yet so.
 //   - A poll, by REST or Fetch, is a SotW session that ends with its first answer (poll.go).
 //
 // # Goroutines and locks

@@ -46,6 +46,13 @@
 // refers to. TestFilesReferDownwards holds that order: a new file has its place there, and no new
 // reference goes upwards.
 //
+// # States
+//
+// With [Config.States] a group is also a [state.Timeline]: whatever changes in its tables under a
+// lock is published as one state (publish.go), and [Table.Check] compares the newest with the
+// tables (checkstate.go). A [Wants] asks upstream for somebody who is served from states
+// (wants.go). All clients are to be served so, and the way out above to go.
+//
 // # Groups
 //
 // A group is the clients whose nodes are alike in the fields that the origin goes by (package

@@ -50,7 +50,7 @@
 //
 // # Who imports it
 //
-// Package relay/cursor.
+// Packages relay/cursor and downstream.
 //
 // # What to read next
 //

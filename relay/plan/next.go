@@ -103,10 +103,9 @@ func (t *turn) inOrder() {
 // the client has all backends of the target.
 func (t *turn) fill(g int) {
 	x, target := &t.groups[g], t.targets[g]
-	if x.filled == target.State || x.back == nil || x.front == nil {
+	if x.filled == target.State || x.front == nil {
 		return
 	}
-	members := func(a, b state.Selected) bool { return a.Selector == b.Selector && a.Members == b.Members }
 	for _, a := range t.asks {
 		if backend(a.TypeURL) && !slices.EqualFunc(x.back.Kind(a.TypeURL), target.Kind(a.TypeURL), members) {
 			return
@@ -114,6 +113,9 @@ func (t *turn) fill(g int) {
 	}
 	x.filled, x.back, x.front = target.State, target.Fill(x.back, front), target.Fill(x.front, front)
 }
+
+// members reports whether sets have the same members.
+func members(a, b state.Selected) bool { return a.Members == b.Members }
 
 // begin begins the wait of a front for its target, which later changes do not prolong. It has not
 // begun while the origin has not said what the backends are (ORD-8).
@@ -155,11 +157,11 @@ func (t *turn) ready(before []*state.State) []*state.State {
 	all := make([]*state.State, len(t.groups))
 	copy(all, before)
 	unanswered, needs := len(t.flights[xds.ClusterType]) > 0, slices.ContainsFunc(t.asks, func(a Ask) bool {
-		return backend(a.TypeURL) && !a.Needed.IsZero() && t.later(a.Needed.Add(t.cfg.Hold))
+		return t.later(a.Needed.Add(t.cfg.Hold))
 	})
 	for g, x := range t.groups {
 		came := x.whole && !t.unknown(g, x.back).IsZero() && t.unknown(g, t.targets[g].State).IsZero()
-		waits := unanswered && !t.forced(g) || needs && !(x.waits && !x.due.Add(t.cfg.Hold).After(t.now))
+		waits := unanswered && !t.forced(g) || needs && t.later(x.due.Add(t.cfg.Hold))
 		if x.whole && !came && !waits {
 			all[g] = x.back
 		}
@@ -231,10 +233,9 @@ func (t *turn) target(g int) Part { return Part{To: t.targets[g].State} }
 
 // pending reports whether any change of listeners or routes is still to be written.
 func (t *turn) pending() bool {
-	same := func(a, b state.Selected) bool { return a.Members == b.Members }
 	for g, x := range t.groups {
 		for _, a := range t.asks {
-			if front(a.TypeURL) && (x.front == nil || !slices.EqualFunc(x.front.Kind(a.TypeURL), t.targets[g].Kind(a.TypeURL), same)) {
+			if front(a.TypeURL) && (x.front == nil || !slices.EqualFunc(x.front.Kind(a.TypeURL), t.targets[g].Kind(a.TypeURL), members)) {
 				return true
 			}
 		}

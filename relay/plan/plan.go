@@ -55,8 +55,9 @@ type Ask struct {
 	Holds   bool      // the client says that it holds something of it, from before the stream
 	Demands bool      // virtual hosts on demand, which a request of the client's waits for (ALIAS-8)
 	Beat    time.Time // when a heartbeat is due; the zero time: never (TTL-4)
-	// Needed is since when the client needs something of a backend that it was not sent, as what was
-	// sent to it refers to that; the zero time: nothing. Routes wait for it for order_hold (ORD-5).
+	// Needed is since when the client needs something of a backend that it was not sent, as what
+	// was sent to it refers to that; the zero time: nothing. Routes wait for it for order_hold
+	// (ORD-5).
 	Needed time.Time
 	// Waits says, of a backend, until when later types wait for what a state of a group does not
 	// know yet of what is asked; that may be past. The zero time: it knows all. See Complete.
@@ -80,8 +81,8 @@ type Part struct {
 	To   *state.State    // nil: nothing of it yet
 	Keep [2]*state.State // what one of these has, or does not know, is not taken away; see Has
 	All  bool            // nothing is taken away
-	// Ahead is what virtual hosts were given of on demand (ALIAS-8): what the client has of it already
-	// stays. nil: nothing is.
+	// Ahead is what virtual hosts were given of on demand (ALIAS-8): what the client has of it
+	// already stays. nil: nothing is.
 	Ahead *state.State
 }
 

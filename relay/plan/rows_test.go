@@ -258,6 +258,77 @@ var rows = []struct{ rule, dialects, script string }{
 		ack cds
 		wait 500ms
 		writes rds ~r`},
+	{"ORD-5: nor for more than twice order_hold, whatever they need meanwhile", "delta sotw", `
+		says cds+a eds+a lds+l=r rds+r=a
+		asks cds eds lds rds
+		writes cds +a; eds +a
+		ack eds
+		ack cds
+		writes lds +l; rds +r
+		ack lds
+		ack rds
+		says cds+b rds+r=b
+		writes cds +b
+		needs b
+		ack cds
+		wait 400ms
+		needs c
+		wait 400ms
+		needs d
+		wait 199ms
+		wait 1ms
+		writes rds ~r`},
+	{"ORD-11: who comes back is about to ask for what refers to clusters", "delta sotw", `
+		says cds+a cds+b
+		asks cds
+		writes cds +a +b
+		ack cds
+		unseen says cds-b
+		returns cds
+		writes cds
+		ack cds
+		wait 499ms
+		wait 1ms
+		writes cds -b
+		ack cds
+		says cds-a
+		writes cds -a`},
+	{"ORD-11: nothing refers to what is no backend", "delta sotw", `
+		says rtds+a rtds+b
+		asks rtds
+		writes rtds +a +b
+		ack rtds
+		unseen says rtds-b
+		returns rtds
+		writes rtds -b`},
+	{"what becomes known of routes does not wait for clusters that the client has", "delta sotw", `
+		status rds unanswered
+		says cds+a lds+l
+		asks cds lds rds
+		writes cds +a
+		ack cds
+		writes lds +l
+		ack lds
+		says cds+b
+		writes cds +b
+		learns rds+r=a
+		writes rds +r`},
+	{"but for those that it has not", "delta sotw", `
+		status rds unanswered
+		says cds+a lds+l
+		asks cds lds rds
+		writes cds +a
+		ack cds
+		writes lds +l
+		ack lds
+		says cds+b
+		writes cds +b
+		says cds+d
+		learns rds+r=d
+		ack cds
+		writes cds +d
+		ack cds
+		writes rds +r`},
 	{"ORD-11: nothing is taken away while listeners and routes are not confirmed", "delta sotw", `
 		status lds restored
 		status rds restored
@@ -718,9 +789,43 @@ func TestComplete(t *testing.T) {
 // TestHas: several bodies of a name are something to have, as one is.
 func TestHas(t *testing.T) {
 	two := state.NewEntry(state.Facts{Name: "a", Bodies: []*xds.Variant{say(eds, "a", "1").Entry.Body(), say(eds, "a", "2").Entry.Body()}})
+	one, other := say(eds, "a", "0").Entry, say(eds, "a", "1").Entry
 	p := Part{To: &state.State{}}
-	if got := p.Has(say(eds, "a", "0").Entry, func(*state.State) (state.Entry, bool) { return two, true }); got != two {
+	if got := p.Has(one, func(*state.State) (state.Entry, bool) { return two, true }); got != two {
 		t.Errorf("the client is to have %v", got)
+	}
+	// What was given ahead stays, if it is that.
+	p.Ahead = &state.State{}
+	for _, row := range []struct{ held, ahead, to, want state.Entry }{
+		{one, one, other, one},
+		{one, other, two, two},
+		{one, two, other, other},
+		{two, one, other, other},
+		{two, two, other, other},
+		{state.Entry{}, one, other, other},
+		{state.Entry{}, state.Entry{}, other, other},
+	} {
+		if got := p.Has(row.held, func(s *state.State) (state.Entry, bool) {
+			if s == p.Ahead {
+				return row.ahead, true
+			}
+			return row.to, true
+		}); got != row.want {
+			t.Errorf("%v: the client is to have %v", row, got)
+		}
+	}
+}
+
+// TestJoin: a group that joins has the next number, and is served as the others.
+func TestJoin(t *testing.T) {
+	c := newClient(t, true, 1, cds)
+	lines := origins(2)
+	if got := c.stream.Join(); got != 1 {
+		t.Errorf("its number is %d", got)
+	}
+	lines[1].Publish(zero, 9, change(cds, say(cds, "a", "0")))
+	if got := look(c, zero, lines); got != "cds +a" {
+		t.Errorf("writes %q", got)
 	}
 }
 
@@ -791,6 +896,11 @@ func (g *game) play(line string) {
 	case "needs":
 		if g.c.asks[eds].Needed = g.now; words[0] == "nothing" {
 			g.c.asks[eds].Needed = time.Time{}
+		}
+	case "returns":
+		g.c.connect()
+		for _, w := range words {
+			g.c.asks[typeOf(w)].Holds = true
 		}
 	case "up":
 		g.line.Connect(0, state.Lane{Open: true})

@@ -42,6 +42,6 @@
 //
 // # Who imports it
 //
-// Packages relay, relay/cursor and relay/plan. Read entry.go, set.go, state.go, change.go and
-// timeline.go in this order.
+// Packages relay, relay/cursor, relay/plan and downstream. Read entry.go, set.go, state.go,
+// change.go and timeline.go in this order.
 package state

@@ -40,7 +40,8 @@ type Target struct {
 	types passing
 }
 
-// Fill is another state of the group, with what the target knows of some types that is unknown in it.
+// Fill is another state of the group, with what the target knows of some types that is unknown in
+// it.
 func (t *Target) Fill(s *State, of func(typeURL string) bool) *State {
 	var changes []Change
 	for _, x := range t.sets {
