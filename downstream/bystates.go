@@ -27,6 +27,10 @@ type byStates struct {
 	cfg    plan.Config
 	groups []*relay.Group // by their number in the plan
 	again  time.Time      // when the plan or a cursor is to be looked at again
+	// targets are what the client is brought to, and gathered is when it follows what changed since
+	// (timing.coalesce); zero: it follows at once.
+	targets  []*state.Target
+	gathered time.Time
 	// endpoints and routes are what was sent that needs endpoints, or virtual hosts, which the
 	// client has not asked for yet (WARM-6).
 	endpoints, routes []string
@@ -259,19 +263,20 @@ func (s *session) judgedByStates(now time.Time, st *streamType, x *sent) {
 // takeByStates is take for a stream that is served from states.
 func (s *session) takeByStates(now time.Time) []*response {
 	out, b := s.batch[:0], s.by
-	targets := make([]*state.Target, len(b.groups))
-	for i, g := range b.groups {
-		targets[i] = g.States().Target(state.Rest)
-	}
+	s.targetsByStates(now)
 	more := true
 	for range mostTurns {
 		asks := s.asksByStates(now)
 		more = false
-		b.again = b.plan.Next(now, targets, asks, func(step plan.Step) uint64 {
+		b.again = b.plan.Next(now, b.targets, asks, func(step plan.Step) uint64 {
 			st := s.typeOf(step.TypeURL)
+			waited := st.by.Waiting()
 			a := st.by.Take(now, step)
-			if a == nil {
+			if a == nil || !s.expressibleByStates(a) {
 				return 0
+			}
+			if !waited {
+				s.changesAt = now
 			}
 			more = more || a.More
 			out = s.writeByStates(now, st, a, out)
@@ -283,7 +288,7 @@ func (s *session) takeByStates(now time.Time) []*response {
 		}
 	}
 	for _, st := range s.types {
-		if s.tellable(st) && !st.inFlight(now, b.cfg.Hold) { // what no answer took along
+		if (s.tellable(st) || st.refusedAll()) && !st.inFlight(now, b.cfg.Hold) { // what no answer took along
 			out = s.writeByStates(now, st, nil, out)
 		}
 		if st.by != nil {
@@ -297,6 +302,38 @@ func (s *session) takeByStates(now time.Time) []*response {
 	}
 	s.batch = out
 	return out
+}
+
+// targetsByStates decides to which states the client is brought: for `coalesce` after changes were
+// written to those of then, unless it waits for something, or has what may expire (order.go).
+func (s *session) targetsByStates(now time.Time) {
+	b, end := s.by, s.changesAt.Add(s.cfg.timing.Coalesce)
+	gathers := now.Before(end) && !slices.ContainsFunc(s.types, func(st *streamType) bool {
+		return st.by != nil && (st.by.Waiting() || st.by.Timed())
+	})
+	waited := !b.gathered.IsZero()
+	b.gathered = time.Time{}
+	for i, g := range b.groups {
+		target := g.States().Target(state.Rest)
+		if i == len(b.targets) {
+			b.targets = append(b.targets, target)
+			continue
+		}
+		was, since := b.targets[i], target.Since
+		switch same := target.Same(was.State); {
+		case !same && gathers:
+			b.gathered = end
+			continue
+		case !same && waited: // routes wait for clusters from now on
+			since = now
+		case same && was.Since.After(since):
+			since = was.Since
+		}
+		if b.targets[i] = target; since != target.Since {
+			later := *target
+			later.Since, b.targets[i] = since, &later
+		}
+	}
 }
 
 // mostTurns is how often the plan is asked at once. What remains is for the next look.
@@ -315,7 +352,7 @@ func (s *session) asksByStates(now time.Time) (asks []plan.Ask) {
 				}
 			}
 		}
-		if len(st.refusals) > 0 && !s.delta && !s.tellable(st) { // they go with a list (SOTW-9)
+		if len(st.refusals) > 0 && (st.responses > 0 || st.by.names() > 0) && !s.delta && !s.tellable(st) { // they go with a list (SOTW-9)
 			st.by.Again()
 		}
 		ask := st.by.Ask(s.by.cfg)
@@ -337,6 +374,12 @@ func (b *byStates) needs(now time.Time, endpoints *typeByStates) (since time.Tim
 		}
 	}
 	return since
+}
+
+// refusedAll reports whether all that is asked for is refused, and nothing was sent yet: an empty
+// list says so to who holds nothing (SOTW-9).
+func (st *streamType) refusedAll() bool {
+	return len(st.refusals) > 0 && st.by != nil && st.responses == 0 && st.by.names() == 0 && !st.by.Holds
 }
 
 // typeOf is the stream-type of a type URL that has one.
@@ -429,6 +472,15 @@ func (s *session) writeByStates(now time.Time, st *streamType, a *cursor.Answer,
 	st.responses++
 	st.remember(x)
 	return out
+}
+
+// expressibleByStates is expressible for an answer of a cursor.
+func (s *session) expressibleByStates(a *cursor.Answer) bool {
+	if !s.v2 || len(a.Errors) == 0 {
+		return true
+	}
+	a.Errors = nil
+	return a.Whole || len(a.Changed)+len(a.Heartbeats)+len(a.Removed) > 0
 }
 
 // versionOf is the version of a response: that of its content, or the origin's (VER-4, VER-5).
@@ -526,6 +578,7 @@ func (st *streamType) lacksSinceByStates() time.Time {
 // deadlinesByStates are those of a stream that is served from states.
 func (s *session) deadlinesByStates(at func(metrics.WaitReason, time.Time)) {
 	at(metrics.WaitOrder, s.by.again)
+	at(metrics.WaitCoalesce, s.by.gathered)
 	for _, st := range s.types {
 		if st.by != nil && !st.by.coldFrom.IsZero() {
 			at(metrics.NoWait, st.by.coldFrom.Add(s.cfg.timing.ColdWait))

@@ -1,6 +1,7 @@
 package cursor
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -71,13 +72,34 @@ func (k *take) mustWait() bool {
 		}
 	}
 	waits := k.waits && k.now.Sub(k.since) < k.Patience
-	if waits && k.Holds {
+	if k.Holds && (waits || count == 0 && asks == 0 && !k.sentWhole && k.refused()) {
 		return true
 	}
 	if count == 0 && k.wrote && asks == 0 && !k.waits && !k.sentWhole && !k.Holds && len(k.a.Errors) == 0 {
 		k.wrote = false // it asks for what is not there, and has nothing
 	}
 	return count == 0 && k.wrote && waits
+}
+
+// refused reports whether of each name that the client asks for an error is stated that takes
+// nothing away.
+func (k *take) refused() bool {
+	for i := range k.parts {
+		p := &k.parts[i]
+		errs := map[string]*xds.NameError{}
+		maps.Copy(errs, p.told)
+		for _, o := range k.outs[i].all {
+			if o.told != nil {
+				errs[o.name] = o.told
+			}
+		}
+		for name := range p.names {
+			if err := errs[name]; err == nil || p.Ends(err) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // sleep notes until when a list waits at most, if nothing comes.

@@ -1,6 +1,7 @@
 package cursor
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -149,6 +150,16 @@ func TestUnconfirmed(t *testing.T) {
 	c.Subscribe(0, Name{Name: "c"})
 	publish(state.Restored, restored("a", state.Inherit))
 	check("which is confirmed", false)
+	young := New(Config{TypeURL: rds, Delta: true})
+	young.Open(Source{Group: 1, Ends: ends})
+	young.Subscribe(0, All)
+	if !young.Ask(plan.Config{}).Unconfirmed(1, line.Newest()) {
+		t.Error("a set that was restored is confirmed")
+	}
+	publish(state.Live)
+	if young.Ask(plan.Config{}).Unconfirmed(1, line.Newest()) {
+		t.Error("who holds nothing has what is not confirmed")
+	}
 	publish(state.Restored, restored("a", state.Restored))
 	check("and restored once more", true)
 	c.Unsubscribe(0, "a")
@@ -188,5 +199,95 @@ func TestUntil(t *testing.T) {
 	}
 	if a := c.Take(zero.Add(15*time.Second), step); a == nil || !a.Whole {
 		t.Errorf("it is sent %s", wordsOf(a))
+	}
+}
+
+// TestWhatItKnows: whether the client waits for a first answer, and what it knows of a name.
+func TestWhatItKnows(t *testing.T) {
+	line := state.NewTimeline(zero, state.Config{})
+	line.Connect(0, state.Lane{Open: true})
+	line.Publish(zero, 1, state.Change{TypeURL: eds, Selector: "*", Status: firm, Edits: []state.Edit{say(like{typeURL: eds, name: "m"})}},
+		state.Change{TypeURL: eds, Edits: []state.Edit{say(like{typeURL: eds, name: "a"}), gone("b")}})
+	c := New(Config{TypeURL: eds, Delta: true})
+	c.Open(Source{Ends: ends})
+	check := func(what string, waits bool, names ...string) {
+		t.Helper()
+		if got := c.Waiting(); got != waits {
+			t.Errorf("%s: waits %t", what, got)
+		}
+		for _, name := range []string{"a", "b", "c", "m", "other"} {
+			if got := c.Has(name); got != slices.Contains(names, name) {
+				t.Errorf("%s: has %s: %t", what, name, got)
+			}
+		}
+	}
+	take := func() *Answer {
+		c.Requested(zero)
+		return c.Take(zero, plan.Step{TypeURL: eds, Parts: []plan.Part{{To: line.Newest()}}})
+	}
+	check("nothing is asked for", false)
+	c.Subscribe(0, Name{Name: "a"})
+	c.Subscribe(0, Name{Name: "b"})
+	check("two names are", true)
+	take()
+	check("and are answered", false, "a", "b")
+	c.Subscribe(0, All)
+	check("a set, too", true, "a", "b")
+	take()
+	check("and is answered", false, "a", "b", "m")
+	c.Subscribe(0, Name{Name: "c"})
+	take()
+	check("what nothing is known of", true, "a", "b", "m")
+	c.Subscribe(0, Name{Name: "a"})
+	check("and one again", true, "a", "b", "m")
+}
+
+// TestAgain: a list is sent once more, as something goes with it.
+func TestAgain(t *testing.T) {
+	line := state.NewTimeline(zero, state.Config{})
+	line.Publish(zero, 1, state.Change{TypeURL: cds, Selector: "*", Status: firm, Edits: []state.Edit{say(like{typeURL: cds, name: "a"})}})
+	c := New(Config{TypeURL: cds, Memo: &Memo{}, Began: zero})
+	c.Open(Source{Ends: ends})
+	c.Subscribe(0, All)
+	c.Requested(zero)
+	step := plan.Step{TypeURL: cds, Parts: []plan.Part{{To: line.Newest()}}}
+	for i, want := range []bool{true, false, true, false} {
+		if i == 2 {
+			c.Again()
+		}
+		missing := step
+		if missing.Only = plan.Missing; i == 2 {
+			if a := c.Take(zero, missing); a != nil {
+				t.Errorf("of what it has not: %s", wordsOf(a))
+			}
+		}
+		if a := c.Take(zero, step); (a != nil) != want {
+			t.Errorf("take %d: %s", i, wordsOf(a))
+		}
+	}
+}
+
+// TestClaimOfTwoOrigins (WILD-9): what a client says it holds of an origin that it asks for nothing is
+// taken away if it asks another for everything, as it does not know where what comes from.
+func TestClaimOfTwoOrigins(t *testing.T) {
+	for _, selector := range []Name{All, {Name: "b"}} {
+		lines := []*state.Timeline{state.NewTimeline(zero, state.Config{}), state.NewTimeline(zero, state.Config{})}
+		for _, line := range lines {
+			line.Connect(0, state.Lane{Open: true})
+			line.Publish(zero, 1, state.Change{TypeURL: cds, Selector: "*", Status: firm, Edits: []state.Edit{say(like{typeURL: cds, name: "b"})}},
+				state.Change{TypeURL: cds, Edits: []state.Edit{say(like{typeURL: cds, name: "b"})}})
+		}
+		c := New(Config{TypeURL: cds, Delta: true, Holds: true})
+		c.Open(Source{Ends: ends})
+		c.Open(Source{Group: 1, Ends: ends})
+		c.Subscribe(1, selector)
+		c.Subscribe(0, Name{Name: "a"})
+		c.Claim(0, "a", "", xds.Digest{})
+		c.Unsubscribe(0, "a")
+		c.Requested(zero)
+		a := c.Take(zero, plan.Step{TypeURL: cds, Parts: []plan.Part{{To: lines[0].Newest()}, {To: lines[1].Newest()}}})
+		if got := a != nil && slices.Contains(a.Removed, "a"); got != (selector.Name == "*") {
+			t.Errorf("asks for %s: %s", selector.Name, wordsOf(a))
+		}
 	}
 }

@@ -175,15 +175,15 @@ func (c *Cursor) Ask(cfg plan.Config) plan.Ask {
 	for i := range c.parts {
 		p := &c.parts[i]
 		a.Named = a.Named && len(p.sets) == 0
-		if c.TTL && p.held.Timed() {
-			a.Beat = c.Began // whenever something was renewed
-		}
 		for _, w := range p.owed {
 			if !xds.IsVirtualHost(c.TypeURL) {
 				break
 			}
 			a.Demands = a.Demands || w&demanded != 0
 		}
+	}
+	if c.Timed() {
+		a.Beat = c.Began // whenever something was renewed
 	}
 	a.Waits = func(group int, s *state.State) (until time.Time) {
 		for i := range c.parts {
@@ -194,7 +194,7 @@ func (c *Cursor) Ask(cfg plan.Config) plan.Ask {
 					continue
 				}
 				end := cfg.Complete(s, c.TypeURL, t.Name.Name)
-				if x := t.in(s); end.IsZero() && t.fresh && !c.ready(p, t, &x) { // it is not sent what there is yet (RELAY-7)
+				if x := t.in(s); !c.ready(p, t, &x) { // it is not sent what there is yet (RELAY-7)
 					end = x.Asked.Add(cfg.Cold)
 				}
 				if end.After(until) {
@@ -206,6 +206,11 @@ func (c *Cursor) Ask(cfg plan.Config) plan.Ask {
 	}
 	a.Unconfirmed = c.unconfirmed
 	return a
+}
+
+// Timed reports whether the client has something that expires.
+func (c *Cursor) Timed() bool {
+	return c.TTL && slices.ContainsFunc(c.parts, func(p part) bool { return p.held.Timed() })
 }
 
 // Again has a list that is sent whole be sent once more, as something goes with it.

@@ -33,6 +33,9 @@ func TestInterest(t *testing.T) {
 	x.Drop("gone", vhs, All)
 	x.Drop("gone", cds, Name{Name: "a"})
 	x.Drop("nobody", eds, All)
+	if got := x.Named(vhs, "a"); len(got) != 1 || len(x.Named(vhs, "none"))+len(x.Named(eds, "a")) > 0 {
+		t.Errorf("of a name: %v", got)
+	}
 	if len(x.of) != 1 {
 		t.Errorf("of %d types somebody wants something", len(x.of))
 	}

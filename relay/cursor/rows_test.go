@@ -184,6 +184,24 @@ var rows = []struct{ rule, dialects, script string }{
 		gets list a=1
 		says b=1
 		gets list a=1 b=1`},
+	{"SOTW-9: who comes back keeps what is refused", "sotw", `
+		type cds
+		has version
+		says a!7 b!7
+		lists a b
+		wait 20s
+		says b=1
+		gets list b=1 !a
+		says b=2
+		gets list b=2`},
+	{"SOTW-9: but not what it asks for besides, which there is not", "sotw", `
+		type cds
+		has version
+		says a!7 b-
+		lists a b
+		wait 14s
+		wait 2s
+		gets list !a`},
 	{"RELAY-43: a client of * that has the list is sent nothing", "sotw", `
 		type cds
 		star a=1 b=1 firm

@@ -133,7 +133,7 @@ func (p *Part) Has(held state.Entry, has func(*state.State) (e state.Entry, know
 		return held
 	}
 	to, known := has(p.To)
-	if p.Ahead != nil && exists(held) {
+	if p.Ahead != nil {
 		if e, _ := has(p.Ahead); same(e, held) {
 			return held
 		}

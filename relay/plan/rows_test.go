@@ -376,6 +376,29 @@ var rows = []struct{ rule, dialects, script string }{
 		wait 1900ms
 		wait 200ms
 		writes cds -b`},
+	{"ORD-11: nothing is held that is confirmed, and what is not anew is waited for anew", "delta sotw", `
+		up in the second lane, which is enough
+		says cds+a cds+b cds+c cds+d lds+l=r rds+r=a
+		asks cds lds rds
+		writes cds +a +b +c +d
+		ack cds
+		writes lds +l; rds +r
+		ack lds
+		ack rds
+		says cds-b
+		writes cds -b
+		ack cds
+		status rds stale
+		says cds-c
+		wait 1s
+		status rds live
+		writes cds -c
+		ack cds
+		status rds stale
+		says cds-d
+		wait 1900ms
+		wait 200ms
+		writes cds -d`},
 	{"ORD-11: other types hold nothing", "delta sotw", `
 		says cds+a cds+b eds+a lds+l=r rds+r=a
 		asks cds eds lds rds
@@ -903,7 +926,7 @@ func (g *game) play(line string) {
 			g.c.asks[typeOf(w)].Holds = true
 		}
 	case "up":
-		g.line.Connect(0, state.Lane{Open: true})
+		g.line.Connect(min(1, len(words)), state.Lane{Open: true})
 	case "follow":
 		g.line.Hold(g.now, state.Rest, nil)
 	case "back":
