@@ -44,6 +44,7 @@ type typeByStates struct {
 	*cursor.Cursor
 	sources  []source
 	coldFrom time.Time // when the present wait for a first answer began; zero: none is waited for
+	denies   bool      // the list has names that the client may not have: see relay.Sub.Denies
 }
 
 // source is what is asked of one group. Its place is that of the cursor's source.
@@ -133,6 +134,7 @@ func (s *session) updateByStates(now time.Time, st *streamType, to routed, unsub
 		return s.noGroup(err)
 	}
 	s.cursor(now, st, len(initial) > 0, "")
+	var denied []relay.Denied
 	gone := s.leave(st, &to, unsubscribe)
 	update := func(g *relay.Group, subscribe, unsubscribe []string, initial map[string]string) error {
 		i, err := s.source(st, g)
@@ -147,18 +149,26 @@ func (s *session) updateByStates(now time.Time, st *streamType, to routed, unsub
 		for _, name := range unsubscribe {
 			left[xds.NameKey(name)] = true
 		}
-		for _, name := range subscribe {
-			if key := xds.NameKey(name); left[key] && !x.wants.Covers(key) {
-				continue // WILD-8; a covered name is answered (DELTA-9)
-			}
-			st.by.Subscribe(i, x.wants.Add(now, name, x.permit))
+		subscribe = slices.DeleteFunc(slices.Clone(subscribe), func(name string) bool {
+			key := xds.NameKey(name)
+			return left[key] && !x.wants.Covers(key) // WILD-8; a covered name is answered (DELTA-9)
+		})
+		added, no := x.wants.Add(now, x.permit, subscribe...)
+		for _, n := range added {
+			st.by.Subscribe(i, n)
+		}
+		denied = append(denied, no...)
+		unknown := map[string]bool{} // of which nothing is known, so nothing is removed
+		for _, d := range no {
+			unknown[xds.NameKey(d.Name)] = true
 		}
 		for name, version := range initial {
-			key, spelt := xds.Spell(name)
-			st.by.Claim(i, key, spelt, g.Claim(version))
+			if key, spelt := xds.Spell(name); !unknown[key] {
+				st.by.Claim(i, key, spelt, g.Claim(version))
+			}
 		}
-		for _, name := range unsubscribe {
-			st.by.Unsubscribe(i, x.wants.Drop(now, name))
+		for _, key := range x.wants.Drop(now, unsubscribe...) {
+			st.by.Unsubscribe(i, key)
 		}
 		return nil
 	}
@@ -173,7 +183,7 @@ func (s *session) updateByStates(now time.Time, st *streamType, to routed, unsub
 		return s.noGroup(err)
 	}
 	s.askedByStates(now, st)
-	return nil
+	return s.denied(now, st, denied, nil, nil)
 }
 
 // replaceByStates is replace for a stream that is served from states.
@@ -185,8 +195,9 @@ func (s *session) replaceByStates(now time.Time, st *streamType, to routed, vers
 	if err != nil {
 		return s.noGroup(err)
 	}
+	var denied []relay.Denied
 	first := st.by == nil
-	s.cursor(now, st, version != "", version)
+	s.cursor(now, st, version != "", version).denies = to.denies
 	replace := func(g *relay.Group, names []string, wildcard bool) error {
 		i, err := s.source(st, g)
 		if err != nil {
@@ -197,16 +208,13 @@ func (s *session) replaceByStates(now time.Time, st *streamType, to routed, vers
 		if wildcard {
 			names = append(slices.Clip(names), xds.Wildcard)
 		}
-		for _, name := range names {
-			n := x.wants.Add(now, name, x.permit)
+		added, no := x.wants.Add(now, x.permit, names...)
+		for _, n := range added {
 			list, listed[n.Name] = append(list, n), true
 		}
+		denied = append(denied, no...)
 		st.by.Replace(i, list)
-		for _, name := range x.wants.Names() {
-			if !listed[name] {
-				x.wants.Drop(now, name)
-			}
-		}
+		x.wants.Drop(now, slices.DeleteFunc(x.wants.Names(), func(name string) bool { return listed[name] })...)
 		return nil
 	}
 	if len(to.own) > 0 || to.wildcard || first && len(to.others) == 0 || st.by.in(own) >= 0 {
@@ -224,7 +232,9 @@ func (s *session) replaceByStates(now time.Time, st *streamType, to routed, vers
 		return s.noGroup(err)
 	}
 	s.askedByStates(now, st)
-	return nil
+	before := st.denied
+	st.denied = nil
+	return s.denied(now, st, denied, nil, before)
 }
 
 // askedByStates notes that something is asked for.
@@ -379,7 +389,7 @@ func (b *byStates) needs(now time.Time, endpoints *typeByStates) (since time.Tim
 // refusedAll reports whether all that is asked for is refused, and nothing was sent yet: an empty
 // list says so to who holds nothing (SOTW-9).
 func (st *streamType) refusedAll() bool {
-	return len(st.refusals) > 0 && st.by != nil && st.responses == 0 && st.by.names() == 0 && !st.by.Holds
+	return len(st.refusals) > 0 && st.by != nil && st.responses == 0 && st.by.names() == 0 && (!st.by.Holds || st.by.denies)
 }
 
 // typeOf is the stream-type of a type URL that has one.

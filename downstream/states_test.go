@@ -158,7 +158,8 @@ func (s *statesStream) delta(now time.Time, st *statesType, m *discoveryv3.Delta
 		if of[key] = i; gone[key] && !st.covered(key) {
 			continue // WILD-8
 		}
-		st.Subscribe(i, st.wants[i].Add(now, name, s.permit))
+		added, _ := st.wants[i].Add(now, s.permit, name)
+		st.Subscribe(i, added[0])
 	}
 	if first {
 		for name, version := range m.InitialResourceVersions {
@@ -179,7 +180,7 @@ func (s *statesStream) delta(now time.Time, st *statesType, m *discoveryv3.Delta
 		if at, is := st.sources[slices.Index(s.from, s.group(&aloneType{typeURL: st.typeURL}, s.originOf(name)))]; is {
 			i = at
 		}
-		st.Unsubscribe(i, st.wants[i].Drop(now, name))
+		st.Unsubscribe(i, st.wants[i].Drop(now, name)[0])
 	}
 	st.Requested(now)
 }
@@ -200,7 +201,8 @@ func (s *statesStream) replace(now time.Time, st *statesType, names []string) {
 			continue
 		}
 		i := s.source(st, s.originOf(name))
-		n := st.wants[i].Add(now, name, s.permit)
+		added, _ := st.wants[i].Add(now, s.permit, name)
+		n := added[0]
 		if lists[i] = append(lists[i], n); listed[i] == nil {
 			listed[i] = map[string]bool{}
 		}
@@ -209,7 +211,7 @@ func (s *statesStream) replace(now time.Time, st *statesType, names []string) {
 	st.named = st.named || len(names) > 0
 	if !st.named { // the legacy wildcard (WILD-2, 3)
 		i := s.source(st, own)
-		lists[i] = append(lists[i], st.wants[i].Add(now, xds.Wildcard, s.permit))
+		lists[i], _ = st.wants[i].Add(now, s.permit, xds.Wildcard)
 		listed[i] = map[string]bool{xds.Wildcard: true}
 	}
 	for i, list := range lists {

@@ -54,35 +54,63 @@ func (w *Wants) Namespaces(names []string) {
 	}
 }
 
-// Add asks for a name, or for what a name stands for, in any spelling. It returns what the client's
-// cursor is told of it.
-func (w *Wants) Add(now time.Time, name string, permit *Permit) cursor.Name {
+// Add asks for names, or for what they stand for, in any spelling. It returns what the client's
+// cursor is told of them, and what there was no room for. Others have their turn meanwhile.
+func (w *Wants) Add(now time.Time, permit *Permit, names ...string) (added []cursor.Name, denied []Denied) {
 	s := w.shard
-	s.mu.Lock()
-	defer s.unlock()
-	s.now = later(s.now, now)
+	for names := range slices.Chunk(names, shareNames) {
+		s.mu.Lock()
+		s.now = later(s.now, now)
+		for _, name := range names {
+			if n, limit := w.add(name, permit); limit == 0 {
+				added = append(added, n)
+			} else {
+				denied = append(denied, Denied{xds.Spelling(n.Name, n.Spelt), "memory", limit})
+			}
+		}
+		s.unlock()
+	}
+	return added, denied
+}
+
+// add asks for one name. limit: there is no room for it, beyond so much memory. What others ask for
+// costs next to nothing, and is always given.
+func (w *Wants) add(name string, permit *Permit) (n cursor.Name, limit int) {
+	s, t := w.shard, w.shard.table()
 	n, kind, selects := s.nameOf(name, w.spaces)
 	n.Nothing = selects && !permit.meets(n.Name, kind, s.group.config().RecursiveGlobs)
 	if _, is := w.all[n.Name]; is {
-		return n
+		return n, 0
+	}
+	e, known, cost := s.named.entries[n.Name], s.star, viewCost+2*len(n.Name)
+	if kind != wild {
+		known = s.collections.byName[n.Name]
+	}
+	if !selects {
+		cost = nameCost + nameCopies*len(n.Name)
+	}
+	if isNew := !selects && e == nil || selects && known == nil; isNew && !t.budget.admits(cost) && !s.group.fed() {
+		return n, t.MemoryLimit()
 	}
 	w.all[n.Name] = n
 	s.group.interest.Add(w.owner, s.typeURL, n)
 	switch {
 	case !selects:
-		e := s.named.want(s.named.entries[n.Name], n.Name, n.Spelt)
+		if e == nil {
+			w.owner.newNames.Add(1)
+		}
+		e = s.named.want(e, n.Name, n.Spelt)
 		e.join()
 		w.names[n.Name] = e
 	case !n.Nothing:
-		t := s.star
 		if kind != wild {
-			t = s.collections.set(n.Name, n.Spelt, kind)
+			known = s.collections.set(n.Name, n.Spelt, kind)
 		}
-		t.addClient()
-		t.lookedUp()
-		w.sets[n.Name] = t
+		known.addClient()
+		known.lookedUp()
+		w.sets[n.Name] = known
 	}
-	return n
+	return n, 0
 }
 
 // Len is how many names and sets are asked for.
@@ -113,14 +141,20 @@ func (w *Wants) Has(name string) bool {
 // Names are all that is asked for, in canonical form.
 func (w *Wants) Names() []string { return slices.Collect(maps.Keys(w.all)) }
 
-// Drop ends that a name is asked for. It returns the name in canonical form.
-func (w *Wants) Drop(now time.Time, name string) string {
-	s, key := w.shard, xds.NameKey(name)
-	s.mu.Lock()
-	defer s.unlock()
-	s.now = later(s.now, now)
-	w.drop(now, key)
-	return key
+// Drop ends that names are asked for. It returns them in canonical form.
+func (w *Wants) Drop(now time.Time, names ...string) (keys []string) {
+	s := w.shard
+	for names := range slices.Chunk(names, shareNames) {
+		s.mu.Lock()
+		s.now = later(s.now, now)
+		for _, name := range names {
+			key := xds.NameKey(name)
+			w.drop(now, key)
+			keys = append(keys, key)
+		}
+		s.unlock()
+	}
+	return keys
 }
 
 func (w *Wants) drop(now time.Time, key string) {

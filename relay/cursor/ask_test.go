@@ -280,12 +280,23 @@ func TestClaimOfTwoOrigins(t *testing.T) {
 		c := New(Config{TypeURL: cds, Delta: true, Holds: true})
 		c.Open(Source{Ends: ends})
 		c.Open(Source{Group: 1, Ends: ends})
+		take := func() *Answer {
+			c.Requested(zero)
+			return c.Take(zero, plan.Step{TypeURL: cds, Parts: []plan.Part{{To: lines[0].Newest()}, {To: lines[1].Newest()}}})
+		}
 		c.Subscribe(1, selector)
 		c.Subscribe(0, Name{Name: "a"})
+		c.Subscribe(0, nameOfRows("g/*"))
 		c.Claim(0, "a", "", xds.Digest{})
+		c.Claim(0, "g1", "", xds.Digest{})
 		c.Unsubscribe(0, "a")
-		c.Requested(zero)
-		a := c.Take(zero, plan.Step{TypeURL: cds, Parts: []plan.Part{{To: lines[0].Newest()}, {To: lines[1].Newest()}}})
+		a := take()
+		c.Unsubscribe(0, nameOfRows("g/*").Name)
+		if b := take(); b != nil && slices.Contains(b.Removed, "g1") != (selector.Name == "*") {
+			t.Errorf("asks for %s, and dropped a set: %s", selector.Name, wordsOf(b))
+		} else if b == nil && selector.Name == "*" {
+			t.Error("what a set might have had is not taken away")
+		}
 		if got := a != nil && slices.Contains(a.Removed, "a"); got != (selector.Name == "*") {
 			t.Errorf("asks for %s: %s", selector.Name, wordsOf(a))
 		}

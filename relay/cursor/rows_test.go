@@ -194,6 +194,36 @@ var rows = []struct{ rule, dialects, script string }{
 		gets list b=1 !a
 		says b=2
 		gets list b=2`},
+	{"SOTW-9: but not what of a set that is empty", "sotw", `
+		type cds
+		has version
+		star firm
+		says a!7
+		lists * a
+		wait 16s
+		gets list !a`},
+	{"SOTW-9: nor what there is", "sotw", `
+		type cds
+		has version
+		says a=2!14
+		lists a
+		gets list a=2`},
+	{"SOTW-9: nor what does not exist", "sotw", `
+		type cds
+		has version
+		says a!7 b!5
+		lists a b
+		wait 16s
+		gets list !a !b`},
+	{"SOTW-9: who was sent a list is sent an empty one, too", "sotw", `
+		type cds
+		has version
+		says a=1 c!7
+		lists a
+		gets list a=1
+		lists c
+		wait 16s
+		gets list !c`},
 	{"SOTW-9: but not what it asks for besides, which there is not", "sotw", `
 		type cds
 		has version
