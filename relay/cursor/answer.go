@@ -72,7 +72,7 @@ func (k *take) mustWait() bool {
 		}
 	}
 	waits := k.waits && k.now.Sub(k.since) < k.Patience
-	if k.Holds && (waits || count == 0 && asks == 0 && !k.sentWhole && k.refused()) {
+	if k.Holds && (waits || asks == 0 && !k.sentWhole && k.refused()) {
 		return true
 	}
 	if count == 0 && k.wrote && asks == 0 && !k.waits && !k.sentWhole && !k.Holds && len(k.a.Errors) == 0 {

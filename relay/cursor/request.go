@@ -236,9 +236,7 @@ func (c *Cursor) forget(p *part) {
 	}
 	for name := range p.claims {
 		switch {
-		case p.selects(name):
-		case c.wildBeside(p):
-			p.look.add(name)
+		case p.selects(name) || c.wildBeside(p):
 		case c.byAlias(p): // it may have forgotten it
 			p.claims[name] = xds.Digest{}
 		default:
