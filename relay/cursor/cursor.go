@@ -218,22 +218,16 @@ func (c *Cursor) Again() { c.again = true }
 
 // Has reports whether the client has a resource, or was told that there is none.
 func (c *Cursor) Has(name string) bool {
-	for i := range c.parts {
-		if p := &c.parts[i]; p.held.Get(name).Known() || p.names.has(name) && p.owed[name] == 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.parts, func(p part) bool {
+		return p.held.Get(name).Known() || p.names.has(name) && p.owed[name] == 0
+	})
 }
 
 // Waiting reports whether the client waits for a first answer to anything.
 func (c *Cursor) Waiting() bool {
-	for i := range c.parts {
-		if p := &c.parts[i]; p.waiting > 0 || slices.ContainsFunc(p.sets, func(t taken) bool { return t.fresh }) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.parts, func(p part) bool {
+		return p.waiting > 0 || slices.ContainsFunc(p.sets, func(t taken) bool { return t.fresh })
+	})
 }
 
 // Until is when a step is to be taken though nothing has come, since a list has waited for long
