@@ -302,3 +302,42 @@ func TestClaimOfTwoOrigins(t *testing.T) {
 		}
 	}
 }
+
+// TestWaitsOfAList (ORD-8): what comes later waits for a first list, which waits for its names.
+func TestWaitsOfAList(t *testing.T) {
+	cfg := plan.Config{Cold: 10 * time.Second}
+	line := state.NewTimeline(zero, state.Config{})
+	for _, row := range []struct {
+		typeURL string
+		delta   bool
+		want    time.Time
+	}{{cds, false, zero.Add(cfg.Cold)}, {cds, true, time.Time{}}, {eds, false, time.Time{}}} {
+		c := New(Config{TypeURL: row.typeURL, Delta: row.delta, Began: zero})
+		c.Open(Source{Group: 1, Ends: ends})
+		until := func(group int) time.Time { return c.Ask(cfg).Waits(group, line.Newest()) }
+		if got := until(1); !got.IsZero() {
+			t.Errorf("%+v: nothing is asked for, and it waits until %v", row, got)
+		}
+		c.Subscribe(0, Name{Name: "a"})
+		c.Requested(zero)
+		if got := until(1); !got.Equal(row.want) {
+			t.Errorf("%+v: it waits until %v", row, got)
+		}
+		if got := until(0); !got.IsZero() {
+			t.Errorf("%+v: it waits until %v for another group", row, got)
+		}
+	}
+	c := New(Config{TypeURL: cds, Began: zero})
+	c.Open(Source{Ends: ends})
+	c.Subscribe(0, Name{Name: "a"})
+	c.Requested(zero)
+	line.Publish(zero, 1, state.Change{TypeURL: cds, Edits: []state.Edit{say(like{typeURL: cds, name: "a"})}})
+	if a := c.Take(zero, plan.Step{TypeURL: cds, Parts: []plan.Part{{To: line.Newest()}}}); a == nil {
+		t.Fatal("it is sent nothing")
+	}
+	c.Subscribe(0, Name{Name: "b"})
+	c.Requested(zero)
+	if got := c.Ask(cfg).Waits(0, line.Newest()); !got.IsZero() {
+		t.Errorf("it has a list, and waits until %v", got)
+	}
+}

@@ -188,6 +188,9 @@ func (c *Cursor) Ask(cfg plan.Config) plan.Ask {
 	a.Waits = func(group int, s *state.State) (until time.Time) {
 		for i := range c.parts {
 			p := &c.parts[i]
+			if p.Group == group && p.waiting > 0 && !c.sentWhole && !c.Delta && xds.SentWhole(c.TypeURL) { // as the list does
+				until = c.since.Add(cfg.Cold)
+			}
 			for j := range p.sets {
 				t := &p.sets[j]
 				if p.Group != group || t.Nothing {
@@ -230,8 +233,7 @@ func (c *Cursor) Waiting() bool {
 	})
 }
 
-// Until is when a step is to be taken though nothing has come, since a list has waited for long
-// enough; zero, or past: never.
+// Until is until when a list waits, though nothing comes; zero, or past: none waits.
 func (c *Cursor) Until() time.Time { return c.until }
 
 // unconfirmed reports whether the client may have something that no stream has confirmed: what was

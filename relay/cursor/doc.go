@@ -34,10 +34,9 @@
 //	several origins (FED-5)                                        a part for each Source
 //	hosts that do not exist (ALIAS-10)                             Unresolved, Silent
 //
-// What is not here yet: locators and their form of a response (DYN-7, 14, 16), and one name that
-// two origins have. And of two sets that have a name with two bodies the first one counts, and not
-// what came last, as RELAY-25 has it of a set and a name. A body does not say when it came: groups
-// share it. So that is to be in the state, as Newer is for names.
+// What is not here yet: locators and their form of a response (DYN-7, 14, 16), one name that two
+// origins have, and, of two sets with two bodies of a name, that the one which came last counts
+// (RELAY-25): the first one does.
 //
 // # Cost
 //

@@ -16,5 +16,5 @@ func TestMutants(t *testing.T) {
 		t.Skip("it builds this package for each")
 	}
 	files := []string{"cursor.go", "request.go", "want.go", "take.go", "settle.go", "tell.go", "answer.go", "share.go", "interest.go"}
-	mutants.Play(t, *mutant, "testdata/mutants.txt", files, []string{"TestRows|TestInterest|TestPieces|TestAsk|TestUnconfirmed|TestUntil|TestWaitsOfWhoComesBack|TestWhatItKnows|TestAgain|TestClaimOfTwoOrigins", "TestModel"}, "-seeds=3000")
+	mutants.Play(t, *mutant, "testdata/mutants.txt", files, []string{"TestRows|TestInterest|TestPieces|TestAsk|TestUnconfirmed|TestUntil|TestWaitsOfWhoComesBack|TestWhatItKnows|TestAgain|TestClaimOfTwoOrigins|TestWaitsOfAList", "TestModel"}, "-seeds=3000")
 }
