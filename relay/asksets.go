@@ -31,7 +31,7 @@ func (s *shard) askSets(asks []Ask, gen uint32, now time.Time, all bool) []Ask {
 		s.seedStar(gen)
 		asks = append(asks, s.listed(a, gen, all))
 	case asked && !wanted && s.byLocator():
-		s.star.revise("")
+		s.star.revise()
 		s.star.askedGen = 0
 		s.star.clear()
 		a := s.listed(Ask{TypeURL: s.typeURL, Unsubscribe: []Name{s.starName()}}, gen, all)
@@ -240,7 +240,7 @@ func (c *collections) drop(t *set) {
 	}
 	delete(c.byName, t.selector)
 	t.retire()
-	t.revise("")
+	t.revise()
 	t.noteUnwanted()
 	for m := range t.members.all() {
 		c.shard.expiring.track(expiringKey{t, m.name}, nil)
@@ -271,7 +271,7 @@ func (t *set) eachPresented(add func(*xds.Variant) bool) {
 // noteAsked records that the set was asked on the stream of generation gen. sweep: its members were
 // not presented there, so those that the stream does not mention are removed (RELAY-46).
 func (t *set) noteAsked(gen uint32, now time.Time, sweep bool) {
-	t.revise("")
+	t.revise()
 	t.askedGen, t.askedAt, t.askedAs = gen, now, t.shard.store.questions.Add(1)
 	t.shard.restGen = [2]uint32{}
 	t.shard.now = now

@@ -103,7 +103,7 @@ func (t *set) applyPart(a *Applied, p *excerpt, gen uint32) {
 	}
 	t.apply(a, &p.update, p.bodies, gen)
 	if p.collectionError != nil && len(t.guard.held) > 0 && s.group.origin.ends(p.collectionError) {
-		t.revise("")
+		t.revise()
 		t.guard.collectionError, t.collectionError, t.collectionErrorGen = p.collectionError, nil, 0
 	}
 	if p.collectionError != nil && s.group.origin.ends(p.collectionError) && !p.Bad {
@@ -122,7 +122,7 @@ func (t *set) fail(p *excerpt, gen uint32) {
 		t.collectionError = p.collectionError
 	}
 	t.collectionErrorGen = gen
-	t.revise("")
+	t.revise()
 	t.notifyAll(t.shard.rev)
 }
 
@@ -146,7 +146,7 @@ func (t *set) membersGo(p *excerpt) {
 // they remember the error until something comes (ABS-7).
 func (t *set) cured(rev uint64) {
 	t.collectionError, t.collectionErrorGen = nil, 0
-	t.revise("")
+	t.revise()
 	for v := range t.views.all() {
 		for p := v.ordered.head; p != nil; p = p.next {
 			if p.collectionError != nil && !p.collectionError.Own {

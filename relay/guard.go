@@ -319,7 +319,7 @@ func (t *set) release(g *guard) (n int) {
 	}
 	if g.collectionError != nil {
 		t.collectionError, t.collectionErrorGen = g.collectionError, t.askedGen
-		t.revise("")
+		t.revise()
 		t.notifyAll(rev)
 	}
 	return n

@@ -25,7 +25,7 @@ func (t *set) answered(now time.Time, gen uint32, news bool, u *update) {
 		}
 	}
 	t.answeredGen = gen
-	t.revise("")
+	t.revise()
 	if t.note(u); u.Bad {
 		// A refused resource counts as not mentioned, and must not be swept (RELAY-32).
 		t.sweepGen = 0

@@ -99,13 +99,13 @@ func (k *store) useLanes(lanes *[2]*Lane) {
 // reviseVouched marks what a stream vouches for: how far each set is, and some names.
 func (s *shard) reviseVouched() {
 	if s.line != nil {
-		s.sets(func(t *set) { t.revise("") })
+		s.sets(func(t *set) { t.revise() })
 		s.named.reviseDoubtful()
 	}
 }
 
-// revise marks how far a set is, and a member, unless name is "".
-func (t *set) revise(name string) {
+// revise marks how far a set is, and members. A member may have no name (RELAY-93).
+func (t *set) revise(names ...string) {
 	s := t.shard
 	if s.line == nil {
 		return
@@ -114,14 +114,12 @@ func (t *set) revise(name string) {
 		t.news = []string{}
 		s.news.sets = append(s.news.sets, t)
 	}
-	if name != "" {
-		t.news = append(t.news, name)
-	}
+	t.news = append(t.news, names...)
 }
 
 // reviseAll marks all that a set has, which is about to be dropped.
 func (t *set) reviseAll() {
-	t.revise("")
+	t.revise()
 	if t.shard.line != nil {
 		for m := range t.members.all() {
 			t.revise(m.name)
@@ -213,7 +211,7 @@ func (t *set) status() (x values.Status) {
 func (t *set) noteInSync(now time.Time) {
 	if s := t.shard; s.line != nil && t.firm && t.sweepGen == 0 && t.lane().live(t.askedGen) && !now.Before(t.askedAt.Add(s.cfg().FirmSettle)) {
 		t.inSyncGen = t.askedGen
-		t.revise("")
+		t.revise()
 	}
 }
 

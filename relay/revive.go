@@ -153,7 +153,7 @@ func (t *set) abandon() {
 	t.lingerAt = time.Time{}
 	if t.lane().live(t.askedGen) {
 		t.needsOrigin = true
-		t.revise("")
+		t.revise()
 		t.lane().reopenSoon()
 	}
 	t.shard.poke(mainLane)

@@ -207,7 +207,7 @@ func (s *shard) endLinger(end timer, now time.Time) {
 // unsubscribed by its name.
 func (t *set) unwant() {
 	t.lingerAt = time.Time{}
-	t.revise("")
+	t.revise()
 	t.shard.edited()
 	t.look()
 	t.clear()
@@ -332,7 +332,7 @@ func (t *set) noteUnwanted() {
 func (t *set) wakeFresh() {
 	s := t.shard
 	s.edited() // it may have settled
-	t.revise("")
+	t.revise()
 	t.awaited = time.Time{}
 	for v := range t.views.all() {
 		for p := v.fresh.head; p != nil; p = p.next {
