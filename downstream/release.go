@@ -171,23 +171,7 @@ func (s *session) write(now time.Time, st *streamType, out []*response) []*respo
 	if d.version = st.sentVersion; d.version == "" && !s.delta {
 		d.version = xds.SetDigest{}.Version() // that of an empty set
 	}
-	f := s.header(st, a)
-	var several []uint64
-	for i := range parts {
-		if i > 0 {
-			r = newResponse(st, true)
-			d.refusals, d.hosts = nil, nil
-			several = append(several, s.lastNonce)
-		}
-		s.lastNonce++ // unique in the stream (NONCE-1)
-		r.nonce, d.gone, d.errors = s.lastNonce, parts[i].gone, parts[i].errors
-		r.encode(f, &d, &parts[i])
-		out = append(out, r)
-	}
-	if x.last = s.lastNonce; len(parts) > 1 {
-		all := append(several, x.last)
-		x.several = &all
-	}
+	out, r = s.encode(st, &x, r, s.header(st, a), &d, parts, out)
 	r.last, r.dated, r.since = true, !x.told.Since.IsZero(), x.told.Since.Sub(s.opened)
 	if r.dated {
 		st.lag = x.told.Oldest().Lag()
@@ -231,6 +215,28 @@ func letGo(batch []*response) {
 	for i, r := range batch {
 		r.kind, batch[i] = nil, nil
 	}
+}
+
+// encode makes the messages of a response, of which r is the first, and appends them to out. It
+// returns the last one, and notes the nonces.
+func (s *session) encode(st *streamType, x *sent, r *response, f *responseHeader, d *draft, parts []part, out []*response) ([]*response, *response) {
+	var several []uint64
+	for i := range parts {
+		if i > 0 {
+			r = newResponse(st, true)
+			d.refusals, d.hosts = nil, nil
+			several = append(several, s.lastNonce)
+		}
+		s.lastNonce++ // unique in the stream (NONCE-1)
+		r.nonce, d.gone, d.errors = s.lastNonce, parts[i].gone, parts[i].errors
+		r.encode(f, d, &parts[i])
+		out = append(out, r)
+	}
+	if x.last = s.lastNonce; len(parts) > 1 {
+		all := append(several, x.last)
+		x.several = &all
+	}
+	return out, r
 }
 
 // Clients of transport v2 are served like any other, with messages of the same bytes (V2-2). Fields

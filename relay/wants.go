@@ -21,11 +21,11 @@ func (g *Group) States() *values.Timeline { return g.line }
 type Wants struct {
 	shard *shard
 	owner *Subscriber
-	// names and sets are what is asked of the origin, and all what the stream asks for: it may have
-	// nothing of some sets.
-	names map[string]*entry
-	sets  map[string]*set
-	all   map[string]cursor.Name
+	// names and sets are what is asked of the origin, and selects all that stands for others: the
+	// stream may have nothing of some sets.
+	names   map[string]*entry
+	sets    map[string]*set
+	selects map[string]cursor.Name
 	// spaces are names with slashes that are namespaces nevertheless (ALIAS-6).
 	spaces map[string]bool
 }
@@ -36,7 +36,7 @@ func (g *Group) Want(owner *Subscriber, typeURL string, p constraints.Params) *W
 	if !g.paramSets.join(p, g.origin.table.config().MaxParameterSets) {
 		return nil
 	}
-	w := &Wants{owner: owner, names: map[string]*entry{}, sets: map[string]*set{}, all: map[string]cursor.Name{}, spaces: map[string]bool{}}
+	w := &Wants{owner: owner, names: map[string]*entry{}, sets: map[string]*set{}, selects: map[string]cursor.Name{}, spaces: map[string]bool{}}
 	s := g.enter(typeURL, p)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,7 +79,7 @@ func (w *Wants) add(name string, permit *Permit) (n cursor.Name, limit int) {
 	s, t := w.shard, w.shard.table()
 	n, kind, selects := s.nameOf(name, w.spaces)
 	n.Nothing = selects && !permit.meets(n.Name, kind, s.group.config().RecursiveGlobs)
-	if _, is := w.all[n.Name]; is {
+	if _, is := w.selects[n.Name]; is || w.names[n.Name] != nil {
 		return n, 0
 	}
 	e, known, cost := s.named.entries[n.Name], s.star, viewCost+2*len(n.Name)
@@ -92,17 +92,17 @@ func (w *Wants) add(name string, permit *Permit) (n cursor.Name, limit int) {
 	if isNew := !selects && e == nil || selects && known == nil; isNew && !t.budget.admits(cost) && !s.group.fed() {
 		return n, t.MemoryLimit()
 	}
-	w.all[n.Name] = n
 	s.group.interest.Add(w.owner, s.typeURL, n)
-	switch {
-	case !selects:
+	if !selects {
 		if e == nil {
 			w.owner.newNames.Add(1)
 		}
 		e = s.named.want(e, n.Name, n.Spelt)
 		e.join()
 		w.names[n.Name] = e
-	case !n.Nothing:
+		return n, 0
+	}
+	if w.selects[n.Name] = n; !n.Nothing {
 		if kind != wild {
 			known = s.collections.set(n.Name, n.Spelt, kind)
 		}
@@ -114,18 +114,18 @@ func (w *Wants) add(name string, permit *Permit) (n cursor.Name, limit int) {
 }
 
 // Len is how many names and sets are asked for.
-func (w *Wants) Len() int { return len(w.all) }
+func (w *Wants) Len() int { return len(w.names) + len(w.selects) }
 
 // Wildcard reports whether `*` is asked for.
 func (w *Wants) Wildcard() bool {
-	_, is := w.all[xds.Wildcard]
+	_, is := w.selects[xds.Wildcard]
 	return is
 }
 
 // Covers reports whether a set that is asked for may have a name, which is canonical.
 func (w *Wants) Covers(name string) bool {
-	for _, n := range w.all {
-		if n.Covers != nil && n.Name != name && n.Covers(name) {
+	for _, n := range w.selects {
+		if n.Name != name && n.Covers(name) {
 			return true
 		}
 	}
@@ -133,13 +133,12 @@ func (w *Wants) Covers(name string) bool {
 }
 
 // Has reports whether exactly this name is asked for, which is canonical, and no set.
-func (w *Wants) Has(name string) bool {
-	n, is := w.all[name]
-	return is && n.Covers == nil
-}
+func (w *Wants) Has(name string) bool { return w.names[name] != nil }
 
 // Names are all that is asked for, in canonical form.
-func (w *Wants) Names() []string { return slices.Collect(maps.Keys(w.all)) }
+func (w *Wants) Names() []string {
+	return slices.AppendSeq(slices.Collect(maps.Keys(w.names)), maps.Keys(w.selects))
+}
 
 // Drop ends that names are asked for. It returns them in canonical form.
 func (w *Wants) Drop(now time.Time, names ...string) (keys []string) {
@@ -158,15 +157,15 @@ func (w *Wants) Drop(now time.Time, names ...string) (keys []string) {
 }
 
 func (w *Wants) drop(now time.Time, key string) {
-	n, is := w.all[key]
-	if !is {
-		return
-	}
-	delete(w.all, key)
-	w.shard.group.interest.Drop(w.owner, w.shard.typeURL, n)
+	interest, typeURL := &w.shard.group.interest, w.shard.typeURL
 	if e := w.names[key]; e != nil {
+		interest.Drop(w.owner, typeURL, cursor.Name{Name: key})
 		delete(w.names, key)
 		w.shard.named.leave(e, now, false)
+	}
+	if n, is := w.selects[key]; is {
+		interest.Drop(w.owner, typeURL, n)
+		delete(w.selects, key)
 	}
 	if t := w.sets[key]; t != nil {
 		delete(w.sets, key)
@@ -190,12 +189,10 @@ func (w *Wants) Silent() (names []string) {
 
 // Close ends all that is asked for.
 func (w *Wants) Close(now time.Time) {
+	w.Drop(now, w.Names()...)
 	s := w.shard
 	s.mu.Lock()
 	s.now = later(s.now, now)
-	for key := range w.all {
-		w.drop(now, key)
-	}
 	delete(s.asking, w)
 	s.subs--
 	s.unlockOrDrop()

@@ -1,0 +1,265 @@
+package downstream
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/cursor"
+	"github.com/weir-xds/weir/relay/plan"
+	"github.com/weir-xds/weir/relay/state"
+	"github.com/weir-xds/weir/relay/xds"
+)
+
+// What a stream that is served from states is sent, and when.
+
+// takeByStates is take for a stream that is served from states.
+func (s *session) takeByStates(now time.Time) []*response {
+	out, b := s.batch[:0], s.by
+	s.targetsByStates(now)
+	more := true
+	for range mostTurns {
+		asks := s.asksByStates(now)
+		more = false
+		b.again = b.plan.Next(now, b.targets, asks, func(step plan.Step) uint64 {
+			st := s.typeOf(step.TypeURL)
+			waited := st.by.Waiting()
+			a := st.by.Take(now, step)
+			if a == nil || !s.expressibleByStates(a) {
+				return 0
+			}
+			if !waited {
+				s.changesAt = now
+			}
+			more = more || a.More
+			out = s.writeByStates(now, st, a, out)
+			s.warmByStates(st, a)
+			return s.lastNonce
+		})
+		if more = more || b.again.Equal(now); !more {
+			break
+		}
+	}
+	for _, st := range s.types {
+		if (s.tellable(st) || st.refusedAll()) && !st.inFlight(now, b.cfg.Hold) { // what no answer took along
+			out = s.writeByStates(now, st, nil, out)
+		}
+		if st.by != nil {
+			if at := st.by.Until(); at.After(now) && (b.again.IsZero() || at.Before(b.again)) {
+				b.again = at
+			}
+		}
+	}
+	if more {
+		s.mailbox.Signal()
+	}
+	s.batch = out
+	return out
+}
+
+// targetsByStates decides to which states the client is brought: for `coalesce` after changes were
+// written to those of then, unless it waits for something, or has what may expire (order.go).
+func (s *session) targetsByStates(now time.Time) {
+	b, end := s.by, s.changesAt.Add(s.cfg.timing.Coalesce)
+	gathers := now.Before(end) && !slices.ContainsFunc(s.types, func(st *streamType) bool {
+		return st.by != nil && (st.by.Waiting() || st.by.Timed())
+	})
+	waited := !b.gathered.IsZero()
+	b.gathered = time.Time{}
+	for i, g := range b.groups {
+		target := g.States().Target(state.Rest)
+		if i == len(b.targets) {
+			b.targets = append(b.targets, target)
+			continue
+		}
+		was, since := b.targets[i], target.Since
+		switch same := target.Same(was.State); {
+		case !same && gathers:
+			b.gathered = end
+			continue
+		case !same && waited: // routes wait for clusters from now on
+			since = now
+		case same && was.Since.After(since):
+			since = was.Since
+		}
+		if b.targets[i] = target; since != target.Since {
+			later := *target
+			later.Since, b.targets[i] = since, &later
+		}
+	}
+}
+
+// mostTurns is how often the plan is asked at once. What remains is for the next look.
+const mostTurns = 4
+
+// asksByStates is what the plan has to know of the types.
+func (s *session) asksByStates(now time.Time) (asks []plan.Ask) {
+	for _, st := range s.types {
+		if st.by == nil {
+			continue
+		}
+		if xds.IsVirtualHost(st.typeURL) {
+			for i := range st.by.sources {
+				for _, name := range st.by.sources[i].wants.Silent() {
+					st.by.Silent(i, name)
+				}
+			}
+		}
+		if len(st.refusals) > 0 && (st.responses > 0 || st.by.names() > 0) && !s.delta && !s.tellable(st) { // they go with a list (SOTW-9)
+			st.by.Again()
+		}
+		ask := st.by.Ask(s.by.cfg)
+		if st.typeURL == xds.EndpointType && ask.Named {
+			ask.Needed = s.by.needs(now, st.by)
+		}
+		asks = append(asks, ask)
+	}
+	return asks
+}
+
+// needs is since when the client needs endpoints that it was not sent.
+func (b *byStates) needs(now time.Time, endpoints *typeByStates) (since time.Time) {
+	for name, at := range b.needed {
+		if !now.Before(at.Add(b.cfg.Hold)) || endpoints.Has(name) {
+			delete(b.needed, name)
+		} else if at.After(since) {
+			since = at
+		}
+	}
+	return since
+}
+
+// refusedAll reports whether all that is asked for is refused, and nothing was sent yet: an empty
+// list says so to who holds nothing (SOTW-9).
+func (st *streamType) refusedAll() bool {
+	return len(st.refusals) > 0 && st.by != nil && st.responses == 0 && st.by.names() == 0 && (!st.by.Holds || st.by.denies)
+}
+
+// typeOf is the stream-type of a type URL that has one.
+func (s *session) typeOf(typeURL string) *streamType {
+	return s.types[slices.IndexFunc(s.types, func(st *streamType) bool { return st.typeURL == typeURL })]
+}
+
+// warmByStates owes the client what it needs to use what was sent (WARM-1, WARM-4).
+func (s *session) warmByStates(of *streamType, a *cursor.Answer) {
+	switch of.typeURL {
+	case xds.ClusterType:
+		needed := map[string]time.Time{} // and what is waited for still
+		for name, at := range s.by.needed {
+			if s.now.Before(at.Add(s.by.cfg.Hold)) {
+				needed[name] = at
+			}
+		}
+		s.by.needed = needed
+		for _, v := range a.Changed {
+			if name := xds.NameKey(v.Endpoints()); name != "" {
+				s.by.endpoints = append(s.by.endpoints, name)
+				needed[name] = s.now
+			}
+		}
+	case xds.RouteType:
+		for _, v := range a.Changed {
+			s.by.routes = append(s.by.routes, v.Name)
+		}
+	}
+	for _, st := range s.types {
+		s.owedByStates(st)
+	}
+}
+
+// owedByStates passes on to a type that the client asks for what it is owed of it.
+func (s *session) owedByStates(st *streamType) {
+	switch b := s.by; {
+	case st.by == nil:
+	case st.typeURL == xds.EndpointType:
+		if st.by.Owe(b.endpoints...); len(b.endpoints) > 0 && st.responses == 0 && st.by.Whole() {
+			st.by.Again() // it may have them by its version
+		}
+		b.endpoints = nil
+	case xds.IsVirtualHost(st.typeURL):
+		routes := b.routes
+		st.by.OweHosts(func(host string) bool {
+			return slices.ContainsFunc(routes, func(route string) bool { return host == route || strings.HasPrefix(host, route+"/") })
+		})
+		b.routes = nil
+	}
+	s.by.endpoints, s.by.routes = s.by.endpoints[:min(len(s.by.endpoints), maxEarly)], s.by.routes[:min(len(s.by.routes), maxEarly)]
+}
+
+// writeByStates is write for an answer of a cursor; nil: there are refusals alone.
+func (s *session) writeByStates(now time.Time, st *streamType, a *cursor.Answer, out []*response) []*response {
+	st.blank = false
+	x, r, parts := sent{at: now, real: a != nil}, newResponse(st, true), []part{{}}
+	d := draft{prefix: s.prefix, refusals: s.takeRefusals(st)}
+	d.hosts = s.refusedHosts(st, d.refusals)
+	if a != nil {
+		x.number, s.served, x.version = a.Number, true, a.Version
+		if !a.Waits {
+			st.by.coldFrom = time.Time{}
+		}
+		st.answers++
+		st.sentVersion = s.versionOf(st, a)
+		if pieces := s.piecesOf(a, now); s.delta {
+			parts = cutErrors(cut(parts[:0], pieces, messageBytes), a.Errors, messageBytes)
+		} else {
+			parts[0].pieces, parts[0].errors = pieces, a.Errors
+		}
+	}
+	if d.version = st.sentVersion; d.version == "" && !s.delta {
+		d.version = xds.SetDigest{}.Version() // that of an empty set
+	}
+	out, r = s.encode(st, &x, r, s.header(st, nil), &d, parts, out)
+	r.last = true
+	st.responses++
+	st.remember(x)
+	return out
+}
+
+// expressibleByStates is expressible for an answer of a cursor.
+func (s *session) expressibleByStates(a *cursor.Answer) bool {
+	if !s.v2 || len(a.Errors) == 0 {
+		return true
+	}
+	a.Errors = nil
+	return a.Whole || len(a.Changed)+len(a.Heartbeats)+len(a.Removed) > 0
+}
+
+// versionOf is the version of a response: that of its content, or the origin's (VER-4, VER-5).
+func (s *session) versionOf(st *streamType, a *cursor.Answer) string {
+	from := st.by.From()
+	switch {
+	case s.delta && (from == nil || len(from.Version) > maxVersionShown):
+		return ""
+	case s.delta, st.by.OriginVersions && from != nil && from.Version != "":
+		return from.Version
+	}
+	return a.Version
+}
+
+const maxVersionShown = 256 // of an origin, which is in each response
+
+// piecesOf are the encoded resources and removals of an answer.
+func (s *session) piecesOf(a *cursor.Answer, now time.Time) (p relay.Pieces) {
+	if s.v2 && s.delta {
+		for _, v := range a.Changed {
+			if !v.Nameless {
+				p[relay.Plain] = append(p[relay.Plain], v.DeltaV2())
+			}
+		}
+	} else {
+		p[relay.Plain], p[relay.Pairs] = a.Pieces(now, nil)
+	}
+	for _, v := range a.Heartbeats {
+		if ttl, ok := v.Remaining(now); ok {
+			p[relay.Plain] = append(p[relay.Plain], v.Heartbeat(s.delta, ttl))
+		}
+	}
+	for _, name := range a.Unresolved {
+		p[relay.Plain] = append(p[relay.Plain], xds.NewNotice(name, []string{name}, s.nonce(s.lastNonce+1)).Delta())
+	}
+	if s.delta {
+		p[relay.Removals] = relay.RemovedNames(a.Removed)
+	}
+	return p
+}
