@@ -24,6 +24,7 @@ func TestModelSeeds(t *testing.T) {
 		{9968, 2, 2080, "a lane is opened anew while a name of a client that came back is silent"},
 		{9236, 1, 2080, "a client of `*` drops the name of a cluster that had another body by that name"},
 		{9900, 2, 1520, "a client of `*` drops a name, and subscribes to it again while the answer is held"},
+		{1796062709309254160, 5, 800, "that a body which had retired is to be sent is found while a list is looked at"},
 	} {
 		t.Run(fmt.Sprintf("%d in world %d", c.seed, c.world), func(t *testing.T) {
 			t.Log(c.why)

@@ -63,7 +63,7 @@ func (s *Sub) list(e *extent) (c Content, ok bool) {
 // contents are those of one Sub. alone: the answer has nothing of others. It locks the shard.
 func (s *Sub) contents(e *extent, names []string, alone bool) (all []Content) {
 	s.shard.mu.Lock()
-	defer s.shard.mu.Unlock()
+	defer s.shard.unlock()
 	if alone {
 		if c, ok := s.only(e); ok {
 			return append(all, c)

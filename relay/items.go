@@ -87,7 +87,7 @@ func (x *seenItem) item() Item {
 // items lists the resources that the Sub is subscribed to. It locks the shard.
 func (s *Sub) items(j *Judged) []seenItem {
 	s.shard.mu.Lock()
-	defer s.shard.mu.Unlock()
+	defer s.shard.unlock()
 	l := itemList{sub: s, judged: j, all: make([]seenItem, 0, s.records.len())}
 	for r := range s.records.all() {
 		l.record(r)

@@ -196,10 +196,11 @@ type listing struct {
 	none  bool // it is subscribed to nothing
 }
 
-// listing is the Sub's state with regard to the next list. It locks the shard.
+// listing is the Sub's state with regard to the next list. It locks the shard, and publishes: what
+// is asked here may be the first look at a body that had retired (record.retired).
 func (s *Sub) listing() listing {
 	s.shard.mu.Lock()
-	defer s.shard.mu.Unlock()
+	defer s.shard.unlock()
 	return listing{ready: !s.listBlocked(), resolved: s.resolved(), holds: s.holds, none: s.sets.first == nil && s.records.len() == 0}
 }
 

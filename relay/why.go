@@ -58,7 +58,7 @@ func (s *Sub) View(name string, j *Judged) (v NameView) {
 	queued, gathers := s.shard.group.gathering.wait(s.shard.store, key)
 	servers := s.shard.group.origin.Servers()
 	s.shard.mu.Lock()
-	defer s.shard.mu.Unlock()
+	defer s.shard.unlock()
 	v = NameView{
 		Group: s.shard.group, Params: s.shard.params.Key(), Located: s.located, Since: s.since, Denied: !s.permit.Allows(key),
 		Unserved: !s.shard.group.origin.Serves(s.typeURL),
@@ -232,7 +232,7 @@ func (n *Names) Add(more Names) {
 // Names counts the Sub's names. It locks the shard.
 func (s *Sub) Names() (n Names) {
 	s.shard.mu.Lock()
-	defer s.shard.mu.Unlock()
+	defer s.shard.unlock()
 	named := &s.shard.named
 	generation := s.shard.lane(named.lane).gen.Load()
 	for r := range s.records.all() {
