@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/weir-xds/weir/constraints"
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/cursor"
@@ -18,7 +19,7 @@ import (
 // Streams that are served from the states of their groups (relay.Config.States). What a client is
 // to be sent of a type is known by a cursor, and when by the plan of the stream. It is the way in
 // which all streams are to be served. Until then a stream is served so if that is switched on, it
-// does not poll, is no tier's, and its names have no parameters.
+// does not poll, and is no tier's.
 
 // byStates is how such a stream is served.
 type byStates struct {
@@ -46,11 +47,13 @@ type typeByStates struct {
 	denies   bool      // the list has names that the client may not have: see relay.Sub.Denies
 }
 
-// source is what is asked of one group. Its place is that of the cursor's source.
+// source is what is asked of one group with one parameter map. Its place is that of the cursor's
+// source.
 type source struct {
-	group  *relay.Group
-	wants  *relay.Wants
-	permit *relay.Permit
+	group   *relay.Group
+	wants   *relay.Wants
+	permit  *relay.Permit
+	located bool // by locators
 }
 
 // serveByStates decides how the stream is served, once it is known who the client is.
@@ -82,26 +85,53 @@ func (s *session) cursor(now time.Time, st *streamType, holds bool, version stri
 	return st.by
 }
 
-// source finds or makes the place of a group among the sources of a type.
+// source finds or makes the place of the plain names of a group among the sources of a type.
 func (s *session) source(st *streamType, g *relay.Group) (int, error) {
 	if i := st.by.in(g); i >= 0 {
 		return i, nil
 	}
-	p := s.params(g.Origin(), st.typeURL)
-	if p.Len() > 0 {
-		return 0, status.Error(codes.Unimplemented, "names with parameters are not served from states yet")
+	i := s.openAt(st, asksAt{group: g, params: s.params(g.Origin(), st.typeURL)})
+	if i < 0 {
+		return i, relay.ErrParameterSets
 	}
-	x := source{group: g, wants: g.Want(s.mailbox, st.typeURL, p), permit: s.permit(g.Origin(), st.typeURL, p)}
-	if x.wants == nil {
-		return 0, relay.ErrParameterSets
-	}
-	st.by.sources = append(st.by.sources, x)
-	return st.by.Open(g.Source(s.by.group(g), p, x.permit)), nil
+	return i, nil
 }
 
-// in is the place of a group; -1: nothing was asked for there.
+// sourceAt finds or makes the place of the locators of a batch; -1: the group has no room for its
+// parameters.
+func (s *session) sourceAt(st *streamType, x *locatorBatch) int {
+	if i := st.by.at(x.group, x.params); i >= 0 {
+		return i
+	}
+	return s.openAt(st, asksAt{x.group, x.params, true})
+}
+
+// openAt adds a source; -1: the group has no room for its parameters.
+func (s *session) openAt(st *streamType, at asksAt) int {
+	x := source{
+		group: at.group, wants: at.group.Want(s.mailbox, st.typeURL, at.params),
+		permit: s.permit(at.group.Origin(), st.typeURL, at.params), located: at.located,
+	}
+	if x.wants == nil {
+		return -1
+	}
+	st.by.sources = append(st.by.sources, x)
+	return st.by.Open(x.group.Source(s.by.group(x.group), at.params, at.located, x.permit))
+}
+
+// in is the place of the plain names of a group; -1: none was asked for there.
 func (t *typeByStates) in(g *relay.Group) int {
-	return slices.IndexFunc(t.sources, func(x source) bool { return x.group == g })
+	return slices.IndexFunc(t.sources, func(x source) bool { return x.group == g && !x.located })
+}
+
+// at is the place of the locators of a group with one parameter map; -1: none was asked for there.
+func (t *typeByStates) at(g *relay.Group, p constraints.Params) int {
+	if t == nil {
+		return -1
+	}
+	return slices.IndexFunc(t.sources, func(x source) bool {
+		return x.group == g && x.located && x.wants.Params().Key() == p.Key()
+	})
 }
 
 // names is how many names and sets are asked for.
@@ -125,9 +155,6 @@ func (t *typeByStates) close(now time.Time) {
 
 // updateByStates is update for a stream that is served from states.
 func (s *session) updateByStates(now time.Time, st *streamType, to routed, unsubscribe []string, initial map[string]string, first bool) error {
-	if len(to.locatorBatches.list) > 0 {
-		return status.Error(codes.Unimplemented, "locators are not served from states yet")
-	}
 	own, err := s.groupOf(st, s.cfg.origin)
 	if err != nil {
 		return s.noGroup(err)
@@ -144,34 +171,10 @@ func (s *session) updateByStates(now time.Time, st *streamType, to routed, unsub
 		if g == own {
 			x.wants.Namespaces(s.spaces(st, own, subscribe))
 		}
-		left := map[string]bool{}
-		for _, name := range unsubscribe {
-			left[xds.NameKey(name)] = true
-		}
-		subscribe = slices.DeleteFunc(slices.Clone(subscribe), func(name string) bool {
-			key := xds.NameKey(name)
-			return left[key] && !x.wants.Covers(key) // WILD-8; a covered name is answered (DELTA-9)
-		})
-		added, no := x.wants.Add(now, x.permit, subscribe...)
-		for _, n := range added {
-			st.by.Subscribe(i, n)
-		}
-		denied = append(denied, no...)
-		unknown := map[string]bool{} // of which nothing is known, so nothing is removed
-		for _, d := range no {
-			unknown[xds.NameKey(d.Name)] = true
-		}
-		for name, version := range initial {
-			if key, spelt := xds.Spell(name); !unknown[key] {
-				st.by.Claim(i, key, spelt, g.Claim(version))
-			}
-		}
-		for _, key := range x.wants.Drop(now, unsubscribe...) {
-			st.by.Unsubscribe(i, key)
-		}
+		denied = append(denied, st.by.update(now, i, subscribe, unsubscribe, initial)...)
 		return nil
 	}
-	if first && len(to.others) == 0 || len(to.own) > 0 || len(initial) > 0 || len(gone) > 0 && st.by.in(own) >= 0 {
+	if first && len(to.own)+len(to.others)+len(to.locatorBatches.list) == 0 || len(to.own) > 0 || len(initial) > 0 || len(gone) > 0 && st.by.in(own) >= 0 {
 		err = update(own, to.own, gone, initial)
 	}
 	for i := range to.others {
@@ -181,15 +184,58 @@ func (s *session) updateByStates(now time.Time, st *streamType, to routed, unsub
 	if err != nil {
 		return s.noGroup(err)
 	}
+	if err := s.denied(now, st, denied, nil, nil); err != nil {
+		return err
+	}
+	for _, x := range to.locatorBatches.list {
+		i := s.sourceAt(st, x)
+		if i < 0 {
+			denied = s.wholeList(x)
+		} else {
+			st.by.sources[i].wants.Namespaces(s.spaces(st, x.group, x.names))
+			denied = st.by.update(now, i, x.names, x.gone, nil)
+		}
+		if err := s.denied(now, st, denied, x, nil); err != nil {
+			return err
+		}
+	}
 	s.askedByStates(now, st)
-	return s.denied(now, st, denied, nil, nil)
+	return nil
+}
+
+// update asks for names of a source, and ends that others are asked for. It returns those that
+// there was no room for.
+func (t *typeByStates) update(now time.Time, i int, subscribe, unsubscribe []string, initial map[string]string) []relay.Denied {
+	x := &t.sources[i]
+	left := map[string]bool{}
+	for _, name := range unsubscribe {
+		left[xds.NameKey(name)] = true
+	}
+	subscribe = slices.DeleteFunc(slices.Clone(subscribe), func(name string) bool {
+		key := xds.NameKey(name)
+		return left[key] && !x.wants.Covers(key) // WILD-8; a covered name is answered (DELTA-9)
+	})
+	added, denied := x.wants.Add(now, x.permit, subscribe...)
+	for _, n := range added {
+		t.Subscribe(i, n)
+	}
+	unknown := map[string]bool{} // of which nothing is known, so nothing is removed
+	for _, d := range denied {
+		unknown[xds.NameKey(d.Name)] = true
+	}
+	for name, version := range initial {
+		if key, spelt := xds.Spell(name); !unknown[key] {
+			t.Claim(i, key, spelt, x.group.Claim(version))
+		}
+	}
+	for _, key := range x.wants.Drop(now, unsubscribe...) {
+		t.Unsubscribe(i, key)
+	}
+	return denied
 }
 
 // replaceByStates is replace for a stream that is served from states.
 func (s *session) replaceByStates(now time.Time, st *streamType, to routed, version string) error {
-	if len(to.locatorBatches.list) > 0 {
-		return status.Error(codes.Unimplemented, "locators are not served from states yet")
-	}
 	own, err := s.groupOf(st, s.cfg.origin)
 	if err != nil {
 		return s.noGroup(err)
@@ -199,41 +245,64 @@ func (s *session) replaceByStates(now time.Time, st *streamType, to routed, vers
 	s.cursor(now, st, version != "", version).denies = to.denies
 	replace := func(g *relay.Group, names []string, wildcard bool) error {
 		i, err := s.source(st, g)
-		if err != nil {
-			return err
+		if err == nil {
+			denied = append(denied, st.by.replace(now, i, names, wildcard)...)
 		}
-		x, list := &st.by.sources[i], make([]cursor.Name, 0, len(names)+1)
-		listed := make(map[string]bool, len(names)+1)
-		if wildcard {
-			names = append(slices.Clip(names), xds.Wildcard)
-		}
-		added, no := x.wants.Add(now, x.permit, names...)
-		for _, n := range added {
-			list, listed[n.Name] = append(list, n), true
-		}
-		denied = append(denied, no...)
-		st.by.Replace(i, list)
-		x.wants.Drop(now, slices.DeleteFunc(x.wants.Names(), func(name string) bool { return listed[name] })...)
-		return nil
+		return err
 	}
-	if len(to.own) > 0 || to.wildcard || first && len(to.others) == 0 || st.by.in(own) >= 0 {
+	if len(to.own) > 0 || to.wildcard || first && len(to.others)+len(to.locatorBatches.list) == 0 || st.by.in(own) >= 0 {
 		err = replace(own, to.own, to.wildcard)
 	}
 	for i := range to.others {
 		err = cmp.Or(err, replace(to.others[i].group, to.others[i].names, false))
 	}
-	for i := range st.by.sources { // what is named no longer
-		if g := st.by.sources[i].group; g != own && to.at(g) == nil {
-			err = cmp.Or(err, replace(g, nil, false))
-		}
-	}
 	if err != nil {
 		return s.noGroup(err)
 	}
-	s.askedByStates(now, st)
 	before := st.denied
 	st.denied = nil
-	return s.denied(now, st, denied, nil, before)
+	if err := s.denied(now, st, denied, nil, before); err != nil {
+		return err
+	}
+	for _, x := range to.locatorBatches.list {
+		if i := s.sourceAt(st, x); i >= 0 {
+			denied = st.by.replace(now, i, x.names, x.wildcard)
+		} else {
+			denied = s.wholeList(x)
+		}
+		if err := s.denied(now, st, denied, x, before); err != nil {
+			return err
+		}
+	}
+	for i := range st.by.sources { // what is named no longer
+		x := &st.by.sources[i]
+		named := x.group == own || to.at(x.group) != nil
+		if x.located {
+			named = to.locatorBatches.at[batchKey{x.group, x.wants.Params().Key()}] != nil
+		}
+		if !named {
+			st.by.replace(now, i, nil, false)
+		}
+	}
+	s.askedByStates(now, st)
+	return nil
+}
+
+// replace makes a list all that is asked for of a source. It returns the names that there was no
+// room for.
+func (t *typeByStates) replace(now time.Time, i int, names []string, wildcard bool) []relay.Denied {
+	x, list := &t.sources[i], make([]cursor.Name, 0, len(names)+1)
+	listed := make(map[string]bool, len(names)+1)
+	if wildcard {
+		names = append(slices.Clip(names), xds.Wildcard)
+	}
+	added, denied := x.wants.Add(now, x.permit, names...)
+	for _, n := range added {
+		list, listed[n.Name] = append(list, n), true
+	}
+	t.Replace(i, list)
+	x.wants.Drop(now, slices.DeleteFunc(x.wants.Names(), func(name string) bool { return listed[name] })...)
+	return denied
 }
 
 // askedByStates notes that something is asked for.
@@ -249,8 +318,16 @@ func (s *session) askedByStates(now time.Time, st *streamType) {
 
 // requestedByStates notes that a request is over.
 func (st *streamType) requestedByStates(now time.Time) {
-	if st.by != nil {
-		st.by.Requested(now)
+	if st.by == nil {
+		return
+	}
+	st.by.Requested(now)
+	for i, x := range slices.Backward(st.by.sources) {
+		if x.located && x.wants.Len() == 0 {
+			x.wants.Close(now)
+			st.by.sources = slices.Delete(st.by.sources, i, i+1)
+			st.by.Leave(i)
+		}
 	}
 }
 
@@ -298,7 +375,7 @@ func (s *session) coldByStates(st *streamType, now time.Time) error {
 func (t *typeByStates) status(own *relay.Origin, to *TypeStatus) {
 	for i := range t.sources {
 		x := &t.sources[i]
-		p := PartStatus{Origin: x.group.Origin().Name(), Group: x.group.Key(), Names: x.wants.Len(), Wildcard: x.wants.Wildcard()}
+		p := PartStatus{Origin: x.group.Origin().Name(), Group: x.group.Key(), Names: x.wants.Len(), Wildcard: x.wants.Wildcard(), Params: x.wants.Params().Key(), Located: x.located}
 		if p.Wildcard {
 			p.Names--
 		}

@@ -152,14 +152,14 @@ func (s *session) warmByStates(of *streamType, a *cursor.Answer) {
 			}
 		}
 		s.by.needed = needed
-		for _, v := range a.Changed {
+		for v := range a.Sent() {
 			if name := xds.NameKey(v.Endpoints()); name != "" {
 				s.by.endpoints = append(s.by.endpoints, name)
 				needed[name] = s.now
 			}
 		}
 	case xds.RouteType:
-		for _, v := range a.Changed {
+		for v := range a.Sent() {
 			s.by.routes = append(s.by.routes, v.Name)
 		}
 	}
@@ -200,10 +200,15 @@ func (s *session) writeByStates(now time.Time, st *streamType, a *cursor.Answer,
 		}
 		st.answers++
 		st.sentVersion = s.versionOf(st, a)
-		if pieces := s.piecesOf(a, now); s.delta {
-			parts = cutErrors(cut(parts[:0], pieces, messageBytes), a.Errors, messageBytes)
+		pieces, units := s.piecesOf(a, now), relay.UnitsOf(a, s.delta, s.ttl, now)
+		if s.delta {
+			parts = cutUnits(cut(parts[:0], pieces, messageBytes), units, messageBytes)
+			parts = cutErrors(parts, a.Errors, messageBytes)
 		} else {
 			parts[0].pieces, parts[0].errors = pieces, a.Errors
+			for _, u := range units {
+				parts[0].pieces[relay.Pairs] = append(parts[0].pieces[relay.Pairs], u.Pieces...)
+			}
 		}
 	}
 	if d.version = st.sentVersion; d.version == "" && !s.delta {

@@ -89,6 +89,30 @@ func (x *locatorBatches) add(key batchKey, one *locatorBatch) {
 	x.list, x.at[key] = append(x.list, one), one
 }
 
+// asksAt is where names of a type are asked for: in a group, with a parameter map, by locators or
+// not.
+type asksAt struct {
+	group   *relay.Group
+	params  constraints.Params
+	located bool
+}
+
+// places are where names of the type are asked for.
+func (st *streamType) places(yield func(asksAt) bool) {
+	for i := range st.sub.Len() {
+		if sub := st.sub.Part(i); !yield(asksAt{sub.Group(), sub.Params(), sub.Located()}) {
+			return
+		}
+	}
+	if st.by != nil {
+		for i := range st.by.sources {
+			if x := &st.by.sources[i]; !yield(asksAt{x.group, x.wants.Params(), x.located}) {
+				return
+			}
+		}
+	}
+}
+
 // mapAt is the parameter map that a locator's name has at an origin. An origin that does not
 // understand parameters is never sent any (DYN-17). Then names with parameters are refused, since
 // the wrong variant is worse than none. If the operator has configured that nothing depends on the
@@ -118,9 +142,9 @@ func (s *session) countSet(st *streamType, x *locatorBatches, p constraints.Para
 	if x.sets == nil {
 		x.sets = map[string]bool{}
 		for _, other := range s.types {
-			for i := range other.sub.Len() {
-				if sub := other.sub.Part(i); sub.Located() && sub.Params().Len() > 0 && (s.delta || other != st) {
-					x.sets[sub.Params().Key()] = true
+			for at := range other.places {
+				if at.located && at.params.Len() > 0 && (s.delta || other != st) {
+					x.sets[at.params.Key()] = true
 				}
 			}
 		}
@@ -136,9 +160,9 @@ func (s *session) countSet(st *streamType, x *locatorBatches, p constraints.Para
 // many maps, the new ones are refused (RELAY-73), wherever in its list the client has them.
 func keptFirst(st *streamType, locators []*discoveryv3.ResourceLocator) []*discoveryv3.ResourceLocator {
 	had := map[string]bool{}
-	for i := range st.sub.Len() {
-		if sub := st.sub.Part(i); sub.Located() {
-			had[sub.Params().Key()] = true
+	for x := range st.places {
+		if x.located {
+			had[x.params.Key()] = true
 		}
 	}
 	if len(had) == 0 {
@@ -184,7 +208,7 @@ func (s *session) leftBatch(st *streamType, to *routed, o *relay.Origin, p const
 	if x := to.locatorBatches.at[key]; x != nil {
 		return x
 	}
-	if st.sub.At(g, p) == nil {
+	if st.sub.At(g, p) == nil && st.by.at(g, p) < 0 {
 		return nil
 	}
 	x := &locatorBatch{group: g, params: p}

@@ -245,9 +245,8 @@ func (s *session) stays(node *corev3.Node) bool {
 // (STREAM-3).
 func (s *session) keepsParams(by *rights, node *corev3.Node) bool {
 	for _, st := range s.types {
-		for i := range st.sub.Len() {
-			sub := st.sub.Part(i)
-			if !sub.Located() && by.params(node, sub.Group().Origin(), st.typeURL).Key() != sub.Params().Key() {
+		for x := range st.places {
+			if !x.located && by.params(node, x.group.Origin(), st.typeURL).Key() != x.params.Key() {
 				return false
 			}
 		}

@@ -122,7 +122,7 @@ func (s *statesStream) source(st *statesType, o *relay.Origin) int {
 		return i
 	}
 	p := o.Params(s.node, st.typeURL)
-	st.sources[at] = st.Open(g.Source(at, p, s.permit))
+	st.sources[at] = st.Open(g.Source(at, p, false, s.permit))
 	st.wants = append(st.wants, g.Want(s.mailbox, st.typeURL, p))
 	return st.sources[at]
 }

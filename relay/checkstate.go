@@ -16,15 +16,12 @@ func (g *Group) checkState() error {
 	got := g.line.Newest()
 	n := 0
 	for _, s := range *g.all.Load() {
-		if s.params.Len() > 0 {
-			continue
-		}
 		for _, want := range s.whole() {
 			if want.Selector == "" && want.Members.Len() == 0 {
 				continue
 			}
 			n++
-			is, there := got.Of(want.TypeURL, want.Selector)
+			is, there := got.For(want.Params, want.TypeURL, want.Selector)
 			switch {
 			case !there:
 				return fmt.Errorf("the state has no %s of %s", want.Selector, want.TypeURL)
@@ -57,7 +54,7 @@ func (s *shard) whole() (all []values.Selected) {
 		for name := range t.nameErrors.byName {
 			edits = append(edits, values.Edit{Name: name, Entry: t.entry(name)})
 		}
-		all = append(all, values.Selected{TypeURL: s.typeURL, Selector: t.selector, Members: values.Set{}.With(edits...), Status: t.status()})
+		all = append(all, values.Selected{TypeURL: s.typeURL, Params: s.params.Key(), Selector: t.selector, Members: values.Set{}.With(edits...), Status: t.status()})
 	})
 	var edits []values.Edit
 	own := map[string]*xds.Variant{}
@@ -73,5 +70,5 @@ func (s *shard) whole() (all []values.Selected) {
 			edits = append(edits, values.Edit{Name: name, Entry: values.Present(v)})
 		}
 	}
-	return append(all, values.Selected{TypeURL: s.typeURL, Members: values.Set{}.With(edits...)})
+	return append(all, values.Selected{TypeURL: s.typeURL, Params: s.params.Key(), Members: values.Set{}.With(edits...)})
 }

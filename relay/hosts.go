@@ -120,8 +120,8 @@ func (n *namedTable) silentOnHosts(now time.Time) {
 	for ; i < len(n.parked) && !n.parked[i].at.Add(wait).After(now); i++ {
 		if u := n.parked[i]; u.entry.asksOn(u.gen) && n.isAsked(u.entry) {
 			u.entry.onWaited()
-			for w := range n.shard.group.interest.Named(n.shard.typeURL, u.entry.name) {
-				n.shard.wake(w)
+			for w := range n.shard.group.interest.Named(s.typeURL, s.params.Key(), u.entry.name) {
+				s.wake(w)
 			}
 			for r := u.entry.head; r != nil && n.silentOf(u.entry); r = r.next {
 				if r.is(demanded) {

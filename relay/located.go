@@ -79,10 +79,13 @@ type Unit struct {
 // Units are the located part of an answer that is sent now, by name. They are appended to budget,
 // whose array is used as far as it goes.
 func (a *Answer) Units(delta bool, now time.Time, budget []Unit) []Unit {
-	l := a.Located
-	if l == nil {
+	if a.Located == nil {
 		return nil
 	}
+	return a.Located.units(delta, a.ttl(), now, budget)
+}
+
+func (l *Located) units(delta, ttl bool, now time.Time, budget []Unit) []Unit {
 	var at map[string]int // nil: there is one statement
 	if n := len(l.Variants) + len(l.Heartbeats) + len(l.Removed); n > 1 {
 		at = make(map[string]int, n)
@@ -98,7 +101,6 @@ func (a *Answer) Units(delta bool, now time.Time, budget []Unit) []Unit {
 		}
 		return &units[i]
 	}
-	ttl := a.ttl()
 	add := func(v *xds.Variant, beat bool) {
 		left, ok := time.Duration(0), true
 		if ttl && v.Timed() {

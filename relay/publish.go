@@ -11,8 +11,8 @@ import (
 
 // What the tables have becomes the states of their group (package state). Whatever changes anything
 // of a name or a set marks it, and what is marked is published when the store is unlocked: so one
-// response makes one state. Nothing is marked if the group has no timeline, or of what was asked
-// with parameters.
+// response makes one state, whatever parameter maps it is about (DYN-10). Nothing is marked if the
+// group has no timeline.
 
 // news are the names that were asked and the sets of which the state says something else, perhaps.
 // Guarded by the shard's lock.
@@ -136,13 +136,16 @@ func (k *store) publish() {
 	if line == nil {
 		return
 	}
+	var changes []values.Change
+	var now time.Time
+	var rev uint64
 	for _, s := range k.all {
 		if len(s.news.names)+len(s.news.sets) == 0 {
 			continue
 		}
-		var changes []values.Change
+		now, rev = later(now, s.now), max(rev, s.rev)
 		if names := s.news.names; len(names) > 0 {
-			changes = append(changes, values.Change{TypeURL: s.typeURL, Edits: s.named.edits(names)})
+			changes = append(changes, values.Change{TypeURL: s.typeURL, Params: s.params.Key(), Edits: s.named.edits(names)})
 		}
 		for _, t := range s.news.sets {
 			if now := s.collections.byName[t.selector]; now == nil || now == t { // otherwise another has taken its place
@@ -151,17 +154,20 @@ func (k *store) publish() {
 			t.news = nil
 		}
 		s.news = news{}
-		was := line.Newest()
-		for w := range k.group.interest.Concerned(was, line.Publish(s.now, s.rev, changes...)) {
-			k.wake(w)
-		}
+	}
+	if changes == nil {
+		return
+	}
+	was := line.Newest()
+	for w := range k.group.interest.Concerned(was, line.Publish(now, rev, changes...)) {
+		k.wake(w)
 	}
 }
 
 // change is what becomes of a set.
 func (t *set) change() values.Change {
 	s := t.shard
-	c := values.Change{TypeURL: s.typeURL, Selector: t.selector}
+	c := values.Change{TypeURL: s.typeURL, Params: s.params.Key(), Selector: t.selector}
 	if c.Drop = !s.has(t); c.Drop {
 		return c
 	}
@@ -229,7 +235,7 @@ func (t *set) entry(name string) values.Entry {
 	if e != nil {
 		f.Err = e.nameError
 		if len(bodies) == 0 && t.shard.group.origin.ends(f.Err) {
-			f.Absent = []constraints.Params{{}}
+			f.Absent = []constraints.Params{t.shard.params}
 		}
 	}
 	return values.NewEntry(f)
@@ -293,7 +299,7 @@ func (n *namedTable) entryOf(e *entry) (values.Entry, *xds.Variant) {
 		f.Bodies = slices.Clone(bodies)
 		return values.NewEntry(f), bodies[0]
 	case e.wasStatedAbsent(), e.absence == presumedAbsent:
-		f.Absent = []constraints.Params{{}}
+		f.Absent = []constraints.Params{n.shard.params}
 		if e.isEnded() || e.absence == absentBefore {
 			f.Age = values.Stale
 		}

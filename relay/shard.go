@@ -90,10 +90,7 @@ const (
 )
 
 func newShard(k *store, p constraints.Params) *shard {
-	s := &shard{store: k, params: p}
-	if p.Len() == 0 {
-		s.line = k.group.line
-	}
+	s := &shard{store: k, params: p, line: k.group.line}
 	s.star = newSet(s, xds.Wildcard)
 	s.collections.shard, s.expiring.shard = s, s
 	s.edition = s.table().editions.Add(1)

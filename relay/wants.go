@@ -113,6 +113,9 @@ func (w *Wants) add(name string, permit *Permit) (n cursor.Name, limit int) {
 	return n, 0
 }
 
+// Params is the parameter map.
+func (w *Wants) Params() constraints.Params { return w.shard.params }
+
 // Len is how many names and sets are asked for.
 func (w *Wants) Len() int { return len(w.names) + len(w.selects) }
 
@@ -159,7 +162,7 @@ func (w *Wants) Drop(now time.Time, names ...string) (keys []string) {
 func (w *Wants) drop(now time.Time, key string) {
 	interest, typeURL := &w.shard.group.interest, w.shard.typeURL
 	if e := w.names[key]; e != nil {
-		interest.Drop(w.owner, typeURL, cursor.Name{Name: key})
+		interest.Drop(w.owner, typeURL, cursor.Name{Name: key, Params: w.shard.params.Key()})
 		delete(w.names, key)
 		w.shard.named.leave(e, now, false)
 	}
@@ -203,9 +206,11 @@ func (w *Wants) Close(now time.Time) {
 func (s *shard) nameOf(name string, spaces map[string]bool) (n cursor.Name, kind selectorKind, selects bool) {
 	key, spelt := xds.Spell(name)
 	if key == xds.Wildcard {
-		return cursor.All, wild, true
+		n = cursor.All
+		n.Params = s.params.Key()
+		return n, wild, true
 	}
-	n = cursor.Name{Name: strings.Clone(key), Spelt: strings.Clone(spelt), Demand: xds.IsVirtualHost(s.typeURL)}
+	n = cursor.Name{Name: strings.Clone(key), Spelt: strings.Clone(spelt), Params: s.params.Key(), Demand: xds.IsVirtualHost(s.typeURL)}
 	if kind, selects = s.selectorOf(key, spaces); selects {
 		t := &set{kind: kind, scope: scope{shard: s, selector: n.Name}}
 		if kind == glob {
@@ -237,10 +242,22 @@ func (g *Group) Claim(version string) xds.Digest {
 // be cut.
 func RemovedNames(names []string) [][]byte { return joinNames(names) }
 
+// UnitsOf is what an answer of a cursor says in located form, by name.
+func UnitsOf(a *cursor.Answer, delta, ttl bool, now time.Time) []Unit {
+	l := Located{Variants: a.Located.Changed, Heartbeats: a.Located.Heartbeats}
+	if a.Whole {
+		l.Variants = a.Located.All
+	}
+	for _, g := range a.Located.Gone {
+		l.Removed = append(l.Removed, Gone{Name: g.Name, Constraints: g.Constraints, written: g.Written})
+	}
+	return l.units(delta, ttl, now, nil)
+}
+
 // Source is where the names come from that a client asks for in the group, which is one of those of
-// its stream.
-func (g *Group) Source(of int, p constraints.Params, permit *Permit) cursor.Source {
-	s := cursor.Source{Group: of, Params: p, Ends: g.origin.ends}
+// its stream. located: the client wrote locators.
+func (g *Group) Source(of int, p constraints.Params, located bool, permit *Permit) cursor.Source {
+	s := cursor.Source{Group: of, Params: p, Located: located, Ends: g.origin.ends}
 	if permit != nil {
 		s.Allows, s.Filter = permit.Allows, values.NewFilter(p, permit.Allows)
 	}

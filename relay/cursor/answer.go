@@ -13,20 +13,26 @@ import (
 // Answer is what one response says. Its lists may be shared with other clients.
 type Answer struct {
 	Number uint64 // of the cursor's answers, for Ack
-	// Changed are the bodies that are new to the client, or sent again. A list that is sent whole
-	// has All besides; what of it is not in Changed the client has.
-	Changed    []*xds.Variant
-	Heartbeats []*xds.Variant   // of which only the TTL is sent (TTL-2)
+	// Bodies are those of plain names. A list that is sent whole has All besides; what of it is not
+	// in Changed the client has.
+	Bodies
+	Located    Located          // what is sent in located form
 	Removed    []string         // in delta, as the client spells them
 	Errors     []*xds.NameError // instead of resources (ABS-9)
 	Unresolved []string         // virtual hosts on demand that do not exist (ALIAS-10); they are Removed, too
 	Version    string           // version_info of state of the world (VER-4)
 	Whole      bool             // it lists all there is (SOTW-2, SOTW-4)
-	All        []state.Set      // of a list, by source
+	All        []state.Set      // of a list, by source, without those of locators
 	Waits      bool             // something that was asked for is not known yet
 	More       bool             // more is to be said at once, in a response of its own (ABS-11)
 	delta, ttl bool
 	shared     *way
+}
+
+// Bodies are resources of an answer.
+type Bodies struct {
+	Changed    []*xds.Variant // new to the client, or sent again
+	Heartbeats []*xds.Variant // of which only the TTL is sent (TTL-2)
 }
 
 // Whole reports whether each SotW response has all that the client is to have (SOTW-2, SOTW-4).
@@ -154,27 +160,30 @@ func (k *take) finish() *Answer {
 	c.sentWhole, c.States, c.again = c.sentWhole || whole, nil, false
 	a := k.a
 	a.Waits, a.Whole, a.Version = k.waits, whole, version
+	var all []state.Set
 	for i := range c.parts {
 		p := &c.parts[i]
 		if whole {
-			a.All = append(a.All, p.held)
+			all = append(all, p.held)
 			p.isListed()
 		}
 		for j := range p.sets {
 			p.sets[j].listed = p.sets[j].listed || whole || k.Delta
 		}
 	}
-	if !k.Delta && len(a.Heartbeats) > 0 {
-		if len(a.Changed)+len(a.Errors) > 0 || c.version == "" { // heartbeats go alone, under the version that was accepted (TTL-9)
+	if l := &a.Located; !k.Delta && len(a.Heartbeats)+len(l.Heartbeats) > 0 {
+		if len(a.Changed)+len(l.Changed)+len(a.Errors) > 0 || c.version == "" { // heartbeats go alone, under the version that was accepted (TTL-9)
 			a.Changed, a.Heartbeats = append(a.Changed, a.Heartbeats...), nil
+			l.Changed, l.Heartbeats = append(l.Changed, l.Heartbeats...), nil
 		} else {
 			a.Version = c.version
 		}
 	}
+	c.list(a, all)
 	c.version = a.Version
 	c.number++
 	if a.Number = c.number; c.TTL {
-		c.fly(flight{sent: k.sent(), all: a.All})
+		c.fly(flight{sent: k.sent(), all: all})
 	}
 	return a
 }
@@ -195,7 +204,9 @@ func (c *Cursor) sum() string {
 	}
 	var all []xds.SetDigest
 	for i := range c.parts {
-		all = append(all, c.parts[i].held.Sum())
+		if sum := c.parts[i].held.Sum(); !slices.Contains(all, sum) { // what two maps have is in the list once
+			all = append(all, sum)
+		}
 	}
 	return xds.JoinSets(all).Version()
 }
@@ -216,7 +227,7 @@ func (k *take) recognize() {
 		if s == nil {
 			continue
 		}
-		x, _ := s.Of(c.TypeURL, xds.Wildcard)
+		x := p.sets[0].in(s)
 		if members := p.filtered(&x); members.Sum().Version() == c.Version && !(c.TTL && members.Timed()) {
 			p.held, p.sets[0].listed, c.sentWhole, c.version, c.States = members, true, true, c.Version, nil
 			return

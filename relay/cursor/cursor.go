@@ -39,6 +39,8 @@ type Config struct {
 type Source struct {
 	Group  int                // of the plan (plan.Step.Parts)
 	Params constraints.Params // of every name
+	// Located: the client wrote locators, and is sent the constraints of what it has (DYN-16).
+	Located bool
 	// Allows says what the client may have; nil: everything. Filter is that of Allows and Params,
 	// and makes large sets cheap; nil: each entry is looked at.
 	Allows func(name string) bool
@@ -85,8 +87,9 @@ type part struct {
 	// accepted and refused are bodies that the client answered for, if it is sent TTLs.
 	accepted, refused state.Set
 	looked            looked
-	dropped           []string // names that it does not ask for any more, since the last request
-	droppedSet        bool     // a set, too
+	exactly           *[2]string // see exact; nil: it is to be worked out
+	dropped           []string   // names that it does not ask for any more, since the last request
+	droppedSet        bool       // a set, too
 }
 
 // names is a set of names. The zero value is empty.
@@ -114,6 +117,7 @@ func (n names) has(name string) bool {
 type taken struct {
 	Name
 	typeURL string
+	params  string
 	members state.Set // as it was taken last
 	fresh   bool      // it is not answered yet
 	listed  bool      // a response was sent since it was asked for, though without it (FED-5)
@@ -127,7 +131,13 @@ func (t *taken) in(s *state.State) state.Selected {
 	if t.Nothing {
 		return state.Selected{Selector: t.Name.Name, Status: state.Status{Phase: state.Firm, Age: state.Live}}
 	}
-	x, _ := s.Of(t.typeURL, t.Name.Name)
+	x, _ := s.For(t.params, t.typeURL, t.Name.Name)
+	return x
+}
+
+// named is what a state has of the names that were asked with the parameters of a part.
+func (c *Cursor) named(p *part, s *state.State) state.Selected {
+	x, _ := s.For(p.Params.Key(), c.TypeURL, "")
 	return x
 }
 
@@ -148,8 +158,9 @@ const everything = asked | demanded | parent | left | silent | unreached | back
 
 // Name is what a client writes in one name, in canonical form.
 type Name struct {
-	Name  string
-	Spelt string // as the client wrote it; "": it is Name (NAME-9)
+	Name   string
+	Spelt  string // as the client wrote it; "": it is Name (NAME-9)
+	Params string // the key of the parameter map of its source, for Interest
 	// Covers says which names may be members; nil: it is the name of one resource.
 	Covers func(name string) bool
 	Demand bool // a virtual host that a request of the client's own waits for (ALIAS-8)
@@ -166,7 +177,31 @@ func New(c Config) *Cursor { return &Cursor{Config: c} }
 // Open adds a source, and returns its index.
 func (c *Cursor) Open(s Source) int {
 	c.parts = append(c.parts, part{Source: s})
+	c.others()
 	return len(c.parts) - 1
+}
+
+// others notes that the client asks with other parameter maps.
+func (c *Cursor) others() {
+	for i := range c.parts {
+		c.parts[i].exactly = nil
+	}
+}
+
+// Leave drops a source of which the client does not ask for anything any more. Those after it move
+// up.
+func (c *Cursor) Leave(source int) {
+	c.parts = slices.Delete(c.parts, source, source+1)
+	c.others()
+	for i := range c.flights {
+		f := &c.flights[i]
+		if source < len(f.sent) {
+			f.sent = slices.Delete(slices.Clone(f.sent), source, source+1)
+		}
+		if source < len(f.all) {
+			f.all = slices.Delete(slices.Clone(f.all), source, source+1)
+		}
+	}
 }
 
 // Ask is what the plan of the stream has to know of the cursor.
@@ -196,8 +231,9 @@ func (c *Cursor) Ask(cfg plan.Config) plan.Ask {
 				if p.Group != group || t.Nothing {
 					continue
 				}
-				end := cfg.Complete(s, c.TypeURL, t.Name.Name)
-				if x := t.in(s); !c.ready(p, t, &x) { // it is not sent what there is yet (RELAY-7)
+				x := t.in(s)
+				end := cfg.Complete(x)
+				if !c.ready(p, t, &x) { // it is not sent what there is yet (RELAY-7)
 					end = x.Asked.Add(cfg.Cold)
 				}
 				if end.After(until) {
@@ -246,11 +282,11 @@ func (c *Cursor) unconfirmed(group int, s *state.State) bool {
 		}
 		for _, t := range p.sets {
 			x := t.in(s)
-			if x.Age == state.Restored || x.Age == state.Stale || c.Holds && t.fresh {
+			if x.Age == state.Restored || x.Age == state.Stale || c.holds(p) && t.fresh {
 				return true
 			}
 		}
-		x, _ := s.Of(c.TypeURL, "")
+		x := c.named(p, s)
 		if p.looked.at != x.Members || p.looked.claims != len(p.claims) {
 			p.lookAt(x.Members)
 		}

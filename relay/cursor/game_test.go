@@ -263,7 +263,7 @@ func (g *game) do(what string, words []string) (push bool) {
 			g.cursor.Subscribe(0, nameOfRows(name))
 		}
 	case "forgets":
-		g.line.Publish(g.now, g.rev, state.Change{TypeURL: g.typeURL, Edits: []state.Edit{{Name: word}}})
+		g.line.Publish(g.now, g.rev, forMaps(state.Change{TypeURL: g.typeURL, Edits: []state.Edit{{Name: word}}})...)
 	case "push":
 		return true
 	case "wait":
@@ -343,7 +343,7 @@ func (g *game) say(what string, words []string) {
 		}
 	}
 	g.rev++
-	g.line.Publish(g.now, g.rev, c)
+	g.line.Publish(g.now, g.rev, forMaps(c)...)
 }
 
 // status is that of a change: as it was, unless that is said before.

@@ -1,6 +1,7 @@
 package cursor
 
 import (
+	"slices"
 	"time"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -76,6 +77,15 @@ func say(l like) state.Edit {
 		return state.Edit{Name: l.name, Entry: state.NewEntry(state.Facts{Name: l.name, Bodies: []*xds.Variant{body(l)}, Err: l.err})}
 	}
 	return state.Edit{Name: l.name, Entry: state.Present(body(l))}
+}
+
+// forMaps are changes for each parameter map of the games.
+func forMaps(all ...state.Change) []state.Change {
+	for _, c := range slices.Clone(all) {
+		c.Params = params("a").Key()
+		all = append(all, c)
+	}
+	return all
 }
 
 func gone(name string, maps ...constraints.Params) state.Edit {

@@ -13,8 +13,11 @@ import (
 // look. W is a stream. Many goroutines use it at the same time.
 type Interest[W comparable] struct {
 	mu sync.Mutex
-	of map[string]*wanted[W] // by type. Guarded by mu
+	of map[interest]*wanted[W] // guarded by mu
 }
+
+// interest is a type and the key of a parameter map.
+type interest struct{ typeURL, params string }
 
 type wanted[W comparable] struct{ sets, names map[string]map[W]struct{} }
 
@@ -23,12 +26,13 @@ func (x *Interest[W]) Add(w W, typeURL string, n Name) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.of == nil {
-		x.of = map[string]*wanted[W]{}
+		x.of = map[interest]*wanted[W]{}
 	}
-	if x.of[typeURL] == nil {
-		x.of[typeURL] = &wanted[W]{sets: map[string]map[W]struct{}{}, names: map[string]map[W]struct{}{}}
+	at := interest{typeURL, n.Params}
+	if x.of[at] == nil {
+		x.of[at] = &wanted[W]{sets: map[string]map[W]struct{}{}, names: map[string]map[W]struct{}{}}
 	}
-	by := x.of[typeURL].by(n)
+	by := x.of[at].by(n)
 	if by[n.Name] == nil {
 		by[n.Name] = map[W]struct{}{}
 	}
@@ -39,7 +43,8 @@ func (x *Interest[W]) Add(w W, typeURL string, n Name) {
 func (x *Interest[W]) Drop(w W, typeURL string, n Name) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	its := x.of[typeURL]
+	at := interest{typeURL, n.Params}
+	its := x.of[at]
 	if its == nil {
 		return
 	}
@@ -48,7 +53,7 @@ func (x *Interest[W]) Drop(w W, typeURL string, n Name) {
 		delete(by, n.Name)
 	}
 	if len(its.sets)+len(its.names) == 0 {
-		delete(x.of, typeURL)
+		delete(x.of, at)
 	}
 }
 
@@ -59,14 +64,14 @@ func (x *wanted[W]) by(n Name) map[string]map[W]struct{} {
 	return x.names
 }
 
-// Named are the streams that ask for a name.
-func (x *Interest[W]) Named(typeURL, name string) map[W]struct{} {
+// Named are the streams that ask for a name, with one parameter map, by its key.
+func (x *Interest[W]) Named(typeURL, params, name string) map[W]struct{} {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.of[typeURL] == nil {
-		return nil
+	if its := x.of[interest{typeURL, params}]; its != nil {
+		return maps.Clone(its.names[name])
 	}
-	return maps.Clone(x.of[typeURL].names[name])
+	return nil
 }
 
 // Concerned are the streams for which one state may have something that another one has not. It
@@ -75,15 +80,15 @@ func (x *Interest[W]) Concerned(from, to *state.State) map[W]struct{} {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	all := map[W]struct{}{}
-	for typeURL, its := range x.of {
+	for of, its := range x.of {
 		for selector, by := range its.sets {
-			was, _ := from.Of(typeURL, selector)
-			if is, _ := to.Of(typeURL, selector); is != was {
+			was, _ := from.For(of.params, of.typeURL, selector)
+			if is, _ := to.For(of.params, of.typeURL, selector); is != was {
 				join(all, by)
 			}
 		}
-		was, _ := from.Of(typeURL, "")
-		is, _ := to.Of(typeURL, "")
+		was, _ := from.For(of.params, of.typeURL, "")
+		is, _ := to.For(of.params, of.typeURL, "")
 		its.inNames(all, was.Members, is.Members)
 		its.inNames(all, was.Newer, is.Newer)
 	}

@@ -33,7 +33,7 @@ func TestInterest(t *testing.T) {
 	x.Drop("gone", vhs, All)
 	x.Drop("gone", cds, Name{Name: "a"})
 	x.Drop("nobody", eds, All)
-	if got := x.Named(vhs, "a"); len(got) != 1 || len(x.Named(vhs, "none"))+len(x.Named(eds, "a")) > 0 {
+	if got := x.Named(vhs, "", "a"); len(got) != 1 || len(x.Named(vhs, "", "none"))+len(x.Named(eds, "", "a")) > 0 {
 		t.Errorf("of a name: %v", got)
 	}
 	if len(x.of) != 1 {

@@ -125,7 +125,7 @@ func (w *world) change(o *origin) {
 	case x < 60:
 		w.publish(o, w.said(o)...)
 	case x < 70:
-		o.Publish(w.now, o.revision, w.learned(o))
+		o.Publish(w.now, o.revision, forMaps(w.learned(o))...)
 	case x < 78:
 		o.Hold(w.now, w.r.IntN(state.Tiers), old())
 	case x < 86:
@@ -139,7 +139,7 @@ func (w *world) change(o *origin) {
 
 func (w *world) publish(o *origin, all ...state.Change) {
 	o.revision++
-	o.Publish(w.now, o.revision, all...)
+	o.Publish(w.now, o.revision, forMaps(all...)...)
 	if *tell {
 		w.tell("%s %s", o.prefix, w.words(o.Newest()))
 	}
@@ -291,7 +291,7 @@ func (w *world) forget(o *origin) {
 			return
 		}
 	}
-	o.Publish(w.now, o.revision, state.Change{TypeURL: w.typeURL, Edits: []state.Edit{{Name: name}}})
+	o.Publish(w.now, o.revision, forMaps(state.Change{TypeURL: w.typeURL, Edits: []state.Edit{{Name: name}}})...)
 }
 
 // random is a step, mostly to the target; it may keep what other states have.

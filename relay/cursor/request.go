@@ -37,7 +37,7 @@ func (c *Cursor) Subscribe(source int, n Name) {
 			return
 		}
 		at, _ := slices.BinarySearchFunc(p.sets, n.Name, func(t taken, name string) int { return cmp.Compare(t.Name.Name, name) })
-		p.sets = slices.Insert(p.sets, at, taken{Name: n, typeURL: c.TypeURL, fresh: true}) // every client finds a member in the same one
+		p.sets = slices.Insert(p.sets, at, taken{Name: n, typeURL: c.TypeURL, params: p.Params.Key(), fresh: true}) // every client finds a member in the same one
 		for e := range p.held.All() {
 			p.look.add(e.Name())
 		}
@@ -223,6 +223,7 @@ func (c *Cursor) forget(p *part) {
 		if !p.selects(name, had.Body()) {
 			if !c.wildBeside(p) {
 				edits = append(edits, state.Edit{Name: name})
+				c.passOn(p, had)
 			}
 			continue
 		}
@@ -249,7 +250,7 @@ func (c *Cursor) forget(p *part) {
 // then, as it does not know where what comes from (WILD-9).
 func (c *Cursor) wildBeside(p *part) bool {
 	for i := range c.parts {
-		if x := &c.parts[i]; x != p && x.set(xds.Wildcard) >= 0 {
+		if x := &c.parts[i]; x != p && !p.Located && !x.Located && x.set(xds.Wildcard) >= 0 {
 			return true
 		}
 	}

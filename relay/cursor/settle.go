@@ -64,7 +64,7 @@ func (k *take) settle(p *part, name string) (o outcome, is bool) {
 	same := o.is != nil && (o.was != nil && o.was.Digest == o.is.Digest || claimed && o.is.ClaimedAs(claim))
 	switch {
 	case o.is != nil && k.withholds(o.is) && !(same && o.was != nil): // what it has it keeps
-		k.withhold(&o)
+		k.withhold(p, &o)
 		return o, true
 	case o.is != nil:
 		k.present(p, &o, same, claimed, due, to)
@@ -131,8 +131,7 @@ func (k *take) known(p *part, name string) state.Entry {
 	if to == nil {
 		return state.Entry{}
 	}
-	x, _ := to.Of(k.TypeURL, "")
-	return x.Members.Get(name)
+	return k.named(p, to).Members.Get(name)
 }
 
 // doubts reports whether what is known of a name is no news for a client that comes back: it may

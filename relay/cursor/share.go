@@ -57,7 +57,7 @@ func (c *Cursor) takeShared(s plan.Step) (a *Answer, done bool) {
 		return nil, false
 	}
 	t := &p.sets[0]
-	if p.Filter == nil && p.Allows != nil || p.Filter == nil && p.Params.Len() > 0 || t.fresh && !c.Delta && c.Version != "" {
+	if p.Located || p.Filter == nil && (p.Allows != nil || p.Params.Len() > 0) || t.fresh && !c.Delta && c.Version != "" {
 		return nil, false
 	}
 	x := t.in(step.To)
@@ -83,7 +83,7 @@ func (c *Cursor) takeShared(s plan.Step) (a *Answer, done bool) {
 func (c *Cursor) goShared(p *part, step *plan.Part, x *state.Selected, w *way, first bool) *Answer {
 	p.sets[0].members, p.sets[0].fresh = w.from.to, p.sets[0].fresh && !w.from.settled && w.from.to.Len() == 0
 	p.held, p.kept, p.last, p.all = w.held, nil, [...]*state.State{step.To, step.Keep[0], step.Keep[1]}, step.All
-	names, _ := step.To.Of(c.TypeURL, "")
+	names := c.named(p, step.To)
 	p.asked, p.newer = names.Members, names.Newer
 	if w.kept { // should it ask for anything else, they are to be looked at
 		for was := range state.Diff(w.held, w.from.to) {
@@ -96,7 +96,7 @@ func (c *Cursor) goShared(p *part, step *plan.Part, x *state.Selected, w *way, f
 	}
 	c.from = xds.Newer(c.from, w.newest)
 	c.number++
-	a := &Answer{Number: c.number, Changed: w.changed, Whole: whole, delta: c.Delta, shared: w}
+	a := &Answer{Number: c.number, Bodies: Bodies{Changed: w.changed}, Whole: whole, delta: c.Delta, shared: w}
 	if c.Delta {
 		a.Removed = w.removed
 	} else {

@@ -175,7 +175,7 @@ func (k *take) changed(p *part, to *state.State, all []string) []string {
 	if len(p.names) == 0 {
 		return all
 	}
-	x, _ := to.Of(k.TypeURL, "")
+	x := k.named(p, to)
 	steps := 0
 	for was, is := range state.Diff(p.asked, x.Members) {
 		if steps++; steps > len(p.names) { // to look at all of the client's is less
@@ -215,11 +215,11 @@ func (k *take) answerSets(p *part) {
 			x = t.in(to)
 		}
 		if x.Err != nil && !x.Err.Same(t.err) && k.Only == plan.Everything && k.tells(&x) { // ABS-12
-			k.a.Errors, k.wrote = append(k.a.Errors, x.Err), true
+			k.tell(p, *x.Err)
 		}
 		if !k.ready(p, t, &x) {
 			if k.waits = true; t.unreached {
-				k.unreachable(t.Name.Name, t.Spelt)
+				k.unreachable(p, t.Name.Name, t.Spelt)
 			}
 			continue
 		}
@@ -228,7 +228,7 @@ func (k *take) answerSets(p *part) {
 				k.wrote = true
 			}
 			if t.Name.Name != xds.Wildcard && k.members(p, i, to).Len() == 0 && k.Delta && !k.unsure(x.Age) {
-				k.a.Removed, k.wrote = append(k.a.Removed, xds.Spelling(t.Name.Name, t.Spelt)), true
+				k.takeAway(p, xds.Spelling(t.Name.Name, t.Spelt), nil)
 			}
 		}
 	}
@@ -290,7 +290,7 @@ func (k *take) commit(p *part, x *outcomes) {
 func (k *take) arrive(p *part) {
 	s := &k.Parts[p.Group]
 	p.last, p.all = [...]*state.State{s.To, s.Keep[0], s.Keep[1]}, s.All
-	names, _ := s.To.Of(k.TypeURL, "")
+	names := k.named(p, s.To)
 	p.asked, p.newer = names.Members, names.Newer
 	for i := range p.sets {
 		t := &p.sets[i]

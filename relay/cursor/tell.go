@@ -25,7 +25,7 @@ func (k *take) present(p *part, o *outcome, same, claimed bool, due why, to *fou
 	renewed := k.TTL && same && (claimed && o.is.Timed() || o.was != nil && !o.was.Expires().Equal(o.is.Expires()))
 	switch cured := o.told != nil && to.body != nil && to.err == nil; {
 	case !same || due&(asked|demanded) != 0 || due&parent != 0 && k.Delta || cured:
-		k.send(o)
+		k.send(p, o)
 	case renewed:
 		k.renew(p, o)
 	}
@@ -37,8 +37,13 @@ func (k *take) present(p *part, o *outcome, same, claimed bool, due why, to *fou
 	}
 }
 
-func (k *take) send(o *outcome) {
-	k.a.Changed = append(k.a.Changed, o.is)
+func (k *take) send(p *part, o *outcome) {
+	to := &k.a.Bodies
+	if p.Located {
+		to = &k.a.Located.Bodies
+		k.replace(o)
+	}
+	to.Changed = append(to.Changed, o.is)
 	k.from = xds.Newer(k.from, o.is.From)
 	k.wrote, o.sent, o.told = true, true, nil
 }
@@ -55,9 +60,13 @@ func (k *take) renew(p *part, o *outcome) {
 	case k.Whole(): // a list has all bodies (TTL-11)
 		k.wrote = true
 	case (o.proven || has(p.accepted)) && o.is.Timed():
-		k.a.Heartbeats, k.wrote, o.renewed = append(k.a.Heartbeats, o.is), true, true
+		to := &k.a.Bodies
+		if p.Located {
+			to = &k.a.Located.Bodies
+		}
+		to.Heartbeats, k.wrote, o.renewed = append(to.Heartbeats, o.is), true, true
 	default:
-		k.send(o)
+		k.send(p, o)
 	}
 }
 
@@ -71,7 +80,17 @@ func (k *take) remove(p *part, o *outcome) {
 		if o.was != nil && spelt == "" && !p.names.has(o.name) { // as it was sent
 			spelt = o.was.Spelling()
 		}
-		k.a.Removed, o.removed = append(k.a.Removed, xds.Spelling(o.name, spelt)), true
+		k.takeAway(p, xds.Spelling(o.name, spelt), o.was)
+		o.removed = true
+	}
+}
+
+// takeAway adds a removal to a delta response; was is what the client has, if that is known.
+func (k *take) takeAway(p *part, spelt string, was *xds.Variant) {
+	if k.wrote = true; p.Located {
+		k.a.Located.Gone = append(k.a.Located.Gone, goneOf(spelt, was, p))
+	} else {
+		k.a.Removed = append(k.a.Removed, spelt)
 	}
 }
 
@@ -95,7 +114,7 @@ func (k *take) absent(p *part, o *outcome, due why, to *found) {
 		comes := k.Only == plan.Everything && k.Parts[p.Group].To != nil && !to.known && !to.doubted && !p.covered(o.name)
 		o.kept = !comes // otherwise a state will differ
 		if o.answered = parent | silent | unreached; due&unreached != 0 && due.waits() {
-			o.told = k.unreachable(o.name, p.spelt[o.name])
+			o.told = k.unreachable(p, o.name, p.spelt[o.name])
 		}
 	case k.Delta && (due != 0 || k.stoodFor(p, o.name) || o.told != nil && !p.Ends(o.told) && (to.err == nil || p.Ends(to.err))):
 		if o.answered = everything; due&demanded != 0 && xds.IsVirtualHost(k.TypeURL) {
@@ -108,10 +127,10 @@ func (k *take) absent(p *part, o *outcome, due why, to *found) {
 }
 
 // unreachable tells that the origin of a name cannot be reached (RELAY-8).
-func (k *take) unreachable(name, spelt string) *xds.NameError {
+func (k *take) unreachable(p *part, name, spelt string) *xds.NameError {
 	err := *k.Unreachable(name)
 	err.Spelt = spelt
-	k.a.Errors, k.wrote = append(k.a.Errors, &err), true
+	k.tell(p, err)
 	return &err
 }
 
@@ -140,11 +159,21 @@ func (k *take) say(p *part, o *outcome, to *found) {
 		if p.names.has(o.name) { // it may be of what an alias stands for
 			spelt.Name, spelt.Spelt = o.name, p.spelt[o.name]
 		}
-		k.a.Errors, k.wrote, o.told = append(k.a.Errors, &spelt), true, err
+		o.told = err
+		k.tell(p, spelt)
 		if k.Delta && p.Ends(err) && !o.removed && !o.claimed && o.is == nil && !p.names.has(o.name) {
 			k.remove(p, o)
 		}
 	}
+}
+
+// tell adds an error. Of a name with parameters it says for which (DYN-13).
+func (k *take) tell(p *part, err xds.NameError) {
+	if p.Located {
+		err.Located = true
+		_, err.About = k.exact(p)
+	}
+	k.a.Errors, k.wrote = append(k.a.Errors, &err), true
 }
 
 // withholds reports whether the client could not be told the end of a body (RELAY-51).
@@ -154,11 +183,11 @@ func (k *take) withholds(v *xds.Variant) bool {
 
 const failedPrecondition = 9
 
-func (k *take) withhold(o *outcome) {
+func (k *take) withhold(p *part, o *outcome) {
 	o.is, o.answered = nil, everything
 	if o.told == nil || o.told.Code != failedPrecondition {
 		const text = "it has a TTL, the client does not support TTLs, and the origin's ttl_unsupported is withhold"
 		o.told = xds.NewNameError(o.name, failedPrecondition, text)
-		k.a.Errors, k.wrote = append(k.a.Errors, o.told), true
+		k.tell(p, *o.told)
 	}
 }

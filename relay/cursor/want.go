@@ -46,7 +46,7 @@ func (c *Cursor) find(p *part, s *state.State, name string, had *xds.Variant) fo
 		}
 		return f
 	}
-	names, _ := s.Of(c.TypeURL, "")
+	names := c.named(p, s)
 	f.inNames(p, s, &names, name, had)
 	both := f.body != nil
 	for i := range p.sets {
@@ -137,13 +137,17 @@ func (c *Cursor) ready(p *part, t *taken, x *state.Selected) bool {
 		return true
 	case t.Name.Name != xds.Wildcard && x.Age == state.Stale && p.filtered(x).Len() == 0:
 		return false
-	case c.Holds:
+	case c.holds(p):
 		return x.Phase == state.Firm && !c.unsure(x.Age)
 	case !c.Delta:
 		return x.Phase >= state.Settled
 	}
 	return true
 }
+
+// holds reports whether the client may have something of a part from before. No version says so of
+// what delta clients name by locators (DYN-20).
+func (c *Cursor) holds(p *part) bool { return c.Holds && !(c.Delta && p.Located) }
 
 // unsure reports whether a client that holds something may have something newer.
 func (c *Cursor) unsure(a state.Age) bool {

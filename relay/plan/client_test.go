@@ -80,6 +80,11 @@ func (c *client) ask(typeURL string, names ...string) *asking {
 	return a
 }
 
+func star(s *state.State, typeURL string) state.Selected {
+	x, _ := s.Of(typeURL, "*")
+	return x
+}
+
 // next lets the stream write what it may.
 func (c *client) next(now time.Time, targets []*state.Target) time.Time {
 	c.now = now
@@ -87,12 +92,12 @@ func (c *client) next(now time.Time, targets []*state.Target) time.Time {
 	for _, a := range c.asks {
 		a.waits = time.Time{}
 		for _, target := range targets {
-			if end := config.Complete(target.State, a.TypeURL, "*"); !a.Named && end.After(a.waits) {
+			if end := config.Complete(star(target.State, a.TypeURL)); !a.Named && end.After(a.waits) {
 				a.waits = end
 			}
 		}
 		a.Waits = func(_ int, s *state.State) time.Time {
-			end := config.Complete(s, a.TypeURL, "*")
+			end := config.Complete(star(s, a.TypeURL))
 			if a.Named || !c.delta && a.waits.After(end) { // a list waits for all parts of it (FED-5)
 				return a.waits
 			}

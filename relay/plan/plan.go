@@ -185,12 +185,11 @@ func front(typeURL string) bool {
 	return false
 }
 
-// Complete is until when later types wait for sets of a type in a state, which may be past; the
-// zero time if all are settled. It counts from when the origin was asked, so a set that was waited
-// for in vain for cold_wait holds nothing more, for any client (ORD-8).
-func (c Config) Complete(s *state.State, typeURL string, selectors ...string) (until time.Time) {
-	for _, selector := range selectors {
-		x, _ := s.Of(typeURL, selector)
+// Complete is until when later types wait for sets of a state, which may be past; the zero time if
+// all are settled. It counts from when the origin was asked, so a set that was waited for in vain
+// for cold_wait holds nothing more, for any client (ORD-8).
+func (c Config) Complete(sets ...state.Selected) (until time.Time) {
+	for _, x := range sets {
 		if end := x.Asked.Add(c.Cold); x.Phase < state.Settled && end.After(until) {
 			until = end
 		}

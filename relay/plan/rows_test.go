@@ -801,10 +801,10 @@ func TestComplete(t *testing.T) {
 	}
 	s := line.Publish(zero, 1, asked("a", state.Unanswered, zero.Add(time.Second)), asked("b", state.Arriving, zero),
 		asked("c", state.Settled, zero.Add(time.Minute)))
-	if got, want := config.Complete(s, cds, "a", "b", "c"), zero.Add(time.Second+config.Cold); got != want {
+	if got, want := config.Complete(s.Kind(cds)...), zero.Add(time.Second+config.Cold); got != want {
 		t.Errorf("until %v, want %v", got, want)
 	}
-	if got := config.Complete(s, cds, "c"); !got.IsZero() {
+	if got := config.Complete(s.Kind(cds)[2]); !got.IsZero() {
 		t.Errorf("a settled set is waited for until %v", got)
 	}
 }

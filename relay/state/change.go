@@ -9,6 +9,7 @@ import (
 // Change is what becomes of one set.
 type Change struct {
 	TypeURL  string
+	Params   string // as those of Selected
 	Selector string // "": the names that were asked
 	Edits    []Edit
 	Status   *Status // nil: as it was
@@ -19,7 +20,7 @@ type Change struct {
 func (c *content) after(p passing, changes []Change) *content {
 	next := &content{sets: slices.Clone(c.sets)}
 	for i := range changes {
-		x, _ := next.Of(changes[i].TypeURL, changes[i].Selector)
+		x, _ := next.For(changes[i].Params, changes[i].TypeURL, changes[i].Selector)
 		next.change(&changes[i], x.Members.With(changes[i].Edits...))
 	}
 	return next.finish(c, p)
@@ -29,7 +30,7 @@ func (c *content) after(p passing, changes []Change) *content {
 // name. keep: others are of what was known.
 func (c *content) divide(changes []Change) (learned []Change, keep bool) {
 	for _, l := range changes {
-		x, _ := c.Of(l.TypeURL, l.Selector)
+		x, _ := c.For(l.Params, l.TypeURL, l.Selector)
 		edits, unsettled := l.Edits, x.Phase < Settled
 		l.Edits = nil
 		for _, e := range edits {
@@ -54,7 +55,7 @@ func (c *content) learn(p passing, changes []Change, m memo) *content {
 	next := &content{sets: slices.Clone(c.sets)}
 	for i := range changes {
 		by := &changes[i]
-		x, _ := next.Of(by.TypeURL, by.Selector)
+		x, _ := next.For(by.Params, by.TypeURL, by.Selector)
 		if x.Phase >= Settled {
 			continue
 		}
@@ -87,19 +88,19 @@ func (s Set) resolved(edits []Edit) Set {
 
 // change makes the set of a change another one, in a content that is being made.
 func (c *content) change(by *Change, is Set) {
-	x, _ := c.Of(by.TypeURL, by.Selector)
+	x, _ := c.For(by.Params, by.TypeURL, by.Selector)
 	was := x.Members
-	x.TypeURL, x.Selector, x.Members = by.TypeURL, by.Selector, is
+	x.TypeURL, x.Params, x.Selector, x.Members = by.TypeURL, by.Params, by.Selector, is
 	if by.Status != nil {
 		x.Status = *by.Status
 	}
 	c.put(x)
-	if i, _ := c.index(x.TypeURL, x.Selector); by.Drop {
+	if i, _ := c.index(x.Params, x.TypeURL, x.Selector); by.Drop {
 		c.sets = slices.Delete(c.sets, i, i+1)
 	}
-	if i, is := c.index(by.TypeURL, ""); is {
+	if i, is := c.index(by.Params, by.TypeURL, ""); is {
 		asked := &c.sets[i]
-		asked.Newer = asked.Newer.With(c.Kind(by.TypeURL).newer(by, was, x.Members)...)
+		asked.Newer = asked.Newer.With(c.Kind(by.TypeURL).of(by.Params).newer(by, was, x.Members)...)
 	}
 }
 

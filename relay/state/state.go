@@ -22,14 +22,16 @@ type Lane struct {
 	Identifier string // what the origin calls itself
 }
 
-// Kind is one resource type of a state: its sets, by selector.
+// Kind is one resource type of a state: its sets, by parameter map and selector.
 type Kind []Selected
 
 // Selected is what the origin sent for one selector: `*`, a glob, a namespace; of "", for names
 // that were asked, aliases among them.
 type Selected struct {
-	TypeURL, Selector string
-	Members           Set
+	TypeURL  string
+	Params   string // the key of the parameter map with which it was asked (constraints.Params.Key)
+	Selector string
+	Members  Set
 	// Newer has, of names that were asked and that another set has with another body, what came
 	// last (RELAY-25).
 	Newer Set
@@ -58,7 +60,7 @@ const (
 // content is what a state has, and one for all groups that have the same.
 type content struct {
 	id   xds.SetDigest
-	sets []Selected // by type and selector
+	sets []Selected // by type, parameter map and selector
 }
 
 var sharedContents shares[content]
@@ -76,7 +78,7 @@ func (c *content) ID() xds.SetDigest { return c.id }
 
 // Kind is what is known of a type. The list belongs to the state.
 func (c *content) Kind(typeURL string) Kind {
-	from, _ := c.index(typeURL, "")
+	from, _ := c.index("", typeURL, "")
 	to := from
 	for to < len(c.sets) && c.sets[to].TypeURL == typeURL {
 		to++
@@ -87,23 +89,39 @@ func (c *content) Kind(typeURL string) Kind {
 // Sets is how many sets there are, of all types.
 func (c *content) Sets() int { return len(c.sets) }
 
-// Of is the set of a selector, and whether anybody has asked for it.
+// Of is the set of a selector that was asked without parameters, and whether anybody has asked for
+// it.
 func (c *content) Of(typeURL, selector string) (x Selected, is bool) {
-	if i, is := c.index(typeURL, selector); is {
+	return c.For("", typeURL, selector)
+}
+
+// For is the set of a selector that was asked with a parameter map, by its key.
+func (c *content) For(params, typeURL, selector string) (x Selected, is bool) {
+	if i, is := c.index(params, typeURL, selector); is {
 		return c.sets[i], true
 	}
 	return x, false
 }
 
-func (c *content) index(typeURL, selector string) (int, bool) {
+func (c *content) index(params, typeURL, selector string) (int, bool) {
 	return slices.BinarySearchFunc(c.sets, typeURL, func(x Selected, _ string) int {
-		return cmp.Or(cmp.Compare(x.TypeURL, typeURL), cmp.Compare(x.Selector, selector))
+		return cmp.Or(cmp.Compare(x.TypeURL, typeURL), cmp.Compare(x.Params, params), cmp.Compare(x.Selector, selector))
 	})
+}
+
+// of are the sets of a type that were asked with one parameter map.
+func (k Kind) of(params string) Kind {
+	from, _ := slices.BinarySearchFunc(k, params, func(x Selected, _ string) int { return cmp.Compare(x.Params, params) })
+	to := from
+	for to < len(k) && k[to].Params == params {
+		to++
+	}
+	return k[from:to]
 }
 
 // put is for a content that is being made.
 func (c *content) put(x Selected) {
-	i, is := c.index(x.TypeURL, x.Selector)
+	i, is := c.index(x.Params, x.TypeURL, x.Selector)
 	if !is {
 		c.sets = slices.Insert(c.sets, i, x)
 	}
@@ -131,6 +149,7 @@ func (c *content) finish(before *content, p passing) *content {
 	for _, x := range c.sets { // ages, phases and errors of sets are no content
 		from := len(all)
 		all.Text(x.TypeURL)
+		all.Text(x.Params)
 		all.Text(x.Selector)
 		if all.Digest(x.Members.Sum()); !p.has(x.TypeURL) {
 			id = append(id, all[from:]...)
@@ -162,9 +181,12 @@ func (s Set) uncached() (edits []Edit) {
 	return edits
 }
 
+// askedWith is a type and the key of a parameter map.
+type askedWith struct{ typeURL, params string }
+
 // over is what clients are sent that are held at c: of the newest content secrets, sets of urgent
 // types, and what it knows of names of urgent types. Those are kept up by differences in asked.
-func (c *content) over(newest *content, p passing, asked map[string]*derived) *content {
+func (c *content) over(newest *content, p passing, asked map[askedWith]*derived) *content {
 	next := &content{}
 	for _, x := range c.sets {
 		if !p.has(x.TypeURL) {
@@ -177,16 +199,17 @@ func (c *content) over(newest *content, p passing, asked map[string]*derived) *c
 		}
 	}
 	for _, x := range c.sets {
-		its, is := newest.Of(x.TypeURL, x.Selector)
+		its, is := newest.For(x.Params, x.TypeURL, x.Selector)
 		if !p.has(x.TypeURL) || x.TypeURL == xds.SecretType || is && x.Selector != "" {
 			continue
 		}
 		if held := x.Members; x.Selector == "" {
-			if asked[x.TypeURL] == nil {
-				asked[x.TypeURL] = &derived{held, held}
+			at := askedWith{x.TypeURL, x.Params}
+			if asked[at] == nil {
+				asked[at] = &derived{held, held}
 			}
 			x.Newer = its.Newer
-			x.Members = asked[x.TypeURL].follow(its.Members, func(name string, is Entry) Entry {
+			x.Members = asked[at].follow(its.Members, func(name string, is Entry) Entry {
 				if is.Known() {
 					return is
 				}
@@ -201,7 +224,7 @@ func (c *content) over(newest *content, p passing, asked map[string]*derived) *c
 // Alone is about how many bytes of bodies a state keeps alive that another one does not.
 func (c *content) Alone(than *State) (bytes int64) {
 	for _, x := range c.sets {
-		other, _ := than.Of(x.TypeURL, x.Selector)
+		other, _ := than.For(x.Params, x.TypeURL, x.Selector)
 		bytes += x.Members.Alone(other.Members)
 	}
 	return bytes

@@ -45,11 +45,11 @@ type Target struct {
 func (t *Target) Fill(s *State, of func(typeURL string) bool) *State {
 	var changes []Change
 	for _, x := range t.sets {
-		was, _ := s.Of(x.TypeURL, x.Selector)
+		was, _ := s.For(x.Params, x.TypeURL, x.Selector)
 		if !of(x.TypeURL) || was == x || was.Phase >= Settled {
 			continue
 		}
-		c := Change{TypeURL: x.TypeURL, Selector: x.Selector, Status: &x.Status}
+		c := Change{TypeURL: x.TypeURL, Params: x.Params, Selector: x.Selector, Status: &x.Status}
 		for was, is := range Diff(was.Members, x.Members) {
 			if !was.Known() {
 				c.Edits = append(c.Edits, Edit{is.Name(), is})
@@ -65,8 +65,8 @@ func (t *Target) Fill(s *State, of func(typeURL string) bool) *State {
 
 type tier struct {
 	target atomic.Pointer[Target]
-	base   *State              // what it is held at; nil: it follows the newest. Guarded by mu
-	asked  map[string]*derived // of base, with what the newest state knows of urgent types
+	base   *State                 // what it is held at; nil: it follows the newest. Guarded by mu
+	asked  map[askedWith]*derived // of base, with what the newest state knows of urgent types
 }
 
 // Kept is an earlier state.
@@ -136,7 +136,7 @@ func (t *Timeline) Connect(lane int, is Lane) {
 func (t *Timeline) Hold(now time.Time, tier int, s *State) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.tiers[tier].base, t.tiers[tier].asked = s, map[string]*derived{}
+	t.tiers[tier].base, t.tiers[tier].asked = s, map[askedWith]*derived{}
 	t.aim(now, &t.tiers[tier])
 }
 
