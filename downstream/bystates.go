@@ -356,17 +356,24 @@ func (s *session) coldByStates(st *streamType, now time.Time) error {
 		t.coldFrom = time.Time{}
 		return nil
 	}
+	var away []int
 	for i := range t.sources {
-		if lanes := t.sources[i].group.States().Newest().Lanes; lanes[0].Open || lanes[1].Open {
-			return nil // its silence is left to the client (ABS-5)
-		}
+		if lanes := t.sources[i].group.States().Newest().Lanes; !lanes[0].Open && !lanes[1].Open {
+			away = append(away, i)
+		} // otherwise its silence is left to the client (ABS-5)
 	}
-	if st.coldCount++; !s.served {
+	if len(away) == 0 {
+		return nil
+	}
+	st.coldCount++
+	if !s.served && len(away) == len(t.sources) {
 		return status.Errorf(codes.Unavailable, "nothing is known of %s yet, and origin %q could not be reached for timing.cold_wait %v: "+
 			"try another replica or again", st.typeURL, s.cfg.origin.Name(), s.cfg.timing.ColdWait)
 	}
-	if t.Unreached() {
-		s.mailbox.Signal()
+	for _, i := range away {
+		if t.Unreached(i) {
+			s.mailbox.Signal()
+		}
 	}
 	return nil
 }

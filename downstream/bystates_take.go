@@ -214,7 +214,11 @@ func (s *session) writeByStates(now time.Time, st *streamType, a *cursor.Answer,
 	if d.version = st.sentVersion; d.version == "" && !s.delta {
 		d.version = xds.SetDigest{}.Version() // that of an empty set
 	}
-	out, r = s.encode(st, &x, r, s.header(st, nil), &d, parts, out)
+	var from *relay.Group
+	if a != nil && a.Group >= 0 {
+		from = s.by.groups[a.Group]
+	}
+	out, r = s.encode(st, &x, r, s.header(st, from), &d, parts, out)
 	r.last = true
 	st.responses++
 	st.remember(x)
@@ -260,9 +264,7 @@ func (s *session) piecesOf(a *cursor.Answer, now time.Time) (p relay.Pieces) {
 			p[relay.Plain] = append(p[relay.Plain], v.Heartbeat(s.delta, ttl))
 		}
 	}
-	for _, name := range a.Unresolved {
-		p[relay.Plain] = append(p[relay.Plain], xds.NewNotice(name, []string{name}, s.nonce(s.lastNonce+1)).Delta())
-	}
+	p[relay.Plain] = append(p[relay.Plain], relay.UnresolvedFields(a.Unresolved, s.nonce(s.lastNonce+1))...)
 	if s.delta {
 		p[relay.Removals] = relay.RemovedNames(a.Removed)
 	}

@@ -171,7 +171,7 @@ func (s *session) write(now time.Time, st *streamType, out []*response) []*respo
 	if d.version = st.sentVersion; d.version == "" && !s.delta {
 		d.version = xds.SetDigest{}.Version() // that of an empty set
 	}
-	out, r = s.encode(st, &x, r, s.header(st, a), &d, parts, out)
+	out, r = s.encode(st, &x, r, s.header(st, a.Group()), &d, parts, out)
 	r.last, r.dated, r.since = true, !x.told.Since.IsZero(), x.told.Since.Sub(s.opened)
 	if r.dated {
 		st.lag = x.told.Oldest().Lag()

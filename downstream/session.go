@@ -385,10 +385,9 @@ func (s *session) nonce(n uint64) string {
 
 // header is the header of a response of the type (STREAM-10). It names the control plane that all
 // of the answer came from, or that of the listener's own origin if it came from several.
-func (s *session) header(st *streamType, a *relay.Answer) *responseHeader {
-	g := s.group
-	if a != nil && a.Group() != nil {
-		g = a.Group()
+func (s *session) header(st *streamType, g *relay.Group) *responseHeader {
+	if g == nil {
+		g = s.group
 	}
 	if id := g.Identifier(); st.responseHeader == nil || st.responseHeader.key.identifier != id {
 		st.responseHeader = s.cfg.responseHeader.of(headerKey{st.typeURL, id, s.delta, s.v2}, s.cfg.instance)

@@ -341,9 +341,7 @@ func (s *statesStream) send(now time.Time, st *statesType, a *cursor.Answer) {
 			b = append(b, v.Heartbeat(s.joining.delta, ttl)...)
 		}
 	}
-	for _, name := range a.Unresolved {
-		b = append(b, xds.NewNotice(name, []string{name}, "").Delta()...)
-	}
+	b = append(b, slices.Concat(relay.UnresolvedFields(a.Unresolved, "")...)...)
 	for _, name := range a.Removed {
 		b = xds.AppendString(b, n.removed, name)
 	}

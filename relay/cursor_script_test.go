@@ -176,7 +176,7 @@ func (c *byCursor) after(f []string) []string {
 			client.Ack(client.last.Number, f[1] == "ack")
 		}
 	case "unreached":
-		client.Unreached()
+		client.Unreached(0)
 	case "close":
 		delete(c.clients, f[0])
 	case "take":
@@ -247,7 +247,16 @@ func (c *byCursor) take(sub *scriptSub, client *cursorClient) []string {
 		}
 	}
 	if len(a.Unresolved) > 0 {
-		said.Variants = append(slices.Clone(said.Variants), notices("unresolved", "v", a.Unresolved)...)
+		said.Variants = slices.Clone(said.Variants)
+		var names []string
+		for _, x := range a.Unresolved {
+			if x.Notice != nil {
+				said.Variants = append(said.Variants, x.Notice)
+			} else {
+				names = append(names, x.Name)
+			}
+		}
+		said.Variants = append(said.Variants, notices("unresolved", "v", names)...)
 	}
 	return c.words(sub, said)
 }

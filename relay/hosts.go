@@ -1,11 +1,13 @@
 package relay
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/weir-xds/weir/relay/cursor"
 	"github.com/weir-xds/weir/relay/xds"
 )
 
@@ -94,6 +96,29 @@ func notices(what, version string, names []string) (vs []*xds.Variant) {
 func Refusals(names []string, version string) (fields []byte) {
 	for _, v := range notices("refused", version, names) {
 		fields = append(fields, v.Delta()...)
+	}
+	return fields
+}
+
+// UnresolvedFields are `resources` fields of a delta response for what a cursor says does not exist
+// (ALIAS-5, ALIAS-10). version is to be another one each time.
+func UnresolvedFields(all []cursor.Unresolved, version string) (fields [][]byte) {
+	var names []string
+	aliases := map[string][]string{} // by the name in the origin's words
+	for _, x := range all {
+		if x.Notice == nil {
+			names = append(names, x.Name)
+		} else {
+			name := x.Notice.Spelling()
+			aliases[name] = append(aliases[name], x.Notice.Aliases...)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(aliases)) {
+		slices.Sort(aliases[name])
+		fields = append(fields, xds.NewNotice(name, slices.Compact(aliases[name]), version).Delta())
+	}
+	for _, v := range notices("unresolved", version, names) {
+		fields = append(fields, v.Delta())
 	}
 	return fields
 }

@@ -299,7 +299,7 @@ func (n *namedTable) entryOf(e *entry) (values.Entry, *xds.Variant) {
 		f.Bodies = slices.Clone(bodies)
 		return values.NewEntry(f), bodies[0]
 	case e.wasStatedAbsent(), e.absence == presumedAbsent:
-		f.Absent = []constraints.Params{n.shard.params}
+		f.Absent, f.Notice = []constraints.Params{n.shard.params}, e.notice
 		if e.isEnded() || e.absence == absentBefore {
 			f.Age = values.Stale
 		}

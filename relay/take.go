@@ -58,8 +58,12 @@ func newAnswer() *Answer {
 	return &x.Answer
 }
 
-// Group is the group that the resources of the answer come from; nil if there are several.
+// Group is the group that the resources of the answer come from; nil if there are several, or none
+// as there is no answer.
 func (a *Answer) Group() (g *Group) {
+	if a == nil {
+		return nil
+	}
 	if a.sub != nil {
 		return a.sub.shard.group
 	}

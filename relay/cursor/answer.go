@@ -19,14 +19,23 @@ type Answer struct {
 	Located    Located          // what is sent in located form
 	Removed    []string         // in delta, as the client spells them
 	Errors     []*xds.NameError // instead of resources (ABS-9)
-	Unresolved []string         // virtual hosts on demand that do not exist (ALIAS-10); they are Removed, too
+	Unresolved []Unresolved     // to be said in resources without a payload
 	Version    string           // version_info of state of the world (VER-4)
 	Whole      bool             // it lists all there is (SOTW-2, SOTW-4)
 	All        []state.Set      // of a list, by source, without those of locators
+	Group      int              // of the plan, that all of it comes from; -1: it comes from several
 	Waits      bool             // something that was asked for is not known yet
 	More       bool             // more is to be said at once, in a response of its own (ABS-11)
 	delta, ttl bool
 	shared     *way
+}
+
+// Unresolved is a name that does not exist, and of which delta clients are told so in a resource
+// without a payload: a virtual host on demand, which is Removed, too (ALIAS-10), or what the origin
+// has such words for (ALIAS-5).
+type Unresolved struct {
+	Name   string       // as the client spells it
+	Notice *xds.Variant // the origin's words; nil: there are none
 }
 
 // Bodies are resources of an answer.
@@ -47,10 +56,14 @@ func (k *take) mustWait() bool {
 	if k.Holds && !k.sentWhole && k.Only == plan.Everything { // it may hold what is not there
 		k.wrote = true
 	}
-	late := k.now.Sub(k.Began) >= k.Cold && !k.Holds && len(k.parts) > 1
+	union := k.several() && k.Only == plan.Everything
+	late := union && !k.Holds && k.now.Sub(k.Began) >= k.Cold
 	for i := range k.parts {
 		p := &k.parts[i]
 		to := k.Parts[p.Group].To
+		if union && k.outs[i].waits && !k.sentWhole && (!k.Holds && !late || k.Holds && !isOpen(to)) { // FED-5
+			return true
+		}
 		unready := 0
 		for j := range p.sets {
 			x := state.Selected{}
@@ -62,7 +75,7 @@ func (k *take) mustWait() bool {
 			}
 		}
 		alone := len(p.sets) == 1 && p.set(xds.Wildcard) == 0 || unready == len(p.sets) && len(p.names) == 0
-		if unready > 0 && (k.Holds || alone) && !late {
+		if unready > 0 && (k.Holds || alone) && !(late && to != nil && !isOpen(to)) {
 			return true
 		}
 		count += p.held.Len()
@@ -108,6 +121,14 @@ func (k *take) refused() bool {
 	return true
 }
 
+// several reports whether what the client asks for comes from several origins.
+func (c *Cursor) several() bool {
+	return slices.ContainsFunc(c.parts, func(p part) bool { return p.Group != c.parts[0].Group })
+}
+
+// isOpen reports whether a stream to the origin is open.
+func isOpen(s *state.State) bool { return s != nil && (s.Lanes[0].Open || s.Lanes[1].Open) }
+
 // sleep notes until when a list waits at most, if nothing comes.
 func (k *take) sleep() {
 	k.until = time.Time{}
@@ -135,10 +156,10 @@ func (k *take) wait() {
 				waiting--
 			}
 		}
+		k.outs[i].waits = waiting > 0
 		k.waits = k.waits || waiting > 0
 	}
-	open := func(x plan.Part) bool { return x.To != nil && (x.To.Lanes[0].Open || x.To.Lanes[1].Open) }
-	if !slices.ContainsFunc(k.Parts, open) {
+	if !slices.ContainsFunc(k.Parts, func(x plan.Part) bool { return isOpen(x.To) }) {
 		k.since = k.now
 	}
 }
@@ -179,13 +200,33 @@ func (k *take) finish() *Answer {
 			a.Version = c.version
 		}
 	}
+	for _, x := range a.Unresolved { // a client that comes back says that it has what it was told in those words
+		a.Removed = slices.DeleteFunc(a.Removed, func(name string) bool { return x.Notice != nil && xds.NameKey(name) == x.Notice.Name })
+	}
 	c.list(a, all)
+	a.Group = k.cameFrom(whole)
 	c.version = a.Version
 	c.number++
 	if a.Number = c.number; c.TTL {
 		c.fly(flight{sent: k.sent(), all: all})
 	}
 	return a
+}
+
+// cameFrom is the group that all of an answer comes from; -1: it comes from several, or from none.
+func (k *take) cameFrom(whole bool) (group int) {
+	group, any := -1, false
+	for i := range k.parts {
+		p := &k.parts[i]
+		says := func(o outcome) bool { return o.sent || o.renewed || o.removed || o.told != nil }
+		switch is := whole && p.held.Len() > 0 || slices.ContainsFunc(k.outs[i].all, says); {
+		case is && any && group != p.Group:
+			return -1
+		case is:
+			group, any = p.Group, true
+		}
+	}
+	return group
 }
 
 // isListed notes that a list was sent: it answers for all that is in it.

@@ -54,11 +54,11 @@ func TestAsk(t *testing.T) {
 	}
 	nothing := New(Config{TypeURL: vhs})
 	nothing.Open(Source{Ends: ends})
-	if nothing.Unreached() {
+	if nothing.Unreached(0) {
 		t.Error("nothing is waited for, and it is said to be in vain")
 	}
 	c.Subscribe(0, Name{Name: "c"})
-	if !c.Unreached() {
+	if !c.Unreached(0) {
 		t.Error("a name is waited for, and nothing is said of it")
 	}
 	timed := New(Config{TypeURL: vhs, Delta: true, Began: began})

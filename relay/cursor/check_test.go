@@ -177,9 +177,9 @@ func (w *world) receive(p *player, a *Answer) {
 		delete(p.again, name)
 		delete(p.told, name)
 	}
-	for _, name := range a.Unresolved {
-		if in[name] != "removed" {
-			w.t.Fatalf("%v: %s does not resolve, and is not removed (ALIAS-10)", p, name)
+	for _, x := range a.Unresolved {
+		if in[x.Name] != "removed" {
+			w.t.Fatalf("%v: %s does not resolve, and is not removed (ALIAS-10)", p, x.Name)
 		}
 	}
 	for _, e := range a.Errors {

@@ -32,7 +32,7 @@
 //	lists that are sent whole, and wait (SOTW-2, 4, 9, RELAY-7)    Whole, mustWait
 //	TTLs (TTL-2 to 11, RELAY-51)                                   renew, withhold; flight
 //	several origins (FED-5)                                        a part for each Source
-//	hosts that do not exist (ALIAS-10)                             Unresolved, Silent
+//	hosts that do not exist (ALIAS-10)                             Unresolved, Silent; noticed
 //
 // What is not here yet: locators and their form of a response (DYN-7, 14, 16), one name that two
 // origins have, and, of two sets with two bodies of a name, that the one which came last counts

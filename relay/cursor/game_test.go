@@ -145,8 +145,8 @@ func (g *game) words(a *Answer) string {
 	for _, e := range a.Errors {
 		words = append(words, "!"+strings.Replace(e.Spelling(), selectorOfRows, "g/*", 1))
 	}
-	for _, name := range a.Unresolved {
-		words = append(words, "?"+name)
+	for _, x := range a.Unresolved {
+		words = append(words, "?"+x.Name)
 	}
 	if len(words) == 1 {
 		words = append(words, "nothing")
@@ -256,7 +256,7 @@ func (g *game) do(what string, words []string) (push bool) {
 	case "silent":
 		g.cursor.Silent(0, word)
 	case "unreached":
-		g.cursor.Unreached()
+		g.cursor.Unreached(0)
 	case "first":
 		g.open()
 		for _, name := range words[1:] {

@@ -56,7 +56,7 @@ func goneOf(spelt string, was *xds.Variant, p *part) Gone {
 // replace takes away the variant that the client had, as it is sent one with other constraints
 // (DYN-10).
 func (k *take) replace(o *outcome) {
-	if k.Delta && o.was != nil && o.was.Constraints.Key() != o.is.Constraints.Key() {
+	if k.Delta && o.was != nil { // of the same constraints it is not gone: see list
 		k.a.Located.Gone = append(k.a.Located.Gone, goneOf(o.was.Spelling(), o.was, nil))
 	}
 }
@@ -81,9 +81,9 @@ func (c *Cursor) list(a *Answer, all []state.Set) {
 	}
 	listed := once{}
 	l.Changed, l.Heartbeats, l.All = listed.of(l.Changed), listed.of(l.Heartbeats), once{}.of(l.All)
-	l.Gone = slices.DeleteFunc(l.Gone, func(g Gone) bool { return g.known && g.of == nil && c.hasVariant(g.Name, g.Constraints) })
+	l.Gone = slices.DeleteFunc(l.Gone, func(g Gone) bool { return g.of == nil && c.hasVariant(g.Name, g.Constraints) })
 	for i := range l.Gone {
-		if g := &l.Gone[i]; g.of != nil && (!g.known || c.hasVariant(g.Name, g.Constraints)) {
+		if g := &l.Gone[i]; !g.known || c.hasVariant(g.Name, g.Constraints) {
 			g.Constraints, g.Written = c.exact(g.of)
 		}
 	}
@@ -122,7 +122,7 @@ func (c *Cursor) exact(p *part) (canonical, written string) {
 	}
 	var others []constraints.Params
 	for i := range c.parts {
-		if x := &c.parts[i]; x != p && x.Located {
+		if x := &c.parts[i]; x.Located {
 			others = append(others, x.Params)
 		}
 	}
@@ -131,16 +131,17 @@ func (c *Cursor) exact(p *part) (canonical, written string) {
 	return canonical, written
 }
 
-// passOn leaves what the client drops to another of its locators that selects it: it has it still,
+// passOn leaves what the client drops to another source of which it asks for it: it has it still,
 // and is to be told when it goes.
 func (c *Cursor) passOn(from *part, had state.Entry) {
 	v := had.Body()
 	for i := range c.parts {
 		p := &c.parts[i]
-		if p == from || !p.Located || !from.Located || !c.Delta || !v.Constraints.Match(p.Params) || !p.selects(v.Name, v) {
-			continue
+		its := p != from && p.selects(v.Name, v) && p.Located == from.Located
+		if p.Located {
+			its = its && c.Delta && v.Constraints.Match(p.Params)
 		}
-		if !p.held.Get(v.Name).Known() {
+		if its && !p.held.Get(v.Name).Known() {
 			p.held = p.held.With(state.Edit{Name: v.Name, Entry: had})
 			p.look.add(v.Name)
 		}

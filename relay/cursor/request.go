@@ -141,21 +141,19 @@ func (c *Cursor) Silent(source int, name string) {
 	}
 }
 
-// Unreached notes that the origin cannot be reached: the client is told so of each name and
-// collection that it waits for, and waits on (RELAY-8). It reports whether there is any.
-func (c *Cursor) Unreached() (any bool) {
-	for i := range c.parts {
-		p := &c.parts[i]
-		for name, w := range p.owed {
-			if w.waits() && p.told[name] == nil {
-				p.owe(name, unreached)
-				any = true
-			}
+// Unreached notes that the origin of a source cannot be reached: the client is told so of each name
+// and collection that it waits for, and waits on (RELAY-8). It reports whether there is any.
+func (c *Cursor) Unreached(source int) (any bool) {
+	p := &c.parts[source]
+	for name, w := range p.owed {
+		if w.waits() && p.told[name] == nil {
+			p.owe(name, unreached)
+			any = true
 		}
-		for j := range p.sets {
-			if t := &p.sets[j]; t.fresh && !t.away && t.Name.Name != xds.Wildcard {
-				t.unreached, any = true, true
-			}
+	}
+	for j := range p.sets {
+		if t := &p.sets[j]; t.fresh && !t.away && t.Name.Name != xds.Wildcard {
+			t.unreached, any = true, true
 		}
 	}
 	return any
@@ -248,14 +246,7 @@ func (c *Cursor) forget(p *part) {
 
 // wildBeside reports whether the client asks another source for `*`: it drops nothing of itself
 // then, as it does not know where what comes from (WILD-9).
-func (c *Cursor) wildBeside(p *part) bool {
-	for i := range c.parts {
-		if x := &c.parts[i]; x != p && !p.Located && !x.Located && x.set(xds.Wildcard) >= 0 {
-			return true
-		}
-	}
-	return false
-}
+func (c *Cursor) wildBeside(p *part) bool { return c.star(p) != nil }
 
 // aliasesOf are the aliases that the client asks for of what it has.
 func (p *part) aliasesOf(name string) (all []string) {

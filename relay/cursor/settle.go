@@ -44,6 +44,10 @@ func (k *take) settle(p *part, name string) (o outcome, is bool) {
 	if !k.concerned(had, its, due) {
 		return o, false
 	}
+	if k.elsewhere(p, name) {
+		o.is, o.answered, o.told = nil, everything, nil
+		return o, true
+	}
 	if o.kept = o.is != to.body; o.is == something {
 		o.is, o.claimed = nil, true
 		k.say(p, &o, to)

@@ -96,7 +96,7 @@ func (c *Cursor) goShared(p *part, step *plan.Part, x *state.Selected, w *way, f
 	}
 	c.from = xds.Newer(c.from, w.newest)
 	c.number++
-	a := &Answer{Number: c.number, Bodies: Bodies{Changed: w.changed}, Whole: whole, delta: c.Delta, shared: w}
+	a := &Answer{Number: c.number, Bodies: Bodies{Changed: w.changed}, Group: p.Group, Whole: whole, delta: c.Delta, shared: w}
 	if c.Delta {
 		a.Removed = w.removed
 	} else {

@@ -15,14 +15,15 @@ import (
 type take struct {
 	*Cursor
 	plan.Step
-	now   time.Time
-	a     *Answer
-	outs  []outcomes     // by part
-	wrote bool           // there is a response
-	later []string       // names of a part that are looked at when all others were
-	last  bool           // they are
-	left  map[string]why // what is still owed then
-	waits bool           // a set, or a name in a list, is not known that the client waits for
+	now    time.Time
+	a      *Answer
+	outs   []outcomes      // by part
+	wrote  bool            // there is a response
+	later  []string        // names of a part that are looked at when all others were
+	last   bool            // they are
+	left   map[string]why  // what is still owed then
+	beside map[string]bool // names that a source other than that of `*` was looked at for, and whether it has them
+	waits  bool            // a set, or a name in a list, is not known that the client waits for
 }
 
 // outcomes are what becomes of the names of a part. differs: a state has something else, so what is
@@ -30,6 +31,7 @@ type take struct {
 type outcomes struct {
 	all     []outcome
 	differs bool
+	waits   bool // for names
 }
 
 // outcome is what becomes of one name.
@@ -60,13 +62,17 @@ func (c *Cursor) Take(now time.Time, s plan.Step) *Answer {
 	if k.recognize(); s.Push {
 		c.dueNow()
 	}
-	for i := range c.parts {
+	for _, i := range c.inOrder() {
 		p, x := &c.parts[i], &k.outs[i]
 		x.differs = k.differs(p, &s.Parts[p.Group])
 		k.later, k.last = nil, false
 		look := func(name string) {
-			if o, is := k.settle(p, name); is {
+			o, is := k.settle(p, name)
+			if is {
 				x.all = append(x.all, o)
+			}
+			if star := c.starFor(p, name); is && star != nil && (o.is == nil) != (o.was == nil) { // it has it in its place, or not any more
+				star.look.add(name)
 			}
 		}
 		for _, name := range k.names(p, x.differs) {

@@ -1,6 +1,7 @@
 package cursor
 
 import (
+	"bytes"
 	"slices"
 
 	"github.com/weir-xds/weir/relay/plan"
@@ -72,6 +73,9 @@ func (k *take) renew(p *part, o *outcome) {
 
 // remove takes away what the client has, or says that there is none.
 func (k *take) remove(p *part, o *outcome) {
+	if k.instead(p, o.name) {
+		return
+	}
 	if o.told != nil && !p.Ends(o.told) { // that was of what there was
 		o.told = nil
 	}
@@ -116,11 +120,16 @@ func (k *take) absent(p *part, o *outcome, due why, to *found) {
 		if o.answered = parent | silent | unreached; due&unreached != 0 && due.waits() {
 			o.told = k.unreachable(p, o.name, p.spelt[o.name])
 		}
-	case k.Delta && (due != 0 || k.stoodFor(p, o.name) || o.told != nil && !p.Ends(o.told) && (to.err == nil || p.Ends(to.err))):
-		if o.answered = everything; due&demanded != 0 && xds.IsVirtualHost(k.TypeURL) {
-			k.a.Unresolved = append(k.a.Unresolved, xds.Spelling(o.name, p.spelt[o.name]))
+	case k.Delta && (due != 0 || k.stoodFor(p, o.name) || k.noticed(p, o.name, to) || o.told != nil && !p.Ends(o.told) && (to.err == nil || p.Ends(to.err))):
+		o.answered = everything
+		notice := k.notice(p, to)
+		demands := due&demanded != 0 && xds.IsVirtualHost(k.TypeURL) && !p.Located
+		if demands || notice != nil {
+			k.a.Unresolved, k.wrote = append(k.a.Unresolved, Unresolved{xds.Spelling(o.name, p.spelt[o.name]), notice}), true
 		}
-		k.remove(p, o)
+		if demands || notice == nil {
+			k.remove(p, o)
+		}
 	default:
 		o.answered = everything
 	}
@@ -140,6 +149,21 @@ func (k *take) stoodFor(p *part, name string) bool {
 	return k.Only == plan.Everything && of != "" && p.held.Get(of).Known() && k.find(p, k.Parts[p.Group].To, of, nil).body != nil
 }
 
+// noticed reports whether the origin has other words for the absence of a name than before.
+func (k *take) noticed(p *part, name string, to *found) bool {
+	is, was := k.notice(p, to), p.asked.Get(name).Facts().Notice
+	return k.Only == plan.Everything && is != nil && (was == nil || !bytes.Equal(is.Delta(), was.Delta()))
+}
+
+// notice are the origin's words for an absence; nil: there are none, or what they are about is in
+// the response otherwise (DELTA-20).
+func (k *take) notice(p *part, to *found) *xds.Variant {
+	if to.notice == nil || p.held.Get(to.notice.Name).Known() {
+		return nil
+	}
+	return to.notice
+}
+
 // say adds the error of a name, once. If its body is in the response, the error follows in one of
 // its own (ABS-9, ABS-11).
 func (k *take) say(p *part, o *outcome, to *found) {
@@ -150,6 +174,8 @@ func (k *take) say(p *part, o *outcome, to *found) {
 		if gone {
 			o.told = nil
 		}
+	case o.is == nil && p.Ends(err) && k.instead(p, o.name): // ABS-11
+		o.told = err
 	case k.Whole() && o.is != nil: // a list that tells it would have to leave the body out
 	case err.Same(o.told), err.Own && k.Delta, to.stale && !(err.Expired && gone), o.is != nil && p.Ends(err):
 	case o.sent, o.renewed:

@@ -19,11 +19,12 @@ type found struct {
 	// it then. bySet: a set has it.
 	byName, bySet bool
 	age           state.Age
-	stale         bool // what is said of it was said before its stream was lost
-	alias         bool // the name is an alias of what the client may have
-	unsaid        bool // nothing is known of the name itself
-	doubted       bool // it is known, and not for this client
-	gone          bool // it is stated of the name itself that there is none
+	stale         bool         // what is said of it was said before its stream was lost
+	alias         bool         // the name is an alias of what the client may have
+	unsaid        bool         // nothing is known of the name itself
+	doubted       bool         // it is known, and not for this client
+	gone          bool         // it is stated of the name itself that there is none
+	notice        *xds.Variant // in the origin's words (ALIAS-5); nil: it has none
 }
 
 func (f *found) entry() state.Entry {
@@ -82,6 +83,9 @@ func (f *found) inNames(p *part, s *state.State, x *state.Selected, name string,
 		f.alias = of != "" && (p.Allows == nil || p.Allows(of))
 		f.gone = p.absent(e) || f.err != nil && p.Ends(f.err)
 		f.known = f.gone || of != ""
+		if f.notice = e.Facts().Notice; f.notice != nil && p.Allows != nil && slices.ContainsFunc(append(slices.Clip(f.notice.Aliases), f.notice.Name), p.denies) {
+			f.notice = nil
+		}
 	}
 	if waits, gone := p.waitsFor(x.Members, had); waits && !f.gone {
 		f.known, f.unsaid = false, false
@@ -89,6 +93,8 @@ func (f *found) inNames(p *part, s *state.State, x *state.Selected, name string,
 		f.unsaid, f.gone = f.unsaid && had != nil, f.gone || gone && !waits && !named
 	}
 }
+
+func (p *part) denies(name string) bool { return !p.Allows(xds.NameKey(name)) }
 
 // absent reports whether it is stated that there is none, whatever else is said of the name.
 func (p *part) absent(e state.Entry) bool {

@@ -289,7 +289,8 @@ func (t *turn) fronts(ready []*state.State) {
 	wrote := false
 	for _, removals := range []bool{false, true} {
 		for _, a := range t.asks {
-			if !front(a.TypeURL) || !removals && !t.cfg.Delta {
+			whole := !t.cfg.Delta || xds.IsVirtualHost(a.TypeURL) // Envoy refuses a host beside the one whose domains it takes
+			if !front(a.TypeURL) || !removals && whole {
 				continue
 			}
 			did := t.step(a, Everything, func(g int) Part {

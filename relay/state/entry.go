@@ -26,9 +26,11 @@ type Facts struct {
 	Absent []constraints.Params
 	// Alias is the resource that the name is an alias of. Nothing else is known of the name then.
 	Alias string
-	Err   *xds.NameError // the last error, until a body or another error comes (ABS-7)
-	Age   Age            // its own, where it differs from that of its set
-	sum   xds.SetDigest
+	// Notice has the origin's own words for the absence of an alias (ALIAS-5); mostly nil.
+	Notice *xds.Variant
+	Err    *xds.NameError // the last error, until a body or another error comes (ABS-7)
+	Age    Age            // its own, where it differs from that of its set
+	sum    xds.SetDigest
 }
 
 // Age says how sure it is that something is still what the origin has.
@@ -75,6 +77,9 @@ func NewEntry(f Facts) Entry {
 		h.Text(p.Key() + ".") // never empty
 	}
 	h.Text("")
+	if f.Notice != nil {
+		h.Text(string(f.Notice.Delta()))
+	}
 	if f.Err != nil {
 		h.Text(fmt.Sprint(f.Err.Code, f.Err.Message))
 	}
