@@ -366,16 +366,27 @@ func (s *session) coldByStates(st *streamType, now time.Time) error {
 		return nil
 	}
 	st.coldCount++
-	if !s.served && len(away) == len(t.sources) {
+	if !s.served && len(away) == len(t.sources) && !s.keepsByStates() {
 		return status.Errorf(codes.Unavailable, "nothing is known of %s yet, and origin %q could not be reached for timing.cold_wait %v: "+
 			"try another replica or again", st.typeURL, s.cfg.origin.Name(), s.cfg.timing.ColdWait)
 	}
 	for _, i := range away {
-		if t.Unreached(i) {
+		g := t.sources[i].group
+		if !t.Keeps(s.by.group(g), g.States().Newest()) && t.Unreached(i) {
 			s.mailbox.Signal()
 		}
 	}
 	return nil
+}
+
+// keepsByStates reports whether the client is left with what it says it holds: it has configuration,
+// like one that was served.
+func (s *session) keepsByStates() bool {
+	return slices.ContainsFunc(s.types, func(st *streamType) bool {
+		return st.by != nil && slices.ContainsFunc(st.by.sources, func(x source) bool {
+			return st.by.Keeps(s.by.group(x.group), x.group.States().Newest())
+		})
+	})
 }
 
 // status fills in what is asked for.

@@ -208,7 +208,7 @@ func (s *session) endpoints() *streamType { return s.asked(xds.EndpointType) }
 // asked is the type's state; nil: the client asks the table for nothing of the type.
 func (s *session) asked(typeURL string) *streamType {
 	for _, st := range s.types {
-		if st.typeURL == typeURL && !st.sub.None() {
+		if st.typeURL == typeURL && !(st.sub.None() && st.by == nil) {
 			return st
 		}
 	}

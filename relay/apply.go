@@ -132,7 +132,7 @@ func (x *arrival) apply(a *Applied) {
 	k, u, l := x.store, x.u, x.lane
 	traces, before := l.group.origin.table.config().Traces, a.Changed
 	k.mu.Lock()
-	k.heard = true
+	k.hear()
 	k.apply(a, x.came, u, x.bodies, l.index, x.gen, x.from)
 	if a.Changed > before && l.group.behind.Load() == 0 && traces.draws() { // before any client can take it; a tier draws for itself
 		traces.add(&Traced{

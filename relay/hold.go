@@ -156,7 +156,7 @@ func (s *shard) serve(at *State, done *Held) {
 		}
 	})
 	s.named.serve(index.bodies, done)
-	s.heard = true
+	s.hear()
 }
 
 // stays reports whether what a set or a name has is to stay, and not to become what it was.

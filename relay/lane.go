@@ -261,7 +261,9 @@ func (l *Lane) Release() bool {
 	if l.Wanted() {
 		return false
 	}
-	l.down.Store(false) // an idle lane is not tried
+	if l.down.Swap(false) { // an idle lane is not tried
+		l.reviseAll()
+	}
 	l.waits.Store(nil)
 	l.owned.Store(false)
 	// A want that came between the two lines above saw an owner and did not queue the lane.

@@ -20,6 +20,9 @@ type namedTable struct {
 	restoredAt uint64
 	before     map[*entry]uint64
 	other      aliasIndex
+	// givenAs are the entries that were given what had retired of a resource of another name, by
+	// that name. Some may have it no longer (publish.go).
+	givenAs map[string]map[*entry]struct{}
 	// lane is where the names are asked (RELAY-20): the main lane unless it carries the type's
 	// wildcard.
 	lane laneIndex

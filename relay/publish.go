@@ -53,8 +53,15 @@ func (l *Lane) connect(open bool) {
 		return
 	}
 	g.connect(l, open)
-	if !open {
-		return // Close looks at each type
+	if open { // otherwise Close looks at each type
+		l.reviseAll()
+	}
+}
+
+// reviseAll marks what the lane's stream vouches for. It locks the types of the lane.
+func (l *Lane) reviseAll() {
+	if l.group.line == nil {
+		return
 	}
 	for _, s := range l.shards() {
 		s.mu.Lock()
@@ -188,7 +195,7 @@ func (s *shard) has(t *set) bool {
 func (t *set) status() (x values.Status) {
 	live := t.live() || t.inSyncGen != 0 && t.lane().live(t.inSyncGen)
 	switch {
-	case t.needsOrigin, len(t.uncached) > 0 && !live, !t.settled && (t.members.len() == 0 || !live): // what came of it is not shown early
+	case t.needsOrigin, len(t.uncached) > 0 && !live, !t.settled && (t.members.len() == 0 || !live && !t.lane().down.Load()): // what came of it is not shown early
 	case t.firm:
 		x.Phase = values.Firm
 	case t.settled:
@@ -261,14 +268,28 @@ func (n *namedTable) byAlias(name string) *xds.Variant {
 		_, stands := n.entryOf(h.entries[0])
 		return stands
 	}
-	for _, e := range n.entries { // what had retired is in no group of names
-		if e.isServed() {
-			if _, stands := n.entryOf(e); stands != nil && stands.Name == name {
-				return stands
-			}
+	for e := range n.givenAs[name] { // what had retired is in no group of names
+		if _, stands := n.entryOf(e); n.entries[e.name] == e && e.isServed() && stands != nil && stands.Name == name {
+			return stands
 		}
+		delete(n.givenAs[name], e)
 	}
+	delete(n.givenAs, name)
 	return nil
+}
+
+// noteGiven notes that an entry was given the retired body of a resource of another name.
+func (n *namedTable) noteGiven(e *entry, name string) {
+	if n.shard.line == nil || e.name == name {
+		return
+	}
+	if n.givenAs == nil {
+		n.givenAs = map[string]map[*entry]struct{}{}
+	}
+	if n.givenAs[name] == nil {
+		n.givenAs[name] = map[*entry]struct{}{}
+	}
+	n.givenAs[name][e] = struct{}{}
 }
 
 // entryOf is what is known of a name, and the body that it stands for.
@@ -279,14 +300,20 @@ func (n *namedTable) entryOf(e *entry) (values.Entry, *xds.Variant) {
 	if n.isAsked(e) && e.isAnswered() {
 		f.Age = values.Live
 	}
-	if len(bodies) == 0 && e.isServed() && !open {
+	switch {
+	case len(bodies) > 0 || !e.isServed():
+	case isFallback(e.retiredBodies()):
+		if n.shard.mayStandIn(l) {
+			bodies, f.Age = e.retiredBodies(), values.Fallback
+		}
+	case !open:
 		bodies, f.Age = e.retiredBodies(), values.Retired
 	}
 	if e.unconfirmed {
 		f.Age = values.Restored
 	}
 	switch {
-	case len(bodies) == 0 && e.isServed() && open, e.isOld() && open: // who has it keeps it, and who asks now waits (RELAY-4)
+	case len(bodies) == 0 && e.isServed(), e.isOld() && open: // who has it keeps it, and who asks now waits (RELAY-4)
 		return values.Entry{}, nil
 	case len(bodies) > 0 && e.aliasDropped: // the name waits for its answer (ALIAS-4)
 		return values.Entry{}, bodies[0]

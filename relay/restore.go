@@ -248,7 +248,7 @@ func (s *shard) restore(now time.Time, x *TypeImage) {
 	}
 	r.answered(&s.named.scope, x.Response)
 	if x.says() {
-		s.heard = true
+		s.hear()
 	}
 	s.rememberRestored(now)
 	s.restorePast(x)

@@ -187,7 +187,7 @@ func (e *entry) standsIn() bool {
 func (s *shard) unretire(key retiredKey) (variants []*xds.Variant, unconfirmed bool) {
 	if variants, unconfirmed = s.table().retired.take(key); variants != nil {
 		s.group.used.Store(true)
-		s.heard = true
+		s.hear()
 		for _, v := range variants { // they are held again, and did not count
 			s.group.origin.fill.total.add(amount{1, v.Cost()})
 		}
@@ -230,6 +230,7 @@ func (l *Lane) Missed() {
 		}
 		s.mu.Lock()
 		s.followFallback()
+		l.revise(s)
 		if s.named.lane == l.index {
 			s.named.markHeldBack()
 		}
@@ -245,6 +246,9 @@ func (l *Lane) Missed() {
 // markHeldBack marks the clients of all names whose body could not be sent so far.
 func (n *namedTable) markHeldBack() {
 	for _, e := range n.entries {
+		if e.retired != nil && e.clients > 0 && len(n.shard.asking) > 0 {
+			n.give(e)
+		}
 		if e.retired != nil || e.chosen != nil && (e.chosen.DoNotCache || e.unconfirmed || e.isOld()) {
 			e.markRecords(n.shard.rev)
 		}
@@ -295,23 +299,34 @@ func (r *record) anyBody() *xds.Variant {
 // retired is the body that had retired, if this client is to be sent it, or was.
 func (r *record) retired() *xds.Variant {
 	s := r.sub
-	e := r.entry
-	v := pick(e.retiredBodies(), s.shard.params)
+	v := pick(r.entry.retiredBodies(), s.shard.params)
 	switch {
 	case v == nil:
 		return nil
 	case r.is(revived):
 		return v
-	case v.From.Fallback:
-		if r.is(claimed|returned) && !s.holdsFallback || !s.shard.mayStandIn(s.shard.lane(s.shard.named.lane)) {
-			return nil
-		}
-	case e.retired.silent || !s.shard.lane(s.shard.named.lane).down.Load(), s.shard.heldAbsent(e.name):
+	case v.From.Fallback && r.is(claimed|returned) && !s.holdsFallback, !s.shard.named.give(r.entry):
 		return nil
 	}
-	e.onServed()
-	s.shard.named.revise(e)
 	return v
+}
+
+// give reports whether who asks for a name is given the body that had retired, in place of what the
+// origin would say, and notes that it is.
+func (n *namedTable) give(e *entry) bool {
+	s := n.shard
+	l := s.lane(n.lane)
+	v := pick(e.retiredBodies(), s.params)
+	switch {
+	case v == nil, v.From.Fallback && !s.mayStandIn(l):
+		return false
+	case !v.From.Fallback && (e.retired.silent || !l.down.Load() || s.heldAbsent(e.name)):
+		return false
+	}
+	e.onServed()
+	n.noteGiven(e, v.Name)
+	n.revise(e)
+	return true
 }
 
 // gave notes whether the body that the client is sent is a retired one. An equal body of a set
@@ -325,23 +340,23 @@ func (r *record) gave(v *xds.Variant) {
 	}
 }
 
-// lookedUp counts for the metrics what a client found that subscribes to a name.
-func (r *record) lookedUp() {
-	s := r.sub
-	e, result := r.entry, metrics.Miss
+// lookedUp counts for the metrics what a client found that subscribes to a name. retired is asked
+// whether that is what had retired.
+func (n *namedTable) lookedUp(e *entry, retired func() bool) {
+	result := metrics.Miss
 	switch {
-	case e.chosen != nil && s.shard.named.isAsked(e) && e.isAnswered():
+	case e.chosen != nil && n.isAsked(e) && e.isAnswered():
 		result = metrics.Live
 	case e.chosen != nil:
 		result = metrics.Stale
-	case s.shard.named.absent(e):
+	case n.absent(e):
 		result = metrics.Absent
-	case r.retired() != nil:
+	case retired():
 		result = metrics.Retired
-	case s.shard.elsewhere(e.name):
+	case n.shard.elsewhere(e.name):
 		result = metrics.Mismatch
 	}
-	s.shard.cfg().Metrics.Lookup(result)
+	n.shard.cfg().Metrics.Lookup(result)
 }
 
 // elsewhere reports whether variants of a name are held for other maps. It is called for a name of

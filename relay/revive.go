@@ -104,6 +104,7 @@ func (t *set) revive() {
 
 // wakeFlowing marks the clients that are sent members before the set has settled.
 func (t *set) wakeFlowing() {
+	t.revise()
 	for v := range t.views.all() {
 		for p := v.fresh.head; p != nil; p = p.next {
 			if p.flows() {

@@ -27,7 +27,7 @@ func (s *Sub) subscribe(name, spelt string, e *entry) *record {
 			s.owner.newNames.Add(1)
 		}
 		r = s.recordFor(s.shard.named.want(e, name, spelt))
-		r.lookedUp()
+		r.sub.shard.named.lookedUp(r.entry, func() bool { return r.retired() != nil })
 		s.spellAs(name, spelt)
 		d, stated := s.claims.versions[name]
 		if stated && s.first {

@@ -99,6 +99,7 @@ func (w *Wants) add(name string, permit *Permit) (n cursor.Name, limit int) {
 		}
 		e = s.named.want(e, n.Name, n.Spelt)
 		e.join()
+		s.named.lookedUp(e, func() bool { return s.named.give(e) })
 		w.names[n.Name] = e
 		return n, 0
 	}

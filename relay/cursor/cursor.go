@@ -247,6 +247,30 @@ func (c *Cursor) Ask(cfg plan.Config) plan.Ask {
 	return a
 }
 
+// Keeps reports whether the client says that it holds something of which a state has what is not
+// confirmed, and may be older (RELAY-96): then it is left with what it has.
+func (c *Cursor) Keeps(group int, s *state.State) bool {
+	if !c.Holds {
+		return false
+	}
+	for i := range c.parts {
+		p := &c.parts[i]
+		if p.Group != group {
+			continue
+		}
+		if slices.ContainsFunc(p.sets, func(t taken) bool { return t.in(s).Members.Len() > 0 }) {
+			return true
+		}
+		known := c.named(p, s).Members
+		for name := range p.names {
+			if len(known.Get(name).Facts().Bodies) > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // Timed reports whether the client has something that expires.
 func (c *Cursor) Timed() bool {
 	return c.TTL && slices.ContainsFunc(c.parts, func(p part) bool { return p.held.Timed() })
