@@ -54,6 +54,7 @@ type source struct {
 	wants   *relay.Wants
 	permit  *relay.Permit
 	located bool // by locators
+	number  int  // of the group in the plan
 }
 
 // serveByStates decides how the stream is served, once it is known who the client is.
@@ -110,13 +111,13 @@ func (s *session) sourceAt(st *streamType, x *locatorBatch) int {
 func (s *session) openAt(st *streamType, at asksAt) int {
 	x := source{
 		group: at.group, wants: at.group.Want(s.mailbox, st.typeURL, at.params),
-		permit: s.permit(at.group.Origin(), st.typeURL, at.params), located: at.located,
+		permit: s.permit(at.group.Origin(), st.typeURL, at.params), located: at.located, number: s.by.group(at.group),
 	}
 	if x.wants == nil {
 		return -1
 	}
 	st.by.sources = append(st.by.sources, x)
-	return st.by.Open(x.group.Source(s.by.group(x.group), at.params, at.located, x.permit))
+	return st.by.Open(x.group.Source(x.number, at.params, at.located, x.permit))
 }
 
 // in is the place of the plain names of a group; -1: none was asked for there.
@@ -371,8 +372,7 @@ func (s *session) coldByStates(st *streamType, now time.Time) error {
 			"try another replica or again", st.typeURL, s.cfg.origin.Name(), s.cfg.timing.ColdWait)
 	}
 	for _, i := range away {
-		g := t.sources[i].group
-		if !t.Keeps(s.by.group(g), g.States().Newest()) && t.Unreached(i) {
+		if x := &t.sources[i]; !t.Keeps(x.number, x.group.States().Newest()) && t.Unreached(i) {
 			s.mailbox.Signal()
 		}
 	}
@@ -384,7 +384,7 @@ func (s *session) coldByStates(st *streamType, now time.Time) error {
 func (s *session) keepsByStates() bool {
 	return slices.ContainsFunc(s.types, func(st *streamType) bool {
 		return st.by != nil && slices.ContainsFunc(st.by.sources, func(x source) bool {
-			return st.by.Keeps(s.by.group(x.group), x.group.States().Newest())
+			return st.by.Keeps(x.number, x.group.States().Newest())
 		})
 	})
 }

@@ -85,6 +85,9 @@ func (s *session) items(st *streamType) (all []Item) {
 		return nil
 	}
 	j, why := st.judged()
+	if st.by != nil {
+		all = st.itemsByStates(all)
+	}
 	if !st.sub.None() {
 		st.sub.Items(&j, func(it relay.Item) {
 			x := Item{TypeURL: st.typeURL, Item: it}

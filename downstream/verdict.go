@@ -23,7 +23,9 @@ func (s *session) ack(now time.Time, st *streamType, x *sent) {
 	}
 	if x.real {
 		st.nacking, st.ackedAt = false, now.Sub(s.opened)
-		st.nacked.accepted(x)
+		if st.by == nil {
+			st.nacked.accepted(x)
+		}
 		st.sub.Ack(x.told)
 		st.ackedVersion = cmp.Or(x.told.Version, x.version)
 		if lag := x.told.Oldest().Lag(); lag != nil {
@@ -41,7 +43,9 @@ func (s *session) nack(now time.Time, st *streamType, x *sent, nonce string, det
 	nack, names := nackOf(now, st.typeURL, nonce, detail)
 	st.nacked = st.nacked.with(x, nack)
 	n := note{typeURL: st.typeURL, nack: nack, sent: x.at, origin: s.cfg.origin.Name(), group: s.group.Key()}
-	if x.real {
+	if x.real && st.by != nil {
+		n.about, n.mixed = st.contentsByStates(x, names)
+	} else if x.real {
 		n.about, n.mixed = st.sub.Contents(&x.told, names), mixed(&st.sub)
 	}
 	s.notes = append(s.notes, n)
@@ -88,6 +92,7 @@ type nacked struct {
 	// with the reason of each; at most maxUnanswered.
 	answers []relay.Receipt
 	why     []Nack
+	numbers []uint64 // of the cursor's answers, if the stream is served from states
 }
 
 // with adds the refusal of a response.
@@ -102,7 +107,7 @@ func (n *nacked) with(x *sent, why Nack) *nacked {
 	if len(n.answers) == maxUnanswered {
 		n.drop(0)
 	}
-	n.answers, n.why = append(n.answers, x.told), append(n.why, why)
+	n.answers, n.why, n.numbers = append(n.answers, x.told), append(n.why, why), append(n.numbers, x.number)
 	return n
 }
 
@@ -119,13 +124,13 @@ func (n *nacked) accepted(x *sent) {
 }
 
 func (n *nacked) drop(i int) {
-	n.answers, n.why = slices.Delete(n.answers, i, i+1), slices.Delete(n.why, i, i+1)
+	n.answers, n.why, n.numbers = slices.Delete(n.answers, i, i+1), slices.Delete(n.why, i, i+1), slices.Delete(n.numbers, i, i+1)
 }
 
 // forget drops all refusals but keeps the text of the newest.
 func (n *nacked) forget() {
 	if n != nil {
-		n.answers, n.why = nil, nil
+		n.answers, n.why, n.numbers = nil, nil, nil
 	}
 }
 

@@ -52,7 +52,7 @@ func (s *Sub) list(e *extent) (c Content, ok bool) {
 	if from == nil || from.Fallback || from.Revision > e.to {
 		return c, false
 	}
-	c = s.content(nil, "", s.sets.first != nil && from != s.newest)
+	c = s.shard.content(nil, "", s.sets.first != nil && from != s.newest)
 	c.from = from
 	if !xds.IsSecret(s.typeURL) {
 		c.Version = from.Version
@@ -80,7 +80,7 @@ func (s *Sub) contents(e *extent, names []string, alone bool) (all []Content) {
 		}
 		for p := s.sets.first; p != nil; p = p.also {
 			if it := p.view.item(key); it != nil && it.within(e) {
-				all = append(all, s.content(it.variant, it.variant.Name, true))
+				all = append(all, s.shard.content(it.variant, it.variant.Name, true))
 				break
 			}
 		}
@@ -118,7 +118,7 @@ func (s *Sub) only(e *extent) (c Content, ok bool) {
 		case ok:
 			return Content{}, false
 		default:
-			c, ok = s.content(it.variant, it.variant.Name, true), true
+			c, ok = s.shard.content(it.variant, it.variant.Name, true), true
 		}
 	}
 	if unchanged := v.unchangedItem(nil); !unchanged.within(e) {
@@ -128,7 +128,7 @@ func (s *Sub) only(e *extent) (c Content, ok bool) {
 		if ok || v.unchanged > 1 {
 			return Content{}, false
 		}
-		c, ok = s.content(body, body.Name, true), true
+		c, ok = s.shard.content(body, body.Name, true), true
 	}
 	return c, ok
 }
@@ -150,14 +150,14 @@ func (s *Sub) contentOf(r *record) Content {
 	if body != nil && body.Digest != r.sent {
 		body = nil
 	}
-	return s.content(body, r.entry.name, false)
+	return s.shard.content(body, r.entry.name, false)
 }
 
 // content describes a resource of the answer. set: the client has it from a set, and not by name.
-func (s *Sub) content(body *xds.Variant, name string, set bool) Content {
-	g := s.shard.group
+func (s *shard) content(body *xds.Variant, name string, set bool) Content {
+	g := s.group
 	c := Content{Name: name, Origin: g.origin.Name(), Group: g.Key(), body: body, set: set}
-	c.lane = s.shard.laneOf(set)
+	c.lane = s.laneOf(set)
 	if body == nil {
 		return c
 	}
@@ -168,7 +168,7 @@ func (s *Sub) content(body *xds.Variant, name string, set bool) Content {
 	if body.From.Fallback {
 		return c
 	}
-	c.from = s.shard.lastSaid(body, set)
+	c.from = s.lastSaid(body, set)
 	return c
 }
 

@@ -207,9 +207,8 @@ func (k *take) finish() *Answer {
 	a.Group = k.cameFrom(whole)
 	c.version = a.Version
 	c.number++
-	if a.Number = c.number; c.TTL {
-		c.fly(flight{sent: k.sent(), all: all})
-	}
+	a.Number = c.number
+	c.fly(flight{sent: k.sent(), all: all})
 	return a
 }
 
@@ -278,62 +277,6 @@ func (k *take) recognize() {
 
 // From is the newest response of an origin that had a part in what was sent (VER-5, VER-10).
 func (c *Cursor) From() *xds.Provenance { return c.from }
-
-// flight is an answer that the client has not acknowledged or rejected. It is kept for who is sent
-// TTLs alone: heartbeats are for what was accepted (TTL-10).
-type flight struct {
-	number uint64
-	sent   [][]*xds.Variant // by source
-	all    []state.Set      // by source, if it was all that the client has then; nil: it was not
-}
-
-// mostFlights is how many are kept. What was in an older one counts as not answered.
-const mostFlights = 16
-
-func (c *Cursor) fly(f flight) {
-	f.number = c.number
-	if c.flights = append(c.flights, f); len(c.flights) > mostFlights {
-		c.flights = slices.Delete(c.flights, 0, 1)
-	}
-}
-
-// sent are the bodies in the response, by source.
-func (k *take) sent() [][]*xds.Variant {
-	all := make([][]*xds.Variant, len(k.outs))
-	for i := range k.outs {
-		for _, o := range k.outs[i].all {
-			if o.sent {
-				all[i] = append(all[i], o.is)
-			}
-		}
-	}
-	return all
-}
-
-// Ack notes that the client has accepted an answer, or rejected it.
-func (c *Cursor) Ack(number uint64, accepted bool) {
-	at := slices.IndexFunc(c.flights, func(f flight) bool { return f.number == number })
-	if at < 0 {
-		return
-	}
-	f := c.flights[at]
-	c.flights = slices.Delete(c.flights, at, at+1)
-	for i := range f.sent {
-		to := &c.parts[i].refused
-		if accepted {
-			to = &c.parts[i].accepted
-		}
-		if f.all != nil {
-			*to = f.all[i]
-			continue
-		}
-		edits := make([]state.Edit, len(f.sent[i]))
-		for j, v := range f.sent[i] {
-			edits[j] = state.Edit{Name: v.Name, Entry: state.Present(v)}
-		}
-		*to = to.With(edits...)
-	}
-}
 
 // Pieces appends the encoded fields `resources` of an answer, but for heartbeats and bodies in
 // located form. pairs are those of two pieces each, which have the TTL that is left now.

@@ -61,6 +61,7 @@ type Cursor struct {
 	since     time.Time // the client asked for something new, or was the origin away
 	number    uint64    // of the last answer
 	flights   []flight
+	refusals  []refusal
 	until     time.Time       // a list waits at most
 	again     bool            // a list is to be sent though nothing has changed
 	from      *xds.Provenance // of the newest response that had a part in an answer (VER-5)
@@ -81,15 +82,14 @@ type part struct {
 	claims       map[string]xds.Digest // versions it says it holds, until that is compared
 	told         map[string]*xds.NameError
 	owed         map[string]why
-	waiting      int   // how many of them the client waits for
-	look         names // to be looked at in the next step, whatever differs
-	kept         names // when a state differs: what is held is not what the newest has, or that is not known
-	// accepted and refused are bodies that the client answered for, if it is sent TTLs.
-	accepted, refused state.Set
-	looked            looked
-	exactly           *[2]string // see exact; nil: it is to be worked out
-	dropped           []string   // names that it does not ask for any more, since the last request
-	droppedSet        bool       // a set, too
+	waiting      int       // how many of them the client waits for
+	look         names     // to be looked at in the next step, whatever differs
+	kept         names     // when a state differs: what is held is not what the newest has, or that is not known
+	accepted     state.Set // bodies that the client accepted, if it is sent TTLs
+	looked       looked
+	exactly      *[2]string // see exact; nil: it is to be worked out
+	dropped      []string   // names that it does not ask for any more, since the last request
+	droppedSet   bool       // a set, too
 }
 
 // names is a set of names. The zero value is empty.
@@ -195,12 +195,10 @@ func (c *Cursor) Leave(source int) {
 	c.others()
 	for i := range c.flights {
 		f := &c.flights[i]
-		if source < len(f.sent) {
-			f.sent = slices.Delete(slices.Clone(f.sent), source, source+1)
-		}
-		if source < len(f.all) {
-			f.all = slices.Delete(slices.Clone(f.all), source, source+1)
-		}
+		f.sent, f.all = without(f.sent, source), without(f.all, source)
+	}
+	for i := range c.refusals {
+		c.refusals[i].sets = without(c.refusals[i].sets, source)
 	}
 }
 

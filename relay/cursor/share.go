@@ -106,9 +106,9 @@ func (c *Cursor) goShared(p *part, step *plan.Part, x *state.Selected, w *way, f
 	if whole {
 		c.sentWhole, a.All = true, []state.Set{w.held}
 	}
-	if c.TTL && (whole || w.from.held.Len() == 0) {
-		c.fly(flight{sent: make([][]*xds.Variant, 1), all: []state.Set{w.held}})
-	} else if c.TTL {
+	if whole || w.from.held.Len() == 0 {
+		c.fly(flight{all: []state.Set{w.held}})
+	} else {
 		c.fly(flight{sent: [][]*xds.Variant{w.changed}})
 	}
 	return a

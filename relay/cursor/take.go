@@ -271,7 +271,7 @@ func (k *take) commit(p *part, x *outcomes) {
 		case o.proven && k.TTL:
 			p.accepted = p.accepted.With(edits[len(edits)-1])
 		case o.sent && k.TTL:
-			p.accepted, p.refused = p.accepted.With(state.Edit{Name: o.name}), p.refused.With(state.Edit{Name: o.name})
+			p.accepted = p.accepted.With(state.Edit{Name: o.name})
 		}
 		p.note(o)
 		p.clear(o.name, o.answered)

@@ -56,8 +56,9 @@ func (k *take) renew(p *part, o *outcome) {
 		v := s.Get(o.name).Body()
 		return v != nil && v.Digest == o.is.Digest
 	}
+	refused := func(r refusal) bool { return has(r.of(k.source(p))) }
 	switch {
-	case has(p.refused):
+	case slices.ContainsFunc(k.refusals, refused):
 	case k.Whole(): // a list has all bodies (TTL-11)
 		k.wrote = true
 	case (o.proven || has(p.accepted)) && o.is.Timed():
