@@ -57,11 +57,14 @@ func (k *take) mustWait() bool {
 		k.wrote = true
 	}
 	union := k.several() && k.Only == plan.Everything
+	wild := slices.ContainsFunc(k.parts, func(p part) bool { return p.set(xds.Wildcard) >= 0 })
 	late := union && !k.Holds && k.now.Sub(k.Began) >= k.Cold
 	for i := range k.parts {
 		p := &k.parts[i]
 		to := k.Parts[p.Group].To
-		if union && k.outs[i].waits && !k.sentWhole && (!k.Holds && !late || k.Holds && !isOpen(to)) { // FED-5
+		has := k.counts(i)
+		count += has
+		if union && k.outs[i].waits && !k.sentWhole && (!k.Holds && !late && (wild || has == 0) || k.Holds && !isOpen(to)) { // FED-5
 			return true
 		}
 		unready := 0
@@ -78,17 +81,6 @@ func (k *take) mustWait() bool {
 		if unready > 0 && (k.Holds || alone) && !(late && to != nil && !isOpen(to)) {
 			return true
 		}
-		count += p.held.Len()
-		for _, o := range k.outs[i].all {
-			switch {
-			case o.claimed:
-				count++
-			case o.was == nil && o.is != nil:
-				count++
-			case o.was != nil && o.is == nil:
-				count--
-			}
-		}
 	}
 	waits := k.waits && k.now.Sub(k.since) < k.Patience
 	if k.Holds && (waits || asks == 0 && !k.sentWhole && k.refused()) {
@@ -98,6 +90,22 @@ func (k *take) mustWait() bool {
 		k.wrote = false // it asks for what is not there, and has nothing
 	}
 	return count == 0 && k.wrote && waits
+}
+
+// counts is how many bodies the client has of a source after the step.
+func (k *take) counts(source int) (n int) {
+	n = k.parts[source].held.Len()
+	for _, o := range k.outs[source].all {
+		switch {
+		case o.claimed:
+			n++
+		case o.was == nil && o.is != nil:
+			n++
+		case o.was != nil && o.is == nil:
+			n--
+		}
+	}
+	return n
 }
 
 // refused reports whether of each name that the client asks for an error is stated that takes
