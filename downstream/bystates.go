@@ -52,7 +52,6 @@ type typeByStates struct {
 type source struct {
 	group   *relay.Group
 	wants   *relay.Wants
-	permit  *relay.Permit
 	located bool // by locators
 	number  int  // of the group in the plan
 }
@@ -109,15 +108,13 @@ func (s *session) sourceAt(st *streamType, x *locatorBatch) int {
 
 // openAt adds a source; -1: the group has no room for its parameters.
 func (s *session) openAt(st *streamType, at asksAt) int {
-	x := source{
-		group: at.group, wants: at.group.Want(s.mailbox, st.typeURL, at.params),
-		permit: s.permit(at.group.Origin(), st.typeURL, at.params), located: at.located, number: s.by.group(at.group),
-	}
+	permit := s.permit(at.group.Origin(), st.typeURL, at.params)
+	x := source{group: at.group, wants: at.group.Want(s.mailbox, st.typeURL, at.params, permit), located: at.located, number: s.by.group(at.group)}
 	if x.wants == nil {
 		return -1
 	}
 	st.by.sources = append(st.by.sources, x)
-	return st.by.Open(x.group.Source(x.number, at.params, at.located, x.permit))
+	return st.by.Open(x.wants.Source(x.number, x.located))
 }
 
 // in is the place of the plain names of a group; -1: none was asked for there.
@@ -216,7 +213,7 @@ func (t *typeByStates) update(now time.Time, i int, subscribe, unsubscribe []str
 		key := xds.NameKey(name)
 		return left[key] && !x.wants.Covers(key) // WILD-8; a covered name is answered (DELTA-9)
 	})
-	added, denied := x.wants.Add(now, x.permit, subscribe...)
+	added, denied := x.wants.Add(now, subscribe...)
 	for _, n := range added {
 		t.Subscribe(i, n)
 	}
@@ -297,7 +294,7 @@ func (t *typeByStates) replace(now time.Time, i int, names []string, wildcard bo
 	if wildcard {
 		names = append(slices.Clip(names), xds.Wildcard)
 	}
-	added, denied := x.wants.Add(now, x.permit, names...)
+	added, denied := x.wants.Add(now, names...)
 	for _, n := range added {
 		list, listed[n.Name] = append(list, n), true
 	}

@@ -122,8 +122,9 @@ func (s *statesStream) source(st *statesType, o *relay.Origin) int {
 		return i
 	}
 	p := o.Params(s.node, st.typeURL)
-	st.sources[at] = st.Open(g.Source(at, p, false, s.permit))
-	st.wants = append(st.wants, g.Want(s.mailbox, st.typeURL, p))
+	w := g.Want(s.mailbox, st.typeURL, p, s.permit)
+	st.sources[at] = st.Open(w.Source(at, false))
+	st.wants = append(st.wants, w)
 	return st.sources[at]
 }
 
@@ -158,7 +159,7 @@ func (s *statesStream) delta(now time.Time, st *statesType, m *discoveryv3.Delta
 		if of[key] = i; gone[key] && !st.covered(key) {
 			continue // WILD-8
 		}
-		added, _ := st.wants[i].Add(now, s.permit, name)
+		added, _ := st.wants[i].Add(now, name)
 		st.Subscribe(i, added[0])
 	}
 	if first {
@@ -201,7 +202,7 @@ func (s *statesStream) replace(now time.Time, st *statesType, names []string) {
 			continue
 		}
 		i := s.source(st, s.originOf(name))
-		added, _ := st.wants[i].Add(now, s.permit, name)
+		added, _ := st.wants[i].Add(now, name)
 		n := added[0]
 		if lists[i] = append(lists[i], n); listed[i] == nil {
 			listed[i] = map[string]bool{}
@@ -211,7 +212,7 @@ func (s *statesStream) replace(now time.Time, st *statesType, names []string) {
 	st.named = st.named || len(names) > 0
 	if !st.named { // the legacy wildcard (WILD-2, 3)
 		i := s.source(st, own)
-		lists[i], _ = st.wants[i].Add(now, s.permit, xds.Wildcard)
+		lists[i], _ = st.wants[i].Add(now, xds.Wildcard)
 		listed[i] = map[string]bool{xds.Wildcard: true}
 	}
 	for i, list := range lists {

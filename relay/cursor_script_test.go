@@ -206,7 +206,7 @@ func (c *byCursor) opened(f []string) {
 	sub := c.subs[f[0]].Sub
 	cfg := cursor.Config{
 		TypeURL: sub.typeURL, Delta: sub.delta, TTL: sub.ttl, Withhold: c.cfg.Origins[0].WithholdTTL, Version: sub.version, Holds: sub.holds,
-		OriginVersions: c.cfg.Origins[0].OriginVersions, Patience: silence, Cold: 10 * time.Second, Began: c.now, Memo: &cursor.Memo{}, Unreachable: c.group.origin.unreachable,
+		OriginVersions: c.cfg.Origins[0].OriginVersions, Patience: silence, Cold: 10 * time.Second, Began: c.now, Unreachable: c.group.origin.unreachable,
 	}
 	for _, w := range f {
 		if of, is := strings.CutPrefix(w, "version="); is && c.clients[of] != nil && c.clients[of].last != nil {
@@ -214,10 +214,11 @@ func (c *byCursor) opened(f []string) {
 		}
 	}
 	client := &cursorClient{Cursor: cursor.New(cfg), shard: sub.shard, spaces: map[string]bool{}}
-	s := cursor.Source{Ends: c.group.origin.ends}
+	s, shared := cursor.Source{Ends: c.group.origin.ends}, cursor.Shared{Memo: &cursor.Memo{}}
 	if sub.permit != nil {
-		s.Allows, s.Filter = sub.permit.Allows, values.NewFilter(sub.shard.params, sub.permit.Allows)
+		s.Allows, shared.Filter = sub.permit.Allows, values.NewFilter(sub.shard.params, sub.permit.Allows)
 	}
+	s.Shares = func(string) cursor.Shared { return shared }
 	client.Open(s)
 	for name, d := range sub.claims.versions {
 		client.Claim(0, name, sub.claims.spelt[name], d)

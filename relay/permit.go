@@ -21,8 +21,13 @@ func NewPermit(key string, has func(name string) bool, some func(before, after s
 // Allows reports whether the client may have a name, in canonical form.
 func (p *Permit) Allows(name string) bool { return p == nil || p.has(name) }
 
-// Key is equal for Permits that have the same names.
-func (p *Permit) Key() string { return p.key }
+// Key is equal for Permits that have the same names; "" is that of a nil Permit.
+func (p *Permit) Key() string {
+	if p == nil {
+		return ""
+	}
+	return p.key
+}
 
 // byPermit has the views of one set. Nearly always there is one: without TTLs, of all members.
 type byPermit[view any] struct {

@@ -85,6 +85,9 @@ type set struct {
 	collectionError    *NameError
 	collectionErrorGen uint32
 
+	// shares are what clients of states have in common, by the key of their permit (wants.go).
+	shares map[string]*sharedSet
+
 	// revived: the members are those of a set that had retired (revive.go), as far as no stream
 	// since has said otherwise.
 	revived bool

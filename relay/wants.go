@@ -25,18 +25,20 @@ type Wants struct {
 	// stream may have nothing of some sets.
 	names   map[string]*entry
 	sets    map[string]*set
+	permit  *Permit // of all clients that ask here; nil: every name
 	selects map[string]cursor.Name
 	// spaces are names with slashes that are namespaces nevertheless (ALIAS-6).
 	spaces map[string]bool
 }
 
 // Want begins to ask for a type, of which nothing is asked for yet. The caller holds a reference on
-// the group until Close. The result is nil if the group has no room for another parameter map.
-func (g *Group) Want(owner *Subscriber, typeURL string, p constraints.Params) *Wants {
+// the group until Close. permit is what the client may have; nil: everything. The result is nil if
+// the group has no room for another parameter map.
+func (g *Group) Want(owner *Subscriber, typeURL string, p constraints.Params, permit *Permit) *Wants {
 	if !g.paramSets.join(p, g.origin.table.config().MaxParameterSets) {
 		return nil
 	}
-	w := &Wants{owner: owner, names: map[string]*entry{}, sets: map[string]*set{}, selects: map[string]cursor.Name{}, spaces: map[string]bool{}}
+	w := &Wants{owner: owner, permit: permit, names: map[string]*entry{}, sets: map[string]*set{}, selects: map[string]cursor.Name{}, spaces: map[string]bool{}}
 	s := g.enter(typeURL, p)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,16 +58,16 @@ func (w *Wants) Namespaces(names []string) {
 
 // Add asks for names, or for what they stand for, in any spelling. It returns what the client's
 // cursor is told of them, and what there was no room for. Others have their turn meanwhile.
-func (w *Wants) Add(now time.Time, permit *Permit, names ...string) (added []cursor.Name, denied []Denied) {
+func (w *Wants) Add(now time.Time, names ...string) (added []cursor.Name, denied []Denied) {
 	s := w.shard
 	for names := range slices.Chunk(names, shareNames) {
 		s.mu.Lock()
 		s.now = later(s.now, now)
 		for _, name := range names {
-			if n, limit := w.add(name, permit); limit == 0 {
+			if n, limit, most := w.add(name); limit == "" {
 				added = append(added, n)
 			} else {
-				denied = append(denied, Denied{xds.Spelling(n.Name, n.Spelt), "memory", limit})
+				denied = append(denied, Denied{xds.Spelling(n.Name, n.Spelt), limit, most})
 			}
 		}
 		s.unlock()
@@ -73,45 +75,106 @@ func (w *Wants) Add(now time.Time, permit *Permit, names ...string) (added []cur
 	return added, denied
 }
 
-// add asks for one name. limit: there is no room for it, beyond so much memory. What others ask for
-// costs next to nothing, and is always given.
-func (w *Wants) add(name string, permit *Permit) (n cursor.Name, limit int) {
+// add asks for one name. limit is that for which there is no room for it, of most; "": there is.
+// What others ask for costs next to nothing, and is always given.
+func (w *Wants) add(name string) (n cursor.Name, limit string, most int) {
 	s, t := w.shard, w.shard.table()
 	n, kind, selects := s.nameOf(name, w.spaces)
-	n.Nothing = selects && !permit.meets(n.Name, kind, s.group.config().RecursiveGlobs)
+	n.Nothing = selects && !w.permit.meets(n.Name, kind, s.group.config().RecursiveGlobs)
 	if _, is := w.selects[n.Name]; is || w.names[n.Name] != nil {
-		return n, 0
-	}
-	e, known, cost := s.named.entries[n.Name], s.star, viewCost+2*len(n.Name)
-	if kind != wild {
-		known = s.collections.byName[n.Name]
+		return n, "", 0
 	}
 	if !selects {
-		cost = nameCost + nameCopies*len(n.Name)
-	}
-	if isNew := !selects && e == nil || selects && known == nil; isNew && !t.budget.admits(cost) && !s.group.fed() {
-		return n, t.MemoryLimit()
-	}
-	s.group.interest.Add(w.owner, s.typeURL, n)
-	if !selects {
-		if e == nil {
+		e := s.named.entries[n.Name]
+		if e == nil && !t.budget.admits(nameCost+nameCopies*len(n.Name)) && !s.group.fed() {
+			return n, "memory", t.MemoryLimit()
+		} else if e == nil {
 			w.owner.newNames.Add(1)
 		}
+		s.group.interest.Add(w.owner, s.typeURL, n)
 		e = s.named.want(e, n.Name, n.Spelt)
 		e.join()
 		s.named.lookedUp(e, func() bool { return s.named.give(e) })
 		w.names[n.Name] = e
-		return n, 0
+		return n, "", 0
 	}
+	known := s.star
+	if kind != wild {
+		known = s.collections.byName[n.Name]
+	}
+	if limit, most := w.deniesSet(known, n.Name); limit != "" {
+		return n, limit, most
+	}
+	s.group.interest.Add(w.owner, s.typeURL, n)
 	if w.selects[n.Name] = n; !n.Nothing {
 		if kind != wild {
 			known = s.collections.set(n.Name, n.Spelt, kind)
 		}
 		known.addClient()
 		known.lookedUp()
+		known.shareWith(w.permit)
 		w.sets[n.Name] = known
 	}
-	return n, 0
+	return n, "", 0
+}
+
+// deniesSet is the limit for which there is no room for a set, of most; nil: there is none yet of
+// that selector.
+func (w *Wants) deniesSet(t *set, selector string) (limit string, most int) {
+	s := w.shard
+	b := &s.table().budget
+	if t != nil && t.shares[w.permit.Key()] != nil {
+		return "", 0
+	}
+	if most := s.table().config().MaxViews; most > 0 && b.views.Load() >= int64(most) && !s.group.fed() {
+		return "views", most
+	}
+	if !b.admits(viewCost+2*len(selector)) && !s.group.fed() {
+		return "memory", s.table().MemoryLimit()
+	}
+	return "", 0
+}
+
+// sharedSet is what clients of states that ask for a set with one permit have in common.
+type sharedSet struct {
+	cursor.Shared
+	clients int
+}
+
+// shareWith counts one more client of a permit.
+func (t *set) shareWith(p *Permit) {
+	x := t.shares[p.Key()]
+	if x == nil {
+		x = &sharedSet{Shared: cursor.Shared{Memo: &cursor.Memo{}}}
+		if p != nil {
+			x.Filter = values.NewFilter(t.shard.params, p.Allows)
+		}
+		if t.shares == nil {
+			t.shares = map[string]*sharedSet{}
+		}
+		t.shares[p.Key()] = x
+		t.shard.table().budget.views.Add(1)
+	}
+	x.clients++
+}
+
+// unshare counts one client of a permit less.
+func (t *set) unshare(p *Permit) {
+	x := t.shares[p.Key()]
+	if x.clients--; x.clients == 0 {
+		delete(t.shares, p.Key())
+		t.shard.table().budget.views.Add(-1)
+	}
+}
+
+// shared is what the clients of a set have in common that the stream asks for. It locks the shard.
+func (w *Wants) shared(selector string) (x cursor.Shared) {
+	w.shard.mu.Lock()
+	defer w.shard.mu.Unlock()
+	if t := w.sets[selector]; t != nil {
+		x = t.shares[w.permit.Key()].Shared
+	}
+	return x
 }
 
 // Params is the parameter map.
@@ -173,6 +236,7 @@ func (w *Wants) drop(now time.Time, key string) {
 	}
 	if t := w.sets[key]; t != nil {
 		delete(w.sets, key)
+		t.unshare(w.permit)
 		t.dropClient(now)
 	}
 }
@@ -296,12 +360,12 @@ func UnitsOf(a *cursor.Answer, delta, ttl bool, now time.Time) []Unit {
 	return l.units(delta, ttl, now, nil)
 }
 
-// Source is where the names come from that a client asks for in the group, which is one of those of
+// Source is where the names come from that the client asks for, of a group that is one of those of
 // its stream. located: the client wrote locators.
-func (g *Group) Source(of int, p constraints.Params, located bool, permit *Permit) cursor.Source {
-	s := cursor.Source{Group: of, Params: p, Located: located, Ends: g.origin.ends}
-	if permit != nil {
-		s.Allows, s.Filter = permit.Allows, values.NewFilter(p, permit.Allows)
+func (w *Wants) Source(of int, located bool) cursor.Source {
+	s := cursor.Source{Group: of, Params: w.shard.params, Located: located, Ends: w.shard.group.origin.ends, Shares: w.shared}
+	if w.permit != nil {
+		s.Allows = w.permit.Allows
 	}
 	return s
 }

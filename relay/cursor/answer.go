@@ -276,7 +276,7 @@ func (k *take) recognize() {
 			continue
 		}
 		x := p.sets[0].in(s)
-		if members := p.filtered(&x); members.Sum().Version() == c.Version && !(c.TTL && members.Timed()) {
+		if members := p.sets[0].filtered(&x); members.Sum().Version() == c.Version && !(c.TTL && members.Timed()) {
 			p.held, p.sets[0].listed, c.sentWhole, c.version, c.States = members, true, true, c.Version, nil
 			return
 		}

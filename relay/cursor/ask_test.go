@@ -246,8 +246,8 @@ func TestWhatItKnows(t *testing.T) {
 func TestAgain(t *testing.T) {
 	line := state.NewTimeline(zero, state.Config{})
 	line.Publish(zero, 1, state.Change{TypeURL: cds, Selector: "*", Status: firm, Edits: []state.Edit{say(like{typeURL: cds, name: "a"})}})
-	c := New(Config{TypeURL: cds, Memo: &Memo{}, Began: zero})
-	c.Open(Source{Ends: ends})
+	c := New(Config{TypeURL: cds, Began: zero})
+	c.Open(Source{Ends: ends, Shares: memoOf(&Memo{})})
 	c.Subscribe(0, All)
 	c.Requested(zero)
 	step := plan.Step{TypeURL: cds, Parts: []plan.Part{{To: line.Newest()}}}

@@ -65,8 +65,8 @@ func BenchmarkTake(b *testing.B) {
 }
 
 func client(delta bool, names int, memo *Memo) *Cursor {
-	c := New(Config{TypeURL: eds, Delta: delta, Memo: memo, Began: zero, Patience: 15 * time.Second})
-	c.Open(Source{Ends: ends})
+	c := New(Config{TypeURL: eds, Delta: delta, Began: zero, Patience: 15 * time.Second})
+	c.Open(Source{Ends: ends, Shares: memoOf(memo)})
 	for i := range names {
 		c.Subscribe(0, Name{Name: fmt.Sprint("n", i)})
 	}

@@ -32,7 +32,6 @@ type Config struct {
 	Began          time.Time // when the client asked first
 	// Unreachable is the error of a name that is waited for in vain (Unreached).
 	Unreachable func(name string) *xds.NameError
-	Memo        *Memo // of answers that are the same for many clients; nil: none
 }
 
 // Source is where a part of what a client asks for comes from.
@@ -41,12 +40,19 @@ type Source struct {
 	Params constraints.Params // of every name
 	// Located: the client wrote locators, and is sent the constraints of what it has (DYN-16).
 	Located bool
-	// Allows says what the client may have; nil: everything. Filter is that of Allows and Params,
-	// and makes large sets cheap; nil: each entry is looked at.
+	// Allows says what the client may have; nil: everything.
 	Allows func(name string) bool
-	Filter *state.Filter
+	// Shares is what clients that ask for the same set with the same Params and Allows have in
+	// common; nil: each is for itself.
+	Shares func(selector string) Shared
 	// Ends says whether an error means that there is none (ABS-8).
 	Ends func(*xds.NameError) bool
+}
+
+// Shared is what many clients of one set have in common.
+type Shared struct {
+	Filter *state.Filter // of what they may have; nil: of each member that is found
+	Memo   *Memo         // of answers that are the same for many of them; nil: none
 }
 
 // Cursor is what one client holds of one type, and how it asked for it. Its methods are called by
@@ -116,6 +122,7 @@ func (n names) has(name string) bool {
 // taken is a set that a client asks for.
 type taken struct {
 	Name
+	Shared
 	typeURL string
 	params  string
 	members state.Set // as it was taken last

@@ -179,7 +179,7 @@ func (g *game) open() {
 	if g.cursor != nil {
 		return
 	}
-	g.cfg.Memo, g.cfg.Began = g.memo, g.now
+	g.cfg.Began = g.now
 	g.cursor = New(g.cfg)
 	g.cursor.Open(g.source)
 	for _, c := range g.claims {
@@ -197,14 +197,15 @@ func (g *game) do(what string, words []string) (push bool) {
 		g.typeURL = typesOfRows[words[0]]
 		g.cfg = Config{TypeURL: g.typeURL, Delta: g.delta, Patience: 15 * time.Second, Cold: 10 * time.Second}
 		g.cfg.Unreachable = func(name string) *xds.NameError { return xds.NewNameError(name, unavailable, "it is away") }
-		g.source = Source{Ends: ends}
+		g.source = Source{Ends: ends, Shares: memoOf(g.memo)}
 		for i, option := range words[1:] {
 			g.cfg.TTL = g.cfg.TTL || option == "ttl"
 			g.cfg.Withhold = g.cfg.Withhold || option == "withhold"
 			g.cfg.StandIn = g.cfg.StandIn || option == "standin"
 			if may := words[i+2:]; option == "may" {
 				g.source.Allows = func(name string) bool { return slices.Contains(may, name) }
-				g.source.Filter = state.NewFilter(g.source.Params, g.source.Allows)
+				shared := Shared{state.NewFilter(g.source.Params, g.source.Allows), g.memo}
+				g.source.Shares = func(string) Shared { return shared }
 				break
 			}
 		}

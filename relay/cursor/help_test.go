@@ -79,6 +79,9 @@ func say(l like) state.Edit {
 	return state.Edit{Name: l.name, Entry: state.Present(body(l))}
 }
 
+// memoOf is for sources whose clients share what they are sent.
+func memoOf(m *Memo) func(string) Shared { return func(string) Shared { return Shared{Memo: m} } }
+
 // forMaps are changes for each parameter map of the games.
 func forMaps(all ...state.Change) []state.Change {
 	for _, c := range slices.Clone(all) {

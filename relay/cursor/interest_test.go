@@ -77,11 +77,12 @@ func TestPieces(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cfg := Config{TypeURL: cds, Delta: c.delta, TTL: c.ttl}
+			source := Source{Ends: ends}
 			if c.memo {
-				cfg.Memo = &Memo{}
+				source.Shares = memoOf(&Memo{})
 			}
 			cursor := New(cfg)
-			cursor.Open(Source{Ends: ends})
+			cursor.Open(source)
 			cursor.Subscribe(0, All)
 			cursor.Requested(zero)
 			line := state.NewTimeline(zero, state.Config{})

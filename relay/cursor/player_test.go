@@ -80,12 +80,15 @@ func (p *player) connect() {
 		cfg.Version = p.version
 	}
 	p.twin = New(cfg)
-	cfg.Memo = p.w.memo
 	p.cursor = New(cfg)
 	p.pending, p.again, p.accepted, p.first, p.told = map[string]bool{}, map[string]bool{}, map[string]bool{}, true, map[string]string{}
 	for _, c := range []*Cursor{p.cursor, p.twin} {
 		for i, f := range p.filter {
-			s := Source{Group: i, Params: params(p.params), Filter: f, Ends: ends}
+			shared := Shared{Filter: f}
+			if c == p.cursor {
+				shared.Memo = p.w.memo
+			}
+			s := Source{Group: i, Params: params(p.params), Ends: ends, Shares: func(string) Shared { return shared }}
 			if p.denied != "" {
 				s.Allows = p.allows
 			}

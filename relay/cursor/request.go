@@ -36,8 +36,12 @@ func (c *Cursor) Subscribe(source int, n Name) {
 			maps.DeleteFunc(p.told, func(name string, _ *xds.NameError) bool { return n.Covers(name) })
 			return
 		}
+		t := taken{Name: n, typeURL: c.TypeURL, params: p.Params.Key(), fresh: true}
+		if p.Shares != nil {
+			t.Shared = p.Shares(n.Name)
+		}
 		at, _ := slices.BinarySearchFunc(p.sets, n.Name, func(t taken, name string) int { return cmp.Compare(t.Name.Name, name) })
-		p.sets = slices.Insert(p.sets, at, taken{Name: n, typeURL: c.TypeURL, params: p.Params.Key(), fresh: true}) // every client finds a member in the same one
+		p.sets = slices.Insert(p.sets, at, t) // every client finds a member in the same one
 		for e := range p.held.All() {
 			p.look.add(e.Name())
 		}

@@ -48,16 +48,16 @@ type keep struct {
 
 // takeShared takes a step for a client that asks for one set and nothing else; false: it has more.
 func (c *Cursor) takeShared(s plan.Step) (a *Answer, done bool) {
-	if c.Memo == nil || len(c.parts) != 1 || s.Only != plan.Everything || c.again {
+	if len(c.parts) != 1 || s.Only != plan.Everything || c.again {
 		return nil, false
 	}
 	p := &c.parts[0]
 	step := &s.Parts[p.Group]
-	if len(p.sets) != 1 || len(p.names)+len(p.claims)+len(p.owed)+len(p.look)+len(p.told)+len(p.spelt) > 0 || step.To == nil {
+	if len(p.sets) != 1 || p.sets[0].Memo == nil || len(p.names)+len(p.claims)+len(p.owed)+len(p.look)+len(p.told)+len(p.spelt) > 0 || step.To == nil {
 		return nil, false
 	}
 	t := &p.sets[0]
-	if p.Located || p.Filter == nil && (p.Allows != nil || p.Params.Len() > 0) || t.fresh && !c.Delta && c.Version != "" {
+	if p.Located || t.Filter == nil && (p.Allows != nil || p.Params.Len() > 0) || t.fresh && !c.Delta && c.Version != "" {
 		return nil, false
 	}
 	x := t.in(step.To)
@@ -71,7 +71,7 @@ func (c *Cursor) takeShared(s plan.Step) (a *Answer, done bool) {
 			j.keep[i] = keep{true, c.ready(p, t, &x) && x.Phase >= state.Settled, c.members(p, 0, s)}
 		}
 	}
-	w := c.Memo.way(j)
+	w := t.Memo.way(j)
 	first := t.fresh && j.settled
 	if !w.plain || first && t.Name.Name != xds.Wildcard || !c.Delta && w.held.Len() == 0 && !j.settled {
 		return nil, false

@@ -141,7 +141,7 @@ func (c *Cursor) ready(p *part, t *taken, x *state.Selected) bool {
 		return false
 	case !t.fresh:
 		return true
-	case t.Name.Name != xds.Wildcard && x.Age == state.Stale && p.filtered(x).Len() == 0:
+	case t.Name.Name != xds.Wildcard && x.Age == state.Stale && t.filtered(x).Len() == 0:
 		return false
 	case c.holds(p):
 		return x.Phase == state.Firm && !c.unsure(x.Age)
@@ -239,13 +239,13 @@ func (c *Cursor) members(p *part, set int, s *state.State) state.Set {
 	if !c.ready(p, &p.sets[set], &x) {
 		return state.Set{}
 	}
-	return p.filtered(&x)
+	return p.sets[set].filtered(&x)
 }
 
 // filtered are the members of a set, without those that the client may not have.
-func (p *part) filtered(x *state.Selected) state.Set {
-	if p.Filter != nil {
-		return p.Filter.Of(x.Members)
+func (t *taken) filtered(x *state.Selected) state.Set {
+	if t.Filter != nil {
+		return t.Filter.Of(x.Members)
 	}
 	return x.Members
 }
