@@ -372,7 +372,7 @@ func (c *tables) restart(now time.Time) {
 	old := c.rig
 	c.rig = newRigWith(c.tb, c.cfg)
 	c.rig.now, c.hops, c.followed, c.restarted = now, nil, 0, now
-	c.rig.configure(func(c *Config, _ *ListenerConfig) { c.Rules = old.cfg.Rules })
+	c.rig.configure(func(c *Config, _ *ListenerConfig) { c.Rules, c.ByStates = old.cfg.Rules, old.cfg.ByStates })
 	c.rig.cfg.Rules = old.cfg.Rules
 	if c.disk != nil {
 		c.disk.restore(c.tb, c.rig.table, now)

@@ -3,6 +3,7 @@ package downstream
 import (
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -60,6 +61,9 @@ func newRigOf(tb testing.TB, origins ...relay.OriginConfig) *rig {
 	return newRigWith(tb, relay.Config{Origins: origins})
 }
 
+// allByStates: streams are served from states, in all tests.
+var allByStates = os.Getenv("WEIR_BY_STATES") == "1"
+
 func newRigWith(tb testing.TB, cfg relay.Config) *rig {
 	tb.Helper()
 	if cfg.Settle == 0 {
@@ -73,7 +77,7 @@ func newRigWith(tb testing.TB, cfg relay.Config) *rig {
 		tb.Fatal(err)
 	}
 	r := &rig{tb: tb, table: table, origin: table.Origin("mesh"), now: zero}
-	r.cfg = Config{Table: table, Instance: "here"}
+	r.cfg = Config{Table: table, Instance: "here", ByStates: allByStates}
 	r.configure(func(*Config, *ListenerConfig) {})
 	return r
 }

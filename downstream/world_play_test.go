@@ -55,6 +55,7 @@ var cores = map[string]struct {
 	"server": {newCore, nil},
 	"alone":  {newAlone, []string{"locators", "params"}}, // which its streams do not translate
 	"states": {newStates, []string{"locators", "params"}},
+	"new":    {newCoreByStates, []string{"canary"}},
 }
 
 // TestWorld plays the random world. Each play has its own features. WEIR_SEED=N (or -seed N) with

@@ -100,6 +100,14 @@ var (
 
 func newCore(tb testing.TB, cfg relay.Config) core { return newTables(tb, cfg) }
 
+// newCoreByStates serves its clients from states.
+func newCoreByStates(tb testing.TB, cfg relay.Config) core {
+	c := newTables(tb, cfg)
+	c.rig.cfg.ByStates = true
+	c.rig.configure(func(*Config, *ListenerConfig) {})
+	return c
+}
+
 // play runs lines and returns the first alarm, or nil.
 func play(t testing.TB, lines []string) *alarm {
 	a, _ := playWith(t, lines, func(string, ...any) {})

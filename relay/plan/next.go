@@ -353,6 +353,9 @@ func (t *turn) step(a Ask, only Only, part func(group int) Part) bool {
 	s := Step{TypeURL: a.TypeURL, Only: only, Parts: t.parts}
 	for g := range s.Parts {
 		s.Parts[g] = part(g)
+		if to := t.targets[g].State; to != s.Parts[g].To {
+			s.Parts[g].Newest = to
+		}
 	}
 	s.Push = !t.clear.IsZero() && !t.later(t.clear.Add(t.cfg.Hold))
 	nonce := t.take(s)

@@ -81,6 +81,9 @@ type Part struct {
 	To   *state.State    // nil: nothing of it yet
 	Keep [2]*state.State // what one of these has, or does not know, is not taken away; see Has
 	All  bool            // nothing is taken away
+	// Newest is where the client is brought in the end, if To is not that: bodies expire as they do
+	// there (TTL-4). nil: To is.
+	Newest *state.State
 	// Ahead is what virtual hosts were given of on demand (ALIAS-8): what the client has of it
 	// already stays. nil: nothing is.
 	Ahead *state.State
