@@ -236,9 +236,8 @@ func (s *session) rightsBy(set *settings) (next *rights, same bool) {
 	if was == nil { // everything, of what it has asked for
 		was = &rights{}
 		for _, st := range s.types {
-			for i := range st.sub.Len() {
-				sub := st.sub.Part(i)
-				was.permits = append(was.permits, permit{origin: sub.Group().Origin(), typeURL: st.typeURL, params: sub.Params()})
+			for x := range st.places {
+				was.permits = append(was.permits, permit{origin: x.group.Origin(), typeURL: st.typeURL, params: x.params})
 			}
 		}
 	}

@@ -100,8 +100,8 @@ var (
 
 func newCore(tb testing.TB, cfg relay.Config) core { return newTables(tb, cfg) }
 
-// newCoreByStates serves its clients from states.
-func newCoreByStates(tb testing.TB, cfg relay.Config) core {
+// newStates serves its clients from states.
+func newStates(tb testing.TB, cfg relay.Config) core {
 	c := newTables(tb, cfg)
 	c.rig.cfg.ByStates = true
 	c.rig.configure(func(*Config, *ListenerConfig) {})

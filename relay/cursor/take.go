@@ -172,6 +172,7 @@ func (k *take) changed(p *part, to *state.State, all []string) []string {
 			}
 		}
 		if x := p.sets[i].in(to); p.sets[i].err != nil && x.Err == nil { // its members end it (ABS-7)
+			p.sets[i].err = nil
 			for e := range k.members(p, i, to).All() {
 				p.owe(e.Name(), asked)
 				all = append(all, e.Name())
