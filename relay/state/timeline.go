@@ -41,7 +41,8 @@ type Target struct {
 }
 
 // Fill is another state of the group, with what the target knows of some types that is unknown in
-// it.
+// it. A set of which the target has something else by now is left as it is: the rest of it would be
+// of another moment.
 func (t *Target) Fill(s *State, of func(typeURL string) bool) *State {
 	var changes []Change
 	for _, x := range t.sets {
@@ -50,12 +51,15 @@ func (t *Target) Fill(s *State, of func(typeURL string) bool) *State {
 			continue
 		}
 		c := Change{TypeURL: x.TypeURL, Params: x.Params, Selector: x.Selector, Status: &x.Status}
+		other := false
 		for was, is := range Diff(was.Members, x.Members) {
-			if !was.Known() {
+			if other = other || was.Known() && x.Selector != ""; !was.Known() {
 				c.Edits = append(c.Edits, Edit{is.Name(), is})
 			}
 		}
-		changes = append(changes, c)
+		if !other {
+			changes = append(changes, c)
+		}
 	}
 	if changes == nil {
 		return s
