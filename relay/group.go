@@ -48,7 +48,7 @@ type Group struct {
 
 	line *values.Timeline // of what clients may be sent (publish.go); nil: it has none
 	// interest is who is woken by a change of line; a leaf.
-	interest cursor.Interest[*Subscriber]
+	interest cursor.Interest[*Wants]
 
 	hold atomic.Pointer[hold] // nil: it is not held; written under origin.mu
 

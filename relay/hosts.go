@@ -146,7 +146,7 @@ func (n *namedTable) silentOnHosts(now time.Time) {
 		if u := n.parked[i]; u.entry.asksOn(u.gen) && n.isAsked(u.entry) {
 			u.entry.onWaited()
 			for w := range n.shard.group.interest.Named(s.typeURL, s.params.Key(), u.entry.name) {
-				s.wake(w)
+				s.wake(w.owner)
 			}
 			for r := u.entry.head; r != nil && n.silentOf(u.entry); r = r.next {
 				if r.is(demanded) {

@@ -167,7 +167,7 @@ func (k *store) publish() {
 	}
 	was := line.Newest()
 	for w := range k.group.interest.Concerned(was, line.Publish(now, rev, changes...)) {
-		k.wake(w)
+		k.wake(w.owner)
 	}
 }
 

@@ -91,7 +91,7 @@ func (w *Wants) add(name string) (n cursor.Name, limit string, most int) {
 		} else if e == nil {
 			w.owner.newNames.Add(1)
 		}
-		s.group.interest.Add(w.owner, s.typeURL, n)
+		s.group.interest.Add(w, s.typeURL, n)
 		e = s.named.want(e, n.Name, n.Spelt)
 		e.join()
 		s.named.lookedUp(e, func() bool { return s.named.give(e) })
@@ -105,7 +105,7 @@ func (w *Wants) add(name string) (n cursor.Name, limit string, most int) {
 	if limit, most := w.deniesSet(known, n.Name); limit != "" {
 		return n, limit, most
 	}
-	s.group.interest.Add(w.owner, s.typeURL, n)
+	s.group.interest.Add(w, s.typeURL, n)
 	if w.selects[n.Name] = n; !n.Nothing {
 		if kind != wild {
 			known = s.collections.set(n.Name, n.Spelt, kind)
@@ -226,12 +226,12 @@ func (w *Wants) Drop(now time.Time, names ...string) (keys []string) {
 func (w *Wants) drop(now time.Time, key string) {
 	interest, typeURL := &w.shard.group.interest, w.shard.typeURL
 	if e := w.names[key]; e != nil {
-		interest.Drop(w.owner, typeURL, cursor.Name{Name: key, Params: w.shard.params.Key()})
+		interest.Drop(w, typeURL, cursor.Name{Name: key, Params: w.shard.params.Key()})
 		delete(w.names, key)
 		w.shard.named.leave(e, now, false)
 	}
 	if n, is := w.selects[key]; is {
-		interest.Drop(w.owner, typeURL, n)
+		interest.Drop(w, typeURL, n)
 		delete(w.selects, key)
 	}
 	if t := w.sets[key]; t != nil {
