@@ -137,14 +137,38 @@ func (c *Cursor) several() bool {
 // isOpen reports whether a stream to the origin is open.
 func isOpen(s *state.State) bool { return s != nil && (s.Lanes[0].Open || s.Lanes[1].Open) }
 
-// sleep notes until when a list waits at most, if nothing comes.
-func (k *take) sleep() {
+// patience finds out which sets a client that holds nothing has waited for long enough (RELAY-6),
+// and when to look for the others.
+func (k *take) patience() {
 	k.until = time.Time{}
-	for _, at := range [...]time.Time{k.since.Add(k.Patience), k.Began.Add(k.Cold)} {
-		if at.After(k.now) && (k.until.IsZero() || at.Before(k.until)) {
-			k.until = at
+	has := slices.ContainsFunc(k.parts, func(p part) bool { return p.held.Len() > 0 || k.holds(&p) })
+	for i := range k.parts {
+		p := &k.parts[i]
+		for j := range p.sets {
+			t := &p.sets[j]
+			if t.late = false; !t.fresh || has || k.sentWhole {
+				continue
+			}
+			if end := t.since.Add(k.Cold); end.After(k.now) {
+				k.lookAt(end)
+			} else {
+				t.late = true
+			}
 		}
 	}
+}
+
+// lookAt has the list be looked at again at a time, though nothing comes.
+func (k *take) lookAt(at time.Time) {
+	if at.After(k.now) && (k.until.IsZero() || at.Before(k.until)) {
+		k.until = at
+	}
+}
+
+// sleep notes until when a list waits at most, if nothing comes.
+func (k *take) sleep() {
+	k.lookAt(k.since.Add(k.Patience))
+	k.lookAt(k.Began.Add(k.Cold))
 }
 
 // wait finds out whether the client waits for names. It does so for a while, on a stream to their

@@ -33,7 +33,7 @@ func ladder(n, steps int) []*state.State {
 }
 
 func step(s *state.State) plan.Step {
-	return plan.Step{TypeURL: eds, Parts: []plan.Part{{To: s, Keep: [2]*state.State{s, s}}}}
+	return plan.Step{TypeURL: eds, Parts: []plan.Part{{To: s, Keep: [3]*state.State{s, s}}}}
 }
 
 // BenchmarkTake is one change at one of 10,000 clients: of `*` of 1,000 resources in both dialects, and of

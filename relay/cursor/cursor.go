@@ -82,7 +82,7 @@ type part struct {
 	// asked and newer are what was known of names when the part was taken last; last are the states
 	// of that step.
 	asked, newer state.Set
-	last         [3]*state.State
+	last         [4]*state.State
 	all          bool                  // nothing was to be taken away
 	held         state.Set             // the bodies that it was sent, by the resources' own names
 	claims       map[string]xds.Digest // versions it says it holds, until that is compared
@@ -127,6 +127,8 @@ type taken struct {
 	params  string
 	members state.Set // as it was taken last
 	fresh   bool      // it is not answered yet
+	since   time.Time // it was asked for
+	late    bool      // it was waited for in vain: what there is of it is sent (RELAY-6)
 	listed  bool      // a response was sent since it was asked for, though without it (FED-5)
 	err     *xds.NameError
 	// unreached: it is to be told that the origin cannot be reached; away: it was.

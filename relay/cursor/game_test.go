@@ -76,7 +76,7 @@ func (g *game) play(line, want string) {
 	if unseen || g.cursor == nil {
 		return
 	}
-	s := plan.Step{TypeURL: g.typeURL, Push: push, Parts: []plan.Part{{To: g.line.Target(state.Rest).State, Keep: [2]*state.State{g.keep}, All: g.all}}}
+	s := plan.Step{TypeURL: g.typeURL, Push: push, Parts: []plan.Part{{To: g.line.Target(state.Rest).State, Keep: [3]*state.State{g.keep}, All: g.all}}}
 	s.Only = g.only
 	a := g.cursor.Take(g.now, s)
 	if got := g.words(a); got != sorted(want) {

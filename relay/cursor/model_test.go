@@ -319,7 +319,7 @@ func (w *world) random() func(p *player) plan.Step {
 
 // end: everything is known, so each client has all that it asks for, and is sent nothing more.
 func (w *world) end() {
-	w.now = w.now.Add(patience)
+	w.now = w.now.Add(cold)
 	for _, o := range w.origins {
 		o.Connect(0, state.Lane{Open: true})
 		firm := &state.Status{Phase: state.Firm, Age: state.Live}

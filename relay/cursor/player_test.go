@@ -69,12 +69,12 @@ func (p *player) String() string {
 
 func (p *player) allows(name string) bool { return name != p.denied }
 
-const patience = 5 * time.Second
+const patience, cold = 5 * time.Second, 30 * time.Minute
 
 // connect begins a stream. The client presents what it has.
 func (p *player) connect() {
 	cfg := Config{
-		TypeURL: p.w.typeURL, Delta: p.delta, TTL: p.ttl, Holds: len(p.has) > 0 && (p.delta || p.version != ""), Patience: patience, Began: p.w.now,
+		TypeURL: p.w.typeURL, Delta: p.delta, TTL: p.ttl, Holds: len(p.has) > 0 && (p.delta || p.version != ""), Patience: patience, Cold: cold, Began: p.w.now,
 	}
 	if !p.delta {
 		cfg.Version = p.version

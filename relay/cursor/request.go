@@ -31,7 +31,7 @@ func (c *Cursor) Subscribe(source int, n Name) {
 	c.asked = true
 	if n.Covers != nil {
 		if i := p.set(n.Name); i >= 0 {
-			p.sets[i].members, p.sets[i].fresh, p.sets[i].away = state.Set{}, true, false
+			p.sets[i].members, p.sets[i].fresh, p.sets[i].away, p.sets[i].since = state.Set{}, true, false, time.Time{}
 			p.oweAll(n.Covers, asked)
 			maps.DeleteFunc(p.told, func(name string, _ *xds.NameError) bool { return n.Covers(name) })
 			return
@@ -199,6 +199,11 @@ func (c *Cursor) Requested(now time.Time) {
 	c.dueNow()
 	for i := range c.parts {
 		p := &c.parts[i]
+		for j := range p.sets {
+			if t := &p.sets[j]; t.since.IsZero() {
+				t.since = now
+			}
+		}
 		if len(p.dropped) > 0 || p.droppedSet {
 			c.forget(p)
 		}

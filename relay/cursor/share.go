@@ -38,7 +38,7 @@ type journey struct {
 	held, to state.Set
 	settled  bool
 	all      bool
-	keep     [2]keep
+	keep     [3]keep
 }
 
 type keep struct {
@@ -82,7 +82,7 @@ func (c *Cursor) takeShared(s plan.Step) (a *Answer, done bool) {
 // goShared notes a way as gone, and is the answer.
 func (c *Cursor) goShared(p *part, step *plan.Part, x *state.Selected, w *way, first bool) *Answer {
 	p.sets[0].members, p.sets[0].fresh = w.from.to, p.sets[0].fresh && !w.from.settled && w.from.to.Len() == 0
-	p.held, p.kept, p.last, p.all = w.held, nil, [...]*state.State{step.To, step.Keep[0], step.Keep[1]}, step.All
+	p.held, p.kept, p.last, p.all = w.held, nil, step.States(), step.All
 	names := c.named(p, step.To)
 	p.asked, p.newer = names.Members, names.Newer
 	if w.kept { // should it ask for anything else, they are to be looked at

@@ -62,6 +62,7 @@ func (c *Cursor) Take(now time.Time, s plan.Step) *Answer {
 	if k.recognize(); s.Push {
 		c.dueNow()
 	}
+	k.patience()
 	for _, i := range c.inOrder() {
 		p, x := &c.parts[i], &k.outs[i]
 		x.differs = k.differs(p, &s.Parts[p.Group])
@@ -143,7 +144,7 @@ func (k *take) differs(p *part, s *plan.Part) bool {
 	if s.All != p.all || slices.ContainsFunc(p.sets, func(t taken) bool { return t.fresh }) {
 		return true
 	}
-	for i, x := range [...]*state.State{s.To, s.Keep[0], s.Keep[1]} {
+	for i, x := range s.States() {
 		switch was := p.last[i]; {
 		case x == was:
 		case x == nil || was == nil || x.Lanes != was.Lanes || !slices.Equal(x.Kind(k.TypeURL), was.Kind(k.TypeURL)):
@@ -296,7 +297,7 @@ func (k *take) commit(p *part, x *outcomes) {
 // arrive notes that a part was compared with the states of the step as a whole.
 func (k *take) arrive(p *part) {
 	s := &k.Parts[p.Group]
-	p.last, p.all = [...]*state.State{s.To, s.Keep[0], s.Keep[1]}, s.All
+	p.last, p.all = s.States(), s.All
 	names := k.named(p, s.To)
 	p.asked, p.newer = names.Members, names.Newer
 	for i := range p.sets {
@@ -306,7 +307,7 @@ func (k *take) arrive(p *part) {
 			t.err = x.Err
 		}
 		if t.fresh && k.ready(p, t, &x) && (x.Phase >= state.Settled || t.members.Len() > 0) { // what states say of it counts from now on
-			t.fresh, p.last = false, [3]*state.State{}
+			t.fresh, p.last = false, [4]*state.State{}
 		}
 	}
 }

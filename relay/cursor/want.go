@@ -137,6 +137,8 @@ func (f *found) inSet(c *Cursor, p *part, t *taken, x *state.Selected, name stri
 // lost is no answer now (RELAY-38).
 func (c *Cursor) ready(p *part, t *taken, x *state.Selected) bool {
 	switch {
+	case t.fresh && t.late && x.Members.Len() > 0:
+		return true
 	case x.Phase == state.Unanswered:
 		return false
 	case !t.fresh:

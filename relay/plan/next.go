@@ -111,7 +111,11 @@ func (t *turn) fill(g int) {
 			return
 		}
 	}
+	was := x.front
 	x.filled, x.back, x.front = target.State, target.Fill(x.back, front), target.Fill(x.front, front)
+	if x.front != was {
+		x.lent = target.State
+	}
 }
 
 // members reports whether sets have the same members.
@@ -215,7 +219,7 @@ func (t *turn) bring(a Ask) func(int) Part {
 	named := a.Named && (t.later(t.shown.Add(t.cfg.Hold)) || t.pending())
 	return func(g int) Part {
 		x, p := &t.groups[g], t.target(g)
-		p.Keep = [2]*state.State{x.back, x.front}
+		p.Keep = [3]*state.State{x.back, x.front, x.lent}
 		p.All = x.front == nil || named || t.unconfirmed(g)
 		return p
 	}
@@ -308,7 +312,7 @@ func (t *turn) fronts(ready []*state.State) {
 	}
 	for g := range t.groups {
 		if x := &t.groups[g]; ready[g] != x.front {
-			x.front, x.waits, x.due = ready[g], !t.targets[g].Same(ready[g]), t.now.Add(t.cfg.Hold)
+			x.front, x.lent, x.waits, x.due = ready[g], nil, !t.targets[g].Same(ready[g]), t.now.Add(t.cfg.Hold)
 		}
 	}
 }

@@ -35,6 +35,7 @@ type group struct {
 	// were acknowledged, or waited for for order_hold.
 	front  *state.State
 	filled *state.State // the target that back and front were filled from
+	lent   *state.State // filled, if the front has listeners or routes of it, which its backends are for
 	// unsure is since when listeners or routes are not confirmed, on a stream to the origin that is
 	// open; zero: they are, or there is none.
 	unsure time.Time
@@ -79,7 +80,7 @@ type Step struct {
 // Part is the step within what comes from one origin.
 type Part struct {
 	To   *state.State    // nil: nothing of it yet
-	Keep [2]*state.State // what one of these has, or does not know, is not taken away; see Has
+	Keep [3]*state.State // what one of these has, or does not know, is not taken away; see Has
 	All  bool            // nothing is taken away
 	// Newest is where the client is brought in the end, if To is not that: bodies expire as they do
 	// there (TTL-4). nil: To is.
@@ -87,6 +88,11 @@ type Part struct {
 	// Ahead is what virtual hosts were given of on demand (ALIAS-8): what the client has of it
 	// already stays. nil: nothing is.
 	Ahead *state.State
+}
+
+// States are those that the step depends on.
+func (p *Part) States() [4]*state.State {
+	return [...]*state.State{p.To, p.Keep[0], p.Keep[1], p.Keep[2]}
 }
 
 // Only says what of a type may be written in a step.
