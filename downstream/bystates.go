@@ -376,8 +376,8 @@ func (s *session) coldByStates(st *streamType, now time.Time) error {
 	return nil
 }
 
-// keepsByStates reports whether the client is left with what it says it holds: it has configuration,
-// like one that was served.
+// keepsByStates reports whether the client is left with what it says it holds: it has
+// configuration, like one that was served.
 func (s *session) keepsByStates() bool {
 	return slices.ContainsFunc(s.types, func(st *streamType) bool {
 		return st.by != nil && slices.ContainsFunc(st.by.sources, func(x source) bool {

@@ -127,6 +127,19 @@ func (x *arrival) makeBodies(a *Applied) {
 	x.bodies = bodies
 }
 
+// hear notes that the origin has answered the type, so nothing stands in for it any more.
+func (k *store) hear() {
+	if k.heard {
+		return
+	}
+	k.heard = true
+	for _, s := range k.all {
+		if s.line != nil {
+			s.named.reviseDoubtful()
+		}
+	}
+}
+
 // apply applies the response to its store. It locks the store.
 func (x *arrival) apply(a *Applied) {
 	k, u, l := x.store, x.u, x.lane

@@ -144,19 +144,6 @@ func (s *shard) mayStandIn(l *Lane) bool {
 	return !s.heard && (long || l.down.Load())
 }
 
-// hear notes that the origin has answered the type, so nothing stands in for it any more.
-func (k *store) hear() {
-	if k.heard {
-		return
-	}
-	k.heard = true
-	for _, s := range k.all {
-		if s.line != nil {
-			s.named.reviseDoubtful()
-		}
-	}
-}
-
 // askedForFallback is called when the type was just asked, for the first time or again.
 func (s *shard) askedForFallback(now time.Time) {
 	if s.heard {

@@ -115,7 +115,8 @@ func (c *Cursor) hasVariant(spelt, constraints string) bool {
 	})
 }
 
-// exact are constraints that match the parameters of a part, and no others of the client's locators.
+// exact are constraints that match the parameters of a part, and no others of the client's
+// locators.
 func (c *Cursor) exact(p *part) (canonical, written string) {
 	if p.exactly != nil {
 		return p.exactly[0], p.exactly[1]
