@@ -212,7 +212,7 @@ func (s *session) writeByStates(now time.Time, st *streamType, a *cursor.Answer,
 		}
 	}
 	if d.version = st.sentVersion; d.version == "" && !s.delta {
-		d.version = xds.SetDigest{}.Version() // that of an empty set
+		d.version = xds.SetDigest{}.TreeVersion() // that of an empty set
 	}
 	var from *relay.Group
 	if a != nil && a.Group >= 0 {

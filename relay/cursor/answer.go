@@ -272,7 +272,7 @@ func (p *part) isListed() {
 // sum is the version of what the client holds (VER-4).
 func (c *Cursor) sum() string {
 	if len(c.parts) == 1 {
-		return c.parts[0].held.Sum().Version()
+		return c.parts[0].held.Sum().TreeVersion()
 	}
 	var all []xds.SetDigest
 	for i := range c.parts {
@@ -280,7 +280,7 @@ func (c *Cursor) sum() string {
 			all = append(all, sum)
 		}
 	}
-	return xds.JoinSets(all).Version()
+	return xds.JoinSets(all).TreeVersion()
 }
 
 // recognize finds out what a client of `*` has that comes back with a version: the list of one of
@@ -300,7 +300,7 @@ func (k *take) recognize() {
 			continue
 		}
 		x := p.sets[0].in(s)
-		if members := p.sets[0].filtered(&x); members.Sum().Version() == c.Version && !(c.TTL && members.Timed()) {
+		if members := p.sets[0].filtered(&x); members.Sum().TreeVersion() == c.Version && !(c.TTL && members.Timed()) {
 			p.held, p.sets[0].listed, c.sentWhole, c.version, c.States = members, true, true, c.Version, nil
 			return
 		}

@@ -128,7 +128,7 @@ func (g *game) words(a *Answer) string {
 			words = append(words, body(e.Body()))
 			digests = append(digests, e.Body().Digest)
 		}
-		if a.Version != a.All[0].Sum().Version() || len(digests) == 0 && a.Version != (xds.SetDigest{}).Version() {
+		if a.Version != a.All[0].Sum().TreeVersion() || len(digests) == 0 && a.Version != (xds.SetDigest{}).TreeVersion() {
 			g.t.Errorf("the version of %v is %s (VER-4)", words, a.Version)
 		}
 	} else {
@@ -215,7 +215,7 @@ func (g *game) do(what string, words []string) (push bool) {
 			break
 		}
 		x, _ := g.line.Newest().Of(g.typeURL, "*")
-		g.cfg.Version = x.Members.Sum().Version()
+		g.cfg.Version = x.Members.Sum().TreeVersion()
 	case "asks", "lists", "drops", "demands":
 		g.open()
 		g.request(what, words)

@@ -100,7 +100,7 @@ func (c *Cursor) goShared(p *part, step *plan.Part, x *state.Selected, w *way, f
 	if c.Delta {
 		a.Removed = w.removed
 	} else {
-		a.Version = w.held.Sum().Version()
+		a.Version = w.held.Sum().TreeVersion()
 		c.version = a.Version
 	}
 	if whole {

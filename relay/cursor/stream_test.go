@@ -165,7 +165,7 @@ func (s *streamer) connect() {
 	known := func(typeURL string) bool { // a list on the way between two states says nothing (RELAY-43)
 		return typeURL == eds && s.byNames || slices.ContainsFunc(states, func(x *state.State) bool {
 			all, _ := x.Of(typeURL, "*")
-			return all.Members.Sum().Version() == s.version[typeURL]
+			return all.Members.Sum().TreeVersion() == s.version[typeURL]
 		})
 	}
 	if s.r.IntN(2) == 0 || !s.cfg.Delta && !(known(cds) && known(eds) && known(lds) && known(rds)) {

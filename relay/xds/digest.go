@@ -82,11 +82,16 @@ func ContentDigest(typeURL, name, constraintKey string, aliases []string, payloa
 type SetDigest [16]byte
 
 // setVersionPrefix names the algorithm, as versionPrefix does. It was "w1" for sums (RELAY-56).
-const setVersionPrefix = "w2"
+const setVersionPrefix, treeVersionPrefix = "w2", "w3"
 
 // Version returns the version of the set that clients see (VER-4), also of the empty one.
-func (s SetDigest) Version() string {
-	b := append(make([]byte, 0, 2+22), setVersionPrefix...)
+func (s SetDigest) Version() string { return s.version(setVersionPrefix) }
+
+// TreeVersion is Version for the sums of package state, which are made otherwise.
+func (s SetDigest) TreeVersion() string { return s.version(treeVersionPrefix) }
+
+func (s SetDigest) version(prefix string) string {
+	b := append(make([]byte, 0, 2+22), prefix...)
 	return string(base64.RawURLEncoding.AppendEncode(b, s[:]))
 }
 
