@@ -12,8 +12,6 @@ import (
 	"github.com/weir-xds/weir/relay/plan"
 	"github.com/weir-xds/weir/relay/state"
 	"github.com/weir-xds/weir/relay/xds"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 )
 
 // Streams that are served from the states of their groups (relay.Config.States). What a client is
@@ -42,9 +40,8 @@ type byStates struct {
 // typeByStates is one type of such a stream.
 type typeByStates struct {
 	*cursor.Cursor
-	sources  []source
-	coldFrom time.Time // when the present wait for a first answer began; zero: none is waited for
-	denies   bool      // the list has names that the client may not have: see relay.Sub.Denies
+	sources []source
+	denies  bool // the list has names that the client may not have: see relay.Sub.Denies
 }
 
 // source is what is asked of one group with one parameter map. Its place is that of the cursor's
@@ -54,6 +51,8 @@ type source struct {
 	wants   *relay.Wants
 	located bool // by locators
 	number  int  // of the group in the plan
+	// coldFrom is when the present wait for a first answer began; zero: none is waited for.
+	coldFrom time.Time
 }
 
 // serveByStates decides how the stream is served, once it is known who the client is.
@@ -308,8 +307,10 @@ func (s *session) askedByStates(now time.Time, st *streamType) {
 	if st.asked.IsZero() {
 		st.asked = now
 	}
-	if st.by.coldFrom.IsZero() {
-		st.by.coldFrom = now
+	for i := range st.by.sources {
+		if x := &st.by.sources[i]; x.coldFrom.IsZero() {
+			x.coldFrom = now
+		}
 	}
 	s.owedByStates(st)
 }
@@ -346,34 +347,66 @@ func (s *session) judgedByStates(now time.Time, st *streamType, x *sent) {
 
 // coldByStates is cold for a type that is served from states (RELAY-8).
 func (s *session) coldByStates(st *streamType, now time.Time) error {
-	t := st.by
-	if t == nil || t.coldFrom.IsZero() || now.Before(t.coldFrom.Add(s.cfg.timing.ColdWait)) {
+	if st.by == nil {
 		return nil
 	}
-	if t.coldFrom = now; !t.Waiting() {
-		t.coldFrom = time.Time{}
-		return nil
-	}
-	var away []int
-	for i := range t.sources {
-		if lanes := t.sources[i].group.States().Newest().Lanes; !lanes[0].Open && !lanes[1].Open {
-			away = append(away, i)
-		} // otherwise its silence is left to the client (ABS-5)
-	}
-	if len(away) == 0 {
-		return nil
-	}
-	st.coldCount++
-	if !s.served && len(away) == len(t.sources) && !s.keepsByStates() {
-		return status.Errorf(codes.Unavailable, "nothing is known of %s yet, and origin %q could not be reached for timing.cold_wait %v: "+
-			"try another replica or again", st.typeURL, s.cfg.origin.Name(), s.cfg.timing.ColdWait)
-	}
-	for _, i := range away {
-		if x := &t.sources[i]; !t.Keeps(x.number, x.group.States().Newest()) && t.Unreached(i) {
-			s.mailbox.Signal()
+	for i := range st.by.sources {
+		if err := s.coldSource(st, i, now); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// coldSource is coldPart for a source.
+func (s *session) coldSource(st *streamType, i int, now time.Time) error {
+	wait, x := s.cfg.timing.ColdWait, &st.by.sources[i]
+	if x.coldFrom.IsZero() || now.Before(x.coldFrom.Add(wait)) {
+		return nil
+	}
+	set, waits, _ := st.by.Awaits(i)
+	if turn := x.wants.TurnCame(set, now); turn.After(x.coldFrom) { // a wait for its turn is no outage
+		if x.coldFrom = turn; now.Before(turn.Add(wait)) {
+			return nil
+		}
+	}
+	half := x.coldFrom.Add(wait / 2)
+	if x.coldFrom = (time.Time{}); !waits {
+		return nil
+	}
+	kept := s.served || s.keepsByStates()
+	if x.coldFrom = now; !kept {
+		x.coldFrom = now.Add(-wait + wait/8)
+	}
+	if at, open := x.wants.Upstream(set); open && !at.After(half) {
+		return nil // its silence is left to the client (ABS-5)
+	}
+	if st.coldCount++; kept || st.by.othersMayServe(i, half, now) {
+		keeps := st.by.Keeps(x.number, x.group.States().Newest())
+		if !keeps && !st.by.Whole() && st.by.Unreached(i) { // a list cannot say so without taking away the rest
+			x.coldFrom = time.Time{} // they are sent it once in each wait
+			s.mailbox.Signal()
+		}
+		return nil
+	}
+	return s.outOfReach(st, x.group.Origin())
+}
+
+// othersMayServe reports whether another source has something to serve, or an upstream stream that
+// may bring it.
+func (t *typeByStates) othersMayServe(than int, since, now time.Time) bool {
+	for i := range t.sources {
+		x := &t.sources[i]
+		set, _, knows := t.Awaits(i)
+		if i == than || x.wants.Len() == 0 {
+			continue
+		}
+		at, open := x.wants.Upstream(set)
+		if knows || open && !at.After(since) || x.wants.TurnCame(set, now).After(since) {
+			return true
+		}
+	}
+	return false
 }
 
 // keepsByStates reports whether the client is left with what it says it holds: it has
@@ -419,8 +452,13 @@ func (s *session) deadlinesByStates(at func(metrics.WaitReason, time.Time)) {
 	at(metrics.WaitOrder, s.by.again)
 	at(metrics.WaitCoalesce, s.by.gathered)
 	for _, st := range s.types {
-		if st.by != nil && !st.by.coldFrom.IsZero() {
-			at(metrics.NoWait, st.by.coldFrom.Add(s.cfg.timing.ColdWait))
+		if st.by == nil {
+			continue
+		}
+		for i := range st.by.sources {
+			if from := st.by.sources[i].coldFrom; !from.IsZero() {
+				at(metrics.NoWait, from.Add(s.cfg.timing.ColdWait))
+			}
 		}
 	}
 }

@@ -196,7 +196,9 @@ func (s *session) writeByStates(now time.Time, st *streamType, a *cursor.Answer,
 	if a != nil {
 		x.number, s.served, x.version = a.Number, true, a.Version
 		if !a.Waits {
-			st.by.coldFrom = time.Time{}
+			for i := range st.by.sources {
+				st.by.sources[i].coldFrom = time.Time{}
+			}
 		}
 		st.answers++
 		st.sentVersion = s.versionOf(st, a)

@@ -118,13 +118,17 @@ func (s *session) coldPart(st *streamType, sub *relay.Sub, now time.Time) error 
 		}
 		return nil
 	}
-	origin := sub.Group().Origin()
+	return s.outOfReach(st, sub.Group().Origin())
+}
+
+// outOfReach ends the stream, since nothing can be served (RELAY-8).
+func (s *session) outOfReach(st *streamType, origin *relay.Origin) error {
 	why := fmt.Sprintf("origin %q could not be reached", origin.Name())
 	if origin.HandshakeFails() {
 		why = fmt.Sprintf("the TLS handshake with origin %q has failed", origin.Name())
 	}
 	return status.Errorf(codes.Unavailable, "nothing is known of %s yet, and %s for timing.cold_wait %v: "+
-		"try another replica or again", st.typeURL, why, wait)
+		"try another replica or again", st.typeURL, why, s.cfg.timing.ColdWait)
 }
 
 // left reports whether the client is left with what it says it holds, since restored content may be

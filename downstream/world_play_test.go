@@ -54,7 +54,7 @@ var cores = map[string]struct {
 }{
 	"server": {newCore, nil},
 	"alone":  {newAlone, []string{"locators", "params"}}, // which its streams do not translate
-	"states": {newStates, []string{"canary"}}, // tiers are not served so yet
+	"states": {newStates, []string{"canary"}},            // tiers are not served so yet
 }
 
 // TestWorld plays the random world. Each play has its own features. WEIR_SEED=N (or -seed N) with

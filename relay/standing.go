@@ -91,21 +91,24 @@ func (s *Sub) waiting() bool {
 // Upstream reports since when the upstream stream has been open that carries what the Sub waits
 // for; false: there is no such stream. For a quarantined type the answer is the same as for an
 // origin that is silent about the type (RELAY-92, RELAY-95).
-func (s *Sub) Upstream() (since time.Time, open bool) {
-	s.shard.mu.Lock()
-	lane := s.waitsOn()
-	t, quarantined := s.shard.quarantine, time.Time{}
+func (s *Sub) Upstream() (since time.Time, open bool) { return s.shard.upstream(s.waitsOn) }
+
+// upstream is Sub.Upstream for the lane that on gives with the shard locked. It locks the shard.
+func (s *shard) upstream(on func() laneIndex) (since time.Time, open bool) {
+	s.mu.Lock()
+	lane := on()
+	t, quarantined := s.quarantine, time.Time{}
 	if t != nil {
 		quarantined = t.since
 	}
-	s.shard.mu.Unlock()
+	s.mu.Unlock()
 	if t != nil {
-		return t.upstream(s.shard.group, lane, quarantined)
+		return t.upstream(s.group, lane, quarantined)
 	}
-	if since, open = s.shard.lane(lane).openedAt(); !open || s.shard.group.newest == nil {
+	if since, open = s.lane(lane).openedAt(); !open || s.group.newest == nil {
 		return since, open
 	}
-	if at, is, known := s.shard.group.newest.upstreamOf(s.typeURL); known {
+	if at, is, known := s.group.newest.upstreamOf(s.typeURL); known {
 		since, open = at, is
 	}
 	return since, open
@@ -124,12 +127,15 @@ func (s *Sub) waitsOn() laneIndex {
 // TurnCame is when the group's turn came to open the upstream stream that the Sub waits for: now,
 // if it waits for its turn still. The time before does not count as an outage (RELAY-98). Zero: it
 // did not have to wait. It locks the shard, and then the group and the store of the newest tier.
-func (s *Sub) TurnCame(now time.Time) (at time.Time) {
-	s.shard.mu.Lock()
-	lane := s.waitsOn()
-	s.shard.mu.Unlock()
-	at = s.shard.lane(lane).turnCame(now)
-	if g := s.shard.group.newest; g != nil {
+func (s *Sub) TurnCame(now time.Time) (at time.Time) { return s.shard.turnCame(s.waitsOn, now) }
+
+// turnCame is Sub.TurnCame for the lane that on gives with the shard locked. It locks the shard.
+func (s *shard) turnCame(on func() laneIndex, now time.Time) (at time.Time) {
+	s.mu.Lock()
+	lane := on()
+	s.mu.Unlock()
+	at = s.lane(lane).turnCame(now)
+	if g := s.group.newest; g != nil {
 		if k := g.store(s.typeURL); k != nil {
 			for _, l := range k.lanes.Load() {
 				at = later(at, l.turnCame(now))

@@ -255,6 +255,23 @@ func (w *Wants) Silent() (names []string) {
 	return names
 }
 
+// Upstream is Sub.Upstream for a set that is waited for; "": for names.
+func (w *Wants) Upstream(set string) (since time.Time, open bool) {
+	return w.shard.upstream(func() laneIndex { return w.laneOf(set) })
+}
+
+// TurnCame is Sub.TurnCame for a set that is waited for; "": for names.
+func (w *Wants) TurnCame(set string, now time.Time) time.Time {
+	return w.shard.turnCame(func() laneIndex { return w.laneOf(set) }, now)
+}
+
+func (w *Wants) laneOf(set string) laneIndex {
+	if t := w.sets[set]; t != nil {
+		return t.laneIndex()
+	}
+	return w.shard.named.lane
+}
+
 // Item is how the client stands to a resource, but for which answer it has refused.
 func (w *Wants) Item(x cursor.Seen) Item {
 	s := w.shard

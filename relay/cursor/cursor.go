@@ -300,6 +300,21 @@ func (c *Cursor) Waiting() bool {
 	})
 }
 
+// Awaits reports whether the client waits for a first answer of a source, and for which set; "": for
+// names. knows: there is something of it that it does not wait for.
+func (c *Cursor) Awaits(source int) (set string, waits, knows bool) {
+	p := &c.parts[source]
+	knows = p.held.Len() > 0 || len(p.names) > p.waiting
+	for i := range p.sets {
+		if t := &p.sets[i]; t.fresh && !t.Nothing {
+			set, waits = t.Name.Name, true
+		} else {
+			knows = true
+		}
+	}
+	return set, waits || p.waiting > 0, knows
+}
+
 // Until is until when a list waits, though nothing comes; zero, or past: none waits.
 func (c *Cursor) Until() time.Time { return c.until }
 
