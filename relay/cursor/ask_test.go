@@ -341,3 +341,33 @@ func TestWaitsOfAList(t *testing.T) {
 		t.Errorf("it has a list, and waits until %v", got)
 	}
 }
+
+// TestReadsLater: what a client drops and asks for again it may read only then. So it is told what is gone of an
+// answer that it has not answered.
+func TestReadsLater(t *testing.T) {
+	for _, acked := range []bool{false, true} {
+		line := state.NewTimeline(zero, state.Config{})
+		line.Publish(zero, 1, state.Change{TypeURL: cds, Selector: "*", Status: firm, Edits: []state.Edit{say(like{typeURL: cds, name: "a"})}})
+		c := New(Config{TypeURL: cds, Delta: true, Began: zero})
+		c.Open(Source{Ends: ends, Shares: memoOf(&Memo{})})
+		step := func() plan.Step { return plan.Step{TypeURL: cds, Parts: []plan.Part{{To: line.Newest()}}} }
+		c.Subscribe(0, All)
+		c.Requested(zero)
+		first := c.Take(zero, step())
+		if first == nil || len(first.Changed) != 1 {
+			t.Fatalf("%s is sent", wordsOf(first))
+		}
+		c.Unsubscribe(0, "*")
+		c.Requested(zero)
+		if acked {
+			c.Ack(first.Number, true)
+		}
+		c.Subscribe(0, All)
+		c.Requested(zero)
+		line.Publish(zero, 2, state.Change{TypeURL: cds, Selector: "*", Edits: []state.Edit{{Name: "a"}}})
+		a := c.Take(zero, step())
+		if a == nil || len(a.Removed) == 0 != acked {
+			t.Errorf("acknowledged before: %t; it is sent %s", acked, wordsOf(a))
+		}
+	}
+}

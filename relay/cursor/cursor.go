@@ -94,6 +94,7 @@ type part struct {
 	accepted     state.Set // bodies that the client accepted, if it is sent TTLs
 	looked       looked
 	exactly      *[2]string // see exact; nil: it is to be worked out
+	ghosts       names      // that it dropped, and may be about to read: if it asks again, it has them
 	dropped      []string   // names that it does not ask for any more, since the last request
 	droppedSet   bool       // a set, too
 }
@@ -204,7 +205,7 @@ func (c *Cursor) Leave(source int) {
 	c.others()
 	for i := range c.flights {
 		f := &c.flights[i]
-		f.sent, f.all = without(f.sent, source), without(f.all, source)
+		f.sent, f.all, f.by = without(f.sent, source), without(f.all, source), nil
 	}
 	for i := range c.refusals {
 		c.refusals[i].sets = without(c.refusals[i].sets, source)

@@ -207,6 +207,12 @@ func (c *Cursor) Requested(now time.Time) {
 		if len(p.dropped) > 0 || p.droppedSet {
 			c.forget(p)
 		}
+		for name := range p.ghosts {
+			if p.selects(name) {
+				c.Claim(i, name, p.spelt[name], xds.Digest{})
+				p.ghosts.drop(name)
+			}
+		}
 	}
 }
 
@@ -231,6 +237,9 @@ func (c *Cursor) forget(p *part) {
 			if !c.wildBeside(p) {
 				edits = append(edits, state.Edit{Name: name})
 				c.passOn(p, had)
+				if c.onTheWay(c.source(p), name) {
+					p.ghosts.add(name)
+				}
 			}
 			continue
 		}

@@ -16,6 +16,7 @@ type flight struct {
 	number uint64
 	sent   [][]*xds.Variant // by source
 	all    []state.Set      // by source, if it was all that the client has then; nil: it was not
+	by     []state.Set      // all that it had, by source; nil: it is to be worked out
 }
 
 // refusal is an answer that the client has rejected, without what it accepted since.
@@ -98,6 +99,9 @@ func (c *Cursor) Ack(number uint64, accepted bool) {
 	}
 	if c.flights = slices.Delete(c.flights, from, at+1); len(c.flights) == 0 {
 		c.flights = nil
+		for i := range c.parts {
+			c.parts[i].ghosts = nil
+		}
 	}
 	switch {
 	case !accepted:
@@ -123,6 +127,9 @@ func (c *Cursor) Ack(number uint64, accepted bool) {
 
 // sets are the bodies in the answer, by source.
 func (f *flight) sets(sources int) []state.Set {
+	if len(f.by) == sources {
+		return f.by
+	}
 	sets := make([]state.Set, sources)
 	copy(sets, f.all)
 	for i := len(f.all); i < sources; i++ {
@@ -132,7 +139,19 @@ func (f *flight) sets(sources int) []state.Set {
 		}
 		sets[i] = sets[i].With(edits...)
 	}
-	return sets
+	f.by = sets
+	return slices.Clone(sets)
+}
+
+// onTheWay reports whether a delta client may be about to read that it has a name: it is in an
+// answer that it has not answered.
+func (c *Cursor) onTheWay(source int, name string) bool {
+	for i := range c.flights {
+		if c.flights[i].sets(len(c.parts))[source].Get(name).Known() {
+			return c.Delta
+		}
+	}
+	return false
 }
 
 // forgive forgets the refusals of names that the client has accepted since.
