@@ -290,16 +290,19 @@ func (t *turn) mayFront() bool {
 // delta what is added goes first, then what is taken away, what refers before what it refers to
 // (ORD-2).
 func (t *turn) fronts(ready []*state.State) {
-	wrote := false
+	wrote, removes := false, t.removes(ready)
 	for _, removals := range []bool{false, true} {
 		for _, a := range t.asks {
-			whole := !t.cfg.Delta || xds.IsVirtualHost(a.TypeURL) // Envoy refuses a host beside the one whose domains it takes
-			if !front(a.TypeURL) || !removals && whole {
+			// Envoy refuses a virtual host beside the one whose domains it takes: what goes of them does
+			// so in the same response.
+			hosts := xds.IsVirtualHost(a.TypeURL)
+			if !front(a.TypeURL) || !removals && (!t.cfg.Delta || hosts && removes) {
 				continue
 			}
+			together := removals || hosts
 			did := t.step(a, Everything, func(g int) Part {
 				p := Part{To: ready[g], Ahead: t.ahead(a, g)}
-				if !removals {
+				if !together {
 					p.Keep[0], p.All = t.groups[g].front, t.groups[g].front == nil
 				}
 				return p
@@ -315,6 +318,30 @@ func (t *turn) fronts(ready []*state.State) {
 			x.front, x.lent, x.waits, x.due = ready[g], nil, !t.targets[g].Same(ready[g]), t.now.Add(t.cfg.Hold)
 		}
 	}
+}
+
+// removes reports whether listeners or routes go.
+func (t *turn) removes(ready []*state.State) bool {
+	for g, to := range ready {
+		from := t.groups[g].front
+		if from == nil || to == nil {
+			continue
+		}
+		for _, a := range t.asks {
+			if !front(a.TypeURL) || xds.IsVirtualHost(a.TypeURL) {
+				continue
+			}
+			for _, x := range from.Kind(a.TypeURL) {
+				is, _ := to.For(x.Params, x.TypeURL, x.Selector)
+				for was, is := range state.Diff(x.Members, is.Members) {
+					if exists(was) && !exists(is) {
+						return true
+					}
+				}
+			}
+		}
+	}
+	return false
 }
 
 // may says what of a type may be written now. While a Cluster response is not answered, backends

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // Timeline is the states of one group: the newest, those that are kept, and the one that each tier
@@ -41,8 +43,8 @@ type Target struct {
 }
 
 // Fill is another state of the group, with what the target knows of some types that is unknown in
-// it. A set of which the target has something else by now is left as it is: the rest of it would be
-// of another moment.
+// it. A set of which the target has something else by now is left as it is, and so is a resource
+// that an alias stands for which stood for another one: the rest would be of another moment.
 func (t *Target) Fill(s *State, of func(typeURL string) bool) *State {
 	var changes []Change
 	for _, x := range t.sets {
@@ -51,9 +53,9 @@ func (t *Target) Fill(s *State, of func(typeURL string) bool) *State {
 			continue
 		}
 		c := Change{TypeURL: x.TypeURL, Params: x.Params, Selector: x.Selector, Status: &x.Status}
-		other := false
+		held, other := was.Members, false
 		for was, is := range Diff(was.Members, x.Members) {
-			if other = other || was.Known() && x.Selector != ""; !was.Known() {
+			if other = other || was.Known() && x.Selector != ""; !was.Known() && !takesAlias(held, is) {
 				c.Edits = append(c.Edits, Edit{is.Name(), is})
 			}
 		}
@@ -65,6 +67,18 @@ func (t *Target) Fill(s *State, of func(typeURL string) bool) *State {
 		return s
 	}
 	return s.as(s.learn(t.types, changes, memo{}))
+}
+
+// takesAlias reports whether a body lists an alias of which a set knows something else.
+func takesAlias(s Set, e Entry) bool {
+	for v := range e.bodies() {
+		for _, alias := range v.Aliases {
+			if is := s.Get(xds.NameKey(alias)); is.Known() && is.Facts().Alias != v.Name {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 type tier struct {
