@@ -41,7 +41,11 @@ type byStates struct {
 type typeByStates struct {
 	*cursor.Cursor
 	sources []source
-	denies  bool // the list has names that the client may not have: see relay.Sub.Denies
+	// lackedSince is when the first change came that the client has not been sent; zero: it lacks none.
+	// lacked is the source of it.
+	lackedSince time.Time
+	lacked      int
+	denies      bool // the list has names that the client may not have: see relay.Sub.Denies
 }
 
 // source is what is asked of one group with one parameter map. Its place is that of the cursor's
@@ -326,6 +330,7 @@ func (st *streamType) requestedByStates(now time.Time) {
 			x.wants.Close(now)
 			st.by.sources = slices.Delete(st.by.sources, i, i+1)
 			st.by.Leave(i)
+			st.by.lackedSince = time.Time{} // it is found out anew
 		}
 	}
 }
@@ -436,7 +441,9 @@ func (t *typeByStates) status(own *relay.Origin, to *TypeStatus) {
 
 // lacksSinceByStates is lacksSince of a type that is served from states.
 func (st *streamType) lacksSinceByStates() time.Time {
-	switch {
+	switch st.lacking(); {
+	case !st.unsyncedSince.IsZero():
+		return st.unsyncedSince
 	case len(st.unanswered) > 0:
 		return st.unanswered[0].at
 	case st.nacking:

@@ -2,10 +2,13 @@ package downstream
 
 import (
 	"slices"
+	"time"
 
+	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/cursor"
 	"github.com/weir-xds/weir/relay/state"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // What people are told of streams that are served from states.
@@ -33,6 +36,112 @@ func (st *streamType) itemsByStates(all []Item) []Item {
 func (t *typeByStates) newest(group int) *state.State {
 	i := slices.IndexFunc(t.sources, func(x source) bool { return x.number == group })
 	return t.sources[i].group.States().Newest()
+}
+
+// lacking notes since when the client lacks a change of each type.
+func (s *session) lacking() {
+	for _, st := range s.types {
+		if st.by != nil {
+			st.lacking()
+		}
+	}
+}
+
+func (st *streamType) lacking() {
+	lacks := false
+	for i := range st.by.sources {
+		target := st.by.sources[i].group.States().Target(state.Rest)
+		if lacks = st.by.Lacks(i, target.State); !lacks {
+			continue
+		}
+		if st.by.lackedSince.IsZero() {
+			st.by.lackedSince, st.by.lacked = target.At, i
+		}
+		break
+	}
+	if !lacks {
+		st.by.lackedSince = time.Time{}
+	}
+	switch synced := !st.nacking && len(st.unanswered) == 0; {
+	case synced:
+		st.unsyncedSince = st.by.lackedSince
+	case st.unsyncedSince.IsZero():
+		st.unsyncedSince = st.by.lackedSince
+	}
+}
+
+// holding notes which types the plan holds back, and for what.
+func (s *session) holding(now time.Time) {
+	var clusters *streamType
+	for _, st := range s.types {
+		if st.typeURL == xds.ClusterType {
+			clusters = st
+		}
+		switch {
+		case st.by == nil:
+		case !late(st.typeURL) || st.by.lackedSince.IsZero() && !st.by.holdsFirst(st):
+			st.unhold()
+		default:
+			s.holdBack(now, st, s.heldFor(clusters))
+		}
+	}
+}
+
+// heldFor is what listeners and routes wait for; clusters may be nil.
+func (s *session) heldFor(clusters *streamType) metrics.WaitReason {
+	switch {
+	case clusters == nil || clusters.by == nil || !clusters.by.lackedSince.IsZero():
+		return metrics.WaitOrder
+	case len(clusters.unanswered) > 0:
+		return metrics.WaitClusters
+	case len(s.by.needed) > 0:
+		return metrics.WaitEndpoints
+	case clusters.by.Waiting():
+		return metrics.WaitEarlierSet
+	}
+	return metrics.WaitOrder
+}
+
+// firstAt is when a first answer was there, which the client had to wait for; zero: it was there
+// when the client asked.
+func (st *streamType) firstAt(now time.Time) time.Time {
+	for i := range st.by.sources {
+		if at := st.by.sources[i].group.States().Newest().At; at.After(st.asked) && at.Before(now) {
+			return at
+		}
+	}
+	return now
+}
+
+// holdsFirst reports whether a first answer is there, and not written.
+func (t *typeByStates) holdsFirst(st *streamType) bool {
+	if len(st.unanswered) > 0 || !t.Waiting() {
+		return false
+	}
+	for i := range t.sources {
+		if set, waits, _ := t.Awaits(i); waits && t.sources[i].knows(st.typeURL, set) {
+			return true
+		}
+	}
+	return false
+}
+
+// knows reports whether the newest state has an answer for a set, or for a name that is asked for.
+func (x *source) knows(typeURL, set string) bool {
+	its, _ := x.group.States().Newest().For(x.wants.Params().Key(), typeURL, set)
+	if set != "" {
+		return its.Phase >= state.Settled
+	}
+	return slices.ContainsFunc(x.wants.Names(), func(name string) bool { return its.Members.Get(name).Known() })
+}
+
+// dates notes when the oldest change came that an answer has, and of which origin. An answer that has
+// what the client asked for alone has no date.
+func (st *streamType) dates(a *cursor.Answer, x *sent) {
+	if !st.by.lackedSince.IsZero() && !a.Waits {
+		of := &st.by.sources[st.by.lacked]
+		x.since, x.lag, x.from = st.by.lackedSince, of.wants.Lag(), of.group.Origin()
+	}
 }
 
 // contentsByStates is what a refused response had that can be told apart. mixed: it may have

@@ -18,6 +18,7 @@ import (
 func (s *session) takeByStates(now time.Time) []*response {
 	out, b := s.batch[:0], s.by
 	s.targetsByStates(now)
+	s.lacking()
 	more := true
 	for range mostTurns {
 		asks := s.asksByStates(now)
@@ -54,6 +55,8 @@ func (s *session) takeByStates(now time.Time) []*response {
 	if more {
 		s.mailbox.Signal()
 	}
+	s.lacking()
+	s.holding(now)
 	s.batch = out
 	return out
 }
@@ -195,6 +198,9 @@ func (s *session) writeByStates(now time.Time, st *streamType, a *cursor.Answer,
 	d.hosts = s.refusedHosts(st, d.refusals)
 	if a != nil {
 		x.number, s.served, x.version = a.Number, true, a.Version
+		if st.dates(a, &x); st.unsyncedSince.IsZero() {
+			st.unsyncedSince = st.firstAt(now)
+		}
 		if !a.Waits {
 			for i := range st.by.sources {
 				st.by.sources[i].coldFrom = time.Time{}
@@ -221,7 +227,10 @@ func (s *session) writeByStates(now time.Time, st *streamType, a *cursor.Answer,
 		from = s.by.groups[a.Group]
 	}
 	out, r = s.encode(st, &x, r, s.header(st, from), &d, parts, out)
-	r.last = true
+	r.last, r.dated, r.since = true, !x.since.IsZero(), x.since.Sub(s.opened)
+	if r.dated {
+		st.lag = x.lag
+	}
 	st.responses++
 	st.remember(x)
 	return out

@@ -199,6 +199,9 @@ func (s *session) wrote(now time.Time, batch []*response) {
 			continue
 		}
 		r.kind.sentAt = now.Sub(s.opened)
+		if s.by != nil {
+			s.by.plan.Wrote(now, r.kind.typeURL, r.nonce)
+		}
 		if x := r.kind.find(r.nonce); x != nil { // nil: it is acknowledged already
 			x.at = now
 		}

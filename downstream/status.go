@@ -208,8 +208,13 @@ func (st *streamType) status(own *relay.Origin, delta bool) TypeStatus {
 // behind is the origin whose change the client has not accepted. If it has accepted all, or it is
 // not known, it is the first that it asks.
 func (st *streamType) behind(own *relay.Origin) *relay.Origin {
-	if st.sub.None() {
-		return own // or not known, if it is served from states
+	switch {
+	case st.by != nil && len(st.unanswered) > 0 && st.unanswered[0].from != nil:
+		return st.unanswered[0].from
+	case st.by != nil && !st.by.lackedSince.IsZero():
+		return st.by.sources[st.by.lacked].group.Origin()
+	case st.sub.None():
+		return own
 	}
 	part := st.sub.Part(0)
 	for i := range st.sub.Len() {

@@ -100,11 +100,14 @@ type streamType struct {
 type sent struct {
 	told    relay.Receipt
 	at      time.Time
-	last    uint64    // nonce of its last message
-	number  uint64    // of the cursor's answer
-	version string    // and its version
-	several *[]uint64 // nonces of its messages that are not acknowledged; nil: it is one message
-	real    bool      // it has an answer, and not only refusals
+	last    uint64               // nonce of its last message
+	number  uint64               // of the cursor's answer
+	version string               // and its version
+	since   time.Time            // when the change came that it has, if it is served from states; zero: it has none
+	lag     *metrics.Propagation // measures that; nil: nothing does
+	from    *relay.Origin        // of that change
+	several *[]uint64            // nonces of its messages that are not acknowledged; nil: it is one message
+	real    bool                 // it has an answer, and not only refusals
 	nacked  bool
 }
 

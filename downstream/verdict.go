@@ -28,11 +28,18 @@ func (s *session) ack(now time.Time, st *streamType, x *sent) {
 		}
 		st.sub.Ack(x.told)
 		st.ackedVersion = cmp.Or(x.told.Version, x.version)
+		if x.lag != nil {
+			x.lag.Acked(now.Sub(x.since), s.exemplar(x.lag, st, x.since))
+		}
 		if lag := x.told.Oldest().Lag(); lag != nil {
 			lag.Acked(now.Sub(x.told.Since), s.exemplar(lag, st, x.told.Since))
 		}
 	}
-	st.synced()
+	if st.by != nil {
+		st.lacking()
+	} else {
+		st.synced()
+	}
 }
 
 // nack records that the client refused a response: for people, and so that it is not sent again

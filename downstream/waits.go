@@ -91,7 +91,7 @@ func (s *session) waits(now time.Time, st *streamType) (all []metrics.Wait) {
 	switch last := st.last(); {
 	case last != nil:
 		until := last.at.Add(hold) // what waits is written then, answered or not
-		if waits := st.held != nil || st.rest != nil || st.keeps || len(st.refusals) > 0 || st.peek(); !waits || !until.After(now) {
+		if waits := st.held != nil || st.rest != nil || st.keeps || len(st.refusals) > 0 || st.peek() || st.by != nil && !st.by.lackedSince.IsZero(); !waits || !until.After(now) {
 			until = time.Time{}
 		}
 		add(metrics.WaitAck, st.unanswered[0].at, until)
@@ -132,6 +132,15 @@ func (s *session) waits(now time.Time, st *streamType) (all []metrics.Wait) {
 // heldUntil is until when a type is held back at most.
 func (s *session) heldUntil(st *streamType) (until time.Time) {
 	switch {
+	case st.by != nil && st.heldFor == metrics.WaitEarlierSet:
+		for _, earlier := range s.types {
+			if earlier.by != nil && earlier.by.Waiting() && !late(earlier.typeURL) {
+				until = earlier.asked.Add(s.cfg.timing.ColdWait)
+			}
+		}
+		return until
+	case st.by != nil:
+		return s.by.again
 	case st.heldFor == metrics.WaitEarlierSet || st.heldFrom.IsZero():
 		for _, earlier := range s.types {
 			if earlier == st {

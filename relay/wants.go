@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay/cursor"
 	values "github.com/weir-xds/weir/relay/state"
 	"github.com/weir-xds/weir/relay/xds"
@@ -253,6 +254,14 @@ func (w *Wants) Silent() (names []string) {
 		}
 	}
 	return names
+}
+
+// Lag measures the propagation of changes of the type and origin; nil: nothing does.
+func (w *Wants) Lag() *metrics.Propagation {
+	if w.shard.group.fed() {
+		return nil
+	}
+	return w.shard.store.lag
 }
 
 // Upstream is Sub.Upstream for a set that is waited for; "": for names.

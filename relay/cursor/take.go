@@ -1,6 +1,7 @@
 package cursor
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -203,6 +204,30 @@ func (k *take) changed(p *part, to *state.State, all []string) []string {
 		add(was, is)
 	}
 	return all
+}
+
+// Lacks reports whether a state has a change that the client has still to be sent, of what it was
+// answered for once. It costs what the state differs in from the last one that was taken.
+func (c *Cursor) Lacks(source int, to *state.State) bool {
+	p := &c.parts[source]
+	if p.last[0] == nil {
+		return false
+	}
+	for i := range p.sets {
+		if t := &p.sets[i]; !t.fresh && t.members != c.members(p, i, to) {
+			return true
+		}
+	}
+	if len(p.names) == 0 {
+		return false
+	}
+	for was, is := range state.Diff(p.asked, c.named(p, to).Members) {
+		name := cmp.Or(is.Name(), was.Name())
+		if (p.concerns(was) || p.concerns(is)) && !p.owed[name].waits() {
+			return true
+		}
+	}
+	return false
 }
 
 // concerns reports whether the client asks for a name, or for an alias of what it stands for, or

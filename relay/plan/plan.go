@@ -133,6 +133,15 @@ func (s *Stream) Ack(now time.Time, typeURL string, nonce uint64) {
 	}
 }
 
+// Wrote notes when a response was written in fact. Only then the wait for its answer begins.
+func (s *Stream) Wrote(now time.Time, typeURL string, nonce uint64) {
+	for i := range s.flights[typeURL] {
+		if f := &s.flights[typeURL][i]; f.nonce == nonce {
+			f.at = now
+		}
+	}
+}
+
 // Has is what the client is to have of a name after the step, of one group. held is what it has.
 // has is what its subscription selects of the name in a state, and whether that is known there: of
 // a set that is not settled a name is not known to be gone. What To has not, or has emptied as its
