@@ -379,7 +379,7 @@ func (s *session) coldSource(st *streamType, i int, now time.Time) error {
 	if x.coldFrom = (time.Time{}); !waits {
 		return nil
 	}
-	kept := s.served || s.keepsByStates()
+	kept := s.served || s.keepsByStates() || slices.ContainsFunc(s.types, (*streamType).holdsFirst) // which is about to be written
 	if x.coldFrom = now; !kept {
 		x.coldFrom = now.Add(-wait + wait/8)
 	}

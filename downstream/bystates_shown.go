@@ -79,7 +79,7 @@ func (s *session) holding(now time.Time) {
 		}
 		switch {
 		case st.by == nil:
-		case !late(st.typeURL) || st.by.lackedSince.IsZero() && !st.by.holdsFirst(st):
+		case !late(st.typeURL) || st.by.lackedSince.IsZero() && !st.holdsFirst():
 			st.unhold()
 		default:
 			s.holdBack(now, st, s.heldFor(clusters))
@@ -114,8 +114,9 @@ func (st *streamType) firstAt(now time.Time) time.Time {
 }
 
 // holdsFirst reports whether a first answer is there, and not written.
-func (t *typeByStates) holdsFirst(st *streamType) bool {
-	if len(st.unanswered) > 0 || !t.Waiting() {
+func (st *streamType) holdsFirst() bool {
+	t := st.by
+	if t == nil || len(st.unanswered) > 0 || !t.Waiting() {
 		return false
 	}
 	for i := range t.sources {

@@ -51,7 +51,7 @@ func (k *take) settle(p *part, name string) (o outcome, is bool) {
 		o.is, o.answered, o.told = nil, everything, nil
 		return o, true
 	}
-	if o.kept = o.is != to.body; o.is == something {
+	if o.kept = o.is != to.body || to.doubted; o.is == something {
 		o.is, o.claimed = nil, true
 		k.say(p, &o, to)
 		return o, true
