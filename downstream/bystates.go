@@ -3,6 +3,7 @@ package downstream
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/weir-xds/weir/constraints"
@@ -226,7 +227,7 @@ func (t *typeByStates) update(now time.Time, i int, subscribe, unsubscribe []str
 	}
 	for name, version := range initial {
 		if key, spelt := xds.Spell(name); !unknown[key] {
-			t.Claim(i, key, spelt, x.group.Claim(version))
+			t.Claim(i, strings.Clone(key), strings.Clone(spelt), x.group.Claim(version))
 		}
 	}
 	for _, key := range x.wants.Drop(now, unsubscribe...) {

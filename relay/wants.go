@@ -82,8 +82,12 @@ func (w *Wants) add(name string) (n cursor.Name, limit string, most int) {
 	s, t := w.shard, w.shard.table()
 	n, kind, selects := s.nameOf(name, w.spaces)
 	n.Nothing = selects && !w.permit.meets(n.Name, kind, s.group.config().RecursiveGlobs)
-	if _, is := w.selects[n.Name]; is || w.names[n.Name] != nil {
+	if e := w.names[n.Name]; e != nil {
+		n.Name, n.Spelt = e.name, e.spelling(n.Spelt)
 		return n, "", 0
+	}
+	if x, is := w.selects[n.Name]; is {
+		return x, "", 0
 	}
 	if !selects {
 		e := s.named.entries[n.Name]
@@ -92,9 +96,10 @@ func (w *Wants) add(name string) (n cursor.Name, limit string, most int) {
 		} else if e == nil {
 			w.owner.newNames.Add(1)
 		}
-		s.group.interest.Add(w, s.typeURL, n)
 		e = s.named.want(e, n.Name, n.Spelt)
 		e.join()
+		n.Name, n.Spelt = e.name, e.spelling(n.Spelt)
+		s.group.interest.Add(w, s.typeURL, n)
 		s.named.lookedUp(e, func() bool { return s.named.give(e) })
 		w.names[n.Name] = e
 		return n, "", 0
@@ -216,6 +221,9 @@ func (w *Wants) Drop(now time.Time, names ...string) (keys []string) {
 		s.now = later(s.now, now)
 		for _, name := range names {
 			key := xds.NameKey(name)
+			if e := w.names[key]; e != nil {
+				key = e.name // the request is not kept
+			}
 			w.drop(now, key)
 			keys = append(keys, key)
 		}
@@ -334,7 +342,17 @@ func (w *Wants) Close(now time.Time) {
 	s.group.paramSets.leave(s.params)
 }
 
-// nameOf is what a name is that a client writes: one resource, or, if it selects, a set.
+// spelling is how a client spells a name, in the entry's own string if that is the same: clients
+// share it.
+func (e *entry) spelling(spelt string) string {
+	if spelt == e.spelt {
+		return e.spelt
+	}
+	return strings.Clone(spelt)
+}
+
+// nameOf is what a name is that a client writes: one resource, or, if it selects, a set. The name of
+// a resource is still a part of the request.
 func (s *shard) nameOf(name string, spaces map[string]bool) (n cursor.Name, kind selectorKind, selects bool) {
 	key, spelt := xds.Spell(name)
 	if key == xds.Wildcard {
@@ -342,8 +360,9 @@ func (s *shard) nameOf(name string, spaces map[string]bool) (n cursor.Name, kind
 		n.Params = s.params.Key()
 		return n, wild, true
 	}
-	n = cursor.Name{Name: strings.Clone(key), Spelt: strings.Clone(spelt), Params: s.params.Key(), Demand: xds.IsVirtualHost(s.typeURL)}
+	n = cursor.Name{Name: key, Spelt: spelt, Params: s.params.Key(), Demand: xds.IsVirtualHost(s.typeURL)}
 	if kind, selects = s.selectorOf(key, spaces); selects {
+		n.Name, n.Spelt = strings.Clone(key), strings.Clone(spelt)
 		t := &set{kind: kind, scope: scope{shard: s, selector: n.Name}}
 		if kind == glob {
 			t.reach = xds.GlobOf(n.Name)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/weir-xds/weir/relay/state"
@@ -109,7 +110,7 @@ func (c *Cursor) Unsubscribe(source int, name string) {
 			c.Unsubscribe(source, alias)
 		}
 	} else if _, claimed := p.claims[name]; claimed || p.held.Get(name).Known() {
-		p.owe(name, left) // it has it by a set, and cannot drop one name of that (WILD-9)
+		p.owe(strings.Clone(name), left) // it has it by a set, and cannot drop one name of that (WILD-9)
 	}
 }
 

@@ -25,6 +25,8 @@ type take struct {
 	left   map[string]why  // what is still owed then
 	beside map[string]bool // names that a source other than that of `*` was looked at for, and whether it has them
 	waits  bool            // a set, or a name in a list, is not known that the client waits for
+	// errorBytes is how many bytes of errors the response has.
+	errorBytes int
 }
 
 // outcomes are what becomes of the names of a part. differs: a state has something else, so what is

@@ -179,7 +179,7 @@ func (k *take) say(p *part, o *outcome, to *found) {
 		o.told = err
 	case k.Whole() && o.is != nil: // a list that tells it would have to leave the body out
 	case err.Same(o.told), err.Own && k.Delta, to.stale && !(err.Expired && gone), o.is != nil && p.Ends(err):
-	case o.sent, o.renewed:
+	case o.sent, o.renewed, !k.Delta && k.errorBytes > mostErrorBytes:
 		o.again, k.a.More = true, k.Only == plan.Everything
 	default:
 		spelt := *err
@@ -201,7 +201,12 @@ func (k *take) tell(p *part, err xds.NameError) {
 		_, err.About = k.exact(p)
 	}
 	k.a.Errors, k.wrote = append(k.a.Errors, &err), true
+	k.errorBytes += err.Size()
 }
+
+// mostErrorBytes is about how many bytes of errors one response has in state of the world, which
+// cannot be cut: more come with the next one (TRANS-10).
+const mostErrorBytes = 128 << 10
 
 // withholds reports whether the client could not be told the end of a body (RELAY-51).
 func (k *take) withholds(v *xds.Variant) bool {
