@@ -151,7 +151,7 @@ type sharedSet struct {
 func (t *set) shareWith(p *Permit) {
 	x := t.shares[p.Key()]
 	if x == nil {
-		x = &sharedSet{Shared: cursor.Shared{Memo: &cursor.Memo{}}}
+		x = &sharedSet{}
 		if p != nil {
 			x.Filter = values.NewFilter(t.shard.params, p.Allows)
 		}
@@ -161,7 +161,9 @@ func (t *set) shareWith(p *Permit) {
 		t.shares[p.Key()] = x
 		t.shard.table().budget.views.Add(1)
 	}
-	x.clients++
+	if x.clients++; x.clients == 2 { // who is alone shares nothing
+		x.Memo = &cursor.Memo{}
+	}
 }
 
 // unshare counts one client of a permit less.

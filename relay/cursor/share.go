@@ -178,12 +178,11 @@ func (j *journey) keeps(name string, gone bool) bool {
 
 // pieces appends the changed bodies, encoded; all who go the way share them.
 func (w *way) pieces(f state.Form, to [][]byte) [][]byte {
+	if w.from.held.Len() == 0 { // the leaves have it encoded
+		return w.held.Pieces(to, f)
+	}
 	e := &w.encoded[f]
 	e.once.Do(func() {
-		if w.from.held.Len() == 0 { // the leaves have it encoded
-			e.pieces = w.held.Pieces(nil, f)
-			return
-		}
 		const piece = 64 << 10
 		var b []byte
 		for _, v := range w.changed {

@@ -220,6 +220,13 @@ func (c *Cursor) Lacks(source int, to *state.State) bool {
 			return true
 		}
 	}
+	for name := range p.kept { // what stays as something else needs it is a change that is not sent
+		if had := p.held.Get(name).Body(); had != nil {
+			if f := c.find(p, to, name, had); f.body == nil && f.known || f.body != nil && f.body.Digest != had.Digest {
+				return true
+			}
+		}
+	}
 	if len(p.names) == 0 {
 		return false
 	}

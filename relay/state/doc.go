@@ -17,7 +17,8 @@
 // [Set] has entries by name (set.go, node.go). Content alone decides its shape: a subtree is a leaf
 // if it has at most 64 entries and 64 KiB, or one entry. So equal sets are the same nodes, in all
 // groups of the process (share.go, TestEqualSetsAreOne), [Diff] skips what two sets share, and
-// another moment costs the path to what changed. Leaves keep their bodies encoded (TestPieces).
+// another moment costs the path to what changed. Leaves that are asked for twice keep their bodies
+// encoded (TestPieces).
 //
 // A [State] is partial, as weir knows what somebody asked (state.go). A [Change] makes the next one
 // (change.go). What was unknown is learned, by every state in which it was unknown: so a tier that

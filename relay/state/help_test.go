@@ -99,7 +99,7 @@ func (s *shares[V]) len() (n int) {
 // encodedLeaves gives the leaves of a subtree that are encoded for state of the world.
 func (n *node) encodedLeaves() iter.Seq[*node] {
 	return func(yield func(*node) bool) {
-		if n != nil && n.encoded[SotW].Load() != nil {
+		if n != nil && n.encoded[SotW].Load() != nil && n.encoded[SotW].Load() != &askedOnce {
 			yield(n)
 		} else if n != nil && n.kids != nil {
 			for _, k := range n.kids.at {

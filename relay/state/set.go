@@ -85,8 +85,9 @@ const (
 	SotW
 )
 
-// Pieces appends all bodies, encoded: one piece for each leaf, made when it is asked for first,
-// and shared by all sets that have the leaf. Nobody may change them.
+// Pieces appends all bodies, encoded: one piece for each leaf. It is kept when it is asked for once
+// more, and shared by all sets that have the leaf: who is alone needs no copy of what it was sent.
+// Nobody may change them.
 func (s Set) Pieces(to [][]byte, f Form) [][]byte { return s.root.pieces(to, f) }
 
 func (n *node) pieces(to [][]byte, f Form) [][]byte {
@@ -100,13 +101,19 @@ func (n *node) pieces(to [][]byte, f Form) [][]byte {
 		return to
 	}
 	p := n.encoded[f].Load()
-	if p == nil {
+	switch p {
+	case nil:
+		n.encoded[f].Store(&askedOnce)
+		return append(to, n.encode(f))
+	case &askedOnce:
 		b := n.encode(f)
 		p = &b
 		n.encoded[f].Store(p)
 	}
 	return append(to, *p)
 }
+
+var askedOnce []byte // a leaf's pieces were asked for, and are not kept
 
 func (n *node) encode(f Form) []byte {
 	form := (*xds.Variant).Delta

@@ -229,6 +229,10 @@ func TestAlone(t *testing.T) {
 	first := publish(1, bodies(1000, payload)...)
 	set, _ := first.Of(cds, "*")
 	set.Members.Pieces(nil, SotW)
+	for range set.Members.root.encodedLeaves() {
+		t.Fatal("what one asked for is kept")
+	}
+	set.Members.Pieces(nil, SotW)
 	publish(2, say(cds, "n5", "other"))
 	next := publish(3, Edit{Name: "n6"})
 	is, _ := next.Of(cds, "*")
