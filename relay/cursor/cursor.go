@@ -240,6 +240,9 @@ func (c *Cursor) Ask(cfg plan.Config) plan.Ask {
 					continue
 				}
 				x := t.in(s)
+				if x.Asked.IsZero() { // the origin was not asked yet
+					x.Asked = t.since
+				}
 				end := cfg.Complete(x)
 				if !c.ready(p, t, &x) { // it is not sent what there is yet (RELAY-7)
 					end = x.Asked.Add(cfg.Cold)

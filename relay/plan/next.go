@@ -103,7 +103,7 @@ func (t *turn) inOrder() {
 // the client has all backends of the target.
 func (t *turn) fill(g int) {
 	x, target := &t.groups[g], t.targets[g]
-	if x.filled == target.State || x.front == nil {
+	if x.filled == target.State || x.front == nil || t.later(t.unknown(g, target.State)) {
 		return
 	}
 	for _, a := range t.asks {
