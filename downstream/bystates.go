@@ -42,8 +42,8 @@ type byStates struct {
 type typeByStates struct {
 	*cursor.Cursor
 	sources []source
-	// lackedSince is when the first change came that the client has not been sent; zero: it lacks none.
-	// lacked is the source of it.
+	// lackedSince is when the first change came that the client has not been sent; zero: it lacks
+	// none. lacked is the source of it.
 	lackedSince time.Time
 	lacked      int
 	denies      bool // the list has names that the client may not have: see relay.Sub.Denies

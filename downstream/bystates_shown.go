@@ -127,17 +127,17 @@ func (st *streamType) holdsFirst() bool {
 	return false
 }
 
-// knows reports whether the newest state has an answer for a set, or for a name that is asked for.
+// knows reports whether the newest state has all of a set, or a body of a name that is asked for.
 func (x *source) knows(typeURL, set string) bool {
 	its, _ := x.group.States().Newest().For(x.wants.Params().Key(), typeURL, set)
 	if set != "" {
 		return its.Phase >= state.Settled
 	}
-	return slices.ContainsFunc(x.wants.Names(), func(name string) bool { return its.Members.Get(name).Known() })
+	return slices.ContainsFunc(x.wants.Names(), func(name string) bool { return len(its.Members.Get(name).Facts().Bodies) > 0 })
 }
 
-// dates notes when the oldest change came that an answer has, and of which origin. An answer that has
-// what the client asked for alone has no date.
+// dates notes when the oldest change came that an answer has, and of which origin. An answer that
+// has what the client asked for alone has no date.
 func (st *streamType) dates(a *cursor.Answer, x *sent) {
 	if !st.by.lackedSince.IsZero() && !a.Waits {
 		of := &st.by.sources[st.by.lacked]

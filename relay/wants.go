@@ -353,8 +353,8 @@ func (e *entry) spelling(spelt string) string {
 	return strings.Clone(spelt)
 }
 
-// nameOf is what a name is that a client writes: one resource, or, if it selects, a set. The name of
-// a resource is still a part of the request.
+// nameOf is what a name is that a client writes: one resource, or, if it selects, a set. The name
+// of a resource is still a part of the request.
 func (s *shard) nameOf(name string, spaces map[string]bool) (n cursor.Name, kind selectorKind, selects bool) {
 	key, spelt := xds.Spell(name)
 	if key == xds.Wildcard {

@@ -304,8 +304,8 @@ func (c *Cursor) Waiting() bool {
 	})
 }
 
-// Awaits reports whether the client waits for a first answer of a source, and for which set; "": for
-// names. knows: there is something of it that it does not wait for.
+// Awaits reports whether the client waits for a first answer of a source, and for which set; "":
+// for names. knows: there is something of it that it does not wait for.
 func (c *Cursor) Awaits(source int) (set string, waits, knows bool) {
 	p := &c.parts[source]
 	knows = p.held.Len() > 0 || len(p.names) > p.waiting

@@ -23,7 +23,7 @@
 // # Rules, and where they are
 //
 //	`*`, globs, namespaces, names, both at once (RELAY-20, 25)    find; Newer says what came last
-//	aliases (ALIAS-1 to 4)            standsFor, waitsFor; resources are held by their own names
+//	aliases (ALIAS-1 to 5)            standsFor, waitsFor; resources are held by their own names
 //	parameter maps, permits           Source; Entry.For picks the variant (DYN-9)
 //	a set that is not complete, restored (RELAY-6, 7, 96)          ready, doubts
 //	what is owed though nothing changed (DELTA-2, SOTW-5, WARM)    why, due
@@ -31,12 +31,13 @@
 //	absence (ABS-4, 5, RELAY-38), errors (ABS-7 to 12)             absent, say
 //	lists that are sent whole, and wait (SOTW-2, 4, 9, RELAY-7)    Whole, mustWait
 //	TTLs (TTL-2 to 11, RELAY-51)                                   renew, withhold; flight
-//	several origins (FED-5)                                        a part for each Source
+//	several origins (FED-5)                                        a part for each Source; origins.go
+//	locators (DYN-2, 7, 14 to 16)                                  a part for each map; located.go
+//	what the client has accepted and rejected (TTL-10, CSDS-3)     verdict.go
 //	hosts that do not exist (ALIAS-10)                             Unresolved, Silent; noticed
 //
-// What is not here yet: locators and their form of a response (DYN-7, 14, 16), one name that two
-// origins have, and, of two sets with two bodies of a name, that the one which came last counts
-// (RELAY-25): the first one does.
+// What is not here yet: of two sets with two bodies of a name, that the one which came last counts
+// (RELAY-25). The first one does.
 //
 // # Cost
 //

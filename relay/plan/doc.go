@@ -43,6 +43,8 @@
 //	clusters that the origin does not speak of (ORD-8)         begin, ready; Config.Complete
 //	what a client named, until it drops the name (ORD-10)      bring: named
 //	a front that nobody has confirmed (ORD-11)                 bring: unconfirmed
+//	what was asked since the front was written                 fill
+//	hosts that take the domains of others                      fronts: together
 //	several origins: one response, a front for each (FED-5)    groups; moves
 //	a stream that asks for no listener or route (EC-1)         anyOrder
 //

@@ -293,8 +293,8 @@ func (t *turn) fronts(ready []*state.State) {
 	wrote, removes := false, t.removes(ready)
 	for _, removals := range []bool{false, true} {
 		for _, a := range t.asks {
-			// Envoy refuses a virtual host beside the one whose domains it takes: what goes of them does
-			// so in the same response.
+			// Envoy refuses a virtual host beside the one whose domains it takes: what goes of them
+			// does so in the same response.
 			hosts := xds.IsVirtualHost(a.TypeURL)
 			if !front(a.TypeURL) || !removals && (!t.cfg.Delta || hosts && removes) {
 				continue

@@ -20,10 +20,11 @@
 // another moment costs the path to what changed. Leaves that are asked for twice keep their bodies
 // encoded (TestPieces).
 //
-// A [State] is partial, as weir knows what somebody asked (state.go). A [Change] makes the next one
-// (change.go). What was unknown is learned, by every state in which it was unknown: so a tier that
-// is held has an answer for a name that nobody had asked for then, and it is the first that was
-// known. A set that is settled knows of each name.
+// A [State] has the sets of each type, and of each parameter map that they were asked with. It is
+// partial, as weir knows what somebody asked (state.go). A [Change] makes the next one (change.go).
+// What was unknown is learned, by every state in which it was unknown: so a tier that is held has
+// an answer for a name that nobody had asked for then, and it is the first that was known. A set
+// that is settled knows of each name.
 //
 // A [Timeline] is the states of one group (timeline.go). A tier is held at one, or follows the
 // newest. Secrets and urgent types pass a hold. Of earlier states it keeps what fits into some
