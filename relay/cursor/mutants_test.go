@@ -16,5 +16,5 @@ func TestMutants(t *testing.T) {
 		t.Skip("it builds this package for each")
 	}
 	files := []string{"cursor.go", "request.go", "want.go", "take.go", "settle.go", "tell.go", "answer.go", "share.go", "interest.go", "located.go", "origins.go", "verdict.go"}
-	mutants.Play(t, *mutant, "testdata/mutants.txt", files, []string{"TestRows|TestInterest|TestPieces|TestAsk|TestUnconfirmed|TestUntil|TestWaitsOfWhoComesBack|TestWhatItKnows|TestAgain|TestClaimOfTwoOrigins|TestWaitsOfAList|TestLocated|TestReadsLater", "TestModel"}, "-seeds=3000")
+	mutants.Play(t, *mutant, "testdata/mutants.txt", files, []string{"TestRows|TestInterest|TestPieces|TestAsk|TestUnconfirmed|TestUntil|TestWaitsOfWhoComesBack|TestWhatItKnows|TestAgain|TestClaimOfTwoOrigins|TestWaitsOfAList|TestLocated|TestReadsLater|TestUnion", "TestModel"}, "-seeds=3000")
 }

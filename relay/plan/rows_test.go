@@ -564,6 +564,22 @@ var rows = []struct{ rule, dialects, script string }{
 		wait 100ms
 		ack cds
 		writes cds +b`},
+	{"Envoy refuses a virtual host beside the one whose domains it takes: they are exchanged in one response", "delta", `
+		says rds+r vhds+v=r
+		asks rds vhds
+		writes rds +r; vhds +v
+		ack rds
+		ack vhds
+		says vhds+w=r vhds-v
+		writes vhds +w -v`},
+	{"ORD-2: if a route goes, too, what it refers to goes after it", "delta", `
+		says rds+r vhds+v=r
+		asks rds vhds
+		writes rds +r; vhds +v
+		ack rds
+		ack vhds
+		says rds+s vhds+w=s rds-r vhds-v
+		writes rds +s; rds -r; vhds +w -v`},
 	{"NONCE-10: of what waits for no cluster", "delta sotw", `
 		says cds+a rtds+x
 		asks cds lds rtds
