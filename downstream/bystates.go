@@ -25,6 +25,7 @@ type byStates struct {
 	plan   *plan.Stream
 	cfg    plan.Config
 	groups []*relay.Group // by their number in the plan
+	asks   []plan.Ask     // what the plan was asked last, to be used again
 	again  time.Time      // when the plan or a cursor is to be looked at again
 	// targets are what the client is brought to, and gathered is when it follows what changed since
 	// (timing.coalesce); zero: it follows at once.

@@ -97,7 +97,8 @@ func (s *session) targetsByStates(now time.Time) {
 const mostTurns = 4
 
 // asksByStates is what the plan has to know of the types.
-func (s *session) asksByStates(now time.Time) (asks []plan.Ask) {
+func (s *session) asksByStates(now time.Time) []plan.Ask {
+	asks := s.by.asks[:0]
 	for _, st := range s.types {
 		if st.by == nil {
 			continue
@@ -112,12 +113,13 @@ func (s *session) asksByStates(now time.Time) (asks []plan.Ask) {
 		if len(st.refusals) > 0 && (st.responses > 0 || st.by.names() > 0) && !s.delta && !s.tellable(st) { // they go with a list (SOTW-9)
 			st.by.Again()
 		}
-		ask := st.by.Ask(s.by.cfg)
+		ask := st.by.Ask()
 		if st.typeURL == xds.EndpointType && ask.Named {
 			ask.Needed = s.by.needs(now, st.by)
 		}
 		asks = append(asks, ask)
 	}
+	s.by.asks = asks
 	return asks
 }
 
@@ -148,19 +150,25 @@ func (s *session) typeOf(typeURL string) *streamType {
 func (s *session) warmByStates(of *streamType, a *cursor.Answer) {
 	switch of.typeURL {
 	case xds.ClusterType:
-		needed := map[string]time.Time{} // and what is waited for still
+		var needed map[string]time.Time // and what is waited for still; a map that was large stays so
+		need := func(name string, at time.Time) {
+			if needed == nil {
+				needed = map[string]time.Time{}
+			}
+			needed[name] = at
+		}
 		for name, at := range s.by.needed {
 			if s.now.Before(at.Add(s.by.cfg.Hold)) {
-				needed[name] = at
+				need(name, at)
 			}
 		}
-		s.by.needed = needed
 		for v := range a.Sent() {
 			if name := xds.NameKey(v.Endpoints()); name != "" {
 				s.by.endpoints = append(s.by.endpoints, name)
-				needed[name] = s.now
+				need(name, s.now)
 			}
 		}
+		s.by.needed = needed
 	case xds.RouteType:
 		for v := range a.Sent() {
 			s.by.routes = append(s.by.routes, v.Name)

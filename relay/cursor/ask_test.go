@@ -16,37 +16,37 @@ func TestAsk(t *testing.T) {
 	began := zero.Add(time.Minute)
 	c := New(Config{TypeURL: vhs, Delta: true, TTL: true, Began: began})
 	c.Open(Source{Group: 1, Ends: ends})
-	if a := c.Ask(cfg); a.TypeURL != vhs || !a.Named || a.Demands || !a.Beat.IsZero() {
+	if a := c.Ask(); a.TypeURL != vhs || !a.Named || a.Demands || !a.Beat.IsZero() {
 		t.Errorf("of nothing: %+v", a)
 	}
 	c.Subscribe(0, Name{Name: "a"})
-	if a := c.Ask(cfg); !a.Named || a.Demands {
+	if a := c.Ask(); !a.Named || a.Demands {
 		t.Errorf("of a name: %+v", a)
 	}
 	c.Subscribe(0, Name{Name: "b", Demand: true})
 	c.Subscribe(0, All)
-	if a := c.Ask(cfg); a.Named || !a.Demands {
+	if a := c.Ask(); a.Named || !a.Demands {
 		t.Errorf("of a set, and a name that is waited for: %+v", a)
 	}
 	c.Requested(began)
 	line := state.NewTimeline(zero, state.Config{})
 	line.Publish(zero, 1, state.Change{TypeURL: vhs, Selector: "*", Status: &state.Status{Phase: state.Arriving, Asked: zero}})
-	a, s := c.Ask(cfg), line.Newest()
-	if until := a.Waits(1, s); !until.Equal(zero.Add(cfg.Cold)) {
+	a, s := c.Ask(), line.Newest()
+	if until := a.Waits(cfg, 1, s); !until.Equal(zero.Add(cfg.Cold)) {
 		t.Errorf("it waits until %v", until)
 	}
-	if until := a.Waits(0, s); !until.IsZero() {
+	if until := a.Waits(cfg, 0, s); !until.IsZero() {
 		t.Errorf("it waits until %v for another group", until)
 	}
 	line.Publish(zero, 2, state.Change{TypeURL: vhs, Selector: "*", Status: firm, Edits: []state.Edit{say(like{typeURL: vhs, name: "a", end: began})}})
-	if until := a.Waits(1, line.Newest()); !until.IsZero() {
+	if until := a.Waits(cfg, 1, line.Newest()); !until.IsZero() {
 		t.Errorf("it waits until %v, and all is there", until)
 	}
 	step := plan.Step{TypeURL: vhs, Parts: []plan.Part{{}, {To: line.Newest()}}}
 	if got := c.Take(began, step); got == nil || len(got.Changed) != 1 {
 		t.Fatalf("%s is sent", wordsOf(got))
 	}
-	if a := c.Ask(cfg); !a.Beat.Equal(began) {
+	if a := c.Ask(); !a.Beat.Equal(began) {
 		t.Errorf("its heartbeats are due at %v", a.Beat)
 	}
 	if from := c.From(); from == nil || from.TypeURL != vhs {
@@ -65,7 +65,7 @@ func TestAsk(t *testing.T) {
 	timed.Open(Source{Group: 1, Ends: ends})
 	timed.Subscribe(0, All)
 	timed.Requested(began)
-	if timed.Take(began, step); !timed.Ask(cfg).Beat.IsZero() {
+	if timed.Take(began, step); !timed.Ask().Beat.IsZero() {
 		t.Error("heartbeats are due for who is sent none")
 	}
 	two := New(Config{TypeURL: vhs, Delta: true})
@@ -74,7 +74,7 @@ func TestAsk(t *testing.T) {
 	two.Subscribe(0, All)
 	two.Subscribe(0, Name{Name: "b", Demand: true})
 	two.Subscribe(1, Name{Name: "c"})
-	if a := two.Ask(cfg); a.Named || !a.Demands {
+	if a := two.Ask(); a.Named || !a.Demands {
 		t.Errorf("of two origins: %+v", a)
 	}
 	two.Subscribe(1, Name{Name: "g/*", Covers: All.Covers})
@@ -83,13 +83,13 @@ func TestAsk(t *testing.T) {
 	for i, selector := range []string{"*", "g/*"} {
 		line.Publish(zero, uint64(i+1), state.Change{TypeURL: vhs, Selector: selector, Status: &state.Status{Phase: state.Arriving, Asked: zero.Add(-time.Duration(i) * time.Second)}})
 	}
-	if until := two.Ask(cfg).Waits(1, line.Newest()); !until.Equal(zero.Add(cfg.Cold)) {
+	if until := two.Ask().Waits(cfg, 1, line.Newest()); !until.Equal(zero.Add(cfg.Cold)) {
 		t.Errorf("of two sets the last one is there at %v", until)
 	}
 	plain := New(Config{TypeURL: xds.EndpointType, Began: began})
 	plain.Open(Source{Ends: ends})
 	plain.Subscribe(0, Name{Name: "b", Demand: true})
-	if a := plain.Ask(cfg); a.Demands || !a.Beat.IsZero() {
+	if a := plain.Ask(); a.Demands || !a.Beat.IsZero() {
 		t.Errorf("of endpoints: %+v", a)
 	}
 }
@@ -106,7 +106,7 @@ func TestWaitsOfWhoComesBack(t *testing.T) {
 		c.Open(Source{Ends: ends})
 		c.Subscribe(0, All)
 		c.Subscribe(0, Name{Name: "g/*", Covers: All.Covers, Nothing: true})
-		if until := c.Ask(cfg).Waits(0, line.Newest()); !until.Equal(want) {
+		if until := c.Ask().Waits(cfg, 0, line.Newest()); !until.Equal(want) {
 			t.Errorf("holds %t: it waits until %v, want %v", holds, until, want)
 		}
 	}
@@ -131,7 +131,7 @@ func TestUnconfirmed(t *testing.T) {
 	c.Open(Source{Group: 1, Ends: ends})
 	check := func(what string, want bool) {
 		t.Helper()
-		a := c.Ask(plan.Config{})
+		a := c.Ask()
 		if got := a.Unconfirmed(1, line.Newest()); got != want {
 			t.Errorf("%s: unconfirmed %t, want %t", what, got, want)
 		}
@@ -153,11 +153,11 @@ func TestUnconfirmed(t *testing.T) {
 	young := New(Config{TypeURL: rds, Delta: true})
 	young.Open(Source{Group: 1, Ends: ends})
 	young.Subscribe(0, All)
-	if !young.Ask(plan.Config{}).Unconfirmed(1, line.Newest()) {
+	if !young.Ask().Unconfirmed(1, line.Newest()) {
 		t.Error("a set that was restored is confirmed")
 	}
 	publish(state.Live)
-	if young.Ask(plan.Config{}).Unconfirmed(1, line.Newest()) {
+	if young.Ask().Unconfirmed(1, line.Newest()) {
 		t.Error("who holds nothing has what is not confirmed")
 	}
 	publish(state.Restored, restored("a", state.Restored))
@@ -314,7 +314,7 @@ func TestWaitsOfAList(t *testing.T) {
 	}{{cds, false, zero.Add(cfg.Cold)}, {cds, true, time.Time{}}, {eds, false, time.Time{}}} {
 		c := New(Config{TypeURL: row.typeURL, Delta: row.delta, Began: zero})
 		c.Open(Source{Group: 1, Ends: ends})
-		until := func(group int) time.Time { return c.Ask(cfg).Waits(group, line.Newest()) }
+		until := func(group int) time.Time { return c.Ask().Waits(cfg, group, line.Newest()) }
 		if got := until(1); !got.IsZero() {
 			t.Errorf("%+v: nothing is asked for, and it waits until %v", row, got)
 		}
@@ -337,7 +337,7 @@ func TestWaitsOfAList(t *testing.T) {
 	}
 	c.Subscribe(0, Name{Name: "b"})
 	c.Requested(zero)
-	if got := c.Ask(cfg).Waits(0, line.Newest()); !got.IsZero() {
+	if got := c.Ask().Waits(cfg, 0, line.Newest()); !got.IsZero() {
 		t.Errorf("it has a list, and waits until %v", got)
 	}
 }

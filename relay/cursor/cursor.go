@@ -213,8 +213,8 @@ func (c *Cursor) Leave(source int) {
 }
 
 // Ask is what the plan of the stream has to know of the cursor.
-func (c *Cursor) Ask(cfg plan.Config) plan.Ask {
-	a := plan.Ask{TypeURL: c.TypeURL, Named: true, Holds: c.Holds}
+func (c *Cursor) Ask() plan.Ask {
+	a := plan.Ask{Client: c, TypeURL: c.TypeURL, Named: true, Holds: c.Holds}
 	for i := range c.parts {
 		p := &c.parts[i]
 		a.Named = a.Named && len(p.sets) == 0
@@ -228,34 +228,36 @@ func (c *Cursor) Ask(cfg plan.Config) plan.Ask {
 	if c.Timed() {
 		a.Beat = c.Began // whenever something was renewed
 	}
-	a.Waits = func(group int, s *state.State) (until time.Time) {
-		for i := range c.parts {
-			p := &c.parts[i]
-			if p.Group == group && p.waiting > 0 && !c.sentWhole && !c.Delta && xds.SentWhole(c.TypeURL) { // as the list does
-				until = c.since.Add(cfg.Cold)
+	return a
+}
+
+// Waits is until when other types wait for what a state does not know of what is asked; see
+// plan.Client.
+func (c *Cursor) Waits(cfg plan.Config, group int, s *state.State) (until time.Time) {
+	for i := range c.parts {
+		p := &c.parts[i]
+		if p.Group == group && p.waiting > 0 && !c.sentWhole && !c.Delta && xds.SentWhole(c.TypeURL) { // as the list does
+			until = c.since.Add(cfg.Cold)
+		}
+		for j := range p.sets {
+			t := &p.sets[j]
+			if p.Group != group || t.Nothing {
+				continue
 			}
-			for j := range p.sets {
-				t := &p.sets[j]
-				if p.Group != group || t.Nothing {
-					continue
-				}
-				x := t.in(s)
-				if x.Asked.IsZero() { // the origin was not asked yet
-					x.Asked = t.since
-				}
-				end := cfg.Complete(x)
-				if !c.ready(p, t, &x) { // it is not sent what there is yet (RELAY-7)
-					end = x.Asked.Add(cfg.Cold)
-				}
-				if end.After(until) {
-					until = end
-				}
+			x := t.in(s)
+			if x.Asked.IsZero() { // the origin was not asked yet
+				x.Asked = t.since
+			}
+			end := cfg.Complete(x)
+			if !c.ready(p, t, &x) { // it is not sent what there is yet (RELAY-7)
+				end = x.Asked.Add(cfg.Cold)
+			}
+			if end.After(until) {
+				until = end
 			}
 		}
-		return until
 	}
-	a.Unconfirmed = c.unconfirmed
-	return a
+	return until
 }
 
 // Keeps reports whether the client says that it holds something of which a state has what is not
@@ -322,9 +324,9 @@ func (c *Cursor) Awaits(source int) (set string, waits, knows bool) {
 // Until is until when a list waits, though nothing comes; zero, or past: none waits.
 func (c *Cursor) Until() time.Time { return c.until }
 
-// unconfirmed reports whether the client may have something that no stream has confirmed: what was
+// Unconfirmed reports whether the client may have something that no stream has confirmed: what was
 // restored, what its stream is gone of, and what it came back with and is not answered for.
-func (c *Cursor) unconfirmed(group int, s *state.State) bool {
+func (c *Cursor) Unconfirmed(group int, s *state.State) bool {
 	for i := range c.parts {
 		p := &c.parts[i]
 		if p.Group != group {

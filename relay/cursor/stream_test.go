@@ -232,7 +232,7 @@ func (s *streamer) turn() {
 	for range 3 { // what is written leads to requests
 		var asks []plan.Ask
 		for _, typeURL := range []string{cds, eds, lds, rds} {
-			asks = append(asks, s.cursors[typeURL].Ask(s.cfg))
+			asks = append(asks, s.cursors[typeURL].Ask())
 		}
 		s.stream.Next(s.now, []*state.Target{s.line.Target(state.Rest)}, asks, s.take)
 		s.names()

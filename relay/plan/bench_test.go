@@ -28,9 +28,8 @@ func BenchmarkNext(b *testing.B) {
 		nonce++
 		return nonce
 	}
-	known := func(int, *state.State) time.Time { return time.Time{} }
-	confirmed := func(int, *state.State) bool { return false }
-	asks := []Ask{{TypeURL: cds, Waits: known}, {TypeURL: eds, Waits: known}, {TypeURL: lds, Unconfirmed: confirmed}, {TypeURL: rds, Unconfirmed: confirmed}}
+	c := asked{}
+	asks := []Ask{{Client: c, TypeURL: cds}, {Client: c, TypeURL: eds}, {Client: c, TypeURL: lds}, {Client: c, TypeURL: rds}}
 	stream := New(Config{Delta: true, Hold: config.Hold, Cold: config.Cold}, 1)
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
@@ -43,3 +42,9 @@ func BenchmarkNext(b *testing.B) {
 		b.Fatal("nothing was written")
 	}
 }
+
+// asked is a client that knows all.
+type asked struct{}
+
+func (asked) Waits(Config, int, *state.State) time.Time { return time.Time{} }
+func (asked) Unconfirmed(int, *state.State) bool        { return false }

@@ -27,6 +27,7 @@ type client struct {
 
 // asking is one type.
 type asking struct {
+	delta bool
 	Ask
 	names map[string]bool // nil: all
 	waits time.Time       // until when a list of it waits for origins
@@ -96,17 +97,7 @@ func (c *client) next(now time.Time, targets []*state.Target) time.Time {
 				a.waits = end
 			}
 		}
-		a.Waits = func(_ int, s *state.State) time.Time {
-			end := config.Complete(star(s, a.TypeURL))
-			if a.Named || !c.delta && a.waits.After(end) { // a list waits for all parts of it (FED-5)
-				return a.waits
-			}
-			return end
-		}
-		a.Unconfirmed = func(_ int, s *state.State) bool {
-			x, _ := s.Of(a.TypeURL, "*")
-			return x.Age == state.Restored || x.Age == state.Stale
-		}
+		a.Client, a.delta = a, c.delta
 		asks = append(asks, a.Ask)
 	}
 	before := slices.Clone(asks)
@@ -118,6 +109,19 @@ func (c *client) next(now time.Time, targets []*state.Target) time.Time {
 		return c.next(now, targets)
 	}
 	return again
+}
+
+func (a *asking) Waits(_ Config, _ int, s *state.State) time.Time {
+	end := config.Complete(star(s, a.TypeURL))
+	if a.Named || !a.delta && a.waits.After(end) { // a list waits for all parts of it (FED-5)
+		return a.waits
+	}
+	return end
+}
+
+func (a *asking) Unconfirmed(_ int, s *state.State) bool {
+	x, _ := s.Of(a.TypeURL, "*")
+	return x.Age == state.Restored || x.Age == state.Stale
 }
 
 // take is what a cursor does with a step.

@@ -145,7 +145,7 @@ func (t *turn) begin(g int) {
 func (t *turn) unknown(g int, s *state.State) (until time.Time) {
 	for _, a := range t.asks {
 		if backend(a.TypeURL) {
-			if end := a.Waits(g, s); end.After(until) {
+			if end := a.Waits(t.cfg, g, s); end.After(until) {
 				until = end
 			}
 		}

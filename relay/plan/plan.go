@@ -51,6 +51,7 @@ type flight struct {
 
 // Ask is one type that the client asks for, as it stands.
 type Ask struct {
+	Client
 	TypeURL string
 	Named   bool      // by names, not by sets
 	Holds   bool      // the client says that it holds something of it, from before the stream
@@ -60,12 +61,16 @@ type Ask struct {
 	// was sent to it refers to that; the zero time: nothing. Routes wait for it for order_hold
 	// (ORD-5).
 	Needed time.Time
+}
+
+// Client knows what is asked of a type.
+type Client interface {
 	// Waits says, of a backend, until when later types wait for what a state of a group does not
 	// know yet of what is asked; that may be past. The zero time: it knows all. See Complete.
-	Waits func(group int, s *state.State) time.Time
+	Waits(c Config, group int, s *state.State) time.Time
 	// Unconfirmed says, of listeners and routes, whether no stream has confirmed what a state of a
-	// group has of what is asked; nil: it has (ORD-11).
-	Unconfirmed func(group int, s *state.State) bool
+	// group has of what is asked (ORD-11).
+	Unconfirmed(group int, s *state.State) bool
 }
 
 // Step brings one type of the client to what is known in some states.
