@@ -141,7 +141,7 @@ func (x *source) knows(typeURL, set string) bool {
 func (st *streamType) dates(a *cursor.Answer, x *sent) {
 	if !st.by.lackedSince.IsZero() && !a.Waits {
 		of := &st.by.sources[st.by.lacked]
-		x.since, x.lag, x.from = st.by.lackedSince, of.wants.Lag(), of.group.Origin()
+		x.dated = &dated{st.by.lackedSince, of.wants.Lag(), of.group.Origin()}
 	}
 }
 

@@ -235,9 +235,8 @@ func (s *session) writeByStates(now time.Time, st *streamType, a *cursor.Answer,
 		from = s.by.groups[a.Group]
 	}
 	out, r = s.encode(st, &x, r, s.header(st, from), &d, parts, out)
-	r.last, r.dated, r.since = true, !x.since.IsZero(), x.since.Sub(s.opened)
-	if r.dated {
-		st.lag = x.lag
+	if r.last, r.dated = true, x.dated != nil; r.dated {
+		r.since, st.lag = x.dated.since.Sub(s.opened), x.dated.lag
 	}
 	st.responses++
 	st.remember(x)

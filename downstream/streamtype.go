@@ -100,15 +100,20 @@ type streamType struct {
 type sent struct {
 	told    relay.Receipt
 	at      time.Time
-	last    uint64               // nonce of its last message
-	number  uint64               // of the cursor's answer
-	version string               // and its version
-	since   time.Time            // when the change came that it has, if it is served from states; zero: it has none
-	lag     *metrics.Propagation // measures that; nil: nothing does
-	from    *relay.Origin        // of that change
-	several *[]uint64            // nonces of its messages that are not acknowledged; nil: it is one message
-	real    bool                 // it has an answer, and not only refusals
+	last    uint64    // nonce of its last message
+	number  uint64    // of the cursor's answer
+	version string    // and its version
+	dated   *dated    // if it is served from states, and has a change
+	several *[]uint64 // nonces of its messages that are not acknowledged; nil: it is one message
+	real    bool      // it has an answer, and not only refusals
 	nacked  bool
+}
+
+// dated is a change in a response of a stream that is served from states.
+type dated struct {
+	since time.Time            // when it came
+	lag   *metrics.Propagation // measures it; nil: nothing does
+	from  *relay.Origin
 }
 
 func newStreamType(cfg *settings, typeURL, dialect string) *streamType {
