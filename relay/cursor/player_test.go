@@ -355,8 +355,12 @@ func (p *player) brute(s *state.State, i int, name string, has *xds.Variant, end
 	f.known = f.known && !waiting || gone && !said && !waiting
 	f.bySet = bySet != nil
 	newer, _ := asked.Newer.Get(name).For(params(p.params))
+	still := p.names[name] || newer != nil && slices.ContainsFunc(newer.Aliases, func(alias string) bool { return p.names[alias] }) // it is asked for
+	for key, n := range p.sets {
+		still = still || int(key[0]-'0') == i && n.Covers(name)
+	}
 	switch {
-	case byName != nil && newer != nil && (bySet != nil || has != nil && has.Digest == newer.Digest):
+	case byName != nil && newer != nil && (bySet != nil || has != nil && has.Digest == newer.Digest && still):
 		f.body = newer
 	case byName != nil && (bySet == nil || bySet.Digest != byName.Digest || !bySet.Outlasts(byName)):
 		f.body = byName

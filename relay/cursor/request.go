@@ -209,10 +209,13 @@ func (c *Cursor) Requested(now time.Time) {
 			c.forget(p)
 		}
 		for name := range p.ghosts {
-			if p.selects(name) {
+			switch has := p.held.Get(name).Known(); { // it was sent it again
+			case !has && !p.selects(name):
+				continue
+			case !has:
 				c.Claim(i, name, p.spelt[name], xds.Digest{})
-				p.ghosts.drop(name)
 			}
+			p.ghosts.drop(name)
 		}
 	}
 }

@@ -58,7 +58,7 @@ func (c *Cursor) find(p *part, s *state.State, name string, had *xds.Variant) fo
 		f.inSet(c, p, &p.sets[i], &x, name, had)
 	}
 	if both { // what came last counts, and what the client has of it by a set that it dropped (RELAY-25)
-		if newer, _ := names.Newer.Get(name).For(p.Params); newer != nil && (f.bySet || had != nil && had.Digest == newer.Digest) {
+		if newer, _ := names.Newer.Get(name).For(p.Params); newer != nil && (f.bySet || had != nil && had.Digest == newer.Digest && p.selects(name, newer)) {
 			f.body = newer
 		}
 	}
