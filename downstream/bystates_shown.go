@@ -102,7 +102,7 @@ func (s *session) heldFor(clusters *streamType) metrics.WaitReason {
 	return metrics.WaitOrder
 }
 
-// firstAt is when a first answer was there, which the client had to wait for; zero: it was there
+// firstAt is when a first answer was there, which the client had to wait for; now: it was there
 // when the client asked.
 func (st *streamType) firstAt(now time.Time) time.Time {
 	for i := range st.by.sources {

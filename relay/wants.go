@@ -124,8 +124,8 @@ func (w *Wants) add(name string) (n cursor.Name, limit string, most int) {
 	return n, "", 0
 }
 
-// deniesSet is the limit for which there is no room for a set, of most; nil: there is none yet of
-// that selector.
+// deniesSet is the limit for which there is no room for a set, of most; "": there is room. t is nil
+// if there is no set of that selector yet.
 func (w *Wants) deniesSet(t *set, selector string) (limit string, most int) {
 	s := w.shard
 	b := &s.table().budget

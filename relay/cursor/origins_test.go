@@ -76,6 +76,15 @@ func (u *union) gets(want string) {
 	}
 }
 
+// wild has a delta client ask for `*`, which has the shared name.
+func (u *union) wild() {
+	u.t.Helper()
+	u.says(ownOrigin, "*", "star-1")
+	u.Subscribe(ownOrigin, All)
+	u.Requested(zero)
+	u.gets("+star-1")
+}
+
 func (u *union) names(yes bool) {
 	if yes {
 		u.Subscribe(east, Name{Name: shared})
@@ -89,10 +98,7 @@ func (u *union) names(yes bool) {
 func TestUnion(t *testing.T) {
 	t.Run("delta", func(t *testing.T) {
 		u := newUnion(t, true)
-		u.says(ownOrigin, "*", "star-1")
-		u.Subscribe(ownOrigin, All)
-		u.Requested(zero)
-		u.gets("+star-1")
+		u.wild()
 		u.names(true)
 		u.gets("") // nothing is known of it
 		u.says(east, "", "east-1")
@@ -133,10 +139,7 @@ func TestUnion(t *testing.T) {
 	})
 	t.Run("what `*` brought stays for who names it, until its origin has answered (RELAY-7)", func(t *testing.T) {
 		u := newUnion(t, true)
-		u.says(ownOrigin, "*", "star-1")
-		u.Subscribe(ownOrigin, All)
-		u.Requested(zero)
-		u.gets("+star-1")
+		u.wild()
 		u.names(true)
 		u.Unsubscribe(ownOrigin, "*")
 		u.Requested(zero)
