@@ -16,8 +16,8 @@ import (
 
 // Streams that are served from the states of their groups (relay.Config.States). What a client is
 // to be sent of a type is known by a cursor, and when by the plan of the stream. It is the way in
-// which all streams are to be served. Until then a stream is served so if that is switched on, it
-// does not poll, and is no tier's.
+// which all streams are to be served. Until then a stream is served so if that is switched on, and it
+// is no tier's.
 
 // byStates is how such a stream is served.
 type byStates struct {
@@ -54,15 +54,16 @@ type typeByStates struct {
 type source struct {
 	group   *relay.Group
 	wants   *relay.Wants
-	located bool // by locators
-	number  int  // of the group in the plan
+	located bool   // by locators
+	number  int    // of the group in the plan
+	has     uint64 // the revision of the newest state that the client is known to lack nothing of
 	// coldFrom is when the present wait for a first answer began; zero: none is waited for.
 	coldFrom time.Time
 }
 
 // serveByStates decides how the stream is served, once it is known who the client is.
 func (s *session) serveByStates() {
-	if !s.cfg.byStates || s.poll || s.cfg.tiers || s.group.States() == nil {
+	if !s.cfg.byStates || s.cfg.tiers || s.group.States() == nil {
 		return
 	}
 	s.by = &byStates{cfg: plan.Config{Delta: s.delta, Hold: s.cfg.timing.OrderHold, Cold: s.cfg.timing.ColdWait}}
@@ -117,6 +118,9 @@ func (s *session) openAt(st *streamType, at asksAt) int {
 	if x.wants == nil {
 		return -1
 	}
+	if s.poll {
+		x.wants.Polls()
+	}
 	st.by.sources = append(st.by.sources, x)
 	return st.by.Open(x.wants.Source(x.number, x.located))
 }
@@ -144,6 +148,11 @@ func (t *typeByStates) names() (n int) {
 		}
 	}
 	return n
+}
+
+// wildcard reports whether everything is asked for.
+func (t *typeByStates) wildcard() bool {
+	return t != nil && slices.ContainsFunc(t.sources, func(x source) bool { return x.wants.Wildcard() })
 }
 
 func (t *typeByStates) close(now time.Time) {

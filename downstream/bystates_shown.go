@@ -15,12 +15,7 @@ import (
 
 // itemsByStates adds the resources that the client is subscribed to.
 func (st *streamType) itemsByStates(all []Item) []Item {
-	why := map[uint64]Nack{}
-	if st.nacked != nil {
-		for i, number := range st.nacked.numbers {
-			why[number] = st.nacked.why[i]
-		}
-	}
+	why := st.whyByStates()
 	st.by.Seen(st.by.newest)(func(x cursor.Seen) bool {
 		it := Item{TypeURL: st.typeURL, Item: st.by.sources[x.Source].wants.Item(x)}
 		if it.Status == relay.ItemRefused {
@@ -29,6 +24,47 @@ func (st *streamType) itemsByStates(all []Item) []Item {
 		all = append(all, it)
 		return true
 	})
+	return all
+}
+
+// whyByStates are the reasons of the answers that the client has refused, by their numbers.
+func (st *streamType) whyByStates() map[uint64]Nack {
+	why := map[uint64]Nack{}
+	if st.nacked != nil {
+		for i, number := range st.nacked.numbers {
+			why[number] = st.nacked.why[i]
+		}
+	}
+	return why
+}
+
+// explainByStates is what each source of the type knows of a name.
+func (st *streamType) explainByStates(name string) (all []ExplainedPart) {
+	why := st.whyByStates()
+	for i := range st.by.sources {
+		x := &st.by.sources[i]
+		part := ExplainedPart{NameView: x.wants.View(name, st.by.Awaited(i))}
+		if part.Located = x.located; i == st.by.lacked {
+			part.Since = st.by.lackedSince
+		}
+		if name == "" {
+			part.ByName = x.wants.Counts()
+		}
+		seen, is := st.by.SeenOf(i, x.group.States().Newest(), xds.NameKey(name))
+		if is {
+			part.Item = x.wants.Item(seen)
+		}
+		switch at := slices.IndexFunc(st.unanswered, func(y sent) bool { return y.real && !y.nacked && y.number == seen.Answer }); {
+		case seen.Refused:
+			part.Nack = why[seen.Answer]
+		case seen.Unjudged && at >= 0:
+			part.SentAt = st.unanswered[at].at
+		}
+		if xds.IsSecret(st.typeURL) {
+			part.unsay()
+		}
+		all = append(all, part)
+	}
 	return all
 }
 
@@ -51,13 +87,14 @@ func (st *streamType) lacking() {
 	lacks := false
 	for i := range st.by.sources {
 		target := st.by.sources[i].group.States().Target(state.Rest)
-		if lacks = st.by.Lacks(i, target.State); !lacks {
-			continue
+		switch is := st.by.Lacks(i, target.State); {
+		case !is:
+			st.by.sources[i].has = target.Revision
+		case !lacks && st.by.lackedSince.IsZero():
+			st.by.lackedSince, st.by.lacked, lacks = target.At, i, true
+		default:
+			lacks = true
 		}
-		if st.by.lackedSince.IsZero() {
-			st.by.lackedSince, st.by.lacked = target.At, i
-		}
-		break
 	}
 	if !lacks {
 		st.by.lackedSince = time.Time{}
@@ -106,7 +143,7 @@ func (s *session) heldFor(clusters *streamType) metrics.WaitReason {
 // when the client asked.
 func (st *streamType) firstAt(now time.Time) time.Time {
 	for i := range st.by.sources {
-		if at := st.by.sources[i].group.States().Newest().At; at.After(st.asked) && at.Before(now) {
+		if at := st.by.sources[i].group.States().Newest().At; !at.Before(st.asked) && at.Before(now) {
 			return at
 		}
 	}
@@ -142,6 +179,41 @@ func (st *streamType) dates(a *cursor.Answer, x *sent) {
 	if !st.by.lackedSince.IsZero() && !a.Waits {
 		of := &st.by.sources[st.by.lacked]
 		x.dated = &dated{st.by.lackedSince, of.wants.Lag(), of.group.Origin()}
+	}
+}
+
+// lacksOfStates is lacks of a type that is served from states.
+func (st *streamType) lacksOfStates(x *relay.Traced) bool {
+	for i := range st.by.sources {
+		if of := &st.by.sources[i]; of.group == x.Source && of.has < x.Revision && st.by.Lacks(i, of.group.States().Newest()) {
+			return true
+		}
+	}
+	return false
+}
+
+// eventByStates is eventSent of an answer of a cursor; a is nil if there are refusals alone.
+func (s *session) eventByStates(now time.Time, st *streamType, a *cursor.Answer, x *sent, refused int, out []*response) {
+	e := s.eventWritten(now, st, refused, out)
+	if a == nil {
+		return
+	}
+	e.Errors, e.Removed = refused+len(a.Errors), len(a.Removed)
+	if e.Resources = len(a.Changed) + len(a.Heartbeats); a.Whole {
+		e.Resources = 0
+		for _, list := range a.All {
+			e.Resources += list.Len()
+		}
+	}
+	if i := slices.IndexFunc(st.by.sources, func(x source) bool { return x.number == a.Group }); i >= 0 {
+		e.Source = st.by.sources[i].group
+		e.First, e.Rev = st.by.sources[i].has+1, s.by.targets[a.Group].Revision
+	}
+	if x.dated != nil {
+		e.Waited = now.Sub(x.dated.since)
+	}
+	if !st.heldSince.IsZero() {
+		e.Held, e.Why = now.Sub(st.heldSince), st.heldFor.String()
 	}
 }
 

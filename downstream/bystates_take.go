@@ -57,7 +57,9 @@ func (s *session) takeByStates(now time.Time) []*response {
 	}
 	s.lacking()
 	s.holding(now)
-	s.batch = out
+	if s.batch = out; s.telling && s.writer != nil {
+		s.writer.notes, s.notes = s.notes, nil
+	}
 	return out
 }
 
@@ -230,16 +232,20 @@ func (s *session) writeByStates(now time.Time, st *streamType, a *cursor.Answer,
 	if d.version = st.sentVersion; d.version == "" && !s.delta {
 		d.version = xds.SetDigest{}.TreeVersion() // that of an empty set
 	}
-	var from *relay.Group
+	var of *relay.Group
 	if a != nil && a.Group >= 0 {
-		from = s.by.groups[a.Group]
+		of = s.by.groups[a.Group]
 	}
-	out, r = s.encode(st, &x, r, s.header(st, from), &d, parts, out)
+	refused, from := len(d.refusals), len(out)
+	out, r = s.encode(st, &x, r, s.header(st, of), &d, parts, out)
 	if r.last, r.dated = true, x.dated != nil; r.dated {
 		r.since, st.lag = x.dated.since.Sub(s.opened), x.dated.lag
 	}
 	st.responses++
 	st.remember(x)
+	if s.telling {
+		s.eventByStates(now, st, a, &x, refused, out[from:])
+	}
 	return out
 }
 

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay/state"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // What streams that are served from states wait for, and for how long.
@@ -81,6 +83,51 @@ func (s *session) keepsByStates() bool {
 			return st.by.Keeps(x.number, x.group.States().Newest())
 		})
 	})
+}
+
+// waitsOfStates adds what the sources of a type wait for.
+func (s *session) waitsOfStates(all []metrics.Wait, st *streamType, now time.Time) []metrics.Wait {
+	if at := s.by.gathered; now.Before(at) && !st.by.lackedSince.IsZero() {
+		all = append(all, metrics.Wait{Reason: metrics.WaitCoalesce, Since: s.changesAt, Until: at})
+	}
+	for i := range st.by.sources {
+		x, awaits := &st.by.sources[i], st.by.Awaited(i)
+		if awaits.List && len(awaits.Names) > 0 && x.knows(st.typeURL, "") {
+			all = append(all, metrics.Wait{Reason: metrics.WaitNames, Since: st.asked})
+		}
+		for _, w := range x.wants.Waits(awaits) {
+			if w.Reason == metrics.WaitOrigin && w.Since.IsZero() {
+				w.Since = x.coldFrom
+			}
+			all = append(all, w)
+		}
+		if at := s.by.again; awaits.Parent && st.typeURL == xds.EndpointType {
+			all = append(all, metrics.Wait{Reason: metrics.WaitEndpointRequest, Since: at.Add(-s.by.cfg.Hold), Until: at})
+		}
+		if x.coldFrom.IsZero() || len(awaits.Sets)+len(awaits.Names) == 0 {
+			continue
+		}
+		set, _, _ := st.by.Awaits(i)
+		if _, open := x.wants.Upstream(set); !open && x.wants.TurnCame(set, now).Before(now) {
+			all = append(all, metrics.Wait{Reason: metrics.WaitColdWait, Since: x.coldFrom, Until: x.coldFrom.Add(s.cfg.timing.ColdWait)})
+		}
+	}
+	return all
+}
+
+// dueByStates is due for a stream that is served from states: there are newer ones than those that
+// it was brought to last, and it is not to wait.
+func (s *session) dueByStates(now time.Time) bool {
+	s.lacking()
+	newer := func(i int) bool {
+		return i >= len(s.by.targets) || s.by.groups[i].States().Target(state.Rest).State != s.by.targets[i].State
+	}
+	for i := range s.by.groups {
+		if newer(i) && slices.ContainsFunc(s.types, func(st *streamType) bool { return st.by != nil && !st.by.lackedSince.IsZero() }) {
+			return !now.Before(s.by.gathered)
+		}
+	}
+	return false
 }
 
 // lacksSinceByStates is lacksSince of a type that is served from states.

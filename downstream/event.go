@@ -109,11 +109,25 @@ func (s *session) eventSubscribed(now time.Time, st *streamType, in *content) {
 		}
 		e.Names = append(e.Names, clip(l.GetName(), maxBookedName))
 	}
-	e.Wildcard = !st.sub.None() && st.sub.Standing().Wildcard
+	e.Wildcard = st.by.wildcard() || !st.sub.None() && st.sub.Standing().Wildcard
 }
 
 // eventSent is the event of an answer, or of refusals alone, that was divided into messages.
 func (s *session) eventSent(now time.Time, st *streamType, a *relay.Answer, refused int, out []*response) *Event {
+	e := s.eventWritten(now, st, refused, out)
+	if a == nil {
+		return e
+	}
+	e.Resources, e.Removed, e.Errors = len(a.Variants)+len(a.Heartbeats), len(a.Removed), refused+len(a.Errors)
+	e.Source, e.First, e.Rev = a.Group(), a.First, a.Rev
+	if !a.Since.IsZero() {
+		e.Waited = now.Sub(a.Since)
+	}
+	return e
+}
+
+// eventWritten is what the events of all answers have.
+func (s *session) eventWritten(now time.Time, st *streamType, refused int, out []*response) *Event {
 	e := s.event(now, EventSent, st)
 	e.Messages, e.Errors, e.Nonce = len(out), refused, s.nonce(s.lastNonce)
 	e.Number = s.lastNonce
@@ -122,14 +136,6 @@ func (s *session) eventSent(now time.Time, st *streamType, a *relay.Answer, refu
 	}
 	if !s.delta {
 		e.Version = s.shownVersion(st, st.sentVersion)
-	}
-	if a == nil {
-		return e
-	}
-	e.Resources, e.Removed, e.Errors = len(a.Variants)+len(a.Heartbeats), len(a.Removed), refused+len(a.Errors)
-	e.Source, e.First, e.Rev = a.Group(), a.First, a.Rev
-	if !a.Since.IsZero() {
-		e.Waited = now.Sub(a.Since)
 	}
 	return e
 }

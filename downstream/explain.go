@@ -86,9 +86,15 @@ func (s *session) byName(types []TypeStatus) {
 	defer s.mu.Unlock()
 	for i := range types {
 		for _, st := range s.types {
+			if st.typeURL != types[i].TypeURL {
+				continue
+			}
 			for j := range st.sub.Len() {
-				if st.typeURL == types[i].TypeURL {
-					types[i].ByName.Add(st.sub.Part(j).Names())
+				types[i].ByName.Add(st.sub.Part(j).Names())
+			}
+			if st.by != nil {
+				for j := range st.by.sources {
+					types[i].ByName.Add(st.by.sources[j].wants.Counts())
 				}
 			}
 		}
@@ -106,6 +112,9 @@ func (s *session) explainType(st *streamType, name string, x *Explained) {
 		x.Refused, x.Denied, x.Limited = why.text, why.absent || st.barred, why.limit != ""
 	} else if text := s.lackOf(st, name); text != "" {
 		x.Refused, x.Limited = text, true
+	}
+	if st.by != nil {
+		x.Parts = st.explainByStates(name)
 	}
 	j, why := st.judged()
 	var written []time.Time

@@ -104,6 +104,9 @@ func (st *streamType) lacks(x *relay.Traced) bool {
 		from := a.Group()
 		return (from == nil || from == x.Source) && a.First <= x.Revision && x.Revision <= a.Rev
 	}
+	if st.by != nil {
+		return st.lacksOfStates(x)
+	}
 	for i := range st.sub.Len() {
 		part := st.sub.Part(i)
 		if part.Group() != x.Source {

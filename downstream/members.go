@@ -39,12 +39,10 @@ func (s *session) member(origin *relay.Origin, keys map[string]bool) (key string
 	defer s.mu.Unlock()
 	inSync = true
 	for _, st := range s.types {
-		for i := range st.sub.Len() {
-			part := st.sub.Part(i)
-			if g := part.Group(); g.Origin() != origin || !keys[g.Key()] || !part.Configures() {
-				continue
+		for at := range st.places {
+			if g := at.group; g.Origin() == origin && keys[g.Key()] && g.Origin().Configures(st.typeURL) {
+				key, inSync = g.Key(), inSync && !st.nacking && st.lacksSince().IsZero()
 			}
-			key, inSync = part.Group().Key(), inSync && !st.nacking && st.lacksSince().IsZero()
 		}
 	}
 	return key, inSync && key != ""
@@ -124,22 +122,21 @@ func (s *session) stand(groups map[GroupKey]*Standing) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, st := range s.types {
-		for i := range st.sub.Len() {
-			part := st.sub.Part(i)
-			g := part.Group()
+		for at := range st.places {
+			g := at.group
 			standing := groups[GroupKey{g.Origin().Name(), g.Key()}]
-			if standing == nil || !part.Configures() {
+			if standing == nil || !g.Origin().Configures(st.typeURL) {
 				continue
 			}
-			at := 0
-			for at < len(of) && of[at].Standing != standing {
-				at++
+			i := 0
+			for i < len(of) && of[i].Standing != standing {
+				i++
 			}
-			if at == len(of) {
+			if i == len(of) {
 				of = append(of, place{Standing: standing})
 			}
-			of[at].behind = of[at].behind || !st.lacksSince().IsZero()
-			of[at].rejecting = of[at].rejecting || st.nacking
+			of[i].behind = of[i].behind || !st.lacksSince().IsZero()
+			of[i].rejecting = of[i].rejecting || st.nacking
 		}
 	}
 	for _, p := range of {

@@ -20,21 +20,23 @@ func (s *session) resolve(now time.Time, in *content, full, late bool) (polled, 
 	}
 	// For a type that is not sent whole, leaving something out states nothing, so what is known is
 	// sent.
-	if !st.sub.Resolved() && (!late || s.whole(st)) {
+	if !s.resolved(st) && (!late || s.whole(st)) {
 		return polled{}, nil
 	}
 	version := string(in.version)
 	r := s.first(now)
-	if r == nil && !st.sub.Standing().Waiting {
+	waits, standIn := s.standing(st)
+	if r == nil && !waits {
 		// The version is that of the set, or there would be an answer.
 		if !full && version != "" && st.wildcard {
-			return polled{version: version, unchanged: true, standIn: st.sub.Standing().StandIn}, nil
+			return polled{version: version, unchanged: true, standIn: standIn}, nil
 		}
 		r = s.insist(now)
+		_, standIn = s.standing(st)
 	}
 	if r != nil {
 		told := s.told(st)
-		return polled{response: r, version: told, unchanged: told == version, standIn: st.sub.Standing().StandIn}, nil
+		return polled{response: r, version: told, unchanged: told == version, standIn: standIn}, nil
 	}
 	return polled{}, s.refusedAll(st)
 }
@@ -64,6 +66,28 @@ func (s *session) acknowledge() {
 	}
 }
 
+// resolved reports whether all that is asked for is known. It locks the session.
+func (s *session) resolved(st *streamType) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if st.by != nil {
+		return st.by.Resolved(st.by.newest)
+	}
+	return st.sub.Resolved()
+}
+
+// standing reports whether the client waits for a first answer to anything, and whether it was sent
+// fallback content. It locks the session.
+func (s *session) standing(st *streamType) (waits, standIn bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if st.by != nil {
+		return st.by.Waiting(), st.by.StandsIn(st.by.newest)
+	}
+	x := st.sub.Standing()
+	return x.Waiting, x.StandIn
+}
+
 // whole reports whether the client takes what a list leaves out for gone.
 func (s *session) whole(st *streamType) bool { return st.wildcard || xds.SentWhole(st.typeURL) }
 
@@ -81,8 +105,12 @@ func (s *session) first(now time.Time) *response {
 // insist is first even if nothing need be sent. It locks the session.
 func (s *session) insist(now time.Time) *response {
 	s.mu.Lock()
-	s.types[0].sub.Insist()
-	s.types[0].sub.Remind()
+	if st := s.types[0]; st.by != nil {
+		st.by.Again()
+	} else {
+		st.sub.Insist()
+		st.sub.Remind()
+	}
 	s.mu.Unlock()
 	return s.first(now)
 }
@@ -94,7 +122,9 @@ func (s *session) skip() {
 	st := s.types[0]
 	clear(st.unanswered)
 	st.unanswered, s.changesAt = st.unanswered[:0], time.Time{}
-	st.sub.Pending()
+	if st.by == nil {
+		st.sub.Pending()
+	}
 }
 
 // told is the version of the last answer. It locks the session.
@@ -109,7 +139,7 @@ func (s *session) told(st *streamType) string {
 func (s *session) refusedAll(st *streamType) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(st.refusals) == 0 || st.sub.Standing().Names > 0 {
+	if len(st.refusals) == 0 || st.by == nil && st.sub.Standing().Names > 0 || st.by.names() > 0 {
 		return nil
 	}
 	r := &st.refusals[0]

@@ -111,6 +111,9 @@ func (s *session) waits(now time.Time, st *streamType) (all []metrics.Wait) {
 	if at := s.warm.at; !at.IsZero() && st == s.endpoints() {
 		add(metrics.WaitEndpointRequest, at.Add(-hold), at)
 	}
+	if st.by != nil {
+		all = s.waitsOfStates(all, st, now)
+	}
 	for i := range st.sub.Len() {
 		sub := st.sub.Part(i)
 		asks := sub.Waits()
@@ -193,6 +196,9 @@ func (s *session) removesUntil(now time.Time, st *streamType, since time.Time) (
 func (s *session) due(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.by != nil {
+		return s.dueByStates(now)
+	}
 	return !now.Before(s.changesAt.Add(s.cfg.timing.Coalesce)) &&
 		slices.ContainsFunc(s.types, func(st *streamType) bool { return st.peek() || st.held != nil })
 }

@@ -77,13 +77,13 @@ func freezeClass(typeURL string) gate.Class {
 	return gate.Settings
 }
 
-// configures reports whether resources of a type are a part of the states of a group. Urgent types
+// Configures reports whether resources of a type are a part of the states of a group. Urgent types
 // are none, since they follow the running system, and secrets are none.
-func (o *Origin) configures(typeURL string) bool {
+func (o *Origin) Configures(typeURL string) bool {
 	return o.holdClass(typeURL) == gate.Settings && !xds.IsSecret(typeURL)
 }
 
-func (k *store) configures() bool { return k.group.origin.configures(k.typeURL) }
+func (k *store) configures() bool { return k.group.origin.Configures(k.typeURL) }
 
 // frozenResource is a resource of a set, or one had by name if selector is empty, of which the
 // origin has something else than the table. What is the same in one of them says nothing of the

@@ -101,7 +101,7 @@ func (t *TypeAt) set(selector string) *SetAt {
 func (s *State) Differs(o *Origin, from *State) bool {
 	for i := range s.Types {
 		x := &s.Types[i]
-		if !o.configures(x.TypeURL) || x.Unknown {
+		if !o.Configures(x.TypeURL) || x.Unknown {
 			continue
 		}
 		if y, _ := from.of(x.TypeURL, x.Params); y != nil && x.differs(y) {

@@ -83,9 +83,6 @@ func (r *resourceKey) digest(content xds.Digest) (d xds.Digest) {
 	return d
 }
 
-// Configures reports whether what the Sub is subscribed to is a part of the states of its group.
-func (s *Sub) Configures() bool { return s.shard.configures() }
-
 // Good notes that the state of a group at a revision was seen good: all its clients have
 // acknowledged it, and it has proven itself since. The note lives as long as the history knows the
 // state.

@@ -47,7 +47,7 @@ func (s *Sub) Waits() (all []metrics.Wait) {
 // wait is what the first answer for a set waits for.
 func (p *position) wait() (w metrics.Wait, waits bool) {
 	t := p.view.set
-	switch l := t.lane(); {
+	switch {
 	case !p.fresh || t.barred:
 		return w, false
 	case p.heldBack():
@@ -56,20 +56,27 @@ func (p *position) wait() (w metrics.Wait, waits bool) {
 		return metrics.Wait{Reason: metrics.WaitError, Since: t.nameErrors.lackFrom, Until: t.nameErrors.lackUntil}, true
 	case !p.unsettled():
 		return w, false
+	}
+	return t.wait(p.sub.holds), true
+}
+
+// wait is what a set that is not ready waits for. holds: for clients that say they hold something.
+func (t *set) wait(holds bool) (w metrics.Wait) {
+	switch l := t.lane(); {
 	case !l.live(t.askedGen):
-		return t.shard.laneWait(t.laneIndex()), true
+		return t.shard.laneWait(t.laneIndex())
 	case t.answeredGen != t.askedGen && l.polls() != nil:
-		return *l.polls(), true
+		return *l.polls()
 	case t.answeredGen != t.askedGen:
-		return metrics.Wait{Reason: metrics.WaitOrigin, Since: t.askedAt, Text: "it was asked for " + t.ask().Name}, true
-	case t.onlyBad() || p.sub.holds && (t.badParts.bad || t.badParts.unread || len(t.badParts.names) > 0):
+		return metrics.Wait{Reason: metrics.WaitOrigin, Since: t.askedAt, Text: "it was asked for " + t.ask().Name}
+	case t.onlyBad() || holds && (t.badParts.bad || t.badParts.unread || len(t.badParts.names) > 0):
 		w = metrics.Wait{Reason: metrics.WaitBadPart, Since: t.badParts.at, Until: t.first.Add(t.shard.cfg().ColdWait)}
-		if p.sub.holds {
+		if holds {
 			w.Until = t.badParts.at.Add(firmMost)
 		}
-		return w, true
+		return w
 	}
-	return metrics.Wait{Reason: metrics.WaitSettle, Since: t.first, Until: t.pauseAt}, true
+	return metrics.Wait{Reason: metrics.WaitSettle, Since: t.first, Until: t.pauseAt}
 }
 
 // namesWait is what the first answers for names wait for. A part of many names stands for all.

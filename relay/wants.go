@@ -30,6 +30,7 @@ type Wants struct {
 	selects map[string]cursor.Name
 	// spaces are names with slashes that are namespaces nevertheless (ALIAS-6).
 	spaces map[string]bool
+	polls  bool // see Polls
 }
 
 // Want begins to ask for a type, of which nothing is asked for yet. The caller holds a reference on
@@ -49,6 +50,9 @@ func (g *Group) Want(owner *Subscriber, typeURL string, p constraints.Params, pe
 	s.asking[w] = struct{}{}
 	return w
 }
+
+// Polls declares that the client asks again after each answer: see SubOptions.Polls.
+func (w *Wants) Polls() { w.polls = true }
 
 // Namespaces declares names of route configurations: see Sub.Namespaces.
 func (w *Wants) Namespaces(names []string) {
@@ -239,7 +243,7 @@ func (w *Wants) drop(now time.Time, key string) {
 	if e := w.names[key]; e != nil {
 		interest.Drop(w, typeURL, cursor.Name{Name: key, Params: w.shard.params.Key()})
 		delete(w.names, key)
-		w.shard.named.leave(e, now, false)
+		w.shard.named.leave(e, now, w.polls)
 	}
 	if n, is := w.selects[key]; is {
 		interest.Drop(w, typeURL, n)

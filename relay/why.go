@@ -59,14 +59,10 @@ func (s *Sub) View(name string, j *Judged) (v NameView) {
 	servers := s.shard.group.origin.Servers()
 	s.shard.mu.Lock()
 	defer s.shard.unlock()
-	v = NameView{
-		Group: s.shard.group, Params: s.shard.params.Key(), Located: s.located, Since: s.since, Denied: !s.permit.Allows(key),
-		Unserved: !s.shard.group.origin.Serves(s.typeURL),
-	}
-	if gathers {
+	v = s.shard.view(key, s.permit)
+	if v.Located, v.Since = s.located, s.since; gathers {
 		v.Waits = append(v.Waits, queued)
 	}
-	v.Name = key
 	p := s.selected(key)
 	if name == "" { // the type as a whole
 		if p = s.sets.first; p == nil {
@@ -94,17 +90,34 @@ func (s *Sub) View(name string, j *Judged) (v NameView) {
 	case r != nil && !r.is(unsubscribed):
 		v.Named = xds.Spelling(r.entry.name, s.spelt[r.entry.name])
 		l.record(r)
-		v.ofName(r)
+		n := &s.shard.named
+		v.ofName(n, r.entry, r.is(owed) && !r.known(), n.unconfirmed && r.heldBack())
 	case p != nil:
 		if it := p.view.glance(key); it != nil {
 			l.member(p, it)
 		}
-		v.ofSet(p, key)
+		if w, waits := p.wait(); waits && !v.Denied {
+			v.Waits = append(v.Waits, w)
+		}
+		v.ofSet(p.view.set, key)
 	}
 	if len(l.all) > 0 {
 		v.Item = l.all[0].item()
 	}
-	if x, is := s.shard.rejectionsOn(v.laneIndex())[key]; is {
+	v.complete(s.shard, key, servers)
+	return v
+}
+
+// view is the view of a name for who may have what a permit allows. The shard is locked.
+func (s *shard) view(key string, p *Permit) NameView {
+	return NameView{
+		Group: s.group, Params: s.params.Key(), Denied: !p.Allows(key), Unserved: !s.group.origin.Serves(s.typeURL), Row: Row{Name: key},
+	}
+}
+
+// complete adds what follows from the lane, and from what is held. The shard is locked.
+func (v *NameView) complete(s *shard, key string, servers map[uint8]string) {
+	if x, is := s.rejectionsOn(v.laneIndex())[key]; is {
 		v.Rejected = &x
 	}
 	if v.Variant != nil {
@@ -115,10 +128,9 @@ func (s *Sub) View(name string, j *Judged) (v NameView) {
 		if at, open := v.Lane.openedAt(); open {
 			v.Opened = at
 		} else {
-			v.Away = s.shard.laneWait(v.Lane.index)
+			v.Away = s.laneWait(v.Lane.index)
 		}
 	}
-	return v
 }
 
 // glance is item for a caller that only looks: a member that needs no item is given none.
@@ -149,9 +161,9 @@ func (s *Sub) selected(name string) *position {
 	return nil
 }
 
-// ofName fills in what is known by name.
-func (v *NameView) ofName(r *record) {
-	n, e := &r.sub.shard.named, r.entry
+// ofName fills in what is known by name. waits: the client waits for the first answer. doubts: what
+// is known is not confirmed, and the client may have something newer.
+func (v *NameView) ofName(n *namedTable, e *entry, waits, doubts bool) {
 	known := n.known(e)
 	v.Lane = n.shard.lane(n.lane)
 	if e.asksOn(v.Lane.gen.Load()) {
@@ -166,10 +178,10 @@ func (v *NameView) ofName(r *record) {
 	if n.from != nil {
 		v.HeardAt = time.Unix(0, n.from.Came)
 	}
-	if !v.Denied && r.is(owed) && !r.known() {
+	if !v.Denied && waits {
 		v.Waits = append(v.Waits, n.wait(e, math.MaxInt))
 	}
-	if n.unconfirmed && r.heldBack() {
+	if doubts {
 		v.Waits = append(v.Waits, metrics.Wait{Reason: metrics.WaitConfirm, Until: n.confirmAt})
 	}
 	own := e.name
@@ -180,14 +192,10 @@ func (v *NameView) ofName(r *record) {
 }
 
 // ofSet fills in what is known of a member of a set, or of the set itself if key selects it.
-func (v *NameView) ofSet(p *position, key string) {
-	t := p.view.set
+func (v *NameView) ofSet(t *set, key string) {
 	v.Lane = t.lane()
 	if v.Lane.live(t.askedGen) {
 		v.AskedAs, v.AskedAt = t.ask().Name, t.askedAt
-	}
-	if w, waits := p.wait(); waits && !v.Denied {
-		v.Waits = append(v.Waits, w)
 	}
 	if t.from != nil {
 		v.HeardAt = time.Unix(0, t.from.Came)
@@ -234,18 +242,22 @@ func (s *Sub) Names() (n Names) {
 	s.shard.mu.Lock()
 	defer s.shard.unlock()
 	named := &s.shard.named
-	generation := s.shard.lane(named.lane).gen.Load()
 	for r := range s.records.all() {
 		if r.is(unsubscribed) {
 			continue
 		}
 		n.All++
-		if r.entry.asksOn(generation) {
-			n.Asked++
-		}
-		if r.entry.chosen == nil && (named.absent(r.entry) || r.entry.nameError != nil && r.entry.nameError.Code == codeNotFound) {
-			n.Absent++
-		}
+		named.count(r.entry, &n)
 	}
 	return n
+}
+
+// count adds what has become of a name.
+func (n *namedTable) count(e *entry, to *Names) {
+	if e.asksOn(n.shard.lane(n.lane).gen.Load()) {
+		to.Asked++
+	}
+	if e.chosen == nil && (n.absent(e) || e.nameError != nil && e.nameError.Code == codeNotFound) {
+		to.Absent++
+	}
 }

@@ -321,6 +321,33 @@ func (c *Cursor) Awaits(source int) (set string, waits, knows bool) {
 	return set, waits || p.waiting > 0, knows
 }
 
+// Awaited is what a client waits for of one source: sets, and names in any order.
+type Awaited struct {
+	Sets, Names []string
+	Holds       bool // it may hold something from before
+	List        bool // what there is waits for names, as all of it is sent in one list
+	Parent      bool // what is owed as its parent was sent waits for a request of the client's
+}
+
+// Awaited is what the client waits for.
+func (c *Cursor) Awaited(source int) (x Awaited) {
+	p := &c.parts[source]
+	x.Holds = c.holds(p)
+	for i := range p.sets {
+		if t := &p.sets[i]; t.fresh && !t.Nothing {
+			x.Sets = append(x.Sets, t.Name.Name)
+		}
+	}
+	for name, w := range p.owed {
+		if w.waits() {
+			x.Names = append(x.Names, name)
+		}
+		x.Parent = x.Parent || w&parent != 0
+	}
+	x.List = c.Whole() && c.until.After(c.since)
+	return x
+}
+
 // Until is until when a list waits, though nothing comes; zero, or past: none waits.
 func (c *Cursor) Until() time.Time { return c.until }
 

@@ -212,9 +212,6 @@ func (k *take) changed(p *part, to *state.State, all []string) []string {
 // answered for once. It costs what the state differs in from the last one that was taken.
 func (c *Cursor) Lacks(source int, to *state.State) bool {
 	p := &c.parts[source]
-	if p.last[0] == nil {
-		return false
-	}
 	for i := range p.sets {
 		if t := &p.sets[i]; !t.fresh && t.members != c.members(p, i, to) {
 			return true

@@ -223,6 +223,26 @@ func (c *Cursor) Seen(states func(group int) *state.State) iter.Seq[Seen] {
 	}
 }
 
+// SeenOf is how the client stands to a name that it asks for, may have of a set, or holds; false: to
+// none of that.
+func (c *Cursor) SeenOf(source int, s *state.State, name string) (x Seen, is bool) {
+	if c.Delta && xds.IsNameless(name) {
+		return x, false
+	}
+	p := &c.parts[source]
+	is = p.names.has(name) || p.held.Get(name).Known()
+	for i := range p.sets {
+		is = is || c.members(p, i, s).Get(name).Known()
+	}
+	if !is {
+		return x, false
+	}
+	if of := c.named(p, s).Members.Get(name).Facts().Alias; p.held.Get(of).Known() { // it is told of by what it stands for
+		name = of
+	}
+	return c.seen(source, s, name, c.judged(source)), true
+}
+
 // seenNames are the names that a part asks for, holds, or may have of its sets.
 func (c *Cursor) seenNames(p *part, s *state.State) (all []string) {
 	for name := range p.names {

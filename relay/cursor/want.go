@@ -132,6 +132,44 @@ func (f *found) inSet(c *Cursor, p *part, t *taken, x *state.Selected, name stri
 	}
 }
 
+// Resolved reports whether the states of the groups say of everything that is asked for what it is,
+// or that there is none. A poll waits for that (REST-5).
+func (c *Cursor) Resolved(states func(group int) *state.State) bool {
+	for i := range c.parts {
+		p := &c.parts[i]
+		s := states(p.Group)
+		for j := range p.sets {
+			if x := p.sets[j].in(s); !c.ready(p, &p.sets[j], &x) || x.Phase < state.Settled {
+				return false
+			}
+		}
+		for name := range p.names {
+			if f := c.find(p, s, name, nil); f.body == nil && f.err == nil && (!f.known || f.stale) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// StandsIn reports whether anything that the client has is of a last resort.
+func (c *Cursor) StandsIn(states func(group int) *state.State) bool {
+	for i := range c.parts {
+		p := &c.parts[i]
+		s := states(p.Group)
+		if slices.ContainsFunc(p.sets, func(t taken) bool { return t.members.Len() > 0 && t.in(s).Age == state.Fallback }) {
+			return true
+		}
+		known := c.named(p, s).Members
+		for name := range p.names {
+			if p.held.Get(name).Known() && known.Get(name).Facts().Age == state.Fallback {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // ready reports whether a set may be sent: a wrong guess of what has come already would take away
 // what the client holds (RELAY-6, 7, 96), and that a collection was empty before its stream was
 // lost is no answer now (RELAY-38).
