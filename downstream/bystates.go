@@ -16,8 +16,7 @@ import (
 
 // Streams that are served from the states of their groups (relay.Config.States). What a client is
 // to be sent of a type is known by a cursor, and when by the plan of the stream. It is the way in
-// which all streams are to be served. Until then a stream is served so if that is switched on, and it
-// is no tier's.
+// which all streams are to be served. Until then a stream is served so if that is switched on.
 
 // byStates is how such a stream is served.
 type byStates struct {
@@ -63,7 +62,7 @@ type source struct {
 
 // serveByStates decides how the stream is served, once it is known who the client is.
 func (s *session) serveByStates() {
-	if !s.cfg.byStates || s.cfg.tiers || s.group.States() == nil {
+	if !s.cfg.byStates || s.group.States() == nil {
 		return
 	}
 	s.by = &byStates{cfg: plan.Config{Delta: s.delta, Hold: s.cfg.timing.OrderHold, Cold: s.cfg.timing.ColdWait}}

@@ -25,11 +25,7 @@ func (t *Table) Check() error {
 					trials++
 				}
 				s.sets(func(t *set) {
-					for v := range t.views.all() {
-						if !v.inner {
-							views++
-						}
-					}
+					views += t.viewsOfClients()
 				})
 				s.mu.Unlock()
 			}

@@ -276,10 +276,8 @@ func (m MapView) Status(seen *Counted) (_ TypeStatus, rev uint64) {
 		ts.Members += t.members.len()
 		for v := range t.views.all() {
 			ts.Tombstones += v.dead
-			if !v.inner {
-				ts.Views++
-			}
 		}
+		ts.Views += t.viewsOfClients()
 	})
 	if seen != nil {
 		seen.last++

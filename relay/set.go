@@ -356,3 +356,18 @@ func (t *set) wakeFresh() {
 	}
 	t.shownEarly = t.shownEarly && !t.settled
 }
+
+// viewsOfClients are the views that count as such.
+func (t *set) viewsOfClients() (n int) {
+	for v := range t.views.all() {
+		if !v.inner {
+			n++
+		}
+	}
+	for _, x := range t.shares {
+		if !x.inner {
+			n++
+		}
+	}
+	return n
+}

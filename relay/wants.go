@@ -149,13 +149,14 @@ func (w *Wants) deniesSet(t *set, selector string) (limit string, most int) {
 type sharedSet struct {
 	cursor.Shared
 	clients int
+	inner   bool // it is of a tier, and counts as no view
 }
 
 // shareWith counts one more client of a permit.
 func (t *set) shareWith(p *Permit) {
 	x := t.shares[p.Key()]
 	if x == nil {
-		x = &sharedSet{}
+		x = &sharedSet{inner: t.shard.group.fed()}
 		if p != nil {
 			x.Filter = values.NewFilter(t.shard.params, p.Allows)
 		}
@@ -163,7 +164,9 @@ func (t *set) shareWith(p *Permit) {
 			t.shares = map[string]*sharedSet{}
 		}
 		t.shares[p.Key()] = x
-		t.shard.table().budget.views.Add(1)
+		if !x.inner {
+			t.shard.table().budget.views.Add(1)
+		}
 	}
 	if x.clients++; x.clients == 2 { // who is alone shares nothing
 		x.Memo = &cursor.Memo{}
@@ -175,7 +178,9 @@ func (t *set) unshare(p *Permit) {
 	x := t.shares[p.Key()]
 	if x.clients--; x.clients == 0 {
 		delete(t.shares, p.Key())
-		t.shard.table().budget.views.Add(-1)
+		if !x.inner {
+			t.shard.table().budget.views.Add(-1)
+		}
 	}
 }
 
