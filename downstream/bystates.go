@@ -368,7 +368,7 @@ func (t *typeByStates) status(own *relay.Origin, to *TypeStatus) {
 			p.Names--
 		}
 		to.Names, to.Wildcard = to.Names+p.Names, to.Wildcard || p.Wildcard
-		if to.Parts = append(to.Parts, p); len(t.sources) == 1 && x.group.Origin() == own {
+		if to.Parts = append(to.Parts, p); len(t.sources) == 1 && x.group.Origin() == own && !p.Located && p.Params == "" {
 			to.Parts = nil
 		}
 	}

@@ -25,17 +25,18 @@ func (s *session) takeByStates(now time.Time) []*response {
 		more = false
 		b.again = b.plan.Next(now, b.targets, asks, func(step plan.Step) uint64 {
 			st := s.typeOf(step.TypeURL)
-			waited := st.by.Waiting()
+			changes := !st.by.lackedSince.IsZero()
 			a := st.by.Take(now, step)
 			if a == nil || !s.expressibleByStates(a) {
 				return 0
 			}
-			if !waited {
+			if changes {
 				s.changesAt = now
 			}
 			more = more || a.More
 			out = s.writeByStates(now, st, a, out)
 			s.warmByStates(st, a)
+			more = more || st.typeURL == xds.EndpointType && len(b.needed) > 0 // routes may have waited for them
 			return s.lastNonce
 		})
 		if more = more || b.again.Equal(now); !more {
@@ -68,7 +69,7 @@ func (s *session) takeByStates(now time.Time) []*response {
 func (s *session) targetsByStates(now time.Time) {
 	b, end := s.by, s.changesAt.Add(s.cfg.timing.Coalesce)
 	gathers := now.Before(end) && !slices.ContainsFunc(s.types, func(st *streamType) bool {
-		return st.by != nil && (st.by.Waiting() || st.by.Timed())
+		return st.by != nil && (st.by.Timed() || st.by.Waiting() && st.by.Answerable(st.by.newest))
 	})
 	waited := !b.gathered.IsZero()
 	b.gathered = time.Time{}
@@ -138,9 +139,12 @@ func (b *byStates) needs(now time.Time, endpoints *typeByStates) (since time.Tim
 }
 
 // refusedAll reports whether all that is asked for is refused, and nothing was sent yet: an empty
-// list says so to who holds nothing (SOTW-9).
+// list says so to who holds nothing (SOTW-9), and takes away what may not be held.
 func (st *streamType) refusedAll() bool {
-	return len(st.refusals) > 0 && st.by != nil && st.responses == 0 && st.by.names() == 0 && (!st.by.Holds || st.by.denies)
+	if st.by == nil || st.responses > 0 || st.by.names() > 0 {
+		return false
+	}
+	return len(st.refusals) > 0 && !st.by.Holds || st.by.Holds && st.by.denies && xds.SentWhole(st.typeURL)
 }
 
 // typeOf is the stream-type of a type URL that has one.

@@ -143,7 +143,7 @@ func (s *session) heldUntil(st *streamType) (until time.Time) {
 		}
 		return until
 	case st.by != nil:
-		return s.by.again
+		return s.by.plan.Due()
 	case st.heldFor == metrics.WaitEarlierSet || st.heldFrom.IsZero():
 		for _, earlier := range s.types {
 			if earlier == st {

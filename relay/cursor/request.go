@@ -169,9 +169,11 @@ func (c *Cursor) Unreached(source int) (any bool) {
 func (c *Cursor) Owe(names ...string) {
 	for i := range c.parts {
 		for _, name := range names {
-			if p := &c.parts[i]; name == xds.Wildcard {
+			p := &c.parts[i]
+			switch _, claimed := p.claims[name]; {
+			case name == xds.Wildcard:
 				p.oweAll(All.Covers, parent)
-			} else if p.names.has(name) || p.held.Get(name).Known() {
+			case claimed, p.names.has(name), p.held.Get(name).Known():
 				p.owe(name, parent)
 			}
 		}

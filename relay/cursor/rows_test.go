@@ -63,6 +63,39 @@ var rows = []struct{ rule, dialects, script string }{
 		star a=1 b=2 firm
 		asks *
 		gets b=2 -c`},
+	{"DELTA-12, DELTA-13: if all there is to say is what is gone, and that waits, the answer waits for it", "delta", `
+		type cds
+		has a=1 b=1
+		star a=1 firm
+		all
+		asks *
+		all no
+		gets -b`},
+	{"DELTA-13: it came back meanwhile, so there is nothing to say but that", "delta", `
+		type cds
+		has a=1 b=1
+		star a=1 firm
+		all
+		asks *
+		star b=1
+		gets nothing`},
+	{"DELTA-13: what was answered is not answered again as it came back", "delta", `
+		type cds
+		has a=1 b=1
+		star a=2 firm
+		all
+		asks *
+		gets a=2
+		star b=1`},
+	{"DELTA-12: it waits for nothing else", "delta", `
+		type cds
+		has a=1 b=1
+		star a=2 firm
+		all
+		asks *
+		gets a=2
+		all no
+		gets -b`},
 	{"RELAY-25: what a set has is there, though its own name is said not to be", "delta", `
 		type vhds
 		says g1!5 stale

@@ -35,6 +35,7 @@ type outcomes struct {
 	all     []outcome
 	differs bool
 	waits   bool // for names
+	goes    bool // all that it has to be told is that something is gone, and that waits
 }
 
 // outcome is what becomes of one name.
@@ -247,6 +248,9 @@ func (p *part) concerns(e state.Entry) bool {
 // nothing is in them (SOTW-10, DELTA-13, COLL-3).
 func (k *take) answerSets(p *part) {
 	to := k.Parts[p.Group].To
+	x := &k.outs[k.source(p)]
+	x.goes = !k.wrote && k.Parts[p.Group].All && slices.ContainsFunc(x.all, func(o outcome) bool { return o.claimed })
+	goes := x.goes
 	for i := range p.sets {
 		t := &p.sets[i]
 		x, _ := state.Selected{}, false
@@ -262,7 +266,7 @@ func (k *take) answerSets(p *part) {
 			}
 			continue
 		}
-		if t.fresh && k.Only == plan.Everything && x.Phase >= state.Settled {
+		if t.fresh && k.Only == plan.Everything && x.Phase >= state.Settled && !goes {
 			if wild := t.Name.Name == xds.Wildcard; wild && !t.listed || k.Delta && (wild || !t.listed) { // DELTA-13, SOTW-10
 				k.wrote = true
 			}
@@ -321,12 +325,12 @@ func (k *take) commit(p *part, x *outcomes) {
 		p.unspell(x.all[i].name)
 	}
 	if whole {
-		k.arrive(p)
+		k.arrive(p, x.goes)
 	}
 }
 
 // arrive notes that a part was compared with the states of the step as a whole.
-func (k *take) arrive(p *part) {
+func (k *take) arrive(p *part, goes bool) {
 	s := &k.Parts[p.Group]
 	p.last, p.all = s.States(), s.All
 	names := k.named(p, s.To)
@@ -337,7 +341,7 @@ func (k *take) arrive(p *part) {
 		if t.members = k.members(p, i, s.To); x.Err == nil || k.tells(&x) {
 			t.err = x.Err
 		}
-		if t.fresh && k.ready(p, t, &x) && (x.Phase >= state.Settled || t.members.Len() > 0) { // what states say of it counts from now on
+		if t.fresh && !goes && k.ready(p, t, &x) && (x.Phase >= state.Settled || t.members.Len() > 0) { // what states say of it counts from now on
 			t.fresh, p.last = false, [4]*state.State{}
 		}
 	}

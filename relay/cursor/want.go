@@ -152,6 +152,28 @@ func (c *Cursor) Resolved(states func(group int) *state.State) bool {
 	return true
 }
 
+// Answerable reports whether the states of the groups have a first answer that the client waits for.
+func (c *Cursor) Answerable(states func(group int) *state.State) bool {
+	for i := range c.parts {
+		p := &c.parts[i]
+		s := states(p.Group)
+		for j := range p.sets {
+			if x := p.sets[j].in(s); p.sets[j].fresh && c.ready(p, &p.sets[j], &x) {
+				return true
+			}
+		}
+		if p.waiting == 0 {
+			continue
+		}
+		for name, w := range p.owed {
+			if f := c.find(p, s, name, nil); w.waits() && (f.body != nil || f.err != nil || f.known && !f.stale) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // StandsIn reports whether anything that the client has is of a last resort.
 func (c *Cursor) StandsIn(states func(group int) *state.State) bool {
 	for i := range c.parts {

@@ -147,6 +147,16 @@ func (s *Stream) Wrote(now time.Time, typeURL string, nonce uint64) {
 	}
 }
 
+// Due is until when listeners and routes are held back at most; zero: none are.
+func (s *Stream) Due() (due time.Time) {
+	for i := range s.groups {
+		if x := &s.groups[i]; x.waits && x.due.After(due) {
+			due = x.due
+		}
+	}
+	return due
+}
+
 // Has is what the client is to have of a name after the step, of one group. held is what it has.
 // has is what its subscription selects of the name in a state, and whether that is known there: of
 // a set that is not settled a name is not known to be gone. What To has not, or has emptied as its
