@@ -122,6 +122,9 @@ func (s *session) dueByStates(now time.Time) bool {
 	newer := func(i int) bool {
 		return i >= len(s.by.targets) || s.by.groups[i].States().Target(state.Rest).State != s.by.targets[i].State
 	}
+	if slices.ContainsFunc(s.types, func(st *streamType) bool { return st.by != nil && st.by.Waiting() && st.by.Answerable(st.by.newest) }) {
+		return true
+	}
 	for i := range s.by.groups {
 		if newer(i) && slices.ContainsFunc(s.types, func(st *streamType) bool { return st.by != nil && !st.by.lackedSince.IsZero() }) {
 			return !now.Before(s.by.gathered)

@@ -115,7 +115,7 @@ func (c *heldClient) answer(w *heldWorld, all bool) {
 // A, B and A again while a writer takes one type after the other may give the client routes of B
 // after clusters of A.
 func (w *heldWorld) turn(c *heldClient) {
-	if !c.due(w.rig.now) {
+	if c.session.by == nil && !c.due(w.rig.now) {
 		return
 	}
 	batch, err := c.take(w.rig.now)

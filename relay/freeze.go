@@ -19,7 +19,20 @@ import (
 // do (RELAY-53), and heartbeats of what is held count.
 
 // Freeze keeps clients at what they have, since the time given. False: it was frozen before.
-func (o *Origin) Freeze(since time.Time) bool { return o.frozen.CompareAndSwap(nil, &since) }
+// It locks each type for a moment.
+func (o *Origin) Freeze(since time.Time) bool {
+	if !o.frozen.CompareAndSwap(nil, &since) {
+		return false
+	}
+	for _, g := range o.groupList() {
+		for _, s := range *g.all.Load() {
+			s.mu.Lock()
+			s.reviseVouched() // what waits for the origin waits no longer
+			s.unlock()
+		}
+	}
+	return true
+}
 
 // Frozen is since when the origin is; false: it is not.
 func (o *Origin) Frozen() (since time.Time, is bool) {
@@ -290,7 +303,8 @@ func (s *shard) thaw() {
 		s.thawed, s.thawedGen = s.frozen, s.group.gens.Load()
 	}
 	s.frozen, s.errorsCut = nil, false
-	s.mu.Unlock()
+	s.reviseVouched()
+	s.unlock()
 	if waited {
 		for _, l := range s.lanes.Load() {
 			l.reopenSoon()

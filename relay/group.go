@@ -77,12 +77,22 @@ func newGroup(o *Origin, key string, t Tier, node *corev3.Node, who string) *Gro
 	g := &Group{origin: o, key: key, tier: t, node: node, identity: who, begun: o.table.Revision(), types: map[string]*store{}}
 	g.all.Store(&[]*shard{})
 	if o.table.config().States {
-		g.line = values.NewTimeline(time.Time{}, values.Config{})
+		g.line = values.NewTimeline(time.Time{}, values.Config{Bounds: g.bounds, Urgent: func(t string) bool { return !o.Configures(t) }})
 	}
 	for i := range g.lanes {
 		g.lanes[i] = newLane(g, laneIndex(i), nil)
 	}
 	return g
+}
+
+// bounds are those of the earlier states that the group keeps: its part of the memory for history.
+// The group of one client stream keeps none.
+func (g *Group) bounds() (bytes int64, age time.Duration) {
+	h := &g.origin.table.config().History
+	if g.dedicated || h.Versions == 0 {
+		return 0, 0
+	}
+	return int64(h.Bytes) / max(1, g.origin.table.groups.Load()), h.Age
 }
 
 // Node is what the group presents upstream (RELAY-62). The caller must not change it.
@@ -182,6 +192,7 @@ func (g *Group) end(now time.Time) {
 		o.table.timers.push(timer{at: now.Add(max(g.linger(), time.Second)), kind: groupEnd, group: g})
 	default:
 		delete(o.groups, g.key)
+		o.table.groups.Add(-1)
 		o.disown(g)
 		if g.tier != Newest {
 			o.tierGroups--

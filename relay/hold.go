@@ -73,6 +73,7 @@ func (o *Origin) Hold(now time.Time, group string, at *State) (done Held) {
 			s.now, s.rev = now, rev
 			s.edited()
 			s.serve(at, &done)
+			s.reviseVouched()
 		}
 	}
 	return done

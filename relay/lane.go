@@ -277,8 +277,11 @@ func (l *Lane) Release() bool {
 	return true
 }
 
+// reopenSoon has the stream opened anew, if there is one. The next one is new anyway.
 func (l *Lane) reopenSoon() {
-	l.reopen.Store(true)
+	if l.gen.Load() != 0 {
+		l.reopen.Store(true)
+	}
 	signal(l.wake)
 }
 

@@ -313,7 +313,7 @@ func (n *namedTable) entryOf(e *entry) (values.Entry, *xds.Variant) {
 		f.Age = values.Restored
 	}
 	switch {
-	case len(bodies) == 0 && e.isServed(), e.isOld() && open: // who has it keeps it, and who asks now waits (RELAY-4)
+	case len(bodies) == 0 && e.isServed(), n.waitsForOrigin(e): // who has it keeps it, and who asks now waits (RELAY-4)
 		return values.Entry{}, nil
 	case len(bodies) > 0 && e.aliasDropped: // the name waits for its answer (ALIAS-4)
 		return values.Entry{}, bodies[0]

@@ -36,6 +36,7 @@ type Table struct {
 	retired *retirement
 	past    *history.Log
 	budget  budget
+	groups  atomic.Int64 // of all origins
 
 	// rev is the last revision given out. Every accepted response takes the next, whatever its
 	// origin, group and type: one client stream may be told of several groups, and all that is
@@ -266,6 +267,7 @@ func (o *Origin) addGroup(key string, t Tier, up *corev3.Node, who string, peer 
 		o.tierGroups++
 	}
 	g.hold.Store(o.holdOf(g))
+	o.table.groups.Add(1)
 	if o.groups[key] = g; peer != nil {
 		g.opener = peer
 		o.opened[peer]++

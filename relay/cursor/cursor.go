@@ -431,12 +431,18 @@ func (p *part) setDue(name string, is why) {
 // waits reports whether the client waits for an answer.
 func (w why) waits() bool { return w&(asked|demanded) != 0 }
 
-func (p *part) oweAll(of func(name string) bool, w why) {
+// oweHeld owes again what the client has.
+func (p *part) oweHeld(of func(name string) bool, w why) {
 	for e := range p.held.All() {
 		if of(e.Name()) {
 			p.owe(e.Name(), w)
 		}
 	}
+}
+
+// oweAll owes again what the client has, and the names that it asks for.
+func (p *part) oweAll(of func(name string) bool, w why) {
+	p.oweHeld(of, w)
 	for name := range p.names {
 		if of(name) {
 			p.owe(name, w)

@@ -22,7 +22,7 @@ func TestRows(t *testing.T) {
 					if shared {
 						g.memo = &Memo{}
 					}
-					g.line = state.NewTimeline(zero, state.Config{Bytes: 1 << 30, Age: time.Hour})
+					g.line = state.NewTimeline(zero, state.Config{Bounds: func() (int64, time.Duration) { return 1 << 30, time.Hour }})
 					g.line.Connect(0, state.Lane{Open: true})
 					lines := strings.Split(strings.TrimSpace(row.script), "\n")
 					for i, line := range lines {

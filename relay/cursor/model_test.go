@@ -80,7 +80,7 @@ func play(t *testing.T, seed uint64) int {
 	r := rand.New(rand.NewPCG(seed, 3))
 	w := &world{t: t, r: r, now: zero, typeURL: pick(r, []string{cds, eds, vhs, sds}), memo: &Memo{}}
 	for i := range 1 + r.IntN(2) {
-		o := &origin{Timeline: state.NewTimeline(zero, state.Config{Bytes: 1 << 30, Age: time.Hour}), prefix: fmt.Sprint("o", i, "-")}
+		o := &origin{Timeline: state.NewTimeline(zero, state.Config{Bounds: func() (int64, time.Duration) { return 1 << 30, time.Hour }}), prefix: fmt.Sprint("o", i, "-")}
 		o.Connect(0, state.Lane{Open: true})
 		w.origins = append(w.origins, o)
 	}

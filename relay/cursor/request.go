@@ -33,7 +33,7 @@ func (c *Cursor) Subscribe(source int, n Name) {
 	if n.Covers != nil {
 		if i := p.set(n.Name); i >= 0 {
 			p.sets[i].members, p.sets[i].fresh, p.sets[i].away, p.sets[i].since = state.Set{}, true, false, time.Time{}
-			p.oweAll(n.Covers, asked)
+			p.oweHeld(n.Covers, asked)
 			maps.DeleteFunc(p.told, func(name string, _ *xds.NameError) bool { return n.Covers(name) })
 			return
 		}

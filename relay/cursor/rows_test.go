@@ -96,6 +96,14 @@ var rows = []struct{ rule, dialects, script string }{
 		gets a=2
 		all no
 		gets -b`},
+	{"DELTA-2: who asks for a set once more is not told again what is not there by name", "delta", `
+		type cds
+		star a=1 firm
+		says b-
+		asks * b
+		gets a=1 -b
+		asks *
+		gets a=1`},
 	{"RELAY-25: what a set has is there, though its own name is said not to be", "delta", `
 		type vhds
 		says g1!5 stale

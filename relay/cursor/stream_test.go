@@ -63,7 +63,7 @@ type sentTo struct {
 
 func playStream(t *testing.T, seed uint64) int {
 	r := rand.New(rand.NewPCG(seed, 9))
-	s := &streamer{t: t, r: r, now: zero, line: state.NewTimeline(zero, state.Config{Bytes: 1 << 30, Age: time.Hour}), byNames: r.IntN(2) == 0}
+	s := &streamer{t: t, r: r, now: zero, line: state.NewTimeline(zero, state.Config{Bounds: func() (int64, time.Duration) { return 1 << 30, time.Hour }}), byNames: r.IntN(2) == 0}
 	s.cfg = plan.Config{Delta: r.IntN(2) == 0, Hold: 500 * ms, Cold: 2 * time.Second}
 	s.line.Connect(0, state.Lane{Open: true})
 	s.change()

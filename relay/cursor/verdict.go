@@ -223,8 +223,8 @@ func (c *Cursor) Seen(states func(group int) *state.State) iter.Seq[Seen] {
 	}
 }
 
-// SeenOf is how the client stands to a name that it asks for, may have of a set, or holds; false: to
-// none of that.
+// SeenOf is how the client stands to a name that it asks for, may have of a set, or holds; false:
+// to none of that.
 func (c *Cursor) SeenOf(source int, s *state.State, name string) (x Seen, is bool) {
 	if c.Delta && xds.IsNameless(name) {
 		return x, false

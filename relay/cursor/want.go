@@ -152,7 +152,8 @@ func (c *Cursor) Resolved(states func(group int) *state.State) bool {
 	return true
 }
 
-// Answerable reports whether the states of the groups have a first answer that the client waits for.
+// Answerable reports whether the states of the groups have a first answer that the client waits
+// for.
 func (c *Cursor) Answerable(states func(group int) *state.State) bool {
 	for i := range c.parts {
 		p := &c.parts[i]

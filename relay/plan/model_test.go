@@ -144,7 +144,7 @@ func play(t *testing.T, seed uint64) int {
 // origin begins an origin. It may not have spoken of its clusters yet, or its listeners and routes may
 // be restored.
 func (w *world) origin(i int) *origin {
-	o := &origin{Timeline: state.NewTimeline(w.now, state.Config{Bytes: 1 << 30, Age: time.Hour}), prefix: fmt.Sprint("o", i, "-")}
+	o := &origin{Timeline: state.NewTimeline(w.now, state.Config{Bounds: func() (int64, time.Duration) { return 1 << 30, time.Hour }}), prefix: fmt.Sprint("o", i, "-")}
 	for tier := range o.served {
 		o.served[tier] = map[string]bool{}
 	}

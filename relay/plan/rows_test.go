@@ -796,7 +796,7 @@ func TestRows(t *testing.T) {
 		for _, dialect := range strings.Fields(row.dialects) {
 			t.Run(row.rule+", "+dialect, func(t *testing.T) {
 				g := &game{t: t, c: newClient(t, dialect == "delta", 1), now: zero}
-				g.line = state.NewTimeline(g.now, state.Config{Urgent: func(typeURL string) bool { return typeURL == eds }, Bytes: 1 << 20, Age: time.Hour})
+				g.line = state.NewTimeline(g.now, state.Config{Urgent: func(typeURL string) bool { return typeURL == eds }, Bounds: func() (int64, time.Duration) { return 1 << 20, time.Hour }})
 				for _, typeURL := range []string{cds, eds, sds, lds, rds, vhs, "rtds"} {
 					g.status(typeURL, "live")
 				}

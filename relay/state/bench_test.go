@@ -110,7 +110,7 @@ func BenchmarkEqualGroups(b *testing.B) {
 		set := setOf(first[0]...) // what one group takes is not counted
 		before := heap()
 		for g := range lines {
-			lines[g] = NewTimeline(zero, Config{Bytes: 1 << 20, Age: time.Hour})
+			lines[g] = NewTimeline(zero, Config{Bounds: bounds(1<<20, time.Hour)})
 			lines[g].Publish(zero, 0, Change{TypeURL: cds, Selector: "*", Edits: first[g], Status: &Status{Phase: Firm}})
 		}
 		b.ReportMetric(float64(heap()-before)/(groups*n), "B/resource")
@@ -131,7 +131,7 @@ func BenchmarkEqualGroups(b *testing.B) {
 
 // BenchmarkPublish is one change of 100,000 as the next state of a group, with ten that are kept.
 func BenchmarkPublish(b *testing.B) {
-	line := NewTimeline(zero, Config{Bytes: 10 * (aKept + 500), Age: time.Hour})
+	line := NewTimeline(zero, Config{Bounds: bounds(10*(aKept+500), time.Hour)})
 	line.Publish(zero, 0, Change{TypeURL: cds, Selector: "*", Edits: bodies(100_000, payload)})
 	b.ReportAllocs()
 	for i := uint64(1); b.Loop(); i++ {
@@ -142,7 +142,7 @@ func BenchmarkPublish(b *testing.B) {
 
 // BenchmarkLearn is one name that becomes known, of 100,000 in ten kept states.
 func BenchmarkLearn(b *testing.B) {
-	line := NewTimeline(zero, Config{Bytes: 1 << 20, Age: time.Hour})
+	line := NewTimeline(zero, Config{Bounds: bounds(1<<20, time.Hour)})
 	line.Publish(zero, 0, Change{TypeURL: eds, Edits: bodies(100_000, payload)})
 	for i := range 10 {
 		line.Publish(zero, uint64(i+1), Change{TypeURL: eds, Edits: []Edit{say(eds, "n5", fmt.Sprint(i))}})
@@ -166,7 +166,7 @@ func BenchmarkFilter(b *testing.B) {
 
 // BenchmarkHold takes 100,000 resources back to an earlier state, all changed.
 func BenchmarkHold(b *testing.B) {
-	line := NewTimeline(zero, Config{Bytes: 1 << 30, Age: time.Hour})
+	line := NewTimeline(zero, Config{Bounds: bounds(1<<30, time.Hour)})
 	for i := range 2 {
 		line.Publish(zero, uint64(i), Change{TypeURL: cds, Selector: "*", Edits: bodies(100_000, payload+fmt.Sprint(i))})
 	}

@@ -28,7 +28,7 @@ func (c *content) after(p passing, changes []Change) *content {
 
 // divide is what of changes is learned, as it was unknown. A set that is settled knows of each
 // name. keep: others are of what was known.
-func (c *content) divide(changes []Change) (learned []Change, keep bool) {
+func (c *content) divide(p passing, changes []Change) (learned []Change, keep bool) {
 	for _, l := range changes {
 		x, _ := c.For(l.Params, l.TypeURL, l.Selector)
 		edits, unsettled := l.Edits, x.Phase < Settled
@@ -37,7 +37,7 @@ func (c *content) divide(changes []Change) (learned []Change, keep bool) {
 			if was := x.Members.Get(e.Name); unsettled && !was.Known() {
 				l.Edits = append(l.Edits, e)
 			} else if e.Entry.Known() || l.Selector != "" { // otherwise it is forgotten
-				keep = keep || !was.same(e.Entry)
+				keep = keep || !p.has(l.TypeURL) && !was.same(e.Entry)
 			}
 		}
 		if unsettled && !l.Drop && (l.Edits != nil || l.Status != nil) {

@@ -17,14 +17,16 @@ type Timeline struct {
 	newest atomic.Pointer[State]
 	tiers  [Tiers]tier
 	mu     sync.Mutex
-	kept   []Kept // oldest first. Guarded by mu
+	kept   []Kept        // oldest first. Guarded by mu, as age is
+	age    time.Duration // the bound of then
 }
 
 // Config is how a timeline is kept.
 type Config struct {
 	Urgent func(typeURL string) bool // types that a hold does not hold; nil: none but secrets
-	Bytes  int64                     // of what earlier states hold alone; 0: none is kept
-	Age    time.Duration             // after which a state is not kept any more
+	// Bounds are those of earlier states: bytes that they hold alone, and the age after which one
+	// is not kept any more. They are asked each time one is to be kept; nil, or no bytes: none is.
+	Bounds func() (bytes int64, age time.Duration)
 }
 
 // The tiers of clients. Canaries are served a candidate before the rest.
@@ -110,8 +112,9 @@ func (t *Timeline) Newest() *State { return t.newest.Load() }
 func (t *Timeline) Target(tier int) *Target { return t.tiers[tier].target.Load() }
 
 // Publish makes the state after changes, one of a set, if it is another one. A change of what was
-// known keeps the last state. What becomes known, as somebody asks, is learned by all states in
-// which it was unknown, and what nobody wants any more is forgotten by the newest alone.
+// known keeps the last state, but for urgent types. What becomes known, as somebody asks, is
+// learned by all states in which it was unknown, and what nobody wants any more is forgotten by the
+// newest alone.
 func (t *Timeline) Publish(now time.Time, revision uint64, changes ...Change) *State {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -120,7 +123,7 @@ func (t *Timeline) Publish(now time.Time, revision uint64, changes ...Change) *S
 	if next == was.content {
 		return was
 	}
-	learned, keep := was.divide(changes)
+	learned, keep := was.divide(t.cfg.Urgent, changes)
 	shared := memo{}
 	learn := func(s *State) *State { return s.as(s.learn(t.cfg.Urgent, learned, shared)) }
 	if len(learned) > 0 {
@@ -198,16 +201,26 @@ func (t *Timeline) aim(now time.Time, x *tier) {
 
 // keep keeps a state that is not the newest any more, and drops what is too old, and too much.
 func (t *Timeline) keep(now time.Time, was *State) {
-	if t.cfg.Bytes == 0 || was.content == &noContent {
+	var most int64
+	if t.cfg.Bounds != nil {
+		most, t.age = t.cfg.Bounds()
+	}
+	if most == 0 {
+		t.kept = nil
+	}
+	if most == 0 || was.content == &noContent {
 		return
 	}
 	t.kept = append(t.kept, Kept{State: was})
-	t.kept = slices.DeleteFunc(t.kept, func(k Kept) bool { return now.Sub(k.At) > t.cfg.Age })
-	for i := len(t.kept) - 1; t.weigh(i) > t.cfg.Bytes && len(t.kept) > 0; i-- {
+	t.kept = slices.DeleteFunc(t.kept, func(k Kept) bool { return now.Sub(k.At) > t.age })
+	for i := len(t.kept) - 1; (t.weigh(i) > most || len(t.kept) > mostKept) && len(t.kept) > 0; i-- {
 		i = t.leastMissed(now)
 		t.kept = slices.Delete(t.kept, i, i+1)
 	}
 }
+
+// mostKept bounds the states that are kept, as each learns what becomes known.
+const mostKept = 64
 
 // weigh works out what a kept state holds alone, if it is one, and what all do.
 func (t *Timeline) weigh(at int) (all int64) {
@@ -226,7 +239,7 @@ func (t *Timeline) weigh(at int) (all int64) {
 func (t *Timeline) leastMissed(now time.Time) (least int) {
 	good, worth, to := false, math.Inf(1), now
 	for i, k := range slices.Backward(t.kept) {
-		from := k.At.Add(-t.cfg.Age)
+		from := k.At.Add(-t.age)
 		if i > 0 {
 			from = t.kept[i-1].At
 		}

@@ -14,7 +14,7 @@ import (
 // near, by their age. The newest good one stays while any does, but not longer than it may.
 func TestHistoryIsThinned(t *testing.T) {
 	now := zero
-	line := NewTimeline(now, Config{Bytes: 20 * (aKept + 500), Age: 24 * time.Hour})
+	line := NewTimeline(now, Config{Bounds: bounds(20*(aKept+500), 24*time.Hour)})
 	publish := func(revision uint64) {
 		now = now.Add(time.Minute)
 		line.Publish(now, revision, Change{TypeURL: cds, Edits: []Edit{say(cds, "a", fmt.Sprint(revision, payload))}})
@@ -60,7 +60,7 @@ func TestHistoryIsThinned(t *testing.T) {
 // sent, whatever is published that does not concern them.
 func TestSinceIsWhenItChanged(t *testing.T) {
 	now := zero
-	line := NewTimeline(now, Config{Bytes: 1 << 20, Age: time.Hour, Urgent: urgent})
+	line := NewTimeline(now, Config{Bounds: bounds(1<<20, time.Hour), Urgent: urgent})
 	say := func(typeURL, name, payload string) {
 		now = now.Add(time.Second)
 		line.Publish(now, uint64(now.Unix()), Change{TypeURL: typeURL, Edits: []Edit{say(typeURL, name, payload)}})
@@ -118,7 +118,7 @@ func TestUrgentFollowsByDifferences(t *testing.T) {
 
 // TestFirstAnswerIsTakenInOnce: states that share a set share the work of learning.
 func TestFirstAnswerIsTakenInOnce(t *testing.T) {
-	line := NewTimeline(zero, Config{Bytes: 1 << 30, Age: time.Hour})
+	line := NewTimeline(zero, Config{Bounds: bounds(1<<30, time.Hour)})
 	for i := range 10 {
 		line.Publish(zero, uint64(i), Change{TypeURL: cds, Edits: []Edit{say(cds, "asked", fmt.Sprint(i))}})
 	}
@@ -134,7 +134,7 @@ func TestFirstAnswerIsTakenInOnce(t *testing.T) {
 // TestWhatIsLearned: kept states learn what becomes known, but for secrets, what must not be kept (RELAY-9),
 // and aliases that the resource did not have then.
 func TestWhatIsLearned(t *testing.T) {
-	line := NewTimeline(zero, Config{Bytes: 1 << 30, Age: time.Hour})
+	line := NewTimeline(zero, Config{Bounds: bounds(1<<30, time.Hour)})
 	for i := range 2 {
 		line.Publish(zero, uint64(i), Change{TypeURL: cds, Edits: []Edit{say(cds, "a", fmt.Sprint(i))}})
 	}
@@ -222,7 +222,7 @@ func TestFilter(t *testing.T) {
 
 // TestAlone: what a state holds alone is what would go with it, and what is encoded of it goes at once.
 func TestAlone(t *testing.T) {
-	line := NewTimeline(zero, Config{Bytes: 1 << 30, Age: time.Hour})
+	line := NewTimeline(zero, Config{Bounds: bounds(1<<30, time.Hour)})
 	publish := func(revision uint64, edits ...Edit) *State {
 		return line.Publish(zero, revision, Change{TypeURL: cds, Selector: "*", Edits: edits})
 	}
@@ -257,7 +257,7 @@ func TestAlone(t *testing.T) {
 
 // TestOneWriterManyReaders: targets are read, walked, encoded and filtered while states are made.
 func TestOneWriterManyReaders(t *testing.T) {
-	line := NewTimeline(zero, Config{Bytes: 50_000, Age: time.Hour, Urgent: urgent})
+	line := NewTimeline(zero, Config{Bounds: bounds(50_000, time.Hour), Urgent: urgent})
 	filter := NewFilter(env("a"), func(string) bool { return true })
 	stop := make(chan struct{})
 	var readers sync.WaitGroup
@@ -315,7 +315,7 @@ func TestOneWriterManyReaders(t *testing.T) {
 // TestAgesAreNoContent: ages of sets and errors of collections are part of what clients are told, not of
 // what identifies a state.
 func TestAgesAreNoContent(t *testing.T) {
-	line := NewTimeline(zero, Config{Bytes: 1 << 20, Age: time.Hour})
+	line := NewTimeline(zero, Config{Bounds: bounds(1<<20, time.Hour)})
 	say := func(revision uint64, x Status) *State {
 		return line.Publish(zero, revision, Change{TypeURL: lds, Selector: "*", Edits: []Edit{say(lds, "l", "1")}, Status: &x})
 	}
@@ -326,4 +326,8 @@ func TestAgesAreNoContent(t *testing.T) {
 	if live == stale || stale == failed || len(line.States()) != 0 {
 		t.Error("an age or an error makes no state, or one that is kept")
 	}
+}
+
+func bounds(bytes int64, age time.Duration) func() (int64, time.Duration) {
+	return func() (int64, time.Duration) { return bytes, age }
 }
