@@ -53,7 +53,7 @@ func (c *Cursor) Whole() bool {
 // client could hold (RELAY-7), nor be empty before that is known (SOTW-9).
 func (k *take) mustWait() bool {
 	asks, count := 0, 0
-	if k.Holds && !k.sentWhole && k.Only == plan.Everything { // it may hold what is not there
+	if k.Holds && !k.sentWhole && k.Only == plan.Everything && !k.assumed { // it may hold what is not there
 		k.wrote = true
 	}
 	union := k.several() && k.Only == plan.Everything

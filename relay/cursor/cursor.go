@@ -62,6 +62,7 @@ type Cursor struct {
 	parts     []part
 	begun     bool      // the first request is over
 	sentWhole bool      // a list was sent, or the client holds the present one
+	assumed   bool      // it is taken to hold what it came back with, as a state has it still
 	version   string    // of the last answer
 	asked     bool      // something new, since the last request
 	since     time.Time // the client asked for something new, or was the origin away
@@ -236,7 +237,7 @@ func (c *Cursor) Ask() plan.Ask {
 func (c *Cursor) Waits(cfg plan.Config, group int, s *state.State) (until time.Time) {
 	for i := range c.parts {
 		p := &c.parts[i]
-		if p.Group == group && p.waiting > 0 && !c.sentWhole && !c.Delta && xds.SentWhole(c.TypeURL) { // as the list does
+		if p.Group == group && !c.sentWhole && !c.Delta && xds.SentWhole(c.TypeURL) && c.unknown(p, s) { // as the list does
 			until = c.since.Add(cfg.Cold)
 		}
 		for j := range p.sets {
@@ -258,6 +259,19 @@ func (c *Cursor) Waits(cfg plan.Config, group int, s *state.State) (until time.T
 		}
 	}
 	return until
+}
+
+// unknown reports whether the client waits for a name of which a state knows nothing.
+func (c *Cursor) unknown(p *part, s *state.State) bool {
+	if p.waiting == 0 {
+		return false
+	}
+	for name, w := range p.owed {
+		if f := c.find(p, s, name, nil); w.waits() && f.body == nil && (!f.known || f.stale) {
+			return true
+		}
+	}
+	return false
 }
 
 // Keeps reports whether the client says that it holds something of which a state has what is not

@@ -96,6 +96,23 @@ var rows = []struct{ rule, dialects, script string }{
 		gets a=2
 		all no
 		gets -b`},
+	{"ORD-11: what a client that comes back may hold by name is not told to be gone while nothing is taken away", "sotw", `
+		type cds
+		has version
+		says a- b=1
+		all
+		lists a b
+		all no
+		gets list b=1`},
+	{"ORD-11: nor of a type that is not sent whole", "sotw", `
+		type eds
+		has version
+		says a!5 b=1
+		all
+		lists a b
+		gets b=1
+		all no
+		gets !a`},
 	{"DELTA-2: who asks for a set once more is not told again what is not there by name", "delta", `
 		type cds
 		star a=1 firm

@@ -68,6 +68,15 @@ func (k *take) settle(p *part, name string) (o outcome, is bool) {
 	if to.body == nil && to.err != nil && !p.Ends(to.err) && !p.names.has(name) {
 		k.waits = true // the client may have what is in error (RELAY-7)
 	}
+	if due&back != 0 && o.is == nil && k.Parts[p.Group].All { // it may hold it
+		if to.known && !to.stale {
+			o.is = k.stillHas(p, name)
+		}
+		if o.kept = true; o.is != nil {
+			o.answered, k.assumed = everything, true
+		}
+		return o, true
+	}
 	same := o.is != nil && (o.was != nil && o.was.Digest == o.is.Digest || claimed && o.is.ClaimedAs(claim))
 	switch {
 	case o.is != nil && k.withholds(o.is) && !(same && o.was != nil): // what it has it keeps
@@ -83,6 +92,16 @@ func (k *take) settle(p *part, name string) (o outcome, is bool) {
 	}
 	k.say(p, &o, to)
 	return o, true
+}
+
+// stillHas is the body of a name that a state has of which nothing is taken away yet.
+func (k *take) stillHas(p *part, name string) *xds.Variant {
+	for _, s := range k.Parts[p.Group].Keep {
+		if f := k.find(p, s, name, nil); f.body != nil {
+			return f.body
+		}
+	}
+	return nil
 }
 
 // endingAs is a body with the end that it has in the newest state, if that has the same: heartbeats

@@ -88,3 +88,17 @@ func TestSilentOrigin(t *testing.T) {
 		}
 	}
 }
+
+// TestDue: what is held back at most until when, by the group that takes longest; none is held that
+// does not wait.
+func TestDue(t *testing.T) {
+	at := time.Unix(1000, 0)
+	s := New(Config{}, 3)
+	if due := s.Due(); !due.IsZero() {
+		t.Errorf("nothing is held back until %v", due)
+	}
+	s.groups = []group{{waits: true, due: at}, {waits: true, due: at.Add(-1)}, {due: at.Add(1)}}
+	if due := s.Due(); !due.Equal(at) {
+		t.Errorf("it is held back until %v", due)
+	}
+}

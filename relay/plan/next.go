@@ -220,7 +220,7 @@ func (t *turn) bring(a Ask) func(int) Part {
 	return func(g int) Part {
 		x, p := &t.groups[g], t.target(g)
 		p.Keep = [3]*state.State{x.back, x.front, x.lent}
-		p.All = x.front == nil || named || t.unconfirmed(g)
+		p.All = x.front == nil || named || t.unconfirmed(g) || x.doubt && !t.targets[g].Same(x.front)
 		return p
 	}
 }
@@ -251,9 +251,7 @@ func (t *turn) pending() bool {
 // that is there is waited for for cold_wait. Who holds a tier at a state wants that state.
 func (t *turn) unconfirmed(g int) bool {
 	x, target := &t.groups[g], t.targets[g]
-	is := !target.Held && slices.ContainsFunc(t.asks, func(a Ask) bool {
-		return front(a.TypeURL) && a.Unconfirmed(g, target.State)
-	})
+	is := !target.Held && t.doubts(g, target.State)
 	switch open := target.Lanes[0].Open || target.Lanes[1].Open; {
 	case !is || !open:
 		x.unsure = time.Time{}
@@ -262,6 +260,11 @@ func (t *turn) unconfirmed(g int) bool {
 		x.unsure = t.now
 	}
 	return t.later(x.unsure.Add(t.cfg.Cold))
+}
+
+// doubts reports whether no stream has confirmed listeners or routes of a state.
+func (t *turn) doubts(g int, s *state.State) bool {
+	return slices.ContainsFunc(t.asks, func(a Ask) bool { return front(a.TypeURL) && a.Unconfirmed(g, s) })
 }
 
 // moves leaves in ready the states that the front is to be of, and reports whether it moves. A list
@@ -315,6 +318,7 @@ func (t *turn) fronts(ready []*state.State) {
 	}
 	for g := range t.groups {
 		if x := &t.groups[g]; ready[g] != x.front {
+			x.doubt = t.doubts(g, ready[g])
 			x.front, x.lent, x.waits, x.due = ready[g], nil, !t.targets[g].Same(ready[g]), t.now.Add(t.cfg.Hold)
 		}
 	}

@@ -39,8 +39,11 @@ type group struct {
 	// unsure is since when listeners or routes are not confirmed, on a stream to the origin that is
 	// open; zero: they are, or there is none.
 	unsure time.Time
-	waits  bool      // the front is not that of the target
-	due    time.Time // when it is written, acknowledged or not (ORD-5)
+	// doubt: listeners or routes of the front were not confirmed when it was written, so the client
+	// may have others still, of which nothing is known (ORD-11).
+	doubt bool
+	waits bool      // the front is not that of the target
+	due   time.Time // when it is written, acknowledged or not (ORD-5)
 }
 
 // flight is a response that is not answered.

@@ -348,6 +348,21 @@ var rows = []struct{ rule, dialects, script string }{
 		status rds live
 		status lds live
 		writes cds -a; eds -a`},
+	{"ORD-11: nor before those are written that come in place of what was not confirmed", "delta sotw", `
+		status rds restored
+		says cds+a lds+l=r rds+r=a
+		asks cds lds rds
+		writes cds +a
+		ack cds
+		writes lds +l; rds +r
+		ack lds
+		ack rds
+		says cds-a cds+b
+		writes cds +b
+		ack cds
+		unseen status rds live
+		says rds+r=b
+		writes rds ~r; cds -a`},
 	{"ORD-11: nor after a reconnect", "delta sotw", `
 		says cds+a cds+b lds+l=r rds+r=a
 		asks cds lds rds
