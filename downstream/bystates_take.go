@@ -1,6 +1,7 @@
 package downstream
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -268,8 +269,10 @@ func (s *session) versionOf(st *streamType, a *cursor.Answer) string {
 	switch {
 	case s.delta && (from == nil || len(from.Version) > maxVersionShown):
 		return ""
-	case s.delta, st.by.OriginVersions && from != nil && from.Version != "":
+	case s.delta:
 		return from.Version
+	case st.by.OriginVersions:
+		return cmp.Or(st.by.OriginVersion(), a.Version)
 	}
 	return a.Version
 }

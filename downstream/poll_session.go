@@ -131,6 +131,9 @@ func (s *session) skip() {
 func (s *session) told(st *streamType) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if st.sentVersion == "" && st.by != nil {
+		return xds.SetDigest{}.TreeVersion()
+	}
 	return cmp.Or(st.sentVersion, xds.SetDigest{}.Version()) // that of an empty set, as in the answer
 }
 

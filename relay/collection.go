@@ -218,7 +218,9 @@ func (s *shard) applySets(a *Applied, u *update, bodies []*xds.Variant, gen uint
 	if s.star.askedGen == gen {
 		s.star.apply(a, u, bodies, gen)
 		if !u.Heartbeats && (a.Changed+a.Resumed > 0 || u.Full && !u.Bad) && (a.Waiting == 0 || !u.Full) {
-			s.star.from = from
+			if s.star.from = from; s.group.config().OriginVersions {
+				s.star.revise() // its version is a part of the state
+			}
 		}
 	} else {
 		for i := range u.Resources {

@@ -216,6 +216,9 @@ func (t *set) status() (x values.Status) {
 		x.Age = values.Stale
 	}
 	x.Asked, x.Err = t.askedAt, t.collectionError
+	if t.from != nil && t.shard.group.config().OriginVersions && t.shard.group.config().SotW {
+		x.Version = t.from.Version
+	}
 	return x
 }
 

@@ -307,6 +307,15 @@ func (k *take) recognize() {
 	}
 }
 
+// OriginVersion is the origin's version of what was sent, in state of the world (VER-5); "": it has
+// none.
+func (c *Cursor) OriginVersion() string {
+	if c.said == "" && c.from != nil {
+		return c.from.Version
+	}
+	return c.said
+}
+
 // From is the newest response of an origin that had a part in what was sent (VER-5, VER-10).
 func (c *Cursor) From() *xds.Provenance { return c.from }
 

@@ -94,8 +94,9 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// TestWaitsOfWhoComesBack: later types wait for a set that is there, and that who comes back with something
-// is not sent before it is firm (RELAY-7); not for one of which the client may have nothing.
+// TestWaitsOfWhoComesBack: later types wait for a set that is there, and that who comes back with
+// something is not sent before it is firm (RELAY-7); not for one of which the client may have
+// nothing.
 func TestWaitsOfWhoComesBack(t *testing.T) {
 	cfg := plan.Config{Cold: 10 * time.Second}
 	line := state.NewTimeline(zero, state.Config{})
@@ -112,8 +113,9 @@ func TestWaitsOfWhoComesBack(t *testing.T) {
 	}
 }
 
-// TestUnconfirmed: what a client has of listeners and routes is not confirmed if it was restored, or its
-// stream is gone, and of who came back until that is answered for; as far as the client asks for it (ORD-11).
+// TestUnconfirmed: what a client has of listeners and routes is not confirmed if it was restored,
+// or its stream is gone, and of who came back until that is answered for; as far as the client asks
+// for it (ORD-11).
 func TestUnconfirmed(t *testing.T) {
 	line := state.NewTimeline(zero, state.Config{})
 	status := func(age state.Age) *state.Status { return &state.Status{Phase: state.Firm, Age: age} }
@@ -160,6 +162,25 @@ func TestUnconfirmed(t *testing.T) {
 	if young.Ask().Unconfirmed(1, line.Newest()) {
 		t.Error("who holds nothing has what is not confirmed")
 	}
+	unanswered := func(edits ...state.Edit) {
+		line.Publish(zero, 1, state.Change{TypeURL: rds, Selector: "*", Status: &state.Status{Age: state.Stale}, Edits: edits})
+	}
+	unanswered()
+	if young.Ask().Unconfirmed(1, line.Newest()) {
+		t.Error("of a set that was never answered, who has nothing has nothing that is not confirmed (ORD-8)")
+	}
+	back := New(Config{TypeURL: rds, Delta: true, Holds: true})
+	back.Open(Source{Group: 1, Ends: ends})
+	back.Subscribe(0, All)
+	if !back.Ask().Unconfirmed(1, line.Newest()) {
+		t.Error("who comes back may have something of it")
+	}
+	line.Publish(zero, 1, state.Change{TypeURL: rds, Selector: "*", Status: status(state.Live), Edits: []state.Edit{say(like{typeURL: rds, name: "m"})}})
+	young.Take(zero, plan.Step{TypeURL: rds, Parts: []plan.Part{{}, {To: line.Newest()}}})
+	unanswered()
+	if !young.Ask().Unconfirmed(1, line.Newest()) {
+		t.Error("who has members has what is not confirmed")
+	}
 	publish(state.Restored, restored("a", state.Restored))
 	check("and restored once more", true)
 	c.Unsubscribe(0, "a")
@@ -181,7 +202,8 @@ func TestUnconfirmed(t *testing.T) {
 	}
 }
 
-// TestUntil: a list that waits is looked at again when it has waited for long enough (RELAY-6, FED-5).
+// TestUntil: a list that waits is looked at again when it has waited for long enough (RELAY-6,
+// FED-5).
 func TestUntil(t *testing.T) {
 	line := state.NewTimeline(zero, state.Config{})
 	line.Connect(0, state.Lane{Open: true})
@@ -267,8 +289,8 @@ func TestAgain(t *testing.T) {
 	}
 }
 
-// TestClaimOfTwoOrigins (WILD-9): what a client says it holds of an origin that it asks for nothing is
-// taken away if it asks another for everything, as it does not know where what comes from.
+// TestClaimOfTwoOrigins (WILD-9): what a client says it holds of an origin that it asks for nothing
+// is taken away if it asks another for everything, as it does not know where what comes from.
 func TestClaimOfTwoOrigins(t *testing.T) {
 	for _, selector := range []Name{All, {Name: "b"}} {
 		lines := []*state.Timeline{state.NewTimeline(zero, state.Config{}), state.NewTimeline(zero, state.Config{})}
@@ -342,8 +364,8 @@ func TestWaitsOfAList(t *testing.T) {
 	}
 }
 
-// TestReadsLater: what a client drops and asks for again it may read only then. So it is told what is gone of an
-// answer that it has not answered.
+// TestReadsLater: what a client drops and asks for again it may read only then. So it is told what
+// is gone of an answer that it has not answered.
 func TestReadsLater(t *testing.T) {
 	for _, acked := range []bool{false, true} {
 		line := state.NewTimeline(zero, state.Config{})

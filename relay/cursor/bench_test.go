@@ -36,8 +36,8 @@ func step(s *state.State) plan.Step {
 	return plan.Step{TypeURL: eds, Parts: []plan.Part{{To: s, Keep: [3]*state.State{s, s}}}}
 }
 
-// BenchmarkTake is one change at one of 10,000 clients: of `*` of 1,000 resources in both dialects, and of
-// 50 names of them, of which one has changed.
+// BenchmarkTake is one change at one of 10,000 clients: of `*` of 1,000 resources in both dialects,
+// and of 50 names of them, of which one has changed.
 func BenchmarkTake(b *testing.B) {
 	states := ladder(1000, 50)
 	for _, c := range []struct {
@@ -77,7 +77,8 @@ func client(delta bool, names int, memo *Memo) *Cursor {
 	return c
 }
 
-// BenchmarkFirst is the first answer of 100,000 resources: of the first client, and of each after it.
+// BenchmarkFirst is the first answer of 100,000 resources: of the first client, and of each after
+// it.
 func BenchmarkFirst(b *testing.B) {
 	s := ladder(100000, 0)[0]
 	memo := &Memo{}
@@ -88,7 +89,8 @@ func BenchmarkFirst(b *testing.B) {
 	}
 }
 
-// BenchmarkClient is the memory of a client that was sent everything: of `*`, and of each of its names.
+// BenchmarkClient is the memory of a client that was sent everything: of `*`, and of each of its
+// names.
 func BenchmarkClient(b *testing.B) {
 	for _, names := range []int{0, 5, 50, 1000} {
 		b.Run(fmt.Sprint(names, " names"), func(b *testing.B) {
@@ -119,8 +121,8 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// BenchmarkManyClaims is a client that comes back with so many hosts, and asks for them by aliases of which
-// nothing is known: its first request, and a step.
+// BenchmarkManyClaims is a client that comes back with so many hosts, and asks for them by aliases
+// of which nothing is known: its first request, and a step.
 func BenchmarkManyClaims(b *testing.B) {
 	for _, n := range []int{1000, 10000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -144,8 +146,8 @@ func BenchmarkManyClaims(b *testing.B) {
 	}
 }
 
-// BenchmarkManySets: a client asks for many collections, each member of which is in error, and drops
-// them in one request.
+// BenchmarkManySets: a client asks for many collections, each member of which is in error, and
+// drops them in one request.
 func BenchmarkManySets(b *testing.B) {
 	for _, count := range []int{100, 1_000} {
 		b.Run(strconv.Itoa(count), func(b *testing.B) {

@@ -72,6 +72,7 @@ type Cursor struct {
 	until     time.Time       // a list waits at most
 	again     bool            // a list is to be sent though nothing has changed
 	from      *xds.Provenance // of the newest response that had a part in an answer (VER-5)
+	said      string          // the origin's version of a set (state.Status)
 }
 
 // part is what a client asks for in one source, and holds of it.
@@ -375,7 +376,9 @@ func (c *Cursor) Unconfirmed(group int, s *state.State) bool {
 		}
 		for _, t := range p.sets {
 			x := t.in(s)
-			if x.Age == state.Restored || x.Age == state.Stale || c.holds(p) && t.fresh {
+			switch holds := c.holds(p); {
+			case x.Phase == state.Unanswered && t.members.Len() == 0 && !holds: // nothing of it refers to anything (ORD-8)
+			case x.Age == state.Restored, x.Age == state.Stale, holds && t.fresh:
 				return true
 			}
 		}

@@ -17,8 +17,8 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// TestInterest: a change wakes who asks for a name, for an alias of it or for a set that has it, and
-// nobody else.
+// TestInterest: a change wakes who asks for a name, for an alias of it or for a set that has it,
+// and nobody else.
 func TestInterest(t *testing.T) {
 	collection := nameOfRows("g/*")
 	g := &game{t: t, typeURL: vhs, now: zero, line: state.NewTimeline(zero, state.Config{})}

@@ -20,10 +20,10 @@ var (
 	tell  = flag.Bool("tell", false, "print what happens in a play")
 )
 
-// TestModel: clients of sets, names and aliases, in both dialects, with permits, parameters and TTLs, of
-// one origin or two, are brought to random states, and keep what random states have. After each step
-// each has what its subscription selects, worked out from nothing; and no response says what the client
-// knows, or leaves out what is due.
+// TestModel: clients of sets, names and aliases, in both dialects, with permits, parameters and
+// TTLs, of one origin or two, are brought to random states, and keep what random states have. After
+// each step each has what its subscription selects, worked out from nothing; and no response says
+// what the client knows, or leaves out what is due.
 func TestModel(t *testing.T) {
 	start, playing := time.Now(), uint64(0)
 	defer func() {

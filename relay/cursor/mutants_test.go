@@ -9,8 +9,8 @@ import (
 
 var mutant = flag.String("mutants", "2", "how many lines TestMutants makes wrong; all: every one, and a part of what it prints: those")
 
-// TestMutants: each line that is made wrong is found by the rows, or by the model within 3000 plays, but
-// those in testdata/mutants.txt.
+// TestMutants: each line that is made wrong is found by the rows, or by the model within 3000
+// plays, but those in testdata/mutants.txt.
 func TestMutants(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds this package for each")

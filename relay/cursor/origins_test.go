@@ -52,7 +52,8 @@ func (u *union) says(origin int, selector string, payloads ...string) {
 	u.lines[origin].Publish(zero, u.rev, c)
 }
 
-// gets compares the next answer: `+payload`, `-`, `!` for an error, `[payload]` for what a list has.
+// gets compares the next answer: `+payload`, `-`, `!` for an error, `[payload]` for what a list
+// has.
 func (u *union) gets(want string) {
 	u.t.Helper()
 	a := u.Take(zero, plan.Step{TypeURL: cds, Parts: []plan.Part{{To: u.lines[0].Newest()}, {To: u.lines[1].Newest()}}})
@@ -94,7 +95,8 @@ func (u *union) names(yes bool) {
 	u.Requested(zero)
 }
 
-// TestUnion: a name that one origin is asked for, and that `*` of another one has, is one resource (FED-5, DELTA-20).
+// TestUnion: a name that one origin is asked for, and that `*` of another one has, is one resource
+// (FED-5, DELTA-20).
 func TestUnion(t *testing.T) {
 	t.Run("delta", func(t *testing.T) {
 		u := newUnion(t, true)

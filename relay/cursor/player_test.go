@@ -252,7 +252,8 @@ func (p *player) forget() {
 	}
 }
 
-// wildBeside reports whether it asks another origin for `*`, and so drops nothing of this one by itself.
+// wildBeside reports whether it asks another origin for `*`, and so drops nothing of this one by
+// itself.
 func (p *player) wildBeside(name string) bool {
 	for key, n := range p.sets {
 		if n.Name == xds.Wildcard && int(key[0]-'0') != p.w.originOf(name) {
@@ -283,7 +284,8 @@ func (p *player) hasWords() (all []string) {
 	return all
 }
 
-// brute is what a subscription selects of a name, worked out from nothing. at the end sets are ready.
+// brute is what a subscription selects of a name, worked out from nothing. at the end sets are
+// ready.
 func (p *player) brute(s *state.State, i int, name string, has *xds.Variant, end bool) (f found) {
 	f.known = true
 	if !p.allows(name) {

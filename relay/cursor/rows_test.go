@@ -1,7 +1,7 @@
 package cursor
 
-// rows are rules as games. A line is what happens, or what the client is sent then. After a line that is
-// not followed by `gets` nothing may be sent.
+// rows are rules as games. A line is what happens, or what the client is sent then. After a line
+// that is not followed by `gets` nothing may be sent.
 //
 //	type vhds ttl               how the client is, on the first line: cds eds vhds sds; ttl, withhold, may a b
 //	asks a b *                  a delta request; drops a; demands a; g/* is a collection of g1, g2; no:g/* one of

@@ -94,7 +94,7 @@ func (c *Cursor) goShared(p *part, step *plan.Part, x *state.Selected, w *way, f
 	if tells := c.Delta || whole; len(w.changed) == 0 && !(tells && (first || len(w.removed) > 0)) {
 		return nil
 	}
-	c.from = xds.Newer(c.from, w.newest)
+	c.from, c.said = xds.Newer(c.from, w.newest), x.Version
 	c.number++
 	a := &Answer{Number: c.number, Bodies: Bodies{Changed: w.changed}, Group: p.Group, Whole: whole, delta: c.Delta, shared: w}
 	if c.Delta {

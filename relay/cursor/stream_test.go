@@ -19,9 +19,9 @@ const (
 	rds = xds.RouteType
 )
 
-// TestStreams: cursors by the plan of a stream serve a client that acknowledges when it likes, while its
-// origin changes, and its tier is held and follows. No route is ever without its cluster and endpoints,
-// and in the end the client has all.
+// TestStreams: cursors by the plan of a stream serve a client that acknowledges when it likes,
+// while its origin changes, and its tier is held and follows. No route is ever without its cluster
+// and endpoints, and in the end the client has all.
 func TestStreams(t *testing.T) {
 	playing, answers := uint64(0), 0
 	defer func() {

@@ -338,6 +338,7 @@ func (k *take) arrive(p *part, goes bool) {
 	for i := range p.sets {
 		t := &p.sets[i]
 		x := t.in(s.To)
+		k.said = cmp.Or(x.Version, k.said)
 		if t.members = k.members(p, i, s.To); x.Err == nil || k.tells(&x) {
 			t.err = x.Err
 		}

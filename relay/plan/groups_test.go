@@ -56,8 +56,8 @@ func TestOneClientHoldsNoOther(t *testing.T) {
 	}
 }
 
-// TestSilentOrigin (FED-5): a delta client has what one origin says while the other is silent. A list
-// waits for both, for cold_wait at most, and listeners and routes with it.
+// TestSilentOrigin (FED-5): a delta client has what one origin says while the other is silent. A
+// list waits for both, for cold_wait at most, and listeners and routes with it.
 func TestSilentOrigin(t *testing.T) {
 	for _, delta := range []bool{true, false} {
 		lines := origins(2, cds)

@@ -19,9 +19,10 @@ var (
 	tell  = flag.Bool("tell", false, "print what happens in a play")
 )
 
-// TestModel: at every moment each route that a client was sent has its cluster, endpoints and secret;
-// no route goes before its cluster is acknowledged, but after order_hold; listeners and routes are
-// of one state; no front is older than order_hold; and all clients get what there is in the end.
+// TestModel: at every moment each route that a client was sent has its cluster, endpoints and
+// secret; no route goes before its cluster is acknowledged, but after order_hold; listeners and
+// routes are of one state; no front is older than order_hold; and all clients get what there is in
+// the end.
 func TestModel(t *testing.T) {
 	start, playing, wrote := time.Now(), uint64(0), 0
 	defer func() {
@@ -141,8 +142,8 @@ func play(t *testing.T, seed uint64) int {
 	return w.wrote
 }
 
-// origin begins an origin. It may not have spoken of its clusters yet, or its listeners and routes may
-// be restored.
+// origin begins an origin. It may not have spoken of its clusters yet, or its listeners and routes
+// may be restored.
 func (w *world) origin(i int) *origin {
 	o := &origin{Timeline: state.NewTimeline(w.now, state.Config{Bounds: func() (int64, time.Duration) { return 1 << 30, time.Hour }}), prefix: fmt.Sprint("o", i, "-")}
 	for tier := range o.served {
@@ -226,8 +227,8 @@ func (w *world) body(typeURL, name, refs string) state.Edit {
 	return say(typeURL, name, fmt.Sprint(refs, " ", w.n))
 }
 
-// changes make a consistent next state of the origin: every route's cluster is there, with endpoints
-// and a secret.
+// changes make a consistent next state of the origin: every route's cluster is there, with
+// endpoints and a secret.
 func (w *world) changes(o *origin) []state.Change {
 	s := o.Newest()
 	edits := map[string][]state.Edit{}
@@ -418,8 +419,8 @@ func (w *world) turn(p *player) {
 	w.after(p, before, targets)
 }
 
-// names asks for what the client refers to, and drops what it does not. Clients of gRPC ask for what
-// their routes name, and let an old one go when they have the new one with its endpoints.
+// names asks for what the client refers to, and drops what it does not. Clients of gRPC ask for
+// what their routes name, and let an old one go when they have the new one with its endpoints.
 func (p *player) names(r *rand.Rand) {
 	if !p.envoy && !p.grpc || r.IntN(4) == 0 {
 		return
@@ -451,7 +452,7 @@ func (w *world) written(p *player, s Step, nonce uint64) {
 		due = due || x.waits && !x.due.After(w.now)
 	}
 	if all := p.stream.flights[typeURL]; len(all) > 0 && !due {
-		last := all[len(all)-1].at
+		last := p.stream.wrote[typeURL].at // of what was missing, one may follow the other
 		missing := s.Only == Missing && backend(typeURL) && typeURL != cds
 		pass := p.delta && front(typeURL) && last.Equal(w.now) // what is taken away, after what is added
 		if w.now.Before(last.Add(config.Hold)) && !missing && !pass {

@@ -9,8 +9,8 @@ import (
 
 var mutant = flag.String("mutants", "2", "how many lines of the plan TestMutants makes wrong; all: every one, and a part of what it prints: those")
 
-// TestMutants: each line of the plan that is made wrong is found by the model within 100 plays, or by
-// the rows.
+// TestMutants: each line of the plan that is made wrong is found by the model within 100 plays, or
+// by the rows.
 func TestMutants(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds this package for each")

@@ -87,8 +87,10 @@ func (t *turn) inOrder() {
 	case may:
 		t.fronts(ready)
 	}
-	if t.mayBackends() {
-		t.backends() // what the back and the front before used
+	if t.mayBackends() { // what the back and the front before used
+		t.backends()
+	} else {
+		t.others()
 	}
 	for _, a := range t.asks {
 		if only, may := t.may(a); may && front(a.TypeURL) { // what was asked since the front was written
@@ -361,7 +363,8 @@ func (t *turn) may(a Ask) (only Only, may bool) {
 }
 
 // free reports whether a type may be written: nothing is in flight, or the last of it for
-// order_hold (NONCE-10). What arrives in pieces is one response.
+// order_hold (NONCE-10). What was missing counts for nothing there: it may be something at any
+// time. What arrives in pieces is one response.
 func (t *turn) free(typeURL string) bool {
 	all := t.flights[typeURL]
 	if len(all) == 0 || slices.ContainsFunc(t.targets, func(x *state.Target) bool {
@@ -369,7 +372,7 @@ func (t *turn) free(typeURL string) bool {
 	}) {
 		return true
 	}
-	return !t.later(all[len(all)-1].at.Add(t.cfg.Hold))
+	return !t.later(t.wrote[typeURL].at.Add(t.cfg.Hold))
 }
 
 // later reports whether a time is still to come, and looks again then.
@@ -397,6 +400,9 @@ func (t *turn) step(a Ask, only Only, part func(group int) Part) bool {
 	if nonce != 0 && a.TypeURL == xds.ClusterType {
 		t.clear = time.Time{}
 		t.clusters = slices.ContainsFunc(t.asks, func(a Ask) bool { return a.TypeURL == xds.EndpointType && a.Named })
+	}
+	if nonce != 0 && only != Missing {
+		t.wrote[a.TypeURL] = flight{nonce, t.now}
 	}
 	if nonce != 0 {
 		all := append(t.flights[a.TypeURL], flight{nonce, t.now})

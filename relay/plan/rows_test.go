@@ -10,8 +10,8 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// rows are the rules of section 17 and what they meet, as games. A line is what happens, or what the
-// client is written then. After a line that is not followed by `writes` nothing may be written.
+// rows are the rules of section 17 and what they meet, as games. A line is what happens, or what
+// the client is written then. After a line that is not followed by `writes` nothing may be written.
 //
 //	asks cds eds            by `*`; names cds a b: by names; again eds: the client requests it again
 //	says cds+a=x lds-l      the origin's next state; what a body refers to is after =, else its own name;
@@ -824,7 +824,8 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// TestComplete: of several sets the last one counts, and of each that is settled none is waited for.
+// TestComplete: of several sets the last one counts, and of each that is settled none is waited
+// for.
 func TestComplete(t *testing.T) {
 	line := state.NewTimeline(zero, state.Config{})
 	asked := func(selector string, phase state.Phase, at time.Time) state.Change {

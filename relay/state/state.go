@@ -44,6 +44,8 @@ type Status struct {
 	Age   Age
 	Asked time.Time      // until it is settled: when the origin was asked (ORD-8)
 	Err   *xds.NameError // of the collection as a whole (ABS-12)
+	// Version is the origin's, of its last response, where clients are sent those (VER-5).
+	Version string
 }
 
 // Phase is how much of a set is there (RELAY-6, 7). What a settled one has not does not exist.

@@ -90,14 +90,19 @@ func clustersWarm(t *testing.T, d relaytest.Dialect) {
 	helper.Expect(cds, "weir has a change that waits for the answer")
 	c.WantIdle(quiet)
 	c.Subscribe(eds, "b")
-	clusters := c.Expect(cds, "the clusters that came before the endpoints")
-	endpoints := c.Expect(eds, "the endpoints of the new cluster")
+	var clusters *relaytest.Response
+	endpoints := c.Expect("", "the endpoints of the new cluster")
+	if endpoints.TypeURL() == cds { // the ones that came before the endpoints may go before them (ORD-4)
+		clusters, endpoints = endpoints, c.Expect(eds, "the endpoints of the new cluster")
+	}
 	if !slices.Contains(endpoints.Names(), "b") {
 		t.Errorf("%q are sent, want b", endpoints.Names())
 	}
-	before(t, "endpoints follow", clusters, endpoints)
 	c.ACK(eds)
 	c.ACK(cds)
+	if clusters == nil {
+		c.Expect(cds, "the change that waited for the answer")
+	}
 	c.ACK(cds)
 	before(t, "routes last", endpoints, c.Expect(rds, "the route to it"))
 	c.CheckClean()
