@@ -451,8 +451,8 @@ func (w *world) written(p *player, s Step, nonce uint64) {
 	for _, x := range p.stream.groups {
 		due = due || x.waits && !x.due.After(w.now)
 	}
-	if all := p.stream.flights[typeURL]; len(all) > 0 && !due {
-		last := p.stream.wrote[typeURL].at // of what was missing, one may follow the other
+	if of, is := lastOf(p.stream.flights[typeURL]); is && !due { // of what was missing, one may follow the other
+		last := of.at
 		missing := s.Only == Missing && backend(typeURL) && typeURL != cds
 		pass := p.delta && front(typeURL) && last.Equal(w.now) // what is taken away, after what is added
 		if w.now.Before(last.Add(config.Hold)) && !missing && !pass {

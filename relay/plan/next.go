@@ -372,7 +372,8 @@ func (t *turn) free(typeURL string) bool {
 	}) {
 		return true
 	}
-	return !t.later(t.wrote[typeURL].at.Add(t.cfg.Hold))
+	last, is := lastOf(all)
+	return !is || !t.later(last.at.Add(t.cfg.Hold))
 }
 
 // later reports whether a time is still to come, and looks again then.
@@ -401,12 +402,31 @@ func (t *turn) step(a Ask, only Only, part func(group int) Part) bool {
 		t.clear = time.Time{}
 		t.clusters = slices.ContainsFunc(t.asks, func(a Ask) bool { return a.TypeURL == xds.EndpointType && a.Named })
 	}
-	if nonce != 0 && only != Missing {
-		t.wrote[a.TypeURL] = flight{nonce, t.now}
-	}
 	if nonce != 0 {
-		all := append(t.flights[a.TypeURL], flight{nonce, t.now})
-		t.flights[a.TypeURL] = all[max(0, len(all)-2):] // of those that are never answered
+		t.fly(a.TypeURL, flight{nonce, t.now, only == Missing})
 	}
 	return nonce != 0
+}
+
+// fly notes that a response was written. Of those that are never answered it keeps the last ones.
+func (t *turn) fly(typeURL string, f flight) {
+	all := t.flights[typeURL]
+	if f.missing {
+		all = slices.DeleteFunc(all, func(f flight) bool { return f.missing })
+	} else if last, is := lastOf(all); is {
+		all = append(all[:0], last)
+	} else {
+		all = nil
+	}
+	t.flights[typeURL] = append(all, f)
+}
+
+// lastOf is the last of some responses that had more than what was missing; false: none had.
+func lastOf(all []flight) (last flight, is bool) {
+	for _, f := range slices.Backward(all) {
+		if !f.missing {
+			return f, true
+		}
+	}
+	return last, false
 }

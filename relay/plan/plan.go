@@ -20,7 +20,6 @@ type Stream struct {
 	groups  []group
 	parts   []Part              // of the last step
 	flights map[string][]flight // by type: written, and not answered; the last is the newest
-	wrote   map[string]flight   // by type: the last response that was not of what is missing alone
 	clear   time.Time           // when the client acknowledged the last clusters
 	shown   time.Time           // when listeners or routes were written last
 	began   time.Time
@@ -49,8 +48,9 @@ type group struct {
 
 // flight is a response that is not answered.
 type flight struct {
-	nonce uint64
-	at    time.Time
+	nonce   uint64
+	at      time.Time
+	missing bool // it has what was missing alone
 }
 
 // Ask is one type that the client asks for, as it stands.
@@ -118,7 +118,7 @@ const (
 
 // New makes the plan of a stream to which nothing was written.
 func New(c Config, groups int) *Stream {
-	return &Stream{cfg: c, groups: make([]group, groups), parts: make([]Part, groups), flights: map[string][]flight{}, wrote: map[string]flight{}}
+	return &Stream{cfg: c, groups: make([]group, groups), parts: make([]Part, groups), flights: map[string][]flight{}}
 }
 
 // Join adds a group, of which nothing was written, and returns its number.
@@ -148,9 +148,6 @@ func (s *Stream) Wrote(now time.Time, typeURL string, nonce uint64) {
 		if f := &s.flights[typeURL][i]; f.nonce == nonce {
 			f.at = now
 		}
-	}
-	if f, is := s.wrote[typeURL]; is && f.nonce == nonce {
-		s.wrote[typeURL] = flight{nonce, now}
 	}
 }
 
