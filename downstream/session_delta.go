@@ -107,12 +107,23 @@ func (s *session) subscribe(now time.Time, st *streamType, in *content, first bo
 			s.judgedAll(st)
 		}
 		// Only the first request of a type says what the client holds (DELTA-11, DELTA-14). What it
-		// holds of a name with a locator may be any variant (DYN-20).
+		// holds of a name with a locator may be any variant (DYN-20), and so may what it holds by the
+		// same name without one.
+		initial = in.versions()
+		either, own := []string(nil), map[string]bool{}
+		for i := 0; i < len(to.own) && len(in.locators) > 0 && len(initial) > 0; i++ {
+			own[to.own[i]] = true
+		}
 		for _, l := range in.locators {
 			refused = append(refused, l.GetName())
+			if _, holds := initial[l.GetName()]; holds && own[l.GetName()] {
+				either = append(either, l.GetName())
+			}
 		}
-		initial = in.versions()
 		to.claim(initial, refused)
+		for _, name := range either {
+			initial[name] = ""
+		}
 		s.refuseClaims(st, to.own, initial)
 		if s.only == "" && len(initial) > 0 && (st.typeURL == xds.ClusterType || st.typeURL == xds.EndpointType) {
 			st.removals = now.Add(s.cfg.timing.OrderHold)

@@ -66,7 +66,11 @@ func (s *shard) whole() (all []values.Selected) {
 		edits = append(edits, values.Edit{Name: e.name, Entry: is})
 	}
 	for name, v := range own { // what only an alias brought
-		if s.named.entries[name] == nil {
+		switch {
+		case s.named.entries[name] != nil:
+		case s.named.other.held[name] != nil:
+			edits = append(edits, values.Edit{Name: name, Entry: s.named.byAlias(name)})
+		default:
 			edits = append(edits, values.Edit{Name: name, Entry: values.Present(v)})
 		}
 	}

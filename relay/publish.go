@@ -258,27 +258,38 @@ func (n *namedTable) edits(names []string) []values.Edit {
 		edits[i].Name = name
 		if e := n.entries[name]; e != nil {
 			edits[i].Entry, _ = n.entryOf(e)
-		} else if v := n.byAlias(name); v != nil {
-			edits[i].Entry = values.Present(v)
+		} else {
+			edits[i].Entry = n.byAlias(name)
 		}
 	}
 	return edits
 }
 
-// byAlias is a resource that is known by an alias alone; nil: there is none of the name.
-func (n *namedTable) byAlias(name string) *xds.Variant {
+// byAlias is what is known of a resource by aliases alone. It was restored if that is so by all of
+// them.
+func (n *namedTable) byAlias(name string) values.Entry {
 	if h := n.other.held[name]; h != nil {
 		_, stands := n.entryOf(h.entries[0])
-		return stands
+		if stands != nil && !slices.ContainsFunc(h.entries, func(e *entry) bool { return !e.unconfirmed }) {
+			return values.NewEntry(values.Facts{Name: name, Bodies: []*xds.Variant{stands}, Age: values.Restored})
+		}
+		return present(stands)
 	}
 	for e := range n.givenAs[name] { // what had retired is in no group of names
 		if _, stands := n.entryOf(e); n.entries[e.name] == e && e.isServed() && stands != nil && stands.Name == name {
-			return stands
+			return present(stands)
 		}
 		delete(n.givenAs[name], e)
 	}
 	delete(n.givenAs, name)
-	return nil
+	return values.Entry{}
+}
+
+func present(v *xds.Variant) values.Entry {
+	if v == nil {
+		return values.Entry{}
+	}
+	return values.Present(v)
 }
 
 // noteGiven notes that an entry was given the retired body of a resource of another name.
