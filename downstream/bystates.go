@@ -22,9 +22,11 @@ import (
 type byStates struct {
 	plan   *plan.Stream
 	cfg    plan.Config
-	groups []*relay.Group // by their number in the plan
-	asks   []plan.Ask     // what the plan was asked last, to be used again
-	again  time.Time      // when the plan or a cursor is to be looked at again
+	groups []*relay.Group         // by their number in the plan
+	step   func(plan.Step) uint64 // stepByStates
+	more   bool                   // more is to be written at once
+	asks   []plan.Ask             // what the plan was asked last, to be used again
+	again  time.Time              // when the plan or a cursor is to be looked at again
 	// targets are what the client is brought to, and gathered is when it follows what changed since
 	// (timing.coalesce); zero: it follows at once.
 	targets  []*state.Target
@@ -66,7 +68,7 @@ func (s *session) serveByStates() {
 		return
 	}
 	s.by = &byStates{cfg: plan.Config{Delta: s.delta, Hold: s.cfg.timing.OrderHold, Cold: s.cfg.timing.ColdWait}}
-	s.by.plan = plan.New(s.by.cfg, 0)
+	s.by.plan, s.by.step = plan.New(s.by.cfg, 0), s.stepByStates
 }
 
 // group is the number of a group in the plan.

@@ -170,7 +170,7 @@ func (x *source) knows(typeURL, set string) bool {
 	if set != "" {
 		return its.Phase >= state.Settled
 	}
-	return slices.ContainsFunc(x.wants.Names(), func(name string) bool { return len(its.Members.Get(name).Facts().Bodies) > 0 })
+	return slices.ContainsFunc(x.wants.Names(), func(name string) bool { return its.Members.Get(name).Has() })
 }
 
 // dates notes when the oldest change came that an answer has, and of which origin. An answer that
@@ -178,7 +178,7 @@ func (x *source) knows(typeURL, set string) bool {
 func (st *streamType) dates(a *cursor.Answer, x *sent) {
 	if !st.by.lackedSince.IsZero() && !a.Waits {
 		of := &st.by.sources[st.by.lacked]
-		x.dated = &dated{st.by.lackedSince, of.wants.Lag(), of.group.Origin()}
+		x.dated = dated{st.by.lackedSince, of.wants.Lag(), of.group.Origin()}
 	}
 }
 
@@ -209,7 +209,7 @@ func (s *session) eventByStates(now time.Time, st *streamType, a *cursor.Answer,
 		e.Source = st.by.sources[i].group
 		e.First, e.Rev = st.by.sources[i].has+1, s.by.targets[a.Group].Revision
 	}
-	if x.dated != nil {
+	if !x.dated.since.IsZero() {
 		e.Waited = now.Sub(x.dated.since)
 	}
 	if !st.heldSince.IsZero() {

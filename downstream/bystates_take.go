@@ -17,33 +17,19 @@ import (
 
 // takeByStates is take for a stream that is served from states.
 func (s *session) takeByStates(now time.Time) []*response {
-	out, b := s.batch[:0], s.by
+	b := s.by
+	s.batch = s.batch[:0]
 	s.targetsByStates(now)
 	s.lacking()
-	more := true
 	for range mostTurns {
 		asks := s.asksByStates(now)
-		more = false
-		b.again = b.plan.Next(now, b.targets, asks, func(step plan.Step) uint64 {
-			st := s.typeOf(step.TypeURL)
-			changes := !st.by.lackedSince.IsZero()
-			a := st.by.Take(now, step)
-			if a == nil || !s.expressibleByStates(a) {
-				return 0
-			}
-			if changes {
-				s.changesAt = now
-			}
-			more = more || a.More
-			out = s.writeByStates(now, st, a, out)
-			s.warmByStates(st, a)
-			more = more || st.typeURL == xds.EndpointType && len(b.needed) > 0 // routes may have waited for them
-			return s.lastNonce
-		})
-		if more = more || b.again.Equal(now); !more {
+		b.more = false
+		b.again = b.plan.Next(now, b.targets, asks, b.step)
+		if b.more = b.more || b.again.Equal(now); !b.more {
 			break
 		}
 	}
+	out := s.batch
 	for _, st := range s.types {
 		if (s.tellable(st) || st.refusedAll()) && !st.inFlight(now, b.cfg.Hold) { // what no answer took along
 			out = s.writeByStates(now, st, nil, out)
@@ -54,7 +40,7 @@ func (s *session) takeByStates(now time.Time) []*response {
 			}
 		}
 	}
-	if more {
+	if b.more {
 		s.mailbox.Signal()
 	}
 	s.lacking()
@@ -63,6 +49,23 @@ func (s *session) takeByStates(now time.Time) []*response {
 		s.writer.notes, s.notes = s.notes, nil
 	}
 	return out
+}
+
+// stepByStates takes a step of the plan. It returns the nonce of what was written; 0: nothing was.
+func (s *session) stepByStates(step plan.Step) uint64 {
+	st, b := s.typeOf(step.TypeURL), s.by
+	changes := !st.by.lackedSince.IsZero()
+	a := st.by.Take(s.now, step)
+	if a == nil || !s.expressibleByStates(a) {
+		return 0
+	}
+	if changes {
+		s.changesAt = s.now
+	}
+	s.batch = s.writeByStates(s.now, st, a, s.batch)
+	s.warmByStates(st, a)
+	b.more = b.more || a.More || st.typeURL == xds.EndpointType && len(b.needed) > 0 // routes may have waited for them
+	return s.lastNonce
 }
 
 // targetsByStates decides to which states the client is brought: for `coalesce` after changes were
@@ -208,7 +211,7 @@ func (s *session) owedByStates(st *streamType) {
 // writeByStates is write for an answer of a cursor; nil: there are refusals alone.
 func (s *session) writeByStates(now time.Time, st *streamType, a *cursor.Answer, out []*response) []*response {
 	st.blank = false
-	x, r, parts := sent{at: now, real: a != nil}, newResponse(st, true), []part{{}}
+	x, parts, many := sent{at: now, real: a != nil}, []part{{}}, false
 	d := draft{prefix: s.prefix, refusals: s.takeRefusals(st)}
 	d.hosts = s.refusedHosts(st, d.refusals)
 	if a != nil {
@@ -241,9 +244,13 @@ func (s *session) writeByStates(now time.Time, st *streamType, a *cursor.Answer,
 	if a != nil && a.Group >= 0 {
 		of = s.by.groups[a.Group]
 	}
+	for _, list := range parts[0].pieces {
+		many = many || len(list) > 1
+	}
+	r := newResponse(st, many)
 	refused, from := len(d.refusals), len(out)
 	out, r = s.encode(st, &x, r, s.header(st, of), &d, parts, out)
-	if r.last, r.dated = true, x.dated != nil; r.dated {
+	if r.last, r.dated = true, !x.dated.since.IsZero(); r.dated {
 		r.since, st.lag = x.dated.since.Sub(s.opened), x.dated.lag
 	}
 	st.responses++

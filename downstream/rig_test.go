@@ -71,7 +71,7 @@ func newRigWith(tb testing.TB, cfg relay.Config) *rig {
 		cfg.Settle = 250 * time.Millisecond
 	}
 	_, timed := tb.(*testing.B)
-	cfg.States = !timed
+	cfg.States = !timed || allByStates
 	table, err := relay.New(cfg)
 	if err != nil {
 		tb.Fatal(err)

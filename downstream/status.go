@@ -209,7 +209,7 @@ func (st *streamType) status(own *relay.Origin, delta bool) TypeStatus {
 // not known, it is the first that it asks.
 func (st *streamType) behind(own *relay.Origin) *relay.Origin {
 	switch {
-	case st.by != nil && len(st.unanswered) > 0 && st.unanswered[0].dated != nil:
+	case st.by != nil && len(st.unanswered) > 0 && st.unanswered[0].dated.from != nil:
 		return st.unanswered[0].dated.from
 	case st.by != nil && !st.by.lackedSince.IsZero():
 		return st.by.sources[st.by.lacked].group.Origin()

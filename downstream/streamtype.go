@@ -103,15 +103,15 @@ type sent struct {
 	last    uint64    // nonce of its last message
 	number  uint64    // of the cursor's answer
 	version string    // and its version
-	dated   *dated    // if it is served from states, and has a change
+	dated   dated     // if it is served from states, and has a change
 	several *[]uint64 // nonces of its messages that are not acknowledged; nil: it is one message
 	real    bool      // it has an answer, and not only refusals
 	nacked  bool
 }
 
-// dated is a change in a response of a stream that is served from states.
+// dated is the oldest change in a response of a stream that is served from states.
 type dated struct {
-	since time.Time            // when it came
+	since time.Time            // when it came; zero: there is none
 	lag   *metrics.Propagation // measures it; nil: nothing does
 	from  *relay.Origin
 }

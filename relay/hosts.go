@@ -103,6 +103,9 @@ func Refusals(names []string, version string) (fields []byte) {
 // UnresolvedFields are `resources` fields of a delta response for what a cursor says does not exist
 // (ALIAS-5, ALIAS-10). version is to be another one each time.
 func UnresolvedFields(all []cursor.Unresolved, version string) (fields [][]byte) {
+	if len(all) == 0 {
+		return nil
+	}
 	var names []string
 	aliases := map[string][]string{} // by the name in the origin's words
 	for _, x := range all {

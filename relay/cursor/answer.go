@@ -327,6 +327,8 @@ func (a *Answer) Pieces(now time.Time, to [][]byte) (plain, pairs [][]byte) {
 		f = state.Delta
 	}
 	switch {
+	case a.Whole && a.shared != nil && to == nil:
+		return a.shared.whole(), nil
 	case a.Whole && !(a.ttl && slices.ContainsFunc(a.All, state.Set.Timed)):
 		for _, s := range a.All {
 			to = s.Pieces(to, f)

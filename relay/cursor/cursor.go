@@ -291,7 +291,7 @@ func (c *Cursor) Keeps(group int, s *state.State) bool {
 		}
 		known := c.named(p, s).Members
 		for name := range p.names {
-			if len(known.Get(name).Facts().Bodies) > 0 {
+			if known.Get(name).Has() {
 				return true
 			}
 		}
@@ -404,7 +404,7 @@ func (p *part) lookAt(names state.Set) {
 	p.looked = looked{at: names, claims: len(p.claims)}
 	for name := range p.names {
 		_, claimed := p.claims[name]
-		p.looked.unsure = p.looked.unsure || claimed || names.Get(name).Facts().Age == state.Restored
+		p.looked.unsure = p.looked.unsure || claimed || names.Get(name).Besides().Age == state.Restored
 	}
 }
 

@@ -103,7 +103,7 @@ func (x *wanted[W]) inNames(all map[W]struct{}, from, to state.Set) {
 	for was, is := range state.Diff(from, to) {
 		for _, e := range [...]state.Entry{was, is} {
 			join(all, x.names[e.Name()])
-			for _, v := range e.Facts().Bodies {
+			for v := range e.Variants() {
 				for _, alias := range v.Aliases {
 					join(all, x.names[xds.NameKey(alias)])
 				}

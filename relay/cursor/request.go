@@ -103,7 +103,7 @@ func (c *Cursor) Unsubscribe(source int, name string) {
 		delete(p.told, name) // its error is the answer, if a set has it (DELTA-9)
 		p.setDue(name, left) // and nothing else any more
 		p.dropped = append(p.dropped, name)
-	} else if of := p.asked.Get(name).Facts().Alias; p.names.has(of) && !p.covered(of) {
+	} else if of := p.asked.Get(name).Besides().Alias; p.names.has(of) && !p.covered(of) {
 		c.Unsubscribe(source, of) // it has it by the resource's own name (ALIAS-1)
 	} else if !p.covered(name) {
 		for _, alias := range p.aliasesOf(name) { // all by which it has the resource (ALIAS-1)

@@ -1,6 +1,7 @@
 package cursor
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/weir-xds/weir/relay/plan"
@@ -24,13 +25,19 @@ type way struct {
 	plain   bool // it may be taken: each entry is a body with a name, or nothing
 	changed []*xds.Variant
 	removed []string
-	newest  *xds.Provenance // of changed
-	held    state.Set       // by the client then
-	kept    bool            // some of it is kept for a state of Keep
-	encoded [2]struct {
-		once   sync.Once
-		pieces [][]byte
-	}
+	newest  *xds.Provenance  // of changed
+	held    state.Set        // by the client then
+	sent    [][]*xds.Variant // changed, and
+	all     []state.Set      // held, as the lists by source that they are
+	kept    bool             // some of it is kept for a state of Keep
+	encoded [2]encoded
+	list    encoded // all that is held, in state of the world
+}
+
+// encoded are bodies in one form, for all who go the way.
+type encoded struct {
+	once   sync.Once
+	pieces [][]byte
 }
 
 // journey is all that a way depends on.
@@ -104,12 +111,12 @@ func (c *Cursor) goShared(p *part, step *plan.Part, x *state.Selected, w *way, f
 		c.version = a.Version
 	}
 	if whole {
-		c.sentWhole, a.All = true, []state.Set{w.held}
+		c.sentWhole, a.All = true, w.all
 	}
 	if whole || w.from.held.Len() == 0 {
-		c.fly(flight{all: []state.Set{w.held}})
+		c.fly(flight{all: w.all})
 	} else {
-		c.fly(flight{sent: [][]*xds.Variant{w.changed}})
+		c.fly(flight{sent: w.sent})
 	}
 	return a
 }
@@ -140,7 +147,7 @@ func (w *way) make() {
 	var edits []state.Edit
 	for was, is := range state.Diff(j.held, j.to) {
 		v := is.Body()
-		if is.Known() && (v == nil || v.Constraints != nil || v.Nameless || v.DoNotCache || is.Facts().Err != nil) {
+		if is.Known() && (v == nil || v.Constraints != nil || v.Nameless || v.DoNotCache || is.Besides().Err != nil) {
 			return
 		}
 		switch {
@@ -154,6 +161,7 @@ func (w *way) make() {
 		}
 	}
 	w.plain, w.held = true, j.to.With(edits...)
+	w.sent, w.all = [][]*xds.Variant{w.changed}, []state.Set{w.held}
 }
 
 // exists is as in plan.Part.Has: an assignment that is emptied before its cluster goes has nothing.
@@ -174,6 +182,12 @@ func (j *journey) keeps(name string, gone bool) bool {
 		}
 	}
 	return false
+}
+
+// whole are the pieces of the list that a client has then.
+func (w *way) whole() [][]byte {
+	w.list.once.Do(func() { w.list.pieces = w.held.Pieces(nil, state.SotW) })
+	return slices.Clip(w.list.pieces)
 }
 
 // pieces appends the changed bodies, encoded; all who go the way share them.
@@ -199,5 +213,8 @@ func (w *way) pieces(f state.Form, to [][]byte) [][]byte {
 			e.pieces = append(e.pieces, b)
 		}
 	})
+	if to == nil {
+		return slices.Clip(e.pieces)
+	}
 	return append(to, e.pieces...)
 }

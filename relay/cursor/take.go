@@ -135,7 +135,7 @@ func (k *take) answers(p *part, of string) bool {
 // resources are those that a name is an alias of now, and was when the part was taken last.
 func (k *take) resources(p *part, name string) (all []string) {
 	for _, e := range [...]state.Entry{p.asked.Get(name), k.known(p, name)} {
-		if of := e.Facts().Alias; of != "" {
+		if of := e.Besides().Alias; of != "" {
 			all = append(all, of)
 		}
 	}
@@ -241,7 +241,15 @@ func (c *Cursor) Lacks(source int, to *state.State) bool {
 // holds it.
 func (p *part) concerns(e state.Entry) bool {
 	name := e.Name()
-	return p.held.Get(name).Known() || p.selects(name, e.Facts().Bodies...)
+	if p.held.Get(name).Known() || p.selects(name) {
+		return true
+	}
+	for v := range e.Variants() {
+		if p.byAliasOf(v) {
+			return true
+		}
+	}
+	return false
 }
 
 // answerSets notes which sets are answered now for the first time: that has to be said even if

@@ -112,7 +112,7 @@ func (k *take) absent(p *part, o *outcome, due why, to *found) {
 	case !p.names.has(o.name):
 		o.answered = everything
 	case to.alias: // what it stands for is the answer
-		if o.answered = parent; k.answers(p, k.known(p, o.name).Facts().Alias) {
+		if o.answered = parent; k.answers(p, k.known(p, o.name).Besides().Alias) {
 			o.answered = everything
 		}
 	case (!to.known || to.stale) && due&silent == 0: // nobody says so now (RELAY-38)
@@ -146,13 +146,13 @@ func (k *take) unreachable(p *part, name, spelt string) *xds.NameError {
 
 // stoodFor reports whether a name that does not exist now was an alias of what the client keeps.
 func (k *take) stoodFor(p *part, name string) bool {
-	of := p.asked.Get(name).Facts().Alias
+	of := p.asked.Get(name).Besides().Alias
 	return k.Only == plan.Everything && of != "" && p.held.Get(of).Known() && k.find(p, k.Parts[p.Group].To, of, nil).body != nil
 }
 
 // noticed reports whether the origin has other words for the absence of a name than before.
 func (k *take) noticed(p *part, name string, to *found) bool {
-	is, was := k.notice(p, to), p.asked.Get(name).Facts().Notice
+	is, was := k.notice(p, to), p.asked.Get(name).Besides().Notice
 	return k.Only == plan.Everything && is != nil && (was == nil || !bytes.Equal(is.Delta(), was.Delta()))
 }
 

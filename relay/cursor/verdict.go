@@ -237,7 +237,7 @@ func (c *Cursor) SeenOf(source int, s *state.State, name string) (x Seen, is boo
 	if !is {
 		return x, false
 	}
-	if of := c.named(p, s).Members.Get(name).Facts().Alias; p.held.Get(of).Known() { // it is told of by what it stands for
+	if of := c.named(p, s).Members.Get(name).Besides().Alias; p.held.Get(of).Known() { // it is told of by what it stands for
 		name = of
 	}
 	return c.seen(source, s, name, c.judged(source)), true

@@ -76,14 +76,14 @@ func (f *found) inNames(p *part, s *state.State, x *state.Selected, name string,
 		return
 	}
 	if named {
-		f.unsaid = what == state.Unknown && e.Facts().Alias == ""
-		of := e.Facts().Alias
+		f.unsaid = what == state.Unknown && e.Besides().Alias == ""
+		of := e.Besides().Alias
 		f.byName, f.age, f.err = true, ageOf(s, e, x), p.errorOf(e)
 		f.stale = f.age != state.Live
 		f.alias = of != "" && (p.Allows == nil || p.Allows(of))
 		f.gone = p.absent(e) || f.err != nil && p.Ends(f.err)
 		f.known = f.gone || of != ""
-		if f.notice = e.Facts().Notice; f.notice != nil && p.Allows != nil && slices.ContainsFunc(append(slices.Clip(f.notice.Aliases), f.notice.Name), p.denies) {
+		if f.notice = e.Besides().Notice; f.notice != nil && p.Allows != nil && slices.ContainsFunc(append(slices.Clip(f.notice.Aliases), f.notice.Name), p.denies) {
 			f.notice = nil
 		}
 	}
@@ -98,7 +98,7 @@ func (p *part) denies(name string) bool { return !p.Allows(xds.NameKey(name)) }
 
 // absent reports whether it is stated that there is none, whatever else is said of the name.
 func (p *part) absent(e state.Entry) bool {
-	return slices.ContainsFunc(e.Facts().Absent, func(q constraints.Params) bool { return q.Key() == p.Params.Key() })
+	return slices.ContainsFunc(e.Besides().Absent, func(q constraints.Params) bool { return q.Key() == p.Params.Key() })
 }
 
 // inSet finds the member of a set.
@@ -185,7 +185,7 @@ func (c *Cursor) StandsIn(states func(group int) *state.State) bool {
 		}
 		known := c.named(p, s).Members
 		for name := range p.names {
-			if p.held.Get(name).Known() && known.Get(name).Facts().Age == state.Fallback {
+			if p.held.Get(name).Known() && known.Get(name).Besides().Age == state.Fallback {
 				return true
 			}
 		}
@@ -227,7 +227,7 @@ func (c *Cursor) unsure(a state.Age) bool {
 func (p *part) standsFor(names state.Set, v *xds.Variant) bool {
 	for _, alias := range v.Aliases {
 		key := xds.NameKey(alias)
-		if p.names.has(key) && names.Get(key).Facts().Alias == v.Name {
+		if p.names.has(key) && names.Get(key).Besides().Alias == v.Name {
 			return true
 		}
 	}
@@ -250,9 +250,9 @@ func (p *part) waitsFor(names state.Set, had *xds.Variant) (waits, gone bool) {
 		_, what := e.For(p.Params)
 		err := p.errorOf(e)
 		switch {
-		case p.absent(e), err != nil && p.Ends(err), e.Facts().Alias != "" && e.Facts().Alias != had.Name:
+		case p.absent(e), err != nil && p.Ends(err), e.Besides().Alias != "" && e.Besides().Alias != had.Name:
 			gone = true
-		case e.Facts().Alias == "" && what != state.Exists:
+		case e.Besides().Alias == "" && what != state.Exists:
 			waits = true
 		}
 	}
@@ -261,7 +261,7 @@ func (p *part) waitsFor(names state.Set, had *xds.Variant) (waits, gone bool) {
 
 // errorOf is the origin's error of a name, for the client's parameters.
 func (p *part) errorOf(e state.Entry) *xds.NameError {
-	if err := e.Facts().Err; err != nil && err.Constraints.Match(p.Params) {
+	if err := e.Besides().Err; err != nil && err.Constraints.Match(p.Params) {
 		return err
 	}
 	return nil
@@ -269,7 +269,7 @@ func (p *part) errorOf(e state.Entry) *xds.NameError {
 
 // ageOf is how sure a statement about a name is.
 func ageOf(s *state.State, e state.Entry, x *state.Selected) state.Age {
-	switch age := cmp.Or(e.Facts().Age, x.Age); {
+	switch age := cmp.Or(e.Besides().Age, x.Age); {
 	case age != state.Inherit:
 		return age
 	case s.Lanes[0].Open || s.Lanes[1].Open:
@@ -281,9 +281,12 @@ func ageOf(s *state.State, e state.Entry, x *state.Selected) state.Age {
 // selects reports whether the client asks for what may have a name, or for an alias of what it has
 // or may have.
 func (p *part) selects(name string, bodies ...*xds.Variant) bool {
-	return p.names.has(name) || p.covered(name) || slices.ContainsFunc(bodies, func(v *xds.Variant) bool {
-		return v != nil && slices.ContainsFunc(v.Aliases, func(alias string) bool { return p.names.has(xds.NameKey(alias)) })
-	})
+	return p.names.has(name) || p.covered(name) || slices.ContainsFunc(bodies, p.byAliasOf)
+}
+
+// byAliasOf reports whether the client asks for an alias of a body, which may be nil.
+func (p *part) byAliasOf(v *xds.Variant) bool {
+	return v != nil && slices.ContainsFunc(v.Aliases, func(alias string) bool { return p.names.has(xds.NameKey(alias)) })
 }
 
 // covered reports whether a set may have a name.

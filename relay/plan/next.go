@@ -2,6 +2,7 @@ package plan
 
 import (
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/weir-xds/weir/relay/state"
@@ -18,6 +19,17 @@ type turn struct {
 	again   time.Time
 	// clusters were written in this turn, and endpoints are asked for by name.
 	clusters bool
+	was, is  []*state.State // of ready, to be used again
+}
+
+// turns are used again, as there is one for each look at each stream.
+var turns = sync.Pool{New: func() any { return new(turn) }}
+
+// forget leaves of a turn what can be used again.
+func (t *turn) forget() {
+	clear(t.was)
+	clear(t.is)
+	*t = turn{was: t.was[:0], is: t.is[:0]}
 }
 
 // Next takes the steps that may be made now towards the targets of the groups, in order. take makes
@@ -29,7 +41,10 @@ func (s *Stream) Next(now time.Time, targets []*state.Target, asks []Ask, take f
 	if !slices.IsSortedFunc(asks, inOrder) {
 		asks = slices.SortedStableFunc(slices.Values(asks), inOrder)
 	}
-	t := &turn{Stream: s, now: now, targets: targets, asks: asks, take: take}
+	t, _ := turns.Get().(*turn)
+	defer turns.Put(t)
+	defer t.forget()
+	t.Stream, t.now, t.targets, t.asks, t.take = s, now, targets, asks, take
 	if s.began.IsZero() {
 		s.began = now
 	}
@@ -160,8 +175,14 @@ func (t *turn) forced(g int) bool { return t.groups[g].waits && !t.groups[g].due
 // ready are the states whose clusters the client has, as far as that is waited for; otherwise those
 // that were ready before. What was waited for in vain is not gone without once it has come.
 func (t *turn) ready(before []*state.State) []*state.State {
-	all := make([]*state.State, len(t.groups))
-	copy(all, before)
+	all := &t.is
+	if before == nil {
+		all = &t.was
+	}
+	*all = append((*all)[:0], before...)
+	for len(*all) < len(t.groups) {
+		*all = append(*all, nil)
+	}
 	unanswered, needs := len(t.flights[xds.ClusterType]) > 0, slices.ContainsFunc(t.asks, func(a Ask) bool {
 		return t.later(a.Needed.Add(t.cfg.Hold))
 	})
@@ -169,10 +190,10 @@ func (t *turn) ready(before []*state.State) []*state.State {
 		came := x.whole && !t.unknown(g, x.back).IsZero() && t.unknown(g, t.targets[g].State).IsZero()
 		waits := unanswered && !t.forced(g) || needs && t.later(x.due.Add(t.cfg.Hold))
 		if x.whole && !came && !waits {
-			all[g] = x.back
+			(*all)[g] = x.back
 		}
 	}
-	return all
+	return *all
 }
 
 // mayBackends reports whether clusters may be written: one response is in flight (NONCE-10), but
@@ -416,7 +437,7 @@ func (t *turn) fly(typeURL string, f flight) {
 	} else if last, is := lastOf(all); is {
 		all = append(all[:0], last)
 	} else {
-		all = nil
+		all = all[:0]
 	}
 	t.flights[typeURL] = append(all, f)
 }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"slices"
 	"time"
 
 	"github.com/weir-xds/weir/relay/state"
@@ -130,13 +131,9 @@ func (s *Stream) Join() int {
 // Ack notes that the client has acknowledged a response, or rejected it: neither holds anything
 // back (ORD-7). In state of the world an answer to a response is one to all before it (NONCE-2).
 func (s *Stream) Ack(now time.Time, typeURL string, nonce uint64) {
-	var left []flight
-	for _, f := range s.flights[typeURL] {
-		if s.cfg.Delta && f.nonce != nonce || f.nonce > nonce {
-			left = append(left, f)
-		}
+	if all := s.flights[typeURL]; len(all) > 0 {
+		s.flights[typeURL] = slices.DeleteFunc(all, func(f flight) bool { return f.nonce == nonce || !s.cfg.Delta && f.nonce < nonce })
 	}
-	s.flights[typeURL] = left
 	if typeURL == xds.ClusterType {
 		s.clear = now
 	}
@@ -201,7 +198,7 @@ func same(a, b state.Entry) bool {
 // cluster is taken away has not.
 func exists(e state.Entry) bool {
 	v := e.Body()
-	return len(e.Facts().Bodies) > 0 && (v == nil || !v.Orphaned())
+	return e.Has() && (v == nil || !v.Orphaned())
 }
 
 // backend are the types that listeners and routes refer to.

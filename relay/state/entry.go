@@ -110,6 +110,16 @@ func (e Entry) Facts() Facts {
 	return Facts{}
 }
 
+// Besides is what Facts has but for Name and Bodies, which it may lack. It is not to be changed.
+func (e Entry) Besides() *Facts {
+	if e.more != nil {
+		return e.more
+	}
+	return &noFacts
+}
+
+var noFacts Facts
+
 // Body is the only body of the name; nil if it has none, or several.
 func (e Entry) Body() *xds.Variant {
 	if e.more != nil && len(e.more.Bodies) == 1 {
@@ -133,7 +143,7 @@ const (
 // with the most distinct keys, then the smallest canonical form (DYN-9), so that every replica
 // chooses alike. Of an alias nothing is known but what it stands for.
 func (e Entry) For(p constraints.Params) (best *xds.Variant, what Knowledge) {
-	for v := range e.bodies() { // in the order of their canonical forms
+	for v := range e.Variants() { // in the order of their canonical forms
 		if v.Constraints.Match(p) && (best == nil || v.Constraints.Keys() > best.Constraints.Keys()) {
 			best = v
 		}
@@ -159,8 +169,11 @@ func (e Entry) sum() xds.SetDigest {
 	return xds.SetDigest(e.body.Digest)
 }
 
-// bodies gives what Facts has as Bodies, and allocates nothing.
-func (e Entry) bodies() iter.Seq[*xds.Variant] {
+// Has reports whether the name has any body.
+func (e Entry) Has() bool { return e.body != nil || e.more != nil && len(e.more.Bodies) > 0 }
+
+// Variants gives what Facts has as Bodies, and allocates nothing.
+func (e Entry) Variants() iter.Seq[*xds.Variant] {
 	return func(yield func(*xds.Variant) bool) {
 		if e.body != nil {
 			yield(e.body)
@@ -172,7 +185,7 @@ func (e Entry) bodies() iter.Seq[*xds.Variant] {
 
 // size is how many bytes the encoded bodies have, and what marks.
 func (e Entry) size() (bytes int64, m marks) {
-	for v := range e.bodies() {
+	for v := range e.Variants() {
 		if bytes += int64(v.Size()); v.Timed() {
 			m |= timed
 		}

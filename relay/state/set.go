@@ -32,6 +32,14 @@ func (s Set) With(edits ...Edit) Set {
 
 // Get is what is known of a name.
 func (s Set) Get(name string) Entry {
+	if n := cmp.Or(s.root, &nothing); n.kids == nil && len(n.items) <= few { // to look at each is less than a hash
+		for i := range n.items {
+			if n.items[i].Name() == name {
+				return n.items[i].Entry
+			}
+		}
+		return Entry{}
+	}
 	hash, n := hashOf(name), s.root
 	for depth := 0; n != nil && n.kids != nil; depth++ {
 		n = n.kids.at[slot(hash, depth)]
@@ -42,6 +50,9 @@ func (s Set) Get(name string) Entry {
 	}
 	return Entry{}
 }
+
+// few is how many names are compared in the time that a hash takes, about.
+const few = 8
 
 // Len is the number of entries.
 func (s Set) Len() int { return int(cmp.Or(s.root, &nothing).count) }
@@ -125,7 +136,7 @@ func (n *node) encode(f Form) []byte {
 	}
 	b := make([]byte, 0, n.bytes)
 	for _, i := range n.items {
-		for v := range i.bodies() {
+		for v := range i.Variants() {
 			b = append(b, form(v)...)
 		}
 	}

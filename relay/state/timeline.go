@@ -73,7 +73,7 @@ func (t *Target) Fill(s *State, of func(typeURL string) bool) *State {
 
 // takesAlias reports whether a body lists an alias of which a set knows something else.
 func takesAlias(s Set, e Entry) bool {
-	for v := range e.bodies() {
+	for v := range e.Variants() {
 		for _, alias := range v.Aliases {
 			if is := s.Get(xds.NameKey(alias)); is.Known() && is.Facts().Alias != v.Name {
 				return true
