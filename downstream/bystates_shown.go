@@ -175,10 +175,10 @@ func (x *source) knows(typeURL, set string) bool {
 
 // dates notes when the oldest change came that an answer has, and of which origin. An answer that
 // has what the client asked for alone has no date.
-func (st *streamType) dates(a *cursor.Answer, x *sent) {
+func (s *session) dates(st *streamType, a *cursor.Answer, x *sent) {
 	if !st.by.lackedSince.IsZero() && !a.Waits {
 		of := &st.by.sources[st.by.lacked]
-		x.dated = dated{st.by.lackedSince, of.wants.Lag(), of.group.Origin()}
+		x.dated = dated{st.by.lackedSince.Sub(s.opened), of.wants.Lag(), of.group.Origin()}
 	}
 }
 
@@ -209,8 +209,8 @@ func (s *session) eventByStates(now time.Time, st *streamType, a *cursor.Answer,
 		e.Source = st.by.sources[i].group
 		e.First, e.Rev = st.by.sources[i].has+1, s.by.targets[a.Group].Revision
 	}
-	if !x.dated.since.IsZero() {
-		e.Waited = now.Sub(x.dated.since)
+	if x.dated.from != nil {
+		e.Waited = now.Sub(s.opened) - x.dated.since
 	}
 	if !st.heldSince.IsZero() {
 		e.Held, e.Why = now.Sub(st.heldSince), st.heldFor.String()

@@ -216,7 +216,7 @@ func (s *session) writeByStates(now time.Time, st *streamType, a *cursor.Answer,
 	d.hosts = s.refusedHosts(st, d.refusals)
 	if a != nil {
 		x.number, s.served, x.version = a.Number, true, a.Version
-		if st.dates(a, &x); st.unsyncedSince.IsZero() {
+		if s.dates(st, a, &x); st.unsyncedSince.IsZero() {
 			st.unsyncedSince = st.firstAt(now)
 		}
 		if !a.Waits {
@@ -250,8 +250,8 @@ func (s *session) writeByStates(now time.Time, st *streamType, a *cursor.Answer,
 	r := newResponse(st, many)
 	refused, from := len(d.refusals), len(out)
 	out, r = s.encode(st, &x, r, s.header(st, of), &d, parts, out)
-	if r.last, r.dated = true, !x.dated.since.IsZero(); r.dated {
-		r.since, st.lag = x.dated.since.Sub(s.opened), x.dated.lag
+	if r.last, r.dated = true, x.dated.from != nil; r.dated {
+		r.since, st.lag = x.dated.since, x.dated.lag
 	}
 	st.responses++
 	st.remember(x)

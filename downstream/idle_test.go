@@ -104,7 +104,7 @@ func idleHeap(t *testing.T, rules *authz.Rules, of func(ctx context.Context, i i
 // newServing is a server with a listener that listens nowhere.
 func newServing(tb testing.TB, r *rig) (*Server, *listener) {
 	tb.Helper()
-	s, err := New(Config{Table: r.table, Instance: "here", Rules: r.cfg.Rules})
+	s, err := New(Config{Table: r.table, Instance: "here", Rules: r.cfg.Rules, ByStates: allByStates})
 	if err != nil {
 		tb.Fatal(err)
 	}

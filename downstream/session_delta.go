@@ -107,8 +107,8 @@ func (s *session) subscribe(now time.Time, st *streamType, in *content, first bo
 			s.judgedAll(st)
 		}
 		// Only the first request of a type says what the client holds (DELTA-11, DELTA-14). What it
-		// holds of a name with a locator may be any variant (DYN-20), and so may what it holds by the
-		// same name without one.
+		// holds of a name with a locator may be any variant (DYN-20), and so may what it holds by
+		// the same name without one.
 		initial = in.versions()
 		either, own := []string(nil), map[string]bool{}
 		for i := 0; i < len(to.own) && len(in.locators) > 0 && len(initial) > 0; i++ {

@@ -111,9 +111,9 @@ type sent struct {
 
 // dated is the oldest change in a response of a stream that is served from states.
 type dated struct {
-	since time.Time            // when it came; zero: there is none
+	since time.Duration        // from the session's start, when it came
 	lag   *metrics.Propagation // measures it; nil: nothing does
-	from  *relay.Origin
+	from  *relay.Origin        // nil: there is none
 }
 
 func newStreamType(cfg *settings, typeURL, dialect string) *streamType {

@@ -29,7 +29,7 @@ func (s *session) ack(now time.Time, st *streamType, x *sent) {
 		st.sub.Ack(x.told)
 		st.ackedVersion = cmp.Or(x.told.Version, x.version)
 		if x := &x.dated; x.lag != nil {
-			x.lag.Acked(now.Sub(x.since), s.exemplar(x.lag, st, x.since))
+			x.lag.Acked(now.Sub(s.opened)-x.since, s.exemplar(x.lag, st, s.opened.Add(x.since)))
 		}
 		if lag := x.told.Oldest().Lag(); lag != nil {
 			lag.Acked(now.Sub(x.told.Since), s.exemplar(lag, st, x.told.Since))

@@ -116,7 +116,7 @@ func (t *set) uncachedMembers() (n int) {
 func (t *set) check(fail func(string, ...any)) {
 	clients := 0
 	for w := range t.shard.asking {
-		if w.sets[t.selector] == t {
+		if w.setOf(t.selector) == t {
 			clients++
 		}
 	}

@@ -20,17 +20,54 @@ func (g *Group) States() *values.Timeline { return g.line }
 // origin asked, and wakes the stream when the states of the group have something else of it. What
 // the client is sent comes from the states. Its methods are called by one goroutine at a time.
 type Wants struct {
-	shard *shard
-	owner *Subscriber
-	// names and sets are what is asked of the origin, and selects all that stands for others: the
-	// stream may have nothing of some sets.
-	names   map[string]*entry
-	sets    map[string]*set
-	permit  *Permit // of all clients that ask here; nil: every name
-	selects map[string]cursor.Name
+	shard  *shard
+	owner  *Subscriber
+	permit *Permit           // of all clients that ask here; nil: every name
+	names  map[string]*entry // nil: none
+	// star is `*`, as most ask for that alone, and selects all else that stands for others.
+	star    *wantedSet
+	selects map[string]*wantedSet // nil: none
 	// spaces are names with slashes that are namespaces nevertheless (ALIAS-6).
 	spaces map[string]bool
 	polls  bool // see Polls
+}
+
+// wantedSet is what stands for others.
+type wantedSet struct {
+	cursor.Name
+	set *set // of the origin; nil: the stream may have nothing of it
+}
+
+// setKey sets a key of a map that may not be there yet.
+func setKey[K comparable, V any](m *map[K]V, key K, v V) {
+	if *m == nil {
+		*m = map[K]V{}
+	}
+	(*m)[key] = v
+}
+
+// selected is what a selector is asked for as; nil: it is not.
+func (w *Wants) selected(selector string) *wantedSet {
+	if selector == xds.Wildcard {
+		return w.star
+	}
+	return w.selects[selector]
+}
+
+// setOf is the set of a selector; nil: there is none.
+func (w *Wants) setOf(selector string) *set {
+	if x := w.selected(selector); x != nil {
+		return x.set
+	}
+	return nil
+}
+
+// allSelected gives all that stands for others.
+func (w *Wants) allSelected(yield func(*wantedSet) bool) {
+	if w.star != nil && !yield(w.star) {
+		return
+	}
+	maps.Values(w.selects)(yield)
 }
 
 // Want begins to ask for a type, of which nothing is asked for yet. The caller holds a reference on
@@ -40,7 +77,7 @@ func (g *Group) Want(owner *Subscriber, typeURL string, p constraints.Params, pe
 	if !g.paramSets.join(p, g.origin.table.config().MaxParameterSets) {
 		return nil
 	}
-	w := &Wants{owner: owner, permit: permit, names: map[string]*entry{}, sets: map[string]*set{}, selects: map[string]cursor.Name{}, spaces: map[string]bool{}}
+	w := &Wants{owner: owner, permit: permit}
 	s := g.enter(typeURL, p)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,7 +94,7 @@ func (w *Wants) Polls() { w.polls = true }
 // Namespaces declares names of route configurations: see Sub.Namespaces.
 func (w *Wants) Namespaces(names []string) {
 	for _, name := range names {
-		w.spaces[strings.Clone(xds.NameKey(name))] = true
+		setKey(&w.spaces, strings.Clone(xds.NameKey(name)), true)
 	}
 }
 
@@ -90,8 +127,8 @@ func (w *Wants) add(name string) (n cursor.Name, limit string, most int) {
 		n.Name, n.Spelt = e.name, e.spelling(n.Spelt)
 		return n, "", 0
 	}
-	if x, is := w.selects[n.Name]; is {
-		return x, "", 0
+	if x := w.selected(n.Name); x != nil {
+		return x.Name, "", 0
 	}
 	if !selects {
 		e := s.named.entries[n.Name]
@@ -105,7 +142,7 @@ func (w *Wants) add(name string) (n cursor.Name, limit string, most int) {
 		n.Name, n.Spelt = e.name, e.spelling(n.Spelt)
 		s.group.interest.Add(w, s.typeURL, n)
 		s.named.lookedUp(e, func() bool { return s.named.give(e) })
-		w.names[n.Name] = e
+		setKey(&w.names, n.Name, e)
 		return n, "", 0
 	}
 	known := s.star
@@ -116,14 +153,20 @@ func (w *Wants) add(name string) (n cursor.Name, limit string, most int) {
 		return n, limit, most
 	}
 	s.group.interest.Add(w, s.typeURL, n)
-	if w.selects[n.Name] = n; !n.Nothing {
+	x := &wantedSet{Name: n}
+	if kind == wild {
+		w.star = x
+	} else {
+		setKey(&w.selects, n.Name, x)
+	}
+	if !n.Nothing {
 		if kind != wild {
 			known = s.collections.set(n.Name, n.Spelt, kind)
 		}
 		known.addClient()
 		known.lookedUp()
 		known.shareWith(w.permit)
-		w.sets[n.Name] = known
+		x.set = known
 	}
 	return n, "", 0
 }
@@ -188,7 +231,7 @@ func (t *set) unshare(p *Permit) {
 func (w *Wants) shared(selector string) (x cursor.Shared) {
 	w.shard.mu.Lock()
 	defer w.shard.mu.Unlock()
-	if t := w.sets[selector]; t != nil {
+	if t := w.setOf(selector); t != nil {
 		x = t.shares[w.permit.Key()].Shared
 	}
 	return x
@@ -198,18 +241,21 @@ func (w *Wants) shared(selector string) (x cursor.Shared) {
 func (w *Wants) Params() constraints.Params { return w.shard.params }
 
 // Len is how many names and sets are asked for.
-func (w *Wants) Len() int { return len(w.names) + len(w.selects) }
+func (w *Wants) Len() int {
+	n := len(w.names) + len(w.selects)
+	if w.star != nil {
+		n++
+	}
+	return n
+}
 
 // Wildcard reports whether `*` is asked for.
-func (w *Wants) Wildcard() bool {
-	_, is := w.selects[xds.Wildcard]
-	return is
-}
+func (w *Wants) Wildcard() bool { return w.star != nil }
 
 // Covers reports whether a set that is asked for may have a name, which is canonical.
 func (w *Wants) Covers(name string) bool {
-	for _, n := range w.selects {
-		if n.Name != name && n.Covers(name) {
+	for x := range w.allSelected {
+		if x.Name.Name != name && x.Covers(name) {
 			return true
 		}
 	}
@@ -221,7 +267,11 @@ func (w *Wants) Has(name string) bool { return w.names[name] != nil }
 
 // Names are all that is asked for, in canonical form.
 func (w *Wants) Names() []string {
-	return slices.AppendSeq(slices.Collect(maps.Keys(w.names)), maps.Keys(w.selects))
+	all := slices.Collect(maps.Keys(w.names))
+	for x := range w.allSelected {
+		all = append(all, x.Name.Name)
+	}
+	return all
 }
 
 // Drop ends that names are asked for. It returns them in canonical form.
@@ -250,12 +300,15 @@ func (w *Wants) drop(now time.Time, key string) {
 		delete(w.names, key)
 		w.shard.named.leave(e, now, w.polls)
 	}
-	if n, is := w.selects[key]; is {
-		interest.Drop(w, typeURL, n)
-		delete(w.selects, key)
+	x := w.selected(key)
+	if x == nil {
+		return
 	}
-	if t := w.sets[key]; t != nil {
-		delete(w.sets, key)
+	interest.Drop(w, typeURL, x.Name)
+	if delete(w.selects, key); x == w.star {
+		w.star = nil
+	}
+	if t := x.set; t != nil {
 		t.unshare(w.permit)
 		t.dropClient(now)
 	}
@@ -294,7 +347,7 @@ func (w *Wants) TurnCame(set string, now time.Time) time.Time {
 }
 
 func (w *Wants) laneOf(set string) laneIndex {
-	if t := w.sets[set]; t != nil {
+	if t := w.setOf(set); t != nil {
 		return t.laneIndex()
 	}
 	return w.shard.named.lane
@@ -334,7 +387,7 @@ func (w *Wants) List(from *xds.Provenance) (c Content, ok bool) {
 	s := w.shard
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c = s.content(nil, "", len(w.selects) > 0)
+	c = s.content(nil, "", w.star != nil || len(w.selects) > 0)
 	if c.from = from; !xds.IsSecret(s.typeURL) {
 		c.Version = from.Version
 	}

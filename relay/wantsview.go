@@ -21,12 +21,14 @@ func (w *Wants) Waits(waits cursor.Awaited) (all []metrics.Wait) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, selector := range waits.Sets {
-		if t := w.sets[selector]; t != nil {
+		if t := w.setOf(selector); t != nil {
 			all = w.setWait(all, t, waits.Holds)
 		}
 	}
-	for _, t := range w.sets {
-		all = t.withheld(all, nil)
+	for x := range w.allSelected {
+		if x.set != nil {
+			all = x.set.withheld(all, nil)
+		}
 	}
 	if e := w.unknown(waits.Names); e != nil && e.unconfirmed {
 		all = append(all, metrics.Wait{Reason: metrics.WaitConfirm, Until: s.named.confirmAt})
@@ -94,12 +96,12 @@ func (w *Wants) View(name string, waits cursor.Awaited) (v NameView) {
 	if v = s.view(key, w.permit); gathers {
 		v.Waits = append(v.Waits, queued)
 	}
-	e, t := w.entry(key), w.sets[key]
+	e, t := w.entry(key), w.setOf(key)
 	switch {
 	case t != nil:
 		v.Sets, v.Denied = []string{xds.Spelling(t.selector, t.spelt)}, false
-	case name == "" && len(w.sets) > 0:
-		t = w.sets[w.first()]
+	case name == "" && w.first() != nil:
+		t = w.first()
 		key = t.selector
 		v.Sets, v.Denied = []string{xds.Spelling(t.selector, t.spelt)}, false
 	case name == "":
@@ -124,20 +126,20 @@ func (w *Wants) View(name string, waits cursor.Awaited) (v NameView) {
 	return v
 }
 
-// first is `*`, or any set that is asked for if that is not.
-func (w *Wants) first() (selector string) {
-	for selector = range w.sets {
-		if selector == xds.Wildcard {
-			break
+// first is `*`, or any set that is asked for if that is not; nil: none is.
+func (w *Wants) first() *set {
+	for x := range w.allSelected {
+		if x.set != nil {
+			return x.set
 		}
 	}
-	return selector
+	return nil
 }
 
 // covering notes the sets that may have a name, and is the one that has it; nil: none may.
 func (w *Wants) covering(key string, v *NameView) (of *set) {
-	for selector, t := range w.sets {
-		if w.selects[selector].Covers(key) {
+	for x := range w.allSelected {
+		if t := x.set; t != nil && x.Covers(key) {
 			v.Sets = append(v.Sets, xds.Spelling(t.selector, t.spelt))
 			if of == nil || t.members.get(key) != nil {
 				of = t
@@ -153,12 +155,7 @@ func (w *Wants) Counts() (n Names) {
 	s := w.shard
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n.All = len(w.names)
-	for selector := range w.selects {
-		if selector != xds.Wildcard {
-			n.All++
-		}
-	}
+	n.All = len(w.names) + len(w.selects)
 	for _, e := range w.names {
 		s.named.count(e, &n)
 	}

@@ -244,7 +244,7 @@ func (c *client) note(typeURL string, what ...string) {
 }
 
 func (c *client) ack(now time.Time, typeURL string) {
-	if all := c.stream.flights[typeURL]; len(all) > 0 {
+	if all := c.stream.inFlight(typeURL); len(all) > 0 {
 		c.stream.Ack(now, typeURL, all[len(all)-1].nonce)
 	}
 }

@@ -451,7 +451,7 @@ func (w *world) written(p *player, s Step, nonce uint64) {
 	for _, x := range p.stream.groups {
 		due = due || x.waits && !x.due.After(w.now)
 	}
-	if of, is := lastOf(p.stream.flights[typeURL]); is && !due { // of what was missing, one may follow the other
+	if of, is := lastOf(p.stream.inFlight(typeURL)); is && !due { // of what was missing, one may follow the other
 		last := of.at
 		missing := s.Only == Missing && backend(typeURL) && typeURL != cds
 		pass := p.delta && front(typeURL) && last.Equal(w.now) // what is taken away, after what is added

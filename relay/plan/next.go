@@ -183,7 +183,7 @@ func (t *turn) ready(before []*state.State) []*state.State {
 	for len(*all) < len(t.groups) {
 		*all = append(*all, nil)
 	}
-	unanswered, needs := len(t.flights[xds.ClusterType]) > 0, slices.ContainsFunc(t.asks, func(a Ask) bool {
+	unanswered, needs := len(t.inFlight(xds.ClusterType)) > 0, slices.ContainsFunc(t.asks, func(a Ask) bool {
 		return t.later(a.Needed.Add(t.cfg.Hold))
 	})
 	for g, x := range t.groups {
@@ -377,7 +377,7 @@ func (t *turn) may(a Ask) (only Only, may bool) {
 	switch {
 	case t.free(a.TypeURL):
 		return Everything, true
-	case backend(a.TypeURL) && a.TypeURL != xds.ClusterType && len(t.flights[xds.ClusterType]) > 0:
+	case backend(a.TypeURL) && a.TypeURL != xds.ClusterType && len(t.inFlight(xds.ClusterType)) > 0:
 		return Missing, true
 	}
 	return 0, false
@@ -387,7 +387,7 @@ func (t *turn) may(a Ask) (only Only, may bool) {
 // order_hold (NONCE-10). What was missing counts for nothing there: it may be something at any
 // time. What arrives in pieces is one response.
 func (t *turn) free(typeURL string) bool {
-	all := t.flights[typeURL]
+	all := t.inFlight(typeURL)
 	if len(all) == 0 || slices.ContainsFunc(t.targets, func(x *state.Target) bool {
 		return slices.ContainsFunc(x.Kind(typeURL), func(x state.Selected) bool { return x.Phase == state.Arriving })
 	}) {
@@ -431,7 +431,12 @@ func (t *turn) step(a Ask, only Only, part func(group int) Part) bool {
 
 // fly notes that a response was written. Of those that are never answered it keeps the last ones.
 func (t *turn) fly(typeURL string, f flight) {
-	all := t.flights[typeURL]
+	of := t.flightsOf(typeURL)
+	if of == nil {
+		t.flights = append(t.flights, typeFlights{typeURL: typeURL})
+		of = t.flightsOf(typeURL)
+	}
+	all := *of
 	if f.missing {
 		all = slices.DeleteFunc(all, func(f flight) bool { return f.missing })
 	} else if last, is := lastOf(all); is {
@@ -439,7 +444,7 @@ func (t *turn) fly(typeURL string, f flight) {
 	} else {
 		all = all[:0]
 	}
-	t.flights[typeURL] = append(all, f)
+	*of = append(all, f)
 }
 
 // lastOf is the last of some responses that had more than what was missing; false: none had.

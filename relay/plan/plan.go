@@ -19,10 +19,10 @@ type Config struct {
 type Stream struct {
 	cfg     Config
 	groups  []group
-	parts   []Part              // of the last step
-	flights map[string][]flight // by type: written, and not answered; the last is the newest
-	clear   time.Time           // when the client acknowledged the last clusters
-	shown   time.Time           // when listeners or routes were written last
+	parts   []Part // of the last step
+	flights []typeFlights
+	clear   time.Time // when the client acknowledged the last clusters
+	shown   time.Time // when listeners or routes were written last
 	began   time.Time
 }
 
@@ -45,6 +45,30 @@ type group struct {
 	doubt bool
 	waits bool      // the front is not that of the target
 	due   time.Time // when it is written, acknowledged or not (ORD-5)
+}
+
+// typeFlights are the responses of a type that are written and not answered, the newest last.
+type typeFlights struct {
+	typeURL string
+	all     []flight
+}
+
+// flightsOf are those of a type; nil: none was ever written.
+func (s *Stream) flightsOf(typeURL string) *[]flight {
+	for i := range s.flights {
+		if x := &s.flights[i]; x.typeURL == typeURL {
+			return &x.all
+		}
+	}
+	return nil
+}
+
+// inFlight are those of a type.
+func (s *Stream) inFlight(typeURL string) []flight {
+	if all := s.flightsOf(typeURL); all != nil {
+		return *all
+	}
+	return nil
 }
 
 // flight is a response that is not answered.
@@ -119,7 +143,7 @@ const (
 
 // New makes the plan of a stream to which nothing was written.
 func New(c Config, groups int) *Stream {
-	return &Stream{cfg: c, groups: make([]group, groups), parts: make([]Part, groups), flights: map[string][]flight{}}
+	return &Stream{cfg: c, groups: make([]group, groups), parts: make([]Part, groups)}
 }
 
 // Join adds a group, of which nothing was written, and returns its number.
@@ -131,8 +155,8 @@ func (s *Stream) Join() int {
 // Ack notes that the client has acknowledged a response, or rejected it: neither holds anything
 // back (ORD-7). In state of the world an answer to a response is one to all before it (NONCE-2).
 func (s *Stream) Ack(now time.Time, typeURL string, nonce uint64) {
-	if all := s.flights[typeURL]; len(all) > 0 {
-		s.flights[typeURL] = slices.DeleteFunc(all, func(f flight) bool { return f.nonce == nonce || !s.cfg.Delta && f.nonce < nonce })
+	if all := s.flightsOf(typeURL); all != nil {
+		*all = slices.DeleteFunc(*all, func(f flight) bool { return f.nonce == nonce || !s.cfg.Delta && f.nonce < nonce })
 	}
 	if typeURL == xds.ClusterType {
 		s.clear = now
@@ -141,8 +165,9 @@ func (s *Stream) Ack(now time.Time, typeURL string, nonce uint64) {
 
 // Wrote notes when a response was written in fact. Only then the wait for its answer begins.
 func (s *Stream) Wrote(now time.Time, typeURL string, nonce uint64) {
-	for i := range s.flights[typeURL] {
-		if f := &s.flights[typeURL][i]; f.nonce == nonce {
+	all := s.inFlight(typeURL)
+	for i := range all {
+		if f := &all[i]; f.nonce == nonce {
 			f.at = now
 		}
 	}
