@@ -323,7 +323,10 @@ func (s *session) askedByStates(now time.Time, st *streamType) {
 		st.asked = now
 	}
 	for i := range st.by.sources {
-		if x := &st.by.sources[i]; x.coldFrom.IsZero() {
+		switch x := &st.by.sources[i]; {
+		case x.wants.Len() == 0: // who asks again later waits anew
+			x.coldFrom = time.Time{}
+		case x.coldFrom.IsZero():
 			x.coldFrom = now
 		}
 	}

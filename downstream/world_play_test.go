@@ -149,6 +149,9 @@ func TestPlays(t *testing.T) {
 	}
 	for _, core := range []string{"server", "states"} {
 		for _, f := range files {
+			if core == "server" && strings.HasPrefix(filepath.Base(f), "states_") { // the old way out alarms
+				continue
+			}
 			t.Run(core+"/"+strings.TrimSuffix(filepath.Base(f), ".txt"), func(t *testing.T) {
 				playOn(t, core)
 				playOf(t, f)
