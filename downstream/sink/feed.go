@@ -2,11 +2,13 @@ package sink
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
 	"github.com/weir-xds/weir/downstream/identity"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/state"
 	"github.com/weir-xds/weir/relay/xds"
 )
 
@@ -16,6 +18,7 @@ type feed struct {
 	kind  *kind
 	group *relay.Group
 	sub   *relay.Sub
+	by    *byStates // instead of sub
 	cold  time.Duration
 
 	opened time.Time
@@ -53,16 +56,20 @@ func newFeed(k *kind, m *relay.Subscriber, cfg *Config, held []string, now time.
 		kind: k, group: g, cold: cfg.ColdWait,
 		opened: now, entries: make(map[string]*entry), changed: true,
 	}
-	f.sub = g.Open(m, relay.SubOptions{
-		TypeURL: k.typeURL, Delta: true, Initial: initial,
-		Params: cfg.Origin.Params(cfg.Node, k.typeURL),
-	})
-	if f.sub == nil {
+	if g.States() != nil {
+		f.by = joinByStates(g, m, k, cfg, held, now)
+	} else {
+		f.sub = g.Open(m, relay.SubOptions{
+			TypeURL: k.typeURL, Delta: true, Initial: initial,
+			Params: cfg.Origin.Params(cfg.Node, k.typeURL),
+		})
+	}
+	if f.sub == nil && f.by == nil {
 		g.Release(now)
 		return nil, fmt.Errorf("asking origin %s: %w", cfg.Origin.Name(), relay.ErrParameterSets)
 	}
 	if k.list {
-		f.sub.Update(now, []string{xds.Wildcard}, nil)
+		f.update(now, []string{xds.Wildcard}, nil)
 	}
 	return f, nil
 }
@@ -70,11 +77,26 @@ func newFeed(k *kind, m *relay.Subscriber, cfg *Config, held []string, now time.
 // close ends the subscription.
 func (f *feed) close(now time.Time) {
 	f.group.Release(now)
+	if f.by != nil {
+		f.by.wants.Close(now)
+		return
+	}
 	f.sub.Close(now)
 }
 
-// take takes changes. It reports whether there were any.
-func (f *feed) take(now time.Time) (told bool) {
+// update subscribes to names and ends subscriptions. It returns those that there is no room for.
+func (f *feed) update(now time.Time, more, fewer []string) []relay.Denied {
+	if f.by != nil {
+		return f.by.update(now, more, fewer)
+	}
+	return f.sub.Update(now, more, fewer)
+}
+
+// take takes changes, up to a state if it is fed from states. It reports whether there were any.
+func (f *feed) take(now time.Time, to *state.State) (told bool) {
+	if f.by != nil {
+		return f.takeStates(now, to)
+	}
 	for f.sub.Pending() {
 		a := f.sub.Take(now)
 		if a == nil {
@@ -87,14 +109,19 @@ func (f *feed) take(now time.Time) (told bool) {
 		for _, name := range a.Removed {
 			f.note(xds.NameKey(name), nil)
 		}
-		for _, e := range a.Errors {
-			if x := f.entries[e.Name]; x != nil && !f.kind.list {
-				x.answered = true // the last body stays
-			}
-		}
+		f.noteErrors(slices.Values(a.Errors))
 		f.sub.Ack(a.Receipt())
 	}
 	return told
+}
+
+// noteErrors records what there is an error of instead: the last body stays.
+func (f *feed) noteErrors(errs iter.Seq[*xds.NameError]) {
+	for e := range errs {
+		if x := f.entries[e.Name]; x != nil && !f.kind.list {
+			x.answered = true
+		}
+	}
 }
 
 // note records a body, or nil for a removal.
@@ -133,7 +160,7 @@ func (f *feed) ask(now time.Time, names map[string]bool) {
 		return
 	}
 	slices.Sort(more)
-	for _, d := range f.sub.Update(now, more, fewer) {
+	for _, d := range f.update(now, more, fewer) {
 		if x := f.entries[xds.NameKey(d.Name)]; x != nil {
 			x.answered = true // there is no room for it: nothing waits for it
 		}
@@ -144,9 +171,9 @@ func (f *feed) ask(now time.Time, names map[string]bool) {
 // file from an earlier run are not waited for. silent: the list is unknown, because the origin is
 // silent about it.
 func (f *feed) ready(now time.Time, d *dir) (ready, silent bool, again time.Time) {
-	since, open := f.sub.Upstream()
+	since, open := f.upstream()
 	if f.kind.list {
-		s := f.sub.Standing()
+		s := f.standing()
 		if !s.Waiting && !s.Arriving && !s.Held {
 			return true, false, time.Time{}
 		}
@@ -165,6 +192,20 @@ func (f *feed) ready(now time.Time, d *dir) (ready, silent bool, again time.Time
 		}
 	}
 	return true, false, time.Time{}
+}
+
+func (f *feed) upstream() (since time.Time, open bool) {
+	if f.by != nil {
+		return f.by.upstream()
+	}
+	return f.sub.Upstream()
+}
+
+func (f *feed) standing() relay.Standing {
+	if f.by != nil {
+		return f.by.standing()
+	}
+	return f.sub.Standing()
 }
 
 func later(a, b time.Time) time.Time {

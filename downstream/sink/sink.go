@@ -257,10 +257,11 @@ func closeAll(feeds map[*kind]*feed, now time.Time) {
 // take takes all changes. What is written last is taken first, so that what is written first is
 // never older. It subscribes to what clusters and listeners refer to.
 func (s *Sink) take(now time.Time) {
+	to := s.targets()
 	for told := true; told; {
 		told = false
 		for i := len(s.kinds) - 1; i >= 0; i-- {
-			if s.feeds[s.kinds[i]].take(now) {
+			if f := s.feeds[s.kinds[i]]; f.take(now, to[f.group]) {
 				told = true
 			}
 		}
@@ -298,7 +299,7 @@ func (s *Sink) wanted(k *kind) map[string]bool {
 // lags reports whether a subscription has to start again, as a stream that ends for lagging does.
 func (s *Sink) lags() bool {
 	for _, f := range s.feeds {
-		if f.sub.Standing().Lagging {
+		if f.standing().Lagging {
 			return true
 		}
 	}
