@@ -68,6 +68,9 @@ func (s *session) serveByStates() {
 		return
 	}
 	s.by = &byStates{cfg: plan.Config{Delta: s.delta, Hold: s.cfg.timing.OrderHold, Cold: s.cfg.timing.ColdWait}}
+	if s.poll { // it asks for one type, and nothing follows
+		s.by.cfg.Hold = 0
+	}
 	s.by.plan, s.by.step = plan.New(s.by.cfg, 0), s.stepByStates
 }
 

@@ -142,12 +142,21 @@ func (s *session) heldFor(clusters *streamType) metrics.WaitReason {
 // firstAt is when a first answer was there, which the client had to wait for; now: it was there
 // when the client asked.
 func (st *streamType) firstAt(now time.Time) time.Time {
-	for i := range st.by.sources {
-		if at := st.by.sources[i].group.States().Newest().At; !at.Before(st.asked) && at.Before(now) {
-			return at
-		}
+	if _, at := st.waitedFor(); !at.IsZero() {
+		return at
 	}
 	return now
+}
+
+// waitedFor is the source that had something to say after the client had asked, and when; zero:
+// none.
+func (st *streamType) waitedFor() (source int, at time.Time) {
+	for i := range st.by.sources {
+		if at := st.by.sources[i].group.States().Newest().At; !at.Before(st.asked) {
+			return i, at
+		}
+	}
+	return 0, time.Time{}
 }
 
 // holdsFirst reports whether a first answer is there, and not written.
@@ -176,9 +185,13 @@ func (x *source) knows(typeURL, set string) bool {
 // dates notes when the oldest change came that an answer has, and of which origin. An answer that
 // has what the client asked for alone has no date.
 func (s *session) dates(st *streamType, a *cursor.Answer, x *sent) {
-	if !st.by.lackedSince.IsZero() && !a.Waits {
-		of := &st.by.sources[st.by.lacked]
-		x.dated = dated{st.by.lackedSince.Sub(s.opened), of.wants.Lag(), of.group.Origin()}
+	i, since := st.by.lacked, st.by.lackedSince
+	if since.IsZero() {
+		i, since = st.waitedFor()
+	}
+	if !since.IsZero() && !a.Waits {
+		of := &st.by.sources[i]
+		x.dated = dated{since.Sub(s.opened), of.wants.Lag(), of.group.Origin()}
 	}
 }
 
@@ -207,7 +220,8 @@ func (s *session) eventByStates(now time.Time, st *streamType, a *cursor.Answer,
 	}
 	if i := slices.IndexFunc(st.by.sources, func(x source) bool { return x.number == a.Group }); i >= 0 {
 		e.Source = st.by.sources[i].group
-		e.First, e.Rev = st.by.sources[i].has+1, s.by.targets[a.Group].Revision
+		e.Rev = s.by.targets[a.Group].Revision
+		e.First = min(st.by.sources[i].has+1, e.Rev) // what is owed for the first time is no change that it lacked
 	}
 	if x.dated.from != nil {
 		e.Waited = now.Sub(s.opened) - x.dated.since

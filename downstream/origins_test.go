@@ -23,7 +23,7 @@ func newOriginsRig(tb testing.TB) (r *rig, east *rig) {
 		tb.Fatal(err)
 	}
 	r = &rig{tb: tb, table: table, origin: table.Origin("mesh"), now: zero}
-	r.cfg = Config{Table: table, Instance: "here"}
+	r.cfg = Config{ByStates: allByStates, Table: table, Instance: "here"}
 	r.configure(func(*Config, *ListenerConfig) {})
 	return r, &rig{tb: tb, table: table, origin: table.Origin("east"), now: zero}
 }
@@ -143,7 +143,7 @@ func TestVersionsOfOrigins(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := &rig{tb: t, table: table, origin: table.Origin("mesh"), now: zero}
-		r.cfg = Config{Table: table, Instance: "here"}
+		r.cfg = Config{ByStates: allByStates, Table: table, Instance: "here"}
 		r.configure(func(*Config, *ListenerConfig) {})
 		east := &rig{tb: t, table: table, origin: table.Origin("east"), now: zero}
 		p, far := r.client(false), long(eds, "//east/far")

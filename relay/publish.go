@@ -152,7 +152,7 @@ func (k *store) publish() {
 		}
 		now, rev = later(now, s.now), max(rev, s.rev)
 		if names := s.news.names; len(names) > 0 {
-			changes = append(changes, values.Change{TypeURL: s.typeURL, Params: s.params.Key(), Edits: s.named.edits(names)})
+			changes = append(changes, values.Change{TypeURL: s.typeURL, Params: s.params.Key(), Edits: s.named.edits(names), From: s.named.from})
 		}
 		for _, t := range s.news.sets {
 			if now := s.collections.byName[t.selector]; now == nil || now == t { // otherwise another has taken its place
@@ -179,7 +179,7 @@ func (t *set) change() values.Change {
 		return c
 	}
 	x := t.status()
-	c.Status, c.Edits = &x, make([]values.Edit, len(t.news))
+	c.Status, c.From, c.Edits = &x, t.from, make([]values.Edit, len(t.news))
 	for i, name := range t.news {
 		c.Edits[i] = values.Edit{Name: name, Entry: t.entry(name)}
 	}
@@ -215,7 +215,9 @@ func (t *set) status() (x values.Status) {
 	default:
 		x.Age = values.Stale
 	}
-	x.Asked, x.Err = t.askedAt, t.collectionError
+	if x.Asked, x.Err = t.askedAt, t.collectionError; x.Phase == values.Arriving {
+		x.Asked = later(t.askedAt, t.first) // it is waited for anew (ORD-8)
+	}
 	if t.from != nil && t.shard.group.config().OriginVersions && t.shard.group.config().SotW {
 		x.Version = t.from.Version
 	}

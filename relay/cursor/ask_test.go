@@ -38,7 +38,7 @@ func TestAsk(t *testing.T) {
 	if until := a.Waits(cfg, 0, s); !until.IsZero() {
 		t.Errorf("it waits until %v for another group", until)
 	}
-	line.Publish(zero, 2, state.Change{TypeURL: vhs, Selector: "*", Status: firm, Edits: []state.Edit{say(like{typeURL: vhs, name: "a", end: began})}})
+	line.Publish(zero, 2, state.Change{TypeURL: vhs, Selector: "*", Status: firm, From: &xds.Provenance{TypeURL: vhs}, Edits: []state.Edit{say(like{typeURL: vhs, name: "a", end: began})}})
 	if until := a.Waits(cfg, 1, line.Newest()); !until.IsZero() {
 		t.Errorf("it waits until %v, and all is there", until)
 	}

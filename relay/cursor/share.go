@@ -25,7 +25,6 @@ type way struct {
 	plain   bool // it may be taken: each entry is a body with a name, or nothing
 	changed []*xds.Variant
 	removed []string
-	newest  *xds.Provenance  // of changed
 	held    state.Set        // by the client then
 	sent    [][]*xds.Variant // changed, and
 	all     []state.Set      // held, as the lists by source that they are
@@ -101,7 +100,7 @@ func (c *Cursor) goShared(p *part, step *plan.Part, x *state.Selected, w *way, f
 	if tells := c.Delta || whole; len(w.changed) == 0 && !(tells && (first || len(w.removed) > 0)) {
 		return nil
 	}
-	c.from, c.said = xds.Newer(c.from, w.newest), x.Version
+	c.from, c.said = xds.Newer(c.from, step.To.From(c.TypeURL)), x.Version
 	c.number++
 	a := &Answer{Number: c.number, Bodies: Bodies{Changed: w.changed}, Group: p.Group, Whole: whole, delta: c.Delta, shared: w}
 	if c.Delta {
@@ -157,7 +156,7 @@ func (w *way) make() {
 		case v == nil:
 			w.removed = append(w.removed, was.Body().Spelling())
 		case was.Body() == nil || was.Body().Digest != v.Digest:
-			w.changed, w.newest = append(w.changed, v), xds.Newer(w.newest, v.From)
+			w.changed = append(w.changed, v)
 		}
 	}
 	w.plain, w.held = true, j.to.With(edits...)

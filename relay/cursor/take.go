@@ -2,6 +2,7 @@ package cursor
 
 import (
 	"cmp"
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -188,20 +189,8 @@ func (k *take) changed(p *part, to *state.State, all []string) []string {
 		return all
 	}
 	x := k.named(p, to)
-	steps := 0
-	for was, is := range state.Diff(p.asked, x.Members) {
-		if steps++; steps > len(p.names) { // to look at all of the client's is less
-			for name := range p.names {
-				all = append(all, name)
-			}
-			for e := range p.held.All() {
-				all = append(all, e.Name())
-			}
-			break
-		}
-		if p.concerns(was) || p.concerns(is) {
-			add(was, is)
-		}
+	for was, is := range p.differences(x.Members) {
+		add(was, is)
 	}
 	for was, is := range state.Diff(p.newer, x.Newer) {
 		add(was, is)
@@ -228,20 +217,64 @@ func (c *Cursor) Lacks(source int, to *state.State) bool {
 	if len(p.names) == 0 {
 		return false
 	}
-	for was, is := range state.Diff(p.asked, c.named(p, to).Members) {
-		name := cmp.Or(is.Name(), was.Name())
-		if (p.concerns(was) || p.concerns(is)) && !p.owed[name].waits() {
+	x, differs := c.named(p, to), false
+	for was, is := range p.differences(x.Members) {
+		if differs = true; !p.owed[cmp.Or(is.Name(), was.Name())].waits() {
 			return true
 		}
 	}
+	if !differs { // for this client they are the same
+		p.asked = x.Members
+	}
 	return false
+}
+
+// differences are what is known otherwise, of what concerns the client by name, than when it was
+// taken last. It costs what is known otherwise, or what the client has, if that is less.
+func (p *part) differences(to state.Set) iter.Seq2[state.Entry, state.Entry] {
+	return func(yield func(was, is state.Entry) bool) {
+		steps := 0
+		for was, is := range state.Diff(p.asked, to) {
+			if steps++; steps > len(p.names)+p.held.Len() {
+				p.differ(to, yield)
+				return
+			}
+			if (p.concerns(was) || p.concerns(is)) && !yield(was, is) {
+				return
+			}
+		}
+	}
+}
+
+// differ gives the same by looking at all that the client has.
+func (p *part) differ(to state.Set, yield func(was, is state.Entry) bool) {
+	more := true
+	look := func(name string) (was, is state.Entry) {
+		was, is = p.asked.Get(name), to.Get(name)
+		more = more && (was.Same(is) || yield(was, is))
+		return was, is
+	}
+	for name := range p.names {
+		if !more {
+			return
+		}
+		was, is := look(name)
+		for _, e := range [...]state.Entry{was, is} {
+			if of := e.Besides().Alias; of != "" {
+				look(of)
+			}
+		}
+	}
+	for e := range p.held.All() {
+		look(e.Name())
+	}
 }
 
 // concerns reports whether the client asks for a name, or for an alias of what it stands for, or
 // holds it.
 func (p *part) concerns(e state.Entry) bool {
 	name := e.Name()
-	if p.held.Get(name).Known() || p.selects(name) {
+	if p.selects(name) || p.held.Get(name).Known() {
 		return true
 	}
 	for v := range e.Variants() {

@@ -45,7 +45,7 @@ func (k *take) send(p *part, o *outcome) {
 		k.replace(o)
 	}
 	to.Changed = append(to.Changed, o.is)
-	k.from = xds.Newer(k.from, o.is.From)
+	k.from = xds.Newer(k.from, k.Parts[p.Group].To.From(k.TypeURL))
 	k.wrote, o.sent, o.told = true, true, nil
 }
 

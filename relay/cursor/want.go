@@ -206,7 +206,7 @@ func (c *Cursor) ready(p *part, t *taken, x *state.Selected) bool {
 		return true
 	case t.Name.Name != xds.Wildcard && x.Age == state.Stale && t.filtered(x).Len() == 0:
 		return false
-	case c.holds(p):
+	case c.holds(p) && !(c.StandIn && x.Age == state.Fallback):
 		return x.Phase == state.Firm && !c.unsure(x.Age)
 	case !c.Delta:
 		return x.Phase >= state.Settled

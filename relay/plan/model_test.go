@@ -48,6 +48,7 @@ type player struct {
 	answers []answer
 	look    time.Time
 	behind  []time.Time     // by group: since when its front is not that of the target
+	blind   []bool          // by group: clusters were waited for after the last turn
 	acked   map[string]bool // clusters that it has acknowledged
 	newest  uint64          // the last response of clusters that it has acknowledged
 	shown   time.Time       // when it was written listeners or routes last
@@ -338,7 +339,7 @@ func (w *world) act() {
 	default: // comes back with what it has, or with nothing
 		p := pick(w.r, w.players)
 		w.tell("%v comes back", p)
-		p.answers, p.behind = nil, make([]time.Time, len(w.origins))
+		p.answers, p.behind, p.blind = nil, make([]time.Time, len(w.origins)), make([]bool, len(w.origins))
 		p.look, p.shown = w.now, time.Time{}
 		if w.r.IntN(2) == 0 {
 			p.acked = map[string]bool{}
@@ -358,7 +359,7 @@ func (w *world) player() *player {
 		client: newClient(w.t, w.r.IntN(2) == 0, len(w.origins), cds, eds, sds, lds, rds),
 		tier:   w.r.IntN(state.Tiers), silent: w.r.IntN(4) == 0, acked: map[string]bool{}, loose: map[int]bool{},
 		slow:   []time.Duration{0, 20 * ms, 120 * ms, 900 * ms}[w.r.IntN(4)],
-		behind: make([]time.Time, len(w.origins)),
+		behind: make([]time.Time, len(w.origins)), blind: make([]bool, len(w.origins)),
 	}
 	switch w.r.IntN(3) {
 	case 0:
@@ -462,6 +463,11 @@ func (w *world) written(p *player, s Step, nonce uint64) {
 	if front(typeURL) {
 		p.shown = w.now
 	}
+	for g, blind := range p.blind { // clusters have as long for their answer as any
+		if blind && typeURL == cds {
+			p.behind[g] = w.now
+		}
+	}
 	if !p.silent || typeURL != cds {
 		a := answer{at: w.now.Add(time.Duration(w.r.Int64N(int64(p.slow) + 1))), typeURL: typeURL, nonce: nonce}
 		if typeURL == cds {
@@ -555,6 +561,7 @@ func (w *world) after(p *player, before []group, targets []*state.Target) {
 		if p.loose[g] && !silent && w.missing(p, func(of int) bool { return of == g }) == "" {
 			p.loose[g] = false
 		}
+		p.blind[g] = waits
 		switch {
 		case target.Same(x.front):
 			p.behind[g] = time.Time{}

@@ -142,10 +142,12 @@ func members(a, b state.Selected) bool { return a.Members == b.Members }
 // begun while the origin has not said what the backends are (ORD-8).
 func (t *turn) begin(g int) {
 	x, target := &t.groups[g], t.targets[g]
+	blind := t.later(t.unknown(g, target.State))
+	x.blind, x.sees = blind, x.blind
 	switch {
 	case target.Same(x.front):
 		x.waits = false
-	case t.later(t.unknown(g, target.State)):
+	case blind:
 		x.waits, x.due = true, t.now.Add(t.cfg.Hold)
 	case !x.waits && x.front == nil:
 		x.waits, x.due = true, t.now.Add(t.cfg.Hold)
@@ -420,6 +422,12 @@ func (t *turn) step(a Ask, only Only, part func(group int) Part) bool {
 	s.Push = !t.clear.IsZero() && !t.later(t.clear.Add(t.cfg.Hold))
 	nonce := t.take(s)
 	if nonce != 0 && a.TypeURL == xds.ClusterType {
+		for g := range t.groups {
+			if x := &t.groups[g]; x.sees {
+				x.due = t.now.Add(t.cfg.Hold)
+				t.later(x.due)
+			}
+		}
 		t.clear = time.Time{}
 		t.clusters = slices.ContainsFunc(t.asks, func(a Ask) bool { return a.TypeURL == xds.EndpointType && a.Named })
 	}

@@ -43,8 +43,11 @@ type group struct {
 	// doubt: listeners or routes of the front were not confirmed when it was written, so the client
 	// may have others still, of which nothing is known (ORD-11).
 	doubt bool
-	waits bool      // the front is not that of the target
-	due   time.Time // when it is written, acknowledged or not (ORD-5)
+	waits bool // the front is not that of the target
+	// blind: it is not known what the backends are (ORD-8). sees: it was not before this look.
+	// Clusters that are written then have as long for their answer as any.
+	blind, sees bool
+	due         time.Time // when it is written, acknowledged or not (ORD-5)
 }
 
 // typeFlights are the responses of a type that are written and not answered, the newest last.

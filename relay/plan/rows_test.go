@@ -348,6 +348,17 @@ var rows = []struct{ rule, dialects, script string }{
 		status rds live
 		status lds live
 		writes cds -a; eds -a`},
+	{"ORD-5, ORD-8: clusters that were waited for have as long for their answer as any", "delta sotw", `
+		status cds unanswered
+		says rds+r=a
+		asks cds rds
+		unseen wait 1s
+		unseen status cds settled
+		says cds+a
+		writes cds +a
+		wait 400ms
+		ack cds
+		writes rds +r`},
 	{"ORD-11: nor before those are written that come in place of what was not confirmed", "delta sotw", `
 		status rds restored
 		says cds+a lds+l=r rds+r=a

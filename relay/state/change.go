@@ -13,7 +13,9 @@ type Change struct {
 	Selector string // "": the names that were asked
 	Edits    []Edit
 	Status   *Status // nil: as it was
-	Drop     bool    // nobody wants the set any more
+	// From is the response that brought it; nil: as it was.
+	From *xds.Provenance
+	Drop bool // nobody wants the set any more
 }
 
 // after is the content after changes.
@@ -37,7 +39,7 @@ func (c *content) divide(p passing, changes []Change) (learned []Change, keep bo
 			if was := x.Members.Get(e.Name); unsettled && !was.Known() {
 				l.Edits = append(l.Edits, e)
 			} else if e.Entry.Known() || l.Selector != "" { // otherwise it is forgotten
-				keep = keep || !p.has(l.TypeURL) && !was.same(e.Entry)
+				keep = keep || !p.has(l.TypeURL) && !was.Same(e.Entry)
 			}
 		}
 		if unsettled && !l.Drop && (l.Edits != nil || l.Status != nil) {
@@ -110,7 +112,7 @@ func (k Kind) newer(by *Change, was, is Set) (edits []Edit) {
 		return nil
 	}
 	for _, e := range by.Edits {
-		if e.Entry = is.Get(e.Name); was.Get(e.Name).same(e.Entry) {
+		if e.Entry = is.Get(e.Name); was.Get(e.Name).Same(e.Entry) {
 			continue
 		}
 		if e.Entry.Body() == nil || !k.differs(e.Name) {

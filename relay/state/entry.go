@@ -196,9 +196,9 @@ func (e Entry) size() (bytes int64, m marks) {
 	return bytes, m
 }
 
-// same reports whether clients are sent the same for both, now and until its end. Which response
+// Same reports whether clients are sent the same for both, now and until its end. Which response
 // brought a body is not compared, as by that no two groups would share anything.
-func (e Entry) same(o Entry) bool {
+func (e Entry) Same(o Entry) bool {
 	alike := func(a, b *xds.Variant) bool {
 		return a == b || a.SharesBytes(b) && a.Expires().Equal(b.Expires()) && a.Orphaned() == b.Orphaned()
 	}

@@ -49,7 +49,7 @@ func TestSums(t *testing.T) {
 	a, none := located("x", "a", "a"), located("x", "none", "")
 	one := NewEntry(Facts{Name: "x", Bodies: []*xds.Variant{a, none}, Absent: []constraints.Params{env("b"), env("c")}})
 	two := NewEntry(Facts{Name: "x", Bodies: []*xds.Variant{none, a}, Absent: []constraints.Params{env("c"), env("b")}})
-	if one.sum() != two.sum() || !one.same(two) {
+	if one.sum() != two.sum() || !one.Same(two) {
 		t.Error("the order counts")
 	}
 	all := map[xds.SetDigest]string{}

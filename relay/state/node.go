@@ -150,7 +150,7 @@ func (n *node) withItems(edits []edit, depth int) *node {
 		if len(was) > 0 && was[0].compare(e.hash, e.Name) == 0 {
 			old, was = was[0].Entry, was[1:]
 		}
-		if old.same(e.Entry) {
+		if old.Same(e.Entry) {
 			e.Entry = old
 		}
 		if e.Entry.Known() {
@@ -220,7 +220,7 @@ func (n *node) has(o *node) bool {
 	if n.kids != nil && o.kids != nil {
 		return n.kids.at == o.kids.at
 	}
-	return n.kids == nil && o.kids == nil && slices.EqualFunc(n.items, o.items, func(a, b item) bool { return a.same(b.Entry) })
+	return n.kids == nil && o.kids == nil && slices.EqualFunc(n.items, o.items, func(a, b item) bool { return a.Same(b.Entry) })
 }
 
 // each gives the items that have the marks.
@@ -259,9 +259,17 @@ func diff(a, b *node, yield func(was, is Entry) bool) bool {
 	if a == b {
 		return true
 	}
-	if a != nil && b != nil && a.kids != nil && b.kids != nil {
-		for i := range a.kids.at {
-			if !diff(a.kids.at[i], b.kids.at[i], yield) {
+	var none kids
+	was, is := &none, &none
+	if a != nil {
+		was = a.kids
+	}
+	if b != nil {
+		is = b.kids
+	}
+	if was != nil && is != nil { // not two lists, and a list only with a subtree
+		for i := range was.at {
+			if !diff(was.at[i], is.at[i], yield) {
 				return false
 			}
 		}
@@ -284,7 +292,7 @@ func diff(a, b *node, yield func(was, is Entry) bool) bool {
 		if order >= 0 {
 			is, bs = bs[0].Entry, bs[1:]
 		}
-		if !was.same(is) && !yield(was, is) {
+		if !was.Same(is) && !yield(was, is) {
 			return false
 		}
 	}

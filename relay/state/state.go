@@ -13,6 +13,7 @@ type State struct {
 	Revision uint64    // of the table: revisions of groups and types compare
 	At       time.Time // when it was published
 	Lanes    [2]Lane   // to the origin, as they are now
+	from     []*xds.Provenance
 	*content
 }
 
@@ -42,7 +43,7 @@ type Selected struct {
 type Status struct {
 	Phase Phase
 	Age   Age
-	Asked time.Time      // until it is settled: when the origin was asked (ORD-8)
+	Asked time.Time      // until it is settled: when the origin was asked, or began to answer (ORD-8)
 	Err   *xds.NameError // of the collection as a whole (ABS-12)
 	// Version is the origin's, of its last response, where clients are sent those (VER-5).
 	Version string
@@ -70,7 +71,41 @@ var sharedContents shares[content]
 var noContent = content{id: xds.SumOf([]byte{hashedState})}
 
 // as is the state with other content, at the same place in time.
-func (s *State) as(c *content) *State { return &State{s.Revision, s.At, s.Lanes, c} }
+func (s *State) as(c *content) *State { return &State{s.Revision, s.At, s.Lanes, s.from, c} }
+
+// From is the origin's response that changed a type last; nil: that is not known. It belongs to the
+// group, as a body may come from the response of another group that has the same.
+func (s *State) From(typeURL string) *xds.Provenance {
+	if s == nil {
+		return nil
+	}
+	for _, x := range s.from {
+		if x.TypeURL == typeURL {
+			return x
+		}
+	}
+	return nil
+}
+
+// said is what State.From is made of after changes.
+func (s *State) said(changes []Change) []*xds.Provenance {
+	all := s.from
+	for i := range changes {
+		is := changes[i].From
+		if is == nil {
+			continue
+		}
+		at := slices.IndexFunc(all, func(x *xds.Provenance) bool { return x.TypeURL == is.TypeURL })
+		switch {
+		case at < 0:
+			all = append(slices.Clip(all), is)
+		case is.Revision > all[at].Revision:
+			all = slices.Clone(all)
+			all[at] = is
+		}
+	}
+	return all
+}
 
 // Same reports whether clients are sent the same for both.
 func (s *State) Same(o *State) bool { return o != nil && s.content == o.content }

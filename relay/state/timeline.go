@@ -137,7 +137,7 @@ func (t *Timeline) Publish(now time.Time, revision uint64, changes ...Change) *S
 			}
 		}
 	}
-	t.follow(now, &State{revision, now, was.Lanes, next})
+	t.follow(now, &State{revision, now, was.Lanes, was.said(changes), next})
 	if keep {
 		t.keep(now, was.as(learn(was).kept(t.cfg.Urgent)))
 	}
@@ -191,7 +191,8 @@ func (t *Timeline) aim(now time.Time, x *tier) {
 	newest, was := t.newest.Load(), x.target.Load()
 	is := &Target{State: newest, Since: now, Held: x.base != nil, types: t.cfg.Urgent}
 	if is.Held {
-		is.State = &State{x.base.Revision, x.base.At, newest.Lanes, x.base.over(newest.content, t.cfg.Urgent, x.asked)}
+		is.State = x.base.as(x.base.over(newest.content, t.cfg.Urgent, x.asked))
+		is.State.Lanes = newest.Lanes
 	}
 	if was != nil && was.content == is.content {
 		is.Since = was.Since
