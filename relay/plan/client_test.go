@@ -229,7 +229,7 @@ func (c *client) record(a *asking, want map[string]held) {
 	c.note(a.TypeURL, all...)
 }
 
-var short = map[string]string{cds: "cds", eds: "eds", sds: "sds", lds: "lds", rds: "rds", vhs: "vhds"}
+var short = map[string]string{cds: "cds", eds: "eds", sds: "sds", lds: "lds", rds: "rds", vhs: "vhds", ecs: "ecds"}
 
 func (c *client) note(typeURL string, what ...string) {
 	name, is := short[typeURL]

@@ -89,6 +89,92 @@ func TestSilentOrigin(t *testing.T) {
 	}
 }
 
+// TestListOfSeveral (FED-5, ORD-11): a list of several origins is written when each has a front.
+// What the client has until then may refer to what is gone, so nothing is taken away before.
+func TestListOfSeveral(t *testing.T) {
+	lines := origins(2)
+	lines[0].Publish(zero, 9, change(cds, say(cds, "a", "a"), say(cds, "z", "z")), change(lds, say(lds, "l", "r")), change(rds, say(rds, "r", "z")))
+	lines[1].Publish(zero, 9, change(cds, say(cds, "b", "b")), change(lds, say(lds, "m", "s")), change(rds, say(rds, "s", "b")))
+	c, now := newClient(t, false, 1, cds, lds, rds), zero
+	writes := func(want string, lines []*state.Timeline) {
+		t.Helper()
+		if got := look(c, now, lines); got != want {
+			t.Fatalf("after %v it is written %q, want %q", now.Sub(zero), got, want)
+		}
+	}
+	writes("cds +a +z", lines[:1])
+	c.ack(now, cds)
+	writes("lds +l; rds +r", lines[:1])
+	lines[0].Publish(now, 10, change(cds, state.Edit{Name: "z"}), change(rds, say(rds, "r", "a")))
+	c.connect()
+	writes("cds", lines[:1])
+	now = now.Add(200 * ms)
+	c.stream.Join()
+	writes("", lines)
+	now = now.Add(300 * ms) // the front of the first is due
+	writes("cds +b", lines)
+	now = now.Add(100 * ms)
+	c.ack(now, cds)
+	writes("lds +m; rds +s ~r; cds -z", lines)
+}
+
+// TestNewest (TTL-4): a step that brings the client to an earlier state than the target says which
+// that is. No other does.
+func TestNewest(t *testing.T) {
+	lines := origins(1)
+	first := lines[0].Publish(zero, 9, change(cds, say(cds, "a", "a")), change(lds, say(lds, "l", "r")), change(rds, say(rds, "r", "a")))
+	c := newClient(t, true, 1, cds, lds, rds)
+	look(c, zero, lines)
+	last := lines[0].Publish(zero, 10, change(cds, say(cds, "b", "b")), change(rds, say(rds, "r", "b")))
+	want := map[string]Part{cds: {To: last}, lds: {To: first, Newest: last}, rds: {To: first, Newest: last}}
+	c.written = func(s Step, _ uint64) {
+		if got, want := s.Parts[0], want[s.TypeURL]; got.To != want.To || got.Newest != want.Newest {
+			t.Errorf("%s goes to %p of %p, want %p of %p", short[s.TypeURL], got.To, got.Newest, want.To, want.Newest)
+		}
+	}
+	c.ack(zero, cds)
+	if got := look(c, zero, lines); got != "cds +b; lds +l; rds +r" {
+		t.Errorf("it is written %q", got)
+	}
+}
+
+// TestNeverAnswered: however much a client is written that never answers, the last responses of a
+// type are kept, and the last that had what was missing.
+func TestNeverAnswered(t *testing.T) {
+	lines, now, wrote := origins(1), zero, 0
+	c := newClient(t, true, 1, cds, eds, lds)
+	c.written = func(Step, uint64) { wrote++ }
+	for i := range uint64(100) {
+		name := string(rune('a' + i%26))
+		lines[0].Publish(now, 9+i, change(cds, say(cds, name, now.String())), change(eds, say(eds, name+now.String(), "x")))
+		look(c, now, lines)
+		now = now.Add(100 * ms)
+	}
+	for typeURL, most := range map[string]int{cds: 2, eds: 3} {
+		if n := len(c.stream.inFlight(typeURL)); n == 0 || n > most {
+			t.Errorf("of %d responses %d of %s are kept, want %d at most", wrote, n, short[typeURL], most)
+		}
+	}
+	if wrote < 100 {
+		t.Errorf("%d responses were written", wrote)
+	}
+}
+
+// TestForget: what is used again for the next stream keeps no state of the last one.
+func TestForget(t *testing.T) {
+	s := new(state.State)
+	x := &turn{Stream: New(Config{}, 1), was: []*state.State{s}, is: []*state.State{s}}
+	x.forget()
+	for _, list := range [][]*state.State{x.was, x.is} {
+		if len(list) != 0 || cap(list) != 1 || list[:1][0] != nil {
+			t.Errorf("it keeps %v", list[:cap(list)])
+		}
+	}
+	if x.Stream != nil {
+		t.Error("it keeps the stream")
+	}
+}
+
 // TestDue: what is held back at most until when, by the group that takes longest; none is held that
 // does not wait.
 func TestDue(t *testing.T) {

@@ -18,6 +18,7 @@ const (
 	lds = xds.ListenerType
 	rds = xds.RouteType
 	vhs = xds.VirtualHostType
+	ecs = xds.ExtensionConfigType
 )
 
 const ms = time.Millisecond

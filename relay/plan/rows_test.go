@@ -41,6 +41,21 @@ var rows = []struct{ rule, dialects, script string }{
 		writes lds +l2; rds +r2; lds -l1; rds -r1; cds -a
 		ack eds
 		writes eds -a`},
+	{"ORD-1: when a front is due, endpoints that may be written go before it", "delta sotw", `
+		says cds+a eds+a lds+l=r rds+r=a
+		asks cds eds lds rds
+		writes cds +a; eds +a
+		ack cds
+		writes lds +l; rds +r
+		ack lds
+		ack rds
+		wait 100ms
+		unseen says cds+b eds+a rds+r=b
+		unseen wait 100ms
+		again cds
+		writes cds +b
+		wait 400ms
+		writes eds ~a; rds ~r`},
 	{"ORD-2: a list has what is added and what is gone", "sotw", `
 		says cds+a eds+a lds+l1=r1 rds+r1=a
 		asks cds eds lds rds
@@ -109,6 +124,45 @@ var rows = []struct{ rule, dialects, script string }{
 		writes cds +a; eds +a
 		ack cds
 		writes lds +l`},
+	{"ORD-3: what only the routes before used goes once they are written, though clusters may not be", "delta sotw", `
+		says cds+a sds+a lds+l=r rds+r=a
+		asks cds sds lds rds
+		writes cds +a; sds +a
+		ack sds
+		ack cds
+		writes lds +l; rds +r
+		ack lds
+		ack rds
+		wait 100ms
+		unseen says cds-a sds-a cds+b rds+r=b
+		unseen wait 100ms
+		again cds
+		writes cds +b
+		wait 400ms
+		writes rds ~r; sds -a
+		ack cds
+		writes cds -a`},
+	{"ORD-3: what a route refers to that became known of the front stays until the front moves", "delta sotw", `
+		status rds unanswered
+		says cds+x lds+l
+		asks cds lds rds
+		writes cds +x
+		ack cds
+		writes lds +l
+		says cds+a
+		writes cds +a
+		ack cds
+		learns rds+r=a
+		writes rds +r
+		says cds-a cds+b rds+r=b
+		writes cds +b
+		says cds+c
+		ack cds
+		writes cds +c
+		ack lds
+		ack rds
+		ack cds
+		writes rds ~r; cds -a`},
 	{"ORD-4: what is not reordered leaves as it came", "delta sotw", `
 		asks rtds lds
 		writes lds; rtds
@@ -329,6 +383,21 @@ var rows = []struct{ rule, dialects, script string }{
 		writes cds +d
 		ack cds
 		writes rds +r`},
+	{"ORD-8: nor while it is not known what the clusters are", "delta sotw", `
+		status rds unanswered
+		says cds+a lds+l
+		asks cds lds rds
+		writes cds +a
+		ack cds
+		writes lds +l
+		ack lds
+		status cds unanswered
+		learns rds+r=b
+		wait 1s
+		learns cds+b
+		writes cds +b
+		ack cds
+		writes rds +r`},
 	{"ORD-11: nothing is taken away while listeners and routes are not confirmed", "delta sotw", `
 		status lds restored
 		status rds restored
@@ -358,6 +427,17 @@ var rows = []struct{ rule, dialects, script string }{
 		writes cds +a
 		wait 400ms
 		ack cds
+		writes rds +r`},
+	{"ORD-5, ORD-8: and so have those that come in pieces", "delta sotw", `
+		status cds unanswered
+		says rds+r=a
+		asks cds rds
+		unseen wait 1s
+		unseen status cds arriving
+		says cds+a
+		writes cds +a
+		wait 499ms
+		wait 1ms
 		writes rds +r`},
 	{"ORD-11: nor before those are written that come in place of what was not confirmed", "delta sotw", `
 		status rds restored
@@ -606,6 +686,25 @@ var rows = []struct{ rule, dialects, script string }{
 		ack vhds
 		says rds+s vhds+w=s rds-r vhds-v
 		writes rds +s; rds -r; vhds +w -v`},
+	{"ORD-2: what virtual hosts there are goes after the routes that go", "delta", `
+		says rds+r rds+s vhds+v=s
+		asks rds vhds
+		writes rds +r +s; vhds +v
+		ack rds
+		ack vhds
+		says rds-r vhds+w=s
+		writes rds -r; vhds +w`},
+	{"ORD-1: if no route goes, virtual hosts keep their place", "delta", `
+		says cds+a cds+b rds+r vhds+v=r ecds+e
+		asks cds rds vhds ecds
+		writes cds +a +b
+		ack cds
+		writes rds +r; vhds +v; ecds +e
+		ack rds
+		ack vhds
+		ack ecds
+		says cds-b rds+r vhds+w=r vhds-v ecds+f
+		writes rds ~r; vhds +w -v; ecds +f; cds -b`},
 	{"NONCE-10: of what waits for no cluster", "delta sotw", `
 		says cds+a rtds+x
 		asks cds lds rtds
@@ -634,6 +733,22 @@ var rows = []struct{ rule, dialects, script string }{
 		ack lds
 		wait 499ms
 		wait 1ms
+		writes rds ~r`},
+	{"NONCE-10: of responses that are never answered the last two count", "delta", `
+		says cds+a lds+l=r rds+r=a
+		asks cds lds rds
+		writes cds +a
+		says cds+b
+		wait 500ms
+		writes cds +b; lds +l; rds +r
+		ack lds
+		ack rds
+		says cds+c
+		wait 500ms
+		writes cds +c
+		ack cds
+		ack cds
+		says rds+r=b
 		writes rds ~r`},
 	{"NONCE-2: in state of the world it is", "sotw", `
 		says cds+a lds+l=r rds+r=a
@@ -823,7 +938,7 @@ func TestRows(t *testing.T) {
 			t.Run(row.rule+", "+dialect, func(t *testing.T) {
 				g := &game{t: t, c: newClient(t, dialect == "delta", 1), now: zero}
 				g.line = state.NewTimeline(g.now, state.Config{Urgent: func(typeURL string) bool { return typeURL == eds }, Bounds: func() (int64, time.Duration) { return 1 << 20, time.Hour }})
-				for _, typeURL := range []string{cds, eds, sds, lds, rds, vhs, "rtds"} {
+				for _, typeURL := range []string{cds, eds, sds, lds, rds, vhs, ecs, "rtds"} {
 					g.status(typeURL, "live")
 				}
 				for line := range strings.SplitSeq(strings.TrimSpace(row.script), "\n") {
@@ -878,6 +993,37 @@ func TestHas(t *testing.T) {
 			return row.to, true
 		}); got != row.want {
 			t.Errorf("%v: the client is to have %v", row, got)
+		}
+	}
+}
+
+// TestHasUnknown (ORD-3): what the client has goes if the next state, and each of Keep, knows that
+// there is none. Unknown is not absent.
+func TestHasUnknown(t *testing.T) {
+	type its struct {
+		e     state.Entry
+		known bool
+	}
+	one := say(eds, "a", "0").Entry
+	there, absent, unknown := its{one, true}, its{known: true}, its{}
+	for _, row := range []struct {
+		to, first, second its
+		all, stays        bool
+	}{
+		{absent, absent, absent, false, false},
+		{absent, absent, absent, true, true},
+		{unknown, absent, absent, false, true},
+		{absent, unknown, absent, false, true},
+		{absent, absent, unknown, false, true},
+		{absent, there, absent, false, true},
+		{absent, absent, there, false, true},
+	} {
+		to, first, second := &state.State{}, &state.State{}, &state.State{}
+		all := map[*state.State]its{to: row.to, first: row.first, second: row.second}
+		p := Part{To: to, Keep: [3]*state.State{first, nil, second}, All: row.all}
+		got := p.Has(one, func(s *state.State) (state.Entry, bool) { return all[s].e, all[s].known })
+		if want := map[bool]state.Entry{true: one}[row.stays]; got != want {
+			t.Errorf("%v: the client is to have %v, want %v", row, got, want)
 		}
 	}
 }
@@ -1027,13 +1173,17 @@ func (g *game) changes(words []string, status *state.Status) (all []state.Change
 }
 
 func (g *game) status(typeURL, word string) {
-	s := map[string]state.Status{
+	s, is := map[string]state.Status{
 		"live":       {Phase: state.Firm, Age: state.Live},
+		"settled":    {Phase: state.Settled, Age: state.Live},
 		"restored":   {Phase: state.Firm, Age: state.Restored},
 		"arriving":   {Phase: state.Arriving, Age: state.Live},
 		"stale":      {Phase: state.Firm, Age: state.Stale},
 		"unanswered": {Phase: state.Unanswered, Asked: g.now},
 	}[word]
+	if !is {
+		g.t.Fatalf("what is %q?", word)
+	}
 	g.revision++
 	g.line.Publish(g.now, g.revision, state.Change{TypeURL: typeURL, Selector: "*", Status: &s})
 }
