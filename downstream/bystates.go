@@ -34,6 +34,7 @@ type byStates struct {
 	// endpoints and routes are what was sent that needs endpoints, or virtual hosts, which the
 	// client has not asked for yet (WARM-6).
 	endpoints, routes []string
+	clustersAt        time.Time // when those were sent last that need endpoints which it has not asked for
 	// needed are endpoints that clusters refer to which were sent, and since when, until they are
 	// sent (ORD-5).
 	needed map[string]time.Time

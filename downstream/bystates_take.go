@@ -121,8 +121,10 @@ func (s *session) asksByStates(now time.Time) []plan.Ask {
 			st.by.Again()
 		}
 		ask := st.by.Ask()
-		if st.typeURL == xds.EndpointType && ask.Named {
-			ask.Needed = s.by.needs(now, st.by)
+		if st.typeURL == xds.EndpointType {
+			if since := s.by.needs(now, st.by); ask.Named {
+				ask.Needed = since
+			}
 		}
 		asks = append(asks, ask)
 	}
@@ -138,6 +140,9 @@ func (b *byStates) needs(now time.Time, endpoints *typeByStates) (since time.Tim
 		} else if at.After(since) {
 			since = at
 		}
+	}
+	if len(b.needed) == 0 { // a map that was large stays so
+		b.needed = nil
 	}
 	return since
 }
@@ -160,28 +165,22 @@ func (s *session) typeOf(typeURL string) *streamType {
 func (s *session) warmByStates(of *streamType, a *cursor.Answer) {
 	switch of.typeURL {
 	case xds.ClusterType:
-		var needed map[string]time.Time // and what is waited for still; a map that was large stays so
-		need := func(name string, at time.Time) {
-			if needed == nil {
-				needed = map[string]time.Time{}
-			}
-			needed[name] = at
-		}
-		for name, at := range s.by.needed {
-			if s.now.Before(at.Add(s.by.cfg.Hold)) {
-				need(name, at)
-			}
-		}
+		asked := s.asked(xds.EndpointType) != nil
 		for v := range a.Sent() {
-			if name := xds.NameKey(v.Endpoints()); name != "" {
+			switch name := xds.NameKey(v.Endpoints()); {
+			case name == "":
+			case asked:
 				s.by.endpoints = append(s.by.endpoints, name)
-				need(name, s.now)
+				s.by.need(name, s.now)
+			default:
+				s.by.endpoints, s.by.clustersAt = early(s.by.endpoints, name), s.now
 			}
 		}
-		s.by.needed = needed
 	case xds.RouteType:
 		for v := range a.Sent() {
-			s.by.routes = append(s.by.routes, v.Name)
+			if s.delta { // in SotW there are no virtual hosts
+				s.by.routes = early(s.by.routes, v.Name)
+			}
 		}
 	}
 	for _, st := range s.types {
@@ -189,11 +188,51 @@ func (s *session) warmByStates(of *streamType, a *cursor.Answer) {
 	}
 }
 
+// mostEarly bounds what is remembered of clusters and routes that were sent before the client has
+// asked for endpoints or virtual hosts. Many clients never do, and should not cost a name for each.
+// Beyond it all are owed.
+const mostEarly = 16
+
+// early adds a name to what is owed once the client asks.
+func early(list []string, name string) []string {
+	switch {
+	case len(list) > 0 && list[0] == xds.Wildcard:
+		return list
+	case len(list) == mostEarly:
+		return []string{xds.Wildcard}
+	}
+	return append(list, name)
+}
+
+// need notes endpoints that the client waits for.
+func (b *byStates) need(name string, since time.Time) {
+	if b.needed == nil {
+		b.needed = map[string]time.Time{}
+	}
+	b.needed[name] = since
+}
+
+// needEarly notes those of the clusters that it was sent before it asked.
+func (s *session) needEarly() {
+	b := s.by
+	if clusters := s.asked(xds.ClusterType); clusters != nil && clusters.by != nil && s.now.Before(b.clustersAt.Add(b.cfg.Hold)) {
+		for v := range clusters.by.Holdings() {
+			if name := xds.NameKey(v.Endpoints()); name != "" {
+				b.need(name, b.clustersAt)
+			}
+		}
+	}
+	b.clustersAt = time.Time{}
+}
+
 // owedByStates passes on to a type that the client asks for what it is owed of it.
 func (s *session) owedByStates(st *streamType) {
 	switch b := s.by; {
 	case st.by == nil:
 	case st.typeURL == xds.EndpointType:
+		if !b.clustersAt.IsZero() {
+			s.needEarly()
+		}
 		if st.by.Owe(b.endpoints...); len(b.endpoints) > 0 && st.responses == 0 && st.by.Whole() {
 			st.by.Again() // it may have them by its version
 		}
@@ -201,11 +240,12 @@ func (s *session) owedByStates(st *streamType) {
 	case xds.IsVirtualHost(st.typeURL):
 		routes := b.routes
 		st.by.OweHosts(func(host string) bool {
-			return slices.ContainsFunc(routes, func(route string) bool { return host == route || strings.HasPrefix(host, route+"/") })
+			return slices.ContainsFunc(routes, func(route string) bool {
+				return route == xds.Wildcard || host == route || strings.HasPrefix(host, route+"/")
+			})
 		})
 		b.routes = nil
 	}
-	s.by.endpoints, s.by.routes = s.by.endpoints[:min(len(s.by.endpoints), maxEarly)], s.by.routes[:min(len(s.by.routes), maxEarly)]
 }
 
 // writeByStates is write for an answer of a cursor; nil: there are refusals alone.

@@ -46,7 +46,7 @@ type Bodies struct {
 
 // Whole reports whether each SotW response has all that the client is to have (SOTW-2, SOTW-4).
 func (c *Cursor) Whole() bool {
-	return !c.Delta && (xds.SentWhole(c.TypeURL) || slices.ContainsFunc(c.parts, func(p part) bool { return p.set(xds.Wildcard) >= 0 }))
+	return !c.Delta && (xds.SentWhole(c.TypeURL) || anyOf(c.parts, func(p *part) bool { return p.set(xds.Wildcard) >= 0 }))
 }
 
 // mustWait reports whether a list that is sent whole has to wait: it may not leave out what the
@@ -57,7 +57,7 @@ func (k *take) mustWait() bool {
 		k.wrote = true
 	}
 	union := k.several() && k.Only == plan.Everything
-	wild := slices.ContainsFunc(k.parts, func(p part) bool { return p.set(xds.Wildcard) >= 0 })
+	wild := anyOf(k.parts, func(p *part) bool { return p.set(xds.Wildcard) >= 0 })
 	late := union && !k.Holds && k.now.Sub(k.Began) >= k.Cold
 	for i := range k.parts {
 		p := &k.parts[i]
@@ -131,7 +131,7 @@ func (k *take) refused() bool {
 
 // several reports whether what the client asks for comes from several origins.
 func (c *Cursor) several() bool {
-	return slices.ContainsFunc(c.parts, func(p part) bool { return p.Group != c.parts[0].Group })
+	return anyOf(c.parts, func(p *part) bool { return p.Group != c.parts[0].Group })
 }
 
 // isOpen reports whether a stream to the origin is open.
@@ -141,7 +141,7 @@ func isOpen(s *state.State) bool { return s != nil && (s.Lanes[0].Open || s.Lane
 // and when to look for the others.
 func (k *take) patience() {
 	k.until = time.Time{}
-	has := slices.ContainsFunc(k.parts, func(p part) bool { return p.held.Len() > 0 || k.holds(&p) })
+	has := anyOf(k.parts, func(p *part) bool { return p.held.Len() > 0 || k.holds(p) })
 	for i := range k.parts {
 		p := &k.parts[i]
 		for j := range p.sets {

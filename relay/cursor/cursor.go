@@ -1,6 +1,7 @@
 package cursor
 
 import (
+	"iter"
 	"slices"
 	"time"
 
@@ -99,6 +100,16 @@ type part struct {
 	ghosts       names      // that it dropped, and may be about to read: if it asks again, it has them
 	dropped      []string   // names that it does not ask for any more, since the last request
 	droppedSet   bool       // a set, too
+}
+
+// anyOf is slices.ContainsFunc without copies, as parts are large.
+func anyOf[T any](list []T, is func(*T) bool) bool {
+	for i := range list {
+		if is(&list[i]) {
+			return true
+		}
+	}
+	return false
 }
 
 // names is a set of names. The zero value is empty.
@@ -286,7 +297,7 @@ func (c *Cursor) Keeps(group int, s *state.State) bool {
 		if p.Group != group {
 			continue
 		}
-		if slices.ContainsFunc(p.sets, func(t taken) bool { return t.in(s).Members.Len() > 0 }) {
+		if anyOf(p.sets, func(t *taken) bool { return t.in(s).Members.Len() > 0 }) {
 			return true
 		}
 		known := c.named(p, s).Members
@@ -301,7 +312,7 @@ func (c *Cursor) Keeps(group int, s *state.State) bool {
 
 // Timed reports whether the client has something that expires.
 func (c *Cursor) Timed() bool {
-	return c.TTL && slices.ContainsFunc(c.parts, func(p part) bool { return p.held.Timed() })
+	return c.TTL && anyOf(c.parts, func(p *part) bool { return p.held.Timed() })
 }
 
 // Again has a list that is sent whole be sent once more, as something goes with it.
@@ -309,15 +320,28 @@ func (c *Cursor) Again() { c.again = true }
 
 // Has reports whether the client has a resource, or was told that there is none.
 func (c *Cursor) Has(name string) bool {
-	return slices.ContainsFunc(c.parts, func(p part) bool {
+	return anyOf(c.parts, func(p *part) bool {
 		return p.held.Get(name).Known() || p.names.has(name) && p.owed[name] == 0
 	})
 }
 
+// Holdings are the bodies that the client was sent, and has still.
+func (c *Cursor) Holdings() iter.Seq[*xds.Variant] {
+	return func(yield func(*xds.Variant) bool) {
+		for i := range c.parts {
+			for e := range c.parts[i].held.All() {
+				if v := e.Body(); v != nil && !yield(v) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // Waiting reports whether the client waits for a first answer to anything.
 func (c *Cursor) Waiting() bool {
-	return slices.ContainsFunc(c.parts, func(p part) bool {
-		return p.waiting > 0 || slices.ContainsFunc(p.sets, func(t taken) bool { return t.fresh })
+	return anyOf(c.parts, func(p *part) bool {
+		return p.waiting > 0 || anyOf(p.sets, func(t *taken) bool { return t.fresh })
 	})
 }
 
@@ -374,7 +398,8 @@ func (c *Cursor) Unconfirmed(group int, s *state.State) bool {
 		if p.Group != group {
 			continue
 		}
-		for _, t := range p.sets {
+		for i := range p.sets {
+			t := &p.sets[i]
 			x := t.in(s)
 			switch holds := c.holds(p); {
 			case x.Phase == state.Unanswered && t.members.Len() == 0 && !holds: // nothing of it refers to anything (ORD-8)

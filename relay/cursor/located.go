@@ -65,7 +65,7 @@ func (k *take) replace(o *outcome) {
 // in it once, whatever maps it is for (DELTA-20). A variant that the client still has for others is
 // not removed.
 func (c *Cursor) list(a *Answer, all []state.Set) {
-	if !slices.ContainsFunc(c.parts, func(p part) bool { return p.Located }) {
+	if !anyOf(c.parts, func(p *part) bool { return p.Located }) {
 		a.All = all
 		return
 	}
@@ -109,7 +109,7 @@ func (o once) of(bodies []*xds.Variant) []*xds.Variant {
 // hasVariant reports whether the client has a variant, for any parameters.
 func (c *Cursor) hasVariant(spelt, constraints string) bool {
 	name := xds.NameKey(spelt)
-	return slices.ContainsFunc(c.parts, func(p part) bool {
+	return anyOf(c.parts, func(p *part) bool {
 		v := p.held.Get(name).Body()
 		return p.Located && v != nil && v.Constraints.Key() == constraints
 	})

@@ -1,8 +1,6 @@
 package cursor
 
 import (
-	"slices"
-
 	"github.com/weir-xds/weir/relay/xds"
 )
 
@@ -48,7 +46,7 @@ func (k *take) elsewhere(star *part, name string) bool {
 	if is, looked := k.beside[name]; looked {
 		return is
 	}
-	return slices.ContainsFunc(k.parts, func(p part) bool {
+	return anyOf(k.parts, func(p *part) bool {
 		return p.set(xds.Wildcard) < 0 && !p.Located && p.held.Get(name).Known()
 	})
 }

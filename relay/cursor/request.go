@@ -249,8 +249,8 @@ func (c *Cursor) forget(p *part) {
 			}
 			continue
 		}
-		in := func(t taken) bool { return t.Covers(name) && t.members.Get(name).Known() }
-		if set && !p.names.has(name) && len(p.aliasesOf(name)) == 0 && !slices.ContainsFunc(p.sets, in) { // it had it by a set that is dropped
+		in := func(t *taken) bool { return t.Covers(name) && t.members.Get(name).Known() }
+		if set && !p.names.has(name) && len(p.aliasesOf(name)) == 0 && !anyOf(p.sets, in) { // it had it by a set that is dropped
 			p.owe(name, asked)
 		}
 	}

@@ -146,7 +146,7 @@ func (k *take) resources(p *part, name string) (all []string) {
 // differs reports whether a set is not answered yet, or any state of the step has something else of
 // the type than that of the step before.
 func (k *take) differs(p *part, s *plan.Part) bool {
-	if s.All != p.all || slices.ContainsFunc(p.sets, func(t taken) bool { return t.fresh }) {
+	if s.All != p.all || anyOf(p.sets, func(t *taken) bool { return t.fresh }) {
 		return true
 	}
 	for i, x := range s.States() {

@@ -72,9 +72,12 @@ func (k *take) sent() [][]*xds.Variant {
 
 // source is the index of a part.
 func (c *Cursor) source(p *part) int {
-	return slices.IndexFunc(c.parts, func(x part) bool {
-		return x.Group == p.Group && x.Located == p.Located && x.Params.Key() == p.Params.Key()
-	})
+	for i := range c.parts {
+		if x := &c.parts[i]; x == p || x.Group == p.Group && x.Located == p.Located && x.Params.Key() == p.Params.Key() {
+			return i
+		}
+	}
+	return -1
 }
 
 // without is a list by source without one of them.

@@ -180,7 +180,7 @@ func (c *Cursor) StandsIn(states func(group int) *state.State) bool {
 	for i := range c.parts {
 		p := &c.parts[i]
 		s := states(p.Group)
-		if slices.ContainsFunc(p.sets, func(t taken) bool { return t.members.Len() > 0 && t.in(s).Age == state.Fallback }) {
+		if anyOf(p.sets, func(t *taken) bool { return t.members.Len() > 0 && t.in(s).Age == state.Fallback }) {
 			return true
 		}
 		known := c.named(p, s).Members
