@@ -119,15 +119,20 @@ func (s *session) sourceAt(st *streamType, x *locatorBatch) int {
 // openAt adds a source; -1: the group has no room for its parameters.
 func (s *session) openAt(st *streamType, at asksAt) int {
 	permit := s.permit(at.group.Origin(), st.typeURL, at.params)
-	x := source{group: at.group, wants: at.group.Want(s.mailbox, st.typeURL, at.params, permit), located: at.located, number: s.by.group(at.group)}
-	if x.wants == nil {
+	wants := at.group.Want(s.mailbox, st.typeURL, at.params, permit)
+	if wants == nil {
 		return -1
 	}
 	if s.poll {
-		x.wants.Polls()
+		wants.Polls()
 	}
-	st.by.sources = append(st.by.sources, x)
-	return st.by.Open(x.wants.Source(x.number, x.located))
+	return st.by.open(source{group: at.group, wants: wants, located: at.located, number: s.by.group(at.group)})
+}
+
+//go:noinline
+func (t *typeByStates) open(x source) int { // its frame is not needed while names are asked for: stacks of readers stay
+	t.sources = append(t.sources, x)
+	return t.Open(x.wants.Source(x.number, x.located))
 }
 
 // in is the place of the plain names of a group; -1: none was asked for there.
@@ -223,31 +228,47 @@ func (s *session) updateByStates(now time.Time, st *streamType, to routed, unsub
 // there was no room for.
 func (t *typeByStates) update(now time.Time, i int, subscribe, unsubscribe []string, initial map[string]string) []relay.Denied {
 	x := &t.sources[i]
-	left := map[string]bool{}
-	for _, name := range unsubscribe {
-		left[xds.NameKey(name)] = true
+	if len(unsubscribe) > 0 {
+		subscribe = x.remaining(subscribe, unsubscribe)
 	}
-	subscribe = slices.DeleteFunc(slices.Clone(subscribe), func(name string) bool {
-		key := xds.NameKey(name)
-		return left[key] && !x.wants.Covers(key) // WILD-8; a covered name is answered (DELTA-9)
-	})
 	added, denied := x.wants.Add(now, subscribe...)
-	for _, n := range added {
-		t.Subscribe(i, n)
+	for j := range added {
+		t.Subscribe(i, added[j])
 	}
-	unknown := map[string]bool{} // of which nothing is known, so nothing is removed
-	for _, d := range denied {
-		unknown[xds.NameKey(d.Name)] = true
-	}
-	for name, version := range initial {
-		if key, spelt := xds.Spell(name); !unknown[key] {
-			t.Claim(i, strings.Clone(key), strings.Clone(spelt), x.group.Claim(version))
-		}
+	if len(initial) > 0 {
+		t.claim(i, initial, denied)
 	}
 	for _, key := range x.wants.Drop(now, unsubscribe...) {
 		t.Unsubscribe(i, key)
 	}
 	return denied
+}
+
+// remaining are the names of a request without those that it drops, too (WILD-8). A covered one is
+// answered (DELTA-9).
+func (x *source) remaining(subscribe, unsubscribe []string) []string {
+	left := map[string]bool{}
+	for _, name := range unsubscribe {
+		left[xds.NameKey(name)] = true
+	}
+	return slices.DeleteFunc(slices.Clone(subscribe), func(name string) bool {
+		key := xds.NameKey(name)
+		return left[key] && !x.wants.Covers(key)
+	})
+}
+
+// claim notes what the client says it has. Nothing is known of what it may not have, so nothing of
+// that is removed.
+func (t *typeByStates) claim(i int, initial map[string]string, denied []relay.Denied) {
+	unknown := map[string]bool{}
+	for _, d := range denied {
+		unknown[xds.NameKey(d.Name)] = true
+	}
+	for name, version := range initial {
+		if key, spelt := xds.Spell(name); !unknown[key] {
+			t.Claim(i, strings.Clone(key), strings.Clone(spelt), t.sources[i].group.Claim(version))
+		}
+	}
 }
 
 // replaceByStates is replace for a stream that is served from states.
