@@ -31,8 +31,10 @@ func TestHostsOnDemandAreNotHeld(t *testing.T) {
 
 	p.subscribes(vhd, "r/a.example")
 	p.says(vhd, "r/shared[r/a.example]=1")
-	p.gets("the held change lets the request go on", "vhds r/known=2")
-	p.acks(vhd)
+	if !allByStates { // a request is answered by itself
+		p.gets("the held change lets the request go on", "vhds r/known=2")
+		p.acks(vhd)
+	}
 	p.gets("that waited behind it", "vhds r/shared[r/a.example]=1")
 	p.acks(vhd)
 
