@@ -217,7 +217,8 @@ func (s *session) needEarly() {
 	b := s.by
 	if clusters := s.asked(xds.ClusterType); clusters != nil && clusters.by != nil && s.now.Before(b.clustersAt.Add(b.cfg.Hold)) {
 		for v := range clusters.by.Holdings() {
-			if name := xds.NameKey(v.Endpoints()); name != "" {
+			name := xds.NameKey(v.Endpoints())
+			if name != "" && (b.endpoints[0] == xds.Wildcard || slices.Contains(b.endpoints, name)) {
 				b.need(name, b.clustersAt)
 			}
 		}

@@ -95,6 +95,13 @@ func newTables(tb testing.TB, cfg relay.Config) *tables {
 	return c
 }
 
+// serving is c with clients that are served from states, or not.
+func (c *tables) serving(byStates bool) *tables {
+	c.rig.cfg.ByStates = byStates
+	c.rig.configure(func(*Config, *ListenerConfig) {})
+	return c
+}
+
 // errRestarted ends the streams of a process that is gone.
 var errRestarted = status.Error(codes.Unavailable, "the process is gone")
 

@@ -63,7 +63,7 @@ func newRigOf(tb testing.TB, origins ...relay.OriginConfig) *rig {
 }
 
 // allByStates: streams are served from states, in all tests.
-var allByStates = os.Getenv("WEIR_BY_STATES") == "1"
+var allByStates = os.Getenv("WEIR_BY_STATES") != "0"
 
 // ofTheOldWay skips a test that is in testdata/tests.list if streams are served from states.
 func ofTheOldWay(tb testing.TB) {

@@ -94,19 +94,15 @@ func (tb *playTB) Fatalf(format string, args ...any) {
 
 // makeCore makes the core that is played; maskedFeatures are the features that it is played without.
 var (
-	makeCore       = newCore
+	makeCore       = newStates
 	maskedFeatures []string
 )
 
-func newCore(tb testing.TB, cfg relay.Config) core { return newTables(tb, cfg) }
+// newCore serves its clients in the old way.
+func newCore(tb testing.TB, cfg relay.Config) core { return newTables(tb, cfg).serving(false) }
 
 // newStates serves its clients from states.
-func newStates(tb testing.TB, cfg relay.Config) core {
-	c := newTables(tb, cfg)
-	c.rig.cfg.ByStates = true
-	c.rig.configure(func(*Config, *ListenerConfig) {})
-	return c
-}
+func newStates(tb testing.TB, cfg relay.Config) core { return newTables(tb, cfg).serving(true) }
 
 // play runs lines and returns the first alarm, or nil.
 func play(t testing.TB, lines []string) *alarm {

@@ -115,13 +115,14 @@ func (k *take) refused() bool {
 		p := &k.parts[i]
 		errs := map[string]*xds.NameError{}
 		maps.Copy(errs, p.told)
+		left := p.stillOwed(k.outs[i].all)
 		for _, o := range k.outs[i].all {
 			if o.told != nil {
 				errs[o.name] = o.told
 			}
 		}
 		for name := range p.names {
-			if err := errs[name]; err == nil || p.Ends(err) {
+			if err := errs[name]; err == nil && !left[name].waits() || err != nil && p.Ends(err) {
 				return false
 			}
 		}

@@ -87,6 +87,7 @@ type part struct {
 	asked, newer state.Set
 	last         [4]*state.State
 	all          bool                  // nothing was to be taken away
+	allNamed     bool                  // nothing by name was
 	held         state.Set             // the bodies that it was sent, by the resources' own names
 	claims       map[string]xds.Digest // versions it says it holds, until that is compared
 	told         map[string]*xds.NameError
@@ -230,12 +231,13 @@ func (c *Cursor) Ask() plan.Ask {
 	a := plan.Ask{Client: c, TypeURL: c.TypeURL, Named: true, Holds: c.Holds}
 	for i := range c.parts {
 		p := &c.parts[i]
-		a.Named = a.Named && len(p.sets) == 0
+		a.Named, a.Names = a.Named && len(p.sets) == 0, a.Names || len(p.names) > 0
+		hosts := xds.IsVirtualHost(c.TypeURL)
+		if !hosts && (c.TypeURL != xds.EndpointType || c.Delta) {
+			continue
+		}
 		for _, w := range p.owed {
-			if !xds.IsVirtualHost(c.TypeURL) {
-				break
-			}
-			a.Demands = a.Demands || w&demanded != 0
+			a.Demands, a.Owes = a.Demands || hosts && w&demanded != 0, a.Owes || w&parent != 0
 		}
 	}
 	if c.Timed() {

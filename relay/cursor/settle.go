@@ -25,7 +25,9 @@ func (k *take) settle(p *part, name string) (o outcome, is bool) {
 		return k.forgotten(p, o, claimed)
 	}
 	var to *found // what the newest state has, as far as the client may take it
-	its := k.Parts[p.Group].Has(had, func(s *state.State) (state.Entry, bool) {
+	step := k.Parts[p.Group]
+	step.All = step.All || step.Named && p.names.has(name)
+	its := step.Has(had, func(s *state.State) (state.Entry, bool) {
 		f := k.find(p, s, name, o.was)
 		mayHold := claimed || p.owed[name]&back != 0 || len(p.claims) > 0 && k.byAlias(p)
 		if o.was == nil && k.doubts(&f, claimed, mayHold) {
@@ -101,7 +103,34 @@ func (k *take) stillHas(p *part, name string) *xds.Variant {
 			return f.body
 		}
 	}
-	return nil
+	if k.came == nil {
+		set := k.cameWith(p)
+		k.came = &set
+	}
+	return k.came.Get(name).Body()
+}
+
+// mostCame bounds the states in which is looked for what a client came back with: the newest ones.
+const mostCame = 8
+
+// cameWith is what a client has that came back with a version: that of its names in an earlier state
+// (RELAY-43).
+func (k *take) cameWith(p *part) state.Set {
+	if !k.Whole() || len(k.parts) > 1 || k.OriginVersions {
+		return state.Set{}
+	}
+	for _, s := range k.States[max(0, len(k.States)-mostCame):] {
+		var edits []state.Edit
+		for name, w := range p.owed {
+			if v := k.find(p, s, name, nil).body; w&back != 0 && v != nil {
+				edits = append(edits, state.Edit{Name: name, Entry: state.Present(v)})
+			}
+		}
+		if set := (state.Set{}).With(edits...); len(edits) > 0 && set.Sum().TreeVersion() == k.Version {
+			return set
+		}
+	}
+	return state.Set{}
 }
 
 // endingAs is a body with the end that it has in the newest state, if that has the same: heartbeats

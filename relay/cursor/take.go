@@ -28,6 +28,8 @@ type take struct {
 	waits  bool            // a set, or a name in a list, is not known that the client waits for
 	// errorBytes is how many bytes of errors the response has.
 	errorBytes int
+	// came is what the client came back with; nil: that was not looked for.
+	came *state.Set
 }
 
 // outcomes are what becomes of the names of a part. differs: a state has something else, so what is
@@ -146,7 +148,7 @@ func (k *take) resources(p *part, name string) (all []string) {
 // differs reports whether a set is not answered yet, or any state of the step has something else of
 // the type than that of the step before.
 func (k *take) differs(p *part, s *plan.Part) bool {
-	if s.All != p.all || anyOf(p.sets, func(t *taken) bool { return t.fresh }) {
+	if s.All != p.all || s.Named != p.allNamed || anyOf(p.sets, func(t *taken) bool { return t.fresh }) {
 		return true
 	}
 	for i, x := range s.States() {
@@ -373,7 +375,7 @@ func (k *take) commit(p *part, x *outcomes) {
 // arrive notes that a part was compared with the states of the step as a whole.
 func (k *take) arrive(p *part, goes bool) {
 	s := &k.Parts[p.Group]
-	p.last, p.all = s.States(), s.All
+	p.last, p.all, p.allNamed = s.States(), s.All, s.Named
 	names := k.named(p, s.To)
 	p.asked, p.newer = names.Members, names.Newer
 	for i := range p.sets {
@@ -383,7 +385,7 @@ func (k *take) arrive(p *part, goes bool) {
 		if t.members = k.members(p, i, s.To); x.Err == nil || k.tells(&x) {
 			t.err = x.Err
 		}
-		if t.fresh && !goes && k.ready(p, t, &x) && (x.Phase >= state.Settled || t.members.Len() > 0) { // what states say of it counts from now on
+		if t.fresh && !goes && k.ready(p, t, &x) && (x.Phase >= state.Settled || t.members.Len() > 0 && (t.listed || k.wrote)) { // what states say of it counts from now on
 			t.fresh, p.last = false, [4]*state.State{}
 		}
 	}

@@ -71,7 +71,7 @@ func (c *client) ask(typeURL string, names ...string) *asking {
 		a = &asking{Ask: Ask{TypeURL: typeURL}, has: map[string]held{}, owed: map[string]bool{}}
 		c.asks[typeURL] = a
 	}
-	if a.Named = len(names) > 0; a.Named {
+	if a.Named, a.Names = len(names) > 0, len(names) > 0; a.Named {
 		a.names = map[string]bool{}
 		for _, name := range names {
 			a.names[name] = true

@@ -123,6 +123,9 @@ func (t *turn) fill(g int) {
 	if x.filled == target.State || x.front == nil || t.later(t.unknown(g, target.State)) {
 		return
 	}
+	if last, is := lastOf(t.inFlight(xds.ClusterType)); is && !t.forced(g) && t.later(last.at.Add(t.cfg.Hold)) {
+		return // what it has asked for may refer to those (ORD-5)
+	}
 	for _, a := range t.asks {
 		if backend(a.TypeURL) && !slices.EqualFunc(x.back.Kind(a.TypeURL), target.Kind(a.TypeURL), members) {
 			return
@@ -241,11 +244,12 @@ func (t *turn) others() {
 // taken away before the first front, or while it is not confirmed (ORD-11); nor what the client
 // asked for by name, until it has had order_hold with the front to drop the name (ORD-10).
 func (t *turn) bring(a Ask) func(int) Part {
-	named := a.Named && (t.later(t.shown.Add(t.cfg.Hold)) || t.pending())
+	named := a.Names && (t.later(t.shown.Add(t.cfg.Hold)) || t.pending())
 	return func(g int) Part {
 		x, p := &t.groups[g], t.target(g)
 		p.Keep = [3]*state.State{x.back, x.front, x.lent}
-		p.All = x.front == nil || named || t.unconfirmed(g) || x.doubt && !t.targets[g].Same(x.front)
+		p.Named = named
+		p.All = x.front == nil || named && a.Named || t.unconfirmed(g) || x.doubt && !t.targets[g].Same(x.front)
 		return p
 	}
 }
@@ -428,8 +432,13 @@ func (t *turn) step(a Ask, only Only, part func(group int) Part) bool {
 				t.later(x.due)
 			}
 		}
-		t.clear = time.Time{}
+		if !slices.ContainsFunc(t.asks, func(a Ask) bool { return a.TypeURL == xds.EndpointType && a.Owes }) {
+			t.clear = time.Time{}
+		}
 		t.clusters = slices.ContainsFunc(t.asks, func(a Ask) bool { return a.TypeURL == xds.EndpointType && a.Named })
+	}
+	if s.Push && a.TypeURL == xds.EndpointType {
+		t.clear = time.Time{}
 	}
 	if nonce != 0 {
 		t.fly(a.TypeURL, flight{nonce, t.now, only == Missing})

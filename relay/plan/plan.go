@@ -86,7 +86,9 @@ type Ask struct {
 	Client
 	TypeURL string
 	Named   bool      // by names, not by sets
+	Names   bool      // by names, whether or not by sets, too
 	Holds   bool      // the client says that it holds something of it, from before the stream
+	Owes    bool      // something is owed as what refers to it was sent (WARM-2)
 	Demands bool      // virtual hosts on demand, which a request of the client's waits for (ALIAS-8)
 	Beat    time.Time // when a heartbeat is due; the zero time: never (TTL-4)
 	// Needed is since when the client needs something of a backend that it was not sent, as what
@@ -119,6 +121,8 @@ type Part struct {
 	To   *state.State    // nil: nothing of it yet
 	Keep [3]*state.State // what one of these has, or does not know, is not taken away; see Has
 	All  bool            // nothing is taken away
+	// Named: nothing that the client asks for by name is (ORD-10).
+	Named bool
 	// Newest is where the client is brought in the end, if To is not that: bodies expire as they do
 	// there (TTL-4). nil: To is.
 	Newest *state.State
@@ -161,7 +165,7 @@ func (s *Stream) Ack(now time.Time, typeURL string, nonce uint64) {
 	if all := s.flightsOf(typeURL); all != nil {
 		*all = slices.DeleteFunc(*all, func(f flight) bool { return f.nonce == nonce || !s.cfg.Delta && f.nonce < nonce })
 	}
-	if typeURL == xds.ClusterType {
+	if typeURL == xds.ClusterType && s.clear.IsZero() {
 		s.clear = now
 	}
 }
@@ -171,9 +175,21 @@ func (s *Stream) Wrote(now time.Time, typeURL string, nonce uint64) {
 	all := s.inFlight(typeURL)
 	for i := range all {
 		if f := &all[i]; f.nonce == nonce {
+			for g := range s.groups { // the time in which the client did not read is none of its waiting
+				if x := &s.groups[g]; x.waits {
+					x.due = earlier(x.due.Add(now.Sub(f.at)), now.Add(s.cfg.Hold))
+				}
+			}
 			f.at = now
 		}
 	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }
 
 // Due is until when listeners and routes are held back at most; zero: none are.

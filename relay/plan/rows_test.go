@@ -355,7 +355,7 @@ var rows = []struct{ rule, dialects, script string }{
 		unseen says rtds-b
 		returns rtds
 		writes rtds -b`},
-	{"what becomes known of routes does not wait for clusters that the client has", "delta sotw", `
+	{"ORD-5: what becomes known of routes waits for clusters on their way, which it may refer to", "delta sotw", `
 		status rds unanswered
 		says cds+a lds+l
 		asks cds lds rds
@@ -365,7 +365,22 @@ var rows = []struct{ rule, dialects, script string }{
 		ack lds
 		says cds+b
 		writes cds +b
-		learns rds+r=a
+		learns rds+r=b
+		wait 100ms
+		ack cds
+		writes rds +r`},
+	{"ORD-5: for order_hold at most", "delta sotw", `
+		status rds unanswered
+		says cds+a lds+l
+		asks cds lds rds
+		writes cds +a
+		ack cds
+		writes lds +l
+		ack lds
+		says cds+b
+		writes cds +b
+		learns rds+r=b
+		wait 500ms
 		writes rds +r`},
 	{"but for those that it has not", "delta sotw", `
 		status rds unanswered
