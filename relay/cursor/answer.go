@@ -89,6 +89,9 @@ func (k *take) mustWait() bool {
 	if count == 0 && k.wrote && asks == 0 && !k.waits && !k.sentWhole && !k.Holds && len(k.a.Errors) == 0 {
 		k.wrote = false // it asks for what is not there, and has nothing
 	}
+	for i := range k.parts { // an origin that is away is no witness, though others are there (RELAY-6)
+		waits = waits || k.outs[i].waits && !isOpen(k.Parts[k.parts[i].Group].To)
+	}
 	return count == 0 && k.wrote && waits
 }
 

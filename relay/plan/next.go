@@ -127,7 +127,7 @@ func (t *turn) fill(g int) {
 		return // what it has asked for may refer to those (ORD-5)
 	}
 	for _, a := range t.asks {
-		if backend(a.TypeURL) && !slices.EqualFunc(x.back.Kind(a.TypeURL), target.Kind(a.TypeURL), members) {
+		if backend(a.TypeURL) && !slices.EqualFunc(x.back.Kind(a.TypeURL), target.Kind(a.TypeURL), alike) {
 			return
 		}
 	}
@@ -140,6 +140,12 @@ func (t *turn) fill(g int) {
 
 // members reports whether sets have the same members.
 func members(a, b state.Selected) bool { return a.Members == b.Members }
+
+// alike reports whether a client that has all of one has all of the other: of a list nothing is sent
+// before it has settled.
+func alike(a, b state.Selected) bool {
+	return members(a, b) && (a.Phase >= state.Settled) == (b.Phase >= state.Settled)
+}
 
 // begin begins the wait of a front for its target, which later changes do not prolong. It has not
 // begun while the origin has not said what the backends are (ORD-8).
@@ -176,6 +182,22 @@ func (t *turn) unknown(g int, s *state.State) (until time.Time) {
 }
 
 func (t *turn) forced(g int) bool { return t.groups[g].waits && !t.groups[g].due.After(t.now) }
+
+// besides reports whether listeners or routes of another group, which came before the front of this
+// one moved last, are still to be written: they may use its backends (ORD-3).
+func (t *turn) besides(g int) bool {
+	if !t.later(t.groups[g].others.Add(t.cfg.Hold)) {
+		return false
+	}
+	for h, x := range t.groups {
+		for _, a := range t.asks {
+			if h != g && x.front != nil && front(a.TypeURL) && !slices.EqualFunc(x.front.Kind(a.TypeURL), t.targets[h].Kind(a.TypeURL), members) {
+				return true
+			}
+		}
+	}
+	return false
+}
 
 // ready are the states whose clusters the client has, as far as that is waited for; otherwise those
 // that were ready before. What was waited for in vain is not gone without once it has come.
@@ -249,7 +271,7 @@ func (t *turn) bring(a Ask) func(int) Part {
 		x, p := &t.groups[g], t.target(g)
 		p.Keep = [3]*state.State{x.back, x.front, x.lent}
 		p.Named = named
-		p.All = x.front == nil || named && a.Named || t.unconfirmed(g) || x.doubt && !t.targets[g].Same(x.front)
+		p.All = x.front == nil || named && a.Named || t.besides(g) || t.unconfirmed(g) || x.doubt && !t.targets[g].Same(x.front)
 		return p
 	}
 }
@@ -347,7 +369,12 @@ func (t *turn) fronts(ready []*state.State) {
 	}
 	for g := range t.groups {
 		if x := &t.groups[g]; ready[g] != x.front {
-			x.doubt = t.doubts(g, ready[g])
+			x.doubt, x.others = t.doubts(g, ready[g]), time.Time{}
+			for h, y := range t.groups {
+				if h != g && y.waits && y.due.After(x.others) {
+					x.others = y.due
+				}
+			}
 			x.front, x.lent, x.waits, x.due = ready[g], nil, !t.targets[g].Same(ready[g]), t.now.Add(t.cfg.Hold)
 		}
 	}

@@ -48,6 +48,7 @@ type group struct {
 	// Clusters that are written then have as long for their answer as any.
 	blind, sees bool
 	due         time.Time // when it is written, acknowledged or not (ORD-5)
+	others      time.Time // when those fronts of other groups are that waited when it moved last
 }
 
 // typeFlights are the responses of a type that are written and not answered, the newest last.
