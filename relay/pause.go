@@ -81,6 +81,7 @@ func (t *set) startPause(now time.Time) {
 	if !t.lane().live(t.askedGen) {
 		// The stream ended half-way, so a pause after it does not mean that everything has come.
 		t.first, t.sweepFirst = time.Time{}, time.Time{}
+		t.revise()
 	}
 	if t.first.IsZero() && t.sweepFirst.IsZero() {
 		return

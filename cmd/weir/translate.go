@@ -77,8 +77,8 @@ func tableConfig(cfg *config.Config) relay.Config {
 	return t
 }
 
-// byStates reports whether clients are served from states (downstream.Config.ByStates). The other way
-// is for tests alone, until it goes.
+// byStates reports whether clients are served from states (downstream.Config.ByStates). The other
+// way is for tests alone, until it goes.
 func byStates() bool { return os.Getenv("WEIR_BY_STATES") != "0" }
 
 func serverConfig(cfg *config.Config) (downstream.Config, error) {

@@ -111,8 +111,8 @@ func (k *take) counts(source int) (n int) {
 	return n
 }
 
-// refused reports whether of each name that the client asks for an error is stated that takes
-// nothing away.
+// refused reports whether nothing is known of each name that the client asks for, or an error that
+// takes nothing away.
 func (k *take) refused() bool {
 	for i := range k.parts {
 		p := &k.parts[i]
@@ -125,7 +125,7 @@ func (k *take) refused() bool {
 			}
 		}
 		for name := range p.names {
-			if err := errs[name]; err == nil && !left[name].waits() || err != nil && p.Ends(err) {
+			if err := errs[name]; err == nil && (!left[name].waits() || k.known(p, name).Known()) || err != nil && p.Ends(err) {
 				return false
 			}
 		}

@@ -113,8 +113,8 @@ func (k *take) stillHas(p *part, name string) *xds.Variant {
 // mostCame bounds the states in which is looked for what a client came back with: the newest ones.
 const mostCame = 8
 
-// cameWith is what a client has that came back with a version: that of its names in an earlier state
-// (RELAY-43).
+// cameWith is what a client has that came back with a version: that of its names in an earlier
+// state (RELAY-43).
 func (k *take) cameWith(p *part) state.Set {
 	if !k.Whole() || len(k.parts) > 1 || k.OriginVersions {
 		return state.Set{}

@@ -376,6 +376,9 @@ func (k *take) commit(p *part, x *outcomes) {
 func (k *take) arrive(p *part, goes bool) {
 	s := &k.Parts[p.Group]
 	p.last, p.all, p.allNamed = s.States(), s.All, s.Named
+	if k.wrote {
+		k.from = xds.Newer(k.from, s.To.From(k.TypeURL))
+	}
 	names := k.named(p, s.To)
 	p.asked, p.newer = names.Members, names.Newer
 	for i := range p.sets {

@@ -45,7 +45,6 @@ func (k *take) send(p *part, o *outcome) {
 		k.replace(o)
 	}
 	to.Changed = append(to.Changed, o.is)
-	k.from = xds.Newer(k.from, k.Parts[p.Group].To.From(k.TypeURL))
 	k.wrote, o.sent, o.told = true, true, nil
 }
 
@@ -153,7 +152,7 @@ func (k *take) stoodFor(p *part, name string) bool {
 // noticed reports whether the origin has other words for the absence of a name than before.
 func (k *take) noticed(p *part, name string, to *found) bool {
 	is, was := k.notice(p, to), p.asked.Get(name).Besides().Notice
-	return k.Only == plan.Everything && is != nil && (was == nil || !bytes.Equal(is.Delta(), was.Delta()))
+	return k.Only == plan.Everything && is != nil && was != nil && !bytes.Equal(is.Delta(), was.Delta())
 }
 
 // notice are the origin's words for an absence; nil: there are none, or what they are about is in

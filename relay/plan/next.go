@@ -141,8 +141,8 @@ func (t *turn) fill(g int) {
 // members reports whether sets have the same members.
 func members(a, b state.Selected) bool { return a.Members == b.Members }
 
-// alike reports whether a client that has all of one has all of the other: of a list nothing is sent
-// before it has settled.
+// alike reports whether a client that has all of one has all of the other: of a list nothing is
+// sent before it has settled.
 func alike(a, b state.Selected) bool {
 	return members(a, b) && (a.Phase >= state.Settled) == (b.Phase >= state.Settled)
 }
