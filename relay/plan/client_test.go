@@ -30,6 +30,7 @@ type asking struct {
 	delta bool
 	Ask
 	names map[string]bool // nil: all
+	also  map[string]bool // by name, beside all
 	waits time.Time       // until when a list of it waits for origins
 	has   map[string]held
 	told  bool
@@ -98,6 +99,7 @@ func (c *client) next(now time.Time, targets []*state.Target) time.Time {
 			}
 		}
 		a.Client, a.delta = a, c.delta
+		a.Owes = !c.delta && len(a.owed) > 0
 		asks = append(asks, a.Ask)
 	}
 	before := slices.Clone(asks)
@@ -157,7 +159,9 @@ func (c *client) take(a *asking, s Step) uint64 {
 		}
 		for name := range names {
 			_, is := a.has[name]
-			e := s.Parts[g].Has(a.has[name].Entry, func(s *state.State) (state.Entry, bool) { return member(s, a.TypeURL, name) })
+			part := s.Parts[g]
+			part.All = part.All || part.Named && a.also[name]
+			e := part.Has(a.has[name].Entry, func(s *state.State) (state.Entry, bool) { return member(s, a.TypeURL, name) })
 			switch {
 			case s.Only == Missing && is:
 			case e.Body() != nil:
@@ -246,6 +250,13 @@ func (c *client) note(typeURL string, what ...string) {
 func (c *client) ack(now time.Time, typeURL string) {
 	if all := c.stream.inFlight(typeURL); len(all) > 0 {
 		c.stream.Ack(now, typeURL, all[len(all)-1].nonce)
+	}
+}
+
+// reads is when the last response of a type leaves.
+func (c *client) reads(now time.Time, typeURL string) {
+	if all := c.stream.inFlight(typeURL); len(all) > 0 {
+		c.stream.Wrote(now, typeURL, all[len(all)-1].nonce)
 	}
 }
 

@@ -118,6 +118,168 @@ func TestListOfSeveral(t *testing.T) {
 	writes("lds +m; rds +s ~r; cds -z", lines)
 }
 
+// several are origins that a client has everything of: clusters a, b, c and so on, with a route to
+// each, and of the first one cluster z.
+func several(t *testing.T, delta bool, n int) (*client, []*state.Timeline) {
+	lines := origins(n)
+	for i, line := range lines {
+		name := string(rune('a' + i))
+		clusters := []state.Edit{say(cds, name, name)}
+		if i == 0 {
+			clusters = append(clusters, say(cds, "z", "z"))
+		}
+		line.Publish(zero, 9, change(cds, clusters...), change(eds, say(eds, name, name)), change(lds, say(lds, name, name)), change(rds, say(rds, name, name)))
+	}
+	c := newClient(t, delta, n, cds, eds, lds, rds)
+	look(c, zero, lines)
+	for _, typeURL := range []string{cds, eds, lds, rds} {
+		c.ack(zero, typeURL)
+		look(c, zero, lines)
+	}
+	for _, typeURL := range []string{lds, rds} {
+		c.ack(zero, typeURL)
+	}
+	for _, typeURL := range []string{cds, eds, lds, rds} {
+		if n, flights := len(c.asks[typeURL].has), len(c.stream.inFlight(typeURL)); n < len(lines) || flights > 0 {
+			t.Fatalf("it has %d of %s, and %d responses are not answered", n, short[typeURL], flights)
+		}
+	}
+	return c, lines
+}
+
+// writes fails if a client is not written what it is to be at a moment.
+func writes(t *testing.T, c *client, lines []*state.Timeline, at time.Duration, want string) {
+	t.Helper()
+	if got := look(c, zero.Add(at), lines); got != want {
+		t.Fatalf("after %v it is written %q, want %q", at, got, want)
+	}
+}
+
+// reasks is the origin's set of clusters before it has answered a question anew.
+func reasks(at time.Duration, edits ...state.Edit) state.Change {
+	c := change(cds, edits...)
+	c.Status = &state.Status{Asked: zero.Add(at)}
+	return c
+}
+
+// TestRemovalBesides (ORD-3): what goes at one origin stays while routes of another are to be
+// written, which may use it, until they are.
+func TestRemovalBesides(t *testing.T) {
+	c, lines := several(t, true, 2)
+	at := func(d time.Duration) time.Time { return zero.Add(d) }
+	lines[1].Publish(zero, 10, reasks(0), change(rds, say(rds, "b", "n")))
+	writes(t, c, lines, 0, "")
+	lines[0].Publish(at(100*ms), 10, change(cds, state.Edit{Name: "z"}), change(rds, say(rds, "a", "a 2")))
+	writes(t, c, lines, 100*ms, "rds ~a")
+	c.ack(at(100*ms), rds)
+	writes(t, c, lines, 200*ms, "")
+	all := change(cds, say(cds, "n", "n"))
+	all.Status = &state.Status{Phase: state.Firm, Age: state.Live}
+	lines[1].Publish(at(300*ms), 11, all)
+	writes(t, c, lines, 300*ms, "cds +n")
+	c.ack(at(400*ms), cds)
+	writes(t, c, lines, 400*ms, "rds ~b; cds -z")
+}
+
+// TestRemovalBesidesEnds: no longer than order_hold after those are due.
+func TestRemovalBesidesEnds(t *testing.T) {
+	c, lines := several(t, true, 2)
+	lines[1].Publish(zero, 10, reasks(0), change(rds, say(rds, "b", "n")))
+	writes(t, c, lines, 0, "")
+	lines[0].Publish(zero.Add(50*ms), 10, change(cds, state.Edit{Name: "z"}), change(rds, say(rds, "a", "a 2")))
+	writes(t, c, lines, 100*ms, "rds ~a")
+	c.ack(zero.Add(100*ms), rds)
+	writes(t, c, lines, 1099*ms, "")
+	writes(t, c, lines, 1100*ms, "cds -z")
+}
+
+// TestRemovalBesidesLatest: of several others, after the last of them is due.
+func TestRemovalBesidesLatest(t *testing.T) {
+	c, lines := several(t, true, 3)
+	for _, x := range []struct {
+		at      time.Duration
+		line    int
+		changes []state.Change
+	}{
+		{0, 0, []state.Change{change(cds, state.Edit{Name: "z"}), change(rds, say(rds, "a", "a 2"))}},
+		{100 * ms, 2, []state.Change{change(rds, say(rds, "c", "c 2"))}},
+		{200 * ms, 1, []state.Change{change(rds, say(rds, "b", "b 2"))}},
+	} {
+		c.asks[eds].Needed = zero.Add(x.at)
+		lines[x.line].Publish(zero.Add(x.at), 10, x.changes...)
+		writes(t, c, lines, x.at, "")
+	}
+	for _, x := range []struct {
+		at   time.Duration
+		want string
+	}{{600 * ms, ""}, {1000 * ms, "rds ~a"}, {1100 * ms, "rds ~c"}, {1199 * ms, ""}} {
+		c.asks[eds].Needed = zero.Add(x.at) // whatever it needs meanwhile
+		writes(t, c, lines, x.at, x.want)
+		c.ack(zero.Add(x.at), rds)
+	}
+	c.asks[eds].Needed = time.Time{}
+	writes(t, c, lines, 1199*ms, "rds ~b; cds -z")
+}
+
+// TestRemovalBesidesClusters: clusters of another origin use none of it, so for those it does not
+// wait.
+func TestRemovalBesidesClusters(t *testing.T) {
+	c, lines := several(t, true, 2)
+	lines[1].Publish(zero, 10, reasks(0, say(cds, "n", "n")))
+	writes(t, c, lines, 0, "cds +n")
+	c.ack(zero, cds)
+	lines[0].Publish(zero.Add(100*ms), 10, change(cds, state.Edit{Name: "z"}), change(rds, say(rds, "a", "a 2")))
+	writes(t, c, lines, 100*ms, "rds ~a; cds -z")
+}
+
+// TestRemovalBesidesLater: nor for routes of another origin that came after its own were written.
+func TestRemovalBesidesLater(t *testing.T) {
+	c, lines := several(t, true, 2)
+	lines[0].Publish(zero, 10, change(cds, state.Edit{Name: "z"}, say(cds, "n", "n")), change(rds, say(rds, "a", "n")))
+	writes(t, c, lines, 100*ms, "cds +n")
+	writes(t, c, lines, 500*ms, "rds ~a")
+	c.ack(zero.Add(500*ms), rds)
+	lines[1].Publish(zero.Add(550*ms), 10, reasks(550*ms), change(rds, say(rds, "b", "m")))
+	writes(t, c, lines, 550*ms, "")
+	c.ack(zero.Add(560*ms), cds)
+	writes(t, c, lines, 560*ms, "cds -z")
+}
+
+// TestRemovalBesidesOwn: nor for its own, which never had what goes.
+func TestRemovalBesidesOwn(t *testing.T) {
+	c, lines := several(t, true, 2)
+	lines[1].Publish(zero, 10, reasks(0), change(rds, say(rds, "b", "b 2")))
+	writes(t, c, lines, 0, "")
+	lines[0].Publish(zero.Add(100*ms), 10, change(rds, say(rds, "a", "a 2")))
+	writes(t, c, lines, 100*ms, "rds ~a")
+	c.ack(zero.Add(100*ms), rds)
+	lines[1].Publish(zero.Add(200*ms), 11, state.Change{TypeURL: cds, Selector: "*", Status: &state.Status{Phase: state.Firm, Age: state.Live}})
+	writes(t, c, lines, 200*ms, "rds ~b")
+	c.ack(zero.Add(200*ms), rds)
+	lines[0].Publish(zero.Add(300*ms), 11, change(cds, say(cds, "y", "y")), change(rds, say(rds, "a", "a 3")))
+	c.asks[eds].Needed = zero.Add(300 * ms)
+	writes(t, c, lines, 300*ms, "cds +y")
+	lines[0].Publish(zero.Add(310*ms), 12, change(cds, state.Edit{Name: "y"}))
+	c.ack(zero.Add(310*ms), cds)
+	writes(t, c, lines, 310*ms, "cds -y")
+	c.ack(zero.Add(310*ms), cds)
+	c.asks[eds].Needed = time.Time{}
+	writes(t, c, lines, 320*ms, "rds ~a")
+}
+
+// TestReadLate (ORD-5): a client that reads clusters late has order_hold from then on for its
+// answer, and routes of another origin that came meanwhile wait no longer than that.
+func TestReadLate(t *testing.T) {
+	c, lines := several(t, true, 2)
+	lines[0].Publish(zero, 10, change(cds, say(cds, "n", "n")), change(rds, say(rds, "a", "n")))
+	writes(t, c, lines, 0, "cds +n")
+	lines[1].Publish(zero.Add(200*ms), 10, change(rds, say(rds, "b", "b 2")))
+	writes(t, c, lines, 200*ms, "")
+	c.reads(zero.Add(300*ms), cds)
+	writes(t, c, lines, 799*ms, "")
+	writes(t, c, lines, 800*ms, "rds ~a ~b")
+}
+
 // TestNewest (TTL-4): a step that brings the client to an earlier state than the target says which
 // that is. No other does.
 func TestNewest(t *testing.T) {

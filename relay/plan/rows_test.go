@@ -13,10 +13,12 @@ import (
 // rows are the rules of section 17 and what they meet, as games. A line is what happens, or what
 // the client is written then. After a line that is not followed by `writes` nothing may be written.
 //
-//	asks cds eds            by `*`; names cds a b: by names; again eds: the client requests it again
+//	asks cds eds            by `*`; names cds a b: by names; also cds a: by name, beside `*`
+//	again eds               the client requests it again
 //	says cds+a=x lds-l      the origin's next state; what a body refers to is after =, else its own name;
 //	                        eds*a: it is empty, as its cluster goes
 //	learns, status, hold, follow, wait 100ms, ack cds, nack cds, demands, beats 1s
+//	reads cds               the client reads it only now
 //	unseen says cds+a       nothing looks at it
 //	writes cds +a; eds +a   + is new, ~ is changed, - is taken away, = is sent once more
 var rows = []struct{ rule, dialects, script string }{
@@ -289,6 +291,25 @@ var rows = []struct{ rule, dialects, script string }{
 		writes rds ~r
 		names cds b
 		wait 1s`},
+	{"ORD-10: beside a set, what is asked for by name stays, and no more", "delta sotw", `
+		says cds+a cds+z lds+l=r rds+r=a
+		asks cds
+		writes cds +a +z
+		also cds a
+		asks lds rds
+		ack cds
+		writes lds +l; rds +r
+		wait 1s
+		ack lds
+		ack rds
+		says cds-a cds-z cds+b rds+r=b
+		writes cds +b
+		ack cds
+		writes rds ~r; cds -z
+		ack cds
+		wait 499ms
+		wait 1ms
+		writes cds -a`},
 	{"ORD-5: routes wait for endpoints that clusters need, and not for longer than order_hold", "delta sotw", `
 		says cds+a eds+a lds+l=r rds+r=a
 		asks cds eds lds rds
@@ -381,6 +402,40 @@ var rows = []struct{ rule, dialects, script string }{
 		writes cds +b
 		learns rds+r=b
 		wait 500ms
+		writes rds +r`},
+	{"ORD-5: nor longer once listeners and routes are due", "delta sotw", `
+		status rds unanswered
+		says cds+a eds+a lds+l
+		asks cds eds lds rds
+		writes cds +a; eds +a
+		ack eds
+		ack cds
+		writes lds +l
+		ack lds
+		unseen says cds+b lds+m
+		unseen wait 300ms
+		again cds
+		writes cds +b
+		needs b
+		wait 200ms
+		learns rds+r=a
+		writes rds +r
+		needs nothing
+		writes lds +m`},
+	{"ORD-5: and for a list of which nothing was sent, as it had not settled", "sotw", `
+		status rds unanswered
+		says cds+a lds+l
+		asks cds lds rds
+		writes cds +a
+		ack cds
+		writes lds +l
+		ack lds
+		status cds unanswered
+		says cds+b
+		unseen learns rds+r=b
+		status cds live
+		writes cds +b
+		ack cds
 		writes rds +r`},
 	{"but for those that it has not", "delta sotw", `
 		status rds unanswered
@@ -575,6 +630,58 @@ var rows = []struct{ rule, dialects, script string }{
 		says rds+r=a
 		writes rds ~r
 		wait 399ms
+		wait 1ms
+		writes eds =a`},
+	{"WARM-2: of that cluster, not of one before it", "sotw", `
+		says cds+a eds+a lds+l=r rds+r=a
+		asks cds eds lds rds
+		writes cds +a; eds +a
+		ack eds
+		ack cds
+		writes lds +l; rds +r
+		wait 100ms
+		says cds+a
+		writes cds ~a
+		wait 100ms
+		ack cds
+		wait 499ms
+		wait 1ms
+		writes eds =a`},
+	{"WARM-2: later clusters do not put it off, nor do their ACKs", "sotw", `
+		says cds+a eds+a lds+l=r rds+r=a
+		asks cds eds lds rds
+		writes cds +a; eds +a
+		ack eds
+		ack cds
+		writes lds +l; rds +r
+		wait 1s
+		says cds+a
+		writes cds ~a
+		ack cds
+		wait 300ms
+		says cds+b
+		writes cds +b
+		wait 100ms
+		ack cds
+		wait 99ms
+		wait 1ms
+		writes eds =a`},
+	{"WARM-2: an ACK of another type is none of the cluster", "sotw", `
+		says cds+a eds+a lds+l=r rds+r=a
+		asks cds eds lds rds
+		writes cds +a; eds +a
+		ack eds
+		ack cds
+		writes lds +l; rds +r
+		wait 1s
+		says cds+a
+		writes cds ~a
+		wait 100ms
+		ack lds
+		ack rds
+		wait 200ms
+		ack cds
+		wait 499ms
 		wait 1ms
 		writes eds =a`},
 	{"WARM-4: a changed route owes its virtual hosts", "delta", `
@@ -870,6 +977,33 @@ var rows = []struct{ rule, dialects, script string }{
 		wait 99ms
 		wait 1ms
 		writes rds ~r`},
+	{"ORD-5: the time in which the client does not read is none of its waiting", "delta sotw", `
+		says cds+a lds+l=r rds+r=a
+		asks cds lds rds
+		writes cds +a
+		ack cds
+		writes lds +l; rds +r
+		ack lds
+		ack rds
+		unseen says cds+b rds+r=b
+		unseen wait 100ms
+		again cds
+		writes cds +b
+		wait 200ms
+		reads cds
+		wait 399ms
+		wait 1ms
+		writes rds ~r`},
+	{"NONCE-10: order_hold begins when the response is read", "delta sotw", `
+		says cds+a
+		asks cds
+		writes cds +a
+		says cds+b
+		wait 300ms
+		reads cds
+		wait 499ms
+		wait 1ms
+		writes cds +b`},
 	{"RELAY-84: routes do not overtake clusters that wait for an ACK", "delta sotw", `
 		says cds+a lds+l=r rds+r=a
 		asks cds lds rds
@@ -1107,6 +1241,14 @@ func (g *game) play(line string) {
 		}
 	case "names":
 		g.c.ask(typeOf(words[0]), words[1:]...)
+	case "also":
+		a := g.c.asks[typeOf(words[0])]
+		a.Names, a.also = true, map[string]bool{}
+		for _, w := range words[1:] {
+			a.also[w] = true
+		}
+	case "reads":
+		g.c.reads(g.now, typeOf(words[0]))
 	case "again":
 		g.c.asks[typeOf(words[0])].again = true
 	case "says":
