@@ -189,8 +189,8 @@ func TestRemovalBesidesEnds(t *testing.T) {
 	lines[0].Publish(zero.Add(50*ms), 10, change(cds, state.Edit{Name: "z"}), change(rds, say(rds, "a", "a 2")))
 	writes(t, c, lines, 100*ms, "rds ~a")
 	c.ack(zero.Add(100*ms), rds)
-	writes(t, c, lines, 1099*ms, "")
-	writes(t, c, lines, 1100*ms, "cds -z")
+	writes(t, c, lines, 1599*ms, "")
+	writes(t, c, lines, 1600*ms, "cds -z")
 }
 
 // TestRemovalBesidesLatest: of several others, after the last of them is due.
@@ -218,7 +218,7 @@ func TestRemovalBesidesLatest(t *testing.T) {
 		c.ack(zero.Add(x.at), rds)
 	}
 	c.asks[eds].Needed = time.Time{}
-	writes(t, c, lines, 1199*ms, "rds ~b; cds -z")
+	writes(t, c, lines, 1200*ms, "rds ~b; cds -z")
 }
 
 // TestRemovalBesidesClusters: clusters of another origin use none of it, so for those it does not

@@ -186,7 +186,8 @@ func (t *turn) forced(g int) bool { return t.groups[g].waits && !t.groups[g].due
 // besides reports whether listeners or routes of another group, which came before the front of this
 // one moved last, are still to be written: they may use its backends (ORD-3).
 func (t *turn) besides(g int) bool {
-	if !t.later(t.groups[g].others.Add(t.cfg.Hold)) {
+	// A front that is due may wait for endpoints as long again, and goes first.
+	if !t.later(t.groups[g].others.Add(2 * t.cfg.Hold)) {
 		return false
 	}
 	for h, x := range t.groups {
