@@ -48,7 +48,7 @@ type Config struct {
 	// clients wait for that.
 	Tiers bool
 	// ByStates: streams are served from the states of their groups, which the table has to keep
-	// (bystates.go). Nobody sets it but tests, until all that a stream can do is served so.
+	// (bystates.go). Only tests do not set it, until the other way goes.
 	ByStates bool
 	// Limits bound what clients can use.
 	Limits Limits
