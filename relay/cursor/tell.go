@@ -149,10 +149,14 @@ func (k *take) stoodFor(p *part, name string) bool {
 	return k.Only == plan.Everything && of != "" && p.held.Get(of).Known() && k.find(p, k.Parts[p.Group].To, of, nil).body != nil
 }
 
-// noticed reports whether the origin has other words for the absence of a name than before.
+// noticed reports whether the origin has other words for the absence of a name than before, or for
+// that of what it was an alias of.
 func (k *take) noticed(p *part, name string, to *found) bool {
-	is, was := k.notice(p, to), p.asked.Get(name).Besides().Notice
-	return k.Only == plan.Everything && is != nil && was != nil && !bytes.Equal(is.Delta(), was.Delta())
+	is, was := k.notice(p, to), p.asked.Get(name).Besides()
+	if k.Only != plan.Everything || is == nil {
+		return false
+	}
+	return was.Alias != "" || was.Notice != nil && !bytes.Equal(is.Delta(), was.Notice.Delta())
 }
 
 // notice are the origin's words for an absence; nil: there are none, or what they are about is in
