@@ -183,7 +183,7 @@ func (x *source) knows(typeURL, set string) bool {
 }
 
 // dates notes when the oldest change came that an answer has, and of which origin. An answer that
-// has what the client asked for alone has no date.
+// has only what was there when the client asked has no date.
 func (s *session) dates(st *streamType, a *cursor.Answer, x *sent) {
 	i, since := st.by.lacked, st.by.lackedSince
 	if since.IsZero() {

@@ -216,9 +216,10 @@ func (b *byStates) need(name string, since time.Time) {
 func (s *session) needEarly() {
 	b := s.by
 	if clusters := s.asked(xds.ClusterType); clusters != nil && clusters.by != nil && s.now.Before(b.clustersAt.Add(b.cfg.Hold)) {
+		all := slices.Contains(b.endpoints, xds.Wildcard)
 		for v := range clusters.by.Holdings() {
 			name := xds.NameKey(v.Endpoints())
-			if name != "" && (b.endpoints[0] == xds.Wildcard || slices.Contains(b.endpoints, name)) {
+			if name != "" && (all || slices.Contains(b.endpoints, name)) {
 				b.need(name, b.clustersAt)
 			}
 		}

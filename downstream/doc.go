@@ -10,9 +10,10 @@
 // (writerpool.go) take from it what to write, in order (order.go, release.go).
 //
 // A session has one streamType for each type that the client asked for (streamtype.go), with one
-// relay.Union, which has a relay.Sub for each origin that its names belong to (route.go). Names
-// that no origin is ever asked for are refused (refuse.go). A response is a small head of its own
-// and bytes that all clients share (response.go, codec.go).
+// cursor over the states of the groups of each origin that its names belong to (route.go), and one
+// plan, which says what may be written now (bystates*.go, relay/plan). Names that no origin is ever
+// asked for are refused (refuse.go). A response is a small head of its own and bytes that all
+// clients share (response.go, codec.go).
 //
 //   - Another configuration: [Server.Reconfigure] ends each stream that it takes something from, or
 //     that was refused what is configured now, with UNAVAILABLE: its client resumes by version. All
@@ -34,9 +35,8 @@
 //     (DYN-20).
 //   - With Config.Tiers the clients are groups of this process (node.go). No limit, rule or rate
 //     applies to their streams (cmd/weir: TestTiersAreFed, TestTiersWaitAsOthers).
-//   - With Config.ByStates a stream is served from the states of its groups, by a cursor for each
-//     type and the plan of the stream, instead of by its Unions (bystates.go, TestScriptsByStates).
-//     testdata/states.list says what is not yet so.
+//   - Without Config.ByStates, as in tests alone, a stream is served by a relay.Union for each
+//     type, until that way goes. testdata/states.list says where it tells something else, and why.
 //   - A poll, by REST or Fetch, is a SotW session that ends with its first answer (poll.go).
 //
 // # Goroutines and locks
@@ -57,7 +57,8 @@
 //   - Not read: at most one response for each type waits, then changes merge
 //     (TestSlowClientDelaysNobody). No stream waits for its writer (writerpool.go), or over a
 //     second for a turn to be sent what is long (longsend.go). A write that is blocked for
-//     send_stall ends the stream, and so does lagging behind more removals than are kept.
+//     send_stall ends the stream. Until then it costs what it was sent last, which may be of a
+//     state that nobody else has any more (TestBadClientsHoldNothing).
 //   - Not acknowledge: the next response is sent after order_hold; at most 16 are remembered.
 //   - Vanish: keepalive detects it within a minute, whatever is being written, and the client's own
 //     pings are not held against it (TestSilentPeerIsFound, TestClientsMayPing).
@@ -100,9 +101,11 @@
 //
 // # Order
 //
-// Types are taken in the reverse of the ORD-1 order, and written in its order. What is newer than a
-// waiting change of an earlier type is held back for as long as that waits (order.go,
-// TestOrderExhaustively, TestForwardWalkOvertakes). These are the other waits, and their ends:
+// Package relay/plan decides it, from states. What follows is the old way, which goes (order.go,
+// release.go); where that tells something else, testdata/states.list has the rule. Types are taken
+// in the reverse of the ORD-1 order, and written in its order. What is newer than a waiting change
+// of an earlier type is held back for as long as that waits (TestOrderExhaustively,
+// TestForwardWalkOvertakes). These are the other waits, and their ends:
 //
 //   - A type waits for the ACK or NACK of its last response, at most order_hold (NONCE-10,
 //     TestOneInFlight). Clusters do not wait if endpoints that a written Cluster needs came after
@@ -203,7 +206,10 @@
 //     repeated a nonce of the stream before. tonic-xds sends nothing when its last name goes: a
 //     channel that is closed and opened again asks for the same names. One that never repeated a
 //     nonce may only have asked twice, or never send one: answering each would have no end.
-//   - ORD-2: Runtime and unknown types, without references, neither wait nor are waited for.
+//   - ORD-2: Runtime and unknown types, without references, neither wait nor are waited for. On a
+//     stream without listeners and routes clusters come and go in one response, as nothing on it
+//     refers to them. If routes are written without the ACK of clusters, endpoints that they do not
+//     use any more may go before their cluster, which goes after that ACK.
 //   - ORD-3: a kept cluster also stays, for order_hold, while what was pending waits for a verdict.
 //   - STREAM-4: a later node without dynamic parameters removes none if it has no user agent name
 //     either. It is a thinner node (RELAY-94), and the stream would end for it again and again.

@@ -51,7 +51,7 @@
 // With [Config.States] a group is also a [state.Timeline]: whatever changes in its tables under a
 // lock is published as one state (publish.go), and [Table.Check] compares the newest with the
 // tables (checkstate.go). A [Wants] asks upstream for somebody who is served from states
-// (wants.go). All clients are to be served so, and the way out above to go.
+// (wants.go). All clients are served so. The way out above, by Sub, is for tests alone, and to go.
 //
 // # Groups
 //

@@ -442,8 +442,10 @@ func (g *Group) Cursor(c cursor.Config) *cursor.Cursor {
 	cfg := g.config()
 	c.Withhold, c.OriginVersions, c.Unreachable = cfg.WithholdTTL, cfg.OriginVersions, g.origin.unreachable
 	c.Patience, c.Cold = g.origin.patience(), g.origin.table.config().ColdWait
-	for _, k := range g.line.States() {
-		c.States = append(c.States, k.State)
+	if c.Version != "" { // otherwise it says of none that it has it
+		for _, k := range g.line.States() {
+			c.States = append(c.States, k.State)
+		}
 	}
 	return cursor.New(c)
 }

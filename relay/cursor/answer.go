@@ -214,7 +214,7 @@ func (k *take) finish() *Answer {
 	if !k.wrote {
 		return nil
 	}
-	c.sentWhole, c.States, c.again = c.sentWhole || whole, nil, false
+	c.sentWhole, c.States, c.came, c.again = c.sentWhole || whole, nil, state.Set{}, false
 	a := k.a
 	a.Waits, a.Whole, a.Version = k.waits, whole, version
 	var all []state.Set

@@ -2,9 +2,11 @@ package cursor
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/weir-xds/weir/constraints"
 	"github.com/weir-xds/weir/relay/plan"
 	"github.com/weir-xds/weir/relay/state"
 	"github.com/weir-xds/weir/relay/xds"
@@ -390,6 +392,35 @@ func TestReadsLater(t *testing.T) {
 		a := c.Take(zero, step())
 		if a == nil || len(a.Removed) == 0 != acked {
 			t.Errorf("acknowledged before: %t; it is sent %s", acked, wordsOf(a))
+		}
+	}
+}
+
+// TestCameBack: of a client that comes back by names, one of which is gone, its version tells what it
+// has, if an earlier state has that. It is looked for once, whatever the client claims (RELAY-43).
+func TestCameBack(t *testing.T) {
+	line := state.NewTimeline(zero, state.Config{Bounds: func() (int64, time.Duration) { return 1 << 20, time.Hour }})
+	line.Connect(0, state.Lane{Open: true})
+	firm := &state.Status{Phase: state.Firm, Age: state.Live}
+	a, b := say(like{typeURL: cds, name: "a"}), say(like{typeURL: cds, name: "b"})
+	line.Publish(zero, 1, state.Change{TypeURL: cds, Selector: "*", Status: firm, Edits: []state.Edit{a, b}}, state.Change{TypeURL: cds, Edits: []state.Edit{a, b}})
+	was := line.Newest()
+	b.Entry = state.NewEntry(state.Facts{Name: "b", Absent: []constraints.Params{{}}})
+	line.Publish(zero, 2, state.Change{TypeURL: cds, Selector: "*", Edits: []state.Edit{{Name: "b"}}}, state.Change{TypeURL: cds, Edits: []state.Edit{b}})
+	for version, want := range map[string]string{was.Kind(cds)[0].Members.Sum().TreeVersion(): "a b", "w3of-nothing": ""} {
+		c := New(Config{TypeURL: cds, Holds: true, Version: version, Patience: time.Minute, States: []*state.State{was}})
+		c.Open(Source{Ends: ends})
+		c.Subscribe(0, Name{Name: "a"})
+		c.Subscribe(0, Name{Name: "b"})
+		c.Requested(zero)
+		got := c.Take(zero, plan.Step{TypeURL: cds, Parts: []plan.Part{{To: line.Newest(), All: true}}})
+		var has []string
+		for v := range c.Holdings() {
+			has = append(has, v.Name)
+		}
+		slices.Sort(has)
+		if strings.Join(has, " ") != want || c.States != nil {
+			t.Errorf("version %q: it is sent %s, and has %q, want %q; %d states are kept for it", version, wordsOf(got), has, want, len(c.States))
 		}
 	}
 }

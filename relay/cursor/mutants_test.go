@@ -15,6 +15,6 @@ func TestMutants(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds this package for each")
 	}
-	files := []string{"cursor.go", "request.go", "want.go", "take.go", "settle.go", "tell.go", "answer.go", "share.go", "interest.go", "located.go", "origins.go"}
-	mutants.Play(t, *mutant, "testdata/mutants.txt", files, []string{"TestRows|TestInterest|TestPieces|TestAsk|TestUnconfirmed|TestUntil|TestWaitsOfWhoComesBack|TestWhatItKnows|TestAgain|TestClaimOfTwoOrigins|TestWaitsOfAList|TestLocated|TestReadsLater|TestUnion", "TestModel"}, "-seeds=3000")
+	files := []string{"cursor.go", "asks.go", "request.go", "want.go", "take.go", "settle.go", "tell.go", "answer.go", "share.go", "interest.go", "located.go", "origins.go"}
+	mutants.Play(t, *mutant, "testdata/mutants.txt", files, []string{"TestRows|TestInterest|TestPieces|TestAsk|TestUnconfirmed|TestUntil|TestWaitsOfWhoComesBack|TestWhatItKnows|TestAgain|TestClaimOfTwoOrigins|TestWaitsOfAList|TestLocated|TestReadsLater|TestUnion|TestCameBack", "TestModel"}, "-seeds=3000")
 }

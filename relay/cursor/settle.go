@@ -103,9 +103,8 @@ func (k *take) stillHas(p *part, name string) *xds.Variant {
 			return f.body
 		}
 	}
-	if k.came == nil {
-		set := k.cameWith(p)
-		k.came = &set
+	if k.States != nil { // once, as it costs the client's names in each of them
+		k.came, k.States = k.cameWith(p), nil
 	}
 	return k.came.Get(name).Body()
 }

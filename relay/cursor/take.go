@@ -28,8 +28,6 @@ type take struct {
 	waits  bool            // a set, or a name in a list, is not known that the client waits for
 	// errorBytes is how many bytes of errors the response has.
 	errorBytes int
-	// came is what the client came back with; nil: that was not looked for.
-	came *state.Set
 }
 
 // outcomes are what becomes of the names of a part. differs: a state has something else, so what is
@@ -268,7 +266,9 @@ func (p *part) differ(to state.Set, yield func(was, is state.Entry) bool) {
 		}
 	}
 	for e := range p.held.All() {
-		look(e.Name())
+		if look(e.Name()); !more {
+			return
+		}
 	}
 }
 

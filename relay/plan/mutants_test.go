@@ -15,6 +15,6 @@ func TestMutants(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds this package for each")
 	}
-	mutants.Play(t, *mutant, "testdata/equivalent.txt", []string{"plan.go", "next.go"},
+	mutants.Play(t, *mutant, "testdata/equivalent.txt", []string{"plan.go", "next.go", "holds.go"},
 		[]string{"TestModel", "TestRows|TestComplete|TestHas|TestHasUnknown|TestJoin|TestDue|TestListOfSeveral|TestNewest|TestNeverAnswered|TestForget|TestRemovalBesides.*|TestReadLate"}, "-seeds=100")
 }

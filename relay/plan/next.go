@@ -138,15 +138,6 @@ func (t *turn) fill(g int) {
 	}
 }
 
-// members reports whether sets have the same members.
-func members(a, b state.Selected) bool { return a.Members == b.Members }
-
-// alike reports whether a client that has all of one has all of the other: of a list nothing is
-// sent before it has settled.
-func alike(a, b state.Selected) bool {
-	return members(a, b) && (a.Phase >= state.Settled) == (b.Phase >= state.Settled)
-}
-
 // begin begins the wait of a front for its target, which later changes do not prolong. It has not
 // begun while the origin has not said what the backends are (ORD-8).
 func (t *turn) begin(g int) {
@@ -166,38 +157,6 @@ func (t *turn) begin(g int) {
 	if x.waits {
 		t.later(x.due)
 	}
-}
-
-// unknown is until when the front waits for what a state does not know of the backends. It may be
-// past; the zero time: all is known.
-func (t *turn) unknown(g int, s *state.State) (until time.Time) {
-	for _, a := range t.asks {
-		if backend(a.TypeURL) {
-			if end := a.Waits(t.cfg, g, s); end.After(until) {
-				until = end
-			}
-		}
-	}
-	return until
-}
-
-func (t *turn) forced(g int) bool { return t.groups[g].waits && !t.groups[g].due.After(t.now) }
-
-// besides reports whether listeners or routes of another group, which came before the front of this
-// one moved last, are still to be written: they may use its backends (ORD-3).
-func (t *turn) besides(g int) bool {
-	// A front that is due may wait for endpoints as long again, and goes first.
-	if !t.later(t.groups[g].others.Add(2 * t.cfg.Hold)) {
-		return false
-	}
-	for h, x := range t.groups {
-		for _, a := range t.asks {
-			if h != g && x.front != nil && front(a.TypeURL) && !slices.EqualFunc(x.front.Kind(a.TypeURL), t.targets[h].Kind(a.TypeURL), members) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // ready are the states whose clusters the client has, as far as that is waited for; otherwise those
@@ -287,38 +246,6 @@ func (t *turn) ahead(a Ask, g int) *state.State {
 
 func (t *turn) target(g int) Part { return Part{To: t.targets[g].State} }
 
-// pending reports whether any change of listeners or routes is still to be written.
-func (t *turn) pending() bool {
-	for g, x := range t.groups {
-		for _, a := range t.asks {
-			if front(a.TypeURL) && (x.front == nil || !slices.EqualFunc(x.front.Kind(a.TypeURL), t.targets[g].Kind(a.TypeURL), members)) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// unconfirmed reports whether no stream has confirmed listeners or routes of the target. An origin
-// that is there is waited for for cold_wait. Who holds a tier at a state wants that state.
-func (t *turn) unconfirmed(g int) bool {
-	x, target := &t.groups[g], t.targets[g]
-	is := !target.Held && t.doubts(g, target.State)
-	switch open := target.Lanes[0].Open || target.Lanes[1].Open; {
-	case !is || !open:
-		x.unsure = time.Time{}
-		return is
-	case x.unsure.IsZero():
-		x.unsure = t.now
-	}
-	return t.later(x.unsure.Add(t.cfg.Cold))
-}
-
-// doubts reports whether no stream has confirmed listeners or routes of a state.
-func (t *turn) doubts(g int, s *state.State) bool {
-	return slices.ContainsFunc(t.asks, func(a Ask) bool { return front(a.TypeURL) && a.Unconfirmed(g, s) })
-}
-
 // moves leaves in ready the states that the front is to be of, and reports whether it moves. A list
 // of several origins is written when each has a front.
 func (t *turn) moves(ready []*state.State) (is bool) {
@@ -381,30 +308,6 @@ func (t *turn) fronts(ready []*state.State) {
 	}
 }
 
-// removes reports whether listeners or routes go.
-func (t *turn) removes(ready []*state.State) bool {
-	for g, to := range ready {
-		from := t.groups[g].front
-		if from == nil || to == nil {
-			continue
-		}
-		for _, a := range t.asks {
-			if !front(a.TypeURL) || xds.IsVirtualHost(a.TypeURL) {
-				continue
-			}
-			for _, x := range from.Kind(a.TypeURL) {
-				is, _ := to.For(x.Params, x.TypeURL, x.Selector)
-				for was, is := range state.Diff(x.Members, is.Members) {
-					if exists(was) && !exists(is) {
-						return true
-					}
-				}
-			}
-		}
-	}
-	return false
-}
-
 // may says what of a type may be written now. While a Cluster response is not answered, backends
 // that it may wait for pass the response before them.
 func (t *turn) may(a Ask) (only Only, may bool) {
@@ -464,9 +367,6 @@ func (t *turn) step(a Ask, only Only, part func(group int) Part) bool {
 			t.clear = time.Time{}
 		}
 		t.clusters = slices.ContainsFunc(t.asks, func(a Ask) bool { return a.TypeURL == xds.EndpointType && a.Named })
-	}
-	if s.Push && a.TypeURL == xds.EndpointType {
-		t.clear = time.Time{}
 	}
 	if nonce != 0 {
 		t.fly(a.TypeURL, flight{nonce, t.now, only == Missing})
