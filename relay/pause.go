@@ -181,7 +181,7 @@ func (t *set) unmentioned(gen uint32) (ps []pendingRemoval) {
 		if t.swept(m, gen) {
 			for _, v := range m.variants {
 				id := xds.Identity{Name: m.name, Constraints: v.Constraints.Key()}
-				ps = append(ps, pendingRemoval{Identity: id, restored: t.unconfirmed()})
+				ps = append(ps, pendingRemoval{Identity: id, restored: t.unvouched()})
 			}
 		}
 	}

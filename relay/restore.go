@@ -319,6 +319,7 @@ func (r *restoration) set(x *SetImage) {
 	whole := x.Settled && !x.Retired && len(members) == len(x.Members)
 	t.unnoted, t.lost = r.sinceOf(x.Since, whole), r.sinceOf(x.Lost, whole)
 	t.settled, t.restored, t.revived = x.Settled, x.Settled, x.Retired && x.Settled
+	t.restoredPart = !x.Settled && len(members) > 0
 	t.revise()
 	s.lingerUntil(&t.interest, r.until, timer{set: t})
 	t.look()

@@ -128,7 +128,7 @@ func (t *set) forget() {
 	t.markChanged(rev)
 	t.nameErrors, t.from, t.refetch = nameErrors{}, nil, nil
 	t.first, t.lastNew, t.settled, t.firm, t.badParts = time.Time{}, time.Time{}, false, false, badParts{}
-	t.sweepGen, t.revived, t.needsOrigin, t.restored, t.filled, t.guard = 0, false, false, false, false, guard{}
+	t.sweepGen, t.revived, t.needsOrigin, t.restored, t.restoredPart, t.filled, t.guard = 0, false, false, false, false, false, guard{}
 }
 
 // noteUncached notes whether a member must not be cached.

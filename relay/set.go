@@ -96,6 +96,8 @@ type set struct {
 	// restored: the members are those of a snapshot, all of them. Until the set is firm no stream
 	// has confirmed them (confirm.go).
 	restored bool
+	// restoredPart: of a snapshot, too, but some may be missing, and some may be gone long since.
+	restoredPart bool
 	// gathered is when the last response is taken up that waited while the set was unconfirmed
 	// (gather.go): its silence does not confirm it before.
 	gathered time.Time
@@ -175,7 +177,12 @@ func (t *set) dropClient(now time.Time) {
 
 // unconfirmed reports whether members were restored, and no stream has confirmed them. What the
 // guard keeps of them is not confirmed either.
-func (t *set) unconfirmed() bool { return t.restored && (!t.firm || t.guard.restored) }
+func (t *set) unconfirmed() bool {
+	return t.restored && !t.firm || (t.restored || t.restoredPart) && t.guard.restored
+}
+
+// unvouched reports whether members were restored, all or some, and no stream has confirmed them.
+func (t *set) unvouched() bool { return t.unconfirmed() || t.restoredPart && !t.firm }
 
 // endLinger ends the interest in a set, or else in a name, once linger has passed. It locks the
 // shard.
@@ -246,7 +253,7 @@ func (t *set) clear() {
 	}
 	t.members, t.nameErrors, t.refetch = members{}, nameErrors{}, nil
 	t.first, t.lastNew, t.settled, t.firm, t.badParts, t.awaited = time.Time{}, time.Time{}, false, false, badParts{}, time.Time{}
-	t.sweepGen, t.from, t.restored, t.filled, t.guard = 0, nil, false, false, guard{}
+	t.sweepGen, t.from, t.restored, t.restoredPart, t.filled, t.guard = 0, nil, false, false, false, guard{}
 }
 
 // ready reports whether the set may be sent to a client, which holds something or not (RELAY-6,

@@ -102,7 +102,7 @@ func (k known) isThere() bool { return len(k.variants) > 0 || k.set == nil && k.
 // isUnconfirmed reports whether it was restored, and no stream has said anything of it.
 func (k known) isUnconfirmed() bool {
 	if k.set != nil {
-		return k.set.unconfirmed()
+		return k.set.unvouched()
 	}
 	return k.entry.unconfirmed
 }
