@@ -181,5 +181,5 @@ func (f *fleet) accept(p *clientEnd, nonce []byte) {
 	} else {
 		s.verdict(f.now, s.types[0], nonce, nil)
 	}
-	s.wake(f.now)
+	s.mailbox.Signal()
 }

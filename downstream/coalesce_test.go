@@ -233,9 +233,8 @@ func TestCoalesceTTL(t *testing.T) {
 	}
 }
 
-// TestCoalesceTombstones: who gathers holds tombstones back. Before they are too many it is told,
-// and its stream does not end for what was the relay's own doing; half of them are reason enough.
-func TestCoalesceTombstones(t *testing.T) {
+// TestCoalesceRemovals: who gathers is told of all removals at the end of the window, at once.
+func TestCoalesceRemovals(t *testing.T) {
 	r := newRig(t)
 	r.configure(func(c *Config, _ *ListenerConfig) { c.Timing.Coalesce = gap })
 	p := r.client(true)
@@ -262,7 +261,7 @@ func TestCoalesceTombstones(t *testing.T) {
 	}
 	r.wait(gap)
 	look()
-	if n := p.of(cds).Responses - before; removed != 3000 || n < 2 || n > 10 {
+	if n := p.of(cds).Responses - before; removed != 3000 || n != 1 {
 		t.Errorf("the client was told of %d removals in %d responses", removed, n)
 	}
 }

@@ -47,9 +47,6 @@ type Config struct {
 	// headers, is no client, and is not ended for what is missing at the origin: the tiers' own
 	// clients wait for that.
 	Tiers bool
-	// ByStates: streams are served from the states of their groups, which the table has to keep
-	// (bystates.go). Only tests do not set it, until the other way goes.
-	ByStates bool
 	// Limits bound what clients can use.
 	Limits Limits
 	// Timing has the timeouts and delays.

@@ -12,7 +12,7 @@ import (
 // TestConfig: defaults are as documented, and every problem is named.
 func TestConfig(t *testing.T) {
 	r := newRig(t)
-	s, err := New(Config{ByStates: allByStates, Table: r.table, Instance: "x"})
+	s, err := New(Config{Table: r.table, Instance: "x"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -89,16 +89,8 @@ type tables struct {
 }
 
 func newTables(tb testing.TB, cfg relay.Config) *tables {
-	cfg.States = true
 	c := &tables{tb: tb, cfg: cfg, holds: map[string]map[string]bool{}}
 	c.rig = newRigWith(tb, cfg)
-	return c
-}
-
-// serving is c with clients that are served from states, or not.
-func (c *tables) serving(byStates bool) *tables {
-	c.rig.cfg.ByStates = byStates
-	c.rig.configure(func(*Config, *ListenerConfig) {})
 	return c
 }
 
@@ -379,7 +371,7 @@ func (c *tables) restart(now time.Time) {
 	old := c.rig
 	c.rig = newRigWith(c.tb, c.cfg)
 	c.rig.now, c.hops, c.followed, c.restarted = now, nil, 0, now
-	c.rig.configure(func(c *Config, _ *ListenerConfig) { c.Rules, c.ByStates = old.cfg.Rules, old.cfg.ByStates })
+	c.rig.configure(func(c *Config, _ *ListenerConfig) { c.Rules = old.cfg.Rules })
 	c.rig.cfg.Rules = old.cfg.Rules
 	if c.disk != nil {
 		c.disk.restore(c.tb, c.rig.table, now)

@@ -133,7 +133,7 @@ func TestDedicatedLimit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{tb: t, table: table, origin: table.Origin("mesh"), now: zero, cfg: Config{ByStates: allByStates, Table: table, Instance: "here"}}
+	r := &rig{tb: t, table: table, origin: table.Origin("mesh"), now: zero, cfg: Config{Table: table, Instance: "here"}}
 	r.configure(func(_ *Config, lc *ListenerConfig) { lc.Dedicated = []string{eds} })
 	one, two := r.client(true), r.client(true)
 	one.subscribes(eds, "x")
@@ -267,7 +267,7 @@ func TestSecretsOfOtherOrigins(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := &rig{tb: t, table: table, origin: table.Origin("mesh"), now: zero, cfg: Config{ByStates: allByStates, Table: table, Instance: "here"}}
+		r := &rig{tb: t, table: table, origin: table.Origin("mesh"), now: zero, cfg: Config{Table: table, Instance: "here"}}
 		r.configure(func(_ *Config, lc *ListenerConfig) { lc.NoLegacyWildcard = []string{} })
 		p, all := r.client(true), r.client(false)
 		p.session.from, all.session.from = caller{local: true}, caller{local: true}

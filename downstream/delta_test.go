@@ -475,7 +475,10 @@ func TestRefusedIsNotRemoved(t *testing.T) {
 		InitialResourceVersions: map[string]string{urnOf(cds, "z?b=2&a=1"): "1", "gone": "1"},
 	})
 	r.settled(cds, "a=1")
-	p.gets("the refusal and what is gone", "cds a=1 -gone !"+urnOf(cds, "z?a=1&b=2")+":FailedPrecondition")
+	p.gets("the refusal", "cds a=1 !"+urnOf(cds, "z?a=1&b=2")+":FailedPrecondition")
+	p.acks(cds)
+	r.wait(500 * time.Millisecond)
+	p.gets("what is gone, order_hold after the stream began (ORD-11)", "cds -gone")
 }
 
 // TestManyRefusals: more than one message tells are told message by message, each after the answer

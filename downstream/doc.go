@@ -7,12 +7,12 @@
 // (services.go), or with REST an http.Server (rest.go, restconn.go). A stream (stream.go) is a
 // reader around a session (session.go), the state machine of one client stream, which does no I/O
 // and reads no clock. The reader passes requests to it (session_sotw.go, session_delta.go). Writers
-// (writerpool.go) take from it what to write, in order (order.go, release.go).
+// (writerpool.go) take from it what to write, in order (take.go, write.go).
 //
 // A session has one streamType for each type that the client asked for (streamtype.go), with one
 // cursor over the states of the groups of each origin that its names belong to (route.go), and one
-// plan, which says what may be written now (bystates*.go, relay/plan). Names that no origin is ever
-// asked for are refused (refuse.go). A response is a small head of its own and bytes that all
+// plan, which says what may be written now (subscription.go, relay/plan). Names that no origin is
+// ever asked for are refused (refuse.go). A response is a small head of its own and bytes that all
 // clients share (response.go, codec.go).
 //
 //   - Another configuration: [Server.Reconfigure] ends each stream that it takes something from, or
@@ -35,8 +35,6 @@
 //     (DYN-20).
 //   - With Config.Tiers the clients are groups of this process (node.go). No limit, rule or rate
 //     applies to their streams (cmd/weir: TestTiersAreFed, TestTiersWaitAsOthers).
-//   - Without Config.ByStates, as in tests alone, a stream is served by a relay.Union for each
-//     type, until that way goes. testdata/states.list says where it tells something else, and why.
 //   - A poll, by REST or Fetch, is a SotW session that ends with its first answer (poll.go).
 //
 // # Goroutines and locks
@@ -101,34 +99,20 @@
 //
 // # Order
 //
-// Package relay/plan decides it, from states. What follows is the old way, which goes (order.go,
-// release.go); where that tells something else, testdata/states.list has the rule. Types are taken
-// in the reverse of the ORD-1 order, and written in its order. What is newer than a waiting change
-// of an earlier type is held back for as long as that waits (TestOrderExhaustively,
-// TestForwardWalkOvertakes). These are the other waits, and their ends:
+// Package relay/plan decides it. A client is brought from one state of each group to another:
+// clusters, endpoints and secrets first, with nothing taken away that listeners and routes may use;
+// then listeners and routes, once the clusters are acknowledged and their endpoints are there; then
+// what goes (ORD-1 to 3, TestRemovalsComeLast, TestLateTypesWaitForClusters). Of the states that
+// came meanwhile the newest is sent (TestNewestIsWritten). What the session adds:
 //
-//   - A type waits for the ACK or NACK of its last response, at most order_hold (NONCE-10,
-//     TestOneInFlight). Clusters do not wait if endpoints that a written Cluster needs came after
-//     them, since Envoy withholds its ACK until it has those (testdata/ads_warming_unanswered.txt).
-//   - A listener or a route waits for the ACK or NACK of the Cluster responses that were written
-//     before it, and for the endpoints of their new clusters (TestLateTypesWaitForClusters,
-//     TestRoutesWaitForEndpoints). The wait ends order_hold after the update came. Then every
-//     earlier type with a change as old is written with it, so no client starves (ORD-5,
-//     TestProgress). It may be twice as long for endpoints of Clusters sent meanwhile (release.go).
-//   - A listener or a route waits for the first set of an earlier type to settle
-//     (TestSettlingHoldsLateTypes), until the origin has been silent about the set for cold_wait.
-//     The table knows that time, so for a client that comes later it has ended already (ORD-8,
-//     TestSilentSetHoldsNothing). The time of ORD-5 begins after this wait.
-//   - Removals come last (removals.go). Those of Clusters and endpoints that the client has by
-//     name, and emptied endpoints, wait longer (ORD-10, swap.go, relay/emptied.go,
-//     testdata/ads_swap*.txt; cmd/weir/e2e: TestClusterSwap). So do all of them while a restored
-//     Listener or route that the client holds is not confirmed, for cold_wait at most, and in SotW
-//     those of Clusters that a client comes back with (ORD-11, relay/comeback.go,
-//     testdata/ads_restarted*.txt).
-//   - With coalesce, changes that follow one another are sent once in each window (order.go,
+//   - What clusters and routes that were sent need of endpoints and virtual hosts is owed, also if
+//     the client asks for it later (warm.go, WARM-1 to 6, TestWarmEarly).
+//   - With coalesce, changes that follow one another are sent once in each window (take.go,
 //     testdata/coalesce_*.txt). Without it, too, a stream is woken once for each response of an
 //     origin (relay: TestOneWake), and what comes while it is written to, or has yet to
 //     acknowledge, is sent in one response (TestBusyWriterMerges).
+//   - What the client lacks, since when, and what holds that back, is for people (lacks.go,
+//     waits.go, TestWaits) and for the canary gate (members.go).
 //
 // The refusal of a name is sent with the next response of its type, or with the whole list at once
 // (TestRefusalIsToldAtOnce), and that of a virtual host also as one that does not resolve
@@ -252,7 +236,7 @@
 //
 // # What to read next
 //
-// stream.go, writerpool.go, longsend.go, session.go, node.go, order.go, release.go, removals.go,
-// and waits.go for why a stream waits. testdata/*.txt reads as conversations. The tests
-// order_test.go, model_test.go and world_test.go play streams at random and judge every response.
+// stream.go, writerpool.go, longsend.go, session.go, node.go, subscription.go, take.go, write.go,
+// and waits.go for why a stream waits. testdata/*.txt reads as conversations. world_test.go plays
+// streams at random and judges every response.
 package downstream

@@ -22,7 +22,6 @@ const (
 	endedByCertificate ended = "certificate"
 	endedByReload      ended = "reconfigured"
 	endedByLimit       ended = "limit"
-	endedLagging       ended = "lagging"
 	endedStalled       ended = "send_stall"
 	endedSilent        ended = "first_request"
 	endedBadRequest    ended = "bad_request"
@@ -45,8 +44,6 @@ func endedBy(err error) ended {
 		return endedByCertificate
 	case errors.Is(err, errReconfigured), errors.Is(err, errReruled):
 		return endedByReload
-	case errors.Is(err, errLagging):
-		return endedLagging
 	case errors.Is(err, errStalled):
 		return endedStalled
 	}
@@ -96,7 +93,7 @@ func (st *stream) account(err error) {
 	case why == endedUnavailable && st.conn != nil:
 		st.conn.leave()
 	}
-	if why == endedLagging || why == endedStalled {
+	if why == endedStalled {
 		s.cfg.Metrics.Stalled(string(why))
 	}
 	st.ends(now, why, err)

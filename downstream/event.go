@@ -1,9 +1,11 @@
 package downstream
 
 import (
+	"slices"
 	"time"
 
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/cursor"
 	"github.com/weir-xds/weir/relay/xds"
 	"go.uber.org/zap"
 )
@@ -109,21 +111,34 @@ func (s *session) eventSubscribed(now time.Time, st *streamType, in *content) {
 		}
 		e.Names = append(e.Names, clip(l.GetName(), maxBookedName))
 	}
-	e.Wildcard = st.by.wildcard() || !st.sub.None() && st.sub.Standing().Wildcard
+	e.Wildcard = st.sub.wildcard()
 }
 
-// eventSent is the event of an answer, or of refusals alone, that was divided into messages.
-func (s *session) eventSent(now time.Time, st *streamType, a *relay.Answer, refused int, out []*response) *Event {
+// eventSent is the event of an answer that was divided into messages; a is nil if there are
+// refusals alone.
+func (s *session) eventSent(now time.Time, st *streamType, a *cursor.Answer, x *sent, refused int, out []*response) {
 	e := s.eventWritten(now, st, refused, out)
 	if a == nil {
-		return e
+		return
 	}
-	e.Resources, e.Removed, e.Errors = len(a.Variants)+len(a.Heartbeats), len(a.Removed), refused+len(a.Errors)
-	e.Source, e.First, e.Rev = a.Group(), a.First, a.Rev
-	if !a.Since.IsZero() {
-		e.Waited = now.Sub(a.Since)
+	e.Errors, e.Removed = refused+len(a.Errors), len(a.Removed)
+	if e.Resources = len(a.Changed) + len(a.Heartbeats); a.Whole {
+		e.Resources = 0
+		for _, list := range a.All {
+			e.Resources += list.Len()
+		}
 	}
-	return e
+	if i := slices.IndexFunc(st.sub.sources, func(x source) bool { return x.number == a.Group }); i >= 0 {
+		e.Source = st.sub.sources[i].group
+		e.Rev = s.serving.targets[a.Group].Revision
+		e.First = min(st.sub.sources[i].has+1, e.Rev) // what is owed for the first time is no change that it lacked
+	}
+	if x.dated.from != nil {
+		e.Waited = now.Sub(s.opened) - x.dated.since
+	}
+	if !st.heldSince.IsZero() {
+		e.Held, e.Why = now.Sub(st.heldSince), st.heldFor.String()
+	}
 }
 
 // eventWritten is what the events of all answers have.
@@ -145,7 +160,7 @@ func (s *session) eventJudged(now time.Time, kind EventKind, st *streamType, x *
 	e := s.event(now, kind, st)
 	e.Number, e.Nonce, e.Waited = x.last, s.nonce(x.last), now.Sub(x.at)
 	if !s.delta {
-		e.Version = s.shownVersion(st, x.told.Version)
+		e.Version = s.shownVersion(st, x.version)
 	}
 	return e
 }

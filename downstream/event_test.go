@@ -169,7 +169,7 @@ func TestFollowSecrets(t *testing.T) {
 	st := newStreamType(r.set, sds, "sotw")
 	st.sentVersion = "w1"
 	p.session.telling = true
-	p.session.eventSent(r.now, st, nil, 0, nil)
+	p.session.eventSent(r.now, st, nil, &sent{}, 0, nil)
 	p.session.eventJudged(r.now, EventAcked, st, &sent{})
 	nack, _ := nackOf(r.now, sds, "1", &statuspb.Status{Message: "the key is hunter2"})
 	for _, n := range p.session.notes {

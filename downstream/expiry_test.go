@@ -154,7 +154,7 @@ func TestTrustEnd(t *testing.T) {
 // refused before it counts: a stream, a poll, or load reports.
 func TestNothingMoreOnAnOldConnection(t *testing.T) {
 	r := newRig(t)
-	s, err := New(Config{ByStates: allByStates, Table: r.table, Instance: "here"})
+	s, err := New(Config{Table: r.table, Instance: "here"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -89,12 +89,9 @@ func (s *session) byName(types []TypeStatus) {
 			if st.typeURL != types[i].TypeURL {
 				continue
 			}
-			for j := range st.sub.Len() {
-				types[i].ByName.Add(st.sub.Part(j).Names())
-			}
-			if st.by != nil {
-				for j := range st.by.sources {
-					types[i].ByName.Add(st.by.sources[j].wants.Counts())
+			if st.sub != nil {
+				for j := range st.sub.sources {
+					types[i].ByName.Add(st.sub.sources[j].wants.Counts())
 				}
 			}
 		}
@@ -113,32 +110,39 @@ func (s *session) explainType(st *streamType, name string, x *Explained) {
 	} else if text := s.lackOf(st, name); text != "" {
 		x.Refused, x.Limited = text, true
 	}
-	if st.by != nil {
-		x.Parts = st.explainByStates(name)
+	if st.sub != nil {
+		x.Parts = st.explain(name)
 	}
-	j, why := st.judged()
-	var written []time.Time
-	for i := range st.unanswered {
-		if y := &st.unanswered[i]; y.real && !y.nacked {
-			written = append(written, y.at)
+}
+
+// explain is what each source of the type knows of a name.
+func (st *streamType) explain(name string) (all []ExplainedPart) {
+	why := st.why()
+	for i := range st.sub.sources {
+		x := &st.sub.sources[i]
+		part := ExplainedPart{NameView: x.wants.View(name, st.sub.Awaited(i))}
+		if part.Located = x.located; i == st.sub.lacked {
+			part.Since = st.sub.lackedSince
 		}
-	}
-	for i := range st.sub.Len() {
-		part := ExplainedPart{NameView: st.sub.Part(i).View(name, &j)}
 		if name == "" {
-			part.ByName = st.sub.Part(i).Names()
+			part.ByName = x.wants.Counts()
+		}
+		seen, is := st.sub.SeenOf(i, x.group.States().Newest(), xds.NameKey(name))
+		if is {
+			part.Item = x.wants.Item(seen)
+		}
+		switch at := slices.IndexFunc(st.unanswered, func(y sent) bool { return y.real && !y.nacked && y.number == seen.Answer }); {
+		case seen.Refused:
+			part.Nack = why[seen.Answer]
+		case seen.Unjudged && at >= 0:
+			part.SentAt = st.unanswered[at].at
 		}
 		if xds.IsSecret(st.typeURL) {
 			part.unsay()
 		}
-		switch it := &part.Item; {
-		case it.Unjudged:
-			part.SentAt = written[it.Refusal]
-		case it.Status == relay.ItemRefused:
-			part.Nack = why[it.Refusal]
-		}
-		x.Parts = append(x.Parts, part)
+		all = append(all, part)
 	}
+	return all
 }
 
 // unsaidOfOrigin replaces what is said of a secret between weir and the origin.

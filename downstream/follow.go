@@ -100,20 +100,12 @@ func (s *session) countUnsent(all []*relay.Traced, unsent []int) {
 
 // lacks reports whether the client has still to be sent a traced update of the type.
 func (st *streamType) lacks(x *relay.Traced) bool {
-	if a := st.held; a != nil {
-		from := a.Group()
-		return (from == nil || from == x.Source) && a.First <= x.Revision && x.Revision <= a.Rev
+	if st.sub == nil {
+		return false
 	}
-	if st.by != nil {
-		return st.lacksOfStates(x)
-	}
-	for i := range st.sub.Len() {
-		part := st.sub.Part(i)
-		if part.Group() != x.Source {
-			continue
-		}
-		if unsent := part.Unsent(); unsent != 0 && unsent <= x.Revision {
-			return !st.restated()
+	for i := range st.sub.sources {
+		if of := &st.sub.sources[i]; of.group == x.Source && of.has < x.Revision && st.sub.Lacks(i, of.group.States().Newest()) {
+			return true
 		}
 	}
 	return false

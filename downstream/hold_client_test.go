@@ -115,17 +115,12 @@ func (c *heldClient) answer(w *heldWorld, all bool) {
 // A, B and A again while a writer takes one type after the other may give the client routes of B
 // after clusters of A.
 func (w *heldWorld) turn(c *heldClient) {
-	if c.session.by == nil && !c.due(w.rig.now) {
+	if !c.due(w.rig.now) {
 		return
 	}
 	batch, err := c.take(w.rig.now)
 	if err != nil {
 		w.fail("client %d: %v", c.id, err)
-	}
-	for _, st := range c.session.types {
-		if st.held != nil {
-			w.logf("client %d: %s is held back, of revision %d: %s", c.id, scriptType(st.typeURL), st.held.Rev, st.heldFor)
-		}
 	}
 	c.stuck = batch
 	for _, msg := range c.write(w.rig.now) {

@@ -29,10 +29,7 @@ import (
 // and grpc's own, which are 12 KiB on the heap and 18 of stacks. From states it is about 4,500
 // bytes, of which the old way's fields are some 600.
 func TestIdleBytes(t *testing.T) {
-	most := int64(2800)
-	if allByStates {
-		most = 4600
-	}
+	const most = 4600
 	each := idleHeap(t, nil, func(ctx context.Context, _ int) context.Context { return ctx })
 	t.Logf("%d bytes", each)
 	if each > most {
@@ -108,7 +105,7 @@ func idleHeap(t *testing.T, rules *authz.Rules, of func(ctx context.Context, i i
 // newServing is a server with a listener that listens nowhere.
 func newServing(tb testing.TB, r *rig) (*Server, *listener) {
 	tb.Helper()
-	s, err := New(Config{Table: r.table, Instance: "here", Rules: r.cfg.Rules, ByStates: allByStates})
+	s, err := New(Config{Table: r.table, Instance: "here", Rules: r.cfg.Rules})
 	if err != nil {
 		tb.Fatal(err)
 	}

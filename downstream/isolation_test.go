@@ -21,10 +21,7 @@ import (
 // for which a stream that lags is ended.
 func TestBadClientsHoldNothing(t *testing.T) {
 	const good, names, changes = 4, 200, 10_000
-	warm := 1000
-	if allByStates { // until the history is full
-		warm = 40_000
-	}
+	const warm = 40_000 // until the history is full
 	l := newLive(t, relaytest.TCP(), func(c *Config, _ *ListenerConfig) {
 		// as many responses as are remembered are unanswered before the first look
 		c.Timing.OrderHold = 10 * time.Millisecond

@@ -6,6 +6,7 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/cursor"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 )
@@ -84,18 +85,8 @@ func (s *session) items(st *streamType) (all []Item) {
 	if s.closed {
 		return nil
 	}
-	j, why := st.judged()
-	if st.by != nil {
-		all = st.itemsByStates(all)
-	}
-	if !st.sub.None() {
-		st.sub.Items(&j, func(it relay.Item) {
-			x := Item{TypeURL: st.typeURL, Item: it}
-			if it.Status == relay.ItemRefused {
-				x.Nack = why[it.Refusal]
-			}
-			all = append(all, x)
-		})
+	if st.sub != nil {
+		all = st.items(all)
 	}
 	for k := range st.refusals { // names that are refused without asking an origin
 		all = append(all, Item{TypeURL: st.typeURL, Item: relay.Item{Name: st.refusals[k].name, Status: relay.ItemNotSent}})
@@ -103,25 +94,29 @@ func (s *session) items(st *streamType) (all []Item) {
 	return all
 }
 
-// judged returns the type's answers that the client has not accepted, and why it rejected those
-// that it did.
-func (st *streamType) judged() (j relay.Judged, why []Nack) {
-	if st.held != nil {
-		j.Unwritten = []relay.Receipt{st.held.Receipt()}
-	}
-	for i := range st.unanswered {
-		x := &st.unanswered[i]
-		switch {
-		case !x.real:
-		case x.nacked: // its other messages are unacknowledged
-		default:
-			j.Unjudged = append(j.Unjudged, x.told)
+// items adds the resources that the client is subscribed to.
+func (st *streamType) items(all []Item) []Item {
+	why := st.why()
+	st.sub.Seen(st.sub.newest)(func(x cursor.Seen) bool {
+		it := Item{TypeURL: st.typeURL, Item: st.sub.sources[x.Source].wants.Item(x)}
+		if it.Status == relay.ItemRefused {
+			it.Nack = why[x.Answer]
+		}
+		all = append(all, it)
+		return true
+	})
+	return all
+}
+
+// why are the reasons of the answers that the client has refused, by their numbers.
+func (st *streamType) why() map[uint64]Nack {
+	why := map[uint64]Nack{}
+	if st.nacked != nil {
+		for i, number := range st.nacked.numbers {
+			why[number] = st.nacked.why[i]
 		}
 	}
-	if st.nacked != nil {
-		j.Refused, why = st.nacked.answers, st.nacked.why
-	}
-	return j, why
+	return why
 }
 
 // maxNodeText bounds the node, in bytes, that a stream keeps for the client status. Control planes

@@ -212,7 +212,7 @@ func TestArrivalsEnd(t *testing.T) {
 // counted.
 func TestIdentities(t *testing.T) {
 	r := newRig(t)
-	s, err := New(Config{ByStates: allByStates, Table: r.table, Instance: "here", Limits: Limits{StreamsPerIdentity: 2}})
+	s, err := New(Config{Table: r.table, Instance: "here", Limits: Limits{StreamsPerIdentity: 2}})
 	if err != nil {
 		t.Fatal(err)
 	}

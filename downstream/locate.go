@@ -11,7 +11,7 @@ import (
 )
 
 // A locator is a name with dynamic parameters. The two together are one subscription (DYN-1,
-// DYN-2). Each parameter map has a Sub of its own in the group of the name.
+// DYN-2). Each parameter map is a source of its own (subscription.go).
 
 // locatorBatch is the locators of one request that have one parameter map and belong to one group.
 type locatorBatch struct {
@@ -99,14 +99,9 @@ type asksAt struct {
 
 // places are where names of the type are asked for.
 func (st *streamType) places(yield func(asksAt) bool) {
-	for i := range st.sub.Len() {
-		if sub := st.sub.Part(i); !yield(asksAt{sub.Group(), sub.Params(), sub.Located()}) {
-			return
-		}
-	}
-	if st.by != nil {
-		for i := range st.by.sources {
-			if x := &st.by.sources[i]; !yield(asksAt{x.group, x.wants.Params(), x.located}) {
+	if st.sub != nil {
+		for i := range st.sub.sources {
+			if x := &st.sub.sources[i]; !yield(asksAt{x.group, x.wants.Params(), x.located}) {
 				return
 			}
 		}
@@ -208,7 +203,7 @@ func (s *session) leftBatch(st *streamType, to *routed, o *relay.Origin, p const
 	if x := to.locatorBatches.at[key]; x != nil {
 		return x
 	}
-	if st.sub.At(g, p) == nil && st.by.at(g, p) < 0 {
+	if st.sub.at(g, p) < 0 {
 		return nil
 	}
 	x := &locatorBatch{group: g, params: p}
@@ -237,17 +232,6 @@ func (s *session) joined(st *streamType, o *relay.Origin) *relay.Group {
 		return s.group
 	}
 	return s.others[o]
-}
-
-// open opens the Sub of a batch; nil: the group has no room for its parameters.
-func (s *session) open(st *streamType, x *locatorBatch, version string) *relay.Sub {
-	if sub := st.sub.At(x.group, x.params); sub != nil {
-		return sub
-	}
-	return st.sub.Open(x.group, s.mailbox, relay.SubOptions{
-		TypeURL: st.typeURL, Delta: s.delta, Params: x.params, Located: true, Version: version, TTL: s.ttl,
-		Permit: s.permit(x.group.Origin(), st.typeURL, x.params),
-	})
 }
 
 // wholeList are all names of a batch, as denied, if its group has no room for its parameters.

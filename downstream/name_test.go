@@ -76,6 +76,7 @@ func TestSpellingsOfMembers(t *testing.T) {
 	again.sends(&discoveryv3.DeltaDiscoveryRequest{
 		TypeUrl: cds, ResourceNamesSubscribe: []string{"*"}, InitialResourceVersions: map[string]string{a2: held[a], b2: held[b]},
 	})
+	again.gets("it is about to ask for what refers to it (ORD-11)")
 	again.wait(500 * time.Millisecond)
 	again.gets("what it said it holds is known in its spelling", "cds -"+a2)
 	again.acks(cds)

@@ -75,7 +75,7 @@ func (s *session) join(node *corev3.Node) error {
 		rights.decided.allowed++
 	}
 	s.group, s.nodeID, s.nodeCluster = g, node.GetId(), node.GetCluster()
-	s.serveByStates()
+	s.serving = s.newServing()
 	wrapper, ttl := hopFeatures(node.GetClientFeatures())
 	s.ttl = ttl && (s.delta || wrapper) // in SotW a TTL needs the wrapper (TTL-5)
 	// No heartbeat can come between two polls, and v2 has no TTLs (V2-3).
@@ -305,6 +305,7 @@ func (s *session) joinTier(n *corev3.Node) error {
 		s.paths = append(s.paths, p)
 	}
 	s.group, s.nodeID, s.nodeCluster = g, n.GetId(), n.GetCluster()
+	s.serving = s.newServing()
 	_, s.ttl = hopFeatures(n.GetClientFeatures())
 	return nil
 }

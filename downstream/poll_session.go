@@ -70,10 +70,7 @@ func (s *session) acknowledge() {
 func (s *session) resolved(st *streamType) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if st.by != nil {
-		return st.by.Resolved(st.by.newest)
-	}
-	return st.sub.Resolved()
+	return st.sub.Resolved(st.sub.newest)
 }
 
 // standing reports whether the client waits for a first answer to anything, and whether it was sent
@@ -81,11 +78,7 @@ func (s *session) resolved(st *streamType) bool {
 func (s *session) standing(st *streamType) (waits, standIn bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if st.by != nil {
-		return st.by.Waiting(), st.by.StandsIn(st.by.newest)
-	}
-	x := st.sub.Standing()
-	return x.Waiting, x.StandIn
+	return st.sub.Waiting(), st.sub.StandsIn(st.sub.newest)
 }
 
 // whole reports whether the client takes what a list leaves out for gone.
@@ -105,12 +98,7 @@ func (s *session) first(now time.Time) *response {
 // insist is first even if nothing need be sent. It locks the session.
 func (s *session) insist(now time.Time) *response {
 	s.mu.Lock()
-	if st := s.types[0]; st.by != nil {
-		st.by.Again()
-	} else {
-		st.sub.Insist()
-		st.sub.Remind()
-	}
+	s.types[0].sub.Again()
 	s.mu.Unlock()
 	return s.first(now)
 }
@@ -122,19 +110,13 @@ func (s *session) skip() {
 	st := s.types[0]
 	clear(st.unanswered)
 	st.unanswered, s.changesAt = st.unanswered[:0], time.Time{}
-	if st.by == nil {
-		st.sub.Pending()
-	}
 }
 
 // told is the version of the last answer. It locks the session.
 func (s *session) told(st *streamType) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if st.sentVersion == "" && st.by != nil {
-		return xds.SetDigest{}.TreeVersion()
-	}
-	return cmp.Or(st.sentVersion, xds.SetDigest{}.Version()) // that of an empty set, as in the answer
+	return cmp.Or(st.sentVersion, xds.SetDigest{}.TreeVersion()) // that of an empty set, as in the answer
 }
 
 // refusedAll is the answer if all names are refused and the type can only state that by an empty
@@ -142,7 +124,7 @@ func (s *session) told(st *streamType) string {
 func (s *session) refusedAll(st *streamType) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(st.refusals) == 0 || st.by == nil && st.sub.Standing().Names > 0 || st.by.names() > 0 {
+	if len(st.refusals) == 0 || st.sub.names() > 0 {
 		return nil
 	}
 	r := &st.refusals[0]

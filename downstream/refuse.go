@@ -174,13 +174,6 @@ func (s *session) unnamed(st *streamType, left func(key uint64) bool) {
 	})
 }
 
-// tellsWhole reports whether refusals have to be sent with a whole list. An error alone would
-// delete everything else (SOTW-9). The list is sent on account of the refusals, as soon as it can
-// be.
-func (s *session) tellsWhole(st *streamType) bool {
-	return len(st.refusals) > 0 && !s.delta && (st.wildcard || xds.SentWhole(st.typeURL)) && !st.sub.None()
-}
-
 // noteUntold accounts for the memory of refusals until they are sent.
 func (s *session) noteUntold(bytes int) (over bool) {
 	s.untold += bytes
@@ -199,9 +192,6 @@ func (s *session) takeRefusals(st *streamType) []refusal {
 		told += now[i].kept()
 	}
 	s.noteUntold(-told)
-	if s.tellsWhole(st) { // they are sent with the next list
-		st.sub.Remind()
-	}
 	return now
 }
 

@@ -36,7 +36,9 @@ func TestRemovalsComeLast(t *testing.T) {
 	p.gets("and that is all")
 
 	p.says(cds, "old=3", "-new")
-	p.gets("one type alone: one response", "cds old=3 -new")
+	p.gets("what is added", "cds old=3")
+	p.acks(cds)
+	p.gets("what goes follows the answer to it", "cds -new")
 	p.acks(cds)
 	p.says(cds, "-old")
 	p.says(eds, "-x")
@@ -54,8 +56,10 @@ func TestRemovalsComeLast(t *testing.T) {
 	p.acks(cds)
 	p.says(cds, "z=5", "-y")
 	p.says(odd, "x=5")
-	p.gets("what has nothing to do with clusters", "cds z=5 -y", "other x=5")
+	p.gets("what has nothing to do with clusters", "cds z=5", "other x=5")
 	p.acks(cds, odd)
+	p.gets("does not hold them", "cds -y")
+	p.acks(cds)
 
 	p.says(cds, "y=6", "-z")
 	p.says(eds, "x=6")
@@ -117,17 +121,16 @@ func TestRemovalsWaitForWhatWasPending(t *testing.T) {
 		p.gets("the removal waits")
 		p.answer(rds)
 		p.says(rds, "x=4") // merged with what was pending
-		if p.session.delta {
-			p.gets("pending routes first", "rds x=4", "cds -y")
-			return
+		gone := "cds -y"
+		if !p.session.delta {
+			gone = "cds x=0"
 		}
-		p.gets("pending routes first", "rds x=4")
-		p.says(rds, "x=5")
-		p.gets("newer routes, which wait for an answer, put it off no more", "cds x=0")
+		p.gets("pending routes first", "rds x=4", gone)
 	})
 }
 
-// TestRemovalWaitsForNothingNewer: what came after a removal was taken does not put it off.
+// TestRemovalWaitsForNothingNewer: what comes while a removal waits does not put it off: of two
+// states of the routes the newest is written, and then the removal.
 func TestRemovalWaitsForNothingNewer(t *testing.T) {
 	p := newRig(t).client(true)
 	p.both(cds, rds)
@@ -139,30 +142,9 @@ func TestRemovalWaitsForNothingNewer(t *testing.T) {
 	p.gets("additions first, and what does not belong to a removal", "cds z=2 !w:Internal")
 	p.says(rds, "x=3")
 	p.acks(cds)
-	p.gets("the routes that were pending, and then the removal", "rds x=2", "cds -y !y:NotFound")
+	p.gets("the routes as they are, and then the removal", "rds x=3", "cds -y !y:NotFound")
 	p.acks(cds, rds)
-	p.gets("and what came later", "rds x=3")
-}
-
-// TestKeptForRoutesThatCameBetween: routes and a removal that arrive while the writer takes, after
-// the routes had their turn.
-func TestKeptForRoutesThatCameBetween(t *testing.T) {
-	p := newRig(t).client(false)
-	p.both(cds, rds)
-	p.says(cds, "y=1")
-	p.gets("a second cluster", "cds x=0 y=1")
-	p.answer(cds)
-	steps := 0
-	for _, m := range p.writesWith(func() {
-		if steps++; steps == 2 {
-			p.says(rds, "x=2")
-			p.says(cds, "-y")
-		}
-	}, true) {
-		t.Errorf("written: %v", m.words)
-	}
-	p.gets("the routes come first", "rds x=2")
-	p.gets("then the removal", "cds x=0")
+	p.gets("and that is all")
 }
 
 // TestClustersKeptUntilRoutesAreWritten: a state-of-the-world client that falls behind between {x,
@@ -190,20 +172,23 @@ func TestClustersKeptUntilRoutesAreWritten(t *testing.T) {
 
 		p.everywhere(cds, "-y")
 		p.says(rds, "r=x")
-		p.gets("the routes, and no list without the cluster", "rds r=x")
-		stays := func(said string) {
+		// goes is the routes, and then the list without the cluster.
+		goes := func(routes, said, list string) {
 			t.Helper()
-			if said != "" {
-				p.gets("it stays for who asked for it by name (ORD-10)")
-				p.wait(500 * time.Millisecond)
+			if said == "" {
+				p.gets("the routes first", routes, list)
+				return
 			}
+			p.gets("the routes first", routes)
+			p.gets("it stays for who asked for it by name (ORD-10)")
+			p.wait(500 * time.Millisecond)
+			p.gets("now it goes", list+said)
 		}
-		stays(asked.y)
-		p.gets("now it goes", "cds x=1"+asked.y)
+		goes("rds r=x", asked.y, "cds x=1")
 		p.asks(cds, names...)
 		p.asks(rds, "r")
 		p.gets("and that is all")
-		if next := p.session.next(); names[0] == "*" && !next.IsZero() {
+		if next := p.session.next(); len(names) == 1 && !next.IsZero() {
 			t.Errorf("an idle session has a deadline: %v", next)
 		}
 
@@ -222,15 +207,12 @@ func TestClustersKeptUntilRoutesAreWritten(t *testing.T) {
 		p.asks(cds, names...)
 		p.gets("while the routes wait for an answer")
 		p.asks(rds, "r")
-		p.gets("the routes", "rds r=x")
-		stays(asked.z)
-		p.gets("without it", "cds x=4"+asked.z)
+		goes("rds r=x", asked.z, "cds x=4")
 		p.asks(cds, names...)
 		p.asks(rds, "r")
 		p.gets("and that is all")
 		p.everywhere(cds, "-x")
-		stays(asked.x)
-		p.gets("the last one goes, too", "cds"+asked.x)
+		p.gets("the last one goes, too: no route is pending, and none was written lately", "cds"+asked.x)
 		p.session.close(p.now)
 		if err := p.table.Check(); err != nil {
 			t.Fatal(err)
@@ -284,7 +266,11 @@ func TestRoutesWaitForEndpoints(t *testing.T) {
 			name("a", "x")
 		}
 		p.wait(100 * time.Millisecond)
-		p.gets("what is owed goes out, one is missing", "eds x=1")
+		if p.session.delta {
+			p.gets("what is owed went with the clusters, one is missing")
+		} else {
+			p.gets("what is owed goes out, one is missing", "eds x=1")
+		}
 		if got, want := p.session.next(), p.now.Add(400*time.Millisecond); !got.Equal(want) {
 			t.Errorf("the hold ends at %v, want %v", got, want)
 		}
@@ -353,10 +339,8 @@ func TestVirtualHostsAreOwed(t *testing.T) {
 	p.gets("nothing more")
 	r.says(rds, "r=2")
 	r.says(vhd, "r/a=2")
-	p.gets("routes, and a host that changed as well", "rds r=2", "vhds r/a=2")
+	p.gets("routes, and all hosts of that configuration", "rds r=2", "vhds r/a=2 r/b/c=1 r/b=1")
 	p.acks(rds, vhd)
-	p.gets("the others of that configuration follow", "vhds r/b=1")
-	p.acks(vhd)
 	p.gets("once")
 
 	q := r.client(true)
@@ -364,7 +348,7 @@ func TestVirtualHostsAreOwed(t *testing.T) {
 	q.gets("a client that returns", "rds s/t=1")
 	q.acks(rds)
 	q.sends(&discoveryv3.DeltaDiscoveryRequest{
-		TypeUrl: vhd, ResourceNamesSubscribe: []string{"s/t/a", "r/a"}, InitialResourceVersions: p.versions(vhd),
+		TypeUrl: vhd, ResourceNamesSubscribe: []string{"s/t/a", "r/a"}, InitialResourceVersions: map[string]string{"r/a": p.versions(vhd)["r/a"]},
 	})
 	q.gets("is owed the hosts of the routes it was sent, whatever it says to hold", "vhds s/t/a=1")
 }
@@ -385,8 +369,7 @@ func TestListedClusterIsNotInError(t *testing.T) {
 	p.answer(cds)
 	p.gets("while the routes wait for an answer")
 	p.answer(rds)
-	p.gets("the routes", "rds x=3")
-	p.gets("and now the rest", "cds x=0 z=2 !y:NotFound")
+	p.gets("the routes, and now the rest", "rds x=3", "cds x=0 z=2 !y:NotFound")
 	p.answer(cds)
 	p.answer(rds)
 	p.gets("that is all")

@@ -25,7 +25,6 @@ type response struct {
 
 	out   mem.BufferSlice // what is written: the header, own, and the resources
 	own   mem.SliceBuffer // fields that are not shared, in room if they fit
-	one   [1][]byte       // the resources, if they are a single piece that is in no shared list
 	room  [48]byte
 	since time.Duration // from the session's start to Answer.Since
 }

@@ -40,7 +40,7 @@ func newPolling(t *testing.T, change func(*Config, *ListenerConfig)) *polling {
 	t.Cleanup(func() { time.Sleep(time.Second) }) // net/http closes some connections in half of one
 	r := newRig(t)
 	lc := ListenerConfig{Origin: r.origin, REST: true}
-	cfg := Config{ByStates: allByStates, Table: r.table, Instance: "here"}
+	cfg := Config{Table: r.table, Instance: "here"}
 	if change != nil {
 		change(&cfg, &lc)
 	}

@@ -73,7 +73,7 @@ func (s *script) restart() {
 	old := s.rig
 	s.rig = newRigWith(s.t, cfg)
 	s.rig.now = old.now
-	s.rig.configure(func(c *Config, _ *ListenerConfig) { c.Rules, c.ByStates = old.cfg.Rules, old.cfg.ByStates })
+	s.rig.configure(func(c *Config, _ *ListenerConfig) { c.Rules = old.cfg.Rules })
 	for _, c := range s.controls() {
 		c.origin, c.lanes = s.rig.table.Origin(c.origin.Name()), nil
 	}

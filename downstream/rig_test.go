@@ -3,7 +3,6 @@ package downstream
 import (
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -62,37 +61,13 @@ func newRigOf(tb testing.TB, origins ...relay.OriginConfig) *rig {
 	return newRigWith(tb, relay.Config{Origins: origins})
 }
 
-// allByStates: streams are served from states, in all tests.
-var allByStates = os.Getenv("WEIR_BY_STATES") != "0"
-
-// ofTheOldWay skips a test that is in testdata/tests.list if streams are served from states.
-func ofTheOldWay(tb testing.TB) {
-	tb.Helper()
-	if !allByStates {
-		return
-	}
-	list, err := os.ReadFile("testdata/tests.list")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	name, _, _ := strings.Cut(tb.Name(), "/")
-	for line := range strings.Lines(string(list)) {
-		if of, why, is := strings.Cut(strings.TrimSpace(line), " "); is && of == name {
-			tb.Skip(why)
-		}
-	}
-}
-
 func newRigWith(tb testing.TB, cfg relay.Config) *rig {
 	tb.Helper()
-	ofTheOldWay(tb)
 	if cfg.Settle == 0 {
 		// what waits for it is then told from what waits for gather and the like
 		cfg.Settle = 250 * time.Millisecond
 	}
-	_, timed := tb.(*testing.B)
-	cfg.States = !timed || allByStates
-	if allByStates && cfg.History.Versions == 0 { // a client that comes back is recognized by its version
+	if cfg.History.Versions == 0 { // a client that comes back is recognized by its version
 		cfg.History = history.Bounds{Versions: 2, Bytes: 64 << 20, Age: 24 * time.Hour}
 	}
 	table, err := relay.New(cfg)
@@ -100,7 +75,7 @@ func newRigWith(tb testing.TB, cfg relay.Config) *rig {
 		tb.Fatal(err)
 	}
 	r := &rig{tb: tb, table: table, origin: table.Origin("mesh"), now: zero}
-	r.cfg = Config{Table: table, Instance: "here", ByStates: allByStates}
+	r.cfg = Config{Table: table, Instance: "here"}
 	r.configure(func(*Config, *ListenerConfig) {})
 	return r
 }

@@ -67,7 +67,7 @@ func TestScripts(t *testing.T) {
 	}
 	for _, f := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(f), ".txt"), func(t *testing.T) {
-			got, want := runScript(t, f, false)
+			got, want := runScript(t, f)
 			switch {
 			case got == want:
 			case *update:
@@ -75,61 +75,10 @@ func TestScripts(t *testing.T) {
 					t.Fatal(err)
 				}
 			default:
-				t.Errorf("%s: output differs; got:\n%s", f, got)
+				t.Errorf("%s: %s", f, differenceOf(got, want))
 			}
 		})
 	}
-}
-
-// TestScriptsByStates plays the scenarios with streams that are served from states. What then says
-// something else than in TestScripts is in testdata/states, and testdata/states.list says why.
-func TestScriptsByStates(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no scenarios: %v", err)
-	}
-	list, err := os.ReadFile("testdata/states.list")
-	if err != nil {
-		t.Fatal(err)
-	}
-	left := map[string]bool{}
-	for line := range strings.Lines(string(list)) {
-		if name, _, _ := strings.Cut(strings.TrimSpace(line), " "); name != "" && name[0] != '#' {
-			left[name] = true
-		}
-	}
-	same := 0
-	for _, f := range files {
-		name := strings.TrimSuffix(filepath.Base(f), ".txt")
-		listed := left[name]
-		delete(left, name)
-		t.Run(name, func(t *testing.T) {
-			got, want := runScript(t, f, true)
-			if !listed {
-				if got != want {
-					t.Errorf("%s", differenceOf(got, want))
-				}
-				same++
-				return
-			}
-			if got == want {
-				t.Errorf("it is in testdata/states.list, and nothing differs")
-			}
-			own := filepath.Join("testdata/states", filepath.Base(f))
-			if *update {
-				if err := os.WriteFile(own, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if _, want = runScript(t, own, true); got != want {
-				t.Errorf("%s", differenceOf(got, want))
-			}
-		})
-	}
-	for name := range left {
-		t.Errorf("testdata/states.list has %s, and there is no such scenario", name)
-	}
-	t.Logf("the same in %d of %d scenarios", same, len(files))
 }
 
 // differenceOf is the first line in which two texts differ, with what is before it.
@@ -143,14 +92,13 @@ func differenceOf(got, want string) string {
 	return fmt.Sprintf("line %d:\n%s\n  GOT:\n%s\n  WANT:\n%s", i+1, strings.Join(a[from:i], "\n"), strings.Join(a[i:min(i+4, len(a))], "\n"), strings.Join(b[i:min(i+4, len(b))], "\n"))
 }
 
-// runScript plays a scenario. It returns what it has become, and what it is. byStates: its streams are
-// served from states.
-func runScript(t *testing.T, file string, byStates bool) (became, is string) {
+// runScript plays a scenario. It returns what it has become, and what it is.
+func runScript(t *testing.T, file string) (became, is string) {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &script{t: t, byStates: byStates}
+	s := &script{t: t}
 	var got strings.Builder
 	for line := range strings.Lines(string(data)) {
 		line = strings.TrimRight(line, " \n")
@@ -189,7 +137,6 @@ func scriptType(typeURL string) string {
 // script is a world in the middle of a scenario.
 type script struct {
 	t        *testing.T
-	byStates bool // streams are served from the states of their groups
 	rig      *rig
 	config   relay.Config
 	control  *control            // of the listener's own origin
@@ -249,7 +196,6 @@ func (s *script) world(f []string) {
 	}
 	s.config = relay.Config{Origins: origins, Gather: s.gather, Settle: 250 * time.Millisecond}
 	s.rig = newRigWith(s.t, s.config)
-	s.rig.configure(func(c *Config, _ *ListenerConfig) { c.ByStates = s.byStates })
 	s.others, s.down = map[string]*control{}, map[*control]bool{}
 	for _, o := range origins {
 		c := newControl(s.t, s.rig.table.Origin(o.Name), o.SotW)

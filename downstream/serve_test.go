@@ -46,7 +46,7 @@ func newLive(t *testing.T, n *relaytest.Net, change func(*Config, *ListenerConfi
 func newLiveOf(t *testing.T, n *relaytest.Net, r *rig, change func(*Config, *ListenerConfig)) *live {
 	t.Helper()
 	lc := ListenerConfig{Origin: r.origin}
-	cfg := Config{ByStates: allByStates, Table: r.table, Instance: "here"}
+	cfg := Config{Table: r.table, Instance: "here"}
 	if change != nil {
 		change(&cfg, &lc)
 	}

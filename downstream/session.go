@@ -39,7 +39,6 @@ type settings struct {
 	compression    string // "" or gzip
 	requireNodeID  bool
 	tiers          bool             // streams are of this process (node.go)
-	byStates       bool             // see Config.ByStates
 	federated      bool             // names may belong to other origins
 	secrets        secretKinds      // of the origins that names may belong to
 	dedicated      map[string]bool  // type URLs (RELAY-29)
@@ -57,7 +56,7 @@ type settings struct {
 func newSettings(cfg Config, lc ListenerConfig) *settings {
 	set := &settings{
 		table: cfg.Table, origin: lc.Origin, instance: cfg.Instance, via: cfg.Via, limits: cfg.Limits, timing: cfg.Timing, metrics: cfg.Metrics,
-		tiers: cfg.Tiers, byStates: cfg.ByStates, federated: !cfg.Tiers && cfg.Table.Federated(lc.Origin), compression: lc.Compression, requireNodeID: lc.RequireNodeID, noLegacy: map[string]bool{},
+		tiers: cfg.Tiers, federated: !cfg.Tiers && cfg.Table.Federated(lc.Origin), compression: lc.Compression, requireNodeID: lc.RequireNodeID, noLegacy: map[string]bool{},
 		seed: maphash.MakeSeed(), responseHeader: &responseHeaders{}, dedicated: map[string]bool{}, assumed: lc.AssumeFeatures,
 		rules: cfg.Rules, address: lc.Address, traceID: cfg.TraceID, watchers: cfg.watchers,
 	}
@@ -86,7 +85,7 @@ type session struct {
 	poll  bool // it has one request and one answer (poll.go)
 	// expires: until is the end of the client's certificate (life.go).
 	expires bool
-	// v2: the transport is v2, whose messages lack what is new in v3 (release.go). It is set by the
+	// v2: the transport is v2, whose messages lack what is new in v3 (write.go). It is set by the
 	// owner before the first request.
 	v2      bool
 	only    string   // the type of the service; "" on ADS, which has all types
@@ -127,7 +126,6 @@ type session struct {
 	nodeKept    nodeKept
 	outdated    bool // it needs more of the node than was kept
 	served      bool // an answer was written
-	unsure      bool // a restored Listener or route is not confirmed (ORD-11)
 	closed      bool
 	telling     bool            // events are noted, since somebody wants to know
 	authorities authorities     // of the names asked for
@@ -138,18 +136,13 @@ type session struct {
 	names       int         // number over all types, with refused ones that are kept
 	untold      int         // bytes kept of names that are refused and whose refusals are not sent yet
 	// lack is of names that a limit kept from being subscribed (refuse.go); nil: there are none.
-	lack     *lack
-	now      time.Time // time of the last call that had one; no earlier deadline is pending
-	routedAt time.Time // when a Listener or a route was written last
-	// unsureTo is the time after opened when unsure was last seen, or was seen to have ended; 0:
-	// never.
-	unsureTo time.Duration
-	// changesAt is when changes were last written that the client did not wait for (order.go).
+	lack *lack
+	now  time.Time // time of the last call that had one; no earlier deadline is pending
+	// changesAt is when changes were last written that the client did not wait for.
 	changesAt time.Time
 	notes     []note        // to be logged by the caller
-	by        *byStates     // nil: it is not served from states
+	serving   *serving      // nil before the first request, as group
 	paths     []*relay.Path // to the groups joined, if the stream has come through relays
-	warm      warming
 }
 
 // note is something for the stream to log once the session is unlocked.
@@ -291,11 +284,7 @@ func (s *session) countNames(st *streamType) error {
 	if s.outdated {
 		return errReconfigured
 	}
-	names := len(st.refused) + len(st.denied) + len(st.refusals) + st.by.names()
-	if !st.sub.None() {
-		standing := st.sub.Standing()
-		names += standing.Names + standing.Dropped
-	}
+	names := len(st.refused) + len(st.denied) + len(st.refusals) + st.sub.names()
 	more := names > st.names // a lowered limit ends no stream that does not ask for more
 	s.names += names - st.names
 	st.names = names
@@ -303,26 +292,6 @@ func (s *session) countNames(st *streamType) error {
 		return s.cfg.over("names_per_stream", s.cfg.limits.NamesPerStream, "the stream asks for more")
 	}
 	return nil
-}
-
-// wake wakes the writer if it may have something to do.
-func (s *session) wake(now time.Time) {
-	if s.by != nil {
-		s.mailbox.Signal()
-		return
-	}
-	if s.gathers(now) {
-		if s.taken() {
-			s.mailbox.Signal()
-		}
-		return // it wakes by itself at the end of the window
-	}
-	for _, st := range s.types {
-		if st.held != nil || st.rest != nil || st.keeps || len(st.refusals) > 0 || st.blank || st.peek() {
-			s.mailbox.Signal()
-			return
-		}
-	}
 }
 
 // close releases everything. After it the session is used only for status. It locks the session.
@@ -336,7 +305,7 @@ func (s *session) close(now time.Time) {
 	for _, p := range s.paths {
 		p.Close()
 	}
-	// Before the Subs, since what lingers of them depends on the group's other clients.
+	// Before the subscriptions, since what lingers of them depends on the group's other clients.
 	switch {
 	case s.group == nil:
 	case s.cfg.tiers:
@@ -350,9 +319,7 @@ func (s *session) close(now time.Time) {
 		}
 	}
 	for _, st := range s.types {
-		if st.by.close(now); !st.sub.None() {
-			st.sub.Close(now)
-		}
+		st.sub.close(now)
 	}
 	s.types = nil
 	s.noteUntold(-s.untold)

@@ -25,15 +25,8 @@ func (s *session) takeInDelta(now time.Time, in *content) error {
 			return err
 		}
 	}
-	st.requestedByStates(now)
-	switch {
-	case !first || s.by != nil:
-	case st.typeURL == xds.EndpointType:
-		s.pushEndpoints() // WARM-6
-	case st.typeURL == xds.VirtualHostType:
-		s.pushVirtualHosts()
-	}
-	s.wake(now)
+	st.requested(now)
+	s.mailbox.Signal()
 	return nil
 }
 
@@ -58,7 +51,7 @@ func (s *session) pair(now time.Time, st *streamType, nonce []byte, detail *stat
 		}
 		answered := *x
 		st.unanswered = slices.Delete(st.unanswered, i, i+1)
-		if s.judgedByStates(now, st, &answered); !answered.nacked {
+		if s.settle(now, st, &answered); !answered.nacked {
 			s.ack(now, st, &answered)
 		}
 		return
@@ -125,22 +118,12 @@ func (s *session) subscribe(now time.Time, st *streamType, in *content, first bo
 			initial[name] = ""
 		}
 		s.refuseClaims(st, to.own, initial)
-		if s.only == "" && len(initial) > 0 && (st.typeURL == xds.ClusterType || st.typeURL == xds.EndpointType) {
-			st.removals = now.Add(s.cfg.timing.OrderHold)
-		}
 	}
 	gone := in.unsubscribe.strings()
 	if err := s.update(now, st, to, gone, initial, first); err != nil {
 		return err
 	}
 	s.unsubscribed(st, gone, in.leaving)
-	// Removals of what a set may cover have still to be sent (WILD-9).
-	if st.rest != nil && st.sub.Standing().Sets == 0 {
-		if st.rest.forget(gone); st.rest.none() {
-			st.rest = nil
-			st.synced() // the writer has nothing to do for it
-		}
-	}
 	return s.countNames(st)
 }
 
@@ -181,95 +164,17 @@ func (s *session) spaces(st *streamType, g *relay.Group, names []string) (spaces
 // subscribed reports whether the client names exactly this resource of a group, with any
 // parameters.
 func (st *streamType) subscribed(g *relay.Group, name string) bool {
-	if st.by != nil {
-		i := st.by.in(g)
-		return i >= 0 && st.by.sources[i].wants.Has(xds.NameKey(name))
+	if st.sub == nil {
+		return false
 	}
-	for i := range st.sub.Len() {
-		if sub := st.sub.Part(i); sub.Group() == g && sub.Subscribed(name) {
-			return true
-		}
-	}
-	return false
-}
-
-// update passes a request to the table, to each group its part.
-func (s *session) update(
-	now time.Time, st *streamType, to routed, unsubscribe []string, initial map[string]string, first bool,
-) error {
-	if s.by != nil {
-		return s.updateByStates(now, st, to, unsubscribe, initial, first)
-	}
-	own, err := s.groupOf(st, s.cfg.origin)
-	if err != nil {
-		return s.noGroup(err)
-	}
-	var denied []relay.Denied
-	gone := s.leave(st, &to, unsubscribe)
-	update := func(g *relay.Group, subscribe, unsubscribe []string, initial map[string]string) {
-		sub := st.sub.In(g)
-		if sub == nil {
-			p := s.params(g.Origin(), st.typeURL)
-			sub = st.sub.Open(g, s.mailbox, relay.SubOptions{
-				TypeURL: st.typeURL, Delta: true, Initial: initial, Params: p, TTL: s.ttl, Permit: s.permit(g.Origin(), st.typeURL, p),
-			})
-		}
-		if sub == nil {
-			err = relay.ErrParameterSets
-			return
-		}
-		if g == own {
-			sub.Namespaces(s.spaces(st, own, subscribe))
-		}
-		denied = append(denied, st.sub.Update(now, sub, subscribe, unsubscribe)...)
-		st.expect(now, sub)
-	}
-	// The listener's own origin comes first. A name that is unsubscribed elsewhere may be covered
-	// by a `*` that this request subscribes (DELTA-6, DELTA-9).
-	switch {
-	case first && (len(to.own) > 0 || len(to.others)+len(to.locatorBatches.list) == 0):
-		update(own, to.own, gone, initial)
-	case len(to.own) > 0, len(gone) > 0 && st.sub.In(own) != nil:
-		update(own, to.own, gone, nil)
-	}
-	for i := range to.others {
-		p := &to.others[i]
-		update(p.group, p.names, p.gone, p.initial)
-	}
-	if err != nil {
-		return s.noGroup(err)
-	}
-	if err := s.denied(now, st, denied, nil, nil); err != nil {
-		return err
-	}
-	return s.updateLocated(now, st, &to.locatorBatches)
-}
-
-// updateLocated is update for locators.
-func (s *session) updateLocated(now time.Time, st *streamType, to *locatorBatches) error {
-	for _, x := range to.list {
-		var denied []relay.Denied
-		if sub := s.open(st, x, ""); sub != nil {
-			sub.Namespaces(s.spaces(st, x.group, x.names))
-			denied = st.sub.Update(now, sub, x.names, x.gone)
-			st.expect(now, sub)
-		} else {
-			denied = s.wholeList(x)
-		}
-		if err := s.denied(now, st, denied, x, nil); err != nil {
-			return err
-		}
-	}
-	if len(to.list) > 0 {
-		st.sub.Leave(now)
-	}
-	return nil
+	i := st.sub.in(g)
+	return i >= 0 && st.sub.sources[i].wants.Has(xds.NameKey(name))
 }
 
 // leave divides the unsubscribed names. Names that were subscribed at another origin go there. All
 // others may be covered by `*` (WILD-9), and are returned.
 func (s *session) leave(st *streamType, to *routed, names []string) (own []string) {
-	if st.sub.Len()+st.by.names()+len(to.others) == 0 || !s.cfg.federated {
+	if st.sub.names()+len(to.others) == 0 || !s.cfg.federated {
 		return names
 	}
 	for _, name := range names {
@@ -296,18 +201,12 @@ func (s *session) leaving(st *streamType, to *routed, name string) *place {
 			return &to.others[i]
 		}
 	}
-	if st.by != nil {
-		for _, x := range st.by.sources {
+	if st.sub != nil {
+		for _, x := range st.sub.sources {
 			if x.group.Origin() == o {
 				to.others = append(to.others, place{group: x.group})
 				return &to.others[len(to.others)-1]
 			}
-		}
-	}
-	for i := range st.sub.Len() {
-		if g := st.sub.Part(i).Group(); g.Origin() == o {
-			to.others = append(to.others, place{group: g})
-			return &to.others[len(to.others)-1]
 		}
 	}
 	return nil

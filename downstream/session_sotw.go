@@ -9,7 +9,6 @@ import (
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/weir-xds/weir/constraints"
-	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/genproto/googleapis/rpc/status"
 )
@@ -33,11 +32,9 @@ func (s *session) sotw(now time.Time, in *content) error {
 		if err := s.list(now, st, in); err != nil {
 			return err
 		}
-		if st.requestedByStates(now); st.typeURL == xds.EndpointType && s.by == nil {
-			s.pushEndpoints() // WARM-2
-		}
+		st.requested(now)
 	}
-	s.wake(now)
+	s.mailbox.Signal()
 	return nil
 }
 
@@ -53,15 +50,12 @@ func (s *session) verdict(now time.Time, st *streamType, nonce []byte, detail *s
 	last := *st.last()
 	clear(st.unanswered)
 	st.unanswered = st.unanswered[:0]
-	if st.typeURL == xds.ClusterType {
-		s.clustersJudged(now)
-	}
 	if detail != nil {
 		s.nack(now, st, &last, string(nonce), detail)
-		s.judgedByStates(now, st, &last)
+		s.settle(now, st, &last)
 		return
 	}
-	s.judgedByStates(now, st, &last)
+	s.settle(now, st, &last)
 	s.ack(now, st, &last)
 }
 
@@ -76,12 +70,7 @@ func (s *session) list(now time.Time, st *streamType, in *content) error {
 	}
 	st.list, st.listed, st.members = hash, true, s.hashNames(in)
 	if anew {
-		left := s.forgotten(now, st)
-		defer func() {
-			if !left.None() {
-				left.Close(now)
-			}
-		}()
+		s.forgotten(now, st)
 	}
 	if in.names.n+len(in.locators) > 0 {
 		st.legacy = false // for good (WILD-3, WILD-6)
@@ -95,22 +84,9 @@ func (s *session) list(now time.Time, st *streamType, in *content) error {
 	}
 	to.wildcard = to.wildcard || st.legacy
 	wildcard := to.wildcard || slices.ContainsFunc(to.locatorBatches.list, func(x *locatorBatch) bool { return x.wildcard })
-	if wildcard && !st.wildcard && !xds.SentWhole(st.typeURL) {
-		// From now on every response has the whole view (SOTW-4). A response that is held back has
-		// only what changed. The whole view follows it, in the list, or by name if the client
-		// leaves `*` before that.
-		if st.held != nil {
-			st.sub.Unsend()
-		}
-		st.held = nil
-		st.unhold()
-	}
-	if st.wildcard && !wildcard && !xds.SentWhole(st.typeURL) {
-		st.discardEmptyList()
-	}
 	st.wildcard = wildcard
 	version := ""
-	if st.sub.None() && st.by == nil { // only the first request of a type says what the client holds (RELAY-43)
+	if st.sub == nil { // only the first request of a type says what the client holds (RELAY-43)
 		version = string(in.version)
 	}
 	if err := s.replace(now, st, to, version); err != nil {
@@ -120,23 +96,7 @@ func (s *session) list(now time.Time, st *streamType, in *content) error {
 	if len(st.refusals) > 0 {
 		s.stillNamed(st)
 	}
-	if s.tellsWhole(st) {
-		st.sub.Remind()
-	}
 	return s.countNames(st)
-}
-
-// discardEmptyList is called when the client leaves `*`. An empty list that is held back answers
-// `*` alone. To a client of names it says nothing, so it is not sent (SOTW-9).
-func (st *streamType) discardEmptyList() {
-	a := st.held
-	if a == nil || len(a.Variants)+len(a.Heartbeats)+len(a.Errors) > 0 || !a.Located.None() {
-		return
-	}
-	st.sub.Ack(a.Receipt()) // no client acknowledges it
-	st.held, st.changed = nil, false
-	st.unhold()
-	st.synced()
 }
 
 // repeats reports whether a request answers a response with the names that its type already has, so
@@ -160,30 +120,21 @@ func (s *session) repeats(in *content) bool {
 // it was sent, so nothing is outstanding (NONCE-12). If it has repeated a nonce of the stream
 // before, it did know one: then the type begins as on a new stream, even with the same list.
 // Otherwise it may have sent the list before it read the answer to its last one, and is sent only
-// what is new in it. The caller closes left, if there is any, after it has subscribed again to what
-// is still named.
-func (s *session) forgotten(now time.Time, st *streamType) (left relay.Union) {
+// what is new in it.
+func (s *session) forgotten(now time.Time, st *streamType) {
 	clear(st.unanswered)
 	st.unanswered = st.unanswered[:0]
-	if s.by != nil {
-		s.by.plan.Ack(now, st.typeURL, s.lastNonce)
-	}
-	if st.typeURL == xds.ClusterType {
-		s.clustersJudged(now)
-	}
+	s.serving.plan.Ack(now, st.typeURL, s.lastNonce)
 	if !st.heard {
-		return left
+		return
 	}
-	left, st.sub = st.sub, relay.Union{}
-	st.by.close(now)
-	st.by = nil
+	st.sub.close(now)
+	st.sub = nil
 	s.unnamed(st, func(uint64) bool { return true })
 	st.refused, st.denied, st.allowed = nil, nil, 0
-	st.held, st.changed, st.keeps = nil, false, false
-	st.unhold()
-	st.heard, st.lagging, st.ackedVersion = false, false, ""
+	st.heldSince = time.Time{}
+	st.heard, st.ackedVersion = false, ""
 	st.nacked.forget()
-	return left
 }
 
 // stillNamed drops the refusals of names that are no longer in the list.
@@ -196,82 +147,6 @@ func (s *session) stillNamed(st *streamType) {
 		_, denied := st.denied[key]
 		return !denied && !named[key]
 	})
-}
-
-// replace passes a list to the table, to each group its part.
-func (s *session) replace(now time.Time, st *streamType, to routed, version string) error {
-	if s.by != nil {
-		return s.replaceByStates(now, st, to, version)
-	}
-	own, err := s.groupOf(st, s.cfg.origin)
-	if err != nil {
-		return s.noGroup(err)
-	}
-	first := st.sub.None()
-	var denied []relay.Denied
-	replace := func(g *relay.Group, names []string, wildcard bool) {
-		sub := st.sub.In(g)
-		if sub == nil {
-			p := s.params(g.Origin(), st.typeURL)
-			sub = st.sub.Open(g, s.mailbox, relay.SubOptions{
-				TypeURL: st.typeURL, Version: version, StandIn: s.ofStandIn(version),
-				Params: p, TTL: s.ttl, Polls: s.poll, Permit: s.permit(g.Origin(), st.typeURL, p),
-			})
-		}
-		if sub == nil {
-			err = relay.ErrParameterSets
-			return
-		}
-		denied = append(denied, st.sub.Replace(now, sub, names, wildcard)...)
-		st.expect(now, sub)
-	}
-	if len(to.own) > 0 || to.wildcard || first && len(to.others)+len(to.locatorBatches.list) == 0 || st.sub.In(own) != nil {
-		replace(own, to.own, to.wildcard)
-	}
-	for i := range to.others {
-		replace(to.others[i].group, to.others[i].names, false)
-	}
-	if err != nil {
-		return s.noGroup(err)
-	}
-	before := st.denied
-	st.denied = nil
-	if err := s.denied(now, st, denied, nil, before); err != nil {
-		return err
-	}
-	if err := s.replaceLocated(now, st, &to.locatorBatches, version, before); err != nil {
-		return err
-	}
-	if s.rights != nil && !st.sub.None() {
-		st.sub.Part(0).Denies(to.denies)
-	}
-	for i := range st.sub.Len() { // what is named no longer
-		sub := st.sub.Part(i)
-		if g := sub.Group(); sub.Located() && to.locatorBatches.at[batchKey{g, sub.Params().Key()}] == nil || !sub.Located() && g != own && to.at(g) == nil {
-			st.sub.Replace(now, sub, nil, false)
-		}
-	}
-	st.sub.Leave(now)
-	return nil
-}
-
-// replaceLocated is replace for locators.
-func (s *session) replaceLocated(
-	now time.Time, st *streamType, to *locatorBatches, version string, before map[uint64]struct{},
-) error {
-	for _, x := range to.list {
-		var denied []relay.Denied
-		if sub := s.open(st, x, version); sub != nil {
-			denied = st.sub.Replace(now, sub, x.names, x.wildcard)
-			st.expect(now, sub)
-		} else {
-			denied = s.wholeList(x)
-		}
-		if err := s.denied(now, st, denied, x, before); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // sift divides a list into what is asked of the table, with the place for each, and what is

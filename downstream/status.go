@@ -189,18 +189,8 @@ func (st *streamType) status(own *relay.Origin, delta bool) TypeStatus {
 	if len(st.unanswered) > 0 {
 		t.InFlightSince = st.unanswered[0].at
 	}
-	if !st.sub.None() {
-		standing := st.sub.Standing()
-		t.Names, t.Wildcard = standing.Names, standing.Wildcard
-	}
-	if st.by != nil {
-		st.by.status(own, &t)
-	}
-	apart := func(s *relay.Sub) bool { return s.Group().Origin() != own || s.Located() || s.Params().Len() > 0 }
-	if n := st.sub.Len(); n > 1 || n == 1 && apart(st.sub.Part(0)) {
-		for i := range n {
-			t.Parts = append(t.Parts, partStatus(st.sub.Part(i)))
-		}
+	if st.sub != nil {
+		st.sub.status(own, &t)
 	}
 	return t
 }
@@ -209,32 +199,17 @@ func (st *streamType) status(own *relay.Origin, delta bool) TypeStatus {
 // not known, it is the first that it asks.
 func (st *streamType) behind(own *relay.Origin) *relay.Origin {
 	switch {
-	case st.by != nil && len(st.unanswered) > 0 && st.unanswered[0].dated.from != nil:
-		return st.unanswered[0].dated.from
-	case st.by != nil && !st.by.lackedSince.IsZero():
-		return st.by.sources[st.by.lacked].group.Origin()
-	case st.sub.None():
+	case st.sub == nil || len(st.sub.sources) == 0:
 		return own
+	case len(st.unanswered) > 0 && st.unanswered[0].dated.from != nil:
+		return st.unanswered[0].dated.from
+	case !st.sub.lackedSince.IsZero():
+		return st.sub.sources[st.sub.lacked].group.Origin()
 	}
-	part := st.sub.Part(0)
-	for i := range st.sub.Len() {
-		if p := st.sub.Part(i); p.Unsent() != 0 || p.Standing().Waiting {
-			part = p
-			break
+	for i := range st.sub.sources {
+		if _, waits, _ := st.sub.Awaits(i); waits {
+			return st.sub.sources[i].group.Origin()
 		}
 	}
-	if len(st.unanswered) > 0 {
-		if sent := st.unanswered[0].told.Oldest(); sent != nil {
-			part = sent
-		}
-	}
-	return part.Group().Origin()
-}
-
-func partStatus(part *relay.Sub) PartStatus {
-	standing, g := part.Standing(), part.Group()
-	return PartStatus{
-		Origin: g.Origin().Name(), Group: g.Key(), Names: standing.Names, Wildcard: standing.Wildcard,
-		Params: part.Params().Key(), Located: part.Located(),
-	}
+	return st.sub.sources[0].group.Origin()
 }

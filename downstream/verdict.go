@@ -23,22 +23,13 @@ func (s *session) ack(now time.Time, st *streamType, x *sent) {
 	}
 	if x.real {
 		st.nacking, st.ackedAt = false, now.Sub(s.opened)
-		if st.by == nil {
-			st.nacked.accepted(x)
-		}
-		st.sub.Ack(x.told)
-		st.ackedVersion = cmp.Or(x.told.Version, x.version)
+		st.ackedVersion = x.version
 		if x := &x.dated; x.lag != nil {
 			x.lag.Acked(now.Sub(s.opened)-x.since, s.exemplar(x.lag, st, s.opened.Add(x.since)))
 		}
-		if lag := x.told.Oldest().Lag(); lag != nil {
-			lag.Acked(now.Sub(x.told.Since), s.exemplar(lag, st, x.told.Since))
-		}
 	}
-	if st.by != nil {
+	if st.sub != nil {
 		st.lacking()
-	} else {
-		st.synced()
 	}
 }
 
@@ -50,30 +41,30 @@ func (s *session) nack(now time.Time, st *streamType, x *sent, nonce string, det
 	nack, names := nackOf(now, st.typeURL, nonce, detail)
 	st.nacked = st.nacked.with(x, nack)
 	n := note{typeURL: st.typeURL, nack: nack, sent: x.at, origin: s.cfg.origin.Name(), group: s.group.Key()}
-	if x.real && st.by != nil {
-		n.about, n.mixed = st.contentsByStates(x, names)
-	} else if x.real {
-		n.about, n.mixed = st.sub.Contents(&x.told, names), mixed(&st.sub)
+	if x.real {
+		n.about, n.mixed = st.contents(x, names)
 	}
 	s.notes = append(s.notes, n)
 	if s.telling {
 		s.eventJudged(now, EventNacked, st, x).Text = clip(nack.Message, maxNackText)
 	}
-	if x.real && !x.nacked {
-		st.sub.Nack(x.told)
-	}
 	st.nacking = st.nacking || x.real
 	x.nacked = true
 }
 
-// mixed reports whether answers may have resources of several origins.
-func mixed(u *relay.Union) bool {
-	for i := 1; i < u.Len(); i++ {
-		if u.Part(i).Group().Origin() != u.Part(0).Group().Origin() {
-			return true
+// contents is what a refused response had that can be told apart. mixed: it may have
+// resources of several origins.
+func (st *streamType) contents(x *sent, names []string) (all []relay.Content, mixed bool) {
+	parts, whole := st.sub.Contents(x.number, names)
+	for _, p := range parts {
+		all = append(all, st.sub.sources[p.Source].wants.Content(p))
+	}
+	if len(all) == 0 && whole {
+		if c, ok := st.sub.sources[0].wants.List(st.sub.From()); ok {
+			all = append(all, c)
 		}
 	}
-	return false
+	return all, slices.ContainsFunc(st.sub.sources, func(x source) bool { return x.group.Origin() != st.sub.sources[0].group.Origin() })
 }
 
 // nackOf is what is kept of a refusal, and the words in it that may name resources.
@@ -95,11 +86,10 @@ const maxNackKept = 4 << 10
 // nacked is what the client refused of a type, for people (RELAY-34). nil: nothing.
 type nacked struct {
 	newest Nack
-	// answers are the refused responses that no later acknowledgement supersedes, oldest first,
-	// with the reason of each; at most maxUnanswered.
-	answers []relay.Receipt
+	// numbers are those of the cursor's answers that were refused last, oldest first, with the
+	// reason of each; at most maxUnanswered.
+	numbers []uint64
 	why     []Nack
-	numbers []uint64 // of the cursor's answers, if the stream is served from states
 }
 
 // with adds the refusal of a response.
@@ -111,33 +101,17 @@ func (n *nacked) with(x *sent, why Nack) *nacked {
 	if !x.real || x.nacked { // several messages of one answer were refused
 		return n
 	}
-	if len(n.answers) == maxUnanswered {
-		n.drop(0)
+	if len(n.numbers) == maxUnanswered {
+		n.numbers, n.why = slices.Delete(n.numbers, 0, 1), slices.Delete(n.why, 0, 1)
 	}
-	n.answers, n.why, n.numbers = append(n.answers, x.told), append(n.why, why), append(n.numbers, x.number)
+	n.numbers, n.why = append(n.numbers, x.number), append(n.why, why)
 	return n
-}
-
-// accepted forgets the refusals that an accepted response supersedes.
-func (n *nacked) accepted(x *sent) {
-	if n == nil {
-		return
-	}
-	for i := len(n.answers) - 1; i >= 0; i-- {
-		if x.told.Covers(&n.answers[i]) {
-			n.drop(i)
-		}
-	}
-}
-
-func (n *nacked) drop(i int) {
-	n.answers, n.why, n.numbers = slices.Delete(n.answers, i, i+1), slices.Delete(n.why, i, i+1), slices.Delete(n.numbers, i, i+1)
 }
 
 // forget drops all refusals but keeps the text of the newest.
 func (n *nacked) forget() {
 	if n != nil {
-		n.answers, n.why, n.numbers = nil, nil, nil
+		n.numbers, n.why = nil, nil
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay/state"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // Why a stream, or a type of it, waits (metrics.WaitReason). It is read from what the waits
@@ -91,42 +93,44 @@ func (s *session) waits(now time.Time, st *streamType) (all []metrics.Wait) {
 	switch last := st.last(); {
 	case last != nil:
 		until := last.at.Add(hold) // what waits is written then, answered or not
-		if waits := st.held != nil || st.rest != nil || st.keeps || len(st.refusals) > 0 || st.peek() || st.by != nil && !st.by.lackedSince.IsZero(); !waits || !until.After(now) {
+		if waits := len(st.refusals) > 0 || st.sub != nil && !st.sub.lackedSince.IsZero(); !waits || !until.After(now) {
 			until = time.Time{}
 		}
 		add(metrics.WaitAck, st.unanswered[0].at, until)
 	case st.nacking:
 		add(metrics.WaitNack, st.nacked.last().At, time.Time{})
 	}
-	if until := s.changesAt.Add(s.cfg.timing.Coalesce); now.Before(until) && st.held == nil && !st.inFlight(now, hold) &&
-		(st.keeps || st.peek() && st.sub.Changed() && !st.sub.Urgent()) {
-		add(metrics.WaitCoalesce, s.changesAt, until)
+	if st.sub != nil {
+		all = s.sourceWaits(all, st, now)
 	}
-	if !st.stuckSince.IsZero() {
-		add(metrics.WaitNames, st.stuckSince, time.Time{})
+	return all
+}
+
+// sourceWaits adds what the sources of a type wait for.
+func (s *session) sourceWaits(all []metrics.Wait, st *streamType, now time.Time) []metrics.Wait {
+	if at := s.serving.gathered; now.Before(at) && !st.sub.lackedSince.IsZero() {
+		all = append(all, metrics.Wait{Reason: metrics.WaitCoalesce, Since: s.changesAt, Until: at})
 	}
-	if since := st.removesFrom(); !since.IsZero() {
-		add(metrics.WaitRemoval, since, s.removesUntil(now, st, since))
-	}
-	if at := s.warm.at; !at.IsZero() && st == s.endpoints() {
-		add(metrics.WaitEndpointRequest, at.Add(-hold), at)
-	}
-	if st.by != nil {
-		all = s.waitsOfStates(all, st, now)
-	}
-	for i := range st.sub.Len() {
-		sub := st.sub.Part(i)
-		asks := sub.Waits()
-		for j := range asks {
-			if asks[j].Reason == metrics.WaitOrigin && asks[j].Since.IsZero() {
-				asks[j].Since = sub.ColdFrom
-			}
+	for i := range st.sub.sources {
+		x, awaits := &st.sub.sources[i], st.sub.Awaited(i)
+		if awaits.List && len(awaits.Names) > 0 && x.knows(st.typeURL, "") {
+			all = append(all, metrics.Wait{Reason: metrics.WaitNames, Since: st.asked})
 		}
-		all = append(all, asks...)
-		if from := sub.ColdFrom; !from.IsZero() && sub.Standing().Waiting {
-			if _, open := sub.Upstream(); !open && sub.TurnCame(now).Before(now) {
-				add(metrics.WaitColdWait, from, from.Add(s.cfg.timing.ColdWait))
+		for _, w := range x.wants.Waits(awaits) {
+			if w.Reason == metrics.WaitOrigin && w.Since.IsZero() {
+				w.Since = x.coldFrom
 			}
+			all = append(all, w)
+		}
+		if at := s.serving.again; awaits.Parent && st.typeURL == xds.EndpointType {
+			all = append(all, metrics.Wait{Reason: metrics.WaitEndpointRequest, Since: at.Add(-s.serving.cfg.Hold), Until: at})
+		}
+		if x.coldFrom.IsZero() || len(awaits.Sets)+len(awaits.Names) == 0 {
+			continue
+		}
+		set, _, _ := st.sub.Awaits(i)
+		if _, open := x.wants.Upstream(set); !open && x.wants.TurnCame(set, now).Before(now) {
+			all = append(all, metrics.Wait{Reason: metrics.WaitColdWait, Since: x.coldFrom, Until: x.coldFrom.Add(s.cfg.timing.ColdWait)})
 		}
 	}
 	return all
@@ -134,71 +138,42 @@ func (s *session) waits(now time.Time, st *streamType) (all []metrics.Wait) {
 
 // heldUntil is until when a type is held back at most.
 func (s *session) heldUntil(st *streamType) (until time.Time) {
-	switch {
-	case st.by != nil && st.heldFor == metrics.WaitEarlierSet:
-		for _, earlier := range s.types {
-			if earlier.by != nil && earlier.by.Waiting() && !late(earlier.typeURL) {
-				until = earlier.asked.Add(s.cfg.timing.ColdWait)
-			}
-		}
-		return until
-	case st.by != nil:
-		return s.by.plan.Due()
-	case st.heldFor == metrics.WaitEarlierSet || st.heldFrom.IsZero():
-		for _, earlier := range s.types {
-			if earlier == st {
-				break
-			}
-			if earlier.settles.After(until) {
-				until = earlier.settles
-			}
-		}
-		return until
-	case st.heldFor == metrics.WaitEndpoints:
-		if s.hasWaited() {
-			return st.heldFrom.Add(2 * s.cfg.timing.OrderHold)
-		}
+	switch st.heldFor {
+	case metrics.WaitEarlierSet:
+	case metrics.WaitRemoval:
+		return s.serving.again
+	default:
+		return s.serving.plan.Due()
 	}
-	return st.heldFrom.Add(s.cfg.timing.OrderHold)
-}
-
-// hasWaited reports whether Clusters were written although those before them were unanswered, so
-// that what waits for their endpoints may wait twice as long (awaitsNamed).
-func (s *session) hasWaited() bool {
-	return slices.ContainsFunc(s.warm.missing, func(m missing) bool { return m.waited })
-}
-
-// removesFrom is since when the oldest removal of a type waits; zero: none does.
-func (st *streamType) removesFrom() time.Time {
-	switch {
-	case st.rest != nil:
-		return st.rest.oldest()
-	case st.keeps:
-		return st.keepsFrom
-	}
-	return time.Time{}
-}
-
-// removesUntil is when a removal that waits since a time is looked at next.
-func (s *session) removesUntil(now time.Time, st *streamType, since time.Time) (until time.Time) {
-	s.went(since, func(_ metrics.WaitReason, at time.Time) {
-		if at.After(now) && (until.IsZero() || at.Before(until)) {
-			until = at
+	for _, earlier := range s.types {
+		if earlier.sub != nil && earlier.sub.Waiting() && !late(earlier.typeURL) {
+			until = earlier.asked.Add(s.cfg.timing.ColdWait)
 		}
-	})
-	if st.removals.After(until) {
-		until = st.removals
 	}
 	return until
 }
 
-// due reports whether a writer would have something to look at. It locks the session.
+// due reports whether a writer would have something to look at: there are newer states than those
+// that the client was brought to last, and it is not to wait. It locks the session.
 func (s *session) due(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.by != nil {
-		return s.dueByStates(now)
+	if s.serving == nil || s.closed {
+		return false
 	}
-	return !now.Before(s.changesAt.Add(s.cfg.timing.Coalesce)) &&
-		slices.ContainsFunc(s.types, func(st *streamType) bool { return st.peek() || st.held != nil })
+	s.lacking()
+	newer := func(i int) bool {
+		return i >= len(s.serving.targets) || s.serving.groups[i].States().Target(state.Rest).State != s.serving.targets[i].State
+	}
+	if slices.ContainsFunc(s.types, func(st *streamType) bool {
+		return st.sub != nil && st.sub.Waiting() && st.sub.Answerable(st.sub.newest)
+	}) {
+		return true
+	}
+	for i := range s.serving.groups {
+		if newer(i) && slices.ContainsFunc(s.types, func(st *streamType) bool { return st.sub != nil && !st.sub.lackedSince.IsZero() }) {
+			return !now.Before(s.serving.gathered)
+		}
+	}
+	return false
 }

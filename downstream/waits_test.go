@@ -153,7 +153,6 @@ func TestWaits(t *testing.T) {
 			p.settled(lds, "l=1")
 			p.gets("the listeners", "lds l=1")
 			p.asks(lds)
-			p.wait(time.Minute)
 			p.says(cds, "-b")
 			p.gets("not yet")
 			return p
@@ -170,6 +169,7 @@ func TestWaits(t *testing.T) {
 			p.says(cds, "a=eds2")
 			p.gets("another form", "cds a=eds2")
 			p.asks(cds, "a")
+			p.gets("a request for its endpoints may come")
 			return p
 		}},
 		{"coalesce+1s", cds, func(t *testing.T) *clientEnd {

@@ -23,7 +23,7 @@ var (
 	playSteps = flag.Int("play-steps", 150, "steps of a play of the random world")
 	playFile  = flag.String("play", "", "play the lines of a file, and say what is sent")
 	table     = flag.Int("table", 0, "so many plays for the table of alarms, from -seed on")
-	coreName  = flag.String("core", "states", "what -table and -play play on: states (weir as it is), server (streams that are not served from states), or alone (the tables)")
+	coreName  = flag.String("core", "states", "what -table and -play play on: states (weir as it is) or alone (the tables)")
 	shrinks   = flag.String("shrink", "", "with -table: shrink the plays that end in an alarm of this kind")
 )
 
@@ -34,12 +34,6 @@ var (
 var worldRates = map[string]float64{
 	"check": .003, "cluster": .0035, "kept": .008, "older": .0125, "rest": .007, "taken": .003,
 	"behind": .001, "chatter": .001, "stream": .001,
-}
-
-// serverRates are those of 4,000 plays with streams that are not served from states.
-var serverRates = map[string]float64{
-	"check": .005, "cluster": .008, "kept": .005, "older": .018, "rest": .011, "taken": .005,
-	"behind": .001, "chatter": .002, "restless": .001, "stream": .001,
 }
 
 // aloneRates are those of 1,500 plays of the tables without their server, where routes are not
@@ -53,9 +47,8 @@ var cores = map[string]struct {
 	make    func(testing.TB, relay.Config) core
 	without []string
 }{
-	"server": {newCore, nil},
 	"alone":  {newAlone, []string{"locators", "params"}}, // which its streams do not translate
-	"states": {newStates, nil},
+	"states": {newCore, nil},
 }
 
 // TestWorld plays the random world. Each play has its own features. WEIR_SEED=N (or -seed N) with
@@ -65,9 +58,6 @@ func TestWorld(t *testing.T) { playWorld(t, "states", worldRates) }
 // TestWorldAlone is TestWorld for the tables alone.
 func TestWorldAlone(t *testing.T) { playWorld(t, "alone", aloneRates) }
 
-// TestWorldOfServer is TestWorld for streams that are not served from states.
-func TestWorldOfServer(t *testing.T) { playWorld(t, "server", serverRates) }
-
 // playOn makes the plays of a test be on a core.
 func playOn(t *testing.T, name string) {
 	of, is := cores[name]
@@ -75,7 +65,7 @@ func playOn(t *testing.T, name string) {
 		t.Fatalf("no core %q", name)
 	}
 	makeCore, maskedFeatures = of.make, of.without
-	t.Cleanup(func() { makeCore, maskedFeatures = newStates, nil })
+	t.Cleanup(func() { makeCore, maskedFeatures = newCore, nil })
 }
 
 func playWorld(t *testing.T, name string, rates map[string]float64) {
@@ -148,16 +138,8 @@ func TestPlays(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no plays: %v", err)
 	}
-	for _, core := range []string{"server", "states"} {
-		for _, f := range files {
-			if core == "server" && strings.HasPrefix(filepath.Base(f), "states_") { // the old way out alarms
-				continue
-			}
-			t.Run(core+"/"+strings.TrimSuffix(filepath.Base(f), ".txt"), func(t *testing.T) {
-				playOn(t, core)
-				playOf(t, f)
-			})
-		}
+	for _, f := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(f), ".txt"), func(t *testing.T) { playOf(t, f) })
 	}
 }
 
@@ -293,7 +275,7 @@ func (l *deafLane) Apply(now time.Time, u *xds.Update) (relay.Applied, bool) {
 // within a minute.
 func TestShrink(t *testing.T) {
 	makeCore = func(tb testing.TB, cfg relay.Config) core { return &deafCore{core: newTables(tb, cfg)} }
-	defer func() { makeCore = newStates }()
+	defer func() { makeCore = newCore }()
 	for s := uint64(1); s <= 50; s++ {
 		p := drawPlay(s, *playSteps)
 		a := play(t, p.lines)

@@ -94,15 +94,12 @@ func (tb *playTB) Fatalf(format string, args ...any) {
 
 // makeCore makes the core that is played; maskedFeatures are the features that it is played without.
 var (
-	makeCore       = newStates
+	makeCore       = newCore
 	maskedFeatures []string
 )
 
-// newCore serves its clients in the old way.
-func newCore(tb testing.TB, cfg relay.Config) core { return newTables(tb, cfg).serving(false) }
-
-// newStates serves its clients from states.
-func newStates(tb testing.TB, cfg relay.Config) core { return newTables(tb, cfg).serving(true) }
+// newCore is weir as it is.
+func newCore(tb testing.TB, cfg relay.Config) core { return newTables(tb, cfg) }
 
 // play runs lines and returns the first alarm, or nil.
 func play(t testing.TB, lines []string) *alarm {

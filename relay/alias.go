@@ -217,6 +217,7 @@ func (n *namedTable) spread(a *Applied, body *xds.Variant, gen uint32) {
 		changed = changed || old == nil || old.Digest != body.Digest
 		n.hold(e, body)
 		e.onSeen(gen)
+		n.revise(e)
 		n.touch(e, false)
 	}
 	for e := range listed {

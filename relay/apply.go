@@ -134,9 +134,7 @@ func (k *store) hear() {
 	}
 	k.heard = true
 	for _, s := range k.all {
-		if s.line != nil {
-			s.named.reviseDoubtful()
-		}
+		s.named.reviseDoubtful()
 	}
 }
 
@@ -218,6 +216,9 @@ func (n *namedTable) apply(a *Applied, u *update, bodies []*xds.Variant, gen uin
 		if body == nil {
 			n.heardAll(a, e, u, r, gen)
 			continue
+		}
+		if e.isBorrowed() || e.isDoubted() {
+			n.revise(e)
 		}
 		e.onSeen(gen)
 		n.listAsked(e)

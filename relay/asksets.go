@@ -309,7 +309,7 @@ func (t *set) noteAsked(gen uint32, now time.Time, sweep bool) {
 	}
 	sweep = sweep || t.revived
 	t.sweepGen, t.sweepFirst, t.sweepAll = 0, time.Time{}, sweep
-	if t.shard.line != nil && t.firm && !sweep {
+	if t.firm && !sweep {
 		t.shard.push(timer{at: now.Add(t.shard.cfg().FirmSettle), kind: setPause, set: t})
 	}
 	if (sweep && t.members.len() > 0 || len(t.nameErrors.byName)+len(t.refetch) > 0) && !t.shard.group.config().SotW {

@@ -125,6 +125,7 @@ func (n *namedTable) answerBound(e *entry, gen uint32) {
 	case !e.asksOn(gen):
 	case len(e.variants) > 0:
 		e.onSeen(gen)
+		n.revise(e)
 		n.touch(e, false)
 	case n.shard.group.kept():
 		n.touch(e, true)

@@ -26,8 +26,6 @@ func newRig(tb testing.TB, cfg Config) *rig {
 	if cfg.Origins == nil {
 		cfg.Origins = []OriginConfig{{Name: "mesh"}}
 	}
-	_, timed := tb.(*testing.B)
-	cfg.States = !timed
 	table, err := New(cfg)
 	if err != nil {
 		tb.Fatal(err)

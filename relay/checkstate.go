@@ -10,9 +10,6 @@ import (
 // checkState compares the newest state of a group with what its tables have, all of it. What
 // differs was changed and not marked (publish.go). It locks the types one after the other.
 func (g *Group) checkState() error {
-	if g.line == nil {
-		return nil
-	}
 	got := g.line.Newest()
 	n := 0
 	for _, s := range *g.all.Load() {

@@ -41,8 +41,6 @@ type Config struct {
 	RetiredEntries, RetiredBytes int
 	// History bounds what is kept of the past. Its zero value keeps nothing.
 	History history.Bounds
-	// States: each group keeps its states (publish.go).
-	States bool
 	// Metrics counts look-ups, evictions and what expires; nil counts nothing.
 	Metrics *metrics.Metrics
 	// Traces draws updates to be followed to the clients; nil: none is.

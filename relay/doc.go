@@ -48,10 +48,10 @@
 //
 // # States
 //
-// With [Config.States] a group is also a [state.Timeline]: whatever changes in its tables under a
-// lock is published as one state (publish.go), and [Table.Check] compares the newest with the
-// tables (checkstate.go). A [Wants] asks upstream for somebody who is served from states
-// (wants.go). All clients are served so. The way out above, by Sub, is for tests alone, and to go.
+// A group is also a [state.Timeline]: whatever changes in its tables under a lock is published as
+// one state (publish.go), and [Table.Check] compares the newest with the tables (checkstate.go). A
+// [Wants] asks upstream for a client, who is served from states (wants.go). The way out above, by
+// Sub, is for tests alone, and to go.
 //
 // # Groups
 //

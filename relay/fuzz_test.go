@@ -60,7 +60,7 @@ func FuzzResponse(f *testing.F) {
 			return
 		}
 		u, _ := xds.Accept(r, 64<<10)
-		table, err := New(Config{States: true, Origins: []OriginConfig{{Name: "o", SotW: !delta}}})
+		table, err := New(Config{Origins: []OriginConfig{{Name: "o", SotW: !delta}}})
 		if err != nil {
 			t.Fatal(err)
 		}

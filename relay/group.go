@@ -46,7 +46,7 @@ type Group struct {
 	seen atomic.Bool
 	used atomic.Bool // a client acknowledged something in it, or the snapshot has it
 
-	line *values.Timeline // of what clients may be sent (publish.go); nil: it has none
+	line *values.Timeline // of what clients may be sent (publish.go)
 	// interest is who is woken by a change of line; a leaf.
 	interest cursor.Interest[*Wants]
 
@@ -67,7 +67,7 @@ type Group struct {
 
 	mu    sync.Mutex // guards types and open; a store's is locked under it
 	types map[string]*store
-	open  [2]int // lanes by index, if there is a line; guarded by mu
+	open  [2]int // lanes by index; guarded by mu
 	// all are the shards in ORD-1 order, those of a type side by side, replaced when a shard comes
 	// or goes.
 	all atomic.Pointer[[]*shard]
@@ -76,9 +76,7 @@ type Group struct {
 func newGroup(o *Origin, key string, t Tier, node *corev3.Node, who string) *Group {
 	g := &Group{origin: o, key: key, tier: t, node: node, identity: who, begun: o.table.Revision(), types: map[string]*store{}}
 	g.all.Store(&[]*shard{})
-	if o.table.config().States {
-		g.line = values.NewTimeline(time.Time{}, values.Config{Bounds: g.bounds, Urgent: func(t string) bool { return !o.Configures(t) }})
-	}
+	g.line = values.NewTimeline(time.Time{}, values.Config{Bounds: g.bounds, Urgent: func(t string) bool { return !o.Configures(t) }})
 	for i := range g.lanes {
 		g.lanes[i] = newLane(g, laneIndex(i), nil)
 	}

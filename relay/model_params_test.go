@@ -112,7 +112,7 @@ func (m *paramModel) start() {
 	if m.has("guarded") {
 		o.Guard = gate.GuardConfig{Share: 0.3, Min: 2, Hold: 10 * time.Second}
 	}
-	table, err := New(Config{States: true, Linger: 5 * time.Second, Gather: 20 * time.Millisecond, Origins: []OriginConfig{o}})
+	table, err := New(Config{Linger: 5 * time.Second, Gather: 20 * time.Millisecond, Origins: []OriginConfig{o}})
 	if err != nil {
 		m.t.Fatal(err)
 	}

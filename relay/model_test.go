@@ -212,7 +212,7 @@ func newModel(t *testing.T, rnd *rand.Rand, kind string) *model {
 
 // start makes the table.
 func (m *model) start() {
-	table, err := New(Config{States: true, Linger: 5 * time.Second, Gather: 20 * time.Millisecond, History: wholeHistory, Origins: []OriginConfig{
+	table, err := New(Config{Linger: 5 * time.Second, Gather: 20 * time.Millisecond, History: wholeHistory, Origins: []OriginConfig{
 		{Name: "mesh", SotW: m.sotw, NoResume: m.has("no-resume"), OriginVersions: m.asOrigin, PerType: m.has("per"), Guard: m.guard()},
 	}})
 	if err != nil {

@@ -214,6 +214,7 @@ func (n *namedTable) newWant(name, spelt string) *entry {
 		for _, v := range n.match(e.name) {
 			n.hold(e, v)
 			e.onBorrowed()
+			n.revise(e)
 		}
 	}
 	if v := n.stateOf(e.name); v != nil && len(e.variants) == 0 {

@@ -11,8 +11,7 @@ import (
 
 // What the tables have becomes the states of their group (package state). Whatever changes anything
 // of a name or a set marks it, and what is marked is published when the store is unlocked: so one
-// response makes one state, whatever parameter maps it is about (DYN-10). Nothing is marked if the
-// group has no timeline.
+// response makes one state, whatever parameter maps it is about (DYN-10).
 
 // news are the names that were asked and the sets of which the state says something else, perhaps.
 // Guarded by the shard's lock.
@@ -25,9 +24,6 @@ type news struct {
 // bodies change.
 func (n *namedTable) revise(e *entry) {
 	s := n.shard
-	if s.line == nil {
-		return
-	}
 	s.news.names = append(s.news.names, e.name)
 	for _, bodies := range [2][]*xds.Variant{e.variants, e.retiredBodies()} {
 		if len(bodies) > 0 && bodies[0].Name != e.name {
@@ -48,11 +44,7 @@ func (n *namedTable) reviseDoubtful() {
 // connect notes that the lane's stream opened, or that it ended. It locks the group, and then the
 // types of the lane.
 func (l *Lane) connect(open bool) {
-	g := l.group
-	if g.line == nil {
-		return
-	}
-	g.connect(l, open)
+	l.group.connect(l, open)
 	if open { // otherwise Close looks at each type
 		l.reviseAll()
 	}
@@ -60,9 +52,6 @@ func (l *Lane) connect(open bool) {
 
 // reviseAll marks what the lane's stream vouches for. It locks the types of the lane.
 func (l *Lane) reviseAll() {
-	if l.group.line == nil {
-		return
-	}
 	for _, s := range l.shards() {
 		s.mu.Lock()
 		l.revise(s)
@@ -89,10 +78,9 @@ func (g *Group) connect(l *Lane, open bool) {
 
 // revise marks what of a type the lane's stream vouches for.
 func (l *Lane) revise(s *shard) {
-	if s.line == nil || !l.carries(s.store) {
-		return
+	if l.carries(s.store) {
+		s.reviseVouched()
 	}
-	s.reviseVouched()
 }
 
 // useLanes has the type asked on other lanes.
@@ -105,18 +93,13 @@ func (k *store) useLanes(lanes *[2]*Lane) {
 
 // reviseVouched marks what a stream vouches for: how far each set is, and some names.
 func (s *shard) reviseVouched() {
-	if s.line != nil {
-		s.sets(func(t *set) { t.revise() })
-		s.named.reviseDoubtful()
-	}
+	s.sets(func(t *set) { t.revise() })
+	s.named.reviseDoubtful()
 }
 
 // revise marks how far a set is, and members. A member may have no name (RELAY-93).
 func (t *set) revise(names ...string) {
 	s := t.shard
-	if s.line == nil {
-		return
-	}
 	if t.news == nil {
 		t.news = []string{}
 		s.news.sets = append(s.news.sets, t)
@@ -127,22 +110,17 @@ func (t *set) revise(names ...string) {
 // reviseAll marks all that a set has, which is about to be dropped.
 func (t *set) reviseAll() {
 	t.revise()
-	if t.shard.line != nil {
-		for m := range t.members.all() {
-			t.revise(m.name)
-		}
-		for name := range t.nameErrors.byName {
-			t.revise(name)
-		}
+	for m := range t.members.all() {
+		t.revise(m.name)
+	}
+	for name := range t.nameErrors.byName {
+		t.revise(name)
 	}
 }
 
 // publish makes the next state of the group, if anything is marked.
 func (k *store) publish() {
 	line := k.group.line
-	if line == nil {
-		return
-	}
 	var changes []values.Change
 	var now time.Time
 	var rev uint64
@@ -227,7 +205,7 @@ func (t *set) status() (x values.Status) {
 // noteInSync: an origin that finds us in sync may say nothing of a set. From then on it vouches for
 // it.
 func (t *set) noteInSync(now time.Time) {
-	if s := t.shard; s.line != nil && t.firm && t.sweepGen == 0 && t.lane().live(t.askedGen) && !now.Before(t.askedAt.Add(s.cfg().FirmSettle)) {
+	if s := t.shard; t.firm && t.sweepGen == 0 && t.lane().live(t.askedGen) && !now.Before(t.askedAt.Add(s.cfg().FirmSettle)) {
 		t.inSyncGen = t.askedGen
 		t.revise()
 	}
@@ -296,7 +274,7 @@ func present(v *xds.Variant) values.Entry {
 
 // noteGiven notes that an entry was given the retired body of a resource of another name.
 func (n *namedTable) noteGiven(e *entry, name string) {
-	if n.shard.line == nil || e.name == name {
+	if e.name == name {
 		return
 	}
 	if n.givenAs == nil {
@@ -336,7 +314,10 @@ func (n *namedTable) entryOf(e *entry) (values.Entry, *xds.Variant) {
 	case len(bodies) > 0 && bodies[0].Name != e.name:
 		return values.NewEntry(values.Facts{Name: e.name, Alias: bodies[0].Name}), bodies[0]
 	case len(bodies) > 0:
-		if f.Err == nil && f.Age <= values.Stale && !slices.ContainsFunc(bodies, isUncached) {
+		switch {
+		case e.isBorrowed(), e.isDoubted():
+			f.Age = values.Stale // other maps may have another by now
+		case f.Err == nil && f.Age <= values.Stale && !slices.ContainsFunc(bodies, isUncached):
 			f.Age = values.Inherit // it makes no difference, and would change with each stream
 		}
 		f.Bodies = slices.Clone(bodies)

@@ -66,9 +66,6 @@ type Next struct {
 // one before ends.
 func (t *Table) Prepare(cfg Config) (*Next, error) {
 	errs := []error{cfg.check()}
-	if old := t.cfg.Load(); old != nil {
-		cfg.States = old.States // groups have a timeline from the start, or none
-	}
 	n := &Next{table: t, cfg: cfg, routes: &routes{origins: map[string]*Origin{}, authorities: map[string]*Origin{}}}
 	if old := t.cfg.Load(); old != nil && old.Name != n.cfg.Name {
 		errs = append(errs, fmt.Errorf("name: is part of what origins know this relay by, and cannot become %q", n.cfg.Name))

@@ -118,7 +118,6 @@ func newScript(t *testing.T) *script {
 
 // states has all groups keep their states from now on.
 func (s *script) states() {
-	s.cfg.States = true
 	s.start()
 }
 

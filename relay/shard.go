@@ -7,7 +7,6 @@ import (
 
 	"github.com/weir-xds/weir/constraints"
 	"github.com/weir-xds/weir/relay/history"
-	values "github.com/weir-xds/weir/relay/state"
 	"github.com/weir-xds/weir/relay/xds"
 )
 
@@ -20,7 +19,6 @@ type shard struct {
 	// Set once by newShard.
 	*store
 	params constraints.Params // of all that is asked here; nearly always none
-	line   *values.Timeline   // the group's; nil: nothing here is a part of it
 
 	// toAsk is set when the lane of that index has to look at this shard.
 	toAsk [2]atomic.Bool
@@ -90,7 +88,7 @@ const (
 )
 
 func newShard(k *store, p constraints.Params) *shard {
-	s := &shard{store: k, params: p, line: k.group.line}
+	s := &shard{store: k, params: p}
 	s.star = newSet(s, xds.Wildcard)
 	s.collections.shard, s.expiring.shard = s, s
 	s.edition = s.table().editions.Add(1)

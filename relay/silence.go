@@ -152,6 +152,7 @@ func (n *namedTable) doubt(now time.Time, id xds.Identity, gen uint32) (early bo
 	early = (e.isBorrowed() || e.isDoubted()) && !e.answeredOn(gen) && !e.isLocated()
 	if early || slices.ContainsFunc(e.variants, func(v *xds.Variant) bool { return v.Constraints.Key() != id.Constraints }) {
 		e.onDoubted()
+		n.revise(e)
 		n.unheard = append(n.unheard, unheard{e, gen, e.asks, now})
 		n.startSilence()
 	}

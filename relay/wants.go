@@ -13,7 +13,7 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// States are what clients of the group may be sent (Config.States); nil: it keeps none.
+// States are what clients of the group may be sent (publish.go).
 func (g *Group) States() *values.Timeline { return g.line }
 
 // Wants is what one stream asks for of a type of one group, for one parameter map. It has the
@@ -440,7 +440,7 @@ func (s *shard) nameOf(name string, spaces map[string]bool) (n cursor.Name, kind
 // how clients are sent a type.
 func (g *Group) Cursor(c cursor.Config) *cursor.Cursor {
 	cfg := g.config()
-	c.Withhold, c.OriginVersions, c.Unreachable = cfg.WithholdTTL, cfg.OriginVersions, g.origin.unreachable
+	c.Withhold, c.OriginVersions, c.Unreachable = cfg.WithholdTTL, true, g.origin.unreachable
 	c.Patience, c.Cold = g.origin.patience(), g.origin.table.config().ColdWait
 	if c.Version != "" { // otherwise it says of none that it has it
 		for _, k := range g.line.States() {
@@ -474,7 +474,10 @@ func UnitsOf(a *cursor.Answer, delta, ttl bool, now time.Time) []Unit {
 // Source is where the names come from that the client asks for, of a group that is one of those of
 // its stream. located: the client wrote locators.
 func (w *Wants) Source(of int, located bool) cursor.Source {
-	s := cursor.Source{Group: of, Params: w.shard.params, Located: located, Ends: w.shard.group.origin.ends, Shares: w.shared}
+	g := w.shard.group
+	s := cursor.Source{
+		Group: of, Params: w.shard.params, Located: located, Ends: g.origin.ends, Shares: w.shared, ByContent: !g.config().OriginVersions,
+	}
 	if w.permit != nil {
 		s.Allows = w.permit.Allows
 	}

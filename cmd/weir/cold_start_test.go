@@ -15,8 +15,9 @@ import (
 const cds, rds = relaytest.ClusterType, relaytest.RouteType
 
 // TestColdStartWaits plays an Envoy that starts behind a weir that nobody has asked anything, in
-// virtual time, where only waits cost any. A delta client waits for nothing. A SotW client waits for
-// `settle` for each of the two sets, if the origin speaks delta (RELAY-7). A SotW origin may be
+// virtual time, where only waits cost any. If the origin speaks delta, a delta client is sent clusters
+// and endpoints as they come, and its listeners and routes wait for `settle`, as more clusters may
+// come (RELAY-84). A SotW client waits for `settle` for each of the two sets (RELAY-7). A SotW origin may be
 // asked a list of endpoints twice, 10 ms apart (RELAY-24). Behind a weir that has everything nobody
 // waits.
 func TestColdStartWaits(t *testing.T) {
@@ -26,12 +27,12 @@ func TestColdStartWaits(t *testing.T) {
 		canary         *node.Canary
 		most           time.Duration
 	}{
-		{relaytest.Delta, relaytest.Delta, nil, 0},
+		{relaytest.Delta, relaytest.Delta, nil, settle},
 		{relaytest.Delta, relaytest.SotW, nil, list},
 		{relaytest.SotW, relaytest.Delta, nil, 2 * settle},
 		{relaytest.SotW, relaytest.SotW, nil, list},
-		{relaytest.Delta, relaytest.Delta, inCluster, 0},
-		{relaytest.Delta, relaytest.SotW, inCluster, list},
+		{relaytest.Delta, relaytest.Delta, inCluster, settle},
+		{relaytest.Delta, relaytest.SotW, inCluster, settle + list},
 		{relaytest.SotW, relaytest.Delta, inCluster, 2 * settle},
 		{relaytest.SotW, relaytest.SotW, inCluster, 2*settle + list},
 	} {

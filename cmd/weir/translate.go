@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"math"
-	"os"
 	"slices"
 	"time"
 
@@ -35,7 +34,6 @@ func tableConfig(cfg *config.Config) relay.Config {
 		Linger:       cmp.Or(cfg.Cache.Linger, -1), MaxGroups: cfg.Limits.Groups, MaxGroupsPerPeer: cfg.Limits.GroupsPerPeer, MaxViews: cfg.Limits.Views,
 		MaxParameterSets: cfg.Limits.ParameterSetsPerGroup,
 		History:          history.Bounds{Versions: cfg.Cache.History.Versions, Bytes: int(cfg.Cache.History.Bytes), Age: cfg.Cache.History.Age},
-		States:           byStates(),
 	}
 	t.RetiredEntries, t.RetiredBytes = cfg.Cache.Retired.Entries, int(cfg.Cache.Retired.Bytes)
 	if t.RetiredEntries == 0 || t.RetiredBytes == 0 {
@@ -77,10 +75,6 @@ func tableConfig(cfg *config.Config) relay.Config {
 	return t
 }
 
-// byStates reports whether clients are served from states (downstream.Config.ByStates). The other
-// way is for tests alone, until it goes.
-func byStates() bool { return os.Getenv("WEIR_BY_STATES") != "0" }
-
 func serverConfig(cfg *config.Config) (downstream.Config, error) {
 	name, err := instance(cfg)
 	if err != nil {
@@ -88,7 +82,7 @@ func serverConfig(cfg *config.Config) (downstream.Config, error) {
 	}
 	l, t := &cfg.Limits, &cfg.Timing
 	return downstream.Config{
-		Instance: name, Rules: cfg.Rules(), ByStates: byStates(),
+		Instance: name, Rules: cfg.Rules(),
 		Limits: downstream.Limits{
 			Connections: cmp.Or(l.Connections, -1), ConnectionsPerPeer: cmp.Or(l.ConnectionsPerPeer, -1),
 			ConnectionIdle: cmp.Or(l.ConnectionIdle, -1),

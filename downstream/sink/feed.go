@@ -2,12 +2,13 @@ package sink
 
 import (
 	"fmt"
-	"iter"
 	"slices"
 	"time"
 
 	"github.com/weir-xds/weir/downstream/identity"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/cursor"
+	"github.com/weir-xds/weir/relay/plan"
 	"github.com/weir-xds/weir/relay/state"
 	"github.com/weir-xds/weir/relay/xds"
 )
@@ -15,11 +16,11 @@ import (
 // feed receives one type.
 type feed struct {
 	// Set once by newFeed.
-	kind  *kind
-	group *relay.Group
-	sub   *relay.Sub
-	by    *byStates // instead of sub
-	cold  time.Duration
+	kind   *kind
+	group  *relay.Group
+	wants  *relay.Wants
+	cursor *cursor.Cursor
+	cold   time.Duration
 
 	opened time.Time
 	// entries by canonical name: of a list the resources, otherwise the subscribed names.
@@ -48,25 +49,19 @@ func newFeed(k *kind, m *relay.Subscriber, cfg *Config, held []string, now time.
 	if err != nil {
 		return nil, fmt.Errorf("asking origin %s: %w", cfg.Origin.Name(), err)
 	}
-	initial := make(map[string]string, len(held))
-	for _, name := range held {
-		initial[name] = "written"
-	}
-	f := &feed{
-		kind: k, group: g, cold: cfg.ColdWait,
-		opened: now, entries: make(map[string]*entry), changed: true,
-	}
-	if g.States() != nil {
-		f.by = joinByStates(g, m, k, cfg, held, now)
-	} else {
-		f.sub = g.Open(m, relay.SubOptions{
-			TypeURL: k.typeURL, Delta: true, Initial: initial,
-			Params: cfg.Origin.Params(cfg.Node, k.typeURL),
-		})
-	}
-	if f.sub == nil && f.by == nil {
+	wants := g.Want(m, k.typeURL, cfg.Origin.Params(cfg.Node, k.typeURL), nil)
+	if wants == nil {
 		g.Release(now)
 		return nil, fmt.Errorf("asking origin %s: %w", cfg.Origin.Name(), relay.ErrParameterSets)
+	}
+	f := &feed{
+		kind: k, group: g, wants: wants, cold: cfg.ColdWait, opened: now, entries: make(map[string]*entry), changed: true,
+		cursor: g.Cursor(cursor.Config{TypeURL: k.typeURL, Delta: true, Holds: len(held) > 0, Began: now}),
+	}
+	f.cursor.Open(wants.Source(0, false))
+	for _, name := range held {
+		key, spelt := xds.Spell(name)
+		f.cursor.Claim(0, key, spelt, g.Claim("written"))
 	}
 	if k.list {
 		f.update(now, []string{xds.Wildcard}, nil)
@@ -77,47 +72,46 @@ func newFeed(k *kind, m *relay.Subscriber, cfg *Config, held []string, now time.
 // close ends the subscription.
 func (f *feed) close(now time.Time) {
 	f.group.Release(now)
-	if f.by != nil {
-		f.by.wants.Close(now)
-		return
-	}
-	f.sub.Close(now)
+	f.wants.Close(now)
 }
 
 // update subscribes to names and ends subscriptions. It returns those that there is no room for.
 func (f *feed) update(now time.Time, more, fewer []string) []relay.Denied {
-	if f.by != nil {
-		return f.by.update(now, more, fewer)
+	added, denied := f.wants.Add(now, more...)
+	for _, n := range added {
+		f.cursor.Subscribe(0, n)
 	}
-	return f.sub.Update(now, more, fewer)
+	for _, key := range f.wants.Drop(now, fewer...) {
+		f.cursor.Unsubscribe(0, key)
+	}
+	f.cursor.Requested(now)
+	return denied
 }
 
-// take takes changes, up to a state if it is fed from states. It reports whether there were any.
+// take takes what is new in a state. It reports whether there was anything.
 func (f *feed) take(now time.Time, to *state.State) (told bool) {
-	if f.by != nil {
-		return f.takeStates(now, to)
-	}
-	for f.sub.Pending() {
-		a := f.sub.Take(now)
+	for {
+		a := f.cursor.Take(now, plan.Step{TypeURL: f.kind.typeURL, Parts: []plan.Part{{To: to}}})
 		if a == nil {
-			continue
+			return told
 		}
 		told = true
-		for _, v := range a.Variants {
+		for v := range a.Sent() {
 			f.note(v.Name, v)
 		}
 		for _, name := range a.Removed {
 			f.note(xds.NameKey(name), nil)
 		}
-		f.noteErrors(slices.Values(a.Errors))
-		f.sub.Ack(a.Receipt())
+		f.noteErrors(a.Errors)
+		if f.cursor.Ack(a.Number, true); !a.More {
+			return told
+		}
 	}
-	return told
 }
 
 // noteErrors records what there is an error of instead: the last body stays.
-func (f *feed) noteErrors(errs iter.Seq[*xds.NameError]) {
-	for e := range errs {
+func (f *feed) noteErrors(errs []*xds.NameError) {
+	for _, e := range errs {
 		if x := f.entries[e.Name]; x != nil && !f.kind.list {
 			x.answered = true
 		}
@@ -171,14 +165,16 @@ func (f *feed) ask(now time.Time, names map[string]bool) {
 // file from an earlier run are not waited for. silent: the list is unknown, because the origin is
 // silent about it.
 func (f *feed) ready(now time.Time, d *dir) (ready, silent bool, again time.Time) {
-	since, open := f.upstream()
+	set, waits, _ := f.cursor.Awaits(0)
+	since, open := f.upstream(set)
 	if f.kind.list {
-		s := f.standing()
-		if !s.Waiting && !s.Arriving && !s.Held {
+		its, _ := f.group.States().Newest().For(f.wants.Params().Key(), f.kind.typeURL, xds.Wildcard)
+		held := waits && f.cursor.Holds && its.Age == state.Restored
+		if !waits && its.Phase != state.Arriving {
 			return true, false, time.Time{}
 		}
 		at := later(since, f.opened).Add(f.cold)
-		if s.Waiting && !s.Held && open && !now.Before(at) {
+		if waits && !held && open && !now.Before(at) {
 			return true, true, time.Time{}
 		}
 		return false, false, now.Add(look)
@@ -194,18 +190,12 @@ func (f *feed) ready(now time.Time, d *dir) (ready, silent bool, again time.Time
 	return true, false, time.Time{}
 }
 
-func (f *feed) upstream() (since time.Time, open bool) {
-	if f.by != nil {
-		return f.by.upstream()
+// upstream is since when the stream is open that brings a set, or the names; false: it is not.
+func (f *feed) upstream(set string) (since time.Time, open bool) {
+	if set == "" && f.wants.Wildcard() {
+		set = xds.Wildcard
 	}
-	return f.sub.Upstream()
-}
-
-func (f *feed) standing() relay.Standing {
-	if f.by != nil {
-		return f.by.standing()
-	}
-	return f.sub.Standing()
+	return f.wants.Upstream(set)
 }
 
 func later(a, b time.Time) time.Time {

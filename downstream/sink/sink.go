@@ -11,6 +11,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/state"
 	"github.com/weir-xds/weir/relay/xds"
 	"go.uber.org/zap"
 )
@@ -182,10 +183,6 @@ func (s *Sink) step(now time.Time) (next time.Time, wrote bool) {
 	}
 	if err == nil {
 		s.take(now)
-		if s.lags() {
-			s.leave(now) // the next step joins again
-			return now, false
-		}
 		if _, frozen := s.cfg.Origin.Frozen(); frozen {
 			return now.Add(4 * look), false
 		}
@@ -254,16 +251,13 @@ func closeAll(feeds map[*kind]*feed, now time.Time) {
 	}
 }
 
-// take takes all changes. What is written last is taken first, so that what is written first is
-// never older. It subscribes to what clusters and listeners refer to.
+// take takes all changes. It subscribes to what clusters and listeners refer to.
 func (s *Sink) take(now time.Time) {
 	to := s.targets()
 	for told := true; told; {
 		told = false
-		for i := len(s.kinds) - 1; i >= 0; i-- {
-			if f := s.feeds[s.kinds[i]]; f.take(now, to[f.group]) {
-				told = true
-			}
+		for _, f := range s.feeds {
+			told = f.take(now, to[f.group]) || told
 		}
 		for _, k := range s.kinds {
 			if !k.list {
@@ -296,12 +290,13 @@ func (s *Sink) wanted(k *kind) map[string]bool {
 	return names
 }
 
-// lags reports whether a subscription has to start again, as a stream that ends for lagging does.
-func (s *Sink) lags() bool {
+// targets are the states that a round is about: of each group one moment, for all its types.
+func (s *Sink) targets() map[*relay.Group]*state.State {
+	all := map[*relay.Group]*state.State{}
 	for _, f := range s.feeds {
-		if f.standing().Lagging {
-			return true
+		if all[f.group] == nil {
+			all[f.group] = f.group.States().Target(state.Rest).State
 		}
 	}
-	return false
+	return all
 }

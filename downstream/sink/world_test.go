@@ -79,7 +79,7 @@ func newWorldOf(t *testing.T, of relay.OriginConfig, edit ...func(*Config)) *wor
 
 func (w *world) newTable(of relay.OriginConfig) {
 	w.t.Helper()
-	table, err := relay.New(relay.Config{States: os.Getenv("WEIR_BY_STATES") != "0", Settle: settle, ColdWait: cold, FirmSettle: 2500 * time.Millisecond, Origins: []relay.OriginConfig{of}})
+	table, err := relay.New(relay.Config{Settle: settle, ColdWait: cold, FirmSettle: 2500 * time.Millisecond, Origins: []relay.OriginConfig{of}})
 	if err != nil {
 		w.t.Fatal(err)
 	}

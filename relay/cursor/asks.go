@@ -132,6 +132,9 @@ func (c *Cursor) Waiting() bool {
 	})
 }
 
+// Kept reports whether something stays that a state takes away, as something else may need it.
+func (c *Cursor) Kept() bool { return anyOf(c.parts, func(p *part) bool { return len(p.kept) > 0 }) }
+
 // Awaits reports whether the client waits for a first answer of a source, and for which set; "":
 // for names. knows: there is something of it that it does not wait for.
 func (c *Cursor) Awaits(source int) (set string, waits, knows bool) {

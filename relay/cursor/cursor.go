@@ -46,6 +46,9 @@ type Source struct {
 	Shares func(selector string) Shared
 	// Ends says whether an error means that there is none (ABS-8).
 	Ends func(*xds.NameError) bool
+	// ByContent: what comes of it has versions of our own. Then so has all that the client is sent
+	// (VER-5).
+	ByContent bool
 }
 
 // Shared is what many clients of one set have in common.
@@ -200,6 +203,7 @@ func New(c Config) *Cursor { return &Cursor{Config: c} }
 // Open adds a source, and returns its index.
 func (c *Cursor) Open(s Source) int {
 	c.parts = append(c.parts, part{Source: s})
+	c.OriginVersions = c.OriginVersions && !s.ByContent
 	c.others()
 	return len(c.parts) - 1
 }

@@ -1,6 +1,5 @@
 // Package cursor is what one client holds of one type, and what it is to be sent to come to a
 // state. It writes nothing, keeps no state alive but those of its last step, and knows no origin.
-// Clients are served by it where that is switched on alone (downstream.Config.ByStates).
 //
 // # The idea
 //

@@ -132,6 +132,19 @@ func (c *Cursor) exact(p *part) (canonical, written string) {
 	return canonical, written
 }
 
+// overlaps reports whether a variant that no answer for this parameter map has confirmed matches
+// another of the client's maps, too, which has another one by now: it was replaced there, and here
+// the origin has yet to say so.
+func (k *take) overlaps(p *part, f *found) bool {
+	return p.Located && f.body != nil && f.stale && anyOf(k.parts, func(q *part) bool {
+		if q == p || !q.Located || q.Group != p.Group || !q.selects(f.body.Name, f.body) || !f.body.Constraints.Match(q.Params) {
+			return false
+		}
+		v := k.find(q, k.Parts[q.Group].To, f.body.Name, nil).body
+		return v != nil && v.Digest != f.body.Digest
+	})
+}
+
 // passOn leaves what the client drops to another source of which it asks for it: it has it still,
 // and is to be told when it goes.
 func (c *Cursor) passOn(from *part, had state.Entry) {

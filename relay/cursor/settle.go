@@ -30,7 +30,7 @@ func (k *take) settle(p *part, name string) (o outcome, is bool) {
 	its := step.Has(had, func(s *state.State) (state.Entry, bool) {
 		f := k.find(p, s, name, o.was)
 		mayHold := claimed || p.owed[name]&back != 0 || len(p.claims) > 0 && k.byAlias(p)
-		if o.was == nil && k.doubts(&f, claimed, mayHold) {
+		if o.was == nil && (k.doubts(&f, claimed, mayHold) || k.overlaps(p, &f)) {
 			f.body, f.known, f.doubted = nil, false, true
 		}
 		if to == nil {

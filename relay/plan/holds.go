@@ -34,6 +34,10 @@ func (t *turn) unknown(g int, s *state.State) (until time.Time) {
 
 func (t *turn) forced(g int) bool { return t.groups[g].waits && !t.groups[g].due.After(t.now) }
 
+// cameBack reports whether the client has backends from before the stream, and is about to ask for
+// what refers to them: it asks type by type (ORD-11).
+func (t *turn) cameBack(a Ask) bool { return a.Holds && t.later(t.began.Add(t.cfg.Hold)) }
+
 // besides reports whether listeners or routes of another group, which came before the front of this
 // one moved last, are still to be written: they may use its backends (ORD-3).
 func (t *turn) besides(g int) bool {
@@ -51,13 +55,19 @@ func (t *turn) besides(g int) bool {
 	return false
 }
 
+// differs reports whether the target has other listeners or routes than the front.
+func (t *turn) differs(g int) bool {
+	x := &t.groups[g]
+	return x.front == nil || slices.ContainsFunc(t.asks, func(a Ask) bool {
+		return front(a.TypeURL) && !slices.EqualFunc(x.front.Kind(a.TypeURL), t.targets[g].Kind(a.TypeURL), members)
+	})
+}
+
 // pending reports whether any change of listeners or routes is still to be written.
 func (t *turn) pending() bool {
-	for g, x := range t.groups {
-		for _, a := range t.asks {
-			if front(a.TypeURL) && (x.front == nil || !slices.EqualFunc(x.front.Kind(a.TypeURL), t.targets[g].Kind(a.TypeURL), members)) {
-				return true
-			}
+	for g := range t.groups {
+		if t.differs(g) {
+			return true
 		}
 	}
 	return false

@@ -544,11 +544,18 @@ func (w *world) after(p *player, before []group, targets []*state.Target) {
 		waits = waits && !p.grpc // who asks by name
 		if x.front != before[g].front && x.front != nil {
 			due := before[g].due
-			if !before[g].waits {
+			if !before[g].waits || !before[g].differs {
 				due = target.Since.Add(config.Hold)
 			}
 			routes, _ := x.front.Of(rds, "*")
+			had := state.Set{}
+			if was := before[g].front; was != nil {
+				had = was.Kind(rds)[0].Members
+			}
 			for r := range routes.Members.All() {
+				if had.Get(r.Name()).Has() && refers(had.Get(r.Name())) == refers(r) {
+					continue
+				}
 				if w.now.Before(due) && x.front.Kind(cds)[0].Phase >= state.Settled && !p.grpc && !p.acked[refers(r)] {
 					w.t.Fatalf("%v: %v: route %s goes before the ACK of %s (ORD-5)", w.now.Sub(zero), p, r.Name(), refers(r))
 				}
@@ -563,7 +570,7 @@ func (w *world) after(p *player, before []group, targets []*state.Target) {
 		}
 		p.blind[g] = waits
 		switch {
-		case target.Same(x.front):
+		case target.Same(x.front) || x.front != nil && !fronts(x.front, target.State):
 			p.behind[g] = time.Time{}
 		case x.front != before[g].front || p.behind[g].IsZero() || waits:
 			p.behind[g] = w.now
@@ -571,6 +578,13 @@ func (w *world) after(p *player, before []group, targets []*state.Target) {
 			w.t.Fatalf("%v: %v: its listeners and routes are %v behind", w.now.Sub(zero), p, w.now.Sub(p.behind[g]))
 		}
 	}
+}
+
+// fronts reports whether two states have other listeners or routes.
+func fronts(a, b *state.State) bool {
+	return slices.ContainsFunc([]string{lds, rds}, func(typeURL string) bool {
+		return !slices.EqualFunc(a.Kind(typeURL), b.Kind(typeURL), members)
+	})
 }
 
 // mixture checks that listeners and routes are of one state that the tier was served.

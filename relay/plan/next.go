@@ -76,7 +76,7 @@ func (t *turn) anyOrder() {
 	}
 	for _, a := range t.asks {
 		if only, may := t.may(a); may {
-			all := backend(a.TypeURL) && a.Holds && t.later(t.began.Add(t.cfg.Hold)) // it is about to ask for what refers to it
+			all := backend(a.TypeURL) && t.cameBack(a)
 			t.step(a, only, func(g int) Part { return Part{To: t.targets[g].State, All: all} })
 		}
 	}
@@ -151,10 +151,10 @@ func (t *turn) begin(g int) {
 		x.waits, x.due = true, t.now.Add(t.cfg.Hold)
 	case !x.waits && x.front == nil:
 		x.waits, x.due = true, t.now.Add(t.cfg.Hold)
-	case !x.waits:
-		x.waits, x.due = true, target.Since.Add(t.cfg.Hold)
+	case !x.waits || !x.differs && t.differs(g):
+		x.waits, x.due = true, latest(target.Since, t.wrote).Add(t.cfg.Hold)
 	}
-	if x.waits {
+	if x.differs = x.waits && (x.differs || t.differs(g)); x.waits {
 		t.later(x.due)
 	}
 }
@@ -223,15 +223,17 @@ func (t *turn) others() {
 }
 
 // bring is the way of backends: what any of target, back and front has stays (ORD-3). Nothing is
-// taken away before the first front, or while it is not confirmed (ORD-11); nor what the client
+// taken away before the first front, or while it is not confirmed (ORD-11), or while the client may
+// ask for more that refers to what it has from before the stream; nor what the client
 // asked for by name, until it has had order_hold with the front to drop the name (ORD-10).
 func (t *turn) bring(a Ask) func(int) Part {
 	named := a.Names && (t.later(t.shown.Add(t.cfg.Hold)) || t.pending())
+	back := t.cameBack(a)
 	return func(g int) Part {
 		x, p := &t.groups[g], t.target(g)
 		p.Keep = [3]*state.State{x.back, x.front, x.lent}
 		p.Named = named
-		p.All = x.front == nil || named && a.Named || t.besides(g) || t.unconfirmed(g) || x.doubt && !t.targets[g].Same(x.front)
+		p.All = x.front == nil || back || named && a.Named || t.besides(g) || t.unconfirmed(g) || x.doubt && !t.targets[g].Same(x.front)
 		return p
 	}
 }
@@ -304,6 +306,7 @@ func (t *turn) fronts(ready []*state.State) {
 				}
 			}
 			x.front, x.lent, x.waits, x.due = ready[g], nil, !t.targets[g].Same(ready[g]), t.now.Add(t.cfg.Hold)
+			x.differs = x.waits && t.differs(g)
 		}
 	}
 }
@@ -354,7 +357,7 @@ func (t *turn) step(a Ask, only Only, part func(group int) Part) bool {
 			s.Parts[g].Newest = to
 		}
 	}
-	s.Push = !t.clear.IsZero() && !t.later(t.clear.Add(t.cfg.Hold))
+	s.Push = a.Owes && !t.clear.IsZero() && !t.later(t.clear.Add(t.cfg.Hold))
 	nonce := t.take(s)
 	if nonce != 0 && a.TypeURL == xds.ClusterType {
 		for g := range t.groups {

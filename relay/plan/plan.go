@@ -24,6 +24,7 @@ type Stream struct {
 	clear   time.Time // when the client acknowledged the last clusters
 	shown   time.Time // when listeners or routes were written last
 	began   time.Time
+	wrote   time.Time // when a response was written in fact last
 }
 
 // group is how far the stream is in what comes from one origin.
@@ -44,6 +45,9 @@ type group struct {
 	// may have others still, of which nothing is known (ORD-11).
 	doubt bool
 	waits bool // the front is not that of the target
+	// differs: the target has other listeners or routes. Their wait is counted from when they came,
+	// whatever changed before them (ORD-5).
+	differs bool
 	// blind: it is not known what the backends are (ORD-8). sees: it was not before this look.
 	// Clusters that are written then have as long for their answer as any.
 	blind, sees bool
@@ -181,9 +185,16 @@ func (s *Stream) Wrote(now time.Time, typeURL string, nonce uint64) {
 					x.due = earlier(x.due.Add(now.Sub(f.at)), now.Add(s.cfg.Hold))
 				}
 			}
-			f.at = now
+			f.at, s.wrote = now, now
 		}
 	}
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 func earlier(a, b time.Time) time.Time {

@@ -154,12 +154,12 @@ var fedUnionCases = []testCase{
 		"FED-5 SOTW-9 SOTW-11 DELTA-20 EC-2 RELAY-7 RELAY-8 WILD-10", "virtual: lists and names of several origins, away and back",
 		func(t *testing.T) {
 			for _, name := range []string{"delta", "globs", "names", "star", "whole"} {
-				virtual(t, "../../../downstream", "TestScriptsByStates/origins_"+name)
+				virtual(t, "../../../downstream", "TestScripts/origins_"+name)
 			}
 		},
 	},
 	{"ORD-1 ORD-2 ORD-3 ORD-4 RELAY-84 WARM-1 WARM-2 WARM-3", "virtual: order and warming hold across origins", func(t *testing.T) {
-		virtual(t, "../../../downstream", "TestScriptsByStates/origins_order")
+		virtual(t, "../../../downstream", "TestScripts/origins_order")
 	}},
 	{"EC-2 EC-4 SOTW-11 DELTA-20", "virtual: random worlds of three origins converge", func(t *testing.T) {
 		virtual(t, "../../../relay/cursor", "TestModel")

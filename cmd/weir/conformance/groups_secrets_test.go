@@ -31,7 +31,7 @@ var secretCases = []testCase{
 	}},
 	{"RELAY-74", "virtual: by identity each is given its own, and what a rule allows to it in particular", func(t *testing.T) {
 		virtual(t, "../../../downstream", "TestEachIdentityHasItsOwnSecret")
-		virtual(t, "../../../downstream", "TestScriptsByStates/secrets_identity")
+		virtual(t, "../../../downstream", "TestScripts/secrets_identity")
 	}},
 	{"RELAY-74 SOTW-4", "over loopback each client is served on a stream of its own, in SotW with all it named", perDialect(secretsServed)},
 	{"RELAY-74 RELAY-29", "so it is on streams of the service of their own, both ways", perDialect(secretsApart)},

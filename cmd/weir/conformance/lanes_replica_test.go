@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
 	"testing"
 	"time"
 
@@ -94,10 +93,7 @@ func deltaMoves(t *testing.T, dialect relaytest.Dialect) {
 
 func golden(t *testing.T, dialect relaytest.Dialect) {
 	const a = "w1lpUo93Qz5JOVBPs1WNWCNA"
-	set := "w22zHsVcWqhQ-lMINZQtjNIQ"
-	if os.Getenv("WEIR_BY_STATES") != "0" {
-		set = "w3Wkezp6pV3M-WcHjzeSl6ZA"
-	}
+	const set = "w3Wkezp6pV3M-WcHjzeSl6ZA"
 	for _, counter := range []string{"1", "another"} {
 		w := start(t, setup{sotw: dialect == relaytest.SotW})
 		w.origin.SetVersionInfo(cds, counter)

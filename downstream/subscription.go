@@ -14,16 +14,15 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// Streams that are served from the states of their groups (relay.Config.States). What a client is
-// to be sent of a type is known by a cursor, and when by the plan of the stream. It is the way in
-// which all streams are to be served. Until then a stream is served so if that is switched on.
+// What a client asks for. A stream has a plan, and for each type a cursor with a source for each
+// group and parameter map that names of the type are asked of.
 
-// byStates is how such a stream is served.
-type byStates struct {
+// serving is how a stream is served, once its group is known: when what is sent.
+type serving struct {
 	plan   *plan.Stream
 	cfg    plan.Config
 	groups []*relay.Group         // by their number in the plan
-	step   func(plan.Step) uint64 // stepByStates
+	step   func(plan.Step) uint64 // session.step
 	more   bool                   // more is to be written at once
 	asks   []plan.Ask             // what the plan was asked last, to be used again
 	again  time.Time              // when the plan or a cursor is to be looked at again
@@ -40,15 +39,15 @@ type byStates struct {
 	needed map[string]time.Time
 }
 
-// typeByStates is one type of such a stream.
-type typeByStates struct {
+// subscription is what the client asks for of one type, and what it was sent of it.
+type subscription struct {
 	*cursor.Cursor
 	sources []source
 	// lackedSince is when the first change came that the client has not been sent; zero: it lacks
 	// none. lacked is the source of it.
 	lackedSince time.Time
 	lacked      int
-	denies      bool // the list has names that the client may not have: see relay.Sub.Denies
+	denies      bool // the list has names that the client may not have, so an empty list is due (SOTW-9)
 }
 
 // source is what is asked of one group with one parameter map. Its place is that of the cursor's
@@ -63,20 +62,18 @@ type source struct {
 	coldFrom time.Time
 }
 
-// serveByStates decides how the stream is served, once it is known who the client is.
-func (s *session) serveByStates() {
-	if !s.cfg.byStates || s.group.States() == nil {
-		return
-	}
-	s.by = &byStates{cfg: plan.Config{Delta: s.delta, Hold: s.cfg.timing.OrderHold, Cold: s.cfg.timing.ColdWait}}
+// newServing makes the plan of a stream of which it is known who the client is.
+func (s *session) newServing() *serving {
+	b := &serving{cfg: plan.Config{Delta: s.delta, Hold: s.cfg.timing.OrderHold, Cold: s.cfg.timing.ColdWait}, step: s.step}
 	if s.poll { // it asks for one type, and nothing follows
-		s.by.cfg.Hold = 0
+		b.cfg.Hold = 0
 	}
-	s.by.plan, s.by.step = plan.New(s.by.cfg, 0), s.stepByStates
+	b.plan = plan.New(b.cfg, 0)
+	return b
 }
 
 // group is the number of a group in the plan.
-func (b *byStates) group(g *relay.Group) int {
+func (b *serving) group(g *relay.Group) int {
 	if i := slices.Index(b.groups, g); i >= 0 {
 		return i
 	}
@@ -86,18 +83,18 @@ func (b *byStates) group(g *relay.Group) int {
 
 // cursor finds or makes the cursor of a type. holds: the client says that it holds something, in
 // state of the world by a version.
-func (s *session) cursor(now time.Time, st *streamType, holds bool, version string) *typeByStates {
-	if st.by == nil {
-		st.by = &typeByStates{Cursor: s.group.Cursor(cursor.Config{
+func (s *session) cursor(now time.Time, st *streamType, holds bool, version string) *subscription {
+	if st.sub == nil {
+		st.sub = &subscription{Cursor: s.group.Cursor(cursor.Config{
 			TypeURL: st.typeURL, Delta: s.delta, TTL: s.ttl, Holds: holds, Version: version, StandIn: s.ofStandIn(version), Began: now,
 		})}
 	}
-	return st.by
+	return st.sub
 }
 
 // source finds or makes the place of the plain names of a group among the sources of a type.
 func (s *session) source(st *streamType, g *relay.Group) (int, error) {
-	if i := st.by.in(g); i >= 0 {
+	if i := st.sub.in(g); i >= 0 {
 		return i, nil
 	}
 	i := s.openAt(st, asksAt{group: g, params: s.params(g.Origin(), st.typeURL)})
@@ -110,7 +107,7 @@ func (s *session) source(st *streamType, g *relay.Group) (int, error) {
 // sourceAt finds or makes the place of the locators of a batch; -1: the group has no room for its
 // parameters.
 func (s *session) sourceAt(st *streamType, x *locatorBatch) int {
-	if i := st.by.at(x.group, x.params); i >= 0 {
+	if i := st.sub.at(x.group, x.params); i >= 0 {
 		return i
 	}
 	return s.openAt(st, asksAt{x.group, x.params, true})
@@ -126,25 +123,25 @@ func (s *session) openAt(st *streamType, at asksAt) int {
 	if s.poll {
 		wants.Polls()
 	}
-	return st.by.open(source{group: at.group, wants: wants, located: at.located, number: s.by.group(at.group)})
+	return st.sub.open(source{group: at.group, wants: wants, located: at.located, number: s.serving.group(at.group)})
 }
 
 // open adds a source to the cursor. It is not inlined: in the frame of its caller it would make the
 // stack of each reader grow to 16 KiB, which then stays so.
 //
 //go:noinline
-func (t *typeByStates) open(x source) int {
+func (t *subscription) open(x source) int {
 	t.sources = append(t.sources, x)
 	return t.Open(x.wants.Source(x.number, x.located))
 }
 
 // in is the place of the plain names of a group; -1: none was asked for there.
-func (t *typeByStates) in(g *relay.Group) int {
+func (t *subscription) in(g *relay.Group) int {
 	return slices.IndexFunc(t.sources, func(x source) bool { return x.group == g && !x.located })
 }
 
 // at is the place of the locators of a group with one parameter map; -1: none was asked for there.
-func (t *typeByStates) at(g *relay.Group, p constraints.Params) int {
+func (t *subscription) at(g *relay.Group, p constraints.Params) int {
 	if t == nil {
 		return -1
 	}
@@ -154,7 +151,7 @@ func (t *typeByStates) at(g *relay.Group, p constraints.Params) int {
 }
 
 // names is how many names and sets are asked for.
-func (t *typeByStates) names() (n int) {
+func (t *subscription) names() (n int) {
 	if t != nil {
 		for i := range t.sources {
 			n += t.sources[i].wants.Len()
@@ -164,11 +161,11 @@ func (t *typeByStates) names() (n int) {
 }
 
 // wildcard reports whether everything is asked for.
-func (t *typeByStates) wildcard() bool {
+func (t *subscription) wildcard() bool {
 	return t != nil && slices.ContainsFunc(t.sources, func(x source) bool { return x.wants.Wildcard() })
 }
 
-func (t *typeByStates) close(now time.Time) {
+func (t *subscription) close(now time.Time) {
 	if t != nil {
 		for i := range t.sources {
 			t.sources[i].wants.Close(now)
@@ -177,8 +174,10 @@ func (t *typeByStates) close(now time.Time) {
 	}
 }
 
-// updateByStates is update for a stream that is served from states.
-func (s *session) updateByStates(now time.Time, st *streamType, to routed, unsubscribe []string, initial map[string]string, first bool) error {
+// update passes a request to the cursor of its type, to each source its part. The listener's own
+// origin comes first: a name that is unsubscribed elsewhere may be covered by a `*` that this
+// request subscribes (DELTA-6, DELTA-9).
+func (s *session) update(now time.Time, st *streamType, to routed, unsubscribe []string, initial map[string]string, first bool) error {
 	own, err := s.groupOf(st, s.cfg.origin)
 	if err != nil {
 		return s.noGroup(err)
@@ -191,14 +190,14 @@ func (s *session) updateByStates(now time.Time, st *streamType, to routed, unsub
 		if err != nil {
 			return err
 		}
-		x := &st.by.sources[i]
+		x := &st.sub.sources[i]
 		if g == own {
 			x.wants.Namespaces(s.spaces(st, own, subscribe))
 		}
-		denied = append(denied, st.by.update(now, i, subscribe, unsubscribe, initial)...)
+		denied = append(denied, st.sub.update(now, i, subscribe, unsubscribe, initial)...)
 		return nil
 	}
-	if first && len(to.own)+len(to.others)+len(to.locatorBatches.list) == 0 || len(to.own) > 0 || len(initial) > 0 || len(gone) > 0 && st.by.in(own) >= 0 {
+	if first && len(to.own)+len(to.others)+len(to.locatorBatches.list) == 0 || len(to.own) > 0 || len(initial) > 0 || len(gone) > 0 && st.sub.in(own) >= 0 {
 		err = update(own, to.own, gone, initial)
 	}
 	for i := range to.others {
@@ -216,20 +215,20 @@ func (s *session) updateByStates(now time.Time, st *streamType, to routed, unsub
 		if i < 0 {
 			denied = s.wholeList(x)
 		} else {
-			st.by.sources[i].wants.Namespaces(s.spaces(st, x.group, x.names))
-			denied = st.by.update(now, i, x.names, x.gone, nil)
+			st.sub.sources[i].wants.Namespaces(s.spaces(st, x.group, x.names))
+			denied = st.sub.update(now, i, x.names, x.gone, nil)
 		}
 		if err := s.denied(now, st, denied, x, nil); err != nil {
 			return err
 		}
 	}
-	s.askedByStates(now, st)
+	s.noteAsked(now, st)
 	return nil
 }
 
 // update asks for names of a source, and ends that others are asked for. It returns those that
 // there was no room for.
-func (t *typeByStates) update(now time.Time, i int, subscribe, unsubscribe []string, initial map[string]string) []relay.Denied {
+func (t *subscription) update(now time.Time, i int, subscribe, unsubscribe []string, initial map[string]string) []relay.Denied {
 	x := &t.sources[i]
 	if len(unsubscribe) > 0 {
 		subscribe = x.remaining(subscribe, unsubscribe)
@@ -262,7 +261,7 @@ func (x *source) remaining(subscribe, unsubscribe []string) []string {
 
 // claim notes what the client says it has. Nothing is known of what it may not have, so nothing of
 // that is removed.
-func (t *typeByStates) claim(i int, initial map[string]string, denied []relay.Denied) {
+func (t *subscription) claim(i int, initial map[string]string, denied []relay.Denied) {
 	unknown := map[string]bool{}
 	for _, d := range denied {
 		unknown[xds.NameKey(d.Name)] = true
@@ -274,23 +273,23 @@ func (t *typeByStates) claim(i int, initial map[string]string, denied []relay.De
 	}
 }
 
-// replaceByStates is replace for a stream that is served from states.
-func (s *session) replaceByStates(now time.Time, st *streamType, to routed, version string) error {
+// replace passes a list to the cursor of its type, to each source its part.
+func (s *session) replace(now time.Time, st *streamType, to routed, version string) error {
 	own, err := s.groupOf(st, s.cfg.origin)
 	if err != nil {
 		return s.noGroup(err)
 	}
 	var denied []relay.Denied
-	first := st.by == nil
+	first := st.sub == nil
 	s.cursor(now, st, version != "", version).denies = to.denies
 	replace := func(g *relay.Group, names []string, wildcard bool) error {
 		i, err := s.source(st, g)
 		if err == nil {
-			denied = append(denied, st.by.replace(now, i, names, wildcard)...)
+			denied = append(denied, st.sub.replace(now, i, names, wildcard)...)
 		}
 		return err
 	}
-	if len(to.own) > 0 || to.wildcard || first && len(to.others)+len(to.locatorBatches.list) == 0 || st.by.in(own) >= 0 {
+	if len(to.own) > 0 || to.wildcard || first && len(to.others)+len(to.locatorBatches.list) == 0 || st.sub.in(own) >= 0 {
 		err = replace(own, to.own, to.wildcard)
 	}
 	for i := range to.others {
@@ -306,7 +305,7 @@ func (s *session) replaceByStates(now time.Time, st *streamType, to routed, vers
 	}
 	for _, x := range to.locatorBatches.list {
 		if i := s.sourceAt(st, x); i >= 0 {
-			denied = st.by.replace(now, i, x.names, x.wildcard)
+			denied = st.sub.replace(now, i, x.names, x.wildcard)
 		} else {
 			denied = s.wholeList(x)
 		}
@@ -314,23 +313,23 @@ func (s *session) replaceByStates(now time.Time, st *streamType, to routed, vers
 			return err
 		}
 	}
-	for i := range st.by.sources { // what is named no longer
-		x := &st.by.sources[i]
+	for i := range st.sub.sources { // what is named no longer
+		x := &st.sub.sources[i]
 		named := x.group == own || to.at(x.group) != nil
 		if x.located {
 			named = to.locatorBatches.at[batchKey{x.group, x.wants.Params().Key()}] != nil
 		}
 		if !named {
-			st.by.replace(now, i, nil, false)
+			st.sub.replace(now, i, nil, false)
 		}
 	}
-	s.askedByStates(now, st)
+	s.noteAsked(now, st)
 	return nil
 }
 
 // replace makes a list all that is asked for of a source. It returns the names that there was no
 // room for.
-func (t *typeByStates) replace(now time.Time, i int, names []string, wildcard bool) []relay.Denied {
+func (t *subscription) replace(now time.Time, i int, names []string, wildcard bool) []relay.Denied {
 	x, list := &t.sources[i], make([]cursor.Name, 0, len(names)+1)
 	listed := make(map[string]bool, len(names)+1)
 	if wildcard {
@@ -345,55 +344,52 @@ func (t *typeByStates) replace(now time.Time, i int, names []string, wildcard bo
 	return denied
 }
 
-// askedByStates notes that something is asked for.
-func (s *session) askedByStates(now time.Time, st *streamType) {
+// noteAsked notes that something is asked for.
+func (s *session) noteAsked(now time.Time, st *streamType) {
 	if st.asked.IsZero() {
 		st.asked = now
 	}
-	for i := range st.by.sources {
-		switch x := &st.by.sources[i]; {
+	for i := range st.sub.sources {
+		switch x := &st.sub.sources[i]; {
 		case x.wants.Len() == 0: // who asks again later waits anew
 			x.coldFrom = time.Time{}
 		case x.coldFrom.IsZero():
 			x.coldFrom = now
 		}
 	}
-	s.owedByStates(st)
+	s.passOn(st)
 }
 
-// requestedByStates notes that a request is over.
-func (st *streamType) requestedByStates(now time.Time) {
-	if st.by == nil {
+// requested notes that a request is over.
+func (st *streamType) requested(now time.Time) {
+	if st.sub == nil {
 		return
 	}
-	st.by.Requested(now)
-	for i, x := range slices.Backward(st.by.sources) {
+	st.sub.Requested(now)
+	for i, x := range slices.Backward(st.sub.sources) {
 		if x.located && x.wants.Len() == 0 {
 			x.wants.Close(now)
-			st.by.sources = slices.Delete(st.by.sources, i, i+1)
-			st.by.Leave(i)
-			st.by.lackedSince = time.Time{} // it is found out anew
+			st.sub.sources = slices.Delete(st.sub.sources, i, i+1)
+			st.sub.Leave(i)
+			st.sub.lackedSince = time.Time{} // it is found out anew
 		}
 	}
 }
 
-// judgedByStates notes that the client has answered a response.
-func (s *session) judgedByStates(now time.Time, st *streamType, x *sent) {
-	if s.by == nil {
-		return
-	}
-	if s.by.plan.Ack(now, st.typeURL, x.last); st.by != nil && x.real {
-		st.by.Ack(x.number, !x.nacked)
-		for i := range st.by.sources {
+// settle notes that the client has answered a response.
+func (s *session) settle(now time.Time, st *streamType, x *sent) {
+	if s.serving.plan.Ack(now, st.typeURL, x.last); st.sub != nil && x.real {
+		st.sub.Ack(x.number, !x.nacked)
+		for i := range st.sub.sources {
 			if !x.nacked {
-				st.by.sources[i].group.Acknowledge()
+				st.sub.sources[i].group.Acknowledge()
 			}
 		}
 	}
 }
 
 // status fills in what is asked for.
-func (t *typeByStates) status(own *relay.Origin, to *TypeStatus) {
+func (t *subscription) status(own *relay.Origin, to *TypeStatus) {
 	for i := range t.sources {
 		x := &t.sources[i]
 		p := PartStatus{Origin: x.group.Origin().Name(), Group: x.group.Key(), Names: x.wants.Len(), Wildcard: x.wants.Wildcard(), Params: x.wants.Params().Key(), Located: x.located}
