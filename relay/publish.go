@@ -315,7 +315,7 @@ func (n *namedTable) entryOf(e *entry) (values.Entry, *xds.Variant) {
 		return values.NewEntry(values.Facts{Name: e.name, Alias: bodies[0].Name}), bodies[0]
 	case len(bodies) > 0:
 		switch {
-		case e.isBorrowed(), e.isDoubted():
+		case f.Err == nil && (e.isBorrowed() || e.isDoubted()):
 			f.Age = values.Stale // other maps may have another by now
 		case f.Err == nil && f.Age <= values.Stale && !slices.ContainsFunc(bodies, isUncached):
 			f.Age = values.Inherit // it makes no difference, and would change with each stream

@@ -102,6 +102,7 @@ func (w *Wants) Namespaces(names []string) {
 // cursor is told of them, and what there was no room for. Others have their turn meanwhile.
 func (w *Wants) Add(now time.Time, names ...string) (added []cursor.Name, denied []Denied) {
 	s := w.shard
+	defer w.inShares(names)()
 	for names := range slices.Chunk(names, shareNames) {
 		s.mu.Lock()
 		s.now = later(s.now, now)
@@ -115,6 +116,25 @@ func (w *Wants) Add(now time.Time, names ...string) (added []cursor.Name, denied
 		s.unlock()
 	}
 	return added, denied
+}
+
+// inShares notes that a list is taken in by shares, if it is long: the origin is asked once, for
+// all of it. The caller calls done afterwards. It locks the shard, and so does done.
+func (w *Wants) inShares(names []string) (done func()) {
+	if len(names) <= shareNames {
+		return func() {}
+	}
+	s := w.shard
+	s.mu.Lock()
+	s.named.partial++
+	s.unlock()
+	return func() {
+		s.mu.Lock()
+		if s.named.partial--; len(s.named.changed) > 0 {
+			s.poke(s.named.lane)
+		}
+		s.unlock()
+	}
 }
 
 // add asks for one name. limit is that for which there is no room for it, of most; "": there is.
@@ -277,6 +297,7 @@ func (w *Wants) Names() []string {
 // Drop ends that names are asked for. It returns them in canonical form.
 func (w *Wants) Drop(now time.Time, names ...string) (keys []string) {
 	s := w.shard
+	defer w.inShares(names)()
 	for names := range slices.Chunk(names, shareNames) {
 		s.mu.Lock()
 		s.now = later(s.now, now)

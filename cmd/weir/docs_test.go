@@ -39,7 +39,7 @@ func TestReadmeIsShort(t *testing.T) {
 
 // TestPackagesAreShort: what the new core stands on can be read as a whole.
 func TestPackagesAreShort(t *testing.T) {
-	for dir, most := range map[string]int{"relay/state": 1490, "relay/plan": 880, "relay/cursor": 3340} {
+	for dir, most := range map[string]int{"relay/state": 1490, "relay/plan": 880, "relay/cursor": 3360} {
 		files, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: %v, %v", dir, files, err)

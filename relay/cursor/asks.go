@@ -132,6 +132,17 @@ func (c *Cursor) Waiting() bool {
 	})
 }
 
+// Lacking reports whether a state of a group has a change that the client has still to be sent; see
+// plan.Client.
+func (c *Cursor) Lacking(group int, s *state.State) bool {
+	for i := range c.parts {
+		if c.parts[i].Group == group && c.Lacks(i, s) {
+			return true
+		}
+	}
+	return false
+}
+
 // Kept reports whether something stays that a state takes away, as something else may need it.
 func (c *Cursor) Kept() bool { return anyOf(c.parts, func(p *part) bool { return len(p.kept) > 0 }) }
 

@@ -26,7 +26,9 @@ func (k *take) settle(p *part, name string) (o outcome, is bool) {
 	}
 	var to *found // what the newest state has, as far as the client may take it
 	step := k.Parts[p.Group]
-	step.All = step.All || step.Named && p.names.has(name)
+	if step.All = step.All || step.Named && p.names.has(name); k.expired(o.was) {
+		step.All, step.Keep = false, [3]*state.State{}
+	}
 	its := step.Has(had, func(s *state.State) (state.Entry, bool) {
 		f := k.find(p, s, name, o.was)
 		mayHold := claimed || p.owed[name]&back != 0 || len(p.claims) > 0 && k.byAlias(p)
@@ -94,6 +96,12 @@ func (k *take) settle(p *part, name string) (o outcome, is bool) {
 	}
 	k.say(p, &o, to)
 	return o, true
+}
+
+// expired reports whether a body has come to its end: it is of no use to whatever else needs it
+// (RELAY-53).
+func (k *take) expired(v *xds.Variant) bool {
+	return v != nil && v.Timed() && !v.Expires().After(k.now)
 }
 
 // stillHas is the body of a name that a state has of which nothing is taken away yet.

@@ -150,6 +150,8 @@ func (w *way) make() {
 			return
 		}
 		switch {
+		case !exists(is) && exists(was) && was.Body().Timed(): // nothing keeps what has expired
+			return
 		case !exists(is) && exists(was) && j.keeps(was.Name(), v == nil):
 			w.kept = true
 			edits = append(edits, state.Edit{Name: was.Name(), Entry: was})

@@ -219,7 +219,7 @@ func (c *Cursor) Lacks(source int, to *state.State) bool {
 	}
 	x, differs := c.named(p, to), false
 	for was, is := range p.differences(x.Members) {
-		if differs = true; !p.owed[cmp.Or(is.Name(), was.Name())].waits() {
+		if differs = true; !is.Restates(was) && !p.owed[cmp.Or(is.Name(), was.Name())].waits() {
 			return true
 		}
 	}

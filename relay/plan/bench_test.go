@@ -48,3 +48,4 @@ type asked struct{}
 
 func (asked) Waits(Config, int, *state.State) time.Time { return time.Time{} }
 func (asked) Unconfirmed(int, *state.State) bool        { return false }
+func (asked) Lacking(int, *state.State) bool            { return false }

@@ -121,6 +121,25 @@ func (a *asking) Waits(_ Config, _ int, s *state.State) time.Time {
 	return end
 }
 
+func (a *asking) Lacking(g int, s *state.State) bool {
+	n := 0
+	for e := range star(s, a.TypeURL).Members.All() {
+		if !exists(e) || a.names != nil && !a.names[e.Name()] {
+			continue
+		}
+		h := a.has[e.Name()]
+		if n++; h.Entry == (state.Entry{}) || h.group != g || h.Body().Digest != e.Body().Digest {
+			return true
+		}
+	}
+	for _, h := range a.has {
+		if h.group == g {
+			n--
+		}
+	}
+	return n != 0
+}
+
 func (a *asking) Unconfirmed(_ int, s *state.State) bool {
 	x, _ := s.Of(a.TypeURL, "*")
 	return x.Age == state.Restored || x.Age == state.Stale

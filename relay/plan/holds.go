@@ -55,19 +55,20 @@ func (t *turn) besides(g int) bool {
 	return false
 }
 
-// differs reports whether the target has other listeners or routes than the front.
+// differs reports whether the client is to have other listeners or routes than it has.
 func (t *turn) differs(g int) bool {
-	x := &t.groups[g]
-	return x.front == nil || slices.ContainsFunc(t.asks, func(a Ask) bool {
-		return front(a.TypeURL) && !slices.EqualFunc(x.front.Kind(a.TypeURL), t.targets[g].Kind(a.TypeURL), members)
+	return t.groups[g].front == nil || slices.ContainsFunc(t.asks, func(a Ask) bool {
+		return front(a.TypeURL) && a.Lacking(g, t.targets[g].State)
 	})
 }
 
 // pending reports whether any change of listeners or routes is still to be written.
 func (t *turn) pending() bool {
-	for g := range t.groups {
-		if t.differs(g) {
-			return true
+	for g, x := range t.groups {
+		for _, a := range t.asks {
+			if front(a.TypeURL) && (x.front == nil || !slices.EqualFunc(x.front.Kind(a.TypeURL), t.targets[g].Kind(a.TypeURL), members)) {
+				return true
+			}
 		}
 	}
 	return false

@@ -110,6 +110,9 @@ type Client interface {
 	// Unconfirmed says, of listeners and routes, whether no stream has confirmed what a state of a
 	// group has of what is asked (ORD-11).
 	Unconfirmed(group int, s *state.State) bool
+	// Lacking says, of listeners and routes, whether a state of a group has something else of what
+	// was answered once than the client has.
+	Lacking(group int, s *state.State) bool
 }
 
 // Step brings one type of the client to what is known in some states.

@@ -169,6 +169,11 @@ func (e Entry) sum() xds.SetDigest {
 	return xds.SetDigest(e.body.Digest)
 }
 
+// Restates reports whether both say that there is nothing, in the same words, whatever their age.
+func (e Entry) Restates(o Entry) bool {
+	return e.Known() && o.Known() && !e.Has() && !o.Has() && e.sum() == o.sum()
+}
+
 // Has reports whether the name has any body.
 func (e Entry) Has() bool { return e.body != nil || e.more != nil && len(e.more.Bodies) > 0 }
 
