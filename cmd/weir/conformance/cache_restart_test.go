@@ -26,7 +26,7 @@ var restartCases = []testCase{
 		} {
 			virtual(t, "github.com/weir-xds/weir/relay", "TestScripts/"+name)
 		}
-		virtual(t, "github.com/weir-xds/weir/downstream", "TestScriptsByStates/restarted")
+		virtual(t, "github.com/weir-xds/weir/downstream", "TestScripts/restarted")
 	}},
 	{"RELAY-54", "virtual: the time that is left counts wall-clock time", func(t *testing.T) {
 		virtual(t, "github.com/weir-xds/weir/relay", "TestScripts/restored_ttl")
