@@ -80,8 +80,8 @@ func (t *subscription) othersMayServe(than int, since, now time.Time) bool {
 	return false
 }
 
-// keeps reports whether the client is left with what it says it holds: it has
-// configuration, like one that was served.
+// keeps reports whether the client is left with what it says it holds: it has configuration, like
+// one that was served.
 func (s *session) keeps() bool {
 	return slices.ContainsFunc(s.types, func(st *streamType) bool {
 		return st.sub != nil && slices.ContainsFunc(st.sub.sources, func(x source) bool {

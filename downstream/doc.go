@@ -116,7 +116,7 @@
 //
 // The refusal of a name is sent with the next response of its type, or with the whole list at once
 // (TestRefusalIsToldAtOnce), and that of a virtual host also as one that does not resolve
-// (ALIAS-7). An empty list is sent for it only to a client that holds nothing (refuse.go).
+// (ALIAS-7). An empty list is sent for it only to a client that holds nothing (take.go).
 //
 // # Known limits
 //

@@ -333,3 +333,26 @@ func TestTooManyParameters(t *testing.T) {
 	r.says(eds, "c=1")
 	p.gets("the one that is served, and the others", "eds c{}=1 !a:InvalidArgument !b:ResourceExhausted")
 }
+
+// TestOverlapWithoutOrigin: a client that comes while the origin is down is sent all variants that
+// it asks for, also those that overlap: nobody can say which of them was replaced (RELAY-2, DYN-9).
+func TestOverlapWithoutOrigin(t *testing.T) {
+	r := newRigOf(t, relay.OriginConfig{Name: "mesh", TP2: true})
+	p := r.client(true)
+	for _, l := range []string{"a{env=qa}", "a{env=test}"} {
+		if err := p.locates(eds, l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.says(eds, "a{env}=1")
+	r.says(eds, "a{env=test}=2")
+	p.writes()
+	r.down()
+	q := r.client(true)
+	for _, l := range []string{"a{env=qa}", "a{env=test}"} {
+		if err := q.locates(eds, l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	q.gets("both", "eds a{env=test}=2 a{env}=1")
+}

@@ -26,7 +26,7 @@ type response struct {
 	out   mem.BufferSlice // what is written: the header, own, and the resources
 	own   mem.SliceBuffer // fields that are not shared, in room if they fit
 	room  [48]byte
-	since time.Duration // from the session's start to Answer.Since
+	since time.Duration // from the session's start to the oldest change in it
 }
 
 // newResponse makes a response. If it has few pieces, it is one allocation with them.

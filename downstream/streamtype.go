@@ -59,7 +59,6 @@ type streamType struct {
 	// opened; 0: none was.
 	sentAt, ackedAt         time.Duration
 	unsyncedSince           time.Time
-	answers                 uint64 // number of responses that had something of the table
 	responses, nacks        uint64
 	refusedCount, heldCount uint64
 	coldCount               uint64

@@ -63,7 +63,7 @@ func (b *serving) need(name string, since time.Time) {
 // needEarly notes those of the clusters that it was sent before it asked.
 func (s *session) needEarly() {
 	b := s.serving
-	if clusters := s.asked(xds.ClusterType); clusters != nil && clusters.sub != nil && s.now.Before(b.clustersAt.Add(b.cfg.Hold)) {
+	if clusters := s.asked(xds.ClusterType); clusters != nil && s.now.Before(b.clustersAt.Add(b.cfg.Hold)) {
 		all := slices.Contains(b.endpoints, xds.Wildcard)
 		for v := range clusters.sub.Holdings() {
 			name := xds.NameKey(v.Endpoints())

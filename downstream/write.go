@@ -36,9 +36,7 @@ func (s *session) wrote(now time.Time, batch []*response) {
 			continue
 		}
 		r.kind.sentAt = now.Sub(s.opened)
-		if s.serving != nil {
-			s.serving.plan.Wrote(now, r.kind.typeURL, r.nonce)
-		}
+		s.serving.plan.Wrote(now, r.kind.typeURL, r.nonce)
 		if x := r.kind.find(r.nonce); x != nil { // nil: it is acknowledged already
 			x.at = now
 		}
@@ -85,7 +83,8 @@ func (s *session) tellsRefusals(st *streamType, why *reason) bool {
 	return !s.v2 || xds.IsVirtualHost(st.typeURL) || s.delta && why.absent
 }
 
-// write is write for an answer of a cursor; nil: there are refusals alone.
+// write makes the messages of an answer and of the type's refusals, and records them as in flight;
+// a is nil if there are refusals alone, or an empty response.
 func (s *session) write(now time.Time, st *streamType, a *cursor.Answer, out []*response) []*response {
 	st.blank = false
 	x, parts, many := sent{at: now, real: a != nil}, []part{{}}, false
@@ -101,7 +100,6 @@ func (s *session) write(now time.Time, st *streamType, a *cursor.Answer, out []*
 				st.sub.sources[i].coldFrom = time.Time{}
 			}
 		}
-		st.answers++
 		st.sentVersion = s.versionOf(st, a)
 		pieces, units := s.piecesOf(a, now), relay.UnitsOf(a, s.delta, s.ttl, now)
 		if s.delta {
@@ -138,7 +136,12 @@ func (s *session) write(now time.Time, st *streamType, a *cursor.Answer, out []*
 	return out
 }
 
-// expressible is expressible for an answer of a cursor.
+// Clients of transport v2 are served like any other, with messages of the same bytes (V2-2). Fields
+// that v2 lacks are left out (V2-3). Such a client sends no locators and understands no TTLs, so a
+// resource with a TTL is removed when it expires. It is sent no errors.
+
+// expressible reports whether anything can be sent of an answer. In v2 an answer of errors alone
+// would become an empty response, which means something else (SOTW-9).
 func (s *session) expressible(a *cursor.Answer) bool {
 	if !s.v2 || len(a.Errors) == 0 {
 		return true

@@ -208,7 +208,7 @@ func (w *Wants) deniesSet(t *set, selector string) (limit string, most int) {
 	return "", 0
 }
 
-// sharedSet is what clients of states that ask for a set with one permit have in common.
+// sharedSet is what clients that ask for a set with one permit have in common.
 type sharedSet struct {
 	cursor.Shared
 	clients int
@@ -374,47 +374,6 @@ func (w *Wants) laneOf(set string) laneIndex {
 	return w.shard.named.lane
 }
 
-// Item is how the client stands to a resource, but for which answer it has refused.
-func (w *Wants) Item(x cursor.Seen) Item {
-	s := w.shard
-	it := seenItem{name: x.Name, spelt: x.Spelt, body: x.Body, secret: xds.IsSecret(s.typeURL), shown: s.group.config().OriginVersions}
-	switch {
-	case x.Body == nil && x.Waits:
-		it.status = ItemNotSent
-	case x.Refused:
-		it.status = ItemRefused
-	case x.Unjudged, x.Body != nil && !x.Current:
-		it.status, it.unjudged = ItemStale, x.Unjudged
-	default:
-		it.status = ItemSynced
-	}
-	return it.item()
-}
-
-// Content is what a resource was that an answer had. It locks the shard.
-func (w *Wants) Content(x cursor.Part) Content {
-	s := w.shard
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.content(x.Body, x.Body.Name, x.Set)
-}
-
-// List is an answer as a whole, which a response of the origin had the last part in; ok: it can be
-// told apart.
-func (w *Wants) List(from *xds.Provenance) (c Content, ok bool) {
-	if from == nil || from.Fallback {
-		return c, false
-	}
-	s := w.shard
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c = s.content(nil, "", w.star != nil || len(w.selects) > 0)
-	if c.from = from; !xds.IsSecret(s.typeURL) {
-		c.Version = from.Version
-	}
-	return c, true
-}
-
 // Close ends all that is asked for.
 func (w *Wants) Close(now time.Time) {
 	w.Drop(now, w.Names()...)
@@ -455,52 +414,4 @@ func (s *shard) nameOf(name string, spaces map[string]bool) (n cursor.Name, kind
 		n.Covers = t.includes
 	}
 	return n, kind, selects
-}
-
-// Cursor makes the cursor of a client of the group, which is completed by what the group says of
-// how clients are sent a type.
-func (g *Group) Cursor(c cursor.Config) *cursor.Cursor {
-	cfg := g.config()
-	c.Withhold, c.OriginVersions, c.Unreachable = cfg.WithholdTTL, true, g.origin.unreachable
-	c.Patience, c.Cold = g.origin.patience(), g.origin.table.config().ColdWait
-	if c.Version != "" { // otherwise it says of none that it has it
-		for _, k := range g.line.States() {
-			c.States = append(c.States, k.State)
-		}
-	}
-	return cursor.New(c)
-}
-
-// Claim is what a client says of a version that it holds.
-func (g *Group) Claim(version string) xds.Digest {
-	return xds.Claim(version, g.config().OriginVersions)
-}
-
-// RemovedNames are the fields of a delta response for removed names, in pieces between which it may
-// be cut.
-func RemovedNames(names []string) [][]byte { return joinNames(names) }
-
-// UnitsOf is what an answer of a cursor says in located form, by name.
-func UnitsOf(a *cursor.Answer, delta, ttl bool, now time.Time) []Unit {
-	l := Located{Variants: a.Located.Changed, Heartbeats: a.Located.Heartbeats}
-	if a.Whole {
-		l.Variants = a.Located.All
-	}
-	for _, g := range a.Located.Gone {
-		l.Removed = append(l.Removed, Gone{Name: g.Name, Constraints: g.Constraints, written: g.Written})
-	}
-	return l.units(delta, ttl, now, nil)
-}
-
-// Source is where the names come from that the client asks for, of a group that is one of those of
-// its stream. located: the client wrote locators.
-func (w *Wants) Source(of int, located bool) cursor.Source {
-	g := w.shard.group
-	s := cursor.Source{
-		Group: of, Params: w.shard.params, Located: located, Ends: g.origin.ends, Shares: w.shared, ByContent: !g.config().OriginVersions,
-	}
-	if w.permit != nil {
-		s.Allows = w.permit.Allows
-	}
-	return s
 }

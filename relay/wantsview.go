@@ -161,3 +161,44 @@ func (w *Wants) Counts() (n Names) {
 	}
 	return n
 }
+
+// Item is how the client stands to a resource, but for which answer it has refused.
+func (w *Wants) Item(x cursor.Seen) Item {
+	s := w.shard
+	it := seenItem{name: x.Name, spelt: x.Spelt, body: x.Body, secret: xds.IsSecret(s.typeURL), shown: s.group.config().OriginVersions}
+	switch {
+	case x.Body == nil && x.Waits:
+		it.status = ItemNotSent
+	case x.Refused:
+		it.status = ItemRefused
+	case x.Unjudged, x.Body != nil && !x.Current:
+		it.status, it.unjudged = ItemStale, x.Unjudged
+	default:
+		it.status = ItemSynced
+	}
+	return it.item()
+}
+
+// Content is what a resource was that an answer had. It locks the shard.
+func (w *Wants) Content(x cursor.Part) Content {
+	s := w.shard
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.content(x.Body, x.Body.Name, x.Set)
+}
+
+// List is an answer as a whole, which a response of the origin had the last part in; ok: it can be
+// told apart.
+func (w *Wants) List(from *xds.Provenance) (c Content, ok bool) {
+	if from == nil || from.Fallback {
+		return c, false
+	}
+	s := w.shard
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c = s.content(nil, "", w.star != nil || len(w.selects) > 0)
+	if c.from = from; !xds.IsSecret(s.typeURL) {
+		c.Version = from.Version
+	}
+	return c, true
+}

@@ -134,13 +134,17 @@ func (c *Cursor) exact(p *part) (canonical, written string) {
 
 // overlaps reports whether a variant that no answer for this parameter map has confirmed matches
 // another of the client's maps, too, which has another one by now: it was replaced there, and here
-// the origin has yet to say so.
+// the origin has yet to say so. Without a stream nobody will, and what there is is sent.
 func (k *take) overlaps(p *part, f *found) bool {
-	return p.Located && f.body != nil && f.stale && anyOf(k.parts, func(q *part) bool {
+	to := k.Parts[p.Group].To
+	if !p.Located || f.body == nil || !f.stale || to == nil || !to.Lanes[0].Open && !to.Lanes[1].Open {
+		return false
+	}
+	return anyOf(k.parts, func(q *part) bool {
 		if q == p || !q.Located || q.Group != p.Group || !q.selects(f.body.Name, f.body) || !f.body.Constraints.Match(q.Params) {
 			return false
 		}
-		v := k.find(q, k.Parts[q.Group].To, f.body.Name, nil).body
+		v := k.find(q, to, f.body.Name, nil).body
 		return v != nil && v.Digest != f.body.Digest
 	})
 }

@@ -144,6 +144,7 @@ func (t *turn) begin(g int) {
 	x, target := &t.groups[g], t.targets[g]
 	blind := t.later(t.unknown(g, target.State))
 	x.blind, x.sees = blind, x.blind
+	differs := !target.Same(x.front) && (x.differs || t.differs(g))
 	switch {
 	case target.Same(x.front):
 		x.waits = false
@@ -151,10 +152,10 @@ func (t *turn) begin(g int) {
 		x.waits, x.due = true, t.now.Add(t.cfg.Hold)
 	case !x.waits && x.front == nil:
 		x.waits, x.due = true, t.now.Add(t.cfg.Hold)
-	case !x.waits || !x.differs && t.differs(g):
+	case !x.waits, differs && !x.differs:
 		x.waits, x.due = true, latest(target.Since, t.wrote).Add(t.cfg.Hold)
 	}
-	if x.differs = x.waits && (x.differs || t.differs(g)); x.waits {
+	if x.differs = differs; x.waits {
 		t.later(x.due)
 	}
 }
@@ -224,8 +225,8 @@ func (t *turn) others() {
 
 // bring is the way of backends: what any of target, back and front has stays (ORD-3). Nothing is
 // taken away before the first front, or while it is not confirmed (ORD-11), or while the client may
-// ask for more that refers to what it has from before the stream; nor what the client
-// asked for by name, until it has had order_hold with the front to drop the name (ORD-10).
+// ask for more that refers to what it has from before the stream; nor what the client asked for by
+// name, until it has had order_hold with the front to drop the name (ORD-10).
 func (t *turn) bring(a Ask) func(int) Part {
 	named := a.Names && (t.later(t.shown.Add(t.cfg.Hold)) || t.pending())
 	back := t.cameBack(a)
